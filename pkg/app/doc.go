@@ -1,0 +1,2 @@
+// Package app turns a command line into a running controller manager.
+package app
