@@ -1,0 +1,28 @@
+package minikcm
+
+import (
+	_ "github.com/google/go-cmp/cmp"
+	_ "github.com/google/uuid"
+	_ "github.com/prometheus/client_golang/prometheus"
+	_ "github.com/spf13/cobra"
+	_ "github.com/spf13/pflag"
+	_ "golang.org/x/sync/errgroup"
+	_ "golang.org/x/time/rate"
+	_ "k8s.io/api/core/v1"
+	_ "k8s.io/apimachinery/pkg/util/resourceversion"
+	_ "k8s.io/apiserver/pkg/server/healthz"
+	_ "k8s.io/apiserver/pkg/server/dynamiccertificates"
+	_ "k8s.io/apiserver/pkg/server/mux"
+	_ "k8s.io/apiserver/pkg/authentication/request/union"
+	_ "k8s.io/apiserver/pkg/authentication/token/cache"
+	_ "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	_ "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
+	_ "k8s.io/client-go/kubernetes"
+	_ "k8s.io/component-base/cli"
+	_ "k8s.io/component-base/configz"
+	_ "k8s.io/component-base/logs/json/register"
+	_ "k8s.io/klog/v2"
+	_ "k8s.io/utils/clock"
+	_ "sigs.k8s.io/controller-runtime/pkg/envtest"
+	_ "sigs.k8s.io/yaml"
+)

@@ -1,0 +1,125 @@
+package caches
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+)
+
+// Config of the caches.
+type Config struct {
+	// Name is the name label of the informer metrics. A second set of caches of one name in the same process has no informer
+	// metrics.
+	Name string
+	// Resync is how often handlers are told of every object again; zero never.
+	Resync time.Duration
+	// LeaseNamespaces are the namespaces whose Leases are kept with their holder and times.
+	LeaseNamespaces []string
+}
+
+// Caches are built in three steps, in one goroutine: New, then whoever wants a type asks for it and registers handlers, then
+// Start. After that everything may be called from any goroutine.
+type Caches struct {
+	cfg     Config
+	name    *cache.InformerName
+	factory informers.SharedInformerFactory
+
+	pods        *Pods
+	replicaSets *ReplicaSets
+	nodes       *Nodes
+	namespaces  *Namespaces
+	leases      *Leases
+
+	types   []Type
+	started bool
+}
+
+// Type is one watched resource type, as those see it who watch over the caches.
+type Type struct {
+	Resource schema.GroupVersionResource
+	// Version is the resource version the contents have reached; empty before the first list.
+	Version func() string
+	// Objects are the cached objects' identities, in no order.
+	Objects func() []Identity
+
+	synced  cache.DoneChecker
+	handled []cache.DoneChecker
+}
+
+// Identity tells one version of one object from every other.
+type Identity struct {
+	Name    cache.ObjectName
+	UID     string
+	Version string
+}
+
+// New returns caches that watch nothing yet. The client should be neither rate limited nor fenced.
+func New(client kubernetes.Interface, cfg Config) *Caches {
+	options := []informers.SharedInformerOption{}
+	name, err := cache.NewInformerName(cfg.Name)
+	if err == nil {
+		options = append(options, informers.WithInformerName(name))
+	}
+	return &Caches{
+		cfg:     cfg,
+		name:    name,
+		factory: informers.NewSharedInformerFactoryWithOptions(client, cfg.Resync, options...),
+	}
+}
+
+// Types lists the watched types in the order they were first asked for.
+func (c *Caches) Types() []Type { return slices.Clone(c.types) }
+
+// Start starts every informer that somebody asked for. They run until ctx ends; Shutdown waits for them.
+func (c *Caches) Start(ctx context.Context) {
+	c.started = true
+	c.factory.StartWithContext(ctx)
+}
+
+// Shutdown waits until every informer has stopped. The context of Start must have ended.
+func (c *Caches) Shutdown() {
+	c.factory.Shutdown()
+	c.name.Release()
+}
+
+// WaitForSync blocks until every cache holds its first list and every handler has seen it, or ctx has ended. It then gives the
+// memory that only the lists needed back to the operating system.
+func (c *Caches) WaitForSync(ctx context.Context) error {
+	for _, t := range c.types {
+		checkers := append([]cache.DoneChecker{t.synced}, t.handled...)
+		if !cache.WaitFor(ctx, t.Resource.Resource, checkers...) {
+			return fmt.Errorf("wait for the cache of %s: %w", t.Resource.Resource, context.Cause(ctx))
+		}
+		klog.FromContext(ctx).V(2).Info("Cache synced", "resource", t.Resource.Resource, "resourceVersion", t.Version())
+	}
+	debug.FreeOSMemory()
+	return nil
+}
+
+// Unsynced names the watched resources whose first list, or a handler's view of it, is still missing.
+func (c *Caches) Unsynced() []string {
+	var names []string
+	for _, t := range c.types {
+		if slices.ContainsFunc(append([]cache.DoneChecker{t.synced}, t.handled...), unfinished) {
+			names = append(names, t.Resource.Resource)
+		}
+	}
+	return names
+}
+
+func unfinished(d cache.DoneChecker) bool {
+	select {
+	case <-d.Done():
+		return false
+	default:
+		return true
+	}
+}

@@ -1,0 +1,18 @@
+// Package caches holds what the manager knows of the cluster: one shared informer factory, one LIST and WATCH stream per
+// resource type, whatever number of controllers read it.
+//
+// A type is watched if some controller asked for it before Start, and not otherwise. Informers start once and stop with the
+// process; winning or losing the lease does not touch them.
+//
+// Objects are trimmed on their way in. ReplicaSets keep everything but their managed fields, because their template is needed.
+// Nodes, Namespaces and Leases keep their API type and lose the fields nobody reads. Pods, of which there may be tens of thousands,
+// are stored as [Pod], a type of our own about a third the size of corev1.Pod, and share equal label maps, owner
+// references and tolerations. Nothing from a cache may be changed, and nothing trimmed may be written back: what is sent to the
+// API server is a patch, or built from a live read.
+//
+// One stream carries the Leases of all namespaces, because an informer can be limited to one namespace only and two are needed: the
+// nodes' and our own. The others are kept as a name and a version.
+//
+// A cache can be late. [Store.Version] is how far its contents have come, and the Read functions ask the API server with no resource
+// version, which it answers with what is in etcd at that moment.
+package caches

@@ -1,0 +1,114 @@
+package caches
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Pod is what the loops read of a pod. Of its metadata it has name, namespace, UID, resource version, generation, labels,
+// owner references, finalizers, both timestamps and the deletion grace period; of its annotations only the deletion cost.
+type Pod struct {
+	metav1.ObjectMeta
+
+	NodeName    string
+	Phase       corev1.PodPhase
+	Reason      string // status.reason: why a kubelet failed the pod
+	Tolerations []corev1.Toleration
+
+	Ready      Condition
+	Scheduled  Condition // PodScheduled: since when the pod has been bound
+	Disruption Condition // DisruptionTarget
+
+	Restarts        int32 // the most that any regular container was restarted
+	SidecarRestarts int32 // the most that any restartable init container was restarted
+}
+
+// Condition is a pod condition without its texts. An absent condition has an empty Status.
+type Condition struct {
+	Status corev1.ConditionStatus
+	Reason string
+	Since  metav1.Time // last transition
+}
+
+// IsActive reports whether the pod counts as a replica: it has not finished and is not being deleted.
+func (p *Pod) IsActive() bool { return p.DeletionTimestamp == nil && !p.IsFinished() }
+
+// IsTerminating reports whether the pod is being deleted and has not finished.
+func (p *Pod) IsTerminating() bool { return p.DeletionTimestamp != nil && !p.IsFinished() }
+
+// IsFinished reports whether all containers have ended for good.
+func (p *Pod) IsFinished() bool { return p.Phase == corev1.PodSucceeded || p.Phase == corev1.PodFailed }
+
+// ControllerUID is the UID of the owner that controls the pod, empty if none does.
+func (p *Pod) ControllerUID() types.UID {
+	if c := metav1.GetControllerOfNoCopy(p); c != nil {
+		return c.UID
+	}
+	return ""
+}
+
+// Reference is what an event about the pod is attached to.
+func (p *Pod) Reference() *corev1.ObjectReference {
+	return &corev1.ObjectReference{
+		APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion,
+	}
+}
+
+// TrimPod returns what a cache would hold of a pod.
+func TrimPod(pod *corev1.Pod) *Pod { return trimPod(nil, pod) }
+
+func trimPod(share *shared, pod *corev1.Pod) *Pod {
+	p := &Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:                       pod.Name,
+			Namespace:                  canonical(pod.Namespace),
+			UID:                        pod.UID,
+			ResourceVersion:            pod.ResourceVersion,
+			Generation:                 pod.Generation,
+			CreationTimestamp:          pod.CreationTimestamp,
+			DeletionTimestamp:          pod.DeletionTimestamp,
+			DeletionGracePeriodSeconds: pod.DeletionGracePeriodSeconds,
+			Labels:                     share.labelsOf(pod.Labels),
+			OwnerReferences:            share.ownersOf(pod.OwnerReferences),
+			Finalizers:                 pod.Finalizers,
+		},
+		NodeName:    canonical(pod.Spec.NodeName),
+		Phase:       canonical(pod.Status.Phase),
+		Reason:      canonical(pod.Status.Reason),
+		Tolerations: share.tolerationsOf(pod.Spec.Tolerations),
+	}
+	if cost, ok := pod.Annotations[corev1.PodDeletionCost]; ok {
+		p.Annotations = share.labelsOf(map[string]string{corev1.PodDeletionCost: cost})
+	}
+	for _, c := range pod.Status.Conditions {
+		condition := Condition{Status: canonical(c.Status), Reason: canonical(c.Reason), Since: c.LastTransitionTime}
+		switch c.Type {
+		case corev1.PodReady:
+			p.Ready = condition
+		case corev1.PodScheduled:
+			p.Scheduled = condition
+		case corev1.DisruptionTarget:
+			p.Disruption = condition
+		}
+	}
+	p.Restarts, p.SidecarRestarts = restarts(pod)
+	return p
+}
+
+func restarts(pod *corev1.Pod) (regular, sidecar int32) {
+	for _, s := range pod.Status.ContainerStatuses {
+		regular = max(regular, s.RestartCount)
+	}
+	for _, c := range pod.Spec.InitContainers {
+		if c.RestartPolicy == nil || *c.RestartPolicy != corev1.ContainerRestartPolicyAlways {
+			continue
+		}
+		for _, s := range pod.Status.InitContainerStatuses {
+			if s.Name == c.Name {
+				sidecar = max(sidecar, s.RestartCount)
+			}
+		}
+	}
+	return regular, sidecar
+}

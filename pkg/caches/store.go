@@ -1,0 +1,138 @@
+package caches
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Store is the cache of one type. What it returns is shared and must not be changed.
+type Store[T metav1.Object] struct {
+	caches   *Caches
+	informer cache.SharedIndexInformer
+	typ      int // index into caches.types
+}
+
+// Handler is told of changes, one at a time and in order for each object. It must not block: the stream waits for it. A nil
+// function is not called.
+type Handler[T metav1.Object] struct {
+	Add    func(obj T)
+	Update func(old, new T)
+	// Delete gets the last state that was seen, which is not the object's last state if events were missed.
+	Delete func(obj T)
+}
+
+// newStore puts a type under watch. It must come before Start, like everything that shapes an informer.
+func newStore[T metav1.Object](c *Caches, gvr schema.GroupVersionResource, informer cache.SharedIndexInformer, trim cache.TransformFunc, indexers cache.Indexers) (Store[T], error) {
+	if c.started {
+		return Store[T]{}, fmt.Errorf("watch %s: the informers have been started", gvr.Resource)
+	}
+	if err := informer.SetTransform(trim); err != nil {
+		return Store[T]{}, fmt.Errorf("watch %s: %w", gvr.Resource, err)
+	}
+	if err := informer.AddIndexers(indexers); err != nil {
+		return Store[T]{}, fmt.Errorf("watch %s: %w", gvr.Resource, err)
+	}
+	s := Store[T]{caches: c, informer: informer, typ: len(c.types)}
+	c.types = append(c.types, Type{Resource: gvr, Version: s.Version, Objects: s.identities, synced: informer.HasSyncedChecker()})
+	return s, nil
+}
+
+// Handle registers a handler. It must be called before Start.
+func (s Store[T]) Handle(h Handler[T]) error {
+	registration, err := s.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) {
+			if h.Add != nil {
+				h.Add(obj.(T))
+			}
+		},
+		UpdateFunc: func(old, new any) {
+			if h.Update != nil {
+				h.Update(old.(T), new.(T))
+			}
+		},
+		DeleteFunc: func(obj any) {
+			if gone, ok := lastKnown[T](obj); ok && h.Delete != nil {
+				h.Delete(gone)
+			}
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("register handler: %w", err)
+	}
+	t := &s.caches.types[s.typ]
+	t.handled = append(t.handled, registration.HasSyncedChecker())
+	return nil
+}
+
+// lastKnown unwraps what a delete event carries: the object, or a tombstone around the last one that was seen.
+func lastKnown[T metav1.Object](obj any) (T, bool) {
+	if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = tombstone.Obj
+	}
+	last, ok := obj.(T)
+	if !ok {
+		utilruntime.HandleErrorWithContext(context.Background(), nil, "Delete event carries an unexpected type", "type", fmt.Sprintf("%T", obj))
+	}
+	return last, ok
+}
+
+// Get returns the object of a name, and whether there is one. Cluster-scoped types have an empty namespace.
+func (s Store[T]) Get(name cache.ObjectName) (T, bool) {
+	obj, ok, err := s.informer.GetIndexer().GetByKey(name.String())
+	if err != nil || !ok {
+		var none T
+		return none, false
+	}
+	return obj.(T), true
+}
+
+// List returns every object, in no order.
+func (s Store[T]) List() []T { return typed[T](s.informer.GetIndexer().List()) }
+
+// Names returns the name of every object, in no order.
+func (s Store[T]) Names() []cache.ObjectName {
+	objects := s.informer.GetIndexer().List()
+	names := make([]cache.ObjectName, len(objects))
+	for i, obj := range objects {
+		names[i] = cache.MetaObjectToName(obj.(T))
+	}
+	return names
+}
+
+// Version is the resource version that the contents have reached: every object is at least as new. It is empty before the first
+// list, and comparable only with versions of the same resource.
+func (s Store[T]) Version() string { return s.informer.GetIndexer().LastStoreSyncResourceVersion() }
+
+// HasSynced reports whether the first list is in the cache.
+func (s Store[T]) HasSynced() bool { return s.informer.HasSynced() }
+
+func (s Store[T]) byIndex(index, value string) []T {
+	objects, err := s.informer.GetIndexer().ByIndex(index, value)
+	if err != nil { // only an index that was never added
+		return nil
+	}
+	return typed[T](objects)
+}
+
+func (s Store[T]) identities() []Identity {
+	objects := s.informer.GetIndexer().List()
+	ids := make([]Identity, len(objects))
+	for i, obj := range objects {
+		o := obj.(T)
+		ids[i] = Identity{Name: cache.MetaObjectToName(o), UID: string(o.GetUID()), Version: o.GetResourceVersion()}
+	}
+	return ids
+}
+
+func typed[T any](objects []any) []T {
+	out := make([]T, len(objects))
+	for i, obj := range objects {
+		out[i] = obj.(T)
+	}
+	return out
+}

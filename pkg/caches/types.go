@@ -1,0 +1,144 @@
+package caches
+
+import (
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+)
+
+// ReplicaSets is the cache of ReplicaSets.
+type ReplicaSets struct{ Store[*appsv1.ReplicaSet] }
+
+const replicaSetsByController = "controller" // UID of the controlling owner; ReplicaSets without one are absent
+
+// ReplicaSets returns the cache of ReplicaSets and puts it under watch.
+func (c *Caches) ReplicaSets() (*ReplicaSets, error) {
+	if c.replicaSets != nil {
+		return c.replicaSets, nil
+	}
+	store, err := newStore[*appsv1.ReplicaSet](c, appsv1.SchemeGroupVersion.WithResource("replicasets"),
+		c.factory.Apps().V1().ReplicaSets().Informer(), trimReplicaSet,
+		cache.Indexers{replicaSetsByController: func(obj any) ([]string, error) {
+			if owner := metav1.GetControllerOfNoCopy(obj.(*appsv1.ReplicaSet)); owner != nil {
+				return []string{string(owner.UID)}, nil
+			}
+			return nil, nil
+		}})
+	if err != nil {
+		return nil, err
+	}
+	c.replicaSets = &ReplicaSets{store}
+	return c.replicaSets, nil
+}
+
+// ControlledBy returns the ReplicaSets whose controlling owner has that UID, those being deleted included.
+func (r *ReplicaSets) ControlledBy(uid types.UID) []*appsv1.ReplicaSet {
+	return r.byIndex(replicaSetsByController, string(uid))
+}
+
+// InNamespace returns the ReplicaSets of a namespace.
+func (r *ReplicaSets) InNamespace(namespace string) []*appsv1.ReplicaSet {
+	return r.byIndex(cache.NamespaceIndex, namespace)
+}
+
+func trimReplicaSet(obj any) (any, error) {
+	if rs, ok := obj.(*appsv1.ReplicaSet); ok {
+		rs.ManagedFields = nil
+	}
+	return obj, nil
+}
+
+// Nodes is the cache of nodes. They have no images, no volumes and no managed fields.
+type Nodes struct{ Store[*corev1.Node] }
+
+// Nodes returns the cache of nodes and puts it under watch.
+func (c *Caches) Nodes() (*Nodes, error) {
+	if c.nodes != nil {
+		return c.nodes, nil
+	}
+	store, err := newStore[*corev1.Node](c, corev1.SchemeGroupVersion.WithResource("nodes"), c.factory.Core().V1().Nodes().Informer(), trimNode, nil)
+	if err != nil {
+		return nil, err
+	}
+	c.nodes = &Nodes{store}
+	return c.nodes, nil
+}
+
+func trimNode(obj any) (any, error) {
+	node, ok := obj.(*corev1.Node)
+	if !ok {
+		return obj, nil
+	}
+	node.ManagedFields, node.Annotations = nil, nil
+	node.Status = corev1.NodeStatus{Conditions: node.Status.Conditions}
+	node.Labels = copyLabels(node.Labels)
+	for i := range node.Status.Conditions {
+		c := &node.Status.Conditions[i]
+		c.Type, c.Status, c.Reason, c.Message = canonical(c.Type), canonical(c.Status), canonical(c.Reason), canonical(c.Message)
+	}
+	return node, nil
+}
+
+// Namespaces is the cache of namespaces, without annotations and managed fields.
+type Namespaces struct{ Store[*corev1.Namespace] }
+
+// Namespaces returns the cache of namespaces and puts it under watch.
+func (c *Caches) Namespaces() (*Namespaces, error) {
+	if c.namespaces != nil {
+		return c.namespaces, nil
+	}
+	store, err := newStore[*corev1.Namespace](c, corev1.SchemeGroupVersion.WithResource("namespaces"), c.factory.Core().V1().Namespaces().Informer(),
+		func(obj any) (any, error) {
+			if ns, ok := obj.(*corev1.Namespace); ok {
+				ns.ManagedFields, ns.Annotations = nil, nil
+			}
+			return obj, nil
+		}, nil)
+	if err != nil {
+		return nil, err
+	}
+	c.namespaces = &Namespaces{store}
+	return c.namespaces, nil
+}
+
+// Leases is the cache of Leases. Those outside Config.LeaseNamespaces have no spec.
+type Leases struct{ Store[*coordinationv1.Lease] }
+
+// Leases returns the cache of Leases and puts it under watch.
+func (c *Caches) Leases() (*Leases, error) {
+	if c.leases != nil {
+		return c.leases, nil
+	}
+	keep := slices.Clone(c.cfg.LeaseNamespaces)
+	store, err := newStore[*coordinationv1.Lease](c, coordinationv1.SchemeGroupVersion.WithResource("leases"), c.factory.Coordination().V1().Leases().Informer(),
+		func(obj any) (any, error) {
+			if lease, ok := obj.(*coordinationv1.Lease); ok {
+				return trimLease(lease, slices.Contains(keep, lease.Namespace)), nil
+			}
+			return obj, nil
+		}, nil)
+	if err != nil {
+		return nil, err
+	}
+	c.leases = &Leases{store}
+	return c.leases, nil
+}
+
+func trimLease(lease *coordinationv1.Lease, wanted bool) *coordinationv1.Lease {
+	out := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+		Name: lease.Name, Namespace: canonical(lease.Namespace), UID: lease.UID, ResourceVersion: lease.ResourceVersion,
+	}}
+	if wanted {
+		out.Spec = lease.Spec
+		if id := lease.Spec.HolderIdentity; id != nil {
+			held := canonical(*id)
+			out.Spec.HolderIdentity = &held
+		}
+	}
+	return out
+}

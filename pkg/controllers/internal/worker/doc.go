@@ -1,0 +1,14 @@
+// Package worker is the one loop that every controller runs its keys through: a queue without duplicates, a fixed
+// number of workers, back-off for keys that failed, and containment of keys that panic.
+//
+// A Loop outlives terms, its queue does not. Outside [Loop.Run] there is no queue and [Loop.Add] drops its key, so
+// event handlers may stay registered for the life of the process: a standby's handlers cost nothing and leave nothing
+// behind. A term starts by creating the queue first and enqueuing every key second, so an event that falls between the two
+// is queued twice at worst and lost never.
+//
+// Stopping is gentle here and hard elsewhere. When the context of Run ends, workers take no more keys, and the syncs that
+// are running keep a live context until Config.Drain has passed. Whoever must end requests at once, because the lease is
+// gone, does so at the transport.
+//
+// A reconcile function answers with return values; only the loop touches the queue. See [Result] for what the answers mean.
+package worker

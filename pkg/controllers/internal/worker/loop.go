@@ -1,0 +1,182 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+)
+
+// Back-off of a key that failed: doubled from the first to the last with every failure in a row.
+const (
+	DefaultMinBackoff = 5 * time.Millisecond // client-go's default controller rate limiter
+	DefaultMaxBackoff = time.Minute          // client-go's is 1000 s, which outlasts every outage it waits for
+)
+
+// Config says how a loop works. Workers must be at least 1.
+type Config struct {
+	Controller string        // canonical controller name, for logs and metrics
+	Queue      string        // queue name: the name label of the workqueue metrics
+	Workers    int           // syncs that run at once; never two of one key
+	MinBackoff time.Duration // 0: DefaultMinBackoff
+	MaxBackoff time.Duration // 0: DefaultMaxBackoff
+	Drain      time.Duration // how long running syncs may go on after Run's context ended; 0: until they return
+	Clock      clock.WithTicker
+}
+
+// Result of a sync that did not fail.
+type Result struct {
+	// After asks for another sync of the key; zero leaves that to the next event. An earlier request for the same key wins,
+	// and an event in between does not cancel it.
+	After time.Duration
+}
+
+// Reconcile brings one key a step closer to its spec. An error is logged and the key retried with back-off; an error that is
+// context.Canceled means the process or the term is ending and is neither logged as a failure nor counted.
+type Reconcile[K comparable] func(ctx context.Context, key K) (Result, error)
+
+// Loop runs Reconcile for the keys it is given. Add, AddAfter and Healthy may be called at any time from any goroutine.
+type Loop[K comparable] struct {
+	cfg       Config
+	reconcile Reconcile[K]
+	metrics   *metrics
+	progress  progress
+	queue     atomic.Pointer[termQueue[K]] // nil outside a term
+}
+
+type termQueue[K comparable] struct {
+	workqueue.TypedRateLimitingInterface[K]
+}
+
+// New returns a loop that is not running. Its metrics are registered with reg under the queue's name.
+func New[K comparable](cfg Config, reg prometheus.Registerer, reconcile Reconcile[K]) *Loop[K] {
+	if cfg.MinBackoff == 0 {
+		cfg.MinBackoff = DefaultMinBackoff
+	}
+	if cfg.MaxBackoff == 0 {
+		cfg.MaxBackoff = DefaultMaxBackoff
+	}
+	return &Loop[K]{cfg: cfg, reconcile: reconcile, metrics: newMetrics(reg, cfg.Controller, cfg.Queue)}
+}
+
+// Add queues a key. Outside a term it does nothing.
+func (l *Loop[K]) Add(key K) {
+	if q := l.queue.Load(); q != nil {
+		q.Add(key)
+	}
+}
+
+// AddAfter queues a key once d has passed, or at once if d is not positive. Outside a term it does nothing.
+func (l *Loop[K]) AddAfter(key K, d time.Duration) {
+	if q := l.queue.Load(); q != nil {
+		q.AddAfter(key, d)
+	}
+}
+
+// Run works for one term: it queues every key that all names, then blocks until ctx has ended and every worker has returned.
+// It must not be called again before it has returned.
+func (l *Loop[K]) Run(ctx context.Context, all func() []K) {
+	q := &termQueue[K]{workqueue.NewTypedRateLimitingQueueWithConfig(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[K](l.cfg.MinBackoff, l.cfg.MaxBackoff),
+		workqueue.TypedRateLimitingQueueConfig[K]{Name: l.cfg.Queue, Clock: l.cfg.Clock},
+	)}
+	l.queue.Store(q)
+	l.progress.begin(l.cfg.Workers)
+	for _, key := range all() {
+		q.Add(key)
+	}
+
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	var workers sync.WaitGroup
+	for i := range l.cfg.Workers {
+		workers.Go(func() {
+			for l.next(ctx, work, q, i) {
+			}
+		})
+	}
+
+	<-ctx.Done()
+	l.queue.Store(nil)
+	q.ShutDown()
+	if l.cfg.Drain > 0 {
+		joined := make(chan struct{})
+		defer close(joined)
+		go l.cancelOverdue(joined, cancel)
+	}
+	workers.Wait()
+	l.progress.end()
+}
+
+// cancelOverdue cancels the syncs that are still running when the drain time is over.
+func (l *Loop[K]) cancelOverdue(joined <-chan struct{}, cancel context.CancelFunc) {
+	overdue := l.cfg.Clock.NewTimer(l.cfg.Drain)
+	defer overdue.Stop()
+	select {
+	case <-overdue.C():
+		cancel()
+	case <-joined:
+	}
+}
+
+// next takes one key through a sync. It reports whether there may be another.
+func (l *Loop[K]) next(term, work context.Context, q *termQueue[K], worker int) bool {
+	key, shutdown := q.Get()
+	if shutdown {
+		return false
+	}
+	defer q.Done(key)
+	if term.Err() != nil {
+		return true // the queue still hands out what it held when it was shut down
+	}
+	logger := klog.LoggerWithValues(klog.FromContext(work), "controller", l.cfg.Controller, "key", key)
+	start := l.cfg.Clock.Now()
+	l.progress.set(worker, start)
+	result, err := l.contained(klog.NewContext(work, logger), key)
+	l.progress.set(worker, time.Time{})
+	l.metrics.observe(result, err, l.cfg.Clock.Since(start))
+	switch {
+	case errors.Is(err, context.Canceled):
+		logger.V(4).Info("Sync was cut short", "reason", err)
+		q.AddRateLimited(key) // matters only if it was not the end of the term that cut it
+	case err != nil:
+		utilruntime.HandleErrorWithContext(klog.NewContext(work, logger), err, "Sync failed, the key will be retried")
+		q.AddRateLimited(key)
+	default:
+		q.Forget(key)
+		if result.After > 0 {
+			q.AddAfter(key, result.After)
+		}
+	}
+	return true
+}
+
+// PanicError is the error of a sync that panicked: the key is retried like any other that failed.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.Value, e.Stack) }
+
+func (l *Loop[K]) contained(ctx context.Context, key K) (result Result, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			l.metrics.panics.Inc()
+			err = &PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	return l.reconcile(ctx, key)
+}
+
+// Healthy fails when a sync has been running for longer than two minutes. Outside a term it succeeds.
+func (l *Loop[K]) Healthy() error { return l.progress.check(l.cfg.Clock.Now()) }
