@@ -1,0 +1,248 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+)
+
+const killed = syscall.SIGKILL
+
+// defaultAuditPolicy leaves out ResponseStarted, which only long-running requests have.
+const defaultAuditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [ResponseStarted]
+rules:
+- level: Metadata
+`
+
+// server is one kube-apiserver. It keeps its port, certificates and users over restarts.
+type server struct {
+	name    string
+	api     *envtest.APIServer
+	pidFile string
+	logPath string
+	audit   *auditFile // nil without an audit log
+	running bool
+}
+
+// newServer prepares a kube-apiserver. If like is given, it serves the same users, tokens and certificates.
+func (c *Cluster) newServer(name string, o Options, like *server) (*server, error) {
+	program, err := Binary("kube-apiserver")
+	if err != nil {
+		return nil, err
+	}
+	starter, pidFile, err := wrap(c.dir, name, program)
+	if err != nil {
+		return nil, err
+	}
+	certs := filepath.Join(c.dir, "certs")
+	if err := os.MkdirAll(certs, 0o700); err != nil {
+		return nil, err
+	}
+	s := &server{name: name, pidFile: pidFile, logPath: filepath.Join(c.dir, name+".log")}
+	s.api = &envtest.APIServer{
+		Path: starter, CertDir: certs, EtcdURL: c.etcd.URL,
+		StartTimeout: startTimeout, StopTimeout: startTimeout,
+	}
+	if like != nil {
+		// Found in CertDir, the certificates are not made anew, and then envtest does not know their authority.
+		s.api.SecureServing.CA = like.api.SecureServing.CA
+		s.api.SecureServing.Authn = like.api.SecureServing.Authn
+	}
+	args, err := s.arguments(c.dir, o)
+	if err != nil {
+		return nil, err
+	}
+	for name, values := range args {
+		s.api.Configure().Set(name, values...)
+	}
+	return s, nil
+}
+
+func (s *server) arguments(dir string, o Options) (map[string][]string, error) {
+	args := map[string][]string{
+		"authorization-mode": {"Node,RBAC"},
+		// One issuer, so that a token is good at every API server of the cluster.
+		"service-account-issuer": {"https://kubernetes.default.svc"},
+		// Works on a machine without a network, too; the kubernetes Service then gets no endpoints.
+		"advertise-address":        {"127.0.0.1"},
+		"endpoint-reconciler-type": {"none"},
+	}
+	if o.Audit || o.AuditPolicy != "" {
+		policy := o.AuditPolicy
+		if policy == "" {
+			policy = defaultAuditPolicy
+		}
+		policyPath := filepath.Join(dir, "audit-policy.yaml")
+		if err := os.WriteFile(policyPath, []byte(policy), 0o600); err != nil {
+			return nil, err
+		}
+		s.audit = &auditFile{path: filepath.Join(dir, s.name+".audit")}
+		args["audit-policy-file"] = []string{policyPath}
+		args["audit-log-path"] = []string{s.audit.path}
+		args["audit-log-maxsize"] = []string{"100000"} // MB: never rotate
+	}
+	maps.Copy(args, o.APIServerArgs)
+	return args, nil
+}
+
+func (s *server) start() error {
+	if s.running {
+		return fmt.Errorf("start %s: it is running", s.name)
+	}
+	logFile, err := os.OpenFile(s.logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = logFile.Close() }() // the child has its own copy
+	s.api.Out, s.api.Err = logFile, logFile
+	for range startAttempts {
+		if err = s.api.Start(); err == nil {
+			s.running = true
+			return nil
+		}
+	}
+	return fmt.Errorf("start %s: %w\n%s", s.name, err, s.logTail())
+}
+
+// stop ends the server gracefully; a stopped one is left alone.
+func (s *server) stop() error {
+	if !s.running {
+		return nil
+	}
+	s.running = false
+	if err := s.api.Stop(); err != nil {
+		return fmt.Errorf("stop %s: %w", s.name, err)
+	}
+	return os.Remove(s.pidFile)
+}
+
+// kill ends the server at once; a stopped one is left alone.
+func (s *server) kill() error {
+	if !s.running {
+		return nil
+	}
+	s.running = false
+	_ = signal(s.pidFile, killed) // fails if it is gone already, which is as good
+	if err := ignoreGone(s.api.Stop()); err != nil {
+		return fmt.Errorf("kill %s: %w", s.name, err)
+	}
+	return os.Remove(s.pidFile)
+}
+
+func (s *server) logTail() string { return tail(s.logPath) }
+
+// ignoreGone: envtest signals a process that may have ended a moment before.
+func ignoreGone(err error) error {
+	if errors.Is(err, syscall.ESRCH) || errors.Is(err, os.ErrProcessDone) {
+		return nil
+	}
+	return err
+}
+
+// tail returns the end of a server's log, for an error message.
+func tail(path string) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return strings.Join(lines[max(0, len(lines)-25):], "\n")
+}
+
+// StopAPIServer ends the API server as an orderly shutdown does. etcd goes on.
+func (c *Cluster) StopAPIServer() error { return c.primary.stop() }
+
+// KillAPIServer ends the API server without warning, as kill -9 does. etcd goes on.
+func (c *Cluster) KillAPIServer() error { return c.primary.kill() }
+
+// StartAPIServer starts a stopped API server on its old port and waits until it is usable.
+func (c *Cluster) StartAPIServer() error {
+	if err := c.primary.start(); err != nil {
+		return err
+	}
+	return waitUsable(c.admin)
+}
+
+// RestartAPIServer stops the API server and starts it again.
+func (c *Cluster) RestartAPIServer() error {
+	return errors.Join(c.StopAPIServer(), c.StartAPIServer())
+}
+
+// PauseAPIServer freezes the API server: connections stay open, nothing is answered. Resume it with ResumeAPIServer.
+func (c *Cluster) PauseAPIServer() error { return signal(c.primary.pidFile, syscall.SIGSTOP) }
+
+// ResumeAPIServer lets a paused API server go on.
+func (c *Cluster) ResumeAPIServer() error { return signal(c.primary.pidFile, syscall.SIGCONT) }
+
+// waitUsable waits for what a test takes for granted. The review shows that the authorizer has read the bootstrap
+// roles; that they are stored is not enough, because it watches them.
+func waitUsable(cfg *rest.Config) error {
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	return poll(ctx, func(ctx context.Context) error {
+		if err := client.CoreV1().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error(); err != nil {
+			return fmt.Errorf("API server is not ready: %w", err)
+		}
+		for _, name := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem, "kube-node-lease"} {
+			if _, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{}); err != nil {
+				return fmt.Errorf("get namespace %s: %w", name, err)
+			}
+		}
+		review, err := client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
+			Spec: authorizationv1.SubjectAccessReviewSpec{
+				User:               "system:kube-controller-manager",
+				ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "list", Version: "v1", Resource: "pods"},
+			},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			return fmt.Errorf("ask the authorizer: %w", err)
+		}
+		if !review.Status.Allowed {
+			return fmt.Errorf("RBAC bootstrap roles are not in effect: %s", review.Status.Reason)
+		}
+		return nil
+	})
+}
+
+// pollInterval is short against everything a test waits for and long against one request.
+const pollInterval = 20 * time.Millisecond
+
+// poll calls check until it returns nil or ctx ends; then it returns check's last error.
+func poll(ctx context.Context, check func(context.Context) error) error {
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	last := errors.New("never checked")
+	for {
+		err := check(ctx)
+		if err == nil {
+			return nil
+		}
+		// A check cut off by our own deadline says less than the one before it.
+		if ctx.Err() == nil || last == nil {
+			last = err
+		}
+		select {
+		case <-ctx.Done():
+			return last
+		case <-ticker.C:
+		}
+	}
+}

@@ -1,0 +1,210 @@
+package controlplane
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// barrierParam marks the requests with which AuditLog makes sure that it has read far enough.
+const barrierParam = "audit-barrier"
+
+// AuditLog returns what the API servers were asked since the cluster started, ordered by the time of the stage: one
+// event when a request was received and one when its answer was complete. All requests answered before the call are
+// in it. Options.Audit must be on.
+func (c *Cluster) AuditLog(t testing.TB) AuditEvents {
+	t.Helper()
+	var all AuditEvents
+	for _, s := range []*server{c.primary, c.second} {
+		if s == nil {
+			continue
+		}
+		if s.audit == nil {
+			t.Fatal("read audit log: the cluster was started without Options.Audit")
+		}
+		cfg := c.Config()
+		if s == c.second {
+			cfg = c.AtSecond(cfg)
+		}
+		events, err := s.audit.readAll(t.Context(), cfg, s.running)
+		if err != nil {
+			t.Fatalf("read audit log of %s: %v", s.name, err)
+		}
+		all = append(all, events...)
+	}
+	slices.SortStableFunc(all, func(a, b auditv1.Event) int {
+		return a.StageTimestamp.Compare(b.StageTimestamp.Time)
+	})
+	return all
+}
+
+// auditFile reads a growing audit log, every line once.
+type auditFile struct {
+	path string
+
+	lock   sync.Mutex
+	offset int64 // of the first byte not yet parsed
+	events AuditEvents
+}
+
+// readAll returns all events. If the server is running it first makes a request of its own and reads until that shows
+// up: the server logs the end of a request a moment after the client has its answer.
+func (f *auditFile) readAll(ctx context.Context, cfg *rest.Config, running bool) (AuditEvents, error) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	if !running {
+		_, err := f.parse("")
+		return slices.Clone(f.events), err
+	}
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return nil, err
+	}
+	id := uuid.NewString()
+	if err := client.CoreV1().RESTClient().Get().AbsPath("/version").Param(barrierParam, id).Do(ctx).Error(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	err = poll(ctx, func(context.Context) error {
+		found, err := f.parse(id)
+		if err == nil && !found {
+			err = fmt.Errorf("our own request is not in the log yet")
+		}
+		return err
+	})
+	return slices.Clone(f.events), err
+}
+
+// parse reads the complete lines that are new and tells whether the end of the barrier request was among them.
+func (f *auditFile) parse(barrier string) (found bool, err error) {
+	file, err := os.Open(f.path)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = file.Close() }()
+	if _, err := file.Seek(f.offset, io.SeekStart); err != nil {
+		return false, err
+	}
+	text, err := io.ReadAll(file)
+	if err != nil {
+		return false, err
+	}
+	for line := range bytes.Lines(text) {
+		if !bytes.HasSuffix(line, []byte("\n")) {
+			break
+		}
+		var event auditv1.Event
+		if err := json.Unmarshal(line, &event); err != nil {
+			return found, fmt.Errorf("parse audit event: %w", err)
+		}
+		f.offset += int64(len(line))
+		if strings.Contains(event.RequestURI, barrierParam+"=") {
+			found = found || event.Stage == auditv1.StageResponseComplete && strings.Contains(event.RequestURI, barrier)
+			continue
+		}
+		f.events = append(f.events, event)
+	}
+	return found, nil
+}
+
+// AuditEvents are audit events in the order of their stage timestamps.
+type AuditEvents []auditv1.Event
+
+// AuditMatch accepts or refuses one audit event.
+type AuditMatch func(*auditv1.Event) bool
+
+// Where returns the events that every match accepts.
+func (events AuditEvents) Where(matches ...AuditMatch) AuditEvents {
+	var kept AuditEvents
+	for i := range events {
+		if !slices.ContainsFunc(matches, func(m AuditMatch) bool { return !m(&events[i]) }) {
+			kept = append(kept, events[i])
+		}
+	}
+	return kept
+}
+
+// String lists the events, one a line, for failure messages.
+func (events AuditEvents) String() string {
+	var b strings.Builder
+	for _, e := range events {
+		code := int32(0)
+		if e.ResponseStatus != nil {
+			code = e.ResponseStatus.Code
+		}
+		fmt.Fprintf(&b, "%s %s %d %s %s (%s, %s)\n",
+			e.StageTimestamp.Format("15:04:05.000000"), e.Stage, code, e.Verb, e.RequestURI, e.User.Username, e.UserAgent)
+	}
+	return b.String()
+}
+
+// Received accepts the stage at which a request came in.
+func Received(e *auditv1.Event) bool { return e.Stage == auditv1.StageRequestReceived }
+
+// Completed accepts the stage at which a request was answered; a watch is when its stream ends.
+func Completed(e *auditv1.Event) bool { return e.Stage == auditv1.StageResponseComplete }
+
+// Writes accepts requests that would change something.
+func Writes(e *auditv1.Event) bool {
+	return slices.Contains([]string{"create", "update", "patch", "delete", "deletecollection"}, e.Verb)
+}
+
+// ByVerb accepts requests with one of the verbs, such as create or watch.
+func ByVerb(verbs ...string) AuditMatch {
+	return func(e *auditv1.Event) bool { return slices.Contains(verbs, e.Verb) }
+}
+
+// ByResource accepts requests for one of the resources, given as pods or, for a subresource, pods/status.
+func ByResource(resources ...string) AuditMatch {
+	return func(e *auditv1.Event) bool {
+		if e.ObjectRef == nil {
+			return false
+		}
+		name := e.ObjectRef.Resource
+		if e.ObjectRef.Subresource != "" {
+			name += "/" + e.ObjectRef.Subresource
+		}
+		return slices.Contains(resources, name)
+	}
+}
+
+// ByNamespace accepts requests for objects in the namespace.
+func ByNamespace(namespace string) AuditMatch {
+	return func(e *auditv1.Event) bool { return e.ObjectRef != nil && e.ObjectRef.Namespace == namespace }
+}
+
+// ByName accepts requests for the object of that name. A create has none unless the client chose it.
+func ByName(name string) AuditMatch {
+	return func(e *auditv1.Event) bool { return e.ObjectRef != nil && e.ObjectRef.Name == name }
+}
+
+// ByUser accepts requests of the user.
+func ByUser(user string) AuditMatch {
+	return func(e *auditv1.Event) bool { return e.User.Username == user }
+}
+
+// ByUserAgent accepts requests whose user agent contains part.
+func ByUserAgent(part string) AuditMatch {
+	return func(e *auditv1.Event) bool { return strings.Contains(e.UserAgent, part) }
+}
+
+// ByCode accepts answers with one of the HTTP codes.
+func ByCode(codes ...int32) AuditMatch {
+	return func(e *auditv1.Event) bool {
+		return e.ResponseStatus != nil && slices.Contains(codes, e.ResponseStatus.Code)
+	}
+}

@@ -1,0 +1,178 @@
+package controlplane
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+)
+
+const (
+	// startTimeout bounds the start of one server; on an idle machine it takes 3 s.
+	startTimeout = 90 * time.Second
+	// startAttempts: a port found free may be taken by another process before the server listens on it.
+	startAttempts = 3
+)
+
+// Options say what kind of control plane to start. The zero value is one API server without an audit log.
+type Options struct {
+	// Audit writes an audit log of all requests, for [Cluster.AuditLog].
+	Audit bool
+	// AuditPolicy is the audit policy as YAML. Empty: everything at level Metadata, stages RequestReceived,
+	// ResponseComplete and Panic.
+	AuditPolicy string
+	// APIServerArgs are flags of kube-apiserver by name without dashes. Their values replace those we would pass.
+	APIServerArgs map[string][]string
+	// EtcdArgs are flags of etcd, likewise.
+	EtcdArgs map[string][]string
+	// SecondAPIServer starts another kube-apiserver on the same etcd with the same users, see [Cluster.AtSecond].
+	SecondAPIServer bool
+}
+
+// Cluster is a running control plane. Its methods may be called from several tests at once, except those that stop,
+// start or pause a server.
+type Cluster struct {
+	dir     string
+	guard   *guard
+	etcd    *envtest.Etcd
+	etcdPID string // file
+	primary *server
+	second  *server // nil unless asked for
+
+	admin     *rest.Config
+	usersLock sync.Mutex
+	users     map[string]*rest.Config
+}
+
+// Run starts a cluster, hands it to use, runs the tests of m and stops the cluster. It returns the exit code for
+// TestMain.
+func Run(m *testing.M, o Options, use func(*Cluster)) int {
+	c, err := Start(o)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "start control plane:", err)
+		return 1
+	}
+	use(c)
+	code := m.Run()
+	if err := c.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "stop control plane:", err)
+		return 1
+	}
+	return code
+}
+
+// Start starts etcd and kube-apiserver and waits until the API server is usable: it is ready, its namespaces and RBAC
+// bootstrap roles exist, and its authorizer knows them.
+func Start(o Options) (_ *Cluster, err error) {
+	dir, err := os.MkdirTemp("", "minikcm-controlplane-")
+	if err != nil {
+		return nil, err
+	}
+	guard, err := startGuard(dir)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	c := &Cluster{dir: dir, guard: guard, users: map[string]*rest.Config{}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.Stop())
+		}
+	}()
+	if err := c.startEtcd(o); err != nil {
+		return nil, err
+	}
+	if c.primary, err = c.newServer("kube-apiserver", o, nil); err != nil {
+		return nil, err
+	}
+	if err := c.primary.start(); err != nil {
+		return nil, err
+	}
+	if c.admin, err = c.newUser("admin", "system:masters"); err != nil {
+		return nil, err
+	}
+	if err := waitUsable(c.admin); err != nil {
+		return nil, fmt.Errorf("%w\n%s", err, c.primary.logTail())
+	}
+	if o.SecondAPIServer {
+		return c, c.startSecond(o)
+	}
+	return c, nil
+}
+
+func (c *Cluster) startSecond(o Options) (err error) {
+	if c.second, err = c.newServer("kube-apiserver-2", o, c.primary); err != nil {
+		return err
+	}
+	if err := c.second.start(); err != nil {
+		return err
+	}
+	if err := waitUsable(c.AtSecond(c.admin)); err != nil {
+		return fmt.Errorf("%w\n%s", err, c.second.logTail())
+	}
+	return nil
+}
+
+// Stop ends all servers and removes their data. It may be called again, which does nothing.
+func (c *Cluster) Stop() error {
+	if c.guard == nil {
+		return nil
+	}
+	var errs []error
+	for _, s := range []*server{c.second, c.primary} {
+		if s != nil {
+			errs = append(errs, s.kill()) // nothing is to be kept, so do not wait for a graceful end
+		}
+	}
+	if c.etcd != nil {
+		errs = append(errs, c.stopEtcd())
+	}
+	errs = append(errs, c.guard.release())
+	c.guard = nil
+	return errors.Join(errs...)
+}
+
+func (c *Cluster) startEtcd(o Options) error {
+	program, err := Binary("etcd")
+	if err != nil {
+		return err
+	}
+	starter, pidFile, err := wrap(c.dir, "etcd", program)
+	if err != nil {
+		return err
+	}
+	logFile, err := os.Create(filepath.Join(c.dir, "etcd.log"))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = logFile.Close() }() // the child has its own copy
+	c.etcdPID = pidFile
+	for range startAttempts {
+		c.etcd = &envtest.Etcd{
+			Path: starter, DataDir: filepath.Join(c.dir, "data"), Out: logFile, Err: logFile,
+			StartTimeout: startTimeout, StopTimeout: startTimeout,
+		}
+		c.etcd.Configure().Set("unsafe-no-fsync", "true") // the data does not outlive the test
+		for name, values := range o.EtcdArgs {
+			c.etcd.Configure().Set(name, values...)
+		}
+		if err = c.etcd.Start(); err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("start etcd: %w\n%s", err, tail(logFile.Name()))
+}
+
+func (c *Cluster) stopEtcd() error {
+	_ = signal(c.etcdPID, killed) // fails if it is gone already, which is as good
+	err := c.etcd.Stop()
+	return errors.Join(ignoreGone(err), os.Remove(c.etcdPID))
+}
+
+// EtcdURL is where etcd serves clients, in plain text.
+func (c *Cluster) EtcdURL() string { return c.etcd.URL.String() }

@@ -1,0 +1,88 @@
+package controlplane
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// guardScript waits until its standard input ends, which happens when the process holding the other end closes it or
+// dies. It then kills what is left of the servers in folder $1 and removes the folder. A pid is killed only if it is
+// still one of ours: its command line names the folder.
+const guardScript = `cat >/dev/null
+for f in "$1"/*.pid; do
+	[ -f "$f" ] || continue
+	p=$(cat "$f")
+	if [ ! -d /proc/self ] || grep -qs -- "$1" "/proc/$p/cmdline"; then kill -9 "$p"; fi
+done
+rm -rf -- "$1"
+`
+
+// guard is a small child process that cleans up behind us, even if we are killed or panic.
+type guard struct {
+	cmd  *exec.Cmd
+	hold io.Closer
+}
+
+func startGuard(dir string) (*guard, error) {
+	cmd := exec.Command("/bin/sh", "-c", guardScript, "controlplane-guard", dir)
+	// A Ctrl-C in the terminal is for us; the guard must outlive it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	hold, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, fmt.Errorf("guard: %w", err)
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("guard: %w", err)
+	}
+	return &guard{cmd: cmd, hold: hold}, nil
+}
+
+// release lets the guard do its work and waits for it.
+func (g *guard) release() error {
+	if err := g.hold.Close(); err != nil {
+		return fmt.Errorf("guard: %w", err)
+	}
+	if err := g.cmd.Wait(); err != nil {
+		return fmt.Errorf("guard: %w", err)
+	}
+	return nil
+}
+
+// wrap writes a starter for program that notes its process id, which envtest keeps to itself. It returns the path of
+// the starter and that of the note.
+func wrap(dir, name, program string) (starter, pidFile string, err error) {
+	starter = filepath.Join(dir, name)
+	pidFile = filepath.Join(dir, name+".pid")
+	// envtest asks every program for its --help first; that process is not the server.
+	script := fmt.Sprintf("#!/bin/sh\n[ \"$1\" = --help ] || echo $$ >%s\nexec %s \"$@\"\n", quote(pidFile), quote(program))
+	if err := os.WriteFile(starter, []byte(script), 0o700); err != nil {
+		return "", "", fmt.Errorf("write starter of %s: %w", name, err)
+	}
+	return starter, pidFile, nil
+}
+
+func quote(s string) string {
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// signal sends sig to the process noted in pidFile.
+func signal(pidFile string, sig syscall.Signal) error {
+	text, err := os.ReadFile(pidFile)
+	if err != nil {
+		return fmt.Errorf("read process id: %w", err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return fmt.Errorf("read process id: %w", err)
+	}
+	if err := syscall.Kill(pid, sig); err != nil {
+		return fmt.Errorf("send %v to process %d: %w", sig, pid, err)
+	}
+	return nil
+}

@@ -1,0 +1,64 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+var notInName = regexp.MustCompile(`[^a-z0-9]+`)
+
+// Namespace creates a namespace named after the test and returns its name. When the test ends, the namespace goes with
+// its ReplicaSets, pods and leases, the objects that controllers of later tests would see.
+func (c *Cluster) Namespace(t testing.TB) string {
+	t.Helper()
+	client := c.Client(t)
+	prefix := strings.Trim(notInName.ReplaceAllString(strings.ToLower(t.Name()), "-"), "-")
+	prefix = strings.TrimRight(prefix[:min(len(prefix), 40)], "-")
+	ns, err := client.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: prefix + "-"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatalf("create namespace: %v", err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := removeNamespace(ctx, client, ns.Name); err != nil {
+			t.Logf("remove namespace %s: %v", ns.Name, err)
+		}
+	})
+	return ns.Name
+}
+
+// removeNamespace does what the namespace controller would, without waiting for anybody. It marks the namespace first,
+// because then nothing new can come in behind it.
+func removeNamespace(ctx context.Context, client kubernetes.Interface, name string) error {
+	now := metav1.DeleteOptions{GracePeriodSeconds: new(int64), PropagationPolicy: new(metav1.DeletePropagationBackground)}
+	all := metav1.ListOptions{}
+	errs := []error{
+		client.CoreV1().Namespaces().Delete(ctx, name, now),
+		client.AppsV1().ReplicaSets(name).DeleteCollection(ctx, now, all),
+		client.CoreV1().Pods(name).DeleteCollection(ctx, now, all),
+		client.CoordinationV1().Leases(name).DeleteCollection(ctx, now, all),
+	}
+	ns, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	if err == nil {
+		ns.Spec.Finalizers = nil
+		_, err = client.CoreV1().Namespaces().Finalize(ctx, ns, metav1.UpdateOptions{})
+	}
+	errs = append(errs, err)
+	for i, err := range errs {
+		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+			errs[i] = nil // a namespace controller under test was faster
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,111 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+// ReplicaSet returns a ReplicaSet that selects and makes pods labelled app=name. The edits are applied in order.
+func ReplicaSet(namespace, name string, replicas int32, edits ...func(*appsv1.ReplicaSet)) *appsv1.ReplicaSet {
+	labels := map[string]string{"app": name}
+	rs := &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels},
+		Spec: appsv1.ReplicaSetSpec{
+			Replicas: &replicas,
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: podSpec()},
+		},
+	}
+	for _, edit := range edits {
+		edit(rs)
+	}
+	return rs
+}
+
+// Pod returns a pod with the labels, on no node. The edits are applied in order.
+func Pod(namespace, name string, labels map[string]string, edits ...func(*corev1.Pod)) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels},
+		Spec:       podSpec(),
+	}
+	for _, edit := range edits {
+		edit(pod)
+	}
+	return pod
+}
+
+func podSpec() corev1.PodSpec {
+	return corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "registry.k8s.io/pause:3.10"}}}
+}
+
+// Node returns a node. The edits are applied in order. A create does not store a node's status: see [MarkNodeReady].
+// The API server's admission taints a new node node.kubernetes.io/not-ready:NoSchedule.
+func Node(name string, edits ...func(*corev1.Node)) *corev1.Node {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}}}
+	for _, edit := range edits {
+		edit(node)
+	}
+	return node
+}
+
+// MarkPodReady plays the kubelet of a pod that has started: phase Running, condition Ready since now.
+func MarkPodReady(t testing.TB, client kubernetes.Interface, namespace, name string) {
+	t.Helper()
+	SetPodStatus(t, client, namespace, name, func(s *corev1.PodStatus) {
+		s.Phase = corev1.PodRunning
+		s.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}
+	})
+}
+
+// SetPodPhase plays the kubelet of a pod that has come to phase. A pod that is not Running is not Ready.
+func SetPodPhase(t testing.TB, client kubernetes.Interface, namespace, name string, phase corev1.PodPhase) {
+	t.Helper()
+	SetPodStatus(t, client, namespace, name, func(s *corev1.PodStatus) {
+		s.Phase = phase
+		if phase != corev1.PodRunning {
+			s.Conditions = nil
+		}
+	})
+}
+
+// SetPodStatus changes a pod's status as edit says, whoever else is writing the pod.
+func SetPodStatus(t testing.TB, client kubernetes.Interface, namespace, name string, edit func(*corev1.PodStatus)) {
+	t.Helper()
+	Eventually(t, statusTimeout, func(ctx context.Context) error {
+		pod, err := client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return fmt.Errorf("get pod %s: %w", name, err)
+		}
+		edit(&pod.Status)
+		if _, err := client.CoreV1().Pods(namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{}); err != nil {
+			return fmt.Errorf("set status of pod %s: %w", name, err)
+		}
+		return nil
+	})
+}
+
+// MarkNodeReady plays a kubelet that posts its node as ready now.
+func MarkNodeReady(t testing.TB, client kubernetes.Interface, name string) {
+	t.Helper()
+	Eventually(t, statusTimeout, func(ctx context.Context) error {
+		node, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return fmt.Errorf("get node %s: %w", name, err)
+		}
+		now := metav1.Now()
+		node.Status.Conditions = []corev1.NodeCondition{{
+			Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady",
+			LastHeartbeatTime: now, LastTransitionTime: now,
+		}}
+		if _, err := client.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{}); err != nil {
+			return fmt.Errorf("set status of node %s: %w", name, err)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,114 @@
+package controlplane
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+)
+
+// newUser makes a client certificate for user and groups. Authorization is RBAC's: without a role the user may do
+// nothing but look at the API's discovery documents.
+func (c *Cluster) newUser(user string, groups ...string) (*rest.Config, error) {
+	api := c.primary.api
+	cfg, err := api.SecureServing.Authn.AddUser(envtest.User{Name: user, Groups: groups}, &rest.Config{QPS: -1})
+	if err != nil {
+		return nil, fmt.Errorf("add user %s: %w", user, err)
+	}
+	cfg.CAData = api.SecureServing.CA
+	cfg.Host = api.SecureServing.URL("https", "").String()
+	return cfg, nil
+}
+
+// Config returns a copy of the admin's config (group system:masters), without a client-side rate limit.
+func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.admin) }
+
+// ConfigFor returns a config that authenticates as user in groups, without a client-side rate limit. The same user
+// gets the same certificate each time. It panics if the machine cannot make a key.
+func (c *Cluster) ConfigFor(user string, groups ...string) *rest.Config {
+	key := strings.Join(append([]string{user}, groups...), "\x00")
+	c.usersLock.Lock()
+	defer c.usersLock.Unlock()
+	if _, ok := c.users[key]; !ok {
+		cfg, err := c.newUser(user, groups...)
+		if err != nil {
+			panic(err)
+		}
+		c.users[key] = cfg
+	}
+	return rest.CopyConfig(c.users[key])
+}
+
+// AtSecond returns a copy of cfg that talks to the second API server, which must have been asked for in Options.
+func (c *Cluster) AtSecond(cfg *rest.Config) *rest.Config {
+	cfg = rest.CopyConfig(cfg)
+	cfg.Host = c.second.api.SecureServing.URL("https", "").String()
+	return cfg
+}
+
+// Client returns a client with the admin's rights.
+func (c *Cluster) Client(t testing.TB) kubernetes.Interface {
+	t.Helper()
+	return ClientFor(t, c.Config())
+}
+
+// ClientFor returns a client for cfg that speaks protobuf.
+func ClientFor(t testing.TB, cfg *rest.Config) kubernetes.Interface {
+	t.Helper()
+	cfg = rest.CopyConfig(cfg)
+	cfg.ContentType = "application/vnd.kubernetes.protobuf"
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		t.Fatalf("make client: %v", err)
+	}
+	return client
+}
+
+// Kubeconfig writes a kubeconfig file for user in groups and returns its path.
+func (c *Cluster) Kubeconfig(t testing.TB, user string, groups ...string) string {
+	t.Helper()
+	return c.KubeconfigFor(t, c.ConfigFor(user, groups...))
+}
+
+// KubeconfigFor writes a kubeconfig file with the server and the credentials of cfg and returns its path. Use it to
+// point a manager at a proxy, or at the second API server.
+func (c *Cluster) KubeconfigFor(t testing.TB, cfg *rest.Config) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := WriteKubeconfig(path, cfg); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// WriteKubeconfig writes the server and the credentials of cfg to a kubeconfig file at path, readable by us only.
+func WriteKubeconfig(path string, cfg *rest.Config) error {
+	const name = "controlplane"
+	text, err := clientcmd.Write(clientcmdapi.Config{
+		Clusters: map[string]*clientcmdapi.Cluster{name: {
+			Server: cfg.Host, CertificateAuthorityData: cfg.CAData, CertificateAuthority: cfg.CAFile,
+			TLSServerName: cfg.ServerName, InsecureSkipTLSVerify: cfg.Insecure,
+		}},
+		AuthInfos: map[string]*clientcmdapi.AuthInfo{name: {
+			ClientCertificateData: cfg.CertData, ClientCertificate: cfg.CertFile,
+			ClientKeyData: cfg.KeyData, ClientKey: cfg.KeyFile,
+			Token: cfg.BearerToken, TokenFile: cfg.BearerTokenFile,
+		}},
+		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name}},
+		CurrentContext: name,
+	})
+	if err != nil {
+		return fmt.Errorf("write kubeconfig: %w", err)
+	}
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		return fmt.Errorf("write kubeconfig: %w", err)
+	}
+	return nil
+}
