@@ -1,0 +1,25 @@
+// Package leadership decides when this process may write, and makes sure it writes at no other time.
+//
+// Three parts work together, and nothing here knows caches or controllers:
+//
+//   - Elector holds the lease. It wraps client-go's elector with a lock that knows when each renewal was
+//     sent and what everybody else wrote, so that a standby takes a released lease at once and an expired
+//     one at the instant it expires, and a leader stops as soon as it sees another holder.
+//   - Fence is the transport under every client that writes. A mutating request is sent only inside a term
+//     and ends, on both sides of the wire, before another process could hold the lease.
+//   - Liveness watches the watches. It knows every open stream (Streams), reopens a silent one and, if that
+//     does not help, says so; the Elector then steps down and stands aside until the caches are current.
+//
+// A term is one uninterrupted holding of the lease by this process. Terms never overlap, and a request
+// belongs to the term whose context it carries: it is never carried into the next.
+//
+//	standby ─ win ─▶ term ─ lose ─▶ fence ends hard ─▶ controllers joined ─▶ standby
+//	                      ─ shutdown, step down ─▶ controllers drained ─▶ fence closed ─▶ lease released
+//
+// # Time
+//
+// All arithmetic uses this process's monotonic clock and starts at local observations: times written by
+// others are never compared with it. A jump of the wall clock therefore changes nothing. The clock of a
+// paused virtual machine stops with the machine; what a leader does in the moment after such a pause,
+// before it learns of its successor, only preconditions (UID, resourceVersion, fixed names) can stop.
+package leadership
