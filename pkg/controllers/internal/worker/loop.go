@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -149,7 +148,8 @@ func (l *Loop[K]) next(term, work context.Context, q *termQueue[K], worker int) 
 		logger.V(4).Info("Sync was cut short", "reason", err)
 		q.AddRateLimited(key) // matters only if it was not the end of the term that cut it
 	case err != nil:
-		utilruntime.HandleErrorWithContext(klog.NewContext(work, logger), err, "Sync failed, the key will be retried")
+		// Not utilruntime.HandleError: that sleeps under a lock of the whole process, so one failing key would hold up the others.
+		logger.Error(err, "Sync failed, the key will be retried")
 		q.AddRateLimited(key)
 	default:
 		q.Forget(key)

@@ -1,0 +1,227 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/utils/clock"
+)
+
+// calls records which keys were reconciled, and when.
+type calls struct {
+	lock  sync.Mutex
+	start time.Time
+	log   []string
+}
+
+func (c *calls) add(key string) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	c.log = append(c.log, fmt.Sprintf("%s@%v", key, time.Since(c.start)))
+}
+
+func (c *calls) sorted() []string {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	return slices.Sorted(slices.Values(c.log))
+}
+
+func newLoop(t *testing.T, workers int, drain time.Duration, r Reconcile[string]) *Loop[string] {
+	t.Helper()
+	cfg := Config{Controller: "test-controller", Queue: "test", Workers: workers, Drain: drain, Clock: clock.RealClock{}}
+	return New(cfg, prometheus.NewRegistry(), r)
+}
+
+// term runs the loop for one term and returns a function that ends it and waits.
+func term(l *Loop[string], keys ...string) (end func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		l.Run(ctx, func() []string { return keys })
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+func TestKeysOutsideATermAreDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seen := &calls{start: time.Now()}
+		l := newLoop(t, 1, 0, func(_ context.Context, key string) (Result, error) { seen.add(key); return Result{}, nil })
+		l.Add("before")
+		l.AddAfter("before, delayed", time.Second)
+		end := term(l, "owned")
+		synctest.Wait()
+		end()
+		l.Add("between")
+		end = term(l, "owned again")
+		time.Sleep(time.Minute)
+		end()
+		want := []string{"owned again@0s", "owned@0s"}
+		if got := seen.sorted(); !slices.Equal(got, want) {
+			t.Errorf("reconciled %v, want %v", got, want)
+		}
+	})
+}
+
+func TestResultsDecideWhenAKeyReturns(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		answers []func() (Result, error) // one per sync, the last one repeats
+		want    []string                 // within the first second
+	}{
+		{"done stays away", []func() (Result, error){done}, []string{"k@0s"}},
+		{"after returns once", []func() (Result, error){after(300 * time.Millisecond), done}, []string{"k@0s", "k@300ms"}},
+		{"errors back off from 5 ms, doubling", []func() (Result, error){fail, fail, fail, done}, []string{"k@0s", "k@15ms", "k@35ms", "k@5ms"}},
+		{"success forgets earlier errors", []func() (Result, error){fail, after(100 * time.Millisecond), fail, done},
+			[]string{"k@0s", "k@105ms", "k@110ms", "k@5ms"}},
+		{"a panic is an error", []func() (Result, error){explode, done}, []string{"k@0s", "k@5ms"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				seen := &calls{start: time.Now()}
+				n := 0
+				l := newLoop(t, 1, 0, func(_ context.Context, key string) (Result, error) {
+					seen.add(key)
+					answer := tt.answers[min(n, len(tt.answers)-1)]
+					n++
+					return answer()
+				})
+				end := term(l, "k")
+				time.Sleep(time.Second)
+				end()
+				if got := seen.sorted(); !slices.Equal(got, tt.want) {
+					t.Errorf("synced at %v, want %v", got, tt.want)
+				}
+			})
+		})
+	}
+}
+
+func done() (Result, error)    { return Result{}, nil }
+func fail() (Result, error)    { return Result{}, errors.New("no") }
+func explode() (Result, error) { panic("boom") }
+func after(d time.Duration) func() (Result, error) {
+	return func() (Result, error) { return Result{After: d}, nil }
+}
+
+func TestAKeyNeverRunsTwiceAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var running, most, syncs atomic.Int32
+		l := newLoop(t, 4, 0, func(context.Context, string) (Result, error) {
+			most.Store(max(most.Load(), running.Add(1)))
+			time.Sleep(time.Second)
+			running.Add(-1)
+			syncs.Add(1)
+			return Result{}, nil
+		})
+		end := term(l, "k")
+		for range 5 {
+			time.Sleep(100 * time.Millisecond)
+			l.Add("k")
+		}
+		time.Sleep(time.Minute)
+		end()
+		if most.Load() != 1 || syncs.Load() != 2 {
+			t.Errorf("most at once = %d, syncs = %d, want 1 and 2", most.Load(), syncs.Load())
+		}
+	})
+}
+
+func TestEndOfTermLetsRunningSyncsFinishWithinTheDrainTime(t *testing.T) {
+	for _, tt := range []struct {
+		name        string
+		sync, drain time.Duration
+		wantErr     error
+		wantEnd     time.Duration // after the end of the term was asked for
+	}{
+		{"shorter than the drain time", 3 * time.Second, 5 * time.Second, nil, 2 * time.Second},
+		{"longer than the drain time", 30 * time.Second, 5 * time.Second, context.Canceled, 5 * time.Second},
+		{"no bound", 30 * time.Second, 0, nil, 29 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var got error
+				var syncs int
+				l := newLoop(t, 1, tt.drain, func(ctx context.Context, _ string) (Result, error) {
+					syncs++
+					select {
+					case <-ctx.Done():
+						got = ctx.Err()
+					case <-time.After(tt.sync):
+					}
+					return Result{}, got
+				})
+				end := term(l, "running", "waiting")
+				time.Sleep(time.Second)
+				start := time.Now()
+				end()
+				if took := time.Since(start); got != tt.wantErr || took != tt.wantEnd || syncs != 1 {
+					t.Errorf("err = %v after %v, %d syncs; want %v after %v, 1 sync", got, took, syncs, tt.wantErr, tt.wantEnd)
+				}
+			})
+		})
+	}
+}
+
+func TestHealthyNoticesASyncThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		l := newLoop(t, 2, 0, func(_ context.Context, key string) (Result, error) {
+			if key == "hangs" {
+				<-release
+			}
+			return Result{}, nil
+		})
+		end := term(l, "hangs", "fine")
+		time.Sleep(2 * time.Minute)
+		if err := l.Healthy(); err != nil {
+			t.Errorf("after two minutes: %v, want healthy", err)
+		}
+		time.Sleep(time.Second)
+		if l.Healthy() == nil {
+			t.Error("healthy although a sync has been running for more than two minutes")
+		}
+		close(release)
+		end()
+		if err := l.Healthy(); err != nil {
+			t.Errorf("outside a term: %v, want healthy", err)
+		}
+	})
+}
+
+func TestMetricsCountSyncsByResult(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answers := map[string]func() (Result, error){
+			"done": done, "requeue": after(time.Hour), "panic": explode,
+			"cut": func() (Result, error) { return Result{}, fmt.Errorf("create: %w", context.Canceled) },
+		}
+		l := newLoop(t, 1, 0, func(_ context.Context, key string) (Result, error) {
+			answer := answers[key]
+			answers[key] = done
+			return answer()
+		})
+		end := term(l, "done", "requeue", "panic", "cut")
+		time.Sleep(time.Second)
+		end()
+		if n := testutil.ToFloat64(l.metrics.panics); n != 1 {
+			t.Errorf("panics = %v, want 1", n)
+		}
+		for label, want := range map[string]uint64{resultDone: 3, resultRequeue: 1, resultError: 1, resultCanceled: 1} {
+			if got := count(t, l.metrics.seconds.WithLabelValues(label)); got != want {
+				t.Errorf("%s syncs = %d, want %d", label, got, want)
+			}
+		}
+	})
+}
