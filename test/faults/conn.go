@@ -1,0 +1,101 @@
+package faults
+
+import (
+	"net"
+	"sync"
+)
+
+// conn is a client's connection that can be made to go silent without being closed.
+type conn struct {
+	*net.TCPConn
+	closed  chan struct{}
+	once    sync.Once
+	onClose func(*conn)
+
+	lock    sync.Mutex
+	thawed  chan struct{} // nil: not held; closed on resume
+	pending []byte        // written while held
+}
+
+func newConn(inner *net.TCPConn, onClose func(*conn)) *conn {
+	return &conn{TCPConn: inner, closed: make(chan struct{}), onClose: onClose}
+}
+
+// hold stops the bytes in both directions. The peer sees an open, silent connection.
+func (c *conn) hold() {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	if c.thawed == nil {
+		c.thawed = make(chan struct{})
+	}
+}
+
+// resume sends what was written while held, in order, and lets the bytes flow again. It blocks while the peer does
+// not read.
+func (c *conn) resume() {
+	for {
+		c.lock.Lock()
+		pending := c.pending
+		c.pending = nil
+		if len(pending) == 0 {
+			if c.thawed != nil {
+				close(c.thawed)
+				c.thawed = nil
+			}
+			c.lock.Unlock()
+			return
+		}
+		c.lock.Unlock()
+		if _, err := c.TCPConn.Write(pending); err != nil {
+			c.reset()
+			return
+		}
+	}
+}
+
+// reset closes the connection with an RST.
+func (c *conn) reset() {
+	_ = c.TCPConn.SetLinger(0) // closed already: nothing to reset
+	_ = c.Close()
+}
+
+// Read gives out nothing while the connection is held, not even what arrived before. Deadlines do not end that wait.
+func (c *conn) Read(b []byte) (int, error) {
+	n, err := c.TCPConn.Read(b)
+	for {
+		c.lock.Lock()
+		thawed := c.thawed
+		c.lock.Unlock()
+		if thawed == nil {
+			return n, err
+		}
+		select {
+		case <-thawed:
+		case <-c.closed:
+			return 0, net.ErrClosed
+		}
+	}
+}
+
+// Write accepts everything while the connection is held, as a kernel's send buffer would.
+func (c *conn) Write(b []byte) (int, error) {
+	c.lock.Lock()
+	if c.thawed != nil {
+		c.pending = append(c.pending, b...)
+		c.lock.Unlock()
+		return len(b), nil
+	}
+	c.lock.Unlock()
+	return c.TCPConn.Write(b)
+}
+
+// Close may be called more than once.
+func (c *conn) Close() error {
+	err := net.ErrClosed
+	c.once.Do(func() {
+		close(c.closed)
+		err = c.TCPConn.Close()
+		c.onClose(c)
+	})
+	return err
+}

@@ -1,0 +1,218 @@
+package faults
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"time"
+)
+
+// exchange is one request on its way through the proxy.
+type exchange struct {
+	info    info
+	fault   Fault
+	entry   *entry
+	client  *http.Request
+	abandon context.CancelFunc // resets the client
+	err     error              // why there is no answer; written by the reverse proxy's hooks
+}
+
+type exchangeKey struct{}
+
+func exchangeOf(ctx context.Context) *exchange { return ctx.Value(exchangeKey{}).(*exchange) }
+
+// beforeForward waits for what the fault puts in front of the server.
+func (x *exchange) beforeForward(ctx context.Context) error {
+	if err := sleep(ctx, x.fault.wait); err != nil {
+		return err
+	}
+	if x.fault.before == nil {
+		return nil
+	}
+	return x.fault.before.pass(ctx, x.entry.snapshot(), x.abandon)
+}
+
+// afterCommit waits for what the fault puts behind the server, whose answer has begun to arrive.
+func (x *exchange) afterCommit(ctx context.Context) error {
+	if x.fault.after != nil {
+		if err := x.fault.after.pass(ctx, x.entry.snapshot(), x.abandon); err != nil {
+			return err
+		}
+	}
+	if x.fault.drop {
+		return errCut
+	}
+	return sleep(ctx, x.fault.answerWait)
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// newReverse makes the part that talks to the server. Requests must carry their exchange in their context.
+func newReverse(server *url.URL, transport http.RoundTripper, w *watches) *httputil.ReverseProxy {
+	return &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(server)
+			r.Out.Header.Del("Authorization") // the transport adds the credentials of the target
+		},
+		Transport:     transport,
+		FlushInterval: -1, // an event is passed on when it comes
+		ErrorLog:      log.New(io.Discard, "", 0),
+		ModifyResponse: func(answer *http.Response) error {
+			ctx := answer.Request.Context()
+			x := exchangeOf(ctx)
+			x.entry.code(answer.StatusCode)
+			if err := x.afterCommit(ctx); err != nil {
+				return err
+			}
+			if x.info.watch() && answer.StatusCode == http.StatusOK {
+				answer.Body = w.start(ctx, x.info, x.client, answer.Body)
+				x.entry.answered()
+			}
+			return nil
+		},
+		// No answer of our own making: the client sees what a broken connection looks like.
+		ErrorHandler: func(_ http.ResponseWriter, r *http.Request, err error) { exchangeOf(r.Context()).err = err },
+	}
+}
+
+// serve runs one exchange to its end. It panics with http.ErrAbortHandler to reset the client's stream.
+func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
+	i := parse(r)
+	fault := p.script.decide(i, r)
+	ctx, abandon := context.WithCancel(r.Context())
+	defer abandon()
+	x := &exchange{info: i, fault: fault, entry: p.journal.begin(r, i, fault.name), client: r, abandon: abandon}
+	var err error
+	if fault.detaches() && !i.watch() {
+		err = p.detached(ctx, w, x)
+	} else {
+		err = p.attached(ctx, w, x)
+	}
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	x.entry.answered()
+}
+
+// attached forwards the request for as long as its client waits; ctx ends when it leaves.
+func (p *Proxy) attached(ctx context.Context, w http.ResponseWriter, x *exchange) error {
+	if err := x.beforeForward(ctx); err != nil {
+		return err
+	}
+	return p.forward(ctx, w, x, x.client.Body)
+}
+
+// forward sends the request to the server, or refuses it.
+func (p *Proxy) forward(ctx context.Context, w http.ResponseWriter, x *exchange, body io.ReadCloser) error {
+	if x.fault.refusal != nil {
+		x.entry.code(x.fault.refusal.code)
+		return x.fault.refusal.write(w, x.client.Method, x.info)
+	}
+	x.entry.forwarded()
+	out := x.client.WithContext(context.WithValue(ctx, exchangeKey{}, x))
+	out.Body = body
+	p.reverse.ServeHTTP(w, out)
+	return x.err
+}
+
+// detached brings the request to the server whether or not its client waits, and the answer to the client if it still
+// does. Requests and answers are kept in memory.
+func (p *Proxy) detached(ctx context.Context, w http.ResponseWriter, x *exchange) error {
+	body, err := io.ReadAll(x.client.Body)
+	if err != nil {
+		return err
+	}
+	var answer memory
+	done := make(chan error, 1)
+	if !p.spawn(func() { done <- p.carry(x, body, &answer) }) {
+		return errCut
+	}
+	select {
+	case err := <-done:
+		if err != nil {
+			return err
+		}
+		return answer.copyTo(w)
+	case <-x.clientTimeout():
+		return errCut
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// clientTimeout fires when a late commit cuts the client.
+func (x *exchange) clientTimeout() <-chan time.Time {
+	if !x.fault.late {
+		return nil
+	}
+	return time.After(x.fault.giveUp)
+}
+
+// carry does a detached exchange; only the proxy's end stops it.
+func (p *Proxy) carry(x *exchange, body []byte, answer *memory) (err error) {
+	defer func() {
+		// The reverse proxy aborts like this when the server breaks off within the answer.
+		if reason := recover(); reason != nil {
+			if reason != http.ErrAbortHandler {
+				panic(reason)
+			}
+			err = errors.New("answer broken off")
+		}
+	}()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(x.client.Context()))
+	defer cancel()
+	stop := context.AfterFunc(p.ctx, cancel)
+	defer stop()
+	if err := x.beforeForward(ctx); err != nil {
+		return err
+	}
+	return p.forward(ctx, answer, x, io.NopCloser(bytes.NewReader(body)))
+}
+
+// memory is a ResponseWriter that keeps the answer.
+type memory struct {
+	header http.Header
+	code   int
+	body   bytes.Buffer
+}
+
+func (m *memory) Header() http.Header {
+	if m.header == nil {
+		m.header = http.Header{}
+	}
+	return m.header
+}
+
+func (m *memory) WriteHeader(code int) {
+	if code >= http.StatusOK { // 1xx come before the answer
+		m.code = code
+	}
+}
+
+func (m *memory) Write(b []byte) (int, error) { return m.body.Write(b) }
+
+func (m *memory) copyTo(w http.ResponseWriter) error {
+	for key, values := range m.header {
+		w.Header()[key] = values
+	}
+	w.WriteHeader(m.code)
+	_, err := w.Write(m.body.Bytes())
+	return err
+}

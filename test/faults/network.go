@@ -1,0 +1,199 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Outage is a way for the whole server to be away, as its client sees it.
+type Outage int
+
+const (
+	up Outage = iota
+	// Refused: open connections are reset and new ones refused, as when the server's process has died.
+	Refused
+	// BlackHole: connections are accepted and stay open, nothing is answered, not even HTTP/2 pings. What the client
+	// sent meanwhile is lost: on Restore these connections are reset.
+	BlackHole
+	// Partition: as BlackHole, but on Restore everything in flight is delivered in order, both ways, as TCP does when
+	// a network heals. Requests of clients that have closed their connection since may still reach the server.
+	Partition
+)
+
+// network is the listening port and the connections on it.
+type network struct {
+	port     int
+	reserved int // a socket bound to the port, not listening: keeps it ours while connections are refused
+	serve    func(net.Listener)
+	spawn    func(func()) bool
+
+	lock     sync.Mutex
+	outage   Outage
+	listener net.Listener // nil: refusing
+	conns    map[*conn]struct{}
+}
+
+// newNetwork reserves a loopback port. serve is called in its own goroutine with each listener opened on it.
+func newNetwork(serve func(net.Listener), spawn func(func()) bool) (*network, error) {
+	port, fd, err := reservePort()
+	if err != nil {
+		return nil, fmt.Errorf("reserve a port: %w", err)
+	}
+	n := &network{port: port, reserved: fd, serve: serve, spawn: spawn, conns: map[*conn]struct{}{}}
+	if err := n.listen(); err != nil {
+		return nil, errors.Join(err, unix.Close(fd))
+	}
+	return n, nil
+}
+
+func reservePort() (port, fd int, err error) {
+	fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, 0, err
+	}
+	err = errors.Join(
+		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1),
+		unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}),
+	)
+	if err != nil {
+		return 0, 0, errors.Join(err, unix.Close(fd))
+	}
+	address, err := unix.Getsockname(fd)
+	if err != nil {
+		return 0, 0, errors.Join(err, unix.Close(fd))
+	}
+	return address.(*unix.SockaddrInet4).Port, fd, nil
+}
+
+// listen opens the port. The caller holds the lock or is alone.
+func (n *network) listen() error {
+	config := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
+		var set error
+		err := raw.Control(func(fd uintptr) {
+			set = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
+		})
+		return errors.Join(err, set)
+	}}
+	inner, err := config.Listen(context.Background(), "tcp4", n.address())
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	n.listener = inner
+	if !n.spawn(func() { n.serve(&listener{Listener: inner, network: n}) }) {
+		n.stopListening()
+		return net.ErrClosed // the test has ended
+	}
+	return nil
+}
+
+func (n *network) address() string { return fmt.Sprintf("127.0.0.1:%d", n.port) }
+
+// begin starts an outage in place of any other.
+func (n *network) begin(outage Outage) error {
+	n.lock.Lock()
+	before := n.outage
+	n.outage = outage
+	if outage == Refused {
+		n.stopListening()
+		n.lock.Unlock()
+		n.cut()
+		return nil
+	}
+	defer n.lock.Unlock()
+	for c := range n.conns {
+		c.hold()
+	}
+	if before == Refused {
+		return n.listen()
+	}
+	return nil
+}
+
+// restore ends the outage. A black hole's connections are reset, a partition's flow again.
+func (n *network) restore() error {
+	n.lock.Lock()
+	before := n.outage
+	n.outage = up
+	if before == BlackHole {
+		n.lock.Unlock()
+		n.cut()
+		return nil
+	}
+	defer n.lock.Unlock()
+	switch before {
+	case Refused:
+		return n.listen()
+	case Partition:
+		for c := range n.conns {
+			n.spawn(c.resume)
+		}
+	}
+	return nil
+}
+
+// close frees the port and every connection.
+func (n *network) close() error {
+	n.lock.Lock()
+	n.stopListening()
+	n.lock.Unlock()
+	n.cut()
+	return unix.Close(n.reserved)
+}
+
+// stopListening needs the lock.
+func (n *network) stopListening() {
+	if n.listener != nil {
+		_ = n.listener.Close() // its only error is to be closed already
+		n.listener = nil
+	}
+}
+
+// cut resets every connection. It must not hold the lock: a closing connection takes itself off the list.
+func (n *network) cut() {
+	n.lock.Lock()
+	conns := slices.Collect(maps.Keys(n.conns))
+	n.lock.Unlock()
+	for _, c := range conns {
+		c.reset()
+	}
+}
+
+func (n *network) forget(c *conn) {
+	n.lock.Lock()
+	defer n.lock.Unlock()
+	delete(n.conns, c)
+}
+
+// listener wraps the connections it accepts, held from the start if the server is away.
+type listener struct {
+	net.Listener
+	network *network
+}
+
+func (l *listener) Accept() (net.Conn, error) {
+	inner, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	n := l.network
+	c := newConn(inner.(*net.TCPConn), n.forget)
+	n.lock.Lock()
+	defer n.lock.Unlock()
+	if n.listener != l.Listener { // closed between the accept and now
+		_ = inner.Close()
+		return nil, net.ErrClosed
+	}
+	if n.outage != up {
+		c.hold()
+	}
+	n.conns[c] = struct{}{}
+	return c, nil
+}

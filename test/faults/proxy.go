@@ -1,0 +1,276 @@
+package faults
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// stopPatience bounds how long the end of a test waits for the proxy's goroutines.
+const stopPatience = 10 * time.Second
+
+// Proxy stands between one client and one API server. Its methods may be called from any goroutine.
+type Proxy struct {
+	target    *rest.Config
+	authority []byte // PEM
+	name      string
+	seed      uint64
+	http1     bool
+
+	ctx     context.Context // ends with the proxy
+	cancel  context.CancelFunc
+	script  script
+	journal journal
+	watches *watches
+	network *network
+	base    *http.Transport // under reverse
+	reverse *httputil.ReverseProxy
+	server  *http.Server
+
+	lock   sync.Mutex
+	closed bool
+	busy   sync.WaitGroup // every goroutine and handler
+}
+
+// Option changes how a proxy is made.
+type Option func(*Proxy)
+
+// WithName tells the proxies of one test apart: in the log, and in what they draw from the seed.
+func WithName(name string) Option { return func(p *Proxy) { p.name = name } }
+
+// WithSeed fixes the seed; FAULTS_SEED is not looked at.
+func WithSeed(seed uint64) Option { return func(p *Proxy) { p.seed = seed } }
+
+// HTTP1Only does not offer HTTP/2 to the client.
+func HTTP1Only() Option { return func(p *Proxy) { p.http1 = true } }
+
+// New starts a proxy on a loopback port in front of the server of target. Requests reach the server with the
+// credentials of target, whatever the client sends. The proxy ends with the test, which fails if anything of it stays.
+func New(t testing.TB, target *rest.Config, opts ...Option) *Proxy {
+	t.Helper()
+	seed, err := processSeed()
+	if err != nil {
+		t.Fatalf("faults: %v", err)
+	}
+	p := &Proxy{target: rest.CopyConfig(target), name: "client", seed: seed}
+	for _, opt := range opts {
+		opt(p)
+	}
+	t.Logf("faults: proxy %q draws from %s=%d", p.name, seedVariable, p.seed)
+	p.script.random = newRandom(p.seed, t.Name()+"/"+p.name+"/script")
+	if err := p.start(); err != nil {
+		t.Fatalf("faults: start proxy %q: %v", p.name, err)
+	}
+	t.Cleanup(func() {
+		if err := p.stop(); err != nil {
+			t.Errorf("faults: stop proxy %q: %v", p.name, err)
+		}
+	})
+	return p
+}
+
+// Config returns a new client config for the proxy, to be used as that of the server: same limits and content type, no
+// credentials. Clients made from configs of one proxy share one HTTP/2 connection, as client-go does for any server.
+func (p *Proxy) Config() *rest.Config {
+	config := rest.AnonymousClientConfig(p.target)
+	config.Host = "https://" + p.network.address()
+	config.TLSClientConfig = rest.TLSClientConfig{CAData: p.authority}
+	config.Dial, config.Proxy = nil, nil
+	return config
+}
+
+// Kubeconfig returns a kubeconfig file for the proxy, for a client in another process.
+func (p *Proxy) Kubeconfig() ([]byte, error) {
+	config := clientcmdapi.NewConfig()
+	config.Clusters[p.name] = &clientcmdapi.Cluster{Server: "https://" + p.network.address(), CertificateAuthorityData: p.authority}
+	config.Contexts[p.name] = &clientcmdapi.Context{Cluster: p.name, AuthInfo: p.name}
+	config.AuthInfos[p.name] = clientcmdapi.NewAuthInfo()
+	config.CurrentContext = p.name
+	return clientcmd.Write(*config)
+}
+
+// Seed is the number that repeats the proxy's choices.
+func (p *Proxy) Seed() uint64 { return p.seed }
+
+// Rand returns a source for the test's own choices. It repeats with the seed, is unrelated to what the rules draw,
+// and is not for use by several goroutines. The same purpose gives the same numbers.
+func (p *Proxy) Rand(purpose string) *rand.Rand { return newRandom(p.seed, p.name+"/"+purpose) }
+
+// Inject adds a rule. By default it hits every matching request until removed. Of the rules a request matches, the
+// first added that fires decides; a rule that lets it pass (After, Chance, Next used up) leaves it to the others.
+func (p *Proxy) Inject(m Match, f Fault, opts ...RuleOption) *Rule { return p.script.add(m, f, opts) }
+
+// Clear removes every rule. Watch faults and outages stay.
+func (p *Proxy) Clear() { p.script.clear() }
+
+// FreezeWatches stops the events of matching watch streams, those opened later included: the stream is accepted and
+// its header sent, the server's bytes are taken in, nothing is passed on. HTTP/2 pings are still answered.
+func (p *Proxy) FreezeWatches(m Match) *WatchFault {
+	return p.watches.add(&WatchFault{watches: p.watches, match: m, frozen: true})
+}
+
+// SlowWatches passes each event of matching watch streams on lag after it came, those opened later included.
+func (p *Proxy) SlowWatches(m Match, lag time.Duration) *WatchFault {
+	return p.watches.add(&WatchFault{watches: p.watches, match: m, lag: lag})
+}
+
+// CutWatches resets the matching watch streams that are open now and tells how many.
+func (p *Proxy) CutWatches(m Match) int { return p.watches.cut(m) }
+
+// OpenWatches is the number of matching watch streams whose header was sent and that have not ended.
+func (p *Proxy) OpenWatches(m Match) int { return p.watches.count(m) }
+
+// Outage takes the whole server away from the client until Restore, in place of any outage before.
+func (p *Proxy) Outage(o Outage) error { return p.network.begin(o) }
+
+// Restore ends an outage; without one it does nothing.
+func (p *Proxy) Restore() error { return p.network.restore() }
+
+// CutConnections resets every connection of the client; new ones are accepted.
+func (p *Proxy) CutConnections() { p.network.cut() }
+
+// Requests returns every request seen so far, in order of arrival.
+func (p *Proxy) Requests() []Request { return p.journal.requests() }
+
+// Count counts requests by verbs and resources ("" any, comma-separated, resources as in Request.Resource) and status
+// code (0: any).
+func (p *Proxy) Count(verbs, resources string, code int) int {
+	return count(p.journal.requests(), verbs, resources, code)
+}
+
+// Counts is the number of requests of each kind.
+func (p *Proxy) Counts() map[Key]int { return counts(p.journal.requests()) }
+
+func (p *Proxy) start() error {
+	server, _, err := rest.DefaultServerUrlFor(p.target)
+	if err != nil {
+		return fmt.Errorf("address of the server: %w", err)
+	}
+	base, transport, err := newTransport(p.target)
+	if err != nil {
+		return err
+	}
+	certificate, authority, err := selfSigned(time.Now())
+	if err != nil {
+		return err
+	}
+	p.authority = authority
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	p.base = base
+	p.watches = &watches{spawn: p.spawn, open: map[*stream]struct{}{}}
+	p.reverse = newReverse(server, transport, p.watches)
+	p.server = p.newServer(certificate)
+	p.network, err = newNetwork(func(l net.Listener) {
+		_ = p.server.ServeTLS(l, "", "") // ends when its listener is closed
+	}, p.spawn)
+	return err
+}
+
+// newTransport makes the way to the server, with the credentials of target, sharing no connection with other clients.
+func newTransport(target *rest.Config) (*http.Transport, http.RoundTripper, error) {
+	tlsConfig, err := rest.TLSConfigFor(target)
+	if err != nil {
+		return nil, nil, fmt.Errorf("TLS of the server: %w", err)
+	}
+	base := &http.Transport{
+		TLSClientConfig:    tlsConfig,
+		DialContext:        target.Dial,
+		Proxy:              target.Proxy,
+		ForceAttemptHTTP2:  true,
+		DisableCompression: true, // what client and server agree on passes untouched
+	}
+	wrapped, err := rest.HTTPWrappersForConfig(target, base)
+	if err != nil {
+		return nil, nil, fmt.Errorf("credentials for the server: %w", err)
+	}
+	return base, wrapped, nil
+}
+
+func (p *Proxy) newServer(certificate tls.Certificate) *http.Server {
+	server := &http.Server{
+		Handler:     http.HandlerFunc(p.serveCounted),
+		TLSConfig:   &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
+		BaseContext: func(net.Listener) context.Context { return p.ctx },
+		ErrorLog:    log.New(io.Discard, "", 0), // broken connections are what we are here for
+		ConnState: func(_ net.Conn, state http.ConnState) {
+			switch state {
+			case http.StateNew: // called by the accepting goroutine, which is counted itself
+				p.busy.Add(1)
+			case http.StateClosed, http.StateHijacked:
+				p.busy.Done()
+			}
+		},
+	}
+	if p.http1 {
+		server.Protocols = new(http.Protocols)
+		server.Protocols.SetHTTP1(true)
+	}
+	return server
+}
+
+// enter counts a goroutine that is about to work; false if the proxy has ended.
+func (p *Proxy) enter() bool {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	if p.closed {
+		return false
+	}
+	p.busy.Add(1)
+	return true
+}
+
+func (p *Proxy) serveCounted(w http.ResponseWriter, r *http.Request) {
+	if !p.enter() {
+		panic(http.ErrAbortHandler)
+	}
+	defer p.busy.Done()
+	p.serve(w, r)
+}
+
+// spawn runs f in a counted goroutine; it reports whether it did, which it does until the proxy has ended.
+func (p *Proxy) spawn(f func()) bool {
+	if !p.enter() {
+		return false
+	}
+	go func() {
+		defer p.busy.Done()
+		f()
+	}()
+	return true
+}
+
+// stop ends everything and waits for it.
+func (p *Proxy) stop() error {
+	p.lock.Lock()
+	p.closed = true
+	p.lock.Unlock()
+	p.cancel()
+	err := p.network.close()
+	_ = p.server.Close() // its listeners and connections are closed already
+	done := make(chan struct{})
+	go func() {
+		p.busy.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(stopPatience):
+		err = errors.Join(err, fmt.Errorf("goroutines still busy after %v", stopPatience))
+	}
+	p.base.CloseIdleConnections()
+	return err
+}

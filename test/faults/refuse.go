@@ -1,0 +1,45 @@
+package faults
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// refusal is an answer in the API server's place.
+type refusal struct {
+	code       int
+	retryAfter time.Duration // 0: no header
+}
+
+// seconds is the Retry-After value, rounded up.
+func (f refusal) seconds() int { return int((f.retryAfter + time.Second - 1) / time.Second) }
+
+// status is the body of the answer, with the reason that belongs to the code.
+func (f refusal) status(method string, i info) metav1.Status {
+	resource := schema.GroupResource{Resource: i.resource}
+	status := apierrors.NewGenericServerResponse(f.code, method, resource, i.name, "refused by the fault proxy", f.seconds(), true).Status()
+	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+	return status
+}
+
+// write sends the refusal as JSON, which every client-go decoder reads whatever it asked for.
+func (f refusal) write(w http.ResponseWriter, method string, i info) error {
+	body, err := json.Marshal(f.status(method, i))
+	if err != nil {
+		return fmt.Errorf("encode refusal: %w", err)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if s := f.seconds(); s > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(s))
+	}
+	w.WriteHeader(f.code)
+	_, err = w.Write(body)
+	return err
+}

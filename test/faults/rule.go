@@ -1,0 +1,145 @@
+package faults
+
+import (
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Writes names every verb that changes something, for Match.Verbs.
+const Writes = "create,update,patch,delete,deletecollection"
+
+// Match says which requests a rule is about. A zero field matches everything, so the zero Match is every request.
+type Match struct {
+	// Verbs is a comma-separated list of API verbs: get, list, watch, create, update, patch, delete,
+	// deletecollection. A streaming list is a watch, as for the API server.
+	Verbs string
+	// Resource is a comma-separated list of plurals as in RBAC rules: "pods" is the object itself,
+	// "pods/status" one subresource, "pods/*" both the object and all its subresources.
+	Resource string
+	// Namespace is the namespace in the path; for requests on a namespace itself, its name.
+	Namespace string
+	// Name is the object's name, in the path or in a field selector.
+	Name string
+	// UserAgent is any part of the User-Agent header.
+	UserAgent string
+	// PathPrefix is the start of the URL path, "/apis/apps/" for instance.
+	PathPrefix string
+	// When is asked last. It runs under the script's lock: it must not block nor call the proxy, and not read the body.
+	When func(*http.Request) bool
+}
+
+// On matches verbs on resources, both comma-separated; "" is any.
+func On(verbs, resources string) Match { return Match{Verbs: verbs, Resource: resources} }
+
+// Watches matches the watch streams of the given resources; with none, all of them.
+func Watches(resources ...string) Match { return On("watch", strings.Join(resources, ",")) }
+
+func (m Match) matches(i info, r *http.Request) bool {
+	return listed(m.Verbs, i.verb) &&
+		resourceListed(m.Resource, i) &&
+		(m.Namespace == "" || m.Namespace == i.namespace) &&
+		(m.Name == "" || m.Name == i.name) &&
+		strings.Contains(r.UserAgent(), m.UserAgent) &&
+		strings.HasPrefix(r.URL.Path, m.PathPrefix) &&
+		(m.When == nil || m.When(r))
+}
+
+func listed(list, word string) bool {
+	return list == "" || slices.Contains(strings.Split(list, ","), word)
+}
+
+func resourceListed(list string, i info) bool {
+	return listed(list, i.fullResource()) || slices.Contains(strings.Split(list, ","), i.resource+"/*")
+}
+
+// RuleOption narrows when a matching request is hit. Options may be combined.
+type RuleOption func(*Rule)
+
+// Next ends the rule after n hits.
+func Next(n int) RuleOption { return func(r *Rule) { r.left = n } }
+
+// After lets the first n matching requests pass.
+func After(n int) RuleOption { return func(r *Rule) { r.skip = n } }
+
+// Chance hits a matching request with probability p, drawn from the proxy's seeded source.
+func Chance(p float64) RuleOption { return func(r *Rule) { r.chance = p } }
+
+// Rule is a fault waiting for its requests. Its methods may be called from any goroutine.
+type Rule struct {
+	script *script
+	match  Match
+	fault  Fault
+	skip   int     // matching requests still let through
+	left   int     // hits still to come; negative: no end
+	chance float64 // of a hit
+	hits   int
+}
+
+// Remove ends the rule. Requests already hit stay hit.
+func (r *Rule) Remove() {
+	r.script.lock.Lock()
+	defer r.script.lock.Unlock()
+	r.script.rules = slices.DeleteFunc(r.script.rules, func(other *Rule) bool { return other == r })
+}
+
+// Hits is the number of requests hit so far.
+func (r *Rule) Hits() int {
+	r.script.lock.Lock()
+	defer r.script.lock.Unlock()
+	return r.hits
+}
+
+// fires decides about one matching request and counts it. draw gives a number in [0, 1).
+func (r *Rule) fires(draw func() float64) bool {
+	switch {
+	case r.left == 0:
+		return false
+	case r.skip > 0:
+		r.skip--
+		return false
+	case r.chance < 1 && draw() >= r.chance:
+		return false
+	}
+	r.left--
+	r.hits++
+	return true
+}
+
+// script is the list of rules and the one source of chance.
+type script struct {
+	lock   sync.Mutex
+	rules  []*Rule
+	random *rand.Rand
+}
+
+func (s *script) add(m Match, f Fault, opts []RuleOption) *Rule {
+	rule := &Rule{script: s, match: m, fault: f, left: -1, chance: 1}
+	for _, opt := range opts {
+		opt(rule)
+	}
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.rules = append(s.rules, rule)
+	return rule
+}
+
+func (s *script) clear() {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.rules = nil
+}
+
+// decide returns the fault of the first rule that fires; the zero Fault if none does.
+func (s *script) decide(i info, r *http.Request) Fault {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	for _, rule := range s.rules {
+		if rule.match.matches(i, r) && rule.fires(s.random.Float64) {
+			return rule.fault
+		}
+	}
+	return Fault{}
+}
