@@ -23,6 +23,8 @@ type Config struct {
 	Resync time.Duration
 	// LeaseNamespaces are the namespaces whose Leases are kept with their holder and times.
 	LeaseNamespaces []string
+	// Fallback is what wraps the transport of the client; nil if nothing does.
+	Fallback *StreamFallback
 }
 
 // Caches are built in three steps, in one goroutine: New, then whoever wants a type asks for it and registers handlers, then
@@ -68,11 +70,33 @@ func New(client kubernetes.Interface, cfg Config) *Caches {
 	if err == nil {
 		options = append(options, informers.WithInformerName(name))
 	}
-	return &Caches{
+	c := &Caches{
 		cfg:     cfg,
 		name:    name,
 		factory: informers.NewSharedInformerFactoryWithOptions(client, cfg.Resync, options...),
 	}
+	if cfg.Fallback != nil {
+		cfg.Fallback.attach(c.synced)
+	}
+	return c
+}
+
+// synced reports whether the cache that is filled from an API path holds its first list. It is called once Start has been.
+func (c *Caches) synced(path string) bool {
+	for _, t := range c.types {
+		if path == collectionPath(t.Resource) {
+			return !unfinished(t.synced)
+		}
+	}
+	return false
+}
+
+// collectionPath is where all objects of a type are listed and watched.
+func collectionPath(gvr schema.GroupVersionResource) string {
+	if gvr.Group == "" {
+		return "/api/" + gvr.Version + "/" + gvr.Resource
+	}
+	return "/apis/" + gvr.Group + "/" + gvr.Version + "/" + gvr.Resource
 }
 
 // Types lists the watched types in the order they were first asked for.

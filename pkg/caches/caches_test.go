@@ -1,0 +1,174 @@
+package caches
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
+)
+
+// The fake clientset stands in for the wiring only: which informers exist and what handlers are told. Behaviour on a real API server is
+// in test/integration.
+
+func must[T any](t *testing.T) func(T, error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func TestOnlyWhatWasAskedForIsWatchedAndOnlyOnce(t *testing.T) {
+	c := New(fake.NewClientset(), Config{Name: t.Name()})
+	first := must[*Pods](t)(c.Pods())
+	if second := must[*Pods](t)(c.Pods()); first != second {
+		t.Error("asking twice for pods made two caches")
+	}
+	must[*Nodes](t)(c.Nodes())
+	var got []string
+	for _, typ := range c.Types() {
+		got = append(got, typ.Resource.Resource)
+	}
+	if want := []string{"pods", "nodes"}; !slices.Equal(got, want) {
+		t.Errorf("watched types = %v, want %v", got, want)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer c.Shutdown()
+	defer cancel()
+	if got, want := c.Unsynced(), []string{"pods", "nodes"}; !slices.Equal(got, want) {
+		t.Errorf("unsynced before the start = %v, want %v", got, want)
+	}
+	c.Start(ctx)
+	if err := c.WaitForSync(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.Unsynced(); len(got) > 0 {
+		t.Errorf("unsynced after the sync = %v", got)
+	}
+	if _, err := c.Leases(); err == nil {
+		t.Error("a type could be added after the start; its informer would never run")
+	}
+}
+
+func TestWaitForSyncNamesTheTypeAndEnds(t *testing.T) {
+	c := New(fake.NewClientset(), Config{Name: t.Name()})
+	must[*Pods](t)(c.Pods())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	err := c.WaitForSync(ctx) // never started
+	if err == nil || err.Error() != "wait for the cache of pods: context deadline exceeded" {
+		t.Errorf("WaitForSync = %v", err)
+	}
+}
+
+func TestHandlersGetOurTypes(t *testing.T) {
+	client := fake.NewClientset(fullPod())
+	c := New(client, Config{Name: t.Name()})
+	pods := must[*Pods](t)(c.Pods())
+	events := make(chan string, 10)
+	if err := pods.Handle(Handler[*Pod]{
+		Add:    func(p *Pod) { events <- "add " + p.Name + " on " + p.NodeName },
+		Update: func(old, new *Pod) { events <- "update " + old.NodeName + " to " + new.NodeName },
+		Delete: func(p *Pod) { events <- "delete " + p.Name },
+	}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer c.Shutdown()
+	defer cancel()
+	c.Start(ctx)
+	if err := c.WaitForSync(ctx); err != nil {
+		t.Fatal(err)
+	}
+	moved := fullPod()
+	moved.Spec.NodeName, moved.ResourceVersion = "n2", "8"
+	if _, err := client.CoreV1().Pods("shop").Update(ctx, moved, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.CoreV1().Pods("shop").Delete(ctx, "web-x", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"add web-x on n1", "update n1 to n2", "delete web-x"} {
+		if got := <-events; got != want {
+			t.Errorf("event %q, want %q", got, want)
+		}
+	}
+}
+
+func TestLastKnown(t *testing.T) {
+	pod := &Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-x"}}
+	for _, tt := range []struct {
+		name string
+		obj  any
+		want *Pod
+	}{
+		{"the object itself", pod, pod},
+		{"a tombstone", cache.DeletedFinalStateUnknown{Key: "shop/web-x", Obj: pod}, pod},
+		{"a tombstone of another type", cache.DeletedFinalStateUnknown{Key: "shop/web-x", Obj: "what"}, nil},
+		{"another type", &corev1.Node{}, nil},
+	} {
+		if got, ok := lastKnown[*Pod](tt.obj); got != tt.want || ok != (tt.want != nil) {
+			t.Errorf("%s: %v, %v", tt.name, got, ok)
+		}
+	}
+}
+
+func TestPodIndexes(t *testing.T) {
+	bound, orphan := trimPod(nil, fullPod()), &Pod{ObjectMeta: metav1.ObjectMeta{Name: "o", Namespace: "shop"}}
+	for _, tt := range []struct {
+		name  string
+		index cache.IndexFunc
+		pod   *Pod
+		want  []string
+	}{
+		{"controlled", controllerIndex, bound, []string{"owner"}},
+		{"orphan", controllerIndex, orphan, []string{"orphan/shop"}},
+		{"bound", nodeIndex, bound, []string{"n1"}},
+		{"unbound", nodeIndex, orphan, nil},
+	} {
+		if got, err := tt.index(tt.pod); err != nil || !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %v, %v; want %v", tt.name, got, err, tt.want)
+		}
+	}
+}
+
+func TestTrimLease(t *testing.T) {
+	holder := "node-1"
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: "l", Namespace: "ns", UID: "u", ResourceVersion: "3", Labels: map[string]string{"a": "b"}},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder},
+	}
+	if got := trimLease(lease, true); got.Labels != nil || *got.Spec.HolderIdentity != holder || got.ResourceVersion != "3" {
+		t.Errorf("wanted lease trimmed to %+v", got)
+	}
+	if got := trimLease(lease, false); got.Spec.HolderIdentity != nil || got.Name != "l" || got.UID != "u" {
+		t.Errorf("other lease trimmed to %+v", got)
+	}
+}
+
+func TestTrimNode(t *testing.T) {
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"zone": "a"}, Annotations: map[string]string{"x": "y"}},
+		Spec:       corev1.NodeSpec{Unschedulable: true, Taints: []corev1.Taint{{Key: "k"}}},
+		Status: corev1.NodeStatus{
+			Conditions: []corev1.NodeCondition{{Type: "Ready", Status: "True"}},
+			Images:     []corev1.ContainerImage{{SizeBytes: 1}},
+		},
+	}
+	got, err := trimNode(node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := got.(*corev1.Node)
+	if n.Status.Images != nil || n.Annotations != nil || n.Labels["zone"] != "a" || len(n.Status.Conditions) != 1 || !n.Spec.Unschedulable || len(n.Spec.Taints) != 1 {
+		t.Errorf("trimmed node = %+v", n)
+	}
+}

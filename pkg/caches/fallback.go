@@ -1,0 +1,125 @@
+package caches
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+)
+
+// streamPatience is how long a type's first streaming list may take. Streams are known to stall without an error
+// (kubernetes/kubernetes issue 140890); client-go then waits for ever.
+const streamPatience = time.Minute
+
+// StreamFallback makes a type whose first streaming list does not come to an end use a plain LIST instead: it cuts the stream and
+// refuses the next one, which client-go answers by listing. Put [StreamFallback.Wrap] around the transport of the client that the
+// caches get, and the fallback in their Config.
+type StreamFallback struct {
+	clock   clock.WithTicker
+	lock    sync.Mutex
+	synced  func(path string) bool // nil before the caches exist
+	stalled map[string]bool        // by request path
+}
+
+// NewStreamFallback returns a fallback that has seen no stream yet.
+func NewStreamFallback(clk clock.WithTicker) *StreamFallback {
+	return &StreamFallback{clock: clk, stalled: map[string]bool{}}
+}
+
+// Wrap fits rest.Config.Wrap.
+func (f *StreamFallback) Wrap(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(req *http.Request) (*http.Response, error) {
+		if req.URL.Query().Get("sendInitialEvents") != "true" || f.isSynced(req.URL.Path) {
+			return next.RoundTrip(req)
+		}
+		if f.isStalled(req.URL.Path) {
+			return refuseStream(req), nil
+		}
+		ctx, cancel := context.WithCancel(req.Context())
+		go f.watchOver(ctx, cancel, req.URL.Path)
+		resp, err := next.RoundTrip(req.WithContext(ctx))
+		if err != nil {
+			cancel()
+			return nil, err
+		}
+		resp.Body = &cancelOnClose{resp.Body, cancel}
+		return resp, nil
+	})
+}
+
+// watchOver cuts a stream that has not filled its cache in time. It returns when the stream ends.
+func (f *StreamFallback) watchOver(ctx context.Context, cut context.CancelFunc, path string) {
+	patience := f.clock.NewTimer(streamPatience)
+	defer patience.Stop()
+	select {
+	case <-ctx.Done():
+	case <-patience.C():
+		if f.isSynced(path) {
+			return
+		}
+		f.lock.Lock()
+		f.stalled[path] = true
+		f.lock.Unlock()
+		klog.FromContext(ctx).Info("Streaming list did not come to an end, falling back to a plain list", "path", path, "after", streamPatience)
+		cut()
+	}
+}
+
+func (f *StreamFallback) isSynced(path string) bool {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	return f.synced != nil && f.synced(path)
+}
+
+func (f *StreamFallback) isStalled(path string) bool {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	return f.stalled[path]
+}
+
+// attach tells the fallback how to find out whether the cache behind a request path is filled.
+func (f *StreamFallback) attach(synced func(path string) bool) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	f.synced = synced
+}
+
+// refuseStream answers as an API server does that cannot stream lists.
+func refuseStream(req *http.Request) *http.Response {
+	status := metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+		Status:   metav1.StatusFailure,
+		Code:     http.StatusUnprocessableEntity,
+		Reason:   metav1.StatusReasonInvalid,
+		Message:  "the streaming list of this type stalled, use a plain list",
+	}
+	body, _ := json.Marshal(status) // a struct of strings and numbers
+	return &http.Response{
+		StatusCode: http.StatusUnprocessableEntity, Status: "422 Unprocessable Entity",
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header:  http.Header{"Content-Type": {"application/json"}},
+		Body:    io.NopCloser(bytes.NewReader(body)),
+		Request: req,
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+type cancelOnClose struct {
+	io.ReadCloser
+	cancel context.CancelFunc
+}
+
+func (c *cancelOnClose) Close() error {
+	defer c.cancel()
+	return c.ReadCloser.Close()
+}

@@ -1,0 +1,83 @@
+package caches
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// stalling answers with a stream that never says anything and ends with the request.
+func stalling(req *http.Request) (*http.Response, error) {
+	r, w := io.Pipe()
+	context.AfterFunc(req.Context(), func() { w.CloseWithError(req.Context().Err()) })
+	return &http.Response{StatusCode: http.StatusOK, Body: r}, nil
+}
+
+func get(t *testing.T, rt http.RoundTripper, url string) *http.Response {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := rt.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp
+}
+
+const (
+	streamingList = "https://server/api/v1/pods?watch=true&sendInitialEvents=true"
+	plainWatch    = "https://server/api/v1/pods?watch=true"
+)
+
+func TestStalledStreamingListIsCutAndRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := NewStreamFallback(clock.RealClock{})
+		f.attach(func(string) bool { return false })
+		rt := f.Wrap(roundTripper(stalling))
+		start := time.Now()
+		resp := get(t, rt, streamingList)
+		_, err := io.ReadAll(resp.Body)
+		if took := time.Since(start); !errors.Is(err, context.Canceled) || took != time.Minute {
+			t.Errorf("stream ended with %v after %v, want context.Canceled after 1m", err, took)
+		}
+		resp.Body.Close()
+
+		refused := get(t, rt, streamingList)
+		body, _ := io.ReadAll(refused.Body)
+		if refused.StatusCode != http.StatusUnprocessableEntity || !strings.Contains(string(body), `"reason":"Invalid"`) {
+			t.Errorf("second stream answered %d %s, want 422 Invalid", refused.StatusCode, body)
+		}
+		for name, url := range map[string]string{"plain watch": plainWatch, "another type": strings.Replace(streamingList, "pods", "nodes", 1)} {
+			resp := get(t, rt, url)
+			if resp.StatusCode != http.StatusOK {
+				t.Errorf("%s answered %d, want 200", name, resp.StatusCode)
+			}
+			resp.Body.Close()
+		}
+	})
+}
+
+func TestStreamThatFilledItsCacheIsLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := NewStreamFallback(clock.RealClock{})
+		synced := false
+		f.attach(func(string) bool { return synced })
+		resp := get(t, f.Wrap(roundTripper(stalling)), streamingList)
+		time.Sleep(time.Second)
+		synced = true
+		time.Sleep(time.Hour)
+		resp.Body.Close()
+		if f.isStalled("/api/v1/pods") {
+			t.Error("a stream that filled its cache counts as stalled")
+		}
+	})
+}

@@ -1,0 +1,139 @@
+package caches
+
+import (
+	"maps"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func fullPod() *corev1.Pod {
+	always, seconds, isTrue := corev1.ContainerRestartPolicyAlways, int64(300), true
+	at := metav1.NewTime(time.Unix(1e9, 0))
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "web-x", Namespace: "shop", UID: "u1", ResourceVersion: "7", Generation: 2, GenerateName: "web-",
+			CreationTimestamp: at, DeletionTimestamp: &at,
+			Labels:          map[string]string{"app": "web"},
+			Annotations:     map[string]string{"controller.kubernetes.io/pod-deletion-cost": "-3", "other": "large"},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "owner", Controller: &isTrue}},
+			Finalizers:      []string{"example.com/hold"},
+			ManagedFields:   []metav1.ManagedFieldsEntry{{Manager: "kubectl"}},
+		},
+		Spec: corev1.PodSpec{
+			NodeName:       "n1",
+			Tolerations:    []corev1.Toleration{{Key: "k", Operator: "Exists", Effect: "NoExecute", TolerationSeconds: &seconds}},
+			InitContainers: []corev1.Container{{Name: "side", RestartPolicy: &always}, {Name: "setup"}},
+			Containers:     []corev1.Container{{Name: "a"}, {Name: "b"}},
+		},
+		Status: corev1.PodStatus{
+			Phase: corev1.PodRunning, Reason: "Evicted",
+			Conditions: []corev1.PodCondition{
+				{Type: "Ready", Status: "True", Reason: "r", LastTransitionTime: at, Message: "text"},
+				{Type: "PodScheduled", Status: "True", LastTransitionTime: at},
+				{Type: "DisruptionTarget", Status: "False", Reason: "DeletionByTaintManager"},
+				{Type: "ContainersReady", Status: "True"},
+			},
+			ContainerStatuses:     []corev1.ContainerStatus{{Name: "a", RestartCount: 1}, {Name: "b", RestartCount: 4}},
+			InitContainerStatuses: []corev1.ContainerStatus{{Name: "side", RestartCount: 2}, {Name: "setup", RestartCount: 9}},
+		},
+	}
+}
+
+func TestTrimPodKeepsWhatTheLoopsRead(t *testing.T) {
+	in := fullPod()
+	at := in.CreationTimestamp
+	want := &Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "web-x", Namespace: "shop", UID: "u1", ResourceVersion: "7", Generation: 2,
+			CreationTimestamp: at, DeletionTimestamp: &at,
+			Labels:          map[string]string{"app": "web"},
+			Annotations:     map[string]string{"controller.kubernetes.io/pod-deletion-cost": "-3"},
+			OwnerReferences: in.OwnerReferences,
+			Finalizers:      []string{"example.com/hold"},
+		},
+		NodeName: "n1", Phase: "Running", Reason: "Evicted",
+		Tolerations:     in.Spec.Tolerations,
+		Ready:           Condition{Status: "True", Reason: "r", Since: at},
+		Scheduled:       Condition{Status: "True", Since: at},
+		Disruption:      Condition{Status: "False", Reason: "DeletionByTaintManager"},
+		Restarts:        4,
+		SidecarRestarts: 2, // of ordinary init containers none count
+	}
+	for name, share := range map[string]*shared{"shared": newShared(), "copied": nil} {
+		if diff := cmp.Diff(want, trimPod(share, in)); diff != "" {
+			t.Errorf("%s: trimmed pod (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestTrimPodIsSmall(t *testing.T) {
+	if got, max := unsafe.Sizeof(Pod{}), unsafe.Sizeof(corev1.Pod{})/2; got > max {
+		t.Errorf("a cached pod takes %d bytes, want at most %d, half of corev1.Pod", got, max)
+	}
+}
+
+func TestPodsOfOneFamilyShareWhatIsEqual(t *testing.T) {
+	share := newShared()
+	a, b := trimPod(share, fullPod()), trimPod(share, fullPod())
+	if &a.OwnerReferences[0] != &b.OwnerReferences[0] || &a.Tolerations[0] != &b.Tolerations[0] {
+		t.Error("equal owner references or tolerations are stored twice")
+	}
+	a.Labels["probe"] = "written by the test only"
+	if b.Labels["probe"] == "" {
+		t.Error("equal label maps are stored twice")
+	}
+}
+
+// Whatever came before, a pod must get labels, owners and tolerations equal to its own.
+func TestSharingNeverMixesUpValues(t *testing.T) {
+	seed := rand.Uint64()
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	share := newShared()
+	for range 20_000 {
+		n := rnd.IntN(4 * shareSlots) // more values than slots, so that slots change hands
+		seconds, controller := int64(n%3), n%2 == 0
+		pod := fullPod()
+		pod.Labels = map[string]string{"app": strconv.Itoa(n), "n": strconv.Itoa(n % 7)}
+		pod.OwnerReferences = []metav1.OwnerReference{{UID: types.UID(strconv.Itoa(n / 3)), Name: strconv.Itoa(n % 3), Controller: &controller}}
+		pod.Spec.Tolerations = []corev1.Toleration{{Key: strconv.Itoa(n / 3), TolerationSeconds: &seconds}}
+		got := trimPod(share, pod)
+		if !maps.Equal(got.Labels, pod.Labels) || !cmp.Equal(got.OwnerReferences, pod.OwnerReferences) || !cmp.Equal(got.Tolerations, pod.Spec.Tolerations) {
+			t.Fatalf("seed %d, value %d: got %v %v %v", seed, n, got.Labels, got.OwnerReferences, got.Tolerations)
+		}
+	}
+}
+
+func TestPodStates(t *testing.T) {
+	now := metav1.Now()
+	for _, tt := range []struct {
+		name                          string
+		phase                         corev1.PodPhase
+		deleted                       bool
+		active, terminating, finished bool
+	}{
+		{"no phase yet", "", false, true, false, false},
+		{"pending", "Pending", false, true, false, false},
+		{"running", "Running", false, true, false, false},
+		{"unknown", "Unknown", false, true, false, false},
+		{"succeeded", "Succeeded", false, false, false, true},
+		{"failed", "Failed", false, false, false, true},
+		{"running, being deleted", "Running", true, false, true, false},
+		{"failed, being deleted", "Failed", true, false, false, true},
+	} {
+		p := &Pod{Phase: tt.phase}
+		if tt.deleted {
+			p.DeletionTimestamp = &now
+		}
+		if p.IsActive() != tt.active || p.IsTerminating() != tt.terminating || p.IsFinished() != tt.finished {
+			t.Errorf("%s: active %v terminating %v finished %v", tt.name, p.IsActive(), p.IsTerminating(), p.IsFinished())
+		}
+	}
+}
