@@ -229,7 +229,7 @@ const pollInterval = 20 * time.Millisecond
 func poll(ctx context.Context, check func(context.Context) error) error {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
-	last := errors.New("never checked")
+	var last error
 	for {
 		err := check(ctx)
 		if err == nil {

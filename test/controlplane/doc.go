@@ -21,7 +21,8 @@
 // [Cluster.Stop], and also when the process that started them dies in any way.
 //
 // What the API server lacks, compared with a whole cluster: the ServiceAccount admission plugin is off (nobody would
-// create the service accounts), no kubelet runs pods, and nobody collects garbage or finishes namespaces.
+// create the service accounts), no kubelet runs pods, and nobody collects garbage or finishes namespaces. The ClusterRoles
+// admin, edit and view are empty, because a controller aggregates them.
 //
 // Functions that take a [testing.TB] end the test on failure. The others return errors and suit programs too.
 package controlplane

@@ -1,0 +1,127 @@
+# Everything that developers and CI run. `make help` lists it.
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+GO      ?= go
+VERSION ?= $(shell git describe --tags --match 'v*' --dirty 2>/dev/null || echo v0.0.0-dev)
+LDFLAGS := -s -w -X k8s.io/component-base/version.gitVersion=$(VERSION)
+
+# More flags for every go test, such as -v.
+GOTESTFLAGS ?=
+
+# Tests in these packages start a control plane; those of all other packages are unit tests.
+INTEGRATION := ./test/controlplane/... ./test/integration/...
+UNIT         = $$($(GO) list ./cmd/... ./pkg/... ./test/... | grep -vE '/test/(controlplane|integration)(/|$$)')
+
+# What `make deflake` runs, and how often.
+PKG   ?= ./pkg/...
+RUN   ?= .
+COUNT ?= 20
+
+##@ Everyday
+
+.PHONY: help
+help: ## Show this list
+	@awk 'BEGIN {FS = ":.*## "} \
+		/^##@/ {printf "\n%s\n", substr($$0, 5)} \
+		/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build bin/controller-manager
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/controller-manager ./cmd/controller-manager
+
+.PHONY: run
+run: demo-controlplane build ## Watch it work: a control plane, two simulated nodes, our controllers; Ctrl-C ends all
+	$(GO) run ./test/demo
+
+.PHONY: bench
+bench: bench-controlplane build ## Compare with kube-controller-manager on this machine
+	$(GO) run ./test/bench
+
+.PHONY: clean
+clean: ## Remove everything that was built
+	rm -rf bin
+
+##@ Checks, as CI runs them
+
+.PHONY: test
+test: test-unit test-integration ## Run all tests, with the race detector
+
+.PHONY: test-unit
+test-unit: need-cc ## Run unit tests, twice, in random order
+	CGO_ENABLED=1 $(GO) test -race -shuffle=on -count=2 $(GOTESTFLAGS) $(UNIT)
+
+# One package after the other: each has a control plane, and some measure times. Their common dependencies are built
+# before, in parallel.
+.PHONY: test-integration
+test-integration: need-cc controlplane ## Run tests on a real etcd and kube-apiserver
+	CGO_ENABLED=1 $(GO) build -race ./cmd/... ./pkg/... ./test/...
+	CGO_ENABLED=1 $(GO) test -race -shuffle=on -count=1 -p 1 -timeout 40m $(GOTESTFLAGS) $(INTEGRATION)
+
+.PHONY: deflake
+deflake: need-cc ## Rerun tests until one fails: make deflake PKG=./test/integration/... RUN=TestName COUNT=20
+	CGO_ENABLED=1 $(GO) test -race -shuffle=on -count=$(COUNT) -failfast -timeout 0 $(GOTESTFLAGS) -run '$(RUN)' $(PKG)
+
+.PHONY: lint
+lint: bin/staticcheck ## Check formatting, go vet and staticcheck
+	@unformatted=$$(gofmt -l $$($(GO) list -f '{{.Dir}}' ./...) hack); \
+	if [ -n "$$unformatted" ]; then echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
+	$(GO) vet ./...
+	bin/staticcheck ./...
+
+# The race detector is C code, so go test -race links with cgo.
+.PHONY: need-cc
+need-cc:
+	@command -v "$$($(GO) env CC)" >/dev/null || { \
+		echo "The race detector needs a C compiler and none was found."; \
+		echo "Install gcc or clang (Debian: apt-get install gcc libc6-dev), or set CC."; exit 1; }
+
+##@ Control plane for development
+
+# Built once from pinned Go modules under hack/, into bin/. Each program is its own stamp. A folder in
+# KUBEBUILDER_ASSETS takes the place of what it holds, and always of etcd and kube-apiserver.
+given  = etcd kube-apiserver $(notdir $(wildcard $(KUBEBUILDER_ASSETS)/*))
+assets = $(addprefix bin/,$(if $(KUBEBUILDER_ASSETS),$(filter-out $(given),$(1)),$(1)))
+
+.PHONY: controlplane
+controlplane: $(call assets,etcd kube-apiserver) ## Build etcd and kube-apiserver into bin/, if need be
+	@echo "control plane: $(or $(KUBEBUILDER_ASSETS),bin)"
+
+.PHONY: demo-controlplane
+demo-controlplane: $(call assets,etcd kube-apiserver kube-scheduler kwok) bin/kwok-stages.yaml
+
+.PHONY: bench-controlplane
+bench-controlplane: $(call assets,etcd kube-apiserver kube-controller-manager)
+
+KUBERNETES_VERSION = $(shell awk '$$1 == "require" && $$2 == "k8s.io/kubernetes" {print $$3}' hack/kubernetes/go.mod)
+kubernetes_ldflags = -s -w -X k8s.io/component-base/version.gitVersion=$(KUBERNETES_VERSION)
+pins               = $(addprefix hack/$(1)/,go.mod go.sum tools.go)
+
+bin/etcd: $(call pins,etcd)
+	@hack/build.sh $@ hack/etcd go.etcd.io/etcd/server/v3 '-s -w' '1 minute'
+
+bin/kube-apiserver: $(call pins,kubernetes)
+	@hack/build.sh $@ hack/kubernetes k8s.io/kubernetes/cmd/kube-apiserver '$(kubernetes_ldflags)' '4 to 6 minutes'
+
+bin/kube-controller-manager: $(call pins,kubernetes)
+	@hack/build.sh $@ hack/kubernetes k8s.io/kubernetes/cmd/kube-controller-manager '$(kubernetes_ldflags)' '2 minutes'
+
+bin/kube-scheduler: $(call pins,kubernetes)
+	@hack/build.sh $@ hack/kubernetes k8s.io/kubernetes/cmd/kube-scheduler '$(kubernetes_ldflags)' '1 minute'
+
+bin/kwok: $(call pins,kwok)
+	@hack/build.sh $@ hack/kwok sigs.k8s.io/kwok/cmd/kwok '-s -w' '2 minutes'
+
+bin/staticcheck: $(call pins,lint)
+	@hack/build.sh $@ hack/lint honnef.co/go/tools/cmd/staticcheck '-s -w' '1 minute'
+
+# kwok does nothing for a pod or node unless a Stage object says what; these come with it.
+kwok_stages := node/fast node/heartbeat-with-lease pod/fast
+
+bin/kwok-stages.yaml: $(call pins,kwok)
+	@mkdir -p bin
+	@dir=$$(cd hack/kwok && $(GO) mod download sigs.k8s.io/kwok && $(GO) list -m -f '{{.Dir}}' sigs.k8s.io/kwok) && \
+	for file in $(foreach stage,$(kwok_stages),$$dir/kustomize/stage/$(stage)/*.yaml); do \
+		case $$file in */kustomization.yaml) ;; *) echo ---; cat $$file ;; esac; \
+	done >$@

@@ -1,0 +1,353 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+var cluster *Cluster
+
+func TestMain(m *testing.M) {
+	started := time.Now()
+	os.Exit(Run(m, Options{Audit: true, SecondAPIServer: true}, func(c *Cluster) {
+		cluster = c
+		fmt.Printf("control plane with two API servers usable after %.1f s\n", time.Since(started).Seconds())
+	}))
+}
+
+func TestUsersAreAuthorizedByRBAC(t *testing.T) {
+	ns := cluster.Namespace(t)
+	rs := ReplicaSet(ns, "web", 2)
+
+	nobody := ClientFor(t, cluster.ConfigFor("nobody"))
+	_, err := nobody.AppsV1().ReplicaSets(ns).Create(t.Context(), rs, metav1.CreateOptions{})
+	if !apierrors.IsForbidden(err) {
+		t.Errorf("create ReplicaSet as nobody: %v, want forbidden", err)
+	}
+	// Roles that the API server brings along are in effect from the start.
+	manager := ClientFor(t, cluster.ConfigFor("system:kube-controller-manager"))
+	if _, err := manager.AppsV1().ReplicaSets("").List(t.Context(), metav1.ListOptions{}); err != nil {
+		t.Errorf("list ReplicaSets as system:kube-controller-manager: %v", err)
+	}
+	group := ClientFor(t, cluster.ConfigFor("somebody", "system:masters"))
+	if _, err := group.AppsV1().ReplicaSets(ns).Create(t.Context(), rs, metav1.CreateOptions{}); err != nil {
+		t.Errorf("create ReplicaSet as a member of system:masters: %v", err)
+	}
+}
+
+func TestGrantedRoleComesIntoEffect(t *testing.T) {
+	ns := cluster.Namespace(t)
+	rbac := cluster.Client(t).RbacV1()
+	_, err := rbac.Roles(ns).Create(t.Context(), &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Name: "reader"},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list"}}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = rbac.RoleBindings(ns).Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "reader"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "reader"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "reader"}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader := ClientFor(t, cluster.ConfigFor("reader"))
+	Eventually(t, 10*time.Second, func(ctx context.Context) error {
+		_, err := reader.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{})
+		return err
+	})
+}
+
+func TestAuditLogShowsWhoDidWhat(t *testing.T) {
+	ns := cluster.Namespace(t)
+	cfg := cluster.ConfigFor("auditee", "system:masters")
+	cfg.UserAgent = "auditee/1"
+	client := ClientFor(t, cfg)
+	if _, err := client.AppsV1().ReplicaSets(ns).Create(t.Context(), ReplicaSet(ns, "web", 2), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.AppsV1().ReplicaSets(ns).Get(t.Context(), "none", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Fatalf("get ReplicaSet none: %v, want not found", err)
+	}
+	second := ClientFor(t, cluster.AtSecond(cfg))
+	if _, err := second.CoreV1().Pods(ns).List(t.Context(), metav1.ListOptions{}); err != nil {
+		t.Fatal(err)
+	}
+
+	all := cluster.AuditLog(t).Where(ByUser("auditee"), ByNamespace(ns))
+	var got []string
+	for _, e := range all.Where(Completed) {
+		got = append(got, fmt.Sprintf("%s %s %s %d %s", e.Verb, e.ObjectRef.Resource, e.ObjectRef.Name, e.ResponseStatus.Code, e.UserAgent))
+	}
+	want := []string{
+		"create replicasets web 201 auditee/1",
+		"get replicasets none 404 auditee/1",
+		"list pods  200 auditee/1",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("completed requests (-want +got):\n%s", diff)
+	}
+	for _, tt := range []struct {
+		name    string
+		matches []AuditMatch
+		want    int
+	}{
+		{"two stages of three requests", nil, 6},
+		{"received", []AuditMatch{Received}, 3},
+		{"writes", []AuditMatch{Completed, Writes}, 1},
+		{"verb", []AuditMatch{Completed, ByVerb("get", "list")}, 2},
+		{"resource", []AuditMatch{Completed, ByResource("pods", "pods/status")}, 1},
+		{"name", []AuditMatch{Completed, ByName("web")}, 1},
+		{"user agent", []AuditMatch{Completed, ByUserAgent("auditee/")}, 3},
+		{"other user agent", []AuditMatch{Completed, ByUserAgent("kubelet")}, 0},
+		{"code", []AuditMatch{ByCode(http.StatusNotFound, http.StatusConflict)}, 1},
+	} {
+		if got := all.Where(tt.matches...); len(got) != tt.want {
+			t.Errorf("%s: %d events, want %d:\n%s", tt.name, len(got), tt.want, got)
+		}
+	}
+}
+
+func TestRestartKeepsDataPortAndUsers(t *testing.T) {
+	ns := cluster.Namespace(t)
+	client := cluster.Client(t)
+	rs, err := client.AppsV1().ReplicaSets(ns).Create(t.Context(), ReplicaSet(ns, "web", 2), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := ClientFor(t, cluster.AtSecond(cluster.Config()))
+
+	for _, stop := range []struct {
+		name string
+		stop func() error
+	}{{"stop", cluster.StopAPIServer}, {"kill", cluster.KillAPIServer}} {
+		started := time.Now()
+		if err := stop.stop(); err != nil {
+			t.Fatalf("%s: %v", stop.name, err)
+		}
+		stopped := time.Now()
+		if _, err := client.AppsV1().ReplicaSets(ns).Get(t.Context(), "web", metav1.GetOptions{}); err == nil || apierrors.ReasonForError(err) != metav1.StatusReasonUnknown {
+			t.Errorf("get after %s: %v, want a refused connection", stop.name, err)
+		}
+		if _, err := second.AppsV1().ReplicaSets(ns).Get(t.Context(), "web", metav1.GetOptions{}); err != nil {
+			t.Errorf("get from the second API server after %s: %v", stop.name, err)
+		}
+		if events := cluster.AuditLog(t).Where(ByNamespace(ns), ByVerb("create")); len(events) == 0 {
+			t.Errorf("audit log after %s has lost the create", stop.name)
+		}
+		resume := time.Now()
+		if err := cluster.StartAPIServer(); err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s took %v, start %v", stop.name, stopped.Sub(started).Round(time.Millisecond), time.Since(resume).Round(time.Millisecond))
+		got, err := client.AppsV1().ReplicaSets(ns).Get(t.Context(), "web", metav1.GetOptions{})
+		if err != nil || got.UID != rs.UID {
+			t.Errorf("get after %s and start = uid %s, %v; want uid %s", stop.name, got.GetUID(), err, rs.UID)
+		}
+	}
+}
+
+func TestPausedAPIServerAnswersLater(t *testing.T) {
+	client := cluster.Client(t)
+	if err := cluster.PauseAPIServer(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cluster.ResumeAPIServer() }) // also if the test ends early
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := client.CoreV1().Namespaces().Get(ctx, "default", metav1.GetOptions{}); err == nil {
+		t.Error("a paused API server has answered")
+	}
+	if err := cluster.ResumeAPIServer(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.CoreV1().Namespaces().Get(t.Context(), "default", metav1.GetOptions{}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNamespaceIsGoneAfterItsTest(t *testing.T) {
+	client := cluster.Client(t)
+	var ns string
+	t.Run("With Objects_and/odd name", func(t *testing.T) {
+		ns = cluster.Namespace(t)
+		if _, err := client.AppsV1().ReplicaSets(ns).Create(t.Context(), ReplicaSet(ns, "web", 1), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		onNode := func(p *corev1.Pod) { p.Spec.NodeName = "nowhere" } // only a kubelet or force removes it
+		if _, err := client.CoreV1().Pods(ns).Create(t.Context(), Pod(ns, "web-1", nil, onNode), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if !strings.HasPrefix(ns, "testnamespaceisgoneafteritstest-with") {
+		t.Errorf("namespace is called %s", ns)
+	}
+	if _, err := client.CoreV1().Namespaces().Get(t.Context(), ns, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("get namespace: %v, want not found", err)
+	}
+	pods, err := client.CoreV1().Pods(ns).List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(pods.Items) != 0 {
+		t.Errorf("list pods = %d, %v; want none", len(pods.Items), err)
+	}
+	sets, err := client.AppsV1().ReplicaSets(ns).List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(sets.Items) != 0 {
+		t.Errorf("list ReplicaSets = %d, %v; want none", len(sets.Items), err)
+	}
+}
+
+func TestKubeconfigIsTheUser(t *testing.T) {
+	for name, cfg := range map[string]string{
+		"first server":  cluster.Kubeconfig(t, "reader", "readers"),
+		"second server": cluster.KubeconfigFor(t, cluster.AtSecond(cluster.ConfigFor("reader", "readers"))),
+	} {
+		rest, err := clientcmd.BuildConfigFromFlags("", cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client, err := kubernetes.NewForConfig(rest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) ||
+			!strings.Contains(err.Error(), `User "reader" cannot list`) {
+			t.Errorf("%s: list pods: %v, want reader to be forbidden", name, err)
+		}
+	}
+}
+
+func TestPlayedKubelet(t *testing.T) {
+	ns := cluster.Namespace(t)
+	client := cluster.Client(t)
+	if _, err := client.CoreV1().Pods(ns).Create(t.Context(), Pod(ns, "a", nil), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	MarkPodReady(t, client, ns, "a")
+	pod, err := client.CoreV1().Pods(ns).Get(t.Context(), "a", metav1.GetOptions{})
+	if err != nil || pod.Status.Phase != corev1.PodRunning || len(pod.Status.Conditions) != 1 {
+		t.Errorf("status after MarkPodReady = %+v, %v", pod.Status, err)
+	}
+	SetPodPhase(t, client, ns, "a", corev1.PodFailed)
+	pod, err = client.CoreV1().Pods(ns).Get(t.Context(), "a", metav1.GetOptions{})
+	if err != nil || pod.Status.Phase != corev1.PodFailed || len(pod.Status.Conditions) != 0 {
+		t.Errorf("status after SetPodPhase = %+v, %v", pod.Status, err)
+	}
+
+	node := Node("played-" + ns)
+	if _, err := client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.CoreV1().Nodes().Delete(context.Background(), node.Name, metav1.DeleteOptions{}) })
+	MarkNodeReady(t, client, node.Name)
+	got, err := client.CoreV1().Nodes().Get(t.Context(), node.Name, metav1.GetOptions{})
+	if err != nil || len(got.Status.Conditions) != 1 || got.Status.Conditions[0].Status != corev1.ConditionTrue {
+		t.Errorf("status after MarkNodeReady = %+v, %v", got.Status.Conditions, err)
+	}
+}
+
+func TestProcess(t *testing.T) {
+	p := StartProgram(t, "/bin/sh", "-c", `trap 'echo leaving; exit 7' TERM; echo ready; while :; do sleep 0.05; done`)
+	p.WaitForLog(t, "ready")
+	if code := p.ExitCode(); code != -1 {
+		t.Errorf("exit code while running = %d, want -1", code)
+	}
+	if _, err := p.Wait(time.Millisecond); err == nil {
+		t.Error("Wait returned although the process runs")
+	}
+	if err := p.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	p.WaitForLog(t, "leaving")
+	if code, err := p.Wait(10 * time.Second); code != 7 || err != nil {
+		t.Errorf("Wait = %d, %v; want 7", code, err)
+	}
+	if err := p.Kill(); err != nil {
+		t.Errorf("kill of an ended process: %v", err)
+	}
+}
+
+func TestManagerInProcess(t *testing.T) {
+	var got []string
+	started := make(chan struct{})
+	cmd := &cobra.Command{SilenceErrors: true, SilenceUsage: true, Args: cobra.ArbitraryArgs, RunE: func(cmd *cobra.Command, args []string) error {
+		got = args
+		close(started)
+		<-cmd.Context().Done()
+		return cmd.Context().Err()
+	}}
+	m := StartManager(t, cmd, "a", "b")
+	<-started
+	m.Stop(t)
+	if diff := cmp.Diff([]string{"a", "b"}, got); diff != "" {
+		t.Errorf("arguments (-want +got):\n%s", diff)
+	}
+
+	refused := fmt.Errorf("bad flag")
+	m = StartManager(t, &cobra.Command{SilenceErrors: true, SilenceUsage: true, RunE: func(*cobra.Command, []string) error { return refused }})
+	if err := m.Wait(t, 10*time.Second); err != refused {
+		t.Errorf("Wait = %v, want %v", err, refused)
+	}
+}
+
+// TestGuardCleansUpBehindADeadProcess plays the death of the process that holds the guard by closing the guard's input.
+func TestGuardCleansUpBehindADeadProcess(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "cluster")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	// The folder is named on the command line, as it is on that of every server.
+	ours, err := Launch("/bin/sh", "-c", "while :; do sleep 0.05; done", dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs := StartProgram(t, "/bin/sh", "-c", "while :; do sleep 0.05; done")
+	for name, pid := range map[string]int{"ours": ours.Pid(), "theirs": theirs.Pid()} {
+		if err := os.WriteFile(filepath.Join(dir, name+".pid"), fmt.Appendln(nil, pid), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g, err := startGuard(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.release(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ours.Wait(10 * time.Second); err != nil {
+		t.Errorf("server of the dead process: %v", err)
+	}
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("stat folder: %v, want not exist", err)
+	}
+	if _, err := theirs.Wait(200 * time.Millisecond); err == nil {
+		t.Error("the guard has killed a process that only has the number of a server")
+	}
+}
+
+func TestMissingBinarySaysWhatToDo(t *testing.T) {
+	_, err := Binary("kube-nothing")
+	if err == nil || !strings.Contains(err.Error(), "make controlplane") {
+		t.Errorf("Binary(kube-nothing): %v, want advice to run make controlplane", err)
+	}
+	t.Setenv("KUBEBUILDER_ASSETS", t.TempDir())
+	if _, err := Start(Options{}); err == nil || !strings.Contains(err.Error(), "KUBEBUILDER_ASSETS") {
+		t.Errorf("Start without binaries: %v, want the variable named", err)
+	}
+}
