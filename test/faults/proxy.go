@@ -16,8 +16,6 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
 // stopPatience bounds how long the end of a test waits for the proxy's goroutines.
@@ -91,16 +89,6 @@ func (p *Proxy) Config() *rest.Config {
 	config.TLSClientConfig = rest.TLSClientConfig{CAData: p.authority}
 	config.Dial, config.Proxy = nil, nil
 	return config
-}
-
-// Kubeconfig returns a kubeconfig file for the proxy, for a client in another process.
-func (p *Proxy) Kubeconfig() ([]byte, error) {
-	config := clientcmdapi.NewConfig()
-	config.Clusters[p.name] = &clientcmdapi.Cluster{Server: "https://" + p.network.address(), CertificateAuthorityData: p.authority}
-	config.Contexts[p.name] = &clientcmdapi.Context{Cluster: p.name, AuthInfo: p.name}
-	config.AuthInfos[p.name] = clientcmdapi.NewAuthInfo()
-	config.CurrentContext = p.name
-	return clientcmd.Write(*config)
 }
 
 // Seed is the number that repeats the proxy's choices.

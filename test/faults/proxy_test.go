@@ -1,0 +1,321 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+const podsPath = "/api/v1/namespaces/ns/pods"
+
+// protocols runs a test with a client of each protocol.
+func protocols(t *testing.T, test func(t *testing.T, opts ...Option)) {
+	t.Run("HTTP/2.0", func(t *testing.T) { test(t) })
+	t.Run("HTTP/1.1", func(t *testing.T) { test(t, HTTP1Only()) })
+}
+
+func TestPassesRequestsUntouched(t *testing.T) {
+	protocols(t, func(t *testing.T, opts ...Option) {
+		b := newBackend(t)
+		p := New(t, b.config(), opts...)
+		r, err := http.NewRequest("POST", p.Config().Host+podsPath+"?dryRun=All", strings.NewReader("k8s\x00\xff\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/vnd.kubernetes.protobuf")
+		r.Header.Set("Authorization", "Bearer of something else")
+		r.Header.Set("User-Agent", "manager/v1")
+		answer, err := clientFor(t, p).Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		if answer.StatusCode != 201 || answer.Header.Get("Content-Type") != "application/vnd.kubernetes.protobuf" {
+			t.Errorf("answer = %s %v", answer.Status, answer.Header)
+		}
+		if diff := cmp.Diff([]string{"POST " + podsPath + "?dryRun=All k8s\x00\xff\n"}, b.writes()); diff != "" {
+			t.Errorf("writes that reached the server (-want +got):\n%s", diff)
+		}
+		want := []Request{{
+			Proto: strings.TrimPrefix(t.Name(), "TestPassesRequestsUntouched/"), Method: "POST", Path: podsPath,
+			Query: "dryRun=All", UserAgent: "manager/v1", Verb: "create", Resource: "pods", Namespace: "ns",
+			Forwarded: true, Code: 201, Answered: true,
+		}}
+		eventually(t, "answered", func() bool { return p.Requests()[0].Answered })
+		if diff := cmp.Diff(want, p.Requests(), cmpopts.IgnoreFields(Request{}, "Time")); diff != "" {
+			t.Errorf("requests seen (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff(map[Key]int{{"create", "pods", 201}: 1}, p.Counts()); diff != "" {
+			t.Errorf("counts (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestDropAnswerCommitsOnce(t *testing.T) {
+	protocols(t, func(t *testing.T, opts ...Option) {
+		for _, method := range []string{"POST", "PUT", "PATCH", "DELETE"} {
+			t.Run(method, func(t *testing.T) {
+				b := newBackend(t)
+				p := New(t, b.config(), opts...)
+				client := clientFor(t, p)
+				if _, _, err := call(t.Context(), p, client, "GET", podsPath, ""); err != nil {
+					t.Fatal(err) // a reused connection is what tempts a client to send again
+				}
+				rule := p.Inject(On(Writes, "pods"), DropAnswer(), Next(1))
+				code, _, err := call(t.Context(), p, client, method, podsPath+"/x", "body")
+				if err == nil {
+					t.Errorf("client got an answer: %d", code)
+				}
+				if want := []string{method + " " + podsPath + "/x body"}; !cmp.Equal(want, b.writes()) {
+					t.Errorf("writes = %q, want %q", b.writes(), want)
+				}
+				last := p.Requests()[1]
+				if !last.Forwarded || last.Code != 201 || last.Answered || last.Fault != "drop answer" || rule.Hits() != 1 {
+					t.Errorf("request seen = %+v, hits %d", last, rule.Hits())
+				}
+				if _, _, err := call(t.Context(), p, client, method, podsPath+"/x", "again"); err != nil {
+					t.Errorf("request after the rule: %v", err)
+				}
+			})
+		}
+	})
+}
+
+func TestLateCommit(t *testing.T) {
+	t.Run("client is cut at once", func(t *testing.T) {
+		b := newBackend(t)
+		p := New(t, b.config())
+		p.Inject(On("create", "pods"), LateCommit(0, 300*time.Millisecond))
+		started := time.Now()
+		if _, _, err := call(t.Context(), p, clientFor(t, p), "POST", podsPath, "x"); err == nil {
+			t.Error("client got an answer")
+		}
+		if waited := time.Since(started); waited > 250*time.Millisecond {
+			t.Errorf("client was cut only after %v", waited)
+		}
+		if got := b.writes(); len(got) != 0 {
+			t.Errorf("committed before its time: %q", got)
+		}
+		eventually(t, "commit", func() bool { return len(b.writes()) == 1 })
+		if waited := time.Since(started); waited < 300*time.Millisecond {
+			t.Errorf("committed after %v only", waited)
+		}
+	})
+	t.Run("client leaves by its own deadline", func(t *testing.T) {
+		b := newBackend(t)
+		p := New(t, b.config())
+		p.Inject(On("create", "pods"), LateCommit(time.Hour, -time.Hour+300*time.Millisecond))
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		if _, _, err := call(ctx, p, clientFor(t, p), "POST", podsPath, "x"); err == nil || ctx.Err() == nil {
+			t.Errorf("client did not run into its deadline: %v", err)
+		}
+		eventually(t, "commit", func() bool { return len(b.writes()) == 1 })
+	})
+}
+
+func TestRefuse(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		fault Fault
+		is    func(error) bool
+		delay int // seconds, asked of the client
+	}{
+		{"500", Refuse(500), apierrors.IsInternalError, 0},
+		{"503", Refuse(503), apierrors.IsServiceUnavailable, 0},
+		{"429", RefuseRetryAfter(429, 1500*time.Millisecond), apierrors.IsTooManyRequests, 2},
+		{"409 of a create", Refuse(409), apierrors.IsAlreadyExists, 0},
+		{"504", Refuse(504), apierrors.IsTimeout, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBackend(t)
+			p := New(t, b.config())
+			p.Inject(On("create", "pods"), tt.fault)
+			client, err := kubernetes.NewForConfig(p.Config())
+			if err != nil {
+				t.Fatal(err)
+			}
+			post := client.CoreV1().RESTClient().Post().MaxRetries(0).Namespace("ns").Resource("pods").Body([]byte("x"))
+			err = post.Do(t.Context()).Error()
+			if !tt.is(err) {
+				t.Errorf("error = %#v", err)
+			}
+			if delay, _ := apierrors.SuggestsClientDelay(err); delay != tt.delay {
+				t.Errorf("delay = %d s, want %d s", delay, tt.delay)
+			}
+			if status, ok := err.(apierrors.APIStatus); !ok || status.Status().Status != metav1.StatusFailure {
+				t.Errorf("not a Status: %#v", err)
+			}
+			if got := p.Requests()[0]; got.Forwarded || len(b.writes()) != 0 {
+				t.Errorf("refused request was forwarded: %+v", got)
+			}
+		})
+	}
+}
+
+func TestDelays(t *testing.T) {
+	t.Run("request of a client that leaves is not forwarded", func(t *testing.T) {
+		b := newBackend(t)
+		p := New(t, b.config())
+		p.Inject(On("create", "pods"), DelayRequest(time.Hour))
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		if _, _, err := call(ctx, p, clientFor(t, p), "POST", podsPath, "x"); err == nil {
+			t.Error("client got an answer")
+		}
+		if p.Requests()[0].Forwarded || len(b.writes()) != 0 {
+			t.Error("request was forwarded")
+		}
+	})
+	t.Run("answer of a committed write", func(t *testing.T) {
+		b := newBackend(t)
+		p := New(t, b.config())
+		p.Inject(On("create", "pods"), DelayAnswer(time.Hour))
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		if _, _, err := call(ctx, p, clientFor(t, p), "POST", podsPath, "x"); err == nil {
+			t.Error("client got an answer")
+		}
+		if len(b.writes()) != 1 {
+			t.Errorf("writes = %q, want one", b.writes())
+		}
+	})
+	t.Run("both, and the answer still comes", func(t *testing.T) {
+		b := newBackend(t)
+		p := New(t, b.config())
+		p.Inject(On("create", "pods"), Join(DelayRequest(50*time.Millisecond), DelayAnswer(50*time.Millisecond)))
+		started := time.Now()
+		code, body, err := call(t.Context(), p, clientFor(t, p), "POST", podsPath, "x")
+		if code != 201 || body != "x" || err != nil || time.Since(started) < 100*time.Millisecond {
+			t.Errorf("answer = %d %q %v after %v", code, body, err, time.Since(started))
+		}
+	})
+}
+
+func TestHold(t *testing.T) {
+	for _, tt := range []struct {
+		name      string
+		fault     func(*Gate) Fault
+		act       func(*Held)
+		committed [2]int // before and after the act
+		answered  bool
+	}{
+		{"released request", Hold, (*Held).Release, [2]int{0, 1}, true},
+		{"cut request", Hold, (*Held).Cut, [2]int{0, 0}, false},
+		{"abandoned request", Hold, func(h *Held) { h.Abandon(); h.Release() }, [2]int{0, 1}, false},
+		{"released answer", HoldAnswer, (*Held).Release, [2]int{1, 1}, true},
+		{"cut answer", HoldAnswer, (*Held).Cut, [2]int{1, 1}, false},
+		{"abandoned answer", HoldAnswer, (*Held).Abandon, [2]int{1, 1}, false},
+		{"answer dropped after the hold", func(g *Gate) Fault { return Join(Hold(g), DropAnswer()) }, (*Held).Release, [2]int{0, 1}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBackend(t)
+			p := New(t, b.config())
+			gate := NewGate()
+			p.Inject(On("create", "pods"), tt.fault(gate))
+			done := goCall(t.Context(), p, clientFor(t, p), "POST", podsPath, "x")
+			held := gate.Next(t)
+			if held.Request.Verb != "create" || held.Request.Path != podsPath {
+				t.Errorf("held request = %+v", held.Request)
+			}
+			if got := len(b.writes()); got != tt.committed[0] {
+				t.Errorf("%d commits while held, want %d", got, tt.committed[0])
+			}
+			select {
+			case got := <-done:
+				t.Fatalf("client did not wait: %+v", got)
+			case <-time.After(20 * time.Millisecond):
+			}
+			tt.act(held)
+			got := receive(t, "end of the call", done)
+			if answered := got.err == nil; answered != tt.answered || answered && got.body != "x" {
+				t.Errorf("client got %+v, answered should be %v", got, tt.answered)
+			}
+			eventually(t, "commit", func() bool { return len(b.writes()) == tt.committed[1] })
+		})
+	}
+}
+
+func TestHeldRequestOfClientThatLeftIsCommittedOnRelease(t *testing.T) {
+	b := newBackend(t)
+	p := New(t, b.config())
+	gate := NewGate()
+	p.Inject(On("create", "pods"), Hold(gate))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := goCall(ctx, p, clientFor(t, p), "POST", podsPath, "x")
+	held := gate.Next(t)
+	cancel()
+	if got := receive(t, "end of the call", done); got.err == nil {
+		t.Errorf("client got %+v", got)
+	}
+	held.Release()
+	eventually(t, "commit", func() bool { return len(b.writes()) == 1 })
+}
+
+func TestOpenGateLetsAllGo(t *testing.T) {
+	b := newBackend(t)
+	p := New(t, b.config())
+	gate := NewGate()
+	p.Inject(On("create", "pods"), Hold(gate))
+	client := clientFor(t, p)
+	first := goCall(t.Context(), p, client, "POST", podsPath, "1")
+	gate.Next(t)
+	gate.Open()
+	second := goCall(t.Context(), p, client, "POST", podsPath, "2")
+	for _, done := range []<-chan outcome{first, second} {
+		if got := receive(t, "end of the call", done); got.code != 201 {
+			t.Errorf("client got %+v", got)
+		}
+	}
+}
+
+func TestServerGoneLooksLikeABrokenConnection(t *testing.T) {
+	b := newBackend(t)
+	p := New(t, b.config())
+	b.server.Close()
+	if code, _, err := call(t.Context(), p, clientFor(t, p), "GET", podsPath, ""); err == nil {
+		t.Errorf("client got an answer from a dead server: %d", code)
+	}
+}
+
+// The end of a test must not wait for, nor leave behind, whatever is stuck at that time.
+func TestNothingStaysBehind(t *testing.T) {
+	b := newBackend(t)
+	before := runtime.NumGoroutine()
+	for _, outage := range []Outage{up, Refused, BlackHole, Partition} {
+		t.Run(fmt.Sprintf("outage %d", outage), func(t *testing.T) {
+			p := New(t, b.config())
+			client := clientFor(t, p)
+			ctx := context.Background() // not the test's: only the proxy's end may end these
+			p.FreezeWatches(Watches())
+			stream := openWatch(t, p, client, "pods")
+			b.emit("pods", "never seen")
+			gate := NewGate()
+			p.Inject(On("create", "pods"), Hold(gate))
+			p.Inject(On("update", "pods"), HoldAnswer(gate))
+			p.Inject(On("delete", "pods"), LateCommit(0, time.Hour))
+			p.Inject(On("list", "pods"), DelayAnswer(time.Hour))
+			for _, method := range []string{"POST", "PUT", "DELETE", "GET"} {
+				goCall(ctx, p, client, method, podsPath, "x")
+			}
+			gate.Next(t)
+			gate.Next(t)
+			if err := p.Outage(outage); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(stream.close)
+		})
+	}
+	b.server.CloseClientConnections()
+	eventually(t, "as few goroutines as before", func() bool { return runtime.NumGoroutine() <= before })
+}

@@ -1,0 +1,140 @@
+package faults
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestParse(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		method string
+		url    string
+		want   info
+	}{
+		{"core list", "GET", "/api/v1/pods", info{"list", "pods", "", "", ""}},
+		{"list in a namespace", "GET", "/api/v1/namespaces/ns/pods?limit=1", info{"list", "pods", "", "ns", ""}},
+		{"watch", "GET", "/api/v1/pods?watch=true&resourceVersion=3", info{"watch", "pods", "", "", ""}},
+		{"watch as client-go's old spelling", "GET", "/api/v1/pods?watch=1", info{"watch", "pods", "", "", ""}},
+		{"watch=false is a list", "GET", "/api/v1/pods?watch=false", info{"list", "pods", "", "", ""}},
+		{"streaming list is a watch", "GET", "/api/v1/pods?sendInitialEvents=true&watch=true", info{"watch", "pods", "", "", ""}},
+		{"list by name", "GET", "/api/v1/namespaces/ns/pods?fieldSelector=spec.nodeName%3Dn%2Cmetadata.name%3Dx", info{"list", "pods", "", "ns", "x"}},
+		{"get", "GET", "/api/v1/namespaces/ns/pods/x", info{"get", "pods", "", "ns", "x"}},
+		{"create", "POST", "/api/v1/namespaces/ns/pods", info{"create", "pods", "", "ns", ""}},
+		{"status of a group's type", "PUT", "/apis/apps/v1/namespaces/ns/replicasets/x/status", info{"update", "replicasets", "status", "ns", "x"}},
+		{"patch cluster-scoped", "PATCH", "/api/v1/nodes/n", info{"patch", "nodes", "", "", "n"}},
+		{"delete", "DELETE", "/api/v1/namespaces/ns/pods/x", info{"delete", "pods", "", "ns", "x"}},
+		{"collection delete", "DELETE", "/api/v1/namespaces/ns/pods", info{"deletecollection", "pods", "", "ns", ""}},
+		{"namespace itself", "GET", "/api/v1/namespaces/ns", info{"get", "namespaces", "", "ns", "ns"}},
+		{"namespaces", "GET", "/api/v1/namespaces", info{"list", "namespaces", "", "", ""}},
+		{"finalize of a namespace", "PUT", "/api/v1/namespaces/ns/finalize", info{"update", "namespaces", "finalize", "ns", "ns"}},
+		{"group discovery", "GET", "/apis/apps/v1", info{verb: "get"}},
+		{"core discovery", "GET", "/api/v1", info{verb: "get"}},
+		{"health", "GET", "/readyz", info{verb: "get"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := parse(httptest.NewRequest(tt.method, tt.url, nil)); got != tt.want {
+				t.Errorf("parse(%s %s) = %+v, want %+v", tt.method, tt.url, got, tt.want)
+			}
+		})
+	}
+}
+
+func TestMatch(t *testing.T) {
+	status := httptest.NewRequest("PUT", "/apis/apps/v1/namespaces/ns/replicasets/x/status", nil)
+	status.Header.Set("User-Agent", "manager/v1")
+	for _, tt := range []struct {
+		name  string
+		match Match
+		want  bool
+	}{
+		{"zero is everything", Match{}, true},
+		{"verb in the list", On("patch,update", ""), true},
+		{"verb not in the list", On("patch", ""), false},
+		{"resource alone is not its subresource", On("", "replicasets"), false},
+		{"subresource by name", On("", "replicasets/status"), true},
+		{"star is any subresource", On("", "pods,replicasets/*"), true},
+		{"other resource", On("", "pods/*"), false},
+		{"namespace", Match{Namespace: "ns"}, true},
+		{"other namespace", Match{Namespace: "n"}, false},
+		{"name", Match{Name: "x"}, true},
+		{"other name", Match{Name: "y"}, false},
+		{"part of the user agent", Match{UserAgent: "manager"}, true},
+		{"other user agent", Match{UserAgent: "kubectl"}, false},
+		{"path prefix", Match{PathPrefix: "/apis/apps/"}, true},
+		{"other path prefix", Match{PathPrefix: "/api/"}, false},
+		{"predicate", Match{When: func(r *http.Request) bool { return r.Method == "PUT" }}, true},
+		{"predicate says no", Match{When: func(*http.Request) bool { return false }}, false},
+		{"watches of the resource", Watches("replicasets"), false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := tt.match.matches(parse(status), status); got != tt.want {
+				t.Errorf("matches = %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestRuleFires(t *testing.T) {
+	draws := []float64{0.1, 0.6, 0.4, 0.5, 0.2}
+	for _, tt := range []struct {
+		name string
+		opts []RuleOption
+		want []bool // of five matching requests
+	}{
+		{"always by default", nil, []bool{true, true, true, true, true}},
+		{"next two", []RuleOption{Next(2)}, []bool{true, true, false, false, false}},
+		{"after three", []RuleOption{After(3)}, []bool{false, false, false, true, true}},
+		{"the second only", []RuleOption{After(1), Next(1)}, []bool{false, true, false, false, false}},
+		{"by chance, below only", []RuleOption{Chance(0.5)}, []bool{true, false, true, false, true}},
+		{"misses do not use up the hits", []RuleOption{Chance(0.5), Next(2)}, []bool{true, false, true, false, false}},
+		{"no chance", []RuleOption{Chance(0)}, []bool{false, false, false, false, false}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			rule := new(script).add(Match{}, Fault{}, tt.opts)
+			var got []bool
+			for _, draw := range draws {
+				got = append(got, rule.fires(func() float64 { return draw }))
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("hits (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestFirstRuleThatFiresDecides(t *testing.T) {
+	s := &script{random: newRandom(1, "")}
+	r := httptest.NewRequest("POST", "/api/v1/namespaces/ns/pods", nil)
+	first := s.add(On("create", "pods"), Refuse(503), []RuleOption{Next(1)})
+	s.add(On("create", "nodes"), Refuse(404), nil)
+	second := s.add(On("create", ""), DropAnswer(), nil)
+	var got []string
+	for range 3 {
+		got = append(got, s.decide(parse(r), r).name)
+	}
+	second.Remove()
+	got = append(got, s.decide(parse(r), r).name)
+	if diff := cmp.Diff([]string{"refuse", "drop answer", "drop answer", ""}, got); diff != "" {
+		t.Errorf("faults of four requests (-want +got):\n%s", diff)
+	}
+	if first.Hits() != 1 || second.Hits() != 2 {
+		t.Errorf("hits = %d and %d, want 1 and 2", first.Hits(), second.Hits())
+	}
+}
+
+func TestSeedRepeatsChoices(t *testing.T) {
+	draw := func(seed uint64, purpose string) [4]float64 {
+		r := newRandom(seed, purpose)
+		return [4]float64{r.Float64(), r.Float64(), r.Float64(), r.Float64()}
+	}
+	if draw(7, "a") != draw(7, "a") {
+		t.Error("same seed and purpose draw different numbers")
+	}
+	if draw(7, "a") == draw(8, "a") || draw(7, "a") == draw(7, "b") {
+		t.Error("different seeds or purposes draw the same numbers")
+	}
+}
