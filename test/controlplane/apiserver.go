@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
-	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,7 +39,7 @@ type server struct {
 }
 
 // newServer prepares a kube-apiserver. If like is given, it serves the same users, tokens and certificates.
-func (c *Cluster) newServer(name string, o Options, like *server) (*server, error) {
+func (c *Cluster) newServer(name string, o Options, etcd *url.URL, like *server) (*server, error) {
 	program, err := Binary("kube-apiserver")
 	if err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func (c *Cluster) newServer(name string, o Options, like *server) (*server, erro
 	}
 	s := &server{name: name, pidFile: pidFile, logPath: filepath.Join(c.dir, name+".log")}
 	s.api = &envtest.APIServer{
-		Path: starter, CertDir: certs, EtcdURL: c.etcd.URL,
+		Path: starter, CertDir: certs, EtcdURL: etcd,
 		StartTimeout: startTimeout, StopTimeout: startTimeout,
 	}
 	if like != nil {
@@ -188,6 +188,14 @@ func (c *Cluster) PauseAPIServer() error { return signal(c.primary.pidFile, sysc
 // ResumeAPIServer lets a paused API server go on.
 func (c *Cluster) ResumeAPIServer() error { return signal(c.primary.pidFile, syscall.SIGCONT) }
 
+// FreezeSecond cuts the second API server off from what happens in etcd. It goes on serving its cache (reads at
+// resourceVersion 0) and keeps its watches open, silently; what needs etcd, such as writes and consistent reads, hangs.
+// After 40 s it takes its connections to etcd for dead.
+func (c *Cluster) FreezeSecond() { c.relay.freeze() }
+
+// ThawSecond ends FreezeSecond. The second API server catches up.
+func (c *Cluster) ThawSecond() { c.relay.thaw() }
+
 // waitUsable waits for what a test takes for granted. The review shows that the authorizer has read the bootstrap
 // roles; that they are stored is not enough, because it watches them.
 func waitUsable(cfg *rest.Config) error {
@@ -220,29 +228,4 @@ func waitUsable(cfg *rest.Config) error {
 		}
 		return nil
 	})
-}
-
-// pollInterval is short against everything a test waits for and long against one request.
-const pollInterval = 20 * time.Millisecond
-
-// poll calls check until it returns nil or ctx ends; then it returns check's last error.
-func poll(ctx context.Context, check func(context.Context) error) error {
-	ticker := time.NewTicker(pollInterval)
-	defer ticker.Stop()
-	var last error
-	for {
-		err := check(ctx)
-		if err == nil {
-			return nil
-		}
-		// A check cut off by our own deadline says less than the one before it.
-		if ctx.Err() == nil || last == nil {
-			last = err
-		}
-		select {
-		case <-ctx.Done():
-			return last
-		case <-ticker.C:
-		}
-	}
 }

@@ -11,15 +11,19 @@ import (
 // assetsEnv overrides the folder with the control plane's binaries, as it does for envtest.
 const assetsEnv = "KUBEBUILDER_ASSETS"
 
-// Binary returns the path of a control plane program such as kube-apiserver, etcd or kwok. The error says how to get it
-// if it is missing.
+// Binary returns the path of a control plane program such as kube-apiserver or kwok. etcd and kube-apiserver come from
+// KUBEBUILDER_ASSETS if that is set; other programs, which such a folder seldom has, come from there or from bin/. The
+// error says how to get what is missing.
 func Binary(name string) (string, error) {
 	if dir := os.Getenv(assetsEnv); dir != "" {
 		path := filepath.Join(dir, name)
-		if _, err := os.Stat(path); err != nil {
-			return "", fmt.Errorf("%s is set but has no %s: %w (unset it and run `make controlplane` to use our own)", assetsEnv, name, err)
+		_, err := os.Stat(path)
+		if err == nil {
+			return path, nil
 		}
-		return path, nil
+		if name == "etcd" || name == "kube-apiserver" {
+			return "", fmt.Errorf("find %s in %s: %w (unset it to use what `make controlplane` builds)", name, assetsEnv, err)
+		}
 	}
 	root, err := repository()
 	if err != nil {
@@ -27,9 +31,18 @@ func Binary(name string) (string, error) {
 	}
 	path := filepath.Join(root, "bin", name)
 	if _, err := os.Stat(path); err != nil {
-		return "", fmt.Errorf("find %s: %w (run `make controlplane` first; it takes some minutes once)", name, err)
+		return "", fmt.Errorf("find %s: %w (build it with %s)", name, err, advice(name))
 	}
 	return path, nil
+}
+
+func advice(name string) string {
+	switch name {
+	case "etcd", "kube-apiserver":
+		return "`make controlplane`; that takes some minutes once"
+	default:
+		return "`make bin/" + name + "`"
+	}
 }
 
 // repository returns the folder of our go.mod. A test runs in its package's folder, a program anywhere in the tree, and

@@ -31,12 +31,13 @@ type Options struct {
 	APIServerArgs map[string][]string
 	// EtcdArgs are flags of etcd, likewise.
 	EtcdArgs map[string][]string
-	// SecondAPIServer starts another kube-apiserver on the same etcd with the same users, see [Cluster.AtSecond].
+	// SecondAPIServer starts another kube-apiserver on the same etcd with the same users, see [Cluster.AtSecond] and
+	// [Cluster.FreezeSecond].
 	SecondAPIServer bool
 }
 
 // Cluster is a running control plane. Its methods may be called from several tests at once, except those that stop,
-// start or pause a server.
+// start, pause or freeze a server.
 type Cluster struct {
 	dir     string
 	guard   *guard
@@ -44,6 +45,7 @@ type Cluster struct {
 	etcdPID string // file
 	primary *server
 	second  *server // nil unless asked for
+	relay   *relay  // between second and etcd
 
 	admin     *rest.Config
 	usersLock sync.Mutex
@@ -87,7 +89,7 @@ func Start(o Options) (_ *Cluster, err error) {
 	if err := c.startEtcd(o); err != nil {
 		return nil, err
 	}
-	if c.primary, err = c.newServer("kube-apiserver", o, nil); err != nil {
+	if c.primary, err = c.newServer("kube-apiserver", o, c.etcd.URL, nil); err != nil {
 		return nil, err
 	}
 	if err := c.primary.start(); err != nil {
@@ -106,7 +108,10 @@ func Start(o Options) (_ *Cluster, err error) {
 }
 
 func (c *Cluster) startSecond(o Options) (err error) {
-	if c.second, err = c.newServer("kube-apiserver-2", o, c.primary); err != nil {
+	if c.relay, err = startRelay(c.etcd.URL.Host); err != nil {
+		return err
+	}
+	if c.second, err = c.newServer("kube-apiserver-2", o, c.relay.url(), c.primary); err != nil {
 		return err
 	}
 	if err := c.second.start(); err != nil {
@@ -128,6 +133,9 @@ func (c *Cluster) Stop() error {
 		if s != nil {
 			errs = append(errs, s.kill()) // nothing is to be kept, so do not wait for a graceful end
 		}
+	}
+	if c.relay != nil {
+		c.relay.stop()
 	}
 	if c.etcd != nil {
 		errs = append(errs, c.stopEtcd())

@@ -5,14 +5,11 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -165,6 +162,44 @@ func TestRestartKeepsDataPortAndUsers(t *testing.T) {
 	}
 }
 
+func TestFrozenSecondServesThePast(t *testing.T) {
+	ns := cluster.Namespace(t)
+	client, second := cluster.Client(t), ClientFor(t, cluster.AtSecond(cluster.Config()))
+	cached := metav1.GetOptions{ResourceVersion: "0"}
+	create := func(name string) {
+		t.Helper()
+		if _, err := client.AppsV1().ReplicaSets(ns).Create(t.Context(), ReplicaSet(ns, name, 1), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := func(name string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, err := second.AppsV1().ReplicaSets(ns).Get(ctx, name, cached)
+			return err
+		}
+	}
+	create("before")
+	Eventually(t, 10*time.Second, seen("before"))
+
+	cluster.FreezeSecond()
+	t.Cleanup(cluster.ThawSecond) // also if the test ends early
+	create("during")
+	Consistently(t, 500*time.Millisecond, func(ctx context.Context) error {
+		if err := seen("during")(ctx); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("get from the frozen API server: %v, want not found", err)
+		}
+		return seen("before")(ctx)
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := second.AppsV1().ReplicaSets(ns).Create(ctx, ReplicaSet(ns, "late", 1), metav1.CreateOptions{}); err == nil {
+		t.Error("a frozen API server has stored an object")
+	}
+
+	cluster.ThawSecond()
+	Eventually(t, 10*time.Second, seen("during"))
+}
+
 func TestPausedAPIServerAnswersLater(t *testing.T) {
 	client := cluster.Client(t)
 	if err := cluster.PauseAPIServer(); err != nil {
@@ -259,95 +294,5 @@ func TestPlayedKubelet(t *testing.T) {
 	got, err := client.CoreV1().Nodes().Get(t.Context(), node.Name, metav1.GetOptions{})
 	if err != nil || len(got.Status.Conditions) != 1 || got.Status.Conditions[0].Status != corev1.ConditionTrue {
 		t.Errorf("status after MarkNodeReady = %+v, %v", got.Status.Conditions, err)
-	}
-}
-
-func TestProcess(t *testing.T) {
-	p := StartProgram(t, "/bin/sh", "-c", `trap 'echo leaving; exit 7' TERM; echo ready; while :; do sleep 0.05; done`)
-	p.WaitForLog(t, "ready")
-	if code := p.ExitCode(); code != -1 {
-		t.Errorf("exit code while running = %d, want -1", code)
-	}
-	if _, err := p.Wait(time.Millisecond); err == nil {
-		t.Error("Wait returned although the process runs")
-	}
-	if err := p.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	p.WaitForLog(t, "leaving")
-	if code, err := p.Wait(10 * time.Second); code != 7 || err != nil {
-		t.Errorf("Wait = %d, %v; want 7", code, err)
-	}
-	if err := p.Kill(); err != nil {
-		t.Errorf("kill of an ended process: %v", err)
-	}
-}
-
-func TestManagerInProcess(t *testing.T) {
-	var got []string
-	started := make(chan struct{})
-	cmd := &cobra.Command{SilenceErrors: true, SilenceUsage: true, Args: cobra.ArbitraryArgs, RunE: func(cmd *cobra.Command, args []string) error {
-		got = args
-		close(started)
-		<-cmd.Context().Done()
-		return cmd.Context().Err()
-	}}
-	m := StartManager(t, cmd, "a", "b")
-	<-started
-	m.Stop(t)
-	if diff := cmp.Diff([]string{"a", "b"}, got); diff != "" {
-		t.Errorf("arguments (-want +got):\n%s", diff)
-	}
-
-	refused := fmt.Errorf("bad flag")
-	m = StartManager(t, &cobra.Command{SilenceErrors: true, SilenceUsage: true, RunE: func(*cobra.Command, []string) error { return refused }})
-	if err := m.Wait(t, 10*time.Second); err != refused {
-		t.Errorf("Wait = %v, want %v", err, refused)
-	}
-}
-
-// TestGuardCleansUpBehindADeadProcess plays the death of the process that holds the guard by closing the guard's input.
-func TestGuardCleansUpBehindADeadProcess(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "cluster")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	// The folder is named on the command line, as it is on that of every server.
-	ours, err := Launch("/bin/sh", "-c", "while :; do sleep 0.05; done", dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	theirs := StartProgram(t, "/bin/sh", "-c", "while :; do sleep 0.05; done")
-	for name, pid := range map[string]int{"ours": ours.Pid(), "theirs": theirs.Pid()} {
-		if err := os.WriteFile(filepath.Join(dir, name+".pid"), fmt.Appendln(nil, pid), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	g, err := startGuard(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := g.release(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := ours.Wait(10 * time.Second); err != nil {
-		t.Errorf("server of the dead process: %v", err)
-	}
-	if _, err := os.Stat(dir); !os.IsNotExist(err) {
-		t.Errorf("stat folder: %v, want not exist", err)
-	}
-	if _, err := theirs.Wait(200 * time.Millisecond); err == nil {
-		t.Error("the guard has killed a process that only has the number of a server")
-	}
-}
-
-func TestMissingBinarySaysWhatToDo(t *testing.T) {
-	_, err := Binary("kube-nothing")
-	if err == nil || !strings.Contains(err.Error(), "make controlplane") {
-		t.Errorf("Binary(kube-nothing): %v, want advice to run make controlplane", err)
-	}
-	t.Setenv("KUBEBUILDER_ASSETS", t.TempDir())
-	if _, err := Start(Options{}); err == nil || !strings.Contains(err.Error(), "KUBEBUILDER_ASSETS") {
-		t.Errorf("Start without binaries: %v, want the variable named", err)
 	}
 }

@@ -6,6 +6,9 @@ import (
 	"time"
 )
 
+// pollInterval is short against everything a test waits for and long against one request.
+const pollInterval = 20 * time.Millisecond
+
 // Eventually polls check until it returns nil. After timeout it ends the test with check's last error, so that error
 // should tell what was found and what was wanted. The context given to check ends with timeout.
 func Eventually(t testing.TB, timeout time.Duration, check func(context.Context) error) {
@@ -34,6 +37,28 @@ func Consistently(t testing.TB, d time.Duration, check func(context.Context) err
 		select {
 		case <-ctx.Done():
 			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// poll calls check until it returns nil or ctx ends; then it returns check's last error.
+func poll(ctx context.Context, check func(context.Context) error) error {
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	var last error
+	for {
+		err := check(ctx)
+		if err == nil {
+			return nil
+		}
+		// A check cut off by our own deadline says less than the one before it.
+		if ctx.Err() == nil || last == nil {
+			last = err
+		}
+		select {
+		case <-ctx.Done():
+			return last
 		case <-ticker.C:
 		}
 	}

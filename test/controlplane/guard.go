@@ -20,7 +20,7 @@ for f in "$1"/*.pid; do
 	p=$(cat "$f")
 	if [ ! -d /proc/self ] || grep -qs -- "$1" "/proc/$p/cmdline"; then kill -9 "$p"; fi
 done
-rm -rf -- "$1"
+rm -rf -- "$1" 2>/dev/null || { sleep 1; rm -rf -- "$1"; } # what was killed may still have been writing
 `
 
 // guard is a small child process that cleans up behind us, even if we are killed or panic.

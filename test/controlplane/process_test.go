@@ -1,0 +1,113 @@
+package controlplane
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+)
+
+func TestProcess(t *testing.T) {
+	p := StartProgram(t, "/bin/sh", "-c", `trap 'echo leaving; exit 7' TERM; echo ready; while :; do sleep 0.05; done`)
+	p.WaitForLog(t, "ready")
+	if code := p.ExitCode(); code != -1 {
+		t.Errorf("exit code while running = %d, want -1", code)
+	}
+	if _, err := p.Wait(time.Millisecond); err == nil {
+		t.Error("Wait returned although the process runs")
+	}
+	if err := p.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	p.WaitForLog(t, "leaving")
+	if code, err := p.Wait(10 * time.Second); code != 7 || err != nil {
+		t.Errorf("Wait = %d, %v; want 7", code, err)
+	}
+	if err := p.Kill(); err != nil {
+		t.Errorf("kill of an ended process: %v", err)
+	}
+}
+
+func TestManagerBinaryRuns(t *testing.T) {
+	p := StartProcess(t, "--help")
+	if code, err := p.Wait(30 * time.Second); code != 0 || err != nil {
+		t.Errorf("controller-manager --help: exit code %d, %v", code, err)
+	}
+	if !strings.Contains(p.Output(), "controller-manager") {
+		t.Errorf("controller-manager --help printed %q", p.Output())
+	}
+}
+
+func TestManagerInProcess(t *testing.T) {
+	var got []string
+	started := make(chan struct{})
+	cmd := &cobra.Command{SilenceErrors: true, SilenceUsage: true, Args: cobra.ArbitraryArgs, RunE: func(cmd *cobra.Command, args []string) error {
+		got = args
+		close(started)
+		<-cmd.Context().Done()
+		return cmd.Context().Err()
+	}}
+	m := StartManager(t, cmd, "a", "b")
+	<-started
+	m.Stop(t)
+	if diff := cmp.Diff([]string{"a", "b"}, got); diff != "" {
+		t.Errorf("arguments (-want +got):\n%s", diff)
+	}
+
+	refused := fmt.Errorf("bad flag")
+	m = StartManager(t, &cobra.Command{SilenceErrors: true, SilenceUsage: true, RunE: func(*cobra.Command, []string) error { return refused }})
+	if err := m.Wait(t, 10*time.Second); err != refused {
+		t.Errorf("Wait = %v, want %v", err, refused)
+	}
+}
+
+// TestGuardCleansUpBehindADeadProcess plays the death of the process that holds the guard by closing the guard's input.
+func TestGuardCleansUpBehindADeadProcess(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "cluster")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	// The folder is named on the command line, as it is on that of every server.
+	ours, err := Launch("/bin/sh", "-c", "while :; do sleep 0.05; done", dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs := StartProgram(t, "/bin/sh", "-c", "while :; do sleep 0.05; done")
+	for name, pid := range map[string]int{"ours": ours.Pid(), "theirs": theirs.Pid()} {
+		if err := os.WriteFile(filepath.Join(dir, name+".pid"), fmt.Appendln(nil, pid), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g, err := startGuard(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.release(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ours.Wait(10 * time.Second); err != nil {
+		t.Errorf("server of the dead process: %v", err)
+	}
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("stat folder: %v, want not exist", err)
+	}
+	if _, err := theirs.Wait(200 * time.Millisecond); err == nil {
+		t.Error("the guard has killed a process that only has the number of a server")
+	}
+}
+
+func TestMissingBinarySaysWhatToDo(t *testing.T) {
+	if _, err := Binary("kube-nothing"); err == nil || !strings.Contains(err.Error(), "make bin/kube-nothing") {
+		t.Errorf("Binary(kube-nothing): %v, want advice to make it", err)
+	}
+	t.Setenv("KUBEBUILDER_ASSETS", t.TempDir())
+	if _, err := Start(Options{}); err == nil || !strings.Contains(err.Error(), "KUBEBUILDER_ASSETS") {
+		t.Errorf("Start without binaries: %v, want the variable named", err)
+	}
+}
