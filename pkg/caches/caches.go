@@ -3,6 +3,7 @@ package caches
 import (
 	"context"
 	"fmt"
+	"path"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -21,7 +22,7 @@ type Config struct {
 	Name string
 	// Resync is how often handlers are told of every object again; zero never.
 	Resync time.Duration
-	// LeaseNamespaces are the namespaces whose Leases are kept with their holder and times.
+	// LeaseNamespaces are the namespaces whose Leases are kept with their holder and times. If it is only one, no other is watched.
 	LeaseNamespaces []string
 	// Fallback is what wraps the transport of the client; nil if nothing does.
 	Fallback *StreamFallback
@@ -47,6 +48,8 @@ type Caches struct {
 // Type is one watched resource type, as those see it who watch over the caches.
 type Type struct {
 	Resource schema.GroupVersionResource
+	// Namespace is the only one that is watched; empty for all and for cluster-scoped types.
+	Namespace string
 	// Version is the resource version the contents have reached; empty before the first list.
 	Version func() string
 	// Objects are the cached objects' identities, in no order.
@@ -82,9 +85,9 @@ func New(client kubernetes.Interface, cfg Config) *Caches {
 }
 
 // synced reports whether the cache that is filled from an API path holds its first list. It is called once Start has been.
-func (c *Caches) synced(path string) bool {
+func (c *Caches) synced(request string) bool {
 	for _, t := range c.types {
-		if path == collectionPath(t.Resource) {
+		if request == collectionPath(t.Resource, t.Namespace) {
 			return !unfinished(t.synced)
 		}
 	}
@@ -92,11 +95,15 @@ func (c *Caches) synced(path string) bool {
 }
 
 // collectionPath is where all objects of a type are listed and watched.
-func collectionPath(gvr schema.GroupVersionResource) string {
+func collectionPath(gvr schema.GroupVersionResource, namespace string) string {
+	elements := []string{"/apis", gvr.Group, gvr.Version}
 	if gvr.Group == "" {
-		return "/api/" + gvr.Version + "/" + gvr.Resource
+		elements = []string{"/api", gvr.Version}
 	}
-	return "/apis/" + gvr.Group + "/" + gvr.Version + "/" + gvr.Resource
+	if namespace != "" {
+		elements = append(elements, "namespaces", namespace)
+	}
+	return path.Join(append(elements, gvr.Resource)...)
 }
 
 // Types lists the watched types in the order they were first asked for.

@@ -172,3 +172,24 @@ func TestTrimNode(t *testing.T) {
 		t.Errorf("trimmed node = %+v", n)
 	}
 }
+
+func TestLeasesOfOneNamespaceNeedNoOtherStream(t *testing.T) {
+	for _, tt := range []struct {
+		name       string
+		namespaces []string
+		want       string
+	}{
+		{"two namespaces, one stream of all", []string{"kube-system", "kube-node-lease"}, "/apis/coordination.k8s.io/v1/leases"},
+		{"one namespace", []string{"kube-system"}, "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"},
+	} {
+		c := New(fake.NewClientset(), Config{Name: t.Name(), LeaseNamespaces: tt.namespaces})
+		must[*Leases](t)(c.Leases())
+		typ := c.Types()[0]
+		if got := collectionPath(typ.Resource, typ.Namespace); got != tt.want {
+			t.Errorf("%s: watches %s, want %s", tt.name, got, tt.want)
+		}
+	}
+	if got := collectionPath(corev1.SchemeGroupVersion.WithResource("pods"), ""); got != "/api/v1/pods" {
+		t.Errorf("pods are watched at %s", got)
+	}
+}

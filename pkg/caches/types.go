@@ -2,12 +2,16 @@ package caches
 
 import (
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	coordinationinformers "k8s.io/client-go/informers/coordination/v1"
+	"k8s.io/client-go/informers/internalinterfaces"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -109,22 +113,29 @@ func (c *Caches) Namespaces() (*Namespaces, error) {
 // Leases is the cache of Leases. Those outside Config.LeaseNamespaces have no spec.
 type Leases struct{ Store[*coordinationv1.Lease] }
 
-// Leases returns the cache of Leases and puts it under watch.
+// Leases returns the cache of Leases and puts it under watch: the one namespace of Config.LeaseNamespaces, or all if there are more.
 func (c *Caches) Leases() (*Leases, error) {
 	if c.leases != nil {
 		return c.leases, nil
 	}
-	keep := slices.Clone(c.cfg.LeaseNamespaces)
-	store, err := newStore[*coordinationv1.Lease](c, coordinationv1.SchemeGroupVersion.WithResource("leases"), c.factory.Coordination().V1().Leases().Informer(),
-		func(obj any) (any, error) {
-			if lease, ok := obj.(*coordinationv1.Lease); ok {
-				return trimLease(lease, slices.Contains(keep, lease.Namespace)), nil
-			}
-			return obj, nil
-		}, nil)
+	keep, scope := c.cfg.LeaseNamespaces, metav1.NamespaceAll
+	if len(keep) == 1 {
+		scope = keep[0]
+	}
+	trim := func(obj any) (any, error) {
+		if lease, ok := obj.(*coordinationv1.Lease); ok {
+			return trimLease(lease, slices.Contains(keep, lease.Namespace)), nil
+		}
+		return obj, nil
+	}
+	informer := c.factory.InformerFor(&coordinationv1.Lease{}, func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+		return coordinationinformers.NewLeaseInformerWithOptions(client, scope, internalinterfaces.InformerOptions{ResyncPeriod: resync, InformerName: c.name})
+	})
+	store, err := newStore[*coordinationv1.Lease](c, coordinationv1.SchemeGroupVersion.WithResource("leases"), informer, trim, nil)
 	if err != nil {
 		return nil, err
 	}
+	c.types[store.typ].Namespace = scope
 	c.leases = &Leases{store}
 	return c.leases, nil
 }
