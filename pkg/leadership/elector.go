@@ -3,7 +3,8 @@ package leadership
 import (
 	"context"
 	"errors"
-	"net/http"
+	"fmt"
+	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -15,31 +16,23 @@ import (
 // timeout. Their requests were cut and the lease was left to expire.
 var ErrShutdownTimeout = errors.New("controllers did not stop within the shutdown timeout")
 
+// ErrLeadReturned is in the error of Run when Lead returned nil before its term ended.
+var ErrLeadReturned = errors.New("controllers returned before the end of the term")
+
 // Term is one uninterrupted holding of the lease.
 type Term struct {
 	Number uint64 // 1 for the first term of this process
-	Cause  Cause
+	Cause  Cause  // how the lease had become free
 }
 
-// Cause says how the lease became free for a term.
-type Cause string
-
-// The causes of a takeover.
-const (
-	CauseInitial    Cause = "initial"    // there was no lease, or election is off
-	CauseReleased   Cause = "released"   // the holder gave it away
-	CauseExpired    Cause = "expired"    // the holder let it expire
-	CauseReacquired Cause = "reacquired" // it was still ours: a term ended and nobody else came
-)
-
 // Lead works for one term. ctx ends when the term does; it means drain: take no new work, finish what
-// runs, join every goroutine, return. What must not finish is cut by the fence. A client request must
-// carry ctx or a context derived from it (context.WithoutCancel included) to belong to the term.
+// runs, join every goroutine, return. What must not finish is cut by the fence. A client request should
+// carry ctx or a context derived from it (context.WithoutCancel included): so it belongs to the term.
 //
 // A non-nil error, or a return before ctx ends, stops the process: Run releases the lease and returns it.
 type Lead func(ctx context.Context, term Term) error
 
-// Deps are what an Elector works with. All are needed unless said otherwise.
+// Deps are what an Elector works with.
 type Deps struct {
 	Clients Clients // see NewClients; not needed with election off
 	Fence   *Fence
@@ -47,54 +40,149 @@ type Deps struct {
 	Clock   clock.WithTicker // nil: the real one
 
 	// Recorder gets "became leader" before the first write of a term and "stopped leading" after the
-	// last, before the release. nil: the events are written through Clients.Events, each waited for.
+	// last, before the release. nil: the events are written through Clients.Events, each waited for, so
+	// that this order is also the one the API server sees.
 	Recorder resourcelock.EventRecorder
-	// Flush is called between the end of the last controller and the release of the lease, for events
-	// of controllers that still wait to be sent. ctx bounds it. May be nil.
+	// Flush is called between the return of Lead and the release of the lease, for events of controllers
+	// that still wait to be sent. ctx bounds it to a second. May be nil.
 	Flush func(ctx context.Context)
 }
 
 // Elector holds the lease for this process, one term after the other.
 type Elector struct {
-	cfg  Config
-	deps Deps
+	cfg   Config
+	deps  Deps
+	clock clock.WithTicker
+	fence *Fence
+	turn  *leaseLock    // nil with election off
+	wake  chan struct{} // something a waiting standby should know has happened
+	out   chan struct{} // a running term should step down
+
+	lock    sync.Mutex
+	term    Term
+	leading bool       // between begin and the return of Lead
+	ended   time.Time  // when the running term was found to be over; zero: it is not
+	renewed time.Time  // when the last successful renewal was sent
+	run     *candidacy // the one that hooks of the lock speak to
+	aside   *standAside
+	holder  string // last one logged
 }
 
-// New returns an elector that does nothing before Run. The error lists every problem of cfg.
+// New returns an elector that does nothing before Run. The error joins every problem of cfg.
 func New(cfg Config, deps Deps) (*Elector, error) {
-	return &Elector{cfg: cfg, deps: deps}, nil
+	var errs []error
+	for _, e := range cfg.Validate() {
+		errs = append(errs, e)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("leader election: %w", err)
+	}
+	e := &Elector{cfg: cfg.withDefaults(), deps: deps, clock: deps.Clock, fence: deps.Fence,
+		wake: make(chan struct{}, 1), out: make(chan struct{}, 1)}
+	if e.clock == nil {
+		e.clock = clock.RealClock{}
+	}
+	age := func() float64 { return e.Status().SinceRenewal.Seconds() }
+	deps.Metrics.age.Store(&age)
+	if !cfg.Enabled {
+		return e, nil
+	}
+	e.turn = &leaseLock{
+		client:    deps.Clients.Leases.Leases(cfg.Namespace),
+		namespace: cfg.Namespace, name: cfg.Name, identity: cfg.Identity,
+		clock: e.clock, recorder: deps.Recorder,
+		hooks: lockHooks{renewed: e.onRenewed, lost: e.onLost, failed: e.onFailed},
+	}
+	if e.turn.recorder == nil && deps.Clients.Events != nil {
+		e.turn.recorder = &leaseEvents{client: deps.Clients.Events, clock: e.clock}
+	}
+	return e, nil
 }
 
-// Observe tells the elector what the shared Lease informer delivered about the Lease it competes for (other
-// Leases are ignored): the object on add and update, nil on delete. It does not block for long, and may end
-// the running term before it returns. May be called at any time, also before Run.
-func (e *Elector) Observe(lease *coordinationv1.Lease) {}
+// Observe tells the elector what the shared Lease informer delivered about the Lease it competes for: the
+// object on add and update, nil on delete. Other Leases are ignored. It does not block for long, and may
+// end the running term before it returns. May be called at any time, also before Run.
+func (e *Elector) Observe(lease *coordinationv1.Lease) {
+	if e.turn == nil || lease != nil && (lease.Namespace != e.cfg.Namespace || lease.Name != e.cfg.Name) {
+		return
+	}
+	e.turn.observe(lease)
+	signal(e.wake)
+}
 
 // Run competes for the lease and calls lead once per term, never twice at a time, until ctx ends.
 // See the package comment for what happens at the end of a term. It returns nil after a clean shutdown, an
 // error with ErrShutdownTimeout if the drain took too long, or the error of lead. Call it once.
-func (e *Elector) Run(ctx context.Context, lead Lead) error { return nil }
+func (e *Elector) Run(ctx context.Context, lead Lead) error {
+	if e.turn == nil {
+		_, err := e.serve(ctx, nil, lead)
+		return err
+	}
+	for {
+		won := e.standby(ctx)
+		if won == nil {
+			return nil
+		}
+		if over, err := e.serve(ctx, won, lead); over {
+			return err
+		}
+	}
+}
 
-// StepDown makes a leader end its term, release the lease and, like a standby, stay out of the election
-// until caughtUp returns true or the cool-down has passed. It returns at once. The caller decides that
-// somebody else could do better. Without election it does nothing. A second call while out is ignored.
-func (e *Elector) StepDown(reason string, caughtUp func() bool) {}
-
-// Name is the name of the health check, that of kube-controller-manager.
-func (e *Elector) Name() string { return "leaderElection" }
-
-// Check fails while this process believes it leads and its last renewal is older than the lease duration
-// plus 20 s, or while controllers of a lost term have not returned for that long. A standby passes.
-// It is part of liveness and never depends on the API server.
-func (e *Elector) Check(*http.Request) error { return nil }
-
-// Status is a snapshot for logs and for tests.
+// Status is a snapshot for logs and tests.
 type Status struct {
 	Leading      bool
-	Term         Term          // the running or last term; zero before the first
+	Term         Term          // the running or last one; zero before the first
 	SinceRenewal time.Duration // since the last successful renewal was sent; 0 if not leading
-	Holder       string        // last seen holder, "" if free or unknown
+	Holder       string        // last seen holder; "" if free or unknown
 }
 
 // Status says where the elector stands.
-func (e *Elector) Status() Status { return Status{} }
+func (e *Elector) Status() Status {
+	holder := ""
+	if e.turn != nil {
+		holder = e.turn.observed().record.HolderIdentity
+	}
+	e.lock.Lock()
+	defer e.lock.Unlock()
+	s := Status{Leading: e.leading && e.ended.IsZero(), Term: e.term, Holder: holder}
+	if s.Leading && e.turn != nil {
+		s.SinceRenewal = e.clock.Since(e.renewed)
+	}
+	return s
+}
+
+// onRenewed is the lock's word that a write sent at that time made or kept us the holder.
+func (e *Elector) onRenewed(sent time.Time) {
+	e.fence.extend(writeUntil(sent, e.cfg.LeaseDuration, e.cfg.Margin))
+	e.lock.Lock()
+	defer e.lock.Unlock()
+	e.renewed = sent
+}
+
+// onLost is the lock's word that somebody else holds the lease. Nothing may be written from now on.
+func (e *Elector) onLost(reason string) {
+	e.lock.Lock()
+	if e.run != nil {
+		e.run.lose(reason)
+	}
+	e.lock.Unlock()
+	e.fence.end(reason) // after lose: begin looks at that when it has opened the fence
+}
+
+// onFailed is the lock's word that a try to take the lease has failed.
+func (e *Elector) onFailed() {
+	e.lock.Lock()
+	defer e.lock.Unlock()
+	if e.run != nil {
+		signal(e.run.failed)
+	}
+}
+
+// signal makes a channel of size one ready, if it is not.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -2,30 +2,12 @@ package leadership
 
 import (
 	"context"
-	"errors"
 	"net/http"
+	"sync"
+	"time"
 
 	"k8s.io/utils/clock"
 )
-
-// ErrFenced is in every error of a request the fence refused or cut.
-var ErrFenced = errors.New("not leading")
-
-// FencedError tells of a request that was not allowed to finish because its term is over. It satisfies
-// errors.Is with context.Canceled and ErrFenced.
-type FencedError struct {
-	Method string
-	Path   string
-	Term   uint64 // number of the term the request belonged to, 0 if none
-	Sent   bool   // false: refused, the server never saw it; true: cut in flight, the outcome is unknown
-	Reason string
-}
-
-// Error implements error.
-func (e *FencedError) Error() string { return ErrFenced.Error() }
-
-// Unwrap makes errors.Is true for what the error stands for.
-func (e *FencedError) Unwrap() []error { return []error{ErrFenced, context.Canceled} }
 
 // Fence is the transport under every client that writes for a controller: set rest.Config.Wrap(fence.Wrap)
 // on their configs. The clients of informers, events, reviews and of the lease itself do not pass it.
@@ -35,14 +17,185 @@ func (e *FencedError) Unwrap() []error { return []error{ErrFenced, context.Cance
 // the lease. A request of an ended term, reads included, is refused; a hard end also cuts those in flight.
 // A deadline that passes in flight is context.DeadlineExceeded: like any timeout, the outcome is unknown.
 //
+// What belongs to a term is told by the context Lead was given. A request without it belongs to the term
+// that runs when it is sent, or, if it reads and none runs, to nobody and passes.
+//
 // Safe for concurrent use. A new Fence is closed.
-type Fence struct{}
+type Fence struct {
+	clock   clock.PassiveClock
+	metrics *Metrics
+
+	lock    sync.Mutex
+	term    tenure
+	flights map[*flight]struct{} // of the running term and of earlier ones that were closed
+	idle    chan struct{}        // closed when flights gets empty; nil if nobody waits
+}
 
 // NewFence returns a closed fence.
-func NewFence(clk clock.PassiveClock, m *Metrics) *Fence { return &Fence{} }
+func NewFence(clk clock.PassiveClock, m *Metrics) *Fence {
+	return &Fence{clock: clk, metrics: m, term: tenure{why: "no term has begun"}, flights: map[*flight]struct{}{}}
+}
 
 // Wrap puts the fence around rt. It fits rest.Config.Wrap.
-func (f *Fence) Wrap(rt http.RoundTripper) http.RoundTripper { return rt }
+func (f *Fence) Wrap(rt http.RoundTripper) http.RoundTripper {
+	return &fencedTransport{fence: f, next: rt}
+}
 
-// InFlight counts the requests sent and not yet answered in full.
-func (f *Fence) InFlight() int { return 0 }
+// InFlight counts the requests of terms that were sent and not yet answered in full.
+func (f *Fence) InFlight() int {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	return len(f.flights)
+}
+
+// tenure is a term as the fence sees it.
+type tenure struct {
+	number uint64
+	open   bool
+	until  time.Time // first moment at which nothing may be running any more; zero: never
+	why    string    // not open: why not
+}
+
+// admission is the answer to one request.
+type admission struct {
+	refused string        // why not; empty: go
+	term    uint64        // term it counts for, 0: none
+	left    time.Duration // it must be over by then; 0: no limit
+}
+
+// admit decides about one request. carried is the term its context belongs to, 0 if none.
+func (t tenure) admit(carried uint64, mutating bool, now time.Time) admission {
+	switch {
+	case carried != 0 && carried != t.number:
+		return admission{refused: "its term is over", term: carried}
+	case !t.open && (mutating || carried != 0):
+		return admission{refused: t.why, term: carried}
+	case !t.open:
+		return admission{}
+	case !mutating || t.until.IsZero():
+		return admission{term: t.number}
+	case !now.Before(t.until):
+		return admission{refused: "the lease was not renewed in time", term: t.number}
+	}
+	return admission{term: t.number, left: t.until.Sub(now)}
+}
+
+// writeUntil is the first moment at which a write must not be running any more. sent is when the last
+// successful renewal was sent: others may have seen it, and started to count, right after that. The
+// duration others go by is the one in the Lease, in whole seconds.
+func writeUntil(sent time.Time, lease, margin time.Duration) time.Time {
+	return sent.Add(lease.Truncate(time.Second) - margin)
+}
+
+// open begins a term. until as in tenure.
+func (f *Fence) open(number uint64, until time.Time) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	f.term = tenure{number: number, open: true, until: until}
+}
+
+// extend moves the deadline of the running term, never back.
+func (f *Fence) extend(until time.Time) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	if f.term.open && until.After(f.term.until) {
+		f.term.until = until
+	}
+}
+
+// close ends the running term gently: what is in flight may finish, nothing more is sent.
+func (f *Fence) close(why string) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	f.shut(why)
+}
+
+// end ends the running term hard and cuts what is in flight. It does nothing about a term that is over
+// except to cut what that left in flight. It returns how many requests it cut.
+func (f *Fence) end(why string) int {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	f.shut(why)
+	for fl := range f.flights {
+		fl.cut(why)
+		f.metrics.cuts.WithLabelValues(fl.method).Inc()
+	}
+	return len(f.flights)
+}
+
+// shut ends the running term. The lock is held.
+func (f *Fence) shut(why string) {
+	if f.term.open {
+		f.term.open, f.term.why = false, why
+	}
+}
+
+// idleNow returns a channel that is closed when no request of a term is in flight.
+func (f *Fence) idleNow() <-chan struct{} {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	if f.idle == nil {
+		f.idle = make(chan struct{})
+	}
+	idle := f.idle
+	f.tellIdle()
+	return idle
+}
+
+// tellIdle closes the channel somebody may wait on if nothing is in flight. The lock is held.
+func (f *Fence) tellIdle() {
+	if len(f.flights) == 0 && f.idle != nil {
+		close(f.idle)
+		f.idle = nil
+	}
+}
+
+// start admits req and gives the request to send in its place, or refuses it with a *FencedError.
+func (f *Fence) start(req *http.Request) (*http.Request, *flight, error) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	a := f.term.admit(termOf(req.Context()), mutates(req.Method), f.clock.Now())
+	if a.refused != "" {
+		f.metrics.refusals.WithLabelValues(req.Method).Inc()
+		return nil, nil, &FencedError{Method: req.Method, Path: req.URL.Path, Term: a.term, Reason: a.refused}
+	}
+	if a.term == 0 {
+		return req, nil, nil
+	}
+	fl := &flight{fence: f, method: req.Method, path: req.URL.Path, term: a.term}
+	req = fl.prepare(req, a.left)
+	f.flights[fl] = struct{}{}
+	f.metrics.inFlight.Set(float64(len(f.flights)))
+	return req, fl, nil
+}
+
+// landed takes a request out of the count.
+func (f *Fence) landed(fl *flight) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	delete(f.flights, fl)
+	f.metrics.inFlight.Set(float64(len(f.flights)))
+	f.tellIdle()
+}
+
+// mutates says whether a request with this method may change something.
+func mutates(method string) bool {
+	switch method {
+	case http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
+		return true
+	}
+	return false
+}
+
+type termKey struct{}
+
+// withTerm marks ctx, and what is derived from it, as belonging to a term.
+func withTerm(ctx context.Context, number uint64) context.Context {
+	return context.WithValue(ctx, termKey{}, number)
+}
+
+// termOf returns the term ctx belongs to, 0 if none.
+func termOf(ctx context.Context) uint64 {
+	number, _ := ctx.Value(termKey{}).(uint64)
+	return number
+}

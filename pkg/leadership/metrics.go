@@ -1,9 +1,100 @@
 package leadership
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"net/http"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // Metrics are the metrics of one Fence, Elector, Streams and Liveness.
-type Metrics struct{}
+type Metrics struct {
+	term       prometheus.Gauge
+	renewalAge prometheus.GaugeFunc
+	takeovers  *prometheus.HistogramVec // by cause
+	ended      *prometheus.CounterVec   // by reason
+
+	refusals  *prometheus.CounterVec // by verb
+	cuts      *prometheus.CounterVec // by verb
+	inFlight  prometheus.Gauge
+	atRelease prometheus.Gauge
+
+	reopened *prometheus.CounterVec // by resource
+	silence  *prometheus.GaugeVec   // by resource
+	stale    *prometheus.GaugeVec   // by resource
+
+	age atomic.Pointer[func() float64] // of the last renewal; set by the elector
+}
 
 // NewMetrics registers all metrics of this package with reg. Call it once per manager.
-func NewMetrics(reg prometheus.Registerer) *Metrics { return &Metrics{} }
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	m := newMetrics()
+	reg.MustRegister(m.term, m.renewalAge, m.takeovers, m.ended, m.refusals, m.cuts, m.inFlight, m.atRelease,
+		m.reopened, m.silence, m.stale)
+	return m
+}
+
+// newMetrics builds the metrics without registering them.
+func newMetrics() *Metrics {
+	m := &Metrics{
+		term: gauge("term_number", "Terms this process has begun; the number of the running or last one."),
+		takeovers: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "leadership_takeover_duration_seconds",
+			Help: "Time from the moment the lease was free, as seen here, to the start of the term, by how it became free.",
+			// a hand-over takes milliseconds, a retry period a few seconds, a lease some more
+			Buckets: []float64{0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2, 5, 15, 60},
+		}, []string{"cause"}),
+		ended:     counters("terms_ended_total", "Terms that ended, by reason.", "reason"),
+		refusals:  counters("fence_refusals_total", "Requests refused because they belonged to no running term.", "verb"),
+		cuts:      counters("fence_cuts_total", "Requests cut in flight because their term ended hard.", "verb"),
+		inFlight:  gauge("fence_in_flight_requests", "Requests of controllers in flight."),
+		atRelease: gauge("fence_in_flight_requests_at_release", "Requests in flight when the lease was last released; always 0."),
+		reopened:  counters("watch_reopenings_total", "Watches closed here because they were silent.", "resource"),
+		silence:   gauges("watch_silence_seconds", "Time since the last byte of the watch of a resource.", "resource"),
+		stale:     gauges("watch_stale", "1 while the cache of a resource misses what a consistent list shows.", "resource"),
+	}
+	m.renewalAge = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "leadership_last_renewal_age_seconds",
+		Help: "Time since the last successful renewal was sent; 0 while not leading.",
+	}, func() float64 {
+		if age := m.age.Load(); age != nil {
+			return (*age)()
+		}
+		return 0
+	})
+	m.initialise()
+	return m
+}
+
+// initialise makes every known series exist, so that a rate is right from the first scrape.
+func (m *Metrics) initialise() {
+	for _, cause := range []Cause{CauseInitial, CauseReleased, CauseExpired, CauseReacquired} {
+		m.takeovers.WithLabelValues(string(cause))
+	}
+	for _, end := range []endReason{endLost, endShutdown, endStepDown, endFailed} {
+		m.ended.WithLabelValues(string(end))
+	}
+	for _, verb := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		m.refusals.WithLabelValues(verb)
+		m.cuts.WithLabelValues(verb)
+	}
+}
+
+// watching makes the series of one watched resource exist.
+func (m *Metrics) watching(resource string) {
+	m.reopened.WithLabelValues(resource)
+	m.silence.WithLabelValues(resource)
+	m.stale.WithLabelValues(resource)
+}
+
+func gauge(name, help string) prometheus.Gauge {
+	return prometheus.NewGauge(prometheus.GaugeOpts{Name: "leadership_" + name, Help: help})
+}
+
+func gauges(name, help string, label string) *prometheus.GaugeVec {
+	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "leadership_" + name, Help: help}, []string{label})
+}
+
+func counters(name, help string, label string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "leadership_" + name, Help: help}, []string{label})
+}

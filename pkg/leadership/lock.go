@@ -1,0 +1,336 @@
+package leadership
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/clock"
+)
+
+// leaseLock is the lock client-go's elector turns. Beyond storing records it
+//
+//   - tells when each successful write of ours was sent (hooks.renewed);
+//   - remembers what it saw of the Lease, fed by its own requests and by watch events, and shows an expired
+//     record as free. Taking it is safe: the PUT carries the resourceVersion of the GET that confirmed it;
+//   - tells at once when, while we lead, the Lease is no longer ours (hooks.lost);
+//   - tells when a try to take the lease has failed (hooks.failed).
+//
+// Hooks are called with the lock held: they must not block and must not call back.
+type leaseLock struct {
+	client                    coordinationv1client.LeaseInterface
+	namespace, name, identity string
+	clock                     clock.PassiveClock
+	recorder                  resourcelock.EventRecorder // nil: no events
+	hooks                     lockHooks
+
+	lock    sync.Mutex
+	lease   *coordinationv1.Lease // as of our last own request; its version goes with the next write
+	seen    observation
+	leading bool      // our last write made us the holder, and nothing since took that away
+	won     Cause     // how the lease was free when we last tried
+	freed   time.Time // since when
+	unsure  bool      // the outcome of our last try to become the holder is not known
+	watch   watchLag
+}
+
+type lockHooks struct {
+	renewed func(sent time.Time) // we hold the lease by a write sent then
+	lost    func(reason string)  // leading, and the lease is not ours any more
+	failed  func()               // not leading, and a try came to its end
+}
+
+// watchLag compares what the watch delivers with what our own requests show.
+type watchLag struct {
+	version string    // newest the watch delivered, "" if it never did
+	direct  string    // newest a request of ours showed
+	ahead   int       // versions seen directly since the watch last brought something new
+	since   time.Time // when the first of them was seen; meaningful if ahead > 0
+}
+
+// direct adds a version one of our requests showed.
+func (w watchLag) sawDirect(version string, now time.Time) watchLag {
+	if version == w.direct || w.version == "" || !newer(version, w.version) {
+		return w
+	}
+	if w.ahead == 0 {
+		w.since = now
+	}
+	w.direct, w.ahead = version, w.ahead+1
+	return w
+}
+
+// sawWatched adds a version the watch delivered. Anything new is progress, even if it is late.
+func (w watchLag) sawWatched(version string) watchLag {
+	if w.version == "" || newer(version, w.version) {
+		w.version, w.ahead = version, 0
+	}
+	return w
+}
+
+// Get returns the record for client-go's elector to judge: an expired one with an empty holder, a missing
+// one whose holder may still work as if it were there.
+func (l *leaseLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	lease, err := l.client.Get(ctx, l.name, metav1.GetOptions{})
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	now := l.clock.Now()
+	switch {
+	case err == nil:
+		l.lease = lease
+		l.seen = l.seen.saw(lease, now)
+		l.watch = l.watch.sawDirect(lease.ResourceVersion, now)
+	case apierrors.IsNotFound(err):
+		l.seen = l.seen.gone(now)
+	default:
+		l.fail()
+		return nil, nil, err
+	}
+	record := l.seen.record
+	if l.leading {
+		l.judge()
+		return shown(record, err)
+	}
+	at, cause := l.seen.free(l.identity)
+	if now.Before(at) {
+		l.fail()
+		return shown(record, nil)
+	}
+	l.won, l.freed = cause, at
+	if record.HolderIdentity != l.identity {
+		record.HolderIdentity = ""
+	}
+	return shown(record, err)
+}
+
+// shown is the answer of Get. The raw form is what client-go compares records by.
+func shown(record resourcelock.LeaderElectionRecord, err error) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	if err != nil {
+		return nil, nil, err
+	}
+	raw, err := json.Marshal(record)
+	if err != nil {
+		return nil, nil, fmt.Errorf("encode the lease record: %w", err)
+	}
+	return &record, raw, nil
+}
+
+// Create makes the Lease with us as its holder.
+func (l *leaseLock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: l.namespace, Name: l.name},
+		Spec:       resourcelock.LeaderElectionRecordToLeaseSpec(&record),
+	}
+	sent := l.clock.Now()
+	created, err := l.client.Create(ctx, lease, metav1.CreateOptions{})
+	return l.wrote(created, record.HolderIdentity, sent, err)
+}
+
+// Update writes the record over the Lease as last seen by a request of ours.
+func (l *leaseLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	l.lock.Lock()
+	if l.lease == nil {
+		l.lock.Unlock()
+		return errors.New("the lease was neither read nor created before it is updated")
+	}
+	lease := l.lease.DeepCopy()
+	l.lock.Unlock()
+	lease.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(&record)
+	sent := l.clock.Now()
+	updated, err := l.client.Update(ctx, lease, metav1.UpdateOptions{})
+	return l.wrote(updated, record.HolderIdentity, sent, err)
+}
+
+// wrote takes note of the outcome of a write.
+func (l *leaseLock) wrote(lease *coordinationv1.Lease, holder string, sent time.Time, err error) error {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	if err != nil {
+		l.unsure = apierrors.ReasonForError(err) == metav1.StatusReasonUnknown
+		l.fail()
+		return err
+	}
+	now := l.clock.Now()
+	l.lease = lease
+	l.seen = l.seen.saw(lease, now)
+	l.watch = l.watch.sawDirect(lease.ResourceVersion, now)
+	l.leading = holder == l.identity
+	if l.leading {
+		l.hooks.renewed(sent)
+		l.judge() // the watch may have shown a successor before the answer came
+	}
+	return nil
+}
+
+// observe takes in what the watch says; nil means deleted.
+func (l *leaseLock) observe(lease *coordinationv1.Lease) {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	now := l.clock.Now()
+	if lease == nil {
+		l.seen = l.seen.gone(now)
+		return
+	}
+	l.watch = l.watch.sawWatched(lease.ResourceVersion)
+	l.seen = l.seen.saw(lease, now)
+	if l.leading {
+		l.judge()
+	}
+}
+
+// judge ends our leading if the newest record names another holder, or none. The lock is held.
+// A missing Lease is not a successor: our next renewal puts it back.
+func (l *leaseLock) judge() {
+	if !l.leading || !l.seen.exists || l.seen.record.HolderIdentity == l.identity {
+		return
+	}
+	l.leading = false
+	if holder := l.seen.record.HolderIdentity; holder != "" {
+		l.hooks.lost("the lease is held by " + holder)
+	} else {
+		l.hooks.lost("the lease was released by somebody else")
+	}
+}
+
+// fail tells that a try has ended. The lock is held.
+func (l *leaseLock) fail() {
+	if !l.leading {
+		l.hooks.failed()
+	}
+}
+
+// resign forgets that we lead; the next Get judges the Lease as a standby does.
+func (l *leaseLock) resign() {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	l.leading, l.unsure = false, false
+}
+
+// mayHold says whether the lease may be ours by a write of ours.
+func (l *leaseLock) mayHold() bool {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	return l.leading || l.unsure
+}
+
+// release empties the holder of the Lease if it is still ours. It reads first, and again after a conflict
+// or another error, which a renewal in flight can cause, until ctx ends; pause lies between tries that
+// failed otherwise than by conflict.
+func (l *leaseLock) release(ctx context.Context, pause func(context.Context)) error {
+	var last error
+	for tries := 0; ctx.Err() == nil && tries < releaseTries; {
+		last = l.releaseOnce(ctx)
+		switch {
+		case last == nil || apierrors.IsForbidden(last) || apierrors.IsUnauthorized(last):
+			return last
+		case apierrors.IsConflict(last):
+			continue
+		}
+		tries++
+		pause(ctx)
+	}
+	return errors.Join(last, ctx.Err())
+}
+
+// releaseTries bounds the tries of a release that fail otherwise than by conflict: an API server that
+// does not answer must not hold up a shutdown until the lease has expired anyway.
+const releaseTries = 3
+
+func (l *leaseLock) releaseOnce(ctx context.Context) error {
+	lease, err := l.client.Get(ctx, l.name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the lease to release it: %w", err)
+	}
+	record := resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec)
+	if record.HolderIdentity != l.identity {
+		return nil
+	}
+	now := metav1.NewTime(l.clock.Now())
+	lease.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(&resourcelock.LeaderElectionRecord{
+		LeaseDurationSeconds: 1, // as client-go: a reader that ignores the empty holder waits no longer
+		LeaderTransitions:    record.LeaderTransitions,
+		AcquireTime:          now,
+		RenewTime:            now,
+	})
+	released, err := l.client.Update(ctx, lease, metav1.UpdateOptions{})
+	if err != nil {
+		return fmt.Errorf("empty the holder of the lease: %w", err)
+	}
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	l.lease, l.seen = released, l.seen.saw(released, l.clock.Now())
+	return nil
+}
+
+// RecordEvent writes an event about becoming leader. The one about the end of leading is not the elector's
+// to time: see announce.
+func (l *leaseLock) RecordEvent(what string) {
+	if what == becameLeader {
+		l.announce(what)
+	}
+}
+
+// The texts of client-go v0.37 (tools/leaderelection).
+const (
+	becameLeader   = "became leader"
+	stoppedLeading = "stopped leading"
+)
+
+// announce writes an event on the Lease.
+func (l *leaseLock) announce(what string) {
+	l.lock.Lock()
+	lease := l.lease
+	l.lock.Unlock()
+	if l.recorder == nil || lease == nil {
+		return
+	}
+	subject := &coordinationv1.Lease{ObjectMeta: lease.ObjectMeta}
+	subject.SetGroupVersionKind(coordinationv1.SchemeGroupVersion.WithKind("Lease"))
+	l.recorder.Eventf(subject, corev1.EventTypeNormal, "LeaderElection", "%s %s", l.identity, what)
+}
+
+// Identity implements resourcelock.Interface.
+func (l *leaseLock) Identity() string { return l.identity }
+
+// Describe implements resourcelock.Interface.
+func (l *leaseLock) Describe() string { return l.namespace + "/" + l.name }
+
+// observed returns what is known of the Lease.
+func (l *leaseLock) observed() observation {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	return l.seen
+}
+
+// takenFrom says how the lease was free when it was taken, and since when.
+func (l *leaseLock) takenFrom() (Cause, time.Time) {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	return l.won, l.freed
+}
+
+// lag says how far the watch is behind our own requests.
+func (l *leaseLock) lag() watchLag {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	return l.watch
+}
+
+// reopened starts the count anew: what counts is what a new watch delivers.
+func (l *leaseLock) reopened() {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	l.watch.ahead = 0
+}

@@ -1,0 +1,125 @@
+package leadership
+
+import (
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+// Cause says how the lease became free for a term.
+type Cause string
+
+// The causes of a takeover.
+const (
+	CauseInitial    Cause = "initial"    // there was no lease, or election is off
+	CauseReleased   Cause = "released"   // the holder gave it away
+	CauseExpired    Cause = "expired"    // the holder let it expire
+	CauseReacquired Cause = "reacquired" // it was still ours: a term ended and nobody else came
+)
+
+// observation is what this process knows of the Lease, and since when by its own clock. It is a value:
+// each new sight gives a new one.
+type observation struct {
+	known  bool // false: nothing heard yet, and the rest means nothing
+	exists bool
+	// record is the last one seen. It outlives the Lease: deleting a Lease does not stop its holder.
+	record  resourcelock.LeaderElectionRecord
+	version string    // resourceVersion of the newest state seen
+	since   time.Time // when the record was first seen, or when the Lease was first found missing
+	heard   time.Time // when anything was last heard, new or not
+}
+
+// saw adds the sight of a Lease, by watch or by request. One older than what is known changes nothing, so
+// a late watch cannot undo what a request has shown.
+func (o observation) saw(lease *coordinationv1.Lease, now time.Time) observation {
+	o.heard = now
+	if o.known && o.version != "" && !newer(lease.ResourceVersion, o.version) {
+		return o
+	}
+	record := resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec)
+	if !o.known || !o.exists || !sameRecord(o.record, *record) {
+		o.since = now
+	}
+	o.known, o.exists, o.record, o.version = true, true, *record, lease.ResourceVersion
+	return o
+}
+
+// gone adds that there is no Lease.
+func (o observation) gone(now time.Time) observation {
+	o.heard = now
+	if !o.known {
+		o.since = now
+	}
+	o.known, o.exists = true, false
+	return o
+}
+
+// free says from which moment identity may try to take the lease, and why then. Only meaningful if known.
+// A missing Lease whose holder has not let it expire is not free: that holder still works, and puts it
+// back at its next renewal.
+func (o observation) free(identity string) (time.Time, Cause) {
+	switch o.record.HolderIdentity {
+	case identity:
+		return o.since, CauseReacquired
+	case "":
+		if o.exists {
+			return o.since, CauseReleased
+		}
+		return o.since, CauseInitial
+	}
+	return o.since.Add(time.Duration(o.record.LeaseDurationSeconds) * time.Second), CauseExpired
+}
+
+// attempt is the last try of a standby to take the lease. The zero value is none.
+type attempt struct {
+	at    time.Time
+	pause time.Duration // before the next one, unless the lease becomes free
+}
+
+// nextTry says when a standby should look at the lease again: at once if it has not yet; at the moment it
+// becomes free; after the pause if it was free already and the try failed; and in any case poll after it
+// last heard of it, for the watch may be what is broken.
+func nextTry(o observation, identity string, last attempt, poll time.Duration) time.Time {
+	if !o.known || last.at.IsZero() {
+		return last.at.Add(last.pause)
+	}
+	retry := last.at.Add(last.pause)
+	look := later(o.heard.Add(poll), retry)
+	free, _ := o.free(identity)
+	if !free.After(last.at) {
+		free = retry
+	}
+	return earlier(free, look)
+}
+
+// sameRecord compares what the holder wrote, to the microsecond a Lease keeps.
+func sameRecord(a, b resourcelock.LeaderElectionRecord) bool {
+	return a.HolderIdentity == b.HolderIdentity &&
+		a.LeaseDurationSeconds == b.LeaseDurationSeconds &&
+		a.LeaderTransitions == b.LeaderTransitions &&
+		a.AcquireTime.UnixMicro() == b.AcquireTime.UnixMicro() &&
+		a.RenewTime.UnixMicro() == b.RenewTime.UnixMicro()
+}
+
+// newer says whether resourceVersion a is newer than b. Versions that cannot be compared count as newer:
+// then the later sight wins.
+func newer(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err != nil || order > 0
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,180 @@
+package leadership
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/klog/v2"
+)
+
+// candidacy is one run of client-go's elector: a single try to take the lease which, if it wins, goes on
+// renewing. A new one for each try, because an elector at work cannot be told to try now.
+type candidacy struct {
+	won    chan struct{} // closed when it leads
+	failed chan struct{} // its try has failed; it will not win any more if it is stopped now
+	lost   chan struct{} // closed when the Lease was seen in other hands
+	done   chan struct{} // closed when it has returned
+	stop   context.CancelFunc
+
+	once   sync.Once
+	reason string // why lost; written once, before lost is closed
+}
+
+// lose ends the candidacy's leading. Only the first reason counts.
+func (c *candidacy) lose(reason string) {
+	c.once.Do(func() {
+		c.reason = reason
+		close(c.lost)
+	})
+}
+
+// endings are the channels that tell of the end of leading; nil ones, that never do, with election off.
+func (c *candidacy) endings() (lost, done <-chan struct{}) {
+	if c == nil {
+		return nil, nil
+	}
+	return c.lost, c.done
+}
+
+// isClosed says whether c is closed. Nothing is ever sent on it.
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// stand starts a candidacy. It outlives ctx: a leader renews while it drains.
+func (e *Elector) stand(ctx context.Context) *candidacy {
+	// what client-go says of each try is detail here
+	ctx = klog.NewContext(context.WithoutCancel(ctx), klog.FromContext(ctx).V(4))
+	ctx, stop := context.WithCancel(ctx)
+	c := &candidacy{won: make(chan struct{}), failed: make(chan struct{}, 1), lost: make(chan struct{}),
+		done: make(chan struct{}), stop: stop}
+	e.lock.Lock()
+	e.run = c
+	e.lock.Unlock()
+	elector, err := e.newElector(func(context.Context) { close(c.won) })
+	if err != nil { // its rules are a part of Validate
+		klog.FromContext(ctx).Error(err, "Cannot build the elector")
+		stop()
+		close(c.done)
+		return c
+	}
+	go func() {
+		defer close(c.done)
+		elector.Run(ctx)
+	}()
+	return c
+}
+
+// newElector builds client-go's elector, which also sets leader_election_master_status to 0. It never
+// releases: it would do so after a lost lease too, whoever holds it then, and before anybody was joined.
+func (e *Elector) newElector(started func(context.Context)) (*leaderelection.LeaderElector, error) {
+	return leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock:          e.turn,
+		LeaseDuration: e.cfg.LeaseDuration,
+		RenewDeadline: e.cfg.RenewDeadline,
+		RetryPeriod:   e.cfg.RetryPeriod,
+		Name:          e.cfg.Name,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: started,
+			OnStoppedLeading: func() {},
+		},
+	})
+}
+
+// standby waits until it has won the lease, or returns nil when ctx ends.
+func (e *Elector) standby(ctx context.Context) *candidacy {
+	logger := klog.FromContext(ctx)
+	logger.Info("Waiting for the lease", "lease", e.turn.Describe(), "identity", e.cfg.Identity)
+	var last attempt
+	poll := time.Duration(0)
+	for ctx.Err() == nil {
+		e.noteHolder(ctx)
+		seen := e.turn.observed()
+		if wait := e.outFor(ctx); wait > 0 {
+			e.pause(ctx, wait)
+			continue
+		}
+		if wait := nextTry(seen, e.cfg.Identity, last, poll).Sub(e.clock.Now()); wait > 0 {
+			e.pause(ctx, wait)
+			continue
+		}
+		if c := e.try(ctx); c != nil {
+			return c
+		}
+		last = attempt{at: e.clock.Now(), pause: between(e.cfg.RetryPeriod, 0.5, 1)}
+		poll = between(e.cfg.RetryPeriod, 1.5, 2.5)
+	}
+	return nil
+}
+
+// try makes one attempt at the lease. It returns the leading candidacy, or nil.
+func (e *Elector) try(ctx context.Context) *candidacy {
+	c := e.stand(ctx)
+	select {
+	case <-c.won:
+		return c
+	case <-c.failed:
+	case <-c.done:
+	case <-ctx.Done():
+		return e.abandon(ctx, c)
+	}
+	c.stop()
+	<-c.done
+	e.turn.resign()
+	return nil
+}
+
+// abandon ends a try at shutdown. It gives a write on its way a moment to be answered, and gives back a
+// lease that was won, or may have been.
+func (e *Elector) abandon(ctx context.Context, c *candidacy) *candidacy {
+	timer := e.clock.NewTimer(time.Second)
+	defer timer.Stop()
+	select {
+	case <-c.won:
+	case <-c.failed:
+	case <-c.done:
+	case <-timer.C():
+	}
+	c.stop()
+	<-c.done
+	if e.turn.mayHold() {
+		e.release(context.WithoutCancel(ctx))
+	}
+	return nil
+}
+
+// pause waits until d has passed, something was observed, or ctx ends.
+func (e *Elector) pause(ctx context.Context, d time.Duration) {
+	timer := e.clock.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+	case <-e.wake:
+	case <-ctx.Done():
+	}
+}
+
+// noteHolder logs a change of the holder, once.
+func (e *Elector) noteHolder(ctx context.Context) {
+	holder := e.turn.observed().record.HolderIdentity
+	e.lock.Lock()
+	changed := holder != e.holder
+	e.holder = holder
+	e.lock.Unlock()
+	if changed && holder != "" && holder != e.cfg.Identity {
+		klog.FromContext(ctx).Info("Standing by for another holder", "lease", e.turn.Describe(), "holder", holder)
+	}
+}
+
+// between is a random part of d, so that standbys do not move in step.
+func between(d time.Duration, low, high float64) time.Duration {
+	return time.Duration(float64(d) * (low + rand.Float64()*(high-low)))
+}
