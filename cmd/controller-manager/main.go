@@ -3,15 +3,38 @@
 package main
 
 import (
+	"context"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"k8s.io/component-base/cli"
+	"k8s.io/klog/v2"
 
 	"minikcm/pkg/app"
 )
 
 func main() {
-	// cli.Run prints usage for a bad command line, logs any later error, and flushes the log;
-	// it returns 0 for a clean end and 1 otherwise.
-	os.Exit(cli.Run(app.NewCommand()))
+	cmd := app.NewCommand()
+	cmd.SetContext(untilSignalled())
+	// cli.Run prints usage for a bad command line, logs any later error, and flushes the log.
+	os.Exit(cli.Run(cmd))
+}
+
+// untilSignalled ends with the first SIGTERM or SIGINT: finish what runs, release the lease, exit 0. A second signal ends the
+// process at once, with 1; the lease then has to expire.
+func untilSignalled() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		s := <-signals
+		klog.InfoS("Stopping", "signal", s)
+		cancel()
+		s = <-signals
+		klog.InfoS("Second signal, leaving at once", "signal", s)
+		klog.Flush()
+		os.Exit(1)
+	}()
+	return ctx
 }

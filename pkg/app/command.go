@@ -1,11 +1,102 @@
 package app
 
-import "github.com/spf13/cobra"
+import (
+	"fmt"
+	"os"
 
-// Name is the program's name on the command line and in user agents.
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/component-base/version"
+	"k8s.io/klog/v2"
+)
+
+// Name is the program's name on the command line, in user agents, and of the Lease by default.
 const Name = "controller-manager"
 
-// NewCommand returns the controller-manager command.
+const description = `controller-manager runs control loops of a Kubernetes control plane: it keeps the pods of
+ReplicaSets in number, watches the health of nodes, evicts pods from nodes that are
+tainted, collects pods nobody else will delete, and empties namespaces that are deleted.
+
+Several replicas may run; one of them works, the others stand by with filled caches.
+Flags are those of kube-controller-manager as far as they apply.`
+
+// NewCommand returns the controller-manager command. It runs until its context ends, then stops in order and returns nil.
+//
+// Several commands may run in one process. What a process has only once (logging, the gates of client-go and of metrics) is
+// set by the first.
 func NewCommand() *cobra.Command {
-	return &cobra.Command{Use: Name}
+	o := NewOptions()
+	cmd := &cobra.Command{
+		Use:  Name,
+		Long: description,
+		Args: noArguments,
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			return o.gates.set() // before anything asks a gate
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if done, err := o.version.print(cmd.OutOrStdout()); done || err != nil {
+				return err
+			}
+			return run(cmd, o)
+		},
+	}
+	cmd.SetGlobalNormalizationFunc(cliflag.WordSepNormalizeFunc)
+	fss := o.Flags()
+	for _, name := range fss.Order {
+		cmd.Flags().AddFlagSet(fss.FlagSets[name])
+	}
+	width, _, _ := term.GetSize(int(os.Stdout.Fd())) // 0 if it is no terminal: lines are not wrapped
+	cliflag.SetUsageAndHelpFunc(cmd, fss, width)
+	return cmd
+}
+
+func noArguments(cmd *cobra.Command, args []string) error {
+	for _, arg := range args {
+		if arg != "" {
+			return fmt.Errorf("%s takes no arguments, got %q", cmd.CommandPath(), args)
+		}
+	}
+	return nil
+}
+
+// run is what the command does once flags are parsed and gates are set.
+func run(cmd *cobra.Command, o *Options) error {
+	if err := utilerrors.NewAggregate(o.Validate()); err != nil {
+		return err
+	}
+	if err := setUpProcess(o); err != nil {
+		return err
+	}
+	cliflag.PrintFlags(cmd.Flags())
+	cfg, err := o.Config()
+	if err != nil {
+		return err
+	}
+	ctx := cmd.Context()
+	log := klog.FromContext(ctx)
+	log.Info("Starting", "version", version.Get().GitVersion, "controllers", cfg.Controllers)
+	log.Info("Go settings", "GOGC", os.Getenv("GOGC"), "GOMEMLIMIT", os.Getenv("GOMEMLIMIT"),
+		"GOMAXPROCS", os.Getenv("GOMAXPROCS"), "GOTRACEBACK", os.Getenv("GOTRACEBACK"))
+	o.warn(log)
+	return Run(ctx, cfg)
+}
+
+// warn tells of valid options that are probably a mistake.
+func (o *Options) warn(log klog.Logger) {
+	if off := o.gates.promisesGivenUp(); len(off) > 0 {
+		log.Info("Promises given up by --feature-gates", "off", off)
+	}
+	items := canonical(o.Generic.Controllers, controllerAliases())
+	none := true
+	for _, name := range controllerNames() {
+		none = none && !enabled(name, items)
+	}
+	if none {
+		log.Info("No controller is enabled, nothing will be done", "controllers", o.Generic.Controllers)
+	}
+	if n := o.NodeLifecycle; n.MonitorPeriod > n.MonitorGracePeriod {
+		log.Info("Nodes are judged less often than they may be silent", "nodeMonitorPeriod", n.MonitorPeriod, "nodeMonitorGracePeriod", n.MonitorGracePeriod)
+	}
 }

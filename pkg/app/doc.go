@@ -1,2 +1,15 @@
 // Package app turns a command line into a running controller manager.
+//
+// The way through the package:
+//
+//	flags ─▶ Options ─Validate─▶ Config ─▶ Run (stages) ─▶ server, caches, election, controllers
+//
+// Flags fill [Options]. [Options.Validate] reports every problem at once, each naming its flag. [Options.Config] turns valid options
+// into a [Config] that nobody changes afterwards; below this package nobody knows that flags exist. Flag names, section
+// names and defaults are kube-controller-manager's, so that its static pod manifest can be taken over; docs/flags.md lists
+// them and says where a default differs on purpose.
+//
+// controllers.go holds the one visible list of controllers. preflight.go asks the API server, before anything starts,
+// whether it can be reached and whether it lets us do what the controllers will do. The serving files are the HTTPS endpoint:
+// certificates, authentication and authorization delegated to the API server, health, metrics and debugging.
 package app

@@ -1,0 +1,229 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	cliflag "k8s.io/component-base/cli/flag"
+	zpagesfeatures "k8s.io/component-base/zpages/features"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"minikcm/pkg/leadership"
+)
+
+// Config is what the manager works with. It is made by [Options.Config] and not changed afterwards; whoever needs a
+// variation copies it.
+type Config struct {
+	// Controllers are the canonical names of the enabled controllers, in start order. Empty is allowed: the process
+	// serves and takes the lease, and does nothing else.
+	Controllers []string
+
+	// REST reaches the API server as this process. Its user agent is the program's; each client appends its purpose
+	// with rest.AddUserAgent. It is copied before it is changed.
+	REST *rest.Config
+
+	// MinResync is the lower bound of the informers' resync period; the period is a random time in [MinResync, 2 MinResync).
+	MinResync time.Duration
+	// StartInterval spreads the controllers' start at the beginning of a term: each waits a random time in
+	// [StartInterval, 2 StartInterval). 0 starts all at once.
+	StartInterval time.Duration
+
+	// Election says how the lease is held.
+	Election leadership.Config
+	// Promises are the behaviours on top of upstream's.
+	Promises Promises
+
+	Serving ServingConfig
+
+	ReplicaSet    ReplicaSetConfig
+	NodeLifecycle NodeLifecycleConfig
+	PodGC         PodGCConfig
+	Namespace     NamespaceConfig
+}
+
+// Promises are the behaviours that kube-controller-manager does not have. All are on unless a flag says otherwise.
+type Promises struct {
+	WarmStandby      bool // --leader-elect-warm-standby
+	FencedWrites     bool // feature gates from here on
+	LeaseWatch       bool
+	WatchLiveness    bool
+	VerifyFirstWrite bool
+}
+
+// ReplicaSetConfig is for the ReplicaSet controller.
+type ReplicaSetConfig struct {
+	Workers                   int
+	PodDeletionCost           bool // the annotation counts when victims are chosen
+	ReportTerminatingReplicas bool // fill status.terminatingReplicas
+}
+
+// NodeLifecycleConfig is for the node lifecycle and taint eviction controllers; rates are nodes per second.
+type NodeLifecycleConfig struct {
+	MonitorPeriod             time.Duration
+	MonitorGracePeriod        time.Duration
+	StartupGracePeriod        time.Duration
+	EvictionRate              float32
+	SecondaryEvictionRate     float32
+	LargeClusterSizeThreshold int
+	UnhealthyZoneThreshold    float32
+}
+
+// PodGCConfig is for the pod garbage collector.
+type PodGCConfig struct {
+	TerminatedPodThreshold int // 0 or less keeps all finished pods
+}
+
+// NamespaceConfig is for the namespace controller.
+type NamespaceConfig struct {
+	Workers             int
+	SyncPeriod          time.Duration
+	DeletionGracePeriod time.Duration
+}
+
+// Config turns valid options into a configuration. It reads the kubeconfig file, so it can fail though
+// [Options.Validate] found nothing; nothing is asked over the network.
+func (o *Options) Config() (Config, error) {
+	restConfig, err := o.Client.restConfig()
+	if err != nil {
+		return Config{}, err
+	}
+	identity, err := leadership.NewIdentity()
+	if err != nil {
+		return Config{}, err
+	}
+	on := o.gates.gate.Enabled
+	items := canonical(o.Generic.Controllers, controllerAliases())
+	return Config{
+		Controllers:   slices.DeleteFunc(controllerNames(), func(name string) bool { return !enabled(name, items) }),
+		REST:          restConfig,
+		MinResync:     o.Generic.MinResyncPeriod,
+		StartInterval: o.Generic.ControllerStartInterval,
+		Election:      o.LeaderElection.config(identity, o.Generic.ControllerShutdownTimeout),
+		Promises: Promises{
+			WarmStandby:      o.LeaderElection.WarmStandby,
+			FencedWrites:     on(FencedWrites),
+			LeaseWatch:       on(LeaseWatch),
+			WatchLiveness:    on(WatchLiveness),
+			VerifyFirstWrite: on(VerifyFirstWrite),
+		},
+		Serving: o.servingConfig(),
+		ReplicaSet: ReplicaSetConfig{
+			Workers:                   int(o.ReplicaSet.ConcurrentSyncs),
+			PodDeletionCost:           on(PodDeletionCost),
+			ReportTerminatingReplicas: on(DeploymentReplicaSetTerminatingReplicas),
+		},
+		NodeLifecycle: NodeLifecycleConfig{
+			MonitorPeriod:             o.NodeLifecycle.MonitorPeriod,
+			MonitorGracePeriod:        o.NodeLifecycle.MonitorGracePeriod,
+			StartupGracePeriod:        o.NodeLifecycle.StartupGracePeriod,
+			EvictionRate:              o.NodeLifecycle.EvictionRate,
+			SecondaryEvictionRate:     o.NodeLifecycle.SecondaryEvictionRate,
+			LargeClusterSizeThreshold: int(o.NodeLifecycle.LargeClusterSizeThreshold),
+			UnhealthyZoneThreshold:    o.NodeLifecycle.UnhealthyZoneThreshold,
+		},
+		PodGC: PodGCConfig{TerminatedPodThreshold: int(o.PodGC.TerminatedPodThreshold)},
+		Namespace: NamespaceConfig{
+			Workers:             int(o.Namespace.ConcurrentSyncs),
+			SyncPeriod:          o.Namespace.SyncPeriod,
+			DeletionGracePeriod: o.Namespace.DeletionGracePeriod,
+		},
+	}, nil
+}
+
+func (o *LeaderElectionOptions) config(identity string, shutdownTimeout time.Duration) leadership.Config {
+	return leadership.Config{
+		Enabled:         o.LeaderElect,
+		LeaseDuration:   o.LeaseDuration,
+		RenewDeadline:   o.RenewDeadline,
+		RetryPeriod:     o.RetryPeriod,
+		Namespace:       o.ResourceNamespace,
+		Name:            o.ResourceName,
+		Identity:        identity,
+		ShutdownTimeout: shutdownTimeout,
+	}
+}
+
+// restConfig reads the kubeconfig, or the pod's service account. Errors are one line and name the flag.
+func (o *ClientOptions) restConfig() (*rest.Config, error) {
+	cfg, err := loadKubeconfig("kubeconfig", o.Kubeconfig, o.Master)
+	if errors.Is(err, rest.ErrNotInCluster) {
+		return nil, errors.New("--kubeconfig: needed to reach an API server, because this process does not run in a pod with a service account")
+	}
+	if err != nil {
+		return nil, err
+	}
+	cfg.UserAgent = userAgent()
+	cfg.DisableCompression = true // cheap on a local network, expensive in CPU; as upstream
+	cfg.ContentType = o.ContentType
+	cfg.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+	if o.ContentType == "application/json" {
+		cfg.AcceptContentTypes = "application/json"
+	}
+	cfg.QPS, cfg.Burst = o.QPS, int(o.Burst)
+	return cfg, nil
+}
+
+// loadKubeconfig builds a client configuration from a file, named by flag, and an address; both empty means the service
+// account of the pod, and [rest.ErrNotInCluster] if there is none.
+func loadKubeconfig(flag, file, address string) (*rest.Config, error) {
+	if file == "" && address == "" {
+		cfg, err := rest.InClusterConfig()
+		if err != nil && !errors.Is(err, rest.ErrNotInCluster) {
+			return nil, fmt.Errorf("service account of the pod: %w", err)
+		}
+		return cfg, err
+	}
+	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: file}
+	overrides := &clientcmd.ConfigOverrides{}
+	overrides.ClusterInfo.Server = address
+	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
+	if err == nil {
+		// Certificate files named by the kubeconfig are read, and the address is parsed, when the first client is built:
+		// do it here, where the flag can still be named.
+		_, err = rest.TransportFor(cfg)
+	}
+	if err != nil {
+		if file == "" {
+			flag, file = "master", address
+		}
+		return nil, fmt.Errorf("--%s=%s: %w", flag, file, singleLine{err})
+	}
+	return cfg, nil
+}
+
+// singleLine folds an error's text, which other packages spread over lines, into one.
+type singleLine struct{ error }
+
+func (e singleLine) Error() string { return strings.Join(strings.Fields(e.error.Error()), " ") }
+func (e singleLine) Unwrap() error { return e.error }
+
+// servingConfig collects what the server needs.
+func (o *Options) servingConfig() ServingConfig {
+	s := o.Serving
+	minVersion, _ := cliflag.TLSVersion(s.MinTLSVersion) // checked by Validate, as are the next two
+	ciphers, _ := cliflag.TLSCipherSuites(s.CipherSuites)
+	curves, _ := cliflag.TLSCurvePreferences(s.Curves)
+	return ServingConfig{
+		Address: net.JoinHostPort(s.BindAddress.String(), fmt.Sprint(s.SecurePort)), Port: s.SecurePort,
+		SharePort: s.SharePort, ShareAddresses: s.ShareAddresses,
+		TLS: TLSConfig{
+			CertDir: s.CertDir, CertFile: s.CertFile, KeyFile: s.KeyFile, SNI: s.SNICertKeys,
+			MinVersion: minVersion, CipherSuites: ciphers, Curves: curves,
+			HTTP2Streams: s.HTTP2Streams, DisableHTTP2: s.DisableHTTP2,
+		},
+		Authentication:      o.Authentication,
+		Authorization:       o.Authorization,
+		Profiling:           o.Debugging.Profiling,
+		ContentionProfiling: o.Debugging.Profiling && o.Debugging.ContentionProfiling,
+		Flags:               o.flags,
+		Flagz:               o.gates.gate.Enabled(zpagesfeatures.ComponentFlagz),
+		Statusz:             o.gates.gate.Enabled(zpagesfeatures.ComponentStatusz),
+		EmulationVersion:    o.gates.version.EmulationVersion().String(),
+	}
+}

@@ -1,0 +1,101 @@
+package app
+
+import (
+	"context"
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+
+	"minikcm/pkg/caches"
+)
+
+// Canonical names of the controllers: identifiers that users write into manifests, upstream's, never changed.
+const (
+	replicaSetController    = "replicaset-controller"
+	nodeLifecycleController = "node-lifecycle-controller"
+	taintEvictionController = "taint-eviction-controller"
+	podGCController         = "pod-garbage-collector-controller"
+	namespaceController     = "namespace-controller"
+)
+
+// Controller is one control loop.
+type Controller interface {
+	// Run works for one term: it enqueues every key, then blocks until ctx is cancelled and every goroutine it started
+	// has returned. It is called again for the next term. A non-nil error stops the process; errors about one object are
+	// retried inside and never returned.
+	Run(ctx context.Context) error
+}
+
+// healthy is implemented by controllers that know whether they get on. The error says what stands still.
+type healthy interface {
+	Healthy() error
+}
+
+// shared is what controllers are built from. It stays inside this package: each line of the list hands a controller only
+// its own parts.
+type shared struct {
+	// client returns a fenced client whose user agent ends in name, and the configuration it was built from.
+	client   func(name string) (kubernetes.Interface, *rest.Config, error)
+	caches   *caches.Caches
+	recorder func(component string) record.EventRecorder
+	registry prometheus.Registerer
+	clock    clock.WithTicker
+}
+
+// descriptor is one line of the list of controllers.
+type descriptor struct {
+	name  string
+	alias string // accepted by --controllers for the same; may be empty
+	agent string // end of the user agent, upstream's, so that audit policies and logs keep working
+	build func(Config, shared) (Controller, error)
+	needs []access // what the identity of this process must be allowed to do, on top of commonAccess
+}
+
+// controllers lists every controller in start order.
+var controllers = []descriptor{
+	{name: replicaSetController, alias: "replicaset", agent: "replicaset-controller", build: missing},
+	{name: nodeLifecycleController, alias: "nodelifecycle", agent: "node-controller", build: missing},
+	{name: taintEvictionController, agent: "node-controller", build: missing},
+	{name: podGCController, alias: "podgc", agent: "pod-garbage-collector", build: missing},
+	{name: namespaceController, alias: "namespace", agent: "namespace-controller", build: missing},
+}
+
+// missing holds the place of a controller that is not written yet.
+func missing(Config, shared) (Controller, error) { return nil, errors.New("not written yet") }
+
+// controllerNames are the canonical names, in start order; the slice is the caller's.
+func controllerNames() []string {
+	names := make([]string, 0, len(controllers))
+	for _, c := range controllers {
+		names = append(names, c.name)
+	}
+	return names
+}
+
+// controllerAliases maps each alias to its canonical name.
+func controllerAliases() map[string]string {
+	aliases := map[string]string{}
+	for _, c := range controllers {
+		if c.alias != "" {
+			aliases[c.alias] = c.name
+		}
+	}
+	return aliases
+}
+
+// controllerNamesWithAliases is for messages: "name (alias)".
+func controllerNamesWithAliases() []string {
+	names := make([]string, 0, len(controllers))
+	for _, c := range controllers {
+		name := c.name
+		if c.alias != "" {
+			name += " (" + c.alias + ")"
+		}
+		names = append(names, name)
+	}
+	return names
+}

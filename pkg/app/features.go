@@ -1,0 +1,183 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"sort"
+
+	"github.com/spf13/pflag"
+	apiversion "k8s.io/apimachinery/pkg/util/version"
+	clientfeatures "k8s.io/client-go/features"
+	"k8s.io/component-base/compatibility"
+	"k8s.io/component-base/featuregate"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	metricsfeatures "k8s.io/component-base/metrics/features"
+	baseversion "k8s.io/component-base/version"
+	zpagesfeatures "k8s.io/component-base/zpages/features"
+)
+
+// Feature gates. Where the behaviour is upstream's, name, stage and default are too.
+const (
+	// PodDeletionCost lets an annotation influence which pod of a ReplicaSet is deleted first.
+	PodDeletionCost featuregate.Feature = "PodDeletionCost"
+	// DeploymentReplicaSetTerminatingReplicas fills status.terminatingReplicas.
+	DeploymentReplicaSetTerminatingReplicas featuregate.Feature = "DeploymentReplicaSetTerminatingReplicas"
+
+	// FencedWrites is ours: no write outside the time in which the Lease cannot be anybody else's.
+	FencedWrites featuregate.Feature = "FencedWrites"
+	// LeaseWatch is ours: a standby takes the Lease when it is released or expires, not at its next poll, and a leader
+	// that sees somebody else hold it stops at once.
+	LeaseWatch featuregate.Feature = "LeaseWatch"
+	// WatchLiveness is ours: watch streams that deliver nothing are found and reopened.
+	WatchLiveness featuregate.Feature = "WatchLiveness"
+	// VerifyFirstWrite is ours: the first create or delete for an object in a term is decided on a consistent read.
+	VerifyFirstWrite featuregate.Feature = "VerifyFirstWrite"
+
+	// AtomicFIFO is client-go's. Caches need it: without it a store cannot say which version it has reached.
+	AtomicFIFO featuregate.Feature = "AtomicFIFO"
+)
+
+// oldestEmulation is how far back --emulated-version may go: three minor versions, as upstream.
+const oldestEmulation = "1.34"
+
+// ours are the gates that upstream does not have; switching one off gives up a promise.
+var ours = []featuregate.Feature{FencedWrites, LeaseWatch, WatchLiveness, VerifyFirstWrite}
+
+// gateSpecs are the gates registered by this package.
+func gateSpecs() map[featuregate.Feature]featuregate.VersionedSpecs {
+	always := apiversion.MustParse(oldestEmulation)
+	// What we do in any case. A manifest that asks for it is right, one that asks for the opposite is told so.
+	fixed := func(on bool) featuregate.VersionedSpecs {
+		return featuregate.VersionedSpecs{{Version: always, Default: on, LockToDefault: true, PreRelease: featuregate.GA}}
+	}
+	specs := map[featuregate.Feature]featuregate.VersionedSpecs{
+		PodDeletionCost: {
+			{Version: apiversion.MustParse("1.21"), Default: false, PreRelease: featuregate.Alpha},
+			{Version: apiversion.MustParse("1.22"), Default: true, PreRelease: featuregate.Beta},
+		},
+		DeploymentReplicaSetTerminatingReplicas: {
+			{Version: apiversion.MustParse("1.33"), Default: false, PreRelease: featuregate.Alpha},
+			{Version: apiversion.MustParse("1.35"), Default: true, PreRelease: featuregate.Beta},
+		},
+		"SeparateTaintEvictionController":                  fixed(true),
+		"StaleControllerConsistencyReplicaSet":             fixed(true),
+		"NodeControllerLeaseCircuitBreaker":                fixed(true),
+		"ControllerManagerReleaseLeaderElectionLockOnExit": fixed(true),
+		"CoordinatedLeaderElection":                        fixed(false),
+	}
+	for _, f := range ours {
+		specs[f] = featuregate.VersionedSpecs{{Version: always, Default: true, PreRelease: featuregate.Beta}}
+	}
+	return specs
+}
+
+// gates is the one set of feature gates of a command, with the versions they depend on.
+type gates struct {
+	gate     featuregate.MutableVersionedFeatureGate
+	version  compatibility.MutableEffectiveVersion
+	registry compatibility.ComponentGlobalsRegistry
+	err      error // two lists of gates contradict each other; told when values are set
+}
+
+// newGates returns all gates at their defaults: ours and those of client-go, logging, metrics and z-pages.
+func newGates() *gates {
+	binary := apiversion.MustParse(baseversion.DefaultKubeBinaryVersion)
+	gate := featuregate.NewVersionedFeatureGate(binary)
+	effective := compatibility.NewEffectiveVersionFromString(baseversion.DefaultKubeBinaryVersion, oldestEmulation, oldestEmulation)
+	g := &gates{gate: gate, version: effective, registry: compatibility.NewComponentGlobalsRegistry()}
+	for _, add := range []func() error{
+		func() error { return gate.AddVersioned(gateSpecs()) },
+		func() error { return logsapi.AddFeatureGates(gate) },
+		func() error { return metricsfeatures.AddFeatureGates(gate) },
+		func() error { return zpagesfeatures.AddFeatureGates(gate) },
+		func() error { return clientfeatures.AddVersionedFeaturesToExistingFeatureGates(clientGates{gate}) },
+		func() error { return g.registry.Register(compatibility.DefaultKubeComponent, effective, gate) },
+	} {
+		g.err = errors.Join(g.err, add())
+	}
+	return g
+}
+
+func (g *gates) addFlags(fs *pflag.FlagSet) { g.registry.AddFlags(fs) }
+
+// set makes the values given by flags effective. Nothing may ask a gate before.
+func (g *gates) set() error {
+	if err := errors.Join(g.err, g.registry.Set()); err != nil {
+		return fmt.Errorf("--feature-gates, --emulated-version, --min-compatibility-version: %w", err)
+	}
+	return nil
+}
+
+// validate reports gates and versions that contradict each other or take away what we are built on.
+func (g *gates) validate() []error {
+	errs := g.registry.Validate()
+	for i, err := range errs {
+		errs[i] = fmt.Errorf("--feature-gates, --emulated-version, --min-compatibility-version: %w", err)
+	}
+	if !g.gate.Enabled(AtomicFIFO) {
+		errs = append(errs, fmt.Errorf("--feature-gates: %s must stay on, the caches are built on it", AtomicFIFO))
+	}
+	return errs
+}
+
+// useForLibraries hands the gates to the libraries that ask a global: client-go and the metrics package. It is called once
+// the values are set and before the first client or histogram is made.
+func (g *gates) useForLibraries() {
+	clientfeatures.ReplaceFeatureGates(clientGates{g.gate})
+	metricsfeatures.ApplyFeatureGates(g.gate)
+	g.gate.AddMetrics()
+	g.registry.AddMetrics()
+}
+
+// promisesGivenUp names the gates of ours that are off, sorted.
+func (g *gates) promisesGivenUp() []string {
+	var off []string
+	for _, f := range ours {
+		if !g.gate.Enabled(f) {
+			off = append(off, string(f))
+		}
+	}
+	sort.Strings(off)
+	return off
+}
+
+// clientGates lets client-go register its gates in ours and ask ours for values: its types differ from component-base's
+// in name only.
+type clientGates struct {
+	gate featuregate.MutableVersionedFeatureGate
+}
+
+// Enabled implements client-go's Gates.
+func (c clientGates) Enabled(key clientfeatures.Feature) bool {
+	return c.gate.Enabled(featuregate.Feature(key))
+}
+
+// AddVersioned implements client-go's VersionedRegistry.
+func (c clientGates) AddVersioned(in map[clientfeatures.Feature]clientfeatures.VersionedSpecs) error {
+	out := make(map[featuregate.Feature]featuregate.VersionedSpecs, len(in))
+	for name, specs := range in {
+		converted := make(featuregate.VersionedSpecs, 0, len(specs))
+		for _, s := range specs {
+			stage := featuregate.FeatureSpec{Default: s.Default, LockToDefault: s.LockToDefault, Version: s.Version}
+			switch s.PreRelease {
+			case clientfeatures.Alpha:
+				stage.PreRelease = featuregate.Alpha
+			case clientfeatures.Beta:
+				stage.PreRelease = featuregate.Beta
+			case clientfeatures.GA:
+				stage.PreRelease = featuregate.GA
+			case clientfeatures.Deprecated:
+				stage.PreRelease = featuregate.Deprecated
+			default:
+				return fmt.Errorf("gate %s of client-go has the unknown stage %q", name, s.PreRelease)
+			}
+			converted = append(converted, stage)
+		}
+		out[featuregate.Feature(name)] = converted
+	}
+	// How our own process reads a stream does not depend on which cluster version is emulated.
+	if fifo := out[AtomicFIFO]; len(fifo) > 0 {
+		fifo[0].Version = apiversion.MustParse(oldestEmulation)
+	}
+	return c.gate.AddVersioned(out)
+}

@@ -1,0 +1,101 @@
+package app
+
+import (
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+func (o *DebuggingOptions) addFlags(fs *pflag.FlagSet) {
+	fs.BoolVar(&o.Profiling, "profiling", o.Profiling,
+		"Serve /debug/pprof and /debug/flags/v to authorized clients.")
+	fs.BoolVar(&o.ContentionProfiling, "contention-profiling", o.ContentionProfiling,
+		"Record where goroutines block on locks. Needs --profiling.")
+}
+
+func (o *GenericOptions) addFlags(fs *pflag.FlagSet) {
+	fs.StringSliceVar(&o.Controllers, "controllers", o.Controllers,
+		"Controllers to run: 'foo' switches foo on, '-foo' switches it off, '*' switches on all that no other item names. "+
+			"The first item that names a controller decides.\nKnown: "+strings.Join(controllerNamesWithAliases(), ", "))
+	fs.DurationVar(&o.MinResyncPeriod, "min-resync-period", o.MinResyncPeriod,
+		"Each informer replays its whole store to its handlers once in a random time between this and twice this.")
+	fs.DurationVar(&o.ControllerStartInterval, "controller-start-interval", o.ControllerStartInterval,
+		"At the start of a term each controller waits a random time between this and twice this. 0 starts all at once.")
+	fs.DurationVar(&o.ControllerShutdownTimeout, "controller-shutdown-timeout", o.ControllerShutdownTimeout,
+		"How long running syncs may take to finish when the process is told to stop. 0 waits for ever.")
+}
+
+func (o *ClientOptions) addGenericFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.ContentType, "kube-api-content-type", o.ContentType,
+		"Content type of requests to the API server: application/vnd.kubernetes.protobuf or application/json.")
+	fs.Float32Var(&o.QPS, "kube-api-qps", o.QPS,
+		"Requests per second that each client may send on average. Negative: no limit on this side; the number of workers "+
+			"and the API server's priority and fairness bound the load.")
+	fs.Int32Var(&o.Burst, "kube-api-burst", o.Burst,
+		"Requests that each client may send at once before --kube-api-qps applies. Only used with a positive --kube-api-qps.")
+}
+
+func (o *ClientOptions) addMiscFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig,
+		"File that says how to reach the API server and who we are there. Without this and --master the service account of "+
+			"the pod is used.")
+	fs.StringVar(&o.Master, "master", o.Master,
+		"Address of the API server. Takes precedence over the address in --kubeconfig.")
+}
+
+func (o *LeaderElectionOptions) addFlags(fs *pflag.FlagSet) {
+	fs.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect,
+		"Work only while holding a Lease, so that several replicas can run and one of them works.")
+	fs.DurationVar(&o.LeaseDuration, "leader-elect-lease-duration", o.LeaseDuration,
+		"Others may take the Lease when they have seen no renewal for this long. After a crash this is how long nobody works.")
+	fs.DurationVar(&o.RenewDeadline, "leader-elect-renew-deadline", o.RenewDeadline,
+		"A leader that could not renew for this long stops leading. Less than --leader-elect-lease-duration.")
+	fs.DurationVar(&o.RetryPeriod, "leader-elect-retry-period", o.RetryPeriod,
+		"Pause between two renewals, and between two attempts to take the Lease.")
+	fs.StringVar(&o.ResourceLock, "leader-elect-resource-lock", o.ResourceLock,
+		"Kind of object to lock. Only 'leases'.")
+	fs.StringVar(&o.ResourceName, "leader-elect-resource-name", o.ResourceName,
+		"Name of the Lease. 'kube-controller-manager' takes turns with a kube-controller-manager that runs the same controllers.")
+	fs.StringVar(&o.ResourceNamespace, "leader-elect-resource-namespace", o.ResourceNamespace,
+		"Namespace of the Lease.")
+	fs.BoolVar(&o.WarmStandby, "leader-elect-warm-standby", o.WarmStandby,
+		"Keep caches filled while another replica leads, so that taking over needs milliseconds. Without it a standby needs "+
+			"less memory and fills its caches after it has won.")
+}
+
+func (o *ReplicaSetOptions) addFlags(fs *pflag.FlagSet) {
+	fs.Int32Var(&o.ConcurrentSyncs, "concurrent-replicaset-syncs", o.ConcurrentSyncs,
+		"ReplicaSets worked on at the same time.")
+}
+
+func (o *NodeLifecycleOptions) addFlags(fs *pflag.FlagSet) {
+	fs.DurationVar(&o.MonitorPeriod, "node-monitor-period", o.MonitorPeriod,
+		"Least time between two judgements of the same node's health.")
+	fs.DurationVar(&o.MonitorGracePeriod, "node-monitor-grace-period", o.MonitorGracePeriod,
+		"A node whose kubelet has been silent for this long becomes Unknown. Several times the kubelet's own heartbeat period.")
+	fs.DurationVar(&o.StartupGracePeriod, "node-startup-grace-period", o.StartupGracePeriod,
+		"The same for a node that has not reported a Ready condition yet.")
+	fs.Float32Var(&o.EvictionRate, "node-eviction-rate", o.EvictionRate,
+		"Nodes per second that are tainted NoExecute in a healthy zone.")
+	fs.Float32Var(&o.SecondaryEvictionRate, "secondary-node-eviction-rate", o.SecondaryEvictionRate,
+		"Nodes per second that are tainted NoExecute in an unhealthy zone. 0 is used in zones of up to --large-cluster-size-threshold nodes.")
+	fs.Int32Var(&o.LargeClusterSizeThreshold, "large-cluster-size-threshold", o.LargeClusterSizeThreshold,
+		"Zones with more nodes than this use --secondary-node-eviction-rate while unhealthy, smaller ones stop evicting.")
+	fs.Float32Var(&o.UnhealthyZoneThreshold, "unhealthy-zone-threshold", o.UnhealthyZoneThreshold,
+		"Share of nodes not Ready, at least three of them, from which a zone counts as unhealthy.")
+}
+
+func (o *PodGCOptions) addFlags(fs *pflag.FlagSet) {
+	fs.Int32Var(&o.TerminatedPodThreshold, "terminated-pod-gc-threshold", o.TerminatedPodThreshold,
+		"Finished pods that may exist before the surplus is deleted. 0 or less keeps all.")
+}
+
+func (o *NamespaceOptions) addFlags(fs *pflag.FlagSet) {
+	fs.Int32Var(&o.ConcurrentSyncs, "concurrent-namespace-syncs", o.ConcurrentSyncs,
+		"Namespaces worked on at the same time.")
+	fs.DurationVar(&o.SyncPeriod, "namespace-sync-period", o.SyncPeriod,
+		"How often a terminating namespace is looked at again even if nothing happened.")
+	fs.DurationVar(&o.DeletionGracePeriod, "namespace-deletion-grace-period", o.DeletionGracePeriod,
+		"Content other than pods is deleted, and the namespace finalized, no earlier than this after its deletion, so that "+
+			"every API server has learnt that it admits nothing more. 0 is right with exactly one API server.")
+}

@@ -1,0 +1,63 @@
+package app
+
+import (
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// unusedFlags are kube-controller-manager v1.37's flags for things this manager does not do. They are recognised so that
+// a taken-over manifest gets one message that lists all of them, instead of one "unknown flag" per attempt.
+const unusedFlags = `
+attach-detach-reconcile-sync-period cidr-allocator-type cloud-config cloud-provider cluster-cidr cluster-name
+cluster-signing-cert-file cluster-signing-duration cluster-signing-key-file
+cluster-signing-kube-apiserver-client-cert-file cluster-signing-kube-apiserver-client-key-file
+cluster-signing-kubelet-client-cert-file cluster-signing-kubelet-client-key-file
+cluster-signing-kubelet-serving-cert-file cluster-signing-kubelet-serving-key-file
+cluster-signing-legacy-unknown-cert-file cluster-signing-legacy-unknown-key-file
+concurrent-cron-job-syncs concurrent-daemonset-syncs concurrent-deployment-syncs concurrent-device-taint-eviction-syncs
+concurrent-disruption-syncs concurrent-endpoint-syncs concurrent-ephemeralvolume-syncs concurrent-gc-syncs
+concurrent-horizontal-pod-autoscaler-syncs concurrent-job-syncs concurrent-rc-syncs concurrent-resource-quota-syncs
+concurrent-resourceclaim-syncs concurrent-service-endpoint-syncs concurrent-serviceaccount-token-syncs
+concurrent-statefulset-syncs concurrent-ttl-after-finished-syncs concurrent-validating-admission-policy-status-syncs
+endpoint-updates-batch-period endpointslice-updates-batch-period external-cloud-volume-plugin flex-volume-plugin-dir
+horizontal-pod-autoscaler-cpu-initialization-period horizontal-pod-autoscaler-downscale-stabilization
+horizontal-pod-autoscaler-initial-readiness-delay horizontal-pod-autoscaler-sync-period horizontal-pod-autoscaler-tolerance
+leader-migration-config legacy-service-account-token-clean-up-period max-endpoints-per-slice
+mirroring-concurrent-service-endpoint-syncs mirroring-endpointslice-updates-batch-period mirroring-max-endpoints-per-subset
+node-cidr-mask-size node-cidr-mask-size-ipv4 node-cidr-mask-size-ipv6 node-sync-period
+pv-recycler-increment-timeout-nfs pv-recycler-minimum-timeout-hostpath pv-recycler-minimum-timeout-nfs
+pv-recycler-pod-template-filepath-hostpath pv-recycler-pod-template-filepath-nfs pv-recycler-timeout-increment-hostpath
+pvclaimbinder-sync-period resource-quota-sync-period root-ca-file route-reconciliation-period
+service-account-private-key-file service-cluster-ip-range`
+
+// unusedBoolFlags are those of them that may be given without a value. One identity does all the work here, hence
+// use-service-account-credentials.
+const unusedBoolFlags = `
+allocate-node-cidrs allow-untagged-cloud configure-cloud-routes disable-attach-detach-reconcile-sync
+disable-force-detach-on-timeout enable-dynamic-provisioning enable-garbage-collector enable-hostpath-provisioner
+enable-leader-migration use-service-account-credentials`
+
+// addUnusedFlags makes fs accept the unused flags, hidden from help, and append the names of those given to used.
+func addUnusedFlags(fs *pflag.FlagSet, used *[]string) {
+	for _, name := range strings.Fields(unusedFlags) {
+		fs.AddFlag(&pflag.Flag{Name: name, Value: &unusedFlag{name: name, used: used}, Hidden: true})
+	}
+	for _, name := range strings.Fields(unusedBoolFlags) {
+		fs.AddFlag(&pflag.Flag{Name: name, Value: &unusedFlag{name: name, used: used}, Hidden: true, NoOptDefVal: "true"})
+	}
+}
+
+// unusedFlag takes any value and notes that it was given.
+type unusedFlag struct {
+	name string
+	used *[]string
+}
+
+func (f *unusedFlag) Set(string) error {
+	*f.used = append(*f.used, f.name)
+	return nil
+}
+
+func (f *unusedFlag) String() string { return "" }
+func (f *unusedFlag) Type() string   { return "unused" }

@@ -1,0 +1,182 @@
+package app
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/pprof"
+	"runtime"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/spf13/pflag"
+	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/component-base/logs"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/component-base/metrics/prometheus/slis"
+	"k8s.io/component-base/version"
+)
+
+// configzName is the key of /configz, upstream's.
+const configzName = "kubecontrollermanager.config.k8s.io"
+
+// newMux routes to what is behind authorization. Everything else is 404.
+func newMux(cfg ServingConfig, deps serverDeps, live, ready *checks) http.Handler {
+	m := &listingMux{ServeMux: http.NewServeMux()}
+	for path, c := range map[string]*checks{"/healthz": live, "/livez": live, "/readyz": ready} {
+		h := c.handler(path)
+		m.Handle(path, h)
+		m.ServeMux.Handle(path+"/", h) // its parts are not listed
+	}
+	m.Handle("/metrics", metricsHandler(deps.metrics))
+	slis.SLIMetricsWithReset{}.Install(m)
+	m.Handle("/configz", configzHandler(deps.configz))
+	if cfg.Flagz {
+		m.Handle("/flagz", flagzHandler(cfg.Flags))
+	}
+	if cfg.Profiling {
+		addDebugging(m.ServeMux)
+	}
+	if cfg.Statusz {
+		m.Handle("/statusz", statuszHandler(cfg.EmulationVersion, append(m.paths, "/statusz")))
+	}
+	return m
+}
+
+// listingMux remembers the paths that /statusz lists.
+type listingMux struct {
+	*http.ServeMux
+	paths []string
+}
+
+func (m *listingMux) Handle(path string, h http.Handler) {
+	m.paths = append(m.paths, path)
+	m.ServeMux.Handle(path, h)
+}
+
+// metricsHandler serves what the libraries keep in their global registry together with ours, which may be nil. A metric that
+// cannot be collected costs the others nothing.
+func metricsHandler(ours prometheus.Gatherer) http.Handler {
+	all := prometheus.Gatherers{legacyregistry.DefaultGatherer}
+	if ours != nil {
+		all = append(all, ours)
+	}
+	return promhttp.HandlerFor(all, promhttp.HandlerOpts{
+		ErrorHandling:    promhttp.ContinueOnError,
+		ErrorLog:         quietLog(),
+		ProcessStartTime: legacyregistry.GetProcessStart(),
+	})
+}
+
+func configzHandler(config any) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		body, err := json.Marshal(map[string]any{configzName: config})
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		_, _ = w.Write(body)
+	})
+}
+
+// notForMachines heads the two pages below, as it does in other components.
+const notForMachines = "\n%s %s\nWarning: This endpoint is not meant to be machine parseable, has no formatting compatibility " +
+	"guarantees and is for debugging purposes only.\n\n"
+
+// flagzHandler shows the values of all flags but those marked as secrets.
+func flagzHandler(sections cliflag.NamedFlagSets) http.Handler {
+	return textPage(func(w io.Writer) {
+		_, _ = fmt.Fprintf(w, notForMachines, Name, "flagz")
+		for _, line := range flagLines(sections) {
+			_, _ = fmt.Fprintln(w, line)
+		}
+	})
+}
+
+func flagLines(sections cliflag.NamedFlagSets) []string {
+	var lines []string
+	for _, fs := range sections.FlagSets {
+		fs.VisitAll(func(f *pflag.Flag) {
+			if f.Hidden {
+				return
+			}
+			value := f.Value.String()
+			if len(f.Annotations["classified"]) > 0 {
+				value = "CLASSIFIED"
+			}
+			lines = append(lines, f.Name+"="+value)
+		})
+	}
+	sort.Strings(lines)
+	return lines
+}
+
+func statuszHandler(emulation string, paths []string) http.Handler {
+	start := legacyregistry.GetProcessStart()
+	slices.Sort(paths)
+	return textPage(func(w io.Writer) {
+		_, _ = fmt.Fprintf(w, notForMachines, Name, "statusz")
+		_, _ = fmt.Fprintf(w, "Started: %s\nUp: %s\nGo version: %s\nBinary version: %s\nEmulation version: %s\nPaths: %s\n",
+			start.Format(time.UnixDate), time.Since(start).Truncate(time.Second), runtime.Version(),
+			version.Get().GitVersion, emulation, strings.Join(paths, " "))
+	})
+}
+
+// textPage serves text/plain to whoever takes it. The structured forms of upstream's pages do not exist here.
+func textPage(write func(io.Writer)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !acceptsText(r.Header.Get("Accept")) {
+			http.Error(w, "only text/plain is served here", http.StatusNotAcceptable)
+			return
+		}
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		write(w)
+	})
+}
+
+// acceptsText says whether a client with this Accept header takes plain text.
+func acceptsText(accept string) bool {
+	if strings.TrimSpace(accept) == "" {
+		return true
+	}
+	for part := range strings.SplitSeq(accept, ",") {
+		mediaType, _, _ := strings.Cut(part, ";")
+		switch strings.TrimSpace(mediaType) {
+		case "*/*", "text/*", "text/plain":
+			return true
+		}
+	}
+	return false
+}
+
+// addDebugging serves profiles, and lets the log verbosity be changed.
+func addDebugging(m *http.ServeMux) {
+	m.HandleFunc("/debug/pprof/", pprof.Index)
+	m.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	m.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	m.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	m.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	m.HandleFunc("/debug/flags/v", func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPut {
+			http.Error(w, "unrecognized http method", http.StatusNotAcceptable)
+			return
+		}
+		body, err := io.ReadAll(io.LimitReader(r.Body, 64))
+		if err == nil {
+			var answer string
+			if answer, err = logs.GlogSetter(string(body)); err == nil {
+				_, _ = fmt.Fprintln(w, answer)
+				return
+			}
+		}
+		http.Error(w, err.Error(), http.StatusBadRequest)
+	})
+}

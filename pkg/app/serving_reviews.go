@@ -1,0 +1,183 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/kubernetes"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+)
+
+const (
+	// reviewTimeout bounds one question to the API server, as upstream.
+	reviewTimeout = 10 * time.Second
+	// decisionCacheSize bounds the remembered answers about access, as upstream.
+	decisionCacheSize = 8192
+)
+
+// reviewRetry is how often a question is repeated if the API server had a moment of weakness, as upstream.
+func reviewRetry() wait.Backoff {
+	return wait.Backoff{Duration: 500 * time.Millisecond, Factor: 1.5, Jitter: 0.2, Steps: 5}
+}
+
+// ask calls f until it succeeds, fails for a reason that will last, or retry is used up. It returns f's last error.
+func ask(ctx context.Context, retry wait.Backoff, f func(context.Context) error) error {
+	var last error
+	err := wait.ExponentialBackoffWithContext(ctx, retry, func(ctx context.Context) (bool, error) {
+		last = f(ctx)
+		if last != nil && !passing(last) {
+			return false, last
+		}
+		return last == nil, nil
+	})
+	if err != nil && last == nil {
+		return err
+	}
+	return last
+}
+
+// passing says whether the same question may well be answered in a moment.
+func passing(err error) bool {
+	if _, delay := apierrors.SuggestsClientDelay(err); delay {
+		return true
+	}
+	return utilnet.IsConnectionReset(err) || utilnet.IsHTTP2ConnectionLost(err) ||
+		apierrors.IsInternalError(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err)
+}
+
+// tokenReviewer asks the API server whose token it is.
+type tokenReviewer struct {
+	reviews authenticationclient.TokenReviewInterface
+	retry   wait.Backoff
+}
+
+// AuthenticateToken implements authenticator.Token. A token that the API server does not know is an error.
+func (t *tokenReviewer) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+	var answer *authenticationv1.TokenReview
+	err := ask(ctx, t.retry, func(ctx context.Context) (err error) {
+		review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
+		answer, err = t.reviews.Create(ctx, review, metav1.CreateOptions{})
+		return err
+	})
+	if err != nil {
+		return nil, false, fmt.Errorf("ask the API server about a token: %w", err)
+	}
+	if !answer.Status.Authenticated {
+		if answer.Status.Error != "" {
+			return nil, false, errors.New(answer.Status.Error)
+		}
+		return nil, false, nil
+	}
+	u := answer.Status.User
+	extra := make(map[string][]string, len(u.Extra))
+	for k, v := range u.Extra {
+		extra[k] = v
+	}
+	return &authenticator.Response{User: &user.DefaultInfo{Name: u.Username, UID: u.UID, Groups: u.Groups, Extra: extra}}, true, nil
+}
+
+// authorizer decides about requests: members of system:masters and always-allowed paths pass, all else the API server is asked
+// about, and its answers are remembered for a while.
+type authorizer struct {
+	always    []string
+	reviews   authorizationclient.SubjectAccessReviewInterface // nil: nobody to ask
+	retry     wait.Backoff
+	cache     *utilcache.LRUExpireCache // spec as JSON → SubjectAccessReviewStatus
+	allowTTL  time.Duration
+	refuseTTL time.Duration
+}
+
+// newAuthorizer returns an authorizer that asks through client, or nobody if it is nil.
+func newAuthorizer(cfg AuthorizationOptions, client kubernetes.Interface) *authorizer {
+	a := &authorizer{
+		always:    cfg.AlwaysAllowPaths,
+		retry:     reviewRetry(),
+		cache:     utilcache.NewLRUExpireCache(decisionCacheSize),
+		allowTTL:  cfg.AllowedTTL,
+		refuseTTL: cfg.DeniedTTL,
+	}
+	if client != nil {
+		a.reviews = client.AuthorizationV1().SubjectAccessReviews()
+	}
+	return a
+}
+
+// allowed says whether u may do verb, a lower-case HTTP method, on path. An error means that nobody could say.
+func (a *authorizer) allowed(ctx context.Context, u user.Info, verb, path string) (ok bool, reason string, err error) {
+	if slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup) || alwaysAllowed(path, a.always) {
+		return true, "", nil
+	}
+	if a.reviews == nil {
+		return false, "", nil
+	}
+	spec := accessSpec(u, verb, path)
+	key, err := json.Marshal(spec)
+	if err != nil {
+		return false, "", fmt.Errorf("encode access review: %w", err)
+	}
+	if known, found := a.cache.Get(string(key)); found {
+		status := known.(authorizationv1.SubjectAccessReviewStatus)
+		return status.Allowed && !status.Denied, status.Reason, nil
+	}
+	var answer *authorizationv1.SubjectAccessReview
+	err = ask(ctx, a.retry, func(ctx context.Context) (err error) {
+		answer, err = a.reviews.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+		return err
+	})
+	if err != nil {
+		return false, "", fmt.Errorf("review access: %w", err)
+	}
+	ttl := a.refuseTTL
+	if answer.Status.Allowed {
+		ttl = a.allowTTL
+	}
+	if len(key) < 10_000 { // as upstream: a client must not fill our memory with what it asks
+		a.cache.Add(string(key), answer.Status, ttl)
+	}
+	return answer.Status.Allowed && !answer.Status.Denied, answer.Status.Reason, nil
+}
+
+func accessSpec(u user.Info, verb, path string) authorizationv1.SubjectAccessReviewSpec {
+	spec := authorizationv1.SubjectAccessReviewSpec{
+		User: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups(),
+		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: verb},
+	}
+	if extra := u.GetExtra(); len(extra) > 0 {
+		spec.Extra = make(map[string]authorizationv1.ExtraValue, len(extra))
+		for k, v := range extra {
+			spec.Extra[k] = v
+		}
+	}
+	return spec
+}
+
+// alwaysAllowed says whether path is in the list, whose items are exact or end in *. A leading slash makes no difference.
+func alwaysAllowed(path string, list []string) bool {
+	path = strings.TrimPrefix(path, "/")
+	for _, item := range list {
+		item = strings.TrimPrefix(item, "/")
+		if prefix, open := strings.CutSuffix(item, "*"); open {
+			if strings.HasPrefix(path, prefix) {
+				return true
+			}
+		} else if path == item {
+			return true
+		}
+	}
+	return false
+}
