@@ -1,0 +1,235 @@
+package replicaset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	utilrand "k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"minikcm/pkg/caches"
+)
+
+const (
+	maxNameBase  = 58 // apiserver v0.37 names.simpleNameGenerator: 63 characters less the suffix
+	nameSuffix   = 5
+	nameAttempts = 8 // apiserver v0.37: how often it draws a name
+)
+
+var (
+	errNoLabels = errors.New("unable to create pods, no labels") // upstream's words
+	errTaken    = errors.New("every pod name that was drawn is taken")
+)
+
+// heldBack reports whether creating has to wait, and asks for a sync when it may go on.
+func (p *pass) heldBack(ctx context.Context, failed []*caches.Pod) bool {
+	logger := klog.FromContext(ctx)
+	if p.ledger.terminating != 0 && p.ledger.terminating == p.rs.Generation || p.namespaceTerminating() {
+		logger.V(4).Info("Namespace is terminating, creating no pods")
+		return true
+	}
+	p.ledger.observeTemplate(&p.rs.Spec.Template, p.now)
+	delay := p.ledger.creates.wait(p.rs.Generation, p.now)
+	if d := failedWait(failed, p.ledger.templateSince, p.now); d > delay {
+		delay = d
+		logger.V(2).Info("Pods keep failing, the next is created later", "failed", len(failed), "delay", d)
+	}
+	p.again(delay)
+	return delay > 0
+}
+
+func (p *pass) namespaceTerminating() bool {
+	if p.deps.Namespaces == nil {
+		return false
+	}
+	ns, ok := p.deps.Namespaces.Get(cache.NewObjectName("", p.rs.Namespace))
+	return ok && ns.DeletionTimestamp != nil
+}
+
+// create makes n pods, in batches that grow while they succeed.
+func (p *pass) create(ctx context.Context, n int) attempt {
+	a := attempt{tooFew: true}
+	if len(p.rs.Spec.Template.Labels) == 0 {
+		a.err = errNoLabels
+		return a
+	}
+	klog.FromContext(ctx).V(2).Info("Too few replicas", "need", p.want(), "creating", n)
+	template := podFor(p.rs)
+	b := batchResult{}
+	a.err = slowStart(n, func(size int) error {
+		p.createBatch(ctx, template, size, &b)
+		return b.err
+	})
+	switch {
+	case errors.Is(a.err, errTerminating):
+		p.ledger.terminating = p.rs.Generation
+		return attempt{held: true}
+	case b.refused:
+		p.ledger.creates = p.ledger.creates.refused(p.rs.Generation, b.created > 0, p.now)
+		p.again(p.ledger.creates.wait(p.rs.Generation, p.now))
+	case a.err == nil:
+		p.ledger.creates = createBackoff{}
+	}
+	return a
+}
+
+// errTerminating ends a slow start. It is not a failure: nothing can be created in the namespace any more, and nothing need be.
+var errTerminating = errors.New("namespace is terminating")
+
+// batchResult sums up the batches of a sync.
+type batchResult struct {
+	created int
+	refused bool // by a definite answer
+	err     error
+}
+
+// createBatch makes n pods at once, and some again under other names if theirs were taken.
+func (p *pass) createBatch(ctx context.Context, template *corev1.Pod, n int, sum *batchResult) {
+	prefix := template.GenerateName[:min(len(template.GenerateName), maxNameBase)]
+	for range nameAttempts {
+		names := p.ledger.names(n,
+			func() string { return prefix + utilrand.String(nameSuffix) },
+			func(name string) bool {
+				_, taken := p.deps.Pods.Get(cache.NewObjectName(p.rs.Namespace, name))
+				return taken
+			})
+		results := make([]created, n)
+		p.parallel(n, func(i int) { results[i] = p.createPod(ctx, template, names[i]) })
+		n = 0
+		for i, r := range results {
+			if p.noteCreate(ctx, names[i], r, sum) {
+				n++
+			}
+		}
+		if n == 0 || sum.err != nil {
+			return
+		}
+	}
+	sum.refused, sum.err = true, errTaken
+}
+
+// created is what became of one create.
+type created struct {
+	outcome outcome
+	pod     *caches.Pod // if done
+	err     error       // if not done
+	late    bool        // done, by an attempt before this one
+	foreign bool        // done, but the pod is not one of ours: something changed it on its way
+}
+
+// createPod makes one pod. A refusal of a name that was tried before is not believed until a look shows that no such pod of ours exists.
+func (p *pass) createPod(ctx context.Context, template *corev1.Pod, try intent) created {
+	pod := *template
+	pod.Name = try.name
+	made, err := p.deps.Client.CoreV1().Pods(pod.Namespace).Create(ctx, &pod, metav1.CreateOptions{})
+	switch outcome := classify(err); {
+	case outcome == done:
+		c := created{outcome: done, pod: p.deps.Pods.Trim(made)}
+		c.foreign = c.pod.ControllerUID() != p.rs.UID || !p.selected(c.pod)
+		return c
+	case outcome == exists, outcome == rejected && try.unknown:
+		return p.explain(ctx, try, err)
+	default:
+		return created{outcome: outcome, err: err}
+	}
+}
+
+// explain looks for the pod of a refused create. If it is there, ours and not counted yet, an earlier attempt made it.
+func (p *pass) explain(ctx context.Context, try intent, err error) created {
+	found, lookErr := p.podNamed(ctx, try.name)
+	switch {
+	case lookErr != nil:
+		return created{outcome: unknown, err: errors.Join(err, lookErr)}
+	case found == nil:
+		// Either it was there a moment ago and the name is free again, or the earlier attempt may still be on its way.
+		return created{outcome: unknown, err: err}
+	case p.ours(found) && !p.counted(found):
+		return created{outcome: done, pod: found, late: true}
+	default:
+		return created{outcome: exists, err: err}
+	}
+}
+
+func (p *pass) counted(pod *caches.Pod) bool {
+	for _, other := range p.pods {
+		if other.UID == pod.UID {
+			return true
+		}
+	}
+	return false
+}
+
+// podNamed reads one pod live; nil if there is none. It is a list, because ReplicaSet controllers are not allowed to get pods.
+func (p *pass) podNamed(ctx context.Context, name string) (*caches.Pod, error) {
+	pods, _, err := p.deps.Pods.Read(ctx, p.deps.Client, p.rs.Namespace,
+		metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()})
+	if err != nil || len(pods) == 0 {
+		return nil, err
+	}
+	return pods[0], nil
+}
+
+// noteCreate enters one result into the ledger and tells users of it. It reports whether another name has to be tried.
+func (p *pass) noteCreate(ctx context.Context, try intent, r created, sum *batchResult) (again bool) {
+	switch r.outcome {
+	case done:
+		p.ledger.forget(try.name)
+		p.ledger.wrotePod(r.pod.ResourceVersion)
+		if r.foreign {
+			sum.fail(fmt.Errorf("pod %s was changed on creation and does not belong to the ReplicaSet", try.name), true)
+			return false
+		}
+		sum.created++
+		switch {
+		case r.late:
+			p.metrics.lostAnswers.WithLabelValues("create", fateConfirmed).Inc()
+		case try.unknown:
+			p.metrics.lostAnswers.WithLabelValues("create", fateAbsent).Inc()
+		}
+		klog.FromContext(ctx).V(4).Info("Created pod", "pod", klog.KObj(r.pod))
+		p.deps.Recorder.Eventf(p.rs, corev1.EventTypeNormal, "SuccessfulCreate", "Created pod: %v", try.name)
+	case exists:
+		p.ledger.forget(try.name)
+		return true
+	case terminating:
+		p.ledger.keep(try.name, try.unknown)
+		sum.err = errTerminating
+	case stopped:
+		sum.fail(r.err, false)
+	default:
+		// The name stays: the next attempt uses it again, so that both together make one pod.
+		p.ledger.keep(try.name, try.unknown || r.outcome == unknown)
+		p.deps.Recorder.Eventf(p.rs, corev1.EventTypeWarning, reasonFailedCreate, "Error creating: %v", r.err)
+		sum.fail(r.err, r.outcome != unknown || try.unknown && classify(r.err) == rejected)
+	}
+	return false
+}
+
+// fail keeps the first error, and whether any was a definite refusal.
+func (s *batchResult) fail(err error, refused bool) {
+	if s.err == nil || errors.Is(err, context.Canceled) {
+		s.err = err
+	}
+	s.refused = s.refused || refused
+}
+
+// podFor is what all pods made from the template have in common; it lacks a name. It shares memory with rs.
+func podFor(rs *appsv1.ReplicaSet) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       rs.Namespace,
+			GenerateName:    rs.Name + "-",
+			Labels:          rs.Spec.Template.Labels,
+			Annotations:     rs.Spec.Template.Annotations,
+			Finalizers:      rs.Spec.Template.Finalizers,
+			OwnerReferences: []metav1.OwnerReference{*controllerRef(rs)},
+		},
+		Spec: rs.Spec.Template.Spec,
+	}
+}

@@ -1,0 +1,34 @@
+// Package replicaset keeps as many active pods for every ReplicaSet as its spec asks for.
+//
+// The way of one key:
+//
+//	event ─▶ key ─▶ barrier ─▶ claim ─▶ plan ─▶ create or delete ─▶ status
+//
+// The package owns the controller reference of pods that a ReplicaSet selects, the creation and deletion of such pods, and the
+// status of ReplicaSets. It writes nothing else; pods of a ReplicaSet that is being deleted are the garbage collector's.
+//
+// # Never more, never fewer
+//
+// With a constant spec and no other writer a ReplicaSet never has more active pods than it asks for, and our own deletes never
+// take it below. Caches lag and answers get lost, so a [ledger] per ReplicaSet and term remembers what we wrote that the caches
+// may not show yet:
+//
+//   - The highest resourceVersion we wrote. A sync waits until the stores have reached it (the barrier). If that takes 30 s, or
+//     cannot be told, one sync works on a live read instead; waiting never ends in acting on old data.
+//   - The names of pods whose creation was not answered. We choose the names, and the next attempt uses the same ones, so an
+//     attempt that turns out to have succeeded makes the next one fail with AlreadyExists instead of making one pod more.
+//   - The UIDs of pods that were deleted, and of those whose deletion was not answered. A UID never comes back, so a deleted
+//     one counts as leaving whatever the cache says, and an unanswered delete is repeated before its pod counts again.
+//
+// A ledger is empty at the start of a term, when the caches may lack the last writes of the manager before us. So the first create or
+// delete for a key in a term is decided on a consistent read of that key's objects.
+//
+// Deletes carry the UID and the resourceVersion of the pod that was judged: a pod that changed since is judged again.
+//
+// # Where we differ from upstream
+//
+// The ledger replaces expectations and the consistency store. The order in which pods are deleted is total, so it does not depend on the
+// order in which the cache lists them. Creates that the API server refuses, and pods that kubelets refuse, are retried with a back-off of
+// their own, apart from the queue. The ReplicaFailure condition goes away only when creating or deleting was tried again and did not
+// fail. A pod whose adoption is refused does not hold up the others.
+package replicaset
