@@ -1,0 +1,213 @@
+package namespace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"minikcm/pkg/caches"
+	"minikcm/pkg/controllers/internal/worker"
+)
+
+const (
+	// Name is the controller's name in --controllers, and in logs.
+	Name = "namespace-controller"
+
+	// safeGrace is the least grace that covers the lag between API servers: upstream's fixed one.
+	safeGrace = 5 * time.Second
+	// minBackoff spares the API server the ten passes in two seconds that client-go's 5 ms lead to.
+	minBackoff = 100 * time.Millisecond
+	// triggerPause collects deletions that come together into one look.
+	triggerPause = 50 * time.Millisecond
+)
+
+// Config of the controller.
+type Config struct {
+	Workers int // namespaces worked on at once, at least 1
+	// SyncPeriod is how often every Terminating namespace is looked at even if nothing happened; zero never.
+	SyncPeriod time.Duration
+	// Grace is how long types other than pods are left alone after a deletion was seen. Less than 5 s is for exactly one
+	// API server; zero means 100 ms.
+	Grace time.Duration
+	// Drain is how long running syncs may go on after Run's context has ended; zero until they return.
+	Drain time.Duration
+}
+
+// Deps are what the controller works with.
+type Deps struct {
+	Client     kubernetes.Interface // fenced
+	Metadata   metadata.Interface   // fenced; preferably from NewMetadataClient
+	Discovery  Discovery            // uncached, of the fenced config
+	Namespaces *caches.Namespaces
+	Pods       *caches.Pods // only tells when to look: nothing is decided from it
+	// APIServers returns how many API servers there seem to be, zero if unknown. It may be nil. See CountAPIServers.
+	APIServers func() int
+	Recorder   record.EventRecorder
+	Clock      clock.WithTicker
+	Metrics    prometheus.Registerer
+}
+
+// Controller finishes Terminating namespaces.
+type Controller struct {
+	cfg     Config
+	deps    Deps
+	loop    *worker.Loop[string]
+	metrics *metrics
+	slots   *semaphore.Weighted
+	seen    observations
+
+	// Of the current term; set by Run before any sync.
+	catalogue *catalogue
+	triggers  *triggers
+	lock      sync.Mutex
+	memories  map[string]*memory
+}
+
+// memory is what is remembered of a namespace during a term. Losing it costs requests, nothing else.
+type memory struct {
+	uid types.UID
+	// settled are the types that were seen empty after the grace. They are not listed again before everything else is.
+	settled map[resource]bool
+	wait    wait
+	notice  notice
+}
+
+// New returns a controller and registers its handlers. It sends no request.
+func New(cfg Config, deps Deps) (*Controller, error) {
+	if cfg.Workers < 1 {
+		return nil, fmt.Errorf("%d concurrent namespace syncs: at least 1 is needed", cfg.Workers)
+	}
+	if cfg.Grace < 0 || cfg.SyncPeriod < 0 {
+		return nil, errors.New("namespace deletion grace and sync period must not be negative")
+	}
+	c := &Controller{cfg: cfg, deps: deps, metrics: newMetrics(deps.Metrics), slots: semaphore.NewWeighted(requestsAtOnce)}
+	c.loop = worker.New(worker.Config{
+		Controller: Name, Queue: "namespace", Workers: cfg.Workers, MinBackoff: minBackoff, Drain: cfg.Drain, Clock: deps.Clock,
+	}, deps.Metrics, c.reconcile)
+	if err := deps.Namespaces.Handle(caches.Handler[*corev1.Namespace]{
+		Add:    c.onAdd,
+		Update: c.onUpdate,
+		Delete: func(gone *corev1.Namespace) { c.seen.forget(gone.UID) },
+	}); err != nil {
+		return nil, fmt.Errorf("namespaces: %w", err)
+	}
+	if err := deps.Pods.Handle(caches.Handler[*caches.Pod]{Delete: c.onPodGone}); err != nil {
+		return nil, fmt.Errorf("pods: %w", err)
+	}
+	return c, nil
+}
+
+func (c *Controller) onAdd(ns *corev1.Namespace) {
+	if ns.DeletionTimestamp != nil {
+		c.seen.note(ns.UID, c.deps.Clock.Now())
+		c.loop.Add(ns.Name)
+	}
+}
+
+// onUpdate leaves out changes that mean nothing to us, first of all those of the conditions, which are our own.
+func (c *Controller) onUpdate(before, ns *corev1.Namespace) {
+	if before.UID != ns.UID {
+		c.seen.forget(before.UID)
+	}
+	if ns.DeletionTimestamp == nil {
+		return
+	}
+	c.seen.note(ns.UID, c.deps.Clock.Now())
+	if before.UID != ns.UID || before.DeletionTimestamp == nil || before.Status.Phase != ns.Status.Phase ||
+		!slices.Equal(before.Spec.Finalizers, ns.Spec.Finalizers) {
+		c.loop.Add(ns.Name)
+	}
+}
+
+// onPodGone looks at a Terminating namespace again when its last pod is gone.
+func (c *Controller) onPodGone(pod *caches.Pod) {
+	ns, ok := c.deps.Namespaces.Get(cache.NewObjectName("", pod.Namespace))
+	if ok && ns.DeletionTimestamp != nil && len(c.deps.Pods.InNamespace(pod.Namespace)) == 0 {
+		c.loop.Add(pod.Namespace)
+	}
+}
+
+// onTrigger handles an event of a watch: of a namespace's content or, for the empty key, of a broken APIService.
+func (c *Controller) onTrigger(key string) {
+	if key != discoveryKey {
+		c.loop.AddAfter(key, triggerPause)
+		return
+	}
+	c.catalogue.hurry()
+	for _, name := range c.terminating() {
+		c.loop.AddAfter(name, triggerPause)
+	}
+}
+
+// terminating names the namespaces that are being deleted, as far as the cache knows.
+func (c *Controller) terminating() []string {
+	var names []string
+	for _, ns := range c.deps.Namespaces.List() {
+		if ns.DeletionTimestamp != nil {
+			names = append(names, ns.Name)
+		}
+	}
+	return names
+}
+
+// Run works for one term, see the worker loop. It always returns nil.
+func (c *Controller) Run(ctx context.Context) error {
+	c.catalogue = &catalogue{client: c.deps.Discovery, clock: c.deps.Clock}
+	c.triggers = newTriggers(c.deps.Metadata, c.onTrigger)
+	c.memories = map[string]*memory{}
+	var resync sync.WaitGroup
+	resync.Go(func() { c.resync(ctx) })
+	c.loop.Run(ctx, c.terminating)
+	c.triggers.join()
+	resync.Wait()
+	c.metrics.reset()
+	return nil
+}
+
+// resync queues every Terminating namespace now and then until ctx ends.
+func (c *Controller) resync(ctx context.Context) {
+	c.warnAboutGrace(ctx)
+	if c.cfg.SyncPeriod == 0 {
+		return
+	}
+	ticker := c.deps.Clock.NewTicker(c.cfg.SyncPeriod)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+			c.warnAboutGrace(ctx)
+			for _, name := range c.terminating() {
+				c.loop.Add(name)
+			}
+		}
+	}
+}
+
+func (c *Controller) warnAboutGrace(ctx context.Context) {
+	if c.deps.APIServers == nil || c.cfg.Grace >= safeGrace {
+		return
+	}
+	if n := c.deps.APIServers(); n > 1 {
+		klog.FromContext(ctx).Info("Namespace deletion grace period is too short for more than one API server: objects created at the last moment may outlive their namespace",
+			"controller", Name, "grace", c.cfg.Grace, "needed", safeGrace, "apiServers", n)
+	}
+}
+
+// Healthy fails while a sync is stuck.
+func (c *Controller) Healthy() error { return c.loop.Healthy() }

@@ -1,0 +1,243 @@
+package namespace
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/utils/clock"
+)
+
+const (
+	pageSize = 500 // objects per list and per deletecollection
+
+	typesAtOnce    = 8  // of one namespace
+	removalsAtOnce = 4  // of one namespace: they are what costs etcd
+	requestsAtOnce = 32 // of all namespaces
+
+	listTimeout   = 10 * time.Second
+	removeTimeout = 60 * time.Second // how long the API server works on one request
+
+	// passBudget is after which time a pass begins no further page, so that large collections do not keep small namespaces
+	// from a worker. What is left is met by the next pass.
+	passBudget = 30 * time.Second
+)
+
+// outcome is what one pass over one type has left behind.
+type outcome struct {
+	resource   resource
+	remaining  int64               // objects
+	finalizers map[string]int      // how many of them carry each finalizer
+	examples   map[string][]string // by finalizer, or "" for objects without one: up to three names
+	version    string              // resource version of the list this comes from
+	unserved   bool                // the type could not be listed, so that nothing is known of it
+	err        error
+}
+
+// purger deletes and counts the content of one namespace during one pass.
+type purger struct {
+	client    metadata.Interface
+	slots     *semaphore.Weighted // first come, first served, between all namespaces
+	removals  chan struct{}
+	clock     clock.PassiveClock
+	namespace string
+	until     time.Time // begin no further page
+}
+
+func (c *Controller) newPurger(namespace string, now time.Time) *purger {
+	return &purger{
+		client: c.deps.Metadata, slots: c.slots, removals: make(chan struct{}, removalsAtOnce),
+		clock: c.deps.Clock, namespace: namespace, until: now.Add(passBudget),
+	}
+}
+
+// purgeAll takes every type through a pass, several at a time, and returns their outcomes in the order of types.
+func (p *purger) purgeAll(ctx context.Context, types []resource) []outcome {
+	outcomes := make([]outcome, len(types))
+	var group errgroup.Group
+	group.SetLimit(typesAtOnce)
+	for i, r := range types {
+		group.Go(func() error {
+			outcomes[i] = p.purge(ctx, r)
+			return nil
+		})
+	}
+	_ = group.Wait() // errors are part of the outcomes
+	return outcomes
+}
+
+// purge deletes the objects of one type and reports what is left. If there are none, that is one request.
+func (p *purger) purge(ctx context.Context, r resource) outcome {
+	if !r.list {
+		return p.purgeUnseen(ctx, r)
+	}
+	out, removed := p.walk(ctx, r, true)
+	if removed && out.err == nil {
+		out, _ = p.walk(ctx, r, false)
+	}
+	return out
+}
+
+// purgeUnseen deletes the objects of a type that cannot be listed.
+func (p *purger) purgeUnseen(ctx context.Context, r resource) outcome {
+	out := outcome{resource: r, unserved: true}
+	if !r.deleteCollection {
+		return out
+	}
+	err := p.removeCollection(ctx, r, metav1.ListOptions{})
+	if err != nil && !unsupported(err) {
+		out.err = fmt.Errorf("delete %s: %w", r, err)
+	}
+	return out
+}
+
+// walk lists the objects of a type page by page and counts them. If remove is set it also deletes each page unless all
+// objects of the page are being deleted already, and reports whether it tried to: then the count is out of date.
+//
+// The pages of a walk follow each other by continue token, so that objects held by finalizers at the front do not hide
+// those behind them, and deletecollection is given the same token and thus takes the same page.
+func (p *purger) walk(ctx context.Context, r resource, remove bool) (out outcome, removed bool) {
+	out = outcome{resource: r}
+	for token := ""; ; {
+		page, err := p.list(ctx, r, token)
+		switch {
+		case err == nil:
+		case unsupported(err):
+			out.unserved = true
+			return out, removed
+		case token != "" && apierrors.IsResourceExpired(err):
+			out.remaining = max(out.remaining, 1) // the walk took longer than etcd keeps versions: the next one will see
+			return out, removed
+		default:
+			out.err = fmt.Errorf("list %s: %w", r, err)
+			return out, removed
+		}
+		out.add(page.Items)
+		out.version = page.ResourceVersion
+		if remove && slices.ContainsFunc(page.Items, notDeleted) {
+			removed = true
+			if err := p.removePage(ctx, r, token, page.Items); err != nil {
+				out.err = fmt.Errorf("delete %s: %w", r, err)
+				return out, removed
+			}
+		}
+		token = page.Continue
+		if token == "" {
+			return out, removed
+		}
+		if p.clock.Now().After(p.until) {
+			out.remaining += max(following(page), 1)
+			return out, removed
+		}
+	}
+}
+
+func notDeleted(o metav1.PartialObjectMetadata) bool { return o.DeletionTimestamp == nil }
+
+// following is how many objects follow those of the page, zero if the server does not say.
+func following(page *metav1.PartialObjectMetadataList) int64 {
+	if page.RemainingItemCount == nil {
+		return 0
+	}
+	return *page.RemainingItemCount
+}
+
+// examplesShown is how many objects are named for each finalizer.
+const examplesShown = 3
+
+// add counts the objects of a page.
+func (o *outcome) add(items []metav1.PartialObjectMetadata) {
+	if len(items) > 0 && o.examples == nil {
+		o.finalizers, o.examples = map[string]int{}, map[string][]string{}
+	}
+	for _, item := range items {
+		o.remaining++
+		holders := item.Finalizers
+		if len(holders) == 0 {
+			holders = []string{""}
+		}
+		for _, f := range holders {
+			if f != "" {
+				o.finalizers[f]++
+			}
+			if names := o.examples[f]; len(names) < examplesShown {
+				o.examples[f] = append(names, item.Name)
+			}
+		}
+	}
+}
+
+func (p *purger) list(ctx context.Context, r resource, token string) (*metav1.PartialObjectMetadataList, error) {
+	if err := p.slots.Acquire(ctx, 1); err != nil {
+		return nil, err
+	}
+	defer p.slots.Release(1)
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	// No resource version: the answer is as new as etcd.
+	return p.client.Resource(r.GroupVersionResource).Namespace(p.namespace).
+		List(ctx, metav1.ListOptions{Limit: pageSize, Continue: token})
+}
+
+// removePage deletes the page of objects that the token leads to, one by one if the server cannot do it at once. That it
+// cannot is not remembered: the answer is the same when just this namespace's storage is missing.
+func (p *purger) removePage(ctx context.Context, r resource, token string, items []metav1.PartialObjectMetadata) error {
+	select {
+	case p.removals <- struct{}{}:
+		defer func() { <-p.removals }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if r.deleteCollection {
+		err := p.removeCollection(ctx, r, metav1.ListOptions{Limit: pageSize, Continue: token})
+		if !unsupported(err) {
+			return err
+		}
+	}
+	for _, item := range slices.DeleteFunc(slices.Clone(items), func(o metav1.PartialObjectMetadata) bool { return !notDeleted(o) }) {
+		if err := p.remove(ctx, r, item); err != nil && !unsupported(err) {
+			return fmt.Errorf("%s: %w", item.Name, err)
+		}
+	}
+	return nil
+}
+
+func (p *purger) removeCollection(ctx context.Context, r resource, page metav1.ListOptions) error {
+	if err := p.slots.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer p.slots.Release(1)
+	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
+	defer cancel()
+	err := p.client.Resource(r.GroupVersionResource).Namespace(p.namespace).DeleteCollection(ctx, background(), page)
+	if page.Continue != "" && apierrors.IsResourceExpired(err) {
+		return nil // the list that follows finds what is left
+	}
+	return err
+}
+
+func (p *purger) remove(ctx context.Context, r resource, item metav1.PartialObjectMetadata) error {
+	if err := p.slots.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer p.slots.Release(1)
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	return p.client.Resource(r.GroupVersionResource).Namespace(p.namespace).Delete(ctx, item.Name, background())
+}
+
+// background lets the garbage collector see to dependents. No grace period is given, so pods get their own.
+func background() metav1.DeleteOptions {
+	return metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}
+}
+
+// unsupported reports whether the server does not serve the request at all, or not for these objects.
+func unsupported(err error) bool {
+	return apierrors.IsMethodNotSupported(err) || apierrors.IsNotFound(err)
+}

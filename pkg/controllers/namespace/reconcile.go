@@ -1,0 +1,237 @@
+package namespace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"minikcm/pkg/controllers/internal/worker"
+)
+
+// syncTimeout ends a sync that is held up at many requests in a row, before the loop counts as stuck.
+const syncTimeout = 100 * time.Second
+
+// discoveryKey is what watches on APIServices are armed for, being of use to all namespaces.
+const discoveryKey = ""
+
+// look is what a sync wants to happen next.
+type look struct {
+	after   time.Duration // until the next look; zero: an event will tell
+	targets []target      // whose deletion calls for a look before that
+	content *content      // of a discovery, if there was one
+}
+
+// reconcile takes a deleted namespace as far as it can go now. An error means that requests failed; that something remains is
+// none.
+func (c *Controller) reconcile(ctx context.Context, name string) (worker.Result, error) {
+	cached, ok := c.deps.Namespaces.Get(cache.NewObjectName("", name))
+	if !ok || cached.DeletionTimestamp == nil {
+		c.forget(ctx, name)
+		return worker.Result{}, nil
+	}
+	bounded, cancel := context.WithTimeout(ctx, syncTimeout)
+	defer cancel()
+	next, err := c.sync(bounded, name)
+	if errors.Is(err, errRetry) {
+		next.after, err = minRecheck, nil
+	}
+	c.triggers.arm(ctx, name, next.targets) // for longer than this sync
+	if next.content != nil {
+		c.triggers.arm(ctx, discoveryKey, discoveryTargets(*next.content))
+	}
+	return worker.Result{After: next.after}, err
+}
+
+func (c *Controller) sync(ctx context.Context, name string) (look, error) {
+	ns, err := c.read(ctx, name)
+	if err != nil {
+		return look{}, err
+	}
+	if ns != nil && ns.DeletionTimestamp != nil && ns.Status.Phase != corev1.NamespaceTerminating {
+		if ns, err = c.markTerminating(ctx, ns); err != nil {
+			return look{}, err
+		}
+	}
+	if ns == nil || ns.DeletionTimestamp == nil || len(ns.Spec.Finalizers) == 0 {
+		c.forget(ctx, name)
+		return look{}, nil
+	}
+	return c.advance(ctx, ns)
+}
+
+// advance deletes the pods and, if they are proven gone and the grace is over, everything else.
+func (c *Controller) advance(ctx context.Context, ns *corev1.Namespace) (look, error) {
+	now := c.deps.Clock.Now() // before the first request: what is sent from here on is later than this
+	seen := c.seen.note(ns.UID, now)
+	gate := gateAt(seen, ns.DeletionTimestamp.Time, c.cfg.Grace)
+	m := c.memory(ns)
+	p := c.newPurger(ns.Name, now)
+
+	pods := p.purge(ctx, podResource)
+	if judgePods(pods, now, gate, content{}) == podsEarly {
+		c.metrics.show(ns.Name, report{}, []string{causeGrace})
+		return look{after: max(gate.Sub(c.deps.Clock.Now()), time.Millisecond)}, nil
+	}
+	notBefore := seen
+	if gate.After(seen) && !now.Before(gate) {
+		notBefore = gate
+	}
+	known, pause, err := c.catalogue.read(ctx, notBefore)
+	if err != nil {
+		return look{}, fmt.Errorf("discover: %w", err)
+	}
+	r := report{content: known, outcomes: []outcome{pods}}
+	if judgePods(pods, now, gate, known) != podsGone {
+		if pods.unserved && known.has(podResource) {
+			r.outcomes[0].err = errPodsHidden
+		}
+		if now.Before(gate) {
+			pause = min(max(pause, minRecheck), gate.Sub(now))
+		}
+		return c.hold(ctx, ns, m, r, pause)
+	}
+	return c.purgeOthers(ctx, ns, m, p, r, pause)
+}
+
+// errPodsHidden: discovery shows pods, yet listing them is answered with 404 or 405.
+var errPodsHidden = errors.New("list pods: the API server serves them and does not list them")
+
+// purgeOthers works on the types after the pods, and finalizes the namespace if all are proven empty. pause is until a
+// discovery that was incomplete may be repeated.
+func (c *Controller) purgeOthers(ctx context.Context, ns *corev1.Namespace, m *memory, p *purger, r report, pause time.Duration) (look, error) {
+	fresh, err := c.read(ctx, ns.Name)
+	if err != nil {
+		return look{}, err
+	}
+	if fresh == nil || fresh.UID != ns.UID {
+		c.forget(ctx, ns.Name) // finished by somebody else; a new one of that name has events of its own
+		return look{}, nil
+	}
+	ns, pods := fresh, r.outcomes[0]
+
+	todo := m.unsettled(r.content)
+	full := len(m.settled) == 0
+	r.outcomes = append([]outcome{pods}, p.purgeAll(ctx, todo)...)
+	v := judge(r, full)
+	if v == unproven {
+		m.settled = nil
+		r.outcomes = append([]outcome{pods}, p.purgeAll(ctx, m.unsettled(r.content))...)
+		v = judge(r, true)
+	}
+	m.settle(r.outcomes[1:])
+	if v != empty {
+		return c.hold(ctx, ns, m, r, pause)
+	}
+	return c.finish(ctx, ns, r)
+}
+
+// hold says what the namespace waits for and decides when to look again.
+func (c *Controller) hold(ctx context.Context, ns *corev1.Namespace, m *memory, r report, pause time.Duration) (look, error) {
+	if err := r.stopped(); err != nil {
+		return look{}, err
+	}
+	next := look{targets: contentTargets(ns.Name, r), content: &r.content}
+	ns = c.writeConditions(ctx, ns, r)
+	b := blockerOf(r)
+	now := c.deps.Clock.Now()
+	c.metrics.show(ns.Name, r, b.causes)
+	var say bool
+	if m.notice, say = m.notice.next(b.identity, now); say {
+		c.deps.Recorder.Event(ns, corev1.EventTypeWarning, "NamespaceDeletionBlocked", "Deletion waits: "+b.text)
+	}
+	if errs := r.errs(); len(errs) > 0 {
+		return next, errors.Join(errs...)
+	}
+	klog.FromContext(ctx).V(4).Info("Namespace deletion waits", "namespace", ns.Name, "for", b.text)
+	m.wait = m.wait.next(r.scene())
+	next.after = recheck(r, m.wait.pause, pause, m.notice.due(now))
+	return next, nil
+}
+
+// recheck is the time until the next look: that of the content's back-off if any remains, and of the discovery's if that is
+// incomplete, but no later than when an Event may be due.
+func recheck(r report, contentPause, discoveryPause, event time.Duration) time.Duration {
+	after := maxRecheck
+	if r.remaining() > 0 {
+		after = contentPause
+	}
+	if discoveryPause > 0 {
+		if r.remaining() == 0 {
+			after = discoveryPause
+		}
+		after = min(after, discoveryPause)
+	}
+	if event > 0 {
+		after = min(after, event)
+	}
+	return max(after, time.Millisecond)
+}
+
+// finish finalizes a namespace whose content is proven gone.
+func (c *Controller) finish(ctx context.Context, ns *corev1.Namespace, r report) (look, error) {
+	if err := ctx.Err(); err != nil {
+		return look{}, err
+	}
+	if !goesWithUs(ns) {
+		ns = c.writeConditions(ctx, ns, r)
+	}
+	if ourFinalizer(ns) {
+		if err := c.finalize(ctx, ns); err != nil {
+			return look{}, err
+		}
+		now := c.deps.Clock.Now()
+		took := now.Sub(c.seen.note(ns.UID, now))
+		c.metrics.finished(took)
+		klog.FromContext(ctx).V(2).Info("Finalized namespace", "namespace", ns.Name, "took", took)
+	}
+	c.forget(ctx, ns.Name)
+	return look{content: &r.content}, nil
+}
+
+// unsettled are the discovered types after the pods that were not seen empty yet.
+func (m *memory) unsettled(known content) []resource {
+	var todo []resource
+	for _, r := range known.others() {
+		if !m.settled[r] {
+			todo = append(todo, r)
+		}
+	}
+	return todo
+}
+
+func (m *memory) settle(outcomes []outcome) {
+	if m.settled == nil {
+		m.settled = map[resource]bool{}
+	}
+	for _, o := range outcomes {
+		if o.err == nil && o.remaining == 0 {
+			m.settled[o.resource] = true
+		}
+	}
+}
+
+// memory returns what is remembered of the namespace. Only the one sync that runs for it may use it.
+func (c *Controller) memory(ns *corev1.Namespace) *memory {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	if m, ok := c.memories[ns.Name]; ok && m.uid == ns.UID {
+		return m
+	}
+	m := &memory{uid: ns.UID}
+	c.memories[ns.Name] = m
+	return m
+}
+
+// forget ends all that is remembered and shown of a namespace.
+func (c *Controller) forget(ctx context.Context, name string) {
+	c.lock.Lock()
+	delete(c.memories, name)
+	c.lock.Unlock()
+	c.metrics.clear(name)
+	c.triggers.arm(ctx, name, nil)
+}

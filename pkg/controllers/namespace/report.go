@@ -1,0 +1,60 @@
+package namespace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// report is what one pass has found.
+type report struct {
+	content  content
+	outcomes []outcome // pods first
+}
+
+// errs are the errors of the types that failed, sorted by text.
+func (r report) errs() []error {
+	var errs []error
+	for _, o := range r.outcomes {
+		if o.err != nil {
+			errs = append(errs, o.err)
+		}
+	}
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return errs
+}
+
+// stopped returns an error if requests were refused or cut because the term is ending: then nothing is to be said about them.
+func (r report) stopped() error {
+	for _, err := range append(r.errs(), r.content.err) {
+		if errors.Is(err, context.Canceled) {
+			return err
+		}
+	}
+	return nil
+}
+
+// remaining is how many objects are left.
+func (r report) remaining() int64 {
+	var n int64
+	for _, o := range r.outcomes {
+		n += o.remaining
+	}
+	return n
+}
+
+// held are the outcomes of types that have objects left.
+func (r report) held() []outcome {
+	return slices.DeleteFunc(slices.Clone(r.outcomes), func(o outcome) bool { return o.remaining == 0 })
+}
+
+// scene is a text that stays the same while nothing moves.
+func (r report) scene() string {
+	var b strings.Builder
+	for _, o := range r.held() {
+		fmt.Fprintf(&b, "%s %d %v;", o.resource, o.remaining, o.finalizers)
+	}
+	return b.String()
+}

@@ -1,0 +1,137 @@
+package namespace
+
+import (
+	"context"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/metadata"
+	"k8s.io/klog/v2"
+)
+
+const (
+	watchesPerKey = 10
+	watchesAtOnce = 100
+)
+
+// target is something to be watched because a namespace waits for it.
+type target struct {
+	resource  schema.GroupVersionResource
+	namespace string // empty for cluster-scoped types
+	name      string // of one object, empty for all
+	version   string // resource version to start from
+	changes   bool   // whether changes count, too, and not only deletions
+}
+
+// triggers are watches on what namespaces wait for. They only bring a look forward: nothing is decided from their events, and
+// a namespace without one is looked at again all the same.
+type triggers struct {
+	client metadata.Interface
+	fire   func(key string)
+
+	lock    sync.Mutex
+	running map[armed]context.CancelFunc
+	wait    sync.WaitGroup
+}
+
+// armed identifies a watch: the version it began at does not matter.
+type armed struct {
+	key      string
+	resource schema.GroupVersionResource
+	name     string
+}
+
+func newTriggers(client metadata.Interface, fire func(key string)) *triggers {
+	return &triggers{client: client, fire: fire, running: map[armed]context.CancelFunc{}}
+}
+
+// arm makes targets what is watched for key: watches on others end, those that run already go on. They end with ctx, too.
+func (t *triggers) arm(ctx context.Context, key string, targets []target) {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	wanted := map[armed]target{}
+	for _, x := range targets[:min(len(targets), watchesPerKey)] {
+		wanted[armed{key, x.resource, x.name}] = x
+	}
+	for a, cancel := range t.running {
+		if _, ok := wanted[a]; !ok && a.key == key {
+			cancel()
+			delete(t.running, a)
+		}
+	}
+	for a, x := range wanted {
+		if _, ok := t.running[a]; ok || len(t.running) >= watchesAtOnce {
+			continue
+		}
+		ctx, cancel := context.WithCancel(ctx)
+		t.running[a] = cancel
+		t.wait.Go(func() {
+			defer cancel()
+			defer t.ended(ctx, a)
+			t.watch(ctx, key, x)
+		})
+	}
+}
+
+// ended takes a watch that ended by itself off the list, so that the next look arms it again.
+func (t *triggers) ended(ctx context.Context, a armed) {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	if ctx.Err() == nil {
+		delete(t.running, a)
+	}
+}
+
+func (t *triggers) watch(ctx context.Context, key string, x target) {
+	options := metav1.ListOptions{ResourceVersion: x.version}
+	if x.name != "" {
+		options.FieldSelector = metav1.ObjectNameField + "=" + x.name
+	}
+	w, err := t.client.Resource(x.resource).Namespace(x.namespace).Watch(ctx, options)
+	if err != nil {
+		klog.FromContext(ctx).V(4).Info("Watch not possible, looking again by time only", "resource", x.resource, "reason", err)
+		return
+	}
+	defer w.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case event, ok := <-w.ResultChan():
+			switch {
+			case !ok || event.Type == watch.Error:
+				return
+			case event.Type == watch.Deleted, event.Type == watch.Modified && x.changes:
+				t.fire(key)
+			}
+		}
+	}
+}
+
+// join waits until every watch has ended. The contexts they were armed with must have.
+func (t *triggers) join() { t.wait.Wait() }
+
+// apiServices are cluster-scoped objects of the aggregator, one for each group version.
+var apiServices = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
+
+// contentTargets are the types, pods excepted, that objects remain of. Pods have an informer.
+func contentTargets(namespace string, r report) []target {
+	var targets []target
+	for _, o := range r.held() {
+		if o.resource.watch && o.err == nil && o.resource.GroupResource() != podResource.GroupResource() {
+			targets = append(targets, target{resource: o.resource.GroupVersionResource, namespace: namespace, version: o.version})
+		}
+	}
+	return targets
+}
+
+// discoveryTargets are the APIServices of the group versions that cannot be discovered.
+func discoveryTargets(c content) []target {
+	var targets []target
+	for _, f := range c.failing {
+		targets = append(targets, target{resource: apiServices, name: f.service(), changes: true})
+	}
+	return targets
+}

@@ -1,0 +1,118 @@
+package namespace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+)
+
+const (
+	writeTries   = 5                // of one write that meets conflicts
+	writeTimeout = 10 * time.Second // of one read or write of the namespace itself
+)
+
+// errRetry: conflicts outlasted the tries. The key is looked at again soon, quietly.
+var errRetry = errors.New("namespace keeps changing")
+
+// read returns the namespace as it is in etcd now, nil if it is gone.
+func (c *Controller) read(ctx context.Context, name string) (*corev1.Namespace, error) {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	ns, err := c.deps.Client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("get namespace: %w", err)
+	default:
+		return ns, nil
+	}
+}
+
+// update sends a write of ns and, if it meets a conflict, reads the namespace again and repeats it. It returns the newest state
+// known and nil if the namespace is gone, or is another one of the same name by now.
+func (c *Controller) update(ctx context.Context, ns *corev1.Namespace, tries int, write func(context.Context, *corev1.Namespace) (*corev1.Namespace, error)) (*corev1.Namespace, error) {
+	uid := ns.UID
+	for range tries {
+		attempt, cancel := context.WithTimeout(ctx, writeTimeout)
+		got, err := write(attempt, ns)
+		cancel()
+		switch {
+		case err == nil:
+			return got, nil
+		case apierrors.IsNotFound(err):
+			return nil, nil
+		case !apierrors.IsConflict(err):
+			return ns, err
+		}
+		fresh, err := c.read(ctx, ns.Name)
+		if err != nil {
+			return ns, err
+		}
+		if fresh == nil || fresh.UID != uid {
+			return nil, nil
+		}
+		ns = fresh
+	}
+	return ns, errRetry
+}
+
+// markTerminating sets the phase, which API servers since 1.0 do themselves together with the deletionTimestamp.
+func (c *Controller) markTerminating(ctx context.Context, ns *corev1.Namespace) (*corev1.Namespace, error) {
+	ns, err := c.update(ctx, ns, writeTries, func(ctx context.Context, ns *corev1.Namespace) (*corev1.Namespace, error) {
+		if ns.Status.Phase == corev1.NamespaceTerminating {
+			return ns, nil
+		}
+		next := ns.DeepCopy()
+		next.Status.Phase = corev1.NamespaceTerminating
+		return c.deps.Client.CoreV1().Namespaces().UpdateStatus(ctx, next, metav1.UpdateOptions{})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("set phase: %w", err)
+	}
+	return ns, nil
+}
+
+// finalize removes our token from spec.finalizers. The resource version of ns is a precondition, so a namespace that was
+// replaced by another of the same name is safe. The content is not looked at again after a conflict: nothing can have come.
+func (c *Controller) finalize(ctx context.Context, ns *corev1.Namespace) error {
+	_, err := c.update(ctx, ns, writeTries, func(ctx context.Context, ns *corev1.Namespace) (*corev1.Namespace, error) {
+		if !ourFinalizer(ns) {
+			return ns, nil
+		}
+		next := &corev1.Namespace{ObjectMeta: *ns.ObjectMeta.DeepCopy(), Spec: corev1.NamespaceSpec{Finalizers: otherFinalizers(ns)}}
+		return c.deps.Client.CoreV1().Namespaces().Finalize(ctx, next, metav1.UpdateOptions{})
+	})
+	if err != nil {
+		return fmt.Errorf("finalize: %w", err)
+	}
+	return nil
+}
+
+// writeConditions brings the conditions up to date if the report changes them, and returns the newest state known. That it
+// cannot is logged and not otherwise of consequence: there are an Event and metrics, too, and the next pass tries again.
+func (c *Controller) writeConditions(ctx context.Context, ns *corev1.Namespace, r report) *corev1.Namespace {
+	now := metav1.NewTime(c.deps.Clock.Now())
+	written, err := c.update(ctx, ns, 2, func(ctx context.Context, ns *corev1.Namespace) (*corev1.Namespace, error) {
+		conditions, changed := withConditions(ns.Status.Conditions, r, now)
+		if !changed {
+			return ns, nil
+		}
+		next := ns.DeepCopy()
+		next.Status.Conditions = conditions
+		return c.deps.Client.CoreV1().Namespaces().UpdateStatus(ctx, next, metav1.UpdateOptions{})
+	})
+	if err != nil && !errors.Is(err, context.Canceled) {
+		klog.FromContext(ctx).Error(err, "Conditions not written", "namespace", ns.Name)
+	}
+	if written != nil {
+		return written
+	}
+	return ns
+}
