@@ -316,6 +316,5 @@ func TestNothingStaysBehind(t *testing.T) {
 			t.Cleanup(stream.close)
 		})
 	}
-	b.server.CloseClientConnections()
 	eventually(t, "as few goroutines as before", func() bool { return runtime.NumGoroutine() <= before })
 }
