@@ -1,0 +1,139 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	"minikcm/pkg/caches"
+	"minikcm/pkg/leadership"
+)
+
+// builder makes the parts of a manager from its configuration. Every client has its own path to the API server: informers one that
+// is watched for silence, controllers one that is fenced, the elector one that nothing else can hold up.
+type builder struct {
+	cfg      Config
+	clock    clock.WithTicker
+	registry *prometheus.Registry
+	metrics  *leadership.Metrics
+	fence    *leadership.Fence
+	streams  *leadership.Streams
+	caches   *caches.Caches
+	events   *events
+}
+
+func newBuilder(cfg Config, clk clock.WithTicker) (*builder, error) {
+	b := &builder{cfg: cfg, clock: clk, registry: prometheus.NewRegistry()}
+	b.metrics = leadership.NewMetrics(b.registry)
+	b.fence = leadership.NewFence(clk, b.metrics)
+	b.streams = leadership.NewStreams(clk, b.metrics)
+
+	fallback := caches.NewStreamFallback(clk)
+	informers := agentConfig(cfg.REST, "shared-informers")
+	informers.QPS = -1
+	informers.Wrap(fallback.Wrap)
+	informers.Wrap(b.streams.Wrap)
+	informers.Dial = b.streams.Dial
+	client, err := kubernetes.NewForConfig(informers)
+	if err != nil {
+		return nil, fmt.Errorf("build the informers' client: %w", err)
+	}
+	b.caches = caches.New(client, caches.Config{
+		Name: Name, Resync: cfg.MinResync + rand.N(cfg.MinResync), LeaseNamespaces: leaseNamespaces(cfg), Fallback: fallback,
+	})
+	b.events, err = newEvents(agentConfig(cfg.REST, "events"))
+	return b, err
+}
+
+// leaseNamespaces are those of the Leases somebody reads: the nodes', if their health is watched, and our own.
+func leaseNamespaces(cfg Config) []string {
+	namespaces := []string{cfg.Election.Namespace}
+	if slices.Contains(cfg.Controllers, nodeLifecycleController) && !slices.Contains(namespaces, corev1.NamespaceNodeLease) {
+		namespaces = append(namespaces, corev1.NamespaceNodeLease)
+	}
+	return namespaces
+}
+
+// agentConfig returns a copy whose user agent ends in name.
+func agentConfig(base *rest.Config, name string) *rest.Config {
+	return rest.AddUserAgent(rest.CopyConfig(base), name)
+}
+
+func (b *builder) elector(flush func(context.Context)) (*leadership.Elector, error) {
+	deps := leadership.Deps{Fence: b.fence, Metrics: b.metrics, Clock: b.clock, Flush: flush}
+	if b.cfg.Election.Enabled {
+		clients, err := leadership.NewClients(b.cfg.REST, b.cfg.Election.RenewDeadline)
+		if err != nil {
+			return nil, err
+		}
+		deps.Clients = clients
+	}
+	return leadership.New(b.cfg.Election, deps)
+}
+
+// fenced returns a controller's client. Without the fence its writes are those of an ordinary client.
+func (b *builder) fenced(name string) (kubernetes.Interface, *rest.Config, error) {
+	cfg := agentConfig(b.cfg.REST, name)
+	if b.cfg.Promises.FencedWrites {
+		cfg.Wrap(b.fence.Wrap)
+	}
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return nil, nil, fmt.Errorf("build the client of %s: %w", name, err)
+	}
+	return client, cfg, nil
+}
+
+// controllers builds the enabled controllers, in start order. They register their handlers, so this comes before the caches start.
+func (b *builder) controllers() ([]named, error) {
+	s := shared{client: b.fenced, caches: b.caches, recorder: b.events.recorder, registry: b.registry, clock: b.clock}
+	var built []named
+	for _, d := range controllers {
+		if !slices.Contains(b.cfg.Controllers, d.name) {
+			continue
+		}
+		c, err := d.build(b.cfg, s)
+		if err != nil {
+			return nil, fmt.Errorf("build %s: %w", d.name, err)
+		}
+		built = append(built, named{c, d.name})
+	}
+	return built, nil
+}
+
+// liveness watches over the caches that were asked for so far; nil if that is switched off.
+func (b *builder) liveness(elector *leadership.Elector) (*leadership.Liveness, error) {
+	if !b.cfg.Promises.WatchLiveness {
+		return nil, nil
+	}
+	client, err := metadata.NewForConfig(agentConfig(b.cfg.REST, "watch-liveness"))
+	if err != nil {
+		return nil, fmt.Errorf("build the client of the watch monitor: %w", err)
+	}
+	var watched []leadership.Watched
+	for _, t := range b.caches.Types() {
+		watched = append(watched, leadership.Watched{
+			Resource: t.Resource, Namespace: t.Namespace, Version: t.Version,
+			Objects: func() []leadership.ObjectVersion { return versions(t.Objects()) },
+		})
+	}
+	deps := leadership.LivenessDeps{Metadata: client, Streams: b.streams, Elector: elector, Metrics: b.metrics, Clock: b.clock}
+	return leadership.NewLiveness(leadership.LivenessConfig{}, deps, watched), nil
+}
+
+func versions(ids []caches.Identity) []leadership.ObjectVersion {
+	out := make([]leadership.ObjectVersion, len(ids))
+	for i, id := range ids {
+		out[i] = leadership.ObjectVersion{Namespace: id.Name.Namespace, Name: id.Name.Name, UID: types.UID(id.UID), ResourceVersion: id.Version}
+	}
+	return out
+}

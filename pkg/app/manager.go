@@ -1,0 +1,247 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/client-go/tools/cache"
+	controllersmetrics "k8s.io/component-base/metrics/prometheus/controllers"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"minikcm/pkg/caches"
+	"minikcm/pkg/leadership"
+)
+
+// manager is one run of the program, in stages. Each stage is started when the one before it is up, and stopped after the one
+// behind it is down:
+//
+//	serving ─▶ caches ─▶ election ─▶ terms of the controllers
+type manager struct {
+	cfg         Config
+	clock       clock.WithTicker
+	server      *server
+	caches      *caches.Caches
+	events      *events
+	fence       *leadership.Fence
+	elector     *leadership.Elector
+	liveness    *leadership.Liveness // nil if switched off
+	controllers []named
+
+	warm      sync.Once // starts the caches
+	stopCache context.CancelFunc
+	cacheCtx  context.Context
+	join      sync.WaitGroup // everything that runs as long as the caches do
+}
+
+// named is a controller that was built.
+type named struct {
+	Controller
+	name string
+}
+
+// Run is the daemon, for programs that embed it: it serves, keeps caches, competes for the lease and runs the controllers of cfg
+// while it holds it. It blocks until ctx ends, and then returns nil if everything was stopped in order. Several may run in one process.
+func Run(ctx context.Context, cfg Config) error {
+	m, err := newManager(cfg)
+	if err != nil {
+		return err
+	}
+	return m.run(ctx)
+}
+
+// newManager builds every part, controllers last, and starts none; it binds the serving port.
+func newManager(cfg Config) (*manager, error) {
+	m := &manager{cfg: cfg, clock: clock.RealClock{}}
+	b, err := newBuilder(cfg, m.clock)
+	if err != nil {
+		return nil, err
+	}
+	m.caches, m.events, m.fence = b.caches, b.events, b.fence
+	if m.elector, err = b.elector(m.events.flush); err != nil {
+		return nil, err
+	}
+	if m.controllers, err = b.controllers(); err != nil {
+		return nil, err
+	}
+	if err := m.observeLease(); err != nil {
+		return nil, err
+	}
+	if m.liveness, err = b.liveness(m.elector); err != nil {
+		return nil, err
+	}
+	if m.server, err = newServer(cfg.Serving, serverDeps{metrics: b.registry}); err != nil {
+		return nil, err
+	}
+	m.addChecks()
+	return m, nil
+}
+
+// observeLease shows the elector what the shared informer sees of Leases. Asking for the informer here, after the controllers, keeps
+// it one stream.
+func (m *manager) observeLease() error {
+	if !m.cfg.Election.Enabled || !m.cfg.Promises.LeaseWatch || !m.cfg.Promises.WarmStandby {
+		return nil
+	}
+	leases, err := m.caches.Leases()
+	if err != nil {
+		return err
+	}
+	ours := cache.NewObjectName(m.cfg.Election.Namespace, m.cfg.Election.Name)
+	observe := func(lease *coordinationv1.Lease) {
+		if cache.MetaObjectToName(lease) == ours {
+			m.elector.Observe(lease)
+		}
+	}
+	return leases.Handle(caches.Handler[*coordinationv1.Lease]{
+		Add:    observe,
+		Update: func(_, lease *coordinationv1.Lease) { observe(lease) },
+		Delete: func(lease *coordinationv1.Lease) {
+			if cache.MetaObjectToName(lease) == ours {
+				m.elector.Observe(nil)
+			}
+		},
+	})
+}
+
+// addChecks tells the server what to look at. Liveness never depends on the API server, or an outage would restart every manager.
+func (m *manager) addChecks() {
+	m.server.addLive(m.elector.Name(), func() error { return m.elector.Check(nil) })
+	for _, c := range m.controllers {
+		check := func() error { return nil }
+		if h, ok := c.Controller.(healthy); ok {
+			check = h.Healthy
+		}
+		m.server.addLive(c.name, check)
+	}
+	m.server.addReady("caches", func() error {
+		if missing := m.caches.Unsynced(); len(missing) > 0 && m.warmNow() {
+			return fmt.Errorf("not synced: %v", missing)
+		}
+		return nil
+	})
+	if m.liveness != nil {
+		m.server.addReady(m.liveness.Name(), func() error { return m.liveness.Check(nil) })
+	}
+}
+
+// warmNow reports whether the caches should be filled at this moment: always, unless they wait for the lease.
+func (m *manager) warmNow() bool { return m.cfg.Promises.WarmStandby || m.elector.Status().Leading }
+
+func (m *manager) run(ctx context.Context) error {
+	logger := klog.FromContext(ctx)
+	ctx, abort := context.WithCancelCause(ctx)
+	defer abort(nil)
+	outlive := context.WithoutCancel(ctx)
+
+	serveCtx, stopServing := context.WithCancel(outlive)
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		if err := m.server.run(serveCtx); err != nil {
+			abort(fmt.Errorf("serve: %w", err))
+		}
+	})
+	defer serving.Wait()
+	defer stopServing()
+
+	m.cacheCtx, m.stopCache = context.WithCancel(outlive)
+	defer m.stopCaches()
+	m.events.start()
+
+	if err := preflight(ctx, m.cfg); err != nil {
+		return stopped(ctx, err)
+	}
+	if m.cfg.Promises.WarmStandby {
+		if err := m.fillCaches(ctx); err != nil {
+			return stopped(ctx, err)
+		}
+	}
+	err := m.elector.Run(ctx, m.lead)
+	logger.Info("Stopped", "reason", context.Cause(ctx))
+	return stopped(ctx, err)
+}
+
+// stopped is the error of a run that ended with err: the one that aborted it comes first, and being told to stop is none.
+func stopped(ctx context.Context, err error) error {
+	cause := context.Cause(ctx)
+	if cause != nil && !errors.Is(cause, context.Canceled) && !errors.Is(err, cause) {
+		err = errors.Join(cause, err)
+	}
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) && errors.Is(cause, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// fillCaches starts every informer, once in the life of the process, and waits until the caches are filled.
+func (m *manager) fillCaches(ctx context.Context) error {
+	m.warm.Do(func() {
+		m.caches.Start(m.cacheCtx)
+	})
+	if err := m.caches.WaitForSync(ctx); err != nil {
+		return err
+	}
+	if m.liveness != nil {
+		m.join.Go(func() { m.liveness.Run(m.cacheCtx) })
+	}
+	return nil
+}
+
+func (m *manager) stopCaches() {
+	m.stopCache()
+	m.join.Wait()
+	m.caches.Shutdown()
+	m.events.stop()
+}
+
+// lead is one term: it runs every controller until the term ends or one of them gives up.
+func (m *manager) lead(ctx context.Context, term leadership.Term) error {
+	if !m.cfg.Promises.WarmStandby && len(m.caches.Unsynced()) > 0 {
+		if err := m.fillCaches(ctx); err != nil {
+			return stopped(ctx, err)
+		}
+	}
+	ctx, abort := context.WithCancelCause(ctx)
+	defer abort(nil)
+	running := controllersmetrics.NewControllerManagerMetrics(Name)
+	var controllers sync.WaitGroup
+	for _, c := range m.controllers {
+		controllers.Go(func() {
+			if !m.pause(ctx) {
+				return
+			}
+			running.ControllerStarted(c.name)
+			defer running.ControllerStopped(c.name)
+			logger := klog.FromContext(ctx)
+			logger.V(2).Info("Controller started", "controller", c.name, "term", term.Number)
+			if err := c.Run(ctx); err != nil {
+				abort(fmt.Errorf("%s: %w", c.name, err))
+			}
+		})
+	}
+	<-ctx.Done()
+	controllers.Wait()
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return nil
+}
+
+// pause waits the start interval, spread, and reports whether the term is still on.
+func (m *manager) pause(ctx context.Context) bool {
+	if m.cfg.StartInterval <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := m.clock.NewTimer(m.cfg.StartInterval + rand.N(m.cfg.StartInterval))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C():
+		return true
+	}
+}

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"minikcm/test/controlplane"
+)
+
+// Grace periods short enough to watch. A kubelet's defaults are 40 s for its lease, the manager's are 50 s for silence.
+const (
+	leaseSeconds = "8"
+	grace        = "10s"
+)
+
+var nodes = []string{"node-a", "node-b"}
+
+// stage is everything that runs, and the voice that tells of it.
+type stage struct {
+	start      time.Time
+	client     kubernetes.Interface
+	cluster    *controlplane.Cluster
+	kubeconfig string // file of the admin
+	metrics    string // address of the manager's endpoint
+	dir        string
+	died       chan error // a server ended by itself
+
+	lock     sync.Mutex
+	kubelets map[string]*server // by node
+	servers  []*server          // in start order, kubelets not included
+}
+
+// raise starts everything. On error nothing is left running.
+func raise(ctx context.Context) (_ *stage, err error) {
+	s := &stage{start: time.Now(), kubelets: map[string]*server{}, died: make(chan error, 8)}
+	defer func() {
+		if err != nil {
+			s.lower()
+		}
+	}()
+	s.title("A control plane of its own")
+	s.say("starting etcd and kube-apiserver")
+	if s.cluster, err = controlplane.Start(controlplane.Options{}); err != nil {
+		return nil, err
+	}
+	if s.client, err = kubernetes.NewForConfig(s.cluster.Config()); err != nil {
+		return nil, fmt.Errorf("build a client: %w", err)
+	}
+	if s.dir, err = os.MkdirTemp("", "minikcm-demo-"); err != nil {
+		return nil, fmt.Errorf("make a folder: %w", err)
+	}
+	s.kubeconfig = filepath.Join(s.dir, "kubeconfig")
+	if err := controlplane.WriteKubeconfig(s.kubeconfig, s.cluster.Config()); err != nil {
+		return nil, err
+	}
+	if err := s.startServers(ctx); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *stage) startServers(ctx context.Context) error {
+	s.say("starting kube-scheduler")
+	scheduler, err := s.launch("kube-scheduler", "--kubeconfig="+s.kubeconfig, "--leader-elect=false", "--secure-port=0")
+	if err != nil {
+		return err
+	}
+	s.servers = append(s.servers, scheduler)
+	for _, name := range nodes {
+		if _, err := s.client.CoreV1().Nodes().Create(ctx, controlplane.Node(name), metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("create node: %w", err)
+		}
+		if err := s.startKubelet(name); err != nil {
+			return err
+		}
+	}
+	port, err := freePort()
+	if err != nil {
+		return err
+	}
+	s.metrics = fmt.Sprintf("127.0.0.1:%d", port)
+	s.say("starting our controller-manager, with a node's silence trusted for %s instead of 50s", grace)
+	manager, err := s.launch("controller-manager", "--kubeconfig="+s.kubeconfig, "--authentication-kubeconfig="+s.kubeconfig,
+		"--authorization-kubeconfig="+s.kubeconfig, "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port), "--logging-format=json", "-v=2",
+		"--node-monitor-period=1s", "--node-monitor-grace-period="+grace)
+	if err != nil {
+		return err
+	}
+	s.servers = append(s.servers, manager)
+	go manager.follow(s.reason)
+	return s.wait(ctx, "nodes", time.Minute, s.readyNodes(len(nodes)))
+}
+
+// startKubelet lets kwok play one node.
+func (s *stage) startKubelet(node string) error {
+	stages, err := controlplane.Binary("kwok-stages.yaml")
+	if err != nil {
+		return err
+	}
+	s.say("starting kwok as the kubelet of %s", node)
+	k, err := s.launch("kwok", "--kubeconfig="+s.kubeconfig, "--config="+stages, "--manage-single-node="+node,
+		"--node-lease-duration-seconds="+leaseSeconds, "--server-address=")
+	if err != nil {
+		return err
+	}
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.kubelets[node] = k
+	return nil
+}
+
+// lower ends everything in the reverse order of its start: the manager can still release its lease.
+func (s *stage) lower() {
+	s.say("stopping")
+	for i := len(s.servers) - 1; i >= 0; i-- {
+		s.report(s.servers[i].stop())
+	}
+	for _, k := range s.kubelets {
+		s.report(k.stop())
+	}
+	if s.cluster != nil {
+		s.report(s.cluster.Stop())
+	}
+	if s.dir != "" {
+		s.report(os.RemoveAll(s.dir))
+	}
+	s.say("nothing is left running")
+}
+
+func (s *stage) report(err error) {
+	if err != nil {
+		s.say("%v", err)
+	}
+}
+
+func (s *stage) title(text string) {
+	fmt.Printf("\n== %s %s\n", text, strings.Repeat("=", max(0, 76-len(text))))
+}
+
+func (s *stage) say(format string, args ...any) {
+	fmt.Printf("%7.1fs  %s\n", time.Since(s.start).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// wait polls look until it is done, and tells each new thing it sees.
+func (s *stage) wait(ctx context.Context, what string, timeout time.Duration, look func(context.Context) (seen string, done bool, err error)) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not done within %v", timeout))
+	defer cancel()
+	last := ""
+	for {
+		seen, done, err := look(ctx)
+		if err != nil && ctx.Err() == nil {
+			return err
+		}
+		if seen != last && seen != "" {
+			s.say("%s: %s", what, seen)
+			last = seen
+		}
+		if done {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %s: %w", what, context.Cause(ctx))
+		case err := <-s.died:
+			return err
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("find a free port: %w", err)
+	}
+	return l.Addr().(*net.TCPAddr).Port, errors.Join(l.Close())
+}

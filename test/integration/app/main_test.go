@@ -1,0 +1,21 @@
+// Package app tests the daemon as a whole on a real API server: how it starts, what it watches, and what it says when it cannot
+// work. What the controllers do is tested in the packages beside this one.
+package app
+
+import (
+	"os"
+	"testing"
+
+	"minikcm/test/controlplane"
+)
+
+var cluster *controlplane.Cluster
+
+func TestMain(m *testing.M) {
+	os.Exit(controlplane.Run(m, controlplane.Options{Audit: true}, func(c *controlplane.Cluster) { cluster = c }))
+}
+
+// admin is how the manager reaches the API server with all rights, and without an endpoint of its own.
+func admin(t *testing.T) []string {
+	return []string{"--kubeconfig=" + cluster.Kubeconfig(t, "manager", "system:masters"), "--secure-port=0"}
+}

@@ -1,0 +1,68 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"minikcm/pkg/app"
+	"minikcm/test/controlplane"
+)
+
+// Promise 1 of the design: whatever is enabled, one stream per type and none that nobody reads. The audit log has a watch when it is
+// opened, so it also shows the ones that would be opened twice.
+func TestEveryTypeHasExactlyOneStream(t *testing.T) {
+	lease := "leases"
+	for _, tt := range []struct {
+		controllers string
+		elect       bool
+		want        []string
+	}{
+		{"replicaset", false, []string{"namespaces", "pods", "replicasets"}},
+		{"podgc", false, []string{"nodes", "pods"}},
+		{"taint-eviction-controller", false, []string{"nodes", "pods"}},
+		{"nodelifecycle", false, []string{"leases", "nodes", "pods"}},
+		{"namespace", false, []string{"namespaces", "pods"}},
+		{"*", false, []string{"leases", "namespaces", "nodes", "pods", "replicasets"}},
+		{"*", true, []string{"leases", "namespaces", "nodes", "pods", "replicasets"}},
+		{"replicaset", true, []string{lease, "namespaces", "pods", "replicasets"}},
+		{"", false, nil},
+		{"", true, []string{lease}},
+	} {
+		t.Run(fmt.Sprintf("controllers=%s elect=%v", tt.controllers, tt.elect), func(t *testing.T) {
+			user := strings.NewReplacer("/", "-", "=", "-", "*", "all", " ", "-", "#", "-").Replace(t.Name())
+			args := []string{"--kubeconfig=" + cluster.Kubeconfig(t, user, "system:masters"), "--secure-port=0",
+				"--controllers=" + tt.controllers, fmt.Sprintf("--leader-elect=%v", tt.elect), "--leader-elect-resource-name=" + strings.ToLower(user)}
+			manager := controlplane.StartManager(t, app.NewCommand(), args...)
+			controlplane.Eventually(t, 30*time.Second, func(context.Context) error {
+				if got := streams(t, user); !slices.Equal(slices.Sorted(maps.Keys(got)), tt.want) {
+					return fmt.Errorf("watched types = %v, want %v", got, tt.want)
+				}
+				return nil
+			})
+			manager.Stop(t)
+			for resource, n := range streams(t, user) {
+				if n != 1 {
+					t.Errorf("%s was watched %d times, want once", resource, n)
+				}
+			}
+			for _, e := range cluster.AuditLog(t).Where(controlplane.ByUser(user), controlplane.ByVerb("list"), controlplane.ByUserAgent("shared-informers"), controlplane.Completed) {
+				t.Errorf("%s was listed as well as streamed", e.ObjectRef.Resource)
+			}
+		})
+	}
+}
+
+// streams counts the watches that a user has opened, by resource.
+func streams(t *testing.T, user string) map[string]int {
+	t.Helper()
+	opened := map[string]int{}
+	for _, e := range cluster.AuditLog(t).Where(controlplane.ByUser(user), controlplane.ByVerb("watch"), controlplane.Received) {
+		opened[e.ObjectRef.Resource]++
+	}
+	return opened
+}
