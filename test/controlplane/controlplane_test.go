@@ -3,13 +3,11 @@ package controlplane
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -71,56 +69,6 @@ func TestGrantedRoleComesIntoEffect(t *testing.T) {
 		_, err := reader.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{})
 		return err
 	})
-}
-
-func TestAuditLogShowsWhoDidWhat(t *testing.T) {
-	ns := cluster.Namespace(t)
-	cfg := cluster.ConfigFor("auditee", "system:masters")
-	cfg.UserAgent = "auditee/1"
-	client := ClientFor(t, cfg)
-	if _, err := client.AppsV1().ReplicaSets(ns).Create(t.Context(), ReplicaSet(ns, "web", 2), metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := client.AppsV1().ReplicaSets(ns).Get(t.Context(), "none", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Fatalf("get ReplicaSet none: %v, want not found", err)
-	}
-	second := ClientFor(t, cluster.AtSecond(cfg))
-	if _, err := second.CoreV1().Pods(ns).List(t.Context(), metav1.ListOptions{}); err != nil {
-		t.Fatal(err)
-	}
-
-	all := cluster.AuditLog(t).Where(ByUser("auditee"), ByNamespace(ns))
-	var got []string
-	for _, e := range all.Where(Completed) {
-		got = append(got, fmt.Sprintf("%s %s %s %d %s", e.Verb, e.ObjectRef.Resource, e.ObjectRef.Name, e.ResponseStatus.Code, e.UserAgent))
-	}
-	want := []string{
-		"create replicasets web 201 auditee/1",
-		"get replicasets none 404 auditee/1",
-		"list pods  200 auditee/1",
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("completed requests (-want +got):\n%s", diff)
-	}
-	for _, tt := range []struct {
-		name    string
-		matches []AuditMatch
-		want    int
-	}{
-		{"two stages of three requests", nil, 6},
-		{"received", []AuditMatch{Received}, 3},
-		{"writes", []AuditMatch{Completed, Writes}, 1},
-		{"verb", []AuditMatch{Completed, ByVerb("get", "list")}, 2},
-		{"resource", []AuditMatch{Completed, ByResource("pods", "pods/status")}, 1},
-		{"name", []AuditMatch{Completed, ByName("web")}, 1},
-		{"user agent", []AuditMatch{Completed, ByUserAgent("auditee/")}, 3},
-		{"other user agent", []AuditMatch{Completed, ByUserAgent("kubelet")}, 0},
-		{"code", []AuditMatch{ByCode(http.StatusNotFound, http.StatusConflict)}, 1},
-	} {
-		if got := all.Where(tt.matches...); len(got) != tt.want {
-			t.Errorf("%s: %d events, want %d:\n%s", tt.name, len(got), tt.want, got)
-		}
-	}
 }
 
 func TestRestartKeepsDataPortAndUsers(t *testing.T) {
