@@ -1,0 +1,275 @@
+// Package replicaset tests the ReplicaSet controller on a real API server: what users see, and the promises that
+// must hold when answers are lost, watches freeze and processes die.
+package replicaset
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+
+	"minikcm/pkg/caches"
+	"minikcm/pkg/controllers/replicaset"
+	"minikcm/test/controlplane"
+)
+
+// patience is for things that take milliseconds on an idle machine.
+const patience = 20 * time.Second
+
+var cluster *controlplane.Cluster
+
+func TestMain(m *testing.M) {
+	os.Exit(controlplane.Run(m, controlplane.Options{Audit: true}, func(c *controlplane.Cluster) { cluster = c }))
+}
+
+// defaults is the configuration that the daemon runs with.
+func defaults() replicaset.Config {
+	return replicaset.Config{PodDeletionCost: true, TerminatingReplicas: true, VerifyFirstWrite: true}
+}
+
+// controllerConfig authenticates as upstream's service account, so that the tests also show that its rights are enough.
+func controllerConfig() *rest.Config {
+	return cluster.ConfigFor("system:serviceaccount:kube-system:replicaset-controller", "system:authenticated")
+}
+
+// startController runs the controller for one term that ends with the test. Its writes and live reads go through cfg; watch is
+// whom the caches watch.
+func startController(t testing.TB, config replicaset.Config, cfg, watch *rest.Config) *prometheus.Registry {
+	t.Helper()
+	client := controlplane.ClientFor(t, cfg)
+	store := caches.New(controlplane.ClientFor(t, watch), caches.Config{Name: t.Name()})
+	deps := replicaset.Deps{Client: client, Clock: clock.RealClock{}, Metrics: prometheus.NewRegistry()}
+	var err error
+	if deps.Pods, err = store.Pods(); err != nil {
+		t.Fatal(err)
+	}
+	if deps.ReplicaSets, err = store.ReplicaSets(); err != nil {
+		t.Fatal(err)
+	}
+	if deps.Namespaces, err = store.Namespaces(); err != nil {
+		t.Fatal(err)
+	}
+	events := record.NewBroadcaster()
+	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
+	deps.Recorder = events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: replicaset.Name})
+	controller, err := replicaset.New(config, deps)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	ctx, cancel := context.WithCancel(context.Background())
+	store.Start(ctx)
+	if err := store.WaitForSync(ctx); err != nil {
+		t.Fatal(err)
+	}
+	term, end := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = controller.Run(term)
+	}()
+	t.Cleanup(func() {
+		end()
+		<-ended
+		cancel()
+		store.Shutdown()
+		events.Shutdown()
+	})
+	return deps.Metrics.(*prometheus.Registry)
+}
+
+// start runs the controller with nothing between it and the API server.
+func start(t testing.TB, config replicaset.Config) *prometheus.Registry {
+	t.Helper()
+	return startController(t, config, controllerConfig(), watcherConfig())
+}
+
+func watcherConfig() *rest.Config { return cluster.ConfigFor("system:kube-controller-manager") }
+
+// namespace is one test's view of its namespace.
+type namespace struct {
+	t      testing.TB
+	name   string
+	client kubernetes.Interface
+}
+
+func newNamespace(t testing.TB) *namespace {
+	t.Helper()
+	return &namespace{t: t, name: cluster.Namespace(t), client: cluster.Client(t)}
+}
+
+// apply creates a ReplicaSet named rs that selects app=rs.
+func (n *namespace) apply(replicas int32, edits ...func(*appsv1.ReplicaSet)) *appsv1.ReplicaSet {
+	n.t.Helper()
+	return n.applyNamed("rs", replicas, edits...)
+}
+
+func (n *namespace) applyNamed(name string, replicas int32, edits ...func(*appsv1.ReplicaSet)) *appsv1.ReplicaSet {
+	n.t.Helper()
+	rs, err := n.client.AppsV1().ReplicaSets(n.name).
+		Create(n.t.Context(), controlplane.ReplicaSet(n.name, name, replicas, edits...), metav1.CreateOptions{})
+	if err != nil {
+		n.t.Fatalf("create ReplicaSet: %v", err)
+	}
+	return rs
+}
+
+func (n *namespace) create(pods ...*corev1.Pod) []*corev1.Pod {
+	n.t.Helper()
+	out := make([]*corev1.Pod, len(pods))
+	for i, pod := range pods {
+		var err error
+		if out[i], err = n.client.CoreV1().Pods(n.name).Create(n.t.Context(), pod, metav1.CreateOptions{}); err != nil {
+			n.t.Fatalf("create pod: %v", err)
+		}
+	}
+	return out
+}
+
+func (n *namespace) get(name string) *appsv1.ReplicaSet {
+	n.t.Helper()
+	rs, err := n.client.AppsV1().ReplicaSets(n.name).Get(n.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		n.t.Fatalf("get ReplicaSet: %v", err)
+	}
+	return rs
+}
+
+// edit changes the ReplicaSet, whoever else is writing it, and returns the result.
+func (n *namespace) edit(name string, change func(*appsv1.ReplicaSet)) *appsv1.ReplicaSet {
+	n.t.Helper()
+	var out *appsv1.ReplicaSet
+	controlplane.Eventually(n.t, patience, func(ctx context.Context) error {
+		rs, err := n.client.AppsV1().ReplicaSets(n.name).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		change(rs)
+		out, err = n.client.AppsV1().ReplicaSets(n.name).Update(ctx, rs, metav1.UpdateOptions{})
+		return err
+	})
+	return out
+}
+
+func (n *namespace) scale(name string, replicas int32) {
+	n.t.Helper()
+	n.edit(name, func(rs *appsv1.ReplicaSet) { rs.Spec.Replicas = &replicas })
+}
+
+// editPod changes a pod's metadata, whoever else is writing it.
+func (n *namespace) editPod(name string, change func(*corev1.Pod)) {
+	n.t.Helper()
+	controlplane.Eventually(n.t, patience, func(ctx context.Context) error {
+		pod, err := n.client.CoreV1().Pods(n.name).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		change(pod)
+		_, err = n.client.CoreV1().Pods(n.name).Update(ctx, pod, metav1.UpdateOptions{})
+		return err
+	})
+}
+
+func (n *namespace) delete(pod string, grace ...int64) {
+	n.t.Helper()
+	opts := metav1.DeleteOptions{}
+	if len(grace) > 0 {
+		opts.GracePeriodSeconds = &grace[0]
+	}
+	if err := n.client.CoreV1().Pods(n.name).Delete(n.t.Context(), pod, opts); err != nil {
+		n.t.Fatalf("delete pod: %v", err)
+	}
+}
+
+// pods lists the pods of the namespace that match a selector such as app=rs; with none all of them.
+func (n *namespace) pods(selector ...string) []corev1.Pod {
+	n.t.Helper()
+	opts := metav1.ListOptions{}
+	if len(selector) > 0 {
+		opts.LabelSelector = selector[0]
+	}
+	list, err := n.client.CoreV1().Pods(n.name).List(n.t.Context(), opts)
+	if err != nil {
+		n.t.Fatalf("list pods: %v", err)
+	}
+	return list.Items
+}
+
+// settled waits until the spec has been acted on, the status says so, and there are as many active pods as asked for. It returns the
+// ReplicaSet.
+func (n *namespace) settled(name string) *appsv1.ReplicaSet {
+	n.t.Helper()
+	var out *appsv1.ReplicaSet
+	n.eventually(func(ctx context.Context) error {
+		rs, err := n.client.AppsV1().ReplicaSets(n.name).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		want := *rs.Spec.Replicas
+		active := n.active(rs)
+		if rs.Status.ObservedGeneration != rs.Generation || rs.Status.Replicas != want || len(active) != int(want) {
+			return fmt.Errorf("want %d pods at generation %d: %d are active, status %+v", want, rs.Generation, len(active), rs.Status)
+		}
+		out = rs
+		return nil
+	})
+	return out
+}
+
+// active lists the names of the active pods that the ReplicaSet controls.
+func (n *namespace) active(rs *appsv1.ReplicaSet) []string {
+	n.t.Helper()
+	var names []string
+	for _, pod := range n.pods(labels.Set(rs.Spec.Selector.MatchLabels).String()) {
+		if caches.TrimPod(&pod).IsActive() && metav1.IsControlledBy(&pod, rs) {
+			names = append(names, pod.Name)
+		}
+	}
+	return names
+}
+
+func (n *namespace) eventually(check func(context.Context) error) {
+	n.t.Helper()
+	controlplane.Eventually(n.t, patience, check)
+}
+
+// status waits until the status of the ReplicaSet is as wanted.
+func (n *namespace) status(name string, want func(appsv1.ReplicaSetStatus) bool) {
+	n.t.Helper()
+	n.eventually(func(ctx context.Context) error {
+		rs, err := n.client.AppsV1().ReplicaSets(n.name).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if !want(rs.Status) {
+			return fmt.Errorf("status is %+v", rs.Status)
+		}
+		return nil
+	})
+}
+
+// events lists the messages of the events with a reason.
+func (n *namespace) events(ctx context.Context, reason string) ([]string, error) {
+	list, err := n.client.CoreV1().Events(n.name).List(ctx, metav1.ListOptions{FieldSelector: "reason=" + reason})
+	if err != nil {
+		return nil, err
+	}
+	var messages []string
+	for _, e := range list.Items {
+		messages = append(messages, e.Message)
+	}
+	return messages, nil
+}

@@ -1,0 +1,468 @@
+package replicaset
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"minikcm/test/controlplane"
+)
+
+// TestStories are the things users do, all at once against one controller.
+func TestStories(t *testing.T) {
+	prepared := prepareAdoption(t)
+	start(t, defaults())
+	for _, story := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"Adoption", prepared.check},
+		{"ScaleUpAndDown", testScaleUpAndDown},
+		{"DeletingAndFailedPods", testDeletingAndFailedPods},
+		{"DeletionCost", testDeletionCost},
+		{"OverlappingSelectors", testOverlappingSelectors},
+		{"ReleaseAndReadopt", testReleaseAndReadopt},
+		{"AdoptionKeepsOtherOwners", testAdoptionKeepsOtherOwners},
+		{"ReadyAndAvailable", testReadyAndAvailable},
+		{"BecomesAvailable", testBecomesAvailable},
+		{"ScaleSubresource", testScaleSubresource},
+		{"ExtraPods", testExtraPods},
+		{"FullyLabeled", testFullyLabeled},
+		{"FinalizersAreLeftAlone", testFinalizersAreLeftAlone},
+		{"TerminatingReplicas", testTerminatingReplicas},
+		{"Quota", testQuota},
+		{"CollectionDelete", testCollectionDelete},
+		{"ForeignConditions", testForeignConditions},
+		{"TemplateChange", testTemplateChange},
+		{"TerminatingNamespace", testTerminatingNamespace},
+		{"Recreated", testRecreated},
+		{"RefusedAdoption", testRefusedAdoption},
+	} {
+		t.Run(story.name, func(t *testing.T) {
+			t.Parallel()
+			story.run(t)
+		})
+	}
+}
+
+func testScaleUpAndDown(t *testing.T) {
+	n := newNamespace(t)
+	n.apply(2)
+	n.settled("rs")
+	for _, replicas := range []int32{3, 0, 2} {
+		n.scale("rs", replicas)
+		n.settled("rs")
+	}
+	before := n.pods()
+	n.edit("rs", func(rs *appsv1.ReplicaSet) { rs.Spec.Template.Annotations = map[string]string{"touched": "true"} })
+	n.settled("rs")
+	if after := n.pods(); podNames(before) != podNames(after) {
+		t.Errorf("a change of the template replaced pods: %s became %s", podNames(before), podNames(after))
+	}
+	for _, pod := range before {
+		ref := metav1.GetControllerOf(&pod)
+		if !strings.HasPrefix(pod.Name, "rs-") || pod.GenerateName != "rs-" || ref.BlockOwnerDeletion == nil || !*ref.BlockOwnerDeletion {
+			t.Errorf("pod %s has generateName %q and owner %+v", pod.Name, pod.GenerateName, ref)
+		}
+	}
+	n.eventually(func(ctx context.Context) error {
+		created, err := n.events(ctx, "SuccessfulCreate")
+		if err == nil && !slices.Contains(created, "Created pod: "+before[0].Name) {
+			err = fmt.Errorf("events are %v", created)
+		}
+		return err
+	})
+}
+
+func podNames(pods []corev1.Pod) string {
+	var names []string
+	for _, pod := range pods {
+		names = append(names, pod.Name)
+	}
+	slices.Sort(names)
+	return strings.Join(names, " ")
+}
+
+// onNode binds pods to a node, so that they linger when they are deleted.
+func onNode(rs *appsv1.ReplicaSet) { rs.Spec.Template.Spec.NodeName = "nowhere" }
+
+func testDeletingAndFailedPods(t *testing.T) {
+	n := newNamespace(t)
+	rs := n.apply(2, onNode)
+	n.settled("rs")
+	names := n.active(rs)
+	n.delete(names[0])
+	controlplane.SetPodPhase(t, n.client, n.name, names[1], corev1.PodFailed)
+	n.eventually(func(context.Context) error {
+		if all, active := n.pods(), n.active(rs); len(all) != 4 || len(active) != 2 {
+			return fmt.Errorf("%d pods, %d of them active", len(all), len(active))
+		}
+		return nil
+	})
+	n.settled("rs")
+}
+
+func testDeletionCost(t *testing.T) {
+	for _, tt := range deletionCostCases {
+		if !tt.disabled {
+			t.Run(tt.name, tt.run)
+		}
+	}
+}
+
+type deletionCostCase struct {
+	name     string
+	costs    []string // per pod; none: not annotated
+	restarts []int32
+	disabled bool // the gate
+	stays    int
+}
+
+var deletionCostCases = []deletionCostCase{
+	{name: "HigherCostStays", costs: []string{"1000", "100"}, restarts: []int32{5, 0}, stays: 0},
+	{name: "SameCost", costs: []string{"100", "100"}, restarts: []int32{5, 0}, stays: 1},
+	{name: "NoCost", restarts: []int32{5, 0}, stays: 1},
+	{name: "GateOff", costs: []string{"1000", "100"}, restarts: []int32{5, 0}, stays: 1, disabled: true},
+}
+
+// run scales from two pods to one. The pod with fewer restarts stays, unless cost decides first.
+func (tt deletionCostCase) run(t *testing.T) {
+	n := newNamespace(t)
+	rs := n.apply(2)
+	n.settled("rs")
+	names := n.active(rs)
+	for i, name := range names {
+		controlplane.SetPodStatus(t, n.client, n.name, name, func(s *corev1.PodStatus) {
+			s.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", RestartCount: tt.restarts[i]}}
+		})
+		if tt.costs != nil {
+			n.editPod(name, func(pod *corev1.Pod) { pod.Annotations = map[string]string{corev1.PodDeletionCost: tt.costs[i]} })
+		}
+	}
+	n.scale("rs", 1)
+	n.settled("rs")
+	if left := n.active(rs); left[0] != names[tt.stays] {
+		t.Errorf("%s stayed, want %s", left[0], names[tt.stays])
+	}
+}
+
+func TestDeletionCostGateOff(t *testing.T) {
+	config := defaults()
+	config.PodDeletionCost = false
+	start(t, config)
+	for _, tt := range deletionCostCases {
+		if tt.disabled {
+			t.Run(tt.name, tt.run)
+		}
+	}
+}
+
+func testOverlappingSelectors(t *testing.T) {
+	n := newNamespace(t)
+	same := func(rs *appsv1.ReplicaSet) {
+		rs.Spec.Selector.MatchLabels = map[string]string{"app": "shared"}
+		rs.Spec.Template.Labels = rs.Spec.Selector.MatchLabels
+	}
+	one, two := n.applyNamed("one", 1, same), n.applyNamed("two", 2, same)
+	n.settled("one")
+	n.settled("two")
+	if got := [3]int{len(n.active(one)), len(n.active(two)), len(n.pods())}; got != [3]int{1, 2, 3} {
+		t.Errorf("active pods of one, of two, and all pods: %v, want [1 2 3]", got)
+	}
+}
+
+func testReadyAndAvailable(t *testing.T) {
+	n := newNamespace(t)
+	rs := n.apply(3, func(rs *appsv1.ReplicaSet) { rs.Spec.MinReadySeconds = 3600 })
+	n.settled("rs")
+	names := n.active(rs)
+	for name, ago := range map[string]time.Duration{names[1]: 0, names[2]: 2 * time.Hour} {
+		setReady(t, n, name, time.Now().Add(-ago))
+	}
+	n.status("rs", func(s appsv1.ReplicaSetStatus) bool {
+		return s.Replicas == 3 && s.ReadyReplicas == 2 && s.AvailableReplicas == 1
+	})
+}
+
+// setReady makes a pod Ready since a time.
+func setReady(t testing.TB, n *namespace, name string, since time.Time) {
+	t.Helper()
+	controlplane.SetPodStatus(t, n.client, n.name, name, func(s *corev1.PodStatus) {
+		s.Phase = corev1.PodRunning
+		s.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(since)}}
+	})
+}
+
+// testBecomesAvailable: nothing happens between a pod's becoming ready and its becoming available; the controller must look by itself.
+func testBecomesAvailable(t *testing.T) {
+	n := newNamespace(t)
+	rs := n.apply(1, func(rs *appsv1.ReplicaSet) { rs.Spec.MinReadySeconds = 3 })
+	n.settled("rs")
+	since := time.Now().Truncate(time.Second)
+	setReady(t, n, n.active(rs)[0], since)
+	n.status("rs", func(s appsv1.ReplicaSetStatus) bool { return s.ReadyReplicas == 1 && s.AvailableReplicas == 0 })
+	n.status("rs", func(s appsv1.ReplicaSetStatus) bool { return s.AvailableReplicas == 1 })
+	if took := time.Since(since); took < 3*time.Second || took > 4500*time.Millisecond {
+		t.Errorf("available %v after it became ready, want 3 s", took)
+	}
+}
+
+func testScaleSubresource(t *testing.T) {
+	n := newNamespace(t)
+	n.apply(1)
+	n.settled("rs")
+	for _, replicas := range []int32{3, 0} {
+		sets := n.client.AppsV1().ReplicaSets(n.name)
+		scale := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Name: "rs", Namespace: n.name}, Spec: autoscalingv1.ScaleSpec{Replicas: replicas}}
+		if _, err := sets.UpdateScale(t.Context(), "rs", scale, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		n.eventually(func(ctx context.Context) error {
+			got, err := sets.GetScale(ctx, "rs", metav1.GetOptions{})
+			if err == nil && (got.Spec.Replicas != replicas || got.Status.Replicas != replicas || len(n.pods()) != int(replicas)) {
+				err = fmt.Errorf("scale is %+v with %d pods, want %d", got, len(n.pods()), replicas)
+			}
+			return err
+		})
+	}
+}
+
+func testFullyLabeled(t *testing.T) {
+	n := newNamespace(t)
+	rs := n.apply(2)
+	n.settled("rs")
+	more := map[string]string{"app": "rs", "extra": "yes"}
+	n.edit("rs", func(rs *appsv1.ReplicaSet) { rs.Spec.Template.Labels = more })
+	n.editPod(n.active(rs)[0], func(pod *corev1.Pod) { pod.Labels = more })
+	n.status("rs", func(s appsv1.ReplicaSetStatus) bool { return s.Replicas == 2 && s.FullyLabeledReplicas == 1 })
+}
+
+func testFinalizersAreLeftAlone(t *testing.T) {
+	n := newNamespace(t)
+	finalizer := "example.com/keep"
+	rs := n.apply(2, func(rs *appsv1.ReplicaSet) { rs.Finalizers = []string{finalizer} })
+	n.settled("rs")
+	if err := n.client.AppsV1().ReplicaSets(n.name).Delete(t.Context(), "rs", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	// While it is being deleted it neither replaces a pod nor adopts one, and still reports what it has.
+	n.delete(n.active(rs)[0])
+	n.create(controlplane.Pod(n.name, "orphan", map[string]string{"app": "rs"}))
+	n.status("rs", func(s appsv1.ReplicaSetStatus) bool { return s.Replicas == 1 })
+	if got := n.get("rs").Finalizers; !slices.Equal(got, []string{finalizer}) {
+		t.Errorf("finalizers are %v", got)
+	}
+	if got := n.active(rs); len(got) != 1 {
+		t.Errorf("active pods %v, want one", got)
+	}
+	n.edit("rs", func(rs *appsv1.ReplicaSet) { rs.Finalizers = nil })
+}
+
+func testTerminatingReplicas(t *testing.T) {
+	n := newNamespace(t)
+	rs := n.apply(5, onNode)
+	n.settled("rs")
+	terminating := func(want int32) {
+		t.Helper()
+		n.status("rs", func(s appsv1.ReplicaSetStatus) bool {
+			return s.Replicas == 5 && s.TerminatingReplicas != nil && *s.TerminatingReplicas == want
+		})
+	}
+	terminating(0)
+	names := n.active(rs)
+	n.delete(names[0])
+	n.delete(names[1])
+	terminating(2)
+	n.delete(names[0], 0)
+	terminating(1)
+	n.settled("rs")
+}
+
+func TestTerminatingReplicasGateOff(t *testing.T) {
+	config := defaults()
+	config.TerminatingReplicas = false
+	start(t, config)
+	n := newNamespace(t)
+	rs := n.apply(2, onNode)
+	n.settled("rs")
+	n.delete(n.active(rs)[0])
+	n.eventually(func(context.Context) error {
+		if pods, active := n.pods(), n.active(rs); len(pods) != 3 || len(active) != 2 {
+			return fmt.Errorf("%d pods, %d active", len(pods), len(active))
+		}
+		return nil
+	})
+	if got := n.settled("rs").Status.TerminatingReplicas; got != nil {
+		t.Errorf("terminatingReplicas is %d, want none", *got)
+	}
+}
+
+func failure(s appsv1.ReplicaSetStatus) *appsv1.ReplicaSetCondition {
+	for i, c := range s.Conditions {
+		if c.Type == appsv1.ReplicaSetReplicaFailure && c.Status == corev1.ConditionTrue {
+			return &s.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// testQuota plays the quota controller, which would copy spec to status.
+func testQuota(t *testing.T) {
+	n := newNamespace(t)
+	quotas := n.client.CoreV1().ResourceQuotas(n.name)
+	hard := func(pods string) corev1.ResourceList {
+		return corev1.ResourceList{corev1.ResourcePods: resource.MustParse(pods)}
+	}
+	quota, err := quotas.Create(t.Context(), &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Name: "few"}, Spec: corev1.ResourceQuotaSpec{Hard: hard("2")}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	quota.Status = corev1.ResourceQuotaStatus{Hard: hard("2"), Used: hard("0")}
+	if _, err := quotas.UpdateStatus(t.Context(), quota, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+
+	n.apply(3)
+	n.status("rs", func(s appsv1.ReplicaSetStatus) bool {
+		f := failure(s)
+		return s.Replicas == 2 && f != nil && f.Reason == "FailedCreate" && strings.Contains(f.Message, "exceeded quota")
+	})
+	n.scale("rs", 2)
+	n.status("rs", func(s appsv1.ReplicaSetStatus) bool { return s.Replicas == 2 && failure(s) == nil })
+	n.scale("rs", 3)
+	n.status("rs", func(s appsv1.ReplicaSetStatus) bool { return failure(s) != nil })
+	n.eventually(func(ctx context.Context) error {
+		quota, err := quotas.Get(ctx, "few", metav1.GetOptions{})
+		if err == nil {
+			quota.Status.Hard = hard("3")
+			_, err = quotas.UpdateStatus(ctx, quota, metav1.UpdateOptions{})
+		}
+		return err
+	})
+	if s := n.settled("rs").Status; failure(s) != nil {
+		n.status("rs", func(s appsv1.ReplicaSetStatus) bool { return failure(s) == nil })
+	}
+	refused := cluster.AuditLog(t).Where(controlplane.Completed, controlplane.ByNamespace(n.name), controlplane.ByVerb("create"),
+		controlplane.ByResource("pods"), controlplane.ByCode(403))
+	if len(refused) > 6 {
+		t.Errorf("%d refused creates:\n%v", len(refused), refused)
+	}
+}
+
+func testCollectionDelete(t *testing.T) {
+	n := newNamespace(t)
+	for _, name := range []string{"one", "two", "three"} {
+		n.applyNamed(name, 1, func(rs *appsv1.ReplicaSet) { rs.Labels = map[string]string{"group": "all"} })
+	}
+	for _, name := range []string{"one", "two", "three"} {
+		n.settled(name)
+	}
+	orphan := metav1.DeletePropagationBackground
+	err := n.client.AppsV1().ReplicaSets(n.name).DeleteCollection(t.Context(),
+		metav1.DeleteOptions{PropagationPolicy: &orphan}, metav1.ListOptions{LabelSelector: "group=all"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Its pods are the garbage collector's: they are neither deleted nor replaced. A fourth set shows that the controller has moved on.
+	pods := n.pods()
+	if len(pods) != 3 {
+		t.Fatalf("%d pods, want 3", len(pods))
+	}
+	n.delete(pods[0].Name)
+	n.applyNamed("four", 1)
+	n.settled("four")
+	if left := n.pods(); len(left) != 3 {
+		t.Errorf("%d pods, want the 2 left over and the one of the new set", len(left))
+	}
+}
+
+func testForeignConditions(t *testing.T) {
+	n := newNamespace(t)
+	rs := n.apply(1)
+	n.settled("rs")
+	patch := []byte(`{"status":{"conditions":[{"type":"Foreign","status":"True","reason":"Test","message":"ours to keep"}]}}`)
+	if _, err := n.client.AppsV1().ReplicaSets(n.name).Patch(t.Context(), "rs", types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+		t.Fatal(err)
+	}
+	n.scale("rs", 2)
+	n.settled("rs")
+	setReady(t, n, n.active(rs)[0], time.Now())
+	n.status("rs", func(s appsv1.ReplicaSetStatus) bool {
+		return s.ReadyReplicas == 1 && len(s.Conditions) == 1 && s.Conditions[0].Type == "Foreign" && s.Conditions[0].Message == "ours to keep"
+	})
+}
+
+func testTemplateChange(t *testing.T) {
+	n := newNamespace(t)
+	rs := n.apply(1)
+	n.settled("rs")
+	old := n.active(rs)[0]
+	patch := []byte(`{"spec":{"replicas":3,"template":{"spec":{"containers":[{"name":"main","image":"registry.k8s.io/pause:3.9"}]}}}}`)
+	if _, err := n.client.AppsV1().ReplicaSets(n.name).Patch(t.Context(), "rs", types.StrategicMergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	n.settled("rs")
+	for _, pod := range n.pods() {
+		want := "registry.k8s.io/pause:3.9"
+		if pod.Name == old {
+			want = "registry.k8s.io/pause:3.10"
+		}
+		if got := pod.Spec.Containers[0].Image; got != want {
+			t.Errorf("pod %s has image %s, want %s", pod.Name, got, want)
+		}
+	}
+	if !slices.Contains(n.active(rs), old) {
+		t.Errorf("the old pod was replaced")
+	}
+}
+
+// testTerminatingNamespace: nothing can be created in a terminating namespace, and nothing is tried more than once.
+func testTerminatingNamespace(t *testing.T) {
+	n := newNamespace(t)
+	rs := n.apply(5)
+	n.settled("rs")
+	if err := n.client.CoreV1().Namespaces().Delete(t.Context(), n.name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range n.active(rs) {
+		n.delete(name)
+	}
+	n.status("rs", func(s appsv1.ReplicaSetStatus) bool { return s.Replicas == 0 && failure(s) == nil })
+	tries := cluster.AuditLog(t).Where(controlplane.Completed, controlplane.ByNamespace(n.name), controlplane.ByVerb("create"),
+		controlplane.ByResource("pods"), controlplane.ByCode(403))
+	if len(tries) > 1 {
+		t.Errorf("%d creates were tried:\n%v", len(tries), tries)
+	}
+}
+
+// testRecreated: a ReplicaSet deleted and created again at once under its name inherits nothing.
+func testRecreated(t *testing.T) {
+	n := newNamespace(t)
+	orphan := metav1.DeletePropagationBackground
+	for range 5 {
+		n.apply(3)
+		if err := n.client.AppsV1().ReplicaSets(n.name).Delete(t.Context(), "rs", metav1.DeleteOptions{PropagationPolicy: &orphan}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rs := n.apply(3)
+	n.settled("rs")
+	if got := n.active(rs); len(got) != 3 {
+		t.Errorf("active pods %v, want 3", got)
+	}
+	if _, err := n.client.CoreV1().Pods(n.name).Get(t.Context(), "rs", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("a pod without suffix: %v", err)
+	}
+}
