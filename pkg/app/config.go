@@ -219,6 +219,7 @@ func (o *Options) servingConfig() ServingConfig {
 		},
 		Authentication:      o.Authentication,
 		Authorization:       o.Authorization,
+		ReviewRetry:         reviewRetry(),
 		Profiling:           o.Debugging.Profiling,
 		ContentionProfiling: o.Debugging.Profiling && o.Debugging.ContentionProfiling,
 		Flags:               o.flags,

@@ -36,16 +36,17 @@ func enabled(name string, items []string) bool {
 	return slices.Contains(items, "*")
 }
 
-// unknownControllers reports every item, canonical, that names no controller.
-func unknownControllers(items, known []string) []error {
-	var errs []error
+// unknownControllers reports the items, canonical, that name no controller; nil if all are known.
+func unknownControllers(items, known []string) error {
+	var unknown []string
 	for _, item := range items {
 		name := strings.TrimPrefix(item, "-")
-		if item == "*" || slices.Contains(known, name) {
-			continue
+		if item != "*" && !slices.Contains(known, name) {
+			unknown = append(unknown, fmt.Sprintf("%q is not in the list of known controllers", name))
 		}
-		errs = append(errs, fmt.Errorf("--controllers: %q is not in the list of known controllers; known are %s",
-			name, strings.Join(controllerNamesWithAliases(), ", ")))
 	}
-	return errs
+	if len(unknown) == 0 {
+		return nil
+	}
+	return fmt.Errorf("--controllers: %s; known are %s", strings.Join(unknown, ", "), strings.Join(controllerNamesWithAliases(), ", "))
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/util/wait"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/klog/v2"
 )
@@ -28,6 +29,8 @@ type ServingConfig struct {
 	TLS            TLSConfig
 	Authentication AuthenticationOptions
 	Authorization  AuthorizationOptions
+	// ReviewRetry is how often a question to the API server is repeated if it had a moment of weakness.
+	ReviewRetry wait.Backoff
 
 	Profiling           bool
 	ContentionProfiling bool
@@ -77,7 +80,7 @@ func newServer(cfg ServingConfig, deps serverDeps) (*server, error) {
 	if cfg.Port == 0 && deps.listener == nil {
 		return s, nil
 	}
-	auth, err := newAuth(cfg.Authentication, cfg.Authorization)
+	auth, err := newAuth(cfg.Authentication, cfg.Authorization, cfg.ReviewRetry)
 	if err != nil {
 		return nil, err
 	}

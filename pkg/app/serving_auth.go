@@ -7,10 +7,10 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strings"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/group"
 	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
@@ -42,7 +42,7 @@ type frontProxy struct {
 
 // newAuth builds both halves. Without a kubeconfig and outside a pod there is no API server to ask: tokens are not
 // understood then, and only what needs no question is allowed.
-func newAuth(authn AuthenticationOptions, authz AuthorizationOptions) (*auth, error) {
+func newAuth(authn AuthenticationOptions, authz AuthorizationOptions, retry wait.Backoff) (*auth, error) {
 	authnClient, err := reviewClient("authentication-kubeconfig", authn.Kubeconfig)
 	if err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func newAuth(authn AuthenticationOptions, authz AuthorizationOptions) (*auth, er
 	if err != nil {
 		return nil, err
 	}
-	a := &auth{may: newAuthorizer(authz, authzClient)}
+	a := &auth{may: newAuthorizer(authz, authzClient, retry)}
 	if authnClient != nil && !authn.SkipLookup && (authn.ClientCAFile == "" || authn.RequestHeader.ClientCAFile == "") {
 		a.lookup = newClusterAuth(authnClient)
 	}
@@ -59,7 +59,12 @@ func newAuth(authn AuthenticationOptions, authz AuthorizationOptions) (*auth, er
 	if err != nil {
 		return nil, err
 	}
-	a.who = newAuthenticator(clientCA, proxy, authnClient, authn.TokenCacheTTL)
+	var tokens authenticator.Token
+	if authnClient != nil {
+		reviewer := &tokenReviewer{reviews: authnClient.AuthenticationV1().TokenReviews(), retry: retry}
+		tokens = tokencache.New(reviewer, false, authn.TokenCacheTTL, authn.TokenCacheTTL)
+	}
+	a.who = newAuthenticator(clientCA, proxy, tokens)
 	return a, nil
 }
 
@@ -135,7 +140,7 @@ var anonymous = authenticator.RequestFunc(func(*http.Request) (*authenticator.Re
 
 // newAuthenticator asks in upstream's order: front proxy, client certificate, token, and then takes the client for
 // anonymous. A credential that is wrong is an error, never anonymous. Any argument may be nil.
-func newAuthenticator(clientCA dynamiccertificates.CAContentProvider, proxy *frontProxy, reviews kubernetes.Interface, cacheTTL time.Duration) authenticator.Request {
+func newAuthenticator(clientCA dynamiccertificates.CAContentProvider, proxy *frontProxy, tokens authenticator.Token) authenticator.Request {
 	var chain []authenticator.Request
 	if proxy != nil {
 		chain = append(chain, headerrequest.NewDynamicVerifyOptionsSecure(proxy.ca.VerifyOptions,
@@ -144,9 +149,8 @@ func newAuthenticator(clientCA dynamiccertificates.CAContentProvider, proxy *fro
 	if clientCA != nil {
 		chain = append(chain, x509.NewDynamic(clientCA.VerifyOptions, x509.CommonNameUserConversion))
 	}
-	if reviews != nil {
-		tokens := &tokenReviewer{reviews: reviews.AuthenticationV1().TokenReviews(), retry: reviewRetry()}
-		chain = append(chain, bearertoken.New(tokencache.New(tokens, false, cacheTTL, cacheTTL)))
+	if tokens != nil {
+		chain = append(chain, bearertoken.New(tokens))
 	}
 	if len(chain) == 0 {
 		return anonymous

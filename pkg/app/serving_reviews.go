@@ -30,7 +30,7 @@ const (
 	decisionCacheSize = 8192
 )
 
-// reviewRetry is how often a question is repeated if the API server had a moment of weakness, as upstream.
+// reviewRetry is upstream's ServingConfig.ReviewRetry.
 func reviewRetry() wait.Backoff {
 	return wait.Backoff{Duration: 500 * time.Millisecond, Factor: 1.5, Jitter: 0.2, Steps: 5}
 }
@@ -103,10 +103,10 @@ type authorizer struct {
 }
 
 // newAuthorizer returns an authorizer that asks through client, or nobody if it is nil.
-func newAuthorizer(cfg AuthorizationOptions, client kubernetes.Interface) *authorizer {
+func newAuthorizer(cfg AuthorizationOptions, client kubernetes.Interface, retry wait.Backoff) *authorizer {
 	a := &authorizer{
 		always:    cfg.AlwaysAllowPaths,
-		retry:     reviewRetry(),
+		retry:     retry,
 		cache:     utilcache.NewLRUExpireCache(decisionCacheSize),
 		allowTTL:  cfg.AllowedTTL,
 		refuseTTL: cfg.DeniedTTL,

@@ -56,6 +56,3 @@ func selfSigned(host string) (certPEM, keyPEM []byte, err error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
 		pem.EncodeToMemory(&pem.Block{Type: keyutil.ECPrivateKeyBlockType, Bytes: keyDER}), nil
 }
-
-// writeKey writes a private key that only its owner can read.
-func writeKey(file string, key []byte) error { return keyutil.WriteKey(file, key) }

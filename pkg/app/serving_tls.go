@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -14,6 +13,7 @@ import (
 
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/klog/v2"
 )
@@ -140,7 +140,10 @@ func writeMissing(certFile, keyFile, host string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(certutil.WriteCert(certFile, cert), writeKey(keyFile, key))
+	if err := certutil.WriteCert(certFile, cert); err != nil {
+		return err
+	}
+	return keyutil.WriteKey(keyFile, key)
 }
 
 func nextProtocols(cfg TLSConfig) []string {

@@ -6,8 +6,11 @@ import (
 	"strings"
 	"time"
 
+	apiversion "k8s.io/apimachinery/pkg/util/version"
 	cliflag "k8s.io/component-base/cli/flag"
 	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/component-base/metrics"
+	baseversion "k8s.io/component-base/version"
 )
 
 // leasesLock is the only kind of lock there is.
@@ -32,9 +35,7 @@ func (o *Options) Validate() []error {
 	p.workers("concurrent-namespace-syncs", o.Namespace.ConcurrentSyncs)
 	p.positive("namespace-sync-period", o.Namespace.SyncPeriod)
 	p.notNegative("namespace-deletion-grace-period", o.Namespace.DeletionGracePeriod)
-	for _, err := range o.Metrics.Validate() {
-		p = append(p, fmt.Errorf("metrics flags: %w", err))
-	}
+	p.append(validateMetrics(o.Metrics))
 	for _, err := range logsapi.Validate(o.Logs, o.gates.gate, nil) {
 		p = append(p, fmt.Errorf("logging flags: %w", err))
 	}
@@ -43,7 +44,9 @@ func (o *Options) Validate() []error {
 
 func (o *GenericOptions) validate() []error {
 	var p problems
-	p.append(unknownControllers(canonical(o.Controllers, controllerAliases()), controllerNames()))
+	if err := unknownControllers(canonical(o.Controllers, controllerAliases()), controllerNames()); err != nil {
+		p = append(p, err)
+	}
 	p.positive("min-resync-period", o.MinResyncPeriod)
 	p.notNegative("controller-start-interval", o.ControllerStartInterval)
 	p.notNegative("controller-shutdown-timeout", o.ControllerShutdownTimeout)
@@ -160,6 +163,22 @@ func (o *AuthorizationOptions) validate() []error {
 		if strings.Contains(strings.TrimSuffix(path, "*"), "*") {
 			p.addf("authorization-always-allow-paths", "%q may have * only at its end", path)
 		}
+	}
+	return p
+}
+
+// validateMetrics leaves --show-hidden-metrics-for-version out of the library's own check, which compares with the version that
+// was linked in: ours is the program's, and what is hidden depends on the library's.
+func validateMetrics(o *metrics.Options) []error {
+	var p problems
+	kept := *o
+	kept.ShowHiddenMetricsForVersion = ""
+	for _, err := range kept.Validate() {
+		p = append(p, fmt.Errorf("metrics flags: %w", err))
+	}
+	previous := apiversion.MustParse(baseversion.DefaultKubeBinaryVersion).SubtractMinor(1).String()
+	if v := o.ShowHiddenMetricsForVersion; v != "" && v != previous {
+		p.addf("show-hidden-metrics-for-version", "%q is not the previous minor version, %s, which is the only one that may be given", v, previous)
 	}
 	return p
 }
