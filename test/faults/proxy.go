@@ -29,15 +29,15 @@ type Proxy struct {
 	seed      uint64
 	http1     bool
 
-	ctx     context.Context // ends with the proxy
-	cancel  context.CancelFunc
-	script  script
-	journal journal
-	watches *watches
-	network *network
-	base    *http.Transport // under reverse
-	reverse *httputil.ReverseProxy
-	server  *http.Server
+	ctx      context.Context // ends with the proxy
+	cancel   context.CancelFunc
+	script   script
+	journal  journal
+	watches  *watches
+	network  *network
+	upstream *upstream
+	reverse  *httputil.ReverseProxy
+	server   *http.Server
 
 	lock   sync.Mutex
 	closed bool
@@ -148,7 +148,8 @@ func (p *Proxy) start() error {
 	if err != nil {
 		return fmt.Errorf("address of the server: %w", err)
 	}
-	base, transport, err := newTransport(p.target)
+	p.upstream = &upstream{target: p.target, conns: map[net.Conn]struct{}{}}
+	transport, err := p.upstream.transport()
 	if err != nil {
 		return err
 	}
@@ -158,7 +159,6 @@ func (p *Proxy) start() error {
 	}
 	p.authority = authority
 	p.ctx, p.cancel = context.WithCancel(context.Background())
-	p.base = base
 	p.watches = &watches{spawn: p.spawn, open: map[*stream]struct{}{}}
 	p.reverse = newReverse(server, transport, p.watches)
 	p.server = p.newServer(certificate)
@@ -166,26 +166,6 @@ func (p *Proxy) start() error {
 		_ = p.server.ServeTLS(l, "", "") // ends when its listener is closed
 	}, p.spawn)
 	return err
-}
-
-// newTransport makes the way to the server, with the credentials of target, sharing no connection with other clients.
-func newTransport(target *rest.Config) (*http.Transport, http.RoundTripper, error) {
-	tlsConfig, err := rest.TLSConfigFor(target)
-	if err != nil {
-		return nil, nil, fmt.Errorf("TLS of the server: %w", err)
-	}
-	base := &http.Transport{
-		TLSClientConfig:    tlsConfig,
-		DialContext:        target.Dial,
-		Proxy:              target.Proxy,
-		ForceAttemptHTTP2:  true,
-		DisableCompression: true, // what client and server agree on passes untouched
-	}
-	wrapped, err := rest.HTTPWrappersForConfig(target, base)
-	if err != nil {
-		return nil, nil, fmt.Errorf("credentials for the server: %w", err)
-	}
-	return base, wrapped, nil
 }
 
 func (p *Proxy) newServer(certificate tls.Certificate) *http.Server {
@@ -259,6 +239,6 @@ func (p *Proxy) stop() error {
 	case <-time.After(stopPatience):
 		err = errors.Join(err, fmt.Errorf("goroutines still busy after %v", stopPatience))
 	}
-	p.base.CloseIdleConnections()
+	p.upstream.close()
 	return err
 }
