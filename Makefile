@@ -65,7 +65,7 @@ deflake: need-cc ## Rerun tests until one fails: make deflake PKG=./test/integra
 
 .PHONY: lint
 lint: bin/staticcheck ## Check formatting, go vet and staticcheck
-	@unformatted=$$(gofmt -l $$($(GO) list -f '{{.Dir}}' ./...) hack); \
+	@unformatted=$$(gofmt -l .); \
 	if [ -n "$$unformatted" ]; then echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	bin/staticcheck ./...

@@ -2,7 +2,6 @@ package controlplane
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,20 +10,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
-	"github.com/google/uuid"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 )
 
-// barrierParam marks the requests with which AuditLog makes sure that it has read far enough.
-const barrierParam = "audit-barrier"
-
 // AuditLog returns what the API servers were asked since the cluster started, ordered by the time of the stage: one
-// event when a request was received and one when its answer was complete. All requests answered before the call are
-// in it. Options.Audit must be on.
+// event when a request was received and one when its answer was complete. All requests answered before the call are in
+// it, because the server logs them before it ends the answer; one that its client gave up may come later. Options.Audit
+// must be on.
 func (c *Cluster) AuditLog(t testing.TB) AuditEvents {
 	t.Helper()
 	var all AuditEvents
@@ -35,11 +28,7 @@ func (c *Cluster) AuditLog(t testing.TB) AuditEvents {
 		if s.audit == nil {
 			t.Fatal("read audit log: the cluster was started without Options.Audit")
 		}
-		cfg := c.Config()
-		if s == c.second {
-			cfg = c.AtSecond(cfg)
-		}
-		events, err := s.audit.readAll(t.Context(), cfg, s.running)
+		events, err := s.audit.read()
 		if err != nil {
 			t.Fatalf("read audit log of %s: %v", s.name, err)
 		}
@@ -60,48 +49,21 @@ type auditFile struct {
 	events AuditEvents
 }
 
-// readAll returns all events. If the server is running it first makes a request of its own and reads until that shows
-// up: the server logs the end of a request a moment after the client has its answer.
-func (f *auditFile) readAll(ctx context.Context, cfg *rest.Config, running bool) (AuditEvents, error) {
+// read returns all events up to the last complete line.
+func (f *auditFile) read() (AuditEvents, error) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	if !running {
-		_, err := f.parse("")
-		return slices.Clone(f.events), err
-	}
-	client, err := kubernetes.NewForConfig(cfg)
-	if err != nil {
-		return nil, err
-	}
-	id := uuid.NewString()
-	if err := client.CoreV1().RESTClient().Get().AbsPath("/version").Param(barrierParam, id).Do(ctx).Error(); err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	err = poll(ctx, func(context.Context) error {
-		found, err := f.parse(id)
-		if err == nil && !found {
-			err = fmt.Errorf("our own request is not in the log yet")
-		}
-		return err
-	})
-	return slices.Clone(f.events), err
-}
-
-// parse reads the complete lines that are new and tells whether the end of the barrier request was among them.
-func (f *auditFile) parse(barrier string) (found bool, err error) {
 	file, err := os.Open(f.path)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	defer func() { _ = file.Close() }()
 	if _, err := file.Seek(f.offset, io.SeekStart); err != nil {
-		return false, err
+		return nil, err
 	}
 	text, err := io.ReadAll(file)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	for line := range bytes.Lines(text) {
 		if !bytes.HasSuffix(line, []byte("\n")) {
@@ -109,16 +71,12 @@ func (f *auditFile) parse(barrier string) (found bool, err error) {
 		}
 		var event auditv1.Event
 		if err := json.Unmarshal(line, &event); err != nil {
-			return found, fmt.Errorf("parse audit event: %w", err)
+			return nil, fmt.Errorf("parse audit event: %w", err)
 		}
 		f.offset += int64(len(line))
-		if strings.Contains(event.RequestURI, barrierParam+"=") {
-			found = found || event.Stage == auditv1.StageResponseComplete && strings.Contains(event.RequestURI, barrier)
-			continue
-		}
 		f.events = append(f.events, event)
 	}
-	return found, nil
+	return slices.Clone(f.events), nil
 }
 
 // AuditEvents are audit events in the order of their stage timestamps.
