@@ -1,0 +1,54 @@
+// Package node is the node-lifecycle-controller: it decides which nodes are alive, says so in their conditions, taints and
+// labels, and in the readiness of their pods. Who leaves a tainted node, and when, is package tainteviction's matter.
+//
+// # What it writes
+//
+//   - nodes/status: Ready, MemoryPressure, DiskPressure and PIDPressure to Unknown, of a node that has been silent for longer than
+//     its grace period. Nothing else, and never Ready=True: that is the kubelet's to say.
+//   - nodes: the NoSchedule taints that follow conditions, the NoExecute taints not-ready and unreachable, and two old labels.
+//   - pods/status: Ready=False of the pods of a node that is Unknown.
+//   - events: RegisteredNode, RemovingNode and NodeNotReady.
+//
+// Every write carries the resource version it was decided on. Conditions are written from a live read, because cached nodes are
+// trimmed; taints and pods as patches.
+//
+// # How it decides
+//
+// A node's health is a deadline: each sign of life (a renewed Lease, a new heartbeat in the status) moves it, by our clock alone.
+// Handlers note signs of life in a fixed time and on a standby too; a key is queued only when something else changed, and once per
+// grace period. When a deadline passes, the node is judged by itself:
+//
+//	deadline ─▶ may silence be trusted? ─▶ live Lease ─▶ live node ─▶ status ─▶ zone ─▶ taints ─▶ pods (their own queue)
+//
+// What decides is pure: health.go, credit.go, taints.go and zone.go see values and a clock reading. State is in few places:
+// observations (kept from term to term), sight (can kubelets reach us?), zones and marks (of one term).
+//
+// # What it promises
+//
+//   - No node is condemned because we are blind. A verdict needs a live read of the Lease that shows nothing newer. While requests
+//     fail, or while the Lease cache is behind what a live read showed, there are no verdicts, no NoExecute taints and no changes of
+//     zones, and nothing is forgotten. After a time of blindness every node has a whole grace period again. The blind time itself is
+//     free; what is given on top is limited to three grace periods until the node's next sign of life.
+//   - Each step follows from the API alone. A crash after the status and before the last pod leaves an Unknown node, and the
+//     pods of Unknown nodes are queued when a term starts.
+//   - A pod is marked once per time that its node is Unknown, so a kubelet that comes back is not contradicted.
+//   - Zones are counted over all nodes, so one live read of one node would not make a stale node cache harmless. A term therefore
+//     starts with a comparison of the node cache with the API server; until they agree, no NoExecute taint is added, and none
+//     removed because of a zone.
+//
+// # Where it differs from kube-controller-manager v1.37
+//
+//   - There is no pass over all nodes. A node is judged when its own time has come, at least a monitor period after it was judged last.
+//   - A node belongs to its UID: one made again under an old name starts afresh.
+//   - Taints keep their TimeAdded over restarts, and a swap between not-ready and unreachable carries it over.
+//   - A Lease is compared by renewTime; writes to it that renew nothing do not keep a node alive.
+//   - A suspension freezes zones; upstream leaves skipped nodes out of the count.
+//   - While every zone has failed, no node may have one of our NoExecute taints, at any time, whoever wrote it. Upstream removes them
+//     once.
+//   - A token for a taint is spent only on a node that gets it. Nobody is tainted while nodes that have used up half their grace
+//     would, if silent, change the state of the zone.
+//   - The rate of a zone follows its present size, also inside one state.
+//   - Pods are marked when their node goes from False to Unknown too, and by a queue of their own.
+//   - A pod event is sent for a pod that was marked, not for one that could not be.
+//   - An error is retried with back-off, a conflict after 20 ms.
+package node

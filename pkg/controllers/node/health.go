@@ -1,0 +1,147 @@
+package node
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Reasons and messages of the conditions we post, and of the events about them, as kube-controller-manager v1.37 spells them.
+const (
+	reasonUnknown       = "NodeStatusUnknown"
+	messageUnknown      = "Kubelet stopped posting node status."
+	reasonNeverUpdated  = "NodeStatusNeverUpdated"
+	messageNeverUpdated = "Kubelet never posted node status."
+)
+
+// kubeletConditions are the conditions that turn Unknown with their kubelet, in the order in which missing ones are appended.
+// NetworkUnavailable is not among them: the control plane owns it.
+var kubeletConditions = []corev1.NodeConditionType{
+	corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure,
+}
+
+// deadlineSlack is how long after a deadline the node is looked at: a node is silent strictly after its grace period.
+const deadlineSlack = time.Millisecond
+
+// heartbeat is what this process has seen of one kubelet. Only seen is on our clock; renewed and posted are the kubelet's
+// words and are compared with nothing but themselves, so a node's wrong clock does no harm.
+type heartbeat struct {
+	seen      time.Time     // the last sign of life, when we saw it; a node that never posted starts at its creation
+	renewed   time.Time     // renewTime of the Lease, zero if none was seen
+	hasPosted bool          // a Ready condition was seen
+	posted    time.Time     // its lastHeartbeatTime, zero if it had none
+	extended  time.Duration // grace given since the last sign of life because we had been blind
+}
+
+// firstHeartbeat is the heartbeat of a node at first sight. The Lease may be that of an earlier node of the name; it counts as a
+// sign of life all the same, once.
+func firstHeartbeat(node *corev1.Node, renewed, now time.Time) heartbeat {
+	h := heartbeat{seen: node.CreationTimestamp.Time}
+	return h.afterStatus(node, now).afterLease(renewed, now)
+}
+
+// afterStatus takes in a node's status. A missing Ready condition is no sign of life, a new heartbeat time is, whichever way
+// it moved.
+func (h heartbeat) afterStatus(node *corev1.Node, now time.Time) heartbeat {
+	ready := condition(node, corev1.NodeReady)
+	if ready == nil || h.hasPosted && ready.LastHeartbeatTime.Time.Equal(h.posted) {
+		return h
+	}
+	h.hasPosted = true
+	h.posted = ready.LastHeartbeatTime.Time
+	return h.alive(now)
+}
+
+// afterLease takes in the renewTime of the node's Lease; zero is no Lease, or one that was never renewed.
+func (h heartbeat) afterLease(renewed, now time.Time) heartbeat {
+	if !renewed.After(h.renewed) {
+		return h
+	}
+	h.renewed = renewed
+	return h.alive(now)
+}
+
+func (h heartbeat) alive(now time.Time) heartbeat {
+	h.seen, h.extended = now, 0
+	return h
+}
+
+// judgement says whether a node has been silent for too long.
+type judgement struct {
+	silent  bool
+	recheck time.Duration // when not silent: how long until it may be
+}
+
+// judge decides about a node at now. judged is when it was judged before, zero if never: two judgements of a node are at least
+// a monitor period apart, because upstream's tests, and whoever sets grace below the period, rely on it.
+func judge(h heartbeat, judged time.Time, hasReady bool, cfg Config, now time.Time) judgement {
+	due := deadline(h, judged, hasReady, cfg)
+	if now.After(due) {
+		return judgement{silent: true}
+	}
+	return judgement{recheck: due.Sub(now) + deadlineSlack}
+}
+
+// deadline is the last instant at which a node still counts as alive.
+func deadline(h heartbeat, judged time.Time, hasReady bool, cfg Config) time.Time {
+	grace := cfg.MonitorGracePeriod
+	if !hasReady {
+		grace = cfg.StartupGracePeriod
+	}
+	due := h.seen.Add(grace)
+	if floor := judged.Add(cfg.MonitorPeriod); !judged.IsZero() && floor.After(due) {
+		return floor
+	}
+	return due
+}
+
+// unknownConditions returns a node's conditions as they are once its kubelet has been silent for too long, and whether that
+// changes Ready. The node itself is left alone.
+func unknownConditions(node *corev1.Node, now time.Time) (conditions []corev1.NodeCondition, changed bool) {
+	ready := condition(node, corev1.NodeReady)
+	if ready != nil && ready.Status == corev1.ConditionUnknown {
+		return node.Status.Conditions, false
+	}
+	conditions = append(conditions, node.Status.Conditions...)
+	for _, kind := range kubeletConditions {
+		i := indexOf(conditions, kind)
+		if i < 0 {
+			conditions = append(conditions, corev1.NodeCondition{
+				Type: kind, Status: corev1.ConditionUnknown, Reason: reasonNeverUpdated, Message: messageNeverUpdated,
+				LastHeartbeatTime: node.CreationTimestamp, LastTransitionTime: metav1.NewTime(now),
+			})
+			continue
+		}
+		if c := &conditions[i]; c.Status != corev1.ConditionUnknown {
+			c.Status, c.Reason, c.Message = corev1.ConditionUnknown, reasonUnknown, messageUnknown
+			c.LastTransitionTime = metav1.NewTime(now)
+		}
+	}
+	return conditions, true
+}
+
+// condition returns the condition of a type, nil if the node has none.
+func condition(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
+	if i := indexOf(node.Status.Conditions, kind); i >= 0 {
+		return &node.Status.Conditions[i]
+	}
+	return nil
+}
+
+func indexOf(conditions []corev1.NodeCondition, kind corev1.NodeConditionType) int {
+	for i := range conditions {
+		if conditions[i].Type == kind {
+			return i
+		}
+	}
+	return -1
+}
+
+// readiness is the status of the Ready condition, empty if there is none.
+func readiness(node *corev1.Node) corev1.ConditionStatus {
+	if c := condition(node, corev1.NodeReady); c != nil {
+		return c.Status
+	}
+	return ""
+}

@@ -1,0 +1,139 @@
+package node
+
+import (
+	"hash/maphash"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// observations remembers each node's signs of life. It is fed by the handlers, on a standby too, so that a failover does not
+// start every grace period anew. A record belongs to one UID: a node deleted and made again under its name starts afresh.
+type observations struct {
+	seed   maphash.Seed
+	shards [16]shard // handlers and workers meet here some hundred times a second
+}
+
+type shard struct {
+	lock    sync.Mutex
+	records map[string]nodeRecord
+}
+
+// nodeRecord is what is known about one node besides its object.
+type nodeRecord struct {
+	uid       types.UID
+	heartbeat heartbeat
+	ready     corev1.ConditionStatus // as last seen or decided, empty if never posted
+	judged    time.Time              // when it was last judged, zero if never
+	written   string                 // resource version of our last write to it
+	announced bool                   // RegisteredNode was sent
+}
+
+// due is when the node's grace ends.
+func (r nodeRecord) due(cfg Config) time.Time {
+	return deadline(r.heartbeat, r.judged, r.ready != "", cfg)
+}
+
+func newObservations() *observations {
+	o := &observations{seed: maphash.MakeSeed()}
+	for i := range o.shards {
+		o.shards[i].records = map[string]nodeRecord{}
+	}
+	return o
+}
+
+func (o *observations) shard(name string) *shard {
+	return &o.shards[maphash.String(o.seed, name)%uint64(len(o.shards))]
+}
+
+// node takes in the state of a node and returns its record. renewed is what the Lease cache holds; it matters at first sight.
+func (o *observations) node(node *corev1.Node, renewed, now time.Time) nodeRecord {
+	s := o.shard(node.Name)
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	r, ok := s.records[node.Name]
+	if !ok || r.uid != node.UID {
+		r = nodeRecord{uid: node.UID, heartbeat: firstHeartbeat(node, renewed, now)}
+	} else {
+		r.heartbeat = r.heartbeat.afterStatus(node, now)
+	}
+	r.ready = readiness(node)
+	s.records[node.Name] = r
+	return r
+}
+
+// lease takes in a renewTime and reports whether it is a sign of life. A Lease without a node is not remembered.
+func (o *observations) lease(name string, renewed, now time.Time) (news bool) {
+	o.change(name, "", func(r *nodeRecord) {
+		before := r.heartbeat
+		r.heartbeat = before.afterLease(renewed, now)
+		news = r.heartbeat != before
+	})
+	return news
+}
+
+// get returns the record of a name.
+func (o *observations) get(name string) (nodeRecord, bool) {
+	s := o.shard(name)
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	r, ok := s.records[name]
+	return r, ok
+}
+
+// change edits a record in place, if there is one and it is of the UID; an empty UID fits any.
+func (o *observations) change(name string, uid types.UID, edit func(*nodeRecord)) {
+	s := o.shard(name)
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	r, ok := s.records[name]
+	if !ok || uid != "" && r.uid != uid {
+		return
+	}
+	edit(&r)
+	s.records[name] = r
+}
+
+// forget drops the record of a name and UID; an empty UID fits any. It returns what was dropped.
+func (o *observations) forget(name string, uid types.UID) (nodeRecord, bool) {
+	s := o.shard(name)
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	r, ok := s.records[name]
+	if !ok || uid != "" && r.uid != uid {
+		return nodeRecord{}, false
+	}
+	delete(s.records, name)
+	return r, true
+}
+
+// changeAll edits every record.
+func (o *observations) changeAll(edit func(name string, r *nodeRecord)) {
+	for i := range o.shards {
+		s := &o.shards[i]
+		s.lock.Lock()
+		for name, r := range s.records {
+			edit(name, &r)
+			s.records[name] = r
+		}
+		s.lock.Unlock()
+	}
+}
+
+// count counts all records and those that are not Unknown and due before a time.
+func (o *observations) count(cfg Config, before time.Time) (all, due int) {
+	for i := range o.shards {
+		s := &o.shards[i]
+		s.lock.Lock()
+		all += len(s.records)
+		for _, r := range s.records {
+			if r.ready != corev1.ConditionUnknown && r.due(cfg).Before(before) {
+				due++
+			}
+		}
+		s.lock.Unlock()
+	}
+	return all, due
+}

@@ -1,0 +1,151 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"minikcm/pkg/caches"
+	"minikcm/pkg/controllers/internal/worker"
+)
+
+// podConflictRetry is how long the pod cache is given to show what somebody else wrote.
+const podConflictRetry = 50 * time.Millisecond
+
+// podKey is a pod to look at.
+type podKey struct {
+	cache.ObjectName
+	bound bool // because it was bound to its node just now
+}
+
+// bound queues a pod that has come to a node. Other changes of pods are left alone: a pod that its kubelet has set Ready is not ours
+// to set back.
+func (c *Controller) bound(before string, pod *caches.Pod) {
+	if pod.NodeName != "" && pod.NodeName != before {
+		c.podLoop.Add(podKey{cache.MetaObjectToName(pod), true})
+	}
+}
+
+// follow queues the pods of a node that has become Unknown, also one that was so when the term began.
+func (c *Controller) follow(node *corev1.Node) {
+	ready := condition(node, corev1.NodeReady)
+	if ready == nil || ready.Status == corev1.ConditionTrue || ready.Reason == reasonNeverUpdated {
+		c.marks.end(node.Name)
+		return
+	}
+	e := episode{node: node.UID, ready: ready.Status, since: ready.LastTransitionTime.Time}
+	if c.marks.begin(node.Name, e) && ready.Status == corev1.ConditionUnknown {
+		for _, pod := range c.pods.OnNode(node.Name) {
+			c.podLoop.Add(podKey{ObjectName: cache.MetaObjectToName(pod)})
+		}
+	}
+}
+
+// reconcilePod sets a pod to not Ready if its node does not answer. The pods of one node do not wait for those of another.
+func (c *Controller) reconcilePod(ctx context.Context, key podKey) (worker.Result, error) {
+	pod, ok := c.pods.Get(key.ObjectName)
+	if !ok || !needsMark(pod) || !c.marks.due(pod.NodeName, pod.UID, key.bound) {
+		return worker.Result{}, nil
+	}
+	now := c.clock.Now()
+	err := c.markPod(ctx, pod, now)
+	switch {
+	case apierrors.IsNotFound(err):
+		return worker.Result{}, nil
+	case apierrors.IsConflict(err):
+		return worker.Result{After: podConflictRetry}, nil
+	case err != nil:
+		return worker.Result{}, fmt.Errorf("set pod not ready: %w", err)
+	}
+	c.sight.wrote(c.clock.Now())
+	c.marks.done(pod.NodeName, pod.UID)
+	c.metrics.podsMarked.Inc()
+	klog.FromContext(ctx).V(2).Info("Set pod not ready, its node does not answer", "node", pod.NodeName)
+	c.tellPodNotReady(pod)
+	return worker.Result{}, nil
+}
+
+// needsMark reports whether a pod is on a node and says that it is ready, or that nobody knows.
+func needsMark(pod *caches.Pod) bool {
+	return pod.NodeName != "" && pod.Ready.Status != "" && pod.Ready.Status != corev1.ConditionFalse
+}
+
+// markPod changes the status of the Ready condition and the time of the change, nothing else.
+func (c *Controller) markPod(ctx context.Context, pod *caches.Pod, now time.Time) error {
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": pod.UID, "resourceVersion": pod.ResourceVersion},
+		"status": map[string]any{"conditions": []any{map[string]any{
+			"type": corev1.PodReady, "status": corev1.ConditionFalse, "lastTransitionTime": metav1.NewTime(now),
+		}}},
+	})
+	if err != nil {
+		return fmt.Errorf("encode patch: %w", err)
+	}
+	_, err = c.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	return err
+}
+
+// episode is a time in which a node is not Ready.
+type episode struct {
+	node  types.UID
+	ready corev1.ConditionStatus
+	since time.Time
+}
+
+// marks remembers which nodes are not Ready, and which of their pods were marked: each once an episode, so that a kubelet that
+// comes back and says otherwise is not contradicted. It lives for one term.
+type marks struct {
+	lock  sync.Mutex
+	nodes map[string]*marked
+}
+
+type marked struct {
+	episode
+	pods map[types.UID]bool
+}
+
+func newMarks() *marks { return &marks{nodes: map[string]*marked{}} }
+
+// begin notes a node's episode and reports whether it is a new one.
+func (m *marks) begin(node string, e episode) bool {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	if old := m.nodes[node]; old != nil && old.node == e.node && old.ready == e.ready && old.since.Equal(e.since) {
+		return false
+	}
+	m.nodes[node] = &marked{episode: e, pods: map[types.UID]bool{}}
+	return true
+}
+
+// end notes that a node is well, or gone.
+func (m *marks) end(node string) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	delete(m.nodes, node)
+}
+
+// due reports whether a pod of a node should be marked. While the kubelet itself says that its node is not ready, that is only so
+// for a pod that has just been bound.
+func (m *marks) due(node string, pod types.UID, bound bool) bool {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	e := m.nodes[node]
+	return e != nil && !e.pods[pod] && (bound || e.ready == corev1.ConditionUnknown)
+}
+
+func (m *marks) done(node string, pod types.UID) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	if e := m.nodes[node]; e != nil {
+		e.pods[pod] = true
+	}
+}

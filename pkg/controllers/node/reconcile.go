@@ -1,0 +1,228 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"minikcm/pkg/controllers/internal/worker"
+)
+
+// When to look again at a node that could not be settled.
+const (
+	conflictRetry  = 20 * time.Millisecond  // somebody else wrote the node: as upstream's first retry
+	staleRecheck   = 250 * time.Millisecond // most caches are behind for milliseconds
+	blindRecheck   = 5 * time.Second        // recovery gives a whole grace period, so nothing is urgent
+	confirmRecheck = 100 * time.Millisecond // the comparison at the start of a term is under way
+)
+
+// reconcile brings one node's conditions, taints and labels in line with what is known about it. An error means that something
+// could not be done; all that could be was done.
+func (c *Controller) reconcile(ctx context.Context, name string) (worker.Result, error) {
+	now := c.clock.Now()
+	defer func() { c.metrics.updateSeconds.Observe(c.clock.Since(now).Seconds()) }()
+	node, ok := c.nodes.Get(cache.ObjectName{Name: name})
+	if !ok {
+		c.forget(name, now)
+		return worker.Result{}, nil
+	}
+	node, err := c.newest(ctx, node)
+	if err != nil || node == nil {
+		return worker.Result{}, err
+	}
+	c.introduce(node)
+	node, again, judgeErr := c.examine(ctx, node, now)
+	c.wake(c.zones.put(name, zoneOf(node), memberOf(node), now), now)
+	c.follow(node)
+	wait, taintErr := c.settle(ctx, node, now)
+	return worker.Result{After: sooner(again, wait)}, errors.Join(judgeErr, taintErr)
+}
+
+// newest returns the cached node, or a live one if the cache does not show our own last write yet. Nil is a node that is gone.
+func (c *Controller) newest(ctx context.Context, node *corev1.Node) (*corev1.Node, error) {
+	r, ok := c.observations.get(node.Name)
+	if !ok || r.uid != node.UID || r.written == "" || reached(node.ResourceVersion, r.written) {
+		return node, nil
+	}
+	return c.readNode(ctx, node)
+}
+
+// readNode reads a node live. Nil is a node that is gone, or another one of the name: its events will come.
+func (c *Controller) readNode(ctx context.Context, node *corev1.Node) (*corev1.Node, error) {
+	live, err := c.client.CoreV1().Nodes().Get(ctx, node.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) || err == nil && live.UID != node.UID {
+		return nil, nil
+	}
+	if err != nil {
+		c.sight.failed(err, false, c.clock.Now())
+		return nil, fmt.Errorf("read node: %w", err)
+	}
+	return live, nil
+}
+
+// forget is the end of a node.
+func (c *Controller) forget(name string, now time.Time) {
+	c.wake(c.zones.drop(name, now), now)
+	c.marks.end(name)
+	if uid := c.acquaintance.part(name); uid != "" {
+		c.tellRemoving(name, uid)
+	}
+}
+
+func (c *Controller) introduce(node *corev1.Node) {
+	isNew, before := c.acquaintance.meet(node.Name, node.UID)
+	if isNew && before != "" {
+		c.tellRemoving(node.Name, before)
+	}
+	if isNew {
+		c.tellRegistered(node.Name, node.UID)
+	}
+}
+
+// record returns what is known about a node. Handlers tell of each state once; here a state is taken in only if they have not
+// come to the node yet, because an old state read twice would look like a new heartbeat.
+func (c *Controller) record(node *corev1.Node) nodeRecord {
+	if r, ok := c.observations.get(node.Name); ok && r.uid == node.UID {
+		return r
+	}
+	return c.observeNode(node)
+}
+
+// examine judges a node and posts Unknown for one that has been silent for too long. It returns the newest state of the node that
+// is known, ours included, and when to judge again, zero if only an event can change the answer.
+func (c *Controller) examine(ctx context.Context, node *corev1.Node, now time.Time) (*corev1.Node, time.Duration, error) {
+	r := c.record(node)
+	j := judge(r.heartbeat, r.judged, readiness(node) != "", c.cfg, now)
+	switch {
+	case readiness(node) == corev1.ConditionUnknown:
+		return node, 0, nil // only its kubelet can change that
+	case !j.silent:
+		if r.judged.IsZero() {
+			c.judged(node, now)
+		}
+		return node, j.recheck, nil
+	}
+	if why := c.suspension(now); why != causeNone {
+		c.metrics.suppressed.WithLabelValues(suppressions[why]).Inc()
+		return node, rechecks[why], nil
+	}
+	silent, err := c.confirmSilence(ctx, node, r.due(c.cfg))
+	if err != nil {
+		c.metrics.suppressed.WithLabelValues(suppressedUnreachable).Inc()
+		return node, 0, err
+	}
+	if !silent {
+		return node, c.alive(node), nil
+	}
+	return c.postUnknown(ctx, node)
+}
+
+// What a suspension means for a node whose grace has ended: how it is counted and when to look again.
+var (
+	suppressions = map[cause]string{causeBlind: suppressedBlind, causeStale: suppressedStale}
+	rechecks     = map[cause]time.Duration{causeBlind: blindRecheck, causeStale: staleRecheck}
+)
+
+// suspension says why no verdict may be passed and no node tainted NoExecute at now.
+func (c *Controller) suspension(now time.Time) cause {
+	c.sight.caughtUp(c.leases.Version())
+	return c.sight.suspended(c.cfg.MonitorPeriod, now)
+}
+
+// alive is the end of a judgement by a live read that showed a sign of life. It returns when to judge again.
+func (c *Controller) alive(node *corev1.Node) time.Duration {
+	now := c.clock.Now()
+	c.metrics.suppressed.WithLabelValues(suppressedAlive).Inc()
+	c.judged(node, now)
+	r := c.record(node)
+	return max(0, r.due(c.cfg).Sub(now)) + deadlineSlack
+}
+
+func (c *Controller) judged(node *corev1.Node, now time.Time) {
+	c.observations.change(node.Name, node.UID, func(r *nodeRecord) { r.judged = now })
+}
+
+// postUnknown sets the conditions of a silent node to Unknown. The node is read live, because a cached one is trimmed and because
+// the status it shows may be a last-moment sign of life; the resource version of that read guards the write.
+func (c *Controller) postUnknown(ctx context.Context, node *corev1.Node) (*corev1.Node, time.Duration, error) {
+	live, err := c.readNode(ctx, node)
+	if err != nil || live == nil {
+		return node, 0, err
+	}
+	now := c.clock.Now()
+	r := c.observations.node(live, time.Time{}, now)
+	if !judge(r.heartbeat, r.judged, r.ready != "", c.cfg, now).silent {
+		return live, c.alive(live), nil
+	}
+	conditions, changed := unknownConditions(live, now)
+	if !changed {
+		return live, 0, nil
+	}
+	was := r.ready
+	live.Status.Conditions = conditions
+	written, err := c.client.CoreV1().Nodes().UpdateStatus(ctx, live, metav1.UpdateOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return node, 0, nil
+	case apierrors.IsConflict(err):
+		return node, conflictRetry, nil
+	case err != nil:
+		c.sight.failed(err, true, c.clock.Now())
+		return node, 0, fmt.Errorf("set node status: %w", err)
+	}
+	klog.FromContext(ctx).V(2).Info("Node is silent, set its conditions to Unknown", "silent", now.Sub(r.heartbeat.seen), "was", was)
+	c.metrics.heartbeatAge.Observe(now.Sub(r.heartbeat.seen).Seconds())
+	c.wrote(written, func(r *nodeRecord) { r.judged, r.ready = now, corev1.ConditionUnknown })
+	if was != "" {
+		c.tellNotReady(node.Name, node.UID)
+	}
+	return written, 0, nil
+}
+
+// wrote notes a node as our write has left it.
+func (c *Controller) wrote(node *corev1.Node, edit func(*nodeRecord)) {
+	c.sight.wrote(c.clock.Now())
+	c.observations.change(node.Name, node.UID, func(r *nodeRecord) {
+		r.written = node.ResourceVersion
+		edit(r)
+	})
+}
+
+// wake queues the nodes that a change of zones concerns.
+func (c *Controller) wake(e effects, now time.Time) {
+	if e.resumed { // nodes that were alive when everything stopped are given a new start
+		c.observations.changeAll(func(_ string, r *nodeRecord) {
+			if r.ready == corev1.ConditionTrue {
+				r.heartbeat = r.heartbeat.alive(now)
+			}
+		})
+	}
+	if e.all {
+		for _, name := range c.nodes.Names() {
+			c.nodeLoop.Add(name.Name)
+		}
+	}
+	for name, at := range e.wake {
+		c.nodeLoop.AddAfter(name, at.Sub(now))
+	}
+}
+
+func memberOf(node *corev1.Node) member {
+	_, excluded := node.Labels[excludeLabel]
+	return member{counted: !excluded, ready: readiness(node) == corev1.ConditionTrue}
+}
+
+// sooner is the shorter of two waits; zero is no wait at all.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,113 @@
+package node
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+const (
+	tickPeriod = time.Second
+	// stallAfter is how late a tick may be. A later one means that the process, or the machine, stood still: no node could
+	// tell us anything then.
+	stallAfter = 5 * time.Second
+)
+
+// watchOver looks once a second at whether silence of nodes means anything, until ctx has ended.
+func (c *Controller) watchOver(ctx context.Context) {
+	errands := make(chan errand)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.runErrands(ctx, errands)
+	}()
+	defer func() { <-done }()
+	defer close(errands)
+
+	ticker := c.clock.NewTicker(tickPeriod)
+	defer ticker.Stop()
+	last := c.clock.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+		}
+		now := c.clock.Now()
+		if gap := now.Sub(last); gap > tickPeriod+stallAfter {
+			klog.FromContext(ctx).Info("The process stood still, nodes are given the time back", "gap", gap)
+			c.observations.changeAll(func(_ string, r *nodeRecord) { r.heartbeat.seen = r.heartbeat.seen.Add(gap) })
+		}
+		last = now
+		c.tick(now)
+		if e := c.sight.errand(c.cfg.MonitorPeriod, now); e != noErrand {
+			select {
+			case errands <- e:
+			default: // the last one is still on its way
+			}
+		}
+	}
+}
+
+// tick brings everything that depends on our sight up to date.
+func (c *Controller) tick(now time.Time) {
+	c.giveCredits()
+	why := c.suspension(now)
+	c.metrics.suspend(why)
+	c.wake(c.zones.freeze(why != causeNone, now), now)
+}
+
+// giveCredits gives nodes back the time in which we were blind.
+func (c *Controller) giveCredits() {
+	credits := c.sight.credits()
+	for _, b := range credits {
+		c.observations.changeAll(func(_ string, r *nodeRecord) {
+			r.heartbeat = credit(r.heartbeat, b, c.cfg.MonitorGracePeriod)
+		})
+	}
+	c.sight.credited(len(credits))
+}
+
+// runErrands makes the requests that must not hold up the ticks.
+func (c *Controller) runErrands(ctx context.Context, errands <-chan errand) {
+	logger := klog.FromContext(ctx)
+	for e := range errands {
+		ask := c.probe
+		if e == feed {
+			ask = c.listLeases
+		}
+		if err := ask(ctx); err != nil && ctx.Err() == nil {
+			logger.Info("The API server did not answer, silence of nodes is not acted upon", "err", err)
+		}
+	}
+}
+
+// confirmNodes compares the node cache with the API server once at the start of a term, and again until they agree: zones are
+// decided over all nodes, so one live read of one node would not do.
+func (c *Controller) confirmNodes(ctx context.Context) {
+	for {
+		err := c.compareNodes(ctx)
+		if err == nil {
+			c.confirmed.Store(true)
+			return
+		}
+		c.sight.failed(err, false, c.clock.Now())
+		klog.FromContext(ctx).V(2).Info("Node cache is not confirmed yet, no node is tainted NoExecute", "reason", err)
+		if !c.pause(ctx, time.Second) {
+			return
+		}
+	}
+}
+
+// pause waits. It reports whether ctx goes on.
+func (c *Controller) pause(ctx context.Context, d time.Duration) bool {
+	timer := c.clock.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C():
+		return true
+	}
+}

@@ -1,0 +1,99 @@
+package node
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// excludeLabel takes a node out of the count of its zone, whatever the value. Nothing else about it changes.
+const excludeLabel = "node.kubernetes.io/exclude-disruption"
+
+// zoneState is how much of a zone has failed.
+type zoneState string
+
+// The states of a zone, as kube-controller-manager v1.37 names them.
+const (
+	zoneNormal  zoneState = "Normal"
+	zonePartial zoneState = "PartialDisruption"
+	zoneFull    zoneState = "FullDisruption"
+)
+
+var zoneStates = []zoneState{zoneNormal, zonePartial, zoneFull}
+
+// zoneOf is the key of a node's zone, with the separator that upstream puts into its metrics. Nodes without zone and region
+// share the empty key.
+func zoneOf(node *corev1.Node) string {
+	zone, ok := node.Labels[corev1.LabelFailureDomainBetaZone]
+	if !ok {
+		zone = node.Labels[corev1.LabelTopologyZone]
+	}
+	region, ok := node.Labels[corev1.LabelFailureDomainBetaRegion]
+	if !ok {
+		region = node.Labels[corev1.LabelTopologyRegion]
+	}
+	if zone == "" && region == "" {
+		return ""
+	}
+	return region + ":\x00:" + zone
+}
+
+// tally counts the nodes of a zone that are not excluded.
+type tally struct{ ready, notReady int }
+
+func (t tally) size() int { return t.ready + t.notReady }
+
+// state is the state of a zone so composed. A zone of excluded nodes only is Normal.
+func (t tally) state(cfg Config) zoneState {
+	switch {
+	case t.size() == 0:
+		return zoneNormal
+	case t.ready == 0:
+		return zoneFull
+	case t.notReady > 2 && float32(t.notReady)/float32(t.size()) >= cfg.UnhealthyZoneThreshold:
+		return zonePartial
+	}
+	return zoneNormal
+}
+
+// rate is how many nodes a second may get a NoExecute taint in a zone. A zone that failed as a whole is treated as a healthy
+// one: as long as another zone works, its pods have somewhere to go.
+func rate(s zoneState, t tally, cfg Config) float32 {
+	switch {
+	case s != zonePartial:
+		return cfg.EvictionRate
+	case t.size() > cfg.LargeClusterSizeThreshold:
+		return cfg.SecondaryEvictionRate
+	}
+	return 0
+}
+
+// limiter is a token bucket that holds one token. The zero value blocks.
+type limiter struct {
+	rate float32   // tokens a second; 0 blocks
+	next time.Time // when there is a token
+}
+
+func newLimiter(rate float32, now time.Time) limiter { return limiter{rate: rate, next: now} }
+
+// set changes the rate. A bucket that was empty or blocked starts empty.
+func (l *limiter) set(rate float32, now time.Time) {
+	if l.rate == rate {
+		return
+	}
+	empty := l.rate == 0 || now.Before(l.next)
+	l.rate = rate
+	if empty && rate > 0 {
+		l.next = now.Add(l.interval())
+	}
+}
+
+// slot is when the caller at position p of the line may take a token, if nobody before it skips its turn. It is not meant for
+// a blocked limiter.
+func (l *limiter) slot(p int) time.Time { return l.next.Add(time.Duration(p) * l.interval()) }
+
+func (l *limiter) take(now time.Time) { l.next = now.Add(l.interval()) }
+
+func (l *limiter) interval() time.Duration {
+	return time.Duration(float64(time.Second) / float64(l.rate))
+}
