@@ -70,7 +70,7 @@ type Controller struct {
 	slots   *semaphore.Weighted
 	seen    observations
 
-	// Of the current term; set by Run before any sync.
+	// Of the current term; set by beginTerm before any sync.
 	catalogue *catalogue
 	triggers  *triggers
 	lock      sync.Mutex
@@ -166,9 +166,7 @@ func (c *Controller) terminating() []string {
 
 // Run works for one term, see the worker loop. It always returns nil.
 func (c *Controller) Run(ctx context.Context) error {
-	c.catalogue = &catalogue{client: c.deps.Discovery, clock: c.deps.Clock}
-	c.triggers = newTriggers(c.deps.Metadata, c.onTrigger)
-	c.memories = map[string]*memory{}
+	c.beginTerm()
 	var resync sync.WaitGroup
 	resync.Go(func() { c.resync(ctx) })
 	c.loop.Run(ctx, c.terminating)
@@ -176,6 +174,12 @@ func (c *Controller) Run(ctx context.Context) error {
 	resync.Wait()
 	c.metrics.reset()
 	return nil
+}
+
+func (c *Controller) beginTerm() {
+	c.catalogue = &catalogue{client: c.deps.Discovery, clock: c.deps.Clock}
+	c.triggers = newTriggers(c.deps.Metadata, c.onTrigger)
+	c.memories = map[string]*memory{}
 }
 
 // resync queues every Terminating namespace now and then until ctx ends.

@@ -1,0 +1,119 @@
+package namespace
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	testclock "k8s.io/utils/clock/testing"
+)
+
+func TestFresh(t *testing.T) {
+	complete, broken := content{sent: epoch}, content{sent: epoch, err: errors.New("broken")}
+	for _, tt := range []struct {
+		name           string
+		latest         content
+		notBefore, now time.Duration
+		want           bool
+		pause          time.Duration
+	}{
+		{"nothing asked yet", content{}, 0, 0, false, 0},
+		{"complete and sent in time", complete, 0, time.Second, true, 0},
+		{"sent before it was needed", complete, 1, time.Second, false, 0},
+		{"too old for a last look", complete, 0, 11 * time.Second, false, 0},
+		{"incomplete: not to be repeated yet", broken, time.Second, 2 * time.Second, true, 2 * time.Second},
+		{"incomplete: to be repeated", broken, 0, 4 * time.Second, false, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, pause := fresh(tt.latest, 4*time.Second, at(tt.notBefore), at(tt.now))
+			if got != tt.want || got && pause != tt.pause {
+				t.Errorf("got %v, %v, want %v, %v", got, pause, tt.want, tt.pause)
+			}
+		})
+	}
+}
+
+// slowDiscovery takes a second to answer.
+type slowDiscovery struct {
+	lock  sync.Mutex
+	asked int
+}
+
+func (d *slowDiscovery) ServerGroupsAndResourcesWithContext(ctx context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
+	d.lock.Lock()
+	d.asked++
+	d.lock.Unlock()
+	select {
+	case <-time.After(time.Second):
+		return nil, nil, nil
+	case <-ctx.Done():
+		return nil, nil, ctx.Err()
+	}
+}
+
+func TestDiscoveryIsShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := &slowDiscovery{}
+		c := &catalogue{client: client, clock: clock.RealClock{}}
+		var wait sync.WaitGroup
+		read := func(after time.Duration) {
+			wait.Go(func() {
+				time.Sleep(after)
+				notBefore := time.Now()
+				answer, _, err := c.read(t.Context(), notBefore)
+				if err != nil || answer.sent.Before(notBefore) || !answer.complete() {
+					t.Errorf("asked %v in: answer sent %v before, %v", after, notBefore.Sub(answer.sent), err)
+				}
+			})
+		}
+		for range 50 {
+			read(0)                      // these are served by the first request,
+			read(500 * time.Millisecond) // these come while it runs and must not be
+		}
+		wait.Wait()
+		if client.asked != 2 {
+			t.Errorf("%d discoveries, want 2", client.asked)
+		}
+	})
+}
+
+func TestDiscoveryCutShortIsNotKept(t *testing.T) {
+	c := &catalogue{client: &slowDiscovery{}, clock: clock.RealClock{}}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, err := c.read(ctx, time.Time{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+	if !c.latest.sent.IsZero() {
+		t.Error("the answer of a cancelled request was kept")
+	}
+}
+
+func TestBrokenDiscoveryBacksOff(t *testing.T) {
+	client := &fakeDiscovery{err: errors.New("down")}
+	now := testclock.NewFakeClock(epoch)
+	c := &catalogue{client: client, clock: now}
+	var pauses []time.Duration
+	for range 7 {
+		_, pause, err := c.read(t.Context(), epoch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pauses = append(pauses, pause)
+		now.Step(pause)
+	}
+	want := []time.Duration{1, 2, 4, 8, 16, 30, 30}
+	for i, p := range pauses {
+		if p != want[i]*time.Second {
+			t.Fatalf("pauses %v, want %v seconds", pauses, want)
+		}
+	}
+	if client.asked != 7 {
+		t.Errorf("%d discoveries, want 7", client.asked)
+	}
+}

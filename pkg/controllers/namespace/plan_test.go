@@ -1,0 +1,208 @@
+package namespace
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+var epoch = time.Unix(1e9, 0)
+
+func at(d time.Duration) time.Time { return epoch.Add(d) }
+
+func TestGateAt(t *testing.T) {
+	for _, tt := range []struct {
+		name          string
+		seen, deleted time.Duration
+		grace         time.Duration
+		want          time.Duration
+	}{
+		{"a deletion seen at once waits for the grace", 0, 0, 5 * time.Second, 5 * time.Second},
+		{"the grace begins when it was seen, not when it happened", 4 * time.Second, 0, 5 * time.Second, 9 * time.Second},
+		{"zero is 100 ms", 0, 0, 0, 100 * time.Millisecond},
+		{"and so is less", 0, 0, 50 * time.Millisecond, 100 * time.Millisecond},
+		{"seen again after a restart, within the skew of clocks", 30 * time.Second, 0, 5 * time.Second, 35 * time.Second},
+		{"seen again long after: open already", time.Minute, 0, 5 * time.Second, 35 * time.Second},
+		{"the API server's clock is ahead", 0, 20 * time.Second, 5 * time.Second, 5 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := gateAt(at(tt.seen), at(tt.deleted), tt.grace); !got.Equal(at(tt.want)) {
+				t.Errorf("gate at %v, want %v", got.Sub(epoch), tt.want)
+			}
+		})
+	}
+}
+
+func TestJudgePods(t *testing.T) {
+	known := func(err error, types ...resource) content { return content{sent: epoch, err: err, resources: types} }
+	broken := errors.New("broken")
+	for _, tt := range []struct {
+		name string
+		pods outcome
+		now  time.Duration
+		c    content
+		want podGate
+	}{
+		{"empty list after the grace", outcome{}, 5 * time.Second, known(nil, podResource), podsGone},
+		{"empty list at its last instant", outcome{}, 5*time.Second - 1, known(nil, podResource), podsEarly},
+		{"pods", outcome{remaining: 1}, 5 * time.Second, known(nil, podResource), podsLeft},
+		{"pods before the grace is over", outcome{remaining: 1}, 0, known(nil, podResource), podsLeft},
+		{"a failing list is not an empty one", outcome{err: broken}, 5 * time.Second, known(nil, podResource), podsFailed},
+		{"a failing list with pods", outcome{err: broken, remaining: 3}, 5 * time.Second, known(nil, podResource), podsFailed},
+		{"not served, and not discovered either", outcome{unserved: true}, 5 * time.Second, known(nil), podsGone},
+		{"not served though discovered", outcome{unserved: true}, 5 * time.Second, known(nil, podResource), podsFailed},
+		{"not served, discovery incomplete", outcome{unserved: true}, 5 * time.Second, known(broken), podsFailed},
+		{"not served, no discovery", outcome{unserved: true}, 5 * time.Second, content{}, podsFailed},
+		{"empty list is proof even if discovery misses pods", outcome{}, 5 * time.Second, known(broken), podsGone},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := judgePods(tt.pods, at(tt.now), at(5*time.Second), tt.c); got != tt.want {
+				t.Errorf("got %s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestJudge(t *testing.T) {
+	broken := errors.New("broken")
+	complete, partial := content{sent: epoch}, content{sent: epoch, err: broken}
+	for _, tt := range []struct {
+		name string
+		r    report
+		full bool
+		want verdict
+	}{
+		{"nothing left", report{complete, []outcome{{}, {}}}, true, empty},
+		{"nothing left of the types looked at this time", report{complete, []outcome{{}, {}}}, false, unproven},
+		{"nothing left of what can be seen", report{partial, []outcome{{}, {}}}, true, undiscovered},
+		{"a group version makes no sense", report{content{sent: epoch, parseErr: broken}, nil}, true, undiscovered},
+		{"never discovered", report{content{}, nil}, true, undiscovered},
+		{"objects left", report{complete, []outcome{{}, {remaining: 1}}}, true, waiting},
+		{"objects left and groups missing", report{partial, []outcome{{remaining: 1}}}, true, waiting},
+		{"an error comes before all", report{complete, []outcome{{remaining: 1}, {err: broken}}}, true, failed},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := judge(tt.r, tt.full); got != tt.want {
+				t.Errorf("got %s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestWaitDoublesUntilSomethingMoves(t *testing.T) {
+	var pauses []time.Duration
+	w := wait{}
+	for _, scene := range []string{"a", "a", "a", "a", "a", "a", "a", "b", "b", ""} {
+		w = w.next(scene)
+		pauses = append(pauses, w.pause)
+	}
+	ms := time.Millisecond
+	want := []time.Duration{500 * ms, 1000 * ms, 2000 * ms, 4000 * ms, 8000 * ms, 15000 * ms, 15000 * ms, 500 * ms, 1000 * ms, 500 * ms}
+	if diff := cmp.Diff(want, pauses); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestRecheck(t *testing.T) {
+	left := report{outcomes: []outcome{{remaining: 1}}}
+	for _, tt := range []struct {
+		name                   string
+		r                      report
+		content, disco, events time.Duration
+		want                   time.Duration
+	}{
+		{"content waits as its back-off says", left, 8 * time.Second, 0, 20 * time.Second, 8 * time.Second},
+		{"an Event is due before", left, 8 * time.Second, 0, 3 * time.Second, 3 * time.Second},
+		{"an Event was due: that is over", left, 8 * time.Second, 0, -time.Second, 8 * time.Second},
+		{"discovery may be repeated before", left, 8 * time.Second, 2 * time.Second, time.Minute, 2 * time.Second},
+		{"only discovery is missing", report{}, 500 * time.Millisecond, 30 * time.Second, time.Minute, 30 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := recheck(tt.r, tt.content, tt.disco, tt.events); got != tt.want {
+				t.Errorf("got %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestFinalizers(t *testing.T) {
+	for _, tt := range []struct {
+		name           string
+		spec           []corev1.FinalizerName
+		meta           []string
+		others         []corev1.FinalizerName
+		ours, goesAway bool
+	}{
+		{"ours alone", []corev1.FinalizerName{"kubernetes"}, nil, []corev1.FinalizerName{}, true, true},
+		{"others are sorted, each once", []corev1.FinalizerName{"b/x", "kubernetes", "a/x", "b/x"}, nil, []corev1.FinalizerName{"a/x", "b/x"}, true, false},
+		{"held by its metadata", []corev1.FinalizerName{"kubernetes"}, []string{"orphan"}, []corev1.FinalizerName{}, true, false},
+		{"ours is done", []corev1.FinalizerName{"a/x"}, nil, []corev1.FinalizerName{"a/x"}, false, false},
+		{"finalized", nil, nil, []corev1.FinalizerName{}, false, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Finalizers: tt.meta}, Spec: corev1.NamespaceSpec{Finalizers: tt.spec}}
+			if diff := cmp.Diff(tt.others, otherFinalizers(ns)); diff != "" {
+				t.Error(diff)
+			}
+			if ourFinalizer(ns) != tt.ours || goesWithUs(ns) != tt.goesAway {
+				t.Errorf("ours %v, goes with us %v, want %v, %v", ourFinalizer(ns), goesWithUs(ns), tt.ours, tt.goesAway)
+			}
+		})
+	}
+}
+
+func TestNotice(t *testing.T) {
+	type step struct {
+		at       time.Duration
+		identity string
+	}
+	for _, tt := range []struct {
+		name  string
+		steps []step
+		said  []time.Duration
+	}{
+		{"a blocker that goes is not worth an Event", []step{{0, "a"}, {29 * time.Second, "a"}}, nil},
+		{"one that stands for 30 s is", []step{{0, "a"}, {30 * time.Second, "a"}}, []time.Duration{30 * time.Second}},
+		{"another one starts over", []step{{0, "a"}, {20 * time.Second, "b"}, {30 * time.Second, "b"}, {50 * time.Second, "b"}}, []time.Duration{50 * time.Second}},
+		{"it is not repeated", []step{{0, "a"}, {30 * time.Second, "a"}, {60 * time.Second, "a"}}, []time.Duration{30 * time.Second}},
+		{"a change after that is told at the second look",
+			[]step{{0, "a"}, {30 * time.Second, "a"}, {31 * time.Second, "b"}, {32 * time.Second, "b"}, {33 * time.Second, "b"}},
+			[]time.Duration{30 * time.Second, 32 * time.Second}},
+		{"a blocker seen only once between is not", []step{{0, "a"}, {30 * time.Second, "a"}, {31 * time.Second, "b"}, {32 * time.Second, "a"}}, []time.Duration{30 * time.Second}},
+		{"it is told again before events expire", []step{{0, "a"}, {30 * time.Second, "a"}, {630 * time.Second, "a"}}, []time.Duration{30 * time.Second, 630 * time.Second}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var n notice
+			var said []time.Duration
+			for _, s := range tt.steps {
+				var say bool
+				if n, say = n.next(s.identity, at(s.at)); say {
+					said = append(said, s.at)
+				}
+			}
+			if diff := cmp.Diff(tt.said, said); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+	n, _ := notice{}.next("a", epoch)
+	if due := n.due(at(10 * time.Second)); due != 20*time.Second {
+		t.Errorf("due in %v, want 20s", due)
+	}
+}
+
+func TestObservationsOutliveTerms(t *testing.T) {
+	var o observations
+	o.note("uid", epoch)
+	if seen := o.note("uid", at(time.Minute)); !seen.Equal(epoch) {
+		t.Errorf("first seen at %v, want %v", seen, epoch)
+	}
+	o.forget("uid")
+	if seen := o.note("uid", at(time.Hour)); !seen.Equal(at(time.Hour)) {
+		t.Errorf("seen at %v after it was forgotten, want %v", seen, at(time.Hour))
+	}
+}

@@ -1,0 +1,108 @@
+package namespace
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+)
+
+func group(name string, versions ...string) *metav1.APIGroup {
+	g := &metav1.APIGroup{Name: name}
+	for _, v := range versions {
+		gv := schema.GroupVersion{Group: name, Version: v}
+		g.Versions = append(g.Versions, metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: v})
+	}
+	g.PreferredVersion = g.Versions[0]
+	return g
+}
+
+func served(gv string, resources ...metav1.APIResource) *metav1.APIResourceList {
+	return &metav1.APIResourceList{GroupVersion: gv, APIResources: resources}
+}
+
+func typ(name string, verbs ...string) metav1.APIResource {
+	return metav1.APIResource{Name: name, Namespaced: true, Verbs: verbs}
+}
+
+func TestSelectContent(t *testing.T) {
+	all := []string{"delete", "deletecollection", "list", "watch"}
+	clusterScoped := metav1.APIResource{Name: "nodes", Verbs: all}
+	for _, tt := range []struct {
+		name   string
+		groups []*metav1.APIGroup
+		lists  []*metav1.APIResourceList
+		want   []string // group/version/resource and verbs
+	}{
+		{"only what lives in namespaces and can be deleted",
+			[]*metav1.APIGroup{group("", "v1")},
+			[]*metav1.APIResourceList{served("v1", typ("pods", all...), typ("pods/eviction", all...), typ("bindings", "create"), clusterScoped)},
+			[]string{"/v1/pods list deletecollection watch"}},
+		{"verbs besides delete are optional",
+			[]*metav1.APIGroup{group("x", "v1")},
+			[]*metav1.APIResourceList{served("x/v1", typ("a", "delete"), typ("b", "delete", "list"))},
+			[]string{"x/v1/a", "x/v1/b list"}},
+		{"the preferred version",
+			[]*metav1.APIGroup{group("x", "v2", "v1")},
+			[]*metav1.APIResourceList{served("x/v1", typ("a", all...)), served("x/v2", typ("a", all...))},
+			[]string{"x/v2/a list deletecollection watch"}},
+		{"or the first other one that can delete it",
+			[]*metav1.APIGroup{group("x", "v3", "v2", "v1")},
+			[]*metav1.APIResourceList{served("x/v1", typ("a", all...)), served("x/v2", typ("a", all...)), served("x/v3", typ("a", "list"))},
+			[]string{"x/v2/a list deletecollection watch"}},
+		{"events are stored once",
+			[]*metav1.APIGroup{group("", "v1"), group("events.k8s.io", "v1")},
+			[]*metav1.APIResourceList{served("v1", typ("events", "delete")), served("events.k8s.io/v1", typ("events", "delete"))},
+			[]string{"/v1/events"}},
+		{"unless the core group cannot be seen",
+			[]*metav1.APIGroup{group("events.k8s.io", "v1")},
+			[]*metav1.APIResourceList{served("events.k8s.io/v1", typ("events", "delete"))},
+			[]string{"events.k8s.io/v1/events"}},
+		{"one bad name does not spoil the rest",
+			[]*metav1.APIGroup{group("x", "v1")},
+			[]*metav1.APIResourceList{served("x/y/z", typ("a", "delete")), served("x/v1", typ("b", "delete"))},
+			[]string{"x/v1/b"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := selectContent(tt.groups, tt.lists, nil, epoch)
+			var got []string
+			for _, r := range c.resources {
+				text := r.Group + "/" + r.Version + "/" + r.Resource
+				for _, verb := range []struct {
+					name string
+					has  bool
+				}{{"list", r.list}, {"deletecollection", r.deleteCollection}, {"watch", r.watch}} {
+					if verb.has {
+						text += " " + verb.name
+					}
+				}
+				got = append(got, text)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Error(diff)
+			}
+			bad := tt.name == "one bad name does not spoil the rest"
+			if c.complete() == bad || (c.parseErr != nil) != bad {
+				t.Errorf("complete %v with parse error %v", c.complete(), c.parseErr)
+			}
+		})
+	}
+}
+
+func TestIncompleteContentNamesAPIServices(t *testing.T) {
+	broken := errors.New("broken")
+	err := &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{
+		{Group: "z.example.com", Version: "v1"}: broken, {Group: "a.example.com", Version: "v1beta1"}: broken,
+	}}
+	c := selectContent(nil, nil, err, epoch)
+	var got []string
+	for _, f := range c.failing {
+		got = append(got, f.service())
+	}
+	if diff := cmp.Diff([]string{"v1.z.example.com", "v1beta1.a.example.com"}, got); diff != "" || c.complete() {
+		t.Errorf("complete %v, failing: %s", c.complete(), diff)
+	}
+}

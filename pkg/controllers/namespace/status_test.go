@@ -1,0 +1,151 @@
+package namespace
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+)
+
+func left(group, name string, n int64, finalizers map[string]int) outcome {
+	return outcome{
+		resource:  resource{GroupVersionResource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: name}, list: true},
+		remaining: n, finalizers: finalizers,
+	}
+}
+
+// allWell are the five conditions of a namespace that nothing holds up, as kube-controller-manager v1.37 writes them.
+func allWell(changed metav1.Time) []corev1.NamespaceCondition {
+	return []corev1.NamespaceCondition{
+		{Type: "NamespaceDeletionDiscoveryFailure", Status: "False", LastTransitionTime: changed, Reason: "ResourcesDiscovered", Message: "All resources successfully discovered"},
+		{Type: "NamespaceDeletionGroupVersionParsingFailure", Status: "False", LastTransitionTime: changed, Reason: "ParsedGroupVersions", Message: "All legacy kube types successfully parsed"},
+		{Type: "NamespaceDeletionContentFailure", Status: "False", LastTransitionTime: changed, Reason: "ContentDeleted", Message: "All content successfully deleted, may be waiting on finalization"},
+		{Type: "NamespaceContentRemaining", Status: "False", LastTransitionTime: changed, Reason: "ContentRemoved", Message: "All content successfully removed"},
+		{Type: "NamespaceFinalizersRemaining", Status: "False", LastTransitionTime: changed, Reason: "ContentHasNoFinalizers", Message: "All content-preserving finalizers finished"},
+	}
+}
+
+func TestWithConditions(t *testing.T) {
+	before, now := metav1.NewTime(at(-time.Hour)), metav1.NewTime(epoch)
+	well, old := allWell(now), allWell(before)
+	foreign := corev1.NamespaceCondition{Type: "unknown", Status: corev1.ConditionTrue}
+	parsing := corev1.NamespaceCondition{
+		Type: "NamespaceDeletionGroupVersionParsingFailure", Status: "True", LastTransitionTime: now, Reason: "GroupVersionParsingFailed", Message: "bar",
+	}
+	badDiscovery := corev1.NamespaceCondition{Type: "NamespaceDeletionDiscoveryFailure", Status: "True", LastTransitionTime: before}
+	unparsable := report{content: content{parseErr: errors.New("bar")}}
+	for _, tt := range []struct {
+		name    string
+		old     []corev1.NamespaceCondition
+		r       report
+		want    []corev1.NamespaceCondition
+		changed bool
+	}{
+		{"leave unknown", []corev1.NamespaceCondition{foreign}, report{}, append([]corev1.NamespaceCondition{foreign}, well...), true},
+		{"replace with success", []corev1.NamespaceCondition{badDiscovery}, report{}, well, true},
+		{"leave different order", []corev1.NamespaceCondition{{Type: parsing.Type, Status: "True"}, badDiscovery}, report{},
+			[]corev1.NamespaceCondition{well[1], well[0], well[2], well[3], well[4]}, true},
+		{"overwrite with failure", []corev1.NamespaceCondition{{Type: parsing.Type, Status: "False"}, badDiscovery}, unparsable,
+			[]corev1.NamespaceCondition{parsing, well[0], well[2], well[3], well[4]}, true},
+		{"write new failure", []corev1.NamespaceCondition{badDiscovery}, unparsable,
+			[]corev1.NamespaceCondition{well[0], parsing, well[2], well[3], well[4]}, true},
+		{"nothing new", old, report{}, old, false},
+		{"another text moves no time", []corev1.NamespaceCondition{old[0], {Type: parsing.Type, Status: "True", LastTransitionTime: before, Reason: "old", Message: "old"}, old[2], old[3], old[4]}, unparsable,
+			[]corev1.NamespaceCondition{old[0], {Type: parsing.Type, Status: "True", LastTransitionTime: before, Reason: parsing.Reason, Message: "bar"}, old[2], old[3], old[4]}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, changed := withConditions(tt.old, tt.r, now)
+			if diff := cmp.Diff(tt.want, got); diff != "" || changed != tt.changed {
+				t.Errorf("changed %v, want %v\n%s", changed, tt.changed, diff)
+			}
+		})
+	}
+}
+
+func TestConditionTexts(t *testing.T) {
+	sets, deployments := left("apps.k8s.io", "daemonsets", 5, nil), left("apps.k8s.io", "deployments", 5, map[string]int{"kubedb": 5})
+	catalog := left("", "secrets", 6, map[string]int{"service-catalog": 6, "kubedb": 1})
+	partial := &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{{Group: "b.io", Version: "v1"}: errors.New("down")}}
+	const (
+		remaining  = "NamespaceContentRemaining SomeResourcesRemain Some resources are remaining: "
+		finalizers = "NamespaceFinalizersRemaining SomeFinalizersRemain Some content in the namespace has finalizers remaining: "
+	)
+	for _, tt := range []struct {
+		name string
+		r    report
+		want []string // type, reason and text of each condition that is True
+	}{
+		{"nothing", report{}, nil},
+		{"just remaining", report{outcomes: []outcome{left("apps.k8s.io", "deployments", 5, nil), sets}},
+			[]string{remaining + "daemonsets.apps.k8s.io has 5 resource instances, deployments.apps.k8s.io has 5 resource instances"}},
+		{"both, each finalizer counted over all types", report{outcomes: []outcome{deployments, catalog}},
+			[]string{remaining + "deployments.apps.k8s.io has 5 resource instances, secrets. has 6 resource instances",
+				finalizers + "kubedb in 6 resource instances, service-catalog in 6 resource instances"}},
+		{"pods are told of", report{outcomes: []outcome{left("", "pods", 2, map[string]int{"a.io/b": 1})}},
+			[]string{remaining + "pods. has 2 resource instances", finalizers + "a.io/b in 1 resource instances"}},
+		{"partial discovery", report{content: selectContent(nil, nil, partial, epoch)},
+			[]string{"NamespaceDeletionDiscoveryFailure DiscoveryFailed Discovery failed for some groups, 1 failing: " + partial.Error()}},
+		{"no discovery", report{content: content{err: errors.New("no answer")}},
+			[]string{"NamespaceDeletionDiscoveryFailure DiscoveryFailed no answer"}},
+		{"failed types", report{outcomes: []outcome{{err: errors.New("b")}, {err: errors.New("a")}}},
+			[]string{"NamespaceDeletionContentFailure ContentDeletionFailed Failed to delete all resource types, 2 remaining: a, b"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			conditions, _ := withConditions(nil, tt.r, metav1.NewTime(epoch))
+			var got []string
+			for _, c := range conditions {
+				if c.Status == corev1.ConditionTrue {
+					got = append(got, string(c.Type)+" "+c.Reason+" "+c.Message)
+				}
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestBlocker(t *testing.T) {
+	held := left("apps", "deployments", 4, map[string]int{"a.io/b": 4})
+	held.examples = map[string][]string{"a.io/b": {"w", "x", "y"}}
+	free := left("", "pods", 2, nil)
+	free.examples = map[string][]string{"": {"p", "q"}}
+	hidden := outcome{resource: resource{GroupVersionResource: schema.GroupVersionResource{Group: "h.io", Resource: "hidden"}}, unserved: true}
+	partial := selectContent(nil, nil, &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{{Group: "b.io", Version: "v1"}: errors.New("down")}}, epoch)
+	fails := left("", "secrets", 0, nil)
+	fails.err = errors.New("list secrets: forbidden")
+	for _, tt := range []struct {
+		name string
+		r    report
+		want blocker
+	}{
+		{"nothing", report{}, blocker{}},
+		{"pods", report{outcomes: []outcome{free}}, blocker{[]string{"pods"}, "pods pods", "2 pods remaining (p, q)"}},
+		{"finalizers name three objects", report{outcomes: []outcome{held}},
+			blocker{[]string{"finalizers"}, "finalizers deployments.apps a.io/b", "4 deployments.apps held by finalizer a.io/b (w, x, y, …)"}},
+		{"the APIService by its name", report{content: partial},
+			blocker{[]string{"discovery"}, "discovery v1.b.io", "APIService v1.b.io cannot be discovered: down"}},
+		{"an error, and what could not be looked at", report{outcomes: []outcome{fails, hidden}},
+			blocker{[]string{"error"}, "error secrets request failed", "list secrets: forbidden; types that cannot be listed were not looked at: hidden.h.io"}},
+		{"several", report{content: partial, outcomes: []outcome{held, fails}}, blocker{
+			[]string{"finalizers", "error", "discovery"},
+			"finalizers deployments.apps a.io/b; error secrets request failed; discovery v1.b.io",
+			"4 deployments.apps held by finalizer a.io/b (w, x, y, …); list secrets: forbidden; APIService v1.b.io cannot be discovered: down"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, blockerOf(tt.r), cmp.AllowUnexported(blocker{})); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+	more := held
+	more.remaining, more.finalizers = 7, map[string]int{"a.io/b": 7}
+	if a, b := blockerOf(report{outcomes: []outcome{held}}), blockerOf(report{outcomes: []outcome{more}}); a.identity != b.identity || a.text == b.text {
+		t.Errorf("another count must change the text only: %+v, %+v", a, b)
+	}
+}

@@ -1,0 +1,390 @@
+package namespace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes/fake"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/record"
+	testclock "k8s.io/utils/clock/testing"
+
+	"minikcm/pkg/caches"
+)
+
+// bench is a controller on fakes that answer what a test tells them to. It exists to force errors; what really happens is
+// shown by the integration tests.
+type bench struct {
+	*Controller
+	client    *fake.Clientset
+	metadata  *metadatafake.FakeMetadataClient
+	discovery *fakeDiscovery
+	clock     *testclock.FakeClock
+	events    *record.FakeRecorder
+}
+
+type fakeDiscovery struct {
+	groups []*metav1.APIGroup
+	lists  []*metav1.APIResourceList
+	err    error
+	asked  int
+}
+
+func (d *fakeDiscovery) ServerGroupsAndResourcesWithContext(context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
+	d.asked++
+	return d.groups, d.lists, d.err
+}
+
+func newBench(t *testing.T, namespaces ...runtime.Object) *bench {
+	t.Helper()
+	scheme := metadatafake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	all := []string{"delete", "deletecollection", "list", "watch"}
+	b := &bench{
+		client: fake.NewClientset(namespaces...), metadata: metadatafake.NewSimpleMetadataClient(scheme),
+		discovery: &fakeDiscovery{
+			groups: []*metav1.APIGroup{group("", "v1")},
+			lists:  []*metav1.APIResourceList{served("v1", typ("pods", all...), typ("configmaps", all...))},
+		},
+		clock: testclock.NewFakeClock(epoch.Add(time.Hour)), events: record.NewFakeRecorder(10),
+	}
+	// Empty lists for all types unless a test says otherwise: later reactors come first.
+	b.metadata.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, &metav1.List{}, nil
+	})
+	c := &Controller{
+		cfg: Config{Workers: 1}, metrics: newMetrics(prometheus.NewRegistry()), slots: semaphore.NewWeighted(requestsAtOnce),
+		deps: Deps{Client: b.client, Metadata: b.metadata, Discovery: b.discovery, Recorder: b.events, Clock: b.clock},
+	}
+	c.beginTerm()
+	b.Controller = c
+	b.client.ClearActions()
+	return b
+}
+
+// requests are the calls made so far, as verb, resource and namespace or subresource.
+func requests(actions ...[]clienttesting.Action) []string {
+	var texts []string
+	for _, list := range actions {
+		for _, a := range list {
+			text := a.GetVerb() + " " + a.GetResource().Resource
+			if a.GetSubresource() != "" {
+				text += "/" + a.GetSubresource()
+			}
+			texts = append(texts, text)
+		}
+	}
+	return texts
+}
+
+// terminating is a namespace whose deletion is so long past that no grace is left.
+func terminating(edits ...func(*corev1.Namespace)) *corev1.Namespace {
+	deleted := metav1.NewTime(epoch)
+	ns := &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: "test", UID: "uid-1", ResourceVersion: "1", DeletionTimestamp: &deleted},
+		Spec:       corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{"kubernetes"}},
+		Status:     corev1.NamespaceStatus{Phase: corev1.NamespaceTerminating},
+	}
+	for _, edit := range edits {
+		edit(ns)
+	}
+	return ns
+}
+
+func (b *bench) mustSync(t *testing.T) look {
+	t.Helper()
+	next, err := b.sync(t.Context(), "test")
+	if err != nil {
+		t.Fatalf("sync: %v", err)
+	}
+	return next
+}
+
+func expect(t *testing.T, got []string, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestNewRejectsBadConfig(t *testing.T) {
+	for _, cfg := range []Config{{}, {Workers: -1}, {Workers: 1, Grace: -1}, {Workers: 1, SyncPeriod: -1}} {
+		if _, err := New(cfg, Deps{Metrics: prometheus.NewRegistry()}); err == nil {
+			t.Errorf("New accepts %+v", cfg)
+		}
+	}
+}
+
+func TestNewSendsNothing(t *testing.T) {
+	client := fake.NewClientset()
+	known := caches.New(client, caches.Config{Name: t.Name()})
+	namespaces, err := known.Namespaces()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods, err := known.Pods()
+	if err != nil {
+		t.Fatal(err)
+	}
+	disco := &fakeDiscovery{err: errors.New("down")}
+	if _, err := New(Config{Workers: 1}, Deps{Client: client, Discovery: disco, Namespaces: namespaces, Pods: pods,
+		Clock: testclock.NewFakeClock(epoch), Metrics: prometheus.NewRegistry()}); err != nil {
+		t.Errorf("New: %v", err)
+	}
+	if n := len(client.Actions()) + disco.asked; n != 0 {
+		t.Errorf("New sent %d requests", n)
+	}
+}
+
+func TestActiveNamespaceCostsOneRead(t *testing.T) {
+	b := newBench(t, terminating(func(ns *corev1.Namespace) {
+		ns.DeletionTimestamp, ns.Status.Phase = nil, corev1.NamespaceActive
+	}))
+	b.mustSync(t)
+	expect(t, requests(b.client.Actions(), b.metadata.Actions()), "get namespaces")
+}
+
+func TestMissingNamespaceIsDone(t *testing.T) {
+	b := newBench(t)
+	b.mustSync(t)
+	expect(t, requests(b.client.Actions(), b.metadata.Actions()), "get namespaces")
+}
+
+func TestFinalizedNamespaceCostsOneRead(t *testing.T) {
+	b := newBench(t, terminating(func(ns *corev1.Namespace) { ns.Spec.Finalizers, ns.Finalizers = nil, []string{"orphan"} }))
+	b.mustSync(t)
+	expect(t, requests(b.client.Actions(), b.metadata.Actions()), "get namespaces")
+}
+
+func TestEmptyNamespaceIsListedOnceAndFinalized(t *testing.T) {
+	b := newBench(t, terminating(func(ns *corev1.Namespace) {
+		ns.Spec.Finalizers = []corev1.FinalizerName{"other/x", "kubernetes", "a/b", "other/x"}
+	}))
+	b.mustSync(t)
+	expect(t, requests(b.metadata.Actions()), "list pods", "list configmaps")
+	// It stays, so its conditions are brought up to date.
+	expect(t, requests(b.client.Actions()), "get namespaces", "get namespaces", "update namespaces/status", "create namespaces/finalize")
+	actions := b.client.Actions()
+	sent := actions[3].(clienttesting.CreateAction).GetObject().(*corev1.Namespace)
+	if diff := cmp.Diff([]corev1.FinalizerName{"a/b", "other/x"}, sent.Spec.Finalizers); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestForeignFinalizersAreVerifiedAndNotFinalized(t *testing.T) {
+	b := newBench(t, terminating(func(ns *corev1.Namespace) {
+		ns.Spec.Finalizers = []corev1.FinalizerName{"other/x"}
+		ns.Status.Conditions = allWell(metav1.NewTime(epoch))
+	}))
+	b.mustSync(t)
+	expect(t, requests(b.client.Actions()), "get namespaces", "get namespaces")
+	expect(t, requests(b.metadata.Actions()), "list pods", "list configmaps")
+}
+
+func TestOldServersLeaveThePhaseToUs(t *testing.T) {
+	b := newBench(t, terminating(func(ns *corev1.Namespace) { ns.Status.Phase = corev1.NamespaceActive }))
+	b.mustSync(t)
+	expect(t, requests(b.client.Actions()), "get namespaces", "update namespaces/status", "get namespaces", "create namespaces/finalize")
+	sent := b.client.Actions()[1].(clienttesting.UpdateAction).GetObject().(*corev1.Namespace)
+	if sent.Status.Phase != corev1.NamespaceTerminating {
+		t.Errorf("phase %v", sent.Status.Phase)
+	}
+}
+
+func TestConflictsAreRetriedAndBounded(t *testing.T) {
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "namespaces"}, "test", errors.New("changed"))
+	for _, tt := range []struct {
+		conflicts, tries int
+		want             error
+	}{{0, 1, nil}, {1, 2, nil}, {4, 5, nil}, {100, 5, errRetry}} {
+		t.Run(fmt.Sprint(tt.conflicts), func(t *testing.T) {
+			b := newBench(t, terminating())
+			tries := 0
+			b.client.PrependReactor("create", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+				if tries++; tries <= tt.conflicts {
+					return true, nil, conflict
+				}
+				return true, terminating(), nil
+			})
+			if err := b.finalize(t.Context(), terminating()); !errors.Is(err, tt.want) || tries != tt.tries {
+				t.Errorf("%v after %d tries, want %v after %d", err, tries, tt.want, tt.tries)
+			}
+		})
+	}
+}
+
+func TestConflictWithANamesakeEndsTheSync(t *testing.T) {
+	b := newBench(t, terminating(func(ns *corev1.Namespace) { ns.UID = "uid-2" }))
+	tries := 0
+	b.client.PrependReactor("create", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+		tries++
+		return true, nil, apierrors.NewConflict(schema.GroupResource{Resource: "namespaces"}, "test", errors.New("other UID"))
+	})
+	if err := b.finalize(t.Context(), terminating()); err != nil || tries != 1 {
+		t.Errorf("%v after %d tries, want none after 1", err, tries)
+	}
+}
+
+func TestNothingButPodsIsTouchedWhen(t *testing.T) {
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no"))
+	pods := &metav1.List{Items: []runtime.RawExtension{{Object: &metav1.PartialObjectMetadata{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{Namespace: "test", Name: "p", Finalizers: []string{"a/b"}}}}}}
+	for _, tt := range []struct {
+		name   string
+		list   runtime.Object
+		err    error
+		remove error
+		fails  bool
+	}{
+		{"pods cannot be listed", nil, forbidden, nil, true},
+		{"listing pods times out", nil, context.DeadlineExceeded, nil, true},
+		{"pods cannot be deleted", pods, nil, forbidden, true},
+		{"pods are said not to exist", nil, apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, ""), nil, true},
+		{"pods remain", pods, nil, nil, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, terminating())
+			b.metadata.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, tt.list, tt.err })
+			b.metadata.PrependReactor("delete-collection", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tt.remove })
+			_, err := b.sync(t.Context(), "test")
+			if (err != nil) != tt.fails {
+				t.Errorf("error %v, want one: %v", err, tt.fails)
+			}
+			for _, r := range requests(b.metadata.Actions(), b.client.Actions()) {
+				if strings.HasPrefix(r, "list ") && r != "list pods" || strings.HasPrefix(r, "delete") && r != "delete-collection pods" || strings.Contains(r, "finalize") {
+					t.Errorf("request %s", r)
+				}
+			}
+		})
+	}
+}
+
+func TestNotFoundIsNotRemembered(t *testing.T) {
+	item := &metav1.List{Items: []runtime.RawExtension{{Object: &metav1.PartialObjectMetadata{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Namespace: "test", Name: "x"}}}}}
+	for range 2 {
+		b := newBench(t, terminating())
+		listed := 0
+		b.metadata.PrependReactor("list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+			if listed++; listed > 1 {
+				return true, &metav1.List{}, nil
+			}
+			return true, item, nil
+		})
+		b.metadata.PrependReactor("delete-collection", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, "")
+		})
+		p := b.newPurger("test", b.clock.Now())
+		r := podResource
+		r.GroupVersionResource = corev1.SchemeGroupVersion.WithResource("configmaps")
+		for range 2 {
+			listed = 0
+			if out := p.purge(t.Context(), r); out.err != nil || out.remaining != 0 {
+				t.Errorf("outcome %+v", out)
+			}
+		}
+		once := []string{"list configmaps", "delete-collection configmaps", "delete configmaps", "list configmaps"}
+		expect(t, requests(b.metadata.Actions()), append(once, once...)...)
+	}
+}
+
+func TestPartialDiscoveryPurgesOnceAndWaits(t *testing.T) {
+	b := newBench(t, terminating())
+	broken := &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{{Group: "b.io", Version: "v1"}: errors.New("down")}}
+	b.discovery.err = broken
+	purge := []string{"list pods", "list configmaps"}
+
+	if next := b.mustSync(t); next.after != time.Second || len(discoveryTargets(*next.content)) != 1 {
+		t.Errorf("next look in %v, watching %v; want 1s and the APIService", next.after, discoveryTargets(*next.content))
+	}
+	expect(t, requests(b.metadata.Actions()), purge...)
+	b.clock.Step(time.Second)
+	if next := b.mustSync(t); next.after != 2*time.Second {
+		t.Errorf("next look in %v, want 2s", next.after)
+	}
+	expect(t, requests(b.metadata.Actions())[2:], "list pods")
+
+	b.discovery.err = nil
+	b.catalogue.hurry()
+	b.mustSync(t)
+	// Repaired: everything is proven again in one pass, then the namespace is finalized.
+	expect(t, requests(b.metadata.Actions())[3:], purge...)
+	actions := requests(b.client.Actions())
+	if last := actions[len(actions)-1]; last != "create namespaces/finalize" {
+		t.Errorf("last request %s", last)
+	}
+}
+
+func TestBadGroupVersionPurgesTheRest(t *testing.T) {
+	b := newBench(t, terminating())
+	b.discovery.lists = append(b.discovery.lists, served("a/b/c", typ("x", "delete", "list")))
+	b.mustSync(t)
+	expect(t, requests(b.metadata.Actions()), "list pods", "list configmaps")
+	expect(t, requests(b.client.Actions()), "get namespaces", "get namespaces", "update namespaces/status")
+}
+
+func TestBeingStoppedIsNoError(t *testing.T) {
+	refused := fmt.Errorf("fence: %w", context.Canceled)
+	for _, resource := range []string{"pods", "configmaps"} {
+		b := newBench(t, terminating())
+		b.metadata.PrependReactor("list", resource, func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, refused })
+		if _, err := b.sync(t.Context(), "test"); !errors.Is(err, context.Canceled) {
+			t.Errorf("error %v, want context.Canceled", err)
+		}
+		for _, r := range requests(b.client.Actions()) {
+			if r != "get namespaces" {
+				t.Errorf("request %s", r)
+			}
+		}
+	}
+}
+
+func TestStatusWritesMayFail(t *testing.T) {
+	b := newBench(t, terminating())
+	b.discovery.err = errors.New("down")
+	b.client.PrependReactor("update", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, "test", errors.New("no"))
+	})
+	b.mustSync(t)
+	b.clock.Step(30 * time.Second)
+	b.mustSync(t)
+	select {
+	case e := <-b.events.Events:
+		if !strings.Contains(e, "NamespaceDeletionBlocked") || !strings.Contains(e, "down") {
+			t.Errorf("event %q", e)
+		}
+	default:
+		t.Error("no Event tells what the conditions cannot")
+	}
+}
+
+func TestNothingButPodsBeforeTheGraceIsOver(t *testing.T) {
+	b := newBench(t, terminating(func(ns *corev1.Namespace) { ns.DeletionTimestamp = &metav1.Time{Time: epoch.Add(time.Hour)} }))
+	b.cfg.Grace = 5 * time.Second
+	if next := b.mustSync(t); next.after != 5*time.Second {
+		t.Errorf("next look in %v, want 5s", next.after)
+	}
+	expect(t, requests(b.metadata.Actions()), "list pods")
+	b.clock.Step(5*time.Second - 1)
+	b.mustSync(t)
+	expect(t, requests(b.metadata.Actions()), "list pods", "list pods")
+	b.clock.Step(1)
+	b.mustSync(t)
+	expect(t, requests(b.metadata.Actions())[2:], "list pods", "list configmaps")
+}
