@@ -39,6 +39,7 @@ type leaseLock struct {
 	leading bool      // our last write made us the holder, and nothing since took that away
 	won     Cause     // how the lease was free when we last tried
 	freed   time.Time // since when
+	tried   string    // version of the Lease our last try judged
 	unsure  bool      // the outcome of our last try to become the holder is not known
 	watch   watchLag
 }
@@ -84,6 +85,7 @@ func (l *leaseLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord
 	l.lock.Lock()
 	defer l.lock.Unlock()
 	now := l.clock.Now()
+	defer func() { l.tried = l.seen.version }()
 	switch {
 	case err == nil:
 		l.lease = lease
@@ -312,6 +314,13 @@ func (l *leaseLock) observed() observation {
 	l.lock.Lock()
 	defer l.lock.Unlock()
 	return l.seen
+}
+
+// judged returns the version of the Lease our last try found.
+func (l *leaseLock) judged() string {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	return l.tried
 }
 
 // takenFrom says how the lease was free when it was taken, and since when.

@@ -74,24 +74,24 @@ func (o observation) free(identity string) (time.Time, Cause) {
 
 // attempt is the last try of a standby to take the lease. The zero value is none.
 type attempt struct {
-	at    time.Time
-	pause time.Duration // before the next one, unless the lease becomes free
+	at      time.Time     // when it ended
+	version string        // of the Lease it judged
+	pause   time.Duration // before another one on the same version
 }
 
 // nextTry says when a standby should look at the lease again: at once if it has not yet; at the moment it
 // becomes free; after the pause if it was free already and the try failed; and in any case poll after it
 // last heard of it, for the watch may be what is broken.
 func nextTry(o observation, identity string, last attempt, poll time.Duration) time.Time {
-	if !o.known || last.at.IsZero() {
-		return last.at.Add(last.pause)
-	}
 	retry := last.at.Add(last.pause)
-	look := later(o.heard.Add(poll), retry)
+	if !o.known || last.at.IsZero() {
+		return retry
+	}
 	free, _ := o.free(identity)
-	if !free.After(last.at) {
+	if o.version == last.version && !free.After(last.at) {
 		free = retry
 	}
-	return earlier(free, look)
+	return earlier(free, later(o.heard.Add(poll), retry))
 }
 
 // sameRecord compares what the holder wrote, to the microsecond a Lease keeps.

@@ -109,7 +109,7 @@ func (e *Elector) standby(ctx context.Context) *candidacy {
 		if c := e.try(ctx); c != nil {
 			return c
 		}
-		last = attempt{at: e.clock.Now(), pause: between(e.cfg.RetryPeriod, 0.5, 1)}
+		last = attempt{at: e.clock.Now(), version: e.turn.judged(), pause: between(e.cfg.RetryPeriod, 0.5, 1)}
 		poll = between(e.cfg.RetryPeriod, 1.5, 2.5)
 	}
 	return nil

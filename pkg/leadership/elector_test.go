@@ -1,0 +1,565 @@
+package leadership
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/utils/clock"
+)
+
+var realClock = clock.RealClock{}
+
+func wantLeading(t *testing.T, p *process, want bool) {
+	t.Helper()
+	if got := p.Status().Leading; got != want {
+		t.Errorf("%s: leading = %v, want %v", p.cfg.Identity, got, want)
+	}
+	if got := p.writable(); got != want {
+		t.Errorf("%s: fence lets writes through = %v, want %v", p.cfg.Identity, got, want)
+	}
+}
+
+func lastCause(t *testing.T, p *process) Cause {
+	t.Helper()
+	spans := p.spans()
+	if len(spans) == 0 {
+		t.Fatalf("%s never led", p.cfg.Identity)
+	}
+	return spans[len(spans)-1].term.Cause
+}
+
+func TestFirstProcessLeadsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &leaseServer{}
+		a := start(t, s, "a")
+		wantLeading(t, a, true)
+		if got := lastCause(t, a); got != CauseInitial {
+			t.Errorf("cause = %s, want initial", got)
+		}
+		b := start(t, s, "b")
+		sleep(time.Hour)
+		wantLeading(t, a, true)
+		wantLeading(t, b, false)
+		if got := a.Status(); got.Term.Number != 1 || got.SinceRenewal > 2*time.Second || got.Holder != "a" {
+			t.Errorf("status after an hour: %+v", got)
+		}
+		if got := len(b.conn.calls); got > 3 {
+			t.Errorf("a standby whose watch works sent %d requests in an hour: %v", got, b.conn.calls[:4])
+		}
+	})
+}
+
+func TestHandOverOnShutdown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &leaseServer{}
+		drain := func(p *process, c *Config) {
+			c.ShutdownTimeout = time.Minute
+			p.work = func(context.Context) error {
+				time.Sleep(40 * time.Second) // longer than a lease: it must be renewed while draining
+				return nil
+			}
+		}
+		a, b := start(t, s, "a", drain), start(t, s, "b")
+		sleep(time.Minute)
+		a.cancel()
+		sleep(39 * time.Second)
+		if !a.writable() || s.holder() != "a" {
+			t.Error("a lost the lease or its fence while it drained")
+		}
+		wantLeading(t, b, false)
+		sleep(time.Second)
+		<-a.done
+		if a.err != nil {
+			t.Errorf("Run after a clean drain: %v", a.err)
+		}
+		wantLeading(t, b, true)
+		left, took := a.spans()[0].end, b.spans()[0].begun
+		if took.Sub(left) > 10*time.Millisecond {
+			t.Errorf("b leads %v after a's last controller, want at once", took.Sub(left))
+		}
+		if got := lastCause(t, b); got != CauseReleased {
+			t.Errorf("cause = %s, want released", got)
+		}
+		if want := []string{"a became leader", "a stopped leading"}; !slices.Equal(a.events.text, want) {
+			t.Errorf("events = %q, want %q", a.events.text, want)
+		}
+	})
+}
+
+func TestLeaseIsReleasedAfterTheLastRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &leaseServer{}
+		a := start(t, s, "a")
+		fl := &flight{fence: a.fence, method: "POST", stop: func(error) {}, free: func() {}}
+		a.fence.lock.Lock()
+		a.fence.flights[fl] = struct{}{} // its controller has returned, the answer is still being read
+		a.fence.lock.Unlock()
+		a.cancel()
+		sleep(5 * time.Second)
+		if s.holder() != "a" {
+			t.Error("released with a request in flight")
+		}
+		fl.land()
+		sleep(0)
+		if got := s.holder(); got != "" {
+			t.Errorf("holder after the last answer = %q, want none", got)
+		}
+	})
+}
+
+func TestDrainThatTakesTooLong(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		drain time.Duration
+		takes time.Duration
+	}{
+		{"controllers return once they are cut", 10 * time.Second, 10 * time.Second},
+		{"controllers never return", time.Hour, 10*time.Second + joinTimeout},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &leaseServer{}
+				free := make(chan struct{})
+				a := start(t, s, "a", func(p *process, _ *Config) {
+					p.work = func(context.Context) error {
+						select {
+						case <-time.After(tt.drain):
+						case <-free:
+						}
+						return nil
+					}
+				})
+				defer close(free)
+				begun := time.Now()
+				a.cancel()
+				<-a.done
+				if !errors.Is(a.err, ErrShutdownTimeout) {
+					t.Errorf("Run = %v, want ErrShutdownTimeout", a.err)
+				}
+				if got := time.Since(begun); got != tt.takes {
+					t.Errorf("Run returned after %v, want %v", got, tt.takes)
+				}
+				if s.holder() != "a" {
+					t.Error("the lease was released though work may have been running")
+				}
+				wantWritable(t, a, false)
+			})
+		})
+	}
+}
+
+func wantWritable(t *testing.T, p *process, want bool) {
+	t.Helper()
+	if got := p.writable(); got != want {
+		t.Errorf("%s: fence lets writes through = %v, want %v", p.cfg.Identity, got, want)
+	}
+}
+
+func TestExpiredLeaseIsTakenAtThatInstant(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		frozen bool
+		after  time.Duration // since the holder's last renewal
+	}{
+		{"with a watch", false, 15 * time.Second},
+		{"a frozen watch is made up for by polling", true, 20 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &leaseServer{}
+				s.hold("x")
+				b := start(t, s, "b")
+				b.conn.set(func(c *conn) { c.frozen = tt.frozen })
+				for range 100 {
+					sleep(1900 * time.Millisecond)
+					s.hold("x")
+				}
+				last := time.Now()
+				synctest.Wait()
+				if len(b.spans()) != 0 {
+					t.Fatal("took the lease from a holder that renews")
+				}
+				sleep(tt.after)
+				wantLeading(t, b, true)
+				took := b.spans()[0].begun.Sub(last)
+				if took < 15*time.Second || !tt.frozen && took != 15*time.Second {
+					t.Errorf("took it %v after the last renewal, want 15s", took)
+				}
+				if got := lastCause(t, b); got != CauseExpired {
+					t.Errorf("cause = %s, want expired", got)
+				}
+			})
+		})
+	}
+}
+
+// TestRenewalBeatsExpiry: the old holder renews between the GET and the PUT of the candidate.
+func TestRenewalBeatsExpiry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &leaseServer{}
+		s.hold("x")
+		b := start(t, s, "b")
+		b.conn.set(func(c *conn) {
+			c.frozen = true // only the PUT's precondition can help
+			c.before = func(verb string) {
+				if verb == "update" {
+					s.hold("x")
+				}
+			}
+		})
+		sleep(16 * time.Second)
+		wantLeading(t, b, false)
+		if !slices.Contains(b.conn.calls, "update") {
+			t.Error("b did not try: the test shows nothing")
+		}
+	})
+}
+
+func TestStolenLease(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		frozen bool
+		within time.Duration
+	}{
+		{"seen by the watch", false, 0},
+		{"seen by the next renewal", true, 2 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &leaseServer{}
+				a := start(t, s, "a")
+				sleep(time.Minute)
+				a.conn.set(func(c *conn) { c.frozen = tt.frozen })
+				stolen := time.Now()
+				s.hold("thief")
+				sleep(tt.within)
+				wantLeading(t, a, false)
+				if got := a.spans()[0].stopAsked.Sub(stolen); got > tt.within {
+					t.Errorf("controllers were told %v after the theft, want %v", got, tt.within)
+				}
+				if s.holder() != "thief" {
+					t.Errorf("holder = %q: a wrote over the thief's lease", s.holder())
+				}
+				sleep(20 * time.Second)
+				wantLeading(t, a, true)
+				if got := lastCause(t, a); got != CauseExpired {
+					t.Errorf("cause of the second term = %s, want expired", got)
+				}
+				if got := a.Status().Term.Number; got != 2 {
+					t.Errorf("term = %d, want 2", got)
+				}
+			})
+		})
+	}
+}
+
+func TestStolenWhileDrainingIsNotReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &leaseServer{}
+		a := start(t, s, "a", func(p *process, _ *Config) {
+			p.work = func(context.Context) error { time.Sleep(5 * time.Second); return nil }
+		})
+		a.cancel()
+		sleep(time.Second)
+		s.hold("thief")
+		sleep(0)
+		wantWritable(t, a, false)
+		<-a.done
+		if s.holder() != "thief" || a.err != nil {
+			t.Errorf("holder = %q, Run = %v; want the thief to keep it, nil", s.holder(), a.err)
+		}
+	})
+}
+
+func TestOutageEndsTheTermButNotTheProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &leaseServer{}
+		a := start(t, s, "a")
+		sleep(time.Minute)
+		a.conn.set(func(c *conn) { c.err = errors.New("connection refused") })
+		down := time.Now()
+		sleep(time.Minute)
+		wantLeading(t, a, false)
+		first := a.spans()[0]
+		if got := first.stopAsked.Sub(down); got < 8*time.Second || got > 13500*time.Millisecond {
+			t.Errorf("controllers were told %v after the last renewal could be sent", got)
+		}
+		a.conn.set(func(c *conn) { c.err = nil })
+		sleep(2 * time.Second)
+		wantLeading(t, a, true)
+		if got := lastCause(t, a); got != CauseReacquired {
+			t.Errorf("cause = %s, want reacquired", got)
+		}
+	})
+}
+
+// TestWritesEndBeforeTheLeaseCanBeTaken: answers take 4 s, so the elector believes in its lease longer
+// than others do.
+func TestWritesEndBeforeTheLeaseCanBeTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &leaseServer{}
+		a, b := start(t, s, "a"), start(t, s, "b")
+		a.conn.set(func(c *conn) { c.slow = 4 * time.Second })
+		sleep(time.Minute)
+		wantLeading(t, a, true)
+		a.conn.set(func(c *conn) { c.err = errors.New("cut off") })
+		var closed, taken time.Time
+		for taken.IsZero() {
+			sleep(10 * time.Millisecond)
+			if closed.IsZero() && !a.writable() {
+				closed = time.Now()
+			}
+			if len(b.spans()) > 0 {
+				taken = time.Now()
+			}
+		}
+		if closed.IsZero() || taken.Sub(closed) < 1500*time.Millisecond-10*time.Millisecond {
+			t.Errorf("a's fence closed %v before b led, want at least the margin of 1.5s", taken.Sub(closed))
+		}
+	})
+}
+
+func TestDeletedLeaseIsNotAFreeOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &leaseServer{}
+		a, b := start(t, s, "a"), start(t, s, "b")
+		sleep(time.Minute)
+		s.write(nil)
+		sleep(5 * time.Second)
+		wantLeading(t, a, true)
+		wantLeading(t, b, false)
+		if s.holder() != "a" || len(a.spans()) != 1 {
+			t.Errorf("holder = %q after %d terms, want a to have put its lease back in its first", s.holder(), len(a.spans()))
+		}
+		a.conn.set(func(c *conn) { c.err = errors.New("cut off") })
+		s.write(nil)
+		sleep(16 * time.Second)
+		wantLeading(t, b, true)
+	})
+}
+
+func TestLateWatchEventsDoNotEndATerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &leaseServer{}
+		s.hold("x")
+		old := s.read()
+		s.hold("")
+		a := start(t, s, "a")
+		a.Observe(old)
+		sleep(0)
+		wantLeading(t, a, true)
+		other := old.DeepCopy()
+		other.Name, other.ResourceVersion = "somebody-elses", "999"
+		a.Observe(other)
+		sleep(0)
+		wantLeading(t, a, true)
+	})
+}
+
+func TestStepDown(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		caughtUp time.Duration // after the step-down
+		back     time.Duration
+	}{
+		{"back when caught up", 7 * time.Second, 8 * time.Second},
+		{"back after the cool-down", time.Hour, 30 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &leaseServer{}
+				a := start(t, s, "a")
+				sleep(time.Minute)
+				begun := time.Now()
+				a.StepDown("pods are stale", func() bool { return time.Since(begun) >= tt.caughtUp })
+				sleep(0)
+				wantLeading(t, a, false)
+				if got := s.holder(); got != "" {
+					t.Errorf("holder after a step-down = %q, want none", got)
+				}
+				sleep(tt.back - 2100*time.Millisecond)
+				wantLeading(t, a, false)
+				sleep(2100 * time.Millisecond)
+				wantLeading(t, a, true)
+				sleep(time.Hour)
+				if got := len(a.spans()); got != 2 {
+					t.Errorf("%d terms, want 2: one step-down must not cause another", got)
+				}
+			})
+		})
+	}
+}
+
+func TestStepDownHandsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &leaseServer{}
+		a, b := start(t, s, "a"), start(t, s, "b")
+		a.StepDown("stale", nil)
+		sleep(0)
+		wantLeading(t, a, false)
+		wantLeading(t, b, true)
+		b.cancel()
+		sleep(time.Second)
+		wantLeading(t, a, false) // standing aside even from a free lease
+		sleep(time.Minute)
+		wantLeading(t, a, true)
+	})
+}
+
+func TestShutdownOfAStandbyLeavesTheLeaseAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &leaseServer{}
+		s.hold("x")
+		b := start(t, s, "b")
+		b.cancel()
+		<-b.done
+		if b.err != nil || s.holder() != "x" {
+			t.Errorf("Run = %v, holder = %q; want nil, x", b.err, s.holder())
+		}
+	})
+}
+
+// TestShutdownDuringATry: the PUT that takes the lease is answered after the shutdown began.
+func TestShutdownDuringATry(t *testing.T) {
+	for _, slow := range []time.Duration{500 * time.Millisecond, 3 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &leaseServer{}
+			a := start(t, s, "a", func(p *process, _ *Config) {
+				p.conn.before = func(verb string) {
+					p.conn.set(func(c *conn) { c.slow = 0 })
+					if verb == "create" {
+						p.conn.set(func(c *conn) { c.slow = slow })
+					}
+				}
+			})
+			a.cancel()
+			<-a.done
+			if got := s.holder(); got == "a" {
+				t.Errorf("answer after %v: the lease stays with a process that has ended", slow)
+			}
+			if len(a.spans()) != 0 {
+				t.Error("a term began after the shutdown")
+			}
+		})
+	}
+}
+
+func TestLeadErrorEndsRun(t *testing.T) {
+	broken := errors.New("broken")
+	for _, tt := range []struct {
+		name string
+		lead Lead
+		want error
+	}{
+		{"an error", func(context.Context, Term) error { return broken }, broken},
+		{"an early return", func(context.Context, Term) error { return nil }, ErrLeadReturned},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &leaseServer{}
+				idle := start(t, s, "a")
+				idle.cancel()
+				<-idle.done
+				e, err := New(idle.cfg, idle.deps)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := e.Run(t.Context(), tt.lead); !errors.Is(err, tt.want) {
+					t.Errorf("Run = %v, want %v", err, tt.want)
+				}
+				if got := s.holder(); got != "" {
+					t.Errorf("holder = %q, want the lease released", got)
+				}
+			})
+		})
+	}
+}
+
+func TestWithoutElection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		off := func(_ *process, c *Config) { *c = Config{ShutdownTimeout: 10 * time.Second} }
+		a := start(t, &leaseServer{}, "", off)
+		a.Observe(&coordinationv1.Lease{})
+		a.StepDown("stale", nil)
+		sleep(time.Hour)
+		wantLeading(t, a, true)
+		a.cancel()
+		<-a.done
+		if a.err != nil || a.writable() {
+			t.Errorf("Run = %v, writable = %v; want nil, false", a.err, a.writable())
+		}
+		if len(a.conn.calls) != 0 {
+			t.Errorf("requests about a lease: %v", a.conn.calls)
+		}
+	})
+}
+
+func TestAThousandLossesLeakNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &leaseServer{}
+		a := start(t, s, "a")
+		sleep(time.Second)
+		before := goroutines()
+		for range 1000 {
+			s.hold("thief")
+			sleep(0)
+			s.hold("")
+			sleep(time.Millisecond)
+		}
+		sleep(time.Minute)
+		wantLeading(t, a, true)
+		if got := len(a.spans()); got < 900 {
+			t.Errorf("%d terms: the test shows nothing", got)
+		}
+		if after := goroutines(); after > before {
+			t.Errorf("%d goroutines before, %d after", before, after)
+		}
+	})
+}
+
+func TestTwoProcessesNeverLeadTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &leaseServer{}
+		ps := []*process{start(t, s, "a"), start(t, s, "b"), start(t, s, "c")}
+		for i := range 300 {
+			p := ps[i%3]
+			switch i % 5 {
+			case 0:
+				p.conn.set(func(c *conn) { c.err = errors.New("cut off") })
+			case 1:
+				p.conn.set(func(c *conn) { c.slow = 3 * time.Second })
+			case 2:
+				p.StepDown("stale", nil)
+			case 3:
+				p.conn.set(func(c *conn) { c.frozen = true })
+			case 4:
+				p.conn.set(func(c *conn) { c.err, c.slow, c.frozen = nil, 0, false })
+			}
+			for range 500 {
+				sleep(20 * time.Millisecond)
+				n := 0
+				for _, p := range ps {
+					if p.writable() {
+						n++
+					}
+				}
+				if n > 1 {
+					t.Fatalf("step %d: %d processes may write", i, n)
+				}
+			}
+		}
+		total := 0
+		for _, p := range ps {
+			total += len(p.spans())
+			p.conn.set(func(c *conn) { c.err, c.slow = nil, 0 })
+		}
+		if total < 20 {
+			t.Errorf("only %d terms: the test shows nothing", total)
+		}
+	})
+}

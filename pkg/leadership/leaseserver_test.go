@@ -1,0 +1,296 @@
+package leadership
+
+import (
+	"context"
+	"fmt"
+	goruntime "runtime"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+)
+
+var leases = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
+
+// leaseServer keeps one Lease as an API server does: versions, conflicts and watches.
+type leaseServer struct {
+	lock    sync.Mutex
+	lease   *coordinationv1.Lease
+	version int
+	history []write
+	watches []func(*coordinationv1.Lease)
+}
+
+// write is one change of the Lease.
+type write struct {
+	at     time.Time
+	holder string // "-": deleted
+}
+
+// conn is one process's way to a leaseServer. Its faults are its own.
+type conn struct {
+	coordinationv1client.LeaseInterface // what the elector does not use
+	server                              *leaseServer
+
+	lock   sync.Mutex
+	err    error         // every request fails with it
+	slow   time.Duration // an answer takes this long; what a request changes is changed at once
+	before func(verb string)
+	frozen bool // its watch delivers nothing
+	calls  []string
+}
+
+// Leases implements coordinationv1client.LeasesGetter.
+func (c *conn) Leases(string) coordinationv1client.LeaseInterface { return c }
+
+// set changes the faults of a connection.
+func (c *conn) set(change func(*conn)) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	change(c)
+}
+
+func (c *conn) enter(verb string) error {
+	c.lock.Lock()
+	before := c.before
+	c.calls = append(c.calls, verb)
+	c.lock.Unlock()
+	if before != nil {
+		before(verb)
+	}
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	return c.err
+}
+
+// leave waits as long as an answer takes.
+func (c *conn) leave(ctx context.Context) error {
+	c.lock.Lock()
+	slow := c.slow
+	c.lock.Unlock()
+	if slow == 0 {
+		return ctx.Err()
+	}
+	select {
+	case <-time.After(slow):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (c *conn) Get(ctx context.Context, name string, _ metav1.GetOptions) (*coordinationv1.Lease, error) {
+	if err := c.enter("get"); err != nil {
+		return nil, err
+	}
+	lease := c.server.read()
+	if err := c.leave(ctx); err != nil {
+		return nil, err
+	}
+	if lease == nil {
+		return nil, apierrors.NewNotFound(leases, name)
+	}
+	return lease, nil
+}
+
+func (c *conn) Create(ctx context.Context, lease *coordinationv1.Lease, _ metav1.CreateOptions) (*coordinationv1.Lease, error) {
+	if err := c.enter("create"); err != nil {
+		return nil, err
+	}
+	if c.server.read() != nil {
+		return nil, apierrors.NewAlreadyExists(leases, lease.Name)
+	}
+	lease = c.server.write(lease)
+	return lease, c.leave(ctx)
+}
+
+func (c *conn) Update(ctx context.Context, lease *coordinationv1.Lease, _ metav1.UpdateOptions) (*coordinationv1.Lease, error) {
+	if err := c.enter("update"); err != nil {
+		return nil, err
+	}
+	now := c.server.read()
+	switch {
+	case now == nil:
+		return nil, apierrors.NewNotFound(leases, lease.Name)
+	case now.ResourceVersion != lease.ResourceVersion:
+		return nil, apierrors.NewConflict(leases, lease.Name, fmt.Errorf("it is at %s", now.ResourceVersion))
+	}
+	lease = c.server.write(lease)
+	if err := c.leave(ctx); err != nil {
+		return nil, err
+	}
+	return lease, nil
+}
+
+func (s *leaseServer) read() *coordinationv1.Lease {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	return s.lease.DeepCopy()
+}
+
+// write stores lease, nil deletes it, and tells every watch.
+func (s *leaseServer) write(lease *coordinationv1.Lease) *coordinationv1.Lease {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.version++
+	holder := "-"
+	if lease = lease.DeepCopy(); lease != nil {
+		lease.ResourceVersion = strconv.Itoa(s.version)
+		holder = *lease.Spec.HolderIdentity
+	}
+	s.lease = lease
+	s.history = append(s.history, write{time.Now(), holder})
+	for _, watch := range s.watches {
+		go watch(lease.DeepCopy())
+	}
+	return lease.DeepCopy()
+}
+
+// hold writes the Lease as holder would; "" releases it.
+func (s *leaseServer) hold(holder string) {
+	lease := s.read()
+	if lease == nil {
+		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "test"}}
+	}
+	duration, now := int32(15), metav1.NowMicro()
+	if lease.Spec.AcquireTime == nil || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity != holder {
+		lease.Spec.AcquireTime = &now
+	}
+	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = &holder, &duration, &now
+	s.write(lease)
+}
+
+func (s *leaseServer) holder() string {
+	lease := s.read()
+	if lease == nil {
+		return "-"
+	}
+	return *lease.Spec.HolderIdentity
+}
+
+// process is one elector with its surroundings, running in a synctest bubble.
+type process struct {
+	*Elector
+	conn   *conn
+	fence  *Fence
+	events *eventLog
+	cancel context.CancelFunc
+	done   chan struct{}
+	err    error // of Run, once done is closed
+
+	lock  sync.Mutex
+	terms []span
+	work  func(ctx context.Context) error // what Lead does until it returns; nil: wait for ctx
+}
+
+// span is one call of Lead.
+type span struct {
+	term       Term
+	begun, end time.Time
+	stopAsked  time.Time
+}
+
+type eventLog struct {
+	lock sync.Mutex
+	text []string
+}
+
+func (l *eventLog) Eventf(_ runtime.Object, _, _, format string, args ...any) {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	l.text = append(l.text, fmt.Sprintf(format, args...))
+}
+
+// start runs an elector on the server until the test ends or cancel is called.
+func start(t *testing.T, s *leaseServer, identity string, change ...func(*process, *Config)) *process {
+	t.Helper()
+	p := &process{conn: &conn{server: s}, events: &eventLog{}, done: make(chan struct{})}
+	cfg := Config{Enabled: true, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second,
+		RetryPeriod: 2 * time.Second, Namespace: "kube-system", Name: "test", Identity: identity, ShutdownTimeout: 10 * time.Second}
+	for _, c := range change {
+		c(p, &cfg)
+	}
+	metrics := NewMetrics(prometheus.NewRegistry())
+	p.fence = NewFence(realClock, metrics)
+	elector, err := New(cfg, Deps{Clients: Clients{Leases: p.conn}, Fence: p.fence, Metrics: metrics, Recorder: p.events})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Elector = elector
+	watch := func(lease *coordinationv1.Lease) {
+		p.conn.lock.Lock()
+		frozen := p.conn.frozen
+		p.conn.lock.Unlock()
+		if !frozen {
+			p.Observe(lease)
+		}
+	}
+	s.lock.Lock()
+	s.watches = append(s.watches, watch)
+	if s.lease != nil {
+		go watch(s.lease.DeepCopy())
+	}
+	s.lock.Unlock()
+	var ctx context.Context
+	ctx, p.cancel = context.WithCancel(t.Context())
+	go func() {
+		defer close(p.done)
+		p.err = p.Run(ctx, p.lead)
+	}()
+	t.Cleanup(func() {
+		p.cancel()
+		<-p.done
+	})
+	synctest.Wait()
+	return p
+}
+
+func (p *process) lead(ctx context.Context, term Term) error {
+	p.lock.Lock()
+	n := len(p.terms)
+	p.terms = append(p.terms, span{term: term, begun: time.Now()})
+	work := p.work
+	p.lock.Unlock()
+	<-ctx.Done()
+	asked := time.Now()
+	var err error
+	if work != nil {
+		err = work(ctx)
+	}
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	p.terms[n].stopAsked, p.terms[n].end = asked, time.Now()
+	return err
+}
+
+// spans returns the calls of Lead so far.
+func (p *process) spans() []span {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	return append([]span(nil), p.terms...)
+}
+
+// writable says whether the fence lets a write through now.
+func (p *process) writable() bool {
+	p.fence.lock.Lock()
+	defer p.fence.lock.Unlock()
+	return p.fence.term.admit(0, true, time.Now()).refused == ""
+}
+
+// sleep lets time pass in the bubble and everything settle.
+func sleep(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// goroutines counts those of this process.
+func goroutines() int { return goruntime.NumGoroutine() }
