@@ -205,7 +205,7 @@ func (p *pass) noteCreate(ctx context.Context, try intent, r created, sum *batch
 	default:
 		// The name stays: the next attempt uses it again, so that both together make one pod.
 		p.ledger.keep(try.name, try.unknown || r.outcome == unknown)
-		p.deps.Recorder.Eventf(p.rs, corev1.EventTypeWarning, reasonFailedCreate, "Error creating: %v", r.err)
+		p.deps.Recorder.Eventf(p.rs, corev1.EventTypeWarning, reasonFailedCreate, "Error creating: %v", forUsers(r.err))
 		sum.fail(r.err, r.outcome != unknown || try.unknown && classify(r.err) == rejected)
 	}
 	return false

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/url"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -52,4 +53,14 @@ func classify(err error) outcome {
 		return missing
 	}
 	return rejected
+}
+
+// forUsers is the text of an error for events and conditions. Errors of connections name ports and streams, so each would be another
+// text for the same thing; the log has them.
+func forUsers(err error) string {
+	var transport *url.Error
+	if errors.As(err, &transport) || errors.Is(err, context.DeadlineExceeded) {
+		return "no answer from the API server"
+	}
+	return err.Error()
 }

@@ -139,6 +139,6 @@ func (p *pass) noteRemove(pod *caches.Pod, r removed) error {
 	case unknown:
 		p.ledger.doomed[pod.UID] = doom{name: pod.Name, version: r.version}
 	}
-	p.deps.Recorder.Eventf(p.rs, corev1.EventTypeWarning, reasonFailedDelete, "Error deleting: %v", r.err)
+	p.deps.Recorder.Eventf(p.rs, corev1.EventTypeWarning, reasonFailedDelete, "Error deleting: %v", forUsers(r.err))
 	return fmt.Errorf("unable to delete pods: %w", r.err)
 }

@@ -114,7 +114,7 @@ func conditionsOf(old []appsv1.ReplicaSetCondition, a attempt, now time.Time) []
 	}
 	failure := appsv1.ReplicaSetCondition{
 		Type: appsv1.ReplicaSetReplicaFailure, Status: corev1.ConditionTrue, Reason: reasonFailedDelete,
-		Message: a.err.Error(), LastTransitionTime: metav1.NewTime(now),
+		Message: forUsers(a.err), LastTransitionTime: metav1.NewTime(now),
 	}
 	if a.tooFew {
 		failure.Reason = reasonFailedCreate

@@ -45,13 +45,24 @@ func controllerConfig() *rest.Config {
 	return cluster.ConfigFor("system:serviceaccount:kube-system:replicaset-controller", "system:authenticated")
 }
 
-// startController runs the controller for one term that ends with the test. Its writes and live reads go through cfg; watch is
-// whom the caches watch.
-func startController(t testing.TB, config replicaset.Config, cfg, watch *rest.Config) *prometheus.Registry {
+// loop is a ReplicaSet controller with caches of its own.
+type loop struct {
+	controller *replicaset.Controller
+	metrics    *prometheus.Registry
+	ctx        context.Context
+	end        context.CancelFunc // of the term; nil before it
+	ended      chan struct{}
+}
+
+// standby builds a controller whose caches have synced and which has no term yet. Its writes and live reads go through cfg;
+// watch is whom the caches watch. It ends with the test.
+func standby(t testing.TB, config replicaset.Config, cfg, watch *rest.Config, clock clock.WithTicker) *loop {
 	t.Helper()
 	client := controlplane.ClientFor(t, cfg)
 	store := caches.New(controlplane.ClientFor(t, watch), caches.Config{Name: t.Name()})
-	deps := replicaset.Deps{Client: client, Clock: clock.RealClock{}, Metrics: prometheus.NewRegistry()}
+	deps := replicaset.Deps{Client: client, Clock: clock}
+	l := &loop{metrics: prometheus.NewRegistry()}
+	deps.Metrics = l.metrics
 	var err error
 	if deps.Pods, err = store.Pods(); err != nil {
 		t.Fatal(err)
@@ -65,36 +76,73 @@ func startController(t testing.TB, config replicaset.Config, cfg, watch *rest.Co
 	events := record.NewBroadcaster()
 	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
 	deps.Recorder = events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: replicaset.Name})
-	controller, err := replicaset.New(config, deps)
-	if err != nil {
+	if l.controller, err = replicaset.New(config, deps); err != nil {
 		t.Fatal(err)
 	}
-
 	ctx, cancel := context.WithCancel(context.Background())
+	l.ctx = ctx
 	store.Start(ctx)
-	if err := store.WaitForSync(ctx); err != nil {
-		t.Fatal(err)
-	}
-	term, end := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = controller.Run(term)
-	}()
 	t.Cleanup(func() {
-		end()
-		<-ended
+		l.endTerm()
 		cancel()
 		store.Shutdown()
 		events.Shutdown()
 	})
-	return deps.Metrics.(*prometheus.Registry)
+	if err := store.WaitForSync(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func (l *loop) beginTerm() *loop {
+	ctx, cancel := context.WithCancel(l.ctx)
+	ended := make(chan struct{})
+	l.end, l.ended = cancel, ended
+	go func() {
+		defer close(ended)
+		_ = l.controller.Run(ctx)
+	}()
+	return l
+}
+
+// endTerm waits until the controller has stopped; the caches go on.
+func (l *loop) endTerm() {
+	if l.end != nil {
+		l.end()
+		<-l.ended
+		l.end = nil
+	}
+}
+
+// metric is the sum of a counter's or gauge's values with the label value, in one of its labels; with none, of all.
+func (l *loop) metric(t testing.TB, name string, label ...string) float64 {
+	t.Helper()
+	families, err := l.metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := 0.0
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			values := map[string]bool{}
+			for _, pair := range m.GetLabel() {
+				values[pair.GetValue()] = true
+			}
+			if len(label) == 0 || values[label[0]] {
+				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			}
+		}
+	}
+	return sum
 }
 
 // start runs the controller with nothing between it and the API server.
-func start(t testing.TB, config replicaset.Config) *prometheus.Registry {
+func start(t testing.TB, config replicaset.Config) *loop {
 	t.Helper()
-	return startController(t, config, controllerConfig(), watcherConfig())
+	return standby(t, config, controllerConfig(), watcherConfig(), clock.RealClock{}).beginTerm()
 }
 
 func watcherConfig() *rest.Config { return cluster.ConfigFor("system:kube-controller-manager") }
