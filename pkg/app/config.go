@@ -184,8 +184,12 @@ func loadKubeconfig(flag, file, address string) (*rest.Config, error) {
 	overrides.ClusterInfo.Server = address
 	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
 	if err == nil {
-		// Certificate files named by the kubeconfig are read, and the address is parsed, when the first client is built:
-		// do it here, where the flag can still be named.
+		if _, _, err = rest.DefaultServerUrlFor(cfg); err != nil && address != "" {
+			file = "" // it is the address that is wrong
+		}
+	}
+	if err == nil {
+		// The files that a kubeconfig names are read when the first client is built: do it where the flag is known.
 		_, err = rest.TransportFor(cfg)
 	}
 	if err != nil {

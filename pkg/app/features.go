@@ -114,7 +114,7 @@ func (g *gates) validate() []error {
 	for i, err := range errs {
 		errs[i] = fmt.Errorf("--feature-gates, --emulated-version, --min-compatibility-version: %w", err)
 	}
-	if !g.gate.Enabled(AtomicFIFO) {
+	if len(errs) == 0 && !g.gate.Enabled(AtomicFIFO) {
 		errs = append(errs, fmt.Errorf("--feature-gates: %s must stay on, the caches are built on it", AtomicFIFO))
 	}
 	return errs

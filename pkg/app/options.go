@@ -175,6 +175,7 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	global := fss.FlagSet("global")
 	o.version.addFlag(global)
 	globalflag.AddGlobalFlags(global, Name, logs.SkipLoggingConfigurationFlags())
+	o.describe(fss)
 	o.flags = fss
 	return fss
 }
