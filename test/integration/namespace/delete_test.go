@@ -1,0 +1,387 @@
+package namespace_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"minikcm/test/controlplane"
+)
+
+func TestEmptyNamespaceCostsFewRequests(t *testing.T) {
+	for _, wait := range []time.Duration{0, time.Second} {
+		t.Run(wait.String(), func(t *testing.T) {
+			m := start(t, grace(wait))
+			ns := create(t)
+			begin := time.Now()
+			remove(t, ns)
+			gone(t, ns, 10*time.Second)
+			took := time.Since(begin)
+			m.stop()
+			sent := m.requests(t)
+			t.Logf("gone after %v, %d requests", took.Round(time.Millisecond), len(sent))
+			if len(sent) > 40 {
+				t.Errorf("%d requests, want at most 40:\n%s", len(sent), sent)
+			}
+			if writes := sent.Where(controlplane.Writes); len(writes) != 1 {
+				t.Errorf("%d writes, want the finalization alone:\n%s", len(writes), writes)
+			}
+			if refused := cluster.AuditLog(t).Where(controlplane.ByUserAgent(m.agent), controlplane.ByCode(409)); len(refused) > 0 {
+				t.Errorf("conflicts:\n%s", refused)
+			}
+			if took < wait || took > wait+3*time.Second {
+				t.Errorf("gone after %v with a grace of %v", took, wait)
+			}
+		})
+	}
+}
+
+func TestThirtyObjectsGoFast(t *testing.T) {
+	start(t)
+	ns := create(t)
+	fill(t, cluster.Client(t), ns, 30)
+	begin := time.Now()
+	remove(t, ns)
+	gone(t, ns, 10*time.Second)
+	took := time.Since(begin)
+	t.Logf("30 objects: gone after %v", took.Round(time.Millisecond))
+	if took > 2*time.Second { // alone on the machine 0.6 s
+		t.Errorf("gone after %v", took)
+	}
+	if left := leftovers(t, ns); len(left) > 0 {
+		t.Errorf("orphans: %v", left)
+	}
+}
+
+// The case of upstream's test/integration/namespace.TestNamespaceCondition.
+func TestConditionsHaveTheKnownTexts(t *testing.T) {
+	m := start(t)
+	client := cluster.Client(t)
+	ns := create(t)
+	pod(t, client, ns, "pod")
+	_, err := client.AppsV1().Deployments(ns).Create(t.Context(), &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "held", Finalizers: []string{"custom.io/finalizer"}},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}, Spec: controlplane.Pod(ns, "x", nil).Spec},
+		},
+	}, metav1.CreateOptions{})
+	check(t, err)
+	remove(t, ns)
+	shows(t, ns, map[corev1.NamespaceConditionType]string{
+		corev1.NamespaceDeletionGVParsingFailure: "False ParsedGroupVersions All legacy kube types successfully parsed",
+		corev1.NamespaceDeletionDiscoveryFailure: "False ResourcesDiscovered All resources successfully discovered",
+		corev1.NamespaceDeletionContentFailure:   "False ContentDeleted All content successfully deleted, may be waiting on finalization",
+		corev1.NamespaceContentRemaining:         "True SomeResourcesRemain Some resources are remaining: deployments.apps has 1 resource instances",
+		corev1.NamespaceFinalizersRemaining:      "True SomeFinalizersRemain Some content in the namespace has finalizers remaining: custom.io/finalizer in 1 resource instances",
+	})
+	// Let the back-off grow, so that only the watch can be fast.
+	client2 := cluster.Client(t)
+	controlplane.Consistently(t, 4*time.Second, func(ctx context.Context) error {
+		_, err := client2.CoreV1().Namespaces().Get(ctx, ns, metav1.GetOptions{})
+		return err
+	})
+	if lists := m.requests(t, controlplane.ByNamespace(ns), controlplane.ByVerb("list"), controlplane.ByResource("secrets")); len(lists) != 1 {
+		t.Errorf("secrets, found empty, were listed %d times while the deployment was held", len(lists))
+	}
+	_, err = client.AppsV1().Deployments(ns).Patch(t.Context(), "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	check(t, err)
+	if took := gone(t, ns, 10*time.Second); took > 1500*time.Millisecond {
+		t.Errorf("gone %v after the last finalizer, want a watch to tell at once", took)
+	}
+}
+
+// podsFirst checks in the audit log that nothing but pods was deleted before a list of pods, received at or after gate,
+// was answered. That it was empty shows in the others being deleted only once the pods were gone.
+func podsFirst(t testing.TB, m *manager, ns string, gate time.Time) {
+	t.Helper()
+	log := cluster.AuditLog(t).Where(controlplane.ByUserAgent(m.agent), controlplane.ByNamespace(ns))
+	opened := false
+	for _, e := range log {
+		switch {
+		case e.Verb == "list" && e.ObjectRef.Resource == "pods" && e.Stage == auditv1.StageResponseComplete && e.ResponseStatus.Code == 200:
+			opened = opened || !e.RequestReceivedTimestamp.Time.Before(gate)
+		case controlplane.Writes(&e) && e.Stage == auditv1.StageRequestReceived && e.ObjectRef.Resource != "pods" && e.ObjectRef.Resource != "namespaces" && !opened:
+			t.Errorf("%s %s at %v, before the pods were proven gone (gate %v)", e.Verb, e.RequestURI, e.StageTimestamp.Time, gate)
+		}
+	}
+	if !opened {
+		t.Error("no list of pods after the grace")
+	}
+}
+
+// The case of upstream's e2e "namespace deletion should delete pod first", with the truth about pods in the conditions.
+func TestPodsGoFirst(t *testing.T) {
+	m := start(t)
+	client := cluster.Client(t)
+	ns := create(t)
+	pod(t, client, ns, "held", withFinalizer, onNode)
+	configMap(t, client, ns, "kept")
+	remove(t, ns)
+	shows(t, ns, map[corev1.NamespaceConditionType]string{
+		corev1.NamespaceDeletionContentFailure: "False ContentDeleted",
+		corev1.NamespaceContentRemaining:       "True SomeResourcesRemain Some resources are remaining: pods. has 1 resource instances",
+		corev1.NamespaceFinalizersRemaining:    "True SomeFinalizersRemain Some content in the namespace has finalizers remaining: e2e.example.com/finalizer in 1 resource instances",
+	})
+	held, err := client.CoreV1().Pods(ns).Get(t.Context(), "held", metav1.GetOptions{})
+	check(t, err)
+	if held.DeletionTimestamp == nil {
+		t.Error("the pod is not being deleted")
+	}
+	if *held.DeletionGracePeriodSeconds != 30 {
+		t.Errorf("grace period of the pod %d s, want its own 30 s", *held.DeletionGracePeriodSeconds)
+	}
+	controlplane.Consistently(t, 3*time.Second, func(ctx context.Context) error {
+		_, err := client.CoreV1().ConfigMaps(ns).Get(ctx, "kept", metav1.GetOptions{})
+		return err
+	})
+	_, err = client.CoreV1().Pods(ns).Patch(t.Context(), "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	check(t, err)
+	kill(t, client, ns, "held")
+	if took := gone(t, ns, 10*time.Second); took > 1500*time.Millisecond { // alone on the machine 1 s
+		t.Errorf("gone %v after the last pod", took)
+	}
+	podsFirst(t, m, ns, time.Time{})
+	if n := len(m.requests(t, controlplane.ByNamespace(ns), controlplane.ByVerb("deletecollection"), controlplane.ByResource("pods"))); n != 1 {
+		t.Errorf("pods were deleted %d times, want once", n)
+	}
+}
+
+func TestPodsAreDeletedAtOnceAndTheRestAfterTheGrace(t *testing.T) {
+	const wait = 2 * time.Second
+	m := start(t, grace(wait))
+	client := cluster.Client(t)
+	ns := create(t)
+	pod(t, client, ns, "pod", onNode)
+	configMap(t, client, ns, "config")
+	deleted := time.Now()
+	remove(t, ns)
+	controlplane.Eventually(t, time.Second, func(ctx context.Context) error {
+		p, err := client.CoreV1().Pods(ns).Get(ctx, "pod", metav1.GetOptions{})
+		if err == nil && p.DeletionTimestamp == nil {
+			err = fmt.Errorf("pod not being deleted")
+		}
+		return err
+	})
+	kill(t, client, ns, "pod")
+	gone(t, ns, 10*time.Second)
+	if took := time.Since(deleted); took < wait || took > wait+1500*time.Millisecond {
+		t.Errorf("gone after %v, want soon after the grace of %v", took, wait)
+	}
+	podsFirst(t, m, ns, deleted.Add(wait))
+}
+
+func TestDeniedPodsKeepTheRest(t *testing.T) {
+	client := cluster.Client(t)
+	for verb, rule := range map[string]rbacv1.PolicyRule{
+		"list":   {APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"delete", "deletecollection"}},
+		"delete": {APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list", "watch", "get"}},
+	} {
+		t.Run(verb, func(t *testing.T) {
+			user := "without-" + verb
+			watched := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces", "namespaces/status", "namespaces/finalize", "configmaps"}, Verbs: []string{"*"}}
+			bind(t, user, watched, rule)
+			m := start(t, func(s *setup) { s.rest = cluster.ConfigFor(user) }, func(s *setup) { s.watch = cluster.Config() })
+			ns := create(t)
+			pod(t, client, ns, "pod", onNode)
+			configMap(t, client, ns, "kept")
+			remove(t, ns)
+			shows(t, ns, map[corev1.NamespaceConditionType]string{corev1.NamespaceDeletionContentFailure: "True ContentDeletionFailed Failed to delete all resource types, 1 remaining: "})
+			// Long enough for some tries.
+			controlplane.Eventually(t, 10*time.Second, func(context.Context) error {
+				if n := len(m.requests(t, controlplane.ByName(ns), controlplane.ByVerb("get"), controlplane.ByResource("namespaces"))); n < 4 {
+					return fmt.Errorf("%d tries", n)
+				}
+				return nil
+			})
+			if _, err := client.CoreV1().ConfigMaps(ns).Get(t.Context(), "kept", metav1.GetOptions{}); err != nil {
+				t.Error(err)
+			}
+			others := m.requests(t, controlplane.ByNamespace(ns), func(e *auditv1.Event) bool {
+				return e.ObjectRef.Resource != "pods" && e.ObjectRef.Resource != "namespaces"
+			})
+			if len(others) > 0 {
+				t.Errorf("requests for other types:\n%s", others)
+			}
+			m.stop()
+			kill(t, client, ns, "pod")
+			start(t)
+			gone(t, ns, 10*time.Second)
+		})
+	}
+}
+
+// bind gives a user the rules in the whole cluster, and waits until the authorizer knows.
+func bind(t testing.TB, user string, rules ...rbacv1.PolicyRule) {
+	t.Helper()
+	client := cluster.Client(t)
+	_, err := client.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: rules}, metav1.CreateOptions{})
+	check(t, err)
+	_, err = client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: user}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}},
+	}, metav1.CreateOptions{})
+	check(t, err)
+	theirs := controlplane.ClientFor(t, cluster.ConfigFor(user))
+	controlplane.Eventually(t, 10*time.Second, func(ctx context.Context) error {
+		_, err := theirs.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
+		return err
+	})
+}
+
+func TestForeignFinalizersStay(t *testing.T) {
+	m := start(t)
+	client := cluster.Client(t)
+	name := create(t)
+	ns, err := client.CoreV1().Namespaces().Get(t.Context(), name, metav1.GetOptions{})
+	check(t, err)
+	ns.Spec.Finalizers = append(ns.Spec.Finalizers, "example.com/mine")
+	_, err = client.CoreV1().Namespaces().Finalize(t.Context(), ns, metav1.UpdateOptions{})
+	check(t, err)
+	remove(t, name)
+	controlplane.Eventually(t, 10*time.Second, func(ctx context.Context) error {
+		ns, err = client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+		if err == nil && !slices.Equal(ns.Spec.Finalizers, []corev1.FinalizerName{"example.com/mine"}) {
+			err = fmt.Errorf("finalizers %v", ns.Spec.Finalizers)
+		}
+		return err
+	})
+	if got := condition(ns, corev1.NamespaceContentRemaining); !strings.HasPrefix(got, "False ContentRemoved") {
+		t.Errorf("a namespace that stays has the condition %q", got)
+	}
+	ns.Labels["touched"] = "yes"
+	_, err = client.CoreV1().Namespaces().Update(t.Context(), ns, metav1.UpdateOptions{})
+	check(t, err)
+	controlplane.Consistently(t, time.Second, func(ctx context.Context) error {
+		_, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+		return err
+	})
+	if n := len(m.requests(t, controlplane.ByName(name), controlplane.ByResource("namespaces/finalize"))); n != 1 {
+		t.Errorf("finalized %d times, want once", n)
+	}
+	ns, err = client.CoreV1().Namespaces().Get(t.Context(), name, metav1.GetOptions{})
+	check(t, err)
+	ns.Spec.Finalizers = nil
+	_, err = client.CoreV1().Namespaces().Finalize(t.Context(), ns, metav1.UpdateOptions{})
+	check(t, err)
+}
+
+func TestActiveNamespacesAreLeftAlone(t *testing.T) {
+	m := start(t)
+	client := cluster.Client(t)
+	name := create(t)
+	ns, err := client.CoreV1().Namespaces().Get(t.Context(), name, metav1.GetOptions{})
+	check(t, err)
+	if ns.Labels[corev1.LabelMetadataName] != name {
+		t.Errorf("label %q", ns.Labels[corev1.LabelMetadataName])
+	}
+	_, err = client.CoreV1().Namespaces().Patch(t.Context(), name, types.MergePatchType,
+		[]byte(`{"status":{"conditions":[{"type":"StatusPatch","status":"True"}]}}`), metav1.PatchOptions{}, "status")
+	check(t, err)
+	_, err = client.CoreV1().Namespaces().Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{})
+	check(t, err)
+	other := create(t)
+	remove(t, other)
+	gone(t, other, 10*time.Second) // by then the controller has seen the changes, too
+	if sent := m.requests(t, controlplane.ByName(name)); len(sent) > 0 {
+		t.Errorf("requests about an active namespace:\n%s", sent)
+	}
+	ns, err = client.CoreV1().Namespaces().Get(t.Context(), name, metav1.GetOptions{})
+	check(t, err)
+	if got := condition(ns, "StatusPatch"); !strings.HasPrefix(got, "True") {
+		t.Errorf("foreign condition %q", got)
+	}
+	remove(t, name)
+	gone(t, name, 10*time.Second)
+}
+
+func TestRecreatedNamespaceKeepsItsContent(t *testing.T) {
+	start(t)
+	client := cluster.Client(t)
+	name := create(t)
+	for range 10 {
+		configMap(t, client, name, "content")
+		remove(t, name)
+		controlplane.Eventually(t, 10*time.Second, func(ctx context.Context) error {
+			_, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+			return err
+		})
+		if left := leftovers(t, name); len(left) > 0 {
+			t.Errorf("content of the old namespace in the new one: %v", left)
+		}
+	}
+	configMap(t, client, name, "content")
+	controlplane.Consistently(t, 500*time.Millisecond, func(ctx context.Context) error {
+		_, err := client.CoreV1().ConfigMaps(name).Get(ctx, "content", metav1.GetOptions{})
+		return err
+	})
+	remove(t, name)
+	gone(t, name, 10*time.Second)
+}
+
+// Somebody finalizes the namespace by force and makes a new one of its name while a pass is under way.
+func TestReplacedNamespaceStopsThePass(t *testing.T) {
+	client := cluster.Client(t)
+	name := create(t)
+	var once sync.Once
+	var lists atomic.Int32
+	replace := hook(func(req *http.Request) error {
+		// The second list of pods is the one that opens the gate for the others.
+		if !strings.HasSuffix(req.URL.Path, "/namespaces/"+name+"/pods") || lists.Add(1) < 2 {
+			return nil
+		}
+		var err error
+		once.Do(func() { err = replaceNamespace(client, name) })
+		return err
+	})
+	m := start(t, func(s *setup) { s.transport = replace.wrap })
+	remove(t, name)
+	controlplane.Eventually(t, 10*time.Second, func(ctx context.Context) error {
+		_, err := client.CoreV1().ConfigMaps(name).Get(ctx, "of-the-new-one", metav1.GetOptions{})
+		return err
+	})
+	controlplane.Consistently(t, time.Second, func(ctx context.Context) error {
+		_, err := client.CoreV1().ConfigMaps(name).Get(ctx, "of-the-new-one", metav1.GetOptions{})
+		return err
+	})
+	if writes := m.requests(t, controlplane.ByNamespace(name), controlplane.Writes); len(writes) > 0 {
+		t.Errorf("writes:\n%s", writes)
+	}
+	remove(t, name)
+	gone(t, name, 10*time.Second)
+}
+
+func replaceNamespace(client kubernetes.Interface, name string) error {
+	ctx := context.Background()
+	ns, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	ns.Spec.Finalizers = nil
+	if _, err := client.CoreV1().Namespaces().Finalize(ctx, ns, metav1.UpdateOptions{}); err != nil {
+		return err
+	}
+	if _, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	_, err = client.CoreV1().ConfigMaps(name).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "of-the-new-one"}}, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}

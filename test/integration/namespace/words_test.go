@@ -1,0 +1,193 @@
+package namespace_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+
+	"minikcm/test/controlplane"
+)
+
+func configMap(t testing.TB, client kubernetes.Interface, ns, name string) {
+	t.Helper()
+	_, err := client.CoreV1().ConfigMaps(ns).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	check(t, err)
+}
+
+func pod(t testing.TB, client kubernetes.Interface, ns, name string, edits ...func(*corev1.Pod)) {
+	t.Helper()
+	_, err := client.CoreV1().Pods(ns).Create(t.Context(), controlplane.Pod(ns, name, nil, edits...), metav1.CreateOptions{})
+	check(t, err)
+}
+
+func withFinalizer(p *corev1.Pod) { p.Finalizers = []string{"e2e.example.com/finalizer"} }
+
+// onNode makes a pod's deletion graceful: it stays until a kubelet, or the test, removes it.
+func onNode(p *corev1.Pod) { p.Spec.NodeName = "no-such-node" }
+
+// kill plays the kubelet of a pod that has ended.
+func kill(t testing.TB, client kubernetes.Interface, ns, name string) {
+	t.Helper()
+	check(t, client.CoreV1().Pods(ns).Delete(t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
+}
+
+func fill(t testing.TB, client kubernetes.Interface, ns string, objects int) {
+	t.Helper()
+	for i := range objects {
+		name := fmt.Sprintf("object-%d", i)
+		var err error
+		switch i % 3 {
+		case 0:
+			configMap(t, client, ns, name)
+		case 1:
+			_, err = client.CoreV1().Secrets(ns).Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		case 2:
+			_, err = client.CoreV1().ServiceAccounts(ns).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		}
+		check(t, err)
+	}
+}
+
+// condition returns the namespace's condition as status, reason and message.
+func condition(ns *corev1.Namespace, kind corev1.NamespaceConditionType) string {
+	for _, c := range ns.Status.Conditions {
+		if c.Type == kind {
+			return fmt.Sprintf("%s %s %s", c.Status, c.Reason, c.Message)
+		}
+	}
+	return "none"
+}
+
+// shows waits until the conditions have the texts.
+func shows(t testing.TB, name string, want map[corev1.NamespaceConditionType]string) {
+	t.Helper()
+	client := cluster.Client(t)
+	controlplane.Eventually(t, 30*time.Second, func(ctx context.Context) error {
+		ns, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for kind, text := range want {
+			if got := condition(ns, kind); !strings.Contains(got, text) {
+				return fmt.Errorf("%s: %q, want %q", kind, got, text)
+			}
+		}
+		return nil
+	})
+}
+
+// leftovers lists what etcd holds of configmaps, secrets and pods in a namespace.
+func leftovers(t testing.TB, ns string) []string {
+	t.Helper()
+	client := cluster.Client(t)
+	var names []string
+	cms, err := client.CoreV1().ConfigMaps(ns).List(t.Context(), metav1.ListOptions{})
+	check(t, err)
+	for _, o := range cms.Items {
+		names = append(names, "configmap "+o.Name)
+	}
+	secrets, err := client.CoreV1().Secrets(ns).List(t.Context(), metav1.ListOptions{})
+	check(t, err)
+	for _, o := range secrets.Items {
+		names = append(names, "secret "+o.Name)
+	}
+	pods, err := client.CoreV1().Pods(ns).List(t.Context(), metav1.ListOptions{})
+	check(t, err)
+	for _, o := range pods.Items {
+		names = append(names, "pod "+o.Name)
+	}
+	return names
+}
+
+// requests are what the manager has sent, watches excepted.
+func (m *manager) requests(t testing.TB, matches ...controlplane.AuditMatch) controlplane.AuditEvents {
+	t.Helper()
+	matches = append(matches, controlplane.Received, func(e *auditv1.Event) bool { return e.UserAgent == m.agent && e.Verb != "watch" })
+	return cluster.AuditLog(t).Where(matches...)
+}
+
+// isGone tells whether the namespace is gone.
+func isGone(ctx context.Context, client kubernetes.Interface, name string) error {
+	_, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return err
+	default:
+		return fmt.Errorf("namespace %s is still there", name)
+	}
+}
+
+// hook runs before each request of the manager that is not a watch. An error is the answer.
+type hook func(req *http.Request) error
+
+func (h hook) wrap(next http.RoundTripper) http.RoundTripper {
+	return roundTrip(func(req *http.Request) (*http.Response, error) {
+		if err := h(req); err != nil {
+			return nil, err
+		}
+		return next.RoundTrip(req)
+	})
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+var errKilled = errors.New("this process is dead")
+
+// lifespan lets n requests through and fails all that follow, as if the process had been killed.
+type lifespan struct {
+	lock sync.Mutex
+	left int
+	dead chan struct{} // closed when the first request was refused
+}
+
+func newLifespan(n int) *lifespan { return &lifespan{left: n, dead: make(chan struct{})} }
+
+func (l *lifespan) hook(*http.Request) error {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	if l.left--; l.left >= 0 {
+		return nil
+	}
+	if l.left == -1 {
+		close(l.dead)
+	}
+	return errKilled
+}
+
+// fastClock runs ten times as fast as the clock on the wall, so that blockers grow old while the test does not.
+type fastClock struct {
+	clock.RealClock
+	begin time.Time
+}
+
+const speed = 10
+
+func (f fastClock) Now() time.Time                         { return f.begin.Add(speed * time.Since(f.begin)) }
+func (f fastClock) Since(then time.Time) time.Duration     { return f.Now().Sub(then) }
+func (f fastClock) After(d time.Duration) <-chan time.Time { return f.RealClock.After(d / speed) }
+func (f fastClock) NewTimer(d time.Duration) clock.Timer {
+	return fastTimer{f.RealClock.NewTimer(d / speed)}
+}
+func (f fastClock) NewTicker(d time.Duration) clock.Ticker {
+	return f.RealClock.NewTicker(max(d/speed, time.Millisecond))
+}
+
+type fastTimer struct{ clock.Timer }
+
+func (f fastTimer) Reset(d time.Duration) bool { return f.Timer.Reset(d / speed) }
