@@ -126,7 +126,7 @@ func (c *Caches) Shutdown() {
 func (c *Caches) WaitForSync(ctx context.Context) error {
 	for _, t := range c.types {
 		checkers := append([]cache.DoneChecker{t.synced}, t.handled...)
-		if !cache.WaitFor(ctx, t.Resource.Resource, checkers...) {
+		if !cache.WaitFor(ctx, "", checkers...) { // unnamed it logs nothing
 			return fmt.Errorf("wait for the cache of %s: %w", t.Resource.Resource, context.Cause(ctx))
 		}
 		klog.FromContext(ctx).V(2).Info("Cache synced", "resource", t.Resource.Resource, "resourceVersion", t.Version())
