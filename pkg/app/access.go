@@ -10,7 +10,7 @@ func required(cfg Config) []access {
 			access{group: "coordination.k8s.io", resource: "leases", namespace: e.Namespace, verbs: []string{"create"}},
 			access{group: "coordination.k8s.io", resource: "leases", namespace: e.Namespace, name: e.Name, verbs: []string{"get", "update"}},
 		)
-		if cfg.Promises.LeaseWatch && cfg.Promises.WarmStandby {
+		if watchesLease(cfg) {
 			needs = append(needs, access{group: "coordination.k8s.io", resource: "leases", namespace: e.Namespace, verbs: []string{"list", "watch"}})
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"minikcm/pkg/caches"
+	"minikcm/pkg/controllers/namespace"
 	"minikcm/pkg/leadership"
 )
 
@@ -42,6 +43,7 @@ func newBuilder(cfg Config, clk clock.WithTicker) (*builder, error) {
 	informers.QPS = -1
 	informers.Wrap(fallback.Wrap)
 	informers.Wrap(b.streams.Wrap)
+	informers.Wrap(caches.Reconnecting(clk))
 	informers.Dial = b.streams.Dial
 	client, err := kubernetes.NewForConfig(informers)
 	if err != nil {
@@ -96,6 +98,13 @@ func (b *builder) fenced(name string) (kubernetes.Interface, *rest.Config, error
 // controllers builds the enabled controllers, in start order. They register their handlers, so this comes before the caches start.
 func (b *builder) controllers() ([]named, error) {
 	s := shared{client: b.fenced, caches: b.caches, recorder: b.events.recorder, registry: b.registry, clock: b.clock}
+	if watchesLease(b.cfg) {
+		leases, err := b.caches.Leases()
+		if err != nil {
+			return nil, err
+		}
+		s.apiServers = namespace.CountAPIServers(leases)
+	}
 	var built []named
 	for _, d := range controllers {
 		if !slices.Contains(b.cfg.Controllers, d.name) {

@@ -44,6 +44,8 @@ type shared struct {
 	recorder func(component string) record.EventRecorder
 	registry prometheus.Registerer
 	clock    clock.WithTicker
+	// apiServers counts the API servers that are known by their Leases; nil if nobody watches those.
+	apiServers func() int
 }
 
 // descriptor is one line of the list of controllers.
@@ -57,11 +59,11 @@ type descriptor struct {
 
 // controllers lists every controller in start order.
 var controllers = []descriptor{
-	{name: replicaSetController, alias: "replicaset", agent: "replicaset-controller", build: missing},
+	{name: replicaSetController, alias: "replicaset", agent: "replicaset-controller", build: buildReplicaSet, needs: replicaSetNeeds},
 	{name: nodeLifecycleController, alias: "nodelifecycle", agent: "node-controller", build: missing},
 	{name: taintEvictionController, agent: "node-controller", build: missing},
 	{name: podGCController, alias: "podgc", agent: "pod-garbage-collector", build: missing},
-	{name: namespaceController, alias: "namespace", agent: "namespace-controller", build: missing},
+	{name: namespaceController, alias: "namespace", agent: "namespace-controller", build: buildNamespace, needs: namespaceNeeds},
 }
 
 // missing holds the place of a controller that is not written yet.

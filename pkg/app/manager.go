@@ -74,17 +74,21 @@ func newManager(cfg Config) (*manager, error) {
 	if m.liveness, err = b.liveness(m.elector); err != nil {
 		return nil, err
 	}
-	if m.server, err = newServer(cfg.Serving, serverDeps{metrics: b.registry}); err != nil {
+	if m.server, err = newServer(cfg.Serving, serverDeps{metrics: b.registry, configz: configzDocument(cfg)}); err != nil {
 		return nil, err
 	}
 	m.addChecks()
 	return m, nil
 }
 
-// observeLease shows the elector what the shared informer sees of Leases. Asking for the informer here, after the controllers, keeps
-// it one stream.
+// watchesLease reports whether our own Lease is under watch. A standby with cold caches has nothing to watch it with.
+func watchesLease(cfg Config) bool {
+	return cfg.Election.Enabled && cfg.Promises.LeaseWatch && cfg.Promises.WarmStandby
+}
+
+// observeLease shows the elector what the shared informer sees of our Lease.
 func (m *manager) observeLease() error {
-	if !m.cfg.Election.Enabled || !m.cfg.Promises.LeaseWatch || !m.cfg.Promises.WarmStandby {
+	if !watchesLease(m.cfg) {
 		return nil
 	}
 	leases, err := m.caches.Leases()
