@@ -1,0 +1,64 @@
+package leadership
+
+import (
+	"testing"
+	"time"
+
+	"minikcm/test/faults"
+)
+
+// A leader whose watches deliver nothing must not stay leader, and must not come back before it sees again.
+
+func TestLeaderWithFrozenWatchesIsReplaced(t *testing.T) {
+	load := work(t)
+	leader, standby := pair(t)
+	createdBy(t, leader, time.Time{}, 10*time.Second)
+	frozen := time.Now()
+	freeze := leader.proxy.FreezeWatches(faults.Watches())
+	defer freeze.Thaw()
+	t.Logf("another serves %v after the watches froze", createdBy(t, standby, frozen, 30*time.Second))
+	load.settles(t)
+	terms := 0
+	for _, c := range leaseChanges(t) {
+		if c.received.After(frozen) && c.holder == "" {
+			terms++
+		}
+	}
+	if terms != 1 {
+		t.Errorf("the lease was released %d times since, want once: nobody flaps", terms)
+	}
+	checkOneWriter(t, leader.user, standby.user)
+}
+
+func TestLeaderWithAFrozenPodWatchNotices(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for bookmarks that come once a minute")
+	}
+	load := work(t)
+	leader, standby := pair(t)
+	createdBy(t, leader, time.Time{}, 10*time.Second)
+	frozen := time.Now()
+	freeze := leader.proxy.FreezeWatches(faults.Watches("pods"))
+	defer freeze.Thaw()
+	t.Logf("another serves %v after the pod watch froze", createdBy(t, standby, frozen, 150*time.Second))
+	load.settles(t)
+	checkOneWriter(t, leader.user, standby.user)
+}
+
+// Reopening is enough if only the stream was broken: the leader keeps the lease.
+func TestLeaderKeepsTheLeaseIfReopeningHelps(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for a silence of 90 s")
+	}
+	load := work(t)
+	leader, standby := pair(t)
+	createdBy(t, leader, time.Time{}, 10*time.Second)
+	frozen := time.Now()
+	freeze := leader.proxy.FreezeWatches(faults.Watches("pods"))
+	leader.WaitForLog(t, "Reopen")
+	freeze.Cut()
+	createdBy(t, leader, time.Now(), 150*time.Second)
+	t.Logf("the leader works again %v after its pod watch broke", time.Since(frozen))
+	load.settles(t)
+	checkOneWriter(t, leader.user, standby.user)
+}

@@ -1,0 +1,92 @@
+package leadership
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"minikcm/test/controlplane"
+	"minikcm/test/faults"
+)
+
+// contender is one manager process. The API server knows it by a user of its own, and it reaches the API server through a proxy of its
+// own.
+type contender struct {
+	*controlplane.Process
+	user  string
+	proxy *faults.Proxy
+}
+
+// start starts a manager. Users are new for every test, so that the audit log tells them apart.
+func start(t *testing.T, name string, flags ...string) *contender {
+	t.Helper()
+	user := t.Name() + "-" + name
+	proxy := faults.New(t, cluster.ConfigFor(user, "system:masters"), faults.WithName(name))
+	args := append([]string{"--kubeconfig=" + cluster.KubeconfigFor(t, proxy.Config())}, electionFlags...)
+	return &contender{Process: controlplane.StartProcess(t, append(args, flags...)...), user: user, proxy: proxy}
+}
+
+// pair starts two managers one after the other and returns them when the first leads and the second stands by with filled caches.
+func pair(t *testing.T, flags ...string) (leader, standby *contender) {
+	t.Helper()
+	forgetLease(t)
+	leader = start(t, "a", flags...)
+	leader.waitUntilLeading(t)
+	standby = start(t, "b", flags...)
+	standby.WaitForLog(t, "Waiting for the lease")
+	return leader, standby
+}
+
+// forgetLease removes what an earlier test left: its holder is gone, and the next need not wait for it to expire.
+func forgetLease(t *testing.T) {
+	t.Helper()
+	err := cluster.Client(t).CoordinationV1().Leases(leaseSpace).Delete(t.Context(), leaseName, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		t.Fatal(err)
+	}
+}
+
+func (c *contender) waitUntilLeading(t *testing.T) {
+	t.Helper()
+	c.waitUntilLeadingWithin(t, 30*time.Second)
+}
+
+func (c *contender) waitUntilLeadingWithin(t *testing.T, timeout time.Duration) {
+	t.Helper()
+	controlplane.Eventually(t, timeout, func(context.Context) error {
+		if who := lastWriter(t); who != c.user {
+			return fmt.Errorf("the lease was last written by %q, want %q", who, c.user)
+		}
+		return nil
+	})
+}
+
+// lastWriter is the user of the last write to the Lease that left it held.
+func lastWriter(t *testing.T) string {
+	t.Helper()
+	changes := leaseChanges(t)
+	if len(changes) == 0 || changes[len(changes)-1].holder == "" {
+		return ""
+	}
+	return changes[len(changes)-1].user
+}
+
+// editLease changes the Lease by hand, whoever else is writing it.
+func editLease(t *testing.T, edit func(*coordinationv1.LeaseSpec)) {
+	t.Helper()
+	leases := cluster.Client(t).CoordinationV1().Leases(leaseSpace)
+	controlplane.Eventually(t, 10*time.Second, func(ctx context.Context) error {
+		lease, err := leases.Get(ctx, leaseName, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		edit(&lease.Spec)
+		_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
+		return err
+	})
+}
