@@ -45,11 +45,6 @@ var ours = []featuregate.Feature{FencedWrites, LeaseWatch, WatchLiveness, Verify
 
 // gateSpecs are the gates registered by this package.
 func gateSpecs() map[featuregate.Feature]featuregate.VersionedSpecs {
-	always := apiversion.MustParse(oldestEmulation)
-	// What we do in any case. A manifest that asks for it is right, one that asks for the opposite is told so.
-	fixed := func(on bool) featuregate.VersionedSpecs {
-		return featuregate.VersionedSpecs{{Version: always, Default: on, LockToDefault: true, PreRelease: featuregate.GA}}
-	}
 	specs := map[featuregate.Feature]featuregate.VersionedSpecs{
 		PodDeletionCost: {
 			{Version: apiversion.MustParse("1.21"), Default: false, PreRelease: featuregate.Alpha},
@@ -66,9 +61,17 @@ func gateSpecs() map[featuregate.Feature]featuregate.VersionedSpecs {
 		"CoordinatedLeaderElection":                        fixed(false),
 	}
 	for _, f := range ours {
-		specs[f] = featuregate.VersionedSpecs{{Version: always, Default: true, PreRelease: featuregate.Beta}}
+		specs[f] = featuregate.VersionedSpecs{{Version: apiversion.MustParse(oldestEmulation), Default: true, PreRelease: featuregate.Beta}}
 	}
 	return specs
+}
+
+// fixed is a gate for what we do, or do not do, in any case. A manifest that asks for it is right, one that asks for the
+// opposite is told so.
+func fixed(on bool) featuregate.VersionedSpecs {
+	return featuregate.VersionedSpecs{{
+		Version: apiversion.MustParse(oldestEmulation), Default: on, LockToDefault: true, PreRelease: featuregate.GA,
+	}}
 }
 
 // gates is the one set of feature gates of a command, with the versions they depend on.
@@ -108,14 +111,11 @@ func (g *gates) set() error {
 	return nil
 }
 
-// validate reports gates and versions that contradict each other or take away what we are built on.
+// validate reports gates and versions that contradict each other.
 func (g *gates) validate() []error {
 	errs := g.registry.Validate()
 	for i, err := range errs {
 		errs[i] = fmt.Errorf("--feature-gates, --emulated-version, --min-compatibility-version: %w", err)
-	}
-	if len(errs) == 0 && !g.gate.Enabled(AtomicFIFO) {
-		errs = append(errs, fmt.Errorf("--feature-gates: %s must stay on, the caches are built on it", AtomicFIFO))
 	}
 	return errs
 }
@@ -175,9 +175,7 @@ func (c clientGates) AddVersioned(in map[clientfeatures.Feature]clientfeatures.V
 		}
 		out[featuregate.Feature(name)] = converted
 	}
-	// How our own process reads a stream does not depend on which cluster version is emulated.
-	if fifo := out[AtomicFIFO]; len(fifo) > 0 {
-		fifo[0].Version = apiversion.MustParse(oldestEmulation)
-	}
+	// How this process reads a stream does not depend on which cluster version is emulated.
+	out[AtomicFIFO] = fixed(true)
 	return c.gate.AddVersioned(out)
 }

@@ -1,0 +1,102 @@
+package app
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	clientfeatures "k8s.io/client-go/features"
+	"k8s.io/component-base/featuregate"
+)
+
+// Defaults are literals here, so that a library that changes one is noticed.
+func TestGateDefaults(t *testing.T) {
+	want := map[featuregate.Feature]bool{
+		"PodDeletionCost": true, "DeploymentReplicaSetTerminatingReplicas": true,
+		"FencedWrites": true, "LeaseWatch": true, "WatchLiveness": true, "VerifyFirstWrite": true,
+		"SeparateTaintEvictionController": true, "StaleControllerConsistencyReplicaSet": true, "NodeControllerLeaseCircuitBreaker": true,
+		"ControllerManagerReleaseLeaderElectionLockOnExit": true, "CoordinatedLeaderElection": false,
+		"AtomicFIFO": true, "InOrderInformers": true, "InformerResourceVersion": true, "UnlockWhileProcessingFIFO": true, "InOrderInformersBatchProcess": true, "WatchListClient": true,
+		"ClientsAllowCBOR": false, "ClientsPreferCBOR": false, "ClientsAllowTLSCacheGC": true, "ClientsAllowCARotation": true,
+		"ContextualLogging": true, "LoggingBetaOptions": true, "LoggingAlphaOptions": false, "NativeHistograms": true,
+		"ComponentFlagz": true, "ComponentStatusz": true, "AllAlpha": false, "AllBeta": false,
+	}
+	got := map[featuregate.Feature]bool{}
+	g := parsed(t).gates
+	for f := range g.gate.GetAll() {
+		got[f] = g.gate.Enabled(f)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("gates (-want +got):\n%s", diff)
+	}
+}
+
+func TestGates(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		args []string
+		want map[featuregate.Feature]bool
+		off  []string // promises given up
+	}{
+		{"one", []string{"--feature-gates=PodDeletionCost=false"}, map[featuregate.Feature]bool{"PodDeletionCost": false, "WatchListClient": true}, nil},
+		{"several flags", []string{"--feature-gates=kube:PodDeletionCost=false", "--feature-gates=kube:WatchListClient=false"}, map[featuregate.Feature]bool{"PodDeletionCost": false, "WatchListClient": false}, nil},
+		{"asking for what is fixed", []string{"--feature-gates=CoordinatedLeaderElection=false,SeparateTaintEvictionController=true"}, map[featuregate.Feature]bool{"CoordinatedLeaderElection": false}, nil},
+		{"all beta off keeps what is fixed", []string{"--feature-gates=AllBeta=false"}, map[featuregate.Feature]bool{"AtomicFIFO": true, "SeparateTaintEvictionController": true, "PodDeletionCost": false}, []string{"FencedWrites", "LeaseWatch", "VerifyFirstWrite", "WatchLiveness"}},
+		{"all beta on keeps what is fixed", []string{"--feature-gates=AllBeta=true,AllAlpha=true"}, map[featuregate.Feature]bool{"CoordinatedLeaderElection": false, "ClientsAllowCBOR": true}, nil},
+		{"ours off", []string{"--feature-gates=FencedWrites=false"}, map[featuregate.Feature]bool{"FencedWrites": false}, []string{"FencedWrites"}},
+		{"the oldest version, ours stay", []string{"--emulated-version=1.34"}, map[featuregate.Feature]bool{"DeploymentReplicaSetTerminatingReplicas": false, "PodDeletionCost": true, "FencedWrites": true, "AtomicFIFO": true}, nil},
+		{"a version between", []string{"--emulated-version=kube=1.35"}, map[featuregate.Feature]bool{"DeploymentReplicaSetTerminatingReplicas": true}, nil},
+		{"our own version", []string{"--emulated-version=1.37"}, map[featuregate.Feature]bool{"DeploymentReplicaSetTerminatingReplicas": true}, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o := parsed(t, tt.args...)
+			if errs := o.Validate(); len(errs) > 0 {
+				t.Fatal(errs)
+			}
+			for f, want := range tt.want {
+				if got := o.gates.gate.Enabled(f); got != want {
+					t.Errorf("%s is %v, want %v", f, got, want)
+				}
+			}
+			if diff := cmp.Diff(tt.off, o.gates.promisesGivenUp()); diff != "" {
+				t.Errorf("promises given up (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestEmulatedVersionRange(t *testing.T) {
+	for version, want := range map[string]string{"1.33": "is not between", "1.38": "is not between", "1.37.1": "patch version not allowed", "x": "could not parse", "other=1.36": "component not registered"} {
+		o := NewOptions()
+		fs := o.Flags().FlagSets["generic"]
+		if err := fs.Parse([]string{"--emulated-version=" + version}); err != nil {
+			t.Fatal(err)
+		}
+		err := o.gates.set()
+		if err == nil {
+			for _, e := range o.gates.validate() {
+				err = e
+				break
+			}
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("--emulated-version=%s: %v, want an error with %q", version, err, want)
+		}
+	}
+}
+
+// client-go asks our gates once they are handed to it.
+func TestClientGoUsesOurGates(t *testing.T) {
+	before := clientfeatures.FeatureGates()
+	t.Cleanup(func() { clientfeatures.ReplaceFeatureGates(before) })
+	for _, on := range []bool{true, false} {
+		arg := "--feature-gates=WatchListClient=true"
+		if !on {
+			arg = "--feature-gates=WatchListClient=false"
+		}
+		clientfeatures.ReplaceFeatureGates(clientGates{parsed(t, arg).gates.gate})
+		if got := clientfeatures.FeatureGates().Enabled(clientfeatures.WatchListClient); got != on {
+			t.Errorf("%s: client-go sees %v", arg, got)
+		}
+	}
+}

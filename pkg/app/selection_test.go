@@ -1,0 +1,120 @@
+package app
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestEnabled(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		items []string
+		want  bool
+	}{
+		{"named", []string{"a"}, true},
+		{"named among others", []string{"b", "a"}, true},
+		{"not named, no star", []string{"b"}, false},
+		{"not named, star", []string{"*"}, true},
+		{"switched off, star", []string{"*", "-a"}, false},
+		{"switched off before the star", []string{"-a", "*"}, false},
+		{"another switched off", []string{"-b"}, false},
+		{"the first item that names it decides: off", []string{"-a", "a"}, false},
+		{"the first item that names it decides: on", []string{"a", "-a"}, true},
+		{"a star never overrides a name", []string{"*", "a", "-a"}, true},
+		{"nothing", nil, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := enabled("a", tt.items); got != tt.want {
+				t.Errorf("enabled(a, %q) = %v, want %v", tt.items, got, tt.want)
+			}
+		})
+	}
+}
+
+func TestCanonical(t *testing.T) {
+	aliases := map[string]string{"short": "long-controller"}
+	for _, tt := range []struct{ items, want []string }{
+		{[]string{"short"}, []string{"long-controller"}},
+		{[]string{"-short", "*", "long-controller"}, []string{"-long-controller", "*", "long-controller"}},
+		{[]string{"--short", "other", "-"}, []string{"--short", "other", "-"}},
+		{[]string{}, []string{}},
+	} {
+		if diff := cmp.Diff(tt.want, canonical(tt.items, aliases)); diff != "" {
+			t.Errorf("canonical(%q) (-want +got):\n%s", tt.items, diff)
+		}
+	}
+}
+
+func TestUnknownControllers(t *testing.T) {
+	known := []string{"a-controller", "b-controller"}
+	for _, tt := range []struct {
+		items []string
+		want  []string // names in the text, none: all are known
+	}{
+		{[]string{"*"}, nil},
+		{[]string{"a-controller", "-b-controller", "*"}, nil},
+		{nil, nil},
+		{[]string{"x"}, []string{`"x"`}},
+		{[]string{"-x", "y", "a-controller"}, []string{`"x"`, `"y"`}},
+		{[]string{"-*"}, []string{`"*"`}},
+		{[]string{""}, []string{`""`}},
+		{[]string{"A-controller"}, []string{`"A-controller"`}},
+	} {
+		err := unknownControllers(tt.items, known)
+		if (err == nil) != (len(tt.want) == 0) {
+			t.Errorf("unknownControllers(%q) = %v, want %q", tt.items, err, tt.want)
+			continue
+		}
+		for _, name := range tt.want {
+			if !strings.Contains(err.Error(), name+" is not in the list of known controllers") {
+				t.Errorf("unknownControllers(%q) = %v, want it to name %s", tt.items, err, name)
+			}
+		}
+	}
+}
+
+// Names are what users write into manifests: none may change, clash or vanish.
+func TestControllerNames(t *testing.T) {
+	want := map[string]string{
+		"replicaset-controller": "replicaset", "node-lifecycle-controller": "nodelifecycle", "taint-eviction-controller": "",
+		"pod-garbage-collector-controller": "podgc", "namespace-controller": "namespace",
+	}
+	agents := map[string]string{
+		"replicaset-controller": "replicaset-controller", "node-lifecycle-controller": "node-controller", "taint-eviction-controller": "node-controller",
+		"pod-garbage-collector-controller": "pod-garbage-collector", "namespace-controller": "namespace-controller",
+	}
+	form := regexp.MustCompile(`^[a-z]([-a-z]*[a-z])?$`)
+	seen := map[string]bool{}
+	for _, c := range controllers {
+		if alias, ok := want[c.name]; !ok || alias != c.alias {
+			t.Errorf("controller %q with alias %q, want %v", c.name, c.alias, want)
+		}
+		if agents[c.name] != c.agent {
+			t.Errorf("user agent of %s is %q, want %q", c.name, c.agent, agents[c.name])
+		}
+		if !form.MatchString(c.name) || !strings.HasSuffix(c.name, "-controller") {
+			t.Errorf("%q is not a name of a controller", c.name)
+		}
+		for _, name := range []string{c.name, c.alias} {
+			if name != "" && seen[name] {
+				t.Errorf("%q names two controllers", name)
+			}
+			seen[name] = true
+		}
+		if c.build == nil {
+			t.Errorf("%s cannot be built", c.name)
+		}
+	}
+	if len(controllers) != len(want) {
+		t.Errorf("%d controllers, want %d", len(controllers), len(want))
+	}
+	names := controllerNames()
+	names[0] = "changed"
+	if slices.Contains(controllerNames(), "changed") {
+		t.Error("controllerNames hands out its own slice")
+	}
+}

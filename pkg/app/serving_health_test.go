@@ -1,0 +1,68 @@
+package app
+
+import (
+	"errors"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+)
+
+func TestHealth(t *testing.T) {
+	sick := errors.New("pods have not synced")
+	c := newChecks()
+	c.add("caches", func() error { return sick })
+	c.add("leader", func() error { return nil })
+	for _, tt := range []struct {
+		name, url string
+		code      int
+		body      string
+	}{
+		{"all", "/readyz", 500, "[+]ping ok\n[-]caches failed: reason withheld\n[+]leader ok\nreadyz check failed\n"},
+		{"verbose makes no difference to a failure", "/readyz?verbose", 500, "[+]ping ok\n[-]caches failed: reason withheld\n[+]leader ok\nreadyz check failed\n"},
+		{"excluded", "/readyz?exclude=caches", 200, "ok"},
+		{"excluded, verbose", "/readyz?exclude=caches&verbose", 200, "[+]ping ok\n[+]caches excluded: ok\n[+]leader ok\nreadyz check passed\n"},
+		{"several excluded", "/readyz?exclude=caches&exclude=leader&verbose=1", 200, "[+]ping ok\n[+]caches excluded: ok\n[+]leader excluded: ok\nreadyz check passed\n"},
+		{"unknown excluded", "/readyz?exclude=caches&exclude=x&verbose", 200, "[+]ping ok\n[+]caches excluded: ok\n[+]leader ok\nwarn: some health checks cannot be excluded: no matches for [\"x\"]\nreadyz check passed\n"},
+		{"one that passes", "/readyz/leader", 200, "ok"},
+		{"one that fails tells why", "/readyz/caches", 500, "internal server error: pods have not synced\n"},
+		{"one that does not exist", "/readyz/x", 404, "404 page not found\n"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := httptest.NewRecorder()
+			c.handler("/readyz").ServeHTTP(w, httptest.NewRequest("GET", tt.url, nil))
+			if w.Code != tt.code || w.Body.String() != tt.body {
+				t.Errorf("GET %s = %d %q, want %d %q", tt.url, w.Code, w.Body, tt.code, tt.body)
+			}
+		})
+	}
+}
+
+func TestHealthOfNothing(t *testing.T) {
+	w := httptest.NewRecorder()
+	newChecks().handler("/livez").ServeHTTP(w, httptest.NewRequest("GET", "/livez?verbose", nil))
+	if want := "[+]ping ok\nlivez check passed\n"; w.Code != 200 || w.Body.String() != want {
+		t.Errorf("GET /livez?verbose = %d %q, want 200 %q", w.Code, w.Body, want)
+	}
+}
+
+// Checks may be added, and replaced by name, while requests are answered.
+func TestHealthConcurrently(t *testing.T) {
+	c := newChecks()
+	h := c.handler("/livez")
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for range 50 {
+				c.add([]string{"a", "b"}[i%2], func() error { return nil })
+				h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/livez", nil))
+			}
+		})
+	}
+	wg.Wait()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest("GET", "/livez?verbose", nil))
+	if got := strings.Count(w.Body.String(), "[+]"); got != 3 {
+		t.Errorf("%d checks after adding a and b many times, want 3:\n%s", got, w.Body)
+	}
+}
