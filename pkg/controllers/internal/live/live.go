@@ -1,0 +1,73 @@
+// Package live shares reads that go to the API server instead of a cache. Before a controller acts on many pods of one node it
+// wants to know how that node is now, not how the cache remembers it; one answer will do for all of them.
+package live
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// Reads are the latest live answers by name. The methods may be called from any goroutine.
+type Reads[T any] struct {
+	read  func(ctx context.Context, name string) (T, error)
+	fresh time.Duration
+	clock clock.PassiveClock
+
+	lock    sync.Mutex
+	answers map[string]*answer[T]
+}
+
+type answer[T any] struct {
+	turn  chan struct{} // holds one while somebody asks, so that others wait for the answer instead of asking too
+	asked time.Time     // zero: never answered
+	value T
+}
+
+// NewReads returns reads whose answers may be shared for as long as fresh after they were asked for.
+func NewReads[T any](c clock.PassiveClock, fresh time.Duration, read func(ctx context.Context, name string) (T, error)) *Reads[T] {
+	return &Reads[T]{read: read, fresh: fresh, clock: c, answers: map[string]*answer[T]{}}
+}
+
+// Get returns an answer that was asked for neither before since nor longer ago than the answers stay fresh. It asks if there is none,
+// and so may block like the read itself. Errors are the read's and are not shared, or the context's.
+func (r *Reads[T]) Get(ctx context.Context, name string, since time.Time) (T, error) {
+	a := r.of(name)
+	select {
+	case a.turn <- struct{}{}:
+	case <-ctx.Done():
+		var none T
+		return none, ctx.Err()
+	}
+	defer func() { <-a.turn }()
+	now := r.clock.Now()
+	if !a.asked.IsZero() && !a.asked.Before(since) && now.Sub(a.asked) < r.fresh {
+		return a.value, nil
+	}
+	value, err := r.read(ctx, name)
+	if err != nil {
+		return value, err
+	}
+	a.asked, a.value = now, value
+	return value, nil
+}
+
+// Forget drops the answer about a name: the next Get asks.
+func (r *Reads[T]) Forget(name string) {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	delete(r.answers, name)
+}
+
+func (r *Reads[T]) of(name string) *answer[T] {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	a := r.answers[name]
+	if a == nil {
+		a = &answer[T]{turn: make(chan struct{}, 1)}
+		r.answers[name] = a
+	}
+	return a
+}

@@ -1,0 +1,91 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+func TestGet(t *testing.T) {
+	type ask struct {
+		after  time.Duration // since the first ask
+		since  time.Duration // the answer must not be older than this
+		forget bool
+		want   int // number of the read that answers
+	}
+	for _, tt := range []struct {
+		name string
+		asks []ask
+	}{
+		{"a fresh answer is shared", []ask{{want: 1}, {after: 999 * time.Millisecond, want: 1}}},
+		{"an old answer is not", []ask{{want: 1}, {after: time.Second, want: 2}}},
+		{"nor one asked for too early", []ask{{want: 1}, {after: 2, since: 1, want: 2}}},
+		{"one asked for in the same instant is", []ask{{want: 1}, {after: 2, since: 0, want: 1}}},
+		{"nor a forgotten one", []ask{{want: 1}, {forget: true, want: 2}}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				reads := 0
+				r := NewReads(clock.RealClock{}, time.Second, func(context.Context, string) (int, error) { reads++; return reads, nil })
+				start := time.Now()
+				for i, a := range tt.asks {
+					time.Sleep(time.Until(start.Add(a.after)))
+					if a.forget {
+						r.Forget("n")
+					}
+					got, err := r.Get(t.Context(), "n", start.Add(a.since))
+					if err != nil || got != a.want {
+						t.Errorf("ask %d answered by read %d, %v; want read %d", i, got, err, a.want)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestOneReadForAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reads := 0
+		r := NewReads(clock.RealClock{}, time.Minute, func(context.Context, string) (int, error) {
+			reads++
+			time.Sleep(time.Second)
+			return reads, nil
+		})
+		start := time.Now()
+		var all sync.WaitGroup
+		for range 50 {
+			all.Go(func() {
+				if got, err := r.Get(t.Context(), "n", start); got != 1 || err != nil {
+					t.Errorf("Get = %d, %v", got, err)
+				}
+			})
+		}
+		all.Wait()
+		if reads != 1 {
+			t.Errorf("%d reads for 50 who asked at once, want 1", reads)
+		}
+	})
+}
+
+func TestErrorsAreNotShared(t *testing.T) {
+	broken := errors.New("broken")
+	reads := 0
+	r := NewReads(clock.RealClock{}, time.Minute, func(context.Context, string) (int, error) {
+		reads++
+		if reads == 1 {
+			return 0, broken
+		}
+		return reads, nil
+	})
+	if _, err := r.Get(t.Context(), "n", time.Time{}); !errors.Is(err, broken) {
+		t.Errorf("first Get: %v, want the read's error", err)
+	}
+	if got, err := r.Get(t.Context(), "n", time.Time{}); got != 2 || err != nil {
+		t.Errorf("second Get = %d, %v; want the second read's answer", got, err)
+	}
+}

@@ -1,0 +1,152 @@
+package tainteviction
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"minikcm/pkg/caches"
+	"minikcm/pkg/controllers/internal/podstatus"
+	"minikcm/pkg/controllers/internal/worker"
+)
+
+// Texts of upstream, kube-controller-manager v1.37, except the last.
+const (
+	eventReason      = "TaintManagerEviction"
+	markReason       = "DeletionByTaintManager"
+	markMessage      = "Taint manager: deleting due to NoExecute taint"
+	calledOffMessage = "Taint manager: deletion called off"
+)
+
+// marked reports whether the pod carries our mark of an eviction that was begun.
+func marked(pod *caches.Pod) bool {
+	return pod.Disruption.Status == corev1.ConditionTrue && pod.Disruption.Reason == markReason && !pod.IsFinished()
+}
+
+// evict looks at node and pod in the API server and, if they still say so, marks and deletes the pod.
+func (c *Controller) evict(ctx context.Context, key podKey, seen time.Time, nodeName string) (worker.Result, error) {
+	node, err := c.term.live.Get(ctx, nodeName, seen)
+	if err != nil {
+		return worker.Result{}, err
+	}
+	pod, err := c.livePod(ctx, key)
+	if err != nil {
+		return worker.Result{}, err
+	}
+	if pod == nil || pod.DeletionTimestamp != nil {
+		c.gone(key)
+		return worker.Result{}, nil
+	}
+	now := c.clock.Now()
+	trimmed := c.pods.Trim(pod)
+	d := c.judge(node, trimmed, seen, now)
+	if d.verdict != leaves {
+		result, err := c.keep(ctx, key, trimmed, d, now)
+		if result.After == 0 || result.After > lookAgain {
+			result.After = lookAgain
+		}
+		return result, err
+	}
+	c.term.ledger.expect(key.UID, d.due)
+	return worker.Result{}, c.remove(ctx, key, pod, d.due)
+}
+
+// livePod reads a pod from the API server; nil if it is gone, even if another has its name.
+func (c *Controller) livePod(ctx context.Context, key podKey) (*corev1.Pod, error) {
+	pod, err := c.client.CoreV1().Pods(key.Name.Namespace).Get(ctx, key.Name.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) || err == nil && pod.UID != key.UID {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get pod %s: %w", key.Name, err)
+	}
+	return pod, nil
+}
+
+// remove marks and deletes a pod whose deadline was due.
+func (c *Controller) remove(ctx context.Context, key podKey, pod *corev1.Pod, due time.Time) error {
+	begun := c.clock.Now()
+	if !finished(pod) {
+		if err := c.mark(ctx, pod); err != nil {
+			return err
+		}
+	}
+	if c.term.ledger.start(key.UID) {
+		c.metrics.begun(due, begun)
+		c.recorder.Eventf(reference(key), corev1.EventTypeNormal, eventReason, "Marking for deletion Pod %s", key.Name)
+	}
+	err := c.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
+	switch {
+	case err == nil:
+		c.metrics.deleted(due, c.clock.Now())
+		klog.FromContext(ctx).V(2).Info("Evicted a pod", "pod", klog.KObj(pod), "node", klog.KRef("", pod.Spec.NodeName), "due", due)
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // gone, and maybe replaced
+	default:
+		return fmt.Errorf("delete pod %s: %w", key.Name, err)
+	}
+	c.term.ledger.done(key.UID)
+	return nil
+}
+
+func finished(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// mark says in the pod's status who is about to end it.
+func (c *Controller) mark(ctx context.Context, pod *corev1.Pod) error {
+	old := podstatus.Find(pod.Status.Conditions, corev1.DisruptionTarget)
+	if old != nil && old.Status == corev1.ConditionTrue && old.Reason == markReason && old.Message == markMessage {
+		return nil
+	}
+	return c.patch(ctx, pod, podstatus.Change{
+		UID: pod.UID,
+		Condition: podstatus.Transition(old, corev1.PodCondition{
+			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, ObservedGeneration: pod.Generation,
+			Reason: markReason, Message: markMessage,
+		}, metav1.NewTime(c.clock.Now())),
+	})
+}
+
+// unmark takes our mark back from a pod that stays. The resource version keeps it from undoing a mark that somebody else sets.
+func (c *Controller) unmark(ctx context.Context, key podKey) error {
+	pod, err := c.livePod(ctx, key)
+	if err != nil || pod == nil || pod.DeletionTimestamp != nil || !marked(c.pods.Trim(pod)) {
+		return err
+	}
+	return c.patch(ctx, pod, podstatus.Change{
+		UID: pod.UID, ResourceVersion: pod.ResourceVersion,
+		Condition: podstatus.Transition(podstatus.Find(pod.Status.Conditions, corev1.DisruptionTarget), corev1.PodCondition{
+			Type: corev1.DisruptionTarget, Status: corev1.ConditionFalse, ObservedGeneration: pod.Generation,
+			Reason: markReason, Message: calledOffMessage,
+		}, metav1.NewTime(c.clock.Now())),
+	})
+}
+
+func (c *Controller) patch(ctx context.Context, pod *corev1.Pod, change podstatus.Change) error {
+	patch, err := change.Patch()
+	if err != nil {
+		return err
+	}
+	_, err = c.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	if err != nil {
+		return fmt.Errorf("patch status of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return nil
+}
+
+func (c *Controller) tellCancelled(key podKey) {
+	c.recorder.Eventf(reference(key), corev1.EventTypeNormal, eventReason, "Cancelling deletion of Pod %s", key.Name)
+}
+
+// reference attaches an event to a pod that may be gone already.
+func reference(key podKey) *corev1.ObjectReference {
+	return &corev1.ObjectReference{
+		APIVersion: "v1", Kind: "Pod", Namespace: key.Name.Namespace, Name: key.Name.Name, UID: key.UID,
+	}
+}

@@ -1,0 +1,154 @@
+package tainteviction
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"minikcm/pkg/caches"
+	"minikcm/pkg/controllers/internal/worker"
+)
+
+// lookAgain is when to look again at a pod that the caches want to evict and the API server does not. By then they should agree.
+const lookAgain = 5 * time.Second
+
+// afterConflict is when to look again at a pod that changed while we wrote it.
+const afterConflict = 100 * time.Millisecond
+
+// reconcileNode has the pods of a node decided anew, and looks at the Lease of a node that was unreachable before the term, so that a
+// later look can tell whether it has been renewed.
+func (c *Controller) reconcileNode(ctx context.Context, name string) (worker.Result, error) {
+	now := c.clock.Now()
+	c.term.live.Forget(name) // an answer from before this change must not be used
+	state := c.cachedNode(name, now)
+	for _, pod := range c.pods.OnNode(name) {
+		if len(state.taints) > 0 {
+			c.term.ledger.see(pod.UID, now)
+		}
+		c.podLoop.Add(keyOf(pod))
+	}
+	if c.term.settling.asks(state, now) && !c.term.settling.known(name) {
+		if err := c.witness(ctx, name, now); err != nil {
+			return worker.Result{}, err
+		}
+	}
+	return worker.Result{}, nil
+}
+
+// reconcilePod brings one pod to where its node's taints want it.
+func (c *Controller) reconcilePod(ctx context.Context, key podKey) (worker.Result, error) {
+	result, err := c.decidePod(ctx, key)
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return worker.Result{After: afterConflict}, nil
+	}
+	return result, err
+}
+
+// decidePod decides by the caches what becomes of a pod. Only an eviction needs more.
+func (c *Controller) decidePod(ctx context.Context, key podKey) (worker.Result, error) {
+	pod, ok := c.pods.Get(key.Name)
+	if !ok || pod.UID != key.UID || pod.DeletionTimestamp != nil || pod.NodeName == "" {
+		c.gone(key)
+		return worker.Result{}, nil
+	}
+	now := c.clock.Now()
+	e := c.term.ledger.see(key.UID, now)
+	if e.deleted {
+		return worker.Result{}, nil // the cache does not show it yet
+	}
+	d := c.judge(c.cachedNode(pod.NodeName, now), pod, e.seen, now)
+	if d.verdict == leaves {
+		return c.evict(ctx, key, e.seen, pod.NodeName)
+	}
+	return c.keep(ctx, key, pod, d, now)
+}
+
+// judge decides about a pod by one view of its node.
+func (c *Controller) judge(node nodeState, pod *caches.Pod, seen, now time.Time) decision {
+	l := limitsOf(node.taints, pod.Tolerations, since(boundAt(pod), seen))
+	return decide(l, c.term.settling.trusted(pod.NodeName), now)
+}
+
+// keep does what is due for a pod that does not leave now.
+func (c *Controller) keep(ctx context.Context, key podKey, pod *caches.Pod, d decision, now time.Time) (worker.Result, error) {
+	if d.verdict == stays {
+		c.calledOff(key)
+	} else {
+		c.term.ledger.expect(key.UID, d.due)
+	}
+	if d.verdict != holds && marked(pod) {
+		if err := c.unmark(ctx, key); err != nil {
+			return worker.Result{}, err
+		}
+	}
+	if d.verdict == stays {
+		return worker.Result{}, nil
+	}
+	return worker.Result{After: d.again.Sub(now)}, nil
+}
+
+// gone ends the watch over a pod that was deleted, by whomever.
+func (c *Controller) gone(key podKey) {
+	if e := c.term.ledger.drop(key.UID); e.awaited() && !e.started {
+		c.tellCancelled(key)
+	}
+}
+
+// calledOff ends the watch over a pod that no taint wants to leave.
+func (c *Controller) calledOff(key podKey) {
+	if c.term.ledger.drop(key.UID).awaited() {
+		c.tellCancelled(key)
+	}
+}
+
+// cachedNode is a node's state as the cache has it.
+func (c *Controller) cachedNode(name string, now time.Time) nodeState {
+	node, ok := c.nodes.Get(cache.ObjectName{Name: name})
+	if !ok {
+		return nodeState{}
+	}
+	return c.state(node, now)
+}
+
+func (c *Controller) state(node *corev1.Node, now time.Time) nodeState {
+	return stateOf(node, func(t corev1.Taint) time.Time { return c.taints.of(node.Name, t, now) })
+}
+
+// look reads a node's state from the API server, and the node's Lease if its taints need that to be trusted.
+func (c *Controller) look(ctx context.Context, name string) (nodeState, error) {
+	node, err := c.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nodeState{}, nil
+	}
+	if err != nil {
+		return nodeState{}, fmt.Errorf("get node %s: %w", name, err)
+	}
+	now := c.clock.Now()
+	state := c.state(node, now)
+	if c.term.settling.asks(state, now) {
+		err = c.witness(ctx, name, now)
+	}
+	return state, err
+}
+
+// witness notes how far the Lease of a node has been renewed.
+func (c *Controller) witness(ctx context.Context, node string, now time.Time) error {
+	lease, err := c.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, node, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("get lease of node %s: %w", node, err)
+	}
+	var renewed time.Time
+	if err == nil && lease.Spec.RenewTime != nil {
+		renewed = lease.Spec.RenewTime.Time
+	}
+	c.term.settling.note(node, renewed, now)
+	klog.FromContext(ctx).V(4).Info("Looked at the Lease of an unreachable node", "node", klog.KRef("", node),
+		"renewTime", renewed, "trustedFrom", c.term.settling.trusted(node))
+	return nil
+}
