@@ -1,0 +1,141 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/wait"
+	cliflag "k8s.io/component-base/cli/flag"
+)
+
+// A command line is either understood or refused with one clear line.
+func TestCommandRefuses(t *testing.T) {
+	good := minimalKubeconfig(t)
+	for _, tt := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"unknown flag", []string{"--foo"}, "unknown flag: --foo"},
+		{"bad value", []string{"--secure-port=x"}, `invalid argument "x" for "--secure-port" flag`},
+		{"argument", []string{"", "extra"}, `controller-manager takes no arguments, got ["" "extra"]`},
+		{"unknown gate", []string{"--feature-gates=X=true"}, "unrecognized feature gate: X"},
+		{"bad gate", []string{"--feature-gates=FencedWrites=maybe"}, "invalid value of FencedWrites=maybe"},
+		{"gate of what we always do", []string{"--feature-gates=SeparateTaintEvictionController=false"}, "cannot set feature gate SeparateTaintEvictionController to false, feature is locked to true"},
+		{"gate that the caches need", []string{"--feature-gates=AtomicFIFO=false"}, "cannot set feature gate AtomicFIFO to false, feature is locked to true"},
+		{"gate of what we never do", []string{"--feature-gates=CoordinatedLeaderElection=true"}, "locked to false"},
+		{"bad version", []string{"--version=maybe"}, "want true, false, raw or a version"},
+		{"version we cannot be", []string{"--version=v0.1.0"}, "version"},
+		{"several problems", []string{"--secure-port=-1", "--concurrent-namespace-syncs=0"}, "[--secure-port: "},
+		{"missing kubeconfig", []string{"--kubeconfig=/missing/file"}, "--kubeconfig=/missing/file: stat /missing/file: no such file or directory"},
+		{"kubeconfig that is none", []string{"--kubeconfig=" + writeFile(t, "k", []byte("x\ny\n"))}, "error loading config file"},
+		{"empty kubeconfig", []string{"--kubeconfig=" + writeFile(t, "k", nil)}, "no configuration has been provided"},
+		{"kubeconfig without the file it names", []string{"--kubeconfig=" + writeFile(t, "k", []byte(`{"current-context":"x","clusters":[{"name":"c","cluster":{"server":"https://h","certificate-authority":"/missing/ca"}}],"contexts":[{"name":"x","context":{"cluster":"c"}}]}`))}, "/missing/ca"},
+		{"bad address", []string{"--master=:::", "--kubeconfig=" + good}, "--master=:::: "},
+		{"no API server", []string{"--kubeconfig="}, "--kubeconfig: needed to reach an API server"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			err := executed(t, &bytes.Buffer{}, tt.args...)
+			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("command returned %q, want one line with %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// executed runs the command with a context that has ended, so that it stops when it would wait.
+func executed(t *testing.T, out *bytes.Buffer, args ...string) error {
+	t.Helper()
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	cmd := NewCommand()
+	cmd.SetArgs(args)
+	cmd.SetOut(out)
+	cmd.SetErr(out)
+	cmd.SilenceErrors = true
+	return cmd.ExecuteContext(ctx)
+}
+
+func TestVersionFlag(t *testing.T) {
+	for _, tt := range []struct{ arg, want string }{
+		{"--version", "controller-manager v"},
+		{"--version=raw", "version.Info{"},
+	} {
+		var out bytes.Buffer
+		if err := executed(t, &out, tt.arg); err != nil || !strings.HasPrefix(out.String(), tt.want) {
+			t.Errorf("%s printed %q, %v; want %q", tt.arg, out.String(), err, tt.want)
+		}
+	}
+}
+
+// Help has upstream's sections, and none of the flags that mean nothing here.
+func TestHelp(t *testing.T) {
+	var out bytes.Buffer
+	if err := executed(t, &out, "--help"); err != nil {
+		t.Fatal(err)
+	}
+	var sections []string
+	for line := range strings.Lines(out.String()) {
+		if name, ok := strings.CutSuffix(strings.TrimSpace(line), " flags:"); ok {
+			sections = append(sections, name)
+		}
+	}
+	want := []string{"Debugging", "Generic", "Secure serving", "Authentication", "Authorization", "Namespace-controller", "Node-lifecycle-controller",
+		"Pod-garbage-collector-controller", "Replicaset-controller", "Metrics", "Logs", "Misc", "Global"}
+	if diff := cmp.Diff(want, sections); diff != "" {
+		t.Errorf("sections of --help (-want +got):\n%s", diff)
+	}
+	if strings.Contains(out.String(), "root-ca-file") {
+		t.Error("help shows flags that mean nothing here")
+	}
+}
+
+// docs/flags.md is made from the flags. UPDATE_DOCS=1 writes it.
+func TestFlagsDocumentation(t *testing.T) {
+	const file = "../../docs/flags.md"
+	want := flagsPage(NewOptions().Flags())
+	if os.Getenv("UPDATE_DOCS") != "" {
+		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("docs/flags.md is out of date, run this test with UPDATE_DOCS=1 (-flags +file):\n%s", diff)
+	}
+}
+
+func flagsPage(sections cliflag.NamedFlagSets) string {
+	var b strings.Builder
+	b.WriteString("# Flags\n\nMade from the program by a test, do not edit. Names and defaults are those of kube-controller-manager v1.37 unless the\n" +
+		"meaning says otherwise or the flag is marked *ours*; *differs* marks a default that is not upstream's.\n" +
+		"Flags of kube-controller-manager that are not listed here are refused with a message that names each of them.\n")
+	for _, name := range sections.Order {
+		fmt.Fprintf(&b, "\n## %s\n\n| flag | default | meaning |\n| --- | --- | --- |\n", strings.ToUpper(name[:1])+name[1:])
+		sections.FlagSets[name].VisitAll(func(f *pflag.Flag) {
+			if f.Hidden {
+				return
+			}
+			value, mark := f.DefValue, map[string]string{
+				"namespace-deletion-grace-period": " *ours*", "leader-elect-warm-standby": " *ours*",
+				"kube-api-qps": " *differs: 20*", "leader-elect-resource-name": " *differs: kube-controller-manager*",
+			}[f.Name]
+			if value != "" {
+				value = "`" + value + "`"
+			}
+			usage := strings.NewReplacer("\n", "<br>", "|", "\\|", "'*'", "`*`").Replace(f.Usage)
+			fmt.Fprintf(&b, "| `--%s` | %s%s | %s |\n", f.Name, value, mark, usage)
+		})
+	}
+	return b.String()
+}

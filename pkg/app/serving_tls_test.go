@@ -1,0 +1,179 @@
+package app
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	cliflag "k8s.io/component-base/cli/flag"
+)
+
+func TestServingClientCertificates(t *testing.T) {
+	ca, other := newCA(t, "clients"), newCA(t, "strangers")
+	proxies := newCA(t, "proxies")
+	cfg := testServing(t, nil)
+	cfg.Authentication.ClientCAFile = writeFile(t, "ca.crt", ca.pem)
+	cfg.Authentication.RequestHeader.ClientCAFile = writeFile(t, "proxy.crt", proxies.pem)
+	cfg.Authentication.RequestHeader.AllowedNames = []string{"front-proxy"}
+	s := serve(t, cfg, serverDeps{})
+	asMaster := []string{"X-Remote-User", "somebody", "X-Remote-Group", "system:masters"}
+	for _, tt := range []struct {
+		name    string
+		cert    *tls.Certificate
+		headers []string
+		want    int
+	}{
+		{"organization is the group", ca.issue(t, "admin", "system:masters"), nil, 200},
+		{"another organization is not", ca.issue(t, "user", "dev"), nil, 403},
+		{"a stranger's certificate is wrong", other.issue(t, "admin", "system:masters"), nil, 401},
+		{"the front proxy speaks for others", proxies.issue(t, "front-proxy"), asMaster, 200},
+		{"a proxy of another name does not", proxies.issue(t, "someone"), asMaster, 401},
+		{"headers without a proxy's certificate say nothing", nil, asMaster, 403},
+		{"a client's headers say nothing", ca.issue(t, "user", "dev"), asMaster, 403},
+	} {
+		if got, body := request(t, s, "GET", "/metrics", "", tt.cert, tt.headers...); got != tt.want {
+			t.Errorf("%s: %d, want %d: %.200s", tt.name, got, tt.want, body)
+		}
+	}
+}
+
+func TestServingReadsClientCAFromCluster(t *testing.T) {
+	ca, proxies, api := newCA(t, "clients"), newCA(t, "proxies"), newFakeAPI(t)
+	cm := &corev1.ConfigMap{Data: map[string]string{
+		"client-ca-file":                     string(ca.pem),
+		"requestheader-client-ca-file":       string(proxies.pem),
+		"requestheader-allowed-names":        `["front-proxy"]`,
+		"requestheader-username-headers":     `["X-Remote-User"]`,
+		"requestheader-group-headers":        `["X-Remote-Group"]`,
+		"requestheader-extra-headers-prefix": `["X-Remote-Extra-"]`,
+	}}
+	cm.Namespace, cm.Name, cm.ResourceVersion = authConfigMapNamespace, authConfigMapName, "1"
+	for _, tt := range []struct {
+		name   string
+		change func(*fakeAPI)
+		want   int
+	}{
+		{"published", func(f *fakeAPI) { f.configMap = cm }, 200},
+		{"missing", func(f *fakeAPI) { f.configMap = nil }, 403},
+		{"forbidden", func(f *fakeAPI) { f.status = 403 }, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			api.set(func(f *fakeAPI) { f.status = 0; tt.change(f) })
+			cfg := testServing(t, api)
+			cfg.Authentication.SkipLookup = false
+			s := serve(t, cfg, serverDeps{})
+			if got, _ := request(t, s, "GET", "/healthz", "", nil); got != 200 {
+				t.Errorf("GET /healthz = %d, want 200 whatever the ConfigMap is like", got)
+			}
+			if tt.want == 0 {
+				return
+			}
+			admin, proxy := ca.issue(t, "admin", "system:masters"), proxies.issue(t, "front-proxy")
+			eventually(t, func() error {
+				got, _ := request(t, s, "GET", "/metrics", "", admin)
+				asProxy, _ := request(t, s, "GET", "/metrics", "", proxy, "X-Remote-User", "x", "X-Remote-Group", "system:masters")
+				if tt.want == 200 && (got != 200 || asProxy != 200) || tt.want == 403 && got == 200 {
+					return fmt.Errorf("GET /metrics = %d with the client's certificate, %d through the proxy", got, asProxy)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+func TestServingReloadsCertificate(t *testing.T) {
+	dir := t.TempDir()
+	certFile, keyFile := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	ca := newCA(t, "servers")
+	ca.issueFiles(t, "first", certFile, keyFile)
+	cfg := testServing(t, nil)
+	cfg.TLS.CertFile, cfg.TLS.KeyFile = certFile, keyFile
+	s := serve(t, cfg, serverDeps{})
+	if got := servedName(t, s, ""); got != "first" {
+		t.Fatalf("served certificate of %q, want first", got)
+	}
+	ca.issueFiles(t, "second", certFile, keyFile)
+	eventually(t, func() error {
+		if got := servedName(t, s, ""); got != "second" {
+			return fmt.Errorf("served certificate of %q, want second", got)
+		}
+		return nil
+	})
+}
+
+func TestServingCertificates(t *testing.T) {
+	t.Run("made in memory", func(t *testing.T) {
+		s := serve(t, testServing(t, nil), serverDeps{})
+		cert := served(t, s, "")
+		for _, host := range []string{"localhost", "127.0.0.1"} {
+			if err := cert.VerifyHostname(host); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	t.Run("written to the directory and used again", func(t *testing.T) {
+		cfg := testServing(t, nil)
+		cfg.TLS.CertDir = t.TempDir()
+		first := served(t, serve(t, cfg, serverDeps{}), "")
+		second := served(t, serve(t, cfg, serverDeps{}), "")
+		if !first.Equal(second) {
+			t.Error("a second start made another certificate")
+		}
+		if info, err := os.Stat(filepath.Join(cfg.TLS.CertDir, "kube-controller-manager.key")); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("key file: %v, %v, want mode 0600", info, err)
+		}
+	})
+	t.Run("chosen by the name the client asks for", func(t *testing.T) {
+		dir, ca := t.TempDir(), newCA(t, "servers")
+		certFile, keyFile := filepath.Join(dir, "sni.crt"), filepath.Join(dir, "sni.key")
+		ca.issueFiles(t, "named.example", certFile, keyFile)
+		cfg := testServing(t, nil)
+		cfg.TLS.SNI = []cliflag.NamedCertKey{{CertFile: certFile, KeyFile: keyFile}}
+		s := serve(t, cfg, serverDeps{})
+		if got := servedName(t, s, "named.example"); got != "named.example" {
+			t.Errorf("asked for named.example, got the certificate of %q", got)
+		}
+		if got := servedName(t, s, "localhost"); got == "named.example" {
+			t.Error("asked for localhost, got the certificate of named.example")
+		}
+	})
+}
+
+func TestServingProtocols(t *testing.T) {
+	cfg := testServing(t, nil)
+	cfg.TLS.MinVersion = tls.VersionTLS13
+	cfg.TLS.DisableHTTP2 = true
+	s := serve(t, cfg, serverDeps{})
+	if _, err := tls.Dial("tcp", s.address(), &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12}); err == nil {
+		t.Error("TLS 1.2 accepted though the minimum is 1.3")
+	}
+	for _, disabled := range []bool{true, false} {
+		cfg.TLS.DisableHTTP2 = disabled
+		conn, err := tls.Dial("tcp", serve(t, cfg, serverDeps{}).address(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := conn.ConnectionState().NegotiatedProtocol; (got == "h2") == disabled {
+			t.Errorf("with DisableHTTP2=%v the protocol is %q", disabled, got)
+		}
+		_ = conn.Close()
+	}
+}
+
+func served(t *testing.T, s *server, name string) *x509.Certificate {
+	t.Helper()
+	conn, err := tls.Dial("tcp", s.address(), &tls.Config{InsecureSkipVerify: true, ServerName: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	return conn.ConnectionState().PeerCertificates[0]
+}
+
+func servedName(t *testing.T, s *server, name string) string {
+	return served(t, s, name).Subject.CommonName
+}

@@ -1,0 +1,102 @@
+package app
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+func TestValidate(t *testing.T) {
+	for _, tt := range []struct {
+		args string   // separated by blanks
+		want []string // each the beginning of one problem, in order; empty: valid
+	}{
+		{"", nil},
+		{"--controllers=", nil},
+		{"--controllers=-replicaset", nil},
+		{"--controllers=foo,-bar,-*,podgc", []string{`--controllers: "foo" is not in the list of known controllers, "bar" is not in the list of known controllers, "*" is not in the list of known controllers; known are replicaset-controller (replicaset), `}},
+		{"--min-resync-period=0", []string{"--min-resync-period: 0s is not greater than zero"}},
+		{"--controller-start-interval=-1s", []string{"--controller-start-interval: -1s is negative"}},
+		{"--controller-shutdown-timeout=-1s", []string{"--controller-shutdown-timeout: -1s is negative"}},
+		{"--controller-shutdown-timeout=0", nil},
+		{"--kube-api-qps=0", []string{"--kube-api-qps: 0 would send nothing"}},
+		{"--kube-api-qps=NaN", []string{"--kube-api-qps: NaN is not a rate"}},
+		{"--kube-api-qps=20 --kube-api-burst=0", []string{"--kube-api-burst: 0 is less than 1"}},
+		{"--kube-api-burst=0", nil},
+		{"--kube-api-burst=-1", []string{"--kube-api-burst: -1 is negative"}},
+		{"--kube-api-content-type=text/xml", []string{`--kube-api-content-type: "text/xml" is neither`}},
+		{"--leader-elect-lease-duration=0", []string{"--leader-elect-lease-duration: must be greater than zero"}},
+		{"--leader-elect-lease-duration=10s", []string{"--leader-elect-lease-duration: must be greater than the renew deadline of 10s"}},
+		{"--leader-elect-lease-duration=11s", []string{"--leader-elect-lease-duration: must exceed the renew deadline of 10s by more than the safety margin of 1.1s"}},
+		{"--leader-elect-renew-deadline=0", []string{"--leader-elect-renew-deadline: must be greater than zero"}},
+		{"--leader-elect-renew-deadline=2400ms", []string{"--leader-elect-renew-deadline: must be greater than 1.2 times the retry period of 2s"}},
+		{"--leader-elect-retry-period=0", []string{"--leader-elect-retry-period: must be greater than zero"}},
+		{"--leader-elect-resource-lock=endpoints", []string{`--leader-elect-resource-lock: "endpoints": resourceLock value must be "leases"`}},
+		{"--leader-elect-resource-name=", []string{"--leader-elect-resource-name: must not be empty"}},
+		{"--leader-elect-resource-namespace=", []string{"--leader-elect-resource-namespace: must not be empty"}},
+		{"--leader-elect=false --leader-elect-retry-period=0 --leader-elect-resource-lock=x", nil},
+		{"--emulated-version=1.33 --min-compatibility-version=1.34", []string{"--feature-gates, --emulated-version, --min-compatibility-version: emulation version 1.33 is not between [1.34, 1.37.0]", "--feature-gates, --emulated-version, --min-compatibility-version: minCompatibilityVersion version 1.34 is not between [1.34, 1.33]"}},
+		{"--secure-port=-1", []string{"--secure-port: -1 must be between 0 and 65535"}},
+		{"--secure-port=65536", []string{"--secure-port: 65536 must be between 0 and 65535"}},
+		{"--secure-port=0", nil},
+		{"--tls-cert-file=x", []string{"--tls-private-key-file: is needed with --tls-cert-file=x"}},
+		{"--tls-private-key-file=x", []string{"--tls-cert-file: is needed with --tls-private-key-file=x"}},
+		{"--tls-cipher-suites=x", []string{"--tls-cipher-suites: "}},
+		{"--tls-curve-preferences=0", []string{"--tls-curve-preferences: "}},
+		{"--tls-min-version=SSL3", []string{`--tls-min-version: unknown tls version "SSL3"`}},
+		{"--http2-max-streams-per-connection=-1", []string{"--http2-max-streams-per-connection: -1 must be"}},
+		{"--authentication-token-webhook-cache-ttl=-1s", []string{"--authentication-token-webhook-cache-ttl: -1s is negative"}},
+		{"--requestheader-username-headers=a, ", []string{"--requestheader-username-headers: has an empty value"}},
+		{"--requestheader-allowed-names=,a", []string{"--requestheader-allowed-names: has an empty value"}},
+		{"--requestheader-uid-headers=,a", []string{"--requestheader-uid-headers: has an empty value"}},
+		{"--requestheader-group-headers=,a", []string{"--requestheader-group-headers: has an empty value"}},
+		{"--requestheader-extra-headers-prefix=,a", []string{"--requestheader-extra-headers-prefix: has an empty value"}},
+		{"--authorization-webhook-cache-authorized-ttl=-1s", []string{"--authorization-webhook-cache-authorized-ttl: -1s is negative"}},
+		{"--authorization-webhook-cache-unauthorized-ttl=-1s", []string{"--authorization-webhook-cache-unauthorized-ttl: -1s is negative"}},
+		{"--authorization-always-allow-paths=/a/*/b", []string{`--authorization-always-allow-paths: "/a/*/b" may have * only at its end`}},
+		{"--concurrent-replicaset-syncs=0", []string{"--concurrent-replicaset-syncs: 0 is less than 1"}},
+		{"--concurrent-namespace-syncs=0", []string{"--concurrent-namespace-syncs: 0 is less than 1"}},
+		{"--namespace-sync-period=0", []string{"--namespace-sync-period: 0s is not greater than zero"}},
+		{"--namespace-deletion-grace-period=-1s", []string{"--namespace-deletion-grace-period: -1s is negative"}},
+		{"--namespace-deletion-grace-period=0", nil},
+		{"--node-monitor-period=0", []string{"--node-monitor-period: 0s is not greater than zero"}},
+		{"--node-monitor-grace-period=0", []string{"--node-monitor-grace-period: 0s is not greater than zero"}},
+		{"--node-startup-grace-period=0", []string{"--node-startup-grace-period: 0s is not greater than zero"}},
+		{"--node-eviction-rate=-0.1", []string{"--node-eviction-rate: -0.1 is not a rate"}},
+		{"--node-eviction-rate=0", nil},
+		{"--secondary-node-eviction-rate=NaN", []string{"--secondary-node-eviction-rate: NaN is not a rate"}},
+		{"--large-cluster-size-threshold=-1", []string{"--large-cluster-size-threshold: -1 is negative"}},
+		{"--unhealthy-zone-threshold=0", []string{"--unhealthy-zone-threshold: 0 is not a share"}},
+		{"--unhealthy-zone-threshold=1.1", []string{"--unhealthy-zone-threshold: 1.1 is not a share"}},
+		{"--unhealthy-zone-threshold=1", nil},
+		{"--terminated-pod-gc-threshold=-1", nil},
+		{"--show-hidden-metrics-for-version=1.35", []string{`--show-hidden-metrics-for-version: "1.35" is not the previous minor version, 1.36`}},
+		{"--show-hidden-metrics-for-version=1.36", nil},
+		{"--disabled-metrics=9x", []string{"metrics flags: "}},
+		{"--logging-format=xml", []string{`logging flags: format: Invalid value: "xml": Unsupported log format`}},
+		{"--log-flush-frequency=0", []string{"logging flags: flushFrequency: "}},
+		{"--logging-format=json --vmodule=a=1", []string{"logging flags: vmodule: "}},
+		{"--log-json-split-stream", []string{"logging flags: options.json.splitStream: Forbidden: Feature LoggingAlphaOptions is disabled"}},
+		{"--log-json-split-stream --feature-gates=LoggingAlphaOptions=true", nil},
+		{"--root-ca-file=x --allocate-node-cidrs --enable-leader-migration=false", []string{"--root-ca-file: not used by this manager, remove it", "--allocate-node-cidrs: not used by this manager, remove it", "--enable-leader-migration: not used by this manager, remove it"}},
+		{"--cluster-cidr=x --secure-port=-1 --concurrent-namespace-syncs=0 --controllers=x", []string{"--cluster-cidr: ", "--controllers: ", "--secure-port: ", "--concurrent-namespace-syncs: "}},
+	} {
+		t.Run(tt.args, func(t *testing.T) {
+			var args []string
+			for arg := range strings.SplitSeq(tt.args, " --") {
+				if arg != "" {
+					args = append(args, "--"+strings.TrimPrefix(arg, "--"))
+				}
+			}
+			got := parsed(t, args...).Validate()
+			if len(got) != len(tt.want) {
+				t.Fatalf("Validate() = %v, want %d problems: %q", got, len(tt.want), tt.want)
+			}
+			for i, err := range got {
+				if !strings.HasPrefix(err.Error(), tt.want[i]) || strings.Contains(err.Error(), "\n") {
+					t.Errorf("problem %d is %q, want one line that begins with %q", i, err, tt.want[i])
+				}
+			}
+		})
+	}
+}
