@@ -2,21 +2,19 @@ package leadership
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"net/http"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 )
-
-// ObjectVersion identifies one state of one object.
-type ObjectVersion struct {
-	Namespace, Name string
-	UID             types.UID
-	ResourceVersion string
-}
 
 // Watched is one informer as Liveness sees it.
 type Watched struct {
@@ -32,12 +30,24 @@ type Watched struct {
 type LivenessConfig struct {
 	Interval time.Duration // between two consistent lists of a type; 30 s
 	Silence  time.Duration // of a stream before it is reopened; 90 s: bookmarks come every 60 s
-	Settle   time.Duration // for a reopened stream or a late event to arrive; 10 s
+	Settle   time.Duration // for a reopened stream, or a difference to heal; 10 s
+}
+
+func (c LivenessConfig) withDefaults() LivenessConfig {
+	for _, d := range []struct {
+		field *time.Duration
+		value time.Duration
+	}{{&c.Interval, 30 * time.Second}, {&c.Silence, 90 * time.Second}, {&c.Settle, 10 * time.Second}} {
+		if *d.field == 0 {
+			*d.field = d.value
+		}
+	}
+	return c
 }
 
 // LivenessDeps are what Liveness works with. All are needed.
 type LivenessDeps struct {
-	Metadata metadata.Interface // not through Streams: it must get answers when watches do not
+	Metadata metadata.Interface // not through Streams.Dial: it must get answers when watches do not
 	Streams  *Streams
 	Elector  *Elector
 	Metrics  *Metrics
@@ -48,22 +58,106 @@ type LivenessDeps struct {
 // consistent list shows is stale, and then the elector steps down until it is current again.
 //
 // Lag alone is never staleness: a store that still moves is not stale. Nor is an API server that does not
-// answer: nothing is judged without a list that has just succeeded.
-type Liveness struct{}
+// answer: nothing is judged without a list, or renewals, that have just succeeded. Those same answers are
+// what says that another process, or this one after a fresh start, could do better.
+type Liveness struct {
+	cfg     LivenessConfig
+	deps    LivenessDeps
+	clock   clock.WithTicker
+	watched []Watched
+
+	lock  sync.Mutex
+	stale map[string]string // by what watches it: why
+}
 
 // NewLiveness returns a monitor of the given informers; it does nothing before Run.
 func NewLiveness(cfg LivenessConfig, deps LivenessDeps, watched []Watched) *Liveness {
-	return &Liveness{}
+	l := &Liveness{cfg: cfg.withDefaults(), deps: deps, clock: deps.Clock, watched: watched, stale: map[string]string{}}
+	if l.clock == nil {
+		l.clock = clock.RealClock{}
+	}
+	for _, w := range watched {
+		deps.Metrics.watching(w.Resource.Resource)
+	}
+	return l
 }
 
 // Run watches until ctx ends. Start it when the caches have synced.
-func (l *Liveness) Run(ctx context.Context) {}
+func (l *Liveness) Run(ctx context.Context) {
+	var all sync.WaitGroup
+	for _, w := range l.watched {
+		m := &monitor{l: l, Watched: w, target: watchTarget{w.Resource, w.Namespace}}
+		all.Go(func() { l.every(ctx, l.cfg.Settle/2, m.look) })
+	}
+	if turn := l.deps.Elector.turn; turn != nil {
+		c := newCanary(l, turn)
+		all.Go(func() { l.every(ctx, l.deps.Elector.cfg.RetryPeriod/2, c.look) })
+	}
+	all.Wait()
+}
 
-// Stale returns a sentence per stale type, sorted by resource; nothing if all are current.
-func (l *Liveness) Stale() []string { return nil }
+// every calls look again and again until ctx ends.
+func (l *Liveness) every(ctx context.Context, period time.Duration, look func(context.Context)) {
+	ticker := l.clock.NewTicker(period)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+			look(ctx)
+		}
+	}
+}
+
+// Stale returns a sentence per stale type, sorted; nothing if all are current.
+func (l *Liveness) Stale() []string {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	return slices.Sorted(maps.Values(l.stale))
+}
 
 // Name is the name of the readiness check.
 func (l *Liveness) Name() string { return "watches" }
 
 // Check fails while a type is stale and names it. It belongs to readiness, not to liveness.
-func (l *Liveness) Check(*http.Request) error { return nil }
+func (l *Liveness) Check(*http.Request) error {
+	if stale := l.Stale(); len(stale) > 0 {
+		return fmt.Errorf("stale caches: %s", strings.Join(stale, "; "))
+	}
+	return nil
+}
+
+// setStale notes that what is stale and steps down. Called again while it lasts, it steps down again: the
+// cool-down may have ended with nobody else to lead.
+func (l *Liveness) setStale(ctx context.Context, what, resource, why string) {
+	why = resource + ": " + why
+	l.lock.Lock()
+	_, known := l.stale[what]
+	l.stale[what] = why
+	l.lock.Unlock()
+	l.deps.Metrics.stale.WithLabelValues(resource).Set(1)
+	if !known {
+		klog.FromContext(ctx).Info("Cache is stale", "resource", resource, "reason", why)
+	}
+	l.deps.Elector.StepDown(why, func() bool { return len(l.Stale()) == 0 })
+}
+
+// setCurrent notes that what is not stale any more.
+func (l *Liveness) setCurrent(ctx context.Context, what, resource string) {
+	l.lock.Lock()
+	_, known := l.stale[what]
+	delete(l.stale, what)
+	left := false
+	for _, why := range l.stale {
+		left = left || strings.HasPrefix(why, resource+": ")
+	}
+	l.lock.Unlock()
+	if !known {
+		return
+	}
+	if !left {
+		l.deps.Metrics.stale.WithLabelValues(resource).Set(0)
+	}
+	klog.FromContext(ctx).Info("Cache is current again", "resource", resource)
+}

@@ -2,24 +2,216 @@ package leadership
 
 import (
 	"context"
+	"io"
 	"net"
 	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/connrotation"
 	"k8s.io/utils/clock"
 )
 
 // Streams knows every open watch of the informers' client: set rest.Config.Wrap(streams.Wrap) and
 // rest.Config.Dial = streams.Dial on that client's config, and on no other.
-type Streams struct{}
+//
+// Safe for concurrent use.
+type Streams struct {
+	clock   clock.PassiveClock
+	metrics *Metrics
+	dialer  *connrotation.Dialer
+
+	lock sync.Mutex
+	open map[*stream]struct{}
+}
 
 // NewStreams returns a registry without streams.
-func NewStreams(clk clock.PassiveClock, m *Metrics) *Streams { return &Streams{} }
+func NewStreams(clk clock.PassiveClock, m *Metrics) *Streams {
+	dialer := &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second} // as client-go's own
+	return &Streams{clock: clk, metrics: m, dialer: connrotation.NewDialer(dialer.DialContext), open: map[*stream]struct{}{}}
+}
 
 // Wrap watches the watches that go through rt. It fits rest.Config.Wrap.
-func (s *Streams) Wrap(rt http.RoundTripper) http.RoundTripper { return rt }
+func (s *Streams) Wrap(rt http.RoundTripper) http.RoundTripper {
+	return &streamTransport{streams: s, next: rt}
+}
 
 // Dial opens a connection that Streams can close when everything on it has gone silent. It fits
 // rest.Config.Dial, which also gives the informers a connection of their own.
 func (s *Streams) Dial(ctx context.Context, network, address string) (net.Conn, error) {
-	return (&net.Dialer{}).DialContext(ctx, network, address)
+	return s.dialer.DialContext(ctx, network, address)
+}
+
+// watchTarget is what a watch request asks for.
+type watchTarget struct {
+	schema.GroupVersionResource
+	namespace string // "": all
+}
+
+// stream is one open watch, from the sending of its request.
+type stream struct {
+	target watchTarget
+	stop   context.CancelFunc
+
+	// under the lock of Streams
+	heard  time.Time // last byte; before the first, when it was asked for
+	closed bool      // by us: the reader sees the end of the stream, not an error
+}
+
+// hearing is what Streams knows of the watches of one target.
+type hearing struct {
+	open  bool      // some watch is open, or asked for
+	heard time.Time // the last byte of any, or when the youngest was asked for; zero if none is open
+}
+
+// hear returns what is known of one target. A watch of all namespaces serves each of them.
+func (s *Streams) hear(target watchTarget) hearing {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	var h hearing
+	for st := range s.open {
+		if st.serves(target) && !st.closed {
+			h.open, h.heard = true, later(h.heard, st.heard)
+		}
+	}
+	return h
+}
+
+func (st *stream) serves(target watchTarget) bool {
+	return st.target.GroupVersionResource == target.GroupVersionResource &&
+		(st.target.namespace == target.namespace || st.target.namespace == "")
+}
+
+// reopen ends the watches of one target; their reflector opens new ones where they left off. If nothing
+// has been heard on any watch since, their connections are closed too, so that the new ones take others.
+// It says whether there was a watch to end.
+func (s *Streams) reopen(target watchTarget, since time.Time) bool {
+	s.lock.Lock()
+	ended, allSilent := 0, true
+	for st := range s.open {
+		if st.heard.After(since) {
+			allSilent = false
+		}
+		if st.serves(target) && !st.closed {
+			st.closed = true
+			ended++
+			defer st.stop()
+		}
+	}
+	s.lock.Unlock()
+	if ended == 0 {
+		return false
+	}
+	s.metrics.reopened.WithLabelValues(target.Resource).Inc()
+	if allSilent {
+		defer s.dialer.CloseAll() // before the streams' own ends: their new requests must find none of these
+	}
+	return true
+}
+
+// heard notes that bytes have arrived, and says whether we have closed the stream.
+func (s *Streams) heard(st *stream, bytes int) (closed bool) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	if bytes > 0 {
+		st.heard = s.clock.Now()
+	}
+	return st.closed
+}
+
+func (s *Streams) add(st *stream) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	st.heard = s.clock.Now()
+	s.open[st] = struct{}{}
+}
+
+func (s *Streams) remove(st *stream) {
+	st.stop()
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	delete(s.open, st)
+}
+
+// streamTransport registers the watches that pass it.
+type streamTransport struct {
+	streams *Streams
+	next    http.RoundTripper
+}
+
+// WrappedRoundTripper lets client-go find the TLS settings below.
+func (t *streamTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
+
+// RoundTrip implements http.RoundTripper.
+func (t *streamTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	target, ok := watched(req.URL)
+	if !ok {
+		return t.next.RoundTrip(req)
+	}
+	ctx, stop := context.WithCancel(req.Context())
+	st := &stream{target: target, stop: stop}
+	t.streams.add(st)
+	resp, err := t.next.RoundTrip(req.WithContext(ctx))
+	if err != nil {
+		t.streams.remove(st)
+		return nil, err
+	}
+	resp.Body = &streamBody{ReadCloser: resp.Body, streams: t.streams, stream: st}
+	return resp, nil
+}
+
+// streamBody listens to a watch.
+type streamBody struct {
+	io.ReadCloser
+	streams *Streams
+	stream  *stream
+}
+
+// Read implements io.Reader. A stream we closed ends like one the server closed: a reflector then goes on
+// from the version it has reached, while after an error it would list anew.
+func (b *streamBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if closed := b.streams.heard(b.stream, n); closed && err != nil {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (b *streamBody) Close() error {
+	err := b.ReadCloser.Close()
+	b.streams.remove(b.stream)
+	return err
+}
+
+// watched tells what a URL watches, if it is one of a watch:
+// [prefix]/api/v1 or /apis/group/version, then [/namespaces/x]/resource, with watch=true or 1.
+func watched(u *url.URL) (watchTarget, bool) {
+	if w := u.Query().Get("watch"); w != "true" && w != "1" {
+		return watchTarget{}, false
+	}
+	parts := strings.Split(strings.Trim(u.Path, "/"), "/")
+	var target watchTarget
+	for len(parts) > 0 && parts[0] != "api" && parts[0] != "apis" {
+		parts = parts[1:] // the path of a server behind a proxy
+	}
+	switch {
+	case len(parts) >= 3 && parts[0] == "api":
+		target.Version, parts = parts[1], parts[2:]
+	case len(parts) >= 4 && parts[0] == "apis":
+		target.Group, target.Version, parts = parts[1], parts[2], parts[3:]
+	default:
+		return watchTarget{}, false
+	}
+	if len(parts) == 3 && parts[0] == "namespaces" {
+		target.namespace, parts = parts[1], parts[2:]
+	}
+	if len(parts) != 1 {
+		return watchTarget{}, false
+	}
+	target.Resource = parts[0]
+	return target, true
 }

@@ -1,0 +1,358 @@
+package leadership
+
+import (
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
+)
+
+func TestJudge(t *testing.T) {
+	cfg := LivenessConfig{}.withDefaults()
+	for _, tt := range []struct {
+		name string
+		s    sight
+		want verdict
+	}{
+		{"a store that has it all", sight{silent: time.Hour}, fine},
+		{"behind, but the bookmark is not due", sight{behind: 60 * time.Second, silent: 60 * time.Second}, patience},
+		{"behind and silent for too long", sight{behind: 60 * time.Second, silent: 90 * time.Second}, reopen},
+		{"behind for long, but bytes come: lag", sight{behind: time.Hour, silent: time.Second}, patience},
+		{"just reopened", sight{behind: 95 * time.Second, silent: 5 * time.Second, reopened: 5 * time.Second}, patience},
+		{"reopened in vain", sight{behind: 100 * time.Second, silent: 10 * time.Second, reopened: 10 * time.Second}, compare},
+		{"reopened, and it moves", sight{behind: 100 * time.Second, silent: time.Second, reopened: 10 * time.Second, moved: true}, fine},
+		{"stale, and it moves: not yet there", sight{behind: time.Hour, reopened: time.Minute, moved: true, stale: true}, compare},
+		{"stale, and it has it all", sight{reopened: time.Minute, moved: true, stale: true}, fine},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := judge(tt.s, cfg); got != tt.want {
+				t.Errorf("judge(%+v) = %s, want %s", tt.s, got, tt.want)
+			}
+		})
+	}
+}
+
+func TestJudgeCanary(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		s    canarySight
+		want verdict
+	}{
+		{"every renewal is shown", canarySight{open: true}, fine},
+		{"three renewals late", canarySight{ahead: 3, open: true, silent: 6 * time.Second}, patience},
+		{"four renewals late", canarySight{ahead: 4, open: true, silent: 8 * time.Second}, reopen},
+		{"late, but bytes come: lag", canarySight{ahead: 100, open: true, silent: 5 * time.Second}, patience},
+		{"the reflector is between two tries", canarySight{ahead: 100, silent: time.Hour}, patience},
+		{"just reopened", canarySight{open: true, reopened: true}, patience},
+		{"reopened in vain", canarySight{ahead: 4, open: true, silent: 8 * time.Second, reopened: true}, stale},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := judgeCanary(tt.s, 2*time.Second); got != tt.want {
+				t.Errorf("judgeCanary(%+v) = %s, want %s", tt.s, got, tt.want)
+			}
+		})
+	}
+}
+
+func object(name, uid, version string) ObjectVersion {
+	return ObjectVersion{"ns", name, types.UID(uid), version}
+}
+
+func TestCompareSets(t *testing.T) {
+	listed := []ObjectVersion{object("a", "1", "10"), object("b", "2", "20")}
+	for _, tt := range []struct {
+		name   string
+		cached []ObjectVersion
+		want   []ObjectVersion
+	}{
+		{"equal", []ObjectVersion{object("b", "2", "20"), object("a", "1", "10")}, nil},
+		{"newer than the list", []ObjectVersion{object("a", "1", "31"), object("b", "3", "40")}, nil},
+		{"created after the list", []ObjectVersion{object("a", "1", "10"), object("b", "2", "20"), object("c", "3", "31")}, nil},
+		{"missing", []ObjectVersion{object("a", "1", "10")}, []ObjectVersion{object("b", "2", "20")}},
+		{"older", []ObjectVersion{object("a", "1", "9"), object("b", "2", "20")}, []ObjectVersion{object("a", "1", "10")}},
+		{"an older one of that name", []ObjectVersion{object("a", "0", "9"), object("b", "2", "20")}, []ObjectVersion{object("a", "1", "10")}},
+		{"deleted", []ObjectVersion{object("a", "1", "10"), object("b", "2", "20"), object("c", "3", "30")}, []ObjectVersion{object("c", "", "")}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := compareSets(listed, "30", tt.cached)
+			if diff := cmp.Diff(tt.want, slices.Collect(maps.Values(got))); diff != "" {
+				t.Errorf("compareSets: -want +got\n%s", diff)
+			}
+			if left := got.unhealed(tt.cached); len(left) != len(tt.want) {
+				t.Errorf("unhealed by the same cache: %v, want all of %v", left, tt.want)
+			}
+			if left := got.unhealed(listed); len(left) != 0 {
+				t.Errorf("unhealed by what was listed: %v", left)
+			}
+		})
+	}
+}
+
+// world is an API server as Liveness sees it, with one resource, and a cache that follows it by a watch
+// through Streams.
+type world struct {
+	metadata.ResourceInterface // what Liveness does not use
+	streams                    *Streams
+
+	lock    sync.Mutex
+	version int             // of the server
+	objects []ObjectVersion // of the server
+	err     error           // of every list
+	store   int             // version of the cache
+	cached  []ObjectVersion
+	frozen  bool // no watch delivers
+	lists   int
+	asked   int // watches
+	pipe    *io.PipeWriter
+}
+
+func (w *world) Resource(schema.GroupVersionResource) metadata.Getter { return w }
+func (w *world) Namespace(string) metadata.ResourceInterface          { return w }
+
+func (w *world) List(_ context.Context, o metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	if w.err != nil {
+		return nil, w.err
+	}
+	if o.Limit != 1 {
+		w.lists++
+	}
+	list := &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(w.version)}}
+	for _, v := range w.objects {
+		list.Items = append(list.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+			Namespace: v.Namespace, Name: v.Name, UID: v.UID, ResourceVersion: v.ResourceVersion}})
+	}
+	return list, nil
+}
+
+// RoundTrip opens a watch.
+func (w *world) RoundTrip(req *http.Request) (*http.Response, error) {
+	r, pipe := io.Pipe()
+	context.AfterFunc(req.Context(), func() { pipe.CloseWithError(req.Context().Err()) })
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.asked, w.pipe = w.asked+1, pipe
+	return &http.Response{StatusCode: 200, Body: r}, nil
+}
+
+// follow is the reflector.
+func (w *world) follow(ctx context.Context, path string) {
+	for ctx.Err() == nil {
+		req, _ := http.NewRequestWithContext(ctx, "GET", "http://host"+path+"?watch=true", nil)
+		resp, err := w.streams.Wrap(w).RoundTrip(req)
+		if err != nil {
+			continue
+		}
+		buf := make([]byte, 10)
+		for err == nil {
+			if _, err = resp.Body.Read(buf); err == nil {
+				w.lock.Lock()
+				w.store, w.cached = w.version, slices.Clone(w.objects)
+				w.lock.Unlock()
+			}
+		}
+		resp.Body.Close()
+	}
+}
+
+// tick delivers what there is, if the watch is not frozen.
+func (w *world) tick() {
+	w.lock.Lock()
+	pipe := w.pipe
+	if w.frozen {
+		pipe = nil
+	}
+	w.lock.Unlock()
+	if pipe != nil {
+		pipe.Write([]byte("x"))
+	}
+}
+
+func (w *world) set(change func(*world)) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	change(w)
+}
+
+// observeWorld runs Liveness on a world within a bubble.
+func observeWorld(t *testing.T, e *Elector, w *world, resources ...Watched) *Liveness {
+	t.Helper()
+	metrics := NewMetrics(prometheus.NewRegistry())
+	w.streams = NewStreams(realClock, metrics)
+	l := NewLiveness(LivenessConfig{}, LivenessDeps{Metadata: w, Streams: w.streams, Elector: e, Metrics: metrics}, resources)
+	ctx, cancel := context.WithCancel(t.Context())
+	var done sync.WaitGroup
+	path := "/api/v1/pods"
+	if len(resources) == 0 {
+		path = "/apis/coordination.k8s.io/v1/leases"
+	}
+	done.Go(func() { w.follow(ctx, path) })
+	done.Go(func() { l.Run(ctx) })
+	t.Cleanup(func() { cancel(); done.Wait() })
+	return l
+}
+
+func (w *world) pods() Watched {
+	return Watched{
+		Resource: podResource,
+		Version:  func() string { w.lock.Lock(); defer w.lock.Unlock(); return strconv.Itoa(w.store) },
+		Objects:  func() []ObjectVersion { w.lock.Lock(); defer w.lock.Unlock(); return w.cached },
+	}
+}
+
+func newWorld() *world {
+	start := []ObjectVersion{object("a", "1", "10")}
+	return &world{version: 10, objects: start, store: 10, cached: start}
+}
+
+// run lets time pass; once a second something else is written to the server, and every bookmark the watch
+// delivers.
+func (w *world) run(d, bookmark time.Duration) {
+	for i := time.Duration(1); i <= d/time.Second; i++ {
+		w.set(func(w *world) { w.version++ })
+		sleep(time.Second)
+		if bookmark > 0 && i%(bookmark/time.Second) == 0 {
+			w.tick()
+		}
+	}
+}
+
+func TestFrozenPodWatchIsNoticed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := start(t, &leaseServer{}, "a")
+		w := newWorld()
+		l := observeWorld(t, a.Elector, w, w.pods())
+		w.run(10*time.Minute, time.Minute)
+		if err := l.Check(nil); err != nil || w.asked != 1 || w.lists != 0 {
+			t.Fatalf("a healthy watch: %v, %d watches, %d whole lists; want nil, 1, 0", err, w.asked, w.lists)
+		}
+		w.set(func(w *world) {
+			w.frozen = true
+			w.objects = append(w.objects, object("b", "2", strconv.Itoa(w.version+1)))
+		})
+		frozen := time.Now()
+		for len(l.Stale()) == 0 && time.Since(frozen) < time.Hour {
+			w.run(time.Second, 0)
+		}
+		if took := time.Since(frozen); took > 150*time.Second || took < 90*time.Second {
+			t.Errorf("noticed after %v, want within 150s", took)
+		}
+		if err := l.Check(nil); err == nil || !strings.Contains(err.Error(), "pods") {
+			t.Errorf("readiness = %v, want it to name pods", err)
+		}
+		if w.asked < 2 {
+			t.Error("the watch was not reopened first")
+		}
+		sleep(0)
+		wantLeading(t, a, false)
+		w.set(func(w *world) { w.frozen = false })
+		w.tick()
+		w.run(15*time.Second, 0)
+		if err := l.Check(nil); err != nil {
+			t.Errorf("readiness after the watch came back: %v", err)
+		}
+		w.run(5*time.Second, 0)
+		wantLeading(t, a, true)
+	})
+}
+
+func TestNotStale(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		change   func(*world)
+		bookmark time.Duration
+	}{
+		{"a quiet type without bookmarks", func(*world) {}, 0},
+		{"an API server that does not answer", func(w *world) {
+			w.err = errors.New("connection refused")
+			w.frozen, w.objects = true, nil
+		}, 0},
+		{"a reopening helps", func(w *world) { w.objects = nil }, 100 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := start(t, &leaseServer{}, "a")
+				w := newWorld()
+				l := observeWorld(t, a.Elector, w, w.pods())
+				w.run(time.Minute, 30*time.Second)
+				w.set(tt.change)
+				for range 10 {
+					w.run(100*time.Second, tt.bookmark)
+					if got := l.Stale(); len(got) > 0 {
+						t.Fatalf("stale: %v", got)
+					}
+				}
+				wantLeading(t, a, true)
+			})
+		})
+	}
+}
+
+func TestCanary(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &leaseServer{}
+		a, b := start(t, s, "a"), start(t, s, "b")
+		w := newWorld()
+		l := observeWorld(t, a.Elector, w)
+		for range 60 {
+			sleep(time.Second)
+			w.tick()
+		}
+		if w.asked != 1 {
+			t.Fatalf("%d watches of a healthy leader, want 1", w.asked)
+		}
+		a.conn.set(func(c *conn) { c.frozen = true })
+		w.set(func(w *world) { w.frozen = true })
+		frozen := time.Now()
+		for !b.Status().Leading && time.Since(frozen) < time.Hour {
+			sleep(time.Second)
+		}
+		if took := time.Since(frozen); took > 30*time.Second || took < 12*time.Second {
+			t.Errorf("another leads %v after the freeze, want within 30s", took)
+		}
+		if err := l.Check(nil); err == nil || w.asked < 2 {
+			t.Errorf("readiness = %v after %d watches, want it to fail after a reopening", err, w.asked)
+		}
+		sleep(5 * time.Minute)
+		wantLeading(t, b, true)
+		if got := len(b.spans()); got != 1 {
+			t.Errorf("%d terms of the other, want 1: none flaps", got)
+		}
+		a.conn.set(func(c *conn) { c.frozen = false })
+		sleep(5 * time.Second)
+		if err := l.Check(nil); err != nil {
+			t.Errorf("readiness after the watch came back: %v", err)
+		}
+	})
+}
+
+func TestCanaryKeepsStillWhenTheServerIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := start(t, &leaseServer{}, "a")
+		w := newWorld()
+		l := observeWorld(t, a.Elector, w)
+		sleep(time.Minute)
+		a.conn.set(func(c *conn) { c.frozen, c.err = true, errors.New("connection refused") })
+		w.set(func(w *world) { w.frozen = true })
+		sleep(10 * time.Minute)
+		if got := l.Stale(); len(got) != 0 {
+			t.Errorf("stale: %v", got)
+		}
+	})
+}

@@ -1,0 +1,204 @@
+package leadership
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+)
+
+var (
+	podResource   = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	leaseResource = coordinationv1.SchemeGroupVersion.WithResource("leases")
+)
+
+func TestWatched(t *testing.T) {
+	for _, tt := range []struct {
+		name, url string
+		want      watchTarget
+		ok        bool
+	}{
+		{"all pods", "/api/v1/pods?watch=true", watchTarget{podResource, ""}, true},
+		{"client-go's older spelling", "/api/v1/pods?watch=1", watchTarget{podResource, ""}, true},
+		{"a group", "/apis/coordination.k8s.io/v1/leases?allowWatchBookmarks=true&watch=true", watchTarget{leaseResource, ""}, true},
+		{"one namespace", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases?watch=true", watchTarget{leaseResource, "kube-system"}, true},
+		{"namespaces themselves", "/api/v1/namespaces?watch=true", watchTarget{schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, ""}, true},
+		{"behind a prefix", "/clusters/one/api/v1/pods?watch=true", watchTarget{podResource, ""}, true},
+		{"a list", "/api/v1/pods?limit=1", watchTarget{}, false},
+		{"no watch", "/api/v1/pods?watch=false", watchTarget{}, false},
+		{"not a resource", "/healthz?watch=true", watchTarget{}, false},
+		{"cut short", "/apis/apps?watch=true", watchTarget{}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			u, err := url.Parse("https://host" + tt.url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, ok := watched(u); got != tt.want || ok != tt.ok {
+				t.Errorf("watched(%s) = %+v, %v; want %+v, %v", tt.url, got, ok, tt.want, tt.ok)
+			}
+		})
+	}
+}
+
+// watchServer serves Leases to a reflector: the initial stream, then what is sent to it. Frozen, it takes
+// requests and says nothing.
+type watchServer struct {
+	*httptest.Server
+	lock    sync.Mutex
+	asked   []string // resourceVersions of the watches, "initial" for streamed lists
+	lists   int
+	frozen  bool
+	streams []chan string
+	conns   map[string]bool
+}
+
+func (s *watchServer) serve(w http.ResponseWriter, r *http.Request) {
+	query := r.URL.Query()
+	events := make(chan string, 10)
+	s.lock.Lock()
+	s.conns[r.RemoteAddr] = true
+	frozen := s.frozen
+	switch {
+	case query.Get("watch") != "true":
+		s.lists++
+	case query.Get("sendInitialEvents") == "true":
+		s.asked = append(s.asked, "initial")
+		events <- `{"type":"BOOKMARK","object":` + leaseJSON("", 5, `"k8s.io/initial-events-end":"true"`) + `}`
+	default:
+		s.asked = append(s.asked, query.Get("resourceVersion"))
+	}
+	s.streams = append(s.streams, events)
+	s.lock.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	if !frozen {
+		w.(http.Flusher).Flush()
+	}
+	for {
+		select {
+		case event := <-events:
+			if !frozen {
+				fmt.Fprintln(w, event)
+				w.(http.Flusher).Flush()
+			}
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// send sends an event down the newest stream.
+func (s *watchServer) send(event string) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.streams[len(s.streams)-1] <- event
+}
+
+func leaseJSON(name string, version int, annotations string) string {
+	return fmt.Sprintf(`{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":%q,"namespace":"kube-system","resourceVersion":"%d","annotations":{%s}}}`,
+		name, version, annotations)
+}
+
+func (s *watchServer) requests() (asked []string, lists, conns int) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	return append([]string(nil), s.asked...), s.lists, len(s.conns)
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if ok() {
+			return
+		}
+	}
+	t.Fatalf("not within 10s: %s", what)
+}
+
+// TestReopenedWatchGoesOnWhereItWas runs a real informer: a watch closed by Streams must cost no list, and
+// leave the connection if that is silent.
+func TestReopenedWatchGoesOnWhereItWas(t *testing.T) {
+	s := &watchServer{conns: map[string]bool{}}
+	s.Server = httptest.NewServer(http.HandlerFunc(s.serve))
+	defer func() { s.CloseClientConnections(); s.Close() }()
+	metrics := NewMetrics(prometheus.NewRegistry())
+	streams := NewStreams(realClock, metrics)
+	cfg := &rest.Config{Host: s.URL, Dial: streams.Dial, WrapTransport: streams.Wrap,
+		ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	factory := informers.NewSharedInformerFactory(client, 0)
+	informer := factory.Coordination().V1().Leases().Informer()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer factory.Shutdown()
+	defer cancel()
+	factory.StartWithContext(ctx)
+	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+		t.Fatal("cache did not sync")
+	}
+	target := watchTarget{leaseResource, "kube-system"}
+	eventually(t, "a stream that was heard", func() bool { h := streams.hear(target); return h.open && !h.heard.IsZero() })
+	time.Sleep(1100 * time.Millisecond) // a reflector lists again after a watch that brought nothing within a second
+
+	if !streams.reopen(target, time.Now()) {
+		t.Fatal("there was no watch to reopen")
+	}
+	eventually(t, "a second watch", func() bool { asked, _, _ := s.requests(); return len(asked) == 2 })
+	if asked, lists, conns := s.requests(); asked[1] != "5" || lists != 0 || conns != 2 {
+		t.Errorf("watches from %v, %d lists, %d connections; want the second from 5, none, 2", asked, lists, conns)
+	}
+	s.send(`{"type":"ADDED","object":` + leaseJSON("x", 6, "") + `}`)
+	eventually(t, "the event of the new watch", func() bool { return informer.LastSyncResourceVersion() == "6" })
+	if got := testutil.ToFloat64(metrics.reopened.WithLabelValues("leases")); got != 1 {
+		t.Errorf("reopenings = %v, want 1", got)
+	}
+	before := streams.hear(target).heard
+	s.send(`{"type":"BOOKMARK","object":` + leaseJSON("", 9, "") + `}`)
+	eventually(t, "a bookmark to be heard", func() bool { return streams.hear(target).heard.After(before) })
+}
+
+func TestStreamsForgetClosedWatches(t *testing.T) {
+	streams := NewStreams(realClock, NewMetrics(prometheus.NewRegistry()))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		json.NewEncoder(w).Encode("x")
+	}))
+	defer server.Close()
+	client := &http.Client{Transport: streams.Wrap(http.DefaultTransport)}
+	for range 3 {
+		resp, err := client.Get(server.URL + "/api/v1/pods?watch=true")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !streams.hear(watchTarget{podResource, "any"}).open {
+			t.Error("an open watch is not known")
+		}
+		if _, err := bufio.NewReader(resp.Body).ReadString('\n'); err != nil {
+			t.Error(err)
+		}
+		if _, err := io.ReadAll(resp.Body); err != nil {
+			t.Errorf("end of a watch the server ended: %v", err)
+		}
+		resp.Body.Close()
+	}
+	if len(streams.open) != 0 || streams.reopen(watchTarget{podResource, ""}, time.Now()) {
+		t.Errorf("%d watches still known after they were closed", len(streams.open))
+	}
+}
