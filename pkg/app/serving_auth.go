@@ -17,7 +17,6 @@ import (
 	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
 	"k8s.io/apiserver/pkg/authentication/request/union"
 	"k8s.io/apiserver/pkg/authentication/request/x509"
-	tokencache "k8s.io/apiserver/pkg/authentication/token/cache"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/kubernetes"
@@ -61,8 +60,7 @@ func newAuth(authn AuthenticationOptions, authz AuthorizationOptions, retry wait
 	}
 	var tokens authenticator.Token
 	if authnClient != nil {
-		reviewer := &tokenReviewer{reviews: authnClient.AuthenticationV1().TokenReviews(), retry: retry}
-		tokens = tokencache.New(reviewer, false, authn.TokenCacheTTL, authn.TokenCacheTTL)
+		tokens = newTokenReviewer(authnClient, authn.TokenCacheTTL, retry)
 	}
 	a.who = newAuthenticator(clientCA, proxy, tokens)
 	return a, nil

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/singleflight"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,6 +28,8 @@ import (
 const (
 	// reviewTimeout bounds one question to the API server, as upstream.
 	reviewTimeout = 10 * time.Second
+	// tokenCacheSize bounds the remembered answers about tokens.
+	tokenCacheSize = 1024
 	// decisionCacheSize bounds the remembered answers about access, as upstream.
 	decisionCacheSize = 8192
 )
@@ -60,14 +64,42 @@ func passing(err error) bool {
 		apierrors.IsInternalError(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err)
 }
 
-// tokenReviewer asks the API server whose token it is.
+// tokenReviewer asks the API server whose token it is, and remembers its answers for a while. Upstream's cache would do, but
+// brings the audit metrics of an API server with it.
 type tokenReviewer struct {
 	reviews authenticationclient.TokenReviewInterface
 	retry   wait.Backoff
+	ttl     time.Duration
+	cache   *utilcache.LRUExpireCache // hash of the token → TokenReviewStatus
+	flights singleflight.Group        // one question at a time about one token
 }
 
-// AuthenticateToken implements authenticator.Token. A token that the API server does not know is an error.
+func newTokenReviewer(client kubernetes.Interface, ttl time.Duration, retry wait.Backoff) *tokenReviewer {
+	return &tokenReviewer{
+		reviews: client.AuthenticationV1().TokenReviews(), retry: retry, ttl: ttl,
+		cache: utilcache.NewLRUExpireCache(tokenCacheSize),
+	}
+}
+
+// AuthenticateToken implements authenticator.Token.
 func (t *tokenReviewer) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+	key := sha256.Sum256([]byte(token)) // tokens themselves do not stay in memory
+	status, ok := t.cache.Get(key)
+	if !ok {
+		// The answer is for all who wait, so it does not end with the request that asked first.
+		var err error
+		status, err, _ = t.flights.Do(string(key[:]), func() (any, error) { return t.review(context.WithoutCancel(ctx), token) })
+		if err != nil {
+			return nil, false, fmt.Errorf("ask the API server about a token: %w", err)
+		}
+		t.cache.Add(key, status, t.ttl)
+	}
+	return identity(status.(authenticationv1.TokenReviewStatus))
+}
+
+func (t *tokenReviewer) review(ctx context.Context, token string) (authenticationv1.TokenReviewStatus, error) {
+	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
+	defer cancel()
 	var answer *authenticationv1.TokenReview
 	err := ask(ctx, t.retry, func(ctx context.Context) (err error) {
 		review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
@@ -75,19 +107,24 @@ func (t *tokenReviewer) AuthenticateToken(ctx context.Context, token string) (*a
 		return err
 	})
 	if err != nil {
-		return nil, false, fmt.Errorf("ask the API server about a token: %w", err)
+		return authenticationv1.TokenReviewStatus{}, err
 	}
-	if !answer.Status.Authenticated {
-		if answer.Status.Error != "" {
-			return nil, false, errors.New(answer.Status.Error)
+	return answer.Status, nil
+}
+
+// identity is whom a review found; a token that the API server does not know belongs to nobody.
+func identity(status authenticationv1.TokenReviewStatus) (*authenticator.Response, bool, error) {
+	if !status.Authenticated {
+		if status.Error != "" {
+			return nil, false, errors.New(status.Error)
 		}
 		return nil, false, nil
 	}
-	u := answer.Status.User
-	extra := make(map[string][]string, len(u.Extra))
-	for k, v := range u.Extra {
+	extra := make(map[string][]string, len(status.User.Extra))
+	for k, v := range status.User.Extra {
 		extra[k] = v
 	}
+	u := status.User
 	return &authenticator.Response{User: &user.DefaultInfo{Name: u.Username, UID: u.UID, Groups: u.Groups, Extra: extra}}, true, nil
 }
 

@@ -1,0 +1,119 @@
+// Package serving tests the HTTPS endpoint against a real API server: who gets in, what is shown, and what happens when
+// the API server cannot be asked.
+package serving
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"minikcm/test/controlplane"
+)
+
+var cluster *controlplane.Cluster
+
+func TestMain(m *testing.M) {
+	os.Exit(controlplane.Run(m, controlplane.Options{}, func(c *controlplane.Cluster) { cluster = c }))
+}
+
+// endpoint is the HTTPS endpoint of a manager.
+type endpoint struct {
+	address string
+	process *controlplane.Process
+}
+
+// start starts a manager without controllers as a process and waits until it answers. Its own kubeconfig is an
+// administrator's; the kubeconfigs of authentication and authorization are among args.
+func start(t *testing.T, args ...string) *endpoint {
+	t.Helper()
+	address := freeAddress(t)
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	args = append([]string{
+		"--kubeconfig=" + cluster.Kubeconfig(t, "manager", "system:masters"), "--controllers=", "--leader-elect=false",
+		"--bind-address=127.0.0.1", "--secure-port=" + port,
+	}, args...)
+	e := &endpoint{address: address, process: controlplane.StartProcess(t, args...)}
+	eventually(t, 30*time.Second, func() error {
+		code, body, err := e.try("/livez", nil)
+		if err == nil && code != http.StatusOK && code != http.StatusForbidden {
+			err = fmt.Errorf("GET /livez = %d: %s", code, body)
+		}
+		return err
+	})
+	return e
+}
+
+// freeAddress finds a port that nobody listens on at the moment.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+// client says who asks.
+type client struct {
+	token string
+	cert  *tls.Certificate
+}
+
+// get asks for a path and fails the test if there is no answer.
+func (e *endpoint) get(t *testing.T, path string, c *client) (int, string) {
+	t.Helper()
+	code, body, err := e.try(path, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return code, body
+}
+
+func (e *endpoint) try(path string, c *client) (int, string, error) {
+	config := &tls.Config{InsecureSkipVerify: true}
+	r, err := http.NewRequest(http.MethodGet, "https://"+e.address+path, nil)
+	if err != nil {
+		return 0, "", err
+	}
+	if c != nil && c.token != "" {
+		r.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	if c != nil && c.cert != nil {
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return c.cert, nil }
+	}
+	h := &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
+	answer, err := h.Do(r)
+	if err != nil {
+		return 0, "", err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	body, err := io.ReadAll(answer.Body)
+	return answer.StatusCode, string(body), err
+}
+
+func eventually(t *testing.T, timeout time.Duration, check func() error) {
+	t.Helper()
+	deadline := time.Now().Add(timeout)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+func lines(s string) []string { return strings.Split(strings.TrimSpace(s), "\n") }
