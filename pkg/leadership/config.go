@@ -58,7 +58,7 @@ func (c Config) withDefaults() Config {
 		c.Margin = DefaultMargin(c.LeaseDuration)
 	}
 	if c.CoolDown == 0 {
-		c.CoolDown = 2 * c.LeaseDuration
+		c.CoolDown = max(0, 2*c.LeaseDuration)
 	}
 	return c
 }

@@ -184,6 +184,13 @@ func (w *world) tick() {
 	}
 }
 
+// requests counts the watches and the whole lists so far.
+func (w *world) requests() (watches, lists int) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	return w.asked, w.lists
+}
+
 func (w *world) set(change func(*world)) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -239,8 +246,9 @@ func TestFrozenPodWatchIsNoticed(t *testing.T) {
 		w := newWorld()
 		l := observeWorld(t, a.Elector, w, w.pods())
 		w.run(10*time.Minute, time.Minute)
-		if err := l.Check(nil); err != nil || w.asked != 1 || w.lists != 0 {
-			t.Fatalf("a healthy watch: %v, %d watches, %d whole lists; want nil, 1, 0", err, w.asked, w.lists)
+		watches, lists := w.requests()
+		if err := l.Check(nil); err != nil || watches != 1 || lists != 0 {
+			t.Fatalf("a healthy watch: %v, %d watches, %d whole lists; want nil, 1, 0", err, watches, lists)
 		}
 		w.set(func(w *world) {
 			w.frozen = true
@@ -256,7 +264,7 @@ func TestFrozenPodWatchIsNoticed(t *testing.T) {
 		if err := l.Check(nil); err == nil || !strings.Contains(err.Error(), "pods") {
 			t.Errorf("readiness = %v, want it to name pods", err)
 		}
-		if w.asked < 2 {
+		if watches, _ := w.requests(); watches < 2 {
 			t.Error("the watch was not reopened first")
 		}
 		sleep(0)
@@ -314,8 +322,8 @@ func TestCanary(t *testing.T) {
 			sleep(time.Second)
 			w.tick()
 		}
-		if w.asked != 1 {
-			t.Fatalf("%d watches of a healthy leader, want 1", w.asked)
+		if watches, _ := w.requests(); watches != 1 {
+			t.Fatalf("%d watches of a healthy leader, want 1", watches)
 		}
 		a.conn.set(func(c *conn) { c.frozen = true })
 		w.set(func(w *world) { w.frozen = true })
@@ -326,8 +334,9 @@ func TestCanary(t *testing.T) {
 		if took := time.Since(frozen); took > 30*time.Second || took < 12*time.Second {
 			t.Errorf("another leads %v after the freeze, want within 30s", took)
 		}
-		if err := l.Check(nil); err == nil || w.asked < 2 {
-			t.Errorf("readiness = %v after %d watches, want it to fail after a reopening", err, w.asked)
+		watches, _ := w.requests()
+		if err := l.Check(nil); err == nil || watches < 2 {
+			t.Errorf("readiness = %v after %d watches, want it to fail after a reopening", err, watches)
 		}
 		sleep(5 * time.Minute)
 		wantLeading(t, b, true)

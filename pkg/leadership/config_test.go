@@ -1,0 +1,116 @@
+package leadership
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+)
+
+func TestValidate(t *testing.T) {
+	valid := Config{Enabled: true, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
+		Namespace: "kube-system", Name: "controller-manager", Identity: "me"}
+	for _, tt := range []struct {
+		name   string
+		change func(*Config)
+		want   []string
+	}{
+		{"upstream's defaults", func(*Config) {}, nil},
+		{"off: nothing matters", func(c *Config) { *c = Config{} }, nil},
+		{"no durations", func(c *Config) { c.LeaseDuration, c.RenewDeadline, c.RetryPeriod = 0, 0, 0 }, []string{"LeaseDuration", "RenewDeadline", "RetryPeriod"}},
+		{"negative durations", func(c *Config) { c.LeaseDuration, c.RenewDeadline, c.RetryPeriod = -3, -2, -1 }, []string{"LeaseDuration", "RenewDeadline", "RetryPeriod"}},
+		{"lease as long as the renew deadline", func(c *Config) { c.LeaseDuration = c.RenewDeadline }, []string{"LeaseDuration"}},
+		{"others see whole seconds only", func(c *Config) { c.LeaseDuration, c.RenewDeadline = 10900*time.Millisecond, 10*time.Second }, []string{"LeaseDuration"}},
+		{"less than a second", func(c *Config) {
+			c.LeaseDuration, c.RenewDeadline, c.RetryPeriod = 900*time.Millisecond, 500*time.Millisecond, 100*time.Millisecond
+		}, []string{"LeaseDuration"}},
+		{"no room for the margin", func(c *Config) { c.RenewDeadline = 13500 * time.Millisecond }, []string{"LeaseDuration"}},
+		{"just room for the margin", func(c *Config) { c.RenewDeadline = 13499 * time.Millisecond }, nil},
+		{"a margin of one's own", func(c *Config) { c.Margin = 5 * time.Second }, []string{"LeaseDuration"}},
+		{"one retry per renew deadline", func(c *Config) { c.RetryPeriod = 8500 * time.Millisecond }, []string{"RenewDeadline"}},
+		{"names", func(c *Config) { c.Namespace, c.Name, c.Identity = "", "", "" }, []string{"Namespace", "Name", "Identity"}},
+		{"negative rest", func(c *Config) { c.Margin, c.ShutdownTimeout, c.CoolDown = -1, -1, -1 }, []string{"Margin", "ShutdownTimeout", "CoolDown"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := valid
+			tt.change(&c)
+			var got []string
+			for _, e := range c.Validate() {
+				got = append(got, e.Field)
+			}
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("invalid fields = %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestDefaultMargin(t *testing.T) {
+	for lease, want := range map[time.Duration]time.Duration{
+		3 * time.Second: time.Second, 15 * time.Second: 1500 * time.Millisecond, time.Minute: 6 * time.Second,
+	} {
+		if got := DefaultMargin(lease); got != want {
+			t.Errorf("DefaultMargin(%v) = %v, want %v", lease, got, want)
+		}
+	}
+}
+
+func TestStuck(t *testing.T) {
+	cfg := Config{LeaseDuration: 15 * time.Second, ShutdownTimeout: 10 * time.Second, Name: "x"}
+	for _, tt := range []struct {
+		name    string
+		renewed time.Duration
+		ended   time.Duration // ago; 0: the term goes on
+		stuck   bool
+	}{
+		{"renewed in time", 2 * time.Second, 0, false},
+		{"late, but within the tolerance", 35 * time.Second, 0, false},
+		{"beyond the tolerance", 35*time.Second + 1, 0, true},
+		{"an ended term is not renewed", time.Hour, time.Second, false},
+		{"controllers that do not return", time.Hour, 35*time.Second + 1, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var ended time.Time
+			if tt.ended > 0 {
+				ended = epoch.Add(-tt.ended)
+			}
+			if err := stuck(tt.renewed, ended, epoch, cfg); (err != nil) != tt.stuck {
+				t.Errorf("stuck = %v, want %v", err, tt.stuck)
+			}
+		})
+	}
+}
+
+// TestClientsHaveAConnectionOfTheirOwn: one that a slow request takes with it.
+func TestClientsHaveAConnectionOfTheirOwn(t *testing.T) {
+	var seen []string
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen = append(seen, r.Proto+" "+r.RemoteAddr)
+		w.Header().Set("Content-Type", "application/json")
+		w.Write([]byte(`{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":"x"}}`))
+	}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	base := &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true},
+		ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
+	for range 2 {
+		clients, err := NewClients(base, 10*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := clients.Leases.Leases("a").Get(t.Context(), "x", metav1.GetOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(seen) != 2 || seen[0] == seen[1] || seen[0][:8] != "HTTP/1.1" {
+		t.Errorf("requests came by %v, want two connections of HTTP/1.1", seen)
+	}
+	if base.Timeout != 0 || base.Dial != nil {
+		t.Error("the given config was changed")
+	}
+}

@@ -1,0 +1,208 @@
+package leadership
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+// TestAcquire runs the cases of client-go's own elector tests through our lock.
+func TestAcquire(t *testing.T) {
+	long := metav1.NewTime(time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC))
+	record := func(holder string, seconds int) *resourcelock.LeaderElectionRecord {
+		return &resourcelock.LeaderElectionRecord{HolderIdentity: holder, LeaseDurationSeconds: seconds,
+			LeaderTransitions: 7, AcquireTime: long, RenewTime: long}
+	}
+	for _, tt := range []struct {
+		name        string
+		lease       *resourcelock.LeaderElectionRecord
+		after       time.Duration // nothing is written meanwhile
+		leads       bool
+		transitions int32
+		keeps       bool // the acquire time
+	}{
+		{"no Lease", nil, 0, true, 0, false},
+		{"a Lease nobody holds", record("", 1), 0, true, 8, false},
+		{"an empty record", &resourcelock.LeaderElectionRecord{}, 0, true, 1, false},
+		{"held, and first seen just now, whatever its times say", record("x", 15), 0, false, 7, true},
+		{"held, a nanosecond before it expires", record("x", 15), 15*time.Second - 1, false, 7, true},
+		{"held, and expired", record("x", 15), 15 * time.Second, true, 8, false},
+		{"the duration that counts is the record's", record("x", 60), 59 * time.Second, false, 7, true},
+		{"held without a duration", record("x", 0), 0, true, 8, false},
+		{"held by ourselves", record("a", 15), 0, true, 7, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &leaseServer{}
+				if tt.lease != nil {
+					s.hold("")
+					lease := s.read()
+					lease.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(tt.lease)
+					s.write(lease)
+				}
+				a := start(t, s, "a")
+				sleep(tt.after)
+				wantLeading(t, a, tt.leads)
+				got := s.read().Spec
+				if *got.LeaseTransitions != tt.transitions {
+					t.Errorf("transitions = %d, want %d", *got.LeaseTransitions, tt.transitions)
+				}
+				if kept := got.AcquireTime.Time.Equal(long.Time); kept != tt.keeps {
+					t.Errorf("acquire time kept = %v, want %v", kept, tt.keeps)
+				}
+				if tt.leads && *got.LeaseDurationSeconds != 15 {
+					t.Errorf("duration = %d, want 15", *got.LeaseDurationSeconds)
+				}
+			})
+		})
+	}
+}
+
+// TestRenewalPaths: one PUT per renewal, and a GET only after one that failed.
+func TestRenewalPaths(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &leaseServer{}
+		a := start(t, s, "a")
+		a.conn.set(func(c *conn) { c.calls = nil })
+		sleep(9 * time.Second)
+		if want := []string{"update", "update", "update", "update"}; !slices.Equal(a.conn.calls, want) {
+			t.Errorf("requests in 9s: %v, want %v", a.conn.calls, want)
+		}
+		lease := s.read()
+		lease.Labels = map[string]string{"touched": "yes"}
+		s.write(lease)
+		a.conn.set(func(c *conn) { c.calls = nil })
+		sleep(2 * time.Second)
+		if want := []string{"update", "get", "update"}; !slices.Equal(a.conn.calls, want) {
+			t.Errorf("requests of a renewal after a conflict: %v, want %v", a.conn.calls, want)
+		}
+		if s.read().Labels["touched"] != "yes" {
+			t.Error("a renewal removed a label")
+		}
+		wantLeading(t, a, true)
+	})
+}
+
+func TestRelease(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		prepare func(*leaseServer, *conn)
+		holder  string // afterwards
+		calls   []string
+		failed  bool
+	}{
+		{"ours", func(*leaseServer, *conn) {}, "", []string{"get", "update"}, false},
+		{"somebody else's", func(s *leaseServer, _ *conn) { s.hold("x") }, "x", []string{"get"}, false},
+		{"gone", func(s *leaseServer, _ *conn) { s.write(nil) }, "-", []string{"get"}, false},
+		{"a renewal of ours arrives late", func(s *leaseServer, c *conn) {
+			once := true
+			c.before = func(verb string) {
+				if verb == "update" && once {
+					once = false
+					s.hold("a")
+				}
+			}
+		}, "", []string{"get", "update", "get", "update"}, false},
+		{"the server does not answer", func(_ *leaseServer, c *conn) { c.err = errors.New("refused") }, "a", []string{"get", "get", "get"}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &leaseServer{}
+				s.hold("a")
+				c := &conn{server: s}
+				l := &leaseLock{client: c, namespace: "kube-system", name: "test", identity: "a", clock: realClock}
+				tt.prepare(s, c)
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				defer cancel()
+				err := l.release(ctx, func(context.Context) { time.Sleep(releasePause) })
+				if (err != nil) != tt.failed {
+					t.Errorf("release = %v, want failed = %v", err, tt.failed)
+				}
+				if got := s.holder(); got != tt.holder {
+					t.Errorf("holder = %q, want %q", got, tt.holder)
+				}
+				if !slices.Equal(c.calls, tt.calls) {
+					t.Errorf("requests = %v, want %v", c.calls, tt.calls)
+				}
+			})
+		})
+	}
+}
+
+func TestReleasedRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &leaseServer{}
+		s.hold("x")
+		sleep(time.Second)
+		s.hold("")
+		a := start(t, s, "a")
+		transitions := *s.read().Spec.LeaseTransitions
+		a.cancel()
+		<-a.done
+		got := s.read().Spec
+		if *got.HolderIdentity != "" || *got.LeaseDurationSeconds != 1 || *got.LeaseTransitions != transitions {
+			t.Errorf("released record: holder %q, %d s, %d transitions; want none, 1, %d",
+				*got.HolderIdentity, *got.LeaseDurationSeconds, *got.LeaseTransitions, transitions)
+		}
+	})
+}
+
+// TestReleaseIsBoundedByTheRenewDeadline: conflict upon conflict.
+func TestReleaseIsBoundedByTheRenewDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &leaseServer{}
+		a := start(t, s, "a")
+		a.conn.set(func(c *conn) {
+			c.slow = 100 * time.Millisecond
+			c.before = func(verb string) {
+				if verb == "update" {
+					s.hold("a")
+				}
+			}
+		})
+		begun := time.Now()
+		a.cancel()
+		<-a.done
+		if took := time.Since(begun); took < 9*time.Second || took > 11*time.Second {
+			t.Errorf("Run returned after %v, want about the renew deadline of 10s", took)
+		}
+	})
+}
+
+// TestConcurrentUse is for the race detector.
+func TestConcurrentUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &leaseServer{}
+		a := start(t, s, "a")
+		stop := make(chan struct{})
+		for _, use := range []func(){
+			func() { a.Check(nil) }, func() { a.Status() }, func() { a.Observe(s.read()) },
+			func() { a.StepDown("x", func() bool { return true }) },
+		} {
+			go func() {
+				for {
+					select {
+					case <-stop:
+						return
+					case <-time.After(10 * time.Millisecond):
+						use()
+					}
+				}
+			}()
+		}
+		for range 20 {
+			sleep(500 * time.Millisecond)
+			s.hold("thief")
+			sleep(500 * time.Millisecond)
+			s.hold("")
+		}
+		close(stop)
+		sleep(time.Second)
+	})
+}

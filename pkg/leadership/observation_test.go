@@ -1,0 +1,140 @@
+package leadership
+
+import (
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+var epoch = time.Unix(1e9, 0)
+
+// held is the Lease as holder wrote it at a time of its own clock, which nobody may compare with ours.
+func held(holder, version string, renewed time.Time) *coordinationv1.Lease {
+	spec := resourcelock.LeaderElectionRecordToLeaseSpec(&resourcelock.LeaderElectionRecord{
+		HolderIdentity: holder, LeaseDurationSeconds: 15, RenewTime: metav1.NewTime(renewed)})
+	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version}, Spec: spec}
+}
+
+func TestFree(t *testing.T) {
+	ahead, behind := epoch.Add(time.Hour), epoch.Add(-time.Hour) // clocks of holders
+	at := func(s int) time.Time { return epoch.Add(time.Duration(s) * time.Second) }
+	labelled := held("x", "11", ahead)
+	labelled.Labels = map[string]string{"a": "b"}
+	for _, tt := range []struct {
+		name  string
+		seen  func(observation) observation
+		want  time.Duration // after the epoch
+		cause Cause
+	}{
+		{"no Lease", func(o observation) observation { return o.gone(at(1)) }, time.Second, CauseInitial},
+		{"found missing again: since the first time", func(o observation) observation { return o.gone(at(1)).gone(at(3)) }, time.Second, CauseInitial},
+		{"held: its duration after we saw it", func(o observation) observation { return o.saw(held("x", "10", ahead), at(1)) }, 16 * time.Second, CauseExpired},
+		{"a holder whose clock is behind", func(o observation) observation { return o.saw(held("x", "10", behind), at(1)) }, 16 * time.Second, CauseExpired},
+		{"renewed", func(o observation) observation {
+			return o.saw(held("x", "10", ahead), at(1)).saw(held("x", "11", ahead.Add(time.Microsecond)), at(3))
+		}, 18 * time.Second, CauseExpired},
+		{"seen again unchanged", func(o observation) observation {
+			return o.saw(held("x", "10", ahead), at(1)).saw(held("x", "10", ahead), at(3))
+		}, 16 * time.Second, CauseExpired},
+		{"changed, but not by the holder", func(o observation) observation {
+			return o.saw(held("x", "10", ahead), at(1)).saw(labelled, at(3))
+		}, 16 * time.Second, CauseExpired},
+		{"a late event changes nothing", func(o observation) observation {
+			return o.saw(held("x", "10", ahead), at(1)).saw(held("y", "9", ahead), at(3))
+		}, 16 * time.Second, CauseExpired},
+		{"released", func(o observation) observation {
+			return o.saw(held("x", "10", ahead), at(1)).saw(held("", "11", ahead), at(3))
+		}, 3 * time.Second, CauseReleased},
+		{"ours", func(o observation) observation { return o.saw(held("me", "10", ahead), at(1)) }, time.Second, CauseReacquired},
+		{"deleted, its holder may still work", func(o observation) observation {
+			return o.saw(held("x", "10", ahead), at(1)).gone(at(3))
+		}, 16 * time.Second, CauseExpired},
+		{"released, then deleted", func(o observation) observation {
+			return o.saw(held("", "10", ahead), at(1)).gone(at(3))
+		}, time.Second, CauseInitial},
+		{"put back by another", func(o observation) observation {
+			return o.saw(held("x", "10", ahead), at(1)).gone(at(3)).saw(held("y", "12", behind), at(5))
+		}, 20 * time.Second, CauseExpired},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, cause := tt.seen(observation{}).free("me")
+			if got.Sub(epoch) != tt.want || cause != tt.cause {
+				t.Errorf("free %v after the epoch, %s; want %v, %s", got.Sub(epoch), cause, tt.want, tt.cause)
+			}
+		})
+	}
+}
+
+func TestNextTry(t *testing.T) {
+	at := func(s float64) time.Time { return epoch.Add(time.Duration(s * float64(time.Second))) }
+	foreign := observation{}.saw(held("x", "10", epoch), at(0))
+	free := observation{}.saw(held("", "10", epoch), at(0))
+	for _, tt := range []struct {
+		name string
+		o    observation
+		last attempt
+		want float64
+	}{
+		{"nothing seen yet, but the server did not answer", observation{}, attempt{at: at(3), pause: time.Second}, 4},
+		{"held, just heard of: look if it stays silent", foreign, attempt{at: at(0), version: "10", pause: time.Second}, 4},
+		{"held, and expiry comes before the next look", func() observation { o := foreign; o.heard = at(13); return o }(), attempt{at: at(1), version: "10", pause: time.Second}, 15},
+		{"expired, and the try failed", func() observation { o := foreign; o.heard = at(15); return o }(), attempt{at: at(15), version: "10", pause: time.Second}, 16},
+		{"free, and the try failed", free, attempt{at: at(2), version: "10", pause: time.Second}, 3},
+		{"free since the last try", free, attempt{at: at(-1), version: "9", pause: time.Second}, 0},
+		{"freed while the last try was on its way", free, attempt{at: at(2), version: "9", pause: time.Second}, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := nextTry(tt.o, "me", tt.last, 4*time.Second).Sub(epoch).Seconds(); got != tt.want {
+				t.Errorf("next try at %vs, want %vs", got, tt.want)
+			}
+		})
+	}
+	if got := nextTry(foreign, "me", attempt{}, 0); got.After(epoch) {
+		t.Errorf("first try at %v, want at once", got)
+	}
+}
+
+func TestWatchLag(t *testing.T) {
+	w := watchLag{}.sawDirect("5", epoch)
+	if w.ahead != 0 {
+		t.Error("a watch that never delivered anything is not behind: there may be none")
+	}
+	w = w.sawWatched("5").sawDirect("6", epoch).sawDirect("6", epoch.Add(1)).sawDirect("7", epoch.Add(2))
+	if w.ahead != 2 || !w.since.Equal(epoch) {
+		t.Errorf("ahead = %d since %v, want 2 versions since the first", w.ahead, w.since)
+	}
+	if got := w.sawWatched("5").ahead; got != 2 {
+		t.Errorf("ahead after an old event = %d, want 2", got)
+	}
+	if got := w.sawWatched("6").ahead; got != 0 {
+		t.Errorf("ahead after a late but new event = %d, want 0: it moves", got)
+	}
+	if got := w.sawWatched("9").sawDirect("8", epoch).ahead; got != 0 {
+		t.Errorf("ahead of a watch that was faster = %d, want 0", got)
+	}
+}
+
+func TestStandAside(t *testing.T) {
+	aside := &standAside{until: epoch.Add(30 * time.Second)}
+	for _, tt := range []struct {
+		name     string
+		aside    *standAside
+		caughtUp bool
+		after    time.Duration
+		want     time.Duration
+	}{
+		{"never stepped down", nil, false, 0, 0},
+		{"stale", aside, false, 10 * time.Second, 20 * time.Second},
+		{"caught up", aside, true, 10 * time.Second, 0},
+		{"the cool-down is over", aside, false, 30 * time.Second, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := tt.aside.left(tt.caughtUp, epoch.Add(tt.after)); got != tt.want {
+				t.Errorf("left = %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
