@@ -1,28 +1,70 @@
 package node
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 )
 
-func TestSilentNodeGoesTheWholeWay(t *testing.T) {
-	start := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
-	objects := []runtime.Object{
-		aNode("dead", "zone", corev1.ConditionTrue), aLease("dead", start),
-		aNode("live", "zone", corev1.ConditionTrue), aLease("live", start),
-		aPod("pod", "dead"),
+// epoch is when every bubble starts.
+var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// cluster is nodes with Leases, some live and some that the test lets die, in one zone.
+func cluster(live, dying int) (objects []runtime.Object, liveNames, dyingNames []string) {
+	for i := range live + dying {
+		name := fmt.Sprint("live", i)
+		if i >= live {
+			name = fmt.Sprint("dying", i-live)
+			dyingNames = append(dyingNames, name)
+		} else {
+			liveNames = append(liveNames, name)
+		}
+		objects = append(objects, aNode(name, "zone", corev1.ConditionTrue), aLease(name, epoch))
 	}
-	inBubble(t, defaults(), objects, func(b *bench) {
+	return objects, liveNames, dyingNames
+}
+
+func (b *bench) tainted(taint string, names []string) int {
+	b.t.Helper()
+	n := 0
+	for _, name := range names {
+		if hasTaint(b.node(name), taint) {
+			n++
+		}
+	}
+	return n
+}
+
+func (b *bench) withStatus(status corev1.ConditionStatus, names []string) int {
+	b.t.Helper()
+	n := 0
+	for _, name := range names {
+		if readiness(b.node(name)) == status {
+			n++
+		}
+	}
+	return n
+}
+
+func TestSilentNodeGoesTheWholeWay(t *testing.T) {
+	objects, live, dying := cluster(1, 1)
+	inBubble(t, defaults(), append(objects, aPod("pod", "dying0")), func(b *bench) {
 		b.term()
-		b.renewFor(50*time.Second, "live")
-		if got := readiness(b.node("dead")); got != corev1.ConditionTrue {
+		b.renewFor(50*time.Second, live...)
+		if got := readiness(b.node("dying0")); got != corev1.ConditionTrue {
 			t.Fatalf("Ready after 50 s = %s, want True", got)
 		}
 		b.pass(500 * time.Millisecond)
-		node := b.node("dead")
+		node := b.node("dying0")
 		if got := readiness(node); got != corev1.ConditionUnknown {
 			t.Fatalf("Ready after 50.5 s = %s, want Unknown", got)
 		}
@@ -32,13 +74,361 @@ func TestSilentNodeGoesTheWholeWay(t *testing.T) {
 		if got := podReady(b.pod("pod")); got != corev1.ConditionFalse {
 			t.Errorf("pod Ready = %s, want False", got)
 		}
-		if got := readiness(b.node("live")); got != corev1.ConditionTrue {
-			t.Errorf("Ready of the live node = %s, want True", got)
+		if got := b.withStatus(corev1.ConditionTrue, live); got != 1 {
+			t.Error("the live node is not Ready")
 		}
-		b.post("dead", corev1.ConditionTrue)
-		b.pass(time.Second)
-		if node := b.node("dead"); len(node.Spec.Taints) > 0 {
+		if got := b.count("update nodes/status") + b.count("patch nodes"); got != 2 {
+			t.Errorf("%d writes of nodes, want 2: one of the status, one of all taints\n%v", got, b.requests)
+		}
+		b.post(dying[0], corev1.ConditionTrue)
+		if node := b.node("dying0"); len(node.Spec.Taints) > 0 {
 			t.Errorf("taints after the node came back = %v, want none", node.Spec.Taints)
 		}
+		if got := b.count("patch nodes"); got != 2 {
+			t.Errorf("%d patches, want one more for both taints", got)
+		}
 	})
+}
+
+func TestHealthyClusterIsNotWritten(t *testing.T) {
+	objects, live, _ := cluster(20, 0)
+	inBubble(t, defaults(), objects, func(b *bench) {
+		before := b.writes()
+		b.term()
+		b.renewFor(3*time.Minute, live...)
+		if got := b.writes() - before - b.count("update leases"); got != 0 {
+			t.Errorf("%d writes, want none\n%v", got, b.requests)
+		}
+		if got := b.count("get nodes"); got != 0 {
+			t.Errorf("%d live reads of nodes, want none", got)
+		}
+	})
+}
+
+// What upstream checks with its lease cases, seen from outside.
+func TestLeaseCases(t *testing.T) {
+	young := func(n *corev1.Node) { n.CreationTimestamp = metav1.NewTime(epoch) }
+	for _, tt := range []struct {
+		name  string
+		node  *corev1.Node
+		lease bool
+		play  func(b *bench)
+		want  corev1.ConditionStatus
+		why   string // reason of Ready
+		reads int    // live reads of the node's Lease
+	}{
+		{"young, no status, no lease", aNode("node", "", "", young), false, func(b *bench) { b.pass(59 * time.Second) }, "", "", 0},
+		{"young, no status, lease", aNode("node", "", "", young), true, func(b *bench) { b.pass(59 * time.Second) }, "", "", 0},
+		{"old, no status, no lease", aNode("node", "", ""), false, func(*bench) {}, "Unknown", "NodeStatusNeverUpdated", 1},
+		{"old, no status, lease renewed", aNode("node", "", ""), true, func(b *bench) { b.renewFor(10*time.Minute, "node") }, "", "", 0},
+		{"old, no status, lease expired", aNode("node", "", ""), true, func(b *bench) { b.pass(61 * time.Second) }, "Unknown", "NodeStatusNeverUpdated", 1},
+		{"status silent, lease renewed", aNode("node", "", "True"), true, func(b *bench) { b.renewFor(10*time.Minute, "node") }, "True", "Kubelet", 0},
+		{"status posted, lease expired", aNode("node", "", "True"), true, func(b *bench) {
+			b.pass(30 * time.Second)
+			b.post("node", "True")
+			b.pass(30 * time.Second)
+		}, "True", "Kubelet", 0},
+		{"status silent, lease expired", aNode("node", "", "True"), true, func(b *bench) { b.pass(51 * time.Second) }, "Unknown", "NodeStatusUnknown", 1},
+		{"lease expired in the cache, renewed in truth", aNode("node", "", "True"), true, func(b *bench) {
+			b.freeze("leases", true)
+			b.pass(10 * time.Second)
+			b.renew("node")
+			b.pass(41 * time.Second)
+		}, "True", "Kubelet", 2},
+		{"and while the cache is known to be behind, nobody is judged", aNode("node", "", "True"), true, func(b *bench) {
+			b.freeze("leases", true)
+			b.pass(40 * time.Second)
+			b.renew("node")
+			b.pass(61 * time.Second)
+		}, "True", "Kubelet", 2},
+		{"Ready taken away by somebody: 60 s from the last sign of life", aNode("node", "", "True"), true, func(b *bench) {
+			b.edit("node", func(n *corev1.Node) { n.Status.Conditions = nil })
+			b.pass(59 * time.Second)
+			if got := readiness(b.node("node")); got != "" {
+				b.t.Errorf("Ready after 59 s = %s", got)
+			}
+			b.pass(2 * time.Second)
+		}, "Unknown", "NodeStatusNeverUpdated", 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			objects := []runtime.Object{tt.node}
+			if tt.lease {
+				objects = append(objects, aLease("node", epoch))
+			}
+			inBubble(t, defaults(), objects, func(b *bench) {
+				b.term()
+				tt.play(b)
+				b.pass(0)
+				node := b.node("node")
+				reason := ""
+				if c := condition(node, corev1.NodeReady); c != nil {
+					reason = c.Reason
+				}
+				if got := readiness(node); got != tt.want || reason != tt.why {
+					t.Errorf("Ready = %q, %q; want %q, %q", got, reason, tt.want, tt.why)
+				}
+				writes := 0
+				if tt.want == "Unknown" {
+					writes = 1
+				}
+				if got := b.count("update nodes/status"); got != writes {
+					t.Errorf("%d status writes, want %d", got, writes)
+				}
+			})
+		})
+	}
+}
+
+func TestPodsMarkedWithTheirNode(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		ready corev1.ConditionStatus
+		wait  time.Duration
+		want  corev1.ConditionStatus
+	}{
+		{"the grace is not over", "True", 49 * time.Second, "True"},
+		{"Ready turned Unknown", "True", 51 * time.Second, "False"},
+		{"not Ready turned Unknown", "False", 51 * time.Second, "False"},
+		{"not Ready says the kubelet: its own business", "False", 49 * time.Second, "True"},
+		{"never posted", "", 2 * time.Second, "True"},
+		{"Unknown from before the term", "Unknown", time.Second, "False"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dead := aNode("dead", "", tt.ready)
+			bare := aPod("bare", "dead")
+			bare.Status.Conditions = nil
+			objects := []runtime.Object{dead, aPod("pod", "dead"), aPod("other", "live"), bare, aNode("live", "", "True"), aLease("live", epoch)}
+			inBubble(t, defaults(), objects, func(b *bench) {
+				b.term()
+				b.renewFor(tt.wait, "live")
+				pod := b.pod("pod")
+				if got := podReady(pod); got != tt.want {
+					t.Fatalf("Ready = %s, want %s", got, tt.want)
+				}
+				if got := podReady(b.pod("other")); got != "True" {
+					t.Errorf("Ready of a pod elsewhere = %s", got)
+				}
+				if tt.want == "True" {
+					return
+				}
+				want := aPod("pod", "dead").Status
+				want.Conditions[0].Status = corev1.ConditionFalse
+				want.Conditions[0].LastTransitionTime = pod.Status.Conditions[0].LastTransitionTime
+				if diff := cmp.Diff(want, pod.Status); diff != "" {
+					t.Errorf("more than Ready and its time was changed:\n%s", diff)
+				}
+				if pod.Status.Conditions[0].LastTransitionTime.IsZero() {
+					t.Error("no transition time")
+				}
+				if got := b.count("patch pods/status"); got != 1 {
+					t.Errorf("%d pod writes, want 1", got)
+				}
+				if e := b.drainEvents(); !slices.Contains(e, "Warning NodeNotReady Node is not ready") {
+					t.Errorf("events = %q", e)
+				}
+			})
+		})
+	}
+}
+
+func TestEveryPodIsWrittenOnce(t *testing.T) {
+	for _, workers := range []int{8, 1} {
+		t.Run(fmt.Sprint(workers, " workers"), func(t *testing.T) {
+			objects := []runtime.Object{aNode("live", "", "True"), aLease("live", epoch)}
+			for n := range 10 {
+				name := fmt.Sprint("node", n)
+				objects = append(objects, aNode(name, "", "True"))
+				for p := range 20 {
+					objects = append(objects, aPod(fmt.Sprint(name, "-", p), name))
+				}
+			}
+			cfg := defaults()
+			cfg.Workers, cfg.PodWorkers = workers, workers
+			inBubble(t, cfg, objects, func(b *bench) {
+				b.term()
+				b.renewFor(52*time.Second, "live")
+				if got := b.count("patch pods/status"); got != 200 {
+					t.Errorf("%d pod writes, want 200", got)
+				}
+				if got := testutil.ToFloat64(b.controller.metrics.podsMarked); got != 200 {
+					t.Errorf("metric = %v", got)
+				}
+			})
+		})
+	}
+}
+
+func TestPodWriteIsRetriedUntilItSucceeds(t *testing.T) {
+	objects, live, dying := cluster(1, 1)
+	inBubble(t, defaults(), append(objects, aPod("pod", "dying0")), func(b *bench) {
+		b.breakDown(apierrors.NewForbidden(corev1.Resource("pods"), "pod", nil), "patch pods/status")
+		b.term()
+		b.renewFor(5*time.Minute, live...)
+		if got := b.count("patch pods/status"); got < 5 {
+			t.Errorf("%d tries in 4 minutes", got)
+		}
+		if e := b.drainEvents(); slices.Contains(e, "Warning NodeNotReady Node is not ready") {
+			t.Error("an event tells of what did not happen")
+		}
+		b.breakDown(nil, "patch pods/status")
+		b.renewFor(70*time.Second, live...)
+		if got := podReady(b.pod("pod")); got != "False" {
+			t.Errorf("Ready = %s", got)
+		}
+		before := b.count("patch pods/status")
+		b.renewFor(5*time.Minute, live...)
+		if got := b.count("patch pods/status"); got != before {
+			t.Errorf("%d more writes after it succeeded", got-before)
+		}
+		_ = dying
+	})
+}
+
+func TestKubeletIsNotContradicted(t *testing.T) {
+	objects, live, _ := cluster(1, 1)
+	inBubble(t, defaults(), append(objects, aPod("pod", "dying0")), func(b *bench) {
+		b.term()
+		b.renewFor(51*time.Second, live...)
+		pod := b.pod("pod")
+		if podReady(pod) != "False" {
+			t.Fatal("not marked")
+		}
+		pod.Status.Conditions[0].Status = "True" // the kubelet is back, its node status comes later
+		if _, err := b.CoreV1().Pods("default").UpdateStatus(b.t.Context(), pod, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		b.renewFor(time.Minute, live...)
+		b.edit("dying0", func(n *corev1.Node) { n.Labels["x"] = "y" })
+		if got := podReady(b.pod("pod")); got != "True" {
+			t.Errorf("Ready = %s: set back against the kubelet", got)
+		}
+	})
+}
+
+func TestLatePods(t *testing.T) {
+	for _, tt := range []struct {
+		ready, want corev1.ConditionStatus
+	}{{"True", "True"}, {"False", "False"}, {"Unknown", "False"}, {"", "True"}} {
+		t.Run("node Ready "+string(tt.ready), func(t *testing.T) {
+			node := aNode("node", "", tt.ready, func(n *corev1.Node) { n.CreationTimestamp = metav1.NewTime(epoch) })
+			inBubble(t, defaults(), []runtime.Object{node, aNode("live", "", "True"), aPod("early", "node")}, func(b *bench) {
+				b.term()
+				b.create(aPod("late", "node"))
+				b.pass(time.Second)
+				if got := podReady(b.pod("late")); got != tt.want {
+					t.Errorf("Ready of a pod bound just now = %s, want %s", got, tt.want)
+				}
+				early := corev1.ConditionStatus("True")
+				if tt.ready == "Unknown" {
+					early = "False"
+				}
+				if got := podReady(b.pod("early")); got != early {
+					t.Errorf("Ready of a pod from before the term = %s, want %s", got, early)
+				}
+			})
+		})
+	}
+}
+
+func TestNoExecuteFollowsReady(t *testing.T) {
+	objects, live, _ := cluster(4, 0)
+	objects = append(objects,
+		aNode("unready", "zone", "False"), aNode("unknown", "zone", "Unknown"),
+		aNode("silent", "zone", "", func(n *corev1.Node) { n.CreationTimestamp = metav1.NewTime(epoch) }),
+		aNode("tainted", "zone", "True", func(n *corev1.Node) {
+			n.Spec.Taints = []corev1.Taint{taint("node.kubernetes.io/not-ready", noExec, time.Time{}), taint("user", noExec, time.Time{})}
+		}),
+	)
+	for _, name := range []string{"unready", "tainted"} {
+		objects = append(objects, aLease(name, epoch))
+	}
+	live = append(live, "unready", "tainted")
+	inBubble(t, defaults(), objects, func(b *bench) {
+		b.term()
+		b.renewFor(11*time.Second, live...) // the second token
+		if !hasTaint(b.node("unready"), notReadyNoExecute) {
+			t.Error("not Ready: no taint")
+		}
+		if !hasTaint(b.node("unknown"), unreachableNoExecute) {
+			t.Error("Unknown: no taint")
+		}
+		for _, name := range []string{"live0", "silent"} {
+			if node := b.node(name); len(node.Spec.Taints) > 0 {
+				t.Errorf("%s: taints %v", name, node.Spec.Taints)
+			}
+		}
+		if node := b.node("tainted"); len(node.Spec.Taints) != 1 || node.Spec.Taints[0].Key != "user" {
+			t.Errorf("Ready and tainted by hand: %v, want the user's taint only", node.Spec.Taints)
+		}
+		if got := testutil.ToFloat64(b.controller.metrics.evictions.WithLabelValues("region:\x00:zone")); got != 2 {
+			t.Errorf("evictions_total = %v, want 2", got)
+		}
+
+		// Removed by hand while the node is bad: put back, at the rate of its zone.
+		b.edit("unready", func(n *corev1.Node) { n.Spec.Taints = nil })
+		b.renewFor(11*time.Second, live...)
+		if !hasTaint(b.node("unready"), notReadyNoExecute) {
+			t.Error("a taint removed by hand was not put back")
+		}
+
+		// The other status: swapped at once, not counted, the time kept.
+		added := func(name, key string) time.Time {
+			for _, t := range b.node(name).Spec.Taints {
+				if t.Key == key && t.Effect == noExec {
+					return t.TimeAdded.Time
+				}
+			}
+			return time.Time{}
+		}
+		since := added("unknown", corev1.TaintNodeUnreachable)
+		b.post("unknown", "False")
+		node := b.node("unknown")
+		if !hasTaint(node, notReadyNoExecute) || hasTaint(node, unreachableNoExecute) {
+			t.Errorf("after the swap: %v", node.Spec.Taints)
+		}
+		if got := added("unknown", corev1.TaintNodeNotReady); !got.Equal(since) || since.IsZero() {
+			t.Errorf("TimeAdded after the swap = %v, want that of the old taint, %v", got, since)
+		}
+		if got := testutil.ToFloat64(b.controller.metrics.evictions.WithLabelValues("region:\x00:zone")); got != 3 {
+			t.Errorf("evictions_total = %v, want 3: swaps do not count", got)
+		}
+	})
+}
+
+func TestNodeEvents(t *testing.T) {
+	inBubble(t, defaults(), []runtime.Object{aNode("node", "", "True"), aNode("live", "", "True"), aLease("live", epoch)}, func(b *bench) {
+		b.events.IncludeObject = true
+		b.term()
+		object := " involvedObject{kind=Node,apiVersion=v1}"
+		if got, want := sorted(b.drainEvents()), []string{
+			"Normal RegisteredNode Node live event: Registered Node live in Controller" + object,
+			"Normal RegisteredNode Node node event: Registered Node node in Controller" + object,
+		}; !slices.Equal(got, want) {
+			t.Errorf("events = %q, want %q", got, want)
+		}
+		b.renewFor(51*time.Second, "live")
+		if got, want := b.drainEvents(), []string{"Normal NodeNotReady Node node status is now: NodeNotReady" + object}; !slices.Equal(got, want) {
+			t.Errorf("events = %q, want %q", got, want)
+		}
+		b.endTerm()
+		b.term()
+		if got := b.drainEvents(); len(got) > 0 {
+			t.Errorf("events of another term: %q", got)
+		}
+		if err := b.CoreV1().Nodes().Delete(b.t.Context(), "node", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		b.pass(time.Second)
+		if got, want := b.drainEvents(), []string{"Normal RemovingNode Node node event: Removing Node node from Controller" + object}; !slices.Equal(got, want) {
+			t.Errorf("events = %q, want %q", got, want)
+		}
+	})
+	if got, want := reference("node", "u"), (&corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: "node", UID: types.UID("u")}); *got != *want {
+		t.Errorf("reference = %+v, want %+v", got, want)
+	}
+}
+
+func sorted(s []string) []string {
+	slices.Sort(s)
+	return s
 }

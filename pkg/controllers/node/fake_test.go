@@ -37,7 +37,7 @@ type api struct {
 	requests []string         // "verb resource name", without lists and watches of informers
 	fail     map[string]error // by "verb resource"
 	hold     map[string]bool  // resources whose watch events are kept back
-	held     []func()
+	hook     func()           // called after each write, with the lock held
 }
 
 func newAPI() *api {
@@ -92,7 +92,18 @@ func (a *api) react(action clienttesting.Action) (bool, runtime.Object, error) {
 }
 
 func (a *api) pass(action clienttesting.Action) (bool, runtime.Object, error) {
-	return clienttesting.ObjectReaction(a.Tracker())(action)
+	handled, obj, err := clienttesting.ObjectReaction(a.Tracker())(action)
+	if a.hook != nil {
+		a.hook()
+	}
+	return handled, obj, err
+}
+
+// after calls hook after each write, with the lock held.
+func (a *api) after(hook func()) {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	a.hook = hook
 }
 
 func (a *api) stamp(resource string, obj runtime.Object) {
@@ -141,33 +152,39 @@ func (a *api) watch(action clienttesting.Action) (bool, watch.Interface, error) 
 	if err != nil {
 		return true, nil, err
 	}
-	outer := watch.NewProxyWatcher(make(chan watch.Event))
 	out := make(chan watch.Event)
-	outer = watch.NewProxyWatcher(out)
+	outer := watch.NewProxyWatcher(out)
 	go func() {
 		defer inner.Stop()
 		defer close(out)
-		for {
-			select {
-			case e := <-inner.ResultChan():
-				for a.isHeld(action.GetResource().Resource) {
-					select {
-					case <-time.After(10 * time.Millisecond):
-					case <-outer.StopChan():
-						return
-					}
-				}
-				select {
-				case out <- e:
-				case <-outer.StopChan():
-					return
-				}
-			case <-outer.StopChan():
-				return
-			}
-		}
+		a.relay(action.GetResource().Resource, inner.ResultChan(), out, outer.StopChan())
 	}()
 	return true, outer, nil
+}
+
+// relay passes events on; those of a held resource wait, without limit.
+func (a *api) relay(resource string, in <-chan watch.Event, out chan<- watch.Event, stop <-chan struct{}) {
+	var pending []watch.Event
+	for {
+		var send chan<- watch.Event
+		var first watch.Event
+		var again <-chan time.Time
+		if len(pending) > 0 {
+			first = pending[0]
+			if send = out; a.isHeld(resource) {
+				send, again = nil, time.After(100*time.Millisecond)
+			}
+		}
+		select {
+		case e := <-in:
+			pending = append(pending, e)
+		case send <- first:
+			pending = pending[1:]
+		case <-again:
+		case <-stop:
+			return
+		}
+	}
 }
 
 func (a *api) isHeld(resource string) bool {
@@ -187,6 +204,10 @@ func (a *api) freeze(resource string, frozen bool) {
 func (a *api) breakDown(err error, keys ...string) {
 	a.lock.Lock()
 	defer a.lock.Unlock()
+	a.breakDownLocked(err, keys...)
+}
+
+func (a *api) breakDownLocked(err error, keys ...string) {
 	for _, key := range keys {
 		a.fail[key] = err
 	}
@@ -196,6 +217,10 @@ func (a *api) breakDown(err error, keys ...string) {
 func (a *api) count(prefix string) int {
 	a.lock.Lock()
 	defer a.lock.Unlock()
+	return a.countLocked(prefix)
+}
+
+func (a *api) countLocked(prefix string) int {
 	n := 0
 	for _, r := range a.requests {
 		if strings.HasPrefix(r, prefix) {

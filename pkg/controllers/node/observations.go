@@ -27,7 +27,8 @@ type nodeRecord struct {
 	heartbeat heartbeat
 	ready     corev1.ConditionStatus // as last seen or decided, empty if never posted
 	judged    time.Time              // when it was last judged, zero if never
-	written   string                 // resource version of our last write to it
+	written   string                 // resource version that our last write gave it
+	refused   string                 // resource version that was too old for our last write
 	announced bool                   // RegisteredNode was sent
 }
 

@@ -45,13 +45,24 @@ func (c *Controller) reconcile(ctx context.Context, name string) (worker.Result,
 	return worker.Result{After: sooner(again, wait)}, errors.Join(judgeErr, taintErr)
 }
 
-// newest returns the cached node, or a live one if the cache does not show our own last write yet. Nil is a node that is gone.
+// newest returns the cached node, or a live one if the cache is known to be behind: it does not show our own last write, or nothing
+// newer than what a write was refused for. Nil is a node that is gone.
 func (c *Controller) newest(ctx context.Context, node *corev1.Node) (*corev1.Node, error) {
 	r, ok := c.observations.get(node.Name)
-	if !ok || r.uid != node.UID || r.written == "" || reached(node.ResourceVersion, r.written) {
+	if !ok || r.uid != node.UID || !outdated(node.ResourceVersion, r) {
 		return node, nil
 	}
 	return c.readNode(ctx, node)
+}
+
+func outdated(version string, r nodeRecord) bool {
+	return r.written != "" && !reached(version, r.written) || r.refused != "" && reached(r.refused, version)
+}
+
+// conflict notes that a node was too old to be written.
+func (c *Controller) conflict(node *corev1.Node) time.Duration {
+	c.observations.change(node.Name, node.UID, func(r *nodeRecord) { r.refused = node.ResourceVersion })
+	return conflictRetry
 }
 
 // readNode reads a node live. Nil is a node that is gone, or another one of the name: its events will come.
@@ -172,7 +183,7 @@ func (c *Controller) postUnknown(ctx context.Context, node *corev1.Node) (*corev
 	case apierrors.IsNotFound(err):
 		return node, 0, nil
 	case apierrors.IsConflict(err):
-		return node, conflictRetry, nil
+		return node, c.conflict(live), nil
 	case err != nil:
 		c.sight.failed(err, true, c.clock.Now())
 		return node, 0, fmt.Errorf("set node status: %w", err)
@@ -190,7 +201,7 @@ func (c *Controller) postUnknown(ctx context.Context, node *corev1.Node) (*corev
 func (c *Controller) wrote(node *corev1.Node, edit func(*nodeRecord)) {
 	c.sight.wrote(c.clock.Now())
 	c.observations.change(node.Name, node.UID, func(r *nodeRecord) {
-		r.written = node.ResourceVersion
+		r.written, r.refused = node.ResourceVersion, ""
 		edit(r)
 	})
 }

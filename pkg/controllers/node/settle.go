@@ -31,7 +31,7 @@ func (c *Controller) settle(ctx context.Context, node *corev1.Node, now time.Tim
 		case apierrors.IsNotFound(err):
 			return 0, nil
 		case apierrors.IsConflict(err):
-			return conflictRetry, nil
+			return c.conflict(node), nil
 		}
 		c.sight.failed(err, true, c.clock.Now())
 		return 0, fmt.Errorf("patch node: %w", err)

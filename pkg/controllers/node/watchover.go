@@ -37,7 +37,7 @@ func (c *Controller) watchOver(ctx context.Context) {
 		now := c.clock.Now()
 		if gap := now.Sub(last); gap > tickPeriod+stallAfter {
 			klog.FromContext(ctx).Info("The process stood still, nodes are given the time back", "gap", gap)
-			c.observations.changeAll(func(_ string, r *nodeRecord) { r.heartbeat.seen = r.heartbeat.seen.Add(gap) })
+			c.stalled(gap)
 		}
 		last = now
 		c.tick(now)
@@ -48,6 +48,11 @@ func (c *Controller) watchOver(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// stalled gives nodes back the time in which we stood still.
+func (c *Controller) stalled(gap time.Duration) {
+	c.observations.changeAll(func(_ string, r *nodeRecord) { r.heartbeat.seen = r.heartbeat.seen.Add(gap) })
 }
 
 // tick brings everything that depends on our sight up to date.

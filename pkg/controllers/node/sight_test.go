@@ -1,0 +1,115 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+var (
+	errOutage  = apierrors.NewInternalError(errors.New("etcdserver: no leader"))
+	sightGrace = 50 * time.Second
+	period     = 5 * time.Second
+)
+
+func seconds(s int) time.Time { return day.Add(time.Duration(s) * time.Second) }
+
+func TestBlinding(t *testing.T) {
+	lease := schema.GroupResource{Resource: "leases"}
+	for _, tt := range []struct {
+		name string
+		err  error
+		want bool
+	}{
+		{"no error", nil, false},
+		{"not found", apierrors.NewNotFound(lease, "n"), false},
+		{"conflict", apierrors.NewConflict(lease, "n", errors.New("x")), false},
+		{"forbidden", apierrors.NewForbidden(lease, "n", errors.New("x")), false},
+		{"invalid", apierrors.NewBadRequest("x"), false},
+		{"internal error", errOutage, true},
+		{"unavailable", apierrors.NewServiceUnavailable("x"), true},
+		{"server timeout", apierrors.NewServerTimeout(lease, "get", 1), true},
+		{"gateway timeout", apierrors.NewTimeoutError("x", 1), true},
+		{"too many requests", apierrors.NewTooManyRequests("x", 1), true},
+		{"connection refused", errors.New("dial tcp: connection refused"), true},
+		{"our deadline", fmt.Errorf("get: %w", context.DeadlineExceeded), true},
+		{"the end of the term", fmt.Errorf("get: %w", context.Canceled), false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := blinding(tt.err); got != tt.want {
+				t.Errorf("blinding = %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestSight(t *testing.T) {
+	type step func(s *sight)
+	event := func(at int) step { return func(s *sight) { s.event(seconds(at)) } }
+	begin := func(at int) step { return func(s *sight) { s.begin(seconds(at)) } }
+	readFails := func(at int) step { return func(s *sight) { s.failed(errOutage, false, seconds(at)) } }
+	writeFails := func(at int) step { return func(s *sight) { s.failed(errOutage, true, seconds(at)) } }
+	reads := func(at int) step { return func(s *sight) { s.readSucceeded(seconds(at)) } }
+	writes := func(at int) step { return func(s *sight) { s.wrote(seconds(at)) } }
+	behind := func(v string, at int) step { return func(s *sight) { s.behind(v, seconds(at)) } }
+	caughtUp := func(v string) step { return func(s *sight) { s.caughtUp(v) } }
+	fed := func(at int) step { return func(s *sight) { s.fed(seconds(at)) } }
+	for _, tt := range []struct {
+		name    string
+		steps   []step
+		at      int
+		why     cause
+		errand  errand
+		credits []blindness
+	}{
+		{"events come in", []step{begin(0), event(10)}, 20, causeNone, noErrand, nil},
+		{"quiet for half a grace: ask", []step{begin(0), event(10)}, 36, causeNone, probe, nil},
+		{"asked and answered: not blind", []step{begin(0), event(10), reads(36)}, 40, causeNone, noErrand, nil},
+		{"asked in vain: blind, and asks on", []step{begin(0), event(10), readFails(36)}, 37, causeBlind, probe, nil},
+		{"blind since the last event", []step{begin(0), event(10), readFails(36), readFails(60), reads(80)}, 80, causeBlind, noErrand, []blindness{{seconds(10), seconds(80)}}},
+		{"an event ends it too", []step{begin(0), event(10), readFails(36), event(80)}, 80, causeBlind, noErrand, []blindness{{seconds(10), seconds(80)}}},
+		{"a failed write is not healed by a read", []step{begin(0), event(10), writeFails(36), reads(80)}, 80, causeBlind, probe, nil},
+		{"but by a write", []step{begin(0), event(10), writeFails(36), writes(80)}, 80, causeBlind, noErrand, []blindness{{seconds(10), seconds(80)}}},
+		{"or by an event", []step{begin(0), event(10), writeFails(36), event(80)}, 80, causeBlind, noErrand, []blindness{{seconds(10), seconds(80)}}},
+		{"or in the end by a read: some write has to be tried", []step{begin(0), event(10), writeFails(36), reads(87)}, 87, causeBlind, noErrand, []blindness{{seconds(10), seconds(87)}}},
+		{"a standby cannot ask: a long quiet counts as blindness", []step{event(10), event(80)}, 80, causeBlind, noErrand, []blindness{{seconds(10), seconds(80)}}},
+		{"a standby with its events is not blind", []step{event(10), event(20), event(30), begin(40)}, 41, causeNone, noErrand, nil},
+		{"a standby that hears nothing and then leads", []step{event(10), begin(80)}, 81, causeBlind, noErrand, []blindness{{seconds(10), seconds(80)}}},
+		{"a cache that is behind", []step{begin(0), event(10), behind("20", 11)}, 12, causeStale, noErrand, nil},
+		{"a cache that has caught up", []step{begin(0), event(10), behind("20", 11), caughtUp("20")}, 12, causeNone, noErrand, nil},
+		{"a cache that has not", []step{begin(0), event(10), behind("20", 11), behind("30", 12), caughtUp("29")}, 13, causeStale, noErrand, nil},
+		{"an older target does not take the place of a newer", []step{begin(0), event(10), behind("30", 11), behind("20", 12), caughtUp("20")}, 13, causeStale, noErrand, nil},
+		{"behind for a grace: lists take over", []step{begin(0), event(60), behind("20", 11)}, 62, causeStale, feed, nil},
+		{"fed by lists: verdicts go on", []step{begin(0), event(60), behind("20", 11), fed(62)}, 65, causeNone, noErrand, nil},
+		{"and the next list is due", []step{begin(0), event(60), behind("20", 11), fed(62)}, 67, causeNone, feed, nil},
+		{"the lists fail: suspended again", []step{begin(0), event(70), behind("20", 11), fed(62)}, 74, causeStale, feed, nil},
+		{"versions that cannot be compared are no reason to wait", []step{begin(0), event(10), behind("x", 11), caughtUp("20")}, 12, causeNone, noErrand, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newSight(sightGrace, day)
+			for _, step := range tt.steps {
+				step(s)
+			}
+			now := seconds(tt.at)
+			if got := s.suspended(period, now); got != tt.why {
+				t.Errorf("suspended = %q, want %q", got, tt.why)
+			}
+			if got := s.errand(period, now); got != tt.errand {
+				t.Errorf("errand = %v, want %v", got, tt.errand)
+			}
+			if diff := cmp.Diff(tt.credits, s.credits(), cmp.AllowUnexported(blindness{})); diff != "" {
+				t.Errorf("credits (-want +got):\n%s", diff)
+			}
+			s.credited(len(tt.credits))
+			if len(tt.credits) > 0 && s.suspended(period, now) != causeNone {
+				t.Error("suspended although the credits were given")
+			}
+		})
+	}
+}

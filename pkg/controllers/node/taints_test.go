@@ -1,0 +1,217 @@
+package node
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func taint(key string, effect corev1.TaintEffect, added time.Time) corev1.Taint {
+	t := corev1.Taint{Key: key, Effect: effect}
+	if !added.IsZero() {
+		t.TimeAdded = &metav1.Time{Time: added}
+	}
+	return t
+}
+
+const (
+	noSchedule = corev1.TaintEffectNoSchedule
+	noExec     = corev1.TaintEffectNoExecute
+)
+
+func TestDesiredTaints(t *testing.T) {
+	old := day.Add(-time.Hour)
+	userNoSchedule := corev1.Taint{Key: "example.com/mine", Value: "v", Effect: noSchedule}
+	userNotReady := corev1.Taint{Key: "node.kubernetes.io/not-ready", Effect: corev1.TaintEffectPreferNoSchedule}
+	keep := noExecute{keep: true}
+	for _, tt := range []struct {
+		name          string
+		have          []corev1.Taint
+		conditions    map[corev1.NodeConditionType]corev1.ConditionStatus
+		unschedulable bool
+		want          noExecute
+		taints        []corev1.Taint
+		changed       bool
+	}{
+		{name: "Ready", conditions: is("Ready", "True")},
+		{
+			name: "not Ready", conditions: is("Ready", "False"), want: keep,
+			taints: []corev1.Taint{taint("node.kubernetes.io/not-ready", noSchedule, day)}, changed: true,
+		},
+		{
+			name: "Unknown", conditions: is("Ready", "Unknown"), want: keep,
+			taints: []corev1.Taint{taint("node.kubernetes.io/unreachable", noSchedule, day)}, changed: true,
+		},
+		{
+			name: "network unavailable and out of disk", conditions: is("Ready", "True", "NetworkUnavailable", "True", "DiskPressure", "True"),
+			taints: []corev1.Taint{
+				taint("node.kubernetes.io/disk-pressure", noSchedule, day), taint("node.kubernetes.io/network-unavailable", noSchedule, day),
+			}, changed: true,
+		},
+		{
+			name: "memory and PID pressure", conditions: is("Ready", "True", "MemoryPressure", "True", "PIDPressure", "True"),
+			taints: []corev1.Taint{
+				taint("node.kubernetes.io/memory-pressure", noSchedule, day), taint("node.kubernetes.io/pid-pressure", noSchedule, day),
+			}, changed: true,
+		},
+		{
+			name: "pressure that turned Unknown is no pressure", conditions: is("Ready", "Unknown", "DiskPressure", "Unknown"), want: keep,
+			have:   []corev1.Taint{taint("node.kubernetes.io/disk-pressure", noSchedule, old)},
+			taints: []corev1.Taint{taint("node.kubernetes.io/unreachable", noSchedule, day)}, changed: true,
+		},
+		{
+			name: "cordoned", conditions: is("Ready", "True"), unschedulable: true,
+			taints: []corev1.Taint{taint("node.kubernetes.io/unschedulable", noSchedule, day)}, changed: true,
+		},
+		{
+			name: "a taint that is right keeps its time and place", conditions: is("Ready", "False", "DiskPressure", "True"), want: keep,
+			have: []corev1.Taint{taint("node.kubernetes.io/disk-pressure", noSchedule, old), userNoSchedule},
+			taints: []corev1.Taint{
+				taint("node.kubernetes.io/disk-pressure", noSchedule, old), userNoSchedule, taint("node.kubernetes.io/not-ready", noSchedule, day),
+			}, changed: true,
+		},
+		{
+			name: "the same key with another effect is not ours", conditions: is("Ready", "True"),
+			have: []corev1.Taint{userNotReady}, taints: []corev1.Taint{userNotReady},
+		},
+		{
+			name: "the value does not matter", conditions: is("Ready", "False"), want: keep,
+			have:   []corev1.Taint{{Key: "node.kubernetes.io/not-ready", Value: "x", Effect: noSchedule}},
+			taints: []corev1.Taint{{Key: "node.kubernetes.io/not-ready", Value: "x", Effect: noSchedule}},
+		},
+		{
+			name: "what a user put with one of our keys goes", conditions: is("Ready", "True"),
+			have: []corev1.Taint{taint("node.kubernetes.io/memory-pressure", noSchedule, time.Time{}), userNoSchedule}, taints: []corev1.Taint{userNoSchedule}, changed: true,
+		},
+		{
+			name: "no condition: the taint of admission goes, the NoExecute one stays", want: keep,
+			have:   []corev1.Taint{taint("node.kubernetes.io/not-ready", noSchedule, old), taint("node.kubernetes.io/not-ready", noExec, old)},
+			taints: []corev1.Taint{taint("node.kubernetes.io/not-ready", noExec, old)}, changed: true,
+		},
+		{
+			name: "NoExecute is given", conditions: is("Ready", "False"), want: noExecute{key: "node.kubernetes.io/not-ready"},
+			taints:  []corev1.Taint{taint("node.kubernetes.io/not-ready", noSchedule, day), taint("node.kubernetes.io/not-ready", noExec, day)},
+			changed: true,
+		},
+		{
+			name: "NoExecute is there", conditions: is("Ready", "False"), want: noExecute{key: "node.kubernetes.io/not-ready"},
+			have:   []corev1.Taint{taint("node.kubernetes.io/not-ready", noSchedule, old), taint("node.kubernetes.io/not-ready", noExec, old)},
+			taints: []corev1.Taint{taint("node.kubernetes.io/not-ready", noSchedule, old), taint("node.kubernetes.io/not-ready", noExec, old)},
+		},
+		{
+			name: "a swap carries the time over", conditions: is("Ready", "Unknown"), want: noExecute{key: "node.kubernetes.io/unreachable"},
+			have:    []corev1.Taint{taint("node.kubernetes.io/not-ready", noSchedule, old), taint("node.kubernetes.io/not-ready", noExec, old)},
+			taints:  []corev1.Taint{taint("node.kubernetes.io/unreachable", noSchedule, day), taint("node.kubernetes.io/unreachable", noExec, old)},
+			changed: true,
+		},
+		{
+			name: "a swap of a taint without a time gives one", conditions: is("Ready", "Unknown"), want: noExecute{key: "node.kubernetes.io/unreachable"},
+			have:    []corev1.Taint{taint("node.kubernetes.io/unreachable", noSchedule, old), taint("node.kubernetes.io/not-ready", noExec, time.Time{})},
+			taints:  []corev1.Taint{taint("node.kubernetes.io/unreachable", noSchedule, old), taint("node.kubernetes.io/unreachable", noExec, day)},
+			changed: true,
+		},
+		{
+			name: "both there: the wrong one goes", conditions: is("Ready", "Unknown"), want: noExecute{key: "node.kubernetes.io/unreachable"},
+			have: []corev1.Taint{
+				taint("node.kubernetes.io/unreachable", noSchedule, old), taint("node.kubernetes.io/unreachable", noExec, old), taint("node.kubernetes.io/not-ready", noExec, day),
+			},
+			taints:  []corev1.Taint{taint("node.kubernetes.io/unreachable", noSchedule, old), taint("node.kubernetes.io/unreachable", noExec, old)},
+			changed: true,
+		},
+		{
+			name: "recovered: both effects go in one", conditions: is("Ready", "True"),
+			have: []corev1.Taint{
+				taint("node.kubernetes.io/unreachable", noSchedule, old), userNoSchedule, taint("node.kubernetes.io/unreachable", noExec, old),
+				taint("node.kubernetes.io/out-of-service", noExec, old),
+			},
+			taints: []corev1.Taint{userNoSchedule, taint("node.kubernetes.io/out-of-service", noExec, old)}, changed: true,
+		},
+		{
+			name: "stopped: NoExecute goes, NoSchedule stays", conditions: is("Ready", "Unknown"),
+			have:   []corev1.Taint{taint("node.kubernetes.io/unreachable", noSchedule, old), taint("node.kubernetes.io/unreachable", noExec, old)},
+			taints: []corev1.Taint{taint("node.kubernetes.io/unreachable", noSchedule, old)}, changed: true,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			node := &corev1.Node{Spec: corev1.NodeSpec{Taints: tt.have, Unschedulable: tt.unschedulable}}
+			for _, kind := range []corev1.NodeConditionType{"Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"} {
+				if status, ok := tt.conditions[kind]; ok {
+					node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: kind, Status: status})
+				}
+			}
+			got, changed := desiredTaints(node, tt.want, metav1.NewTime(day))
+			if diff := cmp.Diff(tt.taints, got); diff != "" || changed != tt.changed {
+				t.Errorf("changed = %v, want %v; taints (-want +got):\n%s", changed, tt.changed, diff)
+			}
+			node.Spec.Taints = got
+			if _, again := desiredTaints(node, tt.want, metav1.NewTime(day.Add(time.Hour))); again {
+				t.Error("what was desired is not desired a second time")
+			}
+		})
+	}
+}
+
+// is makes conditions from pairs of type and status.
+func is(pairs ...string) map[corev1.NodeConditionType]corev1.ConditionStatus {
+	m := map[corev1.NodeConditionType]corev1.ConditionStatus{}
+	for i := 0; i < len(pairs); i += 2 {
+		m[corev1.NodeConditionType(pairs[i])] = corev1.ConditionStatus(pairs[i+1])
+	}
+	return m
+}
+
+func TestNoExecuteWanted(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		ready   corev1.ConditionStatus
+		stopped bool
+		want    noExecute
+	}{
+		{"Ready", "True", false, noExecute{}},
+		{"not Ready", "False", false, noExecute{key: "node.kubernetes.io/not-ready"}},
+		{"Unknown", "Unknown", false, noExecute{key: "node.kubernetes.io/unreachable"}},
+		{"never posted", "", false, noExecute{keep: true}},
+		{"stopped, Ready", "True", true, noExecute{}},
+		{"stopped, not Ready", "False", true, noExecute{}},
+		{"stopped, Unknown", "Unknown", true, noExecute{}},
+		{"stopped, never posted", "", true, noExecute{}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := noExecuteWanted(tt.ready, tt.stopped); got != tt.want {
+				t.Errorf("noExecuteWanted = %+v, want %+v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestMissingLabels(t *testing.T) {
+	both := map[string]string{"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
+	for _, tt := range []struct {
+		name string
+		have map[string]string
+		want map[string]string
+	}{
+		{"no labels", nil, nil},
+		{"no stable labels", map[string]string{"topology.kubernetes.io/region": "r", "beta.kubernetes.io/os": "windows"}, nil},
+		{"beta labels missing", both, map[string]string{"beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": "amd64"}},
+		{
+			"beta labels different",
+			map[string]string{"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64", "beta.kubernetes.io/os": "windows", "beta.kubernetes.io/arch": "arm"},
+			map[string]string{"beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": "amd64"},
+		},
+		{
+			"one of two is right",
+			map[string]string{"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64", "beta.kubernetes.io/os": "linux"},
+			map[string]string{"beta.kubernetes.io/arch": "amd64"},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, missingLabels(tt.have)); diff != "" {
+				t.Errorf("missing labels (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

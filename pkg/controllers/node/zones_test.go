@@ -1,0 +1,427 @@
+package node
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// fill makes n members of a zone, named prefix0, prefix1, …
+func (z *zones) fill(prefix, zone string, m member, n int, now time.Time) {
+	for i := range n {
+		z.put(fmt.Sprintf("%s%d", prefix, i), zone, m, now)
+	}
+}
+
+var (
+	up       = member{counted: true, ready: true}
+	down     = member{counted: true}
+	excluded = member{}
+	nobody   = func(string) bool { return false }
+)
+
+func testZones(cfg Config) *zones { return newZones(cfg, newMetrics(prometheus.NewRegistry())) }
+
+func (z *zones) states() map[string]zoneState {
+	states := map[string]zoneState{}
+	for key, in := range z.zones {
+		states[key] = in.state
+	}
+	return states
+}
+
+func TestZoneStates(t *testing.T) {
+	all := func(n int, m member) []member { return slices.Repeat([]member{m}, n) }
+	type step map[string][]member
+	for _, tt := range []struct {
+		name            string
+		first, then     step
+		initial, follow map[string]zoneState
+		stopped, stops  bool
+	}{
+		{
+			"one node, no labels, well", step{"": {up}}, step{"": {up}},
+			map[string]zoneState{"": zoneNormal}, map[string]zoneState{"": zoneNormal}, false, false,
+		},
+		{
+			"both zones down, one comes back", step{"1": {down}, "2": {down}}, step{"1": {down}, "2": {up}},
+			map[string]zoneState{"1": zoneFull, "2": zoneFull}, map[string]zoneState{"1": zoneFull, "2": zoneNormal}, true, false,
+		},
+		{
+			"nodes without conditions, then three of four silent", step{"1": all(4, down)}, step{"1": {down, down, down, up}},
+			map[string]zoneState{"1": zoneFull}, map[string]zoneState{"1": zonePartial}, true, false,
+		},
+		{
+			"two of five down, then three", step{"1": {down, down, up, up, up}}, step{"1": {down, down, down, up, up}},
+			map[string]zoneState{"1": zoneNormal}, map[string]zoneState{"1": zonePartial}, false, false,
+		},
+		{
+			"the last one up fails", step{"1": {down, down, up}}, step{"1": all(3, down)},
+			map[string]zoneState{"1": zoneNormal}, map[string]zoneState{"1": zoneFull}, false, true,
+		},
+		{
+			"one zone of two down", step{"1": {down}, "2": {up}}, step{"1": {down}, "2": {up}},
+			map[string]zoneState{"1": zoneFull, "2": zoneNormal}, map[string]zoneState{"1": zoneFull, "2": zoneNormal}, false, false,
+		},
+		{
+			"both zones down", step{"1": {down}, "2": {down}}, step{"1": {down}, "2": {down}},
+			map[string]zoneState{"1": zoneFull, "2": zoneFull}, map[string]zoneState{"1": zoneFull, "2": zoneFull}, true, true,
+		},
+		{
+			"Ready removed from the only node", step{"1": {up}}, step{"1": {down}},
+			map[string]zoneState{"1": zoneNormal}, map[string]zoneState{"1": zoneFull}, false, true,
+		},
+		{
+			"a healthy node that is excluded does not help", step{"1": {down, excluded}}, step{"1": {down, excluded}},
+			map[string]zoneState{"1": zoneFull}, map[string]zoneState{"1": zoneFull}, true, true,
+		},
+		{
+			"excluded nodes only", step{"1": all(3, excluded)}, step{"1": all(3, excluded)},
+			map[string]zoneState{"1": zoneNormal}, map[string]zoneState{"1": zoneNormal}, false, false,
+		},
+		{
+			"a zone of excluded nodes does not keep another from stopping", step{"1": {up}, "2": {excluded}}, step{"1": {down}, "2": {excluded}},
+			map[string]zoneState{"1": zoneNormal, "2": zoneNormal}, map[string]zoneState{"1": zoneFull, "2": zoneNormal}, false, true,
+		},
+		{
+			"exactly the threshold", step{"1": append(all(11, down), all(9, up)...)}, step{"1": append(all(10, down), all(10, up)...)},
+			map[string]zoneState{"1": zonePartial}, map[string]zoneState{"1": zoneNormal}, false, false,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			z := testZones(defaults())
+			for i, s := range []struct {
+				nodes   step
+				want    map[string]zoneState
+				stopped bool
+			}{{tt.first, tt.initial, tt.stopped}, {tt.then, tt.follow, tt.stops}} {
+				for zone, members := range s.nodes {
+					for n, m := range members {
+						z.put(fmt.Sprintf("%s/%d", zone, n), zone, m, day)
+					}
+				}
+				if diff := cmp.Diff(s.want, z.states()); diff != "" || z.isStopped() != s.stopped {
+					t.Errorf("step %d: stopped = %v, want %v; states (-want +got):\n%s", i, z.isStopped(), s.stopped, diff)
+				}
+			}
+		})
+	}
+}
+
+func TestRates(t *testing.T) {
+	cfg := defaults()
+	for _, tt := range []struct {
+		name string
+		t    tally
+		want float32
+	}{
+		{"normal", tally{10, 0}, 0.1},
+		{"full: as normal", tally{0, 10}, 0.1},
+		{"partial, small zone: none", tally{5, 45}, 0},
+		{"partial, one node more: secondary", tally{5, 46}, 0.01},
+		{"two down are never partial", tally{1, 2}, 0.1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := rate(tt.t.state(cfg), tt.t, cfg); got != tt.want {
+				t.Errorf("rate = %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestZoneOf(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		labels map[string]string
+		want   string
+	}{
+		{"none", nil, ""},
+		{"zone and region", map[string]string{"topology.kubernetes.io/zone": "z", "topology.kubernetes.io/region": "r"}, "r:\x00:z"},
+		{"region only", map[string]string{"topology.kubernetes.io/region": "r"}, "r:\x00:"},
+		{"beta labels win", map[string]string{
+			"topology.kubernetes.io/zone": "z", "failure-domain.beta.kubernetes.io/zone": "bz",
+			"topology.kubernetes.io/region": "r", "failure-domain.beta.kubernetes.io/region": "br",
+		}, "br:\x00:bz"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			node := &corev1.Node{}
+			node.Labels = tt.labels
+			if got := zoneOf(node); got != tt.want {
+				t.Errorf("zoneOf = %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestExcluded(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		node *corev1.Node
+		want bool
+	}{
+		{"no labels", &corev1.Node{}, true},
+		{"a name that sounds like a master", aNode("master-abc", "", ""), true},
+		{"the label, empty", aNode("n", "", "", func(n *corev1.Node) { n.Labels[excludeLabel] = "" }), false},
+		{"the label, false", aNode("n", "", "", func(n *corev1.Node) { n.Labels[excludeLabel] = "false" }), false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := memberOf(tt.node).counted; got != tt.want {
+				t.Errorf("counted = %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestLimiter(t *testing.T) {
+	at := func(s float64) time.Time { return day.Add(time.Duration(s * float64(time.Second))) }
+	t.Run("one at once, then one each interval", func(t *testing.T) {
+		l := newLimiter(0.1, day)
+		if l.slot(0).After(day) {
+			t.Error("the first has to wait")
+		}
+		l.take(day)
+		if got, want := l.slot(0), at(10); got.Sub(want).Abs() > time.Millisecond {
+			t.Errorf("second at %v, want %v", got, want)
+		}
+		if got, want := l.slot(2), at(30); got.Sub(want).Abs() > time.Millisecond {
+			t.Errorf("third in line at %v, want %v", got, want)
+		}
+	})
+	for _, tt := range []struct {
+		name      string
+		old, next float32
+		empty     bool // before the change
+		want      time.Time
+	}{
+		{"same rate: same bucket", 0.1, 0.1, true, at(10)},
+		{"full bucket stays full", 0.1, 0.5, false, at(0)},
+		{"empty bucket starts empty", 0.1, 0.5, true, at(5 + 2)},
+		{"after a stop the first waits", 0, 0.1, false, at(5 + 10)},
+		{"a rate of one after a stop", 0, 1, false, at(5 + 1)},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l := newLimiter(tt.old, day)
+			if tt.empty {
+				l.take(day)
+			}
+			l.set(tt.next, at(5))
+			if got := l.slot(0); got.Sub(tt.want).Abs() > time.Millisecond {
+				t.Errorf("next token at %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestTokensGoToThoseWhoNeedThem(t *testing.T) {
+	at := func(s int) time.Time { return day.Add(time.Duration(s) * time.Second) }
+	z := testZones(defaults())
+	z.fill("up", "z", up, 20, day)
+	z.fill("down", "z", down, 4, day)
+	ask := func(name string, now time.Time, granted bool, wait time.Duration) {
+		t.Helper()
+		ok, w, _ := z.ask(name, nobody, now)
+		if ok != granted || (w-wait).Abs() > time.Millisecond {
+			t.Errorf("%s asks at %v: granted %v, wait %v; want %v, %v", name, now.Sub(day), ok, w, granted, wait)
+		}
+	}
+	ask("down0", at(0), true, 0)
+	ask("down1", at(0), false, 10*time.Second)
+	ask("down2", at(1), false, 19*time.Second)
+	ask("down1", at(5), false, 5*time.Second) // asking again neither helps nor hurts
+	e := z.withdraw("down1")                  // it came back
+	if want := at(10); e.wake["down2"].Sub(want).Abs() > time.Millisecond {
+		t.Errorf("next in line woken at %v, want %v", e.wake["down2"], want)
+	}
+	ask("down2", at(10), true, 0)
+	ask("down3", at(20), true, 0)
+	ask("down0", at(31), true, 0) // its taint was removed by hand
+	z.refund("down0", at(31))     // and writing the new one failed
+	ask("down0", at(31), true, 0)
+}
+
+func TestZoneWithoutRateTaintsNobody(t *testing.T) {
+	cfg := defaults()
+	cfg.EvictionRate = 0
+	z := testZones(cfg)
+	z.fill("up", "z", up, 3, day)
+	z.put("down", "z", down, day)
+	if ok, wait, _ := z.ask("down", nobody, day.Add(time.Hour)); ok || wait != 0 {
+		t.Errorf("granted %v, wait %v with rate 0", ok, wait)
+	}
+}
+
+func TestRateOfOneResumesAfterAStop(t *testing.T) {
+	cfg := defaults()
+	cfg.EvictionRate = 1
+	z := testZones(cfg)
+	z.fill("node", "z", down, 4, day)
+	if ok, _, _ := z.ask("node0", nobody, day); ok || !z.isStopped() {
+		t.Fatalf("granted %v, stopped %v with every node down", ok, z.isStopped())
+	}
+	e := z.put("node3", "z", up, day)
+	e2 := z.put("node2", "z", up, day)
+	if !e.resumed || z.isStopped() {
+		t.Fatalf("resumed %v, stopped %v with a node back", e.resumed, z.isStopped())
+	}
+	want := day.Add(time.Second)
+	if at := e2.wake["node0"]; !at.Equal(want) { // three of four down: partial, no rate; two of four: normal
+		t.Errorf("woken at %v, want %v", at, want)
+	}
+	if ok, wait, _ := z.ask("node0", nobody, want); !ok {
+		t.Errorf("refused a second after the stop, wait %v", wait)
+	}
+}
+
+func TestLookAhead(t *testing.T) {
+	lagging := func(names ...string) func(string) bool {
+		return func(name string) bool { return slices.Contains(names, name) }
+	}
+	for _, tt := range []struct {
+		name    string
+		up      int
+		lagging func(string) bool
+		other   bool // there is a healthy zone beside
+		want    bool
+	}{
+		{"nobody lags", 9, nobody, true, true},
+		{"two of nine lag: normal before and after", 9, lagging("up0", "up1"), true, true},
+		{"five of nine lag: it would be partial", 9, lagging("up0", "up1", "up2", "up3", "up4"), true, false},
+		{"all others lag: it would be full", 2, lagging("up0", "up1"), true, false},
+		{"full already, the other zone lags: all would be", 0, lagging("other0"), true, false},
+		{"full already, the other zone is well", 0, nobody, true, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			z := testZones(defaults())
+			z.fill("up", "z", up, tt.up, day)
+			z.fill("other", "other", up, 1, day)
+			z.put("down", "z", down, day)
+			ok, wait, _ := z.ask("down", tt.lagging, day)
+			if ok != tt.want || !ok && wait != time.Second {
+				t.Errorf("granted %v, wait %v; want %v", ok, wait, tt.want)
+			}
+		})
+	}
+}
+
+func TestNodeMovesToAnotherZone(t *testing.T) {
+	z := testZones(defaults())
+	z.fill("a", "old", up, 3, day)
+	z.fill("b", "new", up, 3, day)
+	z.put("first", "old", down, day)
+	z.put("second", "old", down, day)
+	z.ask("first", nobody, day)
+	if ok, _, _ := z.ask("second", nobody, day); ok {
+		t.Fatal("the second got a token that was not there")
+	}
+	z.put("second", "new", down, day)
+	if ok, wait, _ := z.ask("second", nobody, day); !ok {
+		t.Errorf("refused for %v by the limiter of the zone it left", wait)
+	}
+	if got := len(z.zones["old"].waiting); got != 0 {
+		t.Errorf("%d nodes wait in the zone it left", got)
+	}
+}
+
+func TestFreezeKeepsStatesAndForgetsNothing(t *testing.T) {
+	z := testZones(defaults())
+	z.fill("node", "z", up, 10, day)
+	z.put("node0", "z", down, day)
+	z.ask("node0", nobody, day) // the token is gone
+	z.freeze(true, day)
+	z.fill("node", "z", down, 10, day)
+	if z.isStopped() || z.states()["z"] != zoneNormal {
+		t.Errorf("frozen: stopped %v, states %v", z.isStopped(), z.states())
+	}
+	if ok, _, _ := z.ask("node1", nobody, day.Add(time.Hour)); ok {
+		t.Error("frozen: a taint was granted")
+	}
+	z.fill("node", "z", up, 9, day)
+	e := z.freeze(false, day)
+	if z.isStopped() || e.all {
+		t.Errorf("after the freeze: stopped %v, effects %+v", z.isStopped(), e)
+	}
+	if ok, wait, _ := z.ask("node9", nobody, day.Add(time.Second)); ok {
+		t.Errorf("after the freeze the limiter is new: granted after 1 s (wait %v)", wait)
+	}
+}
+
+// The incremental counters against counting all over, on random changes.
+func TestZonesAgainstCounting(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	cfg := defaults()
+	z := testZones(cfg)
+	type place struct {
+		zone string
+		m    member
+	}
+	truth := map[string]place{}
+	for range 20000 {
+		name := fmt.Sprint("n", random.IntN(30))
+		if random.IntN(8) == 0 {
+			delete(truth, name)
+			z.drop(name, day)
+		} else {
+			p := place{fmt.Sprint("z", random.IntN(3)), member{random.IntN(5) > 0, random.IntN(3) > 0}}
+			truth[name] = p
+			z.put(name, p.zone, p.m, day)
+			if random.IntN(2) == 0 {
+				z.ask(name, nobody, day)
+			}
+		}
+		tallies := map[string]tally{}
+		for _, p := range truth {
+			tl := tallies[p.zone]
+			if p.m.counted && p.m.ready {
+				tl.ready++
+			} else if p.m.counted {
+				tl.notReady++
+			}
+			tallies[p.zone] = tl
+		}
+		want, full, counted := map[string]zoneState{}, true, false
+		for zone, tl := range tallies {
+			want[zone] = tl.state(cfg)
+			if tl.size() > 0 {
+				counted = true
+				full = full && tl.ready == 0
+			}
+		}
+		if diff := cmp.Diff(want, z.states()); diff != "" || z.isStopped() != (counted && full) {
+			t.Fatalf("stopped %v; states (-want +got):\n%s", z.isStopped(), diff)
+		}
+	}
+}
+
+func TestZoneGauges(t *testing.T) {
+	z := testZones(defaults())
+	z.fill("up", "z", up, 3, day)
+	z.put("down", "z", down, day)
+	for _, tt := range []struct {
+		name  string
+		gauge *prometheus.GaugeVec
+		want  float64
+	}{
+		{"health", z.metrics.zoneHealth, 75}, {"size", z.metrics.zoneSize, 4}, {"unhealthy", z.metrics.zoneUnhealthy, 1},
+	} {
+		if got := testutil.ToFloat64(tt.gauge.WithLabelValues("z")); got != tt.want {
+			t.Errorf("%s = %v, want %v", tt.name, got, tt.want)
+		}
+	}
+	if got := testutil.ToFloat64(z.metrics.zoneState.WithLabelValues("z", "Normal")); got != 1 {
+		t.Errorf("state gauge of Normal = %v", got)
+	}
+	z.drop("down", day)
+	for i := range 3 {
+		z.drop(fmt.Sprint("up", i), day)
+	}
+	if health, size := testutil.ToFloat64(z.metrics.zoneHealth.WithLabelValues("z")), testutil.ToFloat64(z.metrics.zoneSize.WithLabelValues("z")); health != 100 || size != 0 {
+		t.Errorf("a zone that is gone shows health %v, size %v", health, size)
+	}
+}
