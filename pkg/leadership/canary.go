@@ -30,7 +30,7 @@ func (c *canary) look(ctx context.Context) {
 	lag, h, now := c.turn.lag(), c.l.deps.Streams.hear(c.target), c.l.clock.Now()
 	if c.reopened && lag.version != c.delivered {
 		c.reopened = false
-		c.l.setCurrent(ctx, "canary", c.target.Resource)
+		c.l.setCurrent(ctx, suspicion{c.target, true})
 	}
 	s := canarySight{ahead: lag.ahead, open: h.open, silent: now.Sub(h.heard), reopened: c.reopened}
 	switch judgeCanary(s, c.l.deps.Elector.cfg.RetryPeriod) {
@@ -40,7 +40,7 @@ func (c *canary) look(ctx context.Context) {
 		c.reopen(now)
 	case stale:
 		c.reopen(now) // it is over when that helps
-		c.l.setStale(ctx, "canary", c.target.Resource, fmt.Sprintf("the watch has shown nothing of the lease after version %s", lag.version))
+		c.l.setStale(ctx, suspicion{c.target, true}, fmt.Sprintf("the watch has shown nothing of the lease after version %s", lag.version))
 	}
 }
 

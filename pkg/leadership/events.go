@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +15,33 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 )
+
+// RecordEvent writes an event about becoming leader. The one about the end of leading is not the elector's
+// to time: see announce.
+func (l *leaseLock) RecordEvent(what string) {
+	if what == becameLeader {
+		l.announce(what)
+	}
+}
+
+// The texts of client-go v0.37 (tools/leaderelection).
+const (
+	becameLeader   = "became leader"
+	stoppedLeading = "stopped leading"
+)
+
+// announce writes an event on the Lease.
+func (l *leaseLock) announce(what string) {
+	l.lock.Lock()
+	lease := l.lease
+	l.lock.Unlock()
+	if l.recorder == nil || lease == nil {
+		return
+	}
+	subject := &coordinationv1.Lease{ObjectMeta: lease.ObjectMeta}
+	subject.SetGroupVersionKind(coordinationv1.SchemeGroupVersion.WithKind("Lease"))
+	l.recorder.Eventf(subject, corev1.EventTypeNormal, "LeaderElection", "%s %s", l.identity, what)
+}
 
 // leaseEvents writes the few events of the election one by one and waits for each, so that their order
 // among other requests is fixed. A failure is only logged: an event is not worth a term.

@@ -67,17 +67,17 @@ type Liveness struct {
 	watched []Watched
 
 	lock  sync.Mutex
-	stale map[string]string // by what watches it: why
+	stale map[suspicion]string // why
 }
 
 // NewLiveness returns a monitor of the given informers; it does nothing before Run.
 func NewLiveness(cfg LivenessConfig, deps LivenessDeps, watched []Watched) *Liveness {
-	l := &Liveness{cfg: cfg.withDefaults(), deps: deps, clock: deps.Clock, watched: watched, stale: map[string]string{}}
+	l := &Liveness{cfg: cfg.withDefaults(), deps: deps, clock: deps.Clock, watched: watched, stale: map[suspicion]string{}}
 	if l.clock == nil {
 		l.clock = clock.RealClock{}
 	}
 	for _, w := range watched {
-		deps.Metrics.watching(w.Resource.Resource)
+		deps.Metrics.watching(watchTarget{w.Resource, w.Namespace})
 	}
 	return l
 }
@@ -128,36 +128,39 @@ func (l *Liveness) Check(*http.Request) error {
 	return nil
 }
 
-// setStale notes that what is stale and steps down. Called again while it lasts, it steps down again: the
+// suspicion is what made a watch stale: a watch can be found so in two ways at once.
+type suspicion struct {
+	target watchTarget
+	canary bool
+}
+
+// setStale notes a stale watch and steps down. Called again while it lasts, it steps down again: the
 // cool-down may have ended with nobody else to lead.
-func (l *Liveness) setStale(ctx context.Context, what, resource, why string) {
-	why = resource + ": " + why
+func (l *Liveness) setStale(ctx context.Context, what suspicion, why string) {
+	why = what.target.String() + ": " + why
 	l.lock.Lock()
 	_, known := l.stale[what]
 	l.stale[what] = why
 	l.lock.Unlock()
-	l.deps.Metrics.stale.WithLabelValues(resource).Set(1)
+	l.deps.Metrics.stale.WithLabelValues(what.target.labels()...).Set(1)
 	if !known {
-		klog.FromContext(ctx).Info("Cache is stale", "resource", resource, "reason", why)
+		klog.FromContext(ctx).Info("Cache is stale", "reason", why)
 	}
 	l.deps.Elector.StepDown(why, func() bool { return len(l.Stale()) == 0 })
 }
 
-// setCurrent notes that what is not stale any more.
-func (l *Liveness) setCurrent(ctx context.Context, what, resource string) {
+// setCurrent takes a suspicion back, if there was one.
+func (l *Liveness) setCurrent(ctx context.Context, what suspicion) {
 	l.lock.Lock()
 	_, known := l.stale[what]
 	delete(l.stale, what)
-	left := false
-	for _, why := range l.stale {
-		left = left || strings.HasPrefix(why, resource+": ")
-	}
+	_, other := l.stale[suspicion{what.target, !what.canary}]
 	l.lock.Unlock()
 	if !known {
 		return
 	}
-	if !left {
-		l.deps.Metrics.stale.WithLabelValues(resource).Set(0)
+	if !other {
+		l.deps.Metrics.stale.WithLabelValues(what.target.labels()...).Set(0)
 	}
-	klog.FromContext(ctx).Info("Cache is current again", "resource", resource)
+	klog.FromContext(ctx).Info("Cache is current again", "watch", what.target.String())
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
@@ -48,34 +47,6 @@ type lockHooks struct {
 	renewed func(sent time.Time) // we hold the lease by a write sent then
 	lost    func(reason string)  // leading, and the lease is not ours any more
 	failed  func()               // not leading, and a try came to its end
-}
-
-// watchLag compares what the watch delivers with what our own requests show.
-type watchLag struct {
-	version string    // newest the watch delivered, "" if it never did
-	direct  string    // newest a request of ours showed
-	ahead   int       // versions seen directly since the watch last brought something new
-	since   time.Time // when the first of them was seen; meaningful if ahead > 0
-}
-
-// direct adds a version one of our requests showed.
-func (w watchLag) sawDirect(version string, now time.Time) watchLag {
-	if version == w.direct || w.version == "" || !newer(version, w.version) {
-		return w
-	}
-	if w.ahead == 0 {
-		w.since = now
-	}
-	w.direct, w.ahead = version, w.ahead+1
-	return w
-}
-
-// sawWatched adds a version the watch delivered. Anything new is progress, even if it is late.
-func (w watchLag) sawWatched(version string) watchLag {
-	if w.version == "" || newer(version, w.version) {
-		w.version, w.ahead = version, 0
-	}
-	return w
 }
 
 // Get returns the record for client-go's elector to judge: an expired one with an empty holder, a missing
@@ -222,85 +193,6 @@ func (l *leaseLock) mayHold() bool {
 	l.lock.Lock()
 	defer l.lock.Unlock()
 	return l.leading || l.unsure
-}
-
-// release empties the holder of the Lease if it is still ours. It reads first, and again after a conflict
-// or another error, which a renewal in flight can cause, until ctx ends; pause lies between tries that
-// failed otherwise than by conflict.
-func (l *leaseLock) release(ctx context.Context, pause func(context.Context)) error {
-	var last error
-	for tries := 0; ctx.Err() == nil && tries < releaseTries; {
-		last = l.releaseOnce(ctx)
-		switch {
-		case last == nil || apierrors.IsForbidden(last) || apierrors.IsUnauthorized(last):
-			return last
-		case apierrors.IsConflict(last):
-			continue
-		}
-		tries++
-		pause(ctx)
-	}
-	return errors.Join(last, ctx.Err())
-}
-
-// releaseTries bounds the tries of a release that fail otherwise than by conflict: an API server that
-// does not answer must not hold up a shutdown until the lease has expired anyway.
-const releaseTries = 3
-
-func (l *leaseLock) releaseOnce(ctx context.Context) error {
-	lease, err := l.client.Get(ctx, l.name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("read the lease to release it: %w", err)
-	}
-	record := resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec)
-	if record.HolderIdentity != l.identity {
-		return nil
-	}
-	now := metav1.NewTime(l.clock.Now())
-	lease.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(&resourcelock.LeaderElectionRecord{
-		LeaseDurationSeconds: 1, // as client-go: a reader that ignores the empty holder waits no longer
-		LeaderTransitions:    record.LeaderTransitions,
-		AcquireTime:          now,
-		RenewTime:            now,
-	})
-	released, err := l.client.Update(ctx, lease, metav1.UpdateOptions{})
-	if err != nil {
-		return fmt.Errorf("empty the holder of the lease: %w", err)
-	}
-	l.lock.Lock()
-	defer l.lock.Unlock()
-	l.lease, l.seen = released, l.seen.saw(released, l.clock.Now())
-	return nil
-}
-
-// RecordEvent writes an event about becoming leader. The one about the end of leading is not the elector's
-// to time: see announce.
-func (l *leaseLock) RecordEvent(what string) {
-	if what == becameLeader {
-		l.announce(what)
-	}
-}
-
-// The texts of client-go v0.37 (tools/leaderelection).
-const (
-	becameLeader   = "became leader"
-	stoppedLeading = "stopped leading"
-)
-
-// announce writes an event on the Lease.
-func (l *leaseLock) announce(what string) {
-	l.lock.Lock()
-	lease := l.lease
-	l.lock.Unlock()
-	if l.recorder == nil || lease == nil {
-		return
-	}
-	subject := &coordinationv1.Lease{ObjectMeta: lease.ObjectMeta}
-	subject.SetGroupVersionKind(coordinationv1.SchemeGroupVersion.WithKind("Lease"))
-	l.recorder.Eventf(subject, corev1.EventTypeNormal, "LeaderElection", "%s %s", l.identity, what)
 }
 
 // Identity implements resourcelock.Interface.

@@ -19,9 +19,9 @@ type Metrics struct {
 	inFlight  prometheus.Gauge
 	atRelease prometheus.Gauge
 
-	reopened *prometheus.CounterVec // by resource
-	silence  *prometheus.GaugeVec   // by resource
-	stale    *prometheus.GaugeVec   // by resource
+	reopened *prometheus.CounterVec // by resource and namespace, as the two below
+	silence  *prometheus.GaugeVec
+	stale    *prometheus.GaugeVec
 
 	age atomic.Pointer[func() float64] // of the last renewal; set by the elector
 }
@@ -49,9 +49,9 @@ func newMetrics() *Metrics {
 		cuts:      counters("fence_cuts_total", "Requests cut in flight because their term ended hard.", "verb"),
 		inFlight:  gauge("fence_in_flight_requests", "Requests of controllers in flight."),
 		atRelease: gauge("fence_in_flight_requests_at_release", "Requests in flight when the lease was last released; always 0."),
-		reopened:  counters("watch_reopenings_total", "Watches closed here because they were silent.", "resource"),
-		silence:   gauges("watch_silence_seconds", "Time since the last byte of the watch of a resource.", "resource"),
-		stale:     gauges("watch_stale", "1 while the cache of a resource misses what a consistent list shows.", "resource"),
+		reopened:  counters("watch_reopenings_total", "Watches closed here because they were silent.", "resource", "namespace"),
+		silence:   gauges("watch_silence_seconds", "Time since the last byte of the watch of a resource.", "resource", "namespace"),
+		stale:     gauges("watch_stale", "1 while the cache of a resource misses what a consistent list shows.", "resource", "namespace"),
 	}
 	m.renewalAge = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "leadership_last_renewal_age_seconds",
@@ -80,21 +80,21 @@ func (m *Metrics) initialise() {
 	}
 }
 
-// watching makes the series of one watched resource exist.
-func (m *Metrics) watching(resource string) {
-	m.reopened.WithLabelValues(resource)
-	m.silence.WithLabelValues(resource)
-	m.stale.WithLabelValues(resource)
+// watching makes the series of one watch exist.
+func (m *Metrics) watching(target watchTarget) {
+	m.reopened.WithLabelValues(target.labels()...)
+	m.silence.WithLabelValues(target.labels()...)
+	m.stale.WithLabelValues(target.labels()...)
 }
 
 func gauge(name, help string) prometheus.Gauge {
 	return prometheus.NewGauge(prometheus.GaugeOpts{Name: "leadership_" + name, Help: help})
 }
 
-func gauges(name, help string, label string) *prometheus.GaugeVec {
-	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "leadership_" + name, Help: help}, []string{label})
+func gauges(name, help string, labels ...string) *prometheus.GaugeVec {
+	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "leadership_" + name, Help: help}, labels)
 }
 
-func counters(name, help string, label string) *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "leadership_" + name, Help: help}, []string{label})
+func counters(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "leadership_" + name, Help: help}, labels)
 }

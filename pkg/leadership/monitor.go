@@ -40,7 +40,7 @@ func (m *monitor) look(ctx context.Context) {
 		m.listed = now
 		version, err := m.latest(ctx)
 		if err != nil {
-			klog.FromContext(ctx).V(2).Info("No judgement without a list", "resource", m.Resource.Resource, "err", err)
+			klog.FromContext(ctx).V(2).Info("No judgement without a list", "watch", m.target.String(), "err", err)
 			return
 		}
 		m.newest = version
@@ -51,7 +51,7 @@ func (m *monitor) look(ctx context.Context) {
 	case fine:
 		m.forget(ctx)
 	case reopen:
-		klog.FromContext(ctx).Info("Reopening a silent watch", "resource", m.Resource.Resource, "since", h.heard)
+		klog.FromContext(ctx).Info("Reopening a silent watch", "watch", m.target.String(), "since", h.heard)
 		m.l.deps.Streams.reopen(m.target, now.Add(-m.l.cfg.Silence))
 		m.reopened, m.reopenedAt, m.diff = now, m.Version(), nil
 	case compare:
@@ -79,7 +79,7 @@ func (m *monitor) sight(h hearing, now time.Time) sight {
 	if h.open {
 		s.silent = now.Sub(h.heard)
 	}
-	m.l.deps.Metrics.silence.WithLabelValues(m.Resource.Resource).Set(s.silent.Seconds())
+	m.l.deps.Metrics.silence.WithLabelValues(m.target.labels()...).Set(s.silent.Seconds())
 	if !m.reopened.IsZero() {
 		s.reopened = max(now.Sub(m.reopened), 1)
 		s.moved = m.Version() != m.reopenedAt
@@ -92,7 +92,7 @@ func (m *monitor) forget(ctx context.Context) {
 	m.reopened, m.diff = time.Time{}, nil
 	if m.stale {
 		m.stale = false
-		m.l.setCurrent(ctx, m.Resource.String(), m.Resource.Resource)
+		m.l.setCurrent(ctx, suspicion{target: m.target})
 	}
 }
 
@@ -111,7 +111,7 @@ func (m *monitor) compare(ctx context.Context, now time.Time) {
 	}
 	listed, version, err := m.list(ctx)
 	if err != nil {
-		klog.FromContext(ctx).V(2).Info("No judgement without a whole list", "resource", m.Resource.Resource, "err", err)
+		klog.FromContext(ctx).V(2).Info("No judgement without a whole list", "watch", m.target.String(), "err", err)
 		return
 	}
 	m.compared = now
@@ -131,7 +131,7 @@ func (m *monitor) declare(ctx context.Context, diff difference) {
 	m.stale = true
 	for key := range diff {
 		why := fmt.Sprintf("the cache differs from a list in %d objects, one is %s", len(diff), key)
-		m.l.setStale(ctx, m.Resource.String(), m.Resource.Resource, why)
+		m.l.setStale(ctx, suspicion{target: m.target}, why)
 		return
 	}
 }
@@ -150,7 +150,7 @@ func (m *monitor) latest(ctx context.Context) (string, error) {
 	defer cancel()
 	list, err := m.l.deps.Metadata.Resource(m.Resource).Namespace(m.Namespace).List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
-		return "", fmt.Errorf("list %s: %w", m.Resource.Resource, err)
+		return "", fmt.Errorf("list %v: %w", m.target, err)
 	}
 	return list.ResourceVersion, nil
 }
@@ -163,7 +163,7 @@ func (m *monitor) list(ctx context.Context) (all []ObjectVersion, version string
 		page, err := m.l.deps.Metadata.Resource(m.Resource).Namespace(m.Namespace).List(pageCtx, options)
 		cancel()
 		if err != nil {
-			return nil, "", fmt.Errorf("list all %s: %w", m.Resource.Resource, err)
+			return nil, "", fmt.Errorf("list all %v: %w", m.target, err)
 		}
 		if version == "" {
 			version = page.ResourceVersion

@@ -94,6 +94,34 @@ func nextTry(o observation, identity string, last attempt, poll time.Duration) t
 	return earlier(free, later(o.heard.Add(poll), retry))
 }
 
+// watchLag compares what the watch delivers with what our own requests show.
+type watchLag struct {
+	version string    // newest the watch delivered, "" if it never did
+	direct  string    // newest a request of ours showed
+	ahead   int       // versions seen directly since the watch last brought something new
+	since   time.Time // when the first of them was seen; meaningful if ahead > 0
+}
+
+// direct adds a version one of our requests showed.
+func (w watchLag) sawDirect(version string, now time.Time) watchLag {
+	if version == w.direct || w.version == "" || !newer(version, w.version) {
+		return w
+	}
+	if w.ahead == 0 {
+		w.since = now
+	}
+	w.direct, w.ahead = version, w.ahead+1
+	return w
+}
+
+// sawWatched adds a version the watch delivered. Anything new is progress, even if it is late.
+func (w watchLag) sawWatched(version string) watchLag {
+	if w.version == "" || newer(version, w.version) {
+		w.version, w.ahead = version, 0
+	}
+	return w
+}
+
 // sameRecord compares what the holder wrote, to the microsecond a Lease keeps.
 func sameRecord(a, b resourcelock.LeaderElectionRecord) bool {
 	return a.HolderIdentity == b.HolderIdentity &&

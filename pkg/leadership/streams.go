@@ -51,6 +51,17 @@ type watchTarget struct {
 	namespace string // "": all
 }
 
+// String is how logs and readiness name it.
+func (t watchTarget) String() string {
+	if t.namespace == "" {
+		return t.Resource
+	}
+	return t.Resource + " in " + t.namespace
+}
+
+// labels are those of its metrics.
+func (t watchTarget) labels() []string { return []string{t.Resource, t.namespace} }
+
 // stream is one open watch, from the sending of its request.
 type stream struct {
 	target watchTarget
@@ -105,7 +116,7 @@ func (s *Streams) reopen(target watchTarget, since time.Time) bool {
 	if ended == 0 {
 		return false
 	}
-	s.metrics.reopened.WithLabelValues(target.Resource).Inc()
+	s.metrics.reopened.WithLabelValues(target.labels()...).Inc()
 	if allSilent {
 		defer s.dialer.CloseAll() // before the streams' own ends: their new requests must find none of these
 	}

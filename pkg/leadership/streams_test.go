@@ -167,7 +167,7 @@ func TestReopenedWatchGoesOnWhereItWas(t *testing.T) {
 	}
 	s.send(`{"type":"ADDED","object":` + leaseJSON("x", 6, "") + `}`)
 	eventually(t, "the event of the new watch", func() bool { return informer.LastSyncResourceVersion() == "6" })
-	if got := testutil.ToFloat64(metrics.reopened.WithLabelValues("leases")); got != 1 {
+	if got := testutil.ToFloat64(metrics.reopened.WithLabelValues("leases", "kube-system")); got != 1 {
 		t.Errorf("reopenings = %v, want 1", got)
 	}
 	before := streams.hear(target).heard

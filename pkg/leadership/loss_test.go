@@ -1,0 +1,113 @@
+package leadership
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestStolenLease(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		frozen bool
+		within time.Duration
+	}{
+		{"seen by the watch", false, 0},
+		{"seen by the next renewal", true, 2 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &leaseServer{}
+				a := start(t, s, "a")
+				sleep(time.Minute)
+				a.conn.set(func(c *conn) { c.frozen = tt.frozen })
+				stolen := time.Now()
+				s.hold("thief")
+				sleep(tt.within)
+				wantLeading(t, a, false)
+				if got := a.spans()[0].stopAsked.Sub(stolen); got > tt.within {
+					t.Errorf("controllers were told %v after the theft, want %v", got, tt.within)
+				}
+				if s.holder() != "thief" {
+					t.Errorf("holder = %q: a wrote over the thief's lease", s.holder())
+				}
+				sleep(20 * time.Second)
+				wantLeading(t, a, true)
+				if got := lastCause(t, a); got != CauseExpired {
+					t.Errorf("cause of the second term = %s, want expired", got)
+				}
+				if got := a.Status().Term.Number; got != 2 {
+					t.Errorf("term = %d, want 2", got)
+				}
+			})
+		})
+	}
+}
+
+func TestStolenWhileDrainingIsNotReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &leaseServer{}
+		a := start(t, s, "a", func(p *process, _ *Config) {
+			p.work = func(context.Context) error { time.Sleep(5 * time.Second); return nil }
+		})
+		a.cancel()
+		sleep(time.Second)
+		s.hold("thief")
+		sleep(0)
+		wantWritable(t, a, false)
+		<-a.done
+		if s.holder() != "thief" || a.err != nil {
+			t.Errorf("holder = %q, Run = %v; want the thief to keep it, nil", s.holder(), a.err)
+		}
+	})
+}
+
+func TestOutageEndsTheTermButNotTheProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &leaseServer{}
+		a := start(t, s, "a")
+		sleep(time.Minute)
+		a.conn.set(func(c *conn) { c.err = errors.New("connection refused") })
+		down := time.Now()
+		sleep(time.Minute)
+		wantLeading(t, a, false)
+		first := a.spans()[0]
+		if got := first.stopAsked.Sub(down); got < 8*time.Second || got > 13500*time.Millisecond {
+			t.Errorf("controllers were told %v after the last renewal could be sent", got)
+		}
+		a.conn.set(func(c *conn) { c.err = nil })
+		sleep(2 * time.Second)
+		wantLeading(t, a, true)
+		if got := lastCause(t, a); got != CauseReacquired {
+			t.Errorf("cause = %s, want reacquired", got)
+		}
+	})
+}
+
+// TestWritesEndBeforeTheLeaseCanBeTaken: answers take 4 s, so the elector believes in its lease longer
+// than others do.
+func TestWritesEndBeforeTheLeaseCanBeTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &leaseServer{}
+		a, b := start(t, s, "a"), start(t, s, "b")
+		a.conn.set(func(c *conn) { c.slow = 4 * time.Second })
+		sleep(time.Minute)
+		wantLeading(t, a, true)
+		a.conn.set(func(c *conn) { c.err = errors.New("cut off") })
+		var closed, taken time.Time
+		for taken.IsZero() {
+			sleep(10 * time.Millisecond)
+			if closed.IsZero() && !a.writable() {
+				closed = time.Now()
+			}
+			if len(b.spans()) > 0 {
+				taken = time.Now()
+			}
+		}
+		if closed.IsZero() || taken.Sub(closed) < 1500*time.Millisecond-10*time.Millisecond {
+			t.Errorf("a's fence closed %v before b led, want at least the margin of 1.5s", taken.Sub(closed))
+		}
+	})
+}

@@ -1,0 +1,136 @@
+package leadership
+
+import (
+	"context"
+	"fmt"
+	goruntime "runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// process is one elector with its surroundings, running in a synctest bubble.
+type process struct {
+	*Elector
+	conn   *conn
+	fence  *Fence
+	events *eventLog
+	cancel context.CancelFunc
+	done   chan struct{}
+	err    error // of Run, once done is closed
+
+	lock  sync.Mutex
+	terms []span
+	work  func(ctx context.Context) error // what Lead does until it returns; nil: wait for ctx
+}
+
+// span is one call of Lead.
+type span struct {
+	term       Term
+	begun, end time.Time
+	stopAsked  time.Time
+}
+
+type eventLog struct {
+	lock sync.Mutex
+	text []string
+}
+
+func (l *eventLog) Eventf(_ runtime.Object, _, _, format string, args ...any) {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	l.text = append(l.text, fmt.Sprintf(format, args...))
+}
+
+// start runs an elector on the server until the test ends or cancel is called.
+func start(t *testing.T, s *leaseServer, identity string, change ...func(*process, *Config)) *process {
+	t.Helper()
+	p := &process{conn: &conn{server: s}, events: &eventLog{}, done: make(chan struct{})}
+	cfg := Config{Enabled: true, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second,
+		RetryPeriod: 2 * time.Second, Namespace: "kube-system", Name: "test", Identity: identity, ShutdownTimeout: 10 * time.Second}
+	for _, c := range change {
+		c(p, &cfg)
+	}
+	metrics := NewMetrics(prometheus.NewRegistry())
+	p.fence = NewFence(realClock, metrics)
+	elector, err := New(cfg, Deps{Clients: Clients{Leases: p.conn}, Fence: p.fence, Metrics: metrics, Recorder: p.events})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Elector = elector
+	watch := func(lease *coordinationv1.Lease) {
+		p.conn.lock.Lock()
+		frozen := p.conn.frozen
+		p.conn.lock.Unlock()
+		if !frozen {
+			p.Observe(lease)
+		}
+	}
+	s.lock.Lock()
+	s.watches = append(s.watches, watch)
+	if s.lease != nil {
+		go watch(s.lease.DeepCopy())
+	}
+	s.lock.Unlock()
+	var ctx context.Context
+	ctx, p.cancel = context.WithCancel(t.Context())
+	go func() {
+		defer close(p.done)
+		p.err = p.Run(ctx, p.lead)
+	}()
+	t.Cleanup(func() {
+		p.cancel()
+		<-p.done
+	})
+	synctest.Wait()
+	return p
+}
+
+func (p *process) lead(ctx context.Context, term Term) error {
+	p.lock.Lock()
+	n := len(p.terms)
+	p.terms = append(p.terms, span{term: term, begun: time.Now()})
+	work := p.work
+	p.lock.Unlock()
+	if got := termOf(ctx); got != term.Number {
+		return fmt.Errorf("the context of term %d belongs to term %d", term.Number, got)
+	}
+	<-ctx.Done()
+	asked := time.Now()
+	var err error
+	if work != nil {
+		err = work(ctx)
+	}
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	p.terms[n].stopAsked, p.terms[n].end = asked, time.Now()
+	return err
+}
+
+// spans returns the calls of Lead so far.
+func (p *process) spans() []span {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	return append([]span(nil), p.terms...)
+}
+
+// writable says whether the fence lets a write through now.
+func (p *process) writable() bool {
+	p.fence.lock.Lock()
+	defer p.fence.lock.Unlock()
+	return p.fence.term.admit(0, true, time.Now()).refused == ""
+}
+
+// sleep lets time pass in the bubble and everything settle.
+func sleep(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// goroutines counts those of this process.
+func goroutines() int { return goruntime.NumGoroutine() }

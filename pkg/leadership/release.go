@@ -1,0 +1,63 @@
+package leadership
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+// release empties the holder of the Lease if it is still ours. It reads first, and again after a conflict
+// or another error, which a renewal in flight can cause, until ctx ends; pause lies between tries that
+// failed otherwise than by conflict.
+func (l *leaseLock) release(ctx context.Context, pause func(context.Context)) error {
+	var last error
+	for tries := 0; ctx.Err() == nil && tries < releaseTries; {
+		last = l.releaseOnce(ctx)
+		switch {
+		case last == nil || apierrors.IsForbidden(last) || apierrors.IsUnauthorized(last):
+			return last
+		case apierrors.IsConflict(last):
+			continue
+		}
+		tries++
+		pause(ctx)
+	}
+	return errors.Join(last, ctx.Err())
+}
+
+// releaseTries bounds the tries of a release that fail otherwise than by conflict: an API server that
+// does not answer must not hold up a shutdown until the lease has expired anyway.
+const releaseTries = 3
+
+func (l *leaseLock) releaseOnce(ctx context.Context) error {
+	lease, err := l.client.Get(ctx, l.name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the lease to release it: %w", err)
+	}
+	record := resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec)
+	if record.HolderIdentity != l.identity {
+		return nil
+	}
+	now := metav1.NewTime(l.clock.Now())
+	lease.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(&resourcelock.LeaderElectionRecord{
+		LeaseDurationSeconds: 1, // as client-go: a reader that ignores the empty holder waits no longer
+		LeaderTransitions:    record.LeaderTransitions,
+		AcquireTime:          now,
+		RenewTime:            now,
+	})
+	released, err := l.client.Update(ctx, lease, metav1.UpdateOptions{})
+	if err != nil {
+		return fmt.Errorf("empty the holder of the lease: %w", err)
+	}
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	l.lease, l.seen = released, l.seen.saw(released, l.clock.Now())
+	return nil
+}

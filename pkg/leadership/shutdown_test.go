@@ -1,0 +1,185 @@
+package leadership
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestHandOverOnShutdown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &leaseServer{}
+		drain := func(p *process, c *Config) {
+			c.ShutdownTimeout = time.Minute
+			p.work = func(context.Context) error {
+				time.Sleep(40 * time.Second) // longer than a lease: it must be renewed while draining
+				return nil
+			}
+		}
+		a, b := start(t, s, "a", drain), start(t, s, "b")
+		sleep(time.Minute)
+		a.cancel()
+		sleep(39 * time.Second)
+		if !a.writable() || s.holder() != "a" {
+			t.Error("a lost the lease or its fence while it drained")
+		}
+		wantLeading(t, b, false)
+		sleep(time.Second)
+		<-a.done
+		if a.err != nil {
+			t.Errorf("Run after a clean drain: %v", a.err)
+		}
+		wantLeading(t, b, true)
+		left, took := a.spans()[0].end, b.spans()[0].begun
+		if took.Sub(left) > 10*time.Millisecond {
+			t.Errorf("b leads %v after a's last controller, want at once", took.Sub(left))
+		}
+		if got := lastCause(t, b); got != CauseReleased {
+			t.Errorf("cause = %s, want released", got)
+		}
+		if want := []string{"a became leader", "a stopped leading"}; !slices.Equal(a.events.text, want) {
+			t.Errorf("events = %q, want %q", a.events.text, want)
+		}
+	})
+}
+
+func TestLeaseIsReleasedAfterTheLastRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &leaseServer{}
+		a := start(t, s, "a")
+		fl := &flight{fence: a.fence, method: "POST", stop: func(error) {}, free: func() {}}
+		a.fence.lock.Lock()
+		a.fence.flights[fl] = struct{}{} // its controller has returned, the answer is still being read
+		a.fence.lock.Unlock()
+		a.cancel()
+		sleep(5 * time.Second)
+		if s.holder() != "a" {
+			t.Error("released with a request in flight")
+		}
+		fl.land()
+		sleep(0)
+		if got := s.holder(); got != "" {
+			t.Errorf("holder after the last answer = %q, want none", got)
+		}
+	})
+}
+
+func TestDrainThatTakesTooLong(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		drain time.Duration
+		takes time.Duration
+	}{
+		{"controllers return once they are cut", 10 * time.Second, 10 * time.Second},
+		{"controllers never return", time.Hour, 10*time.Second + joinTimeout},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &leaseServer{}
+				free := make(chan struct{})
+				a := start(t, s, "a", func(p *process, _ *Config) {
+					p.work = func(context.Context) error {
+						select {
+						case <-time.After(tt.drain):
+						case <-free:
+						}
+						return nil
+					}
+				})
+				defer close(free)
+				begun := time.Now()
+				a.cancel()
+				<-a.done
+				if !errors.Is(a.err, ErrShutdownTimeout) {
+					t.Errorf("Run = %v, want ErrShutdownTimeout", a.err)
+				}
+				if got := time.Since(begun); got != tt.takes {
+					t.Errorf("Run returned after %v, want %v", got, tt.takes)
+				}
+				if s.holder() != "a" {
+					t.Error("the lease was released though work may have been running")
+				}
+				wantWritable(t, a, false)
+			})
+		})
+	}
+}
+
+func wantWritable(t *testing.T, p *process, want bool) {
+	t.Helper()
+	if got := p.writable(); got != want {
+		t.Errorf("%s: fence lets writes through = %v, want %v", p.cfg.Identity, got, want)
+	}
+}
+
+func TestShutdownOfAStandbyLeavesTheLeaseAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &leaseServer{}
+		s.hold("x")
+		b := start(t, s, "b")
+		b.cancel()
+		<-b.done
+		if b.err != nil || s.holder() != "x" {
+			t.Errorf("Run = %v, holder = %q; want nil, x", b.err, s.holder())
+		}
+	})
+}
+
+// TestShutdownDuringATry: the PUT that takes the lease is answered after the shutdown began.
+func TestShutdownDuringATry(t *testing.T) {
+	for _, slow := range []time.Duration{500 * time.Millisecond, 3 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &leaseServer{}
+			a := start(t, s, "a", func(p *process, _ *Config) {
+				p.conn.before = func(verb string) {
+					p.conn.set(func(c *conn) { c.slow = 0 })
+					if verb == "create" {
+						p.conn.set(func(c *conn) { c.slow = slow })
+					}
+				}
+			})
+			a.cancel()
+			<-a.done
+			if got := s.holder(); got == "a" {
+				t.Errorf("answer after %v: the lease stays with a process that has ended", slow)
+			}
+			if len(a.spans()) != 0 {
+				t.Error("a term began after the shutdown")
+			}
+		})
+	}
+}
+
+func TestLeadErrorEndsRun(t *testing.T) {
+	broken := errors.New("broken")
+	for _, tt := range []struct {
+		name string
+		lead Lead
+		want error
+	}{
+		{"an error", func(context.Context, Term) error { return broken }, broken},
+		{"an early return", func(context.Context, Term) error { return nil }, ErrLeadReturned},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &leaseServer{}
+				idle := start(t, s, "a")
+				idle.cancel()
+				<-idle.done
+				e, err := New(idle.cfg, idle.deps)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := e.Run(t.Context(), tt.lead); !errors.Is(err, tt.want) {
+					t.Errorf("Run = %v, want %v", err, tt.want)
+				}
+				if got := s.holder(); got != "" {
+					t.Errorf("holder = %q, want the lease released", got)
+				}
+			})
+		})
+	}
+}
