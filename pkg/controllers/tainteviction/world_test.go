@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"minikcm/pkg/caches"
@@ -111,7 +112,7 @@ func (w *world) standby(window time.Duration) (c *Controller, stop func()) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(w.t.Context())
+	ctx, cancel := context.WithCancel(quiet(w.t.Context()))
 	store.Start(ctx)
 	if err := store.WaitForSync(ctx); err != nil {
 		w.t.Fatal(err)
@@ -125,7 +126,7 @@ func (w *world) standby(window time.Duration) (c *Controller, stop func()) {
 
 // run begins a term. The function it returns ends it.
 func (w *world) run(c *Controller) (end func()) {
-	ctx, cancel := context.WithCancel(w.t.Context())
+	ctx, cancel := context.WithCancel(quiet(w.t.Context()))
 	done := make(chan error)
 	go func() { done <- c.Run(ctx) }()
 	synctest.Wait()
@@ -276,3 +277,6 @@ func agoTaint(key string, ago time.Duration) corev1.Taint {
 	added := metav1.NewTime(time.Now().Add(-ago))
 	return corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute, TimeAdded: &added}
 }
+
+// quiet keeps errors that a test provokes out of its output.
+func quiet(ctx context.Context) context.Context { return klog.NewContext(ctx, klog.Logger{}) }

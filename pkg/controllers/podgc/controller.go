@@ -1,0 +1,201 @@
+package podgc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+
+	"minikcm/pkg/caches"
+	"minikcm/pkg/controllers/internal/live"
+	"minikcm/pkg/controllers/internal/worker"
+)
+
+// Name is the controller's canonical name.
+const Name = "pod-garbage-collector-controller"
+
+// Defaults of kube-controller-manager v1.37; only the threshold is a flag there (--terminated-pod-gc-threshold).
+const (
+	DefaultTerminatedPodThreshold = 12500
+	DefaultQuarantine             = 40 * time.Second
+	DefaultPeriod                 = 20 * time.Second
+)
+
+// shareLiveReads is how long one live look at a node serves its pods.
+const shareLiveReads = time.Second
+
+// Config of the controller.
+type Config struct {
+	// TerminatedPodThreshold is how many finished pods may exist; zero or less is any number.
+	TerminatedPodThreshold int
+	// Quarantine is how long a node must have been missing before its pods are orphans.
+	Quarantine time.Duration
+	// Period is how often the number of finished pods is checked. Positive.
+	Period time.Duration
+	// Workers is how many pods, and how many nodes, are worked on at once. At least 1.
+	Workers int
+	// Drain is how long work under way may go on after the end of a term; zero until it ends.
+	Drain time.Duration
+}
+
+// Deps are what the controller works with.
+type Deps struct {
+	Client  kubernetes.Interface // fenced
+	Pods    *caches.Pods
+	Nodes   *caches.Nodes
+	Clock   clock.WithTicker
+	Metrics prometheus.Registerer
+}
+
+// Controller collects pods that no kubelet will remove.
+type Controller struct {
+	cfg     Config
+	client  kubernetes.Interface
+	pods    *caches.Pods
+	nodes   *caches.Nodes
+	clock   clock.WithTicker
+	metrics *metrics
+
+	finished  atomic.Int64 // cached pods that count towards the threshold
+	nodeLoop  *worker.Loop[string]
+	podLoop   *worker.Loop[podKey]
+	countLoop *worker.Loop[string] // its only key is countKey
+	term      *term                // replaced between terms, when no worker runs
+}
+
+const countKey = "finished pods"
+
+// podKey names one pod for good; a pod of the same name that comes later has another key.
+type podKey struct {
+	Name cache.ObjectName
+	UID  types.UID
+}
+
+func (k podKey) String() string { return k.Name.String() + "/" + string(k.UID) }
+
+func keyOf(pod *caches.Pod) podKey {
+	return podKey{Name: cache.MetaObjectToName(pod), UID: pod.UID}
+}
+
+// term is the knowledge that ends with a term.
+type term struct {
+	absence *absence
+	live    *live.Reads[nodeState]
+	surplus atomic.Pointer[map[types.UID]bool] // finished pods that are to go
+}
+
+// New registers the controller's handlers with the caches, which must not have been started.
+func New(cfg Config, deps Deps) (*Controller, error) {
+	if cfg.Workers < 1 || cfg.Quarantine < 0 || cfg.Period <= 0 || cfg.Drain < 0 {
+		return nil, fmt.Errorf("%s: invalid configuration %+v", Name, cfg)
+	}
+	c := &Controller{
+		cfg: cfg, client: deps.Client, pods: deps.Pods, nodes: deps.Nodes, clock: deps.Clock, metrics: newMetrics(deps.Metrics),
+	}
+	loop := worker.Config{Controller: Name, Workers: cfg.Workers, Drain: cfg.Drain, Clock: deps.Clock}
+	loop.Queue = "orphaned_pods_nodes" // upstream's name
+	c.nodeLoop = worker.New(loop, deps.Metrics, c.reconcileNode)
+	loop.Queue = "pod_gc_pods"
+	c.podLoop = worker.New(loop, deps.Metrics, c.reconcilePod)
+	loop.Queue, loop.Workers = "pod_gc_finished_pods", 1
+	c.countLoop = worker.New(loop, deps.Metrics, c.reconcileCount)
+	if err := errors.Join(c.handleNodes(), c.handlePods()); err != nil {
+		return nil, fmt.Errorf("%s: %w", Name, err)
+	}
+	return c, nil
+}
+
+func (c *Controller) handleNodes() error {
+	return c.nodes.Handle(caches.Handler[*corev1.Node]{
+		Add: func(node *corev1.Node) { c.nodeLoop.Add(node.Name) },
+		Update: func(old, node *corev1.Node) {
+			if isOutOfService(node) && !isOutOfService(old) {
+				c.nodeLoop.Add(node.Name)
+			}
+		},
+		Delete: func(node *corev1.Node) { c.nodeLoop.Add(node.Name) },
+	})
+}
+
+func (c *Controller) handlePods() error {
+	return c.pods.Handle(caches.Handler[*caches.Pod]{
+		Add: func(pod *caches.Pod) {
+			c.finished.Add(one(counts(pod)))
+			c.enqueue(pod)
+		},
+		Update: func(old, pod *caches.Pod) {
+			c.finished.Add(one(counts(pod)) - one(counts(old)))
+			if old.UID != pod.UID || old.NodeName != pod.NodeName || (old.DeletionTimestamp == nil) != (pod.DeletionTimestamp == nil) {
+				c.enqueue(pod)
+			}
+		},
+		Delete: func(pod *caches.Pod) {
+			c.finished.Add(-one(counts(pod)))
+			if pod.NodeName != "" && len(c.pods.OnNode(pod.NodeName)) == 0 {
+				c.nodeLoop.Add(pod.NodeName) // nobody waits for the end of its quarantine any more
+			}
+		},
+	})
+}
+
+func one(is bool) int64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// enqueue has a pod looked at, by way of its node if it has one: the node's sync sees to it that no live answer is used that is older
+// than the pod.
+func (c *Controller) enqueue(pod *caches.Pod) {
+	switch {
+	case pod.NodeName == "" && pod.DeletionTimestamp != nil:
+		c.podLoop.Add(keyOf(pod))
+	case pod.NodeName != "" && (pod.DeletionTimestamp != nil || !c.cachedNode(pod.NodeName).exists):
+		c.nodeLoop.Add(pod.NodeName)
+	}
+}
+
+// Run works for one term and returns nil when ctx has ended and everything it started has.
+func (c *Controller) Run(ctx context.Context) error {
+	c.term = &term{absence: newAbsence(), live: live.NewReads(c.clock, shareLiveReads, c.look)}
+	var loops sync.WaitGroup
+	ready := make(chan struct{})
+	loops.Go(func() {
+		c.podLoop.Run(ctx, func() []podKey {
+			close(ready) // the pods' queue exists: the other loops may fill it
+			return c.unscheduledTerminating()
+		})
+	})
+	<-ready
+	if c.cfg.TerminatedPodThreshold > 0 {
+		loops.Go(func() { c.countLoop.Run(ctx, func() []string { return []string{countKey} }) })
+	}
+	c.nodeLoop.Run(ctx, c.pods.BoundNodes)
+	loops.Wait()
+	return nil
+}
+
+func (c *Controller) unscheduledTerminating() []podKey {
+	var keys []podKey
+	for _, pod := range c.pods.List() {
+		if pod.NodeName == "" && pod.DeletionTimestamp != nil {
+			keys = append(keys, keyOf(pod))
+		}
+	}
+	return keys
+}
+
+// Healthy fails when a sync has been running for too long.
+func (c *Controller) Healthy() error {
+	return errors.Join(c.nodeLoop.Healthy(), c.podLoop.Healthy(), c.countLoop.Healthy())
+}

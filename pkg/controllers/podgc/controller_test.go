@@ -1,0 +1,356 @@
+package podgc
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+const (
+	running, pending, failed, succeeded = corev1.PodRunning, corev1.PodPending, corev1.PodFailed, corev1.PodSucceeded
+	quarantine                          = DefaultQuarantine
+)
+
+// outcome is what became of the pods: those deleted, when, and those marked before that.
+type outcome struct {
+	Deleted map[string]time.Duration
+	Marked  []string
+}
+
+func (w *world) outcome() outcome {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	o := outcome{Deleted: maps.Clone(w.deletes)}
+	for name := range w.marks {
+		o.Marked = append(o.Marked, name)
+	}
+	slices.Sort(o.Marked)
+	return o
+}
+
+func (w *world) check(c *Controller, why cause, want outcome) {
+	w.t.Helper()
+	if want.Deleted == nil {
+		want.Deleted = map[string]time.Duration{}
+	}
+	if diff := cmp.Diff(want, w.outcome()); diff != "" {
+		w.t.Errorf("pods (-want +got):\n%s", diff)
+	}
+	if got := testutil.ToFloat64(c.metrics.deletes.WithLabelValues("default", string(why))); got != float64(len(want.Deleted)) {
+		w.t.Errorf("%v deletes counted for %s, want %d", got, why, len(want.Deleted))
+	}
+}
+
+// gc:TestGCOrphaned (the first 11 rows), and what it means to be missing.
+func TestOrphaned(t *testing.T) {
+	at := func(d time.Duration, names ...string) map[string]time.Duration {
+		m := map[string]time.Duration{}
+		for _, name := range names {
+			m[name] = d
+		}
+		return m
+	}
+	three := func(node string) []runtime.Object {
+		return []runtime.Object{aPod("a", node, failed), aPod("b", node, succeeded), aPod("c", node, running)}
+	}
+	for _, tt := range []struct {
+		name  string
+		start func() []runtime.Object
+		steps map[time.Duration]func(*world)
+		until time.Duration
+		want  outcome
+	}{
+		{"nodes are there", func() []runtime.Object { return append(three("n"), aNode("n")) }, nil, 2 * quarantine, outcome{}},
+		{"nodes are there, but the cache does not know", func() []runtime.Object { return three("n") },
+			map[time.Duration]func(*world){0: func(w *world) { w.pretend(aNode("n")) }}, 3 * quarantine, outcome{}},
+		{"no nodes, finished pods", func() []runtime.Object { return three("n")[:2] }, nil, 2 * quarantine,
+			outcome{Deleted: at(quarantine, "a", "b")}},
+		{"no nodes, one running pod", func() []runtime.Object { return three("n") }, nil, 2 * quarantine,
+			outcome{Deleted: at(quarantine, "a", "b", "c"), Marked: []string{"c"}}},
+		{"quarantine not over", func() []runtime.Object { return three("n") }, nil, quarantine - 1, outcome{}},
+		{"another node", func() []runtime.Object { return append(three("n")[2:], aNode("other")) }, nil, 2 * quarantine,
+			outcome{Deleted: at(quarantine, "c"), Marked: []string{"c"}}},
+		{"some nodes missing", func() []runtime.Object {
+			return append(three("n"), aNode("other"), aPod("d", "other", failed), aPod("e", "other", running))
+		}, nil, 2 * quarantine, outcome{Deleted: at(quarantine, "a", "b", "c"), Marked: []string{"c"}}},
+		{"the API server knows of a node by the end of the quarantine", func() []runtime.Object { return three("n") },
+			map[time.Duration]func(*world){quarantine - 1: func(w *world) { w.pretend(aNode("n")) }}, 3 * quarantine, outcome{}},
+		{"the node is back by the end of the quarantine", func() []runtime.Object { return three("n") },
+			map[time.Duration]func(*world){quarantine - 1: func(w *world) { w.createNode("n") }}, 3 * quarantine, outcome{}},
+		{"the API server ceases to know of the node", func() []runtime.Object { return append(three("n")[:1], aNode("n")) },
+			map[time.Duration]func(*world){0: func(w *world) { w.deleteNode("n") }}, 2 * quarantine, outcome{Deleted: at(quarantine, "a")}},
+		{"the node goes later", func() []runtime.Object { return append(three("n")[1:2], aNode("n")) },
+			map[time.Duration]func(*world){2 * quarantine: func(w *world) { w.deleteNode("n") }}, 3*quarantine - 1, outcome{}},
+
+		{"one quarantine after the node went", func() []runtime.Object { return append(three("n"), aNode("n")) },
+			map[time.Duration]func(*world){time.Second: func(w *world) { w.deleteNode("n") }}, time.Hour,
+			outcome{Deleted: at(time.Second+quarantine, "a", "b", "c"), Marked: []string{"c"}}},
+		{"a node that comes and goes again begins a new quarantine", func() []runtime.Object { return append(three("n"), aNode("n")) },
+			map[time.Duration]func(*world){
+				1 * time.Second:  func(w *world) { w.deleteNode("n") },
+				30 * time.Second: func(w *world) { w.createNode("n") },
+				35 * time.Second: func(w *world) { w.deleteNode("n") },
+			}, time.Hour, outcome{Deleted: at(35*time.Second+quarantine, "a", "b", "c"), Marked: []string{"c"}}},
+		{"a pod that comes later to a name long missing", func() []runtime.Object { return three("n")[:1] },
+			map[time.Duration]func(*world){time.Hour: func(w *world) { w.createPod(aPod("late", "n", pending)) }}, 2 * time.Hour,
+			outcome{Deleted: map[string]time.Duration{"a": quarantine, "late": time.Hour + quarantine}, Marked: []string{"late"}}},
+		{"a node that only the API server knew of, and that went unseen", func() []runtime.Object { return three("n")[:1] },
+			map[time.Duration]func(*world){
+				0:             func(w *world) { w.pretend(aNode("n")) },
+				time.Hour - 1: func(w *world) { w.pretend(nil) },
+			}, 2 * time.Hour, outcome{Deleted: at(time.Hour, "a")}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, tt.start()...)
+				c, stop := w.manager(0)
+				defer stop()
+				for _, when := range slices.Sorted(maps.Keys(tt.steps)) {
+					w.until(when)
+					tt.steps[when](w)
+				}
+				w.until(tt.until)
+				w.check(c, orphaned, tt.want)
+			})
+		})
+	}
+}
+
+func TestUnscheduledTerminating(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t,
+			aPod("failed", "", failed, terminating), aPod("succeeded", "", succeeded, terminating), aPod("running", "", running, terminating),
+			aPod("waiting", "", pending), aPod("scheduled", "n", succeeded), aPod("leaving", "n", running, terminating), aNode("n"))
+		c, stop := w.manager(0)
+		defer stop()
+		w.until(time.Minute)
+		w.createPod(aPod("late", "", pending, terminating, finalized))
+		w.until(time.Hour)
+		w.check(c, unscheduled, outcome{
+			Deleted: map[string]time.Duration{"failed": 0, "succeeded": 0, "running": 0, "late": time.Minute}, Marked: []string{"late", "running"},
+		})
+	})
+}
+
+func outOf(name string, ready corev1.ConditionStatus) *corev1.Node {
+	node := aNode(name)
+	node.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute}}
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}
+	return node
+}
+
+// gc:TestGCTerminating; its nodes are rows of TestOutOfServiceNode.
+func TestOutOfService(t *testing.T) {
+	silent := func(name string) *corev1.Node {
+		node := outOf(name, corev1.ConditionUnknown)
+		node.Spec.Taints = nil
+		return node
+	}
+	pods := func() []runtime.Object {
+		return []runtime.Object{
+			aPod("running", "n", running, terminating), aPod("failed", "n", failed, terminating), aPod("succeeded", "n", succeeded, terminating),
+			aPod("staying", "n", running),
+		}
+	}
+	all := func(d time.Duration) outcome {
+		return outcome{Deleted: map[string]time.Duration{"running": d, "failed": d, "succeeded": d}, Marked: []string{"running"}}
+	}
+	for _, tt := range []struct {
+		name string
+		node func() *corev1.Node
+		step func(*world) // after a second
+		want outcome
+	}{
+		{"tainted before", func() *corev1.Node { return outOf("n", corev1.ConditionFalse) }, nil, all(0)},
+		{"tainted later", func() *corev1.Node { return silent("n") },
+			func(w *world) { w.updateNode(outOf("n", corev1.ConditionUnknown)) }, all(time.Second)},
+		{"silent only later", func() *corev1.Node { return outOf("n", corev1.ConditionTrue) },
+			func(w *world) { w.updateNode(outOf("n", corev1.ConditionUnknown)) }, all(time.Second)},
+		{"never tainted", func() *corev1.Node { return silent("n") }, nil, outcome{}},
+		{"ready after all", func() *corev1.Node { return outOf("n", corev1.ConditionTrue) }, nil, outcome{}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, append(pods(), tt.node())...)
+				c, stop := w.manager(0)
+				defer stop()
+				w.until(time.Second)
+				if tt.step != nil {
+					tt.step(w)
+				}
+				w.until(time.Hour)
+				w.check(c, outOfService, tt.want)
+			})
+		})
+	}
+	t.Run("a pod that begins to terminate there", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, outOf("n", corev1.ConditionUnknown), aPod("p", "n", running))
+			c, stop := w.manager(0)
+			defer stop()
+			w.until(time.Second)
+			w.must(w.client.Tracker().Update(podsResource, aPod("p", "n", running, terminating), "default"))
+			w.until(time.Minute)
+			w.check(c, outOfService, outcome{Deleted: map[string]time.Duration{"p": time.Second}, Marked: []string{"p"}})
+		})
+	})
+	t.Run("a taint that is gone collects nothing, whatever the cache says", func(t *testing.T) { // P28
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, append(pods(), outOf("n", corev1.ConditionUnknown))...)
+			w.pretend(silent("n"))
+			c, stop := w.manager(0)
+			defer stop()
+			w.until(time.Minute)
+			w.check(c, outOfService, outcome{})
+		})
+	})
+}
+
+// The counting around surplus, which TestSurplus tests.
+func TestFinishedPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, aNode("n"), aPod("a", "n", failed), aPod("b", "n", running), aPod("c", "n", succeeded))
+		w.must(w.client.Tracker().Update(podsResource, aPod("a", "n", failed, func(p *corev1.Pod) {
+			p.CreationTimestamp = metav1.NewTime(time.Now().Add(-2 * time.Hour))
+		}), "default"))
+		c, stop := w.manager(2)
+		defer stop()
+		w.until(time.Minute + time.Second)
+		w.check(c, terminated, outcome{})
+		w.must(w.client.Tracker().Update(podsResource, aPod("b", "n", succeeded), "default"))
+		w.until(2 * time.Minute)
+		w.check(c, terminated, outcome{Deleted: map[string]time.Duration{"a": 80 * time.Second}})
+		w.createPod(aPod("d", "n", failed, func(p *corev1.Pod) { p.Status.Reason = "Evicted" }))
+		w.until(time.Hour)
+		w.check(c, terminated, outcome{Deleted: map[string]time.Duration{"a": 80 * time.Second, "d": 140 * time.Second}})
+		if got := c.finished.Load(); got != 2 {
+			t.Errorf("%d finished pods counted, want 2", got)
+		}
+	})
+}
+
+func TestThresholdZeroKeepsAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, aNode("n"), aPod("a", "n", failed), aPod("b", "n", succeeded))
+		c, stop := w.manager(0)
+		defer stop()
+		w.until(time.Hour)
+		w.check(c, terminated, outcome{})
+	})
+}
+
+// gc:TestGCInspectingPatchedPodBeforeDeletion.
+func TestMark(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ready := corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue}
+		twice := []corev1.EnvVar{{Name: "TWICE", Value: "1"}, {Name: "TWICE", Value: "2"}}
+		w := newWorld(t, aPod("p", "gone", running, finalized, func(p *corev1.Pod) {
+			p.Status.Conditions = []corev1.PodCondition{ready}
+			p.Spec.Containers = []corev1.Container{{Name: "c", Env: twice}}
+		}))
+		_, stop := w.manager(0)
+		defer stop()
+		w.until(time.Hour)
+		pod := w.pod("p")
+		want := corev1.PodStatus{Phase: failed, ObservedGeneration: 2, Conditions: []corev1.PodCondition{{
+			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, ObservedGeneration: 2, Reason: "DeletionByPodGC",
+			Message: "PodGC: node no longer exists", LastTransitionTime: metav1.NewTime(w.begin.Add(quarantine)),
+		}, ready}}
+		if diff := cmp.Diff(want, pod.Status); diff != "" {
+			t.Errorf("status (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff(twice, pod.Spec.Containers[0].Env); diff != "" {
+			t.Errorf("the patch changed the spec (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// N96, P28: what finalizers hold is marked and deleted once, by this process and by the next.
+func TestNoDuplicateDeletes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, aPod("orphan", "gone", running, finalized), outOf("n", corev1.ConditionFalse), aPod("stuck", "n", running, terminating, finalized),
+			aPod("unbound", "", pending, terminating, finalized), aPod("old", "n", failed, finalized), aPod("new", "n", failed, func(p *corev1.Pod) {
+				p.CreationTimestamp = metav1.Now()
+			}))
+		for range 2 {
+			_, stop := w.manager(1)
+			time.Sleep(time.Hour)
+			stop()
+		}
+		if got, want := []int{w.requests("patch pods"), w.requests("delete pods")}, []int{3, 4}; !slices.Equal(got, want) {
+			t.Errorf("%v patches and deletes, want %v", got, want)
+		}
+	})
+}
+
+func TestRetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, aPod("p", "gone", running))
+		w.refuse = func(a clienttesting.Action) error {
+			if a.Matches("patch", "pods") && time.Since(w.begin) < time.Hour {
+				return errors.New("a webhook says no")
+			}
+			return nil
+		}
+		c, stop := w.manager(0)
+		defer stop()
+		w.until(time.Hour - time.Second)
+		w.check(c, orphaned, outcome{}) // an error of the mark stops the delete
+		if got := testutil.ToFloat64(c.metrics.errors.WithLabelValues("default", "orphaned")); got < 50 || got > 90 {
+			t.Errorf("%v errors counted in an hour, want about one a minute", got)
+		}
+		w.until(2 * time.Hour)
+		if d, ok := w.deletes["p"]; !ok || d > time.Hour+time.Minute {
+			t.Errorf("deleted: %v at %v, want within a minute of the webhook's change of mind", ok, d)
+		}
+	})
+}
+
+func TestSameName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, aPod("p", "gone", running), aNode("n"))
+		w.refuse = func(a clienttesting.Action) error {
+			if a.Matches("delete", "pods") {
+				w.must(w.client.Tracker().Update(podsResource, aPod("p", "n", running, func(p *corev1.Pod) { p.UID = "second" }), "default"))
+			}
+			return nil
+		}
+		c, stop := w.manager(0)
+		defer stop()
+		w.until(time.Hour)
+		w.check(c, orphaned, outcome{Marked: []string{"p"}})
+		if n := w.requests("delete pods"); n != 1 {
+			t.Errorf("%d deletes sent, want the one that the UID refused", n)
+		}
+	})
+}
+
+func TestOneReadForAllPodsOfANode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var objects []runtime.Object
+		for i := range 100 {
+			objects = append(objects, aPod(fmt.Sprintf("p%d", i), "gone", running))
+		}
+		w := newWorld(t, objects...)
+		_, stop := w.manager(0)
+		defer stop()
+		w.until(time.Hour)
+		if n := len(w.deletes); n != 100 {
+			t.Errorf("%d pods deleted, want 100", n)
+		}
+		if n := w.requests("get nodes"); n != 1 {
+			t.Errorf("%d reads of the node, want 1", n)
+		}
+	})
+}

@@ -1,0 +1,181 @@
+package podgc
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"minikcm/pkg/caches"
+)
+
+func TestWhy(t *testing.T) {
+	gone, there, broken := nodeState{}, nodeState{exists: true}, nodeState{exists: true, outOfService: true}
+	for _, tt := range []struct {
+		name        string
+		bound       bool
+		terminating bool
+		phase       corev1.PodPhase
+		node        nodeState
+		quarantined bool
+		surplus     bool
+		want        cause
+	}{
+		{name: "a running pod on its node", bound: true, phase: corev1.PodRunning, node: there, want: none},
+		{name: "terminating there", bound: true, terminating: true, phase: corev1.PodRunning, node: there, want: none},
+		{name: "its node is gone", bound: true, phase: corev1.PodRunning, node: gone, want: orphaned},
+		{name: "its node may come back", bound: true, phase: corev1.PodRunning, node: gone, quarantined: true, want: none},
+		{name: "terminating, its node is gone", bound: true, terminating: true, phase: corev1.PodRunning, node: gone, want: orphaned},
+		{name: "finished, its node is gone", bound: true, phase: corev1.PodSucceeded, node: gone, want: orphaned},
+		{name: "terminating out of service", bound: true, terminating: true, phase: corev1.PodRunning, node: broken, want: outOfService},
+		{name: "running out of service", bound: true, phase: corev1.PodRunning, node: broken, want: none},
+		{name: "waiting for a node", phase: corev1.PodPending, want: none},
+		{name: "terminating without a node", terminating: true, phase: corev1.PodPending, want: unscheduled},
+		{name: "one finished pod too many", bound: true, phase: corev1.PodFailed, node: there, surplus: true, want: terminated},
+		{name: "chosen as such, but not finished", bound: true, phase: corev1.PodRunning, node: there, surplus: true, want: none},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			pod := &caches.Pod{Phase: tt.phase}
+			if tt.bound {
+				pod.NodeName = "n"
+			}
+			if tt.terminating {
+				pod.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+			}
+			if got := why(pod, tt.node, tt.quarantined, tt.surplus); got != tt.want {
+				t.Errorf("why = %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestWorkOn(t *testing.T) {
+	deleted := func(grace *int64) func(*caches.Pod) {
+		return func(p *caches.Pod) {
+			p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{Time: time.Unix(1, 0)}, grace
+		}
+	}
+	phase := func(phase corev1.PodPhase) func(*caches.Pod) { return func(p *caches.Pod) { p.Phase = phase } }
+	thirty := int64(30)
+	for _, tt := range []struct {
+		name  string
+		edits []func(*caches.Pod)
+		want  work
+	}{
+		{"running", nil, work{fail: true, remove: true}},
+		{"succeeded", []func(*caches.Pod){phase(corev1.PodSucceeded)}, work{remove: true}},
+		{"failed", []func(*caches.Pod){phase(corev1.PodFailed)}, work{remove: true}},
+		{"being deleted with grace", []func(*caches.Pod){deleted(&thirty)}, work{fail: true, remove: true}},
+		{"being deleted, grace unknown", []func(*caches.Pod){deleted(nil)}, work{fail: true, remove: true}},
+		{"deleted without grace, held by finalizers", []func(*caches.Pod){deleted(new(int64))}, work{fail: true}},
+		{"the same and failed: nothing is left", []func(*caches.Pod){deleted(new(int64)), phase(corev1.PodFailed)}, work{}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			pod := &caches.Pod{Phase: corev1.PodRunning}
+			for _, edit := range tt.edits {
+				edit(pod)
+			}
+			if got := workOn(pod); got != tt.want {
+				t.Errorf("workOn = %+v, want %+v", got, tt.want)
+			}
+		})
+	}
+}
+
+// gc:TestGCTerminated. Pods are in the order of their creation, an hour apart; "x!" is a pod that a kubelet evicted.
+func TestSurplus(t *testing.T) {
+	const running, failed, succeeded = corev1.PodRunning, corev1.PodFailed, corev1.PodSucceeded
+	type pod struct {
+		name   string
+		phase  corev1.PodPhase
+		reason string
+	}
+	for _, tt := range []struct {
+		name      string
+		pods      []pod
+		threshold int
+		want      []string
+	}{
+		{"the two oldest of three", []pod{{"a", failed, ""}, {"b", succeeded, ""}, {"c", failed, ""}}, 1, []string{"a", "b"}},
+		{"threshold 0 keeps all", []pod{{"a", failed, ""}, {"b", succeeded, ""}}, 0, nil},
+		{"a negative one too", []pod{{"a", failed, ""}, {"b", succeeded, ""}}, -1, nil},
+		{"the older of two finished", []pod{{"a", running, ""}, {"b", succeeded, ""}, {"c", failed, ""}}, 1, []string{"b"}},
+		{"the older of two", []pod{{"a", failed, ""}, {"b", succeeded, ""}}, 1, []string{"a"}},
+		{"fewer than the threshold", []pod{{"a", failed, ""}, {"b", succeeded, ""}}, 5, nil},
+		{"exactly the threshold", []pod{{"a", failed, ""}, {"b", succeeded, ""}}, 2, nil},
+		{"evicted first, then the oldest", []pod{{"a", failed, ""}, {"b", succeeded, ""}, {"c", failed, "Evicted"}}, 1, []string{"c", "a"}},
+		{"evicted first", []pod{{"a", running, ""}, {"b", succeeded, ""}, {"c", failed, "Evicted"}}, 1, []string{"c"}},
+		{"only a failed pod was evicted", []pod{{"a", succeeded, ""}, {"b", succeeded, "Evicted"}}, 1, []string{"a"}},
+		{"a phase nobody knows is finished", []pod{{"a", "", ""}, {"b", corev1.PodPending, ""}, {"c", corev1.PodUnknown, ""}, {"d", succeeded, ""}}, 1, []string{"a"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var pods []*caches.Pod
+			for i, p := range tt.pods {
+				pod := &caches.Pod{Phase: p.phase, Reason: p.reason}
+				pod.Name, pod.CreationTimestamp = p.name, metav1.NewTime(time.Unix(int64(i)*3600, 0))
+				pods = append(pods, pod)
+			}
+			slices.Reverse(pods) // the cache has no order
+			var got []string
+			for _, pod := range surplus(pods, tt.threshold) {
+				got = append(got, pod.Name)
+			}
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("surplus = %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestSurplusOrder(t *testing.T) {
+	pod := func(namespace, name string) *caches.Pod {
+		p := &caches.Pod{Phase: corev1.PodFailed}
+		p.Namespace, p.Name = namespace, name
+		return p
+	}
+	b, a2, a1 := pod("n1", "b"), pod("n2", "a"), pod("n1", "a")
+	if got := surplus([]*caches.Pod{b, a2, a1}, 1); len(got) != 2 || got[0] != a1 || got[1] != a2 {
+		t.Errorf("pods of one age go in the order %v, want by name, then namespace", got)
+	}
+	held := pod("n1", "0")
+	held.DeletionTimestamp, held.DeletionGracePeriodSeconds = &metav1.Time{}, new(int64)
+	if got := surplus([]*caches.Pod{held, a1}, 1); len(got) != 0 {
+		t.Errorf("%v is surplus beside a pod that only its finalizers hold, want none", got)
+	}
+}
+
+// The cases of util/node TestIsNodeReady and of the nodes in gc:TestGCTerminating.
+func TestOutOfServiceNode(t *testing.T) {
+	ready := func(s corev1.ConditionStatus) []corev1.NodeCondition {
+		return []corev1.NodeCondition{{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionTrue}, {Type: corev1.NodeReady, Status: s}}
+	}
+	taint := func(key, value string, effect corev1.TaintEffect) []corev1.Taint {
+		return []corev1.Taint{{Key: "other", Effect: corev1.TaintEffectNoExecute}, {Key: key, Value: value, Effect: effect}}
+	}
+	const key = corev1.TaintNodeOutOfService
+	for _, tt := range []struct {
+		name       string
+		conditions []corev1.NodeCondition
+		taints     []corev1.Taint
+		want       bool
+	}{
+		{"not ready, NoExecute", ready(corev1.ConditionFalse), taint(key, "", corev1.TaintEffectNoExecute), true},
+		{"not ready, NoSchedule", ready(corev1.ConditionFalse), taint(key, "", corev1.TaintEffectNoSchedule), true},
+		{"not ready, PreferNoSchedule", ready(corev1.ConditionFalse), taint(key, "", corev1.TaintEffectPreferNoSchedule), true},
+		{"not ready, any value", ready(corev1.ConditionFalse), taint(key, "any-value", corev1.TaintEffectNoExecute), true},
+		{"unknown", ready(corev1.ConditionUnknown), taint(key, "", corev1.TaintEffectNoExecute), true},
+		{"no Ready condition", nil, taint(key, "", corev1.TaintEffectNoExecute), true},
+		{"ready", ready(corev1.ConditionTrue), taint(key, "", corev1.TaintEffectNoExecute), false},
+		{"not ready, another taint", ready(corev1.ConditionFalse), taint("x", "", corev1.TaintEffectNoExecute), false},
+		{"not ready, no taint", ready(corev1.ConditionFalse), nil, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			node := &corev1.Node{Spec: corev1.NodeSpec{Taints: tt.taints}, Status: corev1.NodeStatus{Conditions: tt.conditions}}
+			if got := isOutOfService(node); got != tt.want {
+				t.Errorf("isOutOfService = %v, want %v", got, tt.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,196 @@
+package podgc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"minikcm/pkg/caches"
+	"minikcm/pkg/controllers/internal/podstatus"
+	"minikcm/pkg/controllers/internal/worker"
+)
+
+// Texts of upstream, kube-controller-manager v1.37.
+const (
+	markReason  = "DeletionByPodGC"
+	markMessage = "PodGC: node no longer exists"
+)
+
+// reconcileNode waits out the quarantine of a missing node, and hands on the pods of a node that is gone or out of service.
+func (c *Controller) reconcileNode(_ context.Context, name string) (worker.Result, error) {
+	c.term.live.Forget(name) // an answer from before this change must not be used
+	node, pods := c.cachedNode(name), c.pods.OnNode(name)
+	if node.exists || len(pods) == 0 {
+		c.term.absence.end(name)
+	} else {
+		now := c.clock.Now()
+		if left := remaining(c.term.absence.note(name, now), now, c.cfg.Quarantine); left > 0 {
+			return worker.Result{After: left}, nil
+		}
+	}
+	for _, pod := range pods {
+		if why(pod, node, false, false) != none {
+			c.podLoop.Add(keyOf(pod))
+		}
+	}
+	return worker.Result{}, nil
+}
+
+// reconcileCount chooses which finished pods are too many.
+func (c *Controller) reconcileCount(context.Context, string) (worker.Result, error) {
+	again := worker.Result{After: c.cfg.Period}
+	if c.finished.Load() <= int64(c.cfg.TerminatedPodThreshold) {
+		c.term.surplus.Store(nil)
+		return again, nil
+	}
+	excess := surplus(c.pods.List(), c.cfg.TerminatedPodThreshold)
+	chosen := make(map[types.UID]bool, len(excess))
+	for _, pod := range excess {
+		chosen[pod.UID] = true
+	}
+	c.term.surplus.Store(&chosen)
+	for _, pod := range excess {
+		c.podLoop.Add(keyOf(pod))
+	}
+	return again, nil
+}
+
+// reconcilePod collects one pod if there is cause to.
+func (c *Controller) reconcilePod(ctx context.Context, key podKey) (worker.Result, error) {
+	pod, ok := c.pods.Get(key.Name)
+	if !ok || pod.UID != key.UID || workOn(pod) == (work{}) {
+		return worker.Result{}, nil
+	}
+	because := why(pod, c.cachedNode(pod.NodeName), c.quarantined(pod.NodeName), c.isSurplus(key.UID))
+	if because == none {
+		return worker.Result{}, nil
+	}
+	collected, err := c.collect(ctx, key, pod.NodeName)
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err): // gone or changed since it was read
+		return worker.Result{After: c.cfg.Quarantine}, nil
+	case err != nil:
+		if !errors.Is(err, context.Canceled) {
+			c.metrics.errors.WithLabelValues(key.Name.Namespace, string(because)).Inc()
+		}
+		return worker.Result{}, err
+	case !collected:
+		return worker.Result{After: c.cfg.Quarantine}, nil // the caches should know by then
+	}
+	return worker.Result{}, nil
+}
+
+// collect asks the API server about the pod and its node and does what is left to do about the pod. It reports false if there turns
+// out to be no cause.
+func (c *Controller) collect(ctx context.Context, key podKey, nodeName string) (bool, error) {
+	live, err := c.client.CoreV1().Pods(key.Name.Namespace).Get(ctx, key.Name.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) || err == nil && live.UID != key.UID {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("get pod %s: %w", key.Name, err)
+	}
+	if live.Spec.NodeName != nodeName {
+		return false, nil
+	}
+	pod := c.pods.Trim(live)
+	because := why(pod, nodeState{exists: true}, false, c.isSurplus(key.UID))
+	if because == none {
+		if because, err = c.whyByNode(ctx, pod); err != nil || because == none {
+			return false, err
+		}
+	}
+	return true, c.finish(ctx, live, workOn(pod), because)
+}
+
+// whyByNode looks for a cause that only the node can give, and asks the API server for that.
+func (c *Controller) whyByNode(ctx context.Context, pod *caches.Pod) (cause, error) {
+	if pod.NodeName == "" {
+		return none, nil
+	}
+	node, err := c.term.live.Get(ctx, pod.NodeName, time.Time{})
+	if err != nil {
+		return none, err
+	}
+	return why(pod, node, c.quarantined(pod.NodeName), false), nil
+}
+
+// finish marks and deletes a pod.
+func (c *Controller) finish(ctx context.Context, pod *corev1.Pod, todo work, because cause) error {
+	if todo.fail {
+		if err := c.fail(ctx, pod, because); err != nil {
+			return err
+		}
+	}
+	if !todo.remove {
+		return nil
+	}
+	err := c.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
+		GracePeriodSeconds: new(int64), Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
+	})
+	if err != nil {
+		return fmt.Errorf("delete pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	c.metrics.deletes.WithLabelValues(pod.Namespace, string(because)).Inc()
+	klog.FromContext(ctx).V(2).Info("Deleted a pod without grace", "pod", klog.KObj(pod), "reason", because, "node", klog.KRef("", pod.Spec.NodeName))
+	return nil
+}
+
+// fail says in the status of a pod that it has failed, because nobody else will.
+func (c *Controller) fail(ctx context.Context, pod *corev1.Pod, because cause) error {
+	change := podstatus.Change{UID: pod.UID, Phase: corev1.PodFailed, ObservedGeneration: pod.Generation}
+	if because == orphaned {
+		change.Condition = podstatus.Transition(podstatus.Find(pod.Status.Conditions, corev1.DisruptionTarget), corev1.PodCondition{
+			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, ObservedGeneration: pod.Generation,
+			Reason: markReason, Message: markMessage,
+		}, metav1.NewTime(c.clock.Now()))
+	}
+	patch, err := change.Patch()
+	if err != nil {
+		return err
+	}
+	_, err = c.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	if err != nil {
+		return fmt.Errorf("patch status of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return nil
+}
+
+// cachedNode is a node's state as the cache has it.
+func (c *Controller) cachedNode(name string) nodeState {
+	if node, ok := c.nodes.Get(cache.ObjectName{Name: name}); ok {
+		return stateOf(node)
+	}
+	return nodeState{}
+}
+
+// look reads a node's state from the API server.
+func (c *Controller) look(ctx context.Context, name string) (nodeState, error) {
+	node, err := c.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nodeState{}, nil
+	case err != nil:
+		return nodeState{}, fmt.Errorf("get node %s: %w", name, err)
+	}
+	return stateOf(node), nil
+}
+
+// quarantined reports whether a missing node may still turn up.
+func (c *Controller) quarantined(name string) bool {
+	since, missing := c.term.absence.of(name)
+	return !missing || remaining(since, c.clock.Now(), c.cfg.Quarantine) > 0
+}
+
+func (c *Controller) isSurplus(pod types.UID) bool {
+	chosen := c.term.surplus.Load()
+	return chosen != nil && (*chosen)[pod]
+}
