@@ -1,7 +1,6 @@
 package replicaset
 
 import (
-	"context"
 	"maps"
 	"slices"
 	"time"
@@ -10,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
@@ -82,7 +80,8 @@ func (c *Controller) wakeAdopters(pod *caches.Pod) {
 		c.enqueue(rs)
 	}
 	if len(adopters) > 1 {
-		utilruntime.HandleErrorWithContext(context.Background(), nil, "More than one ReplicaSet selects the pod",
+		// Not through utilruntime, which may sleep: the watch stream waits for us.
+		klog.Background().Error(nil, "More than one ReplicaSet selects the pod", "controller", Name,
 			"pod", klog.KObj(pod), "replicaSets", klog.KObjSlice(adopters))
 	}
 }

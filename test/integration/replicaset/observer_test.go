@@ -2,6 +2,7 @@ package replicaset
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	toolswatch "k8s.io/client-go/tools/watch"
 
 	"minikcm/pkg/caches"
+	"minikcm/test/controlplane"
 )
 
 // observer follows the pods of one ReplicaSet at the API server itself, change by change, and holds their number to bounds.
@@ -33,6 +35,7 @@ type observer struct {
 	lowest    int
 	created   int // pods of the ReplicaSet seen for the first time
 	known     map[types.UID]bool
+	last      types.UID // of the last pod that had no labels
 	violation string
 }
 
@@ -87,6 +90,9 @@ func (o *observer) bounds(least, most int) {
 func (o *observer) see(kind watch.EventType, pod *corev1.Pod) {
 	o.lock.Lock()
 	defer o.lock.Unlock()
+	if len(pod.Labels) == 0 && kind == watch.Added {
+		o.last = pod.UID
+	}
 	if kind == watch.Deleted || !metav1.IsControlledBy(pod, o.rs) || !caches.TrimPod(pod).IsActive() {
 		delete(o.active, pod.UID)
 	} else {
@@ -129,6 +135,7 @@ func (o *observer) seen() int {
 func (o *observer) settledAt(want int) {
 	o.t.Helper()
 	o.n.settled(o.rs.Name)
+	o.catchUp()
 	o.n.eventually(func(context.Context) error {
 		o.lock.Lock()
 		defer o.lock.Unlock()
@@ -138,4 +145,21 @@ func (o *observer) settledAt(want int) {
 		return nil
 	})
 	o.bounds(want, want)
+}
+
+// catchUp waits until the observer has seen all that has happened so far, by making a pod and waiting for that.
+func (o *observer) catchUp() {
+	o.t.Helper()
+	marker := controlplane.Pod(o.n.name, "", nil)
+	marker.GenerateName = "marker-"
+	marker = o.n.create(marker)[0]
+	o.n.eventually(func(context.Context) error {
+		o.lock.Lock()
+		defer o.lock.Unlock()
+		if o.last != marker.UID {
+			return errors.New("observer has not seen the marker")
+		}
+		return nil
+	})
+	o.n.delete(marker.Name)
 }

@@ -1,0 +1,136 @@
+package replicaset
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"minikcm/pkg/caches"
+)
+
+func TestClaim(t *testing.T) {
+	setDeleting := func(rs *appsv1.ReplicaSet) { rs.DeletionTimestamp = new(ago(0)) }
+	other := labelled(map[string]string{"app": "db"})
+	type sorted struct {
+		Mine, Adopt, Release, Failed []string
+		Terminating                  int
+	}
+	for _, tt := range []struct {
+		name string
+		set  *appsv1.ReplicaSet
+		pods []*caches.Pod
+		gone []types.UID
+		want sorted
+	}{
+		{"an orphan is adopted if it is selected", newSet(1),
+			[]*caches.Pod{newPod("a", orphaned), newPod("b", orphaned, other)}, nil, sorted{Adopt: []string{"a"}}},
+		{"a set being deleted adopts nothing", newSet(1, setDeleting),
+			[]*caches.Pod{newPod("a", orphaned), newPod("b", orphaned)}, nil, sorted{}},
+		{"a set being deleted keeps what it has", newSet(1, setDeleting),
+			[]*caches.Pod{newPod("a"), newPod("b", orphaned)}, nil, sorted{Mine: []string{"a"}}},
+		{"a set being deleted releases nothing", newSet(1, setDeleting), []*caches.Pod{newPod("a", other)}, nil, sorted{}},
+		{"a pod of another controller is left alone", newSet(1),
+			[]*caches.Pod{newPod("a"), newPod("b", ownedBy("another"))}, nil, sorted{Mine: []string{"a"}}},
+		{"a pod that is no longer selected is released", newSet(1),
+			[]*caches.Pod{newPod("a"), newPod("b", other)}, nil, sorted{Mine: []string{"a"}, Release: []string{"b"}}},
+		{"pods being deleted are neither adopted nor released", newSet(1),
+			[]*caches.Pod{newPod("a", deleting), newPod("b", orphaned, deleting), newPod("c", other, deleting)}, nil, sorted{Terminating: 1}},
+		{"finished pods are neither counted, adopted nor released", newSet(1),
+			[]*caches.Pod{newPod("a", phase(corev1.PodSucceeded)), newPod("b", phase(corev1.PodFailed)), newPod("c", phase(corev1.PodFailed), orphaned),
+				newPod("d", phase(corev1.PodSucceeded), other)}, nil, sorted{Failed: []string{"b"}}},
+		{"a finished pod being deleted is not terminating", newSet(1), []*caches.Pod{newPod("a", deleting, phase(corev1.PodSucceeded))}, nil, sorted{}},
+		{"phases empty and Unknown are active", newSet(1),
+			[]*caches.Pod{newPod("a", phase("")), newPod("b", phase(corev1.PodUnknown))}, nil, sorted{Mine: []string{"a", "b"}}},
+		{"both at once", newSet(2), []*caches.Pod{newPod("a"), newPod("b", other), newPod("c", orphaned)}, nil,
+			sorted{Mine: []string{"a"}, Release: []string{"b"}, Adopt: []string{"c"}}},
+		{"a pod of another namespace is nothing to us", newSet(1),
+			[]*caches.Pod{newPod("a", orphaned), newPod("b", orphaned, func(p *caches.Pod) { p.Namespace = "elsewhere" })}, nil, sorted{Adopt: []string{"a"}}},
+		{"an owner that is no controller does not matter", newSet(1), []*caches.Pod{newPod("a", func(p *caches.Pod) {
+			p.OwnerReferences[0].Controller = new(false)
+		})}, nil, sorted{Adopt: []string{"a"}}},
+		{"a deleted pod that the cache still shows is gone, or terminating if it takes its time", newSet(1),
+			[]*caches.Pod{newPod("a"), newPod("b", onNode("n"))}, []types.UID{"a", "b"}, sorted{Terminating: 1}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			gone := map[types.UID]struct{}{}
+			for _, uid := range tt.gone {
+				gone[uid] = struct{}{}
+			}
+			c := claim(tt.set, selectorOf(tt.set), tt.pods, gone)
+			got := sorted{uidsOrNil(c.mine), uidsOrNil(c.adopt), uidsOrNil(c.release), uidsOrNil(c.failed), c.terminating}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("claim (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func uidsOrNil(pods []*caches.Pod) []string {
+	if len(pods) == 0 {
+		return nil
+	}
+	return uids(pods)
+}
+
+func TestOwnerPatches(t *testing.T) {
+	adopt, err := adoptPatch(newSet(1), "pod-uid")
+	if err != nil {
+		t.Fatal(err)
+	}
+	release, err := releasePatch(newSet(1), "pod-uid")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name, want string
+		got        []byte
+	}{
+		{"adopt", `{"metadata":{"uid":"pod-uid","ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"set",
+			"controller":true,"blockOwnerDeletion":true}]}}`, adopt},
+		{"release", `{"metadata":{"uid":"pod-uid","ownerReferences":[{"$patch":"delete","uid":"set"}]}}`, release},
+	} {
+		if diff := cmp.Diff(parsed(t, []byte(tt.want)), parsed(t, tt.got)); diff != "" {
+			t.Errorf("%s patch (-want +got):\n%s", tt.name, diff)
+		}
+	}
+}
+
+func parsed(t *testing.T, text []byte) (v any) {
+	t.Helper()
+	if err := json.Unmarshal(text, &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func TestCouldAdopt(t *testing.T) {
+	app := map[string]string{"app": "web"}
+	for _, tt := range []struct {
+		name   string
+		edit   func(*appsv1.ReplicaSet)
+		labels map[string]string
+		want   bool
+	}{
+		{"matching", nil, app, true},
+		{"more labels than asked for", nil, map[string]string{"app": "web", "more": "x"}, true},
+		{"other labels", nil, map[string]string{"app": "db"}, false},
+		{"a pod without labels matches none", func(rs *appsv1.ReplicaSet) { rs.Spec.Selector.MatchLabels = nil }, nil, false},
+		{"an empty selector matches none", func(rs *appsv1.ReplicaSet) { rs.Spec.Selector.MatchLabels = nil }, app, false},
+		{"no selector matches none", func(rs *appsv1.ReplicaSet) { rs.Spec.Selector = nil }, app, false},
+		{"an invalid selector matches none", func(rs *appsv1.ReplicaSet) { rs.Spec.Selector.MatchLabels = map[string]string{"app": "?!"} }, app, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			rs := newSet(1)
+			if tt.edit != nil {
+				tt.edit(rs)
+			}
+			if got := couldAdopt(rs, tt.labels); got != tt.want {
+				t.Errorf("couldAdopt = %t, want %t", got, tt.want)
+			}
+		})
+	}
+}

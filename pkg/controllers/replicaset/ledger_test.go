@@ -1,0 +1,247 @@
+package replicaset
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"minikcm/pkg/caches"
+)
+
+func TestBarrier(t *testing.T) {
+	for _, tt := range []struct {
+		name      string
+		pod, set  string // written
+		at        versions
+		waitedFor time.Duration
+		want      barrier
+	}{
+		{"nothing written", "", "", versions{"1", "1"}, 0, open},
+		{"nothing written, nothing known", "", "", versions{}, 0, open},
+		{"cache is behind with pods", "100", "", versions{"99", "200"}, 0, wait},
+		{"cache is behind with ReplicaSets", "", "100", versions{"200", "99"}, 0, wait},
+		{"cache has reached it", "100", "100", versions{"100", "100"}, 0, open},
+		{"cache is past it", "99", "", versions{"100", "1"}, 0, open},
+		{"numbers, not text", "100", "", versions{"99", "1"}, 0, wait},
+		{"behind for long", "100", "", versions{"99", "1"}, barrierPatience, overdue},
+		{"behind for not so long", "100", "", versions{"99", "1"}, barrierPatience - 1, wait},
+		{"cache has no version", "100", "", versions{"", "1"}, 0, overdue},
+		{"cache has an odd version", "100", "", versions{"abc", "1"}, 0, overdue},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l := newLedger("set")
+			l.podVersion, l.setVersion = tt.pod, tt.set
+			if tt.waitedFor > 0 {
+				l.waitingSince = now.Add(-tt.waitedFor)
+			}
+			if got := l.check(tt.at, now); got != tt.want {
+				t.Errorf("barrier %d, want %d", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestBarrierOverTime: the wait is measured from the first time the cache was found behind, begins anew after a look, and ends when the
+// cache has caught up.
+func TestBarrierOverTime(t *testing.T) {
+	l := newLedger("set")
+	l.wrotePod("50")
+	l.wrotePod("100")
+	l.wrotePod("70")
+	for _, step := range []struct {
+		after time.Duration
+		pods  string
+		want  barrier
+	}{
+		{0, "99", wait}, {29 * time.Second, "99", wait}, {30 * time.Second, "99", overdue}, {59 * time.Second, "99", wait},
+		{60 * time.Second, "99", overdue}, {61 * time.Second, "100", open}, {62 * time.Second, "1", open},
+	} {
+		if got := l.check(versions{step.pods, "1"}, now.Add(step.after)); got != step.want {
+			t.Errorf("after %v, at %s: barrier %d, want %d", step.after, step.pods, got, step.want)
+		}
+	}
+}
+
+func TestLookedLive(t *testing.T) {
+	set := newSet(3, func(rs *appsv1.ReplicaSet) { rs.ResourceVersion = "40" })
+	t.Run("the cache must reach what was seen", func(t *testing.T) {
+		l := newLedger("set")
+		l.lookedLive(set, []*caches.Pod{newPod("a", version("30")), newPod("b", version("35")), newPod("c", version("39"), ownedBy("another"))}, "44")
+		if l.podVersion != "35" || l.setVersion != "40" || !l.verified {
+			t.Errorf("pods %s, set %s, verified %t; want 35, 40, true", l.podVersion, l.setVersion, l.verified)
+		}
+	})
+	t.Run("versions lower than those we wrote mean that history was rewound", func(t *testing.T) {
+		l := newLedger("set")
+		l.podVersion, l.setVersion = "1000", "2000"
+		l.lookedLive(set, []*caches.Pod{newPod("a", version("30"))}, "44")
+		if l.podVersion != "30" || l.setVersion != "40" {
+			t.Errorf("pods %s, set %s; want 30, 40", l.podVersion, l.setVersion)
+		}
+	})
+	t.Run("versions we wrote stay otherwise", func(t *testing.T) {
+		l := newLedger("set")
+		l.podVersion = "42"
+		l.lookedLive(set, nil, "44")
+		if l.podVersion != "42" {
+			t.Errorf("pods %s, want 42", l.podVersion)
+		}
+	})
+}
+
+// TestGhosts: after a live read the cache may still show pods that are gone, even ones it has not shown before.
+func TestGhosts(t *testing.T) {
+	cached := []*caches.Pod{
+		newPod("listed", version("30")),
+		newPod("ghost", version("20")),
+		newPod("newer", version("60")),
+		newPod("relabelled", version("20"), labelled(map[string]string{"app": "db"})),
+	}
+	for _, tt := range []struct {
+		name  string
+		store string // version of the cache
+		want  []string
+	}{
+		{"the cache is behind the list", "49", []string{"listed", "newer", "relabelled"}},
+		{"the cache has reached the list", "50", []string{"listed", "ghost", "newer", "relabelled"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l := newLedger("set")
+			l.lookedLive(newSet(1), []*caches.Pod{newPod("listed", version("30"))}, "50")
+			selected := func(pod *caches.Pod) bool { return pod.Labels["app"] == "web" }
+			got := l.withoutGhosts(slices.Clone(cached), versions{pods: tt.store}, selected)
+			if !slices.Equal(uids(got), tt.want) {
+				t.Errorf("pods %v, want %v", uids(got), tt.want)
+			}
+			// The list is no longer needed once the cache has reached it.
+			if forgotten := l.seen == nil; forgotten != (tt.store == "50") {
+				t.Errorf("list forgotten: %t", forgotten)
+			}
+		})
+	}
+}
+
+func TestSettle(t *testing.T) {
+	l := newLedger("set")
+	l.intents = []intent{{"made", true}, {"taken", true}, {"pending", true}, {"free", false}}
+	l.gone = set[types.UID]("gone-shown", "gone-terminating", "gone-gone")
+	l.doomed = map[types.UID]doom{"doomed-shown": {}, "doomed-terminating": {}, "doomed-gone": {}, "doomed-finished": {}, "doomed-released": {}}
+	l.refused = map[types.UID]refusal{"refused": {version: "5"}, "refused-changed": {version: "4"}, "refused-gone": {version: "5"}}
+	pods := []*caches.Pod{
+		newPod("made"), newPod("gone-shown"), newPod("gone-terminating", deleting), newPod("doomed-shown"), newPod("doomed-terminating", deleting),
+		newPod("doomed-finished", phase(corev1.PodFailed)), newPod("doomed-released", orphaned), newPod("refused", orphaned), newPod("refused-changed", orphaned),
+	}
+	found := l.settle(pods, byNameIn(append(pods, newPod("taken", ownedBy("another")))))
+	if found != (lostAnswers{created: 1, deleted: 2}) {
+		t.Errorf("found out about %+v, want 1 created and 2 deleted", found)
+	}
+	if want := []intent{{"pending", true}, {"free", false}}; !slices.Equal(l.intents, want) {
+		t.Errorf("intents %v, want %v", l.intents, want)
+	}
+	for name, left := range map[string][]types.UID{"gone": keys(l.gone), "doomed": keys(l.doomed), "refused": keys(l.refused)} {
+		want := map[string][]types.UID{"gone": {"gone-shown"}, "doomed": {"doomed-shown"}, "refused": {"refused"}}[name]
+		if !slices.Equal(left, want) {
+			t.Errorf("%s left: %v, want %v", name, left, want)
+		}
+	}
+}
+
+func set[T comparable](members ...T) map[T]struct{} {
+	m := map[T]struct{}{}
+	for _, member := range members {
+		m[member] = struct{}{}
+	}
+	return m
+}
+
+func keys[V any](m map[types.UID]V) []types.UID {
+	var out []types.UID
+	for k := range m {
+		out = append(out, k)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// TestNames: names whose create was not answered are used up before new ones are drawn.
+func TestNames(t *testing.T) {
+	drawn := 0
+	draw := func() string { drawn++; return fmt.Sprint("web-", drawn) }
+	free := func(string) bool { return false }
+	names := func(l *ledger, n int, taken func(string) bool) []string {
+		var out []string
+		for _, i := range l.names(n, draw, taken) {
+			out = append(out, i.name)
+		}
+		return out
+	}
+	l := newLedger("set")
+	if got := names(l, 3, func(name string) bool { return name == "web-2" }); !slices.Equal(got, []string{"web-1", "web-3", "web-4"}) {
+		t.Fatalf("names %v, want web-1, web-3, web-4: web-2 is taken", got)
+	}
+	if l.unanswered() != 3 {
+		t.Errorf("%d unanswered while the requests are out, want 3", l.unanswered())
+	}
+	l.forget("web-1")      // made
+	l.keep("web-3", true)  // not answered
+	l.keep("web-4", false) // refused
+	if l.unanswered() != 1 {
+		t.Errorf("%d unanswered, want 1", l.unanswered())
+	}
+	again := l.names(1, draw, free)
+	if again[0] != (intent{"web-3", true}) {
+		t.Errorf("next is %+v, want web-3, not answered", again[0])
+	}
+	if got := names(l, 3, free); !slices.Equal(got, []string{"web-3", "web-4", "web-5"}) {
+		t.Errorf("names %v, want web-3, web-4, web-5", got)
+	}
+}
+
+func TestLedgersOfRecreatedSet(t *testing.T) {
+	all := newLedgers()
+	key := cache.NewObjectName("default", "web")
+	old := all.of(key, "one")
+	if all.of(key, "one") != old {
+		t.Error("another ledger for the same ReplicaSet")
+	}
+	if all.of(key, "two") == old {
+		t.Error("a ReplicaSet of the same name inherited the ledger")
+	}
+	next := all.of(key, "two")
+	all.note(key, 2, false, now)
+	all.note(key, 3, false, now.Add(time.Second))
+	if n, d := all.unanswered(), all.oldestUnmet(now.Add(time.Minute)); n != 3 || d != time.Minute {
+		t.Errorf("%d unanswered, unmet for %v; want 3 and 1m", n, d)
+	}
+	all.note(key, 0, true, now)
+	if n, d := all.unanswered(), all.oldestUnmet(now.Add(time.Minute)); n != 0 || d != 0 {
+		t.Errorf("%d unanswered, unmet for %v; want none", n, d)
+	}
+	all.reset()
+	if all.of(key, "two") == next {
+		t.Error("a new term inherited a ledger")
+	}
+}
+
+func TestObserveTemplate(t *testing.T) {
+	l := newLedger("set")
+	template := newSet(1).Spec.Template
+	l.observeTemplate(&template, now)
+	same := *template.DeepCopy()
+	l.observeTemplate(&same, now.Add(time.Second))
+	if !l.templateSince.IsZero() {
+		t.Errorf("an equal template counts as changed since %v", l.templateSince)
+	}
+	other := *template.DeepCopy()
+	other.Spec.NodeName = "elsewhere"
+	l.observeTemplate(&other, now.Add(time.Minute))
+	if want := now.Add(time.Minute); !l.templateSince.Equal(want) {
+		t.Errorf("template changed at %v, want %v", l.templateSince, want)
+	}
+}

@@ -1,0 +1,156 @@
+package replicaset
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"minikcm/pkg/caches"
+)
+
+func TestCount(t *testing.T) {
+	full := map[string]string{"app": "web", "tier": "front"}
+	wantsFull := func(rs *appsv1.ReplicaSet) { rs.Spec.Template.Labels = full }
+	anHour := func(rs *appsv1.ReplicaSet) { rs.Spec.MinReadySeconds = 3600 }
+	ready := readySince(ago(0))
+	for _, tt := range []struct {
+		name        string
+		set         *appsv1.ReplicaSet
+		pods        []*caches.Pod
+		terminating int // -1: the gate is off
+		want        counts
+	}{
+		{"one with all labels", newSet(2, wantsFull), []*caches.Pod{newPod("a", labelled(full), ready)}, -1,
+			counts{replicas: 1, fullyLabeled: 1, ready: 1, available: 1}},
+		{"one without", newSet(2, wantsFull), []*caches.Pod{newPod("a", ready)}, -1, counts{replicas: 1, ready: 1, available: 1}},
+		{"two with all labels", newSet(2, wantsFull), []*caches.Pod{newPod("a", labelled(full), ready), newPod("b", labelled(full), ready)}, -1,
+			counts{replicas: 2, fullyLabeled: 2, ready: 2, available: 2}},
+		{"two, none terminating", newSet(2), []*caches.Pod{newPod("a", ready), newPod("b", ready)}, 0,
+			counts{replicas: 2, fullyLabeled: 2, ready: 2, available: 2, terminating: new(int32(0))}},
+		{"two without all labels", newSet(2, wantsFull), []*caches.Pod{newPod("a", ready), newPod("b", ready)}, -1,
+			counts{replicas: 2, ready: 2, available: 2}},
+		{"one with, one without", newSet(2, wantsFull), []*caches.Pod{newPod("a", ready), newPod("b", labelled(full), ready)}, -1,
+			counts{replicas: 2, fullyLabeled: 1, ready: 2, available: 2}},
+		{"more labels than the template has", newSet(1), []*caches.Pod{newPod("a", labelled(full))}, -1, counts{replicas: 1, fullyLabeled: 1}},
+		{"not ready", newSet(1), []*caches.Pod{newPod("a", phase(corev1.PodPending))}, -1, counts{replicas: 1, fullyLabeled: 1}},
+		{"ready, not yet available", newSet(1, anHour), []*caches.Pod{newPod("a", ready)}, -1, counts{replicas: 1, fullyLabeled: 1, ready: 1}},
+		{"available from this moment", newSet(1, anHour), []*caches.Pod{newPod("a", readySince(ago(time.Hour)))}, -1,
+			counts{replicas: 1, fullyLabeled: 1, ready: 1, available: 1}},
+		{"available in a nanosecond", newSet(1, anHour), []*caches.Pod{newPod("a", readySince(ago(time.Hour-1)))}, -1,
+			counts{replicas: 1, fullyLabeled: 1, ready: 1}},
+		{"available for long", newSet(1, anHour), []*caches.Pod{newPod("a", readySince(ago(2*time.Hour)))}, -1,
+			counts{replicas: 1, fullyLabeled: 1, ready: 1, available: 1}},
+		{"ready since nobody knows", newSet(1, anHour), []*caches.Pod{newPod("a", readySince(metav1.Time{}))}, -1,
+			counts{replicas: 1, fullyLabeled: 1, ready: 1}},
+		{"two terminating", newSet(1), []*caches.Pod{newPod("a", ready)}, 2,
+			counts{replicas: 1, fullyLabeled: 1, ready: 1, available: 1, terminating: new(int32(2))}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := count(tt.set, tt.pods, tt.terminating, now)
+			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(counts{})); diff != "" {
+				t.Errorf("counts (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestConditions(t *testing.T) {
+	earlier := ago(time.Hour)
+	condition := func(status corev1.ConditionStatus, reason, message string, since metav1.Time) appsv1.ReplicaSetCondition {
+		return appsv1.ReplicaSetCondition{Type: appsv1.ReplicaSetReplicaFailure, Status: status, Reason: reason, Message: message, LastTransitionTime: since}
+	}
+	foreign := appsv1.ReplicaSetCondition{Type: "Foreign", Status: corev1.ConditionTrue, Reason: "Test", LastTransitionTime: earlier}
+	denied := errors.New("denied")
+	type list = []appsv1.ReplicaSetCondition
+	for _, tt := range []struct {
+		name string
+		old  list
+		a    attempt
+		want list
+	}{
+		{"none, nothing failed", nil, attempt{}, nil},
+		{"creating failed", nil, attempt{err: denied, tooFew: true}, list{condition(corev1.ConditionTrue, "FailedCreate", "denied", ago(0))}},
+		{"deleting failed", nil, attempt{err: denied}, list{condition(corev1.ConditionTrue, "FailedDelete", "denied", ago(0))}},
+		{"nothing failed any more", list{condition(corev1.ConditionTrue, "FailedCreate", "denied", earlier)}, attempt{}, nil},
+		{"nothing was tried: nobody knows", list{condition(corev1.ConditionTrue, "FailedCreate", "denied", earlier)}, attempt{held: true},
+			list{condition(corev1.ConditionTrue, "FailedCreate", "denied", earlier)}},
+		{"failed again for another reason", list{condition(corev1.ConditionTrue, "FailedDelete", "gone", earlier)}, attempt{err: denied, tooFew: true},
+			list{condition(corev1.ConditionTrue, "FailedCreate", "denied", earlier)}},
+		{"a false one turns true now", list{condition(corev1.ConditionFalse, "", "", earlier)}, attempt{err: denied, tooFew: true},
+			list{condition(corev1.ConditionTrue, "FailedCreate", "denied", ago(0))}},
+		{"conditions of others stay when it is set", list{foreign}, attempt{err: denied, tooFew: true},
+			list{foreign, condition(corev1.ConditionTrue, "FailedCreate", "denied", ago(0))}},
+		{"and when it is removed", list{condition(corev1.ConditionTrue, "FailedCreate", "denied", earlier), foreign}, attempt{}, list{foreign}},
+		{"and otherwise", list{foreign}, attempt{}, list{foreign}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			before := append(list(nil), tt.old...)
+			got := conditionsOf(tt.old, tt.a, now)
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("conditions (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(before, append(list(nil), tt.old...)); diff != "" {
+				t.Errorf("the old conditions were changed:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestSameStatus(t *testing.T) {
+	base := appsv1.ReplicaSetStatus{Replicas: 1, ObservedGeneration: 3}
+	for _, tt := range []struct {
+		name string
+		edit func(*appsv1.ReplicaSetStatus)
+		want bool
+	}{
+		{"equal", func(*appsv1.ReplicaSetStatus) {}, true},
+		{"empty conditions are no conditions", func(s *appsv1.ReplicaSetStatus) { s.Conditions = []appsv1.ReplicaSetCondition{} }, true},
+		{"another number", func(s *appsv1.ReplicaSetStatus) { s.AvailableReplicas = 1 }, false},
+		{"another generation", func(s *appsv1.ReplicaSetStatus) { s.ObservedGeneration = 4 }, false},
+		{"zero terminating is not none reported", func(s *appsv1.ReplicaSetStatus) { s.TerminatingReplicas = new(int32(0)) }, false},
+		{"another condition", func(s *appsv1.ReplicaSetStatus) { s.Conditions = []appsv1.ReplicaSetCondition{{Type: "Foreign"}} }, false},
+	} {
+		other := base
+		tt.edit(&other)
+		if got := sameStatus(base, other); got != tt.want {
+			t.Errorf("%s: sameStatus = %t, want %t", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestNextAvailable(t *testing.T) {
+	ready := func(name string, since time.Duration) *caches.Pod { return newPod(name, readySince(ago(since))) }
+	unready := newPod("unready")
+	for _, tt := range []struct {
+		name     string
+		pods     []*caches.Pod
+		minReady int32
+		want     time.Duration // from now; -1: no pod will
+	}{
+		{"no pods", nil, 0, -1},
+		{"not ready", []*caches.Pod{unready, unready}, 10, -1},
+		{"ready is available", []*caches.Pod{ready("a", 0)}, 0, -1},
+		{"ready since nobody knows", []*caches.Pod{newPod("a", readySince(metav1.Time{}))}, 1, -1},
+		{"just became ready", []*caches.Pod{ready("a", 0)}, 1, time.Second},
+		{"ready for 20 s of 30", []*caches.Pod{ready("a", 20*time.Second)}, 30, 10 * time.Second},
+		{"available already", []*caches.Pod{ready("a", 51*time.Second)}, 50, -1},
+		{"the first of several", []*caches.Pod{unready, ready("a", 2*time.Second), ready("b", 0), ready("c", 4*time.Second)}, 10, 6 * time.Second},
+		{"all available", []*caches.Pod{unready, ready("a", 15*time.Second), ready("b", 11*time.Second), ready("c", 10*time.Second)}, 10, -1},
+		{"ready in the future, by another clock", []*caches.Pod{ready("a", -5*time.Second)}, 10, 15 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			want := time.Time{}
+			if tt.want >= 0 {
+				want = now.Add(tt.want)
+			}
+			if got := nextAvailable(tt.pods, tt.minReady, now); !got.Equal(want) {
+				t.Errorf("next at %v, want %v", got, want)
+			}
+		})
+	}
+}
