@@ -80,8 +80,9 @@ type Controller struct {
 // memory is what is remembered of a namespace during a term. Losing it costs requests, nothing else.
 type memory struct {
 	uid types.UID
-	// settled are the types that were seen empty after the grace. They are not listed again before everything else is.
-	settled map[resource]bool
+	// settled are the types that were seen empty after the grace, and when the pass that saw them began. They are not listed
+	// again before everything else is.
+	settled map[resource]time.Time
 	wait    wait
 	notice  notice
 }

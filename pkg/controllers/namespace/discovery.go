@@ -24,6 +24,9 @@ const (
 	// Pauses after an incomplete answer, doubled from the first to the last.
 	minRediscover = time.Second
 	maxRediscover = 30 * time.Second
+	// hurryFor is how long the pause stays the first one after an APIService has changed: the aggregator asks a repaired
+	// server for its types a few seconds later.
+	hurryFor = 30 * time.Second
 )
 
 // catalogue asks for the API's types once for many namespaces.
@@ -34,6 +37,7 @@ type catalogue struct {
 	lock    sync.Mutex
 	latest  content       // zero before the first answer
 	pause   time.Duration // after latest, if that is incomplete
+	hurried time.Time     // when hurry was called last
 	running *inquiry      // nil if nobody is asking
 }
 
@@ -107,9 +111,13 @@ func (c *catalogue) ask(ctx context.Context, q *inquiry) {
 	if ctx.Err() != nil || errors.Is(err, context.Canceled) {
 		return // that says nothing about the API
 	}
-	if c.latest = q.answer; q.answer.complete() {
+	c.latest = q.answer
+	switch {
+	case q.answer.complete():
 		c.pause = 0
-	} else {
+	case c.clock.Since(c.hurried) < hurryFor:
+		c.pause = minRediscover
+	default:
 		c.pause = min(max(2*c.pause, minRediscover), maxRediscover)
 	}
 }
@@ -125,5 +133,5 @@ func (c *catalogue) rest() time.Duration {
 func (c *catalogue) hurry() {
 	c.lock.Lock()
 	defer c.lock.Unlock()
-	c.pause = 0
+	c.pause, c.hurried = 0, c.clock.Now()
 }

@@ -116,4 +116,11 @@ func TestBrokenDiscoveryBacksOff(t *testing.T) {
 	if client.asked != 7 {
 		t.Errorf("%d discoveries, want 7", client.asked)
 	}
+	c.hurry()
+	for range 5 {
+		if _, pause, _ := c.read(t.Context(), epoch); pause != time.Second {
+			t.Errorf("pause %v after an APIService changed, want 1s", pause)
+		}
+		now.Step(time.Second)
+	}
 }

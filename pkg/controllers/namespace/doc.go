@@ -10,7 +10,7 @@
 // # Invariants
 //
 //   - Finalize comes only after one pass, begun after the grace was over and working from a complete discovery, has seen
-//     every type empty in a consistent list.
+//     every type empty in a consistent list. All lists of a pass are sent within 30 s.
 //   - No request that deletes anything but pods is sent before a pod list, begun after the grace, was answered and empty.
 //     An error keeps that gate shut: NetworkPolicies and Secrets outlive the pods they restrain or serve.
 //   - Every sync begins with a live read of the namespace. That is also the rule that the first write of a term is

@@ -60,12 +60,24 @@ const (
 	failed       verdict = "failed"       // requests failed: try again with back-off
 	waiting      verdict = "waiting"      // objects remain
 	undiscovered verdict = "undiscovered" // all that could be seen is gone, but some of the API cannot be seen
-	unproven     verdict = "unproven"     // each type was seen empty, but not all in one pass
+	unproven     verdict = "unproven"     // each type was seen empty, but some too long ago
 	empty        verdict = "empty"        // nothing is left
 )
 
-// judge decides what a look at types means. full says that it covered every type that was discovered.
-func judge(r report, full bool) verdict {
+// passSpan is how far apart the lists of one pass may be. A pass over large collections takes as long as that, and with it a
+// pass in which requests failed is completed by repeating those, not by listing everything again until all go well at once.
+const passSpan = passBudget
+
+// proven reports whether every type was seen empty in one pass that ends now.
+func proven(types []resource, settled map[resource]time.Time, now time.Time) bool {
+	return !slices.ContainsFunc(types, func(r resource) bool {
+		seen, ok := settled[r]
+		return !ok || now.Sub(seen) > passSpan
+	})
+}
+
+// judge decides what a look at types means. proven says that every type was seen empty in one pass, this look included.
+func judge(r report, proven bool) verdict {
 	switch {
 	case len(r.errs()) > 0:
 		return failed
@@ -73,7 +85,7 @@ func judge(r report, full bool) verdict {
 		return waiting
 	case !r.content.complete():
 		return undiscovered
-	case !full:
+	case !proven:
 		return unproven
 	default:
 		return empty

@@ -73,11 +73,11 @@ func TestJudge(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		r    report
-		full bool
+		all  bool
 		want verdict
 	}{
 		{"nothing left", report{complete, []outcome{{}, {}}}, true, empty},
-		{"nothing left of the types looked at this time", report{complete, []outcome{{}, {}}}, false, unproven},
+		{"nothing left, but not seen so in one pass", report{complete, []outcome{{}, {}}}, false, unproven},
 		{"nothing left of what can be seen", report{partial, []outcome{{}, {}}}, true, undiscovered},
 		{"a group version makes no sense", report{content{sent: epoch, parseErr: broken}, nil}, true, undiscovered},
 		{"never discovered", report{content{}, nil}, true, undiscovered},
@@ -86,8 +86,29 @@ func TestJudge(t *testing.T) {
 		{"an error comes before all", report{complete, []outcome{{remaining: 1}, {err: broken}}}, true, failed},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := judge(tt.r, tt.full); got != tt.want {
+			if got := judge(tt.r, tt.all); got != tt.want {
 				t.Errorf("got %s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestProven(t *testing.T) {
+	pods := podResource
+	other := resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("secrets"), list: true}
+	for _, tt := range []struct {
+		name    string
+		settled map[resource]time.Time
+		want    bool
+	}{
+		{"all at once", map[resource]time.Time{pods: at(0), other: at(0)}, true},
+		{"the failed one repeated in time", map[resource]time.Time{pods: at(-30 * time.Second), other: at(0)}, true},
+		{"one seen too long ago", map[resource]time.Time{pods: at(-30*time.Second - 1), other: at(0)}, false},
+		{"one never seen", map[resource]time.Time{pods: at(0)}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := proven([]resource{pods, other}, tt.settled, epoch); got != tt.want {
+				t.Errorf("got %v, want %v", got, tt.want)
 			}
 		})
 	}

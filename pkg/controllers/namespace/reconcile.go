@@ -114,16 +114,17 @@ func (c *Controller) purgeOthers(ctx context.Context, ns *corev1.Namespace, m *m
 	}
 	ns, pods := fresh, r.outcomes[0]
 
-	todo := m.unsettled(r.content)
-	full := len(m.settled) == 0
-	r.outcomes = append([]outcome{pods}, p.purgeAll(ctx, todo)...)
-	v := judge(r, full)
-	if v == unproven {
+	types := r.content.others()
+	v := unproven
+	for range 2 { // the second time for what was seen empty too long ago
+		begin := c.deps.Clock.Now()
+		r.outcomes = append([]outcome{pods}, p.purgeAll(ctx, m.unsettled(types))...)
+		m.settle(r.outcomes[1:], begin)
+		if v = judge(r, proven(types, m.settled, c.deps.Clock.Now())); v != unproven {
+			break
+		}
 		m.settled = nil
-		r.outcomes = append([]outcome{pods}, p.purgeAll(ctx, m.unsettled(r.content))...)
-		v = judge(r, true)
 	}
-	m.settle(r.outcomes[1:])
 	if v != empty {
 		return c.hold(ctx, ns, m, r, pause)
 	}
@@ -193,24 +194,25 @@ func (c *Controller) finish(ctx context.Context, ns *corev1.Namespace, r report)
 	return look{content: &r.content}, nil
 }
 
-// unsettled are the discovered types after the pods that were not seen empty yet.
-func (m *memory) unsettled(known content) []resource {
+// unsettled are the types that were not seen empty yet.
+func (m *memory) unsettled(types []resource) []resource {
 	var todo []resource
-	for _, r := range known.others() {
-		if !m.settled[r] {
+	for _, r := range types {
+		if _, ok := m.settled[r]; !ok {
 			todo = append(todo, r)
 		}
 	}
 	return todo
 }
 
-func (m *memory) settle(outcomes []outcome) {
+// settle notes which types were found empty by lists sent at begin or later.
+func (m *memory) settle(outcomes []outcome, begin time.Time) {
 	if m.settled == nil {
-		m.settled = map[resource]bool{}
+		m.settled = map[resource]time.Time{}
 	}
 	for _, o := range outcomes {
 		if o.err == nil && o.remaining == 0 {
-			m.settled[o.resource] = true
+			m.settled[o.resource] = begin
 		}
 	}
 }

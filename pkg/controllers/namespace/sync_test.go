@@ -321,9 +321,9 @@ func TestPartialDiscoveryPurgesOnceAndWaits(t *testing.T) {
 	expect(t, requests(b.metadata.Actions())[2:], "list pods")
 
 	b.discovery.err = nil
-	b.catalogue.hurry()
+	b.clock.Step(passSpan)
 	b.mustSync(t)
-	// Repaired: everything is proven again in one pass, then the namespace is finalized.
+	// Repaired long after: everything is proven again in one pass, then the namespace is finalized.
 	expect(t, requests(b.metadata.Actions())[3:], purge...)
 	actions := requests(b.client.Actions())
 	if last := actions[len(actions)-1]; last != "create namespaces/finalize" {

@@ -116,12 +116,18 @@ func (t *triggers) join() { t.wait.Wait() }
 // apiServices are cluster-scoped objects of the aggregator, one for each group version.
 var apiServices = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
 
-// contentTargets are the types, pods excepted, that objects remain of. Pods have an informer.
+// contentTargets are the types, pods excepted, that objects remain of, and the APIServices of those that failed: they may be
+// down and come back. Pods have an informer.
 func contentTargets(namespace string, r report) []target {
 	var targets []target
-	for _, o := range r.held() {
-		if o.resource.watch && o.err == nil && o.resource.GroupResource() != podResource.GroupResource() {
-			targets = append(targets, target{resource: o.resource.GroupVersionResource, namespace: namespace, version: o.version})
+	for _, o := range r.outcomes {
+		gvr := o.resource.GroupVersionResource
+		switch {
+		case gvr.GroupResource() == podResource.GroupResource():
+		case o.err != nil:
+			targets = append(targets, target{resource: apiServices, name: apiFailed{version: gvr.GroupVersion()}.service(), changes: true})
+		case o.remaining > 0 && o.resource.watch:
+			targets = append(targets, target{resource: gvr, namespace: namespace, version: o.version})
 		}
 	}
 	return targets

@@ -3,6 +3,7 @@ package namespace_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"net/http"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"minikcm/pkg/caches"
@@ -29,7 +31,13 @@ import (
 // One cluster for all tests, with a second API server that only the test of the race between two of them writes through.
 var cluster *controlplane.Cluster
 
+var logs = flag.Bool("logs", false, "show what the controller logs")
+
 func TestMain(m *testing.M) {
+	flag.Parse()
+	if !*logs {
+		klog.SetLogger(klog.Logger{})
+	}
 	os.Exit(controlplane.Run(m, controlplane.Options{Audit: true, SecondAPIServer: true}, func(c *controlplane.Cluster) { cluster = c }))
 }
 

@@ -1,0 +1,256 @@
+package namespace_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	crds "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
+
+	"minikcm/test/controlplane"
+)
+
+func cleanupContext(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// discovered waits until the extension is, or is not, part of a complete discovery.
+func discovered(t *testing.T, want bool) {
+	t.Helper()
+	disco, err := discovery.NewDiscoveryClientForConfig(cluster.Config())
+	check(t, err)
+	controlplane.Eventually(t, 60*time.Second, func(ctx context.Context) error {
+		_, lists, err := disco.ServerGroupsAndResourcesWithContext(ctx)
+		has := slices.ContainsFunc(lists, func(l *metav1.APIResourceList) bool { return l.GroupVersion == extensionGroup+"/v1" })
+		if has != want || want && err != nil || !want && err == nil {
+			return fmt.Errorf("extension discovered: %v, %v", has, err)
+		}
+		return nil
+	})
+}
+
+// available waits until kube-apiserver lets requests through to the extension.
+func available(t *testing.T) {
+	t.Helper()
+	apis, err := aggregator.NewForConfig(cluster.Config())
+	check(t, err)
+	controlplane.Eventually(t, 60*time.Second, func(ctx context.Context) error {
+		api, err := apis.ApiregistrationV1().APIServices().Get(ctx, "v1."+extensionGroup, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, c := range api.Status.Conditions {
+			if c.Type == apiregistrationv1.Available && c.Status == apiregistrationv1.ConditionTrue {
+				return nil
+			}
+		}
+		return fmt.Errorf("APIService: %+v", api.Status)
+	})
+}
+
+func TestTypesWithFewVerbs(t *testing.T) {
+	ns := create(t)
+	e := &extension{
+		types: map[string][]string{
+			"singles":   {"delete", "list", "get"},              // no deletecollection: one by one
+			"liars":     {"delete", "deletecollection", "list"}, // says it can, answers 405: one by one, too
+			"blinds":    {"delete", "get"},                      // no list: nothing can be done, counts as empty
+			"permanent": {"list", "get"},                        // no delete: none of our business
+		},
+		objects: map[string]map[string][]string{
+			"singles": {ns + "/a": nil, ns + "/b": nil}, "liars": {ns + "/c": nil}, "permanent": {ns + "/d": nil},
+		},
+	}
+	extend(t, e)
+	discovered(t, true)
+	available(t)
+	start(t)
+	remove(t, ns)
+	gone(t, ns, 20*time.Second)
+	prefix := " /apis/stub.example.com/v1/namespaces/" + ns + "/"
+	got := e.requests()
+	slices.Sort(got)
+	want := []string{
+		"DELETE" + prefix + "liars", "DELETE" + prefix + "liars/c",
+		"DELETE" + prefix + "singles/a", "DELETE" + prefix + "singles/b",
+		"GET" + prefix + "liars", "GET" + prefix + "liars", "GET" + prefix + "singles", "GET" + prefix + "singles",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("requests\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestBrokenAPIService(t *testing.T) {
+	ns := create(t)
+	client := cluster.Client(t)
+	configMap(t, client, ns, "content")
+	e := &extension{down: true, types: map[string][]string{"widgets": {"delete", "list"}}, objects: map[string]map[string][]string{"widgets": {ns + "/w": nil}}}
+	extend(t, e)
+	discovered(t, false)
+	m := start(t)
+	remove(t, ns)
+	shows(t, ns, map[corev1.NamespaceConditionType]string{
+		corev1.NamespaceDeletionDiscoveryFailure: "True DiscoveryFailed Discovery failed for some groups, 1 failing: ",
+		corev1.NamespaceContentRemaining:         "False ContentRemoved All content successfully removed",
+		corev1.NamespaceDeletionContentFailure:   "False ContentDeleted",
+	})
+	if left := leftovers(t, ns); len(left) > 0 {
+		t.Errorf("what can be seen was not deleted: %v", left)
+	}
+	wantMetric(t, m, "namespace_deletion_blocked", ns, "discovery", 1)
+	controlplane.Consistently(t, 5*time.Second, func(ctx context.Context) error {
+		_, err := client.CoreV1().Namespaces().Get(ctx, ns, metav1.GetOptions{})
+		return err
+	})
+	if n := len(m.requests(t, controlplane.ByNamespace(ns), controlplane.ByVerb("deletecollection"))); n != 1 {
+		t.Errorf("%d deletecollections while waiting, want 1", n)
+	}
+	if n := len(m.requests(t, controlplane.ByNamespace(ns), controlplane.ByVerb("list"), controlplane.ByResource("secrets"))); n != 1 {
+		t.Errorf("secrets were listed %d times while waiting, want once", n)
+	}
+	e.set(false)
+	available(t) // the aggregator takes its time; ours starts here
+	if took := gone(t, ns, 30*time.Second); took > 3*time.Second {
+		t.Errorf("gone %v after the repair", took)
+	} else {
+		t.Logf("gone %v after the repair", took)
+	}
+	if got := e.requests(); !slices.Contains(got, "DELETE /apis/stub.example.com/v1/namespaces/"+ns+"/widgets/w") {
+		t.Errorf("the extension's object was orphaned: %v", got)
+	}
+}
+
+// One namespace held by a broken APIService and by a finalizer: the Event must be enough to know what to do.
+func TestEventNamesTheBlockers(t *testing.T) {
+	ns := create(t)
+	client := cluster.Client(t)
+	for _, name := range []string{"a", "b", "c", "d"} {
+		_, err := client.CoreV1().ConfigMaps(ns).Create(t.Context(), &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{"example.com/hold"}}}, metav1.CreateOptions{})
+		check(t, err)
+	}
+	extend(t, &extension{down: true})
+	discovered(t, false)
+	m := start(t, func(s *setup) { s.clock = fastClock{begin: time.Now()} })
+	remove(t, ns)
+	var events *corev1.EventList
+	controlplane.Eventually(t, 20*time.Second, func(ctx context.Context) (err error) {
+		events, err = client.CoreV1().Events("default").List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=Namespace,involvedObject.name=" + ns})
+		if err == nil && len(events.Items) == 0 {
+			err = fmt.Errorf("no event")
+		}
+		return err
+	})
+	event := events.Items[0]
+	for _, part := range []string{"4 configmaps held by finalizer example.com/hold (a, b, c, …)", "APIService v1.stub.example.com cannot be discovered"} {
+		if !strings.Contains(event.Message, part) || event.Reason != "NamespaceDeletionBlocked" || event.Type != corev1.EventTypeWarning {
+			t.Errorf("%s event %s: %s\ndoes not say %q", event.Type, event.Reason, event.Message, part)
+		}
+	}
+	if len(events.Items) != 1 || event.Count != 1 {
+		t.Errorf("%d events, the first counted %d times, want one", len(events.Items), event.Count)
+	}
+	wantMetric(t, m, "namespace_deletion_blocked", ns, "finalizers", 1)
+	wantMetric(t, m, "namespace_deletion_remaining_resources", ns, "configmaps", 4)
+	for _, name := range []string{"a", "b", "c", "d"} {
+		_, err := client.CoreV1().ConfigMaps(ns).Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+		check(t, err)
+	}
+}
+
+// wantMetric waits until the manager's gauge has the value for the namespace and a second label.
+func wantMetric(t *testing.T, m *manager, name, ns, label string, want float64) {
+	t.Helper()
+	controlplane.Eventually(t, 10*time.Second, func(context.Context) error {
+		got, ok := gauge(t, m.metrics, name, ns, label)
+		if !ok || got != want {
+			return fmt.Errorf("%s of %s and %s: %v (exists: %v), want %v", name, ns, label, got, ok, want)
+		}
+		return nil
+	})
+}
+
+func gauge(t *testing.T, registry *prometheus.Registry, name string, labels ...string) (float64, bool) {
+	t.Helper()
+	families, err := registry.Gather()
+	check(t, err)
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			var values []string
+			for _, pair := range metric.GetLabel() {
+				values = append(values, pair.GetValue())
+			}
+			missing := func(l string) bool { return !slices.Contains(values, l) }
+			if family.GetName() == name && !slices.ContainsFunc(labels, missing) {
+				return metric.GetGauge().GetValue(), true
+			}
+		}
+	}
+	return 0, false
+}
+
+func TestCustomResources(t *testing.T) {
+	m := start(t)
+	definitions, err := crds.NewForConfig(cluster.Config())
+	check(t, err)
+	widget := apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: new(true)}
+	_, err = definitions.ApiextensionsV1().CustomResourceDefinitions().Create(t.Context(), &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: "widgets.crd.example.com"},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: "crd.example.com", Scope: apiextensionsv1.NamespaceScoped,
+			Names:    apiextensionsv1.CustomResourceDefinitionNames{Plural: "widgets", Singular: "widget", Kind: "Widget", ListKind: "WidgetList"},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true, Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &widget}}},
+		},
+	}, metav1.CreateOptions{})
+	check(t, err)
+	t.Cleanup(func() {
+		check(t, definitions.ApiextensionsV1().CustomResourceDefinitions().Delete(cleanupContext(t), "widgets.crd.example.com", metav1.DeleteOptions{}))
+	})
+	objects, err := dynamic.NewForConfig(cluster.Config())
+	check(t, err)
+	widgets := objects.Resource(schema.GroupVersionResource{Group: "crd.example.com", Version: "v1", Resource: "widgets"})
+	ns := create(t)
+	for i := range 10 {
+		o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "crd.example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": fmt.Sprint("w-", i)}}}
+		if i < 2 {
+			o.SetFinalizers([]string{"crd.example.com/hold"})
+		}
+		controlplane.Eventually(t, 20*time.Second, func(ctx context.Context) error {
+			_, err := widgets.Namespace(ns).Create(ctx, o, metav1.CreateOptions{})
+			return err
+		})
+	}
+	remove(t, ns)
+	shows(t, ns, map[corev1.NamespaceConditionType]string{
+		corev1.NamespaceContentRemaining:    "True SomeResourcesRemain Some resources are remaining: widgets.crd.example.com has 2 resource instances",
+		corev1.NamespaceFinalizersRemaining: "crd.example.com/hold in 2 resource instances",
+	})
+	wantMetric(t, m, "namespace_deletion_remaining_resources", ns, "widgets", 2)
+	for i := range 2 {
+		_, err := widgets.Namespace(ns).Patch(t.Context(), fmt.Sprint("w-", i), types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+		check(t, err)
+	}
+	gone(t, ns, 10*time.Second)
+	controlplane.Eventually(t, 5*time.Second, func(context.Context) error {
+		if v, ok := gauge(t, m.metrics, "namespace_deletion_remaining_resources", ns); ok {
+			return fmt.Errorf("the metric of a namespace that is gone still says %v", v)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,204 @@
+package namespace_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"minikcm/test/controlplane"
+)
+
+// atOnce calls f for 0..n-1, at most limit of them at a time.
+func atOnce(n, limit int, f func(i int)) {
+	var wait sync.WaitGroup
+	slots := make(chan struct{}, limit)
+	for i := range n {
+		slots <- struct{}{}
+		wait.Go(func() {
+			defer func() { <-slots }()
+			f(i)
+		})
+	}
+	wait.Wait()
+}
+
+func namespaceKnown(ctx context.Context, client kubernetes.Interface, name string) error {
+	_, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	return err
+}
+
+// deleteMany makes n namespaces, deletes them together and returns how long it took until all were gone.
+func deleteMany(t *testing.T, n, objects int) time.Duration {
+	t.Helper()
+	client := cluster.Client(t)
+	names := make([]string, n)
+	atOnce(n, 8, func(i int) {
+		names[i] = create(t)
+		fill(t, client, names[i], objects)
+	})
+	begin := time.Now()
+	atOnce(n, 8, func(i int) { remove(t, names[i]) })
+	controlplane.Eventually(t, 2*time.Minute, func(ctx context.Context) error {
+		left, err := client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: "kubernetes.io/metadata.name in (" + strings.Join(names, ",") + ")"})
+		if err == nil && len(left.Items) > 0 {
+			err = fmt.Errorf("%d namespaces left", len(left.Items))
+		}
+		return err
+	})
+	return time.Since(begin)
+}
+
+func TestManyAtOnce(t *testing.T) {
+	for _, tt := range []struct {
+		name              string
+		count, objects    int
+		wait, want, limit time.Duration // want is for a machine with nothing else to do
+	}{
+		{"100 empty, grace 5 s", 100, 0, 5 * time.Second, 8 * time.Second, 20 * time.Second},
+		{"29 of 30 objects, no grace", 29, 30, 0, 3 * time.Second, 12 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m := start(t, grace(tt.wait))
+			took := deleteMany(t, tt.count, tt.objects)
+			m.stop()
+			sent := m.requests(t)
+			discoveries := len(sent.Where(func(e *auditv1.Event) bool { return strings.HasPrefix(e.RequestURI, "/apis?") }))
+			t.Logf("gone after %v (hoped for %v), %.1f requests each, %d discoveries", took.Round(time.Millisecond), tt.want, float64(len(sent))/float64(tt.count), discoveries)
+			if took > tt.limit {
+				t.Errorf("gone after %v", took)
+			}
+			if tt.objects == 0 && len(sent) > 40*tt.count {
+				t.Errorf("%d requests for %d empty namespaces", len(sent), tt.count)
+			}
+			if discoveries > tt.count/2 {
+				t.Errorf("%d discoveries for %d namespaces", discoveries, tt.count)
+			}
+			if conflicts := cluster.AuditLog(t).Where(controlplane.ByUserAgent(m.agent), controlplane.ByCode(409)); len(conflicts) > 0 {
+				t.Errorf("%d conflicts", len(conflicts))
+			}
+		})
+	}
+}
+
+// 5,000 ConfigMaps of 10 KB: pages, progress and bounded memory.
+func TestLargeCollection(t *testing.T) {
+	const objects, size = 5000, 10 << 10
+	client := cluster.Client(t)
+	ns := create(t)
+	data := map[string]string{"x": strings.Repeat("x", size)}
+	atOnce(objects, 8, func(i int) {
+		o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("large-%04d", i)}, Data: data}
+		if i < 600 { // more than a page, at its front
+			o.Finalizers = []string{"example.com/hold"}
+		}
+		if _, err := client.CoreV1().ConfigMaps(ns).Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	m := start(t)
+	runtime.GC()
+	before := heap()
+	var peak atomic.Uint64
+	ctx, stop := context.WithCancel(t.Context())
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		for ctx.Err() == nil {
+			peak.Store(max(peak.Load(), heap()))
+			select {
+			case <-ctx.Done():
+			case <-time.After(5 * time.Millisecond):
+			}
+		}
+	})
+	begin := time.Now()
+	remove(t, ns)
+	shows(t, ns, map[corev1.NamespaceConditionType]string{
+		corev1.NamespaceContentRemaining:    "configmaps. has 600 resource instances",
+		corev1.NamespaceFinalizersRemaining: "example.com/hold in 600 resource instances",
+	})
+	took := time.Since(begin)
+	stop()
+	wait.Wait()
+	grown := int64(peak.Load()) - int64(before)
+	t.Logf("4400 of %d deleted after %v, heap grown by %.1f MiB", objects, took.Round(time.Millisecond), float64(grown)/(1<<20))
+	if grown > 30<<20 {
+		t.Errorf("heap grown by %d bytes", grown)
+	}
+	unbounded := m.requests(t, controlplane.ByNamespace(ns), controlplane.ByResource("configmaps"), func(e *auditv1.Event) bool {
+		return !strings.Contains(e.RequestURI, "limit=500")
+	})
+	if len(unbounded) > 0 {
+		t.Errorf("requests without limit:\n%s", unbounded)
+	}
+	removals := m.requests(t, controlplane.ByNamespace(ns), controlplane.ByVerb("deletecollection"))
+	if len(removals) != 10 {
+		t.Errorf("%d deletecollections for 10 pages", len(removals))
+	}
+	atOnce(600, 8, func(i int) {
+		_, err := client.CoreV1().ConfigMaps(ns).Patch(t.Context(), fmt.Sprintf("large-%04d", i), types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	gone(t, ns, 20*time.Second)
+}
+
+func heap() uint64 {
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return stats.HeapAlloc
+}
+
+// With one API server and no grace, objects are created in namespaces while they are being deleted. None may be left over.
+func TestCreatesDuringDeletionLeaveNoOrphans(t *testing.T) {
+	const namespaces, creators = 100, 10
+	client := cluster.Client(t)
+	start(t)
+	var admitted, refused atomic.Int32
+	names := make([]string, namespaces)
+	atOnce(namespaces, 8, func(n int) {
+		names[n] = create(t)
+		var wait sync.WaitGroup
+		begin := make(chan struct{})
+		for i := range creators {
+			wait.Go(func() {
+				<-begin
+				_, err := client.CoreV1().ConfigMaps(names[n]).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("racer-", i)}}, metav1.CreateOptions{})
+				if err == nil {
+					admitted.Add(1)
+				} else {
+					refused.Add(1)
+				}
+			})
+		}
+		wait.Go(func() {
+			<-begin
+			remove(t, names[n])
+		})
+		close(begin)
+		wait.Wait()
+	})
+	for _, name := range names {
+		gone(t, name, 30*time.Second)
+	}
+	all, err := client.CoreV1().ConfigMaps("").List(t.Context(), metav1.ListOptions{})
+	check(t, err)
+	for _, o := range all.Items {
+		if slices.Contains(names, o.Namespace) {
+			t.Errorf("orphan %s/%s", o.Namespace, o.Name)
+		}
+	}
+	t.Logf("%d creates admitted, %d refused", admitted.Load(), refused.Load())
+}
