@@ -1,0 +1,93 @@
+package replicaset
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+
+	"minikcm/pkg/caches"
+)
+
+func TestDeleteAnswers(t *testing.T) {
+	changed := func(edits ...func(*caches.Pod)) *corev1.Pod {
+		trimmed := newPod("a", append([]func(*caches.Pod){version("9")}, edits...)...)
+		return &corev1.Pod{ObjectMeta: trimmed.ObjectMeta, Spec: corev1.PodSpec{NodeName: trimmed.NodeName}, Status: corev1.PodStatus{Phase: trimmed.Phase}}
+	}
+	precondition := apierrors.NewConflict(podResource, "a", errors.New("the UID or the resourceVersion is another"))
+	for _, tt := range []struct {
+		name    string
+		answers []error
+		live    *corev1.Pod // found when looking after a conflict; nil: gone
+		deletes int
+		gone    bool
+		doomed  string // version to be deleted again; empty: none
+		failed  bool
+		told    int
+	}{
+		{name: "deleted", answers: []error{nil}, deletes: 1, gone: true, told: 1},
+		{name: "was gone already", answers: []error{apierrors.NewNotFound(podResource, "a")}, deletes: 1, gone: true},
+		{name: "refused", answers: []error{apierrors.NewForbidden(podResource, "a", errors.New("no"))}, deletes: 1, failed: true, told: 1},
+		{name: "not answered", answers: []error{apierrors.NewTimeoutError("slow", 0)}, deletes: 1, doomed: "5", failed: true, told: 1},
+		{name: "changed, and gone by now", answers: []error{precondition}, deletes: 1, gone: true},
+		{name: "changed, and being deleted", answers: []error{precondition}, live: changed(deleting), deletes: 1, gone: true},
+		{name: "another of its name", answers: []error{precondition}, live: changed(func(p *caches.Pod) { p.UID = "other" }), deletes: 1, gone: true},
+		{name: "changed in ways that do not matter", answers: []error{precondition, nil}, live: changed(), deletes: 2, gone: true, told: 1},
+		{name: "changed, then not answered", answers: []error{precondition, apierrors.NewTimeoutError("slow", 0)}, live: changed(), deletes: 2, doomed: "9", failed: true, told: 1},
+		{name: "changed twice", answers: []error{precondition, precondition}, live: changed(), deletes: 2},
+		{name: "moved to a node", answers: []error{precondition}, live: changed(onNode("n")), deletes: 1},
+		{name: "given away", answers: []error{precondition}, live: changed(orphaned), deletes: 1},
+		{name: "no longer selected", answers: []error{precondition}, live: changed(labelled(nil)), deletes: 1},
+		{name: "finished", answers: []error{precondition}, live: changed(phase(corev1.PodFailed)), deletes: 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, newSet(0, statusOfSize(1)), newPod("a"))
+			deletes := 0
+			b.on("delete pods", func(call int, a clienttesting.Action) (runtime.Object, error) {
+				deletes++
+				opts := a.(clienttesting.DeleteActionImpl).DeleteOptions
+				if want := []string{"5", "9"}[call-1]; *opts.Preconditions.UID != "a" || *opts.Preconditions.ResourceVersion != want {
+					t.Errorf("preconditions are %+v, want UID a at version %s", opts.Preconditions, want)
+				}
+				return &corev1.Pod{}, tt.answers[call-1]
+			})
+			b.on("list pods", func(int, clienttesting.Action) (runtime.Object, error) {
+				list := &corev1.PodList{}
+				if tt.live != nil {
+					list.Items = append(list.Items, *tt.live)
+				}
+				return list, nil
+			})
+			_, err := b.run(t.Context())
+			_, gone := b.ledger.gone["a"]
+			if (err != nil) != tt.failed || deletes != tt.deletes || gone != tt.gone || b.ledger.doomed["a"].version != tt.doomed {
+				t.Errorf("error %v, %d deletes, gone %t, to be deleted again at %q", err, deletes, gone, b.ledger.doomed["a"].version)
+			}
+			if told := b.told(); len(told) != tt.told {
+				t.Errorf("events are %v, want %d", told, tt.told)
+			}
+		})
+	}
+}
+
+// TestDoomedPodIsDeletedAgain before anything else, with the precondition it was sent with, and no other pod in its place.
+func TestDoomedPodIsDeletedAgain(t *testing.T) {
+	b := newBench(t, newSet(1), newPod("a"), newPod("b", version("7")))
+	b.ledger.doomed["b"] = doom{name: "b", version: "6"}
+	var deleted []string
+	b.on("delete pods", func(_ int, a clienttesting.Action) (runtime.Object, error) {
+		d := a.(clienttesting.DeleteActionImpl)
+		deleted = append(deleted, d.Name+"@"+*d.DeleteOptions.Preconditions.ResourceVersion)
+		return &corev1.Pod{}, nil
+	})
+	if _, err := b.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(deleted, []string{"b@6"}) || len(b.ledger.doomed) != 0 {
+		t.Errorf("deleted %v, still doomed %v", deleted, b.ledger.doomed)
+	}
+}

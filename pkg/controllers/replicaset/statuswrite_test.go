@@ -1,0 +1,118 @@
+package replicaset
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clienttesting "k8s.io/client-go/testing"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"minikcm/pkg/caches"
+)
+
+func TestStatusConflict(t *testing.T) {
+	conflicted := apierrors.NewConflict(schema.GroupResource{Group: "apps", Resource: "replicasets"}, "web", errors.New("newer"))
+	foreign := appsv1.ReplicaSetCondition{Type: "Foreign", Status: corev1.ConditionTrue}
+	for _, tt := range []struct {
+		name     string
+		answers  []error
+		live     func(*appsv1.ReplicaSet)
+		failed   bool
+		requests []string
+	}{
+		{"written", []error{nil}, nil, false, []string{"update replicasets/status"}},
+		{"conflict, then written", []error{conflicted, nil}, func(rs *appsv1.ReplicaSet) {
+			rs.ResourceVersion, rs.Status.Conditions = "11", []appsv1.ReplicaSetCondition{foreign}
+		}, false, []string{"update replicasets/status", "get replicasets", "update replicasets/status"}},
+		{"conflict twice is no failure", []error{conflicted, conflicted}, nil, false,
+			[]string{"update replicasets/status", "get replicasets", "update replicasets/status"}},
+		{"conflict with another spec", []error{conflicted}, func(rs *appsv1.ReplicaSet) { rs.Generation++ }, false,
+			[]string{"update replicasets/status", "get replicasets"}},
+		{"conflict with another ReplicaSet", []error{conflicted}, func(rs *appsv1.ReplicaSet) { rs.UID = "another" }, false,
+			[]string{"update replicasets/status", "get replicasets"}},
+		{"deleted", []error{apierrors.NewNotFound(podResource, "web")}, nil, false, []string{"update replicasets/status"}},
+		{"other errors are not retried at once", []error{apierrors.NewInternalError(errors.New("boom"))}, nil, true, []string{"update replicasets/status"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, newSet(1), newPod("a"))
+			b.on("update replicasets/status", func(call int, a clienttesting.Action) (runtime.Object, error) {
+				sent := a.(clienttesting.UpdateAction).GetObject().(*appsv1.ReplicaSet)
+				if call == 2 && sent.ResourceVersion == "11" && !slices.Contains(sent.Status.Conditions, foreign) {
+					t.Error("the second try drops a condition of somebody else")
+				}
+				return sent, tt.answers[call-1]
+			})
+			b.on("get replicasets", func(int, clienttesting.Action) (runtime.Object, error) {
+				if tt.live == nil {
+					return newSet(1), nil
+				}
+				return newSet(1, tt.live), nil
+			})
+			if _, err := b.run(t.Context()); (err != nil) != tt.failed {
+				t.Errorf("error is %v", err)
+			}
+			b.wants(t, tt.requests...)
+		})
+	}
+}
+
+// TestServerWithoutTerminatingReplicas: an API server that drops the field must not be told for ever.
+func TestServerWithoutTerminatingReplicas(t *testing.T) {
+	b := newBench(t, newSet(1), newPod("a"))
+	b.on("update replicasets/status", func(_ int, a clienttesting.Action) (runtime.Object, error) {
+		stored := a.(clienttesting.UpdateAction).GetObject().(*appsv1.ReplicaSet).DeepCopy()
+		stored.Status.TerminatingReplicas = nil
+		b.rs = stored
+		return stored, nil
+	})
+	for range 3 {
+		if _, err := b.run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.wants(t, "update replicasets/status")
+}
+
+// TestAvailabilityRecheck asks for the sync at which the pod becomes available, as upstream: 700 ms for a pod ready for 4.3 s of 5.
+func TestAvailabilityRecheck(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		pod  *caches.Pod
+		late int // milliseconds that the status write took
+		want int // milliseconds; 0: no need
+	}{
+		{"becomes available", newPod("a", readySince(ago(4300_000_000))), 0, 700},
+		{"the status write took a while", newPod("a", readySince(ago(4300_000_000))), 200, 500},
+		{"the moment has passed meanwhile", newPod("a", readySince(ago(4300_000_000))), 900, 1},
+		{"nobody knows since when it is ready", newPod("a", readySince(metav1.Time{})), 0, 5000},
+		{"available", newPod("a", readySince(ago(5000_000_000))), 0, 0},
+		{"not ready", newPod("a"), 0, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, newSet(1, func(rs *appsv1.ReplicaSet) { rs.Spec.MinReadySeconds = 5 }), tt.pod)
+			clock := b.deps.Clock.(*testingclock.FakeClock)
+			b.on("update replicasets/status", func(int, clienttesting.Action) (runtime.Object, error) {
+				clock.SetTime(now.Add(ms(tt.late)))
+				return nil, nil
+			})
+			result, err := b.run(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := ms(tt.want)
+			if tt.want == 1 {
+				want = 1 // as soon as possible
+			}
+			if result.After != want {
+				t.Errorf("look again after %v, want %v", result.After, want)
+			}
+		})
+	}
+}
