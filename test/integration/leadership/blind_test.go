@@ -1,9 +1,13 @@
 package leadership
 
 import (
+	"context"
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
+	"minikcm/test/controlplane"
 	"minikcm/test/faults"
 )
 
@@ -11,7 +15,7 @@ import (
 
 func TestLeaderWithFrozenWatchesIsReplaced(t *testing.T) {
 	load := work(t)
-	leader, standby := pair(t)
+	leader, standby := pair(t, start)
 	createdBy(t, leader, time.Time{}, 10*time.Second)
 	frozen := time.Now()
 	freeze := leader.proxy.FreezeWatches(faults.Watches())
@@ -35,7 +39,7 @@ func TestLeaderWithAFrozenPodWatchNotices(t *testing.T) {
 		t.Skip("waits for bookmarks that come once a minute")
 	}
 	load := work(t)
-	leader, standby := pair(t)
+	leader, standby := pair(t, start)
 	createdBy(t, leader, time.Time{}, 10*time.Second)
 	frozen := time.Now()
 	freeze := leader.proxy.FreezeWatches(faults.Watches("pods"))
@@ -51,11 +55,16 @@ func TestLeaderKeepsTheLeaseIfReopeningHelps(t *testing.T) {
 		t.Skip("waits for a silence of 90 s")
 	}
 	load := work(t)
-	leader, standby := pair(t)
+	leader, standby := pair(t, start)
 	createdBy(t, leader, time.Time{}, 10*time.Second)
 	frozen := time.Now()
 	freeze := leader.proxy.FreezeWatches(faults.Watches("pods"))
-	leader.WaitForLog(t, "Reopen")
+	controlplane.Eventually(t, 150*time.Second, func(context.Context) error {
+		if !strings.Contains(leader.Output(), "Reopening a silent watch") {
+			return errors.New("the watch was not reopened")
+		}
+		return nil
+	})
 	freeze.Cut()
 	createdBy(t, leader, time.Now(), 150*time.Second)
 	t.Logf("the leader works again %v after its pod watch broke", time.Since(frozen))

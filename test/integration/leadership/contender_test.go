@@ -9,6 +9,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
 	"minikcm/test/controlplane"
 	"minikcm/test/faults"
@@ -19,25 +20,36 @@ import (
 type contender struct {
 	*controlplane.Process
 	user  string
-	proxy *faults.Proxy
+	proxy *faults.Proxy // nil if it needs none
 }
 
 // start starts a manager. Users are new for every test, so that the audit log tells them apart.
-func start(t *testing.T, name string, flags ...string) *contender {
+func start(t *testing.T, name string) *contender {
 	t.Helper()
 	user := t.Name() + "-" + name
 	proxy := faults.New(t, cluster.ConfigFor(user, "system:masters"), faults.WithName(name))
-	args := append([]string{"--kubeconfig=" + cluster.KubeconfigFor(t, proxy.Config())}, electionFlags...)
-	return &contender{Process: controlplane.StartProcess(t, append(args, flags...)...), user: user, proxy: proxy}
+	return &contender{Process: run(t, proxy.Config()), user: user, proxy: proxy}
+}
+
+// startDirect starts a manager without a proxy: when the API server is away it finds nobody, instead of a proxy that cannot go on.
+func startDirect(t *testing.T, name string) *contender {
+	t.Helper()
+	user := t.Name() + "-" + name
+	return &contender{Process: run(t, cluster.ConfigFor(user, "system:masters")), user: user}
+}
+
+func run(t *testing.T, cfg *rest.Config) *controlplane.Process {
+	t.Helper()
+	return controlplane.StartProcess(t, append([]string{"--kubeconfig=" + cluster.KubeconfigFor(t, cfg)}, electionFlags...)...)
 }
 
 // pair starts two managers one after the other and returns them when the first leads and the second stands by with filled caches.
-func pair(t *testing.T, flags ...string) (leader, standby *contender) {
+func pair(t *testing.T, start func(*testing.T, string) *contender) (leader, standby *contender) {
 	t.Helper()
 	forgetLease(t)
-	leader = start(t, "a", flags...)
+	leader = start(t, "a")
 	leader.waitUntilLeading(t)
-	standby = start(t, "b", flags...)
+	standby = start(t, "b")
 	standby.WaitForLog(t, "Waiting for the lease")
 	return leader, standby
 }
@@ -53,12 +65,7 @@ func forgetLease(t *testing.T) {
 
 func (c *contender) waitUntilLeading(t *testing.T) {
 	t.Helper()
-	c.waitUntilLeadingWithin(t, 30*time.Second)
-}
-
-func (c *contender) waitUntilLeadingWithin(t *testing.T, timeout time.Duration) {
-	t.Helper()
-	controlplane.Eventually(t, timeout, func(context.Context) error {
+	controlplane.Eventually(t, 30*time.Second, func(context.Context) error {
 		if who := lastWriter(t); who != c.user {
 			return fmt.Errorf("the lease was last written by %q, want %q", who, c.user)
 		}

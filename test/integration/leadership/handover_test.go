@@ -2,6 +2,7 @@ package leadership
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"syscall"
 	"testing"
@@ -18,7 +19,7 @@ import (
 
 func TestSIGTERMHandsOver(t *testing.T) {
 	load := work(t)
-	leader, standby := pair(t)
+	leader, standby := pair(t, start)
 	createdBy(t, leader, time.Time{}, 10*time.Second)
 	signalled := time.Now()
 	if err := leader.Signal(syscall.SIGTERM); err != nil {
@@ -34,7 +35,7 @@ func TestSIGTERMHandsOver(t *testing.T) {
 
 func TestSIGKILLIsSurvivedWhenTheLeaseExpires(t *testing.T) {
 	load := work(t)
-	leader, standby := pair(t)
+	leader, standby := pair(t, start)
 	createdBy(t, leader, time.Time{}, 10*time.Second)
 	killed := time.Now()
 	if err := leader.Kill(); err != nil {
@@ -47,7 +48,7 @@ func TestSIGKILLIsSurvivedWhenTheLeaseExpires(t *testing.T) {
 
 func TestStoppedLeaderDoesNotWriteWhenItGoesOn(t *testing.T) {
 	load := work(t)
-	leader, standby := pair(t)
+	leader, standby := pair(t, start)
 	createdBy(t, leader, time.Time{}, 10*time.Second)
 	if err := leader.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -57,7 +58,7 @@ func TestStoppedLeaderDoesNotWriteWhenItGoesOn(t *testing.T) {
 	if err := leader.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	leader.WaitForLog(t, "Lost the lease")
+	leader.WaitForLog(t, "Term ends")
 	if err := standby.Signal(syscall.SIGTERM); err != nil { // it is a standby again, not a zombie
 		t.Fatal(err)
 	}
@@ -68,7 +69,7 @@ func TestStoppedLeaderDoesNotWriteWhenItGoesOn(t *testing.T) {
 
 func TestPartitionedLeaderStopsAndComesBackAsStandby(t *testing.T) {
 	load := work(t)
-	leader, standby := pair(t)
+	leader, standby := pair(t, start)
 	createdBy(t, leader, time.Time{}, 10*time.Second)
 	cut := time.Now()
 	if err := leader.proxy.Outage(faults.Partition); err != nil {
@@ -94,10 +95,9 @@ func TestPartitionedLeaderStopsAndComesBackAsStandby(t *testing.T) {
 
 func TestAPIServerOutageIsNotACrash(t *testing.T) {
 	load := work(t)
-	leader, standby := pair(t)
+	leader, standby := pair(t, startDirect)
 	createdBy(t, leader, time.Time{}, 10*time.Second)
-	streams := len(cluster.AuditLog(t).Where(controlplane.ByUser(leader.user), controlplane.ByVerb("list"), controlplane.Completed))
-	if err := cluster.StopAPIServer(); err != nil {
+	if err := cluster.KillAPIServer(); err != nil {
 		t.Fatal(err)
 	}
 	controlplane.Consistently(t, 2*leaseDuration, func(context.Context) error {
@@ -118,23 +118,20 @@ func TestAPIServerOutageIsNotACrash(t *testing.T) {
 		for _, c := range []*contender{leader, standby} {
 			for _, w := range writes(t, c.user) {
 				if w.StageTimestamp.After(back) {
-					t.Logf("first write %v after the API server was back", w.StageTimestamp.Sub(back))
+					t.Logf("first write %v after the API server was usable again", w.StageTimestamp.Sub(back))
 					return nil
 				}
 			}
 		}
-		return fmt.Errorf("no write since the API server is back")
+		return errors.New("no write since the API server is back")
 	})
-	if again := len(cluster.AuditLog(t).Where(controlplane.ByUser(leader.user), controlplane.ByVerb("list"), controlplane.Completed)); again > streams+2 {
-		t.Errorf("the leader listed %d times after the outage, it should keep its caches", again-streams)
-	}
 	load.settles(t)
 	checkOneWriter(t, leader.user, standby.user)
 }
 
 func TestDeletedLeaseChangesNothingForTheWorkload(t *testing.T) {
 	load := work(t)
-	leader, standby := pair(t)
+	leader, standby := pair(t, start)
 	createdBy(t, leader, time.Time{}, 10*time.Second)
 	if err := cluster.Client(t).CoordinationV1().Leases(leaseSpace).Delete(t.Context(), leaseName, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -154,7 +151,7 @@ func TestDeletedLeaseChangesNothingForTheWorkload(t *testing.T) {
 
 func TestStolenLeaseStopsTheOldLeaderAtOnce(t *testing.T) {
 	load := work(t)
-	leader, standby := pair(t)
+	leader, standby := pair(t, start)
 	createdBy(t, leader, time.Time{}, 10*time.Second)
 	thief := "somebody-else"
 	editLease(t, func(spec *coordinationv1.LeaseSpec) {
@@ -164,7 +161,7 @@ func TestStolenLeaseStopsTheOldLeaderAtOnce(t *testing.T) {
 	})
 	changes := leaseChanges(t)
 	stolen := changes[len(changes)-1].answer
-	leader.WaitForLog(t, "Lost the lease")
+	leader.WaitForLog(t, "Term ends")
 	last := time.Duration(0)
 	for _, w := range writes(t, leader.user) {
 		last = max(last, w.RequestReceivedTimestamp.Sub(stolen))
