@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+
+	"minikcm/test/controlplane"
+)
+
+const (
+	// renewPeriod and leaseSeconds are a kubelet's defaults.
+	renewPeriod  = 10 * time.Second
+	leaseSeconds = 40
+	// renewers share the leases among them. At 1,000 nodes each has 25 renewals a second to send.
+	renewers = 4
+)
+
+// kubelets renew the leases of many nodes as as many kubelets do, evenly spread over time.
+type kubelets struct {
+	client kubernetes.Interface
+
+	lock   sync.Mutex
+	silent string               // node that is not renewed any more
+	signs  map[string]time.Time // last sign of life, by node: when the last renewal was sent
+}
+
+// run returns when ctx is done, which is no error.
+func (k *kubelets) run(ctx context.Context, nodes []string) error {
+	return inParallel(ctx, renewers, renewers, func(ctx context.Context, share int) error {
+		var mine []*coordinationv1.Lease
+		for i := share; i < len(nodes); i += renewers {
+			lease, err := k.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, nodes[i], metav1.GetOptions{})
+			if err != nil {
+				return ignoreEnd(ctx, fmt.Errorf("get lease: %w", err))
+			}
+			mine = append(mine, lease)
+		}
+		ticker := time.NewTicker(renewPeriod / time.Duration(len(mine)))
+		defer ticker.Stop()
+		for i := 0; ; i = (i + 1) % len(mine) {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-ticker.C:
+			}
+			if err := k.renew(ctx, mine[i]); err != nil {
+				return ignoreEnd(ctx, err)
+			}
+		}
+	})
+}
+
+// renew changes lease in place.
+func (k *kubelets) renew(ctx context.Context, lease *coordinationv1.Lease) error {
+	now := time.Now()
+	k.lock.Lock()
+	if lease.Name == k.silent {
+		k.lock.Unlock()
+		return nil
+	}
+	k.signs[lease.Name] = now
+	k.lock.Unlock()
+	lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(now))
+	renewed, err := k.client.CoordinationV1().Leases(lease.Namespace).Update(ctx, lease, metav1.UpdateOptions{})
+	if err != nil {
+		return fmt.Errorf("renew lease: %w", err)
+	}
+	*lease = *renewed
+	return nil
+}
+
+// silence stops the renewals of a node and returns when the last one was sent. It must have been renewed before.
+func (k *kubelets) silence(node string) time.Time {
+	k.lock.Lock()
+	defer k.lock.Unlock()
+	k.silent = node
+	return k.signs[node]
+}
+
+// registerNode creates a node that is ready, with its lease, and needs nothing done to it.
+func (r *rig) registerNode(ctx context.Context, name string) error {
+	nodes := r.client.CoreV1().Nodes()
+	node, err := nodes.Create(ctx, controlplane.Node(name), metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("create node: %w", err)
+	}
+	now := metav1.Now()
+	for _, c := range []struct {
+		kind   corev1.NodeConditionType
+		status corev1.ConditionStatus
+	}{
+		{corev1.NodeReady, corev1.ConditionTrue}, {corev1.NodeMemoryPressure, corev1.ConditionFalse},
+		{corev1.NodeDiskPressure, corev1.ConditionFalse}, {corev1.NodePIDPressure, corev1.ConditionFalse},
+	} {
+		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{
+			Type: c.kind, Status: c.status, LastHeartbeatTime: now, LastTransitionTime: now, Reason: "Posted", Message: "kubelet posts its status",
+		})
+	}
+	if _, err := nodes.UpdateStatus(ctx, node, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("post node status: %w", err)
+	}
+	// The API server taints new nodes; it is for the node controller to find out that they are ready.
+	untaint := []byte(`{"spec":{"taints":null}}`)
+	if _, err := nodes.Patch(ctx, name, types.MergePatchType, untaint, metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("untaint node: %w", err)
+	}
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: name},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: ptr.To(name), LeaseDurationSeconds: ptr.To[int32](leaseSeconds), RenewTime: ptr.To(metav1.NowMicro()),
+		},
+	}
+	if _, err := r.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Create(ctx, lease, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("create lease: %w", err)
+	}
+	return nil
+}
+
+// ignoreEnd drops an error that comes from the end of ctx.
+func ignoreEnd(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}

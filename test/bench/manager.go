@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+
+	"minikcm/test/controlplane"
+)
+
+const (
+	// managerUser is who a manager is, unless there are two.
+	managerUser = "bench-manager"
+	// settled is how long a manager that has just begun to work gets to finish what a start brings.
+	settled = 2 * time.Second
+)
+
+// manager is a running contestant.
+type manager struct {
+	*controlplane.Process
+	port     int
+	identity *rest.Config
+	log      string // file for what it printed; empty: none
+	expected atomic.Bool
+}
+
+// launch starts a contestant's program as user, with more flags after its own. If it ends before it is told to, the turn
+// is aborted.
+func (r *rig) launch(c contestant, user string, more ...string) (*manager, error) {
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	m := &manager{port: port, identity: r.cluster.ConfigFor(user, "system:masters")}
+	kubeconfig := filepath.Join(r.dir, user+".kubeconfig")
+	if err := controlplane.WriteKubeconfig(kubeconfig, m.identity); err != nil {
+		return nil, err
+	}
+	if r.logs != "" {
+		m.log = filepath.Join(r.logs, r.label+"-"+user+".log")
+	}
+	args := append(managerArgs(c, kubeconfig, r.controllers, port), more...)
+	if m.Process, err = controlplane.Launch(r.programs[c.program], args...); err != nil {
+		return nil, err
+	}
+	r.managers = append(r.managers, m)
+	go func() {
+		<-m.Done()
+		if !m.expected.Load() {
+			r.abort(fmt.Errorf("%s ended by itself; the end of its log:\n%s", c.program, m.tail()))
+		}
+	}()
+	return m, nil
+}
+
+// launchWorking starts a contestant and waits until it works and is quiet again.
+func (r *rig) launchWorking(ctx context.Context, c contestant, more ...string) (*manager, error) {
+	m, err := r.launch(c, managerUser, more...)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.awaitWork(ctx); err != nil {
+		return nil, err
+	}
+	return m, pause(ctx, settled)
+}
+
+// awaitWork creates a ReplicaSet of one pod and waits for the pod.
+func (r *rig) awaitWork(ctx context.Context) error {
+	pods, err := r.watchPods(ctx, readyNamespace)
+	if err != nil {
+		return err
+	}
+	defer pods.Stop()
+	r.probes++
+	probe := controlplane.ReplicaSet(readyNamespace, fmt.Sprintf("probe-%d", r.probes), 1)
+	if _, err := r.client.AppsV1().ReplicaSets(readyNamespace).Create(ctx, probe, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("create ReplicaSet: %w", err)
+	}
+	if _, err := follow(ctx, pods, func(e watch.Event) bool { return e.Type == watch.Added }); err != nil {
+		return fmt.Errorf("wait for the manager to work: %w", err)
+	}
+	return nil
+}
+
+// stopManagers ends those that still run, at once, and keeps what they printed if that is wanted.
+func (r *rig) stopManagers() error {
+	var errs []error
+	for _, m := range r.managers {
+		m.expected.Store(true)
+		errs = append(errs, m.Kill())
+		if m.log != "" {
+			errs = append(errs, os.WriteFile(m.log, []byte(m.Output()), 0o600))
+		}
+	}
+	r.managers = nil
+	return errors.Join(errs...)
+}
+
+// end sends a signal that is meant to end the manager.
+func (m *manager) end(signal os.Signal) error {
+	m.expected.Store(true)
+	if err := m.Signal(signal); err != nil {
+		return fmt.Errorf("send %v: %w", signal, err)
+	}
+	return nil
+}
+
+func (m *manager) tail() string {
+	const most = 2000
+	text := m.Output()
+	return text[max(0, len(text)-most):]
+}
+
+// get reads a page of the manager's own server, with the rights of its user.
+func (m *manager) get(ctx context.Context, page string) ([]byte, error) {
+	pair, err := tls.X509KeyPair(m.identity.CertData, m.identity.KeyData)
+	if err != nil {
+		return nil, fmt.Errorf("read client certificate: %w", err)
+	}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{
+		Certificates: []tls.Certificate{pair},
+		// It made its certificate itself, a moment ago, and listens on loopback.
+		InsecureSkipVerify: true,
+	}}
+	defer transport.CloseIdleConnections()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d%s", m.port, page), nil)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := (&http.Client{Transport: transport}).Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	body, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("get %s: %s: %s", page, answer.Status, body)
+	}
+	return body, err
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("find a free port: %w", err)
+	}
+	return l.Addr().(*net.TCPAddr).Port, l.Close()
+}

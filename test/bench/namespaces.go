@@ -1,0 +1,226 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"minikcm/test/controlplane"
+)
+
+const (
+	fullNamespaces    = 29
+	latencyNamespaces = 200
+	// stragglers is how long after a namespace has gone its last requests are awaited.
+	stragglers = time.Second
+)
+
+var (
+	oneNamespace    = metric{"1 of 30 objects", "s"}
+	manyNamespaces  = metric{"29 of 30 objects", "s"}
+	manyCPU         = metric{"29 of 30 objects, manager CPU", "s"}
+	manyServerCPU   = metric{"29 of 30 objects, API server CPU", "s"}
+	emptyNamespaces = metric{"100 empty", "s"}
+	emptyCPU        = metric{"100 empty, manager CPU", "s"}
+	emptyServerCPU  = metric{"100 empty, API server CPU", "s"}
+
+	floodTime      = metric{"300 empty", "s"}
+	floodCPU       = metric{"300 empty, manager CPU", "s"}
+	floodServerCPU = metric{"300 empty, API server CPU", "s"}
+
+	latencyP50 = metric{"p50", "s"}
+	latencyP99 = metric{"p99", "s"}
+	latencyMax = metric{"worst", "s"}
+
+	requestsOne       = metric{"alone", "requests"}
+	requestsMany      = metric{"each of 20 at once", "requests"}
+	requestsConflicts = metric{"409 among those of one alone", "requests"}
+)
+
+func measureNamespaces(ctx context.Context, r *rig, c contestant) ([]reading, error) {
+	m, err := r.launchWorking(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	one, err := r.emptied(ctx, m, "one", 1, r.fill)
+	if err != nil {
+		return nil, err
+	}
+	many, err := r.emptied(ctx, m, "many", fullNamespaces, r.fill)
+	if err != nil {
+		return nil, err
+	}
+	empty, err := r.emptied(ctx, m, "empty", 100, nil)
+	return []reading{
+		{oneNamespace, one.wall}, {manyNamespaces, many.wall}, {manyCPU, many.manager}, {manyServerCPU, many.apiServer},
+		{emptyNamespaces, empty.wall}, {emptyCPU, empty.manager}, {emptyServerCPU, empty.apiServer},
+	}, err
+}
+
+func measureFlood(ctx context.Context, r *rig, c contestant) ([]reading, error) {
+	m, err := r.launchWorking(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	flood, err := r.emptied(ctx, m, "flood", 300, nil)
+	return []reading{{floodTime, flood.wall}, {floodCPU, flood.manager}, {floodServerCPU, flood.apiServer}}, err
+}
+
+func measureLatency(ctx context.Context, r *rig, c contestant) ([]reading, error) {
+	if _, err := r.launchWorking(ctx, c); err != nil {
+		return nil, err
+	}
+	names, err := r.createNamespaces(ctx, "single", latencyNamespaces, nil)
+	if err != nil {
+		return nil, err
+	}
+	var seconds []float64
+	for _, name := range names {
+		start := time.Now()
+		end, err := r.deleteNamespaces(ctx, []string{name})
+		if err != nil {
+			return nil, err
+		}
+		seconds = append(seconds, end.Sub(start).Seconds())
+	}
+	return []reading{
+		{latencyP50, percentile(seconds, 50)}, {latencyP99, percentile(seconds, 99)}, {latencyMax, percentile(seconds, 100)},
+	}, nil
+}
+
+func measureRequests(ctx context.Context, r *rig, c contestant) ([]reading, error) {
+	if _, err := r.launchWorking(ctx, c); err != nil {
+		return nil, err
+	}
+	var alone, conflicts []float64
+	for i := range 3 {
+		all, refused, err := r.requestsToEmpty(ctx, fmt.Sprintf("alone-%d", i), 1)
+		if err != nil {
+			return nil, err
+		}
+		alone, conflicts = append(alone, all), append(conflicts, refused)
+	}
+	together, _, err := r.requestsToEmpty(ctx, "together", 20)
+	return []reading{{requestsOne, median(alone)}, {requestsConflicts, median(conflicts)}, {requestsMany, together / 20}}, err
+}
+
+// requestsToEmpty counts the requests of the manager, and those answered 409, while n empty namespaces go.
+func (r *rig) requestsToEmpty(ctx context.Context, prefix string, n int) (all, conflicts float64, err error) {
+	before, err := r.audit.where(requestsOf(managerUser))
+	if err != nil {
+		return 0, 0, err
+	}
+	names, err := r.createNamespaces(ctx, prefix, n, nil)
+	if err != nil {
+		return 0, 0, err
+	}
+	if _, err := r.deleteNamespaces(ctx, names); err != nil {
+		return 0, 0, err
+	}
+	if err := pause(ctx, stragglers); err != nil {
+		return 0, 0, err
+	}
+	after, err := r.audit.where(requestsOf(managerUser))
+	if err != nil {
+		return 0, 0, err
+	}
+	during := after[len(before):]
+	return float64(len(during)), float64(len(withCode(during, 409))), nil
+}
+
+// emptied measures the deletion of n new namespaces.
+func (r *rig) emptied(ctx context.Context, m *manager, prefix string, n int, fill func(context.Context, string) error) (effort, error) {
+	names, err := r.createNamespaces(ctx, prefix, n, fill)
+	if err != nil {
+		return effort{}, err
+	}
+	if err := pause(ctx, settled); err != nil {
+		return effort{}, err
+	}
+	return r.effort(ctx, m, prefix, func() (time.Time, error) { return r.deleteNamespaces(ctx, names) })
+}
+
+// deleteNamespaces returns when the last of them is gone.
+func (r *rig) deleteNamespaces(ctx context.Context, names []string) (end time.Time, err error) {
+	namespaces, err := watchFromNow(ctx, r.client.CoreV1().Namespaces(), metav1.ListOptions{})
+	if err != nil {
+		return time.Time{}, err
+	}
+	defer namespaces.Stop()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		end, err = follow(ctx, namespaces, nth(len(names), watch.Deleted))
+		return err
+	})
+	group.Go(func() error {
+		return inParallel(ctx, writers, len(names), func(ctx context.Context, i int) error {
+			if err := r.client.CoreV1().Namespaces().Delete(ctx, names[i], metav1.DeleteOptions{}); err != nil {
+				return fmt.Errorf("delete namespace: %w", err)
+			}
+			return nil
+		})
+	})
+	if err := group.Wait(); err != nil {
+		return time.Time{}, err
+	}
+	return end, nil
+}
+
+func (r *rig) createNamespaces(ctx context.Context, prefix string, n int, fill func(context.Context, string) error) ([]string, error) {
+	names := make([]string, n)
+	return names, inParallel(ctx, writers, n, func(ctx context.Context, i int) error {
+		names[i] = fmt.Sprintf("%s-%d", prefix, i)
+		if err := r.createNamespace(ctx, names[i]); err != nil || fill == nil {
+			return err
+		}
+		return fill(ctx, names[i])
+	})
+}
+
+func (r *rig) createNamespace(ctx context.Context, name string) error {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if _, err := r.client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("create namespace: %w", err)
+	}
+	return nil
+}
+
+// fill makes 30 objects of five types, six of each.
+func (r *rig) fill(ctx context.Context, namespace string) error {
+	for i := range 6 {
+		meta := metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("object-%d", i)}
+		for _, create := range []func() error{
+			func() error {
+				_, err := r.client.CoreV1().Pods(namespace).Create(ctx, controlplane.Pod(namespace, meta.Name, nil), metav1.CreateOptions{})
+				return err
+			},
+			func() error {
+				_, err := r.client.CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: meta}, metav1.CreateOptions{})
+				return err
+			},
+			func() error {
+				_, err := r.client.CoreV1().Secrets(namespace).Create(ctx, &corev1.Secret{ObjectMeta: meta}, metav1.CreateOptions{})
+				return err
+			},
+			func() error {
+				_, err := r.client.CoreV1().ServiceAccounts(namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta}, metav1.CreateOptions{})
+				return err
+			},
+			func() error {
+				_, err := r.client.RbacV1().Roles(namespace).Create(ctx, &rbacv1.Role{ObjectMeta: meta}, metav1.CreateOptions{})
+				return err
+			},
+		} {
+			if err := create(); err != nil {
+				return fmt.Errorf("fill namespace: %w", err)
+			}
+		}
+	}
+	return nil
+}

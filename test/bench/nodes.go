@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+const (
+	nodeCount = 1000
+	// nodesWarm is how long a manager gets to know all nodes, nodesWindow for how long it is then measured.
+	nodesWarm   = 12 * time.Second
+	nodesWindow = 30 * time.Second
+	nodeGrace   = "--node-monitor-grace-period=20s"
+)
+
+var (
+	nodesCPU    = metric{"manager CPU", "% core"}
+	nodesWrites = metric{"writes while all are healthy", "requests"}
+	nodesMemory = metric{"resident", "MiB"}
+	nodeUnknown = metric{"last sign of life to Unknown", "s"}
+)
+
+func nodeName(i int) string { return fmt.Sprintf("node-%04d", i) }
+
+func nodeNames() []string {
+	names := make([]string, nodeCount)
+	for i := range names {
+		names[i] = nodeName(i)
+	}
+	return names
+}
+
+func manyNodes(ctx context.Context, r *rig) error {
+	return inParallel(ctx, writers, nodeCount, func(ctx context.Context, i int) error { return r.registerNode(ctx, nodeName(i)) })
+}
+
+func measureNodes(ctx context.Context, r *rig, c contestant) ([]reading, error) {
+	beating, stopBeating := context.WithCancel(ctx)
+	defer stopBeating()
+	k := &kubelets{client: r.client, signs: map[string]time.Time{}}
+	beats := make(chan error, 1)
+	go func() {
+		err := k.run(beating, nodeNames())
+		if err != nil {
+			r.abort(err)
+		}
+		beats <- err
+	}()
+	m, err := r.launchWorking(ctx, c, nodeGrace)
+	if err != nil {
+		return nil, err
+	}
+	if err := pause(ctx, nodesWarm); err != nil {
+		return nil, err
+	}
+	readings, err := r.whileHealthy(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	silence, err := r.untilUnknown(ctx, k, nodeName(nodeCount/2))
+	if err != nil {
+		return nil, err
+	}
+	stopBeating()
+	return append(readings, reading{nodeUnknown, silence.Seconds()}), <-beats
+}
+
+// whileHealthy reads the numbers of a manager that has nothing to do but to see nodes renew their leases.
+func (r *rig) whileHealthy(ctx context.Context, m *manager) ([]reading, error) {
+	before, err := r.audit.where(requestsOf(managerUser))
+	if err != nil {
+		return nil, err
+	}
+	healthy, err := r.effort(ctx, m, "healthy", func() (time.Time, error) {
+		err := pause(ctx, nodesWindow)
+		return time.Now(), err
+	})
+	if err != nil {
+		return nil, err
+	}
+	after, err := r.audit.where(requestsOf(managerUser))
+	if err != nil {
+		return nil, err
+	}
+	used, err := memoryOf(m.Pid())
+	return []reading{
+		{nodesCPU, 100 * healthy.manager / healthy.wall}, {nodesWrites, float64(len(after) - len(before))}, {nodesMemory, used.resident},
+	}, err
+}
+
+// untilUnknown lets a node fall silent and returns how long after its last sign of life it is Unknown.
+func (r *rig) untilUnknown(ctx context.Context, k *kubelets, node string) (time.Duration, error) {
+	nodes, err := watchFromNow(ctx, r.client.CoreV1().Nodes(), metav1.ListOptions{FieldSelector: "metadata.name=" + node})
+	if err != nil {
+		return 0, err
+	}
+	defer nodes.Stop()
+	last := k.silence(node)
+	end, err := follow(ctx, nodes, func(e watch.Event) bool {
+		n, ok := e.Object.(*corev1.Node)
+		return ok && readiness(n) == corev1.ConditionUnknown
+	})
+	return end.Sub(last), err
+}
+
+// readiness is empty if the node has not said anything yet.
+func readiness(node *corev1.Node) corev1.ConditionStatus {
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status
+		}
+	}
+	return ""
+}

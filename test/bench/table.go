@@ -1,0 +1,132 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// report is everything that is printed at the end.
+type report struct {
+	Machine  machine   `json:"machine"`
+	Runs     int       `json:"runs"`
+	Rows     []row     `json:"rows"`
+	Targets  []verdict `json:"targets"`
+	Failures []string  `json:"failures,omitempty"` // turns that gave no numbers, and why
+	LeftOut  []string  `json:"leftOut,omitempty"`  // scenarios that were asked for and not run, and why
+}
+
+func (r report) json(w io.Writer) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(r)
+}
+
+func (r report) text(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n\n", r.Machine)
+	b.WriteString(align(rowCells(r.Rows), "llllrrrrr"))
+	if len(r.Targets) > 0 {
+		fmt.Fprintf(&b, "\n%s", align(targetCells(r.Targets), "lrrl"))
+	}
+	writeList(&b, "failed", r.Failures)
+	writeList(&b, "left out", r.LeftOut)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func writeList(b *strings.Builder, title string, lines []string) {
+	for _, line := range lines {
+		fmt.Fprintf(b, "\n%s: %s", title, line)
+	}
+	if len(lines) > 0 {
+		b.WriteString("\n")
+	}
+}
+
+// rowCells names a scenario and a metric only where they change.
+func rowCells(rows []row) [][]string {
+	cells := [][]string{{"scenario", "metric", "unit", "contestant", "n", "min", "median", "max", "ratio"}}
+	var previous row
+	for _, r := range rows {
+		line := []string{
+			r.Scenario, r.Name, r.Unit, r.Contestant, strconv.Itoa(r.N), number(r.Min), number(r.Median), number(r.Max), "",
+		}
+		if r.Ratio > 0 {
+			line[8] = number(r.Ratio)
+		}
+		if r.Scenario == previous.Scenario {
+			line[0] = ""
+			if r.metric == previous.metric {
+				line[1], line[2] = "", ""
+			}
+		}
+		cells, previous = append(cells, line), r
+	}
+	return cells
+}
+
+func targetCells(verdicts []verdict) [][]string {
+	cells := [][]string{{"target (medians)", "measured", "at most", ""}}
+	for _, v := range verdicts {
+		word := "met"
+		if !v.Met {
+			word = "MISSED"
+		}
+		cells = append(cells, []string{v.What, number(v.Measured), number(v.Most), word})
+	}
+	return cells
+}
+
+// number shows three significant digits, but never rounds what is left of the point.
+func number(v float64) string {
+	switch {
+	case v == 0:
+		return "0"
+	case v < 1:
+		return strconv.FormatFloat(v, 'f', 3, 64)
+	case v < 10:
+		return strconv.FormatFloat(v, 'f', 2, 64)
+	case v < 100:
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	default:
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	}
+}
+
+// align pads the cells of each column to the same width: those of column i to the left if sides[i] is l, else to the right.
+func align(rows [][]string, sides string) string {
+	widths := make([]int, len(sides))
+	for _, cells := range rows {
+		for i, cell := range cells {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	var b strings.Builder
+	for _, cells := range rows {
+		var line strings.Builder
+		for i, cell := range cells {
+			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
+			if sides[i] == 'l' {
+				line.WriteString(cell + pad + "  ")
+			} else {
+				line.WriteString(pad + cell + "  ")
+			}
+		}
+		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
+	}
+	return b.String()
+}
+
+// good: every turn gave numbers and no target was missed.
+func (r report) good() bool {
+	for _, v := range r.Targets {
+		if !v.Met {
+			return false
+		}
+	}
+	return len(r.Failures) == 0
+}

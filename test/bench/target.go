@@ -1,0 +1,79 @@
+package main
+
+// target is a promise about medians that this program checks.
+type target struct {
+	what    string
+	of      key
+	against key // of is divided by this; the zero key: of itself is compared
+	most    float64
+}
+
+// verdict is a target and what was measured.
+type verdict struct {
+	What     string  `json:"what"`
+	Measured float64 `json:"measured"`
+	Most     float64 `json:"most"`
+	Met      bool    `json:"met"`
+}
+
+// targets are the numbers we want, for an otherwise idle machine of two cores.
+var targets = []target{
+	{what: "first pod after the start, s", of: key{startScenario, ours.name, firstPod.Name}, most: 1},
+	{what: "resident when idle, MiB", of: key{startScenario, ours.name, residentIdle.Name}, most: 40},
+	{
+		what: "binary size, ours / upstream",
+		of:   key{startScenario, ours.name, binarySize.Name}, against: key{startScenario, upstream.name, binarySize.Name}, most: 0.5,
+	},
+	{what: "1,000 pods, s", of: key{scaleScenario, ours.name, podsCreated.Name}, most: 4},
+	{
+		what: "1,000 pods, ours / 8 clients",
+		of:   key{scaleScenario, ours.name, podsCreated.Name}, against: key{directScenario, clients.name, podsCreated.Name}, most: 2,
+	},
+	{what: "1,000 pods, CPU of ours, s", of: key{scaleScenario, ours.name, cpuCreating.Name}, most: 0.5},
+	{what: "resident beside 20,000 pods, MiB", of: key{memoryScenario, ours.name, resident.Name}, most: 85},
+	{what: "resident beside 50,000 pods, MiB", of: key{memoryLongScenario, ours.name, resident.Name}, most: 140},
+	{what: "hand-over on SIGTERM, s", of: key{handOverScenario, ours.name, takeOver.Name}, most: 0.3},
+	{what: "failover after SIGKILL, s", of: key{crashScenario, ours.name, takeOver.Name}, most: 15.5},
+	{what: "failover after SIGKILL, 10,000 pods, s", of: key{crashLongScenario, ours.name, takeOver.Name}, most: 15.5},
+	{what: "namespace of 30 objects, grace 5 s, s", of: key{namespaceScenario, ours.name, oneNamespace.Name}, most: 5.3},
+	{what: "namespace of 30 objects, zero grace, s", of: key{namespaceScenario, oursZeroGrace.name, oneNamespace.Name}, most: 0.6},
+	{what: "29 namespaces, zero grace, s", of: key{namespaceScenario, oursZeroGrace.name, manyNamespaces.Name}, most: 3},
+	{
+		what: "29 namespaces, zero grace / upstream",
+		of:   key{namespaceScenario, oursZeroGrace.name, manyNamespaces.Name}, against: key{namespaceScenario, upstream.name, manyNamespaces.Name}, most: 1. / 3,
+	},
+	{
+		what: "29 namespaces, API server CPU, zero grace / upstream",
+		of:   key{namespaceScenario, oursZeroGrace.name, manyServerCPU.Name}, against: key{namespaceScenario, upstream.name, manyServerCPU.Name}, most: 1,
+	},
+	{what: "100 empty namespaces, grace 5 s, s", of: key{namespaceScenario, ours.name, emptyNamespaces.Name}, most: 8},
+	{what: "empty namespace, zero grace, p99 of 200, s", of: key{latencyScenario, oursZeroGrace.name, latencyP99.Name}, most: 0.5},
+	{what: "requests per empty namespace", of: key{requestsScenario, ours.name, requestsOne.Name}, most: 40},
+	{what: "1,000 nodes, CPU of ours, % of a core", of: key{nodesScenario, ours.name, nodesCPU.Name}, most: 1.5},
+	{
+		what: "1,000 nodes, CPU, ours / upstream",
+		of:   key{nodesScenario, ours.name, nodesCPU.Name}, against: key{nodesScenario, upstream.name, nodesCPU.Name}, most: 0.5,
+	},
+	{what: "1,000 nodes, writes while healthy", of: key{nodesScenario, ours.name, nodesWrites.Name}, most: 0},
+	{what: "silent node is Unknown, s after its last sign", of: key{nodesScenario, ours.name, nodeUnknown.Name}, most: 20.3},
+}
+
+// verdicts of the targets for which there are measurements.
+func (r *results) verdicts(targets []target) []verdict {
+	var verdicts []verdict
+	for _, t := range targets {
+		value, ok := r.median(t.of)
+		if !ok {
+			continue
+		}
+		if t.against != (key{}) {
+			other, ok := r.median(t.against)
+			if !ok || other == 0 {
+				continue
+			}
+			value /= other
+		}
+		verdicts = append(verdicts, verdict{What: t.what, Measured: value, Most: t.most, Met: value <= t.most})
+	}
+	return verdicts
+}
