@@ -18,7 +18,7 @@
 // these fields and the UID. Then it is deleted with a grace period of zero, by UID. A pod that finalizers hold is marked and
 // deleted once: both are read off the pod, so neither a restart nor time repeats them. What fails is retried with back-off.
 //
-// Rights needed: nodes get, list, watch; pods get, list, watch, delete; pods/status patch.
+// Rights needed, and given to upstream's pod-garbage-collector: nodes get, list, watch; pods list, watch, delete; pods/status patch.
 //
 // # Differences from upstream (kube-controller-manager v1.37)
 //

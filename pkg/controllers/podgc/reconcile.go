@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -91,24 +92,36 @@ func (c *Controller) reconcilePod(ctx context.Context, key podKey) (worker.Resul
 // collect asks the API server about the pod and its node and does what is left to do about the pod. It reports false if there turns
 // out to be no cause.
 func (c *Controller) collect(ctx context.Context, key podKey, nodeName string) (bool, error) {
-	live, err := c.client.CoreV1().Pods(key.Name.Namespace).Get(ctx, key.Name.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) || err == nil && live.UID != key.UID {
-		return true, nil
+	pod, err := c.livePod(ctx, key)
+	if pod == nil || err != nil {
+		return true, err
 	}
-	if err != nil {
-		return false, fmt.Errorf("get pod %s: %w", key.Name, err)
-	}
-	if live.Spec.NodeName != nodeName {
+	if pod.NodeName != nodeName {
 		return false, nil
 	}
-	pod := c.pods.Trim(live)
 	because := why(pod, nodeState{exists: true}, false, c.isSurplus(key.UID))
 	if because == none {
 		if because, err = c.whyByNode(ctx, pod); err != nil || because == none {
 			return false, err
 		}
 	}
-	return true, c.finish(ctx, live, workOn(pod), because)
+	return true, c.finish(ctx, pod, workOn(pod), because)
+}
+
+// livePod reads a pod from the API server; nil if it is gone, even if another has its name. It lists, because upstream's service
+// account for this controller may not get pods; the API server looks up a list by name as it does a get.
+func (c *Controller) livePod(ctx context.Context, key podKey) (*caches.Pod, error) {
+	byName := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, key.Name.Name).String()}
+	found, _, err := c.pods.Read(ctx, c.client, key.Name.Namespace, byName)
+	if err != nil {
+		return nil, err
+	}
+	for _, pod := range found {
+		if pod.UID == key.UID {
+			return pod, nil
+		}
+	}
+	return nil, nil
 }
 
 // whyByNode looks for a cause that only the node can give, and asks the API server for that.
@@ -124,7 +137,7 @@ func (c *Controller) whyByNode(ctx context.Context, pod *caches.Pod) (cause, err
 }
 
 // finish marks and deletes a pod.
-func (c *Controller) finish(ctx context.Context, pod *corev1.Pod, todo work, because cause) error {
+func (c *Controller) finish(ctx context.Context, pod *caches.Pod, todo work, because cause) error {
 	if todo.fail {
 		if err := c.fail(ctx, pod, because); err != nil {
 			return err
@@ -140,15 +153,15 @@ func (c *Controller) finish(ctx context.Context, pod *corev1.Pod, todo work, bec
 		return fmt.Errorf("delete pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	c.metrics.deletes.WithLabelValues(pod.Namespace, string(because)).Inc()
-	klog.FromContext(ctx).V(2).Info("Deleted a pod without grace", "pod", klog.KObj(pod), "reason", because, "node", klog.KRef("", pod.Spec.NodeName))
+	klog.FromContext(ctx).V(2).Info("Deleted a pod without grace", "pod", klog.KObj(pod), "reason", because, "node", klog.KRef("", pod.NodeName))
 	return nil
 }
 
 // fail says in the status of a pod that it has failed, because nobody else will.
-func (c *Controller) fail(ctx context.Context, pod *corev1.Pod, because cause) error {
+func (c *Controller) fail(ctx context.Context, pod *caches.Pod, because cause) error {
 	change := podstatus.Change{UID: pod.UID, Phase: corev1.PodFailed, ObservedGeneration: pod.Generation}
 	if because == orphaned {
-		change.Condition = podstatus.Transition(podstatus.Find(pod.Status.Conditions, corev1.DisruptionTarget), corev1.PodCondition{
+		change.Condition = podstatus.Transition(disruption(pod), corev1.PodCondition{
 			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, ObservedGeneration: pod.Generation,
 			Reason: markReason, Message: markMessage,
 		}, metav1.NewTime(c.clock.Now()))
@@ -162,6 +175,14 @@ func (c *Controller) fail(ctx context.Context, pod *corev1.Pod, because cause) e
 		return fmt.Errorf("patch status of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	return nil
+}
+
+// disruption is the pod's condition DisruptionTarget, as far as it is cached; nil if it has none.
+func disruption(pod *caches.Pod) *corev1.PodCondition {
+	if pod.Disruption.Status == "" {
+		return nil
+	}
+	return &corev1.PodCondition{Type: corev1.DisruptionTarget, Status: pod.Disruption.Status, LastTransitionTime: pod.Disruption.Since}
 }
 
 // cachedNode is a node's state as the cache has it.

@@ -1,0 +1,158 @@
+// Package podgc tests the pod garbage collector on a real API server: upstream's integration and end-to-end cases, and what must not
+// happen twice.
+package podgc
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"minikcm/pkg/caches"
+	"minikcm/pkg/controllers/podgc"
+	"minikcm/test/controlplane"
+)
+
+// patience is for things that take milliseconds on an idle machine.
+const patience = 30 * time.Second
+
+const finalizer = "test.k8s.io/finalizer"
+
+var cluster *controlplane.Cluster
+
+func TestMain(m *testing.M) {
+	os.Exit(controlplane.Run(m, controlplane.Options{Audit: true}, func(c *controlplane.Cluster) { cluster = c }))
+}
+
+// start runs the controller with upstream's test timings until the test ends. It authenticates as upstream's service account, so
+// that the tests also show that its rights are enough.
+func start(t *testing.T, threshold int) {
+	t.Helper()
+	client := controlplane.ClientFor(t, cluster.ConfigFor("system:serviceaccount:kube-system:pod-garbage-collector", "system:authenticated"))
+	store := caches.New(client, caches.Config{Name: t.Name()})
+	pods, err := store.Pods()
+	must(t, err)
+	nodes, err := store.Nodes()
+	must(t, err)
+	c, err := podgc.New(podgc.Config{
+		TerminatedPodThreshold: threshold, Quarantine: time.Second, Period: 500 * time.Millisecond, Workers: 8,
+	}, podgc.Deps{Client: client, Pods: pods, Nodes: nodes, Clock: clock.RealClock{}, Metrics: prometheus.NewRegistry()})
+	must(t, err)
+	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), klog.Logger{}))
+	store.Start(ctx)
+	must(t, store.WaitForSync(ctx))
+	done := make(chan error)
+	go func() { done <- c.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+		store.Shutdown()
+	})
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// createNode creates a node that goes with the test.
+func createNode(t *testing.T, client kubernetes.Interface, edits ...func(*corev1.Node)) string {
+	t.Helper()
+	edits = append([]func(*corev1.Node){func(n *corev1.Node) { n.Name, n.GenerateName = "", "node-" }}, edits...)
+	node, err := client.CoreV1().Nodes().Create(t.Context(), controlplane.Node("", edits...), metav1.CreateOptions{})
+	must(t, err)
+	t.Cleanup(func() {
+		if err := client.CoreV1().Nodes().Delete(context.Background(), node.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			t.Error(err)
+		}
+	})
+	return node.Name
+}
+
+// createPod creates a pod; a finalizer that it has goes with the test.
+func createPod(t *testing.T, client kubernetes.Interface, namespace, node string, edits ...func(*corev1.Pod)) *corev1.Pod {
+	t.Helper()
+	edits = append([]func(*corev1.Pod){func(p *corev1.Pod) { p.Spec.NodeName, p.GenerateName = node, "p-"; p.Name = "" }}, edits...)
+	pod, err := client.CoreV1().Pods(namespace).Create(t.Context(), controlplane.Pod(namespace, "", nil, edits...), metav1.CreateOptions{})
+	must(t, err)
+	t.Cleanup(func() { release(t, client, pod) })
+	return pod
+}
+
+// release takes the finalizers off a pod.
+func release(t *testing.T, client kubernetes.Interface, pod *corev1.Pod) {
+	t.Helper()
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"finalizers": nil}})
+	must(t, err)
+	_, err = client.CoreV1().Pods(pod.Namespace).Patch(context.Background(), pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		t.Error(err)
+	}
+}
+
+func finalized(p *corev1.Pod) { p.Finalizers = []string{finalizer} }
+
+// eventually waits until a pod, nil if it is gone, is as check wants it, and returns it.
+func eventually(t *testing.T, client kubernetes.Interface, pod *corev1.Pod, check func(*corev1.Pod) error) *corev1.Pod {
+	t.Helper()
+	var found *corev1.Pod
+	controlplane.Eventually(t, patience, func(ctx context.Context) error {
+		var err error
+		found, err = client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			found, err = nil, nil
+		}
+		if err != nil {
+			return err
+		}
+		return check(found)
+	})
+	return found
+}
+
+func isGone(p *corev1.Pod) error {
+	if p != nil {
+		return fmt.Errorf("pod %s is still there, phase %s, deleted %v", p.Name, p.Status.Phase, p.DeletionTimestamp)
+	}
+	return nil
+}
+
+func isTerminating(p *corev1.Pod) error {
+	if p == nil || p.DeletionTimestamp == nil {
+		return fmt.Errorf("pod is not terminating: %+v", p)
+	}
+	return nil
+}
+
+func hasPhase(want corev1.PodPhase) func(*corev1.Pod) error {
+	return func(p *corev1.Pod) error {
+		if p == nil || p.Status.Phase != want {
+			return fmt.Errorf("pod has not phase %s: %+v", want, p)
+		}
+		return nil
+	}
+}
+
+func disruption(p *corev1.Pod) *corev1.PodCondition {
+	for i := range p.Status.Conditions {
+		if p.Status.Conditions[i].Type == corev1.DisruptionTarget {
+			return &p.Status.Conditions[i]
+		}
+	}
+	return nil
+}
