@@ -261,6 +261,39 @@ func TestFenceDoesNotCarryAWriteIntoTheNextTerm(t *testing.T) {
 	}
 }
 
+// transportFunc is a transport that answers in its own words.
+type transportFunc func(*http.Request) (*http.Response, error)
+
+func (f transportFunc) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+// TestFenceExplainsWhateverTheTransportSays: HTTP/2 has errors of its own for a request that was ended.
+func TestFenceExplainsWhateverTheTransportSays(t *testing.T) {
+	fence := NewFence(clock.RealClock{}, NewMetrics(prometheus.NewRegistry()))
+	sent := make(chan struct{}, 1)
+	rt := fence.Wrap(transportFunc(func(req *http.Request) (*http.Response, error) {
+		sent <- struct{}{}
+		<-req.Context().Done()
+		return nil, errors.New("stream reset")
+	}))
+	post := func() error {
+		_, err := rt.RoundTrip(httptest.NewRequest("POST", "/", strings.NewReader("x")))
+		return err
+	}
+	fence.open(1, time.Now().Add(time.Millisecond))
+	if err := post(); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("at the deadline: %v, want context.DeadlineExceeded", err)
+	}
+	<-sent
+	fence.open(2, time.Time{})
+	go func() {
+		<-sent
+		fence.end("lost")
+	}()
+	if err := post(); !errors.Is(err, ErrFenced) || !errors.Is(err, context.Canceled) {
+		t.Errorf("cut: %v, want a *FencedError", err)
+	}
+}
+
 // TestFenceUnderClientGo sees what a controller sees: the error through a typed client, and no retry.
 func TestFenceUnderClientGo(t *testing.T) {
 	s := newFencedServer(t)

@@ -161,9 +161,9 @@ func (l *leaseLock) observe(lease *coordinationv1.Lease) {
 }
 
 // judge ends our leading if the newest record names another holder, or none. The lock is held.
-// A missing Lease is not a successor: our next renewal puts it back.
+// A deleted Lease leaves our record the newest: it names no successor, and our next renewal puts it back.
 func (l *leaseLock) judge() {
-	if !l.leading || !l.seen.exists || l.seen.record.HolderIdentity == l.identity {
+	if !l.leading || l.seen.record.HolderIdentity == l.identity {
 		return
 	}
 	l.leading = false

@@ -77,6 +77,9 @@ func TestOutageEndsTheTermButNotTheProcess(t *testing.T) {
 		if got := first.stopAsked.Sub(down); got < 8*time.Second || got > 13500*time.Millisecond {
 			t.Errorf("controllers were told %v after the last renewal could be sent", got)
 		}
+		if first.writable {
+			t.Error("controllers could still write when they were told: the fence comes first")
+		}
 		a.conn.set(func(c *conn) { c.err = nil })
 		sleep(2 * time.Second)
 		wantLeading(t, a, true)

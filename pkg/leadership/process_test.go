@@ -34,6 +34,7 @@ type span struct {
 	term       Term
 	begun, end time.Time
 	stopAsked  time.Time
+	writable   bool // when it was asked to stop
 }
 
 type eventLog struct {
@@ -101,14 +102,14 @@ func (p *process) lead(ctx context.Context, term Term) error {
 		return fmt.Errorf("the context of term %d belongs to term %d", term.Number, got)
 	}
 	<-ctx.Done()
-	asked := time.Now()
+	asked, writable := time.Now(), p.writable()
 	var err error
 	if work != nil {
 		err = work(ctx)
 	}
 	p.lock.Lock()
 	defer p.lock.Unlock()
-	p.terms[n].stopAsked, p.terms[n].end = asked, time.Now()
+	p.terms[n].stopAsked, p.terms[n].writable, p.terms[n].end = asked, writable, time.Now()
 	return err
 }
 
