@@ -2,7 +2,10 @@ package replicaset
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -51,6 +54,8 @@ func TestLostAnswers(t *testing.T) {
 		{"Create", testLostCreate},
 		{"CreateMidway", testLostCreateMidway},
 		{"Delete", testLostDelete},
+		{"DeleteThenOrderChanges", testDeleteThenOrderChanges},
+		{"LostDeleteThenOrderChanges", testLostDeleteThenOrderChanges},
 		{"Adopt", testLostAdopt},
 		{"Release", testLostRelease},
 		{"LateCreate", testLateCreate},
@@ -100,6 +105,39 @@ func testLostDelete(t *testing.T, f *faulty) {
 	o.settledAt(3)
 	if rule.Hits() != 4 || o.seen() != 6 {
 		t.Errorf("%d answers were lost and %d pods seen, want 4 and 6", rule.Hits(), o.seen())
+	}
+}
+
+func testDeleteThenOrderChanges(t *testing.T, f *faulty) { deleteThenOrderChanges(t, f, false) }
+
+func testLostDeleteThenOrderChanges(t *testing.T, f *faulty) { deleteThenOrderChanges(t, f, true) }
+
+// deleteThenOrderChanges: another pod becomes the one to delete, and the late watch tells so before it tells that one has been deleted
+// already.
+func deleteThenOrderChanges(t *testing.T, f *faulty, lost bool) {
+	n := newNamespace(t)
+	rs := n.apply(4)
+	o := n.observe(rs, 0, 4)
+	o.settledAt(4)
+	names := n.active(rs)
+	for _, name := range names {
+		setReady(t, n, name, time.Now().Add(-time.Hour))
+	}
+	cheap, broken := names[0], names[1]
+	n.editPod(cheap, func(pod *corev1.Pod) { pod.Annotations = map[string]string{corev1.PodDeletionCost: "-10"} })
+	n.status("rs", func(s appsv1.ReplicaSetStatus) bool { return s.ReadyReplicas == 4 })
+	time.Sleep(2 * lag) // the annotation shows nowhere in the status
+	if lost {
+		match := on(n, "delete")
+		match.Name = cheap
+		defer f.requests.Inject(match, faults.DropAnswer()).Remove()
+	}
+	o.bounds(3, 4)
+	controlplane.SetPodStatus(t, n.client, n.name, broken, func(s *corev1.PodStatus) { s.Conditions = nil })
+	n.scale("rs", 3)
+	o.settledAt(3)
+	if left := n.active(rs); slices.Contains(left, cheap) || !slices.Contains(left, broken) {
+		t.Errorf("left are %v, want all but %s", left, cheap)
 	}
 }
 
@@ -221,10 +259,23 @@ func testQuotaFilledByLostCreate(t *testing.T, f *faulty) {
 	f.requests.Inject(on(n, "create"), faults.DropAnswer(), faults.After(1), faults.Next(1))
 	rs := n.apply(2)
 	o := n.observe(rs, 0, 2)
-	o.settledAt(2)
+	n.settled("rs") // there is no room for the observer's marker
+	o.bounds(1, 2)
 	n.status("rs", func(s appsv1.ReplicaSetStatus) bool { return failure(s) == nil })
 	if got := f.countIn(n, "create", 403); got != 1 {
 		t.Errorf("%d creates were refused, want the repeated one", got)
+	}
+	// Nobody need hear of that refusal. The events come in order, so one that has come shows that none is to come.
+	n.scale("rs", 1)
+	n.eventually(func(ctx context.Context) error {
+		deleted, err := n.events(ctx, "SuccessfulDelete")
+		if err == nil && len(deleted) == 0 {
+			err = errors.New("no event of the scale-down yet")
+		}
+		return err
+	})
+	if failed, err := n.events(t.Context(), "FailedCreate"); err != nil || slices.ContainsFunc(failed, func(m string) bool { return strings.Contains(m, "quota") }) {
+		t.Errorf("events are %v, error %v", failed, err)
 	}
 }
 
