@@ -104,37 +104,47 @@ func (p *purger) purgeUnseen(ctx context.Context, r resource) outcome {
 // those behind them, and deletecollection is given the same token and thus takes the same page.
 func (p *purger) walk(ctx context.Context, r resource, remove bool) (out outcome, removed bool) {
 	out = outcome{resource: r}
-	for token := ""; ; {
+	var removals errgroup.Group
+	removals.SetLimit(removalsAtOnce)
+	defer func() {
+		if err := removals.Wait(); err != nil && out.err == nil {
+			out.err = fmt.Errorf("delete %s: %w", r, err)
+		}
+	}()
+	next := ""
+	for {
+		token := next
 		page, err := p.list(ctx, r, token)
-		switch {
-		case err == nil:
-		case unsupported(err):
-			out.unserved = true
-			return out, removed
-		case token != "" && apierrors.IsResourceExpired(err):
-			out.remaining = max(out.remaining, 1) // the walk took longer than etcd keeps versions: the next one will see
-			return out, removed
-		default:
-			out.err = fmt.Errorf("list %s: %w", r, err)
+		if err != nil {
+			out.notListed(err, token)
 			return out, removed
 		}
 		out.add(page.Items)
 		out.version = page.ResourceVersion
 		if remove && slices.ContainsFunc(page.Items, notDeleted) {
 			removed = true
-			if err := p.removePage(ctx, r, token, page.Items); err != nil {
-				out.err = fmt.Errorf("delete %s: %w", r, err)
-				return out, removed
-			}
+			removals.Go(func() error { return p.removePage(ctx, r, token, page.Items) })
 		}
-		token = page.Continue
-		if token == "" {
-			return out, removed
-		}
-		if p.clock.Now().After(p.until) {
+		next = page.Continue
+		if next != "" && p.clock.Now().After(p.until) {
 			out.remaining += max(following(page), 1)
+			next = ""
+		}
+		if next == "" {
 			return out, removed
 		}
+	}
+}
+
+// notListed takes in the failure to list a page.
+func (o *outcome) notListed(err error, token string) {
+	switch {
+	case unsupported(err):
+		o.unserved = true
+	case token != "" && apierrors.IsResourceExpired(err):
+		o.remaining = max(o.remaining, 1) // the walk took longer than etcd keeps versions: the next one will see
+	default:
+		o.err = fmt.Errorf("list %s: %w", o.resource, err)
 	}
 }
 
@@ -229,7 +239,15 @@ func (p *purger) remove(ctx context.Context, r resource, item metav1.PartialObje
 	defer p.slots.Release(1)
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	return p.client.Resource(r.GroupVersionResource).Namespace(p.namespace).Delete(ctx, item.Name, background())
+	options := background()
+	if item.UID != "" {
+		options.Preconditions = &metav1.Preconditions{UID: &item.UID}
+	}
+	err := p.client.Resource(r.GroupVersionResource).Namespace(p.namespace).Delete(ctx, item.Name, options)
+	if apierrors.IsConflict(err) {
+		return nil // another object of that name: the list that follows finds it
+	}
+	return err
 }
 
 // background lets the garbage collector see to dependents. No grace period is given, so pods get their own.

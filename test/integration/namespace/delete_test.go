@@ -186,6 +186,38 @@ func TestPodsAreDeletedAtOnceAndTheRestAfterTheGrace(t *testing.T) {
 	podsFirst(t, m, ns, deleted.Add(wait))
 }
 
+// A standby has seen the deletion and need not wait for the grace again. Who starts later has not, and does.
+func TestStandbyKnowsTheGrace(t *testing.T) {
+	const wait = 3 * time.Second
+	for name, warm := range map[string]bool{"warm": true, "cold": false} {
+		t.Run(name, func(t *testing.T) {
+			standby := func(s *setup) { s.standby = true }
+			m := start(t, grace(wait), standby)
+			ns := create(t)
+			begin := time.Now()
+			remove(t, ns)
+			controlplane.Eventually(t, 2*wait, func(context.Context) error {
+				if since := time.Since(begin); since < wait {
+					return fmt.Errorf("only %v have passed", since)
+				}
+				return nil
+			})
+			if sent := m.requests(t); len(sent) > 0 {
+				t.Errorf("a standby has sent\n%s", sent)
+			}
+			if !warm {
+				m.stop()
+				m = start(t, grace(wait), standby)
+			}
+			m.lead()
+			took := gone(t, ns, 10*time.Second)
+			if warm != (took < wait/2) {
+				t.Errorf("gone %v after the term began, warm %v, grace %v", took, warm, wait)
+			}
+		})
+	}
+}
+
 func TestDeniedPodsKeepTheRest(t *testing.T) {
 	client := cluster.Client(t)
 	for verb, rule := range map[string]rbacv1.PolicyRule{

@@ -45,6 +45,7 @@ func TestMain(m *testing.M) {
 type manager struct {
 	agent   string // user agent, by which the audit log knows it
 	metrics *prometheus.Registry
+	lead    func() // begins the term; done by start unless it is to be a standby
 	stop    func()
 }
 
@@ -54,6 +55,7 @@ type setup struct {
 	watch      *rest.Config // of the caches and events; nil: the same
 	transport  func(http.RoundTripper) http.RoundTripper
 	clock      clock.WithTicker
+	standby    bool // sees, and does not work before manager.lead
 	apiServers func() int
 }
 
@@ -98,8 +100,14 @@ func start(t testing.TB, edits ...func(*setup)) *manager {
 	check(t, err)
 	known.Start(ctx)
 	check(t, known.WaitForSync(ctx))
-	done := make(chan error)
-	go func() { done <- c.Run(ctx) }()
+	var done chan error
+	m.lead = func() {
+		done = make(chan error)
+		go func() { done <- c.Run(ctx) }()
+	}
+	if !s.standby {
+		m.lead()
+	}
 	stopped := false
 	m.stop = func() {
 		if stopped {
@@ -107,6 +115,9 @@ func start(t testing.TB, edits ...func(*setup)) *manager {
 		}
 		stopped = true
 		cancel()
+		if done == nil {
+			m.lead() // to no effect
+		}
 		select {
 		case err := <-done:
 			if err != nil {
