@@ -21,5 +21,7 @@
 // All arithmetic uses this process's monotonic clock and starts at local observations: times written by
 // others are never compared with it. A jump of the wall clock therefore changes nothing. The clock of a
 // paused virtual machine stops with the machine; what a leader does in the moment after such a pause,
-// before it learns of its successor, only preconditions (UID, resourceVersion, fixed names) can stop.
+// before it learns of its successor, only preconditions (UID, resourceVersion, fixed names) can stop. The
+// same holds for bytes that already lay in a socket when a process was stopped: the timeout the server was
+// given counts from their arrival.
 package leadership
