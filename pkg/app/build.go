@@ -97,7 +97,7 @@ func (b *builder) fenced(name string) (kubernetes.Interface, *rest.Config, error
 
 // controllers builds the enabled controllers, in start order. They register their handlers, so this comes before the caches start.
 func (b *builder) controllers() ([]named, error) {
-	s := shared{client: b.fenced, caches: b.caches, recorder: b.events.recorder, registry: b.registry, clock: b.clock}
+	s := shared{caches: b.caches, recorder: b.events.recorder, registry: b.registry, clock: b.clock}
 	if watchesLease(b.cfg) {
 		leases, err := b.caches.Leases()
 		if err != nil {
@@ -110,6 +110,7 @@ func (b *builder) controllers() ([]named, error) {
 		if !slices.Contains(b.cfg.Controllers, d.name) {
 			continue
 		}
+		s.client = func() (kubernetes.Interface, *rest.Config, error) { return b.fenced(d.agent) }
 		c, err := d.build(b.cfg, s)
 		if err != nil {
 			return nil, fmt.Errorf("build %s: %w", d.name, err)

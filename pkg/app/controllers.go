@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"errors"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/kubernetes"
@@ -38,8 +37,8 @@ type healthy interface {
 // shared is what controllers are built from. It stays inside this package: each line of the list hands a controller only
 // its own parts.
 type shared struct {
-	// client returns a fenced client whose user agent ends in name, and the configuration it was built from.
-	client   func(name string) (kubernetes.Interface, *rest.Config, error)
+	// client returns a fenced client with the controller's user agent, and the configuration it was built from.
+	client   func() (kubernetes.Interface, *rest.Config, error)
 	caches   *caches.Caches
 	recorder func(component string) record.EventRecorder
 	registry prometheus.Registerer
@@ -52,7 +51,7 @@ type shared struct {
 type descriptor struct {
 	name  string
 	alias string // accepted by --controllers for the same; may be empty
-	agent string // end of the user agent, upstream's, so that audit policies and logs keep working
+	agent string // end of the user agent, upstream\'s, so that audit policies and logs keep working
 	build func(Config, shared) (Controller, error)
 	needs []access // what the identity of this process must be allowed to do, on top of commonAccess
 }
@@ -60,14 +59,11 @@ type descriptor struct {
 // controllers lists every controller in start order.
 var controllers = []descriptor{
 	{name: replicaSetController, alias: "replicaset", agent: "replicaset-controller", build: buildReplicaSet, needs: replicaSetNeeds},
-	{name: nodeLifecycleController, alias: "nodelifecycle", agent: "node-controller", build: missing},
-	{name: taintEvictionController, agent: "node-controller", build: missing},
-	{name: podGCController, alias: "podgc", agent: "pod-garbage-collector", build: missing},
+	{name: nodeLifecycleController, alias: "nodelifecycle", agent: nodeAgent, build: buildNodeLifecycle, needs: nodeLifecycleNeeds},
+	{name: taintEvictionController, agent: nodeAgent, build: buildTaintEviction, needs: taintEvictionNeeds},
+	{name: podGCController, alias: "podgc", agent: "pod-garbage-collector", build: buildPodGC, needs: podGCNeeds},
 	{name: namespaceController, alias: "namespace", agent: "namespace-controller", build: buildNamespace, needs: namespaceNeeds},
 }
-
-// missing holds the place of a controller that is not written yet.
-func missing(Config, shared) (Controller, error) { return nil, errors.New("not written yet") }
 
 // controllerNames are the canonical names, in start order; the slice is the caller's.
 func controllerNames() []string {

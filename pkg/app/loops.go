@@ -3,11 +3,19 @@ package app
 import (
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/discovery"
 
+	"minikcm/pkg/caches"
 	"minikcm/pkg/controllers/namespace"
+	"minikcm/pkg/controllers/node"
+	"minikcm/pkg/controllers/podgc"
 	"minikcm/pkg/controllers/replicaset"
+	"minikcm/pkg/controllers/tainteviction"
 )
+
+// nodeAgent is what upstream calls the loops of nodes in user agents and as the source of their events.
+const nodeAgent = "node-controller"
 
 // The rights of each controller: what it watches and what it writes. They are no more than those of the upstream role of the same
 // name, and what deploy/ grants.
@@ -18,6 +26,24 @@ var (
 		{group: "apps", resource: "replicasets/finalizers", verbs: []string{"update"}}, // to set blockOwnerDeletion
 		{resource: "pods", verbs: []string{"list", "watch", "create", "patch", "delete"}},
 		{resource: "namespaces", verbs: []string{"list", "watch"}},
+	}
+	nodeLifecycleNeeds = []access{
+		{resource: "nodes", verbs: []string{"get", "list", "watch", "patch"}},
+		{resource: "nodes/status", verbs: []string{"update"}},
+		{resource: "pods", verbs: []string{"list", "watch"}},
+		{resource: "pods/status", verbs: []string{"patch"}},
+		{group: "coordination.k8s.io", resource: "leases", verbs: []string{"get", "list", "watch"}},
+	}
+	taintEvictionNeeds = []access{
+		{resource: "nodes", verbs: []string{"get", "list", "watch"}},
+		{resource: "pods", verbs: []string{"get", "list", "watch", "delete"}},
+		{resource: "pods/status", verbs: []string{"patch"}},
+		{group: "coordination.k8s.io", resource: "leases", namespace: corev1.NamespaceNodeLease, verbs: []string{"get"}},
+	}
+	podGCNeeds = []access{
+		{resource: "nodes", verbs: []string{"get", "list", "watch"}},
+		{resource: "pods", verbs: []string{"list", "watch", "delete"}},
+		{resource: "pods/status", verbs: []string{"patch"}},
 	}
 	namespaceNeeds = []access{
 		{resource: "namespaces", verbs: []string{"get", "list", "watch"}},
@@ -31,7 +57,7 @@ var (
 )
 
 func buildReplicaSet(cfg Config, s shared) (Controller, error) {
-	client, _, err := s.client(replicaset.Name)
+	client, _, err := s.client()
 	if err != nil {
 		return nil, err
 	}
@@ -59,8 +85,91 @@ func buildReplicaSet(cfg Config, s shared) (Controller, error) {
 	})
 }
 
+// How much the loops of nodes and their pods do at once. Their work comes in bursts, when a node or a zone dies, and then the bound is on
+// requests in flight: more than this does not make a small API server faster.
+const (
+	nodeWorkers = 8 // upstream's number for marking and tainting
+	podWorkers  = 32
+)
+
+func buildNodeLifecycle(cfg Config, s shared) (Controller, error) {
+	client, _, err := s.client()
+	if err != nil {
+		return nil, err
+	}
+	nodes, pods, err := nodesAndPods(s.caches)
+	if err != nil {
+		return nil, err
+	}
+	leases, err := s.caches.Leases()
+	if err != nil {
+		return nil, err
+	}
+	return node.New(node.Config{
+		MonitorPeriod:             cfg.NodeLifecycle.MonitorPeriod,
+		MonitorGracePeriod:        cfg.NodeLifecycle.MonitorGracePeriod,
+		StartupGracePeriod:        cfg.NodeLifecycle.StartupGracePeriod,
+		EvictionRate:              cfg.NodeLifecycle.EvictionRate,
+		SecondaryEvictionRate:     cfg.NodeLifecycle.SecondaryEvictionRate,
+		LargeClusterSizeThreshold: cfg.NodeLifecycle.LargeClusterSizeThreshold,
+		UnhealthyZoneThreshold:    cfg.NodeLifecycle.UnhealthyZoneThreshold,
+		Workers:                   nodeWorkers,
+		PodWorkers:                podWorkers,
+		Drain:                     cfg.Election.ShutdownTimeout,
+	}, node.Deps{
+		Client: client, Nodes: nodes, Pods: pods, Leases: leases,
+		Recorder: s.recorder(nodeAgent), Clock: s.clock, Metrics: s.registry,
+	})
+}
+
+func buildTaintEviction(cfg Config, s shared) (Controller, error) {
+	client, _, err := s.client()
+	if err != nil {
+		return nil, err
+	}
+	nodes, pods, err := nodesAndPods(s.caches)
+	if err != nil {
+		return nil, err
+	}
+	return tainteviction.New(tainteviction.Config{
+		Workers:      podWorkers,
+		SettleWindow: cfg.NodeLifecycle.MonitorGracePeriod,
+		Drain:        cfg.Election.ShutdownTimeout,
+	}, tainteviction.Deps{
+		Client: client, Pods: pods, Nodes: nodes,
+		Recorder: s.recorder(tainteviction.Name), Clock: s.clock, Metrics: s.registry,
+	})
+}
+
+func buildPodGC(cfg Config, s shared) (Controller, error) {
+	client, _, err := s.client()
+	if err != nil {
+		return nil, err
+	}
+	nodes, pods, err := nodesAndPods(s.caches)
+	if err != nil {
+		return nil, err
+	}
+	return podgc.New(podgc.Config{
+		TerminatedPodThreshold: cfg.PodGC.TerminatedPodThreshold,
+		Quarantine:             podgc.DefaultQuarantine,
+		Period:                 podgc.DefaultPeriod,
+		Workers:                podWorkers,
+		Drain:                  cfg.Election.ShutdownTimeout,
+	}, podgc.Deps{Client: client, Pods: pods, Nodes: nodes, Clock: s.clock, Metrics: s.registry})
+}
+
+func nodesAndPods(c *caches.Caches) (*caches.Nodes, *caches.Pods, error) {
+	nodes, err := c.Nodes()
+	if err != nil {
+		return nil, nil, err
+	}
+	pods, err := c.Pods()
+	return nodes, pods, err
+}
+
 func buildNamespace(cfg Config, s shared) (Controller, error) {
-	client, rc, err := s.client(namespace.Name)
+	client, rc, err := s.client()
 	if err != nil {
 		return nil, err
 	}
