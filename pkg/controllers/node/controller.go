@@ -36,7 +36,7 @@ const (
 // maxBackoff of a node that failed is short against a grace period.
 const maxBackoff = 5 * time.Second
 
-// Config of the controller. Durations and rates must not be negative.
+// Config of the controller. Durations and rates must not be negative, and there must be at least one worker of each kind.
 type Config struct {
 	MonitorPeriod      time.Duration // least time between two judgements of one node
 	MonitorGracePeriod time.Duration // how long a node may be silent
@@ -92,6 +92,9 @@ type Controller struct {
 
 // New returns a controller that is not running. It registers its handlers, so it must be called before the caches start.
 func New(cfg Config, deps Deps) (*Controller, error) {
+	if cfg.Workers < 1 || cfg.PodWorkers < 1 {
+		return nil, fmt.Errorf("build %s: %d workers and %d for pods, want at least one of each", Name, cfg.Workers, cfg.PodWorkers)
+	}
 	c := &Controller{
 		cfg: cfg, client: deps.Client, nodes: deps.Nodes, pods: deps.Pods, leases: deps.Leases,
 		recorder: deps.Recorder, clock: deps.Clock, metrics: newMetrics(deps.Metrics),

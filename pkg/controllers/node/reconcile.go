@@ -124,6 +124,8 @@ func (c *Controller) examine(ctx context.Context, node *corev1.Node, now time.Ti
 		c.metrics.suppressed.WithLabelValues(suppressions[why]).Inc()
 		return node, rechecks[why], nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, c.answerTime())
+	defer cancel()
 	silent, err := c.confirmSilence(ctx, node, r.due(c.cfg))
 	if err != nil {
 		c.metrics.suppressed.WithLabelValues(suppressedUnreachable).Inc()

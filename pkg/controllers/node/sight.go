@@ -11,13 +11,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// sight knows whether silence means anything. Two things can make it meaningless.
+// sight knows whether silence means anything. Three things can make it meaningless.
 //
 // Blind: kubelets could not tell us, because requests fail. It starts at the last moment at which we certainly saw, ends with
 // any Lease event or success, and is then credited to every node.
 //
 // Stale: the Lease cache is behind what a live read showed. It ends when the cache has caught up. While it lasts, whole lists of
 // Leases take the place of the watch.
+//
+// Stalled: this process, or the machine with all that is on it, stood still. The late tick gives nodes the time back; whoever
+// wakes up before it must wait for it.
 type sight struct {
 	grace time.Duration
 
@@ -29,7 +32,14 @@ type sight struct {
 	byWrite   time.Time // when the last failing write made us blind; reads that succeed prove nothing then
 	ended     []blindness
 	stale     staleness
+	lastTick  time.Time
 }
+
+const (
+	tickPeriod = time.Second
+	// stallAfter is how late a tick may be.
+	stallAfter = 5 * time.Second
+)
 
 // staleness of the Lease cache. The zero value is a cache that is good enough.
 type staleness struct {
@@ -74,7 +84,22 @@ func (s *sight) begin(now time.Time) {
 		s.startBlind()
 	}
 	s.endBlind(now)
-	s.probing, s.lastSeen = true, now
+	s.probing, s.lastSeen, s.lastTick = true, now, now
+}
+
+// tick is called every tickPeriod of a term. It returns for how long everything stood still, zero if the tick is in time.
+func (s *sight) tick(now time.Time) (stall time.Duration) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	if s.isStalled(now) {
+		stall = now.Sub(s.lastTick)
+	}
+	s.lastTick = now
+	return stall
+}
+
+func (s *sight) isStalled(now time.Time) bool {
+	return s.probing && now.Sub(s.lastTick) > tickPeriod+stallAfter
 }
 
 // end ends a term.
@@ -162,7 +187,7 @@ func (s *sight) suspended(period time.Duration, now time.Time) cause {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	switch {
-	case s.blind != nil || len(s.ended) > 0: // credits not yet given
+	case s.isStalled(now), s.blind != nil, len(s.ended) > 0: // credits not yet given
 		return causeBlind
 	case s.stale.target != "" && !s.isFed(period, now):
 		return causeStale

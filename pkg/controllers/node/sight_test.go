@@ -49,6 +49,19 @@ func TestBlinding(t *testing.T) {
 	}
 }
 
+func TestTicks(t *testing.T) {
+	s := newSight(sightGrace, day)
+	s.begin(day)
+	for _, tt := range []struct {
+		at   int
+		want time.Duration
+	}{{1, 0}, {2, 0}, {8, 0}, {15, 7 * time.Second}, {16, 0}} {
+		if got := s.tick(seconds(tt.at)); got != tt.want {
+			t.Errorf("stall at %d s = %v, want %v", tt.at, got, tt.want)
+		}
+	}
+}
+
 func TestSight(t *testing.T) {
 	type step func(s *sight)
 	event := func(at int) step { return func(s *sight) { s.event(seconds(at)) } }
@@ -67,29 +80,32 @@ func TestSight(t *testing.T) {
 		why     cause
 		errand  errand
 		credits []blindness
+		stalls  bool // no tick since the term began
 	}{
-		{"events come in", []step{begin(0), event(10)}, 20, causeNone, noErrand, nil},
-		{"quiet for half a grace: ask", []step{begin(0), event(10)}, 36, causeNone, probe, nil},
-		{"asked and answered: not blind", []step{begin(0), event(10), reads(36)}, 40, causeNone, noErrand, nil},
-		{"asked in vain: blind, and asks on", []step{begin(0), event(10), readFails(36)}, 37, causeBlind, probe, nil},
-		{"blind since the last event", []step{begin(0), event(10), readFails(36), readFails(60), reads(80)}, 80, causeBlind, noErrand, []blindness{{seconds(10), seconds(80)}}},
-		{"an event ends it too", []step{begin(0), event(10), readFails(36), event(80)}, 80, causeBlind, noErrand, []blindness{{seconds(10), seconds(80)}}},
-		{"a failed write is not healed by a read", []step{begin(0), event(10), writeFails(36), reads(80)}, 80, causeBlind, probe, nil},
-		{"but by a write", []step{begin(0), event(10), writeFails(36), writes(80)}, 80, causeBlind, noErrand, []blindness{{seconds(10), seconds(80)}}},
-		{"or by an event", []step{begin(0), event(10), writeFails(36), event(80)}, 80, causeBlind, noErrand, []blindness{{seconds(10), seconds(80)}}},
-		{"or in the end by a read: some write has to be tried", []step{begin(0), event(10), writeFails(36), reads(87)}, 87, causeBlind, noErrand, []blindness{{seconds(10), seconds(87)}}},
-		{"a standby cannot ask: a long quiet counts as blindness", []step{event(10), event(80)}, 80, causeBlind, noErrand, []blindness{{seconds(10), seconds(80)}}},
-		{"a standby with its events is not blind", []step{event(10), event(20), event(30), begin(40)}, 41, causeNone, noErrand, nil},
-		{"a standby that hears nothing and then leads", []step{event(10), begin(80)}, 81, causeBlind, noErrand, []blindness{{seconds(10), seconds(80)}}},
-		{"a cache that is behind", []step{begin(0), event(10), behind("20", 11)}, 12, causeStale, noErrand, nil},
-		{"a cache that has caught up", []step{begin(0), event(10), behind("20", 11), caughtUp("20")}, 12, causeNone, noErrand, nil},
-		{"a cache that has not", []step{begin(0), event(10), behind("20", 11), behind("30", 12), caughtUp("29")}, 13, causeStale, noErrand, nil},
-		{"an older target does not take the place of a newer", []step{begin(0), event(10), behind("30", 11), behind("20", 12), caughtUp("20")}, 13, causeStale, noErrand, nil},
-		{"behind for a grace: lists take over", []step{begin(0), event(60), behind("20", 11)}, 62, causeStale, feed, nil},
-		{"fed by lists: verdicts go on", []step{begin(0), event(60), behind("20", 11), fed(62)}, 65, causeNone, noErrand, nil},
-		{"and the next list is due", []step{begin(0), event(60), behind("20", 11), fed(62)}, 67, causeNone, feed, nil},
-		{"the lists fail: suspended again", []step{begin(0), event(70), behind("20", 11), fed(62)}, 74, causeStale, feed, nil},
-		{"versions that cannot be compared are no reason to wait", []step{begin(0), event(10), behind("x", 11), caughtUp("20")}, 12, causeNone, noErrand, nil},
+		{"events come in", []step{begin(0), event(10)}, 20, causeNone, noErrand, nil, false},
+		{"quiet for half a grace: ask", []step{begin(0), event(10)}, 36, causeNone, probe, nil, false},
+		{"asked and answered: not blind", []step{begin(0), event(10), reads(36)}, 40, causeNone, noErrand, nil, false},
+		{"asked in vain: blind, and asks on", []step{begin(0), event(10), readFails(36)}, 37, causeBlind, probe, nil, false},
+		{"blind since the last event", []step{begin(0), event(10), readFails(36), readFails(60), reads(80)}, 80, causeBlind, noErrand, []blindness{{seconds(10), seconds(80)}}, false},
+		{"an event ends it too", []step{begin(0), event(10), readFails(36), event(80)}, 80, causeBlind, noErrand, []blindness{{seconds(10), seconds(80)}}, false},
+		{"a failed write is not healed by a read", []step{begin(0), event(10), writeFails(36), reads(80)}, 80, causeBlind, probe, nil, false},
+		{"but by a write", []step{begin(0), event(10), writeFails(36), writes(80)}, 80, causeBlind, noErrand, []blindness{{seconds(10), seconds(80)}}, false},
+		{"or by an event", []step{begin(0), event(10), writeFails(36), event(80)}, 80, causeBlind, noErrand, []blindness{{seconds(10), seconds(80)}}, false},
+		{"or in the end by a read: some write has to be tried", []step{begin(0), event(10), writeFails(36), reads(87)}, 87, causeBlind, noErrand, []blindness{{seconds(10), seconds(87)}}, false},
+		{"a standby cannot ask: a long quiet counts as blindness", []step{event(10), event(80)}, 80, causeBlind, noErrand, []blindness{{seconds(10), seconds(80)}}, false},
+		{"a standby with its events is not blind", []step{event(10), event(20), event(30), begin(40)}, 41, causeNone, noErrand, nil, false},
+		{"a standby that hears nothing and then leads", []step{event(10), begin(80)}, 81, causeBlind, noErrand, []blindness{{seconds(10), seconds(80)}}, false},
+		{"a cache that is behind", []step{begin(0), event(10), behind("20", 11)}, 12, causeStale, noErrand, nil, false},
+		{"a cache that has caught up", []step{begin(0), event(10), behind("20", 11), caughtUp("20")}, 12, causeNone, noErrand, nil, false},
+		{"a cache that has not", []step{begin(0), event(10), behind("20", 11), behind("30", 12), caughtUp("29")}, 13, causeStale, noErrand, nil, false},
+		{"an older target does not take the place of a newer", []step{begin(0), event(10), behind("30", 11), behind("20", 12), caughtUp("20")}, 13, causeStale, noErrand, nil, false},
+		{"behind for a grace: lists take over", []step{begin(0), event(60), behind("20", 11)}, 62, causeStale, feed, nil, false},
+		{"fed by lists: verdicts go on", []step{begin(0), event(60), behind("20", 11), fed(62)}, 65, causeNone, noErrand, nil, false},
+		{"and the next list is due", []step{begin(0), event(60), behind("20", 11), fed(62)}, 67, causeNone, feed, nil, false},
+		{"the lists fail: suspended again", []step{begin(0), event(70), behind("20", 11), fed(62)}, 74, causeStale, feed, nil, false},
+		{"stood still, and nobody has noticed yet", []step{begin(0), event(7)}, 7, causeBlind, noErrand, nil, true},
+		{"a late tick", []step{begin(0), event(6)}, 6, causeNone, noErrand, nil, true},
+		{"versions that cannot be compared are no reason to wait", []step{begin(0), event(10), behind("x", 11), caughtUp("20")}, 12, causeNone, noErrand, nil, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newSight(sightGrace, day)
@@ -97,6 +113,9 @@ func TestSight(t *testing.T) {
 				step(s)
 			}
 			now := seconds(tt.at)
+			if !tt.stalls {
+				s.tick(now)
+			}
 			if got := s.suspended(period, now); got != tt.why {
 				t.Errorf("suspended = %q, want %q", got, tt.why)
 			}

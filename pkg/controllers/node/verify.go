@@ -17,10 +17,17 @@ const (
 	manyNodes     = 3                // so many nodes are asked for one by one
 	manyShare     = 10               // or one in so many
 	listAge       = 2 * time.Second  // how long a list of Leases serves
-	readTimeout   = 10 * time.Second // of the reads that must not hang
+	listTimeout   = 30 * time.Second // of the list of all nodes
 )
 
 var errStaleNodes = errors.New("the node cache is behind the API server")
+
+// answerTime is how long the API server may take for an answer that is to prove a node's silence: a tenth of the grace period, within
+// limits. A server that takes longer, or a connection that hangs, keeps kubelets from renewing as well, and what it says in the end
+// says nothing about them.
+func (c *Controller) answerTime() time.Duration {
+	return min(max(c.cfg.MonitorGracePeriod/10, time.Second), 10*time.Second)
+}
 
 // leaseLists is the last list of Leases, shared by all who need one at a time.
 type leaseLists struct {
@@ -62,7 +69,7 @@ func (c *Controller) listIfMany(ctx context.Context, due time.Time) (listed bool
 
 // readLease takes in a node's Lease as it is now. Having none is an answer.
 func (c *Controller) readLease(ctx context.Context, name string) error {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	ctx, cancel := context.WithTimeout(ctx, c.answerTime())
 	defer cancel()
 	lease, err := c.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, name, metav1.GetOptions{})
 	now := c.clock.Now()
@@ -79,7 +86,7 @@ func (c *Controller) readLease(ctx context.Context, name string) error {
 
 // listLeases takes in the Leases of all nodes as they are now.
 func (c *Controller) listLeases(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	ctx, cancel := context.WithTimeout(ctx, c.answerTime())
 	defer cancel()
 	list, err := c.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, metav1.ListOptions{})
 	now := c.clock.Now()
@@ -109,7 +116,7 @@ func (c *Controller) compareLeases(version string, now time.Time) {
 
 // probe asks for next to nothing, to see whether the API server answers.
 func (c *Controller) probe(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	ctx, cancel := context.WithTimeout(ctx, c.answerTime())
 	defer cancel()
 	_, err := c.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, metav1.ListOptions{Limit: 1})
 	now := c.clock.Now()
@@ -124,6 +131,8 @@ func (c *Controller) probe(ctx context.Context) error {
 // compareNodes returns nil once the node cache is known to be no older than this call: it has reached the version of a list, or, if
 // it does not within a moment because the type is quiet, it equals a list.
 func (c *Controller) compareNodes(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
 	head, err := c.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
 		return fmt.Errorf("list one node: %w", err)

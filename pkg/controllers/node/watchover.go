@@ -7,13 +7,6 @@ import (
 	"k8s.io/klog/v2"
 )
 
-const (
-	tickPeriod = time.Second
-	// stallAfter is how late a tick may be. A later one means that the process, or the machine, stood still: no node could
-	// tell us anything then.
-	stallAfter = 5 * time.Second
-)
-
 // watchOver looks once a second at whether silence of nodes means anything, until ctx has ended.
 func (c *Controller) watchOver(ctx context.Context) {
 	errands := make(chan errand)
@@ -27,7 +20,6 @@ func (c *Controller) watchOver(ctx context.Context) {
 
 	ticker := c.clock.NewTicker(tickPeriod)
 	defer ticker.Stop()
-	last := c.clock.Now()
 	for {
 		select {
 		case <-ctx.Done():
@@ -35,11 +27,10 @@ func (c *Controller) watchOver(ctx context.Context) {
 		case <-ticker.C():
 		}
 		now := c.clock.Now()
-		if gap := now.Sub(last); gap > tickPeriod+stallAfter {
-			klog.FromContext(ctx).Info("The process stood still, nodes are given the time back", "gap", gap)
-			c.stalled(gap)
+		if stall := c.sight.tick(now); stall > 0 {
+			klog.FromContext(ctx).Info("The process stood still, nodes are given the time back", "stall", stall)
+			c.stalled(stall)
 		}
-		last = now
 		c.tick(now)
 		if e := c.sight.errand(c.cfg.MonitorPeriod, now); e != noErrand {
 			select {
@@ -51,8 +42,8 @@ func (c *Controller) watchOver(ctx context.Context) {
 }
 
 // stalled gives nodes back the time in which we stood still.
-func (c *Controller) stalled(gap time.Duration) {
-	c.observations.changeAll(func(_ string, r *nodeRecord) { r.heartbeat.seen = r.heartbeat.seen.Add(gap) })
+func (c *Controller) stalled(d time.Duration) {
+	c.observations.changeAll(func(_ string, r *nodeRecord) { r.heartbeat.seen = r.heartbeat.seen.Add(d) })
 }
 
 // tick brings everything that depends on our sight up to date.
