@@ -182,6 +182,11 @@ func TestPages(t *testing.T) {
 		}
 	}
 	_, metrics := e.get(t, "/metrics", nil)
+	for _, want := range []string{"kubernetes_feature_enabled{", "version_info{", "rest_client_requests_total{", "workqueue_depth{", "process_start_time_seconds "} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("/metrics lacks %s", want)
+		}
+	}
 	for _, noise := range []string{"apiserver_audit", "apiserver_envelope", "aggregator_", "apiserver_cel"} {
 		if strings.Contains(metrics, noise) {
 			t.Errorf("/metrics has %s…, which has nothing to do with a controller manager", noise)
