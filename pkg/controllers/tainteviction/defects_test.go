@@ -81,6 +81,25 @@ func TestRestart(t *testing.T) {
 			w.mustBeDeletedAt("p", 3000*time.Second)
 		})
 	})
+	t.Run("an hour away while the node dies, is tainted and recovers", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, node1(corev1.ConditionTrue), tolerant(), aPod("q"))
+			stop := w.manager(window)
+			w.until(time.Minute)
+			w.node(func(n *corev1.Node) {
+				n.Status.Conditions[0].Status = corev1.ConditionUnknown
+				n.Spec.Taints = []corev1.Taint{nowTaint(corev1.TaintNodeUnreachable)}
+			})
+			synctest.Wait()
+			stop()
+			w.mustBeDeletedAt("q", time.Minute) // it had none
+			w.until(time.Hour)
+			w.node(func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionTrue })
+			defer w.manager(window)()
+			w.until(2 * time.Hour)
+			w.mustLive("p")
+		})
+	})
 	t.Run("a second term of the same process knows nothing of the first", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, node1(corev1.ConditionTrue, agoTaint("t1", time.Second)), tolerant())
