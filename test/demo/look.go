@@ -115,9 +115,17 @@ func isReady(p corev1.Pod) bool {
 	})
 }
 
-// reason tells from the manager's log why it chose a pod.
+// reason tells from the manager's log why it chose a pod, and over which other.
 func (s *stage) reason(entry map[string]any) {
-	if entry["msg"] == "Chose a pod to delete" {
-		s.say("  manager: chose %v because it %v", entry["pod"], entry["reason"])
+	if entry["msg"] != "Chose pod to delete" {
+		return
 	}
+	s.say("  manager: deletes %s rather than %s, because of %v", podName(entry["pod"]), podName(entry["kept"]), entry["because"])
+}
+
+func podName(logged any) string {
+	if ref, ok := logged.(map[string]any); ok {
+		logged = ref["name"]
+	}
+	return fmt.Sprint(logged)
 }

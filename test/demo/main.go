@@ -63,6 +63,7 @@ func demo(ctx context.Context) error {
 		if err := scene.play(ctx, s); err != nil {
 			return fmt.Errorf("%s: %w", scene.title, err)
 		}
+		s.pause(ctx)
 	}
 	s.title("Yours now")
 	s.say("export KUBECONFIG=%s", s.kubeconfig)

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 )
 
@@ -77,17 +78,32 @@ func killPod(ctx context.Context, s *stage) error {
 }
 
 func scale(ctx context.Context, s *stage) error {
-	for _, n := range []int32{10, 3} {
-		s.say("kubectl scale replicaset web --replicas=%d", n)
-		patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, n)
-		if _, err := s.client.AppsV1().ReplicaSets(namespace).Patch(ctx, name, "application/merge-patch+json", patch, metav1.PatchOptions{}); err != nil {
-			return fmt.Errorf("scale: %w", err)
-		}
-		if err := s.wait(ctx, "ReplicaSet web", time.Minute, s.replicas(n)); err != nil {
-			return err
-		}
+	if err := s.scaleTo(ctx, 10); err != nil {
+		return err
+	}
+	pods, err := s.pods(ctx)
+	if err != nil {
+		return err
+	}
+	cheap := slices.MinFunc(pods, func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) }).Name
+	s.say("kubectl annotate pod %s %s=-1     # the oldest, but now the cheapest", cheap, corev1.PodDeletionCost)
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"-1"}}}`, corev1.PodDeletionCost)
+	if _, err := s.client.CoreV1().Pods(namespace).Patch(ctx, cheap, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("annotate pod: %w", err)
+	}
+	if err := s.scaleTo(ctx, 3); err != nil {
+		return err
 	}
 	return s.show(ctx)
+}
+
+func (s *stage) scaleTo(ctx context.Context, n int32) error {
+	s.say("kubectl scale replicaset web --replicas=%d", n)
+	patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, n)
+	if _, err := s.client.AppsV1().ReplicaSets(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("scale: %w", err)
+	}
+	return s.wait(ctx, "ReplicaSet web", time.Minute, s.replicas(n))
 }
 
 func killNode(ctx context.Context, s *stage) error {

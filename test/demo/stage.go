@@ -151,6 +151,14 @@ func (s *stage) say(format string, args ...any) {
 	fmt.Printf("%7.1fs  %s\n", time.Since(s.start).Seconds(), fmt.Sprintf(format, args...))
 }
 
+// pause lets the viewer read, and pods grow old: ages that are close count as equal when pods are chosen.
+func (s *stage) pause(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(3 * time.Second):
+	}
+}
+
 // wait polls look until it is done, and tells each new thing it sees.
 func (s *stage) wait(ctx context.Context, what string, timeout time.Duration, look func(context.Context) (seen string, done bool, err error)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not done within %v", timeout))
