@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"minikcm/pkg/caches"
 )
 
@@ -48,13 +50,15 @@ const (
 
 // failedWait says how long to wait before replacing pods when failed are the failed ones. Only those count that were created in the
 // last ten minutes and after since, the time of the last change to the template: a pod that ran for long says nothing about the next one.
+// Nor does one that was evicted or preempted.
 func failedWait(failed []*caches.Pod, since, now time.Time) time.Duration {
 	if len(failed) <= failedTolerated {
 		return 0
 	}
 	horizon := now.Add(-failedWindow)
 	recent := slices.DeleteFunc(slices.Clone(failed), func(pod *caches.Pod) bool {
-		return !pod.CreationTimestamp.After(horizon) || pod.CreationTimestamp.Time.Before(since)
+		return !pod.CreationTimestamp.After(horizon) || pod.CreationTimestamp.Time.Before(since) ||
+			pod.Disruption.Status == corev1.ConditionTrue
 	})
 	if len(recent) <= failedTolerated {
 		return 0

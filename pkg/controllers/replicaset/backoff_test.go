@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"minikcm/pkg/caches"
 )
 
@@ -54,6 +56,12 @@ func TestFailedWait(t *testing.T) {
 		}
 		return failed(ages...)
 	}
+	evicted := func(pods []*caches.Pod) []*caches.Pod {
+		for _, pod := range pods {
+			pod.Disruption.Status = corev1.ConditionTrue
+		}
+		return pods
+	}
 	for _, tt := range []struct {
 		name   string
 		failed []*caches.Pod
@@ -70,6 +78,7 @@ func TestFailedWait(t *testing.T) {
 		{"never longer than five minutes", repeat(500, 0), time.Time{}, 5 * time.Minute},
 		{"old ones do not count", append(repeat(9, 10*time.Minute), repeat(3, 0)...), time.Time{}, 0},
 		{"those of an older template do not count", repeat(9, time.Minute), now.Add(-30 * time.Second), 0},
+		{"those that were evicted do not count", evicted(repeat(9, 0)), time.Time{}, 0},
 		{"created in the future, by another clock", repeat(4, -time.Hour), time.Time{}, 10 * time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

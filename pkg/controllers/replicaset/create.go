@@ -39,6 +39,10 @@ func (p *pass) heldBack(ctx context.Context, failed []*caches.Pod) bool {
 	if d := failedWait(failed, p.ledger.templateSince, p.now); d > delay {
 		delay = d
 		logger.V(2).Info("Pods keep failing, the next is created later", "failed", len(failed), "delay", d)
+		if p.ledger.failedTold != len(failed) {
+			p.ledger.failedTold = len(failed)
+			p.deps.Recorder.Event(p.rs, corev1.EventTypeWarning, "BackOff", "Pods fail soon after they are created, the next ones are created later")
+		}
 	}
 	p.again(delay)
 	return delay > 0

@@ -40,6 +40,7 @@ type ledger struct {
 	terminating   int64 // generation at which the namespace was found terminating; 0 never
 	noTerminating bool  // the API server drops status.terminatingReplicas
 	template      *corev1.PodTemplateSpec
+	failedTold    int       // how many failed pods there were when the user was last told that they hold up creates
 	templateSince time.Time // when the template last changed in this term; zero: not yet
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -184,5 +185,28 @@ func TestStoppedSyncSaysNothing(t *testing.T) {
 	}
 	if b.ledger.unanswered() != 1 {
 		t.Errorf("%d unanswered creates, want 1", b.ledger.unanswered())
+	}
+}
+
+// TestPodsThatKeepFailing are not replaced in a tight loop, and the user is told once.
+func TestPodsThatKeepFailing(t *testing.T) {
+	pods := []*caches.Pod{}
+	for _, name := range []string{"a", "b", "c", "d"} {
+		pods = append(pods, newPod(name, phase(corev1.PodFailed), createdAt(ago(0))))
+	}
+	b := newBench(t, newSet(1, statusOfSize(0)), pods...)
+	for range 2 {
+		if result, err := b.run(t.Context()); err != nil || result.After != minFailedBackoff {
+			t.Errorf("result %+v, error %v; want After 10s", result, err)
+		}
+	}
+	b.wants(t)
+	b.now = now.Add(minFailedBackoff)
+	if _, err := b.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.wants(t, "create pods")
+	if told := b.told(); len(told) != 2 || !strings.Contains(told[0], "BackOff") {
+		t.Errorf("events are %v, want one about the back-off and one about the pod", told)
 	}
 }

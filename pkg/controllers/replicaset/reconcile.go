@@ -41,6 +41,9 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (worke
 		return worker.Result{}, nil
 	}
 	selector, err := metav1.LabelSelectorAsSelector(rs.Spec.Selector)
+	if err == nil && (rs.Spec.Selector == nil || selector.Empty()) {
+		err = errors.New("selector is empty") // it would select nothing for ever, or everything
+	}
 	if err != nil {
 		// Nothing to retry: the API server admits no such selector, and only a change can mend it.
 		utilruntime.HandleErrorWithContext(ctx, err, "ReplicaSet has an invalid selector")
