@@ -68,11 +68,13 @@ func demo(ctx context.Context) error {
 	s.title("Yours now")
 	s.say("export KUBECONFIG=%s", s.kubeconfig)
 	s.say("kubectl get replicasets,pods -o wide     # Ctrl-C here ends everything")
-	s.say("metrics: curl -k --cert/--key as in that file https://%s/metrics", s.metrics)
-	select {
-	case <-ctx.Done():
-		return nil
-	case err := <-s.died:
-		return err
+	s.say("kill %d     # the manager; README.md says how to have another one take over", s.manager.cmd.Process.Pid)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-s.died:
+			s.say("%v", err)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,6 +25,8 @@ type server struct {
 	expected atomic.Bool
 }
 
+var errExitedWell = errors.New("exit status 0")
+
 // launch starts a program with its output in a file. If it ends before it is told to, the demo does too.
 func (s *stage) launch(name string, args ...string) (*server, error) {
 	path, err := controlplane.Binary(name)
@@ -45,7 +48,7 @@ func (s *stage) launch(name string, args ...string) (*server, error) {
 		err := v.cmd.Wait()
 		close(v.ended)
 		if !v.expected.Load() {
-			s.died <- fmt.Errorf("%s ended by itself: %v; the end of its log:\n%s", name, err, v.tail())
+			s.died <- fmt.Errorf("%s has ended (%v); the end of its log:\n%s", name, cmp.Or(err, errExitedWell), v.tail())
 		}
 	}()
 	return v, nil

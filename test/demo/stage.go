@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,7 +29,7 @@ type stage struct {
 	client     kubernetes.Interface
 	cluster    *controlplane.Cluster
 	kubeconfig string // file of the admin
-	metrics    string // address of the manager's endpoint
+	manager    *server
 	dir        string
 	died       chan error // a server ended by itself
 
@@ -84,20 +82,14 @@ func (s *stage) startServers(ctx context.Context) error {
 			return err
 		}
 	}
-	port, err := freePort()
-	if err != nil {
-		return err
-	}
-	s.metrics = fmt.Sprintf("127.0.0.1:%d", port)
 	s.say("starting our controller-manager, with a node's silence trusted for %s instead of 50s", grace)
-	manager, err := s.launch("controller-manager", "--kubeconfig="+s.kubeconfig, "--authentication-kubeconfig="+s.kubeconfig,
-		"--authorization-kubeconfig="+s.kubeconfig, "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port), "--logging-format=json", "-v=2",
+	s.manager, err = s.launch("controller-manager", "--kubeconfig="+s.kubeconfig, "--secure-port=0", "--logging-format=json", "-v=2",
 		"--node-monitor-period=1s", "--node-monitor-grace-period="+grace)
 	if err != nil {
 		return err
 	}
-	s.servers = append(s.servers, manager)
-	go manager.follow(s.reason)
+	s.servers = append(s.servers, s.manager)
+	go s.manager.follow(s.reason)
 	return s.wait(ctx, "nodes", time.Minute, s.readyNodes(len(nodes)))
 }
 
@@ -184,12 +176,4 @@ func (s *stage) wait(ctx context.Context, what string, timeout time.Duration, lo
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	return l.Addr().(*net.TCPAddr).Port, errors.Join(l.Close())
 }
