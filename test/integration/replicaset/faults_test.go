@@ -120,13 +120,12 @@ func deleteThenOrderChanges(t *testing.T, f *faulty, lost bool) {
 	o := n.observe(rs, 0, 4)
 	o.settledAt(4)
 	names := n.active(rs)
+	cheap, broken := names[0], names[1]
+	n.editPod(cheap, func(pod *corev1.Pod) { pod.Annotations = map[string]string{corev1.PodDeletionCost: "-10"} })
 	for _, name := range names {
 		setReady(t, n, name, time.Now().Add(-time.Hour))
 	}
-	cheap, broken := names[0], names[1]
-	n.editPod(cheap, func(pod *corev1.Pod) { pod.Annotations = map[string]string{corev1.PodDeletionCost: "-10"} })
-	n.status("rs", func(s appsv1.ReplicaSetStatus) bool { return s.ReadyReplicas == 4 })
-	time.Sleep(2 * lag) // the annotation shows nowhere in the status
+	n.status("rs", func(s appsv1.ReplicaSetStatus) bool { return s.ReadyReplicas == 4 }) // and so the annotation has been seen
 	if lost {
 		match := on(n, "delete")
 		match.Name = cheap
