@@ -200,6 +200,21 @@ func TestStepDownHandsOver(t *testing.T) {
 	})
 }
 
+func TestStepDownOfAStandbyEndsNoLaterTerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &leaseServer{}
+		a, b := start(t, s, "a"), start(t, s, "b")
+		b.StepDown("stale", nil)
+		sleep(time.Minute) // longer than the cool-down
+		a.cancel()
+		sleep(time.Minute)
+		wantLeading(t, b, true)
+		if got := len(b.spans()); got != 1 {
+			t.Errorf("%d terms, want 1", got)
+		}
+	})
+}
+
 func TestWithoutElection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		off := func(_ *process, c *Config) { *c = Config{ShutdownTimeout: 10 * time.Second} }
