@@ -53,14 +53,14 @@ func ordinarySet(name string) *appsv1.ReplicaSet {
 			}},
 			{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 		}
-		template.Spec.Containers = []corev1.Container{ordinaryContainer("main"), ordinaryContainer("sidecar")}
+		template.Spec.Containers = []corev1.Container{ordinaryContainer("main", 8080), ordinaryContainer("sidecar", 9090)}
 	})
 }
 
-func ordinaryContainer(name string) corev1.Container {
+func ordinaryContainer(name string, port int32) corev1.Container {
 	container := corev1.Container{
 		Name: name, Image: "registry.example.com/shop/" + name + ":1.2.3", Args: []string{"--config=/etc/shop/config.yaml", "--verbose"},
-		Ports: []corev1.ContainerPort{{Name: "http-" + name, ContainerPort: 8080}},
+		Ports: []corev1.ContainerPort{{Name: "http-" + name, ContainerPort: port}},
 		Resources: corev1.ResourceRequirements{
 			Requests: corev1.ResourceList{"cpu": resource.MustParse("100m"), "memory": resource.MustParse("128Mi")},
 			Limits:   corev1.ResourceList{"memory": resource.MustParse("256Mi")},
