@@ -1,0 +1,55 @@
+// Package deploy tests what deploy/ and docs/ promise an operator: every object is valid, the rights are enough and none is
+// superfluous, manifests fit the program's flags, alerts and dashboard ask for metrics that exist.
+//
+// Tests with promtool, prometheus, kubectl or openssl are skipped where those are missing.
+package deploy
+
+import (
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"minikcm/test/controlplane"
+)
+
+var cluster *controlplane.Cluster
+
+// update makes the tests write the files that are made from others or from the program, instead of comparing them.
+var update = flag.Bool("update", false, "rewrite docs/metrics.md and deploy/prometheus-operator/prometheusrule.yaml")
+
+// The parts of the repository under test.
+const (
+	deployDir = "../../../deploy"
+	docsDir   = "../../../docs"
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	o := controlplane.Options{Audit: true, APIServerArgs: map[string][]string{
+		// Not on by default, but the reason for one of the rights.
+		"enable-admission-plugins": {"OwnerReferencesPermissionEnforcement"},
+	}}
+	os.Exit(controlplane.Run(m, o, func(c *controlplane.Cluster) { cluster = c }))
+}
+
+// program returns the path of a program that not every machine has, or skips the test.
+func program(t *testing.T, name, from string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		t.Skipf("%s is not installed (%s)", name, from)
+	}
+	return path
+}
+
+// read returns the text of a file of the repository.
+func read(t *testing.T, elem ...string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(elem...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}

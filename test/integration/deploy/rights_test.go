@@ -1,0 +1,205 @@
+package deploy
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"minikcm/pkg/app"
+	"minikcm/test/controlplane"
+)
+
+// controllers are those that deploy/rbac has a file for, by their --controllers name.
+var controllers = []string{
+	"replicaset-controller", "node-lifecycle-controller", "taint-eviction-controller", "pod-garbage-collector-controller",
+	"namespace-controller",
+}
+
+// right is one verb on one resource in one rule of a role of ours.
+type right struct {
+	role      string // its name
+	namespace string // of the role; empty for a ClusterRole
+	rule      int
+	verb      string
+	resource  string
+	group     string
+	name      string
+}
+
+// String is how the program's message names what is missing.
+func (r right) String() string {
+	resource, sub, isSub := strings.Cut(r.resource, "/")
+	s := r.verb + " " + resource
+	if r.group != "" {
+		s += "." + r.group
+	}
+	if isSub {
+		s += "/" + sub
+	}
+	if r.name != "" {
+		s += " " + r.name
+	}
+	if r.namespace != "" {
+		s += " in " + r.namespace
+	}
+	return s
+}
+
+// grants reports whether r may be what grants the thing the message calls other.
+func (r right) grants(other string) bool {
+	return other == r.String() || r.resource == "*" && strings.HasPrefix(other, r.verb+" ")
+}
+
+// rights lists what the roles among objects grant.
+func rights(t *testing.T, objects []*unstructured.Unstructured) []right {
+	t.Helper()
+	var all []right
+	for _, o := range objects {
+		if o.GetKind() != "ClusterRole" && o.GetKind() != "Role" {
+			continue
+		}
+		for i, rule := range convert[rbacv1.ClusterRole](t, asClusterRole(o)).Rules {
+			for _, resource := range rule.Resources {
+				for _, verb := range rule.Verbs {
+					r := right{role: o.GetName(), namespace: o.GetNamespace(), rule: i, verb: verb, resource: resource, group: rule.APIGroups[0]}
+					if len(rule.ResourceNames) > 0 {
+						r.name = rule.ResourceNames[0]
+					}
+					all = append(all, r)
+				}
+			}
+		}
+	}
+	return all
+}
+
+func asClusterRole(o *unstructured.Unstructured) *unstructured.Unstructured {
+	o = o.DeepCopy()
+	o.SetKind("ClusterRole")
+	return o
+}
+
+// grant gives user, which is no service account, what objects give to the manager's, except without.
+func grant(t *testing.T, user string, objects []*unstructured.Unstructured, without *right) {
+	t.Helper()
+	ours := map[string]bool{}
+	for _, o := range objects {
+		if strings.HasSuffix(o.GetKind(), "Role") {
+			ours[o.GetName()] = true
+		}
+	}
+	var own []*unstructured.Unstructured
+	for _, o := range objects {
+		o = o.DeepCopy()
+		switch o.GetKind() {
+		case "ClusterRole", "Role":
+			if without != nil && o.GetName() == without.role && o.GetNamespace() == without.namespace {
+				take(t, o, *without)
+			}
+		case "ClusterRoleBinding", "RoleBinding":
+			must(t, unstructured.SetNestedSlice(o.Object, []any{map[string]any{"kind": "User", "apiGroup": rbacv1.GroupName, "name": user}}, "subjects"))
+			if role, _, _ := unstructured.NestedString(o.Object, "roleRef", "name"); ours[role] {
+				must(t, unstructured.SetNestedField(o.Object, role+"-"+user, "roleRef", "name"))
+			}
+		default:
+			continue
+		}
+		o.SetName(o.GetName() + "-" + user)
+		own = append(own, o)
+	}
+	newApplier(t).keep(t, own...)
+}
+
+// take splits the rule in two so that only the one verb on the one resource is gone.
+func take(t *testing.T, role *unstructured.Unstructured, r right) {
+	t.Helper()
+	rules := convert[rbacv1.ClusterRole](t, asClusterRole(role)).Rules
+	rest := rules[r.rule].DeepCopy()
+	rest.Verbs = slices.DeleteFunc(rest.Verbs, func(v string) bool { return v == r.verb })
+	rest.Resources = []string{r.resource}
+	others := &rules[r.rule]
+	others.Resources = slices.DeleteFunc(others.Resources, func(s string) bool { return s == r.resource })
+	kept := slices.DeleteFunc(append(rules, *rest), func(r rbacv1.PolicyRule) bool { return len(r.Verbs) == 0 || len(r.Resources) == 0 })
+	var list []any
+	for i := range kept {
+		rule, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&kept[i])
+		must(t, err)
+		list = append(list, rule)
+	}
+	must(t, unstructured.SetNestedSlice(role.Object, list, "rules"))
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestEveryRightIsNeeded takes away one verb after the other. The program must say at its start that exactly this one is missing,
+// which also shows that all others are there: that each controller can be run with its own role and the common ones alone.
+func TestEveryRightIsNeeded(t *testing.T) {
+	identity := parse(t, read(t, deployDir, "rbac", "identity.yaml"))
+	for _, controller := range controllers {
+		own := parse(t, read(t, deployDir, "rbac", controller+".yaml"))
+		walk := rights(t, own)
+		if controller == controllers[0] {
+			walk = append(walk, rights(t, identity)...)
+		}
+		for i, r := range walk {
+			t.Run(controller+"/"+r.String(), func(t *testing.T) {
+				user := fmt.Sprintf("walk-%s-%d", controller, i)
+				grant(t, user, slices.Concat(identity, own), &r)
+				expectMissing(t, user, controller, r)
+			})
+		}
+	}
+}
+
+// missing starts a manager and returns what it says it is not allowed to do, or nil if it has not given up after a while.
+func missing(t *testing.T, user, controller string, while time.Duration) []string {
+	t.Helper()
+	cmd := app.NewCommand()
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetOut(io.Discard)
+	m := controlplane.StartManager(t, cmd, "--kubeconfig="+cluster.Kubeconfig(t, user), "--controllers="+controller, "--secure-port=0")
+	select {
+	case <-m.Done():
+	case <-time.After(while):
+		m.Stop(t)
+		return nil
+	}
+	err := m.Wait(t, time.Second)
+	if err == nil {
+		t.Fatal("manager ended by itself")
+	}
+	_, list, found := strings.Cut(err.Error(), "is not allowed to: ")
+	if !found {
+		t.Fatal(err)
+	}
+	list, _, _ = strings.Cut(list, "; grant")
+	return strings.Split(list, ", ")
+}
+
+func expectMissing(t *testing.T, user, controller string, r right) {
+	t.Helper()
+	// The authorizer learns of new roles a moment after they are stored, so at first more is missing.
+	controlplane.Eventually(t, 10*time.Second, func(context.Context) error {
+		said := missing(t, user, controller, 10*time.Second)
+		if said == nil {
+			t.Fatalf("the manager works without the right to %s", r)
+		}
+		if i := slices.IndexFunc(said, func(s string) bool { return !r.grants(s) }); i >= 0 {
+			return fmt.Errorf("without the right to %s the manager misses the one to %s", r, said[i])
+		}
+		return nil
+	})
+}
