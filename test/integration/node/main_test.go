@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -222,26 +223,59 @@ func (w *world) newFleet(zone string, n int) *fleet {
 	return f
 }
 
-// renew plays all kubelets of the fleet.
+// renew plays all kubelets of the fleet, some at a time.
 func (f *fleet) renew() {
-	leases := f.world.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
-	ticker := time.NewTicker(renewEvery)
-	defer ticker.Stop()
-	for {
+	const atOnce = 10
+	var kubelets sync.WaitGroup
+	for first := range min(atOnce, len(f.names)) {
+		kubelets.Go(func() {
+			ticker := time.NewTicker(renewEvery)
+			defer ticker.Stop()
+			for {
+				for i := first; i < len(f.names); i += atOnce {
+					f.renewOne(f.names[i])
+				}
+				select {
+				case <-ticker.C:
+				case <-f.stopped:
+					return
+				}
+			}
+		})
+	}
+	kubelets.Wait()
+}
+
+// fallSilent stops all kubelets of the fleet together: their last renewals are within a second, however slow the machine is.
+func (f *fleet) fallSilent() {
+	f.world.t.Helper()
+	f.silence(true, f.names...)
+	controlplane.Eventually(f.world.t, patience, func(context.Context) error {
+		begin := time.Now()
+		var kubelets sync.WaitGroup
 		for _, name := range f.names {
-			if f.isSilent(name) {
-				continue
-			}
-			patch := fmt.Sprintf(`{"spec":{"renewTime":%q}}`, time.Now().UTC().Format(metav1.RFC3339Micro))
-			if _, err := leases.Patch(context.Background(), name, "application/merge-patch+json", []byte(patch), metav1.PatchOptions{}); err != nil {
-				f.world.t.Logf("renew %s: %v", name, err)
-			}
+			kubelets.Go(func() { f.renewNow(name) })
 		}
-		select {
-		case <-ticker.C:
-		case <-f.stopped:
-			return
+		kubelets.Wait()
+		if took := time.Since(begin); took > time.Second {
+			return fmt.Errorf("a round of renewals takes %v", took)
 		}
+		return nil
+	})
+}
+
+func (f *fleet) renewOne(name string) {
+	if !f.isSilent(name) {
+		f.renewNow(name)
+	}
+}
+
+func (f *fleet) renewNow(name string) {
+	patch := fmt.Sprintf(`{"spec":{"renewTime":%q}}`, time.Now().UTC().Format(metav1.RFC3339Micro))
+	_, err := f.world.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).
+		Patch(context.Background(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	if err != nil {
+		f.world.t.Logf("renew %s: %v", name, err)
 	}
 }
 
