@@ -8,7 +8,7 @@ const (
 
 // contestant is a program that does a scenario's work.
 type contestant struct {
-	name    string
+	name    string   // one word, for -contestants and file names
 	program string   // oursProgram, upstreamProgram, or empty: this program does the work itself
 	args    []string // on top of those that every manager gets
 }
@@ -17,20 +17,20 @@ var (
 	ours = contestant{name: "ours", program: oursProgram}
 	// oursZeroGrace is right for exactly one API server, which is what there is here.
 	oursZeroGrace = contestant{
-		name: "ours, zero grace", program: oursProgram, args: []string{"--namespace-deletion-grace-period=0s"},
+		name: "ours-zero-grace", program: oursProgram, args: []string{"--namespace-deletion-grace-period=0s"},
 	}
 	upstream = contestant{name: "upstream", program: upstreamProgram}
 	// upstreamUnlimited lifts upstream's limit of 20 requests per second out of the way.
 	upstreamUnlimited = contestant{
-		name: "upstream, 5000 QPS", program: upstreamProgram, args: []string{"--kube-api-qps=5000", "--kube-api-burst=10000"},
+		name: "upstream-5000qps", program: upstreamProgram, args: []string{"--kube-api-qps=5000", "--kube-api-burst=10000"},
 	}
 	// upstreamRelease gives the lease up on exit, which upstream by default does not.
 	upstreamRelease = contestant{
-		name: "upstream, release gate", program: upstreamProgram,
+		name: "upstream-release", program: upstreamProgram,
 		args: []string{"--feature-gates=ControllerManagerReleaseLeaderElectionLockOnExit=true"},
 	}
 	// clients is this program with eight parallel clients and no manager.
-	clients = contestant{name: "8 clients"}
+	clients = contestant{name: "8-clients"}
 )
 
 // managerArgs are what both programs are given to run the same controllers in the same surroundings.

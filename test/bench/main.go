@@ -24,8 +24,8 @@ var defaultControllers = strings.Join([]string{
 
 // options are the flags.
 type options struct {
-	scenarios, ours, upstream, controllers string
-	logs, profiles                         string
+	scenarios, contestants, controllers string
+	ours, upstream, logs, profiles      string
 	runs                                   int
 	list, json, long, check                bool
 }
@@ -51,6 +51,7 @@ func parse(args []string, usage io.Writer) (options, error) {
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(usage)
 	f.StringVar(&o.scenarios, "scenarios", "", "comma-separated names or shell `patterns` of the scenarios to run (default all that do not take long)")
+	f.StringVar(&o.contestants, "contestants", "", "comma-separated names or shell `patterns` of the contestants to run (default all)")
 	f.IntVar(&o.runs, "runs", 3, "turns of each contestant; some scenarios need fewer")
 	f.BoolVar(&o.list, "list", false, "list the scenarios and do nothing")
 	f.BoolVar(&o.long, "long", false, "run scenarios that take long, too")
@@ -82,7 +83,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 		return list(out)
 	}
 	wanted, leftOut, err := pick(scenarios, selection{
-		patterns: fields(o.scenarios), long: o.long, controllers: fields(o.controllers),
+		patterns: fields(o.scenarios), long: o.long, controllers: fields(o.controllers), contestants: fields(o.contestants),
 	})
 	if err != nil {
 		return err

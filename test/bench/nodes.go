@@ -12,8 +12,9 @@ import (
 
 const (
 	nodeCount = 1000
-	// nodesWarm is how long a manager gets to know all nodes, nodesWindow for how long it is then measured.
-	nodesWarm   = 12 * time.Second
+	// nodesQuiet is how long a manager must have written nothing before it is measured: at first it sends an Event for
+	// every node. It is longer than renewPeriod, so each node has renewed its lease. nodesWindow is for how long it is measured.
+	nodesQuiet  = 12 * time.Second
 	nodesWindow = 30 * time.Second
 	nodeGrace   = "--node-monitor-grace-period=20s"
 )
@@ -55,7 +56,7 @@ func measureNodes(ctx context.Context, r *rig, c contestant) ([]reading, error) 
 	if err != nil {
 		return nil, err
 	}
-	if err := pause(ctx, nodesWarm); err != nil {
+	if err := r.awaitQuiet(ctx, nodesQuiet); err != nil {
 		return nil, err
 	}
 	readings, err := r.whileHealthy(ctx, m)
@@ -68,6 +69,18 @@ func measureNodes(ctx context.Context, r *rig, c contestant) ([]reading, error) 
 	}
 	stopBeating()
 	return append(readings, reading{nodeUnknown, silence.Seconds()}), <-beats
+}
+
+// awaitQuiet waits until nothing has come into the audit log for that long.
+func (r *rig) awaitQuiet(ctx context.Context, quiet time.Duration) error {
+	count, since := -1, time.Now()
+	return poll(ctx, auditPeriod*10, func() (bool, error) {
+		requests, err := r.audit.where(requestsOf(managerUser))
+		if len(requests) != count {
+			count, since = len(requests), time.Now()
+		}
+		return time.Since(since) >= quiet, err
+	})
 }
 
 // whileHealthy reads the numbers of a manager that has nothing to do but to see nodes renew their leases.

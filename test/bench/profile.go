@@ -8,7 +8,7 @@ import (
 )
 
 // profileSeconds is how long the processor is profiled from the beginning of a piece of work. The work may end before.
-const profileSeconds = 5
+const profileSeconds = 20
 
 // profileCPU begins to profile the manager if profiles are wanted, and returns a function that waits for the profile.
 // While it is taken, the manager works a little slower.

@@ -78,6 +78,14 @@ func TestPick(t *testing.T) {
 			}
 		})
 	}
+	named := []scenario{{name: "x", contestants: []contestant{{name: "ours"}, {name: "ours-fast"}, {name: "theirs"}}}}
+	wanted, _, err := pick(named, selection{contestants: []string{"ours*", "ours-fast"}})
+	if err != nil || len(wanted) != 1 || len(wanted[0].contestants) != 2 {
+		t.Errorf("pick of ours* = %+v, %v, want two contestants, each once", wanted, err)
+	}
+	if len(named[0].contestants) != 3 {
+		t.Errorf("pick changed the list of scenarios")
+	}
 	for _, pattern := range []string{"[", "cows"} {
 		if _, _, err := pick(all, selection{patterns: []string{pattern}}); err == nil {
 			t.Errorf("pick(%q) succeeded, want an error", pattern)

@@ -12,6 +12,7 @@ type selection struct {
 	patterns    []string // shell patterns of names; none: all that are not long
 	long        bool     // with the long ones that the patterns leave in
 	controllers []string // those that the managers run
+	contestants []string // shell patterns of names; none: all
 }
 
 // pick returns the scenarios that are wanted and, one line each, why others that a pattern names are left out. A long one
@@ -40,6 +41,11 @@ func pick(all []scenario, s selection) (wanted []scenario, leftOut []string, err
 		case len(missing) > 0:
 			leftOut = append(leftOut, fmt.Sprintf("%s: needs %s", candidate.name, strings.Join(missing, ", ")))
 		default:
+			kept, err := keep(candidate.contestants, s.contestants)
+			if err != nil {
+				return nil, nil, err
+			}
+			candidate.contestants = kept
 			wanted = append(wanted, candidate)
 		}
 	}
@@ -49,6 +55,27 @@ func pick(all []scenario, s selection) (wanted []scenario, leftOut []string, err
 		}
 	}
 	return wanted, leftOut, nil
+}
+
+// keep returns the contestants that one of the patterns matches.
+func keep(all []contestant, patterns []string) ([]contestant, error) {
+	if len(patterns) == 0 {
+		return all, nil
+	}
+	var kept []contestant
+	for _, c := range all {
+		for _, pattern := range patterns {
+			ok, err := path.Match(pattern, c.name)
+			if err != nil {
+				return nil, fmt.Errorf("contestant pattern %q: %w", pattern, err)
+			}
+			if ok {
+				kept = append(kept, c)
+				break
+			}
+		}
+	}
+	return kept, nil
 }
 
 // lacking are the elements of needs that are not in have.

@@ -117,7 +117,7 @@ func TestNumber(t *testing.T) {
 }
 
 func TestFileName(t *testing.T) {
-	if got := fileName("scale-upstream, 5000 QPS-1"); got != "scale-upstream_5000_QPS-1" {
+	if got := fileName("a scale/up, 5-1"); got != "a_scaleup_5-1" {
 		t.Errorf("fileName = %q", got)
 	}
 }

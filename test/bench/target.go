@@ -26,7 +26,7 @@ var targets = []target{
 	},
 	{what: "1,000 pods, s", of: key{scaleScenario, ours.name, podsCreated.Name}, most: 4},
 	{
-		what: "1,000 pods, ours / 8 clients",
+		what: "1,000 pods, ours / 8-clients",
 		of:   key{scaleScenario, ours.name, podsCreated.Name}, against: key{directScenario, clients.name, podsCreated.Name}, most: 2,
 	},
 	{what: "1,000 pods, CPU of ours, s", of: key{scaleScenario, ours.name, cpuCreating.Name}, most: 0.5},
