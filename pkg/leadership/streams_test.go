@@ -131,48 +131,69 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	t.Fatalf("not within 10s: %s", what)
 }
 
-// TestReopenedWatchGoesOnWhereItWas runs a real informer: a watch closed by Streams must cost no list, and
-// leave the connection if that is silent.
+// TestReopenedWatchGoesOnWhereItWas runs a real informer over HTTP/2: a watch closed by Streams must cost no
+// list, and leave the connection only if that is silent.
 func TestReopenedWatchGoesOnWhereItWas(t *testing.T) {
-	s := &watchServer{conns: map[string]bool{}}
-	s.Server = httptest.NewServer(http.HandlerFunc(s.serve))
-	defer func() { s.CloseClientConnections(); s.Close() }()
-	metrics := NewMetrics(prometheus.NewRegistry())
-	streams := NewStreams(realClock, metrics)
-	cfg := &rest.Config{Host: s.URL, Dial: streams.Dial, WrapTransport: streams.Wrap,
-		ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
-	client, err := kubernetes.NewForConfig(cfg)
+	for _, tt := range []struct {
+		name  string
+		since time.Duration // how long ago counts as heard
+		conns int
+	}{
+		{"others are heard on the connection", time.Hour, 1},
+		{"all is silent", 0, 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := &watchServer{conns: map[string]bool{}}
+			s.Server = httptest.NewUnstartedServer(http.HandlerFunc(s.serve))
+			s.EnableHTTP2 = true
+			s.StartTLS()
+			t.Cleanup(func() { s.CloseClientConnections(); s.Close() }) // after the informer's
+			metrics := NewMetrics(prometheus.NewRegistry())
+			streams := NewStreams(realClock, metrics)
+			informer := s.informer(t, streams)
+			target := watchTarget{leaseResource, "kube-system"}
+			eventually(t, "a stream that was heard", func() bool { h := streams.hear(target); return h.open && !h.heard.IsZero() })
+			time.Sleep(1100 * time.Millisecond) // a reflector lists again after a watch that brought nothing within a second
+
+			if !streams.reopen(target, time.Now().Add(-tt.since)) {
+				t.Fatal("there was no watch to reopen")
+			}
+			eventually(t, "a second watch", func() bool { asked, _, _ := s.requests(); return len(asked) == 2 })
+			if asked, lists, conns := s.requests(); asked[1] != "5" || lists != 0 || conns != tt.conns {
+				t.Errorf("watches from %v, %d lists, %d connections; want the second from 5, none, %d", asked, lists, conns, tt.conns)
+			}
+			s.send(`{"type":"ADDED","object":` + leaseJSON("x", 6, "") + `}`)
+			eventually(t, "the event of the new watch", func() bool { return informer.LastSyncResourceVersion() == "6" })
+			if got := testutil.ToFloat64(metrics.reopened.WithLabelValues("leases", "kube-system")); got != 1 {
+				t.Errorf("reopenings = %v, want 1", got)
+			}
+			before := streams.hear(target).heard
+			s.send(`{"type":"BOOKMARK","object":` + leaseJSON("", 9, "") + `}`)
+			eventually(t, "a bookmark to be heard", func() bool { return streams.hear(target).heard.After(before) })
+		})
+	}
+}
+
+// informer runs an informer of Leases through streams until the test ends.
+func (s *watchServer) informer(t *testing.T, streams *Streams) cache.SharedIndexInformer {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: s.URL, Dial: streams.Dial, WrapTransport: streams.Wrap,
+		TLSClientConfig: rest.TLSClientConfig{Insecure: true}, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	factory := informers.NewSharedInformerFactory(client, 0)
 	informer := factory.Coordination().V1().Leases().Informer()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer factory.Shutdown()
-	defer cancel()
+	ctx, cancel := context.WithCancel(context.Background())
 	factory.StartWithContext(ctx)
-	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+	t.Cleanup(func() {
+		cancel()
+		factory.Shutdown()
+	})
+	if !cache.WaitForCacheSync(t.Context().Done(), informer.HasSynced) {
 		t.Fatal("cache did not sync")
 	}
-	target := watchTarget{leaseResource, "kube-system"}
-	eventually(t, "a stream that was heard", func() bool { h := streams.hear(target); return h.open && !h.heard.IsZero() })
-	time.Sleep(1100 * time.Millisecond) // a reflector lists again after a watch that brought nothing within a second
-
-	if !streams.reopen(target, time.Now()) {
-		t.Fatal("there was no watch to reopen")
-	}
-	eventually(t, "a second watch", func() bool { asked, _, _ := s.requests(); return len(asked) == 2 })
-	if asked, lists, conns := s.requests(); asked[1] != "5" || lists != 0 || conns != 2 {
-		t.Errorf("watches from %v, %d lists, %d connections; want the second from 5, none, 2", asked, lists, conns)
-	}
-	s.send(`{"type":"ADDED","object":` + leaseJSON("x", 6, "") + `}`)
-	eventually(t, "the event of the new watch", func() bool { return informer.LastSyncResourceVersion() == "6" })
-	if got := testutil.ToFloat64(metrics.reopened.WithLabelValues("leases", "kube-system")); got != 1 {
-		t.Errorf("reopenings = %v, want 1", got)
-	}
-	before := streams.hear(target).heard
-	s.send(`{"type":"BOOKMARK","object":` + leaseJSON("", 9, "") + `}`)
-	eventually(t, "a bookmark to be heard", func() bool { return streams.hear(target).heard.After(before) })
+	return informer
 }
 
 func TestStreamsForgetClosedWatches(t *testing.T) {
