@@ -23,6 +23,8 @@ const (
 	// workBefore is for how long the leader makes pods before it is told to stop.
 	workBefore  = time.Second
 	auditPeriod = 25 * time.Millisecond
+	// busyPods is the most pods that either program creates in one sync of a ReplicaSet.
+	busySets, busyPods = 10, 500
 )
 
 var (
@@ -31,15 +33,22 @@ var (
 )
 
 func measureHandOver(ctx context.Context, r *rig, c contestant) ([]reading, error) {
-	return measureTakeOver(ctx, r, c, syscall.SIGTERM)
+	return measureTakeOver(ctx, r, c, syscall.SIGTERM, r.askForPods)
+}
+
+func measureBusyHandOver(ctx context.Context, r *rig, c contestant) ([]reading, error) {
+	return measureTakeOver(ctx, r, c, syscall.SIGTERM, r.askForManyPods)
 }
 
 func measureCrash(ctx context.Context, r *rig, c contestant) ([]reading, error) {
-	return measureTakeOver(ctx, r, c, syscall.SIGKILL)
+	return measureTakeOver(ctx, r, c, syscall.SIGKILL, r.askForPods)
 }
 
-// measureTakeOver ends the leader while there is always work, and asks the audit log when the standby began to do it.
-func measureTakeOver(ctx context.Context, r *rig, c contestant, signal os.Signal) ([]reading, error) {
+// measureTakeOver ends the leader while ask makes work until its context ends, and asks the audit log when the standby
+// began to do it.
+func measureTakeOver(
+	ctx context.Context, r *rig, c contestant, signal os.Signal, ask func(context.Context) error,
+) ([]reading, error) {
 	leader, err := r.launchPair(ctx, c)
 	if err != nil {
 		return nil, err
@@ -47,7 +56,7 @@ func measureTakeOver(ctx context.Context, r *rig, c contestant, signal os.Signal
 	working, stopWork := context.WithCancel(ctx)
 	defer stopWork()
 	work := make(chan error, 1)
-	go func() { work <- r.askForPods(working) }()
+	go func() { work <- ask(working) }()
 	if err := pause(ctx, workBefore); err != nil {
 		return nil, err
 	}
@@ -85,6 +94,18 @@ func (r *rig) launchPair(ctx context.Context, c contestant) (leader *manager, er
 		return nil, err
 	}
 	return leader, pause(ctx, standbyWarm)
+}
+
+// askForManyPods makes more work than a leader can do before it is told to stop: its syncs are long.
+func (r *rig) askForManyPods(ctx context.Context) error {
+	for i := range busySets {
+		set := controlplane.ReplicaSet(benchNamespace, setName(i), busyPods)
+		if _, err := r.client.AppsV1().ReplicaSets(benchNamespace).Create(ctx, set, metav1.CreateOptions{}); err != nil {
+			return ignoreEnd(ctx, fmt.Errorf("create ReplicaSet: %w", err))
+		}
+	}
+	<-ctx.Done()
+	return nil
 }
 
 // askForPods makes a ReplicaSet grow by one pod every workPeriod until ctx is done.

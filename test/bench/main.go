@@ -26,8 +26,8 @@ var defaultControllers = strings.Join([]string{
 type options struct {
 	scenarios, contestants, controllers string
 	ours, upstream, logs, profiles      string
-	runs                                   int
-	list, json, long, check                bool
+	runs                                int
+	list, json, long, check             bool
 }
 
 var errMissed = errors.New("a target was missed or a turn failed")

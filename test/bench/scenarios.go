@@ -19,6 +19,7 @@ const (
 	memoryScenario     = "memory"
 	memoryLongScenario = "memory-50k"
 	handOverScenario   = "hand-over"
+	busyScenario       = "hand-over-busy"
 	crashScenario      = "crash"
 	crashLongScenario  = "crash-10k"
 	namespaceScenario  = "namespace"
@@ -54,6 +55,12 @@ var scenarios = []scenario{
 		about:       "SIGTERM to the leader of two while pods are being made: to the first pod made by the other",
 		contestants: []contestant{ours, upstream, upstreamRelease}, peer: upstream.name, needs: []string{replicaSetController},
 		audit: podCreates, measure: measureHandOver,
+	},
+	{
+		name:        busyScenario,
+		about:       "The same one second after 10 ReplicaSets of 500 pods have been created: syncs that are under way are long",
+		contestants: []contestant{ours, upstreamRelease}, peer: upstreamRelease.name, needs: []string{replicaSetController},
+		audit: podCreates, measure: measureBusyHandOver,
 	},
 	{
 		name:        crashScenario,

@@ -33,6 +33,7 @@ var targets = []target{
 	{what: "resident beside 20,000 pods, MiB", of: key{memoryScenario, ours.name, resident.Name}, most: 85},
 	{what: "resident beside 50,000 pods, MiB", of: key{memoryLongScenario, ours.name, resident.Name}, most: 140},
 	{what: "hand-over on SIGTERM, s", of: key{handOverScenario, ours.name, takeOver.Name}, most: 0.3},
+	{what: "hand-over on SIGTERM in long syncs, s", of: key{busyScenario, ours.name, takeOver.Name}, most: 0.3},
 	{what: "failover after SIGKILL, s", of: key{crashScenario, ours.name, takeOver.Name}, most: 15.5},
 	{what: "failover after SIGKILL, 10,000 pods, s", of: key{crashLongScenario, ours.name, takeOver.Name}, most: 15.5},
 	{what: "namespace of 30 objects, grace 5 s, s", of: key{namespaceScenario, ours.name, oneNamespace.Name}, most: 5.3},
