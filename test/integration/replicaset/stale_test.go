@@ -39,8 +39,9 @@ func TestFrozenPodWatch(t *testing.T) {
 		}
 		return nil
 	})
-	shrink.scale("rs", 1)
+	downs.catchUp()
 	downs.bounds(1, 2)
+	shrink.scale("rs", 1)
 	shrink.eventually(func(context.Context) error {
 		if got := shrink.active(down); len(got) != 1 {
 			return fmt.Errorf("%d active pods, want 1", len(got))
@@ -83,6 +84,7 @@ func TestWatchFrozenForLong(t *testing.T) {
 		}
 		return nil
 	})
+	o.catchUp()
 	o.bounds(4, 6)
 	n.scale("rs", 6)
 	before := l.metric(t, "replicaset_controller_live_reads_total", "overdue")
@@ -93,6 +95,7 @@ func TestWatchFrozenForLong(t *testing.T) {
 		}
 		return nil
 	})
+	o.catchUp()
 	o.bounds(6, 6)
 	if reads := l.metric(t, "replicaset_controller_live_reads_total", "overdue") - before; reads != 1 {
 		t.Errorf("%v live reads, want 1", reads)
@@ -107,6 +110,7 @@ func TestWatchFrozenForLong(t *testing.T) {
 		}
 		return nil
 	})
+	o.catchUp()
 	o.bounds(1, 1)
 }
 
