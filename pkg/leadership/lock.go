@@ -60,7 +60,7 @@ func (l *leaseLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord
 	switch {
 	case err == nil:
 		l.lease = lease
-		l.seen = l.seen.saw(lease, now)
+		l.seen = l.seen.read(lease, now)
 		l.watch = l.watch.sawDirect(lease.ResourceVersion, now)
 	case apierrors.IsNotFound(err):
 		l.seen = l.seen.gone(now)
@@ -134,7 +134,7 @@ func (l *leaseLock) wrote(lease *coordinationv1.Lease, holder string, sent time.
 	}
 	now := l.clock.Now()
 	l.lease = lease
-	l.seen = l.seen.saw(lease, now)
+	l.seen = l.seen.read(lease, now)
 	l.watch = l.watch.sawDirect(lease.ResourceVersion, now)
 	l.leading = holder == l.identity
 	if l.leading {

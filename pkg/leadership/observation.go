@@ -31,18 +31,24 @@ type observation struct {
 	heard   time.Time // when anything was last heard, new or not
 }
 
-// saw adds the sight of a Lease, by watch or by request. One older than what is known changes nothing, so
-// a late watch cannot undo what a request has shown.
+// saw adds the sight of a Lease by watch. One older than what is known changes nothing, so a late watch cannot
+// undo what a request has shown.
 func (o observation) saw(lease *coordinationv1.Lease, now time.Time) observation {
 	o.heard = now
 	if o.known && o.version != "" && !newer(lease.ResourceVersion, o.version) {
 		return o
 	}
+	return o.read(lease, now)
+}
+
+// read adds the answer to a request of ours. That is the Lease as it is in etcd, so it counts even if its version is lower than
+// what is known: then the cluster was restored from a backup, and all versions to come will be lower for a while.
+func (o observation) read(lease *coordinationv1.Lease, now time.Time) observation {
 	record := resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec)
 	if !o.known || !o.exists || !sameRecord(o.record, *record) {
 		o.since = now
 	}
-	o.known, o.exists, o.record, o.version = true, true, *record, lease.ResourceVersion
+	o.heard, o.known, o.exists, o.record, o.version = now, true, true, *record, lease.ResourceVersion
 	return o
 }
 

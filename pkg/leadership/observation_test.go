@@ -45,6 +45,9 @@ func TestFree(t *testing.T) {
 		{"a late event changes nothing", func(o observation) observation {
 			return o.saw(held("x", "10", ahead), at(1)).saw(held("y", "9", ahead), at(3))
 		}, 16 * time.Second, CauseExpired},
+		{"restored from a backup: what is in etcd counts, whatever its version", func(o observation) observation {
+			return o.saw(held("x", "10", ahead), at(1)).read(held("y", "9", ahead), at(3))
+		}, 18 * time.Second, CauseExpired},
 		{"released", func(o observation) observation {
 			return o.saw(held("x", "10", ahead), at(1)).saw(held("", "11", ahead), at(3))
 		}, 3 * time.Second, CauseReleased},

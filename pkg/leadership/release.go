@@ -58,6 +58,6 @@ func (l *leaseLock) releaseOnce(ctx context.Context) error {
 	}
 	l.lock.Lock()
 	defer l.lock.Unlock()
-	l.lease, l.seen = released, l.seen.saw(released, l.clock.Now())
+	l.lease, l.seen = released, l.seen.read(released, l.clock.Now())
 	return nil
 }
