@@ -20,8 +20,6 @@ const (
 	causeGrace      = "grace"      // nothing is known to remain, but the grace is not over
 )
 
-var causes = []string{causePods, causeFinalizers, causeContent, causeDiscovery, causeError, causeGrace}
-
 // blocker says why a namespace is not gone yet.
 type blocker struct {
 	causes []string

@@ -146,7 +146,8 @@ func TestPodsGoFirst(t *testing.T) {
 	if *held.DeletionGracePeriodSeconds != 30 {
 		t.Errorf("grace period of the pod %d s, want its own 30 s", *held.DeletionGracePeriodSeconds)
 	}
-	controlplane.Consistently(t, 3*time.Second, func(ctx context.Context) error {
+	// Meanwhile the back-off grows to 4 s, so that only the pods' informer can be fast.
+	controlplane.Consistently(t, 4200*time.Millisecond, func(ctx context.Context) error {
 		_, err := client.CoreV1().ConfigMaps(ns).Get(ctx, "kept", metav1.GetOptions{})
 		return err
 	})

@@ -69,12 +69,6 @@ func (e *extension) set(down bool) {
 	e.down = down
 }
 
-func (e *extension) release(resource, name string) {
-	e.lock.Lock()
-	defer e.lock.Unlock()
-	delete(e.objects[resource], name)
-}
-
 func (e *extension) requests() []string {
 	e.lock.Lock()
 	defer e.lock.Unlock()

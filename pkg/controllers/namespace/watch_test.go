@@ -1,0 +1,100 @@
+package namespace
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/metadata"
+)
+
+// watchedClient hands out one watch.
+type watchedClient struct {
+	metadata.Interface
+	metadata.ResourceInterface
+	stream *watch.FakeWatcher
+	began  *int
+}
+
+func (c watchedClient) Resource(schema.GroupVersionResource) metadata.Getter { return c }
+func (c watchedClient) Namespace(string) metadata.ResourceInterface          { return c }
+func (c watchedClient) Watch(context.Context, metav1.ListOptions) (watch.Interface, error) {
+	*c.began++
+	return c.stream, nil
+}
+
+func TestTriggers(t *testing.T) {
+	object := &metav1.PartialObjectMetadata{}
+	for _, tt := range []struct {
+		name    string
+		changes bool
+		fired   int // by one event of each type
+	}{
+		{"content: when it goes", false, 1},
+		{"an APIService: when it changes, too", true, 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began, fired := 0, 0
+				stream := watch.NewFake()
+				tr := newTriggers(watchedClient{stream: stream, began: &began}, func(string) { fired++ })
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				targets := []target{{resource: apiServices, changes: tt.changes}}
+				for range 3 { // later looks keep the watch
+					tr.arm(ctx, "test", targets)
+					synctest.Wait()
+				}
+				stream.Add(object)
+				stream.Modify(object)
+				stream.Delete(object)
+				synctest.Wait()
+				if began != 1 || fired != tt.fired {
+					t.Errorf("%d watches, fired %d times, want 1 and %d", began, fired, tt.fired)
+				}
+				tr.arm(ctx, "test", nil)
+				synctest.Wait()
+				if len(tr.running) != 0 || !stream.IsStopped() {
+					t.Errorf("%d watches go on", len(tr.running))
+				}
+				tr.join()
+			})
+		})
+	}
+}
+
+// blockedClient never gets an answer.
+type blockedClient struct {
+	metadata.Interface
+	metadata.ResourceInterface
+}
+
+func (c blockedClient) Resource(schema.GroupVersionResource) metadata.Getter { return c }
+func (c blockedClient) Namespace(string) metadata.ResourceInterface          { return c }
+func (c blockedClient) Watch(ctx context.Context, _ metav1.ListOptions) (watch.Interface, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func TestWatchesAreBounded(t *testing.T) {
+	tr := newTriggers(blockedClient{}, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	var targets []target
+	for _, letter := range "abcdefghijklmnopqrstuvwxyz" {
+		targets = append(targets, target{resource: apiServices, name: string(letter)})
+	}
+	for _, letter := range "abcdefghijklmnopqrstuvwxyz" {
+		tr.arm(ctx, string(letter), targets)
+	}
+	tr.lock.Lock()
+	running := len(tr.running)
+	tr.lock.Unlock()
+	if running != 100 {
+		t.Errorf("%d watches, want 100: ten for each of the first ten keys", running)
+	}
+	cancel()
+	tr.join()
+}
