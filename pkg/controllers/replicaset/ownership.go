@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,13 +30,29 @@ func (p *pass) settleOwnership(ctx context.Context, c claims) ([]*caches.Pod, er
 			toAdopt = nil
 		}
 	}
-	pods := append(append([]*caches.Pod(nil), toAdopt...), c.release...)
+	var adopted []*caches.Pod
+	for i, answer := range p.patchOwners(ctx, toAdopt, adoptPatch) {
+		pod, err := p.adopted(ctx, toAdopt[i], answer)
+		failures = append(failures, err)
+		if pod != nil {
+			adopted = append(adopted, pod)
+		}
+	}
+	for i, answer := range p.patchOwners(ctx, c.release, releasePatch) {
+		failures = append(failures, p.released(ctx, c.release[i], answer))
+	}
+	return adopted, errors.Join(failures...)
+}
+
+type patched struct {
+	pod *corev1.Pod
+	err error
+}
+
+// patchOwners patches the owner references of pods and enters what was written into the ledger.
+func (p *pass) patchOwners(ctx context.Context, pods []*caches.Pod, patch func(*appsv1.ReplicaSet, types.UID) ([]byte, error)) []patched {
 	answers := make([]patched, len(pods))
 	p.parallel(len(pods), func(i int) {
-		patch := releasePatch
-		if i < len(toAdopt) {
-			patch = adoptPatch
-		}
 		body, err := patch(p.rs, pods[i].UID)
 		if err != nil {
 			answers[i].err = err
@@ -44,28 +61,12 @@ func (p *pass) settleOwnership(ctx context.Context, c claims) ([]*caches.Pod, er
 		answers[i].pod, answers[i].err = p.deps.Client.CoreV1().Pods(p.rs.Namespace).
 			Patch(ctx, pods[i].Name, types.StrategicMergePatchType, body, metav1.PatchOptions{})
 	})
-
-	var adopted []*caches.Pod
-	for i, answer := range answers {
+	for _, answer := range answers {
 		if answer.err == nil {
 			p.ledger.wrotePod(answer.pod.ResourceVersion)
 		}
-		if i >= len(toAdopt) {
-			failures = append(failures, p.released(ctx, pods[i], answer))
-			continue
-		}
-		pod, err := p.adopted(ctx, pods[i], answer)
-		failures = append(failures, err)
-		if pod != nil {
-			adopted = append(adopted, pod)
-		}
 	}
-	return adopted, errors.Join(failures...)
-}
-
-type patched struct {
-	pod *corev1.Pod
-	err error
+	return answers
 }
 
 // mayAdopt makes sure that the ReplicaSet of the cache still exists and is not being deleted. It is asked after the pods were listed:

@@ -50,10 +50,10 @@ func TestDeleteAnswers(t *testing.T) {
 			b.on("delete pods", func(call int, a clienttesting.Action) (runtime.Object, error) {
 				deletes++
 				opts := a.(clienttesting.DeleteActionImpl).DeleteOptions
-				if want := []string{"5", "9"}[call-1]; *opts.Preconditions.UID != "a" || *opts.Preconditions.ResourceVersion != want {
+				if want := []string{"5", "9"}[min(call, 2)-1]; *opts.Preconditions.UID != "a" || *opts.Preconditions.ResourceVersion != want {
 					t.Errorf("preconditions are %+v, want UID a at version %s", opts.Preconditions, want)
 				}
-				return &corev1.Pod{}, tt.answers[call-1]
+				return &corev1.Pod{}, tt.answers[min(call, len(tt.answers))-1]
 			})
 			b.on("list pods", func(int, clienttesting.Action) (runtime.Object, error) {
 				list := &corev1.PodList{}

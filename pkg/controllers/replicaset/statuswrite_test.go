@@ -47,7 +47,7 @@ func TestStatusConflict(t *testing.T) {
 				if call == 2 && sent.ResourceVersion == "11" && !slices.Contains(sent.Status.Conditions, foreign) {
 					t.Error("the second try drops a condition of somebody else")
 				}
-				return sent, tt.answers[call-1]
+				return sent, tt.answers[min(call, len(tt.answers))-1]
 			})
 			b.on("get replicasets", func(int, clienttesting.Action) (runtime.Object, error) {
 				if tt.live == nil {
