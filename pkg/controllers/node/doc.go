@@ -26,15 +26,23 @@
 // # What it promises
 //
 //   - No node is condemned because we are blind. A verdict needs a live read of the Lease that shows nothing newer. While requests
-//     fail, or while the Lease cache is behind what a live read showed, there are no verdicts, no NoExecute taints and no changes of
-//     zones, and nothing is forgotten. After a time of blindness every node has a whole grace period again. The blind time itself is
-//     free; what is given on top is limited to three grace periods until the node's next sign of life.
+//     fail or take too long, while the Lease cache is behind what a live read showed, or before we know how long we stood still, there
+//     are no verdicts, no NoExecute taints and no changes of zones, and nothing is forgotten. After a time of blindness every node
+//     has a whole grace period again. The blind time itself is free; what is given on top is limited to three grace periods until
+//     the node's next sign of life.
 //   - Each step follows from the API alone. A crash after the status and before the last pod leaves an Unknown node, and the
 //     pods of Unknown nodes are queued when a term starts.
 //   - A pod is marked once per time that its node is Unknown, so a kubelet that comes back is not contradicted.
 //   - Zones are counted over all nodes, so one live read of one node would not make a stale node cache harmless. A term therefore
 //     starts with a comparison of the node cache with the API server; until they agree, no NoExecute taint is added, and none
 //     removed because of a zone.
+//
+// # What it cannot do
+//
+// A network that cuts nodes off from the API server but not us looks like the death of these nodes; only the rates of zones stand
+// between it and evictions. A node that dies during an outage is found up to a grace period after it. And since a pod is
+// not looked at when its status changes, one whose last Ready=True reaches the cache more than a grace period late, after its
+// node was found dead, stays Ready until the next term.
 //
 // # Where it differs from kube-controller-manager v1.37
 //
