@@ -105,6 +105,11 @@ func TestOrphaned(t *testing.T) {
 		{"a pod that comes later to a name long missing", func() []runtime.Object { return three("n")[:1] },
 			map[time.Duration]func(*world){time.Hour: func(w *world) { w.createPod(aPod("late", "n", pending)) }}, 2 * time.Hour,
 			outcome{Deleted: map[string]time.Duration{"a": quarantine, "late": time.Hour + quarantine}, Marked: []string{"late"}}},
+		{"a pod on a node that is back and that the cache has not seen", func() []runtime.Object { return []runtime.Object{aPod("a", "n", running, finalized)} },
+			map[time.Duration]func(*world){quarantine + 200*time.Millisecond: func(w *world) {
+				w.pretend(aNode("n"))
+				w.createPod(aPod("late", "n", pending)) // within the second in which the answer about "a" is shared
+			}}, time.Hour, outcome{Deleted: at(quarantine, "a"), Marked: []string{"a"}}},
 		{"a node that only the API server knew of, and that went unseen", func() []runtime.Object { return three("n")[:1] },
 			map[time.Duration]func(*world){
 				0:             func(w *world) { w.pretend(aNode("n")) },

@@ -171,6 +171,11 @@ func TestSettleWindow(t *testing.T) {
 		{"and not at all after it", func() []runtime.Object {
 			return []runtime.Object{node1(corev1.ConditionUnknown), aPod("p"), lease(time.Hour)}
 		}, map[time.Duration]func(*world){70 * time.Second: func(w *world) { w.taint(nowTaint(unreachable)) }}, 70 * time.Second},
+		{"a node that falls silent again while it still has its old taint gets one window", func() []runtime.Object {
+			return []runtime.Object{node1(corev1.ConditionTrue, agoTaint(unreachable, time.Hour)), pod(), lease(time.Hour)}
+		}, map[time.Duration]func(*world){60 * time.Second: func(w *world) {
+			w.node(func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown })
+		}}, 60*time.Second + window},
 		{"a user's taint does not wait for those of health", func() []runtime.Object {
 			return []runtime.Object{node1(corev1.ConditionUnknown, agoTaint(unreachable, time.Hour), agoTaint("user", time.Hour)), pod()}
 		}, nil, 0},
@@ -300,6 +305,25 @@ func TestMarkOfAnother(t *testing.T) {
 	}
 }
 
+// A delete whose answer was lost is not taken for one that was called off.
+func TestLostAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, aNode("t1")(), aPod("p"))
+		w.client.PrependReactor("delete", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			if _, _, err := w.deletePod(a); err != nil {
+				return true, nil, err
+			}
+			return true, nil, errors.New("the connection broke")
+		})
+		defer w.manager(0)()
+		w.until(time.Minute)
+		w.mustBeDeletedAt("p", 0)
+		if diff := cmp.Diff([]string{marking("p")}, w.told()); diff != "" {
+			t.Errorf("events (-want +got):\n%s", diff)
+		}
+	})
+}
+
 // N81: work is for one pod, not for a name.
 func TestSameName(t *testing.T) {
 	second := func(tolerations ...corev1.Toleration) *corev1.Pod {
@@ -392,6 +416,17 @@ func TestLiveCheck(t *testing.T) {
 			if _, ok := w.deletedAt("p"); !ok {
 				t.Error("not deleted")
 			}
+		})
+	})
+	t.Run("an answer from before the node's last change is not used", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, aNode("t1")(), aPod("p"), aPod("q", tolerates("t1", 1000)))
+			defer w.manager(0)()
+			w.mustBeDeletedAt("p", 0) // the node was read
+			w.until(200 * time.Millisecond)
+			w.taint(nowTaint("t1"), nowTaint("t2"))
+			w.until(time.Minute)
+			w.mustBeDeletedAt("q", 200*time.Millisecond)
 		})
 	})
 	t.Run("one read for all pods of a node", func(t *testing.T) {
