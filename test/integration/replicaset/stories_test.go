@@ -31,6 +31,7 @@ func TestStories(t *testing.T) {
 		{"ScaleUpAndDown", testScaleUpAndDown},
 		{"DeletingAndFailedPods", testDeletingAndFailedPods},
 		{"DeletionCost", testDeletionCost},
+		{"RelatedPods", testRelatedPods},
 		{"OverlappingSelectors", testOverlappingSelectors},
 		{"ReleaseAndReadopt", testReleaseAndReadopt},
 		{"AdoptionKeepsOtherOwners", testAdoptionKeepsOtherOwners},
@@ -154,6 +155,28 @@ func (tt deletionCostCase) run(t *testing.T) {
 	n.settled("rs")
 	if left := n.active(rs); left[0] != names[tt.stays] {
 		t.Errorf("%s stayed, want %s", left[0], names[tt.stays])
+	}
+}
+
+// testRelatedPods: of the pods of a rollout, the one that shares its node with a pod of the older ReplicaSet goes first.
+func testRelatedPods(t *testing.T) {
+	n := newNamespace(t)
+	rollout := func(rs *appsv1.ReplicaSet) {
+		rs.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "web", UID: types.UID(n.name), Controller: new(true)}}
+	}
+	on := func(node string) func(*corev1.Pod) { return func(pod *corev1.Pod) { pod.Spec.NodeName = node } }
+	n.create(controlplane.Pod(n.name, "old", map[string]string{"app": "old"}, on("node-3")))
+	n.applyNamed("old", 1, rollout)
+	n.settled("old")
+	for i := range 6 {
+		n.create(controlplane.Pod(n.name, fmt.Sprintf("new-%d", i), map[string]string{"app": "new"}, on(fmt.Sprintf("node-%d", i))))
+	}
+	rs := n.applyNamed("new", 6, rollout)
+	n.settled("new")
+	n.scale("new", 5)
+	n.settled("new")
+	if left := n.active(rs); slices.Contains(left, "new-3") {
+		t.Errorf("left are %v, want all but new-3", left)
 	}
 }
 
