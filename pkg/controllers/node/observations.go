@@ -29,7 +29,6 @@ type nodeRecord struct {
 	judged    time.Time              // when it was last judged, zero if never
 	written   string                 // resource version that our last write gave it
 	refused   string                 // resource version that was too old for our last write
-	announced bool                   // RegisteredNode was sent
 }
 
 // due is when the node's grace ends.

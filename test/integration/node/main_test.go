@@ -309,13 +309,6 @@ func (w *world) pods(namespace, on string, n int) []string {
 	return names
 }
 
-func (w *world) node(name string) *corev1.Node {
-	w.t.Helper()
-	n, err := w.client.CoreV1().Nodes().Get(w.t.Context(), name, metav1.GetOptions{})
-	must(w.t, err)
-	return n
-}
-
 // list reads all nodes at one moment.
 func (w *world) list(ctx context.Context) ([]corev1.Node, error) {
 	list, err := w.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
