@@ -222,9 +222,13 @@ func TestConflictsAreRetriedAndBounded(t *testing.T) {
 		want             error
 	}{{0, 1, nil}, {1, 2, nil}, {4, 5, nil}, {100, 5, errRetry}} {
 		t.Run(fmt.Sprint(tt.conflicts), func(t *testing.T) {
-			b := newBench(t, terminating())
+			b := newBench(t, terminating(func(ns *corev1.Namespace) { ns.ResourceVersion = "2" }))
 			tries := 0
-			b.client.PrependReactor("create", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+			b.client.PrependReactor("create", "namespaces", func(a clienttesting.Action) (bool, runtime.Object, error) {
+				sent := a.(clienttesting.CreateAction).GetObject().(*corev1.Namespace).ResourceVersion
+				if tries > 0 && sent != "2" {
+					t.Errorf("retried with the resource version %s that met the conflict", sent)
+				}
 				if tries++; tries <= tt.conflicts {
 					return true, nil, conflict
 				}
