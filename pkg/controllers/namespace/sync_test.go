@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,12 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/metadata"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/klog/v2"
-	"k8s.io/klog/v2/ktesting"
 	testclock "k8s.io/utils/clock/testing"
 
 	"minikcm/pkg/caches"
@@ -399,93 +394,4 @@ func TestNothingButPodsBeforeTheGraceIsOver(t *testing.T) {
 	b.clock.Step(1)
 	b.mustSync(t)
 	expect(t, requests(b.metadata.Actions())[2:], "list pods", "list configmaps")
-}
-
-func TestShortGraceIsWarnedAbout(t *testing.T) {
-	for _, tt := range []struct {
-		name    string
-		grace   time.Duration
-		servers func() int
-		warns   bool
-	}{
-		{"one API server", 0, func() int { return 1 }, false},
-		{"unknown", 0, nil, false},
-		{"two", 0, func() int { return 2 }, true},
-		{"two and almost enough", 5*time.Second - 1, func() int { return 2 }, true},
-		{"two and upstream's grace", 5 * time.Second, func() int { return 2 }, false},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			b := newBench(t)
-			b.cfg.Grace, b.deps.APIServers = tt.grace, tt.servers
-			logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
-			b.warnAboutGrace(klog.NewContext(t.Context(), logger))
-			text := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
-			if strings.Contains(text, "too short") != tt.warns {
-				t.Errorf("log %q, want a warning: %v", text, tt.warns)
-			}
-		})
-	}
-}
-
-func TestPagesOfALargeTypeFollowTheToken(t *testing.T) {
-	b := newBench(t, terminating())
-	pages := map[string]*metav1.PartialObjectMetadataList{}
-	for i, token := range []string{"", "two", "three"} {
-		page := &metav1.PartialObjectMetadataList{}
-		for n := range 3 {
-			page.Items = append(page.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(i, n)}})
-		}
-		pages[token] = page
-	}
-	pages[""].Continue, pages["two"].Continue = "two", "three"
-	pages[""].RemainingItemCount, pages["two"].RemainingItemCount = new(int64(6)), new(int64(3))
-	var lock sync.Mutex
-	var removed []string
-	p := b.newPurger("test", b.clock.Now())
-	p.client = pagedClient{
-		list: func(token string) (*metav1.PartialObjectMetadataList, error) { return pages[token], nil },
-		remove: func(token string) error {
-			lock.Lock()
-			defer lock.Unlock()
-			removed = append(removed, token)
-			return nil
-		},
-	}
-	out, _ := p.walk(t.Context(), podResource, true)
-	slices.Sort(removed)
-	if diff := cmp.Diff([]string{"", "three", "two"}, removed); diff != "" || out.remaining != 9 || out.err != nil {
-		t.Errorf("%d objects, error %v, pages removed:\n%s", out.remaining, out.err, diff)
-	}
-
-	p.until = b.clock.Now().Add(-1)
-	if out, _ := p.walk(t.Context(), podResource, false); out.remaining != 9 {
-		t.Errorf("%d objects when the time is over after the first page, want the server's count 9", out.remaining)
-	}
-	p.until = b.clock.Now().Add(time.Minute)
-	p.client = pagedClient{list: func(token string) (*metav1.PartialObjectMetadataList, error) {
-		if token != "" {
-			return nil, apierrors.NewResourceExpired("too old")
-		}
-		return pages[""], nil
-	}}
-	if out, _ := p.walk(t.Context(), podResource, false); out.remaining != 3 || out.err != nil {
-		t.Errorf("%d objects, error %v after an expired token, want 3 and none", out.remaining, out.err)
-	}
-}
-
-// pagedClient lists and deletes by continue token. The fake client knows none.
-type pagedClient struct {
-	metadata.Interface
-	metadata.ResourceInterface
-	list   func(token string) (*metav1.PartialObjectMetadataList, error)
-	remove func(token string) error
-}
-
-func (c pagedClient) Resource(schema.GroupVersionResource) metadata.Getter { return c }
-func (c pagedClient) Namespace(string) metadata.ResourceInterface          { return c }
-func (c pagedClient) List(_ context.Context, o metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
-	return c.list(o.Continue)
-}
-func (c pagedClient) DeleteCollection(_ context.Context, _ metav1.DeleteOptions, o metav1.ListOptions) error {
-	return c.remove(o.Continue)
 }

@@ -3,22 +3,15 @@ package namespace_test
 import (
 	"context"
 	"fmt"
-	"net/http"
-	"slices"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"minikcm/test/controlplane"
 )
@@ -275,146 +268,4 @@ func bind(t testing.TB, user string, rules ...rbacv1.PolicyRule) {
 		_, err := theirs.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
 		return err
 	})
-}
-
-func TestForeignFinalizersStay(t *testing.T) {
-	m := start(t)
-	client := cluster.Client(t)
-	name := create(t)
-	ns, err := client.CoreV1().Namespaces().Get(t.Context(), name, metav1.GetOptions{})
-	check(t, err)
-	ns.Spec.Finalizers = append(ns.Spec.Finalizers, "example.com/mine")
-	_, err = client.CoreV1().Namespaces().Finalize(t.Context(), ns, metav1.UpdateOptions{})
-	check(t, err)
-	remove(t, name)
-	controlplane.Eventually(t, 10*time.Second, func(ctx context.Context) error {
-		ns, err = client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
-		if err == nil && !slices.Equal(ns.Spec.Finalizers, []corev1.FinalizerName{"example.com/mine"}) {
-			err = fmt.Errorf("finalizers %v", ns.Spec.Finalizers)
-		}
-		return err
-	})
-	if got := condition(ns, corev1.NamespaceContentRemaining); !strings.HasPrefix(got, "False ContentRemoved") {
-		t.Errorf("a namespace that stays has the condition %q", got)
-	}
-	ns.Labels["touched"] = "yes"
-	_, err = client.CoreV1().Namespaces().Update(t.Context(), ns, metav1.UpdateOptions{})
-	check(t, err)
-	controlplane.Consistently(t, time.Second, func(ctx context.Context) error {
-		_, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
-		return err
-	})
-	if n := len(m.requests(t, controlplane.ByName(name), controlplane.ByResource("namespaces/finalize"))); n != 1 {
-		t.Errorf("finalized %d times, want once", n)
-	}
-	ns, err = client.CoreV1().Namespaces().Get(t.Context(), name, metav1.GetOptions{})
-	check(t, err)
-	ns.Spec.Finalizers = nil
-	_, err = client.CoreV1().Namespaces().Finalize(t.Context(), ns, metav1.UpdateOptions{})
-	check(t, err)
-}
-
-func TestActiveNamespacesAreLeftAlone(t *testing.T) {
-	m := start(t)
-	client := cluster.Client(t)
-	name := create(t)
-	ns, err := client.CoreV1().Namespaces().Get(t.Context(), name, metav1.GetOptions{})
-	check(t, err)
-	if ns.Labels[corev1.LabelMetadataName] != name {
-		t.Errorf("label %q", ns.Labels[corev1.LabelMetadataName])
-	}
-	_, err = client.CoreV1().Namespaces().Patch(t.Context(), name, types.MergePatchType,
-		[]byte(`{"status":{"conditions":[{"type":"StatusPatch","status":"True"}]}}`), metav1.PatchOptions{}, "status")
-	check(t, err)
-	_, err = client.CoreV1().Namespaces().Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{})
-	check(t, err)
-	other := create(t)
-	remove(t, other)
-	gone(t, other, 10*time.Second) // by then the controller has seen the changes, too
-	if sent := m.requests(t, controlplane.ByName(name)); len(sent) > 0 {
-		t.Errorf("requests about an active namespace:\n%s", sent)
-	}
-	ns, err = client.CoreV1().Namespaces().Get(t.Context(), name, metav1.GetOptions{})
-	check(t, err)
-	if got := condition(ns, "StatusPatch"); !strings.HasPrefix(got, "True") {
-		t.Errorf("foreign condition %q", got)
-	}
-	remove(t, name)
-	gone(t, name, 10*time.Second)
-}
-
-func TestRecreatedNamespaceKeepsItsContent(t *testing.T) {
-	start(t)
-	client := cluster.Client(t)
-	name := create(t)
-	for range 10 {
-		configMap(t, client, name, "content")
-		remove(t, name)
-		controlplane.Eventually(t, 10*time.Second, func(ctx context.Context) error {
-			_, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-			return err
-		})
-		if left := leftovers(t, name); len(left) > 0 {
-			t.Errorf("content of the old namespace in the new one: %v", left)
-		}
-	}
-	configMap(t, client, name, "content")
-	controlplane.Consistently(t, 500*time.Millisecond, func(ctx context.Context) error {
-		_, err := client.CoreV1().ConfigMaps(name).Get(ctx, "content", metav1.GetOptions{})
-		return err
-	})
-	remove(t, name)
-	gone(t, name, 10*time.Second)
-}
-
-// Somebody finalizes the namespace by force and makes a new one of its name while a pass is under way.
-func TestReplacedNamespaceStopsThePass(t *testing.T) {
-	client := cluster.Client(t)
-	name := create(t)
-	var once sync.Once
-	var lists atomic.Int32
-	replace := hook(func(req *http.Request) error {
-		// The second list of pods is the one that opens the gate for the others.
-		if !strings.HasSuffix(req.URL.Path, "/namespaces/"+name+"/pods") || lists.Add(1) < 2 {
-			return nil
-		}
-		var err error
-		once.Do(func() { err = replaceNamespace(client, name) })
-		return err
-	})
-	m := start(t, func(s *setup) { s.transport = replace.wrap })
-	remove(t, name)
-	controlplane.Eventually(t, 10*time.Second, func(ctx context.Context) error {
-		_, err := client.CoreV1().ConfigMaps(name).Get(ctx, "of-the-new-one", metav1.GetOptions{})
-		return err
-	})
-	controlplane.Consistently(t, time.Second, func(ctx context.Context) error {
-		_, err := client.CoreV1().ConfigMaps(name).Get(ctx, "of-the-new-one", metav1.GetOptions{})
-		return err
-	})
-	if writes := m.requests(t, controlplane.ByNamespace(name), controlplane.Writes); len(writes) > 0 {
-		t.Errorf("writes:\n%s", writes)
-	}
-	remove(t, name)
-	gone(t, name, 10*time.Second)
-}
-
-func replaceNamespace(client kubernetes.Interface, name string) error {
-	ctx := context.Background()
-	ns, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
-	ns.Spec.Finalizers = nil
-	if _, err := client.CoreV1().Namespaces().Finalize(ctx, ns, metav1.UpdateOptions{}); err != nil {
-		return err
-	}
-	if _, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
-		return err
-	}
-	_, err = client.CoreV1().ConfigMaps(name).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "of-the-new-one"}}, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
-		return nil
-	}
-	return err
 }
