@@ -9,7 +9,9 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -202,4 +204,35 @@ func expectMissing(t *testing.T, user, controller string, r right) {
 		}
 		return nil
 	})
+}
+
+// The one right that no request shows: an admission plugin asks for it when a pod is made whose owner must not go first.
+func TestOwnerReferencesNeedFinalizers(t *testing.T) {
+	ns := cluster.Namespace(t)
+	rs, err := cluster.Client(t).AppsV1().ReplicaSets(ns).Create(t.Context(), controlplane.ReplicaSet(ns, "web", 0), metav1.CreateOptions{})
+	must(t, err)
+	pod := controlplane.Pod(ns, "web-1", nil)
+	pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(rs, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))}
+	objects := parse(t, read(t, deployDir, "rbac", "replicaset-controller.yaml"))
+	finalizers := rights(t, objects)[slices.IndexFunc(rights(t, objects), func(r right) bool { return r.resource == "replicasets/finalizers" })]
+	for user, tt := range map[string]struct {
+		without *right
+		refused string // in the error; empty if there must be none
+	}{
+		"owner-with":    {nil, ""},
+		"owner-without": {&finalizers, "cannot set blockOwnerDeletion"},
+	} {
+		grant(t, user, objects, tt.without)
+		client := controlplane.ClientFor(t, cluster.ConfigFor(user))
+		controlplane.Eventually(t, patience, func(ctx context.Context) error {
+			_, err := client.CoreV1().Pods(ns).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			if tt.refused == "" {
+				return err
+			}
+			if err == nil || !strings.Contains(err.Error(), tt.refused) {
+				return fmt.Errorf("create a pod as %s: %v, want an error with %q", user, err, tt.refused)
+			}
+			return nil
+		})
+	}
 }

@@ -1,0 +1,131 @@
+package deploy
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
+	"minikcm/test/controlplane"
+)
+
+// agents are the ends of the user agents of the controllers, by the name of their role.
+var agents = map[string]string{
+	"controller-manager:replicaset-controller":            "replicaset-controller",
+	"controller-manager:node-lifecycle-controller":        "node-controller",
+	"controller-manager:taint-eviction-controller":        "node-controller",
+	"controller-manager:pod-garbage-collector-controller": "pod-garbage-collector",
+	"controller-manager:namespace-controller":             "namespace-controller",
+}
+
+// unused are the rights that the workload gives no reason to use, and where their use is shown instead.
+var unused = map[string]string{
+	"update replicasets.apps/finalizers": "asked for by an admission plugin, see TestOwnerReferencesNeedFinalizers",
+	"delete *.*":                         "for types without deletecollection, which a bare API server does not serve; see the namespace controller's own tests",
+}
+
+// start runs a manager of its own process as the service account of deploy/rbac, quick enough to be waited for.
+func start(t *testing.T, more ...string) (address string) {
+	t.Helper()
+	kubeconfig := cluster.KubeconfigFor(t, tokenConfig(t))
+	port := freePort(t)
+	controlplane.StartProcess(t, append([]string{
+		"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
+		"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
+		"--node-monitor-period=500ms", "--node-monitor-grace-period=4s", "--node-startup-grace-period=4s",
+		"--terminated-pod-gc-threshold=1", "--namespace-deletion-grace-period=0s",
+	}, more...)...)
+	address = fmt.Sprintf("127.0.0.1:%d", port)
+	endpoint{address: address}.expect(t, "/readyz", 200)
+	return address
+}
+
+// TestManagerWithDeploysRights runs all controllers with nothing but what deploy/rbac grants.
+func TestManagerWithDeploysRights(t *testing.T) {
+	newApplier(t).keep(t, render(t, "rbac")...)
+	allowScraping(t, "scraper")
+	_ = cluster.Client(t).CoordinationV1().Leases("kube-system").Delete(t.Context(), "controller-manager", metav1.DeleteOptions{}) // of an earlier test
+	address := start(t)
+	w := startWorkload(t, "rights")
+	w.wait(t)
+
+	t.Run("who may read what", func(t *testing.T) { checkAccess(t, address) })
+	prometheus := endpoint{address: address, token: token(t, "monitoring", "prometheus")}
+	t.Run("metrics are as documented", func(t *testing.T) { checkMetrics(t, prometheus) })
+	t.Run("no object is named in metrics", func(t *testing.T) { checkNames(t, prometheus) })
+	w.letGo(t)
+
+	t.Run("nothing is refused", func(t *testing.T) {
+		if requests := cluster.AuditLog(t).Where(controlplane.ByUser(identity), unauthorized); len(requests) > 0 {
+			t.Errorf("the API server refused:\n%s", requests)
+		}
+	})
+	t.Run("every right is used", checkUse)
+}
+
+// unauthorized accepts requests that the user had no right to send. Admission also refuses with 403.
+func unauthorized(e *auditv1.Event) bool {
+	return e.Annotations["authorization.k8s.io/decision"] == "forbid"
+}
+
+// checkUse shows a request for each right, so that none is granted because some list says so.
+func checkUse(t *testing.T) {
+	requests := cluster.AuditLog(t).Where(controlplane.ByUser(identity), controlplane.Received)
+	for _, r := range rights(t, render(t, "rbac")) {
+		used := len(requests.Where(func(e *auditv1.Event) bool { return r.allows(e) })) > 0
+		if _, excused := unused[r.String()]; used == excused {
+			t.Errorf("%s: right to %s: used = %v, excused = %v", r.role, r, used, excused)
+		}
+	}
+}
+
+// allows reports whether a request is one that the right is for.
+func (r right) allows(e *auditv1.Event) bool {
+	ref := e.ObjectRef
+	if ref == nil || e.Verb != r.verb {
+		return false
+	}
+	agent := agents[r.role]
+	informer := r.verb == "list" || r.verb == "watch" // shared by the controllers
+	if agent != "" && (!informer || r.resource == "*") && !strings.HasSuffix(e.UserAgent, "/"+agent) {
+		return false
+	}
+	if r.resource == "*" {
+		return ref.Resource == "configmaps" // which no other right is about
+	}
+	resource := ref.Resource
+	if ref.Subresource != "" {
+		resource += "/" + ref.Subresource
+	}
+	inScope := r.namespace == "" || ref.Namespace == "" || ref.Namespace == r.namespace // one for all namespaces includes ours
+	return resource == r.resource && ref.APIGroup == r.group && inScope && (r.name == "" || ref.Name == r.name)
+}
+
+// checkAccess is who may read what of a manager.
+func checkAccess(t *testing.T, address string) {
+	prometheus := token(t, "monitoring", "prometheus")
+	stranger := token(t, "monitoring", "stranger")
+	for _, tt := range []struct {
+		who   string
+		token string
+		path  string
+		want  int
+	}{
+		{"nobody", "", "/livez", 200},
+		{"nobody", "", "/readyz", 200},
+		{"nobody", "", "/healthz", 200},
+		{"nobody", "", "/metrics", 403},
+		{"a wrong token", "wrong", "/livez", 401},
+		{"a wrong token", "wrong", "/metrics", 401},
+		{"another service account", stranger, "/metrics", 403},
+		{"the scraper", prometheus, "/metrics", 200},
+		{"the scraper", prometheus, "/metrics/slis", 200},
+		{"the scraper", prometheus, "/configz", 403},
+		{"the scraper", prometheus, "/flagz", 403},
+		{"the scraper", prometheus, "/debug/pprof/heap", 403},
+	} {
+		endpoint{address: address, token: tt.token}.expect(t, tt.path, tt.want)
+	}
+}

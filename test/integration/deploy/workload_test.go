@@ -1,0 +1,247 @@
+package deploy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"minikcm/test/controlplane"
+)
+
+// marker is in the name of every object that the workload makes, so that names can be told from other things.
+const marker = "zebra"
+
+// workload gives every controller something of each kind to do.
+type workload struct {
+	client kubernetes.Interface
+	name   string // of the namespace, and the beginning of every other name
+	steps  []step
+}
+
+// step is something that is to happen.
+type step struct {
+	what string
+	done func(context.Context, *workload) error
+}
+
+// startWorkload makes the objects. Their nodes stop with the test.
+func startWorkload(t *testing.T, name string) *workload {
+	t.Helper()
+	w := &workload{client: cluster.Client(t), name: marker + "-" + name}
+	namespace(t, w.name)
+	w.nodes(t)
+	w.replicaSets(t)
+	w.pods(t)
+	w.doomed(t)
+	return w
+}
+
+// expect adds something that wait will wait for.
+func (w *workload) expect(what string, done func(context.Context, *workload) error) {
+	w.steps = append(w.steps, step{what, done})
+}
+
+// wait waits until all that was to happen has.
+func (w *workload) wait(t *testing.T) {
+	t.Helper()
+	for _, s := range w.steps {
+		controlplane.Eventually(t, 2*time.Minute, func(ctx context.Context) error {
+			if err := s.done(ctx, w); err != nil {
+				return fmt.Errorf("%s: %w", s.what, err)
+			}
+			return nil
+		})
+	}
+}
+
+// nodes makes one that renews its Lease and one that falls silent.
+func (w *workload) nodes(t *testing.T) {
+	t.Helper()
+	for _, name := range []string{w.name + "-alive", w.name + "-silent"} {
+		_, err := w.client.CoreV1().Nodes().Create(t.Context(), controlplane.Node(name), metav1.CreateOptions{})
+		must(t, err)
+		controlplane.MarkNodeReady(t, w.client, name)
+		t.Cleanup(func() { _ = w.client.CoreV1().Nodes().Delete(context.Background(), name, metav1.DeleteOptions{}) })
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		heartbeats(ctx, w.client, w.name+"-alive")
+	}()
+	t.Cleanup(func() { cancel(); <-stopped })
+	w.expect("the silent node is Unknown", func(ctx context.Context, w *workload) error {
+		node, err := w.client.CoreV1().Nodes().Get(ctx, w.name+"-silent", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, c := range node.Status.Conditions {
+			if c.Type == corev1.NodeReady && c.Status == corev1.ConditionUnknown {
+				return nil
+			}
+		}
+		return errors.New("it is not")
+	})
+}
+
+// heartbeats plays the kubelet of a node.
+func heartbeats(ctx context.Context, client kubernetes.Interface, node string) {
+	leases := client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+	_, _ = leases.Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: node}}, metav1.CreateOptions{})
+	ticker := time.NewTicker(500 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		beat := fmt.Appendf(nil, `{"spec":{"holderIdentity":%q,"leaseDurationSeconds":40,"renewTime":%q}}`, node, metav1.NowMicro().UTC().Format(metav1.RFC3339Micro))
+		_, _ = leases.Patch(ctx, node, "application/merge-patch+json", beat, metav1.PatchOptions{}) // if it fails, the next will do
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// replicaSets makes one that adopts, grows and shrinks, and one whose pods are refused.
+func (w *workload) replicaSets(t *testing.T) {
+	t.Helper()
+	_, err := w.client.CoreV1().Pods(w.name).Create(t.Context(),
+		controlplane.Pod(w.name, w.name+"-orphan", map[string]string{"app": w.name}), metav1.CreateOptions{})
+	must(t, err)
+	_, err = w.client.AppsV1().ReplicaSets(w.name).Create(t.Context(), controlplane.ReplicaSet(w.name, w.name, 3), metav1.CreateOptions{})
+	must(t, err)
+	w.expect("a ReplicaSet has three pods", func(ctx context.Context, w *workload) error { return w.has(ctx, 3) })
+	w.expect("a ReplicaSet is scaled", func(ctx context.Context, w *workload) error {
+		patch := []byte(`{"spec":{"replicas":1}}`)
+		_, err := w.client.AppsV1().ReplicaSets(w.name).Patch(ctx, w.name, "application/merge-patch+json", patch, metav1.PatchOptions{})
+		return err
+	})
+	w.expect("a ReplicaSet has one pod", func(ctx context.Context, w *workload) error { return w.has(ctx, 1) })
+
+	strict := w.name + "-strict"
+	namespace(t, strict)
+	_, err = w.client.CoreV1().LimitRanges(strict).Create(t.Context(), &corev1.LimitRange{
+		ObjectMeta: metav1.ObjectMeta{Name: w.name},
+		Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
+			Type: corev1.LimitTypeContainer, Min: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")},
+		}}},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	tooSmall := func(rs *appsv1.ReplicaSet) {
+		rs.Spec.Template.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1m")}
+	}
+	_, err = w.client.AppsV1().ReplicaSets(strict).Create(t.Context(), controlplane.ReplicaSet(strict, w.name, 1, tooSmall), metav1.CreateOptions{})
+	must(t, err)
+	w.expect("a refused pod is told twice in one event", func(ctx context.Context, w *workload) error {
+		events, err := w.client.CoreV1().Events(strict).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(events.Items, func(e corev1.Event) bool { return e.Reason == "FailedCreate" && e.Count > 1 }) {
+			return fmt.Errorf("%d events, none counted up", len(events.Items))
+		}
+		return nil
+	})
+}
+
+// has reports whether the ReplicaSet and its status agree on n pods.
+func (w *workload) has(ctx context.Context, n int32) error {
+	rs, err := w.client.AppsV1().ReplicaSets(w.name).Get(ctx, w.name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if rs.Status.Replicas != n || rs.Status.ObservedGeneration != rs.Generation {
+		return fmt.Errorf("status is %+v, want %d replicas", rs.Status, n)
+	}
+	return nil
+}
+
+// pods makes one that must leave the silent node, one on a node that does not exist, and finished ones.
+func (w *workload) pods(t *testing.T) {
+	t.Helper()
+	for name, edit := range map[string]func(*corev1.Pod){
+		"evicted": func(p *corev1.Pod) {
+			p.Spec.NodeName = w.name + "-silent"
+			p.Spec.Tolerations = []corev1.Toleration{{
+				Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(1)),
+			}}
+		},
+		"orphaned":   func(p *corev1.Pod) { p.Spec.NodeName = w.name + "-gone" },
+		"finished-1": func(p *corev1.Pod) { p.Spec.NodeName = w.name + "-alive" },
+		"finished-2": func(p *corev1.Pod) { p.Spec.NodeName = w.name + "-alive" },
+	} {
+		name = w.name + "-" + name
+		_, err := w.client.CoreV1().Pods(w.name).Create(t.Context(), controlplane.Pod(w.name, name, nil, edit), metav1.CreateOptions{})
+		must(t, err)
+	}
+	controlplane.MarkPodReady(t, w.client, w.name, w.name+"-evicted")
+	controlplane.SetPodPhase(t, w.client, w.name, w.name+"-finished-1", corev1.PodSucceeded)
+	controlplane.SetPodPhase(t, w.client, w.name, w.name+"-finished-2", corev1.PodSucceeded)
+	w.expect("the pod of the silent node is evicted", func(ctx context.Context, w *workload) error {
+		pod, err := w.client.CoreV1().Pods(w.name).Get(ctx, w.name+"-evicted", metav1.GetOptions{})
+		if err != nil || pod.DeletionTimestamp != nil {
+			return err
+		}
+		return errors.New("it is not")
+	})
+	w.expect("a finished pod and the orphaned one are collected", func(ctx context.Context, w *workload) error {
+		pods, err := w.client.CoreV1().Pods(w.name).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		left := 0
+		for _, p := range pods.Items {
+			if p.Name == w.name+"-orphaned" || p.Status.Phase == corev1.PodSucceeded {
+				left++
+			}
+		}
+		if left > 1 {
+			return fmt.Errorf("%d are left, want one finished pod", left)
+		}
+		return nil
+	})
+}
+
+// doomed makes two namespaces that are deleted: one empties, one holds an object that somebody else must let go.
+func (w *workload) doomed(t *testing.T) {
+	t.Helper()
+	for name, finalizers := range map[string][]string{"empties": nil, "stays": {"example.com/" + w.name}} {
+		name = w.name + "-" + name
+		namespace(t, name)
+		_, err := w.client.CoreV1().ConfigMaps(name).Create(t.Context(),
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: w.name, Finalizers: finalizers}}, metav1.CreateOptions{})
+		must(t, err)
+		must(t, w.client.CoreV1().Namespaces().Delete(t.Context(), name, metav1.DeleteOptions{}))
+	}
+	w.expect("the namespace is empty and gone", func(ctx context.Context, w *workload) error { return w.gone(ctx, w.name+"-empties") })
+}
+
+func (w *workload) gone(ctx context.Context, namespace string) error {
+	_, err := w.client.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err == nil {
+		err = errors.New("it is still there")
+	}
+	return err
+}
+
+// letGo removes the finalizer that holds the other namespace and waits for that to be gone.
+func (w *workload) letGo(t *testing.T) {
+	t.Helper()
+	stays := w.name + "-stays"
+	_, err := w.client.CoreV1().ConfigMaps(stays).Patch(t.Context(), w.name, "application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	must(t, err)
+	controlplane.Eventually(t, time.Minute, func(ctx context.Context) error { return w.gone(ctx, stays) })
+}
