@@ -216,17 +216,30 @@ func (p *pass) apply(ctx context.Context, claimed claims, todo plan) attempt {
 	if todo.surplus > 0 || len(todo.repeat) > 0 {
 		removeErr = p.remove(ctx, todo)
 	}
-	if todo.create == 0 || errors.Is(removeErr, context.Canceled) {
+	// A pod whose delete is still not answered may live on: whoever replaced it now could make one too many.
+	create := min(todo.create, max(todo.missing-p.alive(todo.repeat), 0))
+	if create == 0 || errors.Is(removeErr, context.Canceled) {
 		return attempt{err: removeErr}
 	}
 	a := attempt{held: true}
 	if !p.heldBack(ctx, claimed.failed) {
-		a = p.create(ctx, todo.create)
+		a = p.create(ctx, create)
 	}
 	if a.err == nil && removeErr != nil {
 		return attempt{err: removeErr}
 	}
 	return a
+}
+
+// alive counts the pods that are not known to be gone.
+func (p *pass) alive(pods []*caches.Pod) int {
+	n := 0
+	for _, pod := range pods {
+		if _, gone := p.ledger.gone[pod.UID]; !gone {
+			n++
+		}
+	}
+	return n
 }
 
 // again asks for another sync after d at the latest.

@@ -91,3 +91,30 @@ func TestDoomedPodIsDeletedAgain(t *testing.T) {
 		t.Errorf("deleted %v, still doomed %v", deleted, b.ledger.doomed)
 	}
 }
+
+// TestDoomedPodIsReplacedOnlyOnceItIsGone: its delete may never have arrived, and then its replacement would be one too many.
+func TestDoomedPodIsReplacedOnlyOnceItIsGone(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		answer  error // to the delete that is sent again
+		creates int
+	}{
+		{"gone", nil, 1},
+		{"not answered again", apierrors.NewTimeoutError("slow", 0), 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, newSet(2), newPod("a"), newPod("b", version("6")))
+			b.ledger.doomed["b"] = doom{name: "b", version: "6"}
+			b.on("delete pods", func(int, clienttesting.Action) (runtime.Object, error) { return &corev1.Pod{}, tt.answer })
+			creates := 0
+			b.on("create pods", func(_ int, a clienttesting.Action) (runtime.Object, error) {
+				creates++
+				return a.(clienttesting.CreateAction).GetObject(), nil
+			})
+			_, _ = b.run(t.Context())
+			if creates != tt.creates {
+				t.Errorf("%d creates, want %d", creates, tt.creates)
+			}
+		})
+	}
+}
