@@ -85,6 +85,8 @@ func (r *rig) scaled(ctx context.Context, replicas int32, last func(watch.Event)
 
 func setName(i int) string { return fmt.Sprintf("set-%d", i) }
 
+func podName(set string, i int) string { return fmt.Sprintf("%s-%d", set, i) }
+
 func (r *rig) createSets(ctx context.Context) error {
 	for i := range scaleSets {
 		set := controlplane.ReplicaSet(benchNamespace, setName(i), podsPerSet)
@@ -114,23 +116,39 @@ func (r *rig) scale(ctx context.Context, name string, replicas int) error {
 	return nil
 }
 
-// measureDirect creates the pods that measureScale's sets would have, with parents that do not exist.
+// measureDirect creates the pods that measureScale's sets would have, with parents that do not exist, and deletes them.
 func measureDirect(ctx context.Context, r *rig, _ contestant) ([]reading, error) {
-	direct, err := r.effort(ctx, nil, "direct", func() (time.Time, error) {
+	up, err := r.direct(ctx, "create", watch.Added, func(ctx context.Context, i int) error {
+		return r.createOwnedPod(ctx, setLike(i/podsPerSet), i%podsPerSet)
+	})
+	if err != nil {
+		return nil, err
+	}
+	down, err := r.direct(ctx, "delete", watch.Deleted, func(ctx context.Context, i int) error {
+		name := podName(setName(i/podsPerSet), i%podsPerSet)
+		if err := r.client.CoreV1().Pods(benchNamespace).Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+			return fmt.Errorf("delete pod: %w", err)
+		}
+		return nil
+	})
+	return []reading{
+		{podsCreated, up.wall}, {serverCreates, up.apiServer}, {podsDeleted, down.wall}, {serverDeletes, down.apiServer},
+	}, err
+}
+
+// direct does something to every pod from parallel clients, until that many events of a kind have come.
+func (r *rig) direct(ctx context.Context, name string, kind watch.EventType, do func(context.Context, int) error) (effort, error) {
+	return r.effort(ctx, nil, name, func() (time.Time, error) {
 		pods, err := r.watchPods(ctx, benchNamespace)
 		if err != nil {
 			return time.Time{}, err
 		}
 		defer pods.Stop()
-		err = inParallel(ctx, writers, scalePods, func(ctx context.Context, i int) error {
-			return r.createOwnedPod(ctx, setLike(i/podsPerSet), i%podsPerSet)
-		})
-		if err != nil {
+		if err := inParallel(ctx, writers, scalePods, do); err != nil {
 			return time.Time{}, err
 		}
-		return follow(ctx, pods, nth(scalePods, watch.Added))
+		return follow(ctx, pods, nth(scalePods, kind))
 	})
-	return []reading{{podsCreated, direct.wall}, {serverCreates, direct.apiServer}}, err
 }
 
 // setLike is a ReplicaSet as if it had been created.
@@ -142,7 +160,7 @@ func setLike(i int) *appsv1.ReplicaSet {
 
 // createOwnedPod creates pod i of set, from its template, as a ReplicaSet controller does.
 func (r *rig) createOwnedPod(ctx context.Context, set *appsv1.ReplicaSet, i int) error {
-	pod := controlplane.Pod(set.Namespace, fmt.Sprintf("%s-%d", set.Name, i), set.Spec.Template.Labels)
+	pod := controlplane.Pod(set.Namespace, podName(set.Name, i), set.Spec.Template.Labels)
 	pod.Annotations, pod.Spec = set.Spec.Template.Annotations, set.Spec.Template.Spec
 	pod.OwnerReferences = []metav1.OwnerReference{{
 		APIVersion: "apps/v1", Kind: "ReplicaSet", Name: set.Name, UID: set.UID, Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),

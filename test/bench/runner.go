@@ -26,6 +26,7 @@ type runner struct {
 func (r *runner) run(ctx context.Context, order []turn) error {
 	for i, t := range order {
 		if ctx.Err() != nil {
+			r.failures = append(r.failures, fmt.Sprintf("interrupted before turn %d of %d", i+1, len(order)))
 			break
 		}
 		fmt.Fprintf(r.progress, "[%d/%d] run %d: %s, %s: ", i+1, len(order), t.run, t.scenario.name, t.contestant.name)

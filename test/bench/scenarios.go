@@ -46,7 +46,7 @@ var scenarios = []scenario{
 	},
 	{
 		name:        directScenario,
-		about:       "The same 1,000 pods created by 8 parallel clients without a manager: what the API server can do",
+		about:       "The same 1,000 pods created and deleted by 8 parallel clients without a manager: what the API server can do",
 		contestants: []contestant{clients},
 		measure:     measureDirect,
 	},

@@ -29,6 +29,10 @@ var targets = []target{
 		what: "1,000 pods, ours / 8-clients",
 		of:   key{scaleScenario, ours.name, podsCreated.Name}, against: key{directScenario, clients.name, podsCreated.Name}, most: 2,
 	},
+	{
+		what: "1,000 pods deleted, ours / 8-clients",
+		of:   key{scaleScenario, ours.name, podsDeleted.Name}, against: key{directScenario, clients.name, podsDeleted.Name}, most: 2,
+	},
 	{what: "1,000 pods, CPU of ours, s", of: key{scaleScenario, ours.name, cpuCreating.Name}, most: 0.5},
 	{what: "resident beside 20,000 pods, MiB", of: key{memoryScenario, ours.name, resident.Name}, most: 85},
 	{what: "resident beside 50,000 pods, MiB", of: key{memoryLongScenario, ours.name, resident.Name}, most: 140},
