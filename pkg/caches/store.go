@@ -1,13 +1,12 @@
 package caches
 
 import (
-	"context"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 )
 
 // Store is the cache of one type. What it returns is shared and must not be changed.
@@ -76,7 +75,8 @@ func lastKnown[T metav1.Object](obj any) (T, bool) {
 	}
 	last, ok := obj.(T)
 	if !ok {
-		utilruntime.HandleErrorWithContext(context.Background(), nil, "Delete event carries an unexpected type", "type", fmt.Sprintf("%T", obj))
+		// Not through utilruntime, which may sleep: the watch stream waits for us.
+		klog.Background().Error(nil, "Delete event carries an unexpected type", "type", fmt.Sprintf("%T", obj))
 	}
 	return last, ok
 }
