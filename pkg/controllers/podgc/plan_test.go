@@ -107,6 +107,7 @@ func TestSurplus(t *testing.T) {
 		{"exactly the threshold", []pod{{"a", failed, ""}, {"b", succeeded, ""}}, 2, nil},
 		{"evicted first, then the oldest", []pod{{"a", failed, ""}, {"b", succeeded, ""}, {"c", failed, "Evicted"}}, 1, []string{"c", "a"}},
 		{"evicted first", []pod{{"a", running, ""}, {"b", succeeded, ""}, {"c", failed, "Evicted"}}, 1, []string{"c"}},
+		{"age before name", []pod{{"z", failed, ""}, {"y", failed, ""}, {"x", failed, ""}}, 2, []string{"z"}},
 		{"only a failed pod was evicted", []pod{{"a", succeeded, ""}, {"b", succeeded, "Evicted"}}, 1, []string{"a"}},
 		{"a phase nobody knows is finished", []pod{{"a", "", ""}, {"b", corev1.PodPending, ""}, {"c", corev1.PodUnknown, ""}, {"d", succeeded, ""}}, 1, []string{"a"}},
 	} {

@@ -281,6 +281,21 @@ func TestCalledOffAfterTheMark(t *testing.T) {
 	}
 }
 
+// The new leader's cache may show the old one's last mark only when the term has begun.
+func TestMarkSeenLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, aNode()(), aPod("p"))
+		defer w.manager(0)()
+		w.update("p", func(p *corev1.Pod) {
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: markReason}}
+		})
+		w.until(time.Minute)
+		if c := w.pod("p").Status.Conditions[0]; c.Status != corev1.ConditionFalse {
+			t.Errorf("condition %+v, want it False", c)
+		}
+	})
+}
+
 // A mark that is another's, or has become another's since the cache was filled, is not taken back.
 func TestMarkOfAnother(t *testing.T) {
 	pod := func(reason string) *corev1.Pod {
@@ -351,6 +366,17 @@ func TestSameName(t *testing.T) {
 			w.create(second())
 			w.until(time.Minute)
 			w.mustBeDeletedAt("p", 9*time.Second)
+		})
+	})
+	t.Run("one that the cache does not know yet is not touched on account of the first", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, aNode("t1")(), aPod("p"))
+			w.client.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, second(), nil })
+			defer w.manager(0)()
+			w.until(time.Minute)
+			if n := w.requests("patch pods") + w.requests("delete pods"); n != 0 {
+				t.Errorf("%d writes, want none", n)
+			}
 		})
 	})
 	t.Run("one that comes between the last look and the delete is safe", func(t *testing.T) {
@@ -476,7 +502,7 @@ func TestNodeDeleted(t *testing.T) {
 		defer w.manager(0)()
 		w.until(time.Second)
 		w.deleteNode()
-		w.until(time.Minute)
+		w.until(2 * time.Second)
 		w.mustLive("p")
 		if diff := cmp.Diff([]string{cancelling("p")}, w.told()); diff != "" {
 			t.Errorf("events (-want +got):\n%s", diff)
@@ -488,21 +514,22 @@ func TestNodeDeleted(t *testing.T) {
 func TestEvents(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		do   func(*world)
+		do   func(*world) // after a second
+		at   time.Duration
 		want []string
 	}{
-		{"an eviction", func(*world) {}, []string{marking("p")}},
-		{"taint removed", func(w *world) { w.taint() }, []string{cancelling("p")}},
+		{"an eviction", func(*world) {}, 10 * time.Second, []string{marking("p")}},
+		{"taint removed", func(w *world) { w.taint() }, time.Second, []string{cancelling("p")}},
 		{"tolerated for ever", func(w *world) {
 			w.update("p", func(p *corev1.Pod) { p.Spec.Tolerations[0].TolerationSeconds = nil })
-		}, []string{cancelling("p")}},
-		{"pod deleted by another", func(w *world) { w.remove("p") }, []string{cancelling("p")}},
+		}, time.Second, []string{cancelling("p")}},
+		{"pod deleted by another", func(w *world) { w.remove("p") }, time.Second, []string{cancelling("p")}},
 		{"moved to a later time", func(w *world) {
 			w.update("p", func(p *corev1.Pod) { *p.Spec.Tolerations[0].TolerationSeconds = 20 })
-		}, []string{marking("p")}},
+		}, 20 * time.Second, []string{marking("p")}},
 		{"moved to now", func(w *world) {
 			w.update("p", func(p *corev1.Pod) { p.Spec.Tolerations = nil })
-		}, []string{marking("p")}},
+		}, time.Second, []string{marking("p")}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -510,7 +537,11 @@ func TestEvents(t *testing.T) {
 				defer w.manager(0)()
 				w.until(time.Second)
 				tt.do(w)
-				w.until(time.Minute)
+				w.until(tt.at - 1)
+				if tt.at > time.Second && len(w.told()) > 0 {
+					t.Errorf("too early: %v", w.told())
+				}
+				w.until(tt.at)
 				if diff := cmp.Diff(tt.want, w.told()); diff != "" {
 					t.Errorf("events (-want +got):\n%s", diff)
 				}
