@@ -31,6 +31,10 @@ help: ## Show this list
 build: ## Build bin/controller-manager
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/controller-manager ./cmd/controller-manager
 
+.PHONY: image
+image: build ## Build a container image of it, with buildah (Debian: apt-get install buildah)
+	buildah build -f deploy/Containerfile -t controller-manager:$(VERSION) bin
+
 .PHONY: run
 run: demo-controlplane build ## Watch it work: a control plane, two simulated nodes, our controllers; Ctrl-C ends all
 	$(GO) run ./test/demo
