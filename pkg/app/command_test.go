@@ -36,6 +36,7 @@ func TestCommandRefuses(t *testing.T) {
 		{"kubeconfig that is none", []string{"--kubeconfig=" + writeFile(t, "k", []byte("x\ny\n"))}, "error loading config file"},
 		{"empty kubeconfig", []string{"--kubeconfig=" + writeFile(t, "k", nil)}, "no configuration has been provided"},
 		{"kubeconfig without the file it names", []string{"--kubeconfig=" + writeFile(t, "k", []byte(`{"current-context":"x","clusters":[{"name":"c","cluster":{"server":"https://h","certificate-authority":"/missing/ca"}}],"contexts":[{"name":"x","context":{"cluster":"c"}}]}`))}, "/missing/ca"},
+		{"kubeconfig with a file that is no certificate", []string{"--kubeconfig=" + writeFile(t, "k", []byte(`{"current-context":"x","clusters":[{"name":"c","cluster":{"server":"https://h","certificate-authority":"`+good+`"}}],"contexts":[{"name":"x","context":{"cluster":"c"}}]}`))}, "/k: unable to load root certificates"},
 		{"bad address", []string{"--master=:::", "--kubeconfig=" + good}, "--master=:::: "},
 		{"no API server", []string{"--kubeconfig="}, "--kubeconfig: needed to reach an API server"},
 	} {
