@@ -305,6 +305,46 @@ func TestKubeletIsNotContradicted(t *testing.T) {
 	})
 }
 
+func TestMarkedOnceAnEpisode(t *testing.T) {
+	m := newMarks()
+	unknown := episode{node: "n", ready: corev1.ConditionUnknown, since: epoch}
+	again := episode{node: "n", ready: corev1.ConditionUnknown, since: epoch.Add(time.Hour)}
+	for _, tt := range []struct {
+		name string
+		do   func()
+		want bool
+	}{
+		{"before", func() {}, false},
+		{"the node turns Unknown", func() { m.begin("node", unknown) }, true},
+		{"marked", func() { m.done("node", "pod") }, false},
+		{"the same episode, seen again", func() { m.begin("node", unknown) }, false},
+		{"another episode", func() { m.begin("node", again) }, true},
+		{"the node is well", func() { m.end("node") }, false},
+		{"another node of the name", func() { m.begin("node", episode{"other", corev1.ConditionUnknown, epoch}) }, true},
+	} {
+		tt.do()
+		if got := m.due("node", "pod", false); got != tt.want {
+			t.Errorf("%s: due = %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
+// While its kubelet is alive and calls the node not ready, what it says of a pod stands.
+func TestPodStatusIsNoReasonToMark(t *testing.T) {
+	inBubble(t, defaults(), []runtime.Object{aNode("node", "", "False"), aNode("live", "", "True"), aPod("pod", "node")}, func(b *bench) {
+		b.term()
+		pod := b.pod("pod")
+		pod.Status.Conditions[0].Message = "still ready"
+		if _, err := b.CoreV1().Pods("default").UpdateStatus(b.t.Context(), pod, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		b.pass(time.Second)
+		if got := podReady(b.pod("pod")); got != "True" {
+			t.Errorf("Ready = %s", got)
+		}
+	})
+}
+
 func TestLatePods(t *testing.T) {
 	for _, tt := range []struct {
 		ready, want corev1.ConditionStatus
