@@ -1,6 +1,10 @@
 package app
 
-import "slices"
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // required lists what the process must be allowed to do with this configuration.
 func required(cfg Config) []access {
@@ -15,9 +19,21 @@ func required(cfg Config) []access {
 		}
 	}
 	for _, d := range controllers {
-		if slices.Contains(cfg.Controllers, d.name) {
-			needs = append(needs, d.needs...)
+		if !slices.Contains(cfg.Controllers, d.name) {
+			continue
 		}
+		for _, need := range d.needs {
+			if cfg.ServiceAccounts { // what they write is theirs, what is watched is ours
+				need.verbs = slices.DeleteFunc(slices.Clone(need.verbs), func(verb string) bool { return verb != "list" && verb != "watch" })
+			}
+			needs = append(needs, need)
+		}
+	}
+	if cfg.ServiceAccounts {
+		needs = append(needs,
+			access{resource: "serviceaccounts", namespace: metav1.NamespaceSystem, verbs: []string{"create"}},
+			access{resource: "serviceaccounts/token", namespace: metav1.NamespaceSystem, verbs: []string{"create"}},
+		)
 	}
 	return merged(needs)
 }

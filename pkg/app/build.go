@@ -85,6 +85,12 @@ func (b *builder) elector(flush func(context.Context)) (*leadership.Elector, err
 // fenced returns a controller's client. Without the fence its writes are those of an ordinary client.
 func (b *builder) fenced(name string) (kubernetes.Interface, *rest.Config, error) {
 	cfg := agentConfig(b.cfg.REST, name)
+	if b.cfg.ServiceAccounts {
+		var err error
+		if cfg, err = asServiceAccount(b.cfg.REST, name); err != nil {
+			return nil, nil, err
+		}
+	}
 	if b.cfg.Promises.FencedWrites {
 		cfg.Wrap(b.fence.Wrap)
 	}

@@ -28,6 +28,9 @@ type Config struct {
 	// with rest.AddUserAgent. It is copied before it is changed.
 	REST *rest.Config
 
+	// ServiceAccounts makes each controller work as the service account of its name in kube-system.
+	ServiceAccounts bool
+
 	// MinResync is the lower bound of the informers' resync period; the period is a random time in [MinResync, 2 MinResync).
 	MinResync time.Duration
 	// StartInterval spreads the controllers' start at the beginning of a term: each waits a random time in
@@ -100,11 +103,12 @@ func (o *Options) Config() (Config, error) {
 	on := o.gates.gate.Enabled
 	items := canonical(o.Generic.Controllers, controllerAliases())
 	return Config{
-		Controllers:   slices.DeleteFunc(controllerNames(), func(name string) bool { return !enabled(name, items) }),
-		REST:          restConfig,
-		MinResync:     o.Generic.MinResyncPeriod,
-		StartInterval: o.Generic.ControllerStartInterval,
-		Election:      o.LeaderElection.config(identity, o.Generic.ControllerShutdownTimeout),
+		Controllers:     slices.DeleteFunc(controllerNames(), func(name string) bool { return !enabled(name, items) }),
+		REST:            restConfig,
+		ServiceAccounts: o.Client.ServiceAccounts,
+		MinResync:       o.Generic.MinResyncPeriod,
+		StartInterval:   o.Generic.ControllerStartInterval,
+		Election:        o.LeaderElection.config(identity, o.Generic.ControllerShutdownTimeout),
 		Promises: Promises{
 			WarmStandby:      o.LeaderElection.WarmStandby,
 			FencedWrites:     on(FencedWrites),

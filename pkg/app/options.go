@@ -57,6 +57,8 @@ type ClientOptions struct {
 	ContentType string
 	QPS         float32
 	Burst       int32
+	// ServiceAccounts gives each controller the identity of a service account of its own, as kubeadm has it.
+	ServiceAccounts bool
 }
 
 // LeaderElectionOptions are kube-controller-manager's, plus WarmStandby.

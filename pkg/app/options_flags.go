@@ -33,6 +33,9 @@ func (o *ClientOptions) addGenericFlags(fs *pflag.FlagSet) {
 			"and the API server's priority and fairness bound the load.")
 	fs.Int32Var(&o.Burst, "kube-api-burst", o.Burst,
 		"Requests that each client may send at once before --kube-api-qps applies. Only used with a positive --kube-api-qps.")
+	fs.BoolVar(&o.ServiceAccounts, "use-service-account-credentials", o.ServiceAccounts,
+		"Let each controller work as a service account of its own in kube-system, with upstream's names, so that upstream's "+
+			"roles for controllers apply. Watches, events and the Lease stay with the identity of this process.")
 }
 
 func (o *ClientOptions) addMiscFlags(fs *pflag.FlagSet) {

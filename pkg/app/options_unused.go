@@ -31,12 +31,11 @@ pv-recycler-pod-template-filepath-hostpath pv-recycler-pod-template-filepath-nfs
 pvclaimbinder-sync-period resource-quota-sync-period root-ca-file route-reconciliation-period
 service-account-private-key-file service-cluster-ip-range`
 
-// unusedBoolFlags are those of them that may be given without a value. One identity does all the work here, hence
-// use-service-account-credentials.
+// unusedBoolFlags are those of them that may be given without a value.
 const unusedBoolFlags = `
 allocate-node-cidrs allow-untagged-cloud configure-cloud-routes disable-attach-detach-reconcile-sync
 disable-force-detach-on-timeout enable-dynamic-provisioning enable-garbage-collector enable-hostpath-provisioner
-enable-leader-migration use-service-account-credentials`
+enable-leader-migration`
 
 // addUnusedFlags makes fs accept the unused flags, hidden from help, and append the names of those given to used.
 func addUnusedFlags(fs *pflag.FlagSet, used *[]string) {

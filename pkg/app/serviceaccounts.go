@@ -1,0 +1,92 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"golang.org/x/oauth2"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
+	"k8s.io/utils/clock"
+)
+
+const (
+	tokenLifetime = time.Hour // as kube-controller-manager v1.37 asks for
+	// tokenUse is the part of its life a token is used for; then there is time to get another.
+	tokenUse = 0.8
+	// tokenTimeout bounds getting one.
+	tokenTimeout = 30 * time.Second
+)
+
+// asServiceAccount returns base as a service account of kube-system. Nothing is asked of the API server before the first request, which
+// gets a token, and makes the account if it is missing.
+func asServiceAccount(base *rest.Config, name string) (*rest.Config, error) {
+	client, err := corev1client.NewForConfig(agentConfig(base, "service-accounts"))
+	if err != nil {
+		return nil, fmt.Errorf("build the client of service accounts: %w", err)
+	}
+	tokens := transport.NewCachedTokenSource(&serviceAccount{client: client.ServiceAccounts(metav1.NamespaceSystem), name: name, clock: clock.RealClock{}})
+	cfg := rest.AnonymousClientConfig(base)
+	cfg.UserAgent = agentConfig(base, name).UserAgent
+	cfg.Wrap(transport.ResettableTokenSourceWrapTransport(tokens)) // which asks for a new one on 401
+	return cfg, nil
+}
+
+// serviceAccount is a source of tokens.
+type serviceAccount struct {
+	client corev1client.ServiceAccountInterface
+	name   string
+	clock  clock.PassiveClock
+}
+
+// Token implements oauth2.TokenSource.
+func (s *serviceAccount) Token() (*oauth2.Token, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), tokenTimeout)
+	defer cancel()
+	token, err := s.request(ctx)
+	if apierrors.IsNotFound(err) {
+		if err = s.create(ctx); err == nil {
+			token, err = s.request(ctx)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get a token of service account %s/%s: %w", metav1.NamespaceSystem, s.name, err)
+	}
+	return token, nil
+}
+
+func (s *serviceAccount) request(ctx context.Context) (*oauth2.Token, error) {
+	seconds := int64(tokenLifetime.Seconds())
+	asked := s.clock.Now()
+	answer, err := s.client.CreateToken(ctx, s.name, &authenticationv1.TokenRequest{
+		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return &oauth2.Token{
+		AccessToken: answer.Status.Token,
+		TokenType:   "Bearer",
+		Expiry:      asked.Add(useFor(answer.Status.ExpirationTimestamp.Sub(asked))),
+	}, nil
+}
+
+// useFor is how long a token of some life is used. The API server may give it less life than was asked for, and its clock may be behind
+// ours.
+func useFor(life time.Duration) time.Duration {
+	return max(time.Duration(float64(life)*tokenUse), time.Minute)
+}
+
+func (s *serviceAccount) create(ctx context.Context) error {
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: s.name}}
+	if _, err := s.client.Create(ctx, account, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	return nil
+}

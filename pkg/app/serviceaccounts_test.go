@@ -1,0 +1,69 @@
+package app
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	testingclock "k8s.io/utils/clock/testing"
+)
+
+// What the API server answers is forced here; that upstream's roles suffice is tested on a real one.
+func TestTokensOfServiceAccounts(t *testing.T) {
+	missing := apierrors.NewNotFound(corev1.Resource("serviceaccounts"), "replicaset-controller")
+	for _, tt := range []struct {
+		name    string
+		answers []error // to requests for a token
+		calls   []string
+		failed  bool
+	}{
+		{"the account exists", []error{nil}, []string{"create serviceaccounts/token"}, false},
+		{"it is made", []error{missing, nil}, []string{"create serviceaccounts/token", "create serviceaccounts", "create serviceaccounts/token"}, false},
+		{"refused", []error{errors.New("no")}, []string{"create serviceaccounts/token"}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			now := time.Unix(1e9, 0)
+			client := fake.NewClientset()
+			var calls []string
+			tokens := 0
+			client.PrependReactor("create", "serviceaccounts", func(a clienttesting.Action) (bool, runtime.Object, error) {
+				call := "create serviceaccounts"
+				if a.GetSubresource() != "" {
+					call += "/" + a.GetSubresource()
+				}
+				calls = append(calls, call)
+				if a.GetSubresource() == "" {
+					return true, &corev1.ServiceAccount{}, nil
+				}
+				tokens++
+				answer := &authenticationv1.TokenRequest{}
+				answer.Status.Token, answer.Status.ExpirationTimestamp = "secret", metav1.NewTime(now.Add(time.Hour))
+				return true, answer, tt.answers[tokens-1]
+			})
+			s := &serviceAccount{client: client.CoreV1().ServiceAccounts("kube-system"), name: "replicaset-controller", clock: testingclock.NewFakePassiveClock(now)}
+			token, err := s.Token()
+			if !slices.Equal(calls, tt.calls) || (err != nil) != tt.failed {
+				t.Errorf("calls %q, error %v; want %q, failed %v", calls, err, tt.calls, tt.failed)
+			}
+			if err == nil && (token.AccessToken != "secret" || token.Expiry.Sub(now) != 48*time.Minute) {
+				t.Errorf("token %q is used for %v, want 48m of its hour", token.AccessToken, token.Expiry.Sub(now))
+			}
+		})
+	}
+}
+
+func TestUseFor(t *testing.T) {
+	for life, want := range map[time.Duration]time.Duration{time.Hour: 48 * time.Minute, 10 * time.Minute: 8 * time.Minute, -time.Hour: time.Minute} {
+		if got := useFor(life); got != want {
+			t.Errorf("useFor(%v) = %v, want %v", life, got, want)
+		}
+	}
+}
