@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 
+	"k8s.io/klog/v2"
+
 	"minikcm/test/controlplane"
 )
 
@@ -35,6 +37,9 @@ var errMissed = errors.New("a target was missed or a turn failed")
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	// client-go logs requests that end with a turn. Errors that matter are returned.
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard)
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
