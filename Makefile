@@ -56,12 +56,12 @@ test: test-unit test-integration ## Run all tests, with the race detector
 test-unit: need-cc ## Run unit tests, twice, in random order
 	CGO_ENABLED=1 $(GO) test -race -shuffle=on -count=2 $(GOTESTFLAGS) $(UNIT)
 
-# One package after the other: each has a control plane, and some measure times. Their common dependencies are built
-# before, in parallel.
+# Three packages at a time: each has a control plane, and most of them wait most of the time. Their common dependencies are
+# built before, in parallel.
 .PHONY: test-integration
 test-integration: need-cc controlplane ## Run tests on a real etcd and kube-apiserver
 	CGO_ENABLED=1 $(GO) build -race ./cmd/... ./pkg/... ./test/...
-	CGO_ENABLED=1 $(GO) test -race -shuffle=on -count=1 -p 1 -timeout 40m $(GOTESTFLAGS) $(INTEGRATION)
+	CGO_ENABLED=1 $(GO) test -race -shuffle=on -count=1 -p 3 -timeout 40m $(GOTESTFLAGS) $(INTEGRATION)
 
 .PHONY: deflake
 deflake: need-cc ## Rerun tests until one fails: make deflake PKG=./test/integration/... RUN=TestName COUNT=20

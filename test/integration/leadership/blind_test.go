@@ -35,9 +35,7 @@ func TestLeaderWithFrozenWatchesIsReplaced(t *testing.T) {
 }
 
 func TestLeaderWithAFrozenPodWatchNotices(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for bookmarks that come once a minute")
-	}
+	alone(t) // bookmarks come once a minute
 	load := work(t)
 	leader, standby := pair(t, start)
 	createdBy(t, leader, time.Time{}, 10*time.Second)
@@ -51,9 +49,7 @@ func TestLeaderWithAFrozenPodWatchNotices(t *testing.T) {
 
 // Reopening is enough if only the stream was broken: the leader keeps the lease.
 func TestLeaderKeepsTheLeaseIfReopeningHelps(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for a silence of 90 s")
-	}
+	alone(t) // a silence of 90 s
 	load := work(t)
 	leader, standby := pair(t, start)
 	createdBy(t, leader, time.Time{}, 10*time.Second)

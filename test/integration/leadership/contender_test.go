@@ -27,7 +27,7 @@ type contender struct {
 func start(t *testing.T, name string) *contender {
 	t.Helper()
 	user := t.Name() + "-" + name
-	proxy := faults.New(t, cluster.ConfigFor(user, "system:masters"), faults.WithName(name))
+	proxy := faults.New(t, here(t).ConfigFor(user, "system:masters"), faults.WithName(name))
 	return &contender{Process: run(t, proxy.Config()), user: user, proxy: proxy}
 }
 
@@ -35,12 +35,12 @@ func start(t *testing.T, name string) *contender {
 func startDirect(t *testing.T, name string) *contender {
 	t.Helper()
 	user := t.Name() + "-" + name
-	return &contender{Process: run(t, cluster.ConfigFor(user, "system:masters")), user: user}
+	return &contender{Process: run(t, here(t).ConfigFor(user, "system:masters")), user: user}
 }
 
 func run(t *testing.T, cfg *rest.Config) *controlplane.Process {
 	t.Helper()
-	return controlplane.StartProcess(t, append([]string{"--kubeconfig=" + cluster.KubeconfigFor(t, cfg)}, electionFlags...)...)
+	return controlplane.StartProcess(t, append([]string{"--kubeconfig=" + here(t).KubeconfigFor(t, cfg)}, electionFlags...)...)
 }
 
 // pair starts two managers one after the other and returns them when the first leads and the second stands by with filled caches.
@@ -57,7 +57,7 @@ func pair(t *testing.T, start func(*testing.T, string) *contender) (leader, stan
 // forgetLease removes what an earlier test left: its holder is gone, and the next need not wait for it to expire.
 func forgetLease(t *testing.T) {
 	t.Helper()
-	err := cluster.Client(t).CoordinationV1().Leases(leaseSpace).Delete(t.Context(), leaseName, metav1.DeleteOptions{})
+	err := here(t).Client(t).CoordinationV1().Leases(leaseSpace).Delete(t.Context(), leaseName, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func lastWriter(t *testing.T) string {
 // editLease changes the Lease by hand, whoever else is writing it.
 func editLease(t *testing.T, edit func(*coordinationv1.LeaseSpec)) {
 	t.Helper()
-	leases := cluster.Client(t).CoordinationV1().Leases(leaseSpace)
+	leases := here(t).Client(t).CoordinationV1().Leases(leaseSpace)
 	controlplane.Eventually(t, 10*time.Second, func(ctx context.Context) error {
 		lease, err := leases.Get(ctx, leaseName, metav1.GetOptions{})
 		if err != nil {

@@ -97,7 +97,7 @@ func TestAPIServerOutageIsNotACrash(t *testing.T) {
 	load := work(t)
 	leader, standby := pair(t, startDirect)
 	createdBy(t, leader, time.Time{}, 10*time.Second)
-	if err := cluster.KillAPIServer(); err != nil {
+	if err := here(t).KillAPIServer(); err != nil {
 		t.Fatal(err)
 	}
 	controlplane.Consistently(t, 2*leaseDuration, func(context.Context) error {
@@ -110,7 +110,7 @@ func TestAPIServerOutageIsNotACrash(t *testing.T) {
 		}
 		return nil
 	})
-	if err := cluster.StartAPIServer(); err != nil {
+	if err := here(t).StartAPIServer(); err != nil {
 		t.Fatal(err)
 	}
 	back := time.Now()
@@ -133,7 +133,7 @@ func TestDeletedLeaseChangesNothingForTheWorkload(t *testing.T) {
 	load := work(t)
 	leader, standby := pair(t, start)
 	createdBy(t, leader, time.Time{}, 10*time.Second)
-	if err := cluster.Client(t).CoordinationV1().Leases(leaseSpace).Delete(t.Context(), leaseName, metav1.DeleteOptions{}); err != nil {
+	if err := here(t).Client(t).CoordinationV1().Leases(leaseSpace).Delete(t.Context(), leaseName, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	deleted := time.Now()

@@ -24,7 +24,7 @@ type leaseChange struct {
 func leaseChanges(t *testing.T) []leaseChange {
 	t.Helper()
 	var changes []leaseChange
-	for _, e := range cluster.AuditLog(t).Where(controlplane.Completed, controlplane.Writes, controlplane.ByResource("leases"), controlplane.ByNamespace(leaseSpace), succeeded) {
+	for _, e := range here(t).AuditLog(t).Where(controlplane.Completed, controlplane.Writes, controlplane.ByResource("leases"), controlplane.ByNamespace(leaseSpace), succeeded) {
 		if e.ObjectRef.Name != leaseName && e.Verb != "create" {
 			continue
 		}
@@ -51,7 +51,7 @@ func succeeded(e *auditv1.Event) bool { return e.ResponseStatus != nil && e.Resp
 // writes returns what a user changed in the cluster, other than Leases and events.
 func writes(t *testing.T, user string) controlplane.AuditEvents {
 	t.Helper()
-	return cluster.AuditLog(t).Where(controlplane.Completed, controlplane.Writes, controlplane.ByUser(user), succeeded,
+	return here(t).AuditLog(t).Where(controlplane.Completed, controlplane.Writes, controlplane.ByUser(user), succeeded,
 		controlplane.ByResource("pods", "replicasets/status"))
 }
 

@@ -21,12 +21,12 @@ const losses = 1000
 // Losing the lease is not an exit, so whatever a lost term leaves behind would be there for ever.
 func TestAThousandLossesLeakNothing(t *testing.T) {
 	forgetLease(t)
-	namespace := cluster.Namespace(t)
-	proxy := faults.New(t, cluster.ConfigFor(t.Name(), "system:masters"))
-	flags := append([]string{"--kubeconfig=" + cluster.KubeconfigFor(t, proxy.Config())}, electionFlags...)
+	namespace := here(t).Namespace(t)
+	proxy := faults.New(t, here(t).ConfigFor(t.Name(), "system:masters"))
+	flags := append([]string{"--kubeconfig=" + here(t).KubeconfigFor(t, proxy.Config())}, electionFlags...)
 	controlplane.StartManager(t, app.NewCommand(), flags...)
 	holder := holderOf(t)
-	client := cluster.Client(t)
+	client := here(t).Client(t)
 	if _, err := client.AppsV1().ReplicaSets(namespace).Create(t.Context(), controlplane.ReplicaSet(namespace, "web", 3), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func holderOf(t *testing.T) string {
 	t.Helper()
 	var holder string
 	controlplane.Eventually(t, 2*leaseDuration, func(ctx context.Context) error {
-		lease, err := cluster.Client(t).CoordinationV1().Leases(leaseSpace).Get(ctx, leaseName, metav1.GetOptions{})
+		lease, err := here(t).Client(t).CoordinationV1().Leases(leaseSpace).Get(ctx, leaseName, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}

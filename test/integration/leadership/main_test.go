@@ -7,6 +7,7 @@ package leadership
 
 import (
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -35,8 +36,34 @@ rules:
 - level: Metadata
 `
 
-var cluster *controlplane.Cluster
+var shared *controlplane.Cluster
 
 func TestMain(m *testing.M) {
-	os.Exit(controlplane.Run(m, controlplane.Options{AuditPolicy: auditPolicy}, func(c *controlplane.Cluster) { cluster = c }))
+	os.Exit(controlplane.Run(m, controlplane.Options{AuditPolicy: auditPolicy}, func(c *controlplane.Cluster) { shared = c }))
+}
+
+var own sync.Map // test name → *controlplane.Cluster
+
+// here is the cluster of a test. Tests share one, and run one after the other, because a manager works on all ReplicaSets there are.
+func here(t *testing.T) *controlplane.Cluster {
+	if c, ok := own.Load(t.Name()); ok {
+		return c.(*controlplane.Cluster)
+	}
+	return shared
+}
+
+// alone gives a test that mostly waits a cluster of its own, and lets it run beside the others of its kind.
+func alone(t *testing.T) {
+	t.Helper()
+	t.Parallel()
+	c, err := controlplane.Start(controlplane.Options{AuditPolicy: auditPolicy})
+	if err != nil {
+		t.Fatal(err)
+	}
+	own.Store(t.Name(), c)
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -29,8 +29,8 @@ type workload struct {
 // the promise is judged, and the ReplicaSet must have come to rest.
 func work(t *testing.T) *workload {
 	t.Helper()
-	w := &workload{namespace: cluster.Namespace(t)}
-	client := cluster.Client(t)
+	w := &workload{namespace: here(t).Namespace(t)}
+	client := here(t).Client(t)
 	if _, err := client.AppsV1().ReplicaSets(w.namespace).Create(t.Context(), controlplane.ReplicaSet(w.namespace, "web", replicas), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func work(t *testing.T) *workload {
 
 // deletePods deletes the oldest pod ten times a second.
 func (w *workload) deletePods(ctx context.Context, t *testing.T) {
-	pods := cluster.Client(t).CoreV1().Pods(w.namespace)
+	pods := here(t).Client(t).CoreV1().Pods(w.namespace)
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -92,7 +92,7 @@ func (w *workload) count(ctx context.Context, t *testing.T, active map[types.UID
 	if *since == "" {
 		opts.ResourceVersion = "0"
 	}
-	stream, err := cluster.Client(t).CoreV1().Pods(w.namespace).Watch(ctx, opts)
+	stream, err := here(t).Client(t).CoreV1().Pods(w.namespace).Watch(ctx, opts)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (w *workload) count(ctx context.Context, t *testing.T, active map[types.UID
 func (w *workload) settles(t *testing.T) {
 	t.Helper()
 	w.stop()
-	client := cluster.Client(t)
+	client := here(t).Client(t)
 	controlplane.Eventually(t, 30*time.Second, func(ctx context.Context) error {
 		rs, err := client.AppsV1().ReplicaSets(w.namespace).Get(ctx, "web", metav1.GetOptions{})
 		if err != nil {
