@@ -66,7 +66,7 @@ func ordinaryContainer(name string, port int32) corev1.Container {
 			Limits:   corev1.ResourceList{"memory": resource.MustParse("256Mi")},
 		},
 		VolumeMounts: []corev1.VolumeMount{
-			{Name: "config", MountPath: "/etc/shop", ReadOnly: true}, {Name: "scratch", MountPath: "/tmp"},
+			{Name: "config", MountPath: "/etc/shop", ReadOnly: true}, {Name: "scratch", MountPath: "/var/scratch"},
 		},
 	}
 	for i := range 8 {
