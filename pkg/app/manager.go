@@ -211,6 +211,7 @@ func (m *manager) lead(ctx context.Context, term leadership.Term) error {
 	}
 	ctx, abort := context.WithCancelCause(ctx)
 	defer abort(nil)
+	controllersmetrics.Register() // once in a process, however often it is called
 	running := controllersmetrics.NewControllerManagerMetrics(Name)
 	var controllers sync.WaitGroup
 	for _, c := range m.controllers {
