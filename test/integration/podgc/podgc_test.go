@@ -117,16 +117,18 @@ func TestNodeBackInTime(t *testing.T) {
 	node := createNode(t, client)
 	pod, witness := createPod(t, client, ns, node), createPod(t, client, ns, "never-there")
 	start(t, 0)
-	must(t, client.CoreV1().Nodes().Delete(t.Context(), node, metav1.DeleteOptions{}))
-	createNode(t, client, func(n *corev1.Node) { n.Name = node })
-	eventually(t, client, witness, isGone) // went through a quarantine that began no later
-	controlplane.Consistently(t, time.Second, func(ctx context.Context) error {
+	stays := func(ctx context.Context) error {
 		found, err := client.CoreV1().Pods(ns).Get(ctx, pod.Name, metav1.GetOptions{})
 		if err == nil && found.DeletionTimestamp != nil {
 			err = fmt.Errorf("pod %s was deleted", pod.Name)
 		}
 		return err
-	})
+	}
+	must(t, client.CoreV1().Nodes().Delete(t.Context(), node, metav1.DeleteOptions{}))
+	controlplane.Consistently(t, 300*time.Millisecond, stays) // the quarantine is 1 s
+	createNode(t, client, func(n *corev1.Node) { n.Name = node })
+	eventually(t, client, witness, isGone) // went through a quarantine that began no later
+	controlplane.Consistently(t, time.Second, stays)
 }
 
 // N94: the API server has deleted such a pod already, as far as it can.
