@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,6 +34,8 @@ type world struct {
 	client *fake.Clientset
 	begin  time.Time
 
+	pretended atomic.Pointer[pretended] // nil: nodes are those of the client
+
 	lock    sync.Mutex
 	deletes map[string]time.Duration // pod: when its first delete was accepted
 	marks   map[string]bool          // pods whose status was patched
@@ -44,6 +47,7 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 	w := &world{t: t, client: fake.NewClientset(objects...), begin: time.Now(),
 		deletes: map[string]time.Duration{}, marks: map[string]bool{}, count: map[string]int{}}
 	w.client.PrependReactor("delete", "pods", w.deletePod)
+	w.client.PrependReactor("get", "nodes", w.getNode)
 	w.client.PrependReactor("*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		w.lock.Lock()
 		defer w.lock.Unlock()
@@ -171,12 +175,21 @@ func (w *world) deleteNode(name string) {
 
 // pretend answers live reads of a node, whatever the watch says: with a node, or with nil that there is none.
 func (w *world) pretend(node *corev1.Node) {
-	w.client.PrependReactor("get", "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		if node == nil {
-			return true, nil, apierrors.NewNotFound(nodesResource.GroupResource(), a.(clienttesting.GetAction).GetName())
-		}
-		return true, node, nil
-	})
+	w.pretended.Store(&pretended{node})
+}
+
+// pretended is what a live read of a node finds; nil nothing.
+type pretended struct{ node *corev1.Node }
+
+func (w *world) getNode(action clienttesting.Action) (bool, runtime.Object, error) {
+	p := w.pretended.Load()
+	switch {
+	case p == nil:
+		return false, nil, nil
+	case p.node == nil:
+		return true, nil, apierrors.NewNotFound(nodesResource.GroupResource(), action.(clienttesting.GetAction).GetName())
+	}
+	return true, p.node, nil
 }
 
 func aNode(name string) *corev1.Node {
