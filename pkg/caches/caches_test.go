@@ -103,6 +103,32 @@ func TestHandlersGetOurTypes(t *testing.T) {
 	}
 }
 
+func TestEveryHandlerOfATypeIsTold(t *testing.T) {
+	c := New(fake.NewClientset(fullPod()), Config{Name: t.Name()})
+	pods := must[*Pods](t)(c.Pods())
+	told := make(chan string, 10)
+	for _, name := range []string{"first", "second"} {
+		if err := pods.Handle(Handler[*Pod]{Add: func(*Pod) { told <- name }}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer c.Shutdown()
+	defer cancel()
+	c.Start(ctx)
+	if err := c.WaitForSync(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"first", "second"} { // both before the sync is over
+		if got := <-told; got != want {
+			t.Errorf("told %s, want %s", got, want)
+		}
+	}
+	if pods.Handle(Handler[*Pod]{}) == nil {
+		t.Error("a handler could be added after the start; it would have missed the first list")
+	}
+}
+
 func TestLastKnown(t *testing.T) {
 	pod := &Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-x"}}
 	for _, tt := range []struct {
@@ -146,10 +172,10 @@ func TestTrimLease(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "l", Namespace: "ns", UID: "u", ResourceVersion: "3", Labels: map[string]string{"a": "b"}},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder},
 	}
-	if got := trimLease(lease, true); got.Labels != nil || *got.Spec.HolderIdentity != holder || got.ResourceVersion != "3" {
+	if got := trimLease(lease, []string{"ns"}); got.Labels != nil || *got.Spec.HolderIdentity != holder || got.ResourceVersion != "3" {
 		t.Errorf("wanted lease trimmed to %+v", got)
 	}
-	if got := trimLease(lease, false); got.Spec.HolderIdentity != nil || got.Name != "l" || got.UID != "u" {
+	if got := trimLease(lease, []string{"other"}); got.Spec.HolderIdentity != nil || got.Name != "l" || got.UID != "u" {
 		t.Errorf("other lease trimmed to %+v", got)
 	}
 }

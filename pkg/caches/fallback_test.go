@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -69,11 +70,11 @@ func TestStalledStreamingListIsCutAndRefused(t *testing.T) {
 func TestStreamThatFilledItsCacheIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := NewStreamFallback(clock.RealClock{})
-		synced := false
-		f.attach(func(string) bool { return synced })
+		var synced atomic.Bool
+		f.attach(func(string) bool { return synced.Load() })
 		resp := get(t, f.Wrap(roundTripper(stalling)), streamingList)
 		time.Sleep(time.Second)
-		synced = true
+		synced.Store(true)
 		time.Sleep(time.Hour)
 		resp.Body.Close()
 		if f.isStalled("/api/v1/pods") {

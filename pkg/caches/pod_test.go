@@ -97,7 +97,7 @@ func TestSharingNeverMixesUpValues(t *testing.T) {
 	seed := rand.Uint64()
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	share := newShared()
-	for range 20_000 {
+	for range 8_000 {
 		n := rnd.IntN(4 * shareSlots) // more values than slots, so that slots change hands
 		seconds, controller := int64(n%3), n%2 == 0
 		pod := fullPod()

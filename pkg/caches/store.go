@@ -1,6 +1,7 @@
 package caches
 
 import (
+	"errors"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,7 +15,12 @@ type Store[T metav1.Object] struct {
 	caches   *Caches
 	informer cache.SharedIndexInformer
 	typ      int // index into caches.types
+	handlers *fanOut[T]
 }
+
+// fanOut tells several handlers from one goroutine. client-go would give each two of its own, and a thousand nodes that renew their Leases
+// wake them a hundred times a second.
+type fanOut[T metav1.Object] []Handler[T]
 
 // Handler is told of changes, one at a time and in order for each object. It must not block: the stream waits for it. A nil
 // function is not called.
@@ -36,36 +42,55 @@ func newStore[T metav1.Object](c *Caches, gvr schema.GroupVersionResource, infor
 	if err := informer.AddIndexers(indexers); err != nil {
 		return Store[T]{}, fmt.Errorf("watch %s: %w", gvr.Resource, err)
 	}
-	s := Store[T]{caches: c, informer: informer, typ: len(c.types)}
+	s := Store[T]{caches: c, informer: informer, typ: len(c.types), handlers: &fanOut[T]{}}
 	c.types = append(c.types, Type{Resource: gvr, Version: s.Version, Objects: s.identities, synced: informer.HasSyncedChecker()})
 	return s, nil
 }
 
-// Handle registers a handler. It must be called before Start.
+// Handle registers a handler. It must be called before Start. Handlers of one type are told one after the other, in the order of their
+// registration.
 func (s Store[T]) Handle(h Handler[T]) error {
-	registration, err := s.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(obj any) {
-			if h.Add != nil {
-				h.Add(obj.(T))
-			}
-		},
-		UpdateFunc: func(old, new any) {
-			if h.Update != nil {
-				h.Update(old.(T), new.(T))
-			}
-		},
-		DeleteFunc: func(obj any) {
-			if gone, ok := lastKnown[T](obj); ok && h.Delete != nil {
-				h.Delete(gone)
-			}
-		},
-	})
+	if s.caches.started {
+		return errors.New("register handler: the informers have been started")
+	}
+	*s.handlers = append(*s.handlers, h)
+	if len(*s.handlers) > 1 {
+		return nil
+	}
+	registration, err := s.informer.AddEventHandler(s.handlers.events())
 	if err != nil {
 		return fmt.Errorf("register handler: %w", err)
 	}
 	t := &s.caches.types[s.typ]
 	t.handled = append(t.handled, registration.HasSyncedChecker())
 	return nil
+}
+
+func (f *fanOut[T]) events() cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) {
+			for _, h := range *f {
+				if h.Add != nil {
+					h.Add(obj.(T))
+				}
+			}
+		},
+		UpdateFunc: func(old, new any) {
+			for _, h := range *f {
+				if h.Update != nil {
+					h.Update(old.(T), new.(T))
+				}
+			}
+		},
+		DeleteFunc: func(obj any) {
+			gone, ok := lastKnown[T](obj)
+			for _, h := range *f {
+				if ok && h.Delete != nil {
+					h.Delete(gone)
+				}
+			}
+		},
+	}
 }
 
 // lastKnown unwraps what a delete event carries: the object, or a tombstone around the last one that was seen.

@@ -124,7 +124,7 @@ func (c *Caches) Leases() (*Leases, error) {
 	}
 	trim := func(obj any) (any, error) {
 		if lease, ok := obj.(*coordinationv1.Lease); ok {
-			return trimLease(lease, slices.Contains(keep, lease.Namespace)), nil
+			return trimLease(lease, keep), nil
 		}
 		return obj, nil
 	}
@@ -140,16 +140,13 @@ func (c *Caches) Leases() (*Leases, error) {
 	return c.leases, nil
 }
 
-func trimLease(lease *coordinationv1.Lease, wanted bool) *coordinationv1.Lease {
+// trimLease runs for every renewal of every node, so nothing is looked up or shared that the next renewal brings anew.
+func trimLease(lease *coordinationv1.Lease, keep []string) *coordinationv1.Lease {
 	out := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
-		Name: lease.Name, Namespace: canonical(lease.Namespace), UID: lease.UID, ResourceVersion: lease.ResourceVersion,
+		Name: lease.Name, Namespace: lease.Namespace, UID: lease.UID, ResourceVersion: lease.ResourceVersion,
 	}}
-	if wanted {
+	if slices.Contains(keep, lease.Namespace) {
 		out.Spec = lease.Spec
-		if id := lease.Spec.HolderIdentity; id != nil {
-			held := canonical(*id)
-			out.Spec.HolderIdentity = &held
-		}
 	}
 	return out
 }

@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
+
+	"minikcm/pkg/controllers/internal/worker"
 )
 
 const (
@@ -184,7 +186,7 @@ func (o *outcome) add(items []metav1.PartialObjectMetadata) {
 }
 
 func (p *purger) list(ctx context.Context, r resource, token string) (*metav1.PartialObjectMetadataList, error) {
-	if err := p.slots.Acquire(ctx, 1); err != nil {
+	if err := p.acquire(ctx); err != nil {
 		return nil, err
 	}
 	defer p.slots.Release(1)
@@ -193,6 +195,14 @@ func (p *purger) list(ctx context.Context, r resource, token string) (*metav1.Pa
 	// No resource version: the answer is as new as etcd.
 	return p.client.Resource(r.GroupVersionResource).Namespace(p.namespace).
 		List(ctx, metav1.ListOptions{Limit: pageSize, Continue: token})
+}
+
+// acquire waits for one of the slots for requests. Nobody gets one when the term is over.
+func (p *purger) acquire(ctx context.Context) error {
+	if worker.Draining(ctx) {
+		return worker.ErrDraining
+	}
+	return p.slots.Acquire(ctx, 1)
 }
 
 // removePage deletes the page of objects that the token leads to, one by one if the server cannot do it at once. That it
@@ -219,7 +229,7 @@ func (p *purger) removePage(ctx context.Context, r resource, token string, items
 }
 
 func (p *purger) removeCollection(ctx context.Context, r resource, page metav1.ListOptions) error {
-	if err := p.slots.Acquire(ctx, 1); err != nil {
+	if err := p.acquire(ctx); err != nil {
 		return err
 	}
 	defer p.slots.Release(1)
@@ -233,7 +243,7 @@ func (p *purger) removeCollection(ctx context.Context, r resource, page metav1.L
 }
 
 func (p *purger) remove(ctx context.Context, r resource, item metav1.PartialObjectMetadata) error {
-	if err := p.slots.Acquire(ctx, 1); err != nil {
+	if err := p.acquire(ctx); err != nil {
 		return err
 	}
 	defer p.slots.Release(1)

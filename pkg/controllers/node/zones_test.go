@@ -30,6 +30,8 @@ var (
 func testZones(cfg Config) *zones { return newZones(cfg, newMetrics(prometheus.NewRegistry())) }
 
 func (z *zones) states() map[string]zoneState {
+	z.lock.Lock()
+	defer z.lock.Unlock()
 	states := map[string]zoneState{}
 	for key, in := range z.zones {
 		states[key] = in.state

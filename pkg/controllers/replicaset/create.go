@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"minikcm/pkg/caches"
+	"minikcm/pkg/controllers/internal/worker"
 )
 
 const (
@@ -129,6 +130,9 @@ type created struct {
 
 // createPod makes one pod. A refusal of a name that was tried before is not believed until a look shows that no such pod of ours exists.
 func (p *pass) createPod(ctx context.Context, template *corev1.Pod, try intent) created {
+	if worker.Draining(ctx) {
+		return created{outcome: stopped, err: worker.ErrDraining}
+	}
 	pod := *template
 	pod.Name = try.name
 	made, err := p.deps.Client.CoreV1().Pods(pod.Namespace).Create(ctx, &pod, metav1.CreateOptions{})

@@ -1,18 +1,23 @@
 package replicaset
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
+
+	"minikcm/pkg/controllers/internal/worker"
 )
 
 func TestCreateUntilNameIsFree(t *testing.T) {
@@ -150,5 +155,28 @@ func TestQuotaHidesLostCreate(t *testing.T) {
 				t.Errorf("error %v, name kept %t", err, kept)
 			}
 		})
+	}
+}
+
+// TestEndOfTermStopsALongSync: what a sync has not begun is the next leader's, who cannot begin before it returns.
+func TestEndOfTermStopsALongSync(t *testing.T) {
+	b := newBench(t, newSet(100))
+	ctx, endTerm := context.WithCancel(t.Context())
+	creates := 0
+	b.on("create pods", func(call int, a clienttesting.Action) (runtime.Object, error) {
+		if creates++; creates == 3 {
+			endTerm()
+		}
+		return a.(clienttesting.CreateAction).GetObject(), nil
+	})
+	var err error
+	loop := worker.New(worker.Config{Controller: Name, Queue: "test", Workers: 1, Clock: clock.RealClock{}}, prometheus.NewRegistry(),
+		func(ctx context.Context, _ string) (worker.Result, error) {
+			_, err = b.run(ctx)
+			return worker.Result{}, err
+		})
+	loop.Run(ctx, func() []string { return []string{"default/set"} })
+	if creates != 3 || !errors.Is(err, context.Canceled) {
+		t.Errorf("%d creates and error %v, want 3, for the batch of four was not begun, and a cancellation", creates, err)
 	}
 }

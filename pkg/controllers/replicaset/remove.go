@@ -10,6 +10,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"minikcm/pkg/caches"
+	"minikcm/pkg/controllers/internal/worker"
 )
 
 // remove deletes: again the pods whose delete was not answered, and the surplus.
@@ -77,6 +78,9 @@ type removed struct {
 
 // removePod deletes the pod if it still is the version that was judged, or has changed in ways that do not matter since.
 func (p *pass) removePod(ctx context.Context, pod *caches.Pod, version string) removed {
+	if worker.Draining(ctx) {
+		return removed{outcome: stopped, version: version, err: worker.ErrDraining}
+	}
 	err := p.sendDelete(ctx, pod, version)
 	if classify(err) != conflict {
 		return removed{outcome: classify(err), version: version, err: err}

@@ -94,7 +94,7 @@ func (l *Loop[K]) Run(ctx context.Context, all func() []K) {
 		q.Add(key)
 	}
 
-	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	work, cancel := context.WithCancel(context.WithValue(context.WithoutCancel(ctx), termKey{}, ctx.Done()))
 	defer cancel()
 	var workers sync.WaitGroup
 	for i := range l.cfg.Workers {
@@ -114,6 +114,23 @@ func (l *Loop[K]) Run(ctx context.Context, all func() []K) {
 	}
 	workers.Wait()
 	l.progress.end()
+}
+
+type termKey struct{}
+
+// ErrDraining is what a sync may return that stopped half-way because [Draining] told it to. It is a context.Canceled.
+var ErrDraining = fmt.Errorf("the term has ended: %w", context.Canceled)
+
+// Draining reports whether the term that a sync works for has ended. A sync that still has many requests to send asks before each, and
+// leaves the rest to the next leader, who cannot begin before it returns. ctx is that of the sync; of any other it is false.
+func Draining(ctx context.Context) bool {
+	ended, _ := ctx.Value(termKey{}).(<-chan struct{})
+	select {
+	case <-ended:
+		return true
+	default:
+		return false
+	}
 }
 
 // cancelOverdue cancels the syncs that are still running when the drain time is over.

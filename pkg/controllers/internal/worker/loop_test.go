@@ -175,6 +175,34 @@ func TestEndOfTermLetsRunningSyncsFinishWithinTheDrainTime(t *testing.T) {
 	}
 }
 
+func TestALongSyncIsToldThatTheTermHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		requests := 0
+		l := newLoop(t, 1, time.Minute, func(ctx context.Context, _ string) (Result, error) {
+			for range 100 {
+				if Draining(ctx) {
+					return Result{}, ErrDraining
+				}
+				requests++
+				time.Sleep(time.Second)
+			}
+			return Result{}, nil
+		})
+		end := term(l, "k")
+		time.Sleep(2500 * time.Millisecond)
+		end()
+		if requests != 3 {
+			t.Errorf("%d requests were sent, want 3: the one in flight is finished and no other begun", requests)
+		}
+		if n := count(t, l.metrics.seconds.WithLabelValues(resultCanceled)); n != 1 {
+			t.Errorf("%d syncs count as cut short, want 1", n)
+		}
+		if Draining(t.Context()) {
+			t.Error("a context of no sync is draining")
+		}
+	})
+}
+
 func TestHealthyNoticesASyncThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
