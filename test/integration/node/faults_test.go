@@ -153,7 +153,7 @@ func TestZoneOfAHundredDiesAtOnce(t *testing.T) {
 	w.newFleet("well", 3)
 	cfg := scaled()
 	cfg.EvictionRate = 1
-	start(t, cfg, false)
+	running := start(t, cfg, false)
 	dying.fallSilent()
 	controlplane.Eventually(t, patience, func(ctx context.Context) error {
 		nodes, err := w.list(ctx)
@@ -161,8 +161,9 @@ func TestZoneOfAHundredDiesAtOnce(t *testing.T) {
 			return err
 		}
 		dead, tainted := len(unknown(nodes)), len(noExecute(nodes, "dying"))
-		if dead < 55 && tainted > 0 { // the threshold of PartialDisruption
-			t.Fatalf("%d nodes tainted NoExecute when %d of 100 were Unknown: the state of the zone had not changed", tainted, dead)
+		// 55 is the threshold of PartialDisruption. A busy API server shows the verdicts later than the controller counts them.
+		if known := running.unhealthy(t, "dying"); max(dead, known) < 55 && tainted > 0 {
+			t.Fatalf("%d nodes tainted NoExecute when %d of 100 were not Ready: the state of the zone had not changed", tainted, known)
 		}
 		if dead < 100 || tainted == 0 {
 			return fmt.Errorf("%d of 100 nodes Unknown, %d tainted", dead, tainted)

@@ -72,9 +72,25 @@ func watcherConfig() *rest.Config { return cluster.ConfigFor("system:kube-contro
 
 // loops is the controllers under test with caches of their own.
 type loops struct {
-	ctx  context.Context
-	runs []func(context.Context) error
-	end  func() // of the term; nil outside
+	ctx     context.Context
+	runs    []func(context.Context) error
+	end     func() // of the term; nil outside
+	metrics prometheus.Gatherer
+}
+
+// unhealthy is how many nodes of a zone the controller holds for not Ready.
+func (l *loops) unhealthy(t testing.TB, zone string) int {
+	t.Helper()
+	families, err := l.metrics.Gather()
+	must(t, err)
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == "node_collector_unhealthy_nodes_in_zone" && strings.Contains(m.GetLabel()[0].GetValue(), zone) {
+				return int(m.GetGauge().GetValue())
+			}
+		}
+	}
+	return 0
 }
 
 // standby builds the controllers on cfg, with caches that watch through watch. They end with the test.
@@ -92,7 +108,7 @@ func standby(t testing.TB, config node.Config, eviction bool, cfg, watch *rest.C
 	// Events go around the proxies: losing them is allowed.
 	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: cluster.Client(t).CoreV1().Events("")})
 	registry := prometheus.NewRegistry()
-	l := &loops{}
+	l := &loops{metrics: registry}
 	lifecycle, err := node.New(config, node.Deps{
 		Client: client, Nodes: nodes, Pods: pods, Leases: leases, Clock: clock.RealClock{}, Metrics: registry,
 		Recorder: events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "node-controller"}),
