@@ -79,7 +79,7 @@ func trimPod(share *shared, pod *corev1.Pod) *Pod {
 		Tolerations: share.tolerationsOf(pod.Spec.Tolerations),
 	}
 	if cost, ok := pod.Annotations[corev1.PodDeletionCost]; ok {
-		p.Annotations = share.labelsOf(map[string]string{corev1.PodDeletionCost: cost})
+		p.Annotations = share.annotationsOf(map[string]string{corev1.PodDeletionCost: cost})
 	}
 	for _, c := range pod.Status.Conditions {
 		condition := Condition{Status: canonical(c.Status), Reason: canonical(c.Reason), Since: c.LastTransitionTime}

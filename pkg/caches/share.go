@@ -21,6 +21,7 @@ type shared struct {
 	seed        maphash.Seed
 	lock        sync.Mutex
 	labels      [shareSlots]map[string]string
+	annotations [shareSlots]map[string]string
 	owners      [shareSlots][]metav1.OwnerReference
 	tolerations [shareSlots][]corev1.Toleration
 }
@@ -31,11 +32,22 @@ func newShared() *shared { return &shared{seed: maphash.MakeSeed()} }
 func canonical[S ~string](s S) S { return unique.Make(s).Value() }
 
 func (s *shared) labelsOf(in map[string]string) map[string]string {
-	if len(in) == 0 {
-		return nil
-	}
 	if s == nil {
 		return copyLabels(in)
+	}
+	return s.mapOf(&s.labels, in)
+}
+
+func (s *shared) annotationsOf(in map[string]string) map[string]string {
+	if s == nil {
+		return copyLabels(in)
+	}
+	return s.mapOf(&s.annotations, in)
+}
+
+func (s *shared) mapOf(table *[shareSlots]map[string]string, in map[string]string) map[string]string {
+	if len(in) == 0 {
+		return nil
 	}
 	var sum uint64 // order must not matter
 	for k, v := range in {
@@ -43,7 +55,7 @@ func (s *shared) labelsOf(in map[string]string) map[string]string {
 	}
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	slot := &s.labels[sum%shareSlots]
+	slot := &table[sum%shareSlots]
 	if !maps.Equal(*slot, in) {
 		*slot = copyLabels(in)
 	}
@@ -51,6 +63,9 @@ func (s *shared) labelsOf(in map[string]string) map[string]string {
 }
 
 func copyLabels(in map[string]string) map[string]string {
+	if len(in) == 0 {
+		return nil
+	}
 	out := make(map[string]string, len(in))
 	for k, v := range in {
 		out[canonical(k)] = canonical(v)
