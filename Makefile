@@ -89,7 +89,7 @@ given  = etcd kube-apiserver $(notdir $(wildcard $(KUBEBUILDER_ASSETS)/*))
 assets = $(addprefix bin/,$(if $(KUBEBUILDER_ASSETS),$(filter-out $(given),$(1)),$(1)))
 
 .PHONY: controlplane
-controlplane: $(call assets,etcd kube-apiserver) ## Build etcd and kube-apiserver into bin/, if need be
+controlplane: $(call assets,etcd kube-apiserver kube-scheduler) ## Build etcd, kube-apiserver and kube-scheduler into bin/, if need be
 	@echo "control plane: $(or $(KUBEBUILDER_ASSETS),bin)"
 
 .PHONY: demo-controlplane
