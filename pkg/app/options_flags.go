@@ -85,7 +85,7 @@ func (o *NodeLifecycleOptions) addFlags(fs *pflag.FlagSet) {
 	fs.Int32Var(&o.LargeClusterSizeThreshold, "large-cluster-size-threshold", o.LargeClusterSizeThreshold,
 		"Zones with more nodes than this use --secondary-node-eviction-rate while unhealthy, smaller ones stop evicting.")
 	fs.Float32Var(&o.UnhealthyZoneThreshold, "unhealthy-zone-threshold", o.UnhealthyZoneThreshold,
-		"Share of nodes not Ready, at least three of them, from which a zone counts as unhealthy.")
+		"Share of nodes not Ready, at least three of them, from which a zone counts as unhealthy. 0: three are enough. Above 1: no zone does.")
 }
 
 func (o *PodGCOptions) addFlags(fs *pflag.FlagSet) {

@@ -111,8 +111,9 @@ func (o *NodeLifecycleOptions) validate() []error {
 	if o.LargeClusterSizeThreshold < 0 {
 		p.addf("large-cluster-size-threshold", "%d is negative", o.LargeClusterSizeThreshold)
 	}
-	if t := o.UnhealthyZoneThreshold; !(t > 0 && t <= 1) { // written so that NaN fails
-		p.addf("unhealthy-zone-threshold", "%v is not a share above 0 and up to 1", t)
+	// Upstream takes any number, and its users give more than 1 to say "never".
+	if t := float64(o.UnhealthyZoneThreshold); !(t >= 0 && !math.IsInf(t, 0)) { // written so that NaN fails
+		p.addf("unhealthy-zone-threshold", "%v is not a share of 0 or more", t)
 	}
 	return p
 }

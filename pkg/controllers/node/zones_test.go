@@ -138,6 +138,29 @@ func TestRates(t *testing.T) {
 	}
 }
 
+func TestThresholdAtItsEnds(t *testing.T) {
+	cfg := defaults()
+	mostDown, threeDown, twoDown := tally{1, 99}, tally{97, 3}, tally{1, 2}
+	for _, tt := range []struct {
+		name      string
+		threshold float32
+		t         tally
+		want      zoneState
+	}{
+		{"above 1 no share is reached", 100, mostDown, zoneNormal},
+		{"above 1 a zone can still fail as a whole", 100, tally{0, 100}, zoneFull},
+		{"0 is reached by three", 0, threeDown, zonePartial},
+		{"0 is not reached by two", 0, twoDown, zoneNormal},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			cfg.UnhealthyZoneThreshold = tt.threshold
+			if got := tt.t.state(cfg); got != tt.want {
+				t.Errorf("state(%+v) = %v, want %v", tt.t, got, tt.want)
+			}
+		})
+	}
+}
+
 func TestZoneOf(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
