@@ -18,6 +18,7 @@ const (
 	causeDiscovery  = "discovery"  // part of the API cannot be seen
 	causeError      = "error"      // requests fail
 	causeGrace      = "grace"      // nothing is known to remain, but the grace is not over
+	causeNamespace  = "namespace"  // its content is gone, it has finalizers that are not ours; in the condition only, not a label
 )
 
 // blocker says why a namespace is not gone yet.
@@ -31,6 +32,9 @@ type blocker struct {
 
 // reason is one part of a blocker.
 type reason struct{ cause, identity, text string }
+
+// reasonsShown is how many parts of a blocker are spelled out: a broken API server can be to blame for thousands of types.
+const reasonsShown = 20
 
 func blockerOf(r report) blocker {
 	var reasons []reason
@@ -46,6 +50,9 @@ func blockerOf(r report) blocker {
 	if r.content.parseErr != nil {
 		reasons = append(reasons, reason{causeDiscovery, "parsing", r.content.parseErr.Error()})
 	}
+	for _, f := range r.finalizers {
+		reasons = append(reasons, reason{causeNamespace, f, "the namespace itself is held by its finalizer " + f})
+	}
 	slices.SortStableFunc(reasons, func(a, b reason) int { return strings.Compare(a.identity, b.identity) })
 	b := blocker{}
 	var identities, texts []string
@@ -54,6 +61,9 @@ func blockerOf(r report) blocker {
 		if !slices.Contains(b.causes, x.cause) {
 			b.causes = append(b.causes, x.cause)
 		}
+	}
+	if more := len(texts) - reasonsShown; more > 0 {
+		texts = append(texts[:reasonsShown], fmt.Sprintf("and %d more", more))
 	}
 	if unseen := unseenTypes(r); unseen != "" && len(texts) > 0 {
 		texts = append(texts, "types that cannot be listed were not looked at: "+unseen)

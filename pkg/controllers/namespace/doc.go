@@ -3,7 +3,7 @@
 //
 // # What it owns and writes
 //
-// Of a Namespace with a deletionTimestamp: the five deletion conditions, the phase (old API servers leave it to us), and
+// Of a Namespace with a deletionTimestamp: the deletion conditions, the phase (old API servers leave it to us), and
 // the token `kubernetes` in spec.finalizers. Other finalizers, in spec or in metadata, are their owners' business. Of the
 // content: DELETE, nothing else. Namespaces without a deletionTimestamp are never written, nor is anything in them.
 //
@@ -35,6 +35,6 @@
 // Types after the pods are handled in parallel; an empty one costs one list, a large one is walked in pages; events,
 // served by two groups, are handled once. Discovery is shared by all namespaces whose deletion was seen before its request
 // was sent. Waiting, be it for pods, finalizers or a broken APIService, is not an error: watches trigger the next look
-// and a back-off stands behind them. The conditions tell of pods that remain. An Event in the namespace `default` and
-// metrics name what blocks.
+// and a back-off stands behind them. The conditions tell of pods that remain. One condition
+// more, an Event in the namespace `default` and metrics name what blocks.
 package namespace

@@ -68,11 +68,12 @@ const (
 // pass in which requests failed is completed by repeating those, not by listing everything again until all go well at once.
 const passSpan = passBudget
 
-// proven reports whether every type was seen empty in one pass that ends now.
-func proven(types []resource, settled map[resource]time.Time, now time.Time) bool {
+// proven reports whether every type was seen empty in one pass that ends now: no longer than passSpan ago, or by the look that began at
+// begin, however long that took. An API with thousands of types, or a slow one, takes its time.
+func proven(types []resource, settled map[resource]time.Time, begin, now time.Time) bool {
 	return !slices.ContainsFunc(types, func(r resource) bool {
 		seen, ok := settled[r]
-		return !ok || now.Sub(seen) > passSpan
+		return !ok || seen.Before(begin) && now.Sub(seen) > passSpan
 	})
 }
 
@@ -129,7 +130,14 @@ func otherFinalizers(ns *corev1.Namespace) []corev1.FinalizerName {
 	return slices.Compact(others)
 }
 
-// goesWithUs reports whether the namespace disappears with our finalizer, so that nobody will read its conditions.
-func goesWithUs(ns *corev1.Namespace) bool {
-	return ourFinalizer(ns) && len(otherFinalizers(ns)) == 0 && len(ns.Finalizers) == 0
+// heldBy are the finalizers that keep the namespace when ours is gone: those of its spec, then those of its metadata.
+func heldBy(ns *corev1.Namespace) []string {
+	var names []string
+	for _, f := range otherFinalizers(ns) {
+		names = append(names, string(f))
+	}
+	return append(names, ns.Finalizers...)
 }
+
+// goesWithUs reports whether the namespace disappears with our finalizer, so that nobody will read its conditions.
+func goesWithUs(ns *corev1.Namespace) bool { return ourFinalizer(ns) && len(heldBy(ns)) == 0 }

@@ -76,14 +76,14 @@ func TestJudge(t *testing.T) {
 		all  bool
 		want verdict
 	}{
-		{"nothing left", report{complete, []outcome{{}, {}}}, true, empty},
-		{"nothing left, but not seen so in one pass", report{complete, []outcome{{}, {}}}, false, unproven},
-		{"nothing left of what can be seen", report{partial, []outcome{{}, {}}}, true, undiscovered},
-		{"a group version makes no sense", report{content{sent: epoch, parseErr: broken}, nil}, true, undiscovered},
-		{"never discovered", report{content{}, nil}, true, undiscovered},
-		{"objects left", report{complete, []outcome{{}, {remaining: 1}}}, true, waiting},
-		{"objects left and groups missing", report{partial, []outcome{{remaining: 1}}}, true, waiting},
-		{"an error comes before all", report{complete, []outcome{{remaining: 1}, {err: broken}}}, true, failed},
+		{"nothing left", report{content: complete, outcomes: []outcome{{}, {}}}, true, empty},
+		{"nothing left, but not seen so in one pass", report{content: complete, outcomes: []outcome{{}, {}}}, false, unproven},
+		{"nothing left of what can be seen", report{content: partial, outcomes: []outcome{{}, {}}}, true, undiscovered},
+		{"a group version makes no sense", report{content: content{sent: epoch, parseErr: broken}}, true, undiscovered},
+		{"never discovered", report{}, true, undiscovered},
+		{"objects left", report{content: complete, outcomes: []outcome{{}, {remaining: 1}}}, true, waiting},
+		{"objects left and groups missing", report{content: partial, outcomes: []outcome{{remaining: 1}}}, true, waiting},
+		{"an error comes before all", report{content: complete, outcomes: []outcome{{remaining: 1}, {err: broken}}}, true, failed},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := judge(tt.r, tt.all); got != tt.want {
@@ -99,15 +99,18 @@ func TestProven(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		settled map[resource]time.Time
+		look    time.Duration // how long the last look took
 		want    bool
 	}{
-		{"all at once", map[resource]time.Time{pods: at(0), other: at(0)}, true},
-		{"the failed one repeated in time", map[resource]time.Time{pods: at(-30 * time.Second), other: at(0)}, true},
-		{"one seen too long ago", map[resource]time.Time{pods: at(-30*time.Second - 1), other: at(0)}, false},
-		{"one never seen", map[resource]time.Time{pods: at(0)}, false},
+		{"all at once", map[resource]time.Time{pods: at(0), other: at(0)}, 0, true},
+		{"the failed one repeated in time", map[resource]time.Time{pods: at(-30 * time.Second), other: at(0)}, 0, true},
+		{"one seen too long ago", map[resource]time.Time{pods: at(-30*time.Second - 1), other: at(0)}, 0, false},
+		{"one never seen", map[resource]time.Time{pods: at(0)}, 0, false},
+		{"one look that took long", map[resource]time.Time{pods: at(-time.Minute), other: at(-time.Minute)}, time.Minute, true},
+		{"one seen before a look that took long", map[resource]time.Time{pods: at(-time.Minute), other: at(-time.Minute - 1)}, time.Minute, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := proven([]resource{pods, other}, tt.settled, epoch); got != tt.want {
+			if got := proven([]resource{pods, other}, tt.settled, at(-tt.look), epoch); got != tt.want {
 				t.Errorf("got %v, want %v", got, tt.want)
 			}
 		})

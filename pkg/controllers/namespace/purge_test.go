@@ -1,6 +1,7 @@
 package namespace
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -9,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -70,7 +71,7 @@ func TestPagesOfALargeTypeFollowTheToken(t *testing.T) {
 	}
 	out, _ := p.walk(t.Context(), podResource, true)
 	slices.Sort(removed)
-	if diff := cmp.Diff([]string{"", "three", "two"}, removed); diff != "" || out.remaining != 9 || out.err != nil {
+	if diff := gocmp.Diff([]string{"", "three", "two"}, removed); diff != "" || out.remaining != 9 || out.err != nil {
 		t.Errorf("%d objects, error %v, pages removed:\n%s", out.remaining, out.err, diff)
 	}
 
@@ -90,7 +91,44 @@ func TestPagesOfALargeTypeFollowTheToken(t *testing.T) {
 	}
 }
 
-// pagedClient lists and deletes by continue token. The fake client knows none.
+// The first page has no token. Its version spares the server a second look for the newest state.
+func TestTheFirstPageIsRemovedAsListed(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		version string
+		refusal error
+		want    []string // resource versions of the deletecollections
+	}{
+		{"by its version", "7", nil, []string{"7"}},
+		{"a list without a version", "", nil, []string{""}},
+		{"a list of any version", "0", nil, []string{""}},
+		{"a server that will not have it", "7", apierrors.NewBadRequest("resourceVersionMatch"), []string{"7", ""}},
+		{"a version that is no more: the next list finds what is left", "7", apierrors.NewResourceExpired("too old"), []string{"7"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, terminating())
+			var got []string
+			p := b.newPurger("test", b.clock.Now())
+			p.client = pagedClient{
+				list: func(string) (*metav1.PartialObjectMetadataList, error) {
+					return &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: tt.version}, Items: make([]metav1.PartialObjectMetadata, 1)}, nil
+				},
+				remove: func(version string) error {
+					if got = append(got, version); version != "" {
+						return tt.refusal
+					}
+					return nil
+				},
+			}
+			out, removed := p.walk(t.Context(), podResource, true)
+			if diff := gocmp.Diff(tt.want, got); diff != "" || out.err != nil || !removed {
+				t.Errorf("error %v, removed %v\n%s", out.err, removed, diff)
+			}
+		})
+	}
+}
+
+// pagedClient lists by continue token and deletes by that or by the resource version. The fake client knows neither.
 type pagedClient struct {
 	metadata.Interface
 	metadata.ResourceInterface
@@ -104,5 +142,5 @@ func (c pagedClient) List(_ context.Context, o metav1.ListOptions) (*metav1.Part
 	return c.list(o.Continue)
 }
 func (c pagedClient) DeleteCollection(_ context.Context, _ metav1.DeleteOptions, o metav1.ListOptions) error {
-	return c.remove(o.Continue)
+	return c.remove(cmp.Or(o.Continue, o.ResourceVersion))
 }

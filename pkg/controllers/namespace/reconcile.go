@@ -120,7 +120,7 @@ func (c *Controller) purgeOthers(ctx context.Context, ns *corev1.Namespace, m *m
 		begin := c.deps.Clock.Now()
 		r.outcomes = append([]outcome{pods}, p.purgeAll(ctx, m.unsettled(types))...)
 		m.settle(r.outcomes[1:], begin)
-		if v = judge(r, proven(types, m.settled, c.deps.Clock.Now())); v != unproven {
+		if v = judge(r, proven(types, m.settled, begin, c.deps.Clock.Now())); v != unproven {
 			break
 		}
 		m.settled = nil
@@ -179,6 +179,7 @@ func (c *Controller) finish(ctx context.Context, ns *corev1.Namespace, r report)
 		return look{}, err
 	}
 	if !goesWithUs(ns) {
+		r.finalizers = heldBy(ns)
 		ns = c.writeConditions(ctx, ns, r)
 	}
 	if ourFinalizer(ns) {

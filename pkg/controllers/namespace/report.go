@@ -10,8 +10,9 @@ import (
 
 // report is what one pass has found.
 type report struct {
-	content  content
-	outcomes []outcome // pods first
+	content    content
+	outcomes   []outcome // pods first
+	finalizers []string  // of the namespace itself, which hold it when its content is gone; see heldBy
 }
 
 // errs are the errors of the types that failed, sorted by text.

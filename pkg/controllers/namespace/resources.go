@@ -67,6 +67,9 @@ func (c content) others() []resource {
 // selectContent picks from the answer of a discovery every type whose objects live in namespaces and can be deleted, each
 // once: in the version the server prefers, or in the first other one that can delete it.
 func selectContent(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, err error, sent time.Time) content {
+	if err == nil && !showsNamespaces(lists) {
+		err = errNoNamespaces
+	}
 	c := content{sent: sent, err: err}
 	ranks := versionRanks(groups)
 	chosen := map[schema.GroupResource]resource{}
@@ -100,6 +103,17 @@ func selectContent(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, e
 	c.parseErr = errors.Join(unparsable...)
 	c.failing = failingVersions(err)
 	return c
+}
+
+// errNoNamespaces: the client takes an answer of 404 for an API without core types, and a document may have lost them. A server that has
+// namespaces, as ours does, shows them.
+var errNoNamespaces = errors.New("discovery shows no namespaces: the core API is missing from it")
+
+func showsNamespaces(lists []*metav1.APIResourceList) bool {
+	return slices.ContainsFunc(lists, func(list *metav1.APIResourceList) bool {
+		return list.GroupVersion == corev1.SchemeGroupVersion.String() &&
+			slices.ContainsFunc(list.APIResources, func(api metav1.APIResource) bool { return api.Name == "namespaces" })
+	})
 }
 
 func deletable(api metav1.APIResource) bool {

@@ -28,6 +28,11 @@ func typ(name string, verbs ...string) metav1.APIResource {
 	return metav1.APIResource{Name: name, Namespaced: true, Verbs: verbs}
 }
 
+// coreList is what no complete answer lacks, with further types.
+func coreList(types ...metav1.APIResource) *metav1.APIResourceList {
+	return served("v1", append(types, metav1.APIResource{Name: "namespaces", Verbs: []string{"delete", "list"}})...)
+}
+
 func TestSelectContent(t *testing.T) {
 	all := []string{"delete", "deletecollection", "list", "watch"}
 	clusterScoped := metav1.APIResource{Name: "nodes", Verbs: all}
@@ -39,23 +44,23 @@ func TestSelectContent(t *testing.T) {
 	}{
 		{"only what lives in namespaces and can be deleted",
 			[]*metav1.APIGroup{group("", "v1")},
-			[]*metav1.APIResourceList{served("v1", typ("pods", all...), typ("pods/eviction", all...), typ("bindings", "create"), clusterScoped)},
+			[]*metav1.APIResourceList{coreList(typ("pods", all...), typ("pods/eviction", all...), typ("bindings", "create"), clusterScoped)},
 			[]string{"/v1/pods list deletecollection watch"}},
 		{"verbs besides delete are optional",
 			[]*metav1.APIGroup{group("x", "v1")},
-			[]*metav1.APIResourceList{served("x/v1", typ("a", "delete"), typ("b", "delete", "list"))},
+			[]*metav1.APIResourceList{coreList(), served("x/v1", typ("a", "delete"), typ("b", "delete", "list"))},
 			[]string{"x/v1/a", "x/v1/b list"}},
 		{"the preferred version",
 			[]*metav1.APIGroup{group("x", "v2", "v1")},
-			[]*metav1.APIResourceList{served("x/v1", typ("a", all...)), served("x/v2", typ("a", all...))},
+			[]*metav1.APIResourceList{coreList(), served("x/v1", typ("a", all...)), served("x/v2", typ("a", all...))},
 			[]string{"x/v2/a list deletecollection watch"}},
 		{"or the first other one that can delete it",
 			[]*metav1.APIGroup{group("x", "v3", "v2", "v1")},
-			[]*metav1.APIResourceList{served("x/v1", typ("a", all...)), served("x/v2", typ("a", all...)), served("x/v3", typ("a", "list"))},
+			[]*metav1.APIResourceList{coreList(), served("x/v1", typ("a", all...)), served("x/v2", typ("a", all...)), served("x/v3", typ("a", "list"))},
 			[]string{"x/v2/a list deletecollection watch"}},
 		{"events are stored once",
 			[]*metav1.APIGroup{group("", "v1"), group("events.k8s.io", "v1")},
-			[]*metav1.APIResourceList{served("v1", typ("events", "delete")), served("events.k8s.io/v1", typ("events", "delete"))},
+			[]*metav1.APIResourceList{coreList(typ("events", "delete")), served("events.k8s.io/v1", typ("events", "delete"))},
 			[]string{"/v1/events"}},
 		{"unless the core group cannot be seen",
 			[]*metav1.APIGroup{group("events.k8s.io", "v1")},
@@ -63,7 +68,7 @@ func TestSelectContent(t *testing.T) {
 			[]string{"events.k8s.io/v1/events"}},
 		{"one bad name does not spoil the rest",
 			[]*metav1.APIGroup{group("x", "v1")},
-			[]*metav1.APIResourceList{served("x/y/z", typ("a", "delete")), served("x/v1", typ("b", "delete"))},
+			[]*metav1.APIResourceList{coreList(), served("x/y/z", typ("a", "delete")), served("x/v1", typ("b", "delete"))},
 			[]string{"x/v1/b"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -84,9 +89,9 @@ func TestSelectContent(t *testing.T) {
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Error(diff)
 			}
-			bad := tt.name == "one bad name does not spoil the rest"
-			if c.complete() == bad || (c.parseErr != nil) != bad {
-				t.Errorf("complete %v with parse error %v", c.complete(), c.parseErr)
+			bad, blind := tt.name == "one bad name does not spoil the rest", tt.name == "unless the core group cannot be seen"
+			if c.complete() == (bad || blind) || (c.parseErr != nil) != bad || (c.err != nil) != blind {
+				t.Errorf("complete %v with error %v and parse error %v", c.complete(), c.err, c.parseErr)
 			}
 		})
 	}

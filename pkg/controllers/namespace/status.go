@@ -1,6 +1,7 @@
 package namespace
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,15 +11,19 @@ import (
 )
 
 // conditionTexts are the reason and message of a condition while nothing is wrong, and the reason while something is.
-// All are kube-controller-manager's, tools compare them.
 type conditionTexts struct {
 	condition        corev1.NamespaceConditionType
 	okReason, okText string
-	badReason        string
+	badReason        string // empty: it depends on what blocks
 	badTextOrEmpty   func(report) string
 }
 
-// conditionTable has the five conditions in the order in which they are added.
+// deletionBlocked is the one condition that is ours. The other five give types, counts and finalizers; this one names objects
+// and says what to do, to those who see conditions only: kubectl describe namespace shows no Events.
+const deletionBlocked corev1.NamespaceConditionType = "NamespaceDeletionBlocked"
+
+// conditionTable has the conditions in the order in which they are added: kube-controller-manager's five, whose texts tools compare,
+// then ours.
 var conditionTable = []conditionTexts{
 	{
 		corev1.NamespaceDeletionDiscoveryFailure, "ResourcesDiscovered", "All resources successfully discovered",
@@ -40,9 +45,13 @@ var conditionTable = []conditionTexts{
 		corev1.NamespaceFinalizersRemaining, "ContentHasNoFinalizers", "All content-preserving finalizers finished",
 		"SomeFinalizersRemain", finalizersText,
 	},
+	{
+		deletionBlocked, "NothingBlocks", "Nothing is known to hold up the deletion",
+		"", adviceText,
+	},
 }
 
-// withConditions returns the conditions with our five brought up to date, and whether any of them changed. Foreign ones stay
+// withConditions returns the conditions with those of the table brought up to date, and whether any of them changed. Foreign ones stay
 // as and where they are. A condition's status True means a problem; its transition time moves with the status only.
 func withConditions(old []corev1.NamespaceCondition, r report, now metav1.Time) ([]corev1.NamespaceCondition, bool) {
 	conditions, changed := slices.Clone(old), false
@@ -51,7 +60,7 @@ func withConditions(old []corev1.NamespaceCondition, r report, now metav1.Time) 
 			Type: texts.condition, Status: corev1.ConditionFalse, Reason: texts.okReason, Message: texts.okText, LastTransitionTime: now,
 		}
 		if bad := texts.badTextOrEmpty(r); bad != "" {
-			want.Status, want.Reason, want.Message = corev1.ConditionTrue, texts.badReason, bad
+			want.Status, want.Reason, want.Message = corev1.ConditionTrue, cmp.Or(texts.badReason, blockedReason(r)), bad
 		}
 		i := slices.IndexFunc(conditions, func(c corev1.NamespaceCondition) bool { return c.Type == texts.condition })
 		if i < 0 {
@@ -129,4 +138,39 @@ func listed(prefix string, parts []string) string {
 	}
 	slices.Sort(parts)
 	return prefix + strings.Join(parts, ", ")
+}
+
+// remedies are, by cause, the reason of our condition and what can be done. The first one that is to blame gives the reason.
+var remedies = []struct{ cause, reason, advice string }{
+	{causeError, "RequestsFail", ""}, // the error says
+	{causeDiscovery, "DiscoveryIncomplete", "repair the server of the APIService, or delete the APIService if it is not wanted any more"},
+	{causePods, "PodsRemain", "see whether the pods' nodes are there, and who should remove the pods' finalizers if they have any"},
+	{causeFinalizers, "FinalizersRemain", "start the controller that is to remove the finalizer, or remove it by hand"},
+	{causeContent, "ContentRemains", ""},
+	{causeNamespace, "NamespaceFinalizersRemain", "the owner of the namespace's finalizer is to remove it"},
+}
+
+func blockedReason(r report) string {
+	causes := blockerOf(r).causes
+	for _, x := range remedies {
+		if slices.Contains(causes, x.cause) {
+			return x.reason
+		}
+	}
+	return ""
+}
+
+// adviceText is what blocks and what to do about it.
+func adviceText(r report) string {
+	b := blockerOf(r)
+	var advice []string
+	for _, x := range remedies {
+		if x.advice != "" && slices.Contains(b.causes, x.cause) {
+			advice = append(advice, x.advice)
+		}
+	}
+	if len(advice) == 0 {
+		return b.text
+	}
+	return b.text + ". What to do: " + strings.Join(advice, "; ")
 }

@@ -2,6 +2,8 @@ package namespace
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,7 +21,7 @@ func left(group, name string, n int64, finalizers map[string]int) outcome {
 	}
 }
 
-// allWell are the five conditions of a namespace that nothing holds up, as kube-controller-manager v1.37 writes them.
+// allWell are the conditions of a namespace that nothing holds up: the first five as kube-controller-manager v1.37 writes them.
 func allWell(changed metav1.Time) []corev1.NamespaceCondition {
 	return []corev1.NamespaceCondition{
 		{Type: "NamespaceDeletionDiscoveryFailure", Status: "False", LastTransitionTime: changed, Reason: "ResourcesDiscovered", Message: "All resources successfully discovered"},
@@ -27,6 +29,7 @@ func allWell(changed metav1.Time) []corev1.NamespaceCondition {
 		{Type: "NamespaceDeletionContentFailure", Status: "False", LastTransitionTime: changed, Reason: "ContentDeleted", Message: "All content successfully deleted, may be waiting on finalization"},
 		{Type: "NamespaceContentRemaining", Status: "False", LastTransitionTime: changed, Reason: "ContentRemoved", Message: "All content successfully removed"},
 		{Type: "NamespaceFinalizersRemaining", Status: "False", LastTransitionTime: changed, Reason: "ContentHasNoFinalizers", Message: "All content-preserving finalizers finished"},
+		{Type: "NamespaceDeletionBlocked", Status: "False", LastTransitionTime: changed, Reason: "NothingBlocks", Message: "Nothing is known to hold up the deletion"},
 	}
 }
 
@@ -39,6 +42,10 @@ func TestWithConditions(t *testing.T) {
 	}
 	badDiscovery := corev1.NamespaceCondition{Type: "NamespaceDeletionDiscoveryFailure", Status: "True", LastTransitionTime: before}
 	unparsable := report{content: content{parseErr: errors.New("bar")}}
+	blocked := corev1.NamespaceCondition{
+		Type: "NamespaceDeletionBlocked", Status: "True", LastTransitionTime: now, Reason: "DiscoveryIncomplete",
+		Message: "bar. What to do: repair the server of the APIService, or delete the APIService if it is not wanted any more",
+	}
 	for _, tt := range []struct {
 		name    string
 		old     []corev1.NamespaceCondition
@@ -49,14 +56,14 @@ func TestWithConditions(t *testing.T) {
 		{"leave unknown", []corev1.NamespaceCondition{foreign}, report{}, append([]corev1.NamespaceCondition{foreign}, well...), true},
 		{"replace with success", []corev1.NamespaceCondition{badDiscovery}, report{}, well, true},
 		{"leave different order", []corev1.NamespaceCondition{{Type: parsing.Type, Status: "True"}, badDiscovery}, report{},
-			[]corev1.NamespaceCondition{well[1], well[0], well[2], well[3], well[4]}, true},
+			[]corev1.NamespaceCondition{well[1], well[0], well[2], well[3], well[4], well[5]}, true},
 		{"overwrite with failure", []corev1.NamespaceCondition{{Type: parsing.Type, Status: "False"}, badDiscovery}, unparsable,
-			[]corev1.NamespaceCondition{parsing, well[0], well[2], well[3], well[4]}, true},
+			[]corev1.NamespaceCondition{parsing, well[0], well[2], well[3], well[4], blocked}, true},
 		{"write new failure", []corev1.NamespaceCondition{badDiscovery}, unparsable,
-			[]corev1.NamespaceCondition{well[0], parsing, well[2], well[3], well[4]}, true},
+			[]corev1.NamespaceCondition{well[0], parsing, well[2], well[3], well[4], blocked}, true},
 		{"nothing new", old, report{}, old, false},
-		{"another text moves no time", []corev1.NamespaceCondition{old[0], {Type: parsing.Type, Status: "True", LastTransitionTime: before, Reason: "old", Message: "old"}, old[2], old[3], old[4]}, unparsable,
-			[]corev1.NamespaceCondition{old[0], {Type: parsing.Type, Status: "True", LastTransitionTime: before, Reason: parsing.Reason, Message: "bar"}, old[2], old[3], old[4]}, true},
+		{"another text moves no time", []corev1.NamespaceCondition{old[0], {Type: parsing.Type, Status: "True", LastTransitionTime: before, Reason: "old", Message: "old"}, old[2], old[3], old[4], old[5]}, unparsable,
+			[]corev1.NamespaceCondition{old[0], {Type: parsing.Type, Status: "True", LastTransitionTime: before, Reason: parsing.Reason, Message: "bar"}, old[2], old[3], old[4], blocked}, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, changed := withConditions(tt.old, tt.r, now)
@@ -99,7 +106,7 @@ func TestConditionTexts(t *testing.T) {
 			conditions, _ := withConditions(nil, tt.r, metav1.NewTime(epoch))
 			var got []string
 			for _, c := range conditions {
-				if c.Status == corev1.ConditionTrue {
+				if c.Status == corev1.ConditionTrue && c.Type != deletionBlocked {
 					got = append(got, string(c.Type)+" "+c.Reason+" "+c.Message)
 				}
 			}
@@ -107,6 +114,50 @@ func TestConditionTexts(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// Whoever sees only the conditions must learn which objects are meant and what can be done.
+func TestBlockedConditionNamesObjectsAndRemedy(t *testing.T) {
+	held := left("", "configmaps", 1, map[string]int{"a.io/b": 1})
+	held.examples = map[string][]string{"a.io/b": {"settings"}}
+	pods := left("", "pods", 1, nil)
+	pods.examples = map[string][]string{"": {"p"}}
+	fails := left("", "secrets", 0, nil)
+	fails.err = errors.New("list secrets: forbidden")
+	for _, tt := range []struct {
+		name string
+		r    report
+		want string // reason and text
+	}{
+		{"a finalizer", report{outcomes: []outcome{held}},
+			"FinalizersRemain 1 configmaps held by finalizer a.io/b (settings). What to do: start the controller that is to remove the finalizer, or remove it by hand"},
+		{"pods come before what waits for them", report{outcomes: []outcome{pods, held}},
+			"PodsRemain 1 configmaps held by finalizer a.io/b (settings); 1 pods remaining (p). What to do: see whether the pods' nodes are there, " +
+				"and who should remove the pods' finalizers if they have any; start the controller that is to remove the finalizer, or remove it by hand"},
+		{"an error speaks for itself", report{outcomes: []outcome{fails}}, "RequestsFail list secrets: forbidden"},
+		{"the namespace's own finalizers", report{finalizers: []string{"x.io/y"}},
+			"NamespaceFinalizersRemain the namespace itself is held by its finalizer x.io/y. What to do: the owner of the namespace's finalizer is to remove it"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			conditions, _ := withConditions(nil, tt.r, metav1.NewTime(epoch))
+			last := conditions[len(conditions)-1]
+			if got := last.Reason + " " + last.Message; last.Type != "NamespaceDeletionBlocked" || last.Status != corev1.ConditionTrue || got != tt.want {
+				t.Errorf("%s %s %s\nwant %s", last.Type, last.Status, got, tt.want)
+			}
+		})
+	}
+}
+
+func TestBlockerTextIsBounded(t *testing.T) {
+	var r report
+	for i := range 1000 {
+		o := left("", fmt.Sprintf("type-%03d", i), 0, nil)
+		o.err = errors.New("no")
+		r.outcomes = append(r.outcomes, o)
+	}
+	if b := blockerOf(r); len(b.text) > 1000 || !strings.HasSuffix(b.text, "; and 980 more") {
+		t.Errorf("%d bytes: %s", len(b.text), b.text)
 	}
 }
 

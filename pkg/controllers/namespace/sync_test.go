@@ -60,7 +60,7 @@ func newBench(t *testing.T, namespaces ...runtime.Object) *bench {
 		client: fake.NewClientset(namespaces...), metadata: metadatafake.NewSimpleMetadataClient(scheme),
 		discovery: &fakeDiscovery{
 			groups: []*metav1.APIGroup{group("", "v1")},
-			lists:  []*metav1.APIResourceList{served("v1", typ("pods", all...), typ("configmaps", all...))},
+			lists:  []*metav1.APIResourceList{coreList(typ("pods", all...), typ("configmaps", all...))},
 		},
 		clock: testclock.NewFakeClock(epoch.Add(time.Hour)), events: record.NewFakeRecorder(10),
 	}
@@ -193,7 +193,7 @@ func TestEmptyNamespaceIsListedOnceAndFinalized(t *testing.T) {
 func TestForeignFinalizersAreVerifiedAndNotFinalized(t *testing.T) {
 	b := newBench(t, terminating(func(ns *corev1.Namespace) {
 		ns.Spec.Finalizers = []corev1.FinalizerName{"other/x"}
-		ns.Status.Conditions = allWell(metav1.NewTime(epoch))
+		ns.Status.Conditions, _ = withConditions(nil, report{finalizers: []string{"other/x"}}, metav1.NewTime(epoch))
 	}))
 	b.mustSync(t)
 	expect(t, requests(b.client.Actions()), "get namespaces", "get namespaces")
@@ -332,6 +332,33 @@ func TestPartialDiscoveryPurgesOnceAndWaits(t *testing.T) {
 	b.mustSync(t)
 	// Repaired long after: everything is proven again in one pass, then the namespace is finalized.
 	expect(t, requests(b.metadata.Actions())[3:], purge...)
+	actions := requests(b.client.Actions())
+	if last := actions[len(actions)-1]; last != "create namespaces/finalize" {
+		t.Errorf("last request %s", last)
+	}
+}
+
+// client-go takes a 404 for /api as an API without core types. To finalize on such an answer would orphan all of them.
+func TestDiscoveryWithoutCoreTypesFinalizesNothing(t *testing.T) {
+	b := newBench(t, terminating())
+	b.discovery.lists = []*metav1.APIResourceList{served("apps/v1", typ("deployments", "delete", "list"))}
+	b.mustSync(t)
+	for _, r := range requests(b.client.Actions()) {
+		if strings.Contains(r, "finalize") {
+			t.Error("finalized")
+		}
+	}
+}
+
+// A pass over an API with thousands of types may take longer than emptiness is trusted otherwise. It must end all the same.
+func TestASlowPassProvesWhatItHasSeen(t *testing.T) {
+	b := newBench(t, terminating())
+	b.metadata.PrependReactor("list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+		b.clock.Step(passSpan + time.Second)
+		return true, &metav1.List{}, nil
+	})
+	b.mustSync(t)
+	expect(t, requests(b.metadata.Actions()), "list pods", "list configmaps")
 	actions := requests(b.client.Actions())
 	if last := actions[len(actions)-1]; last != "create namespaces/finalize" {
 		t.Errorf("last request %s", last)

@@ -82,6 +82,8 @@ func TestConditionsHaveTheKnownTexts(t *testing.T) {
 		corev1.NamespaceDeletionContentFailure:   "False ContentDeleted All content successfully deleted, may be waiting on finalization",
 		corev1.NamespaceContentRemaining:         "True SomeResourcesRemain Some resources are remaining: deployments.apps has 1 resource instances",
 		corev1.NamespaceFinalizersRemaining:      "True SomeFinalizersRemain Some content in the namespace has finalizers remaining: custom.io/finalizer in 1 resource instances",
+		"NamespaceDeletionBlocked": "True FinalizersRemain 1 deployments.apps held by finalizer custom.io/finalizer (held). What to do: " +
+			"start the controller that is to remove the finalizer, or remove it by hand",
 	})
 	// Let the back-off grow, so that only the watch can be fast.
 	client2 := cluster.Client(t)

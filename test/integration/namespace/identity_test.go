@@ -40,6 +40,9 @@ func TestForeignFinalizersStay(t *testing.T) {
 	if got := condition(ns, corev1.NamespaceContentRemaining); !strings.HasPrefix(got, "False ContentRemoved") {
 		t.Errorf("a namespace that stays has the condition %q", got)
 	}
+	if got := condition(ns, "NamespaceDeletionBlocked"); !strings.HasPrefix(got, "True NamespaceFinalizersRemain the namespace itself is held by its finalizer example.com/mine") {
+		t.Errorf("a namespace held by its own finalizer says %q", got)
+	}
 	ns.Labels["touched"] = "yes"
 	_, err = client.CoreV1().Namespaces().Update(t.Context(), ns, metav1.UpdateOptions{})
 	check(t, err)
