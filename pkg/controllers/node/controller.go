@@ -187,6 +187,7 @@ func matters(old, node *corev1.Node) bool {
 func (c *Controller) Run(ctx context.Context) error {
 	now := c.clock.Now()
 	c.sight.begin(now)
+	defer c.metrics.rest()
 	defer c.sight.end()
 	c.giveCredits()
 	c.zones, c.marks, c.lists = newZones(c.cfg, c.metrics), newMarks(), new(leaseLists)

@@ -62,6 +62,17 @@ func (h heartbeat) afterLease(renewed, now time.Time) heartbeat {
 	return h.alive(now)
 }
 
+// afterLiveLease takes in the renewTime that a consistent read of the Lease showed. Such a read is never older than what is known, so a time
+// that went back was written since: the kubelet's clock was ahead and has been set. By the watch, which may lag behind a read, that cannot
+// be told.
+func (h heartbeat) afterLiveLease(renewed, now time.Time) heartbeat {
+	if renewed.IsZero() || renewed.Equal(h.renewed) {
+		return h
+	}
+	h.renewed = renewed
+	return h.alive(now)
+}
+
 func (h heartbeat) alive(now time.Time) heartbeat {
 	h.seen, h.extended = now, 0
 	return h

@@ -81,6 +81,14 @@ func (m *metrics) suspend(now cause) {
 	}
 }
 
+// rest is the state outside a term: gauges speak of what the leader knows, and with two managers it would count twice.
+func (m *metrics) rest() {
+	for _, gauge := range []*prometheus.GaugeVec{m.zoneHealth, m.zoneSize, m.zoneUnhealthy, m.zoneState, m.pending} {
+		gauge.Reset()
+	}
+	m.suspend(causeNone)
+}
+
 // zone shows a zone. An empty one, which is about to be forgotten, shows as healthy.
 func (m *metrics) zone(key string, t tally, s zoneState, pending int) {
 	health := 100.0

@@ -29,6 +29,7 @@ type nodeRecord struct {
 	judged    time.Time              // when it was last judged, zero if never
 	written   string                 // resource version that our last write gave it
 	refused   string                 // resource version that was too old for our last write
+	conflicts int                    // since our last write
 }
 
 // due is when the node's grace ends.
@@ -64,11 +65,16 @@ func (o *observations) node(node *corev1.Node, renewed, now time.Time) nodeRecor
 	return r
 }
 
-// lease takes in a renewTime and reports whether it is a sign of life. A Lease without a node is not remembered.
-func (o *observations) lease(name string, renewed, now time.Time) (news bool) {
+// lease takes in a renewTime that came by watch. A Lease without a node is not remembered.
+func (o *observations) lease(name string, renewed, now time.Time) {
+	o.change(name, "", func(r *nodeRecord) { r.heartbeat = r.heartbeat.afterLease(renewed, now) })
+}
+
+// liveLease takes in a renewTime that a consistent read showed and reports whether it is a sign of life.
+func (o *observations) liveLease(name string, renewed, now time.Time) (news bool) {
 	o.change(name, "", func(r *nodeRecord) {
 		before := r.heartbeat
-		r.heartbeat = before.afterLease(renewed, now)
+		r.heartbeat = before.afterLiveLease(renewed, now)
 		news = r.heartbeat != before
 	})
 	return news

@@ -35,15 +35,20 @@ func (c *Controller) bound(before string, pod *caches.Pod) {
 	}
 }
 
-// follow queues the pods of a node that has become Unknown, also one that was so when the term began.
+// follow queues the pods of a node that has become Unknown, also one that was so when the term began; but then the node may be well
+// again, so the pods wait until the node cache has been confirmed.
 func (c *Controller) follow(node *corev1.Node) {
 	ready := condition(node, corev1.NodeReady)
-	if ready == nil || ready.Status == corev1.ConditionTrue || ready.Reason == reasonNeverUpdated {
+	if ready == nil || ready.Status == corev1.ConditionTrue {
 		c.marks.end(node.Name)
 		return
 	}
 	e := episode{node: node.UID, ready: ready.Status, since: ready.LastTransitionTime.Time}
-	if c.marks.begin(node.Name, e) && ready.Status == corev1.ConditionUnknown {
+	if ready.Reason == reasonNeverUpdated {
+		e.ready = "" // nobody has ever said anything about its pods: only those that come now are ours to mark
+	}
+	c.marks.begin(node.Name, e)
+	if e.ready == corev1.ConditionUnknown && c.confirmed.Load() && c.marks.follow(node.Name) {
 		for _, pod := range c.pods.OnNode(node.Name) {
 			c.podLoop.Add(podKey{ObjectName: cache.MetaObjectToName(pod)})
 		}
@@ -62,7 +67,7 @@ func (c *Controller) reconcilePod(ctx context.Context, key podKey) (worker.Resul
 	case apierrors.IsNotFound(err):
 		return worker.Result{}, nil
 	case apierrors.IsConflict(err):
-		return worker.Result{After: podConflictRetry}, nil
+		return worker.Result{After: c.marks.conflict(pod.NodeName, pod.UID)}, nil
 	case err != nil:
 		return worker.Result{}, fmt.Errorf("set pod not ready: %w", err)
 	}
@@ -97,7 +102,7 @@ func (c *Controller) markPod(ctx context.Context, pod *caches.Pod, now time.Time
 // episode is a time in which a node is not Ready.
 type episode struct {
 	node  types.UID
-	ready corev1.ConditionStatus
+	ready corev1.ConditionStatus // empty: never posted
 	since time.Time
 }
 
@@ -110,19 +115,32 @@ type marks struct {
 
 type marked struct {
 	episode
-	pods map[types.UID]bool
+	followed  bool // its pods were queued
+	pods      map[types.UID]bool
+	conflicts map[types.UID]int
 }
 
 func newMarks() *marks { return &marks{nodes: map[string]*marked{}} }
 
-// begin notes a node's episode and reports whether it is a new one.
-func (m *marks) begin(node string, e episode) bool {
+// begin notes a node's episode, which may be the one it is in.
+func (m *marks) begin(node string, e episode) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
 	if old := m.nodes[node]; old != nil && old.node == e.node && old.ready == e.ready && old.since.Equal(e.since) {
+		return
+	}
+	m.nodes[node] = &marked{episode: e, pods: map[types.UID]bool{}, conflicts: map[types.UID]int{}}
+}
+
+// follow reports whether the pods of a node are to be queued, which they are once an episode.
+func (m *marks) follow(node string) bool {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	e := m.nodes[node]
+	if e == nil || e.followed {
 		return false
 	}
-	m.nodes[node] = &marked{episode: e, pods: map[types.UID]bool{}}
+	e.followed = true
 	return true
 }
 
@@ -133,13 +151,25 @@ func (m *marks) end(node string) {
 	delete(m.nodes, node)
 }
 
-// due reports whether a pod of a node should be marked. While the kubelet itself says that its node is not ready, that is only so
-// for a pod that has just been bound.
+// due reports whether a pod of a node should be marked. While the kubelet itself says that its node is not ready, or has never said
+// anything, that is only so for a pod that has just been bound.
 func (m *marks) due(node string, pod types.UID, bound bool) bool {
 	m.lock.Lock()
 	defer m.lock.Unlock()
 	e := m.nodes[node]
 	return e != nil && !e.pods[pod] && (bound || e.ready == corev1.ConditionUnknown)
+}
+
+// conflict notes that a pod was too old to be marked and returns when to try again.
+func (m *marks) conflict(node string, pod types.UID) time.Duration {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	e := m.nodes[node]
+	if e == nil {
+		return podConflictRetry
+	}
+	e.conflicts[pod]++
+	return afterConflicts(podConflictRetry, e.conflicts[pod]-1)
 }
 
 func (m *marks) done(node string, pod types.UID) {

@@ -59,10 +59,24 @@ func outdated(version string, r nodeRecord) bool {
 	return r.written != "" && !reached(version, r.written) || r.refused != "" && reached(r.refused, version)
 }
 
-// conflict notes that a node was too old to be written.
-func (c *Controller) conflict(node *corev1.Node) time.Duration {
-	c.observations.change(node.Name, node.UID, func(r *nodeRecord) { r.refused = node.ResourceVersion })
-	return conflictRetry
+// conflict notes that a node was too old to be written and returns when to try again.
+func (c *Controller) conflict(node *corev1.Node) (wait time.Duration) {
+	c.observations.change(node.Name, node.UID, func(r *nodeRecord) {
+		r.refused = node.ResourceVersion
+		wait = afterConflicts(conflictRetry, r.conflicts)
+		r.conflicts++
+	})
+	return wait
+}
+
+// afterConflicts is the wait after n conflicts and one more: first for the first five, because another writer is done soon, then doubled
+// each time. What goes on refusing is no other writer.
+func afterConflicts(first time.Duration, n int) time.Duration {
+	wait := first
+	for ; n >= 5 && wait < maxBackoff; n-- {
+		wait *= 2
+	}
+	return min(wait, maxBackoff)
 }
 
 // readNode reads a node live. Nil is a node that is gone, or another one of the name: its events will come.
@@ -203,7 +217,7 @@ func (c *Controller) postUnknown(ctx context.Context, node *corev1.Node) (*corev
 func (c *Controller) wrote(node *corev1.Node, edit func(*nodeRecord)) {
 	c.sight.wrote(c.clock.Now())
 	c.observations.change(node.Name, node.UID, func(r *nodeRecord) {
-		r.written, r.refused = node.ResourceVersion, ""
+		r.written, r.refused, r.conflicts = node.ResourceVersion, "", 0
 		edit(r)
 	})
 }

@@ -78,7 +78,7 @@ func (c *Controller) readLease(ctx context.Context, name string) error {
 		return fmt.Errorf("read lease: %w", err)
 	}
 	c.sight.readSucceeded(now)
-	if err == nil && c.observations.lease(name, renewal(lease), now) {
+	if err == nil && c.observations.liveLease(name, renewal(lease), now) {
 		c.compareLeases(lease.ResourceVersion, now)
 	}
 	return nil
@@ -98,7 +98,7 @@ func (c *Controller) listLeases(ctx context.Context) error {
 	news := false
 	for i := range list.Items {
 		lease := &list.Items[i]
-		news = c.observations.lease(lease.Name, renewal(lease), now) || news
+		news = c.observations.liveLease(lease.Name, renewal(lease), now) || news
 	}
 	if news {
 		c.compareLeases(list.ResourceVersion, now)

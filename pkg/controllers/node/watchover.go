@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -88,7 +89,9 @@ func (c *Controller) confirmNodes(ctx context.Context) {
 			c.confirmed.Store(true)
 			return
 		}
-		c.sight.failed(err, false, c.clock.Now())
+		if !errors.Is(err, errStaleNodes) { // that is an answer: kubelets get theirs as well
+			c.sight.failed(err, false, c.clock.Now())
+		}
 		klog.FromContext(ctx).V(2).Info("Node cache is not confirmed yet, no node is tainted NoExecute", "reason", err)
 		if !c.pause(ctx, time.Second) {
 			return

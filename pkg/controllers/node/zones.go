@@ -28,6 +28,14 @@ type zone struct {
 	state   zoneState
 	limiter limiter
 	waiting []string // nodes that need a taint, first come first served
+	shown   display
+}
+
+// display is what the gauges show of a zone. They are set when it changes, because there may be as many zones as nodes.
+type display struct {
+	tally   tally
+	state   zoneState
+	waiting int
 }
 
 // member is what a zone needs to know of a node.
@@ -142,9 +150,16 @@ func (z *zones) evaluate(now time.Time) effects {
 		}
 	}
 	for key, in := range z.zones {
-		z.metrics.zone(key, in.tally, in.state, len(in.waiting))
+		z.show(key, in)
 	}
 	return e
+}
+
+func (z *zones) show(key string, in *zone) {
+	if now := (display{in.tally, in.state, len(in.waiting)}); in.shown != now {
+		in.shown = now
+		z.metrics.zone(key, now.tally, now.state, now.waiting)
+	}
 }
 
 func (z *zones) setRate(in *zone, now time.Time, e *effects) {
@@ -199,9 +214,12 @@ func (z *zones) ask(name string, lagging func(string) bool, now time.Time) (gran
 	if p < 0 {
 		p = len(in.waiting)
 		in.waiting = append(in.waiting, name)
-		z.metrics.pending.WithLabelValues(z.homes[name]).Set(float64(len(in.waiting)))
+		z.show(z.homes[name], in)
 	}
-	if z.frozen || in.limiter.rate == 0 {
+	switch {
+	case z.frozen: // the thaw wakes nobody whose zone is as it was
+		return false, lookAhead, e
+	case in.limiter.rate == 0:
 		return false, 0, e
 	}
 	if slot := in.limiter.slot(p); now.Before(slot) {
@@ -256,7 +274,7 @@ func (z *zones) quit(name string) effects {
 	if in == nil || !in.leave(name) {
 		return effects{}
 	}
-	z.metrics.pending.WithLabelValues(z.homes[name]).Set(float64(len(in.waiting)))
+	z.show(z.homes[name], in)
 	if len(in.waiting) == 0 || in.limiter.rate == 0 {
 		return effects{}
 	}

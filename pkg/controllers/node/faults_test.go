@@ -1,0 +1,465 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Faults of nodes, Leases and the API server that upstream's tests do not know.
+
+// renewAs lets a kubelet write its Lease with a time of its choice.
+func (b *bench) renewAs(name string, at *metav1.MicroTime) {
+	b.t.Helper()
+	leases := b.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+	lease, err := leases.Get(b.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	lease.Spec.RenewTime, lease.Spec.LeaseDurationSeconds = at, nil
+	if _, err := leases.Update(b.t.Context(), lease, metav1.UpdateOptions{}); err != nil {
+		b.t.Fatal(err)
+	}
+	b.pass(time.Millisecond)
+}
+
+// A node that asked for its taint while zones were frozen is not forgotten: the end of the freeze wakes nobody whose zone is as before.
+func TestFrozenZoneIsAskedAgain(t *testing.T) {
+	z := testZones(defaults())
+	z.fill("up", "z", up, 3, day)
+	z.put("down", "z", down, day)
+	z.freeze(true, day)
+	granted, wait, _ := z.ask("down", nobody, day)
+	if granted || wait == 0 {
+		t.Errorf("frozen: granted %v, asks again after %v", granted, wait)
+	}
+	if e := z.freeze(false, day); len(e.wake) > 0 {
+		t.Logf("woken by the thaw: %v", e.wake)
+	}
+}
+
+func TestNewTermMarksNoPodOfANodeThatCameBack(t *testing.T) {
+	objects := []runtime.Object{aNode("node", "zone", "Unknown"), aNode("live", "zone", "True"), aLease("live", epoch), aPod("pod", "node")}
+	inBubble(t, defaults(), objects, func(b *bench) {
+		b.freeze("nodes", true)
+		b.post("node", "True") // the cache does not show it
+		b.term()
+		b.pass(10 * time.Second)
+		if got := podReady(b.pod("pod")); got != "True" {
+			t.Errorf("Ready = %s: the pod of a node that is well was set not ready", got)
+		}
+		b.freeze("nodes", false)
+		b.pass(5 * time.Second)
+		if got := podReady(b.pod("pod")); got != "True" {
+			t.Errorf("Ready = %s after the cache had caught up", got)
+		}
+	})
+}
+
+// A node cache that is behind says nothing about whether kubelets reach the API server.
+func TestStaleNodeCacheIsNotBlindness(t *testing.T) {
+	objects, live, dying := cluster(2, 1)
+	inBubble(t, defaults(), objects, func(b *bench) {
+		b.renewFor(30*time.Second, live...) // as a standby
+		b.freeze("nodes", true)
+		b.edit("live0", func(n *corev1.Node) { n.Labels["new"] = "label" })
+		b.term()
+		b.renewFor(21*time.Second, live...)
+		if got := b.withStatus("Unknown", dying); got != 1 {
+			t.Error("the node that is silent for 51 s was not found")
+		}
+		b.freeze("nodes", false)
+	})
+}
+
+func TestLeasesOfOtherTimes(t *testing.T) {
+	ahead := &metav1.MicroTime{Time: epoch.Add(24 * time.Hour)}
+	for _, tt := range []struct {
+		name  string
+		first *metav1.MicroTime // what the Lease says at the beginning
+		then  func(time.Time) *metav1.MicroTime
+		want  corev1.ConditionStatus // after two minutes in which the kubelet writes its Lease every 10 s
+	}{
+		{"a clock that is far ahead", ahead, func(now time.Time) *metav1.MicroTime { return &metav1.MicroTime{Time: now.Add(24 * time.Hour)} }, "True"},
+		{"a clock that is far behind", &metav1.MicroTime{Time: epoch.Add(-1e6 * time.Second)}, func(now time.Time) *metav1.MicroTime { return &metav1.MicroTime{Time: now.Add(-1e6 * time.Second)} }, "True"},
+		{"a clock that was ahead and is set", ahead, func(now time.Time) *metav1.MicroTime { return &metav1.MicroTime{Time: now} }, "True"},
+		{"never any time", nil, func(time.Time) *metav1.MicroTime { return nil }, "Unknown"},
+		{"the same time over and over", ahead, func(time.Time) *metav1.MicroTime { return ahead }, "Unknown"},
+		{"the time was taken away", ahead, func(time.Time) *metav1.MicroTime { return nil }, "Unknown"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			objects, live, _ := cluster(3, 1)
+			inBubble(t, defaults(), objects, func(b *bench) {
+				b.renewAs("dying0", tt.first)
+				b.term()
+				for range 12 {
+					b.renew(live...)
+					b.renewAs("dying0", tt.then(time.Now()))
+					b.pass(10 * time.Second)
+					if tt.want == "True" && readiness(b.node("dying0")) != "True" {
+						b.t.Fatalf("Unknown after %v", time.Since(epoch))
+					}
+				}
+				if got := readiness(b.node("dying0")); got != tt.want {
+					t.Errorf("Ready = %s, want %s", got, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// A consistent read may show that a time went back; that there is none, or the old one, says nothing.
+func TestLiveLease(t *testing.T) {
+	at := func(s int) time.Time { return day.Add(time.Duration(s) * time.Second) }
+	h := heartbeat{seen: at(0), renewed: at(100)}
+	for _, tt := range []struct {
+		name    string
+		renewed time.Time
+		alive   bool
+	}{
+		{"the same", at(100), false}, {"none", time.Time{}, false}, {"later", at(101), true}, {"earlier", at(99), true},
+	} {
+		want := h
+		if tt.alive {
+			want.seen, want.renewed = at(5), tt.renewed
+		}
+		if got := h.afterLiveLease(tt.renewed, at(5)); got != want {
+			t.Errorf("%s: %+v, want %+v", tt.name, got, want)
+		}
+	}
+}
+
+func TestPodsThatComeToANodeThatNeverPosted(t *testing.T) {
+	objects := []runtime.Object{aNode("node", "", ""), aNode("live", "", "True"), aLease("live", epoch), aPod("early", "node")}
+	inBubble(t, defaults(), objects, func(b *bench) {
+		b.term()
+		b.renewFor(5*time.Second, "live")
+		if c := condition(b.node("node"), corev1.NodeReady); c == nil || c.Reason != reasonNeverUpdated {
+			t.Fatalf("Ready = %+v", c)
+		}
+		b.create(aPod("late", "node"))
+		b.pass(time.Second)
+		if early, late := podReady(b.pod("early")), podReady(b.pod("late")); early != "True" || late != "False" {
+			t.Errorf("Ready of the pod that was there = %s, want True; of the one that came = %s, want False", early, late)
+		}
+	})
+}
+
+func TestLeaseComesAndGoes(t *testing.T) {
+	objects, live, _ := cluster(3, 1)
+	inBubble(t, defaults(), objects, func(b *bench) {
+		b.term()
+		leases := b.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+		for range 12 { // somebody deletes the Lease again and again, and the kubelet makes it anew each time
+			if err := leases.Delete(b.t.Context(), "dying0", metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			b.pass(5 * time.Second)
+			lease := aLease("dying0", time.Now())
+			lease.UID = types.UID("lease-" + time.Now().String())
+			b.create(lease)
+			b.renew(live...)
+			b.pass(5 * time.Second)
+		}
+		if got := readiness(b.node("dying0")); got != "True" {
+			t.Errorf("Ready = %s while the kubelet renews", got)
+		}
+		if err := leases.Delete(b.t.Context(), "dying0", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		b.renewFor(46*time.Second, live...)
+		if got := readiness(b.node("dying0")); got != "Unknown" {
+			t.Errorf("Ready = %s, want Unknown: no Lease and no status for a grace period", got)
+		}
+	})
+}
+
+func TestNodeMadeAnewWithinASecond(t *testing.T) {
+	objects, live, _ := cluster(3, 2)
+	inBubble(t, defaults(), append(objects, aPod("pod", "dying0")), func(b *bench) {
+		b.term()
+		b.renewFor(55*time.Second, live...)
+		if got := b.withStatus("Unknown", []string{"dying0", "dying1"}); got != 2 {
+			t.Fatalf("%d nodes Unknown, want 2", got)
+		}
+		b.drainEvents()
+		if err := b.CoreV1().Nodes().Delete(b.t.Context(), "dying0", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		b.create(aNode("dying0", "zone", "True", func(n *corev1.Node) { n.UID = "another" }))
+		b.create(aPod("new", "dying0"))
+		b.renewFor(45*time.Second, live...)
+		if node := b.node("dying0"); readiness(node) != "True" || len(node.Spec.Taints) > 0 {
+			t.Errorf("Ready %s, taints %v: the new node took over the old one's fate", readiness(node), node.Spec.Taints)
+		}
+		if got := podReady(b.pod("new")); got != "True" {
+			t.Errorf("Ready of the new node's pod = %s", got)
+		}
+		b.renewFor(10*time.Second, live...)
+		if got := readiness(b.node("dying0")); got != "Unknown" {
+			t.Errorf("Ready = %s, want Unknown after its own grace", got)
+		}
+		var registered int
+		for _, e := range b.drainEvents() {
+			if e == "Normal RegisteredNode Node dying0 event: Registered Node dying0 in Controller" {
+				registered++
+			}
+		}
+		if registered != 1 {
+			t.Errorf("registered %d times, want once", registered)
+		}
+	})
+}
+
+// What the API server answers to every patch of nodes: afterwards it is as if nothing had been, and meanwhile it is not asked too often.
+func TestNodePatchesRefused(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		err  error
+		most int // requests in a minute
+	}{
+		{"conflict", apierrors.NewConflict(corev1.Resource("nodes"), "dying0", errors.New("for ever")), 60},
+		{"too many requests", apierrors.NewTooManyRequests("later", 1), 60},
+		{"internal error", errOutage, 60},
+		{"invalid", apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Node").GroupKind(), "dying0", nil), 60},
+		{"forbidden", apierrors.NewForbidden(corev1.Resource("nodes"), "dying0", errors.New("webhook")), 60},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			objects, live, _ := cluster(3, 1)
+			inBubble(t, defaults(), objects, func(b *bench) {
+				b.breakDown(tt.err, "patch nodes")
+				b.term()
+				b.renewFor(51*time.Second, live...)
+				before := b.count("patch nodes")
+				b.renewFor(time.Minute, live...)
+				if got := b.count("patch nodes") - before; got == 0 || got > tt.most {
+					t.Errorf("%d patches in a minute, want 1 to %d", got, tt.most)
+				}
+				b.breakDown(nil, "patch nodes")
+				b.renewFor(20*time.Second, live...)
+				if node := b.node("dying0"); !hasTaint(node, unreachableNoExecute) || !hasTaint(node, "unreachable:NoSchedule") {
+					t.Errorf("taints %v after the API server had recovered", node.Spec.Taints)
+				}
+				if got := b.withStatus("True", live); got != 3 {
+					t.Errorf("%d of 3 live nodes Ready", got)
+				}
+			})
+		})
+	}
+}
+
+func TestPodConflictsDoNotStorm(t *testing.T) {
+	objects, live, _ := cluster(3, 1)
+	inBubble(t, defaults(), append(objects, aPod("pod", "dying0")), func(b *bench) {
+		b.term()
+		b.freeze("pods", true)
+		pod := b.pod("pod")
+		pod.Labels = map[string]string{"changed": "behind our back"}
+		if _, err := b.CoreV1().Pods("default").Update(b.t.Context(), pod, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		b.renewFor(110*time.Second, live...)
+		if got := b.count("patch pods/status"); got < 3 || got > 40 {
+			t.Errorf("%d patches in a minute on a pod cache that is behind", got)
+		}
+		b.freeze("pods", false)
+		b.renewFor(6*time.Second, live...)
+		if got := podReady(b.pod("pod")); got != "False" {
+			t.Errorf("Ready = %s after the cache had caught up", got)
+		}
+	})
+}
+
+func TestNobodyThere(t *testing.T) {
+	inBubble(t, defaults(), nil, func(b *bench) {
+		b.term()
+		b.pass(10 * time.Minute)
+		if got := b.writes(); got != 0 {
+			t.Errorf("%d writes in a cluster without nodes", got)
+		}
+		objects, live, _ := cluster(1, 0)
+		for _, o := range objects {
+			b.create(o)
+		}
+		b.renewFor(2*time.Minute, live...)
+		if got := b.withStatus("True", live); got != 1 {
+			t.Error("the first node was condemned")
+		}
+	})
+}
+
+func TestForeignTaintsStay(t *testing.T) {
+	foreign := []corev1.Taint{
+		{Key: "example.com/mine", Effect: noExec}, {Key: "example.com/mine", Value: "v", Effect: noSchedule},
+		{Key: corev1.TaintNodeOutOfService, Effect: noExec}, {Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectPreferNoSchedule},
+		{Key: "node.cloudprovider.kubernetes.io/uninitialized", Effect: noSchedule}, {Key: corev1.TaintNodeMemoryPressure, Effect: noExec},
+	}
+	objects, live, _ := cluster(3, 0)
+	objects = append(objects, aNode("node", "zone", "True", func(n *corev1.Node) { n.Spec.Taints = slices.Clone(foreign) }), aLease("node", epoch))
+	inBubble(t, defaults(), objects, func(b *bench) {
+		b.term()
+		stay := func(when string) {
+			t.Helper()
+			got := b.node("node").Spec.Taints
+			for _, want := range foreign {
+				if !slices.Contains(got, want) {
+					t.Errorf("%s: %v is gone from %v", when, want, got)
+				}
+			}
+		}
+		b.renewFor(5*time.Second, append(live, "node")...)
+		stay("well")
+		b.renewFor(55*time.Second, live...)
+		if !hasTaint(b.node("node"), unreachableNoExecute) {
+			t.Fatal("the node was not tainted")
+		}
+		stay("unreachable")
+		b.post("node", "True")
+		b.pass(time.Second)
+		stay("back")
+		if got := len(b.node("node").Spec.Taints); got != len(foreign) {
+			t.Errorf("%d taints after it came back, want the %d that are not ours", got, len(foreign))
+		}
+	})
+}
+
+func TestRestartBesideDeadNodesRepeatsNothing(t *testing.T) {
+	objects, live, dying := cluster(5, 2)
+	inBubble(t, defaults(), append(objects, aPod("a", "dying0"), aPod("b", "dying1")), func(b *bench) {
+		b.term()
+		b.renewFor(80*time.Second, live...)
+		if got := b.tainted(unreachableNoExecute, dying); got != 2 {
+			t.Fatalf("%d nodes tainted, want 2", got)
+		}
+		before := map[string]*corev1.Node{"dying0": b.node("dying0"), "dying1": b.node("dying1")}
+		ours := func() int { return b.count("patch") + b.count("update nodes/status") }
+		writes := ours()
+		b.endTerm()
+		b.term()
+		b.renewFor(2*time.Minute, live...)
+		if got := ours() - writes; got != 0 {
+			t.Errorf("%d writes after a restart beside nodes that had been dealt with", got)
+		}
+		for name, node := range before {
+			if got := b.node(name).ResourceVersion; got != node.ResourceVersion {
+				t.Errorf("%s was written", name)
+			}
+		}
+	})
+}
+
+func TestGaugesRestWithTheTerm(t *testing.T) {
+	objects, live, _ := cluster(3, 1)
+	inBubble(t, defaults(), objects, func(b *bench) {
+		b.term()
+		b.renewFor(55*time.Second, live...)
+		m := b.controller.metrics
+		if got := testutil.CollectAndCount(m.zoneSize); got != 1 {
+			t.Fatalf("%d zones shown by the leader, want 1", got)
+		}
+		m.suspend(causeBlind)
+		b.endTerm()
+		for name, n := range map[string]int{
+			"health": testutil.CollectAndCount(m.zoneHealth), "size": testutil.CollectAndCount(m.zoneSize),
+			"unhealthy": testutil.CollectAndCount(m.zoneUnhealthy), "state": testutil.CollectAndCount(m.zoneState), "pending": testutil.CollectAndCount(m.pending),
+		} {
+			if n != 0 {
+				t.Errorf("%d zones shown by %s outside a term", n, name)
+			}
+		}
+		if got := testutil.ToFloat64(m.suspended.WithLabelValues(string(causeBlind))); got != 0 {
+			t.Error("suspended outside a term")
+		}
+		if got := testutil.ToFloat64(m.evictions.WithLabelValues("region:\x00:zone")); got != 1 {
+			t.Errorf("the counter of evictions is %v, want 1: it goes on", got)
+		}
+	})
+}
+
+func TestPendingGaugeFollowsTheLine(t *testing.T) {
+	z := testZones(defaults())
+	z.fill("up", "z", up, 20, day)
+	z.fill("down", "z", down, 3, day)
+	pending := func(want float64, when string) {
+		t.Helper()
+		if got := testutil.ToFloat64(z.metrics.pending.WithLabelValues("z")); got != want {
+			t.Errorf("%s: %v pending, want %v", when, got, want)
+		}
+	}
+	z.ask("down0", nobody, day)
+	pending(0, "granted")
+	z.ask("down1", nobody, day)
+	z.ask("down2", nobody, day)
+	pending(2, "two in line")
+	z.drop("down1", day)
+	pending(1, "one deleted")
+	z.withdraw("down2")
+	pending(0, "one well again")
+}
+
+// Somebody takes the Ready condition away and puts it back; kubelets without a status, statuses without a Lease.
+func TestStatusWithoutLeaseKeepsANodeAlive(t *testing.T) {
+	objects, live, _ := cluster(3, 0)
+	inBubble(t, defaults(), append(objects, aNode("node", "zone", "True")), func(b *bench) {
+		b.term()
+		for range 10 {
+			b.post("node", "True")
+			b.renewFor(40*time.Second, live...)
+		}
+		if got := readiness(b.node("node")); got != "True" {
+			t.Errorf("Ready = %s", got)
+		}
+		b.renewFor(15*time.Second, live...)
+		if got := readiness(b.node("node")); got != "Unknown" {
+			t.Errorf("Ready = %s, want Unknown", got)
+		}
+	})
+}
+
+func TestStandbyTakesOverAmidTheLine(t *testing.T) {
+	objects, live, dying := cluster(20, 4)
+	inBubble(t, defaults(), objects, func(b *bench) {
+		ctx, kill := context.WithCancel(b.t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_ = b.controller.Run(ctx)
+		}()
+		b.renewFor(62*time.Second, live...)
+		if got := b.tainted(unreachableNoExecute, dying); got != 2 {
+			t.Fatalf("%d nodes tainted, want 2", got)
+		}
+		times := map[string]metav1.Time{}
+		for _, name := range dying {
+			for _, taint := range b.node(name).Spec.Taints {
+				if taint.Effect == noExec {
+					times[name] = *taint.TimeAdded
+				}
+			}
+		}
+		kill()
+		<-done
+		b.pass(3 * time.Second)
+		b.term()
+		b.renewFor(30*time.Second, live...)
+		if got := b.tainted(unreachableNoExecute, dying); got != 4 {
+			t.Errorf("%d nodes tainted 30 s into the new term, want 4", got)
+		}
+		for name, at := range times {
+			for _, taint := range b.node(name).Spec.Taints {
+				if taint.Effect == noExec && !taint.TimeAdded.Equal(&at) {
+					t.Errorf("%s: TimeAdded moved from %v to %v", name, at, taint.TimeAdded)
+				}
+			}
+		}
+	})
+}
