@@ -115,7 +115,7 @@ func (c *Controller) handleNodes() error {
 			if old.UID != node.UID {
 				c.taints.forget(old.Name)
 			}
-			if !sameForPods(old, node) {
+			if old.UID != node.UID || !sameForPods(old, node) {
 				changed(node)
 			}
 		},

@@ -2,6 +2,7 @@ package tainteviction
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -23,6 +24,9 @@ const (
 	markMessage      = "Taint manager: deleting due to NoExecute taint"
 	calledOffMessage = "Taint manager: deletion called off"
 )
+
+// errChanged is a pod that changed, or went, between being read and being marked.
+var errChanged = errors.New("the pod has changed since it was read")
 
 // marked reports whether the pod carries our mark of an eviction that was begun.
 func marked(pod *caches.Pod) bool {
@@ -86,8 +90,8 @@ func (c *Controller) remove(ctx context.Context, key podKey, pod *corev1.Pod, du
 	case err == nil:
 		c.metrics.deleted(due, c.clock.Now())
 		klog.FromContext(ctx).V(2).Info("Evicted a pod", "pod", klog.KObj(pod), "node", klog.KRef("", pod.Spec.NodeName), "due", due)
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // gone, and maybe replaced
-	default:
+	case apierrors.IsNotFound(err):
+	default: // a conflict too: if another pod has the name, the next look will tell
 		return fmt.Errorf("delete pod %s: %w", key.Name, err)
 	}
 	c.term.ledger.done(key.UID)
@@ -134,7 +138,10 @@ func (c *Controller) patch(ctx context.Context, pod *corev1.Pod, change podstatu
 		return err
 	}
 	_, err = c.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
-	if err != nil {
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		return errChanged
+	case err != nil:
 		return fmt.Errorf("patch status of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	return nil

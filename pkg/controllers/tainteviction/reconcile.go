@@ -2,6 +2,7 @@ package tainteviction
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -44,7 +45,7 @@ func (c *Controller) reconcileNode(ctx context.Context, name string) (worker.Res
 // reconcilePod brings one pod to where its node's taints want it.
 func (c *Controller) reconcilePod(ctx context.Context, key podKey) (worker.Result, error) {
 	result, err := c.decidePod(ctx, key)
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+	if errors.Is(err, errChanged) {
 		return worker.Result{After: afterConflict}, nil
 	}
 	return result, err
