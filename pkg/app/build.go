@@ -38,22 +38,40 @@ func newBuilder(cfg Config, clk clock.WithTicker) (*builder, error) {
 	b.fence = leadership.NewFence(clk, b.metrics)
 	b.streams = leadership.NewStreams(clk, b.metrics)
 
-	fallback := caches.NewStreamFallback(clk)
-	informers := agentConfig(cfg.REST, "shared-informers")
-	informers.QPS = -1
-	informers.Wrap(fallback.Wrap)
-	informers.Wrap(b.streams.Wrap)
-	informers.Wrap(caches.Reconnecting(clk))
-	informers.Dial = b.streams.Dial
-	client, err := kubernetes.NewForConfig(informers)
-	if err != nil {
-		return nil, fmt.Errorf("build the informers' client: %w", err)
+	if err := b.buildCaches(); err != nil {
+		return nil, err
 	}
-	b.caches = caches.New(client, caches.Config{
-		Name: Name, Resync: cfg.MinResync + rand.N(cfg.MinResync), LeaseNamespaces: leaseNamespaces(cfg), Fallback: fallback,
-	})
+	var err error
 	b.events, err = newEvents(agentConfig(cfg.REST, "events"))
 	return b, err
+}
+
+// buildCaches makes the caches and their two clients. The renewals of the nodes' Leases come hundreds at a time, and nobody waits for one
+// of them as a ReplicaSet waits for its pods.
+func (b *builder) buildCaches() error {
+	fallback, reconnecting := caches.NewStreamFallback(b.clock), caches.Reconnecting(b.clock)
+	client := func(dialer func(caches.Dialer) caches.Dialer) (kubernetes.Interface, error) {
+		link, informers := b.streams.Link(), agentConfig(b.cfg.REST, "shared-informers")
+		informers.QPS = -1
+		informers.Wrap(fallback.Wrap)
+		informers.Wrap(link.Wrap)
+		informers.Wrap(reconnecting)
+		informers.Dial = dialer(link.Dial)
+		return kubernetes.NewForConfig(informers)
+	}
+	most, err := client(func(d caches.Dialer) caches.Dialer { return d })
+	if err != nil {
+		return fmt.Errorf("build the informers' client: %w", err)
+	}
+	leases, err := client(caches.Coalesced)
+	if err != nil {
+		return fmt.Errorf("build the client of the Lease informer: %w", err)
+	}
+	b.caches = caches.New(most, caches.Config{
+		Name: Name, Resync: b.cfg.MinResync + rand.N(b.cfg.MinResync), LeaseNamespaces: leaseNamespaces(b.cfg),
+		LeaseClient: leases, Fallback: fallback,
+	})
+	return nil
 }
 
 // leaseNamespaces are those of the Leases somebody reads: the nodes', if their health is watched, and our own.

@@ -24,7 +24,9 @@ type Config struct {
 	Resync time.Duration
 	// LeaseNamespaces are the namespaces whose Leases are kept with their holder and times. If it is only one, no other is watched.
 	LeaseNamespaces []string
-	// Fallback is what wraps the transport of the client; nil if nothing does.
+	// LeaseClient is what Leases are watched with, if not with the client of all other types.
+	LeaseClient kubernetes.Interface
+	// Fallback is what wraps the transport of the clients; nil if nothing does.
 	Fallback *StreamFallback
 }
 

@@ -129,6 +129,9 @@ func (c *Caches) Leases() (*Leases, error) {
 		return obj, nil
 	}
 	informer := c.factory.InformerFor(&coordinationv1.Lease{}, func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+		if c.cfg.LeaseClient != nil {
+			client = c.cfg.LeaseClient
+		}
 		return coordinationinformers.NewLeaseInformerWithOptions(client, scope, internalinterfaces.InformerOptions{ResyncPeriod: resync, InformerName: c.name})
 	})
 	store, err := newStore[*coordinationv1.Lease](c, coordinationv1.SchemeGroupVersion.WithResource("leases"), informer, trim, nil)

@@ -71,7 +71,7 @@ func (w *world) RoundTrip(req *http.Request) (*http.Response, error) {
 func (w *world) follow(ctx context.Context, path string) {
 	for ctx.Err() == nil {
 		req, _ := http.NewRequestWithContext(ctx, "GET", "http://host"+path+"?watch=true", nil)
-		resp, err := w.streams.Wrap(w).RoundTrip(req)
+		resp, err := w.streams.Link().Wrap(w).RoundTrip(req)
 		if err != nil {
 			continue
 		}

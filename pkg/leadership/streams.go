@@ -15,14 +15,12 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Streams knows every open watch of the informers' client: set rest.Config.Wrap(streams.Wrap) and
-// rest.Config.Dial = streams.Dial on that client's config, and on no other.
+// Streams knows every open watch of the informers' clients. Each of them gets a [Link].
 //
 // Safe for concurrent use.
 type Streams struct {
 	clock   clock.PassiveClock
 	metrics *Metrics
-	dialer  *connrotation.Dialer
 
 	lock sync.Mutex
 	open map[*stream]struct{}
@@ -30,19 +28,30 @@ type Streams struct {
 
 // NewStreams returns a registry without streams.
 func NewStreams(clk clock.PassiveClock, m *Metrics) *Streams {
+	return &Streams{clock: clk, metrics: m, open: map[*stream]struct{}{}}
+}
+
+// Link is the way of one client to the API server, on connections of its own: set rest.Config.Wrap(link.Wrap) and
+// rest.Config.Dial = link.Dial on that client's config, and on no other.
+type Link struct {
+	streams *Streams
+	dialer  *connrotation.Dialer
+}
+
+// Link returns a link that has no connection yet.
+func (s *Streams) Link() *Link {
 	dialer := &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second} // as client-go's own
-	return &Streams{clock: clk, metrics: m, dialer: connrotation.NewDialer(dialer.DialContext), open: map[*stream]struct{}{}}
+	return &Link{streams: s, dialer: connrotation.NewDialer(dialer.DialContext)}
 }
 
 // Wrap watches the watches that go through rt. It fits rest.Config.Wrap.
-func (s *Streams) Wrap(rt http.RoundTripper) http.RoundTripper {
-	return &streamTransport{streams: s, next: rt}
+func (l *Link) Wrap(rt http.RoundTripper) http.RoundTripper {
+	return &streamTransport{link: l, next: rt}
 }
 
-// Dial opens a connection that Streams can close when everything on it has gone silent. It fits
-// rest.Config.Dial, which also gives the informers a connection of their own.
-func (s *Streams) Dial(ctx context.Context, network, address string) (net.Conn, error) {
-	return s.dialer.DialContext(ctx, network, address)
+// Dial opens a connection that Streams can close when everything on the link has gone silent. It fits rest.Config.Dial.
+func (l *Link) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	return l.dialer.DialContext(ctx, network, address)
 }
 
 // watchTarget is what a watch request asks for.
@@ -65,6 +74,7 @@ func (t watchTarget) labels() []string { return []string{t.Resource, t.namespace
 // stream is one open watch, from the sending of its request.
 type stream struct {
 	target watchTarget
+	link   *Link
 	stop   context.CancelFunc
 
 	// under the lock of Streams
@@ -97,28 +107,30 @@ func (st *stream) serves(target watchTarget) bool {
 }
 
 // reopen ends the watches of one target; their reflector opens new ones where they left off. If nothing
-// has been heard on any watch since, their connections are closed too, so that the new ones take others.
+// has been heard on any watch of their link since, its connections are closed too, so that the new ones take others.
 // It says whether there was a watch to end.
 func (s *Streams) reopen(target watchTarget, since time.Time) bool {
 	s.lock.Lock()
-	ended, allSilent := 0, true
+	ended, heard := map[*Link]bool{}, map[*Link]bool{}
 	for st := range s.open {
 		if st.heard.After(since) {
-			allSilent = false
+			heard[st.link] = true
 		}
 		if st.serves(target) && !st.closed {
 			st.closed = true
-			ended++
+			ended[st.link] = true
 			defer st.stop()
 		}
 	}
 	s.lock.Unlock()
-	if ended == 0 {
+	if len(ended) == 0 {
 		return false
 	}
 	s.metrics.reopened.WithLabelValues(target.labels()...).Inc()
-	if allSilent {
-		defer s.dialer.CloseAll() // before the streams' own ends: their new requests must find none of these
+	for link := range ended {
+		if !heard[link] {
+			defer link.dialer.CloseAll() // before the streams' own ends: their new requests must find none of these
+		}
 	}
 	return true
 }
@@ -149,8 +161,8 @@ func (s *Streams) remove(st *stream) {
 
 // streamTransport registers the watches that pass it.
 type streamTransport struct {
-	streams *Streams
-	next    http.RoundTripper
+	link *Link
+	next http.RoundTripper
 }
 
 // WrappedRoundTripper lets client-go find the TLS settings below.
@@ -163,14 +175,14 @@ func (t *streamTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return t.next.RoundTrip(req)
 	}
 	ctx, stop := context.WithCancel(req.Context())
-	st := &stream{target: target, stop: stop}
-	t.streams.add(st)
+	streams, st := t.link.streams, &stream{target: target, link: t.link, stop: stop}
+	streams.add(st)
 	resp, err := t.next.RoundTrip(req.WithContext(ctx))
 	if err != nil {
-		t.streams.remove(st)
+		streams.remove(st)
 		return nil, err
 	}
-	resp.Body = &streamBody{ReadCloser: resp.Body, streams: t.streams, stream: st}
+	resp.Body = &streamBody{ReadCloser: resp.Body, streams: streams, stream: st}
 	return resp, nil
 }
 

@@ -137,10 +137,12 @@ func TestReopenedWatchGoesOnWhereItWas(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		since time.Duration // how long ago counts as heard
+		other bool          // something is heard on another link
 		conns int
 	}{
-		{"others are heard on the connection", time.Hour, 1},
-		{"all is silent", 0, 2},
+		{"others are heard on the connection", time.Hour, false, 1},
+		{"all is silent", 0, false, 2},
+		{"all on this link is silent", 0, true, 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := &watchServer{conns: map[string]bool{}}
@@ -155,7 +157,11 @@ func TestReopenedWatchGoesOnWhereItWas(t *testing.T) {
 			eventually(t, "a stream that was heard", func() bool { h := streams.hear(target); return h.open && !h.heard.IsZero() })
 			time.Sleep(1100 * time.Millisecond) // a reflector lists again after a watch that brought nothing within a second
 
-			if !streams.reopen(target, time.Now().Add(-tt.since)) {
+			since := time.Now().Add(-tt.since)
+			if tt.other {
+				streams.add(&stream{target: watchTarget{podResource, ""}, link: streams.Link(), stop: func() {}})
+			}
+			if !streams.reopen(target, since) {
 				t.Fatal("there was no watch to reopen")
 			}
 			eventually(t, "a second watch", func() bool { asked, _, _ := s.requests(); return len(asked) == 2 })
@@ -177,7 +183,8 @@ func TestReopenedWatchGoesOnWhereItWas(t *testing.T) {
 // informer runs an informer of Leases through streams until the test ends.
 func (s *watchServer) informer(t *testing.T, streams *Streams) cache.SharedIndexInformer {
 	t.Helper()
-	client, err := kubernetes.NewForConfig(&rest.Config{Host: s.URL, Dial: streams.Dial, WrapTransport: streams.Wrap,
+	link := streams.Link()
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: s.URL, Dial: link.Dial, WrapTransport: link.Wrap,
 		TLSClientConfig: rest.TLSClientConfig{Insecure: true}, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
 	if err != nil {
 		t.Fatal(err)
@@ -202,7 +209,7 @@ func TestStreamsForgetClosedWatches(t *testing.T) {
 		json.NewEncoder(w).Encode("x")
 	}))
 	defer server.Close()
-	client := &http.Client{Transport: streams.Wrap(http.DefaultTransport)}
+	client := &http.Client{Transport: streams.Link().Wrap(http.DefaultTransport)}
 	for range 3 {
 		resp, err := client.Get(server.URL + "/api/v1/pods?watch=true")
 		if err != nil {

@@ -24,6 +24,13 @@ var kubeletConditions = []corev1.NodeConditionType{
 // deadlineSlack is how long after a deadline the node is looked at: a node is silent strictly after its grace period.
 const deadlineSlack = time.Millisecond
 
+// Deadlines are looked at together: a process that wakes up for each of a thousand nodes does little else. deadlineStep is the most
+// that may cost a verdict, and deadlineShare the share of a grace period that it may cost.
+const (
+	deadlineStep  = 200 * time.Millisecond
+	deadlineShare = 100
+)
+
 // heartbeat is what this process has seen of one kubelet. Only seen is on our clock; renewed and posted are the kubelet's
 // words and are compared with nothing but themselves, so a node's wrong clock does no harm.
 type heartbeat struct {
@@ -91,7 +98,15 @@ func judge(h heartbeat, judged time.Time, hasReady bool, cfg Config, now time.Ti
 	if now.After(due) {
 		return judgement{silent: true}
 	}
-	return judgement{recheck: due.Sub(now) + deadlineSlack}
+	return judgement{recheck: due.Sub(now) + deadlineSlack + untilStep(due, min(deadlineStep, cfg.MonitorGracePeriod/deadlineShare))}
+}
+
+// untilStep is how long after t the next multiple of step is, by the wall clock: deadlines of all nodes meet there.
+func untilStep(t time.Time, step time.Duration) time.Duration {
+	if step <= 0 {
+		return 0
+	}
+	return step - 1 - time.Duration(t.UnixNano()-1)%step
 }
 
 // deadline is the last instant at which a node still counts as alive.

@@ -51,6 +51,32 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+func TestDeadlinesMeet(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		due   time.Duration // after a full second
+		grace time.Duration
+		want  time.Duration // how much later it is looked at, without the slack
+	}{
+		{"on a step", 400 * time.Millisecond, 50 * time.Second, 0},
+		{"between two", 250 * time.Millisecond, 50 * time.Second, 150 * time.Millisecond},
+		{"just after one", 1, 50 * time.Second, 200*time.Millisecond - 1},
+		{"a short grace has short steps", 4 * time.Millisecond, time.Second, 6 * time.Millisecond},
+		{"the shortest has hardly any", 3, time.Millisecond, 10*time.Microsecond - 3},
+		{"none has none", 3, 0, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			cfg := defaults()
+			cfg.MonitorPeriod, cfg.MonitorGracePeriod = 0, tt.grace
+			seen := day.Add(tt.due - tt.grace)
+			got := judge(heartbeat{seen: seen}, time.Time{}, true, cfg, seen)
+			if want := tt.grace + deadlineSlack + tt.want; got.recheck != want {
+				t.Errorf("recheck = %v, want %v", got.recheck, want)
+			}
+		})
+	}
+}
+
 // posted is a node whose Ready condition has a heartbeat time.
 func posted(status corev1.ConditionStatus, at time.Time) *corev1.Node {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", CreationTimestamp: metav1.NewTime(created)}}

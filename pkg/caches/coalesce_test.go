@@ -1,0 +1,117 @@
+package caches
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// source is a connection that always has something to read.
+type source struct {
+	net.Conn
+	size  int // bytes a read finds; more than any buffer if zero
+	start time.Time
+	reads []time.Duration // when, since start
+}
+
+func (s *source) Read(p []byte) (int, error) {
+	s.reads = append(s.reads, time.Since(s.start))
+	if s.size == 0 {
+		return len(p), nil
+	}
+	return s.size, nil
+}
+
+func TestCoalescedReads(t *testing.T) {
+	event := make([]byte, 500)
+	for _, tt := range []struct {
+		name  string
+		size  int
+		pause time.Duration // between two events
+		want  time.Duration // the 40th read of the connection
+	}{
+		{"a quiet stream is not slowed down", len(event), time.Second, 39 * time.Second},
+		{"a busy one is read every 75 ms once its burst is used up", len(event), 0, 20 * coalescePause},
+		{"a list is read as fast as it comes", 0, 0, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				from := &source{size: tt.size, start: time.Now()}
+				conn, err := Coalesced(func(context.Context, string, string) (net.Conn, error) { return from, nil })(t.Context(), "", "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				for len(from.reads) < 40 {
+					if _, err := conn.Read(event); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(tt.pause)
+				}
+				if got := from.reads[39]; got != tt.want {
+					t.Errorf("40th read after %v, want %v: %v", got, tt.want, slices.Compact(from.reads))
+				}
+			})
+		})
+	}
+}
+
+func TestCoalescedConnectionCarriesEverything(t *testing.T) {
+	want := bytes.Repeat([]byte("0123456789"), 100_000)
+	server, client := net.Pipe()
+	go func() {
+		defer server.Close()
+		for chunk := range slices.Chunk(want, 33_333) {
+			if _, err := server.Write(chunk); err != nil {
+				return
+			}
+		}
+	}()
+	got, err := io.ReadAll(newCoalescedConn(client))
+	if err != nil || !bytes.Equal(got, want) {
+		t.Errorf("read %d bytes, %v; want the %d that were sent", len(got), err, len(want))
+	}
+}
+
+func TestCoalescedReadEndsWithItsConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, client := net.Pipe()
+		defer server.Close()
+		conn := newCoalescedConn(client)
+		paced := make(chan error)
+		go func() {
+			for {
+				if _, err := conn.Read(make([]byte, 10)); err != nil {
+					paced <- err
+					return
+				}
+			}
+		}()
+		for range coalesceBurst {
+			if _, err := server.Write([]byte("event")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait() // it waits before the next look
+		start := time.Now()
+		if err := conn.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-paced; err == nil || time.Since(start) > 0 {
+			t.Errorf("Read after Close = %v after %v, want an error at once", err, time.Since(start))
+		}
+	})
+}
+
+func TestCoalescedDialThatFails(t *testing.T) {
+	dial := Coalesced((&net.Dialer{}).DialContext)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if conn, err := dial(ctx, "tcp", "127.0.0.1:1"); err == nil || conn != nil {
+		t.Errorf("dial = %v, %v, want the error", conn, err)
+	}
+}
