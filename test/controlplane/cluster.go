@@ -50,6 +50,9 @@ type Cluster struct {
 	admin     *rest.Config
 	usersLock sync.Mutex
 	users     map[string]*rest.Config
+
+	rightsLock sync.Mutex
+	rights     []string // groups that deploy/rbac grants something to; nil until it is applied
 }
 
 // Run starts a cluster, hands it to use, runs the tests of m and stops the cluster. It returns the exit code for

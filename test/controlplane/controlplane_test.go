@@ -244,3 +244,31 @@ func TestPlayedKubelet(t *testing.T) {
 		t.Errorf("status after MarkNodeReady = %+v, %v", got.Status.Conditions, err)
 	}
 }
+
+// The authorizer must know of the rights as soon as somebody has them, and of no others.
+func TestManagersHaveTheRightsOfDeployAlone(t *testing.T) {
+	ns := cluster.Namespace(t)
+	for _, tt := range []struct {
+		what        string
+		controllers []string
+		creates     bool // ReplicaSets' pods
+		deletes     bool // anything, for namespaces
+	}{
+		{"no such controller", []string{"other-controller"}, false, false},
+		{"one controller", []string{"replicaset-controller"}, true, false},
+		{"all controllers", nil, true, true},
+	} {
+		client := ClientFor(t, cluster.ManagerConfig("test", tt.controllers...))
+		_, err := client.CoreV1().Pods(ns).Create(t.Context(), Pod(ns, "web", nil), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if refused := apierrors.IsForbidden(err); refused == tt.creates {
+			t.Errorf("%s: create a pod: %v, want allowed = %v", tt.what, err, tt.creates)
+		}
+		err = client.CoreV1().ConfigMaps(ns).DeleteCollection(t.Context(), metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}, metav1.ListOptions{})
+		if refused := apierrors.IsForbidden(err); refused == tt.deletes {
+			t.Errorf("%s: delete ConfigMaps: %v, want allowed = %v", tt.what, err, tt.deletes)
+		}
+		if _, err := client.CoordinationV1().Leases("kube-system").Get(t.Context(), "controller-manager", metav1.GetOptions{}); apierrors.IsForbidden(err) {
+			t.Errorf("%s: %v", tt.what, err)
+		}
+	}
+}

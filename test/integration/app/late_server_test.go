@@ -21,7 +21,7 @@ func TestAPIServerThatComesUpLaterIsWaitedFor(t *testing.T) {
 	if err := cluster.KillAPIServer(); err != nil {
 		t.Fatal(err)
 	}
-	p := controlplane.StartProcess(t, append(admin(t), "--leader-elect=false", "--controllers=replicaset")...)
+	p := controlplane.StartProcess(t, append(manager(t), "--leader-elect=false", "--controllers=replicaset")...)
 	p.WaitForLog(t, "Waiting for the API server")
 	if err := cluster.StartAPIServer(); err != nil {
 		t.Fatal(err)

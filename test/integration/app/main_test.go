@@ -15,7 +15,7 @@ func TestMain(m *testing.M) {
 	os.Exit(controlplane.Run(m, controlplane.Options{Audit: true}, func(c *controlplane.Cluster) { cluster = c }))
 }
 
-// admin is how the manager reaches the API server with all rights, and without an endpoint of its own.
-func admin(t *testing.T) []string {
-	return []string{"--kubeconfig=" + cluster.Kubeconfig(t, "manager", "system:masters"), "--secure-port=0"}
+// manager is how the manager reaches the API server, and that it has no endpoint of its own.
+func manager(t *testing.T) []string {
+	return []string{"--kubeconfig=" + cluster.ManagerKubeconfig(t, "manager"), "--secure-port=0"}
 }

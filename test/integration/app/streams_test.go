@@ -34,9 +34,10 @@ func TestEveryTypeHasExactlyOneStream(t *testing.T) {
 		{"", true, []string{lease}},
 	} {
 		t.Run(fmt.Sprintf("controllers=%s elect=%v", tt.controllers, tt.elect), func(t *testing.T) {
-			user := strings.NewReplacer("/", "-", "=", "-", "*", "all", " ", "-", "#", "-").Replace(t.Name())
-			args := []string{"--kubeconfig=" + cluster.Kubeconfig(t, user, "system:masters"), "--secure-port=0",
-				"--controllers=" + tt.controllers, fmt.Sprintf("--leader-elect=%v", tt.elect), "--leader-elect-resource-name=" + strings.ToLower(user)}
+			account := strings.NewReplacer("/", "-", "=", "-", "*", "all", " ", "-", "#", "-").Replace(t.Name())
+			user := controlplane.ServiceAccount(account)
+			args := []string{"--kubeconfig=" + cluster.ManagerKubeconfig(t, account), "--secure-port=0",
+				"--controllers=" + tt.controllers, fmt.Sprintf("--leader-elect=%v", tt.elect)}
 			manager := controlplane.StartManager(t, app.NewCommand(), args...)
 			controlplane.Eventually(t, 30*time.Second, func(context.Context) error {
 				if got := streams(t, user); !slices.Equal(slices.Sorted(maps.Keys(got)), tt.want) {

@@ -26,16 +26,16 @@ type contender struct {
 // start starts a manager. Users are new for every test, so that the audit log tells them apart.
 func start(t *testing.T, name string) *contender {
 	t.Helper()
-	user := t.Name() + "-" + name
-	proxy := faults.New(t, here(t).ConfigFor(user, "system:masters"), faults.WithName(name))
-	return &contender{Process: run(t, proxy.Config()), user: user, proxy: proxy}
+	account := t.Name() + "-" + name
+	proxy := faults.New(t, here(t).ManagerConfig(account, "replicaset-controller"), faults.WithName(name))
+	return &contender{Process: run(t, proxy.Config()), user: controlplane.ServiceAccount(account), proxy: proxy}
 }
 
 // startDirect starts a manager without a proxy: when the API server is away it finds nobody, instead of a proxy that cannot go on.
 func startDirect(t *testing.T, name string) *contender {
 	t.Helper()
-	user := t.Name() + "-" + name
-	return &contender{Process: run(t, here(t).ConfigFor(user, "system:masters")), user: user}
+	account := t.Name() + "-" + name
+	return &contender{Process: run(t, here(t).ManagerConfig(account, "replicaset-controller")), user: controlplane.ServiceAccount(account)}
 }
 
 func run(t *testing.T, cfg *rest.Config) *controlplane.Process {

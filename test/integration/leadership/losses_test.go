@@ -21,7 +21,7 @@ const losses = 1000
 func TestAThousandLossesLeakNothing(t *testing.T) {
 	forgetLease(t)
 	namespace := here(t).Namespace(t)
-	embed(t, here(t).Kubeconfig(t, t.Name(), "system:masters")) // through no proxy: that remembers every request
+	embed(t, here(t).ManagerKubeconfig(t, t.Name(), "replicaset-controller")) // through no proxy: that remembers every request
 	holder := holderOf(t)
 	client := here(t).Client(t)
 	if _, err := client.AppsV1().ReplicaSets(namespace).Create(t.Context(), controlplane.ReplicaSet(namespace, "web", 3), metav1.CreateOptions{}); err != nil {
@@ -43,7 +43,7 @@ func TestAThousandLossesLeakNothing(t *testing.T) {
 	if after.heap > before.heap+4<<20 {
 		t.Errorf("heap went from %d to %d bytes", before.heap, after.heap)
 	}
-	if got, want := openStreams(t, t.Name()), 4; got != want { // ReplicaSets, pods, namespaces and Leases
+	if got, want := openStreams(t, controlplane.ServiceAccount(t.Name())), 4; got != want { // ReplicaSets, pods, namespaces and Leases
 		t.Errorf("%d watch streams are open, want %d", got, want)
 	}
 }

@@ -148,7 +148,7 @@ func TestTwoAPIServers(t *testing.T) {
 		behind := cluster.Client(t)
 		ahead := controlplane.ClientFor(t, cluster.AtSecond(cluster.Config()))
 		controlplane.Eventually(t, 5*time.Second, func(ctx context.Context) error { return namespaceKnown(ctx, ahead, ns) })
-		m := start(t, grace(5*time.Second), func(s *setup) { s.rest = cluster.AtSecond(cluster.Config()) })
+		m := start(t, grace(5*time.Second), func(s *setup) { s.rest = cluster.AtSecond(s.rest) })
 		check(t, cluster.PauseAPIServer())
 		done := make(chan error, 2*creates)
 		for i := range creates {

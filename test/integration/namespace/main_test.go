@@ -65,7 +65,7 @@ type setup struct {
 // not parallel, and no controller is left running between tests.
 func start(t testing.TB, edits ...func(*setup)) *manager {
 	t.Helper()
-	s := setup{cfg: namespace.Config{Workers: 10, SyncPeriod: 5 * time.Minute}, rest: cluster.Config(), clock: clock.RealClock{}}
+	s := setup{cfg: namespace.Config{Workers: 10, SyncPeriod: 5 * time.Minute}, rest: cluster.ManagerConfig("namespace-controller", namespace.Name), clock: clock.RealClock{}}
 	for _, edit := range edits {
 		edit(&s)
 	}

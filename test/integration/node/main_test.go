@@ -63,12 +63,12 @@ func scaled() node.Config {
 
 const renewEvery = 500 * time.Millisecond
 
-// controllerConfig authenticates as upstream's service account, so that the tests also show that its rights are enough.
+// controllerConfig has the rights of deploy/rbac for these controllers alone, so that the tests also show that they are enough.
 func controllerConfig() *rest.Config {
-	return cluster.ConfigFor("system:serviceaccount:kube-system:node-controller", "system:authenticated")
+	return cluster.ManagerConfig("node-controller", node.Name, tainteviction.Name)
 }
 
-func watcherConfig() *rest.Config { return cluster.ConfigFor("system:kube-controller-manager") }
+func watcherConfig() *rest.Config { return controllerConfig() }
 
 // loops is the controllers under test with caches of their own.
 type loops struct {

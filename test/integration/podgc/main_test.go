@@ -35,11 +35,11 @@ func TestMain(m *testing.M) {
 	os.Exit(controlplane.Run(m, controlplane.Options{Audit: true}, func(c *controlplane.Cluster) { cluster = c }))
 }
 
-// start runs the controller with upstream's test timings until the test ends. It authenticates as upstream's service account, so
-// that the tests also show that its rights are enough.
+// start runs the controller with upstream's test timings until the test ends. It has the rights of deploy/rbac for this controller
+// alone, so that the tests also show that they are enough.
 func start(t *testing.T, threshold int) {
 	t.Helper()
-	client := controlplane.ClientFor(t, cluster.ConfigFor("system:serviceaccount:kube-system:pod-garbage-collector", "system:authenticated"))
+	client := controlplane.ClientFor(t, cluster.ManagerConfig("pod-garbage-collector", podgc.Name))
 	store := caches.New(client, caches.Config{Name: t.Name()})
 	pods, err := store.Pods()
 	must(t, err)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"minikcm/pkg/controllers/replicaset"
 	"minikcm/test/controlplane"
 	"minikcm/test/faults"
 )
@@ -19,7 +20,7 @@ type daemon struct {
 // startDaemon starts the manager without a lease, so that the next may work at once. The proxy is scripted before it starts.
 func startDaemon(t *testing.T, name string, script func(*faults.Proxy)) *daemon {
 	t.Helper()
-	proxy := faults.New(t, cluster.ConfigFor("manager", "system:masters"), faults.WithName(name))
+	proxy := faults.New(t, cluster.ManagerConfig("manager", replicaset.Name), faults.WithName(name))
 	if script != nil {
 		script(proxy)
 	}

@@ -40,9 +40,9 @@ func defaults() replicaset.Config {
 	return replicaset.Config{PodDeletionCost: true, TerminatingReplicas: true, VerifyFirstWrite: true}
 }
 
-// controllerConfig authenticates as upstream's service account, so that the tests also show that its rights are enough.
+// controllerConfig has the rights of deploy/rbac for this controller alone, so that the tests also show that they are enough.
 func controllerConfig() *rest.Config {
-	return cluster.ConfigFor("system:serviceaccount:kube-system:replicaset-controller", "system:authenticated")
+	return cluster.ManagerConfig("replicaset-controller", replicaset.Name)
 }
 
 // loop is a ReplicaSet controller with caches of its own.
@@ -145,7 +145,7 @@ func start(t testing.TB, config replicaset.Config) *loop {
 	return standby(t, config, controllerConfig(), watcherConfig(), clock.RealClock{}).beginTerm()
 }
 
-func watcherConfig() *rest.Config { return cluster.ConfigFor("system:kube-controller-manager") }
+func watcherConfig() *rest.Config { return controllerConfig() }
 
 // namespace is one test's view of its namespace.
 type namespace struct {

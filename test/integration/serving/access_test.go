@@ -67,7 +67,7 @@ func certificate(t *testing.T, cfg *rest.Config) *client {
 // Every cell of the table of who gets what, with the real API server as the one who knows (spec D38, D41, D42).
 func TestWhoGetsWhat(t *testing.T) {
 	ns := cluster.Namespace(t)
-	reviewer := cluster.Kubeconfig(t, "manager", "system:masters")
+	reviewer := cluster.ManagerKubeconfig(t, "manager")
 	e := start(t, "--authentication-kubeconfig="+reviewer, "--authorization-kubeconfig="+reviewer)
 	paths := []string{"/metrics", "/metrics/slis", "/configz", "/flagz", "/statusz", "/debug/*", "/livez/*", "/readyz/*", "/healthz/*", "/nothing"}
 	none, scraper, ok := token(t, ns, "none"), token(t, ns, "scraper"), token(t, ns, "ok")
@@ -157,7 +157,7 @@ func TestReviewsForbidden(t *testing.T) {
 func TestPortInUse(t *testing.T) {
 	e := start(t)
 	_, port, _ := strings.Cut(e.address, ":")
-	p := controlplane.StartProcess(t, "--kubeconfig="+cluster.Kubeconfig(t, "manager", "system:masters"), "--controllers=", "--bind-address=127.0.0.1", "--secure-port="+port)
+	p := controlplane.StartProcess(t, "--kubeconfig="+cluster.ManagerKubeconfig(t, "manager"), "--controllers=", "--bind-address=127.0.0.1", "--secure-port="+port)
 	code, err := p.Wait(time.Minute)
 	if err != nil {
 		t.Fatal(err)

@@ -28,8 +28,8 @@ type endpoint struct {
 	process *controlplane.Process
 }
 
-// start starts a manager without controllers as a process and waits until it answers. Its own kubeconfig is an
-// administrator's; the kubeconfigs of authentication and authorization are among args.
+// start starts a manager without controllers as a process and waits until it answers. Its own kubeconfig is
+// that of deploy/; the kubeconfigs of authentication and authorization are among args.
 func start(t *testing.T, args ...string) *endpoint {
 	t.Helper()
 	address := freeAddress(t)
@@ -38,7 +38,7 @@ func start(t *testing.T, args ...string) *endpoint {
 		t.Fatal(err)
 	}
 	args = append([]string{
-		"--kubeconfig=" + cluster.Kubeconfig(t, "manager", "system:masters"), "--controllers=", "--leader-elect=false",
+		"--kubeconfig=" + cluster.ManagerKubeconfig(t, "manager"), "--controllers=", "--leader-elect=false",
 		"--bind-address=127.0.0.1", "--secure-port=" + port,
 	}, args...)
 	e := &endpoint{address: address, process: controlplane.StartProcess(t, args...)}

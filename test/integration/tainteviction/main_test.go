@@ -45,11 +45,11 @@ func TestMain(m *testing.M) {
 	os.Exit(controlplane.Run(m, controlplane.Options{}, func(c *controlplane.Cluster) { cluster = c }))
 }
 
-// start runs the controller until the test ends. It authenticates as upstream's service account, so that the tests also show that its
-// rights are enough.
+// start runs the controller until the test ends. It has the rights of deploy/rbac for this controller alone, so that the tests also
+// show that they are enough.
 func start(t *testing.T, window time.Duration) {
 	t.Helper()
-	client := controlplane.ClientFor(t, cluster.ConfigFor("system:serviceaccount:kube-system:node-controller", "system:authenticated"))
+	client := controlplane.ClientFor(t, cluster.ManagerConfig("node-controller", tainteviction.Name))
 	store := caches.New(client, caches.Config{Name: t.Name()})
 	pods, err := store.Pods()
 	must(t, err)

@@ -1,0 +1,176 @@
+package controlplane
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+)
+
+// rolePrefix begins the names of the roles of deploy/rbac and of their bindings.
+const rolePrefix = "controller-manager:"
+
+// ManagerConfig returns a config that authenticates as the service account kube-system/name and holds exactly what deploy/rbac
+// grants: the rights that every manager needs and those of the controllers, by their --controllers names; of all if none is named.
+// Accounts of different names have the same rights, so that the audit log can tell managers apart. There is no client-side rate limit.
+// It panics if deploy/rbac cannot be read or applied.
+func (c *Cluster) ManagerConfig(name string, controllers ...string) *rest.Config {
+	c.rightsLock.Lock()
+	defer c.rightsLock.Unlock()
+	if c.rights == nil {
+		applied, err := c.applyRights()
+		if err != nil {
+			panic(fmt.Errorf("apply deploy/rbac: %w", err))
+		}
+		c.rights = applied
+	}
+	groups := []string{"system:serviceaccounts", "system:serviceaccounts:" + metav1.NamespaceSystem}
+	for _, role := range c.rights {
+		controller := strings.TrimPrefix(role, rolePrefix)
+		if len(controllers) == 0 || !strings.HasSuffix(controller, "-controller") || slices.Contains(controllers, controller) {
+			groups = append(groups, role)
+		}
+	}
+	return c.ConfigFor(ServiceAccount(name), groups...)
+}
+
+// ServiceAccount is the user that the API server knows kube-system/name by.
+func ServiceAccount(name string) string {
+	return "system:serviceaccount:" + metav1.NamespaceSystem + ":" + name
+}
+
+// ManagerKubeconfig writes a kubeconfig file for [Cluster.ManagerConfig] and returns its path.
+func (c *Cluster) ManagerKubeconfig(t testing.TB, name string, controllers ...string) string {
+	t.Helper()
+	return c.KubeconfigFor(t, c.ManagerConfig(name, controllers...))
+}
+
+// applyRights creates what is in deploy/rbac, each binding for a group of its own name as well, and waits until the authorizer
+// knows. It returns the names of the bindings.
+func (c *Cluster) applyRights() (names []string, err error) {
+	objects, err := readRights()
+	if err != nil {
+		return nil, err
+	}
+	client, err := kubernetes.NewForConfig(c.admin)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	for _, o := range objects {
+		switch o := o.(type) {
+		case *corev1.ServiceAccount: // the tests' accounts need no object, because they come with certificates
+		case *rbacv1.ClusterRole:
+			_, err = client.RbacV1().ClusterRoles().Create(ctx, o, metav1.CreateOptions{})
+		case *rbacv1.Role:
+			_, err = client.RbacV1().Roles(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
+		case *rbacv1.ClusterRoleBinding:
+			o.Subjects = append(o.Subjects, group(o.Name))
+			names = append(names, o.Name)
+			_, err = client.RbacV1().ClusterRoleBindings().Create(ctx, o, metav1.CreateOptions{})
+		case *rbacv1.RoleBinding:
+			o.Subjects = append(o.Subjects, group(o.Name))
+			names = append(names, o.Name)
+			_, err = client.RbacV1().RoleBindings(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
+		default:
+			err = fmt.Errorf("%T is not known here", o)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	slices.Sort(names)
+	names = slices.Compact(names) // a Role and a ClusterRole of one controller have the same name
+	return names, poll(ctx, func(ctx context.Context) error { return inEffect(ctx, client, objects, names) })
+}
+
+func group(name string) rbacv1.Subject {
+	return rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: name}
+}
+
+// readRights reads every file that deploy/rbac applies.
+func readRights() (objects []runtime.Object, err error) {
+	root, err := repository()
+	if err != nil {
+		return nil, err
+	}
+	files, err := filepath.Glob(filepath.Join(root, "deploy", "rbac", "*.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range files {
+		if filepath.Base(file) == "kustomization.yaml" {
+			continue
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		documents := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
+		for {
+			document, err := documents.Read()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				return nil, fmt.Errorf("read %s: %w", file, err)
+			}
+			o, _, err := scheme.Codecs.UniversalDeserializer().Decode(document, nil, nil)
+			if err != nil {
+				return nil, fmt.Errorf("read %s: %w", file, err)
+			}
+			objects = append(objects, o)
+		}
+	}
+	return objects, nil
+}
+
+// inEffect fails until the authorizer, which watches roles and bindings, allows the last thing that each role does.
+func inEffect(ctx context.Context, client kubernetes.Interface, objects []runtime.Object, groups []string) error {
+	for _, o := range objects {
+		var namespace string
+		var rules []rbacv1.PolicyRule
+		switch o := o.(type) {
+		case *rbacv1.ClusterRole:
+			rules = o.Rules
+		case *rbacv1.Role:
+			namespace, rules = o.Namespace, o.Rules
+		default:
+			continue
+		}
+		for _, rule := range rules {
+			resource, sub, _ := strings.Cut(rule.Resources[0], "/")
+			asked := authorizationv1.ResourceAttributes{
+				Namespace: namespace, Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: resource, Subresource: sub,
+				Name: strings.Join(rule.ResourceNames, ","),
+			}
+			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: "somebody", Groups: groups, ResourceAttributes: &asked}}
+			answer, err := client.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+			if err != nil {
+				return fmt.Errorf("ask the authorizer: %w", err)
+			}
+			if !answer.Status.Allowed {
+				return fmt.Errorf("the roles of deploy/rbac are not in effect: %+v: %s", asked, answer.Status.Reason)
+			}
+		}
+	}
+	return nil
+}
