@@ -10,7 +10,9 @@ import (
 	"net/http"
 	"path/filepath"
 	"sync"
+	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
@@ -21,6 +23,9 @@ import (
 const (
 	// certName is the base of the file names in --cert-dir, upstream's.
 	certName = "kube-controller-manager"
+	// lookAgain is how often certificate files are read although nothing was heard of them: no notification comes when a link on the
+	// way to a file is changed and the old file stays, which is how certbot renews.
+	lookAgain = 10 * time.Second
 	// As k8s.io/apiserver v0.37: per HTTP/2 stream, bytes that may wait to be read, and the largest frame.
 	uploadPerStream = 256 << 10
 	// defaultStreams is how many requests one HTTP/2 connection may have open, as k8s.io/apiserver v0.37.
@@ -103,8 +108,28 @@ func (c *certificates) follow(source dynamiccertificates.Notifier) {
 func (c *certificates) start(ctx context.Context, wg *sync.WaitGroup) {
 	for _, source := range c.sources {
 		wg.Go(func() { source.Run(ctx, 1) })
+		if fromFiles(source) {
+			wg.Go(func() {
+				wait.JitterUntilWithContext(ctx, func(ctx context.Context) { reread(ctx, source) }, lookAgain, 0, true)
+			})
+		}
 	}
 	wg.Go(func() { c.dynamic.Run(1, ctx.Done()) })
+}
+
+func fromFiles(source dynamiccertificates.ControllerRunner) bool {
+	switch source.(type) {
+	case *dynamiccertificates.DynamicCertKeyPairContent, *dynamiccertificates.DynamicFileSNIContent, *dynamiccertificates.DynamicFileCAContent:
+		return true
+	}
+	return false
+}
+
+// reread takes over what the files hold by now. What was read before stays in use if that is broken.
+func reread(ctx context.Context, source dynamiccertificates.ControllerRunner) {
+	if err := source.RunOnce(ctx); err != nil {
+		klog.FromContext(ctx).Error(err, "Read certificate files; the certificates that were read before stay in use")
+	}
 }
 
 // servingCertificate finds the certificate: given files, files in the directory, or one made now.

@@ -1,7 +1,7 @@
 // Package deploy tests what deploy/ and docs/ promise an operator: every object is valid, the rights are enough and none is
 // superfluous, manifests fit the program's flags, alerts and dashboard ask for metrics that exist.
 //
-// Tests with promtool, prometheus, kubectl or openssl are skipped where those are missing.
+// Tests with kubectl or openssl are skipped where those are missing.
 package deploy
 
 import (
@@ -32,6 +32,16 @@ func TestMain(m *testing.M) {
 		"enable-admission-plugins": {"OwnerReferencesPermissionEnforcement"},
 	}}
 	os.Exit(controlplane.Run(m, o, func(c *controlplane.Cluster) { cluster = c }))
+}
+
+// built returns the path of a program that make builds.
+func built(t *testing.T, name string) string {
+	t.Helper()
+	path, err := controlplane.Binary(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // program returns the path of a program that not every machine has, or skips the test.

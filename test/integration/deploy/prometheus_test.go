@@ -1,9 +1,11 @@
 package deploy
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -11,9 +13,12 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	sigsyaml "sigs.k8s.io/yaml"
 
@@ -125,10 +130,8 @@ func TestAlertsAreComplete(t *testing.T) {
 	}
 }
 
-const fromDebian = "Debian: apt-get install prometheus"
-
 func TestPromtool(t *testing.T) {
-	promtool := program(t, "promtool", fromDebian)
+	promtool := built(t, "promtool")
 	dir := filepath.Join(deployDir, "prometheus")
 	for _, args := range [][]string{{"check", "rules", "alerts.yaml"}, {"test", "rules", "alerts_test.yaml"}} {
 		cmd := exec.Command(promtool, args...)
@@ -137,26 +140,28 @@ func TestPromtool(t *testing.T) {
 			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
 		}
 	}
-	config := prometheusConfig(t, "127.0.0.1:1", "127.0.0.1:2")
+	config := prometheusConfig(t)
 	if out, err := exec.Command(promtool, "check", "config", config).CombinedOutput(); err != nil {
 		t.Errorf("promtool check config: %v\n%s", err, out)
 	}
 }
 
-// prometheusConfig writes the configuration of deploy/ with targets that are named instead of found, a token from a file of the
-// test's, and a pace that a test can wait for. It returns the file.
-func prometheusConfig(t *testing.T, targets ...string) string {
+// prometheusConfig writes the configuration of deploy/ for a Prometheus outside of the cluster, with a pace that a test can wait for. It
+// returns the file.
+func prometheusConfig(t *testing.T) string {
 	t.Helper()
 	var config map[string]any
 	must(t, sigsyaml.Unmarshal(read(t, deployDir, "prometheus", "prometheus.yml"), &config))
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, "token"), []byte(token(t, "monitoring", "prometheus")), 0o600))
 	must(t, os.WriteFile(filepath.Join(dir, "alerts.yaml"), read(t, deployDir, "prometheus", "alerts.yaml"), 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, "ca.crt"), cluster.Config().CAData, 0o600))
 	scrape := config["scrape_configs"].([]any)[0].(map[string]any)
-	delete(scrape, "kubernetes_sd_configs") // Debian's build has no Kubernetes discovery
-	delete(scrape, "relabel_configs")
-	scrape["static_configs"] = []any{map[string]any{"targets": targets}}
 	scrape["authorization"].(map[string]any)["credentials_file"] = filepath.Join(dir, "token")
+	discovery := scrape["kubernetes_sd_configs"].([]any)[0].(map[string]any)
+	discovery["api_server"] = cluster.Config().Host
+	discovery["authorization"] = scrape["authorization"]
+	discovery["tls_config"] = map[string]any{"ca_file": filepath.Join(dir, "ca.crt")}
 	scrape["scrape_interval"], scrape["scrape_timeout"] = "1s", "1s"
 	text, err := sigsyaml.Marshal(config)
 	must(t, err)
@@ -165,24 +170,69 @@ func prometheusConfig(t *testing.T, targets ...string) string {
 	return path
 }
 
+// discoverable makes a pod of the labels, the port and the name that deploy/deployment gives to a replica, for one that listens at
+// address.
+func discoverable(t *testing.T, name, address string, edits ...func(*corev1.Pod)) {
+	t.Helper()
+	var deployment *appsv1.Deployment
+	for _, o := range render(t, "deployment") {
+		if o.GetKind() == "Deployment" {
+			deployment = convert[appsv1.Deployment](t, o)
+		}
+	}
+	host, port, err := net.SplitHostPort(address)
+	must(t, err)
+	number, err := strconv.Atoi(port)
+	must(t, err)
+	pod := controlplane.Pod("kube-system", name, deployment.Spec.Template.Labels)
+	pod.Spec.Containers[0].Ports = deployment.Spec.Template.Spec.Containers[0].Ports
+	pod.Spec.Containers[0].Ports[0].ContainerPort = int32(number)
+	for _, edit := range edits {
+		edit(pod)
+	}
+	pods := cluster.Client(t).CoreV1().Pods("kube-system")
+	_, err = pods.Create(t.Context(), pod, metav1.CreateOptions{})
+	must(t, err)
+	t.Cleanup(func() { _ = pods.Delete(context.Background(), name, metav1.DeleteOptions{}) })
+	status := fmt.Sprintf(`{"status":{"phase":%q,"podIP":%q,"podIPs":[{"ip":%q}]}}`, cmp.Or(pod.Status.Phase, corev1.PodRunning), host, host)
+	_, err = pods.Patch(t.Context(), name, "application/merge-patch+json", []byte(status), metav1.PatchOptions{}, "status")
+	must(t, err)
+}
+
+// decoys are pods that must not be scraped.
+func decoys(t *testing.T) {
+	t.Helper()
+	nobody := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	discoverable(t, "another-program", nobody, func(p *corev1.Pod) { p.Labels = map[string]string{"app.kubernetes.io/name": "another-program"} })
+	discoverable(t, "another-port", nobody, func(p *corev1.Pod) { p.Spec.Containers[0].Ports[0].Name = "debug" })
+	discoverable(t, "finished", nobody, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
+}
+
 // quiet are the panels without a line as long as all is well, and the alerts are all of that kind.
 var quiet = []string{"panel Refused and failed requests"}
 
 // TestPrometheusScrapesTwoReplicas lets a real Prometheus ask everything that alerts and dashboard ask.
 func TestPrometheusScrapesTwoReplicas(t *testing.T) {
-	prometheus := program(t, "prometheus", fromDebian)
+	prometheus := built(t, "prometheus")
 	newApplier(t).keep(t, render(t, "rbac")...)
 	newApplier(t).keep(t, render(t, "prometheus")...)
 	_ = cluster.Client(t).CoordinationV1().Leases("kube-system").Delete(t.Context(), "controller-manager", metav1.DeleteOptions{}) // of an earlier test
-	config := prometheusConfig(t, start(t), start(t))
+	config := prometheusConfig(t)
+	for _, name := range []string{"a", "b"} {
+		discoverable(t, "controller-manager-"+name, start(t))
+	}
+	decoys(t)
 	w := startWorkload(t, "scraped")
 	address := fmt.Sprintf("127.0.0.1:%d", freePort(t))
 	controlplane.StartProgram(t, prometheus, "--config.file="+config, "--storage.tsdb.path="+t.TempDir(), "--web.listen-address="+address, "--log.level=warn")
 	ask := func(expr string) ([]string, error) { return instant(address, expr) }
 
 	controlplane.Eventually(t, patience, func(context.Context) error {
-		return want(ask, `sum(up{job="controller-manager"}) == 2 and sum(leader_election_master_status) == 1`)
+		return want(ask, `count(up{job="controller-manager",pod=~"controller-manager-[ab]"} == 1) == 2 and sum(leader_election_master_status) == 1`)
 	})
+	if answer, err := ask(`up{pod!~"controller-manager-[ab]"}`); err != nil || len(answer) > 0 {
+		t.Errorf("scraped as well: %v, %v", answer, err)
+	}
 	w.wait(t)
 	for _, q := range queries(t) {
 		controlplane.Eventually(t, patience, func(context.Context) error {
