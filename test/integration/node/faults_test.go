@@ -118,35 +118,6 @@ func TestFrozenLeaseWatchCondemnsNobody(t *testing.T) {
 	controlplane.Consistently(t, 6*time.Second, w.nobodyUnknown)
 }
 
-// The process dies after its nth write, wherever that is between the status of the dead node and the last of its pods.
-func TestCrashAtAnyWriteLeavesNoPodReady(t *testing.T) {
-	const pods = 4
-	for crash := range 2 + pods {
-		t.Run(fmt.Sprint("after write ", crash), func(t *testing.T) {
-			w, ns := newWorld(t), cluster.Namespace(t)
-			f := w.newFleet("a", 3)
-			names := w.pods(ns, f.names[0], pods)
-			proxy := faults.New(t, controllerConfig())
-			cfg := scaled()
-			cfg.MonitorGracePeriod, cfg.PodWorkers = 2*time.Second, 1
-			first := standby(t, cfg, false, proxy.Config(), watcherConfig()).beginTerm()
-			// From then on nothing of it reaches the server.
-			gate := faults.NewGate()
-			proxy.Inject(faults.On(faults.Writes, ""), faults.Hold(gate), faults.After(crash))
-			f.silence(true, f.names[0])
-			held := gate.Next(t)
-			held.Cut()
-			must(t, proxy.Outage(faults.Refused))
-			first.endTerm()
-
-			start(t, cfg, false)
-			w.onlyUnknown(f.names[0])
-			w.notReady(ns, names...)
-			w.taints(f.names[0], corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute})
-		})
-	}
-}
-
 func TestZoneOfAHundredDiesAtOnce(t *testing.T) {
 	w := newWorld(t)
 	dying := w.newFleet("dying", 100)
