@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -20,13 +21,15 @@ const (
 	// renewPeriod and leaseSeconds are a kubelet's defaults.
 	renewPeriod  = 10 * time.Second
 	leaseSeconds = 40
-	// renewers share the leases among them. At 1,000 nodes each has 25 renewals a second to send.
-	renewers = 4
+	// fewRenewers have 25 renewals a second each to send at 1,000 nodes.
+	fewRenewers = 4
 )
 
 // kubelets renew the leases of many nodes as as many kubelets do, evenly spread over time.
 type kubelets struct {
-	client kubernetes.Interface
+	client   kubernetes.Interface
+	renewers int          // share the leases among them
+	renewed  atomic.Int64 // renewals that were answered
 
 	lock   sync.Mutex
 	silent string               // node that is not renewed any more
@@ -35,9 +38,9 @@ type kubelets struct {
 
 // run returns when ctx is done, which is no error.
 func (k *kubelets) run(ctx context.Context, nodes []string) error {
-	return inParallel(ctx, renewers, renewers, func(ctx context.Context, share int) error {
+	return inParallel(ctx, k.renewers, k.renewers, func(ctx context.Context, share int) error {
 		var mine []*coordinationv1.Lease
-		for i := share; i < len(nodes); i += renewers {
+		for i := share; i < len(nodes); i += k.renewers {
 			lease, err := k.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, nodes[i], metav1.GetOptions{})
 			if err != nil {
 				return ignoreEnd(ctx, fmt.Errorf("get lease: %w", err))
@@ -75,6 +78,7 @@ func (k *kubelets) renew(ctx context.Context, lease *coordinationv1.Lease) error
 		return fmt.Errorf("renew lease: %w", err)
 	}
 	*lease = *renewed
+	k.renewed.Add(1)
 	return nil
 }
 

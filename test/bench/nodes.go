@@ -28,8 +28,8 @@ var (
 
 func nodeName(i int) string { return fmt.Sprintf("node-%04d", i) }
 
-func nodeNames() []string {
-	names := make([]string, nodeCount)
+func nodeNames(n int) []string {
+	names := make([]string, n)
 	for i := range names {
 		names[i] = nodeName(i)
 	}
@@ -43,10 +43,10 @@ func manyNodes(ctx context.Context, r *rig) error {
 func measureNodes(ctx context.Context, r *rig, c contestant) ([]reading, error) {
 	beating, stopBeating := context.WithCancel(ctx)
 	defer stopBeating()
-	k := &kubelets{client: r.client, signs: map[string]time.Time{}}
+	k := &kubelets{client: r.client, renewers: fewRenewers, signs: map[string]time.Time{}}
 	beats := make(chan error, 1)
 	go func() {
-		err := k.run(beating, nodeNames())
+		err := k.run(beating, nodeNames(nodeCount))
 		if err != nil {
 			r.abort(err)
 		}

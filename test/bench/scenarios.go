@@ -27,6 +27,7 @@ const (
 	latencyScenario    = "namespace-latency"
 	requestsScenario   = "namespace-requests"
 	nodesScenario      = "nodes"
+	nodesLongScenario  = "nodes-5k"
 )
 
 // scenarios are all there are, in the order in which they are run and shown.
@@ -105,6 +106,13 @@ var scenarios = []scenario{
 		contestants: []contestant{ours, upstream}, peer: upstream.name,
 		needs: []string{replicaSetController, nodeController, evictionController, podGCController}, maxRuns: 1,
 		audit: managerWrites, setup: manyNodes, measure: measureNodes,
+	},
+	{
+		name:        nodesLongScenario,
+		about:       "5,000 nodes, 500 lease renewals a second if the API server takes so many; then one falls silent, with a grace period of 50 s",
+		contestants: []contestant{ours, upstream}, peer: upstream.name,
+		needs: []string{replicaSetController, nodeController, evictionController, podGCController}, long: true, maxRuns: 1,
+		audit: managerWrites, measure: measureManyNodes,
 	},
 	{
 		name:        memoryScenario,

@@ -61,6 +61,9 @@ var targets = []target{
 	},
 	{what: "1,000 nodes, writes while healthy", of: key{nodesScenario, ours.name, nodesWrites.Name}, most: 0},
 	{what: "silent node is Unknown, s after its last sign", of: key{nodesScenario, ours.name, nodeUnknown.Name}, most: 20.3},
+	{what: "5,000 nodes, CPU of the node controllers' own code, % of a core", of: key{nodesLongScenario, ours.name, nodeLoopsCPU.Name}, most: 10},
+	{what: "5,000 nodes, silent node is Unknown, s after its last sign", of: key{nodesLongScenario, ours.name, nodeUnknown.Name}, most: 51},
+	{what: "5,000 nodes, writes while healthy", of: key{nodesLongScenario, ours.name, nodesWrites.Name}, most: 0},
 }
 
 // verdicts of the targets for which there are measurements.
