@@ -5,6 +5,8 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"regexp"
+	"slices"
 	"sync"
 )
 
@@ -17,8 +19,15 @@ type relay struct {
 
 	lock  sync.Mutex
 	open  chan struct{} // closed while data may pass
+	only  []string      // types that are frozen, see freeze; empty: all
 	conns map[net.Conn]bool
 	done  bool
+}
+
+// link is a connection of the API server with its continuation to etcd.
+type link struct {
+	relay *relay
+	types map[string]bool // that the API server has asked for on it; the relay's lock guards it
 }
 
 func startRelay(target string) (*relay, error) {
@@ -34,10 +43,12 @@ func startRelay(target string) (*relay, error) {
 
 func (r *relay) url() *url.URL { return &url.URL{Scheme: "http", Host: r.listener.Addr().String()} }
 
-// freeze holds back all data, also on connections that are opened later. A frozen relay may be frozen again.
-func (r *relay) freeze() {
+// freeze holds back all data, also on connections that are opened later. With types, plurals as in "namespaces", only
+// connections are frozen on which they were asked for: kube-apiserver has one for each type. A frozen relay may be frozen again.
+func (r *relay) freeze(types ...string) {
 	r.lock.Lock()
 	defer r.lock.Unlock()
+	r.only = types
 	select {
 	case <-r.open:
 		r.open = make(chan struct{})
@@ -83,8 +94,9 @@ func (r *relay) accept() {
 		if !r.keep(in, out) {
 			return
 		}
-		r.copies.Go(func() { r.pass(in, out) })
-		r.copies.Go(func() { r.pass(out, in) })
+		l := &link{relay: r, types: map[string]bool{}}
+		r.copies.Go(func() { r.pass(in, out, asking{gated{out, l}}) })
+		r.copies.Go(func() { r.pass(out, in, gated{in, l}) })
 	}
 }
 
@@ -102,8 +114,8 @@ func (r *relay) keep(conns ...net.Conn) bool {
 	return !r.done
 }
 
-// pass copies from one connection to the other until either ends, then ends both.
-func (r *relay) pass(from, to net.Conn) {
+// pass copies from one connection to the other, through the gate, until either ends, then ends both.
+func (r *relay) pass(from, to net.Conn, gate io.Writer) {
 	defer func() {
 		r.lock.Lock()
 		defer r.lock.Unlock()
@@ -112,20 +124,39 @@ func (r *relay) pass(from, to net.Conn) {
 			delete(r.conns, conn)
 		}
 	}()
-	_, _ = io.Copy(gated{to, r}, from)
+	_, _ = io.Copy(gate, from)
 }
 
 // gated is a writer that waits while its relay is frozen. Being no net.Conn it keeps io.Copy from moving the data in
 // the kernel, past the gate.
 type gated struct {
-	to    net.Conn
-	relay *relay
+	to   net.Conn
+	link *link
 }
 
 func (g gated) Write(p []byte) (int, error) {
-	g.relay.lock.Lock()
-	open := g.relay.open
-	g.relay.lock.Unlock()
-	<-open
+	r := g.link.relay
+	r.lock.Lock()
+	open := r.open
+	covered := len(r.only) == 0 || slices.ContainsFunc(r.only, func(t string) bool { return g.link.types[t] })
+	r.lock.Unlock()
+	if covered {
+		<-open
+	}
 	return g.to.Write(p)
 }
+
+// asking is a gate that notes the types in what the API server sends. Keys are in plain text there.
+type asking struct{ gated }
+
+func (a asking) Write(p []byte) (int, error) {
+	a.link.relay.lock.Lock()
+	for _, key := range keyOfType.FindAllSubmatch(p, -1) {
+		a.link.types[string(key[1])] = true
+	}
+	a.link.relay.lock.Unlock()
+	return a.gated.Write(p)
+}
+
+// keyOfType finds the type in a key of etcd, such as /registry/namespaces/default.
+var keyOfType = regexp.MustCompile(`/registry/([a-z]+)/`)

@@ -1,0 +1,106 @@
+package namespace_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"minikcm/test/controlplane"
+)
+
+// behind lets the second API server live in the past, as far as namespaces are concerned, until the test ends or calls catchUp: it
+// admits objects in a namespace that was deleted at the first.
+func behind(t *testing.T, ns string) (client kubernetes.Interface, catchUp func()) {
+	t.Helper()
+	client = controlplane.ClientFor(t, cluster.AtSecond(cluster.Config()))
+	controlplane.Eventually(t, 5*time.Second, func(ctx context.Context) error { return namespaceKnown(ctx, client, ns) })
+	// Its admission has a watch of its own.
+	configMap(t, client, ns, "before")
+	cluster.FreezeSecond("namespaces")
+	t.Cleanup(cluster.ThawSecond)
+	return client, cluster.ThawSecond
+}
+
+// stealIn creates a ConfigMap and a pod every 20 ms until ctx ends, and returns how many were admitted.
+func stealIn(ctx context.Context, t *testing.T, client kubernetes.Interface, ns string) (admitted int) {
+	t.Helper()
+	for i := 0; ctx.Err() == nil; i++ {
+		name := fmt.Sprint("late-", i)
+		_, first := client.CoreV1().ConfigMaps(ns).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		_, second := client.CoreV1().Pods(ns).Create(t.Context(), controlplane.Pod(ns, name, nil), metav1.CreateOptions{})
+		for _, err := range []error{first, second} {
+			switch {
+			case err == nil:
+				admitted++
+			case !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err):
+				t.Errorf("create: %v", err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	return admitted
+}
+
+// An API server whose view of namespaces is 3 s late admits objects for 3 s after the deletion at another one. The grace outlasts it:
+// all of them go, and no pod outlives what restrains it.
+func TestGraceOutlastsALaggingAPIServer(t *testing.T) {
+	const lag = 3 * time.Second
+	m := start(t, grace(5*time.Second))
+	ns := create(t)
+	late, catchUp := behind(t, ns)
+	begin := time.Now()
+	remove(t, ns)
+	lagging, cancel := context.WithTimeout(t.Context(), lag)
+	defer cancel()
+	admitted := stealIn(lagging, t, late, ns)
+	catchUp()
+	if admitted < 20 {
+		t.Fatalf("%d objects were admitted: the second API server is not behind", admitted)
+	}
+	gone(t, ns, 30*time.Second)
+	took := time.Since(begin)
+	if left := leftovers(t, ns); len(left) > 0 {
+		t.Errorf("orphans %v", left)
+	}
+	podsFirst(t, m, ns, begin.Add(5*time.Second))
+	t.Logf("%d late objects were admitted; gone after %v", admitted, took.Round(time.Millisecond))
+}
+
+// What the flag's documentation says: zero is for exactly one API server. With a lagging second one objects outlive their namespace.
+func TestZeroGraceIsForOneAPIServer(t *testing.T) {
+	m := start(t)
+	ns := create(t)
+	late, catchUp := behind(t, ns)
+	remove(t, ns)
+	gone(t, ns, 10*time.Second)
+	configMap(t, late, ns, "orphan")
+	if left := strings.Join(leftovers(t, ns), ", "); left != "configmap orphan" {
+		t.Errorf("left over: %q, want the orphan that the documentation warns of", left)
+	}
+	catchUp()
+	controlplane.Eventually(t, 10*time.Second, func(ctx context.Context) error {
+		if _, err := late.CoreV1().ConfigMaps(ns).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "later"}}, metav1.CreateOptions{}); err == nil {
+			return fmt.Errorf("an object was admitted after the second API server had caught up")
+		}
+		return nil
+	})
+	// Nobody finds them, but who makes the namespace again.
+	_, err := cluster.Client(t).CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, metav1.CreateOptions{})
+	check(t, err)
+	remove(t, ns)
+	gone(t, ns, 10*time.Second)
+	if left := leftovers(t, ns); len(left) > 0 {
+		t.Errorf("orphans %v", left)
+	}
+	podsFirst(t, m, ns, time.Time{})
+}
