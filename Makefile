@@ -64,6 +64,10 @@ test-integration: need-cc controlplane prometheus ## Run tests on a real etcd an
 	CGO_ENABLED=1 $(GO) build -race ./cmd/... ./pkg/... ./test/...
 	CGO_ENABLED=1 $(GO) test -race -shuffle=on -count=1 -p 3 -timeout 40m $(GOTESTFLAGS) $(INTEGRATION)
 
+.PHONY: test-large
+test-large: controlplane ## Delete a namespace of 20,000 objects and watch the memory of the process that does it (2 minutes)
+	$(GO) test -count=1 -v -timeout 20m -run TestMemoryOfALargeNamespace ./test/integration/namespace -args -objects=20000
+
 .PHONY: deflake
 deflake: need-cc ## Rerun tests until one fails: make deflake PKG=./test/integration/... RUN=TestName COUNT=20
 	CGO_ENABLED=1 $(GO) test -race -shuffle=on -count=$(COUNT) -failfast -timeout 0 $(GOTESTFLAGS) -run '$(RUN)' $(PKG)

@@ -10,14 +10,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	crds "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/dynamic"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
@@ -203,54 +198,4 @@ func gauge(t *testing.T, registry *prometheus.Registry, name string, labels ...s
 		}
 	}
 	return 0, false
-}
-
-func TestCustomResources(t *testing.T) {
-	m := start(t)
-	definitions, err := crds.NewForConfig(cluster.Config())
-	check(t, err)
-	widget := apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: new(true)}
-	_, err = definitions.ApiextensionsV1().CustomResourceDefinitions().Create(t.Context(), &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: "widgets.crd.example.com"},
-		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-			Group: "crd.example.com", Scope: apiextensionsv1.NamespaceScoped,
-			Names:    apiextensionsv1.CustomResourceDefinitionNames{Plural: "widgets", Singular: "widget", Kind: "Widget", ListKind: "WidgetList"},
-			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true, Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &widget}}},
-		},
-	}, metav1.CreateOptions{})
-	check(t, err)
-	t.Cleanup(func() {
-		check(t, definitions.ApiextensionsV1().CustomResourceDefinitions().Delete(cleanupContext(t), "widgets.crd.example.com", metav1.DeleteOptions{}))
-	})
-	objects, err := dynamic.NewForConfig(cluster.Config())
-	check(t, err)
-	widgets := objects.Resource(schema.GroupVersionResource{Group: "crd.example.com", Version: "v1", Resource: "widgets"})
-	ns := create(t)
-	for i := range 10 {
-		o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "crd.example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": fmt.Sprint("w-", i)}}}
-		if i < 2 {
-			o.SetFinalizers([]string{"crd.example.com/hold"})
-		}
-		controlplane.Eventually(t, 20*time.Second, func(ctx context.Context) error {
-			_, err := widgets.Namespace(ns).Create(ctx, o, metav1.CreateOptions{})
-			return err
-		})
-	}
-	remove(t, ns)
-	shows(t, ns, map[corev1.NamespaceConditionType]string{
-		corev1.NamespaceContentRemaining:    "True SomeResourcesRemain Some resources are remaining: widgets.crd.example.com has 2 resource instances",
-		corev1.NamespaceFinalizersRemaining: "crd.example.com/hold in 2 resource instances",
-	})
-	wantMetric(t, m, "namespace_deletion_remaining_resources", ns, "widgets", 2)
-	for i := range 2 {
-		_, err := widgets.Namespace(ns).Patch(t.Context(), fmt.Sprint("w-", i), types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
-		check(t, err)
-	}
-	gone(t, ns, 10*time.Second)
-	controlplane.Eventually(t, 5*time.Second, func(context.Context) error {
-		if v, ok := gauge(t, m.metrics, "namespace_deletion_remaining_resources", ns); ok {
-			return fmt.Errorf("the metric of a namespace that is gone still says %v", v)
-		}
-		return nil
-	})
 }

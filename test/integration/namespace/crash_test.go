@@ -48,49 +48,6 @@ func letGo(ctx context.Context, t *testing.T, ns string) {
 	}
 }
 
-// The process dies after its first, second, third ... request, and another takes over.
-func TestCrashAfterEveryRequest(t *testing.T) {
-	deaths := 0
-	for n := 0; ; n++ {
-		if n > 150 {
-			t.Fatal("a deletion takes more than 150 requests")
-		}
-		ns := eventful(t)
-		life := newLifespan(n)
-		doomed := start(t, func(s *setup) { s.transport = hook(life.hook).wrap })
-		remove(t, ns)
-		ctx, cancel := context.WithCancel(t.Context())
-		go letGo(ctx, t, ns)
-		survived := false
-		for !survived {
-			select {
-			case <-life.dead:
-			case <-time.After(20 * time.Millisecond):
-				if survived = isGone(ctx, cluster.Client(t), ns) == nil; !survived {
-					continue
-				}
-			}
-			break
-		}
-		doomed.stop()
-		if !survived {
-			deaths++
-			heir := start(t)
-			gone(t, ns, 20*time.Second)
-			podsFirst(t, heir, ns, time.Time{})
-			heir.stop()
-		}
-		cancel()
-		if left := leftovers(t, ns); len(left) > 0 {
-			t.Errorf("killed after %d requests: orphans %v", n, left)
-		}
-		if survived {
-			t.Logf("%d deaths, and it lives through a deletion with %d requests", deaths, n)
-			return
-		}
-	}
-}
-
 // Requests fail, or succeed without an answer, at random.
 func TestFaultyRequestsConverge(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())

@@ -87,6 +87,11 @@ func TestZeroGraceIsForOneAPIServer(t *testing.T) {
 	if left := strings.Join(leftovers(t, ns), ", "); left != "configmap orphan" {
 		t.Errorf("left over: %q, want the orphan that the documentation warns of", left)
 	}
+	orphan, err := late.CoreV1().ConfigMaps(ns).Get(t.Context(), "orphan", metav1.GetOptions{})
+	check(t, err)
+	orphan.Data = map[string]string{"its": "owner may change it, though its namespace is gone"}
+	_, err = cluster.Client(t).CoreV1().ConfigMaps(ns).Update(t.Context(), orphan, metav1.UpdateOptions{})
+	check(t, err)
 	catchUp()
 	controlplane.Eventually(t, 10*time.Second, func(ctx context.Context) error {
 		if _, err := late.CoreV1().ConfigMaps(ns).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "later"}}, metav1.CreateOptions{}); err == nil {
@@ -95,7 +100,7 @@ func TestZeroGraceIsForOneAPIServer(t *testing.T) {
 		return nil
 	})
 	// Nobody finds them, but who makes the namespace again.
-	_, err := cluster.Client(t).CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, metav1.CreateOptions{})
+	_, err = cluster.Client(t).CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, metav1.CreateOptions{})
 	check(t, err)
 	remove(t, ns)
 	gone(t, ns, 10*time.Second)

@@ -2,11 +2,9 @@ package namespace_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -146,29 +144,6 @@ func (h hook) wrap(next http.RoundTripper) http.RoundTripper {
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
-
-var errKilled = errors.New("this process is dead")
-
-// lifespan lets n requests through and fails all that follow, as if the process had been killed.
-type lifespan struct {
-	lock sync.Mutex
-	left int
-	dead chan struct{} // closed when the first request was refused
-}
-
-func newLifespan(n int) *lifespan { return &lifespan{left: n, dead: make(chan struct{})} }
-
-func (l *lifespan) hook(*http.Request) error {
-	l.lock.Lock()
-	defer l.lock.Unlock()
-	if l.left--; l.left >= 0 {
-		return nil
-	}
-	if l.left == -1 {
-		close(l.dead)
-	}
-	return errKilled
-}
 
 // fastClock runs ten times as fast as the clock on the wall, so that blockers grow old while the test does not.
 type fastClock struct {

@@ -1,0 +1,176 @@
+package namespace_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	crds "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"minikcm/test/controlplane"
+)
+
+const crdGroup = "crd.example.com"
+
+// custom is a type of custom resources that exists until the test ends.
+type custom struct {
+	definition  string
+	definitions crds.Interface
+	objects     dynamic.NamespaceableResourceInterface // in version v1
+}
+
+func define(t *testing.T, plural string, edits ...func(*apiextensionsv1.CustomResourceDefinition)) *custom {
+	t.Helper()
+	c := &custom{definition: plural + "." + crdGroup}
+	var err error
+	c.definitions, err = crds.NewForConfig(cluster.Config())
+	check(t, err)
+	kind := "Kind" + plural
+	anything := &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: new(true)}}
+	crd := &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: c.definition},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: crdGroup, Scope: apiextensionsv1.NamespaceScoped,
+			Names:    apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Kind: kind, ListKind: kind + "List"},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true, Schema: anything}},
+		},
+	}
+	for _, edit := range edits {
+		edit(crd)
+	}
+	_, err = c.definitions.ApiextensionsV1().CustomResourceDefinitions().Create(t.Context(), crd, metav1.CreateOptions{})
+	check(t, err)
+	t.Cleanup(func() { c.undefine(t) })
+	client, err := dynamic.NewForConfig(cluster.Config())
+	check(t, err)
+	c.objects = client.Resource(schema.GroupVersionResource{Group: crdGroup, Version: "v1", Resource: plural})
+	return c
+}
+
+func (c *custom) undefine(t *testing.T) {
+	t.Helper()
+	err := c.definitions.ApiextensionsV1().CustomResourceDefinitions().Delete(cleanupContext(t), c.definition, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		t.Error(err)
+	}
+}
+
+// make creates an object, as soon as the type is served.
+func (c *custom) make(t *testing.T, ns, name string, finalizers ...string) {
+	t.Helper()
+	definition, err := c.definitions.ApiextensionsV1().CustomResourceDefinitions().Get(t.Context(), c.definition, metav1.GetOptions{})
+	check(t, err)
+	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": crdGroup + "/v1", "kind": definition.Spec.Names.Kind, "metadata": map[string]any{"name": name}}}
+	o.SetFinalizers(finalizers)
+	controlplane.Eventually(t, 20*time.Second, func(ctx context.Context) error {
+		_, err := c.objects.Namespace(ns).Create(ctx, o, metav1.CreateOptions{})
+		return err
+	})
+}
+
+func (c *custom) letGo(t *testing.T, ns, name string) {
+	t.Helper()
+	_, err := c.objects.Namespace(ns).Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	check(t, err)
+}
+
+func TestCustomResources(t *testing.T) {
+	m := start(t)
+	widgets := define(t, "widgets")
+	ns := create(t)
+	for i := range 10 {
+		var finalizers []string
+		if i < 2 {
+			finalizers = []string{"crd.example.com/hold"}
+		}
+		widgets.make(t, ns, fmt.Sprint("w-", i), finalizers...)
+	}
+	remove(t, ns)
+	shows(t, ns, map[corev1.NamespaceConditionType]string{
+		corev1.NamespaceContentRemaining:    "True SomeResourcesRemain Some resources are remaining: widgets.crd.example.com has 2 resource instances",
+		corev1.NamespaceFinalizersRemaining: "crd.example.com/hold in 2 resource instances",
+		"NamespaceDeletionBlocked":          "2 widgets.crd.example.com held by finalizer crd.example.com/hold (w-0, w-1)",
+	})
+	wantMetric(t, m, "namespace_deletion_remaining_resources", ns, "widgets", 2)
+	for i := range 2 {
+		widgets.letGo(t, ns, fmt.Sprint("w-", i))
+	}
+	gone(t, ns, 10*time.Second)
+	controlplane.Eventually(t, 5*time.Second, func(context.Context) error {
+		if v, ok := gauge(t, m.metrics, "namespace_deletion_remaining_resources", ns); ok {
+			return fmt.Errorf("the metric of a namespace that is gone still says %v", v)
+		}
+		return nil
+	})
+}
+
+// While a namespace waits for a custom resource its type is deleted, and another type comes.
+func TestTypesComeAndGo(t *testing.T) {
+	start(t)
+	going := define(t, "goings")
+	ns := create(t)
+	going.make(t, ns, "held", "crd.example.com/hold")
+	remove(t, ns)
+	shows(t, ns, map[corev1.NamespaceConditionType]string{corev1.NamespaceFinalizersRemaining: "True SomeFinalizersRemain"})
+	coming := define(t, "comings")
+	coming.make(t, create(t), "elsewhere")
+	going.undefine(t)
+	going.letGo(t, ns, "held")
+	gone(t, ns, 20*time.Second)
+	if _, err := coming.objects.Namespace(ns).List(t.Context(), metav1.ListOptions{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// The server prefers v2, objects are stored in v1, and the webhook that converts them is away. So they can be neither listed nor
+// deleted: the namespace says whose fault that is, everything else goes, and nothing is orphaned.
+func TestConversionWebhookIsDown(t *testing.T) {
+	start(t)
+	client := cluster.Client(t)
+	nobody, err := net.Listen("tcp", "127.0.0.1:0")
+	check(t, err)
+	url := "https://" + nobody.Addr().String() + "/convert"
+	check(t, nobody.Close())
+	legacy := define(t, "legacies", func(crd *apiextensionsv1.CustomResourceDefinition) {
+		v2 := crd.Spec.Versions[0]
+		v2.Name, v2.Storage = "v2", false
+		crd.Spec.Versions = append(crd.Spec.Versions, v2)
+		crd.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{
+			Strategy: apiextensionsv1.WebhookConverter,
+			Webhook: &apiextensionsv1.WebhookConversion{
+				ConversionReviewVersions: []string{"v1"}, ClientConfig: &apiextensionsv1.WebhookClientConfig{URL: &url},
+			},
+		}
+	})
+	ns := create(t)
+	legacy.make(t, ns, "stored-in-v1")
+	configMap(t, client, ns, "content")
+	remove(t, ns)
+	shows(t, ns, map[corev1.NamespaceConditionType]string{
+		corev1.NamespaceDeletionContentFailure: "list legacies.crd.example.com: ",
+		"NamespaceDeletionBlocked":             "conversion webhook",
+	})
+	if left := leftovers(t, ns); len(left) > 0 {
+		t.Errorf("other content is still there: %v", left)
+	}
+	if _, err := legacy.objects.Namespace(ns).Get(t.Context(), "stored-in-v1", metav1.GetOptions{}); err != nil {
+		t.Errorf("the object: %v", err)
+	}
+	_, err = legacy.definitions.ApiextensionsV1().CustomResourceDefinitions().Patch(t.Context(), legacy.definition, types.MergePatchType,
+		[]byte(`{"spec":{"conversion":{"strategy":"None","webhook":null}}}`), metav1.PatchOptions{})
+	check(t, err)
+	gone(t, ns, 20*time.Second)
+	if left, err := legacy.objects.Namespace(ns).List(t.Context(), metav1.ListOptions{}); err != nil || len(left.Items) > 0 {
+		t.Errorf("orphans: %v, %v", left, err)
+	}
+}

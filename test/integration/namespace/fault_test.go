@@ -1,0 +1,200 @@
+package namespace_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"minikcm/test/controlplane"
+	"minikcm/test/faults"
+)
+
+// through puts a proxy between the controller, its caches included, and the API server.
+func through(proxy *faults.Proxy) func(*setup) {
+	return func(s *setup) { s.rest = proxy.Config() }
+}
+
+// held makes a ConfigMap that a finalizer holds, and returns what lets it go.
+func held(t *testing.T, ns string) (letGo func()) {
+	t.Helper()
+	client := cluster.Client(t)
+	_, err := client.CoreV1().ConfigMaps(ns).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "held", Finalizers: []string{"example.com/hold"}}}, metav1.CreateOptions{})
+	check(t, err)
+	return func() {
+		t.Helper()
+		_, err := client.CoreV1().ConfigMaps(ns).Patch(t.Context(), "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+		check(t, err)
+	}
+}
+
+// A load balancer, or a server that is starting, answers 404 for /api. client-go takes that for an API without core types. To finalize on
+// such a discovery would orphan all there is of them.
+func TestDiscoveryWithoutTheCoreAPI(t *testing.T) {
+	proxy := faults.New(t, cluster.Config())
+	proxy.Inject(faults.Match{When: func(r *http.Request) bool { return r.URL.Path == "/api" }}, faults.Refuse(http.StatusNotFound))
+	start(t, through(proxy))
+	ns := create(t)
+	configMap(t, cluster.Client(t), ns, "content")
+	remove(t, ns)
+	shows(t, ns, map[corev1.NamespaceConditionType]string{
+		corev1.NamespaceDeletionDiscoveryFailure: "True DiscoveryFailed discovery shows no namespaces",
+		"NamespaceDeletionBlocked":               "True DiscoveryIncomplete discovery fails: discovery shows no namespaces",
+	})
+	if left := leftovers(t, ns); len(left) != 1 {
+		t.Errorf("content %v, want the ConfigMap of the type that was not discovered", left)
+	}
+	proxy.Clear()
+	gone(t, ns, 20*time.Second)
+	if left := leftovers(t, ns); len(left) > 0 {
+		t.Errorf("orphans %v", left)
+	}
+}
+
+// Whatever is wrong with one type, the content of all others goes meanwhile, nobody finalizes, and when it is over so is the namespace.
+func TestOneTypeFails(t *testing.T) {
+	secrets := func(verbs, ns string) faults.Match {
+		return faults.Match{Verbs: verbs, Resource: "secrets", Namespace: ns}
+	}
+	for _, tt := range []struct {
+		name  string
+		verbs string
+		fault faults.Fault
+		says  string // in the condition; empty: the client tries again by itself
+	}{
+		{"cannot be listed", "list", faults.Refuse(http.StatusInternalServerError), "list secrets: "},
+		{"cannot be deleted", "deletecollection", faults.Refuse(http.StatusInternalServerError), "delete secrets: "},
+		{"is throttled", "", faults.RefuseRetryAfter(http.StatusTooManyRequests, time.Second), ""},
+		{"loses every answer", "deletecollection", faults.DropAnswer(), "delete secrets: "},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			proxy := faults.New(t, cluster.Config())
+			m := start(t, through(proxy))
+			client := cluster.Client(t)
+			ns := create(t)
+			letGo := held(t, ns)
+			fill(t, client, ns, 6)
+			rule := proxy.Inject(secrets(tt.verbs, ns), tt.fault)
+			remove(t, ns)
+			controlplane.Eventually(t, 5*time.Second, func(ctx context.Context) error {
+				maps, err := client.CoreV1().ConfigMaps(ns).List(ctx, metav1.ListOptions{})
+				if err == nil && len(maps.Items) != 1 || rule.Hits() < 1 {
+					err = fmt.Errorf("%d ConfigMaps, %d faults", len(maps.Items), rule.Hits())
+				}
+				return err
+			})
+			if tt.says != "" {
+				shows(t, ns, map[corev1.NamespaceConditionType]string{
+					corev1.NamespaceDeletionContentFailure: "True ContentDeletionFailed Failed to delete all resource types, 1 remaining: " + tt.says,
+					"NamespaceDeletionBlocked":             tt.says,
+				})
+			}
+			letGo()
+			proxy.Clear()
+			gone(t, ns, 20*time.Second)
+			if left := leftovers(t, ns); len(left) > 0 {
+				t.Errorf("orphans %v", left)
+			}
+			podsFirst(t, m, ns, time.Time{})
+		})
+	}
+}
+
+// An API that takes a request and never answers holds up its own type, for one namespace, and nothing else.
+func TestOneTypeHangs(t *testing.T) {
+	proxy := faults.New(t, cluster.Config())
+	start(t, through(proxy))
+	client := cluster.Client(t)
+	ns, other := create(t), create(t)
+	fill(t, client, ns, 6)
+	fill(t, client, other, 6)
+	gate := faults.NewGate()
+	t.Cleanup(gate.Open)
+	proxy.Inject(faults.Match{Verbs: "list", Resource: "secrets", Namespace: ns}, faults.Hold(gate), faults.Next(1))
+	begin := time.Now()
+	remove(t, ns)
+	gate.Next(t)
+	controlplane.Eventually(t, 5*time.Second, func(ctx context.Context) error {
+		maps, err := client.CoreV1().ConfigMaps(ns).List(ctx, metav1.ListOptions{})
+		if err == nil && len(maps.Items) > 0 {
+			err = fmt.Errorf("%d ConfigMaps", len(maps.Items))
+		}
+		return err
+	})
+	remove(t, other)
+	gone(t, other, 5*time.Second)
+	gone(t, ns, 30*time.Second)
+	if took := time.Since(begin); took < 9*time.Second {
+		t.Errorf("gone after %v although a list was not answered", took)
+	}
+	if left := append(leftovers(t, ns), leftovers(t, other)...); len(left) > 0 {
+		t.Errorf("orphans %v", left)
+	}
+}
+
+// The namespace was finalized, the controller does not learn it, and somebody makes the namespace again before it tries once more.
+func TestFinalizedWithoutAnAnswer(t *testing.T) {
+	proxy := faults.New(t, cluster.Config())
+	m := start(t, through(proxy))
+	client := cluster.Client(t)
+	ns := create(t)
+	gate := faults.NewGate()
+	proxy.Inject(faults.Match{Verbs: "update", Resource: "namespaces/finalize", Name: ns}, faults.HoldAnswer(gate), faults.Next(1))
+	remove(t, ns)
+	answer := gate.Next(t)
+	gone(t, ns, 5*time.Second)
+	_, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, metav1.CreateOptions{})
+	check(t, err)
+	configMap(t, client, ns, "of-the-new-one")
+	seen := len(proxy.Requests())
+	answer.Cut()
+	other := create(t)
+	remove(t, other)
+	gone(t, other, 10*time.Second) // by then it has tried again
+	for _, r := range proxy.Requests()[seen:] {
+		if strings.Contains(faults.Writes, r.Verb) && (r.Namespace == ns || r.Name == ns) {
+			t.Errorf("%s %s after the namespace was made again", r.Verb, r.Path)
+		}
+	}
+	m.stop()
+	start(t)
+	remove(t, ns)
+	gone(t, ns, 10*time.Second)
+}
+
+// Watches bring looks forward. Without any event the namespace goes all the same.
+func TestFrozenWatches(t *testing.T) {
+	proxy := faults.New(t, cluster.Config())
+	start(t, through(proxy))
+	ns := create(t)
+	letGo := held(t, ns)
+	remove(t, ns)
+	shows(t, ns, map[corev1.NamespaceConditionType]string{corev1.NamespaceFinalizersRemaining: "True SomeFinalizersRemain"})
+	proxy.FreezeWatches(faults.Watches())
+	letGo()
+	gone(t, ns, 16*time.Second)
+}
+
+func TestImmortalNamespacesAreLeftAlone(t *testing.T) {
+	m := start(t)
+	for _, name := range []string{"default", "kube-system", "kube-public"} {
+		if err := cluster.Client(t).CoreV1().Namespaces().Delete(t.Context(), name, metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
+			t.Errorf("delete %s: %v, want it forbidden", name, err)
+		}
+	}
+	other := create(t)
+	remove(t, other)
+	gone(t, other, 10*time.Second)
+	for _, name := range []string{"default", "kube-system", "kube-public"} {
+		if sent := m.requests(t, controlplane.ByNamespace(name)); len(sent) > 0 {
+			t.Errorf("requests about %s:\n%s", name, sent)
+		}
+	}
+}

@@ -1,0 +1,236 @@
+package namespace_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
+	"minikcm/test/controlplane"
+	"minikcm/test/faults"
+)
+
+const killedUser = "killed-manager"
+
+// launch starts the manager as a process that runs this controller only, and waits until it works.
+func launch(t *testing.T, proxy *faults.Proxy, args ...string) *controlplane.Process {
+	t.Helper()
+	p := controlplane.StartProcess(t, append([]string{"--kubeconfig=" + cluster.KubeconfigFor(t, proxy.Config()), "--controllers=namespace-controller",
+		"--secure-port=0", "-v=2"}, args...)...)
+	p.WaitForLog(t, `"Controller started"`)
+	return p
+}
+
+// death is how a request and its sender end together.
+type death struct {
+	name  string
+	fault func(*faults.Gate) faults.Fault
+	end   func(*faults.Held) // after the process has died
+}
+
+var deaths = []death{
+	{"before it arrived", faults.Hold, (*faults.Held).Cut},
+	{"before it was answered", faults.HoldAnswer, (*faults.Held).Cut},
+	{"before it arrived, which it did in the end", faults.Hold, (*faults.Held).Release},
+}
+
+// The process is killed at its first, second, third … request about a namespace, and another one takes over: at every request in one of
+// the ways to die, and at every write in all of them.
+func TestKilledAtEveryRequest(t *testing.T) {
+	proxy := faults.New(t, cluster.ConfigFor(killedUser, "system:masters"))
+	flags := []string{"--leader-elect=false", "--namespace-deletion-grace-period=0"}
+	bystander := eventful(t)
+	untouched := contentOf(t, bystander)
+	manager := launch(t, proxy, flags...)
+	var victims []string
+	kill := func(verbs string, n int, d death) (hit bool) {
+		t.Helper()
+		ns := eventful(t)
+		victims = append(victims, ns)
+		gate := faults.NewGate()
+		rule := proxy.Inject(faults.Match{Verbs: verbs, When: about(ns)}, d.fault(gate), faults.After(n), faults.Next(1))
+		defer rule.Remove()
+		remove(t, ns)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go letGo(ctx, t, ns)
+		if held := heldOrGone(t, gate, ns); held != nil {
+			check(t, manager.Kill())
+			d.end(held)
+			manager, hit = launch(t, proxy, flags...), true
+			gone(t, ns, 30*time.Second)
+			if left := contentOf(t, ns); len(left) > 0 {
+				t.Errorf("killed at request %d, %s %s, %s: left over %v", n, held.Request.Verb, held.Request.Path, d.name, left)
+			}
+		}
+		return hit
+	}
+	requests, writes := 0, 0
+	for kill("get,list", requests, deaths[requests%2]) {
+		requests++
+	}
+	for _, d := range deaths {
+		for writes = 0; kill(faults.Writes, writes, d); writes++ {
+		}
+	}
+	t.Logf("killed at each of %d reads and %d writes", requests, writes)
+	if requests < 35 || writes < 5 {
+		t.Errorf("%d reads and %d writes are too few for a deletion", requests, writes)
+	}
+	if now := contentOf(t, bystander); !slices.Equal(now, untouched) {
+		t.Errorf("a namespace that nobody deleted has\n%v\nand had\n%v", now, untouched)
+	}
+	elsewhere := cluster.AuditLog(t).Where(controlplane.Received, controlplane.Writes, func(e *auditv1.Event) bool {
+		return e.User.Username == killedUser && !slices.Contains(victims, e.ObjectRef.Namespace) && !slices.Contains(victims, e.ObjectRef.Name) &&
+			strings.HasPrefix(e.Verb, "delete")
+	})
+	if len(elsewhere) > 0 {
+		t.Errorf("deleted elsewhere:\n%s", elsewhere)
+	}
+	remove(t, bystander)
+	go letGo(t.Context(), t, bystander)
+	gone(t, bystander, 20*time.Second)
+}
+
+// about selects the requests with which a namespace is finished, discovery included.
+func about(ns string) func(*http.Request) bool {
+	return func(r *http.Request) bool {
+		return r.URL.Path == "/api" || r.URL.Path == "/apis" || slices.Contains(strings.Split(r.URL.Path, "/"), ns)
+	}
+}
+
+// heldOrGone returns the request that arrived at the gate, nil if the namespace is gone without.
+func heldOrGone(t *testing.T, gate *faults.Gate, ns string) *faults.Held {
+	t.Helper()
+	var held *faults.Held
+	controlplane.Eventually(t, 30*time.Second, func(ctx context.Context) error {
+		select {
+		case held = <-gate.Held():
+			return nil
+		default:
+			return isGone(ctx, cluster.Client(t), ns)
+		}
+	})
+	return held
+}
+
+// contentOf lists what is in the namespace, by UID, and whether it is being deleted.
+func contentOf(t *testing.T, ns string) []string {
+	t.Helper()
+	client := cluster.Client(t)
+	var content []string
+	note := func(o metav1.Object) {
+		content = append(content, fmt.Sprintf("%s %s %v", o.GetName(), o.GetUID(), o.GetDeletionTimestamp()))
+	}
+	pods, err := client.CoreV1().Pods(ns).List(t.Context(), metav1.ListOptions{})
+	check(t, err)
+	for i := range pods.Items {
+		note(&pods.Items[i])
+	}
+	maps, err := client.CoreV1().ConfigMaps(ns).List(t.Context(), metav1.ListOptions{})
+	check(t, err)
+	for i := range maps.Items {
+		note(&maps.Items[i])
+	}
+	secrets, err := client.CoreV1().Secrets(ns).List(t.Context(), metav1.ListOptions{})
+	check(t, err)
+	for i := range secrets.Items {
+		note(&secrets.Items[i])
+	}
+	accounts, err := client.CoreV1().ServiceAccounts(ns).List(t.Context(), metav1.ListOptions{})
+	check(t, err)
+	for i := range accounts.Items {
+		note(&accounts.Items[i])
+	}
+	sets, err := client.AppsV1().ReplicaSets(ns).List(t.Context(), metav1.ListOptions{})
+	check(t, err)
+	for i := range sets.Items {
+		note(&sets.Items[i])
+	}
+	slices.Sort(content)
+	return content
+}
+
+// A leader begins a deletion and dies; the standby process has seen the deletion, too, and does not wait for the grace once more.
+func TestStandbyFinishesWhatTheLeaderBegan(t *testing.T) {
+	const wait = 6 * time.Second
+	for name, end := range map[string]os.Signal{"asked to end": syscall.SIGTERM, "killed": syscall.SIGKILL} {
+		t.Run(name, func(t *testing.T) {
+			client := cluster.Client(t)
+			lease := "namespace-" + strings.ReplaceAll(name, " ", "-")
+			flags := []string{"--namespace-deletion-grace-period=" + wait.String(), "--leader-elect-resource-name=" + lease,
+				"--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms"}
+			proxy := faults.New(t, cluster.ConfigFor(killedUser, "system:masters"))
+			leader := launch(t, proxy, flags...)
+			standby := controlplane.StartProcess(t, append(flags, "--kubeconfig="+cluster.Kubeconfig(t, "standby-manager", "system:masters"),
+				"--controllers=namespace-controller", "--secure-port=0", "-v=2")...)
+			standby.WaitForLog(t, "Standing by for another holder")
+			ns := create(t)
+			pod(t, client, ns, "pod", onNode)
+			configMap(t, client, ns, "config")
+			begin := time.Now()
+			remove(t, ns)
+			controlplane.Eventually(t, 5*time.Second, func(ctx context.Context) error {
+				p, err := client.CoreV1().Pods(ns).Get(ctx, "pod", metav1.GetOptions{})
+				if err == nil && p.DeletionTimestamp == nil {
+					err = fmt.Errorf("the leader has not begun")
+				}
+				return err
+			})
+			check(t, leader.Signal(end))
+			kill(t, client, ns, "pod")
+			gone(t, ns, 30*time.Second)
+			took := time.Since(begin)
+			t.Logf("gone after %v", took.Round(time.Millisecond))
+			if took < wait || took > wait+3*time.Second {
+				t.Errorf("gone after %v, want soon after one grace of %v", took, wait)
+			}
+			if left := contentOf(t, ns); len(left) > 0 {
+				t.Errorf("left over %v", left)
+			}
+			check(t, leader.Kill())
+			check(t, standby.Kill())
+			check(t, client.CoordinationV1().Leases("kube-system").Delete(t.Context(), lease, metav1.DeleteOptions{}))
+		})
+	}
+}
+
+// Objects may be changed while their namespace is being deleted, by those who have to take finalizers off. None may be made.
+func TestTerminatingNamespaceTakesUpdatesOnly(t *testing.T) {
+	start(t)
+	client := cluster.Client(t)
+	ns := create(t)
+	configMap(t, client, ns, "held")
+	_, err := client.CoreV1().ConfigMaps(ns).Patch(t.Context(), "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":["example.com/hold"]}}`), metav1.PatchOptions{})
+	check(t, err)
+	remove(t, ns)
+	shows(t, ns, map[corev1.NamespaceConditionType]string{corev1.NamespaceFinalizersRemaining: "True SomeFinalizersRemain"})
+	held, err := client.CoreV1().ConfigMaps(ns).Get(t.Context(), "held", metav1.GetOptions{})
+	check(t, err)
+	held.Data = map[string]string{"progress": "half"}
+	held, err = client.CoreV1().ConfigMaps(ns).Update(t.Context(), held, metav1.UpdateOptions{})
+	check(t, err)
+	if refused := makeConfigMap(t, ns); !strings.Contains(fmt.Sprint(refused), "because it is being terminated") {
+		t.Errorf("create in a terminating namespace: %v", refused)
+	}
+	held.Finalizers = nil
+	_, err = client.CoreV1().ConfigMaps(ns).Update(t.Context(), held, metav1.UpdateOptions{})
+	check(t, err)
+	gone(t, ns, 10*time.Second)
+}
+
+func makeConfigMap(t *testing.T, ns string) error {
+	t.Helper()
+	_, err := cluster.Client(t).CoreV1().ConfigMaps(ns).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "new"}}, metav1.CreateOptions{})
+	return err
+}
