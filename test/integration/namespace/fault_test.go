@@ -38,7 +38,7 @@ func held(t *testing.T, ns string) (letGo func()) {
 // A load balancer, or a server that is starting, answers 404 for /api. client-go takes that for an API without core types. To finalize on
 // such a discovery would orphan all there is of them.
 func TestDiscoveryWithoutTheCoreAPI(t *testing.T) {
-	proxy := faults.New(t, cluster.Config())
+	proxy := faults.New(t, rights("faulty"))
 	proxy.Inject(faults.Match{When: func(r *http.Request) bool { return r.URL.Path == "/api" }}, faults.Refuse(http.StatusNotFound))
 	start(t, through(proxy))
 	ns := create(t)
@@ -75,7 +75,7 @@ func TestOneTypeFails(t *testing.T) {
 		{"loses every answer", "deletecollection", faults.DropAnswer(), "delete secrets: "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			proxy := faults.New(t, cluster.Config())
+			proxy := faults.New(t, rights("faulty"))
 			m := start(t, through(proxy))
 			client := cluster.Client(t)
 			ns := create(t)
@@ -109,7 +109,7 @@ func TestOneTypeFails(t *testing.T) {
 
 // An API that takes a request and never answers holds up its own type, for one namespace, and nothing else.
 func TestOneTypeHangs(t *testing.T) {
-	proxy := faults.New(t, cluster.Config())
+	proxy := faults.New(t, rights("faulty"))
 	start(t, through(proxy))
 	client := cluster.Client(t)
 	ns, other := create(t), create(t)
@@ -141,7 +141,7 @@ func TestOneTypeHangs(t *testing.T) {
 
 // The namespace was finalized, the controller does not learn it, and somebody makes the namespace again before it tries once more.
 func TestFinalizedWithoutAnAnswer(t *testing.T) {
-	proxy := faults.New(t, cluster.Config())
+	proxy := faults.New(t, rights("faulty"))
 	m := start(t, through(proxy))
 	client := cluster.Client(t)
 	ns := create(t)
@@ -171,7 +171,7 @@ func TestFinalizedWithoutAnAnswer(t *testing.T) {
 
 // Watches bring looks forward. Without any event the namespace goes all the same.
 func TestFrozenWatches(t *testing.T) {
-	proxy := faults.New(t, cluster.Config())
+	proxy := faults.New(t, rights("faulty"))
 	start(t, through(proxy))
 	ns := create(t)
 	letGo := held(t, ns)

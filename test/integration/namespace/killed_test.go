@@ -15,12 +15,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/client-go/rest"
 
+	"minikcm/pkg/controllers/namespace"
 	"minikcm/test/controlplane"
 	"minikcm/test/faults"
 )
 
-const killedUser = "killed-manager"
+// rights are those of deploy/rbac for this controller, for a user of its own.
+func rights(user string) *rest.Config { return cluster.ManagerConfig(user, namespace.Name) }
 
 // launch starts the manager as a process that runs this controller only, and waits until it works.
 func launch(t *testing.T, proxy *faults.Proxy, args ...string) *controlplane.Process {
@@ -47,7 +50,7 @@ var deaths = []death{
 // The process is killed at its first, second, third … request about a namespace, and another one takes over: at every request in one of
 // the ways to die, and at every write in all of them.
 func TestKilledAtEveryRequest(t *testing.T) {
-	proxy := faults.New(t, cluster.ConfigFor(killedUser, "system:masters"))
+	proxy := faults.New(t, rights("killed"))
 	flags := []string{"--leader-elect=false", "--namespace-deletion-grace-period=0"}
 	bystander := eventful(t)
 	untouched := contentOf(t, bystander)
@@ -91,7 +94,7 @@ func TestKilledAtEveryRequest(t *testing.T) {
 		t.Errorf("a namespace that nobody deleted has\n%v\nand had\n%v", now, untouched)
 	}
 	elsewhere := cluster.AuditLog(t).Where(controlplane.Received, controlplane.Writes, func(e *auditv1.Event) bool {
-		return e.User.Username == killedUser && !slices.Contains(victims, e.ObjectRef.Namespace) && !slices.Contains(victims, e.ObjectRef.Name) &&
+		return e.User.Username == controlplane.ServiceAccount("killed") && !slices.Contains(victims, e.ObjectRef.Namespace) && !slices.Contains(victims, e.ObjectRef.Name) &&
 			strings.HasPrefix(e.Verb, "delete")
 	})
 	if len(elsewhere) > 0 {
@@ -167,12 +170,11 @@ func TestStandbyFinishesWhatTheLeaderBegan(t *testing.T) {
 	for name, end := range map[string]os.Signal{"asked to end": syscall.SIGTERM, "killed": syscall.SIGKILL} {
 		t.Run(name, func(t *testing.T) {
 			client := cluster.Client(t)
-			lease := "namespace-" + strings.ReplaceAll(name, " ", "-")
-			flags := []string{"--namespace-deletion-grace-period=" + wait.String(), "--leader-elect-resource-name=" + lease,
+			flags := []string{"--namespace-deletion-grace-period=" + wait.String(),
 				"--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms"}
-			proxy := faults.New(t, cluster.ConfigFor(killedUser, "system:masters"))
+			proxy := faults.New(t, rights("killed"))
 			leader := launch(t, proxy, flags...)
-			standby := controlplane.StartProcess(t, append(flags, "--kubeconfig="+cluster.Kubeconfig(t, "standby-manager", "system:masters"),
+			standby := controlplane.StartProcess(t, append(flags, "--kubeconfig="+cluster.KubeconfigFor(t, rights("standby")),
 				"--controllers=namespace-controller", "--secure-port=0", "-v=2")...)
 			standby.WaitForLog(t, "Standing by for another holder")
 			ns := create(t)
@@ -200,7 +202,7 @@ func TestStandbyFinishesWhatTheLeaderBegan(t *testing.T) {
 			}
 			check(t, leader.Kill())
 			check(t, standby.Kill())
-			check(t, client.CoordinationV1().Leases("kube-system").Delete(t.Context(), lease, metav1.DeleteOptions{}))
+			check(t, client.CoordinationV1().Leases("kube-system").Delete(t.Context(), "controller-manager", metav1.DeleteOptions{}))
 		})
 	}
 }
