@@ -1,0 +1,156 @@
+package podgc
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// Faults that nobody has scripted upstream.
+
+// A great many finished pods go at once, some of them only after the API server has had enough of it for a while.
+func TestTenThousandFinishedPods(t *testing.T) {
+	const all, threshold = 10_000, 100
+	synctest.Test(t, func(t *testing.T) {
+		var pods []runtime.Object
+		for i := range all {
+			pods = append(pods, aPod(fmt.Sprintf("p%05d", i), "", succeeded, func(p *corev1.Pod) {
+				p.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Duration(all-i) * time.Second))
+			}))
+		}
+		w := newWorld(t, pods...)
+		w.client.PrependReactor("list", "pods", w.listOnePod)
+		refused := 0
+		w.refuse = func(a clienttesting.Action) error {
+			if a.Matches("delete", "pods") && refused < 2000 {
+				refused++
+				return apierrors.NewTooManyRequests("later", 1)
+			}
+			return nil
+		}
+		_, stop := w.manager(threshold)
+		defer stop()
+		w.until(10 * time.Minute)
+		o := w.outcome()
+		if len(o.Deleted) != all-threshold {
+			t.Errorf("%d pods deleted, want %d", len(o.Deleted), all-threshold)
+		}
+		for i := all - threshold; i < all; i++ {
+			if _, gone := o.Deleted[fmt.Sprintf("p%05d", i)]; gone {
+				t.Fatalf("pod %d, one of the %d youngest, was deleted", i, threshold)
+			}
+		}
+		if got, most := w.requests("delete pods"), all-threshold+refused; got > most {
+			t.Errorf("%d deletes, want at most %d", got, most)
+		}
+		if len(o.Marked) != 0 {
+			t.Errorf("%d finished pods were marked", len(o.Marked))
+		}
+	})
+}
+
+// listOnePod answers a list by name as an API server does; the fake one would answer with all pods.
+func (w *world) listOnePod(action clienttesting.Action) (bool, runtime.Object, error) {
+	name, ok := action.(clienttesting.ListAction).GetListRestrictions().Fields.RequiresExactMatch(metav1.ObjectNameField)
+	if !ok {
+		return false, nil, nil
+	}
+	found := &corev1.PodList{}
+	if obj, err := w.client.Tracker().Get(podsResource, action.GetNamespace(), name); err == nil {
+		found.Items = append(found.Items, *obj.(*corev1.Pod))
+	}
+	return true, found, nil
+}
+
+func TestRefusalsOfAllKinds(t *testing.T) {
+	for name, refusal := range map[string]error{
+		"conflict":          apierrors.NewConflict(podsResource.GroupResource(), "p", errors.New("not now")),
+		"too many requests": apierrors.NewTooManyRequests("later", 1),
+		"internal error":    apierrors.NewInternalError(errors.New("webhook")),
+		"invalid":           apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "p", nil),
+	} {
+		for _, verb := range []string{"patch", "delete"} {
+			t.Run(verb+" "+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t, aPod("p", "gone", running))
+					w.refuse = func(a clienttesting.Action) error {
+						if a.Matches(verb, "pods") {
+							return refusal
+						}
+						return nil
+					}
+					_, stop := w.manager(0)
+					defer stop()
+					w.until(10 * time.Minute)
+					if n := w.requests(verb + " pods"); n < 5 || n > 40 {
+						t.Errorf("%d tries in ten minutes, want a few", n)
+					}
+					w.lock.Lock()
+					w.refuse = nil
+					w.lock.Unlock()
+					w.until(12 * time.Minute)
+					if len(w.outcome().Deleted) != 1 {
+						t.Error("not deleted after the refusals had ended")
+					}
+				})
+			})
+		}
+	}
+}
+
+// The process died between the mark and the delete.
+func TestMarkedBeforeTheTerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, aPod("p", "gone", running))
+		w.refuse = func(a clienttesting.Action) error {
+			if a.Matches("delete", "pods") {
+				return errors.New("the leader died here")
+			}
+			return nil
+		}
+		_, stop := w.manager(0)
+		w.until(quarantine)
+		stop()
+		if got := w.pod("p").Status.Phase; got != failed {
+			t.Fatalf("phase = %s, want the pod marked", got)
+		}
+		w.lock.Lock()
+		w.refuse = nil
+		w.lock.Unlock()
+		patches := w.requests("patch pods")
+		_, stop = w.manager(0)
+		defer stop()
+		w.until(3 * quarantine)
+		if _, ok := w.outcome().Deleted["p"]; !ok || w.requests("patch pods") != patches {
+			t.Errorf("deleted %v, %d more marks, want it deleted and not marked again", ok, w.requests("patch pods")-patches)
+		}
+	})
+}
+
+func TestNodeMadeAnewWithinASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, aNode("node"), aPod("p", "node", running))
+		_, stop := w.manager(0)
+		defer stop()
+		w.until(time.Second)
+		w.deleteNode("node")
+		w.createNode("node")
+		w.until(10 * time.Minute)
+		if o := w.outcome(); len(o.Deleted)+len(o.Marked) != 0 {
+			t.Errorf("%+v, want the pods of the node left to its kubelet", o)
+		}
+		w.deleteNode("node")
+		w.until(10*time.Minute + quarantine)
+		if _, ok := w.outcome().Deleted["p"]; !ok {
+			t.Error("not deleted when the node had gone for good")
+		}
+	})
+}
