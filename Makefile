@@ -60,7 +60,7 @@ test-unit: need-cc ## Run unit tests, twice, in random order
 # Three packages at a time: each has a control plane, and most of them wait most of the time. Their common dependencies are
 # built before, in parallel.
 .PHONY: test-integration
-test-integration: need-cc controlplane prometheus ## Run tests on a real etcd and kube-apiserver
+test-integration: need-cc controlplane deploy-tools ## Run tests on a real etcd and kube-apiserver
 	CGO_ENABLED=1 $(GO) build -race ./cmd/... ./pkg/... ./test/...
 	CGO_ENABLED=1 $(GO) test -race -shuffle=on -count=1 -p 3 -timeout 40m $(GOTESTFLAGS) $(INTEGRATION)
 
@@ -71,6 +71,10 @@ test-large: controlplane ## Delete a namespace of 20,000 objects and watch the m
 .PHONY: deflake
 deflake: need-cc ## Rerun tests until one fails: make deflake PKG=./test/integration/... RUN=TestName COUNT=20
 	CGO_ENABLED=1 $(GO) test -race -shuffle=on -count=$(COUNT) -failfast -timeout 0 $(GOTESTFLAGS) -run '$(RUN)' $(PKG)
+
+.PHONY: check-image
+check-image: build ## Build the container image and run it, in a storage that is gone afterwards
+	hack/check-image.sh
 
 .PHONY: lint
 lint: bin/staticcheck ## Check formatting, go vet and staticcheck
@@ -97,9 +101,9 @@ assets = $(addprefix bin/,$(if $(KUBEBUILDER_ASSETS),$(filter-out $(given),$(1))
 controlplane: $(call assets,etcd kube-apiserver kube-scheduler) ## Build etcd, kube-apiserver and kube-scheduler into bin/, if need be
 	@echo "control plane: $(or $(KUBEBUILDER_ASSETS),bin)"
 
-# The tests of deploy/ let them scrape, discover and alert.
-.PHONY: prometheus
-prometheus: bin/prometheus bin/promtool
+# What deploy/ is made for, to test it.
+.PHONY: deploy-tools
+deploy-tools: bin/kubectl bin/prometheus bin/promtool
 
 .PHONY: demo-controlplane
 demo-controlplane: $(call assets,etcd kube-apiserver kube-scheduler kwok) bin/kwok-stages.yaml
@@ -125,6 +129,9 @@ bin/kube-scheduler: $(call pins,kubernetes)
 
 bin/kwok: $(call pins,kwok)
 	@hack/build.sh $@ hack/kwok sigs.k8s.io/kwok/cmd/kwok '-s -w' '2 minutes'
+
+bin/kubectl: hack/kubectl/main.go $(filter-out %/tools.go,$(call pins,kubectl))
+	@hack/build.sh $@ hack/kubectl . '-s -w' '1 minute'
 
 # Without the clients of all clouds, of whose machines it could know, this takes a third of the time.
 bin/prometheus bin/promtool: export GOFLAGS := $(GOFLAGS) -tags=remove_all_sd,enable_kubernetes_sd

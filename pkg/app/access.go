@@ -23,19 +23,24 @@ func required(cfg Config) []access {
 			continue
 		}
 		for _, need := range d.needs {
-			if cfg.ServiceAccounts { // what they write is theirs, what is watched is ours
-				need.verbs = slices.DeleteFunc(slices.Clone(need.verbs), func(verb string) bool { return verb != "list" && verb != "watch" })
+			if cfg.ServiceAccounts {
+				need = need.watching()
 			}
 			needs = append(needs, need)
 		}
-	}
-	if cfg.ServiceAccounts {
-		needs = append(needs,
-			access{resource: "serviceaccounts", namespace: metav1.NamespaceSystem, verbs: []string{"create"}},
-			access{resource: "serviceaccounts/token", namespace: metav1.NamespaceSystem, verbs: []string{"create"}},
-		)
+		if cfg.ServiceAccounts { // to make the account itself is needed only if nobody has
+			needs = append(needs, access{resource: "serviceaccounts/token", namespace: metav1.NamespaceSystem, name: d.agent, verbs: []string{"create"}})
+		}
 	}
 	return merged(needs)
+}
+
+// watching is what is left to the identity of this process when the controllers have their own: to watch. What a controller reads
+// without watching it, as every type in a namespace, it reads itself.
+func (a access) watching() access {
+	watches := slices.Contains(a.verbs, "watch")
+	a.verbs = slices.DeleteFunc(slices.Clone(a.verbs), func(verb string) bool { return !watches || verb != "list" && verb != "watch" })
+	return a
 }
 
 // merged joins needs for the same thing, so that nothing is asked twice.

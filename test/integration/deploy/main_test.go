@@ -1,7 +1,7 @@
 // Package deploy tests what deploy/ and docs/ promise an operator: every object is valid, the rights are enough and none is
 // superfluous, manifests fit the program's flags, alerts and dashboard ask for metrics that exist.
 //
-// Tests with kubectl or openssl are skipped where those are missing.
+// Tests with openssl are skipped where it is missing.
 package deploy
 
 import (

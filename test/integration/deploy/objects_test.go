@@ -103,6 +103,9 @@ func TestEveryObjectPassesTheDryRun(t *testing.T) {
 	for _, dir := range overlays {
 		objects[dir] = render(t, dir)
 	}
+	for _, dir := range combined {
+		objects[dir] = kustomize(t, dir)
+	}
 	for dir, list := range objects {
 		for _, o := range list {
 			t.Run(dir+"/"+identify(o), func(t *testing.T) {
@@ -125,7 +128,7 @@ func TestEveryObjectPassesTheDryRun(t *testing.T) {
 
 // The folders that kubectl cannot know about, and the files that no list names, would not be tested.
 func TestNoFileOfDeployIsForgotten(t *testing.T) {
-	known := map[string]bool{"README.md": true, "Containerfile": true, "static-pod": true}
+	known := map[string]bool{"README.md": true, "Containerfile": true, "static-pod": true, "service-accounts": true}
 	for _, dir := range overlays {
 		known[dir] = true
 	}

@@ -71,11 +71,9 @@ func rights(t *testing.T, objects []*unstructured.Unstructured) []right {
 		for i, rule := range convert[rbacv1.ClusterRole](t, asClusterRole(o)).Rules {
 			for _, resource := range rule.Resources {
 				for _, verb := range rule.Verbs {
-					r := right{role: o.GetName(), namespace: o.GetNamespace(), rule: i, verb: verb, resource: resource, group: rule.APIGroups[0]}
-					if len(rule.ResourceNames) > 0 {
-						r.name = rule.ResourceNames[0]
+					for _, name := range append([]string{""}, rule.ResourceNames...)[min(1, len(rule.ResourceNames)):] {
+						all = append(all, right{role: o.GetName(), namespace: o.GetNamespace(), rule: i, verb: verb, resource: resource, group: rule.APIGroups[0], name: name})
 					}
-					all = append(all, r)
 				}
 			}
 		}
@@ -120,16 +118,23 @@ func grant(t *testing.T, user string, objects []*unstructured.Unstructured, with
 	newApplier(t).keep(t, own...)
 }
 
-// take splits the rule in two so that only the one verb on the one resource is gone.
+// take splits the rule so that only the one verb on the one resource, of the one name if there are names, is gone.
 func take(t *testing.T, role *unstructured.Unstructured, r right) {
 	t.Helper()
 	rules := convert[rbacv1.ClusterRole](t, asClusterRole(role)).Rules
 	rest := rules[r.rule].DeepCopy()
 	rest.Verbs = slices.DeleteFunc(rest.Verbs, func(v string) bool { return v == r.verb })
 	rest.Resources = []string{r.resource}
+	named := rules[r.rule].DeepCopy()
+	named.Verbs, named.Resources = []string{r.verb}, rest.Resources
+	named.ResourceNames = slices.DeleteFunc(named.ResourceNames, func(s string) bool { return s == r.name })
 	others := &rules[r.rule]
 	others.Resources = slices.DeleteFunc(others.Resources, func(s string) bool { return s == r.resource })
-	kept := slices.DeleteFunc(append(rules, *rest), func(r rbacv1.PolicyRule) bool { return len(r.Verbs) == 0 || len(r.Resources) == 0 })
+	rules = append(rules, *rest)
+	if len(named.ResourceNames) > 0 {
+		rules = append(rules, *named)
+	}
+	kept := slices.DeleteFunc(rules, func(r rbacv1.PolicyRule) bool { return len(r.Verbs) == 0 || len(r.Resources) == 0 })
 	var list []any
 	for i := range kept {
 		rule, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&kept[i])
@@ -160,19 +165,19 @@ func TestEveryRightIsNeeded(t *testing.T) {
 			t.Run(controller+"/"+r.String(), func(t *testing.T) {
 				user := fmt.Sprintf("walk-%s-%d", controller, i)
 				grant(t, user, slices.Concat(identity, own), &r)
-				expectMissing(t, user, controller, r)
+				expectMissing(t, user, r, "--controllers="+controller)
 			})
 		}
 	}
 }
 
 // missing starts a manager and returns what it says it is not allowed to do, or nil if it has not given up after a while.
-func missing(t *testing.T, user, controller string, while time.Duration) []string {
+func missing(t *testing.T, user string, while time.Duration, args ...string) []string {
 	t.Helper()
 	cmd := app.NewCommand()
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetOut(io.Discard)
-	m := controlplane.StartManager(t, cmd, "--kubeconfig="+cluster.Kubeconfig(t, user), "--controllers="+controller, "--secure-port=0")
+	m := controlplane.StartManager(t, cmd, append(args, "--kubeconfig="+cluster.Kubeconfig(t, user), "--secure-port=0")...)
 	select {
 	case <-m.Done():
 	case <-time.After(while):
@@ -191,11 +196,11 @@ func missing(t *testing.T, user, controller string, while time.Duration) []strin
 	return strings.Split(list, ", ")
 }
 
-func expectMissing(t *testing.T, user, controller string, r right) {
+func expectMissing(t *testing.T, user string, r right, args ...string) {
 	t.Helper()
 	// The authorizer learns of new roles a moment after they are stored, so at first more is missing.
 	controlplane.Eventually(t, 10*time.Second, func(context.Context) error {
-		said := missing(t, user, controller, 10*time.Second)
+		said := missing(t, user, 10*time.Second, args...)
 		if said == nil {
 			t.Fatalf("the manager works without the right to %s", r)
 		}

@@ -1,0 +1,101 @@
+package deploy
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
+	"minikcm/test/controlplane"
+)
+
+// accounts are whom the controllers work as with --use-service-account-credentials, by the name of their role.
+var accounts = map[string]string{
+	"controller-manager:replicaset-controller":            "replicaset-controller",
+	"controller-manager:node-lifecycle-controller":        "node-controller",
+	"controller-manager:taint-eviction-controller":        "node-controller",
+	"controller-manager:pod-garbage-collector-controller": "pod-garbage-collector",
+	"controller-manager:namespace-controller":             "namespace-controller",
+}
+
+const withAccounts = "--use-service-account-credentials"
+
+// TestManagerWithServiceAccounts runs all controllers, each with what deploy/service-accounts leaves to it.
+func TestManagerWithServiceAccounts(t *testing.T) {
+	newApplier(t).keep(t, kustomize(t, "testdata/service-accounts")...)
+	_ = cluster.Client(t).CoordinationV1().Leases("kube-system").Delete(t.Context(), "controller-manager", metav1.DeleteOptions{}) // of an earlier test
+	begin := time.Now()
+	start(t, withAccounts)
+	w := startWorkload(t, "accounts")
+	w.wait(t)
+	w.letGo(t)
+
+	requests := cluster.AuditLog(t).Where(controlplane.Received, func(e *auditv1.Event) bool { return e.RequestReceivedTimestamp.After(begin) })
+	users := []string{identity}
+	for role, account := range accounts {
+		user := controlplane.ServiceAccount(account)
+		users = append(users, user)
+		if len(requests.Where(controlplane.ByUser(user), controlplane.Writes)) == 0 {
+			t.Errorf("%s wrote nothing, so %s was not tried", user, role)
+		}
+	}
+	own := []string{"leases", "events", "serviceaccounts", "tokenreviews", "subjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectreviews"}
+	for _, e := range requests.Where(controlplane.ByUser(identity), controlplane.Writes) {
+		if !slices.Contains(own, e.ObjectRef.Resource) {
+			t.Errorf("the manager itself sent %s %s", e.Verb, e.RequestURI)
+		}
+	}
+	refused := cluster.AuditLog(t).Where(unauthorized, func(e *auditv1.Event) bool {
+		return e.RequestReceivedTimestamp.After(begin) && slices.Contains(users, e.User.Username)
+	})
+	if len(refused) > 0 {
+		t.Errorf("the API server refused:\n%s", refused)
+	}
+}
+
+// TestEveryRightBesideServiceAccountsIsNeeded is TestEveryRightIsNeeded for what is left to the manager itself.
+func TestEveryRightBesideServiceAccountsIsNeeded(t *testing.T) {
+	own := parse(t, read(t, deployDir, "service-accounts", "manager.yaml"))
+	for i, r := range rights(t, own) {
+		t.Run(r.String(), func(t *testing.T) {
+			user := fmt.Sprintf("walk-accounts-%d", i)
+			grant(t, user, slices.Concat(parse(t, read(t, deployDir, "rbac", "identity.yaml")), own), &r)
+			expectMissing(t, user, r, "--controllers=*", withAccounts)
+		})
+	}
+}
+
+// Our roles are within those that every API server makes for upstream's accounts, so that the same controllers work with either. The
+// controllers' own tests run with ours, the narrower ones.
+func TestRolesAreWithinUpstreams(t *testing.T) {
+	reviews := cluster.Client(t).AuthorizationV1().SubjectAccessReviews()
+	for _, r := range rights(t, render(t, "rbac")) {
+		account, ok := accounts[r.role]
+		if !ok {
+			continue // what every manager needs
+		}
+		user := controlplane.ServiceAccount(account)
+		if r.verb == "list" || r.verb == "watch" {
+			user = "system:kube-controller-manager" // whose watches are shared
+		}
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: user, ResourceAttributes: attributes(r),
+		}}
+		answer, err := reviews.Create(context.Background(), review, metav1.CreateOptions{})
+		must(t, err)
+		if !answer.Status.Allowed {
+			t.Errorf("%s may not %s", user, r)
+		}
+	}
+}
+
+func attributes(r right) *authorizationv1.ResourceAttributes {
+	resource, sub, _ := strings.Cut(r.resource, "/")
+	return &authorizationv1.ResourceAttributes{Namespace: r.namespace, Verb: r.verb, Group: r.group, Resource: resource, Subresource: sub, Name: r.name}
+}
