@@ -44,6 +44,16 @@ run: demo-controlplane build ## Watch it work: a control plane, two simulated no
 bench: bench-controlplane build ## Compare with kube-controller-manager on this machine
 	$(GO) run ./test/bench
 
+# A seed repeats a run as far as real time permits.
+SEED ?= 1
+FOR  ?= 2m
+
+.PHONY: chaos
+chaos: need-cc controlplane ## Random work and random faults for three managers, then judge them: make chaos SEED=7 FOR=2m
+	@mkdir -p bin/test
+	CGO_ENABLED=1 $(GO) build -race -o bin/test/controller-manager-chaos ./cmd/controller-manager
+	$(GO) run ./test/chaos -manager bin/test/controller-manager-chaos -seed $(SEED) -for $(FOR) $(CHAOSFLAGS)
+
 .PHONY: clean
 clean: ## Remove everything that was built
 	rm -rf bin

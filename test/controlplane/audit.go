@@ -3,6 +3,7 @@ package controlplane
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -20,24 +21,33 @@ import (
 // must be on.
 func (c *Cluster) AuditLog(t testing.TB) AuditEvents {
 	t.Helper()
+	events, err := c.ReadAuditLog()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return events
+}
+
+// ReadAuditLog is AuditLog for programs.
+func (c *Cluster) ReadAuditLog() (AuditEvents, error) {
 	var all AuditEvents
 	for _, s := range []*server{c.primary, c.second} {
 		if s == nil {
 			continue
 		}
 		if s.audit == nil {
-			t.Fatal("read audit log: the cluster was started without Options.Audit")
+			return nil, errors.New("read audit log: the cluster was started without Options.Audit")
 		}
 		events, err := s.audit.read()
 		if err != nil {
-			t.Fatalf("read audit log of %s: %v", s.name, err)
+			return nil, fmt.Errorf("read audit log of %s: %w", s.name, err)
 		}
 		all = append(all, events...)
 	}
 	slices.SortStableFunc(all, func(a, b auditv1.Event) int {
 		return a.StageTimestamp.Compare(b.StageTimestamp.Time)
 	})
-	return all
+	return all, nil
 }
 
 // auditFile reads a growing audit log, every line once.

@@ -64,20 +64,33 @@ func New(t testing.TB, target *rest.Config, opts ...Option) *Proxy {
 	if err != nil {
 		t.Fatalf("faults: %v", err)
 	}
-	p := &Proxy{target: rest.CopyConfig(target), name: "client", seed: seed}
-	for _, opt := range opts {
-		opt(p)
-	}
+	p := newProxy(target, append([]Option{WithSeed(seed)}, opts...))
 	t.Logf("faults: proxy %q draws from %s=%d", p.name, seedVariable, p.seed)
-	p.script.random = newRandom(p.seed, t.Name()+"/"+p.name+"/script")
-	if err := p.start(); err != nil {
+	if err := p.start(t.Name() + "/" + p.name + "/script"); err != nil {
 		t.Fatalf("faults: start proxy %q: %v", p.name, err)
 	}
 	t.Cleanup(func() {
-		if err := p.stop(); err != nil {
+		if err := p.Stop(); err != nil {
 			t.Errorf("faults: stop proxy %q: %v", p.name, err)
 		}
 	})
+	return p
+}
+
+// Start is New for programs, which call Stop. Without WithSeed the seed is 0; FAULTS_SEED is not looked at.
+func Start(target *rest.Config, opts ...Option) (*Proxy, error) {
+	p := newProxy(target, opts)
+	if err := p.start(p.name + "/script"); err != nil {
+		return nil, fmt.Errorf("start fault proxy %q: %w", p.name, err)
+	}
+	return p, nil
+}
+
+func newProxy(target *rest.Config, opts []Option) *Proxy {
+	p := &Proxy{target: rest.CopyConfig(target), name: "client"}
+	for _, opt := range opts {
+		opt(p)
+	}
 	return p
 }
 
@@ -143,7 +156,9 @@ func (p *Proxy) Count(verbs, resources string, code int) int {
 // Counts is the number of requests of each kind.
 func (p *Proxy) Counts() map[Key]int { return counts(p.journal.requests()) }
 
-func (p *Proxy) start() error {
+// start lets the rules draw what belongs to purpose.
+func (p *Proxy) start(purpose string) error {
+	p.script.random = newRandom(p.seed, purpose)
 	server, _, err := rest.DefaultServerUrlFor(p.target)
 	if err != nil {
 		return fmt.Errorf("address of the server: %w", err)
@@ -221,8 +236,8 @@ func (p *Proxy) spawn(f func()) bool {
 	return true
 }
 
-// stop ends everything and waits for it.
-func (p *Proxy) stop() error {
+// Stop ends everything and waits for it.
+func (p *Proxy) Stop() error {
 	p.lock.Lock()
 	p.closed = true
 	p.lock.Unlock()

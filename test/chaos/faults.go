@@ -1,0 +1,354 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"syscall"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"minikcm/test/faults"
+)
+
+// kind is one kind of fault.
+type kind struct {
+	name    string
+	longest time.Duration
+	// apply begins the fault, waits until ctx ends, and ends it. ctx ends after a time of up to longest.
+	apply func(ctx context.Context, f *fault) error
+}
+
+// fault is one fault that is on.
+type fault struct {
+	*rig
+	slot *slot
+	draw *rand.Rand // of this fault alone
+}
+
+const (
+	leaseName  = "controller-manager"
+	leaseSpace = "kube-system"
+)
+
+var watched = []string{"pods", "replicasets", "nodes", "namespaces", "leases"}
+
+// kinds are in a fixed order: the schedule is drawn from it.
+var kinds = []kind{
+	{"lost-answers", 15 * time.Second, rule(func(f *fault) (faults.Match, faults.Fault) {
+		return faults.On(faults.Writes, ""), faults.DropAnswer()
+	})},
+	{"lost-pods", 15 * time.Second, lostPods},
+	{"late-commit", 10 * time.Second, rule(func(f *fault) (faults.Match, faults.Fault) {
+		return faults.On("create,delete", "pods"), faults.LateCommit(f.upTo(time.Second), f.upTo(4*time.Second))
+	})},
+	{"slow-answers", 15 * time.Second, rule(func(f *fault) (faults.Match, faults.Fault) {
+		return faults.Match{When: notWatch}, faults.DelayAnswer(f.upTo(3 * time.Second))
+	})},
+	{"slow-requests", 15 * time.Second, rule(func(f *fault) (faults.Match, faults.Fault) {
+		return faults.Match{When: notWatch}, faults.DelayRequest(f.upTo(3 * time.Second))
+	})},
+	{"refusals", 15 * time.Second, rule(func(f *fault) (faults.Match, faults.Fault) {
+		code, _ := pick([]int{409, 429, 500, 503, 504}, f.draw)
+		if code == 429 {
+			return faults.Match{}, faults.RefuseRetryAfter(code, time.Second)
+		}
+		return faults.Match{}, faults.Refuse(code)
+	})},
+	{"gone", 5 * time.Second, watchesGone},
+	{"frozen-watches", 25 * time.Second, frozenWatches},
+	{"slow-watches", 20 * time.Second, slowWatches},
+	{"cut-watches", 5 * time.Second, cutWatches},
+	{"resets", 5 * time.Second, resets},
+	{"partition", 12 * time.Second, partition},
+	{"kill", 4 * time.Second, restart(syscall.SIGKILL)},
+	{"terminate", 4 * time.Second, restart(syscall.SIGTERM)},
+	{"stop", 10 * time.Second, stop},
+	{"lease", 2 * time.Second, meddle},
+	{"compaction", time.Second, compact},
+	{"api-restart", 3 * time.Second, apiRestart},
+	{"api-down", 20 * time.Second, apiDown},
+	{"api-pause", 8 * time.Second, apiPause},
+}
+
+// once limits what happens to everybody: a run of nothing but outages shows little.
+var once = map[string]int{"api-restart": 1, "api-down": 1, "api-pause": 1, "compaction": 2}
+
+// step is a fault to come. Everything in it is drawn before the chaos begins.
+type step struct {
+	at, lasts time.Duration
+	kind      kind
+	slot      int
+	seed      uint64
+}
+
+type plan struct {
+	kinds []string
+	steps []step
+}
+
+// schedule draws some kinds of faults, and when they happen to whom.
+func (r *rig) schedule() plan {
+	draw := r.random("faults")
+	var chosen []kind
+	for _, k := range kinds {
+		lot := draw.IntN(2) == 0
+		if r.options.only == "" && lot || r.options.only != "" && contains(r.options.only, k.name) {
+			chosen = append(chosen, k)
+		}
+	}
+	var p plan
+	for _, k := range chosen {
+		p.kinds = append(p.kinds, k.name)
+	}
+	used := map[string]int{}
+	pace := 500 + draw.IntN(4000)
+	for at := time.Duration(0); len(chosen) > 0 && at < r.options.length-2*time.Second; {
+		k := chosen[draw.IntN(len(chosen))]
+		s := step{
+			at: at, kind: k, slot: draw.IntN(r.options.managers), seed: draw.Uint64(),
+			lasts: min(k.longest/10+time.Duration(draw.Int64N(int64(k.longest))), r.options.length-at),
+		}
+		at += time.Duration(100+draw.IntN(pace)) * time.Millisecond
+		if most, limited := once[k.name]; limited && used[k.name] >= most {
+			continue
+		}
+		used[k.name]++
+		p.steps = append(p.steps, s)
+	}
+	return p
+}
+
+func contains(list, word string) bool {
+	for item := range strings.SplitSeq(list, ",") {
+		if item == word {
+			return true
+		}
+	}
+	return false
+}
+
+// upTo draws a time of some milliseconds up to d.
+func (f *fault) upTo(d time.Duration) time.Duration {
+	return time.Duration(f.draw.Int64N(int64(d)/1e6)+1) * time.Millisecond
+}
+
+func notWatch(r *http.Request) bool { return r.URL.Query().Get("watch") == "" }
+
+// rule is a kind of fault that hits some of the requests it is about.
+func rule(make func(*fault) (faults.Match, faults.Fault)) func(context.Context, *fault) error {
+	return func(ctx context.Context, f *fault) error {
+		match, what := make(f)
+		chance := []float64{0.2, 0.5, 0.8}[f.draw.IntN(3)]
+		f.note(f.slot.name, "%.0f %% of %+v: %+v", chance*100, match, what)
+		defer f.slot.proxy.Inject(match, what, faults.Chance(chance)).Remove()
+		<-ctx.Done()
+		return nil
+	}
+}
+
+// lostPods is what makes excess pods where they can be made: lost answers while the watch stands still.
+func lostPods(ctx context.Context, f *fault) error {
+	f.note(f.slot.name, "half of the answers about pods are lost, the watch of pods stands still")
+	defer f.slot.proxy.Inject(faults.On("create,delete", "pods"), faults.DropAnswer(), faults.Chance(0.5)).Remove()
+	defer f.slot.proxy.FreezeWatches(faults.Watches("pods")).Thaw()
+	<-ctx.Done()
+	return nil
+}
+
+// someWatches are those of one type, or all.
+func (f *fault) someWatches() (faults.Match, string) {
+	if i := f.draw.IntN(len(watched) + 2); i < len(watched) {
+		return faults.Watches(watched[i]), watched[i]
+	}
+	return faults.Watches(), "everything"
+}
+
+func frozenWatches(ctx context.Context, f *fault) error {
+	match, what := f.someWatches()
+	frozen, cut := f.slot.proxy.FreezeWatches(match), f.draw.IntN(2) == 0
+	f.note(f.slot.name, "watches of %s stand still", what)
+	<-ctx.Done()
+	if cut {
+		frozen.Cut()
+	} else {
+		frozen.Thaw()
+	}
+	f.note(f.slot.name, "watches of %s go on, cut: %v", what, cut)
+	return nil
+}
+
+func slowWatches(ctx context.Context, f *fault) error {
+	match, what := f.someWatches()
+	lag := f.upTo(8 * time.Second)
+	f.note(f.slot.name, "watches of %s lag by %v", what, lag)
+	defer f.slot.proxy.SlowWatches(match, lag).Thaw()
+	<-ctx.Done()
+	return nil
+}
+
+func cutWatches(_ context.Context, f *fault) error {
+	match, what := f.someWatches()
+	f.note(f.slot.name, "watches of %s are cut", what)
+	f.slot.proxy.CutWatches(match)
+	return nil
+}
+
+// watchesGone lets the reflectors list anew.
+func watchesGone(ctx context.Context, f *fault) error {
+	match, what := f.someWatches()
+	f.note(f.slot.name, "watches of %s are gone (410)", what)
+	defer f.slot.proxy.Inject(match, faults.Refuse(http.StatusGone)).Remove()
+	f.slot.proxy.CutWatches(match)
+	<-ctx.Done()
+	return nil
+}
+
+func resets(ctx context.Context, f *fault) error {
+	for {
+		f.note(f.slot.name, "connections reset")
+		f.slot.proxy.CutConnections()
+		if !pause(ctx, f.upTo(2*time.Second)) {
+			return nil
+		}
+	}
+}
+
+func partition(ctx context.Context, f *fault) error {
+	how, _ := pick([]faults.Outage{faults.Refused, faults.BlackHole, faults.Partition}, f.draw)
+	f.slot.troubled.Lock()
+	defer f.slot.troubled.Unlock()
+	f.note(f.slot.name, "cut off (%d)", how)
+	began := time.Now()
+	if err := f.slot.proxy.Outage(how); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	err := f.slot.proxy.Restore()
+	f.slot.cutOff(span{began, time.Now().Add(2 * time.Second)})
+	f.note(f.slot.name, "reachable again")
+	return err
+}
+
+func restart(signal syscall.Signal) func(context.Context, *fault) error {
+	return func(ctx context.Context, f *fault) error {
+		f.slot.troubled.Lock()
+		defer f.slot.troubled.Unlock()
+		f.note(f.slot.name, "%v", signal)
+		if err := f.slot.end(signal, 30*time.Second); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		f.note(f.slot.name, "started again")
+		return f.slot.start()
+	}
+}
+
+func stop(ctx context.Context, f *fault) error {
+	f.slot.troubled.Lock()
+	defer f.slot.troubled.Unlock()
+	l := f.slot.running()
+	if l == nil {
+		return nil
+	}
+	f.note(f.slot.name, "SIGSTOP")
+	if err := l.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	f.note(f.slot.name, "SIGCONT")
+	return l.Signal(syscall.SIGCONT)
+}
+
+// meddle does to the Lease what only a user would.
+func meddle(ctx context.Context, f *fault) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), opTimeout)
+	defer cancel()
+	leases := f.client.CoordinationV1().Leases(leaseSpace)
+	how := f.draw.IntN(6)
+	if how == 0 {
+		f.note("", "Lease deleted")
+		return gone(leases.Delete(ctx, leaseName, metav1.DeleteOptions{}))
+	}
+	lease, err := leases.Get(ctx, leaseName, metav1.GetOptions{})
+	if err != nil {
+		return gone(err)
+	}
+	edits := []struct {
+		what string
+		do   func(*coordinationv1.LeaseSpec)
+	}{
+		{"stolen", func(s *coordinationv1.LeaseSpec) {
+			s.HolderIdentity, s.RenewTime, s.LeaseDurationSeconds = ptr.To("thief"), ptr.To(metav1.NowMicro()), ptr.To[int32](3)
+		}},
+		{"emptied", func(s *coordinationv1.LeaseSpec) { *s = coordinationv1.LeaseSpec{} }},
+		{"released in another's name", func(s *coordinationv1.LeaseSpec) { s.HolderIdentity = ptr.To("") }},
+		{"dated far ahead", func(s *coordinationv1.LeaseSpec) {
+			s.RenewTime = ptr.To(metav1.NewMicroTime(time.Now().Add(240 * time.Hour)))
+		}},
+		{"dated far back", func(s *coordinationv1.LeaseSpec) {
+			s.RenewTime = ptr.To(metav1.NewMicroTime(time.Now().Add(-240 * time.Hour)))
+		}},
+	}
+	edit := edits[how-1]
+	f.note("", "Lease %s", edit.what)
+	edit.do(&lease.Spec)
+	_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
+	return err
+}
+
+// compact makes etcd forget the past, through its JSON gateway.
+func compact(ctx context.Context, f *fault) error {
+	list, err := f.client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return nil // the API server is away
+	}
+	f.note("", "etcd compacted at %s", list.ResourceVersion)
+	body := strings.NewReader(fmt.Sprintf(`{"revision":%q}`, list.ResourceVersion))
+	answer, err := http.Post(f.cluster.EtcdURL()+"/v3/kv/compaction", "application/json", body)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("compact etcd: %s", answer.Status)
+	}
+	return nil
+}
+
+func apiRestart(_ context.Context, f *fault) error {
+	return f.away.during(func() error {
+		f.note("", "API server restarts")
+		defer f.note("", "API server has restarted")
+		return f.cluster.RestartAPIServer()
+	})
+}
+
+func apiDown(ctx context.Context, f *fault) error {
+	return f.away.during(func() error {
+		f.note("", "API server killed")
+		if err := f.cluster.KillAPIServer(); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		defer f.note("", "API server is back")
+		return f.cluster.StartAPIServer()
+	})
+}
+
+func apiPause(ctx context.Context, f *fault) error {
+	return f.away.during(func() error {
+		f.note("", "API server stands still")
+		if err := f.cluster.PauseAPIServer(); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		defer f.note("", "API server goes on")
+		return f.cluster.ResumeAPIServer()
+	})
+}

@@ -1,0 +1,229 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+
+	"minikcm/test/controlplane"
+)
+
+const (
+	nodeGrace   = 6 * time.Second // --node-monitor-grace-period of the managers
+	renewPeriod = 700 * time.Millisecond
+	// nodeCount and zoneCount keep more than half of each zone alive with deadNodes gone.
+	nodeCount = 9
+	zoneCount = 2
+	deadNodes = 3
+)
+
+// span is a stretch of time; a zero end is not yet.
+type span struct{ from, to time.Time }
+
+// overlap is how much of [from, to] lies in the span.
+func (s span) overlap(from, to time.Time) time.Duration {
+	if s.to.IsZero() || s.to.After(to) {
+		s.to = to
+	}
+	if s.from.Before(from) {
+		s.from = from
+	}
+	return max(0, s.to.Sub(s.from))
+}
+
+// kubelet plays the kubelet of one node: it registers it, renews its lease, posts Ready, runs and removes pods.
+type kubelet struct {
+	name   string
+	client kubernetes.Interface
+	pods   *history
+
+	lock   sync.Mutex
+	on     bool
+	signs  []time.Time // renewals that were answered, in order
+	stops  []time.Time // when it went silent
+	random *rand.Rand
+	seen   map[string]time.Time // pod UID → when it will be ready
+}
+
+func (k *kubelet) set(on bool) {
+	k.lock.Lock()
+	defer k.lock.Unlock()
+	if k.on && !on {
+		k.stops = append(k.stops, time.Now())
+	}
+	k.on = on
+}
+
+func (k *kubelet) isOn() bool {
+	k.lock.Lock()
+	defer k.lock.Unlock()
+	return k.on
+}
+
+// silentBefore returns the last sign of life before a moment, and whether the kubelet was told to go silent after it.
+func (k *kubelet) silentBefore(at time.Time) (sign time.Time, told bool) {
+	k.lock.Lock()
+	defer k.lock.Unlock()
+	for _, s := range k.signs {
+		if s.After(at) {
+			break
+		}
+		sign = s
+	}
+	told = slices.ContainsFunc(k.stops, func(t time.Time) bool { return !t.Before(sign.Add(-2*renewPeriod)) && t.Before(at) })
+	return sign, told
+}
+
+// run plays until ctx ends. The heartbeat never waits for the pods.
+func (k *kubelet) run(ctx context.Context) {
+	var both sync.WaitGroup
+	both.Go(func() {
+		for pause(ctx, renewPeriod) {
+			if k.isOn() {
+				k.heartbeat(ctx)
+			}
+		}
+	})
+	both.Go(func() {
+		for pause(ctx, 150*time.Millisecond) {
+			if k.isOn() {
+				k.runPods(ctx)
+			}
+		}
+	})
+	both.Wait()
+}
+
+func (k *kubelet) heartbeat(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	node, err := k.client.CoreV1().Nodes().Get(ctx, k.name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		node, err = k.register(ctx)
+	}
+	if err != nil {
+		return
+	}
+	if err := k.renew(ctx); err == nil {
+		k.lock.Lock()
+		k.signs = append(k.signs, time.Now())
+		k.lock.Unlock()
+	}
+	if nodeReady(node) != corev1.ConditionTrue {
+		now := metav1.Now()
+		node.Status.Conditions = slices.DeleteFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
+		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{
+			Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastHeartbeatTime: now, LastTransitionTime: now,
+		})
+		_, _ = k.client.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{}) // it will try again
+	}
+}
+
+func (k *kubelet) register(ctx context.Context) (*corev1.Node, error) {
+	return k.client.CoreV1().Nodes().Create(ctx, controlplane.Node(k.name, func(n *corev1.Node) {
+		zone := int(n.Name[len(n.Name)-1]-'0') % zoneCount
+		n.Labels[corev1.LabelTopologyZone] = fmt.Sprintf("zone-%d", zone)
+	}), metav1.CreateOptions{})
+}
+
+func (k *kubelet) renew(ctx context.Context) error {
+	leases := k.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+	lease, err := leases.Get(ctx, k.name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		_, err = leases.Create(ctx, &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Name: k.name},
+			Spec: coordinationv1.LeaseSpec{
+				HolderIdentity: &k.name, LeaseDurationSeconds: ptr.To(int32(nodeGrace.Seconds())), RenewTime: ptr.To(metav1.NowMicro()),
+			},
+		}, metav1.CreateOptions{})
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	lease.Spec.RenewTime = ptr.To(metav1.NowMicro())
+	_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
+	return err
+}
+
+// runPods starts what is bound to the node and removes what is to end. Errors are left to the next time.
+func (k *kubelet) runPods(ctx context.Context) {
+	for _, pod := range current(k.pods, func(p *corev1.Pod) bool { return p.Spec.NodeName == k.name }) {
+		switch {
+		case !k.isOn():
+			return
+		case pod.DeletionTimestamp != nil:
+			if len(pod.Finalizers) == 0 {
+				_ = k.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
+					GracePeriodSeconds: new(int64), Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
+				})
+			}
+		case active(pod) && !ready(pod.Status.Conditions) && k.due(string(pod.UID)):
+			pod = pod.DeepCopy()
+			pod.Status.Phase = corev1.PodRunning
+			pod.Status.Conditions = slices.DeleteFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
+			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
+				Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now(),
+			})
+			_, _ = k.client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{})
+		}
+	}
+}
+
+// due lets a pod take up to a second to become ready.
+func (k *kubelet) due(uid string) bool {
+	at, ok := k.seen[uid]
+	if !ok {
+		at = time.Now().Add(time.Duration(k.random.Int64N(int64(time.Second))))
+		k.seen[uid] = at
+	}
+	return time.Now().After(at)
+}
+
+func nodeReady(node *corev1.Node) corev1.ConditionStatus {
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status
+		}
+	}
+	return ""
+}
+
+// schedule binds pods to nodes at random until ctx ends.
+func schedule(ctx context.Context, client kubernetes.Interface, h *histories, random *rand.Rand) {
+	for pause(ctx, 100*time.Millisecond) {
+		nodes := current(h.nodes, func(n *corev1.Node) bool { return n.DeletionTimestamp == nil })
+		waiting := current(h.pods, func(p *corev1.Pod) bool { return p.Spec.NodeName == "" && p.DeletionTimestamp == nil })
+		for _, pod := range waiting {
+			fit := slices.DeleteFunc(slices.Clone(nodes), func(n *corev1.Node) bool { return !admits(n, pod) })
+			if len(fit) == 0 {
+				continue
+			}
+			_ = client.CoreV1().Pods(pod.Namespace).Bind(ctx, &corev1.Binding{
+				ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
+				Target:     corev1.ObjectReference{Kind: "Node", Name: fit[random.IntN(len(fit))].Name},
+			}, metav1.CreateOptions{}) // bound already, or gone
+		}
+	}
+}
+
+// admits: only a pod that tolerates everything for ever goes to a tainted node.
+func admits(node *corev1.Node, pod *corev1.Pod) bool {
+	return len(node.Spec.Taints) == 0 || toleratesAll(pod)
+}
+
+func toleratesAll(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool {
+		return t.Key == "" && t.Operator == corev1.TolerationOpExists && t.Effect == "" && t.TolerationSeconds == nil
+	})
+}

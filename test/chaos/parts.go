@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// calm waits until the managers have made what is asked for from the start, and measures them.
+func (r *rig) calm(ctx context.Context) (map[string]size, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	for {
+		complaints := r.complaints(ctx)
+		if len(complaints) == 0 {
+			break
+		}
+		if !pause(ctx, 500*time.Millisecond) {
+			return nil, fmt.Errorf("not calm at the start: %v", complaints)
+		}
+	}
+	if !pause(ctx, 3*time.Second) {
+		return nil, context.Cause(ctx)
+	}
+	return r.measure(ctx)
+}
+
+func (r *rig) measure(ctx context.Context) (map[string]size, error) {
+	sizes := map[string]size{}
+	for _, s := range r.slots {
+		var err error
+		if sizes[s.name], err = s.measure(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return sizes, nil
+}
+
+// unleash lets the workload and the faults go on until their time is over.
+func (r *rig) unleash(ctx context.Context, w *workload, p plan) {
+	ctx, cancel := context.WithTimeout(ctx, r.options.length)
+	defer cancel()
+	begin := time.Now()
+	var all sync.WaitGroup
+	all.Go(func() { w.run(ctx) })
+	for _, s := range p.steps {
+		all.Go(func() {
+			if !pause(ctx, time.Until(begin.Add(s.at))) {
+				return
+			}
+			ctx, cancel := context.WithTimeout(ctx, s.lasts)
+			defer cancel()
+			f := &fault{rig: r, slot: r.slots[s.slot], draw: rand.New(rand.NewPCG(s.seed, 0))}
+			if err := s.kind.apply(ctx, f); err != nil {
+				r.note(f.slot.name, "fault %s: %v", s.kind.name, err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// heal ends what is left of the faults and mends what no manager can.
+func (r *rig) heal(ctx context.Context, w *workload) error {
+	for _, s := range r.slots {
+		s.proxy.Clear()
+		if err := errors.Join(s.proxy.Restore(), s.start()); err != nil {
+			return err
+		}
+	}
+	for {
+		err := errors.Join(w.liftQuota(ctx), w.unpinPods(ctx), w.unpinContent(ctx), w.untaintNode(ctx))
+		if err == nil {
+			break
+		}
+		if !pause(ctx, time.Second) {
+			return err
+		}
+	}
+	// What was made just now may not have been in the record yet.
+	pause(ctx, time.Second)
+	return errors.Join(w.unpinPods(ctx), w.unpinContent(ctx))
+}
+
+// deadKubelets are the nodes that stay silent to the end.
+func (r *rig) deadKubelets() []string {
+	var names []string
+	for _, k := range r.kubelets {
+		if !k.isOn() {
+			names = append(names, k.name)
+		}
+	}
+	return names
+}
+
+// judgeRest waits until there is nothing to complain of; what is left in the end is a violation each.
+func (r *rig) judgeRest(ctx context.Context, before map[string]size) {
+	ctx, cancel := context.WithTimeout(ctx, r.options.rest)
+	defer cancel()
+	begin := time.Now()
+	var last []violation
+	for {
+		complaints := append(r.complaints(ctx), r.complaintsOfManagers(ctx, before)...)
+		if ctx.Err() == nil {
+			last = complaints
+		}
+		if len(last) == 0 {
+			r.say("at rest after %.1f s", time.Since(begin).Seconds())
+			break
+		}
+		if !pause(ctx, 500*time.Millisecond) {
+			break
+		}
+	}
+	for _, v := range last {
+		r.violate(v.of, fmt.Sprintf("still after %v of quiet: %s", r.options.rest, v.text))
+	}
+}
+
+// complaints are what is not as it should be in a cluster at rest, from live reads.
+func (r *rig) complaints(ctx context.Context) []violation {
+	pods, err := r.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return []violation{{text: err.Error()}}
+	}
+	sets, err := r.client.AppsV1().ReplicaSets("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return []violation{{text: err.Error()}}
+	}
+	nodes, err := r.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return []violation{{text: err.Error()}}
+	}
+	namespaces, err := r.client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return []violation{{text: err.Error()}}
+	}
+	var all []violation
+	for _, rs := range sets.Items {
+		all = append(all, judgeSet(&rs, pods.Items)...)
+	}
+	dead, byName := r.deadKubelets(), map[string]*corev1.Node{}
+	for _, n := range nodes.Items {
+		byName[n.Name] = &n
+		all = append(all, judgeNode(&n, slices.Contains(dead, n.Name))...)
+	}
+	for _, k := range r.kubelets {
+		if byName[k.name] == nil && k.isOn() {
+			all = append(all, violation{k.name, "node is not registered"})
+		}
+	}
+	for _, p := range pods.Items {
+		all = append(all, judgePod(&p, byName)...)
+	}
+	for _, ns := range namespaces.Items {
+		if ns.DeletionTimestamp != nil {
+			all = append(all, violation{ns.Name, fmt.Sprintf("namespace is not gone: %+v", ns.Status.Conditions)})
+		}
+	}
+	return all
+}

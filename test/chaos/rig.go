@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"minikcm/test/controlplane"
+)
+
+// auditPolicy keeps the writes, and of those to our Lease the body, which says who holds it.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived, ResponseStarted]
+rules:
+- {level: None, verbs: [get, list, watch]}
+- {level: None, users: [chaos-node]}
+- {level: Request, resources: [{group: coordination.k8s.io, resources: [leases]}]}
+- {level: Metadata}
+`
+
+// rig is everything that runs.
+type rig struct {
+	options        options
+	dir, logs      string
+	namespaceGrace string
+	start          time.Time
+
+	cluster   *controlplane.Cluster
+	client    kubernetes.Interface // the user's
+	dynamic   dynamic.Interface
+	extension apiextensions.Interface
+	histories *histories
+	kubelets  []*kubelet
+	slots     []*slot
+	away      outages
+
+	lock       sync.Mutex
+	diary      []entry
+	violations []timed
+	cleanups   []func() error
+}
+
+// entry is something that the workload or the chaos did.
+type entry struct {
+	at   time.Time
+	of   string // key of an object, name of a slot, or "" for everything
+	text string
+}
+
+// raise starts the control plane, the cluster's simulated inhabitants and the managers. They end with lower.
+func raise(ctx context.Context, o options) (*rig, error) {
+	r := &rig{options: o, logs: o.logs, start: time.Now()}
+	r.namespaceGrace = []string{"0s", "1s"}[r.random("namespace grace").IntN(2)]
+	var err error
+	if r.dir, err = os.MkdirTemp("", "minikcm-chaos-"); err != nil {
+		return r, err
+	}
+	r.onStop(func() error { return os.RemoveAll(r.dir) })
+	if r.logs == "" {
+		r.logs = r.dir
+	} else if err := os.MkdirAll(r.logs, 0o750); err != nil {
+		return r, err
+	}
+	if r.cluster, err = controlplane.Start(controlplane.Options{AuditPolicy: auditPolicy}); err != nil {
+		return r, err
+	}
+	r.onStop(r.cluster.Stop)
+	if r.client, err = kubernetes.NewForConfig(r.userConfig("chaos-user")); err != nil {
+		return r, err
+	}
+	if r.dynamic, err = dynamic.NewForConfig(r.userConfig("chaos-user")); err != nil {
+		return r, err
+	}
+	if r.extension, err = apiextensions.NewForConfig(r.userConfig("chaos-user")); err != nil {
+		return r, err
+	}
+	return r, r.populate(ctx)
+}
+
+func (r *rig) userConfig(user string) *rest.Config {
+	c := r.cluster.ConfigFor(user, "system:masters")
+	c.Timeout = 0
+	c.UserAgent = user
+	return c
+}
+
+// populate starts what lives in the cluster; it ends with ctx.
+func (r *rig) populate(ctx context.Context) error {
+	nodes, err := kubernetes.NewForConfig(r.userConfig("chaos-node"))
+	if err != nil {
+		return err
+	}
+	watcher, err := kubernetes.NewForConfig(r.userConfig("chaos-historian"))
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var inhabitants sync.WaitGroup
+	r.onStop(func() error { cancel(); inhabitants.Wait(); return nil })
+	r.histories = newHistories(watcher)
+	for _, h := range r.histories.all() {
+		inhabitants.Go(func() { h.run(ctx) })
+	}
+	for i := range nodeCount {
+		k := &kubelet{
+			name: fmt.Sprintf("node-%d", i), client: nodes, pods: r.histories.pods, on: true,
+			seen: map[string]time.Time{}, random: r.random(fmt.Sprintf("kubelet %d", i)),
+		}
+		r.kubelets = append(r.kubelets, k)
+		inhabitants.Go(func() { k.run(ctx) })
+	}
+	inhabitants.Go(func() { schedule(ctx, nodes, r.histories, r.random("scheduler")) })
+	inhabitants.Go(func() { r.collectGarbage(ctx) })
+	for i := range r.options.managers {
+		s, err := r.newSlot("manager-" + string(rune('a'+i)))
+		if err != nil {
+			return err
+		}
+		r.slots = append(r.slots, s)
+		r.onStop(func() error { return s.end(syscall.SIGKILL, time.Minute) })
+		if err := s.start(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *rig) onStop(f func() error) { r.cleanups = append(r.cleanups, f) }
+
+// lower ends everything in reverse order.
+func (r *rig) lower() {
+	for _, f := range slices.Backward(r.cleanups) {
+		if err := f(); err != nil {
+			r.say("stopping: %v", err)
+		}
+	}
+}
+
+// random is a source of its own for a purpose, so that what one part draws does not hang on another.
+func (r *rig) random(purpose string) *rand.Rand {
+	hash := fnv.New64a()
+	hash.Write([]byte(purpose))
+	return rand.New(rand.NewPCG(r.options.seed, hash.Sum64()))
+}
+
+func (r *rig) say(format string, args ...any) {
+	fmt.Printf("%7.1fs  %s\n", time.Since(r.start).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// note writes the diary; with -v it is told at once.
+func (r *rig) note(of, format string, args ...any) {
+	e := entry{at: time.Now(), of: of, text: fmt.Sprintf(format, args...)}
+	r.lock.Lock()
+	r.diary = append(r.diary, e)
+	r.lock.Unlock()
+	if r.options.verbose {
+		r.say("%s %s", of, e.text)
+	}
+}
+
+// outages are the times at which the API server was away from everybody.
+type outages struct {
+	lock  sync.Mutex
+	spans []span
+	busy  sync.Mutex // one outage at a time
+}
+
+// during runs an outage from its begin to its end.
+func (o *outages) during(f func() error) error {
+	o.busy.Lock()
+	defer o.busy.Unlock()
+	o.lock.Lock()
+	o.spans = append(o.spans, span{from: time.Now()})
+	i := len(o.spans) - 1
+	o.lock.Unlock()
+	err := f()
+	o.lock.Lock()
+	defer o.lock.Unlock()
+	o.spans[i].to = time.Now()
+	return err
+}
+
+// within is how long the API server was away between two moments.
+func (o *outages) within(from, to time.Time) time.Duration {
+	o.lock.Lock()
+	defer o.lock.Unlock()
+	var sum time.Duration
+	for _, s := range o.spans {
+		sum += s.overlap(from, to)
+	}
+	return sum
+}
