@@ -13,7 +13,7 @@ import (
 )
 
 // judgeSet says what is wrong with a ReplicaSet at rest, given the pods of all.
-func judgeSet(rs *appsv1.ReplicaSet, all []corev1.Pod) []violation {
+func judgeSet(rs *appsv1.ReplicaSet, all []corev1.Pod, isDead func(node string) bool) []violation {
 	var wrong []violation
 	complain := func(format string, args ...any) {
 		wrong = append(wrong, violation{keyOf(rs), fmt.Sprintf(format, args...)})
@@ -45,6 +45,8 @@ func judgeSet(rs *appsv1.ReplicaSet, all []corev1.Pod) []violation {
 			have++
 			if ready(p.Status.Conditions) {
 				isReady++
+			} else if !isDead(p.Spec.NodeName) {
+				complain("pod %s is not ready, though its node %q lives", p.Name, p.Spec.NodeName)
 			}
 			if template.Matches(labels.Set(p.Labels)) {
 				labelled++
@@ -54,15 +56,12 @@ func judgeSet(rs *appsv1.ReplicaSet, all []corev1.Pod) []violation {
 	if have != *rs.Spec.Replicas {
 		complain("has %d active pods, want %d", have, *rs.Spec.Replicas)
 	}
-	if isReady != have {
-		complain("has %d ready pods of %d", isReady, have)
-	}
 	s := rs.Status
 	if s.Replicas != have || s.ReadyReplicas != isReady || s.AvailableReplicas != isReady || s.FullyLabeledReplicas != labelled ||
 		s.ObservedGeneration != rs.Generation || len(s.Conditions) > 0 ||
 		s.TerminatingReplicas != nil && *s.TerminatingReplicas != terminating {
-		complain("status is %+v (terminating %v), want %d replicas, all ready, %d labelled, %d terminating, generation %d, no conditions",
-			s, deref(s.TerminatingReplicas), have, labelled, terminating, rs.Generation)
+		complain("status is %+v (terminating %v), want %d replicas, %d ready, %d labelled, %d terminating, generation %d, no conditions",
+			s, deref(s.TerminatingReplicas), have, isReady, labelled, terminating, rs.Generation)
 	}
 	return wrong
 }

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
 
 	"minikcm/test/controlplane"
@@ -33,8 +34,10 @@ var errViolated = errors.New("a promise was broken")
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	klog.LogToStderr(false) // client-go tells of broken connections, which are what we are here for
+	// client-go tells of broken connections, which are what we are here for.
+	klog.LogToStderr(false)
 	klog.SetOutput(io.Discard)
+	klog.SetLogger(logr.Discard())
 	if err := run(ctx); err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
 		os.Exit(1)

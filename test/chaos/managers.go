@@ -115,6 +115,7 @@ func (s *slot) ended(l *life, n int) {
 	switch code := l.ExitCode(); {
 	case !stopping:
 		s.faulty(s.name, fmt.Sprintf("process %d of %s ended by itself with exit code %d", n, s.name, code))
+	case l.Output() == "": // the signal came before it could be handled
 	case signal == syscall.SIGTERM && code != 0:
 		s.faulty(s.name, fmt.Sprintf("process %d of %s ended with exit code %d after SIGTERM, want 0", n, s.name, code))
 	}
@@ -218,6 +219,13 @@ func (s *slot) measure(ctx context.Context) (size, error) {
 	return size{
 		leader: leads > 0, goroutines: goroutines, memory: memory / (1 << 20), watches: s.proxy.OpenWatches(faults.Watches()),
 	}, errors.Join(err1, err2, err3)
+}
+
+// dump keeps what the process is doing, for whoever wonders why it is big.
+func (s *slot) dump(ctx context.Context) {
+	if text, err := s.get(ctx, "/debug/pprof/goroutine?debug=1"); err == nil {
+		_ = os.WriteFile(filepath.Join(s.logs, s.name+".goroutines"), []byte(text), 0o600) // it is only a help
+	}
 }
 
 func freePort() (int, error) {

@@ -88,15 +88,9 @@ func (r *rig) heal(ctx context.Context, w *workload) error {
 	return errors.Join(w.unpinPods(ctx), w.unpinContent(ctx))
 }
 
-// deadKubelets are the nodes that stay silent to the end.
-func (r *rig) deadKubelets() []string {
-	var names []string
-	for _, k := range r.kubelets {
-		if !k.isOn() {
-			names = append(names, k.name)
-		}
-	}
-	return names
+// isDead tells whether the kubelet of a node is silent.
+func (r *rig) isDead(node string) bool {
+	return slices.ContainsFunc(r.kubelets, func(k *kubelet) bool { return k.name == node && !k.isOn() })
 }
 
 // judgeRest waits until there is nothing to complain of; what is left in the end is a violation each.
@@ -116,6 +110,11 @@ func (r *rig) judgeRest(ctx context.Context, before map[string]size) {
 		}
 		if !pause(ctx, 500*time.Millisecond) {
 			break
+		}
+	}
+	for _, s := range r.slots {
+		if slices.ContainsFunc(last, func(v violation) bool { return v.of == s.name }) {
+			s.dump(context.WithoutCancel(ctx))
 		}
 	}
 	for _, v := range last {
@@ -143,12 +142,12 @@ func (r *rig) complaints(ctx context.Context) []violation {
 	}
 	var all []violation
 	for _, rs := range sets.Items {
-		all = append(all, judgeSet(&rs, pods.Items)...)
+		all = append(all, judgeSet(&rs, pods.Items, r.isDead)...)
 	}
-	dead, byName := r.deadKubelets(), map[string]*corev1.Node{}
+	byName := map[string]*corev1.Node{}
 	for _, n := range nodes.Items {
 		byName[n.Name] = &n
-		all = append(all, judgeNode(&n, slices.Contains(dead, n.Name))...)
+		all = append(all, judgeNode(&n, r.isDead(n.Name))...)
 	}
 	for _, k := range r.kubelets {
 		if byName[k.name] == nil && k.isOn() {

@@ -132,7 +132,13 @@ func (z *zones) freeze(frozen bool, now time.Time) effects {
 		return effects{}
 	}
 	z.frozen = frozen
-	return z.evaluate(now)
+	e := z.evaluate(now)
+	if !frozen { // a rate that is as it was wakes nobody, but those who asked meanwhile were told that somebody would
+		for _, in := range z.zones {
+			in.call(&e)
+		}
+	}
+	return e
 }
 
 // evaluate lets states and rates follow the counts. The caller holds the lock.
@@ -171,10 +177,16 @@ func (z *zones) setRate(in *zone, now time.Time, e *effects) {
 		return
 	}
 	in.limiter.set(r, now)
-	if r > 0 {
-		for p, name := range in.waiting {
-			e.wake[name] = in.limiter.slot(p)
-		}
+	in.call(e)
+}
+
+// call wakes each node in line for its turn, unless the zone is blocked.
+func (in *zone) call(e *effects) {
+	if in.limiter.rate == 0 {
+		return
+	}
+	for p, name := range in.waiting {
+		e.wake[name] = in.limiter.slot(p)
 	}
 }
 

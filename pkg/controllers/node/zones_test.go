@@ -378,6 +378,24 @@ func TestFreezeKeepsStatesAndForgetsNothing(t *testing.T) {
 	}
 }
 
+// A node that asks between the end of the suspension and the tick that notices has no other event to come: nobody but the thaw wakes it.
+func TestThawWakesThoseWhoAskedWhileFrozen(t *testing.T) {
+	z := testZones(defaults())
+	z.fill("node", "z", up, 10, day)
+	z.put("node0", "z", down, day)
+	z.put("node1", "z", down, day)
+	z.freeze(true, day)
+	for _, name := range []string{"node0", "node1"} {
+		if ok, wait, _ := z.ask(name, nobody, day); ok || wait != 0 {
+			t.Fatalf("frozen: %s granted %v, wait %v; want a promise to be woken", name, ok, wait)
+		}
+	}
+	e := z.freeze(false, day)
+	if first, second := e.wake["node0"], e.wake["node1"]; first != day || second.Sub(day).Round(time.Millisecond) != 10*time.Second {
+		t.Errorf("thawed, the rate as it was: wakes %v, want node0 at once and node1 10 s later", e.wake)
+	}
+}
+
 // The incremental counters against counting all over, on random changes.
 func TestZonesAgainstCounting(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
