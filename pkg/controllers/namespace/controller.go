@@ -82,9 +82,10 @@ type memory struct {
 	uid types.UID
 	// settled are the types that were seen empty after the grace, and when the pass that saw them began. They are not listed
 	// again before everything else is.
-	settled map[resource]time.Time
-	wait    wait
-	notice  notice
+	settled  map[resource]time.Time
+	failures map[resource]int // how often each type failed
+	wait     wait
+	notice   notice
 }
 
 // New returns a controller and registers its handlers. It sends no request.

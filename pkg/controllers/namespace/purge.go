@@ -2,8 +2,10 @@ package namespace
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -61,14 +63,27 @@ func (c *Controller) newPurger(namespace string, now time.Time) *purger {
 	}
 }
 
-// purgeAll takes every type through a pass, several at a time, and returns their outcomes in the order of types.
+// errNotTried: another type of the same group version was not answered in time during this pass.
+var errNotTried = errors.New("not tried, its API does not answer")
+
+// purgeAll takes every type through a pass, several at a time, and returns their outcomes in the order of types. When an API takes
+// requests and does not answer, its remaining types are left to the next pass: waiting for each would take the time of all others.
 func (p *purger) purgeAll(ctx context.Context, types []resource) []outcome {
 	outcomes := make([]outcome, len(types))
+	var silent sync.Map // keys are group versions
 	var group errgroup.Group
 	group.SetLimit(typesAtOnce)
 	for i, r := range types {
 		group.Go(func() error {
+			if _, skip := silent.Load(r.GroupVersion()); skip {
+				outcomes[i] = outcome{resource: r, err: fmt.Errorf("list %s: %w", r, errNotTried)}
+				return nil
+			}
 			outcomes[i] = p.purge(ctx, r)
+			// The core group has no server of its own that could be silent.
+			if r.Group != "" && ctx.Err() == nil && errors.Is(outcomes[i].err, context.DeadlineExceeded) {
+				silent.Store(r.GroupVersion(), true)
+			}
 			return nil
 		})
 	}

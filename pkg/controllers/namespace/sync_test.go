@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -362,6 +363,42 @@ func TestASlowPassProvesWhatItHasSeen(t *testing.T) {
 	actions := requests(b.client.Actions())
 	if last := actions[len(actions)-1]; last != "create namespaces/finalize" {
 		t.Errorf("last request %s", last)
+	}
+}
+
+// An aggregated API with more types than are looked at together takes requests and answers none.
+func TestASilentAPITakesNobodysTime(t *testing.T) {
+	const types = 30
+	b := newBench(t, terminating())
+	var silent []metav1.APIResource
+	for i := range types {
+		silent = append(silent, typ(fmt.Sprintf("hang-%02d", i), "delete", "list"))
+	}
+	b.discovery.lists = append(b.discovery.lists, served("a.io/v1", silent...), served("z.io/v1", typ("answered", "delete", "list")))
+	tried := map[string]bool{}
+	inThisPass := 0
+	b.metadata.PrependReactor("list", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		if a.GetResource().Group != "a.io" {
+			return false, nil, nil
+		}
+		tried[a.GetResource().Resource] = true
+		inThisPass++
+		return true, nil, context.DeadlineExceeded
+	})
+	for pass := range types {
+		inThisPass = 0
+		if _, err := b.sync(t.Context(), "test"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("pass %d: error %v", pass, err)
+		}
+		if inThisPass > typesAtOnce {
+			t.Errorf("pass %d: %d types were tried after the first had not answered", pass, inThisPass)
+		}
+	}
+	if len(tried) != types {
+		t.Errorf("%d of %d types were tried in as many passes", len(tried), types)
+	}
+	if n := len(slices.DeleteFunc(requests(b.metadata.Actions()), func(r string) bool { return r != "list answered" })); n != 1 {
+		t.Errorf("the type that answers was listed %d times, want once", n)
 	}
 }
 
