@@ -34,14 +34,15 @@ type api struct {
 	*fake.Clientset
 	lock     sync.Mutex
 	versions map[string]int64
-	requests []string         // "verb resource name", without lists and watches of informers
-	fail     map[string]error // by "verb resource"
-	hold     map[string]bool  // resources whose watch events are kept back
-	hook     func()           // called after each write, with the lock held
+	requests []string                 // "verb resource name", without lists and watches of informers
+	fail     map[string]error         // by "verb resource"
+	hold     map[string]bool          // resources whose watch events are kept back
+	hook     func()                   // called after each write, with the lock held
+	cut      map[string]chan struct{} // resources whose watches were cut and cannot be opened again; closed when that happens
 }
 
 func newAPI() *api {
-	a := &api{Clientset: fake.NewClientset(), versions: map[string]int64{}, fail: map[string]error{}, hold: map[string]bool{}}
+	a := &api{Clientset: fake.NewClientset(), versions: map[string]int64{}, fail: map[string]error{}, hold: map[string]bool{}, cut: map[string]chan struct{}{}}
 	a.PrependReactor("*", "*", a.react)
 	a.PrependWatchReactor("*", a.watch)
 	return a
@@ -148,6 +149,12 @@ func (a *api) patch(action clienttesting.PatchActionImpl) (bool, runtime.Object,
 // watch keeps events back while the resource is held.
 func (a *api) watch(action clienttesting.Action) (bool, watch.Interface, error) {
 	opts := action.(clienttesting.WatchActionImpl).ListOptions
+	cut := a.cutOf(action.GetResource().Resource)
+	select {
+	case <-cut:
+		return true, nil, errOutage
+	default:
+	}
 	inner, err := a.Tracker().Watch(action.GetResource(), action.GetNamespace(), opts)
 	if err != nil {
 		return true, nil, err
@@ -157,13 +164,31 @@ func (a *api) watch(action clienttesting.Action) (bool, watch.Interface, error) 
 	go func() {
 		defer inner.Stop()
 		defer close(out)
-		a.relay(action.GetResource().Resource, inner.ResultChan(), out, outer.StopChan())
+		a.relay(action.GetResource().Resource, inner.ResultChan(), out, outer.StopChan(), cut)
 	}()
 	return true, outer, nil
 }
 
+func (a *api) cutOf(resource string) chan struct{} {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	if a.cut[resource] == nil {
+		a.cut[resource] = make(chan struct{})
+	}
+	return a.cut[resource]
+}
+
+// cutWatches ends the watches of a resource and refuses new ones until they are restored.
+func (a *api) cutWatches(resource string) { close(a.cutOf(resource)) }
+
+func (a *api) restoreWatches(resource string) {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	delete(a.cut, resource)
+}
+
 // relay passes events on; those of a held resource wait, without limit.
-func (a *api) relay(resource string, in <-chan watch.Event, out chan<- watch.Event, stop <-chan struct{}) {
+func (a *api) relay(resource string, in <-chan watch.Event, out chan<- watch.Event, stop, cut <-chan struct{}) {
 	var pending []watch.Event
 	for {
 		var send chan<- watch.Event
@@ -181,6 +206,8 @@ func (a *api) relay(resource string, in <-chan watch.Event, out chan<- watch.Eve
 		case send <- first:
 			pending = pending[1:]
 		case <-again:
+		case <-cut:
+			return
 		case <-stop:
 			return
 		}

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -277,6 +278,45 @@ func TestPodConflictsDoNotStorm(t *testing.T) {
 			t.Errorf("Ready = %s after the cache had caught up", got)
 		}
 	})
+}
+
+// The watch of Leases ends and cannot be opened again, while everything else works: an API server that refuses watches, or a proxy that
+// cuts them. Even if the Leases cannot be listed either, each verdict is preceded by a look at the one Lease.
+func TestLeaseWatchThatCannotBeOpened(t *testing.T) {
+	for _, lists := range []bool{true, false} {
+		t.Run(fmt.Sprint("lists work ", lists), func(t *testing.T) {
+			objects, live, dying := cluster(6, 1)
+			inBubble(t, defaults(), objects, func(b *bench) {
+				b.term()
+				b.renewFor(10*time.Second, append(live, dying...)...)
+				b.cutWatches("leases")
+				if !lists {
+					b.breakDown(errOutage, "list leases")
+				}
+				for i := range 24 {
+					b.renewFor(10*time.Second, live...)
+					if got := b.withStatus("True", live); got != 6 {
+						b.t.Fatalf("%d of 6 live nodes Ready after %d s", got, 10*i)
+					}
+				}
+				if got := b.withStatus("Unknown", dying); got != 1 && lists {
+					b.t.Error("the dead node was not found")
+				}
+				if got := b.count("get leases") + b.count("list leases"); got > 6*2*26+200 { // the kubelets read before they write
+					b.t.Errorf("%d reads of Leases", got)
+				}
+				b.restoreWatches("leases")
+				b.breakDown(nil, "list leases")
+				b.renewFor(2*time.Minute, live...)
+				if got := b.withStatus("True", live); got != 6 {
+					b.t.Errorf("%d of 6 live nodes Ready in the end", got)
+				}
+				if got := b.withStatus("Unknown", dying); got != 1 {
+					b.t.Error("the dead node was not found in the end")
+				}
+			})
+		})
+	}
 }
 
 func TestNobodyThere(t *testing.T) {
