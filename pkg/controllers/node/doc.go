@@ -34,8 +34,8 @@
 //     pods of Unknown nodes are queued when a term starts.
 //   - A pod is marked once per time that its node is Unknown, so a kubelet that comes back is not contradicted.
 //   - Zones are counted over all nodes, so one live read of one node would not make a stale node cache harmless. A term therefore
-//     starts with a comparison of the node cache with the API server; until they agree, no NoExecute taint is added, and none
-//     removed because of a zone.
+//     starts with a comparison of the node cache with the API server; until they agree, no NoExecute taint is added, none
+//     removed because of a zone, and no pod marked because its node was Unknown before.
 //
 // # What it cannot do
 //
@@ -49,7 +49,8 @@
 //   - There is no pass over all nodes. A node is judged when its own time has come, at least a monitor period after it was judged last.
 //   - A node belongs to its UID: one made again under an old name starts afresh.
 //   - Taints keep their TimeAdded over restarts, and a swap between not-ready and unreachable carries it over.
-//   - A Lease is compared by renewTime; writes to it that renew nothing do not keep a node alive.
+//   - A Lease is compared by renewTime; writes to it that renew nothing do not keep a node alive. A time that has gone back, seen by a live
+//     read, does: that kubelet's clock was ahead and has been set. Upstream takes such a node for silent until the old time is reached.
 //   - A suspension freezes zones; upstream leaves skipped nodes out of the count.
 //   - While every zone has failed, no node may have one of our NoExecute taints, at any time, whoever wrote it. Upstream removes them
 //     once.
@@ -58,5 +59,6 @@
 //   - The rate of a zone follows its present size, also inside one state.
 //   - Pods are marked when their node goes from False to Unknown too, and by a queue of their own.
 //   - A pod event is sent for a pod that was marked, not for one that could not be.
-//   - An error is retried with back-off, a conflict after 20 ms.
+//   - An error is retried with back-off, a conflict after 20 ms, and ever more slowly if it does not end.
+//   - Outside a term the gauges show no zones, so that two managers do not count twice.
 package node

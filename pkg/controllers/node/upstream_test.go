@@ -35,3 +35,23 @@ package node
 //	test/integration/node: TestEvictionForNoExecuteTaint…      3  int, same name
 //	test/integration/node: TestTaintBasedEvictions             8  int, same name: 4, each of which upstream runs in two layouts
 //	test/integration/scheduler/taint: TestTaintNodeByCondition 13 int, same name
+
+// What upstream does wrong, and where it is shown that we do not. Rows of other packages are in brackets.
+//
+//	a node made again under its name inherits its predecessor's age         TestN11, TestNodeMadeAnewWithinASecond
+//	a restart takes all NoExecute taints away and starts them anew          TestN12, TestRestartBesideDeadNodesRepeatsNothing
+//	a write to a dead node's Lease keeps it alive for ever                  TestN26
+//	nodes that could not be judged are left out of the zone's count         TestN27
+//	a taint waits for the cache to show our own write                       TestN41
+//	a taint that comes during the stop of all zones stays                   TestN51
+//	a zone of excluded nodes is new at every pass                           TestN54
+//	tokens are spent on nodes that need none                                TestTokensGoToThoseWhoNeedThem
+//	a rate of one never resumes, a rate of zero taints one                  TestRateOfOneResumesAfterAStop, TestZoneWithoutRateTaintsNobody
+//	pods of a node that goes from False to Unknown stay Ready               TestPodsMarkedWithTheirNode
+//	a crash between node and pods leaves pods Ready                         TestCrashAtAnyWriteLeavesNoPodReady; int TestKilledAtAnyWrite…
+//	changed tolerations do not move a deadline                              [tainteviction TestUpstreamCases, TestLimitsOf]
+//	a restart starts all deadlines anew                                     [tainteviction TestRestart; int TestManagerBackAfterAnHour]
+//	an eviction is given up after 50 ms                                     [tainteviction TestRetry, TestDeletesRefusedAsConflicts]
+//	a pod is taken for another of its name                                  [tainteviction TestSameName]
+//	terminating pods are evicted again                                      [tainteviction TestTerminatingAndFinished]
+//	deadlines outlive their node                                            [tainteviction TestNodeDeleted]
