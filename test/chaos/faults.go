@@ -55,8 +55,11 @@ var kinds = []kind{
 	})},
 	{"refusals", 15 * time.Second, rule(func(f *fault) (faults.Match, faults.Fault) {
 		code, _ := pick([]int{409, 429, 500, 503, 504}, f.draw)
-		if code == 429 {
+		switch code {
+		case http.StatusTooManyRequests:
 			return faults.Match{}, faults.RefuseRetryAfter(code, time.Second)
+		case http.StatusConflict: // no API server gives that answer to anything else
+			return faults.On("update,patch,delete", ""), faults.Refuse(code)
 		}
 		return faults.Match{}, faults.Refuse(code)
 	})},

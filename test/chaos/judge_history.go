@@ -179,6 +179,7 @@ func (j *judge) judgeCounts() {
 	}
 	owners := map[types.UID]types.UID{} // pod → ReplicaSet it counts for
 	known := map[types.UID]bool{}
+	names := map[string]bool{}
 	for _, c := range j.histories.pods.all() {
 		pod := c.object.(*corev1.Pod)
 		counts := active(pod) && !c.deleted
@@ -195,12 +196,13 @@ func (j *judge) judgeCounts() {
 		}
 		if t := tallies[now]; t != nil && was != now {
 			t.active[pod.UID] = true
-			if !known[pod.UID] && !c.missed {
+			// A create that comes late, after its repetition has made the pod and the pod is gone again, nobody can tell from a new one.
+			if !known[pod.UID] && !c.missed && !names[keyOf(pod)] {
 				j.judgeCreate(t, pod, c)
 			}
 		}
 		owners[pod.UID] = now
-		known[pod.UID] = true
+		known[pod.UID], names[keyOf(pod)] = true, true
 	}
 }
 

@@ -141,8 +141,21 @@ func (r *rig) complaints(ctx context.Context) []violation {
 		return []violation{{text: err.Error()}}
 	}
 	var all []violation
+	ending := map[string]bool{}
+	for _, ns := range namespaces.Items {
+		if ns.DeletionTimestamp == nil {
+			continue
+		}
+		ending[ns.Name] = true
+		// A pod on a dead node ends when its kubelet or the user says so, and its namespace with it.
+		if !slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return p.Namespace == ns.Name && r.isDead(p.Spec.NodeName) }) {
+			all = append(all, violation{ns.Name, fmt.Sprintf("namespace is not gone: %+v", ns.Status.Conditions)})
+		}
+	}
 	for _, rs := range sets.Items {
-		all = append(all, judgeSet(&rs, pods.Items, r.isDead)...)
+		if !ending[rs.Namespace] {
+			all = append(all, judgeSet(&rs, pods.Items, r.isDead)...)
+		}
 	}
 	byName := map[string]*corev1.Node{}
 	for _, n := range nodes.Items {
@@ -156,11 +169,6 @@ func (r *rig) complaints(ctx context.Context) []violation {
 	}
 	for _, p := range pods.Items {
 		all = append(all, judgePod(&p, byName)...)
-	}
-	for _, ns := range namespaces.Items {
-		if ns.DeletionTimestamp != nil {
-			all = append(all, violation{ns.Name, fmt.Sprintf("namespace is not gone: %+v", ns.Status.Conditions)})
-		}
 	}
 	return all
 }

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"minikcm/test/controlplane"
+)
+
+func TestScheduleRepeatsWithTheSeed(t *testing.T) {
+	draw := func(seed uint64) []step {
+		return (&rig{options: options{seed: seed, length: time.Minute, managers: 3}}).schedule().steps
+	}
+	same := func(a, b []step) bool {
+		if len(a) != len(b) {
+			return false
+		}
+		for i := range a {
+			if a[i].at != b[i].at || a[i].lasts != b[i].lasts || a[i].slot != b[i].slot || a[i].seed != b[i].seed || a[i].kind.name != b[i].kind.name {
+				return false
+			}
+		}
+		return true
+	}
+	if len(draw(7)) == 0 || !same(draw(7), draw(7)) || same(draw(7), draw(8)) {
+		t.Errorf("seed 7 draws %d faults; they must be the same again, and others with another seed", len(draw(7)))
+	}
+}
+
+// An oracle that accepts everything finds nothing.
+func TestJudgeSet(t *testing.T) {
+	rs := controlplane.ReplicaSet("ns", "web", 1, func(rs *appsv1.ReplicaSet) {
+		rs.UID = "set"
+		rs.Status = appsv1.ReplicaSetStatus{Replicas: 1, FullyLabeledReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 1}
+	})
+	mine := func(edits ...func(*corev1.Pod)) corev1.Pod {
+		p := controlplane.Pod("ns", "p", map[string]string{"app": "web"}, edits...)
+		p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(rs, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))}
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+		return *p
+	}
+	orphan := *controlplane.Pod("ns", "o", map[string]string{"app": "web"})
+	for _, tt := range []struct {
+		name string
+		pods []corev1.Pod
+		edit func(*appsv1.ReplicaSet)
+		good bool
+	}{
+		{"as it should be", []corev1.Pod{mine()}, nil, true},
+		{"none", nil, nil, false},
+		{"one too many", []corev1.Pod{mine(), mine()}, nil, false},
+		{"orphan", []corev1.Pod{mine(), orphan}, nil, false},
+		{"not released", []corev1.Pod{mine(func(p *corev1.Pod) { p.Labels["app"] = "x" })}, nil, false},
+		{"status of before", []corev1.Pod{mine()}, func(rs *appsv1.ReplicaSet) { rs.Status.ReadyReplicas = 0 }, false},
+		{"generation of before", []corev1.Pod{mine()}, func(rs *appsv1.ReplicaSet) { rs.Generation = 2 }, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			rs := rs.DeepCopy()
+			if tt.edit != nil {
+				tt.edit(rs)
+			}
+			if got := judgeSet(rs, tt.pods, func(string) bool { return false }); (len(got) == 0) != tt.good {
+				t.Errorf("complaints %v, want none: %v", got, tt.good)
+			}
+		})
+	}
+}
+
+func TestOutageCountsOnceAndOnlyWithin(t *testing.T) {
+	day := time.Unix(1e9, 0)
+	s := span{from: day, to: day.Add(10 * time.Second)}
+	if got := s.overlap(day.Add(8*time.Second), day.Add(20*time.Second)); got != 2*time.Second {
+		t.Errorf("overlap = %v, want 2s", got)
+	}
+	if got := (span{from: day}).overlap(day.Add(-time.Second), day.Add(time.Second)); got != time.Second {
+		t.Errorf("overlap of one that goes on = %v, want 1s", got)
+	}
+}
