@@ -8,9 +8,11 @@ import (
 	"io"
 	"os"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
@@ -19,9 +21,13 @@ import (
 // event when a request was received and one when its answer was complete. All requests answered before the call are in
 // it, because the server logs them before it ends the answer; one that its client gave up may come later. Options.Audit
 // must be on.
-func (c *Cluster) AuditLog(t testing.TB) AuditEvents {
+func (c *Cluster) AuditLog(t testing.TB) AuditEvents { return c.AuditLogSince(t, time.Time{}) }
+
+// AuditLogSince is AuditLog without stages before since, and only of events that every match accepts: what a test asks again
+// and again should not grow with the age of the cluster.
+func (c *Cluster) AuditLogSince(t testing.TB, since time.Time, matches ...AuditMatch) AuditEvents {
 	t.Helper()
-	events, err := c.ReadAuditLog()
+	events, err := c.readAuditLog(since, matches...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +35,9 @@ func (c *Cluster) AuditLog(t testing.TB) AuditEvents {
 }
 
 // ReadAuditLog is AuditLog for programs.
-func (c *Cluster) ReadAuditLog() (AuditEvents, error) {
+func (c *Cluster) ReadAuditLog() (AuditEvents, error) { return c.readAuditLog(time.Time{}) }
+
+func (c *Cluster) readAuditLog(since time.Time, matches ...AuditMatch) (AuditEvents, error) {
 	var all AuditEvents
 	for _, s := range []*server{c.primary, c.second} {
 		if s == nil {
@@ -38,16 +46,20 @@ func (c *Cluster) ReadAuditLog() (AuditEvents, error) {
 		if s.audit == nil {
 			return nil, errors.New("read audit log: the cluster was started without Options.Audit")
 		}
-		events, err := s.audit.read()
+		events, err := s.audit.read(since)
 		if err != nil {
 			return nil, fmt.Errorf("read audit log of %s: %w", s.name, err)
 		}
-		all = append(all, events...)
+		all = append(all, events.Where(append(matches, notBefore(since))...)...)
 	}
 	slices.SortStableFunc(all, func(a, b auditv1.Event) int {
 		return a.StageTimestamp.Compare(b.StageTimestamp.Time)
 	})
 	return all, nil
+}
+
+func notBefore(since time.Time) AuditMatch {
+	return func(e *auditv1.Event) bool { return !e.StageTimestamp.Time.Before(since) }
 }
 
 // auditFile reads a growing audit log, every line once.
@@ -59,8 +71,11 @@ type auditFile struct {
 	events AuditEvents
 }
 
-// read returns all events up to the last complete line.
-func (f *auditFile) read() (AuditEvents, error) {
+// auditDisorder is more than events are logged later than their stage.
+const auditDisorder = 10 * time.Second
+
+// read returns the events up to the last complete line, without most of those before since. The caller must not change them.
+func (f *auditFile) read(since time.Time) (AuditEvents, error) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	file, err := os.Open(f.path)
@@ -86,7 +101,8 @@ func (f *auditFile) read() (AuditEvents, error) {
 		f.offset += int64(len(line))
 		f.events = append(f.events, event)
 	}
-	return slices.Clone(f.events), nil
+	first := sort.Search(len(f.events), func(i int) bool { return f.events[i].StageTimestamp.After(since.Add(-auditDisorder)) })
+	return slices.Clip(f.events)[first:], nil
 }
 
 // AuditEvents are audit events in the order of their stage timestamps.

@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -28,9 +29,14 @@ func ManagerBinary(t testing.TB) string {
 	return path
 }
 
-// buildManager builds in place, under a lock: go build then sees for itself that the file is up to date, and test
-// packages that run at the same time do not write it at once.
-func buildManager() (string, error) {
+func buildManager() (string, error) { return BuildManager("") }
+
+// BuildManager builds cmd/controller-manager, with the race detector if this test has it, and returns its path. files, given by
+// their absolute paths, are built as if they were in that package too; name tells the result from the plain one.
+//
+// It builds in place, under a lock: go build then sees for itself that the file is up to date, and test packages that run at
+// the same time do not write it at once.
+func BuildManager(name string, files ...string) (string, error) {
 	root, err := repository()
 	if err != nil {
 		return "", err
@@ -40,10 +46,13 @@ func buildManager() (string, error) {
 		return "", err
 	}
 	path := filepath.Join(dir, "controller-manager")
-	args := []string{"build", "-o"}
+	if name != "" {
+		path += "-" + name
+	}
+	args := []string{"build"}
 	if raceEnabled {
 		path += "-race"
-		args = []string{"build", "-race", "-o"}
+		args = append(args, "-race")
 	}
 	lock, err := os.Create(path + ".lock")
 	if err != nil {
@@ -53,12 +62,32 @@ func buildManager() (string, error) {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return "", fmt.Errorf("lock %s: %w", lock.Name(), err)
 	}
-	cmd := exec.Command("go", append(args, path, "./cmd/controller-manager")...)
+	if len(files) > 0 {
+		overlay := path + ".overlay.json"
+		if err := writeOverlay(overlay, filepath.Join(root, "cmd", "controller-manager"), files); err != nil {
+			return "", err
+		}
+		args = append(args, "-overlay", overlay)
+	}
+	cmd := exec.Command("go", append(args, "-o", path, "./cmd/controller-manager")...)
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build controller-manager: %w\n%s", err, out)
 	}
 	return path, nil
+}
+
+// writeOverlay writes what go build -overlay takes to see files in dir.
+func writeOverlay(path, dir string, files []string) error {
+	replace := map[string]string{}
+	for _, file := range files {
+		replace[filepath.Join(dir, filepath.Base(file))] = file
+	}
+	text, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, text, 0o600)
 }
 
 // StartProcess starts the manager as a process of its own. It is killed when the test ends, if it still runs, and what

@@ -2,7 +2,9 @@ package leadership
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -26,21 +28,34 @@ type contender struct {
 // start starts a manager. Users are new for every test, so that the audit log tells them apart.
 func start(t *testing.T, name string) *contender {
 	t.Helper()
-	account := t.Name() + "-" + name
+	return launch(t, name, controlplane.ManagerBinary(t))
+}
+
+// launch starts a manager behind a proxy with a command that takes its flags.
+func launch(t *testing.T, name string, command ...string) *contender {
+	t.Helper()
+	account := here(t).name + "-" + name
 	proxy := faults.New(t, here(t).ManagerConfig(account, "replicaset-controller"), faults.WithName(name))
-	return &contender{Process: run(t, proxy.Config()), user: controlplane.ServiceAccount(account), proxy: proxy}
+	return &contender{Process: run(t, proxy.Config(), command, "--secure-port=0"), user: controlplane.ServiceAccount(account), proxy: proxy}
 }
 
 // startDirect starts a manager without a proxy: when the API server is away it finds nobody, instead of a proxy that cannot go on.
 func startDirect(t *testing.T, name string) *contender {
 	t.Helper()
-	account := t.Name() + "-" + name
-	return &contender{Process: run(t, here(t).ManagerConfig(account, "replicaset-controller")), user: controlplane.ServiceAccount(account)}
+	return direct(t, name, "--secure-port=0")
 }
 
-func run(t *testing.T, cfg *rest.Config) *controlplane.Process {
+func direct(t *testing.T, name string, more ...string) *contender {
 	t.Helper()
-	return controlplane.StartProcess(t, append([]string{"--kubeconfig=" + here(t).KubeconfigFor(t, cfg)}, electionFlags...)...)
+	account := here(t).name + "-" + name
+	cfg := here(t).ManagerConfig(account, "replicaset-controller")
+	return &contender{Process: run(t, cfg, []string{controlplane.ManagerBinary(t)}, more...), user: controlplane.ServiceAccount(account)}
+}
+
+func run(t *testing.T, cfg *rest.Config, command []string, more ...string) *controlplane.Process {
+	t.Helper()
+	args := slices.Concat(command[1:], []string{"--kubeconfig=" + here(t).KubeconfigFor(t, cfg)}, electionFlags, more)
+	return controlplane.StartProgram(t, command[0], args...)
 }
 
 // pair starts two managers one after the other and returns them when the first leads and the second stands by with filled caches.
@@ -50,8 +65,14 @@ func pair(t *testing.T, start func(*testing.T, string) *contender) (leader, stan
 	leader = start(t, "a")
 	leader.waitUntilLeading(t)
 	standby = start(t, "b")
-	standby.WaitForLog(t, "Waiting for the lease")
+	standby.waitUntilWarm(t)
 	return leader, standby
+}
+
+// waitUntilWarm waits until the caches are filled and nothing is missing but the lease.
+func (c *contender) waitUntilWarm(t *testing.T) {
+	t.Helper()
+	c.WaitForLog(t, "Waiting for the lease")
 }
 
 // forgetLease removes what an earlier test left: its holder is gone, and the next need not wait for it to expire.
@@ -73,6 +94,42 @@ func (c *contender) waitUntilLeading(t *testing.T) {
 	})
 }
 
+// runs fails the test if the manager has ended: losing the lease is not an exit.
+func (c *contender) runs(t *testing.T) {
+	t.Helper()
+	if err := c.running(); err != nil {
+		t.Error(err)
+	}
+}
+
+func (c *contender) running() error {
+	select {
+	case <-c.Done():
+		return fmt.Errorf("%s ended with %d, it should stand by", c.user, c.ExitCode())
+	default:
+		return nil
+	}
+}
+
+// signal sends a signal that must arrive.
+func (c *contender) signal(t *testing.T, s interface {
+	String() string
+	Signal()
+}) {
+	t.Helper()
+	if err := c.Signal(s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// endsWell waits for the end of a manager that was told to stop.
+func (c *contender) endsWell(t *testing.T, within time.Duration) {
+	t.Helper()
+	if code, err := c.Wait(within); err != nil || code != 0 {
+		t.Errorf("%s ended with %d, %v; want 0", c.user, code, err)
+	}
+}
+
 // lastWriter is the user of the last write to the Lease that left it held.
 func lastWriter(t *testing.T) string {
 	t.Helper()
@@ -83,17 +140,46 @@ func lastWriter(t *testing.T) string {
 	return changes[len(changes)-1].user
 }
 
+// lease reads the Lease.
+func lease(ctx context.Context, t *testing.T) (*coordinationv1.Lease, error) {
+	t.Helper()
+	return here(t).Client(t).CoordinationV1().Leases(leaseSpace).Get(ctx, leaseName, metav1.GetOptions{})
+}
+
 // editLease changes the Lease by hand, whoever else is writing it.
 func editLease(t *testing.T, edit func(*coordinationv1.LeaseSpec)) {
 	t.Helper()
-	leases := here(t).Client(t).CoordinationV1().Leases(leaseSpace)
 	controlplane.Eventually(t, 10*time.Second, func(ctx context.Context) error {
-		lease, err := leases.Get(ctx, leaseName, metav1.GetOptions{})
+		lease, err := lease(ctx, t)
 		if err != nil {
 			return err
 		}
 		edit(&lease.Spec)
-		_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
+		_, err = here(t).Client(t).CoordinationV1().Leases(leaseSpace).Update(ctx, lease, metav1.UpdateOptions{})
 		return err
 	})
+}
+
+// createdBy waits until a contender has created a pod after a moment, and returns how long after it that was.
+func createdBy(t *testing.T, c *contender, after time.Time, timeout time.Duration) time.Duration {
+	t.Helper()
+	_, took := createdByOne(t, after, timeout, c)
+	return took
+}
+
+// createdByOne waits until one of several contenders has, and says which.
+func createdByOne(t *testing.T, after time.Time, timeout time.Duration, some ...*contender) (who *contender, took time.Duration) {
+	t.Helper()
+	controlplane.Eventually(t, timeout, func(context.Context) error {
+		for _, c := range some {
+			for _, w := range writes(t, c.user, controlplane.Completed, succeeded, controlplane.ByResource("pods"), controlplane.ByVerb("create")) {
+				if at := w.StageTimestamp.Time; at.After(after) {
+					who, took = c, at.Sub(after)
+					return nil
+				}
+			}
+		}
+		return errors.New("no pod was created since " + after.Format(time.StampMilli) + " by those that should")
+	})
+	return who, took
 }

@@ -1,16 +1,21 @@
 package leadership
 
 import (
+	"bufio"
 	"context"
+	"crypto/tls"
 	"fmt"
-	"runtime"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"minikcm/pkg/app"
 	"minikcm/test/controlplane"
 )
 
@@ -19,9 +24,12 @@ const losses = 1000
 
 // Losing the lease is not an exit, so whatever a lost term leaves behind would be there for ever.
 func TestAThousandLossesLeakNothing(t *testing.T) {
+	busy(t)
 	forgetLease(t)
 	namespace := here(t).Namespace(t)
-	embed(t, here(t).ManagerKubeconfig(t, t.Name(), "replicaset-controller")) // through no proxy: that remembers every request
+	address := freeAddress(t)
+	_, port, _ := net.SplitHostPort(address)
+	manager := direct(t, "a", "--bind-address=127.0.0.1", "--secure-port="+port, "--authorization-always-allow-paths=/metrics,/debug/pprof/*", "-v=0")
 	holder := holderOf(t)
 	client := here(t).Client(t)
 	if _, err := client.AppsV1().ReplicaSets(namespace).Create(t.Context(), controlplane.ReplicaSet(namespace, "web", 3), metav1.CreateOptions{}); err != nil {
@@ -30,49 +38,36 @@ func TestAThousandLossesLeakNothing(t *testing.T) {
 	for range 50 { // pools and buffers have their size after these
 		lose(t, holder)
 	}
-	before := measure()
+	before := measure(t, address)
 	for range losses {
 		lose(t, holder)
 	}
-	after := measure()
+	after := measure(t, address)
 	t.Logf("before %+v, after %d losses %+v", before, losses, after)
+	if ended := after.terms - before.terms; ended < losses {
+		t.Errorf("%v terms were lost, want %d", ended, losses)
+	}
 	if after.goroutines > before.goroutines+10 {
-		t.Errorf("goroutines went from %d to %d", before.goroutines, after.goroutines)
+		t.Errorf("goroutines went from %v to %v", before.goroutines, after.goroutines)
 	}
 	// client-go's event correlator remembers the last 4,096 things events were about, one of which is made at the end of each term.
 	if after.heap > before.heap+4<<20 {
-		t.Errorf("heap went from %d to %d bytes", before.heap, after.heap)
+		t.Errorf("heap went from %v to %v bytes", before.heap, after.heap)
 	}
-	if got, want := openStreams(t, controlplane.ServiceAccount(t.Name())), 4; got != want { // ReplicaSets, pods, namespaces and Leases
+	if got, want := openStreams(t, manager.user), 4; got != want { // ReplicaSets, pods, namespaces and Leases
 		t.Errorf("%d watch streams are open, want %d", got, want)
 	}
+	judge(t, manager)
 }
 
-// embed runs a manager in this process, as a program would that embeds one: the command sets logging and gates for the whole process,
-// which a test that is at work already cannot have.
-func embed(t *testing.T, kubeconfig string) {
+func freeAddress(t *testing.T) string {
 	t.Helper()
-	o := app.NewOptions()
-	o.Client.Kubeconfig = kubeconfig
-	o.Generic.Controllers = []string{"replicaset"}
-	o.Serving.SecurePort = 0
-	o.LeaderElection.LeaseDuration, o.LeaderElection.RenewDeadline, o.LeaderElection.RetryPeriod = leaseDuration, 4*time.Second, time.Second
-	if errs := o.Validate(); len(errs) > 0 {
-		t.Fatal(errs)
-	}
-	cfg, err := o.Config()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- app.Run(ctx, cfg) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Errorf("Run: %v", err)
-		}
-	})
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
 }
 
 // lose gives the Lease to somebody else, and back once the manager has noticed.
@@ -91,8 +86,8 @@ func lose(t *testing.T, holder string) {
 func holderOf(t *testing.T) string {
 	t.Helper()
 	var holder string
-	controlplane.Eventually(t, 2*leaseDuration, func(ctx context.Context) error {
-		lease, err := here(t).Client(t).CoordinationV1().Leases(leaseSpace).Get(ctx, leaseName, metav1.GetOptions{})
+	controlplane.Eventually(t, 5*leaseDuration, func(ctx context.Context) error {
+		lease, err := lease(ctx, t)
 		if err != nil {
 			return err
 		}
@@ -106,21 +101,55 @@ func holderOf(t *testing.T) string {
 }
 
 type usage struct {
-	goroutines int
-	heap       uint64 // bytes
+	goroutines float64
+	heap       float64 // bytes, garbage collected
+	terms      float64 // that ended because the lease was lost
 }
 
-func measure() usage {
-	time.Sleep(time.Second) // timers that were stopped, connections that idle
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return usage{runtime.NumGoroutine(), m.HeapAlloc}
+func measure(t *testing.T, address string) usage {
+	t.Helper()
+	controlplane.Consistently(t, time.Second, standing) // timers that were stopped, connections that idle
+	_ = get(t, "https://"+address+"/debug/pprof/heap?gc=1").Close()
+	page := get(t, "https://"+address+"/metrics")
+	defer func() { _ = page.Close() }()
+	var u usage
+	for lines := bufio.NewScanner(page); lines.Scan(); {
+		name, value, _ := strings.Cut(lines.Text(), " ")
+		number, _ := strconv.ParseFloat(value, 64)
+		switch name {
+		case "go_goroutines":
+			u.goroutines = number
+		case "go_memstats_heap_alloc_bytes":
+			u.heap = number
+		case `leadership_terms_ended_total{reason="lost"}`:
+			u.terms = number
+		}
+	}
+	if u.goroutines == 0 || u.heap == 0 {
+		t.Fatalf("no numbers in /metrics: %+v", u)
+	}
+	return u
 }
 
-// openStreams counts the watches of a user. The audit log is in our own memory once it was read, so it is read after that was measured.
+// get reads a page of a manager, whose certificate is signed by nobody but itself.
+func get(t *testing.T, url string) io.ReadCloser {
+	t.Helper()
+	client := http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true,
+	}}
+	answer, err := client.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s", url, answer.Status)
+	}
+	return answer.Body
+}
+
+// openStreams counts the watches of a user.
 func openStreams(t *testing.T, user string) int {
 	t.Helper()
-	watches := here(t).AuditLog(t).Where(controlplane.ByUser(user), controlplane.ByVerb("watch"))
+	watches := here(t).AuditLogSince(t, here(t).since, controlplane.ByUser(user), controlplane.ByVerb("watch"))
 	return len(watches.Where(controlplane.Received)) - len(watches.Where(controlplane.Completed))
 }

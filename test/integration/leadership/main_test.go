@@ -2,12 +2,17 @@
 // is what the API server saw: from its audit log, that nobody wrote without the lease; from a watch of its own, that a ReplicaSet never
 // had more pods than it asks for.
 //
-// The managers run with a lease of 6 s instead of 15 s, so that tests which wait for it are short.
+// The managers run with a lease of 6 s instead of 15 s, so that tests which wait for it are short. Most of the time they wait, so they
+// run side by side, each with a control plane to itself: a manager works on all ReplicaSets there are. The flag -lanes says how many.
 package leadership
 
 import (
+	"errors"
+	"flag"
+	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,47 +27,130 @@ const (
 
 var electionFlags = []string{
 	"--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=4s", "--leader-elect-retry-period=1s",
-	"--controllers=replicaset", "--secure-port=0", "-v=2",
+	"--controllers=replicaset", "-v=2",
 }
 
-// auditPolicy keeps the body of writes to Leases, which says who holds them.
+// auditPolicy keeps the body of writes to Leases, which says who holds them, and leaves out what nobody asks about.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [ResponseStarted]
 rules:
+- level: None
+  verbs: [get, list]
 - level: Request
   verbs: [create, update, patch, delete]
   resources: [{group: coordination.k8s.io, resources: [leases]}]
 - level: Metadata
 `
 
-var shared *controlplane.Cluster
+// waiting is more than there are tests: what bounds those that run at once is lanes.
+const waiting = "100"
+
+var (
+	lanes    = flag.Int("lanes", 4, "how many tests that do not mostly wait run at once")
+	clusters pool
+)
 
 func TestMain(m *testing.M) {
-	os.Exit(controlplane.Run(m, controlplane.Options{AuditPolicy: auditPolicy}, func(c *controlplane.Cluster) { shared = c }))
-}
-
-var own sync.Map // test name → *controlplane.Cluster
-
-// here is the cluster of a test. Tests share one, and run one after the other, because a manager works on all ReplicaSets there are.
-func here(t *testing.T) *controlplane.Cluster {
-	if c, ok := own.Load(t.Name()); ok {
-		return c.(*controlplane.Cluster)
+	flag.Parse()
+	if err := flag.Set("test.parallel", waiting); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
-	return shared
+	clusters.busy = make(chan struct{}, *lanes)
+	code := m.Run()
+	if err := clusters.stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "stop control planes:", err)
+		code = 1
+	}
+	os.Exit(code)
 }
 
-// alone gives a test that mostly waits a cluster of its own, and lets it run beside the others of its kind.
-func alone(t *testing.T) {
+// pool keeps control planes for the next test.
+type pool struct {
+	busy chan struct{} // one per test that works
+
+	lock sync.Mutex
+	free []*controlplane.Cluster
+}
+
+// get starts a control plane if none is free.
+func (p *pool) get() (*controlplane.Cluster, error) {
+	p.lock.Lock()
+	if n := len(p.free); n > 0 {
+		defer p.lock.Unlock()
+		c := p.free[n-1]
+		p.free = p.free[:n-1]
+		return c, nil
+	}
+	p.lock.Unlock()
+	return controlplane.Start(controlplane.Options{AuditPolicy: auditPolicy})
+}
+
+func (p *pool) put(c *controlplane.Cluster) {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	p.free = append(p.free, c)
+}
+
+func (p *pool) stop() error {
+	var errs []error
+	for _, c := range p.free {
+		errs = append(errs, c.Stop())
+	}
+	return errors.Join(errs...)
+}
+
+// stage is where a test plays: a control plane on which nothing else happens.
+type stage struct {
+	*controlplane.Cluster
+	since time.Time // what is older in the audit log is of other tests
+	name  string    // unlike that of any other
+}
+
+var (
+	stages sync.Map // test name → *stage
+	played atomic.Int64
+)
+
+// here is the stage of a test.
+func here(t *testing.T) *stage {
+	t.Helper()
+	s, ok := stages.Load(t.Name())
+	if !ok {
+		t.Fatal("the test has no stage: begin it with busy or quiet")
+	}
+	return s.(*stage)
+}
+
+// busy begins a test that works most of the time.
+func busy(t *testing.T) {
 	t.Helper()
 	t.Parallel()
-	c, err := controlplane.Start(controlplane.Options{AuditPolicy: auditPolicy})
+	clusters.busy <- struct{}{}
+	t.Cleanup(func() { <-clusters.busy })
+	play(t)
+}
+
+// quiet begins a test that mostly waits: it needs no lane.
+func quiet(t *testing.T) {
+	t.Helper()
+	t.Parallel()
+	play(t)
+}
+
+func play(t *testing.T) {
+	t.Helper()
+	c, err := clusters.get()
 	if err != nil {
 		t.Fatal(err)
 	}
-	own.Store(t.Name(), c)
+	stages.Store(t.Name(), &stage{Cluster: c, since: time.Now(), name: fmt.Sprintf("%s-%d", t.Name(), played.Add(1))})
 	t.Cleanup(func() {
-		if err := c.Stop(); err != nil {
+		stages.Delete(t.Name())
+		if !t.Failed() {
+			clusters.put(c)
+		} else if err := c.Stop(); err != nil { // who knows what state it is in
 			t.Error(err)
 		}
 	})

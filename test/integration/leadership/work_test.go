@@ -2,16 +2,18 @@ package leadership
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"minikcm/test/controlplane"
 )
@@ -23,10 +25,17 @@ const replicas = 10
 type workload struct {
 	namespace string
 	stop      func() // ends the deletions
+
+	lock   sync.Mutex
+	active []podID // oldest first
 }
 
-// work starts the deletions and watches the promise that must hold all along: never more active pods than replicas. When the test ends,
-// the promise is judged, and the ReplicaSet must have come to rest.
+type podID struct {
+	uid  types.UID
+	name string
+}
+
+// work starts the deletions and watches the promise that must hold all along: never more active pods than replicas.
 func work(t *testing.T) *workload {
 	t.Helper()
 	w := &workload{namespace: here(t).Namespace(t)}
@@ -36,16 +45,16 @@ func work(t *testing.T) *workload {
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
-	running.Go(func() { w.deletePods(ctx, t) })
+	pods := client.CoreV1().Pods(w.namespace)
+	running.Go(func() { w.deletePods(ctx, pods) })
 	w.stop = func() { cancel(); running.Wait() }
 	t.Cleanup(w.stop)
-	w.watchCount(t)
+	w.watchPods(t, pods)
 	return w
 }
 
 // deletePods deletes the oldest pod ten times a second.
-func (w *workload) deletePods(ctx context.Context, t *testing.T) {
-	pods := here(t).Client(t).CoreV1().Pods(w.namespace)
+func (w *workload) deletePods(ctx context.Context, pods corev1client.PodInterface) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -54,66 +63,83 @@ func (w *workload) deletePods(ctx context.Context, t *testing.T) {
 			return
 		case <-tick.C:
 		}
-		list, err := pods.List(ctx, metav1.ListOptions{})
-		if err != nil || len(list.Items) == 0 {
-			continue // the API server may be away: that is some tests' point
+		if oldest, ok := w.oldest(); ok {
+			_ = pods.Delete(ctx, oldest.name, metav1.DeleteOptions{}) // the API server may be away: that is some tests' point
 		}
-		oldest := list.Items[0]
-		for _, p := range list.Items {
-			if p.CreationTimestamp.Before(&oldest.CreationTimestamp) {
-				oldest = p
-			}
-		}
-		_ = pods.Delete(ctx, oldest.Name, metav1.DeleteOptions{})
 	}
 }
 
-// watchCount counts the active pods on every event of a watch that begins with an empty namespace.
-func (w *workload) watchCount(t *testing.T) {
+func (w *workload) oldest() (podID, bool) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	if len(w.active) == 0 {
+		return podID{}, false
+	}
+	return w.active[0], true
+}
+
+// watchPods counts the active pods on every event of a watch that begins with an empty namespace.
+func (w *workload) watchPods(t *testing.T, pods corev1client.PodInterface) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
 	running.Go(func() {
-		active, since := map[types.UID]bool{}, ""
+		since := "0"
 		for ctx.Err() == nil {
-			err := w.count(ctx, t, active, &since)
-			if err != nil && ctx.Err() == nil && !errors.Is(err, errStreamEnded) {
-				time.Sleep(100 * time.Millisecond) // the API server is away
+			var err error
+			since, err = w.watch(ctx, t, pods, since)
+			if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) { // the API server was restarted
+				since = "0"
+			}
+			if err != nil && ctx.Err() == nil {
+				time.Sleep(100 * time.Millisecond)
 			}
 		}
 	})
 	t.Cleanup(func() { cancel(); running.Wait() })
 }
 
-var errStreamEnded = errors.New("watch ended")
-
-func (w *workload) count(ctx context.Context, t *testing.T, active map[types.UID]bool, since *string) error {
-	opts := metav1.ListOptions{ResourceVersion: *since, AllowWatchBookmarks: true}
-	if *since == "" {
-		opts.ResourceVersion = "0"
-	}
-	stream, err := here(t).Client(t).CoreV1().Pods(w.namespace).Watch(ctx, opts)
+// watch counts until the stream ends, and returns the version it has reached. A stream from "0" begins with all pods there are.
+func (w *workload) watch(ctx context.Context, t *testing.T, pods corev1client.PodInterface, since string) (string, error) {
+	stream, err := pods.Watch(ctx, metav1.ListOptions{ResourceVersion: since, AllowWatchBookmarks: true})
 	if err != nil {
-		return err
+		return since, err
 	}
 	defer stream.Stop()
+	if since == "0" {
+		w.lock.Lock()
+		w.active = nil
+		w.lock.Unlock()
+	}
 	for event := range stream.ResultChan() {
 		pod, ok := event.Object.(*corev1.Pod)
 		if !ok {
-			return fmt.Errorf("watch: %v", event.Object)
+			return since, apierrors.FromObject(event.Object)
 		}
-		*since = pod.ResourceVersion
-		finished := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-		if event.Type == watch.Deleted || pod.DeletionTimestamp != nil || finished {
-			delete(active, pod.UID)
-		} else if event.Type != watch.Bookmark {
-			active[pod.UID] = true
-		}
-		if len(active) > replicas {
-			t.Errorf("%d active pods after %s of %s, the ReplicaSet asks for %d", len(active), event.Type, pod.Name, replicas)
+		since = pod.ResourceVersion
+		if n := w.see(event.Type, pod); n > replicas {
+			t.Errorf("%d active pods after %s of %s, the ReplicaSet asks for %d", n, event.Type, pod.Name, replicas)
 		}
 	}
-	return errStreamEnded
+	return since, nil
+}
+
+// see takes in an event and returns how many pods are active after it.
+func (w *workload) see(event watch.EventType, pod *corev1.Pod) int {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	if event == watch.Bookmark {
+		return len(w.active)
+	}
+	at := slices.IndexFunc(w.active, func(p podID) bool { return p.uid == pod.UID })
+	finished := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	switch gone := event == watch.Deleted || pod.DeletionTimestamp != nil || finished; {
+	case gone && at >= 0:
+		w.active = slices.Delete(w.active, at, at+1)
+	case !gone && at < 0:
+		w.active = append(w.active, podID{pod.UID, pod.Name})
+	}
+	return len(w.active)
 }
 
 // settles ends the deletions and waits until exactly the pods that are asked for are there.
@@ -135,20 +161,4 @@ func (w *workload) settles(t *testing.T) {
 		}
 		return nil
 	})
-}
-
-// createdBy waits until a contender has created a pod after a moment, and returns how long after it that was.
-func createdBy(t *testing.T, c *contender, after time.Time, timeout time.Duration) time.Duration {
-	t.Helper()
-	var took time.Duration
-	controlplane.Eventually(t, timeout, func(context.Context) error {
-		for _, w := range writes(t, c.user).Where(controlplane.ByResource("pods"), controlplane.ByVerb("create")) {
-			if at := w.StageTimestamp.Time; at.After(after) {
-				took = at.Sub(after)
-				return nil
-			}
-		}
-		return fmt.Errorf("%s has created no pod since %v", c.user, after.Format(time.StampMilli))
-	})
-	return took
 }

@@ -1,0 +1,75 @@
+package leadership
+
+import (
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"minikcm/test/faults"
+)
+
+// trio starts three managers; the first leads.
+func trio(t *testing.T) (leader, second, third *contender) {
+	t.Helper()
+	leader, second = pair(t, start)
+	third = start(t, "c")
+	third.waitUntilWarm(t)
+	return leader, second, third
+}
+
+// One after the other goes, the last one stays.
+func TestThreeManagersOneAfterTheOther(t *testing.T) {
+	busy(t)
+	load := work(t)
+	a, b, c := trio(t)
+	all := []*contender{a, b, c}
+	createdBy(t, a, time.Time{}, 10*time.Second)
+	signalled := time.Now()
+	a.signal(t, syscall.SIGTERM)
+	next, took := createdByOne(t, signalled, leaseDuration/2, b, c) // both want it at the same moment
+	t.Logf("%s creates a pod %v after SIGTERM", next.user, took)
+	a.endsWell(t, 10*time.Second)
+	if taken := takings(leaseChanges(t)); len(taken) != 2 {
+		t.Errorf("the lease was taken %d times, want twice", len(taken))
+	}
+	killed := time.Now()
+	if err := next.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	last := all[3-slices.Index(all, next)] // of 1 and 2, the other
+	t.Logf("%s creates a pod %v after SIGKILL", last.user, createdBy(t, last, killed, 2*leaseDuration))
+	load.settles(t)
+	judge(t, all...)
+	expired(t, next, last)
+}
+
+// The one whose watches are frozen stands aside for as long as they are; when they thaw, it is as good as any.
+func TestThreeManagersOneOfThemBlind(t *testing.T) {
+	busy(t)
+	load := work(t)
+	a, b, c := trio(t)
+	all := []*contender{a, b, c}
+	createdBy(t, a, time.Time{}, 10*time.Second)
+	frozen := time.Now()
+	freeze := a.proxy.FreezeWatches(faults.Watches())
+	defer freeze.Thaw()
+	next, took := createdByOne(t, frozen, 30*time.Second, b, c)
+	t.Logf("%s creates a pod %v after the watches of %s froze", next.user, took, a.user)
+	signalled := time.Now()
+	next.signal(t, syscall.SIGTERM)
+	last := all[3-slices.Index(all, next)]
+	t.Logf("%s creates a pod %v after SIGTERM", last.user, createdBy(t, last, signalled, leaseDuration))
+	freeze.Thaw()
+	a.WaitForLog(t, "Competing for the lease again")
+	a.WaitForLog(t, "Cache is current again")
+	signalled = time.Now()
+	last.signal(t, syscall.SIGTERM)
+	createdBy(t, a, signalled, 2*leaseDuration)
+	load.settles(t)
+	judge(t, all...)
+	if n := strings.Count(a.Output(), "Term begins"); n != 2 {
+		t.Errorf("the blind one led %d times, want twice: before and after", n)
+	}
+}
