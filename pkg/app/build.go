@@ -111,6 +111,7 @@ func (b *builder) fenced(name string) (kubernetes.Interface, *rest.Config, error
 	}
 	if b.cfg.Promises.FencedWrites {
 		cfg.Wrap(b.fence.Wrap)
+		cfg.Dial = b.fence.Dial
 	}
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {

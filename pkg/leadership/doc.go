@@ -22,6 +22,6 @@
 // others are never compared with it. A jump of the wall clock therefore changes nothing. The clock of a
 // paused virtual machine stops with the machine; what a leader does in the moment after such a pause,
 // before it learns of its successor, only preconditions (UID, resourceVersion, fixed names) can stop. The
-// same holds for bytes that already lay in a socket when a process was stopped: the timeout the server was
-// given counts from their arrival.
+// same holds for bytes that had left this machine, or lay in a socket of a stopped process: the timeout the
+// server was given counts from their arrival. What a term left unacknowledged in a socket is dropped with it.
 package leadership

@@ -2,6 +2,7 @@ package leadership
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -9,8 +10,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Fence is the transport under every client that writes for a controller: set rest.Config.Wrap(fence.Wrap)
-// on their configs. The clients of informers, events, reviews and of the lease itself do not pass it.
+// Fence is the transport under every client that writes for a controller: set rest.Config.Wrap(fence.Wrap) and
+// rest.Config.Dial = fence.Dial on their configs. The clients of informers, events, reviews and of the lease itself do not pass it.
 //
 // A mutating request (POST, PUT, PATCH, DELETE) is sent only inside a term, with a deadline: its context
 // ends, and its "timeout" query parameter makes the server end it too, before another process could hold
@@ -24,6 +25,7 @@ import (
 type Fence struct {
 	clock   clock.PassiveClock
 	metrics *Metrics
+	conns   *connections
 
 	lock    sync.Mutex
 	term    tenure
@@ -33,12 +35,17 @@ type Fence struct {
 
 // NewFence returns a closed fence.
 func NewFence(clk clock.PassiveClock, m *Metrics) *Fence {
-	return &Fence{clock: clk, metrics: m, term: tenure{why: "no term has begun"}, flights: map[*flight]struct{}{}}
+	return &Fence{clock: clk, metrics: m, conns: newConnections(), term: tenure{why: "no term has begun"}, flights: map[*flight]struct{}{}}
 }
 
 // Wrap puts the fence around rt. It fits rest.Config.Wrap.
 func (f *Fence) Wrap(rt http.RoundTripper) http.RoundTripper {
 	return &fencedTransport{fence: f, next: rt}
+}
+
+// Dial opens a connection that is aborted at the end of the term. It fits rest.Config.Dial.
+func (f *Fence) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	return f.conns.dial(ctx, network, address)
 }
 
 // InFlight counts the requests of terms that were sent and not yet answered in full.
@@ -103,16 +110,19 @@ func (f *Fence) extend(until time.Time) {
 	}
 }
 
-// close ends the running term gently: what is in flight may finish, nothing more is sent.
+// close ends the running term when its work is done: nothing more is sent. Connections are aborted, for a request that was given up
+// during the term may still lie in one.
 func (f *Fence) close(why string) {
 	f.lock.Lock()
-	defer f.lock.Unlock()
 	f.shut(why)
+	f.lock.Unlock()
+	f.conns.abort()
 }
 
 // end ends the running term hard and cuts what is in flight. It does nothing about a term that is over
 // except to cut what that left in flight. It returns how many requests it cut.
 func (f *Fence) end(why string) int {
+	defer f.conns.abort() // after the cuts, which are why the requests end
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	f.shut(why)

@@ -3,6 +3,8 @@ package faults
 import (
 	"net"
 	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
 // conn is a client's connection that can be made to go silent without being closed.
@@ -59,13 +61,17 @@ func (c *conn) reset() {
 	_ = c.Close()
 }
 
-// Read gives out nothing while the connection is held, not even what arrived before. Deadlines do not end that wait.
+// Read gives out nothing while the connection is held, not even what arrived before. Deadlines do not end that wait. What came from a
+// peer that has aborted the connection meanwhile is lost, as it never left the peer's send buffer.
 func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.TCPConn.Read(b)
-	for {
+	for held := false; ; held = true {
 		c.lock.Lock()
 		thawed := c.thawed
 		c.lock.Unlock()
+		if thawed == nil && held && c.aborted() {
+			return 0, unix.ECONNRESET
+		}
 		if thawed == nil {
 			return n, err
 		}
@@ -75,6 +81,17 @@ func (c *conn) Read(b []byte) (int, error) {
 			return 0, net.ErrClosed
 		}
 	}
+}
+
+// aborted says whether the peer has reset the connection.
+func (c *conn) aborted() bool {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return false
+	}
+	code := 0
+	err = raw.Control(func(fd uintptr) { code, _ = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_ERROR) })
+	return err == nil && code == int(unix.ECONNRESET)
 }
 
 // Write accepts everything while the connection is held, as a kernel's send buffer would.

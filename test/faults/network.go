@@ -24,7 +24,8 @@ const (
 	// sent meanwhile is lost: on Restore these connections are reset.
 	BlackHole
 	// Partition: as BlackHole, but on Restore everything in flight is delivered in order, both ways, as TCP does when
-	// a network heals. Requests of clients that have closed their connection since may still reach the server.
+	// a network heals. Requests of clients that have closed their connection since may still reach the server, unless
+	// they have aborted it: then nothing sends them again.
 	Partition
 )
 
