@@ -3,6 +3,7 @@ package leadership
 import (
 	"context"
 	"fmt"
+	"io"
 	"strconv"
 	"sync"
 	"time"
@@ -40,6 +41,7 @@ type conn struct {
 	err    error         // every request fails with it
 	slow   time.Duration // an answer takes this long; what a request changes is changed at once
 	before func(verb string)
+	lost   bool // updates are done and not answered
 	frozen bool // its watch delivers nothing
 	calls  []string
 }
@@ -122,6 +124,11 @@ func (c *conn) Update(ctx context.Context, lease *coordinationv1.Lease, _ metav1
 	lease = c.server.write(lease)
 	if err := c.leave(ctx); err != nil {
 		return nil, err
+	}
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	if c.lost {
+		return nil, io.ErrUnexpectedEOF
 	}
 	return lease, nil
 }

@@ -128,7 +128,7 @@ func (l *leaseLock) wrote(lease *coordinationv1.Lease, holder string, sent time.
 	l.lock.Lock()
 	defer l.lock.Unlock()
 	if err != nil {
-		l.unsure = apierrors.ReasonForError(err) == metav1.StatusReasonUnknown
+		l.unsure = unanswered(err)
 		l.fail()
 		return err
 	}
@@ -142,6 +142,11 @@ func (l *leaseLock) wrote(lease *coordinationv1.Lease, holder string, sent time.
 		l.judge() // the watch may have shown a successor before the answer came
 	}
 	return nil
+}
+
+// unanswered says whether a write that failed so may have been done all the same.
+func unanswered(err error) bool {
+	return apierrors.ReasonForError(err) == metav1.StatusReasonUnknown || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err)
 }
 
 // observe takes in what the watch says; nil means deleted.

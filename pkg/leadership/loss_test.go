@@ -114,3 +114,21 @@ func TestWritesEndBeforeTheLeaseCanBeTaken(t *testing.T) {
 		}
 	})
 }
+
+// TestHolderThatGetsNoAnswersMakesWay: its renewals arrive, so the lease never expires, but it does not know and so cannot work.
+func TestHolderThatGetsNoAnswersMakesWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &leaseServer{}
+		a, b := start(t, s, "a"), start(t, s, "b")
+		sleep(time.Minute)
+		a.conn.set(func(c *conn) { c.lost = true })
+		sleep(45 * time.Second) // the renew deadline, two tries, a lease duration
+		wantLeading(t, a, false)
+		wantLeading(t, b, true)
+		a.conn.set(func(c *conn) { c.lost = false })
+		sleep(time.Minute)
+		b.cancel()
+		sleep(time.Second)
+		wantLeading(t, a, true)
+	})
+}

@@ -94,7 +94,7 @@ func (e *Elector) standby(ctx context.Context) *candidacy {
 	logger := klog.FromContext(ctx)
 	logger.Info("Waiting for the lease", "lease", e.turn.Describe(), "identity", e.cfg.Identity)
 	var last attempt
-	poll := time.Duration(0)
+	poll, doubts := time.Duration(0), 0
 	for ctx.Err() == nil {
 		e.noteHolder(ctx)
 		seen := e.turn.observed()
@@ -106,8 +106,16 @@ func (e *Elector) standby(ctx context.Context) *candidacy {
 			e.pause(ctx, wait)
 			continue
 		}
-		if c := e.try(ctx); c != nil {
+		c, doubtful := e.try(ctx)
+		if c != nil {
 			return c
+		}
+		if doubts++; !doubtful {
+			doubts = 0
+		}
+		if doubts == doubtLimit {
+			doubts = 0
+			e.StepDown("writes to the lease are not answered", nil)
 		}
 		last = attempt{at: e.clock.Now(), version: e.turn.judged(), pause: between(e.cfg.RetryPeriod, 0.5, 1)}
 		poll = between(e.cfg.RetryPeriod, 1.5, 2.5)
@@ -115,26 +123,32 @@ func (e *Elector) standby(ctx context.Context) *candidacy {
 	return nil
 }
 
-// try makes one attempt at the lease. It returns the leading candidacy, or nil.
-func (e *Elector) try(ctx context.Context) *candidacy {
-	c := e.stand(ctx)
+// doubtLimit is how many tries in a row may end without an answer to their write. Each may have renewed a lease for a process that
+// does not know it and so does not work, and that keeps it from all others.
+const doubtLimit = 2
+
+// try makes one attempt at the lease. It returns the leading candidacy, or nil and whether the lease may be ours all the same.
+func (e *Elector) try(ctx context.Context) (c *candidacy, doubtful bool) {
+	c = e.stand(ctx)
 	select {
 	case <-c.won:
-		return c
+		return c, false
 	case <-c.failed:
 	case <-c.done:
 	case <-ctx.Done():
-		return e.abandon(ctx, c)
+		e.abandon(ctx, c)
+		return nil, false
 	}
 	c.stop()
 	<-c.done
+	doubtful = e.turn.mayHold()
 	e.turn.resign()
-	return nil
+	return nil, doubtful
 }
 
 // abandon ends a try at shutdown. It gives a write on its way a moment to be answered, and gives back a
 // lease that was won, or may have been.
-func (e *Elector) abandon(ctx context.Context, c *candidacy) *candidacy {
+func (e *Elector) abandon(ctx context.Context, c *candidacy) {
 	timer := e.clock.NewTimer(time.Second)
 	defer timer.Stop()
 	select {
@@ -148,7 +162,6 @@ func (e *Elector) abandon(ctx context.Context, c *candidacy) *candidacy {
 	if e.turn.mayHold() {
 		e.release(context.WithoutCancel(ctx))
 	}
-	return nil
 }
 
 // pause waits until d has passed, something was observed, or ctx ends.
