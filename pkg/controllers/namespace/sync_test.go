@@ -385,7 +385,10 @@ func TestASilentAPITakesNobodysTime(t *testing.T) {
 		inThisPass++
 		return true, nil, context.DeadlineExceeded
 	})
-	for pass := range types {
+	for pass := 0; len(tried) < types; pass++ {
+		if pass == 1000 {
+			t.Fatalf("%d of %d types were tried in %d passes", len(tried), types, pass)
+		}
 		inThisPass = 0
 		if _, err := b.sync(t.Context(), "test"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("pass %d: error %v", pass, err)
@@ -393,9 +396,6 @@ func TestASilentAPITakesNobodysTime(t *testing.T) {
 		if inThisPass > typesAtOnce {
 			t.Errorf("pass %d: %d types were tried after the first had not answered", pass, inThisPass)
 		}
-	}
-	if len(tried) != types {
-		t.Errorf("%d of %d types were tried in as many passes", len(tried), types)
 	}
 	if n := len(slices.DeleteFunc(requests(b.metadata.Actions()), func(r string) bool { return r != "list answered" })); n != 1 {
 		t.Errorf("the type that answers was listed %d times, want once", n)
