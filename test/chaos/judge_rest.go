@@ -105,12 +105,26 @@ func judgePod(p *corev1.Pod, nodes map[string]*corev1.Node) []violation {
 		return complain("pod is on node " + p.Spec.NodeName + ", which is gone")
 	case p.DeletionTimestamp != nil && nodeReady(node) == corev1.ConditionTrue:
 		return complain("pod is terminating on a living node")
-	case p.DeletionTimestamp == nil && active(p) && len(node.Spec.Taints) > 0 && !toleratesAll(p):
+	case p.DeletionTimestamp == nil && active(p) && !mayStay(p, node):
 		return complain(fmt.Sprintf("pod was not evicted from %s with taints %v", node.Name, node.Spec.Taints))
 	case nodeReady(node) != corev1.ConditionTrue && ready(p.Status.Conditions):
 		return complain("pod is Ready on a dead node")
 	}
 	return nil
+}
+
+// longToleration is longer than a run; API servers give pods one of 300 s for dead nodes.
+const longToleration = 100
+
+// mayStay tells whether a pod tolerates a node's taints to the end of the run. A node that is marked dead must have the NoExecute
+// taint, so one that lacks it is complained of by itself.
+func mayStay(p *corev1.Pod, node *corev1.Node) bool {
+	return !slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
+		return taint.Effect == corev1.TaintEffectNoExecute && !slices.ContainsFunc(p.Spec.Tolerations, func(t corev1.Toleration) bool {
+			return (t.Key == "" || t.Key == taint.Key) && (t.Effect == "" || t.Effect == taint.Effect) &&
+				(t.TolerationSeconds == nil || *t.TolerationSeconds > longToleration)
+		})
+	})
 }
 
 // complaintsOfManagers: one leads, all are ready, and nobody is bigger than before.
