@@ -203,14 +203,15 @@ func writeStatus(w http.ResponseWriter, status metav1.Status) {
 	_ = json.NewEncoder(w).Encode(status) // the client went away
 }
 
-// recovered turns a panic of one request into an answer and a log entry.
+// recovered turns a panic of one request into an answer and a log entry. http.ErrAbortHandler is passed on: it is no failure but how a
+// handler asks net/http to drop the connection, and net/http takes it without a word.
 func recovered(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
 			switch p := recover(); p {
 			case nil:
 			case http.ErrAbortHandler:
-				panic(p) // how a handler tells net/http to drop the connection
+				panic(p)
 			default:
 				klog.FromContext(r.Context()).Error(fmt.Errorf("panic: %v", p), "Serve request",
 					"method", r.Method, "path", r.URL.Path, "stack", string(debug.Stack()))

@@ -79,7 +79,8 @@ func (m *monitor) sight(h hearing, now time.Time) sight {
 	if h.open {
 		s.silent = now.Sub(h.heard)
 	}
-	m.l.deps.Metrics.silence.WithLabelValues(m.target.labels()...).Set(s.silent.Seconds())
+	// Something may have been heard after now was read.
+	m.l.deps.Metrics.silence.WithLabelValues(m.target.labels()...).Set(max(0, s.silent.Seconds()))
 	if !m.reopened.IsZero() {
 		s.reopened = max(now.Sub(m.reopened), 1)
 		s.moved = m.Version() != m.reopenedAt

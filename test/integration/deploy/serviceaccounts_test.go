@@ -9,6 +9,7 @@ import (
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
@@ -98,4 +99,28 @@ func TestRolesAreWithinUpstreams(t *testing.T) {
 func attributes(r right) *authorizationv1.ResourceAttributes {
 	resource, sub, _ := strings.Cut(r.resource, "/")
 	return &authorizationv1.ResourceAttributes{Namespace: r.namespace, Verb: r.verb, Group: r.group, Resource: resource, Subresource: sub, Name: r.name}
+}
+
+// A role that stays with the manager would not be missed by anybody.
+func TestNoControllersRoleStaysWithTheManager(t *testing.T) {
+	moved := 0
+	for _, o := range kustomize(t, "testdata/service-accounts") {
+		if !strings.HasSuffix(o.GetKind(), "RoleBinding") {
+			continue
+		}
+		binding := o.DeepCopy()
+		binding.SetKind("ClusterRoleBinding")
+		want, ok := accounts[o.GetName()]
+		if !ok {
+			want = "controller-manager"
+		} else {
+			moved++
+		}
+		if subjects := convert[rbacv1.ClusterRoleBinding](t, binding).Subjects; len(subjects) != 1 || subjects[0].Name != want {
+			t.Errorf("%s is given to %v, want %s", identify(o), subjects, want)
+		}
+	}
+	if moved != len(accounts)+1 { // taint eviction has a role in kube-node-lease besides
+		t.Errorf("%d bindings of controllers' roles found", moved)
+	}
 }
