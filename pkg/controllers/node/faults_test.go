@@ -33,21 +33,6 @@ func (b *bench) renewAs(name string, at *metav1.MicroTime) {
 	b.pass(time.Millisecond)
 }
 
-// A node that asked for its taint while zones were frozen is not forgotten: the end of the freeze wakes nobody whose zone is as before.
-func TestFrozenZoneIsAskedAgain(t *testing.T) {
-	z := testZones(defaults())
-	z.fill("up", "z", up, 3, day)
-	z.put("down", "z", down, day)
-	z.freeze(true, day)
-	granted, wait, _ := z.ask("down", nobody, day)
-	if granted || wait == 0 {
-		t.Errorf("frozen: granted %v, asks again after %v", granted, wait)
-	}
-	if e := z.freeze(false, day); len(e.wake) > 0 {
-		t.Logf("woken by the thaw: %v", e.wake)
-	}
-}
-
 func TestNewTermMarksNoPodOfANodeThatCameBack(t *testing.T) {
 	objects := []runtime.Object{aNode("node", "zone", "Unknown"), aNode("live", "zone", "True"), aLease("live", epoch), aPod("pod", "node")}
 	inBubble(t, defaults(), objects, func(b *bench) {

@@ -228,10 +228,7 @@ func (z *zones) ask(name string, lagging func(string) bool, now time.Time) (gran
 		in.waiting = append(in.waiting, name)
 		z.show(z.homes[name], in)
 	}
-	switch {
-	case z.frozen: // the thaw wakes nobody whose zone is as it was
-		return false, lookAhead, e
-	case in.limiter.rate == 0:
+	if z.frozen || in.limiter.rate == 0 {
 		return false, 0, e
 	}
 	if slot := in.limiter.slot(p); now.Before(slot) {
