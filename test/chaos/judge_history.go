@@ -224,11 +224,28 @@ func (j *judge) tallies() map[types.UID]*tally {
 
 func (j *judge) judgeCreate(t *tally, pod *corev1.Pod, c change) {
 	_, most := t.wanted(c.at.Add(-recently))
-	if len(t.active) <= most || pod.Namespace != steady && j.gifts(pod, c.at) {
+	if len(t.active) <= most || pod.Namespace != steady && j.gifts(pod, c.at) || j.overtaken(pod, c.at) {
 		return
 	}
 	j.violateAt(pod.Namespace+"/"+setOf(pod).Name, c.at, fmt.Sprintf("pod %s created (version %d): %d active pods, at most %d were ever asked for since %v before",
 		pod.Name, c.version, len(t.active), most, recently))
+}
+
+// overtaken tells whether a create may have lain in the network while another manager took the Lease. Nothing its sender does can call
+// it back, and its successor cannot know of it.
+func (j *judge) overtaken(pod *corev1.Pod, at time.Time) bool {
+	takings := j.takings()
+	for _, s := range j.slots {
+		for _, q := range s.journal() {
+			if q.Fault != "late commit" || q.Verb != "create" || q.Namespace != pod.Namespace || q.Time.After(at) || at.Sub(q.Time) > 10*time.Second {
+				continue
+			}
+			if slices.ContainsFunc(takings, func(t taking) bool { return t.user != s.name && t.at.After(q.Time) && t.at.Before(at) }) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // judgeDelete is asked before the pod is taken off.
