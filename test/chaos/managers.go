@@ -43,6 +43,15 @@ type life struct {
 	stopping bool      // it has been told to end
 }
 
+func (l *life) runs() bool {
+	select {
+	case <-l.Done():
+		return false
+	default:
+		return true
+	}
+}
+
 // slot is the place of one manager: its user, its proxy and its port stay over restarts.
 type slot struct {
 	name     string // also its user
@@ -88,7 +97,7 @@ func (r *rig) newSlot(name string) (*slot, error) {
 func (s *slot) start() error {
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	if n := len(s.lives); n > 0 && s.lives[n-1].to.IsZero() {
+	if n := len(s.lives); n > 0 && s.lives[n-1].runs() {
 		return nil
 	}
 	p, err := controlplane.Launch(s.program, s.args...)
@@ -125,7 +134,7 @@ func (s *slot) ended(l *life, n int) {
 func (s *slot) running() *life {
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	if n := len(s.lives); n > 0 && s.lives[n-1].to.IsZero() {
+	if n := len(s.lives); n > 0 && s.lives[n-1].runs() {
 		return s.lives[n-1]
 	}
 	return nil
