@@ -111,6 +111,8 @@ func TestPartitionedLeaderStopsAndComesBackAsStandby(t *testing.T) {
 	leader, standby := pair(t, start)
 	createdBy(t, leader, time.Time{}, 10*time.Second)
 	cut := time.Now()
+	load.deleteAll(t) // so that creates are on their way when the network breaks
+	createdBy(t, leader, cut, 10*time.Second)
 	if err := leader.proxy.Outage(faults.Partition); err != nil {
 		t.Fatal(err)
 	}

@@ -72,6 +72,15 @@ func (w *workload) deletePods(ctx context.Context, pods corev1client.PodInterfac
 	}
 }
 
+// deleteAll deletes every pod at once.
+func (w *workload) deleteAll(t *testing.T) {
+	t.Helper()
+	err := here(t).Client(t).CoreV1().Pods(w.namespace).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func (w *workload) oldest() (podID, bool) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
