@@ -221,7 +221,7 @@ func TestPodsMarkedWithTheirNode(t *testing.T) {
 					t.Error("no transition time")
 				}
 				if got := b.count("patch pods/status"); got != 1 {
-					t.Errorf("%d pod writes, want 1", got)
+					t.Errorf("%d pod writes, want 1\n%v", got, b.requests)
 				}
 				if e := b.drainEvents(); !slices.Contains(e, "Warning NodeNotReady Node is not ready") {
 					t.Errorf("events = %q", e)
@@ -320,10 +320,12 @@ func TestMarkedOnceAnEpisode(t *testing.T) {
 		{"the same episode, seen again", func() { m.begin("node", unknown) }, false},
 		{"another episode", func() { m.begin("node", again) }, true},
 		{"the node is well", func() { m.end("node") }, false},
-		{"another node of the name", func() { m.begin("node", episode{"other", corev1.ConditionUnknown, epoch}) }, true},
+		{"an earlier node of the name", func() { m.begin("node", episode{"other", corev1.ConditionUnknown, epoch}) }, false},
+		{"and this one", func() { m.begin("node", unknown) }, true},
 	} {
 		tt.do()
-		if got := m.due("node", "pod", false); got != tt.want {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", UID: "n"}}
+		if got := m.due(node, "pod", false); got != tt.want {
 			t.Errorf("%s: due = %v, want %v", tt.name, got, tt.want)
 		}
 	}

@@ -182,6 +182,7 @@ func TestNodeMadeAnewWithinASecond(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.create(aNode("dying0", "zone", "True", func(n *corev1.Node) { n.UID = "another" }))
+		b.pass(time.Millisecond) // the streams of nodes and pods are not ordered
 		b.create(aPod("new", "dying0"))
 		b.renewFor(45*time.Second, live...)
 		if node := b.node("dying0"); readiness(node) != "True" || len(node.Spec.Taints) > 0 {

@@ -129,19 +129,20 @@ func unknownConditions(node *corev1.Node, now time.Time) (conditions []corev1.No
 	if ready != nil && ready.Status == corev1.ConditionUnknown {
 		return node.Status.Conditions, false
 	}
+	at := metav1.NewTime(now).Rfc3339Copy() // the API keeps whole seconds
 	conditions = append(conditions, node.Status.Conditions...)
 	for _, kind := range kubeletConditions {
 		i := indexOf(conditions, kind)
 		if i < 0 {
 			conditions = append(conditions, corev1.NodeCondition{
 				Type: kind, Status: corev1.ConditionUnknown, Reason: reasonNeverUpdated, Message: messageNeverUpdated,
-				LastHeartbeatTime: node.CreationTimestamp, LastTransitionTime: metav1.NewTime(now),
+				LastHeartbeatTime: node.CreationTimestamp, LastTransitionTime: at,
 			})
 			continue
 		}
 		if c := &conditions[i]; c.Status != corev1.ConditionUnknown {
 			c.Status, c.Reason, c.Message = corev1.ConditionUnknown, reasonUnknown, messageUnknown
-			c.LastTransitionTime = metav1.NewTime(now)
+			c.LastTransitionTime = at
 		}
 	}
 	return conditions, true

@@ -58,7 +58,11 @@ func (c *Controller) follow(node *corev1.Node) {
 // reconcilePod sets a pod to not Ready if its node does not answer. The pods of one node do not wait for those of another.
 func (c *Controller) reconcilePod(ctx context.Context, key podKey) (worker.Result, error) {
 	pod, ok := c.pods.Get(key.ObjectName)
-	if !ok || !needsMark(pod) || !c.marks.due(pod.NodeName, pod.UID, key.bound) {
+	if !ok || !needsMark(pod) {
+		return worker.Result{}, nil
+	}
+	node, ok := c.nodes.Get(cache.ObjectName{Name: pod.NodeName})
+	if !ok || !c.marks.due(node, pod.UID, key.bound) {
 		return worker.Result{}, nil
 	}
 	now := c.clock.Now()
@@ -152,12 +156,13 @@ func (m *marks) end(node string) {
 }
 
 // due reports whether a pod of a node should be marked. While the kubelet itself says that its node is not ready, or has never said
-// anything, that is only so for a pod that has just been bound.
-func (m *marks) due(node string, pod types.UID, bound bool) bool {
+// anything, that is only so for a pod that has just been bound. What is known may be of an earlier node of the name: its end is
+// noted by the loop of nodes, which the pods of the new one may be ahead of.
+func (m *marks) due(node *corev1.Node, pod types.UID, bound bool) bool {
 	m.lock.Lock()
 	defer m.lock.Unlock()
-	e := m.nodes[node]
-	return e != nil && !e.pods[pod] && (bound || e.ready == corev1.ConditionUnknown)
+	e := m.nodes[node.Name]
+	return e != nil && e.node == node.UID && !e.pods[pod] && (bound || e.ready == corev1.ConditionUnknown)
 }
 
 // conflict notes that a pod was too old to be marked and returns when to try again.

@@ -85,7 +85,7 @@ func TestOddTolerations(t *testing.T) {
 				tt.pod.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Hour))
 				w := newWorld(t, aNode("t1")(), tt.pod)
 				defer w.manager(0)()
-				w.until(365 * 24 * time.Hour)
+				w.until(7 * 24 * time.Hour)
 				if tt.want < 0 {
 					w.mustLive("p")
 					return
