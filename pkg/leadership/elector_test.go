@@ -251,7 +251,7 @@ func TestAThousandLossesLeakNothing(t *testing.T) {
 		if got := len(a.spans()); got < 900 {
 			t.Errorf("%d terms: the test shows nothing", got)
 		}
-		if after := goroutines(); after > before {
+		if after := goroutines(); after > before+10 { // a renewal may be on its way; a leak would be a thousand
 			t.Errorf("%d goroutines before, %d after", before, after)
 		}
 	})
