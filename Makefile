@@ -11,8 +11,9 @@ LDFLAGS := -s -w -X k8s.io/component-base/version.gitVersion=$(VERSION)
 GOTESTFLAGS ?=
 
 # Tests in these packages start a control plane; those of all other packages are unit tests.
-# The slowest comes first, so that the others run beside it.
-INTEGRATION := ./test/integration/leadership ./test/controlplane/... ./test/integration/...
+# The slowest come first, so that the others run beside them.
+SLOW        := ./test/integration/namespace ./test/integration/leadership ./test/integration/deploy
+INTEGRATION := $(SLOW) ./test/controlplane/... ./test/integration/...
 UNIT         = $$($(GO) list ./cmd/... ./pkg/... ./test/... | grep -vE '/test/(controlplane|integration)(/|$$)')
 
 # What `make deflake` runs, and how often.
