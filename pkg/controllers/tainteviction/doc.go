@@ -24,8 +24,8 @@
 // more. Then it sets the pod condition DisruptionTarget, unless the pod has finished, and deletes exactly that pod, by UID, with the
 // pod's own grace period. Pod disruption budgets are not asked. What fails is retried with back-off until the pod is gone or no
 // longer due. If an eviction is called off after the condition was set, the condition is set to False.
-// A deadline that is dropped is told by an event, as is one that is kept. A pod joins the line of evictions when its deadline comes, so
-// earlier deadlines go first; only those that had passed before the term's settle window ended go in no particular order.
+// A deadline that is dropped is told by an event, as is one that is kept. Of the pods that
+// are due and wait for their eviction, those with the earliest deadline go first.
 //
 // Rights needed: nodes, pods and leases get, list, watch; pods delete; pods/status patch; events create, patch.
 //

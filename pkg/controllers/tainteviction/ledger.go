@@ -19,6 +19,7 @@ type ledger struct {
 type entry struct {
 	seen    time.Time // when the pod was first seen on a tainted node
 	due     time.Time // its deadline; zero if it has none
+	turn    time.Time // its place in the line of evictions; zero before it has one
 	started bool      // the eviction was begun, and its event sent
 	deleted bool      // the API server accepted the delete
 }
@@ -43,7 +44,25 @@ func (l *ledger) see(pod types.UID, now time.Time) entry {
 
 // expect notes the pod's deadline.
 func (l *ledger) expect(pod types.UID, due time.Time) {
-	l.change(pod, func(e entry) entry { e.due = due; return e })
+	l.change(pod, func(e entry) entry { e.due, e.turn = due, due; return e })
+}
+
+// lineUp gives the pod a place in the line of evictions by its deadline. It reports whether it had none.
+func (l *ledger) lineUp(pod types.UID, due time.Time) (first bool) {
+	l.change(pod, func(e entry) entry {
+		if first = e.turn.IsZero(); first {
+			e.turn = due
+		}
+		return e
+	})
+	return first
+}
+
+// turn is the pod's place in the line of evictions. Zero is before all others: what is not yet decided costs no request to decide.
+func (l *ledger) turn(pod types.UID) time.Time {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	return l.pods[pod].turn
 }
 
 // start notes that the eviction was begun. It reports whether that is new.

@@ -18,8 +18,13 @@ func TestLedger(t *testing.T) {
 	}{
 		{"first sight", func() any { return l.see("u", at(1)).seen }, at(1), 0},
 		{"second sight", func() any { return l.see("u", at(2)).seen }, at(1), 0},
+		{"first in line", func() any { return l.turn("u").IsZero() }, true, 0},
+		{"lined up", func() any { return l.lineUp("u", at(9)) }, true, 0},
+		{"lined up again", func() any { return l.lineUp("u", at(4)) }, false, 0},
+		{"in line", func() any { return l.turn("u") }, at(9), 0},
 		{"deadline", func() any { l.expect("u", at(9)); return nil }, nil, 1},
 		{"another deadline", func() any { l.expect("u", at(5)); return nil }, nil, 1},
+		{"in line by that", func() any { return l.turn("u") }, at(5), 1},
 		{"another pod", func() any { l.expect("v", at(5)); return nil }, nil, 2},
 		{"begun", func() any { return l.start("u") }, true, 2},
 		{"begun again", func() any { return l.start("u") }, false, 2},

@@ -64,6 +64,10 @@ func (c *Controller) decidePod(ctx context.Context, key podKey) (worker.Result, 
 		return worker.Result{}, nil // the cache does not show it yet
 	}
 	d := c.judge(c.cachedNode(pod.NodeName, now), pod, e.seen, now)
+	if d.verdict == leaves && c.term.ledger.lineUp(key.UID, d.due) {
+		c.podLoop.Add(key) // behind those that should have left before
+		return worker.Result{}, nil
+	}
 	if d.verdict == leaves {
 		return c.evict(ctx, key, e.seen, pod.NodeName)
 	}

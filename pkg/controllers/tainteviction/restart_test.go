@@ -2,6 +2,7 @@ package tainteviction
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -178,6 +179,39 @@ func TestSettleWindow(t *testing.T) {
 					w.mustLive("p")
 				} else {
 					w.mustBeDeletedAt("p", tt.want)
+				}
+			})
+		})
+	}
+}
+
+// N118: when many pods are due at once, those that should have left first do.
+func TestTheEarliestDeadlineGoesFirst(t *testing.T) {
+	const window = 50 * time.Second
+	order := func(w *world) []string {
+		var pods []string
+		for _, event := range w.told() {
+			pods = append(pods, event[strings.LastIndex(event, "/")+1:])
+		}
+		return pods
+	}
+	for name, tt := range map[string]struct {
+		ready  corev1.ConditionStatus
+		taint  string
+		window time.Duration
+	}{
+		"taint of a user, found by a new term":                 {corev1.ConditionTrue, "t1", window},
+		"taint of node health, when the settle window is over": {corev1.ConditionUnknown, corev1.TaintNodeUnreachable, window},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, node1(tt.ready, agoTaint(tt.taint, time.Hour)), aPod("a", tolerates(tt.taint, 3)), aPod("b", tolerates(tt.taint, 1)),
+					aPod("c", tolerates(tt.taint, 5)), aPod("d", tolerates(tt.taint, 2)), aPod("e", tolerates(tt.taint, 4)))
+				w.workers = 1
+				defer w.manager(tt.window)()
+				w.until(time.Minute)
+				if got, want := order(w), []string{"b", "d", "a", "e", "c"}; !slices.Equal(got, want) {
+					t.Errorf("evicted in the order %v, want %v", got, want)
 				}
 			})
 		})

@@ -34,6 +34,7 @@ type world struct {
 	client   *fake.Clientset
 	registry *prometheus.Registry
 	begin    time.Time
+	workers  int
 
 	lock    sync.Mutex
 	deletes map[string]time.Duration // pod: when its first delete was accepted
@@ -43,7 +44,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T, objects ...runtime.Object) *world {
-	w := &world{t: t, client: fake.NewClientset(objects...), begin: time.Now(), deletes: map[string]time.Duration{}, count: map[string]int{}}
+	w := &world{t: t, client: fake.NewClientset(objects...), begin: time.Now(), workers: 4, deletes: map[string]time.Duration{}, count: map[string]int{}}
 	w.client.PrependReactor("delete", "pods", w.deletePod)
 	w.client.PrependReactor("*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		w.lock.Lock()
@@ -106,7 +107,7 @@ func (w *world) standby(window time.Duration) (c *Controller, stop func()) {
 		w.t.Fatal(err)
 	}
 	w.registry = prometheus.NewRegistry()
-	c, err = New(Config{Workers: 4, SettleWindow: window}, Deps{
+	c, err = New(Config{Workers: w.workers, SettleWindow: window}, Deps{
 		Client: w.client, Pods: pods, Nodes: nodes, Recorder: w, Clock: clock.RealClock{}, Metrics: w.registry,
 	})
 	if err != nil {

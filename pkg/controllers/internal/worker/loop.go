@@ -47,6 +47,7 @@ type Reconcile[K comparable] func(ctx context.Context, key K) (Result, error)
 type Loop[K comparable] struct {
 	cfg       Config
 	reconcile Reconcile[K]
+	due       func(K) time.Time // nil: keys are served in the order in which they came
 	metrics   *metrics
 	progress  progress
 	queue     atomic.Pointer[termQueue[K]] // nil outside a term
@@ -67,6 +68,15 @@ func New[K comparable](cfg Config, reg prometheus.Registerer, reconcile Reconcil
 	return &Loop[K]{cfg: cfg, reconcile: reconcile, metrics: newMetrics(reg, cfg.Controller, cfg.Queue)}
 }
 
+// NewByDeadline is like New for a loop that serves the waiting key with the earliest deadline first; a zero time is before all
+// others, and equal ones are served in the order in which they came. due is asked once each time a key is queued, must not call
+// the loop, and is called only during a term.
+func NewByDeadline[K comparable](cfg Config, reg prometheus.Registerer, due func(K) time.Time, reconcile Reconcile[K]) *Loop[K] {
+	l := New(cfg, reg, reconcile)
+	l.due = due
+	return l
+}
+
 // Add queues a key. Outside a term it does nothing.
 func (l *Loop[K]) Add(key K) {
 	if q := l.queue.Load(); q != nil {
@@ -84,10 +94,7 @@ func (l *Loop[K]) AddAfter(key K, d time.Duration) {
 // Run works for one term: it queues every key that all names, then blocks until ctx has ended and every worker has returned.
 // It must not be called again before it has returned.
 func (l *Loop[K]) Run(ctx context.Context, all func() []K) {
-	q := &termQueue[K]{workqueue.NewTypedRateLimitingQueueWithConfig(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[K](l.cfg.MinBackoff, l.cfg.MaxBackoff),
-		workqueue.TypedRateLimitingQueueConfig[K]{Name: l.cfg.Queue, Clock: l.cfg.Clock},
-	)}
+	q := l.newQueue()
 	l.queue.Store(q)
 	l.progress.begin(l.cfg.Workers)
 	for _, key := range all() {
@@ -114,6 +121,19 @@ func (l *Loop[K]) Run(ctx context.Context, all func() []K) {
 	}
 	workers.Wait()
 	l.progress.end()
+}
+
+func (l *Loop[K]) newQueue() *termQueue[K] {
+	order := workqueue.DefaultQueue[K]()
+	if l.due != nil {
+		order = &byDeadline[K]{due: l.due}
+	}
+	return &termQueue[K]{workqueue.NewTypedRateLimitingQueueWithConfig(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[K](l.cfg.MinBackoff, l.cfg.MaxBackoff),
+		workqueue.TypedRateLimitingQueueConfig[K]{Name: l.cfg.Queue, Clock: l.cfg.Clock, DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(
+			workqueue.TypedDelayingQueueConfig[K]{Name: l.cfg.Queue, Clock: l.cfg.Clock, Queue: workqueue.NewTypedWithConfig(
+				workqueue.TypedQueueConfig[K]{Name: l.cfg.Queue, Clock: l.cfg.Clock, Queue: order})})},
+	)}
 }
 
 type termKey struct{}
