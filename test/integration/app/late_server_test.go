@@ -18,10 +18,11 @@ func TestAPIServerThatComesUpLaterIsWaitedFor(t *testing.T) {
 	if _, err := client.AppsV1().ReplicaSets(namespace).Create(t.Context(), controlplane.ReplicaSet(namespace, "web", 1), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	args := append(manager(t), "--leader-elect=false", "--controllers=replicaset") // its rights are there before
 	if err := cluster.KillAPIServer(); err != nil {
 		t.Fatal(err)
 	}
-	p := controlplane.StartProcess(t, append(manager(t), "--leader-elect=false", "--controllers=replicaset")...)
+	p := controlplane.StartProcess(t, args...)
 	p.WaitForLog(t, "Waiting for the API server")
 	if err := cluster.StartAPIServer(); err != nil {
 		t.Fatal(err)
