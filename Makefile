@@ -14,7 +14,7 @@ GOTESTFLAGS ?=
 # The slowest come first, so that the others run beside them.
 SLOW        := ./test/integration/namespace ./test/integration/leadership ./test/integration/deploy
 INTEGRATION := $(SLOW) ./test/controlplane/... ./test/integration/...
-UNIT         = $$($(GO) list ./cmd/... ./pkg/... ./test/... | grep -vE '/test/(controlplane|integration)(/|$$)')
+UNIT         = ./pkg/controllers/node $$($(GO) list ./cmd/... ./pkg/... ./test/... | grep -vE '/test/(controlplane|integration)(/|$$)|/pkg/controllers/node$$')
 
 # What `make deflake` runs, and how often.
 PKG   ?= ./pkg/...

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -165,6 +166,17 @@ func createdBy(t *testing.T, c *contender, after time.Time, timeout time.Duratio
 	t.Helper()
 	_, took := createdByOne(t, after, timeout, c)
 	return took
+}
+
+// relieves sends SIGTERM to one manager and waits until one of the others has created a pod, which must not be for want of renewals.
+func relieves(t *testing.T, leader *contender, others ...*contender) (next *contender, took time.Duration) {
+	t.Helper()
+	signalled := time.Now()
+	leader.signal(t, syscall.SIGTERM)
+	next, took = createdByOne(t, signalled, leaseDuration, others...)
+	next.WaitForLog(t, `cause="released"`)
+	t.Logf("first pod of %s %v after SIGTERM", next.user, took)
+	return next, took
 }
 
 // createdByOne waits until one of several contenders has, and says which.

@@ -23,9 +23,7 @@ func TestSIGTERMHandsOver(t *testing.T) {
 	load := work(t)
 	leader, standby := pair(t, start)
 	createdBy(t, leader, time.Time{}, 10*time.Second)
-	signalled := time.Now()
-	leader.signal(t, syscall.SIGTERM)
-	t.Logf("first pod of the new leader %v after SIGTERM", createdBy(t, standby, signalled, leaseDuration/2))
+	relieves(t, leader, standby)
 	leader.endsWell(t, 10*time.Second)
 	load.settles(t)
 	judge(t, leader, standby)
@@ -99,8 +97,7 @@ func TestStoppedStandbyTakesNothing(t *testing.T) {
 	if taken := takings(leaseChanges(t)); len(taken) != 1 {
 		t.Errorf("the lease was taken %d times, want once", len(taken))
 	}
-	leader.signal(t, syscall.SIGTERM)
-	createdBy(t, standby, time.Now(), leaseDuration/2)
+	relieves(t, leader, standby)
 	load.settles(t)
 	judge(t, leader, standby)
 }

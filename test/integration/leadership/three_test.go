@@ -3,7 +3,6 @@ package leadership
 import (
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -26,10 +25,7 @@ func TestThreeManagersOneAfterTheOther(t *testing.T) {
 	a, b, c := trio(t)
 	all := []*contender{a, b, c}
 	createdBy(t, a, time.Time{}, 10*time.Second)
-	signalled := time.Now()
-	a.signal(t, syscall.SIGTERM)
-	next, took := createdByOne(t, signalled, leaseDuration/2, b, c) // both want it at the same moment
-	t.Logf("%s creates a pod %v after SIGTERM", next.user, took)
+	next, _ := relieves(t, a, b, c) // both want it at the same moment
 	a.endsWell(t, 10*time.Second)
 	if taken := takings(leaseChanges(t)); len(taken) != 2 {
 		t.Errorf("the lease was taken %d times, want twice", len(taken))
@@ -57,16 +53,12 @@ func TestThreeManagersOneOfThemBlind(t *testing.T) {
 	defer freeze.Thaw()
 	next, took := createdByOne(t, frozen, 30*time.Second, b, c)
 	t.Logf("%s creates a pod %v after the watches of %s froze", next.user, took, a.user)
-	signalled := time.Now()
-	next.signal(t, syscall.SIGTERM)
 	last := all[3-slices.Index(all, next)]
-	t.Logf("%s creates a pod %v after SIGTERM", last.user, createdBy(t, last, signalled, leaseDuration))
+	relieves(t, next, last)
 	freeze.Thaw()
 	a.WaitForLog(t, "Competing for the lease again")
 	a.WaitForLog(t, "Cache is current again")
-	signalled = time.Now()
-	last.signal(t, syscall.SIGTERM)
-	createdBy(t, a, signalled, 2*leaseDuration)
+	relieves(t, last, a)
 	load.settles(t)
 	judge(t, all...)
 	if n := strings.Count(a.Output(), "Term begins"); n != 2 {

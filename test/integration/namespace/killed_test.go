@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/rest"
 
@@ -50,12 +51,13 @@ var deaths = []death{
 // The process is killed at its first, second, third … request about a namespace, and another one takes over: at every request in one of
 // the ways to die, and at every write in all of them.
 func TestKilledAtEveryRequest(t *testing.T) {
-	proxy := faults.New(t, rights("killed"))
+	user := "killed-" + rand.String(5) // of this run alone
+	proxy := faults.New(t, rights(user))
 	flags := []string{"--leader-elect=false", "--namespace-deletion-grace-period=0"}
 	bystander := eventful(t)
 	untouched := contentOf(t, bystander)
+	victims := terminating(t) // what tests before this one have left
 	manager := launch(t, proxy, flags...)
-	var victims []string
 	kill := func(verbs string, n int, d death) (hit bool) {
 		t.Helper()
 		ns := eventful(t)
@@ -94,7 +96,7 @@ func TestKilledAtEveryRequest(t *testing.T) {
 		t.Errorf("a namespace that nobody deleted has\n%v\nand had\n%v", now, untouched)
 	}
 	elsewhere := cluster.AuditLog(t).Where(controlplane.Received, controlplane.Writes, func(e *auditv1.Event) bool {
-		return e.User.Username == controlplane.ServiceAccount("killed") && !slices.Contains(victims, e.ObjectRef.Namespace) && !slices.Contains(victims, e.ObjectRef.Name) &&
+		return e.User.Username == controlplane.ServiceAccount(user) && !slices.Contains(victims, e.ObjectRef.Namespace) && !slices.Contains(victims, e.ObjectRef.Name) &&
 			strings.HasPrefix(e.Verb, "delete")
 	})
 	if len(elsewhere) > 0 {
@@ -103,6 +105,19 @@ func TestKilledAtEveryRequest(t *testing.T) {
 	remove(t, bystander)
 	go letGo(t.Context(), t, bystander)
 	gone(t, bystander, 20*time.Second)
+}
+
+func terminating(t *testing.T) []string {
+	t.Helper()
+	all, err := cluster.Client(t).CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{})
+	check(t, err)
+	var names []string
+	for _, ns := range all.Items {
+		if ns.DeletionTimestamp != nil {
+			names = append(names, ns.Name)
+		}
+	}
+	return names
 }
 
 // about selects the requests with which a namespace is finished, discovery included.
@@ -172,7 +187,7 @@ func TestStandbyFinishesWhatTheLeaderBegan(t *testing.T) {
 			client := cluster.Client(t)
 			flags := []string{"--namespace-deletion-grace-period=" + wait.String(),
 				"--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms"}
-			proxy := faults.New(t, rights("killed"))
+			proxy := faults.New(t, rights("leader"))
 			leader := launch(t, proxy, flags...)
 			standby := controlplane.StartProcess(t, append(flags, "--kubeconfig="+cluster.KubeconfigFor(t, rights("standby")),
 				"--controllers=namespace-controller", "--secure-port=0", "-v=2")...)
