@@ -43,8 +43,8 @@ type Deps struct {
 	// last, before the release. nil: the events are written through Clients.Events, each waited for, so
 	// that this order is also the one the API server sees.
 	Recorder resourcelock.EventRecorder
-	// Flush is called between the return of Lead and the release of the lease, for events of controllers
-	// that still wait to be sent. ctx bounds it to a second. May be nil.
+	// Flush is called after the release of the lease and before Run goes on, for events of controllers that still wait to be sent.
+	// ctx bounds it to a second. May be nil.
 	Flush func(ctx context.Context)
 }
 

@@ -27,6 +27,7 @@ type process struct {
 	lock  sync.Mutex
 	terms []span
 	work  func(ctx context.Context) error // what Lead does until it returns; nil: wait for ctx
+	flush func(ctx context.Context)       // may be nil
 }
 
 // span is one call of Lead.
@@ -59,7 +60,7 @@ func start(t *testing.T, s *leaseServer, identity string, change ...func(*proces
 	}
 	metrics := NewMetrics(prometheus.NewRegistry())
 	p.fence = NewFence(realClock, metrics)
-	elector, err := New(cfg, Deps{Clients: Clients{Leases: p.conn}, Fence: p.fence, Metrics: metrics, Recorder: p.events})
+	elector, err := New(cfg, Deps{Clients: Clients{Leases: p.conn}, Fence: p.fence, Metrics: metrics, Recorder: p.events, Flush: p.flush})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -216,12 +216,12 @@ func (e *Elector) conclude(ctx context.Context, s *service) {
 		e.turn.resign()
 		e.turn.announce(stoppedLeading)
 	}
-	e.flush(ctx)
 	if s.run != nil && clean {
 		e.deps.Metrics.atRelease.Set(float64(inFlight))
 		e.release(ctx)
 	}
 	e.retire(s)
+	e.flush(ctx) // after the release: nobody should wait for a leader because of what the last one still has to tell
 }
 
 // settle waits until no request is in flight, within what is left of the drain. Lead has returned, so
