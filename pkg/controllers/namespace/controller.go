@@ -31,8 +31,6 @@ const (
 	safeGrace = 5 * time.Second
 	// minBackoff spares the API server the ten passes in two seconds that client-go's 5 ms lead to.
 	minBackoff = 100 * time.Millisecond
-	// triggerPause collects deletions that come together into one look.
-	triggerPause = 50 * time.Millisecond
 )
 
 // Config of the controller.
@@ -143,15 +141,16 @@ func (c *Controller) onPodGone(pod *caches.Pod) {
 	}
 }
 
-// onTrigger handles an event of a watch: of a namespace's content or, for the empty key, of a broken APIService.
-func (c *Controller) onTrigger(key string) {
+// onTrigger handles an event of a watch, of a namespace's content or, for the empty key, of a broken APIService, with a look after the
+// pause.
+func (c *Controller) onTrigger(key string, pause time.Duration) {
 	if key != discoveryKey {
-		c.loop.AddAfter(key, triggerPause)
+		c.loop.AddAfter(key, pause)
 		return
 	}
 	c.catalogue.hurry()
 	for _, name := range c.terminating() {
-		c.loop.AddAfter(name, triggerPause)
+		c.loop.AddAfter(name, pause)
 	}
 }
 
@@ -180,7 +179,7 @@ func (c *Controller) Run(ctx context.Context) error {
 
 func (c *Controller) beginTerm() {
 	c.catalogue = &catalogue{client: c.deps.Discovery, clock: c.deps.Clock}
-	c.triggers = newTriggers(c.deps.Metadata, c.onTrigger)
+	c.triggers = newTriggers(c.deps.Metadata, c.deps.Clock, c.onTrigger)
 	c.memories = map[string]*memory{}
 }
 

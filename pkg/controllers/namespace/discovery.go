@@ -100,6 +100,11 @@ func fresh(latest content, pause time.Duration, notBefore, now time.Time) (bool,
 
 func (c *catalogue) ask(ctx context.Context, q *inquiry) {
 	defer close(q.done)
+	defer func() { // whatever happens, or nobody would ever ask again
+		c.lock.Lock()
+		defer c.lock.Unlock()
+		c.running = nil
+	}()
 	bounded, cancel := context.WithTimeout(ctx, discoveryTimeout)
 	defer cancel()
 	groups, lists, err := c.client.ServerGroupsAndResourcesWithContext(bounded)
@@ -107,7 +112,6 @@ func (c *catalogue) ask(ctx context.Context, q *inquiry) {
 
 	c.lock.Lock()
 	defer c.lock.Unlock()
-	c.running = nil
 	if ctx.Err() != nil || errors.Is(err, context.Canceled) {
 		return // that says nothing about the API
 	}

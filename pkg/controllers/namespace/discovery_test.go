@@ -94,6 +94,28 @@ func TestDiscoveryCutShortIsNotKept(t *testing.T) {
 	}
 }
 
+// panicky is a client with a bug.
+type panicky struct{ *fakeDiscovery }
+
+func (d panicky) ServerGroupsAndResourcesWithContext(ctx context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
+	if d.asked++; d.asked == 1 {
+		panic("client")
+	}
+	return nil, []*metav1.APIResourceList{coreList()}, nil
+}
+
+// The loop contains panics. What one leaves behind must not keep the others from asking.
+func TestDiscoveryThatPanicsIsRepeated(t *testing.T) {
+	c := &catalogue{client: panicky{&fakeDiscovery{}}, clock: clock.RealClock{}}
+	func() {
+		defer func() { _ = recover() }()
+		_, _, _ = c.read(t.Context(), time.Time{})
+	}()
+	if answer, _, err := c.read(t.Context(), time.Time{}); err != nil || !answer.complete() {
+		t.Errorf("answer %+v, error %v", answer, err)
+	}
+}
+
 func TestBrokenDiscoveryBacksOff(t *testing.T) {
 	client := &fakeDiscovery{err: errors.New("down")}
 	now := testclock.NewFakeClock(epoch)

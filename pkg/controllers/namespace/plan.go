@@ -97,21 +97,30 @@ func judge(r report, proven bool) verdict {
 const (
 	minRecheck = 500 * time.Millisecond
 	maxRecheck = 15 * time.Second
+	// longRecheck is the pause when nothing has moved for 40 minutes: a thousand namespaces that are stuck for good are to cost little.
+	longRecheck = 2 * time.Minute
 )
 
 // wait is the back-off of one namespace.
 type wait struct {
 	scene string        // what the last look found
-	pause time.Duration // that followed it; zero before the first
+	since time.Time     // when it was found first
+	pause time.Duration // that followed the last look; zero before the first
 }
 
-// next doubles the pause while the scene stays the same, and starts over when it changes.
-func (w wait) next(scene string) wait {
+// next doubles the pause while the scene stays the same, and starts over when it changes. Beyond maxRecheck the pause adds a
+// twentieth at most to the time that the scene has stood.
+func (w wait) next(scene string, now time.Time) wait {
 	if w.pause == 0 || scene != w.scene {
-		return wait{scene: scene, pause: minRecheck}
+		return wait{scene: scene, since: now, pause: minRecheck}
 	}
-	return wait{scene: scene, pause: min(2*w.pause, maxRecheck)}
+	limit := min(max(now.Sub(w.since)/20, maxRecheck), longRecheck)
+	return wait{scene: scene, since: w.since, pause: min(2*w.pause, limit)}
 }
+
+// restAfter is the least pause after a look that took so long and had nothing to delete. Those who remove finalizers from a large collection one
+// by one change it all the time, and each look lists it whole.
+func restAfter(took time.Duration) time.Duration { return min(4*took, longRecheck) }
 
 // ourFinalizer reports whether finalizing the namespace is still ours to do.
 func ourFinalizer(ns *corev1.Namespace) bool {

@@ -121,13 +121,30 @@ func TestWaitDoublesUntilSomethingMoves(t *testing.T) {
 	var pauses []time.Duration
 	w := wait{}
 	for _, scene := range []string{"a", "a", "a", "a", "a", "a", "a", "b", "b", ""} {
-		w = w.next(scene)
+		w = w.next(scene, epoch)
 		pauses = append(pauses, w.pause)
 	}
 	ms := time.Millisecond
 	want := []time.Duration{500 * ms, 1000 * ms, 2000 * ms, 4000 * ms, 8000 * ms, 15000 * ms, 15000 * ms, 500 * ms, 1000 * ms, 500 * ms}
 	if diff := cmp.Diff(want, pauses); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestWaitGrowsWithTheTimeThatNothingMoves(t *testing.T) {
+	w := wait{scene: "a", since: epoch, pause: 15 * time.Second}
+	for _, tt := range []struct{ after, want time.Duration }{
+		{5 * time.Minute, 15 * time.Second},
+		{10 * time.Minute, 30 * time.Second},
+		{time.Hour, 30 * time.Second}, // at most twice the last one, in case the clock jumps
+	} {
+		if got := w.next("a", at(tt.after)).pause; got != tt.want {
+			t.Errorf("pause %v after %v, want %v", got, tt.after, tt.want)
+		}
+	}
+	w.pause = 2 * time.Minute
+	if got := w.next("a", at(24*time.Hour)).pause; got != 2*time.Minute {
+		t.Errorf("pause %v after a day, want 2m", got)
 	}
 }
 

@@ -43,6 +43,7 @@ type outcome struct {
 	examples   map[string][]string // by finalizer, or "" for objects without one: up to three names
 	version    string              // resource version of the list this comes from
 	unserved   bool                // the type could not be listed, so that nothing is known of it
+	deleted    bool                // whether there were objects that nobody had deleted before
 	err        error
 }
 
@@ -100,6 +101,7 @@ func (p *purger) purge(ctx context.Context, r resource) outcome {
 	if removed && out.err == nil {
 		out, _ = p.walk(ctx, r, false)
 	}
+	out.deleted = removed
 	return out
 }
 
@@ -220,84 +222,4 @@ func (p *purger) acquire(ctx context.Context) error {
 		return worker.ErrDraining
 	}
 	return p.slots.Acquire(ctx, 1)
-}
-
-// pageOf makes deletecollection take the objects of a page that was listed with the token. The first page has none and is told by its
-// resource version. Without that the server would look for the newest state once more, for which it waits up to 100 ms
-// if the type was read shortly before: its watch cache asks etcd no more often how far it has come.
-func pageOf(page *metav1.PartialObjectMetadataList, token string) metav1.ListOptions {
-	options := metav1.ListOptions{Limit: pageSize, Continue: token}
-	if token == "" && page.ResourceVersion != "" && page.ResourceVersion != "0" {
-		options.ResourceVersion, options.ResourceVersionMatch = page.ResourceVersion, metav1.ResourceVersionMatchExact
-	}
-	return options
-}
-
-// removePage deletes a page of objects, one by one if the server cannot do it at once. That it cannot is not remembered: the
-// answer is the same when just this namespace's storage is missing.
-func (p *purger) removePage(ctx context.Context, r resource, page metav1.ListOptions, items []metav1.PartialObjectMetadata) error {
-	select {
-	case p.removals <- struct{}{}:
-		defer func() { <-p.removals }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	if r.deleteCollection {
-		err := p.removeCollection(ctx, r, page)
-		if page.ResourceVersion != "" && (apierrors.IsBadRequest(err) || apierrors.IsInvalid(err)) {
-			// An aggregated server that does not know what to do with a resource version here.
-			err = p.removeCollection(ctx, r, metav1.ListOptions{Limit: pageSize})
-		}
-		if !unsupported(err) {
-			return err
-		}
-	}
-	for _, item := range slices.DeleteFunc(slices.Clone(items), func(o metav1.PartialObjectMetadata) bool { return !notDeleted(o) }) {
-		if err := p.remove(ctx, r, item); err != nil && !unsupported(err) {
-			return fmt.Errorf("%s: %w", item.Name, err)
-		}
-	}
-	return nil
-}
-
-func (p *purger) removeCollection(ctx context.Context, r resource, page metav1.ListOptions) error {
-	if err := p.acquire(ctx); err != nil {
-		return err
-	}
-	defer p.slots.Release(1)
-	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
-	defer cancel()
-	err := p.client.Resource(r.GroupVersionResource).Namespace(p.namespace).DeleteCollection(ctx, background(), page)
-	if apierrors.IsResourceExpired(err) {
-		return nil // the list that follows finds what is left
-	}
-	return err
-}
-
-func (p *purger) remove(ctx context.Context, r resource, item metav1.PartialObjectMetadata) error {
-	if err := p.acquire(ctx); err != nil {
-		return err
-	}
-	defer p.slots.Release(1)
-	ctx, cancel := context.WithTimeout(ctx, listTimeout)
-	defer cancel()
-	options := background()
-	if item.UID != "" {
-		options.Preconditions = &metav1.Preconditions{UID: &item.UID}
-	}
-	err := p.client.Resource(r.GroupVersionResource).Namespace(p.namespace).Delete(ctx, item.Name, options)
-	if apierrors.IsConflict(err) {
-		return nil // another object of that name: the list that follows finds it
-	}
-	return err
-}
-
-// background lets the garbage collector see to dependents. No grace period is given, so pods get their own.
-func background() metav1.DeleteOptions {
-	return metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}
-}
-
-// unsupported reports whether the server does not serve the request at all, or not for these objects.
-func unsupported(err error) bool {
-	return apierrors.IsMethodNotSupported(err) || apierrors.IsNotFound(err)
 }

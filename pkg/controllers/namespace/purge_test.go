@@ -3,7 +3,9 @@ package namespace
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -134,6 +136,7 @@ type pagedClient struct {
 	metadata.ResourceInterface
 	list   func(token string) (*metav1.PartialObjectMetadataList, error)
 	remove func(token string) error
+	one    func(name string) error
 }
 
 func (c pagedClient) Resource(schema.GroupVersionResource) metadata.Getter { return c }
@@ -143,4 +146,62 @@ func (c pagedClient) List(_ context.Context, o metav1.ListOptions) (*metav1.Part
 }
 func (c pagedClient) DeleteCollection(_ context.Context, _ metav1.DeleteOptions, o metav1.ListOptions) error {
 	return c.remove(cmp.Or(o.Continue, o.ResourceVersion))
+}
+func (c pagedClient) Delete(_ context.Context, name string, _ metav1.DeleteOptions, _ ...string) error {
+	return c.one(name)
+}
+
+// Deletecollection ends at the first object that it may not delete. The others are not to stay for that one.
+func TestOneRefusalKeepsNobodyElse(t *testing.T) {
+	pods := schema.GroupResource{Resource: "pods"}
+	denied := apierrors.NewForbidden(pods, "a-first", errors.New("admission webhook said no"))
+	for _, tt := range []struct {
+		name    string
+		all     error            // answer to deletecollection
+		each    map[string]error // answers to delete, by name
+		deletes int              // one by one
+		says    string           // the error
+	}{
+		{"one by admission", denied, map[string]error{"00": denied}, 20, "delete pods: 00: "},
+		{"one whose webhook is down", apierrors.NewInternalError(errors.New("calling webhook")), map[string]error{"00": denied}, 20, "delete pods: 00: "},
+		{"deletecollection only", denied, nil, 20, ""},
+		{"all", denied, everything(20, denied), 10, "delete pods: pods \"a-first\""},
+		{"none: the server asks for patience", apierrors.NewTooManyRequests("later", 1), nil, 0, "delete pods: later"},
+		{"none: the server has no time", apierrors.NewTimeoutError("slow", 1), nil, 0, "delete pods: Timeout"},
+		{"none: no answer", io.ErrUnexpectedEOF, nil, 0, "delete pods: unexpected EOF"},
+		{"one by one only, and the connection breaks", denied, everything(20, io.ErrUnexpectedEOF), 1, "unexpected EOF"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, terminating())
+			page := &metav1.PartialObjectMetadataList{}
+			for i := range 20 {
+				page.Items = append(page.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%02d", i)}})
+			}
+			p := b.newPurger("test", b.clock.Now())
+			var asked []string
+			p.client = pagedClient{
+				list:   func(string) (*metav1.PartialObjectMetadataList, error) { return page, nil },
+				remove: func(string) error { return tt.all },
+				one: func(name string) error {
+					asked = append(asked, name)
+					return tt.each[name]
+				},
+			}
+			out, _ := p.walk(t.Context(), podResource, true)
+			if (out.err != nil) != (tt.says != "") || out.err != nil && !strings.Contains(out.err.Error(), tt.says) {
+				t.Errorf("error %v, want %q", out.err, tt.says)
+			}
+			if len(asked) != tt.deletes {
+				t.Errorf("%d objects deleted one by one, want %d: %v", len(asked), tt.deletes, asked)
+			}
+		})
+	}
+}
+
+func everything(n int, err error) map[string]error {
+	each := map[string]error{}
+	for i := range n {
+		each[fmt.Sprintf("%02d", i)] = err
+	}
+	return each
 }

@@ -25,6 +25,7 @@ const discoveryKey = ""
 type look struct {
 	after   time.Duration // until the next look; zero: an event will tell
 	targets []target      // whose deletion calls for a look before that
+	rest    time.Duration // and after this at the earliest, if there was such a look before
 	content *content      // of a discovery, if there was one
 }
 
@@ -42,9 +43,9 @@ func (c *Controller) reconcile(ctx context.Context, name string) (worker.Result,
 	if errors.Is(err, errRetry) {
 		next.after, err = minRecheck, nil
 	}
-	c.triggers.arm(ctx, name, next.targets) // for longer than this sync
+	c.triggers.arm(ctx, name, next.targets, next.rest) // for longer than this sync
 	if next.content != nil {
-		c.triggers.arm(ctx, discoveryKey, discoveryTargets(*next.content))
+		c.triggers.arm(ctx, discoveryKey, discoveryTargets(*next.content), 0)
 	}
 	return worker.Result{After: next.after}, err
 }
@@ -83,11 +84,12 @@ func (c *Controller) advance(ctx context.Context, ns *corev1.Namespace) (look, e
 	if gate.After(seen) && !now.Before(gate) {
 		notBefore = gate
 	}
+	asked := c.deps.Clock.Now()
 	known, pause, err := c.catalogue.read(ctx, notBefore)
 	if err != nil {
 		return look{}, fmt.Errorf("discover: %w", err)
 	}
-	r := report{content: known, outcomes: []outcome{pods}}
+	r := report{began: now.Add(c.deps.Clock.Since(asked)), content: known, outcomes: []outcome{pods}}
 	if judgePods(pods, now, gate, known) != podsGone {
 		if pods.unserved && known.has(podResource) {
 			r.outcomes[0].err = errPodsHidden
@@ -151,8 +153,12 @@ func (c *Controller) hold(ctx context.Context, ns *corev1.Namespace, m *memory, 
 		return next, errors.Join(errs...)
 	}
 	klog.FromContext(ctx).V(4).Info("Namespace deletion waits", "namespace", ns.Name, "for", b.text)
-	m.wait = m.wait.next(r.scene())
+	m.wait = m.wait.next(r.scene(), now)
 	next.after = recheck(r, m.wait.pause, pause, m.notice.due(now))
+	if !r.deleted() {
+		next.rest = restAfter(now.Sub(r.began))
+		next.after = max(next.after, next.rest)
+	}
 	return next, nil
 }
 
@@ -185,11 +191,11 @@ func (c *Controller) finish(ctx context.Context, ns *corev1.Namespace, r report)
 		ns = c.writeConditions(ctx, ns, r)
 	}
 	if ourFinalizer(ns) {
+		seen := c.seen.note(ns.UID, c.deps.Clock.Now()) // not later: when the namespace goes, so does the note
 		if err := c.finalize(ctx, ns); err != nil {
 			return look{}, err
 		}
-		now := c.deps.Clock.Now()
-		took := now.Sub(c.seen.note(ns.UID, now))
+		took := c.deps.Clock.Since(seen)
 		c.metrics.finished(took)
 		klog.FromContext(ctx).V(2).Info("Finalized namespace", "namespace", ns.Name, "took", took)
 	}
@@ -244,5 +250,5 @@ func (c *Controller) forget(ctx context.Context, name string) {
 	delete(c.memories, name)
 	c.lock.Unlock()
 	c.metrics.clear(name)
-	c.triggers.arm(ctx, name, nil)
+	c.triggers.arm(ctx, name, nil, 0)
 }

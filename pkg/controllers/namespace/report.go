@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // report is what one pass has found.
 type report struct {
+	began      time.Time // when the pass began; later by as much time as discovery took
 	content    content
 	outcomes   []outcome // pods first
 	finalizers []string  // of the namespace itself, which hold it when its content is gone; see heldBy
@@ -35,6 +37,11 @@ func (r report) stopped() error {
 		}
 	}
 	return nil
+}
+
+// deleted tells whether the pass had objects to delete.
+func (r report) deleted() bool {
+	return slices.ContainsFunc(r.outcomes, func(o outcome) bool { return o.deleted })
 }
 
 // remaining is how many objects are left.

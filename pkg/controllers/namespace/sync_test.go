@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	"golang.org/x/sync/semaphore"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -269,13 +270,15 @@ func TestNothingButPodsIsTouchedWhen(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, terminating())
 			b.metadata.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, tt.list, tt.err })
-			b.metadata.PrependReactor("delete-collection", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tt.remove })
+			for _, verb := range []string{"delete-collection", "delete"} {
+				b.metadata.PrependReactor(verb, "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tt.remove })
+			}
 			_, err := b.sync(t.Context(), "test")
 			if (err != nil) != tt.fails {
 				t.Errorf("error %v, want one: %v", err, tt.fails)
 			}
 			for _, r := range requests(b.metadata.Actions(), b.client.Actions()) {
-				if strings.HasPrefix(r, "list ") && r != "list pods" || strings.HasPrefix(r, "delete") && r != "delete-collection pods" || strings.Contains(r, "finalize") {
+				if strings.HasPrefix(r, "list ") && r != "list pods" || strings.HasPrefix(r, "delete") && r != "delete-collection pods" && r != "delete pods" || strings.Contains(r, "finalize") {
 					t.Errorf("request %s", r)
 				}
 			}
@@ -458,4 +461,30 @@ func TestNothingButPodsBeforeTheGraceIsOver(t *testing.T) {
 	b.clock.Step(1)
 	b.mustSync(t)
 	expect(t, requests(b.metadata.Actions())[2:], "list pods", "list configmaps")
+}
+
+// The event of the namespace being gone may come before the answer to the request that let it go.
+func TestNothingIsNotedOfANamespaceThatIsGone(t *testing.T) {
+	b := newBench(t, terminating())
+	b.client.PrependReactor("create", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+		b.clock.Step(time.Second)
+		b.seen.forget("uid-1")
+		return true, terminating(), nil
+	})
+	b.mustSync(t)
+	if len(b.seen.first) > 0 {
+		t.Errorf("noted: %v", b.seen.first)
+	}
+	if sum := sumOf(t, b.metrics.duration); sum != 1 {
+		t.Errorf("the deletion took %v s by the metric, want 1", sum)
+	}
+}
+
+func sumOf(t *testing.T, h prometheus.Histogram) float64 {
+	t.Helper()
+	var m dto.Metric
+	if err := h.Write(&m); err != nil {
+		t.Fatal(err)
+	}
+	return m.GetHistogram().GetSampleSum()
 }

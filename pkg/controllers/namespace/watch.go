@@ -3,17 +3,24 @@ package namespace
 import (
 	"context"
 	"sync"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 )
 
 const (
 	watchesPerKey = 10
 	watchesAtOnce = 100
+
+	// triggerPause collects deletions that come together into one look.
+	triggerPause = 50 * time.Millisecond
+	// triggerInterval is the least time between looks that events bring forward. Somebody may make the objects again that we delete.
+	triggerInterval = time.Second
 )
 
 // target is something to be watched because a namespace waits for it.
@@ -29,11 +36,31 @@ type target struct {
 // a namespace without one is looked at again all the same.
 type triggers struct {
 	client metadata.Interface
-	fire   func(key string)
+	clock  clock.PassiveClock
+	fire   func(key string, pause time.Duration)
 
 	lock    sync.Mutex
 	running map[armed]context.CancelFunc
+	paces   map[string]pace // by key
 	wait    sync.WaitGroup
+}
+
+// pace spaces the looks that events bring forward for one key.
+type pace struct {
+	due      time.Time // the last of them
+	interval time.Duration
+}
+
+// next is when the look that follows an event at now is due, and the pace with it. An event before the last look serves nothing more.
+func (p pace) next(now time.Time) pace {
+	if !p.due.After(now) {
+		soon, free := now.Add(triggerPause), p.due.Add(p.interval)
+		p.due = soon
+		if free.After(soon) {
+			p.due = free
+		}
+	}
+	return p
 }
 
 // armed identifies a watch: the version it began at does not matter.
@@ -43,14 +70,20 @@ type armed struct {
 	name     string
 }
 
-func newTriggers(client metadata.Interface, fire func(key string)) *triggers {
-	return &triggers{client: client, fire: fire, running: map[armed]context.CancelFunc{}}
+func newTriggers(client metadata.Interface, clock clock.PassiveClock, fire func(key string, pause time.Duration)) *triggers {
+	return &triggers{client: client, clock: clock, fire: fire, running: map[armed]context.CancelFunc{}, paces: map[string]pace{}}
 }
 
-// arm makes targets what is watched for key: watches on others end, those that run already go on. They end with ctx, too.
-func (t *triggers) arm(ctx context.Context, key string, targets []target) {
+// arm makes targets what is watched for key: watches on others end, those that run already go on. They end with ctx, too. rest is the
+// least time between looks that they bring forward, if that is more than a second.
+func (t *triggers) arm(ctx context.Context, key string, targets []target, rest time.Duration) {
 	t.lock.Lock()
 	defer t.lock.Unlock()
+	if len(targets) > 0 {
+		t.paces[key] = pace{t.paces[key].due, max(rest, triggerInterval)}
+	} else {
+		delete(t.paces, key)
+	}
 	wanted := map[armed]target{}
 	for _, x := range targets[:min(len(targets), watchesPerKey)] {
 		wanted[armed{key, x.resource, x.name}] = x
@@ -104,10 +137,23 @@ func (t *triggers) watch(ctx context.Context, key string, x target) {
 			case !ok || event.Type == watch.Error:
 				return
 			case event.Type == watch.Deleted, event.Type == watch.Modified && x.changes:
-				t.fire(key)
+				t.fire(key, t.pause(key))
 			}
 		}
 	}
+}
+
+// pause is the time from an event to the look that it brings about.
+func (t *triggers) pause(key string) time.Duration {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	now := t.clock.Now()
+	p, known := t.paces[key]
+	p = p.next(now)
+	if known { // not the late event of a watch that was ended
+		t.paces[key] = p
+	}
+	return p.due.Sub(now)
 }
 
 // join waits until every watch has ended. The contexts they were armed with must have.

@@ -4,11 +4,14 @@ import (
 	"context"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
+	"k8s.io/utils/clock"
 )
 
 // watchedClient hands out one watch.
@@ -40,12 +43,12 @@ func TestTriggers(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began, fired := 0, 0
 				stream := watch.NewFake()
-				tr := newTriggers(watchedClient{stream: stream, began: &began}, func(string) { fired++ })
+				tr := newTriggers(watchedClient{stream: stream, began: &began}, clock.RealClock{}, func(string, time.Duration) { fired++ })
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				targets := []target{{resource: apiServices, changes: tt.changes}}
 				for range 3 { // later looks keep the watch
-					tr.arm(ctx, "test", targets)
+					tr.arm(ctx, "test", targets, 0)
 					synctest.Wait()
 				}
 				stream.Add(object)
@@ -55,7 +58,7 @@ func TestTriggers(t *testing.T) {
 				if began != 1 || fired != tt.fired {
 					t.Errorf("%d watches, fired %d times, want 1 and %d", began, fired, tt.fired)
 				}
-				tr.arm(ctx, "test", nil)
+				tr.arm(ctx, "test", nil, 0)
 				synctest.Wait()
 				if len(tr.running) != 0 || !stream.IsStopped() {
 					t.Errorf("%d watches go on", len(tr.running))
@@ -80,14 +83,14 @@ func (c blockedClient) Watch(ctx context.Context, _ metav1.ListOptions) (watch.I
 }
 
 func TestWatchesAreBounded(t *testing.T) {
-	tr := newTriggers(blockedClient{}, nil)
+	tr := newTriggers(blockedClient{}, clock.RealClock{}, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	var targets []target
 	for _, letter := range "abcdefghijklmnopqrstuvwxyz" {
 		targets = append(targets, target{resource: apiServices, name: string(letter)})
 	}
 	for _, letter := range "abcdefghijklmnopqrstuvwxyz" {
-		tr.arm(ctx, string(letter), targets)
+		tr.arm(ctx, string(letter), targets, 0)
 	}
 	tr.lock.Lock()
 	running := len(tr.running)
@@ -97,4 +100,34 @@ func TestWatchesAreBounded(t *testing.T) {
 	}
 	cancel()
 	tr.join()
+}
+
+// An event is followed by a look soon, and that by the next one not before the interval is over, however many events there are.
+func TestLooksAfterEventsAreSpaced(t *testing.T) {
+	ms := time.Millisecond
+	for _, tt := range []struct {
+		name     string
+		interval time.Duration
+		events   []time.Duration
+		want     []time.Duration // when the look is due that follows each
+	}{
+		{"one event", time.Second, []time.Duration{0}, []time.Duration{50 * ms}},
+		{"several at once", time.Second, []time.Duration{0, 10 * ms, 49 * ms}, []time.Duration{50 * ms, 50 * ms, 50 * ms}},
+		{"objects that are made again after each look", time.Second,
+			[]time.Duration{0, 60 * ms, 500 * ms, 1060 * ms, 1100 * ms}, []time.Duration{50 * ms, 1050 * ms, 1050 * ms, 2050 * ms, 2050 * ms}},
+		{"after a while of silence", time.Second, []time.Duration{0, 5000 * ms}, []time.Duration{50 * ms, 5050 * ms}},
+		{"looks that take long", 8 * time.Second, []time.Duration{0, 4000 * ms, 9000 * ms}, []time.Duration{50 * ms, 8050 * ms, 16050 * ms}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := pace{interval: tt.interval}
+			var got []time.Duration
+			for _, e := range tt.events {
+				p = p.next(at(e))
+				got = append(got, p.due.Sub(epoch))
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
 }

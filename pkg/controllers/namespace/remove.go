@@ -1,0 +1,141 @@
+package namespace
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// refusalsPerPage ends the deletion of objects one by one: something is wrong with more than those.
+const refusalsPerPage = 10
+
+// pageOf makes deletecollection take the objects of a page that was listed with the token. The first page has none and is told by its
+// resource version. Without that the server would look for the newest state once more, for which it waits up to 100 ms
+// if the type was read shortly before: its watch cache asks etcd no more often how far it has come.
+func pageOf(page *metav1.PartialObjectMetadataList, token string) metav1.ListOptions {
+	options := metav1.ListOptions{Limit: pageSize, Continue: token}
+	if token == "" && page.ResourceVersion != "" && page.ResourceVersion != "0" {
+		options.ResourceVersion, options.ResourceVersionMatch = page.ResourceVersion, metav1.ResourceVersionMatchExact
+	}
+	return options
+}
+
+// removePage deletes a page of objects, one by one if the server cannot or will not do it at once: deletecollection stops at the first
+// object that it may not delete, and the others are not to be held up by one. That it cannot is not remembered: the answer is
+// the same when just this namespace's storage is missing.
+func (p *purger) removePage(ctx context.Context, r resource, page metav1.ListOptions, items []metav1.PartialObjectMetadata) error {
+	select {
+	case p.removals <- struct{}{}:
+		defer func() { <-p.removals }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	var err error
+	if r.deleteCollection {
+		err = p.removeCollection(ctx, r, page)
+		if page.ResourceVersion != "" && (apierrors.IsBadRequest(err) || apierrors.IsInvalid(err)) {
+			// An aggregated server that does not know what to do with a resource version here.
+			err = p.removeCollection(ctx, r, metav1.ListOptions{Limit: pageSize})
+		}
+		if !unsupported(err) && !refused(err) {
+			return err
+		}
+	}
+	return p.removeEach(ctx, r, items, err)
+}
+
+// removeEach deletes objects one by one, past those that the server refuses to delete. all is why it would not delete them at once, nil
+// or unsupported if it cannot. They are taken in any order, lest the same refusals hide the same others in every pass.
+func (p *purger) removeEach(ctx context.Context, r resource, items []metav1.PartialObjectMetadata, all error) error {
+	todo := slices.DeleteFunc(slices.Clone(items), func(o metav1.PartialObjectMetadata) bool { return !notDeleted(o) })
+	rand.Shuffle(len(todo), func(i, j int) { todo[i], todo[j] = todo[j], todo[i] })
+	var refusals []error
+	for _, item := range todo {
+		err := p.remove(ctx, r, item)
+		switch {
+		case err == nil || unsupported(err):
+			continue
+		case !refused(err):
+			return fmt.Errorf("%s: %w", item.Name, err)
+		}
+		refusals = append(refusals, fmt.Errorf("%s: %w", item.Name, err))
+		if len(refusals) == refusalsPerPage || p.clock.Now().After(p.until) {
+			return cmp.Or(all, inWords(refusals)) // the text of all is the same in every pass
+		}
+	}
+	return inWords(refusals)
+}
+
+// inWords makes one error of several, in the order of their texts, nil of none.
+func inWords(errs []error) (all error) {
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	for _, err := range errs {
+		if all == nil {
+			all = err
+			continue
+		}
+		all = fmt.Errorf("%w, %w", all, err)
+	}
+	return all
+}
+
+func (p *purger) removeCollection(ctx context.Context, r resource, page metav1.ListOptions) error {
+	if err := p.acquire(ctx); err != nil {
+		return err
+	}
+	defer p.slots.Release(1)
+	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
+	defer cancel()
+	err := p.client.Resource(r.GroupVersionResource).Namespace(p.namespace).DeleteCollection(ctx, background(), page)
+	if apierrors.IsResourceExpired(err) {
+		return nil // the list that follows finds what is left
+	}
+	return err
+}
+
+func (p *purger) remove(ctx context.Context, r resource, item metav1.PartialObjectMetadata) error {
+	if err := p.acquire(ctx); err != nil {
+		return err
+	}
+	defer p.slots.Release(1)
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	options := background()
+	if item.UID != "" {
+		options.Preconditions = &metav1.Preconditions{UID: &item.UID}
+	}
+	err := p.client.Resource(r.GroupVersionResource).Namespace(p.namespace).Delete(ctx, item.Name, options)
+	if apierrors.IsConflict(err) {
+		return nil // another object of that name: the list that follows finds it
+	}
+	return err
+}
+
+// background lets the garbage collector see to dependents. No grace period is given, so pods get their own.
+func background() metav1.DeleteOptions {
+	return metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}
+}
+
+// unsupported reports whether the server does not serve the request at all, or not for these objects.
+func unsupported(err error) bool {
+	return apierrors.IsMethodNotSupported(err) || apierrors.IsNotFound(err)
+}
+
+// refused reports whether the server has answered that it will not do what it could, as opposed to no answer and to one that asks for
+// patience. Admission answers with any status from 400, that it could not ask a webhook with 500.
+func refused(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || unsupported(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err) {
+		return false
+	}
+	code := status.Status().Code
+	return code >= http.StatusBadRequest && code <= http.StatusInternalServerError
+}
