@@ -196,6 +196,29 @@ func TestFrozenPodWatchIsNoticed(t *testing.T) {
 	})
 }
 
+// A store that misses events may look right for a moment, when all it misses has been undone.
+func TestFrozenPodWatchIsNoticedThoughNothingIsMissedAtFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := start(t, &leaseServer{}, "a")
+		w := newWorld()
+		l := observeWorld(t, a.Elector, w, w.pods())
+		w.run(10*time.Minute, time.Minute)
+		w.set(func(w *world) { w.frozen = true })
+		frozen := time.Now()
+		w.run(115*time.Second, 0)
+		if watches, lists := w.requests(); watches != 2 || lists == 0 {
+			t.Fatalf("%d watches and %d whole lists by now, want 2 and some", watches, lists)
+		}
+		w.set(func(w *world) { w.objects = append(w.objects, object("b", "2", strconv.Itoa(w.version+1))) })
+		for len(l.Stale()) == 0 && time.Since(frozen) < time.Hour {
+			w.run(time.Second, 0)
+		}
+		if took := time.Since(frozen); took > 150*time.Second {
+			t.Errorf("noticed after %v, want within 150s", took)
+		}
+	})
+}
+
 func TestNotStale(t *testing.T) {
 	for _, tt := range []struct {
 		name     string

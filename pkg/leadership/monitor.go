@@ -100,7 +100,7 @@ func (m *monitor) forget(ctx context.Context) {
 // compare asks a whole list. A difference that does not heal within the settle time is staleness.
 func (m *monitor) compare(ctx context.Context, now time.Time) {
 	switch {
-	case m.diff != nil && now.Sub(m.compared) < m.l.cfg.Settle:
+	case !m.stale && now.Sub(m.compared) < m.l.cfg.Settle:
 		return
 	case m.diff != nil && !m.stale:
 		if left := m.diff.unhealed(m.Objects()); len(left) > 0 {
@@ -118,6 +118,8 @@ func (m *monitor) compare(ctx context.Context, now time.Time) {
 	m.compared = now
 	m.diff = compareSets(listed, version, m.Objects())
 	switch {
+	case len(m.diff) == 0 && !m.stale && now.Sub(m.reopened) < m.l.cfg.Silence:
+		// It may be chance, for as long as no bookmark has come: a store without a pod is right whenever all pods have just been deleted.
 	case len(m.diff) == 0: // as good as if the store had that version
 		m.goal, m.newest = "", ""
 		m.forget(ctx)

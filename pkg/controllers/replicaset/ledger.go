@@ -26,6 +26,7 @@ type ledger struct {
 
 	podVersion   string    // highest resourceVersion of a pod we wrote; empty: the cache has reached it
 	setVersion   string    // the same of the ReplicaSet
+	unseenSince  time.Time // when the first of what the caches may not show was written; zero: they show it all
 	waitingSince time.Time // when the caches were first found behind; zero when they are not
 
 	verified bool      // the first write of this term has been decided on a live read
@@ -88,17 +89,31 @@ const (
 func (l *ledger) check(at versions, now time.Time) barrier {
 	behind, err := l.behind(at)
 	if err == nil && len(behind) == 0 {
-		l.podVersion, l.setVersion, l.waitingSince = "", "", time.Time{}
+		l.podVersion, l.setVersion, l.unseenSince, l.waitingSince = "", "", time.Time{}, time.Time{}
 		return open
+	}
+	if l.unseenSince.IsZero() {
+		l.unseenSince = now
 	}
 	if l.waitingSince.IsZero() {
 		l.waitingSince = now
 	}
-	if err != nil || now.Sub(l.waitingSince) >= barrierPatience {
-		l.waitingSince = now
+	if err != nil || now.Sub(l.unseenSince) >= barrierPatience {
+		l.unseenSince, l.waitingSince = now, now
 		return overdue
 	}
 	return wait
+}
+
+// unseen reports whether something was written that the caches were not yet found to show.
+func (l *ledger) unseen(now time.Time) bool {
+	if l.podVersion == "" && l.setVersion == "" {
+		return false
+	}
+	if l.unseenSince.IsZero() {
+		l.unseenSince = now
+	}
+	return true
 }
 
 // behind names the resources whose cache lacks something we wrote. An error means that versions cannot be compared.

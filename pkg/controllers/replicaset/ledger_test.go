@@ -38,7 +38,7 @@ func TestBarrier(t *testing.T) {
 			l := newLedger("set")
 			l.podVersion, l.setVersion = tt.pod, tt.set
 			if tt.waitedFor > 0 {
-				l.waitingSince = now.Add(-tt.waitedFor)
+				l.unseenSince = now.Add(-tt.waitedFor)
 			}
 			if got := l.check(tt.at, now); got != tt.want {
 				t.Errorf("barrier %d, want %d", got, tt.want)

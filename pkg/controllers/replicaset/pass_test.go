@@ -173,6 +173,35 @@ func TestSetBeingDeleted(t *testing.T) {
 	b.wants(t, "update replicasets/status")
 }
 
+// TestWritesThatNothingShows: a watch that is frozen wakes nobody, so whoever wrote something looks again by itself.
+func TestWritesThatNothingShows(t *testing.T) {
+	b := newBench(t, newSet(1, statusOfSize(0)))
+	b.on("create pods", func(_ int, a clienttesting.Action) (runtime.Object, error) {
+		pod := a.(clienttesting.CreateAction).GetObject().(*corev1.Pod).DeepCopy()
+		pod.ResourceVersion = "100"
+		return pod, nil
+	})
+	b.on("update replicasets/status", func(int, clienttesting.Action) (runtime.Object, error) { return b.rs, nil })
+	if result, err := b.run(t.Context()); err != nil || result.After != barrierPatience {
+		t.Errorf("after a create: result %+v, error %v, want another sync after %v", result, err, barrierPatience)
+	}
+	at := versions{pods: "99", sets: "10"}
+	if got := b.ledger.check(at, now.Add(barrierPatience)); got != overdue {
+		t.Errorf("barrier by then %d, want overdue", got)
+	}
+	b.now, b.recheck, b.pods, b.rs = now.Add(barrierPatience), 0, []*caches.Pod{newPod("a")}, newSet(1, statusOfSize(1))
+	if result, err := b.run(t.Context()); err != nil || result.After != barrierPatience {
+		t.Errorf("after a look that found nothing to do: result %+v, error %v, want yet another after %v", result, err, barrierPatience)
+	}
+	if got := b.ledger.check(versions{pods: "100", sets: "10"}, b.now); got != open {
+		t.Errorf("barrier when all is shown %d, want open", got)
+	}
+	b.recheck = 0
+	if result, err := b.run(t.Context()); err != nil || result.After != 0 {
+		t.Errorf("when all is shown: result %+v, error %v, want none", result, err)
+	}
+}
+
 func TestStoppedSyncSaysNothing(t *testing.T) {
 	b := newBench(t, newSet(1))
 	b.on("create pods", fails(fmt.Errorf("no lease: %w", context.Canceled)))

@@ -204,6 +204,9 @@ func (p *pass) act(ctx context.Context, claimed claims, todo plan) (worker.Resul
 	if err := errors.Join(a.err, statusErr); err != nil {
 		return worker.Result{}, err
 	}
+	if p.ledger.unseen(p.now) {
+		p.again(barrierPatience) // it is the events of our own writes that wake us, and they may be what is missing
+	}
 	return worker.Result{After: p.recheck}, nil
 }
 
