@@ -88,6 +88,9 @@ func (o *Options) warn(log klog.Logger) {
 	if off := o.gates.promisesGivenUp(); len(off) > 0 {
 		log.Info("Promises given up by --feature-gates", "off", off)
 	}
+	if len(o.gates.elsewhere) > 0 {
+		log.Info("Feature gates of other components change nothing here", "ignored", o.gates.elsewhere)
+	}
 	items := canonical(o.Generic.Controllers, controllerAliases())
 	none := true
 	for _, name := range controllerNames() {

@@ -32,6 +32,7 @@ func TestCommandRefuses(t *testing.T) {
 		{"bad version", []string{"--version=maybe"}, "want true, false, raw or a version"},
 		{"version we cannot be", []string{"--version=v0.1.0"}, "version"},
 		{"several problems", []string{"--secure-port=-1", "--concurrent-namespace-syncs=0"}, "[--secure-port: "},
+		{"an unknown gate among them", []string{"--feature-gates=X=true", "--secure-port=-1"}, "unrecognized feature gate: X, --secure-port: -1 must be"},
 		{"missing kubeconfig", []string{"--kubeconfig=/missing/file"}, "--kubeconfig=/missing/file: stat /missing/file: no such file or directory"},
 		{"kubeconfig that is none", []string{"--kubeconfig=" + writeFile(t, "k", []byte("x\ny\n"))}, "error loading config file"},
 		{"empty kubeconfig", []string{"--kubeconfig=" + writeFile(t, "k", nil)}, "no configuration has been provided"},

@@ -3,11 +3,16 @@ package app
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sort"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/pflag"
 	apiversion "k8s.io/apimachinery/pkg/util/version"
 	clientfeatures "k8s.io/client-go/features"
+	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/compatibility"
 	"k8s.io/component-base/featuregate"
 	logsapi "k8s.io/component-base/logs/api/v1"
@@ -80,6 +85,11 @@ type gates struct {
 	version  compatibility.MutableEffectiveVersion
 	registry compatibility.ComponentGlobalsRegistry
 	err      error // two lists of gates contradict each other; told when values are set
+
+	given     *cliflag.ColonSeparatedMultimapStringString // the flag, by component
+	elsewhere []string                                    // gates of other components that were given, sorted
+	unknown   []error                                     // settings of gates that nobody has, or without a value
+	refused   error                                       // settings of ours that cannot be
 }
 
 // newGates returns all gates at their defaults: ours and those of client-go, logging, metrics and z-pages.
@@ -101,23 +111,60 @@ func newGates() *gates {
 	return g
 }
 
-func (g *gates) addFlags(fs *pflag.FlagSet) { g.registry.AddFlags(fs) }
+func (g *gates) addFlags(fs *pflag.FlagSet) {
+	g.registry.AddFlags(fs)
+	g.given, _ = fs.Lookup("feature-gates").Value.(*cliflag.ColonSeparatedMultimapStringString)
+}
 
-// set makes the values given by flags effective. Nothing may ask a gate before.
+// set makes the values given by flags effective. Nothing may ask a gate before. What is wrong with them validate tells.
 func (g *gates) set() error {
-	if err := errors.Join(g.err, g.registry.Set()); err != nil {
-		return fmt.Errorf("--feature-gates, --emulated-version, --min-compatibility-version: %w", err)
+	if g.err != nil {
+		return fmt.Errorf("register feature gates: %w", g.err)
 	}
+	if g.given != nil {
+		all := *g.given.Multimap
+		defer func() { *g.given.Multimap = all }() // what /flagz shows
+		*g.given.Multimap = maps.Clone(all)
+		for _, component := range []string{"", compatibility.DefaultKubeComponent} {
+			if settings, ok := all[component]; ok {
+				(*g.given.Multimap)[component] = slices.DeleteFunc(slices.Clone(settings), g.notOurs)
+			}
+		}
+	}
+	slices.Sort(g.elsewhere)
+	g.elsewhere = slices.Compact(g.elsewhere)
+	g.refused = g.registry.Set()
 	return nil
 }
 
-// validate reports gates and versions that contradict each other.
+// notOurs takes note of a setting, name=value, whose gate is not one of this program. Clusters give every component the same list,
+// and kube-controller-manager accepts the gates of all; a name that no component knows is a mistake.
+func (g *gates) notOurs(setting string) bool {
+	name, value, _ := strings.Cut(setting, "=")
+	name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+	if _, ours := g.gate.GetAll()[featuregate.Feature(name)]; ours {
+		return false
+	}
+	if !slices.Contains(strings.Fields(gatesElsewhere), name) {
+		g.unknown = append(g.unknown, fmt.Errorf("--feature-gates: unrecognized feature gate: %s", name))
+	} else if _, err := strconv.ParseBool(value); err != nil {
+		g.unknown = append(g.unknown, fmt.Errorf("--feature-gates: invalid value of %s=%s, err: %w", name, value, err))
+	} else {
+		g.elsewhere = append(g.elsewhere, name)
+	}
+	return true
+}
+
+// validate reports gates and versions that are unknown, cannot be, or contradict each other.
 func (g *gates) validate() []error {
 	errs := g.registry.Validate()
+	if g.refused != nil {
+		errs = []error{g.refused} // which Validate repeats
+	}
 	for i, err := range errs {
 		errs[i] = fmt.Errorf("--feature-gates, --emulated-version, --min-compatibility-version: %w", err)
 	}
-	return errs
+	return slices.Concat(g.unknown, errs)
 }
 
 // useForLibraries hands the gates to the libraries that ask a global: client-go and the metrics package. It is called once

@@ -1,12 +1,14 @@
 package app
 
 import (
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	clientfeatures "k8s.io/client-go/features"
 	"k8s.io/component-base/featuregate"
+	baseversion "k8s.io/component-base/version"
 )
 
 // Defaults are literals here, so that a library that changes one is noticed.
@@ -62,6 +64,60 @@ func TestGates(t *testing.T) {
 				t.Errorf("promises given up (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// Clusters give every component the same list of gates.
+func TestGatesOfOtherComponents(t *testing.T) {
+	for _, tt := range []struct {
+		name      string
+		args      []string
+		elsewhere []string
+		problems  []string
+	}{
+		{"of the kubelet", []string{"--feature-gates=GracefulNodeShutdown=true"}, []string{"GracefulNodeShutdown"}, nil},
+		{"by the component's name, twice, beside ours", []string{"--feature-gates=kube:MemoryQoS=1,kube:PodDeletionCost=false", "--feature-gates=kube: GracefulNodeShutdown=false,kube:MemoryQoS=true"}, []string{"GracefulNodeShutdown", "MemoryQoS"}, nil},
+		{"of nobody", []string{"--feature-gates=Bogus=true,PodDeletionCost=false,GracefulNodeShutdown=true,Typo=false"}, []string{"GracefulNodeShutdown"}, []string{"--feature-gates: unrecognized feature gate: Bogus", "--feature-gates: unrecognized feature gate: Typo"}},
+		{"with a value that is none", []string{"--feature-gates=GracefulNodeShutdown=maybe,MemoryQoS"}, nil, []string{"--feature-gates: invalid value of GracefulNodeShutdown=maybe, err: ", "--feature-gates: invalid value of MemoryQoS=, err: "}},
+		{"of nobody beside what cannot be", []string{"--feature-gates=Bogus=true,AtomicFIFO=false"}, nil, []string{"--feature-gates: unrecognized feature gate: Bogus", "--feature-gates, --emulated-version, --min-compatibility-version: cannot set feature gate AtomicFIFO to false"}},
+		{"of another program", []string{"--feature-gates=wardle:GracefulNodeShutdown=true"}, nil, []string{"--feature-gates, --emulated-version, --min-compatibility-version: component not registered: wardle"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o := parsed(t, tt.args...)
+			if diff := cmp.Diff(tt.elsewhere, o.gates.elsewhere); diff != "" {
+				t.Errorf("gates of others (-want +got):\n%s", diff)
+			}
+			errs := o.Validate()
+			for i, want := range tt.problems {
+				if i >= len(errs) || !strings.HasPrefix(errs[i].Error(), want) {
+					t.Errorf("problem %d of %v does not begin with %q", i, errs, want)
+				}
+			}
+			if len(errs) != len(tt.problems) {
+				t.Errorf("problems are %v, want %d", errs, len(tt.problems))
+			}
+		})
+	}
+}
+
+// Their names do not enter metrics and help, but /flagz shows what was given.
+func TestGatesOfOtherComponentsAreNotOurs(t *testing.T) {
+	o := parsed(t, "--feature-gates=GracefulNodeShutdown=true,PodDeletionCost=false")
+	if _, known := o.gates.gate.GetAll()["GracefulNodeShutdown"]; known {
+		t.Error("the gate was registered")
+	}
+	if got, want := o.gates.given.String(), ":GracefulNodeShutdown=true,:PodDeletionCost=false"; got != want {
+		t.Errorf("--feature-gates is %q, want %q", got, want)
+	}
+}
+
+func TestGatesElsewhereAreOfThisVersion(t *testing.T) {
+	text, err := os.ReadFile("features_elsewhere.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "Kubernetes " + baseversion.DefaultKubeBinaryVersion + ","; !strings.Contains(string(text), want) {
+		t.Errorf("features_elsewhere.go does not say %q; hack/kubernetes/gates makes it anew", want)
 	}
 }
 
