@@ -41,8 +41,9 @@ type conn struct {
 	err    error         // every request fails with it
 	slow   time.Duration // an answer takes this long; what a request changes is changed at once
 	before func(verb string)
-	lost   bool // updates are done and not answered
-	frozen bool // its watch delivers nothing
+	lost   bool          // updates are done and not answered
+	late   time.Duration // updates are done so much later, and not answered within 5 s
+	frozen bool          // its watch delivers nothing
 	calls  []string
 }
 
@@ -114,14 +115,17 @@ func (c *conn) Update(ctx context.Context, lease *coordinationv1.Lease, _ metav1
 	if err := c.enter("update"); err != nil {
 		return nil, err
 	}
-	now := c.server.read()
-	switch {
-	case now == nil:
-		return nil, apierrors.NewNotFound(leases, lease.Name)
-	case now.ResourceVersion != lease.ResourceVersion:
-		return nil, apierrors.NewConflict(leases, lease.Name, fmt.Errorf("it is at %s", now.ResourceVersion))
+	c.lock.Lock()
+	late := c.late
+	c.lock.Unlock()
+	if late > 0 {
+		time.AfterFunc(late, func() { _, _ = c.server.update(lease) })
+		return nil, giveUp(ctx)
 	}
-	lease = c.server.write(lease)
+	lease, err := c.server.update(lease)
+	if err != nil {
+		return nil, err
+	}
 	if err := c.leave(ctx); err != nil {
 		return nil, err
 	}
@@ -131,6 +135,25 @@ func (c *conn) Update(ctx context.Context, lease *coordinationv1.Lease, _ metav1
 		return nil, io.ErrUnexpectedEOF
 	}
 	return lease, nil
+}
+
+// giveUp waits as long as an elector's client does for an answer that does not come.
+func giveUp(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// update stores lease if it is the next version.
+func (s *leaseServer) update(lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+	switch now := s.read(); {
+	case now == nil:
+		return nil, apierrors.NewNotFound(leases, lease.Name)
+	case now.ResourceVersion != lease.ResourceVersion:
+		return nil, apierrors.NewConflict(leases, lease.Name, fmt.Errorf("it is at %s", now.ResourceVersion))
+	}
+	return s.write(lease), nil
 }
 
 func (s *leaseServer) read() *coordinationv1.Lease {

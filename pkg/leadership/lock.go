@@ -28,6 +28,7 @@ import (
 type leaseLock struct {
 	client                    coordinationv1client.LeaseInterface
 	namespace, name, identity string
+	least                     time.Duration // see observation.free
 	clock                     clock.PassiveClock
 	recorder                  resourcelock.EventRecorder // nil: no events
 	hooks                     lockHooks
@@ -73,9 +74,10 @@ func (l *leaseLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord
 		l.judge()
 		return shown(record, err)
 	}
-	at, cause := l.seen.free(l.identity)
+	at, cause := l.seen.free(l.identity, l.least)
 	if now.Before(at) {
 		l.fail()
+		record.LeaseDurationSeconds = max(1, record.LeaseDurationSeconds) // one without is over for client-go
 		return shown(record, nil)
 	}
 	l.won, l.freed = cause, at

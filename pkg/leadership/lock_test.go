@@ -12,7 +12,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// TestAcquire runs the cases of client-go's own elector tests through our lock.
+// TestAcquire runs the cases of client-go's own elector tests through our lock. One ends otherwise: a holder without a duration, which
+// no elector writes, gets ours instead of none.
 func TestAcquire(t *testing.T) {
 	long := metav1.NewTime(time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC))
 	record := func(holder string, seconds int) *resourcelock.LeaderElectionRecord {
@@ -34,7 +35,8 @@ func TestAcquire(t *testing.T) {
 		{"held, a nanosecond before it expires", record("x", 15), 15*time.Second - 1, false, 7, true},
 		{"held, and expired", record("x", 15), 15 * time.Second, true, 8, false},
 		{"the duration that counts is the record's", record("x", 60), 59 * time.Second, false, 7, true},
-		{"held without a duration", record("x", 0), 0, true, 8, false},
+		{"held without a duration, a nanosecond before one of ours would expire", record("x", 0), 15*time.Second - 1, false, 7, true},
+		{"held without a duration, and expired", record("x", 0), 15 * time.Second, true, 8, false},
 		{"held by ourselves", record("a", 15), 0, true, 7, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -64,8 +64,9 @@ func (o observation) gone(now time.Time) observation {
 
 // free says from which moment identity may try to take the lease, and why then. Only meaningful if known.
 // A missing Lease whose holder has not let it expire is not free: that holder still works, and puts it
-// back at its next renewal.
-func (o observation) free(identity string) (time.Time, Cause) {
+// back at its next renewal. least is how long a holder is waited for at least: a record that says less, or
+// nothing, was written by hand, and its holder may not know yet.
+func (o observation) free(identity string, least time.Duration) (time.Time, Cause) {
 	switch o.record.HolderIdentity {
 	case identity:
 		return o.since, CauseReacquired
@@ -75,7 +76,7 @@ func (o observation) free(identity string) (time.Time, Cause) {
 		}
 		return o.since, CauseInitial
 	}
-	return o.since.Add(time.Duration(o.record.LeaseDurationSeconds) * time.Second), CauseExpired
+	return o.since.Add(max(least, time.Duration(o.record.LeaseDurationSeconds)*time.Second)), CauseExpired
 }
 
 // attempt is the last try of a standby to take the lease. The zero value is none.
@@ -88,12 +89,12 @@ type attempt struct {
 // nextTry says when a standby should look at the lease again: at once if it has not yet; at the moment it
 // becomes free; after the pause if it was free already and the try failed; and in any case poll after it
 // last heard of it, for the watch may be what is broken.
-func nextTry(o observation, identity string, last attempt, poll time.Duration) time.Time {
+func nextTry(o observation, identity string, least time.Duration, last attempt, poll time.Duration) time.Time {
 	retry := last.at.Add(last.pause)
 	if !o.known || last.at.IsZero() {
 		return retry
 	}
-	free, _ := o.free(identity)
+	free, _ := o.free(identity, least)
 	if o.version == last.version && !free.After(last.at) {
 		free = retry
 	}

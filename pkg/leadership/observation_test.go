@@ -63,7 +63,7 @@ func TestFree(t *testing.T) {
 		}, 20 * time.Second, CauseExpired},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, cause := tt.seen(observation{}).free("me")
+			got, cause := tt.seen(observation{}).free("me", 10*time.Second)
 			if got.Sub(epoch) != tt.want || cause != tt.cause {
 				t.Errorf("free %v after the epoch, %s; want %v, %s", got.Sub(epoch), cause, tt.want, tt.cause)
 			}
@@ -90,12 +90,12 @@ func TestNextTry(t *testing.T) {
 		{"freed while the last try was on its way", free, attempt{at: at(2), version: "9", pause: time.Second}, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := nextTry(tt.o, "me", tt.last, 4*time.Second).Sub(epoch).Seconds(); got != tt.want {
+			if got := nextTry(tt.o, "me", 15*time.Second, tt.last, 4*time.Second).Sub(epoch).Seconds(); got != tt.want {
 				t.Errorf("next try at %vs, want %vs", got, tt.want)
 			}
 		})
 	}
-	if got := nextTry(foreign, "me", attempt{}, 0); got.After(epoch) {
+	if got := nextTry(foreign, "me", 15*time.Second, attempt{}, 0); got.After(epoch) {
 		t.Errorf("first try at %v, want at once", got)
 	}
 }

@@ -102,7 +102,7 @@ func (e *Elector) standby(ctx context.Context) *candidacy {
 			e.pause(ctx, wait)
 			continue
 		}
-		if wait := nextTry(seen, e.cfg.Identity, last, poll).Sub(e.clock.Now()); wait > 0 {
+		if wait := nextTry(seen, e.cfg.Identity, e.turn.least, last, poll).Sub(e.clock.Now()); wait > 0 {
 			e.pause(ctx, wait)
 			continue
 		}

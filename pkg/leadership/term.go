@@ -150,9 +150,6 @@ func (s *service) expired(ctx context.Context) bool {
 		return true
 	}
 	s.cutAll(ctx, "the drain took too long")
-	if s.stopped {
-		s.err = ErrShutdownTimeout
-	}
 	s.start(true)
 	return false
 }
@@ -216,9 +213,13 @@ func (e *Elector) conclude(ctx context.Context, s *service) {
 		e.turn.resign()
 		e.turn.announce(stoppedLeading)
 	}
-	if s.run != nil && clean {
+	switch {
+	case s.run == nil:
+	case clean:
 		e.deps.Metrics.atRelease.Set(float64(inFlight))
 		e.release(ctx)
+	case s.end != endLost && e.turn.observed().record.HolderIdentity == e.cfg.Identity:
+		logger.Info("Left the lease to expire, the API server may still do what was cut", "lease", e.turn.Describe())
 	}
 	e.retire(s)
 	e.flush(ctx) // after the release: nobody should wait for a leader because of what the last one still has to tell

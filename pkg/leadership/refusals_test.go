@@ -1,0 +1,203 @@
+package leadership
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// refusals are answers of an API server that pass, sooner or later.
+var refusals = []struct {
+	name string
+	err  error
+}{
+	{"too many requests", apierrors.NewTooManyRequests("slow down", 1)},
+	{"forbidden", apierrors.NewForbidden(leases, "test", errors.New("RBAC: no rule"))},
+	{"unauthorized", apierrors.NewUnauthorized("token expired")},
+	{"internal error", apierrors.NewInternalError(errors.New("boom"))},
+	{"etcd is slow", &apierrors.StatusError{ErrStatus: metav1.Status{Code: 500, Message: "etcdserver: request timed out"}}},
+	{"conflict", apierrors.NewConflict(leases, "test", errors.New("somebody was faster"))},
+	{"connection reset", io.ErrUnexpectedEOF},
+}
+
+// perSecond is the most requests about the lease in a second that is no hot loop: a GET and a PUT per retry period, and a little.
+const perSecond = 2
+
+// TestRefusalsPass: the lease is refused to the leader, to the standby, or to both for two minutes. Nobody exits, nobody
+// hammers, and once it is granted again, somebody leads within a lease duration.
+func TestRefusalsPass(t *testing.T) {
+	const refused = 2 * time.Minute
+	for _, tt := range refusals {
+		for _, to := range []string{"a", "b", "ab"} {
+			t.Run(tt.name+" for "+to, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := &leaseServer{}
+					ps := []*process{start(t, s, "a"), start(t, s, "b")}
+					sleep(time.Minute)
+					calls := 0
+					for _, p := range ps {
+						if slices.Contains([]byte(to), p.cfg.Identity[0]) {
+							p.conn.set(func(c *conn) { c.err = tt.err })
+						}
+						calls += len(p.conn.calls)
+					}
+					oneWriter(t, refused, ps...)
+					for _, p := range ps {
+						calls -= len(p.conn.calls)
+						p.conn.set(func(c *conn) { c.err = nil })
+					}
+					if got, most := -calls, int(2*perSecond*refused.Seconds()); got > most {
+						t.Errorf("%d requests in %v, want at most %d", got, refused, most)
+					}
+					oneWriter(t, 15*time.Second, ps...)
+					if !ps[0].writable() && !ps[1].writable() {
+						t.Errorf("nobody leads, the lease is held by %q", s.holder())
+					}
+				})
+			})
+		}
+	}
+}
+
+// oneWriter lets time pass and fails if two processes may write at once, or one has ended.
+func oneWriter(t *testing.T, d time.Duration, ps ...*process) {
+	t.Helper()
+	for range d / (50 * time.Millisecond) {
+		sleep(50 * time.Millisecond)
+		var writers []string
+		for _, p := range ps {
+			if p.writable() {
+				writers = append(writers, p.cfg.Identity)
+			}
+			if isClosed(p.done) {
+				t.Fatalf("%s has ended: %v", p.cfg.Identity, p.err)
+			}
+		}
+		if len(writers) > 1 {
+			t.Fatalf("%v may write", writers)
+		}
+	}
+}
+
+// TestRenewalsCommittedLate: every write to the lease of one process is done 10 s after it was sent, when its sender has long given up.
+func TestRenewalsCommittedLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &leaseServer{}
+		a, b := start(t, s, "a"), start(t, s, "b")
+		sleep(time.Minute)
+		a.conn.set(func(c *conn) { c.late = 10 * time.Second })
+		oneWriter(t, 2*time.Minute, a, b)
+		wantLeading(t, b, true)
+		wantLeading(t, a, false)
+		a.conn.set(func(c *conn) { c.late = 0 })
+		oneWriter(t, 2*time.Minute, a, b)
+		b.cancel()
+		<-b.done
+		sleep(time.Second)
+		wantLeading(t, a, true)
+	})
+}
+
+// TestLeaseEditedByHand: somebody writes nonsense into the lease of a leader, or of one that is dead.
+func TestLeaseEditedByHand(t *testing.T) {
+	text := func(s string) *string { return &s }
+	number := func(n int32) *int32 { return &n }
+	in := func(d time.Duration) *metav1.MicroTime { at := metav1.NewMicroTime(time.Now().Add(d)); return &at }
+	for _, tt := range []struct {
+		name string
+		edit func(*coordinationv1.Lease)
+		free time.Duration // a lease of a dead holder may be taken so long after the edit
+	}{
+		{"no holder", func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = text("") }, 0},
+		{"nothing", func(l *coordinationv1.Lease) { l.Spec = coordinationv1.LeaseSpec{HolderIdentity: text("")} }, 0},
+		{"no duration", func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = nil }, 15 * time.Second},
+		{"a short duration", func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = number(1) }, 15 * time.Second},
+		{"a long duration", func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = number(60) }, time.Minute},
+		{"no times", func(l *coordinationv1.Lease) { l.Spec.RenewTime, l.Spec.AcquireTime = nil, nil }, 15 * time.Second},
+		{"renewed in an hour", func(l *coordinationv1.Lease) { l.Spec.RenewTime = in(time.Hour) }, 15 * time.Second},
+		{"renewed an hour ago", func(l *coordinationv1.Lease) { l.Spec.RenewTime = in(-time.Hour) }, 15 * time.Second},
+		{"made anew for somebody else", func(l *coordinationv1.Lease) { l.UID, l.Spec.HolderIdentity = "other", text("other") }, 15 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &leaseServer{}
+				ps := []*process{start(t, s, "a"), start(t, s, "b"), start(t, s, "c")}
+				for range 20 {
+					sleep(time.Second)
+					lease := s.read()
+					tt.edit(lease)
+					s.write(lease)
+					for range 40 {
+						oneWriter(t, 50*time.Millisecond, ps...)
+					}
+				}
+				oneWriter(t, 30*time.Second, ps...)
+				if s.holder() == "other" {
+					t.Error("a lease that nobody renews is still held")
+				}
+			})
+		})
+		t.Run(tt.name+", holder dead", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &leaseServer{}
+				s.hold("x")
+				a := start(t, s, "a")
+				sleep(5 * time.Second)
+				lease := s.read()
+				tt.edit(lease)
+				s.write(lease)
+				edited := time.Now()
+				sleep(2 * time.Minute)
+				if len(a.spans()) == 0 {
+					t.Fatal("the lease was never taken")
+				}
+				if got := a.spans()[0].begun.Sub(edited); got != tt.free {
+					t.Errorf("taken %v after the edit, want %v", got, tt.free)
+				}
+			})
+		})
+	}
+}
+
+// TestManyAtOnce: ten processes start in the same moment on an empty cluster, and one after the other releases.
+func TestManyAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &leaseServer{}
+		var ps []*process
+		for i := range 10 {
+			ps = append(ps, start(t, s, fmt.Sprintf("p%d", i)))
+		}
+		for len(ps) > 1 {
+			oneWriter(t, 30*time.Second, ps...)
+			i := slices.IndexFunc(ps, func(p *process) bool { return p.writable() })
+			if i < 0 {
+				t.Fatalf("nobody of %d leads", len(ps))
+			}
+			leader, before := ps[i], 0
+			ps = slices.Delete(ps, i, i+1)
+			for _, p := range ps {
+				before -= len(p.conn.calls)
+			}
+			leader.cancel()
+			<-leader.done
+			oneWriter(t, 100*time.Millisecond, ps...)
+			for _, p := range ps {
+				before += len(p.conn.calls)
+			}
+			if before > 2*len(ps)+1 {
+				t.Errorf("%d processes sent %d requests for one release, want a GET and a PUT each, and a renewal, at most", len(ps), before)
+			}
+			if !slices.ContainsFunc(ps, func(p *process) bool { return p.writable() }) {
+				t.Errorf("nobody of %d has taken the lease at once", len(ps))
+			}
+		}
+	})
+}
