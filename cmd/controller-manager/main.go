@@ -21,14 +21,24 @@ func main() {
 	os.Exit(cli.Run(cmd))
 }
 
-// untilSignalled ends with the first SIGTERM or SIGINT: finish what runs, release the lease, exit 0. A second signal ends the
-// process at once, with 1; the lease then has to expire.
+// untilSignalled ends with the first SIGTERM, SIGINT or SIGHUP: finish what runs, release the lease, exit 0. Another SIGTERM or SIGINT
+// ends the process at once, with 1; the lease then has to expire. A terminal that goes may send several SIGHUP, and under nohup none
+// counts. Nobody reading the log is no reason to end.
 func untilSignalled() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
+	signal.Ignore(syscall.SIGPIPE)
+	hangup := make(chan os.Signal, 1)
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(hangup, syscall.SIGHUP)
+	}
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() {
-		s := <-signals
+		var s os.Signal
+		select {
+		case s = <-signals:
+		case s = <-hangup:
+		}
 		klog.InfoS("Stopping", "signal", s)
 		cancel()
 		s = <-signals

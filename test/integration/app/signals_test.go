@@ -1,0 +1,175 @@
+package app
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"minikcm/test/controlplane"
+	"minikcm/test/faults"
+)
+
+// promptly is how long a process may take to end that has nothing to finish.
+const promptly = 3 * time.Second
+
+func endsWith(t *testing.T, p *controlplane.Process, want int) {
+	t.Helper()
+	if code, err := p.Wait(promptly); err != nil || code != want {
+		t.Errorf("ended with %d, %v; want %d", code, err, want)
+	}
+}
+
+func send(t *testing.T, p *controlplane.Process, s os.Signal) {
+	t.Helper()
+	if err := p.Signal(s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// nowhere is the config of an API server that is not there.
+func nowhere(t *testing.T) *rest.Config {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := cluster.Config()
+	cfg.Host = "https://" + l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+func TestSignalsWhileTheAPIServerIsAwaited(t *testing.T) {
+	kubeconfig := cluster.KubeconfigFor(t, nowhere(t))
+	for _, s := range []os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
+		t.Run(s.String(), func(t *testing.T) {
+			t.Parallel()
+			p := controlplane.StartProcess(t, "--secure-port=0", "--kubeconfig="+kubeconfig)
+			p.WaitForLog(t, "Waiting for the API server")
+			send(t, p, s)
+			endsWith(t, p, 0)
+		})
+	}
+}
+
+// What reads the log may end first: a pipe, a terminal, a collector.
+func TestLogThatNobodyReadsIsNoReasonToEnd(t *testing.T) {
+	cmd := exec.Command(controlplane.ManagerBinary(t), "--secure-port=0", "--kubeconfig="+cluster.KubeconfigFor(t, nowhere(t)))
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = write
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() }) // it has ended, unless the test has failed
+	_ = write.Close()
+	lines := bufio.NewScanner(read)
+	for lines.Scan() && !strings.Contains(lines.Text(), "Waiting for the API server") {
+	}
+	_ = read.Close()
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil { // it logs that
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("ended with %v, want 0", err)
+	}
+}
+
+func TestSIGTERMBeforeThereIsATerm(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		wait func(t *testing.T, p *controlplane.Process, proxy *faults.Proxy) // until the signal is due
+		set  func(t *testing.T, proxy *faults.Proxy)
+	}{
+		{"in the first questions", func(t *testing.T, p *controlplane.Process, _ *faults.Proxy) {
+			p.WaitForLog(t, "Starting")
+			controlplane.Consistently(t, 300*time.Millisecond, func(context.Context) error { return nil })
+		}, func(t *testing.T, proxy *faults.Proxy) {
+			if err := proxy.Outage(faults.BlackHole); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"while caches are filled", func(t *testing.T, _ *controlplane.Process, proxy *faults.Proxy) {
+			controlplane.Eventually(t, 30*time.Second, func(context.Context) error {
+				if proxy.OpenWatches(faults.Watches()) == 0 {
+					return errors.New("no watch yet")
+				}
+				return nil
+			})
+		}, func(_ *testing.T, proxy *faults.Proxy) { proxy.FreezeWatches(faults.Watches()) }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			proxy := faults.New(t, cluster.Config())
+			tt.set(t, proxy)
+			p := controlplane.StartProcess(t, "--secure-port=0", "--kubeconfig="+cluster.KubeconfigFor(t, proxy.Config()))
+			tt.wait(t, p, proxy)
+			send(t, p, syscall.SIGTERM)
+			endsWith(t, p, 0)
+		})
+	}
+}
+
+// The lease is won, and the process is told to stop before it knows.
+func TestSIGTERMAsTheLeaseIsWon(t *testing.T) {
+	const name = "won-too-late"
+	proxy := faults.New(t, cluster.Config())
+	gate := faults.NewGate()
+	t.Cleanup(gate.Open)
+	proxy.Inject(faults.On("create", "leases"), faults.HoldAnswer(gate))
+	p := controlplane.StartProcess(t, "--secure-port=0", "--leader-elect-resource-name="+name, "--kubeconfig="+cluster.KubeconfigFor(t, proxy.Config()))
+	held := gate.Next(t)
+	send(t, p, syscall.SIGTERM)
+	p.WaitForLog(t, "Stopping")
+	held.Release()
+	endsWith(t, p, 0)
+	lease, err := cluster.Client(t).CoordinationV1().Leases(metav1.NamespaceSystem).Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != "" {
+		t.Errorf("the lease is held by %q, which has ended", *lease.Spec.HolderIdentity)
+	}
+}
+
+// The first SIGTERM waits for a write that is not answered, the second for nothing.
+func TestSecondSIGTERMLeavesAtOnce(t *testing.T) {
+	namespace := cluster.Namespace(t)
+	proxy := faults.New(t, cluster.Config())
+	gate := faults.NewGate()
+	t.Cleanup(gate.Open)
+	proxy.Inject(faults.Match{Verbs: "create", Resource: "pods", Namespace: namespace}, faults.Hold(gate))
+	rs := controlplane.ReplicaSet(namespace, "web", 1)
+	if _, err := cluster.Client(t).AppsV1().ReplicaSets(namespace).Create(t.Context(), rs, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	p := controlplane.StartProcess(t, "--secure-port=0", "--controllers=replicaset", "--leader-elect-resource-name=second-signal",
+		"--kubeconfig="+cluster.KubeconfigFor(t, proxy.Config()))
+	gate.Next(t)
+	send(t, p, syscall.SIGTERM)
+	p.WaitForLog(t, "Term ends")
+	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGTERM} { // the first of them is not meant
+		select {
+		case <-p.Done():
+			t.Fatal(fmt.Errorf("ended with %d before %v", p.ExitCode(), s))
+		default:
+			send(t, p, s)
+		}
+	}
+	endsWith(t, p, 1)
+}
