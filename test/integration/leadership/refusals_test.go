@@ -1,6 +1,7 @@
 package leadership
 
 import (
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -57,5 +58,53 @@ func TestSIGTERMWhileTheAPIServerIsAway(t *testing.T) {
 	t.Logf("both have ended %v after SIGTERM", time.Since(signalled))
 	if err := here(t).StartAPIServer(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// The write may still be done, whenever it gets out of where it is held: the lease is not given away, but the process ends, and well.
+func TestSIGTERMWhileAWriteIsNotAnswered(t *testing.T) {
+	busy(t)
+	load := work(t)
+	leader, standby := pair(t, func(t *testing.T, name string) *contender {
+		t.Helper()
+		return launch(t, name, controlplane.ManagerBinary(t), "--controller-shutdown-timeout=1s")
+	})
+	createdBy(t, leader, time.Time{}, 10*time.Second)
+	gate := faults.NewGate()
+	t.Cleanup(gate.Open)
+	leader.proxy.Inject(faults.On("create", "pods"), faults.Hold(gate))
+	held := gate.Next(t)
+	signalled := time.Now()
+	leader.signal(t, syscall.SIGTERM)
+	leader.endsWell(t, 15*time.Second)
+	held.Release()
+	t.Logf("the next one creates a pod %v after SIGTERM", createdBy(t, standby, signalled, 3*leaseDuration))
+	leader.WaitForLog(t, "Left the lease to expire")
+	standby.WaitForLog(t, `cause="expired"`)
+	load.settles(t)
+	judge(t, leader, standby)
+}
+
+// A network that breaks every connection once a second lets nobody finish a long request, and many short ones.
+func TestConnectionsResetEverySecond(t *testing.T) {
+	busy(t)
+	load := work(t)
+	leader, standby := pair(t, start)
+	createdBy(t, leader, time.Time{}, 10*time.Second)
+	for range 8 {
+		leader.proxy.CutConnections()
+		standby.proxy.CutConnections()
+		controlplane.Consistently(t, time.Second, standing)
+	}
+	who, _ := createdByOne(t, time.Now(), 5*time.Second, leader, standby)
+	other := map[*contender]*contender{leader: standby, standby: leader}[who]
+	relieves(t, who, other)
+	load.settles(t)
+	judge(t, leader, standby)
+	for _, c := range []*contender{leader, standby} {
+		// Nothing happens to namespaces meanwhile, so each of their watches ends without an event.
+		if n := strings.Count(c.Output(), `"Caches populated" type="*v1.Namespace"`); n != 1 {
+			t.Errorf("%s listed all namespaces %d times, want once", c.user, n)
+		}
 	}
 }
