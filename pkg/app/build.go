@@ -157,7 +157,7 @@ func (b *builder) liveness(elector *leadership.Elector) (*leadership.Liveness, e
 	var watched []leadership.Watched
 	for _, t := range b.caches.Types() {
 		watched = append(watched, leadership.Watched{
-			Resource: t.Resource, Namespace: t.Namespace, Version: t.Version,
+			Resource: t.Resource, Namespace: t.Namespace, Version: t.Version, Expected: t.Expected,
 			Objects: func() []leadership.ObjectVersion { return versions(t.Objects()) },
 		})
 	}

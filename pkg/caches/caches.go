@@ -54,6 +54,8 @@ type Type struct {
 	Namespace string
 	// Version is the resource version the contents have reached; empty before the first list.
 	Version func() string
+	// Expected is the highest version that an object of this type is known to have had, see [Store.Expect]; empty: none is known.
+	Expected func() string
 	// Objects are the cached objects' identities, in no order.
 	Objects func() []Identity
 

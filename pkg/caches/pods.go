@@ -94,6 +94,7 @@ func (p *Pods) Read(ctx context.Context, client kubernetes.Interface, namespace 
 	pods := make([]*Pod, len(list.Items))
 	for i := range list.Items {
 		pods[i] = p.Trim(&list.Items[i])
+		p.Expect(pods[i].ResourceVersion)
 	}
 	return pods, list.ResourceVersion, nil
 }

@@ -16,6 +16,7 @@ type Store[T metav1.Object] struct {
 	informer cache.SharedIndexInformer
 	typ      int // index into caches.types
 	handlers *fanOut[T]
+	expected *highest
 }
 
 // fanOut tells several handlers from one goroutine. client-go would give each two of its own, and a thousand nodes that renew their Leases
@@ -42,8 +43,8 @@ func newStore[T metav1.Object](c *Caches, gvr schema.GroupVersionResource, infor
 	if err := informer.AddIndexers(indexers); err != nil {
 		return Store[T]{}, fmt.Errorf("watch %s: %w", gvr.Resource, err)
 	}
-	s := Store[T]{caches: c, informer: informer, typ: len(c.types), handlers: &fanOut[T]{}}
-	c.types = append(c.types, Type{Resource: gvr, Version: s.Version, Objects: s.identities, synced: informer.HasSyncedChecker()})
+	s := Store[T]{caches: c, informer: informer, typ: len(c.types), handlers: &fanOut[T]{}, expected: &highest{}}
+	c.types = append(c.types, Type{Resource: gvr, Version: s.Version, Expected: s.expected.get, Objects: s.identities, synced: informer.HasSyncedChecker()})
 	return s, nil
 }
 
@@ -132,6 +133,10 @@ func (s Store[T]) Names() []cache.ObjectName {
 // Version is the resource version that the contents have reached: every object is at least as new. It is empty before the first
 // list, and comparable only with versions of the same resource.
 func (s Store[T]) Version() string { return s.informer.GetIndexer().LastStoreSyncResourceVersion() }
+
+// Expect notes that an object of this type had a version, because this process has just written or read it: a watch that works shows it,
+// or a newer one, at once. What is not a version is ignored.
+func (s Store[T]) Expect(version string) { s.expected.raise(version) }
 
 // HasSynced reports whether the first list is in the cache.
 func (s Store[T]) HasSynced() bool { return s.informer.HasSynced() }

@@ -22,6 +22,9 @@ type Watched struct {
 	Namespace string // "" for all
 	// Version is the resourceVersion the store has applied, "" before the first list.
 	Version func() string
+	// Expected is the highest version that some object of the type is known to have had: a watch that works delivers it at once,
+	// while the version of a list may never come. Empty: none is known; nil: never.
+	Expected func() string
 	// Objects is what the store holds now. It is called seldom, and its result may be large.
 	Objects func() []ObjectVersion
 }

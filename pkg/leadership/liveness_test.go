@@ -31,7 +31,8 @@ type world struct {
 	err     error           // of every list
 	store   int             // version of the cache
 	cached  []ObjectVersion
-	frozen  bool // no watch delivers
+	wrote   string // version of what we wrote last
+	frozen  bool   // no watch delivers
 	lists   int
 	asked   int // watches
 	pipe    *io.PipeWriter
@@ -134,6 +135,7 @@ func observeWorld(t *testing.T, e *Elector, w *world, resources ...Watched) *Liv
 func (w *world) pods() Watched {
 	return Watched{
 		Resource: podResource,
+		Expected: func() string { w.lock.Lock(); defer w.lock.Unlock(); return w.wrote },
 		Version:  func() string { w.lock.Lock(); defer w.lock.Unlock(); return strconv.Itoa(w.store) },
 		Objects:  func() []ObjectVersion { w.lock.Lock(); defer w.lock.Unlock(); return w.cached },
 	}
@@ -193,6 +195,38 @@ func TestFrozenPodWatchIsNoticed(t *testing.T) {
 		}
 		w.run(5*time.Second, 0)
 		wantLeading(t, a, true)
+	})
+}
+
+// The store lacks nothing, because what was written since is gone again: that the watch has not shown it is enough.
+func TestFrozenPodWatchIsNoticedByOwnWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := start(t, &leaseServer{}, "a")
+		w := newWorld()
+		l := observeWorld(t, a.Elector, w, w.pods())
+		write := func(w *world) { w.version++; w.wrote = strconv.Itoa(w.version) }
+		for range 20 {
+			w.set(write)
+			w.run(30*time.Second, 15*time.Second)
+		}
+		if got := l.Stale(); len(got) > 0 {
+			t.Fatalf("stale while the watch shows everything: %v", got)
+		}
+		w.set(func(w *world) { w.frozen = true })
+		frozen := time.Now()
+		for len(l.Stale()) == 0 && time.Since(frozen) < time.Hour {
+			w.set(write)
+			w.run(time.Second, 0)
+		}
+		if took := time.Since(frozen); took > 120*time.Second {
+			t.Errorf("noticed after %v, want within 120s", took)
+		}
+		w.set(func(w *world) { w.frozen = false })
+		w.tick()
+		w.run(15*time.Second, 0)
+		if got := l.Stale(); len(got) > 0 {
+			t.Errorf("stale after the watch came back: %v", got)
+		}
 	})
 }
 

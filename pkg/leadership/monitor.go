@@ -26,6 +26,9 @@ type monitor struct {
 	goal      string    // oldest version of a list the store has not reached, "" if it has them all
 	goalSince time.Time
 
+	missing      string    // version of an object that the store has not reached, "" if none is known
+	missingSince time.Time // when it was first missed
+
 	reopened   time.Time // when the watch was reopened because of the goal; zero: it was not
 	reopenedAt string    // version of the store then
 	diff       difference
@@ -46,6 +49,7 @@ func (m *monitor) look(ctx context.Context) {
 		m.newest = version
 	}
 	m.aim(m.Version(), now)
+	m.miss(m.Version(), now)
 	h := m.l.deps.Streams.hear(m.target)
 	switch judge(m.sight(h, now), m.l.cfg) {
 	case fine:
@@ -66,6 +70,19 @@ func (m *monitor) aim(version string, now time.Time) {
 	}
 	if m.goal == "" && m.newest != "" && newer(m.newest, version) {
 		m.goal, m.goalSince = m.newest, now
+	}
+}
+
+// miss notes an object that the store should show.
+func (m *monitor) miss(version string, now time.Time) {
+	if m.missing != "" && !newer(m.missing, version) {
+		m.missing = ""
+	}
+	if m.missing != "" || m.Expected == nil {
+		return
+	}
+	if v := m.Expected(); v != "" && newer(v, version) {
+		m.missing, m.missingSince = v, now
 	}
 }
 
@@ -101,6 +118,11 @@ func (m *monitor) forget(ctx context.Context) {
 func (m *monitor) compare(ctx context.Context, now time.Time) {
 	switch {
 	case !m.stale && now.Sub(m.compared) < m.l.cfg.Settle:
+		return
+	case !m.stale && m.missing != "" && now.Sub(m.missingSince) >= m.l.cfg.Settle:
+		m.compared = now
+		m.stale = true
+		m.l.setStale(ctx, suspicion{target: m.target}, "no watch has delivered version "+m.missing+", which an object is known to have had")
 		return
 	case m.diff != nil && !m.stale:
 		if left := m.diff.unhealed(m.Objects()); len(left) > 0 {

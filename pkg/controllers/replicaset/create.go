@@ -189,6 +189,7 @@ func (p *pass) noteCreate(ctx context.Context, try intent, r created, sum *batch
 	case done:
 		p.ledger.forget(try.name)
 		p.ledger.wrotePod(r.pod.ResourceVersion)
+		p.deps.Pods.Expect(r.pod.ResourceVersion)
 		if r.foreign {
 			sum.fail(fmt.Errorf("pod %s was changed on creation and does not belong to the ReplicaSet", try.name), true)
 			return false

@@ -57,6 +57,7 @@ func (p *pass) putStatus(ctx context.Context, rs *appsv1.ReplicaSet, c counts, a
 		return fmt.Errorf("write status: %w", err)
 	}
 	p.ledger.wroteSet(written.ResourceVersion)
+	p.deps.ReplicaSets.Expect(written.ResourceVersion)
 	if status.TerminatingReplicas != nil && written.Status.TerminatingReplicas == nil {
 		p.ledger.noTerminating = true // the field is off in the API server; do not write it again and again
 	}
