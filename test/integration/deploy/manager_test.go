@@ -23,23 +23,36 @@ var agents = map[string]string{
 // unused are the rights that the workload gives no reason to use, and where their use is shown instead.
 var unused = map[string]string{
 	"update replicasets.apps/finalizers": "asked for by an admission plugin, see TestOwnerReferencesNeedFinalizers",
+	"list pods in kube-system":           "for a Prometheus or an API server that does not stream lists",
 	"delete *.*":                         "for types without deletecollection, which a bare API server does not serve; see the namespace controller's own tests",
 }
 
-// start runs a manager of its own process as the service account of deploy/rbac, quick enough to be waited for.
+// replica is a manager in a process of its own.
+type replica struct {
+	address string
+	process *controlplane.Process
+}
+
+// start runs a manager and returns where it serves.
 func start(t *testing.T, more ...string) (address string) {
+	t.Helper()
+	return startReplica(t, more...).address
+}
+
+// startReplica runs a manager as the service account of deploy/rbac, quick enough to be waited for.
+func startReplica(t *testing.T, more ...string) replica {
 	t.Helper()
 	kubeconfig := cluster.KubeconfigFor(t, tokenConfig(t))
 	port := freePort(t)
-	controlplane.StartProcess(t, append([]string{
+	r := replica{address: fmt.Sprintf("127.0.0.1:%d", port)}
+	r.process = controlplane.StartProcess(t, append([]string{
 		"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
 		"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
 		"--node-monitor-period=500ms", "--node-monitor-grace-period=4s", "--node-startup-grace-period=4s",
 		"--terminated-pod-gc-threshold=1", "--namespace-deletion-grace-period=0s",
 	}, more...)...)
-	address = fmt.Sprintf("127.0.0.1:%d", port)
-	endpoint{address: address}.expect(t, "/readyz", 200)
-	return address
+	endpoint{address: r.address}.expect(t, "/readyz", 200)
+	return r
 }
 
 // TestManagerWithDeploysRights runs all controllers with nothing but what deploy/rbac grants.

@@ -11,124 +11,21 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	sigsyaml "sigs.k8s.io/yaml"
 
 	"minikcm/test/controlplane"
 )
-
-// query is a PromQL expression of an alert or of a panel.
-type query struct{ from, expr string }
-
-// alerts reads the rule file.
-func alerts(t *testing.T) (rules []alert) {
-	t.Helper()
-	var file struct {
-		Groups []struct {
-			Name  string  `json:"name"`
-			Rules []alert `json:"rules"`
-		} `json:"groups"`
-	}
-	must(t, sigsyaml.UnmarshalStrict(read(t, deployDir, "prometheus", "alerts.yaml"), &file))
-	for _, g := range file.Groups {
-		rules = append(rules, g.Rules...)
-	}
-	return rules
-}
-
-type alert struct {
-	Alert       string            `json:"alert"`
-	Expr        string            `json:"expr"`
-	For         string            `json:"for"`
-	Labels      map[string]string `json:"labels"`
-	Annotations map[string]string `json:"annotations"`
-}
-
-// panel is what matters here of a panel of the dashboard.
-type panel struct {
-	Title   string `json:"title"`
-	Type    string `json:"type"`
-	Targets []struct {
-		Expr string `json:"expr"`
-	} `json:"targets"`
-}
-
-func panels(t *testing.T) []panel {
-	t.Helper()
-	var board struct {
-		Panels []panel `json:"panels"`
-	}
-	must(t, json.Unmarshal(read(t, deployDir, "grafana", "controller-manager.json"), &board))
-	return board.Panels
-}
-
-// queries are all that alerts and dashboard ask, with Grafana's variables filled in.
-func queries(t *testing.T) (list []query) {
-	t.Helper()
-	for _, a := range alerts(t) {
-		list = append(list, query{"alert " + a.Alert, a.Expr})
-	}
-	grafana := strings.NewReplacer("$job", "controller-manager", "$__rate_interval", "10s")
-	for _, p := range panels(t) {
-		for _, target := range p.Targets {
-			list = append(list, query{"panel " + p.Title, grafana.Replace(target.Expr)})
-		}
-	}
-	return list
-}
-
-// selector finds the metrics of an expression; ours all have a matcher.
-var selector = regexp.MustCompile(`([a-z_]+)\{`)
-
-// What a query asks for must exist, or it is silent for ever and looks like good news.
-func TestQueriesAskForMetricsThatExist(t *testing.T) {
-	known := documented(t)
-	all := queries(t)
-	if len(all) < 50 {
-		t.Errorf("%d queries found", len(all))
-	}
-	for _, q := range all {
-		names := selector.FindAllStringSubmatch(q.expr, -1)
-		if len(names) == 0 {
-			t.Errorf("%s asks for nothing: %s", q.from, q.expr)
-		}
-		for _, m := range names {
-			name := base(m[1], func(name string) bool { return known[name].kind == "histogram" })
-			if _, ok := known[name]; !ok && m[1] != "up" && !strings.HasPrefix(name, "go_") && !strings.HasPrefix(name, "process_") {
-				t.Errorf("%s asks for %s, which docs/metrics.md does not have", q.from, m[1])
-			}
-			if f := known[name]; f.kind == "histogram" && name == m[1] {
-				t.Errorf("%s asks for the histogram %s as if it were a number", q.from, name)
-			}
-		}
-	}
-}
-
-func TestAlertsAreComplete(t *testing.T) {
-	operations := string(read(t, docsDir, "operations.md"))
-	tests := string(read(t, deployDir, "prometheus", "alerts_test.yaml"))
-	for _, a := range alerts(t) {
-		if !slices.Contains([]string{"critical", "warning"}, a.Labels["severity"]) || a.Annotations["summary"] == "" || a.Annotations["description"] == "" {
-			t.Errorf("%s lacks a severity, a summary or a description", a.Alert)
-		}
-		if !strings.Contains(operations, "`"+a.Alert+"`") {
-			t.Errorf("docs/operations.md does not tell what to do about %s", a.Alert)
-		}
-		for _, name := range []string{a.Alert + ": ", a.Alert + " is silent: "} {
-			if !strings.Contains(tests, "'"+name) {
-				t.Errorf("alerts_test.yaml has no test %q", name)
-			}
-		}
-	}
-}
 
 func TestPromtool(t *testing.T) {
 	promtool := built(t, "promtool")
@@ -208,65 +105,99 @@ func decoys(t *testing.T) {
 	discoverable(t, "finished", nobody, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
 }
 
-// quiet are the panels without a line as long as all is well, and the alerts are all of that kind.
-var quiet = []string{"panel Refused and failed requests"}
-
-// TestPrometheusScrapesTwoReplicas lets a real Prometheus ask everything that alerts and dashboard ask.
+// TestPrometheusScrapesTwoReplicas lets a real Prometheus ask everything that alerts and dashboard ask, while there is something to
+// see in every panel: each controller works, one is refused, and a replica takes over from the other.
 func TestPrometheusScrapesTwoReplicas(t *testing.T) {
-	prometheus := built(t, "prometheus")
 	newApplier(t).keep(t, render(t, "rbac")...)
 	newApplier(t).keep(t, render(t, "prometheus")...)
 	_ = cluster.Client(t).CoordinationV1().Leases("kube-system").Delete(t.Context(), "controller-manager", metav1.DeleteOptions{}) // of an earlier test
-	config := prometheusConfig(t)
-	for _, name := range []string{"a", "b"} {
-		discoverable(t, "controller-manager-"+name, start(t))
-	}
+	leader, standby := startReplica(t), startReplica(t)
+	discoverable(t, "controller-manager-a", leader.address)
+	discoverable(t, "controller-manager-b", standby.address)
 	decoys(t)
-	w := startWorkload(t, "scraped")
-	address := fmt.Sprintf("127.0.0.1:%d", freePort(t))
-	controlplane.StartProgram(t, prometheus, "--config.file="+config, "--storage.tsdb.path="+t.TempDir(), "--web.listen-address="+address, "--log.level=warn")
-	ask := func(expr string) ([]string, error) { return instant(address, expr) }
+	p := startPrometheus(t)
 
-	controlplane.Eventually(t, patience, func(context.Context) error {
-		return want(ask, `count(up{job="controller-manager",pod=~"controller-manager-[ab]"} == 1) == 2 and sum(leader_election_master_status) == 1`)
-	})
-	if answer, err := ask(`up{pod!~"controller-manager-[ab]"}`); err != nil || len(answer) > 0 {
-		t.Errorf("scraped as well: %v, %v", answer, err)
-	}
+	p.eventually(t, `count(up{job="controller-manager",pod=~"controller-manager-[ab]"} == 1) == 2 and sum(leader_election_master_status) == 1`)
+	w := startWorkload(t, "scraped")
 	w.wait(t)
+	if who, err := p.seen(`leader_election_master_status == 1 and on (pod) up{pod="controller-manager-b"}`); err != nil || len(who) > 0 {
+		leader = standby // both had the same chance
+	}
+	must(t, leader.process.Signal(syscall.SIGTERM))
+	p.eventually(t, `sum(increase(leadership_takeover_duration_seconds_count{cause="released"}[10s])) > 0`)
+
 	for _, q := range queries(t) {
-		controlplane.Eventually(t, patience, func(context.Context) error {
-			answer, err := ask(q.expr)
-			if err != nil {
-				return fmt.Errorf("%s: %w", q.from, err)
-			}
-			if strings.HasPrefix(q.from, "alert ") || slices.Contains(quiet, q.from) {
-				for _, m := range selector.FindAllStringSubmatch(q.expr, -1) { // silent now, but about something
-					if err := want(ask, m[1]); err != nil {
-						return fmt.Errorf("%s: %w", q.from, err)
-					}
+		exprs := []string{q.expr}
+		if q.isAlert { // all is well now, so ask for what it looks at
+			exprs = selector.FindAllString(q.expr, -1)
+		}
+		for _, expr := range exprs {
+			controlplane.Eventually(t, patience, func(context.Context) error {
+				answer, err := p.seen(expr)
+				if err == nil && len(answer) == 0 {
+					err = fmt.Errorf("no number at any time for %s", expr)
 				}
-			} else if len(answer) == 0 {
-				return fmt.Errorf("%s: no data for %s", q.from, q.expr)
-			}
-			t.Logf("%s\n  %s\n  %s", q.from, q.expr, strings.Join(answer, "\n  "))
-			return nil
-		})
+				if err != nil {
+					return fmt.Errorf("%s: %w", q.from, err)
+				}
+				t.Logf("%s\n  %s\n  %s", q.from, expr, strings.Join(answer, "\n  "))
+				return nil
+			})
+		}
+	}
+	if others, err := p.seen(`up{pod!~"controller-manager-[ab]"}`); err != nil || len(others) > 0 {
+		t.Errorf("scraped as well: %v, %v", others, err)
 	}
 	w.letGo(t)
+	checkDiscovery(t)
 }
 
-func want(ask func(string) ([]string, error), expr string) error {
-	answer, err := ask(expr)
-	if err == nil && len(answer) == 0 {
-		err = fmt.Errorf("no data for %s", expr)
+// checkDiscovery shows that Prometheus has used its rights to find the pods.
+func checkDiscovery(t *testing.T) {
+	t.Helper()
+	requests := cluster.AuditLog(t).Where(controlplane.Received, controlplane.ByUser("system:serviceaccount:monitoring:prometheus"))
+	granted := rights(t, render(t, "prometheus"))
+	if len(granted) == 0 {
+		t.Error("no rights found")
 	}
-	return err
+	for _, r := range granted {
+		if _, excused := unused[r.String()]; !excused && len(requests.Where(func(e *auditv1.Event) bool { return r.allows(e) })) == 0 {
+			t.Errorf("%s: the right to %s is not used", r.role, r)
+		}
+	}
 }
 
-// instant asks Prometheus and returns one line for each series.
-func instant(address, expr string) ([]string, error) {
-	answer, err := http.Get("http://" + address + "/api/v1/query?query=" + url.QueryEscape(expr))
+// prometheus is one that runs, with when it began.
+type prometheus struct {
+	address string
+	begin   time.Time
+}
+
+func startPrometheus(t *testing.T) prometheus {
+	t.Helper()
+	p := prometheus{address: fmt.Sprintf("127.0.0.1:%d", freePort(t)), begin: time.Now()}
+	controlplane.StartProgram(t, built(t, "prometheus"), "--config.file="+prometheusConfig(t), "--storage.tsdb.path="+t.TempDir(),
+		"--web.listen-address="+p.address, "--log.level=warn")
+	return p
+}
+
+// eventually waits until expr has an answer.
+func (p prometheus) eventually(t *testing.T, expr string) {
+	t.Helper()
+	controlplane.Eventually(t, patience, func(context.Context) error {
+		answer, err := p.seen(expr)
+		if err == nil && len(answer) == 0 {
+			err = fmt.Errorf("no answer to %s", expr)
+		}
+		return err
+	})
+}
+
+// seen asks for expr at each second since the beginning, as a dashboard does. It returns a line for each series that was a number
+// at some time, with the last one.
+func (p prometheus) seen(expr string) ([]string, error) {
+	form := url.Values{"query": {expr}, "step": {"1"}, "start": {seconds(p.begin)}, "end": {seconds(time.Now())}}
+	answer, err := http.Get("http://" + p.address + "/api/v1/query_range?" + form.Encode())
 	if err != nil {
 		return nil, err
 	}
@@ -276,7 +207,7 @@ func instant(address, expr string) ([]string, error) {
 		Data  struct {
 			Result []struct {
 				Metric map[string]string
-				Value  [2]any
+				Values [][2]any // time, value
 			}
 		}
 	}
@@ -288,7 +219,12 @@ func instant(address, expr string) ([]string, error) {
 	}
 	var lines []string
 	for _, r := range body.Data.Result {
-		lines = append(lines, fmt.Sprintf("%v = %v", r.Metric, r.Value[1]))
+		r.Values = slices.DeleteFunc(r.Values, func(v [2]any) bool { return v[1] == "NaN" })
+		if n := len(r.Values); n > 0 {
+			lines = append(lines, fmt.Sprintf("%v = %v", r.Metric, r.Values[n-1][1]))
+		}
 	}
 	return lines, nil
 }
+
+func seconds(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) }
