@@ -27,7 +27,7 @@
 // A deadline that is dropped is told by an event, as is one that is kept. Of the pods that
 // are due and wait for their eviction, those with the earliest deadline go first.
 //
-// Rights needed: nodes, pods and leases get, list, watch; pods delete; pods/status patch; events create, patch.
+// Rights needed: nodes and pods get, list, watch; leases in kube-node-lease get; pods delete; pods/status patch; events create, patch.
 //
 // # Differences from upstream (kube-controller-manager v1.37)
 //

@@ -7,8 +7,8 @@
 // is queued twice at worst and lost never.
 //
 // Stopping is gentle here and hard elsewhere. When the context of Run ends, workers take no more keys, and the syncs that
-// are running keep a live context until Config.Drain has passed; long ones ask [Draining] and stop half-way. Whoever must end requests at once, because the lease is
-// gone, does so at the transport.
+// are running keep a live context until Config.Drain has passed; long ones ask [Draining] and stop half-way. Whoever must
+// end requests at once, because the lease is gone, does so at the transport.
 //
 // A reconcile function answers with return values; only the loop touches the queue. See [Result] for what the answers mean.
 package worker
