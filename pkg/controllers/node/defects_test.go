@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -218,123 +217,6 @@ func TestN54ZoneOfExcludedNodesIsAZone(t *testing.T) {
 	})
 }
 
-func TestOutageCondemnsNobody(t *testing.T) {
-	objects, live, dying := cluster(10, 1)
-	all := slices.Concat(live, dying)
-	inBubble(t, defaults(), objects, func(b *bench) {
-		b.term()
-		b.renewFor(20*time.Second, live...)
-		b.breakDown(errOutage, everything...)
-		b.freeze("leases", true)
-		b.pass(70 * time.Second)
-		b.breakDown(nil, everything...)
-		b.pass(15 * time.Second) // no kubelet has come back yet, nor has the watch
-		b.freeze("leases", false)
-		b.pass(20 * time.Second)
-		b.renewFor(10*time.Second, live...)
-		if got := b.withStatus("True", all); got != 11 {
-			t.Errorf("%d of 11 nodes Ready 45 s after the outage", got)
-		}
-		b.renewFor(20*time.Second, live...)
-		if got := b.withStatus("True", live); got != 10 {
-			t.Errorf("%d of 10 live nodes Ready", got)
-		}
-		if got := b.withStatus("Unknown", dying); got != 1 {
-			t.Error("the node that died is not found a grace after the outage")
-		}
-		if got := testutil.ToFloat64(b.controller.metrics.suppressed.WithLabelValues(suppressedBlind)); got == 0 {
-			t.Error("no verdict was suppressed: the test has not reached what it is about")
-		}
-	})
-}
-
-func TestLongOutageCondemnsNobody(t *testing.T) {
-	objects, live, _ := cluster(10, 0)
-	inBubble(t, defaults(), objects, func(b *bench) {
-		b.term()
-		b.renewFor(20*time.Second, live...)
-		b.breakDown(errOutage, everything...)
-		b.pass(time.Hour)
-		b.breakDown(nil, everything...)
-		b.pass(45 * time.Second)
-		if got := b.withStatus("True", live); got != 10 {
-			t.Errorf("%d of 10 nodes Ready 45 s after an outage of an hour", got)
-		}
-	})
-}
-
-// The API server can be read and not written: kubelets cannot renew, and our own first write says so.
-func TestReadOnlyAPIServerCondemnsNobody(t *testing.T) {
-	objects, live, _ := cluster(10, 0)
-	inBubble(t, defaults(), objects, func(b *bench) {
-		b.term()
-		b.breakDown(errOutage, "update nodes/status", "patch nodes", "patch pods/status")
-		b.pass(15 * time.Minute)
-		b.breakDown(nil, everything...)
-		b.renew(live...)
-		b.renewFor(time.Minute, live...)
-		if got := b.withStatus("True", live); got != 10 {
-			t.Errorf("%d of 10 nodes Ready", got)
-		}
-	})
-}
-
-func TestOutageDuringStandbyCondemnsNobody(t *testing.T) {
-	objects, live, _ := cluster(10, 0)
-	inBubble(t, defaults(), objects, func(b *bench) {
-		b.term()
-		b.renewFor(20*time.Second, live...)
-		b.endTerm() // the lease was lost
-		b.pass(70 * time.Second)
-		b.term()
-		b.pass(45 * time.Second)
-		if got := b.withStatus("True", live); got != 10 {
-			t.Errorf("%d of 10 nodes Ready", got)
-		}
-	})
-}
-
-func TestFailoverDoesNotStartGraceAnew(t *testing.T) {
-	objects, live, dying := cluster(5, 1)
-	inBubble(t, defaults(), objects, func(b *bench) {
-		b.renewFor(60*time.Second, live...) // as a standby
-		b.term()
-		b.pass(time.Millisecond)
-		if got := b.withStatus("Unknown", dying); got != 1 {
-			t.Error("a node silent for 60 s is not found when the term starts")
-		}
-		if got := b.withStatus("True", live); got != 5 {
-			t.Errorf("%d of 5 live nodes Ready", got)
-		}
-	})
-}
-
-func TestFrozenLeaseWatchCondemnsNobodyAndStillFindsTheDead(t *testing.T) {
-	objects, live, dying := cluster(10, 1)
-	all := slices.Concat(live, dying)
-	inBubble(t, defaults(), objects, func(b *bench) {
-		b.term()
-		b.renewFor(10*time.Second, all...)
-		b.freeze("leases", true)
-		lists := b.count("list leases")
-		b.renewFor(10*time.Minute, live...)
-		if got := b.withStatus("True", live); got != 10 {
-			t.Errorf("%d of 10 live nodes Ready", got)
-		}
-		if got := b.withStatus("Unknown", dying); got != 1 {
-			t.Error("the dead node was not found while the watch was stuck")
-		}
-		if got := b.count("list leases") - lists; got > 150 {
-			t.Errorf("%d lists in ten minutes", got)
-		}
-		b.freeze("leases", false)
-		b.renewFor(30*time.Second, live...)
-		if got := b.controller.suspension(time.Now()); got != causeNone {
-			t.Errorf("suspended (%s) after the watch came back", got)
-		}
-	})
-}
-
 func TestManyDueAreAskedForInOneList(t *testing.T) {
 	objects, live, dying := cluster(5, 50)
 	inBubble(t, defaults(), objects, func(b *bench) {
@@ -474,45 +356,6 @@ func TestConflictsAreRetriedQuietly(t *testing.T) {
 		b.pass(50 * time.Millisecond)
 		if node := b.node("dying0"); readiness(node) != "Unknown" || !hasTaint(node, unreachableNoExecute) {
 			t.Errorf("Ready %s, taints %v: a refused patch must not cost the token", readiness(node), node.Spec.Taints)
-		}
-	})
-}
-
-func TestStallOfTheProcessIsNotSilence(t *testing.T) {
-	objects, live, _ := cluster(3, 0)
-	inBubble(t, defaults(), objects, func(b *bench) {
-		b.term()
-		b.renew(live...)
-		r, _ := b.controller.observations.get("live0")
-		b.controller.stalled(30 * time.Second)
-		after, _ := b.controller.observations.get("live0")
-		if got := after.heartbeat.seen.Sub(r.heartbeat.seen); got != 30*time.Second {
-			t.Errorf("last sign of life moved by %v, want 30s", got)
-		}
-	})
-}
-
-func TestNewTermDoesNotTrustAStaleNodeCache(t *testing.T) {
-	old := metav1.NewTime(epoch.Add(-time.Hour))
-	dead := aNode("dead", "zone", "Unknown", func(n *corev1.Node) {
-		n.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeUnreachable, Effect: noSchedule, TimeAdded: &old}, {Key: corev1.TaintNodeUnreachable, Effect: noExec, TimeAdded: &old}}
-	})
-	other := aNode("other", "zone", "False")
-	inBubble(t, defaults(), []runtime.Object{dead, other, aLease("other", epoch)}, func(b *bench) {
-		b.freeze("nodes", true)
-		b.post("other", "True") // the cache still shows a cluster without a Ready node
-		b.term()
-		b.pass(10 * time.Second)
-		if !hasTaint(b.node("dead"), unreachableNoExecute) {
-			t.Error("a taint was taken away because every node seemed to be down")
-		}
-		b.freeze("nodes", false)
-		b.pass(5 * time.Second)
-		if got := b.count("patch nodes"); got > 1 {
-			t.Errorf("%d patches, want at most the one of the node that came back", got)
-		}
-		if !b.controller.confirmed.Load() {
-			t.Error("the cache was never confirmed")
 		}
 	})
 }

@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -13,25 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 )
-
-// Faults of nodes, Leases and the API server that upstream's tests do not know.
-
-// renewAs lets a kubelet write its Lease with a time of its choice.
-func (b *bench) renewAs(name string, at *metav1.MicroTime) {
-	b.t.Helper()
-	leases := b.CoordinationV1().Leases(corev1.NamespaceNodeLease)
-	lease, err := leases.Get(b.t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	lease.Spec.RenewTime, lease.Spec.LeaseDurationSeconds = at, nil
-	if _, err := leases.Update(b.t.Context(), lease, metav1.UpdateOptions{}); err != nil {
-		b.t.Fatal(err)
-	}
-	b.pass(time.Millisecond)
-}
 
 func TestNewTermMarksNoPodOfANodeThatCameBack(t *testing.T) {
 	objects := []runtime.Object{aNode("node", "zone", "Unknown"), aNode("live", "zone", "True"), aLease("live", epoch), aPod("pod", "node")}
@@ -67,63 +48,6 @@ func TestStaleNodeCacheIsNotBlindness(t *testing.T) {
 	})
 }
 
-func TestLeasesOfOtherTimes(t *testing.T) {
-	ahead := &metav1.MicroTime{Time: epoch.Add(24 * time.Hour)}
-	for _, tt := range []struct {
-		name  string
-		first *metav1.MicroTime // what the Lease says at the beginning
-		then  func(time.Time) *metav1.MicroTime
-		want  corev1.ConditionStatus // after two minutes in which the kubelet writes its Lease every 10 s
-	}{
-		{"a clock that is far ahead", ahead, func(now time.Time) *metav1.MicroTime { return &metav1.MicroTime{Time: now.Add(24 * time.Hour)} }, "True"},
-		{"a clock that is far behind", &metav1.MicroTime{Time: epoch.Add(-1e6 * time.Second)}, func(now time.Time) *metav1.MicroTime { return &metav1.MicroTime{Time: now.Add(-1e6 * time.Second)} }, "True"},
-		{"a clock that was ahead and is set", ahead, func(now time.Time) *metav1.MicroTime { return &metav1.MicroTime{Time: now} }, "True"},
-		{"never any time", nil, func(time.Time) *metav1.MicroTime { return nil }, "Unknown"},
-		{"the same time over and over", ahead, func(time.Time) *metav1.MicroTime { return ahead }, "Unknown"},
-		{"the time was taken away", ahead, func(time.Time) *metav1.MicroTime { return nil }, "Unknown"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			objects, live, _ := cluster(3, 1)
-			inBubble(t, defaults(), objects, func(b *bench) {
-				b.renewAs("dying0", tt.first)
-				b.term()
-				for range 12 {
-					b.renew(live...)
-					b.renewAs("dying0", tt.then(time.Now()))
-					b.pass(10 * time.Second)
-					if tt.want == "True" && readiness(b.node("dying0")) != "True" {
-						b.t.Fatalf("Unknown after %v", time.Since(epoch))
-					}
-				}
-				if got := readiness(b.node("dying0")); got != tt.want {
-					t.Errorf("Ready = %s, want %s", got, tt.want)
-				}
-			})
-		})
-	}
-}
-
-// A consistent read may show that a time went back; that there is none, or the old one, says nothing.
-func TestLiveLease(t *testing.T) {
-	at := func(s int) time.Time { return day.Add(time.Duration(s) * time.Second) }
-	h := heartbeat{seen: at(0), renewed: at(100)}
-	for _, tt := range []struct {
-		name    string
-		renewed time.Time
-		alive   bool
-	}{
-		{"the same", at(100), false}, {"none", time.Time{}, false}, {"later", at(101), true}, {"earlier", at(99), true},
-	} {
-		want := h
-		if tt.alive {
-			want.seen, want.renewed = at(5), tt.renewed
-		}
-		if got := h.afterLiveLease(tt.renewed, at(5)); got != want {
-			t.Errorf("%s: %+v, want %+v", tt.name, got, want)
-		}
-	}
-}
-
 func TestPodsThatComeToANodeThatNeverPosted(t *testing.T) {
 	objects := []runtime.Object{aNode("node", "", ""), aNode("live", "", "True"), aLease("live", epoch), aPod("early", "node")}
 	inBubble(t, defaults(), objects, func(b *bench) {
@@ -136,35 +60,6 @@ func TestPodsThatComeToANodeThatNeverPosted(t *testing.T) {
 		b.pass(time.Second)
 		if early, late := podReady(b.pod("early")), podReady(b.pod("late")); early != "True" || late != "False" {
 			t.Errorf("Ready of the pod that was there = %s, want True; of the one that came = %s, want False", early, late)
-		}
-	})
-}
-
-func TestLeaseComesAndGoes(t *testing.T) {
-	objects, live, _ := cluster(3, 1)
-	inBubble(t, defaults(), objects, func(b *bench) {
-		b.term()
-		leases := b.CoordinationV1().Leases(corev1.NamespaceNodeLease)
-		for range 12 { // somebody deletes the Lease again and again, and the kubelet makes it anew each time
-			if err := leases.Delete(b.t.Context(), "dying0", metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
-			b.pass(5 * time.Second)
-			lease := aLease("dying0", time.Now())
-			lease.UID = types.UID("lease-" + time.Now().String())
-			b.create(lease)
-			b.renew(live...)
-			b.pass(5 * time.Second)
-		}
-		if got := readiness(b.node("dying0")); got != "True" {
-			t.Errorf("Ready = %s while the kubelet renews", got)
-		}
-		if err := leases.Delete(b.t.Context(), "dying0", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		b.renewFor(46*time.Second, live...)
-		if got := readiness(b.node("dying0")); got != "Unknown" {
-			t.Errorf("Ready = %s, want Unknown: no Lease and no status for a grace period", got)
 		}
 	})
 }
@@ -264,45 +159,6 @@ func TestPodConflictsDoNotStorm(t *testing.T) {
 			t.Errorf("Ready = %s after the cache had caught up", got)
 		}
 	})
-}
-
-// The watch of Leases ends and cannot be opened again, while everything else works: an API server that refuses watches, or a proxy that
-// cuts them. Even if the Leases cannot be listed either, each verdict is preceded by a look at the one Lease.
-func TestLeaseWatchThatCannotBeOpened(t *testing.T) {
-	for _, lists := range []bool{true, false} {
-		t.Run(fmt.Sprint("lists work ", lists), func(t *testing.T) {
-			objects, live, dying := cluster(6, 1)
-			inBubble(t, defaults(), objects, func(b *bench) {
-				b.term()
-				b.renewFor(10*time.Second, append(live, dying...)...)
-				b.cutWatches("leases")
-				if !lists {
-					b.breakDown(errOutage, "list leases")
-				}
-				for i := range 24 {
-					b.renewFor(10*time.Second, live...)
-					if got := b.withStatus("True", live); got != 6 {
-						b.t.Fatalf("%d of 6 live nodes Ready after %d s", got, 10*i)
-					}
-				}
-				if got := b.withStatus("Unknown", dying); got != 1 && lists {
-					b.t.Error("the dead node was not found")
-				}
-				if got := b.count("get leases") + b.count("list leases"); got > 6*2*26+200 { // the kubelets read before they write
-					b.t.Errorf("%d reads of Leases", got)
-				}
-				b.restoreWatches("leases")
-				b.breakDown(nil, "list leases")
-				b.renewFor(2*time.Minute, live...)
-				if got := b.withStatus("True", live); got != 6 {
-					b.t.Errorf("%d of 6 live nodes Ready in the end", got)
-				}
-				if got := b.withStatus("Unknown", dying); got != 1 {
-					b.t.Error("the dead node was not found in the end")
-				}
-			})
-		})
-	}
 }
 
 func TestNobodyThere(t *testing.T) {
@@ -430,25 +286,6 @@ func TestPendingGaugeFollowsTheLine(t *testing.T) {
 	pending(1, "one deleted")
 	z.withdraw("down2")
 	pending(0, "one well again")
-}
-
-// Somebody takes the Ready condition away and puts it back; kubelets without a status, statuses without a Lease.
-func TestStatusWithoutLeaseKeepsANodeAlive(t *testing.T) {
-	objects, live, _ := cluster(3, 0)
-	inBubble(t, defaults(), append(objects, aNode("node", "zone", "True")), func(b *bench) {
-		b.term()
-		for range 10 {
-			b.post("node", "True")
-			b.renewFor(40*time.Second, live...)
-		}
-		if got := readiness(b.node("node")); got != "True" {
-			t.Errorf("Ready = %s", got)
-		}
-		b.renewFor(15*time.Second, live...)
-		if got := readiness(b.node("node")); got != "Unknown" {
-			t.Errorf("Ready = %s, want Unknown", got)
-		}
-	})
 }
 
 func TestStandbyTakesOverAmidTheLine(t *testing.T) {

@@ -117,74 +117,6 @@ func TestZoneStates(t *testing.T) {
 	}
 }
 
-func TestRates(t *testing.T) {
-	cfg := defaults()
-	for _, tt := range []struct {
-		name string
-		t    tally
-		want float32
-	}{
-		{"normal", tally{10, 0}, 0.1},
-		{"full: as normal", tally{0, 10}, 0.1},
-		{"partial, small zone: none", tally{5, 45}, 0},
-		{"partial, one node more: secondary", tally{5, 46}, 0.01},
-		{"two down are never partial", tally{1, 2}, 0.1},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := rate(tt.t.state(cfg), tt.t, cfg); got != tt.want {
-				t.Errorf("rate = %v, want %v", got, tt.want)
-			}
-		})
-	}
-}
-
-func TestThresholdAtItsEnds(t *testing.T) {
-	cfg := defaults()
-	mostDown, threeDown, twoDown := tally{1, 99}, tally{97, 3}, tally{1, 2}
-	for _, tt := range []struct {
-		name      string
-		threshold float32
-		t         tally
-		want      zoneState
-	}{
-		{"above 1 no share is reached", 100, mostDown, zoneNormal},
-		{"above 1 a zone can still fail as a whole", 100, tally{0, 100}, zoneFull},
-		{"0 is reached by three", 0, threeDown, zonePartial},
-		{"0 is not reached by two", 0, twoDown, zoneNormal},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			cfg.UnhealthyZoneThreshold = tt.threshold
-			if got := tt.t.state(cfg); got != tt.want {
-				t.Errorf("state(%+v) = %v, want %v", tt.t, got, tt.want)
-			}
-		})
-	}
-}
-
-func TestZoneOf(t *testing.T) {
-	for _, tt := range []struct {
-		name   string
-		labels map[string]string
-		want   string
-	}{
-		{"none", nil, ""},
-		{"zone and region", map[string]string{"topology.kubernetes.io/zone": "z", "topology.kubernetes.io/region": "r"}, "r:\x00:z"},
-		{"region only", map[string]string{"topology.kubernetes.io/region": "r"}, "r:\x00:"},
-		{"beta labels win", map[string]string{
-			"topology.kubernetes.io/zone": "z", "failure-domain.beta.kubernetes.io/zone": "bz",
-			"topology.kubernetes.io/region": "r", "failure-domain.beta.kubernetes.io/region": "br",
-		}, "br:\x00:bz"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			node := &corev1.Node{}
-			node.Labels = tt.labels
-			if got := zoneOf(node); got != tt.want {
-				t.Errorf("zoneOf = %q, want %q", got, tt.want)
-			}
-		})
-	}
-}
-
 func TestExcluded(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -199,46 +131,6 @@ func TestExcluded(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := memberOf(tt.node).counted; got != tt.want {
 				t.Errorf("counted = %v, want %v", got, tt.want)
-			}
-		})
-	}
-}
-
-func TestLimiter(t *testing.T) {
-	at := func(s float64) time.Time { return day.Add(time.Duration(s * float64(time.Second))) }
-	t.Run("one at once, then one each interval", func(t *testing.T) {
-		l := newLimiter(0.1, day)
-		if l.slot(0).After(day) {
-			t.Error("the first has to wait")
-		}
-		l.take(day)
-		if got, want := l.slot(0), at(10); got.Sub(want).Abs() > time.Millisecond {
-			t.Errorf("second at %v, want %v", got, want)
-		}
-		if got, want := l.slot(2), at(30); got.Sub(want).Abs() > time.Millisecond {
-			t.Errorf("third in line at %v, want %v", got, want)
-		}
-	})
-	for _, tt := range []struct {
-		name      string
-		old, next float32
-		empty     bool // before the change
-		want      time.Time
-	}{
-		{"same rate: same bucket", 0.1, 0.1, true, at(10)},
-		{"full bucket stays full", 0.1, 0.5, false, at(0)},
-		{"empty bucket starts empty", 0.1, 0.5, true, at(5 + 2)},
-		{"after a stop the first waits", 0, 0.1, false, at(5 + 10)},
-		{"a rate of one after a stop", 0, 1, false, at(5 + 1)},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			l := newLimiter(tt.old, day)
-			if tt.empty {
-				l.take(day)
-			}
-			l.set(tt.next, at(5))
-			if got := l.slot(0); got.Sub(tt.want).Abs() > time.Millisecond {
-				t.Errorf("next token at %v, want %v", got, tt.want)
 			}
 		})
 	}

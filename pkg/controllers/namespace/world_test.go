@@ -1,0 +1,126 @@
+package namespace
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"golang.org/x/sync/semaphore"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/record"
+	testclock "k8s.io/utils/clock/testing"
+)
+
+// bench is a controller on fakes that answer what a test tells them to. It exists to force errors; what really happens is
+// shown by the integration tests.
+type bench struct {
+	*Controller
+	client    *fake.Clientset
+	metadata  *metadatafake.FakeMetadataClient
+	discovery *fakeDiscovery
+	clock     *testclock.FakeClock
+	events    *record.FakeRecorder
+}
+
+type fakeDiscovery struct {
+	groups []*metav1.APIGroup
+	lists  []*metav1.APIResourceList
+	err    error
+	asked  int
+}
+
+func (d *fakeDiscovery) ServerGroupsAndResourcesWithContext(context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
+	d.asked++
+	return d.groups, d.lists, d.err
+}
+
+func newBench(t *testing.T, namespaces ...runtime.Object) *bench {
+	t.Helper()
+	scheme := metadatafake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	all := []string{"delete", "deletecollection", "list", "watch"}
+	b := &bench{
+		client: fake.NewClientset(namespaces...), metadata: metadatafake.NewSimpleMetadataClient(scheme),
+		discovery: &fakeDiscovery{
+			groups: []*metav1.APIGroup{group("", "v1")},
+			lists:  []*metav1.APIResourceList{coreList(typ("pods", all...), typ("configmaps", all...))},
+		},
+		clock: testclock.NewFakeClock(epoch.Add(time.Hour)), events: record.NewFakeRecorder(10),
+	}
+	// Empty lists for all types unless a test says otherwise: later reactors come first.
+	b.metadata.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, &metav1.List{}, nil
+	})
+	c := &Controller{
+		cfg: Config{Workers: 1}, metrics: newMetrics(prometheus.NewRegistry()), slots: semaphore.NewWeighted(requestsAtOnce),
+		deps: Deps{Client: b.client, Metadata: b.metadata, Discovery: b.discovery, Recorder: b.events, Clock: b.clock},
+	}
+	c.beginTerm()
+	b.Controller = c
+	b.client.ClearActions()
+	return b
+}
+
+// requests are the calls made so far, as verb, resource and namespace or subresource.
+func requests(actions ...[]clienttesting.Action) []string {
+	var texts []string
+	for _, list := range actions {
+		for _, a := range list {
+			text := a.GetVerb() + " " + a.GetResource().Resource
+			if a.GetSubresource() != "" {
+				text += "/" + a.GetSubresource()
+			}
+			texts = append(texts, text)
+		}
+	}
+	return texts
+}
+
+// terminating is a namespace whose deletion is so long past that no grace is left.
+func terminating(edits ...func(*corev1.Namespace)) *corev1.Namespace {
+	deleted := metav1.NewTime(epoch)
+	ns := &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: "test", UID: "uid-1", ResourceVersion: "1", DeletionTimestamp: &deleted},
+		Spec:       corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{"kubernetes"}},
+		Status:     corev1.NamespaceStatus{Phase: corev1.NamespaceTerminating},
+	}
+	for _, edit := range edits {
+		edit(ns)
+	}
+	return ns
+}
+
+func (b *bench) mustSync(t *testing.T) look {
+	t.Helper()
+	next, err := b.sync(t.Context(), "test")
+	if err != nil {
+		t.Fatalf("sync: %v", err)
+	}
+	return next
+}
+
+func expect(t *testing.T, got []string, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func sumOf(t *testing.T, h prometheus.Histogram) float64 {
+	t.Helper()
+	var m dto.Metric
+	if err := h.Write(&m); err != nil {
+		t.Fatal(err)
+	}
+	return m.GetHistogram().GetSampleSum()
+}

@@ -1,0 +1,208 @@
+package node
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+func TestPodsMarkedWithTheirNode(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		ready corev1.ConditionStatus
+		wait  time.Duration
+		want  corev1.ConditionStatus
+	}{
+		{"the grace is not over", "True", 49 * time.Second, "True"},
+		{"Ready turned Unknown", "True", 51 * time.Second, "False"},
+		{"not Ready turned Unknown", "False", 51 * time.Second, "False"},
+		{"not Ready says the kubelet: its own business", "False", 49 * time.Second, "True"},
+		{"never posted", "", 2 * time.Second, "True"},
+		{"Unknown from before the term", "Unknown", time.Second, "False"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dead := aNode("dead", "", tt.ready)
+			bare := aPod("bare", "dead")
+			bare.Status.Conditions = nil
+			objects := []runtime.Object{dead, aPod("pod", "dead"), aPod("other", "live"), bare, aNode("live", "", "True"), aLease("live", epoch)}
+			inBubble(t, defaults(), objects, func(b *bench) {
+				b.term()
+				b.renewFor(tt.wait, "live")
+				pod := b.pod("pod")
+				if got := podReady(pod); got != tt.want {
+					t.Fatalf("Ready = %s, want %s", got, tt.want)
+				}
+				if got := podReady(b.pod("other")); got != "True" {
+					t.Errorf("Ready of a pod elsewhere = %s", got)
+				}
+				if tt.want == "True" {
+					return
+				}
+				want := aPod("pod", "dead").Status
+				want.Conditions[0].Status = corev1.ConditionFalse
+				want.Conditions[0].LastTransitionTime = pod.Status.Conditions[0].LastTransitionTime
+				if diff := cmp.Diff(want, pod.Status); diff != "" {
+					t.Errorf("more than Ready and its time was changed:\n%s", diff)
+				}
+				if pod.Status.Conditions[0].LastTransitionTime.IsZero() {
+					t.Error("no transition time")
+				}
+				if got := b.count("patch pods/status"); got != 1 {
+					t.Errorf("%d pod writes, want 1\n%v", got, b.requests)
+				}
+				if e := b.drainEvents(); !slices.Contains(e, "Warning NodeNotReady Node is not ready") {
+					t.Errorf("events = %q", e)
+				}
+			})
+		})
+	}
+}
+
+func TestEveryPodIsWrittenOnce(t *testing.T) {
+	for _, workers := range []int{8, 1} {
+		t.Run(fmt.Sprint(workers, " workers"), func(t *testing.T) {
+			objects := []runtime.Object{aNode("live", "", "True"), aLease("live", epoch)}
+			for n := range 10 {
+				name := fmt.Sprint("node", n)
+				objects = append(objects, aNode(name, "", "True"))
+				for p := range 20 {
+					objects = append(objects, aPod(fmt.Sprint(name, "-", p), name))
+				}
+			}
+			cfg := defaults()
+			cfg.Workers, cfg.PodWorkers = workers, workers
+			inBubble(t, cfg, objects, func(b *bench) {
+				b.term()
+				b.renewFor(52*time.Second, "live")
+				if got := b.count("patch pods/status"); got != 200 {
+					t.Errorf("%d pod writes, want 200", got)
+				}
+				if got := testutil.ToFloat64(b.controller.metrics.podsMarked); got != 200 {
+					t.Errorf("metric = %v", got)
+				}
+			})
+		})
+	}
+}
+
+func TestPodWriteIsRetriedUntilItSucceeds(t *testing.T) {
+	objects, live, dying := cluster(1, 1)
+	inBubble(t, defaults(), append(objects, aPod("pod", "dying0")), func(b *bench) {
+		b.breakDown(apierrors.NewForbidden(corev1.Resource("pods"), "pod", nil), "patch pods/status")
+		b.term()
+		b.renewFor(5*time.Minute, live...)
+		if got := b.count("patch pods/status"); got < 5 {
+			t.Errorf("%d tries in 4 minutes", got)
+		}
+		if e := b.drainEvents(); slices.Contains(e, "Warning NodeNotReady Node is not ready") {
+			t.Error("an event tells of what did not happen")
+		}
+		b.breakDown(nil, "patch pods/status")
+		b.renewFor(70*time.Second, live...)
+		if got := podReady(b.pod("pod")); got != "False" {
+			t.Errorf("Ready = %s", got)
+		}
+		before := b.count("patch pods/status")
+		b.renewFor(5*time.Minute, live...)
+		if got := b.count("patch pods/status"); got != before {
+			t.Errorf("%d more writes after it succeeded", got-before)
+		}
+		_ = dying
+	})
+}
+
+func TestKubeletIsNotContradicted(t *testing.T) {
+	objects, live, _ := cluster(1, 1)
+	inBubble(t, defaults(), append(objects, aPod("pod", "dying0")), func(b *bench) {
+		b.term()
+		b.renewFor(51*time.Second, live...)
+		pod := b.pod("pod")
+		if podReady(pod) != "False" {
+			t.Fatal("not marked")
+		}
+		pod.Status.Conditions[0].Status = "True" // the kubelet is back, its node status comes later
+		if _, err := b.CoreV1().Pods("default").UpdateStatus(b.t.Context(), pod, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		b.renewFor(time.Minute, live...)
+		b.edit("dying0", func(n *corev1.Node) { n.Labels["x"] = "y" })
+		if got := podReady(b.pod("pod")); got != "True" {
+			t.Errorf("Ready = %s: set back against the kubelet", got)
+		}
+	})
+}
+
+func TestMarkedOnceAnEpisode(t *testing.T) {
+	m := newMarks()
+	unknown := episode{node: "n", ready: corev1.ConditionUnknown, since: epoch}
+	again := episode{node: "n", ready: corev1.ConditionUnknown, since: epoch.Add(time.Hour)}
+	for _, tt := range []struct {
+		name string
+		do   func()
+		want bool
+	}{
+		{"before", func() {}, false},
+		{"the node turns Unknown", func() { m.begin("node", unknown) }, true},
+		{"marked", func() { m.done("node", "pod") }, false},
+		{"the same episode, seen again", func() { m.begin("node", unknown) }, false},
+		{"another episode", func() { m.begin("node", again) }, true},
+		{"the node is well", func() { m.end("node") }, false},
+		{"an earlier node of the name", func() { m.begin("node", episode{"other", corev1.ConditionUnknown, epoch}) }, false},
+		{"and this one", func() { m.begin("node", unknown) }, true},
+	} {
+		tt.do()
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", UID: "n"}}
+		if got := m.due(node, "pod", false); got != tt.want {
+			t.Errorf("%s: due = %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
+// While its kubelet is alive and calls the node not ready, what it says of a pod stands.
+func TestPodStatusIsNoReasonToMark(t *testing.T) {
+	inBubble(t, defaults(), []runtime.Object{aNode("node", "", "False"), aNode("live", "", "True"), aPod("pod", "node")}, func(b *bench) {
+		b.term()
+		pod := b.pod("pod")
+		pod.Status.Conditions[0].Message = "still ready"
+		if _, err := b.CoreV1().Pods("default").UpdateStatus(b.t.Context(), pod, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		b.pass(time.Second)
+		if got := podReady(b.pod("pod")); got != "True" {
+			t.Errorf("Ready = %s", got)
+		}
+	})
+}
+
+func TestLatePods(t *testing.T) {
+	for _, tt := range []struct {
+		ready, want corev1.ConditionStatus
+	}{{"True", "True"}, {"False", "False"}, {"Unknown", "False"}, {"", "True"}} {
+		t.Run("node Ready "+string(tt.ready), func(t *testing.T) {
+			node := aNode("node", "", tt.ready, func(n *corev1.Node) { n.CreationTimestamp = metav1.NewTime(epoch) })
+			inBubble(t, defaults(), []runtime.Object{node, aNode("live", "", "True"), aPod("early", "node")}, func(b *bench) {
+				b.term()
+				b.create(aPod("late", "node"))
+				b.pass(time.Second)
+				if got := podReady(b.pod("late")); got != tt.want {
+					t.Errorf("Ready of a pod bound just now = %s, want %s", got, tt.want)
+				}
+				early := corev1.ConditionStatus("True")
+				if tt.ready == "Unknown" {
+					early = "False"
+				}
+				if got := podReady(b.pod("early")); got != early {
+					t.Errorf("Ready of a pod from before the term = %s, want %s", got, early)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,273 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+
+	"minikcm/pkg/caches"
+)
+
+// bench is a controller on a fake API in a bubble of fake time.
+type bench struct {
+	t *testing.T
+	*api
+	controller *Controller
+	caches     *caches.Caches
+	events     *record.FakeRecorder
+	start      time.Time
+	stopCaches context.CancelFunc
+	stopTerm   func()
+}
+
+// defaults are the defaults of kube-controller-manager v1.37.
+func defaults() Config {
+	return Config{
+		MonitorPeriod: 5 * time.Second, MonitorGracePeriod: 50 * time.Second, StartupGracePeriod: 60 * time.Second,
+		EvictionRate: 0.1, SecondaryEvictionRate: 0.01, LargeClusterSizeThreshold: 50, UnhealthyZoneThreshold: 0.55,
+		Workers: 4, PodWorkers: 4,
+	}
+}
+
+// inBubble runs a test in fake time. Objects given to it exist before the caches start.
+func inBubble(t *testing.T, cfg Config, objects []runtime.Object, run func(b *bench)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{t: t, api: newAPI(), events: record.NewFakeRecorder(10000), start: time.Now()}
+		for _, obj := range objects {
+			b.create(obj)
+		}
+		b.caches = caches.New(b.api, caches.Config{LeaseNamespaces: []string{corev1.NamespaceNodeLease}})
+		nodes, err1 := b.caches.Nodes()
+		pods, err2 := b.caches.Pods()
+		leases, err3 := b.caches.Leases()
+		if err := errors.Join(err1, err2, err3); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		b.controller, err = New(cfg, Deps{
+			Client: b.api, Nodes: nodes, Pods: pods, Leases: leases, Recorder: b.events,
+			Clock: clock.RealClock{}, Metrics: prometheus.NewRegistry(),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		b.caches.Start(ctx)
+		if err := b.caches.WaitForSync(ctx); err != nil {
+			t.Fatal(err)
+		}
+		b.stopCaches = cancel
+		run(b)
+		b.endTerm()
+		cancel()
+		b.caches.Shutdown()
+	})
+}
+
+// term starts a term.
+func (b *bench) term() {
+	ctx, cancel := context.WithCancel(b.t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := b.controller.Run(ctx); err != nil {
+			b.t.Errorf("Run = %v", err)
+		}
+	}()
+	b.stopTerm = func() {
+		cancel()
+		<-done
+	}
+	synctest.Wait()
+}
+
+func (b *bench) endTerm() {
+	if b.stopTerm != nil {
+		b.stopTerm()
+		b.stopTerm = nil
+	}
+	synctest.Wait()
+}
+
+// pass lets time pass.
+func (b *bench) pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func (b *bench) create(obj runtime.Object) {
+	b.t.Helper()
+	var err error
+	ctx := b.t.Context()
+	switch o := obj.(type) {
+	case *corev1.Node:
+		_, err = b.CoreV1().Nodes().Create(ctx, o, metav1.CreateOptions{})
+	case *corev1.Pod:
+		_, err = b.CoreV1().Pods(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
+	case *coordinationv1.Lease:
+		_, err = b.CoordinationV1().Leases(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
+	default:
+		err = fmt.Errorf("create %T: not known here", obj)
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *bench) node(name string) *corev1.Node {
+	b.t.Helper()
+	node, err := b.CoreV1().Nodes().Get(b.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return node
+}
+
+func (b *bench) pod(name string) *corev1.Pod {
+	b.t.Helper()
+	pod, err := b.CoreV1().Pods("default").Get(b.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return pod
+}
+
+// renew plays a kubelet that renews its Lease.
+func (b *bench) renew(names ...string) {
+	b.t.Helper()
+	leases := b.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+	for _, name := range names {
+		lease, err := leases.Get(b.t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Now()}
+		if _, err := leases.Update(b.t.Context(), lease, metav1.UpdateOptions{}); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	synctest.Wait()
+}
+
+// renewFor lets kubelets renew every 10 s for some time.
+func (b *bench) renewFor(d time.Duration, names ...string) {
+	b.t.Helper()
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		b.renew(names...)
+		b.pass(min(leaseInterval, time.Until(end)))
+	}
+}
+
+// edit changes a node as somebody else would.
+func (b *bench) edit(name string, change func(*corev1.Node)) {
+	b.t.Helper()
+	node := b.node(name)
+	change(node)
+	if _, err := b.CoreV1().Nodes().Update(b.t.Context(), node, metav1.UpdateOptions{}); err != nil {
+		b.t.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+// post plays a kubelet that posts its Ready condition.
+func (b *bench) post(name string, status corev1.ConditionStatus) {
+	b.t.Helper()
+	b.edit(name, func(node *corev1.Node) { setReady(node, status, time.Now()) })
+}
+
+// drainEvents returns the events so far and forgets them.
+func (b *bench) drainEvents() []string {
+	var all []string
+	for {
+		select {
+		case e := <-b.events.Events:
+			all = append(all, e)
+		default:
+			return all
+		}
+	}
+}
+
+// Objects.
+
+func setReady(node *corev1.Node, status corev1.ConditionStatus, at time.Time) {
+	c := condition(node, corev1.NodeReady)
+	if c == nil {
+		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeReady})
+		c = condition(node, corev1.NodeReady)
+	}
+	if c.Status != status {
+		c.LastTransitionTime = metav1.NewTime(at)
+	}
+	c.Status, c.LastHeartbeatTime, c.Reason, c.Message = status, metav1.NewTime(at), "Kubelet", "from the kubelet"
+}
+
+// aNode is a node of a zone with a Ready status; an empty one leaves the condition out.
+func aNode(name, zone string, ready corev1.ConditionStatus, edits ...func(*corev1.Node)) *corev1.Node {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: name, UID: types.UID("uid-" + name), Labels: map[string]string{},
+		CreationTimestamp: metav1.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC), // a year before the bubble's clock starts
+	}}
+	if zone != "" {
+		node.Labels[corev1.LabelTopologyZone], node.Labels[corev1.LabelTopologyRegion] = zone, "region"
+	}
+	if ready != "" {
+		setReady(node, ready, node.CreationTimestamp.Time)
+	}
+	for _, edit := range edits {
+		edit(node)
+	}
+	return node
+}
+
+func aLease(name string, renewed time.Time) *coordinationv1.Lease {
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: name, UID: types.UID("lease-" + name)},
+		Spec:       coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: renewed}},
+	}
+}
+
+// aPod is a pod on a node that its kubelet calls ready.
+func aPod(name, node string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("pod-" + name)},
+		Spec:       corev1.PodSpec{NodeName: node},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{
+			{Type: corev1.PodReady, Status: corev1.ConditionTrue, Reason: "Up", Message: "and running"},
+			{Type: corev1.ContainersReady, Status: corev1.ConditionTrue},
+		}},
+	}
+}
+
+func podReady(pod *corev1.Pod) corev1.ConditionStatus {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status
+		}
+	}
+	return ""
+}
+
+// hasTaint reports whether a node has a taint, given as key:effect without the common prefix of the keys.
+func hasTaint(node *corev1.Node, taint string) bool {
+	for _, t := range node.Spec.Taints {
+		if strings.TrimPrefix(t.Key, "node.kubernetes.io/")+":"+string(t.Effect) == taint {
+			return true
+		}
+	}
+	return false
+}

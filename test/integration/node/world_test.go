@@ -1,0 +1,262 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"minikcm/pkg/caches"
+	"minikcm/test/controlplane"
+)
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// world is what tests do to nodes. Nodes and Leases made through it go with the test.
+type world struct {
+	t      testing.TB
+	client kubernetes.Interface
+}
+
+func newWorld(t testing.TB) *world { return &world{t, cluster.Client(t)} }
+
+// create makes a node with its status as given, as a kubelet that registers does.
+func (w *world) create(n *corev1.Node) {
+	w.t.Helper()
+	_, err := w.client.CoreV1().Nodes().Create(w.t.Context(), n, metav1.CreateOptions{})
+	must(w.t, err)
+	w.t.Cleanup(func() {
+		err := w.client.CoreV1().Nodes().Delete(context.Background(), n.Name, metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			w.t.Errorf("delete node: %v", err)
+		}
+	})
+}
+
+// conditions makes node conditions from pairs of type and status.
+func conditions(pairs ...string) []corev1.NodeCondition {
+	var out []corev1.NodeCondition
+	for i := 0; i < len(pairs); i += 2 {
+		out = append(out, corev1.NodeCondition{Type: corev1.NodeConditionType(pairs[i]), Status: corev1.ConditionStatus(pairs[i+1])})
+	}
+	return out
+}
+
+// fleet is nodes with Leases and kubelets that renew them until told to stop.
+type fleet struct {
+	world *world
+	names []string
+	zone  string
+
+	lock    sync.Mutex
+	silent  map[string]bool
+	stopped chan struct{}
+	done    sync.WaitGroup
+}
+
+// newFleet makes n Ready nodes in a zone.
+func (w *world) newFleet(zone string, n int) *fleet {
+	w.t.Helper()
+	f := &fleet{world: w, zone: zone, silent: map[string]bool{}, stopped: make(chan struct{})}
+	leases := w.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+	for i := range n {
+		name := fmt.Sprintf("%s-%d", zone, i)
+		f.names = append(f.names, name)
+		w.create(controlplane.Node(name, func(n *corev1.Node) {
+			n.Labels[corev1.LabelTopologyZone], n.Labels[corev1.LabelTopologyRegion] = zone, "region"
+			n.Status.Conditions = conditions("Ready", "True")
+		}))
+		_, err := leases.Create(w.t.Context(), &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &name, LeaseDurationSeconds: new(int32(40)), RenewTime: &metav1.MicroTime{Time: time.Now()}},
+		}, metav1.CreateOptions{})
+		must(w.t, err)
+		w.t.Cleanup(func() { _ = leases.Delete(context.Background(), name, metav1.DeleteOptions{}) })
+	}
+	f.done.Go(f.renew)
+	w.t.Cleanup(func() {
+		close(f.stopped)
+		f.done.Wait()
+	})
+	return f
+}
+
+// renew plays all kubelets of the fleet, some at a time.
+func (f *fleet) renew() {
+	const atOnce = 10
+	var kubelets sync.WaitGroup
+	for first := range min(atOnce, len(f.names)) {
+		kubelets.Go(func() {
+			ticker := time.NewTicker(renewEvery)
+			defer ticker.Stop()
+			for {
+				for i := first; i < len(f.names); i += atOnce {
+					f.renewOne(f.names[i])
+				}
+				select {
+				case <-ticker.C:
+				case <-f.stopped:
+					return
+				}
+			}
+		})
+	}
+	kubelets.Wait()
+}
+
+// fallSilent stops all kubelets of the fleet together: their last renewals are within a second, however slow the machine is.
+func (f *fleet) fallSilent() {
+	f.world.t.Helper()
+	f.silence(true, f.names...)
+	controlplane.Eventually(f.world.t, patience, func(context.Context) error {
+		begin := time.Now()
+		var kubelets sync.WaitGroup
+		for _, name := range f.names {
+			kubelets.Go(func() { f.renewNow(name) })
+		}
+		kubelets.Wait()
+		if took := time.Since(begin); took > time.Second {
+			return fmt.Errorf("a round of renewals takes %v", took)
+		}
+		return nil
+	})
+}
+
+func (f *fleet) renewOne(name string) {
+	if !f.isSilent(name) {
+		f.renewNow(name)
+	}
+}
+
+func (f *fleet) renewNow(name string) {
+	patch := fmt.Sprintf(`{"spec":{"renewTime":%q}}`, time.Now().UTC().Format(metav1.RFC3339Micro))
+	_, err := f.world.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).
+		Patch(context.Background(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	if err != nil {
+		f.world.t.Logf("renew %s: %v", name, err)
+	}
+}
+
+func (f *fleet) isSilent(name string) bool {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	return f.silent[name]
+}
+
+// silence stops the kubelets of nodes, or starts them again.
+func (f *fleet) silence(silent bool, names ...string) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	for _, name := range names {
+		f.silent[name] = silent
+	}
+}
+
+// pods makes pods on a node that are Running and Ready.
+func (w *world) pods(namespace, on string, n int) []string {
+	w.t.Helper()
+	var names []string
+	for i := range n {
+		name := fmt.Sprintf("%s-pod-%d", on, i)
+		_, err := w.client.CoreV1().Pods(namespace).Create(w.t.Context(),
+			controlplane.Pod(namespace, name, nil, func(p *corev1.Pod) { p.Spec.NodeName = on }), metav1.CreateOptions{})
+		must(w.t, err)
+		controlplane.MarkPodReady(w.t, w.client, namespace, name)
+		names = append(names, name)
+	}
+	return names
+}
+
+// list reads all nodes at one moment.
+func (w *world) list(ctx context.Context) ([]corev1.Node, error) {
+	list, err := w.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return list.Items, nil
+}
+
+func readiness(n *corev1.Node) corev1.ConditionStatus {
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status
+		}
+	}
+	return ""
+}
+
+// unknown names the nodes of a list that are Unknown.
+func unknown(nodes []corev1.Node) (names []string) {
+	for i := range nodes {
+		if readiness(&nodes[i]) == corev1.ConditionUnknown {
+			names = append(names, nodes[i].Name)
+		}
+	}
+	return names
+}
+
+// noExecute names the nodes of a list, with a prefix, that have the unreachable:NoExecute taint.
+func noExecute(nodes []corev1.Node, prefix string) (names []string) {
+	for _, n := range nodes {
+		if strings.HasPrefix(n.Name, prefix) && hasTaint(&n, corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute}) {
+			names = append(names, n.Name)
+		}
+	}
+	return names
+}
+
+// hasTaint compares key, value and effect.
+func hasTaint(n *corev1.Node, want corev1.Taint) bool {
+	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
+		return t.Key == want.Key && t.Effect == want.Effect && t.Value == want.Value
+	})
+}
+
+// taints waits until a node has all the taints.
+func (w *world) taints(name string, want ...corev1.Taint) {
+	w.t.Helper()
+	controlplane.Eventually(w.t, patience, func(ctx context.Context) error {
+		n, err := w.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, t := range want {
+			if !hasTaint(n, t) {
+				return fmt.Errorf("node %s has taints %v, want %v", name, n.Spec.Taints, t)
+			}
+		}
+		return nil
+	})
+}
+
+// notReady waits until every pod is not Ready.
+func (w *world) notReady(namespace string, names ...string) {
+	w.t.Helper()
+	controlplane.Eventually(w.t, patience, func(ctx context.Context) error {
+		for _, name := range names {
+			pod, err := w.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			if got := caches.TrimPod(pod).Ready.Status; got != corev1.ConditionFalse {
+				return fmt.Errorf("pod %s: Ready = %s, want False", name, got)
+			}
+		}
+		return nil
+	})
+}
