@@ -181,6 +181,9 @@ func loadKubeconfig(flag, file, address string) (*rest.Config, error) {
 		if err != nil && !errors.Is(err, rest.ErrNotInCluster) {
 			return nil, fmt.Errorf("service account of the pod: %w", err)
 		}
+		if err == nil {
+			followAuthority(cfg)
+		}
 		return cfg, err
 	}
 	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: file}
@@ -202,6 +205,7 @@ func loadKubeconfig(flag, file, address string) (*rest.Config, error) {
 		}
 		return nil, fmt.Errorf("--%s=%s: %w", flag, file, singleLine{err})
 	}
+	followAuthority(cfg)
 	return cfg, nil
 }
 

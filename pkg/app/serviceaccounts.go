@@ -34,6 +34,7 @@ func asServiceAccount(base *rest.Config, name string) (*rest.Config, error) {
 	tokens := transport.NewCachedTokenSource(&serviceAccount{client: client.ServiceAccounts(metav1.NamespaceSystem), name: name, clock: clock.RealClock{}})
 	cfg := rest.AnonymousClientConfig(base)
 	cfg.UserAgent = agentConfig(base, name).UserAgent
+	followAuthority(cfg)
 	cfg.Wrap(transport.ResettableTokenSourceWrapTransport(tokens)) // which asks for a new one on 401
 	return cfg, nil
 }

@@ -53,6 +53,8 @@
 //	err := proxy.Outage(faults.Refused) // or BlackHole, Partition
 //	...
 //	err = proxy.Restore()
+//	...
+//	err = proxy.RotateAuthority() // all connections are reset, and the server's certificate is one that nobody knows
 //
 // # What was seen
 //

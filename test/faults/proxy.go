@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,7 +25,7 @@ const stopPatience = 10 * time.Second
 // Proxy stands between one client and one API server. Its methods may be called from any goroutine.
 type Proxy struct {
 	target    *rest.Config
-	authority []byte // PEM
+	authority []byte // PEM; under lock
 	name      string
 	seed      uint64
 	http1     bool
@@ -38,6 +39,8 @@ type Proxy struct {
 	upstream *upstream
 	reverse  *httputil.ReverseProxy
 	server   *http.Server
+
+	certificate atomic.Pointer[tls.Certificate]
 
 	lock   sync.Mutex
 	closed bool
@@ -99,7 +102,9 @@ func newProxy(target *rest.Config, opts []Option) *Proxy {
 func (p *Proxy) Config() *rest.Config {
 	config := rest.AnonymousClientConfig(p.target)
 	config.Host = "https://" + p.network.address()
+	p.lock.Lock()
 	config.TLSClientConfig = rest.TLSClientConfig{CAData: p.authority}
+	p.lock.Unlock()
 	config.Dial, config.Proxy = nil, nil
 	return config
 }
@@ -168,25 +173,23 @@ func (p *Proxy) start(purpose string) error {
 	if err != nil {
 		return err
 	}
-	certificate, authority, err := selfSigned(time.Now())
-	if err != nil {
+	if err := p.certify(); err != nil {
 		return err
 	}
-	p.authority = authority
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.watches = &watches{spawn: p.spawn, open: map[*stream]struct{}{}}
 	p.reverse = newReverse(server, transport, p.watches)
-	p.server = p.newServer(certificate)
+	p.server = p.newServer()
 	p.network, err = newNetwork(func(l net.Listener) {
 		_ = p.server.ServeTLS(l, "", "") // ends when its listener is closed
 	}, p.spawn)
 	return err
 }
 
-func (p *Proxy) newServer(certificate tls.Certificate) *http.Server {
+func (p *Proxy) newServer() *http.Server {
 	server := &http.Server{
 		Handler:     http.HandlerFunc(p.serveCounted),
-		TLSConfig:   &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
+		TLSConfig:   &tls.Config{GetCertificate: p.currentCertificate, MinVersion: tls.VersionTLS12},
 		BaseContext: func(net.Listener) context.Context { return p.ctx },
 		ErrorLog:    log.New(io.Discard, "", 0), // broken connections are what we are here for
 		ConnState: func(_ net.Conn, state http.ConnState) {

@@ -1,0 +1,73 @@
+package app
+
+import (
+	"crypto/tls"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+
+	"k8s.io/client-go/rest"
+)
+
+// A server's certificate and the file with its authority change in the same moment. Who waits for client-go waits five minutes.
+func TestAuthoritiesAreReadAgainWhenTheServerIsUnknown(t *testing.T) {
+	for _, protocol := range []string{"http/1.1", "h2"} {
+		t.Run(protocol, func(t *testing.T) {
+			var certificate atomic.Pointer[tls.Certificate]
+			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Proto) }))
+			server.TLS = &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+				return &tls.Config{Certificates: []tls.Certificate{*certificate.Load()}, NextProtos: []string{protocol}}, nil
+			}}
+			server.EnableHTTP2 = true
+			server.Config.ErrorLog = log.New(io.Discard, "", 0)
+			server.StartTLS()
+			t.Cleanup(server.Close)
+
+			file := filepath.Join(t.TempDir(), "ca.crt")
+			change := func(file string, ca *testCA) {
+				t.Helper()
+				certificate.Store(ca.issue(t, "server"))
+				if err := os.WriteFile(file, ca.pem, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				server.CloseClientConnections()
+			}
+			change(file, newCA(t, "one"))
+			cfg := &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAFile: file, ServerName: "server"}}
+			followAuthority(cfg)
+			client, err := rest.HTTPClientFor(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			get := func() error {
+				resp, err := client.Get(server.URL)
+				if err == nil {
+					err = resp.Body.Close()
+				}
+				return err
+			}
+			if err := get(); err != nil {
+				t.Fatal(err)
+			}
+			change(file, newCA(t, "two"))
+			var last error
+			for range 3 { // one finds its connection closed, one meets an unknown authority
+				last = get()
+			}
+			if last != nil {
+				t.Errorf("the third request after the change: %v", last)
+			}
+			change(filepath.Join(t.TempDir(), "elsewhere"), newCA(t, "three"))
+			for range 3 {
+				if err := get(); err == nil {
+					t.Fatal("a server that no authority vouches for was accepted")
+				}
+			}
+		})
+	}
+}
