@@ -1,0 +1,278 @@
+package namespace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+func TestNothingButPodsIsTouchedWhen(t *testing.T) {
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no"))
+	pods := &metav1.List{Items: []runtime.RawExtension{{Object: &metav1.PartialObjectMetadata{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{Namespace: "test", Name: "p", Finalizers: []string{"a/b"}}}}}}
+	for _, tt := range []struct {
+		name   string
+		list   runtime.Object
+		err    error
+		remove error
+		fails  bool
+	}{
+		{"pods cannot be listed", nil, forbidden, nil, true},
+		{"listing pods times out", nil, context.DeadlineExceeded, nil, true},
+		{"pods cannot be deleted", pods, nil, forbidden, true},
+		{"pods are said not to exist", nil, apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, ""), nil, true},
+		{"pods remain", pods, nil, nil, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, terminating())
+			b.metadata.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, tt.list, tt.err })
+			for _, verb := range []string{"delete-collection", "delete"} {
+				b.metadata.PrependReactor(verb, "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tt.remove })
+			}
+			_, err := b.sync(t.Context(), "test")
+			if (err != nil) != tt.fails {
+				t.Errorf("error %v, want one: %v", err, tt.fails)
+			}
+			for _, r := range requests(b.metadata.Actions(), b.client.Actions()) {
+				if strings.HasPrefix(r, "list ") && r != "list pods" || strings.HasPrefix(r, "delete") && r != "delete-collection pods" && r != "delete pods" || strings.Contains(r, "finalize") {
+					t.Errorf("request %s", r)
+				}
+			}
+		})
+	}
+}
+
+func TestPartialDiscoveryPurgesOnceAndWaits(t *testing.T) {
+	b := newBench(t, terminating())
+	broken := &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{{Group: "b.io", Version: "v1"}: errors.New("down")}}
+	b.discovery.err = broken
+	purge := []string{"list pods", "list configmaps"}
+
+	if next := b.mustSync(t); next.after != time.Second || len(discoveryTargets(*next.content)) != 1 {
+		t.Errorf("next look in %v, watching %v; want 1s and the APIService", next.after, discoveryTargets(*next.content))
+	}
+	expect(t, requests(b.metadata.Actions()), purge...)
+	b.clock.Step(time.Second)
+	if next := b.mustSync(t); next.after != 2*time.Second {
+		t.Errorf("next look in %v, want 2s", next.after)
+	}
+	expect(t, requests(b.metadata.Actions())[2:], "list pods")
+
+	b.discovery.err = nil
+	b.clock.Step(passSpan)
+	b.mustSync(t)
+	// Repaired long after: everything is proven again in one pass, then the namespace is finalized.
+	expect(t, requests(b.metadata.Actions())[3:], purge...)
+	actions := requests(b.client.Actions())
+	if last := actions[len(actions)-1]; last != "create namespaces/finalize" {
+		t.Errorf("last request %s", last)
+	}
+}
+
+// client-go takes a 404 for /api as an API without core types. To finalize on such an answer would orphan all of them.
+// A pass over an API with thousands of types may take longer than emptiness is trusted otherwise. It must end all the same.
+func TestDiscoveryWithoutCoreTypesFinalizesNothing(t *testing.T) {
+	b := newBench(t, terminating())
+	b.discovery.lists = []*metav1.APIResourceList{served("apps/v1", typ("deployments", "delete", "list"))}
+	b.mustSync(t)
+	for _, r := range requests(b.client.Actions()) {
+		if strings.Contains(r, "finalize") {
+			t.Error("finalized")
+		}
+	}
+}
+
+// An aggregated API with more types than are looked at together takes requests and answers none.
+func TestASilentAPITakesNobodysTime(t *testing.T) {
+	const types = 30
+	b := newBench(t, terminating())
+	var silent []metav1.APIResource
+	for i := range types {
+		silent = append(silent, typ(fmt.Sprintf("hang-%02d", i), "delete", "list"))
+	}
+	b.discovery.lists = append(b.discovery.lists, served("a.io/v1", silent...), served("z.io/v1", typ("answered", "delete", "list")))
+	tried := map[string]bool{}
+	inThisPass := 0
+	b.metadata.PrependReactor("list", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		if a.GetResource().Group != "a.io" {
+			return false, nil, nil
+		}
+		tried[a.GetResource().Resource] = true
+		inThisPass++
+		return true, nil, context.DeadlineExceeded
+	})
+	for pass := 0; len(tried) < types; pass++ {
+		if pass == 1000 {
+			t.Fatalf("%d of %d types were tried in %d passes", len(tried), types, pass)
+		}
+		inThisPass = 0
+		if _, err := b.sync(t.Context(), "test"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("pass %d: error %v", pass, err)
+		}
+		if inThisPass > typesAtOnce {
+			t.Errorf("pass %d: %d types were tried after the first had not answered", pass, inThisPass)
+		}
+	}
+	if n := len(slices.DeleteFunc(requests(b.metadata.Actions()), func(r string) bool { return r != "list answered" })); n != 1 {
+		t.Errorf("the type that answers was listed %d times, want once", n)
+	}
+}
+
+func TestBadGroupVersionPurgesTheRest(t *testing.T) {
+	b := newBench(t, terminating())
+	b.discovery.lists = append(b.discovery.lists, served("a/b/c", typ("x", "delete", "list")))
+	b.mustSync(t)
+	expect(t, requests(b.metadata.Actions()), "list pods", "list configmaps")
+	expect(t, requests(b.client.Actions()), "get namespaces", "get namespaces", "update namespaces/status")
+}
+
+func TestBeingStoppedIsNoError(t *testing.T) {
+	refused := fmt.Errorf("fence: %w", context.Canceled)
+	for _, resource := range []string{"pods", "configmaps"} {
+		b := newBench(t, terminating())
+		b.metadata.PrependReactor("list", resource, func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, refused })
+		if _, err := b.sync(t.Context(), "test"); !errors.Is(err, context.Canceled) {
+			t.Errorf("error %v, want context.Canceled", err)
+		}
+		for _, r := range requests(b.client.Actions()) {
+			if r != "get namespaces" {
+				t.Errorf("request %s", r)
+			}
+		}
+	}
+}
+
+func TestStatusWritesMayFail(t *testing.T) {
+	b := newBench(t, terminating())
+	b.discovery.err = errors.New("down")
+	b.client.PrependReactor("update", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, "test", errors.New("no"))
+	})
+	b.mustSync(t)
+	b.clock.Step(30 * time.Second)
+	b.mustSync(t)
+	select {
+	case e := <-b.events.Events:
+		if !strings.Contains(e, "NamespaceDeletionBlocked") || !strings.Contains(e, "down") {
+			t.Errorf("event %q", e)
+		}
+	default:
+		t.Error("no Event tells what the conditions cannot")
+	}
+}
+
+// The event of the namespace being gone may come before the answer to the request that let it go.
+func TestNothingIsNotedAfterTheEnd(t *testing.T) {
+	b := newBench(t, terminating())
+	b.client.PrependReactor("create", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+		b.clock.Step(time.Second)
+		b.seen.forget("uid-1")
+		return true, terminating(), nil
+	})
+	b.mustSync(t)
+	if len(b.seen.first) > 0 {
+		t.Errorf("noted: %v", b.seen.first)
+	}
+	if sum := sumOf(t, b.metrics.duration); sum != 1 {
+		t.Errorf("the deletion took %v s by the metric, want 1", sum)
+	}
+}
+
+// Whatever is wrong with one type, all others go, and the namespace waits for that one.
+func TestAFailingTypeKeepsNoOther(t *testing.T) {
+	const count = 30
+	b := newBench(t, terminating())
+	var apis []metav1.APIResource
+	for i := range count {
+		apis = append(apis, typ(fmt.Sprintf("type-%02d", i), "delete", "list"))
+	}
+	b.discovery.lists = append(b.discovery.lists, served("apps/v1", apis...))
+	broken := true
+	b.metadata.PrependReactor("list", "type-00", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if broken {
+			return true, nil, apierrors.NewInternalError(errors.New("conversion webhook is down"))
+		}
+		return false, nil, nil
+	})
+	if _, err := b.sync(t.Context(), "test"); !apierrors.IsInternalError(err) {
+		t.Errorf("error %v", err)
+	}
+	if n := len(requests(b.metadata.Actions())); n != 2+count { // pods, configmaps
+		t.Errorf("%d lists, want one of each type", n)
+	}
+	if actions := requests(b.client.Actions()); slices.Contains(actions, "create namespaces/finalize") {
+		t.Error("finalized although a type could not be listed")
+	}
+	broken = false
+	b.metadata.ClearActions()
+	b.mustSync(t)
+	expect(t, requests(b.metadata.Actions()), "list pods", "list type-00")
+	if actions := requests(b.client.Actions()); actions[len(actions)-1] != "create namespaces/finalize" {
+		t.Errorf("last request %s", actions[len(actions)-1])
+	}
+}
+
+// While a namespace waits, one type goes with the object it waits for, and another one comes that has an object in it.
+func TestTypesComeAndGo(t *testing.T) {
+	b := newBench(t, terminating())
+	with := func(name string) []*metav1.APIResourceList {
+		return []*metav1.APIResourceList{coreList(typ("pods", "delete", "list")), served("a.io/v1", typ(name, "delete", "deletecollection", "list"))}
+	}
+	gone := false
+	b.metadata.PrependReactor("list", "goings", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if gone {
+			return true, nil, apierrors.NewNotFound(schema.GroupResource{Resource: "goings"}, "")
+		}
+		return true, itemOf("Going", "a.io/v1"), nil
+	})
+	removed := false
+	b.metadata.PrependReactor("list", "comings", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if removed {
+			return false, nil, nil
+		}
+		return true, itemOf("Coming", "a.io/v1"), nil
+	})
+	b.metadata.PrependReactor("delete-collection", "comings", func(clienttesting.Action) (bool, runtime.Object, error) {
+		removed = true
+		return true, nil, nil
+	})
+	b.discovery.lists = with("goings")
+	b.mustSync(t)
+	gone, b.discovery.lists = true, with("comings")
+	b.clock.Step(discoveryMaxAge + 1)
+	b.mustSync(t)
+	if !removed {
+		t.Error("the object of the type that came is an orphan")
+	}
+	if actions := requests(b.client.Actions()); actions[len(actions)-1] != "create namespaces/finalize" {
+		t.Errorf("last request %s", actions[len(actions)-1])
+	}
+}
+
+// The discovery that is at hand still has a type that is no more.
+func TestTypeThatIsNotServedAnyMoreIsEmpty(t *testing.T) {
+	b := newBench(t, terminating())
+	b.metadata.PrependReactor("list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, "")
+	})
+	b.mustSync(t)
+	if actions := requests(b.client.Actions()); actions[len(actions)-1] != "create namespaces/finalize" {
+		t.Errorf("last request %s", actions[len(actions)-1])
+	}
+}
+
+func itemOf(kind, version string) *metav1.List {
+	return &metav1.List{Items: []runtime.RawExtension{{Object: &metav1.PartialObjectMetadata{
+		TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: kind}, ObjectMeta: metav1.ObjectMeta{Namespace: "test", Name: "x"}}}}}
+}
