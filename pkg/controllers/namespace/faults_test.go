@@ -250,7 +250,7 @@ func TestTypesComeAndGo(t *testing.T) {
 	b.discovery.lists = with("goings")
 	b.mustSync(t)
 	gone, b.discovery.lists = true, with("comings")
-	b.clock.Step(discoveryMaxAge + 1)
+	b.clock.Step(10*time.Second + 1)
 	b.mustSync(t)
 	if !removed {
 		t.Error("the object of the type that came is an orphan")

@@ -48,55 +48,34 @@ var deaths = []death{
 	{"before it arrived, which it did in the end", faults.Hold, (*faults.Held).Release},
 }
 
+// killedAtOnce is how many namespaces are being deleted when a process is killed, each stopped at another of its requests.
+const killedAtOnce = 8
+
 // The process is killed at its first, second, third … request about a namespace, and another one takes over: at every request in one of
 // the ways to die, and at every write in all of them.
 func TestKilledAtEveryRequest(t *testing.T) {
 	user := "killed-" + rand.String(5) // of this run alone
 	proxy := faults.New(t, rights(user))
-	flags := []string{"--leader-elect=false", "--namespace-deletion-grace-period=0"}
 	bystander := eventful(t)
 	untouched := contentOf(t, bystander)
-	victims := terminating(t) // what tests before this one have left
-	manager := launch(t, proxy, flags...)
-	kill := func(verbs string, n int, d death) (hit bool) {
-		t.Helper()
-		ns := eventful(t)
-		victims = append(victims, ns)
-		gate := faults.NewGate()
-		rule := proxy.Inject(faults.Match{Verbs: verbs, When: about(ns)}, d.fault(gate), faults.After(n), faults.Next(1))
-		defer rule.Remove()
-		remove(t, ns)
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		go letGo(ctx, t, ns)
-		if held := heldOrGone(t, gate, ns); held != nil {
-			check(t, manager.Kill())
-			d.end(held)
-			manager, hit = launch(t, proxy, flags...), true
-			gone(t, ns, 30*time.Second)
-			if left := contentOf(t, ns); len(left) > 0 {
-				t.Errorf("killed at request %d, %s %s, %s: left over %v", n, held.Request.Verb, held.Request.Path, d.name, left)
-			}
-		}
-		return hit
-	}
-	requests, writes := 0, 0
-	for kill("get,list", requests, deaths[requests%2]) {
-		requests++
-	}
+	k := &killer{victims: terminating(t), proxy: proxy} // what tests before this one have left
+	k.manager = launch(t, proxy, killedFlags...)
+	inTurn := func(n int) death { return deaths[n%2] }
+	discoveries := k.every(t, aboutDiscovery, 1, inTurn)
+	reads := k.every(t, about("get,list"), killedAtOnce, inTurn)
+	writes := 0
 	for _, d := range deaths {
-		for writes = 0; kill(faults.Writes, writes, d); writes++ {
-		}
+		writes += k.every(t, about(faults.Writes), killedAtOnce, func(int) death { return d })
 	}
-	t.Logf("killed at each of %d reads and %d writes", requests, writes)
-	if requests < 35 || writes < 5 {
-		t.Errorf("%d reads and %d writes are too few for a deletion", requests, writes)
+	t.Logf("killed at each of %d requests of discovery, %d other reads and %d writes", discoveries, reads, writes)
+	if discoveries < 2 || reads < 33 || writes < 5*len(deaths) {
+		t.Errorf("%d requests of discovery, %d other reads and %d writes are too few for a deletion", discoveries, reads, writes)
 	}
 	if now := contentOf(t, bystander); !slices.Equal(now, untouched) {
 		t.Errorf("a namespace that nobody deleted has\n%v\nand had\n%v", now, untouched)
 	}
 	elsewhere := cluster.AuditLog(t).Where(controlplane.Received, controlplane.Writes, func(e *auditv1.Event) bool {
-		return e.User.Username == controlplane.ServiceAccount(user) && !slices.Contains(victims, e.ObjectRef.Namespace) && !slices.Contains(victims, e.ObjectRef.Name) &&
+		return e.User.Username == controlplane.ServiceAccount(user) && !slices.Contains(k.victims, e.ObjectRef.Namespace) && !slices.Contains(k.victims, e.ObjectRef.Name) &&
 			strings.HasPrefix(e.Verb, "delete")
 	})
 	if len(elsewhere) > 0 {
@@ -105,6 +84,67 @@ func TestKilledAtEveryRequest(t *testing.T) {
 	remove(t, bystander)
 	go letGo(t.Context(), t, bystander)
 	gone(t, bystander, 20*time.Second)
+}
+
+// killer kills one manager after the other.
+type killer struct {
+	proxy   *faults.Proxy
+	manager *controlplane.Process
+	victims []string // namespaces that were deleted
+}
+
+var killedFlags = []string{"--leader-elect=false", "--namespace-deletion-grace-period=0"}
+
+// every kills the process at every request that matches, of so many namespaces together, and returns how many there were.
+func (k *killer) every(t *testing.T, match func(ns string) faults.Match, together int, way func(n int) death) (hits int) {
+	t.Helper()
+	for n := 0; ; n += together {
+		hit := k.kill(t, match, n, n+together, way)
+		if hits += hit; hit < together {
+			return hits
+		}
+	}
+}
+
+// kill stops one namespace at each of the requests that match, from the first to before the last, and kills the process. It returns at
+// how many there were such requests.
+func (k *killer) kill(t *testing.T, match func(ns string) faults.Match, first, last int, way func(n int) death) (hits int) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	count := last - first
+	names, gates, held := make([]string, count), make([]*faults.Gate, count), make([]*faults.Held, count)
+	atOnce(count, 8, func(i int) { names[i], gates[i] = eventful(t), faults.NewGate() })
+	k.victims = append(k.victims, names...)
+	for i, ns := range names {
+		defer k.proxy.Inject(match(ns), way(first+i).fault(gates[i]), faults.After(first+i), faults.Next(1)).Remove()
+	}
+	for _, ns := range names {
+		remove(t, ns)
+		go letGo(ctx, t, ns)
+	}
+	for i, ns := range names {
+		if held[i] = heldOrGone(t, gates[i], ns); held[i] != nil {
+			hits++
+		}
+	}
+	if hits == 0 {
+		return 0
+	}
+	check(t, k.manager.Kill())
+	for i, h := range held {
+		if h != nil {
+			way(first + i).end(h)
+		}
+	}
+	k.manager = launch(t, k.proxy, killedFlags...)
+	for i, ns := range names {
+		gone(t, ns, 30*time.Second)
+		if left := contentOf(t, ns); len(left) > 0 && held[i] != nil {
+			t.Errorf("killed at request %d, %s %s, %s: left over %v", first+i, held[i].Request.Verb, held[i].Request.Path, way(first+i).name, left)
+		}
+	}
+	return hits
 }
 
 func terminating(t *testing.T) []string {
@@ -120,10 +160,15 @@ func terminating(t *testing.T) []string {
 	return names
 }
 
-// about selects the requests with which a namespace is finished, discovery included.
-func about(ns string) func(*http.Request) bool {
-	return func(r *http.Request) bool {
-		return r.URL.Path == "/api" || r.URL.Path == "/apis" || slices.Contains(strings.Split(r.URL.Path, "/"), ns)
+// aboutDiscovery selects the requests that tell what a namespace may hold. They are shared by all.
+func aboutDiscovery(string) faults.Match {
+	return faults.Match{When: func(r *http.Request) bool { return r.URL.Path == "/api" || r.URL.Path == "/apis" }}
+}
+
+// about selects the requests with which one namespace is finished.
+func about(verbs string) func(ns string) faults.Match {
+	return func(ns string) faults.Match {
+		return faults.Match{Verbs: verbs, When: func(r *http.Request) bool { return slices.Contains(strings.Split(r.URL.Path, "/"), ns) }}
 	}
 }
 

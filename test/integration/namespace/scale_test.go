@@ -68,7 +68,7 @@ func TestManyAtOnce(t *testing.T) {
 		wait, want, limit time.Duration // want is for a machine with nothing else to do
 	}{
 		{"100 empty, grace 5 s", 100, 0, 5 * time.Second, 8 * time.Second, 20 * time.Second},
-		{"29 of 30 objects, no grace", 29, 30, 0, 3 * time.Second, 12 * time.Second},
+		{"10 of 30 objects, no grace", 10, 30, 0, 2 * time.Second, 12 * time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			m := start(t, grace(tt.wait))

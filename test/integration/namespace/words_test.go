@@ -46,13 +46,17 @@ func fill(t testing.TB, client kubernetes.Interface, ns string, objects int) {
 	for i := range objects {
 		name := fmt.Sprintf("object-%d", i)
 		var err error
-		switch i % 3 {
+		switch i % 4 {
 		case 0:
 			configMap(t, client, ns, name)
 		case 1:
 			_, err = client.CoreV1().Secrets(ns).Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 		case 2:
 			_, err = client.CoreV1().ServiceAccounts(ns).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		case 3:
+			_, err = client.CoreV1().Services(ns).Create(t.Context(), &corev1.Service{
+				ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone},
+			}, metav1.CreateOptions{})
 		}
 		check(t, err)
 	}
@@ -86,7 +90,7 @@ func shows(t testing.TB, name string, want map[corev1.NamespaceConditionType]str
 	})
 }
 
-// leftovers lists what etcd holds of configmaps, secrets and pods in a namespace.
+// leftovers lists what etcd holds of configmaps, secrets, services and pods in a namespace.
 func leftovers(t testing.TB, ns string) []string {
 	t.Helper()
 	client := cluster.Client(t)
@@ -100,6 +104,11 @@ func leftovers(t testing.TB, ns string) []string {
 	check(t, err)
 	for _, o := range secrets.Items {
 		names = append(names, "secret "+o.Name)
+	}
+	services, err := client.CoreV1().Services(ns).List(t.Context(), metav1.ListOptions{})
+	check(t, err)
+	for _, o := range services.Items {
+		names = append(names, "service "+o.Name)
 	}
 	pods, err := client.CoreV1().Pods(ns).List(t.Context(), metav1.ListOptions{})
 	check(t, err)

@@ -1,0 +1,71 @@
+package namespace_test
+
+// Where it is shown what the controller must do. "pkg" are the tests of pkg/controllers/namespace, "int" those of this package.
+//
+// The cases of kube-controller-manager v1.37's own tests. Those look inside; ours say the same of our functions, or of what is seen on
+// the API.
+//
+//	upstream (pkg/controller/namespace/deletion)                 cases  ours
+//	TestFinalized                                                    2  pkg TestFinalizedNamespaceCostsOneRead, TestFinalizers
+//	TestFinalizeNamespaceFunc                                        1  pkg TestEmptyNamespaceIsListedOnceAndFinalized
+//	TestRetryOnConflictError                                         1  pkg TestConflictsAreRetriedAndBounded, TestConflictWithANamesakeEndsTheSync
+//	TestSyncNamespaceThatIsActive                                    1  pkg TestActiveNamespaceCostsOneRead
+//	TestSyncNamespaceThatIsTerminating… pending-finalize             2  pkg TestEmptyNamespaceIsListedOnceAndFinalized, TestOldServersLeaveThePhaseToUs
+//	  complete-finalize                                              2  pkg TestFinalizedNamespaceCostsOneRead
+//	  groupVersionResourceErr, groupVersionResourceErr-finalize      4  pkg TestPartialDiscoveryPurgesOnceAndWaits, TestBadGroupVersionPurgesTheRest
+//	TestDeleteEncounters404                                          2  pkg TestNotFoundIsNotRemembered
+//	TestUpdateConditions                                             5  pkg TestWithConditions
+//	TestProcessContentTotals                                         4  pkg TestConditionTexts
+//
+//	upstream (elsewhere)
+//	cmd/kube-controller-manager: TestController_DiscoveryError       2  pkg TestNewSendsNothing, TestPartialDiscoveryPurgesOnceAndWaits
+//	test/integration/namespace: TestNamespaceCondition               1  int TestConditionsHaveTheKnownTexts
+//	test/integration/namespace: TestNamespaceLabels                  1  int TestActiveNamespacesAreLeftAlone
+//	test/integration/namespace: TestUpdateResourceInDeletedNamespace 1  int TestZeroGraceIsForOneAPIServer (gone), TestTerminatingNamespaceTakesUpdatesOnly
+//	e2e all pods are removed when a namespace is deleted             1  int TestPodsAreDeletedAtOnceAndTheRestAfterTheGrace
+//	e2e all services are removed when a namespace is deleted         1  int TestThirtyObjectsGoFast
+//	e2e should delete fast enough (90 of 100 in 150 s)               1  int TestManyAtOnce (100 of 100 in 20 s)
+//	e2e should patch a Namespace, apply changes to a namespace       3  int TestActiveNamespacesAreLeftAlone
+//	  status, apply an update to a Namespace
+//	e2e should apply a finalizer to a Namespace                      1  int TestForeignFinalizersStay
+//	e2e namespace deletion should delete pod first                   1  int TestPodsGoFirst
+//
+// What can be in the way of a deletion.
+//
+//	custom resources, some with finalizers                    int TestCustomResources
+//	their type goes, another one comes                        int TestTypeGoesWhileANamespaceWaitsForIt; pkg TestTypesComeAndGo
+//	their conversion webhook is down                          int TestConversionWebhookIsDown; pkg TestAFailingTypeKeepsNoOther
+//	an APIService that is down; gone within 3 s of its repair int TestBrokenAPIService
+//	an API that takes requests and answers none               int TestOneTypeHangs; pkg TestASilentAPITakesNobodysTime
+//	types without deletecollection, list or delete            int TestTypesWithFewVerbs
+//	a discovery without the core API                          int TestDiscoveryWithoutTheCoreAPI
+//	one type fails, is throttled, loses its answers           int TestOneTypeFails
+//	admission refuses the deletion of one object              int TestOneProtectedPodKeepsNoOther; pkg TestOneRefusalKeepsNobodyElse
+//	objects that somebody makes again and again               pkg TestObjectsThatComeAgainAreNoHotLoop
+//	many namespaces that nobody can help                      pkg TestStuckNamespacesCostLittle
+//	a large collection that others take finalizers off        pkg TestLooksThatTakeLongAreFollowedByAPause, TestLooksAfterEventsAreSpaced
+//	a namespace whose status cannot be written                pkg TestStatusWritesMayFail
+//	finalizers of the namespace itself                        int TestForeignFinalizersStay; pkg TestForeignFinalizersAreVerifiedAndNotFinalized
+//	watches that are frozen                                   int TestFrozenWatches
+//	5,000 ConfigMaps in one namespace                         int TestLargeCollection
+//	20,000 of them: resident memory grows by 30 MiB at most   int TestMemoryOfALargeNamespace (make test-large)
+//	100 namespaces at once                                    int TestManyAtOnce
+//	a namespace made again under its name: after its end      int TestRecreatedNamespaceKeepsItsContent, TestFinalizedWithoutAnAnswer
+//	  and in the middle of a pass                             int TestReplacedNamespaceStopsThePass
+//	objects created while it is being deleted, one API server int TestCreatesDuringDeletionLeaveNoOrphans (1,000 races)
+//	  and two on one etcd, one of which is late               int TestGraceOutlastsALaggingAPIServer, TestZeroGraceIsForOneAPIServer
+//	a process killed at any request                           int TestKilledAtEveryRequest; all others TestFaultyRequestsConverge
+//	a leader that ends before the deletion does               int TestStandbyFinishesWhatTheLeaderBegan, TestStandbyKnowsTheGrace
+//
+// What upstream does wrong or not at all.
+//
+//	other types are deleted when pods cannot be               pkg TestNothingButPodsIsTouchedWhen; int TestDeniedPodsKeepTheRest
+//	  and while late pods are admitted (by the audit log)     int TestGraceOutlastsALaggingAPIServer, TestPodsAreDeletedAtOnceAndTheRestAfterTheGrace
+//	the conditions do not tell of pods that remain            int TestPodsGoFirst
+//	finalize meets a conflict every time                      int TestEmptyNamespaceCostsFewRequests, TestManyAtOnce
+//	72 requests for an empty namespace: 40 at most            int TestEmptyNamespaceCostsFewRequests, TestManyAtOnce
+//	fixed waits: gone soon after the last pod, or finalizer   int TestPodsGoFirst, TestConditionsHaveTheKnownTexts
+//	a full pass every 8 s for ever                            int TestBrokenAPIService, TestConditionsHaveTheKnownTexts
+//	zero workers are accepted                                 pkg TestNewRejectsBadConfig
+//	nobody says what blocks                                   int TestEventNamesTheBlockers; pkg TestBlockedConditionNamesObjectsAndRemedy
+//	a short grace beside several API servers goes unnoticed   pkg TestShortGraceIsWarnedAbout
