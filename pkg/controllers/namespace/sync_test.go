@@ -1,7 +1,6 @@
 package namespace
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"testing"
