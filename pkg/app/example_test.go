@@ -1,0 +1,32 @@
+package app_test
+
+import (
+	"context"
+	"fmt"
+
+	"minikcm/pkg/app"
+)
+
+// Two controllers in a program of one's own, for example beside the API server of its tests: what README.md shows.
+func Example() {
+	o := app.NewOptions()
+	o.Client.Kubeconfig = "kubeconfig"
+	o.LeaderElection.LeaderElect = false
+	o.Generic.Controllers = []string{"replicaset", "namespace"}
+	o.Namespace.DeletionGracePeriod = 0 // one API server
+	o.Serving.SecurePort = 0
+	if errs := o.Validate(); len(errs) > 0 {
+		fmt.Println(errs)
+		return
+	}
+	cfg, err := o.Config()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	if err := app.Run(ctx, cfg); err != nil { // until ctx ends
+		fmt.Println(err)
+	}
+}
