@@ -71,6 +71,7 @@ type Controller struct {
 	// Of the current term; set by beginTerm before any sync.
 	catalogue *catalogue
 	triggers  *triggers
+	silence   *silence
 	lock      sync.Mutex
 	memories  map[string]*memory
 }
@@ -180,6 +181,7 @@ func (c *Controller) Run(ctx context.Context) error {
 func (c *Controller) beginTerm() {
 	c.catalogue = &catalogue{client: c.deps.Discovery, clock: c.deps.Clock}
 	c.triggers = newTriggers(c.deps.Metadata, c.deps.Clock, c.onTrigger)
+	c.silence = newSilence(c.deps.Clock)
 	c.memories = map[string]*memory{}
 }
 

@@ -117,6 +117,7 @@ func TestASilentAPITakesNobodysTime(t *testing.T) {
 			t.Fatalf("%d of %d types were tried in %d passes", len(tried), types, pass)
 		}
 		inThisPass = 0
+		b.clock.Step(10 * time.Second)
 		if _, err := b.sync(t.Context(), "test"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("pass %d: error %v", pass, err)
 		}
@@ -275,4 +276,15 @@ func TestTypeThatIsNotServedAnyMoreIsEmpty(t *testing.T) {
 func itemOf(kind, version string) *metav1.List {
 	return &metav1.List{Items: []runtime.RawExtension{{Object: &metav1.PartialObjectMetadata{
 		TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: kind}, ObjectMeta: metav1.ObjectMeta{Namespace: "test", Name: "x"}}}}}
+}
+
+// Another namespace waits for the API that did not answer. That is no error of this one, whose back-off would outlast the repair.
+func TestAnAPIThatAnotherWaitsForIsNoError(t *testing.T) {
+	b := newBench(t, terminating())
+	b.discovery.lists = append(b.discovery.lists, served("a.io/v1", typ("hang", "delete", "list")))
+	b.silence.note(schema.GroupVersion{Group: "a.io", Version: "v1"}, false)
+	if next := b.mustSync(t); next.after != 15*time.Second {
+		t.Errorf("next look in %v, want 15s", next.after)
+	}
+	expect(t, requests(b.client.Actions()), "get namespaces", "get namespaces", "update namespaces/status")
 }

@@ -12,8 +12,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/metadata"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 
@@ -34,7 +36,7 @@ func (b *bench) work(t *testing.T) (stop func()) {
 		t.Fatal(err)
 	}
 	c, err := New(Config{Workers: 10}, Deps{
-		Client: b.client, Metadata: b.metadata, Discovery: b.discovery, Namespaces: namespaces, Pods: pods,
+		Client: b.client, Metadata: b.deps.Metadata, Discovery: b.discovery, Namespaces: namespaces, Pods: pods,
 		Recorder: b.events, Clock: clock.RealClock{}, Metrics: prometheus.NewRegistry(),
 	})
 	if err != nil {
@@ -153,4 +155,61 @@ func TestLooksThatTakeLongAreFollowedByAPause(t *testing.T) {
 			}
 		})
 	}
+}
+
+// hanging never answers lists of the group.
+type hanging struct {
+	metadata.Interface
+	group string
+}
+
+func (h hanging) Resource(r schema.GroupVersionResource) metadata.Getter {
+	if r.Group == h.group {
+		return hangingType{}
+	}
+	return h.Interface.Resource(r)
+}
+
+type hangingType struct{ metadata.ResourceInterface }
+
+func (h hangingType) Namespace(string) metadata.ResourceInterface { return h }
+
+func (hangingType) List(ctx context.Context, _ metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// Many namespaces have to be seen empty by an API that does not answer. The pods of the next one are not to wait for that.
+func TestASilentAPIHoldsUpNoOtherNamespace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const late = "late"
+		namesake := func(name string) *corev1.Namespace {
+			return terminating(func(ns *corev1.Namespace) { ns.Name, ns.UID, ns.ResourceVersion = name, types.UID(name), "" })
+		}
+		var stuck []runtime.Object
+		for i := range 100 {
+			stuck = append(stuck, namesake(fmt.Sprint("stuck-", i)))
+		}
+		b := newBench(t, stuck...)
+		b.discovery.lists = append(b.discovery.lists, served("a.io/v1", typ("hang", "delete", "list")))
+		var lookedAt time.Time
+		b.metadata.PrependReactor("list", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			if a.GetNamespace() == late && lookedAt.IsZero() {
+				lookedAt = time.Now()
+			}
+			return false, nil, nil
+		})
+		b.deps.Metadata = hanging{b.metadata, "a.io"}
+		stop := b.work(t)
+		defer stop()
+		time.Sleep(11 * time.Second)
+		begin := time.Now()
+		if _, err := b.client.CoreV1().Namespaces().Create(t.Context(), namesake(late), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * time.Minute)
+		if lookedAt.IsZero() || lookedAt.Sub(begin) > time.Second {
+			t.Errorf("looked at %v after the deletion", lookedAt.Sub(begin))
+		}
+	})
 }

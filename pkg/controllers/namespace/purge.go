@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -52,6 +51,7 @@ type purger struct {
 	client    metadata.Interface
 	slots     *semaphore.Weighted // first come, first served, between all namespaces
 	removals  chan struct{}
+	silence   *silence
 	clock     clock.PassiveClock
 	namespace string
 	until     time.Time // begin no further page
@@ -59,31 +59,30 @@ type purger struct {
 
 func (c *Controller) newPurger(namespace string, now time.Time) *purger {
 	return &purger{
-		client: c.deps.Metadata, slots: c.slots, removals: make(chan struct{}, removalsAtOnce),
+		client: c.deps.Metadata, slots: c.slots, removals: make(chan struct{}, removalsAtOnce), silence: c.silence,
 		clock: c.deps.Clock, namespace: namespace, until: now.Add(passBudget),
 	}
 }
 
-// errNotTried: another type of the same group version was not answered in time during this pass.
+// errNotTried: another request to the same group version was not answered in time shortly before.
 var errNotTried = errors.New("not tried, its API does not answer")
 
 // purgeAll takes every type through a pass, several at a time, and returns their outcomes in the order of types. When an API takes
-// requests and does not answer, its remaining types are left to the next pass: waiting for each would take the time of all others.
+// requests and does not answer, its remaining types are left to later passes: waiting for each would take the time of all others.
 func (p *purger) purgeAll(ctx context.Context, types []resource) []outcome {
 	outcomes := make([]outcome, len(types))
-	var silent sync.Map // keys are group versions
 	var group errgroup.Group
 	group.SetLimit(typesAtOnce)
 	for i, r := range types {
 		group.Go(func() error {
-			if _, skip := silent.Load(r.GroupVersion()); skip {
+			if p.silence.of(r.GroupVersion()) {
 				outcomes[i] = outcome{resource: r, err: fmt.Errorf("list %s: %w", r, errNotTried)}
 				return nil
 			}
 			outcomes[i] = p.purge(ctx, r)
 			// The core group has no server of its own that could be silent.
-			if r.Group != "" && ctx.Err() == nil && errors.Is(outcomes[i].err, context.DeadlineExceeded) {
-				silent.Store(r.GroupVersion(), true)
+			if r.Group != "" && ctx.Err() == nil {
+				p.silence.note(r.GroupVersion(), !errors.Is(outcomes[i].err, context.DeadlineExceeded))
 			}
 			return nil
 		})

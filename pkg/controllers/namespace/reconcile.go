@@ -149,7 +149,8 @@ func (c *Controller) hold(ctx context.Context, ns *corev1.Namespace, m *memory, 
 	if m.notice, say = m.notice.next(b.identity, now); say {
 		c.deps.Recorder.Event(ns, corev1.EventTypeWarning, "NamespaceDeletionBlocked", "Deletion waits: "+b.text)
 	}
-	if errs := r.errs(); len(errs) > 0 {
+	waits := func(err error) bool { return errors.Is(err, errNotTried) } // for another namespace to try
+	if errs := slices.DeleteFunc(r.errs(), waits); len(errs) > 0 {
 		return next, errors.Join(errs...)
 	}
 	klog.FromContext(ctx).V(4).Info("Namespace deletion waits", "namespace", ns.Name, "for", b.text)

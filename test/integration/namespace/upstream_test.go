@@ -36,7 +36,8 @@ package namespace_test
 //	their type goes, another one comes                        int TestTypeGoesWhileANamespaceWaitsForIt; pkg TestTypesComeAndGo
 //	their conversion webhook is down                          int TestConversionWebhookIsDown; pkg TestAFailingTypeKeepsNoOther
 //	an APIService that is down; gone within 3 s of its repair int TestBrokenAPIService
-//	an API that takes requests and answers none               int TestOneTypeHangs; pkg TestASilentAPITakesNobodysTime
+//	an API that takes requests and answers none               int TestOneTypeHangs; pkg TestASilentAPITakesNobodysTime,
+//	                                                          TestASilentAPIHoldsUpNoOtherNamespace
 //	types without deletecollection, list or delete            int TestTypesWithFewVerbs
 //	a discovery without the core API                          int TestDiscoveryWithoutTheCoreAPI
 //	one type fails, is throttled, loses its answers           int TestOneTypeFails
