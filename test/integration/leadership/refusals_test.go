@@ -72,7 +72,7 @@ func TestSIGTERMWhileAWriteIsNotAnswered(t *testing.T) {
 	createdBy(t, leader, time.Time{}, 10*time.Second)
 	gate := faults.NewGate()
 	t.Cleanup(gate.Open)
-	leader.proxy.Inject(faults.On("create", "pods"), faults.Hold(gate))
+	leader.proxy.Inject(faults.On("create", "pods"), faults.Hold(gate), faults.Next(1)) // one: the others of its batch must not come later still
 	held := gate.Next(t)
 	signalled := time.Now()
 	leader.signal(t, syscall.SIGTERM)
