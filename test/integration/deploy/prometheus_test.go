@@ -130,7 +130,7 @@ func TestPrometheusScrapesTwoReplicas(t *testing.T) {
 
 	for _, q := range queries(t) {
 		exprs := []string{q.expr}
-		if q.isAlert { // all is well now, so ask for what it looks at
+		if q.isAlert || rare.MatchString(q.expr) { // all is well now, so ask for what it looks at
 			exprs = selector.FindAllString(q.expr, -1)
 		}
 		for _, expr := range exprs {
@@ -139,7 +139,7 @@ func TestPrometheusScrapesTwoReplicas(t *testing.T) {
 				if err == nil && len(answer) == 0 {
 					err = fmt.Errorf("no number at any time for %s", expr)
 				}
-				if err == nil && !q.isAlert && !calm.MatchString(expr) {
+				if err == nil && expr == q.expr && !calm.MatchString(expr) {
 					if answer, err = p.seen("(" + expr + ") != 0"); len(answer) == 0 {
 						err = errors.Join(err, fmt.Errorf("always 0: %s", expr))
 					}
@@ -161,7 +161,10 @@ func TestPrometheusScrapesTwoReplicas(t *testing.T) {
 
 // calm are the metrics that are 0 as long as all is well, or in most moments. What a leader does last is not scraped.
 var calm = regexp.MustCompile(`leadership_(watch_stale|watch_reopenings|fence_|terms_ended)|informer_queued_items|workqueue_(depth|longest)|_panics_total|` +
-	`replicaset_controller_(lost_answers|unanswered_creates|stale_sync_skips)|node_collector_(zone_state|suspended|suppressed|pending_taints)`)
+	`replicaset_controller_(lost_answers|unanswered_creates|stale_sync_skips)|node_collector_(zone_state|suspended|suppressed|pending_taints)|taint_eviction_controller_evictions_pending`)
+
+// rare is what need not happen: on a quick machine the caches show a write before anybody waits for it.
+var rare = regexp.MustCompile(`replicaset_controller_barrier_wait_seconds`)
 
 // checkDiscovery shows that Prometheus has used its rights to find the pods.
 func checkDiscovery(t *testing.T) {
