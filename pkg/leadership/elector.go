@@ -12,8 +12,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// ErrShutdownTimeout is in the error of Run when controllers had still not returned after the shutdown
-// timeout, though their requests were cut. The lease was left to expire.
+// ErrShutdownTimeout is in the error of Run when controllers were still working, or a request of theirs was not answered, after the
+// shutdown timeout. Their requests were cut and the lease was left to expire.
 var ErrShutdownTimeout = errors.New("controllers did not stop within the shutdown timeout")
 
 // ErrLeadReturned is in the error of Run when Lead returned nil before its term ended.
@@ -111,8 +111,8 @@ func (e *Elector) Observe(lease *coordinationv1.Lease) {
 }
 
 // Run competes for the lease and calls lead once per term, never twice at a time, until ctx ends.
-// See the package comment for what happens at the end of a term. It returns nil after a shutdown that
-// every controller has returned from, an error with ErrShutdownTimeout if one has not, or the error of lead. Call it once.
+// See the package comment for what happens at the end of a term. It returns nil after a clean shutdown, an
+// error with ErrShutdownTimeout if the drain took too long, or the error of lead. Call it once.
 func (e *Elector) Run(ctx context.Context, lead Lead) error {
 	if e.turn == nil {
 		_, err := e.serve(ctx, nil, lead)

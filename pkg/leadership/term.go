@@ -150,6 +150,9 @@ func (s *service) expired(ctx context.Context) bool {
 		return true
 	}
 	s.cutAll(ctx, "the drain took too long")
+	if s.stopped {
+		s.err = ErrShutdownTimeout
+	}
 	s.start(true)
 	return false
 }
