@@ -35,7 +35,7 @@
 // Types after the pods are handled in parallel; an empty one costs one list, a large one is walked in pages; events,
 // served by two groups, are handled once. Discovery is shared by all namespaces whose deletion was seen before its request
 // was sent. Waiting, be it for pods, finalizers or a broken APIService, is not an error: watches trigger the next look
-// and a back-off stands behind them. Looks that watches trigger are a second apart at least, so objects that somebody
+// and a back-off stands behind them. Looks that watches trigger are soon a second apart, so objects that somebody
 // makes again and again cost little, and a namespace for which nothing has moved for long is looked at every two minutes.
 // An object that the server refuses to delete holds up no other: deletecollection ends at the first, so the others are then
 // deleted one by one. An API that takes requests and does not answer is waited for by one namespace at a time. The

@@ -19,7 +19,8 @@ const (
 
 	// triggerPause collects deletions that come together into one look.
 	triggerPause = 50 * time.Millisecond
-	// triggerInterval is the least time between looks that events bring forward. Somebody may make the objects again that we delete.
+	// triggerInterval is what the least time between looks that events bring forward grows to, by a tenth of the time for which they
+	// have come. Somebody may make the objects again that we delete.
 	triggerInterval = time.Second
 )
 
@@ -47,14 +48,19 @@ type triggers struct {
 
 // pace spaces the looks that events bring forward for one key.
 type pace struct {
-	due      time.Time // the last of them
-	interval time.Duration
+	first time.Time     // when the first event came; zero: none has
+	due   time.Time     // the last look
+	rest  time.Duration // between two looks at least
 }
 
 // next is when the look that follows an event at now is due, and the pace with it. An event before the last look serves nothing more.
 func (p pace) next(now time.Time) pace {
+	if p.first.IsZero() {
+		p.first = now
+	}
 	if !p.due.After(now) {
-		soon, free := now.Add(triggerPause), p.due.Add(p.interval)
+		interval := max(p.rest, min(now.Sub(p.first)/10, triggerInterval))
+		soon, free := now.Add(triggerPause), p.due.Add(interval)
 		p.due = soon
 		if free.After(soon) {
 			p.due = free
@@ -75,12 +81,14 @@ func newTriggers(client metadata.Interface, clock clock.PassiveClock, fire func(
 }
 
 // arm makes targets what is watched for key: watches on others end, those that run already go on. They end with ctx, too. rest is the
-// least time between looks that they bring forward, if that is more than a second.
+// least time between looks that they bring forward.
 func (t *triggers) arm(ctx context.Context, key string, targets []target, rest time.Duration) {
 	t.lock.Lock()
 	defer t.lock.Unlock()
 	if len(targets) > 0 {
-		t.paces[key] = pace{t.paces[key].due, max(rest, triggerInterval)}
+		p := t.paces[key]
+		p.rest = rest
+		t.paces[key] = p
 	} else {
 		delete(t.paces, key)
 	}

@@ -102,24 +102,24 @@ func TestWatchesAreBounded(t *testing.T) {
 	tr.join()
 }
 
-// An event is followed by a look soon, and that by the next one not before the interval is over, however many events there are.
+// An event is followed by a look soon, and the longer events come the longer is the time to the next look.
 func TestLooksAfterEventsAreSpaced(t *testing.T) {
 	ms := time.Millisecond
 	for _, tt := range []struct {
-		name     string
-		interval time.Duration
-		events   []time.Duration
-		want     []time.Duration // when the look is due that follows each
+		name   string
+		rest   time.Duration
+		events []time.Duration
+		want   []time.Duration // when the look is due that follows each
 	}{
-		{"one event", time.Second, []time.Duration{0}, []time.Duration{50 * ms}},
-		{"several at once", time.Second, []time.Duration{0, 10 * ms, 49 * ms}, []time.Duration{50 * ms, 50 * ms, 50 * ms}},
-		{"objects that are made again after each look", time.Second,
-			[]time.Duration{0, 60 * ms, 500 * ms, 1060 * ms, 1100 * ms}, []time.Duration{50 * ms, 1050 * ms, 1050 * ms, 2050 * ms, 2050 * ms}},
-		{"after a while of silence", time.Second, []time.Duration{0, 5000 * ms}, []time.Duration{50 * ms, 5050 * ms}},
+		{"one event", 0, []time.Duration{0}, []time.Duration{50 * ms}},
+		{"several at once", 0, []time.Duration{0, 10 * ms, 49 * ms}, []time.Duration{50 * ms, 50 * ms, 50 * ms}},
+		{"pods that end one after the other", 0, []time.Duration{0, 60 * ms, 1000 * ms, 1060 * ms}, []time.Duration{50 * ms, 110 * ms, 1050 * ms, 1156 * ms}},
+		{"objects that are made again after each look", 0,
+			[]time.Duration{0, 20_000 * ms, 20_060 * ms, 20_500 * ms, 21_060 * ms}, []time.Duration{50 * ms, 20_050 * ms, 21_050 * ms, 21_050 * ms, 22_050 * ms}},
 		{"looks that take long", 8 * time.Second, []time.Duration{0, 4000 * ms, 9000 * ms}, []time.Duration{50 * ms, 8050 * ms, 16050 * ms}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p := pace{interval: tt.interval}
+			p := pace{rest: tt.rest}
 			var got []time.Duration
 			for _, e := range tt.events {
 				p = p.next(at(e))
