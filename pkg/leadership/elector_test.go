@@ -47,7 +47,7 @@ func TestFirstProcessLeadsAtOnce(t *testing.T) {
 		if got := a.Status(); got.Term.Number != 1 || got.SinceRenewal > 2*time.Second || got.Holder != "a" {
 			t.Errorf("status after an hour: %+v", got)
 		}
-		if got := len(b.conn.calls); got > 3 {
+		if got := b.conn.requests(); got > 3 {
 			t.Errorf("a standby whose watch works sent %d requests in an hour: %v", got, b.conn.calls[:4])
 		}
 	})
@@ -228,7 +228,7 @@ func TestWithoutElection(t *testing.T) {
 		if a.err != nil || a.writable() {
 			t.Errorf("Run = %v, writable = %v; want nil, false", a.err, a.writable())
 		}
-		if len(a.conn.calls) != 0 {
+		if a.conn.requests() != 0 {
 			t.Errorf("requests about a lease: %v", a.conn.calls)
 		}
 	})

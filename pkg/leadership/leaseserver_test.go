@@ -57,6 +57,13 @@ func (c *conn) set(change func(*conn)) {
 	change(c)
 }
 
+// requests counts those sent so far.
+func (c *conn) requests() int {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	return len(c.calls)
+}
+
 func (c *conn) enter(verb string) error {
 	c.lock.Lock()
 	before := c.before

@@ -47,11 +47,11 @@ func TestRefusalsPass(t *testing.T) {
 						if slices.Contains([]byte(to), p.cfg.Identity[0]) {
 							p.conn.set(func(c *conn) { c.err = tt.err })
 						}
-						calls += len(p.conn.calls)
+						calls += p.conn.requests()
 					}
 					oneWriter(t, refused, ps...)
 					for _, p := range ps {
-						calls -= len(p.conn.calls)
+						calls -= p.conn.requests()
 						p.conn.set(func(c *conn) { c.err = nil })
 					}
 					if got, most := -calls, int(2*perSecond*refused.Seconds()); got > most {
@@ -184,13 +184,13 @@ func TestManyAtOnce(t *testing.T) {
 			leader, before := ps[i], 0
 			ps = slices.Delete(ps, i, i+1)
 			for _, p := range ps {
-				before -= len(p.conn.calls)
+				before -= p.conn.requests()
 			}
 			leader.cancel()
 			<-leader.done
 			oneWriter(t, 100*time.Millisecond, ps...)
 			for _, p := range ps {
-				before += len(p.conn.calls)
+				before += p.conn.requests()
 			}
 			if before > 2*len(ps)+1 {
 				t.Errorf("%d processes sent %d requests for one release, want a GET and a PUT each, and a renewal, at most", len(ps), before)
