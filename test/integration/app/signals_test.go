@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
 	"syscall"
 	"testing"
@@ -54,6 +55,10 @@ func nowhere(t *testing.T) *rest.Config {
 
 func TestSignalsWhileTheAPIServerIsAwaited(t *testing.T) {
 	kubeconfig := cluster.KubeconfigFor(t, nowhere(t))
+	// Under nohup these tests ignore SIGHUP, and so would their children. What is handled here is not ignored there.
+	handled := make(chan os.Signal, 1)
+	signal.Notify(handled, syscall.SIGHUP)
+	t.Cleanup(func() { signal.Stop(handled) })
 	for _, s := range []os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
 		t.Run(s.String(), func(t *testing.T) {
 			t.Parallel()
