@@ -2,6 +2,7 @@ package app
 
 import (
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/discovery"
@@ -78,7 +79,7 @@ func buildReplicaSet(cfg Config, s shared) (Controller, error) {
 		PodDeletionCost:     cfg.ReplicaSet.PodDeletionCost,
 		TerminatingReplicas: cfg.ReplicaSet.ReportTerminatingReplicas,
 		VerifyFirstWrite:    cfg.Promises.VerifyFirstWrite,
-		Drain:               cfg.Election.ShutdownTimeout,
+		Drain:               drain(cfg.Election.ShutdownTimeout),
 	}, replicaset.Deps{
 		Client: client, Pods: pods, ReplicaSets: sets, Namespaces: namespaces,
 		Recorder: s.recorder(replicaset.Name), Clock: s.clock, Metrics: s.registry,
@@ -115,7 +116,7 @@ func buildNodeLifecycle(cfg Config, s shared) (Controller, error) {
 		UnhealthyZoneThreshold:    cfg.NodeLifecycle.UnhealthyZoneThreshold,
 		Workers:                   nodeWorkers,
 		PodWorkers:                podWorkers,
-		Drain:                     cfg.Election.ShutdownTimeout,
+		Drain:                     drain(cfg.Election.ShutdownTimeout),
 	}, node.Deps{
 		Client: client, Nodes: nodes, Pods: pods, Leases: leases,
 		Recorder: s.recorder(nodeAgent), Clock: s.clock, Metrics: s.registry,
@@ -134,7 +135,7 @@ func buildTaintEviction(cfg Config, s shared) (Controller, error) {
 	return tainteviction.New(tainteviction.Config{
 		Workers:      podWorkers,
 		SettleWindow: cfg.NodeLifecycle.MonitorGracePeriod,
-		Drain:        cfg.Election.ShutdownTimeout,
+		Drain:        drain(cfg.Election.ShutdownTimeout),
 	}, tainteviction.Deps{
 		Client: client, Pods: pods, Nodes: nodes,
 		Recorder: s.recorder(tainteviction.Name), Clock: s.clock, Metrics: s.registry,
@@ -155,7 +156,7 @@ func buildPodGC(cfg Config, s shared) (Controller, error) {
 		Quarantine:             podgc.DefaultQuarantine,
 		Period:                 podgc.DefaultPeriod,
 		Workers:                podWorkers,
-		Drain:                  cfg.Election.ShutdownTimeout,
+		Drain:                  drain(cfg.Election.ShutdownTimeout),
 	}, podgc.Deps{Client: client, Pods: pods, Nodes: nodes, Clock: s.clock, Metrics: s.registry})
 }
 
@@ -193,9 +194,19 @@ func buildNamespace(cfg Config, s shared) (Controller, error) {
 		Workers:    cfg.Namespace.Workers,
 		SyncPeriod: cfg.Namespace.SyncPeriod,
 		Grace:      cfg.Namespace.DeletionGracePeriod,
-		Drain:      cfg.Election.ShutdownTimeout,
+		Drain:      drain(cfg.Election.ShutdownTimeout),
 	}, namespace.Deps{
 		Client: client, Metadata: metadata, Discovery: discovery, Namespaces: namespaces, Pods: pods, APIServers: s.apiServers,
 		Recorder: s.recorder(namespace.Name), Clock: s.clock, Metrics: s.registry,
 	})
+}
+
+// drain is how long syncs may go on after the end of a term before their own loops cancel them: longer than the elector waits. So it is the
+// elector that cuts a write which is not answered, and knows that the API server may still do it; had the loop cancelled it, the lease would
+// seem free to be released. Zero is no limit for both.
+func drain(shutdown time.Duration) time.Duration {
+	if shutdown == 0 {
+		return 0
+	}
+	return shutdown + time.Second
 }
