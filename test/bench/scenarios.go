@@ -28,7 +28,6 @@ const (
 	requestsScenario   = "namespace-requests"
 	nodesScenario      = "nodes"
 	nodesLongScenario  = "nodes-5k"
-	outageScenario     = "outage"
 )
 
 // scenarios are all there are, in the order in which they are run and shown.
@@ -114,13 +113,6 @@ var scenarios = []scenario{
 		contestants: []contestant{ours, upstream}, peer: upstream.name,
 		needs: []string{replicaSetController, nodeController, evictionController, podGCController}, long: true, maxRuns: 1,
 		audit: managerWrites, measure: measureManyNodes,
-	},
-	{
-		name:        outageScenario,
-		about:       "1,000 nodes with 30,000 pods fall silent at once, with a grace period of 20 s; then all get a NoExecute taint",
-		contestants: []contestant{ours, upstreamUnlimited}, peer: upstreamUnlimited.name,
-		needs: []string{replicaSetController, nodeController, evictionController, podGCController}, long: true, maxRuns: 1,
-		audit: managerWrites, setup: manyPodsOnManyNodes, measure: measureOutage,
 	},
 	{
 		name:        memoryScenario,
