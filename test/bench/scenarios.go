@@ -84,7 +84,7 @@ var scenarios = []scenario{
 	{
 		name:        floodScenario,
 		about:       "Deletion of 300 empty namespaces at once",
-		contestants: []contestant{oursZeroGrace, upstream}, peer: upstream.name, needs: []string{replicaSetController, namespaceController},
+		contestants: []contestant{ours, oursZeroGrace, upstream}, peer: upstream.name, needs: []string{replicaSetController, namespaceController},
 		maxRuns: 1,
 		measure: measureFlood,
 	},
