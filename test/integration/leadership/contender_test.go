@@ -161,6 +161,26 @@ func editLease(t *testing.T, edit func(*coordinationv1.LeaseSpec)) {
 	})
 }
 
+// leaseEvent tells when a watch of the test's own sees the Lease held by holder.
+func leaseEvent(t *testing.T, holder string) <-chan time.Time {
+	t.Helper()
+	events, err := here(t).Client(t).CoordinationV1().Leases(leaseSpace).Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + leaseName})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(events.Stop)
+	arrived := make(chan time.Time, 1)
+	go func() {
+		for event := range events.ResultChan() {
+			if lease, ok := event.Object.(*coordinationv1.Lease); ok && lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity == holder {
+				arrived <- time.Now()
+				return
+			}
+		}
+	}()
+	return arrived
+}
+
 // createdBy waits until a contender has created a pod after a moment, and returns how long after it that was.
 func createdBy(t *testing.T, c *contender, after time.Time, timeout time.Duration) time.Duration {
 	t.Helper()

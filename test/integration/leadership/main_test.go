@@ -106,6 +106,8 @@ type stage struct {
 	*controlplane.Cluster
 	since time.Time // what is older in the audit log is of other tests
 	name  string    // unlike that of any other
+	// lag is how long after the answer to the writer the event of a theft came to a watch of the test's own: on a busy machine that takes a while.
+	lag time.Duration
 }
 
 var (
