@@ -33,6 +33,7 @@ type manager struct {
 	controllers []named
 
 	warm      sync.Once // starts the caches
+	watched   sync.Once // starts liveness, when they are filled
 	stopCache context.CancelFunc
 	cacheCtx  context.Context
 	join      sync.WaitGroup // everything that runs as long as the caches do
@@ -81,10 +82,8 @@ func newManager(cfg Config) (*manager, error) {
 	return m, nil
 }
 
-// watchesLease reports whether our own Lease is under watch. A standby with cold caches has nothing to watch it with.
-func watchesLease(cfg Config) bool {
-	return cfg.Election.Enabled && cfg.Promises.LeaseWatch && cfg.Promises.WarmStandby
-}
+// watchesLease reports whether our own Lease is under watch: from the start, or, with cold caches, from the first win on.
+func watchesLease(cfg Config) bool { return cfg.Election.Enabled && cfg.Promises.LeaseWatch }
 
 // observeLease shows the elector what the shared informer sees of our Lease.
 func (m *manager) observeLease() error {
@@ -181,7 +180,8 @@ func stopped(ctx context.Context, err error) error {
 	return err
 }
 
-// fillCaches starts every informer, once in the life of the process, and waits until the caches are filled.
+// fillCaches starts every informer and waits until the caches are filled, then has their watches looked after. It may be called
+// again, also after it was interrupted: each is done once in the life of the process.
 func (m *manager) fillCaches(ctx context.Context) error {
 	m.warm.Do(func() {
 		m.caches.Start(m.cacheCtx)
@@ -189,9 +189,11 @@ func (m *manager) fillCaches(ctx context.Context) error {
 	if err := m.caches.WaitForSync(ctx); err != nil {
 		return err
 	}
-	if m.liveness != nil {
-		m.join.Go(func() { m.liveness.Run(m.cacheCtx) })
-	}
+	m.watched.Do(func() {
+		if m.liveness != nil {
+			m.join.Go(func() { m.liveness.Run(m.cacheCtx) })
+		}
+	})
 	return nil
 }
 
@@ -204,7 +206,7 @@ func (m *manager) stopCaches() {
 
 // lead is one term: it runs every controller until the term ends or one of them gives up.
 func (m *manager) lead(ctx context.Context, term leadership.Term) error {
-	if !m.cfg.Promises.WarmStandby && len(m.caches.Unsynced()) > 0 {
+	if !m.cfg.Promises.WarmStandby {
 		if err := m.fillCaches(ctx); err != nil {
 			return stopped(ctx, err)
 		}

@@ -102,17 +102,14 @@ func (o *observations) change(name string, uid types.UID, edit func(*nodeRecord)
 	s.records[name] = r
 }
 
-// forget drops the record of a name and UID; an empty UID fits any. It returns what was dropped.
-func (o *observations) forget(name string, uid types.UID) (nodeRecord, bool) {
+// forget drops the record of a name, if it is of the UID; an empty UID fits any.
+func (o *observations) forget(name string, uid types.UID) {
 	s := o.shard(name)
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	r, ok := s.records[name]
-	if !ok || uid != "" && r.uid != uid {
-		return nodeRecord{}, false
+	if r, ok := s.records[name]; ok && (uid == "" || r.uid == uid) {
+		delete(s.records, name)
 	}
-	delete(s.records, name)
-	return r, true
 }
 
 // changeAll edits every record.

@@ -92,8 +92,9 @@ func (c *Controller) readNode(ctx context.Context, node *corev1.Node) (*corev1.N
 	return live, nil
 }
 
-// forget is the end of a node.
+// forget is the end of a node. Its record was dropped by the handler, but a judgement that was under way may have begun a new one.
 func (c *Controller) forget(name string, now time.Time) {
+	c.observations.forget(name, "")
 	c.wake(c.zones.drop(name, now), now)
 	c.marks.end(name)
 	if uid := c.acquaintance.part(name); uid != "" {

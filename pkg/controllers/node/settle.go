@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,7 +25,7 @@ func (c *Controller) settle(ctx context.Context, node *corev1.Node, now time.Tim
 	}
 	written, err := c.patchNode(ctx, node, taints, labels)
 	if err != nil {
-		if granted && answered(err) {
+		if granted && refused(err) {
 			c.zones.refund(node.Name, c.clock.Now())
 		}
 		switch {
@@ -88,8 +89,13 @@ func (c *Controller) patchNode(ctx context.Context, node *corev1.Node, taints []
 	return c.client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 }
 
-// answered reports whether an error is an answer of the API server, so that the write certainly did not happen.
-func answered(err error) bool {
-	var status apierrors.APIStatus
-	return errors.As(err, &status) && !apierrors.IsTimeout(err) && !apierrors.IsServerTimeout(err)
+// refused reports whether an error proves that the write did not and will not happen. Only a complete answer of class 4xx does; a 5xx
+// may come from a proxy, or from a server that gave up waiting for its storage.
+func refused(err error) bool {
+	var answer apierrors.APIStatus
+	if !errors.As(err, &answer) {
+		return false
+	}
+	code := answer.Status().Code
+	return code >= http.StatusBadRequest && code < http.StatusInternalServerError && code != http.StatusRequestTimeout
 }

@@ -147,8 +147,8 @@ func lease(ctx context.Context, t *testing.T) (*coordinationv1.Lease, error) {
 	return here(t).Client(t).CoordinationV1().Leases(leaseSpace).Get(ctx, leaseName, metav1.GetOptions{})
 }
 
-// editLease changes the Lease by hand, whoever else is writing it.
-func editLease(t *testing.T, edit func(*coordinationv1.LeaseSpec)) {
+// editLease changes the Lease by hand, whoever else is writing it, and returns when the change was sent.
+func editLease(t *testing.T, edit func(*coordinationv1.LeaseSpec)) (sent time.Time) {
 	t.Helper()
 	controlplane.Eventually(t, 10*time.Second, func(ctx context.Context) error {
 		lease, err := lease(ctx, t)
@@ -156,9 +156,11 @@ func editLease(t *testing.T, edit func(*coordinationv1.LeaseSpec)) {
 			return err
 		}
 		edit(&lease.Spec)
+		sent = time.Now()
 		_, err = here(t).Client(t).CoordinationV1().Leases(leaseSpace).Update(ctx, lease, metav1.UpdateOptions{})
 		return err
 	})
+	return sent
 }
 
 // leaseEvent tells when a watch of the test's own sees the Lease held by holder.

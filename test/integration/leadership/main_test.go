@@ -106,7 +106,8 @@ type stage struct {
 	*controlplane.Cluster
 	since time.Time // what is older in the audit log is of other tests
 	name  string    // unlike that of any other
-	// lag is how long after the answer to the writer the event of a theft came to a watch of the test's own: on a busy machine that takes a while.
+	// lag is what the machine, not the manager, took of the time between a theft and the last write: the way of the event to a watch
+	// of the test's own, and the way of a request to the API server.
 	lag time.Duration
 }
 
@@ -120,7 +121,7 @@ func here(t *testing.T) *stage {
 	t.Helper()
 	s, ok := stages.Load(t.Name())
 	if !ok {
-		t.Fatal("the test has no stage: begin it with busy or quiet")
+		t.Fatal("the test has no stage: begin it with busy, quiet or alone")
 	}
 	return s.(*stage)
 }
@@ -138,6 +139,12 @@ func busy(t *testing.T) {
 func quiet(t *testing.T) {
 	t.Helper()
 	t.Parallel()
+	play(t)
+}
+
+// alone begins a test that measures in milliseconds: none of this package runs beside it.
+func alone(t *testing.T) {
+	t.Helper()
 	play(t)
 }
 

@@ -1,0 +1,36 @@
+package node
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// A node is most often deleted when it is silent, that is, while it is being judged.
+func TestNodeDeletedWhileItIsJudgedLeavesNoRecord(t *testing.T) {
+	objects, live, _ := cluster(2, 1)
+	inBubble(t, defaults(), objects, func(b *bench) {
+		deleted := false
+		b.PrependReactor("get", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			if name := action.(clienttesting.GetAction).GetName(); name == "dying0" && !deleted {
+				deleted = true
+				if err := b.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("nodes"), "", name); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(time.Second) // until the handler has been told
+			}
+			return false, nil, nil
+		})
+		b.term()
+		b.renewFor(time.Minute, live...)
+		if !deleted {
+			t.Fatal("the Lease of the silent node was never read")
+		}
+		if all, _ := b.controller.observations.count(defaults(), time.Time{}); all != len(live) {
+			t.Errorf("%d records are kept, want those of the %d nodes there are", all, len(live))
+		}
+	})
+}
