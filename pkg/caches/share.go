@@ -119,7 +119,7 @@ func (s *shared) tolerationsOf(in []corev1.Toleration) []corev1.Toleration {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	slot := &s.tolerations[sum%shareSlots]
-	if !slices.EqualFunc(*slot, in, sameToleration) {
+	if !SameTolerations(*slot, in) {
 		*slot = copyTolerations(in)
 	}
 	return *slot
@@ -139,6 +139,9 @@ func sameOwner(a, b metav1.OwnerReference) bool {
 	return a.UID == b.UID && a.Name == b.Name && a.Kind == b.Kind && a.APIVersion == b.APIVersion &&
 		samePointee(a.Controller, b.Controller) && samePointee(a.BlockOwnerDeletion, b.BlockOwnerDeletion)
 }
+
+// SameTolerations reports whether two pods tolerate the same, written in the same order.
+func SameTolerations(a, b []corev1.Toleration) bool { return slices.EqualFunc(a, b, sameToleration) }
 
 func sameToleration(a, b corev1.Toleration) bool {
 	seconds := samePointee(a.TolerationSeconds, b.TolerationSeconds)

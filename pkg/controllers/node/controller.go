@@ -195,14 +195,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.fillZones(now)
 
 	var running sync.WaitGroup
-	podsReady := make(chan struct{})
-	running.Go(func() {
-		c.podLoop.Run(ctx, func() []podKey {
-			close(podsReady) // its queue exists: nothing that a node adds is lost
-			return nil
-		})
-	})
-	<-podsReady
+	c.podLoop.Start(ctx, &running, nil) // first: the nodes' loop fills its queue
 	running.Go(func() { c.watchOver(ctx) })
 	running.Go(func() { c.confirmNodes(ctx) })
 	c.nodeLoop.Run(ctx, c.allNodes)

@@ -5,6 +5,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"minikcm/pkg/controllers/internal/nodestatus"
 )
 
 // Reasons and messages of the conditions we post, and of the events about them, as kube-controller-manager v1.37 spells them.
@@ -132,15 +134,15 @@ func unknownConditions(node *corev1.Node, now time.Time) (conditions []corev1.No
 	at := metav1.NewTime(now).Rfc3339Copy() // the API keeps whole seconds
 	conditions = append(conditions, node.Status.Conditions...)
 	for _, kind := range kubeletConditions {
-		i := indexOf(conditions, kind)
-		if i < 0 {
+		c := nodestatus.Find(conditions, kind)
+		if c == nil {
 			conditions = append(conditions, corev1.NodeCondition{
 				Type: kind, Status: corev1.ConditionUnknown, Reason: reasonNeverUpdated, Message: messageNeverUpdated,
 				LastHeartbeatTime: node.CreationTimestamp, LastTransitionTime: at,
 			})
 			continue
 		}
-		if c := &conditions[i]; c.Status != corev1.ConditionUnknown {
+		if c.Status != corev1.ConditionUnknown {
 			c.Status, c.Reason, c.Message = corev1.ConditionUnknown, reasonUnknown, messageUnknown
 			c.LastTransitionTime = at
 		}
@@ -150,25 +152,8 @@ func unknownConditions(node *corev1.Node, now time.Time) (conditions []corev1.No
 
 // condition returns the condition of a type, nil if the node has none.
 func condition(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
-	if i := indexOf(node.Status.Conditions, kind); i >= 0 {
-		return &node.Status.Conditions[i]
-	}
-	return nil
-}
-
-func indexOf(conditions []corev1.NodeCondition, kind corev1.NodeConditionType) int {
-	for i := range conditions {
-		if conditions[i].Type == kind {
-			return i
-		}
-	}
-	return -1
+	return nodestatus.Find(node.Status.Conditions, kind)
 }
 
 // readiness is the status of the Ready condition, empty if there is none.
-func readiness(node *corev1.Node) corev1.ConditionStatus {
-	if c := condition(node, corev1.NodeReady); c != nil {
-		return c.Status
-	}
-	return ""
-}
+func readiness(node *corev1.Node) corev1.ConditionStatus { return nodestatus.Ready(node) }

@@ -12,11 +12,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controllers/internal/live"
+	"minikcm/pkg/controllers/internal/podkey"
 	"minikcm/pkg/controllers/internal/worker"
 )
 
@@ -29,9 +29,6 @@ const (
 	DefaultQuarantine             = 40 * time.Second
 	DefaultPeriod                 = 20 * time.Second
 )
-
-// shareLiveReads is how long one live look at a node serves its pods.
-const shareLiveReads = time.Second
 
 // Config of the controller.
 type Config struct {
@@ -67,24 +64,12 @@ type Controller struct {
 
 	finished  atomic.Int64 // cached pods that count towards the threshold
 	nodeLoop  *worker.Loop[string]
-	podLoop   *worker.Loop[podKey]
+	podLoop   *worker.Loop[podkey.Key]
 	countLoop *worker.Loop[string] // its only key is countKey
 	term      *term                // replaced between terms, when no worker runs
 }
 
 const countKey = "finished pods"
-
-// podKey names one pod for good; a pod of the same name that comes later has another key.
-type podKey struct {
-	Name cache.ObjectName
-	UID  types.UID
-}
-
-func (k podKey) String() string { return k.Name.String() + "/" + string(k.UID) }
-
-func keyOf(pod *caches.Pod) podKey {
-	return podKey{Name: cache.MetaObjectToName(pod), UID: pod.UID}
-}
 
 // term is the knowledge that ends with a term.
 type term struct {
@@ -159,7 +144,7 @@ func one(is bool) int64 {
 func (c *Controller) enqueue(pod *caches.Pod) {
 	switch {
 	case pod.NodeName == "" && pod.DeletionTimestamp != nil:
-		c.podLoop.Add(keyOf(pod))
+		c.podLoop.Add(podkey.Of(pod))
 	case pod.NodeName != "" && (pod.DeletionTimestamp != nil || !c.cachedNode(pod.NodeName).exists):
 		c.nodeLoop.Add(pod.NodeName)
 	}
@@ -167,29 +152,22 @@ func (c *Controller) enqueue(pod *caches.Pod) {
 
 // Run works for one term and returns nil when ctx has ended and everything it started has.
 func (c *Controller) Run(ctx context.Context) error {
-	c.term = &term{absence: newAbsence(), live: live.NewReads(c.clock, shareLiveReads, c.look)}
+	c.term = &term{absence: newAbsence(), live: live.NewReads(c.clock, c.look)}
 	var loops sync.WaitGroup
-	ready := make(chan struct{})
-	loops.Go(func() {
-		c.podLoop.Run(ctx, func() []podKey {
-			close(ready) // the pods' queue exists: the other loops may fill it
-			return c.unscheduledTerminating()
-		})
-	})
-	<-ready
+	c.podLoop.Start(ctx, &loops, c.unscheduledTerminating) // first: the other loops fill its queue
 	if c.cfg.TerminatedPodThreshold > 0 {
-		loops.Go(func() { c.countLoop.Run(ctx, func() []string { return []string{countKey} }) })
+		c.countLoop.Start(ctx, &loops, func() []string { return []string{countKey} })
 	}
 	c.nodeLoop.Run(ctx, c.pods.BoundNodes)
 	loops.Wait()
 	return nil
 }
 
-func (c *Controller) unscheduledTerminating() []podKey {
-	var keys []podKey
+func (c *Controller) unscheduledTerminating() []podkey.Key {
+	var keys []podkey.Key
 	for _, pod := range c.pods.List() {
 		if pod.NodeName == "" && pod.DeletionTimestamp != nil {
-			keys = append(keys, keyOf(pod))
+			keys = append(keys, podkey.Of(pod))
 		}
 	}
 	return keys

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"minikcm/pkg/caches"
+	"minikcm/pkg/controllers/internal/nodestatus"
 )
 
 // cause is why a pod is collected; its text is the reason label of the metrics.
@@ -36,12 +37,7 @@ func stateOf(node *corev1.Node) nodeState {
 
 // isOutOfService reports whether somebody has declared the node out of service and it does not claim otherwise.
 func isOutOfService(node *corev1.Node) bool {
-	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
-			return false
-		}
-	}
-	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
+	return nodestatus.Ready(node) != corev1.ConditionTrue && slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
 }
 
 // why says for what cause a pod is to be collected, none if for no cause. The node is the one the pod is bound to, if it is. A node

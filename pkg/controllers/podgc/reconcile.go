@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"minikcm/pkg/caches"
+	"minikcm/pkg/controllers/internal/podkey"
 	"minikcm/pkg/controllers/internal/podstatus"
 	"minikcm/pkg/controllers/internal/worker"
 )
@@ -39,7 +40,7 @@ func (c *Controller) reconcileNode(_ context.Context, name string) (worker.Resul
 	}
 	for _, pod := range pods {
 		if why(pod, node, false, false) != none {
-			c.podLoop.Add(keyOf(pod))
+			c.podLoop.Add(podkey.Of(pod))
 		}
 	}
 	return worker.Result{}, nil
@@ -59,13 +60,13 @@ func (c *Controller) reconcileCount(context.Context, string) (worker.Result, err
 	}
 	c.term.surplus.Store(&chosen)
 	for _, pod := range excess {
-		c.podLoop.Add(keyOf(pod))
+		c.podLoop.Add(podkey.Of(pod))
 	}
 	return again, nil
 }
 
 // reconcilePod collects one pod if there is cause to.
-func (c *Controller) reconcilePod(ctx context.Context, key podKey) (worker.Result, error) {
+func (c *Controller) reconcilePod(ctx context.Context, key podkey.Key) (worker.Result, error) {
 	pod, ok := c.pods.Get(key.Name)
 	if !ok || pod.UID != key.UID || workOn(pod) == (work{}) {
 		return worker.Result{}, nil
@@ -91,7 +92,7 @@ func (c *Controller) reconcilePod(ctx context.Context, key podKey) (worker.Resul
 
 // collect asks the API server about the pod and its node and does what is left to do about the pod. It reports false if there turns
 // out to be no cause.
-func (c *Controller) collect(ctx context.Context, key podKey, nodeName string) (bool, error) {
+func (c *Controller) collect(ctx context.Context, key podkey.Key, nodeName string) (bool, error) {
 	pod, err := c.livePod(ctx, key)
 	if pod == nil || err != nil {
 		return true, err
@@ -110,7 +111,7 @@ func (c *Controller) collect(ctx context.Context, key podKey, nodeName string) (
 
 // livePod reads a pod from the API server; nil if it is gone, even if another has its name. It lists, because upstream's service
 // account for this controller may not get pods; the API server looks up a list by name as it does a get.
-func (c *Controller) livePod(ctx context.Context, key podKey) (*caches.Pod, error) {
+func (c *Controller) livePod(ctx context.Context, key podkey.Key) (*caches.Pod, error) {
 	byName := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, key.Name.Name).String()}
 	found, _, err := c.pods.Read(ctx, c.client, key.Name.Namespace, byName)
 	if err != nil {

@@ -4,28 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controllers/internal/live"
+	"minikcm/pkg/controllers/internal/podkey"
 	"minikcm/pkg/controllers/internal/worker"
 )
 
 // Name is the controller's canonical name and the component of its events.
 const Name = "taint-eviction-controller"
-
-// shareLiveReads is how long one live look at a node serves the evictions of its pods.
-const shareLiveReads = time.Second
 
 // Config of the controller.
 type Config struct {
@@ -61,20 +56,8 @@ type Controller struct {
 
 	taints   *sightings
 	nodeLoop *worker.Loop[string]
-	podLoop  *worker.Loop[podKey]
+	podLoop  *worker.Loop[podkey.Key]
 	term     *term // replaced between terms, when no worker runs
-}
-
-// podKey names one pod for good; a pod of the same name that comes later has another key.
-type podKey struct {
-	Name cache.ObjectName
-	UID  types.UID
-}
-
-func (k podKey) String() string { return k.Name.String() + "/" + string(k.UID) }
-
-func keyOf(pod *caches.Pod) podKey {
-	return podKey{Name: cache.MetaObjectToName(pod), UID: pod.UID}
 }
 
 // term is the knowledge that ends with a term.
@@ -97,7 +80,7 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 	loop := worker.Config{Controller: Name, Queue: "noexec_taint_node", Workers: cfg.Workers, Drain: cfg.Drain, Clock: deps.Clock}
 	c.nodeLoop = worker.New(loop, deps.Metrics, c.reconcileNode)
 	loop.Queue = "noexec_taint_pod"
-	c.podLoop = worker.NewByDeadline(loop, deps.Metrics, func(key podKey) time.Time { return c.term.ledger.turn(key.UID) }, c.reconcilePod)
+	c.podLoop = worker.NewByDeadline(loop, deps.Metrics, func(key podkey.Key) time.Time { return c.term.ledger.turn(key.UID) }, c.reconcilePod)
 	if err := errors.Join(c.handleNodes(), c.handlePods()); err != nil {
 		return nil, fmt.Errorf("%s: %w", Name, err)
 	}
@@ -129,7 +112,7 @@ func (c *Controller) handleNodes() error {
 func (c *Controller) handlePods() error {
 	changed := func(pod *caches.Pod) {
 		if pod.NodeName != "" {
-			c.podLoop.Add(keyOf(pod))
+			c.podLoop.Add(podkey.Of(pod))
 		}
 	}
 	return c.pods.Handle(caches.Handler[*caches.Pod]{
@@ -150,13 +133,7 @@ func (c *Controller) handlePods() error {
 func concernsUs(old, pod *caches.Pod) bool {
 	return old.UID != pod.UID || old.NodeName != pod.NodeName ||
 		(old.DeletionTimestamp == nil) != (pod.DeletionTimestamp == nil) || marked(old) != marked(pod) ||
-		!slices.EqualFunc(old.Tolerations, pod.Tolerations, sameToleration)
-}
-
-func sameToleration(a, b corev1.Toleration) bool {
-	x, y := a.TolerationSeconds, b.TolerationSeconds
-	a.TolerationSeconds, b.TolerationSeconds = nil, nil
-	return a == b && (x == nil) == (y == nil) && (x == nil || *x == *y)
+		!caches.SameTolerations(old.Tolerations, pod.Tolerations)
 }
 
 // Run works for one term and returns nil when ctx has ended and everything it started has.
@@ -164,18 +141,11 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.term = &term{
 		ledger:   newLedger(c.metrics.pending),
 		settling: newSettling(c.clock.Now(), c.cfg.SettleWindow),
-		live:     live.NewReads(c.clock, shareLiveReads, c.look),
+		live:     live.NewReads(c.clock, c.look),
 	}
 	defer c.metrics.pending.Set(0)
 	var loops sync.WaitGroup
-	ready := make(chan struct{})
-	loops.Go(func() {
-		c.podLoop.Run(ctx, func() []podKey {
-			close(ready) // the pods' queue exists: nodes may fill it
-			return c.leftMarked()
-		})
-	})
-	<-ready
+	c.podLoop.Start(ctx, &loops, c.leftMarked) // first: the nodes' loop fills its queue
 	c.nodeLoop.Run(ctx, c.tainted)
 	loops.Wait()
 	return nil
@@ -193,11 +163,11 @@ func (c *Controller) tainted() []string {
 }
 
 // leftMarked are the pods for which an eviction was begun, maybe by a manager that has since died, and may have been called off.
-func (c *Controller) leftMarked() []podKey {
-	var keys []podKey
+func (c *Controller) leftMarked() []podkey.Key {
+	var keys []podkey.Key
 	for _, pod := range c.pods.List() {
 		if marked(pod) {
-			keys = append(keys, keyOf(pod))
+			keys = append(keys, podkey.Of(pod))
 		}
 	}
 	return keys

@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"minikcm/pkg/caches"
+	"minikcm/pkg/controllers/internal/podkey"
 	"minikcm/pkg/controllers/internal/podstatus"
 	"minikcm/pkg/controllers/internal/worker"
 )
@@ -34,7 +35,7 @@ func marked(pod *caches.Pod) bool {
 }
 
 // evict looks at node and pod in the API server and, if they still say so, marks and deletes the pod.
-func (c *Controller) evict(ctx context.Context, key podKey, seen time.Time, nodeName string) (worker.Result, error) {
+func (c *Controller) evict(ctx context.Context, key podkey.Key, seen time.Time, nodeName string) (worker.Result, error) {
 	node, err := c.term.live.Get(ctx, nodeName, seen)
 	if err != nil {
 		return worker.Result{}, err
@@ -62,7 +63,7 @@ func (c *Controller) evict(ctx context.Context, key podKey, seen time.Time, node
 }
 
 // livePod reads a pod from the API server; nil if it is gone, even if another has its name.
-func (c *Controller) livePod(ctx context.Context, key podKey) (*corev1.Pod, error) {
+func (c *Controller) livePod(ctx context.Context, key podkey.Key) (*corev1.Pod, error) {
 	pod, err := c.client.CoreV1().Pods(key.Name.Namespace).Get(ctx, key.Name.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) || err == nil && pod.UID != key.UID {
 		return nil, nil
@@ -74,7 +75,7 @@ func (c *Controller) livePod(ctx context.Context, key podKey) (*corev1.Pod, erro
 }
 
 // remove marks and deletes a pod whose deadline was due.
-func (c *Controller) remove(ctx context.Context, key podKey, pod *corev1.Pod, due time.Time) error {
+func (c *Controller) remove(ctx context.Context, key podkey.Key, pod *corev1.Pod, due time.Time) error {
 	begun := c.clock.Now()
 	if !finished(pod) {
 		if err := c.mark(ctx, pod); err != nil {
@@ -118,7 +119,7 @@ func (c *Controller) mark(ctx context.Context, pod *corev1.Pod) error {
 }
 
 // unmark takes our mark back from a pod that stays. The resource version keeps it from undoing a mark that somebody else sets.
-func (c *Controller) unmark(ctx context.Context, key podKey) error {
+func (c *Controller) unmark(ctx context.Context, key podkey.Key) error {
 	pod, err := c.livePod(ctx, key)
 	if err != nil || pod == nil || pod.DeletionTimestamp != nil || !marked(c.pods.Trim(pod)) {
 		return err
@@ -147,12 +148,12 @@ func (c *Controller) patch(ctx context.Context, pod *corev1.Pod, change podstatu
 	return nil
 }
 
-func (c *Controller) tellCancelled(key podKey) {
+func (c *Controller) tellCancelled(key podkey.Key) {
 	c.recorder.Eventf(reference(key), corev1.EventTypeNormal, eventReason, "Cancelling deletion of Pod %s", key.Name)
 }
 
 // reference attaches an event to a pod that may be gone already.
-func reference(key podKey) *corev1.ObjectReference {
+func reference(key podkey.Key) *corev1.ObjectReference {
 	return &corev1.ObjectReference{
 		APIVersion: "v1", Kind: "Pod", Namespace: key.Name.Namespace, Name: key.Name.Name, UID: key.UID,
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"minikcm/pkg/caches"
+	"minikcm/pkg/controllers/internal/nodestatus"
 )
 
 // taint is a NoExecute taint and when it began, by this process's clock.
@@ -27,7 +28,7 @@ type nodeState struct {
 
 // stateOf reads a node's state. seen tells when this process first saw a taint.
 func stateOf(node *corev1.Node, seen func(corev1.Taint) time.Time) nodeState {
-	s := nodeState{ready: readyStatus(node)}
+	s := nodeState{ready: nodestatus.Ready(node)}
 	for _, t := range noExecute(node.Spec.Taints) {
 		if ofHealth(t) && s.ready == corev1.ConditionTrue {
 			continue // the node has recovered and the taint is about to go
@@ -49,15 +50,6 @@ func noExecute(taints []corev1.Taint) []corev1.Taint {
 		}
 	}
 	return found
-}
-
-func readyStatus(node *corev1.Node) corev1.ConditionStatus {
-	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.Status
-		}
-	}
-	return ""
 }
 
 // ofHealth reports whether a NoExecute taint is one that the node's health puts there and takes away.
@@ -187,6 +179,6 @@ func latest(a, b time.Time) time.Time {
 
 // sameForPods reports whether two versions of a node differ in nothing that moves a deadline.
 func sameForPods(a, b *corev1.Node) bool {
-	return readyStatus(a) == readyStatus(b) &&
+	return nodestatus.Ready(a) == nodestatus.Ready(b) &&
 		equality.Semantic.DeepEqual(noExecute(a.Spec.Taints), noExecute(b.Spec.Taints))
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"minikcm/pkg/caches"
+	"minikcm/pkg/controllers/internal/podkey"
 	"minikcm/pkg/controllers/internal/worker"
 )
 
@@ -32,7 +33,7 @@ func (c *Controller) reconcileNode(ctx context.Context, name string) (worker.Res
 		if len(state.taints) > 0 {
 			c.term.ledger.see(pod.UID, now)
 		}
-		c.podLoop.Add(keyOf(pod))
+		c.podLoop.Add(podkey.Of(pod))
 	}
 	if c.term.settling.asks(state, now) && !c.term.settling.known(name) {
 		if err := c.witness(ctx, name, now); err != nil {
@@ -43,7 +44,7 @@ func (c *Controller) reconcileNode(ctx context.Context, name string) (worker.Res
 }
 
 // reconcilePod brings one pod to where its node's taints want it.
-func (c *Controller) reconcilePod(ctx context.Context, key podKey) (worker.Result, error) {
+func (c *Controller) reconcilePod(ctx context.Context, key podkey.Key) (worker.Result, error) {
 	result, err := c.decidePod(ctx, key)
 	if errors.Is(err, errChanged) {
 		return worker.Result{After: afterConflict}, nil
@@ -52,7 +53,7 @@ func (c *Controller) reconcilePod(ctx context.Context, key podKey) (worker.Resul
 }
 
 // decidePod decides by the caches what becomes of a pod. Only an eviction needs more.
-func (c *Controller) decidePod(ctx context.Context, key podKey) (worker.Result, error) {
+func (c *Controller) decidePod(ctx context.Context, key podkey.Key) (worker.Result, error) {
 	pod, ok := c.pods.Get(key.Name)
 	if !ok || pod.UID != key.UID || pod.DeletionTimestamp != nil || pod.NodeName == "" {
 		c.gone(key)
@@ -81,7 +82,7 @@ func (c *Controller) judge(node nodeState, pod *caches.Pod, seen, now time.Time)
 }
 
 // keep does what is due for a pod that does not leave now.
-func (c *Controller) keep(ctx context.Context, key podKey, pod *caches.Pod, d decision, now time.Time) (worker.Result, error) {
+func (c *Controller) keep(ctx context.Context, key podkey.Key, pod *caches.Pod, d decision, now time.Time) (worker.Result, error) {
 	if d.verdict == stays {
 		c.calledOff(key)
 	} else {
@@ -99,14 +100,14 @@ func (c *Controller) keep(ctx context.Context, key podKey, pod *caches.Pod, d de
 }
 
 // gone ends the watch over a pod that was deleted, by whomever.
-func (c *Controller) gone(key podKey) {
+func (c *Controller) gone(key podkey.Key) {
 	if e := c.term.ledger.drop(key.UID); e.awaited() && !e.started {
 		c.tellCancelled(key)
 	}
 }
 
 // calledOff ends the watch over a pod that no taint wants to leave.
-func (c *Controller) calledOff(key podKey) {
+func (c *Controller) calledOff(key podkey.Key) {
 	if c.term.ledger.drop(key.UID).awaited() {
 		c.tellCancelled(key)
 	}

@@ -10,10 +10,12 @@ import (
 	"k8s.io/utils/clock"
 )
 
+// fresh is how long an answer may be shared, counted from when it was asked for.
+const fresh = time.Second
+
 // Reads are the latest live answers by name. The methods may be called from any goroutine.
 type Reads[T any] struct {
 	read  func(ctx context.Context, name string) (T, error)
-	fresh time.Duration
 	clock clock.PassiveClock
 
 	lock    sync.Mutex
@@ -26,12 +28,12 @@ type answer[T any] struct {
 	value T
 }
 
-// NewReads returns reads whose answers may be shared for as long as fresh after they were asked for.
-func NewReads[T any](c clock.PassiveClock, fresh time.Duration, read func(ctx context.Context, name string) (T, error)) *Reads[T] {
-	return &Reads[T]{read: read, fresh: fresh, clock: c, answers: map[string]*answer[T]{}}
+// NewReads returns reads that have no answers yet.
+func NewReads[T any](c clock.PassiveClock, read func(ctx context.Context, name string) (T, error)) *Reads[T] {
+	return &Reads[T]{read: read, clock: c, answers: map[string]*answer[T]{}}
 }
 
-// Get returns an answer that was asked for neither before since nor longer ago than the answers stay fresh. It asks if there is none,
+// Get returns an answer that was asked for neither before since nor as long ago as a second. It asks if there is none,
 // and so may block like the read itself. Errors are the read's and are not shared, or the context's.
 func (r *Reads[T]) Get(ctx context.Context, name string, since time.Time) (T, error) {
 	a := r.of(name)
@@ -43,7 +45,7 @@ func (r *Reads[T]) Get(ctx context.Context, name string, since time.Time) (T, er
 	}
 	defer func() { <-a.turn }()
 	now := r.clock.Now()
-	if !a.asked.IsZero() && !a.asked.Before(since) && now.Sub(a.asked) < r.fresh {
+	if !a.asked.IsZero() && !a.asked.Before(since) && now.Sub(a.asked) < fresh {
 		return a.value, nil
 	}
 	value, err := r.read(ctx, name)

@@ -31,7 +31,7 @@ func TestGet(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				reads := 0
-				r := NewReads(clock.RealClock{}, time.Second, func(context.Context, string) (int, error) { reads++; return reads, nil })
+				r := NewReads(clock.RealClock{}, func(context.Context, string) (int, error) { reads++; return reads, nil })
 				start := time.Now()
 				for i, a := range tt.asks {
 					time.Sleep(time.Until(start.Add(a.after)))
@@ -51,9 +51,9 @@ func TestGet(t *testing.T) {
 func TestOneReadForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reads := 0
-		r := NewReads(clock.RealClock{}, time.Minute, func(context.Context, string) (int, error) {
+		r := NewReads(clock.RealClock{}, func(context.Context, string) (int, error) {
 			reads++
-			time.Sleep(time.Second)
+			time.Sleep(time.Second / 2)
 			return reads, nil
 		})
 		start := time.Now()
@@ -75,7 +75,7 @@ func TestOneReadForAll(t *testing.T) {
 func TestErrorsAreNotShared(t *testing.T) {
 	broken := errors.New("broken")
 	reads := 0
-	r := NewReads(clock.RealClock{}, time.Minute, func(context.Context, string) (int, error) {
+	r := NewReads(clock.RealClock{}, func(context.Context, string) (int, error) {
 		reads++
 		if reads == 1 {
 			return 0, broken

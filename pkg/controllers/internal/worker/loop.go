@@ -93,14 +93,29 @@ func (l *Loop[K]) AddAfter(key K, d time.Duration) {
 
 // Run works for one term: it queues every key that all names, then blocks until ctx has ended and every worker has returned.
 // It must not be called again before it has returned.
-func (l *Loop[K]) Run(ctx context.Context, all func() []K) {
+func (l *Loop[K]) Run(ctx context.Context, all func() []K) { l.serve(ctx, l.begin(all)) }
+
+// Start is Run in a goroutine of the group, for a loop that other loops fill: once it returns, no key they add is lost. A nil all names
+// none. The caller waits for the group before the next term.
+func (l *Loop[K]) Start(ctx context.Context, in *sync.WaitGroup, all func() []K) {
+	q := l.begin(all)
+	in.Go(func() { l.serve(ctx, q) })
+}
+
+// begin makes the queue first and asks for the keys second, so that no event falls between the two.
+func (l *Loop[K]) begin(all func() []K) *termQueue[K] {
 	q := l.newQueue()
 	l.queue.Store(q)
 	l.progress.begin(l.cfg.Workers)
-	for _, key := range all() {
-		q.Add(key)
+	if all != nil {
+		for _, key := range all() {
+			q.Add(key)
+		}
 	}
+	return q
+}
 
+func (l *Loop[K]) serve(ctx context.Context, q *termQueue[K]) {
 	work, cancel := context.WithCancel(context.WithValue(context.WithoutCancel(ctx), termKey{}, ctx.Done()))
 	defer cancel()
 	var workers sync.WaitGroup

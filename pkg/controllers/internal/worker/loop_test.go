@@ -75,6 +75,27 @@ func TestKeysOutsideATermAreDropped(t *testing.T) {
 	})
 }
 
+func TestStartLosesNoKeyAndIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seen := &calls{start: time.Now()}
+		l := newLoop(t, 1, 0, func(_ context.Context, key string) (Result, error) {
+			time.Sleep(time.Minute)
+			seen.add(key)
+			return Result{}, nil
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		var loops sync.WaitGroup
+		l.Start(ctx, &loops, nil)
+		l.Add("added at once")
+		time.Sleep(time.Second)
+		cancel()
+		loops.Wait()
+		if got, want := seen.sorted(), []string{"added at once@1m0s"}; !slices.Equal(got, want) {
+			t.Errorf("reconciled %v, want %v", got, want)
+		}
+	})
+}
+
 func TestResultsDecideWhenAKeyReturns(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

@@ -1,0 +1,2 @@
+// Package nodestatus reads the conditions in a node's status.
+package nodestatus
