@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"sync"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"minikcm/pkg/caches"
+	"minikcm/pkg/controllers/internal/podstatus"
 	"minikcm/pkg/controllers/internal/worker"
 )
 
@@ -90,14 +90,12 @@ func needsMark(pod *caches.Pod) bool {
 
 // markPod changes the status of the Ready condition and the time of the change, nothing else.
 func (c *Controller) markPod(ctx context.Context, pod *caches.Pod, now time.Time) error {
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": pod.UID, "resourceVersion": pod.ResourceVersion},
-		"status": map[string]any{"conditions": []any{map[string]any{
-			"type": corev1.PodReady, "status": corev1.ConditionFalse, "lastTransitionTime": metav1.NewTime(now),
-		}}},
-	})
+	patch, err := podstatus.Change{
+		UID: pod.UID, ResourceVersion: pod.ResourceVersion,
+		Condition: &corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(now)},
+	}.Patch()
 	if err != nil {
-		return fmt.Errorf("encode patch: %w", err)
+		return err
 	}
 	_, err = c.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	return err

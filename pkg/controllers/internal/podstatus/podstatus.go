@@ -12,14 +12,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Change of a pod's status. Zero fields change nothing, except that UID must be set: the patch is refused by another pod of the
-// same name.
+// Change of a pod's status. Zero fields change nothing, those of the condition included, except that UID must be set: the patch is
+// refused by another pod of the same name.
 type Change struct {
 	UID                types.UID
 	ResourceVersion    string // if set, the patch is refused by any other version of the pod
 	Phase              corev1.PodPhase
 	ObservedGeneration int64
-	Condition          *corev1.PodCondition
+	Condition          *corev1.PodCondition // its transition time must be set; its probe time, which is a kubelet's, is not sent
 }
 
 // Patch returns the change as a strategic merge patch of the status subresource.
@@ -28,10 +28,14 @@ func (c Change) Patch() ([]byte, error) {
 		UID             types.UID `json:"uid"`
 		ResourceVersion string    `json:"resourceVersion,omitempty"`
 	}
+	type condition struct {
+		corev1.PodCondition
+		LastProbeTime *metav1.Time `json:"lastProbeTime,omitempty"` // encoded as null, the one embedded would remove a kubelet's
+	}
 	type status struct {
-		Phase              corev1.PodPhase       `json:"phase,omitempty"`
-		ObservedGeneration int64                 `json:"observedGeneration,omitempty"`
-		Conditions         []corev1.PodCondition `json:"conditions,omitempty"`
+		Phase              corev1.PodPhase `json:"phase,omitempty"`
+		ObservedGeneration int64           `json:"observedGeneration,omitempty"`
+		Conditions         []condition     `json:"conditions,omitempty"`
 	}
 	patch := struct {
 		Metadata metadata `json:"metadata"`
@@ -41,7 +45,7 @@ func (c Change) Patch() ([]byte, error) {
 		Status:   status{Phase: c.Phase, ObservedGeneration: c.ObservedGeneration},
 	}
 	if c.Condition != nil {
-		patch.Status.Conditions = []corev1.PodCondition{*c.Condition}
+		patch.Status.Conditions = []condition{{PodCondition: *c.Condition}}
 	}
 	data, err := json.Marshal(patch)
 	if err != nil {

@@ -14,7 +14,9 @@ import (
 
 func TestPatch(t *testing.T) {
 	now := metav1.NewTime(time.Unix(1e9, 0))
-	ready := corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: now}
+	ready := corev1.PodCondition{
+		Type: corev1.PodReady, Status: corev1.ConditionTrue, Reason: "Probed", Message: "fine", LastProbeTime: now, LastTransitionTime: now,
+	}
 	target := corev1.PodCondition{
 		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "R", Message: "M", ObservedGeneration: 2, LastTransitionTime: now,
 	}
@@ -36,7 +38,7 @@ func TestPatch(t *testing.T) {
 	}{
 		{"a condition is added beside the others", Change{UID: "u", Condition: &target},
 			pod(func(p *corev1.Pod) { p.Status.Conditions = []corev1.PodCondition{ready, target} })},
-		{"a condition is replaced", Change{UID: "u", Condition: &corev1.PodCondition{
+		{"of a condition only what is set is replaced", Change{UID: "u", Condition: &corev1.PodCondition{
 			Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: now}},
 			pod(func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse })},
 		{"a phase and the generation it belongs to", Change{UID: "u", Phase: corev1.PodFailed, ObservedGeneration: 3},
