@@ -2,12 +2,8 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -39,7 +35,7 @@ type manager struct {
 // launch starts a contestant's program as user, with more flags after its own. If it ends before it is told to, the turn
 // is aborted.
 func (r *rig) launch(c contestant, user string, more ...string) (*manager, error) {
-	port, err := freePort()
+	port, err := controlplane.FindPort()
 	if err != nil {
 		return nil, err
 	}
@@ -126,36 +122,5 @@ func (m *manager) tail() string {
 
 // get reads a page of the manager's own server, with the rights of its user.
 func (m *manager) get(ctx context.Context, page string) ([]byte, error) {
-	pair, err := tls.X509KeyPair(m.identity.CertData, m.identity.KeyData)
-	if err != nil {
-		return nil, fmt.Errorf("read client certificate: %w", err)
-	}
-	transport := &http.Transport{TLSClientConfig: &tls.Config{
-		Certificates: []tls.Certificate{pair},
-		// It made its certificate itself, a moment ago, and listens on loopback.
-		InsecureSkipVerify: true,
-	}}
-	defer transport.CloseIdleConnections()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d%s", m.port, page), nil)
-	if err != nil {
-		return nil, err
-	}
-	answer, err := (&http.Client{Transport: transport}).Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = answer.Body.Close() }()
-	body, err := io.ReadAll(answer.Body)
-	if err == nil && answer.StatusCode != http.StatusOK {
-		err = fmt.Errorf("get %s: %s: %s", page, answer.Status, body)
-	}
-	return body, err
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	return l.Addr().(*net.TCPAddr).Port, l.Close()
+	return controlplane.Page(ctx, m.identity, m.port, page)
 }

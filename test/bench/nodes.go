@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"minikcm/test/controlplane"
 )
 
 const (
@@ -116,17 +118,7 @@ func (r *rig) untilUnknown(ctx context.Context, k *kubelets, node string) (time.
 	last := k.silence(node)
 	end, err := follow(ctx, nodes, func(e watch.Event) bool {
 		n, ok := e.Object.(*corev1.Node)
-		return ok && readiness(n) == corev1.ConditionUnknown
+		return ok && controlplane.NodeReady(n) == corev1.ConditionUnknown
 	})
 	return end.Sub(last), err
-}
-
-// readiness is empty if the node has not said anything yet.
-func readiness(node *corev1.Node) corev1.ConditionStatus {
-	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.Status
-		}
-	}
-	return ""
 }

@@ -2,12 +2,8 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -72,7 +68,7 @@ type slot struct {
 }
 
 func (r *rig) newSlot(name string) (*slot, error) {
-	port, err := freePort()
+	port, err := controlplane.FindPort()
 	if err != nil {
 		return nil, err
 	}
@@ -172,28 +168,7 @@ func (s *slot) end(signal syscall.Signal, patience time.Duration) error {
 
 // get reads a page of the manager.
 func (s *slot) get(ctx context.Context, page string) (string, error) {
-	pair, err := tls.X509KeyPair(s.identity.CertData, s.identity.KeyData)
-	if err != nil {
-		return "", err
-	}
-	transport := &http.Transport{TLSClientConfig: &tls.Config{
-		Certificates:       []tls.Certificate{pair},
-		InsecureSkipVerify: true, // it made its certificate itself and listens on loopback
-	}}
-	defer transport.CloseIdleConnections()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d%s", s.port, page), nil)
-	if err != nil {
-		return "", err
-	}
-	answer, err := (&http.Client{Transport: transport}).Do(request)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = answer.Body.Close() }()
-	body, err := io.ReadAll(answer.Body)
-	if err == nil && answer.StatusCode != http.StatusOK {
-		err = fmt.Errorf("get %s of %s: %s: %s", page, s.name, answer.Status, body)
-	}
+	body, err := controlplane.Page(ctx, s.identity, s.port, page)
 	return string(body), err
 }
 
@@ -235,14 +210,6 @@ func (s *slot) dump(ctx context.Context) {
 	if text, err := s.get(ctx, "/debug/pprof/goroutine?debug=1"); err == nil {
 		_ = os.WriteFile(filepath.Join(s.logs, s.name+".goroutines"), []byte(text), 0o600) // it is only a help
 	}
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	return l.Addr().(*net.TCPAddr).Port, l.Close()
 }
 
 // cutOff notes a time in which what the manager sent may have been delivered late.

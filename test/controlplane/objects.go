@@ -109,3 +109,23 @@ func MarkNodeReady(t testing.TB, client kubernetes.Interface, name string) {
 		return nil
 	})
 }
+
+// NodeReady is the status of a node's Ready condition, empty if it has none.
+func NodeReady(node *corev1.Node) corev1.ConditionStatus {
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status
+		}
+	}
+	return ""
+}
+
+// Disruption is a pod's DisruptionTarget condition, nil if it has none.
+func Disruption(pod *corev1.Pod) *corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == corev1.DisruptionTarget {
+			return &pod.Status.Conditions[i]
+		}
+	}
+	return nil
+}

@@ -3,6 +3,7 @@ package faults
 import (
 	"context"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -14,6 +15,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"minikcm/test/controlplane"
 )
 
 const (
@@ -174,13 +177,12 @@ func goCall(ctx context.Context, p *Proxy, client *http.Client, method, path, bo
 
 func eventually(t *testing.T, what string, check func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
-	for !check() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", patience, what)
+	controlplane.Eventually(t, patience, func(context.Context) error {
+		if !check() {
+			return errors.New(what)
 		}
-		time.Sleep(2 * time.Millisecond)
-	}
+		return nil
+	})
 }
 
 func receive[T any](t *testing.T, what string, from <-chan T) T {

@@ -43,7 +43,7 @@ func start(t *testing.T, more ...string) (address string) {
 func startReplica(t *testing.T, more ...string) replica {
 	t.Helper()
 	kubeconfig := cluster.KubeconfigFor(t, tokenConfig(t))
-	port := freePort(t)
+	port := controlplane.FreePort(t)
 	r := replica{address: fmt.Sprintf("127.0.0.1:%d", port)}
 	r.process = controlplane.StartProcess(t, append([]string{
 		"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,

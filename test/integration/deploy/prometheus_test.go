@@ -101,7 +101,7 @@ func discoverable(t *testing.T, name, address string, edits ...func(*corev1.Pod)
 // decoys are pods that must not be scraped.
 func decoys(t *testing.T) {
 	t.Helper()
-	nobody := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	nobody := fmt.Sprintf("127.0.0.1:%d", controlplane.FreePort(t))
 	discoverable(t, "another-program", nobody, func(p *corev1.Pod) { p.Labels = map[string]string{"app.kubernetes.io/name": "another-program"} })
 	discoverable(t, "another-port", nobody, func(p *corev1.Pod) { p.Spec.Containers[0].Ports[0].Name = "debug" })
 	discoverable(t, "finished", nobody, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
@@ -189,7 +189,7 @@ type prometheus struct {
 
 func startPrometheus(t *testing.T) prometheus {
 	t.Helper()
-	p := prometheus{address: fmt.Sprintf("127.0.0.1:%d", freePort(t)), begin: time.Now()}
+	p := prometheus{address: fmt.Sprintf("127.0.0.1:%d", controlplane.FreePort(t)), begin: time.Now()}
 	controlplane.StartProgram(t, built(t, "prometheus"), "--config.file="+prometheusConfig(t), "--storage.tsdb.path="+t.TempDir(),
 		"--web.listen-address="+p.address, "--log.level=warn")
 	return p

@@ -44,17 +44,6 @@ func token(t *testing.T, namespaceName, name string) string {
 	return answer.Status.Token
 }
 
-// freePort returns a port of loopback that nobody listens on. Another process may be faster to take it.
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port
-}
-
 // endpoint is a manager's, for a client with some credentials.
 type endpoint struct {
 	address string
@@ -126,7 +115,7 @@ func allowScraping(t *testing.T, user string) {
 func serve(t *testing.T, user string) string {
 	t.Helper()
 	kubeconfig := cluster.Kubeconfig(t, user)
-	address := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	address := fmt.Sprintf("127.0.0.1:%d", controlplane.FreePort(t))
 	_, port, _ := net.SplitHostPort(address)
 	controlplane.StartManager(t, app.NewCommand(), "--kubeconfig="+kubeconfig, "--authentication-kubeconfig="+kubeconfig,
 		"--authorization-kubeconfig="+kubeconfig, "--controllers=", "--leader-elect=false", "--bind-address=127.0.0.1", "--secure-port="+port)

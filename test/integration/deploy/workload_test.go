@@ -86,12 +86,10 @@ func (w *workload) nodes(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		for _, c := range node.Status.Conditions {
-			if c.Type == corev1.NodeReady && c.Status == corev1.ConditionUnknown {
-				return nil
-			}
+		if controlplane.NodeReady(node) != corev1.ConditionUnknown {
+			return errors.New("it is not")
 		}
-		return errors.New("it is not")
+		return nil
 	})
 }
 

@@ -199,8 +199,8 @@ func (w *world) othersReady(names []string) error {
 		if err != nil {
 			return err
 		}
-		if readiness(n) != corev1.ConditionTrue || len(n.Spec.Taints) > 0 {
-			return fmt.Errorf("node %s: Ready %s, taints %v", name, readiness(n), n.Spec.Taints)
+		if controlplane.NodeReady(n) != corev1.ConditionTrue || len(n.Spec.Taints) > 0 {
+			return fmt.Errorf("node %s: Ready %s, taints %v", name, controlplane.NodeReady(n), n.Spec.Taints)
 		}
 	}
 	return nil

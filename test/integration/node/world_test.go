@@ -191,19 +191,10 @@ func (w *world) list(ctx context.Context) ([]corev1.Node, error) {
 	return list.Items, nil
 }
 
-func readiness(n *corev1.Node) corev1.ConditionStatus {
-	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.Status
-		}
-	}
-	return ""
-}
-
 // unknown names the nodes of a list that are Unknown.
 func unknown(nodes []corev1.Node) (names []string) {
 	for i := range nodes {
-		if readiness(&nodes[i]) == corev1.ConditionUnknown {
+		if controlplane.NodeReady(&nodes[i]) == corev1.ConditionUnknown {
 			names = append(names, nodes[i].Name)
 		}
 	}

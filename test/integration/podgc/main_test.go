@@ -147,12 +147,3 @@ func hasPhase(want corev1.PodPhase) func(*corev1.Pod) error {
 		return nil
 	}
 }
-
-func disruption(p *corev1.Pod) *corev1.PodCondition {
-	for i := range p.Status.Conditions {
-		if p.Status.Conditions[i].Type == corev1.DisruptionTarget {
-			return &p.Status.Conditions[i]
-		}
-	}
-	return nil
-}

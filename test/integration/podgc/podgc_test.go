@@ -23,7 +23,7 @@ var orphanCondition = &corev1.PodCondition{
 
 func checkDisruption(t *testing.T, pod *corev1.Pod, want *corev1.PodCondition) {
 	t.Helper()
-	got := disruption(pod)
+	got := controlplane.Disruption(pod)
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(corev1.PodCondition{}, "LastTransitionTime")); diff != "" {
 		t.Errorf("condition DisruptionTarget (-want +got):\n%s", diff)
 	}

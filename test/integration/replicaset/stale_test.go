@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
 
+	"minikcm/test/controlplane"
 	"minikcm/test/faults"
 )
 
@@ -141,7 +142,12 @@ func TestStaleStandby(t *testing.T) {
 				}
 				return nil
 			})
-			time.Sleep(300 * time.Millisecond) // for what must not happen
+			controlplane.Consistently(t, 300*time.Millisecond, func(context.Context) error {
+				if got := n.active(rs); len(got) != int(tt.to) {
+					return fmt.Errorf("%d active pods, want %d", len(got), tt.to)
+				}
+				return nil
+			})
 			freeze.Thaw()
 			o.settledAt(int(tt.to))
 		})

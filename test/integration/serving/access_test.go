@@ -80,7 +80,7 @@ func TestWhoGetsWhat(t *testing.T) {
 	}
 	order := []string{"anonymous", "wrong token", "token for another audience", "token without rights", "certificate without rights", "scraper", "token with rights", "admin's certificate"}
 	// The client CA comes from the cluster, a moment after the start.
-	eventually(t, 20*time.Second, func() error {
+	controlplane.Eventually(t, 20*time.Second, func(context.Context) error {
 		if code, body := e.get(t, "/metrics", clients["admin's certificate"]); code != 200 {
 			return fmt.Errorf("GET /metrics with the admin's certificate = %d: %.200s", code, body)
 		}
@@ -146,7 +146,7 @@ func TestReviewsForbidden(t *testing.T) {
 		}
 	}
 	// The client CAs could not be read either; that is said once and is no reason to end.
-	eventually(t, 20*time.Second, func() error {
+	controlplane.Eventually(t, 20*time.Second, func(context.Context) error {
 		if said := strings.Count(e.process.Output(), "extension-apiserver-authentication-reader"); said != 1 {
 			return fmt.Errorf("the unreadable ConfigMap was mentioned %d times, want once:\n%s", said, e.process.Output())
 		}

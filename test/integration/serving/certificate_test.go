@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -101,7 +102,7 @@ func TestCertificateReplacedOnDiskIsServed(t *testing.T) {
 				t.Fatal(err)
 			}
 			replace(t, dir, newPair(t, "second"))
-			eventually(t, time.Minute, func() error { return e.serves("second") })
+			controlplane.Eventually(t, time.Minute, func(context.Context) error { return e.serves("second") })
 		})
 	}
 }
@@ -116,7 +117,7 @@ func TestBrokenReplacementIsNotServed(t *testing.T) {
 	write(t, key, first.key)
 	e := start(t, "--tls-cert-file="+cert, "--tls-private-key-file="+key)
 	write(t, cert, newPair(t, "second").cert) // whose key does not come
-	eventually(t, time.Minute, func() error {
+	controlplane.Eventually(t, time.Minute, func(context.Context) error {
 		if !strings.Contains(e.process.Output(), "private key does not match") {
 			return errors.New("nothing was logged about the certificate without its key")
 		}
@@ -125,7 +126,7 @@ func TestBrokenReplacementIsNotServed(t *testing.T) {
 	controlplane.Consistently(t, 3*time.Second, func(context.Context) error { return e.serves("first") })
 	write(t, cert, third.cert)
 	write(t, key, third.key)
-	eventually(t, time.Minute, func() error { return e.serves("third") })
+	controlplane.Eventually(t, time.Minute, func(context.Context) error { return e.serves("third") })
 }
 
 // What is wrong with the files is told in one line, with exit code 1.
@@ -148,9 +149,8 @@ func TestCertificateThatCannotBeServed(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			cert, key := filepath.Join(dir, tt.cert), filepath.Join(dir, tt.key)
-			_, port, _ := strings.Cut(freeAddress(t), ":")
 			p := controlplane.StartProcess(t, "--kubeconfig="+cluster.ManagerKubeconfig(t, "manager"), "--controllers=", "--leader-elect=false",
-				"--bind-address=127.0.0.1", "--secure-port="+port, "--tls-cert-file="+cert, "--tls-private-key-file="+key)
+				"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", controlplane.FreePort(t)), "--tls-cert-file="+cert, "--tls-private-key-file="+key)
 			code, err := p.Wait(time.Minute)
 			if err != nil {
 				t.Fatal(err)

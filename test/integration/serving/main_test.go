@@ -3,10 +3,10 @@
 package serving
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -32,17 +32,13 @@ type endpoint struct {
 // that of deploy/; the kubeconfigs of authentication and authorization are among args.
 func start(t *testing.T, args ...string) *endpoint {
 	t.Helper()
-	address := freeAddress(t)
-	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	port := controlplane.FreePort(t)
 	args = append([]string{
 		"--kubeconfig=" + cluster.ManagerKubeconfig(t, "manager"), "--controllers=", "--leader-elect=false",
-		"--bind-address=127.0.0.1", "--secure-port=" + port,
+		fmt.Sprintf("--secure-port=%d", port), "--bind-address=127.0.0.1",
 	}, args...)
-	e := &endpoint{address: address, process: controlplane.StartProcess(t, args...)}
-	eventually(t, 30*time.Second, func() error {
+	e := &endpoint{address: fmt.Sprintf("127.0.0.1:%d", port), process: controlplane.StartProcess(t, args...)}
+	controlplane.Eventually(t, 30*time.Second, func(context.Context) error {
 		code, body, err := e.try("/livez", nil)
 		if err == nil && code != http.StatusOK && code != http.StatusForbidden {
 			err = fmt.Errorf("GET /livez = %d: %s", code, body)
@@ -50,17 +46,6 @@ func start(t *testing.T, args ...string) *endpoint {
 		return err
 	})
 	return e
-}
-
-// freeAddress finds a port that nobody listens on at the moment.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
 }
 
 // client says who asks.
@@ -99,21 +84,6 @@ func (e *endpoint) try(path string, c *client) (int, string, error) {
 	defer func() { _ = answer.Body.Close() }()
 	body, err := io.ReadAll(answer.Body)
 	return answer.StatusCode, string(body), err
-}
-
-func eventually(t *testing.T, timeout time.Duration, check func() error) {
-	t.Helper()
-	deadline := time.Now().Add(timeout)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
 }
 
 func lines(s string) []string { return strings.Split(strings.TrimSpace(s), "\n") }

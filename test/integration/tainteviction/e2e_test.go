@@ -80,7 +80,7 @@ func TestDisruptionCondition(t *testing.T) {
 	start(t, time.Minute)
 	setTaints(t, client, node, evictTaint())
 	pod := evicted(t, client, ns, "p")
-	got := disruption(pod)
+	got := controlplane.Disruption(pod)
 	if got == nil {
 		t.Fatal("no condition DisruptionTarget")
 	}
@@ -167,7 +167,7 @@ func TestTaintAddedByUser(t *testing.T) {
 				stays(t, client, ns, "p", soon)
 				return
 			}
-			if disruption(evicted(t, client, ns, "p")) == nil {
+			if controlplane.Disruption(evicted(t, client, ns, "p")) == nil {
 				t.Error("no condition DisruptionTarget")
 			}
 		})

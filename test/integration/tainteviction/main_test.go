@@ -198,18 +198,9 @@ func stays(t *testing.T, client kubernetes.Interface, namespace, name string, d 
 	t.Helper()
 	controlplane.Consistently(t, d, func(ctx context.Context) error {
 		pod, err := client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
-		if err == nil && (pod.DeletionTimestamp != nil || disruption(pod) != nil) {
+		if err == nil && (pod.DeletionTimestamp != nil || controlplane.Disruption(pod) != nil) {
 			err = errors.New("pod " + name + " is being evicted")
 		}
 		return err
 	})
-}
-
-func disruption(p *corev1.Pod) *corev1.PodCondition {
-	for i := range p.Status.Conditions {
-		if p.Status.Conditions[i].Type == corev1.DisruptionTarget {
-			return &p.Status.Conditions[i]
-		}
-	}
-	return nil
 }

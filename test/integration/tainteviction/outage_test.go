@@ -81,7 +81,7 @@ func TestRefusedDeletion(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if c := disruption(pod); c == nil || c.Status != want || pod.DeletionTimestamp != nil {
+			if c := controlplane.Disruption(pod); c == nil || c.Status != want || pod.DeletionTimestamp != nil {
 				return fmt.Errorf("pod %s deleted %v, condition %+v; want it marked %s", name, pod.DeletionTimestamp, c, want)
 			}
 			return nil

@@ -1,0 +1,60 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+
+	"k8s.io/client-go/rest"
+)
+
+// FreePort returns a port of loopback that nobody listens on. Another process may be faster to take it.
+func FreePort(t testing.TB) int {
+	t.Helper()
+	port, err := FindPort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+// FindPort is FreePort for programs.
+func FindPort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("find a free port: %w", err)
+	}
+	return l.Addr().(*net.TCPAddr).Port, l.Close()
+}
+
+// Page reads a page of the server of a manager on this machine, with the client certificate of identity. An answer other than 200 is
+// an error.
+func Page(ctx context.Context, identity *rest.Config, port int, page string) ([]byte, error) {
+	pair, err := tls.X509KeyPair(identity.CertData, identity.KeyData)
+	if err != nil {
+		return nil, fmt.Errorf("read client certificate: %w", err)
+	}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{
+		Certificates:       []tls.Certificate{pair},
+		InsecureSkipVerify: true, // it made its certificate itself and listens on loopback
+	}}
+	defer transport.CloseIdleConnections()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d%s", port, page), nil)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := (&http.Client{Transport: transport}).Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	body, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("get %s: %s: %s", page, answer.Status, body)
+	}
+	return body, err
+}
