@@ -46,8 +46,8 @@ func newBuilder(cfg Config, clk clock.WithTicker) (*builder, error) {
 	return b, err
 }
 
-// buildCaches makes the caches and their two clients. The renewals of the nodes' Leases come hundreds at a time, and nobody waits for one
-// of them as a ReplicaSet waits for its pods.
+// buildCaches makes the caches and their two clients. The renewals of the nodes' Leases come hundreds at a time, and nothing waits for one
+// of them as a ReplicaSet waits for its pods. Our own Lease, which is on the same stream then, is seen some tens of milliseconds later.
 func (b *builder) buildCaches() error {
 	fallback, reconnecting := caches.NewStreamFallback(b.clock), caches.Reconnecting(b.clock)
 	client := func(dialer func(caches.Dialer) caches.Dialer) (kubernetes.Interface, error) {

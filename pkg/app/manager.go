@@ -32,8 +32,9 @@ type manager struct {
 	liveness    *leadership.Liveness // nil if switched off
 	controllers []named
 
-	warm      sync.Once // starts the caches
-	watched   sync.Once // starts liveness, when they are filled
+	warm      sync.Once               // starts the caches
+	watched   sync.Once               // starts liveness, when they are filled
+	abort     context.CancelCauseFunc // ends the run with an error
 	stopCache context.CancelFunc
 	cacheCtx  context.Context
 	join      sync.WaitGroup // everything that runs as long as the caches do
@@ -137,15 +138,15 @@ func (m *manager) warmNow() bool { return m.cfg.Promises.WarmStandby || m.electo
 
 func (m *manager) run(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
-	ctx, abort := context.WithCancelCause(ctx)
-	defer abort(nil)
+	ctx, m.abort = context.WithCancelCause(ctx)
+	defer m.abort(nil)
 	outlive := context.WithoutCancel(ctx)
 
 	serveCtx, stopServing := context.WithCancel(outlive)
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		if err := m.server.run(serveCtx); err != nil {
-			abort(fmt.Errorf("serve: %w", err))
+			m.abort(fmt.Errorf("serve: %w", err))
 		}
 	})
 	defer serving.Wait()
@@ -191,7 +192,11 @@ func (m *manager) fillCaches(ctx context.Context) error {
 	}
 	m.watched.Do(func() {
 		if m.liveness != nil {
-			m.join.Go(func() { m.liveness.Run(m.cacheCtx) })
+			m.join.Go(func() {
+				if err := m.liveness.Run(m.cacheCtx); err != nil {
+					m.abort(err)
+				}
+			})
 		}
 	})
 	return nil

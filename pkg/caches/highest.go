@@ -16,15 +16,16 @@ type highest struct {
 func (h *highest) raise(version string) {
 	h.lock.Lock()
 	defer h.lock.Unlock()
-	if h.version == "" {
-		h.version = "0"
+	than := h.version
+	if than == "" {
+		than = version // as long as there is none, all that is a version will do
 	}
-	if order, err := resourceversion.CompareResourceVersion(version, h.version); err == nil && order > 0 {
+	if order, err := resourceversion.CompareResourceVersion(version, than); err == nil && order >= 0 {
 		h.version = version
 	}
 }
 
-// get is empty or "0" if there is none.
+// get is empty if there is none.
 func (h *highest) get() string {
 	h.lock.Lock()
 	defer h.lock.Unlock()

@@ -65,7 +65,8 @@ type Elector struct {
 	renewed time.Time  // when the last successful renewal was sent
 	run     *candidacy // the one that hooks of the lock speak to
 	aside   *standAside
-	holder  string // last one logged
+	alone   time.Time // until then stepping down helps nobody: it did not the last time
+	holder  string    // last one logged
 }
 
 // New returns an elector that does nothing before Run. The error joins every problem of cfg.

@@ -1,6 +1,7 @@
 package leadership
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -182,6 +183,54 @@ func TestStepDown(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A leader that is alone does not lead and stand aside by turns: once it has seen that nobody else takes the lease it goes on.
+func TestStepDownOfOneWhoIsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &leaseServer{}
+		a := start(t, s, "a")
+		never := func() bool { return false }
+		staleFor := func(d time.Duration) { // as long as it is, Liveness says so every 30 s
+			for range d / (30 * time.Second) {
+				a.StepDown("pods are stale", never)
+				sleep(30 * time.Second)
+			}
+		}
+		staleFor(5 * time.Minute)
+		wantLeading(t, a, true)
+		if got := len(a.spans()); got != 2 {
+			t.Errorf("%d terms in five minutes, want 2", got)
+		}
+		staleFor(5 * time.Minute)
+		if got := len(a.spans()); got != 3 {
+			t.Errorf("%d terms in ten minutes, want 3: somebody may have come", got)
+		}
+		s.hold("another") // there is somebody, after all
+		sleep(20 * time.Second)
+		wantLeading(t, a, true)
+		a.StepDown("pods are stale", never)
+		sleep(0)
+		wantLeading(t, a, false)
+	})
+}
+
+// A step-down hands over even if controllers never return: nobody renews a lease that cannot be used.
+func TestStepDownWithControllersThatNeverReturn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &leaseServer{}
+		free := make(chan struct{})
+		defer close(free)
+		a := start(t, s, "a", func(p *process, _ *Config) {
+			p.work = func(context.Context) error { <-free; return nil }
+		})
+		b := start(t, s, "b")
+		sleep(time.Minute)
+		a.StepDown("stale", nil)
+		sleep(10*time.Second + 15*time.Second) // the drain and a lease
+		wantLeading(t, b, true)
+		wantWritable(t, a, false)
+	})
 }
 
 func TestStepDownHandsOver(t *testing.T) {

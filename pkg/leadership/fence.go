@@ -48,6 +48,19 @@ func (f *Fence) Dial(ctx context.Context, network, address string) (net.Conn, er
 	return f.conns.dial(ctx, network, address)
 }
 
+// left is how long the running term may still write; negative if no longer, 0 if there is no limit or no running term.
+func (f *Fence) left() time.Duration {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	if !f.term.open || f.term.until.IsZero() {
+		return 0
+	}
+	if left := f.term.until.Sub(f.clock.Now()); left != 0 {
+		return left
+	}
+	return -1
+}
+
 // InFlight counts the requests of terms that were sent and not yet answered in full.
 func (f *Fence) InFlight() int {
 	f.lock.Lock()

@@ -2,6 +2,7 @@ package leadership
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -57,6 +58,10 @@ type LivenessDeps struct {
 	Clock    clock.WithTicker // nil: the real one
 }
 
+// ErrSetBack is in the error of Run when a consistent list was older than what a cache had shown before it was asked for. So it is after
+// etcd was restored from a backup. The watches then wait for versions that may be days away, and caches hold what no longer exists.
+var ErrSetBack = errors.New("the API server's data were set back, as after a restore of etcd, and caches have to be filled anew")
+
 // Liveness notices informers that see nothing. It reopens silent watches; a type that still misses what a
 // consistent list shows is stale, and then the elector steps down until it is current again.
 //
@@ -68,6 +73,8 @@ type Liveness struct {
 	deps    LivenessDeps
 	clock   clock.WithTicker
 	watched []Watched
+
+	abort context.CancelCauseFunc // ends Run; set by it
 
 	lock  sync.Mutex
 	stale map[suspicion]string // why
@@ -85,8 +92,11 @@ func NewLiveness(cfg LivenessConfig, deps LivenessDeps, watched []Watched) *Live
 	return l
 }
 
-// Run watches until ctx ends. Start it when the caches have synced.
-func (l *Liveness) Run(ctx context.Context) {
+// Run watches until ctx ends, and then returns nil. Start it when the caches have synced. An error with ErrSetBack means that only a
+// new start helps.
+func (l *Liveness) Run(ctx context.Context) error {
+	ctx, l.abort = context.WithCancelCause(ctx)
+	defer l.abort(nil)
 	var all sync.WaitGroup
 	for _, w := range l.watched {
 		m := &monitor{l: l, Watched: w, target: watchTarget{w.Resource, w.Namespace}}
@@ -97,6 +107,15 @@ func (l *Liveness) Run(ctx context.Context) {
 		all.Go(func() { l.every(ctx, l.deps.Elector.cfg.RetryPeriod/2, c.look) })
 	}
 	all.Wait()
+	if cause := context.Cause(ctx); errors.Is(cause, ErrSetBack) {
+		return cause
+	}
+	return nil
+}
+
+// setBack ends Run because a list had a version older than the cache's.
+func (l *Liveness) setBack(what watchTarget, cache, list string) {
+	l.abort(fmt.Errorf("%w: %v had resourceVersion %s and now has %s", ErrSetBack, what, cache, list))
 }
 
 // every calls look again and again until ctx ends.
@@ -137,8 +156,8 @@ type suspicion struct {
 	canary bool
 }
 
-// setStale notes a stale watch and steps down. Called again while it lasts, it steps down again: the
-// cool-down may have ended with nobody else to lead.
+// setStale notes a stale watch and steps down. Called again while it lasts, it steps down again, unless nobody else
+// took the lease the last time.
 func (l *Liveness) setStale(ctx context.Context, what suspicion, why string) {
 	why = what.target.String() + ": " + why
 	l.lock.Lock()

@@ -33,9 +33,11 @@ type world struct {
 	cached  []ObjectVersion
 	wrote   string // version of what we wrote last
 	frozen  bool   // no watch delivers
-	lists   int
-	asked   int // watches
+	heads   int    // lists of one object, answered
+	lists   int    // of all
+	asked   int    // watches
 	pipe    *io.PipeWriter
+	ended   error // of Run, once it has
 }
 
 func (w *world) Resource(schema.GroupVersionResource) metadata.Getter { return w }
@@ -47,7 +49,9 @@ func (w *world) List(_ context.Context, o metav1.ListOptions) (*metav1.PartialOb
 	if w.err != nil {
 		return nil, w.err
 	}
-	if o.Limit != 1 {
+	if o.Limit == 1 {
+		w.heads++
+	} else {
 		w.lists++
 	}
 	list := &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(w.version)}}
@@ -127,7 +131,7 @@ func observeWorld(t *testing.T, e *Elector, w *world, resources ...Watched) *Liv
 		path = "/apis/coordination.k8s.io/v1/leases"
 	}
 	done.Go(func() { w.follow(ctx, path) })
-	done.Go(func() { l.Run(ctx) })
+	done.Go(func() { w.ended = l.Run(ctx) })
 	t.Cleanup(func() { cancel(); done.Wait() })
 	return l
 }
@@ -280,6 +284,67 @@ func TestNotStale(t *testing.T) {
 					}
 				}
 				wantLeading(t, a, true)
+			})
+		})
+	}
+}
+
+func TestDataSetBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := start(t, &leaseServer{}, "a")
+		w := newWorld()
+		observeWorld(t, a.Elector, w, w.pods())
+		w.run(10*time.Minute, time.Second)
+		if w.ended != nil {
+			t.Fatalf("Run of a healthy one = %v", w.ended)
+		}
+		w.set(func(w *world) { w.version -= 100 })
+		w.run(30*time.Second, 0)
+		if !errors.Is(w.ended, ErrSetBack) {
+			t.Errorf("Run = %v, want it to have ended because of data that were set back", w.ended)
+		}
+	})
+}
+
+// An API server goes away while a write is not shown yet, and comes back; the watch takes a moment longer.
+func TestOutageIsNotStaleness(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		frozen time.Duration // before lists fail
+	}{
+		{"all at once", 40 * time.Second},
+		{"after the watch was reopened", 100 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := start(t, &leaseServer{}, "a")
+				w := newWorld()
+				l := observeWorld(t, a.Elector, w, w.pods())
+				w.run(10*time.Minute, 30*time.Second)
+				w.set(func(w *world) { w.frozen = true })
+				w.run(tt.frozen, 0)
+				w.set(func(w *world) {
+					w.version++
+					w.wrote, w.err = strconv.Itoa(w.version), errors.New("connection refused")
+				})
+				w.run(5*time.Minute, 0)
+				if got := l.Stale(); len(got) > 0 {
+					t.Errorf("stale while the API server is away: %v", got)
+				}
+				w.set(func(w *world) { w.err, w.frozen, w.heads = nil, false, 0 })
+				for answered := false; !answered; {
+					w.run(time.Second, 0)
+					w.set(func(w *world) { answered = w.heads > 0 })
+				}
+				w.run(8*time.Second, 0)
+				w.tick()
+				w.run(10*time.Minute, 30*time.Second)
+				if got := l.Stale(); len(got) > 0 {
+					t.Errorf("stale after the outage: %v", got)
+				}
+				if got := len(a.spans()); got != 1 {
+					t.Errorf("%d terms, want 1", got)
+				}
 			})
 		})
 	}

@@ -92,16 +92,17 @@ func TestRenewalPaths(t *testing.T) {
 }
 
 func TestRelease(t *testing.T) {
+	refused := errors.New("refused")
 	for _, tt := range []struct {
 		name    string
 		prepare func(*leaseServer, *conn)
 		holder  string // afterwards
 		calls   []string
-		failed  bool
+		err     error
 	}{
-		{"ours", func(*leaseServer, *conn) {}, "", []string{"get", "update"}, false},
-		{"somebody else's", func(s *leaseServer, _ *conn) { s.hold("x") }, "x", []string{"get"}, false},
-		{"gone", func(s *leaseServer, _ *conn) { s.write(nil) }, "-", []string{"get"}, false},
+		{"ours", func(*leaseServer, *conn) {}, "", []string{"get", "update"}, nil},
+		{"somebody else's", func(s *leaseServer, _ *conn) { s.hold("x") }, "x", []string{"get"}, errNotOurs},
+		{"gone", func(s *leaseServer, _ *conn) { s.write(nil) }, "-", []string{"get"}, errNotOurs},
 		{"a renewal of ours arrives late", func(s *leaseServer, c *conn) {
 			once := true
 			c.before = func(verb string) {
@@ -110,8 +111,8 @@ func TestRelease(t *testing.T) {
 					s.hold("a")
 				}
 			}
-		}, "", []string{"get", "update", "get", "update"}, false},
-		{"the server does not answer", func(_ *leaseServer, c *conn) { c.err = errors.New("refused") }, "a", []string{"get", "get", "get"}, true},
+		}, "", []string{"get", "update", "get", "update"}, nil},
+		{"the server does not answer", func(_ *leaseServer, c *conn) { c.err = refused }, "a", []string{"get", "get", "get"}, refused},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -123,8 +124,8 @@ func TestRelease(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 				defer cancel()
 				err := l.release(ctx, func(context.Context) { time.Sleep(releasePause) })
-				if (err != nil) != tt.failed {
-					t.Errorf("release = %v, want failed = %v", err, tt.failed)
+				if !errors.Is(err, tt.err) || tt.err == nil && err != nil {
+					t.Errorf("release = %v, want %v", err, tt.err)
 				}
 				if got := s.holder(); got != tt.holder {
 					t.Errorf("holder = %q, want %q", got, tt.holder)

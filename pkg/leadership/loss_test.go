@@ -109,8 +109,33 @@ func TestWritesEndBeforeTheLeaseCanBeTaken(t *testing.T) {
 				taken = time.Now()
 			}
 		}
+		if asked := a.spans()[0].stopAsked; asked.After(closed) {
+			t.Errorf("the term ended %v after the fence had closed", asked.Sub(closed))
+		}
 		if closed.IsZero() || taken.Sub(closed) < 1500*time.Millisecond-10*time.Millisecond {
 			t.Errorf("a's fence closed %v before b led, want at least the margin of 1.5s", taken.Sub(closed))
+		}
+	})
+}
+
+// A storage that takes no writes for a while keeps the lease from everybody; there is nobody to make way for.
+func TestLeaseIsTakenSoonAfterItCanBeWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &leaseServer{}
+		a, b := start(t, s, "a"), start(t, s, "b")
+		sleep(time.Minute)
+		for _, p := range []*process{a, b} {
+			p.conn.set(func(c *conn) { c.late = time.Hour })
+		}
+		sleep(30 * time.Second)
+		wantLeading(t, a, false)
+		wantLeading(t, b, false)
+		for _, p := range []*process{a, b} {
+			p.conn.set(func(c *conn) { c.late = 0 })
+		}
+		sleep(10 * time.Second) // a try that is under way and a poll
+		if !a.Status().Leading && !b.Status().Leading {
+			t.Error("nobody leads 10 s after the lease can be written again")
 		}
 	})
 }

@@ -48,7 +48,7 @@ func newMetrics() *Metrics {
 		refusals:  counters("fence_refusals_total", "Requests refused because they belonged to no running term.", "verb"),
 		cuts:      counters("fence_cuts_total", "Requests cut in flight because their term ended hard.", "verb"),
 		inFlight:  gauge("fence_in_flight_requests", "Requests of controllers in flight."),
-		atRelease: gauge("fence_in_flight_requests_at_release", "Mutating requests that still waited for an answer when this process last gave the lease away."),
+		atRelease: gauge("fence_in_flight_requests_at_release", "Requests of controllers still in flight when this process last gave the lease away. More than 0 is a defect."),
 		reopened:  counters("watch_reopenings_total", "Watches closed here because they were silent.", "resource", "namespace"),
 		silence:   gauges("watch_silence_seconds", "Time since the last byte of the watch of a resource.", "resource", "namespace"),
 		stale:     gauges("watch_stale", "1 while the cache of a resource misses what a consistent list shows.", "resource", "namespace"),

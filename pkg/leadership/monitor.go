@@ -22,7 +22,8 @@ type monitor struct {
 	target watchTarget
 
 	listed    time.Time // when the last list was asked for
-	newest    string    // version of the last list
+	answered  bool      // it was
+	newest    string    // version of the last list that was
 	goal      string    // oldest version of a list the store has not reached, "" if it has them all
 	goalSince time.Time
 
@@ -40,13 +41,10 @@ type monitor struct {
 func (m *monitor) look(ctx context.Context) {
 	now := m.l.clock.Now()
 	if now.Sub(m.listed) >= m.l.cfg.Interval {
-		m.listed = now
-		version, err := m.latest(ctx)
-		if err != nil {
-			klog.FromContext(ctx).V(2).Info("No judgement without a list", "watch", m.target.String(), "err", err)
-			return
-		}
-		m.newest = version
+		m.ask(ctx, now)
+	}
+	if !m.answered {
+		return
 	}
 	m.aim(m.Version(), now)
 	m.miss(m.Version(), now)
@@ -61,6 +59,28 @@ func (m *monitor) look(ctx context.Context) {
 	case compare:
 		m.compare(ctx, now)
 	}
+}
+
+// ask asks for the version of the type now.
+func (m *monitor) ask(ctx context.Context, now time.Time) {
+	before := m.Version()
+	version, err := m.latest(ctx)
+	if err == nil && older(version, before) {
+		m.l.setBack(m.target, before, version)
+	}
+	m.listed, m.answered = now, err == nil
+	if err != nil {
+		klog.FromContext(ctx).V(2).Info("No judgement without a list", "watch", m.target.String(), "err", err)
+		m.begin()
+		return
+	}
+	m.newest = version
+}
+
+// begin starts an episode anew: an API server that does not answer lists does not deliver either, and what a watch has not shown for that
+// time is not held against it. Only what was found stale stays so until the store has it all.
+func (m *monitor) begin() {
+	m.goal, m.missing, m.reopened, m.diff = "", "", time.Time{}, nil
 }
 
 // aim sets the version the store has to reach next.
@@ -120,13 +140,16 @@ func (m *monitor) compare(ctx context.Context, now time.Time) {
 	case !m.stale && now.Sub(m.compared) < m.l.cfg.Settle:
 		return
 	case !m.stale && m.missing != "" && now.Sub(m.missingSince) >= m.l.cfg.Settle:
-		m.compared = now
-		m.stale = true
-		m.l.setStale(ctx, suspicion{target: m.target}, "no watch has delivered version "+m.missing+", which an object is known to have had")
+		if m.ask(ctx, now); m.answered {
+			m.compared, m.stale = now, true
+			m.l.setStale(ctx, suspicion{target: m.target}, "no watch has delivered version "+m.missing+", which an object is known to have had")
+		}
 		return
 	case m.diff != nil && !m.stale:
 		if left := m.diff.unhealed(m.Objects()); len(left) > 0 {
-			m.declare(ctx, left)
+			if m.ask(ctx, now); m.answered {
+				m.declare(ctx, left)
+			}
 			return
 		}
 	case m.stale && now.Sub(m.compared) < m.l.cfg.Interval:

@@ -10,7 +10,10 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// release empties the holder of the Lease if it is still ours. It reads first, and again after a conflict
+// errNotOurs is the outcome of a release that came too late: the Lease is gone, or somebody else's.
+var errNotOurs = errors.New("the lease is not ours any more")
+
+// release empties the holder of the Lease, or returns errNotOurs if it is not still ours. It reads first, and again after a conflict
 // or another error, which a renewal in flight can cause, until ctx ends; pause lies between tries that
 // failed otherwise than by conflict.
 func (l *leaseLock) release(ctx context.Context, pause func(context.Context)) error {
@@ -18,7 +21,7 @@ func (l *leaseLock) release(ctx context.Context, pause func(context.Context)) er
 	for tries := 0; ctx.Err() == nil && tries < releaseTries; {
 		last = l.releaseOnce(ctx)
 		switch {
-		case last == nil || apierrors.IsForbidden(last) || apierrors.IsUnauthorized(last):
+		case last == nil || errors.Is(last, errNotOurs) || apierrors.IsForbidden(last) || apierrors.IsUnauthorized(last):
 			return last
 		case apierrors.IsConflict(last):
 			continue
@@ -36,14 +39,14 @@ const releaseTries = 3
 func (l *leaseLock) releaseOnce(ctx context.Context) error {
 	lease, err := l.client.Get(ctx, l.name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil
+		return errNotOurs
 	}
 	if err != nil {
 		return fmt.Errorf("read the lease to release it: %w", err)
 	}
 	record := resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec)
 	if record.HolderIdentity != l.identity {
-		return nil
+		return errNotOurs
 	}
 	now := metav1.NewTime(l.clock.Now())
 	lease.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(&resourcelock.LeaderElectionRecord{

@@ -115,7 +115,8 @@ func (e *Elector) standby(ctx context.Context) *candidacy {
 		}
 		if doubts == doubtLimit {
 			doubts = 0
-			e.StepDown("writes to the lease are not answered", nil)
+			logger.Info("Standing aside, writes to the lease are not answered", "lease", e.turn.Describe())
+			e.StepDown("writes to the lease are not answered", e.untaken)
 		}
 		last = attempt{at: e.clock.Now(), version: e.turn.judged(), pause: between(e.cfg.RetryPeriod, 0.5, 1)}
 		poll = between(e.cfg.RetryPeriod, 1.5, 2.5)
@@ -126,6 +127,13 @@ func (e *Elector) standby(ctx context.Context) *candidacy {
 // doubtLimit is how many tries in a row may end without an answer to their write. Each may have renewed a lease for a process that
 // does not know it and so does not work, and that keeps it from all others.
 const doubtLimit = 2
+
+// untaken reports whether the lease has been free for so long that others would have taken it if they could. What we wrote ourselves and
+// were not told of keeps it from being free.
+func (e *Elector) untaken() bool {
+	free, _ := e.turn.observed().free("", e.turn.least)
+	return e.clock.Now().After(free.Add(e.cfg.RetryPeriod))
+}
 
 // try makes one attempt at the lease. It returns the leading candidacy, or nil and whether the lease may be ours all the same.
 func (e *Elector) try(ctx context.Context) (c *candidacy, doubtful bool) {
@@ -175,14 +183,17 @@ func (e *Elector) pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// noteHolder logs a change of the holder, once.
+// noteHolder logs a change of the holder, once. Another holder means that we are not alone.
 func (e *Elector) noteHolder(ctx context.Context) {
 	holder := e.turn.observed().record.HolderIdentity
 	e.lock.Lock()
-	changed := holder != e.holder
+	changed, other := holder != e.holder, holder != "" && holder != e.cfg.Identity
 	e.holder = holder
+	if other {
+		e.alone = time.Time{}
+	}
 	e.lock.Unlock()
-	if changed && holder != "" && holder != e.cfg.Identity {
+	if changed && other {
 		klog.FromContext(ctx).Info("Standing by for another holder", "lease", e.turn.Describe(), "holder", holder)
 	}
 }

@@ -22,16 +22,21 @@ func (a *standAside) left(caughtUp bool, now time.Time) time.Duration {
 	return max(0, a.until.Sub(now))
 }
 
+// aloneFor is for how many cool-downs a process is not asked to step down again if nobody else took the lease the last time.
+const aloneFor = 10
+
 // StepDown makes a leader end its term, release the lease and, like a standby, stay out of the election
 // until caughtUp returns true or the cool-down has passed. It returns at once. The caller decides that
-// somebody else could do better. Without election it does nothing; a second call while out is ignored.
+// somebody else could do better. If the cool-down passes and nobody else has taken the lease there is nobody, and
+// calls are ignored for ten cool-downs, or until another holder is seen. Without election it does nothing;
+// a second call while out is ignored.
 func (e *Elector) StepDown(reason string, caughtUp func() bool) {
 	if e.turn == nil {
 		return
 	}
 	e.lock.Lock()
 	defer e.lock.Unlock()
-	if e.aside != nil {
+	if e.aside != nil || e.clock.Now().Before(e.alone) {
 		return
 	}
 	e.aside = &standAside{reason: reason, until: e.clock.Now().Add(e.cfg.CoolDown), caughtUp: caughtUp}
@@ -52,14 +57,19 @@ func (e *Elector) outFor(ctx context.Context) time.Duration {
 	if left > 0 {
 		return min(left, e.cfg.RetryPeriod)
 	}
+	holder := e.turn.observed().record.HolderIdentity
+	alone := !caughtUp && (holder == "" || holder == e.cfg.Identity)
 	e.lock.Lock()
-	e.aside = nil
+	e.aside, e.alone = nil, time.Time{}
+	if alone {
+		e.alone = e.clock.Now().Add(aloneFor * e.cfg.CoolDown)
+	}
 	select { // a standby has no term that could have taken it
 	case <-e.out:
 	default:
 	}
 	e.lock.Unlock()
-	klog.FromContext(ctx).Info("Competing for the lease again", "caughtUp", caughtUp, "steppedDown", aside.reason)
+	klog.FromContext(ctx).Info("Competing for the lease again", "caughtUp", caughtUp, "alone", alone, "steppedDown", aside.reason)
 	return 0
 }
 

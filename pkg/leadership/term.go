@@ -2,6 +2,7 @@ package leadership
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -41,6 +42,7 @@ type service struct {
 	stuck   bool      // Lead did not return in time
 	err     error
 	timer   clock.Timer // of the drain, or of the join after a cut; nil: not started
+	lapse   clock.Timer // of the last moment at which the term may write, as known when it was set; nil with election off
 	began   time.Time   // of the end
 }
 
@@ -78,7 +80,11 @@ func (e *Elector) begin(ctx context.Context, run *candidacy) *service {
 	e.deps.Metrics.term.Set(float64(term.Number))
 	e.deps.Metrics.takeovers.WithLabelValues(string(cause)).Observe(now.Sub(free).Seconds())
 	klog.FromContext(ctx).Info("Term begins", "term", term.Number, "cause", cause, "leaseFreeFor", now.Sub(free).Round(time.Millisecond))
-	return &service{e: e, term: term, run: run, led: make(chan error, 1)}
+	s := &service{e: e, term: term, run: run, led: make(chan error, 1)}
+	if run != nil {
+		s.lapse = e.clock.NewTimer(until.Sub(now))
+	}
+	return s
 }
 
 // await blocks until lead has returned, or could not be made to. It ends the term when something demands it.
@@ -102,6 +108,8 @@ func (s *service) await(ctx context.Context) {
 			s.drain(ctx, endShutdown, "shutdown")
 		case <-out:
 			s.drain(ctx, endStepDown, s.e.asideReason())
+		case <-s.lapsed():
+			s.checkLapse(ctx)
 		case <-s.timeout():
 			if s.expired(ctx) {
 				return
@@ -121,6 +129,25 @@ func (s *service) drain(ctx context.Context, why endReason, reason string) {
 	s.finish(ctx, why, reason)
 	if s.timer == nil {
 		s.start(s.cut)
+	}
+}
+
+// lapsed fires when the lease should have been renewed.
+func (s *service) lapsed() <-chan time.Time {
+	if s.lapse == nil {
+		return nil
+	}
+	return s.lapse.C()
+}
+
+// checkLapse ends a term that may not write any more. client-go's elector counts from the answers to its renewals, the fence from when
+// they were sent, so it may be the fence that knows first. What was given up then may lie in a send buffer: connections are not kept.
+func (s *service) checkLapse(ctx context.Context) {
+	switch left := s.e.fence.left(); {
+	case left > 0:
+		s.lapse.Reset(left)
+	case left < 0:
+		s.lose(ctx, notRenewed)
 	}
 }
 
@@ -157,19 +184,24 @@ func (s *service) expired(ctx context.Context) bool {
 	return false
 }
 
-// stopTimer frees the timer.
-func (s *service) stopTimer() {
-	if s.timer != nil {
-		s.timer.Stop()
+// stopTimers frees the timers.
+func (s *service) stopTimers() {
+	for _, timer := range []clock.Timer{s.timer, s.lapse} {
+		if timer != nil {
+			timer.Stop()
+		}
 	}
 }
 
-// cutAll ends the fence hard, once.
+// cutAll ends the fence hard, once. The lease is not renewed any more: nobody here can use it, however long controllers take to return.
 func (s *service) cutAll(ctx context.Context, reason string) {
 	if s.cut {
 		return
 	}
 	s.cut = true
+	if s.run != nil {
+		s.run.stop()
+	}
 	n := s.e.fence.end(reason)
 	klog.FromContext(ctx).V(2).Info("Fence ended", "term", s.term.Number, "reason", reason, "cut", n)
 }
@@ -204,7 +236,7 @@ func (s *service) returned(ctx context.Context, err error) {
 func (e *Elector) conclude(ctx context.Context, s *service) {
 	logger := klog.FromContext(ctx)
 	ctx = context.WithoutCancel(ctx)
-	defer s.stopTimer()
+	defer s.stopTimers()
 	clean := !s.cut && e.settle(ctx, s)
 	e.fence.close("its term is over")
 	inFlight := e.fence.InFlight()
@@ -264,7 +296,12 @@ func (e *Elector) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.RenewDeadline)
 	defer cancel()
 	begun := e.clock.Now()
-	if err := e.turn.release(ctx, func(ctx context.Context) { e.pause(ctx, releasePause) }); err != nil {
+	err := e.turn.release(ctx, func(ctx context.Context) { e.pause(ctx, releasePause) })
+	switch {
+	case errors.Is(err, errNotOurs):
+		logger.Info("Nothing to release", "lease", e.turn.Describe(), "reason", err)
+		return
+	case err != nil:
 		logger.Error(err, "Left the lease to expire", "lease", e.turn.Describe())
 		return
 	}
