@@ -78,7 +78,7 @@ func request(t *testing.T, s *server, method, path, token string, cert *tls.Cert
 	return answer.StatusCode, string(body)
 }
 
-// The table of who gets what (spec D38), as far as it is not about a real API server.
+// The table of who gets what, as far as it is not about a real API server.
 func TestServingPaths(t *testing.T) {
 	api := newFakeAPI(t)
 	api.set(func(f *fakeAPI) {

@@ -170,3 +170,40 @@ func TestStatusWithoutLeaseKeepsANodeAlive(t *testing.T) {
 		}
 	})
 }
+
+func TestLeaseWritesThatRenewNothingKeepNobodyAlive(t *testing.T) {
+	objects, live, _ := cluster(1, 1)
+	inBubble(t, defaults(), objects, func(b *bench) {
+		b.term()
+		b.renewFor(20*time.Second, live...)
+		leases := b.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+		lease, err := leases.Get(b.t.Context(), "dying0", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease.Annotations = map[string]string{"migrated": "yes"}
+		if _, err := leases.Update(b.t.Context(), lease, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		b.renewFor(31*time.Second, live...)
+		if got := readiness(b.node("dying0")); got != corev1.ConditionUnknown {
+			t.Errorf("Ready = %s, want Unknown", got)
+		}
+	})
+}
+
+func TestManyDueAreAskedForInOneList(t *testing.T) {
+	objects, live, dying := cluster(5, 50)
+	inBubble(t, defaults(), objects, func(b *bench) {
+		b.term()
+		lists := b.count("list leases")
+		b.renewFor(51*time.Second, live...)
+		gets := b.count("get leases") - 6*5 // the kubelets read before they write
+		if got := b.withStatus("Unknown", dying); got != 50 {
+			t.Errorf("%d of 50 nodes Unknown", got)
+		}
+		if got := b.count("list leases") - lists; got > 10 || gets > manyNodes+1 {
+			t.Errorf("%d lists and %d gets of Leases for 50 verdicts", got, gets)
+		}
+	})
+}

@@ -11,6 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
+// everything is what fails when the API server is away.
+var everything = []string{
+	"get nodes", "get leases", "list leases", "list nodes", "update nodes/status", "patch nodes", "patch pods/status",
+}
+
 func TestOutageCondemnsNobody(t *testing.T) {
 	objects, live, dying := cluster(10, 1)
 	all := slices.Concat(live, dying)

@@ -4,7 +4,7 @@ package node
 // functions, or of what is seen on the API. "pkg" is this package's tests, "int" is test/integration/node.
 //
 //	upstream (pkg/controller/nodelifecycle)                cases  ours
-//	TestMonitorNodeHealth                                      9  pkg TestZoneStates, TestN51, TestN50
+//	TestMonitorNodeHealth                                      9  pkg TestZoneStates, TestNoTaintStaysWhileEverythingIsDown, TestReadyNodesStartAnewAfterAStop
 //	TestPodStatusChange                                        1  none: dead code upstream
 //	TestMonitorNodeHealthUpdateStatus                          4  pkg TestUnknownConditions, TestFirstSight, TestJudge, TestLeaseCases
 //	TestMonitorNodeHealthUpdateNodeAndPodStatusWithLease      10  pkg TestLeaseCases, TestUnknownConditions, TestSignsOfLife
@@ -13,7 +13,7 @@ package node
 //	TestMonitorNodeHealthMarkPodsNotReadyRetry                 3  pkg TestPodWriteIsRetriedUntilItSucceeds, TestSilentNodeGoesTheWholeWay;
 //	                                                              the list of pods cannot fail here, it is a cache's
 //	TestApplyNoExecuteTaints                                   1  pkg TestNoExecuteFollowsReady
-//	TestApplyNoExecuteTaintsToUnreachableNode                  1  pkg TestSilentNodeGoesTheWholeWay, TestN41
+//	TestApplyNoExecuteTaintsToUnreachableNode                  1  pkg TestSilentNodeGoesTheWholeWay, TestTaintFollowsWithoutWaitingForTheCache
 //	TestApplyNoExecuteTaintsToNodesEnqueueTwice                1  pkg TestNoExecuteFollowsReady, TestTokensGoToThoseWhoNeedThem
 //	TestSwapUnreachableNotReadyTaints                          1  pkg TestDesiredTaints, TestNoExecuteFollowsReady
 //	TestTaintsNodeByCondition                                  4  pkg TestDesiredTaints
@@ -28,7 +28,7 @@ package node
 //	scheduler: TestSwapLimiter                                 1  pkg TestLimiter, TestRateOfOneResumesAfterAStop
 //
 //	upstream (elsewhere)
-//	pkg/controller/util/consistency: all                       8  pkg TestSight, TestLeaseCases, TestN27
+//	pkg/controller/util/consistency: all                       8  pkg TestSight, TestLeaseCases, TestStaleCacheChangesNoZone
 //	pkg/util/taints: TestAddOrUpdateTaint, TestRemoveTaint,    6  pkg TestDesiredTaints
 //	  TestDeleteTaint, TestDeleteTaintByKey, TestTaintExists,
 //	  TestTaintSetDiff and the filters
@@ -38,13 +38,13 @@ package node
 
 // What upstream does wrong, and where it is shown that we do not. Rows of other packages are in brackets.
 //
-//	a node made again under its name inherits its predecessor's age         TestN11, TestNodeMadeAnewWithinASecond
-//	a restart takes all NoExecute taints away and starts them anew          TestN12, TestRestartBesideDeadNodesRepeatsNothing
-//	a write to a dead node's Lease keeps it alive for ever                  TestN26
-//	nodes that could not be judged are left out of the zone's count         TestN27
-//	a taint waits for the cache to show our own write                       TestN41
-//	a taint that comes during the stop of all zones stays                   TestN51
-//	a zone of excluded nodes is new at every pass                           TestN54
+//	a node made again under its name inherits its predecessor's age         TestNodeMadeAnewStartsAfresh, TestNodeMadeAnewWithinASecond
+//	a restart takes all NoExecute taints away and starts them anew          TestTaintsSurviveANewTerm, TestRestartBesideDeadNodesRepeatsNothing
+//	a write to a dead node's Lease keeps it alive for ever                  TestLeaseWritesThatRenewNothingKeepNobodyAlive
+//	nodes that could not be judged are left out of the zone's count         TestStaleCacheChangesNoZone
+//	a taint waits for the cache to show our own write                       TestTaintFollowsWithoutWaitingForTheCache
+//	a taint that comes during the stop of all zones stays                   TestNoTaintStaysWhileEverythingIsDown
+//	a zone of excluded nodes is new at every pass                           TestZoneOfExcludedNodesIsAZone
 //	tokens are spent on nodes that need none                                TestTokensGoToThoseWhoNeedThem
 //	a rate of one never resumes, a rate of zero taints one                  TestRateOfOneResumesAfterAStop, TestZoneWithoutRateTaintsNobody
 //	pods of a node that goes from False to Unknown stay Ready               TestPodsMarkedWithTheirNode

@@ -22,6 +22,16 @@ const (
 	quarantine                          = DefaultQuarantine
 )
 
+// Where the cases of upstream's tests (k8s.io/kubernetes v1.37.1) are found here:
+//
+//	pkg/controller/podgc    TestGCTerminated                          TestSurplus, TestFinishedPods
+//	                        TestGCOrphaned                            TestOrphaned
+//	                        TestGCUnscheduledTerminating              TestUnscheduledTerminating
+//	                        TestGCTerminating                         TestOutOfService
+//	                        TestGCInspectingPatchedPodBeforeDeletion  TestMark
+//	pkg/util/node           TestIsNodeReady                           TestOutOfServiceNode
+//	test/integration/podgc  all 8 cases                               test/integration/podgc
+
 // outcome is what became of the pods: those deleted, when, and those marked before that.
 type outcome struct {
 	Deleted map[string]time.Duration
@@ -52,7 +62,7 @@ func (w *world) check(c *Controller, why cause, want outcome) {
 	}
 }
 
-// gc:TestGCOrphaned (the first 11 rows), and what it means to be missing.
+// Upstream's TestGCOrphaned (the first 11 rows), and what it means to be missing.
 func TestOrphaned(t *testing.T) {
 	at := func(d time.Duration, names ...string) map[string]time.Duration {
 		m := map[string]time.Duration{}
@@ -155,7 +165,7 @@ func outOf(name string, ready corev1.ConditionStatus) *corev1.Node {
 	return node
 }
 
-// gc:TestGCTerminating; its nodes are rows of TestOutOfServiceNode.
+// Upstream's TestGCTerminating; its nodes are rows of TestOutOfServiceNode.
 func TestOutOfService(t *testing.T) {
 	silent := func(name string) *corev1.Node {
 		node := outOf(name, corev1.ConditionUnknown)
@@ -210,7 +220,7 @@ func TestOutOfService(t *testing.T) {
 			w.check(c, outOfService, outcome{Deleted: map[string]time.Duration{"p": time.Second}, Marked: []string{"p"}})
 		})
 	})
-	t.Run("a taint that is gone collects nothing, whatever the cache says", func(t *testing.T) { // P28
+	t.Run("a taint that is gone collects nothing, whatever the cache says", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, append(pods(), outOf("n", corev1.ConditionUnknown))...)
 			w.pretend(silent("n"))
@@ -255,7 +265,7 @@ func TestThresholdZeroKeepsAll(t *testing.T) {
 	})
 }
 
-// gc:TestGCInspectingPatchedPodBeforeDeletion.
+// Upstream's TestGCInspectingPatchedPodBeforeDeletion.
 func TestMark(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ready := corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue}
@@ -281,7 +291,7 @@ func TestMark(t *testing.T) {
 	})
 }
 
-// N96, P28: what finalizers hold is marked and deleted once, by this process and by the next.
+// What finalizers hold is marked and deleted once, by this process and by the next.
 func TestNoDuplicateDeletes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, aPod("orphan", "gone", running, finalized), outOf("n", corev1.ConditionFalse), aPod("stuck", "n", running, terminating, finalized),

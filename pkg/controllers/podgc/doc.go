@@ -25,14 +25,4 @@
 // Upstream looks at everything every 20 s; here events lead to keys, and only the count of finished pods is checked periodically. An
 // orphan goes after one quarantine instead of one or two, deletes of pods held by finalizers are not repeated, and the counter of
 // deletions counts deletions, not attempts. Reasons, texts, grace period and metric names are upstream's.
-//
-// # Upstream's tests
-//
-//	gc:TestGCTerminated                          TestSurplus, TestFinishedPods
-//	gc:TestGCOrphaned                            TestOrphaned
-//	gc:TestGCUnscheduledTerminating              TestUnscheduledTerminating
-//	gc:TestGCTerminating                         TestOutOfService
-//	gc:TestGCInspectingPatchedPodBeforeDeletion  TestMark
-//	util/node TestIsNodeReady                    TestOutOfServiceNode
-//	int-podgc (8)                                test/integration/podgc
 package podgc

@@ -84,7 +84,7 @@ func TestWorkOn(t *testing.T) {
 	}
 }
 
-// gc:TestGCTerminated. Pods are in the order of their creation, an hour apart; "x!" is a pod that a kubelet evicted.
+// Upstream's TestGCTerminated. Pods are in the order of their creation, an hour apart; "x!" is a pod that a kubelet evicted.
 func TestSurplus(t *testing.T) {
 	const running, failed, succeeded = corev1.PodRunning, corev1.PodFailed, corev1.PodSucceeded
 	type pod struct {
@@ -147,7 +147,7 @@ func TestSurplusOrder(t *testing.T) {
 	}
 }
 
-// The cases of util/node TestIsNodeReady and of the nodes in gc:TestGCTerminating.
+// The cases of upstream's pkg/util/node TestIsNodeReady and of the nodes in its TestGCTerminating.
 func TestOutOfServiceNode(t *testing.T) {
 	ready := func(s corev1.ConditionStatus) []corev1.NodeCondition {
 		return []corev1.NodeCondition{{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionTrue}, {Type: corev1.NodeReady, Status: s}}

@@ -16,21 +16,21 @@ import (
 
 // TestUpstreamCases replays the unit tests of upstream's taint manager (k8s.io/kubernetes v1.37.1, pkg/controller/tainteviction):
 //
-//	te:TestFilterNoExecuteTaints        TestNoExecute
-//	te:TestCreatePod                    here, "create pod"
-//	te:TestDeletePod                    here, "delete pod"
-//	te:TestUpdatePod                    here, "update pod"; "lengthening toleration shouldn't work" inverted: it works
-//	te:TestCreateNode                   here, "create node"
-//	te:TestDeleteNode                   here, "delete node"; upstream's timers went on, ours end
-//	te:TestUpdateNode                   here, "update node"
-//	te:TestUpdateNodeWithMultipleTaints here, "multiple taints"
-//	te:TestUpdateNodeWithMultiplePods   here, "multiple pods"
-//	te:TestGetMinTolerationTime         TestLimitsOf, rows (1) to (5)
-//	te:TestEventualConsistency          here, "late pod"
-//	te:TestPodDeletionEvent             TestEvents, with the pod's UID
-//	tw:TestExecute, TestExecuteDelayed  here, "multiple pods"; the queue itself is package worker's
-//	tw:TestCancel                       here, "update node: taint removed"
-//	tw:TestCancelAndRead                here, "taint removed and back"
+//	TestFilterNoExecuteTaints        TestNoExecute
+//	TestCreatePod                    here, "create pod"
+//	TestDeletePod                    here, "delete pod"
+//	TestUpdatePod                    here, "update pod"; "lengthening toleration shouldn't work" inverted: it works
+//	TestCreateNode                   here, "create node"
+//	TestDeleteNode                   here, "delete node"; upstream's timers went on, ours end
+//	TestUpdateNode                   here, "update node"
+//	TestUpdateNodeWithMultipleTaints here, "multiple taints"
+//	TestUpdateNodeWithMultiplePods   here, "multiple pods"
+//	TestGetMinTolerationTime         TestLimitsOf, rows (1) to (5)
+//	TestEventualConsistency          here, "late pod"
+//	TestPodDeletionEvent             TestEvents, with the pod's UID
+//	TestExecute, TestExecuteDelayed  here, "multiple pods"; the queue itself is package worker's
+//	TestCancel                       here, "update node: taint removed"
+//	TestCancelAndRead                here, "taint removed and back"
 //
 // Like upstream's timers, taints made by nowTaint date from this moment and are seen at once.
 func TestUpstreamCases(t *testing.T) {

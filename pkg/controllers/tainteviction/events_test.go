@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// te:TestPodDeletionEvent, and N79: the events have the pod's UID.
+// Upstream's TestPodDeletionEvent; and the events have the pod's UID.
 func TestEvents(t *testing.T) {
 	for _, tt := range []struct {
 		name string

@@ -37,7 +37,7 @@ func tolerates(key string, seconds ...int64) corev1.Toleration {
 	return t
 }
 
-func TestNoExecute(t *testing.T) { // te:TestFilterNoExecuteTaints
+func TestNoExecute(t *testing.T) { // upstream's TestFilterNoExecuteTaints
 	got := noExecute([]corev1.Taint{{Key: "one", Effect: corev1.TaintEffectNoExecute}, {Key: "two", Effect: corev1.TaintEffectNoSchedule}})
 	if len(got) != 1 || got[0].Key != "one" {
 		t.Errorf("noExecute = %v, want only one", got)
@@ -103,7 +103,7 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// Every case of te:TestGetMinTolerationTime is here, marked with its number there.
+// Every case of upstream's TestGetMinTolerationTime is here, marked with its number there.
 func TestLimitsOf(t *testing.T) {
 	aged := func(key string, since float64) taint { return taint{noExecuteTaint(key), at(since)} }
 	unreachable, notReady := corev1.TaintNodeUnreachable, corev1.TaintNodeNotReady

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// N77: a restart forgets nothing that the API server knows, and a standby nothing that it saw.
+// A restart forgets nothing that the API server knows, and a standby nothing that it saw.
 func TestRestart(t *testing.T) {
 	const window = 50 * time.Second
 	tolerant := func() *corev1.Pod {
@@ -98,7 +98,7 @@ func TestRestart(t *testing.T) {
 	})
 }
 
-// N122: taints of node health are not trusted before a term has looked around.
+// Taints of node health are not trusted before a term has looked around.
 func TestSettleWindow(t *testing.T) {
 	const window = 50 * time.Second
 	unreachable, notReady := corev1.TaintNodeUnreachable, corev1.TaintNodeNotReady
@@ -185,7 +185,7 @@ func TestSettleWindow(t *testing.T) {
 	}
 }
 
-// N118: when many pods are due at once, those that should have left first do.
+// When many pods are due at once, those that should have left first do.
 func TestTheEarliestDeadlineGoesFirst(t *testing.T) {
 	const window = 50 * time.Second
 	order := func(w *world) []string {

@@ -32,7 +32,7 @@ func checkDisruption(t *testing.T, pod *corev1.Pod, want *corev1.PodCondition) {
 	}
 }
 
-// int-podgc:TestPodGcOrphanedPodsWithFinalizer
+// Upstream's test/integration/podgc TestPodGcOrphanedPodsWithFinalizer.
 func TestOrphanedPodsWithFinalizer(t *testing.T) {
 	for _, tt := range []struct {
 		phase, want corev1.PodPhase
@@ -56,7 +56,7 @@ func TestOrphanedPodsWithFinalizer(t *testing.T) {
 	}
 }
 
-// int-podgc:TestTerminatingOnOutOfServiceNode; its first and third case are one.
+// Upstream's test/integration/podgc TestTerminatingOnOutOfServiceNode; its first and third case are one.
 func TestTerminatingOnOutOfServiceNode(t *testing.T) {
 	grace := int64(300)
 	for _, tt := range []struct {
@@ -84,7 +84,7 @@ func TestTerminatingOnOutOfServiceNode(t *testing.T) {
 	}
 }
 
-// int-podgc:TestPodGcForPodsWithDuplicatedFieldKeys
+// Upstream's test/integration/podgc TestPodGcForPodsWithDuplicatedFieldKeys.
 func TestDuplicatedFieldKeys(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -131,7 +131,7 @@ func TestNodeBackInTime(t *testing.T) {
 	controlplane.Consistently(t, time.Second, stays)
 }
 
-// N94: the API server has deleted such a pod already, as far as it can.
+// The API server has deleted such a pod already, as far as it can.
 func TestUnscheduledTerminating(t *testing.T) {
 	client, ns := cluster.Client(t), cluster.Namespace(t)
 	start(t, 0)
@@ -177,7 +177,7 @@ func TestFinishedPods(t *testing.T) {
 	controlplane.Consistently(t, 2*time.Second, left)
 }
 
-// P28: a pod that a finalizer holds is deleted once and then left in peace, also by the manager that comes next.
+// A pod that a finalizer holds is deleted once and then left in peace, also by the manager that comes next.
 func TestHeldPodsAreDeletedOnce(t *testing.T) {
 	client, ns := cluster.Client(t), cluster.Namespace(t)
 	pod := createPod(t, client, ns, "never-there", finalized)

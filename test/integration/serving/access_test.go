@@ -64,7 +64,7 @@ func certificate(t *testing.T, cfg *rest.Config) *client {
 	return &client{cert: &cert}
 }
 
-// Every cell of the table of who gets what, with the real API server as the one who knows (spec D38, D41, D42).
+// Every cell of the table of who gets what, with the real API server as the one who knows.
 func TestWhoGetsWhat(t *testing.T) {
 	ns := cluster.Namespace(t)
 	reviewer := cluster.ManagerKubeconfig(t, "manager")

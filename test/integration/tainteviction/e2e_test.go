@@ -23,7 +23,7 @@ import (
 //	only evicts pods without tolerations from tainted nodes            TestOnlyIntolerantPods
 //	evicts pods with minTolerationSeconds (Conformance)                TestMinTolerationSeconds
 //
-// and int-node:TestEvictionForNoExecuteTaintAddedByUser, as far as it is about eviction, TestTaintAddedByUser.
+// and test/integration/node TestEvictionForNoExecuteTaintAddedByUser, as far as it is about eviction, TestTaintAddedByUser.
 
 func TestSinglePod(t *testing.T) {
 	for _, tt := range []struct {

@@ -21,7 +21,7 @@ func hourOld(key string) corev1.Taint {
 	return corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute, TimeAdded: &added}
 }
 
-// N122: the manager has been away for an hour, and so the deadlines of all pods have passed. What happened to the node meanwhile?
+// The manager has been away for an hour, and so the deadlines of all pods have passed. What happened to the node meanwhile?
 func TestManagerBackAfterAnHour(t *testing.T) {
 	const window = 4 * time.Second
 	const unreachable = corev1.TaintNodeUnreachable
@@ -65,7 +65,7 @@ func TestManagerBackAfterAnHour(t *testing.T) {
 	}
 }
 
-// N80: the deletion is refused, and then called off.
+// The deletion is refused, and then called off.
 func TestRefusedDeletion(t *testing.T) {
 	client, ns := cluster.Client(t), cluster.Namespace(t)
 	node := createNode(t, client, corev1.ConditionTrue)

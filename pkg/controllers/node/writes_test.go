@@ -1,0 +1,128 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func TestTaintFollowsWithoutWaitingForTheCache(t *testing.T) {
+	objects, live, _ := cluster(1, 1)
+	inBubble(t, defaults(), objects, func(b *bench) {
+		b.term()
+		b.renewFor(50*time.Second, live...)
+		b.freeze("nodes", true)
+		b.pass(2 * time.Millisecond)
+		if node := b.node("dying0"); !hasTaint(node, unreachableNoExecute) || readiness(node) != "Unknown" {
+			t.Errorf("Ready %s, taints %v: the cache shows neither, and need not", readiness(node), node.Spec.Taints)
+		}
+		b.freeze("nodes", false)
+	})
+}
+
+// killed at a write: the process dies right after the nth request that changes something, and another one starts.
+func TestCrashAtAnyWriteLeavesNoPodReady(t *testing.T) {
+	for crash := 1; crash <= 8; crash++ {
+		t.Run(fmt.Sprint("after write ", crash), func(t *testing.T) {
+			objects, live, _ := cluster(2, 1)
+			for i := range 5 {
+				objects = append(objects, aPod(fmt.Sprint("pod", i), "dying0"))
+			}
+			inBubble(t, defaults(), objects, func(b *bench) {
+				ours := func() int { return b.countLocked("patch") + b.countLocked("update nodes/status") }
+				ctx, kill := context.WithCancel(b.t.Context())
+				done := make(chan struct{})
+				b.api.after(func() {
+					if ours() == crash {
+						b.breakDownLocked(context.Canceled, everything...)
+						kill()
+					}
+				})
+				go func() {
+					defer close(done)
+					_ = b.controller.Run(ctx)
+				}()
+				b.renewFor(55*time.Second, live...)
+				kill()
+				<-done
+				b.api.after(nil)
+				b.breakDown(nil, everything...)
+				b.term()
+				b.renewFor(60*time.Second, live...)
+				for i := range 5 {
+					if got := podReady(b.pod(fmt.Sprint("pod", i))); got != "False" {
+						t.Errorf("pod%d Ready = %s for ever", i, got)
+					}
+				}
+				if node := b.node("dying0"); !hasTaint(node, unreachableNoExecute) || readiness(node) != "Unknown" {
+					t.Errorf("Ready %s, taints %v", readiness(node), node.Spec.Taints)
+				}
+			})
+		})
+	}
+}
+
+func TestStatusWriteThatMeetsAHeartbeatIsCalledOff(t *testing.T) {
+	objects, live, _ := cluster(1, 1)
+	inBubble(t, defaults(), objects, func(b *bench) {
+		b.term()
+		b.renewFor(49*time.Second, live...)
+		b.freeze("nodes", true)
+		b.post("dying0", "True") // the cache does not show it
+		b.pass(30 * time.Second)
+		if got := b.count("update nodes/status"); got != 0 {
+			t.Errorf("%d status writes", got)
+		}
+		if got := testutil.ToFloat64(b.controller.metrics.suppressed.WithLabelValues(suppressedAlive)); got != 1 {
+			t.Errorf("verdicts called off = %v, want 1", got)
+		}
+		b.freeze("nodes", false)
+	})
+}
+
+func TestConflictsAreRetriedQuietly(t *testing.T) {
+	objects, live, _ := cluster(1, 1)
+	inBubble(t, defaults(), objects, func(b *bench) {
+		conflict := apierrors.NewConflict(corev1.Resource("nodes"), "dying0", nil)
+		b.breakDown(conflict, "update nodes/status", "patch nodes")
+		b.term()
+		b.renewFor(50*time.Second, live...)
+		b.pass(100 * time.Millisecond)
+		if got := b.count("update nodes/status"); got < 3 || got > 7 {
+			t.Errorf("%d tries in 100 ms, want one each 20 ms", got)
+		}
+		b.breakDown(nil, "update nodes/status")
+		b.pass(100 * time.Millisecond) // the patch is granted a token and refused
+		if got := b.count("patch nodes"); got < 3 {
+			t.Errorf("%d tries to patch in 100 ms", got)
+		}
+		b.breakDown(nil, "patch nodes")
+		b.pass(50 * time.Millisecond)
+		if node := b.node("dying0"); readiness(node) != "Unknown" || !hasTaint(node, unreachableNoExecute) {
+			t.Errorf("Ready %s, taints %v: a refused patch must not cost the token", readiness(node), node.Spec.Taints)
+		}
+	})
+}
+
+func TestLabelsAndTaintsGoInOnePatch(t *testing.T) {
+	node := aNode("node", "zone", "True", func(n *corev1.Node) {
+		n.Labels["kubernetes.io/os"] = "linux"
+		n.Spec.Unschedulable = true
+		n.UID = types.UID("u")
+	})
+	inBubble(t, defaults(), []runtime.Object{node}, func(b *bench) {
+		b.term()
+		b.pass(time.Second)
+		got := b.node("node")
+		if got.Labels["beta.kubernetes.io/os"] != "linux" || !hasTaint(got, "unschedulable:NoSchedule") || b.count("patch nodes") != 1 {
+			t.Errorf("labels %v, taints %v, %d patches", got.Labels, got.Spec.Taints, b.count("patch nodes"))
+		}
+	})
+}

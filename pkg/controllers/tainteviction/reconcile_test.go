@@ -1,0 +1,164 @@
+package tainteviction
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// Work is for one pod, not for a name.
+func TestSameName(t *testing.T) {
+	second := func(tolerations ...corev1.Toleration) *corev1.Pod {
+		pod := aPod("p", tolerations...)
+		pod.UID = "second"
+		return pod
+	}
+	t.Run("a tolerant pod of the same name is left alone", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, aNode("t1")(), aPod("p", tolerates("t1", 10)))
+			defer w.manager(0)()
+			w.until(9 * time.Second)
+			w.remove("p")
+			w.create(second(tolerates("t1")))
+			w.until(time.Minute)
+			w.mustLive("p")
+		})
+	})
+	t.Run("an intolerant one is evicted all the same", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, aNode("t1")(), aPod("p", tolerates("t1", 10)))
+			defer w.manager(0)()
+			w.until(9 * time.Second)
+			w.remove("p")
+			w.create(second())
+			w.until(time.Minute)
+			w.mustBeDeletedAt("p", 9*time.Second)
+		})
+	})
+	t.Run("one that the cache does not know yet is not touched on account of the first", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, aNode("t1")(), aPod("p"))
+			w.client.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, second(), nil })
+			defer w.manager(0)()
+			w.until(time.Minute)
+			if n := w.requests("patch pods") + w.requests("delete pods"); n != 0 {
+				t.Errorf("%d writes, want none", n)
+			}
+		})
+	})
+	t.Run("one that comes between the last look and the delete is safe", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, aNode("t1")(), aPod("p", tolerates("t1", 10)))
+			swapped := false
+			w.refuse = func(a clienttesting.Action) error {
+				if a.GetVerb() == "delete" && !swapped {
+					swapped = true
+					w.remove("p")
+					w.create(second(tolerates("t1")))
+				}
+				return nil
+			}
+			defer w.manager(0)()
+			w.until(time.Minute)
+			w.mustLive("p")
+			if !swapped {
+				t.Error("no delete was sent")
+			}
+		})
+	})
+}
+
+// The caches may be behind; the API server is asked before a pod is evicted, and once for all pods of a node.
+func TestLiveCheck(t *testing.T) {
+	t.Run("a taint that is gone evicts nobody", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, aNode("t1")(), aPod("p", tolerates("t1", 10)))
+			w.client.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, node1(corev1.ConditionTrue), nil // the cache has not heard
+			})
+			defer w.manager(0)()
+			w.until(time.Minute)
+			w.mustLive("p")
+		})
+	})
+	t.Run("a toleration that was added keeps the pod", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, aNode("t1")(), aPod("p"))
+			w.client.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, aPod("p", tolerates("t1")), nil
+			})
+			defer w.manager(0)()
+			w.until(time.Minute)
+			w.mustLive("p")
+		})
+	})
+	t.Run("an unreadable node evicts nobody until it can be read", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, aNode("t1")(), aPod("p"))
+			w.refuse = func(a clienttesting.Action) error {
+				if a.Matches("get", "nodes") {
+					return errors.New("unreachable")
+				}
+				return nil
+			}
+			defer w.manager(0)()
+			w.until(10 * time.Second)
+			w.mustLive("p")
+			w.setRefuse(nil)
+			w.until(time.Minute)
+			if _, ok := w.deletedAt("p"); !ok {
+				t.Error("not deleted")
+			}
+		})
+	})
+	t.Run("an answer from before the node's last change is not used", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, aNode("t1")(), aPod("p"), aPod("q", tolerates("t1", 1000)))
+			defer w.manager(0)()
+			w.mustBeDeletedAt("p", 0) // the node was read
+			w.until(200 * time.Millisecond)
+			w.taint(nowTaint("t1"), nowTaint("t2"))
+			w.until(time.Minute)
+			w.mustBeDeletedAt("q", 200*time.Millisecond)
+		})
+	})
+	t.Run("one read for all pods of a node", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			world := []runtime.Object{aNode("t1")()}
+			for i := range 100 {
+				world = append(world, aPod(fmt.Sprintf("p%d", i)))
+			}
+			w := newWorld(t, world...)
+			defer w.manager(0)()
+			w.until(500 * time.Millisecond)
+			if n := len(w.deletes); n != 100 {
+				t.Errorf("%d pods deleted, want 100", n)
+			}
+			if n := w.requests("get nodes"); n != 1 {
+				t.Errorf("%d reads of the node, want 1", n)
+			}
+		})
+	})
+}
+
+// The deletion of a node cancels what was to come.
+func TestNodeDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, aNode("t1")(), aPod("p", tolerates("t1", 10)))
+		defer w.manager(0)()
+		w.until(time.Second)
+		w.deleteNode()
+		w.until(2 * time.Second)
+		w.mustLive("p")
+		if diff := cmp.Diff([]string{cancelling("p")}, w.told()); diff != "" {
+			t.Errorf("events (-want +got):\n%s", diff)
+		}
+	})
+}
