@@ -16,6 +16,7 @@ import (
 
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controllers/namespace"
+	"minikcm/pkg/controllers/node"
 	"minikcm/pkg/leadership"
 )
 
@@ -77,7 +78,7 @@ func (b *builder) buildCaches() error {
 // leaseNamespaces are those of the Leases somebody reads: the nodes', if their health is watched, and our own.
 func leaseNamespaces(cfg Config) []string {
 	namespaces := []string{cfg.Election.Namespace}
-	if slices.Contains(cfg.Controllers, nodeLifecycleController) && !slices.Contains(namespaces, corev1.NamespaceNodeLease) {
+	if slices.Contains(cfg.Controllers, node.Name) && !slices.Contains(namespaces, corev1.NamespaceNodeLease) {
 		namespaces = append(namespaces, corev1.NamespaceNodeLease)
 	}
 	return namespaces

@@ -10,15 +10,11 @@ import (
 	"k8s.io/utils/clock"
 
 	"minikcm/pkg/caches"
-)
-
-// Canonical names of the controllers: identifiers that users write into manifests, upstream's, never changed.
-const (
-	replicaSetController    = "replicaset-controller"
-	nodeLifecycleController = "node-lifecycle-controller"
-	taintEvictionController = "taint-eviction-controller"
-	podGCController         = "pod-garbage-collector-controller"
-	namespaceController     = "namespace-controller"
+	"minikcm/pkg/controllers/namespace"
+	"minikcm/pkg/controllers/node"
+	"minikcm/pkg/controllers/podgc"
+	"minikcm/pkg/controllers/replicaset"
+	"minikcm/pkg/controllers/tainteviction"
 )
 
 // Controller is one control loop.
@@ -47,22 +43,25 @@ type shared struct {
 	apiServers func() int
 }
 
+// nodeAgent is what upstream calls the loops of nodes in user agents and as the source of their events.
+const nodeAgent = "node-controller"
+
 // descriptor is one line of the list of controllers.
 type descriptor struct {
-	name  string
+	name  string // canonical: users write it into manifests; upstream's, never changed
 	alias string // accepted by --controllers for the same; may be empty
-	agent string // end of the user agent, upstream\'s, so that audit policies and logs keep working
+	agent string // end of the user agent, upstream's, so that audit policies and logs keep working
 	build func(Config, shared) (Controller, error)
-	needs []access // what the identity of this process must be allowed to do, on top of commonAccess
+	needs []access // what the identity of this process must be allowed to do, on top of what `required` asks for every manager
 }
 
 // controllers lists every controller in start order.
 var controllers = []descriptor{
-	{name: replicaSetController, alias: "replicaset", agent: "replicaset-controller", build: buildReplicaSet, needs: replicaSetNeeds},
-	{name: nodeLifecycleController, alias: "nodelifecycle", agent: nodeAgent, build: buildNodeLifecycle, needs: nodeLifecycleNeeds},
-	{name: taintEvictionController, agent: nodeAgent, build: buildTaintEviction, needs: taintEvictionNeeds},
-	{name: podGCController, alias: "podgc", agent: "pod-garbage-collector", build: buildPodGC, needs: podGCNeeds},
-	{name: namespaceController, alias: "namespace", agent: "namespace-controller", build: buildNamespace, needs: namespaceNeeds},
+	{name: replicaset.Name, alias: "replicaset", agent: replicaset.Name, build: buildReplicaSet, needs: replicaSetNeeds},
+	{name: node.Name, alias: "nodelifecycle", agent: nodeAgent, build: buildNodeLifecycle, needs: nodeLifecycleNeeds},
+	{name: tainteviction.Name, agent: nodeAgent, build: buildTaintEviction, needs: taintEvictionNeeds},
+	{name: podgc.Name, alias: "podgc", agent: "pod-garbage-collector", build: buildPodGC, needs: podGCNeeds},
+	{name: namespace.Name, alias: "namespace", agent: namespace.Name, build: buildNamespace, needs: namespaceNeeds},
 }
 
 // controllerNames are the canonical names, in start order; the slice is the caller's.

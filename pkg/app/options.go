@@ -8,6 +8,11 @@ import (
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/component-base/metrics"
+
+	"minikcm/pkg/controllers/namespace"
+	"minikcm/pkg/controllers/node"
+	"minikcm/pkg/controllers/podgc"
+	"minikcm/pkg/controllers/replicaset"
 )
 
 // Options are the values of all flags, as given. [Options.Validate] says whether they make sense,
@@ -165,10 +170,10 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	o.Serving.addFlags(fss.FlagSet("secure serving"))
 	o.Authentication.addFlags(fss.FlagSet("authentication"))
 	o.Authorization.addFlags(fss.FlagSet("authorization"))
-	o.Namespace.addFlags(fss.FlagSet(namespaceController))
-	o.NodeLifecycle.addFlags(fss.FlagSet(nodeLifecycleController))
-	o.PodGC.addFlags(fss.FlagSet(podGCController))
-	o.ReplicaSet.addFlags(fss.FlagSet(replicaSetController))
+	o.Namespace.addFlags(fss.FlagSet(namespace.Name))
+	o.NodeLifecycle.addFlags(fss.FlagSet(node.Name))
+	o.PodGC.addFlags(fss.FlagSet(podgc.Name))
+	o.ReplicaSet.addFlags(fss.FlagSet(replicaset.Name))
 	o.Metrics.AddFlags(fss.FlagSet("metrics"))
 	logsapi.AddFlags(o.Logs, fss.FlagSet("logs"))
 	misc := fss.FlagSet("misc")

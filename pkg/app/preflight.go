@@ -12,7 +12,6 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 )
@@ -30,16 +29,6 @@ const (
 	preflightParallel = 8
 )
 
-// access is one thing, or one per verb, that this process must be allowed to do.
-type access struct {
-	group       string
-	resource    string // with a slash before a subresource
-	namespace   string // empty: in all
-	name        string // empty: any
-	nonResource string // a path instead of the above
-	verbs       []string
-}
-
 // preflight asks the API server, before anything starts, whether it can be reached and whether we may do all that the enabled
 // controllers will do. An API server that is not there yet is waited for. What will not get better by waiting is an error of
 // one line that says what to do about it. It returns ctx's error if ctx ends first.
@@ -50,7 +39,7 @@ func preflight(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return fmt.Errorf("build the first client: %w", err)
 	}
-	p := &preflighter{client: client, server: serverName(rc), clock: clock.RealClock{}}
+	p := &preflighter{client: client, server: rc.Host, clock: clock.RealClock{}}
 	return p.run(ctx, required(cfg))
 }
 
@@ -153,41 +142,6 @@ func (p *preflighter) whoami(ctx context.Context) string {
 	return "user " + answer.Status.UserInfo.Username
 }
 
-// String is how kubectl would call it: resource.group/subresource.
-func (a access) String() string {
-	if a.nonResource != "" {
-		return a.nonResource
-	}
-	resource, sub, isSub := strings.Cut(a.resource, "/")
-	if a.group != "" {
-		resource += "." + a.group
-	}
-	if isSub {
-		resource += "/" + sub
-	}
-	if a.name != "" {
-		resource += " " + a.name
-	}
-	if a.namespace != "" {
-		resource += " in " + a.namespace
-	}
-	return resource
-}
-
-func (a access) spec(verb string) authorizationv1.SelfSubjectAccessReviewSpec {
-	if a.nonResource != "" {
-		return authorizationv1.SelfSubjectAccessReviewSpec{
-			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: a.nonResource, Verb: verb},
-		}
-	}
-	resource, sub, _ := strings.Cut(a.resource, "/")
-	return authorizationv1.SelfSubjectAccessReviewSpec{
-		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Group: a.group, Resource: resource, Subresource: sub, Verb: verb, Namespace: a.namespace, Name: a.name,
-		},
-	}
-}
-
 // missingError says what the API server does not let us do.
 type missingError struct {
 	user    string
@@ -198,5 +152,3 @@ func (e *missingError) Error() string {
 	return fmt.Sprintf("%s is not allowed to: %s; grant it with a ClusterRole and its binding (deploy/ has them), "+
 		"or switch off the controllers that need it with --controllers", e.user, strings.Join(e.missing, ", "))
 }
-
-func serverName(cfg *rest.Config) string { return cfg.Host }

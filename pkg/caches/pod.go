@@ -34,9 +34,6 @@ type Condition struct {
 // IsActive reports whether the pod counts as a replica: it has not finished and is not being deleted.
 func (p *Pod) IsActive() bool { return p.DeletionTimestamp == nil && !p.IsFinished() }
 
-// IsTerminating reports whether the pod is being deleted and has not finished.
-func (p *Pod) IsTerminating() bool { return p.DeletionTimestamp != nil && !p.IsFinished() }
-
 // IsFinished reports whether all containers have ended for good.
 func (p *Pod) IsFinished() bool { return p.Phase == corev1.PodSucceeded || p.Phase == corev1.PodFailed }
 

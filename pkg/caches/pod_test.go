@@ -114,26 +114,26 @@ func TestSharingNeverMixesUpValues(t *testing.T) {
 func TestPodStates(t *testing.T) {
 	now := metav1.Now()
 	for _, tt := range []struct {
-		name                          string
-		phase                         corev1.PodPhase
-		deleted                       bool
-		active, terminating, finished bool
+		name             string
+		phase            corev1.PodPhase
+		deleted          bool
+		active, finished bool
 	}{
-		{"no phase yet", "", false, true, false, false},
-		{"pending", "Pending", false, true, false, false},
-		{"running", "Running", false, true, false, false},
-		{"unknown", "Unknown", false, true, false, false},
-		{"succeeded", "Succeeded", false, false, false, true},
-		{"failed", "Failed", false, false, false, true},
-		{"running, being deleted", "Running", true, false, true, false},
-		{"failed, being deleted", "Failed", true, false, false, true},
+		{"no phase yet", "", false, true, false},
+		{"pending", "Pending", false, true, false},
+		{"running", "Running", false, true, false},
+		{"unknown", "Unknown", false, true, false},
+		{"succeeded", "Succeeded", false, false, true},
+		{"failed", "Failed", false, false, true},
+		{"running, being deleted", "Running", true, false, false},
+		{"failed, being deleted", "Failed", true, false, true},
 	} {
 		p := &Pod{Phase: tt.phase}
 		if tt.deleted {
 			p.DeletionTimestamp = &now
 		}
-		if p.IsActive() != tt.active || p.IsTerminating() != tt.terminating || p.IsFinished() != tt.finished {
-			t.Errorf("%s: active %v terminating %v finished %v", tt.name, p.IsActive(), p.IsTerminating(), p.IsFinished())
+		if p.IsActive() != tt.active || p.IsFinished() != tt.finished {
+			t.Errorf("%s: active %v finished %v", tt.name, p.IsActive(), p.IsFinished())
 		}
 	}
 }

@@ -138,9 +138,6 @@ func (s Store[T]) Version() string { return s.informer.GetIndexer().LastStoreSyn
 // or a newer one, at once. What is not a version is ignored.
 func (s Store[T]) Expect(version string) { s.expected.raise(version) }
 
-// HasSynced reports whether the first list is in the cache.
-func (s Store[T]) HasSynced() bool { return s.informer.HasSynced() }
-
 func (s Store[T]) byIndex(index, value string) []T {
 	objects, err := s.informer.GetIndexer().ByIndex(index, value)
 	if err != nil { // only an index that was never added

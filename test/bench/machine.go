@@ -24,7 +24,7 @@ func (m machine) String() string {
 func thisMachine() machine {
 	return machine{
 		CPU: cpuModel(contents("/proc/cpuinfo")), Cores: runtime.NumCPU(), Go: runtime.Version(),
-		Kernel: strings.TrimSpace(contents("/proc/sys/kernel/osrelease")),
+		Kernel: release(contents("/proc/sys/kernel/osrelease")),
 		Load:   firstField(contents("/proc/loadavg")),
 	}
 }
@@ -40,6 +40,12 @@ func contents(path string) string {
 func firstField(text string) string {
 	field, _, _ := strings.Cut(text, " ")
 	return field
+}
+
+// release is the version of a kernel without the name of the build, which says nothing to others.
+func release(osrelease string) string {
+	version, _, _ := strings.Cut(strings.TrimSpace(osrelease), "-")
+	return version
 }
 
 // cpuModel finds the first processor's name in the text of /proc/cpuinfo.

@@ -65,3 +65,11 @@ func TestCPUModel(t *testing.T) {
 		t.Errorf("cpuModel without a name = %q, want nothing", got)
 	}
 }
+
+func TestRelease(t *testing.T) {
+	for text, want := range map[string]string{"6.12.1-cloud-amd64\n": "6.12.1", "6.12.1\n": "6.12.1", "": ""} {
+		if got := release(text); got != want {
+			t.Errorf("release(%q) = %q, want %q", text, got, want)
+		}
+	}
+}

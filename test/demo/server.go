@@ -27,7 +27,7 @@ type server struct {
 
 var errExitedWell = errors.New("exit status 0")
 
-// launch starts a program with its output in a file. If it ends before it is told to, the demo does too.
+// launch starts a program with its output in a file. If it ends before it is told to, the scene that is playing fails.
 func (s *stage) launch(name string, args ...string) (*server, error) {
 	path, err := controlplane.Binary(name)
 	if err != nil {

@@ -33,7 +33,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	return m
 }
 
-// show replaces what is shown of a namespace. A nil blocker and report clear it.
+// show replaces what is shown of a namespace. An empty report without causes clears it.
 func (m *metrics) show(namespace string, r report, causes []string) {
 	remaining := map[[2]string]float64{}
 	for _, o := range r.held() {

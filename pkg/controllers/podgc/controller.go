@@ -23,11 +23,10 @@ import (
 // Name is the controller's canonical name.
 const Name = "pod-garbage-collector-controller"
 
-// Defaults of kube-controller-manager v1.37; only the threshold is a flag there (--terminated-pod-gc-threshold).
+// Defaults of kube-controller-manager v1.37, where neither is a flag.
 const (
-	DefaultTerminatedPodThreshold = 12500
-	DefaultQuarantine             = 40 * time.Second
-	DefaultPeriod                 = 20 * time.Second
+	DefaultQuarantine = 40 * time.Second
+	DefaultPeriod     = 20 * time.Second
 )
 
 // Config of the controller.

@@ -28,9 +28,9 @@ const (
 
 // Defaults of Config.
 const (
-	DefaultWorkers        = 5   // kube-controller-manager v1.37: --concurrent-replicaset-syncs
-	DefaultWritesInFlight = 32  // more does not make a small API server faster
-	DefaultBurst          = 500 // kube-controller-manager v1.37: BurstReplicas
+	defaultWorkers        = 5   // kube-controller-manager v1.37: --concurrent-replicaset-syncs
+	defaultWritesInFlight = 32  // more does not make a small API server faster
+	defaultBurst          = 500 // kube-controller-manager v1.37: BurstReplicas
 )
 
 // Config of the controller. A zero number is replaced by its default.
@@ -73,9 +73,9 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 	if cfg.Workers < 0 || cfg.WritesInFlight < 0 || cfg.Burst < 0 {
 		return nil, errors.New("replicaset: workers, writes in flight and burst must not be negative")
 	}
-	cfg.Workers = orDefault(cfg.Workers, DefaultWorkers)
-	cfg.WritesInFlight = orDefault(cfg.WritesInFlight, DefaultWritesInFlight)
-	cfg.Burst = orDefault(cfg.Burst, DefaultBurst)
+	cfg.Workers = orDefault(cfg.Workers, defaultWorkers)
+	cfg.WritesInFlight = orDefault(cfg.WritesInFlight, defaultWritesInFlight)
+	cfg.Burst = orDefault(cfg.Burst, defaultBurst)
 	c := &Controller{
 		cfg:     cfg,
 		deps:    deps,

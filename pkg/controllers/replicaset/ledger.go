@@ -51,9 +51,8 @@ type intent struct {
 	unknown bool // an attempt was not answered, so the pod may exist or come to exist
 }
 
-// doom is a delete that was sent and not answered: the preconditions to send it again with.
+// doom is a delete that was sent and not answered: the version of the pod, with which it is sent again.
 type doom struct {
-	name    string
 	version string
 }
 

@@ -138,10 +138,10 @@ func (p *pass) noteRemove(pod *caches.Pod, r removed) error {
 		p.again(barrierRecheck)
 		return nil
 	case stopped:
-		p.ledger.doomed[pod.UID] = doom{name: pod.Name, version: r.version}
+		p.ledger.doomed[pod.UID] = doom{version: r.version}
 		return r.err
 	case unknown:
-		p.ledger.doomed[pod.UID] = doom{name: pod.Name, version: r.version}
+		p.ledger.doomed[pod.UID] = doom{version: r.version}
 	}
 	p.deps.Recorder.Eventf(p.rs, corev1.EventTypeWarning, reasonFailedDelete, "Error deleting: %v", forUsers(r.err))
 	return fmt.Errorf("unable to delete pods: %w", r.err)

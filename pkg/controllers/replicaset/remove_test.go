@@ -77,7 +77,7 @@ func TestDeleteAnswers(t *testing.T) {
 // TestDoomedPodIsDeletedAgain before anything else, with the precondition it was sent with, and no other pod in its place.
 func TestDoomedPodIsDeletedAgain(t *testing.T) {
 	b := newBench(t, newSet(1), newPod("a"), newPod("b", version("7")))
-	b.ledger.doomed["b"] = doom{name: "b", version: "6"}
+	b.ledger.doomed["b"] = doom{version: "6"}
 	var deleted []string
 	b.on("delete pods", func(_ int, a clienttesting.Action) (runtime.Object, error) {
 		d := a.(clienttesting.DeleteActionImpl)
@@ -104,7 +104,7 @@ func TestDoomedPodIsReplacedOnlyOnceItIsGone(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, newSet(2), newPod("a"), newPod("b", version("6")))
-			b.ledger.doomed["b"] = doom{name: "b", version: "6"}
+			b.ledger.doomed["b"] = doom{version: "6"}
 			b.on("delete pods", func(int, clienttesting.Action) (runtime.Object, error) { return &corev1.Pod{}, tt.answer })
 			creates := 0
 			b.on("create pods", func(_ int, a clienttesting.Action) (runtime.Object, error) {

@@ -17,8 +17,8 @@ import (
 
 // Back-off of a key that failed: doubled from the first to the last with every failure in a row.
 const (
-	DefaultMinBackoff = 5 * time.Millisecond // client-go's default controller rate limiter
-	DefaultMaxBackoff = time.Minute          // client-go's is 1000 s, which outlasts every outage it waits for
+	defaultMinBackoff = 5 * time.Millisecond // client-go's default controller rate limiter
+	defaultMaxBackoff = time.Minute          // client-go's is 1000 s, which outlasts every outage it waits for
 )
 
 // Config says how a loop works. Workers must be at least 1.
@@ -26,8 +26,8 @@ type Config struct {
 	Controller string        // canonical controller name, for logs and metrics
 	Queue      string        // queue name: the name label of the workqueue metrics
 	Workers    int           // syncs that run at once; never two of one key
-	MinBackoff time.Duration // 0: DefaultMinBackoff
-	MaxBackoff time.Duration // 0: DefaultMaxBackoff
+	MinBackoff time.Duration // 0: 5 ms
+	MaxBackoff time.Duration // 0: one minute
 	Drain      time.Duration // how long running syncs may go on after Run's context ended; 0: until they return
 	Clock      clock.WithTicker
 }
@@ -60,10 +60,10 @@ type termQueue[K comparable] struct {
 // New returns a loop that is not running. Its metrics are registered with reg under the queue's name.
 func New[K comparable](cfg Config, reg prometheus.Registerer, reconcile Reconcile[K]) *Loop[K] {
 	if cfg.MinBackoff == 0 {
-		cfg.MinBackoff = DefaultMinBackoff
+		cfg.MinBackoff = defaultMinBackoff
 	}
 	if cfg.MaxBackoff == 0 {
-		cfg.MaxBackoff = DefaultMaxBackoff
+		cfg.MaxBackoff = defaultMaxBackoff
 	}
 	return &Loop[K]{cfg: cfg, reconcile: reconcile, metrics: newMetrics(reg, cfg.Controller, cfg.Queue)}
 }
@@ -212,19 +212,19 @@ func (l *Loop[K]) next(term, work context.Context, q *termQueue[K], worker int) 
 	return true
 }
 
-// PanicError is the error of a sync that panicked: the key is retried like any other that failed.
-type PanicError struct {
-	Value any
-	Stack []byte
+// panicError is the error of a sync that panicked: the key is retried like any other that failed.
+type panicError struct {
+	value any
+	stack []byte
 }
 
-func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.Value, e.Stack) }
+func (e *panicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.value, e.stack) }
 
 func (l *Loop[K]) contained(ctx context.Context, key K) (result Result, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			l.metrics.panics.Inc()
-			err = &PanicError{Value: v, Stack: debug.Stack()}
+			err = &panicError{value: v, stack: debug.Stack()}
 		}
 	}()
 	return l.reconcile(ctx, key)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/discovery"
 
 	"minikcm/pkg/caches"
@@ -13,48 +12,6 @@ import (
 	"minikcm/pkg/controllers/podgc"
 	"minikcm/pkg/controllers/replicaset"
 	"minikcm/pkg/controllers/tainteviction"
-)
-
-// nodeAgent is what upstream calls the loops of nodes in user agents and as the source of their events.
-const nodeAgent = "node-controller"
-
-// The rights of each controller: what it watches and what it writes. They are no more than those of the upstream role of the same
-// name, and what deploy/ grants.
-var (
-	replicaSetNeeds = []access{
-		{group: "apps", resource: "replicasets", verbs: []string{"get", "list", "watch"}},
-		{group: "apps", resource: "replicasets/status", verbs: []string{"update"}},
-		{group: "apps", resource: "replicasets/finalizers", verbs: []string{"update"}}, // to set blockOwnerDeletion
-		{resource: "pods", verbs: []string{"list", "watch", "create", "patch", "delete"}},
-		{resource: "namespaces", verbs: []string{"list", "watch"}},
-	}
-	nodeLifecycleNeeds = []access{
-		{resource: "nodes", verbs: []string{"get", "list", "watch", "patch"}},
-		{resource: "nodes/status", verbs: []string{"update"}},
-		{resource: "pods", verbs: []string{"list", "watch"}},
-		{resource: "pods/status", verbs: []string{"patch"}},
-		{group: "coordination.k8s.io", resource: "leases", verbs: []string{"get", "list", "watch"}},
-	}
-	taintEvictionNeeds = []access{
-		{resource: "nodes", verbs: []string{"get", "list", "watch"}},
-		{resource: "pods", verbs: []string{"get", "list", "watch", "delete"}},
-		{resource: "pods/status", verbs: []string{"patch"}},
-		{group: "coordination.k8s.io", resource: "leases", namespace: corev1.NamespaceNodeLease, verbs: []string{"get"}},
-	}
-	podGCNeeds = []access{
-		{resource: "nodes", verbs: []string{"get", "list", "watch"}},
-		{resource: "pods", verbs: []string{"list", "watch", "delete"}},
-		{resource: "pods/status", verbs: []string{"patch"}},
-	}
-	namespaceNeeds = []access{
-		{resource: "namespaces", verbs: []string{"get", "list", "watch"}},
-		{resource: "namespaces/status", verbs: []string{"update"}},
-		{resource: "namespaces/finalize", verbs: []string{"update"}},
-		{resource: "pods", verbs: []string{"list", "watch"}},
-		{group: "*", resource: "*", verbs: []string{"list", "delete", "deletecollection"}},
-		{nonResource: "/api", verbs: []string{"get"}},
-		{nonResource: "/apis", verbs: []string{"get"}},
-	}
 )
 
 func buildReplicaSet(cfg Config, s shared) (Controller, error) {
