@@ -2,16 +2,10 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"strings"
 	"syscall"
 	"time"
-
-	coordinationv1 "k8s.io/api/coordination/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"minikcm/test/faults"
 )
@@ -77,63 +71,6 @@ var kinds = []kind{
 	{"api-restart", 3 * time.Second, apiRestart},
 	{"api-down", 20 * time.Second, apiDown},
 	{"api-pause", 8 * time.Second, apiPause},
-}
-
-// once limits what happens to everybody: a run of nothing but outages shows little.
-var once = map[string]int{"api-restart": 1, "api-down": 1, "api-pause": 1, "compaction": 2}
-
-// step is a fault to come. Everything in it is drawn before the chaos begins.
-type step struct {
-	at, lasts time.Duration
-	kind      kind
-	slot      int
-	seed      uint64
-}
-
-type plan struct {
-	kinds []string
-	steps []step
-}
-
-// schedule draws some kinds of faults, and when they happen to whom.
-func (r *rig) schedule() plan {
-	draw := r.random("faults")
-	var chosen []kind
-	for _, k := range kinds {
-		lot := draw.IntN(2) == 0
-		if r.options.only == "" && lot || r.options.only != "" && contains(r.options.only, k.name) {
-			chosen = append(chosen, k)
-		}
-	}
-	var p plan
-	for _, k := range chosen {
-		p.kinds = append(p.kinds, k.name)
-	}
-	used := map[string]int{}
-	pace := 500 + draw.IntN(4000)
-	for at := time.Duration(0); len(chosen) > 0 && at < r.options.length-2*time.Second; {
-		k := chosen[draw.IntN(len(chosen))]
-		s := step{
-			at: at, kind: k, slot: draw.IntN(r.options.managers), seed: draw.Uint64(),
-			lasts: min(k.longest/10+time.Duration(draw.Int64N(int64(k.longest))), r.options.length-at),
-		}
-		at += time.Duration(100+draw.IntN(pace)) * time.Millisecond
-		if most, limited := once[k.name]; limited && used[k.name] >= most {
-			continue
-		}
-		used[k.name]++
-		p.steps = append(p.steps, s)
-	}
-	return p
-}
-
-func contains(list, word string) bool {
-	for item := range strings.SplitSeq(list, ",") {
-		if item == word {
-			return true
-		}
-	}
-	return false
 }
 
 // upTo draws a time of some milliseconds up to d.
@@ -266,92 +203,4 @@ func stop(ctx context.Context, f *fault) error {
 	<-ctx.Done()
 	f.note(f.slot.name, "SIGCONT")
 	return l.Signal(syscall.SIGCONT)
-}
-
-// meddle does to the Lease what only a user would.
-func meddle(ctx context.Context, f *fault) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), opTimeout)
-	defer cancel()
-	leases := f.client.CoordinationV1().Leases(leaseSpace)
-	how := f.draw.IntN(6)
-	if how == 0 {
-		f.note("", "Lease deleted")
-		return gone(leases.Delete(ctx, leaseName, metav1.DeleteOptions{}))
-	}
-	lease, err := leases.Get(ctx, leaseName, metav1.GetOptions{})
-	if err != nil {
-		return gone(err)
-	}
-	edits := []struct {
-		what string
-		do   func(*coordinationv1.LeaseSpec)
-	}{
-		{"stolen", func(s *coordinationv1.LeaseSpec) {
-			s.HolderIdentity, s.RenewTime, s.LeaseDurationSeconds = ptr.To("thief"), ptr.To(metav1.NowMicro()), ptr.To[int32](3)
-		}},
-		{"emptied", func(s *coordinationv1.LeaseSpec) { *s = coordinationv1.LeaseSpec{} }},
-		{"released in another's name", func(s *coordinationv1.LeaseSpec) { s.HolderIdentity = ptr.To("") }},
-		{"dated far ahead", func(s *coordinationv1.LeaseSpec) {
-			s.RenewTime = ptr.To(metav1.NewMicroTime(time.Now().Add(240 * time.Hour)))
-		}},
-		{"dated far back", func(s *coordinationv1.LeaseSpec) {
-			s.RenewTime = ptr.To(metav1.NewMicroTime(time.Now().Add(-240 * time.Hour)))
-		}},
-	}
-	edit := edits[how-1]
-	f.note("", "Lease %s", edit.what)
-	edit.do(&lease.Spec)
-	_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
-	return err
-}
-
-// compact makes etcd forget the past, through its JSON gateway.
-func compact(ctx context.Context, f *fault) error {
-	list, err := f.client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{Limit: 1})
-	if err != nil {
-		return nil // the API server is away
-	}
-	f.note("", "etcd compacted at %s", list.ResourceVersion)
-	body := strings.NewReader(fmt.Sprintf(`{"revision":%q}`, list.ResourceVersion))
-	answer, err := http.Post(f.cluster.EtcdURL()+"/v3/kv/compaction", "application/json", body)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = answer.Body.Close() }()
-	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("compact etcd: %s", answer.Status)
-	}
-	return nil
-}
-
-func apiRestart(_ context.Context, f *fault) error {
-	return f.away.during(func() error {
-		f.note("", "API server restarts")
-		defer f.note("", "API server has restarted")
-		return f.cluster.RestartAPIServer()
-	})
-}
-
-func apiDown(ctx context.Context, f *fault) error {
-	return f.away.during(func() error {
-		f.note("", "API server killed")
-		if err := f.cluster.KillAPIServer(); err != nil {
-			return err
-		}
-		<-ctx.Done()
-		defer f.note("", "API server is back")
-		return f.cluster.StartAPIServer()
-	})
-}
-
-func apiPause(ctx context.Context, f *fault) error {
-	return f.away.during(func() error {
-		f.note("", "API server stands still")
-		if err := f.cluster.PauseAPIServer(); err != nil {
-			return err
-		}
-		<-ctx.Done()
-		defer f.note("", "API server goes on")
-		return f.cluster.ResumeAPIServer()
-	})
 }

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"minikcm/test/controlplane"
+)
+
+// tally is the state of one ReplicaSet while the history is played.
+type tally struct {
+	specs  []appsv1.ReplicaSet
+	at     []time.Time
+	active map[types.UID]bool
+}
+
+// wanted are the least and the most replicas asked for at any time since.
+func (t *tally) wanted(since time.Time) (least, most int) {
+	least, most = 1<<30, 0
+	for i := range t.specs {
+		if i+1 < len(t.at) && t.at[i+1].Before(since) {
+			continue
+		}
+		n := int(*t.specs[i].Spec.Replicas)
+		least, most = min(least, n), max(most, n)
+	}
+	return least, most
+}
+
+// judgeCounts plays the history of the pods: a create must not make one too many, a delete by the ReplicaSet controller not one too few.
+func (j *judge) judgeCounts() {
+	tallies := j.tallies()
+	deletes := map[string]time.Time{}
+	for _, e := range j.audit.Where(by("replicaset-controller"), controlplane.ByResource("pods"), controlplane.ByVerb("delete")) {
+		deletes[e.ObjectRef.Namespace+"/"+e.ObjectRef.Name] = e.RequestReceivedTimestamp.Time
+		if strings.HasPrefix(e.ObjectRef.Name, "foreign-") {
+			j.violateAt(e.ObjectRef.Namespace+"/"+e.ObjectRef.Name, e.StageTimestamp.Time, "pod of another controller deleted by "+e.User.Username)
+		}
+	}
+	owners := map[types.UID]types.UID{} // pod → ReplicaSet it counts for
+	known := map[types.UID]bool{}
+	names := map[string]bool{}
+	for _, c := range j.histories.pods.all() {
+		pod := c.object.(*corev1.Pod)
+		counts := active(pod) && !c.deleted
+		was := owners[pod.UID]
+		var now types.UID
+		if ref := setOf(pod); ref != nil && counts {
+			now = ref.UID
+		}
+		if t := tallies[was]; t != nil && was != now {
+			if at, ok := deletes[keyOf(pod)]; ok && (pod.DeletionTimestamp != nil || c.deleted) && c.at.Sub(at).Abs() < 10*time.Second {
+				j.judgeDelete(t, pod, c)
+			}
+			delete(t.active, pod.UID)
+		}
+		if t := tallies[now]; t != nil && was != now {
+			t.active[pod.UID] = true
+			// A create that comes late, after its repetition has made the pod and the pod is gone again, nobody can tell from a new one.
+			if !known[pod.UID] && !c.missed && !names[keyOf(pod)] {
+				j.judgeCreate(t, pod, c)
+			}
+		}
+		owners[pod.UID] = now
+		known[pod.UID], names[keyOf(pod)] = true, true
+	}
+}
+
+func (j *judge) tallies() map[types.UID]*tally {
+	tallies := map[types.UID]*tally{}
+	for _, c := range j.histories.replicaSets.all() {
+		rs := c.object.(*appsv1.ReplicaSet)
+		t := tallies[rs.UID]
+		if t == nil {
+			t = &tally{active: map[types.UID]bool{}}
+			tallies[rs.UID] = t
+		}
+		if n := len(t.specs); n == 0 || *t.specs[n-1].Spec.Replicas != *rs.Spec.Replicas {
+			t.specs, t.at = append(t.specs, *rs), append(t.at, c.at)
+		}
+	}
+	return tallies
+}
+
+func (j *judge) judgeCreate(t *tally, pod *corev1.Pod, c change) {
+	_, most := t.wanted(c.at.Add(-recently))
+	if len(t.active) <= most || pod.Namespace != steady && j.gifts(pod, c.at) || j.overtaken(pod, c.at) {
+		return
+	}
+	j.violateAt(pod.Namespace+"/"+setOf(pod).Name, c.at, fmt.Sprintf("pod %s created (version %d): %d active pods, at most %d were ever asked for since %v before",
+		pod.Name, c.version, len(t.active), most, recently))
+}
+
+// overtaken tells whether a create may have lain in the network while another manager took the Lease. Nothing its sender does can call
+// it back, and its successor cannot know of it.
+func (j *judge) overtaken(pod *corev1.Pod, at time.Time) bool {
+	takings := j.takings()
+	for _, s := range j.slots {
+		for _, q := range s.journal() {
+			if q.Fault != "late commit" || q.Verb != "create" || q.Namespace != pod.Namespace || q.Time.After(at) || at.Sub(q.Time) > 10*time.Second {
+				continue
+			}
+			if slices.ContainsFunc(takings, func(t taking) bool { return t.user != s.name && t.at.After(q.Time) && t.at.Before(at) }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// judgeDelete is asked before the pod is taken off.
+func (j *judge) judgeDelete(t *tally, pod *corev1.Pod, c change) {
+	least, _ := t.wanted(c.at.Add(-recently))
+	if len(t.active) > least || pod.Namespace != steady && j.gifts(pod, c.at) {
+		return
+	}
+	j.violateAt(pod.Namespace+"/"+setOf(pod).Name, c.at, fmt.Sprintf("pod %s deleted by the ReplicaSet controller (version %d) when there were %d active pods and %d asked for",
+		pod.Name, c.version, len(t.active), least))
+}
+
+// gifts tells whether the user gave pods to, or took them from, the ReplicaSet lately.
+func (j *judge) gifts(pod *corev1.Pod, at time.Time) bool {
+	of := pod.Namespace + "/" + setOf(pod).Name
+	return slices.ContainsFunc(j.diary, func(e entry) bool {
+		return e.of == of && (strings.HasPrefix(e.text, "pod ") || strings.HasPrefix(e.text, "deleted")) && e.at.Before(at.Add(time.Second)) && at.Sub(e.at) < recently
+	})
+}
