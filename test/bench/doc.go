@@ -6,13 +6,13 @@
 //
 // A scenario is one kind of work, a contestant one program with its flags. Both are values: see scenarios.go and
 // contestant.go. Contestants take turns, A B A B, each on an etcd and kube-apiserver that were started for that turn;
-// in a few scenarios, which say so, on one that is used again because filling it takes long and nobody changes it. Both
-// programs run the same controllers, as a user whom everything is allowed, without client certificates of their own for
+// in a few scenarios, which say so, on one that is reused because filling it takes long and nobody changes it. Both
+// programs run the same controllers, as a user who is allowed everything, without client certificates of their own for
 // each controller.
 //
 // Times are between the moments at which this program saw something: a write it sent, an event of a watch it has open. Where it
 // matters which process wrote, they come from the API server's audit log. Processor time and resident memory are read
 // from /proc, so this works on Linux only.
 //
-// docs/benchmarks.md tells how to read the output.
+// docs/benchmarks.md explains how to read the output.
 package main
