@@ -118,9 +118,9 @@ func TestFlagsDocumentation(t *testing.T) {
 
 func flagsPage(sections cliflag.NamedFlagSets) string {
 	var b strings.Builder
-	b.WriteString("# Flags\n\nMade from the program by a test, do not edit. Names and defaults are those of kube-controller-manager v1.37 unless the\n" +
+	b.WriteString("# Flags\n\nGenerated from the program by a test; do not edit. Names and defaults are those of kube-controller-manager v1.37 unless the\n" +
 		"meaning says otherwise or the flag is marked *ours*; *differs* marks a default that is not upstream's.\n" +
-		"Flags of kube-controller-manager that are not listed here are refused with a message that names each of them.\n")
+		"Flags of kube-controller-manager that are not listed here are refused, with a message that names each of them.\n")
 	for _, name := range sections.Order {
 		fmt.Fprintf(&b, "\n## %s\n\n| flag | default | meaning |\n| --- | --- | --- |\n", strings.ToUpper(name[:1])+name[1:])
 		sections.FlagSets[name].VisitAll(func(f *pflag.Flag) {

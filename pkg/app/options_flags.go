@@ -22,37 +22,37 @@ func (o *GenericOptions) addFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.ControllerStartInterval, "controller-start-interval", o.ControllerStartInterval,
 		"At the start of a term each controller waits a random time between this and twice this. 0 starts all at once.")
 	fs.DurationVar(&o.ControllerShutdownTimeout, "controller-shutdown-timeout", o.ControllerShutdownTimeout,
-		"How long running syncs may take to finish when the process is told to stop. 0 waits for ever.")
+		"How long running syncs may take to finish when the process is told to stop. 0 waits forever.")
 }
 
 func (o *ClientOptions) addGenericFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.ContentType, "kube-api-content-type", o.ContentType,
 		"Content type of requests to the API server: application/vnd.kubernetes.protobuf or application/json.")
 	fs.Float32Var(&o.QPS, "kube-api-qps", o.QPS,
-		"Requests per second that each client may send on average. Negative: no limit on this side; the number of workers "+
+		"Requests per second that each client may send on average. Negative: no client-side limit; the number of workers "+
 			"and the API server's priority and fairness bound the load.")
 	fs.Int32Var(&o.Burst, "kube-api-burst", o.Burst,
 		"Requests that each client may send at once before --kube-api-qps applies. Only used with a positive --kube-api-qps.")
 	fs.BoolVar(&o.ServiceAccounts, "use-service-account-credentials", o.ServiceAccounts,
-		"Let each controller work as a service account of its own in kube-system, with upstream's names, so that upstream's "+
+		"Let each controller use its own service account in kube-system, with upstream's names, so that upstream's "+
 			"roles for controllers apply. Watches, events and the Lease stay with the identity of this process.")
 }
 
 func (o *ClientOptions) addMiscFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig,
-		"File that says how to reach the API server and who we are there. Without this and --master the service account of "+
-			"the pod is used.")
+		"Kubeconfig with the address of the API server and our credentials. Without this and --master the pod's service "+
+			"account is used.")
 	fs.StringVar(&o.Master, "master", o.Master,
 		"Address of the API server. Takes precedence over the address in --kubeconfig.")
 }
 
 func (o *LeaderElectionOptions) addFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect,
-		"Work only while holding a Lease, so that several replicas can run and one of them works.")
+		"Work only while holding a Lease, so that several replicas can run and only one works.")
 	fs.DurationVar(&o.LeaseDuration, "leader-elect-lease-duration", o.LeaseDuration,
 		"Others may take the Lease when they have seen no renewal for this long. After a crash this is how long nobody works.")
 	fs.DurationVar(&o.RenewDeadline, "leader-elect-renew-deadline", o.RenewDeadline,
-		"A leader that could not renew for this long stops leading. Less than --leader-elect-lease-duration.")
+		"A leader that has not been able to renew for this long stops leading. Must be less than --leader-elect-lease-duration.")
 	fs.DurationVar(&o.RetryPeriod, "leader-elect-retry-period", o.RetryPeriod,
 		"Pause between two renewals, and between two attempts to take the Lease.")
 	fs.StringVar(&o.ResourceLock, "leader-elect-resource-lock", o.ResourceLock,
@@ -62,7 +62,7 @@ func (o *LeaderElectionOptions) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.ResourceNamespace, "leader-elect-resource-namespace", o.ResourceNamespace,
 		"Namespace of the Lease.")
 	fs.BoolVar(&o.WarmStandby, "leader-elect-warm-standby", o.WarmStandby,
-		"Keep caches filled while another replica leads, so that taking over needs milliseconds. Without it a standby needs "+
+		"Keep caches filled while another replica leads, so that taking over takes milliseconds. Without it a standby needs "+
 			"less memory and fills its caches after it has won.")
 }
 
@@ -73,11 +73,11 @@ func (o *ReplicaSetOptions) addFlags(fs *pflag.FlagSet) {
 
 func (o *NodeLifecycleOptions) addFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.MonitorPeriod, "node-monitor-period", o.MonitorPeriod,
-		"Least time between two judgements of the same node's health.")
+		"Minimum time between two checks of the same node's health.")
 	fs.DurationVar(&o.MonitorGracePeriod, "node-monitor-grace-period", o.MonitorGracePeriod,
-		"A node whose kubelet has been silent for this long becomes Unknown. Several times the kubelet's own heartbeat period.")
+		"A node whose kubelet has been silent for this long becomes Unknown. Should be several times the kubelet's heartbeat period.")
 	fs.DurationVar(&o.StartupGracePeriod, "node-startup-grace-period", o.StartupGracePeriod,
-		"The same for a node that has not reported a Ready condition yet.")
+		"Like --node-monitor-grace-period, for a node that has not reported a Ready condition yet.")
 	fs.Float32Var(&o.EvictionRate, "node-eviction-rate", o.EvictionRate,
 		"Nodes per second that are tainted NoExecute in a healthy zone.")
 	fs.Float32Var(&o.SecondaryEvictionRate, "secondary-node-eviction-rate", o.SecondaryEvictionRate,
@@ -97,8 +97,8 @@ func (o *NamespaceOptions) addFlags(fs *pflag.FlagSet) {
 	fs.Int32Var(&o.ConcurrentSyncs, "concurrent-namespace-syncs", o.ConcurrentSyncs,
 		"Namespaces worked on at the same time.")
 	fs.DurationVar(&o.SyncPeriod, "namespace-sync-period", o.SyncPeriod,
-		"How often a terminating namespace is looked at again even if nothing happened.")
+		"How often a terminating namespace is checked again even if nothing happened.")
 	fs.DurationVar(&o.DeletionGracePeriod, "namespace-deletion-grace-period", o.DeletionGracePeriod,
 		"Content other than pods is deleted, and the namespace finalized, no earlier than this after its deletion, so that "+
-			"every API server has learnt that it admits nothing more. 0 is right with exactly one API server.")
+			"every API server has learnt to admit nothing more. 0 is safe with exactly one API server.")
 }

@@ -78,13 +78,13 @@ func defaultAuthorizationOptions() AuthorizationOptions {
 }
 
 func (o *ServingOptions) addFlags(fs *pflag.FlagSet) {
-	fs.IPVar(&o.BindAddress, "bind-address", o.BindAddress, "Address to listen on. 0.0.0.0 or :: is every interface.")
+	fs.IPVar(&o.BindAddress, "bind-address", o.BindAddress, "Address to listen on; 0.0.0.0 or :: for all interfaces.")
 	fs.IntVar(&o.SecurePort, "secure-port", o.SecurePort, "Port to serve HTTPS on. 0 serves nothing at all.")
 	fs.StringVar(&o.CertDir, "cert-dir", o.CertDir,
-		"Directory of the serving certificate, "+certName+".crt and .key, which are made if missing. "+
-			"Empty: a certificate is made in memory. Not used with --tls-cert-file.")
+		"Directory of the serving certificate, "+certName+".crt and .key, which are created if missing. "+
+			"Empty: a certificate is created in memory. Not used with --tls-cert-file.")
 	fs.StringVar(&o.CertFile, "tls-cert-file", o.CertFile,
-		"Serving certificate and its chain, PEM. Read again when the file changes.")
+		"Serving certificate and its chain, PEM. Reloaded when the file changes.")
 	fs.StringVar(&o.KeyFile, "tls-private-key-file", o.KeyFile, "Private key of --tls-cert-file, PEM.")
 	fs.Var(cliflag.NewNamedCertKeyArray(&o.SNICertKeys), "tls-sni-cert-key",
 		"certificate,key[:names] to serve to clients that ask for one of these names; without names those in the certificate. May be repeated.")
@@ -94,7 +94,7 @@ func (o *ServingOptions) addFlags(fs *pflag.FlagSet) {
 	fs.Int32SliceVar(&o.Curves, "tls-curve-preferences", o.Curves,
 		"Key exchanges to offer, as numbers of Go's crypto/tls.CurveID; empty: Go's choice.")
 	fs.StringVar(&o.MinTLSVersion, "tls-min-version", o.MinTLSVersion,
-		"Oldest TLS version to accept: "+strings.Join(cliflag.TLSPossibleVersions(), ", ")+". Empty: VersionTLS12.")
+		"Minimum TLS version to accept: "+strings.Join(cliflag.TLSPossibleVersions(), ", ")+". Empty: VersionTLS12.")
 	fs.IntVar(&o.HTTP2Streams, "http2-max-streams-per-connection", o.HTTP2Streams,
 		"Requests that one HTTP/2 connection may have open. 0: 100.")
 	fs.BoolVar(&o.DisableHTTP2, "disable-http2-serving", o.DisableHTTP2, "Serve HTTP/1.1 only.")
@@ -106,22 +106,22 @@ func (o *ServingOptions) addFlags(fs *pflag.FlagSet) {
 
 func (o *AuthenticationOptions) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Kubeconfig, "authentication-kubeconfig", o.Kubeconfig,
-		"File that says how to reach the API server that knows tokens (TokenReview) and publishes the client CA. Empty: "+
-			"the service account of the pod; without one every token is refused.")
+		"Kubeconfig of the API server that validates tokens (TokenReview) and publishes the client CA. Empty: the pod's "+
+			"service account; without one every token is refused.")
 	fs.BoolVar(&o.SkipLookup, "authentication-skip-lookup", o.SkipLookup,
 		"Do not read client CAs from ConfigMap kube-system/extension-apiserver-authentication.")
 	fs.BoolVar(&o.TolerateLookupFailure, "authentication-tolerate-lookup-failure", o.TolerateLookupFailure,
-		"Accepted for the sake of existing manifests and without effect: an unreadable ConfigMap never stops this manager.")
+		"Accepted for compatibility with existing manifests, without effect: an unreadable ConfigMap never stops this manager.")
 	fs.DurationVar(&o.TokenCacheTTL, "authentication-token-webhook-cache-ttl", o.TokenCacheTTL,
-		"How long the API server's answer about a token is used again. 0 asks every time.")
+		"How long the API server's answer about a token is cached. 0 asks every time.")
 	fs.StringVar(&o.ClientCAFile, "client-ca-file", o.ClientCAFile,
-		"Certificates signed by these CAs identify clients: common name is the user, organizations are the groups. Read again when the file changes.")
+		"Certificates signed by these CAs identify clients: common name is the user, organizations are the groups. Reloaded when the file changes.")
 	o.RequestHeader.addFlags(fs)
 }
 
 func (o *RequestHeaderOptions) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.ClientCAFile, "requestheader-client-ca-file", o.ClientCAFile,
-		"A client with a certificate signed by these CAs is a front proxy whose headers name the user. Read again when the file changes.")
+		"A client with a certificate signed by these CAs is a front proxy whose headers name the user. Reloaded when the file changes.")
 	fs.StringSliceVar(&o.AllowedNames, "requestheader-allowed-names", o.AllowedNames,
 		"Common names that a front proxy may have. Empty: any that --requestheader-client-ca-file signed.")
 	fs.StringSliceVar(&o.UsernameHeaders, "requestheader-username-headers", o.UsernameHeaders,
@@ -129,17 +129,17 @@ func (o *RequestHeaderOptions) addFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.UIDHeaders, "requestheader-uid-headers", o.UIDHeaders, "Headers with the user's UID.")
 	fs.StringSliceVar(&o.GroupHeaders, "requestheader-group-headers", o.GroupHeaders, "Headers with the user's groups.")
 	fs.StringSliceVar(&o.ExtraHeaderPrefixes, "requestheader-extra-headers-prefix", o.ExtraHeaderPrefixes,
-		"Beginnings of headers with further attributes of the user.")
+		"Prefixes of headers with further attributes of the user.")
 }
 
 func (o *AuthorizationOptions) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Kubeconfig, "authorization-kubeconfig", o.Kubeconfig,
-		"File that says how to reach the API server that decides what a client may do (SubjectAccessReview). Empty: the "+
-			"service account of the pod; without one only --authorization-always-allow-paths and system:masters are served.")
+		"Kubeconfig of the API server that decides what a client may do (SubjectAccessReview). Empty: the pod's service "+
+			"account; without one only --authorization-always-allow-paths and system:masters are served.")
 	fs.StringSliceVar(&o.AlwaysAllowPaths, "authorization-always-allow-paths", o.AlwaysAllowPaths,
-		"Paths that anybody may get, exact or with * at the end.")
+		"Paths that anybody can get; exact, or ending in *.")
 	fs.DurationVar(&o.AllowedTTL, "authorization-webhook-cache-authorized-ttl", o.AllowedTTL,
-		"How long the API server's answer 'allowed' is used again. 0 asks every time.")
+		"How long the API server's answer 'allowed' is cached. 0 asks every time.")
 	fs.DurationVar(&o.DeniedTTL, "authorization-webhook-cache-unauthorized-ttl", o.DeniedTTL,
-		"How long the API server's answer 'not allowed' is used again. 0 asks every time.")
+		"How long the API server's answer 'not allowed' is cached. 0 asks every time.")
 }

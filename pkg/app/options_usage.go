@@ -12,9 +12,9 @@ func (o *Options) describe(sections cliflag.NamedFlagSets) {
 		"emulated-version": "Behave like this version where gates depend on it: major.minor, from " + oldestEmulation + " on.",
 		"min-compatibility-version": "Oldest version of the control plane's other components: major.minor, no later than " +
 			"--emulated-version.",
-		"feature-gates": "Switches for single behaviours, name=true|false, separated by commas; docs/feature-gates.md says what " +
+		"feature-gates": "Switches for individual behaviours, name=true|false, separated by commas; docs/feature-gates.md says what " +
 			"they do.\nKnown:\n" + strings.Join(o.gates.gate.KnownFeatures(), "\n"),
-		"show-hidden-metrics-for-version": "The previous minor version, to see once more the metrics that this one has hidden.",
+		"show-hidden-metrics-for-version": "The previous minor version: metrics that this version hides are shown once more.",
 		"disabled-metrics":                "Full names of metrics not to collect.",
 		"allow-metric-labels":             "metric,label='value,…': other values of this label are counted as 'unexpected'.",
 		"allow-metric-labels-manifest":    "File with the same as --allow-metric-labels, as a YAML map. The flag takes precedence.",
@@ -23,9 +23,9 @@ func (o *Options) describe(sections cliflag.NamedFlagSets) {
 		"v":                               "Log verbosity: 0 life cycle, 2 what was changed, 4 why, 5 trace. Can be changed at /debug/flags/v.",
 		"vmodule":                         "file=verbosity,… for single source files, text format only.",
 		"log-json-split-stream":           "Alpha: errors to stderr, the rest to stdout. Format json.",
-		"log-json-info-buffer-size":       "Alpha: bytes of what goes to stdout that may wait to be written. Format json.",
+		"log-json-info-buffer-size":       "Alpha: size of the stdout buffer in bytes. Format json.",
 		"log-text-split-stream":           "Alpha: errors to stderr, the rest to stdout. Format text.",
-		"log-text-info-buffer-size":       "Alpha: bytes of what goes to stdout that may wait to be written. Format text.",
+		"log-text-info-buffer-size":       "Alpha: size of the stdout buffer in bytes. Format text.",
 		"help":                            "Show this.",
 	}
 	for _, fs := range sections.FlagSets {

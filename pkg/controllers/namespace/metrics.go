@@ -25,9 +25,9 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Buckets: []float64{.1, .2, .5, 1, 2, 5, 5.5, 6, 8, 10, 15, 30, 60, 120, 300, 1800, 7200},
 		}),
 		remaining: newNamespaceGauge("namespace_deletion_remaining_resources",
-			"Objects left in a namespace that is being deleted. At most 100 series, the first that came.", "group", "resource"),
+			"Objects left in a namespace that is being deleted. At most 100 series; later ones are left out.", "group", "resource"),
 		blocked: newNamespaceGauge("namespace_deletion_blocked",
-			"1 for each cause that holds up the deletion of a namespace. At most 100 series, the first that came.", "cause"),
+			"1 for each cause that holds up the deletion of a namespace. At most 100 series; later ones are left out.", "cause"),
 	}
 	reg.MustRegister(m.duration, m.remaining.vec, m.blocked.vec)
 	return m

@@ -46,7 +46,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Buckets: prometheus.ExponentialBuckets(0.001, 4, 8),
 		}),
 		zoneState: zoneGauge("node_collector_zone_state", "1 for the state the zone is in.", "state"),
-		pending:   zoneGauge("node_collector_pending_taints", "Nodes that wait for their zone's rate to be given a NoExecute taint."),
+		pending:   zoneGauge("node_collector_pending_taints", "Nodes waiting for a NoExecute taint because of their zone's rate."),
 		heartbeatAge: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "node_collector_verdict_heartbeat_age_seconds",
 			Help:    "How old a node's last sign of life was when the node was set to Unknown.",
@@ -54,11 +54,11 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}),
 		suppressed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "node_collector_suppressed_verdicts_total",
-			Help: "Times a node's grace had ended and it was not set to Unknown, by cause.",
+			Help: "Times a node's grace period ended without the node being set to Unknown, by cause.",
 		}, []string{"cause"}),
 		suspended: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "node_collector_suspended",
-			Help: "1 while silence of nodes is not acted upon, by cause.",
+			Help: "1 while silent nodes are not acted upon, by cause.",
 		}, []string{"cause"}),
 		podsMarked: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "node_collector_pods_marked_not_ready_total",

@@ -36,7 +36,7 @@ func newMetrics(reg prometheus.Registerer, l *ledgers, c clock.PassiveClock) *me
 		}),
 		staleSkips: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Subsystem: subsystem, Name: "stale_sync_skips_total",
-			Help: "Syncs put off because a cache did not show our own writes yet.",
+			Help: "Syncs postponed because a cache did not show our own writes yet.",
 		}, []string{"group", "resource"}),
 		barrierWait: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Subsystem: subsystem, Name: "barrier_wait_seconds",
@@ -67,7 +67,7 @@ func newMetrics(reg prometheus.Registerer, l *ledgers, c clock.PassiveClock) *me
 	}, func() float64 { return float64(l.unanswered()) })
 	oldest := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Subsystem: subsystem, Name: "oldest_unmet_seconds",
-		Help: "For how long the ReplicaSet that waits longest has not had the number of pods it wants.",
+		Help: "How long the longest-waiting ReplicaSet has been without the number of pods it wants.",
 	}, func() float64 { return l.oldestUnmet(c.Now()).Seconds() })
 	reg.MustRegister(m.deletionAgeRatio, m.staleSkips, m.barrierWait, m.liveReads, m.lostAnswers, unanswered, oldest)
 	return m

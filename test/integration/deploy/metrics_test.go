@@ -80,7 +80,7 @@ var onDemand = map[string]family{
 	"rest_client_exec_plugin_call_total":         {"counter", "call_status, code", "Calls of a credential plugin that the kubeconfig names."},
 	"rest_client_rate_limiter_duration_seconds":  {"histogram", "host, verb", "Waits for --kube-api-qps, if it is positive."},
 	"rest_client_request_retries_total":          {"counter", "code, host, verb", "Requests that were sent again because the answer asked for it."},
-	"rest_client_transport_ca_reload_total":      {"counter", "reason, result", "Looks at the CA file of the kubeconfig."},
+	"rest_client_transport_ca_reload_total":      {"counter", "reason, result", "Checks of the CA file of the kubeconfig."},
 	"rest_client_transport_cache_gc_calls_total": {"counter", "result", "Connections that nobody uses any more."},
 }
 
@@ -102,15 +102,15 @@ var sections = []struct {
 
 const metricsPage = `# Metrics
 
-Made from a running program by a test (` + "`go test ./test/integration/deploy -run Rights -update`" + `), do not edit.
+Generated from a running program by a test (` + "`go test ./test/integration/deploy -run Rights -update`" + `); do not edit.
 
-` + "`/metrics`" + ` has all of these but the section Health, which is at ` + "`/metrics/slis`" + `. Both are served over TLS on --secure-port to clients that may
+` + "`/metrics`" + ` has all of these except the section Health, which is at ` + "`/metrics/slis`" + `. Both are served over TLS on --secure-port to clients that may
 ` + "`get`" + ` the path: see deploy/prometheus/scraper.yaml. Names that kube-controller-manager has mean the same here. A standby serves
-all of them; its queues are empty. Besides there are the ` + "`go_`" + ` and ` + "`process_`" + ` metrics of every Go program.
+all of them; its queues are empty. In addition there are the ` + "`go_`" + ` and ` + "`process_`" + ` metrics of every Go program.
 
 No label names an object, with two exceptions. ` + "`namespace_deletion_blocked`" + ` and ` + "`namespace_deletion_remaining_resources`" + ` name namespaces
 while they are held up; each shows 100 series at most. ` + "`pod_gc_collector_force_delete_pods_total`" + ` and ` + "`_pod_errors_total`" + ` have the
-namespace of the pods as their label, as upstream. Zones are those of your nodes. All other labels have few, fixed values.
+pods' namespace as a label, like upstream. Zones are those of your nodes. All other labels have few, fixed values.
 `
 
 // page writes the documentation of what was found.
