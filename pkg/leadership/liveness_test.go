@@ -147,7 +147,7 @@ func (w *world) pods() Watched {
 
 func newWorld() *world {
 	start := []ObjectVersion{object("a", "1", "10")}
-	return &world{version: 10, objects: start, store: 10, cached: start}
+	return &world{version: 10, objects: start, store: 10, cached: start, wrote: "10"}
 }
 
 // run lets time pass; once a second something else is written to the server, and every bookmark the watch
