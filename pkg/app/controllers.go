@@ -23,10 +23,7 @@ type Controller interface {
 	// has returned. It is called again for the next term. A non-nil error stops the process; errors about one object are
 	// retried inside and never returned.
 	Run(ctx context.Context) error
-}
-
-// healthy is implemented by controllers that know whether they get on. The error says what stands still.
-type healthy interface {
+	// Healthy returns an error that says what stands still, if something does. It may be called at any time.
 	Healthy() error
 }
 

@@ -116,11 +116,7 @@ func (m *manager) observeLease() error {
 func (m *manager) addChecks() {
 	m.server.addLive(m.elector.Name(), func() error { return m.elector.Check(nil) })
 	for _, c := range m.controllers {
-		check := func() error { return nil }
-		if h, ok := c.Controller.(healthy); ok {
-			check = h.Healthy
-		}
-		m.server.addLive(c.name, check)
+		m.server.addLive(c.name, c.Healthy)
 	}
 	m.server.addReady("caches", func() error {
 		if missing := m.caches.Unsynced(); len(missing) > 0 && m.warmNow() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -68,12 +69,14 @@ func (c *Controller) newPurger(namespace string, now time.Time) *purger {
 var errNotTried = errors.New("not tried, its API does not answer")
 
 // purgeAll takes every type through a pass, several at a time, and returns their outcomes in the order of types. When an API takes
-// requests and does not answer, its remaining types are left to later passes: waiting for each would take the time of all others.
+// requests and does not answer, its remaining types are left to later passes: waiting for each would take the time of all others. Which
+// is tried then is left to chance, or one that never answers could stand before the others for ever.
 func (p *purger) purgeAll(ctx context.Context, types []resource) []outcome {
 	outcomes := make([]outcome, len(types))
 	var group errgroup.Group
 	group.SetLimit(typesAtOnce)
-	for i, r := range types {
+	for _, i := range rand.Perm(len(types)) {
+		r := types[i]
 		group.Go(func() error {
 			if p.silence.of(r.GroupVersion()) {
 				outcomes[i] = outcome{resource: r, err: fmt.Errorf("list %s: %w", r, errNotTried)}
