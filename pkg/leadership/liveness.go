@@ -58,8 +58,9 @@ type LivenessDeps struct {
 	Clock    clock.WithTicker // nil: the real one
 }
 
-// ErrSetBack is in the error of Run when a consistent list was older than what a cache had shown before it was asked for. So it is after
-// etcd was restored from a backup. The watches then wait for versions that may be days away, and caches hold what no longer exists.
+// ErrSetBack is in the error of Run when a consistent list was older than something that had been seen before it was asked for. So it is
+// after etcd was restored from a backup. Watches then wait for versions that may be days away, caches hold what no longer exists, and what
+// controllers remember of their own writes never happened.
 var ErrSetBack = errors.New("the API server's data were set back, as after a restore of etcd, and caches have to be filled anew")
 
 // Liveness notices informers that see nothing. It reopens silent watches; a type that still misses what a
@@ -113,9 +114,9 @@ func (l *Liveness) Run(ctx context.Context) error {
 	return nil
 }
 
-// setBack ends Run because a list had a version older than the cache's.
-func (l *Liveness) setBack(what watchTarget, cache, list string) {
-	l.abort(fmt.Errorf("%w: %v had resourceVersion %s and now has %s", ErrSetBack, what, cache, list))
+// setBack ends Run because a list had a version older than what was seen before.
+func (l *Liveness) setBack(what watchTarget, seen, list string) {
+	l.abort(fmt.Errorf("%w: %v had resourceVersion %s and now has %s", ErrSetBack, what, seen, list))
 }
 
 // every calls look again and again until ctx ends.

@@ -290,20 +290,38 @@ func TestNotStale(t *testing.T) {
 }
 
 func TestDataSetBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := start(t, &leaseServer{}, "a")
-		w := newWorld()
-		observeWorld(t, a.Elector, w, w.pods())
-		w.run(10*time.Minute, time.Second)
-		if w.ended != nil {
-			t.Fatalf("Run of a healthy one = %v", w.ended)
-		}
-		w.set(func(w *world) { w.version -= 100 })
-		w.run(30*time.Second, 0)
-		if !errors.Is(w.ended, ErrSetBack) {
-			t.Errorf("Run = %v, want it to have ended because of data that were set back", w.ended)
-		}
-	})
+	for _, tt := range []struct {
+		name string
+		runs time.Duration // before
+		back func(*world)
+	}{
+		{"the cache waits for the future", 10 * time.Minute, func(w *world) { w.version -= 100 }},
+		{"the cache was filled anew", 10 * time.Minute, func(w *world) { w.version -= 100; w.store = w.version }},
+		{"before the first list", 2 * time.Second, func(w *world) { w.version -= 100 }},
+		{"before the first list, and the cache was filled anew after a write", 2 * time.Second, func(w *world) {
+			w.wrote = strconv.Itoa(w.version)
+			w.version -= 100
+			w.store = w.version
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := start(t, &leaseServer{}, "a")
+				w := newWorld()
+				w.version = 1000
+				observeWorld(t, a.Elector, w, w.pods())
+				w.run(tt.runs, time.Second)
+				if w.ended != nil {
+					t.Fatalf("Run of a healthy one = %v", w.ended)
+				}
+				w.set(tt.back)
+				w.run(31*time.Second, 0)
+				if !errors.Is(w.ended, ErrSetBack) {
+					t.Errorf("Run = %v, want it to have ended because of data that were set back", w.ended)
+				}
+			})
+		})
+	}
 }
 
 // An API server goes away while a write is not shown yet, and comes back; the watch takes a moment longer.

@@ -21,9 +21,10 @@ type monitor struct {
 	Watched
 	target watchTarget
 
-	listed    time.Time // when the last list was asked for
-	answered  bool      // it was
-	newest    string    // version of the last list that was
+	answered  bool      // the last list that was asked for
+	listed    time.Time // when the last one that was answered was asked for
+	newest    string    // its version
+	highest   string    // version of anything that was ever seen; a list cannot be older
 	goal      string    // oldest version of a list the store has not reached, "" if it has them all
 	goalSince time.Time
 
@@ -40,7 +41,7 @@ type monitor struct {
 // look is one round: a list if one is due, then the verdict and what it asks for.
 func (m *monitor) look(ctx context.Context) {
 	now := m.l.clock.Now()
-	if now.Sub(m.listed) >= m.l.cfg.Interval {
+	if !m.answered || now.Sub(m.listed) >= m.l.cfg.Interval {
 		m.ask(ctx, now)
 	}
 	if !m.answered {
@@ -61,20 +62,30 @@ func (m *monitor) look(ctx context.Context) {
 	}
 }
 
-// ask asks for the version of the type now.
+// ask asks for the version of the type now. If there is no answer the next look asks again.
 func (m *monitor) ask(ctx context.Context, now time.Time) {
-	before := m.Version()
-	version, err := m.latest(ctx)
-	if err == nil && older(version, before) {
-		m.l.setBack(m.target, before, version)
+	m.learn(m.Version())
+	if m.Expected != nil {
+		m.learn(m.Expected())
 	}
-	m.listed, m.answered = now, err == nil
-	if err != nil {
+	version, err := m.latest(ctx)
+	if m.answered = err == nil; err != nil {
 		klog.FromContext(ctx).V(2).Info("No judgement without a list", "watch", m.target.String(), "err", err)
 		m.begin()
 		return
 	}
-	m.newest = version
+	if older(version, m.highest) {
+		m.l.setBack(m.target, m.highest, version)
+	}
+	m.learn(version)
+	m.listed, m.newest = now, version
+}
+
+// learn takes in a version that the API server has had.
+func (m *monitor) learn(version string) {
+	if m.highest == "" || older(m.highest, version) {
+		m.highest = version
+	}
 }
 
 // begin starts an episode anew: an API server that does not answer lists does not deliver either, and what a watch has not shown for that
