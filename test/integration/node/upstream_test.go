@@ -114,7 +114,9 @@ func TestTaintBasedEvictions(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w, ns := newWorld(t), cluster.Namespace(t)
-			start(t, shortGrace(), true)
+			cfg := shortGrace()
+			cfg.MonitorGracePeriod = 5 * time.Second // upstream's is a millisecond: a second later a node that is not ready is unreachable
+			start(t, cfg, true)
 			name := w.threeNodes(conditions("Ready", tt.ready))
 			if tt.pod != nil {
 				pod := controlplane.Pod(ns, "pod", nil, tt.pod, func(p *corev1.Pod) { p.Spec.NodeName = name })
