@@ -48,17 +48,11 @@ func (f *Fence) Dial(ctx context.Context, network, address string) (net.Conn, er
 	return f.conns.dial(ctx, network, address)
 }
 
-// left is how long the running term may still write; negative if no longer, 0 if there is no limit or no running term.
-func (f *Fence) left() time.Duration {
+// deadline is the first moment at which the running term may not write any more, false if it has none or no term runs.
+func (f *Fence) deadline() (until time.Time, limited bool) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	if !f.term.open || f.term.until.IsZero() {
-		return 0
-	}
-	if left := f.term.until.Sub(f.clock.Now()); left != 0 {
-		return left
-	}
-	return -1
+	return f.term.until, f.term.open && !f.term.until.IsZero()
 }
 
 // InFlight counts the requests of terms that were sent and not yet answered in full.

@@ -143,12 +143,15 @@ func (s *service) lapsed() <-chan time.Time {
 // checkLapse ends a term that may not write any more. client-go's elector counts from the answers to its renewals, the fence from when
 // they were sent, so it may be the fence that knows first. What was given up then may lie in a send buffer: connections are not kept.
 func (s *service) checkLapse(ctx context.Context) {
-	switch left := s.e.fence.left(); {
-	case left > 0:
-		s.lapse.Reset(left)
-	case left < 0:
-		s.lose(ctx, notRenewed)
+	until, limited := s.e.fence.deadline()
+	if !limited {
+		return
 	}
+	if left := until.Sub(s.e.clock.Now()); left > 0 {
+		s.lapse.Reset(left)
+		return
+	}
+	s.lose(ctx, notRenewed)
 }
 
 // start runs the timer of the phase that has begun: the join after a cut at shutdown, or the drain.

@@ -37,7 +37,8 @@ func stateOf(node *corev1.Node) nodeState {
 
 // isOutOfService reports whether somebody has declared the node out of service and it does not claim otherwise.
 func isOutOfService(node *corev1.Node) bool {
-	return nodestatus.Ready(node) != corev1.ConditionTrue && slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
+	return nodestatus.Ready(node) != corev1.ConditionTrue &&
+		slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
 }
 
 // why says for what cause a pod is to be collected, none if for no cause. The node is the one the pod is bound to, if it is. A node

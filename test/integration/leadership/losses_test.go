@@ -1,13 +1,8 @@
 package leadership
 
 import (
-	"bufio"
 	"context"
-	"crypto/tls"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"strconv"
 	"strings"
 	"testing"
@@ -27,9 +22,8 @@ func TestAThousandLossesLeakNothing(t *testing.T) {
 	busy(t)
 	forgetLease(t)
 	namespace := here(t).Namespace(t)
-	address := freeAddress(t)
-	_, port, _ := net.SplitHostPort(address)
-	manager := direct(t, "a", "--bind-address=127.0.0.1", "--secure-port="+port, "--authorization-always-allow-paths=/metrics,/debug/pprof/*", "-v=0")
+	port := controlplane.FreePort(t)
+	manager := direct(t, "a", "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port), "--authorization-always-allow-paths=/metrics,/debug/pprof/*", "-v=0")
 	holder := holderOf(t)
 	client := here(t).Client(t)
 	if _, err := client.AppsV1().ReplicaSets(namespace).Create(t.Context(), controlplane.ReplicaSet(namespace, "web", 3), metav1.CreateOptions{}); err != nil {
@@ -38,11 +32,11 @@ func TestAThousandLossesLeakNothing(t *testing.T) {
 	for range 50 { // pools and buffers have their size after these
 		lose(t, holder)
 	}
-	before := measure(t, address)
+	before := measure(t, port)
 	for range losses {
 		lose(t, holder)
 	}
-	after := measure(t, address)
+	after := measure(t, port)
 	t.Logf("before %+v, after %d losses %+v", before, losses, after)
 	// A lease that is taken again before the end of the term before was noticed is one loss, not two.
 	if ended := after.terms - before.terms; ended < 0.99*losses {
@@ -59,16 +53,6 @@ func TestAThousandLossesLeakNothing(t *testing.T) {
 		t.Errorf("%d watch streams are open, want %d", got, want)
 	}
 	judge(t, manager)
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
 }
 
 // lose gives the Lease to somebody else, and back once the manager has noticed.
@@ -107,15 +91,13 @@ type usage struct {
 	terms      float64 // that ended because the lease was lost
 }
 
-func measure(t *testing.T, address string) usage {
+func measure(t *testing.T, port int) usage {
 	t.Helper()
 	controlplane.Consistently(t, time.Second, standing) // timers that were stopped, connections that idle
-	_ = get(t, "https://"+address+"/debug/pprof/heap?gc=1").Close()
-	page := get(t, "https://"+address+"/metrics")
-	defer func() { _ = page.Close() }()
+	get(t, port, "/debug/pprof/heap?gc=1")
 	var u usage
-	for lines := bufio.NewScanner(page); lines.Scan(); {
-		name, value, _ := strings.Cut(lines.Text(), " ")
+	for line := range strings.Lines(get(t, port, "/metrics")) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
 		number, _ := strconv.ParseFloat(value, 64)
 		switch name {
 		case "go_goroutines":
@@ -132,20 +114,16 @@ func measure(t *testing.T, address string) usage {
 	return u
 }
 
-// get reads a page of a manager, whose certificate is signed by nobody but itself.
-func get(t *testing.T, url string) io.ReadCloser {
+// get reads a page of a manager.
+func get(t *testing.T, port int, page string) string {
 	t.Helper()
-	client := http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true,
-	}}
-	answer, err := client.Get(url)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	body, err := controlplane.Page(ctx, here(t).Config(), port, page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if answer.StatusCode != http.StatusOK {
-		t.Fatalf("%s: %s", url, answer.Status)
-	}
-	return answer.Body
+	return string(body)
 }
 
 // openStreams counts the watches of a user.
