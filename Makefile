@@ -75,6 +75,10 @@ test-integration: need-cc controlplane deploy-tools ## Run tests on a real etcd 
 	CGO_ENABLED=1 $(GO) build -race ./cmd/... ./pkg/... ./test/...
 	CGO_ENABLED=1 $(GO) test -race -shuffle=on -count=1 -p 3 -timeout 40m $(GOTESTFLAGS) $(INTEGRATION)
 
+.PHONY: test-long
+test-long: need-cc controlplane ## Run what takes too long for every change: PKG and RUN choose (one hour and more for all of it)
+	CGO_ENABLED=1 LONG=1 $(GO) test -race -count=1 -v -timeout 0 -run '$(RUN)' $(if $(filter file,$(origin PKG)),./test/integration/...,$(PKG))
+
 .PHONY: test-large
 test-large: controlplane ## Delete a namespace of 20,000 objects and watch the memory of the process that does it (2 minutes)
 	$(GO) test -count=1 -v -timeout 20m -run TestMemoryOfALargeNamespace ./test/integration/namespace -args -objects=20000

@@ -1,0 +1,331 @@
+package controlplane
+
+import (
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// Webhook says which requests an admission webhook is asked about, and how the API server takes its silence.
+type Webhook struct {
+	Operations []string // such as CREATE or DELETE; nil: all
+	APIGroup   string   // "": the core group
+	Resource   string   // plural, with its subresource if any: pods, nodes/status
+	Namespace  string   // "": all
+	Name       string   // of the one object that suffers, others are let through at once; "": all
+
+	TimeoutSeconds int32 // of one call, 1 to 30; 0: 10, the API server's default
+	Ignore         bool  // failurePolicy Ignore: the API server goes on without an answer; otherwise the request fails
+	Mutating       bool  // called before validating ones, and may change the object, see [Admission.Patch]
+}
+
+// Admission is a webhook at work. It lets everything through until it is told otherwise; what it is told holds for requests that
+// come in from then on. Its methods may be called at any time.
+type Admission struct {
+	hook   Webhook
+	client kubernetes.Interface
+	server *httptest.Server
+	name   string        // of its configuration
+	over   chan struct{} // closed when it stops, which ends every wait
+
+	lock     sync.Mutex
+	answer   admissionAnswer
+	changed  chan struct{} // closed when there is a new answer
+	requests int
+	probed   int
+	stopped  bool
+}
+
+// admissionAnswer is what the webhook does with a request. The zero value allows it at once.
+type admissionAnswer struct {
+	after  time.Duration
+	hang   bool   // until it is told something else
+	broken bool   // HTTP 500
+	denied string // message of the refusal; "": allowed
+	patch  []byte // JSON patch
+}
+
+// probeLabel marks the ConfigMap whose dry-run creation tells that a configuration is in effect.
+const probeLabel = "controlplane.test/webhook"
+
+// Webhook registers an admission webhook that this process serves, and returns when every API server calls it. It is removed when the
+// test ends.
+func (c *Cluster) Webhook(t testing.TB, hook Webhook) *Admission {
+	t.Helper()
+	a, err := c.StartWebhook(hook)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := a.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return a
+}
+
+// StartWebhook is Webhook for programs, which call Stop themselves.
+func (c *Cluster) StartWebhook(hook Webhook) (*Admission, error) {
+	client, err := kubernetes.NewForConfig(c.Config())
+	if err != nil {
+		return nil, err
+	}
+	a := &Admission{hook: hook, client: client, over: make(chan struct{}), changed: make(chan struct{})}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/admit", a.admit)
+	mux.HandleFunc("/probe", a.probe)
+	a.server = httptest.NewTLSServer(mux)
+	a.name = "webhook-" + a.server.Listener.Addr().String()[len("127.0.0.1:"):]
+
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	if err := errors.Join(a.register(ctx), a.await(ctx, c)); err != nil {
+		return nil, errors.Join(fmt.Errorf("start webhook: %w", err), a.Stop())
+	}
+	return a, nil
+}
+
+// Stop removes the webhook and lets go of what hangs. It may be called again, which does nothing.
+func (a *Admission) Stop() error {
+	a.lock.Lock()
+	again := a.stopped
+	a.stopped = true
+	a.lock.Unlock()
+	if again {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	var err error
+	if a.hook.Mutating {
+		err = a.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(ctx, a.name, metav1.DeleteOptions{})
+	} else {
+		err = a.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(ctx, a.name, metav1.DeleteOptions{})
+	}
+	close(a.over)
+	a.server.CloseClientConnections()
+	a.server.Close()
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("stop webhook: %w", err)
+	}
+	return nil
+}
+
+// Delay answers every request after d.
+func (a *Admission) Delay(d time.Duration) { a.set(admissionAnswer{after: d}) }
+
+// Hang answers no request. Those that hang are let through as soon as the webhook is told something else.
+func (a *Admission) Hang() { a.set(admissionAnswer{hang: true}) }
+
+// Break answers every request with HTTP 500, as a webhook without its database does.
+func (a *Admission) Break() { a.set(admissionAnswer{broken: true}) }
+
+// Deny refuses every request with the message.
+func (a *Admission) Deny(message string) { a.set(admissionAnswer{denied: message}) }
+
+// Patch changes every object by the JSON patch. The webhook must be mutating.
+func (a *Admission) Patch(patch string) { a.set(admissionAnswer{patch: []byte(patch)}) }
+
+// Heal lets everything through at once.
+func (a *Admission) Heal() { a.set(admissionAnswer{}) }
+
+// Requests counts the requests that suffered, or would have, so far.
+func (a *Admission) Requests() int {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	return a.requests
+}
+
+func (a *Admission) set(answer admissionAnswer) {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	a.answer = answer
+	close(a.changed)
+	a.changed = make(chan struct{})
+}
+
+// admit answers the review of a request it was registered for.
+func (a *Admission) admit(w http.ResponseWriter, r *http.Request) {
+	respond(w, r, func(request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+		answer, changed := a.asked(request)
+		if !answer.wait(r.Context(), changed, a.over) {
+			return nil, errors.New("the API server has given up")
+		}
+		switch {
+		case answer.broken:
+			return nil, errors.New("the webhook is broken")
+		case answer.denied != "":
+			return &admissionv1.AdmissionResponse{Result: &metav1.Status{Message: answer.denied}}, nil
+		case answer.patch != nil:
+			return &admissionv1.AdmissionResponse{Allowed: true, Patch: answer.patch, PatchType: new(admissionv1.PatchTypeJSONPatch)}, nil
+		}
+		return &admissionv1.AdmissionResponse{Allowed: true}, nil
+	})
+}
+
+// asked counts a request and returns the answer to it, with the channel that is closed when there is a new one.
+func (a *Admission) asked(request *admissionv1.AdmissionRequest) (answer admissionAnswer, changed <-chan struct{}) {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	if a.hook.Name != "" && a.hook.Name != request.Name {
+		return admissionAnswer{}, nil
+	}
+	a.requests++
+	return a.answer, a.changed
+}
+
+// wait waits as long as the answer takes. It reports whether somebody still waits for it.
+func (answer admissionAnswer) wait(ctx context.Context, changed, over <-chan struct{}) bool {
+	if !answer.hang && answer.after == 0 {
+		return true
+	}
+	var due <-chan time.Time
+	if !answer.hang {
+		timer := time.NewTimer(answer.after)
+		defer timer.Stop()
+		due, changed = timer.C, nil
+	}
+	select {
+	case <-due:
+	case <-changed:
+	case <-over:
+	case <-ctx.Done():
+		return false
+	}
+	return true
+}
+
+// probe answers the review of the ConfigMap that await creates.
+func (a *Admission) probe(w http.ResponseWriter, r *http.Request) {
+	respond(w, r, func(*admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+		a.lock.Lock()
+		defer a.lock.Unlock()
+		a.probed++
+		return &admissionv1.AdmissionResponse{Allowed: true}, nil
+	})
+}
+
+// respond reads a review and writes what decide says; its error becomes HTTP 500.
+func respond(w http.ResponseWriter, r *http.Request, decide func(*admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error)) {
+	var review admissionv1.AdmissionReview
+	if err := json.NewDecoder(r.Body).Decode(&review); err != nil || review.Request == nil {
+		http.Error(w, fmt.Sprintf("decode review: %v", err), http.StatusBadRequest)
+		return
+	}
+	response, err := decide(review.Request)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	response.UID = review.Request.UID
+	review.Request, review.Response = nil, response
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(review) // fails if the API server has given up
+}
+
+// register creates the configuration: the webhook that was asked for, and one that only the probe's ConfigMap reaches.
+func (a *Admission) register(ctx context.Context) error {
+	asked := a.webhook("admit", a.hook.APIGroup, a.hook.Resource)
+	if a.hook.Operations != nil {
+		asked.Rules[0].Operations = nil
+		for _, operation := range a.hook.Operations {
+			asked.Rules[0].Operations = append(asked.Rules[0].Operations, admissionregistrationv1.OperationType(operation))
+		}
+	}
+	if a.hook.Ignore {
+		asked.FailurePolicy = new(admissionregistrationv1.Ignore)
+	}
+	if a.hook.TimeoutSeconds != 0 {
+		asked.TimeoutSeconds = &a.hook.TimeoutSeconds
+	}
+	if a.hook.Namespace != "" {
+		asked.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: a.hook.Namespace}}
+	}
+	probe := a.webhook("probe", "", "configmaps")
+	probe.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{probeLabel: a.name}}
+
+	webhooks := []admissionregistrationv1.ValidatingWebhook{asked, probe}
+	meta := metav1.ObjectMeta{Name: a.name}
+	if !a.hook.Mutating {
+		_, err := a.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(ctx,
+			&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: meta, Webhooks: webhooks}, metav1.CreateOptions{})
+		return err
+	}
+	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: meta}
+	for _, w := range webhooks {
+		mutating.Webhooks = append(mutating.Webhooks, admissionregistrationv1.MutatingWebhook{
+			Name: w.Name, ClientConfig: w.ClientConfig, Rules: w.Rules, FailurePolicy: w.FailurePolicy, NamespaceSelector: w.NamespaceSelector,
+			ObjectSelector: w.ObjectSelector, SideEffects: w.SideEffects, TimeoutSeconds: w.TimeoutSeconds,
+			AdmissionReviewVersions: w.AdmissionReviewVersions,
+		})
+	}
+	_, err := a.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Create(ctx, mutating, metav1.CreateOptions{})
+	return err
+}
+
+// webhook describes one that is asked about everything done to a resource and whose silence fails the request.
+func (a *Admission) webhook(path, group, resource string) admissionregistrationv1.ValidatingWebhook {
+	return admissionregistrationv1.ValidatingWebhook{
+		Name: path + ".controlplane.test",
+		ClientConfig: admissionregistrationv1.WebhookClientConfig{
+			URL:      new(a.server.URL + "/" + path),
+			CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.server.Certificate().Raw}),
+		},
+		Rules: []admissionregistrationv1.RuleWithOperations{{
+			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll},
+			Rule: admissionregistrationv1.Rule{
+				APIGroups: []string{group}, APIVersions: []string{"*"}, Resources: []string{resource}, Scope: new(admissionregistrationv1.AllScopes),
+			},
+		}},
+		SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
+		AdmissionReviewVersions: []string{"v1"},
+	}
+}
+
+// await returns when every API server of the cluster calls the webhook.
+func (a *Admission) await(ctx context.Context, c *Cluster) error {
+	servers := []*rest.Config{c.Config()}
+	if c.second != nil {
+		servers = append(servers, c.AtSecond(c.Config()))
+	}
+	for _, cfg := range servers {
+		client, err := kubernetes.NewForConfig(cfg)
+		if err != nil {
+			return err
+		}
+		before := a.probes()
+		if err := poll(ctx, func(ctx context.Context) error {
+			_, err := client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(ctx,
+				&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "webhook-probe-", Labels: map[string]string{probeLabel: a.name}}},
+				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			if err == nil && a.probes() == before {
+				err = errors.New("the API server does not call the webhook yet")
+			}
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *Admission) probes() int {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	return a.probed
+}
