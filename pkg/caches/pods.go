@@ -83,18 +83,39 @@ func (p *Pods) BoundNodes() []string {
 // Trim returns what the cache would hold of a pod that came in an answer of the API server.
 func (p *Pods) Trim(pod *corev1.Pod) *Pod { return trimPod(p.share, pod) }
 
+// readPage is how many pods one answer to Read holds: some megabytes when decoded. It is the page size of client-go's pager.
+const readPage = 500
+
 // Read asks the API server for the pods of a namespace that match opts, as they are in etcd now, and returns them with the resource
-// version of the answer. Any resource version in opts is ignored.
+// version of the answer. They come in pages, all of one version, and are trimmed page by page. Any resource version, limit or continue
+// token in opts is ignored.
 func (p *Pods) Read(ctx context.Context, client kubernetes.Interface, namespace string, opts metav1.ListOptions) ([]*Pod, string, error) {
 	opts.ResourceVersion, opts.ResourceVersionMatch = "", ""
-	list, err := client.CoreV1().Pods(namespace).List(ctx, opts)
+	opts.Limit, opts.Continue = readPage, ""
+	var pods []*Pod
+	for {
+		page, err := client.CoreV1().Pods(namespace).List(ctx, opts)
+		if err != nil {
+			return nil, "", fmt.Errorf("list pods of %s: %w", namespace, err)
+		}
+		for i := range page.Items {
+			pod := p.Trim(&page.Items[i])
+			p.Expect(pod.ResourceVersion)
+			pods = append(pods, pod)
+		}
+		if page.Continue == "" {
+			return pods, page.ResourceVersion, nil
+		}
+		opts.Continue = page.Continue
+	}
+}
+
+// Latest asks the API server for the version that pods have reached now: a cache whose [Store.Version] is at least that shows everything that
+// was written before the call.
+func (p *Pods) Latest(ctx context.Context, client kubernetes.Interface) (string, error) {
+	list, err := client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
-		return nil, "", fmt.Errorf("list pods of %s: %w", namespace, err)
+		return "", fmt.Errorf("read the version of pods: %w", err)
 	}
-	pods := make([]*Pod, len(list.Items))
-	for i := range list.Items {
-		pods[i] = p.Trim(&list.Items[i])
-		p.Expect(pods[i].ResourceVersion)
-	}
-	return pods, list.ResourceVersion, nil
+	return list.ResourceVersion, nil
 }

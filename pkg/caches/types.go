@@ -1,6 +1,8 @@
 package caches
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -48,6 +50,15 @@ func (r *ReplicaSets) ControlledBy(uid types.UID) []*appsv1.ReplicaSet {
 // InNamespace returns the ReplicaSets of a namespace.
 func (r *ReplicaSets) InNamespace(namespace string) []*appsv1.ReplicaSet {
 	return r.byIndex(cache.NamespaceIndex, namespace)
+}
+
+// Latest is what [Pods.Latest] is for pods.
+func (r *ReplicaSets) Latest(ctx context.Context, client kubernetes.Interface) (string, error) {
+	list, err := client.AppsV1().ReplicaSets(metav1.NamespaceAll).List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return "", fmt.Errorf("read the version of ReplicaSets: %w", err)
+	}
+	return list.ResourceVersion, nil
 }
 
 func trimReplicaSet(obj any) (any, error) {

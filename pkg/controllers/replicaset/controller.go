@@ -63,6 +63,7 @@ type Controller struct {
 
 	loop    *worker.Loop[cache.ObjectName]
 	inTerm  atomic.Bool // handlers need not look anything up otherwise
+	horizon horizon
 	ledgers *ledgers
 	slots   chan struct{} // one element per write in flight
 	metrics *metrics
@@ -126,8 +127,14 @@ func (c *Controller) register() error {
 // have synced.
 func (c *Controller) Run(ctx context.Context) error {
 	c.ledgers.reset()
+	c.horizon.reset()
 	c.inTerm.Store(true)
 	defer c.inTerm.Store(false)
+	var reading sync.WaitGroup
+	defer reading.Wait()
+	if c.cfg.VerifyFirstWrite {
+		reading.Go(func() { c.readHorizon(ctx) })
+	}
 	c.loop.Run(ctx, c.deps.ReplicaSets.Names)
 	return nil
 }

@@ -20,8 +20,9 @@
 //   - The UIDs of pods that were deleted, and of those whose deletion was not answered. A UID never comes back, so a deleted
 //     one counts as leaving whatever the cache says, and an unanswered delete is repeated before its pod counts again.
 //
-// A ledger is empty at the start of a term, when the caches may lack the last writes of the manager before us. So the first create or
-// delete for a key in a term is decided on a consistent read of that key's objects.
+// A ledger is empty at the start of a term, when the caches may lack the last writes of the manager before us. So the API server is asked
+// once how far pods and ReplicaSets have come. Until the caches have come as far, the first create or delete for a key is decided on a
+// consistent read of that key's objects.
 //
 // Deletes carry the UID and the resourceVersion of the pod that was judged: a pod that changed since is judged again.
 //

@@ -153,3 +153,25 @@ func TestStaleStandby(t *testing.T) {
 		})
 	}
 }
+
+// TestFirstWritesNeedNoLiveReadOnceTheCachesShowAllBeforeTheTerm: what a term costs is one look at how far the cluster has come, not one for
+// each ReplicaSet.
+func TestFirstWritesNeedNoLiveReadOnceTheCachesShowAllBeforeTheTerm(t *testing.T) {
+	l := start(t, defaults())
+	n := newNamespace(t)
+	for i := range 3 {
+		// The pods of the first bring the cache past the start of the term; the second waits until the term has asked where that is.
+		n.applyNamed(fmt.Sprintf("earlier-%d", i), 1)
+		n.settled(fmt.Sprintf("earlier-%d", i))
+	}
+	before := l.metric(t, "replicaset_controller_live_reads_total")
+	for i := range 20 {
+		n.applyNamed(fmt.Sprintf("rs-%d", i), 2)
+	}
+	for i := range 20 {
+		n.settled(fmt.Sprintf("rs-%d", i))
+	}
+	if reads := l.metric(t, "replicaset_controller_live_reads_total") - before; reads != 0 {
+		t.Errorf("%v live reads for 20 ReplicaSets, want none", reads)
+	}
+}
