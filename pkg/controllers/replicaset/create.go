@@ -131,36 +131,40 @@ type created struct {
 // createPod makes one pod. A refusal of a name that was tried before is not believed until a look shows that no such pod of ours exists.
 func (p *pass) createPod(ctx context.Context, template *corev1.Pod, try intent) created {
 	if worker.Draining(ctx) {
-		return created{outcome: stopped, err: worker.ErrDraining}
+		return created{outcome: unsent, err: worker.ErrDraining}
 	}
 	pod := *template
 	pod.Name = try.name
-	made, err := p.deps.Client.CoreV1().Pods(pod.Namespace).Create(ctx, &pod, metav1.CreateOptions{})
-	switch outcome := classify(err); {
+	var made *corev1.Pod
+	switch outcome, err := send(ctx, func(ctx context.Context) (err error) {
+		made, err = p.deps.Client.CoreV1().Pods(pod.Namespace).Create(ctx, &pod, metav1.CreateOptions{})
+		return err
+	}); {
 	case outcome == done:
 		c := created{outcome: done, pod: p.deps.Pods.Trim(made)}
 		c.foreign = c.pod.ControllerUID() != p.rs.UID || !p.selected(c.pod)
 		return c
 	case outcome == exists, outcome == rejected && try.unknown:
-		return p.explain(ctx, try, err)
+		return p.explain(ctx, try, created{outcome: outcome, err: err})
 	default:
 		return created{outcome: outcome, err: err}
 	}
 }
 
 // explain looks for the pod of a refused create. If it is there, ours and not counted yet, an earlier attempt made it.
-func (p *pass) explain(ctx context.Context, try intent, err error) created {
+func (p *pass) explain(ctx context.Context, try intent, refused created) created {
 	found, lookErr := p.podNamed(ctx, try.name)
 	switch {
 	case lookErr != nil:
-		return created{outcome: unknown, err: errors.Join(err, lookErr)}
+		return created{outcome: unknown, err: errors.Join(refused.err, lookErr)}
+	case found == nil && refused.outcome == exists:
+		return created{outcome: unknown, err: refused.err} // it was there a moment ago, and the name is free again
 	case found == nil:
-		// Either it was there a moment ago and the name is free again, or the earlier attempt may still be on its way.
-		return created{outcome: unknown, err: err}
+		return refused // the earlier attempt may still be on its way
 	case p.ours(found) && !p.counted(found):
 		return created{outcome: done, pod: found, late: true}
 	default:
-		return created{outcome: exists, err: err}
+		return created{outcome: exists, err: refused.err}
 	}
 }
 
@@ -209,20 +213,20 @@ func (p *pass) noteCreate(ctx context.Context, try intent, r created, sum *batch
 	case terminating:
 		p.ledger.keep(try.name, try.unknown)
 		sum.err = errTerminating
-	case stopped:
-		sum.fail(r.err, false)
 	default:
 		// The name stays: the next attempt uses it again, so that both together make one pod.
 		p.ledger.keep(try.name, try.unknown || r.outcome == unknown)
-		p.deps.Recorder.Eventf(p.rs, corev1.EventTypeWarning, reasonFailedCreate, "Error creating: %v", forUsers(r.err))
-		sum.fail(r.err, r.outcome != unknown || try.unknown && classify(r.err) == rejected)
+		if !stopping(r.err) {
+			p.deps.Recorder.Eventf(p.rs, corev1.EventTypeWarning, reasonFailedCreate, "Error creating: %v", forUsers(r.err))
+		}
+		sum.fail(r.err, r.outcome == rejected)
 	}
 	return false
 }
 
 // fail keeps the first error, and whether any was a definite refusal.
 func (s *batchResult) fail(err error, refused bool) {
-	if s.err == nil || errors.Is(err, context.Canceled) {
+	if s.err == nil || stopping(err) {
 		s.err = err
 	}
 	s.refused = s.refused || refused

@@ -17,8 +17,10 @@
 //     cannot be told, one sync works on a live read instead; waiting never ends in acting on old data.
 //   - The names of pods whose creation was not answered. We choose the names, and the next attempt uses the same ones, so an
 //     attempt that turns out to have succeeded makes the next one fail with AlreadyExists instead of making one pod more.
-//   - The UIDs of pods that were deleted, and of those whose deletion was not answered. A UID never comes back, so a deleted
-//     one counts as leaving whatever the cache says, and an unanswered delete is repeated before its pod counts again.
+//   - The UIDs of pods that were deleted. A UID never comes back, so such a pod counts as leaving whatever the cache says.
+//   - The UIDs of pods whose deletion was not answered. While there are too many pods, these are deleted before any others. A pod that is
+//     wanted again is left alone and is not replaced either, until the unanswered delete can no longer be carried out: because the
+//     pod has changed since, or because every API server has given it up and a consistent read shows the pod.
 //
 // A ledger is empty at the start of a term, when the caches may lack the last writes of the manager before us. So the API server is asked
 // once how far pods and ReplicaSets have come. Until the caches have come as far, the first create or delete for a key is decided on a

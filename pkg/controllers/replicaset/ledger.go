@@ -51,9 +51,10 @@ type intent struct {
 	unknown bool // an attempt was not answered, so the pod may exist or come to exist
 }
 
-// doom is a delete that was sent and not answered: the version of the pod, with which it is sent again.
+// doom is a delete that was sent and not answered.
 type doom struct {
-	version string
+	version string    // of the pod, the precondition: once the pod has another one the delete cannot be carried out
+	until   time.Time // by then it has been carried out or never will be
 }
 
 // refusal keeps a pod from being adopted until it has changed or the time has come.
@@ -187,11 +188,13 @@ func (l *ledger) withoutGhosts(pods []*caches.Pod, at versions, selected func(*c
 	})
 }
 
-// lostAnswers counts writes whose answer was lost and whose fate has become known.
-type lostAnswers struct{ created, deleted int }
+// lostAnswers counts writes whose answer was lost and whose fate has become known. undone are deletes that were not and will not be
+// carried out.
+type lostAnswers struct{ created, deleted, undone int }
 
-// settle compares what is pending with the pods that are there. byName finds a pod of the namespace, whoever owns it.
-func (l *ledger) settle(pods []*caches.Pod, byName func(name string) (*caches.Pod, bool)) lostAnswers {
+// settle compares what is pending with the pods that are there. byName finds a pod of the namespace, whoever owns it. live is when the
+// consistent read began that the pods are from; zero if they are from the cache.
+func (l *ledger) settle(pods []*caches.Pod, byName func(name string) (*caches.Pod, bool), live time.Time) lostAnswers {
 	var found lostAnswers
 	l.intents = slices.DeleteFunc(l.intents, func(i intent) bool {
 		pod, ok := byName(i.name)
@@ -212,12 +215,14 @@ func (l *ledger) settle(pods []*caches.Pod, byName func(name string) (*caches.Po
 			delete(l.gone, uid)
 		}
 	}
-	for uid := range l.doomed {
-		if pod := there[uid]; pod == nil || pod.DeletionTimestamp != nil {
+	for uid, d := range l.doomed {
+		switch pod := there[uid]; {
+		case pod == nil || pod.DeletionTimestamp != nil:
 			delete(l.doomed, uid)
 			found.deleted++
-		} else if pod.IsFinished() || pod.ControllerUID() != l.uid {
-			delete(l.doomed, uid) // no longer ours to delete, and the version in the delete is the old one
+		case newer(pod.ResourceVersion, d.version) || !live.Before(d.until):
+			delete(l.doomed, uid)
+			found.undone++
 		}
 	}
 	for uid, r := range l.refused {
@@ -226,6 +231,22 @@ func (l *ledger) settle(pods []*caches.Pod, byName func(name string) (*caches.Po
 		}
 	}
 	return found
+}
+
+// newer reports whether version a is known to be higher than b.
+func newer(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && order > 0
+}
+
+// decided returns the first moment at which a live read can tell the fate of one of the doomed pods.
+func (l *ledger) decided() (first time.Time) {
+	for _, d := range l.doomed {
+		if first.IsZero() || d.until.Before(first) {
+			first = d.until
+		}
+	}
+	return first
 }
 
 // observeTemplate notes when the template changes while we watch.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
@@ -131,21 +130,37 @@ func TestSettle(t *testing.T) {
 	l := newLedger("set")
 	l.intents = []intent{{"made", true}, {"taken", true}, {"pending", true}, {"free", false}}
 	l.gone = set[types.UID]("gone-shown", "gone-terminating", "gone-gone")
-	l.doomed = map[types.UID]doom{"doomed-shown": {}, "doomed-terminating": {}, "doomed-gone": {}, "doomed-finished": {}, "doomed-released": {}}
+	soon, late := doom{"5", now.Add(time.Second)}, doom{"5", now.Add(time.Minute)}
+	l.doomed = map[types.UID]doom{"doomed-shown": late, "doomed-soon": soon, "doomed-terminating": soon, "doomed-gone": late, "doomed-changed": late, "doomed-older": {"9", late.until}}
 	l.refused = map[types.UID]refusal{"refused": {version: "5"}, "refused-changed": {version: "4"}, "refused-gone": {version: "5"}}
 	pods := []*caches.Pod{
 		newPod("made"), newPod("gone-shown"), newPod("gone-terminating", deleting), newPod("doomed-shown"), newPod("doomed-terminating", deleting),
-		newPod("doomed-finished", phase(corev1.PodFailed)), newPod("doomed-released", orphaned), newPod("refused", orphaned), newPod("refused-changed", orphaned),
+		newPod("doomed-soon"), newPod("doomed-changed", version("6")), newPod("doomed-older"), newPod("refused", orphaned), newPod("refused-changed", orphaned),
 	}
-	found := l.settle(pods, byNameIn(append(pods, newPod("taken", ownedBy("another")))))
-	if found != (lostAnswers{created: 1, deleted: 2}) {
-		t.Errorf("found out about %+v, want 1 created and 2 deleted", found)
+	found := l.settle(pods, byNameIn(append(pods, newPod("taken", ownedBy("another")))), time.Time{})
+	if found != (lostAnswers{created: 1, deleted: 2, undone: 1}) {
+		t.Errorf("found out about %+v, want 1 created, 2 deleted and 1 not", found)
+	}
+	if got := l.decided(); !got.Equal(soon.until) {
+		t.Errorf("the next is known at %v, want %v", got, soon.until)
+	}
+	if doomed := keys(l.doomed); !slices.Equal(doomed, []types.UID{"doomed-older", "doomed-shown", "doomed-soon"}) {
+		t.Errorf("doomed are %v: a pod that has changed cannot be deleted by an old request", doomed)
+	}
+	for _, live := range []time.Time{soon.until.Add(-1), soon.until} {
+		want := lostAnswers{}
+		if live.Equal(soon.until) {
+			want.undone = 1
+		}
+		if found := l.settle(pods, byNameIn(nil), live); found != want {
+			t.Errorf("a read at %v finds out about %+v, want %+v", live, found, want)
+		}
 	}
 	if want := []intent{{"pending", true}, {"free", false}}; !slices.Equal(l.intents, want) {
 		t.Errorf("intents %v, want %v", l.intents, want)
 	}
 	for name, left := range map[string][]types.UID{"gone": keys(l.gone), "doomed": keys(l.doomed), "refused": keys(l.refused)} {
-		want := map[string][]types.UID{"gone": {"gone-shown"}, "doomed": {"doomed-shown"}, "refused": {"refused"}}[name]
+		want := map[string][]types.UID{"gone": {"gone-shown"}, "doomed": {"doomed-older", "doomed-shown"}, "refused": {"refused"}}[name]
 		if !slices.Equal(left, want) {
 			t.Errorf("%s left: %v, want %v", name, left, want)
 		}

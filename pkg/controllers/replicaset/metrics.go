@@ -11,6 +11,7 @@ const subsystem = "replicaset_controller" // as upstream
 const (
 	readFirstWrite = "first_write" // before the first create or delete for a key in a term
 	readOverdue    = "overdue"     // the caches did not come to show our own writes
+	readUnanswered = "unanswered"  // a delete that was not answered can no longer be carried out, and its pod is wanted again
 )
 
 // The fate of a write whose answer was lost.
@@ -54,7 +55,7 @@ func newMetrics(reg prometheus.Registerer, l *ledgers, c clock.PassiveClock) *me
 	}
 	m.staleSkips.WithLabelValues("", "pods")
 	m.staleSkips.WithLabelValues("apps", "replicasets")
-	for _, reason := range []string{readFirstWrite, readOverdue} {
+	for _, reason := range []string{readFirstWrite, readOverdue, readUnanswered} {
 		m.liveReads.WithLabelValues(reason)
 	}
 	for _, verb := range []string{"create", "delete"} {
@@ -79,6 +80,9 @@ func (m *metrics) settled(found lostAnswers) {
 	}
 	if found.deleted > 0 {
 		m.lostAnswers.WithLabelValues("delete", fateConfirmed).Add(float64(found.deleted))
+	}
+	if found.undone > 0 {
+		m.lostAnswers.WithLabelValues("delete", fateAbsent).Add(float64(found.undone))
 	}
 }
 

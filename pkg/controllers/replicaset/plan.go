@@ -6,35 +6,43 @@ import (
 	"minikcm/pkg/caches"
 )
 
-// plan says how a ReplicaSet gets from the pods it has to the number it wants. At most one of create and surplus is positive.
+// plan says how a ReplicaSet gets from the pods it has to the number it wants: it creates, or it deletes, or neither.
 type plan struct {
 	create     int           // pods to create now
-	repeat     []*caches.Pod // deletes to send again, because their answer was lost
-	surplus    int           // pods to choose from candidates and delete now
-	candidates []*caches.Pod // active pods that are not on their way out
+	doomed     []*caches.Pod // active pods that a delete was sent for and not answered
+	repeat     int           // pods to choose from doomed and delete again
+	candidates []*caches.Pod // the other active pods
+	surplus    int           // pods to choose from candidates and delete
 	missing    int           // how many active pods are missing, or, if negative, too many; not bounded by burst
 }
 
 // writes reports whether the plan creates or deletes anything.
-func (p plan) writes() bool { return p.create > 0 || p.surplus > 0 || len(p.repeat) > 0 }
+func (p plan) writes() bool { return p.create > 0 || p.deletes() }
 
-// planReplicas compares the active pods of a ReplicaSet with the number it wants. A doomed pod, one whose delete was not answered, may
-// go at any moment: it counts as gone, and its delete is sent again until its fate is known.
+func (p plan) deletes() bool { return p.repeat+p.surplus > 0 }
+
+// spared is how many pods the spec no longer wants gone since a delete was sent for them.
+func (p plan) spared() int { return len(p.doomed) - p.repeat }
+
+// planReplicas compares the active pods of a ReplicaSet with the number it wants. Pods to delete are taken from the doomed ones first: who
+// chose others while an unanswered delete may still be carried out could end with too few. A doomed pod that is wanted again is left
+// alone, and is not replaced either, until it is known whether it stays.
 func planReplicas(want int, active []*caches.Pod, doomed map[types.UID]doom, burst int) plan {
-	p := plan{candidates: active}
+	p := plan{candidates: active, missing: want - len(active)}
 	if len(doomed) > 0 {
 		p.candidates = nil
 		for _, pod := range active {
 			if _, ok := doomed[pod.UID]; ok {
-				p.repeat = append(p.repeat, pod)
+				p.doomed = append(p.doomed, pod)
 			} else {
 				p.candidates = append(p.candidates, pod)
 			}
 		}
 	}
-	p.missing = want - len(p.candidates)
 	p.create = min(max(p.missing, 0), burst)
-	p.surplus = min(max(-p.missing, 0), max(burst-len(p.repeat), 0))
+	deletes := min(max(-p.missing, 0), burst)
+	p.repeat = min(deletes, len(p.doomed))
+	p.surplus = deletes - p.repeat
 	return p
 }
 

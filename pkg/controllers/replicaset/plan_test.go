@@ -22,33 +22,37 @@ func podsNamed(n int) []*caches.Pod {
 }
 
 func TestPlanReplicas(t *testing.T) {
-	type numbers struct{ Create, Surplus, Repeat, Missing int }
+	type numbers struct{ Create, Surplus, Repeat, Spared, Missing int }
 	for _, tt := range []struct {
 		name         string
 		want, active int
-		doomed       []types.UID
+		doomed       int // how many of the active ones
 		burst        int
 		expect       numbers
 	}{
-		{"enough", 2, 2, nil, 500, numbers{}},
-		{"none wanted, none there", 0, 0, nil, 500, numbers{}},
-		{"too few", 3, 1, nil, 500, numbers{Create: 2, Missing: 2}},
-		{"creates are bounded by burst", 30, 0, nil, 5, numbers{Create: 5, Missing: 30}},
-		{"the rest of a burst", 12, 10, nil, 5, numbers{Create: 2, Missing: 2}},
-		{"too many", 1, 3, nil, 500, numbers{Surplus: 2, Missing: -2}},
-		{"deletes are bounded by burst", 0, 12, nil, 5, numbers{Surplus: 5, Missing: -12}},
-		{"a doomed pod counts as gone and is deleted again", 2, 3, []types.UID{"pod-1"}, 500, numbers{Repeat: 1}},
-		{"it is replaced if it is needed", 3, 3, []types.UID{"pod-1"}, 500, numbers{Repeat: 1, Create: 1, Missing: 1}},
-		{"repetitions are part of the burst", 0, 12, []types.UID{"pod-1", "pod-2"}, 5, numbers{Repeat: 2, Surplus: 3, Missing: -10}},
-		{"a doomed pod that is not active does not matter", 2, 2, []types.UID{"gone"}, 500, numbers{}},
+		{"enough", 2, 2, 0, 500, numbers{}},
+		{"none wanted, none there", 0, 0, 0, 500, numbers{}},
+		{"too few", 3, 1, 0, 500, numbers{Create: 2, Missing: 2}},
+		{"creates are bounded by burst", 30, 0, 0, 5, numbers{Create: 5, Missing: 30}},
+		{"the rest of a burst", 12, 10, 0, 5, numbers{Create: 2, Missing: 2}},
+		{"too many", 1, 3, 0, 500, numbers{Surplus: 2, Missing: -2}},
+		{"deletes are bounded by burst", 0, 12, 0, 5, numbers{Surplus: 5, Missing: -12}},
+		{"a doomed pod that is still too many is deleted again", 2, 3, 1, 500, numbers{Repeat: 1, Missing: -1}},
+		{"before any other", 1, 3, 1, 500, numbers{Repeat: 1, Surplus: 1, Missing: -2}},
+		{"repetitions are part of the burst", 0, 12, 2, 5, numbers{Repeat: 2, Surplus: 3, Missing: -12}},
+		{"a doomed pod that is wanted again is neither deleted nor replaced", 3, 3, 1, 500, numbers{Spared: 1}},
+		{"a whole scale-down taken back", 20, 20, 18, 500, numbers{Spared: 18}},
+		{"and half of it", 10, 20, 18, 500, numbers{Repeat: 10, Spared: 8, Missing: -10}},
+		{"more than before are wanted", 25, 20, 18, 500, numbers{Create: 5, Spared: 18, Missing: 5}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			doomed := map[types.UID]doom{}
-			for _, uid := range tt.doomed {
-				doomed[uid] = doom{}
+			pods := podsNamed(tt.active)
+			for _, pod := range pods[:tt.doomed] {
+				doomed[pod.UID] = doom{}
 			}
-			p := planReplicas(tt.want, podsNamed(tt.active), doomed, tt.burst)
-			got := numbers{p.create, p.surplus, len(p.repeat), p.missing}
+			p := planReplicas(tt.want, pods, doomed, tt.burst)
+			got := numbers{p.create, p.surplus, p.repeat, p.spared(), p.missing}
 			if diff := cmp.Diff(tt.expect, got); diff != "" {
 				t.Errorf("plan (-want +got):\n%s", diff)
 			}
@@ -72,8 +76,8 @@ func TestPlanProperties(t *testing.T) {
 		p := planReplicas(want, pods, doomed, burst)
 		victims := chooseVictims(p.candidates, pods, p.surplus, true, now)
 
-		leaving := slices.Clone(p.repeat)
-		for _, v := range victims {
+		var leaving []*caches.Pod
+		for _, v := range append(victims, chooseVictims(p.doomed, pods, p.repeat, true, now)...) {
 			leaving = append(leaving, v.pod)
 		}
 		seen := map[types.UID]bool{}
@@ -85,11 +89,13 @@ func TestPlanProperties(t *testing.T) {
 		}
 		left := len(pods) - len(leaving)
 		switch {
-		case p.create > burst || len(victims) > burst || p.create > 0 && len(victims) > 0:
-			t.Fatalf("burst %d: %d creates and %d new deletes", burst, p.create, len(victims))
-		case len(victims) > 0 && left < want:
+		case p.create > burst || len(leaving) > burst || p.create > 0 && len(leaving) > 0:
+			t.Fatalf("burst %d: %d creates and %d deletes", burst, p.create, len(leaving))
+		case len(leaving) > 0 && left < want:
 			t.Fatalf("want %d, %d pods would be left of %d", want, left, len(pods))
-		case left+p.create > want && len(victims)+len(p.repeat) < burst:
+		case len(victims) > 0 && p.spared() > 0:
+			t.Fatalf("%d new deletes while %d unanswered ones may be carried out", len(victims), p.spared())
+		case left+p.create > want && len(leaving) < burst:
 			t.Fatalf("want %d, %d pods would be left and %d created within a burst of %d", want, left, p.create, burst)
 		case left+p.create < want && p.create < burst:
 			t.Fatalf("want %d, %d pods would be left and only %d created", want, left, p.create)

@@ -75,7 +75,7 @@ func (p *pass) look() {
 	p.pods = p.ledger.withoutGhosts(pods, p.at, p.selected)
 	p.metrics.settled(p.ledger.settle(p.pods, func(name string) (*caches.Pod, bool) {
 		return p.deps.Pods.Get(cache.NewObjectName(p.rs.Namespace, name))
-	}))
+	}, time.Time{}))
 }
 
 // errReplaced means that the ReplicaSet is gone; the one of its name is another, which the cache will show.
@@ -95,7 +95,7 @@ func (p *pass) lookLive(ctx context.Context, reason string) error {
 	p.rs = rs
 	p.ledger.lookedLive(rs, pods, version)
 	p.pods = pods
-	p.metrics.settled(p.ledger.settle(pods, byNameIn(pods)))
+	p.metrics.settled(p.ledger.settle(pods, byNameIn(pods), p.now))
 	return nil
 }
 
@@ -135,6 +135,9 @@ func (p *pass) run(ctx context.Context) (worker.Result, error) {
 	}
 	if p.cfg.VerifyFirstWrite && todo.writes() && !p.ledger.verified && !p.horizon.passedBy(p.at) {
 		return p.runLive(ctx, readFirstWrite)
+	}
+	if todo.spared() > 0 && !p.ledger.decided().After(p.now) {
+		return p.runLive(ctx, readUnanswered)
 	}
 	return p.act(ctx, claimed, todo)
 }
@@ -192,7 +195,7 @@ func (p *pass) ours(pod *caches.Pod) bool {
 func (p *pass) act(ctx context.Context, claimed claims, todo plan) (worker.Result, error) {
 	a := p.apply(ctx, claimed, todo)
 	defer func() {
-		p.ledgers.note(p.key, p.ledger.unanswered(), todo.missing == 0 && len(todo.repeat) == 0, p.now)
+		p.ledgers.note(p.key, p.ledger.unanswered(), todo.missing == 0, p.now)
 	}()
 	if errors.Is(a.err, context.Canceled) {
 		return worker.Result{}, a.err
@@ -215,34 +218,18 @@ func (p *pass) apply(ctx context.Context, claimed claims, todo plan) attempt {
 	if p.rs.DeletionTimestamp != nil {
 		return attempt{held: true}
 	}
-	var removeErr error
-	if todo.surplus > 0 || len(todo.repeat) > 0 {
-		removeErr = p.remove(ctx, todo)
+	if todo.spared() > 0 {
+		p.again(p.ledger.decided().Sub(p.now))
 	}
-	// A pod whose delete is still not answered may live on: whoever replaced it now could make one too many.
-	create := min(todo.create, max(todo.missing-p.alive(todo.repeat), 0))
-	if create == 0 || errors.Is(removeErr, context.Canceled) {
-		return attempt{err: removeErr}
+	switch {
+	case todo.deletes():
+		return attempt{err: p.remove(ctx, todo)}
+	case todo.create == 0:
+		return attempt{}
+	case p.heldBack(ctx, claimed.failed):
+		return attempt{held: true}
 	}
-	a := attempt{held: true}
-	if !p.heldBack(ctx, claimed.failed) {
-		a = p.create(ctx, create)
-	}
-	if a.err == nil && removeErr != nil {
-		return attempt{err: removeErr}
-	}
-	return a
-}
-
-// alive counts the pods that are not known to be gone.
-func (p *pass) alive(pods []*caches.Pod) int {
-	n := 0
-	for _, pod := range pods {
-		if _, gone := p.ledger.gone[pod.UID]; !gone {
-			n++
-		}
-	}
-	return n
+	return p.create(ctx, todo.create)
 }
 
 // again asks for another sync after d at the latest.

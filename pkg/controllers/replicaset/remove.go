@@ -13,35 +13,37 @@ import (
 	"minikcm/pkg/controllers/internal/worker"
 )
 
-// remove deletes: again the pods whose delete was not answered, and the surplus.
+// remove deletes: again some of the pods whose delete was not answered, and the surplus.
 func (p *pass) remove(ctx context.Context, todo plan) error {
 	logger := klog.FromContext(ctx)
-	var victims []victim
+	logger.V(2).Info("Too many replicas", "need", p.want(), "deleting", todo.surplus, "deletingAgain", todo.repeat)
+	victims := p.choose(todo.doomed, todo.repeat)
 	if todo.surplus > 0 {
-		logger.V(2).Info("Too many replicas", "need", p.want(), "deleting", todo.surplus)
-		victims = chooseVictims(todo.candidates, p.related(todo.candidates, todo.surplus), todo.surplus, p.cfg.PodDeletionCost, p.now)
+		chosen := p.choose(todo.candidates, todo.surplus)
 		if todo.surplus < len(todo.candidates) {
-			for _, ratio := range ageRatios(todo.candidates, victims, p.now) {
+			for _, ratio := range ageRatios(todo.candidates, chosen, p.now) {
 				p.metrics.deletionAgeRatio.Observe(ratio)
 			}
 		}
+		victims = append(victims, chosen...)
 	}
 	for _, v := range victims {
 		logger.V(2).Info("Chose pod to delete", "pod", klog.KObj(v.pod), "because", v.rule, "kept", v.kept)
 	}
-	pods := append([]*caches.Pod(nil), todo.repeat...)
-	for _, v := range victims {
-		pods = append(pods, v.pod)
-	}
-	results := make([]removed, len(pods))
-	p.parallel(len(pods), func(i int) { results[i] = p.removePod(ctx, pods[i], p.judgedVersion(pods[i])) })
+	results := make([]removed, len(victims))
+	p.parallel(len(victims), func(i int) { results[i] = p.removePod(ctx, victims[i].pod, p.judgedVersion(victims[i].pod)) })
 	var first error
 	for i, r := range results {
-		if err := p.noteRemove(pods[i], r); err != nil && (first == nil || errors.Is(err, context.Canceled)) {
+		if err := p.noteRemove(victims[i].pod, r); err != nil && (first == nil || stopping(err)) {
 			first = err
 		}
 	}
 	return first
+}
+
+// choose picks n of the pods to delete.
+func (p *pass) choose(pods []*caches.Pod, n int) []victim {
+	return chooseVictims(pods, p.related(pods, n), n, p.cfg.PodDeletionCost, p.now)
 }
 
 // related are the pods that do the same work as those to rank: the active pods of all ReplicaSets with our controller. Without one they
@@ -70,7 +72,7 @@ func (p *pass) judgedVersion(pod *caches.Pod) string {
 
 // removed is what became of one delete.
 type removed struct {
-	outcome outcome     // done, missing (gone already), conflict (to be judged again), unknown, stopped or rejected
+	outcome outcome     // done, missing (gone already), conflict (to be judged again), unsent, unknown or rejected
 	version string      // of the last delete that was sent
 	changed *caches.Pod // on conflict: the pod as it is now
 	err     error
@@ -79,30 +81,37 @@ type removed struct {
 // removePod deletes the pod if it still is the version that was judged, or has changed in ways that do not matter since.
 func (p *pass) removePod(ctx context.Context, pod *caches.Pod, version string) removed {
 	if worker.Draining(ctx) {
-		return removed{outcome: stopped, version: version, err: worker.ErrDraining}
+		return removed{outcome: unsent, version: version, err: worker.ErrDraining}
 	}
-	err := p.sendDelete(ctx, pod, version)
-	if classify(err) != conflict {
-		return removed{outcome: classify(err), version: version, err: err}
+	first := p.sendDelete(ctx, pod, version)
+	if first.outcome != conflict {
+		return first
 	}
-	live, lookErr := p.podNamed(ctx, pod.Name)
+	live, err := p.podNamed(ctx, pod.Name)
 	switch {
-	case classify(lookErr) == stopped:
-		return removed{outcome: stopped, version: version, err: lookErr}
-	case lookErr != nil:
-		return removed{outcome: rejected, version: version, err: errors.Join(err, lookErr)}
+	case err != nil:
+		return removed{outcome: rejected, version: version, err: errors.Join(first.err, err)}
 	case live == nil || live.UID != pod.UID || live.DeletionTimestamp != nil:
 		return removed{outcome: missing, version: version}
 	case !p.ours(live) || !sameStanding(pod, live):
-		return removed{outcome: conflict, version: version, changed: live, err: err}
+		return removed{outcome: conflict, version: version, changed: live, err: first.err}
 	}
-	err = p.sendDelete(ctx, live, live.ResourceVersion)
-	return removed{outcome: classify(err), version: live.ResourceVersion, changed: live, err: err}
+	second := p.sendDelete(ctx, live, live.ResourceVersion)
+	second.changed = live
+	return second
 }
 
-func (p *pass) sendDelete(ctx context.Context, pod *caches.Pod, version string) error {
-	return p.deps.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name,
-		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID, ResourceVersion: &version}})
+// sendDelete deletes a version of a pod. A pod that does not linger is marked and removed in two steps, and admission is asked before each
+// (apiserver v0.37, Store.Delete): a refusal may come after the first.
+func (p *pass) sendDelete(ctx context.Context, pod *caches.Pod, version string) removed {
+	outcome, err := send(ctx, func(ctx context.Context) error {
+		return p.deps.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name,
+			metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID, ResourceVersion: &version}})
+	})
+	if outcome == rejected && !lingers(pod) {
+		outcome = unknown
+	}
+	return removed{outcome: outcome, version: version, err: err}
 }
 
 // sameStanding reports whether a pod would be ranked as before, as far as its node, readiness and deletion cost go.
@@ -137,11 +146,11 @@ func (p *pass) noteRemove(pod *caches.Pod, r removed) error {
 		}
 		p.again(barrierRecheck)
 		return nil
-	case stopped:
-		p.ledger.doomed[pod.UID] = doom{version: r.version}
-		return r.err
 	case unknown:
-		p.ledger.doomed[pod.UID] = doom{version: r.version}
+		p.ledger.doomed[pod.UID] = doom{version: r.version, until: p.deps.Clock.Now().Add(landsWithin)}
+	}
+	if stopping(r.err) {
+		return r.err
 	}
 	p.deps.Recorder.Eventf(p.rs, corev1.EventTypeWarning, reasonFailedDelete, "Error deleting: %v", forUsers(r.err))
 	return fmt.Errorf("unable to delete pods: %w", r.err)

@@ -1,12 +1,15 @@
 package replicaset
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -31,7 +34,7 @@ func TestDeleteAnswers(t *testing.T) {
 	}{
 		{name: "deleted", answers: []error{nil}, deletes: 1, gone: true, told: 1},
 		{name: "was gone already", answers: []error{apierrors.NewNotFound(podResource, "a")}, deletes: 1, gone: true},
-		{name: "refused", answers: []error{apierrors.NewForbidden(podResource, "a", errors.New("no"))}, deletes: 1, failed: true, told: 1},
+		{name: "refused", answers: []error{apierrors.NewForbidden(podResource, "a", errors.New("no"))}, deletes: 1, doomed: "5", failed: true, told: 1},
 		{name: "not answered", answers: []error{apierrors.NewTimeoutError("slow", 0)}, deletes: 1, doomed: "5", failed: true, told: 1},
 		{name: "changed, and gone by now", answers: []error{precondition}, deletes: 1, gone: true},
 		{name: "changed, and being deleted", answers: []error{precondition}, live: changed(deleting), deletes: 1, gone: true},
@@ -92,28 +95,80 @@ func TestDoomedPodIsDeletedAgain(t *testing.T) {
 	}
 }
 
-// TestDoomedPodIsReplacedOnlyOnceItIsGone: its delete may never have arrived, and then its replacement would be one too many.
-func TestDoomedPodIsReplacedOnlyOnceItIsGone(t *testing.T) {
+// TestScaleDownTakenBack: a pod whose delete was not answered and that is wanted again is neither deleted nor replaced. Once that delete
+// can no longer be carried out, a look at the API server tells whether the pod stays.
+func TestScaleDownTakenBack(t *testing.T) {
 	for _, tt := range []struct {
-		name    string
-		answer  error // to the delete that is sent again
-		creates int
+		name  string
+		live  []*caches.Pod
+		count int // creates after the look
 	}{
-		{"gone", nil, 1},
-		{"not answered again", apierrors.NewTimeoutError("slow", 0), 0},
+		{"it stays", []*caches.Pod{newPod("a"), newPod("b"), newPod("c")}, 0},
+		{"it is gone", []*caches.Pod{newPod("a"), newPod("b")}, 1},
+		{"it is being deleted", []*caches.Pod{newPod("a"), newPod("b"), newPod("c", deleting)}, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			b := newBench(t, newSet(2), newPod("a"), newPod("b", version("6")))
-			b.ledger.doomed["b"] = doom{version: "6"}
-			b.on("delete pods", func(int, clienttesting.Action) (runtime.Object, error) { return &corev1.Pod{}, tt.answer })
-			creates := 0
-			b.on("create pods", func(_ int, a clienttesting.Action) (runtime.Object, error) {
-				creates++
-				return a.(clienttesting.CreateAction).GetObject(), nil
+			b := newBench(t, newSet(3, statusOfSize(3)), newPod("a"), newPod("b"), newPod("c"))
+			b.ledger.doomed["c"] = doom{version: "5", until: now.Add(landsWithin)}
+			b.on("delete pods", func(_ int, a clienttesting.Action) (runtime.Object, error) {
+				t.Errorf("%s is deleted", a.(clienttesting.DeleteAction).GetName())
+				return nil, nil
 			})
-			_, _ = b.run(t.Context())
-			if creates != tt.creates {
-				t.Errorf("%d creates, want %d", creates, tt.creates)
+			b.on("list pods", func(int, clienttesting.Action) (runtime.Object, error) {
+				list := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "20"}}
+				for _, pod := range tt.live {
+					list.Items = append(list.Items, corev1.Pod{ObjectMeta: pod.ObjectMeta, Status: corev1.PodStatus{Phase: pod.Phase}})
+				}
+				return list, nil
+			})
+			if result, err := b.run(t.Context()); err != nil || result.After != landsWithin {
+				t.Errorf("at once: result %+v, error %v, want another look after %v", result, err, landsWithin)
+			}
+			b.wants(t)
+			b.now = now.Add(landsWithin)
+			if _, err := b.run(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			creates := 0
+			for _, r := range b.requests() {
+				if r == "create pods" {
+					creates++
+				}
+			}
+			if creates != tt.count || len(b.ledger.doomed) != 0 {
+				t.Errorf("%d creates, want %d; still doomed: %v", creates, tt.count, b.ledger.doomed)
+			}
+		})
+	}
+}
+
+// TestDoom: what makes a pod count as one that may go at any moment.
+func TestDoom(t *testing.T) {
+	webhook := apierrors.NewInternalError(errors.New(`failed calling webhook "a.b.c": refused`))
+	for _, tt := range []struct {
+		name   string
+		pod    *caches.Pod
+		err    error
+		doomed bool
+	}{
+		{"not answered", newPod("a", onNode("n")), apierrors.NewTimeoutError("slow", 0), true},
+		{"never sent", newPod("a", onNode("n")), errors.New("connection refused"), false},
+		{"refused by the fence", newPod("a", onNode("n")), fmt.Errorf("not leading: %w", context.Canceled), false},
+		{"refused", newPod("a", onNode("n")), apierrors.NewForbidden(podResource, "a", errors.New("no")), false},
+		{"a webhook failed", newPod("a", onNode("n")), webhook, false},
+		{"a webhook failed, and the pod may have been marked before", newPod("a"), webhook, true},
+		{"refused, and the pod may have been marked before", newPod("a"), apierrors.NewForbidden(podResource, "a", errors.New("no")), true},
+		{"a webhook failed, and somebody's finalizer keeps the pod", newPod("a", func(p *caches.Pod) { p.Finalizers = []string{"f"} }), webhook, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, newSet(0), tt.pod)
+			b.on("delete pods", fails(tt.err))
+			if _, err := b.run(t.Context()); err == nil {
+				t.Error("no error")
+			}
+			d, doomed := b.ledger.doomed["a"]
+			if doomed != tt.doomed || doomed && d != (doom{"5", now.Add(landsWithin)}) {
+				t.Errorf("doomed %t %+v, want %t", doomed, d, tt.doomed)
 			}
 		})
 	}
