@@ -219,3 +219,49 @@ func TestLeasesOfOneNamespaceNeedNoOtherStream(t *testing.T) {
 		t.Errorf("pods are watched at %s", got)
 	}
 }
+
+func TestPodsAreCountedAsHandlersAreTold(t *testing.T) {
+	client := fake.NewClientset()
+	c := New(client, Config{Name: t.Name()})
+	pods := must[*Pods](t)(c.Pods())
+	told := make(chan [3]int, 10) // pods of the namespace, on n1, on n2
+	note := func() { told <- [3]int{pods.CountInNamespace("shop"), pods.CountOnNode("n1"), pods.CountOnNode("n2")} }
+	if err := pods.Handle(Handler[*Pod]{Add: func(*Pod) { note() }, Update: func(_, _ *Pod) { note() }, Delete: func(*Pod) { note() }}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer c.Shutdown()
+	defer cancel()
+	c.Start(ctx)
+	if err := c.WaitForSync(ctx); err != nil {
+		t.Fatal(err)
+	}
+	pod := func(name, node string) *corev1.Pod {
+		p := fullPod()
+		p.Name, p.Spec.NodeName = name, node
+		return p
+	}
+	api := client.CoreV1().Pods("shop")
+	for _, tt := range []struct {
+		name string
+		do   func() error
+		want [3]int
+	}{
+		{"one that is not bound", func() error { _, err := api.Create(ctx, pod("a", ""), metav1.CreateOptions{}); return err }, [3]int{1, 0, 0}},
+		{"one that is", func() error { _, err := api.Create(ctx, pod("b", "n1"), metav1.CreateOptions{}); return err }, [3]int{2, 1, 0}},
+		{"the first is bound", func() error { _, err := api.Update(ctx, pod("a", "n1"), metav1.UpdateOptions{}); return err }, [3]int{2, 2, 0}},
+		{"one of the name came on another node unseen", func() error { _, err := api.Update(ctx, pod("b", "n2"), metav1.UpdateOptions{}); return err }, [3]int{2, 1, 1}},
+		{"one goes", func() error { return api.Delete(ctx, "a", metav1.DeleteOptions{}) }, [3]int{1, 0, 1}},
+		{"the last goes", func() error { return api.Delete(ctx, "b", metav1.DeleteOptions{}) }, [3]int{}},
+	} {
+		if err := tt.do(); err != nil {
+			t.Fatalf("%s: %v", tt.name, err)
+		}
+		if got := <-told; got != tt.want {
+			t.Errorf("%s: counted %v, want %v", tt.name, got, tt.want)
+		}
+	}
+	if n := len(pods.inNamespace.counts) + len(pods.onNode.counts); n > 0 {
+		t.Errorf("%d counts are kept of what is gone", n)
+	}
+}

@@ -137,7 +137,7 @@ func (c *Controller) onUpdate(before, ns *corev1.Namespace) {
 // onPodGone looks at a Terminating namespace again when its last pod is gone.
 func (c *Controller) onPodGone(pod *caches.Pod) {
 	ns, ok := c.deps.Namespaces.Get(cache.NewObjectName("", pod.Namespace))
-	if ok && ns.DeletionTimestamp != nil && len(c.deps.Pods.InNamespace(pod.Namespace)) == 0 {
+	if ok && ns.DeletionTimestamp != nil && c.deps.Pods.CountInNamespace(pod.Namespace) == 0 {
 		c.loop.Add(pod.Namespace)
 	}
 }

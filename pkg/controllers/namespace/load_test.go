@@ -213,3 +213,44 @@ func TestASilentAPIHoldsUpNoOtherNamespace(t *testing.T) {
 		}
 	})
 }
+
+// One goroutine tells the handlers of all controllers of every pod. With 50,000 pods in the namespace, walking them for each that goes keeps
+// all others waiting for minutes.
+func TestADeletedPodCostsTheSameWhateverIsInItsNamespace(t *testing.T) {
+	for _, others := range []int{10, 1000} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, terminating())
+			for i := range others {
+				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "test", Name: fmt.Sprint("p", i)}}
+				if err := b.client.Tracker().Add(pod); err != nil {
+					t.Fatal(err)
+				}
+			}
+			known := caches.New(b.client, caches.Config{Name: t.Name()})
+			namespaces, err := known.Namespaces()
+			if err != nil {
+				t.Fatal(err)
+			}
+			pods, err := known.Pods()
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := New(Config{Workers: 1}, Deps{Namespaces: namespaces, Pods: pods, Clock: clock.RealClock{}, Metrics: prometheus.NewRegistry()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer known.Shutdown()
+			defer cancel()
+			known.Start(ctx)
+			if err := known.WaitForSync(ctx); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			gone := &caches.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "test"}}
+			if n := testing.AllocsPerRun(100, func() { c.onPodGone(gone) }); n != 0 {
+				t.Errorf("%v allocations with %d pods in the namespace, want none: a list of them is one", n, others)
+			}
+		})
+	}
+}

@@ -70,6 +70,9 @@ type Controller struct {
 
 const countKey = "finished pods"
 
+// gather collects events of pods on one node into one look at that node.
+const gather = 100 * time.Millisecond
+
 // term is the knowledge that ends with a term.
 type term struct {
 	absence *absence
@@ -122,13 +125,15 @@ func (c *Controller) handlePods() error {
 				c.enqueue(pod)
 			}
 		},
-		Delete: func(pod *caches.Pod) {
-			c.finished.Add(-one(counts(pod)))
-			if pod.NodeName != "" && len(c.pods.OnNode(pod.NodeName)) == 0 {
-				c.nodeLoop.Add(pod.NodeName) // nobody waits for the end of its quarantine any more
-			}
-		},
+		Delete: c.podDeleted,
 	})
+}
+
+func (c *Controller) podDeleted(pod *caches.Pod) {
+	c.finished.Add(-one(counts(pod)))
+	if pod.NodeName != "" && c.pods.CountOnNode(pod.NodeName) == 0 {
+		c.nodeLoop.Add(pod.NodeName) // nobody waits for the end of its quarantine any more
+	}
 }
 
 func one(is bool) int64 {
@@ -139,13 +144,14 @@ func one(is bool) int64 {
 }
 
 // enqueue has a pod looked at, by way of its node if it has one: the node's sync sees to it that no live answer is used that is older
-// than the pod.
+// than the pod. That sync goes through all pods of the node, so events that come together share one. Pods of nodes that are
+// there and in service are none of ours; if their node changes, its own event tells.
 func (c *Controller) enqueue(pod *caches.Pod) {
 	switch {
 	case pod.NodeName == "" && pod.DeletionTimestamp != nil:
 		c.podLoop.Add(podkey.Of(pod))
-	case pod.NodeName != "" && (pod.DeletionTimestamp != nil || !c.cachedNode(pod.NodeName).exists):
-		c.nodeLoop.Add(pod.NodeName)
+	case pod.NodeName != "" && mayConcern(c.cachedNode(pod.NodeName), pod):
+		c.nodeLoop.AddAfter(pod.NodeName, gather)
 	}
 }
 

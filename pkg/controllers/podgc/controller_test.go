@@ -114,7 +114,7 @@ func TestOrphaned(t *testing.T) {
 			}, time.Hour, outcome{Deleted: at(35*time.Second+quarantine, "a", "b", "c"), Marked: []string{"c"}}},
 		{"a pod that comes later to a name long missing", func() []runtime.Object { return three("n")[:1] },
 			map[time.Duration]func(*world){time.Hour: func(w *world) { w.createPod(aPod("late", "n", pending)) }}, 2 * time.Hour,
-			outcome{Deleted: map[string]time.Duration{"a": quarantine, "late": time.Hour + quarantine}, Marked: []string{"late"}}},
+			outcome{Deleted: map[string]time.Duration{"a": quarantine, "late": time.Hour + gather + quarantine}, Marked: []string{"late"}}},
 		{"a pod on a node that is back and that the cache has not seen", func() []runtime.Object { return []runtime.Object{aPod("a", "n", running, finalized)} },
 			map[time.Duration]func(*world){quarantine + 200*time.Millisecond: func(w *world) {
 				w.pretend(aNode("n"))
@@ -217,7 +217,7 @@ func TestOutOfService(t *testing.T) {
 			w.until(time.Second)
 			w.must(w.client.Tracker().Update(podsResource, aPod("p", "n", running, terminating), "default"))
 			w.until(time.Minute)
-			w.check(c, outOfService, outcome{Deleted: map[string]time.Duration{"p": time.Second}, Marked: []string{"p"}})
+			w.check(c, outOfService, outcome{Deleted: map[string]time.Duration{"p": time.Second + gather}, Marked: []string{"p"}})
 		})
 	})
 	t.Run("a taint that is gone collects nothing, whatever the cache says", func(t *testing.T) {

@@ -60,6 +60,11 @@ func why(pod *caches.Pod, node nodeState, quarantined, surplus bool) cause {
 	return none
 }
 
+// mayConcern reports whether a pod that has come or changed may be ours to collect for the sake of its node.
+func mayConcern(node nodeState, pod *caches.Pod) bool {
+	return !node.exists || node.outOfService && pod.DeletionTimestamp != nil
+}
+
 // work is what is left to do about a pod that is to be collected.
 type work struct {
 	fail   bool // mark it Failed

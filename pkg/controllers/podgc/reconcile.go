@@ -29,8 +29,8 @@ const (
 // reconcileNode waits out the quarantine of a missing node, and hands on the pods of a node that is gone or out of service.
 func (c *Controller) reconcileNode(_ context.Context, name string) (worker.Result, error) {
 	c.term.live.Forget(name) // an answer from before this change must not be used
-	node, pods := c.cachedNode(name), c.pods.OnNode(name)
-	if node.exists || len(pods) == 0 {
+	node := c.cachedNode(name)
+	if node.exists || c.pods.CountOnNode(name) == 0 {
 		c.term.absence.end(name)
 	} else {
 		now := c.clock.Now()
@@ -38,7 +38,10 @@ func (c *Controller) reconcileNode(_ context.Context, name string) (worker.Resul
 			return worker.Result{After: left}, nil
 		}
 	}
-	for _, pod := range pods {
+	if node.exists && !node.outOfService {
+		return worker.Result{}, nil
+	}
+	for _, pod := range c.pods.OnNode(name) {
 		if why(pod, node, false, false) != none {
 			c.podLoop.Add(podkey.Of(pod))
 		}

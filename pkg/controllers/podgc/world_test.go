@@ -33,6 +33,8 @@ type world struct {
 	t      *testing.T
 	client *fake.Clientset
 	begin  time.Time
+	// metrics are those of the latest manager.
+	metrics *prometheus.Registry
 
 	pretended atomic.Pointer[pretended] // nil: nodes are those of the client
 
@@ -105,7 +107,8 @@ func (w *world) manager(threshold int) (c *Controller, stop func()) {
 		w.t.Fatal(err)
 	}
 	cfg := Config{TerminatedPodThreshold: threshold, Quarantine: DefaultQuarantine, Period: DefaultPeriod, Workers: 4}
-	c, err = New(cfg, Deps{Client: w.client, Pods: pods, Nodes: nodes, Clock: clock.RealClock{}, Metrics: prometheus.NewRegistry()})
+	w.metrics = prometheus.NewRegistry()
+	c, err = New(cfg, Deps{Client: w.client, Pods: pods, Nodes: nodes, Clock: clock.RealClock{}, Metrics: w.metrics})
 	if err != nil {
 		w.t.Fatal(err)
 	}
