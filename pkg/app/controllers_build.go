@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controllers/namespace"
@@ -51,9 +53,15 @@ const (
 )
 
 func buildNodeLifecycle(cfg Config, s shared) (Controller, error) {
-	client, _, err := s.client()
+	client, rc, err := s.client()
 	if err != nil {
 		return nil, err
+	}
+	rc = rest.CopyConfig(rc)
+	rc.QPS, rc.RateLimiter = -1, nil // how long the answer takes tells whether kubelets get one, so it must not wait behind other requests of ours
+	reads, err := kubernetes.NewForConfig(rc)
+	if err != nil {
+		return nil, fmt.Errorf("build the client of live reads: %w", err)
 	}
 	nodes, pods, err := nodesAndPods(s.caches)
 	if err != nil {
@@ -75,7 +83,7 @@ func buildNodeLifecycle(cfg Config, s shared) (Controller, error) {
 		PodWorkers:                podWorkers,
 		Drain:                     drain(cfg.Election.ShutdownTimeout),
 	}, node.Deps{
-		Client: client, Nodes: nodes, Pods: pods, Leases: leases,
+		Client: client, Reads: reads, Nodes: nodes, Pods: pods, Leases: leases,
 		Recorder: s.recorder(nodeAgent), Clock: s.clock, Metrics: s.registry,
 	})
 }

@@ -56,6 +56,7 @@ type Config struct {
 // kube-node-lease.
 type Deps struct {
 	Client   kubernetes.Interface
+	Reads    kubernetes.Interface // for reads that have to be answered in time; must not be rate limited
 	Nodes    *caches.Nodes
 	Pods     *caches.Pods
 	Leases   *caches.Leases
@@ -68,6 +69,7 @@ type Deps struct {
 type Controller struct {
 	cfg      Config
 	client   kubernetes.Interface
+	reads    kubernetes.Interface
 	nodes    *caches.Nodes
 	pods     *caches.Pods
 	leases   *caches.Leases
@@ -96,7 +98,7 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 		return nil, fmt.Errorf("build %s: %d workers and %d for pods, want at least one of each", Name, cfg.Workers, cfg.PodWorkers)
 	}
 	c := &Controller{
-		cfg: cfg, client: deps.Client, nodes: deps.Nodes, pods: deps.Pods, leases: deps.Leases,
+		cfg: cfg, client: deps.Client, reads: deps.Reads, nodes: deps.Nodes, pods: deps.Pods, leases: deps.Leases,
 		recorder: deps.Recorder, clock: deps.Clock, metrics: newMetrics(deps.Metrics),
 		observations: newObservations(),
 		sight:        newSight(cfg.MonitorGracePeriod, deps.Clock.Now()),
@@ -138,8 +140,8 @@ func (c *Controller) listen() error {
 			Update: func(_, lease *coordinationv1.Lease) { c.observeLease(lease) },
 		}),
 		c.pods.Handle(caches.Handler[*caches.Pod]{
-			Add:    func(pod *caches.Pod) { c.bound("", pod) },
-			Update: func(old, pod *caches.Pod) { c.bound(old.NodeName, pod) },
+			Add:    func(pod *caches.Pod) { c.bound(nil, pod) },
+			Update: c.bound,
 		}),
 	)
 }
@@ -190,7 +192,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer c.metrics.rest()
 	defer c.sight.end()
 	c.giveCredits()
-	c.zones, c.marks, c.lists = newZones(c.cfg, c.metrics), newMarks(), new(leaseLists)
+	c.zones, c.marks, c.lists = newZones(c.cfg, c.metrics), newMarks(), &leaseLists{list: c.listLeases, many: c.manyDue, now: c.clock.Now}
 	c.confirmed = new(atomic.Bool)
 	c.fillZones(now)
 

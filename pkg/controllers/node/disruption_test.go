@@ -31,7 +31,7 @@ func TestStaleCacheChangesNoZone(t *testing.T) {
 		if got := b.tainted(unreachableNoExecute, dying); got < tainted {
 			t.Errorf("%d nodes tainted, it was %d", got, tainted)
 		}
-		if got := b.controller.sight.suspended(5*time.Second, time.Now()); got != causeStale {
+		if got := b.controller.sight.suspended(false, 5*time.Second, time.Now()); got != causeStale {
 			t.Errorf("suspended = %q, want %q: the test has not reached what it is about", got, causeStale)
 		}
 	})

@@ -248,7 +248,7 @@ func TestGaugesRestWithTheTerm(t *testing.T) {
 		if got := testutil.CollectAndCount(m.zoneSize); got != 1 {
 			t.Fatalf("%d zones shown by the leader, want 1", got)
 		}
-		m.suspend(causeBlind)
+		m.suspend(map[cause]bool{causeBlind: true})
 		b.endTerm()
 		for name, n := range map[string]int{
 			"health": testutil.CollectAndCount(m.zoneHealth), "size": testutil.CollectAndCount(m.zoneSize),
@@ -277,10 +277,10 @@ func TestPendingGaugeFollowsTheLine(t *testing.T) {
 			t.Errorf("%s: %v pending, want %v", when, got, want)
 		}
 	}
-	z.ask("down0", nobody, day)
+	z.ask("down0", false, nobody, day)
 	pending(0, "granted")
-	z.ask("down1", nobody, day)
-	z.ask("down2", nobody, day)
+	z.ask("down1", false, nobody, day)
+	z.ask("down2", false, nobody, day)
 	pending(2, "two in line")
 	z.drop("down1", day)
 	pending(1, "one deleted")

@@ -41,6 +41,8 @@ type heartbeat struct {
 	hasPosted bool          // a Ready condition was seen
 	posted    time.Time     // its lastHeartbeatTime, zero if it had none
 	extended  time.Duration // grace given since the last sign of life because we had been blind
+
+	intervals [2]time.Duration // between the last renewals, the latest first, by the kubelet's clock; zero if not known
 }
 
 // firstHeartbeat is the heartbeat of a node at first sight. The Lease may be that of an earlier node of the name; it counts as a
@@ -67,8 +69,7 @@ func (h heartbeat) afterLease(renewed, now time.Time) heartbeat {
 	if !renewed.After(h.renewed) {
 		return h
 	}
-	h.renewed = renewed
-	return h.alive(now)
+	return h.renewedAt(renewed).alive(now)
 }
 
 // afterLiveLease takes in the renewTime that a consistent read of the Lease showed. Such a read is never older than what is known, so a time
@@ -78,8 +79,36 @@ func (h heartbeat) afterLiveLease(renewed, now time.Time) heartbeat {
 	if renewed.IsZero() || renewed.Equal(h.renewed) {
 		return h
 	}
-	h.renewed = renewed
-	return h.alive(now)
+	return h.renewedAt(renewed).alive(now)
+}
+
+// renewedAt takes in a new renewTime. An interval is known from two of them.
+func (h heartbeat) renewedAt(t time.Time) heartbeat {
+	if between := t.Sub(h.renewed); !h.renewed.IsZero() && between > 0 {
+		h.intervals = [2]time.Duration{between, h.intervals[0]}
+	}
+	h.renewed = t
+	return h
+}
+
+// interval is how often the kubelet renews its Lease, zero if that is not known. Of the last two intervals the shorter counts: the other may
+// have had an outage in it, or the setting of a clock.
+func (h heartbeat) interval() time.Duration {
+	if h.intervals[1] == 0 {
+		return h.intervals[0]
+	}
+	return min(h.intervals[0], h.intervals[1])
+}
+
+// isLate reports whether a kubelet whose grace ends at due is later than it ever is when all is well: half its grace is over, and one and
+// a half of its own intervals.
+func (h heartbeat) isLate(due time.Time, grace time.Duration, now time.Time) bool {
+	return due.Sub(now) < grace/2 && now.Sub(h.seen) > h.interval()*3/2
+}
+
+// isSpent reports whether the node has been given all the time that blindness may give; from then on only a live read speaks for it.
+func (h heartbeat) isSpent(grace time.Duration) bool {
+	return h.extended > 0 && h.extended >= maxExtension*grace
 }
 
 func (h heartbeat) alive(now time.Time) heartbeat {

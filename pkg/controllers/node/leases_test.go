@@ -77,6 +77,7 @@ func TestLiveLease(t *testing.T) {
 		want := h
 		if tt.alive {
 			want.seen, want.renewed = at(5), tt.renewed
+			want.intervals[0] = max(0, tt.renewed.Sub(h.renewed))
 		}
 		if got := h.afterLiveLease(tt.renewed, at(5)); got != want {
 			t.Errorf("%s: %+v, want %+v", tt.name, got, want)

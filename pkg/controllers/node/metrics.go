@@ -58,7 +58,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}, []string{"cause"}),
 		suspended: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "node_collector_suspended",
-			Help: "1 while silent nodes are not acted upon, by cause.",
+			Help: "1 if silent nodes were not acted upon within the last second, by cause.",
 		}, []string{"cause"}),
 		podsMarked: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "node_collector_pods_marked_not_ready_total",
@@ -68,16 +68,16 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	for _, c := range []string{suppressedStale, suppressedBlind, suppressedUnreachable, suppressedAlive} {
 		m.suppressed.WithLabelValues(c)
 	}
-	m.suspend(causeNone)
+	m.suspend(nil)
 	reg.MustRegister(m.zoneHealth, m.zoneSize, m.zoneUnhealthy, m.evictions, m.updateSeconds,
 		m.zoneState, m.pending, m.heartbeatAge, m.suppressed, m.suspended, m.podsMarked)
 	return m
 }
 
-// suspend shows the cause of the present suspension; causeNone shows none.
-func (m *metrics) suspend(now cause) {
+// suspend shows the causes for which silent nodes were not acted upon of late; nil shows none.
+func (m *metrics) suspend(causes map[cause]bool) {
 	for _, c := range []cause{causeBlind, causeStale} {
-		m.suspended.WithLabelValues(string(c)).Set(boolean(c == now))
+		m.suspended.WithLabelValues(string(c)).Set(boolean(causes[c]))
 	}
 }
 
@@ -86,7 +86,7 @@ func (m *metrics) rest() {
 	for _, gauge := range []*prometheus.GaugeVec{m.zoneHealth, m.zoneSize, m.zoneUnhealthy, m.zoneState, m.pending} {
 		gauge.Reset()
 	}
-	m.suspend(causeNone)
+	m.suspend(nil)
 }
 
 // zone shows a zone. An empty one, which is about to be forgotten, shows as healthy.

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"hash/maphash"
 	"sync"
 	"time"
 
@@ -12,11 +11,6 @@ import (
 // observations remembers each node's signs of life. It is fed by the handlers, on a standby too, so that a failover does not
 // start every grace period anew. A record belongs to one UID: a node deleted and made again under its name starts afresh.
 type observations struct {
-	seed   maphash.Seed
-	shards [16]shard // handlers and workers meet here some hundred times a second
-}
-
-type shard struct {
 	lock    sync.Mutex
 	records map[string]nodeRecord
 }
@@ -26,6 +20,7 @@ type nodeRecord struct {
 	uid       types.UID
 	heartbeat heartbeat
 	ready     corev1.ConditionStatus // as last seen or decided, empty if never posted
+	version   string                 // resource version of the last state that was seen, by watch or live
 	judged    time.Time              // when it was last judged, zero if never
 	written   string                 // resource version that our last write gave it
 	refused   string                 // resource version that was too old for our last write
@@ -38,30 +33,21 @@ func (r nodeRecord) due(cfg Config) time.Time {
 }
 
 func newObservations() *observations {
-	o := &observations{seed: maphash.MakeSeed()}
-	for i := range o.shards {
-		o.shards[i].records = map[string]nodeRecord{}
-	}
-	return o
-}
-
-func (o *observations) shard(name string) *shard {
-	return &o.shards[maphash.String(o.seed, name)%uint64(len(o.shards))]
+	return &observations{records: map[string]nodeRecord{}}
 }
 
 // node takes in the state of a node and returns its record. renewed is what the Lease cache holds; it matters at first sight.
 func (o *observations) node(node *corev1.Node, renewed, now time.Time) nodeRecord {
-	s := o.shard(node.Name)
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	r, ok := s.records[node.Name]
+	o.lock.Lock()
+	defer o.lock.Unlock()
+	r, ok := o.records[node.Name]
 	if !ok || r.uid != node.UID {
 		r = nodeRecord{uid: node.UID, heartbeat: firstHeartbeat(node, renewed, now)}
 	} else {
 		r.heartbeat = r.heartbeat.afterStatus(node, now)
 	}
-	r.ready = readiness(node)
-	s.records[node.Name] = r
+	r.ready, r.version = readiness(node), node.ResourceVersion
+	o.records[node.Name] = r
 	return r
 }
 
@@ -82,61 +68,51 @@ func (o *observations) liveLease(name string, renewed, now time.Time) (news bool
 
 // get returns the record of a name.
 func (o *observations) get(name string) (nodeRecord, bool) {
-	s := o.shard(name)
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	r, ok := s.records[name]
+	o.lock.Lock()
+	defer o.lock.Unlock()
+	r, ok := o.records[name]
 	return r, ok
 }
 
 // change edits a record in place, if there is one and it is of the UID; an empty UID fits any.
 func (o *observations) change(name string, uid types.UID, edit func(*nodeRecord)) {
-	s := o.shard(name)
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	r, ok := s.records[name]
+	o.lock.Lock()
+	defer o.lock.Unlock()
+	r, ok := o.records[name]
 	if !ok || uid != "" && r.uid != uid {
 		return
 	}
 	edit(&r)
-	s.records[name] = r
+	o.records[name] = r
 }
 
 // forget drops the record of a name, if it is of the UID; an empty UID fits any.
 func (o *observations) forget(name string, uid types.UID) {
-	s := o.shard(name)
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	if r, ok := s.records[name]; ok && (uid == "" || r.uid == uid) {
-		delete(s.records, name)
+	o.lock.Lock()
+	defer o.lock.Unlock()
+	if r, ok := o.records[name]; ok && (uid == "" || r.uid == uid) {
+		delete(o.records, name)
 	}
 }
 
 // changeAll edits every record.
 func (o *observations) changeAll(edit func(name string, r *nodeRecord)) {
-	for i := range o.shards {
-		s := &o.shards[i]
-		s.lock.Lock()
-		for name, r := range s.records {
-			edit(name, &r)
-			s.records[name] = r
-		}
-		s.lock.Unlock()
+	o.lock.Lock()
+	defer o.lock.Unlock()
+	for name, r := range o.records {
+		edit(name, &r)
+		o.records[name] = r
 	}
 }
 
 // count counts all records and those that are not Unknown and due before a time.
 func (o *observations) count(cfg Config, before time.Time) (all, due int) {
-	for i := range o.shards {
-		s := &o.shards[i]
-		s.lock.Lock()
-		all += len(s.records)
-		for _, r := range s.records {
-			if r.ready != corev1.ConditionUnknown && r.due(cfg).Before(before) {
-				due++
-			}
+	o.lock.Lock()
+	defer o.lock.Unlock()
+	for _, r := range o.records {
+		if r.ready != corev1.ConditionUnknown && r.due(cfg).Before(before) {
+			due++
 		}
-		s.lock.Unlock()
 	}
-	return all, due
+	return len(o.records), due
 }

@@ -127,7 +127,7 @@ func TestFrozenLeaseWatchCondemnsNobodyAndStillFindsTheDead(t *testing.T) {
 		}
 		b.freeze("leases", false)
 		b.renewFor(30*time.Second, live...)
-		if got := b.controller.suspension(time.Now()); got != causeNone {
+		if got := b.controller.suspension(false, time.Now()); got != causeNone {
 			t.Errorf("suspended (%s) after the watch came back", got)
 		}
 	})
@@ -138,11 +138,15 @@ func TestStallOfTheProcessIsNotSilence(t *testing.T) {
 	inBubble(t, defaults(), objects, func(b *bench) {
 		b.term()
 		b.renew(live...)
-		r, _ := b.controller.observations.get("live0")
-		b.controller.stalled(30 * time.Second)
-		after, _ := b.controller.observations.get("live0")
-		if got := after.heartbeat.seen.Sub(r.heartbeat.seen); got != 30*time.Second {
-			t.Errorf("last sign of life moved by %v, want 30s", got)
+		b.pass(40 * time.Second)
+		b.renew("live1")
+		b.pass(5 * time.Second)
+		b.controller.stalled(30*time.Second, time.Now())
+		for name, want := range map[string]time.Duration{"live0": 15 * time.Second, "live1": 0} {
+			r, _ := b.controller.observations.get(name)
+			if got := time.Since(r.heartbeat.seen); got != want {
+				t.Errorf("%s counts as silent for %v after a stall of 30 s, want %v: 45 s and 5 s less the stall, and no sign of life lies ahead", name, got, want)
+			}
 		}
 	})
 }

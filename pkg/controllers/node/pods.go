@@ -27,10 +27,10 @@ type podKey struct {
 	bound bool // because it was bound to its node just now
 }
 
-// bound queues a pod that has come to a node. Other changes of pods are left alone: a pod that its kubelet has set Ready is not ours
+// bound queues a pod that has come to a node; before is nil, or the pod of its name that was seen before, which may be another. Other changes of pods are left alone: a pod that its kubelet has set Ready is not ours
 // to set back.
-func (c *Controller) bound(before string, pod *caches.Pod) {
-	if pod.NodeName != "" && pod.NodeName != before {
+func (c *Controller) bound(before, pod *caches.Pod) {
+	if pod.NodeName != "" && (before == nil || pod.NodeName != before.NodeName || pod.UID != before.UID) {
 		c.podLoop.Add(podKey{cache.MetaObjectToName(pod), true})
 	}
 }
@@ -75,7 +75,7 @@ func (c *Controller) reconcilePod(ctx context.Context, key podKey) (worker.Resul
 	case err != nil:
 		return worker.Result{}, fmt.Errorf("set pod not ready: %w", err)
 	}
-	c.sight.wrote(c.clock.Now())
+	c.sight.wrote(writing("pod", key.String()), c.clock.Now())
 	c.marks.done(pod.NodeName, pod.UID)
 	c.metrics.podsMarked.Inc()
 	klog.FromContext(ctx).V(2).Info("Set pod not ready, its node does not answer", "node", pod.NodeName)

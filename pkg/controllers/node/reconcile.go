@@ -39,6 +39,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) (worker.Result,
 	}
 	c.introduce(node)
 	node, again, judgeErr := c.examine(ctx, node, now)
+	now = c.clock.Now() // a write may take long, and a taint tells when it was added
 	c.wake(c.zones.put(name, zoneOf(node), memberOf(node), now), now)
 	c.follow(node)
 	wait, taintErr := c.settle(ctx, node, now)
@@ -81,13 +82,17 @@ func afterConflicts(first time.Duration, n int) time.Duration {
 
 // readNode reads a node live. Nil is a node that is gone, or another one of the name: its events will come.
 func (c *Controller) readNode(ctx context.Context, node *corev1.Node) (*corev1.Node, error) {
-	live, err := c.client.CoreV1().Nodes().Get(ctx, node.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) || err == nil && live.UID != node.UID {
-		return nil, nil
-	}
-	if err != nil {
-		c.sight.failed(err, false, c.clock.Now())
+	ctx, cancel := context.WithTimeout(ctx, c.answerTime())
+	defer cancel()
+	live, err := c.reads.CoreV1().Nodes().Get(ctx, node.Name, metav1.GetOptions{})
+	now := c.clock.Now()
+	if err != nil && !apierrors.IsNotFound(err) {
+		c.sight.failed(reading("node", node.Name), err, now)
 		return nil, fmt.Errorf("read node: %w", err)
+	}
+	c.sight.readSucceeded(reading("node", node.Name), now)
+	if err != nil || live.UID != node.UID {
+		return nil, nil
 	}
 	return live, nil
 }
@@ -95,6 +100,7 @@ func (c *Controller) readNode(ctx context.Context, node *corev1.Node) (*corev1.N
 // forget is the end of a node. Its record was dropped by the handler, but a judgement that was under way may have begun a new one.
 func (c *Controller) forget(name string, now time.Time) {
 	c.observations.forget(name, "")
+	c.sight.forget(name)
 	c.wake(c.zones.drop(name, now), now)
 	c.marks.end(name)
 	if uid := c.acquaintance.part(name); uid != "" {
@@ -135,12 +141,10 @@ func (c *Controller) examine(ctx context.Context, node *corev1.Node, now time.Ti
 		}
 		return node, j.recheck, nil
 	}
-	if why := c.suspension(now); why != causeNone {
+	if why := c.suspension(r.heartbeat.isSpent(c.cfg.MonitorGracePeriod), now); why != causeNone {
 		c.metrics.suppressed.WithLabelValues(suppressions[why]).Inc()
 		return node, rechecks[why], nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.answerTime())
-	defer cancel()
 	silent, err := c.confirmSilence(ctx, node, r.due(c.cfg))
 	if err != nil {
 		c.metrics.suppressed.WithLabelValues(suppressedUnreachable).Inc()
@@ -158,10 +162,10 @@ var (
 	rechecks     = map[cause]time.Duration{causeBlind: blindRecheck, causeStale: staleRecheck}
 )
 
-// suspension says why no verdict may be passed and no node tainted NoExecute at now.
-func (c *Controller) suspension(now time.Time) cause {
+// suspension says why no verdict may be passed and no node tainted NoExecute at now; see sight.suspended for spent.
+func (c *Controller) suspension(spent bool, now time.Time) cause {
 	c.sight.caughtUp(c.leases.Version())
-	return c.sight.suspended(c.cfg.MonitorPeriod, now)
+	return c.sight.suspended(spent, c.cfg.MonitorPeriod, now)
 }
 
 // alive is the end of a judgement by a live read that showed a sign of life. It returns when to judge again.
@@ -202,12 +206,17 @@ func (c *Controller) postUnknown(ctx context.Context, node *corev1.Node) (*corev
 	case apierrors.IsConflict(err):
 		return node, c.conflict(live), nil
 	case err != nil:
-		c.sight.failed(err, true, c.clock.Now())
+		c.sight.failed(writing("node", node.Name), err, c.clock.Now())
 		return node, 0, fmt.Errorf("set node status: %w", err)
 	}
 	klog.FromContext(ctx).V(2).Info("Node is silent, set its conditions to Unknown", "silent", now.Sub(r.heartbeat.seen), "was", was)
 	c.metrics.heartbeatAge.Observe(now.Sub(r.heartbeat.seen).Seconds())
-	c.wrote(written, func(r *nodeRecord) { r.judged, r.ready = now, corev1.ConditionUnknown })
+	c.wrote(written, func(r *nodeRecord) {
+		r.judged = now
+		if reached(written.ResourceVersion, r.version) { // else the kubelet has been faster than the answer
+			r.ready = corev1.ConditionUnknown
+		}
+	})
 	if was != "" {
 		c.tellNotReady(node.Name, node.UID)
 	}
@@ -216,7 +225,7 @@ func (c *Controller) postUnknown(ctx context.Context, node *corev1.Node) (*corev
 
 // wrote notes a node as our write has left it.
 func (c *Controller) wrote(node *corev1.Node, edit func(*nodeRecord)) {
-	c.sight.wrote(c.clock.Now())
+	c.sight.wrote(writing("node", node.Name), c.clock.Now())
 	c.observations.change(node.Name, node.UID, func(r *nodeRecord) {
 		r.written, r.refused, r.conflicts = node.ResourceVersion, "", 0
 		edit(r)

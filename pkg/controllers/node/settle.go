@@ -26,7 +26,8 @@ func (c *Controller) settle(ctx context.Context, node *corev1.Node, now time.Tim
 	written, err := c.patchNode(ctx, node, taints, labels)
 	if err != nil {
 		if granted && refused(err) {
-			c.zones.refund(node.Name, c.clock.Now())
+			now := c.clock.Now()
+			c.wake(c.zones.refund(node.Name, now), now)
 		}
 		switch {
 		case apierrors.IsNotFound(err):
@@ -34,7 +35,7 @@ func (c *Controller) settle(ctx context.Context, node *corev1.Node, now time.Tim
 		case apierrors.IsConflict(err):
 			return c.conflict(node), nil
 		}
-		c.sight.failed(err, true, c.clock.Now())
+		c.sight.failed(writing("node", node.Name), err, c.clock.Now())
 		return 0, fmt.Errorf("patch node: %w", err)
 	}
 	klog.FromContext(ctx).V(2).Info("Changed taints or labels of node", "taints", taints, "labels", labels)
@@ -57,10 +58,12 @@ func (c *Controller) noExecute(node *corev1.Node, now time.Time) (want noExecute
 		c.wake(c.zones.withdraw(node.Name), now)
 		return want, false, 0
 	}
-	if why := c.suspension(now); why != causeNone {
+	r, _ := c.observations.get(node.Name)
+	spent := r.heartbeat.isSpent(c.cfg.MonitorGracePeriod)
+	if why := c.suspension(spent, now); why != causeNone {
 		return noExecute{keep: true}, false, rechecks[why]
 	}
-	granted, wait, e := c.zones.ask(node.Name, c.lagging(now), now)
+	granted, wait, e := c.zones.ask(node.Name, spent, c.lagging(now), now)
 	c.wake(e, now)
 	if !granted {
 		return noExecute{keep: true}, false, wait
@@ -68,11 +71,11 @@ func (c *Controller) noExecute(node *corev1.Node, now time.Time) (want noExecute
 	return want, true, 0
 }
 
-// lagging tells which Ready nodes have used up more than half of their grace: were they asked, they might not answer.
+// lagging tells which Ready nodes have been silent for so long that, were they asked, they might not answer.
 func (c *Controller) lagging(now time.Time) func(string) bool {
 	return func(name string) bool {
 		r, ok := c.observations.get(name)
-		return ok && r.ready == corev1.ConditionTrue && r.due(c.cfg).Sub(now) < c.cfg.MonitorGracePeriod/2
+		return ok && r.ready == corev1.ConditionTrue && r.heartbeat.isLate(r.due(c.cfg), c.cfg.MonitorGracePeriod, now)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,7 +15,9 @@ import (
 // sight knows whether silence means anything. Three things can make it meaningless.
 //
 // Blind: kubelets could not tell us, because requests fail. It starts at the last moment at which we certainly saw, ends with
-// any Lease event or success, and is then credited to every node.
+// any Lease event or success, and is then credited to every node. One object of which a request fails is a suspicion and no more: a
+// webhook may refuse it, or it cannot be decoded. It takes a second one, a probe, or a long quiet; and once others' requests have
+// succeeded, the trouble is that object's own until one of its own does.
 //
 // Stale: the Lease cache is behind what a live read showed. It ends when the cache has caught up. While it lasts, whole lists of
 // Leases take the place of the watch.
@@ -31,9 +34,21 @@ type sight struct {
 	blind     *blindness
 	byWrite   time.Time // when the last failing write made us blind; reads that succeed prove nothing then
 	ended     []blindness
+	troubles  map[subject]bool // of which the last request failed; true: the trouble is its own
 	stale     staleness
 	lastTick  time.Time
+	recent    map[cause]bool // causes that arose since the last tick
 }
+
+// subject is what a request is about. Reading an object and writing it fail for different reasons.
+type subject struct {
+	what  string
+	write bool
+}
+
+func reading(kind, name string) subject { return subject{what: kind + " " + name} }
+
+func writing(kind, name string) subject { return subject{what: kind + " " + name, write: true} }
 
 const (
 	tickPeriod = time.Second
@@ -46,6 +61,7 @@ type staleness struct {
 	since  time.Time
 	target string // resource version to reach
 	fed    time.Time
+	took   time.Duration // the list that fed it
 }
 
 // cause says why verdicts are suspended; it is a label value.
@@ -58,7 +74,7 @@ const (
 )
 
 func newSight(grace time.Duration, now time.Time) *sight {
-	return &sight{grace: grace, lastEvent: now, lastSeen: now}
+	return &sight{grace: grace, lastEvent: now, lastSeen: now, troubles: map[subject]bool{}, recent: map[cause]bool{}}
 }
 
 // quiet is how long no Lease event is normal: half a grace period.
@@ -73,6 +89,7 @@ func (s *sight) event(now time.Time) {
 		s.startBlind()
 	}
 	s.endBlind(now)
+	s.absolve(subject{write: true})
 	s.lastEvent, s.lastSeen = now, now
 }
 
@@ -84,6 +101,7 @@ func (s *sight) begin(now time.Time) {
 		s.startBlind()
 	}
 	s.endBlind(now)
+	clear(s.troubles)
 	s.probing, s.lastSeen, s.lastTick = true, now, now
 }
 
@@ -109,38 +127,92 @@ func (s *sight) end() {
 	s.probing = false
 }
 
-// readSucceeded notes a consistent read.
-func (s *sight) readSucceeded(now time.Time) {
+// readSucceeded notes a consistent read of something.
+func (s *sight) readSucceeded(of subject, now time.Time) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	s.lastSeen = now
+	s.absolve(of)
 	if s.byWrite.IsZero() || now.Sub(s.byWrite) > s.grace {
 		s.endBlind(now) // after a failed write: the next write will tell
 	}
 }
 
 // wrote notes a write that the API server accepted.
-func (s *sight) wrote(now time.Time) {
+func (s *sight) wrote(what subject, now time.Time) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	s.lastSeen = now
+	s.absolve(what)
 	s.endBlind(now)
 }
 
-// failed notes a request that failed. write tells that it would have changed something.
-func (s *sight) failed(err error, write bool, now time.Time) {
+// absolve takes in a request that succeeded: what failed before it, of the same kind or a lesser, has its trouble to itself.
+func (s *sight) absolve(by subject) {
+	if len(s.troubles) == 0 {
+		return
+	}
+	delete(s.troubles, by)
+	for of := range s.troubles {
+		if by.write || !of.write {
+			s.troubles[of] = true
+		}
+	}
+}
+
+// failed notes a request that failed.
+func (s *sight) failed(of subject, err error, now time.Time) {
 	if !blinding(err) {
 		return
 	}
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	if write {
+	if s.troubles[of] {
+		return
+	}
+	s.troubles[of] = false
+	if s.suspects() < 2 && now.Sub(s.lastEvent) <= s.quiet() {
+		return
+	}
+	if of.write {
 		s.byWrite = now
 	}
 	s.startBlind()
 }
 
+// suspects counts the objects of which a request failed when nothing has succeeded since.
+func (s *sight) suspects() (n int) {
+	for _, own := range s.troubles {
+		if !own {
+			n++
+		}
+	}
+	return n
+}
+
+// probeFailed notes that the API server did not answer when it was asked for next to nothing.
+func (s *sight) probeFailed(err error) {
+	if !blinding(err) {
+		return
+	}
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.startBlind()
+}
+
+// forget drops the troubles of a node that is gone.
+func (s *sight) forget(node string) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	for of := range s.troubles {
+		if strings.HasSuffix(of.what, " "+node) {
+			delete(s.troubles, of)
+		}
+	}
+}
+
 func (s *sight) startBlind() {
+	s.recent[causeBlind] = true
 	if s.blind == nil {
 		s.blind = &blindness{since: s.lastEvent}
 	}
@@ -159,6 +231,7 @@ func (s *sight) endBlind(now time.Time) {
 func (s *sight) behind(version string, now time.Time) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
+	s.recent[causeStale] = true
 	if s.stale.target == "" {
 		s.stale = staleness{since: now, target: version}
 	} else if !reached(s.stale.target, version) {
@@ -175,19 +248,24 @@ func (s *sight) caughtUp(version string) {
 	}
 }
 
-// fed notes that a whole list of Leases was taken in.
-func (s *sight) fed(now time.Time) {
+// fed notes that a whole list of Leases was taken in, and how long it took.
+func (s *sight) fed(now time.Time, took time.Duration) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	s.stale.fed = now
+	s.stale.fed, s.stale.took = now, took
 }
 
-// suspended says why no verdict may be passed, no taint added and no zone changed; causeNone is that all may be done.
-func (s *sight) suspended(period time.Duration, now time.Time) cause {
+// suspended says why no verdict may be passed, no taint added and no zone changed; causeNone is that all may be done. spent is a
+// node that has been given all the time that blindness may give: only the tick that may give it back a standstill holds it up.
+func (s *sight) suspended(spent bool, period time.Duration, now time.Time) cause {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	switch {
-	case s.isStalled(now), s.blind != nil, len(s.ended) > 0: // credits not yet given
+	case s.isStalled(now):
+		return causeBlind
+	case spent:
+		return causeNone
+	case s.blind != nil, len(s.ended) > 0: // credits not yet given
 		return causeBlind
 	case s.stale.target != "" && !s.isFed(period, now):
 		return causeStale
@@ -197,7 +275,17 @@ func (s *sight) suspended(period time.Duration, now time.Time) cause {
 
 // isFed tells that the cache has been stale for so long that lists are made, and that the last one is fresh.
 func (s *sight) isFed(period time.Duration, now time.Time) bool {
-	return now.Sub(s.stale.since) > s.grace && now.Sub(s.stale.fed) < 2*period+time.Second
+	return now.Sub(s.stale.since) > s.grace && now.Sub(s.stale.fed) < 2*period+s.stale.took+time.Second
+}
+
+// causes returns those for which verdicts were suspended since it was last called, for however short a time. why is the present one.
+func (s *sight) causes(why cause) map[cause]bool {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	recent := s.recent
+	s.recent = map[cause]bool{}
+	recent[why] = true
+	return recent
 }
 
 // errand is what the API server should be asked now.
@@ -215,10 +303,20 @@ func (s *sight) errand(period time.Duration, now time.Time) errand {
 	switch {
 	case s.stale.target != "" && now.Sub(s.stale.since) > s.grace && now.Sub(s.stale.fed) >= period:
 		return feed
-	case s.blind != nil, now.Sub(s.lastSeen) > max(s.quiet(), period):
+	case s.blind != nil, now.Sub(s.lastSeen) > max(s.quiet(), period), s.doubtful():
 		return probe
 	}
 	return noErrand
+}
+
+// doubtful reports whether a read has failed and nothing has been read since.
+func (s *sight) doubtful() bool {
+	for of, own := range s.troubles {
+		if !of.write && !own {
+			return true
+		}
+	}
+	return false
 }
 
 // credits returns the blind times that have ended and not been credited yet. It does not forget them: see credited.
@@ -238,7 +336,7 @@ func (s *sight) credited(n int) {
 // blinding reports whether an error may mean that kubelets cannot reach the API server either: it gave no answer, or said that
 // it was not able to. An answer about the object (not found, conflict, forbidden) is an answer; the end of a term is none.
 func blinding(err error) bool {
-	if err == nil || errors.Is(err, context.Canceled) {
+	if err == nil || errors.Is(err, context.Canceled) || strings.Contains(err.Error(), rateLimited) {
 		return false
 	}
 	var status apierrors.APIStatus
@@ -248,6 +346,9 @@ func blinding(err error) bool {
 	code := status.Status().Code
 	return code >= http.StatusInternalServerError || code == http.StatusTooManyRequests || code == http.StatusRequestTimeout
 }
+
+// rateLimited is how client-go v0.37 begins the error of a request that its own limiter did not let pass. It has no type.
+const rateLimited = "client rate limiter Wait returned an error"
 
 // reached reports whether a resource version is at least another. Versions that cannot be compared count as reached: waiting for
 // them would have no end.

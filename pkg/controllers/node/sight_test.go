@@ -39,6 +39,7 @@ func TestBlinding(t *testing.T) {
 		{"too many requests", apierrors.NewTooManyRequests("x", 1), true},
 		{"connection refused", errors.New("dial tcp: connection refused"), true},
 		{"our deadline", fmt.Errorf("get: %w", context.DeadlineExceeded), true},
+		{"client-go's own limiter", fmt.Errorf("client rate limiter Wait returned an error: %w", errors.New("rate: Wait(n=1) would exceed context deadline")), false},
 		{"the end of the term", fmt.Errorf("get: %w", context.Canceled), false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -66,13 +67,24 @@ func TestSight(t *testing.T) {
 	type step func(s *sight)
 	event := func(at int) step { return func(s *sight) { s.event(seconds(at)) } }
 	begin := func(at int) step { return func(s *sight) { s.begin(seconds(at)) } }
-	readFails := func(at int) step { return func(s *sight) { s.failed(errOutage, false, seconds(at)) } }
-	writeFails := func(at int) step { return func(s *sight) { s.failed(errOutage, true, seconds(at)) } }
-	reads := func(at int) step { return func(s *sight) { s.readSucceeded(seconds(at)) } }
-	writes := func(at int) step { return func(s *sight) { s.wrote(seconds(at)) } }
+	readFailsOf := func(node string, at int) step {
+		return func(s *sight) { s.failed(reading("lease", node), errOutage, seconds(at)) }
+	}
+	writeFailsOf := func(node string, at int) step {
+		return func(s *sight) { s.failed(writing("node", node), errOutage, seconds(at)) }
+	}
+	readFails := func(at int) step { return readFailsOf("a", at) }
+	writeFails := func(at int) step { return writeFailsOf("a", at) }
+	probeFails := func(s *sight) { s.probeFailed(errOutage) }
+	reads := func(at int) step { return func(s *sight) { s.readSucceeded(subject{}, seconds(at)) } }
+	writes := func(at int) step { return func(s *sight) { s.wrote(writing("node", "b"), seconds(at)) } }
 	behind := func(v string, at int) step { return func(s *sight) { s.behind(v, seconds(at)) } }
 	caughtUp := func(v string) step { return func(s *sight) { s.caughtUp(v) } }
-	fed := func(at int) step { return func(s *sight) { s.fed(seconds(at)) } }
+	fed := func(at int) step { return func(s *sight) { s.fed(seconds(at), 0) } }
+	fedIn := func(took, at int) step {
+		return func(s *sight) { s.fed(seconds(at), time.Duration(took)*time.Second) }
+	}
+	gone := func(node string) step { return func(s *sight) { s.forget(node) } }
 	for _, tt := range []struct {
 		name    string
 		steps   []step
@@ -105,6 +117,24 @@ func TestSight(t *testing.T) {
 		{"the lists fail: suspended again", []step{begin(0), event(70), behind("20", 11), fed(62)}, 74, causeStale, feed, nil, false},
 		{"stood still, and nobody has noticed yet", []step{begin(0), event(7)}, 7, causeBlind, noErrand, nil, true},
 		{"a late tick", []step{begin(0), event(6)}, 6, causeNone, noErrand, nil, true},
+		{"the list takes longer than a period: the next one is still on its way", []step{begin(0), event(70), behind("20", 11), fedIn(20, 80)}, 105, causeNone, feed, nil, false},
+		{"one object cannot be written: that is its own affair", []step{begin(0), event(10), writeFails(20)}, 21, causeNone, noErrand, nil, false},
+		{"nor the same one again", []step{begin(0), event(10), writeFails(20), writeFails(22)}, 23, causeNone, noErrand, nil, false},
+		{"two cannot be written", []step{begin(0), event(10), writeFails(20), writeFailsOf("b", 22)}, 23, causeBlind, probe, nil, false},
+		{"two, but Leases are written in between", []step{begin(0), event(10), writeFails(20), event(21), writeFailsOf("b", 22)}, 23, causeNone, noErrand, nil, false},
+		{"two, but another was written in between", []step{begin(0), event(10), writeFails(20), writes(21), writeFailsOf("b", 22)}, 23, causeNone, noErrand, nil, false},
+		{"two, but one is gone", []step{begin(0), event(10), writeFails(20), gone("a"), writeFailsOf("b", 22)}, 23, causeNone, noErrand, nil, false},
+		{"a read in between proves nothing about writes", []step{begin(0), event(10), writeFails(20), reads(21), writeFailsOf("b", 22)}, 23, causeBlind, probe, nil, false},
+		{"two that have long been bad do not count again", []step{
+			begin(0), event(10), writeFails(20), writeFailsOf("b", 20), event(21), writeFails(25), writeFailsOf("b", 25),
+		}, 26, causeBlind, noErrand, []blindness{{seconds(10), seconds(21)}}, false},
+		{"bad for long, and nothing comes in: it is still its own affair", []step{begin(0), writeFails(5), event(10), writeFails(40)}, 41, causeNone, probe, nil, false},
+		{"bad, well, bad again beside another", []step{
+			begin(0), event(10), writeFailsOf("b", 11), event(12), writes(13), writeFailsOf("b", 14), writeFails(15),
+		}, 16, causeBlind, probe, nil, false},
+		{"one cannot be read: ask for something else", []step{begin(0), event(10), readFails(20)}, 21, causeNone, probe, nil, false},
+		{"and that fails too", []step{begin(0), event(10), readFails(20), probeFails}, 22, causeBlind, probe, nil, false},
+		{"or is answered", []step{begin(0), event(10), readFails(20), reads(22), readFails(23)}, 24, causeNone, noErrand, nil, false},
 		{"versions that cannot be compared are no reason to wait", []step{begin(0), event(10), behind("x", 11), caughtUp("20")}, 12, causeNone, noErrand, nil, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -116,8 +146,11 @@ func TestSight(t *testing.T) {
 			if !tt.stalls {
 				s.tick(now)
 			}
-			if got := s.suspended(period, now); got != tt.why {
+			if got := s.suspended(false, period, now); got != tt.why {
 				t.Errorf("suspended = %q, want %q", got, tt.why)
+			}
+			if got := s.suspended(true, period, now); got != causeNone && !tt.stalls {
+				t.Errorf("a node that has been given all its time is held up: %q", got)
 			}
 			if got := s.errand(period, now); got != tt.errand {
 				t.Errorf("errand = %v, want %v", got, tt.errand)
@@ -126,7 +159,7 @@ func TestSight(t *testing.T) {
 				t.Errorf("credits (-want +got):\n%s", diff)
 			}
 			s.credited(len(tt.credits))
-			if len(tt.credits) > 0 && s.suspended(period, now) != causeNone {
+			if len(tt.credits) > 0 && s.suspended(false, period, now) != causeNone {
 				t.Error("suspended although the credits were given")
 			}
 		})

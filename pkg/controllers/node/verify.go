@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,34 +11,25 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-const (
-	leaseInterval = 10 * time.Second // kubelets renew every quarter of the lease duration of 40 s
-	manyNodes     = 3                // so many nodes are asked for one by one
-	manyShare     = 10               // or one in so many
-	listAge       = 2 * time.Second  // how long a list of Leases serves
-	listTimeout   = 30 * time.Second // of the list of all nodes
-)
+const listTimeout = 30 * time.Second // of a list of all nodes, or of all Leases
+
+// leasesPerPage is how many Leases are asked for at once. A page of them is some hundred kilobytes.
+const leasesPerPage = 1000
 
 var errStaleNodes = errors.New("the node cache is behind the API server")
 
-// answerTime is how long the API server may take for an answer that is to prove a node's silence: a tenth of the grace period, within
+// answerTime is how long the API server may take for one answer that is to prove a node's silence: a tenth of the grace period, within
 // limits. A server that takes longer, or a connection that hangs, keeps kubelets from renewing as well, and what it says in the end
-// says nothing about them.
+// says nothing about them. It is not a limit of what follows from the proof: a write may take as long as the API server lets it.
 func (c *Controller) answerTime() time.Duration {
 	return min(max(c.cfg.MonitorGracePeriod/10, time.Second), 10*time.Second)
-}
-
-// leaseLists is the last list of Leases, shared by all who need one at a time.
-type leaseLists struct {
-	lock sync.Mutex
-	made time.Time // when it was asked for
 }
 
 // confirmSilence asks the API server itself whether a node has been silent since due. If many nodes are due one list answers for
 // all of them.
 func (c *Controller) confirmSilence(ctx context.Context, node *corev1.Node, due time.Time) (bool, error) {
-	listed, err := c.listIfMany(ctx, due)
-	if err == nil && !listed {
+	covered, err := c.lists.covers(ctx, due)
+	if err == nil && !covered {
 		err = c.readLease(ctx, node.Name)
 	}
 	if err != nil {
@@ -49,62 +39,56 @@ func (c *Controller) confirmSilence(ctx context.Context, node *corev1.Node, due 
 	return judge(r.heartbeat, r.judged, r.ready != "", c.cfg, c.clock.Now()).silent, nil
 }
 
-// listIfMany makes sure that there is a list of Leases from after due, if many nodes want one.
-func (c *Controller) listIfMany(ctx context.Context, due time.Time) (listed bool, err error) {
-	c.lists.lock.Lock()
-	defer c.lists.lock.Unlock()
-	now := c.clock.Now()
-	if c.lists.made.After(due) && now.Sub(c.lists.made) < listAge {
-		return true, nil
-	}
-	if all, n := c.observations.count(c.cfg, now.Add(leaseInterval)); n <= max(manyNodes, all/manyShare) {
-		return false, nil
-	}
-	if err := c.listLeases(ctx); err != nil {
-		return false, err
-	}
-	c.lists.made = now
-	return true, nil
+// manyDue reports whether so many nodes are due that one list of all Leases is cheaper than reading theirs.
+func (c *Controller) manyDue(now time.Time) bool {
+	all, due := c.observations.count(c.cfg, now.Add(leaseInterval))
+	return due > max(manyNodes, all/manyShare)
 }
 
 // readLease takes in a node's Lease as it is now. Having none is an answer.
 func (c *Controller) readLease(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, c.answerTime())
 	defer cancel()
-	lease, err := c.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, name, metav1.GetOptions{})
+	lease, err := c.reads.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, name, metav1.GetOptions{})
 	now := c.clock.Now()
 	if err != nil && !apierrors.IsNotFound(err) {
-		c.sight.failed(err, false, now)
+		c.sight.failed(reading("lease", name), err, now)
 		return fmt.Errorf("read lease: %w", err)
 	}
-	c.sight.readSucceeded(now)
+	c.sight.readSucceeded(reading("lease", name), now)
 	if err == nil && c.observations.liveLease(name, renewal(lease), now) {
 		c.compareLeases(lease.ResourceVersion, now)
 	}
 	return nil
 }
 
-// listLeases takes in the Leases of all nodes as they are now.
+// listLeases takes in the Leases of all nodes as they are now. All pages are of the moment of the first.
 func (c *Controller) listLeases(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, c.answerTime())
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	list, err := c.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, metav1.ListOptions{})
-	now := c.clock.Now()
-	if err != nil {
-		c.sight.failed(err, false, now)
-		return fmt.Errorf("list leases: %w", err)
-	}
-	c.sight.readSucceeded(now)
+	begun, all := c.clock.Now(), reading("list", "leases")
 	news := false
-	for i := range list.Items {
-		lease := &list.Items[i]
-		news = c.observations.liveLease(lease.Name, renewal(lease), now) || news
+	for opts := (metav1.ListOptions{Limit: leasesPerPage}); ; {
+		page, err := c.reads.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, opts)
+		now := c.clock.Now()
+		if err != nil {
+			c.sight.failed(all, err, now)
+			return fmt.Errorf("list leases: %w", err)
+		}
+		for i := range page.Items {
+			lease := &page.Items[i]
+			news = c.observations.liveLease(lease.Name, renewal(lease), now) || news
+		}
+		if opts.Continue = page.Continue; opts.Continue != "" {
+			continue
+		}
+		c.sight.readSucceeded(all, now)
+		if news {
+			c.compareLeases(page.ResourceVersion, now)
+		}
+		c.sight.fed(now, now.Sub(begun))
+		return nil
 	}
-	if news {
-		c.compareLeases(list.ResourceVersion, now)
-	}
-	c.sight.fed(now)
-	return nil
 }
 
 // compareLeases is called when a live read at a version brought news that should have come by watch.
@@ -118,13 +102,12 @@ func (c *Controller) compareLeases(version string, now time.Time) {
 func (c *Controller) probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.answerTime())
 	defer cancel()
-	_, err := c.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, metav1.ListOptions{Limit: 1})
-	now := c.clock.Now()
+	_, err := c.reads.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
-		c.sight.failed(err, false, now)
+		c.sight.probeFailed(err)
 		return fmt.Errorf("probe: %w", err)
 	}
-	c.sight.readSucceeded(now)
+	c.sight.readSucceeded(subject{}, c.clock.Now())
 	return nil
 }
 
@@ -133,7 +116,7 @@ func (c *Controller) probe(ctx context.Context) error {
 func (c *Controller) compareNodes(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	head, err := c.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: 1})
+	head, err := c.reads.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
 		return fmt.Errorf("list one node: %w", err)
 	}
@@ -148,7 +131,7 @@ func (c *Controller) compareNodes(ctx context.Context) error {
 	versions := map[string]string{}
 	opts := metav1.ListOptions{Limit: 500}
 	for {
-		page, err := c.client.CoreV1().Nodes().List(ctx, opts)
+		page, err := c.reads.CoreV1().Nodes().List(ctx, opts)
 		if err != nil {
 			return fmt.Errorf("list nodes: %w", err)
 		}

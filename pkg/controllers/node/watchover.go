@@ -30,7 +30,7 @@ func (c *Controller) watchOver(ctx context.Context) {
 		now := c.clock.Now()
 		if stall := c.sight.tick(now); stall > 0 {
 			klog.FromContext(ctx).Info("The process stood still, nodes are given the time back", "stall", stall)
-			c.stalled(stall)
+			c.stalled(stall, now)
 		}
 		c.tick(now)
 		if e := c.sight.errand(c.cfg.MonitorPeriod, now); e != noErrand {
@@ -42,16 +42,22 @@ func (c *Controller) watchOver(ctx context.Context) {
 	}
 }
 
-// stalled gives nodes back the time in which we stood still.
-func (c *Controller) stalled(d time.Duration) {
-	c.observations.changeAll(func(_ string, r *nodeRecord) { r.heartbeat.seen = r.heartbeat.seen.Add(d) })
+// stalled gives nodes back the time in which we stood still. Those that were seen since, before the tick that noticed, have it already.
+func (c *Controller) stalled(d time.Duration, now time.Time) {
+	c.observations.changeAll(func(_ string, r *nodeRecord) {
+		if seen := r.heartbeat.seen.Add(d); seen.Before(now) {
+			r.heartbeat.seen = seen
+		} else if r.heartbeat.seen.Before(now) {
+			r.heartbeat.seen = now
+		}
+	})
 }
 
 // tick brings everything that depends on our sight up to date.
 func (c *Controller) tick(now time.Time) {
 	c.giveCredits()
-	why := c.suspension(now)
-	c.metrics.suspend(why)
+	why := c.suspension(false, now)
+	c.metrics.suspend(c.sight.causes(why))
 	c.wake(c.zones.freeze(why != causeNone, now), now)
 }
 
@@ -72,7 +78,7 @@ func (c *Controller) runErrands(ctx context.Context, errands <-chan errand) {
 	for e := range errands {
 		ask := c.probe
 		if e == feed {
-			ask = c.listLeases
+			ask = c.lists.another
 		}
 		if err := ask(ctx); err != nil && ctx.Err() == nil {
 			logger.Info("The API server did not answer, silence of nodes is not acted upon", "err", err)
@@ -90,7 +96,7 @@ func (c *Controller) confirmNodes(ctx context.Context) {
 			return
 		}
 		if !errors.Is(err, errStaleNodes) { // that is an answer: kubelets get theirs as well
-			c.sight.failed(err, false, c.clock.Now())
+			c.sight.failed(reading("list", "nodes"), err, c.clock.Now())
 		}
 		klog.FromContext(ctx).V(2).Info("Node cache is not confirmed yet, no node is tainted NoExecute", "reason", err)
 		if !c.pause(ctx, time.Second) {

@@ -90,10 +90,23 @@ func (l *limiter) set(rate float32, now time.Time) {
 
 // slot is when the caller at position p of the line may take a token, if nobody before it skips its turn. It is not meant for
 // a blocked limiter.
-func (l *limiter) slot(p int) time.Time { return l.next.Add(time.Duration(p) * l.interval()) }
+func (l *limiter) slot(p int) time.Time {
+	each := l.interval()
+	if time.Duration(p) > longestWait/each {
+		return l.next.Add(longestWait)
+	}
+	return l.next.Add(time.Duration(p) * each)
+}
 
 func (l *limiter) take(now time.Time) { l.next = now.Add(l.interval()) }
 
+// longestWait is the longest that a rate, however small, lets a node wait: what is longer does not fit into a time.Duration.
+const longestWait = 365 * 24 * time.Hour
+
+// interval is the time from one token to the next.
 func (l *limiter) interval() time.Duration {
-	return time.Duration(float64(time.Second) / float64(l.rate))
+	if seconds := 1 / float64(l.rate); seconds < longestWait.Seconds() {
+		return max(time.Duration(seconds*float64(time.Second)), 1)
+	}
+	return longestWait
 }

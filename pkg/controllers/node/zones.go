@@ -1,16 +1,22 @@
 package node
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
 )
 
-// lookAhead is how long a node waits that was refused its taint because its zone is about to change state.
-const lookAhead = time.Second
+// lookAhead is how long a node waits that was refused its taint because its zone is about to change state, and lookAheadShare the most that
+// may be of a grace period. So long, too, what was found out for one node serves the others of its zone.
+const (
+	lookAhead      = time.Second
+	lookAheadShare = 50
+)
 
 // zones keeps the nodes of each zone, the state of each zone and the line of nodes that wait for a NoExecute taint. It lives
 // for one term. Counts follow at once what is known about each node; states and rates follow the counts except while frozen.
+// There may be as many zones as nodes, so a change of one node touches its own zone only.
 type zones struct {
 	cfg     Config
 	metrics *metrics
@@ -18,6 +24,8 @@ type zones struct {
 	lock    sync.Mutex
 	homes   map[string]string // node → zone
 	zones   map[string]*zone
+	counted int  // zones that have nodes which count
+	full    int  // those of them that have failed
 	stopped bool // every zone that counts has failed: the trouble is likely ours, or the network's
 	frozen  bool
 }
@@ -25,13 +33,23 @@ type zones struct {
 type zone struct {
 	members map[string]member
 	tally   tally
+	known   tally // as of the state, which does not follow while frozen
 	state   zoneState
 	limiter limiter
-	waiting []string // nodes that need a taint, first come first served
+	waiting line
+	ahead   prospect
 	shown   display
 }
 
-// display is what the gauges show of a zone. They are set when it changes, because there may be as many zones as nodes.
+// prospect is what a zone is about to become: the state it would have if the nodes that lag were found silent.
+type prospect struct {
+	at      time.Time // when it was looked at
+	state   zoneState
+	held    bool      // nobody is tainted because of it
+	holding time.Time // if held: since when
+}
+
+// display is what the gauges show of a zone. They are set when it changes.
 type display struct {
 	tally   tally
 	state   zoneState
@@ -48,33 +66,41 @@ type effects struct {
 	wake    map[string]time.Time // nodes in line and when to look at them
 }
 
+func (e *effects) call(name string, at time.Time) {
+	if e.wake == nil {
+		e.wake = map[string]time.Time{}
+	}
+	e.wake[name] = at
+}
+
 func newZones(cfg Config, m *metrics) *zones {
 	return &zones{cfg: cfg, metrics: m, homes: map[string]string{}, zones: map[string]*zone{}}
 }
 
 // put takes in where a node is and how it is.
-func (z *zones) put(name, key string, m member, now time.Time) effects {
+func (z *zones) put(name, key string, m member, now time.Time) (e effects) {
 	z.lock.Lock()
 	defer z.lock.Unlock()
 	home, known := z.homes[name]
 	switch {
 	case known && home == key && z.zones[key].members[name] == m:
-		return effects{}
+		return e
 	case known && home == key:
 		z.zones[key].subtract(name)
 	case known:
-		z.remove(name)
+		z.remove(name, home, &e)
 	}
 	z.zone(key, now).add(name, m)
 	z.homes[name] = key
-	return z.evaluate(now)
+	z.evaluate(now, &e, home, key)
+	return e
 }
 
 // zone returns the zone of a key, a new one if need be.
 func (z *zones) zone(key string, now time.Time) *zone {
 	in, ok := z.zones[key]
 	if !ok {
-		in = &zone{members: map[string]member{}, state: zoneNormal, limiter: newLimiter(z.cfg.EvictionRate, now)}
+		in = &zone{members: map[string]member{}, state: zoneNormal, limiter: newLimiter(z.cfg.EvictionRate, now), waiting: newLine()}
 		z.zones[key] = in
 		z.metrics.evictions.WithLabelValues(key)
 	}
@@ -82,24 +108,24 @@ func (z *zones) zone(key string, now time.Time) *zone {
 }
 
 // drop forgets a node.
-func (z *zones) drop(name string, now time.Time) effects {
+func (z *zones) drop(name string, now time.Time) (e effects) {
 	z.lock.Lock()
 	defer z.lock.Unlock()
-	if _, ok := z.homes[name]; !ok {
-		return effects{}
+	if home, ok := z.homes[name]; ok {
+		z.remove(name, home, &e)
+		z.evaluate(now, &e, home)
 	}
-	z.remove(name)
-	return z.evaluate(now)
+	return e
 }
 
 // remove takes a node out of its zone, which is forgotten with its last node.
-func (z *zones) remove(name string) {
-	home := z.homes[name]
+func (z *zones) remove(name, home string, e *effects) {
 	out := z.zones[home]
 	delete(z.homes, name)
 	out.subtract(name)
-	out.leave(name)
+	z.quit(out, name, e)
 	if len(out.members) == 0 {
+		z.note(out, tally{}, zoneNormal) // also while frozen: a zone that is not there has not failed
 		delete(z.zones, home)
 		z.metrics.zone(home, tally{}, zoneNormal, 0)
 	}
@@ -125,44 +151,75 @@ func (in *zone) count(m member, by int) {
 }
 
 // freeze stops the states from following the counts, or lets them catch up.
-func (z *zones) freeze(frozen bool, now time.Time) effects {
+func (z *zones) freeze(frozen bool, now time.Time) (e effects) {
 	z.lock.Lock()
 	defer z.lock.Unlock()
 	if z.frozen == frozen {
-		return effects{}
+		return e
 	}
 	z.frozen = frozen
-	e := z.evaluate(now)
-	if !frozen { // a rate that is as it was wakes nobody, but those who asked meanwhile were told that somebody would
-		for _, in := range z.zones {
-			in.call(&e)
+	z.evaluate(now, &e, slices.Collect(maps.Keys(z.zones))...)
+	for _, in := range z.zones {
+		in.ahead = prospect{} // what was about to come may have been our blindness
+		if !frozen {          // a rate that is as it was wakes nobody, but those who asked meanwhile were told that somebody would
+			in.callAll(&e)
 		}
 	}
 	return e
 }
 
-// evaluate lets states and rates follow the counts. The caller holds the lock.
-func (z *zones) evaluate(now time.Time) effects {
-	e := effects{wake: map[string]time.Time{}}
+// evaluate lets the states and rates of the zones touched, some of which may be gone, follow their counts. The caller holds the lock.
+func (z *zones) evaluate(now time.Time, e *effects, touched ...string) {
 	if !z.frozen {
-		for _, in := range z.zones {
-			in.state = in.tally.state(z.cfg)
+		for _, key := range touched {
+			if in := z.zones[key]; in != nil {
+				z.note(in, in.tally, in.tally.state(z.cfg))
+			}
 		}
-		was := z.stopped
-		z.stopped = z.allFull(func(in *zone) zoneState { return in.state })
-		e.all, e.resumed = z.stopped != was, was && !z.stopped
-		for _, in := range z.zones {
-			z.setRate(in, now, &e)
+		z.weigh(now, e)
+	}
+	for _, key := range touched {
+		if in := z.zones[key]; in != nil {
+			if !z.frozen {
+				z.setRate(in, now, e)
+			}
+			z.show(key, in)
 		}
 	}
-	for key, in := range z.zones {
-		z.show(key, in)
+}
+
+// note sets the state of a zone and keeps count of the zones that have failed.
+func (z *zones) note(in *zone, t tally, s zoneState) {
+	z.counted += number(t.size() > 0) - number(in.known.size() > 0)
+	z.full += number(t.size() > 0 && s == zoneFull) - number(in.known.size() > 0 && in.state == zoneFull)
+	if s != in.state {
+		in.ahead.at = time.Time{}
 	}
-	return e
+	in.known, in.state = t, s
+}
+
+func number(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// weigh stops or resumes tainting in all zones. That every zone has failed takes at least one that counts.
+func (z *zones) weigh(now time.Time, e *effects) {
+	was := z.stopped
+	z.stopped = z.counted > 0 && z.full == z.counted
+	if z.stopped == was {
+		return
+	}
+	e.all, e.resumed = true, was
+	for _, in := range z.zones {
+		z.setRate(in, now, e)
+	}
 }
 
 func (z *zones) show(key string, in *zone) {
-	if now := (display{in.tally, in.state, len(in.waiting)}); in.shown != now {
+	if now := (display{in.tally, in.state, in.waiting.len()}); in.shown != now {
 		in.shown = now
 		z.metrics.zone(key, now.tally, now.state, now.waiting)
 	}
@@ -177,32 +234,17 @@ func (z *zones) setRate(in *zone, now time.Time, e *effects) {
 		return
 	}
 	in.limiter.set(r, now)
-	in.call(e)
+	in.callAll(e)
 }
 
-// call wakes each node in line for its turn, unless the zone is blocked.
-func (in *zone) call(e *effects) {
+// callAll wakes each node in line for its turn, unless the zone is blocked.
+func (in *zone) callAll(e *effects) {
 	if in.limiter.rate == 0 {
 		return
 	}
-	for p, name := range in.waiting {
-		e.wake[name] = in.limiter.slot(p)
+	for p, name := range in.waiting.all() {
+		e.call(name, in.limiter.slot(p))
 	}
-}
-
-// allFull reports whether every zone with nodes that count has failed. No such zone is no failure.
-func (z *zones) allFull(state func(*zone) zoneState) bool {
-	counted := false
-	for _, in := range z.zones {
-		if in.tally.size() == 0 {
-			continue
-		}
-		counted = true
-		if state(in) != zoneFull {
-			return false
-		}
-	}
-	return counted
 }
 
 // isStopped reports whether no node may have a NoExecute taint of ours.
@@ -213,41 +255,63 @@ func (z *zones) isStopped() bool {
 }
 
 // ask is the last thing a node does that needs a NoExecute taint. Granted, a token is spent. Refused, the node stands in line and
-// asks again after wait; zero means that it will be woken. lagging tells nodes that are ready but about to be found silent: while
-// they would change the state of the zone, nobody is tainted in it.
-func (z *zones) ask(name string, lagging func(string) bool, now time.Time) (granted bool, wait time.Duration, e effects) {
+// asks again after wait; zero means that it will be woken. spent is a node that no suspension holds back any more. lagging tells nodes that
+// are ready but about to be found silent: while they would change the state of the zone, nobody is tainted in it, though not for longer
+// than a grace period.
+func (z *zones) ask(name string, spent bool, lagging func(string) bool, now time.Time) (granted bool, wait time.Duration, e effects) {
 	z.lock.Lock()
 	defer z.lock.Unlock()
-	in := z.zones[z.homes[name]]
+	key := z.homes[name]
+	in := z.zones[key]
 	if in == nil {
 		return false, lookAhead, e
 	}
-	p := slices.Index(in.waiting, name)
-	if p < 0 {
-		p = len(in.waiting)
-		in.waiting = append(in.waiting, name)
-		z.show(z.homes[name], in)
-	}
-	if z.frozen || in.limiter.rate == 0 {
+	p := in.waiting.join(name)
+	z.show(key, in)
+	if z.frozen && !spent || in.limiter.rate == 0 {
 		return false, 0, e
 	}
 	if slot := in.limiter.slot(p); now.Before(slot) {
 		return false, slot.Sub(now), e
 	}
-	if z.changing(in, lagging) {
+	if z.holds(in, lagging, now) {
 		return false, lookAhead, e
 	}
 	in.limiter.take(now)
-	return true, 0, z.quit(name)
+	z.quit(in, name, &e)
+	z.show(key, in)
+	return true, 0, e
 }
 
-// changing reports whether a zone, or the cluster, would change state if the nodes that lag were found silent.
-func (z *zones) changing(in *zone, lagging func(string) bool) bool {
-	ahead := func(in *zone) zoneState { return in.without(lagging).state(z.cfg) }
-	if ahead(in) != in.state {
-		return true
+// holds reports whether nobody is tainted in a zone because it, or the cluster, would change state if the nodes that lag were found silent.
+// What has not come about within a grace period was not about to.
+func (z *zones) holds(in *zone, lagging func(string) bool, now time.Time) bool {
+	changes := z.ahead(in, lagging, now) != in.state || in.state == zoneFull && !z.stopped && z.allFull(lagging, now)
+	switch {
+	case !changes:
+		in.ahead.held = false
+	case !in.ahead.held:
+		in.ahead.held, in.ahead.holding = true, now
 	}
-	return in.state == zoneFull && !z.stopped && z.allFull(ahead)
+	return changes && now.Sub(in.ahead.holding) < z.cfg.MonitorGracePeriod
+}
+
+// allFull reports whether every zone with nodes that count is about to have failed.
+func (z *zones) allFull(lagging func(string) bool, now time.Time) bool {
+	for _, in := range z.zones {
+		if in.tally.size() > 0 && z.ahead(in, lagging, now) != zoneFull {
+			return false
+		}
+	}
+	return true
+}
+
+// ahead is the state a zone is about to have.
+func (z *zones) ahead(in *zone, lagging func(string) bool, now time.Time) zoneState {
+	if age := now.Sub(in.ahead.at); age < 0 || age >= min(lookAhead, z.cfg.MonitorGracePeriod/lookAheadShare) {
+		in.ahead.at, in.ahead.state = now, in.without(lagging).state(z.cfg)
+	}
+	return in.ahead.state
 }
 
 func (in *zone) without(lagging func(string) bool) tally {
@@ -262,38 +326,37 @@ func (in *zone) without(lagging func(string) bool) tally {
 }
 
 // withdraw takes a node out of the line: it needs no taint any more.
-func (z *zones) withdraw(name string) effects {
+func (z *zones) withdraw(name string) (e effects) {
 	z.lock.Lock()
 	defer z.lock.Unlock()
-	return z.quit(name)
+	if in := z.zones[z.homes[name]]; in != nil {
+		z.quit(in, name, &e)
+		z.show(z.homes[name], in)
+	}
+	return e
 }
 
 // refund gives back the token of a taint that was not written. The node asks again, behind all others.
-func (z *zones) refund(name string, now time.Time) {
+func (z *zones) refund(name string, now time.Time) (e effects) {
 	z.lock.Lock()
 	defer z.lock.Unlock()
 	if in := z.zones[z.homes[name]]; in != nil {
 		in.limiter.next = now
+		in.callFirst(&e)
+	}
+	return e
+}
+
+// quit takes a node out of the line and wakes the one who is first then.
+func (z *zones) quit(in *zone, name string, e *effects) {
+	if in.waiting.leave(name) {
+		in.callFirst(e)
 	}
 }
 
-// quit takes a node out of the line and wakes the new head for its turn.
-func (z *zones) quit(name string) effects {
-	in := z.zones[z.homes[name]]
-	if in == nil || !in.leave(name) {
-		return effects{}
+// callFirst wakes the first in line for its turn, unless the zone is blocked.
+func (in *zone) callFirst(e *effects) {
+	if first := in.waiting.first(); first != "" && in.limiter.rate > 0 {
+		e.call(first, in.limiter.slot(0))
 	}
-	z.show(z.homes[name], in)
-	if len(in.waiting) == 0 || in.limiter.rate == 0 {
-		return effects{}
-	}
-	return effects{wake: map[string]time.Time{in.waiting[0]: in.limiter.slot(0)}}
-}
-
-func (in *zone) leave(name string) bool {
-	p := slices.Index(in.waiting, name)
-	if p >= 0 {
-		in.waiting = slices.Delete(in.waiting, p, p+1)
-	}
-	return p >= 0
 }

@@ -143,7 +143,7 @@ func TestTokensGoToThoseWhoNeedThem(t *testing.T) {
 	z.fill("down", "z", down, 4, day)
 	ask := func(name string, now time.Time, granted bool, wait time.Duration) {
 		t.Helper()
-		ok, w, _ := z.ask(name, nobody, now)
+		ok, w, _ := z.ask(name, false, nobody, now)
 		if ok != granted || (w-wait).Abs() > time.Millisecond {
 			t.Errorf("%s asks at %v: granted %v, wait %v; want %v, %v", name, now.Sub(day), ok, w, granted, wait)
 		}
@@ -169,7 +169,7 @@ func TestZoneWithoutRateTaintsNobody(t *testing.T) {
 	z := testZones(cfg)
 	z.fill("up", "z", up, 3, day)
 	z.put("down", "z", down, day)
-	if ok, wait, _ := z.ask("down", nobody, day.Add(time.Hour)); ok || wait != 0 {
+	if ok, wait, _ := z.ask("down", false, nobody, day.Add(time.Hour)); ok || wait != 0 {
 		t.Errorf("granted %v, wait %v with rate 0", ok, wait)
 	}
 }
@@ -179,7 +179,7 @@ func TestRateOfOneResumesAfterAStop(t *testing.T) {
 	cfg.EvictionRate = 1
 	z := testZones(cfg)
 	z.fill("node", "z", down, 4, day)
-	if ok, _, _ := z.ask("node0", nobody, day); ok || !z.isStopped() {
+	if ok, _, _ := z.ask("node0", false, nobody, day); ok || !z.isStopped() {
 		t.Fatalf("granted %v, stopped %v with every node down", ok, z.isStopped())
 	}
 	e := z.put("node3", "z", up, day)
@@ -191,7 +191,7 @@ func TestRateOfOneResumesAfterAStop(t *testing.T) {
 	if at := e2.wake["node0"]; !at.Equal(want) { // three of four down: partial, no rate; two of four: normal
 		t.Errorf("woken at %v, want %v", at, want)
 	}
-	if ok, wait, _ := z.ask("node0", nobody, want); !ok {
+	if ok, wait, _ := z.ask("node0", false, nobody, want); !ok {
 		t.Errorf("refused a second after the stop, wait %v", wait)
 	}
 }
@@ -219,7 +219,7 @@ func TestLookAhead(t *testing.T) {
 			z.fill("up", "z", up, tt.up, day)
 			z.fill("other", "other", up, 1, day)
 			z.put("down", "z", down, day)
-			ok, wait, _ := z.ask("down", tt.lagging, day)
+			ok, wait, _ := z.ask("down", false, tt.lagging, day)
 			if ok != tt.want || !ok && wait != time.Second {
 				t.Errorf("granted %v, wait %v; want %v", ok, wait, tt.want)
 			}
@@ -233,15 +233,15 @@ func TestNodeMovesToAnotherZone(t *testing.T) {
 	z.fill("b", "new", up, 3, day)
 	z.put("first", "old", down, day)
 	z.put("second", "old", down, day)
-	z.ask("first", nobody, day)
-	if ok, _, _ := z.ask("second", nobody, day); ok {
+	z.ask("first", false, nobody, day)
+	if ok, _, _ := z.ask("second", false, nobody, day); ok {
 		t.Fatal("the second got a token that was not there")
 	}
 	z.put("second", "new", down, day)
-	if ok, wait, _ := z.ask("second", nobody, day); !ok {
+	if ok, wait, _ := z.ask("second", false, nobody, day); !ok {
 		t.Errorf("refused for %v by the limiter of the zone it left", wait)
 	}
-	if got := len(z.zones["old"].waiting); got != 0 {
+	if got := z.zones["old"].waiting.len(); got != 0 {
 		t.Errorf("%d nodes wait in the zone it left", got)
 	}
 }
@@ -250,10 +250,10 @@ func TestFreezeKeepsStatesAndForgetsNothing(t *testing.T) {
 	z := testZones(defaults())
 	z.fill("node", "z", up, 10, day)
 	z.put("node0", "z", down, day)
-	z.ask("node0", nobody, day) // the token is gone
+	z.ask("node0", false, nobody, day) // the token is gone
 	z.freeze(true, day)
 	z.put("node1", "z", down, day)
-	if ok, _, _ := z.ask("node1", nobody, day.Add(time.Hour)); ok {
+	if ok, _, _ := z.ask("node1", false, nobody, day.Add(time.Hour)); ok {
 		t.Error("frozen: a taint was granted")
 	}
 	z.fill("node", "z", down, 10, day)
@@ -265,7 +265,7 @@ func TestFreezeKeepsStatesAndForgetsNothing(t *testing.T) {
 	if z.isStopped() || e.all {
 		t.Errorf("after the freeze: stopped %v, effects %+v", z.isStopped(), e)
 	}
-	if ok, wait, _ := z.ask("node9", nobody, day.Add(time.Second)); ok {
+	if ok, wait, _ := z.ask("node9", false, nobody, day.Add(time.Second)); ok {
 		t.Errorf("after the freeze the limiter is new: granted after 1 s (wait %v)", wait)
 	}
 }
@@ -278,7 +278,7 @@ func TestThawWakesThoseWhoAskedWhileFrozen(t *testing.T) {
 	z.put("node1", "z", down, day)
 	z.freeze(true, day)
 	for _, name := range []string{"node0", "node1"} {
-		if ok, wait, _ := z.ask(name, nobody, day); ok || wait != 0 {
+		if ok, wait, _ := z.ask(name, false, nobody, day); ok || wait != 0 {
 			t.Fatalf("frozen: %s granted %v, wait %v; want a promise to be woken", name, ok, wait)
 		}
 	}
@@ -308,7 +308,7 @@ func TestZonesAgainstCounting(t *testing.T) {
 			truth[name] = p
 			z.put(name, p.zone, p.m, day)
 			if random.IntN(2) == 0 {
-				z.ask(name, nobody, day)
+				z.ask(name, false, nobody, day)
 			}
 		}
 		tallies := map[string]tally{}

@@ -90,6 +90,8 @@ func (l *loops) unhealthy(t testing.TB, zone string) int {
 func standby(t testing.TB, config node.Config, eviction bool, cfg, watch *rest.Config) *loops {
 	t.Helper()
 	client := controlplane.ClientFor(t, cfg)
+	unlimited := rest.CopyConfig(cfg)
+	unlimited.QPS = -1
 	store := caches.New(controlplane.ClientFor(t, watch), caches.Config{Name: t.Name(), LeaseNamespaces: []string{corev1.NamespaceNodeLease}})
 	nodes, err := store.Nodes()
 	must(t, err)
@@ -103,7 +105,7 @@ func standby(t testing.TB, config node.Config, eviction bool, cfg, watch *rest.C
 	registry := prometheus.NewRegistry()
 	l := &loops{metrics: registry}
 	lifecycle, err := node.New(config, node.Deps{
-		Client: client, Nodes: nodes, Pods: pods, Leases: leases, Clock: clock.RealClock{}, Metrics: registry,
+		Client: client, Reads: controlplane.ClientFor(t, unlimited), Nodes: nodes, Pods: pods, Leases: leases, Clock: clock.RealClock{}, Metrics: registry,
 		Recorder: events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "node-controller"}),
 	})
 	must(t, err)

@@ -1,0 +1,111 @@
+package node
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+const (
+	leaseInterval = 10 * time.Second       // kubelets renew every quarter of the lease duration of 40 s
+	manyNodes     = 3                      // so many nodes are asked for one by one
+	manyShare     = 10                     // or one in so many
+	listAge       = 2 * time.Second        // how long a list of Leases serves, from when it has been read
+	listRetry     = 10 * time.Second       // after a list that failed nodes are asked for one by one for so long
+	countAge      = 100 * time.Millisecond // how long a count of the nodes that are due serves
+)
+
+// leaseLists makes lists of all Leases, one at a time, for all who need one. Whoever waits for the list of another may wait for as long as
+// it takes: that says nothing about the node in question.
+type leaseLists struct {
+	list func(context.Context) error
+	many func(now time.Time) bool // whether so many nodes are due that a list is cheaper
+	now  func() time.Time
+
+	lock    sync.Mutex
+	asked   time.Time     // when the last list that was read was asked for: what it shows is no older
+	read    time.Time     // when it had been read to its end
+	failed  time.Time     // when one failed last
+	begun   time.Time     // when the list that is being made was asked for
+	flight  chan struct{} // closed when it has ended; nil: none is being made
+	counted time.Time
+	isMany  bool
+}
+
+// covers reports whether there is a list of Leases from after due, making one if many nodes want it. If not, the node's own Lease has to
+// be read. An error is the context's.
+func (l *leaseLists) covers(ctx context.Context, due time.Time) (bool, error) {
+	for {
+		covered, wait, mine := l.join(due)
+		switch {
+		case mine:
+			l.land(l.list(ctx))
+		case wait == nil:
+			return covered, nil
+		default:
+			select {
+			case <-wait:
+			case <-ctx.Done():
+				return false, context.Cause(ctx)
+			}
+		}
+	}
+}
+
+// join tells whether there is a list, or what to wait for, or that the caller is to make it.
+func (l *leaseLists) join(due time.Time) (covered bool, wait <-chan struct{}, mine bool) {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	now := l.now()
+	switch {
+	case l.asked.After(due) && now.Sub(l.read) < listAge:
+		return true, nil, false
+	case !l.failed.IsZero() && now.Sub(l.failed) < listRetry:
+		return false, nil, false
+	case l.flight != nil:
+		return false, l.flight, false
+	}
+	if now.Sub(l.counted) >= countAge {
+		l.counted, l.isMany = now, l.many(now)
+	}
+	if !l.isMany {
+		return false, nil, false
+	}
+	l.takeOff(now)
+	return false, nil, true
+}
+
+// another makes a list, or waits for the one that is being made.
+func (l *leaseLists) another(ctx context.Context) error {
+	l.lock.Lock()
+	wait := l.flight
+	if wait == nil {
+		l.takeOff(l.now())
+	}
+	l.lock.Unlock()
+	if wait == nil {
+		return l.land(l.list(ctx))
+	}
+	select {
+	case <-wait:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (l *leaseLists) takeOff(now time.Time) { l.flight, l.begun = make(chan struct{}), now }
+
+func (l *leaseLists) land(err error) error {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	now := l.now()
+	if err != nil {
+		l.failed = now
+	} else {
+		l.asked, l.read, l.failed = l.begun, now, time.Time{}
+	}
+	close(l.flight)
+	l.flight = nil
+	return err
+}

@@ -1,0 +1,57 @@
+package node
+
+// line is the nodes of a zone that wait for a taint, first come first served. Each of its methods takes a fixed time, on average.
+type line struct {
+	names []string       // from the first in line; empty where one has left
+	left  int            // how many have left at the front since the line began
+	place map[string]int // of each in line, counted since the line began
+}
+
+func newLine() line { return line{place: map[string]int{}} }
+
+func (l *line) len() int { return len(l.place) }
+
+// join puts a node at the end, if it is not in line, and returns how many are before it; those who left from between may be among them.
+func (l *line) join(name string) (before int) {
+	place, ok := l.place[name]
+	if !ok {
+		place = l.left + len(l.names)
+		l.place[name] = place
+		l.names = append(l.names, name)
+	}
+	return place - l.left
+}
+
+// leave takes a node out of the line. It reports whether it was in it.
+func (l *line) leave(name string) bool {
+	place, ok := l.place[name]
+	if !ok {
+		return false
+	}
+	delete(l.place, name)
+	l.names[place-l.left] = ""
+	for len(l.names) > 0 && l.names[0] == "" {
+		l.names = l.names[1:]
+		l.left++
+	}
+	return true
+}
+
+// first is the node whose turn is next, empty if nobody waits.
+func (l *line) first() string {
+	if len(l.names) == 0 {
+		return ""
+	}
+	return l.names[0]
+}
+
+// all are the nodes in line, in their order.
+func (l *line) all() []string {
+	all := make([]string, 0, len(l.place))
+	for _, name := range l.names {
+		if name != "" {
+			all = append(all, name)
+		}
+	}
+	return all
+}

@@ -1,0 +1,89 @@
+package node
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// manyNodesBench is the largest cluster that Kubernetes 1.37 is tested with, three times over.
+const manyNodesBench = 15000
+
+// Taking over a cluster: every node is counted, in one zone, in three, and in one each.
+func BenchmarkFillZones(b *testing.B) {
+	for _, zones := range []int{1, 3, manyNodesBench} {
+		b.Run(fmt.Sprint("zones-", zones), func(b *testing.B) {
+			now := time.Now()
+			for b.Loop() {
+				z := newZones(defaults(), newMetrics(prometheus.NewRegistry()))
+				z.freeze(true, now)
+				for i := range manyNodesBench {
+					z.put(fmt.Sprint("node-", i), fmt.Sprint("zone-", i%zones), member{counted: true, ready: true}, now)
+				}
+				z.freeze(false, now)
+			}
+		})
+	}
+}
+
+// One node of many goes and comes back.
+func BenchmarkNodeChanges(b *testing.B) {
+	for _, zones := range []int{1, manyNodesBench} {
+		b.Run(fmt.Sprint("zones-", zones), func(b *testing.B) {
+			now := time.Now()
+			z := filledZones(zones, now)
+			ready := false
+			b.ReportAllocs()
+			for b.Loop() {
+				z.put("node-17", fmt.Sprint("zone-", 17%zones), member{counted: true, ready: ready}, now)
+				ready = !ready
+			}
+		})
+	}
+}
+
+func filledZones(n int, now time.Time) *zones {
+	z := newZones(defaults(), newMetrics(prometheus.NewRegistry()))
+	z.freeze(true, now)
+	for i := range manyNodesBench {
+		z.put(fmt.Sprint("node-", i), fmt.Sprint("zone-", i%n), member{counted: true, ready: true}, now)
+	}
+	z.freeze(false, now)
+	return z
+}
+
+// Half of a zone is dead and stands in line: what one of them costs that asks again and is told to wait.
+func BenchmarkAskInALongLine(b *testing.B) {
+	now := time.Now()
+	z := filledZones(1, now)
+	lags := func(name string) bool { return len(name)%2 == 0 }
+	for i := range manyNodesBench / 2 {
+		name := fmt.Sprint("node-", i)
+		z.put(name, "zone-0", member{counted: true}, now)
+		z.ask(name, false, lags, now)
+	}
+	last := fmt.Sprint("node-", manyNodesBench/2-1)
+	for name, at := range map[string]time.Time{"before its turn": now.Add(time.Second), "at its turn": now.Add(100 * time.Hour)} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				z.ask(last, false, lags, at)
+			}
+		})
+	}
+}
+
+// How many nodes are due: asked by each verdict that has no list to go by.
+func BenchmarkCountDue(b *testing.B) {
+	o := newObservations()
+	now := time.Now()
+	for i := range manyNodesBench {
+		o.node(aNode(fmt.Sprint("node-", i), "zone", corev1.ConditionTrue), now, now)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		o.count(defaults(), now.Add(leaseInterval))
+	}
+}
