@@ -33,9 +33,12 @@ help: ## Show this list
 build: ## Build bin/controller-manager
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/controller-manager ./cmd/controller-manager
 
+# The manifests of deploy/ have this name. With localhost no runtime looks for it in a registry of somebody else's.
+IMAGE ?= localhost/controller-manager:v0.0.0-dev
+
 .PHONY: image
 image: build ## Build a container image of it, with buildah (Debian: apt-get install buildah)
-	buildah build -f deploy/Containerfile -t controller-manager:$(VERSION) bin
+	buildah build -f deploy/Containerfile -t $(IMAGE) bin
 
 .PHONY: run
 run: demo-controlplane build ## Watch it work: a control plane, two simulated nodes, our controllers; Ctrl-C ends all
@@ -89,7 +92,7 @@ deflake: need-cc ## Rerun tests until one fails: make deflake PKG=./test/integra
 
 .PHONY: check-image
 check-image: build ## Build the container image and run it, in a storage that is gone afterwards
-	hack/check-image.sh
+	hack/check-image.sh $(IMAGE)
 
 .PHONY: lint
 lint: bin/staticcheck ## Check formatting, go vet and staticcheck

@@ -2,35 +2,44 @@
 # Writes a kubeconfig with a client certificate for the manager as a static pod. The certificate names the service account of
 # deploy/rbac, so the same bindings hold, and the same levels of priority and fairness. It is good for DAYS days (365).
 #
-#   umask 027
-#   ./kubeconfig.sh /etc/kubernetes/pki/ca.crt /etc/kubernetes/pki/ca.key https://10.0.0.10:6443 >/etc/kubernetes/minikcm.conf
-#   chown root:65532 /etc/kubernetes/minikcm.conf
+#   ./kubeconfig.sh /etc/kubernetes/pki/ca.crt /etc/kubernetes/pki/ca.key https://10.0.0.10:6443 /etc/kubernetes/minikcm.conf
+#
+# The file appears when it is whole, and only the group of the static pod may read it, if root runs this. Without a fourth argument the
+# kubeconfig goes to the standard output.
 #
 # With kubeadm the same can be had with:
 #   kubeadm kubeconfig user --client-name=system:serviceaccount:kube-system:controller-manager \
 #     --org=system:serviceaccounts --org=system:serviceaccounts:kube-system >/etc/kubernetes/minikcm.conf
 set -eu
-if [ $# -ne 3 ]; then
-	echo "usage: $0 ca.crt ca.key https://server:port" >&2
+if [ $# -lt 3 ] || [ $# -gt 4 ]; then
+	echo "usage: $0 ca.crt ca.key https://server:port [kubeconfig]" >&2
 	exit 2
 fi
-ca=$1 ca_key=$2 server=$3
+ca=$1 ca_key=$2 server=$3 file=${4-}
+group=10267 # that the static pod runs as
+umask 077
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+trap 'rm -rf "$work" ${file:+"$file.new"}' EXIT
 
-openssl ecparam -name prime256v1 -genkey -noout -out "$work/key" 2>/dev/null
-openssl req -new -key "$work/key" -out "$work/csr" \
+# openssl talks when all is well, too.
+quietly() {
+	"$@" 2>"$work/said" || { cat "$work/said" >&2; echo "no kubeconfig written: $1 $2 failed" >&2; exit 1; }
+}
+
+quietly openssl ecparam -name prime256v1 -genkey -noout -out "$work/key"
+quietly openssl req -new -key "$work/key" -out "$work/csr" \
 	-subj '/O=system:serviceaccounts/O=system:serviceaccounts:kube-system/CN=system:serviceaccount:kube-system:controller-manager'
 cat >"$work/extensions" <<EXT
 basicConstraints = critical, CA:FALSE
 keyUsage = critical, digitalSignature
 extendedKeyUsage = clientAuth
 EXT
-openssl x509 -req -in "$work/csr" -CA "$ca" -CAkey "$ca_key" -set_serial "0x$(openssl rand -hex 16)" \
-	-days "${DAYS:-365}" -sha256 -extfile "$work/extensions" -out "$work/crt" 2>/dev/null
+serial=$(openssl rand -hex 16)
+quietly openssl x509 -req -in "$work/csr" -CA "$ca" -CAkey "$ca_key" -set_serial "0x$serial" \
+	-days "${DAYS:-365}" -sha256 -extfile "$work/extensions" -out "$work/crt"
 
 inline() { base64 <"$1" | tr -d '\n'; }
-cat <<CONFIG
+cat >"$work/kubeconfig" <<CONFIG
 apiVersion: v1
 kind: Config
 clusters:
@@ -48,3 +57,14 @@ contexts:
   context: {cluster: kubernetes, user: controller-manager}
 current-context: controller-manager@kubernetes
 CONFIG
+
+if [ -z "$file" ]; then
+	cat "$work/kubeconfig"
+	exit
+fi
+cp "$work/kubeconfig" "$file.new"
+if [ "$(id -u)" = 0 ]; then
+	chgrp "$group" "$file.new"
+	chmod 0640 "$file.new"
+fi
+mv "$file.new" "$file"

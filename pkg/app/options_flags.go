@@ -63,7 +63,7 @@ func (o *LeaderElectionOptions) addFlags(fs *pflag.FlagSet) {
 		"Namespace of the Lease.")
 	fs.BoolVar(&o.WarmStandby, "leader-elect-warm-standby", o.WarmStandby,
 		"Keep caches filled while another replica leads, so that taking over takes milliseconds. Without it a standby needs "+
-			"less memory and fills its caches after it has won.")
+			"less memory and fills its caches after it has won; it has heard no node before, so every silent node gets its grace period anew.")
 }
 
 func (o *ReplicaSetOptions) addFlags(fs *pflag.FlagSet) {
@@ -79,11 +79,11 @@ func (o *NodeLifecycleOptions) addFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.StartupGracePeriod, "node-startup-grace-period", o.StartupGracePeriod,
 		"Like --node-monitor-grace-period, for a node that has not reported a Ready condition yet.")
 	fs.Float32Var(&o.EvictionRate, "node-eviction-rate", o.EvictionRate,
-		"Nodes per second that are tainted NoExecute in a healthy zone.")
+		"Nodes per second and zone that are tainted NoExecute, in a zone that is healthy or has no Ready node at all.")
 	fs.Float32Var(&o.SecondaryEvictionRate, "secondary-node-eviction-rate", o.SecondaryEvictionRate,
-		"Nodes per second that are tainted NoExecute in an unhealthy zone. 0 is used in zones of up to --large-cluster-size-threshold nodes.")
+		"Nodes per second and zone that are tainted NoExecute in an unhealthy zone of more than --large-cluster-size-threshold nodes. In smaller ones none is.")
 	fs.Int32Var(&o.LargeClusterSizeThreshold, "large-cluster-size-threshold", o.LargeClusterSizeThreshold,
-		"Zones with more nodes than this use --secondary-node-eviction-rate while unhealthy, smaller ones stop evicting.")
+		"Zones with more nodes than this use --secondary-node-eviction-rate while unhealthy; in smaller ones no further node is tainted NoExecute. Pods of nodes that have the taint leave all the same.")
 	fs.Float32Var(&o.UnhealthyZoneThreshold, "unhealthy-zone-threshold", o.UnhealthyZoneThreshold,
 		"Share of nodes not Ready, at least three of them, from which a zone counts as unhealthy. 0: three are enough. Above 1: no zone does.")
 }

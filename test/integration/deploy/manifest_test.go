@@ -1,9 +1,12 @@
 package deploy
 
 import (
+	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -28,13 +31,22 @@ func staticPod(t *testing.T) *corev1.Pod {
 
 func deployment(t *testing.T) *appsv1.Deployment {
 	t.Helper()
-	for _, o := range render(t, "deployment") {
+	return deployments(t, render(t, "deployment"))["controller-manager"]
+}
+
+// deployments are those among objects, by name.
+func deployments(t *testing.T, objects []*unstructured.Unstructured) map[string]*appsv1.Deployment {
+	t.Helper()
+	found := map[string]*appsv1.Deployment{}
+	for _, o := range objects {
 		if o.GetKind() == "Deployment" {
-			return convert[appsv1.Deployment](t, o)
+			found[o.GetName()] = convert[appsv1.Deployment](t, o)
 		}
 	}
-	t.Fatal("deploy/deployment has no Deployment")
-	return nil
+	if len(found) == 0 {
+		t.Fatal("there is no Deployment")
+	}
+	return found
 }
 
 func convert[T any](t *testing.T, o *unstructured.Unstructured) *T {
@@ -67,15 +79,22 @@ func parseArgs(t *testing.T, args []string) (flags *pflag.FlagSet, given map[str
 
 // What kubeadm's tests of its manifests check, and what ours promises on top.
 func TestPodsFitTheProgram(t *testing.T) {
-	for name, spec := range map[string]*corev1.PodSpec{"static pod": &staticPod(t).Spec, "Deployment": &deployment(t).Spec.Template.Spec} {
+	specs := map[string]*corev1.PodSpec{"static pod": &staticPod(t).Spec, "Deployment": &deployment(t).Spec.Template.Spec}
+	for name, d := range deployments(t, render(t, "two-leases")) {
+		specs[name] = &d.Spec.Template.Spec
+	}
+	for name, spec := range specs {
 		t.Run(name, func(t *testing.T) {
 			if len(spec.Containers) != 1 {
 				t.Fatalf("%d containers, want 1", len(spec.Containers))
 			}
 			c := spec.Containers[0]
-			flags, given := parseArgs(t, c.Args)
+			flags, given := parseArgs(t, expand(t, c))
 			if flags.Lookup("leader-elect").Value.String() != "true" {
 				t.Error("there may be several, so they must elect")
+			}
+			if want := madeImage(t); c.Image != want {
+				t.Errorf("image is %s, but make image makes %s", c.Image, want)
 			}
 			checkProbes(t, spec, flags)
 			checkSecurity(t, spec)
@@ -91,6 +110,42 @@ func TestPodsFitTheProgram(t *testing.T) {
 			}
 		})
 	}
+}
+
+// nodeAddress is what the kubelet puts in for status.hostIP.
+const nodeAddress = "192.0.2.10"
+
+// expand returns the arguments as the kubelet gives them to the program.
+func expand(t *testing.T, c corev1.Container) (args []string) {
+	t.Helper()
+	for _, arg := range c.Args {
+		for _, e := range c.Env {
+			value := e.Value
+			if e.ValueFrom != nil && e.ValueFrom.FieldRef != nil && e.ValueFrom.FieldRef.FieldPath == "status.hostIP" {
+				value = nodeAddress
+			}
+			arg = strings.ReplaceAll(arg, "$("+e.Name+")", value)
+		}
+		if strings.Contains(arg, "$(") {
+			t.Errorf("nothing gives a value to %s", arg)
+		}
+		args = append(args, arg)
+	}
+	return args
+}
+
+// madeImage is the name that make image gives to an image. It names a registry, because a runtime takes a name without one for an image
+// of its default registry.
+func madeImage(t *testing.T) string {
+	t.Helper()
+	found := regexp.MustCompile(`(?m)^IMAGE \?= (\S+)$`).FindSubmatch(read(t, "..", "..", "..", "Makefile"))
+	if found == nil {
+		t.Fatal("Makefile has no IMAGE")
+	}
+	if name := string(found[1]); !strings.HasPrefix(name, "localhost/") || !strings.Contains(name, ":v") {
+		t.Errorf("make image makes %s, want a name in localhost/ with a version", name)
+	}
+	return string(found[1])
 }
 
 // checkProbes shows that each probe asks a path that needs no credentials, at the port and address where the program listens.
@@ -173,6 +228,13 @@ func checkVolumes(t *testing.T, spec *corev1.PodSpec, given map[string]string) {
 
 func TestStaticPodIsOne(t *testing.T) {
 	pod := staticPod(t)
+	script := read(t, deployDir, "static-pod", "kubeconfig.sh")
+	if group := fmt.Sprintf("group=%d ", *pod.Spec.SecurityContext.RunAsGroup); !strings.Contains(string(script), group) {
+		t.Errorf("kubeconfig.sh does not give its file to the pod: it lacks %q", group)
+	}
+	if flags, _ := parseArgs(t, expand(t, pod.Spec.Containers[0])); flags.Lookup("bind-address").Value.String() != nodeAddress {
+		t.Error("Prometheus finds it at the node's address, where it does not listen")
+	}
 	if !pod.Spec.HostNetwork {
 		t.Error("a control plane pod must not wait for a network plugin")
 	}
@@ -193,9 +255,29 @@ func TestStaticPodIsOne(t *testing.T) {
 }
 
 func TestDeploymentHasAStandby(t *testing.T) {
-	d := deployment(t)
+	for dir, count := range map[string]int{"deployment": 1, "two-leases": 2} {
+		found := deployments(t, render(t, dir))
+		if len(found) != count {
+			t.Errorf("%s has %d Deployments, want %d", dir, len(found), count)
+		}
+		for name, d := range found {
+			t.Run(name, func(t *testing.T) { checkStandby(t, d) })
+		}
+	}
+}
+
+func checkStandby(t *testing.T, d *appsv1.Deployment) {
+	t.Helper()
+	for _, c := range d.Spec.Template.Spec.TopologySpreadConstraints {
+		if !maps.Equal(c.LabelSelector.MatchLabels, d.Spec.Template.Labels) || !maps.Equal(d.Spec.Selector.MatchLabels, d.Spec.Template.Labels) {
+			t.Errorf("it keeps apart pods labelled %v, its own are labelled %v", c.LabelSelector.MatchLabels, d.Spec.Template.Labels)
+		}
+	}
 	if d.Spec.Replicas == nil || *d.Spec.Replicas != 2 {
 		t.Error("want two replicas")
+	}
+	if u := d.Spec.Strategy.RollingUpdate; u == nil || u.MaxUnavailable == nil || u.MaxUnavailable.String() != "1" {
+		t.Error("a roll-out would wait for ever where only one node fits")
 	}
 	if d.Spec.Template.Spec.ServiceAccountName != "controller-manager" || d.Namespace != "kube-system" {
 		t.Error("it does not run as the service account of deploy/rbac")

@@ -20,9 +20,10 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	sigsyaml "sigs.k8s.io/yaml"
 
@@ -46,8 +47,8 @@ func TestPromtool(t *testing.T) {
 }
 
 // prometheusConfig writes the configuration of deploy/ for a Prometheus outside of the cluster, with a pace that a test can wait for. It
-// returns the file.
-func prometheusConfig(t *testing.T) string {
+// returns the file. The edits are of its scrape configuration.
+func prometheusConfig(t *testing.T, edits ...func(scrape map[string]any)) string {
 	t.Helper()
 	var config map[string]any
 	must(t, sigsyaml.Unmarshal(read(t, deployDir, "prometheus", "prometheus.yml"), &config))
@@ -62,6 +63,9 @@ func prometheusConfig(t *testing.T) string {
 	discovery["authorization"] = scrape["authorization"]
 	discovery["tls_config"] = map[string]any{"ca_file": filepath.Join(dir, "ca.crt")}
 	scrape["scrape_interval"], scrape["scrape_timeout"] = "1s", "1s"
+	for _, edit := range edits {
+		edit(scrape)
+	}
 	text, err := sigsyaml.Marshal(config)
 	must(t, err)
 	path := filepath.Join(dir, "prometheus.yml")
@@ -69,22 +73,77 @@ func prometheusConfig(t *testing.T) string {
 	return path
 }
 
+// A ServiceMonitor is turned into discovery through the Service, by one of two types of objects.
+func TestPrometheusOperatorsWayFindsAReplica(t *testing.T) {
+	newApplier(t).keep(t, render(t, "rbac")...)
+	var objects []*unstructured.Unstructured
+	for _, o := range render(t, "prometheus-operator") {
+		switch o.GetKind() {
+		case "ServiceMonitor", "PrometheusRule":
+			if l := o.GetLabels(); l["release"] == "" || l["role"] != "alert-rules" || l["prometheus"] != "k8s" {
+				t.Errorf("%s has labels %v, which no operator selects", identify(o), l)
+			}
+		default:
+			objects = append(objects, o)
+		}
+	}
+	newApplier(t).keep(t, objects...)
+	replica := startReplica(t)
+	discoverable(t, "controller-manager-found", replica.address)
+	serviceEndpoints(t, "controller-manager-found")
+	for role, meta := range map[string]string{"endpoints": "endpoint", "endpointslice": "endpointslice"} {
+		t.Run(role, func(t *testing.T) {
+			p := startPrometheus(t, func(scrape map[string]any) {
+				scrape["kubernetes_sd_configs"].([]any)[0].(map[string]any)["role"] = role
+				scrape["relabel_configs"] = []any{
+					map[string]any{"source_labels": []any{"__meta_kubernetes_service_label_app_kubernetes_io_name"}, "regex": "controller-manager", "action": "keep"},
+					map[string]any{"source_labels": []any{"__meta_kubernetes_" + meta + "_port_name"}, "regex": "https", "action": "keep"},
+					map[string]any{"source_labels": []any{"__meta_kubernetes_service_name"}, "target_label": "job"},
+					map[string]any{"source_labels": []any{"__meta_kubernetes_pod_name"}, "target_label": "pod"},
+					map[string]any{"replacement": replica.address, "target_label": "__address__"}, // endpoints may not be on loopback
+				}
+			})
+			p.eventually(t, `up{job="controller-manager",pod="controller-manager-found"} == 1`)
+		})
+	}
+}
+
+// serviceEndpoints makes what the controllers for endpoints would make of the Service and a pod.
+func serviceEndpoints(t *testing.T, pod string) {
+	t.Helper()
+	const name, host, port = "controller-manager", "192.0.2.1", int32(10257)
+	client := cluster.Client(t)
+	target := &corev1.ObjectReference{Kind: "Pod", Namespace: "kube-system", Name: pod}
+	meta := metav1.ObjectMeta{Name: name, Labels: map[string]string{"app.kubernetes.io/name": name, discoveryv1.LabelServiceName: name}}
+	//lint:ignore SA1019 operators still ask for these unless told otherwise
+	_, err := client.CoreV1().Endpoints("kube-system").Create(t.Context(), &corev1.Endpoints{ObjectMeta: meta, Subsets: []corev1.EndpointSubset{{
+		Addresses: []corev1.EndpointAddress{{IP: host, TargetRef: target}}, Ports: []corev1.EndpointPort{{Name: "https", Port: port}},
+	}}}, metav1.CreateOptions{})
+	must(t, err)
+	t.Cleanup(func() {
+		_ = client.CoreV1().Endpoints("kube-system").Delete(context.Background(), name, metav1.DeleteOptions{})
+	})
+	_, err = client.DiscoveryV1().EndpointSlices("kube-system").Create(t.Context(), &discoveryv1.EndpointSlice{
+		ObjectMeta: meta, AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{host}, TargetRef: target}}, Ports: []discoveryv1.EndpointPort{{Name: new("https"), Port: new(port)}},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	t.Cleanup(func() {
+		_ = client.DiscoveryV1().EndpointSlices("kube-system").Delete(context.Background(), name, metav1.DeleteOptions{})
+	})
+}
+
 // discoverable makes a pod of the labels, the port and the name that deploy/deployment gives to a replica, for one that listens at
 // address.
 func discoverable(t *testing.T, name, address string, edits ...func(*corev1.Pod)) {
 	t.Helper()
-	var deployment *appsv1.Deployment
-	for _, o := range render(t, "deployment") {
-		if o.GetKind() == "Deployment" {
-			deployment = convert[appsv1.Deployment](t, o)
-		}
-	}
+	template := deployment(t).Spec.Template
 	host, port, err := net.SplitHostPort(address)
 	must(t, err)
 	number, err := strconv.Atoi(port)
 	must(t, err)
-	pod := controlplane.Pod("kube-system", name, deployment.Spec.Template.Labels)
-	pod.Spec.Containers[0].Ports = deployment.Spec.Template.Spec.Containers[0].Ports
+	pod := controlplane.Pod("kube-system", name, template.Labels)
+	pod.Spec.Containers[0].Ports = template.Spec.Containers[0].Ports
 	pod.Spec.Containers[0].Ports[0].ContainerPort = int32(number)
 	for _, edit := range edits {
 		edit(pod)
@@ -187,10 +246,10 @@ type prometheus struct {
 	begin   time.Time
 }
 
-func startPrometheus(t *testing.T) prometheus {
+func startPrometheus(t *testing.T, edits ...func(scrape map[string]any)) prometheus {
 	t.Helper()
 	p := prometheus{address: fmt.Sprintf("127.0.0.1:%d", controlplane.FreePort(t)), begin: time.Now()}
-	controlplane.StartProgram(t, built(t, "prometheus"), "--config.file="+prometheusConfig(t), "--storage.tsdb.path="+t.TempDir(),
+	controlplane.StartProgram(t, built(t, "prometheus"), "--config.file="+prometheusConfig(t, edits...), "--storage.tsdb.path="+t.TempDir(),
 		"--web.listen-address="+p.address, "--log.level=warn")
 	return p
 }

@@ -14,10 +14,10 @@ import (
 )
 
 // combined are folders that use what is a component in deploy/.
-var combined = []string{"testdata/service-accounts", "testdata/service-accounts-deployment"}
+var combined = []string{"testdata/service-accounts", "testdata/service-accounts-deployment", "testdata/service-accounts-two-leases"}
 
 // overlays are the folders of deploy/ for kubectl apply -k.
-var overlays = []string{"rbac", "deployment", "prometheus", "prometheus-operator", "grafana"}
+var overlays = []string{"rbac", "deployment", "two-leases", "prometheus", "prometheus-operator", "grafana"}
 
 // render is what kubectl makes of a folder of deploy/.
 func render(t *testing.T, dir string) []*unstructured.Unstructured {

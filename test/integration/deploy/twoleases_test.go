@@ -1,0 +1,95 @@
+package deploy
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
+	"k8s.io/utils/ptr"
+
+	"minikcm/test/controlplane"
+)
+
+// half is one of the two Deployments: its arguments, its lease and its controllers.
+type half struct {
+	lease       string
+	controllers []string
+	args        []string
+}
+
+func halves(t *testing.T) map[string]half {
+	t.Helper()
+	found := map[string]half{}
+	for name, d := range deployments(t, render(t, "two-leases")) {
+		flags, given := parseArgs(t, d.Spec.Template.Spec.Containers[0].Args)
+		list, err := flags.GetStringSlice("controllers")
+		must(t, err)
+		h := half{lease: given["leader-elect-resource-name"], controllers: list}
+		for _, arg := range d.Spec.Template.Spec.Containers[0].Args {
+			if !strings.HasPrefix(arg, "--secure-port=") {
+				h.args = append(h.args, arg)
+			}
+		}
+		found[name] = h
+	}
+	return found
+}
+
+// A controller in both lists would run twice, one in neither not at all.
+func TestTwoLeasesShareTheControllers(t *testing.T) {
+	var all, leases []string
+	for name, h := range halves(t) {
+		all, leases = append(all, h.controllers...), append(leases, h.lease)
+		if h.lease != name {
+			t.Errorf("%s competes for lease %q; operators look for one of its name", name, h.lease)
+		}
+	}
+	slices.Sort(all)
+	want := slices.Sorted(slices.Values(controllers))
+	if !slices.Equal(all, want) {
+		t.Errorf("the Deployments run %v, want each of %v once", all, want)
+	}
+	slices.Sort(leases)
+	for _, r := range rights(t, render(t, "two-leases")) {
+		if r.resource == "leases" && r.name != "" && !slices.Contains(leases, r.name) {
+			t.Errorf("there is a right to %s, which nobody needs", r)
+		}
+	}
+}
+
+// Both lead at the same time, each for its controllers, and together do all the work with the rights that the folder grants.
+func TestTwoLeasesWorkTogether(t *testing.T) {
+	newApplier(t).keep(t, slices.DeleteFunc(render(t, "two-leases"), func(o *unstructured.Unstructured) bool { return o.GetKind() == "Deployment" })...)
+	begin := time.Now()
+	for _, h := range halves(t) {
+		start(t, h.args...)
+	}
+	w := startWorkload(t, "halves")
+	w.wait(t)
+	w.letGo(t)
+	controlplane.Eventually(t, patience, func(ctx context.Context) error {
+		holders := map[string]bool{}
+		for _, h := range halves(t) {
+			lease, err := cluster.Client(t).CoordinationV1().Leases("kube-system").Get(ctx, h.lease, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			holders[ptr.Deref(lease.Spec.HolderIdentity, "")] = true
+		}
+		if len(holders) != 2 || holders[""] {
+			return fmt.Errorf("the leases are held by %v, want two holders", holders)
+		}
+		return nil
+	})
+	refused := cluster.AuditLog(t).Where(controlplane.ByUser(identity), unauthorized, func(e *auditv1.Event) bool { return e.RequestReceivedTimestamp.After(begin) })
+	if len(refused) > 0 {
+		t.Errorf("the API server refused:\n%s", refused)
+	}
+}
