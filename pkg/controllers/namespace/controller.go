@@ -31,6 +31,9 @@ const (
 	safeGrace = 5 * time.Second
 	// minBackoff spares the API server the ten passes in two seconds that client-go's 5 ms lead to.
 	minBackoff = 100 * time.Millisecond
+	// patience is for passes over every type: long enough for all that are answered, so that more namespaces are worked on at once than
+	// asked for only while some wait for APIs that do not answer.
+	patience = 10 * time.Second
 )
 
 // Config of the controller.
@@ -97,7 +100,7 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 	}
 	c := &Controller{cfg: cfg, deps: deps, metrics: newMetrics(deps.Metrics), slots: semaphore.NewWeighted(requestsAtOnce)}
 	c.loop = worker.New(worker.Config{
-		Controller: Name, Queue: "namespace", Workers: cfg.Workers, MinBackoff: minBackoff, Drain: cfg.Drain, Clock: deps.Clock,
+		Controller: Name, Queue: "namespace", Workers: cfg.Workers, MinBackoff: minBackoff, Patience: patience, Drain: cfg.Drain, Clock: deps.Clock,
 	}, deps.Metrics, c.reconcile)
 	if err := deps.Namespaces.Handle(caches.Handler[*corev1.Namespace]{
 		Add:    c.onAdd,

@@ -109,7 +109,7 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 	}, deps.Metrics, c.reconcile)
 	c.podLoop = worker.New(worker.Config{
 		Controller: Name, Queue: podQueue, Workers: cfg.PodWorkers, Drain: cfg.Drain, Clock: deps.Clock,
-	}, deps.Metrics, c.reconcilePod)
+	}, deps.Metrics, c.reconcilePod).GroupBy(func(key podKey) string { return key.Namespace })
 	if err := c.listen(); err != nil {
 		return nil, fmt.Errorf("build %s: %w", Name, err)
 	}

@@ -92,7 +92,7 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 	loop.Queue = "orphaned_pods_nodes" // upstream's name
 	c.nodeLoop = worker.New(loop, deps.Metrics, c.reconcileNode)
 	loop.Queue = "pod_gc_pods"
-	c.podLoop = worker.New(loop, deps.Metrics, c.reconcilePod)
+	c.podLoop = worker.New(loop, deps.Metrics, c.reconcilePod).GroupBy(podkey.Key.Namespace)
 	loop.Queue, loop.Workers = "pod_gc_finished_pods", 1
 	c.countLoop = worker.New(loop, deps.Metrics, c.reconcileCount)
 	if err := errors.Join(c.handleNodes(), c.handlePods()); err != nil {

@@ -24,6 +24,9 @@ const (
 	// Name is upstream's name of this controller, also the source of its events and the suffix of its user agent.
 	Name      = "replicaset-controller"
 	queueName = "replicaset" // as upstream: the name label of the workqueue metrics
+
+	// patience is how long a sync may hold up another ReplicaSet: a batch of creates that are answered takes less.
+	patience = 100 * time.Millisecond
 )
 
 // Defaults of Config.
@@ -85,8 +88,8 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 	}
 	c.metrics = newMetrics(deps.Metrics, c.ledgers, deps.Clock)
 	c.loop = worker.New(worker.Config{
-		Controller: Name, Queue: queueName, Workers: cfg.Workers, Drain: cfg.Drain, Clock: deps.Clock,
-	}, deps.Metrics, c.reconcile)
+		Controller: Name, Queue: queueName, Workers: cfg.Workers, Patience: patience, Drain: cfg.Drain, Clock: deps.Clock,
+	}, deps.Metrics, c.reconcile).GroupBy(func(key cache.ObjectName) string { return key.Namespace })
 	if err := c.register(); err != nil {
 		return nil, fmt.Errorf("replicaset: %w", err)
 	}

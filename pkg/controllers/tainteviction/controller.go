@@ -80,7 +80,8 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 	loop := worker.Config{Controller: Name, Queue: "noexec_taint_node", Workers: cfg.Workers, Drain: cfg.Drain, Clock: deps.Clock}
 	c.nodeLoop = worker.New(loop, deps.Metrics, c.reconcileNode)
 	loop.Queue = "noexec_taint_pod"
-	c.podLoop = worker.NewByDeadline(loop, deps.Metrics, func(key podkey.Key) time.Time { return c.term.ledger.turn(key.UID) }, c.reconcilePod)
+	c.podLoop = worker.NewByDeadline(loop, deps.Metrics, func(key podkey.Key) time.Time { return c.term.ledger.turn(key.UID) }, c.reconcilePod).
+		GroupBy(podkey.Key.Namespace)
 	if err := errors.Join(c.handleNodes(), c.handlePods()); err != nil {
 		return nil, fmt.Errorf("%s: %w", Name, err)
 	}

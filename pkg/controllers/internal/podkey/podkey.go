@@ -16,5 +16,8 @@ type Key struct {
 // Of returns the key of a pod.
 func Of(pod *caches.Pod) Key { return Key{Name: cache.MetaObjectToName(pod), UID: pod.UID} }
 
+// Namespace is that of the pod.
+func (k Key) Namespace() string { return k.Name.Namespace }
+
 // String is how logs show the key.
 func (k Key) String() string { return k.Name.String() + "/" + string(k.UID) }

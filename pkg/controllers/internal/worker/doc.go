@@ -1,5 +1,8 @@
-// Package worker is the one loop that every controller runs its keys through: a queue without duplicates, a fixed
-// number of workers, back-off for keys that failed, and containment of keys that panic.
+// Package worker is the one loop that every controller runs its keys through: a queue without duplicates, a number of
+// workers, back-off for keys that failed, and containment of keys that panic.
+//
+// Slow is not stuck. A sync that waits, as a rule for the API server, gives its worker to another key, and keys of one slow namespace do not
+// hold up those of others ([Loop.GroupBy]). The loop is healthy as long as every sync sends requests or gets answers.
 //
 // A Loop outlives terms, its queue does not. Outside [Loop.Run] there is no queue and [Loop.Add] drops its key, so
 // event handlers may stay registered for the life of the process: a standby's handlers cost nothing and leave nothing

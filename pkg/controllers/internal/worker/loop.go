@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http/httptrace"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -25,7 +26,8 @@ const (
 type Config struct {
 	Controller string        // canonical controller name, for logs and metrics
 	Queue      string        // queue name: the name label of the workqueue metrics
-	Workers    int           // syncs that run at once; never two of one key
+	Workers    int           // syncs that run at once, slow ones apart; never two of one key
+	Patience   time.Duration // a sync that runs for longer is slow: its worker goes on with another key; 0: one second
 	MinBackoff time.Duration // 0: 5 ms
 	MaxBackoff time.Duration // 0: one minute
 	Drain      time.Duration // how long running syncs may go on after Run's context ended; 0: until they return
@@ -48,8 +50,9 @@ type Loop[K comparable] struct {
 	cfg       Config
 	reconcile Reconcile[K]
 	due       func(K) time.Time // nil: keys are served in the order in which they came
+	group     func(K) string    // nil: keys belong to no group
 	metrics   *metrics
-	progress  progress
+	crew      *crew[K]
 	queue     atomic.Pointer[termQueue[K]] // nil outside a term
 }
 
@@ -65,7 +68,12 @@ func New[K comparable](cfg Config, reg prometheus.Registerer, reconcile Reconcil
 	if cfg.MaxBackoff == 0 {
 		cfg.MaxBackoff = defaultMaxBackoff
 	}
-	return &Loop[K]{cfg: cfg, reconcile: reconcile, metrics: newMetrics(reg, cfg.Controller, cfg.Queue)}
+	if cfg.Patience == 0 {
+		cfg.Patience = defaultPatience
+	}
+	return &Loop[K]{
+		cfg: cfg, reconcile: reconcile, metrics: newMetrics(reg, cfg.Controller, cfg.Queue), crew: newCrew[K](cfg.Workers, cfg.Patience),
+	}
 }
 
 // NewByDeadline is like New for a loop that serves the waiting key with the earliest deadline first; a zero time is before all
@@ -74,6 +82,13 @@ func New[K comparable](cfg Config, reg prometheus.Registerer, reconcile Reconcil
 func NewByDeadline[K comparable](cfg Config, reg prometheus.Registerer, due func(K) time.Time, reconcile Reconcile[K]) *Loop[K] {
 	l := New(cfg, reg, reconcile)
 	l.due = due
+	return l
+}
+
+// GroupBy makes the keys of one group, as a rule of one namespace, share: however slow their syncs are, those of other groups go on. Keys whose group
+// is empty share with nobody. It must be called before the first term, and returns the loop.
+func (l *Loop[K]) GroupBy(group func(K) string) *Loop[K] {
+	l.group = group
 	return l
 }
 
@@ -91,7 +106,7 @@ func (l *Loop[K]) AddAfter(key K, d time.Duration) {
 	}
 }
 
-// Run works for one term: it queues every key that all names, then blocks until ctx has ended and every worker has returned.
+// Run works for one term: it queues every key that all names, then blocks until ctx has ended and every sync has returned.
 // It must not be called again before it has returned.
 func (l *Loop[K]) Run(ctx context.Context, all func() []K) { l.serve(ctx, l.begin(all)) }
 
@@ -106,7 +121,6 @@ func (l *Loop[K]) Start(ctx context.Context, in *sync.WaitGroup, all func() []K)
 func (l *Loop[K]) begin(all func() []K) *termQueue[K] {
 	q := l.newQueue()
 	l.queue.Store(q)
-	l.progress.begin(l.cfg.Workers)
 	if all != nil {
 		for _, key := range all() {
 			q.Add(key)
@@ -118,13 +132,8 @@ func (l *Loop[K]) begin(all func() []K) *termQueue[K] {
 func (l *Loop[K]) serve(ctx context.Context, q *termQueue[K]) {
 	work, cancel := context.WithCancel(context.WithValue(context.WithoutCancel(ctx), termKey{}, ctx.Done()))
 	defer cancel()
-	var workers sync.WaitGroup
-	for i := range l.cfg.Workers {
-		workers.Go(func() {
-			for l.next(ctx, work, q, i) {
-			}
-		})
-	}
+	var syncs sync.WaitGroup
+	syncs.Go(func() { l.dispatch(ctx, work, q, &syncs) })
 
 	<-ctx.Done()
 	l.queue.Store(nil)
@@ -134,8 +143,58 @@ func (l *Loop[K]) serve(ctx context.Context, q *termQueue[K]) {
 		defer close(joined)
 		go l.cancelOverdue(joined, cancel)
 	}
-	workers.Wait()
-	l.progress.end()
+	syncs.Wait()
+	l.crew.disband()
+	l.settleGauges()
+}
+
+// dispatch starts a sync for one key after the other until the term ends.
+func (l *Loop[K]) dispatch(term, work context.Context, q *termQueue[K], syncs *sync.WaitGroup) {
+	for l.awaitVacancy(term) {
+		key, shutdown := q.Get()
+		if shutdown {
+			return
+		}
+		group := ""
+		if l.group != nil {
+			group = l.group(key)
+		}
+		var r *run
+		if term.Err() == nil { // the queue still hands out what it held when it was shut down
+			r = l.crew.begin(key, group, l.cfg.Clock.Now())
+		}
+		if r == nil {
+			q.Done(key)
+			continue
+		}
+		syncs.Go(func() {
+			l.sync(work, q, key, r)
+			for _, key := range l.crew.end(r, l.cfg.Clock.Now()) {
+				q.Add(key)
+			}
+		})
+	}
+}
+
+// awaitVacancy blocks until a sync may begin. It reports false if the term has ended.
+func (l *Loop[K]) awaitVacancy(term context.Context) bool {
+	for term.Err() == nil {
+		free, in := l.crew.vacancy(l.cfg.Clock.Now())
+		if free {
+			return true
+		}
+		if in == 0 {
+			in = l.cfg.Patience // for good measure: too many are slow, only the end of one helps, and that is told
+		}
+		timer := l.cfg.Clock.NewTimer(in)
+		select {
+		case <-timer.C():
+		case <-l.crew.changed:
+		case <-term.Done():
+		}
+		timer.Stop()
+	}
+	return false
 }
 
 func (l *Loop[K]) newQueue() *termQueue[K] {
@@ -150,6 +209,29 @@ func (l *Loop[K]) newQueue() *termQueue[K] {
 				workqueue.TypedQueueConfig[K]{Name: l.cfg.Queue, Clock: l.cfg.Clock, Queue: order})})},
 	)}
 }
+
+// settleGauges has the gauges of the syncs in progress say that there are none. The queue of the term stopped updating them when it was shut
+// down, while syncs were still running; an idle queue of the same name updates them once more.
+func (l *Loop[K]) settleGauges() {
+	if l.cfg.Queue == "" {
+		return // a queue without a name has no gauges
+	}
+	ticks := make(chan time.Time)
+	q := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[K]{Name: l.cfg.Queue, Clock: tickedBy{l.cfg.Clock, ticks}})
+	ticks <- time.Time{}
+	ticks <- time.Time{} // taken when the first has been dealt with
+	q.ShutDown()
+}
+
+// tickedBy is a clock whose tickers tick when told to.
+type tickedBy struct {
+	clock.WithTicker
+	ticks chan time.Time
+}
+
+func (c tickedBy) NewTicker(time.Duration) clock.Ticker { return c }
+func (c tickedBy) C() <-chan time.Time                  { return c.ticks }
+func (c tickedBy) Stop()                                {}
 
 type termKey struct{}
 
@@ -179,22 +261,12 @@ func (l *Loop[K]) cancelOverdue(joined <-chan struct{}, cancel context.CancelFun
 	}
 }
 
-// next takes one key through a sync. It reports whether there may be another.
-func (l *Loop[K]) next(term, work context.Context, q *termQueue[K], worker int) bool {
-	key, shutdown := q.Get()
-	if shutdown {
-		return false
-	}
+// sync takes one key through a sync.
+func (l *Loop[K]) sync(work context.Context, q *termQueue[K], key K, r *run) {
 	defer q.Done(key)
-	if term.Err() != nil {
-		return true // the queue still hands out what it held when it was shut down
-	}
 	logger := klog.LoggerWithValues(klog.FromContext(work), "controller", l.cfg.Controller, "key", key)
-	start := l.cfg.Clock.Now()
-	l.progress.set(worker, start)
-	result, err := l.contained(klog.NewContext(work, logger), key)
-	l.progress.set(worker, time.Time{})
-	l.metrics.observe(result, err, l.cfg.Clock.Since(start))
+	result, err := l.contained(l.traced(klog.NewContext(work, logger), r), key)
+	l.metrics.observe(result, err, l.cfg.Clock.Since(r.start))
 	switch {
 	case errors.Is(err, context.Canceled):
 		logger.V(4).Info("Sync was cut short", "reason", err)
@@ -209,7 +281,14 @@ func (l *Loop[K]) next(term, work context.Context, q *termQueue[K], worker int) 
 			q.AddAfter(key, result.After)
 		}
 	}
-	return true
+}
+
+// traced returns a context whose requests are signs of life of the sync.
+func (l *Loop[K]) traced(ctx context.Context, r *run) context.Context {
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GetConn:              func(string) { r.sign(l.cfg.Clock.Now()) }, // a request is about to be sent
+		GotFirstResponseByte: func() { r.sign(l.cfg.Clock.Now()) },
+	})
 }
 
 // panicError is the error of a sync that panicked: the key is retried like any other that failed.
@@ -230,5 +309,5 @@ func (l *Loop[K]) contained(ctx context.Context, key K) (result Result, err erro
 	return l.reconcile(ctx, key)
 }
 
-// Healthy fails when a sync has been running for longer than two minutes. Outside a term it succeeds.
-func (l *Loop[K]) Healthy() error { return l.progress.check(l.cfg.Clock.Now()) }
+// Healthy fails when a sync has neither sent a request nor got an answer for two minutes. Outside a term it succeeds.
+func (l *Loop[K]) Healthy() error { return l.crew.check(l.cfg.Clock.Now()) }

@@ -167,9 +167,9 @@ func TestEndOfTermLetsRunningSyncsFinishWithinTheDrainTime(t *testing.T) {
 		wantErr     error
 		wantEnd     time.Duration // after the end of the term was asked for
 	}{
-		{"shorter than the drain time", 3 * time.Second, 5 * time.Second, nil, 2 * time.Second},
+		{"shorter than the drain time", 3 * time.Second, 5 * time.Second, nil, 2500 * time.Millisecond},
 		{"longer than the drain time", 30 * time.Second, 5 * time.Second, context.Canceled, 5 * time.Second},
-		{"no bound", 30 * time.Second, 0, nil, 29 * time.Second},
+		{"no bound", 30 * time.Second, 0, nil, 29500 * time.Millisecond},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -185,7 +185,7 @@ func TestEndOfTermLetsRunningSyncsFinishWithinTheDrainTime(t *testing.T) {
 					return Result{}, got
 				})
 				end := term(l, "running", "waiting")
-				time.Sleep(time.Second)
+				time.Sleep(500 * time.Millisecond) // less than makes a sync slow
 				start := time.Now()
 				end()
 				if took := time.Since(start); got != tt.wantErr || took != tt.wantEnd || syncs != 1 {

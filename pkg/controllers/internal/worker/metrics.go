@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	_ "k8s.io/component-base/metrics/prometheus/workqueue" // gives queues their metrics
 )
 
 // The values of the result label.

@@ -1,0 +1,221 @@
+package worker
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// defaultPatience is for syncs of a few requests: much longer than those take, much shorter than admission that hangs.
+	defaultPatience = time.Second
+	// slowPerWorker bounds the slow syncs, each of which costs a goroutine and what it works on.
+	slowPerWorker = 16
+	// stuckAfter is how long a sync may run without sending a request or getting an answer: twice the longest time the API server works on
+	// one request (60 s). Syncs that wait for the API server are slow, not stuck. A queue with a worker stands still only if a sync does,
+	// so this one bound covers both.
+	stuckAfter = 2 * time.Minute
+)
+
+// crew decides which syncs may run. A sync that has run for less than patience occupies a worker. An old one waits for somebody, as a rule for
+// the API server: it counts as slow, and its worker goes on with another key.
+//
+// Keys may belong to groups. While a group has an old sync, its next ones count as slow from the start, so that they keep no worker from
+// others. Of the slow syncs a group may have as many as it leaves free: a group alone has half of them, each of n groups one n+1st. Keys of a
+// group that has its share stand aside until a sync of that group has ended.
+type crew[K comparable] struct {
+	workers  int
+	slowMost int
+	patience time.Duration
+	changed  chan struct{} // told when a sync has ended
+
+	lock    sync.Mutex
+	running map[*run]struct{}
+	young   []*run // in the order of their start
+	busy    int    // workers that are occupied
+	slow    int
+	groups  map[string]*group[K] // those with slow syncs or keys aside
+}
+
+// group is what there is of one.
+type group[K comparable] struct {
+	slow  int // its slow syncs
+	old   int // those of them that have run for patience
+	aside line[K]
+}
+
+// run is one sync that runs.
+type run struct {
+	group  string // empty: none
+	start  time.Time
+	old    bool
+	slow   bool                      // it occupies no worker
+	signed atomic.Pointer[time.Time] // when it last sent a request or got an answer
+}
+
+// sign notes a sign of life.
+func (r *run) sign(now time.Time) { r.signed.Store(&now) }
+
+func newCrew[K comparable](workers int, patience time.Duration) *crew[K] {
+	c := &crew[K]{workers: workers, slowMost: slowPerWorker * workers, patience: patience, changed: make(chan struct{}, 1)}
+	c.disband()
+	return c
+}
+
+// disband forgets the syncs of a term, all of which have ended.
+func (c *crew[K]) disband() {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	c.running, c.young, c.busy, c.slow, c.groups = map[*run]struct{}{}, nil, 0, 0, map[string]*group[K]{}
+}
+
+// vacancy reports whether a worker is free, and if not, when one will be; 0: when a sync has ended.
+func (c *crew[K]) vacancy(now time.Time) (free bool, in time.Duration) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	c.age(now)
+	switch {
+	case c.slow >= c.slowMost:
+		return false, 0
+	case c.busy < c.workers:
+		return true, 0
+	}
+	eldest := slices.IndexFunc(c.young, func(r *run) bool { return !r.slow })
+	return false, c.young[eldest].start.Add(c.patience).Sub(now)
+}
+
+// age takes note of the syncs that have become old. The lock is held.
+func (c *crew[K]) age(now time.Time) {
+	for len(c.young) > 0 && now.Sub(c.young[0].start) >= c.patience {
+		r := c.young[0]
+		c.young = c.young[1:]
+		r.old = true
+		c.of(r.group).old++
+		if !r.slow {
+			c.busy--
+			c.slowDown(r)
+		}
+	}
+}
+
+// slowDown counts a sync as slow. The lock is held.
+func (c *crew[K]) slowDown(r *run) {
+	r.slow = true
+	c.slow++
+	c.of(r.group).slow++
+}
+
+// of returns what there is of a group. The lock is held.
+func (c *crew[K]) of(name string) *group[K] {
+	g := c.groups[name]
+	if g == nil {
+		g = &group[K]{}
+		c.groups[name] = g
+	}
+	return g
+}
+
+// begin starts a sync of a key. It returns nil if the key stands aside instead.
+func (c *crew[K]) begin(key K, name string, now time.Time) *run {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	c.age(now)
+	r := &run{group: name, start: now}
+	g := c.groups[name]
+	switch {
+	case name == "" || g == nil:
+		c.busy++
+	case !c.shares(g):
+		g.aside.push(key)
+		return nil
+	case g.old > 0:
+		c.slowDown(r)
+	default:
+		c.busy++
+	}
+	r.sign(now)
+	c.running[r] = struct{}{}
+	c.young = append(c.young, r)
+	return r
+}
+
+// shares reports whether a group may have another sync. The lock is held.
+func (c *crew[K]) shares(g *group[K]) bool { return g.slow == 0 || g.slow < c.slowMost-c.slow }
+
+// end notes that a sync has ended, and returns keys of its group that need no longer stand aside: one in its place, and one more so that a
+// group whose share has grown takes it.
+func (c *crew[K]) end(r *run, now time.Time) []K {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	c.age(now)
+	delete(c.running, r)
+	if !r.old {
+		c.young = slices.DeleteFunc(c.young, func(y *run) bool { return y == r })
+	}
+	g := c.groups[r.group]
+	if !r.slow {
+		c.busy--
+	} else {
+		c.slow--
+		g.slow--
+		if r.old {
+			g.old--
+		}
+	}
+	select {
+	case c.changed <- struct{}{}:
+	default:
+	}
+	if g == nil || !c.shares(g) {
+		return nil
+	}
+	keys := g.aside.pop(2)
+	if g.slow == 0 && len(g.aside.keys) == 0 {
+		delete(c.groups, r.group)
+	}
+	return keys
+}
+
+// check returns an error if a sync is stuck.
+func (c *crew[K]) check(now time.Time) error {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	for r := range c.running {
+		if d := now.Sub(*r.signed.Load()); d > stuckAfter {
+			return fmt.Errorf("a sync has neither sent a request nor got an answer for %v", d.Round(time.Second))
+		}
+	}
+	return nil
+}
+
+// line is a queue without duplicates.
+type line[K comparable] struct {
+	keys  []K
+	waits map[K]struct{} // the same keys
+}
+
+func (l *line[K]) push(key K) {
+	if _, ok := l.waits[key]; !ok {
+		if l.waits == nil {
+			l.waits = map[K]struct{}{}
+		}
+		l.waits[key] = struct{}{}
+		l.keys = append(l.keys, key)
+	}
+}
+
+func (l *line[K]) pop(n int) []K {
+	n = min(n, len(l.keys))
+	if n == 0 {
+		return nil
+	}
+	keys := slices.Clone(l.keys[:n])
+	clear(l.keys[:n]) // the array must not keep them
+	l.keys = l.keys[n:]
+	for _, key := range keys {
+		delete(l.waits, key)
+	}
+	return keys
+}
