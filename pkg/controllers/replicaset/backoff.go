@@ -1,10 +1,10 @@
 package replicaset
 
 import (
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"minikcm/pkg/caches"
 )
@@ -40,38 +40,49 @@ func (b createBackoff) wait(generation int64, now time.Time) time.Duration {
 	return max(b.until.Sub(now), 0)
 }
 
-// Back-off of creates whose pods fail soon after, because kubelets refuse them for instance.
+// Back-off of creates that replace pods which failed soon after they were made, because kubelets refuse them for instance.
 const (
 	failedWindow     = 10 * time.Minute
-	failedTolerated  = 3 // in a window
+	failedTolerated  = 3  // in a window, of few replicas
+	failedShare      = 10 // of many it is one in ten
 	minFailedBackoff = 10 * time.Second
 	maxFailedBackoff = 5 * time.Minute
 )
 
-// failedWait says how long to wait before replacing pods when failed are the failed ones. Only those count that were created in the
-// last ten minutes and after since, the time of the last change to the template: a pod that ran for long says nothing about the next one.
-// Nor does one that was evicted or preempted.
-func failedWait(failed []*caches.Pod, since, now time.Time) time.Duration {
-	if len(failed) <= failedTolerated {
-		return 0
+// failedHold says how many pods must not be created yet, because they would replace pods that failed, and for how long. Of failed, the failed
+// pods, only those count that were created in the last ten minutes and not before since, when the spec last changed: a pod that ran for
+// long says nothing about the next one. Nor does one that was evicted or preempted. Those in replaced have their successors.
+func failedHold(failed []*caches.Pod, replaced map[types.UID]struct{}, want int, since, now time.Time) (pods int, delay time.Duration) {
+	tolerated := max(failedTolerated, want/failedShare)
+	if len(failed) <= tolerated {
+		return 0, 0
 	}
 	horizon := now.Add(-failedWindow)
-	recent := slices.DeleteFunc(slices.Clone(failed), func(pod *caches.Pod) bool {
-		return !pod.CreationTimestamp.After(horizon) || pod.CreationTimestamp.Time.Before(since) ||
-			pod.Disruption.Status == corev1.ConditionTrue
-	})
-	if len(recent) <= failedTolerated {
-		return 0
-	}
-	newest := recent[0].CreationTimestamp.Time
-	for _, pod := range recent {
-		if pod.CreationTimestamp.After(newest) {
-			newest = pod.CreationTimestamp.Time
+	var newest time.Time
+	recent := 0
+	for _, pod := range failed {
+		created := pod.CreationTimestamp.Time
+		if !created.After(horizon) || created.Before(since) || pod.Disruption.Status == corev1.ConditionTrue {
+			continue
 		}
+		recent++
+		if created.After(newest) {
+			newest = created
+		}
+		if _, ok := replaced[pod.UID]; !ok {
+			pods++
+		}
+	}
+	if recent <= tolerated {
+		return 0, 0
 	}
 	if newest.After(now) {
 		newest = now // the API server's clock is ahead of ours
 	}
-	delay := min(minFailedBackoff<<min(len(recent)-failedTolerated-1, 16), maxFailedBackoff)
-	return max(newest.Add(delay).Sub(now), 0)
+	doublings := (recent - tolerated - 1) / max(tolerated/failedTolerated, 1)
+	delay = newest.Add(min(minFailedBackoff<<min(doublings, 16), maxFailedBackoff)).Sub(now)
+	if pods == 0 || delay <= 0 {
+		return 0, 0
+	}
+	return pods, delay
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,7 +19,7 @@ type claims struct {
 	mine        []*caches.Pod // active, ours and selected
 	adopt       []*caches.Pod // active, nobody's and selected
 	release     []*caches.Pod // active and ours, no longer selected
-	failed      []*caches.Pod // ours and failed
+	failed      []*caches.Pod // ours and failed, by itself and not because it was deleted
 	terminating int           // ours, selected and being deleted
 }
 
@@ -28,19 +29,21 @@ type claims struct {
 func claim(rs *appsv1.ReplicaSet, selector labels.Selector, pods []*caches.Pod, gone map[types.UID]struct{}) claims {
 	var c claims
 	for _, pod := range pods {
-		owner := pod.ControllerUID()
+		orphan := metav1.GetControllerOfNoCopy(pod) == nil
 		selected := selector.Matches(labels.Set(pod.Labels))
 		_, deleted := gone[pod.UID]
+		deleted = deleted || pod.DeletionTimestamp != nil
 		switch {
-		case pod.Namespace != rs.Namespace || owner != "" && owner != rs.UID:
-		case owner == rs.UID && pod.Phase == "Failed":
-			c.failed = append(c.failed, pod)
+		case pod.Namespace != rs.Namespace || !orphan && !controls(rs, pod):
 		case pod.IsFinished():
-		case owner == "":
-			if selected && rs.DeletionTimestamp == nil && pod.DeletionTimestamp == nil && !deleted {
+			if !orphan && !deleted && pod.Phase == corev1.PodFailed {
+				c.failed = append(c.failed, pod)
+			}
+		case orphan:
+			if selected && rs.DeletionTimestamp == nil && !deleted {
 				c.adopt = append(c.adopt, pod)
 			}
-		case pod.DeletionTimestamp != nil || deleted:
+		case deleted:
 			if selected && (pod.DeletionTimestamp != nil || lingers(pod)) {
 				c.terminating++
 			}
@@ -53,6 +56,13 @@ func claim(rs *appsv1.ReplicaSet, selector labels.Selector, pods []*caches.Pod, 
 	return c
 }
 
+// controls reports whether rs is the controller of a pod. A reference with the right UID and another name or kind is an error of somebody's:
+// the garbage collector takes its pod for an orphan of a deleted owner.
+func controls(rs *appsv1.ReplicaSet, pod *caches.Pod) bool {
+	ref := metav1.GetControllerOfNoCopy(pod)
+	return ref != nil && ref.UID == rs.UID && ref.Kind == kind && ref.Name == rs.Name
+}
+
 // lingers reports whether a pod stays for a while after its deletion: a kubelet stops it first, or somebody holds a finalizer.
 func lingers(pod *caches.Pod) bool { return pod.NodeName != "" || len(pod.Finalizers) > 0 }
 
@@ -61,30 +71,31 @@ func controllerRef(rs *appsv1.ReplicaSet) *metav1.OwnerReference {
 	return metav1.NewControllerRef(rs, appsv1.SchemeGroupVersion.WithKind(kind))
 }
 
-// ownerPatch is a strategic merge patch of one owner reference. The pod's UID in it makes the API server refuse the patch if
-// another pod has the name by now.
+// ownerPatch is a strategic merge patch of one owner reference. With the pod's UID and version in it the API server refuses the patch if
+// another pod has the name by now, or if the pod has changed since it was judged.
 type ownerPatch struct {
 	Metadata struct {
 		UID             types.UID `json:"uid"`
+		ResourceVersion string    `json:"resourceVersion"`
 		OwnerReferences []any     `json:"ownerReferences"`
 	} `json:"metadata"`
 }
 
 // adoptPatch makes rs the controller of the pod. References to others stay; one to us that is no controller reference becomes one.
-func adoptPatch(rs *appsv1.ReplicaSet, pod types.UID) ([]byte, error) {
+func adoptPatch(rs *appsv1.ReplicaSet, pod *caches.Pod) ([]byte, error) {
 	return marshalPatch(pod, controllerRef(rs))
 }
 
 // releasePatch removes the reference to rs.
-func releasePatch(rs *appsv1.ReplicaSet, pod types.UID) ([]byte, error) {
+func releasePatch(rs *appsv1.ReplicaSet, pod *caches.Pod) ([]byte, error) {
 	return marshalPatch(pod, struct {
 		Patch string    `json:"$patch"`
 		UID   types.UID `json:"uid"`
 	}{"delete", rs.UID})
 }
 
-func marshalPatch(pod types.UID, ref any) ([]byte, error) {
+func marshalPatch(pod *caches.Pod, ref any) ([]byte, error) {
 	var p ownerPatch
-	p.Metadata.UID, p.Metadata.OwnerReferences = pod, []any{ref}
+	p.Metadata.UID, p.Metadata.ResourceVersion, p.Metadata.OwnerReferences = pod.UID, pod.ResourceVersion, []any{ref}
 	return json.Marshal(p)
 }

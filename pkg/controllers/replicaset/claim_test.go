@@ -42,6 +42,12 @@ func TestClaim(t *testing.T) {
 		{"finished pods are neither counted, adopted nor released", newSet(1),
 			[]*caches.Pod{newPod("a", phase(corev1.PodSucceeded)), newPod("b", phase(corev1.PodFailed)), newPod("c", phase(corev1.PodFailed), orphaned),
 				newPod("d", phase(corev1.PodSucceeded), other)}, nil, sorted{Failed: []string{"b"}}},
+		{"a kubelet reports a deleted pod as failed before it goes", newSet(1),
+			[]*caches.Pod{newPod("a", deleting, phase(corev1.PodFailed)), newPod("b", phase(corev1.PodFailed)), newPod("c", phase(corev1.PodFailed))},
+			[]types.UID{"b"}, sorted{Failed: []string{"c"}}},
+		{"a reference with our UID and another name or kind does not make a pod ours", newSet(1), []*caches.Pod{
+			newPod("a", func(p *caches.Pod) { p.OwnerReferences[0].Name = "other" }), newPod("b", func(p *caches.Pod) { p.OwnerReferences[0].Kind = "Job" }),
+			newPod("c", phase(corev1.PodFailed), func(p *caches.Pod) { p.OwnerReferences[0].Kind = "Job" })}, nil, sorted{}},
 		{"a finished pod being deleted is not terminating", newSet(1), []*caches.Pod{newPod("a", deleting, phase(corev1.PodSucceeded))}, nil, sorted{}},
 		{"phases empty and Unknown are active", newSet(1),
 			[]*caches.Pod{newPod("a", phase("")), newPod("b", phase(corev1.PodUnknown))}, nil, sorted{Mine: []string{"a", "b"}}},
@@ -77,11 +83,11 @@ func uidsOrNil(pods []*caches.Pod) []string {
 }
 
 func TestOwnerPatches(t *testing.T) {
-	adopt, err := adoptPatch(newSet(1), "pod-uid")
+	adopt, err := adoptPatch(newSet(1), newPod("pod-uid"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	release, err := releasePatch(newSet(1), "pod-uid")
+	release, err := releasePatch(newSet(1), newPod("pod-uid"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,9 +95,9 @@ func TestOwnerPatches(t *testing.T) {
 		name, want string
 		got        []byte
 	}{
-		{"adopt", `{"metadata":{"uid":"pod-uid","ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"set",
+		{"adopt", `{"metadata":{"uid":"pod-uid","resourceVersion":"5","ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"set",
 			"controller":true,"blockOwnerDeletion":true}]}}`, adopt},
-		{"release", `{"metadata":{"uid":"pod-uid","ownerReferences":[{"$patch":"delete","uid":"set"}]}}`, release},
+		{"release", `{"metadata":{"uid":"pod-uid","resourceVersion":"5","ownerReferences":[{"$patch":"delete","uid":"set"}]}}`, release},
 	} {
 		if diff := cmp.Diff(parsed(t, []byte(tt.want)), parsed(t, tt.got)); diff != "" {
 			t.Errorf("%s patch (-want +got):\n%s", tt.name, diff)

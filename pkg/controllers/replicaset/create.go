@@ -28,25 +28,30 @@ var (
 	errTaken    = errors.New("every pod name that was drawn is taken")
 )
 
-// heldBack reports whether creating has to wait, and asks for a sync when it may go on.
-func (p *pass) heldBack(ctx context.Context, failed []*caches.Pod) bool {
+// allowed is how many of the missing pods may be created now. It asks for a sync when more may be.
+func (p *pass) allowed(ctx context.Context, missing int, failed []*caches.Pod) int {
 	logger := klog.FromContext(ctx)
-	if p.ledger.terminating != 0 && p.ledger.terminating == p.rs.Generation || p.namespaceTerminating() {
-		logger.V(4).Info("Namespace is terminating, creating no pods")
-		return true
+	if p.namespaceTerminating() {
+		logger.V(4).Info("Namespace is terminating, creating no pods") // its successor wakes us
+		return 0
 	}
-	p.ledger.observeTemplate(&p.rs.Spec.Template, p.now)
-	delay := p.ledger.creates.wait(p.rs.Generation, p.now)
-	if d := failedWait(failed, p.ledger.templateSince, p.now); d > delay {
-		delay = d
-		logger.V(2).Info("Pods keep failing, the next is created later", "failed", len(failed), "delay", d)
-		if p.ledger.failedTold != len(failed) {
-			p.ledger.failedTold = len(failed)
-			p.deps.Recorder.Event(p.rs, corev1.EventTypeWarning, "BackOff", "Pods fail soon after they are created, the next ones are created later")
-		}
+	p.ledger.observeSpec(p.rs.Generation, p.rs.Status.ObservedGeneration, p.now)
+	if delay := p.ledger.creates.wait(p.rs.Generation, p.now); delay > 0 {
+		p.again(delay)
+		return 0
+	}
+	held, delay := failedHold(failed, p.ledger.replaced, p.want(), p.ledger.specSince, p.now)
+	if held == 0 {
+		p.ledger.succeeded(failed)
+		return missing
+	}
+	logger.V(2).Info("Pods keep failing, their successors are created later", "failed", len(failed), "held", held, "delay", delay)
+	if p.ledger.failedTold != len(failed) {
+		p.ledger.failedTold = len(failed)
+		p.deps.Recorder.Event(p.rs, corev1.EventTypeWarning, "BackOff", "Pods fail soon after they are created, their successors are created later")
 	}
 	p.again(delay)
-	return delay > 0
+	return max(missing-held, 0)
 }
 
 func (p *pass) namespaceTerminating() bool {
@@ -73,15 +78,22 @@ func (p *pass) create(ctx context.Context, n int) attempt {
 	})
 	switch {
 	case errors.Is(a.err, errTerminating):
-		p.ledger.terminating = p.rs.Generation
+		// The answer may be old: an API server hears later than others that a namespace has gone and another has its name.
+		p.backOff(b.created > 0)
 		return attempt{held: true}
 	case b.refused:
-		p.ledger.creates = p.ledger.creates.refused(p.rs.Generation, b.created > 0, p.now)
-		p.again(p.ledger.creates.wait(p.rs.Generation, p.now))
+		p.backOff(b.created > 0)
 	case a.err == nil:
 		p.ledger.creates = createBackoff{}
 	}
 	return a
+}
+
+// backOff holds back creates after a refusal, from now on: the sync may have taken long.
+func (p *pass) backOff(progress bool) {
+	now := p.deps.Clock.Now()
+	p.ledger.creates = p.ledger.creates.refused(p.rs.Generation, progress, now)
+	p.again(p.ledger.creates.wait(p.rs.Generation, now))
 }
 
 // errTerminating ends a slow start. It is not a failure: nothing can be created in the namespace any more, and nothing need be.
@@ -125,7 +137,7 @@ type created struct {
 	pod     *caches.Pod // if done
 	err     error       // if not done
 	late    bool        // done, by an attempt before this one
-	foreign bool        // done, but the pod is not one of ours: something changed it on its way
+	foreign *removed    // done, but something changed the pod on its way so that it is not ours; what became of deleting it, if that was tried
 }
 
 // createPod makes one pod. A refusal of a name that was tried before is not believed until a look shows that no such pod of ours exists.
@@ -142,13 +154,43 @@ func (p *pass) createPod(ctx context.Context, template *corev1.Pod, try intent) 
 	}); {
 	case outcome == done:
 		c := created{outcome: done, pod: p.deps.Pods.Trim(made)}
-		c.foreign = c.pod.ControllerUID() != p.rs.UID || !p.selected(c.pod)
+		if !p.belongs(c.pod) {
+			c.foreign = p.disown(ctx, c.pod)
+		}
 		return c
 	case outcome == exists, outcome == rejected && try.unknown:
 		return p.explain(ctx, try, created{outcome: outcome, err: err})
 	default:
 		return created{outcome: outcome, err: err}
 	}
+}
+
+// belongs reports whether a new pod is ours, or will be: one that lost its owner on its way is adopted like any other, unless adoptions
+// meet the same fate.
+func (p *pass) belongs(pod *caches.Pod) bool {
+	orphan := metav1.GetControllerOfNoCopy(pod) == nil
+	return p.selected(pod) && (controls(p.rs, pod) || orphan && !p.ledger.undone)
+}
+
+// disown deletes a pod that we made and that does not belong to us, for nobody else would. One that was given to another controller is not
+// ours to delete.
+func (p *pass) disown(ctx context.Context, pod *caches.Pod) *removed {
+	if metav1.GetControllerOfNoCopy(pod) != nil && !controls(p.rs, pod) {
+		return &removed{outcome: unsent}
+	}
+	r := p.sendDelete(ctx, pod, pod.ResourceVersion)
+	return &r
+}
+
+// foreign is the error of a pod that something changed on its way. It names no pod, so that all are alike.
+func foreign(pod removed) error {
+	switch {
+	case pod.outcome == done:
+		return errors.New("the new pod was changed on its way and does not belong to the ReplicaSet, so it was deleted")
+	case pod.err == nil:
+		return errors.New("the new pod was changed on its way and belongs to another controller")
+	}
+	return fmt.Errorf("the new pod was changed on its way, does not belong to the ReplicaSet and could not be deleted: %w", pod.err)
 }
 
 // explain looks for the pod of a refused create. If it is there, ours and not counted yet, an earlier attempt made it.
@@ -194,8 +236,10 @@ func (p *pass) noteCreate(ctx context.Context, try intent, r created, sum *batch
 		p.ledger.forget(try.name)
 		p.ledger.wrotePod(r.pod.ResourceVersion)
 		p.deps.Pods.Expect(r.pod.ResourceVersion)
-		if r.foreign {
-			sum.fail(fmt.Errorf("pod %s was changed on creation and does not belong to the ReplicaSet", try.name), true)
+		if r.foreign != nil {
+			err := foreign(*r.foreign)
+			p.deps.Recorder.Eventf(p.rs, corev1.EventTypeWarning, reasonFailedCreate, "Error creating: %v", err)
+			sum.fail(err, true)
 			return false
 		}
 		sum.created++
@@ -206,16 +250,19 @@ func (p *pass) noteCreate(ctx context.Context, try intent, r created, sum *batch
 			p.metrics.lostAnswers.WithLabelValues("create", fateAbsent).Inc()
 		}
 		klog.FromContext(ctx).V(4).Info("Created pod", "pod", klog.KObj(r.pod))
-		p.deps.Recorder.Eventf(p.rs, corev1.EventTypeNormal, "SuccessfulCreate", "Created pod: %v", try.name)
+		p.deps.Recorder.Eventf(p.rs, corev1.EventTypeNormal, "SuccessfulCreate", "Created pod: %v", r.pod.Name)
 	case exists:
 		p.ledger.forget(try.name)
 		return true
 	case terminating:
-		p.ledger.keep(try.name, try.unknown)
+		p.ledger.keep(try)
 		sum.err = errTerminating
 	default:
 		// The name stays: the next attempt uses it again, so that both together make one pod.
-		p.ledger.keep(try.name, try.unknown || r.outcome == unknown)
+		if r.outcome == unknown {
+			try.unknown, try.until = true, p.deps.Clock.Now().Add(landsWithin)
+		}
+		p.ledger.keep(try)
 		if !stopping(r.err) {
 			p.deps.Recorder.Eventf(p.rs, corev1.EventTypeWarning, reasonFailedCreate, "Error creating: %v", forUsers(r.err))
 		}

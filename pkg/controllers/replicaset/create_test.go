@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
@@ -14,8 +16,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
+	testingclock "k8s.io/utils/clock/testing"
 
 	"minikcm/pkg/controllers/internal/worker"
 )
@@ -68,19 +73,76 @@ func TestRefusedCreateIsRetriedByItsName(t *testing.T) {
 	}
 }
 
-// TestCreatedPodIsNotOurs: a webhook took the label away. Making another one would never end.
-func TestCreatedPodIsNotOurs(t *testing.T) {
+// TestPodChangedOnItsWay: a webhook took the label or the owner away, or gave the pod another. Making one after the other would never end.
+func TestPodChangedOnItsWay(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		change   func(*corev1.Pod)
+		undone   bool // adoptions have no effect
+		requests []string
+		failed   bool
+		told     string
+	}{
+		{"no label", func(pod *corev1.Pod) { pod.Labels = nil }, false, []string{"create pods", "delete pods"}, true, "so it was deleted"},
+		{"no owner: it will be adopted", func(pod *corev1.Pod) { pod.OwnerReferences = nil }, false, []string{"create pods", "create pods"}, false, "Created pod: web-"},
+		{"no owner, and none can be given to it", func(pod *corev1.Pod) { pod.OwnerReferences = nil }, true, []string{"create pods", "delete pods"}, true, "so it was deleted"},
+		{"another owner", func(pod *corev1.Pod) { pod.OwnerReferences[0].UID = "another" }, false, []string{"create pods"}, true, "belongs to another controller"},
+		{"another name", func(pod *corev1.Pod) { pod.Name = "renamed-" + pod.Name }, false, []string{"create pods", "create pods"}, false, "Created pod: renamed-web-"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, newSet(2, statusOfSize(0)))
+			b.ledger.undone = tt.undone
+			b.on("create pods", func(call int, a clienttesting.Action) (runtime.Object, error) {
+				pod := a.(clienttesting.CreateAction).GetObject().(*corev1.Pod).DeepCopy()
+				pod.UID, pod.ResourceVersion = types.UID(pod.Name), "77"
+				tt.change(pod)
+				return pod, nil
+			})
+			b.on("delete pods", func(_ int, a clienttesting.Action) (runtime.Object, error) {
+				if d := a.(clienttesting.DeleteActionImpl).DeleteOptions.Preconditions; *d.UID == "" || *d.ResourceVersion != "77" {
+					t.Errorf("preconditions are %+v", d)
+				}
+				return &corev1.Pod{}, nil
+			})
+			_, err := b.run(t.Context())
+			wait := b.ledger.creates.wait(1, now)
+			if (err != nil) != tt.failed || (wait == minCreateBackoff) != tt.failed || len(b.ledger.intents) != 0 {
+				t.Errorf("error %v, creates wait %v, names kept %v", err, wait, b.ledger.intents)
+			}
+			if got := slices.DeleteFunc(b.requests(), func(r string) bool { return strings.Contains(r, "status") }); !slices.Equal(got, tt.requests) {
+				t.Errorf("requests are %v, want %v", got, tt.requests)
+			}
+			if told := b.told(); len(told) == 0 || !strings.Contains(told[0], tt.told) {
+				t.Errorf("events are %q, want %q", told, tt.told)
+			}
+		})
+	}
+}
+
+// TestSlowRefusal: the back-off begins when the answers are there, however long they took.
+func TestSlowRefusal(t *testing.T) {
 	b := newBench(t, newSet(1))
-	b.on("create pods", func(_ int, a clienttesting.Action) (runtime.Object, error) {
-		pod := a.(clienttesting.CreateAction).GetObject().(*corev1.Pod).DeepCopy()
-		pod.Labels = nil
-		return pod, nil
+	b.on("create pods", func(int, clienttesting.Action) (runtime.Object, error) {
+		b.deps.Clock.(*testingclock.FakeClock).SetTime(now.Add(time.Minute))
+		return nil, apierrors.NewForbidden(podResource, "a", errors.New("exceeded quota"))
 	})
 	if _, err := b.run(t.Context()); err == nil {
 		t.Error("no error")
 	}
-	if wait := b.ledger.creates.wait(1, now); wait != minCreateBackoff {
-		t.Errorf("creates wait %v, want 1s", wait)
+	if wait := b.ledger.creates.wait(1, now.Add(time.Minute)); wait != minCreateBackoff {
+		t.Errorf("a minute later creates wait %v, want 1s", wait)
+	}
+}
+
+// TestQuotaConflict: the quota was changed by others at the same time. That is no refusal of the pod.
+func TestQuotaConflict(t *testing.T) {
+	b := newBench(t, newSet(1))
+	b.on("create pods", fails(apierrors.NewConflict(schema.GroupResource{Resource: "resourcequotas"}, "few", errors.New("the object has been modified"))))
+	if _, err := b.run(t.Context()); err == nil {
+		t.Error("no error, so it is not tried again soon")
+	}
+	if wait := b.ledger.creates.wait(1, now); wait != 0 {
+		t.Errorf("creates wait %v", wait)
 	}
 }
 
@@ -114,25 +176,41 @@ func TestPodFor(t *testing.T) {
 	}
 }
 
-// TestTerminatingNamespaceIsTriedOnce per generation of the spec.
-func TestTerminatingNamespaceIsTriedOnce(t *testing.T) {
+// TestTerminatingNamespace: an API server says so, and the cache of namespaces does not. The next try is one second later, and nobody is
+// told: the answer may be old.
+func TestTerminatingNamespace(t *testing.T) {
 	ending := apierrors.NewForbidden(podResource, "a", errors.New("being terminated"))
 	ending.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 	b := newBench(t, newSet(100, statusOfSize(0)))
-	b.on("create pods", fails(ending))
-	for range 3 {
-		if result, err := b.run(t.Context()); err != nil || result.After != 0 {
-			t.Errorf("result %+v, error %v", result, err)
+	b.on("create pods", func(call int, a clienttesting.Action) (runtime.Object, error) {
+		if call < 3 {
+			return nil, ending
+		}
+		pod := a.(clienttesting.CreateAction).GetObject().(*corev1.Pod).DeepCopy()
+		return pod, nil
+	})
+	clock := b.deps.Clock.(*testingclock.FakeClock)
+	for _, step := range []struct {
+		after   time.Duration
+		creates int // so far
+	}{{0, 1}, {500 * time.Millisecond, 1}, {time.Second, 2}, {2 * time.Second, 2}, {3 * time.Second, 102}} {
+		b.now, b.recheck = now.Add(step.after), 0
+		clock.SetTime(b.now)
+		result, err := b.run(t.Context())
+		creates := 0
+		for _, r := range b.requests() {
+			if r == "create pods" {
+				creates++
+			}
+		}
+		if err != nil || result.After == 0 && creates < 100 || creates != step.creates {
+			t.Errorf("after %v: result %+v, error %v, %d creates, want another look and %d", step.after, result, err, creates, step.creates)
 		}
 	}
-	b.wants(t, "create pods")
-	b.rs = newSet(100, func(rs *appsv1.ReplicaSet) { rs.Generation = 2 }, statusOfSize(0))
-	if _, err := b.run(t.Context()); err != nil {
-		t.Error(err)
-	}
-	b.wants(t, "create pods", "create pods")
-	if told := b.told(); len(told) > 0 {
-		t.Errorf("events are %v", told)
+	for _, told := range b.told() {
+		if !strings.Contains(told, "SuccessfulCreate") {
+			t.Errorf("event: %s", told)
+		}
 	}
 }
 
@@ -141,7 +219,7 @@ func TestQuotaHidesLostCreate(t *testing.T) {
 	for _, found := range []bool{true, false} {
 		t.Run(fmt.Sprintf("found=%t", found), func(t *testing.T) {
 			b := newBench(t, newSet(1))
-			b.ledger.intents = []intent{{"web-lost", true}}
+			b.ledger.intents = []intent{{name: "web-lost", unknown: true}}
 			b.on("create pods", fails(apierrors.NewGenericServerResponse(http.StatusForbidden, "post", podResource, "web-lost", "exceeded quota", 0, true)))
 			b.on("list pods", func(int, clienttesting.Action) (runtime.Object, error) {
 				list := &corev1.PodList{}

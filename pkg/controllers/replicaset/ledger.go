@@ -5,8 +5,6 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
@@ -35,20 +33,22 @@ type ledger struct {
 	intents []intent
 	gone    map[types.UID]struct{} // deleted for certain
 	doomed  map[types.UID]doom     // deleted perhaps
-	refused map[types.UID]refusal  // adoptions that the API server refuses
+	refused map[types.UID]refusal  // adoptions and releases that the API server refuses
+	undone  bool                   // the last adoption was accepted and had no effect
 
 	creates       createBackoff
-	terminating   int64 // generation at which the namespace was found terminating; 0 never
-	noTerminating bool  // the API server drops status.terminatingReplicas
-	template      *corev1.PodTemplateSpec
-	failedTold    int       // how many failed pods there were when the user was last told that they hold up creates
-	templateSince time.Time // when the template last changed in this term; zero: not yet
+	replaced      map[types.UID]struct{} // failed pods that have successors, or need none
+	failedTold    int                    // how many failed pods there were when the user was last told that they hold up creates
+	generation    int64                  // of the spec that pods were last created for; 0: none yet in this term
+	specSince     time.Time              // when it last changed; zero: not since the term began
+	noTerminating bool                   // the API server drops status.terminatingReplicas
 }
 
 // intent is a name chosen for a pod that has to be created.
 type intent struct {
 	name    string
-	unknown bool // an attempt was not answered, so the pod may exist or come to exist
+	unknown bool      // an attempt was not answered, so the pod may exist or come to exist
+	until   time.Time // by then it exists or never will; zero: the attempt is under way
 }
 
 // doom is a delete that was sent and not answered.
@@ -57,7 +57,7 @@ type doom struct {
 	until   time.Time // by then it has been carried out or never will be
 }
 
-// refusal keeps a pod from being adopted until it has changed or the time has come.
+// refusal keeps a pod from being adopted or released until it has changed or the time has come.
 type refusal struct {
 	version string
 	until   time.Time
@@ -99,8 +99,7 @@ func (l *ledger) check(at versions, now time.Time) barrier {
 		l.waitingSince = now
 	}
 	if err != nil || now.Sub(l.unseenSince) >= barrierPatience {
-		l.unseenSince, l.waitingSince = now, now
-		return overdue
+		return overdue // until somebody has looked
 	}
 	return wait
 }
@@ -149,10 +148,11 @@ func later(a, b string) string {
 	return b
 }
 
-// lookedLive notes a consistent read: the ReplicaSet, and the pods it selects, as of a version. A version lower than what we
-// wrote means that the cluster was restored from a backup; what we remember is then of no use.
+// lookedLive notes a consistent read: the ReplicaSet, and the pods it selects, as of a version. The caches have to come that far, with the
+// pods of others too, which they may still show as ours. A version lower than what we wrote means that the cluster was restored from a
+// backup; what we remember is then of no use.
 func (l *ledger) lookedLive(rs *appsv1.ReplicaSet, pods []*caches.Pod, version string) {
-	l.verified = true
+	l.verified, l.unseenSince, l.waitingSince = true, time.Time{}, time.Time{}
 	if later(version, l.podVersion) != version {
 		l.podVersion = ""
 	}
@@ -163,9 +163,7 @@ func (l *ledger) lookedLive(rs *appsv1.ReplicaSet, pods []*caches.Pod, version s
 	l.seen = &snapshot{version: version, uids: make(map[types.UID]struct{}, len(pods))}
 	for _, pod := range pods {
 		l.seen.uids[pod.UID] = struct{}{}
-		if owner := pod.ControllerUID(); owner == l.uid || owner == "" {
-			l.wrotePod(pod.ResourceVersion)
-		}
+		l.wrotePod(pod.ResourceVersion)
 	}
 }
 
@@ -249,12 +247,23 @@ func (l *ledger) decided() (first time.Time) {
 	return first
 }
 
-// observeTemplate notes when the template changes while we watch.
-func (l *ledger) observeTemplate(template *corev1.PodTemplateSpec, now time.Time) {
-	if l.template != nil && l.template != template && !equality.Semantic.DeepEqual(l.template, template) {
-		l.templateSince = now
+// observeSpec notes when the spec changes. acted is the generation that the status tells of.
+func (l *ledger) observeSpec(generation, acted int64, now time.Time) {
+	if l.generation != generation && (l.generation != 0 || acted != generation) {
+		l.specSince = now
 	}
-	l.template = template
+	l.generation = generation
+}
+
+// succeeded notes that all the failed pods have successors, or need none.
+func (l *ledger) succeeded(failed []*caches.Pod) {
+	l.replaced = nil
+	for _, pod := range failed {
+		if l.replaced == nil {
+			l.replaced = make(map[types.UID]struct{}, len(failed))
+		}
+		l.replaced[pod.UID] = struct{}{}
+	}
 }
 
 // names returns n names to create pods with: first those of earlier attempts, then new ones from draw that nobody has. Each is marked as
@@ -268,16 +277,16 @@ func (l *ledger) names(n int, draw func() string, taken func(name string) bool) 
 	}
 	chosen := slices.Clone(l.intents[:n])
 	for i := range l.intents[:n] {
-		l.intents[i].unknown = true
+		l.intents[i].unknown, l.intents[i].until = true, time.Time{}
 	}
 	return chosen
 }
 
-// keep keeps a name for the next attempt. unknown says whether this or an earlier attempt may still succeed.
-func (l *ledger) keep(name string, unknown bool) {
+// keep keeps a name for the next attempt.
+func (l *ledger) keep(kept intent) {
 	for i := range l.intents {
-		if l.intents[i].name == name {
-			l.intents[i].unknown = unknown
+		if l.intents[i].name == kept.name {
+			l.intents[i] = kept
 		}
 	}
 }
@@ -287,13 +296,13 @@ func (l *ledger) forget(name string) {
 	l.intents = slices.DeleteFunc(l.intents, func(i intent) bool { return i.name == name })
 }
 
-// unanswered is how many creates may still succeed unseen.
-func (l *ledger) unanswered() int {
-	n := 0
+// unanswered returns by when the fate is decided of each create that was not answered.
+func (l *ledger) unanswered() []time.Time {
+	var until []time.Time
 	for _, i := range l.intents {
 		if i.unknown {
-			n++
+			until = append(until, i.until)
 		}
 	}
-	return n
+	return until
 }

@@ -46,8 +46,8 @@ func TestBarrier(t *testing.T) {
 	}
 }
 
-// TestBarrierOverTime: the wait is measured from the first time the cache was found behind, begins anew after a look, and ends when the
-// cache has caught up.
+// TestBarrierOverTime: the wait is measured from the first time the cache was found behind, is over until somebody has looked, begins anew
+// after that, and ends when the cache has caught up.
 func TestBarrierOverTime(t *testing.T) {
 	l := newLedger("set")
 	l.wrotePod("50")
@@ -58,11 +58,23 @@ func TestBarrierOverTime(t *testing.T) {
 		pods  string
 		want  barrier
 	}{
-		{0, "99", wait}, {29 * time.Second, "99", wait}, {30 * time.Second, "99", overdue}, {59 * time.Second, "99", wait},
-		{60 * time.Second, "99", overdue}, {61 * time.Second, "100", open}, {62 * time.Second, "1", open},
+		{0, "99", wait}, {29 * time.Second, "99", wait}, {30 * time.Second, "99", overdue}, {31 * time.Second, "99", overdue},
+		{32 * time.Second, "100", open}, {33 * time.Second, "1", open},
 	} {
 		if got := l.check(versions{step.pods, "1"}, now.Add(step.after)); got != step.want {
 			t.Errorf("after %v, at %s: barrier %d, want %d", step.after, step.pods, got, step.want)
+		}
+	}
+	l.wrotePod("200")
+	at := versions{"199", "50"}
+	l.check(at, now)
+	if got := l.check(at, now.Add(barrierPatience)); got != overdue {
+		t.Errorf("barrier %d, want overdue", got)
+	}
+	l.lookedLive(newSet(1), nil, "250")
+	for after, want := range map[time.Duration]barrier{0: wait, barrierPatience - 1: wait} {
+		if got := l.check(at, now.Add(barrierPatience+after)); got != want {
+			t.Errorf("%v after a look: barrier %d, want %d", after, got, want)
 		}
 	}
 }
@@ -72,8 +84,8 @@ func TestLookedLive(t *testing.T) {
 	t.Run("the cache must reach what was seen", func(t *testing.T) {
 		l := newLedger("set")
 		l.lookedLive(set, []*caches.Pod{newPod("a", version("30")), newPod("b", version("35")), newPod("c", version("39"), ownedBy("another"))}, "44")
-		if l.podVersion != "35" || l.setVersion != "40" || !l.verified {
-			t.Errorf("pods %s, set %s, verified %t; want 35, 40, true", l.podVersion, l.setVersion, l.verified)
+		if l.podVersion != "39" || l.setVersion != "40" || !l.verified {
+			t.Errorf("pods %s, set %s, verified %t; want 39, 40, true", l.podVersion, l.setVersion, l.verified)
 		}
 	})
 	t.Run("versions lower than those we wrote mean that history was rewound", func(t *testing.T) {
@@ -128,7 +140,7 @@ func TestGhosts(t *testing.T) {
 
 func TestSettle(t *testing.T) {
 	l := newLedger("set")
-	l.intents = []intent{{"made", true}, {"taken", true}, {"pending", true}, {"free", false}}
+	l.intents = []intent{{name: "made", unknown: true}, {name: "taken", unknown: true}, {name: "pending", unknown: true}, {name: "free"}}
 	l.gone = set[types.UID]("gone-shown", "gone-terminating", "gone-gone")
 	soon, late := doom{"5", now.Add(time.Second)}, doom{"5", now.Add(time.Minute)}
 	l.doomed = map[types.UID]doom{"doomed-shown": late, "doomed-soon": soon, "doomed-terminating": soon, "doomed-gone": late, "doomed-changed": late, "doomed-older": {"9", late.until}}
@@ -156,7 +168,7 @@ func TestSettle(t *testing.T) {
 			t.Errorf("a read at %v finds out about %+v, want %+v", live, found, want)
 		}
 	}
-	if want := []intent{{"pending", true}, {"free", false}}; !slices.Equal(l.intents, want) {
+	if want := []intent{{name: "pending", unknown: true}, {name: "free"}}; !slices.Equal(l.intents, want) {
 		t.Errorf("intents %v, want %v", l.intents, want)
 	}
 	for name, left := range map[string][]types.UID{"gone": keys(l.gone), "doomed": keys(l.doomed), "refused": keys(l.refused)} {
@@ -200,17 +212,17 @@ func TestNames(t *testing.T) {
 	if got := names(l, 3, func(name string) bool { return name == "web-2" }); !slices.Equal(got, []string{"web-1", "web-3", "web-4"}) {
 		t.Fatalf("names %v, want web-1, web-3, web-4: web-2 is taken", got)
 	}
-	if l.unanswered() != 3 {
-		t.Errorf("%d unanswered while the requests are out, want 3", l.unanswered())
+	if len(l.unanswered()) != 3 {
+		t.Errorf("%d unanswered while the requests are out, want 3", len(l.unanswered()))
 	}
-	l.forget("web-1")      // made
-	l.keep("web-3", true)  // not answered
-	l.keep("web-4", false) // refused
-	if l.unanswered() != 1 {
-		t.Errorf("%d unanswered, want 1", l.unanswered())
+	lost := intent{name: "web-3", unknown: true, until: now.Add(landsWithin)}
+	l.forget("web-1")             // made
+	l.keep(lost)                  // not answered
+	l.keep(intent{name: "web-4"}) // refused
+	if got := l.unanswered(); len(got) != 1 || !got[0].Equal(lost.until) {
+		t.Errorf("unanswered until %v, want one until %v", got, lost.until)
 	}
-	again := l.names(1, draw, free)
-	if again[0] != (intent{"web-3", true}) {
+	if again := l.names(1, draw, free); again[0] != lost {
 		t.Errorf("next is %+v, want web-3, not answered", again[0])
 	}
 	if got := names(l, 3, free); !slices.Equal(got, []string{"web-3", "web-4", "web-5"}) {
@@ -229,13 +241,17 @@ func TestLedgersOfRecreatedSet(t *testing.T) {
 		t.Error("a ReplicaSet of the same name inherited the ledger")
 	}
 	next := all.of(key, "two")
-	all.note(key, 2, false, now)
-	all.note(key, 3, false, now.Add(time.Second))
-	if n, d := all.unanswered(), all.oldestUnmet(now.Add(time.Minute)); n != 3 || d != time.Minute {
+	soon, late := now.Add(time.Second), now.Add(time.Minute)
+	all.note(key, []time.Time{late, late}, false, now)
+	all.note(key, []time.Time{soon, late, late}, false, now.Add(time.Second))
+	if n, d := all.unanswered(now), all.oldestUnmet(now.Add(time.Minute)); n != 3 || d != time.Minute {
 		t.Errorf("%d unanswered, unmet for %v; want 3 and 1m", n, d)
 	}
-	all.note(key, 0, true, now)
-	if n, d := all.unanswered(), all.oldestUnmet(now.Add(time.Minute)); n != 0 || d != 0 {
+	if at, end := all.unanswered(soon), all.unanswered(late); at != 2 || end != 0 {
+		t.Errorf("%d and later %d unanswered, want 2, and none that can no longer be carried out", at, end)
+	}
+	all.note(key, nil, true, now)
+	if n, d := all.unanswered(now), all.oldestUnmet(now.Add(time.Minute)); n != 0 || d != 0 {
 		t.Errorf("%d unanswered, unmet for %v; want none", n, d)
 	}
 	all.reset()
@@ -244,19 +260,25 @@ func TestLedgersOfRecreatedSet(t *testing.T) {
 	}
 }
 
-func TestObserveTemplate(t *testing.T) {
-	l := newLedger("set")
-	template := newSet(1).Spec.Template
-	l.observeTemplate(&template, now)
-	same := *template.DeepCopy()
-	l.observeTemplate(&same, now.Add(time.Second))
-	if !l.templateSince.IsZero() {
-		t.Errorf("an equal template counts as changed since %v", l.templateSince)
-	}
-	other := *template.DeepCopy()
-	other.Spec.NodeName = "elsewhere"
-	l.observeTemplate(&other, now.Add(time.Minute))
-	if want := now.Add(time.Minute); !l.templateSince.Equal(want) {
-		t.Errorf("template changed at %v, want %v", l.templateSince, want)
+func TestObserveSpec(t *testing.T) {
+	for _, tt := range []struct {
+		name              string
+		before            int64 // generation that pods were last created for in this term; 0: none
+		generation, acted int64
+		changed           bool
+	}{
+		{"first seen in this term", 0, 3, 3, false},
+		{"first seen, and not acted on by the manager before us", 0, 3, 2, true},
+		{"new", 0, 1, 0, true},
+		{"as before", 3, 3, 3, false},
+		{"as before, the status is late", 3, 3, 2, false},
+		{"changed", 3, 4, 3, true},
+	} {
+		l := newLedger("set")
+		l.generation = tt.before
+		l.observeSpec(tt.generation, tt.acted, now)
+		if changed := l.specSince.Equal(now); changed != tt.changed || l.generation != tt.generation {
+			t.Errorf("%s: changed %t, want %t; generation %d, want %d", tt.name, changed, tt.changed, l.generation, tt.generation)
+		}
 	}
 }

@@ -17,8 +17,8 @@ type ledgers struct {
 // entry is a ledger, and what others than its sync may know of it.
 type entry struct {
 	ledger     *ledger
-	unanswered int
-	unmet      time.Time // since when the number of active pods has been wrong; zero: it is right
+	unanswered []time.Time // by when the fate is decided of each create that was not answered
+	unmet      time.Time   // since when the number of active pods has been wrong; zero: it is right
 }
 
 func newLedgers() *ledgers { return &ledgers{byKey: map[cache.ObjectName]*entry{}} }
@@ -49,7 +49,7 @@ func (l *ledgers) drop(key cache.ObjectName) {
 }
 
 // note records how a sync left its key.
-func (l *ledgers) note(key cache.ObjectName, unanswered int, met bool, now time.Time) {
+func (l *ledgers) note(key cache.ObjectName, unanswered []time.Time, met bool, now time.Time) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
 	e := l.byKey[key]
@@ -64,13 +64,17 @@ func (l *ledgers) note(key cache.ObjectName, unanswered int, met bool, now time.
 	}
 }
 
-// unanswered is the number of creates whose fate is not known.
-func (l *ledgers) unanswered() int {
+// unanswered is the number of creates whose fate is not known: they were not answered, and may still be carried out.
+func (l *ledgers) unanswered(now time.Time) int {
 	l.lock.Lock()
 	defer l.lock.Unlock()
 	n := 0
 	for _, e := range l.byKey {
-		n += e.unanswered
+		for _, until := range e.unanswered {
+			if until.After(now) {
+				n++
+			}
+		}
 	}
 	return n
 }

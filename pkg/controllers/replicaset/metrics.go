@@ -65,7 +65,7 @@ func newMetrics(reg prometheus.Registerer, l *ledgers, c clock.PassiveClock) *me
 	unanswered := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Subsystem: subsystem, Name: "unanswered_creates",
 		Help: "Creates whose answer was lost and whose fate is not known yet.",
-	}, func() float64 { return float64(l.unanswered()) })
+	}, func() float64 { return float64(l.unanswered(c.Now())) })
 	oldest := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Subsystem: subsystem, Name: "oldest_unmet_seconds",
 		Help: "How long the longest-waiting ReplicaSet has been without the number of pods it wants.",

@@ -16,13 +16,24 @@ import (
 	"minikcm/pkg/caches"
 )
 
-// refusedFor is how long a pod that the API server does not let us adopt is left alone, unless it changes.
+// refusedFor is how long a pod is left alone that the API server does not let us adopt or release, unless it changes.
 const refusedFor = time.Minute
 
-// settleOwnership adopts and releases, and returns the adopted pods. It tries every pod; errors other than a definite refusal of one
-// pod end the sync, because a wrong count would follow.
+// change is one of the two things that can be done about the owner of a pod.
+type change struct {
+	patch   func(*appsv1.ReplicaSet, *caches.Pod) ([]byte, error)
+	applies func(claims) bool // to the one pod that was claimed
+}
+
+var (
+	adopt   = change{adoptPatch, func(c claims) bool { return len(c.adopt) > 0 }}
+	release = change{releasePatch, func(c claims) bool { return len(c.release) > 0 }}
+)
+
+// settleOwnership adopts and releases, and returns the pods that count from now on. It tries every pod; errors other than a definite refusal
+// of one pod end the sync, because a wrong count would follow.
 func (p *pass) settleOwnership(ctx context.Context, c claims) ([]*caches.Pod, error) {
-	toAdopt := p.notRefused(c.adopt)
+	toAdopt, toRelease := p.notRefused(c.adopt), p.notRefused(c.release)
 	var failures []error
 	if len(toAdopt) > 0 {
 		if err := p.mayAdopt(ctx); err != nil {
@@ -30,43 +41,72 @@ func (p *pass) settleOwnership(ctx context.Context, c claims) ([]*caches.Pod, er
 			toAdopt = nil
 		}
 	}
-	var adopted []*caches.Pod
-	for i, answer := range p.patchOwners(ctx, toAdopt, adoptPatch) {
-		pod, err := p.adopted(ctx, toAdopt[i], answer)
-		failures = append(failures, err)
-		if pod != nil {
-			adopted = append(adopted, pod)
-		}
+	var ours []*caches.Pod
+	for i, answer := range p.patchOwners(ctx, toAdopt, adopt) {
+		failures = append(failures, p.adopted(ctx, toAdopt[i], answer))
+		ours = p.appendOurs(ours, answer)
 	}
-	for i, answer := range p.patchOwners(ctx, c.release, releasePatch) {
-		failures = append(failures, p.released(ctx, c.release[i], answer))
+	for i, answer := range p.patchOwners(ctx, toRelease, release) {
+		failures = append(failures, p.released(ctx, toRelease[i], answer))
+		ours = p.appendOurs(ours, answer)
 	}
-	return adopted, errors.Join(failures...)
+	return ours, errors.Join(failures...)
 }
 
+func (p *pass) appendOurs(pods []*caches.Pod, answer patched) []*caches.Pod {
+	if answer.err == nil && answer.pod != nil && p.ours(answer.pod) {
+		return append(pods, answer.pod)
+	}
+	return pods
+}
+
+// patched is the answer to one patch.
 type patched struct {
-	pod *corev1.Pod
-	err error
+	pod     *caches.Pod // as it is now; nil: gone, or not known
+	changed bool        // before it was patched, so that there was no reason to any more
+	err     error
 }
 
-// patchOwners patches the owner references of pods and enters what was written into the ledger.
-func (p *pass) patchOwners(ctx context.Context, pods []*caches.Pod, patch func(*appsv1.ReplicaSet, types.UID) ([]byte, error)) []patched {
+// patchOwners changes the owner references of pods and enters what was found or written into the ledger.
+func (p *pass) patchOwners(ctx context.Context, pods []*caches.Pod, what change) []patched {
 	answers := make([]patched, len(pods))
-	p.parallel(len(pods), func(i int) {
-		body, err := patch(p.rs, pods[i].UID)
-		if err != nil {
-			answers[i].err = err
-			return
-		}
-		answers[i].pod, answers[i].err = p.deps.Client.CoreV1().Pods(p.rs.Namespace).
-			Patch(ctx, pods[i].Name, types.StrategicMergePatchType, body, metav1.PatchOptions{})
-	})
+	p.parallel(len(pods), func(i int) { answers[i] = p.patchOwner(ctx, pods[i], what) })
 	for _, answer := range answers {
-		if answer.err == nil {
+		if answer.pod != nil {
 			p.ledger.wrotePod(answer.pod.ResourceVersion)
 		}
 	}
 	return answers
+}
+
+// patchOwner patches the pod if it still is the version that was judged, or if it is to be patched as it is now, too.
+func (p *pass) patchOwner(ctx context.Context, pod *caches.Pod, what change) patched {
+	answer := p.sendPatch(ctx, pod, what)
+	if classify(answer.err) != conflict {
+		return answer
+	}
+	live, err := p.podNamed(ctx, pod.Name)
+	switch {
+	case err != nil:
+		return patched{err: errors.Join(answer.err, err)}
+	case live == nil || live.UID != pod.UID:
+		return patched{changed: true}
+	case !what.applies(claim(p.rs, p.selector, []*caches.Pod{live}, p.ledger.gone)):
+		return patched{pod: live, changed: true}
+	}
+	return p.sendPatch(ctx, live, what)
+}
+
+func (p *pass) sendPatch(ctx context.Context, pod *caches.Pod, what change) patched {
+	body, err := what.patch(p.rs, pod)
+	if err != nil {
+		return patched{err: err}
+	}
+	answer, err := p.deps.Client.CoreV1().Pods(p.rs.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{})
+	if err != nil {
+		return patched{err: err}
+	}
+	return patched{pod: p.deps.Pods.Trim(answer)}
 }
 
 // mayAdopt makes sure that the ReplicaSet of the cache still exists and is not being deleted. It is asked after the pods were listed:
@@ -82,7 +122,7 @@ func (p *pass) mayAdopt(ctx context.Context) error {
 	return nil
 }
 
-// notRefused leaves out the pods whose adoption was refused a moment ago.
+// notRefused leaves out the pods whose adoption or release was refused a moment ago.
 func (p *pass) notRefused(pods []*caches.Pod) []*caches.Pod {
 	if len(p.ledger.refused) == 0 {
 		return pods
@@ -98,37 +138,44 @@ func (p *pass) notRefused(pods []*caches.Pod) []*caches.Pod {
 	return rest
 }
 
-// adopted takes the answer to an adoption. It returns the pod if it counts from now on: the answer may show that it has changed.
-func (p *pass) adopted(ctx context.Context, pod *caches.Pod, answer patched) (*caches.Pod, error) {
+// refuse notes that a pod is not to be adopted or released for a while.
+func (p *pass) refuse(pod *caches.Pod, version, reason, format string, args ...any) {
+	p.deps.Recorder.Eventf(p.rs, corev1.EventTypeWarning, reason, format, args...)
+	p.ledger.refused[pod.UID] = refusal{version: version, until: p.deps.Clock.Now().Add(refusedFor)}
+	p.again(refusedFor)
+}
+
+// adopted takes the answer to an adoption.
+func (p *pass) adopted(ctx context.Context, pod *caches.Pod, answer patched) error {
 	switch {
+	case apierrors.IsNotFound(answer.err), answer.changed:
+		return nil
+	case answer.err == nil && !controls(p.rs, answer.pod):
+		p.ledger.undone = true
+		p.refuse(pod, answer.pod.ResourceVersion, "FailedAdopt", "Error adopting pod %v: it was changed on its way and has no owner", pod.Name)
+		return nil
 	case answer.err == nil:
+		p.ledger.undone = false
 		klog.FromContext(ctx).V(2).Info("Adopted pod", "pod", klog.KObj(pod))
 		p.deps.Recorder.Eventf(p.rs, corev1.EventTypeNormal, "SuccessfulAdopt", "Adopted pod: %v", pod.Name)
-		if now := p.deps.Pods.Trim(answer.pod); p.ours(now) {
-			return now, nil
-		}
-		return nil, nil
-	case apierrors.IsNotFound(answer.err):
-		return nil, nil
+		return nil
 	case isRefusal(answer.err):
-		p.deps.Recorder.Eventf(p.rs, corev1.EventTypeWarning, "FailedAdopt", "Error adopting pod %v: %v", pod.Name, answer.err)
-		p.ledger.refused[pod.UID] = refusal{version: pod.ResourceVersion, until: p.now.Add(refusedFor)}
-		p.again(refusedFor)
-		return nil, nil
+		p.refuse(pod, pod.ResourceVersion, "FailedAdopt", "Error adopting pod %v: %v", pod.Name, answer.err)
+		return nil
 	}
-	return nil, fmt.Errorf("adopt pod %s: %w", pod.Name, answer.err)
+	return fmt.Errorf("adopt pod %s: %w", pod.Name, answer.err)
 }
 
 // released takes the answer to a release. A pod that is gone, or that is another under the old name, needs none.
 func (p *pass) released(ctx context.Context, pod *caches.Pod, answer patched) error {
 	switch {
+	case apierrors.IsNotFound(answer.err), apierrors.IsInvalid(answer.err), answer.changed:
+		return nil
 	case answer.err == nil:
 		klog.FromContext(ctx).V(2).Info("Released pod", "pod", klog.KObj(pod))
 		return nil
-	case apierrors.IsNotFound(answer.err) || apierrors.IsInvalid(answer.err):
-		return nil
 	case isRefusal(answer.err):
-		p.deps.Recorder.Eventf(p.rs, corev1.EventTypeWarning, "FailedRelease", "Error releasing pod %v: %v", pod.Name, answer.err)
+		p.refuse(pod, pod.ResourceVersion, "FailedRelease", "Error releasing pod %v: %v", pod.Name, answer.err)
 		return nil
 	}
 	return fmt.Errorf("release pod %s: %w", pod.Name, answer.err)

@@ -188,14 +188,15 @@ func (p *pass) selected(pod *caches.Pod) bool { return p.selector.Matches(labels
 
 // ours reports whether a pod counts for the ReplicaSet.
 func (p *pass) ours(pod *caches.Pod) bool {
-	return pod.IsActive() && pod.ControllerUID() == p.rs.UID && p.selected(pod)
+	return pod.IsActive() && controls(p.rs, pod) && p.selected(pod)
 }
 
 // act creates or deletes, and writes the status.
 func (p *pass) act(ctx context.Context, claimed claims, todo plan) (worker.Result, error) {
 	a := p.apply(ctx, claimed, todo)
 	defer func() {
-		p.ledgers.note(p.key, p.ledger.unanswered(), todo.missing == 0, p.now)
+		met := todo.missing == 0 || p.namespaceTerminating() // where nothing can be created
+		p.ledgers.note(p.key, p.ledger.unanswered(), met, p.now)
 	}()
 	if errors.Is(a.err, context.Canceled) {
 		return worker.Result{}, a.err
@@ -221,15 +222,20 @@ func (p *pass) apply(ctx context.Context, claimed claims, todo plan) attempt {
 	if todo.spared() > 0 {
 		p.again(p.ledger.decided().Sub(p.now))
 	}
+	if todo.missing <= 0 {
+		p.ledger.succeeded(claimed.failed)
+	}
 	switch {
 	case todo.deletes():
 		return attempt{err: p.remove(ctx, todo)}
 	case todo.create == 0:
 		return attempt{}
-	case p.heldBack(ctx, claimed.failed):
+	}
+	n := min(todo.create, p.allowed(ctx, todo.missing, claimed.failed))
+	if n == 0 {
 		return attempt{held: true}
 	}
-	return p.create(ctx, todo.create)
+	return p.create(ctx, n)
 }
 
 // again asks for another sync after d at the latest.
