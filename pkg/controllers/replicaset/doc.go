@@ -23,15 +23,23 @@
 //     pod has changed since, or because every API server has given it up and a consistent read shows the pod.
 //
 // A ledger is empty at the start of a term, when the caches may lack the last writes of the manager before us. So the API server is asked
-// once how far pods and ReplicaSets have come. Until the caches have come as far, the first create or delete for a key is decided on a
-// consistent read of that key's objects.
+// once how far pods and ReplicaSets have come. Until the caches have come as far, the first create or delete for a key, and the first
+// status with other numbers than it has, are decided on a consistent read of that key's objects.
 //
-// Deletes carry the UID and the resourceVersion of the pod that was judged: a pod that changed since is judged again.
+// Deletes, adoptions and releases carry the UID and the resourceVersion of the pod that was judged: a pod that changed since is judged again.
 //
 // # Where we differ from upstream
 //
 // The ledger replaces expectations and the consistency store. The order in which pods are deleted is total, so it does not depend on the
-// order in which the cache lists them. Creates that the API server refuses, and pods that kubelets refuse, are retried with a back-off of
-// their own, apart from the queue. The ReplicaFailure condition goes away only when creating or deleting was tried again and did not
-// fail. A pod whose adoption is refused does not hold up the others.
+// order in which the cache lists them. Creates that the API server refuses are retried with a back-off of their own, apart from the queue.
+// So are the successors of pods that fail soon after they were made, because kubelets refuse them for instance; pods that replace deleted
+// ones, or that a change of the spec asks for, do not wait for that. In a namespace that the cache shows as terminating nothing is created.
+//
+// The ReplicaFailure condition goes away only when creating or deleting was tried again and did not fail. A pod whose adoption or release is
+// refused does not hold up the others. A new pod that something gave other labels on its way is deleted. A selector that is empty or missing,
+// which the API server does not admit, selects nothing.
+//
+// A sync that failed is retried after at most a minute, and failures of one ReplicaSet do not slow down the retries of others: there is no
+// bucket that all share. Live reads list the pods that the selector selects and no others; a pod that lost its label is released when the cache
+// shows it.
 package replicaset

@@ -64,11 +64,11 @@ func newMetrics(reg prometheus.Registerer, l *ledgers, c clock.PassiveClock) *me
 	}
 	unanswered := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Subsystem: subsystem, Name: "unanswered_creates",
-		Help: "Creates whose answer was lost and whose fate is not known yet.",
+		Help: "Creates whose answer was lost and which may still be carried out.",
 	}, func() float64 { return float64(l.unanswered(c.Now())) })
 	oldest := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Subsystem: subsystem, Name: "oldest_unmet_seconds",
-		Help: "How long the longest-waiting ReplicaSet has been without the number of pods it wants.",
+		Help: "How long the longest-waiting ReplicaSet has been without the number of pods it wants, terminating namespaces excepted.",
 	}, func() float64 { return l.oldestUnmet(c.Now()).Seconds() })
 	reg.MustRegister(m.deletionAgeRatio, m.staleSkips, m.barrierWait, m.liveReads, m.lostAnswers, unanswered, oldest)
 	return m

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
@@ -234,5 +235,38 @@ func TestPodsThatKeepFailing(t *testing.T) {
 	b.wants(t, "create pods")
 	if told := b.told(); len(told) != 2 || !strings.Contains(told[0], "BackOff") {
 		t.Errorf("events are %v, want one about the back-off and one about the pod", told)
+	}
+}
+
+// TestOnlySuccessorsOfFailedPodsWait: a pod that somebody deleted is replaced at once, and so is what a new spec asks for.
+func TestOnlySuccessorsOfFailedPodsWait(t *testing.T) {
+	pods := []*caches.Pod{newPod("e"), newPod("f", deleting)}
+	for _, name := range []string{"a", "b", "c", "d"} {
+		pods = append(pods, newPod(name, phase(corev1.PodFailed), createdAt(ago(0))))
+	}
+	b := newBench(t, newSet(3, statusOfSize(1)), pods...)
+	b.ledger.generation = 1
+	b.ledger.succeeded(pods[2:5])
+	if result, err := b.run(t.Context()); err != nil || result.After != minFailedBackoff {
+		t.Errorf("result %+v, error %v; want After 10s for the successor of d", result, err)
+	}
+	creates := func() (n int) {
+		for _, r := range b.requests() {
+			if r == "create pods" {
+				n++
+			}
+		}
+		return n
+	}
+	if got := creates(); got != 1 {
+		t.Errorf("%d creates, want one for f", got)
+	}
+	b.rs = newSet(10, statusOfSize(1), func(rs *appsv1.ReplicaSet) { rs.Generation = 2 })
+	b.now = now.Add(time.Second)
+	if _, err := b.run(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if got := creates(); got != 1+9 {
+		t.Errorf("%d creates, want one for f and nine for the new spec", got)
 	}
 }

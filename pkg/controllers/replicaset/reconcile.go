@@ -126,14 +126,14 @@ func (p *pass) liveSet(ctx context.Context) (*appsv1.ReplicaSet, error) {
 	return rs, nil
 }
 
-// run claims, plans and acts on the pods that look found. If the plan is the first of the term that creates or deletes, and the caches may
-// not show yet what an earlier manager wrote, it is made again on a live read.
+// run claims, plans and acts on the pods that look found. If the plan is the first of the term that creates or deletes, or if other numbers
+// are to be told than an earlier manager told, and the caches may not show yet all that one saw and wrote, it is made again on a live read.
 func (p *pass) run(ctx context.Context) (worker.Result, error) {
 	claimed, todo, err := p.decide(ctx)
 	if err != nil {
 		return p.give(err)
 	}
-	if p.cfg.VerifyFirstWrite && todo.writes() && !p.ledger.verified && !p.horizon.passedBy(p.at) {
+	if p.cfg.VerifyFirstWrite && (todo.writes() || p.tellsOtherNumbers(claimed)) && !p.ledger.verified && !p.horizon.passedBy(p.at) {
 		return p.runLive(ctx, readFirstWrite)
 	}
 	if todo.spared() > 0 && !p.ledger.decided().After(p.now) {

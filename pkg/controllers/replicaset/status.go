@@ -132,3 +132,9 @@ func conditionsOf(old []appsv1.ReplicaSetCondition, a attempt, now time.Time) []
 
 // sameStatus reports whether writing b over a would change nothing.
 func sameStatus(a, b appsv1.ReplicaSetStatus) bool { return equality.Semantic.DeepEqual(a, b) }
+
+// sameNumbers is sameStatus for the counts alone.
+func sameNumbers(a, b appsv1.ReplicaSetStatus) bool {
+	a.Conditions, a.ObservedGeneration, b.Conditions, b.ObservedGeneration = nil, 0, nil, 0
+	return sameStatus(a, b)
+}

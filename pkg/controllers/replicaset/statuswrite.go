@@ -14,11 +14,7 @@ import (
 // writeStatus writes the status if it has changed. The counts are those before this sync created or deleted; the events of that bring the
 // next one.
 func (p *pass) writeStatus(ctx context.Context, claimed claims, a attempt) error {
-	terminating := claimed.terminating
-	if !p.cfg.TerminatingReplicas || p.ledger.noTerminating {
-		terminating = -1
-	}
-	c := count(p.rs, claimed.mine, terminating, p.now)
+	c := p.counts(claimed)
 	err := p.putStatus(ctx, p.rs, c, a)
 	if !apierrors.IsConflict(err) {
 		return err
@@ -31,6 +27,11 @@ func (p *pass) writeStatus(ctx context.Context, claimed claims, a attempt) error
 		return err
 	case live.Generation != p.rs.Generation:
 		return nil // the numbers were made for another spec; its event brings the next sync
+	case !sameNumbers(live.Status, p.rs.Status):
+		// They were written by a manager before us, or by ourselves without an answer. Whose pods are newer shows once the cache has them.
+		p.ledger.wroteSet(live.ResourceVersion)
+		p.again(barrierRecheck)
+		return nil
 	}
 	err = p.putStatus(ctx, live, c, a)
 	if apierrors.IsConflict(err) {
@@ -38,6 +39,23 @@ func (p *pass) writeStatus(ctx context.Context, claimed claims, a attempt) error
 		return nil
 	}
 	return err
+}
+
+func (p *pass) counts(claimed claims) counts {
+	terminating := claimed.terminating
+	if !p.cfg.TerminatingReplicas || p.ledger.noTerminating {
+		terminating = -1
+	}
+	return count(p.rs, claimed.mine, terminating, p.now)
+}
+
+// tellsOtherNumbers reports whether the status will have other numbers than it has.
+func (p *pass) tellsOtherNumbers(claimed claims) bool {
+	status := statusOf(p.rs.Status, p.rs.Generation, p.counts(claimed), attempt{held: true}, p.now)
+	if p.rs.Status.TerminatingReplicas == nil {
+		status.TerminatingReplicas = nil // nobody has told that one yet
+	}
+	return !sameNumbers(p.rs.Status, status)
 }
 
 // putStatus writes the status over rs, which must be the version that the API server has.

@@ -33,6 +33,9 @@ func TestStatusConflict(t *testing.T) {
 		}, false, []string{"update replicasets/status", "get replicasets", "update replicasets/status"}},
 		{"conflict twice is no failure", []error{conflicted, conflicted}, nil, false,
 			[]string{"update replicasets/status", "get replicasets", "update replicasets/status"}},
+		{"conflict with other numbers, which are newer", []error{conflicted}, func(rs *appsv1.ReplicaSet) {
+			rs.ResourceVersion, rs.Status.Replicas, rs.Status.ReadyReplicas = "11", 1, 1
+		}, false, []string{"update replicasets/status", "get replicasets"}},
 		{"conflict with another spec", []error{conflicted}, func(rs *appsv1.ReplicaSet) { rs.Generation++ }, false,
 			[]string{"update replicasets/status", "get replicasets"}},
 		{"conflict with another ReplicaSet", []error{conflicted}, func(rs *appsv1.ReplicaSet) { rs.UID = "another" }, false,
@@ -59,6 +62,33 @@ func TestStatusConflict(t *testing.T) {
 				t.Errorf("error is %v", err)
 			}
 			b.wants(t, tt.requests...)
+		})
+	}
+}
+
+// TestStatusAfterATakeOver: the manager before us told numbers that a late cache does not know yet. They stand until somebody has looked.
+func TestStatusAfterATakeOver(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		at   versions
+		want []string
+	}{
+		{"the caches may be late", versions{"99", "100"}, []string{"get replicasets", "list pods"}},
+		{"the caches know all that was before", versions{"100", "100"}, []string{"update replicasets/status"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, newSet(1, statusOfSize(1), func(rs *appsv1.ReplicaSet) { rs.Status.ReadyReplicas, rs.Status.AvailableReplicas = 1, 1 }), newPod("a"))
+			b.cfg.VerifyFirstWrite, b.at = true, tt.at
+			b.horizon.versions.Store(&versions{"100", "100"})
+			b.on("list pods", func(int, clienttesting.Action) (runtime.Object, error) {
+				ready := corev1.Pod{ObjectMeta: newPod("a").ObjectMeta}
+				ready.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+				return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "100"}, Items: []corev1.Pod{ready}}, nil
+			})
+			if _, err := b.run(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			b.wants(t, tt.want...)
 		})
 	}
 }

@@ -145,6 +145,7 @@ func testLostAdopt(t *testing.T, f *faulty) {
 	for i := range 3 {
 		n.create(controlplane.Pod(n.name, fmt.Sprintf("pod-%d", i), map[string]string{"app": "rs"}))
 	}
+	n.shown()
 	rule := f.requests.Inject(on(n, "patch"), faults.DropAnswer(), faults.Next(4))
 	rs := n.apply(3)
 	o := n.observe(rs, 0, 3)

@@ -289,6 +289,22 @@ func (n *namespace) active(rs *appsv1.ReplicaSet) []string {
 	return names
 }
 
+// shown waits until the controller's cache of pods shows all that has happened in the namespace so far: it replaces a pod that was deleted
+// after that.
+func (n *namespace) shown() {
+	n.t.Helper()
+	witness := n.applyNamed("witness", 1)
+	n.settled("witness")
+	first := n.active(witness)
+	n.delete(first[0])
+	n.eventually(func(context.Context) error {
+		if now := n.active(witness); len(now) == 0 || now[0] == first[0] {
+			return fmt.Errorf("%s has not been replaced, active pods are %v", first[0], now)
+		}
+		return nil
+	})
+}
+
 func (n *namespace) eventually(check func(context.Context) error) {
 	n.t.Helper()
 	controlplane.Eventually(n.t, patience, check)

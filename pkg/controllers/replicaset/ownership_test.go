@@ -1,0 +1,139 @@
+package replicaset
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"minikcm/pkg/caches"
+)
+
+// apiPod is the pod as the API server has it.
+func apiPod(pod *caches.Pod) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: pod.ObjectMeta, Spec: corev1.PodSpec{NodeName: pod.NodeName}, Status: corev1.PodStatus{Phase: pod.Phase}}
+}
+
+// TestOwnerOfAChangedPod: a pod that has changed since it was judged is judged again, and patched only if the verdict stands.
+func TestOwnerOfAChangedPod(t *testing.T) {
+	other := labelled(map[string]string{"app": "db"})
+	newer := version("9")
+	for _, tt := range []struct {
+		name    string
+		cached  *caches.Pod
+		live    *caches.Pod // nil: gone
+		patches int
+		creates int // of a ReplicaSet that wants one
+	}{
+		{"adopted as it is now", newPod("a", orphaned), newPod("a", orphaned, newer), 2, 0},
+		{"no longer selected, not adopted", newPod("a", orphaned), newPod("a", orphaned, newer, other), 1, 1},
+		{"adopted by another", newPod("a", orphaned), newPod("a", ownedBy("another"), newer), 1, 1},
+		{"ours already", newPod("a", orphaned), newPod("a", newer), 1, 0},
+		{"being deleted, not adopted", newPod("a", orphaned), newPod("a", orphaned, newer, deleting), 1, 1},
+		{"gone, not adopted", newPod("a", orphaned), nil, 1, 1},
+		{"released as it is now", newPod("a", other), newPod("a", other, newer), 2, 1},
+		{"selected again, not released", newPod("a", other), newPod("a", newer), 1, 0},
+		{"gone, not released", newPod("a", other), nil, 1, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, newSet(1, statusOfSize(1)), tt.cached)
+			var patched []string
+			b.on("patch pods", func(call int, a clienttesting.Action) (runtime.Object, error) {
+				var body struct {
+					Metadata struct{ ResourceVersion string }
+				}
+				if err := json.Unmarshal(a.(clienttesting.PatchAction).GetPatch(), &body); err != nil {
+					t.Fatal(err)
+				}
+				patched = append(patched, body.Metadata.ResourceVersion)
+				if call == 1 {
+					return nil, apierrors.NewConflict(podResource, "a", errors.New("it has changed"))
+				}
+				answer := newPod("a", version("10"))
+				if tt.cached.ControllerUID() != "" {
+					answer = newPod("a", version("10"), orphaned, other)
+				}
+				return apiPod(answer), nil
+			})
+			b.on("list pods", func(int, clienttesting.Action) (runtime.Object, error) {
+				list := &corev1.PodList{}
+				if tt.live != nil {
+					list.Items = append(list.Items, *apiPod(tt.live))
+				}
+				return list, nil
+			})
+			if _, err := b.run(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			creates := 0
+			for _, r := range b.requests() {
+				if r == "create pods" {
+					creates++
+				}
+			}
+			if want := []string{"5", "9"}[:tt.patches]; !slices.Equal(patched, want) || creates != tt.creates {
+				t.Errorf("patched as of %v and created %d, want %v and %d", patched, creates, want, tt.creates)
+			}
+		})
+	}
+}
+
+// TestRefusedOwnership: what the API server does not let us change is left alone for a minute, and the user is told once.
+func TestRefusedOwnership(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		pod  *caches.Pod
+	}{
+		{"adoption", newPod("a", orphaned)},
+		{"release", newPod("a", labelled(map[string]string{"app": "db"}))},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, newSet(0, statusOfSize(0)), tt.pod)
+			b.on("patch pods", fails(apierrors.NewForbidden(podResource, "a", errors.New("no"))))
+			patches := func() (n int) {
+				for _, r := range b.requests() {
+					if r == "patch pods" {
+						n++
+					}
+				}
+				return n
+			}
+			for after, want := range []int{1, 1, 2} {
+				b.now, b.recheck = now.Add(time.Duration(after)*30*time.Second), 0
+				b.deps.Clock.(*testingclock.FakeClock).SetTime(b.now)
+				if result, err := b.run(t.Context()); err != nil || result.After == 0 || patches() != want {
+					t.Errorf("after %d s: result %+v, error %v, %d patches, want %d", after*30, result, err, patches(), want)
+				}
+			}
+			if told := b.told(); len(told) != 2 {
+				t.Errorf("events are %q, want one for each refusal", told)
+			}
+		})
+	}
+}
+
+// TestAdoptionWithoutEffect: something takes the owner away again. Nothing is created in the place of such a pod on and on.
+func TestAdoptionWithoutEffect(t *testing.T) {
+	b := newBench(t, newSet(1, statusOfSize(0)), newPod("a", orphaned))
+	b.on("patch pods", func(int, clienttesting.Action) (runtime.Object, error) { return apiPod(newPod("a", orphaned)), nil })
+	b.on("create pods", func(_ int, a clienttesting.Action) (runtime.Object, error) {
+		pod := a.(clienttesting.CreateAction).GetObject().(*corev1.Pod).DeepCopy()
+		pod.OwnerReferences = nil
+		return pod, nil
+	})
+	b.on("delete pods", func(int, clienttesting.Action) (runtime.Object, error) { return &corev1.Pod{}, nil })
+	if _, err := b.run(t.Context()); err == nil {
+		t.Error("no error")
+	}
+	b.wants(t, "get replicasets", "patch pods", "create pods", "delete pods", "update replicasets/status")
+	if wait := b.ledger.creates.wait(1, now); wait != minCreateBackoff {
+		t.Errorf("creates wait %v, want 1s", wait)
+	}
+}
