@@ -103,16 +103,19 @@ func (b *builder) elector(flush func(context.Context)) (*leadership.Elector, err
 
 // fenced returns a controller's client. Without the fence its writes are those of an ordinary client.
 func (b *builder) fenced(name string) (kubernetes.Interface, *rest.Config, error) {
-	cfg := agentConfig(b.cfg.REST, name)
-	if b.cfg.ServiceAccounts {
-		var err error
-		if cfg, err = asServiceAccount(b.cfg.REST, name); err != nil {
-			return nil, nil, err
+	guard := func(cfg *rest.Config) {
+		if b.cfg.Promises.FencedWrites {
+			cfg.Wrap(b.fence.Wrap)
+			cfg.Dial = b.fence.Dial
 		}
 	}
-	if b.cfg.Promises.FencedWrites {
-		cfg.Wrap(b.fence.Wrap)
-		cfg.Dial = b.fence.Dial
+	cfg := agentConfig(b.cfg.REST, name)
+	guard(cfg)
+	if b.cfg.ServiceAccounts {
+		var err error
+		if cfg, err = asServiceAccount(b.cfg.REST, name, guard); err != nil {
+			return nil, nil, err
+		}
 	}
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {

@@ -25,8 +25,8 @@ const (
 )
 
 // asServiceAccount returns base as a service account of kube-system. Nothing is asked of the API server before the first request, which
-// gets a token, and makes the account if it is missing.
-func asServiceAccount(base *rest.Config, name string) (*rest.Config, error) {
+// gets a token, and makes the account if it is missing. guard is applied below that: what it measures begins when there is a token.
+func asServiceAccount(base *rest.Config, name string, guard func(*rest.Config)) (*rest.Config, error) {
 	client, err := corev1client.NewForConfig(agentConfig(base, "service-accounts"))
 	if err != nil {
 		return nil, fmt.Errorf("build the client of service accounts: %w", err)
@@ -35,6 +35,7 @@ func asServiceAccount(base *rest.Config, name string) (*rest.Config, error) {
 	cfg := rest.AnonymousClientConfig(base)
 	cfg.UserAgent = agentConfig(base, name).UserAgent
 	followAuthority(cfg)
+	guard(cfg)
 	cfg.Wrap(transport.ResettableTokenSourceWrapTransport(tokens)) // which asks for a new one on 401
 	return cfg, nil
 }

@@ -1,7 +1,11 @@
 package app
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
+	"io"
+	"net/http"
 	"slices"
 	"testing"
 	"time"
@@ -12,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 	testingclock "k8s.io/utils/clock/testing"
 )
@@ -59,6 +64,53 @@ func TestTokensOfServiceAccounts(t *testing.T) {
 		})
 	}
 }
+
+// A request is guarded from when there is a token for it: a deadline the server is given must not be older than the request.
+func TestTokenIsFetchedBeforeARequestIsGuarded(t *testing.T) {
+	var order []string
+	record := func(what string) http.RoundTripper {
+		return roundTripper(func(req *http.Request) (*http.Response, error) {
+			order = append(order, what)
+			body, err := json.Marshal(&authenticationv1.TokenRequest{
+				TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "TokenRequest"},
+				Status:   authenticationv1.TokenRequestStatus{Token: "secret", ExpirationTimestamp: metav1.NewTime(time.Now().Add(time.Hour))},
+			})
+			return &http.Response{StatusCode: http.StatusCreated, Body: io.NopCloser(bytes.NewReader(body)),
+				Header: http.Header{"Content-Type": {"application/json"}}}, err
+		})
+	}
+	base := &rest.Config{Host: "https://api", ContentConfig: rest.ContentConfig{ContentType: "application/json"}, Transport: record("token")}
+	cfg, err := asServiceAccount(base, "replicaset-controller", func(cfg *rest.Config) {
+		cfg.Transport = record("sent")
+		cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(req *http.Request) (*http.Response, error) {
+				order = append(order, "guarded")
+				return rt.RoundTrip(req)
+			})
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rt, err := rest.TransportFor(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequest("POST", "https://api/api/v1/namespaces/a/pods", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rt.RoundTrip(req); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"token", "guarded", "sent"}; !slices.Equal(order, want) {
+		t.Errorf("order %q, want %q", order, want)
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
 func TestUseFor(t *testing.T) {
 	for life, want := range map[time.Duration]time.Duration{time.Hour: 48 * time.Minute, 10 * time.Minute: 8 * time.Minute, -time.Hour: time.Minute} {

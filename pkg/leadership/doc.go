@@ -15,7 +15,21 @@
 // belongs to the term whose context it carries: it is never carried into the next.
 //
 //	standby ─ win ─▶ term ─ lose ─▶ fence ends hard ─▶ controllers joined ─▶ standby
-//	                      ─ shutdown, step down ─▶ controllers drained ─▶ fence closed ─▶ lease released
+//	                      ─ shutdown, step down ─▶ controllers drained ─▶ fence closed ─▶ settled ─▶ lease released
+//
+// # Unknown outcomes
+//
+// A write that was sent and ended without an answer that proves anything (cut, timed out, reset, 5xx) may still be done until the deadline
+// the API server was given. The term is settled when no such write is left. Until then the lease is not released, and this process does not
+// lead again. If that takes longer than the shutdown timeout allows, nobody waits for it: the last renewal is for just so long, and
+// the lease expires when the last of those writes cannot be done any more.
+//
+// # Patience
+//
+// With a lease of 15 s a write has 11.5 s; the API server gives it 34 s, and admission may need them. When a write takes more than half of
+// what it has, the lease is renewed for 45 s, and once that is confirmed, writes have 34 s. The one that showed it is ended on time all the
+// same and has to be repeated. Half a minute after the last slow write, writes have 11.5 s again; when the deadlines of earlier ones
+// have come so near that the short lease covers them, that is renewed. The price: after a crash in between, nobody leads for up to 45 s.
 //
 // # Time
 //

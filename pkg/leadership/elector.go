@@ -57,13 +57,15 @@ type Elector struct {
 	turn  *leaseLock    // nil with election off
 	wake  chan struct{} // something a waiting standby should know has happened
 	out   chan struct{} // a running term should step down
+	paced chan struct{} // the lease is renewed for longer, or for less time, than before
 
 	lock    sync.Mutex
 	term    Term
-	leading bool       // between begin and the return of Lead
-	ended   time.Time  // when the running term was found to be over; zero: it is not
-	renewed time.Time  // when the last successful renewal was sent
-	run     *candidacy // the one that hooks of the lock speak to
+	leading bool          // between begin and the return of Lead
+	ended   time.Time     // when the running term was found to be over; zero: it is not
+	renewed time.Time     // when the last successful renewal was sent
+	relied  time.Duration // for how long writes may rely on it
+	run     *candidacy    // the one that hooks of the lock speak to
 	aside   *standAside
 	alone   time.Time // until then stepping down helps nobody: it did not the last time
 	holder  string    // last one logged
@@ -79,7 +81,7 @@ func New(cfg Config, deps Deps) (*Elector, error) {
 		return nil, fmt.Errorf("leader election: %w", err)
 	}
 	e := &Elector{cfg: cfg.withDefaults(), deps: deps, clock: deps.Clock, fence: deps.Fence,
-		wake: make(chan struct{}, 1), out: make(chan struct{}, 1)}
+		wake: make(chan struct{}, 1), out: make(chan struct{}, 1), paced: make(chan struct{}, 1)}
 	if e.clock == nil {
 		e.clock = clock.RealClock{}
 	}
@@ -92,7 +94,7 @@ func New(cfg Config, deps Deps) (*Elector, error) {
 		client:    deps.Clients.Leases.Leases(cfg.Namespace),
 		namespace: cfg.Namespace, name: cfg.Name, identity: cfg.Identity,
 		least: cfg.LeaseDuration.Truncate(time.Second), clock: e.clock, recorder: deps.Recorder,
-		hooks: lockHooks{renewed: e.onRenewed, lost: e.onLost, failed: e.onFailed},
+		hooks: lockHooks{duration: e.onRenewal, renewed: e.onRenewed, lost: e.onLost, failed: e.onFailed},
 	}
 	if e.turn.recorder == nil && deps.Clients.Events != nil {
 		e.turn.recorder = &leaseEvents{client: deps.Clients.Events, clock: e.clock}
@@ -151,14 +153,6 @@ func (e *Elector) Status() Status {
 		s.SinceRenewal = e.clock.Since(e.renewed)
 	}
 	return s
-}
-
-// onRenewed is the lock's word that a write sent at that time made or kept us the holder.
-func (e *Elector) onRenewed(sent time.Time) {
-	e.fence.extend(writeUntil(sent, e.cfg.LeaseDuration, e.cfg.Margin))
-	e.lock.Lock()
-	defer e.lock.Unlock()
-	e.renewed = sent
 }
 
 // onLost is the lock's word that somebody else holds the lease. Nothing may be written from now on.

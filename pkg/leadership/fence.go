@@ -16,7 +16,10 @@ import (
 // A mutating request (POST, PUT, PATCH, DELETE) is sent only inside a term, with a deadline: its context
 // ends, and its "timeout" query parameter makes the server end it too, before another process could hold
 // the lease. A request of an ended term, reads included, is refused; a hard end also cuts those in flight.
-// A deadline that passes in flight is context.DeadlineExceeded: like any timeout, the outcome is unknown.
+// A deadline that passes in flight is a *TimeoutError: like any timeout, the outcome is unknown.
+//
+// A write whose outcome is unknown outlives its request: the API server may still do it until the deadline it was
+// given. The fence remembers that moment, and the Elector neither releases the lease nor leads anew before it.
 //
 // What belongs to a term is told by the context Lead was given. A request without it belongs to the term
 // that runs when it is sent, or, if it reads and none runs, to nobody and passes.
@@ -27,10 +30,12 @@ type Fence struct {
 	metrics *Metrics
 	conns   *connections
 
-	lock    sync.Mutex
-	term    tenure
-	flights map[*flight]struct{} // of the running term and of earlier ones that were closed
-	idle    chan struct{}        // closed when flights gets empty; nil if nobody waits
+	lock      sync.Mutex
+	term      tenure
+	flights   map[*flight]struct{} // of the running term and of earlier ones that were closed
+	idle      chan struct{}        // closed when flights gets empty; nil if nobody waits
+	unsettled time.Time            // first moment at which no write of unknown outcome can be done any more
+	slowUntil time.Time            // until then writes count as slow; see slow
 }
 
 // NewFence returns a closed fence.
@@ -52,7 +57,40 @@ func (f *Fence) Dial(ctx context.Context, network, address string) (net.Conn, er
 func (f *Fence) deadline() (until time.Time, limited bool) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	return f.term.until, f.term.open && !f.term.until.IsZero()
+	return f.term.allowed.until, f.term.open && f.term.allowed.limited()
+}
+
+// settled is the first moment at which nothing that was sent so far can be done any more, as far as is known now: a write in flight
+// may still be answered and then counts no longer. It lies in the past if there is nothing to wait for. Writes that were given no
+// deadline do not count: nobody else can lead.
+func (f *Fence) settled() time.Time {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	at := f.unsettled
+	for fl := range f.flights {
+		if fl.allowed.limited() {
+			at = later(at, fl.settled())
+		}
+	}
+	return at
+}
+
+// slow reports whether a write has been in flight for half of what the short lease gives one, now or within patienceHold.
+func (f *Fence) slow() bool {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	now := f.clock.Now()
+	for fl := range f.flights {
+		f.noteSlow(fl, now)
+	}
+	return now.Before(f.slowUntil)
+}
+
+// noteSlow judges a write that is, or just was, in flight. The lock is held.
+func (f *Fence) noteSlow(fl *flight, now time.Time) {
+	if fl.allowed.limited() && !fl.waits && now.Sub(fl.began) >= fl.allowed.slow {
+		f.slowUntil = later(f.slowUntil, now.Add(patienceHold))
+	}
 }
 
 // InFlight counts the requests of terms that were sent and not yet answered in full.
@@ -64,10 +102,10 @@ func (f *Fence) InFlight() int {
 
 // tenure is a term as the fence sees it.
 type tenure struct {
-	number uint64
-	open   bool
-	until  time.Time // first moment at which nothing may be running any more; zero: never
-	why    string    // not open: why not
+	number  uint64
+	open    bool
+	allowed allowance
+	why     string // not open: why not
 }
 
 // admission is the answer to one request.
@@ -86,34 +124,36 @@ func (t tenure) admit(carried uint64, mutating bool, now time.Time) admission {
 		return admission{refused: t.why, term: carried}
 	case !t.open:
 		return admission{}
-	case !mutating || t.until.IsZero():
+	case !mutating || !t.allowed.limited():
 		return admission{term: t.number}
-	case !now.Before(t.until):
-		return admission{refused: "the lease was not renewed in time", term: t.number}
+	case !now.Before(t.allowed.until):
+		return admission{refused: notRenewed, term: t.number}
 	}
-	return admission{term: t.number, left: t.until.Sub(now)}
+	return admission{term: t.number, left: min(t.allowed.until.Sub(now), t.allowed.most)}
 }
 
-// writeUntil is the first moment at which a write must not be running any more. sent is when the last
-// successful renewal was sent: others may have seen it, and started to count, right after that. The
-// duration others go by is the one in the Lease, in whole seconds.
-func writeUntil(sent time.Time, lease, margin time.Duration) time.Time {
-	return sent.Add(lease.Truncate(time.Second) - margin)
-}
-
-// open begins a term. until as in tenure.
-func (f *Fence) open(number uint64, until time.Time) {
+// open begins a term. allowed is what its writes are, zero if they have no limits.
+func (f *Fence) open(number uint64, allowed allowance) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	f.term = tenure{number: number, open: true, until: until}
+	f.term = tenure{number: number, open: true, allowed: allowed}
 }
 
-// extend moves the deadline of the running term, never back.
-func (f *Fence) extend(until time.Time) {
+// extend gives the writes of the running term more time, never less: answers to renewals may come in another order.
+func (f *Fence) extend(allowed allowance) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	if f.term.open && until.After(f.term.until) {
-		f.term.until = until
+	if f.term.open && allowed.until.After(f.term.allowed.until) {
+		f.term.allowed = allowed
+	}
+}
+
+// shorten gives the writes that the running term sends from now on less time. Those in flight keep what they have.
+func (f *Fence) shorten(allowed allowance) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	if f.term.open && allowed.until.Before(f.term.allowed.until) {
+		f.term.allowed = allowed
 	}
 }
 
@@ -179,17 +219,27 @@ func (f *Fence) start(req *http.Request) (*http.Request, *flight, error) {
 	if a.term == 0 {
 		return req, nil, nil
 	}
-	fl := &flight{fence: f, method: req.Method, path: req.URL.Path, term: a.term}
+	fl := &flight{fence: f, method: req.Method, path: req.URL.Path, term: a.term, began: f.clock.Now()}
+	if a.left > 0 {
+		fl.allowed = f.term.allowed
+	}
 	req = fl.prepare(req, a.left)
 	f.flights[fl] = struct{}{}
 	f.metrics.inFlight.Set(float64(len(f.flights)))
 	return req, fl, nil
 }
 
-// landed takes a request out of the count.
-func (f *Fence) landed(fl *flight) {
+// landed takes a request out of the count. known says whether its outcome is.
+func (f *Fence) landed(fl *flight, known bool) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
+	f.noteSlow(fl, f.clock.Now())
+	if !known && !fl.waits && mutates(fl.method) {
+		f.metrics.unknown.WithLabelValues(fl.method).Inc()
+		if fl.allowed.limited() {
+			f.unsettled = later(f.unsettled, fl.settled())
+		}
+	}
 	delete(f.flights, fl)
 	f.metrics.inFlight.Set(float64(len(f.flights)))
 	f.tellIdle()

@@ -3,12 +3,16 @@ package leadership
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"net/url"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,8 +25,9 @@ import (
 
 func TestAdmit(t *testing.T) {
 	now := time.Unix(1e9, 0)
-	open := tenure{number: 3, open: true, until: now.Add(5 * time.Second)}
-	late := tenure{number: 3, open: true, until: now}
+	open := tenure{number: 3, open: true, allowed: allowance{until: now.Add(5 * time.Second), most: 11 * time.Second}}
+	fresh := tenure{number: 3, open: true, allowed: allowance{until: now.Add(13 * time.Second), most: 11 * time.Second}}
+	late := tenure{number: 3, open: true, allowed: allowance{until: now, most: 11 * time.Second}}
 	endless := tenure{number: 1, open: true}
 	shut := tenure{number: 3, why: "shutdown"}
 	for _, tt := range []struct {
@@ -33,6 +38,7 @@ func TestAdmit(t *testing.T) {
 		want    admission
 	}{
 		{"a write inside its term may take what is left", open, 3, true, admission{term: 3, left: 5 * time.Second}},
+		{"but no more than any other write", fresh, 3, true, admission{term: 3, left: 11 * time.Second}},
 		{"a write that carries no term belongs to the running one", open, 0, true, admission{term: 3, left: 5 * time.Second}},
 		{"a read inside a term is counted but has no deadline", open, 3, false, admission{term: 3}},
 		{"a write of the last term is not carried into this one", open, 2, true, admission{refused: "its term is over", term: 2}},
@@ -48,24 +54,6 @@ func TestAdmit(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := tt.term.admit(tt.carried, tt.mutates, now); got != tt.want {
 				t.Errorf("admit(%d, %v) = %+v, want %+v", tt.carried, tt.mutates, got, tt.want)
-			}
-		})
-	}
-}
-
-func TestWriteUntil(t *testing.T) {
-	sent := time.Unix(1e9, 0)
-	for _, tt := range []struct {
-		name          string
-		lease, margin time.Duration
-		want          time.Duration
-	}{
-		{"upstream's defaults", 15 * time.Second, 1500 * time.Millisecond, 13500 * time.Millisecond},
-		{"others only see whole seconds", 15900 * time.Millisecond, time.Second, 14 * time.Second},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := writeUntil(sent, tt.lease, tt.margin).Sub(sent); got != tt.want {
-				t.Errorf("writeUntil(%v, %v) is %v after the renewal was sent, want %v", tt.lease, tt.margin, got, tt.want)
 			}
 		})
 	}
@@ -90,6 +78,11 @@ func TestLimitTimeout(t *testing.T) {
 			}
 		})
 	}
+}
+
+// within is what a term allows that may write for d.
+func within(d time.Duration) allowance {
+	return allowance{until: time.Now().Add(d), most: time.Hour, slow: time.Hour}
 }
 
 // fencedServer is a server behind a fence. Its handler blocks on paths with "slow" until release is closed
@@ -165,7 +158,7 @@ func TestFenceRefusesOutsideATerm(t *testing.T) {
 		}
 	}
 	check("before the first term")
-	s.fence.open(1, time.Time{})
+	s.fence.open(1, allowance{})
 	if err := s.do(t.Context(), "POST", "/"); err != nil {
 		t.Errorf("POST inside a term: %v", err)
 	}
@@ -185,7 +178,7 @@ func TestFenceHardEndCutsWhatIsInFlight(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newFencedServer(t)
-			s.fence.open(7, time.Now().Add(time.Minute))
+			s.fence.open(7, within(time.Minute))
 			result := make(chan error, 1)
 			go func() { result <- s.do(withTerm(context.Background(), 7), tt.method, tt.path) }()
 			<-s.arrived
@@ -208,7 +201,7 @@ func TestFenceHardEndCutsWhatIsInFlight(t *testing.T) {
 
 func TestFenceGentleCloseLetsRequestsFinish(t *testing.T) {
 	s := newFencedServer(t)
-	s.fence.open(1, time.Now().Add(time.Minute))
+	s.fence.open(1, within(time.Minute))
 	result := make(chan error, 1)
 	go func() { result <- s.do(t.Context(), "POST", "/slow") }()
 	<-s.arrived
@@ -228,7 +221,7 @@ func TestFenceGentleCloseLetsRequestsFinish(t *testing.T) {
 
 func TestFenceDeadline(t *testing.T) {
 	s := newFencedServer(t)
-	s.fence.open(1, time.Now().Add(50*time.Millisecond))
+	s.fence.open(1, within(50*time.Millisecond))
 	err := s.do(t.Context(), "POST", "/slow")
 	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrFenced) {
 		t.Errorf("a write past the deadline: %v, want context.DeadlineExceeded", err)
@@ -240,11 +233,11 @@ func TestFenceDeadline(t *testing.T) {
 	if err := s.do(t.Context(), "POST", "/"); !errors.Is(err, ErrFenced) {
 		t.Errorf("a write after the deadline: %v, want a refusal", err)
 	}
-	s.fence.extend(time.Now().Add(time.Minute))
+	s.fence.extend(within(time.Minute))
 	if err := s.do(t.Context(), "POST", "/"); err != nil {
 		t.Errorf("a write after a renewal: %v", err)
 	}
-	s.fence.extend(time.Now())
+	s.fence.extend(within(0))
 	if err := s.do(t.Context(), "POST", "/"); err != nil {
 		t.Errorf("a write after a late answer to an earlier renewal: %v", err)
 	}
@@ -252,10 +245,10 @@ func TestFenceDeadline(t *testing.T) {
 
 func TestFenceDoesNotCarryAWriteIntoTheNextTerm(t *testing.T) {
 	s := newFencedServer(t)
-	s.fence.open(1, time.Time{})
+	s.fence.open(1, allowance{})
 	old := context.WithoutCancel(withTerm(t.Context(), 1))
 	s.fence.end("lost")
-	s.fence.open(2, time.Time{})
+	s.fence.open(2, allowance{})
 	if err := s.do(old, "POST", "/"); !errors.Is(err, ErrFenced) {
 		t.Errorf("a write of term 1 in term 2: %v, want a refusal", err)
 	}
@@ -279,12 +272,12 @@ func TestFenceExplainsWhateverTheTransportSays(t *testing.T) {
 		_, err := rt.RoundTrip(httptest.NewRequest("POST", "/", strings.NewReader("x")))
 		return err
 	}
-	fence.open(1, time.Now().Add(time.Millisecond))
+	fence.open(1, within(time.Millisecond))
 	if err := post(); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("at the deadline: %v, want context.DeadlineExceeded", err)
 	}
 	<-sent
-	fence.open(2, time.Time{})
+	fence.open(2, allowance{})
 	go func() {
 		<-sent
 		fence.end("lost")
@@ -310,7 +303,7 @@ func TestFenceUnderClientGo(t *testing.T) {
 	if got := testutil.ToFloat64(s.metrics.refusals.WithLabelValues("DELETE")); got != 1 {
 		t.Errorf("client-go tried %v times, want 1", got)
 	}
-	s.fence.open(1, time.Now().Add(50*time.Millisecond))
+	s.fence.open(1, within(50*time.Millisecond))
 	client, err = kubernetes.NewForConfig(&rest.Config{Host: s.URL, APIPath: "/", WrapTransport: s.fence.Wrap})
 	if err != nil {
 		t.Fatal(err)
@@ -324,5 +317,171 @@ func TestFenceUnderClientGo(t *testing.T) {
 	}
 	if err := <-result; !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a delete past the deadline through client-go: %v", err)
+	}
+}
+
+// TestUnknownOutcomes: what was sent and not answered may be done until the deadline it was given, and for the margin after that.
+func TestUnknownOutcomes(t *testing.T) {
+	const left, margin = 10 * time.Second, time.Second
+	answer := func(status int) transportFunc {
+		return func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader("{}"))}, nil
+		}
+	}
+	say := func(status int, text string) transportFunc {
+		return func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader(text))}, nil
+		}
+	}
+	fail := func(err error) transportFunc {
+		return func(*http.Request) (*http.Response, error) { return nil, err }
+	}
+	dialling := func(connects bool) transportFunc {
+		return func(req *http.Request) (*http.Response, error) {
+			trace := httptrace.ContextClientTrace(req.Context())
+			trace.GetConn("api:443")
+			if connects {
+				trace.GotConn(httptrace.GotConnInfo{})
+				trace.GetConn("api:443") // the transport tries another one
+			}
+			return nil, errors.New("connection refused")
+		}
+	}
+	for _, tt := range []struct {
+		name, method string
+		server       transportFunc
+		unknown      bool
+	}{
+		{"created", "POST", answer(201), false},
+		{"refused", "POST", answer(403), false},
+		{"a conflict", "PUT", answer(409), false},
+		{"too many requests", "POST", answer(429), false},
+		{"gone already", "DELETE", answer(404), false},
+		{"a proxy gave up waiting for the request", "POST", answer(408), true},
+		{"the storage failed, or a proxy says so", "DELETE", answer(500), true},
+		{"a webhook failed", "DELETE", say(500, `{"message":"Internal error occurred: failed calling webhook \"a.b.c\": refused"}`), false},
+		{"a proxy lost the API server", "PATCH", answer(502), true},
+		{"unavailable", "POST", answer(503), true},
+		{"the API server gave up waiting", "POST", answer(504), true},
+		{"reset", "POST", fail(io.ErrUnexpectedEOF), true},
+		{"a read", "GET", fail(io.ErrUnexpectedEOF), false},
+		{"a dial that failed", "POST", dialling(false), false},
+		{"a connection that broke, and a dial that failed", "POST", dialling(true), true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				metrics := NewMetrics(prometheus.NewRegistry())
+				fence := NewFence(clock.RealClock{}, metrics)
+				fence.open(1, allowance{until: time.Now().Add(left), most: time.Minute, slow: time.Minute, margin: margin})
+				sent := time.Now()
+				resp, err := fence.Wrap(tt.server).RoundTrip(httptest.NewRequest(tt.method, "/", nil))
+				if err == nil {
+					_, _ = io.ReadAll(resp.Body)
+					resp.Body.Close()
+				}
+				want := 0.0
+				if tt.unknown {
+					want = 1
+					if got := fence.settled().Sub(sent); got != left+margin {
+						t.Errorf("it may be done for %v, want %v", got, left+margin)
+					}
+				} else if fence.settled().After(sent) {
+					t.Errorf("it may be done for %v, want not any more", fence.settled().Sub(sent))
+				}
+				if got := testutil.ToFloat64(metrics.unknown.WithLabelValues(tt.method)); got != want {
+					t.Errorf("unknown outcomes = %v, want %v", got, want)
+				}
+			})
+		})
+	}
+}
+
+// TestCutRequestsMayBeDone, also if the transport does not notice that they were cut.
+func TestCutRequestsMayBeDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fence := NewFence(clock.RealClock{}, NewMetrics(prometheus.NewRegistry()))
+		fence.open(1, allowance{until: time.Now().Add(10 * time.Second), most: time.Minute, slow: time.Minute, margin: time.Second})
+		sent := time.Now()
+		go func() {
+			_, _ = fence.Wrap(transportFunc(func(*http.Request) (*http.Response, error) {
+				time.Sleep(5 * time.Second)
+				return nil, errors.New("reset")
+			})).RoundTrip(httptest.NewRequest("POST", "/", nil))
+		}()
+		sleep(time.Second)
+		fence.end("lost")
+		for range 2 {
+			if got := fence.settled().Sub(sent); got != 11*time.Second {
+				t.Errorf("%v after it was sent: it may be done for %v, want 11s", time.Since(sent), got)
+			}
+			sleep(5 * time.Second)
+		}
+	})
+}
+
+// TestServerIsToldWhatIsLeftWhenThereIsAConnection: dialling takes some of the time a write has, and the server counts from its arrival.
+func TestServerIsToldWhatIsLeftWhenThereIsAConnection(t *testing.T) {
+	for _, http2 := range []bool{false, true} {
+		t.Run(fmt.Sprintf("HTTP/2 %v", http2), func(t *testing.T) {
+			told := make(chan string, 1)
+			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				told <- r.URL.Query().Get("timeout")
+			}))
+			server.EnableHTTP2 = http2
+			server.StartTLS()
+			t.Cleanup(server.Close)
+			fence := NewFence(clock.RealClock{}, NewMetrics(prometheus.NewRegistry()))
+			fence.open(1, within(30*time.Second))
+			transport := server.Client().Transport.(*http.Transport).Clone()
+			dialled := make(chan struct{})
+			transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+				<-dialled
+				return fence.Dial(ctx, network, address)
+			}
+			const dialling = 200 * time.Millisecond
+			time.AfterFunc(dialling, func() { close(dialled) })
+			req, err := http.NewRequest("POST", server.URL, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := fence.Wrap(transport).RoundTrip(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if got, err := time.ParseDuration(<-told); err != nil || got > 30*time.Second-dialling {
+				t.Errorf("the server was told %v (%v), want at most %v", got, err, 30*time.Second-dialling)
+			}
+		})
+	}
+}
+
+// TestWriteThatNeverLeftIsNotSlow: patience helps with admission, not with a network that lets nobody through.
+func TestWriteThatNeverLeftIsNotSlow(t *testing.T) {
+	for _, connects := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			fence := NewFence(clock.RealClock{}, NewMetrics(prometheus.NewRegistry()))
+			fence.open(1, allowance{until: time.Now().Add(10 * time.Second), most: time.Minute, slow: 4 * time.Second})
+			go func() {
+				_, _ = fence.Wrap(transportFunc(func(req *http.Request) (*http.Response, error) {
+					trace := httptrace.ContextClientTrace(req.Context())
+					trace.GetConn("api:443")
+					if connects {
+						trace.GotConn(httptrace.GotConnInfo{})
+					}
+					<-req.Context().Done()
+					return nil, req.Context().Err()
+				})).RoundTrip(httptest.NewRequest("POST", "/", nil))
+			}()
+			sleep(3 * time.Second)
+			if fence.slow() {
+				t.Error("slow after 3s")
+			}
+			sleep(2 * time.Second)
+			if got := fence.slow(); got != connects {
+				t.Errorf("slow after 5s = %v, want %v", got, connects)
+			}
+			sleep(10 * time.Second)
+		})
 	}
 }

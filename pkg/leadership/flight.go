@@ -1,11 +1,13 @@
 package leadership
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"sync"
 	"time"
@@ -36,6 +38,28 @@ func (e *FencedError) Error() string {
 // Unwrap makes errors.Is true for what the error stands for.
 func (e *FencedError) Unwrap() []error { return []error{ErrFenced, context.Canceled} }
 
+// TimeoutError tells of a write that was not answered in the time a write has; whether it was done is unknown. It satisfies errors.Is
+// with context.DeadlineExceeded.
+type TimeoutError struct {
+	Method string
+	Path   string
+	Most   time.Duration // what a write has at most, as the lease was when it was sent
+}
+
+// Error implements error.
+func (e *TimeoutError) Error() string {
+	return fmt.Sprintf("%s %s: no answer in the %v that a write has", e.Method, e.Path, e.Most)
+}
+
+// Unwrap makes errors.Is true for what the error stands for.
+func (e *TimeoutError) Unwrap() error { return context.DeadlineExceeded }
+
+// Timeout says that this is one, as net.Error does.
+func (e *TimeoutError) Timeout() bool { return true }
+
+// WriteTimeout is Most, for those who know nothing of leases.
+func (e *TimeoutError) WriteTimeout() time.Duration { return e.Most }
+
 // fencedTransport passes what the fence admits.
 type fencedTransport struct {
 	fence *Fence
@@ -60,39 +84,88 @@ func (t *fencedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	if err != nil {
 		err = fl.explain(admitted.Context(), err)
-		fl.land()
+		fl.land(false)
 		return nil, err
 	}
 	explain := func(err error) error { return fl.explain(admitted.Context(), err) }
-	resp.Body = &flightBody{ReadCloser: resp.Body, explain: explain, land: fl.land}
+	land := func(said []byte) { fl.land(decided(resp.StatusCode) || bytes.Contains(said, []byte(webhookFailed))) }
+	resp.Body = &flightBody{ReadCloser: resp.Body, explain: explain, land: land}
 	return resp, nil
 }
+
+// decided says whether an answer with this status proves that the request is over at the server. A 5xx may be the voice of a proxy, or
+// of a server that gave up waiting for its storage; a 408 that of a proxy that gave up waiting for the request.
+func decided(status int) bool {
+	return status < http.StatusInternalServerError && status != http.StatusRequestTimeout
+}
+
+// webhookFailed is in the 500 of a request that ended in admission, so was not done: kube-apiserver v1.37 calls a webhook before it stores
+// anything. Such a webhook may be away for long, and nobody should wait for deadlines meanwhile.
+const webhookFailed = "failed calling webhook "
 
 // flight is a request of a term from its sending to the end of its answer.
 type flight struct {
 	fence        *Fence
 	method, path string
 	term         uint64
+	allowed      allowance // zero for reads, and for writes without limits
+	deadline     time.Time // when it is over on both sides; meaningful if allowed is limited
+
+	// The lock of the fence guards these.
+	began time.Time // when it was sent, as far as is known
+	waits bool      // for its first connection, so nothing was sent
+	had   bool      // a connection
 
 	stop context.CancelCauseFunc // cuts it
 	free context.CancelFunc      // frees the timer of its deadline
 	once sync.Once
 }
 
+// settled is when a write cannot be done any more, if its answer does not come: at the end of the time the server has for it, and of
+// the margin that is kept towards other processes as well.
+func (fl *flight) settled() time.Time { return fl.deadline.Add(fl.allowed.margin) }
+
 // prepare derives the request to send: one that can be cut, and that ends on both sides within left.
 func (fl *flight) prepare(req *http.Request, left time.Duration) *http.Request {
 	ctx, stop := context.WithCancelCause(req.Context())
 	fl.stop, fl.free = stop, func() {}
+	if !mutates(fl.method) {
+		return req.WithContext(ctx)
+	}
+	target, asked := *req.URL, req.URL.Query()
 	if left > 0 {
+		fl.deadline = fl.began.Add(left)
 		ctx, fl.free = context.WithTimeout(ctx, left)
+		target.RawQuery = limitTimeout(asked, left).Encode()
 	}
-	req = req.WithContext(ctx)
-	if left > 0 {
-		limited := *req.URL
-		limited.RawQuery = limitTimeout(limited.Query(), left).Encode()
-		req.URL = &limited
+	trace := &httptrace.ClientTrace{
+		GetConn: func(string) { fl.waitsForConnection() },
+		GotConn: func(httptrace.GotConnInfo) {
+			fl.hasConnection()
+			if left > 0 { // dialling took some of it; what the server is given counts from now, and nobody has read the URL yet
+				target.RawQuery = limitTimeout(asked, fl.deadline.Sub(fl.fence.clock.Now())).Encode()
+			}
+		},
 	}
+	req = req.WithContext(httptrace.WithClientTrace(ctx, trace))
+	req.URL = &target
 	return req
+}
+
+// waitsForConnection notes that nothing was sent, unless there was a connection before and the transport tries another one.
+func (fl *flight) waitsForConnection() {
+	fl.fence.lock.Lock()
+	defer fl.fence.lock.Unlock()
+	fl.waits = !fl.had
+}
+
+// hasConnection notes that the request may be on its way from now on.
+func (fl *flight) hasConnection() {
+	fl.fence.lock.Lock()
+	defer fl.fence.lock.Unlock()
+	if !fl.had {
+		fl.waits, fl.had, fl.began = false, true, fl.fence.clock.Now()
+	}
 }
 
 // limitTimeout gives query a "timeout" of at most left. The server takes any Go duration, ignores one of
@@ -111,12 +184,12 @@ func (fl *flight) cut(why string) {
 	fl.stop(&FencedError{Method: fl.method, Path: fl.path, Term: fl.term, Sent: true, Reason: why})
 }
 
-// land ends the accounting. It may be called again.
-func (fl *flight) land() {
+// land ends the accounting. known says whether the outcome is. It may be called again.
+func (fl *flight) land(known bool) {
 	fl.once.Do(func() {
 		fl.free()
 		fl.stop(nil)
-		fl.fence.landed(fl)
+		fl.fence.landed(fl, known)
 	})
 }
 
@@ -127,7 +200,11 @@ func (fl *flight) explain(ctx context.Context, err error) error {
 	switch {
 	case errors.As(cause, &fenced):
 		return fenced
-	case errors.Is(cause, context.DeadlineExceeded) && !errors.Is(err, context.DeadlineExceeded):
+	case !errors.Is(cause, context.DeadlineExceeded):
+		return err
+	case fl.allowed.limited() && !fl.fence.clock.Now().Before(fl.deadline):
+		return &TimeoutError{Method: fl.method, Path: fl.path, Most: fl.allowed.most}
+	case !errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
 	}
 	return err
@@ -137,12 +214,17 @@ func (fl *flight) explain(ctx context.Context, err error) error {
 type flightBody struct {
 	io.ReadCloser
 	explain func(error) error
-	land    func()
+	land    func(said []byte)
+	said    []byte // the beginning of the answer
 }
+
+// saidMost bounds what is kept of an answer. That of an error is short.
+const saidMost = 512
 
 // Read implements io.Reader.
 func (b *flightBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
+	b.said = append(b.said, p[:min(n, saidMost-len(b.said))]...)
 	if err != nil && err != io.EOF {
 		err = b.explain(err)
 	}
@@ -152,6 +234,6 @@ func (b *flightBody) Read(p []byte) (int, error) {
 // Close implements io.Closer.
 func (b *flightBody) Close() error {
 	err := b.ReadCloser.Close()
-	b.land()
+	b.land(b.said)
 	return err
 }

@@ -187,13 +187,16 @@ func (s *leaseServer) write(lease *coordinationv1.Lease) *coordinationv1.Lease {
 	return lease.DeepCopy()
 }
 
-// hold writes the Lease as holder would; "" releases it.
+// hold writes the Lease as holder would; "" releases it, as its holder would.
 func (s *leaseServer) hold(holder string) {
 	lease := s.read()
 	if lease == nil {
 		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "test"}}
 	}
 	duration, now := int32(15), metav1.NowMicro()
+	if holder == "" {
+		duration = 1
+	}
 	if lease.Spec.AcquireTime == nil || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity != holder {
 		lease.Spec.AcquireTime = &now
 	}

@@ -1,6 +1,7 @@
 package leadership
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,13 +19,13 @@ import (
 
 // leaseLock is the lock client-go's elector turns. Beyond storing records it
 //
-//   - tells when each successful write of ours was sent (hooks.renewed);
+//   - asks for how long to take or renew the lease (hooks.duration), and tells when each successful write of ours was sent (hooks.renewed);
 //   - remembers what it saw of the Lease, fed by its own requests and by watch events, and shows an expired
 //     record as free. Taking it is safe: the PUT carries the resourceVersion of the GET that confirmed it;
 //   - tells at once when, while we lead, the Lease is no longer ours (hooks.lost);
 //   - tells when a try to take the lease has failed (hooks.failed).
 //
-// Hooks are called with the lock held: they must not block and must not call back.
+// Hooks must not block and, but for hooks.duration, are called with the lock held: they must not call back.
 type leaseLock struct {
 	client                    coordinationv1client.LeaseInterface
 	namespace, name, identity string
@@ -45,9 +46,11 @@ type leaseLock struct {
 }
 
 type lockHooks struct {
-	renewed func(sent time.Time) // we hold the lease by a write sent then
-	lost    func(reason string)  // leading, and the lease is not ours any more
-	failed  func()               // not leading, and a try came to its end
+	// duration says for how long the lease is to be taken or renewed, and on how much of that writes may rely.
+	duration func() (write, rely time.Duration)
+	renewed  func(sent time.Time, written, rely time.Duration) // we hold the lease by a write sent then
+	lost     func(reason string)                               // leading, and the lease is not ours any more
+	failed   func()                                            // not leading, and a try came to its end
 }
 
 // Get returns the record for client-go's elector to judge: an expired one with an empty holder, a missing
@@ -77,7 +80,9 @@ func (l *leaseLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord
 	at, cause := l.seen.free(l.identity, l.least)
 	if now.Before(at) {
 		l.fail()
-		record.LeaseDurationSeconds = max(1, record.LeaseDurationSeconds) // one without is over for client-go
+		// One without a holder or a duration is over for client-go.
+		record.HolderIdentity = cmp.Or(record.HolderIdentity, "unknown")
+		record.LeaseDurationSeconds = max(1, record.LeaseDurationSeconds)
 		return shown(record, nil)
 	}
 	l.won, l.freed = cause, at
@@ -101,16 +106,18 @@ func shown(record resourcelock.LeaderElectionRecord, err error) (*resourcelock.L
 
 // Create makes the Lease with us as its holder.
 func (l *leaseLock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	written, rely := l.hooks.duration()
+	record.LeaseDurationSeconds = int(written / time.Second)
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: l.namespace, Name: l.name},
 		Spec:       resourcelock.LeaderElectionRecordToLeaseSpec(&record),
 	}
 	sent := l.clock.Now()
 	created, err := l.client.Create(ctx, lease, metav1.CreateOptions{})
-	return l.wrote(created, record.HolderIdentity, sent, err)
+	return l.wrote(created, sent, written, rely, err)
 }
 
-// Update writes the record over the Lease as last seen by a request of ours.
+// Update writes the record, which names us, over the Lease as last seen by a request of ours.
 func (l *leaseLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	l.lock.Lock()
 	if l.lease == nil {
@@ -119,14 +126,16 @@ func (l *leaseLock) Update(ctx context.Context, record resourcelock.LeaderElecti
 	}
 	lease := l.lease.DeepCopy()
 	l.lock.Unlock()
+	written, rely := l.hooks.duration()
+	record.LeaseDurationSeconds = int(written / time.Second)
 	lease.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(&record)
 	sent := l.clock.Now()
 	updated, err := l.client.Update(ctx, lease, metav1.UpdateOptions{})
-	return l.wrote(updated, record.HolderIdentity, sent, err)
+	return l.wrote(updated, sent, written, rely, err)
 }
 
-// wrote takes note of the outcome of a write.
-func (l *leaseLock) wrote(lease *coordinationv1.Lease, holder string, sent time.Time, err error) error {
+// wrote takes note of the outcome of a write that makes or keeps us the holder.
+func (l *leaseLock) wrote(lease *coordinationv1.Lease, sent time.Time, written, rely time.Duration, err error) error {
 	l.lock.Lock()
 	defer l.lock.Unlock()
 	if err != nil {
@@ -138,17 +147,16 @@ func (l *leaseLock) wrote(lease *coordinationv1.Lease, holder string, sent time.
 	l.lease = lease
 	l.seen = l.seen.read(lease, now)
 	l.watch = l.watch.sawDirect(lease.ResourceVersion, now)
-	l.leading = holder == l.identity
-	if l.leading {
-		l.hooks.renewed(sent)
-		l.judge() // the watch may have shown a successor before the answer came
-	}
+	l.leading = true
+	l.hooks.renewed(sent, written, rely)
+	l.judge() // the watch may have shown a successor before the answer came
 	return nil
 }
 
-// unanswered says whether a write that failed so may have been done all the same.
+// unanswered says whether a write that failed so may have been done all the same: by the same rule as for the writes of controllers.
 func unanswered(err error) bool {
-	return apierrors.ReasonForError(err) == metav1.StatusReasonUnknown || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err)
+	var answer apierrors.APIStatus
+	return !errors.As(err, &answer) || !decided(int(answer.Status().Code))
 }
 
 // observe takes in what the watch says; nil means deleted.

@@ -11,11 +11,13 @@ import (
 type Metrics struct {
 	term       prometheus.Gauge
 	renewalAge prometheus.GaugeFunc
+	lease      prometheus.Gauge
 	takeovers  *prometheus.HistogramVec // by cause
 	ended      *prometheus.CounterVec   // by reason
 
 	refusals  *prometheus.CounterVec // by verb
 	cuts      *prometheus.CounterVec // by verb
+	unknown   *prometheus.CounterVec // by verb
 	inFlight  prometheus.Gauge
 	atRelease prometheus.Gauge
 
@@ -29,7 +31,7 @@ type Metrics struct {
 // NewMetrics registers all metrics of this package with reg. Call it once per manager.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := newMetrics()
-	reg.MustRegister(m.term, m.renewalAge, m.takeovers, m.ended, m.refusals, m.cuts, m.inFlight, m.atRelease,
+	reg.MustRegister(m.term, m.renewalAge, m.lease, m.takeovers, m.ended, m.refusals, m.cuts, m.unknown, m.inFlight, m.atRelease,
 		m.reopened, m.silence, m.stale)
 	return m
 }
@@ -37,7 +39,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 // newMetrics builds the metrics without registering them.
 func newMetrics() *Metrics {
 	m := &Metrics{
-		term: gauge("term_number", "Terms this process has begun; the number of the running or last one."),
+		term:  gauge("term_number", "Terms this process has begun; the number of the running or last one."),
+		lease: gauge("lease_duration_seconds", "For how long this process last renewed the lease; 0 while not leading. It is longer than configured while writes are slow."),
 		takeovers: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "leadership_takeover_duration_seconds",
 			Help: "Time from the moment the lease was free, as seen here, to the start of the term, by how it became free.",
@@ -47,6 +50,7 @@ func newMetrics() *Metrics {
 		ended:     counters("terms_ended_total", "Terms that ended, by reason.", "reason"),
 		refusals:  counters("fence_refusals_total", "Requests refused because they belonged to no running term.", "verb"),
 		cuts:      counters("fence_cuts_total", "Requests cut in flight because their term ended hard.", "verb"),
+		unknown:   counters("fence_unknown_outcomes_total", "Writes that ended without an answer that tells whether they were done.", "verb"),
 		inFlight:  gauge("fence_in_flight_requests", "Requests of controllers in flight."),
 		atRelease: gauge("fence_in_flight_requests_at_release", "Requests of controllers still in flight when this process last gave the lease away. More than 0 is a defect."),
 		reopened:  counters("watch_reopenings_total", "Watches closed here because they were silent.", "resource", "namespace"),
@@ -77,6 +81,9 @@ func (m *Metrics) initialise() {
 	for _, verb := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 		m.refusals.WithLabelValues(verb)
 		m.cuts.WithLabelValues(verb)
+		if mutates(verb) {
+			m.unknown.WithLabelValues(verb)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
@@ -26,9 +27,11 @@ type observation struct {
 	exists bool
 	// record is the last one seen. It outlives the Lease: deleting a Lease does not stop its holder.
 	record  resourcelock.LeaderElectionRecord
-	version string    // resourceVersion of the newest state seen
-	since   time.Time // when the record was first seen, or when the Lease was first found missing
-	heard   time.Time // when anything was last heard, new or not
+	renewed bool          // its holder has written it: the renew time is another than that of the holder's record before
+	held    time.Duration // of the last record that named a holder; 0 if none was seen
+	version string        // resourceVersion of the newest state seen
+	since   time.Time     // when the record was first seen, or when the Lease was first found missing
+	heard   time.Time     // when anything was last heard, new or not
 }
 
 // saw adds the sight of a Lease by watch. One older than what is known changes nothing, so a late watch cannot
@@ -47,6 +50,10 @@ func (o observation) read(lease *coordinationv1.Lease, now time.Time) observatio
 	record := resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec)
 	if !o.known || !o.exists || !sameRecord(o.record, *record) {
 		o.since = now
+		o.renewed = o.known && record.HolderIdentity == o.record.HolderIdentity && !sameTime(record.RenewTime, o.record.RenewTime)
+	}
+	if record.HolderIdentity != "" {
+		o.held = time.Duration(record.LeaseDurationSeconds) * time.Second
 	}
 	o.heard, o.known, o.exists, o.record, o.version = now, true, true, *record, lease.ResourceVersion
 	return o
@@ -64,19 +71,34 @@ func (o observation) gone(now time.Time) observation {
 
 // free says from which moment identity may try to take the lease, and why then. Only meaningful if known.
 // A missing Lease whose holder has not let it expire is not free: that holder still works, and puts it
-// back at its next renewal. least is how long a holder is waited for at least: a record that says less, or
-// nothing, was written by hand, and its holder may not know yet.
+// back at its next renewal. So does a holder whose name somebody else has taken out of the record, until it
+// sees that. least is how long a holder is waited for at least: a record that says less, or nothing, and was
+// not written by its holder, was written by hand, and its holder may not know yet.
 func (o observation) free(identity string, least time.Duration) (time.Time, Cause) {
-	switch o.record.HolderIdentity {
-	case identity:
+	switch {
+	case o.record.HolderIdentity == identity:
 		return o.since, CauseReacquired
-	case "":
-		if o.exists {
-			return o.since, CauseReleased
-		}
+	case o.record.HolderIdentity == "" && !o.exists && o.held == 0:
 		return o.since, CauseInitial
+	case o.record.HolderIdentity == "" && released(o.record):
+		if !o.exists {
+			return o.since, CauseInitial
+		}
+		return o.since, CauseReleased
+	case o.record.HolderIdentity == "":
+		return o.since.Add(max(least, o.held)), CauseExpired
 	}
-	return o.since.Add(max(least, time.Duration(o.record.LeaseDurationSeconds)*time.Second)), CauseExpired
+	duration := time.Duration(o.record.LeaseDurationSeconds) * time.Second
+	if !o.renewed {
+		duration = max(duration, least)
+	}
+	return o.since.Add(duration), CauseExpired
+}
+
+// released says whether a record without a holder has the form in which a holder gives a lease away, client-go's and ours: for a second,
+// from a moment that is the time of both. What somebody else empties keeps the times of its last renewal.
+func released(record resourcelock.LeaderElectionRecord) bool {
+	return record.LeaseDurationSeconds == 1 && sameTime(record.AcquireTime, record.RenewTime)
 }
 
 // attempt is the last try of a standby to take the lease. The zero value is none.
@@ -109,7 +131,7 @@ type watchLag struct {
 	since   time.Time // when the first of them was seen; meaningful if ahead > 0
 }
 
-// direct adds a version one of our requests showed.
+// sawDirect adds a version one of our requests showed.
 func (w watchLag) sawDirect(version string, now time.Time) watchLag {
 	if version == w.direct || w.version == "" || !newer(version, w.version) {
 		return w
@@ -134,9 +156,10 @@ func sameRecord(a, b resourcelock.LeaderElectionRecord) bool {
 	return a.HolderIdentity == b.HolderIdentity &&
 		a.LeaseDurationSeconds == b.LeaseDurationSeconds &&
 		a.LeaderTransitions == b.LeaderTransitions &&
-		a.AcquireTime.UnixMicro() == b.AcquireTime.UnixMicro() &&
-		a.RenewTime.UnixMicro() == b.RenewTime.UnixMicro()
+		sameTime(a.AcquireTime, b.AcquireTime) && sameTime(a.RenewTime, b.RenewTime)
 }
+
+func sameTime(a, b metav1.Time) bool { return a.UnixMicro() == b.UnixMicro() }
 
 // newer says whether resourceVersion a is newer than b. Versions that cannot be compared count as newer:
 // then the later sight wins.

@@ -18,6 +18,20 @@ func held(holder, version string, renewed time.Time) *coordinationv1.Lease {
 	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version}, Spec: spec}
 }
 
+// given is the Lease as its holder leaves it.
+func given(version string, at time.Time) *coordinationv1.Lease {
+	spec := resourcelock.LeaderElectionRecordToLeaseSpec(&resourcelock.LeaderElectionRecord{
+		LeaseDurationSeconds: 1, AcquireTime: metav1.NewTime(at), RenewTime: metav1.NewTime(at)})
+	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version}, Spec: spec}
+}
+
+// lasting is held for another duration.
+func lasting(seconds int32, holder, version string, renewed time.Time) *coordinationv1.Lease {
+	lease := held(holder, version, renewed)
+	lease.Spec.LeaseDurationSeconds = &seconds
+	return lease
+}
+
 func TestFree(t *testing.T) {
 	ahead, behind := epoch.Add(time.Hour), epoch.Add(-time.Hour) // clocks of holders
 	at := func(s int) time.Time { return epoch.Add(time.Duration(s) * time.Second) }
@@ -49,14 +63,33 @@ func TestFree(t *testing.T) {
 			return o.saw(held("x", "10", ahead), at(1)).read(held("y", "9", ahead), at(3))
 		}, 18 * time.Second, CauseExpired},
 		{"released", func(o observation) observation {
-			return o.saw(held("x", "10", ahead), at(1)).saw(held("", "11", ahead), at(3))
+			return o.saw(held("x", "10", ahead), at(1)).saw(given("11", ahead), at(3))
 		}, 3 * time.Second, CauseReleased},
+		{"emptied by somebody else: its holder may still work", func(o observation) observation {
+			return o.saw(held("x", "10", ahead), at(1)).saw(held("", "11", ahead), at(3))
+		}, 18 * time.Second, CauseExpired},
+		{"emptied by somebody else while it was long", func(o observation) observation {
+			return o.saw(lasting(45, "x", "10", ahead), at(1)).saw(held("", "11", ahead), at(3))
+		}, 48 * time.Second, CauseExpired},
+		{"emptied by somebody else before we came", func(o observation) observation {
+			return o.saw(lasting(0, "", "11", ahead), at(3))
+		}, 13 * time.Second, CauseExpired},
+		{"a long lease", func(o observation) observation { return o.saw(lasting(45, "x", "10", ahead), at(1)) }, 46 * time.Second, CauseExpired},
+		{"a short lease, which anybody may have written", func(o observation) observation {
+			return o.saw(held("x", "10", ahead), at(1)).saw(lasting(3, "x", "11", ahead), at(3))
+		}, 13 * time.Second, CauseExpired},
+		{"a short lease that its holder has written", func(o observation) observation {
+			return o.saw(held("x", "10", ahead), at(1)).saw(lasting(3, "x", "11", ahead.Add(time.Second)), at(3))
+		}, 6 * time.Second, CauseExpired},
+		{"a short lease that a new holder has written", func(o observation) observation {
+			return o.saw(held("x", "10", ahead), at(1)).saw(lasting(3, "y", "11", ahead.Add(time.Second)), at(3))
+		}, 13 * time.Second, CauseExpired},
 		{"ours", func(o observation) observation { return o.saw(held("me", "10", ahead), at(1)) }, time.Second, CauseReacquired},
 		{"deleted, its holder may still work", func(o observation) observation {
 			return o.saw(held("x", "10", ahead), at(1)).gone(at(3))
 		}, 16 * time.Second, CauseExpired},
 		{"released, then deleted", func(o observation) observation {
-			return o.saw(held("", "10", ahead), at(1)).gone(at(3))
+			return o.saw(given("10", ahead), at(1)).gone(at(3))
 		}, time.Second, CauseInitial},
 		{"put back by another", func(o observation) observation {
 			return o.saw(held("x", "10", ahead), at(1)).gone(at(3)).saw(held("y", "12", behind), at(5))
@@ -74,7 +107,7 @@ func TestFree(t *testing.T) {
 func TestNextTry(t *testing.T) {
 	at := func(s float64) time.Time { return epoch.Add(time.Duration(s * float64(time.Second))) }
 	foreign := observation{}.saw(held("x", "10", epoch), at(0))
-	free := observation{}.saw(held("", "10", epoch), at(0))
+	free := observation{}.saw(given("10", epoch), at(0))
 	for _, tt := range []struct {
 		name string
 		o    observation

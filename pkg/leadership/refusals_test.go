@@ -116,8 +116,11 @@ func TestLeaseEditedByHand(t *testing.T) {
 		edit func(*coordinationv1.Lease)
 		free time.Duration // a lease of a dead holder may be taken so long after the edit
 	}{
-		{"no holder", func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = text("") }, 0},
-		{"nothing", func(l *coordinationv1.Lease) { l.Spec = coordinationv1.LeaseSpec{HolderIdentity: text("")} }, 0},
+		{"no holder", func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = text("") }, 15 * time.Second},
+		{"nothing", func(l *coordinationv1.Lease) { l.Spec = coordinationv1.LeaseSpec{HolderIdentity: text("")} }, 15 * time.Second},
+		{"no holder, as a holder releases it", func(l *coordinationv1.Lease) {
+			l.Spec = coordinationv1.LeaseSpec{HolderIdentity: text(""), LeaseDurationSeconds: number(1), AcquireTime: in(0), RenewTime: in(0)}
+		}, 0},
 		{"no duration", func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = nil }, 15 * time.Second},
 		{"a short duration", func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = number(1) }, 15 * time.Second},
 		{"a long duration", func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = number(60) }, time.Minute},

@@ -59,7 +59,7 @@ func TestLeaseIsReleasedAfterTheLastRequest(t *testing.T) {
 		if s.holder() != "a" {
 			t.Error("released with a request in flight")
 		}
-		fl.land()
+		fl.land(true)
 		sleep(0)
 		if got := s.holder(); got != "" {
 			t.Errorf("holder after the last answer = %q, want none", got)

@@ -94,7 +94,7 @@ func (e *Elector) standby(ctx context.Context) *candidacy {
 	logger := klog.FromContext(ctx)
 	logger.Info("Waiting for the lease", "lease", e.turn.Describe(), "identity", e.cfg.Identity)
 	var last attempt
-	poll, doubts := time.Duration(0), 0
+	poll, doubts, held := time.Duration(0), 0, false
 	for ctx.Err() == nil {
 		e.noteHolder(ctx)
 		seen := e.turn.observed()
@@ -102,7 +102,12 @@ func (e *Elector) standby(ctx context.Context) *candidacy {
 			e.pause(ctx, wait)
 			continue
 		}
-		if wait := nextTry(seen, e.cfg.Identity, e.turn.least, last, poll).Sub(e.clock.Now()); wait > 0 {
+		now, settled := e.clock.Now(), e.fence.settled()
+		if settled.After(now) && !held {
+			held = true
+			logger.Info("Not competing yet, a write of the last term may still be done", "lease", e.turn.Describe(), "for", settled.Sub(now).Round(time.Millisecond))
+		}
+		if wait := later(settled, nextTry(seen, e.cfg.Identity, e.turn.least, last, poll)).Sub(now); wait > 0 {
 			e.pause(ctx, wait)
 			continue
 		}
@@ -168,7 +173,7 @@ func (e *Elector) abandon(ctx context.Context, c *candidacy) {
 	c.stop()
 	<-c.done
 	if e.turn.mayHold() {
-		e.release(context.WithoutCancel(ctx))
+		e.leave(context.WithoutCancel(ctx), func() time.Duration { return 0 })
 	}
 }
 

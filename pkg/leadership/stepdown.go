@@ -26,7 +26,7 @@ func (a *standAside) left(caughtUp bool, now time.Time) time.Duration {
 const aloneFor = 10
 
 // StepDown makes a leader end its term, release the lease and, like a standby, stay out of the election
-// until caughtUp returns true or the cool-down has passed. It returns at once. The caller decides that
+// until caughtUp returns true or the cool-down has passed since others could take the lease. It returns at once. The caller decides that
 // somebody else could do better. If the cool-down passes and nobody else has taken the lease there is nobody, and
 // calls are ignored for ten cool-downs, or until another holder is seen. Without election it does nothing;
 // a second call while out is ignored.

@@ -20,7 +20,7 @@ const (
 	endFailed   endReason = "failed"    // Lead returned
 )
 
-// joinTimeout is how long Lead may take to return after its requests were cut, at shutdown.
+// joinTimeout is how long Lead may take to return after its requests were cut, at shutdown, if no more of the shutdown timeout is left.
 const joinTimeout = 2 * time.Second
 
 const notRenewed = "the lease was not renewed in time"
@@ -36,14 +36,20 @@ type service struct {
 	cancel context.CancelFunc
 	led    chan error
 
-	end     endReason // "" while it goes on
-	cut     bool      // the fence was ended hard
-	stopped bool      // the process stops
-	stuck   bool      // Lead did not return in time
-	err     error
-	timer   clock.Timer // of the drain, or of the join after a cut; nil: not started
-	lapse   clock.Timer // of the last moment at which the term may write, as known when it was set; nil with election off
-	began   time.Time   // of the end
+	phase phase
+	timer clock.Timer     // of the phase; nil: it has none
+	idle  <-chan struct{} // settling: closed when nothing is in flight; nil: it was, or another phase
+	bound time.Time       // of draining and settling; zero: none
+	began time.Time       // of the end
+
+	end      endReason // "" while it goes on
+	stopping bool      // the process stops
+	deposed  bool      // the lease was lost, be it after the end had begun
+	stuck    bool      // Lead did not return in time
+	err      error
+
+	lapse  clock.Timer   // of the last moment at which the term may write, as known when it was set; nil with election off
+	relied time.Duration // Elector.relied as last logged
 }
 
 // serve opens the fence, calls lead, and ends the term in order. over means Run must return err.
@@ -55,7 +61,7 @@ func (e *Elector) serve(ctx context.Context, run *candidacy, lead Lead) (over bo
 	go func() { s.led <- lead(termCtx, s.term) }()
 	s.await(ctx)
 	e.conclude(ctx, s)
-	return s.stopped || s.err != nil, s.err
+	return s.stopping || s.err != nil, s.err
 }
 
 // begin starts the books of a term and opens the fence for it.
@@ -68,76 +74,161 @@ func (e *Elector) begin(ctx context.Context, run *candidacy) *service {
 	e.lock.Lock()
 	e.term = Term{Number: e.term.Number + 1, Cause: cause}
 	e.leading, e.ended = true, time.Time{}
-	term, until := e.term, time.Time{}
+	term, relied, allowed := e.term, e.relied, allowance{}
 	if e.turn != nil {
-		until = writeUntil(e.renewed, e.cfg.LeaseDuration, e.cfg.Margin)
+		allowed = e.cfg.allowed(e.renewed, relied)
 	}
 	e.lock.Unlock()
-	e.fence.open(term.Number, until)
+	e.fence.open(term.Number, allowed)
 	if run != nil && isClosed(run.lost) { // it was lost before there was a term to end
 		e.fence.end(run.reason)
 	}
 	e.deps.Metrics.term.Set(float64(term.Number))
 	e.deps.Metrics.takeovers.WithLabelValues(string(cause)).Observe(now.Sub(free).Seconds())
 	klog.FromContext(ctx).Info("Term begins", "term", term.Number, "cause", cause, "leaseFreeFor", now.Sub(free).Round(time.Millisecond))
-	s := &service{e: e, term: term, run: run, led: make(chan error, 1)}
+	s := &service{e: e, term: term, run: run, led: make(chan error, 1), relied: e.cfg.LeaseDuration}
 	if run != nil {
-		s.lapse = e.clock.NewTimer(until.Sub(now))
+		s.lapse = e.clock.NewTimer(allowed.until.Sub(now))
+		signal(e.paced)
 	}
 	return s
 }
 
-// await blocks until lead has returned, or could not be made to. It ends the term when something demands it.
+// await takes the term through its phases.
 func (s *service) await(ctx context.Context) {
 	stop, out := ctx.Done(), s.e.out
-	lost, done := s.run.endings()
-	for {
+	gone, done := s.run.endings()
+	for !s.phase.over() {
 		select {
 		case err := <-s.led:
 			s.returned(ctx, err)
-			return
-		case <-lost:
-			lost = nil
-			s.lose(ctx, s.run.reason)
+		case <-gone:
+			gone = nil
+			s.on(ctx, lost, s.run.reason)
 		case <-done:
 			done = nil
-			s.lose(ctx, notRenewed)
+			s.on(ctx, lost, notRenewed)
 		case <-stop:
 			stop = nil
-			s.stopped = true
-			s.drain(ctx, endShutdown, "shutdown")
+			s.on(ctx, stopped, "shutdown")
 		case <-out:
-			s.drain(ctx, endStepDown, s.e.asideReason())
-		case <-s.lapsed():
+			s.on(ctx, steppedDown, s.e.asideReason())
+		case <-fires(s.lapse):
 			s.checkLapse(ctx)
-		case <-s.timeout():
-			if s.expired(ctx) {
-				return
+		case <-s.e.paced:
+			s.paced(klog.FromContext(ctx))
+			s.checkLapse(ctx)
+		case <-s.idle:
+			s.idle = nil
+			s.e.fence.close("its term is over")
+			s.settle(ctx)
+		case <-fires(s.timer):
+			if s.phase == settling && s.idle == nil {
+				s.settle(ctx)
+			} else {
+				s.on(ctx, timedOut, "the drain took too long")
 			}
 		}
 	}
 }
 
-// lose ends the term hard: what is in flight is cut, then the controllers are told.
-func (s *service) lose(ctx context.Context, reason string) {
-	s.cutAll(ctx, reason)
-	s.finish(ctx, endLost, reason)
+// on takes the term to the phase after an event. Writes that are to be cut are cut before the controllers are told.
+func (s *service) on(ctx context.Context, ev event, reason string) {
+	was := s.phase
+	s.phase = was.next(ev)
+	s.stopping = s.stopping || ev == stopped
+	s.deposed = s.deposed || ev == lost
+	if s.phase == was && (ev != stopped || was != joining) { // a join has no end before the process stops
+		return
+	}
+	if s.phase == joining && was != joining || s.phase == broken && was == settling {
+		s.cut(ctx, reason)
+	}
+	if was == serving {
+		s.finish(ctx, ev, reason)
+	}
+	if ev == timedOut {
+		s.late(was)
+	}
+	s.enter()
 }
 
-// drain ends the term gently, within the shutdown timeout.
-func (s *service) drain(ctx context.Context, why endReason, reason string) {
-	s.finish(ctx, why, reason)
-	if s.timer == nil {
-		s.start(s.cut)
+// finish tells the controllers that the term is over.
+func (s *service) finish(ctx context.Context, ev event, reason string) {
+	s.end = map[event]endReason{lost: endLost, stopped: endShutdown, steppedDown: endStepDown, returned: endFailed}[ev]
+	s.began = s.e.clock.Now()
+	if s.e.cfg.ShutdownTimeout > 0 {
+		s.bound = s.began.Add(s.e.cfg.ShutdownTimeout)
+	}
+	s.e.lock.Lock()
+	s.e.ended = s.began
+	s.e.lock.Unlock()
+	klog.FromContext(ctx).Info("Term ends", "term", s.term.Number, "why", s.end, "reason", reason)
+	s.cancel()
+}
+
+// late takes in that a phase took too long. It is an error if controllers still worked or waited for an answer, and the process stops.
+func (s *service) late(was phase) {
+	s.stuck = was == joining
+	if s.stuck || s.stopping && (was == draining || s.e.fence.InFlight() > 0) {
+		s.err = errors.Join(s.err, ErrShutdownTimeout)
 	}
 }
 
-// lapsed fires when the lease should have been renewed.
-func (s *service) lapsed() <-chan time.Time {
-	if s.lapse == nil {
-		return nil
+// enter starts what a phase begins with.
+func (s *service) enter() {
+	s.idle = nil
+	s.stopTimer()
+	switch {
+	case s.phase == joining && s.stopping:
+		now := s.e.clock.Now()
+		s.timer = s.e.clock.NewTimer(later(s.bound, now.Add(joinTimeout)).Sub(now))
+	case s.phase == draining || s.phase == settling:
+		if !s.bound.IsZero() {
+			s.timer = s.e.clock.NewTimer(s.bound.Sub(s.e.clock.Now()))
+		}
 	}
-	return s.lapse.C()
+	if s.phase == settling {
+		s.idle = s.e.fence.idleNow()
+	}
+}
+
+// settle goes on with settling when nothing is in flight any more.
+func (s *service) settle(ctx context.Context) {
+	s.stopTimer()
+	now := s.e.clock.Now()
+	settled := now
+	if s.run != nil {
+		settled = s.e.fence.settled()
+	}
+	ev, over, wait := settle(settled, s.bound, now)
+	if over {
+		s.on(ctx, ev, "a write was not answered and may still be done")
+		return
+	}
+	klog.FromContext(ctx).Info("Waiting until a write that was not answered cannot be done any more", "term", s.term.Number, "for", wait.Round(time.Millisecond))
+	s.timer = s.e.clock.NewTimer(wait)
+}
+
+// cut ends the fence hard. The lease is not renewed any more: nobody here can use it, however long controllers take to return.
+func (s *service) cut(ctx context.Context, reason string) {
+	if s.run != nil {
+		s.run.stop()
+	}
+	n := s.e.fence.end(reason)
+	klog.FromContext(ctx).V(2).Info("Fence ended", "term", s.term.Number, "reason", reason, "cut", n)
+}
+
+// returned takes in the return of lead.
+func (s *service) returned(ctx context.Context, err error) {
+	if err == nil && s.phase == serving {
+		err = ErrLeadReturned
+	}
+	reason := ""
+	if err != nil {
+		s.err, reason = fmt.Errorf("term %d: %w", s.term.Number, err), err.Error()
+	}
+	s.on(ctx, returned, reason)
 }
 
 // checkLapse ends a term that may not write any more. client-go's elector counts from the answers to its renewals, the fence from when
@@ -151,136 +242,57 @@ func (s *service) checkLapse(ctx context.Context) {
 		s.lapse.Reset(left)
 		return
 	}
-	s.lose(ctx, notRenewed)
+	s.on(ctx, lost, notRenewed)
 }
 
-// start runs the timer of the phase that has begun: the join after a cut at shutdown, or the drain.
-func (s *service) start(cut bool) {
-	switch {
-	case cut && s.stopped:
-		s.timer = s.e.clock.NewTimer(joinTimeout)
-	case !cut && s.e.cfg.ShutdownTimeout > 0:
-		s.timer = s.e.clock.NewTimer(s.e.cfg.ShutdownTimeout)
-	}
-}
-
-// timeout fires when the running phase has taken too long.
-func (s *service) timeout() <-chan time.Time {
-	if s.timer == nil {
+// fires is the channel of a timer that may not be there.
+func fires(t clock.Timer) <-chan time.Time {
+	if t == nil {
 		return nil
 	}
-	return s.timer.C()
+	return t.C()
 }
 
-// expired answers the end of a phase's time: a drain is cut, and true means that a join is given up.
-func (s *service) expired(ctx context.Context) bool {
-	s.timer = nil
-	if s.cut {
-		s.stuck, s.err = true, ErrShutdownTimeout
-		return true
-	}
-	s.cutAll(ctx, "the drain took too long")
-	if s.stopped {
-		s.err = ErrShutdownTimeout
-	}
-	s.start(true)
-	return false
-}
-
-// stopTimers frees the timers.
-func (s *service) stopTimers() {
-	for _, timer := range []clock.Timer{s.timer, s.lapse} {
-		if timer != nil {
-			timer.Stop()
-		}
+func (s *service) stopTimer() {
+	if s.timer != nil {
+		s.timer.Stop()
+		s.timer = nil
 	}
 }
 
-// cutAll ends the fence hard, once. The lease is not renewed any more: nobody here can use it, however long controllers take to return.
-func (s *service) cutAll(ctx context.Context, reason string) {
-	if s.cut {
-		return
-	}
-	s.cut = true
-	if s.run != nil {
-		s.run.stop()
-	}
-	n := s.e.fence.end(reason)
-	klog.FromContext(ctx).V(2).Info("Fence ended", "term", s.term.Number, "reason", reason, "cut", n)
-}
-
-// finish tells the controllers that the term is over. Only the first reason is kept.
-func (s *service) finish(ctx context.Context, why endReason, reason string) {
-	if s.end != "" {
-		return
-	}
-	s.end, s.began = why, s.e.clock.Now()
-	s.e.lock.Lock()
-	s.e.ended = s.began
-	s.e.lock.Unlock()
-	klog.FromContext(ctx).Info("Term ends", "term", s.term.Number, "why", why, "reason", reason)
-	s.cancel()
-}
-
-// returned takes in the return of lead.
-func (s *service) returned(ctx context.Context, err error) {
-	if err == nil && s.end != "" {
-		return
-	}
-	if err == nil {
-		err = ErrLeadReturned
-	}
-	s.err = fmt.Errorf("term %d: %w", s.term.Number, err)
-	s.finish(ctx, endFailed, err.Error())
-}
-
-// conclude closes the books after the return of lead: the fence first, the release last and only if
-// nothing of ours can be running any more.
+// conclude closes the books of a term that is over: the fence first, the release last and only if nothing of ours can be running any more.
 func (e *Elector) conclude(ctx context.Context, s *service) {
-	logger := klog.FromContext(ctx)
 	ctx = context.WithoutCancel(ctx)
-	defer s.stopTimers()
-	clean := !s.cut && e.settle(ctx, s)
+	s.stopTimer()
 	e.fence.close("its term is over")
 	inFlight := e.fence.InFlight()
-	logger.Info("Controllers stopped", "term", s.term.Number, "after", e.clock.Since(s.began).Round(time.Millisecond),
-		"drained", clean, "stuck", s.stuck, "inFlight", inFlight)
+	klog.FromContext(ctx).Info("Controllers stopped", "term", s.term.Number, "after", e.clock.Since(s.began).Round(time.Millisecond),
+		"drained", s.phase == clean, "stuck", s.stuck, "inFlight", inFlight)
 	if s.run != nil {
+		s.lapse.Stop()
 		s.run.stop()
 		<-s.run.done
 		e.turn.resign()
 		e.turn.announce(stoppedLeading)
-	}
-	switch {
-	case s.run == nil:
-	case clean:
-		e.deps.Metrics.atRelease.Set(float64(inFlight))
-		e.release(ctx)
-	case s.end != endLost && e.turn.observed().record.HolderIdentity == e.cfg.Identity:
-		logger.Info("Left the lease to expire, the API server may still do what was cut", "lease", e.turn.Describe())
+		e.handOver(ctx, s, inFlight)
 	}
 	e.retire(s)
 	e.flush(ctx) // after the release: nobody should wait for a leader because of what the last one still has to tell
 }
 
-// settle waits until no request is in flight, within what is left of the drain. Lead has returned, so
-// normally there is none. If time is up the fence is ended hard, and the answer is false.
-func (e *Elector) settle(ctx context.Context, s *service) bool {
-	if s.timer == nil {
-		s.start(false)
+// handOver gives the lease away as soon as that is safe: now, or by what it is left to expire.
+func (e *Elector) handOver(ctx context.Context, s *service, inFlight int) {
+	switch {
+	case s.deposed:
+	case s.phase == clean:
+		e.deps.Metrics.atRelease.Set(float64(inFlight))
+		e.leave(ctx, func() time.Duration { return 0 })
+	case s.stuck:
+		klog.FromContext(ctx).Info("Left the lease to expire, controllers have not returned", "lease", e.turn.Describe())
+	default:
+		settled := e.fence.settled()
+		e.leave(ctx, func() time.Duration { return max(settled.Sub(e.clock.Now()), time.Second) })
 	}
-	lost, done := s.run.endings()
-	select {
-	case <-e.fence.idleNow():
-		return true
-	case <-lost:
-		s.cutAll(ctx, s.run.reason)
-	case <-done:
-		s.cutAll(ctx, notRenewed)
-	case <-s.timeout():
-		s.expired(ctx)
-	}
-	return false
 }
 
 // flush gives the events of controllers a moment to leave.
@@ -293,35 +305,48 @@ func (e *Elector) flush(ctx context.Context) {
 	e.deps.Flush(ctx)
 }
 
-// release gives the lease away. A failure is only logged: then it expires.
-func (e *Elector) release(ctx context.Context) {
+// leave gives the lease away, or lets it expire after hold if that is positive. A failure is only logged: then it expires some time.
+func (e *Elector) leave(ctx context.Context, hold func() time.Duration) {
 	logger := klog.FromContext(ctx)
-	ctx, cancel := context.WithTimeout(ctx, e.cfg.RenewDeadline)
+	ctx, cancel := context.WithTimeout(ctx, min(releaseTimeout, e.cfg.RenewDeadline))
 	defer cancel()
 	begun := e.clock.Now()
-	err := e.turn.release(ctx, func(ctx context.Context) { e.pause(ctx, releasePause) })
+	err := e.turn.leave(ctx, hold, func(ctx context.Context) { e.sleep(ctx, releasePause) })
 	switch {
 	case errors.Is(err, errNotOurs):
 		logger.Info("Nothing to release", "lease", e.turn.Describe(), "reason", err)
-		return
 	case err != nil:
 		logger.Error(err, "Left the lease to expire", "lease", e.turn.Describe())
-		return
+	case hold() > 0:
+		logger.Info("Left the lease to expire, the API server may still do what was not answered", "lease", e.turn.Describe(), "in", hold().Round(time.Millisecond))
+	default:
+		logger.Info("Released the lease", "lease", e.turn.Describe(), "took", e.clock.Since(begun).Round(time.Millisecond))
 	}
-	logger.Info("Released the lease", "lease", e.turn.Describe(), "took", e.clock.Since(begun).Round(time.Millisecond))
 }
 
-// releasePause lies between tries of a release.
-const releasePause = 250 * time.Millisecond
+// sleep waits until d has passed or ctx ends.
+func (e *Elector) sleep(ctx context.Context, d time.Duration) {
+	timer := e.clock.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+	case <-ctx.Done():
+	}
+}
 
 // retire ends the books of a term.
 func (e *Elector) retire(s *service) {
 	e.deps.Metrics.ended.WithLabelValues(string(s.end)).Inc()
+	e.deps.Metrics.lease.Set(0)
 	if e.turn != nil {
 		// client-go leaves its metric at 1 when it is told to stop; a new elector sets it to 0
 		_, _ = e.newElector(func(context.Context) {})
 	}
+	free := later(e.clock.Now(), e.fence.settled())
 	e.lock.Lock()
 	defer e.lock.Unlock()
 	e.leading, e.run = s.stuck, nil
+	if e.aside != nil { // a drain is no time in which others could have taken the lease
+		e.aside.until = later(e.aside.until, free.Add(e.cfg.CoolDown))
+	}
 }

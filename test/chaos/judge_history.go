@@ -52,22 +52,19 @@ func by(controller string) controlplane.AuditMatch {
 type taking struct {
 	user, holder string
 	at           time.Time // of the answer
-	meddled      bool      // the user of the cluster had a hand in it shortly before
 }
 
 func (j *judge) takings() []taking {
 	var all []taking
-	var meddled time.Time
 	for _, e := range j.audit.Where(controlplane.ByResource("leases"), controlplane.ByNamespace(leaseSpace)) {
 		if !strings.HasPrefix(e.User.Username, "manager-") {
-			meddled = e.StageTimestamp.Time
 			continue
 		}
 		var lease coordinationv1.Lease
 		if e.RequestObject == nil || json.Unmarshal(e.RequestObject.Raw, &lease) != nil || lease.Name != leaseName {
 			continue
 		}
-		t := taking{user: e.User.Username, at: e.StageTimestamp.Time, meddled: e.StageTimestamp.Sub(meddled) < 5*time.Second}
+		t := taking{user: e.User.Username, at: e.StageTimestamp.Time}
 		if lease.Spec.HolderIdentity != nil {
 			t.holder = *lease.Spec.HolderIdentity
 		}
@@ -97,7 +94,6 @@ func (j *judge) judgeWriters() {
 		late := sent.Sub(last.at)
 		switch {
 		case last.user == e.User.Username && last.holder != "":
-		case last.meddled && late < 4*time.Second: // it could not know
 		case j.away.within(last.at, sent) > 0: // the audit log lacks what was answered by nobody
 		case j.undelivered(e.User.Username, sent):
 		default:

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -97,13 +98,23 @@ func (j *judge) judgeCreate(t *tally, pod *corev1.Pod, c change) {
 		pod.Name, c.version, len(t.active), most, recently))
 }
 
-// overtaken tells whether a create may have lain in the network while another manager took the Lease. Nothing its sender does can call
-// it back, and its successor cannot know of it.
+// overtaken tells whether the create of a pod lay in the network for longer than the time it was given, which the API server counts from
+// its arrival, while another manager took the Lease. Its sender cannot call it back, and does not wait for longer than that.
 func (j *judge) overtaken(pod *corev1.Pod, at time.Time) bool {
 	takings := j.takings()
-	for _, s := range j.slots {
+	for _, e := range j.audit.Where(controlplane.ByResource("pods"), controlplane.ByVerb("create"), controlplane.ByNamespace(pod.Namespace), controlplane.ByName(pod.Name)) {
+		target, err := url.Parse(e.RequestURI)
+		if err != nil {
+			continue
+		}
+		given, err := time.ParseDuration(target.Query().Get("timeout"))
+		if err != nil {
+			continue
+		}
+		arrived, s := e.RequestReceivedTimestamp.Time, j.slotOf(e.User.Username)
 		for _, q := range s.journal() {
-			if q.Fault != "late commit" || q.Verb != "create" || q.Namespace != pod.Namespace || q.Time.After(at) || at.Sub(q.Time) > 10*time.Second {
+			way := arrived.Sub(q.Time)
+			if q.Fault != "late commit" || q.Verb != "create" || q.Namespace != pod.Namespace || way < given || way > 10*time.Second {
 				continue
 			}
 			if slices.ContainsFunc(takings, func(t taking) bool { return t.user != s.name && t.at.After(q.Time) && t.at.Before(at) }) {

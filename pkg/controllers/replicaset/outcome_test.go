@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"syscall"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"minikcm/pkg/leadership"
 )
 
 func TestClassify(t *testing.T) {
@@ -141,6 +144,10 @@ func TestForUsers(t *testing.T) {
 		if got := forUsers(err); got != "no answer from the API server" {
 			t.Errorf("forUsers(%v) = %q", err, got)
 		}
+	}
+	late := fmt.Errorf("post: %w", &url.Error{Op: "Post", URL: "https://127.0.0.1:6443", Err: &leadership.TimeoutError{Method: "POST", Path: "/", Most: 11 * time.Second}})
+	if got, want := forUsers(late), "no answer from the API server in the 11s that a write has, admission may be slow"; got != want {
+		t.Errorf("forUsers(%v) = %q, want %q", late, got, want)
 	}
 	if got := forUsers(errNoLabels); got != "unable to create pods, no labels" {
 		t.Errorf("forUsers(errNoLabels) = %q", got)

@@ -33,13 +33,13 @@ func TestColdStandbyFillsItsCachesWhenItWins(t *testing.T) {
 	first.signal(t, syscall.SIGTERM)
 	first.endsWell(t, 10*time.Second)
 	pods.Next(t)
-	thief, nobody := "somebody-else", ""
+	thief := "somebody-else"
 	editLease(t, func(spec *coordinationv1.LeaseSpec) { spec.HolderIdentity = &thief })
 	second.WaitForLog(t, "Term ends")
 	rule.Remove()
 	pods.Open()
 	second.WaitForLog(t, `"Caches populated" type="*v1.Pod"`)
-	editLease(t, func(spec *coordinationv1.LeaseSpec) { spec.HolderIdentity = &nobody })
+	giveAway(t)
 	createdBy(t, second, time.Now(), leaseDuration)
 
 	third := startCold(t, "c")

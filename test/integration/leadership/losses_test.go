@@ -60,8 +60,7 @@ func lose(t *testing.T, holder string) {
 	t.Helper()
 	thief := "somebody-else"
 	editLease(t, func(spec *coordinationv1.LeaseSpec) { spec.HolderIdentity = &thief })
-	free := ""
-	editLease(t, func(spec *coordinationv1.LeaseSpec) { spec.HolderIdentity = &free })
+	giveAway(t)
 	if got := holderOf(t); got != holder {
 		t.Fatalf("the lease went to %q, want %q", got, holder)
 	}

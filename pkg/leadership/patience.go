@@ -1,0 +1,108 @@
+package leadership
+
+import (
+	"math"
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+// A lease of 15 s leaves a write 11 s, and kube-apiserver allows it 34 s: what admission holds up for longer would never be done. So when
+// writes turn out to be slow the leader renews for longer, and writes that are sent when that is confirmed have all the time the API
+// server would give them. Others go by the duration in the record, so nobody has to know of this.
+
+// writeLimit is the most a write may take: kube-apiserver v1.37 gives it no more (endpoints/handlers, requestTimeoutUpperBound).
+const writeLimit = 34 * time.Second
+
+// patienceHold is for how long after the last slow write the lease stays long: for longer than a controller waits before it repeats one.
+const patienceHold = 30 * time.Second
+
+// allowance is how long writes may take, as the lease was last renewed. The zero value has no limits.
+type allowance struct {
+	until  time.Time     // first moment at which no write may be running any more
+	most   time.Duration // one write may take; what every write has if renewals come in time
+	slow   time.Duration // a write that has taken so long shows that the short lease may not do
+	margin time.Duration // kept between the end of a write and the first one of another process
+}
+
+func (a allowance) limited() bool { return !a.until.IsZero() }
+
+// allowed is what writes may take after a renewal for a duration that was sent at that time. Others may have seen it, and started to
+// count, right after that. The duration they go by is the one in the Lease, in whole seconds.
+func (c Config) allowed(sent time.Time, lease time.Duration) allowance {
+	margin := c.Margin
+	if lease > c.LeaseDuration {
+		margin = max(margin, DefaultMargin(lease))
+	}
+	lease = lease.Truncate(time.Second)
+	most := min(writeLimit, lease-margin-c.RetryPeriod)
+	short := min(writeLimit, c.LeaseDuration.Truncate(time.Second)-c.Margin-c.RetryPeriod)
+	return allowance{until: sent.Add(lease - margin), most: most, slow: short / 2, margin: margin}
+}
+
+// patient is the duration of a lease that covers writeLimit, in whole seconds, 45 with the default flags. It is LeaseDuration if that does.
+// Three retry periods are left for renewals that fail.
+func (c Config) patient() time.Duration {
+	need := writeLimit + 3*c.RetryPeriod
+	seconds := math.Ceil(max(need.Seconds()/0.9, (need + c.Margin).Seconds())) // DefaultMargin is a tenth
+	return max(c.LeaseDuration, time.Duration(seconds)*time.Second)
+}
+
+// renewal says for how long to renew a lease, and on how much of that writes may rely once it is confirmed. slow is whether writes are,
+// settled when the last of those sent so far cannot be done any more. A lease gets shorter in two steps: writes get less time at once, the
+// record follows when no earlier write needs more.
+func renewal(slow bool, settled, now time.Time, short, long time.Duration) (write, rely time.Duration) {
+	switch {
+	case slow:
+		return long, long
+	case settled.After(now.Add(short)):
+		return long, short
+	}
+	return short, short
+}
+
+// onRenewal is the lock's question for how long to take or renew the lease.
+func (e *Elector) onRenewal() (write, rely time.Duration) {
+	now, short := e.clock.Now(), e.cfg.LeaseDuration
+	write, rely = renewal(e.fence.slow(), e.fence.settled(), now, short, e.cfg.patient())
+	if rely > short {
+		return write, rely
+	}
+	e.lock.Lock()
+	defer e.lock.Unlock()
+	if e.relied > short {
+		e.relied = short
+		e.fence.shorten(e.cfg.allowed(e.renewed, short))
+		signal(e.paced)
+	}
+	return write, rely
+}
+
+// onRenewed is the lock's word that a write sent at that time made or kept us the holder for a duration, on some of which writes rely.
+func (e *Elector) onRenewed(sent time.Time, written, rely time.Duration) {
+	e.fence.extend(e.cfg.allowed(sent, rely))
+	e.deps.Metrics.lease.Set(written.Truncate(time.Second).Seconds())
+	e.lock.Lock()
+	defer e.lock.Unlock()
+	if rely > e.relied {
+		signal(e.paced)
+	}
+	e.renewed, e.relied = sent, rely
+}
+
+// paced logs a change of how long the lease is renewed for.
+func (s *service) paced(logger klog.Logger) {
+	s.e.lock.Lock()
+	relied := s.e.relied
+	s.e.lock.Unlock()
+	if relied == s.relied {
+		return
+	}
+	most := s.e.cfg.allowed(time.Time{}, relied).most
+	if relied > s.relied {
+		logger.Info("Writes are slow, the lease is renewed for longer so that they can take longer", "leaseDuration", relied, "writeTimeout", most)
+	} else {
+		logger.Info("Writes are not slow any more, the lease is renewed for less time again", "leaseDuration", relied, "writeTimeout", most)
+	}
+	s.relied = relied
+}

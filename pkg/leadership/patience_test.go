@@ -1,0 +1,320 @@
+package leadership
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+func TestRenewal(t *testing.T) {
+	const short, long = 15 * time.Second, 45 * time.Second
+	for _, tt := range []struct {
+		name        string
+		slow        bool
+		settled     time.Duration // from now
+		write, rely time.Duration
+	}{
+		{"nothing is slow", false, -time.Hour, short, short},
+		{"a write in flight that the short lease covers", false, short, short, short},
+		{"writes are slow", true, short, long, long},
+		{"writes are slow, and have been", true, 30 * time.Second, long, long},
+		{"writes were slow, and one of them may still be done", false, short + 1, long, short},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			write, rely := renewal(tt.slow, epoch.Add(tt.settled), epoch, short, long)
+			if write != tt.write || rely != tt.rely {
+				t.Errorf("renewal = %v, %v; want %v, %v", write, rely, tt.write, tt.rely)
+			}
+		})
+	}
+}
+
+func TestAllowed(t *testing.T) {
+	for _, tt := range []struct {
+		name                   string
+		lease, margin, retry   time.Duration
+		until, most, slow      time.Duration
+		patient                time.Duration
+		longUntil, longAtMost  time.Duration
+		longMargin, longSlower time.Duration
+	}{
+		{"upstream's defaults", 15 * time.Second, 1500 * time.Millisecond, 2 * time.Second,
+			13500 * time.Millisecond, 11500 * time.Millisecond, 5750 * time.Millisecond,
+			45 * time.Second, 40500 * time.Millisecond, 34 * time.Second, 4500 * time.Millisecond, 5750 * time.Millisecond},
+		{"others only see whole seconds", 15900 * time.Millisecond, time.Second, 2 * time.Second,
+			14 * time.Second, 12 * time.Second, 6 * time.Second,
+			45 * time.Second, 40500 * time.Millisecond, 34 * time.Second, 4500 * time.Millisecond, 6 * time.Second},
+		{"a lease that is long enough as it is", time.Minute, 6 * time.Second, 2 * time.Second,
+			54 * time.Second, 34 * time.Second, 17 * time.Second,
+			time.Minute, 54 * time.Second, 34 * time.Second, 6 * time.Second, 17 * time.Second},
+		{"rare renewals", 30 * time.Second, 3 * time.Second, 8 * time.Second,
+			27 * time.Second, 19 * time.Second, 9500 * time.Millisecond,
+			65 * time.Second, 58500 * time.Millisecond, 34 * time.Second, 6500 * time.Millisecond, 9500 * time.Millisecond},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			cfg := Config{LeaseDuration: tt.lease, Margin: tt.margin, RetryPeriod: tt.retry}
+			want := allowance{until: epoch.Add(tt.until), most: tt.most, slow: tt.slow, margin: tt.margin}
+			if got := cfg.allowed(epoch, tt.lease); got != want {
+				t.Errorf("allowed = %+v, want %+v", got, want)
+			}
+			if got := cfg.patient(); got != tt.patient {
+				t.Errorf("patient = %v, want %v", got, tt.patient)
+			}
+			want = allowance{until: epoch.Add(tt.longUntil), most: tt.longAtMost, slow: tt.longSlower, margin: tt.longMargin}
+			if got := cfg.allowed(epoch, tt.patient); got != want {
+				t.Errorf("allowed by the long lease = %+v, want %+v", got, want)
+			}
+		})
+	}
+}
+
+// slowServer is an API server whose admission takes a while for each write, which is done only if the time it was given suffices.
+type slowServer struct {
+	lock   sync.Mutex
+	takes  time.Duration
+	given  []time.Duration // what each write was given
+	landed []time.Time     // when writes were done
+	deaf   bool            // it does not notice that its client has gone, and answers nobody
+}
+
+func (s *slowServer) set(change func(*slowServer)) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	change(s)
+}
+
+func (s *slowServer) RoundTrip(req *http.Request) (*http.Response, error) {
+	given, err := time.ParseDuration(req.URL.Query().Get("timeout"))
+	if err != nil {
+		return nil, err
+	}
+	s.lock.Lock()
+	s.given = append(s.given, given)
+	takes, deaf := s.takes, s.deaf
+	s.lock.Unlock()
+	over := time.NewTimer(min(takes, given))
+	if deaf {
+		go func() { <-over.C; s.land(takes <= given) }()
+		<-req.Context().Done()
+		return nil, req.Context().Err()
+	}
+	select {
+	case <-over.C:
+		s.land(takes <= given)
+		if takes > given {
+			return &http.Response{StatusCode: http.StatusGatewayTimeout, Body: io.NopCloser(strings.NewReader(""))}, nil
+		}
+		return &http.Response{StatusCode: http.StatusCreated, Body: io.NopCloser(strings.NewReader(""))}, nil
+	case <-req.Context().Done():
+		return nil, req.Context().Err()
+	}
+}
+
+func (s *slowServer) land(done bool) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	if done {
+		s.landed = append(s.landed, time.Now())
+	}
+}
+
+// post sends one write of a term and says what came of it.
+func (s *slowServer) post(ctx context.Context, f *Fence) error {
+	resp, err := f.Wrap(s).RoundTrip(httptest.NewRequest("POST", "/pods", nil).WithContext(ctx))
+	if err != nil {
+		return err
+	}
+	resp.Body.Close()
+	if resp.StatusCode >= 300 {
+		return errors.New(resp.Status)
+	}
+	return nil
+}
+
+// createUntilDone repeats a write until it is done, and returns how long that took.
+func (s *slowServer) createUntilDone(t *testing.T, f *Fence) time.Duration {
+	t.Helper()
+	begun := time.Now()
+	for time.Since(begun) < 5*time.Minute {
+		if s.post(t.Context(), f) == nil {
+			return time.Since(begun)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	t.Fatal("a write was not done in 5 minutes")
+	return 0
+}
+
+func (s *leaseServer) duration() time.Duration {
+	return time.Duration(*s.read().Spec.LeaseDurationSeconds) * time.Second
+}
+
+// TestSlowWritesAreDone: the API server would give each of them 34 s.
+func TestSlowWritesAreDone(t *testing.T) {
+	for _, tt := range []struct {
+		takes, within time.Duration
+		longer        bool // the lease is renewed for longer
+	}{
+		{5 * time.Second, 5 * time.Second, false},
+		{10 * time.Second, 10 * time.Second, true},
+		{15 * time.Second, 27 * time.Second, true},
+		{20 * time.Second, 32 * time.Second, true},
+		{30 * time.Second, 42 * time.Second, true},
+		{33500 * time.Millisecond, 46 * time.Second, true},
+	} {
+		t.Run(tt.takes.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, server := &leaseServer{}, &slowServer{takes: tt.takes}
+				a := start(t, s, "a")
+				sleep(time.Minute + 1900*time.Millisecond) // just before a renewal
+				if took := server.createUntilDone(t, a.fence); took > tt.within {
+					t.Errorf("a write of %v was done after %v, want at most %v", tt.takes, took, tt.within)
+				}
+				if got := s.duration() > 15*time.Second; got != tt.longer {
+					t.Errorf("the lease was renewed for %v", s.duration())
+				}
+				if got, want := testutil.ToFloat64(a.deps.Metrics.lease), s.duration().Seconds(); got != want {
+					t.Errorf("leadership_lease_duration_seconds = %v, want %v", got, want)
+				}
+				if n := len(server.landed); n != 1 {
+					t.Errorf("%d writes were done, want one", n)
+				}
+				server.set(func(s *slowServer) { s.takes = 0 })
+				sleep(patienceHold + 3*time.Second)
+				if got := s.duration(); got != 15*time.Second {
+					t.Errorf("the lease is renewed for %v when nothing is slow any more, want 15s", got)
+				}
+				server.given = nil
+				_ = server.createUntilDone(t, a.fence)
+				if got := server.given[0]; got > 11500*time.Millisecond {
+					t.Errorf("a write is given %v under the short lease", got)
+				}
+			})
+		})
+	}
+}
+
+// TestLongLeaseOutlivesItsLastLongWrite: a write that was given 34 s and not answered may be done at the end of them.
+func TestLongLeaseOutlivesItsLastLongWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, server := &leaseServer{}, &slowServer{takes: 20 * time.Second}
+		a := start(t, s, "a")
+		sleep(time.Minute)
+		server.createUntilDone(t, a.fence)
+		sleep(patienceHold - 3*time.Second)
+		server.set(func(s *slowServer) { s.takes, s.deaf = 33*time.Second, true })
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		sent := time.Now()
+		if err := server.post(ctx, a.fence); err == nil {
+			t.Fatal("the write was answered")
+		}
+		for s.duration() > 15*time.Second {
+			sleep(100 * time.Millisecond)
+		}
+		if others := time.Since(sent) + 15*time.Second; others < 34*time.Second {
+			t.Errorf("another could lead %v after a write was sent that may take 34s", others)
+		}
+		if got := time.Since(sent); got > 28*time.Second {
+			t.Errorf("the lease was long for %v after the last slow write", got)
+		}
+		sleep(time.Minute)
+	})
+}
+
+// TestLongerLeaseIsReliedOnWhenItIsConfirmed: until then nobody else may have seen it.
+func TestLongerLeaseIsReliedOnWhenItIsConfirmed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, server := &leaseServer{}, &slowServer{takes: 30 * time.Second}
+		a := start(t, s, "a")
+		sleep(time.Minute)
+		a.conn.set(func(c *conn) { c.slow = 4 * time.Second })
+		given := func() time.Duration {
+			server.set(func(s *slowServer) { s.given = nil })
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			defer cancel()
+			_ = server.post(ctx, a.fence)
+			server.lock.Lock()
+			defer server.lock.Unlock()
+			return server.given[0]
+		}
+		go func() { _ = server.post(t.Context(), a.fence) }()
+		for s.duration() == 15*time.Second {
+			sleep(10 * time.Millisecond)
+		}
+		if got := given(); got > 11500*time.Millisecond {
+			t.Errorf("a write is given %v before the longer lease was confirmed", got)
+		}
+		sleep(4 * time.Second)
+		if got := given(); got <= 30*time.Second {
+			t.Errorf("a write is given %v after the longer lease was confirmed", got)
+		}
+		sleep(2 * time.Minute)
+	})
+}
+
+// TestNoWriteLandsInAnotherTerm: whatever becomes of its client, what a write was given ends before another can lead.
+func TestNoWriteLandsInAnotherTerm(t *testing.T) {
+	for _, takes := range []time.Duration{10 * time.Second, 15 * time.Second, 30 * time.Second} {
+		for _, tt := range []struct {
+			name string
+			end  func(a *process)
+		}{
+			{"killed", func(a *process) {
+				a.conn.set(func(c *conn) { c.err = errors.New("no more") })
+			}},
+			{"told to stop", func(a *process) { a.cancel() }},
+			{"stepping down", func(a *process) { a.StepDown("stale", nil) }},
+			{"told to stop when its API server does not answer", func(a *process) {
+				a.conn.set(func(c *conn) { c.err = errors.New("refused") })
+				a.cancel()
+			}},
+		} {
+			t.Run(takes.String()+" "+tt.name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					for wait := time.Second; wait < time.Minute; wait += 3700 * time.Millisecond {
+						s, server := &leaseServer{}, &slowServer{takes: takes}
+						a, b := start(t, s, "a"), start(t, s, "b")
+						ctx, stop := context.WithCancel(t.Context())
+						var work sync.WaitGroup
+						work.Go(func() {
+							for ctx.Err() == nil {
+								_ = server.post(ctx, a.fence)
+								time.Sleep(100 * time.Millisecond)
+							}
+						})
+						sleep(wait)
+						server.set(func(s *slowServer) { s.deaf = true })
+						sleep(500 * time.Millisecond)
+						tt.end(a)
+						sleep(2 * time.Minute)
+						stop()
+						work.Wait()
+						if len(b.spans()) == 0 {
+							t.Fatalf("ended after %v: nobody took over", wait)
+						}
+						led := b.spans()[0].begun
+						for _, at := range server.landed {
+							if at.After(led) {
+								t.Errorf("ended after %v: a write was done %v after another led", wait, at.Sub(led))
+							}
+						}
+						b.cancel()
+						<-b.done
+						a.cancel()
+						<-a.done
+					}
+				})
+			})
+		}
+	}
+}

@@ -1,0 +1,77 @@
+package leadership
+
+import "time"
+
+// phase says how far a term has come. Each has at most one timer.
+type phase int
+
+const (
+	serving  phase = iota // controllers work; no timer
+	draining              // they finish what runs; until the shutdown timeout
+	settling              // they have returned, but what they sent may still be done; until the shutdown timeout, too
+	joining               // their requests were cut, they have to return; as joinTimeout says if the process stops, else without end
+	clean                 // the end: nothing of the term can be done any more
+	broken                // the end: what was cut or not answered may still be done, or controllers have not returned
+)
+
+// event is what happens to a term.
+type event int
+
+const (
+	returned    event = iota // Lead has returned
+	lost                     // the lease is in other hands, or was not renewed in time
+	stopped                  // the process is told to stop
+	steppedDown              // StepDown was called
+	timedOut                 // the timer of the phase has fired
+	landed                   // nothing is in flight, and nothing that was not answered can be done any more
+)
+
+// next is the phase after an event. What changes nothing stays without effect.
+func (p phase) next(ev event) phase {
+	switch p {
+	case serving:
+		switch ev {
+		case returned:
+			return settling
+		case lost:
+			return joining
+		case stopped, steppedDown:
+			return draining
+		}
+	case draining:
+		switch ev {
+		case returned:
+			return settling
+		case lost, timedOut:
+			return joining
+		}
+	case settling:
+		switch ev {
+		case lost, timedOut:
+			return broken
+		case landed:
+			return clean
+		}
+	case joining:
+		switch ev {
+		case returned, timedOut:
+			return broken
+		}
+	}
+	return p
+}
+
+// over says whether the term is.
+func (p phase) over() bool { return p == clean || p == broken }
+
+// settle judges a term that is settling and has nothing in flight any more: whether its end has come, or else how long to wait. settled is
+// when what was sent can no longer be done, bound when the phase must end, zero if never. To wait for what comes after that helps nobody.
+func settle(settled, bound, now time.Time) (ev event, over bool, wait time.Duration) {
+	switch {
+	case !settled.After(now):
+		return landed, true, 0
+	case !bound.IsZero() && settled.After(bound):
+		return timedOut, true, 0
+	}
+	return 0, false, settled.Sub(now)
+}

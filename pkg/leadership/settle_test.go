@@ -1,0 +1,100 @@
+package leadership
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// unansweredWrite sends a write of p that takes a while and whose client gives up at once.
+func unansweredWrite(t *testing.T, p *process, takes time.Duration) *slowServer {
+	t.Helper()
+	server := &slowServer{takes: takes, deaf: true}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := server.post(ctx, p.fence); err == nil {
+		t.Fatal("the write was answered")
+	}
+	return server
+}
+
+// TestReleaseWaitsForUnknownOutcomes: what is released is taken within milliseconds.
+func TestReleaseWaitsForUnknownOutcomes(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		timeout time.Duration // of the shutdown
+		end     func(*process)
+		exits   bool
+		within  time.Duration // another leads, after the end was asked for
+		after   time.Duration // Run returns, at most
+		cause   Cause
+	}{
+		{"a shutdown that can wait so long", 20 * time.Second, func(p *process) { p.cancel() }, true, 13 * time.Second, 13 * time.Second, CauseReleased},
+		{"a shutdown that cannot: waiting would help nobody", 10 * time.Second, func(p *process) { p.cancel() }, true, 14 * time.Second, 0, CauseExpired},
+		{"a step-down that can wait so long", 20 * time.Second, func(p *process) { p.StepDown("stale", nil) }, false, 13 * time.Second, 0, CauseReleased},
+		{"a step-down that cannot", 10 * time.Second, func(p *process) { p.StepDown("stale", nil) }, false, 14 * time.Second, 0, CauseExpired},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &leaseServer{}
+				a := start(t, s, "a", func(_ *process, c *Config) { c.ShutdownTimeout = tt.timeout })
+				b := start(t, s, "b")
+				sleep(time.Minute)
+				server := unansweredWrite(t, a, 11*time.Second)
+				ended := time.Now()
+				tt.end(a)
+				if tt.exits {
+					<-a.done
+					if took := time.Since(ended); took > tt.after {
+						t.Errorf("Run returned after %v, want at most %v", took, tt.after)
+					}
+					if a.err != nil {
+						t.Errorf("Run = %v, want nil: its controllers have stopped", a.err)
+					}
+				}
+				sleep(30 * time.Second)
+				wantLeading(t, b, true)
+				if got := lastCause(t, b); got != tt.cause {
+					t.Errorf("cause = %s, want %s", got, tt.cause)
+				}
+				led := b.spans()[0].begun
+				if len(server.landed) != 1 || !server.landed[0].Before(led) {
+					t.Errorf("the write was done at %v, another led at %v", server.landed, led)
+				}
+				if took := led.Sub(ended); took > tt.within {
+					t.Errorf("another led after %v, want at most %v", took, tt.within)
+				}
+			})
+		})
+	}
+}
+
+// TestNobodyLeadsAnewWhileAnOwnWriteMayBeDone: the margin that other processes get is kept towards ourselves.
+func TestNobodyLeadsAnewWhileAnOwnWriteMayBeDone(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		lose func(*leaseServer, *process)
+	}{
+		{"after a step-down", func(_ *leaseServer, p *process) { p.StepDown("stale", func() bool { return true }) }},
+		{"after a loss", func(s *leaseServer, _ *process) { s.hold("thief"); sleep(0); s.hold("") }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &leaseServer{}
+				a := start(t, s, "a", func(_ *process, c *Config) { c.ShutdownTimeout = time.Second })
+				sleep(time.Minute)
+				server := unansweredWrite(t, a, 11*time.Second)
+				tt.lose(s, a)
+				sleep(20 * time.Second)
+				wantLeading(t, a, true)
+				if got := a.Status().Term.Number; got != 2 {
+					t.Fatalf("term %d, want 2", got)
+				}
+				if led := a.spans()[1].begun; len(server.landed) != 1 || !server.landed[0].Before(led) {
+					t.Errorf("the write of term 1 was done at %v, term 2 began at %v", server.landed, led)
+				}
+			})
+		})
+	}
+}

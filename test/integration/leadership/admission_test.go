@@ -1,0 +1,183 @@
+package leadership
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"minikcm/test/controlplane"
+)
+
+// patientFlags are the defaults: a write has 11.5 s, and 34 s while writes are slow.
+var patientFlags = []string{"--leader-elect-lease-duration=15s", "--leader-elect-renew-deadline=10s", "--leader-elect-retry-period=2s"}
+
+func startPatient(t *testing.T, name string) *contender {
+	t.Helper()
+	return direct(t, name, append(slices.Clone(patientFlags), "--secure-port=0")...)
+}
+
+// set creates a ReplicaSet and returns when.
+func set(t *testing.T, namespace string, replicas int32) time.Time {
+	t.Helper()
+	asked := time.Now()
+	if _, err := here(t).Client(t).AppsV1().ReplicaSets(namespace).Create(t.Context(), controlplane.ReplicaSet(namespace, "web", replicas), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return asked
+}
+
+// pods waits until a ReplicaSet has so many.
+func pods(t *testing.T, namespace string, want int, timeout time.Duration) {
+	t.Helper()
+	controlplane.Eventually(t, timeout, func(ctx context.Context) error {
+		rs, err := here(t).Client(t).AppsV1().ReplicaSets(namespace).Get(ctx, "web", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if got := int(rs.Status.Replicas); got != want {
+			return fmt.Errorf("%d pods, want %d", got, want)
+		}
+		return nil
+	})
+}
+
+// created returns the pods that contenders have created, and fails if there were ever more than wanted, or if one was done when another
+// contender had taken the Lease before.
+func created(t *testing.T, want int, contenders ...*contender) {
+	t.Helper()
+	taken := takings(leaseChanges(t))
+	total := 0
+	for _, c := range contenders {
+		for _, w := range writes(t, c.user, controlplane.Completed, succeeded, controlplane.ByResource("pods"), controlplane.ByVerb("create")) {
+			total++
+			if last, ok := holderAt(taken, w.StageTimestamp.Time); !ok || last.user != c.user {
+				t.Errorf("%s created a pod at %v, when %q had taken the lease at %v", c.user, w.StageTimestamp.Format(time.StampMilli), last.user,
+					last.answer.Format(time.StampMilli))
+			}
+		}
+	}
+	if total != want {
+		t.Errorf("%d pods were created, want %d", total, want)
+	}
+}
+
+// leaseLasts waits until the Lease is held for so many seconds.
+func leaseLasts(t *testing.T, seconds int32, timeout time.Duration) {
+	t.Helper()
+	controlplane.Eventually(t, timeout, func(ctx context.Context) error {
+		lease, err := lease(ctx, t)
+		if err != nil {
+			return err
+		}
+		if got := *lease.Spec.LeaseDurationSeconds; got != seconds {
+			return fmt.Errorf("the lease lasts %d s, want %d", got, seconds)
+		}
+		return nil
+	})
+}
+
+// kube-apiserver would wait 34 s for each of these.
+func TestPodsAreCreatedThroughSlowAdmission(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		hooks  []controlplane.Webhook
+		takes  time.Duration // 0: the webhooks hang
+		within time.Duration
+		long   bool
+	}{
+		{"15 s", []controlplane.Webhook{{TimeoutSeconds: 20}}, 15 * time.Second, 30 * time.Second, false},
+		{"20 s", []controlplane.Webhook{{TimeoutSeconds: 25}}, 20 * time.Second, 40 * time.Second, true},
+		{"30 s", []controlplane.Webhook{{TimeoutSeconds: 30}, {TimeoutSeconds: 30, Mutating: true}}, 15 * time.Second, 50 * time.Second, true},
+		{"two hung webhooks that are ignored", []controlplane.Webhook{{TimeoutSeconds: 10, Ignore: true}, {TimeoutSeconds: 10, Ignore: true, Mutating: true}}, 0, 40 * time.Second, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.long && !controlplane.Long() {
+				t.Skip("takes minutes, runs with make test-long")
+			}
+			quiet(t)
+			namespace := here(t).Namespace(t)
+			var hooks []*controlplane.Admission
+			for _, hook := range tt.hooks {
+				hook.Operations, hook.Resource, hook.Namespace = []string{"CREATE"}, "pods", namespace
+				a := here(t).Webhook(t, hook)
+				if hooks = append(hooks, a); tt.takes > 0 {
+					a.Delay(tt.takes)
+				} else {
+					a.Hang()
+				}
+			}
+			leader, standby := pair(t, startPatient)
+			asked := set(t, namespace, 1)
+			pods(t, namespace, 1, tt.within+20*time.Second)
+			t.Logf("the pod is there after %v", time.Since(asked))
+			if took := time.Since(asked); took > tt.within {
+				t.Errorf("the pod is there after %v, want at most %v", took, tt.within)
+			}
+			leaseLasts(t, 45, time.Second)
+			leader.WaitForLog(t, "Writes are slow")
+			for _, a := range hooks {
+				a.Heal()
+			}
+			leaseLasts(t, 15, 50*time.Second)
+			created(t, 1, leader, standby)
+			judge(t, leader, standby)
+		})
+	}
+}
+
+// What the old leader has sent may be done until its deadline, whatever becomes of it.
+func TestNewLeaderWaitsForSlowAdmission(t *testing.T) {
+	const replicas = 3
+	for _, tt := range []struct {
+		name   string
+		signal syscall.Signal
+		takes  time.Duration
+		long   bool
+	}{
+		{"SIGTERM, 15 s", syscall.SIGTERM, 15 * time.Second, false},
+		{"SIGTERM, 30 s", syscall.SIGTERM, 30 * time.Second, true},
+		{"SIGKILL, 15 s", syscall.SIGKILL, 15 * time.Second, false},
+		{"SIGKILL, 30 s", syscall.SIGKILL, 30 * time.Second, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.long && !controlplane.Long() {
+				t.Skip("takes minutes, runs with make test-long")
+			}
+			quiet(t)
+			namespace := here(t).Namespace(t)
+			// Two webhooks, because the API server waits 30 s for one at most.
+			for _, mutating := range []bool{false, true} {
+				hook := controlplane.Webhook{Operations: []string{"CREATE"}, Resource: "pods", Namespace: namespace, TimeoutSeconds: 25, Mutating: mutating}
+				here(t).Webhook(t, hook).Delay(tt.takes / 2)
+			}
+			leader, standby := pair(t, startPatient)
+			set(t, namespace, replicas)
+			leaseLasts(t, 45, 20*time.Second)
+			asked := time.Now()
+			controlplane.Eventually(t, 30*time.Second, func(context.Context) error { // the write that was too slow is repeated
+				n := len(writes(t, leader.user, controlplane.Received, controlplane.ByResource("pods"), controlplane.ByVerb("create")))
+				if n < 2 {
+					return fmt.Errorf("%d creates", n)
+				}
+				return nil
+			})
+			t.Logf("the write is repeated %v after the lease is long", time.Since(asked))
+			ended := time.Now()
+			leader.signal(t, tt.signal)
+			pods(t, namespace, replicas, 5*time.Minute)
+			t.Logf("all pods are there %v after the signal", time.Since(ended))
+			for _, c := range takings(leaseChanges(t)) {
+				if c.user == standby.user {
+					t.Logf("another led %v after the signal", c.answer.Sub(ended))
+				}
+			}
+			created(t, replicas, leader, standby)
+			judge(t, leader, standby)
+		})
+	}
+}
