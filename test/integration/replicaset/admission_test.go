@@ -41,12 +41,18 @@ func TestScaleDownRefusedAndTakenBack(t *testing.T) {
 			all := tt.replicas
 			rs := n.apply(int32(all), tt.template)
 			o := n.observe(rs, 0, all)
+			slowly(t, func(context.Context) error {
+				if got := n.get("rs").Status.Replicas; int(got) != all {
+					return fmt.Errorf("%d replicas, want %d", got, all)
+				}
+				return nil
+			})
 			o.settledAt(all)
 			before := n.active(rs)
 
 			hook.Break()
 			n.scale("rs", 2)
-			n.eventually(func(context.Context) error {
+			slowly(t, func(context.Context) error {
 				if got := hook.Requests(); got < all-2 {
 					return fmt.Errorf("%d deletes were refused, want %d", got, all-2)
 				}
@@ -59,7 +65,7 @@ func TestScaleDownRefusedAndTakenBack(t *testing.T) {
 			// A pod that somebody else deletes brings another sync, and is the only one that goes.
 			o.bounds(all-1, all)
 			n.delete(before[0], 0)
-			n.eventually(func(context.Context) error {
+			slowly(t, func(context.Context) error {
 				now := n.active(rs)
 				if len(now) != all || slices.Contains(now, before[0]) {
 					return fmt.Errorf("%d active pods, want %d, and %s replaced", len(now), all, before[0])
@@ -76,6 +82,12 @@ func TestScaleDownRefusedAndTakenBack(t *testing.T) {
 			n.status("rs", func(s appsv1.ReplicaSetStatus) bool { return failure(s) == nil })
 		})
 	}
+}
+
+// slowly waits for what takes a second with 20 pods and may take a minute with 500.
+func slowly(t testing.TB, check func(context.Context) error) {
+	t.Helper()
+	controlplane.Eventually(t, 3*time.Minute, check)
 }
 
 // TestScaledUpAgainWhilePodsEnd: kubelets report deleted pods as failed before they go. That says nothing about new ones.
