@@ -13,10 +13,12 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	testingclock "k8s.io/utils/clock/testing"
 
@@ -268,5 +270,40 @@ func TestOnlySuccessorsOfFailedPodsWait(t *testing.T) {
 	}
 	if got := creates(); got != 1+9 {
 		t.Errorf("%d creates, want one for f and nine for the new spec", got)
+	}
+}
+
+// TestTerminatingNamespaceHasNoWishes: nothing is created in it, and that it lacks pods is no reason for an alert.
+func TestTerminatingNamespaceHasNoWishes(t *testing.T) {
+	for _, terminating := range []bool{true, false} {
+		t.Run(fmt.Sprintf("terminating=%t", terminating), func(t *testing.T) {
+			ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+			if terminating {
+				ns.DeletionTimestamp, ns.Finalizers = new(ago(time.Minute)), []string{"kubernetes"}
+			}
+			store := caches.New(fake.NewClientset(ns), caches.Config{Name: t.Name()})
+			namespaces, err := store.Namespaces()
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			store.Start(ctx)
+			defer store.Shutdown()
+			defer cancel()
+			if err := store.WaitForSync(ctx); err != nil {
+				t.Fatal(err)
+			}
+			b := newBench(t, newSet(1, statusOfSize(0)))
+			b.deps.Namespaces = namespaces
+			b.key = cache.MetaObjectToName(b.rs)
+			b.ledgers.of(b.key, b.rs.UID)
+			if _, err := b.run(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			unmet := b.ledgers.oldestUnmet(now.Add(time.Hour)) > 0
+			if created := len(b.requests()) > 0; created == terminating || unmet == terminating {
+				t.Errorf("created %t, unmet %t", created, unmet)
+			}
+		})
 	}
 }
