@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,7 +26,7 @@ type api struct {
 	lock     sync.Mutex
 	versions map[string]int64
 	requests []string                 // "verb resource name", without lists and watches of informers
-	fail     map[string]error         // by "verb resource"
+	fail     map[string]error         // by "verb resource", for patches also by "verb resource name"
 	hold     map[string]bool          // resources whose watch events are kept back
 	hook     func()                   // called after each write, with the lock held
 	cut      map[string]chan struct{} // resources whose watches were cut and cannot be opened again; closed when that happens
@@ -73,7 +74,7 @@ func (a *api) react(action clienttesting.Action) (bool, runtime.Object, error) {
 		return a.pass(action)
 	case clienttesting.PatchActionImpl:
 		a.requests = append(a.requests, key+" "+name)
-		if err = a.fail[key]; err != nil {
+		if err = cmp.Or(a.fail[key], a.fail[key+" "+name]); err != nil {
 			return true, nil, err
 		}
 		return a.patch(action)

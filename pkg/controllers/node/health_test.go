@@ -14,6 +14,37 @@ var (
 	created = time.Date(2012, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
+func TestLateKubelets(t *testing.T) {
+	const grace = 50 * time.Second
+	at := func(s int) time.Time { return day.Add(time.Duration(s) * time.Second) }
+	for _, tt := range []struct {
+		name     string
+		renewals []int // by the kubelet's clock, in seconds; it was seen at the last
+		silent   int
+		want     bool
+	}{
+		{"renews every 10 s, half its grace over", []int{0, 10, 20}, 26, true},
+		{"renews every 10 s, not yet", []int{0, 10, 20}, 25, false},
+		{"renews every 30 s: late after 45 s", []int{0, 30, 60}, 45, false},
+		{"renews every 30 s: later than that", []int{0, 30, 60}, 46, true},
+		{"an outage between its last renewals is not its way", []int{0, 10, 3610}, 26, true},
+		{"nor one before", []int{0, 3600, 3610}, 26, true},
+		{"its clock was set back", []int{0, 10, 20, -3600}, 26, true},
+		{"one renewal: nothing is known", []int{0}, 26, true},
+		{"no Lease", nil, 26, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			h := heartbeat{seen: at(0)}
+			for _, s := range tt.renewals {
+				h = h.afterLiveLease(at(s), at(0))
+			}
+			if got := h.isLate(h.seen.Add(grace), grace, at(tt.silent)); got != tt.want {
+				t.Errorf("late %v after %d s, want %v (intervals %v)", got, tt.silent, tt.want, h.intervals)
+			}
+		})
+	}
+}
+
 func TestJudge(t *testing.T) {
 	slack := deadlineSlack
 	for _, tt := range []struct {

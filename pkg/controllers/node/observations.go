@@ -32,6 +32,14 @@ func (r nodeRecord) due(cfg Config) time.Time {
 	return deadline(r.heartbeat, r.judged, r.ready != "", cfg)
 }
 
+// condemn takes in that our write, which made a version of the node, has set it to Unknown. Its kubelet may have been faster than the answer.
+func (r *nodeRecord) condemn(version string, now time.Time) {
+	r.judged = now
+	if reached(version, r.version) {
+		r.ready = corev1.ConditionUnknown
+	}
+}
+
 func newObservations() *observations {
 	return &observations{records: map[string]nodeRecord{}}
 }

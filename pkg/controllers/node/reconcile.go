@@ -211,12 +211,7 @@ func (c *Controller) postUnknown(ctx context.Context, node *corev1.Node) (*corev
 	}
 	klog.FromContext(ctx).V(2).Info("Node is silent, set its conditions to Unknown", "silent", now.Sub(r.heartbeat.seen), "was", was)
 	c.metrics.heartbeatAge.Observe(now.Sub(r.heartbeat.seen).Seconds())
-	c.wrote(written, func(r *nodeRecord) {
-		r.judged = now
-		if reached(written.ResourceVersion, r.version) { // else the kubelet has been faster than the answer
-			r.ready = corev1.ConditionUnknown
-		}
-	})
+	c.wrote(written, func(r *nodeRecord) { r.condemn(written.ResourceVersion, now) })
 	if was != "" {
 		c.tellNotReady(node.Name, node.UID)
 	}

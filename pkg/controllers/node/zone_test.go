@@ -51,6 +51,24 @@ func TestThresholdAtItsEnds(t *testing.T) {
 	}
 }
 
+// A rate may be anything above zero. One so small that an interval does not fit into a time.Duration is still a rate.
+func TestVerySmallRates(t *testing.T) {
+	for _, r := range []float32{1e-7, 1e-10, 1e-30, 1e-45} {
+		l := newLimiter(r, day)
+		l.take(day)
+		for _, p := range []int{0, 1, 922, 15000} {
+			if slot := l.slot(p); slot.Before(day.Add(115 * 24 * time.Hour)) {
+				t.Errorf("rate %v: place %d of the line has its turn at %v, want no sooner than in 115 days", r, p, slot)
+			}
+		}
+	}
+	huge := newLimiter(1e30, day)
+	huge.take(day)
+	if slot := huge.slot(15000); slot.After(day.Add(time.Second)) {
+		t.Errorf("rate 1e30: the last of 15,000 has its turn at %v", slot)
+	}
+}
+
 func TestZoneOf(t *testing.T) {
 	for _, tt := range []struct {
 		name   string

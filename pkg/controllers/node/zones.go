@@ -347,9 +347,10 @@ func (z *zones) refund(name string, now time.Time) (e effects) {
 	return e
 }
 
-// quit takes a node out of the line and wakes the one who is first then.
+// quit takes a node out of the line. If it was the first, it wakes the one who is then.
 func (z *zones) quit(in *zone, name string, e *effects) {
-	if in.waiting.leave(name) {
+	first := in.waiting.first() == name
+	if in.waiting.leave(name) && first {
 		in.callFirst(e)
 	}
 }

@@ -227,6 +227,128 @@ func TestLookAhead(t *testing.T) {
 	}
 }
 
+// Eleven kubelets of a hundred that renew seldom are late at any time, and they are others each time: the zone is always about to be
+// disrupted and never is.
+func TestLookAheadDoesNotRefuseForEver(t *testing.T) {
+	z := testZones(defaults())
+	z.fill("down", "z", down, 45, day)
+	z.fill("up", "z", up, 55, day)
+	var granted []time.Duration
+	for at := time.Duration(0); at < 10*time.Minute && len(granted) < 3; at += time.Second {
+		rotating := func(name string) bool {
+			var i int
+			_, err := fmt.Sscanf(name, "up%d", &i)
+			return err == nil && (i+int(at/time.Second))%5 == 0
+		}
+		for i := range 3 {
+			name := fmt.Sprint("down", i)
+			if len(granted) > i { // it has its taint
+				continue
+			}
+			if ok, _, _ := z.ask(name, false, rotating, day.Add(at)); ok {
+				granted = append(granted, at)
+				break
+			}
+		}
+	}
+	if want := []time.Duration{60 * time.Second, 70 * time.Second, 80 * time.Second}; !slices.Equal(granted, want) {
+		t.Errorf("granted after %v, want %v: one grace after the first had its turn, which was after 10 s, then at the zone's rate", granted, want)
+	}
+}
+
+// A line whose head leaves it, in whatever way, has a new head, and its turn is sooner than it was told.
+func TestTheNextInLineIsWoken(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		leave func(z *zones) effects
+		wakes string
+		at    time.Duration
+	}{
+		{"the head is deleted", func(z *zones) effects { return z.drop("down1", day.Add(time.Second)) }, "down2", 10 * time.Second},
+		{"the head moves to another zone", func(z *zones) effects { return z.put("down1", "other", down, day.Add(time.Second)) }, "down2", 10 * time.Second},
+		{"the head needs no taint any more", func(z *zones) effects { return z.withdraw("down1") }, "down2", 10 * time.Second},
+		{"one in the middle is deleted: nothing changes for the head", func(z *zones) effects { return z.drop("down2", day) }, "", 0},
+		{"a taint was not written: its token is back", func(z *zones) effects { return z.refund("down0", day.Add(time.Second)) }, "down1", time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			z := testZones(defaults())
+			z.fill("up", "z", up, 20, day)
+			z.fill("down", "z", down, 4, day)
+			for i := range 4 { // the first is granted, the others stand in line
+				z.ask(fmt.Sprint("down", i), false, nobody, day)
+			}
+			e := tt.leave(z)
+			if tt.wakes == "" {
+				if len(e.wake) > 0 {
+					t.Errorf("wakes %v, want nobody", e.wake)
+				}
+				return
+			}
+			if at, ok := e.wake[tt.wakes]; !ok || at.Sub(day).Round(time.Millisecond) != tt.at {
+				t.Errorf("wakes %v, want %s after %v", e.wake, tt.wakes, tt.at)
+			}
+		})
+	}
+}
+
+func TestLine(t *testing.T) {
+	l := newLine()
+	for i, name := range []string{"a", "b", "c", "d"} {
+		if got := l.join(name); got != i {
+			t.Errorf("%s: %d before it, want %d", name, got, i)
+		}
+	}
+	if l.join("c") != 2 || l.len() != 4 {
+		t.Errorf("who is in line keeps its place: %v", l.all())
+	}
+	if !l.leave("b") || l.leave("b") || l.leave("nobody") {
+		t.Error("leave tells who was in line")
+	}
+	if diff := cmp.Diff([]string{"a", "c", "d"}, l.all()); diff != "" {
+		t.Errorf("in line (-want +got):\n%s", diff)
+	}
+	l.leave("a")
+	if l.first() != "c" || l.join("d") != 1 || l.join("b") != 2 {
+		t.Errorf("first %s, line %v", l.first(), l.all())
+	}
+	for _, name := range []string{"c", "d", "b"} {
+		l.leave(name)
+	}
+	if l.first() != "" || l.len() != 0 || l.join("e") != 0 {
+		t.Errorf("first %q of a line that was empty, %d in it", l.first(), l.len())
+	}
+}
+
+// What changes for one zone while the others change too must not look, half-way, as if all had failed.
+func TestThawDoesNotStopAndResume(t *testing.T) {
+	z := testZones(defaults())
+	z.put("a", "1", down, day)
+	z.put("b", "2", up, day)
+	z.freeze(true, day)
+	z.put("a", "1", up, day)
+	z.put("b", "2", down, day)
+	if e := z.freeze(false, day); e.all || e.resumed || z.isStopped() {
+		t.Errorf("one zone has recovered and the other failed: all %v, resumed %v, stopped %v", e.all, e.resumed, z.isStopped())
+	}
+	if e := z.put("a", "2", up, day); e.all || e.resumed {
+		t.Error("the only node that is well moves to another zone, and everything is stopped and resumed")
+	}
+}
+
+func TestFrozenZonesTaintWhoHasBeenGivenAllTime(t *testing.T) {
+	z := testZones(defaults())
+	z.fill("up", "z", up, 10, day)
+	z.fill("down", "z", down, 2, day)
+	z.freeze(true, day)
+	if ok, _, _ := z.ask("down0", false, nobody, day); ok {
+		t.Error("frozen: granted")
+	}
+	z.withdraw("down0")
+	if ok, _, _ := z.ask("down1", true, nobody, day); !ok {
+		t.Error("a node that no suspension holds back is refused while zones are frozen")
+	}
+}
+
 func TestNodeMovesToAnotherZone(t *testing.T) {
 	z := testZones(defaults())
 	z.fill("a", "old", up, 3, day)

@@ -86,6 +86,21 @@ func (l *loops) unhealthy(t testing.TB, zone string) int {
 	return 0
 }
 
+// counter is a counter with the one label value.
+func (l *loops) counter(t testing.TB, name, value string) float64 {
+	t.Helper()
+	families, err := l.metrics.Gather()
+	must(t, err)
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == name && m.GetLabel()[0].GetValue() == value {
+				return m.GetCounter().GetValue()
+			}
+		}
+	}
+	return 0
+}
+
 // standby builds the controllers on cfg, with caches that watch through watch. They end with the test.
 func standby(t testing.TB, config node.Config, eviction bool, cfg, watch *rest.Config) *loops {
 	t.Helper()

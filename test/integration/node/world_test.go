@@ -62,6 +62,7 @@ type fleet struct {
 	world *world
 	names []string
 	zone  string
+	every time.Duration // between two renewals of a Lease
 
 	lock    sync.Mutex
 	silent  map[string]bool
@@ -72,7 +73,13 @@ type fleet struct {
 // newFleet makes n Ready nodes in a zone.
 func (w *world) newFleet(zone string, n int) *fleet {
 	w.t.Helper()
-	f := &fleet{world: w, zone: zone, silent: map[string]bool{}, stopped: make(chan struct{})}
+	return w.newFleetRenewing(zone, n, renewEvery)
+}
+
+// newFleetRenewing is newFleet with kubelets that renew as often as told, ten of them at different times.
+func (w *world) newFleetRenewing(zone string, n int, every time.Duration) *fleet {
+	w.t.Helper()
+	f := &fleet{world: w, zone: zone, every: every, silent: map[string]bool{}, stopped: make(chan struct{})}
 	leases := w.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	for i := range n {
 		name := fmt.Sprintf("%s-%d", zone, i)
@@ -102,7 +109,12 @@ func (f *fleet) renew() {
 	var kubelets sync.WaitGroup
 	for first := range min(atOnce, len(f.names)) {
 		kubelets.Go(func() {
-			ticker := time.NewTicker(renewEvery)
+			select {
+			case <-time.After(f.every * time.Duration(first) / atOnce):
+			case <-f.stopped:
+				return
+			}
+			ticker := time.NewTicker(f.every)
 			defer ticker.Stop()
 			for {
 				for i := first; i < len(f.names); i += atOnce {

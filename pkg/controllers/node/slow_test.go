@@ -1,0 +1,240 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+)
+
+// slowLists are lists of Leases that take some time and then end as told; many nodes always want one.
+type slowLists struct {
+	leaseLists
+	lock  sync.Mutex
+	takes time.Duration
+	err   error
+	made  int
+}
+
+func newSlowLists(takes time.Duration, err error) *slowLists {
+	s := &slowLists{takes: takes, err: err}
+	s.now, s.many = time.Now, func(time.Time) bool { return true }
+	s.list = func(context.Context) error {
+		s.lock.Lock()
+		s.made++
+		s.lock.Unlock()
+		time.Sleep(s.takes)
+		return s.err
+	}
+	return s
+}
+
+func (s *slowLists) count() int {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	return s.made
+}
+
+func TestOneListServesAllWhoWaitForIt(t *testing.T) {
+	for _, takes := range []time.Duration{100 * time.Millisecond, 2500 * time.Millisecond, 20 * time.Second} {
+		t.Run(fmt.Sprint("it takes ", takes), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				lists := newSlowLists(takes, nil)
+				due := time.Now().Add(-time.Second)
+				var workers sync.WaitGroup
+				for range 8 {
+					workers.Go(func() {
+						if ok, err := lists.covers(t.Context(), due); !ok || err != nil {
+							t.Errorf("covered %v, error %v", ok, err)
+						}
+					})
+				}
+				workers.Wait()
+				time.Sleep(time.Second)
+				if ok, err := lists.covers(t.Context(), due); !ok || err != nil || lists.count() != 1 {
+					t.Errorf("covered %v, error %v a second after it was read, %d lists; want one for all", ok, err, lists.count())
+				}
+				time.Sleep(listAge)
+				if _, err := lists.covers(t.Context(), due); err != nil || lists.count() != 2 {
+					t.Errorf("%d lists, error %v; want another when the first is old", lists.count(), err)
+				}
+			})
+		})
+	}
+}
+
+func TestListFromBeforeANodeWasDueProvesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lists := newSlowLists(3*time.Second, nil)
+		var workers sync.WaitGroup
+		workers.Go(func() { _, _ = lists.covers(t.Context(), time.Now().Add(-time.Second)) })
+		time.Sleep(2 * time.Second)
+		if ok, err := lists.covers(t.Context(), time.Now().Add(-time.Second)); !ok || err != nil || lists.count() != 2 {
+			t.Errorf("covered %v, error %v, %d lists; want one that was asked for after the node was due", ok, err, lists.count())
+		}
+		workers.Wait()
+	})
+}
+
+func TestFailedListLeavesEachNodeToItsOwnLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lists := newSlowLists(5*time.Second, errors.New("too slow"))
+		due := time.Now().Add(-time.Second)
+		for range 3 {
+			if ok, err := lists.covers(t.Context(), due); ok || err != nil {
+				t.Errorf("covered %v, error %v by a list that failed", ok, err)
+			}
+		}
+		if lists.count() != 1 {
+			t.Errorf("%d lists, want no second one at once", lists.count())
+		}
+		time.Sleep(listRetry)
+		if _, _ = lists.covers(t.Context(), due); lists.count() != 2 {
+			t.Errorf("%d lists, want another after %v", lists.count(), listRetry)
+		}
+	})
+}
+
+func TestWaitForAListEndsWithTheTerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lists := newSlowLists(20*time.Second, nil)
+		var workers sync.WaitGroup
+		workers.Go(func() { _, _ = lists.covers(t.Context(), time.Now().Add(-time.Second)) })
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if ok, err := lists.covers(ctx, time.Now().Add(-time.Second)); ok || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("covered %v, error %v; want the context's", ok, err)
+		}
+		workers.Wait()
+	})
+}
+
+// Nodes that cannot be written, because a webhook or a broken object is in the way, are found dead late or never. That is theirs alone.
+func TestNodesThatCannotBeWrittenCostOthersNoTime(t *testing.T) {
+	for bad := range 4 {
+		t.Run(fmt.Sprint(bad, " of them"), func(t *testing.T) {
+			objects, live, dying := cluster(20, 5)
+			cfg := defaults()
+			cfg.EvictionRate = 1
+			inBubble(t, cfg, objects, func(b *bench) {
+				for i := range bad {
+					b.breakDown(errOutage, "patch nodes "+dying[i])
+				}
+				b.term()
+				b.renewFor(2*time.Minute, append(live, "dying4")...)
+				if got := b.withStatus("Unknown", dying); got != 4 {
+					t.Fatalf("%d nodes Unknown, want 4", got)
+				}
+				suppressed := testutil.ToFloat64(b.controller.metrics.suppressed.WithLabelValues(suppressedBlind))
+				for range 11 {
+					b.renew(live...)
+					b.pass(5 * time.Second)
+				}
+				if got := readiness(b.node("dying4")); got != "Unknown" {
+					t.Errorf("Ready = %s 55 s after the last renewal, want Unknown", got)
+				}
+				b.renewFor(10*time.Second, live...)
+				if got := b.tainted(unreachableNoExecute, []string{"dying3", "dying4"}); got != 2 {
+					t.Errorf("%d of the 2 dead nodes that can be written are tainted", got)
+				}
+				if got := testutil.ToFloat64(b.controller.metrics.suppressed.WithLabelValues(suppressedBlind)); got != suppressed {
+					t.Errorf("%v verdicts were not passed because of blindness", got-suppressed)
+				}
+			})
+		})
+	}
+}
+
+// A suspension that comes and goes between two ticks is seen all the same.
+func TestGaugeShowsShortSuspensions(t *testing.T) {
+	objects, live, _ := cluster(5, 0)
+	inBubble(t, defaults(), objects, func(b *bench) {
+		b.term()
+		b.renewFor(5*time.Second, live...)
+		gauge := b.controller.metrics.suspended.WithLabelValues(string(causeBlind))
+		b.pass(500 * time.Millisecond)
+		b.controller.sight.probeFailed(errOutage)
+		b.renew(live...) // ends it
+		b.pass(time.Second)
+		if got := testutil.ToFloat64(gauge); got != 1 {
+			t.Errorf("blind = %v at the tick after a short blindness, want 1", got)
+		}
+		b.pass(time.Second)
+		if got := testutil.ToFloat64(gauge); got != 0 {
+			t.Errorf("blind = %v a tick later, want 0", got)
+		}
+	})
+}
+
+// An API server that fails now and then cannot keep a dead node alive: once it has been given all the time there is to give, only a live
+// read of its Lease speaks for it.
+func TestNodeThatHasBeenGivenAllTimeIsFoundWhileBlind(t *testing.T) {
+	objects, live, _ := cluster(5, 1)
+	inBubble(t, defaults(), objects, func(b *bench) {
+		b.term()
+		for found := 0; found < 300; found += 5 {
+			b.renew(live...)
+			b.controller.sight.probeFailed(errOutage) // until the next renewal: almost always
+			b.pass(5 * time.Second)
+			if readiness(b.node("dying0")) == "Unknown" {
+				if found < 190 {
+					t.Errorf("found after %d s, want no sooner than after a grace and three on top", found)
+				}
+				return
+			}
+		}
+		t.Error("the dead node was not found in 300 s")
+	})
+}
+
+func TestPodMadeAnewOnTheSameNodeIsMarked(t *testing.T) {
+	objects, live, _ := cluster(3, 1)
+	inBubble(t, defaults(), append(objects, aPod("pod", "dying0")), func(b *bench) {
+		b.term()
+		b.renewFor(60*time.Second, live...)
+		if got := podReady(b.pod("pod")); got != "False" {
+			t.Fatalf("Ready = %s, want False", got)
+		}
+		old, _ := b.controller.pods.Get(cache.ObjectName{Namespace: "default", Name: "pod"})
+		if err := b.CoreV1().Pods("default").Delete(b.t.Context(), "pod", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		b.create(func() *corev1.Pod { p := aPod("pod", "dying0"); p.UID = "another"; return p }())
+		b.pass(time.Millisecond)
+		again, _ := b.controller.pods.Get(cache.ObjectName{Namespace: "default", Name: "pod"})
+		b.controller.bound(old, again) // the watch was away and shows both as one change
+		b.pass(time.Second)
+		if got := podReady(b.pod("pod")); got != "False" {
+			t.Errorf("Ready = %s of a pod that came to a dead node under the name of another, want False", got)
+		}
+	})
+}
+
+// The kubelet posts Ready=True right after our Unknown, and both are seen before the answer to our write.
+func TestAnswerToOurWriteIsNotNewerThanTheKubelet(t *testing.T) {
+	for _, tt := range []struct {
+		name, seen string
+		want       corev1.ConditionStatus
+	}{
+		{"what was seen is older", "9", "Unknown"}, {"what was seen is our write", "10", "Unknown"}, {"what was seen is newer", "11", "True"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o := newObservations()
+			o.node(aNode("n", "zone", "True", func(n *corev1.Node) { n.ResourceVersion = tt.seen }), time.Time{}, day)
+			o.change("n", types.UID("uid-n"), func(r *nodeRecord) { r.condemn("10", day) })
+			if r, _ := o.get("n"); r.ready != tt.want {
+				t.Errorf("Ready = %s, want %s", r.ready, tt.want)
+			}
+		})
+	}
+}
