@@ -21,7 +21,8 @@
 //	deadline ─▶ may silence be trusted? ─▶ live Lease ─▶ live node ─▶ status ─▶ zone ─▶ taints ─▶ pods (their own queue)
 //
 // What decides is pure: health.go, credit.go, taints.go and zone.go see values and a clock reading. State is in few places:
-// observations (kept from term to term), sight (can kubelets reach us?), zones and marks (of one term).
+// observations, sight (can kubelets reach us?) and acquaintance (who was announced) are kept from term to term; zones, marks, lists of Leases
+// and whether the node cache has been confirmed are of one term.
 //
 // # What it promises
 //
@@ -29,7 +30,10 @@
 //     fail or take too long, while the Lease cache is behind what a live read showed, or before we know how long we stood still, there
 //     are no verdicts, no NoExecute taints and no changes of zones, and nothing is forgotten. After a time of blindness every node
 //     has a whole grace period again. The blind time itself is free; what is given on top is limited to three grace periods until
-//     the node's next sign of life.
+//     the node's next sign of life. Whoever has been given them is judged by the live read alone.
+//   - Slow is not blind. What has to come in time is each piece of evidence; a list of all Leases may take half a minute and the write of a
+//     verdict as long as the API server lets it. An object of which a request fails is not the API server: it takes a second one, a probe,
+//     or a long quiet.
 //   - Each step follows from the API alone. A crash after the status and before the last pod leaves an Unknown node, and the
 //     pods of Unknown nodes are queued when a term starts.
 //   - A pod is marked once per time that its node is Unknown, so a kubelet that comes back is not contradicted.
@@ -54,8 +58,9 @@
 //   - A suspension freezes zones; upstream leaves skipped nodes out of the count.
 //   - While every zone has failed, no node may have one of our NoExecute taints, at any time, whoever wrote it. Upstream removes them
 //     once.
-//   - A token for a taint is spent only on a node that gets it. Nobody is tainted while nodes that have used up half their grace
-//     would, if silent, change the state of the zone.
+//   - A token for a taint is spent only on a node that gets it. Nobody is tainted while nodes that are late (half their grace is over, and
+//     one and a half of the intervals in which they renew) would, if silent, change the state of the zone; but not for longer than a
+//     grace period.
 //   - The rate of a zone follows its present size, also inside one state.
 //   - Pods are marked when their node goes from False to Unknown too, and by a queue of their own.
 //   - A pod event is sent for a pod that was marked, not for one that could not be.

@@ -71,11 +71,12 @@ func (c *Controller) noExecute(node *corev1.Node, now time.Time) (want noExecute
 	return want, true, 0
 }
 
-// lagging tells which Ready nodes have been silent for so long that, were they asked, they might not answer.
+// lagging tells which nodes that count as Ready have been silent for so long that, were they asked, they might not answer, or are known
+// not to be Ready and not counted so yet.
 func (c *Controller) lagging(now time.Time) func(string) bool {
 	return func(name string) bool {
 		r, ok := c.observations.get(name)
-		return ok && r.ready == corev1.ConditionTrue && r.heartbeat.isLate(r.due(c.cfg), c.cfg.MonitorGracePeriod, now)
+		return ok && (r.ready != corev1.ConditionTrue || r.heartbeat.isLate(r.due(c.cfg), c.cfg.MonitorGracePeriod, now))
 	}
 }
 

@@ -238,3 +238,15 @@ func TestAnswerToOurWriteIsNotNewerThanTheKubelet(t *testing.T) {
 		})
 	}
 }
+
+// Verdicts on many nodes are passed at the same moment; each is known before its zone counts it.
+func TestNodeFoundDeadIsLaggingUntilItsZoneCountsIt(t *testing.T) {
+	objects, _, _ := cluster(2, 0)
+	inBubble(t, defaults(), objects, func(b *bench) {
+		b.controller.observations.change("live0", "", func(r *nodeRecord) { r.condemn("9", time.Now()) })
+		lagging := b.controller.lagging(time.Now())
+		if !lagging("live0") || lagging("live1") {
+			t.Errorf("lagging: the one found dead %v, the other %v", lagging("live0"), lagging("live1"))
+		}
+	})
+}
