@@ -31,16 +31,23 @@ const (
 
 // Defaults of Config.
 const (
-	defaultWorkers        = 5   // kube-controller-manager v1.37: --concurrent-replicaset-syncs
-	defaultWritesInFlight = 32  // more does not make a small API server faster
-	defaultBurst          = 500 // kube-controller-manager v1.37: BurstReplicas
+	defaultWorkers = 5   // kube-controller-manager v1.37: --concurrent-replicaset-syncs
+	defaultBurst   = 500 // kube-controller-manager v1.37: BurstReplicas
 )
+
+// Writes in flight, over all ReplicaSets; see slots.
+const (
+	quickWrites = 96  // a ReplicaSet alone has a third: more does not make a small API server faster
+	allWrites   = 300 // half of what a kube-apiserver v1.37 works on at once: 200 that mutate and 400 others, shared by priority and fairness
+)
+
+// syncLimit is how long a sync goes on sending writes. What is left then is done by the next sync of the key, which comes at once.
+const syncLimit = 30 * time.Second
 
 // Config of the controller. A zero number is replaced by its default.
 type Config struct {
-	Workers        int // syncs that run at once
-	WritesInFlight int // creates, deletes and patches of pods that run at once, over all syncs
-	Burst          int // the most pods that one sync creates or deletes
+	Workers int // syncs that run at once, apart from those that wait for the API server
+	Burst   int // the most pods that one sync creates or deletes
 
 	PodDeletionCost     bool          // gate PodDeletionCost: the annotation counts when pods are ranked
 	TerminatingReplicas bool          // gate DeploymentReplicaSetTerminatingReplicas: status.terminatingReplicas is filled
@@ -68,23 +75,22 @@ type Controller struct {
 	inTerm  atomic.Bool // handlers need not look anything up otherwise
 	horizon horizon
 	ledgers *ledgers
-	slots   chan struct{} // one element per write in flight
+	slots   *slots
 	metrics *metrics
 }
 
 // New builds the controller and registers its handlers with the caches, which must not have been started.
 func New(cfg Config, deps Deps) (*Controller, error) {
-	if cfg.Workers < 0 || cfg.WritesInFlight < 0 || cfg.Burst < 0 {
-		return nil, errors.New("replicaset: workers, writes in flight and burst must not be negative")
+	if cfg.Workers < 0 || cfg.Burst < 0 {
+		return nil, errors.New("replicaset: workers and burst must not be negative")
 	}
 	cfg.Workers = orDefault(cfg.Workers, defaultWorkers)
-	cfg.WritesInFlight = orDefault(cfg.WritesInFlight, defaultWritesInFlight)
 	cfg.Burst = orDefault(cfg.Burst, defaultBurst)
 	c := &Controller{
 		cfg:     cfg,
 		deps:    deps,
 		ledgers: newLedgers(),
-		slots:   make(chan struct{}, cfg.WritesInFlight),
+		slots:   newSlots(deps.Clock, quickWrites, allWrites),
 	}
 	c.metrics = newMetrics(deps.Metrics, c.ledgers, deps.Clock)
 	c.loop = worker.New(worker.Config{
@@ -145,15 +151,29 @@ func (c *Controller) Run(ctx context.Context) error {
 // Healthy fails when a sync is stuck.
 func (c *Controller) Healthy() error { return c.loop.Healthy() }
 
-// parallel calls do with 0 to n-1, each call in a goroutine that holds one of the write slots, and returns when all have returned.
-func (c *Controller) parallel(n int, do func(i int)) {
+// parallel calls do with 0 to n-1, each call in a goroutine that holds a slot, and returns when all have returned. It returns how many it began,
+// and if not all, why: errCut when the time of the sync is up, worker.ErrDraining when the term is.
+func (p *pass) parallel(ctx context.Context, n int, do func(i int)) (begun int, err error) {
 	var calls sync.WaitGroup
-	for i := range n {
-		c.slots <- struct{}{}
+	for begun < n {
+		w := p.slots.acquire(ctx, p.key, p.now.Add(syncLimit))
+		if w == nil {
+			err = errCut
+			if worker.Draining(ctx) {
+				err = worker.ErrDraining
+			}
+			break
+		}
+		i := begun
 		calls.Go(func() {
-			defer func() { <-c.slots }()
+			defer p.slots.release(w)
 			do(i)
 		})
+		begun++
 	}
 	calls.Wait()
+	return begun, err
 }
+
+// errCut ends a sync whose time is up. It is not a failure: the key is queued again at once.
+var errCut = errors.New("the time of the sync is up")

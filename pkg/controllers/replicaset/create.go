@@ -72,11 +72,18 @@ func (p *pass) create(ctx context.Context, n int) attempt {
 	klog.FromContext(ctx).V(2).Info("Too few replicas", "need", p.want(), "creating", n)
 	template := podFor(p.rs)
 	b := batchResult{}
-	a.err = slowStart(n, func(size int) error {
+	pace := max(p.ledger.pace, 1)
+	p.ledger.pace = 0
+	a.err = slowStart(pace, n, func(size int) error {
+		pace = size
 		p.createBatch(ctx, template, size, &b)
 		return b.err
 	})
 	switch {
+	case errors.Is(a.err, errCut):
+		p.ledger.pace = pace
+		p.again(atOnce)
+		a.err, a.held = nil, b.created == 0
 	case errors.Is(a.err, errTerminating):
 		// The answer may be old: an API server hears later than others that a namespace has gone and another has its name.
 		p.backOff(b.created > 0)
@@ -117,12 +124,18 @@ func (p *pass) createBatch(ctx context.Context, template *corev1.Pod, n int, sum
 				return taken
 			})
 		results := make([]created, n)
-		p.parallel(n, func(i int) { results[i] = p.createPod(ctx, template, names[i]) })
+		begun, err := p.parallel(ctx, n, func(i int) { results[i] = p.createPod(ctx, template, names[i]) })
+		for _, try := range names[begun:] {
+			p.ledger.keep(try)
+		}
 		n = 0
-		for i, r := range results {
+		for i, r := range results[:begun] {
 			if p.noteCreate(ctx, names[i], r, sum) {
 				n++
 			}
+		}
+		if err != nil && (sum.err == nil || stopping(err)) {
+			sum.err = err
 		}
 		if n == 0 || sum.err != nil {
 			return

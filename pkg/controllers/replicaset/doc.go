@@ -28,6 +28,12 @@
 //
 // Deletes, adoptions and releases carry the UID and the resourceVersion of the pod that was judged: a pod that changed since is judged again.
 //
+// # Slow is not broken
+//
+// Writes in flight are bounded, and divided between namespaces and ReplicaSets so that whoever has none in flight gets a slot at once, however
+// many hang in admission (slots). A sync sends writes for 30 s; the next one of the key goes on from there. While a sync waits, its worker
+// takes other keys.
+//
 // # Where we differ from upstream
 //
 // The ledger replaces expectations and the consistency store. The order in which pods are deleted is total, so it does not depend on the

@@ -36,6 +36,7 @@ type ledger struct {
 	refused map[types.UID]refusal  // adoptions and releases that the API server refuses
 	undone  bool                   // the last adoption was accepted and had no effect
 
+	pace          int // the batch with which a slow start goes on that the time of a sync cut; 0: none was
 	creates       createBackoff
 	replaced      map[types.UID]struct{} // failed pods that have successors, or need none
 	failedTold    int                    // how many failed pods there were when the user was last told that they hold up creates

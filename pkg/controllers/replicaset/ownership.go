@@ -1,6 +1,7 @@
 package replicaset
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,16 +42,20 @@ func (p *pass) settleOwnership(ctx context.Context, c claims) ([]*caches.Pod, er
 			toAdopt = nil
 		}
 	}
+	answers, cut := p.patchOwners(ctx, toAdopt, adopt)
 	var ours []*caches.Pod
-	for i, answer := range p.patchOwners(ctx, toAdopt, adopt) {
+	for i, answer := range answers {
 		failures = append(failures, p.adopted(ctx, toAdopt[i], answer))
 		ours = p.appendOurs(ours, answer)
 	}
-	for i, answer := range p.patchOwners(ctx, toRelease, release) {
-		failures = append(failures, p.released(ctx, toRelease[i], answer))
-		ours = p.appendOurs(ours, answer)
+	if cut == nil {
+		answers, cut = p.patchOwners(ctx, toRelease, release)
+		for i, answer := range answers {
+			failures = append(failures, p.released(ctx, toRelease[i], answer))
+			ours = p.appendOurs(ours, answer)
+		}
 	}
-	return ours, errors.Join(failures...)
+	return ours, cmp.Or(errors.Join(failures...), cut)
 }
 
 func (p *pass) appendOurs(pods []*caches.Pod, answer patched) []*caches.Pod {
@@ -67,16 +72,18 @@ type patched struct {
 	err     error
 }
 
-// patchOwners changes the owner references of pods and enters what was found or written into the ledger.
-func (p *pass) patchOwners(ctx context.Context, pods []*caches.Pod, what change) []patched {
+// patchOwners changes the owner references of pods and enters what was found or written into the ledger. If there was no time for all of them
+// there are fewer answers, and an error.
+func (p *pass) patchOwners(ctx context.Context, pods []*caches.Pod, what change) ([]patched, error) {
 	answers := make([]patched, len(pods))
-	p.parallel(len(pods), func(i int) { answers[i] = p.patchOwner(ctx, pods[i], what) })
+	begun, cut := p.parallel(ctx, len(pods), func(i int) { answers[i] = p.patchOwner(ctx, pods[i], what) })
+	answers = answers[:begun]
 	for _, answer := range answers {
 		if answer.pod != nil {
 			p.ledger.wrotePod(answer.pod.ResourceVersion)
 		}
 	}
-	return answers
+	return answers, cut
 }
 
 // patchOwner patches the pod if it still is the version that was judged, or if it is to be patched as it is now, too.

@@ -46,10 +46,10 @@ func planReplicas(want int, active []*caches.Pod, doomed map[types.UID]doom, bur
 	return p
 }
 
-// slowStart calls batch with sizes that add up to n: 1, 2, 4 and so on, the last one cut to what is left. It stops at the first
+// slowStart calls batch with sizes that add up to n: first, then always twice as many, the last one cut to what is left. It stops at the first
 // error and returns it, so n creates that would all fail for one reason cost few requests.
-func slowStart(n int, batch func(size int) error) error {
-	for size := 1; n > 0; size *= 2 {
+func slowStart(first, n int, batch func(size int) error) error {
+	for size := first; n > 0; size *= 2 {
 		size = min(size, n)
 		if err := batch(size); err != nil {
 			return err

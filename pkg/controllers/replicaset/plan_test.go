@@ -107,22 +107,25 @@ func TestSlowStart(t *testing.T) {
 	boom := errors.New("boom")
 	for _, tt := range []struct {
 		name    string
+		first   int
 		n       int
 		allowed int // calls that succeed
 		batches []int
 		err     error
 	}{
-		{"nothing to do", 0, 10, nil, nil},
-		{"everything fails: one call", 10, 0, []int{1}, boom},
-		{"everything succeeds", 10, 10, []int{1, 2, 4, 3}, nil},
-		{"half succeeds: the batch is finished, the rest is not begun", 10, 5, []int{1, 2, 4}, boom},
-		{"a burst takes nine batches", 500, 500, []int{1, 2, 4, 8, 16, 32, 64, 128, 245}, nil},
-		{"ten of a hundred succeed: at most fifteen calls", 100, 10, []int{1, 2, 4, 8}, boom},
+		{"nothing to do", 1, 0, 10, nil, nil},
+		{"everything fails: one call", 1, 10, 0, []int{1}, boom},
+		{"everything succeeds", 1, 10, 10, []int{1, 2, 4, 3}, nil},
+		{"half succeeds: the batch is finished, the rest is not begun", 1, 10, 5, []int{1, 2, 4}, boom},
+		{"a burst takes nine batches", 1, 500, 500, []int{1, 2, 4, 8, 16, 32, 64, 128, 245}, nil},
+		{"ten of a hundred succeed: at most fifteen calls", 1, 100, 10, []int{1, 2, 4, 8}, boom},
+		{"it goes on where it was cut", 64, 200, 200, []int{64, 128, 8}, nil},
+		{"and with what is left", 64, 10, 10, []int{10}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var batches []int
 			calls := 0
-			err := slowStart(tt.n, func(size int) error {
+			err := slowStart(tt.first, tt.n, func(size int) error {
 				batches = append(batches, size)
 				calls += size
 				if calls > tt.allowed {

@@ -159,6 +159,9 @@ func (p *pass) give(err error) (worker.Result, error) {
 	if errors.Is(err, errReplaced) {
 		return worker.Result{After: barrierRecheck}, nil
 	}
+	if err == errCut { // alone, without a failure beside it
+		return worker.Result{After: atOnce}, nil
+	}
 	return worker.Result{}, err
 }
 
@@ -238,6 +241,9 @@ func (p *pass) apply(ctx context.Context, claimed claims, todo plan) attempt {
 	return p.create(ctx, n)
 }
 
+// atOnce asks for another sync without delay: zero would ask for none.
+const atOnce = time.Nanosecond
+
 // again asks for another sync after d at the latest.
 func (p *pass) again(d time.Duration) {
 	if d > 0 && (p.recheck == 0 || d < p.recheck) {
@@ -258,5 +264,5 @@ func (p *pass) scheduleAvailability(active []*caches.Pod) {
 		p.again(time.Duration(minReady) * time.Second)
 		return
 	}
-	p.again(max(at.Sub(p.deps.Clock.Now()), 1)) // 1 ns: at once
+	p.again(max(at.Sub(p.deps.Clock.Now()), atOnce))
 }

@@ -31,9 +31,13 @@ func (p *pass) remove(ctx context.Context, todo plan) error {
 		logger.V(2).Info("Chose pod to delete", "pod", klog.KObj(v.pod), "because", v.rule, "kept", v.kept)
 	}
 	results := make([]removed, len(victims))
-	p.parallel(len(victims), func(i int) { results[i] = p.removePod(ctx, victims[i].pod, p.judgedVersion(victims[i].pod)) })
-	var first error
-	for i, r := range results {
+	begun, err := p.parallel(ctx, len(victims), func(i int) { results[i] = p.removePod(ctx, victims[i].pod, p.judgedVersion(victims[i].pod)) })
+	if errors.Is(err, errCut) {
+		p.again(atOnce)
+		err = nil
+	}
+	first := err
+	for i, r := range results[:begun] {
 		if err := p.noteRemove(victims[i].pod, r); err != nil && (first == nil || stopping(err)) {
 			first = err
 		}

@@ -238,12 +238,17 @@ type termKey struct{}
 // ErrDraining is what a sync may return that stopped half-way because [Draining] told it to. It is a context.Canceled.
 var ErrDraining = fmt.Errorf("the term has ended: %w", context.Canceled)
 
+// Ended is closed when the term that a sync works for has ended; nil if ctx is that of no sync.
+func Ended(ctx context.Context) <-chan struct{} {
+	ended, _ := ctx.Value(termKey{}).(<-chan struct{})
+	return ended
+}
+
 // Draining reports whether the term that a sync works for has ended. A sync that still has many requests to send asks before each, and
 // leaves the rest to the next leader, who cannot begin before it returns. ctx is that of the sync; of any other it is false.
 func Draining(ctx context.Context) bool {
-	ended, _ := ctx.Value(termKey{}).(<-chan struct{})
 	select {
-	case <-ended:
+	case <-Ended(ctx):
 		return true
 	default:
 		return false

@@ -1,0 +1,149 @@
+package replicaset
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+
+	"minikcm/pkg/controllers/internal/worker"
+)
+
+// writePatience is how long a write counts as quick: many times what one takes that nothing holds up.
+const writePatience = time.Second
+
+// slots bound the writes in flight. Two bounds hold: one on quick writes, those that have been in flight for less than writePatience, because
+// more of them do not make an API server faster; a much higher one on all, because a write that waits for a webhook costs the API server little.
+//
+// Under each bound everybody leaves room for others: see [share].
+type slots struct {
+	clock clock.WithTicker
+
+	lock    sync.Mutex
+	quick   share
+	all     share
+	young   []*write // that count as quick, in the order of their start
+	waiting []*turn  // in the order in which they came
+}
+
+// write is one write in flight.
+type write struct {
+	key   cache.ObjectName
+	start time.Time
+	old   bool // no longer quick
+}
+
+// turn is somebody's wait for a slot.
+type turn struct {
+	key   cache.ObjectName
+	write *write        // when it has come
+	come  chan struct{} // closed then
+}
+
+func newSlots(clk clock.WithTicker, quick, all int) *slots {
+	return &slots{clock: clk, quick: newShare(quick), all: newShare(all)}
+}
+
+// acquire waits for a slot until the given time, or until the term has ended. The write that it returns must be released; nil: there is none.
+func (s *slots) acquire(ctx context.Context, key cache.ObjectName, until time.Time) *write {
+	s.lock.Lock()
+	t := &turn{key: key, come: make(chan struct{})}
+	s.waiting = append(s.waiting, t)
+	s.serve()
+	s.lock.Unlock()
+	for {
+		s.lock.Lock()
+		now := s.clock.Now()
+		if t.write == nil && (!now.Before(until) || worker.Draining(ctx) || ctx.Err() != nil) {
+			s.waiting = slices.DeleteFunc(s.waiting, func(other *turn) bool { return other == t })
+			s.lock.Unlock()
+			return nil
+		}
+		wake := until
+		if len(s.young) > 0 { // when it is old there may be room
+			if next := s.young[0].start.Add(writePatience); next.Before(wake) {
+				wake = next
+			}
+		}
+		s.lock.Unlock()
+		if t.write != nil {
+			return t.write
+		}
+		timer := s.clock.NewTimer(max(wake.Sub(now), time.Millisecond))
+		select {
+		case <-t.come:
+		case <-timer.C():
+			s.lock.Lock()
+			s.serve()
+			s.lock.Unlock()
+		case <-worker.Ended(ctx):
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+}
+
+// release ends a write.
+func (s *slots) release(w *write) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	if !w.old {
+		s.young = slices.DeleteFunc(s.young, func(y *write) bool { return y == w })
+		s.quick.add(w.key, -1)
+	}
+	s.all.add(w.key, -1)
+	s.serve()
+}
+
+// serve gives slots to those who wait and may have one. The lock is held.
+func (s *slots) serve() {
+	now := s.clock.Now()
+	for len(s.young) > 0 && now.Sub(s.young[0].start) >= writePatience {
+		s.young[0].old = true
+		s.quick.add(s.young[0].key, -1)
+		s.young = s.young[1:]
+	}
+	s.waiting = slices.DeleteFunc(s.waiting, func(t *turn) bool {
+		if !s.quick.admits(t.key) || !s.all.admits(t.key) {
+			return false
+		}
+		t.write = &write{key: t.key, start: now}
+		s.young = append(s.young, t.write)
+		s.quick.add(t.key, 1)
+		s.all.add(t.key, 1)
+		close(t.come)
+		return true
+	})
+}
+
+// share divides a number between namespaces, and what a namespace has between its keys, so that there is always some left for the next: a
+// namespace has at most as much as is left over, and a key at most what is left over beyond what its namespace has. So a key alone has a third
+// of all, a namespace alone at most half, and each of n namespaces one n+1st.
+type share struct {
+	left        int
+	byNamespace map[string]int
+	byKey       map[cache.ObjectName]int
+}
+
+func newShare(n int) share {
+	return share{left: n, byNamespace: map[string]int{}, byKey: map[cache.ObjectName]int{}}
+}
+
+// admits reports whether a key may have one more. One that has none needs only its namespace's leave.
+func (s *share) admits(key cache.ObjectName) bool {
+	namespace, own := s.byNamespace[key.Namespace], s.byKey[key]
+	return namespace < s.left && (own == 0 || own < s.left-namespace)
+}
+
+func (s *share) add(key cache.ObjectName, n int) {
+	s.left -= n
+	if s.byNamespace[key.Namespace] += n; s.byNamespace[key.Namespace] == 0 {
+		delete(s.byNamespace, key.Namespace)
+	}
+	if s.byKey[key] += n; s.byKey[key] == 0 {
+		delete(s.byKey, key)
+	}
+}

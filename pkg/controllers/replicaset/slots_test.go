@@ -1,0 +1,103 @@
+package replicaset
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+)
+
+func keyOf(namespace, name string) cache.ObjectName { return cache.NewObjectName(namespace, name) }
+
+func TestAShareLeavesRoomForOthers(t *testing.T) {
+	// takes has each key take one after the other until none is admitted any more.
+	takes := func(s *share, keys ...cache.ObjectName) []int {
+		got := make([]int, len(keys))
+		for more := true; more; {
+			more = false
+			for i, key := range keys {
+				if s.admits(key) {
+					s.add(key, 1)
+					got[i]++
+					more = true
+				}
+			}
+		}
+		return got
+	}
+	for _, tt := range []struct {
+		name string
+		keys []cache.ObjectName
+		want []int
+	}{
+		{"a key alone has a third", []cache.ObjectName{keyOf("a", "1")}, []int{32}},
+		{"two keys of a namespace have a fifth each", []cache.ObjectName{keyOf("a", "1"), keyOf("a", "2")}, []int{20, 19}},
+		{"keys of two namespaces have a quarter each", []cache.ObjectName{keyOf("a", "1"), keyOf("b", "1")}, []int{24, 24}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := takes(new(newShare(96)), tt.keys...); fmt.Sprint(got) != fmt.Sprint(tt.want) {
+				t.Errorf("they take %v, want %v", got, tt.want)
+			}
+		})
+	}
+	var many []cache.ObjectName
+	for i := range 1000 {
+		many = append(many, keyOf("crowded", fmt.Sprint(i)))
+	}
+	crowded := newShare(96)
+	takes(&crowded, many...)
+	if crowded.left != 48 || !crowded.admits(keyOf("other", "1")) {
+		t.Errorf("a namespace of a thousand keys leaves %d of 96, want half", crowded.left)
+	}
+}
+
+func TestWritesThatHangLeaveRoomForQuickOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlots(clock.RealClock{}, 96, 300)
+		hung, until := keyOf("slow", "hung"), time.Now().Add(20*time.Second)
+		start, inFlight := time.Now(), 0
+		for s.acquire(t.Context(), hung, until) != nil {
+			if inFlight++; inFlight == 33 && time.Since(start) != writePatience {
+				t.Errorf("write 33 began after %v, want %v: 32 quick ones are enough", time.Since(start), writePatience)
+			}
+		}
+		if inFlight != 100 || time.Since(start) != 20*time.Second {
+			t.Errorf("%d writes hang after %v, want a third of 300, and no more after 20 s", inFlight, time.Since(start))
+		}
+		asked := time.Now()
+		for range 10 {
+			w := s.acquire(t.Context(), keyOf("quick", "rs"), until.Add(time.Minute))
+			time.Sleep(10 * time.Millisecond)
+			s.release(w)
+		}
+		if took := time.Since(asked); took != 100*time.Millisecond {
+			t.Errorf("ten writes of another namespace took %v, want 100 ms", took)
+		}
+	})
+}
+
+func TestASlotThatIsReleasedGoesToWhoHasWaitedLongest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlots(clock.RealClock{}, 1, 1)
+		held := s.acquire(t.Context(), keyOf("a", "1"), time.Now().Add(time.Hour))
+		var order []string
+		for _, name := range []string{"first", "second"} {
+			go func() {
+				w := s.acquire(t.Context(), keyOf(name, "rs"), time.Now().Add(time.Hour))
+				s.lock.Lock()
+				order = append(order, name)
+				s.lock.Unlock()
+				s.release(w)
+			}()
+			synctest.Wait()
+		}
+		s.release(held)
+		synctest.Wait()
+		if fmt.Sprint(order) != "[first second]" {
+			t.Errorf("served %v", order)
+		}
+	})
+}
