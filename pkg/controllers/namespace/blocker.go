@@ -94,7 +94,7 @@ func reasonsOf(o outcome) []reason {
 	}
 	if o.err != nil {
 		kind := cmp.Or(string(apierrors.ReasonForError(o.err)), "request failed")
-		reasons = append(reasons, reason{causeError, o.resource.String() + " " + kind, o.err.Error()})
+		reasons = append(reasons, reason{causeError, o.resource.String() + " " + kind, forUsers(o.err)})
 	}
 	return reasons
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"minikcm/pkg/caches"
+	"minikcm/pkg/controllers/internal/live"
 	"minikcm/pkg/controllers/internal/worker"
 )
 
@@ -42,7 +44,8 @@ type Config struct {
 	// SyncPeriod is how often every Terminating namespace is looked at even if nothing happened; zero never.
 	SyncPeriod time.Duration
 	// Grace is how long types other than pods are left alone after a deletion was seen. Less than 5 s is for exactly one
-	// API server; zero means 100 ms.
+	// API server; zero means 100 ms, or 1.5 s where creates may be held up in admission. A create that takes longer than that
+	// outlives its namespace.
 	Grace time.Duration
 	// Drain is how long running syncs may go on after Run's context has ended; zero until they return.
 	Drain time.Duration
@@ -69,23 +72,26 @@ type Controller struct {
 	loop    *worker.Loop[string]
 	metrics *metrics
 	slots   *semaphore.Weighted
+	patient *semaphore.Weighted // syncs that may wait for slow types; the other workers are for the other namespaces
 	seen    observations
+	late    atomic.Bool // an object was seen that was created after the deletion of its namespace
 
 	// Of the current term; set by beginTerm before any sync.
 	catalogue *catalogue
 	triggers  *triggers
 	silence   *silence
+	admission *live.Reads[[]admissionHook]
 	lock      sync.Mutex
 	memories  map[string]*memory
 }
 
 // memory is what is remembered of a namespace during a term. Losing it costs requests, nothing else.
 type memory struct {
-	uid types.UID
-	// settled are the types that were seen empty after the grace, and when the pass that saw them began. They are not listed
-	// again before everything else is.
-	settled  map[resource]time.Time
-	failures map[resource]int // how often each type failed
+	uid      types.UID
+	grace    time.Duration      // zero: not decided yet
+	settled  map[resource]sight // the types that were seen empty after the grace; they are not listed again before everything else is
+	failures map[resource]int   // how often each type failed
+	strides  *strides
 	wait     wait
 	notice   notice
 }
@@ -98,7 +104,7 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 	if cfg.Grace < 0 || cfg.SyncPeriod < 0 {
 		return nil, errors.New("namespace deletion grace and sync period must not be negative")
 	}
-	c := &Controller{cfg: cfg, deps: deps, metrics: newMetrics(deps.Metrics), slots: semaphore.NewWeighted(requestsAtOnce)}
+	c := &Controller{cfg: cfg, deps: deps, metrics: newMetrics(deps.Metrics), slots: semaphore.NewWeighted(requestsAtOnce), patient: patientSyncs(cfg.Workers)}
 	c.loop = worker.New(worker.Config{
 		Controller: Name, Queue: "namespace", Workers: cfg.Workers, MinBackoff: minBackoff, Patience: patience, Drain: cfg.Drain, Clock: deps.Clock,
 	}, deps.Metrics, c.reconcile)
@@ -115,9 +121,15 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 	return c, nil
 }
 
+// patientSyncs admits half of the workers, and one at least.
+func patientSyncs(workers int) *semaphore.Weighted {
+	return semaphore.NewWeighted(int64(max(workers/2, 1)))
+}
+
+// onAdd is told of namespaces in a list. How long ago they were deleted, only clocks can tell.
 func (c *Controller) onAdd(ns *corev1.Namespace) {
 	if ns.DeletionTimestamp != nil {
-		c.seen.note(ns.UID, c.deps.Clock.Now())
+		c.seen.note(ns.UID, sighting{at: c.deps.Clock.Now()})
 		c.loop.Add(ns.Name)
 	}
 }
@@ -130,7 +142,7 @@ func (c *Controller) onUpdate(before, ns *corev1.Namespace) {
 	if ns.DeletionTimestamp == nil {
 		return
 	}
-	c.seen.note(ns.UID, c.deps.Clock.Now())
+	c.seen.note(ns.UID, sighting{at: c.deps.Clock.Now(), watched: before.UID == ns.UID && before.DeletionTimestamp == nil})
 	if before.UID != ns.UID || before.DeletionTimestamp == nil || before.Status.Phase != ns.Status.Phase ||
 		!slices.Equal(before.Spec.Finalizers, ns.Spec.Finalizers) {
 		c.loop.Add(ns.Name)
@@ -185,6 +197,9 @@ func (c *Controller) beginTerm() {
 	c.catalogue = &catalogue{client: c.deps.Discovery, clock: c.deps.Clock}
 	c.triggers = newTriggers(c.deps.Metadata, c.deps.Clock, c.onTrigger)
 	c.silence = newSilence(c.deps.Clock)
+	c.admission = live.NewReads(c.deps.Clock, func(ctx context.Context, _ string) ([]admissionHook, error) {
+		return readAdmission(ctx, c.deps.Client)
+	})
 	c.memories = map[string]*memory{}
 }
 

@@ -17,8 +17,8 @@ type Discovery interface {
 }
 
 const (
-	// discoveryTimeout bounds one discovery, which is two attempts of two requests each.
-	discoveryTimeout = 32 * time.Second // client-go's default for one request
+	// discoveryTimeout bounds one discovery, which is two attempts of two requests each. The client gives each of those 32 s.
+	discoveryTimeout = 90 * time.Second
 	// discoveryMaxAge bounds how long a complete answer is good for namespaces it is not too old for.
 	discoveryMaxAge = 10 * time.Second
 	// Pauses after an incomplete answer, doubled from the first to the last.
@@ -46,6 +46,7 @@ type inquiry struct {
 	sent   time.Time
 	done   chan struct{}
 	answer content // valid once done is closed
+	void   bool    // whoever asked had no more time: that says nothing about the API
 }
 
 // read returns what may exist in namespaces. A complete answer comes from a request that was sent at notBefore or later.
@@ -79,7 +80,7 @@ func (c *catalogue) read(ctx context.Context, notBefore time.Time) (content, tim
 			return content{}, 0, err
 		}
 		switch {
-		case under.sent.Before(notBefore): // somebody else's, begun too early for us
+		case under.void, under.sent.Before(notBefore): // somebody else's, given up, or begun too early for us
 		case under.answer.complete():
 			return under.answer, 0, nil
 		default:
@@ -113,7 +114,8 @@ func (c *catalogue) ask(ctx context.Context, q *inquiry) {
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	if ctx.Err() != nil || errors.Is(err, context.Canceled) {
-		return // that says nothing about the API
+		q.void = true
+		return
 	}
 	c.latest = q.answer
 	switch {

@@ -94,6 +94,32 @@ func TestDiscoveryCutShortIsNotKept(t *testing.T) {
 	}
 }
 
+// Whoever asks runs out of time. That is no failure of the discovery for those who wait for the answer: the next one asks.
+func TestDiscoveryThatIsGivenUpIsAskedForAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := &slowDiscovery{}
+		c := &catalogue{client: client, clock: clock.RealClock{}}
+		hasty, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		var wait sync.WaitGroup
+		wait.Go(func() {
+			if _, _, err := c.read(hasty, time.Time{}); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("whoever had no time: %v", err)
+			}
+		})
+		synctest.Wait()
+		wait.Go(func() {
+			if answer, _, err := c.read(t.Context(), time.Time{}); err != nil || !answer.complete() {
+				t.Errorf("whoever waited: %+v, %v", answer.err, err)
+			}
+		})
+		wait.Wait()
+		if client.asked != 2 {
+			t.Errorf("%d discoveries, want 2", client.asked)
+		}
+	})
+}
+
 // panicky is a client with a bug.
 type panicky struct{ *fakeDiscovery }
 

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,7 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/metadata"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
 )
 
 func TestNothingButPodsIsTouchedWhen(t *testing.T) {
@@ -70,7 +75,7 @@ func TestPartialDiscoveryPurgesOnceAndWaits(t *testing.T) {
 	expect(t, requests(b.metadata.Actions())[2:], "list pods")
 
 	b.discovery.err = nil
-	b.clock.Step(passSpan)
+	b.clock.Step(minSpan)
 	b.mustSync(t)
 	// Repaired long after: everything is proven again in one pass, then the namespace is finalized.
 	expect(t, requests(b.metadata.Actions())[3:], purge...)
@@ -266,6 +271,8 @@ func TestTypesComeAndGo(t *testing.T) {
 func TestTypeThatIsNotServedAnyMoreIsEmpty(t *testing.T) {
 	b := newBench(t, terminating())
 	b.metadata.PrependReactor("list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+		b.discovery.lists = []*metav1.APIResourceList{coreList(typ("pods", "delete", "list"))}
+		b.clock.Step(1)
 		return true, nil, apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, "")
 	})
 	b.mustSync(t)
@@ -283,9 +290,118 @@ func itemOf(kind, version string) *metav1.List {
 func TestAnAPIThatAnotherWaitsForIsNoError(t *testing.T) {
 	b := newBench(t, terminating())
 	b.discovery.lists = append(b.discovery.lists, served("a.io/v1", typ("hang", "delete", "list")))
-	b.silence.note(schema.GroupVersion{Group: "a.io", Version: "v1"}, false)
+	for _, other := range []string{"one", "another"} {
+		b.silence.note(other, schema.GroupVersion{Group: "a.io", Version: "v1"}, false)
+	}
 	if next := b.mustSync(t); next.after != 15*time.Second {
 		t.Errorf("next look in %v, want 15s", next.after)
 	}
 	expect(t, requests(b.client.Actions()), "get namespaces", "get namespaces", "update namespaces/status")
+}
+
+// A server that restarts, or one that has not heard of a type yet, answers 404 to a list of what discovery shows.
+func TestATypeThatIsDiscoveredAndNotFoundIsNotEmpty(t *testing.T) {
+	for _, answer := range []error{
+		apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, ""),
+		apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "configmaps"}, "list"),
+	} {
+		b := newBench(t, terminating())
+		failing := true
+		b.metadata.PrependReactor("list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+			b.clock.Step(1)
+			return failing, nil, answer
+		})
+		if _, err := b.sync(t.Context(), "test"); !errors.Is(err, errHidden) {
+			t.Errorf("error %v, want that the type is hidden", err)
+		}
+		if b.discovery.asked != 2 {
+			t.Errorf("%d discoveries, want one more after the answer", b.discovery.asked)
+		}
+		expect(t, requests(b.client.Actions()), "get namespaces", "get namespaces", "update namespaces/status")
+		failing = false
+		b.mustSync(t)
+		if actions := requests(b.client.Actions()); actions[len(actions)-1] != "create namespaces/finalize" {
+			t.Errorf("last request %s", actions[len(actions)-1])
+		}
+	}
+}
+
+// Whether this namespace waits for the API or another one does, the text is the same: each other text would be a write.
+func TestConditionsDoNotAlternateWhileAnAPIIsSilent(t *testing.T) {
+	b := newBench(t, terminating())
+	b.discovery.lists = append(b.discovery.lists, served("a.io/v1", typ("hang", "delete", "list")))
+	port := 40000
+	b.metadata.PrependReactor("list", "hang", func(clienttesting.Action) (bool, runtime.Object, error) {
+		port++
+		return true, nil, &url.Error{Op: "Get", URL: "https://server", Err: fmt.Errorf("read 10.0.0.1:%d: %w", port, context.DeadlineExceeded)}
+	})
+	for range 10 {
+		_, _ = b.sync(t.Context(), "test")
+		b.clock.Step(4 * time.Second) // now it is tried, now not
+	}
+	written := slices.DeleteFunc(requests(b.client.Actions()), func(r string) bool { return r != "update namespaces/status" })
+	if len(written) != 1 {
+		t.Errorf("%d status writes, want one", len(written))
+	}
+}
+
+// Thousands of types, each of which takes half a second. Nothing fails, so the namespace goes, in pieces that leave the worker to others.
+func TestALargeAPIOnASlowServerIsProvenInPieces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const count = 2000
+		b := newBench(t, terminating())
+		var apis []metav1.APIResource
+		for i := range count {
+			apis = append(apis, typ(fmt.Sprintf("type-%04d", i), "delete", "list"))
+		}
+		b.discovery.lists = append(b.discovery.lists, served("apps/v1", apis...))
+		b.deps.Clock, b.silence.clock = clock.RealClock{}, clock.RealClock{}
+		b.catalogue.clock = clock.RealClock{}
+		b.seen = observations{}
+		b.seen.note("uid-1", sighting{at: time.Now()})
+		lister := &slowLister{Interface: b.metadata, takes: 500 * time.Millisecond}
+		b.deps.Metadata = lister
+		for look := 0; ; look++ {
+			if look == 20 {
+				t.Fatalf("not finalized after %d looks and %d lists", look, lister.lists.Load())
+			}
+			begin := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), syncTimeout)
+			next, err := b.sync(ctx, "test")
+			cancel()
+			if err != nil {
+				t.Fatalf("look %d: %v", look, err)
+			}
+			if took := time.Since(begin); took > passBudget+2*time.Second {
+				t.Errorf("look %d took %v, want it to leave the worker to others after %v", look, took, passBudget)
+			}
+			if actions := requests(b.client.Actions()); actions[len(actions)-1] == "create namespaces/finalize" {
+				break
+			}
+			time.Sleep(next.after)
+		}
+		if n := lister.lists.Load(); n > count+100 {
+			t.Errorf("%d lists for %d types, want each but those of the pods once", n, count)
+		}
+	})
+}
+
+// slowLister answers lists empty and late.
+type slowLister struct {
+	metadata.Interface
+	metadata.ResourceInterface
+	takes time.Duration
+	lists atomic.Int32
+}
+
+func (l *slowLister) Resource(schema.GroupVersionResource) metadata.Getter { return l }
+func (l *slowLister) Namespace(string) metadata.ResourceInterface          { return l }
+func (l *slowLister) List(ctx context.Context, _ metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+	l.lists.Add(1)
+	select {
+	case <-time.After(l.takes):
+		return &metav1.PartialObjectMetadataList{}, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }

@@ -11,16 +11,18 @@ const (
 	// settle is the least time between the first sight of a deletion and the look that may end it: creates that passed
 	// admission before the deletion need it to reach etcd, even if there is only one API server.
 	settle = 100 * time.Millisecond
+	// heldUp takes the place of a grace that is shorter where creates may be held up between the check that their namespace is there and etcd.
+	heldUp = 1500 * time.Millisecond
 	// clockSkew is how far the API server's clock, which made the deletionTimestamp, may be ahead of ours.
 	clockSkew = 30 * time.Second
 )
 
-// gateAt is when types other than pods may be deleted. seen is when this process saw the deletion, deleted the
-// deletionTimestamp. A deletion that is long past by any clock needs no second grace after a restart.
-func gateAt(seen, deleted time.Time, grace time.Duration) time.Time {
+// gateAt is when types other than pods may be deleted. seen is the first sight of the deletion, deleted the deletionTimestamp. A deletion that
+// was not watched, and is long past by any clock, needs no second grace after a restart.
+func gateAt(seen sighting, deleted time.Time, grace time.Duration) time.Time {
 	grace = max(grace, settle)
-	gate := seen.Add(grace)
-	if past := deleted.Add(grace + clockSkew); past.Before(gate) {
+	gate := seen.at.Add(grace)
+	if past := deleted.Add(grace + clockSkew); !seen.watched && past.Before(gate) {
 		return past
 	}
 	return gate
@@ -59,21 +61,37 @@ type verdict string
 const (
 	failed       verdict = "failed"       // requests failed: try again with back-off
 	waiting      verdict = "waiting"      // objects remain
+	unfinished   verdict = "unfinished"   // the time of the pass was over before all types were looked at
 	undiscovered verdict = "undiscovered" // all that could be seen is gone, but some of the API cannot be seen
 	unproven     verdict = "unproven"     // each type was seen empty, but some too long ago
 	empty        verdict = "empty"        // nothing is left
 )
 
-// passSpan is how far apart the lists of one pass may be. A pass over large collections takes as long as that, and with it a
-// pass in which requests failed is completed by repeating those, not by listing everything again until all go well at once.
-const passSpan = passBudget
+// sight is a type seen empty.
+type sight struct {
+	sent time.Time     // when the list was sent
+	took time.Duration // until it was answered
+}
 
-// proven reports whether every type was seen empty in one pass that ends now: no longer than passSpan ago, or by the look that began at
-// begin, however long that took. An API with thousands of types, or a slow one, takes its time.
-func proven(types []resource, settled map[resource]time.Time, begin, now time.Time) bool {
+// minSpan is how far apart the lists of one proof may be even if they take no time.
+const minSpan = 30 * time.Second
+
+// spanOf is how far apart the lists that prove types empty may be: as long as they take when they are sent one after the other, as kube-controller-manager
+// sends them. An API with thousands of types, or a slow one, takes its time, and a list that failed is repeated without all others.
+func spanOf(settled map[resource]sight) time.Duration {
+	var sum time.Duration
+	for _, s := range settled {
+		sum += s.took
+	}
+	return max(sum, minSpan)
+}
+
+// proven reports whether every type was seen empty in one pass that ends now.
+func proven(types []resource, settled map[resource]sight, now time.Time) bool {
+	span := spanOf(settled)
 	return !slices.ContainsFunc(types, func(r resource) bool {
-		seen, ok := settled[r]
-		return !ok || seen.Before(begin) && now.Sub(seen) > passSpan
+		s, ok := settled[r]
+		return !ok || now.Sub(s.sent) > span
 	})
 }
 
@@ -84,6 +102,8 @@ func judge(r report, proven bool) verdict {
 		return failed
 	case r.remaining() > 0:
 		return waiting
+	case r.pending() > 0:
+		return unfinished
 	case !r.content.complete():
 		return undiscovered
 	case !proven:

@@ -18,19 +18,21 @@ func TestGateAt(t *testing.T) {
 	for _, tt := range []struct {
 		name          string
 		seen, deleted time.Duration
+		watched       bool
 		grace         time.Duration
 		want          time.Duration
 	}{
-		{"a deletion seen at once waits for the grace", 0, 0, 5 * time.Second, 5 * time.Second},
-		{"the grace begins when it was seen, not when it happened", 4 * time.Second, 0, 5 * time.Second, 9 * time.Second},
-		{"zero is 100 ms", 0, 0, 0, 100 * time.Millisecond},
-		{"and so is less", 0, 0, 50 * time.Millisecond, 100 * time.Millisecond},
-		{"seen again after a restart, within the skew of clocks", 30 * time.Second, 0, 5 * time.Second, 35 * time.Second},
-		{"seen again long after: open already", time.Minute, 0, 5 * time.Second, 35 * time.Second},
-		{"the API server's clock is ahead", 0, 20 * time.Second, 5 * time.Second, 5 * time.Second},
+		{"a deletion seen at once waits for the grace", 0, 0, true, 5 * time.Second, 5 * time.Second},
+		{"the grace begins when it was seen, not when it happened", 4 * time.Second, 0, true, 5 * time.Second, 9 * time.Second},
+		{"zero is 100 ms", 0, 0, true, 0, 100 * time.Millisecond},
+		{"and so is less", 0, 0, true, 50 * time.Millisecond, 100 * time.Millisecond},
+		{"seen again after a restart, within the skew of clocks", 30 * time.Second, 0, false, 5 * time.Second, 35 * time.Second},
+		{"seen again long after: open already", time.Minute, 0, false, 5 * time.Second, 35 * time.Second},
+		{"watched: our clock is far ahead of the API server's", 40 * time.Second, 0, true, 5 * time.Second, 45 * time.Second},
+		{"the API server's clock is ahead", 0, 20 * time.Second, true, 5 * time.Second, 5 * time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := gateAt(at(tt.seen), at(tt.deleted), tt.grace); !got.Equal(at(tt.want)) {
+			if got := gateAt(sighting{at(tt.seen), tt.watched}, at(tt.deleted), tt.grace); !got.Equal(at(tt.want)) {
 				t.Errorf("gate at %v, want %v", got.Sub(epoch), tt.want)
 			}
 		})
@@ -83,6 +85,8 @@ func TestJudge(t *testing.T) {
 		{"never discovered", report{}, true, undiscovered},
 		{"objects left", report{content: complete, outcomes: []outcome{{}, {remaining: 1}}}, true, waiting},
 		{"objects left and groups missing", report{content: partial, outcomes: []outcome{{remaining: 1}}}, true, waiting},
+		{"no time for some types", report{content: complete, outcomes: []outcome{{}, {pending: true}}}, false, unfinished},
+		{"no time for some types, and the discovery is incomplete", report{content: partial, outcomes: []outcome{{}, {pending: true}}}, false, unfinished},
 		{"an error comes before all", report{content: complete, outcomes: []outcome{{remaining: 1}, {err: broken}}}, true, failed},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -98,19 +102,18 @@ func TestProven(t *testing.T) {
 	other := resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("secrets"), list: true}
 	for _, tt := range []struct {
 		name    string
-		settled map[resource]time.Time
-		look    time.Duration // how long the last look took
+		settled map[resource]sight
 		want    bool
 	}{
-		{"all at once", map[resource]time.Time{pods: at(0), other: at(0)}, 0, true},
-		{"the failed one repeated in time", map[resource]time.Time{pods: at(-30 * time.Second), other: at(0)}, 0, true},
-		{"one seen too long ago", map[resource]time.Time{pods: at(-30*time.Second - 1), other: at(0)}, 0, false},
-		{"one never seen", map[resource]time.Time{pods: at(0)}, 0, false},
-		{"one look that took long", map[resource]time.Time{pods: at(-time.Minute), other: at(-time.Minute)}, time.Minute, true},
-		{"one seen before a look that took long", map[resource]time.Time{pods: at(-time.Minute), other: at(-time.Minute - 1)}, time.Minute, false},
+		{"all at once", map[resource]sight{pods: {at(0), 0}, other: {at(0), 0}}, true},
+		{"the failed one repeated in time", map[resource]sight{pods: {at(-30 * time.Second), 0}, other: {at(0), 0}}, true},
+		{"one seen too long ago", map[resource]sight{pods: {at(-30*time.Second - 1), 0}, other: {at(0), 0}}, false},
+		{"one never seen", map[resource]sight{pods: {at(0), 0}}, false},
+		{"lists that take long", map[resource]sight{pods: {at(-time.Minute), 40 * time.Second}, other: {at(-20 * time.Second), 20 * time.Second}}, true},
+		{"one seen before so many would have been listed", map[resource]sight{pods: {at(-time.Minute - 1), 40 * time.Second}, other: {at(0), 20 * time.Second}}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := proven([]resource{pods, other}, tt.settled, at(-tt.look), epoch); got != tt.want {
+			if got := proven([]resource{pods, other}, tt.settled, epoch); got != tt.want {
 				t.Errorf("got %v, want %v", got, tt.want)
 			}
 		})
@@ -238,12 +241,12 @@ func TestNotice(t *testing.T) {
 
 func TestObservationsOutliveTerms(t *testing.T) {
 	var o observations
-	o.note("uid", epoch)
-	if seen := o.note("uid", at(time.Minute)); !seen.Equal(epoch) {
+	o.note("uid", sighting{epoch, true})
+	if seen := o.note("uid", sighting{at: at(time.Minute)}); seen != (sighting{epoch, true}) {
 		t.Errorf("first seen at %v, want %v", seen, epoch)
 	}
 	o.forget("uid")
-	if seen := o.note("uid", at(time.Hour)); !seen.Equal(at(time.Hour)) {
+	if seen := o.note("uid", sighting{at: at(time.Hour)}); seen != (sighting{at: at(time.Hour)}) {
 		t.Errorf("seen at %v after it was forgotten, want %v", seen, at(time.Hour))
 	}
 }

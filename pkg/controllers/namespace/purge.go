@@ -3,13 +3,14 @@ package namespace
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
+	"net/url"
 	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/metadata"
@@ -19,19 +20,14 @@ import (
 )
 
 const (
-	pageSize = 500 // objects per list and per deletecollection
-
 	typesAtOnce    = 8 // of one namespace
 	removalsAtOnce = 4 // of one namespace: they are what costs etcd
 	// requestsAtOnce is for all namespaces together. Most of them are lists that wait for a watch cache, up to 100 ms each: with 32 the
 	// API server had little to do. At 64 it still has seats left for others of the same priority level, by default 98.
 	requestsAtOnce = 64
 
-	listTimeout   = 10 * time.Second
-	removeTimeout = 60 * time.Second // how long the API server works on one request
-
-	// passBudget is after which time a pass begins no further page, so that large collections do not keep small namespaces
-	// from a worker. What is left is met by the next pass.
+	// passBudget is after which time a pass begins no further page and no further type, so that large collections and large APIs do not
+	// keep small namespaces from a worker. What is left is met by the next pass.
 	passBudget = 30 * time.Second
 )
 
@@ -43,8 +39,37 @@ type outcome struct {
 	examples   map[string][]string // by finalizer, or "" for objects without one: up to three names
 	version    string              // resource version of the list this comes from
 	unserved   bool                // the type could not be listed, so that nothing is known of it
+	pending    bool                // the pass had no time to look
 	deleted    bool                // whether there were objects that nobody had deleted before
+	late       bool                // whether an object was created after the deletion of the namespace
+	sight      sight               // of the last walk
 	err        error
+}
+
+// hidden reports whether the type was discovered as one that can be listed, and its list was answered as if it did not exist.
+func (o outcome) hidden() bool { return o.unserved && o.resource.list }
+
+// failure is what went wrong with one type.
+type failure struct {
+	doing string // "list pods"
+	err   error
+}
+
+func (f *failure) Error() string { return f.doing + ": " + f.err.Error() }
+func (f *failure) Unwrap() error { return f.err }
+
+func listFailed(r resource, err error) error   { return &failure{"list " + r.String(), err} }
+func removeFailed(r resource, err error) error { return &failure{"delete " + r.String(), err} }
+
+// forUsers is the text of an error for conditions and Events. Errors of connections name ports and streams, and an API that does not answer is
+// tried now by this and now by that namespace, so each would be another text for the same thing; the log has them.
+func forUsers(err error) string {
+	var f *failure
+	var transport *url.Error
+	if errors.As(err, &f) && (errors.As(err, &transport) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errNotTried)) {
+		return f.doing + ": no answer from the API server"
+	}
+	return err.Error()
 }
 
 // purger deletes and counts the content of one namespace during one pass.
@@ -53,19 +78,34 @@ type purger struct {
 	slots     *semaphore.Weighted // first come, first served, between all namespaces
 	removals  chan struct{}
 	silence   *silence
+	strides   *strides
+	patient   bool // may wait for types that need more than the first patience
 	clock     clock.PassiveClock
 	namespace string
+	deleted   time.Time // deletionTimestamp of the namespace
 	until     time.Time // begin no further page
 }
 
-func (c *Controller) newPurger(namespace string, now time.Time) *purger {
-	return &purger{
-		client: c.deps.Metadata, slots: c.slots, removals: make(chan struct{}, removalsAtOnce), silence: c.silence,
-		clock: c.deps.Clock, namespace: namespace, until: now.Add(passBudget),
+// newPurger returns a purger whose pass begins at now. The caller must end it.
+func (c *Controller) newPurger(ns *corev1.Namespace, m *memory, now time.Time) *purger {
+	p := &purger{
+		client: c.deps.Metadata, slots: c.slots, removals: make(chan struct{}, removalsAtOnce), silence: c.silence, strides: m.strides,
+		clock: c.deps.Clock, namespace: ns.Name, until: now.Add(passBudget),
+	}
+	if ns.DeletionTimestamp != nil {
+		p.deleted = ns.DeletionTimestamp.Time
+	}
+	p.patient = m.strides.slow() && c.patient.TryAcquire(1)
+	return p
+}
+
+func (c *Controller) end(p *purger) {
+	if p.patient {
+		c.patient.Release(1)
 	}
 }
 
-// errNotTried: another request to the same group version was not answered in time shortly before.
+// errNotTried: requests to the same group version were not answered in time shortly before, or enough others wait for answers as slow.
 var errNotTried = errors.New("not tried, its API does not answer")
 
 // purgeAll takes every type through a pass, several at a time, and returns their outcomes in the order of types. When an API takes
@@ -78,14 +118,18 @@ func (p *purger) purgeAll(ctx context.Context, types []resource) []outcome {
 	for _, i := range rand.Perm(len(types)) {
 		r := types[i]
 		group.Go(func() error {
-			if p.silence.of(r.GroupVersion()) {
-				outcomes[i] = outcome{resource: r, err: fmt.Errorf("list %s: %w", r, errNotTried)}
+			if p.clock.Now().After(p.until) {
+				outcomes[i] = outcome{resource: r, pending: true}
+				return nil
+			}
+			if p.silence.keeps(p.namespace, r.GroupVersion()) {
+				outcomes[i] = outcome{resource: r, err: listFailed(r, errNotTried)}
 				return nil
 			}
 			outcomes[i] = p.purge(ctx, r)
 			// The core group has no server of its own that could be silent.
-			if r.Group != "" && ctx.Err() == nil {
-				p.silence.note(r.GroupVersion(), !errors.Is(outcomes[i].err, context.DeadlineExceeded))
+			if err := outcomes[i].err; r.Group != "" && ctx.Err() == nil && !errors.Is(err, errNotTried) {
+				p.silence.note(p.namespace, r.GroupVersion(), !errors.Is(err, context.DeadlineExceeded))
 			}
 			return nil
 		})
@@ -99,9 +143,13 @@ func (p *purger) purge(ctx context.Context, r resource) outcome {
 	if !r.list {
 		return p.purgeUnseen(ctx, r)
 	}
+	if !p.patient && p.strides.list(r, false).patience > minPatience {
+		return outcome{resource: r, err: listFailed(r, errNotTried)}
+	}
 	out, removed := p.walk(ctx, r, true)
-	if removed && out.err == nil {
+	if late := out.late; removed && out.err == nil {
 		out, _ = p.walk(ctx, r, false)
+		out.late = out.late || late
 	}
 	out.deleted = removed
 	return out
@@ -109,13 +157,13 @@ func (p *purger) purge(ctx context.Context, r resource) outcome {
 
 // purgeUnseen deletes the objects of a type that cannot be listed.
 func (p *purger) purgeUnseen(ctx context.Context, r resource) outcome {
-	out := outcome{resource: r, unserved: true}
+	out := outcome{resource: r, unserved: true, sight: sight{sent: p.clock.Now()}}
 	if !r.deleteCollection {
 		return out
 	}
 	err := p.removeCollection(ctx, r, metav1.ListOptions{})
 	if err != nil && !unsupported(err) {
-		out.err = fmt.Errorf("delete %s: %w", r, err)
+		out.err = removeFailed(r, err)
 	}
 	return out
 }
@@ -126,27 +174,28 @@ func (p *purger) purgeUnseen(ctx context.Context, r resource) outcome {
 // The pages of a walk follow each other by continue token, so that objects held by finalizers at the front do not hide
 // those behind them, and deletecollection is given the same token and thus takes the same page.
 func (p *purger) walk(ctx context.Context, r resource, remove bool) (out outcome, removed bool) {
-	out = outcome{resource: r}
+	out = outcome{resource: r, sight: sight{sent: p.clock.Now()}}
 	var removals errgroup.Group
 	removals.SetLimit(removalsAtOnce)
 	defer func() {
 		if err := removals.Wait(); err != nil && out.err == nil {
-			out.err = fmt.Errorf("delete %s: %w", r, err)
+			out.err = removeFailed(r, err)
 		}
 	}()
 	next := ""
 	for {
-		token := next
-		page, err := p.list(ctx, r, token)
+		token, asked := next, p.strides.list(r, remove)
+		page, took, err := p.list(ctx, r, asked, token)
+		out.sight.took += took
 		if err != nil {
 			out.notListed(err, token)
 			return out, removed
 		}
-		out.add(page.Items)
+		out.add(page.Items, p.deleted)
 		out.version = page.ResourceVersion
 		if remove && slices.ContainsFunc(page.Items, notDeleted) {
 			removed = true
-			removals.Go(func() error { return p.removePage(ctx, r, pageOf(page, token), page.Items) })
+			removals.Go(func() error { return p.removePage(ctx, r, pageOf(page, token, asked.page), page.Items) })
 		}
 		next = page.Continue
 		if next != "" && p.clock.Now().After(p.until) {
@@ -167,7 +216,7 @@ func (o *outcome) notListed(err error, token string) {
 	case token != "" && apierrors.IsResourceExpired(err):
 		o.remaining = max(o.remaining, 1) // the walk took longer than etcd keeps versions: the next one will see
 	default:
-		o.err = fmt.Errorf("list %s: %w", o.resource, err)
+		o.err = listFailed(o.resource, err)
 	}
 }
 
@@ -184,13 +233,14 @@ func following(page *metav1.PartialObjectMetadataList) int64 {
 // examplesShown is how many objects are named for each finalizer.
 const examplesShown = 3
 
-// add counts the objects of a page.
-func (o *outcome) add(items []metav1.PartialObjectMetadata) {
+// add counts the objects of a page. deleted is when the namespace was.
+func (o *outcome) add(items []metav1.PartialObjectMetadata, deleted time.Time) {
 	if len(items) > 0 && o.examples == nil {
 		o.finalizers, o.examples = map[string]int{}, map[string][]string{}
 	}
 	for _, item := range items {
 		o.remaining++
+		o.late = o.late || !deleted.IsZero() && item.CreationTimestamp.After(deleted)
 		holders := item.Finalizers
 		if len(holders) == 0 {
 			holders = []string{""}
@@ -206,16 +256,23 @@ func (o *outcome) add(items []metav1.PartialObjectMetadata) {
 	}
 }
 
-func (p *purger) list(ctx context.Context, r resource, token string) (*metav1.PartialObjectMetadataList, error) {
+// list asks for one page and returns with it how long the answer took.
+func (p *purger) list(ctx context.Context, r resource, asked stride, token string) (*metav1.PartialObjectMetadataList, time.Duration, error) {
 	if err := p.acquire(ctx); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer p.slots.Release(1)
-	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	bounded, cancel := context.WithTimeout(ctx, asked.patience)
 	defer cancel()
+	begin := p.clock.Now()
 	// No resource version: the answer is as new as etcd.
-	return p.client.Resource(r.GroupVersionResource).Namespace(p.namespace).
-		List(ctx, metav1.ListOptions{Limit: pageSize, Continue: token})
+	page, err := p.client.Resource(r.GroupVersionResource).Namespace(p.namespace).
+		List(bounded, metav1.ListOptions{Limit: asked.page, Continue: token})
+	took := p.clock.Since(begin)
+	if ctx.Err() == nil {
+		p.strides.listed(r, asked, took, err)
+	}
+	return page, took, err
 }
 
 // acquire waits for one of the slots for requests. Nobody gets one when the term is over.

@@ -61,7 +61,7 @@ func TestPagesOfALargeTypeFollowTheToken(t *testing.T) {
 	pages[""].RemainingItemCount, pages["two"].RemainingItemCount = new(int64(6)), new(int64(3))
 	var lock sync.Mutex
 	var removed []string
-	p := b.newPurger("test", b.clock.Now())
+	p := b.newPurger(terminating(), b.memory(terminating()), b.clock.Now())
 	p.client = pagedClient{
 		list: func(token string) (*metav1.PartialObjectMetadataList, error) { return pages[token], nil },
 		remove: func(token string) error {
@@ -105,12 +105,12 @@ func TestTheFirstPageIsRemovedAsListed(t *testing.T) {
 		{"a list without a version", "", nil, []string{""}},
 		{"a list of any version", "0", nil, []string{""}},
 		{"a server that will not have it", "7", apierrors.NewBadRequest("resourceVersionMatch"), []string{"7", ""}},
-		{"a version that is no more: the next list finds what is left", "7", apierrors.NewResourceExpired("too old"), []string{"7"}},
+		{"a version that is no more, or never was to be had", "7", apierrors.NewResourceExpired("too old"), []string{"7", ""}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, terminating())
 			var got []string
-			p := b.newPurger("test", b.clock.Now())
+			p := b.newPurger(terminating(), b.memory(terminating()), b.clock.Now())
 			p.client = pagedClient{
 				list: func(string) (*metav1.PartialObjectMetadataList, error) {
 					return &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: tt.version}, Items: make([]metav1.PartialObjectMetadata, 1)}, nil
@@ -167,9 +167,10 @@ func TestOneRefusalKeepsNobodyElse(t *testing.T) {
 		{"deletecollection only", denied, nil, 20, ""},
 		{"all", denied, everything(20, denied), 10, "delete pods: pods \"a-first\""},
 		{"none: the server asks for patience", apierrors.NewTooManyRequests("later", 1), nil, 0, "delete pods: later"},
-		{"none: the server has no time", apierrors.NewTimeoutError("slow", 1), nil, 0, "delete pods: Timeout"},
 		{"none: no answer", io.ErrUnexpectedEOF, nil, 0, "delete pods: unexpected EOF"},
 		{"one by one only, and the connection breaks", denied, everything(20, io.ErrUnexpectedEOF), 1, "unexpected EOF"},
+		{"one that cannot be deleted at once", apierrors.NewMethodNotSupported(pods, "delete"), everything(20, denied), 10, "delete pods: 0"},
+		{"so many at once take too long", apierrors.NewTimeoutError("slow", 1), nil, 0, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, terminating())
@@ -177,7 +178,7 @@ func TestOneRefusalKeepsNobodyElse(t *testing.T) {
 			for i := range 20 {
 				page.Items = append(page.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%02d", i)}})
 			}
-			p := b.newPurger("test", b.clock.Now())
+			p := b.newPurger(terminating(), b.memory(terminating()), b.clock.Now())
 			var asked []string
 			p.client = pagedClient{
 				list:   func(string) (*metav1.PartialObjectMetadataList, error) { return page, nil },

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -69,19 +70,21 @@ func (c *Controller) sync(ctx context.Context, name string) (look, error) {
 
 // advance deletes the pods and, if they are proven gone and the grace is over, everything else.
 func (c *Controller) advance(ctx context.Context, ns *corev1.Namespace) (look, error) {
-	now := c.deps.Clock.Now() // before the first request: what is sent from here on is later than this
-	seen := c.seen.note(ns.UID, now)
-	gate := gateAt(seen, ns.DeletionTimestamp.Time, c.cfg.Grace)
 	m := c.memory(ns)
-	p := c.newPurger(ns.Name, now)
+	seen := c.seen.note(ns.UID, sighting{at: c.deps.Clock.Now(), watched: true})
+	gate := c.gate(ctx, ns, m, seen)
+	now := c.deps.Clock.Now() // before the first request for content: what is sent from here on is later than this
+	p := c.newPurger(ns, m, now)
+	defer c.end(p)
 
 	pods := p.purge(ctx, podResource)
+	c.noteLate(ctx, ns, pods)
 	if judgePods(pods, now, gate, content{}) == podsEarly {
 		c.metrics.show(ns.Name, report{}, []string{causeGrace})
 		return look{after: max(gate.Sub(c.deps.Clock.Now()), time.Millisecond)}, nil
 	}
-	notBefore := seen
-	if gate.After(seen) && !now.Before(gate) {
+	notBefore := seen.at
+	if gate.After(seen.at) && !now.Before(gate) {
 		notBefore = gate
 	}
 	asked := c.deps.Clock.Now()
@@ -92,7 +95,7 @@ func (c *Controller) advance(ctx context.Context, ns *corev1.Namespace) (look, e
 	r := report{began: now.Add(c.deps.Clock.Since(asked)), content: known, outcomes: []outcome{pods}}
 	if judgePods(pods, now, gate, known) != podsGone {
 		if pods.unserved && known.has(podResource) {
-			r.outcomes[0].err = errPodsHidden
+			r.outcomes[0].err = listFailed(podResource, errHidden)
 		}
 		if now.Before(gate) {
 			pause = min(max(pause, minRecheck), gate.Sub(now))
@@ -102,8 +105,34 @@ func (c *Controller) advance(ctx context.Context, ns *corev1.Namespace) (look, e
 	return c.purgeOthers(ctx, ns, m, p, r, pause)
 }
 
-// errPodsHidden: discovery shows pods, yet listing them is answered with 404 or 405.
-var errPodsHidden = errors.New("list pods: the API server serves them and does not list them")
+// gate is when types other than pods may be deleted. Where the grace is so short that a webhook could outlast it, it is decided by whether there
+// are any.
+func (c *Controller) gate(ctx context.Context, ns *corev1.Namespace, m *memory, seen sighting) time.Time {
+	deleted := ns.DeletionTimestamp.Time
+	latest := gateAt(seen, deleted, max(c.cfg.Grace, heldUp))
+	if c.cfg.Grace >= heldUp || c.late.Load() || !c.deps.Clock.Now().Before(latest) {
+		return latest
+	}
+	if m.grace == 0 {
+		m.grace = max(c.cfg.Grace, settle)
+		if hooks, err := c.admission.Get(ctx, "", seen.at); err != nil || mayHoldUp(hooks, ns.Labels) {
+			m.grace = heldUp
+		}
+	}
+	return gateAt(seen, deleted, m.grace)
+}
+
+// noteLate remembers whether objects are created in namespaces that were deleted before. That the API servers' clocks differ can make it seem
+// so.
+func (c *Controller) noteLate(ctx context.Context, ns *corev1.Namespace, outcomes ...outcome) {
+	if (report{outcomes: outcomes}).late() && !c.late.Swap(true) {
+		klog.FromContext(ctx).Info("An object was created in a namespace after its deletion, namespaces are given more time from now on",
+			"namespace", ns.Name, "time", max(c.cfg.Grace, heldUp))
+	}
+}
+
+// errHidden: discovery shows the type, yet listing it is answered with 404 or 405.
+var errHidden = errors.New("the API server shows the type in its discovery and does not list it")
 
 // purgeOthers works on the types after the pods, and finalizes the namespace if all are proven empty. pause is until a
 // discovery that was incomplete may be repeated.
@@ -118,21 +147,51 @@ func (c *Controller) purgeOthers(ctx context.Context, ns *corev1.Namespace, m *m
 	}
 	ns, pods := fresh, r.outcomes[0]
 
-	types := r.content.others()
 	v := unproven
-	for range 2 { // the second time for what was seen empty too long ago
-		begin := c.deps.Clock.Now()
-		r.outcomes = append([]outcome{pods}, p.purgeAll(ctx, m.unsettled(types))...)
-		m.settle(r.outcomes[1:], begin)
-		if v = judge(r, proven(types, m.settled, begin, c.deps.Clock.Now())); v != unproven {
+	p.until = c.deps.Clock.Now().Add(passBudget) // that of the pods may be over
+	for range 2 {                                // the second time for what was seen empty too long ago, or has come meanwhile
+		r.outcomes = append([]outcome{pods}, p.purgeAll(ctx, m.unsettled(r.content.others()))...)
+		c.noteLate(ctx, ns, r.outcomes...)
+		if r.hidden() {
+			if pause, err = c.seek(ctx, &r); err != nil {
+				return look{}, err
+			}
+		}
+		m.settle(r.outcomes[1:])
+		now := c.deps.Clock.Now()
+		if v = judge(r, proven(r.content.others(), m.settled, now)); v != unproven {
 			break
 		}
-		m.settled = nil
+		m.expire(now)
 	}
-	if v != empty {
+	switch v {
+	case empty:
+		return c.finish(ctx, ns, r)
+	case unfinished, unproven: // nothing is known to be in the way
+		c.metrics.show(ns.Name, r, nil)
+		return look{after: time.Millisecond, content: &r.content}, r.stopped()
+	default:
 		return c.hold(ctx, ns, m, r, pause)
 	}
-	return c.finish(ctx, ns, r)
+}
+
+// seek finds out what has become of types that are not there to be listed, by a discovery sent after that. Those it does not show any more are
+// gone; whatever else it may be, a server that restarts or one that has not heard of the type yet, is no proof of anything. It returns the
+// time until a discovery that was incomplete may be repeated.
+func (c *Controller) seek(ctx context.Context, r *report) (time.Duration, error) {
+	asked := c.deps.Clock.Now()
+	known, pause, err := c.catalogue.read(ctx, asked)
+	if err != nil {
+		return 0, fmt.Errorf("discover: %w", err)
+	}
+	r.began, r.content = r.began.Add(c.deps.Clock.Since(asked)), known
+	r.outcomes = slices.DeleteFunc(r.outcomes, func(o outcome) bool { return o.hidden() && known.complete() && !known.has(o.resource) })
+	for i, o := range r.outcomes {
+		if o.hidden() && o.resource != podResource {
+			r.outcomes[i].err = listFailed(o.resource, errHidden)
+		}
+	}
+	return pause, nil
 }
 
 // hold says what the namespace waits for and decides when to look again.
@@ -148,6 +207,10 @@ func (c *Controller) hold(ctx context.Context, ns *corev1.Namespace, m *memory, 
 	var say bool
 	if m.notice, say = m.notice.next(b.identity, now); say {
 		c.deps.Recorder.Event(ns, corev1.EventTypeWarning, "NamespaceDeletionBlocked", "Deletion waits: "+b.text)
+	}
+	if r.pending() > 0 {
+		next.after = time.Millisecond // first to what has not been looked at
+		return next, nil
 	}
 	waits := func(err error) bool { return errors.Is(err, errNotTried) } // for another namespace to try
 	if errs := slices.DeleteFunc(r.errs(), waits); len(errs) > 0 {
@@ -192,7 +255,7 @@ func (c *Controller) finish(ctx context.Context, ns *corev1.Namespace, r report)
 		ns = c.writeConditions(ctx, ns, r)
 	}
 	if ourFinalizer(ns) {
-		seen := c.seen.note(ns.UID, c.deps.Clock.Now()) // not later: when the namespace goes, so does the note
+		seen := c.seen.note(ns.UID, sighting{at: c.deps.Clock.Now()}).at // not later: when the namespace goes, so does the note
 		if err := c.finalize(ctx, ns); err != nil {
 			return look{}, err
 		}
@@ -217,20 +280,23 @@ func (m *memory) unsettled(types []resource) []resource {
 	return todo
 }
 
-// settle notes which types were found empty by lists sent at begin or later, and which failed.
-func (m *memory) settle(outcomes []outcome, begin time.Time) {
-	if m.settled == nil {
-		m.settled = map[resource]time.Time{}
-	}
+// settle notes which types were found empty, and which failed.
+func (m *memory) settle(outcomes []outcome) {
 	for _, o := range outcomes {
 		switch {
-		case errors.Is(o.err, errNotTried):
+		case o.pending || errors.Is(o.err, errNotTried):
 		case o.err != nil:
 			m.failures[o.resource]++
 		case o.remaining == 0:
-			m.settled[o.resource] = begin
+			m.settled[o.resource] = o.sight
 		}
 	}
+}
+
+// expire forgets the types that were seen empty too long ago.
+func (m *memory) expire(now time.Time) {
+	span := spanOf(m.settled)
+	maps.DeleteFunc(m.settled, func(_ resource, s sight) bool { return now.Sub(s.sent) > span })
 }
 
 // memory returns what is remembered of the namespace. Only the one sync that runs for it may use it.
@@ -240,7 +306,7 @@ func (c *Controller) memory(ns *corev1.Namespace) *memory {
 	if m, ok := c.memories[ns.Name]; ok && m.uid == ns.UID {
 		return m
 	}
-	m := &memory{uid: ns.UID, failures: map[resource]int{}}
+	m := &memory{uid: ns.UID, settled: map[resource]sight{}, failures: map[resource]int{}, strides: newStrides()}
 	c.memories[ns.Name] = m
 	return m
 }

@@ -20,8 +20,8 @@ const refusalsPerPage = 10
 // pageOf makes deletecollection take the objects of a page that was listed with the token. The first page has none and is told by its
 // resource version. Without that the server would look for the newest state once more, for which it waits up to 100 ms
 // if the type was read shortly before: its watch cache asks etcd no more often how far it has come.
-func pageOf(page *metav1.PartialObjectMetadataList, token string) metav1.ListOptions {
-	options := metav1.ListOptions{Limit: pageSize, Continue: token}
+func pageOf(page *metav1.PartialObjectMetadataList, token string, limit int64) metav1.ListOptions {
+	options := metav1.ListOptions{Limit: limit, Continue: token}
 	if token == "" && page.ResourceVersion != "" && page.ResourceVersion != "0" {
 		options.ResourceVersion, options.ResourceVersionMatch = page.ResourceVersion, metav1.ResourceVersionMatchExact
 	}
@@ -41,11 +41,18 @@ func (p *purger) removePage(ctx context.Context, r resource, page metav1.ListOpt
 	var err error
 	if r.deleteCollection {
 		err = p.removeCollection(ctx, r, page)
-		if page.ResourceVersion != "" && (apierrors.IsBadRequest(err) || apierrors.IsInvalid(err)) {
-			// An aggregated server that does not know what to do with a resource version here.
-			err = p.removeCollection(ctx, r, metav1.ListOptions{Limit: pageSize})
+		if page.ResourceVersion != "" && (apierrors.IsBadRequest(err) || apierrors.IsInvalid(err) || apierrors.IsResourceExpired(err)) {
+			// An aggregated server that does not know what to do with a resource version here, or does not keep any.
+			err = p.removeCollection(ctx, r, metav1.ListOptions{Limit: page.Limit})
 		}
-		if !unsupported(err) && !refused(err) {
+		switch {
+		case apierrors.IsResourceExpired(err): // the list that follows finds what is left
+			return nil
+		case ctx.Err() == nil && page.Limit > 1 && errors.Is(err, errTooLong): // as it does, and asks for less
+			return nil
+		case unsupported(err):
+			err = nil
+		case !refused(err):
 			return err
 		}
 	}
@@ -53,7 +60,7 @@ func (p *purger) removePage(ctx context.Context, r resource, page metav1.ListOpt
 }
 
 // removeEach deletes objects one by one, past those that the server refuses to delete. all is why it would not delete them at once, nil
-// or unsupported if it cannot. They are taken in any order, lest the same refusals hide the same others in every pass.
+// if it cannot. They are taken in any order, lest the same refusals hide the same others in every pass.
 func (p *purger) removeEach(ctx context.Context, r resource, items []metav1.PartialObjectMetadata, all error) error {
 	todo := slices.DeleteFunc(slices.Clone(items), func(o metav1.PartialObjectMetadata) bool { return !notDeleted(o) })
 	rand.Shuffle(len(todo), func(i, j int) { todo[i], todo[j] = todo[j], todo[i] })
@@ -87,16 +94,25 @@ func inWords(errs []error) (all error) {
 	return all
 }
 
+// errTooLong: the server did not get through a page in time. What it did get through is done.
+var errTooLong = errors.New("no answer in time")
+
 func (p *purger) removeCollection(ctx context.Context, r resource, page metav1.ListOptions) error {
 	if err := p.acquire(ctx); err != nil {
 		return err
 	}
 	defer p.slots.Release(1)
-	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
+	bounded, cancel := context.WithTimeout(ctx, removalPatience(page.Limit))
 	defer cancel()
-	err := p.client.Resource(r.GroupVersionResource).Namespace(p.namespace).DeleteCollection(ctx, background(), page)
-	if apierrors.IsResourceExpired(err) {
-		return nil // the list that follows finds what is left
+	begin := p.clock.Now()
+	err := p.client.Resource(r.GroupVersionResource).Namespace(p.namespace).DeleteCollection(bounded, background(), page)
+	took := p.clock.Since(begin)
+	if ctx.Err() != nil {
+		return err
+	}
+	p.strides.removed(r, page.Limit, took, err)
+	if tooLong(err, took) && !refused(err) {
+		return fmt.Errorf("%w: %w", errTooLong, err)
 	}
 	return err
 }
@@ -106,7 +122,7 @@ func (p *purger) remove(ctx context.Context, r resource, item metav1.PartialObje
 		return err
 	}
 	defer p.slots.Release(1)
-	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	ctx, cancel := context.WithTimeout(ctx, maxPatience)
 	defer cancel()
 	options := background()
 	if item.UID != "" {

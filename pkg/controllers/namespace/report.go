@@ -53,6 +53,26 @@ func (r report) remaining() int64 {
 	return n
 }
 
+// pending is how many types the pass had no time for.
+func (r report) pending() (n int) {
+	for _, o := range r.outcomes {
+		if o.pending {
+			n++
+		}
+	}
+	return n
+}
+
+// hidden reports whether a type besides pods was not there to be listed although it had been discovered.
+func (r report) hidden() bool {
+	return slices.ContainsFunc(r.outcomes[1:], outcome.hidden)
+}
+
+// late reports whether an object was seen that was created after the deletion of the namespace.
+func (r report) late() bool {
+	return slices.ContainsFunc(r.outcomes, func(o outcome) bool { return o.late })
+}
+
 // held are the outcomes of types that have objects left.
 func (r report) held() []outcome {
 	return slices.DeleteFunc(slices.Clone(r.outcomes), func(o outcome) bool { return o.remaining == 0 })

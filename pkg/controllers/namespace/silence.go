@@ -8,46 +8,64 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// silencePause is how long an API that did not answer one namespace is left alone by all.
-const silencePause = listTimeout
+// silencePause is how long an API that did not answer is left alone.
+const silencePause = minPatience
 
-// silence knows which group versions take requests and do not answer. Each look at one takes a worker for as long as a request may
-// take, and with many namespaces all workers for minutes; so only one waits for it at a time.
+// silence knows which group versions take requests and do not answer. One namespace alone may hold more than its API can list in time: that
+// is no concern of the others. When two have had no answer, and nobody has had one since, each look takes a worker for as long as a
+// request may take, and with many namespaces all workers for minutes; so only one waits for it at a time.
 type silence struct {
 	clock clock.PassiveClock
 
-	lock  sync.Mutex
-	until map[schema.GroupVersion]time.Time
+	lock sync.Mutex
+	of   map[schema.GroupVersion]*silent
+}
+
+// silent is a group version that has not answered somebody.
+type silent struct {
+	namespaces map[string]time.Time // until when each that had no answer leaves it alone
+	all        time.Time            // until when everybody does; zero: only those
 }
 
 func newSilence(clock clock.PassiveClock) *silence {
-	return &silence{clock: clock, until: map[schema.GroupVersion]time.Time{}}
+	return &silence{clock: clock, of: map[schema.GroupVersion]*silent{}}
 }
 
-// of reports whether the group version is to be left alone. When the pause is over, the first who asks is to try, and the others wait for
-// what it finds.
-func (s *silence) of(gv schema.GroupVersion) bool {
+// keeps reports whether the namespace is to leave the group version alone. When the pause of all is over, the first who asks is to try, and
+// the others wait for what it finds.
+func (s *silence) keeps(namespace string, gv schema.GroupVersion) bool {
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	until, silent := s.until[gv]
-	if !silent {
+	quiet, ok := s.of[gv]
+	if !ok {
 		return false
 	}
 	now := s.clock.Now()
-	if now.Before(until) {
+	if now.Before(quiet.namespaces[namespace]) || now.Before(quiet.all) {
 		return true
 	}
-	s.until[gv] = now.Add(silencePause)
+	if !quiet.all.IsZero() {
+		quiet.all = now.Add(silencePause)
+	}
 	return false
 }
 
-// note takes in whether the group version has answered.
-func (s *silence) note(gv schema.GroupVersion, answered bool) {
+// note takes in whether the group version has answered the namespace.
+func (s *silence) note(namespace string, gv schema.GroupVersion, answered bool) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	if answered {
-		delete(s.until, gv)
+		delete(s.of, gv)
 		return
 	}
-	s.until[gv] = s.clock.Now().Add(silencePause)
+	quiet, ok := s.of[gv]
+	if !ok {
+		quiet = &silent{namespaces: map[string]time.Time{}}
+		s.of[gv] = quiet
+	}
+	until := s.clock.Now().Add(silencePause)
+	quiet.namespaces[namespace] = until
+	if len(quiet.namespaces) > 1 {
+		quiet.all = until
+	}
 }

@@ -104,7 +104,7 @@ func failureText(r report) string {
 	}
 	texts := make([]string, len(errs))
 	for i, err := range errs {
-		texts[i] = err.Error()
+		texts[i] = forUsers(err)
 	}
 	return fmt.Sprintf("Failed to delete all resource types, %d remaining: %s", len(errs), strings.Join(texts, ", "))
 }

@@ -160,7 +160,7 @@ func TestNotFoundIsNotRemembered(t *testing.T) {
 		b.metadata.PrependReactor("delete-collection", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, "")
 		})
-		p := b.newPurger("test", b.clock.Now())
+		p := b.newPurger(terminating(), b.memory(terminating()), b.clock.Now())
 		r := podResource
 		r.GroupVersionResource = corev1.SchemeGroupVersion.WithResource("configmaps")
 		for range 2 {
@@ -177,7 +177,7 @@ func TestNotFoundIsNotRemembered(t *testing.T) {
 func TestASlowPassProvesWhatItHasSeen(t *testing.T) {
 	b := newBench(t, terminating())
 	b.metadata.PrependReactor("list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
-		b.clock.Step(passSpan + time.Second)
+		b.clock.Step(minSpan + time.Second)
 		return true, &metav1.List{}, nil
 	})
 	b.mustSync(t)

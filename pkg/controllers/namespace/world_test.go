@@ -62,10 +62,15 @@ func newBench(t *testing.T, namespaces ...runtime.Object) *bench {
 		return true, &metav1.List{}, nil
 	})
 	c := &Controller{
-		cfg: Config{Workers: 1}, metrics: newMetrics(prometheus.NewRegistry()), slots: semaphore.NewWeighted(requestsAtOnce),
+		cfg: Config{Workers: 1}, metrics: newMetrics(prometheus.NewRegistry()), slots: semaphore.NewWeighted(requestsAtOnce), patient: patientSyncs(1),
 		deps: Deps{Client: b.client, Metadata: b.metadata, Discovery: b.discovery, Recorder: b.events, Clock: b.clock},
 	}
 	c.beginTerm()
+	for _, o := range namespaces {
+		if ns := o.(*corev1.Namespace); ns.DeletionTimestamp != nil {
+			c.seen.note(ns.UID, sighting{at: b.clock.Now()})
+		}
+	}
 	b.Controller = c
 	b.client.ClearActions()
 	return b
