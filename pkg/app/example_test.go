@@ -13,7 +13,7 @@ func Example() {
 	o.Client.Kubeconfig = "kubeconfig"
 	o.LeaderElection.LeaderElect = false
 	o.Generic.Controllers = []string{"replicaset", "namespace"}
-	o.Namespace.DeletionGracePeriod = 0 // one API server
+	o.Namespace.DeletionGracePeriod = 0 // one API server, no slow webhooks
 	o.Serving.SecurePort = 0
 	if errs := o.Validate(); len(errs) > 0 {
 		fmt.Println(errs)

@@ -100,5 +100,6 @@ func (o *NamespaceOptions) addFlags(fs *pflag.FlagSet) {
 		"How often a terminating namespace is checked again even if nothing happened.")
 	fs.DurationVar(&o.DeletionGracePeriod, "namespace-deletion-grace-period", o.DeletionGracePeriod,
 		"Content other than pods is deleted, and the namespace finalized, no earlier than this after its deletion, so that "+
-			"every API server has learnt to admit nothing more. 0 is safe with exactly one API server.")
+			"every API server has learnt to admit nothing more. 0 is for exactly one API server and means 100 ms, or 1.5 s where "+
+			"admission webhooks may hold up creates: a create held up for longer outlives its namespace.")
 }

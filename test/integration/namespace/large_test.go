@@ -1,0 +1,142 @@
+package namespace_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"minikcm/test/controlplane"
+)
+
+// A namespace with very many pods is deleted. All handlers of pods share one goroutine: whoever walks the pods of the namespace for each that
+// goes keeps the ReplicaSets of all other namespaces waiting.
+func TestALargeNamespaceHoldsUpNoReplicaSet(t *testing.T) {
+	pods := 3000
+	if controlplane.Long() {
+		pods = 50_000
+	}
+	client := cluster.Client(t)
+	elsewhere := cluster.Namespace(t)
+	manager := controlplane.StartProcess(t, "--kubeconfig="+cluster.ManagerKubeconfig(t, "large"), "--leader-elect=false",
+		"--controllers=*,-node-lifecycle-controller,-taint-eviction-controller", "--namespace-deletion-grace-period=0", "--secure-port=0", "-v=2")
+	manager.WaitForLog(t, `"Controller started"`)
+	rs, err := client.AppsV1().ReplicaSets(elsewhere).Create(t.Context(), controlplane.ReplicaSet(elsewhere, "steady", 3), metav1.CreateOptions{})
+	check(t, err)
+	replaced(t, client, rs, "")
+
+	large := create(t)
+	atOnce(pods, 16, func(i int) {
+		for {
+			_, err := client.CoreV1().Pods(large).Create(t.Context(), controlplane.Pod(large, fmt.Sprintf("pod-%05d", i), nil), metav1.CreateOptions{})
+			if err == nil || apierrors.IsAlreadyExists(err) || t.Context().Err() != nil {
+				return
+			}
+			t.Logf("create: %v", err)
+		}
+	})
+	t.Logf("%d pods made", pods)
+	begin := time.Now()
+	remove(t, large)
+	var slowest, machine time.Duration // machine: what the API server takes for our own create meanwhile
+	replacements := 0
+	for namespaceKnown(t.Context(), client, large) == nil {
+		victim := replaced(t, client, rs, "")
+		check(t, client.CoreV1().Pods(elsewhere).Delete(t.Context(), victim, metav1.DeleteOptions{}))
+		deleted := time.Now()
+		replaced(t, client, rs, victim)
+		slowest = max(slowest, time.Since(deleted))
+		replacements++
+		asked := time.Now()
+		_, err := client.CoreV1().Pods(elsewhere).Create(t.Context(), controlplane.Pod(elsewhere, "dry", nil), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		check(t, err)
+		machine = max(machine, time.Since(asked))
+	}
+	t.Logf("%d pods gone after %v; %d replacements elsewhere meanwhile, the slowest after %v, while the API server took up to %v for a create",
+		pods, time.Since(begin).Round(time.Millisecond), replacements, slowest.Round(time.Millisecond), machine.Round(time.Millisecond))
+	if slowest > time.Second+3*machine {
+		t.Errorf("a replacement took %v, want at most 1s and what three creates take", slowest)
+	}
+	if replacements == 0 {
+		t.Error("the namespace was gone before anything could be seen")
+	}
+}
+
+// replaced waits until the ReplicaSet has as many active pods as it wants, without the one that was deleted, and names one of them.
+func replaced(t *testing.T, client kubernetes.Interface, rs *appsv1.ReplicaSet, without string) (name string) {
+	t.Helper()
+	controlplane.Eventually(t, 2*time.Minute, func(ctx context.Context) error {
+		list, err := client.CoreV1().Pods(rs.Namespace).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+		if err != nil {
+			return err
+		}
+		active := slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil || p.Name == without })
+		if len(active) != int(*rs.Spec.Replicas) {
+			return fmt.Errorf("%d active pods", len(active))
+		}
+		name = active[0].Name
+		return nil
+	})
+	return name
+}
+
+// A webhook is asked about each deletion and takes its time. Deletecollection asks for one object after the other, so pages of it take longer than
+// any request may under the lease.
+func TestASlowWebhookOnDeletesIsNoError(t *testing.T) {
+	const objects = 150
+	client := cluster.Client(t)
+	m := start(t)
+	ns := create(t)
+	fill(t, client, ns, 0)
+	atOnce(objects, 8, func(i int) { configMap(t, client, ns, fmt.Sprintf("slow-%03d", i)) })
+	hook := cluster.Webhook(t, controlplane.Webhook{Operations: []string{"DELETE"}, Resource: "configmaps", Namespace: ns})
+	hook.Delay(150 * time.Millisecond)
+	begin := time.Now()
+	remove(t, ns)
+	gone(t, ns, 3*time.Minute)
+	t.Logf("%d objects gone after %v", objects, time.Since(begin).Round(time.Millisecond))
+	cut := m.requests(t, controlplane.ByNamespace(ns), controlplane.ByVerb("deletecollection"), controlplane.ByResource("configmaps"))
+	if len(cut) < 2 {
+		t.Errorf("%d deletecollections: the webhook was not slow enough to be noticed", len(cut))
+	}
+}
+
+// A create has passed the check that its namespace is there and waits in a webhook while the namespace is deleted.
+func TestZeroGraceWaitsForWebhooks(t *testing.T) {
+	client := cluster.Client(t)
+	start(t)
+	for _, mutating := range []bool{true, false} {
+		t.Run(fmt.Sprint("mutating ", mutating), func(t *testing.T) {
+			ns := create(t)
+			hook := cluster.Webhook(t, controlplane.Webhook{Operations: []string{"CREATE"}, Resource: "configmaps", Namespace: ns, Mutating: mutating})
+			before := hook.Requests()
+			hook.Delay(600 * time.Millisecond)
+			created := make(chan error, 1)
+			go func() {
+				_, err := client.CoreV1().ConfigMaps(ns).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "held-up"}}, metav1.CreateOptions{})
+				created <- err
+			}()
+			controlplane.Eventually(t, 10*time.Second, func(context.Context) error {
+				if hook.Requests() == before {
+					return fmt.Errorf("the webhook was not asked")
+				}
+				return nil
+			})
+			remove(t, ns)
+			if err := <-created; err != nil {
+				t.Skipf("not admitted: %v", err) // the machine was too slow for it
+			}
+			gone(t, ns, 20*time.Second)
+			if left := leftovers(t, ns); len(left) > 0 {
+				t.Errorf("orphans %v", left)
+			}
+		})
+	}
+}
