@@ -185,12 +185,17 @@ func (c *Controller) seek(ctx context.Context, r *report) (time.Duration, error)
 		return 0, fmt.Errorf("discover: %w", err)
 	}
 	r.began, r.content = r.began.Add(c.deps.Clock.Since(asked)), known
-	r.outcomes = slices.DeleteFunc(r.outcomes, func(o outcome) bool { return o.hidden() && known.complete() && !known.has(o.resource) })
-	for i, o := range r.outcomes {
-		if o.hidden() && o.resource != podResource {
-			r.outcomes[i].err = listFailed(o.resource, errHidden)
+	outcomes := r.outcomes[:1] // the pods have been judged
+	for _, o := range r.outcomes[1:] {
+		if o.hidden() {
+			if known.complete() && !known.has(o.resource) {
+				continue
+			}
+			o.err = listFailed(o.resource, errHidden)
 		}
+		outcomes = append(outcomes, o)
 	}
+	r.outcomes = outcomes
 	return pause, nil
 }
 
