@@ -97,9 +97,10 @@ func TestDrainThatTakesTooLong(t *testing.T) {
 		name  string
 		drain time.Duration
 		takes time.Duration
+		lasts time.Duration // the lease, from then on
 	}{
-		{"controllers return once they are cut", 10*time.Second + 1, 10*time.Second + 1},
-		{"controllers never return", time.Hour, 10*time.Second + joinTimeout},
+		{"controllers return soon after they are cut", 11 * time.Second, 11 * time.Second, time.Second},
+		{"controllers never return", time.Hour, 10*time.Second + joinTimeout, 15 * time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -126,6 +127,9 @@ func TestDrainThatTakesTooLong(t *testing.T) {
 				}
 				if s.holder() != "a" {
 					t.Error("the lease was released though work may have been running")
+				}
+				if got := s.duration(); got != tt.lasts {
+					t.Errorf("the lease lasts another %v, want %v", got, tt.lasts)
 				}
 				wantWritable(t, a, false)
 			})

@@ -137,7 +137,7 @@ func (s *service) on(ctx context.Context, ev event, reason string) {
 	was := s.phase
 	s.phase = was.next(ev)
 	s.stopping = s.stopping || ev == stopped
-	s.deposed = s.deposed || ev == lost
+	s.deposed = s.deposed || ev == lost && was != joining    // after the cut we have ended the renewals ourselves
 	if s.phase == was && (ev != stopped || was != joining) { // a join has no end before the process stops
 		return
 	}
