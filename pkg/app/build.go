@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -69,15 +70,26 @@ func (b *builder) buildCaches() error {
 		return fmt.Errorf("build the client of the Lease informer: %w", err)
 	}
 	b.caches = caches.New(most, caches.Config{
-		Name: Name, Resync: b.cfg.MinResync + rand.N(b.cfg.MinResync), LeaseNamespaces: leaseNamespaces(b.cfg),
+		Name: Name, Resync: resyncPeriod(b.cfg.MinResync), LeaseNamespaces: leaseNamespaces(b.cfg),
 		LeaseClient: leases, Fallback: fallback,
 	})
 	return nil
 }
 
+// resyncPeriod is a random time between least and twice least; 0, which means never, stays 0.
+func resyncPeriod(least time.Duration) time.Duration {
+	if least <= 0 {
+		return 0
+	}
+	return least + rand.N(least)
+}
+
 // leaseNamespaces are those of the Leases somebody reads: the nodes', if their health is watched, and our own.
 func leaseNamespaces(cfg Config) []string {
-	namespaces := []string{cfg.Election.Namespace}
+	var namespaces []string
+	if watchesLease(cfg) {
+		namespaces = append(namespaces, cfg.Election.Namespace)
+	}
 	if slices.Contains(cfg.Controllers, node.Name) && !slices.Contains(namespaces, corev1.NamespaceNodeLease) {
 		namespaces = append(namespaces, corev1.NamespaceNodeLease)
 	}

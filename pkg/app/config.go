@@ -3,16 +3,18 @@ package app
 import (
 	"errors"
 	"fmt"
+	"mime"
 	"net"
 	"slices"
 	"strings"
 	"time"
 
-	cliflag "k8s.io/component-base/cli/flag"
-	zpagesfeatures "k8s.io/component-base/zpages/features"
-
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	cliflag "k8s.io/component-base/cli/flag"
+	zpagesfeatures "k8s.io/component-base/zpages/features"
 
 	"minikcm/pkg/leadership"
 )
@@ -32,6 +34,7 @@ type Config struct {
 	ServiceAccounts bool
 
 	// MinResync is the lower bound of the informers' resync period; the period is a random time in [MinResync, 2 MinResync).
+	// 0: they never resync.
 	MinResync time.Duration
 	// StartInterval spreads the controllers' start at the beginning of a term: each waits a random time in
 	// [StartInterval, 2 StartInterval). 0 starts all at once.
@@ -166,11 +169,31 @@ func (o *ClientOptions) restConfig() (*rest.Config, error) {
 	cfg.DisableCompression = true // cheap on a local network, expensive in CPU; as upstream
 	cfg.ContentType = o.ContentType
 	cfg.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
-	if o.ContentType == "application/json" {
-		cfg.AcceptContentTypes = "application/json"
+	if kind, _ := o.mediaType(); kind == runtime.ContentTypeJSON {
+		cfg.AcceptContentTypes = runtime.ContentTypeJSON
 	}
-	cfg.QPS, cfg.Burst = o.QPS, int(o.Burst)
+	cfg.QPS, cfg.Burst = o.QPS, int(o.Burst) // 0 is client-go's own default, as upstream
 	return cfg, nil
+}
+
+// mediaType is the type behind --kube-api-content-type, without parameters; empty means JSON, as for client-go. An error means that no
+// client could encode a request.
+func (o *ClientOptions) mediaType() (string, error) {
+	if o.ContentType == "" {
+		return runtime.ContentTypeJSON, nil
+	}
+	kind, _, err := mime.ParseMediaType(o.ContentType)
+	if err != nil {
+		return "", fmt.Errorf("%q: %w", o.ContentType, err)
+	}
+	var known []string
+	for _, info := range scheme.Codecs.SupportedMediaTypes() {
+		known = append(known, info.MediaType)
+	}
+	if !slices.Contains(known, kind) {
+		return "", fmt.Errorf("%q is none of %s", o.ContentType, strings.Join(known, ", "))
+	}
+	return kind, nil
 }
 
 // loadKubeconfig builds a client configuration from a file, named by flag, and an address; both empty means the service

@@ -65,8 +65,9 @@ func gateSpecs() map[featuregate.Feature]featuregate.VersionedSpecs {
 		"ControllerManagerReleaseLeaderElectionLockOnExit": fixed(true),
 		"CoordinatedLeaderElection":                        fixed(false),
 	}
+	// As beta they would go with AllBeta=false, which is given to whole clusters and means upstream's experiments.
 	for _, f := range ours {
-		specs[f] = featuregate.VersionedSpecs{{Version: apiversion.MustParse(oldestEmulation), Default: true, PreRelease: featuregate.Beta}}
+		specs[f] = featuregate.VersionedSpecs{{Version: apiversion.MustParse(oldestEmulation), Default: true, PreRelease: featuregate.GA}}
 	}
 	return specs
 }

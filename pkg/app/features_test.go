@@ -43,7 +43,7 @@ func TestGates(t *testing.T) {
 		{"one", []string{"--feature-gates=PodDeletionCost=false"}, map[featuregate.Feature]bool{"PodDeletionCost": false, "WatchListClient": true}, nil},
 		{"several flags", []string{"--feature-gates=kube:PodDeletionCost=false", "--feature-gates=kube:WatchListClient=false"}, map[featuregate.Feature]bool{"PodDeletionCost": false, "WatchListClient": false}, nil},
 		{"asking for what is fixed", []string{"--feature-gates=CoordinatedLeaderElection=false,SeparateTaintEvictionController=true"}, map[featuregate.Feature]bool{"CoordinatedLeaderElection": false}, nil},
-		{"all beta off keeps what is fixed", []string{"--feature-gates=AllBeta=false"}, map[featuregate.Feature]bool{"AtomicFIFO": true, "SeparateTaintEvictionController": true, "PodDeletionCost": false}, []string{"FencedWrites", "LeaseWatch", "VerifyFirstWrite", "WatchLiveness"}},
+		{"all beta off keeps what is fixed, and the promises", []string{"--feature-gates=AllBeta=false"}, map[featuregate.Feature]bool{"AtomicFIFO": true, "SeparateTaintEvictionController": true, "PodDeletionCost": false, "FencedWrites": true}, nil},
 		{"all beta on keeps what is fixed", []string{"--feature-gates=AllBeta=true,AllAlpha=true"}, map[featuregate.Feature]bool{"CoordinatedLeaderElection": false, "ClientsAllowCBOR": true}, nil},
 		{"ours off", []string{"--feature-gates=FencedWrites=false"}, map[featuregate.Feature]bool{"FencedWrites": false}, []string{"FencedWrites"}},
 		{"the oldest version, ours stay", []string{"--emulated-version=1.34"}, map[featuregate.Feature]bool{"DeploymentReplicaSetTerminatingReplicas": false, "PodDeletionCost": true, "FencedWrites": true, "AtomicFIFO": true}, nil},

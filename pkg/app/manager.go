@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/client-go/tools/cache"
@@ -48,6 +49,8 @@ type named struct {
 
 // Run is the daemon, for programs that embed it: it serves, keeps caches, competes for the lease and runs the controllers of cfg
 // while it holds it. It blocks until ctx ends, and then returns nil if everything was stopped in order. Several may run in one process.
+// Every goroutine has ended when it returns, but for informers that client-go lets sleep when the API server refused them: they end within
+// a minute and ask nothing more.
 func Run(ctx context.Context, cfg Config) error {
 	m, err := newManager(cfg)
 	if err != nil {
@@ -76,7 +79,7 @@ func newManager(cfg Config) (*manager, error) {
 	if m.liveness, err = b.liveness(m.elector); err != nil {
 		return nil, err
 	}
-	if m.server, err = newServer(cfg.Serving, serverDeps{metrics: b.registry, configz: configzDocument(cfg)}); err != nil {
+	if m.server, err = newServer(cfg.Serving, serverDeps{metrics: b.registry, configz: configzDocument(cfg), clock: m.clock}); err != nil {
 		return nil, err
 	}
 	m.addChecks()
@@ -138,6 +141,7 @@ func (m *manager) run(ctx context.Context) error {
 	defer m.abort(nil)
 	outlive := context.WithoutCancel(ctx)
 
+	m.server.addReady("shutdown", func() error { return stopping(ctx) })
 	serveCtx, stopServing := context.WithCancel(outlive)
 	var serving sync.WaitGroup
 	serving.Go(func() {
@@ -149,7 +153,7 @@ func (m *manager) run(ctx context.Context) error {
 	defer stopServing()
 
 	m.cacheCtx, m.stopCache = context.WithCancel(outlive)
-	defer m.stopCaches()
+	defer m.stopCaches(outlive)
 	m.events.start()
 
 	if err := preflight(ctx, m.cfg); err != nil {
@@ -163,6 +167,14 @@ func (m *manager) run(ctx context.Context) error {
 	err := m.elector.Run(ctx, m.lead)
 	logger.Info("Stopped", "reason", context.Cause(ctx))
 	return stopped(ctx, err)
+}
+
+// stopping is the readiness of a process that was told to stop: its Service should send nobody any more, while running syncs end.
+func stopping(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return errors.New("the process is stopping")
+	}
+	return nil
 }
 
 // stopped is the error of a run that ended with err: the one that aborted it comes first, and being told to stop is none.
@@ -198,11 +210,34 @@ func (m *manager) fillCaches(ctx context.Context) error {
 	return nil
 }
 
-func (m *manager) stopCaches() {
+// cachesPatience is how long informers may take to end. One whose streaming list is refused by an overloaded API server may sleep for up to
+// a minute, and client-go v0.37 does not wake it; nobody reads what it fills any more, and it asks nothing when it wakes up.
+const cachesPatience = time.Second
+
+func (m *manager) stopCaches(ctx context.Context) {
 	m.stopCache()
 	m.join.Wait()
-	m.caches.Shutdown()
+	if !within(m.clock, cachesPatience, m.caches.Shutdown) {
+		klog.FromContext(ctx).Info("Stopped without waiting for informers that sleep", "waited", cachesPatience)
+	}
 	m.events.stop()
+}
+
+// within calls f and reports whether it returned in time. If not, it goes on.
+func within(clk clock.Clock, patience time.Duration, f func()) bool {
+	returned := make(chan struct{})
+	go func() {
+		defer close(returned)
+		f()
+	}()
+	timer := clk.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-returned:
+		return true
+	case <-timer.C():
+		return false
+	}
 }
 
 // lead is one term: it runs every controller until the term ends or one of them gives up.

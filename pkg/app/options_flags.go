@@ -18,7 +18,7 @@ func (o *GenericOptions) addFlags(fs *pflag.FlagSet) {
 		"Controllers to run: 'foo' switches foo on, '-foo' switches it off, '*' switches on all that no other item names. "+
 			"The first item that names a controller decides.\nKnown: "+strings.Join(controllerNamesWithAliases(), ", "))
 	fs.DurationVar(&o.MinResyncPeriod, "min-resync-period", o.MinResyncPeriod,
-		"Each informer replays its whole store to its handlers once in a random time between this and twice this.")
+		"Each informer replays its whole store to its handlers once in a random time between this and twice this. 0 never does.")
 	fs.DurationVar(&o.ControllerStartInterval, "controller-start-interval", o.ControllerStartInterval,
 		"At the start of a term each controller waits a random time between this and twice this. 0 starts all at once.")
 	fs.DurationVar(&o.ControllerShutdownTimeout, "controller-shutdown-timeout", o.ControllerShutdownTimeout,
@@ -27,12 +27,13 @@ func (o *GenericOptions) addFlags(fs *pflag.FlagSet) {
 
 func (o *ClientOptions) addGenericFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.ContentType, "kube-api-content-type", o.ContentType,
-		"Content type of requests to the API server: application/vnd.kubernetes.protobuf or application/json.")
+		"Content type of requests to the API server: application/vnd.kubernetes.protobuf, application/json or application/yaml, "+
+			"parameters allowed. Empty: JSON.")
 	fs.Float32Var(&o.QPS, "kube-api-qps", o.QPS,
 		"Requests per second that each client may send on average. Negative: no client-side limit; the number of workers "+
-			"and the API server's priority and fairness bound the load.")
+			"and the API server's priority and fairness bound the load. 0: client-go's default of 5.")
 	fs.Int32Var(&o.Burst, "kube-api-burst", o.Burst,
-		"Requests that each client may send at once before --kube-api-qps applies. Only used with a positive --kube-api-qps.")
+		"Requests that each client may send at once before --kube-api-qps applies. Not used with a negative --kube-api-qps. 0: client-go's default of 10.")
 	fs.BoolVar(&o.ServiceAccounts, "use-service-account-credentials", o.ServiceAccounts,
 		"Let each controller use its own service account in kube-system, with upstream's names, so that upstream's "+
 			"roles for controllers apply. Watches, events and the Lease stay with the identity of this process.")
@@ -50,9 +51,9 @@ func (o *LeaderElectionOptions) addFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect,
 		"Work only while holding a Lease, so that several replicas can run and only one works.")
 	fs.DurationVar(&o.LeaseDuration, "leader-elect-lease-duration", o.LeaseDuration,
-		"Others may take the Lease when they have seen no renewal for this long. After a crash this is how long nobody works; while writes are slow, it is up to 45 seconds.")
+		"Others may take the Lease when they have seen no renewal for this long. After a crash this is how long nobody works; while writes are slow, it is up to 45 seconds. Rounded up to whole seconds.")
 	fs.DurationVar(&o.RenewDeadline, "leader-elect-renew-deadline", o.RenewDeadline,
-		"A leader that has not been able to renew for this long stops leading. Must be less than --leader-elect-lease-duration.")
+		"A leader that has not been able to renew for this long stops leading. Must be less than --leader-elect-lease-duration, by more than 0.1 s.")
 	fs.DurationVar(&o.RetryPeriod, "leader-elect-retry-period", o.RetryPeriod,
 		"Pause between two renewals, and between two attempts to take the Lease.")
 	fs.StringVar(&o.ResourceLock, "leader-elect-resource-lock", o.ResourceLock,
@@ -83,9 +84,9 @@ func (o *NodeLifecycleOptions) addFlags(fs *pflag.FlagSet) {
 	fs.Float32Var(&o.SecondaryEvictionRate, "secondary-node-eviction-rate", o.SecondaryEvictionRate,
 		"Nodes per second and zone that are tainted NoExecute in an unhealthy zone of more than --large-cluster-size-threshold nodes. In smaller ones none is.")
 	fs.Int32Var(&o.LargeClusterSizeThreshold, "large-cluster-size-threshold", o.LargeClusterSizeThreshold,
-		"Zones with more nodes than this use --secondary-node-eviction-rate while unhealthy; in smaller ones no further node is tainted NoExecute. Pods of nodes that have the taint leave all the same.")
+		"Zones with more nodes than this use --secondary-node-eviction-rate while unhealthy; in smaller ones no further node is tainted NoExecute. Pods of nodes that have the taint leave all the same. Negative: no zone is small.")
 	fs.Float32Var(&o.UnhealthyZoneThreshold, "unhealthy-zone-threshold", o.UnhealthyZoneThreshold,
-		"Share of nodes not Ready, at least three of them, from which a zone counts as unhealthy. 0: three are enough. Above 1: no zone does.")
+		"Share of nodes not Ready, at least three of them, from which a zone counts as unhealthy. 0 or less: three are enough. Above 1: no zone does.")
 }
 
 func (o *PodGCOptions) addFlags(fs *pflag.FlagSet) {

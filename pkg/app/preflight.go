@@ -29,7 +29,7 @@ const (
 	preflightParallel = 8
 )
 
-// preflight asks the API server, before anything starts, whether it can be reached and whether we may do all that the enabled
+// preflight asks the API server, before caches, election and controllers start, whether it can be reached and whether we may do all that the enabled
 // controllers will do. An API server that is not there yet is waited for. What will not get better by waiting is an error of
 // one line that says what to do about it. It returns ctx's error if ctx ends first.
 func preflight(ctx context.Context, cfg Config) error {

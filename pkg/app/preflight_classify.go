@@ -12,7 +12,8 @@ import (
 )
 
 // classify says in one line what is wrong with a first request to server and what to do about it, and whether it will last.
-// A server that is not there, overloaded or starting will not; a certificate, a password or a role does not change by itself.
+// A server that is not there, overloaded or starting will not; a certificate, a password or a role does not change by itself. A load
+// balancer without API servers behind it may answer anything: 404, 400, a page. It is waited for, with the advice in the log.
 func classify(err error, server string) (reason error, lasting bool) {
 	if missing := (*missingError)(nil); errors.As(err, &missing) {
 		return err, true
@@ -28,8 +29,8 @@ func classify(err error, server string) (reason error, lasting bool) {
 		return fmt.Errorf("API server %s forbids even to ask what is allowed: %w; bind our user to a role, see deploy/",
 			server, singleLine{err}), true
 	case strange(err):
-		return fmt.Errorf("%s does not answer like a Kubernetes API server: %w; check the address in --kubeconfig and --master",
-			server, singleLine{err}), true
+		return fmt.Errorf("%s does not answer like a Kubernetes API server: %w; if this lasts, check the address in --kubeconfig and "+
+			"--master", server, singleLine{err}), false
 	}
 	return fmt.Errorf("API server %s: %w", server, singleLine{err}), false
 }

@@ -52,8 +52,8 @@ func TestClassify(t *testing.T) {
 		{"handshake refused", through(&net.OpError{Op: "remote error", Err: errors.New("tls: bad certificate")}), true, "check the client certificate"},
 		{"who are you", apierrors.NewUnauthorized("Unauthorized"), true, "does not accept our credentials"},
 		{"forbidden", apierrors.NewForbidden(gr, "", errors.New("no")), true, "forbids even to ask"},
-		{"not an API server", status(404), true, "does not answer like a Kubernetes API server"},
-		{"plain HTTP sent to TLS", status(400), true, "does not answer like a Kubernetes API server"},
+		{"load balancer without backends", status(404), false, "does not answer like a Kubernetes API server"},
+		{"another one, or plain HTTP sent to TLS", status(400), false, "does not answer like a Kubernetes API server"},
 		{"rights missing", &missingError{user: "user u", missing: []string{"create pods"}}, true, "user u is not allowed to: create pods; grant"},
 		{"several lines become one", errors.New("a\n\tb"), false, "a b"},
 	} {
@@ -137,12 +137,6 @@ func TestPreflightFailsAtOnce(t *testing.T) {
 		{"TLS to a plain server", 0, func(c *clientcmdapi.Config) {
 			c.Clusters["c"].Server = "https://" + plain.Listener.Addr().String()
 		}, "speaks no TLS"},
-		{"plain to a TLS server", 0, func(c *clientcmdapi.Config) {
-			c.Clusters["c"] = &clientcmdapi.Cluster{Server: "http://" + api.Listener.Addr().String()}
-		}, "does not answer like a Kubernetes API server"},
-		{"a server of something else", 0, func(c *clientcmdapi.Config) {
-			c.Clusters["c"] = &clientcmdapi.Cluster{Server: plain.URL}
-		}, "does not answer like a Kubernetes API server"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			api.set(func(f *fakeAPI) { f.status = tt.status })
@@ -176,6 +170,27 @@ func stepping(t *testing.T, clk *clocktesting.FakeClock) {
 }
 
 func TestPreflightWaits(t *testing.T) {
+	t.Run("for a load balancer that has no API server behind it", func(t *testing.T) {
+		for _, code := range []int{http.StatusBadRequest, http.StatusNotFound} {
+			api := newFakeAPI(t)
+			api.set(func(f *fakeAPI) { f.status, f.allowed = code, []string{"* *.*"} })
+			p, clk := newPreflighter(t, api.restConfig(t, nil))
+			stepping(t, clk)
+			start := clk.Now()
+			done := make(chan error, 1)
+			go func() { done <- p.run(t.Context(), testNeeds) }()
+			eventually(t, func() error {
+				if clk.Since(start) < 2*preflightSettle && len(done) == 0 {
+					return errors.New("neither a minute has passed nor an end been made")
+				}
+				return nil
+			})
+			api.set(func(f *fakeAPI) { f.status = 0 })
+			if err := <-done; err != nil {
+				t.Errorf("preflight after a minute of %d = %v, want nil", code, err)
+			}
+		}
+	})
 	t.Run("for a server that starts", func(t *testing.T) {
 		api := newFakeAPI(t)
 		api.set(func(f *fakeAPI) { f.status = 503 })

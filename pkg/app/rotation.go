@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"crypto/x509"
 	"errors"
 	"net/http"
@@ -11,10 +12,15 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 )
 
-// authorityPause is how often a file with authorities is read at most while the server's certificate is not accepted.
-const authorityPause = time.Second
+const (
+	// authorityPause is how often a file with authorities is read at most while the server's certificate is not accepted.
+	authorityPause = time.Second
+	// authorityAge is how old what was read may become: an authority that was taken out of the file is trusted no longer than this.
+	authorityAge = 5 * time.Minute // client-go v0.37
+)
 
 // followAuthority makes clients of cfg read the file with the authorities again as soon as they do not accept the server's
 // certificate. client-go v0.37 looks at it every five minutes, so a server that changes its certificate together with the file would be
@@ -24,16 +30,19 @@ func followAuthority(cfg *rest.Config) {
 		return
 	}
 	file := cfg.CAFile
-	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &authorityFollower{file: file, base: rt} })
+	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper {
+		return &authorityFollower{file: file, base: rt, clock: clock.RealClock{}}
+	})
 }
 
 // authorityFollower is around the transport that makes connections.
 type authorityFollower struct {
-	file string
-	base http.RoundTripper
+	file  string
+	base  http.RoundTripper
+	clock clock.PassiveClock
 
 	lock  sync.Mutex
-	fresh *http.Transport // like the base, with authorities that were read later; nil: none were needed
+	fresh *http.Transport // like the base, with authorities that were read later; nil: none were needed, and client-go reads the file
 	read  time.Time       // when the file was last read
 }
 
@@ -42,33 +51,38 @@ func (a *authorityFollower) WrappedRoundTripper() http.RoundTripper { return a.b
 
 // RoundTrip implements http.RoundTripper. A request that has met an unknown authority was not sent, and fails; the next one may not.
 func (a *authorityFollower) RoundTrip(req *http.Request) (*http.Response, error) {
-	resp, err := a.current().RoundTrip(req)
+	resp, err := a.current(req.Context()).RoundTrip(req)
 	if unknown := (x509.UnknownAuthorityError{}); errors.As(err, &unknown) {
-		if readErr := a.refresh(); readErr != nil {
-			klog.FromContext(req.Context()).Error(readErr, "Authorities of the API server not read again", "file", a.file)
-		}
+		a.lock.Lock()
+		defer a.lock.Unlock()
+		a.refresh(req.Context(), authorityPause)
 	}
 	return resp, err
 }
 
-func (a *authorityFollower) current() http.RoundTripper {
+func (a *authorityFollower) current(ctx context.Context) http.RoundTripper {
 	a.lock.Lock()
 	defer a.lock.Unlock()
-	if a.fresh != nil {
-		return a.fresh
+	if a.fresh == nil {
+		return a.base
 	}
-	return a.base
+	a.refresh(ctx, authorityAge)
+	return a.fresh
 }
 
-// refresh reads the file, if it has not just done so.
-func (a *authorityFollower) refresh() error {
-	a.lock.Lock()
-	defer a.lock.Unlock()
-	if now := time.Now(); now.Sub(a.read) >= authorityPause {
-		a.read = now
-	} else {
-		return nil
+// refresh reads the file, unless that was done less than age ago. What cannot be read changes nothing.
+func (a *authorityFollower) refresh(ctx context.Context, age time.Duration) {
+	now := a.clock.Now()
+	if now.Sub(a.read) < age {
+		return
 	}
+	a.read = now
+	if err := a.reread(); err != nil {
+		klog.FromContext(ctx).Error(err, "Authorities of the API server not read again", "file", a.file)
+	}
+}
+
+func (a *authorityFollower) reread() error {
 	text, err := os.ReadFile(a.file)
 	if err != nil {
 		return err

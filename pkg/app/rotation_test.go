@@ -2,6 +2,7 @@ package app
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"io"
 	"log"
 	"net/http"
@@ -10,8 +11,10 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/rest"
+	clocktesting "k8s.io/utils/clock/testing"
 )
 
 // A server's certificate and the file with its authority change in the same moment. Who waits for client-go waits five minutes.
@@ -69,5 +72,51 @@ func TestAuthoritiesAreReadAgainWhenTheServerIsUnknown(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// An authority that was taken out of the file is not trusted for ever.
+func TestAuthoritiesTakenOutOfTheFileAreNoLongerTrusted(t *testing.T) {
+	one, two := newCA(t, "one"), newCA(t, "two")
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{*two.issue(t, "server")}}
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	file := writeFile(t, "ca.crt", one.pem)
+	write := func(ca *testCA) {
+		t.Helper()
+		if err := os.WriteFile(file, ca.pem, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	clk := clocktesting.NewFakePassiveClock(time.Now())
+	authorities := x509.NewCertPool()
+	authorities.AppendCertsFromPEM(one.pem)
+	client := http.Client{Transport: &authorityFollower{file: file, clock: clk, base: &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: authorities, ServerName: "server"}, DisableKeepAlives: true,
+	}}}
+	get := func() error {
+		resp, err := client.Get(server.URL)
+		if err == nil {
+			err = resp.Body.Close()
+		}
+		return err
+	}
+	write(two)
+	if err := get(); err == nil {
+		t.Fatal("a server of an unknown authority was accepted")
+	}
+	if err := get(); err != nil {
+		t.Fatalf("the authority is in the file now: %v", err)
+	}
+	write(one)
+	clk.SetTime(clk.Now().Add(authorityAge - time.Second))
+	if err := get(); err != nil {
+		t.Errorf("the file was read less than five minutes ago: %v", err)
+	}
+	clk.SetTime(clk.Now().Add(time.Second))
+	if err := get(); err == nil {
+		t.Error("the authority was taken out of the file five minutes ago and is still trusted")
 	}
 }

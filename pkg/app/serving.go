@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 )
 
 // ServingConfig says what the HTTPS endpoint offers, and to whom.
@@ -49,6 +50,8 @@ type serverDeps struct {
 	metrics prometheus.Gatherer
 	// configz is served as JSON by /configz.
 	configz any
+	// clock is what the rate of questions to the API server is measured with; nil is the real one.
+	clock clock.PassiveClock
 	// listener replaces the one the server would open; for tests.
 	listener net.Listener
 }
@@ -80,7 +83,10 @@ func newServer(cfg ServingConfig, deps serverDeps) (*server, error) {
 	if cfg.Port == 0 && deps.listener == nil {
 		return s, nil
 	}
-	auth, err := newAuth(cfg.Authentication, cfg.Authorization, cfg.ReviewRetry)
+	if deps.clock == nil {
+		deps.clock = clock.RealClock{}
+	}
+	auth, err := newAuth(cfg.Authentication, cfg.Authorization, cfg.ReviewRetry, deps.clock)
 	if err != nil {
 		return nil, err
 	}

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 )
 
 // auth decides who a client is and what it may do. Both questions are passed on to the API server, except where a certificate,
@@ -41,7 +42,7 @@ type frontProxy struct {
 
 // newAuth builds both halves. Without a kubeconfig and outside a pod there is no API server to ask: tokens are not
 // understood then, and only what needs no question is allowed.
-func newAuth(authn AuthenticationOptions, authz AuthorizationOptions, retry wait.Backoff) (*auth, error) {
+func newAuth(authn AuthenticationOptions, authz AuthorizationOptions, retry wait.Backoff, clk clock.PassiveClock) (*auth, error) {
 	authnClient, err := reviewClient("authentication-kubeconfig", authn.Kubeconfig)
 	if err != nil {
 		return nil, err
@@ -50,7 +51,7 @@ func newAuth(authn AuthenticationOptions, authz AuthorizationOptions, retry wait
 	if err != nil {
 		return nil, err
 	}
-	a := &auth{may: newAuthorizer(authz, authzClient, retry)}
+	a := &auth{may: newAuthorizer(authz, authzClient, newReviewer(retry, clk))}
 	if authnClient != nil && !authn.SkipLookup && (authn.ClientCAFile == "" || authn.RequestHeader.ClientCAFile == "") {
 		a.lookup = newClusterAuth(authnClient)
 	}
@@ -60,7 +61,7 @@ func newAuth(authn AuthenticationOptions, authz AuthorizationOptions, retry wait
 	}
 	var tokens authenticator.Token
 	if authnClient != nil {
-		tokens = newTokenReviewer(authnClient, authn.TokenCacheTTL, retry)
+		tokens = newTokenReviewer(authnClient, authn.TokenCacheTTL, newReviewer(retry, clk))
 	}
 	a.who = newAuthenticator(clientCA, proxy, tokens)
 	return a, nil
@@ -75,14 +76,19 @@ func reviewClient(flag, file string) (kubernetes.Interface, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg.UserAgent = userAgent()
-	cfg.Timeout = reviewTimeout
-	cfg.QPS = -1 // answers are cached, and a client that waits for a token bucket fails its probe
-	client, err := kubernetes.NewForConfig(cfg)
+	client, err := kubernetes.NewForConfig(reviewConfig(cfg))
 	if err != nil {
 		return nil, fmt.Errorf("--%s=%s: %w", flag, file, singleLine{err})
 	}
 	return client, nil
+}
+
+// reviewConfig makes cfg fit for reviews and for watching. It has no Timeout, which would cut a watch as well: reviews bring a deadline of
+// their own. It has no rate, which would make requests wait instead of refusing them.
+func reviewConfig(cfg *rest.Config) *rest.Config {
+	cfg.UserAgent = userAgent()
+	cfg.Timeout, cfg.QPS = 0, -1
+	return cfg
 }
 
 // trusted collects the CAs of clients and front proxies: files first, else what the cluster publishes.
@@ -162,6 +168,10 @@ func (a *auth) protect(next http.Handler) http.Handler {
 		w.Header().Set("Cache-Control", "no-cache, private") // answers depend on who asks
 		log := klog.FromContext(r.Context())
 		who, ok, err := a.who.AuthenticateRequest(r)
+		if errors.Is(err, errTooManyReviews) {
+			tellToWait(w)
+			return
+		}
 		if err != nil || !ok {
 			log.V(1).Info("Client not authenticated", "path", r.URL.Path, "remote", r.RemoteAddr, "err", err)
 			writeStatus(w, apierrors.NewUnauthorized("Unauthorized").Status())
@@ -171,6 +181,8 @@ func (a *auth) protect(next http.Handler) http.Handler {
 		verb := strings.ToLower(r.Method)
 		allowed, reason, err := a.may.allowed(r.Context(), who.User, verb, r.URL.Path)
 		switch {
+		case errors.Is(err, errTooManyReviews):
+			tellToWait(w)
 		case err != nil:
 			log.Error(err, "Ask the API server whether a client is allowed", "user", who.User.GetName(), "path", r.URL.Path)
 			writeStatus(w, apierrors.NewInternalError(errors.New("cannot find out whether this is allowed")).Status())
@@ -181,6 +193,12 @@ func (a *auth) protect(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 		}
 	})
+}
+
+// tellToWait answers a request that would need one question to the API server too many.
+func tellToWait(w http.ResponseWriter) {
+	w.Header().Set("Retry-After", "1")
+	writeStatus(w, apierrors.NewTooManyRequests(errTooManyReviews.Error(), 1).Status())
 }
 
 func forbidden(name, verb, path, reason string) metav1.Status {

@@ -13,12 +13,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	x509request "k8s.io/apiserver/pkg/authentication/request/x509"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/klog/v2"
 )
 
@@ -28,8 +28,11 @@ const (
 	authConfigMapName      = "extension-apiserver-authentication"
 )
 
-// clusterAuth follows that ConfigMap. As long as it is missing or cannot be read, certificates it would vouch for do not
-// count; nothing else depends on it, so it never stops the process. What was read last stays valid.
+// clusterAuth follows that ConfigMap. Nothing else depends on it, so it never stops the process. What was read last stays in force while
+// the ConfigMap is missing, broken or cannot be read; before it was ever read, the certificates it would vouch for do not count.
+//
+// The ConfigMap providers of k8s.io/apiserver v0.37 would be three watches of this one object, leave goroutines behind when they are
+// stopped, for up to a minute while the API server is away, and log each failed attempt instead of each change.
 type clusterAuth struct {
 	client   kubernetes.Interface
 	clientCA *caBundle
@@ -37,7 +40,8 @@ type clusterAuth struct {
 	headers  atomic.Pointer[proxyHeaders]
 
 	lock  sync.Mutex
-	state string // what was logged last
+	state lookup // what was logged last
+	known bool   // the ConfigMap was read at least once
 }
 
 // proxyHeaders are the lists of the ConfigMap.
@@ -53,8 +57,8 @@ func newClusterAuth(client kubernetes.Interface) *clusterAuth {
 
 // frontProxy is what the ConfigMap says about proxies, now and later.
 func (c *clusterAuth) frontProxy() *frontProxy {
-	list := func(pick func(*proxyHeaders) []string) x509request.StringSliceProvider {
-		return x509request.StringSliceProviderFunc(func() []string { return pick(c.headers.Load()) })
+	list := func(pick func(*proxyHeaders) []string) headerrequest.StringSliceProvider {
+		return headerrequest.StringSliceProviderFunc(func() []string { return pick(c.headers.Load()) })
 	}
 	return &frontProxy{
 		ca:                c.proxyCA,
@@ -66,27 +70,46 @@ func (c *clusterAuth) frontProxy() *frontProxy {
 	}
 }
 
-// run follows the ConfigMap until ctx ends.
+// run follows the ConfigMap until ctx ends, and returns when every goroutine has.
 func (c *clusterAuth) run(ctx context.Context) {
-	factory := informers.NewSharedInformerFactoryWithOptions(c.client, 0, informers.WithNamespace(authConfigMapNamespace),
-		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
-			o.FieldSelector = fields.OneTermEqualSelector("metadata.name", authConfigMapName).String()
-		}))
-	informer := factory.Core().V1().ConfigMaps().Informer()
+	informer := cache.NewSharedInformer(c.configMap(), &corev1.ConfigMap{}, 0)
 	// Both fail only on an informer that has been started.
 	_ = informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) { c.failed(ctx, err) })
 	_, _ = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { c.read(ctx, obj.(*corev1.ConfigMap)) },
 		UpdateFunc: func(_, obj any) { c.read(ctx, obj.(*corev1.ConfigMap)) },
-		DeleteFunc: func(any) { c.missing(ctx) },
+		DeleteFunc: func(any) { c.changed(ctx, lookupMissing, nil) },
 	})
-	factory.StartWithContext(ctx)
-	defer factory.Shutdown()
+	var following sync.WaitGroup
+	defer following.Wait()
+	following.Go(func() { informer.RunWithContext(ctx) })
 	if cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) && len(informer.GetStore().ListKeys()) == 0 {
-		c.missing(ctx)
+		c.changed(ctx, lookupMissing, nil)
 	}
-	<-ctx.Done()
 }
+
+// configMap lists and watches the one ConfigMap.
+func (c *clusterAuth) configMap() cache.ListerWatcher {
+	maps := c.client.CoreV1().ConfigMaps(authConfigMapNamespace)
+	only := fields.OneTermEqualSelector("metadata.name", authConfigMapName).String()
+	return plainLists{&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.FieldSelector = only
+			return maps.List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.FieldSelector = only
+			return maps.Watch(ctx, o)
+		},
+	}}
+}
+
+// plainLists keeps a reflector from streaming its list. After a streaming list that finds no API server client-go v0.37 sleeps for up to a
+// minute, and does not wake up when it is told to stop.
+type plainLists struct{ *cache.ListWatch }
+
+// IsWatchListSemanticsUnSupported is what client-go asks.
+func (plainLists) IsWatchListSemanticsUnSupported() bool { return true }
 
 // read takes over what the ConfigMap says; a part that is broken leaves the last good one in force.
 func (c *clusterAuth) read(ctx context.Context, cm *corev1.ConfigMap) {
@@ -99,43 +122,71 @@ func (c *clusterAuth) read(ctx context.Context, cm *corev1.ConfigMap) {
 		err = c.proxyCA.set([]byte(cm.Data["requestheader-client-ca-file"]))
 	}
 	if err != nil {
-		c.changed(ctx, "broken", "Client CAs of the cluster are broken, the last good ones stay in force", err)
+		c.changed(ctx, lookupBroken, err)
 		return
 	}
-	c.changed(ctx, "read", "Client CAs of the cluster read", nil)
-}
-
-func (c *clusterAuth) missing(ctx context.Context) {
-	c.changed(ctx, "missing", "Client CAs of the cluster are not published, client certificates do not count", nil)
+	c.changed(ctx, lookupRead, nil)
 }
 
 // failed is told of every failed list or watch. Expired and closed watches are part of life.
 func (c *clusterAuth) failed(ctx context.Context, err error) {
-	if ctx.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
-		return
+	switch {
+	case ctx.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err):
+	case apierrors.IsForbidden(err):
+		c.changed(ctx, lookupForbidden, err)
+	default:
+		c.changed(ctx, lookupUnreachable, err)
 	}
-	if apierrors.IsForbidden(err) {
-		c.changed(ctx, "forbidden", "Client CAs of the cluster cannot be read, client certificates do not count; "+
-			"bind the Role extension-apiserver-authentication-reader or set --authentication-skip-lookup", err)
-		return
-	}
-	c.changed(ctx, "unreachable", "Client CAs of the cluster cannot be read now", err)
 }
 
 // changed logs once per change of state, not once per attempt.
-func (c *clusterAuth) changed(ctx context.Context, state, message string, err error) {
+func (c *clusterAuth) changed(ctx context.Context, state lookup, err error) {
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	if c.state == state {
 		return
 	}
 	c.state = state
+	c.known = c.known || state == lookupRead
 	log := klog.FromContext(ctx).WithValues("configMap", klog.KRef(authConfigMapNamespace, authConfigMapName))
 	if err != nil {
-		log.Error(err, message)
+		log.Error(err, state.message(c.known))
 		return
 	}
-	log.Info(message)
+	log.Info(state.message(c.known))
+}
+
+// lookup is how reading the ConfigMap goes.
+type lookup int
+
+const (
+	lookupPending lookup = iota // nothing was heard yet
+	lookupRead
+	lookupBroken
+	lookupMissing
+	lookupForbidden
+	lookupUnreachable
+)
+
+// message says what the state means for clients with certificates; known tells whether the ConfigMap was ever read.
+func (l lookup) message(known bool) string {
+	consequence := "client certificates do not count until they are read"
+	if known {
+		consequence = "those read last stay in force"
+	}
+	switch l {
+	case lookupRead:
+		return "Client CAs of the cluster read"
+	case lookupBroken:
+		return "Client CAs of the cluster are broken, " + consequence
+	case lookupMissing:
+		return "Client CAs of the cluster are not published, " + consequence
+	case lookupForbidden:
+		return "Client CAs of the cluster may not be read, " + consequence +
+			"; bind the Role extension-apiserver-authentication-reader or set --authentication-skip-lookup"
+	default:
+		return "Client CAs of the cluster cannot be read now, " + consequence
+	}
 }
 
 // parseProxyHeaders reads the lists of the ConfigMap; each is JSON, and may be missing.
@@ -163,32 +214,23 @@ type caBundle struct {
 	name string
 
 	lock      sync.RWMutex
-	pem       []byte
-	roots     *x509.CertPool
+	current   dynamiccertificates.CAContentProvider // nil: nobody is trusted
 	listeners []dynamiccertificates.Listener
 }
 
 // set replaces the certificates. Empty means nobody is trusted.
 func (b *caBundle) set(pem []byte) error {
-	var roots *x509.CertPool
+	var next dynamiccertificates.CAContentProvider
 	if len(bytes.TrimSpace(pem)) > 0 {
-		certs, err := certutil.ParseCertsPEM(pem)
-		if err != nil {
-			return fmt.Errorf("%s: %w", b.name, err)
-		}
-		roots = x509.NewCertPool()
-		for _, cert := range certs {
-			roots.AddCert(cert)
+		var err error
+		if next, err = dynamiccertificates.NewStaticCAContent(b.name, pem); err != nil {
+			return err
 		}
 	}
 	b.lock.Lock()
-	unchanged := bytes.Equal(b.pem, pem)
-	b.pem, b.roots = pem, roots
+	b.current = next
 	listeners := b.listeners
 	b.lock.Unlock()
-	if unchanged {
-		return nil
-	}
 	for _, l := range listeners {
 		l.Enqueue()
 	}
@@ -207,16 +249,17 @@ func (b *caBundle) AddListener(l dynamiccertificates.Listener) {
 func (b *caBundle) CurrentCABundleContent() []byte {
 	b.lock.RLock()
 	defer b.lock.RUnlock()
-	return b.pem
+	if b.current == nil {
+		return nil
+	}
+	return b.current.CurrentCABundleContent()
 }
 
 func (b *caBundle) VerifyOptions() (x509.VerifyOptions, bool) {
 	b.lock.RLock()
 	defer b.lock.RUnlock()
-	if b.roots == nil {
+	if b.current == nil {
 		return x509.VerifyOptions{}, false
 	}
-	options := x509request.DefaultVerifyOptions()
-	options.Roots = b.roots
-	return options, true
+	return b.current.VerifyOptions()
 }

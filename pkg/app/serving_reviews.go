@@ -23,11 +23,17 @@ import (
 	"k8s.io/client-go/kubernetes"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/utils/clock"
 )
 
 const (
-	// reviewTimeout bounds one question to the API server, as upstream.
-	reviewTimeout = 10 * time.Second
+	// reviewTimeout bounds one question to the API server with all its repetitions.
+	reviewTimeout = 10 * time.Second // k8s.io/apiserver v0.37: one try of one
+	// reviewRate and reviewBurst bound how many questions of each kind are asked, per second and at once: anybody who can reach the port
+	// can make us ask, with a token or a path that was not seen before. As k8s.io/apiserver v0.37.
+	reviewRate  = 200
+	reviewBurst = 400
 	// tokenCacheSize bounds the remembered answers about tokens.
 	tokenCacheSize = 1024
 	// decisionCacheSize bounds the remembered answers about access, as upstream.
@@ -39,10 +45,30 @@ func reviewRetry() wait.Backoff {
 	return wait.Backoff{Duration: 500 * time.Millisecond, Factor: 1.5, Jitter: 0.2, Steps: 5}
 }
 
-// ask calls f until it succeeds, fails for a reason that will last, or retry is used up. It returns f's last error.
-func ask(ctx context.Context, retry wait.Backoff, f func(context.Context) error) error {
+// errTooManyReviews means that the API server was not asked, because it was asked too often in the last moments.
+var errTooManyReviews = errors.New("too many questions about clients, the API server is spared")
+
+// reviewer asks the API server questions of one kind.
+type reviewer struct {
+	retry wait.Backoff
+	limit flowcontrol.PassiveRateLimiter
+}
+
+func newReviewer(retry wait.Backoff, clk clock.PassiveClock) reviewer {
+	return reviewer{retry, flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(reviewRate, reviewBurst, clk)}
+}
+
+// ask calls f until it succeeds, fails for a reason that will last, or time or retries are used up. It returns f's last error, or
+// errTooManyReviews, without waiting, if f was not called because of the limit.
+func (r reviewer) ask(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
+	defer cancel()
 	var last error
-	err := wait.ExponentialBackoffWithContext(ctx, retry, func(ctx context.Context) (bool, error) {
+	err := wait.ExponentialBackoffWithContext(ctx, r.retry, func(ctx context.Context) (bool, error) {
+		if !r.limit.TryAccept() {
+			last = errTooManyReviews
+			return false, last
+		}
 		last = f(ctx)
 		if last != nil && !passing(last) {
 			return false, last
@@ -67,16 +93,16 @@ func passing(err error) bool {
 // tokenReviewer asks the API server whose token it is, and remembers its answers for a while. Upstream's cache would do, but
 // brings the audit metrics of an API server with it.
 type tokenReviewer struct {
+	reviewer
 	reviews authenticationclient.TokenReviewInterface
-	retry   wait.Backoff
 	ttl     time.Duration
 	cache   *utilcache.LRUExpireCache // hash of the token → TokenReviewStatus
 	flights singleflight.Group        // one question at a time about one token
 }
 
-func newTokenReviewer(client kubernetes.Interface, ttl time.Duration, retry wait.Backoff) *tokenReviewer {
+func newTokenReviewer(client kubernetes.Interface, ttl time.Duration, r reviewer) *tokenReviewer {
 	return &tokenReviewer{
-		reviews: client.AuthenticationV1().TokenReviews(), retry: retry, ttl: ttl,
+		reviewer: r, reviews: client.AuthenticationV1().TokenReviews(), ttl: ttl,
 		cache: utilcache.NewLRUExpireCache(tokenCacheSize),
 	}
 }
@@ -98,10 +124,8 @@ func (t *tokenReviewer) AuthenticateToken(ctx context.Context, token string) (*a
 }
 
 func (t *tokenReviewer) review(ctx context.Context, token string) (authenticationv1.TokenReviewStatus, error) {
-	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
-	defer cancel()
 	var answer *authenticationv1.TokenReview
-	err := ask(ctx, t.retry, func(ctx context.Context) (err error) {
+	err := t.ask(ctx, func(ctx context.Context) (err error) {
 		review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
 		answer, err = t.reviews.Create(ctx, review, metav1.CreateOptions{})
 		return err
@@ -131,19 +155,19 @@ func identity(status authenticationv1.TokenReviewStatus) (*authenticator.Respons
 // authorizer decides about requests: members of system:masters and always-allowed paths pass, all else the API server is asked
 // about, and its answers are remembered for a while.
 type authorizer struct {
+	reviewer
 	always    []string
 	reviews   authorizationclient.SubjectAccessReviewInterface // nil: nobody to ask
-	retry     wait.Backoff
-	cache     *utilcache.LRUExpireCache // spec as JSON → SubjectAccessReviewStatus
+	cache     *utilcache.LRUExpireCache                        // spec as JSON → SubjectAccessReviewStatus
 	allowTTL  time.Duration
 	refuseTTL time.Duration
 }
 
 // newAuthorizer returns an authorizer that asks through client, or nobody if it is nil.
-func newAuthorizer(cfg AuthorizationOptions, client kubernetes.Interface, retry wait.Backoff) *authorizer {
+func newAuthorizer(cfg AuthorizationOptions, client kubernetes.Interface, r reviewer) *authorizer {
 	a := &authorizer{
+		reviewer:  r,
 		always:    cfg.AlwaysAllowPaths,
-		retry:     retry,
 		cache:     utilcache.NewLRUExpireCache(decisionCacheSize),
 		allowTTL:  cfg.AllowedTTL,
 		refuseTTL: cfg.DeniedTTL,
@@ -172,7 +196,7 @@ func (a *authorizer) allowed(ctx context.Context, u user.Info, verb, path string
 		return status.Allowed && !status.Denied, status.Reason, nil
 	}
 	var answer *authorizationv1.SubjectAccessReview
-	err = ask(ctx, a.retry, func(ctx context.Context) (err error) {
+	err = a.ask(ctx, func(ctx context.Context) (err error) {
 		answer, err = a.reviews.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
 		return err
 	})

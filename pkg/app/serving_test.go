@@ -3,13 +3,17 @@ package app
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	clocktesting "k8s.io/utils/clock/testing"
 )
 
 // testServing is the default endpoint on a free port, asking api who and whether; nil api is nobody.
@@ -133,6 +137,70 @@ func TestServingRemembersAnswers(t *testing.T) {
 	}
 	if tokens, accesses := api.count("token"), api.count("access"); tokens != 1 || accesses != 1 {
 		t.Errorf("5 equal requests asked about the token %d times and about access %d times, want once each", tokens, accesses)
+	}
+}
+
+// Whoever reaches the port can present tokens and ask for paths that nobody has seen before.
+func TestServingAsksTheAPIServerNoMoreThanItsShare(t *testing.T) {
+	const requests, strangers = 2000, 50
+	for _, tt := range []struct {
+		kind    string
+		request func(n int) *http.Request
+		refused int
+	}{
+		{"token", func(n int) *http.Request {
+			r := httptest.NewRequest("GET", "/livez", nil)
+			r.Header.Set("Authorization", fmt.Sprintf("Bearer random-%d", n))
+			return r
+		}, http.StatusUnauthorized},
+		{"access", func(n int) *http.Request { return httptest.NewRequest("GET", fmt.Sprintf("/random/%d", n), nil) }, http.StatusForbidden},
+	} {
+		t.Run(tt.kind, func(t *testing.T) {
+			api := newFakeAPI(t)
+			clk := clocktesting.NewFakePassiveClock(time.Now())
+			s, err := newServer(testServing(t, api), serverDeps{clock: clk})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = s.listener.Close() })
+			var lock sync.Mutex
+			codes := map[int]int{}
+			ask := func(from, to int) {
+				var wg sync.WaitGroup
+				for stranger := range strangers {
+					wg.Go(func() {
+						for n := from + stranger; n < to; n += strangers {
+							w := httptest.NewRecorder()
+							s.http.Handler.ServeHTTP(w, tt.request(n))
+							lock.Lock()
+							codes[w.Code]++
+							lock.Unlock()
+							if w.Code == http.StatusTooManyRequests && w.Header().Get("Retry-After") == "" {
+								t.Error("429 without Retry-After")
+							}
+						}
+					})
+				}
+				wg.Wait()
+			}
+			ask(0, requests)
+			if got := api.count(tt.kind); got != 400 {
+				t.Errorf("%d requests at once made %d questions, want 400", requests, got)
+			}
+			if codes[tt.refused] != 400 || codes[http.StatusTooManyRequests] != requests-400 {
+				t.Errorf("answers by code: %v, want 400 of %d and the rest 429", codes, tt.refused)
+			}
+			clk.SetTime(clk.Now().Add(time.Second))
+			ask(requests, requests+1000)
+			if got := api.count(tt.kind); got != 600 {
+				t.Errorf("%d questions a second later, want 200 more", got)
+			}
+			w := httptest.NewRecorder()
+			s.http.Handler.ServeHTTP(w, httptest.NewRequest("GET", "/livez", nil))
+			if w.Code != http.StatusOK {
+				t.Errorf("a probe meanwhile gets %d, want 200", w.Code)
+			}
+		})
 	}
 }
 

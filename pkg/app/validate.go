@@ -47,7 +47,7 @@ func (o *GenericOptions) validate() []error {
 	if err := unknownControllers(canonical(o.Controllers, controllerAliases()), controllerNames()); err != nil {
 		p = append(p, err)
 	}
-	p.positive("min-resync-period", o.MinResyncPeriod)
+	p.notNegative("min-resync-period", o.MinResyncPeriod)
 	p.notNegative("controller-start-interval", o.ControllerStartInterval)
 	p.notNegative("controller-shutdown-timeout", o.ControllerShutdownTimeout)
 	return p
@@ -59,18 +59,11 @@ func (o *ClientOptions) validate() []error {
 	switch {
 	case math.IsNaN(qps) || math.IsInf(qps, 0):
 		p.addf("kube-api-qps", "%v is not a rate", o.QPS)
-	case o.QPS == 0:
-		p.addf("kube-api-qps", "0 would send nothing; give a positive rate, or a negative one for no limit")
-	case o.QPS > 0 && o.Burst < 1:
-		p.addf("kube-api-burst", "%d is less than 1, which with --kube-api-qps=%v would send nothing", o.Burst, o.QPS)
+	case o.QPS >= 0 && o.Burst < 0:
+		p.addf("kube-api-burst", "%d is negative, which with --kube-api-qps=%v would send nothing", o.Burst, o.QPS)
 	}
-	if o.Burst < 0 {
-		p.addf("kube-api-burst", "%d is negative", o.Burst)
-	}
-	switch o.ContentType {
-	case "application/json", "application/vnd.kubernetes.protobuf":
-	default:
-		p.addf("kube-api-content-type", "%q is neither application/vnd.kubernetes.protobuf nor application/json", o.ContentType)
+	if _, err := o.mediaType(); err != nil {
+		p.addf("kube-api-content-type", "%w", err)
 	}
 	return p
 }
@@ -108,12 +101,9 @@ func (o *NodeLifecycleOptions) validate() []error {
 	p.positive("node-startup-grace-period", o.StartupGracePeriod)
 	p.rate("node-eviction-rate", o.EvictionRate)
 	p.rate("secondary-node-eviction-rate", o.SecondaryEvictionRate)
-	if o.LargeClusterSizeThreshold < 0 {
-		p.addf("large-cluster-size-threshold", "%d is negative", o.LargeClusterSizeThreshold)
-	}
 	// Upstream takes any number, and its users give more than 1 to say "never".
-	if t := float64(o.UnhealthyZoneThreshold); !(t >= 0 && !math.IsInf(t, 0)) { // written so that NaN fails
-		p.addf("unhealthy-zone-threshold", "%v is not a share of 0 or more", t)
+	if math.IsNaN(float64(o.UnhealthyZoneThreshold)) {
+		p.addf("unhealthy-zone-threshold", "%v is not a number", o.UnhealthyZoneThreshold)
 	}
 	return p
 }

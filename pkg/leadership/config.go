@@ -26,7 +26,7 @@ type Config struct {
 	Identity string
 
 	// Margin is kept between the last moment a write may still be running here and the first moment
-	// another process may write. 0 means DefaultMargin(LeaseDuration).
+	// another process may write. 0 means DefaultMargin.
 	Margin time.Duration
 	// ShutdownTimeout bounds the drain at shutdown and at a step-down. 0 waits for ever.
 	ShutdownTimeout time.Duration
@@ -47,15 +47,20 @@ func (e FieldError) Error() string { return fmt.Sprintf("%s: %v", e.Field, e.Err
 // Unwrap returns the reason.
 func (e FieldError) Unwrap() error { return e.Err }
 
-// DefaultMargin covers clocks that run at different rates and the tail of a request that was cut.
-func DefaultMargin(lease time.Duration) time.Duration {
-	return max(time.Second, lease/10)
+// DefaultMargin covers clocks that run at different rates and the tail of a request that was cut: a tenth of the lease and at least a
+// second, but no more than half of what the renew deadline leaves of it: client-go asks for no more than a lease longer than its renew
+// deadline. It is never less than a tenth of a second.
+func DefaultMargin(lease, renewDeadline time.Duration) time.Duration {
+	return max(100*time.Millisecond, min(max(time.Second, lease/10), (lease-renewDeadline)/2))
 }
 
-// withDefaults fills in what was left zero.
+// withDefaults fills in what was left zero. A lease is rounded up to whole seconds, which is what others see of it.
 func (c Config) withDefaults() Config {
+	if rest := c.LeaseDuration % time.Second; rest > 0 {
+		c.LeaseDuration += time.Second - rest
+	}
 	if c.Margin == 0 {
-		c.Margin = DefaultMargin(c.LeaseDuration)
+		c.Margin = DefaultMargin(c.LeaseDuration, c.RenewDeadline)
 	}
 	if c.CoolDown == 0 {
 		c.CoolDown = max(0, 2*c.LeaseDuration)
@@ -72,16 +77,14 @@ func (c Config) Validate() []FieldError {
 	bad := func(field, format string, args ...any) {
 		errs = append(errs, FieldError{field, fmt.Errorf(format, args...)})
 	}
+	given := c.LeaseDuration
 	c = c.withDefaults()
-	lease := c.LeaseDuration.Truncate(time.Second)
 	switch {
-	case c.LeaseDuration <= 0:
+	case given <= 0:
 		bad("LeaseDuration", "must be greater than zero")
-	case lease < time.Second:
-		bad("LeaseDuration", "must be at least 1s, it is written to the Lease in whole seconds")
-	case lease <= c.RenewDeadline:
+	case given <= c.RenewDeadline:
 		bad("LeaseDuration", "must be greater than the renew deadline of %v", c.RenewDeadline)
-	case lease-c.RenewDeadline <= c.Margin:
+	case c.LeaseDuration-c.RenewDeadline <= c.Margin:
 		bad("LeaseDuration", "must exceed the renew deadline of %v by more than the safety margin of %v", c.RenewDeadline, c.Margin)
 	}
 	switch slowest := time.Duration(leaderelection.JitterFactor * float64(c.RetryPeriod)); {

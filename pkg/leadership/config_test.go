@@ -24,12 +24,16 @@ func TestValidate(t *testing.T) {
 		{"no durations", func(c *Config) { c.LeaseDuration, c.RenewDeadline, c.RetryPeriod = 0, 0, 0 }, []string{"LeaseDuration", "RenewDeadline", "RetryPeriod"}},
 		{"negative durations", func(c *Config) { c.LeaseDuration, c.RenewDeadline, c.RetryPeriod = -3, -2, -1 }, []string{"LeaseDuration", "RenewDeadline", "RetryPeriod"}},
 		{"lease as long as the renew deadline", func(c *Config) { c.LeaseDuration = c.RenewDeadline }, []string{"LeaseDuration"}},
-		{"others see whole seconds only", func(c *Config) { c.LeaseDuration, c.RenewDeadline = 10900*time.Millisecond, 10*time.Second }, []string{"LeaseDuration"}},
+		{"lease no longer than the renew deadline before it is rounded", func(c *Config) {
+			c.LeaseDuration, c.RenewDeadline = 10900*time.Millisecond, 10900*time.Millisecond
+		}, []string{"LeaseDuration"}},
+		{"others see whole seconds only", func(c *Config) { c.LeaseDuration, c.RenewDeadline = 10900*time.Millisecond, 10*time.Second }, nil},
 		{"less than a second", func(c *Config) {
 			c.LeaseDuration, c.RenewDeadline, c.RetryPeriod = 900*time.Millisecond, 500*time.Millisecond, 100*time.Millisecond
-		}, []string{"LeaseDuration"}},
-		{"no room for the margin", func(c *Config) { c.RenewDeadline = 13500 * time.Millisecond }, []string{"LeaseDuration"}},
-		{"just room for the margin", func(c *Config) { c.RenewDeadline = 13499 * time.Millisecond }, nil},
+		}, nil},
+		{"little room for the margin", func(c *Config) { c.LeaseDuration, c.RenewDeadline = 20*time.Second, 18*time.Second }, nil},
+		{"hardly any room", func(c *Config) { c.RenewDeadline = 15*time.Second - 1 }, []string{"LeaseDuration"}},
+		{"no room for a margin of one's own", func(c *Config) { c.RenewDeadline, c.Margin = 13500*time.Millisecond, 1500*time.Millisecond }, []string{"LeaseDuration"}},
 		{"a margin of one's own", func(c *Config) { c.Margin = 5 * time.Second }, []string{"LeaseDuration"}},
 		{"one retry per renew deadline", func(c *Config) { c.RetryPeriod = 8500 * time.Millisecond }, []string{"RenewDeadline"}},
 		{"names", func(c *Config) { c.Namespace, c.Name, c.Identity = "", "", "" }, []string{"Namespace", "Name", "Identity"}},
@@ -50,11 +54,27 @@ func TestValidate(t *testing.T) {
 }
 
 func TestDefaultMargin(t *testing.T) {
-	for lease, want := range map[time.Duration]time.Duration{
-		3 * time.Second: time.Second, 15 * time.Second: 1500 * time.Millisecond, time.Minute: 6 * time.Second,
+	for _, tt := range []struct{ lease, renew, want time.Duration }{
+		{15 * time.Second, 10 * time.Second, 1500 * time.Millisecond},
+		{time.Minute, 40 * time.Second, 6 * time.Second},
+		{5 * time.Second, 3 * time.Second, time.Second},
+		{3 * time.Second, 2 * time.Second, 500 * time.Millisecond},
+		{20 * time.Second, 18 * time.Second, time.Second},
+		{11 * time.Second, 10 * time.Second, 500 * time.Millisecond},
+		{10 * time.Second, 15 * time.Second, 100 * time.Millisecond},
 	} {
-		if got := DefaultMargin(lease); got != want {
-			t.Errorf("DefaultMargin(%v) = %v, want %v", lease, got, want)
+		if got := DefaultMargin(tt.lease, tt.renew); got != tt.want {
+			t.Errorf("DefaultMargin(%v, %v) = %v, want %v", tt.lease, tt.renew, got, tt.want)
+		}
+	}
+}
+
+func TestLeaseIsRoundedUpToWholeSeconds(t *testing.T) {
+	for lease, want := range map[time.Duration]time.Duration{
+		15 * time.Second: 15 * time.Second, 15*time.Second + 1: 16 * time.Second, 900 * time.Millisecond: time.Second, 0: 0, -1: -1,
+	} {
+		if got := (Config{LeaseDuration: lease}).withDefaults().LeaseDuration; got != want {
+			t.Errorf("a lease of %v is kept for %v, want %v", lease, got, want)
 		}
 	}
 }

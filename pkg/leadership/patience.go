@@ -32,7 +32,7 @@ func (a allowance) limited() bool { return !a.until.IsZero() }
 func (c Config) allowed(sent time.Time, lease time.Duration) allowance {
 	margin := c.Margin
 	if lease > c.LeaseDuration {
-		margin = max(margin, DefaultMargin(lease))
+		margin = max(margin, DefaultMargin(lease, c.RenewDeadline))
 	}
 	lease = lease.Truncate(time.Second)
 	most := min(writeLimit, lease-margin-c.RetryPeriod)

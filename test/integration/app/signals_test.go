@@ -117,6 +117,15 @@ func TestSIGTERMBeforeThereIsATerm(t *testing.T) {
 				return nil
 			})
 		}, func(_ *testing.T, proxy *faults.Proxy) { proxy.FreezeWatches(faults.Watches()) }},
+		// Each refusal makes an informer wait longer; after the fifth it is 13 s at least.
+		{"while an overloaded API server refuses lists", func(t *testing.T, _ *controlplane.Process, proxy *faults.Proxy) {
+			controlplane.Eventually(t, 2*time.Minute, func(context.Context) error {
+				if n := proxy.Count("watch", "pods", 429); n < 5 {
+					return fmt.Errorf("%d lists refused so far", n)
+				}
+				return nil
+			})
+		}, func(_ *testing.T, proxy *faults.Proxy) { proxy.Inject(faults.Watches("pods"), faults.Refuse(429)) }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -128,6 +137,39 @@ func TestSIGTERMBeforeThereIsATerm(t *testing.T) {
 			endsWith(t, p, 0)
 		})
 	}
+}
+
+// Whoever sends requests to a process that stops should learn of it before anything else happens.
+func TestReadinessEndsBeforeTheDrain(t *testing.T) {
+	namespace := cluster.Namespace(t)
+	proxy := faults.New(t, cluster.Config())
+	gate := faults.NewGate()
+	t.Cleanup(gate.Open)
+	proxy.Inject(faults.Match{Verbs: "create", Resource: "pods", Namespace: namespace}, faults.Hold(gate))
+	rs := controlplane.ReplicaSet(namespace, "web", 1)
+	if _, err := cluster.Client(t).AppsV1().ReplicaSets(namespace).Create(t.Context(), rs, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	port := controlplane.FreePort(t)
+	p := controlplane.StartProcess(t, fmt.Sprintf("--secure-port=%d", port), "--bind-address=127.0.0.1", "--controllers=replicaset",
+		"--leader-elect-resource-name=readiness", "--kubeconfig="+cluster.KubeconfigFor(t, proxy.Config()))
+	passes := func(page string, want bool) {
+		t.Helper()
+		controlplane.Eventually(t, 10*time.Second, func(ctx context.Context) error {
+			_, err := controlplane.Page(ctx, cluster.Config(), port, page)
+			if passed := err == nil; passed != want {
+				return fmt.Errorf("%s passes: %v, want %v: %v", page, passed, want, err)
+			}
+			return nil
+		})
+	}
+	held := gate.Next(t)
+	passes("/readyz", true)
+	send(t, p, syscall.SIGTERM)
+	passes("/readyz", false)
+	passes("/livez", true)
+	held.Release()
+	endsWith(t, p, 0)
 }
 
 // The lease is won, and the process is told to stop before it knows.

@@ -46,6 +46,14 @@ func startDirect(t *testing.T, name string) *contender {
 	return direct(t, name, "--secure-port=0")
 }
 
+// startServing starts a manager without a proxy that serves, and asks the same API server about clients.
+func startServing(t *testing.T, name string) *contender {
+	t.Helper()
+	asks := here(t).KubeconfigFor(t, here(t).ManagerConfig(here(t).name+"-"+name, "replicaset-controller"))
+	return direct(t, name, "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", controlplane.FreePort(t)),
+		"--authentication-kubeconfig="+asks, "--authorization-kubeconfig="+asks)
+}
+
 func direct(t *testing.T, name string, more ...string) *contender {
 	t.Helper()
 	account := here(t).name + "-" + name

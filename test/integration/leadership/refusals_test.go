@@ -1,6 +1,7 @@
 package leadership
 
 import (
+	"context"
 	"strings"
 	"syscall"
 	"testing"
@@ -41,23 +42,34 @@ func losesTheLease(t *testing.T, match faults.Match, fault faults.Fault) {
 	judge(t, leader, standby)
 }
 
-// Nobody can release a lease then, but everybody can go.
+// Nobody can release a lease then, but everybody can go, also with an endpoint whose reviews and client CAs come from that API server.
 func TestSIGTERMWhileTheAPIServerIsAway(t *testing.T) {
-	busy(t)
-	work(t)
-	leader, standby := pair(t, startDirect)
-	createdBy(t, leader, time.Time{}, 10*time.Second)
-	if err := here(t).KillAPIServer(); err != nil {
-		t.Fatal(err)
-	}
-	signalled := time.Now()
-	leader.signal(t, syscall.SIGTERM)
-	standby.signal(t, syscall.SIGTERM)
-	leader.endsWell(t, 20*time.Second)
-	standby.endsWell(t, 20*time.Second)
-	t.Logf("both have ended %v after SIGTERM", time.Since(signalled))
-	if err := here(t).StartAPIServer(); err != nil {
-		t.Fatal(err)
+	for _, tt := range []struct {
+		name string
+		away time.Duration // before the signal; informers wait longer each time
+	}{
+		{"since a moment", 0},
+		{"for long", 40 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			busy(t)
+			work(t)
+			leader, standby := pair(t, startServing)
+			createdBy(t, leader, time.Time{}, 10*time.Second)
+			if err := here(t).KillAPIServer(); err != nil {
+				t.Fatal(err)
+			}
+			controlplane.Consistently(t, tt.away, func(context.Context) error { return nil })
+			signalled := time.Now()
+			leader.signal(t, syscall.SIGTERM)
+			standby.signal(t, syscall.SIGTERM)
+			leader.endsWell(t, 20*time.Second)
+			standby.endsWell(t, 20*time.Second)
+			t.Logf("both have ended %v after SIGTERM", time.Since(signalled))
+			if err := here(t).StartAPIServer(); err != nil {
+				t.Fatal(err)
+			}
+		})
 	}
 }
 

@@ -1,0 +1,40 @@
+package app
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+func TestLeasesAreWatchedWhereSomebodyReadsThem(t *testing.T) {
+	for _, tt := range []struct {
+		args []string
+		want []string
+	}{
+		{nil, []string{"kube-system", "kube-node-lease"}},
+		{[]string{"--controllers=replicaset"}, []string{"kube-system"}},
+		{[]string{"--leader-elect=false"}, []string{"kube-node-lease"}},
+		{[]string{"--feature-gates=LeaseWatch=false"}, []string{"kube-node-lease"}},
+		{[]string{"--leader-elect=false", "--controllers=replicaset"}, nil},
+		{[]string{"--leader-elect-resource-namespace=kube-node-lease"}, []string{"kube-node-lease"}},
+	} {
+		cfg, err := parsed(t, append(tt.args, "--kubeconfig="+minimalKubeconfig(t))...).Config()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := leaseNamespaces(cfg); !slices.Equal(got, tt.want) {
+			t.Errorf("with %q Leases of %q are watched, want %q", tt.args, got, tt.want)
+		}
+	}
+}
+
+func TestResyncPeriod(t *testing.T) {
+	if got := resyncPeriod(0); got != 0 {
+		t.Errorf("a resync period of 0 becomes %v, want 0, which is never", got)
+	}
+	for range 1000 {
+		if got := resyncPeriod(time.Hour); got < time.Hour || got >= 2*time.Hour {
+			t.Fatalf("a resync period of an hour becomes %v, want one to two hours", got)
+		}
+	}
+}
