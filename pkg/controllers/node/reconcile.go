@@ -153,6 +153,11 @@ func (c *Controller) examine(ctx context.Context, node *corev1.Node, now time.Ti
 	if !silent {
 		return node, c.alive(node), nil
 	}
+	// An answer that was asked for before an outage and came after it proves nothing: kubelets have not had their time yet.
+	if why := c.suspension(r.heartbeat.isSpent(c.cfg.MonitorGracePeriod), c.clock.Now()); why != causeNone {
+		c.metrics.suppressed.WithLabelValues(suppressions[why]).Inc()
+		return node, rechecks[why], nil
+	}
 	return c.postUnknown(ctx, node)
 }
 

@@ -250,3 +250,28 @@ func TestNodeFoundDeadIsLaggingUntilItsZoneCountsIt(t *testing.T) {
 		}
 	})
 }
+
+// A list of Leases is asked for, the network goes away for twenty seconds, and then the list arrives: as old as the outage is long.
+func TestListThatCrossesAnOutageCondemnsNobody(t *testing.T) {
+	objects, live, _ := cluster(10, 0)
+	inBubble(t, defaults(), objects, func(b *bench) {
+		b.term()
+		b.renew(live...)
+		list, crossed := b.controller.lists.list, false
+		b.controller.lists.list = func(ctx context.Context) error {
+			if crossed {
+				return list(ctx)
+			}
+			crossed = true
+			b.breakDown(errOutage, everything...)
+			b.controller.sight.probeFailed(errOutage)
+			time.Sleep(20 * time.Second)
+			b.breakDown(nil, everything...)
+			return list(ctx)
+		}
+		b.pass(75 * time.Second)
+		if got := b.withStatus("True", live); got != 10 || !crossed {
+			t.Errorf("%d of 10 nodes Ready right after an outage, want all (crossed %v)", got, crossed)
+		}
+	})
+}
