@@ -17,7 +17,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// ReplicaSets is the cache of ReplicaSets.
+// ReplicaSets is the cache of ReplicaSets. They have no managed fields, and of the pod template of those that ask for no pods there is
+// nothing but the labels.
 type ReplicaSets struct{ Store[*appsv1.ReplicaSet] }
 
 const replicaSetsByController = "controller" // UID of the controlling owner; ReplicaSets without one are absent
@@ -64,6 +65,11 @@ func (r *ReplicaSets) Latest(ctx context.Context, client kubernetes.Interface) (
 func trimReplicaSet(obj any) (any, error) {
 	if rs, ok := obj.(*appsv1.ReplicaSet); ok {
 		rs.ManagedFields = nil
+		if rs.Spec.Replicas != nil && *rs.Spec.Replicas == 0 {
+			// Old revisions of Deployments, which are most ReplicaSets. Their template is needed once they want pods, and comes with the
+			// change that says so.
+			rs.Spec.Template = corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: rs.Spec.Template.Labels}}
+		}
 	}
 	return obj, nil
 }
