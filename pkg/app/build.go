@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"time"
 
@@ -51,15 +52,13 @@ func newBuilder(cfg Config, clk clock.WithTicker) (*builder, error) {
 // buildCaches makes the caches and their two clients. The renewals of the nodes' Leases come hundreds at a time, and nothing waits for one
 // of them as a ReplicaSet waits for its pods. Our own Lease, which is on the same stream then, is seen some tens of milliseconds later.
 func (b *builder) buildCaches() error {
-	fallback, reconnecting := caches.NewStreamFallback(b.clock), caches.Reconnecting(b.clock)
+	fallback := caches.NewStreamFallback(b.clock)
+	paged, reconnecting := caches.Paged(), caches.Reconnecting(b.clock)
 	client := func(dialer func(caches.Dialer) caches.Dialer) (kubernetes.Interface, error) {
 		link, informers := b.streams.Link(), agentConfig(b.cfg.REST, "shared-informers")
 		informers.QPS = -1
-		informers.Wrap(fallback.Wrap)
-		informers.Wrap(link.Wrap)
-		informers.Wrap(reconnecting)
 		informers.Dial = dialer(link.Dial)
-		return kubernetes.NewForConfig(informers)
+		return wrappedClient(informers, paged, fallback.Wrap, link.Wrap, reconnecting)
 	}
 	most, err := client(func(d caches.Dialer) caches.Dialer { return d })
 	if err != nil {
@@ -82,6 +81,19 @@ func resyncPeriod(least time.Duration) time.Duration {
 		return 0
 	}
 	return least + rand.N(least)
+}
+
+// wrappedClient returns a client whose requests pass the wrappers, the last one first, and are given their credentials after that: a request
+// that a wrapper holds, or sends once more, has those of the moment at which it is sent.
+func wrappedClient(cfg *rest.Config, wrappers ...func(http.RoundTripper) http.RoundTripper) (kubernetes.Interface, error) {
+	transport, err := rest.TransportFor(cfg)
+	if err != nil {
+		return nil, err
+	}
+	for _, wrap := range wrappers {
+		transport = wrap(transport)
+	}
+	return kubernetes.NewForConfigAndClient(cfg, &http.Client{Transport: transport})
 }
 
 // leaseNamespaces are those of the Leases somebody reads: the nodes', if their health is watched, and our own.

@@ -6,6 +6,7 @@ import (
 	"path"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -88,10 +89,11 @@ func New(client kubernetes.Interface, cfg Config) *Caches {
 	return c
 }
 
-// synced reports whether the cache that is filled from an API path holds its first list. It is called once Start has been.
+// synced reports whether the cache that is filled from an API path holds its first list. It is called once Start has been, and
+// the API server may be behind a prefix.
 func (c *Caches) synced(request string) bool {
 	for _, t := range c.types {
-		if request == collectionPath(t.Resource, t.Namespace) {
+		if strings.HasSuffix(request, collectionPath(t.Resource, t.Namespace)) {
 			return !unfinished(t.synced)
 		}
 	}

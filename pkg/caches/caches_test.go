@@ -53,6 +53,13 @@ func TestOnlyWhatWasAskedForIsWatchedAndOnlyOnce(t *testing.T) {
 	if got := c.Unsynced(); len(got) > 0 {
 		t.Errorf("unsynced after the sync = %v", got)
 	}
+	for path, want := range map[string]bool{
+		"/api/v1/pods": true, "/k8s/clusters/c-1/api/v1/pods": true, "/api/v1/nodes": true, "/api/v1/namespaces": false, "/api/v1/namespaces/x/pods": false,
+	} {
+		if got := c.synced(path); got != want {
+			t.Errorf("the cache that is filled from %s is full: %v, want %v", path, got, want)
+		}
+	}
 	if _, err := c.Leases(); err == nil {
 		t.Error("a type could be added after the start; its informer would never run")
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,13 +15,13 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// streamPatience is how long a type's first streaming list may take. Streams are known to stall without an error
+// streamPatience is how long a type's first streaming list may say nothing. Streams are known to stall without an error
 // (kubernetes/kubernetes issue 140890); client-go then waits for ever.
 const streamPatience = time.Minute
 
-// StreamFallback makes a type whose first streaming list does not come to an end use a plain LIST instead: it cuts the stream and
-// refuses the next one, which client-go answers by listing. Put [StreamFallback.Wrap] around the transport of the client that the
-// caches get, and the fallback in their Config.
+// StreamFallback makes a type whose first streaming list stalls use a plain LIST instead: it cuts the stream and refuses the next one,
+// which client-go answers by listing. Put [StreamFallback.Wrap] around the transport of the client that the caches get, and the fallback
+// in their Config.
 type StreamFallback struct {
 	clock   clock.WithTicker
 	lock    sync.Mutex
@@ -43,32 +44,41 @@ func (f *StreamFallback) Wrap(next http.RoundTripper) http.RoundTripper {
 			return refuseStream(req), nil
 		}
 		ctx, cancel := context.WithCancel(req.Context())
-		go f.watchOver(ctx, cancel, req.URL.Path)
+		body := &heardBody{clock: f.clock, asked: f.clock.Now(), cancel: cancel}
+		go f.watchOver(ctx, body, req.URL.Path)
 		resp, err := next.RoundTrip(req.WithContext(ctx))
 		if err != nil {
 			cancel()
 			return nil, err
 		}
-		resp.Body = &cancelOnClose{resp.Body, cancel}
+		body.ReadCloser, resp.Body = resp.Body, body
 		return resp, nil
 	})
 }
 
-// watchOver cuts a stream that has not filled its cache in time. It returns when the stream ends.
-func (f *StreamFallback) watchOver(ctx context.Context, cut context.CancelFunc, path string) {
+// watchOver cuts a stream that says nothing before it has filled its cache. It returns when the stream ends.
+func (f *StreamFallback) watchOver(ctx context.Context, body *heardBody, path string) {
 	patience := f.clock.NewTimer(streamPatience)
 	defer patience.Stop()
-	select {
-	case <-ctx.Done():
-	case <-patience.C():
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-patience.C():
+		}
 		if f.isSynced(path) {
 			return
+		}
+		if left := streamPatience - body.silence(); left > 0 {
+			patience.Reset(left)
+			continue
 		}
 		f.lock.Lock()
 		f.stalled[path] = true
 		f.lock.Unlock()
-		klog.FromContext(ctx).Info("Streaming list did not come to an end, falling back to a plain list", "path", path, "after", streamPatience)
-		cut()
+		klog.FromContext(ctx).Info("Streaming list says nothing, falling back to a plain list", "path", path, "for", streamPatience)
+		body.cancel()
+		return
 	}
 }
 
@@ -114,12 +124,31 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-type cancelOnClose struct {
-	io.ReadCloser
-	cancel context.CancelFunc
+// heardBody knows when the last byte came, and cancels when it is closed.
+type heardBody struct {
+	io.ReadCloser // set when there is an answer
+	clock         clock.PassiveClock
+	asked         time.Time
+	cancel        context.CancelFunc
+	heard         atomic.Int64 // ns after it was asked for; 0: nothing yet
 }
 
-func (c *cancelOnClose) Close() error {
-	defer c.cancel()
-	return c.ReadCloser.Close()
+// silence is the time since the last byte, or since it was asked for.
+func (b *heardBody) silence() time.Duration {
+	return b.clock.Since(b.asked) - time.Duration(b.heard.Load())
+}
+
+// Read implements io.Reader.
+func (b *heardBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if n > 0 {
+		b.heard.Store(int64(b.clock.Since(b.asked)))
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (b *heardBody) Close() error {
+	defer b.cancel()
+	return b.ReadCloser.Close()
 }

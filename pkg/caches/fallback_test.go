@@ -67,6 +67,34 @@ func TestStalledStreamingListIsCutAndRefused(t *testing.T) {
 	})
 }
 
+// A long list over a slow network is no stalled one.
+func TestStreamingListThatFlowsIsLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := NewStreamFallback(clock.RealClock{})
+		f.attach(func(string) bool { return false })
+		rt := f.Wrap(roundTripper(func(req *http.Request) (*http.Response, error) {
+			r, w := io.Pipe()
+			context.AfterFunc(req.Context(), func() { w.CloseWithError(req.Context().Err()) })
+			go func() {
+				for range 20 {
+					time.Sleep(30 * time.Second)
+					if _, err := w.Write([]byte("pod")); err != nil {
+						return
+					}
+				}
+			}()
+			return &http.Response{StatusCode: http.StatusOK, Body: r}, nil
+		}))
+		start := time.Now()
+		resp := get(t, rt, streamingList)
+		text, err := io.ReadAll(resp.Body)
+		if took := time.Since(start); len(text) != 60 || !errors.Is(err, context.Canceled) || took != 11*time.Minute {
+			t.Errorf("stream ended with %v after %v and %d bytes, want it to be cut a minute after the last of 60, at 11m", err, took, len(text))
+		}
+		resp.Body.Close()
+	})
+}
+
 func TestStreamThatFilledItsCacheIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := NewStreamFallback(clock.RealClock{})

@@ -1,6 +1,8 @@
 package caches
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -11,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -20,39 +23,85 @@ import (
 // own, and see nothing for as long after the API server has come back.
 const reconnectPause = 250 * time.Millisecond
 
+// An API server that is there and answers 5xx is asked again after a pause that doubles, for as long as it may take to be replaced by
+// another. After that the answer is the reflector's: it lists what it cannot watch.
+const (
+	longestPause  = 4 * time.Second
+	errorPatience = 2 * time.Minute
+)
+
 // shortestWatch is how old a watch is at least when it ends. One that ended sooner, and brought nothing, reflectors answer with a new list
 // of everything, and with a pause that they double each time. For the stream of a list they begin to count when that is complete.
 const shortestWatch = 1250 * time.Millisecond // client-go v0.37 (VeryShortWatchError): 1 s, and a little for storing what was listed
 
-// Reconnecting returns a wrapper, to be put around the transport of the caches' client, that holds a request until a connection can be
-// made. To a reflector an API server that is away then looks like a slow one: nothing fails and nothing backs off. A network that breaks
-// connections again and again looks like one whose watches end, once a second at most, and go on where they left off.
+// Reconnecting returns a wrapper, to be put around the transport of the caches' client, outside of what authenticates it, that holds a
+// request until a connection can be made, and a watch until the API server has an answer for it. To a reflector an API server that is away,
+// or behind a load balancer that answers in its place, then looks like a slow one: nothing fails, nothing backs off, and nothing is listed
+// again. A network that breaks connections again and again looks like one whose watches end, once a second at most, and go on where they
+// left off.
 func Reconnecting(clk clock.Clock) func(http.RoundTripper) http.RoundTripper {
-	var away atomic.Bool // one line for all streams when it goes, and one when it is back
+	r := &reconnecting{clock: clk}
 	return func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(req *http.Request) (*http.Response, error) {
-			logger := klog.FromContext(req.Context())
-			for {
-				asked := clk.Now()
-				resp, err := next.RoundTrip(req)
-				unreachable := neverConnected(err)
-				if req.Method != http.MethodGet || !unreachable && !(resumes(req.URL) && broken(err)) {
-					if err == nil && away.CompareAndSwap(true, false) {
-						logger.Info("API server is back, watches go on where they left off", "server", req.URL.Host)
-					}
-					return lasting(resp, req, asked, clk), err
-				}
-				if unreachable && away.CompareAndSwap(false, true) {
-					logger.Info("API server cannot be reached, caches are kept", "server", req.URL.Host, "reason", err.Error())
-				}
-				select {
-				case <-req.Context().Done():
-					return nil, err
-				case <-clk.After(reconnectPause):
-				}
-			}
-		})
+		return roundTripper(func(req *http.Request) (*http.Response, error) { return r.roundTrip(next, req) })
 	}
+}
+
+type reconnecting struct {
+	clock clock.Clock
+	away  atomic.Bool // one line for all streams when the API server goes, and one when it is back
+}
+
+func (r *reconnecting) roundTrip(next http.RoundTripper, req *http.Request) (*http.Response, error) {
+	logger, begun := klog.FromContext(req.Context()), r.clock.Now()
+	for pause := reconnectPause; ; {
+		asked := r.clock.Now()
+		resp, err := next.RoundTrip(req)
+		var reason string
+		switch {
+		case req.Method != http.MethodGet:
+			return resp, err
+		case neverConnected(err) || resumes(req.URL) && broken(err):
+			reason, pause = err.Error(), reconnectPause
+		case watches(req.URL) && failing(resp) && !saysTooLarge(resp) && asked.Sub(begun) < errorPatience:
+			reason = resp.Status
+			_ = resp.Body.Close()
+		default:
+			if err == nil && !failing(resp) && r.away.CompareAndSwap(true, false) {
+				logger.Info("API server is back, watches go on where they left off", "server", req.URL.Host)
+			}
+			return lasting(resp, req, asked, r.clock), err
+		}
+		if (neverConnected(err) || failing(resp)) && r.away.CompareAndSwap(false, true) {
+			logger.Info("API server cannot be reached, caches are kept", "server", req.URL.Host, "reason", reason)
+		}
+		select {
+		case <-req.Context().Done():
+			return nil, cmp.Or(err, req.Context().Err())
+		case <-r.clock.After(pause):
+		}
+		if err == nil {
+			pause = min(2*pause, longestPause)
+		}
+	}
+}
+
+// failing reports whether an answer is that of a server which cannot do its work now. That lists cannot be streamed has another code.
+func failing(resp *http.Response) bool {
+	return resp != nil && resp.StatusCode >= http.StatusInternalServerError
+}
+
+// saysTooLarge reports whether an answer is about the version that was asked for, which the API server does not have yet, or not any more.
+// A reflector then asks without one.
+func saysTooLarge(resp *http.Response) bool {
+	if resp.StatusCode != http.StatusGatewayTimeout {
+		return false
+	}
+	head, _ := io.ReadAll(io.LimitReader(resp.Body, 8<<10)) // what is broken off says nothing
+	resp.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(head), resp.Body), resp.Body}
+	return bytes.Contains(head, []byte(metav1.CauseTypeResourceVersionTooLarge))
 }
 
 // neverConnected reports whether a request failed before anything of it was sent.

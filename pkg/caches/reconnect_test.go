@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -51,6 +52,55 @@ func TestReconnectingHoldsARequestUntilTheServerIsThere(t *testing.T) {
 				_, err = rt.RoundTrip(req)
 				if took := time.Since(start); !errors.Is(err, tt.wantErr) || took != tt.want {
 					t.Errorf("returned %v after %v, want %v after %v", err, took, tt.wantErr, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// answer is a response with a body.
+func answer(code int, body string) *http.Response {
+	return &http.Response{StatusCode: code, Status: http.StatusText(code), Body: io.NopCloser(strings.NewReader(body))}
+}
+
+// A reflector lists everything anew after most errors. A server that is about to be replaced is asked again instead.
+func TestReconnectingAsksAServerThatFailsAgain(t *testing.T) {
+	const goesOn = "?watch=true&resourceVersion=7"
+	for _, tt := range []struct {
+		name  string
+		query string
+		code  int
+		body  string
+		lasts time.Duration
+		want  int // code
+		asked int // requests, at most
+	}{
+		{"a watch behind a load balancer without servers", goesOn, 503, "", 10 * time.Second, 200, 8},
+		{"one whose server does not answer it", goesOn, 504, "", 10 * time.Second, 200, 8},
+		{"one whose server has gone", goesOn, 502, "", 10 * time.Second, 200, 8},
+		{"one whose server has trouble with etcd", goesOn, 500, "", 10 * time.Second, 200, 8},
+		{"a streaming list", "?watch=true&sendInitialEvents=true", 503, "", 10 * time.Second, 200, 8},
+		{"for minutes: the reflector has to do something else", goesOn, 503, "", time.Hour, 503, 40},
+		{"a version that the server does not have", goesOn, 504, `{"causes":[{"reason":"ResourceVersionTooLarge"}]}`, time.Hour, 504, 1},
+		{"lists that cannot be streamed", "?watch=true&sendInitialEvents=true", 422, "", time.Hour, 422, 1},
+		{"too many requests: the reflector waits", goesOn, 429, "", time.Hour, 429, 1},
+		{"a plain list: so it does", "?limit=500", 503, "", time.Hour, 503, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				start, asked := time.Now(), 0
+				rt := Reconnecting(clock.RealClock{})(roundTripper(func(*http.Request) (*http.Response, error) {
+					if asked++; time.Since(start) < tt.lasts {
+						return answer(tt.code, tt.body), nil
+					}
+					return answer(http.StatusOK, ""), nil
+				}))
+				resp := get(t, rt, "https://server/api/v1/pods"+tt.query)
+				if resp.StatusCode != tt.want || asked > tt.asked {
+					t.Errorf("answered %d after %d requests, want %d after at most %d", resp.StatusCode, asked, tt.want, tt.asked)
+				}
+				if body, err := io.ReadAll(resp.Body); resp.StatusCode != http.StatusOK && string(body) != tt.body || err != nil && !errors.Is(err, io.EOF) {
+					t.Errorf("body %q, %v; want %q", body, err, tt.body)
 				}
 			})
 		})

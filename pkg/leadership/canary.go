@@ -38,7 +38,7 @@ func (c *canary) look(ctx context.Context) {
 		klog.FromContext(ctx).Info("Reopening the watch of the lease, it misses renewals", "missed", lag.ahead, "since", lag.since)
 		c.reopened, c.delivered = true, lag.version
 		c.reopen(now)
-	case stale:
+	case declare:
 		c.reopen(now) // it is over when that helps
 		c.l.setStale(ctx, suspicion{c.target, true}, fmt.Sprintf("the watch has shown nothing of the lease after version %s", lag.version))
 	}

@@ -87,6 +87,8 @@ func New(cfg Config, deps Deps) (*Elector, error) {
 	}
 	age := func() float64 { return e.Status().SinceRenewal.Seconds() }
 	deps.Metrics.age.Store(&age)
+	standing := e.standing
+	deps.Metrics.standing.Store(&standing)
 	if !cfg.Enabled {
 		return e, nil
 	}

@@ -33,15 +33,21 @@ type Watched struct {
 // LivenessConfig says how long silence is trusted. Zero fields take the default in their comment.
 type LivenessConfig struct {
 	Interval time.Duration // between two consistent lists of a type; 30 s
-	Silence  time.Duration // of a stream before it is reopened; 90 s: bookmarks come every 60 s
-	Settle   time.Duration // for a reopened stream, or a difference to heal; 10 s
+	Silence  time.Duration // in which a cache that is behind must move; 90 s: bookmarks come every 60 s
+	Lag      time.Duration // after which a cache that moves is doubted too, if it still misses the same version; 3 min
+	Settle   time.Duration // for a difference to heal, or a reopened watch to deliver; 10 s
+	Rest     time.Duration // between two whole lists of a type that was found equal; 10 min
+	Relist   time.Duration // for which a reflector that lists anew, and gets answers, is not doubted; 10 min
 }
 
 func (c LivenessConfig) withDefaults() LivenessConfig {
 	for _, d := range []struct {
 		field *time.Duration
 		value time.Duration
-	}{{&c.Interval, 30 * time.Second}, {&c.Silence, 90 * time.Second}, {&c.Settle, 10 * time.Second}} {
+	}{
+		{&c.Interval, 30 * time.Second}, {&c.Silence, 90 * time.Second}, {&c.Lag, 3 * time.Minute}, {&c.Settle, 10 * time.Second},
+		{&c.Rest, 10 * time.Minute}, {&c.Relist, 10 * time.Minute},
+	} {
 		if *d.field == 0 {
 			*d.field = d.value
 		}
@@ -63,12 +69,15 @@ type LivenessDeps struct {
 // controllers remember of their own writes never happened.
 var ErrSetBack = errors.New("the API server's data were set back, as after a restore of etcd, and caches have to be filled anew")
 
-// Liveness notices informers that see nothing. It reopens silent watches; a type that still misses what a
-// consistent list shows is stale, and then the elector steps down until it is current again.
+// Liveness notices informers that see nothing, in whatever way: connections that carry nothing, new ones that cannot be made, streams that
+// are cut before anything comes, an API server whose watches have stopped. All look alike from here: lists have versions that the cache
+// does not reach, and it does not move. Then it is compared: with what a new watch shows of the time since, and if that shows nothing at
+// all with a whole list. A difference that does not heal has the watch reopened. A type that still lacks it is stale, and then the
+// elector steps down until it is current again.
 //
-// Lag alone is never staleness: a store that still moves is not stale. Nor is an API server that does not
-// answer: nothing is judged without a list, or renewals, that have just succeeded. Those same answers are
-// what says that another process, or this one after a fresh start, could do better.
+// Lag alone is never staleness, nor is a cache that is being filled anew. Nor is an API server that does not answer: nothing is judged
+// without a list, or renewals, that have just succeeded. Those same answers are what says that another process, or this one after a
+// fresh start, could do better.
 type Liveness struct {
 	cfg     LivenessConfig
 	deps    LivenessDeps
@@ -100,7 +109,7 @@ func (l *Liveness) Run(ctx context.Context) error {
 	defer l.abort(nil)
 	var all sync.WaitGroup
 	for _, w := range l.watched {
-		m := &monitor{l: l, Watched: w, target: watchTarget{w.Resource, w.Namespace}}
+		m := newMonitor(l, w)
 		all.Go(func() { l.every(ctx, l.cfg.Settle/2, m.look) })
 	}
 	if turn := l.deps.Elector.turn; turn != nil {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
 )
 
@@ -33,11 +36,16 @@ type world struct {
 	cached  []ObjectVersion
 	wrote   string // version of what we wrote last
 	frozen  bool   // no watch delivers
+	stuck   bool   // nor does a new one: the API server has stopped to watch
 	heads   int    // lists of one object, answered
 	lists   int    // of all
 	asked   int    // watches
+	looks   int    // short watches of Liveness itself
 	pipe    *io.PipeWriter
 	ended   error // of Run, once it has
+	failing bool  // whole lists do
+	listing bool  // its reflector does not watch
+	dials   bool  // a new watch waits for a connection until its dialer gives up, after 30 s
 }
 
 func (w *world) Resource(schema.GroupVersionResource) metadata.Getter { return w }
@@ -52,18 +60,58 @@ func (w *world) List(_ context.Context, o metav1.ListOptions) (*metav1.PartialOb
 	if o.Limit == 1 {
 		w.heads++
 	} else {
-		w.lists++
+		if w.lists++; w.failing {
+			return nil, errors.New("too many requests")
+		}
 	}
 	list := &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(w.version)}}
 	for _, v := range w.objects {
-		list.Items = append(list.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-			Namespace: v.Namespace, Name: v.Name, UID: v.UID, ResourceVersion: v.ResourceVersion}})
+		list.Items = append(list.Items, *partial(v))
 	}
 	return list, nil
 }
 
+// Watch is the short one of Liveness. It shows objects that are newer, and what was deleted since only by its bookmark.
+func (w *world) Watch(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.looks++
+	since, _ := strconv.Atoi(o.ResourceVersion)
+	var events []watch.Event
+	for _, v := range w.objects {
+		if n, _ := strconv.Atoi(v.ResourceVersion); n > since {
+			events = append(events, watch.Event{Type: watch.Added, Object: partial(v)})
+		}
+	}
+	events = append(events, watch.Event{Type: watch.Bookmark, Object: partial(ObjectVersion{ResourceVersion: strconv.Itoa(w.version)})})
+	if w.stuck || w.version <= since {
+		events = nil
+	}
+	shown := watch.NewFakeWithChanSize(len(events), false)
+	for _, e := range events {
+		shown.Action(e.Type, e.Object)
+	}
+	time.AfterFunc(4*time.Second, shown.Stop)
+	return shown, nil
+}
+
+func partial(v ObjectVersion) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: v.Namespace, Name: v.Name, UID: v.UID, ResourceVersion: v.ResourceVersion}}
+}
+
 // RoundTrip opens a watch.
 func (w *world) RoundTrip(req *http.Request) (*http.Response, error) {
+	w.lock.Lock()
+	dials := w.dials
+	w.lock.Unlock()
+	if dials {
+		select {
+		case <-time.After(30 * time.Second):
+			return nil, &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}
+		case <-req.Context().Done():
+			return nil, req.Context().Err()
+		}
+	}
 	r, pipe := io.Pipe()
 	context.AfterFunc(req.Context(), func() { pipe.CloseWithError(req.Context().Err()) })
 	w.lock.Lock()
@@ -75,16 +123,26 @@ func (w *world) RoundTrip(req *http.Request) (*http.Response, error) {
 // follow is the reflector.
 func (w *world) follow(ctx context.Context, path string) {
 	for ctx.Err() == nil {
-		req, _ := http.NewRequestWithContext(ctx, "GET", "http://host"+path+"?watch=true", nil)
+		w.lock.Lock()
+		listing := w.listing
+		w.lock.Unlock()
+		if listing {
+			time.Sleep(time.Second)
+			continue
+		}
+		req, _ := http.NewRequestWithContext(ctx, "GET", "http://host"+path+"?watch=true&resourceVersion=10", nil)
 		resp, err := w.streams.Link().Wrap(w).RoundTrip(req)
 		if err != nil {
+			time.Sleep(250 * time.Millisecond)
 			continue
 		}
 		buf := make([]byte, 10)
 		for err == nil {
 			if _, err = resp.Body.Read(buf); err == nil {
 				w.lock.Lock()
-				w.store, w.cached = w.version, slices.Clone(w.objects)
+				if !w.stuck {
+					w.store, w.cached = w.version, slices.Clone(w.objects)
+				}
 				w.lock.Unlock()
 			}
 		}
@@ -102,6 +160,15 @@ func (w *world) tick() {
 	w.lock.Unlock()
 	if pipe != nil {
 		pipe.Write([]byte("x"))
+	}
+}
+
+// cut ends the watch that is open.
+func (w *world) cut() {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	if w.pipe != nil {
+		w.pipe.CloseWithError(io.ErrUnexpectedEOF)
 	}
 }
 
@@ -202,6 +269,137 @@ func TestFrozenPodWatchIsNoticed(t *testing.T) {
 	})
 }
 
+// Three ways to be blind in which something goes on all the time: connections are made anew, or streams, or bytes come.
+func TestBlindnessIsNoticedWhateverGoesOn(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		blind  func(*world)
+		period time.Duration // something happens so often
+		every  func(*world)
+	}{
+		{"dials hang", func(w *world) { w.dials = true }, time.Hour, nil},
+		{"a proxy ends idle streams", func(w *world) { w.frozen = true }, time.Minute, (*world).cut},
+		{"a proxy ends idle streams soon", func(w *world) { w.frozen = true }, 20 * time.Second, (*world).cut},
+		{"an API server whose watches are stuck goes on with bookmarks", func(w *world) { w.stuck = true }, time.Minute, (*world).tick},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := start(t, &leaseServer{}, "a")
+				w := newWorld()
+				l := observeWorld(t, a.Elector, w, w.pods())
+				w.run(10*time.Minute, time.Minute)
+				w.set(tt.blind)
+				w.cut()
+				w.set(func(w *world) { w.objects = append(w.objects, object("b", "2", strconv.Itoa(w.version+1))) })
+				blind := time.Now()
+				for len(l.Stale()) == 0 && time.Since(blind) < time.Hour {
+					w.run(time.Second, 0)
+					if tt.every != nil && time.Since(blind)%tt.period == 0 {
+						tt.every(w)
+					}
+				}
+				if took := time.Since(blind); took > 140*time.Second {
+					t.Errorf("noticed after %v, want within 140s", took)
+				}
+				sleep(0)
+				wantLeading(t, a, false)
+			})
+		})
+	}
+}
+
+// A proxy that ends idle streams before a bookmark comes leaves a cache of a quiet type behind for ever. A short watch of Liveness's own
+// shows that nothing is missed.
+func TestQuietTypeWithoutBookmarksIsNotListed(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		stuck bool // the API server has no bookmarks at all
+		lists int  // at most, in an hour
+	}{
+		{"a proxy ends idle streams", false, 0},
+		{"an API server without bookmarks", true, 6},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := start(t, &leaseServer{}, "a")
+				w := newWorld()
+				w.frozen, w.stuck = true, tt.stuck // there is nothing to deliver
+				l := observeWorld(t, a.Elector, w, w.pods())
+				for range 120 {
+					w.run(30*time.Second, 0)
+					w.cut()
+					if got := l.Stale(); len(got) > 0 {
+						t.Fatalf("stale: %v", got)
+					}
+				}
+				if _, lists := w.requests(); lists > tt.lists {
+					t.Errorf("%d whole lists in an hour, want at most %d", lists, tt.lists)
+				}
+				if got := len(a.spans()); got != 1 {
+					t.Errorf("%d terms, want 1", got)
+				}
+			})
+		})
+	}
+}
+
+// Whole lists that fail are not asked for at the pace at which a type is looked at.
+func TestFailedWholeListsBackOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := start(t, &leaseServer{}, "a")
+		w := newWorld()
+		w.frozen, w.stuck, w.failing = true, true, true
+		l := observeWorld(t, a.Elector, w, w.pods())
+		w.run(time.Hour, 0)
+		if _, lists := w.requests(); lists < 3 || lists > 12 {
+			t.Errorf("%d whole lists in an hour, want some, and more and more seldom", lists)
+		}
+		if got := l.Stale(); len(got) > 0 {
+			t.Errorf("stale: %v", got)
+		}
+	})
+}
+
+// While a reflector lists everything anew, and is answered, nobody steps down for it.
+func TestSlowRelistIsNotStaleness(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := start(t, &leaseServer{}, "a")
+		w := newWorld()
+		l := observeWorld(t, a.Elector, w, w.pods())
+		w.run(10*time.Minute, time.Minute)
+		w.set(func(w *world) {
+			w.listing = true // its reflector does not watch
+			w.objects = append(w.objects, object("b", "2", strconv.Itoa(w.version+1)))
+		})
+		w.cut()
+		lists := w.streams.Link().Wrap(roundTrip(func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: http.StatusTooManyRequests, Body: http.NoBody}, nil
+		}))
+		for range 16 { // 8 minutes
+			req, _ := http.NewRequestWithContext(t.Context(), "GET", "http://host/api/v1/pods?limit=500", nil)
+			if _, err := lists.RoundTrip(req); err != nil {
+				t.Fatal(err)
+			}
+			w.run(30*time.Second, 0)
+			if got := l.Stale(); len(got) > 0 {
+				t.Fatalf("stale while everything is listed: %v", got)
+			}
+		}
+		begun := time.Now()
+		for len(l.Stale()) == 0 && time.Since(begun) < time.Hour {
+			w.run(time.Second, 0)
+		}
+		if took := time.Since(begun); took > 150*time.Second {
+			t.Errorf("noticed %v after nobody answered the list, want within 150s", took)
+		}
+	})
+}
+
+// roundTrip answers requests.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
 // The store lacks nothing, because what was written since is gone again: that the watch has not shown it is enough.
 func TestFrozenPodWatchIsNoticedByOwnWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -242,17 +440,17 @@ func TestFrozenPodWatchIsNoticedThoughNothingIsMissedAtFirst(t *testing.T) {
 		l := observeWorld(t, a.Elector, w, w.pods())
 		w.run(10*time.Minute, time.Minute)
 		w.set(func(w *world) { w.frozen = true })
-		frozen := time.Now()
 		w.run(115*time.Second, 0)
-		if watches, lists := w.requests(); watches != 2 || lists == 0 {
-			t.Fatalf("%d watches and %d whole lists by now, want 2 and some", watches, lists)
+		if watches, _ := w.requests(); watches != 1 || w.looks == 0 {
+			t.Fatalf("%d watches and %d looks by now, want 1 and some", watches, w.looks)
 		}
+		missing := time.Now()
 		w.set(func(w *world) { w.objects = append(w.objects, object("b", "2", strconv.Itoa(w.version+1))) })
-		for len(l.Stale()) == 0 && time.Since(frozen) < time.Hour {
+		for len(l.Stale()) == 0 && time.Since(missing) < time.Hour {
 			w.run(time.Second, 0)
 		}
-		if took := time.Since(frozen); took > 150*time.Second {
-			t.Errorf("noticed after %v, want within 150s", took)
+		if took := time.Since(missing); took > 100*time.Second {
+			t.Errorf("noticed %v after something was missing, want within 100s", took)
 		}
 	})
 }

@@ -21,18 +21,25 @@ type Metrics struct {
 	inFlight  prometheus.Gauge
 	atRelease prometheus.Gauge
 
-	reopened *prometheus.CounterVec // by resource and namespace, as the two below
+	reopened *prometheus.CounterVec // by resource and namespace, as those below
 	silence  *prometheus.GaugeVec
+	behind   *prometheus.GaugeVec
 	stale    *prometheus.GaugeVec
+	compared *prometheus.CounterVec // and by how
+	lists    *prometheus.CounterVec // and by form
 
-	age atomic.Pointer[func() float64] // of the last renewal; set by the elector
+	aside prometheus.GaugeFunc
+	alone prometheus.GaugeFunc
+
+	age      atomic.Pointer[func() float64]             // of the last renewal; set by the elector, as the next
+	standing atomic.Pointer[func() (aside, alone bool)] // see Metrics.outside
 }
 
 // NewMetrics registers all metrics of this package with reg. Call it once per manager.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := newMetrics()
 	reg.MustRegister(m.term, m.renewalAge, m.lease, m.takeovers, m.ended, m.refusals, m.cuts, m.unknown, m.inFlight, m.atRelease,
-		m.reopened, m.silence, m.stale)
+		m.reopened, m.silence, m.behind, m.stale, m.compared, m.lists, m.aside, m.alone)
 	return m
 }
 
@@ -53,9 +60,13 @@ func newMetrics() *Metrics {
 		unknown:   counters("fence_unknown_outcomes_total", "Writes that ended without an answer that tells whether they were done.", "verb"),
 		inFlight:  gauge("fence_in_flight_requests", "Requests of controllers in flight."),
 		atRelease: gauge("fence_in_flight_requests_at_release", "Requests of controllers still in flight when this process last gave the lease away. More than 0 is a defect."),
-		reopened:  counters("watch_reopenings_total", "Watches closed here because they were silent.", "resource", "namespace"),
-		silence:   gauges("watch_silence_seconds", "Time since the last byte of the watch of a resource.", "resource", "namespace"),
-		stale:     gauges("watch_stale", "1 while the cache of a resource misses what a consistent list shows.", "resource", "namespace"),
+		reopened:  counters("watch_reopenings_total", "Watches closed here because they did not deliver what was there.", "resource", "namespace"),
+		silence:   gauges("watch_silence_seconds", "Time since the last byte of any watch of a resource.", "resource", "namespace"),
+		behind: gauges("watch_behind_seconds", "For how long the cache of a resource has not reached a version that a list has had, and was not found equal either; "+
+			"up to 60 s are normal, and 0 if it has them all.", "resource", "namespace"),
+		stale:    gauges("watch_stale", "1 while the cache of a resource misses what a consistent list shows.", "resource", "namespace"),
+		compared: counters("watch_comparisons_total", "Times the cache of a resource was compared, with what a short watch showed or with a whole list.", "resource", "namespace", "with"),
+		lists:    counters("watch_lists_total", "Times everything of a resource was asked for to fill its cache, as a stream or, which is the fallback, in pages.", "resource", "namespace", "form"),
 	}
 	m.renewalAge = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "leadership_last_renewal_age_seconds",
@@ -66,8 +77,31 @@ func newMetrics() *Metrics {
 		}
 		return 0
 	})
+	m.aside = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "leadership_standing_aside",
+		Help: "1 while this process stays out of the election because it sees too little.",
+	}, func() float64 { aside, _ := m.outside(); return number(aside) })
+	m.alone = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "leadership_alone",
+		Help: "1 while this process leads, or competes for the lease, though it stood aside of late: nobody else took the lease.",
+	}, func() float64 { _, alone := m.outside(); return number(alone) })
 	m.initialise()
 	return m
+}
+
+// outside says whether the elector stands aside, and whether it has found that it is alone.
+func (m *Metrics) outside() (aside, alone bool) {
+	if standing := m.standing.Load(); standing != nil {
+		return (*standing)()
+	}
+	return false, false
+}
+
+func number(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // initialise makes every known series exist, so that a rate is right from the first scrape.
@@ -91,8 +125,23 @@ func (m *Metrics) initialise() {
 func (m *Metrics) watching(target watchTarget) {
 	m.reopened.WithLabelValues(target.labels()...)
 	m.silence.WithLabelValues(target.labels()...)
+	m.behind.WithLabelValues(target.labels()...)
 	m.stale.WithLabelValues(target.labels()...)
+	for _, with := range []string{comparedRecent, comparedWhole} {
+		m.compared.WithLabelValues(append(target.labels(), with)...)
+	}
+	for _, form := range []string{listStreamed, listPaged} {
+		m.lists.WithLabelValues(append(target.labels(), form)...)
+	}
 }
+
+// Values of labels.
+const (
+	comparedRecent = "watch"
+	comparedWhole  = "list"
+	listStreamed   = "stream"
+	listPaged      = "pages"
+)
 
 func gauge(name, help string) prometheus.Gauge {
 	return prometheus.NewGauge(prometheus.GaugeOpts{Name: "leadership_" + name, Help: help})

@@ -6,38 +6,99 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
+// phase is how the cache of one type stands against what the API server has.
+type phase int
+
+const (
+	current   phase = iota // it has reached every version that a list has had, or is equal to it
+	behind                 // it has not reached the version of some list
+	different              // a comparison has shown what it lacks
+	reopened               // it lacks it still, and its watch was reopened
+	stale                  // that did not help
+)
+
+// String is how logs and tests name it.
+func (p phase) String() string {
+	return [...]string{"current", "behind", "different", "reopened", "stale"}[p]
+}
+
 // verdict says what to do about a watch.
 type verdict string
 
 const (
-	fine     verdict = "fine"     // it has reached all there is to reach, or moves
+	fine     verdict = "fine"     // nothing is wrong
 	patience verdict = "patience" // nothing can be said yet
-	reopen   verdict = "reopen"
-	compare  verdict = "compare" // with a whole list
-	stale    verdict = "stale"
+	compare  verdict = "compare"  // find out what the cache lacks
+	reopen   verdict = "reopen"   // end its watch, so that its reflector opens another
+	declare  verdict = "declare"  // say that it is stale
 )
 
 // sight is what is known of one type at one moment.
 type sight struct {
-	behind   time.Duration // how long the store has missed the version of some list; 0: it has them all
-	silent   time.Duration // since the last byte of its watch
-	reopened time.Duration // since its watch was reopened because of this; 0: it was not
-	moved    bool          // the store has moved since
-	stale    bool          // it was found stale: then only having it all is good enough
+	behind   bool          // it has not reached the version of some list
+	lacks    bool          // what the last comparison showed is still missing
+	lasts    time.Duration // since the phase began
+	still    time.Duration // since the cache last moved, whatever bytes came
+	compared time.Duration // since the last comparison
+	listing  bool          // its reflector asks for everything anew, and gets answers
 }
 
-// judge decides about a type. A store behind a list is normal until a bookmark comes; only silence beyond
-// that is suspect, and only a store that does not move after a reopening is worth the price of a whole list.
-func judge(s sight, cfg LivenessConfig) verdict {
-	switch {
-	case s.behind == 0 || s.reopened > 0 && s.moved && !s.stale:
-		return fine
-	case s.reopened == 0 && s.silent >= cfg.Silence:
-		return reopen
-	case s.reopened > 0 && s.reopened >= cfg.Settle:
-		return compare
+// next decides about one type. Being behind is normal until a bookmark comes. What has not moved for too long, or misses the same version for
+// minutes although it moves, is compared, and only a difference that does not heal leads further. A cache that moves gets more time to
+// heal; one that is being filled anew gets all it needs.
+func (p phase) next(s sight, cfg LivenessConfig) (phase, verdict) {
+	heals := cfg.Settle
+	if s.still < s.lasts {
+		heals = cfg.Silence
 	}
-	return patience
+	switch {
+	case !s.behind:
+		return current, fine
+	case p == current:
+		return behind, patience
+	case !s.lacks && (p == different || p == reopened):
+		return behind, patience
+	case s.listing:
+		return p, patience
+	case p == behind && s.lasts >= cfg.Settle && s.compared >= cfg.Interval && (s.still >= cfg.Silence || s.lasts >= cfg.Lag):
+		return behind, compare
+	case p == different && s.lasts >= heals:
+		return reopened, reopen
+	case p == reopened && s.lasts >= heals:
+		return stale, declare
+	case p == stale && s.compared >= cfg.Interval:
+		return stale, compare
+	}
+	return p, patience
+}
+
+// finding is the outcome of a comparison.
+type finding string
+
+const (
+	equal   finding = "equal"
+	differs finding = "differs"
+	unknown finding = "unknown" // there was no complete answer
+)
+
+// found is the phase after a comparison.
+func (p phase) found(f finding) phase {
+	switch {
+	case f == equal:
+		return current
+	case f == differs && p != stale:
+		return different
+	}
+	return p
+}
+
+// unanswered is the phase when lists are not answered: then watches do not deliver either, and what they have not shown is not held
+// against them. Only what was found stale stays so until it is known to have it all.
+func (p phase) unanswered() phase {
+	if p == stale {
+		return stale
+	}
+	return current
 }
 
 // canarySight is what is known of the watch of our Lease at one moment.
@@ -52,7 +113,7 @@ type canarySight struct {
 const canaryLimit = 3
 
 // judgeCanary decides about the watch of our Lease. While no watch is open the reflector is about to open
-// one; while bytes come it is only late.
+// one, or lists; while bytes come it is only late.
 func judgeCanary(s canarySight, renewal time.Duration) verdict {
 	switch {
 	case s.ahead == 0 && !s.reopened:
@@ -62,7 +123,7 @@ func judgeCanary(s canarySight, renewal time.Duration) verdict {
 	case !s.reopened:
 		return reopen
 	}
-	return stale
+	return declare
 }
 
 // ObjectVersion identifies one state of one object.
@@ -77,7 +138,7 @@ func (v ObjectVersion) key() types.NamespacedName {
 	return types.NamespacedName{Namespace: v.Namespace, Name: v.Name}
 }
 
-// difference is what a cache has to become, by key: that state or a newer one; no UID: gone.
+// difference is what a cache has to become, by key: that state or a newer one; no UID: gone by that version.
 type difference map[types.NamespacedName]ObjectVersion
 
 // compareSets says what cached misses of a consistent list of the given version. What is newer in the cache
@@ -96,10 +157,15 @@ func compareSets(listed []ObjectVersion, version string, cached []ObjectVersion)
 	}
 	for key, extra := range have {
 		if !newer(extra.ResourceVersion, version) {
-			diff[key] = ObjectVersion{Namespace: key.Namespace, Name: key.Name}
+			diff[key] = gone(key, version)
 		}
 	}
 	return diff
+}
+
+// gone is the state of an object that does not exist at a version.
+func gone(key types.NamespacedName, version string) ObjectVersion {
+	return ObjectVersion{Namespace: key.Namespace, Name: key.Name, ResourceVersion: version}
 }
 
 // reached says whether got is want or something newer.
@@ -118,7 +184,11 @@ func (d difference) unhealed(cached []ObjectVersion) difference {
 	left := difference{}
 	for key, want := range d {
 		got, ok := have[key]
-		if want.UID == "" && ok || want.UID != "" && (!ok || !reached(got, want)) {
+		lacks := !ok || !reached(got, want)
+		if want.UID == "" { // there may be another of that name by now
+			lacks = ok && !newer(got.ResourceVersion, want.ResourceVersion)
+		}
+		if lacks {
 			left[key] = want
 		}
 	}

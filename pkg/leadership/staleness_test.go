@@ -10,26 +10,71 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-func TestJudge(t *testing.T) {
+// Every phase against everything that may be seen in it.
+func TestNextPhase(t *testing.T) {
 	cfg := LivenessConfig{}.withDefaults()
+	const long = time.Hour
+	quiet := sight{behind: true, lasts: 10 * time.Second, still: 90 * time.Second, compared: long}
+	with := func(s sight, change func(*sight)) sight { change(&s); return s }
+	lacks := with(quiet, func(s *sight) { s.lacks = true })
+	all := []phase{current, behind, different, reopened, stale}
 	for _, tt := range []struct {
-		name string
-		s    sight
-		want verdict
+		name    string
+		in      []phase
+		s       sight
+		want    []phase // nil: it stays
+		verdict verdict
 	}{
-		{"a store that has it all", sight{silent: time.Hour}, fine},
-		{"behind, but the bookmark is not due", sight{behind: 60 * time.Second, silent: 60 * time.Second}, patience},
-		{"behind and silent for too long", sight{behind: 60 * time.Second, silent: 90 * time.Second}, reopen},
-		{"behind for long, but bytes come: lag", sight{behind: time.Hour, silent: time.Second}, patience},
-		{"just reopened", sight{behind: 95 * time.Second, silent: 5 * time.Second, reopened: 5 * time.Second}, patience},
-		{"reopened in vain", sight{behind: 100 * time.Second, silent: 10 * time.Second, reopened: 10 * time.Second}, compare},
-		{"reopened, and it moves", sight{behind: 100 * time.Second, silent: time.Second, reopened: 10 * time.Second, moved: true}, fine},
-		{"stale, and it moves: not yet there", sight{behind: time.Hour, reopened: time.Minute, moved: true, stale: true}, compare},
-		{"stale, and it has it all", sight{reopened: time.Minute, moved: true, stale: true}, fine},
+		{"it has it all", all, sight{still: long, compared: long}, []phase{current, current, current, current, current}, fine},
+		{"a list is ahead of it", []phase{current}, quiet, []phase{behind}, patience},
+		{"it has not moved for too long", []phase{behind}, quiet, nil, compare},
+		{"the list is too young to tell", []phase{behind}, with(quiet, func(s *sight) { s.lasts = 9 * time.Second }), nil, patience},
+		{"the next bookmark may still come", []phase{behind}, with(quiet, func(s *sight) { s.lasts, s.still = 80*time.Second, 89*time.Second }), nil, patience},
+		{"it was compared in vain", []phase{behind, stale}, with(lacks, func(s *sight) { s.compared = 29 * time.Second }), nil, patience},
+		{"it moves, late", []phase{behind}, with(quiet, func(s *sight) { s.lasts, s.still = 179*time.Second, time.Second }), nil, patience},
+		{"it moves, minutes late", []phase{behind}, with(quiet, func(s *sight) { s.lasts, s.still = 180*time.Second, time.Second }), nil, compare},
+		{"what it lacked has come", []phase{different, reopened}, quiet, []phase{behind, behind}, patience},
+		{"what it lacked has come, but not all", []phase{stale}, quiet, nil, compare},
+		{"it has just been found to lack something", []phase{different, reopened}, with(lacks, func(s *sight) { s.lasts = 9 * time.Second }), nil, patience},
+		{"it still lacks it", []phase{different}, lacks, []phase{reopened}, reopen},
+		{"it lacks it after the reopening", []phase{reopened}, lacks, []phase{stale}, declare},
+		{"it lacks it and moves", []phase{different, reopened}, with(lacks, func(s *sight) { s.lasts, s.still = 89*time.Second, time.Second }), nil, patience},
+		{"it lacks it, moves, and does not get there", []phase{different}, with(lacks, func(s *sight) { s.lasts, s.still = 90*time.Second, time.Second }), []phase{reopened}, reopen},
+		{"nor after the reopening", []phase{reopened}, with(lacks, func(s *sight) { s.lasts, s.still = 90*time.Second, time.Second }), []phase{stale}, declare},
+		{"it lacks it as ever", []phase{stale}, lacks, nil, compare},
+		{"everything is listed anew", []phase{behind, different, reopened, stale},
+			sight{behind: true, lacks: true, lasts: long, still: long, compared: long, listing: true}, nil, patience},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := judge(tt.s, cfg); got != tt.want {
-				t.Errorf("judge(%+v) = %s, want %s", tt.s, got, tt.want)
+			for i, p := range tt.in {
+				want := p
+				if tt.want != nil {
+					want = tt.want[i]
+				}
+				if got, verdict := p.next(tt.s, cfg); got != want || verdict != tt.verdict {
+					t.Errorf("%s: next(%+v) = %s, %s; want %s, %s", p, tt.s, got, verdict, want, tt.verdict)
+				}
+			}
+		})
+	}
+}
+
+func TestPhaseAfterAComparison(t *testing.T) {
+	for _, tt := range []struct {
+		from                   phase
+		equal, differs, unsure phase
+		unanswered             phase // a list is not answered
+	}{
+		{current, current, different, current, current},
+		{behind, current, different, behind, current},
+		{different, current, different, different, current},
+		{reopened, current, different, reopened, current},
+		{stale, current, stale, stale, stale},
+	} {
+		t.Run(tt.from.String(), func(t *testing.T) {
+			got := [...]phase{tt.from.found(equal), tt.from.found(differs), tt.from.found(unknown), tt.from.unanswered()}
+			if want := [...]phase{tt.equal, tt.differs, tt.unsure, tt.unanswered}; got != want {
+				t.Errorf("equal, different, unknown, unanswered lead to %v, want %v", got, want)
 			}
 		})
 	}
@@ -47,7 +92,7 @@ func TestJudgeCanary(t *testing.T) {
 		{"late, but bytes come: lag", canarySight{ahead: 100, open: true, silent: 5 * time.Second}, patience},
 		{"the reflector is between two tries", canarySight{ahead: 100, silent: time.Hour}, patience},
 		{"just reopened", canarySight{open: true, reopened: true}, patience},
-		{"reopened in vain", canarySight{ahead: 4, open: true, silent: 8 * time.Second, reopened: true}, stale},
+		{"reopened in vain", canarySight{ahead: 4, open: true, silent: 8 * time.Second, reopened: true}, declare},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := judgeCanary(tt.s, 2*time.Second); got != tt.want {
@@ -74,7 +119,7 @@ func TestCompareSets(t *testing.T) {
 		{"missing", []ObjectVersion{object("a", "1", "10")}, []ObjectVersion{object("b", "2", "20")}},
 		{"older", []ObjectVersion{object("a", "1", "9"), object("b", "2", "20")}, []ObjectVersion{object("a", "1", "10")}},
 		{"an older one of that name", []ObjectVersion{object("a", "0", "9"), object("b", "2", "20")}, []ObjectVersion{object("a", "1", "10")}},
-		{"deleted", []ObjectVersion{object("a", "1", "10"), object("b", "2", "20"), object("c", "3", "30")}, []ObjectVersion{object("c", "", "")}},
+		{"deleted", []ObjectVersion{object("a", "1", "10"), object("b", "2", "20"), object("c", "3", "30")}, []ObjectVersion{object("c", "", "30")}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := compareSets(listed, "30", tt.cached)
@@ -83,6 +128,10 @@ func TestCompareSets(t *testing.T) {
 			}
 			if left := got.unhealed(tt.cached); len(left) != len(tt.want) {
 				t.Errorf("unhealed by the same cache: %v, want all of %v", left, tt.want)
+			}
+			again := append(slices.Clone(listed), object("c", "4", "50"))
+			if left := got.unhealed(again); len(left) != 0 {
+				t.Errorf("unhealed by what was listed and another of the name of what was deleted: %v", left)
 			}
 			if left := got.unhealed(listed); len(left) != 0 {
 				t.Errorf("unhealed by what was listed: %v", left)

@@ -82,3 +82,10 @@ func (e *Elector) asideReason() string {
 	}
 	return e.aside.reason
 }
+
+// standing says whether we stand aside, and whether the last time showed that nobody else takes the lease.
+func (e *Elector) standing() (aside, alone bool) {
+	e.lock.Lock()
+	defer e.lock.Unlock()
+	return e.aside != nil, e.clock.Now().Before(e.alone)
+}

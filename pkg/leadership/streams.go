@@ -5,7 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
+	"net/http/httptrace"
 	"strings"
 	"sync"
 	"time"
@@ -15,20 +15,22 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Streams knows every open watch of the informers' clients. Each of them gets a [Link].
+// Streams knows every open watch of the informers' clients, and what was heard of each type on all watches and lists so far: a new
+// attempt knows what those before it did. Each client gets a [Link].
 //
 // Safe for concurrent use.
 type Streams struct {
 	clock   clock.PassiveClock
 	metrics *Metrics
 
-	lock sync.Mutex
-	open map[*stream]struct{}
+	lock  sync.Mutex
+	open  map[*stream]struct{}
+	known map[watchTarget]hearing
 }
 
 // NewStreams returns a registry without streams.
 func NewStreams(clk clock.PassiveClock, m *Metrics) *Streams {
-	return &Streams{clock: clk, metrics: m, open: map[*stream]struct{}{}}
+	return &Streams{clock: clk, metrics: m, open: map[*stream]struct{}{}, known: map[watchTarget]hearing{}}
 }
 
 // Link is the way of one client to the API server, on connections of its own: set rest.Config.Wrap(link.Wrap) and
@@ -36,6 +38,8 @@ func NewStreams(clk clock.PassiveClock, m *Metrics) *Streams {
 type Link struct {
 	streams *Streams
 	dialer  *connrotation.Dialer
+
+	heard time.Time // last byte of any watch or list; under the lock of Streams
 }
 
 // Link returns a link that has no connection yet.
@@ -44,7 +48,7 @@ func (s *Streams) Link() *Link {
 	return &Link{streams: s, dialer: connrotation.NewDialer(dialer.DialContext)}
 }
 
-// Wrap watches the watches that go through rt. It fits rest.Config.Wrap.
+// Wrap listens to the watches and lists that go through rt. It fits rest.Config.Wrap.
 func (l *Link) Wrap(rt http.RoundTripper) http.RoundTripper {
 	return &streamTransport{link: l, next: rt}
 }
@@ -71,21 +75,21 @@ func (t watchTarget) String() string {
 // labels are those of its metrics.
 func (t watchTarget) labels() []string { return []string{t.Resource, t.namespace} }
 
-// stream is one open watch, from the sending of its request.
-type stream struct {
-	target watchTarget
-	link   *Link
-	stop   context.CancelFunc
-
-	// under the lock of Streams
-	heard  time.Time // last byte; before the first, when it was asked for
-	closed bool      // by us: the reader sees the end of the stream, not an error
+// hearing is what is known of the requests of one target.
+type hearing struct {
+	open bool // some watch is open, or asked for
+	// heard is when the last byte came, of whatever watch or list; zero if none ever did.
+	heard time.Time
+	// listing is when its reflector last asked for everything, or for a page of it; zero if it has gone on from a version since. Where a
+	// list ends that begins a stream, only its reader knows.
+	listing time.Time
+	// answered is the last sign that the list is being worked on: a connection was found for it, an answer of whatever kind, a byte.
+	answered time.Time
 }
 
-// hearing is what Streams knows of the watches of one target.
-type hearing struct {
-	open  bool      // some watch is open, or asked for
-	heard time.Time // the last byte of any, or when the youngest was asked for; zero if none is open
+// with is h and other together.
+func (h hearing) with(other hearing) hearing {
+	return hearing{h.open || other.open, later(h.heard, other.heard), later(h.listing, other.listing), later(h.answered, other.answered)}
 }
 
 // hear returns what is known of one target. A watch of all namespaces serves each of them.
@@ -93,62 +97,89 @@ func (s *Streams) hear(target watchTarget) hearing {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	var h hearing
-	for st := range s.open {
-		if st.serves(target) && !st.closed {
-			h.open, h.heard = true, later(h.heard, st.heard)
+	for other, known := range s.known {
+		if other.serves(target) {
+			h = h.with(known)
 		}
+	}
+	for st := range s.open {
+		h.open = h.open || st.target.serves(target) && !st.closed
 	}
 	return h
 }
 
-func (st *stream) serves(target watchTarget) bool {
-	return st.target.GroupVersionResource == target.GroupVersionResource &&
-		(st.target.namespace == target.namespace || st.target.namespace == "")
+// serves says whether who asks for t gets all of other.
+func (t watchTarget) serves(other watchTarget) bool {
+	return t.GroupVersionResource == other.GroupVersionResource && (t.namespace == other.namespace || t.namespace == "")
 }
 
-// reopen ends the watches of one target; their reflector opens new ones where they left off. If nothing
-// has been heard on any watch of their link since, its connections are closed too, so that the new ones take others.
-// It says whether there was a watch to end.
+// stream is one open watch, from the sending of its request.
+type stream struct {
+	target watchTarget
+	link   *Link
+	stop   context.CancelFunc
+	closed bool // by us: the reader sees the end of the stream, not an error; under the lock of Streams
+}
+
+// reopen ends the watches of one target; their reflector opens new ones where they left off. If nothing has been heard on their link since,
+// its connections are closed too, so that the new ones take others. It says whether there was a watch to end.
 func (s *Streams) reopen(target watchTarget, since time.Time) bool {
 	s.lock.Lock()
-	ended, heard := map[*Link]bool{}, map[*Link]bool{}
+	silent, ended := map[*Link]bool{}, false
 	for st := range s.open {
-		if st.heard.After(since) {
-			heard[st.link] = true
-		}
-		if st.serves(target) && !st.closed {
-			st.closed = true
-			ended[st.link] = true
+		if st.target.serves(target) && !st.closed {
+			st.closed, ended = true, true
+			silent[st.link] = !st.link.heard.After(since)
 			defer st.stop()
 		}
 	}
 	s.lock.Unlock()
-	if len(ended) == 0 {
+	if !ended {
 		return false
 	}
 	s.metrics.reopened.WithLabelValues(target.labels()...).Inc()
-	for link := range ended {
-		if !heard[link] {
+	for link, silent := range silent {
+		if silent {
 			defer link.dialer.CloseAll() // before the streams' own ends: their new requests must find none of these
 		}
 	}
 	return true
 }
 
-// heard notes that bytes have arrived, and says whether we have closed the stream.
-func (s *Streams) heard(st *stream, bytes int) (closed bool) {
+// update changes what is known of a target.
+func (s *Streams) update(target watchTarget, change func(h *hearing, now time.Time)) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	if bytes > 0 {
-		st.heard = s.clock.Now()
+	h := s.known[target]
+	change(&h, s.clock.Now())
+	s.known[target] = h
+}
+
+// asks notes a request.
+func (s *Streams) asks(r informerRequest) {
+	s.update(r.watchTarget, func(h *hearing, now time.Time) {
+		if h.listing = now; r.resumes {
+			h.listing = time.Time{}
+		}
+	})
+	if r.begins {
+		s.metrics.lists.WithLabelValues(append(r.labels(), r.form())...).Inc()
 	}
-	return st.closed
+}
+
+// answered notes that a request is being worked on.
+func (s *Streams) answered(target watchTarget) {
+	s.update(target, func(h *hearing, now time.Time) { h.answered = now })
+}
+
+// heard notes that bytes have arrived.
+func (s *Streams) heard(target watchTarget, link *Link) {
+	s.update(target, func(h *hearing, now time.Time) { h.heard, h.answered, link.heard = now, now, now })
 }
 
 func (s *Streams) add(st *stream) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	st.heard = s.clock.Now()
 	s.open[st] = struct{}{}
 }
 
@@ -157,6 +188,13 @@ func (s *Streams) remove(st *stream) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	delete(s.open, st)
+}
+
+// wasClosed says whether we have closed a stream.
+func (s *Streams) wasClosed(st *stream) bool {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	return st.closed
 }
 
 // streamTransport registers the watches that pass it.
@@ -170,23 +208,30 @@ func (t *streamTransport) WrappedRoundTripper() http.RoundTripper { return t.nex
 
 // RoundTrip implements http.RoundTripper.
 func (t *streamTransport) RoundTrip(req *http.Request) (*http.Response, error) {
-	target, ok := watched(req.URL)
+	r, ok := informerRequestOf(req)
 	if !ok {
 		return t.next.RoundTrip(req)
 	}
+	streams := t.link.streams
+	streams.asks(r)
 	ctx, stop := context.WithCancel(req.Context())
-	streams, st := t.link.streams, &stream{target: target, link: t.link, stop: stop}
-	streams.add(st)
+	st := &stream{target: r.watchTarget, link: t.link, stop: stop}
+	if r.watch {
+		streams.add(st)
+	}
+	// A request that waits for a connection is not being worked on, however long that takes.
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { streams.answered(r.watchTarget) }})
 	resp, err := t.next.RoundTrip(req.WithContext(ctx))
 	if err != nil {
 		streams.remove(st)
 		return nil, err
 	}
+	streams.answered(r.watchTarget)
 	resp.Body = &streamBody{ReadCloser: resp.Body, streams: streams, stream: st}
 	return resp, nil
 }
 
-// streamBody listens to a watch.
+// streamBody listens to a watch or a list.
 type streamBody struct {
 	io.ReadCloser
 	streams *Streams
@@ -197,7 +242,10 @@ type streamBody struct {
 // from the version it has reached, while after an error it would list anew.
 func (b *streamBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if closed := b.streams.heard(b.stream, n); closed && err != nil {
+	if n > 0 {
+		b.streams.heard(b.stream.target, b.stream.link)
+	}
+	if err != nil && b.streams.wasClosed(b.stream) {
 		err = io.EOF
 	}
 	return n, err
@@ -210,13 +258,39 @@ func (b *streamBody) Close() error {
 	return err
 }
 
-// watched tells what a URL watches, if it is one of a watch:
-// [prefix]/api/v1 or /apis/group/version, then [/namespaces/x]/resource, with watch=true or 1.
-func watched(u *url.URL) (watchTarget, bool) {
-	if w := u.Query().Get("watch"); w != "true" && w != "1" {
-		return watchTarget{}, false
+// informerRequest is what a request of an informer asks for.
+type informerRequest struct {
+	watchTarget
+	watch   bool // the answer is a stream
+	resumes bool // it goes on from a version; all others are of everything there is
+	begins  bool // it is the first of a list
+}
+
+// form is how a list comes.
+func (r informerRequest) form() string {
+	if r.watch {
+		return listStreamed
 	}
-	parts := strings.Split(strings.Trim(u.Path, "/"), "/")
+	return listPaged
+}
+
+// informerRequestOf reads a request. It is false for what is no list and no watch of a type.
+func informerRequestOf(req *http.Request) (informerRequest, bool) {
+	target, ok := collection(req.URL.Path)
+	if !ok || req.Method != http.MethodGet {
+		return informerRequest{}, false
+	}
+	query := req.URL.Query()
+	version := query.Get("resourceVersion")
+	r := informerRequest{watchTarget: target, watch: query.Get("watch") == "true" || query.Get("watch") == "1"}
+	r.resumes = r.watch && version != "" && version != "0" && query.Get("sendInitialEvents") != "true"
+	r.begins = !r.resumes && query.Get("continue") == ""
+	return r, true
+}
+
+// collection tells which type a path lists: [prefix]/api/v1 or /apis/group/version, then [/namespaces/x]/resource.
+func collection(path string) (watchTarget, bool) {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
 	var target watchTarget
 	for len(parts) > 0 && parts[0] != "api" && parts[0] != "apis" {
 		parts = parts[1:] // the path of a server behind a proxy

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"sync"
 	"testing"
 	"time"
@@ -28,30 +27,30 @@ var (
 	leaseResource = coordinationv1.SchemeGroupVersion.WithResource("leases")
 )
 
-func TestWatched(t *testing.T) {
+func TestInformerRequestOf(t *testing.T) {
+	pods, leases := watchTarget{podResource, ""}, watchTarget{leaseResource, ""}
 	for _, tt := range []struct {
 		name, url string
-		want      watchTarget
+		want      informerRequest
 		ok        bool
 	}{
-		{"all pods", "/api/v1/pods?watch=true", watchTarget{podResource, ""}, true},
-		{"client-go's older spelling", "/api/v1/pods?watch=1", watchTarget{podResource, ""}, true},
-		{"a group", "/apis/coordination.k8s.io/v1/leases?allowWatchBookmarks=true&watch=true", watchTarget{leaseResource, ""}, true},
-		{"one namespace", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases?watch=true", watchTarget{leaseResource, "kube-system"}, true},
-		{"namespaces themselves", "/api/v1/namespaces?watch=true", watchTarget{schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, ""}, true},
-		{"behind a prefix", "/clusters/one/api/v1/pods?watch=true", watchTarget{podResource, ""}, true},
-		{"a list", "/api/v1/pods?limit=1", watchTarget{}, false},
-		{"no watch", "/api/v1/pods?watch=false", watchTarget{}, false},
-		{"not a resource", "/healthz?watch=true", watchTarget{}, false},
-		{"cut short", "/apis/apps?watch=true", watchTarget{}, false},
+		{"a watch that goes on", "/api/v1/pods?watch=true&resourceVersion=7", informerRequest{pods, true, true, false}, true},
+		{"client-go's older spelling", "/api/v1/pods?watch=1&resourceVersion=7", informerRequest{pods, true, true, false}, true},
+		{"a watch that begins with what there is", "/api/v1/pods?watch=true&resourceVersion=0", informerRequest{pods, true, false, true}, true},
+		{"a streaming list", "/api/v1/pods?watch=true&resourceVersion=7&sendInitialEvents=true", informerRequest{pods, true, false, true}, true},
+		{"a list", "/api/v1/pods?limit=500", informerRequest{pods, false, false, true}, true},
+		{"its next page", "/api/v1/pods?limit=500&continue=x", informerRequest{pods, false, false, false}, true},
+		{"a group", "/apis/coordination.k8s.io/v1/leases?allowWatchBookmarks=true", informerRequest{leases, false, false, true}, true},
+		{"one namespace", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases", informerRequest{watchTarget{leaseResource, "kube-system"}, false, false, true}, true},
+		{"namespaces themselves", "/api/v1/namespaces", informerRequest{watchTarget{schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, ""}, false, false, true}, true},
+		{"behind a prefix", "/clusters/one/api/v1/pods", informerRequest{pods, false, false, true}, true},
+		{"not a resource", "/healthz?watch=true", informerRequest{}, false},
+		{"cut short", "/apis/apps?watch=true", informerRequest{}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			u, err := url.Parse("https://host" + tt.url)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got, ok := watched(u); got != tt.want || ok != tt.ok {
-				t.Errorf("watched(%s) = %+v, %v; want %+v, %v", tt.url, got, ok, tt.want, tt.ok)
+			req := httptest.NewRequest(http.MethodGet, "https://host"+tt.url, nil)
+			if got, ok := informerRequestOf(req); got != tt.want || ok != tt.ok {
+				t.Errorf("informerRequestOf(%s) = %+v, %v; want %+v, %v", tt.url, got, ok, tt.want, tt.ok)
 			}
 		})
 	}
