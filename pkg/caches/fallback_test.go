@@ -77,7 +77,11 @@ func TestStreamingListThatFlowsIsLeftAlone(t *testing.T) {
 			context.AfterFunc(req.Context(), func() { w.CloseWithError(req.Context().Err()) })
 			go func() {
 				for range 20 {
-					time.Sleep(30 * time.Second)
+					select {
+					case <-time.After(30 * time.Second):
+					case <-req.Context().Done():
+						return
+					}
 					if _, err := w.Write([]byte("pod")); err != nil {
 						return
 					}

@@ -48,11 +48,19 @@
 //	slow := proxy.SlowWatches(faults.Watches("pods"), 2*time.Second)
 //	proxy.CutWatches(faults.Watches("leases"))
 //
+//	idle := proxy.CutIdleWatches(faults.Watches(), 30*time.Second)      // a proxy that ends what is idle
+//	stuck := proxy.StickWatches(faults.Watches("pods"), time.Minute)    // an API server that has stopped to watch, and sends bookmarks
+//	proxy.Inject(faults.Rewatches(), faults.BadGateway(503))            // a load balancer without servers
+//	proxy.Inject(faults.StreamingLists("pods"), faults.BadGateway(502))
+//	proxy.Inject(faults.On("", ""), faults.DelayRequest(2*time.Second)) // an API server that is slow
+//
 // # Outages
 //
-//	err := proxy.Outage(faults.Refused) // or BlackHole, Partition
+//	err := proxy.Outage(faults.Refused) // or BlackHole, Partition, HungDials
 //	...
 //	err = proxy.Restore()
+//	...
+//	proxy.CutConnectionsOf(faults.Watches()) // with HungDials, watches cannot be opened again
 //	...
 //	err = proxy.RotateAuthority() // all connections are reset, and the server's certificate is one that nobody knows
 //

@@ -40,6 +40,11 @@ func RefuseRetryAfter(code int, after time.Duration) Fault {
 	return Fault{name: "refuse", refusal: &refusal{code: code, retryAfter: after}}
 }
 
+// BadGateway answers with the status code and a page of HTML, as a load balancer does that has no server to ask: 502, 503 or 504.
+func BadGateway(code int) Fault {
+	return Fault{name: "bad gateway", refusal: &refusal{code: code, html: true}}
+}
+
 // DelayRequest forwards the request d later, unless its client has left by then.
 func DelayRequest(d time.Duration) Fault { return Fault{name: "delay request", wait: d} }
 

@@ -82,7 +82,7 @@ func newReverse(server *url.URL, transport http.RoundTripper, w *watches) *httpu
 				return err
 			}
 			if x.info.watch() && answer.StatusCode == http.StatusOK {
-				answer.Body = w.start(ctx, x.info, x.client, answer.Body)
+				answer.Body = w.start(ctx, x.info, x.client, answer)
 				x.entry.answered()
 			}
 			return nil

@@ -27,6 +27,9 @@ const (
 	// a network heals. Requests of clients that have closed their connection since may still reach the server, unless
 	// they have aborted it: then nothing sends them again.
 	Partition
+	// HungDials: connections that exist go on, and new ones cannot be made: whoever dials waits until it gives up. So it is when a firewall
+	// or a table of connections drops what it does not know.
+	HungDials
 )
 
 // network is the listening port and the connections on it.
@@ -39,6 +42,7 @@ type network struct {
 	lock     sync.Mutex
 	outage   Outage
 	listener net.Listener // nil: refusing
+	full     *fullPort    // nil: dials do not hang
 	conns    map[*conn]struct{}
 }
 
@@ -100,19 +104,27 @@ func (n *network) address() string { return fmt.Sprintf("127.0.0.1:%d", n.port) 
 // begin starts an outage in place of any other.
 func (n *network) begin(outage Outage) error {
 	n.lock.Lock()
-	before := n.outage
 	n.outage = outage
-	if outage == Refused {
+	n.full.close()
+	n.full = nil
+	switch outage {
+	case Refused:
 		n.stopListening()
 		n.lock.Unlock()
 		n.cut()
 		return nil
+	case HungDials:
+		defer n.lock.Unlock()
+		n.stopListening()
+		var err error
+		n.full, err = fillPort(n.port)
+		return err
 	}
 	defer n.lock.Unlock()
 	for c := range n.conns {
 		c.hold()
 	}
-	if before == Refused {
+	if n.listener == nil {
 		return n.listen()
 	}
 	return nil
@@ -129,13 +141,15 @@ func (n *network) restore() error {
 		return nil
 	}
 	defer n.lock.Unlock()
-	switch before {
-	case Refused:
-		return n.listen()
-	case Partition:
+	n.full.close()
+	n.full = nil
+	if before == Partition {
 		for c := range n.conns {
 			n.spawn(c.resume)
 		}
+	}
+	if n.listener == nil {
+		return n.listen()
 	}
 	return nil
 }
@@ -144,6 +158,7 @@ func (n *network) restore() error {
 func (n *network) close() error {
 	n.lock.Lock()
 	n.stopListening()
+	n.full.close()
 	n.lock.Unlock()
 	n.cut()
 	return unix.Close(n.reserved)

@@ -134,6 +134,28 @@ func (p *Proxy) SlowWatches(m Match, lag time.Duration) *WatchFault {
 	return p.watches.add(&WatchFault{watches: p.watches, match: m, lag: lag})
 }
 
+// CutIdleWatches resets matching watch streams on which nothing was passed on for idle, as a proxy does that bounds the time between two
+// reads. A stream that is frozen, too, looks as if the server had nothing to say.
+func (p *Proxy) CutIdleWatches(m Match, idle time.Duration) *WatchFault {
+	return p.watches.add(&WatchFault{watches: p.watches, match: m, idle: idle})
+}
+
+// StickWatches makes matching watch streams look like those of an API server that has stopped to watch etcd: no event any more, and every so
+// often a bookmark of the last version that came through, except on streams which began at it. Lists show what there is. Thaw passes on
+// what was held back. The types must be of client-go.
+func (p *Proxy) StickWatches(m Match, bookmarks time.Duration) *WatchFault {
+	return p.watches.add(&WatchFault{watches: p.watches, match: m, bookmarks: bookmarks})
+}
+
+// CutConnectionsOf resets the connections of matching watch streams, and with them whatever else is on them, and tells how many.
+func (p *Proxy) CutConnectionsOf(m Match) int {
+	conns := p.watches.connections(m)
+	for _, c := range conns {
+		c.reset()
+	}
+	return len(conns)
+}
+
 // CutWatches resets the matching watch streams that are open now and tells how many.
 func (p *Proxy) CutWatches(m Match) int { return p.watches.cut(m) }
 
@@ -191,7 +213,10 @@ func (p *Proxy) newServer() *http.Server {
 		Handler:     http.HandlerFunc(p.serveCounted),
 		TLSConfig:   &tls.Config{GetCertificate: p.currentCertificate, MinVersion: tls.VersionTLS12},
 		BaseContext: func(net.Listener) context.Context { return p.ctx },
-		ErrorLog:    log.New(io.Discard, "", 0), // broken connections are what we are here for
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, connKey{}, c.(*tls.Conn).NetConn())
+		},
+		ErrorLog: log.New(io.Discard, "", 0), // broken connections are what we are here for
 		ConnState: func(_ net.Conn, state http.ConnState) {
 			switch state {
 			case http.StateNew: // called by the accepting goroutine, which is counted itself

@@ -16,6 +16,7 @@ import (
 type refusal struct {
 	code       int
 	retryAfter time.Duration // 0: no header
+	html       bool          // it is a load balancer's
 }
 
 // seconds is the Retry-After value, rounded up.
@@ -31,6 +32,12 @@ func (f refusal) status(method string, i info) metav1.Status {
 
 // write sends the refusal as JSON, which every client-go decoder reads whatever it asked for.
 func (f refusal) write(w http.ResponseWriter, method string, i info) error {
+	if f.html {
+		w.Header().Set("Content-Type", "text/html")
+		w.WriteHeader(f.code)
+		_, err := fmt.Fprintf(w, "<html><body>%d %s</body></html>\n", f.code, http.StatusText(f.code))
+		return err
+	}
 	body, err := json.Marshal(f.status(method, i))
 	if err != nil {
 		return fmt.Errorf("encode refusal: %w", err)

@@ -37,6 +37,23 @@ func On(verbs, resources string) Match { return Match{Verbs: verbs, Resource: re
 // Watches matches the watch streams of the given resources; with none, all of them.
 func Watches(resources ...string) Match { return On("watch", strings.Join(resources, ",")) }
 
+// Rewatches matches the watches of the given resources that go on from a version.
+func Rewatches(resources ...string) Match {
+	m := Watches(resources...)
+	m.When = func(r *http.Request) bool {
+		version := r.URL.Query().Get("resourceVersion")
+		return version != "" && version != "0" && r.URL.Query().Get("sendInitialEvents") != "true"
+	}
+	return m
+}
+
+// StreamingLists matches the watches of the given resources that begin with everything there is.
+func StreamingLists(resources ...string) Match {
+	m := Watches(resources...)
+	m.When = func(r *http.Request) bool { return r.URL.Query().Get("sendInitialEvents") == "true" }
+	return m
+}
+
 func (m Match) matches(i info, r *http.Request) bool {
 	return listed(m.Verbs, i.verb) &&
 		resourceListed(m.Resource, i) &&

@@ -4,10 +4,13 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"syscall"
 	"testing"
 	"time"
+
+	"k8s.io/client-go/rest"
 )
 
 // watchStream is the client's end of a watch.
@@ -282,4 +285,111 @@ func TestCutConnections(t *testing.T) {
 		code, _, _ := call(t.Context(), p, client, "GET", podsPath, "")
 		return code == 200
 	})
+}
+
+func TestCutIdleWatches(t *testing.T) {
+	protocols(t, func(t *testing.T, opts ...Option) {
+		b := newBackend(t)
+		p := New(t, b.config(), opts...)
+		client := clientFor(t, p)
+		pods, nodes := openWatch(t, p, client, "pods"), openWatch(t, p, client, "nodes")
+		const idle = 400 * time.Millisecond
+		fault := p.CutIdleWatches(Watches("pods"), idle)
+		for range 6 {
+			b.emit("pods", "p")
+			pods.expect(t, "p")
+			time.Sleep(idle / 4)
+		}
+		last := time.Now()
+		pods.expectReset(t)
+		if took := time.Since(last); took < idle/2 {
+			t.Errorf("an idle stream was cut after %v, want %v after its last byte", took, idle)
+		}
+		nodes.expectSilence(t)
+		freeze := p.FreezeWatches(Watches("pods"))
+		again := openWatch(t, p, client, "pods")
+		b.emit("pods", "unseen")
+		again.expectReset(t) // what is frozen looks idle
+		freeze.Thaw()
+		fault.Thaw()
+		last = time.Now()
+		third := openWatch(t, p, client, "pods")
+		for time.Since(last) < idle {
+			third.expectSilence(t)
+		}
+	})
+}
+
+// clientOfItsOwn returns a client that shares its connections with no other.
+func clientOfItsOwn(t *testing.T, p *Proxy) *http.Client {
+	t.Helper()
+	cfg := p.Config()
+	cfg.Dial = (&net.Dialer{}).DialContext
+	client, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+func TestHungDialsLeaveConnectionsAlone(t *testing.T) {
+	b := newBackend(t)
+	p := New(t, b.config())
+	client := clientFor(t, p)
+	pods := openWatch(t, p, client, "pods")
+	if err := p.Outage(HungDials); err != nil {
+		t.Fatal(err)
+	}
+	b.emit("pods", "p0")
+	pods.expect(t, "p0")
+	other := clientOfItsOwn(t, p)
+	other.Timeout = 500 * time.Millisecond
+	var hung net.Error
+	if _, err := other.Get(p.Config().Host + "/api/v1/pods"); !errors.As(err, &hung) || !hung.Timeout() {
+		t.Errorf("a request that needs a new connection: %v, want a time-out", err)
+	}
+	if n := p.CutConnectionsOf(Watches("pods")); n != 1 {
+		t.Errorf("%d connections cut, want 1", n)
+	}
+	pods.expectReset(t)
+	if err := p.Restore(); err != nil {
+		t.Fatal(err)
+	}
+	openWatch(t, p, client, "pods").expectSilence(t)
+}
+
+// One connection carries watches of pods, another those of nodes.
+func TestCutConnectionsOfSomeWatches(t *testing.T) {
+	b := newBackend(t)
+	p := New(t, b.config())
+	pods, nodes := openWatch(t, p, clientOfItsOwn(t, p), "pods"), openWatch(t, p, clientOfItsOwn(t, p), "nodes")
+	if n := p.CutConnectionsOf(Watches("pods")); n != 1 {
+		t.Errorf("%d connections cut, want 1", n)
+	}
+	pods.expectReset(t)
+	nodes.expectSilence(t)
+}
+
+func TestBadGatewayOnSomeWatches(t *testing.T) {
+	b := newBackend(t)
+	p := New(t, b.config())
+	p.Inject(Rewatches("pods"), BadGateway(http.StatusServiceUnavailable))
+	p.Inject(StreamingLists("pods"), BadGateway(http.StatusBadGateway))
+	client := clientFor(t, p)
+	for query, want := range map[string]int{
+		"watch=true&resourceVersion=7":                        503,
+		"watch=true&resourceVersion=7&sendInitialEvents=true": 502,
+		"watch=true&sendInitialEvents=true":                   502,
+		"watch=true&resourceVersion=0":                        200,
+		"limit=500":                                           200,
+	} {
+		answer, err := client.Get(p.Config().Host + "/api/v1/pods?" + query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if kind := answer.Header.Get("Content-Type"); answer.StatusCode != want || want > 500 && kind != "text/html" {
+			t.Errorf("%s: %d, %s; want %d", query, answer.StatusCode, kind, want)
+		}
+		_ = answer.Body.Close()
+	}
 }
