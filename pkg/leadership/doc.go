@@ -7,9 +7,9 @@
 //     one at the instant it expires, and a leader stops as soon as it sees another holder.
 //   - Fence is the transport under every client that writes. A mutating request is sent only inside a term
 //     and ends, on both sides of the wire, before another process could hold the lease.
-//   - Liveness watches the watches. It knows every open stream (Streams), reopens a silent one and, if that
-//     does not help, says so; the Elector then steps down and stands aside until the caches are current, or
-//     nobody else has taken the lease. Data that were set back, as by a restore of etcd, end the process.
+//   - Liveness watches the watches. It finds out when a cache does not have what lists show, whatever its streams (Streams) seem to do,
+//     has its watch reopened and, if that does not help, says so; the Elector then steps down and stands aside until the caches are
+//     current, or nobody else has taken the lease. Data that were set back, as by a restore of etcd, end the process.
 //
 // A term is one uninterrupted holding of the lease by this process. Terms never overlap, and a request
 // belongs to the term whose context it carries: it is never carried into the next.

@@ -162,9 +162,6 @@ func (s *Streams) asks(r informerRequest) {
 			h.listing = time.Time{}
 		}
 	})
-	if r.begins {
-		s.metrics.lists.WithLabelValues(append(r.labels(), r.form())...).Inc()
-	}
 }
 
 // answered notes that a request is being worked on.
@@ -227,6 +224,9 @@ func (t *streamTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	streams.answered(r.watchTarget)
+	if r.begins && resp.StatusCode == http.StatusOK {
+		streams.metrics.lists.WithLabelValues(append(r.labels(), r.form())...).Inc()
+	}
 	resp.Body = &streamBody{ReadCloser: resp.Body, streams: streams, stream: st}
 	return resp, nil
 }
