@@ -59,7 +59,7 @@ func TestLeaderKeepsTheLeaseIfReopeningHelps(t *testing.T) {
 	frozen := time.Now()
 	freeze := leader.proxy.FreezeWatches(faults.Watches("pods"))
 	controlplane.Eventually(t, 150*time.Second, func(context.Context) error {
-		if !strings.Contains(leader.Output(), "Reopening a silent watch") {
+		if !strings.Contains(leader.Output(), "Reopening a watch that does not deliver") {
 			return errors.New("the watch was not reopened")
 		}
 		return nil
