@@ -41,7 +41,7 @@ type monitor struct {
 	missing      string    // version of an object that the store has not reached, "" if none is known
 	missingSince time.Time // when it was first missed
 
-	phase    phase
+	state    freshness
 	since    time.Time // it began
 	version  string    // of the store, at the last look
 	moved    time.Time // when the store was last seen to have changed
@@ -78,7 +78,7 @@ func (m *monitor) look(ctx context.Context) {
 	if !m.answered {
 		return
 	}
-	next, verdict := m.phase.next(m.sight(h, now), m.l.cfg)
+	next, verdict := m.state.next(m.sight(h, now), m.l.cfg)
 	switch verdict {
 	case compare:
 		next = next.found(m.compare(ctx, now))
@@ -96,16 +96,16 @@ func (m *monitor) look(ctx context.Context) {
 	}
 }
 
-// enter goes into a phase.
-func (m *monitor) enter(ctx context.Context, next phase, now time.Time) {
-	if next == m.phase {
+// enter goes into a state.
+func (m *monitor) enter(ctx context.Context, next freshness, now time.Time) {
+	if next == m.state {
 		return
 	}
-	if m.phase == stale {
+	if m.state == stale {
 		m.l.setCurrent(ctx, suspicion{target: m.target})
 	}
-	klog.FromContext(ctx).V(4).Info("Watch", "watch", m.target.String(), "was", m.phase, "is", next)
-	m.phase, m.since = next, now
+	klog.FromContext(ctx).V(4).Info("Watch", "watch", m.target.String(), "was", m.state, "is", next)
+	m.state, m.since = next, now
 }
 
 // ask asks for the version of the type now. If there is no answer the next look asks again.
@@ -118,7 +118,7 @@ func (m *monitor) ask(ctx context.Context, now time.Time) {
 	if m.answered = err == nil; err != nil {
 		klog.FromContext(ctx).V(2).Info("No judgement without a list", "watch", m.target.String(), "err", err)
 		m.missing = ""
-		m.enter(ctx, m.phase.unanswered(), now)
+		m.enter(ctx, m.state.unanswered(), now)
 		return
 	}
 	if older(version, m.highest) {
@@ -143,7 +143,7 @@ func (m *monitor) aim(now time.Time) {
 	}
 	if m.goal != "" && !newer(m.goal, reached) {
 		m.goal = ""
-		if m.phase != stale {
+		if m.state != stale {
 			return // the next version gets a time of its own
 		}
 	}
@@ -179,7 +179,7 @@ func (m *monitor) tell(h hearing, now time.Time) {
 	m.l.deps.Metrics.behind.WithLabelValues(m.target.labels()...).Set(behind)
 }
 
-// sight collects what decides about the next phase.
+// sight collects what decides about the next state.
 func (m *monitor) sight(h hearing, now time.Time) sight {
 	switch {
 	case !h.listing.After(m.before): // the list has come, or there is none

@@ -6,19 +6,19 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// phase is how the cache of one type stands against what the API server has.
-type phase int
+// freshness is how the cache of one type stands against what the API server has.
+type freshness int
 
 const (
-	current   phase = iota // it has reached every version that a list has had, or is equal to it
-	behind                 // it has not reached the version of some list
-	different              // a comparison has shown what it lacks
-	reopened               // it lacks it still, and its watch was reopened
-	stale                  // that did not help
+	current   freshness = iota // it has reached every version that a list has had, or is equal to it
+	behind                     // it has not reached the version of some list
+	different                  // a comparison has shown what it lacks
+	reopened                   // it lacks it still, and its watch was reopened
+	stale                      // that did not help
 )
 
 // String is how logs and tests name it.
-func (p phase) String() string {
+func (p freshness) String() string {
 	return [...]string{"current", "behind", "different", "reopened", "stale"}[p]
 }
 
@@ -37,7 +37,7 @@ const (
 type sight struct {
 	behind   bool          // it has not reached the version of some list
 	lacks    bool          // what the last comparison showed is still missing
-	lasts    time.Duration // since the phase began
+	lasts    time.Duration // since the state began
 	still    time.Duration // since the cache last moved, whatever bytes came
 	compared time.Duration // since the last comparison
 	listing  bool          // its reflector asks for everything anew, and gets answers
@@ -46,7 +46,7 @@ type sight struct {
 // next decides about one type. Being behind is normal until a bookmark comes. What has not moved for too long, or misses the same version for
 // minutes although it moves, is compared, and only a difference that does not heal leads further. A cache that moves gets more time to
 // heal; one that is being filled anew gets all it needs.
-func (p phase) next(s sight, cfg LivenessConfig) (phase, verdict) {
+func (p freshness) next(s sight, cfg LivenessConfig) (freshness, verdict) {
 	heals := cfg.Settle
 	if s.still < s.lasts {
 		heals = cfg.Silence
@@ -81,8 +81,8 @@ const (
 	unknown finding = "unknown" // there was no complete answer
 )
 
-// found is the phase after a comparison.
-func (p phase) found(f finding) phase {
+// found is the state after a comparison.
+func (p freshness) found(f finding) freshness {
 	switch {
 	case f == equal:
 		return current
@@ -92,9 +92,9 @@ func (p phase) found(f finding) phase {
 	return p
 }
 
-// unanswered is the phase when lists are not answered: then watches do not deliver either, and what they have not shown is not held
+// unanswered is the state when lists are not answered: then watches do not deliver either, and what they have not shown is not held
 // against them. Only what was found stale stays so until it is known to have it all.
-func (p phase) unanswered() phase {
+func (p freshness) unanswered() freshness {
 	if p == stale {
 		return stale
 	}

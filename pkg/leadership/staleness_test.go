@@ -10,39 +10,39 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Every phase against everything that may be seen in it.
-func TestNextPhase(t *testing.T) {
+// Every state against everything that may be seen in it.
+func TestNextFreshness(t *testing.T) {
 	cfg := LivenessConfig{}.withDefaults()
 	const long = time.Hour
 	quiet := sight{behind: true, lasts: 10 * time.Second, still: 90 * time.Second, compared: long}
 	with := func(s sight, change func(*sight)) sight { change(&s); return s }
 	lacks := with(quiet, func(s *sight) { s.lacks = true })
-	all := []phase{current, behind, different, reopened, stale}
+	all := []freshness{current, behind, different, reopened, stale}
 	for _, tt := range []struct {
 		name    string
-		in      []phase
+		in      []freshness
 		s       sight
-		want    []phase // nil: it stays
+		want    []freshness // nil: it stays
 		verdict verdict
 	}{
-		{"it has it all", all, sight{still: long, compared: long}, []phase{current, current, current, current, current}, fine},
-		{"a list is ahead of it", []phase{current}, quiet, []phase{behind}, patience},
-		{"it has not moved for too long", []phase{behind}, quiet, nil, compare},
-		{"the list is too young to tell", []phase{behind}, with(quiet, func(s *sight) { s.lasts = 9 * time.Second }), nil, patience},
-		{"the next bookmark may still come", []phase{behind}, with(quiet, func(s *sight) { s.lasts, s.still = 80*time.Second, 89*time.Second }), nil, patience},
-		{"it was compared in vain", []phase{behind, stale}, with(lacks, func(s *sight) { s.compared = 29 * time.Second }), nil, patience},
-		{"it moves, late", []phase{behind}, with(quiet, func(s *sight) { s.lasts, s.still = 179*time.Second, time.Second }), nil, patience},
-		{"it moves, minutes late", []phase{behind}, with(quiet, func(s *sight) { s.lasts, s.still = 180*time.Second, time.Second }), nil, compare},
-		{"what it lacked has come", []phase{different, reopened}, quiet, []phase{behind, behind}, patience},
-		{"what it lacked has come, but not all", []phase{stale}, quiet, nil, compare},
-		{"it has just been found to lack something", []phase{different, reopened}, with(lacks, func(s *sight) { s.lasts = 9 * time.Second }), nil, patience},
-		{"it still lacks it", []phase{different}, lacks, []phase{reopened}, reopen},
-		{"it lacks it after the reopening", []phase{reopened}, lacks, []phase{stale}, declare},
-		{"it lacks it and moves", []phase{different, reopened}, with(lacks, func(s *sight) { s.lasts, s.still = 89*time.Second, time.Second }), nil, patience},
-		{"it lacks it, moves, and does not get there", []phase{different}, with(lacks, func(s *sight) { s.lasts, s.still = 90*time.Second, time.Second }), []phase{reopened}, reopen},
-		{"nor after the reopening", []phase{reopened}, with(lacks, func(s *sight) { s.lasts, s.still = 90*time.Second, time.Second }), []phase{stale}, declare},
-		{"it lacks it as ever", []phase{stale}, lacks, nil, compare},
-		{"everything is listed anew", []phase{behind, different, reopened, stale},
+		{"it has it all", all, sight{still: long, compared: long}, []freshness{current, current, current, current, current}, fine},
+		{"a list is ahead of it", []freshness{current}, quiet, []freshness{behind}, patience},
+		{"it has not moved for too long", []freshness{behind}, quiet, nil, compare},
+		{"the list is too young to tell", []freshness{behind}, with(quiet, func(s *sight) { s.lasts = 9 * time.Second }), nil, patience},
+		{"the next bookmark may still come", []freshness{behind}, with(quiet, func(s *sight) { s.lasts, s.still = 80*time.Second, 89*time.Second }), nil, patience},
+		{"it was compared in vain", []freshness{behind, stale}, with(lacks, func(s *sight) { s.compared = 29 * time.Second }), nil, patience},
+		{"it moves, late", []freshness{behind}, with(quiet, func(s *sight) { s.lasts, s.still = 179*time.Second, time.Second }), nil, patience},
+		{"it moves, minutes late", []freshness{behind}, with(quiet, func(s *sight) { s.lasts, s.still = 180*time.Second, time.Second }), nil, compare},
+		{"what it lacked has come", []freshness{different, reopened}, quiet, []freshness{behind, behind}, patience},
+		{"what it lacked has come, but not all", []freshness{stale}, quiet, nil, compare},
+		{"it has just been found to lack something", []freshness{different, reopened}, with(lacks, func(s *sight) { s.lasts = 9 * time.Second }), nil, patience},
+		{"it still lacks it", []freshness{different}, lacks, []freshness{reopened}, reopen},
+		{"it lacks it after the reopening", []freshness{reopened}, lacks, []freshness{stale}, declare},
+		{"it lacks it and moves", []freshness{different, reopened}, with(lacks, func(s *sight) { s.lasts, s.still = 89*time.Second, time.Second }), nil, patience},
+		{"it lacks it, moves, and does not get there", []freshness{different}, with(lacks, func(s *sight) { s.lasts, s.still = 90*time.Second, time.Second }), []freshness{reopened}, reopen},
+		{"nor after the reopening", []freshness{reopened}, with(lacks, func(s *sight) { s.lasts, s.still = 90*time.Second, time.Second }), []freshness{stale}, declare},
+		{"it lacks it as ever", []freshness{stale}, lacks, nil, compare},
+		{"everything is listed anew", []freshness{behind, different, reopened, stale},
 			sight{behind: true, lacks: true, lasts: long, still: long, compared: long, listing: true}, nil, patience},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -59,11 +59,11 @@ func TestNextPhase(t *testing.T) {
 	}
 }
 
-func TestPhaseAfterAComparison(t *testing.T) {
+func TestFreshnessAfterAComparison(t *testing.T) {
 	for _, tt := range []struct {
-		from                   phase
-		equal, differs, unsure phase
-		unanswered             phase // a list is not answered
+		from                   freshness
+		equal, differs, unsure freshness
+		unanswered             freshness // a list is not answered
 	}{
 		{current, current, different, current, current},
 		{behind, current, different, behind, current},
@@ -72,8 +72,8 @@ func TestPhaseAfterAComparison(t *testing.T) {
 		{stale, current, stale, stale, stale},
 	} {
 		t.Run(tt.from.String(), func(t *testing.T) {
-			got := [...]phase{tt.from.found(equal), tt.from.found(differs), tt.from.found(unknown), tt.from.unanswered()}
-			if want := [...]phase{tt.equal, tt.differs, tt.unsure, tt.unanswered}; got != want {
+			got := [...]freshness{tt.from.found(equal), tt.from.found(differs), tt.from.found(unknown), tt.from.unanswered()}
+			if want := [...]freshness{tt.equal, tt.differs, tt.unsure, tt.unanswered}; got != want {
 				t.Errorf("equal, different, unknown, unanswered lead to %v, want %v", got, want)
 			}
 		})
