@@ -122,7 +122,7 @@ func (w *world) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // follow is the reflector.
 func (w *world) follow(ctx context.Context, path string) {
-	for ctx.Err() == nil {
+	for query := "sendInitialEvents=true"; ctx.Err() == nil; query = "resourceVersion=10" {
 		w.lock.Lock()
 		listing := w.listing
 		w.lock.Unlock()
@@ -130,7 +130,7 @@ func (w *world) follow(ctx context.Context, path string) {
 			time.Sleep(time.Second)
 			continue
 		}
-		req, _ := http.NewRequestWithContext(ctx, "GET", "http://host"+path+"?watch=true&resourceVersion=10", nil)
+		req, _ := http.NewRequestWithContext(ctx, "GET", "http://host"+path+"?watch=true&"+query, nil)
 		resp, err := w.streams.Link().Wrap(w).RoundTrip(req)
 		if err != nil {
 			time.Sleep(250 * time.Millisecond)
@@ -273,23 +273,27 @@ func TestFrozenPodWatchIsNoticed(t *testing.T) {
 func TestBlindnessIsNoticedWhateverGoesOn(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
+		after  time.Duration // the start
 		blind  func(*world)
 		period time.Duration // something happens so often
 		every  func(*world)
 	}{
-		{"dials hang", func(w *world) { w.dials = true }, time.Hour, nil},
-		{"a proxy ends idle streams", func(w *world) { w.frozen = true }, time.Minute, (*world).cut},
-		{"a proxy ends idle streams soon", func(w *world) { w.frozen = true }, 20 * time.Second, (*world).cut},
-		{"an API server whose watches are stuck goes on with bookmarks", func(w *world) { w.stuck = true }, time.Minute, (*world).tick},
+		{"dials hang", 10 * time.Minute, func(w *world) { w.dials = true }, time.Hour, nil},
+		{"a proxy ends idle streams", 10 * time.Minute, func(w *world) { w.frozen = true }, time.Minute, (*world).cut},
+		{"a proxy ends idle streams soon", 10 * time.Minute, func(w *world) { w.frozen = true }, 20 * time.Second, (*world).cut},
+		{"an API server whose watches are stuck goes on with bookmarks", 10 * time.Minute, func(w *world) { w.stuck = true }, time.Minute, (*world).tick},
+		{"it is stuck soon after the cache was filled", 2 * time.Second, func(w *world) { w.stuck = true }, 20 * time.Second, (*world).tick},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a := start(t, &leaseServer{}, "a")
 				w := newWorld()
 				l := observeWorld(t, a.Elector, w, w.pods())
-				w.run(10*time.Minute, time.Minute)
+				w.run(tt.after, time.Minute)
 				w.set(tt.blind)
-				w.cut()
+				if tt.after > time.Minute { // to a cache that has just been filled the stream goes on
+					w.cut()
+				}
 				w.set(func(w *world) { w.objects = append(w.objects, object("b", "2", strconv.Itoa(w.version+1))) })
 				blind := time.Now()
 				for len(l.Stale()) == 0 && time.Since(blind) < time.Hour {

@@ -58,7 +58,7 @@ type monitor struct {
 }
 
 func newMonitor(l *Liveness, w Watched) *monitor {
-	return &monitor{l: l, Watched: w, target: watchTarget{w.Resource, w.Namespace}, version: w.Version(), moved: l.clock.Now(), before: l.clock.Now()}
+	return &monitor{l: l, Watched: w, target: watchTarget{w.Resource, w.Namespace}, version: w.Version(), moved: l.clock.Now(), before: l.clock.Now(), looked: l.clock.Now()}
 }
 
 // look is one round: a list if one is due, then the verdict and what it asks for.
