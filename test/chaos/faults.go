@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"time"
 
+	"minikcm/test/controlplane"
 	"minikcm/test/faults"
 )
 
@@ -71,6 +72,19 @@ var kinds = []kind{
 	{"api-restart", 3 * time.Second, apiRestart},
 	{"api-down", 20 * time.Second, apiDown},
 	{"api-pause", 8 * time.Second, apiPause},
+	{"slow-admission", 20 * time.Second, admission(func(f *fault, hook *controlplane.Admission) string {
+		delay := f.upTo(8 * time.Second)
+		hook.Delay(delay)
+		return "takes " + delay.String()
+	})},
+	{"hung-admission", 20 * time.Second, admission(func(_ *fault, hook *controlplane.Admission) string {
+		hook.Hang()
+		return "hangs"
+	})},
+	{"broken-admission", 15 * time.Second, admission(func(_ *fault, hook *controlplane.Admission) string {
+		hook.Break()
+		return "answers 500"
+	})},
 }
 
 // upTo draws a time of some milliseconds up to d.

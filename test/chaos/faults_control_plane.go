@@ -10,6 +10,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"minikcm/test/controlplane"
 )
 
 // meddle does to the Lease what only a user would.
@@ -98,4 +100,24 @@ func apiPause(ctx context.Context, f *fault) error {
 		defer f.note("", "API server goes on")
 		return f.cluster.ResumeAPIServer()
 	})
+}
+
+// admission is a kind of fault of a webhook that is asked about what managers do to pods. Kubelets and the user do not meet it.
+func admission(how func(*fault, *controlplane.Admission) string) func(context.Context, *fault) error {
+	return func(ctx context.Context, f *fault) error {
+		verbs, _ := pick([][]string{{"CREATE"}, {"DELETE"}, {"CREATE", "DELETE"}}, f.draw)
+		hook := controlplane.Webhook{
+			Operations: verbs, Resource: "pods", Users: "manager-", TimeoutSeconds: int32(1 + f.draw.IntN(12)), Ignore: f.draw.IntN(2) == 0,
+		}
+		return f.slowed.during(func() error {
+			running, err := f.cluster.StartWebhook(ctx, hook)
+			if err != nil {
+				return nil // the API server is away
+			}
+			f.note("", "admission of %v by managers %s, %d s are waited for, ignored: %v", verbs, how(f, running), hook.TimeoutSeconds, hook.Ignore)
+			<-ctx.Done()
+			defer f.note("", "admission is as before")
+			return running.Stop()
+		})
+	}
 }

@@ -62,6 +62,16 @@ func (h *histories) all() []*history {
 	return []*history{h.pods, h.replicaSets, h.nodes, h.namespaces}
 }
 
+// start begins to record; what it returns ends that. It may be called again then, and finds out what has changed meanwhile.
+func (h *histories) start(ctx context.Context) (stop func() error) {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	for _, one := range h.all() {
+		running.Go(func() { one.run(ctx) })
+	}
+	return func() error { cancel(); running.Wait(); return nil }
+}
+
 // run records until ctx ends.
 func (h *history) run(ctx context.Context) {
 	version := ""

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -29,6 +30,9 @@ func managerFlags(namespaceGrace string) []string {
 		"--controller-shutdown-timeout=5s", "--bind-address=127.0.0.1", "-v=2",
 	}
 }
+
+// longestWrite is how long a kube-apiserver works at a write.
+const longestWrite = 34 * time.Second
 
 // life is one process of a slot.
 type life struct {
@@ -58,6 +62,8 @@ type slot struct {
 	proxy    *faults.Proxy
 	logs     string // folder
 	faulty   func(of, what string)
+	slowed   *outages // of admission
+	restored *atomic.Bool
 
 	troubled sync.Mutex // one fault of the whole process at a time
 
@@ -73,7 +79,7 @@ func (r *rig) newSlot(name string) (*slot, error) {
 		return nil, err
 	}
 	s := &slot{
-		name: name, program: r.options.manager, port: port, logs: r.logs, faulty: r.violate,
+		name: name, program: r.options.manager, port: port, logs: r.logs, faulty: r.violate, slowed: &r.slowed, restored: &r.restored,
 		identity: r.cluster.ConfigFor(name, "system:masters"),
 	}
 	if s.proxy, err = faults.Start(s.identity, faults.WithName(name), faults.WithSeed(r.options.seed)); err != nil {
@@ -118,9 +124,11 @@ func (s *slot) ended(l *life, n int) {
 	s.lock.Unlock()
 	_ = os.WriteFile(filepath.Join(s.logs, fmt.Sprintf("%s-%d.log", s.name, n)), []byte(l.Output()), 0o600)
 	switch code := l.ExitCode(); {
+	case !stopping && code == 1 && s.restored.Load(): // it starts anew, because its caches show what never was
 	case !stopping:
 		s.faulty(s.name, fmt.Sprintf("process %d of %s ended by itself with exit code %d", n, s.name, code))
 	case l.Output() == "": // the signal came before it could be handled
+	case signal == syscall.SIGTERM && code == 1 && s.slowed.within(l.to.Add(-longestWrite), l.to) > 0: // it could not wait for its writes, and says so
 	case signal == syscall.SIGTERM && code != 0:
 		s.faulty(s.name, fmt.Sprintf("process %d of %s ended with exit code %d after SIGTERM, want 0", n, s.name, code))
 	}

@@ -84,7 +84,7 @@ func (r *rig) heal(ctx context.Context, w *workload) error {
 		}
 	}
 	for {
-		err := errors.Join(w.liftQuota(ctx), w.unpinPods(ctx), w.unpinContent(ctx), w.untaintNode(ctx))
+		err := errors.Join(r.removeWebhooks(ctx), w.liftQuota(ctx), w.unpinPods(ctx), w.unpinContent(ctx), w.untaintNode(ctx))
 		if err == nil {
 			break
 		}
@@ -95,6 +95,36 @@ func (r *rig) heal(ctx context.Context, w *workload) error {
 	// What was made just now may not have been in the record yet.
 	pause(ctx, time.Second)
 	return errors.Join(w.unpinPods(ctx), w.unpinContent(ctx))
+}
+
+// removeWebhooks removes those that could not be removed because the API server was away.
+func (r *rig) removeWebhooks(ctx context.Context) error {
+	return r.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+}
+
+// restore puts the data of the cluster back by some seconds of work, as an operator does after a disaster. Managers that notice end by
+// themselves, and are started again as kubelets do. What they did is not judged, for what they saw never happened.
+func (r *rig) restore(ctx context.Context, w *workload) error {
+	if err := r.cluster.BackUpEtcd(); err != nil {
+		return err
+	}
+	work, cancel := context.WithTimeout(ctx, 15*time.Second)
+	defer cancel()
+	w.run(work)
+	r.restored.Store(true)
+	r.say("etcd is restored from a backup")
+	if err := errors.Join(r.endHistories(), r.cluster.RestoreEtcd()); err != nil {
+		return err
+	}
+	r.endHistories = r.histories.start(ctx)
+	for end := time.Now().Add(time.Minute); time.Now().Before(end) && pause(ctx, time.Second); {
+		for _, s := range r.slots {
+			if err := s.start(); err != nil {
+				return err
+			}
+		}
+	}
+	return r.heal(ctx, w)
 }
 
 // isDead tells whether the kubelet of a node is silent.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -42,9 +43,13 @@ type rig struct {
 	dynamic   dynamic.Interface
 	extension apiextensions.Interface
 	histories *histories
-	kubelets  []*kubelet
-	slots     []*slot
-	away      outages
+	// endHistories ends what records them.
+	endHistories func() error
+	kubelets     []*kubelet
+	slots        []*slot
+	away         outages     // of the API server
+	slowed       outages     // of admission, for managers
+	restored     atomic.Bool // etcd's data were put back
 
 	lock       sync.Mutex
 	diary      []entry
@@ -110,9 +115,8 @@ func (r *rig) populate(ctx context.Context) error {
 	var inhabitants sync.WaitGroup
 	r.onStop(func() error { cancel(); inhabitants.Wait(); return nil })
 	r.histories = newHistories(watcher)
-	for _, h := range r.histories.all() {
-		inhabitants.Go(func() { h.run(ctx) })
-	}
+	r.endHistories = r.histories.start(ctx)
+	r.onStop(func() error { return r.endHistories() })
 	for i := range nodeCount {
 		k := &kubelet{
 			name: fmt.Sprintf("node-%d", i), client: nodes, pods: r.histories.pods, on: true,
@@ -170,7 +174,7 @@ func (r *rig) note(of, format string, args ...any) {
 	}
 }
 
-// outages are the times at which the API server was away from everybody.
+// outages are the times at which something did not work for everybody.
 type outages struct {
 	lock  sync.Mutex
 	spans []span
@@ -192,7 +196,7 @@ func (o *outages) during(f func() error) error {
 	return err
 }
 
-// within is how long the API server was away between two moments.
+// within is how much of the time between two moments they took.
 func (o *outages) within(from, to time.Time) time.Duration {
 	o.lock.Lock()
 	defer o.lock.Unlock()

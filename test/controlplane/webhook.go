@@ -28,6 +28,7 @@ type Webhook struct {
 	Resource   string   // plural, with its subresource if any: pods, nodes/status
 	Namespace  string   // "": all
 	Name       string   // of the one object that suffers, others are let through at once; "": all
+	Users      string   // prefix of the names of the users whose requests it is asked about; "": all
 
 	TimeoutSeconds int32 // of one call, 1 to 30; 0: 10, the API server's default
 	Ignore         bool  // failurePolicy Ignore: the API server goes on without an answer; otherwise the request fails
@@ -67,7 +68,9 @@ const probeLabel = "controlplane.test/webhook"
 // test ends.
 func (c *Cluster) Webhook(t testing.TB, hook Webhook) *Admission {
 	t.Helper()
-	a, err := c.StartWebhook(hook)
+	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	defer cancel()
+	a, err := c.StartWebhook(ctx, hook)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,8 +82,8 @@ func (c *Cluster) Webhook(t testing.TB, hook Webhook) *Admission {
 	return a
 }
 
-// StartWebhook is Webhook for programs, which call Stop themselves.
-func (c *Cluster) StartWebhook(hook Webhook) (*Admission, error) {
+// StartWebhook is Webhook for programs, which call Stop themselves. ctx bounds the start.
+func (c *Cluster) StartWebhook(ctx context.Context, hook Webhook) (*Admission, error) {
 	client, err := kubernetes.NewForConfig(c.Config())
 	if err != nil {
 		return nil, err
@@ -92,9 +95,11 @@ func (c *Cluster) StartWebhook(hook Webhook) (*Admission, error) {
 	a.server = httptest.NewTLSServer(mux)
 	a.name = "webhook-" + a.server.Listener.Addr().String()[len("127.0.0.1:"):]
 
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
-	defer cancel()
-	if err := errors.Join(a.register(ctx), a.await(ctx, c)); err != nil {
+	err = a.register(ctx)
+	if err == nil {
+		err = a.await(ctx, c)
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start webhook: %w", err), a.Stop())
 	}
 	return a, nil
@@ -256,6 +261,11 @@ func (a *Admission) register(ctx context.Context) error {
 	if a.hook.Namespace != "" {
 		asked.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: a.hook.Namespace}}
 	}
+	if a.hook.Users != "" {
+		asked.MatchConditions = []admissionregistrationv1.MatchCondition{{
+			Name: "users", Expression: fmt.Sprintf("request.userInfo.username.startsWith(%q)", a.hook.Users),
+		}}
+	}
 	probe := a.webhook("probe", "", "configmaps")
 	probe.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{probeLabel: a.name}}
 
@@ -271,7 +281,7 @@ func (a *Admission) register(ctx context.Context) error {
 		mutating.Webhooks = append(mutating.Webhooks, admissionregistrationv1.MutatingWebhook{
 			Name: w.Name, ClientConfig: w.ClientConfig, Rules: w.Rules, FailurePolicy: w.FailurePolicy, NamespaceSelector: w.NamespaceSelector,
 			ObjectSelector: w.ObjectSelector, SideEffects: w.SideEffects, TimeoutSeconds: w.TimeoutSeconds,
-			AdmissionReviewVersions: w.AdmissionReviewVersions,
+			AdmissionReviewVersions: w.AdmissionReviewVersions, MatchConditions: w.MatchConditions,
 		})
 	}
 	_, err := a.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Create(ctx, mutating, metav1.CreateOptions{})
