@@ -31,8 +31,9 @@ func TestAcquire(t *testing.T) {
 	}{
 		{"no Lease", nil, 0, true, 0, false},
 		{"a Lease nobody holds", record("", 1), 0, true, 8, false},
-		{"an empty record, which no holder has left", &resourcelock.LeaderElectionRecord{}, 15*time.Second - 1, false, 0, false},
-		{"an empty record, after the time a holder would have had", &resourcelock.LeaderElectionRecord{}, 15 * time.Second, true, 1, false},
+		{"a Lease that was only created", &resourcelock.LeaderElectionRecord{}, 0, true, 1, false},
+		{"emptied by hand", record("", 15), 15*time.Second - 1, false, 7, true},
+		{"emptied by hand, after the time its holder has", record("", 15), 15 * time.Second, true, 8, false},
 		{"held, and first seen just now, whatever its times say", record("x", 15), 0, false, 7, true},
 		{"held, a nanosecond before it expires", record("x", 15), 15*time.Second - 1, false, 7, true},
 		{"held, and expired", record("x", 15), 15 * time.Second, true, 8, false},

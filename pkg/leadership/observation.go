@@ -78,7 +78,7 @@ func (o observation) free(identity string, least time.Duration) (time.Time, Caus
 	switch {
 	case o.record.HolderIdentity == identity:
 		return o.since, CauseReacquired
-	case o.record.HolderIdentity == "" && !o.exists && o.held == 0:
+	case o.record.HolderIdentity == "" && o.held == 0 && (!o.exists || unwritten(o.record)):
 		return o.since, CauseInitial
 	case o.record.HolderIdentity == "" && released(o.record):
 		if !o.exists {
@@ -99,6 +99,11 @@ func (o observation) free(identity string, least time.Duration) (time.Time, Caus
 // from a moment that is the time of both. What somebody else empties keeps the times of its last renewal.
 func released(record resourcelock.LeaderElectionRecord) bool {
 	return record.LeaseDurationSeconds == 1 && sameTime(record.AcquireTime, record.RenewTime)
+}
+
+// unwritten says whether a record is as a Lease has it that was only created, so that managers need no right to create it.
+func unwritten(record resourcelock.LeaderElectionRecord) bool {
+	return record.LeaseDurationSeconds == 0 && record.LeaderTransitions == 0 && record.AcquireTime.IsZero() && record.RenewTime.IsZero()
 }
 
 // attempt is the last try of a standby to take the lease. The zero value is none.

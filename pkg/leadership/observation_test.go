@@ -32,6 +32,13 @@ func lasting(seconds int32, holder, version string, renewed time.Time) *coordina
 	return lease
 }
 
+// bare is a Lease without a word in it.
+func bare(version string) *coordinationv1.Lease {
+	lease := held("", version, epoch)
+	lease.Spec = coordinationv1.LeaseSpec{}
+	return lease
+}
+
 func TestFree(t *testing.T) {
 	ahead, behind := epoch.Add(time.Hour), epoch.Add(-time.Hour) // clocks of holders
 	at := func(s int) time.Time { return epoch.Add(time.Duration(s) * time.Second) }
@@ -74,6 +81,10 @@ func TestFree(t *testing.T) {
 		{"emptied by somebody else before we came", func(o observation) observation {
 			return o.saw(lasting(0, "", "11", ahead), at(3))
 		}, 13 * time.Second, CauseExpired},
+		{"a Lease that was only created", func(o observation) observation { return o.saw(bare("10"), at(3)) }, 3 * time.Second, CauseInitial},
+		{"emptied of everything by somebody else", func(o observation) observation {
+			return o.saw(held("x", "10", ahead), at(1)).saw(bare("11"), at(3))
+		}, 18 * time.Second, CauseExpired},
 		{"a long lease", func(o observation) observation { return o.saw(lasting(45, "x", "10", ahead), at(1)) }, 46 * time.Second, CauseExpired},
 		{"a short lease, which anybody may have written", func(o observation) observation {
 			return o.saw(held("x", "10", ahead), at(1)).saw(lasting(3, "x", "11", ahead), at(3))
