@@ -69,7 +69,7 @@ func (o *LeaderElectionOptions) addFlags(fs *pflag.FlagSet) {
 
 func (o *ReplicaSetOptions) addFlags(fs *pflag.FlagSet) {
 	fs.Int32Var(&o.ConcurrentSyncs, "concurrent-replicaset-syncs", o.ConcurrentSyncs,
-		"ReplicaSets worked on at the same time.")
+		"ReplicaSets worked on at the same time. Those that wait for the API server for more than 0.1 s do not count.")
 }
 
 func (o *NodeLifecycleOptions) addFlags(fs *pflag.FlagSet) {
@@ -96,7 +96,7 @@ func (o *PodGCOptions) addFlags(fs *pflag.FlagSet) {
 
 func (o *NamespaceOptions) addFlags(fs *pflag.FlagSet) {
 	fs.Int32Var(&o.ConcurrentSyncs, "concurrent-namespace-syncs", o.ConcurrentSyncs,
-		"Namespaces worked on at the same time.")
+		"Namespaces worked on at the same time. Those that take more than 10 s do not count.")
 	fs.DurationVar(&o.SyncPeriod, "namespace-sync-period", o.SyncPeriod,
 		"How often a terminating namespace is checked again even if nothing happened.")
 	fs.DurationVar(&o.DeletionGracePeriod, "namespace-deletion-grace-period", o.DeletionGracePeriod,
