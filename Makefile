@@ -69,7 +69,7 @@ test: test-unit test-integration ## Run all tests, with the race detector
 
 .PHONY: test-unit
 test-unit: need-cc ## Run unit tests, twice, in random order
-	CGO_ENABLED=1 $(GO) test -race -shuffle=on -count=2 $(GOTESTFLAGS) $(UNIT)
+	CGO_ENABLED=1 $(GO) test -race -shuffle=on -count=2 -timeout 20m $(GOTESTFLAGS) $(UNIT)
 
 # Three packages at a time: each has a control plane, and most of them wait most of the time. Their common dependencies are
 # built before, in parallel.

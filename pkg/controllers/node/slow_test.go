@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -121,7 +122,7 @@ func TestWaitForAListEndsWithTheTerm(t *testing.T) {
 
 // Nodes that cannot be written, because a webhook or a broken object is in the way, are found dead late or never. That is theirs alone.
 func TestNodesThatCannotBeWrittenCostOthersNoTime(t *testing.T) {
-	for bad := range 4 {
+	for _, bad := range []int{0, 3} {
 		t.Run(fmt.Sprint(bad, " of them"), func(t *testing.T) {
 			objects, live, dying := cluster(20, 5)
 			cfg := defaults()
@@ -257,12 +258,12 @@ func TestListThatCrossesAnOutageCondemnsNobody(t *testing.T) {
 	inBubble(t, defaults(), objects, func(b *bench) {
 		b.term()
 		b.renew(live...)
-		list, crossed := b.controller.lists.list, false
+		var crossed atomic.Bool
+		list := b.controller.lists.list
 		b.controller.lists.list = func(ctx context.Context) error {
-			if crossed {
+			if crossed.Swap(true) {
 				return list(ctx)
 			}
-			crossed = true
 			b.breakDown(errOutage, everything...)
 			b.controller.sight.probeFailed(errOutage)
 			time.Sleep(20 * time.Second)
@@ -270,8 +271,8 @@ func TestListThatCrossesAnOutageCondemnsNobody(t *testing.T) {
 			return list(ctx)
 		}
 		b.pass(75 * time.Second)
-		if got := b.withStatus("True", live); got != 10 || !crossed {
-			t.Errorf("%d of 10 nodes Ready right after an outage, want all (crossed %v)", got, crossed)
+		if got := b.withStatus("True", live); got != 10 || !crossed.Load() {
+			t.Errorf("%d of 10 nodes Ready right after an outage, want all (crossed %v)", got, crossed.Load())
 		}
 	})
 }
