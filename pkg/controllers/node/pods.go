@@ -27,12 +27,17 @@ type podKey struct {
 	bound bool // because it was bound to its node just now
 }
 
-// bound queues a pod that has come to a node; before is nil, or the pod of its name that was seen before, which may be another. Other changes of pods are left alone: a pod that its kubelet has set Ready is not ours
+// bound queues a pod that has come to a node. Other changes of pods are left alone: a pod that its kubelet has set Ready is not ours
 // to set back.
 func (c *Controller) bound(before, pod *caches.Pod) {
-	if pod.NodeName != "" && (before == nil || pod.NodeName != before.NodeName || pod.UID != before.UID) {
+	if hasCome(before, pod) {
 		c.podLoop.Add(podKey{cache.MetaObjectToName(pod), true})
 	}
+}
+
+// hasCome reports whether a pod has come to a node since before, which is nil or what was last seen under its name: maybe another pod.
+func hasCome(before, pod *caches.Pod) bool {
+	return pod.NodeName != "" && (before == nil || pod.NodeName != before.NodeName || pod.UID != before.UID)
 }
 
 // follow queues the pods of a node that has become Unknown, also one that was so when the term began; but then the node may be well

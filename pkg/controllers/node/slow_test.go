@@ -5,16 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
+
+	"minikcm/pkg/caches"
 )
 
 // slowLists are lists of Leases that take some time and then end as told; many nodes always want one.
@@ -198,27 +197,28 @@ func TestNodeThatHasBeenGivenAllTimeIsFoundWhileBlind(t *testing.T) {
 	})
 }
 
-func TestPodMadeAnewOnTheSameNodeIsMarked(t *testing.T) {
-	objects, live, _ := cluster(3, 1)
-	inBubble(t, defaults(), append(objects, aPod("pod", "dying0")), func(b *bench) {
-		b.term()
-		b.renewFor(60*time.Second, live...)
-		if got := podReady(b.pod("pod")); got != "False" {
-			t.Fatalf("Ready = %s, want False", got)
+func TestPodsThatHaveComeToANode(t *testing.T) {
+	pod := func(uid types.UID, node string) *caches.Pod {
+		p := aPod("pod", node)
+		p.UID = uid
+		return caches.TrimPod(p)
+	}
+	for _, tt := range []struct {
+		name   string
+		before *caches.Pod
+		now    *caches.Pod
+		want   bool
+	}{
+		{"new, on a node", nil, pod("a", "node"), true},
+		{"new, on none", nil, pod("a", ""), false},
+		{"bound", pod("a", ""), pod("a", "node"), true},
+		{"as before", pod("a", "node"), pod("a", "node"), false},
+		{"another of its name on the same node, made while the watch was away", pod("a", "node"), pod("b", "node"), true},
+	} {
+		if got := hasCome(tt.before, tt.now); got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 		}
-		old, _ := b.controller.pods.Get(cache.ObjectName{Namespace: "default", Name: "pod"})
-		if err := b.CoreV1().Pods("default").Delete(b.t.Context(), "pod", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		b.create(func() *corev1.Pod { p := aPod("pod", "dying0"); p.UID = "another"; return p }())
-		b.pass(time.Millisecond)
-		again, _ := b.controller.pods.Get(cache.ObjectName{Namespace: "default", Name: "pod"})
-		b.controller.bound(old, again) // the watch was away and shows both as one change
-		b.pass(time.Second)
-		if got := podReady(b.pod("pod")); got != "False" {
-			t.Errorf("Ready = %s of a pod that came to a dead node under the name of another, want False", got)
-		}
-	})
+	}
 }
 
 // The kubelet posts Ready=True right after our Unknown, and both are seen before the answer to our write.
@@ -258,21 +258,22 @@ func TestListThatCrossesAnOutageCondemnsNobody(t *testing.T) {
 	inBubble(t, defaults(), objects, func(b *bench) {
 		b.term()
 		b.renew(live...)
-		var crossed atomic.Bool
-		list := b.controller.lists.list
-		b.controller.lists.list = func(ctx context.Context) error {
-			if crossed.Swap(true) {
-				return list(ctx)
-			}
-			b.breakDown(errOutage, everything...)
-			b.controller.sight.probeFailed(errOutage)
-			time.Sleep(20 * time.Second)
-			b.breakDown(nil, everything...)
-			return list(ctx)
+		b.pass(50 * time.Second) // in a moment all are due and wait for the list
+		lists := b.controller.lists
+		lists.lock.Lock()
+		lists.takeOff(time.Now().Add(time.Second))
+		lists.lock.Unlock()
+		b.pass(time.Second)
+		b.breakDown(errOutage, everything...)
+		b.controller.sight.probeFailed(errOutage)
+		b.pass(20 * time.Second)
+		b.breakDown(nil, everything...)
+		if err := lists.land(b.controller.listLeases(b.t.Context())); err != nil {
+			t.Fatal(err)
 		}
-		b.pass(75 * time.Second)
-		if got := b.withStatus("True", live); got != 10 || !crossed.Load() {
-			t.Errorf("%d of 10 nodes Ready right after an outage, want all (crossed %v)", got, crossed.Load())
+		b.pass(time.Second)
+		if got := b.withStatus("True", live); got != 10 {
+			t.Errorf("%d of 10 nodes Ready right after an outage, want all", got)
 		}
 	})
 }
