@@ -14,15 +14,8 @@ import (
 	"k8s.io/client-go/tools/record"
 )
 
-// events sends the controllers' events. They pass no fence: an event says what was done and does nothing. Each controller has a queue and a
-// sender of its own, so that a storm of events of one drops or delays none of another.
+// events sends the controllers' events. They pass no fence: an event says what was done and does nothing.
 type events struct {
-	sink     record.EventSink
-	channels []*channel // made before start
-}
-
-// channel is the way of one controller's events.
-type channel struct {
 	broadcaster record.EventBroadcaster
 	sink        *markedSink
 }
@@ -32,57 +25,34 @@ func newEvents(cfg *rest.Config) (*events, error) {
 	if err != nil {
 		return nil, fmt.Errorf("build the events' client: %w", err)
 	}
-	return &events{sink: &corev1client.EventSinkImpl{Interface: client.Events(corev1.NamespaceAll)}}, nil
-}
-
-// recorder returns a recorder whose events name component as their source. It must be called before start.
-func (e *events) recorder(component string) record.EventRecorder {
-	c := &channel{broadcaster: record.NewBroadcaster(), sink: &markedSink{EventSink: e.sink}}
-	e.channels = append(e.channels, c)
-	return c.recorder(component)
+	sink := &markedSink{EventSink: &corev1client.EventSinkImpl{Interface: client.Events(corev1.NamespaceAll)}}
+	return &events{broadcaster: record.NewBroadcaster(), sink: sink}, nil
 }
 
 // start begins to send. Events recorded before are sent then.
 func (e *events) start() {
-	for _, c := range e.channels {
-		c.broadcaster.StartStructuredLogging(4)
-		c.broadcaster.StartRecordingToSink(c.sink)
-	}
+	e.broadcaster.StartStructuredLogging(4)
+	e.broadcaster.StartRecordingToSink(e.sink)
 }
 
 // stop gives up what was not sent yet.
-func (e *events) stop() {
-	for _, c := range e.channels {
-		c.broadcaster.Shutdown()
-	}
+func (e *events) stop() { e.broadcaster.Shutdown() }
+
+// recorder returns a recorder whose events name component as their source.
+func (e *events) recorder(component string) record.EventRecorder {
+	return e.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component})
 }
 
-// flush waits until every event recorded before has been sent, or ctx has ended.
-func (e *events) flush(ctx context.Context) {
-	var reached []<-chan struct{}
-	for _, c := range e.channels {
-		reached = append(reached, c.mark())
-	}
-	for _, r := range reached {
-		select {
-		case <-r:
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-func (c *channel) recorder(component string) record.EventRecorder {
-	return c.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component})
-}
-
-// mark returns a channel that is closed when every event recorded before has been sent. Events are sent in order, so a marker is sent behind
+// flush waits until every event recorded before has been sent, or ctx has ended. Events are sent in order, so it sends a marker behind
 // them that gets no further than the sink.
-func (c *channel) mark() <-chan struct{} {
+func (e *events) flush(ctx context.Context) {
 	marker := types.UID(uuid.NewString())
-	reached := c.sink.expect(marker)
-	c.recorder(Name).Event(&corev1.ObjectReference{Kind: markerKind, UID: marker}, corev1.EventTypeNormal, "Flush", "")
-	return reached
+	reached := e.sink.expect(marker)
+	e.recorder(Name).Event(&corev1.ObjectReference{Kind: markerKind, UID: marker}, corev1.EventTypeNormal, "Flush", "")
+	select {
+	case <-reached:
+	case <-ctx.Done():
+	}
 }
 
 const markerKind = "minikcm.marker"
