@@ -84,8 +84,8 @@ func TestBlindLeaderThatIsAloneGoesOn(t *testing.T) {
 			})
 			leader.waitUntilLeading(t)
 			// A new ReplicaSet is seen, whatever pods are not.
-			rs := controlplane.ReplicaSet(load.namespace, "more", 1)
-			if _, err := here(t).Client(t).AppsV1().ReplicaSets(load.namespace).Create(t.Context(), rs, metav1.CreateOptions{}); err != nil {
+			rs := controlplane.ReplicaSet(here(t).Namespace(t), "more", 1)
+			if _, err := here(t).Client(t).AppsV1().ReplicaSets(rs.Namespace).Create(t.Context(), rs, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			createdBy(t, leader, time.Now(), 30*time.Second)
