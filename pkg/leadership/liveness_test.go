@@ -150,7 +150,7 @@ func (w *world) follow(ctx context.Context, path string) {
 	}
 }
 
-// tick delivers what there is, if the watch is not frozen.
+// tick delivers what there is, if the watch is not frozen; when it returns the cache has it.
 func (w *world) tick() {
 	w.lock.Lock()
 	pipe := w.pipe
@@ -160,6 +160,7 @@ func (w *world) tick() {
 	w.lock.Unlock()
 	if pipe != nil {
 		pipe.Write([]byte("x"))
+		synctest.Wait()
 	}
 }
 
