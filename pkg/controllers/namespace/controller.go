@@ -21,8 +21,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"minikcm/pkg/caches"
+	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/internal/live"
-	"minikcm/pkg/controllers/internal/worker"
 )
 
 const (
@@ -69,7 +69,7 @@ type Deps struct {
 type Controller struct {
 	cfg     Config
 	deps    Deps
-	loop    *worker.Loop[string]
+	loop    *controller.Loop[string]
 	metrics *metrics
 	slots   *semaphore.Weighted
 	patient *semaphore.Weighted // syncs that may wait for slow types; the other workers are for the other namespaces
@@ -105,7 +105,7 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 		return nil, errors.New("namespace deletion grace and sync period must not be negative")
 	}
 	c := &Controller{cfg: cfg, deps: deps, metrics: newMetrics(deps.Metrics), slots: semaphore.NewWeighted(requestsAtOnce), patient: patientSyncs(cfg.Workers)}
-	c.loop = worker.New(worker.Config{
+	c.loop = controller.NewLoop(controller.LoopConfig{
 		Controller: Name, Queue: "namespace", Workers: cfg.Workers, MinBackoff: minBackoff, Patience: patience, Drain: cfg.Drain, Clock: deps.Clock,
 	}, deps.Metrics, c.reconcile)
 	if err := deps.Namespaces.Handle(caches.Handler[*corev1.Namespace]{

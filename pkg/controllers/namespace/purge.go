@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
 
-	"minikcm/pkg/controllers/internal/worker"
+	"minikcm/pkg/controller"
 )
 
 const (
@@ -277,8 +277,8 @@ func (p *purger) list(ctx context.Context, r resource, asked stride, token strin
 
 // acquire waits for one of the slots for requests. Nobody gets one when the term is over.
 func (p *purger) acquire(ctx context.Context) error {
-	if worker.Draining(ctx) {
-		return worker.ErrDraining
+	if controller.Draining(ctx) {
+		return controller.ErrDraining
 	}
 	return p.slots.Acquire(ctx, 1)
 }

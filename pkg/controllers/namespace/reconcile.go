@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
-	"minikcm/pkg/controllers/internal/worker"
+	"minikcm/pkg/controller"
 )
 
 // syncTimeout ends a sync that is held up at many requests in a row, before the loop counts as stuck.
@@ -32,11 +32,11 @@ type look struct {
 
 // reconcile takes a deleted namespace as far as it can go now. An error means that requests failed; that something remains is
 // none.
-func (c *Controller) reconcile(ctx context.Context, name string) (worker.Result, error) {
+func (c *Controller) reconcile(ctx context.Context, name string) (controller.Result, error) {
 	cached, ok := c.deps.Namespaces.Get(cache.NewObjectName("", name))
 	if !ok || cached.DeletionTimestamp == nil {
 		c.forget(ctx, name)
-		return worker.Result{}, nil
+		return controller.Result{}, nil
 	}
 	bounded, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
@@ -48,7 +48,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) (worker.Result,
 	if next.content != nil {
 		c.triggers.arm(ctx, discoveryKey, discoveryTargets(*next.content), 0)
 	}
-	return worker.Result{After: next.after}, err
+	return controller.Result{After: next.after}, err
 }
 
 func (c *Controller) sync(ctx context.Context, name string) (look, error) {

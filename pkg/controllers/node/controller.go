@@ -21,7 +21,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"minikcm/pkg/caches"
-	"minikcm/pkg/controllers/internal/worker"
+	"minikcm/pkg/controller"
 )
 
 // Name is the controller's name.
@@ -49,7 +49,7 @@ type Config struct {
 
 	Workers    int           // nodes looked at at once
 	PodWorkers int           // pods marked at once
-	Drain      time.Duration // see worker.Config
+	Drain      time.Duration // see controller.LoopConfig
 }
 
 // Deps is what the controller works with. Client must be fenced and may be rate limited. Leases must keep the times of namespace
@@ -77,8 +77,8 @@ type Controller struct {
 	clock    clock.WithTicker
 	metrics  *metrics
 
-	nodeLoop *worker.Loop[string]
-	podLoop  *worker.Loop[podKey]
+	nodeLoop *controller.Loop[string]
+	podLoop  *controller.Loop[podKey]
 
 	// Kept from term to term, and on a standby.
 	observations *observations
@@ -104,10 +104,10 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 		sight:        newSight(cfg.MonitorGracePeriod, deps.Clock.Now()),
 		acquaintance: acquaintance{nodes: map[string]types.UID{}},
 	}
-	c.nodeLoop = worker.New(worker.Config{
+	c.nodeLoop = controller.NewLoop(controller.LoopConfig{
 		Controller: Name, Queue: nodeQueue, Workers: cfg.Workers, MaxBackoff: maxBackoff, Drain: cfg.Drain, Clock: deps.Clock,
 	}, deps.Metrics, c.reconcile)
-	c.podLoop = worker.New(worker.Config{
+	c.podLoop = controller.NewLoop(controller.LoopConfig{
 		Controller: Name, Queue: podQueue, Workers: cfg.PodWorkers, Drain: cfg.Drain, Clock: deps.Clock,
 	}, deps.Metrics, c.reconcilePod).GroupBy(func(key podKey) string { return key.Namespace })
 	if err := c.listen(); err != nil {

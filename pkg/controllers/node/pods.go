@@ -14,8 +14,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"minikcm/pkg/caches"
+	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/internal/podstatus"
-	"minikcm/pkg/controllers/internal/worker"
 )
 
 // podConflictRetry is how long the pod cache is given to show what somebody else wrote.
@@ -61,31 +61,31 @@ func (c *Controller) follow(node *corev1.Node) {
 }
 
 // reconcilePod sets a pod to not Ready if its node does not answer. The pods of one node do not wait for those of another.
-func (c *Controller) reconcilePod(ctx context.Context, key podKey) (worker.Result, error) {
+func (c *Controller) reconcilePod(ctx context.Context, key podKey) (controller.Result, error) {
 	pod, ok := c.pods.Get(key.ObjectName)
 	if !ok || !needsMark(pod) {
-		return worker.Result{}, nil
+		return controller.Result{}, nil
 	}
 	node, ok := c.nodes.Get(cache.ObjectName{Name: pod.NodeName})
 	if !ok || !c.marks.due(node, pod.UID, key.bound) {
-		return worker.Result{}, nil
+		return controller.Result{}, nil
 	}
 	now := c.clock.Now()
 	err := c.markPod(ctx, pod, now)
 	switch {
 	case apierrors.IsNotFound(err):
-		return worker.Result{}, nil
+		return controller.Result{}, nil
 	case apierrors.IsConflict(err):
-		return worker.Result{After: c.marks.conflict(pod.NodeName, pod.UID)}, nil
+		return controller.Result{After: c.marks.conflict(pod.NodeName, pod.UID)}, nil
 	case err != nil:
-		return worker.Result{}, fmt.Errorf("set pod not ready: %w", err)
+		return controller.Result{}, fmt.Errorf("set pod not ready: %w", err)
 	}
 	c.sight.wrote(writing("pod", key.String()), c.clock.Now())
 	c.marks.done(pod.NodeName, pod.UID)
 	c.metrics.podsMarked.Inc()
 	klog.FromContext(ctx).V(2).Info("Set pod not ready, its node does not answer", "node", pod.NodeName)
 	c.tellPodNotReady(pod)
-	return worker.Result{}, nil
+	return controller.Result{}, nil
 }
 
 // needsMark reports whether a pod is on a node and says that it is ready, or that nobody knows.

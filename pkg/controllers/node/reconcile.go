@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
-	"minikcm/pkg/controllers/internal/worker"
+	"minikcm/pkg/controller"
 )
 
 // When to look again at a node that could not be settled.
@@ -25,17 +25,17 @@ const (
 
 // reconcile brings one node's conditions, taints and labels in line with what is known about it. An error means that something
 // could not be done; all that could be was done.
-func (c *Controller) reconcile(ctx context.Context, name string) (worker.Result, error) {
+func (c *Controller) reconcile(ctx context.Context, name string) (controller.Result, error) {
 	now := c.clock.Now()
 	defer func() { c.metrics.updateSeconds.Observe(c.clock.Since(now).Seconds()) }()
 	node, ok := c.nodes.Get(cache.ObjectName{Name: name})
 	if !ok {
 		c.forget(name, now)
-		return worker.Result{}, nil
+		return controller.Result{}, nil
 	}
 	node, err := c.newest(ctx, node)
 	if err != nil || node == nil {
-		return worker.Result{}, err
+		return controller.Result{}, err
 	}
 	c.introduce(node)
 	node, again, judgeErr := c.examine(ctx, node, now)
@@ -43,7 +43,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) (worker.Result,
 	c.wake(c.zones.put(name, zoneOf(node), memberOf(node), now), now)
 	c.follow(node)
 	wait, taintErr := c.settle(ctx, node, now)
-	return worker.Result{After: sooner(again, wait)}, errors.Join(judgeErr, taintErr)
+	return controller.Result{After: sooner(again, wait)}, errors.Join(judgeErr, taintErr)
 }
 
 // newest returns the cached node, or a live one if the cache is known to be behind: it does not show our own last write, or nothing

@@ -15,9 +15,9 @@ import (
 	"k8s.io/utils/clock"
 
 	"minikcm/pkg/caches"
+	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/internal/live"
 	"minikcm/pkg/controllers/internal/podkey"
-	"minikcm/pkg/controllers/internal/worker"
 )
 
 // Name is the controller's canonical name.
@@ -62,10 +62,10 @@ type Controller struct {
 	metrics *metrics
 
 	finished  atomic.Int64 // cached pods that count towards the threshold
-	nodeLoop  *worker.Loop[string]
-	podLoop   *worker.Loop[podkey.Key]
-	countLoop *worker.Loop[string] // its only key is countKey
-	term      *term                // replaced between terms, when no worker runs
+	nodeLoop  *controller.Loop[string]
+	podLoop   *controller.Loop[podkey.Key]
+	countLoop *controller.Loop[string] // its only key is countKey
+	term      *term                    // replaced between terms, when no worker runs
 }
 
 const countKey = "finished pods"
@@ -88,13 +88,13 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 	c := &Controller{
 		cfg: cfg, client: deps.Client, pods: deps.Pods, nodes: deps.Nodes, clock: deps.Clock, metrics: newMetrics(deps.Metrics),
 	}
-	loop := worker.Config{Controller: Name, Workers: cfg.Workers, Drain: cfg.Drain, Clock: deps.Clock}
+	loop := controller.LoopConfig{Controller: Name, Workers: cfg.Workers, Drain: cfg.Drain, Clock: deps.Clock}
 	loop.Queue = "orphaned_pods_nodes" // upstream's name
-	c.nodeLoop = worker.New(loop, deps.Metrics, c.reconcileNode)
+	c.nodeLoop = controller.NewLoop(loop, deps.Metrics, c.reconcileNode)
 	loop.Queue = "pod_gc_pods"
-	c.podLoop = worker.New(loop, deps.Metrics, c.reconcilePod).GroupBy(podkey.Key.Namespace)
+	c.podLoop = controller.NewLoop(loop, deps.Metrics, c.reconcilePod).GroupBy(podkey.Key.Namespace)
 	loop.Queue, loop.Workers = "pod_gc_finished_pods", 1
-	c.countLoop = worker.New(loop, deps.Metrics, c.reconcileCount)
+	c.countLoop = controller.NewLoop(loop, deps.Metrics, c.reconcileCount)
 	if err := errors.Join(c.handleNodes(), c.handlePods()); err != nil {
 		return nil, fmt.Errorf("%s: %w", Name, err)
 	}

@@ -15,9 +15,9 @@ import (
 	"k8s.io/klog/v2"
 
 	"minikcm/pkg/caches"
+	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/internal/podkey"
 	"minikcm/pkg/controllers/internal/podstatus"
-	"minikcm/pkg/controllers/internal/worker"
 )
 
 // Texts of upstream, kube-controller-manager v1.37.
@@ -27,7 +27,7 @@ const (
 )
 
 // reconcileNode waits out the quarantine of a missing node, and hands on the pods of a node that is gone or out of service.
-func (c *Controller) reconcileNode(_ context.Context, name string) (worker.Result, error) {
+func (c *Controller) reconcileNode(_ context.Context, name string) (controller.Result, error) {
 	c.term.live.Forget(name) // an answer from before this change must not be used
 	node := c.cachedNode(name)
 	if node.exists || c.pods.CountOnNode(name) == 0 {
@@ -35,23 +35,23 @@ func (c *Controller) reconcileNode(_ context.Context, name string) (worker.Resul
 	} else {
 		now := c.clock.Now()
 		if left := remaining(c.term.absence.note(name, now), now, c.cfg.Quarantine); left > 0 {
-			return worker.Result{After: left}, nil
+			return controller.Result{After: left}, nil
 		}
 	}
 	if node.exists && !node.outOfService {
-		return worker.Result{}, nil
+		return controller.Result{}, nil
 	}
 	for _, pod := range c.pods.OnNode(name) {
 		if why(pod, node, false, false) != none {
 			c.podLoop.Add(podkey.Of(pod))
 		}
 	}
-	return worker.Result{}, nil
+	return controller.Result{}, nil
 }
 
 // reconcileCount chooses which finished pods are too many.
-func (c *Controller) reconcileCount(context.Context, string) (worker.Result, error) {
-	again := worker.Result{After: c.cfg.Period}
+func (c *Controller) reconcileCount(context.Context, string) (controller.Result, error) {
+	again := controller.Result{After: c.cfg.Period}
 	if c.finished.Load() <= int64(c.cfg.TerminatedPodThreshold) {
 		c.term.surplus.Store(nil)
 		return again, nil
@@ -69,28 +69,28 @@ func (c *Controller) reconcileCount(context.Context, string) (worker.Result, err
 }
 
 // reconcilePod collects one pod if there is cause to.
-func (c *Controller) reconcilePod(ctx context.Context, key podkey.Key) (worker.Result, error) {
+func (c *Controller) reconcilePod(ctx context.Context, key podkey.Key) (controller.Result, error) {
 	pod, ok := c.pods.Get(key.Name)
 	if !ok || pod.UID != key.UID || workOn(pod) == (work{}) {
-		return worker.Result{}, nil
+		return controller.Result{}, nil
 	}
 	because := why(pod, c.cachedNode(pod.NodeName), c.quarantined(pod.NodeName), c.isSurplus(key.UID))
 	if because == none {
-		return worker.Result{}, nil
+		return controller.Result{}, nil
 	}
 	collected, err := c.collect(ctx, key, pod.NodeName)
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err): // gone or changed since it was read
-		return worker.Result{After: c.cfg.Quarantine}, nil
+		return controller.Result{After: c.cfg.Quarantine}, nil
 	case err != nil:
 		if !errors.Is(err, context.Canceled) {
 			c.metrics.errors.WithLabelValues(key.Name.Namespace, string(because)).Inc()
 		}
-		return worker.Result{}, err
+		return controller.Result{}, err
 	case !collected:
-		return worker.Result{After: c.cfg.Quarantine}, nil // the caches should know by then
+		return controller.Result{After: c.cfg.Quarantine}, nil // the caches should know by then
 	}
-	return worker.Result{}, nil
+	return controller.Result{}, nil
 }
 
 // collect asks the API server about the pod and its node and does what is left to do about the pod. It reports false if there turns

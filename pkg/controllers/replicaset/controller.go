@@ -17,7 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"minikcm/pkg/caches"
-	"minikcm/pkg/controllers/internal/worker"
+	"minikcm/pkg/controller"
 )
 
 const (
@@ -71,7 +71,7 @@ type Controller struct {
 	cfg  Config
 	deps Deps
 
-	loop    *worker.Loop[cache.ObjectName]
+	loop    *controller.Loop[cache.ObjectName]
 	inTerm  atomic.Bool // handlers need not look anything up otherwise
 	horizon horizon
 	ledgers *ledgers
@@ -93,7 +93,7 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 		slots:   newSlots(deps.Clock, quickWrites, allWrites),
 	}
 	c.metrics = newMetrics(deps.Metrics, c.ledgers, deps.Clock)
-	c.loop = worker.New(worker.Config{
+	c.loop = controller.NewLoop(controller.LoopConfig{
 		Controller: Name, Queue: queueName, Workers: cfg.Workers, Patience: patience, Drain: cfg.Drain, Clock: deps.Clock,
 	}, deps.Metrics, c.reconcile).GroupBy(func(key cache.ObjectName) string { return key.Namespace })
 	if err := c.register(); err != nil {
@@ -152,15 +152,15 @@ func (c *Controller) Run(ctx context.Context) error {
 func (c *Controller) Healthy() error { return c.loop.Healthy() }
 
 // parallel calls do with 0 to n-1, each call in a goroutine that holds a slot, and returns when all have returned. It returns how many it began,
-// and if not all, why: errCut when the time of the sync is up, worker.ErrDraining when the term is.
+// and if not all, why: errCut when the time of the sync is up, controller.ErrDraining when the term is.
 func (p *pass) parallel(ctx context.Context, n int, do func(i int)) (begun int, err error) {
 	var calls sync.WaitGroup
 	for begun < n {
 		w := p.slots.acquire(ctx, p.key, p.now.Add(syncLimit))
 		if w == nil {
 			err = errCut
-			if worker.Draining(ctx) {
-				err = worker.ErrDraining
+			if controller.Draining(ctx) {
+				err = controller.ErrDraining
 			}
 			break
 		}

@@ -14,7 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"minikcm/pkg/caches"
-	"minikcm/pkg/controllers/internal/worker"
+	"minikcm/pkg/controller"
 )
 
 const (
@@ -155,8 +155,8 @@ type created struct {
 
 // createPod makes one pod. A refusal of a name that was tried before is not believed until a look shows that no such pod of ours exists.
 func (p *pass) createPod(ctx context.Context, template *corev1.Pod, try intent) created {
-	if worker.Draining(ctx) {
-		return created{outcome: unsent, err: worker.ErrDraining}
+	if controller.Draining(ctx) {
+		return created{outcome: unsent, err: controller.ErrDraining}
 	}
 	pod := *template
 	pod.Name = try.name

@@ -22,7 +22,7 @@ import (
 	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
 
-	"minikcm/pkg/controllers/internal/worker"
+	"minikcm/pkg/controller"
 )
 
 func TestCreateUntilNameIsFree(t *testing.T) {
@@ -248,10 +248,10 @@ func TestEndOfTermStopsALongSync(t *testing.T) {
 		return a.(clienttesting.CreateAction).GetObject(), nil
 	})
 	var err error
-	loop := worker.New(worker.Config{Controller: Name, Queue: "test", Workers: 1, Clock: clock.RealClock{}}, prometheus.NewRegistry(),
-		func(ctx context.Context, _ string) (worker.Result, error) {
+	loop := controller.NewLoop(controller.LoopConfig{Controller: Name, Queue: "test", Workers: 1, Clock: clock.RealClock{}}, prometheus.NewRegistry(),
+		func(ctx context.Context, _ string) (controller.Result, error) {
 			_, err = b.run(ctx)
-			return worker.Result{}, err
+			return controller.Result{}, err
 		})
 	loop.Run(ctx, func() []string { return []string{"default/set"} })
 	if creates != 3 || !errors.Is(err, context.Canceled) {

@@ -18,7 +18,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"minikcm/pkg/caches"
-	"minikcm/pkg/controllers/internal/worker"
+	"minikcm/pkg/controller"
 )
 
 // woken runs events on a controller that knows the ReplicaSets and returns the names of those it queues for a sync, in order. It must be
@@ -44,12 +44,12 @@ func woken(t *testing.T, sets []*appsv1.ReplicaSet, events func(*Controller)) (n
 	}
 	var lock sync.Mutex
 	var queued []string
-	c.loop = worker.New(worker.Config{Controller: Name, Queue: queueName, Workers: 1, Clock: clock.RealClock{}}, prometheus.NewRegistry(),
-		func(_ context.Context, key cache.ObjectName) (worker.Result, error) {
+	c.loop = controller.NewLoop(controller.LoopConfig{Controller: Name, Queue: queueName, Workers: 1, Clock: clock.RealClock{}}, prometheus.NewRegistry(),
+		func(_ context.Context, key cache.ObjectName) (controller.Result, error) {
 			lock.Lock()
 			defer lock.Unlock()
 			queued = append(queued, key.Name)
-			return worker.Result{}, nil
+			return controller.Result{}, nil
 		})
 	ctx, cancel := context.WithCancel(t.Context())
 	store.Start(ctx)

@@ -15,7 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"minikcm/pkg/caches"
-	"minikcm/pkg/controllers/internal/worker"
+	"minikcm/pkg/controller"
 )
 
 // pass is one sync of one ReplicaSet.
@@ -32,13 +32,13 @@ type pass struct {
 }
 
 // reconcile brings one ReplicaSet a step closer to its spec.
-func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (worker.Result, error) {
+func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (controller.Result, error) {
 	// Versions come first: what is read after them is at least that new.
 	at := versions{pods: c.deps.Pods.Version(), sets: c.deps.ReplicaSets.Version()}
 	rs, ok := c.deps.ReplicaSets.Get(key)
 	if !ok {
 		c.ledgers.drop(key) // its pods are the garbage collector's
-		return worker.Result{}, nil
+		return controller.Result{}, nil
 	}
 	selector, err := metav1.LabelSelectorAsSelector(rs.Spec.Selector)
 	if err == nil && (rs.Spec.Selector == nil || selector.Empty()) {
@@ -47,7 +47,7 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (worke
 	if err != nil {
 		// Nothing to retry: the API server admits no such selector, and only a change can mend it.
 		utilruntime.HandleErrorWithContext(ctx, err, "ReplicaSet has an invalid selector")
-		return worker.Result{}, nil
+		return controller.Result{}, nil
 	}
 	p := &pass{
 		Controller: c, key: key, rs: rs, selector: selector, ledger: c.ledgers.of(key, rs.UID), at: at, now: c.deps.Clock.Now(),
@@ -57,7 +57,7 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (worke
 	case wait:
 		behind, _ := p.ledger.behind(at)
 		c.metrics.skipped(behind)
-		return worker.Result{After: barrierRecheck}, nil
+		return controller.Result{After: barrierRecheck}, nil
 	case overdue:
 		klog.FromContext(ctx).V(2).Info("Caches do not show our own writes, reading live", "pods", at.pods, "replicaSets", at.sets)
 		return p.runLive(ctx, readOverdue)
@@ -128,7 +128,7 @@ func (p *pass) liveSet(ctx context.Context) (*appsv1.ReplicaSet, error) {
 
 // run claims, plans and acts on the pods that look found. If the plan is the first of the term that creates or deletes, or if other numbers
 // are to be told than an earlier manager told, and the caches may not show yet all that one saw and wrote, it is made again on a live read.
-func (p *pass) run(ctx context.Context) (worker.Result, error) {
+func (p *pass) run(ctx context.Context) (controller.Result, error) {
 	claimed, todo, err := p.decide(ctx)
 	if err != nil {
 		return p.give(err)
@@ -143,7 +143,7 @@ func (p *pass) run(ctx context.Context) (worker.Result, error) {
 }
 
 // runLive is run on a live read.
-func (p *pass) runLive(ctx context.Context, reason string) (worker.Result, error) {
+func (p *pass) runLive(ctx context.Context, reason string) (controller.Result, error) {
 	if err := p.lookLive(ctx, reason); err != nil {
 		return p.give(err)
 	}
@@ -155,14 +155,14 @@ func (p *pass) runLive(ctx context.Context, reason string) (worker.Result, error
 }
 
 // give turns an error that ends a sync early into its result.
-func (p *pass) give(err error) (worker.Result, error) {
+func (p *pass) give(err error) (controller.Result, error) {
 	if errors.Is(err, errReplaced) {
-		return worker.Result{After: barrierRecheck}, nil
+		return controller.Result{After: barrierRecheck}, nil
 	}
 	if err == errCut { // alone, without a failure beside it
-		return worker.Result{After: atOnce}, nil
+		return controller.Result{After: atOnce}, nil
 	}
-	return worker.Result{}, err
+	return controller.Result{}, err
 }
 
 // decide settles which pods are ours and what is to be done about their number.
@@ -195,26 +195,26 @@ func (p *pass) ours(pod *caches.Pod) bool {
 }
 
 // act creates or deletes, and writes the status.
-func (p *pass) act(ctx context.Context, claimed claims, todo plan) (worker.Result, error) {
+func (p *pass) act(ctx context.Context, claimed claims, todo plan) (controller.Result, error) {
 	a := p.apply(ctx, claimed, todo)
 	defer func() {
 		met := todo.missing == 0 || p.namespaceTerminating() // where nothing can be created
 		p.ledgers.note(p.key, p.ledger.unanswered(), met, p.now)
 	}()
 	if errors.Is(a.err, context.Canceled) {
-		return worker.Result{}, a.err
+		return controller.Result{}, a.err
 	}
 	statusErr := p.writeStatus(ctx, claimed, a)
 	if statusErr == nil && a.err == nil {
 		p.scheduleAvailability(claimed.mine)
 	}
 	if err := errors.Join(a.err, statusErr); err != nil {
-		return worker.Result{}, err
+		return controller.Result{}, err
 	}
 	if p.ledger.unseen(p.now) {
 		p.again(barrierPatience) // it is the events of our own writes that wake us, and they may be what is missing
 	}
-	return worker.Result{After: p.recheck}, nil
+	return controller.Result{After: p.recheck}, nil
 }
 
 // apply carries out the plan.

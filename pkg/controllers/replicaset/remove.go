@@ -10,7 +10,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"minikcm/pkg/caches"
-	"minikcm/pkg/controllers/internal/worker"
+	"minikcm/pkg/controller"
 )
 
 // remove deletes: again some of the pods whose delete was not answered, and the surplus.
@@ -84,8 +84,8 @@ type removed struct {
 
 // removePod deletes the pod if it still is the version that was judged, or has changed in ways that do not matter since.
 func (p *pass) removePod(ctx context.Context, pod *caches.Pod, version string) removed {
-	if worker.Draining(ctx) {
-		return removed{outcome: unsent, version: version, err: worker.ErrDraining}
+	if controller.Draining(ctx) {
+		return removed{outcome: unsent, version: version, err: controller.ErrDraining}
 	}
 	first := p.sendDelete(ctx, pod, version)
 	if first.outcome != conflict {

@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
-	"minikcm/pkg/controllers/internal/worker"
+	"minikcm/pkg/controller"
 )
 
 // writePatience is how long a write counts as quick: many times what one takes that nothing holds up.
@@ -57,7 +57,7 @@ func (s *slots) acquire(ctx context.Context, key cache.ObjectName, until time.Ti
 	for {
 		s.lock.Lock()
 		now := s.clock.Now()
-		if t.write == nil && (!now.Before(until) || worker.Draining(ctx) || ctx.Err() != nil) {
+		if t.write == nil && (!now.Before(until) || controller.Draining(ctx) || ctx.Err() != nil) {
 			s.waiting = slices.DeleteFunc(s.waiting, func(other *turn) bool { return other == t })
 			s.lock.Unlock()
 			return nil
@@ -79,7 +79,7 @@ func (s *slots) acquire(ctx context.Context, key cache.ObjectName, until time.Ti
 			s.lock.Lock()
 			s.serve()
 			s.lock.Unlock()
-		case <-worker.Ended(ctx):
+		case <-controller.Ended(ctx):
 		case <-ctx.Done():
 		}
 		timer.Stop()

@@ -14,9 +14,9 @@ import (
 	"k8s.io/utils/clock"
 
 	"minikcm/pkg/caches"
+	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/internal/live"
 	"minikcm/pkg/controllers/internal/podkey"
-	"minikcm/pkg/controllers/internal/worker"
 )
 
 // Name is the controller's canonical name and the component of its events.
@@ -55,8 +55,8 @@ type Controller struct {
 	metrics  *metrics
 
 	taints   *sightings
-	nodeLoop *worker.Loop[string]
-	podLoop  *worker.Loop[podkey.Key]
+	nodeLoop *controller.Loop[string]
+	podLoop  *controller.Loop[podkey.Key]
 	term     *term // replaced between terms, when no worker runs
 }
 
@@ -77,10 +77,10 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 		metrics: newMetrics(deps.Metrics), taints: newSightings(),
 	}
 	// The queues' names are those of upstream's queues.
-	loop := worker.Config{Controller: Name, Queue: "noexec_taint_node", Workers: cfg.Workers, Drain: cfg.Drain, Clock: deps.Clock}
-	c.nodeLoop = worker.New(loop, deps.Metrics, c.reconcileNode)
+	loop := controller.LoopConfig{Controller: Name, Queue: "noexec_taint_node", Workers: cfg.Workers, Drain: cfg.Drain, Clock: deps.Clock}
+	c.nodeLoop = controller.NewLoop(loop, deps.Metrics, c.reconcileNode)
 	loop.Queue = "noexec_taint_pod"
-	c.podLoop = worker.NewByDeadline(loop, deps.Metrics, func(key podkey.Key) time.Time { return c.term.ledger.turn(key.UID) }, c.reconcilePod).
+	c.podLoop = controller.NewLoopByDeadline(loop, deps.Metrics, func(key podkey.Key) time.Time { return c.term.ledger.turn(key.UID) }, c.reconcilePod).
 		GroupBy(podkey.Key.Namespace)
 	if err := errors.Join(c.handleNodes(), c.handlePods()); err != nil {
 		return nil, fmt.Errorf("%s: %w", Name, err)

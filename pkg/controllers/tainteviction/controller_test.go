@@ -28,7 +28,7 @@ import (
 //	TestGetMinTolerationTime         TestLimitsOf, rows (1) to (5)
 //	TestEventualConsistency          here, "late pod"
 //	TestPodDeletionEvent             TestEvents, with the pod's UID
-//	TestExecute, TestExecuteDelayed  here, "multiple pods"; the queue itself is package worker's
+//	TestExecute, TestExecuteDelayed  here, "multiple pods"; the queue itself is package controller's
 //	TestCancel                       here, "update node: taint removed"
 //	TestCancelAndRead                here, "taint removed and back"
 //

@@ -13,9 +13,9 @@ import (
 	"k8s.io/klog/v2"
 
 	"minikcm/pkg/caches"
+	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/internal/podkey"
 	"minikcm/pkg/controllers/internal/podstatus"
-	"minikcm/pkg/controllers/internal/worker"
 )
 
 // Texts of upstream, kube-controller-manager v1.37, except the last.
@@ -35,18 +35,18 @@ func marked(pod *caches.Pod) bool {
 }
 
 // evict looks at node and pod in the API server and, if they still say so, marks and deletes the pod.
-func (c *Controller) evict(ctx context.Context, key podkey.Key, seen time.Time, nodeName string) (worker.Result, error) {
+func (c *Controller) evict(ctx context.Context, key podkey.Key, seen time.Time, nodeName string) (controller.Result, error) {
 	node, err := c.term.live.Get(ctx, nodeName, seen)
 	if err != nil {
-		return worker.Result{}, err
+		return controller.Result{}, err
 	}
 	pod, err := c.livePod(ctx, key)
 	if err != nil {
-		return worker.Result{}, err
+		return controller.Result{}, err
 	}
 	if pod == nil || pod.DeletionTimestamp != nil {
 		c.gone(key)
-		return worker.Result{}, nil
+		return controller.Result{}, nil
 	}
 	now := c.clock.Now()
 	trimmed := c.pods.Trim(pod)
@@ -59,7 +59,7 @@ func (c *Controller) evict(ctx context.Context, key podkey.Key, seen time.Time, 
 		return result, err
 	}
 	c.term.ledger.expect(key.UID, d.due)
-	return worker.Result{}, c.remove(ctx, key, pod, d.due)
+	return controller.Result{}, c.remove(ctx, key, pod, d.due)
 }
 
 // livePod reads a pod from the API server; nil if it is gone, even if another has its name.

@@ -13,8 +13,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"minikcm/pkg/caches"
+	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/internal/podkey"
-	"minikcm/pkg/controllers/internal/worker"
 )
 
 // lookAgain is when to look again at a pod that the caches want to evict and the API server does not. By then they should agree.
@@ -25,7 +25,7 @@ const afterConflict = 100 * time.Millisecond
 
 // reconcileNode has the pods of a node decided anew, and looks at the Lease of a node that was unreachable before the term, so that a
 // later look can tell whether it has been renewed.
-func (c *Controller) reconcileNode(ctx context.Context, name string) (worker.Result, error) {
+func (c *Controller) reconcileNode(ctx context.Context, name string) (controller.Result, error) {
 	now := c.clock.Now()
 	c.term.live.Forget(name) // an answer from before this change must not be used
 	state := c.cachedNode(name, now)
@@ -37,37 +37,37 @@ func (c *Controller) reconcileNode(ctx context.Context, name string) (worker.Res
 	}
 	if c.term.settling.asks(state, now) && !c.term.settling.known(name) {
 		if err := c.witness(ctx, name, now); err != nil {
-			return worker.Result{}, err
+			return controller.Result{}, err
 		}
 	}
-	return worker.Result{}, nil
+	return controller.Result{}, nil
 }
 
 // reconcilePod brings one pod to where its node's taints want it.
-func (c *Controller) reconcilePod(ctx context.Context, key podkey.Key) (worker.Result, error) {
+func (c *Controller) reconcilePod(ctx context.Context, key podkey.Key) (controller.Result, error) {
 	result, err := c.decidePod(ctx, key)
 	if errors.Is(err, errChanged) {
-		return worker.Result{After: afterConflict}, nil
+		return controller.Result{After: afterConflict}, nil
 	}
 	return result, err
 }
 
 // decidePod decides by the caches what becomes of a pod. Only an eviction needs more.
-func (c *Controller) decidePod(ctx context.Context, key podkey.Key) (worker.Result, error) {
+func (c *Controller) decidePod(ctx context.Context, key podkey.Key) (controller.Result, error) {
 	pod, ok := c.pods.Get(key.Name)
 	if !ok || pod.UID != key.UID || pod.DeletionTimestamp != nil || pod.NodeName == "" {
 		c.gone(key)
-		return worker.Result{}, nil
+		return controller.Result{}, nil
 	}
 	now := c.clock.Now()
 	e := c.term.ledger.see(key.UID, now)
 	if e.deleted {
-		return worker.Result{}, nil // the cache does not show it yet
+		return controller.Result{}, nil // the cache does not show it yet
 	}
 	d := c.judge(c.cachedNode(pod.NodeName, now), pod, e.seen, now)
 	if d.verdict == leaves && c.term.ledger.lineUp(key.UID, d.due) {
 		c.podLoop.Add(key) // behind those that should have left before
-		return worker.Result{}, nil
+		return controller.Result{}, nil
 	}
 	if d.verdict == leaves {
 		return c.evict(ctx, key, e.seen, pod.NodeName)
@@ -82,7 +82,7 @@ func (c *Controller) judge(node nodeState, pod *caches.Pod, seen, now time.Time)
 }
 
 // keep does what is due for a pod that does not leave now.
-func (c *Controller) keep(ctx context.Context, key podkey.Key, pod *caches.Pod, d decision, now time.Time) (worker.Result, error) {
+func (c *Controller) keep(ctx context.Context, key podkey.Key, pod *caches.Pod, d decision, now time.Time) (controller.Result, error) {
 	if d.verdict == stays {
 		c.calledOff(key)
 	} else {
@@ -90,13 +90,13 @@ func (c *Controller) keep(ctx context.Context, key podkey.Key, pod *caches.Pod, 
 	}
 	if d.verdict != holds && marked(pod) {
 		if err := c.unmark(ctx, key); err != nil {
-			return worker.Result{}, err
+			return controller.Result{}, err
 		}
 	}
 	if d.verdict == stays {
-		return worker.Result{}, nil
+		return controller.Result{}, nil
 	}
-	return worker.Result{After: d.again.Sub(now)}, nil
+	return controller.Result{After: d.again.Sub(now)}, nil
 }
 
 // gone ends the watch over a pod that was deleted, by whomever.

@@ -1,4 +1,4 @@
-package worker
+package controller
 
 import (
 	"context"
@@ -22,8 +22,8 @@ const (
 	defaultMaxBackoff = time.Minute          // client-go's is 1000 s, which outlasts every outage it waits for
 )
 
-// Config says how a loop works. Workers must be at least 1.
-type Config struct {
+// LoopConfig says how a loop works. Workers must be at least 1.
+type LoopConfig struct {
 	Controller string        // canonical controller name, for logs and metrics
 	Queue      string        // queue name: the name label of the workqueue metrics
 	Workers    int           // syncs that run at once, slow ones apart; never two of one key
@@ -47,7 +47,7 @@ type Reconcile[K comparable] func(ctx context.Context, key K) (Result, error)
 
 // Loop runs Reconcile for the keys it is given. Add, AddAfter and Healthy may be called at any time from any goroutine.
 type Loop[K comparable] struct {
-	cfg       Config
+	cfg       LoopConfig
 	reconcile Reconcile[K]
 	due       func(K) time.Time // nil: keys are served in the order in which they came
 	group     func(K) string    // nil: keys belong to no group
@@ -60,8 +60,8 @@ type termQueue[K comparable] struct {
 	workqueue.TypedRateLimitingInterface[K]
 }
 
-// New returns a loop that is not running. Its metrics are registered with reg under the queue's name.
-func New[K comparable](cfg Config, reg prometheus.Registerer, reconcile Reconcile[K]) *Loop[K] {
+// NewLoop returns a loop that is not running. Its metrics are registered with reg under the queue's name.
+func NewLoop[K comparable](cfg LoopConfig, reg prometheus.Registerer, reconcile Reconcile[K]) *Loop[K] {
 	if cfg.MinBackoff == 0 {
 		cfg.MinBackoff = defaultMinBackoff
 	}
@@ -76,11 +76,11 @@ func New[K comparable](cfg Config, reg prometheus.Registerer, reconcile Reconcil
 	}
 }
 
-// NewByDeadline is like New for a loop that serves the waiting key with the earliest deadline first; a zero time is before all
+// NewLoopByDeadline is like NewLoop for a loop that serves the waiting key with the earliest deadline first; a zero time is before all
 // others, and equal ones are served in the order in which they came. due is asked once each time a key is queued, must not call
 // the loop, and is called only during a term.
-func NewByDeadline[K comparable](cfg Config, reg prometheus.Registerer, due func(K) time.Time, reconcile Reconcile[K]) *Loop[K] {
-	l := New(cfg, reg, reconcile)
+func NewLoopByDeadline[K comparable](cfg LoopConfig, reg prometheus.Registerer, due func(K) time.Time, reconcile Reconcile[K]) *Loop[K] {
+	l := NewLoop(cfg, reg, reconcile)
 	l.due = due
 	return l
 }

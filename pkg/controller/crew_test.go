@@ -1,4 +1,4 @@
-package worker
+package controller
 
 import (
 	"context"
@@ -227,7 +227,7 @@ func TestRequestsAreSignsOfLife(t *testing.T) {
 			server.EnableHTTP2 = version == 2
 			server.StartTLS()
 			defer server.Close()
-			l := New[string](Config{Controller: "c", Queue: "signs", Workers: 1, Clock: clk}, prometheus.NewRegistry(), nil)
+			l := NewLoop[string](LoopConfig{Controller: "c", Queue: "signs", Workers: 1, Clock: clk}, prometheus.NewRegistry(), nil)
 			r := l.crew.begin("k", "", clk.Now())
 			for range 3 {
 				clk.step(time.Minute)
@@ -270,7 +270,7 @@ func (c *steppedClock) step(d time.Duration) {
 // TestGaugesOfWorkInProgressEndWithTheTerm though the queue stops updating them while a sync is still running.
 func TestGaugesOfWorkInProgressEndWithTheTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := New(Config{Controller: "c", Queue: "gauges", Workers: 1, Clock: clock.RealClock{}}, prometheus.NewRegistry(),
+		l := NewLoop(LoopConfig{Controller: "c", Queue: "gauges", Workers: 1, Clock: clock.RealClock{}}, prometheus.NewRegistry(),
 			func(context.Context, string) (Result, error) { time.Sleep(125 * time.Second); return Result{}, nil })
 		end := term(l, "k")
 		time.Sleep(124 * time.Second)

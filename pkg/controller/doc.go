@@ -1,5 +1,6 @@
-// Package worker is the one loop that every controller runs its keys through: a queue without duplicates, a number of
-// workers, back-off for keys that failed, and containment of keys that panic.
+// Package controller is what every controller is built on: the one
+// loop that it runs its keys through ([Loop]): a queue without duplicates, a number of workers, back-off for keys that failed, and
+// containment of keys that panic.
 //
 // Slow is not stuck. A sync that waits, as a rule for the API server, gives its worker to another key, and keys of one slow namespace do not
 // hold up those of others ([Loop.GroupBy]). The loop is healthy as long as every sync sends requests or gets answers.
@@ -10,8 +11,8 @@
 // is queued twice at worst and lost never.
 //
 // Stopping is gentle here and hard elsewhere. When the context of Run ends, workers take no more keys, and the syncs that
-// are running keep a live context until Config.Drain has passed; long ones ask [Draining] and stop half-way. Whoever must
+// are running keep a live context until LoopConfig.Drain has passed; long ones ask [Draining] and stop half-way. Whoever must
 // end requests at once, because the lease is gone, does so at the transport.
 //
 // A reconcile function answers with return values; only the loop touches the queue. See [Result] for what the answers mean.
-package worker
+package controller

@@ -1,4 +1,4 @@
-package worker
+package controller
 
 import (
 	"context"
@@ -16,8 +16,8 @@ func TestTheEarliestDeadlineIsServedFirst(t *testing.T) {
 		start := time.Now()
 		due := map[string]time.Time{"late": start.Add(3 * time.Second), "early": start.Add(time.Second), "early, too": start.Add(time.Second)}
 		var order []string
-		cfg := Config{Controller: "test-controller", Queue: "test", Workers: 1, Clock: clock.RealClock{}}
-		l := NewByDeadline(cfg, prometheus.NewRegistry(), func(key string) time.Time { return due[key] }, func(_ context.Context, key string) (Result, error) {
+		cfg := LoopConfig{Controller: "test-controller", Queue: "test", Workers: 1, Clock: clock.RealClock{}}
+		l := NewLoopByDeadline(cfg, prometheus.NewRegistry(), func(key string) time.Time { return due[key] }, func(_ context.Context, key string) (Result, error) {
 			order = append(order, key)
 			time.Sleep(900 * time.Millisecond) // less than makes a sync slow
 			return Result{}, nil

@@ -1,4 +1,4 @@
-package worker
+package controller
 
 import (
 	"context"
@@ -37,8 +37,8 @@ func (c *calls) sorted() []string {
 
 func newLoop(t *testing.T, workers int, drain time.Duration, r Reconcile[string]) *Loop[string] {
 	t.Helper()
-	cfg := Config{Controller: "test-controller", Queue: "test", Workers: workers, Drain: drain, Clock: clock.RealClock{}}
-	return New(cfg, prometheus.NewRegistry(), r)
+	cfg := LoopConfig{Controller: "test-controller", Queue: "test", Workers: workers, Drain: drain, Clock: clock.RealClock{}}
+	return NewLoop(cfg, prometheus.NewRegistry(), r)
 }
 
 // term runs the loop for one term and returns a function that ends it and waits.
