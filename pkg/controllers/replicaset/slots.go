@@ -132,10 +132,9 @@ func newShare(n int) share {
 	return share{left: n, byNamespace: map[string]int{}, byKey: map[cache.ObjectName]int{}}
 }
 
-// admits reports whether a key may have one more. One that has none needs only its namespace's leave.
+// admits reports whether a key may have one more.
 func (s *share) admits(key cache.ObjectName) bool {
-	namespace, own := s.byNamespace[key.Namespace], s.byKey[key]
-	return namespace < s.left && (own == 0 || own < s.left-namespace)
+	return s.byKey[key] < s.left-s.byNamespace[key.Namespace]
 }
 
 func (s *share) add(key cache.ObjectName, n int) {

@@ -1,13 +1,17 @@
 package replicaset
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
+
+	"minikcm/pkg/controllers/internal/worker"
 )
 
 func keyOf(namespace, name string) cache.ObjectName { return cache.NewObjectName(namespace, name) }
@@ -100,4 +104,38 @@ func TestASlotThatIsReleasedGoesToWhoHasWaitedLongest(t *testing.T) {
 			t.Errorf("served %v", order)
 		}
 	})
+}
+
+// TestWhoNoLongerWaitsGetsNoSlot: the time that it had is over, or the term has ended. Nobody would release what it got.
+func TestWhoNoLongerWaitsGetsNoSlot(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		until    time.Duration // its time is over
+		term     time.Duration // the term has ended
+		gaveUpAt time.Duration
+	}{
+		{"its time is over", time.Second, time.Hour, time.Second},
+		{"the term has ended", time.Hour, time.Minute, time.Minute},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, start := newSlots(clock.RealClock{}, 1, 1), time.Now()
+				held := s.acquire(t.Context(), keyOf("a", "1"), start.Add(time.Hour))
+				loop := worker.New(worker.Config{Controller: "c", Workers: 1, Clock: clock.RealClock{}}, prometheus.NewRegistry(),
+					func(ctx context.Context, key cache.ObjectName) (worker.Result, error) {
+						if w := s.acquire(ctx, key, start.Add(tt.until)); w != nil || time.Since(start) != tt.gaveUpAt {
+							t.Errorf("it has %+v after %v, want nothing after %v", w, time.Since(start), tt.gaveUpAt)
+						}
+						return worker.Result{}, nil
+					})
+				term, cancel := context.WithTimeout(t.Context(), tt.term)
+				defer cancel()
+				loop.Run(term, func() []cache.ObjectName { return []cache.ObjectName{keyOf("b", "1")} })
+				s.release(held)
+				if s.acquire(t.Context(), keyOf("c", "1"), time.Now().Add(time.Second)) == nil {
+					t.Error("the slot that was released is not free")
+				}
+			})
+		})
+	}
 }
