@@ -19,6 +19,7 @@ import (
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controllers/namespace"
 	"minikcm/pkg/controllers/node"
+	"minikcm/pkg/kubeclient"
 	"minikcm/pkg/leadership"
 )
 
@@ -45,7 +46,7 @@ func newBuilder(cfg Config, clk clock.WithTicker) (*builder, error) {
 		return nil, err
 	}
 	var err error
-	b.events, err = newEvents(agentConfig(cfg.REST, "events"))
+	b.events, err = newEvents(kubeclient.WithAgent(cfg.REST, "events"))
 	return b, err
 }
 
@@ -55,7 +56,7 @@ func (b *builder) buildCaches() error {
 	fallback := caches.NewStreamFallback(b.clock)
 	paged, reconnecting := caches.Paged(), caches.Reconnecting(b.clock)
 	client := func(dialer func(caches.Dialer) caches.Dialer) (kubernetes.Interface, error) {
-		link, informers := b.streams.Link(), agentConfig(b.cfg.REST, "shared-informers")
+		link, informers := b.streams.Link(), kubeclient.WithAgent(b.cfg.REST, "shared-informers")
 		informers.QPS = -1
 		informers.Dial = dialer(link.Dial)
 		return wrappedClient(informers, paged, fallback.Wrap, link.Wrap, reconnecting)
@@ -108,11 +109,6 @@ func leaseNamespaces(cfg Config) []string {
 	return namespaces
 }
 
-// agentConfig returns a copy whose user agent ends in name.
-func agentConfig(base *rest.Config, name string) *rest.Config {
-	return rest.AddUserAgent(rest.CopyConfig(base), name)
-}
-
 func (b *builder) elector(flush func(context.Context)) (*leadership.Elector, error) {
 	deps := leadership.Deps{Fence: b.fence, Metrics: b.metrics, Clock: b.clock, Flush: flush}
 	if b.cfg.Election.Enabled {
@@ -133,11 +129,11 @@ func (b *builder) fenced(name string) (kubernetes.Interface, *rest.Config, error
 			cfg.Dial = b.fence.Dial
 		}
 	}
-	cfg := agentConfig(b.cfg.REST, name)
+	cfg := kubeclient.WithAgent(b.cfg.REST, name)
 	guard(cfg)
 	if b.cfg.ServiceAccounts {
 		var err error
-		if cfg, err = asServiceAccount(b.cfg.REST, name, guard); err != nil {
+		if cfg, err = kubeclient.AsServiceAccount(b.cfg.REST, name, guard); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -178,7 +174,7 @@ func (b *builder) liveness(elector *leadership.Elector) (*leadership.Liveness, e
 	if !b.cfg.Promises.WatchLiveness {
 		return nil, nil
 	}
-	client, err := metadata.NewForConfig(agentConfig(b.cfg.REST, "watch-liveness"))
+	client, err := metadata.NewForConfig(kubeclient.WithAgent(b.cfg.REST, "watch-liveness"))
 	if err != nil {
 		return nil, fmt.Errorf("build the client of the watch monitor: %w", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -139,4 +140,14 @@ func flagsPage(sections cliflag.NamedFlagSets) string {
 		})
 	}
 	return b.String()
+}
+
+// writeFile writes a file of the test and returns its path.
+func writeFile(t *testing.T, name string, content []byte) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }

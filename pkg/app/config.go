@@ -12,10 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	cliflag "k8s.io/component-base/cli/flag"
 	zpagesfeatures "k8s.io/component-base/zpages/features"
 
+	"minikcm/pkg/kubeclient"
 	"minikcm/pkg/leadership"
 )
 
@@ -158,14 +158,14 @@ func (o *LeaderElectionOptions) config(identity string, shutdownTimeout time.Dur
 
 // restConfig reads the kubeconfig, or the pod's service account. Errors are one line and name the flag.
 func (o *ClientOptions) restConfig() (*rest.Config, error) {
-	cfg, err := loadKubeconfig("kubeconfig", o.Kubeconfig, o.Master)
+	cfg, err := kubeclient.Load("kubeconfig", o.Kubeconfig, o.Master)
 	if errors.Is(err, rest.ErrNotInCluster) {
 		return nil, errors.New("--kubeconfig: needed to reach an API server, because this process does not run in a pod with a service account")
 	}
 	if err != nil {
 		return nil, err
 	}
-	cfg.UserAgent = userAgent()
+	cfg.UserAgent = kubeclient.UserAgent(Name)
 	cfg.DisableCompression = true // cheap on a local network, expensive in CPU; as upstream
 	cfg.ContentType = o.ContentType
 	cfg.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
@@ -195,48 +195,6 @@ func (o *ClientOptions) mediaType() (string, error) {
 	}
 	return kind, nil
 }
-
-// loadKubeconfig builds a client configuration from a file, named by flag, and an address; both empty means the service
-// account of the pod, and [rest.ErrNotInCluster] if there is none.
-func loadKubeconfig(flag, file, address string) (*rest.Config, error) {
-	if file == "" && address == "" {
-		cfg, err := rest.InClusterConfig()
-		if err != nil && !errors.Is(err, rest.ErrNotInCluster) {
-			return nil, fmt.Errorf("service account of the pod: %w", err)
-		}
-		if err == nil {
-			followAuthority(cfg)
-		}
-		return cfg, err
-	}
-	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: file}
-	overrides := &clientcmd.ConfigOverrides{}
-	overrides.ClusterInfo.Server = address
-	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
-	if err == nil {
-		if _, _, err = rest.DefaultServerUrlFor(cfg); err != nil && address != "" {
-			file = "" // it is the address that is wrong
-		}
-	}
-	if err == nil {
-		// The files that a kubeconfig names are read when the first client is built: do it where the flag is known.
-		_, err = rest.TransportFor(cfg)
-	}
-	if err != nil {
-		if file == "" {
-			flag, file = "master", address
-		}
-		return nil, fmt.Errorf("--%s=%s: %w", flag, file, singleLine{err})
-	}
-	followAuthority(cfg)
-	return cfg, nil
-}
-
-// singleLine folds an error's text, which other packages spread over lines, into one.
-type singleLine struct{ error }
-
-func (e singleLine) Error() string { return strings.Join(strings.Fields(e.error.Error()), " ") }
-func (e singleLine) Unwrap() error { return e.error }
 
 // servingConfig collects what the server needs.
 func (o *Options) servingConfig() ServingConfig {

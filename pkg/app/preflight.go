@@ -14,6 +14,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"minikcm/pkg/kubeclient"
 )
 
 const (
@@ -33,7 +35,7 @@ const (
 // controllers will do. An API server that is not there yet is waited for. What will not get better by waiting is an error of
 // one line that says what to do about it. It returns ctx's error if ctx ends first.
 func preflight(ctx context.Context, cfg Config) error {
-	rc := agentConfig(cfg.REST, "preflight")
+	rc := kubeclient.WithAgent(cfg.REST, "preflight")
 	rc.Timeout, rc.QPS = preflightTimeout, -1
 	client, err := kubernetes.NewForConfig(rc)
 	if err != nil {

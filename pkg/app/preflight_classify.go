@@ -9,6 +9,8 @@ import (
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"minikcm/pkg/flagcheck"
 )
 
 // classify says in one line what is wrong with a first request to server and what to do about it, and whether it will last.
@@ -19,20 +21,20 @@ func classify(err error, server string) (reason error, lasting bool) {
 		return err, true
 	}
 	if advice := tlsAdvice(err); advice != "" {
-		return fmt.Errorf("API server %s: %w; %s", server, singleLine{err}, advice), true
+		return fmt.Errorf("API server %s: %w; %s", server, flagcheck.OneLine(err), advice), true
 	}
 	switch {
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("API server %s does not accept our credentials: %w; check the user in --kubeconfig, or the token of the "+
-			"service account", server, singleLine{err}), true
+			"service account", server, flagcheck.OneLine(err)), true
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("API server %s forbids even to ask what is allowed: %w; bind our user to a role, see deploy/",
-			server, singleLine{err}), true
+			server, flagcheck.OneLine(err)), true
 	case strange(err):
 		return fmt.Errorf("%s does not answer like a Kubernetes API server: %w; if this lasts, check the address in --kubeconfig and "+
-			"--master", server, singleLine{err}), false
+			"--master", server, flagcheck.OneLine(err)), false
 	}
-	return fmt.Errorf("API server %s: %w", server, singleLine{err}), false
+	return fmt.Errorf("API server %s: %w", server, flagcheck.OneLine(err)), false
 }
 
 // tlsAdvice says what to do about an error of the TLS handshake; empty if err is none, or one that passes.

@@ -22,6 +22,9 @@ import (
 	"k8s.io/client-go/rest"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"minikcm/pkg/internal/fakeapi"
+	"minikcm/pkg/kubeclient"
 )
 
 func TestClassify(t *testing.T) {
@@ -69,6 +72,16 @@ func TestClassify(t *testing.T) {
 	}
 }
 
+// restConfig reaches api, but for what change alters in the kubeconfig; nil alters nothing.
+func restConfig(t *testing.T, api *fakeapi.Server, change func(*clientcmdapi.Config)) *rest.Config {
+	t.Helper()
+	cfg, err := kubeclient.Load("kubeconfig", api.Kubeconfig(t, change), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
 func newPreflighter(t *testing.T, cfg *rest.Config) (*preflighter, *clocktesting.FakeClock) {
 	t.Helper()
 	cfg = rest.CopyConfig(cfg)
@@ -88,9 +101,9 @@ var testNeeds = []access{
 }
 
 func TestPreflightRights(t *testing.T) {
-	api := newFakeAPI(t)
+	api := fakeapi.New(t)
 	all := []string{"create pods", "list pods", "update replicasets.apps/status", "get leases.coordination.k8s.io controller-manager in kube-system"}
-	p, _ := newPreflighter(t, api.restConfig(t, nil))
+	p, _ := newPreflighter(t, restConfig(t, api, nil))
 	for _, tt := range []struct {
 		name    string
 		allowed []string
@@ -103,12 +116,12 @@ func TestPreflightRights(t *testing.T) {
 		{"several missing, sorted", all[:1], "is not allowed to: get leases.coordination.k8s.io controller-manager in kube-system, list pods, update replicasets.apps/status; grant it", 5},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			api.set(func(f *fakeAPI) { f.allowed, f.asked = tt.allowed, nil })
+			api.Set(func(f *fakeapi.Server) { f.Allowed, f.Asked = tt.allowed, nil })
 			err := p.run(t.Context(), testNeeds)
 			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 				t.Errorf("preflight = %v, want %q", err, tt.want)
 			}
-			if got := api.count("self"); got != tt.asked {
+			if got := api.Count("self"); got != tt.asked {
 				t.Errorf("%d questions, want %d", got, tt.asked)
 			}
 		})
@@ -117,7 +130,7 @@ func TestPreflightRights(t *testing.T) {
 
 // What does not get better by waiting ends the preflight at the first answer: no clock is advanced here.
 func TestPreflightFailsAtOnce(t *testing.T) {
-	api := newFakeAPI(t)
+	api := fakeapi.New(t)
 	plain := httptest.NewServer(http.NotFoundHandler())
 	defer plain.Close()
 	for _, tt := range []struct {
@@ -129,7 +142,7 @@ func TestPreflightFailsAtOnce(t *testing.T) {
 		{"unauthorized", 401, nil, "does not accept our credentials"},
 		{"forbidden", 403, nil, "forbids even to ask"},
 		{"another CA", 0, func(c *clientcmdapi.Config) {
-			c.Clusters["c"].CertificateAuthorityData = newCA(t, "other").pem
+			c.Clusters["c"].CertificateAuthorityData = fakeapi.NewCA(t, "other").PEM
 		}, "certificate signed by unknown authority; check certificate-authority"},
 		{"another name", 0, func(c *clientcmdapi.Config) {
 			c.Clusters["c"].TLSServerName = "elsewhere.invalid"
@@ -139,8 +152,8 @@ func TestPreflightFailsAtOnce(t *testing.T) {
 		}, "speaks no TLS"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			api.set(func(f *fakeAPI) { f.status = tt.status })
-			p, _ := newPreflighter(t, api.restConfig(t, tt.change))
+			api.Set(func(f *fakeapi.Server) { f.Status = tt.status })
+			p, _ := newPreflighter(t, restConfig(t, api, tt.change))
 			err := p.run(t.Context(), testNeeds)
 			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("preflight = %v, want one line with %q", err, tt.want)
@@ -172,9 +185,9 @@ func stepping(t *testing.T, clk *clocktesting.FakeClock) {
 func TestPreflightWaits(t *testing.T) {
 	t.Run("for a load balancer that has no API server behind it", func(t *testing.T) {
 		for _, code := range []int{http.StatusBadRequest, http.StatusNotFound} {
-			api := newFakeAPI(t)
-			api.set(func(f *fakeAPI) { f.status, f.allowed = code, []string{"* *.*"} })
-			p, clk := newPreflighter(t, api.restConfig(t, nil))
+			api := fakeapi.New(t)
+			api.Set(func(f *fakeapi.Server) { f.Status, f.Allowed = code, []string{"* *.*"} })
+			p, clk := newPreflighter(t, restConfig(t, api, nil))
 			stepping(t, clk)
 			start := clk.Now()
 			done := make(chan error, 1)
@@ -185,16 +198,16 @@ func TestPreflightWaits(t *testing.T) {
 				}
 				return nil
 			})
-			api.set(func(f *fakeAPI) { f.status = 0 })
+			api.Set(func(f *fakeapi.Server) { f.Status = 0 })
 			if err := <-done; err != nil {
 				t.Errorf("preflight after a minute of %d = %v, want nil", code, err)
 			}
 		}
 	})
 	t.Run("for a server that starts", func(t *testing.T) {
-		api := newFakeAPI(t)
-		api.set(func(f *fakeAPI) { f.status = 503 })
-		p, clk := newPreflighter(t, api.restConfig(t, nil))
+		api := fakeapi.New(t)
+		api.Set(func(f *fakeapi.Server) { f.Status = 503 })
+		p, clk := newPreflighter(t, restConfig(t, api, nil))
 		stepping(t, clk)
 		start := clk.Now()
 		done := make(chan error, 1)
@@ -206,7 +219,7 @@ func TestPreflightWaits(t *testing.T) {
 			return nil
 		})
 		// It answers, but has not made its roles yet; that is no reason to give up for a while.
-		api.set(func(f *fakeAPI) { f.status = 403 })
+		api.Set(func(f *fakeapi.Server) { f.Status = 403 })
 		answered := clk.Now()
 		eventually(t, func() error {
 			if clk.Since(answered) < 10*time.Second {
@@ -219,15 +232,15 @@ func TestPreflightWaits(t *testing.T) {
 			t.Fatalf("gave up on a server that is starting: %v", err)
 		default:
 		}
-		api.set(func(f *fakeAPI) { f.status = 0; f.allowed = []string{"* *.*"} })
+		api.Set(func(f *fakeapi.Server) { f.Status = 0; f.Allowed = []string{"* *.*"} })
 		if err := <-done; err != nil {
 			t.Errorf("preflight = %v, want nil", err)
 		}
 	})
 	t.Run("and gives up when it is up and goes on to refuse", func(t *testing.T) {
-		api := newFakeAPI(t)
-		api.set(func(f *fakeAPI) { f.status = 503 })
-		p, clk := newPreflighter(t, api.restConfig(t, nil))
+		api := fakeapi.New(t)
+		api.Set(func(f *fakeapi.Server) { f.Status = 503 })
+		p, clk := newPreflighter(t, restConfig(t, api, nil))
 		done := make(chan error, 1)
 		go func() { done <- p.run(t.Context(), testNeeds) }()
 		eventually(t, func() error {
@@ -236,7 +249,7 @@ func TestPreflightWaits(t *testing.T) {
 			}
 			return nil
 		})
-		api.set(func(f *fakeAPI) { f.status = 403 })
+		api.Set(func(f *fakeapi.Server) { f.Status = 403 })
 		stepping(t, clk)
 		if err := <-done; err == nil || !strings.Contains(err.Error(), "forbids even to ask") {
 			t.Errorf("preflight = %v, want it to give up", err)

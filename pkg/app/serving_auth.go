@@ -23,6 +23,9 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"minikcm/pkg/flagcheck"
+	"minikcm/pkg/kubeclient"
 )
 
 // auth decides who a client is and what it may do. Both questions are passed on to the API server, except where a certificate,
@@ -69,7 +72,7 @@ func newAuth(authn AuthenticationOptions, authz AuthorizationOptions, retry wait
 
 // reviewClient builds a client for reviews, or none if there is nobody to ask.
 func reviewClient(flag, file string) (kubernetes.Interface, error) {
-	cfg, err := loadKubeconfig(flag, file, "")
+	cfg, err := kubeclient.Load(flag, file, "")
 	if errors.Is(err, rest.ErrNotInCluster) {
 		return nil, nil
 	}
@@ -78,7 +81,7 @@ func reviewClient(flag, file string) (kubernetes.Interface, error) {
 	}
 	client, err := kubernetes.NewForConfig(reviewConfig(cfg))
 	if err != nil {
-		return nil, fmt.Errorf("--%s=%s: %w", flag, file, singleLine{err})
+		return nil, fmt.Errorf("--%s=%s: %w", flag, file, flagcheck.OneLine(err))
 	}
 	return client, nil
 }
@@ -86,7 +89,7 @@ func reviewClient(flag, file string) (kubernetes.Interface, error) {
 // reviewConfig makes cfg fit for reviews and for watching. It has no Timeout, which would cut a watch as well: reviews bring a deadline of
 // their own. It has no rate, which would make requests wait instead of refusing them.
 func reviewConfig(cfg *rest.Config) *rest.Config {
-	cfg.UserAgent = userAgent()
+	cfg.UserAgent = kubeclient.UserAgent(Name)
 	cfg.Timeout, cfg.QPS = 0, -1
 	return cfg
 }
@@ -98,7 +101,7 @@ func (a *auth) trusted(authn AuthenticationOptions) (dynamiccertificates.CAConte
 	if file := authn.ClientCAFile; file != "" {
 		ca, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca-bundle", file)
 		if err != nil {
-			return nil, nil, fmt.Errorf("--client-ca-file: %w", singleLine{err})
+			return nil, nil, fmt.Errorf("--client-ca-file: %w", flagcheck.OneLine(err))
 		}
 		clientCA = ca
 	} else if a.lookup != nil {
@@ -107,7 +110,7 @@ func (a *auth) trusted(authn AuthenticationOptions) (dynamiccertificates.CAConte
 	if h := authn.RequestHeader; h.ClientCAFile != "" {
 		ca, err := dynamiccertificates.NewDynamicCAContentFromFile("request-header", h.ClientCAFile)
 		if err != nil {
-			return nil, nil, fmt.Errorf("--requestheader-client-ca-file: %w", singleLine{err})
+			return nil, nil, fmt.Errorf("--requestheader-client-ca-file: %w", flagcheck.OneLine(err))
 		}
 		proxy = &frontProxy{
 			ca:                ca,

@@ -24,6 +24,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
+
+	"minikcm/pkg/internal/fakeapi"
 )
 
 // publisher is the transport to an API server that publishes one ConfigMap. All its waits are those of channels and timers.
@@ -136,7 +138,7 @@ func TestClusterCAsAreWatchedByOneStreamThatNobodyCuts(t *testing.T) {
 }
 
 func TestClusterCAsStayInForceWhenTheyAreNoLongerPublished(t *testing.T) {
-	ca := string(newCA(t, "clients").pem)
+	ca := string(fakeapi.NewCA(t, "clients").PEM)
 	synctest.Test(t, func(t *testing.T) {
 		p := &publisher{data: map[string]string{"client-ca-file": ca}}
 		c, stop := follow(t, p)

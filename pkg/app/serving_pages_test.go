@@ -12,15 +12,17 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	cliflag "k8s.io/component-base/cli/flag"
+
+	"minikcm/pkg/internal/fakeapi"
 )
 
 func TestServingBadInput(t *testing.T) {
-	ca := newCA(t, "servers")
+	ca := fakeapi.NewCA(t, "servers")
 	dir := t.TempDir()
 	certA, keyA := filepath.Join(dir, "a.crt"), filepath.Join(dir, "a.key")
 	certB, keyB := filepath.Join(dir, "b.crt"), filepath.Join(dir, "b.key")
-	ca.issueFiles(t, "a", certA, keyA)
-	ca.issueFiles(t, "b", certB, keyB)
+	ca.IssueFiles(t, "a", certA, keyA)
+	ca.IssueFiles(t, "b", certB, keyB)
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -14,10 +14,12 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"minikcm/pkg/internal/fakeapi"
 )
 
 // testServing is the default endpoint on a free port, asking api who and whether; nil api is nobody.
-func testServing(t *testing.T, api *fakeAPI) ServingConfig {
+func testServing(t *testing.T, api *fakeapi.Server) ServingConfig {
 	t.Helper()
 	o := NewOptions()
 	o.Flags()
@@ -25,7 +27,7 @@ func testServing(t *testing.T, api *fakeAPI) ServingConfig {
 	cfg.Address = "127.0.0.1:0"
 	cfg.ReviewRetry.Steps = 1
 	if api != nil {
-		file := api.kubeconfig(t, nil)
+		file := api.Kubeconfig(t, nil)
 		cfg.Authentication.Kubeconfig, cfg.Authorization.Kubeconfig = file, file
 		cfg.Authentication.SkipLookup = true
 	}
@@ -84,15 +86,15 @@ func request(t *testing.T, s *server, method, path, token string, cert *tls.Cert
 
 // The table of who gets what, as far as it is not about a real API server.
 func TestServingPaths(t *testing.T) {
-	api := newFakeAPI(t)
-	api.set(func(f *fakeAPI) {
-		f.tokens["none"] = authenticationv1.UserInfo{Username: "poor"}
-		f.tokens["ok"] = authenticationv1.UserInfo{Username: "scraper"}
-		f.tokens["root"] = authenticationv1.UserInfo{Username: "root", Groups: []string{"system:masters"}}
+	api := fakeapi.New(t)
+	api.Set(func(f *fakeapi.Server) {
+		f.Tokens["none"] = authenticationv1.UserInfo{Username: "poor"}
+		f.Tokens["ok"] = authenticationv1.UserInfo{Username: "scraper"}
+		f.Tokens["root"] = authenticationv1.UserInfo{Username: "root", Groups: []string{"system:masters"}}
 		for _, path := range []string{"/metrics", "/metrics/slis", "/configz", "/flagz", "/statusz", "/debug/pprof/", "/debug/flags/v", "/livez/ping", "/healthz/ping", "/readyz/ping", "/nothing", "/"} {
-			f.allowed = append(f.allowed, "scraper get "+path)
+			f.Allowed = append(f.Allowed, "scraper get "+path)
 		}
-		f.allowed = append(f.allowed, "scraper put /debug/flags/v")
+		f.Allowed = append(f.Allowed, "scraper put /debug/flags/v")
 	})
 	s := serve(t, testServing(t, api), serverDeps{})
 	for _, tt := range []struct {
@@ -127,15 +129,15 @@ func TestServingPaths(t *testing.T) {
 }
 
 func TestServingRemembersAnswers(t *testing.T) {
-	api := newFakeAPI(t)
-	api.set(func(f *fakeAPI) { f.tokens["none"] = authenticationv1.UserInfo{Username: "poor"} })
+	api := fakeapi.New(t)
+	api.Set(func(f *fakeapi.Server) { f.Tokens["none"] = authenticationv1.UserInfo{Username: "poor"} })
 	s := serve(t, testServing(t, api), serverDeps{})
 	for range 5 {
 		if got, _ := request(t, s, "GET", "/metrics", "none", nil); got != 403 {
 			t.Fatalf("GET /metrics = %d, want 403", got)
 		}
 	}
-	if tokens, accesses := api.count("token"), api.count("access"); tokens != 1 || accesses != 1 {
+	if tokens, accesses := api.Count("token"), api.Count("access"); tokens != 1 || accesses != 1 {
 		t.Errorf("5 equal requests asked about the token %d times and about access %d times, want once each", tokens, accesses)
 	}
 }
@@ -156,7 +158,7 @@ func TestServingAsksTheAPIServerNoMoreThanItsShare(t *testing.T) {
 		{"access", func(n int) *http.Request { return httptest.NewRequest("GET", fmt.Sprintf("/random/%d", n), nil) }, http.StatusForbidden},
 	} {
 		t.Run(tt.kind, func(t *testing.T) {
-			api := newFakeAPI(t)
+			api := fakeapi.New(t)
 			clk := clocktesting.NewFakePassiveClock(time.Now())
 			s, err := newServer(testServing(t, api), serverDeps{clock: clk})
 			if err != nil {
@@ -184,7 +186,7 @@ func TestServingAsksTheAPIServerNoMoreThanItsShare(t *testing.T) {
 				wg.Wait()
 			}
 			ask(0, requests)
-			if got := api.count(tt.kind); got != 400 {
+			if got := api.Count(tt.kind); got != 400 {
 				t.Errorf("%d requests at once made %d questions, want 400", requests, got)
 			}
 			if codes[tt.refused] != 400 || codes[http.StatusTooManyRequests] != requests-400 {
@@ -192,7 +194,7 @@ func TestServingAsksTheAPIServerNoMoreThanItsShare(t *testing.T) {
 			}
 			clk.SetTime(clk.Now().Add(time.Second))
 			ask(requests, requests+1000)
-			if got := api.count(tt.kind); got != 600 {
+			if got := api.Count(tt.kind); got != 600 {
 				t.Errorf("%d questions a second later, want 200 more", got)
 			}
 			w := httptest.NewRecorder()
@@ -205,9 +207,9 @@ func TestServingAsksTheAPIServerNoMoreThanItsShare(t *testing.T) {
 }
 
 func TestServingWhenTheAPIServerFails(t *testing.T) {
-	api := newFakeAPI(t)
+	api := fakeapi.New(t)
 	s := serve(t, testServing(t, api), serverDeps{})
-	api.set(func(f *fakeAPI) { f.status = 500 })
+	api.Set(func(f *fakeapi.Server) { f.Status = 500 })
 	for _, tt := range []struct {
 		name, path, token string
 		want              int

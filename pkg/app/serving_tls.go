@@ -18,6 +18,8 @@ import (
 	"k8s.io/client-go/util/keyutil"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/klog/v2"
+
+	"minikcm/pkg/flagcheck"
 )
 
 const (
@@ -64,7 +66,7 @@ func newCertificates(cfg TLSConfig, host string, clientCAs []dynamiccertificates
 	for _, sni := range cfg.SNI {
 		c, err := dynamiccertificates.NewDynamicSNIContentFromFiles("sni-serving-cert", sni.CertFile, sni.KeyFile, sni.Names...)
 		if err != nil {
-			return nil, fmt.Errorf("--tls-sni-cert-key=%s,%s: %w", sni.CertFile, sni.KeyFile, singleLine{err})
+			return nil, fmt.Errorf("--tls-sni-cert-key=%s,%s: %w", sni.CertFile, sni.KeyFile, flagcheck.OneLine(err))
 		}
 		named = append(named, c)
 	}
@@ -89,7 +91,7 @@ func newCertificates(cfg TLSConfig, host string, clientCAs []dynamiccertificates
 		c.follow(ca)
 	}
 	if err := dynamic.RunOnce(); err != nil {
-		return nil, fmt.Errorf("serving certificate: %w", singleLine{err})
+		return nil, fmt.Errorf("serving certificate: %w", flagcheck.OneLine(err))
 	}
 	c.tls = base.Clone()
 	c.tls.GetConfigForClient = dynamic.GetConfigForClient
@@ -151,7 +153,7 @@ func servingCertificate(cfg TLSConfig, host string) (dynamiccertificates.CertKey
 	}
 	cert, err := dynamiccertificates.NewDynamicServingContentFromFiles("serving-cert", certFile, keyFile)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %s and %s: %w", flags, certFile, keyFile, singleLine{err})
+		return nil, fmt.Errorf("%s: %s and %s: %w", flags, certFile, keyFile, flagcheck.OneLine(err))
 	}
 	return cert, nil
 }

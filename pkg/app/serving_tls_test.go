@@ -10,14 +10,16 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	cliflag "k8s.io/component-base/cli/flag"
+
+	"minikcm/pkg/internal/fakeapi"
 )
 
 func TestServingClientCertificates(t *testing.T) {
-	ca, other := newCA(t, "clients"), newCA(t, "strangers")
-	proxies := newCA(t, "proxies")
+	ca, other := fakeapi.NewCA(t, "clients"), fakeapi.NewCA(t, "strangers")
+	proxies := fakeapi.NewCA(t, "proxies")
 	cfg := testServing(t, nil)
-	cfg.Authentication.ClientCAFile = writeFile(t, "ca.crt", ca.pem)
-	cfg.Authentication.RequestHeader.ClientCAFile = writeFile(t, "proxy.crt", proxies.pem)
+	cfg.Authentication.ClientCAFile = writeFile(t, "ca.crt", ca.PEM)
+	cfg.Authentication.RequestHeader.ClientCAFile = writeFile(t, "proxy.crt", proxies.PEM)
 	cfg.Authentication.RequestHeader.AllowedNames = []string{"front-proxy"}
 	s := serve(t, cfg, serverDeps{})
 	asMaster := []string{"X-Remote-User", "somebody", "X-Remote-Group", "system:masters"}
@@ -27,13 +29,13 @@ func TestServingClientCertificates(t *testing.T) {
 		headers []string
 		want    int
 	}{
-		{"organization is the group", ca.issue(t, "admin", "system:masters"), nil, 200},
-		{"another organization is not", ca.issue(t, "user", "dev"), nil, 403},
-		{"a stranger's certificate is wrong", other.issue(t, "admin", "system:masters"), nil, 401},
-		{"the front proxy speaks for others", proxies.issue(t, "front-proxy"), asMaster, 200},
-		{"a proxy of another name does not", proxies.issue(t, "someone"), asMaster, 401},
+		{"organization is the group", ca.Issue(t, "admin", "system:masters"), nil, 200},
+		{"another organization is not", ca.Issue(t, "user", "dev"), nil, 403},
+		{"a stranger's certificate is wrong", other.Issue(t, "admin", "system:masters"), nil, 401},
+		{"the front proxy speaks for others", proxies.Issue(t, "front-proxy"), asMaster, 200},
+		{"a proxy of another name does not", proxies.Issue(t, "someone"), asMaster, 401},
 		{"headers without a proxy's certificate say nothing", nil, asMaster, 403},
-		{"a client's headers say nothing", ca.issue(t, "user", "dev"), asMaster, 403},
+		{"a client's headers say nothing", ca.Issue(t, "user", "dev"), asMaster, 403},
 	} {
 		if got, body := request(t, s, "GET", "/metrics", "", tt.cert, tt.headers...); got != tt.want {
 			t.Errorf("%s: %d, want %d: %.200s", tt.name, got, tt.want, body)
@@ -42,10 +44,10 @@ func TestServingClientCertificates(t *testing.T) {
 }
 
 func TestServingReadsClientCAFromCluster(t *testing.T) {
-	ca, proxies, api := newCA(t, "clients"), newCA(t, "proxies"), newFakeAPI(t)
+	ca, proxies, api := fakeapi.NewCA(t, "clients"), fakeapi.NewCA(t, "proxies"), fakeapi.New(t)
 	cm := &corev1.ConfigMap{Data: map[string]string{
-		"client-ca-file":                     string(ca.pem),
-		"requestheader-client-ca-file":       string(proxies.pem),
+		"client-ca-file":                     string(ca.PEM),
+		"requestheader-client-ca-file":       string(proxies.PEM),
 		"requestheader-allowed-names":        `["front-proxy"]`,
 		"requestheader-username-headers":     `["X-Remote-User"]`,
 		"requestheader-group-headers":        `["X-Remote-Group"]`,
@@ -54,15 +56,15 @@ func TestServingReadsClientCAFromCluster(t *testing.T) {
 	cm.Namespace, cm.Name, cm.ResourceVersion = authConfigMapNamespace, authConfigMapName, "1"
 	for _, tt := range []struct {
 		name   string
-		change func(*fakeAPI)
+		change func(*fakeapi.Server)
 		want   int
 	}{
-		{"published", func(f *fakeAPI) { f.configMap = cm }, 200},
-		{"missing", func(f *fakeAPI) { f.configMap = nil }, 403},
-		{"forbidden", func(f *fakeAPI) { f.status = 403 }, 0},
+		{"published", func(f *fakeapi.Server) { f.ConfigMap = cm }, 200},
+		{"missing", func(f *fakeapi.Server) { f.ConfigMap = nil }, 403},
+		{"forbidden", func(f *fakeapi.Server) { f.Status = 403 }, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			api.set(func(f *fakeAPI) { f.status = 0; tt.change(f) })
+			api.Set(func(f *fakeapi.Server) { f.Status = 0; tt.change(f) })
 			cfg := testServing(t, api)
 			cfg.Authentication.SkipLookup = false
 			s := serve(t, cfg, serverDeps{})
@@ -72,7 +74,7 @@ func TestServingReadsClientCAFromCluster(t *testing.T) {
 			if tt.want == 0 {
 				return
 			}
-			admin, proxy := ca.issue(t, "admin", "system:masters"), proxies.issue(t, "front-proxy")
+			admin, proxy := ca.Issue(t, "admin", "system:masters"), proxies.Issue(t, "front-proxy")
 			eventually(t, func() error {
 				got, _ := request(t, s, "GET", "/metrics", "", admin)
 				asProxy, _ := request(t, s, "GET", "/metrics", "", proxy, "X-Remote-User", "x", "X-Remote-Group", "system:masters")
@@ -88,15 +90,15 @@ func TestServingReadsClientCAFromCluster(t *testing.T) {
 func TestServingReloadsCertificate(t *testing.T) {
 	dir := t.TempDir()
 	certFile, keyFile := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
-	ca := newCA(t, "servers")
-	ca.issueFiles(t, "first", certFile, keyFile)
+	ca := fakeapi.NewCA(t, "servers")
+	ca.IssueFiles(t, "first", certFile, keyFile)
 	cfg := testServing(t, nil)
 	cfg.TLS.CertFile, cfg.TLS.KeyFile = certFile, keyFile
 	s := serve(t, cfg, serverDeps{})
 	if got := servedName(t, s, ""); got != "first" {
 		t.Fatalf("served certificate of %q, want first", got)
 	}
-	ca.issueFiles(t, "second", certFile, keyFile)
+	ca.IssueFiles(t, "second", certFile, keyFile)
 	eventually(t, func() error {
 		if got := servedName(t, s, ""); got != "second" {
 			return fmt.Errorf("served certificate of %q, want second", got)
@@ -128,9 +130,9 @@ func TestServingCertificates(t *testing.T) {
 		}
 	})
 	t.Run("chosen by the name the client asks for", func(t *testing.T) {
-		dir, ca := t.TempDir(), newCA(t, "servers")
+		dir, ca := t.TempDir(), fakeapi.NewCA(t, "servers")
 		certFile, keyFile := filepath.Join(dir, "sni.crt"), filepath.Join(dir, "sni.key")
-		ca.issueFiles(t, "named.example", certFile, keyFile)
+		ca.IssueFiles(t, "named.example", certFile, keyFile)
 		cfg := testServing(t, nil)
 		cfg.TLS.SNI = []cliflag.NamedCertKey{{CertFile: certFile, KeyFile: keyFile}}
 		s := serve(t, cfg, serverDeps{})

@@ -3,7 +3,6 @@ package app
 import (
 	"fmt"
 	"io"
-	"runtime"
 	"strconv"
 	"strings"
 
@@ -69,18 +68,4 @@ func (v versionFlag) print(w io.Writer) (bool, error) {
 		return false, nil
 	}
 	return true, err
-}
-
-// userAgent is how our requests name themselves; each client appends a slash and its purpose.
-func userAgent() string {
-	v := version.Get()
-	commit := v.GitCommit
-	if len(commit) > 7 {
-		commit = commit[:7]
-	}
-	if commit == "" || strings.HasPrefix(commit, "$") {
-		commit = "unknown"
-	}
-	semver, _, _ := strings.Cut(v.GitVersion, "-") // build metadata adds nothing for whoever reads an audit log
-	return fmt.Sprintf("%s/%s (%s/%s) kubernetes/%s", Name, semver, runtime.GOOS, runtime.GOARCH, commit)
 }

@@ -56,3 +56,11 @@ func (p *Problems) NotBlank(flag string, values []string) {
 		}
 	}
 }
+
+// OneLine folds the text of an error, which other packages spread over lines, into one line. The error is wrapped.
+func OneLine(err error) error { return oneLine{err} }
+
+type oneLine struct{ error }
+
+func (e oneLine) Error() string { return strings.Join(strings.Fields(e.error.Error()), " ") }
+func (e oneLine) Unwrap() error { return e.error }

@@ -1,4 +1,4 @@
-package app
+package kubeclient
 
 import (
 	"bytes"
@@ -80,7 +80,7 @@ func TestTokenIsFetchedBeforeARequestIsGuarded(t *testing.T) {
 		})
 	}
 	base := &rest.Config{Host: "https://api", ContentConfig: rest.ContentConfig{ContentType: "application/json"}, Transport: record("token")}
-	cfg, err := asServiceAccount(base, "replicaset-controller", func(cfg *rest.Config) {
+	cfg, err := AsServiceAccount(base, "replicaset-controller", func(cfg *rest.Config) {
 		cfg.Transport = record("sent")
 		cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper {
 			return roundTripper(func(req *http.Request) (*http.Response, error) {

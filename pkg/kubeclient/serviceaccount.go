@@ -1,4 +1,4 @@
-package app
+package kubeclient
 
 import (
 	"context"
@@ -24,16 +24,16 @@ const (
 	tokenTimeout = 30 * time.Second
 )
 
-// asServiceAccount returns base as a service account of kube-system. Nothing is asked of the API server before the first request, which
+// AsServiceAccount returns base as a service account of kube-system. Nothing is asked of the API server before the first request, which
 // gets a token, and makes the account if it is missing. guard is applied below that: what it measures begins when there is a token.
-func asServiceAccount(base *rest.Config, name string, guard func(*rest.Config)) (*rest.Config, error) {
-	client, err := corev1client.NewForConfig(agentConfig(base, "service-accounts"))
+func AsServiceAccount(base *rest.Config, name string, guard func(*rest.Config)) (*rest.Config, error) {
+	client, err := corev1client.NewForConfig(WithAgent(base, "service-accounts"))
 	if err != nil {
 		return nil, fmt.Errorf("build the client of service accounts: %w", err)
 	}
 	tokens := transport.NewCachedTokenSource(&serviceAccount{client: client.ServiceAccounts(metav1.NamespaceSystem), name: name, clock: clock.RealClock{}})
 	cfg := rest.AnonymousClientConfig(base)
-	cfg.UserAgent = agentConfig(base, name).UserAgent
+	cfg.UserAgent = WithAgent(base, name).UserAgent
 	followAuthority(cfg)
 	guard(cfg)
 	cfg.Wrap(transport.ResettableTokenSourceWrapTransport(tokens)) // which asks for a new one on 401

@@ -1,4 +1,4 @@
-package app
+package fakeapi
 
 import (
 	"crypto/ecdsa"
@@ -16,21 +16,23 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// testCA issues certificates.
-type testCA struct {
+// CA issues certificates.
+type CA struct {
+	PEM  []byte // its own certificate
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
-	pem  []byte
 }
 
-func newCA(t *testing.T, name string) *testCA {
+// NewCA makes an authority whose certificate is good for an hour.
+func NewCA(t *testing.T, name string) *CA {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
@@ -41,20 +43,22 @@ func newCA(t *testing.T, name string) *testCA {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &testCA{cert, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
+	return &CA{pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), cert, key}
 }
 
-// issue returns a certificate for a client or server called name.
-func (ca *testCA) issue(t *testing.T, name string, groups ...string) *tls.Certificate {
+// Issue returns a certificate for a client of some groups, or a server, called name.
+func (ca *CA) Issue(t *testing.T, name string, groups ...string) *tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name, Organization: groups}, DNSNames: []string{name},
+		SerialNumber: big.NewInt(time.Now().UnixNano()),
+		Subject:      pkix.Name{CommonName: name, Organization: groups}, DNSNames: []string{name},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, ca.cert, key.Public(), ca.key)
 	if err != nil {
@@ -63,9 +67,10 @@ func (ca *testCA) issue(t *testing.T, name string, groups ...string) *tls.Certif
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-func (ca *testCA) issueFiles(t *testing.T, name, certFile, keyFile string) {
+// IssueFiles writes a certificate and its key, each in place of a file that may exist, as kubelet and cert-manager do.
+func (ca *CA) IssueFiles(t *testing.T, name, certFile, keyFile string) {
 	t.Helper()
-	cert := ca.issue(t, name)
+	cert := ca.Issue(t, name)
 	key, err := keyutil.MarshalPrivateKeyToPEM(cert.PrivateKey)
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +78,6 @@ func (ca *testCA) issueFiles(t *testing.T, name, certFile, keyFile string) {
 	for file, content := range map[string][]byte{
 		certFile: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Certificate[0]}), keyFile: key,
 	} {
-		// As kubelet and cert-manager do it: the new file takes the old one's name.
 		if err := os.WriteFile(file+".new", content, 0o600); err != nil {
 			t.Fatal(err)
 		}

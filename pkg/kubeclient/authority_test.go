@@ -1,4 +1,4 @@
-package app
+package kubeclient
 
 import (
 	"crypto/tls"
@@ -15,6 +15,8 @@ import (
 
 	"k8s.io/client-go/rest"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"minikcm/pkg/internal/fakeapi"
 )
 
 // A server's certificate and the file with its authority change in the same moment. Who waits for client-go waits five minutes.
@@ -32,15 +34,15 @@ func TestAuthoritiesAreReadAgainWhenTheServerIsUnknown(t *testing.T) {
 			t.Cleanup(server.Close)
 
 			file := filepath.Join(t.TempDir(), "ca.crt")
-			change := func(file string, ca *testCA) {
+			change := func(file string, ca *fakeapi.CA) {
 				t.Helper()
-				certificate.Store(ca.issue(t, "server"))
-				if err := os.WriteFile(file, ca.pem, 0o600); err != nil {
+				certificate.Store(ca.Issue(t, "server"))
+				if err := os.WriteFile(file, ca.PEM, 0o600); err != nil {
 					t.Fatal(err)
 				}
 				server.CloseClientConnections()
 			}
-			change(file, newCA(t, "one"))
+			change(file, fakeapi.NewCA(t, "one"))
 			cfg := &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAFile: file, ServerName: "server"}}
 			followAuthority(cfg)
 			client, err := rest.HTTPClientFor(cfg)
@@ -57,7 +59,7 @@ func TestAuthoritiesAreReadAgainWhenTheServerIsUnknown(t *testing.T) {
 			if err := get(); err != nil {
 				t.Fatal(err)
 			}
-			change(file, newCA(t, "two"))
+			change(file, fakeapi.NewCA(t, "two"))
 			var last error
 			for range 3 { // one finds its connection closed, one meets an unknown authority
 				last = get()
@@ -65,7 +67,7 @@ func TestAuthoritiesAreReadAgainWhenTheServerIsUnknown(t *testing.T) {
 			if last != nil {
 				t.Errorf("the third request after the change: %v", last)
 			}
-			change(filepath.Join(t.TempDir(), "elsewhere"), newCA(t, "three"))
+			change(filepath.Join(t.TempDir(), "elsewhere"), fakeapi.NewCA(t, "three"))
 			for range 3 {
 				if err := get(); err == nil {
 					t.Fatal("a server that no authority vouches for was accepted")
@@ -77,22 +79,22 @@ func TestAuthoritiesAreReadAgainWhenTheServerIsUnknown(t *testing.T) {
 
 // An authority that was taken out of the file is not trusted for ever.
 func TestAuthoritiesTakenOutOfTheFileAreNoLongerTrusted(t *testing.T) {
-	one, two := newCA(t, "one"), newCA(t, "two")
+	one, two := fakeapi.NewCA(t, "one"), fakeapi.NewCA(t, "two")
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	server.TLS = &tls.Config{Certificates: []tls.Certificate{*two.issue(t, "server")}}
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{*two.Issue(t, "server")}}
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	file := writeFile(t, "ca.crt", one.pem)
-	write := func(ca *testCA) {
+	file := filepath.Join(t.TempDir(), "ca.crt")
+	write := func(ca *fakeapi.CA) {
 		t.Helper()
-		if err := os.WriteFile(file, ca.pem, 0o600); err != nil {
+		if err := os.WriteFile(file, ca.PEM, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	clk := clocktesting.NewFakePassiveClock(time.Now())
 	authorities := x509.NewCertPool()
-	authorities.AppendCertsFromPEM(one.pem)
+	authorities.AppendCertsFromPEM(one.PEM)
 	client := http.Client{Transport: &authorityFollower{file: file, clock: clk, base: &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: authorities, ServerName: "server"}, DisableKeepAlives: true,
 	}}}
@@ -103,6 +105,7 @@ func TestAuthoritiesTakenOutOfTheFileAreNoLongerTrusted(t *testing.T) {
 		}
 		return err
 	}
+	write(one)
 	write(two)
 	if err := get(); err == nil {
 		t.Fatal("a server of an unknown authority was accepted")

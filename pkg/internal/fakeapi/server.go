@@ -1,4 +1,6 @@
-package app
+// Package fakeapi is an API server for unit tests of what asks it about rights, tokens and certificates, and authorities that issue
+// certificates.
+package fakeapi
 
 import (
 	"encoding/json"
@@ -6,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,33 +20,34 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// fakeAPI is an API server over TLS that knows tokens, reviews access and publishes one ConfigMap.
-type fakeAPI struct {
+// Server is an API server over TLS that knows tokens, reviews access and publishes one ConfigMap. Its fields are changed within
+// [Server.Set].
+type Server struct {
 	*httptest.Server
 
 	lock      sync.Mutex
-	tokens    map[string]authenticationv1.UserInfo // bearer token → user
-	allowed   []string                             // "user verb path" or "verb resource", see review
-	configMap *corev1.ConfigMap                    // nil: not published
-	status    int                                  // not 0: answer everything with this
-	asked     []string                             // kinds of review, in order
+	Tokens    map[string]authenticationv1.UserInfo // bearer token → user
+	Allowed   []string                             // "user verb path", or "verb resource.group/subresource name in namespace" of our own
+	ConfigMap *corev1.ConfigMap                    // nil: not published
+	Status    int                                  // not 0: everything is answered with this
+	Asked     []string                             // kinds of review, in order: token, access or self
 }
 
-func newFakeAPI(t *testing.T) *fakeAPI {
+// New starts a server that knows nobody. It ends with the test.
+func New(t *testing.T) *Server {
 	t.Helper()
-	f := &fakeAPI{tokens: map[string]authenticationv1.UserInfo{}}
+	f := &Server{Tokens: map[string]authenticationv1.UserInfo{}}
 	f.Server = httptest.NewTLSServer(f)
 	t.Cleanup(f.Server.Close)
 	return f
 }
 
-// kubeconfig writes a file that reaches the server; change may alter it first.
-func (f *fakeAPI) kubeconfig(t *testing.T, change func(*clientcmdapi.Config)) string {
+// Kubeconfig writes a file that reaches the server; change may alter it first, nil leaves it.
+func (f *Server) Kubeconfig(t *testing.T, change func(*clientcmdapi.Config)) string {
 	t.Helper()
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.Certificate().Raw})
 	cfg := clientcmdapi.NewConfig()
@@ -63,26 +65,19 @@ func (f *fakeAPI) kubeconfig(t *testing.T, change func(*clientcmdapi.Config)) st
 	return file
 }
 
-func (f *fakeAPI) restConfig(t *testing.T, change func(*clientcmdapi.Config)) *rest.Config {
-	t.Helper()
-	cfg, err := loadKubeconfig("kubeconfig", f.kubeconfig(t, change), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cfg
-}
-
-func (f *fakeAPI) set(change func(*fakeAPI)) {
+// Set changes what the server knows, between two of its answers.
+func (f *Server) Set(change func(*Server)) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	change(f)
 }
 
-func (f *fakeAPI) count(kind string) int {
+// Count is how many reviews of a kind were asked for.
+func (f *Server) Count(kind string) int {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	n := 0
-	for _, k := range f.asked {
+	for _, k := range f.Asked {
 		if k == kind {
 			n++
 		}
@@ -90,39 +85,39 @@ func (f *fakeAPI) count(kind string) int {
 	return n
 }
 
-func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// ServeHTTP implements http.Handler.
+func (f *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	w.Header().Set("Content-Type", "application/json")
-	if f.status != 0 {
-		w.WriteHeader(f.status)
+	if f.Status != 0 {
+		w.WriteHeader(f.Status)
 		_ = json.NewEncoder(w).Encode(metav1.Status{
 			TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
-			Code: int32(f.status), Message: "as the test wishes", Reason: reasonOf(f.status),
+			Code: int32(f.Status), Message: "as the test wishes", Reason: reasonOf(f.Status),
 		})
 		return
 	}
 	switch {
 	case strings.HasSuffix(r.URL.Path, "/tokenreviews"):
-		f.asked = append(f.asked, "token")
+		f.Asked = append(f.Asked, "token")
 		var review authenticationv1.TokenReview
 		decode(r, &review)
-		review.Status.User, review.Status.Authenticated = f.tokens[review.Spec.Token], f.tokens[review.Spec.Token].Username != ""
+		review.Status.User, review.Status.Authenticated = f.Tokens[review.Spec.Token], f.Tokens[review.Spec.Token].Username != ""
 		_ = json.NewEncoder(w).Encode(review)
 	case strings.HasSuffix(r.URL.Path, "/subjectaccessreviews"):
-		f.asked = append(f.asked, "access")
+		f.Asked = append(f.Asked, "access")
 		var review authorizationv1.SubjectAccessReview
 		decode(r, &review)
 		a := review.Spec.NonResourceAttributes
-		review.Status.Allowed = slices.Contains(f.allowed, review.Spec.User+" "+a.Verb+" "+a.Path)
+		review.Status.Allowed = slices.Contains(f.Allowed, review.Spec.User+" "+a.Verb+" "+a.Path)
 		_ = json.NewEncoder(w).Encode(review)
 	case strings.HasSuffix(r.URL.Path, "/selfsubjectaccessreviews"):
-		f.asked = append(f.asked, "self")
+		f.Asked = append(f.Asked, "self")
 		var review authorizationv1.SelfSubjectAccessReview
 		decode(r, &review)
 		a := review.Spec.ResourceAttributes
-		what := access{group: a.Group, resource: strings.TrimSuffix(a.Resource+"/"+a.Subresource, "/"), namespace: a.Namespace, name: a.Name}
-		review.Status.Allowed = slices.Contains(f.allowed, a.Verb+" "+what.String())
+		review.Status.Allowed = slices.Contains(f.Allowed, a.Verb+" "+resource(a))
 		_ = json.NewEncoder(w).Encode(review)
 	case strings.HasSuffix(r.URL.Path, "/selfsubjectreviews"):
 		_ = json.NewEncoder(w).Encode(authenticationv1.SelfSubjectReview{
@@ -142,7 +137,7 @@ func decode(r *http.Request, into runtime.Object) {
 }
 
 // serveConfigMaps answers lists; a watch stays open and silent.
-func (f *fakeAPI) serveConfigMaps(w http.ResponseWriter, r *http.Request) {
+func (f *Server) serveConfigMaps(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Get("watch") != "" {
 		if r.URL.Query().Get("sendInitialEvents") != "" {
 			w.WriteHeader(http.StatusUnprocessableEntity) // as a server without streaming lists
@@ -156,10 +151,21 @@ func (f *fakeAPI) serveConfigMaps(w http.ResponseWriter, r *http.Request) {
 	}
 	list := corev1.ConfigMapList{TypeMeta: metav1.TypeMeta{Kind: "ConfigMapList", APIVersion: "v1"}}
 	list.ResourceVersion = "1"
-	if f.configMap != nil {
-		list.Items = append(list.Items, *f.configMap)
+	if f.ConfigMap != nil {
+		list.Items = append(list.Items, *f.ConfigMap)
 	}
 	_ = json.NewEncoder(w).Encode(list)
+}
+
+// resource is "resource.group/subresource name in namespace", without what is empty.
+func resource(a *authorizationv1.ResourceAttributes) string {
+	what := a.Resource
+	for _, part := range [][2]string{{".", a.Group}, {"/", a.Subresource}, {" ", a.Name}, {" in ", a.Namespace}} {
+		if part[1] != "" {
+			what += part[0] + part[1]
+		}
+	}
+	return what
 }
 
 func reasonOf(code int) metav1.StatusReason {
@@ -172,14 +178,4 @@ func reasonOf(code int) metav1.StatusReason {
 		return metav1.StatusReasonServiceUnavailable
 	}
 	return metav1.StatusReasonInternalError
-}
-
-// writeFile writes a file of the test and returns its path.
-func writeFile(t *testing.T, name string, content []byte) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(file, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file
 }
