@@ -15,7 +15,7 @@ import (
 )
 
 func main() {
-	cmd := app.NewCommand()
+	cmd := app.NewCommand(app.Controllers())
 	cmd.SetContext(untilSignalled())
 	// cli.Run prints usage for a bad command line, logs any later error, and flushes the log.
 	os.Exit(cli.Run(cmd))

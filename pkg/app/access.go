@@ -60,31 +60,28 @@ var (
 
 // required lists what the process must be allowed to do with this configuration.
 func required(cfg Config) []access {
-	needs := []access{{resource: "events", verbs: []string{"create", "patch"}}}
+	all := []access{{resource: "events", verbs: []string{"create", "patch"}}}
 	if e := cfg.Election; e.Enabled {
-		needs = append(needs,
+		all = append(all,
 			access{group: "coordination.k8s.io", resource: "leases", namespace: e.Namespace, verbs: []string{"create"}},
 			access{group: "coordination.k8s.io", resource: "leases", namespace: e.Namespace, name: e.Name, verbs: []string{"get", "update"}},
 		)
 		if watchesLease(cfg) {
-			needs = append(needs, access{group: "coordination.k8s.io", resource: "leases", namespace: e.Namespace, verbs: []string{"list", "watch"}})
+			all = append(all, access{group: "coordination.k8s.io", resource: "leases", namespace: e.Namespace, verbs: []string{"list", "watch"}})
 		}
 	}
-	for _, d := range controllers {
-		if !slices.Contains(cfg.Controllers, d.name) {
-			continue
-		}
-		for _, need := range d.needs {
+	for _, c := range cfg.Controllers {
+		for _, need := range needs[c.Name] {
 			if cfg.ServiceAccounts {
 				need = need.watching()
 			}
-			needs = append(needs, need)
+			all = append(all, need)
 		}
 		if cfg.ServiceAccounts { // to make the account itself is needed only if nobody has
-			needs = append(needs, access{resource: "serviceaccounts/token", namespace: metav1.NamespaceSystem, name: d.agent, verbs: []string{"create"}})
+			all = append(all, access{resource: "serviceaccounts/token", namespace: metav1.NamespaceSystem, name: c.Agent, verbs: []string{"create"}})
 		}
 	}
-	return merged(needs)
+	return merged(all)
 }
 
 // watching is what is left to the identity of this process when the controllers have their own: to watch. What a controller reads

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
@@ -17,8 +16,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"minikcm/pkg/caches"
-	"minikcm/pkg/controllers/namespace"
-	"minikcm/pkg/controllers/node"
+	"minikcm/pkg/controller"
 	"minikcm/pkg/kubeclient"
 	"minikcm/pkg/leadership"
 )
@@ -97,14 +95,18 @@ func wrappedClient(cfg *rest.Config, wrappers ...func(http.RoundTripper) http.Ro
 	return kubernetes.NewForConfigAndClient(cfg, &http.Client{Transport: transport})
 }
 
-// leaseNamespaces are those of the Leases somebody reads: the nodes', if their health is watched, and our own.
+// leaseNamespaces are those of the Leases somebody reads: those of the controllers, and our own.
 func leaseNamespaces(cfg Config) []string {
 	var namespaces []string
 	if watchesLease(cfg) {
 		namespaces = append(namespaces, cfg.Election.Namespace)
 	}
-	if slices.Contains(cfg.Controllers, node.Name) && !slices.Contains(namespaces, corev1.NamespaceNodeLease) {
-		namespaces = append(namespaces, corev1.NamespaceNodeLease)
+	for _, c := range cfg.Controllers {
+		for _, namespace := range c.LeaseNamespaces {
+			if !slices.Contains(namespaces, namespace) {
+				namespaces = append(namespaces, namespace)
+			}
+		}
 	}
 	return namespaces
 }
@@ -146,27 +148,40 @@ func (b *builder) fenced(name string) (kubernetes.Interface, *rest.Config, error
 
 // controllers builds the enabled controllers, in start order. They register their handlers, so this comes before the caches start.
 func (b *builder) controllers() ([]named, error) {
-	s := shared{caches: b.caches, recorder: b.events.recorder, registry: b.registry, clock: b.clock}
+	base := controller.Base{
+		Caches: b.caches, Recorder: b.events.recorder, Clock: b.clock, Metrics: b.registry,
+		Drain: drain(b.cfg.Election.ShutdownTimeout), Enabled: b.cfg.Enabled,
+	}
 	if watchesLease(b.cfg) {
 		leases, err := b.caches.Leases()
 		if err != nil {
 			return nil, err
 		}
-		s.apiServers = namespace.CountAPIServers(leases)
+		base.APIServers = apiServers(leases)
 	}
 	var built []named
-	for _, d := range controllers {
-		if !slices.Contains(b.cfg.Controllers, d.name) {
-			continue
+	for _, r := range b.cfg.Controllers {
+		var err error
+		if base.Client, base.REST, err = b.fenced(r.Agent); err != nil {
+			return nil, err
 		}
-		s.client = func() (kubernetes.Interface, *rest.Config, error) { return b.fenced(d.agent) }
-		c, err := d.build(b.cfg, s)
+		c, err := r.New(base)
 		if err != nil {
-			return nil, fmt.Errorf("build %s: %w", d.name, err)
+			return nil, fmt.Errorf("build %s: %w", r.Name, err)
 		}
-		built = append(built, named{c, d.name})
+		built = append(built, named{c, r.Name})
 	}
 	return built, nil
+}
+
+// drain is how long syncs may go on after the end of a term before their own loops cancel them: longer than the elector waits. So it is the
+// elector that cuts a write which is not answered, and knows that the API server may still do it; had the loop cancelled it, the lease would
+// seem free to be released. Zero is no limit for both.
+func drain(shutdown time.Duration) time.Duration {
+	if shutdown == 0 {
+		return 0
+	}
+	return shutdown + time.Second
 }
 
 // liveness watches over the caches that were asked for so far; nil if that is switched off.

@@ -10,6 +10,8 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
+
+	"minikcm/pkg/controller"
 )
 
 // Name is the program's name on the command line, in user agents, and of the Lease by default.
@@ -22,12 +24,13 @@ tainted, collects pods nobody else will delete, and empties namespaces that are 
 Several replicas may run; one of them works, the others stand by with filled caches.
 Flags are those of kube-controller-manager as far as they apply.`
 
-// NewCommand returns the controller-manager command. It runs until its context ends, then stops in order and returns nil.
+// NewCommand returns the controller-manager command for these controllers, as a rule [Controllers] and some of your own. It runs until its
+// context ends, then stops in order and returns nil.
 //
 // Several commands may run in one process. What a process has only once (logging, the gates of client-go and of metrics) is
 // set by the first.
-func NewCommand() *cobra.Command {
-	o := NewOptions()
+func NewCommand(controllers []controller.Registration) *cobra.Command {
+	o := NewOptions(controllers)
 	cmd := &cobra.Command{
 		Use:  Name,
 		Long: description,
@@ -76,7 +79,7 @@ func run(cmd *cobra.Command, o *Options) error {
 	}
 	ctx := cmd.Context()
 	log := klog.FromContext(ctx)
-	log.Info("Starting", "version", version.Get().GitVersion, "controllers", cfg.Controllers)
+	log.Info("Starting", "version", version.Get().GitVersion, "controllers", names(cfg.Controllers))
 	log.Info("Go settings", "GOGC", os.Getenv("GOGC"), "GOMEMLIMIT", os.Getenv("GOMEMLIMIT"),
 		"GOMAXPROCS", os.Getenv("GOMAXPROCS"), "GOTRACEBACK", os.Getenv("GOTRACEBACK"))
 	o.warn(log)
@@ -91,15 +94,7 @@ func (o *Options) warn(log klog.Logger) {
 	if len(o.gates.elsewhere) > 0 {
 		log.Info("Feature gates of other components change nothing here", "ignored", o.gates.elsewhere)
 	}
-	items := canonical(o.Generic.Controllers, controllerAliases())
-	none := true
-	for _, name := range controllerNames() {
-		none = none && !enabled(name, items)
-	}
-	if none {
+	if len(o.enabledControllers()) == 0 {
 		log.Info("No controller is enabled, nothing will be done", "controllers", o.Generic.Controllers)
-	}
-	if n := o.NodeLifecycle; n.MonitorPeriod > n.MonitorGracePeriod {
-		log.Info("Nodes are judged less often than they may be silent", "nodeMonitorPeriod", n.MonitorPeriod, "nodeMonitorGracePeriod", n.MonitorGracePeriod)
 	}
 }

@@ -57,7 +57,7 @@ func executed(t *testing.T, out *bytes.Buffer, args ...string) error {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	cmd := NewCommand()
+	cmd := NewCommand(Controllers())
 	cmd.SetArgs(args)
 	cmd.SetOut(out)
 	cmd.SetErr(out)
@@ -102,7 +102,7 @@ func TestHelp(t *testing.T) {
 // docs/flags.md is made from the flags. UPDATE_DOCS=1 writes it.
 func TestFlagsDocumentation(t *testing.T) {
 	const file = "../../docs/flags.md"
-	want := flagsPage(NewOptions().Flags())
+	want := flagsPage(NewOptions(Controllers()).Flags())
 	if os.Getenv("UPDATE_DOCS") != "" {
 		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
 			t.Fatal(err)

@@ -13,8 +13,10 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/component-base/featuregate"
 	zpagesfeatures "k8s.io/component-base/zpages/features"
 
+	"minikcm/pkg/controller"
 	"minikcm/pkg/kubeclient"
 	"minikcm/pkg/leadership"
 )
@@ -22,9 +24,10 @@ import (
 // Config is what the manager works with. It is made by [Options.Config] and not changed afterwards; whoever needs a
 // variation copies it.
 type Config struct {
-	// Controllers are the canonical names of the enabled controllers, in start order. Empty is allowed: the process
-	// serves and takes the lease, and does nothing else.
-	Controllers []string
+	// Controllers are the enabled ones, in start order. Empty is allowed: the process serves and takes the lease, and does nothing else.
+	Controllers []controller.Registration
+	// Enabled reports whether a feature gate of a controller is on.
+	Enabled func(featuregate.Feature) bool
 
 	// REST reaches the API server as this process. Its user agent is the program's; each client appends its purpose
 	// with rest.AddUserAgent. It is copied before it is changed.
@@ -46,50 +49,14 @@ type Config struct {
 	Promises Promises
 
 	Serving ServingConfig
-
-	ReplicaSet    ReplicaSetConfig
-	NodeLifecycle NodeLifecycleConfig
-	PodGC         PodGCConfig
-	Namespace     NamespaceConfig
 }
 
 // Promises are the behaviours that kube-controller-manager does not have. All are on unless a flag says otherwise.
 type Promises struct {
-	WarmStandby      bool // --leader-elect-warm-standby
-	FencedWrites     bool // feature gates from here on
-	LeaseWatch       bool
-	WatchLiveness    bool
-	VerifyFirstWrite bool
-}
-
-// ReplicaSetConfig is for the ReplicaSet controller.
-type ReplicaSetConfig struct {
-	Workers                   int
-	PodDeletionCost           bool // the annotation counts when victims are chosen
-	ReportTerminatingReplicas bool // fill status.terminatingReplicas
-}
-
-// NodeLifecycleConfig is for the node lifecycle and taint eviction controllers; rates are nodes per second.
-type NodeLifecycleConfig struct {
-	MonitorPeriod             time.Duration
-	MonitorGracePeriod        time.Duration
-	StartupGracePeriod        time.Duration
-	EvictionRate              float32
-	SecondaryEvictionRate     float32
-	LargeClusterSizeThreshold int
-	UnhealthyZoneThreshold    float32
-}
-
-// PodGCConfig is for the pod garbage collector.
-type PodGCConfig struct {
-	TerminatedPodThreshold int // 0 or less keeps all finished pods
-}
-
-// NamespaceConfig is for the namespace controller.
-type NamespaceConfig struct {
-	Workers             int
-	SyncPeriod          time.Duration
-	DeletionGracePeriod time.Duration
+	WarmStandby   bool // --leader-elect-warm-standby
+	FencedWrites  bool // feature gates from here on
+	LeaseWatch    bool
+	WatchLiveness bool
 }
 
 // Config turns valid options into a configuration. It reads the kubeconfig file, so it can fail though
@@ -104,43 +71,28 @@ func (o *Options) Config() (Config, error) {
 		return Config{}, err
 	}
 	on := o.gates.gate.Enabled
-	items := canonical(o.Generic.Controllers, controllerAliases())
 	return Config{
-		Controllers:     slices.DeleteFunc(controllerNames(), func(name string) bool { return !enabled(name, items) }),
+		Controllers:     o.enabledControllers(),
+		Enabled:         on,
 		REST:            restConfig,
 		ServiceAccounts: o.Client.ServiceAccounts,
 		MinResync:       o.Generic.MinResyncPeriod,
 		StartInterval:   o.Generic.ControllerStartInterval,
 		Election:        o.LeaderElection.config(identity, o.Generic.ControllerShutdownTimeout),
 		Promises: Promises{
-			WarmStandby:      o.LeaderElection.WarmStandby,
-			FencedWrites:     on(FencedWrites),
-			LeaseWatch:       on(LeaseWatch),
-			WatchLiveness:    on(WatchLiveness),
-			VerifyFirstWrite: on(VerifyFirstWrite),
+			WarmStandby:   o.LeaderElection.WarmStandby,
+			FencedWrites:  on(FencedWrites),
+			LeaseWatch:    on(LeaseWatch),
+			WatchLiveness: on(WatchLiveness),
 		},
 		Serving: o.servingConfig(),
-		ReplicaSet: ReplicaSetConfig{
-			Workers:                   int(o.ReplicaSet.ConcurrentSyncs),
-			PodDeletionCost:           on(PodDeletionCost),
-			ReportTerminatingReplicas: on(DeploymentReplicaSetTerminatingReplicas),
-		},
-		NodeLifecycle: NodeLifecycleConfig{
-			MonitorPeriod:             o.NodeLifecycle.MonitorPeriod,
-			MonitorGracePeriod:        o.NodeLifecycle.MonitorGracePeriod,
-			StartupGracePeriod:        o.NodeLifecycle.StartupGracePeriod,
-			EvictionRate:              o.NodeLifecycle.EvictionRate,
-			SecondaryEvictionRate:     o.NodeLifecycle.SecondaryEvictionRate,
-			LargeClusterSizeThreshold: int(o.NodeLifecycle.LargeClusterSizeThreshold),
-			UnhealthyZoneThreshold:    o.NodeLifecycle.UnhealthyZoneThreshold,
-		},
-		PodGC: PodGCConfig{TerminatedPodThreshold: int(o.PodGC.TerminatedPodThreshold)},
-		Namespace: NamespaceConfig{
-			Workers:             int(o.Namespace.ConcurrentSyncs),
-			SyncPeriod:          o.Namespace.SyncPeriod,
-			DeletionGracePeriod: o.Namespace.DeletionGracePeriod,
-		},
 	}, nil
+}
+
+// enabledControllers are those that --controllers switches on.
+func (o *Options) enabledControllers() []controller.Registration {
+	items := canonical(o.Generic.Controllers, aliases(o.controllers))
+	return slices.DeleteFunc(slices.Clone(o.controllers), func(c controller.Registration) bool { return !enabled(c.Name, items) })
 }
 
 func (o *LeaderElectionOptions) config(identity string, shutdownTimeout time.Duration) leadership.Config {

@@ -5,15 +5,20 @@ import (
 	"fmt"
 
 	"minikcm/pkg/app"
+	"minikcm/pkg/controller"
+	"minikcm/pkg/controllers/namespace"
+	"minikcm/pkg/controllers/replicaset"
 )
 
 // Two controllers in a program of one's own, for example beside the API server of its tests: what README.md shows.
 func Example() {
-	o := app.NewOptions()
+	namespaces := namespace.DefaultConfig()
+	namespaces.Grace = 0 // one API server, no slow webhooks
+	o := app.NewOptions([]controller.Registration{
+		replicaset.Registration(replicaset.DefaultConfig()), namespace.Registration(namespaces),
+	})
 	o.Client.Kubeconfig = "kubeconfig"
 	o.LeaderElection.LeaderElect = false
-	o.Generic.Controllers = []string{"replicaset", "namespace"}
-	o.Namespace.DeletionGracePeriod = 0 // one API server, no slow webhooks
 	o.Serving.SecurePort = 0
 	if errs := o.Validate(); len(errs) > 0 {
 		fmt.Println(errs)

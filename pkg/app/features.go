@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 
@@ -19,15 +18,12 @@ import (
 	metricsfeatures "k8s.io/component-base/metrics/features"
 	baseversion "k8s.io/component-base/version"
 	zpagesfeatures "k8s.io/component-base/zpages/features"
+
+	"minikcm/pkg/controller"
 )
 
-// Feature gates. Where the behaviour is upstream's, name, stage and default are too.
+// Feature gates of the manager; controllers have their own.
 const (
-	// PodDeletionCost lets an annotation influence which pod of a ReplicaSet is deleted first.
-	PodDeletionCost featuregate.Feature = "PodDeletionCost"
-	// DeploymentReplicaSetTerminatingReplicas fills status.terminatingReplicas.
-	DeploymentReplicaSetTerminatingReplicas featuregate.Feature = "DeploymentReplicaSetTerminatingReplicas"
-
 	// FencedWrites is ours: no write outside the time in which the Lease cannot be anybody else's.
 	FencedWrites featuregate.Feature = "FencedWrites"
 	// LeaseWatch is ours: a standby takes the Lease when it is released or expires, not at its next poll, and a leader
@@ -35,39 +31,26 @@ const (
 	LeaseWatch featuregate.Feature = "LeaseWatch"
 	// WatchLiveness is ours: watch streams that deliver nothing are found and reopened.
 	WatchLiveness featuregate.Feature = "WatchLiveness"
-	// VerifyFirstWrite is ours: the first create or delete for an object in a term is decided on a consistent read.
-	VerifyFirstWrite featuregate.Feature = "VerifyFirstWrite"
 
 	// AtomicFIFO is client-go's. Caches need it: without it a store cannot say which version it has reached.
 	AtomicFIFO featuregate.Feature = "AtomicFIFO"
 )
 
-// oldestEmulation is how far back --emulated-version may go: three minor versions, as upstream.
-const oldestEmulation = "1.34"
-
-// ours are the gates that upstream does not have; switching one off gives up a promise.
-var ours = []featuregate.Feature{FencedWrites, LeaseWatch, WatchLiveness, VerifyFirstWrite}
-
-// gateSpecs are the gates registered by this package.
-func gateSpecs() map[featuregate.Feature]featuregate.VersionedSpecs {
+// gateSpecs are the gates of the manager and of its controllers.
+func gateSpecs(controllers []controller.Registration) map[featuregate.Feature]featuregate.VersionedSpecs {
 	specs := map[featuregate.Feature]featuregate.VersionedSpecs{
-		PodDeletionCost: {
-			{Version: apiversion.MustParse("1.21"), Default: false, PreRelease: featuregate.Alpha},
-			{Version: apiversion.MustParse("1.22"), Default: true, PreRelease: featuregate.Beta},
-		},
-		DeploymentReplicaSetTerminatingReplicas: {
-			{Version: apiversion.MustParse("1.33"), Default: false, PreRelease: featuregate.Alpha},
-			{Version: apiversion.MustParse("1.35"), Default: true, PreRelease: featuregate.Beta},
-		},
+		FencedWrites:  controller.Promise(),
+		LeaseWatch:    controller.Promise(),
+		WatchLiveness: controller.Promise(),
+
 		"SeparateTaintEvictionController":                  fixed(true),
 		"StaleControllerConsistencyReplicaSet":             fixed(true),
 		"NodeControllerLeaseCircuitBreaker":                fixed(true),
 		"ControllerManagerReleaseLeaderElectionLockOnExit": fixed(true),
 		"CoordinatedLeaderElection":                        fixed(false),
 	}
-	// As beta they would go with AllBeta=false, which is given to whole clusters and means upstream's experiments.
-	for _, f := range ours {
-		specs[f] = featuregate.VersionedSpecs{{Version: apiversion.MustParse(oldestEmulation), Default: true, PreRelease: featuregate.GA}}
+	for _, c := range controllers {
+		maps.Copy(specs, c.Gates)
 	}
 	return specs
 }
@@ -76,7 +59,7 @@ func gateSpecs() map[featuregate.Feature]featuregate.VersionedSpecs {
 // opposite is told so.
 func fixed(on bool) featuregate.VersionedSpecs {
 	return featuregate.VersionedSpecs{{
-		Version: apiversion.MustParse(oldestEmulation), Default: on, LockToDefault: true, PreRelease: featuregate.GA,
+		Version: controller.OldestEmulation(), Default: on, LockToDefault: true, PreRelease: featuregate.GA,
 	}}
 }
 
@@ -84,6 +67,7 @@ func fixed(on bool) featuregate.VersionedSpecs {
 type gates struct {
 	gate     featuregate.MutableVersionedFeatureGate
 	version  compatibility.MutableEffectiveVersion
+	promises []featuregate.Feature // gates whose behaviour is on unless somebody gives it up, sorted
 	registry compatibility.ComponentGlobalsRegistry
 	err      error // two lists of gates contradict each other; told when values are set
 
@@ -94,13 +78,21 @@ type gates struct {
 }
 
 // newGates returns all gates at their defaults: ours and those of client-go, logging, metrics and z-pages.
-func newGates() *gates {
+func newGates(controllers []controller.Registration) *gates {
+	specs := gateSpecs(controllers)
 	binary := apiversion.MustParse(baseversion.DefaultKubeBinaryVersion)
+	oldest := controller.OldestEmulation().String()
 	gate := featuregate.NewVersionedFeatureGate(binary)
-	effective := compatibility.NewEffectiveVersionFromString(baseversion.DefaultKubeBinaryVersion, oldestEmulation, oldestEmulation)
+	effective := compatibility.NewEffectiveVersionFromString(baseversion.DefaultKubeBinaryVersion, oldest, oldest)
 	g := &gates{gate: gate, version: effective, registry: compatibility.NewComponentGlobalsRegistry()}
+	for name, stages := range specs {
+		if last := stages[len(stages)-1]; last.PreRelease == featuregate.GA && !last.LockToDefault {
+			g.promises = append(g.promises, name)
+		}
+	}
+	slices.Sort(g.promises)
 	for _, add := range []func() error{
-		func() error { return gate.AddVersioned(gateSpecs()) },
+		func() error { return gate.AddVersioned(specs) },
 		func() error { return logsapi.AddFeatureGates(gate) },
 		func() error { return metricsfeatures.AddFeatureGates(gate) },
 		func() error { return zpagesfeatures.AddFeatureGates(gate) },
@@ -177,15 +169,14 @@ func (g *gates) useForLibraries() {
 	g.registry.AddMetrics()
 }
 
-// promisesGivenUp names the gates of ours that are off, sorted.
+// promisesGivenUp names the promises that are off, sorted.
 func (g *gates) promisesGivenUp() []string {
 	var off []string
-	for _, f := range ours {
+	for _, f := range g.promises {
 		if !g.gate.Enabled(f) {
 			off = append(off, string(f))
 		}
 	}
-	sort.Strings(off)
 	return off
 }
 

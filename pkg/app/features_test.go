@@ -123,7 +123,7 @@ func TestGatesElsewhereAreOfThisVersion(t *testing.T) {
 
 func TestEmulatedVersionRange(t *testing.T) {
 	for version, want := range map[string]string{"1.33": "is not between", "1.38": "is not between", "1.37.1": "patch version not allowed", "x": "could not parse", "other=1.36": "component not registered"} {
-		o := NewOptions()
+		o := NewOptions(Controllers())
 		fs := o.Flags().FlagSets["generic"]
 		if err := fs.Parse([]string{"--emulated-version=" + version}); err != nil {
 			t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"minikcm/pkg/caches"
+	"minikcm/pkg/controller"
 	"minikcm/pkg/leadership"
 )
 
@@ -43,7 +44,7 @@ type manager struct {
 
 // named is a controller that was built.
 type named struct {
-	Controller
+	controller.Controller
 	name string
 }
 

@@ -1,6 +1,8 @@
 package app
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	cliflag "k8s.io/component-base/cli/flag"
@@ -9,10 +11,7 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/component-base/metrics"
 
-	"minikcm/pkg/controllers/namespace"
-	"minikcm/pkg/controllers/node"
-	"minikcm/pkg/controllers/podgc"
-	"minikcm/pkg/controllers/replicaset"
+	"minikcm/pkg/controller"
 )
 
 // Options are the values of all flags, as given. [Options.Validate] says whether they make sense,
@@ -27,13 +26,10 @@ type Options struct {
 	Authentication AuthenticationOptions
 	Authorization  AuthorizationOptions
 
-	ReplicaSet    ReplicaSetOptions
-	NodeLifecycle NodeLifecycleOptions
-	PodGC         PodGCOptions
-	Namespace     NamespaceOptions
-
 	Metrics *metrics.Options
 	Logs    *logs.Options
+
+	controllers []controller.Registration // with the configurations that their flags are bound to
 
 	gates   *gates
 	version versionFlag
@@ -78,38 +74,12 @@ type LeaderElectionOptions struct {
 	WarmStandby       bool
 }
 
-// ReplicaSetOptions tune the ReplicaSet controller.
-type ReplicaSetOptions struct {
-	ConcurrentSyncs int32
-}
-
-// NodeLifecycleOptions tune the node lifecycle controller; rates are nodes per second.
-type NodeLifecycleOptions struct {
-	MonitorPeriod             time.Duration
-	MonitorGracePeriod        time.Duration
-	StartupGracePeriod        time.Duration
-	EvictionRate              float32
-	SecondaryEvictionRate     float32
-	LargeClusterSizeThreshold int32
-	UnhealthyZoneThreshold    float32
-}
-
-// PodGCOptions tune the pod garbage collector.
-type PodGCOptions struct {
-	TerminatedPodThreshold int32
-}
-
-// NamespaceOptions tune the namespace controller.
-type NamespaceOptions struct {
-	ConcurrentSyncs     int32
-	SyncPeriod          time.Duration
-	DeletionGracePeriod time.Duration
-}
-
-// NewOptions returns the defaults. Unless a line says otherwise they are kube-controller-manager v1.37's.
-func NewOptions() *Options {
+// NewOptions returns the defaults for a manager of these controllers, as a rule [Controllers] and some of your own. Unless a line says otherwise
+// they are kube-controller-manager v1.37's. Flags are bound to the configurations of the controllers, so they belong to one Options only.
+func NewOptions(controllers []controller.Registration) *Options {
 	return &Options{
-		Debugging: DebuggingOptions{Profiling: true},
+		controllers: controllers,
+		Debugging:   DebuggingOptions{Profiling: true},
 		Generic: GenericOptions{
 			Controllers:               []string{"*"},
 			MinResyncPeriod:           12 * time.Hour,
@@ -136,25 +106,9 @@ func NewOptions() *Options {
 		Serving:        defaultServingOptions(),
 		Authentication: defaultAuthenticationOptions(),
 		Authorization:  defaultAuthorizationOptions(),
-		ReplicaSet:     ReplicaSetOptions{ConcurrentSyncs: 5},
-		NodeLifecycle: NodeLifecycleOptions{
-			MonitorPeriod:             5 * time.Second,
-			MonitorGracePeriod:        50 * time.Second,
-			StartupGracePeriod:        time.Minute,
-			EvictionRate:              0.1,
-			SecondaryEvictionRate:     0.01,
-			LargeClusterSizeThreshold: 50,
-			UnhealthyZoneThreshold:    0.55,
-		},
-		PodGC: PodGCOptions{TerminatedPodThreshold: 12500},
-		Namespace: NamespaceOptions{
-			ConcurrentSyncs:     10,
-			SyncPeriod:          5 * time.Minute,
-			DeletionGracePeriod: 5 * time.Second, // a constant upstream
-		},
-		Metrics: metrics.NewOptions(),
-		Logs:    logs.NewOptions(),
-		gates:   newGates(),
+		Metrics:        metrics.NewOptions(),
+		Logs:           logs.NewOptions(),
+		gates:          newGates(controllers),
 	}
 }
 
@@ -163,17 +117,19 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	fss := cliflag.NamedFlagSets{NormalizeNameFunc: cliflag.WordSepNormalizeFunc}
 	o.Debugging.addFlags(fss.FlagSet("debugging"))
 	generic := fss.FlagSet("generic")
-	o.Generic.addFlags(generic)
+	o.Generic.addFlags(generic, o.controllers)
 	o.Client.addGenericFlags(generic)
 	o.LeaderElection.addFlags(generic)
 	o.gates.addFlags(generic)
 	o.Serving.addFlags(fss.FlagSet("secure serving"))
 	o.Authentication.addFlags(fss.FlagSet("authentication"))
 	o.Authorization.addFlags(fss.FlagSet("authorization"))
-	o.Namespace.addFlags(fss.FlagSet(namespace.Name))
-	o.NodeLifecycle.addFlags(fss.FlagSet(node.Name))
-	o.PodGC.addFlags(fss.FlagSet(podgc.Name))
-	o.ReplicaSet.addFlags(fss.FlagSet(replicaset.Name))
+	byName := slices.SortedFunc(slices.Values(o.controllers), func(a, b controller.Registration) int { return strings.Compare(a.Name, b.Name) })
+	for _, c := range byName {
+		if c.Config != nil {
+			c.Config.AddFlags(fss.FlagSet(c.Name))
+		}
+	}
 	o.Metrics.AddFlags(fss.FlagSet("metrics"))
 	logsapi.AddFlags(o.Logs, fss.FlagSet("logs"))
 	misc := fss.FlagSet("misc")

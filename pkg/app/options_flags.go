@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"minikcm/pkg/controller"
 )
 
 func (o *DebuggingOptions) addFlags(fs *pflag.FlagSet) {
@@ -13,10 +15,10 @@ func (o *DebuggingOptions) addFlags(fs *pflag.FlagSet) {
 		"Record where goroutines block on locks. Needs --profiling.")
 }
 
-func (o *GenericOptions) addFlags(fs *pflag.FlagSet) {
+func (o *GenericOptions) addFlags(fs *pflag.FlagSet, controllers []controller.Registration) {
 	fs.StringSliceVar(&o.Controllers, "controllers", o.Controllers,
 		"Controllers to run: 'foo' switches foo on, '-foo' switches it off, '*' switches on all that no other item names. "+
-			"The first item that names a controller decides.\nKnown: "+strings.Join(controllerNamesWithAliases(), ", "))
+			"The first item that names a controller decides.\nKnown: "+strings.Join(namesWithAliases(controllers), ", "))
 	fs.DurationVar(&o.MinResyncPeriod, "min-resync-period", o.MinResyncPeriod,
 		"Each informer replays its whole store to its handlers once in a random time between this and twice this. 0 never does.")
 	fs.DurationVar(&o.ControllerStartInterval, "controller-start-interval", o.ControllerStartInterval,
@@ -65,42 +67,4 @@ func (o *LeaderElectionOptions) addFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.WarmStandby, "leader-elect-warm-standby", o.WarmStandby,
 		"Keep caches filled while another replica leads, so that taking over takes milliseconds. Without it a standby needs "+
 			"less memory and fills its caches after it has won; it has heard no node before, so every silent node gets its grace period anew.")
-}
-
-func (o *ReplicaSetOptions) addFlags(fs *pflag.FlagSet) {
-	fs.Int32Var(&o.ConcurrentSyncs, "concurrent-replicaset-syncs", o.ConcurrentSyncs,
-		"ReplicaSets worked on at the same time. Those that wait for the API server for more than 0.1 s do not count.")
-}
-
-func (o *NodeLifecycleOptions) addFlags(fs *pflag.FlagSet) {
-	fs.DurationVar(&o.MonitorPeriod, "node-monitor-period", o.MonitorPeriod,
-		"Minimum time between two checks of the same node's health.")
-	fs.DurationVar(&o.MonitorGracePeriod, "node-monitor-grace-period", o.MonitorGracePeriod,
-		"A node whose kubelet has been silent for this long becomes Unknown. Should be several times the kubelet's heartbeat period.")
-	fs.DurationVar(&o.StartupGracePeriod, "node-startup-grace-period", o.StartupGracePeriod,
-		"Like --node-monitor-grace-period, for a node that has not reported a Ready condition yet.")
-	fs.Float32Var(&o.EvictionRate, "node-eviction-rate", o.EvictionRate,
-		"Nodes per second and zone that are tainted NoExecute, in a zone that is healthy or has no Ready node at all.")
-	fs.Float32Var(&o.SecondaryEvictionRate, "secondary-node-eviction-rate", o.SecondaryEvictionRate,
-		"Nodes per second and zone that are tainted NoExecute in an unhealthy zone of more than --large-cluster-size-threshold nodes. In smaller ones none is.")
-	fs.Int32Var(&o.LargeClusterSizeThreshold, "large-cluster-size-threshold", o.LargeClusterSizeThreshold,
-		"Zones with more nodes than this use --secondary-node-eviction-rate while unhealthy; in smaller ones no further node is tainted NoExecute. Pods of nodes that have the taint leave all the same. Negative: no zone is small.")
-	fs.Float32Var(&o.UnhealthyZoneThreshold, "unhealthy-zone-threshold", o.UnhealthyZoneThreshold,
-		"Share of nodes not Ready, at least three of them, from which a zone counts as unhealthy. 0 or less: three are enough. Above 1: no zone does.")
-}
-
-func (o *PodGCOptions) addFlags(fs *pflag.FlagSet) {
-	fs.Int32Var(&o.TerminatedPodThreshold, "terminated-pod-gc-threshold", o.TerminatedPodThreshold,
-		"Finished pods that may exist before the surplus is deleted. 0 or less keeps all.")
-}
-
-func (o *NamespaceOptions) addFlags(fs *pflag.FlagSet) {
-	fs.Int32Var(&o.ConcurrentSyncs, "concurrent-namespace-syncs", o.ConcurrentSyncs,
-		"Namespaces worked on at the same time. Those that take more than 10 s do not count.")
-	fs.DurationVar(&o.SyncPeriod, "namespace-sync-period", o.SyncPeriod,
-		"How often a terminating namespace is checked again even if nothing happened.")
-	fs.DurationVar(&o.DeletionGracePeriod, "namespace-deletion-grace-period", o.DeletionGracePeriod,
-		"Content other than pods is deleted, and the namespace finalized, no earlier than this after its deletion, so that "+
-			"every API server has learnt to admit nothing more. 0 is for exactly one API server and means 100 ms, or 1.5 s where "+
-			"admission webhooks may hold up creates: a create held up for longer outlives its namespace.")
 }

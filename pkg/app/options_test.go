@@ -14,13 +14,18 @@ import (
 	"k8s.io/client-go/rest"
 	cliflag "k8s.io/component-base/cli/flag"
 
+	"minikcm/pkg/controller"
+	"minikcm/pkg/controllers/namespace"
+	"minikcm/pkg/controllers/node"
+	"minikcm/pkg/controllers/podgc"
+	"minikcm/pkg/controllers/replicaset"
 	"minikcm/pkg/leadership"
 )
 
 // parsed returns the options that a command line gives, with gates set.
 func parsed(t *testing.T, args ...string) *Options {
 	t.Helper()
-	o := NewOptions()
+	o := NewOptions(Controllers())
 	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	fs.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
 	sections := o.Flags()
@@ -43,12 +48,31 @@ func minimalKubeconfig(t *testing.T) string {
 		"clusters":[{"name":"c","cluster":{"server":"https://127.0.0.1:1"}}],"contexts":[{"name":"x","context":{"cluster":"c"}}]}`))
 }
 
-// What can be compared of a Config: what is new in each process is left out, and flags are functions.
+// What can be compared of a Config: what is new in each process is left out, flags are functions, and so are most parts of a controller.
 var comparable = cmp.Options{
+	cmpopts.IgnoreFields(Config{}, "Controllers", "Enabled"),
 	cmpopts.IgnoreFields(leadership.Config{}, "Identity"),
 	cmpopts.IgnoreFields(rest.Config{}, "UserAgent"),
 	cmpopts.IgnoreFields(ServingConfig{}, "Flags"),
 	cmpopts.IgnoreUnexported(rest.Config{}),
+}
+
+// wantControllers compares what is enabled, its gates and its configurations, one per controller known.
+func wantControllers(t *testing.T, o *Options, cfg Config, enabled []string, gates bool, configs ...controller.Config) {
+	t.Helper()
+	if diff := cmp.Diff(enabled, names(cfg.Controllers)); diff != "" {
+		t.Errorf("enabled controllers (-want +got):\n%s", diff)
+	}
+	for i, c := range o.controllers {
+		if diff := cmp.Diff(configs[i], c.Config); diff != "" {
+			t.Errorf("configuration of %s (-want +got):\n%s", c.Name, diff)
+		}
+		for gate := range c.Gates {
+			if cfg.Enabled(gate) != gates {
+				t.Errorf("gate %s of %s is %v, want %v", gate, c.Name, !gates, gates)
+			}
+		}
+	}
 }
 
 func TestDefaults(t *testing.T) {
@@ -61,7 +85,6 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Config{
-		Controllers: []string{"replicaset-controller", "node-lifecycle-controller", "taint-eviction-controller", "pod-garbage-collector-controller", "namespace-controller"},
 		REST: &rest.Config{
 			Host: "https://127.0.0.1:1", QPS: -1, Burst: 30, DisableCompression: true,
 			ContentConfig: rest.ContentConfig{ContentType: "application/vnd.kubernetes.protobuf", AcceptContentTypes: "application/vnd.kubernetes.protobuf,application/json"},
@@ -71,7 +94,7 @@ func TestDefaults(t *testing.T) {
 			Enabled: true, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
 			Namespace: "kube-system", Name: "controller-manager", ShutdownTimeout: 10 * time.Second,
 		},
-		Promises: Promises{WarmStandby: true, FencedWrites: true, LeaseWatch: true, WatchLiveness: true, VerifyFirstWrite: true},
+		Promises: Promises{WarmStandby: true, FencedWrites: true, LeaseWatch: true, WatchLiveness: true},
 		Serving: ServingConfig{
 			Address: "0.0.0.0:10257", Port: 10257,
 			TLS: TLSConfig{MinVersion: tls.VersionTLS12},
@@ -87,17 +110,22 @@ func TestDefaults(t *testing.T) {
 			ReviewRetry: wait.Backoff{Duration: 500 * time.Millisecond, Factor: 1.5, Jitter: 0.2, Steps: 5},
 			Profiling:   true, Flagz: true, Statusz: true, EmulationVersion: "1.37",
 		},
-		ReplicaSet: ReplicaSetConfig{Workers: 5, PodDeletionCost: true, ReportTerminatingReplicas: true},
-		NodeLifecycle: NodeLifecycleConfig{
+	}
+	wantConfigs := []controller.Config{
+		&replicaset.Config{Workers: 5},
+		&node.Config{
 			MonitorPeriod: 5 * time.Second, MonitorGracePeriod: 50 * time.Second, StartupGracePeriod: time.Minute,
-			EvictionRate: 0.1, SecondaryEvictionRate: 0.01, LargeClusterSizeThreshold: 50, UnhealthyZoneThreshold: 0.55,
+			EvictionRate: 0.1, SecondaryEvictionRate: 0.01, LargeClusterSizeThreshold: 50, UnhealthyZoneThreshold: 0.55, Workers: 8, PodWorkers: 32,
 		},
-		PodGC:     PodGCConfig{TerminatedPodThreshold: 12500},
-		Namespace: NamespaceConfig{Workers: 10, SyncPeriod: 5 * time.Minute, DeletionGracePeriod: 5 * time.Second},
+		nil,
+		&podgc.Config{TerminatedPodThreshold: 12500, Quarantine: 40 * time.Second, Period: 20 * time.Second, Workers: 32},
+		&namespace.Config{Workers: 10, SyncPeriod: 5 * time.Minute, Grace: 5 * time.Second},
 	}
 	if diff := cmp.Diff(want, got, comparable); diff != "" {
 		t.Errorf("configuration of the defaults (-want +got):\n%s", diff)
 	}
+	wantControllers(t, o, got, []string{"replicaset-controller", "node-lifecycle-controller", "taint-eviction-controller", "pod-garbage-collector-controller", "namespace-controller"},
+		true, wantConfigs...)
 	if id := got.Election.Identity; !strings.Contains(id, "_") {
 		t.Errorf("identity %q, want host name and a unique part", id)
 	}
@@ -137,7 +165,6 @@ func TestFlagsReachConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Config{
-		Controllers:   []string{"replicaset-controller", "taint-eviction-controller", "namespace-controller"},
 		REST:          &rest.Config{Host: "https://10.0.0.1:6443", QPS: 50, Burst: 100, DisableCompression: true, ContentConfig: rest.ContentConfig{ContentType: "application/json", AcceptContentTypes: "application/json"}},
 		MinResync:     8 * time.Hour,
 		StartInterval: 2 * time.Minute,
@@ -164,17 +191,21 @@ func TestFlagsReachConfig(t *testing.T) {
 			ReviewRetry:      wait.Backoff{Duration: 500 * time.Millisecond, Factor: 1.5, Jitter: 0.2, Steps: 5},
 			EmulationVersion: "1.36",
 		},
-		ReplicaSet: ReplicaSetConfig{Workers: 6},
-		NodeLifecycle: NodeLifecycleConfig{
+	}
+	wantConfigs := []controller.Config{
+		&replicaset.Config{Workers: 6},
+		&node.Config{
 			MonitorPeriod: 10 * time.Second, MonitorGracePeriod: 30 * time.Second, StartupGracePeriod: 30 * time.Second,
-			EvictionRate: 0.2, SecondaryEvictionRate: 0.05, LargeClusterSizeThreshold: 100, UnhealthyZoneThreshold: 0.6,
+			EvictionRate: 0.2, SecondaryEvictionRate: 0.05, LargeClusterSizeThreshold: 100, UnhealthyZoneThreshold: 0.6, Workers: 8, PodWorkers: 32,
 		},
-		PodGC:     PodGCConfig{TerminatedPodThreshold: 12000},
-		Namespace: NamespaceConfig{Workers: 7, SyncPeriod: 10 * time.Minute},
+		nil,
+		&podgc.Config{TerminatedPodThreshold: 12000, Quarantine: 40 * time.Second, Period: 20 * time.Second, Workers: 32},
+		&namespace.Config{Workers: 7, SyncPeriod: 10 * time.Minute},
 	}
 	if diff := cmp.Diff(want, got, comparable); diff != "" {
 		t.Errorf("configuration (-want +got):\n%s", diff)
 	}
+	wantControllers(t, o, got, []string{"replicaset-controller", "taint-eviction-controller", "namespace-controller"}, false, wantConfigs...)
 }
 
 func TestConfigz(t *testing.T) {

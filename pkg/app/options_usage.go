@@ -4,12 +4,14 @@ import (
 	"strings"
 
 	cliflag "k8s.io/component-base/cli/flag"
+
+	"minikcm/pkg/controller"
 )
 
 // describe gives the flags that libraries define our own words, shorter ones: help is read on a terminal.
 func (o *Options) describe(sections cliflag.NamedFlagSets) {
 	usage := map[string]string{
-		"emulated-version": "Behave like this version where gates depend on it: major.minor, from " + oldestEmulation + " on.",
+		"emulated-version": "Behave like this version where gates depend on it: major.minor, from " + controller.OldestEmulation().String() + " on.",
 		"min-compatibility-version": "Oldest version of the control plane's other components: major.minor, no later than " +
 			"--emulated-version.",
 		"feature-gates": "Switches for individual behaviours, name=true|false, separated by commas; docs/feature-gates.md says what " +

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"minikcm/pkg/controller"
 )
 
 // canonical replaces aliases in the items of --controllers by names and keeps a leading minus.
@@ -37,7 +39,8 @@ func enabled(name string, items []string) bool {
 }
 
 // unknownControllers reports the items, canonical, that name no controller; nil if all are known.
-func unknownControllers(items, known []string) error {
+func unknownControllers(items []string, controllers []controller.Registration) error {
+	known := names(controllers)
 	var unknown []string
 	for _, item := range items {
 		name := strings.TrimPrefix(item, "-")
@@ -48,5 +51,5 @@ func unknownControllers(items, known []string) error {
 	if len(unknown) == 0 {
 		return nil
 	}
-	return fmt.Errorf("--controllers: %s; known are %s", strings.Join(unknown, ", "), strings.Join(controllerNamesWithAliases(), ", "))
+	return fmt.Errorf("--controllers: %s; known are %s", strings.Join(unknown, ", "), strings.Join(namesWithAliases(controllers), ", "))
 }

@@ -2,11 +2,12 @@ package app
 
 import (
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"minikcm/pkg/controller"
 )
 
 func TestEnabled(t *testing.T) {
@@ -50,7 +51,7 @@ func TestCanonical(t *testing.T) {
 }
 
 func TestUnknownControllers(t *testing.T) {
-	known := []string{"a-controller", "b-controller"}
+	known := []controller.Registration{{Name: "a-controller"}, {Name: "b-controller"}}
 	for _, tt := range []struct {
 		items []string
 		want  []string // names in the text, none: all are known
@@ -89,32 +90,24 @@ func TestControllerNames(t *testing.T) {
 	}
 	form := regexp.MustCompile(`^[a-z]([-a-z]*[a-z])?$`)
 	seen := map[string]bool{}
-	for _, c := range controllers {
-		if alias, ok := want[c.name]; !ok || alias != c.alias {
-			t.Errorf("controller %q with alias %q, want %v", c.name, c.alias, want)
+	for _, c := range Controllers() {
+		if alias, ok := want[c.Name]; !ok || alias != c.Alias {
+			t.Errorf("controller %q with alias %q, want %v", c.Name, c.Alias, want)
 		}
-		if agents[c.name] != c.agent {
-			t.Errorf("user agent of %s is %q, want %q", c.name, c.agent, agents[c.name])
+		if agents[c.Name] != c.Agent {
+			t.Errorf("user agent of %s is %q, want %q", c.Name, c.Agent, agents[c.Name])
 		}
-		if !form.MatchString(c.name) || !strings.HasSuffix(c.name, "-controller") {
-			t.Errorf("%q is not a name of a controller", c.name)
+		if !form.MatchString(c.Name) || !strings.HasSuffix(c.Name, "-controller") {
+			t.Errorf("%q is not a name of a controller", c.Name)
 		}
-		for _, name := range []string{c.name, c.alias} {
+		for _, name := range []string{c.Name, c.Alias} {
 			if name != "" && seen[name] {
 				t.Errorf("%q names two controllers", name)
 			}
-			seen[name] = true
-		}
-		if c.build == nil {
-			t.Errorf("%s cannot be built", c.name)
+			seen[name] = true // one has no alias
 		}
 	}
-	if len(controllers) != len(want) {
-		t.Errorf("%d controllers, want %d", len(controllers), len(want))
-	}
-	names := controllerNames()
-	names[0] = "changed"
-	if slices.Contains(controllerNames(), "changed") {
-		t.Error("controllerNames hands out its own slice")
+	if len(seen) != 2*len(want) {
+		t.Errorf("names and aliases are %v, want those of %v", seen, want)
 	}
 }

@@ -21,7 +21,7 @@ import (
 // testServing is the default endpoint on a free port, asking api who and whether; nil api is nobody.
 func testServing(t *testing.T, api *fakeapi.Server) ServingConfig {
 	t.Helper()
-	o := NewOptions()
+	o := NewOptions(Controllers())
 	o.Flags()
 	cfg := o.servingConfig()
 	cfg.Address = "127.0.0.1:0"

@@ -11,6 +11,7 @@ import (
 	"k8s.io/component-base/metrics"
 	baseversion "k8s.io/component-base/version"
 
+	"minikcm/pkg/controller"
 	"minikcm/pkg/flagcheck"
 )
 
@@ -24,18 +25,18 @@ func (o *Options) Validate() []error {
 	for _, name := range o.unused {
 		p.Addf(name, "not used by this manager, remove it")
 	}
-	p.Append(o.Generic.validate()...)
+	p.Append(o.Generic.validate(o.controllers)...)
 	p.Append(o.Client.validate()...)
 	p.Append(o.LeaderElection.validate()...)
 	p.Append(o.gates.validate()...)
 	p.Append(o.Serving.validate()...)
 	p.Append(o.Authentication.validate()...)
 	p.Append(o.Authorization.validate()...)
-	p.Append(o.NodeLifecycle.validate()...)
-	p.Workers("concurrent-replicaset-syncs", int(o.ReplicaSet.ConcurrentSyncs))
-	p.Workers("concurrent-namespace-syncs", int(o.Namespace.ConcurrentSyncs))
-	p.Positive("namespace-sync-period", o.Namespace.SyncPeriod)
-	p.NotNegative("namespace-deletion-grace-period", o.Namespace.DeletionGracePeriod)
+	for _, c := range o.controllers {
+		if c.Config != nil {
+			p.Append(c.Config.Validate()...)
+		}
+	}
 	p.Append(validateMetrics(o.Metrics)...)
 	for _, err := range logsapi.Validate(o.Logs, o.gates.gate, nil) {
 		p = append(p, fmt.Errorf("logging flags: %w", err))
@@ -43,9 +44,9 @@ func (o *Options) Validate() []error {
 	return p
 }
 
-func (o *GenericOptions) validate() []error {
+func (o *GenericOptions) validate(controllers []controller.Registration) []error {
 	var p flagcheck.Problems
-	if err := unknownControllers(canonical(o.Controllers, controllerAliases()), controllerNames()); err != nil {
+	if err := unknownControllers(canonical(o.Controllers, aliases(controllers)), controllers); err != nil {
 		p = append(p, err)
 	}
 	p.NotNegative("min-resync-period", o.MinResyncPeriod)
@@ -93,20 +94,6 @@ var electionFlags = map[string]string{
 	"Namespace":       "leader-elect-resource-namespace",
 	"Name":            "leader-elect-resource-name",
 	"ShutdownTimeout": "controller-shutdown-timeout",
-}
-
-func (o *NodeLifecycleOptions) validate() []error {
-	var p flagcheck.Problems
-	p.Positive("node-monitor-period", o.MonitorPeriod)
-	p.Positive("node-monitor-grace-period", o.MonitorGracePeriod)
-	p.Positive("node-startup-grace-period", o.StartupGracePeriod)
-	p.Rate("node-eviction-rate", o.EvictionRate)
-	p.Rate("secondary-node-eviction-rate", o.SecondaryEvictionRate)
-	// Upstream takes any number, and its users give more than 1 to say "never".
-	if math.IsNaN(float64(o.UnhealthyZoneThreshold)) {
-		p.Addf("unhealthy-zone-threshold", "%v is not a number", o.UnhealthyZoneThreshold)
-	}
-	return p
 }
 
 func (o *ServingOptions) validate() []error {

@@ -38,19 +38,6 @@ const (
 	patience = 10 * time.Second
 )
 
-// Config of the controller.
-type Config struct {
-	Workers int // namespaces worked on at once, at least 1
-	// SyncPeriod is how often every Terminating namespace is looked at even if nothing happened; zero never.
-	SyncPeriod time.Duration
-	// Grace is how long types other than pods are left alone after a deletion was seen. Less than 5 s is for exactly one
-	// API server; zero means 100 ms, or 1.5 s where creates may be held up in admission. A create that takes longer than that
-	// outlives its namespace.
-	Grace time.Duration
-	// Drain is how long running syncs may go on after Run's context has ended; zero until they return.
-	Drain time.Duration
-}
-
 // Deps are what the controller works with.
 type Deps struct {
 	Client     kubernetes.Interface // fenced
@@ -58,7 +45,7 @@ type Deps struct {
 	Discovery  Discovery            // uncached, of the fenced config
 	Namespaces *caches.Namespaces
 	Pods       *caches.Pods // only tells when to look: nothing is decided from it
-	// APIServers returns how many API servers there seem to be, zero if unknown. It may be nil. See CountAPIServers.
+	// APIServers returns how many API servers there seem to be, zero if unknown. It may be nil.
 	APIServers func() int
 	Recorder   record.EventRecorder
 	Clock      clock.WithTicker

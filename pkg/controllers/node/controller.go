@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"minikcm/pkg/caches"
@@ -35,22 +36,6 @@ const (
 
 // maxBackoff of a node that failed is short against a grace period.
 const maxBackoff = 5 * time.Second
-
-// Config of the controller. Durations and rates must not be negative, and there must be at least one worker of each kind.
-type Config struct {
-	MonitorPeriod      time.Duration // least time between two judgements of one node
-	MonitorGracePeriod time.Duration // how long a node may be silent
-	StartupGracePeriod time.Duration // the same for a node that never posted a Ready condition
-
-	EvictionRate              float32 // NoExecute taints a second in a zone; 0 none
-	SecondaryEvictionRate     float32 // the same in a large zone that has failed in part
-	LargeClusterSizeThreshold int     // a zone of more nodes than this is large
-	UnhealthyZoneThreshold    float32 // share of nodes not Ready from which on a zone has failed in part
-
-	Workers    int           // nodes looked at at once
-	PodWorkers int           // pods marked at once
-	Drain      time.Duration // see controller.LoopConfig
-}
 
 // Deps is what the controller works with. Client must be fenced and may be rate limited. Leases must keep the times of namespace
 // kube-node-lease.
@@ -187,6 +172,10 @@ func matters(old, node *corev1.Node) bool {
 
 // Run works for one term.
 func (c *Controller) Run(ctx context.Context) error {
+	if c.cfg.MonitorPeriod > c.cfg.MonitorGracePeriod {
+		klog.FromContext(ctx).Info("Nodes are judged less often than they may be silent",
+			"nodeMonitorPeriod", c.cfg.MonitorPeriod, "nodeMonitorGracePeriod", c.cfg.MonitorGracePeriod)
+	}
 	now := c.clock.Now()
 	c.sight.begin(now)
 	defer c.metrics.rest()

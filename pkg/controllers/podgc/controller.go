@@ -23,26 +23,6 @@ import (
 // Name is the controller's canonical name.
 const Name = "pod-garbage-collector-controller"
 
-// Defaults of kube-controller-manager v1.37, where neither is a flag.
-const (
-	DefaultQuarantine = 40 * time.Second
-	DefaultPeriod     = 20 * time.Second
-)
-
-// Config of the controller.
-type Config struct {
-	// TerminatedPodThreshold is how many finished pods may exist; zero or less is any number.
-	TerminatedPodThreshold int
-	// Quarantine is how long a node must have been missing before its pods are orphans.
-	Quarantine time.Duration
-	// Period is how often the number of finished pods is checked. Positive.
-	Period time.Duration
-	// Workers is how many pods, and how many nodes, are worked on at once. At least 1.
-	Workers int
-	// Drain is how long work under way may go on after the end of a term; zero until it ends.
-	Drain time.Duration
-}
-
 // Deps are what the controller works with.
 type Deps struct {
 	Client  kubernetes.Interface // fenced

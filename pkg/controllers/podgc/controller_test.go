@@ -19,7 +19,7 @@ import (
 
 const (
 	running, pending, failed, succeeded = corev1.PodRunning, corev1.PodPending, corev1.PodFailed, corev1.PodSucceeded
-	quarantine                          = DefaultQuarantine
+	quarantine                          = defaultQuarantine
 )
 
 // Where the cases of upstream's tests (k8s.io/kubernetes v1.37.1) are found here:

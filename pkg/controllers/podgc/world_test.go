@@ -106,7 +106,7 @@ func (w *world) manager(threshold int) (c *Controller, stop func()) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	cfg := Config{TerminatedPodThreshold: threshold, Quarantine: DefaultQuarantine, Period: DefaultPeriod, Workers: 4}
+	cfg := Config{TerminatedPodThreshold: threshold, Quarantine: defaultQuarantine, Period: defaultPeriod, Workers: 4}
 	w.metrics = prometheus.NewRegistry()
 	c, err = New(cfg, Deps{Client: w.client, Pods: pods, Nodes: nodes, Clock: clock.RealClock{}, Metrics: w.metrics})
 	if err != nil {

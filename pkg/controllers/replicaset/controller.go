@@ -1,6 +1,7 @@
 package replicaset
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,11 +30,8 @@ const (
 	patience = 100 * time.Millisecond
 )
 
-// Defaults of Config.
-const (
-	defaultWorkers = 5   // kube-controller-manager v1.37: --concurrent-replicaset-syncs
-	defaultBurst   = 500 // kube-controller-manager v1.37: BurstReplicas
-)
+// burst is the most pods that one sync creates or deletes: kube-controller-manager v1.37, BurstReplicas.
+const burst = 500
 
 // Writes in flight, over all ReplicaSets; see slots.
 const (
@@ -43,17 +41,6 @@ const (
 
 // syncLimit is how long a sync goes on sending writes. What is left then is done by the next sync of the key, which comes at once.
 const syncLimit = 30 * time.Second
-
-// Config of the controller. A zero number is replaced by its default.
-type Config struct {
-	Workers int // syncs that run at once, apart from those that wait for the API server
-	Burst   int // the most pods that one sync creates or deletes
-
-	PodDeletionCost     bool          // gate PodDeletionCost: the annotation counts when pods are ranked
-	TerminatingReplicas bool          // gate DeploymentReplicaSetTerminatingReplicas: status.terminatingReplicas is filled
-	VerifyFirstWrite    bool          // gate VerifyFirstWrite: see the package comment
-	Drain               time.Duration // how long running syncs may go on when the term ends; 0: until they return
-}
 
 // Deps are what the controller works with. Only Namespaces may be nil: it saves requests in terminating namespaces.
 type Deps struct {
@@ -84,8 +71,8 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 	if cfg.Workers < 0 || cfg.Burst < 0 {
 		return nil, errors.New("replicaset: workers and burst must not be negative")
 	}
-	cfg.Workers = orDefault(cfg.Workers, defaultWorkers)
-	cfg.Burst = orDefault(cfg.Burst, defaultBurst)
+	cfg.Workers = cmp.Or(cfg.Workers, DefaultConfig().Workers)
+	cfg.Burst = cmp.Or(cfg.Burst, burst)
 	c := &Controller{
 		cfg:     cfg,
 		deps:    deps,
@@ -100,13 +87,6 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 		return nil, fmt.Errorf("replicaset: %w", err)
 	}
 	return c, nil
-}
-
-func orDefault(n, fallback int) int {
-	if n == 0 {
-		return fallback
-	}
-	return n
 }
 
 func (c *Controller) register() error {

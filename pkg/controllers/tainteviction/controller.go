@@ -22,18 +22,6 @@ import (
 // Name is the controller's canonical name and the component of its events.
 const Name = "taint-eviction-controller"
 
-// Config of the controller.
-type Config struct {
-	// Workers is how many pods, and how many nodes, are worked on at once. At least 1; upstream has 8 for deciding and no limit for
-	// deleting.
-	Workers int
-	// SettleWindow is how long a new term waits before it evicts for the taints of node health: the time a node may be silent
-	// (--node-monitor-grace-period). Zero does not wait.
-	SettleWindow time.Duration
-	// Drain is how long evictions that are under way may go on after the end of a term; zero until they end.
-	Drain time.Duration
-}
-
 // Deps are what the controller works with.
 type Deps struct {
 	Client   kubernetes.Interface // fenced

@@ -38,7 +38,7 @@ func TestEveryTypeHasExactlyOneStream(t *testing.T) {
 			user := controlplane.ServiceAccount(account)
 			args := []string{"--kubeconfig=" + cluster.ManagerKubeconfig(t, account), "--secure-port=0",
 				"--controllers=" + tt.controllers, fmt.Sprintf("--leader-elect=%v", tt.elect)}
-			manager := controlplane.StartManager(t, app.NewCommand(), args...)
+			manager := controlplane.StartManager(t, app.NewCommand(app.Controllers()), args...)
 			controlplane.Eventually(t, 30*time.Second, func(context.Context) error {
 				if got := streams(t, user); !slices.Equal(slices.Sorted(maps.Keys(got)), tt.want) {
 					return fmt.Errorf("watched types = %v, want %v", got, tt.want)

@@ -61,7 +61,7 @@ func convert[T any](t *testing.T, o *unstructured.Unstructured) *T {
 // parseArgs gives args to the real command line and returns the flags, and the values that were given.
 func parseArgs(t *testing.T, args []string) (flags *pflag.FlagSet, given map[string]string) {
 	t.Helper()
-	flags, given = app.NewCommand().Flags(), map[string]string{}
+	flags, given = app.NewCommand(app.Controllers()).Flags(), map[string]string{}
 	if err := flags.Parse(args); err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package namespace
+package app
 
 import (
 	"strings"
@@ -12,9 +12,9 @@ import (
 // apiserver.kubernetes.io/identity is not in the cache.
 const apiServerLease = "apiserver-" // k8s.io/apiserver v0.37, server.NewConfig
 
-// CountAPIServers returns a function that counts the API servers by their identity Leases. That is a hint: a server that has
+// apiServers returns a function that counts the API servers by their identity Leases. That is a hint: a server that has
 // gone is counted for up to an hour, and servers on one host name share a Lease.
-func CountAPIServers(leases *caches.Leases) func() int {
+func apiServers(leases *caches.Leases) func() int {
 	return func() int {
 		n := 0
 		for _, name := range leases.Names() {

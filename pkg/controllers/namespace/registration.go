@@ -1,0 +1,78 @@
+package namespace
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/discovery"
+
+	"minikcm/pkg/controller"
+	"minikcm/pkg/flagcheck"
+)
+
+// Config of the controller.
+type Config struct {
+	Workers int `json:"ConcurrentNamespaceSyncs"` // namespaces worked on at once, at least 1
+	// SyncPeriod is how often every Terminating namespace is looked at even if nothing happened; zero never.
+	SyncPeriod time.Duration `json:"NamespaceSyncPeriod"`
+	// Grace is how long types other than pods are left alone after a deletion was seen. Less than 5 s is for exactly one
+	// API server; zero means 100 ms, or 1.5 s where creates may be held up in admission. A create that takes longer than that
+	// outlives its namespace.
+	Grace time.Duration `json:"NamespaceDeletionGracePeriod"` // ours
+	// Drain is how long running syncs may go on after Run's context has ended; zero until they return.
+	Drain time.Duration `json:"-"`
+}
+
+// DefaultConfig is that of kube-controller-manager v1.37, where the grace is a constant.
+func DefaultConfig() *Config {
+	return &Config{Workers: 10, SyncPeriod: 5 * time.Minute, Grace: safeGrace}
+}
+
+// AddFlags implements controller.Config.
+func (c *Config) AddFlags(fs *pflag.FlagSet) {
+	fs.IntVar(&c.Workers, "concurrent-namespace-syncs", c.Workers,
+		"Namespaces worked on at the same time. Those that take more than 10 s do not count.")
+	fs.DurationVar(&c.SyncPeriod, "namespace-sync-period", c.SyncPeriod,
+		"How often a terminating namespace is checked again even if nothing happened.")
+	fs.DurationVar(&c.Grace, "namespace-deletion-grace-period", c.Grace,
+		"Content other than pods is deleted, and the namespace finalized, no earlier than this after its deletion, so that "+
+			"every API server has learnt to admit nothing more. 0 is for exactly one API server and means 100 ms, or 1.5 s where "+
+			"admission webhooks may hold up creates: a create held up for longer outlives its namespace.")
+}
+
+// Validate implements controller.Config.
+func (c *Config) Validate() []error {
+	var p flagcheck.Problems
+	p.Workers("concurrent-namespace-syncs", c.Workers)
+	p.Positive("namespace-sync-period", c.SyncPeriod)
+	p.NotNegative("namespace-deletion-grace-period", c.Grace)
+	return p
+}
+
+// Registration returns the controller as the manager knows it; flags are bound to cfg.
+func Registration(cfg *Config) controller.Registration {
+	return controller.Registration{
+		Name: Name, Alias: "namespace", Agent: Name,
+		Config: cfg, Section: "NamespaceController",
+		New: func(b controller.Base) (controller.Controller, error) {
+			c := *cfg
+			c.Drain = b.Drain
+			deps := Deps{Client: b.Client, APIServers: b.APIServers, Recorder: b.Recorder(Name), Clock: b.Clock, Metrics: b.Metrics}
+			var err error
+			if deps.Metadata, err = NewMetadataClient(b.REST); err != nil {
+				return nil, err
+			}
+			if deps.Discovery, err = discovery.NewDiscoveryClientForConfig(b.REST); err != nil {
+				return nil, fmt.Errorf("build the discovery client: %w", err)
+			}
+			if deps.Namespaces, err = b.Caches.Namespaces(); err != nil {
+				return nil, err
+			}
+			if deps.Pods, err = b.Caches.Pods(); err != nil {
+				return nil, err
+			}
+			return New(c, deps)
+		},
+	}
+}

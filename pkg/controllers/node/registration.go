@@ -1,0 +1,121 @@
+package node
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"minikcm/pkg/controller"
+	"minikcm/pkg/flagcheck"
+)
+
+// Agent is what upstream calls the loops of nodes in user agents and as the source of their events.
+const Agent = "node-controller"
+
+// Config of the controller. Durations and rates must not be negative, and there must be at least one worker of each kind.
+type Config struct {
+	MonitorPeriod      time.Duration `json:"NodeMonitorPeriod"`      // least time between two judgements of one node
+	MonitorGracePeriod time.Duration `json:"NodeMonitorGracePeriod"` // how long a node may be silent
+	StartupGracePeriod time.Duration `json:"NodeStartupGracePeriod"` // the same for a node that never posted a Ready condition
+
+	EvictionRate              float32 `json:"NodeEvictionRate"`          // NoExecute taints a second in a zone; 0 none
+	SecondaryEvictionRate     float32 `json:"SecondaryNodeEvictionRate"` // the same in a large zone that has failed in part
+	LargeClusterSizeThreshold int     `json:"LargeClusterSizeThreshold"` // a zone of more nodes than this is large
+	UnhealthyZoneThreshold    float32 `json:"UnhealthyZoneThreshold"`    // share of nodes not Ready from which on a zone has failed in part
+
+	Workers    int           `json:"-"` // nodes looked at at once
+	PodWorkers int           `json:"-"` // pods marked at once
+	Drain      time.Duration `json:"-"` // see controller.LoopConfig
+}
+
+// DefaultConfig is that of kube-controller-manager v1.37.
+func DefaultConfig() *Config {
+	return &Config{
+		MonitorPeriod:             5 * time.Second,
+		MonitorGracePeriod:        50 * time.Second,
+		StartupGracePeriod:        time.Minute,
+		EvictionRate:              0.1,
+		SecondaryEvictionRate:     0.01,
+		LargeClusterSizeThreshold: 50,
+		UnhealthyZoneThreshold:    0.55,
+		Workers:                   8, // upstream's number for marking and tainting
+		PodWorkers:                controller.PodWorkers,
+	}
+}
+
+// AddFlags implements controller.Config.
+func (c *Config) AddFlags(fs *pflag.FlagSet) {
+	fs.DurationVar(&c.MonitorPeriod, "node-monitor-period", c.MonitorPeriod,
+		"Minimum time between two checks of the same node's health.")
+	fs.DurationVar(&c.MonitorGracePeriod, "node-monitor-grace-period", c.MonitorGracePeriod,
+		"A node whose kubelet has been silent for this long becomes Unknown. Should be several times the kubelet's heartbeat period.")
+	fs.DurationVar(&c.StartupGracePeriod, "node-startup-grace-period", c.StartupGracePeriod,
+		"Like --node-monitor-grace-period, for a node that has not reported a Ready condition yet.")
+	fs.Float32Var(&c.EvictionRate, "node-eviction-rate", c.EvictionRate,
+		"Nodes per second and zone that are tainted NoExecute, in a zone that is healthy or has no Ready node at all.")
+	fs.Float32Var(&c.SecondaryEvictionRate, "secondary-node-eviction-rate", c.SecondaryEvictionRate,
+		"Nodes per second and zone that are tainted NoExecute in an unhealthy zone of more than --large-cluster-size-threshold nodes. In smaller ones none is.")
+	fs.IntVar(&c.LargeClusterSizeThreshold, "large-cluster-size-threshold", c.LargeClusterSizeThreshold,
+		"Zones with more nodes than this use --secondary-node-eviction-rate while unhealthy; in smaller ones no further node is tainted NoExecute. Pods of nodes that have the taint leave all the same. Negative: no zone is small.")
+	fs.Float32Var(&c.UnhealthyZoneThreshold, "unhealthy-zone-threshold", c.UnhealthyZoneThreshold,
+		"Share of nodes not Ready, at least three of them, from which a zone counts as unhealthy. 0 or less: three are enough. Above 1: no zone does.")
+}
+
+// Validate implements controller.Config.
+func (c *Config) Validate() []error {
+	var p flagcheck.Problems
+	p.Positive("node-monitor-period", c.MonitorPeriod)
+	p.Positive("node-monitor-grace-period", c.MonitorGracePeriod)
+	p.Positive("node-startup-grace-period", c.StartupGracePeriod)
+	p.Rate("node-eviction-rate", c.EvictionRate)
+	p.Rate("secondary-node-eviction-rate", c.SecondaryEvictionRate)
+	// Upstream takes any number, and its users give more than 1 to say "never".
+	if math.IsNaN(float64(c.UnhealthyZoneThreshold)) {
+		p.Addf("unhealthy-zone-threshold", "%v is not a number", c.UnhealthyZoneThreshold)
+	}
+	return p
+}
+
+// Registration returns the controller as the manager knows it; flags are bound to cfg.
+func Registration(cfg *Config) controller.Registration {
+	return controller.Registration{
+		Name: Name, Alias: "nodelifecycle", Agent: Agent,
+		LeaseNamespaces: []string{corev1.NamespaceNodeLease},
+		Config:          cfg, Section: "NodeLifecycleController",
+		New: func(b controller.Base) (controller.Controller, error) {
+			c := *cfg
+			c.Drain = b.Drain
+			deps := Deps{Client: b.Client, Recorder: b.Recorder(Agent), Clock: b.Clock, Metrics: b.Metrics}
+			var err error
+			if deps.Reads, err = unlimited(b.REST); err != nil {
+				return nil, err
+			}
+			if deps.Nodes, err = b.Caches.Nodes(); err != nil {
+				return nil, err
+			}
+			if deps.Pods, err = b.Caches.Pods(); err != nil {
+				return nil, err
+			}
+			if deps.Leases, err = b.Caches.Leases(); err != nil {
+				return nil, err
+			}
+			return New(c, deps)
+		},
+	}
+}
+
+// unlimited returns a client for reads whose duration tells whether kubelets get answers: they must not wait behind other requests of ours.
+func unlimited(cfg *rest.Config) (kubernetes.Interface, error) {
+	cfg = rest.CopyConfig(cfg)
+	cfg.QPS, cfg.RateLimiter = -1, nil
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("build the client of live reads: %w", err)
+	}
+	return client, nil
+}

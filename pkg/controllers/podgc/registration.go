@@ -1,0 +1,64 @@
+package podgc
+
+import (
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"minikcm/pkg/controller"
+)
+
+// Defaults of kube-controller-manager v1.37, where neither is a flag.
+const (
+	defaultQuarantine = 40 * time.Second
+	defaultPeriod     = 20 * time.Second
+)
+
+// Config of the controller.
+type Config struct {
+	// TerminatedPodThreshold is how many finished pods may exist; zero or less is any number.
+	TerminatedPodThreshold int `json:"TerminatedPodGCThreshold"`
+	// Quarantine is how long a node must have been missing before its pods are orphans.
+	Quarantine time.Duration `json:"-"`
+	// Period is how often the number of finished pods is checked. Positive.
+	Period time.Duration `json:"-"`
+	// Workers is how many pods, and how many nodes, are worked on at once. At least 1.
+	Workers int `json:"-"`
+	// Drain is how long work under way may go on after the end of a term; zero until it ends.
+	Drain time.Duration `json:"-"`
+}
+
+// DefaultConfig is that of kube-controller-manager v1.37.
+func DefaultConfig() *Config {
+	return &Config{TerminatedPodThreshold: 12500, Quarantine: defaultQuarantine, Period: defaultPeriod, Workers: controller.PodWorkers}
+}
+
+// AddFlags implements controller.Config.
+func (c *Config) AddFlags(fs *pflag.FlagSet) {
+	fs.IntVar(&c.TerminatedPodThreshold, "terminated-pod-gc-threshold", c.TerminatedPodThreshold,
+		"Finished pods that may exist before the surplus is deleted. 0 or less keeps all.")
+}
+
+// Validate implements controller.Config.
+func (c *Config) Validate() []error { return nil }
+
+// Registration returns the controller as the manager knows it; flags are bound to cfg.
+func Registration(cfg *Config) controller.Registration {
+	return controller.Registration{
+		Name: Name, Alias: "podgc", Agent: "pod-garbage-collector",
+		Config: cfg, Section: "PodGCController",
+		New: func(b controller.Base) (controller.Controller, error) {
+			c := *cfg
+			c.Drain = b.Drain
+			deps := Deps{Client: b.Client, Clock: b.Clock, Metrics: b.Metrics}
+			var err error
+			if deps.Nodes, err = b.Caches.Nodes(); err != nil {
+				return nil, err
+			}
+			if deps.Pods, err = b.Caches.Pods(); err != nil {
+				return nil, err
+			}
+			return New(c, deps)
+		},
+	}
+}

@@ -1,0 +1,85 @@
+package replicaset
+
+import (
+	"time"
+
+	"github.com/spf13/pflag"
+	apiversion "k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/component-base/featuregate"
+
+	"minikcm/pkg/controller"
+	"minikcm/pkg/flagcheck"
+)
+
+// Feature gates. Where the behaviour is upstream's, name, stage and default are too.
+const (
+	// PodDeletionCost lets an annotation influence which pod of a ReplicaSet is deleted first.
+	PodDeletionCost featuregate.Feature = "PodDeletionCost"
+	// TerminatingReplicas fills status.terminatingReplicas.
+	TerminatingReplicas featuregate.Feature = "DeploymentReplicaSetTerminatingReplicas"
+	// VerifyFirstWrite is ours: the first create or delete for an object in a term is decided on a consistent read.
+	VerifyFirstWrite featuregate.Feature = "VerifyFirstWrite"
+)
+
+// Config of the controller.
+type Config struct {
+	Workers int `json:"ConcurrentRSSyncs"` // syncs that run at once, apart from those that wait for the API server; 0: upstream's 5
+
+	Burst               int           `json:"-"` // the most pods that one sync creates or deletes; 0: upstream's 500
+	PodDeletionCost     bool          `json:"-"` // the gates
+	TerminatingReplicas bool          `json:"-"`
+	VerifyFirstWrite    bool          `json:"-"`
+	Drain               time.Duration `json:"-"` // how long running syncs may go on when the term ends; 0: until they return
+}
+
+// DefaultConfig is that of kube-controller-manager v1.37.
+func DefaultConfig() *Config { return &Config{Workers: 5} }
+
+// AddFlags implements controller.Config.
+func (c *Config) AddFlags(fs *pflag.FlagSet) {
+	fs.IntVar(&c.Workers, "concurrent-replicaset-syncs", c.Workers,
+		"ReplicaSets worked on at the same time. Those that wait for the API server for more than 0.1 s do not count.")
+}
+
+// Validate implements controller.Config.
+func (c *Config) Validate() []error {
+	var p flagcheck.Problems
+	p.Workers("concurrent-replicaset-syncs", c.Workers)
+	return p
+}
+
+// Registration returns the controller as the manager knows it; flags are bound to cfg.
+func Registration(cfg *Config) controller.Registration {
+	return controller.Registration{
+		Name: Name, Alias: "replicaset", Agent: Name,
+		Gates: map[featuregate.Feature]featuregate.VersionedSpecs{
+			PodDeletionCost: {
+				{Version: apiversion.MajorMinor(1, 21), Default: false, PreRelease: featuregate.Alpha},
+				{Version: apiversion.MajorMinor(1, 22), Default: true, PreRelease: featuregate.Beta},
+			},
+			TerminatingReplicas: {
+				{Version: apiversion.MajorMinor(1, 33), Default: false, PreRelease: featuregate.Alpha},
+				{Version: apiversion.MajorMinor(1, 35), Default: true, PreRelease: featuregate.Beta},
+			},
+			VerifyFirstWrite: controller.Promise(),
+		},
+		Config: cfg, Section: "ReplicaSetController",
+		New: func(b controller.Base) (controller.Controller, error) {
+			c := *cfg
+			c.PodDeletionCost, c.TerminatingReplicas = b.Enabled(PodDeletionCost), b.Enabled(TerminatingReplicas)
+			c.VerifyFirstWrite, c.Drain = b.Enabled(VerifyFirstWrite), b.Drain
+			deps := Deps{Client: b.Client, Recorder: b.Recorder(Name), Clock: b.Clock, Metrics: b.Metrics}
+			var err error
+			if deps.Pods, err = b.Caches.Pods(); err != nil {
+				return nil, err
+			}
+			if deps.ReplicaSets, err = b.Caches.ReplicaSets(); err != nil {
+				return nil, err
+			}
+			if deps.Namespaces, err = b.Caches.Namespaces(); err != nil {
+				return nil, err
+			}
+			return New(c, deps)
+		},
+	}
+}
