@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
-	"minikcm/pkg/controllers/internal/worker"
+	"minikcm/pkg/controller"
 )
 
 func keyOf(namespace, name string) cache.ObjectName { return cache.NewObjectName(namespace, name) }
@@ -121,12 +121,12 @@ func TestWhoNoLongerWaitsGetsNoSlot(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, start := newSlots(clock.RealClock{}, 1, 1), time.Now()
 				held := s.acquire(t.Context(), keyOf("a", "1"), start.Add(time.Hour))
-				loop := worker.New(worker.Config{Controller: "c", Workers: 1, Clock: clock.RealClock{}}, prometheus.NewRegistry(),
-					func(ctx context.Context, key cache.ObjectName) (worker.Result, error) {
+				loop := controller.NewLoop(controller.LoopConfig{Controller: "c", Workers: 1, Clock: clock.RealClock{}}, prometheus.NewRegistry(),
+					func(ctx context.Context, key cache.ObjectName) (controller.Result, error) {
 						if w := s.acquire(ctx, key, start.Add(tt.until)); w != nil || time.Since(start) != tt.gaveUpAt {
 							t.Errorf("it has %+v after %v, want nothing after %v", w, time.Since(start), tt.gaveUpAt)
 						}
-						return worker.Result{}, nil
+						return controller.Result{}, nil
 					})
 				term, cancel := context.WithTimeout(t.Context(), tt.term)
 				defer cancel()

@@ -174,7 +174,7 @@ func TestEveryRightIsNeeded(t *testing.T) {
 // missing starts a manager and returns what it says it is not allowed to do, or nil if it has not given up after a while.
 func missing(t *testing.T, user string, while time.Duration, args ...string) []string {
 	t.Helper()
-	cmd := app.NewCommand()
+	cmd := app.NewCommand(app.Controllers())
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetOut(io.Discard)
 	m := controlplane.StartManager(t, cmd, append(args, "--kubeconfig="+cluster.Kubeconfig(t, user), "--secure-port=0")...)

@@ -117,7 +117,7 @@ func serve(t *testing.T, user string) string {
 	kubeconfig := cluster.Kubeconfig(t, user)
 	address := fmt.Sprintf("127.0.0.1:%d", controlplane.FreePort(t))
 	_, port, _ := net.SplitHostPort(address)
-	controlplane.StartManager(t, app.NewCommand(), "--kubeconfig="+kubeconfig, "--authentication-kubeconfig="+kubeconfig,
+	controlplane.StartManager(t, app.NewCommand(app.Controllers()), "--kubeconfig="+kubeconfig, "--authentication-kubeconfig="+kubeconfig,
 		"--authorization-kubeconfig="+kubeconfig, "--controllers=", "--leader-elect=false", "--bind-address=127.0.0.1", "--secure-port="+port)
 	return address
 }
