@@ -53,23 +53,37 @@ func newBuilder(cfg Config, clk clock.WithTicker) (*builder, error) {
 func (b *builder) buildCaches() error {
 	fallback := caches.NewStreamFallback(b.clock)
 	paged, reconnecting := caches.Paged(), caches.Reconnecting(b.clock)
-	client := func(dialer func(caches.Dialer) caches.Dialer) (kubernetes.Interface, error) {
+	line := func(dialer func(caches.Dialer) caches.Dialer) (*rest.Config, *http.Client, error) {
 		link, informers := b.streams.Link(), kubeclient.WithAgent(b.cfg.REST, "shared-informers")
 		informers.QPS = -1
 		informers.Dial = dialer(link.Dial)
-		return wrappedClient(informers, paged, fallback.Wrap, link.Wrap, reconnecting)
+		client, err := wrapped(informers, paged, fallback.Wrap, link.Wrap, reconnecting)
+		return informers, client, err
 	}
-	most, err := client(func(d caches.Dialer) caches.Dialer { return d })
+	cfg, client, err := line(func(d caches.Dialer) caches.Dialer { return d })
 	if err != nil {
 		return fmt.Errorf("build the informers' client: %w", err)
 	}
-	leases, err := client(caches.Coalesced)
+	most, err := kubernetes.NewForConfigAndClient(cfg, client)
+	if err != nil {
+		return fmt.Errorf("build the informers' client: %w", err)
+	}
+	leaseCfg, leaseClient, err := line(caches.Coalesced)
+	if err != nil {
+		return fmt.Errorf("build the client of the Lease informer: %w", err)
+	}
+	leases, err := kubernetes.NewForConfigAndClient(leaseCfg, leaseClient)
 	if err != nil {
 		return fmt.Errorf("build the client of the Lease informer: %w", err)
 	}
 	b.caches = caches.New(most, caches.Config{
 		Name: Name, Resync: resyncPeriod(b.cfg.MinResync), LeaseNamespaces: leaseNamespaces(b.cfg),
 		LeaseClient: leases, Fallback: fallback,
+		REST: func(content *rest.ContentConfig) (rest.Interface, error) {
+			cfg := rest.CopyConfig(cfg)
+			cfg.APIPath, cfg.ContentConfig = "/apis", *content
+			return rest.RESTClientForConfigAndClient(cfg, client)
+		},
 	})
 	return nil
 }
@@ -82,9 +96,9 @@ func resyncPeriod(least time.Duration) time.Duration {
 	return least + rand.N(least)
 }
 
-// wrappedClient returns a client whose requests pass the wrappers, the last one first, and are given their credentials after that: a request
+// wrapped returns a client whose requests pass the wrappers, the last one first, and are given their credentials after that: a request
 // that a wrapper holds, or sends once more, has those of the moment at which it is sent.
-func wrappedClient(cfg *rest.Config, wrappers ...func(http.RoundTripper) http.RoundTripper) (kubernetes.Interface, error) {
+func wrapped(cfg *rest.Config, wrappers ...func(http.RoundTripper) http.RoundTripper) (*http.Client, error) {
 	transport, err := rest.TransportFor(cfg)
 	if err != nil {
 		return nil, err
@@ -92,7 +106,7 @@ func wrappedClient(cfg *rest.Config, wrappers ...func(http.RoundTripper) http.Ro
 	for _, wrap := range wrappers {
 		transport = wrap(transport)
 	}
-	return kubernetes.NewForConfigAndClient(cfg, &http.Client{Transport: transport})
+	return &http.Client{Transport: transport}, nil
 }
 
 // leaseNamespaces are those of the Leases somebody reads: those of the controllers, and our own.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
@@ -42,7 +43,11 @@ func TestHeldRequestIsSentWithTheTokenOfThatMoment(t *testing.T) {
 			}
 			return &http.Response{StatusCode: http.StatusForbidden, Body: http.NoBody, Request: req}, nil
 		})}
-		client, err := wrappedClient(cfg, caches.Reconnecting(clock.RealClock{}))
+		transport, err := wrapped(cfg, caches.Reconnecting(clock.RealClock{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		client, err := kubernetes.NewForConfigAndClient(cfg, transport)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 )
@@ -27,6 +28,8 @@ type Config struct {
 	LeaseNamespaces []string
 	// LeaseClient is what Leases are watched with, if not with the client of all other types.
 	LeaseClient kubernetes.Interface
+	// REST makes the client of a type that is not Kubernetes' own; nil: there can be none.
+	REST func(*rest.ContentConfig) (rest.Interface, error)
 	// Fallback is what wraps the transport of the clients; nil if nothing does.
 	Fallback *StreamFallback
 }
@@ -38,12 +41,9 @@ type Caches struct {
 	name    *cache.InformerName
 	factory informers.SharedInformerFactory
 
-	pods        *Pods
-	replicaSets *ReplicaSets
-	nodes       *Nodes
-	namespaces  *Namespaces
-	leases      *Leases
+	pods *Pods
 
+	stores  map[schema.GroupVersionResource]any // Store[T]
 	types   []Type
 	started bool
 }
@@ -81,6 +81,7 @@ func New(client kubernetes.Interface, cfg Config) *Caches {
 	c := &Caches{
 		cfg:     cfg,
 		name:    name,
+		stores:  map[schema.GroupVersionResource]any{},
 		factory: informers.NewSharedInformerFactoryWithOptions(client, cfg.Resync, options...),
 	}
 	if cfg.Fallback != nil {

@@ -37,8 +37,8 @@ func (c *Caches) Pods() (*Pods, error) {
 		}
 		return obj, nil
 	}
-	store, err := newStore[*Pod](c, corev1.SchemeGroupVersion.WithResource("pods"), c.factory.Core().V1().Pods().Informer(), trim,
-		cache.Indexers{podsByController: controllerIndex, podsByNode: nodeIndex})
+	store, err := Watch[*Pod](c, corev1.SchemeGroupVersion.WithResource("pods"),
+		Options{Trim: trim, Indexers: cache.Indexers{podsByController: controllerIndex, podsByNode: nodeIndex}})
 	if err != nil {
 		return nil, err
 	}

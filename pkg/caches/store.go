@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 )
@@ -30,22 +29,6 @@ type Handler[T metav1.Object] struct {
 	Update func(old, new T)
 	// Delete gets the last state that was seen, which is not the object's last state if events were missed.
 	Delete func(obj T)
-}
-
-// newStore puts a type under watch. It must come before Start, like everything that shapes an informer.
-func newStore[T metav1.Object](c *Caches, gvr schema.GroupVersionResource, informer cache.SharedIndexInformer, trim cache.TransformFunc, indexers cache.Indexers) (Store[T], error) {
-	if c.started {
-		return Store[T]{}, fmt.Errorf("watch %s: the informers have been started", gvr.Resource)
-	}
-	if err := informer.SetTransform(trim); err != nil {
-		return Store[T]{}, fmt.Errorf("watch %s: %w", gvr.Resource, err)
-	}
-	if err := informer.AddIndexers(indexers); err != nil {
-		return Store[T]{}, fmt.Errorf("watch %s: %w", gvr.Resource, err)
-	}
-	s := Store[T]{caches: c, informer: informer, typ: len(c.types), handlers: &fanOut[T]{}, expected: &highest{}}
-	c.types = append(c.types, Type{Resource: gvr, Version: s.Version, Expected: s.expected.get, Objects: s.identities, synced: informer.HasSyncedChecker()})
-	return s, nil
 }
 
 // Handle registers a handler. It must be called before Start. Handlers of one type are told one after the other, in the order of their

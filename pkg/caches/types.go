@@ -25,22 +25,15 @@ const replicaSetsByController = "controller" // UID of the controlling owner; Re
 
 // ReplicaSets returns the cache of ReplicaSets and puts it under watch.
 func (c *Caches) ReplicaSets() (*ReplicaSets, error) {
-	if c.replicaSets != nil {
-		return c.replicaSets, nil
+	byController := func(obj any) ([]string, error) {
+		if owner := metav1.GetControllerOfNoCopy(obj.(*appsv1.ReplicaSet)); owner != nil {
+			return []string{string(owner.UID)}, nil
+		}
+		return nil, nil
 	}
-	store, err := newStore[*appsv1.ReplicaSet](c, appsv1.SchemeGroupVersion.WithResource("replicasets"),
-		c.factory.Apps().V1().ReplicaSets().Informer(), trimReplicaSet,
-		cache.Indexers{replicaSetsByController: func(obj any) ([]string, error) {
-			if owner := metav1.GetControllerOfNoCopy(obj.(*appsv1.ReplicaSet)); owner != nil {
-				return []string{string(owner.UID)}, nil
-			}
-			return nil, nil
-		}})
-	if err != nil {
-		return nil, err
-	}
-	c.replicaSets = &ReplicaSets{store}
-	return c.replicaSets, nil
+	store, err := Watch[*appsv1.ReplicaSet](c, appsv1.SchemeGroupVersion.WithResource("replicasets"),
+		Options{Trim: trimReplicaSet, Indexers: cache.Indexers{replicaSetsByController: byController}})
+	return &ReplicaSets{store}, err
 }
 
 // ControlledBy returns the ReplicaSets whose controlling owner has that UID, those being deleted included.
@@ -79,15 +72,8 @@ type Nodes struct{ Store[*corev1.Node] }
 
 // Nodes returns the cache of nodes and puts it under watch.
 func (c *Caches) Nodes() (*Nodes, error) {
-	if c.nodes != nil {
-		return c.nodes, nil
-	}
-	store, err := newStore[*corev1.Node](c, corev1.SchemeGroupVersion.WithResource("nodes"), c.factory.Core().V1().Nodes().Informer(), trimNode, nil)
-	if err != nil {
-		return nil, err
-	}
-	c.nodes = &Nodes{store}
-	return c.nodes, nil
+	store, err := Watch[*corev1.Node](c, corev1.SchemeGroupVersion.WithResource("nodes"), Options{Trim: trimNode})
+	return &Nodes{store}, err
 }
 
 func trimNode(obj any) (any, error) {
@@ -110,21 +96,15 @@ type Namespaces struct{ Store[*corev1.Namespace] }
 
 // Namespaces returns the cache of namespaces and puts it under watch.
 func (c *Caches) Namespaces() (*Namespaces, error) {
-	if c.namespaces != nil {
-		return c.namespaces, nil
+	store, err := Watch[*corev1.Namespace](c, corev1.SchemeGroupVersion.WithResource("namespaces"), Options{Trim: trimNamespace})
+	return &Namespaces{store}, err
+}
+
+func trimNamespace(obj any) (any, error) {
+	if ns, ok := obj.(*corev1.Namespace); ok {
+		ns.ManagedFields, ns.Annotations = nil, nil
 	}
-	store, err := newStore[*corev1.Namespace](c, corev1.SchemeGroupVersion.WithResource("namespaces"), c.factory.Core().V1().Namespaces().Informer(),
-		func(obj any) (any, error) {
-			if ns, ok := obj.(*corev1.Namespace); ok {
-				ns.ManagedFields, ns.Annotations = nil, nil
-			}
-			return obj, nil
-		}, nil)
-	if err != nil {
-		return nil, err
-	}
-	c.namespaces = &Namespaces{store}
-	return c.namespaces, nil
+	return obj, nil
 }
 
 // Leases is the cache of Leases. Those outside Config.LeaseNamespaces have no spec.
@@ -132,9 +112,6 @@ type Leases struct{ Store[*coordinationv1.Lease] }
 
 // Leases returns the cache of Leases and puts it under watch: the one namespace of Config.LeaseNamespaces, or all if there are more.
 func (c *Caches) Leases() (*Leases, error) {
-	if c.leases != nil {
-		return c.leases, nil
-	}
 	keep, scope := c.cfg.LeaseNamespaces, metav1.NamespaceAll
 	if len(keep) == 1 {
 		scope = keep[0]
@@ -145,19 +122,15 @@ func (c *Caches) Leases() (*Leases, error) {
 		}
 		return obj, nil
 	}
-	informer := c.factory.InformerFor(&coordinationv1.Lease{}, func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+	informer := func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
 		if c.cfg.LeaseClient != nil {
 			client = c.cfg.LeaseClient
 		}
 		return coordinationinformers.NewLeaseInformerWithOptions(client, scope, internalinterfaces.InformerOptions{ResyncPeriod: resync, InformerName: c.name})
-	})
-	store, err := newStore[*coordinationv1.Lease](c, coordinationv1.SchemeGroupVersion.WithResource("leases"), informer, trim, nil)
-	if err != nil {
-		return nil, err
 	}
-	c.types[store.typ].Namespace = scope
-	c.leases = &Leases{store}
-	return c.leases, nil
+	store, err := Watch[*coordinationv1.Lease](c, coordinationv1.SchemeGroupVersion.WithResource("leases"),
+		Options{Namespace: scope, Trim: trim, Informer: informer})
+	return &Leases{store}, err
 }
 
 // trimLease runs for every renewal of every node, so nothing is looked up or shared that the next renewal brings anew.

@@ -1,0 +1,100 @@
+package caches
+
+import (
+	"fmt"
+	"reflect"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/informers/internalinterfaces"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Options say how a type is watched. The zero value is for a type of Kubernetes' own, in all namespaces, kept whole.
+type Options struct {
+	// Namespace is the only one that is watched; empty for all and for cluster-scoped types.
+	Namespace string
+	// Trim drops what nobody reads from an object on its way into the cache, and may return another type, that of the store. What it is
+	// given, it may change. Nil keeps everything.
+	Trim cache.TransformFunc
+	// Indexers are kept up to date besides the one by namespace.
+	Indexers cache.Indexers
+	// Scheme knows a type that is not Kubernetes' own, and its list; nil for those that are.
+	Scheme *runtime.Scheme
+	// Informer makes the informer, if Namespace and Scheme do not say enough; nil: they do.
+	Informer internalinterfaces.NewInformerFunc
+}
+
+// Watch puts a type under watch and returns its store. It must come before Start, like everything that shapes an informer. Whoever asks for
+// a type again gets the same store, and his options do not count.
+func Watch[T metav1.Object](c *Caches, gvr schema.GroupVersionResource, o Options) (Store[T], error) {
+	if known, ok := c.stores[gvr]; ok {
+		store, ok := known.(Store[T])
+		if !ok {
+			return Store[T]{}, fmt.Errorf("watch %s: it is in a %T already", gvr.Resource, known)
+		}
+		return store, nil
+	}
+	if c.started {
+		return Store[T]{}, fmt.Errorf("watch %s: the informers have been started", gvr.Resource)
+	}
+	informer, err := informerFor[T](c, gvr, o)
+	if err != nil {
+		return Store[T]{}, fmt.Errorf("watch %s: %w", gvr.Resource, err)
+	}
+	if o.Trim != nil {
+		if err := informer.SetTransform(o.Trim); err != nil {
+			return Store[T]{}, fmt.Errorf("watch %s: %w", gvr.Resource, err)
+		}
+	}
+	if err := informer.AddIndexers(o.Indexers); err != nil {
+		return Store[T]{}, fmt.Errorf("watch %s: %w", gvr.Resource, err)
+	}
+	s := Store[T]{caches: c, informer: informer, typ: len(c.types), handlers: &fanOut[T]{}, expected: &highest{}}
+	c.types = append(c.types, Type{
+		Resource: gvr, Namespace: o.Namespace, Version: s.Version, Expected: s.expected.get, Objects: s.identities, synced: informer.HasSyncedChecker(),
+	})
+	c.stores[gvr] = s
+	return s, nil
+}
+
+// informerFor asks the factory for the informer of a type.
+func informerFor[T metav1.Object](c *Caches, gvr schema.GroupVersionResource, o Options) (cache.SharedIndexInformer, error) {
+	if o.Informer == nil && o.Scheme == nil && o.Namespace == "" {
+		known, err := c.factory.ForResource(gvr)
+		if err != nil {
+			return nil, err
+		}
+		return known.Informer(), nil
+	}
+	object, ok := reflect.New(reflect.TypeFor[T]().Elem()).Interface().(runtime.Object)
+	if !ok {
+		return nil, fmt.Errorf("%T is not what the API server has", object)
+	}
+	if o.Informer != nil {
+		return c.factory.InformerFor(object, o.Informer), nil
+	}
+	if o.Scheme == nil || c.cfg.REST == nil {
+		return nil, fmt.Errorf("its informer cannot be made without a scheme and a client")
+	}
+	client, err := c.cfg.REST(&rest.ContentConfig{
+		GroupVersion: new(gvr.GroupVersion()), ContentType: runtime.ContentTypeJSON,
+		NegotiatedSerializer: serializer.NewCodecFactory(o.Scheme).WithoutConversion(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	source := cache.NewListWatchFromClient(client, gvr.Resource, o.Namespace, fields.Everything())
+	return c.factory.InformerFor(object, func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+		return cache.NewSharedIndexInformerWithOptions(source, object, cache.SharedIndexInformerOptions{
+			ResyncPeriod: resync, Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
+			ObjectDescription: gvr.String(), Identifier: c.name.WithResource(gvr),
+		})
+	}), nil
+}
