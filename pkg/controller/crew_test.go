@@ -167,6 +167,9 @@ func TestAGroupOfSlowKeysDoesNotHoldUpOthers(t *testing.T) {
 		healed = true
 		lock.Unlock()
 		time.Sleep(time.Minute)
+		if groups := len(l.crew.groups); groups != 0 {
+			t.Errorf("%d groups are kept in mind when nothing is slow any more", groups)
+		}
 		end()
 		for _, key := range keys {
 			if done[key] != 1 {

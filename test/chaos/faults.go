@@ -62,6 +62,10 @@ var kinds = []kind{
 	{"frozen-watches", 25 * time.Second, frozenWatches},
 	{"slow-watches", 20 * time.Second, slowWatches},
 	{"cut-watches", 5 * time.Second, cutWatches},
+	{"stuck-watches", 40 * time.Second, stuckWatches},
+	{"idle-cuts", 40 * time.Second, idleCuts},
+	{"bad-gateway", 15 * time.Second, badGateway},
+	{"hung-dials", 15 * time.Second, hungDials},
 	{"resets", 5 * time.Second, resets},
 	{"partition", 12 * time.Second, partition},
 	{"kill", 4 * time.Second, restart(syscall.SIGKILL)},
@@ -161,6 +165,72 @@ func watchesGone(ctx context.Context, f *fault) error {
 	f.slot.proxy.CutWatches(match)
 	<-ctx.Done()
 	return nil
+}
+
+// stuckWatches is an API server that has stopped to watch etcd and sends bookmarks all the same; its lists show what there is.
+func stuckWatches(ctx context.Context, f *fault) error {
+	match, what := f.someWatches()
+	stuck, cut := f.slot.proxy.StickWatches(match, f.upTo(5*time.Second)), f.draw.IntN(2) == 0
+	f.note(f.slot.name, "watches of %s send nothing but bookmarks", what)
+	<-ctx.Done()
+	if cut {
+		stuck.Cut()
+	} else {
+		stuck.Thaw()
+	}
+	f.note(f.slot.name, "watches of %s go on, cut: %v", what, cut)
+	return nil
+}
+
+// idleCuts is a proxy that ends what is idle.
+func idleCuts(ctx context.Context, f *fault) error {
+	match, what := f.someWatches()
+	idle := time.Second + f.upTo(5*time.Second)
+	f.note(f.slot.name, "watches of %s are cut when they are idle for %v", what, idle)
+	defer f.slot.proxy.CutIdleWatches(match, idle).Thaw()
+	<-ctx.Done()
+	return nil
+}
+
+// badGateway is a load balancer that has lost its servers when all watches end: for watches that go on, for those that have to begin anew,
+// or for every request.
+func badGateway(ctx context.Context, f *fault) error {
+	code, _ := pick([]int{http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout}, f.draw)
+	refused, what := faults.Match{}, "every request"
+	switch f.draw.IntN(3) {
+	case 0:
+		refused, what = faults.Rewatches(), "watches that go on"
+	case 1:
+		refused, what = faults.StreamingLists(), "streaming lists, and 410 to watches that go on"
+		defer f.slot.proxy.Inject(faults.Rewatches(), faults.Refuse(http.StatusGone)).Remove()
+	}
+	f.note(f.slot.name, "a load balancer answers %d to %s, all watches end", code, what)
+	defer f.slot.proxy.Inject(refused, faults.BadGateway(code)).Remove()
+	f.slot.proxy.CutWatches(faults.Watches())
+	<-ctx.Done()
+	return nil
+}
+
+// hungDials: new connections cannot be made, whatever becomes of those there are.
+func hungDials(ctx context.Context, f *fault) error {
+	f.slot.troubled.Lock()
+	defer f.slot.troubled.Unlock()
+	if err := f.slot.proxy.Outage(faults.HungDials); err != nil {
+		return err
+	}
+	what := "none is"
+	switch f.draw.IntN(3) {
+	case 0:
+		f.slot.proxy.CutConnectionsOf(faults.Watches())
+		what = "those of watches are"
+	case 1:
+		f.slot.proxy.CutConnections()
+		what = "all are"
+	}
+	f.note(f.slot.name, "dials hang; of its connections %s cut", what)
+	<-ctx.Done()
+	f.note(f.slot.name, "dials get through")
+	return f.slot.proxy.Restore()
 }
 
 func resets(ctx context.Context, f *fault) error {

@@ -12,7 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"minikcm/test/controlplane"
+	"minikcm/test/faults"
 )
+
+// lateCommit is what journals call that fault.
+const lateCommit = "late commit"
 
 // tally is the state of one ReplicaSet while the history is played.
 type tally struct {
@@ -37,9 +41,10 @@ func (t *tally) wanted(since time.Time) (least, most int) {
 // judgeCounts plays the history of the pods: a create must not make one too many, a delete by the ReplicaSet controller not one too few.
 func (j *judge) judgeCounts() {
 	tallies := j.tallies()
-	deletes := map[string]time.Time{}
+	deletes := map[string][]time.Time{} // that have not been seen to take effect
 	for _, e := range j.audit.Where(by("replicaset-controller"), controlplane.ByResource("pods"), controlplane.ByVerb("delete")) {
-		deletes[e.ObjectRef.Namespace+"/"+e.ObjectRef.Name] = e.RequestReceivedTimestamp.Time
+		key := e.ObjectRef.Namespace + "/" + e.ObjectRef.Name
+		deletes[key] = append(deletes[key], e.RequestReceivedTimestamp.Time)
 		if strings.HasPrefix(e.ObjectRef.Name, "foreign-") {
 			j.violateAt(e.ObjectRef.Namespace+"/"+e.ObjectRef.Name, e.StageTimestamp.Time, "pod of another controller deleted by "+e.User.Username)
 		}
@@ -56,21 +61,30 @@ func (j *judge) judgeCounts() {
 			now = ref.UID
 		}
 		if t := tallies[was]; t != nil && was != now {
-			if at, ok := deletes[keyOf(pod)]; ok && (pod.DeletionTimestamp != nil || c.deleted) && c.at.Sub(at).Abs() < 10*time.Second {
+			if (pod.DeletionTimestamp != nil || c.deleted) && tookEffect(deletes, keyOf(pod), c.at) {
 				j.judgeDelete(t, pod, c)
 			}
 			delete(t.active, pod.UID)
 		}
 		if t := tallies[now]; t != nil && was != now {
 			t.active[pod.UID] = true
-			// A create that comes late, after its repetition has made the pod and the pod is gone again, nobody can tell from a new one.
-			if !known[pod.UID] && !c.missed && !names[keyOf(pod)] {
+			if !known[pod.UID] && !c.missed && !(names[keyOf(pod)] && j.delivered(pod, c.at)) {
 				j.judgeCreate(t, pod, c)
 			}
 		}
 		owners[pod.UID] = now
 		known[pod.UID], names[keyOf(pod)] = true, true
 	}
+}
+
+// tookEffect tells whether a change is the effect of a delete, which then has no other: a later pod may have the same name.
+func tookEffect(deletes map[string][]time.Time, key string, seen time.Time) bool {
+	i := slices.IndexFunc(deletes[key], func(at time.Time) bool { return at.Before(seen) && seen.Sub(at) < 10*time.Second })
+	if i < 0 {
+		return false
+	}
+	deletes[key] = slices.Delete(deletes[key], i, i+1)
+	return true
 }
 
 func (j *judge) tallies() map[types.UID]*tally {
@@ -114,7 +128,7 @@ func (j *judge) overtaken(pod *corev1.Pod, at time.Time) bool {
 		arrived, s := e.RequestReceivedTimestamp.Time, j.slotOf(e.User.Username)
 		for _, q := range s.journal() {
 			way := arrived.Sub(q.Time)
-			if q.Fault != "late commit" || q.Verb != "create" || q.Namespace != pod.Namespace || way < given || way > 10*time.Second {
+			if q.Fault != lateCommit || q.Verb != "create" || q.Namespace != pod.Namespace || way < given || way > 10*time.Second {
 				continue
 			}
 			if slices.ContainsFunc(takings, func(t taking) bool { return t.user != s.name && t.at.After(q.Time) && t.at.Before(at) }) {
@@ -123,6 +137,17 @@ func (j *judge) overtaken(pod *corev1.Pod, at time.Time) bool {
 		}
 	}
 	return false
+}
+
+// delivered tells whether a create that had been held on its way, where nobody can call it back, may have come just then. If its repetition
+// has made the pod meanwhile, and that is gone again, the API server cannot tell it from a new one.
+func (j *judge) delivered(pod *corev1.Pod, at time.Time) bool {
+	return slices.ContainsFunc(j.slots, func(s *slot) bool {
+		return j.undelivered(s.name, at) || slices.ContainsFunc(s.journal(), func(q faults.Request) bool {
+			held := at.Sub(q.Time)
+			return q.Fault == lateCommit && q.Verb == "create" && q.Namespace == pod.Namespace && held > 0 && held < 10*time.Second
+		})
+	})
 }
 
 // judgeDelete is asked before the pod is taken off.

@@ -80,3 +80,25 @@ func TestOutageCountsOnceAndOnlyWithin(t *testing.T) {
 		t.Errorf("overlap of one that goes on = %v, want 1s", got)
 	}
 }
+
+// A pod that is made late may have the name of one that is gone, and what becomes of one is not what becomes of the other.
+func TestADeleteTakesEffectOnceAndNotBefore(t *testing.T) {
+	day := time.Unix(1e9, 0)
+	deletes := map[string][]time.Time{"ns/p": {day}}
+	for _, tt := range []struct {
+		name string
+		key  string
+		seen time.Duration
+		want bool
+	}{
+		{"another pod", "ns/q", time.Second, false},
+		{"before", "ns/p", -time.Second, false},
+		{"long after", "ns/p", 11 * time.Second, false},
+		{"soon after", "ns/p", time.Second, true},
+		{"again", "ns/p", 2 * time.Second, false},
+	} {
+		if got := tookEffect(deletes, tt.key, day.Add(tt.seen)); got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}
