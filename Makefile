@@ -65,7 +65,7 @@ clean: ## Remove everything that was built
 ##@ Checks, as CI runs them
 
 .PHONY: test
-test: test-unit test-integration ## Run all tests, with the race detector
+test: test-unit test-integration test-examples ## Run all tests, with the race detector
 
 .PHONY: test-unit
 test-unit: need-cc ## Run unit tests, twice, in random order
@@ -77,6 +77,11 @@ test-unit: need-cc ## Run unit tests, twice, in random order
 test-integration: need-cc controlplane deploy-tools ## Run tests on a real etcd and kube-apiserver
 	CGO_ENABLED=1 $(GO) build -race ./cmd/... ./pkg/... ./test/...
 	CGO_ENABLED=1 $(GO) test -race -shuffle=on -count=1 -p 3 -timeout 40m $(GOTESTFLAGS) $(INTEGRATION)
+
+# Programs on our base, each a module of its own.
+.PHONY: test-examples
+test-examples: need-cc controlplane ## Run the tests of examples/
+	cd examples/own-controller && CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 10m $(GOTESTFLAGS) ./...
 
 .PHONY: test-long
 test-long: need-cc controlplane ## Run what takes too long for every change: PKG and RUN choose (one hour and more for all of it)
@@ -99,6 +104,7 @@ lint: bin/staticcheck ## Check formatting, go vet and staticcheck
 	@unformatted=$$(gofmt -l .); \
 	if [ -n "$$unformatted" ]; then echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
+	cd examples/own-controller && $(GO) vet ./...
 	bin/staticcheck ./...
 
 # The race detector is C code, so go test -race links with cgo.

@@ -1,0 +1,59 @@
+package foo
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// step is what to do about the Deployment of a Foo.
+type step string
+
+const (
+	create step = "create"
+	update step = "update"
+	taken  step = "taken" // another's Deployment has the name: leave it alone
+	keep   step = "keep"
+)
+
+// decision is what plan decides.
+type decision struct {
+	step       step
+	deployment *appsv1.Deployment // to create, or to update to
+	status     Status
+}
+
+// plan decides about a Foo and the Deployment of its name; nil: there is none.
+func plan(foo *Foo, deployment *appsv1.Deployment) decision {
+	switch {
+	case deployment == nil:
+		return decision{step: create, deployment: newDeployment(foo)}
+	case !metav1.IsControlledBy(deployment, foo):
+		return decision{step: taken}
+	}
+	status := Status{AvailableReplicas: deployment.Status.AvailableReplicas}
+	if deployment.Spec.Replicas != nil && *deployment.Spec.Replicas == foo.Spec.Replicas {
+		return decision{step: keep, status: status}
+	}
+	scaled := deployment.DeepCopy() // caches are shared
+	scaled.Spec.Replicas = &foo.Spec.Replicas
+	return decision{step: update, deployment: scaled, status: status}
+}
+
+func newDeployment(foo *Foo) *appsv1.Deployment {
+	labels := map[string]string{"foo": foo.Name}
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: foo.Namespace, Name: foo.Spec.DeploymentName, Labels: labels,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(foo, Foos.GroupVersion().WithKind("Foo"))},
+		},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &foo.Spec.Replicas,
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: foo.Spec.Image}}},
+			},
+		},
+	}
+}

@@ -1,0 +1,40 @@
+package foo
+
+import (
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestPlan(t *testing.T) {
+	foo := &Foo{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "1"}, Spec: Spec{DeploymentName: "d", Replicas: 3}}
+	with := func(change func(*appsv1.Deployment)) *appsv1.Deployment {
+		d := newDeployment(foo.DeepCopyObject().(*Foo))
+		d.Status.AvailableReplicas = 2
+		change(d)
+		return d
+	}
+	for _, tt := range []struct {
+		name       string
+		deployment *appsv1.Deployment
+		step       step
+		status     Status
+	}{
+		{"there is none", nil, create, Status{}},
+		{"it is as it should be", with(func(*appsv1.Deployment) {}), keep, Status{2}},
+		{"somebody scaled it", with(func(d *appsv1.Deployment) { d.Spec.Replicas = new(int32(1)) }), update, Status{2}},
+		{"another's has the name", with(func(d *appsv1.Deployment) { d.OwnerReferences = nil }), taken, Status{}},
+		{"that of a Foo before this one has it", with(func(d *appsv1.Deployment) { d.OwnerReferences[0].UID = "0" }), taken, Status{}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := plan(foo, tt.deployment)
+			if got.step != tt.step || got.status != tt.status {
+				t.Errorf("%s with status %+v, want %s with %+v", got.step, got.status, tt.step, tt.status)
+			}
+			if got.step == update && *got.deployment.Spec.Replicas != 3 {
+				t.Errorf("it becomes %d replicas, want 3", *got.deployment.Spec.Replicas)
+			}
+		})
+	}
+}

@@ -1,0 +1,81 @@
+package foo
+
+import (
+	"fmt"
+
+	"github.com/spf13/pflag"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+
+	"minikcm/pkg/caches"
+	"minikcm/pkg/controller"
+	"minikcm/pkg/flagcheck"
+)
+
+// Name is the controller's name: in --controllers, in logs, as the source of its events and as the end of its user agent.
+const Name = "foo-controller"
+
+// Config is what the flags are bound to.
+type Config struct {
+	Workers int `json:"ConcurrentFooSyncs"` // Foos worked on at once, at least 1
+}
+
+// DefaultConfig returns the defaults.
+func DefaultConfig() *Config { return &Config{Workers: 2} }
+
+// AddFlags implements controller.Config.
+func (c *Config) AddFlags(fs *pflag.FlagSet) {
+	fs.IntVar(&c.Workers, "concurrent-foo-syncs", c.Workers, "Foos worked on at the same time.")
+}
+
+// Validate implements controller.Config.
+func (c *Config) Validate() []error {
+	var p flagcheck.Problems
+	p.Workers("concurrent-foo-syncs", c.Workers)
+	return p
+}
+
+// Registration returns the controller as the manager knows it.
+func Registration(cfg *Config) controller.Registration {
+	return controller.Registration{
+		Name: Name, Alias: "foo", Agent: Name,
+		Config: cfg, Section: "FooController",
+		New: func(b controller.Base) (controller.Controller, error) { return build(*cfg, b) },
+	}
+}
+
+// build registers handlers and sends no request.
+func build(cfg Config, b controller.Base) (*Controller, error) {
+	foos, err := caches.Watch[*Foo](b.Caches, Foos, caches.Options{Scheme: scheme()})
+	if err != nil {
+		return nil, err
+	}
+	deployments, err := caches.Watch[*appsv1.Deployment](b.Caches, appsv1.SchemeGroupVersion.WithResource("deployments"), caches.Options{})
+	if err != nil {
+		return nil, err
+	}
+	client, err := statusClient(b.REST)
+	if err != nil {
+		return nil, err
+	}
+	c := &Controller{foos: foos, deployments: deployments, client: b.Client, status: client, recorder: b.Recorder(Name)}
+	c.loop = controller.NewLoop(controller.LoopConfig{
+		Controller: Name, Queue: "foo", Workers: cfg.Workers, Drain: b.Drain, Clock: b.Clock,
+	}, b.Metrics, c.reconcile)
+	return c, c.listen()
+}
+
+// statusClient writes Foos. It is made from the fenced configuration, like every client that writes.
+func statusClient(fenced *rest.Config) (rest.Interface, error) {
+	cfg := rest.CopyConfig(fenced)
+	gv := Foos.GroupVersion()
+	cfg.APIPath, cfg.GroupVersion = "/apis", &gv
+	cfg.ContentType, cfg.AcceptContentTypes = "application/json", "application/json" // custom resources have no protobuf
+	cfg.NegotiatedSerializer = serializer.NewCodecFactory(scheme()).WithoutConversion()
+	client, err := rest.RESTClientFor(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("build the client of Foos: %w", err)
+	}
+	return client, nil
+}

@@ -1,0 +1,23 @@
+// Own-controller is controller-manager with one controller more. Its flags, its feature gates, its lease, its metrics and its caches are those
+// of controller-manager; what is its own is in package foo.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"k8s.io/component-base/cli"
+
+	"minikcm/examples/own-controller/foo"
+	"minikcm/pkg/app"
+)
+
+func main() {
+	cmd := app.NewCommand(append(app.Controllers(), foo.Registration(foo.DefaultConfig())))
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	cmd.SetContext(ctx)
+	os.Exit(cli.Run(cmd))
+}
