@@ -167,7 +167,10 @@ func TestAGroupOfSlowKeysDoesNotHoldUpOthers(t *testing.T) {
 		healed = true
 		lock.Unlock()
 		time.Sleep(time.Minute)
-		if groups := len(l.crew.groups); groups != 0 {
+		l.crew.lock.Lock()
+		groups := len(l.crew.groups)
+		l.crew.lock.Unlock()
+		if groups != 0 {
 			t.Errorf("%d groups are kept in mind when nothing is slow any more", groups)
 		}
 		end()
