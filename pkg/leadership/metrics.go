@@ -10,6 +10,7 @@ import (
 // Metrics are the metrics of one Fence, Elector, Streams and Liveness.
 type Metrics struct {
 	term       prometheus.Gauge
+	started    prometheus.Gauge
 	renewalAge prometheus.GaugeFunc
 	lease      prometheus.Gauge
 	takeovers  *prometheus.HistogramVec // by cause
@@ -38,7 +39,7 @@ type Metrics struct {
 // NewMetrics registers all metrics of this package with reg. Call it once per manager.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := newMetrics()
-	reg.MustRegister(m.term, m.renewalAge, m.lease, m.takeovers, m.ended, m.refusals, m.cuts, m.unknown, m.inFlight, m.atRelease,
+	reg.MustRegister(m.term, m.started, m.renewalAge, m.lease, m.takeovers, m.ended, m.refusals, m.cuts, m.unknown, m.inFlight, m.atRelease,
 		m.reopened, m.silence, m.behind, m.stale, m.compared, m.lists, m.aside, m.alone)
 	return m
 }
@@ -46,8 +47,9 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 // newMetrics builds the metrics without registering them.
 func newMetrics() *Metrics {
 	m := &Metrics{
-		term:  gauge("term_number", "Terms this process has begun; the number of the running or last one."),
-		lease: gauge("lease_duration_seconds", "For how long this process last renewed the lease; 0 while not leading. It is longer than configured while writes are slow."),
+		term:    gauge("term_number", "Terms this process has begun; the number of the running or last one."),
+		started: gauge("term_start_timestamp_seconds", "Unix time at which the running term began; 0 while there is none."),
+		lease:   gauge("lease_duration_seconds", "For how long this process last renewed the lease; 0 while not leading. It is longer than configured while writes are slow."),
 		takeovers: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "leadership_takeover_duration_seconds",
 			Help: "Time from the moment the lease was free, as seen here, to the start of the term, by how it became free.",

@@ -84,6 +84,7 @@ func (e *Elector) begin(ctx context.Context, run *candidacy) *service {
 		e.fence.end(run.reason)
 	}
 	e.deps.Metrics.term.Set(float64(term.Number))
+	e.deps.Metrics.started.Set(float64(now.UnixNano()) / float64(time.Second))
 	e.deps.Metrics.takeovers.WithLabelValues(string(cause)).Observe(now.Sub(free).Seconds())
 	klog.FromContext(ctx).Info("Term begins", "term", term.Number, "cause", cause, "leaseFreeFor", now.Sub(free).Round(time.Millisecond))
 	s := &service{e: e, term: term, run: run, led: make(chan error, 1), relied: e.cfg.LeaseDuration}
@@ -337,6 +338,7 @@ func (e *Elector) sleep(ctx context.Context, d time.Duration) {
 // retire ends the books of a term.
 func (e *Elector) retire(s *service) {
 	e.deps.Metrics.ended.WithLabelValues(string(s.end)).Inc()
+	e.deps.Metrics.started.Set(0)
 	e.deps.Metrics.lease.Set(0)
 	if e.turn != nil {
 		// client-go leaves its metric at 1 when it is told to stop; a new elector sets it to 0
