@@ -37,6 +37,7 @@ type builder struct {
 func newBuilder(cfg Config, clk clock.WithTicker) (*builder, error) {
 	b := &builder{cfg: cfg, clock: clk, registry: prometheus.NewRegistry()}
 	b.metrics = leadership.NewMetrics(b.registry)
+	b.registry.MustRegister(clientCertificateMetric(cfg.REST.TLSClientConfig))
 	b.fence = leadership.NewFence(clk, b.metrics)
 	b.streams = leadership.NewStreams(clk, b.metrics)
 

@@ -1,0 +1,72 @@
+package app
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/client-go/rest"
+)
+
+// ending returns a certificate that ends then, PEM.
+func ending(t *testing.T, then time.Time) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: then}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+func TestClientCertificateMetric(t *testing.T) {
+	soon, later := ending(t, time.Unix(2e9, 0)), ending(t, time.Unix(3e9, 0))
+	file := filepath.Join(t.TempDir(), "cert.pem")
+	if err := os.WriteFile(file, later, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name string
+		cfg  rest.TLSClientConfig
+		want float64
+	}{
+		{"no certificate", rest.TLSClientConfig{}, 0},
+		{"in the kubeconfig", rest.TLSClientConfig{CertData: soon}, 2e9},
+		{"in a file", rest.TLSClientConfig{CertFile: file}, 3e9},
+		{"in the kubeconfig, which comes before a file", rest.TLSClientConfig{CertData: soon, CertFile: file}, 2e9},
+		{"the first of a chain", rest.TLSClientConfig{CertData: append(append([]byte(nil), soon...), later...)}, 2e9},
+		{"the file is missing", rest.TLSClientConfig{CertFile: file + ".none"}, 0},
+		{"no certificate in the file", rest.TLSClientConfig{CertFile: os.DevNull}, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := testutil.ToFloat64(clientCertificateMetric(tt.cfg)); got != tt.want {
+				t.Errorf("got %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestClientCertificateMetricFollowsTheFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "cert.pem")
+	metric := clientCertificateMetric(rest.TLSClientConfig{CertFile: file})
+	for _, end := range []int64{2e9, 3e9} {
+		if err := os.WriteFile(file, ending(t, time.Unix(end, 0)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := testutil.ToFloat64(metric); got != float64(end) {
+			t.Errorf("got %v, want %v", got, end)
+		}
+	}
+}
