@@ -117,15 +117,6 @@ func TestSIGTERMBeforeThereIsATerm(t *testing.T) {
 				return nil
 			})
 		}, func(_ *testing.T, proxy *faults.Proxy) { proxy.FreezeWatches(faults.Watches()) }},
-		// Each refusal makes an informer wait longer; after the fifth it is 13 s at least.
-		{"while an overloaded API server refuses lists", func(t *testing.T, _ *controlplane.Process, proxy *faults.Proxy) {
-			controlplane.Eventually(t, 2*time.Minute, func(context.Context) error {
-				if n := proxy.Count("watch", "pods", 429); n < 5 {
-					return fmt.Errorf("%d lists refused so far", n)
-				}
-				return nil
-			})
-		}, func(_ *testing.T, proxy *faults.Proxy) { proxy.Inject(faults.Watches("pods"), faults.Refuse(429)) }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
