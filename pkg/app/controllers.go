@@ -21,13 +21,13 @@ func Controllers() []controller.Registration {
 	}
 }
 
-// needs are the rights of each controller, by its name.
-var needs = map[string][]access{
-	replicaset.Name:    replicaSetNeeds,
-	node.Name:          nodeLifecycleNeeds,
-	tainteviction.Name: taintEvictionNeeds,
-	podgc.Name:         podGCNeeds,
-	namespace.Name:     namespaceNeeds,
+// needs are the rights of each controller, by its name, on top of what [required] asks for every manager.
+var needs = map[string]controllerAccess{
+	replicaset.Name:    replicaSetAccess,
+	node.Name:          nodeLifecycleAccess,
+	tainteviction.Name: taintEvictionAccess,
+	podgc.Name:         podGCAccess,
+	namespace.Name:     namespaceAccess,
 }
 
 // names are the canonical names, in start order; the slice is the caller's.

@@ -3,18 +3,20 @@ package app
 import (
 	"context"
 	"fmt"
-	"sort"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"minikcm/pkg/flagcheck"
 	"minikcm/pkg/kubeclient"
 )
 
@@ -31,9 +33,10 @@ const (
 	preflightParallel = 8
 )
 
-// preflight asks the API server, before caches, election and controllers start, whether it can be reached and whether we may do all that the enabled
-// controllers will do. An API server that is not there yet is waited for. What will not get better by waiting is an error of
-// one line that says what to do about it. It returns ctx's error if ctx ends first.
+// preflight asks the API server, before caches, election and controllers start, whether it can be reached and whether all that the enabled
+// controllers will do is allowed: to this process, and to the service accounts that they use instead of its identity. An API server that is
+// not there yet is waited for. What will not get better by waiting is an error of one line that says what to do about it. It returns ctx's
+// error if ctx ends first.
 func preflight(ctx context.Context, cfg Config) error {
 	rc := kubeclient.WithAgent(cfg.REST, "preflight")
 	rc.Timeout, rc.QPS = preflightTimeout, -1
@@ -53,12 +56,12 @@ type preflighter struct {
 }
 
 // run repeats check until it passes, ctx ends, or the reason it fails for will last.
-func (p *preflighter) run(ctx context.Context, needs []access) error {
+func (p *preflighter) run(ctx context.Context, all []asker) error {
 	log := klog.FromContext(ctx).WithValues("server", p.server)
 	var said, up time.Time // when we last told that we wait; when the API server first answered after we had waited
 	waited := false
 	for {
-		err := p.check(ctx, needs)
+		err := p.check(ctx, all)
 		if err == nil {
 			return nil
 		}
@@ -89,50 +92,89 @@ func (p *preflighter) run(ctx context.Context, needs []access) error {
 	}
 }
 
-// check asks once. Who may do everything is asked one question only.
-func (p *preflighter) check(ctx context.Context, needs []access) error {
-	everything := access{group: "*", resource: "*", verbs: []string{"*"}}
-	if all, err := p.allowed(ctx, everything, "*"); err != nil || all {
-		return err
+// check asks once about all.
+func (p *preflighter) check(ctx context.Context, all []asker) error {
+	var missing []refusal
+	for _, id := range all {
+		lacks, err := p.lacks(ctx, id)
+		switch {
+		case id.account != "" && apierrors.IsForbidden(err):
+			// Nothing the controllers do needs the right to ask about others. The role system:auth-delegator, which clients of the serving
+			// port need us to have, has it.
+			klog.FromContext(ctx).Info("Rights of the controllers' accounts are not checked", "reason", flagcheck.OneLine(err).Error())
+			return refusals(missing)
+		case err != nil:
+			return err
+		case len(lacks) == 0:
+		case id.account == "":
+			missing = append(missing, refusal{p.whoami(ctx), lacks})
+		default:
+			missing = append(missing, refusal{"user " + username(id.account), lacks})
+		}
+	}
+	return refusals(missing)
+}
+
+// lacks returns what somebody needs and is not allowed. About one who may do everything it asks one question only.
+func (p *preflighter) lacks(ctx context.Context, id asker) ([]need, error) {
+	everything := right{verb: "*", group: "*", resource: "*"}
+	if all, err := p.allowed(ctx, id.account, everything); err != nil || all {
+		return nil, err
 	}
 	var (
 		lock    sync.Mutex
-		missing []string
+		missing []need
 		failed  error
 		wg      sync.WaitGroup
 		slots   = make(chan struct{}, preflightParallel)
 	)
-	for _, need := range needs {
-		for _, verb := range need.verbs {
-			slots <- struct{}{}
-			wg.Go(func() {
-				defer func() { <-slots }()
-				ok, err := p.allowed(ctx, need, verb)
-				lock.Lock()
-				defer lock.Unlock()
-				if err != nil {
-					failed = err
-				} else if !ok {
-					missing = append(missing, verb+" "+need.String())
-				}
-			})
-		}
+	for _, n := range id.needs {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			ok, err := p.allowed(ctx, id.account, n.right)
+			lock.Lock()
+			defer lock.Unlock()
+			if err != nil {
+				failed = err
+			} else if !ok {
+				missing = append(missing, n)
+			}
+		})
 	}
 	wg.Wait()
-	if failed != nil || len(missing) == 0 {
-		return failed
-	}
-	sort.Strings(missing)
-	return &missingError{user: p.whoami(ctx), missing: missing}
+	return missing, failed
 }
 
-func (p *preflighter) allowed(ctx context.Context, need access, verb string) (bool, error) {
-	review := &authorizationv1.SelfSubjectAccessReview{Spec: need.spec(verb)}
-	answer, err := p.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+// allowed asks about this process or, without its token, about an account: it need not exist yet, and a standby makes nothing.
+func (p *preflighter) allowed(ctx context.Context, account string, r right) (bool, error) {
+	api := p.client.AuthorizationV1()
+	resource, path := r.attributes()
+	if account == "" {
+		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+			ResourceAttributes: resource, NonResourceAttributes: path,
+		}}
+		answer, err := api.SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+		if err != nil {
+			return false, err
+		}
+		return answer.Status.Allowed, nil
+	}
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User:               username(account),
+		Groups:             []string{"system:serviceaccounts", "system:serviceaccounts:" + metav1.NamespaceSystem, "system:authenticated"},
+		ResourceAttributes: resource, NonResourceAttributes: path,
+	}}
+	answer, err := api.SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 	if err != nil {
 		return false, err
 	}
 	return answer.Status.Allowed, nil
+}
+
+// username is what the API server calls a service account of kube-system.
+func username(account string) string {
+	return "system:serviceaccount:" + metav1.NamespaceSystem + ":" + account
 }
 
 // whoami is for a message, so it makes do without an answer.
@@ -144,13 +186,45 @@ func (p *preflighter) whoami(ctx context.Context) string {
 	return "user " + answer.Status.UserInfo.Username
 }
 
-// missingError says what the API server does not let us do.
+// missingError says what the API server does not allow, and what does not work for that.
 type missingError struct {
-	user    string
-	missing []string
+	refusals []refusal
+}
+
+// refusal is what one user is not allowed.
+type refusal struct {
+	user  string
+	lacks []need
+}
+
+func refusals(all []refusal) error {
+	if len(all) == 0 {
+		return nil
+	}
+	return &missingError{refusals: all}
 }
 
 func (e *missingError) Error() string {
-	return fmt.Sprintf("%s is not allowed to: %s; grant it with a ClusterRole and its binding (deploy/ has them), "+
-		"or switch off the controllers that need it with --controllers", e.user, strings.Join(e.missing, ", "))
+	users := make([]string, len(e.refusals))
+	for i, r := range e.refusals {
+		users[i] = r.String()
+	}
+	return strings.Join(users, "; ") + "; grant it with a ClusterRole and its binding (deploy/ has them), " +
+		"or switch off the controllers that need it with --controllers"
+}
+
+// String names what works no more once, behind all the rights that are missing for it.
+func (r refusal) String() string {
+	byReason := map[string][]string{}
+	for _, n := range r.lacks {
+		reason := strings.Join(n.without, ", ")
+		byReason[reason] = append(byReason[reason], n.String())
+	}
+	var parts []string
+	for reason, lacks := range byReason {
+		slices.Sort(lacks)
+		parts = append(parts, strings.Join(lacks, ", ")+" ("+reason+")")
+	}
+	slices.Sort(parts)
+	return r.user + " is not allowed to: " + strings.Join(parts, ", ")
 }

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -57,7 +58,7 @@ func TestClassify(t *testing.T) {
 		{"forbidden", apierrors.NewForbidden(gr, "", errors.New("no")), true, "forbids even to ask"},
 		{"load balancer without backends", status(404), false, "does not answer like a Kubernetes API server"},
 		{"another one, or plain HTTP sent to TLS", status(400), false, "does not answer like a Kubernetes API server"},
-		{"rights missing", &missingError{user: "user u", missing: []string{"create pods"}}, true, "user u is not allowed to: create pods; grant"},
+		{"rights missing", &missingError{[]refusal{{"user u", []need{{right{verb: "create", resource: "pods"}, []string{"no pods"}}}}}}, true, "user u is not allowed to: create pods (no pods); grant"},
 		{"several lines become one", errors.New("a\n\tb"), false, "a b"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -94,35 +95,60 @@ func newPreflighter(t *testing.T, cfg *rest.Config) (*preflighter, *clocktesting
 	return &preflighter{client: client, server: cfg.Host, clock: clk}, clk
 }
 
-var testNeeds = []access{
-	{resource: "pods", verbs: []string{"create", "list"}},
-	{group: "apps", resource: "replicasets/status", verbs: []string{"update"}},
-	{group: "coordination.k8s.io", resource: "leases", namespace: "kube-system", name: "controller-manager", verbs: []string{"get"}},
+// testNeeds are those of this process and of a service account.
+var testNeeds = []asker{
+	asking("", access{resource: "pods", verbs: []string{"list"}, without: "no controller starts"},
+		access{group: "coordination.k8s.io", resource: "leases", namespace: "kube-system", name: "controller-manager", verbs: []string{"get"}, without: "nobody leads"}),
+	asking("a-controller", access{group: "apps", resource: "replicasets/status", verbs: []string{"update"}, without: "a cannot tell"},
+		access{resource: "pods", verbs: []string{"create", "delete"}, without: "a cannot write"}, access{nonResource: "/api", verbs: []string{"get"}, without: "a cannot see"}),
+}
+
+func asking(account string, all ...access) asker {
+	id := asker{account: account}
+	for _, a := range all {
+		id.add(a)
+	}
+	return id
 }
 
 func TestPreflightRights(t *testing.T) {
 	api := fakeapi.New(t)
-	all := []string{"create pods", "list pods", "update replicasets.apps/status", "get leases.coordination.k8s.io controller-manager in kube-system"}
+	const account = "system:serviceaccount:kube-system:a-controller "
+	ours := []string{"list pods", "get leases.coordination.k8s.io controller-manager in kube-system"}
+	accounts := []string{account + "update replicasets.apps/status", account + "create pods", account + "delete pods", account + "get /api"}
+	const grant = "; grant it with a ClusterRole and its binding (deploy/ has them), or switch off the controllers that need it with --controllers"
 	p, _ := newPreflighter(t, restConfig(t, api, nil))
 	for _, tt := range []struct {
-		name    string
-		allowed []string
-		want    string // empty: nothing is missing
-		asked   int
+		name      string
+		allowed   []string
+		forbidden string
+		want      string // empty: nothing is missing
+		asked     [2]int // about ourselves, about accounts
 	}{
-		{"everything", []string{"* *.*"}, "", 1},
-		{"just enough", all, "", 5},
-		{"one missing", all[1:], "user manager is not allowed to: create pods; grant it", 5},
-		{"several missing, sorted", all[:1], "is not allowed to: get leases.coordination.k8s.io controller-manager in kube-system, list pods, update replicasets.apps/status; grant it", 5},
+		{"everything", []string{"* *.*", account + "* *.*"}, "", "", [2]int{1, 1}},
+		{"just enough", slices.Concat(ours, accounts), "", "", [2]int{3, 5}},
+		{"just enough, and everything for the account", append(slices.Clone(ours), account+"* *.*"), "", "", [2]int{3, 1}},
+		{"one missing", slices.Concat(ours[1:], accounts), "", "user manager is not allowed to: list pods (no controller starts)" + grant, [2]int{3, 5}},
+		{"one missing for the account", slices.Concat(ours, accounts[:3]), "",
+			"user system:serviceaccount:kube-system:a-controller is not allowed to: get /api (a cannot see)" + grant, [2]int{3, 5}},
+		{"what is ours is none of the account's", slices.Concat(ours, accounts[1:], []string{"update replicasets.apps/status"}), "",
+			"user system:serviceaccount:kube-system:a-controller is not allowed to: update replicasets.apps/status (a cannot tell)" + grant, [2]int{3, 5}},
+		{"all that is missing, at once and sorted", nil, "",
+			"user manager is not allowed to: get leases.coordination.k8s.io controller-manager in kube-system (nobody leads), list pods (no controller starts); " +
+				"user system:serviceaccount:kube-system:a-controller is not allowed to: create pods, delete pods (a cannot write), get /api (a cannot see), " +
+				"update replicasets.apps/status (a cannot tell)" + grant, [2]int{3, 5}},
+		{"we may not ask about accounts", ours, "subjectaccessreviews", "", [2]int{3, 0}},
+		{"we may not ask about accounts, and something is missing for us", ours[1:], "subjectaccessreviews",
+			"user manager is not allowed to: list pods (no controller starts)" + grant, [2]int{3, 0}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			api.Set(func(f *fakeapi.Server) { f.Allowed, f.Asked = tt.allowed, nil })
+			api.Set(func(f *fakeapi.Server) { f.Allowed, f.Forbidden, f.Asked = tt.allowed, tt.forbidden, nil })
 			err := p.run(t.Context(), testNeeds)
-			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			if tt.want == "" && err != nil || tt.want != "" && (err == nil || err.Error() != tt.want) {
 				t.Errorf("preflight = %v, want %q", err, tt.want)
 			}
-			if got := api.Count("self"); got != tt.asked {
-				t.Errorf("%d questions, want %d", got, tt.asked)
+			if got := [2]int{api.Count("self"), api.Count("access")}; got != tt.asked {
+				t.Errorf("%v questions, want %v", got, tt.asked)
 			}
 		})
 	}
@@ -191,7 +217,7 @@ func TestPreflightWaits(t *testing.T) {
 			stepping(t, clk)
 			start := clk.Now()
 			done := make(chan error, 1)
-			go func() { done <- p.run(t.Context(), testNeeds) }()
+			go func() { done <- p.run(t.Context(), testNeeds[:1]) }()
 			eventually(t, func() error {
 				if clk.Since(start) < 2*preflightSettle && len(done) == 0 {
 					return errors.New("neither a minute has passed nor an end been made")
@@ -211,7 +237,7 @@ func TestPreflightWaits(t *testing.T) {
 		stepping(t, clk)
 		start := clk.Now()
 		done := make(chan error, 1)
-		go func() { done <- p.run(t.Context(), testNeeds) }()
+		go func() { done <- p.run(t.Context(), testNeeds[:1]) }()
 		eventually(t, func() error {
 			if clk.Since(start) < time.Minute {
 				return errors.New("less than a minute has passed")
@@ -242,7 +268,7 @@ func TestPreflightWaits(t *testing.T) {
 		api.Set(func(f *fakeapi.Server) { f.Status = 503 })
 		p, clk := newPreflighter(t, restConfig(t, api, nil))
 		done := make(chan error, 1)
-		go func() { done <- p.run(t.Context(), testNeeds) }()
+		go func() { done <- p.run(t.Context(), testNeeds[:1]) }()
 		eventually(t, func() error {
 			if !clk.HasWaiters() {
 				return errors.New("not waiting yet")
@@ -265,7 +291,7 @@ func TestPreflightWaits(t *testing.T) {
 		p, clk := newPreflighter(t, &rest.Config{Host: "https://" + address})
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 1)
-		go func() { done <- p.run(ctx, testNeeds) }()
+		go func() { done <- p.run(ctx, testNeeds[:1]) }()
 		eventually(t, func() error {
 			if !clk.HasWaiters() {
 				return errors.New("not waiting yet")
@@ -280,51 +306,111 @@ func TestPreflightWaits(t *testing.T) {
 }
 
 func TestRequired(t *testing.T) {
-	o := parsed(t, "--kubeconfig="+minimalKubeconfig(t), "--leader-elect-resource-name=n", "--leader-elect-resource-namespace=ns")
-	cfg, err := o.Config()
-	if err != nil {
-		t.Fatal(err)
-	}
-	words := func(cfg Config) []string {
-		var out []string
-		for _, a := range required(cfg) {
-			for _, verb := range a.verbs {
-				out = append(out, verb+" "+a.String())
+	const (
+		process = ""
+		leases  = "leases.coordination.k8s.io"
+	)
+	// by is what is asked for by whom, as text. A right that is asked for twice is an error.
+	by := func(t *testing.T, args ...string) map[string][]string {
+		t.Helper()
+		cfg, err := parsed(t, append([]string{"--kubeconfig=" + minimalKubeconfig(t), "--leader-elect-resource-name=n"}, args...)...).Config()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := map[string][]string{}
+		for _, id := range required(cfg) {
+			for _, n := range id.needs {
+				if slices.Contains(all[id.account], n.String()) {
+					t.Errorf("%q asks twice to %s", id.account, n)
+				}
+				all[id.account] = append(all[id.account], n.String())
+				if len(n.without) == 0 || slices.Contains(n.without, "") {
+					t.Errorf("nothing is told of what does not work without the right to %s", n)
+				}
 			}
+			slices.Sort(all[id.account])
 		}
-		slices.Sort(out)
-		return out
+		return all
 	}
-	all := words(cfg)
-	if dup := len(all) - len(slices.Compact(slices.Clone(all))); dup != 0 {
-		t.Errorf("%d questions are asked twice", dup)
-	}
-	for _, want := range []string{"create leases.coordination.k8s.io in ns", "get leases.coordination.k8s.io n in ns", "create pods", "create events"} {
-		if !slices.Contains(all, want) {
-			t.Errorf("%q is not among what is required: %q", want, all)
+	common := []string{"create events", "patch events"}
+	elects := []string{"create " + leases + " in kube-system", "get " + leases + " n in kube-system", "update " + leases + " n in kube-system"}
+	watches := func(types ...string) (all []string) {
+		for _, t := range types {
+			all = append(all, "list "+t, "watch "+t)
 		}
+		return all
 	}
-	none := cfg
-	none.Controllers, none.Election.Enabled = nil, false
-	for _, word := range words(none) {
-		if !strings.HasSuffix(word, " events") {
-			t.Errorf("without controllers and election %q is required", word)
+	tokens := func(accounts ...string) (all []string) {
+		for _, a := range accounts {
+			all = append(all, "create serviceaccounts/token "+a+" in kube-system")
 		}
+		return all
+	}
+	replicaSets := []string{"create pods", "delete pods", "get replicasets.apps", "list pods", "list replicasets.apps", "patch pods",
+		"update replicasets.apps/finalizers", "update replicasets.apps/status"}
+	nodes := []string{"get " + leases + " in kube-node-lease", "get nodes", "list " + leases + " in kube-node-lease", "list nodes",
+		"patch nodes", "patch pods/status", "update nodes/status"}
+	evictions := []string{"delete pods", "get " + leases + " in kube-node-lease", "get nodes", "get pods", "patch pods/status"}
+	podGC := []string{"delete pods", "get nodes", "list pods", "patch pods/status"}
+	namespaces := []string{"delete *.*", "deletecollection *.*", "get /api", "get /apis", "get namespaces", "list *.*",
+		"update namespaces/finalize", "update namespaces/status", "watch *.*"}
+
+	for _, tt := range []struct {
+		name string
+		args []string
+		want map[string][][]string // by account, "" is this process
+	}{
+		{"nothing but serving and events", []string{"--controllers=-*", "--leader-elect=false"}, map[string][][]string{process: {common}}},
+		{"one controller, one namespace of Leases", []string{"--controllers=replicaset"}, map[string][][]string{
+			process: {common, elects, watches(leases + " in kube-system"), replicaSets, watches("pods", "replicasets.apps", "namespaces")},
+		}},
+		{"a cold look at the Lease", []string{"--controllers=replicaset", "--feature-gates=LeaseWatch=false"}, map[string][][]string{
+			process: {common, elects, replicaSets, watches("pods", "replicasets.apps", "namespaces")},
+		}},
+		{"nodes without election", []string{"--controllers=nodelifecycle", "--leader-elect=false"}, map[string][][]string{
+			process: {common, nodes, watches("nodes", "pods", leases+" in kube-node-lease")},
+		}},
+		{"all", nil, map[string][][]string{
+			process: {common, elects, watches("nodes", "pods", leases, "replicasets.apps", "namespaces"), replicaSets, nodes, evictions, podGC, namespaces},
+		}},
+		{"all, each with an account of its own", []string{"--use-service-account-credentials"}, map[string][][]string{
+			process: {common, elects, watches("nodes", "pods", leases, "replicasets.apps", "namespaces"),
+				tokens("replicaset-controller", "node-controller", "pod-garbage-collector", "namespace-controller")},
+			"replicaset-controller": {replicaSets},
+			"node-controller":       {nodes, evictions},
+			"pod-garbage-collector": {podGC},
+			"namespace-controller":  {namespaces},
+		}},
+		{"two of them", []string{"--use-service-account-credentials", "--controllers=podgc,taint-eviction-controller"}, map[string][][]string{
+			process:                 {common, elects, watches("nodes", "pods", leases+" in kube-system"), tokens("node-controller", "pod-garbage-collector")},
+			"node-controller":       {evictions},
+			"pod-garbage-collector": {podGC},
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			want := map[string][]string{}
+			for account, parts := range tt.want {
+				want[account] = slices.Compact(slices.Sorted(slices.Values(slices.Concat(parts...))))
+			}
+			if diff := cmp.Diff(want, by(t, tt.args...)); diff != "" {
+				t.Errorf("rights that are asked for (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
-func TestAccessString(t *testing.T) {
-	for want, a := range map[string]access{
-		"pods":             {resource: "pods"},
-		"pods/status":      {resource: "pods/status"},
-		"replicasets.apps": {group: "apps", resource: "replicasets"},
-		"a.g/s n in ns":    {group: "g", resource: "a/s", name: "n", namespace: "ns"},
-		"*.*":              {group: "*", resource: "*"},
-		"/apis":            {nonResource: "/apis"},
-		"x in y":           {resource: "x", namespace: "y"},
+func TestRightString(t *testing.T) {
+	for want, r := range map[string]right{
+		"get pods":              {verb: "get", resource: "pods"},
+		"patch pods/status":     {verb: "patch", resource: "pods/status"},
+		"list replicasets.apps": {verb: "list", group: "apps", resource: "replicasets"},
+		"update a.g/s n in ns":  {verb: "update", group: "g", resource: "a/s", name: "n", namespace: "ns"},
+		"list *.*":              {verb: "list", group: "*", resource: "*"},
+		"get /apis":             {verb: "get", nonResource: "/apis"},
+		"get x in y":            {verb: "get", resource: "x", namespace: "y"},
 	} {
-		if got := a.String(); got != want {
-			t.Errorf("%+v is called %q, want %q", a, got, want)
+		if got := r.String(); got != want {
+			t.Errorf("%+v is called %q, want %q", r, got, want)
 		}
 	}
 }

@@ -31,9 +31,10 @@ type Server struct {
 
 	lock      sync.Mutex
 	Tokens    map[string]authenticationv1.UserInfo // bearer token → user
-	Allowed   []string                             // "user verb path", or "verb resource.group/subresource name in namespace" of our own
+	Allowed   []string                             // "verb path" or "verb resource.group/subresource name in namespace"; of others than us behind "user "
 	ConfigMap *corev1.ConfigMap                    // nil: not published
 	Status    int                                  // not 0: everything is answered with this
+	Forbidden string                               // a resource that answers 403; empty: none
 	Asked     []string                             // kinds of review, in order: token, access or self
 }
 
@@ -91,14 +92,12 @@ func (f *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer f.lock.Unlock()
 	w.Header().Set("Content-Type", "application/json")
 	if f.Status != 0 {
-		w.WriteHeader(f.Status)
-		_ = json.NewEncoder(w).Encode(metav1.Status{
-			TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
-			Code: int32(f.Status), Message: "as the test wishes", Reason: reasonOf(f.Status),
-		})
+		refuse(w, f.Status)
 		return
 	}
 	switch {
+	case f.Forbidden != "" && strings.HasSuffix(r.URL.Path, "/"+f.Forbidden):
+		refuse(w, http.StatusForbidden)
 	case strings.HasSuffix(r.URL.Path, "/tokenreviews"):
 		f.Asked = append(f.Asked, "token")
 		var review authenticationv1.TokenReview
@@ -109,15 +108,13 @@ func (f *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.Asked = append(f.Asked, "access")
 		var review authorizationv1.SubjectAccessReview
 		decode(r, &review)
-		a := review.Spec.NonResourceAttributes
-		review.Status.Allowed = slices.Contains(f.Allowed, review.Spec.User+" "+a.Verb+" "+a.Path)
+		review.Status.Allowed = slices.Contains(f.Allowed, review.Spec.User+" "+asked(review.Spec.ResourceAttributes, review.Spec.NonResourceAttributes))
 		_ = json.NewEncoder(w).Encode(review)
 	case strings.HasSuffix(r.URL.Path, "/selfsubjectaccessreviews"):
 		f.Asked = append(f.Asked, "self")
 		var review authorizationv1.SelfSubjectAccessReview
 		decode(r, &review)
-		a := review.Spec.ResourceAttributes
-		review.Status.Allowed = slices.Contains(f.Allowed, a.Verb+" "+resource(a))
+		review.Status.Allowed = slices.Contains(f.Allowed, asked(review.Spec.ResourceAttributes, review.Spec.NonResourceAttributes))
 		_ = json.NewEncoder(w).Encode(review)
 	case strings.HasSuffix(r.URL.Path, "/selfsubjectreviews"):
 		_ = json.NewEncoder(w).Encode(authenticationv1.SelfSubjectReview{
@@ -157,9 +154,20 @@ func (f *Server) serveConfigMaps(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(list)
 }
 
-// resource is "resource.group/subresource name in namespace", without what is empty.
-func resource(a *authorizationv1.ResourceAttributes) string {
-	what := a.Resource
+func refuse(w http.ResponseWriter, code int) {
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
+		Code: int32(code), Message: "as the test wishes", Reason: reasonOf(code),
+	})
+}
+
+// asked is what a review is about: "verb path" or "verb resource.group/subresource name in namespace", without what is empty.
+func asked(a *authorizationv1.ResourceAttributes, path *authorizationv1.NonResourceAttributes) string {
+	if a == nil {
+		return path.Verb + " " + path.Path
+	}
+	what := a.Verb + " " + a.Resource
 	for _, part := range [][2]string{{".", a.Group}, {"/", a.Subresource}, {" ", a.Name}, {" in ", a.Namespace}} {
 		if part[1] != "" {
 			what += part[0] + part[1]

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -57,7 +58,8 @@ func (r right) String() string {
 
 // grants reports whether r may be what grants the thing the message calls other.
 func (r right) grants(other string) bool {
-	return other == r.String() || r.resource == "*" && strings.HasPrefix(other, r.verb+" ")
+	everywhere := r.namespace == "" && strings.HasPrefix(other, r.String()+" in ")
+	return other == r.String() || everywhere || r.resource == "*" && strings.HasPrefix(other, r.verb+" ")
 }
 
 // rights lists what the roles among objects grant.
@@ -171,13 +173,13 @@ func TestEveryRightIsNeeded(t *testing.T) {
 	}
 }
 
-// missing starts a manager and returns what it says it is not allowed to do, or nil if it has not given up after a while.
-func missing(t *testing.T, user string, while time.Duration, args ...string) []string {
+// missing starts a manager and returns what it says is not allowed, by user, or nil if it has not given up after a while.
+func missing(t *testing.T, kubeconfig string, while time.Duration, args ...string) map[string][]string {
 	t.Helper()
 	cmd := app.NewCommand(app.Controllers())
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetOut(io.Discard)
-	m := controlplane.StartManager(t, cmd, append(args, "--kubeconfig="+cluster.Kubeconfig(t, user), "--secure-port=0")...)
+	m := controlplane.StartManager(t, cmd, append(args, "--kubeconfig="+kubeconfig, "--secure-port=0")...)
 	select {
 	case <-m.Done():
 	case <-time.After(while):
@@ -188,24 +190,34 @@ func missing(t *testing.T, user string, while time.Duration, args ...string) []s
 	if err == nil {
 		t.Fatal("manager ended by itself")
 	}
-	_, list, found := strings.Cut(err.Error(), "is not allowed to: ")
-	if !found {
-		t.Fatal(err)
+	said := map[string][]string{}
+	text, _, _ := strings.Cut(consequences.ReplaceAllString(err.Error(), ""), "; grant")
+	for part := range strings.SplitSeq(text, "; ") {
+		user, list, found := strings.Cut(strings.TrimPrefix(part, "user "), " is not allowed to: ")
+		if !found {
+			t.Fatal(err)
+		}
+		said[user] = strings.Split(list, ", ")
 	}
-	list, _, _ = strings.Cut(list, "; grant")
-	return strings.Split(list, ", ")
+	return said
 }
+
+// consequences are what stands in parentheses behind the rights that are missing.
+var consequences = regexp.MustCompile(` \([^)]*\)`)
 
 func expectMissing(t *testing.T, user string, r right, args ...string) {
 	t.Helper()
 	// The authorizer learns of new roles a moment after they are stored, so at first more is missing.
 	controlplane.Eventually(t, 10*time.Second, func(context.Context) error {
-		said := missing(t, user, 10*time.Second, args...)
+		said := missing(t, cluster.Kubeconfig(t, user), 10*time.Second, args...)
 		if said == nil {
 			t.Fatalf("the manager works without the right to %s", r)
 		}
-		if i := slices.IndexFunc(said, func(s string) bool { return !r.grants(s) }); i >= 0 {
-			return fmt.Errorf("without the right to %s the manager misses the one to %s", r, said[i])
+		if i := slices.IndexFunc(said[user], func(s string) bool { return !r.grants(s) }); i >= 0 {
+			return fmt.Errorf("without the right to %s the manager misses the one to %s", r, said[user][i])
+		}
+		if len(said) != 1 || len(said[user]) == 0 {
+			return fmt.Errorf("without the right to %s the manager misses %q, want it to be missed by %s alone", r, said, user)
 		}
 		return nil
 	})
