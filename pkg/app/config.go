@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"mime"
-	"net"
 	"slices"
 	"strings"
 	"time"
@@ -12,13 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/featuregate"
 	zpagesfeatures "k8s.io/component-base/zpages/features"
 
 	"minikcm/pkg/controller"
 	"minikcm/pkg/kubeclient"
 	"minikcm/pkg/leadership"
+	"minikcm/pkg/serving"
 )
 
 // Config is what the manager works with. It is made by [Options.Config] and not changed afterwards; whoever needs a
@@ -48,7 +47,8 @@ type Config struct {
 	// Promises are the behaviours on top of upstream's.
 	Promises Promises
 
-	Serving ServingConfig
+	// Serving says what the HTTPS endpoint offers.
+	Serving serving.Config
 }
 
 // Promises are the behaviours that kube-controller-manager does not have. All are on unless a flag says otherwise.
@@ -85,7 +85,7 @@ func (o *Options) Config() (Config, error) {
 			LeaseWatch:    on(LeaseWatch),
 			WatchLiveness: on(WatchLiveness),
 		},
-		Serving: o.servingConfig(),
+		Serving: o.serving(),
 	}, nil
 }
 
@@ -148,28 +148,12 @@ func (o *ClientOptions) mediaType() (string, error) {
 	return kind, nil
 }
 
-// servingConfig collects what the server needs.
-func (o *Options) servingConfig() ServingConfig {
-	s := o.Serving
-	minVersion, _ := cliflag.TLSVersion(s.MinTLSVersion) // checked by Validate, as are the next two
-	ciphers, _ := cliflag.TLSCipherSuites(s.CipherSuites)
-	curves, _ := cliflag.TLSCurvePreferences(s.Curves)
-	return ServingConfig{
-		Address: net.JoinHostPort(s.BindAddress.String(), fmt.Sprint(s.SecurePort)), Port: s.SecurePort,
-		SharePort: s.SharePort, ShareAddresses: s.ShareAddresses,
-		TLS: TLSConfig{
-			CertDir: s.CertDir, CertFile: s.CertFile, KeyFile: s.KeyFile, SNI: s.SNICertKeys,
-			MinVersion: minVersion, CipherSuites: ciphers, Curves: curves,
-			HTTP2Streams: s.HTTP2Streams, DisableHTTP2: s.DisableHTTP2,
-		},
-		Authentication:      o.Authentication,
-		Authorization:       o.Authorization,
-		ReviewRetry:         reviewRetry(),
-		Profiling:           o.Debugging.Profiling,
-		ContentionProfiling: o.Debugging.Profiling && o.Debugging.ContentionProfiling,
-		Flags:               o.flags,
-		Flagz:               o.gates.gate.Enabled(zpagesfeatures.ComponentFlagz),
-		Statusz:             o.gates.gate.Enabled(zpagesfeatures.ComponentStatusz),
-		EmulationVersion:    o.gates.version.EmulationVersion().String(),
-	}
+// serving adds what /flagz and /statusz show.
+func (o *Options) serving() serving.Config {
+	cfg := o.Serving
+	cfg.Flags = o.flags
+	cfg.Flagz = o.gates.gate.Enabled(zpagesfeatures.ComponentFlagz)
+	cfg.Statusz = o.gates.gate.Enabled(zpagesfeatures.ComponentStatusz)
+	cfg.EmulationVersion = o.gates.version.EmulationVersion().String()
+	return cfg
 }

@@ -1,9 +1,7 @@
 package app
 
 import (
-	"net"
 	"reflect"
-	"strconv"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,15 +10,17 @@ import (
 	"minikcm/pkg/controller"
 )
 
+// configzName is the API group of the document, upstream's.
+const configzName = "kubecontrollermanager.config.k8s.io"
+
 // configzDocument is what /configz shows of cfg: kube-controller-manager's KubeControllerManagerConfiguration with the
 // sections that exist here, so that what reads that reads this, and a section of ours.
 func configzDocument(cfg Config) any {
-	host, port, _ := net.SplitHostPort(cfg.Serving.Address) // empty is fine: then nothing is served either
-	portNumber, _ := strconv.Atoi(port)
 	elect, e := cfg.Election.Enabled, cfg.Election
-	profiling, contention := cfg.Serving.Profiling, cfg.Serving.ContentionProfiling
+	profiling := cfg.Serving.Profiling
+	contention := profiling && cfg.Serving.ContentionProfiling
 	generic := configzGeneric{
-		Port: portNumber, Address: host,
+		Port: cfg.Serving.Port, Address: cfg.Serving.BindAddress.String(),
 		MinResyncPeriod:         metav1.Duration{Duration: cfg.MinResync},
 		ControllerStartInterval: metav1.Duration{Duration: cfg.StartInterval},
 		Controllers:             names(cfg.Controllers),

@@ -9,7 +9,6 @@
 // names and defaults are kube-controller-manager's, so that its static pod manifest can be taken over; docs/flags.md lists
 // them and says where a default differs on purpose.
 //
-// controllers.go holds the one visible list of controllers. preflight.go asks the API server, before anything starts,
-// whether it can be reached and whether it lets us do what the controllers will do. The serving files are the HTTPS endpoint:
-// certificates, authentication and authorization delegated to the API server, health, metrics and debugging.
+// controllers.go holds the one visible list of controllers. preflight.go asks the API server, before caches are filled,
+// whether it can be reached and whether it lets us do what the controllers will do.
 package app

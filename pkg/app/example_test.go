@@ -19,7 +19,7 @@ func Example() {
 	})
 	o.Client.Kubeconfig = "kubeconfig"
 	o.LeaderElection.LeaderElect = false
-	o.Serving.SecurePort = 0
+	o.Serving.Port = 0
 	if errs := o.Validate(); len(errs) > 0 {
 		fmt.Println(errs)
 		return

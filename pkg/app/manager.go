@@ -17,6 +17,7 @@ import (
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
 	"minikcm/pkg/leadership"
+	"minikcm/pkg/serving"
 )
 
 // manager is one run of the program, in stages. Each stage is started when the one before it is up, and stopped after the one
@@ -26,7 +27,7 @@ import (
 type manager struct {
 	cfg         Config
 	clock       clock.WithTicker
-	server      *server
+	server      *serving.Server
 	caches      *caches.Caches
 	events      *events
 	fence       *leadership.Fence
@@ -80,7 +81,8 @@ func newManager(cfg Config) (*manager, error) {
 	if m.liveness, err = b.liveness(m.elector); err != nil {
 		return nil, err
 	}
-	if m.server, err = newServer(cfg.Serving, serverDeps{metrics: b.registry, configz: configzDocument(cfg), clock: m.clock}); err != nil {
+	configz := map[string]any{configzName: configzDocument(cfg)}
+	if m.server, err = serving.New(cfg.Serving, serving.Deps{Name: Name, Metrics: b.registry, Configz: configz, Clock: m.clock}); err != nil {
 		return nil, err
 	}
 	m.addChecks()
@@ -118,18 +120,18 @@ func (m *manager) observeLease() error {
 
 // addChecks tells the server what to look at. Liveness never depends on the API server, or an outage would restart every manager.
 func (m *manager) addChecks() {
-	m.server.addLive(m.elector.Name(), func() error { return m.elector.Check(nil) })
+	m.server.AddLive(m.elector.Name(), func() error { return m.elector.Check(nil) })
 	for _, c := range m.controllers {
-		m.server.addLive(c.name, c.Healthy)
+		m.server.AddLive(c.name, c.Healthy)
 	}
-	m.server.addReady("caches", func() error {
+	m.server.AddReady("caches", func() error {
 		if missing := m.caches.Unsynced(); len(missing) > 0 && m.warmNow() {
 			return fmt.Errorf("not synced: %v", missing)
 		}
 		return nil
 	})
 	if m.liveness != nil {
-		m.server.addReady(m.liveness.Name(), func() error { return m.liveness.Check(nil) })
+		m.server.AddReady(m.liveness.Name(), func() error { return m.liveness.Check(nil) })
 	}
 }
 
@@ -142,15 +144,15 @@ func (m *manager) run(ctx context.Context) error {
 	defer m.abort(nil)
 	outlive := context.WithoutCancel(ctx)
 
-	m.server.addReady("shutdown", func() error { return stopping(ctx) })
+	m.server.AddReady("shutdown", func() error { return stopping(ctx) })
 	serveCtx, stopServing := context.WithCancel(outlive)
-	var serving sync.WaitGroup
-	serving.Go(func() {
-		if err := m.server.run(serveCtx); err != nil {
+	var served sync.WaitGroup
+	served.Go(func() {
+		if err := m.server.Run(serveCtx); err != nil {
 			m.abort(fmt.Errorf("serve: %w", err))
 		}
 	})
-	defer serving.Wait()
+	defer served.Wait()
 	defer stopServing()
 
 	m.cacheCtx, m.stopCache = context.WithCancel(outlive)

@@ -12,19 +12,16 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"minikcm/pkg/controller"
+	"minikcm/pkg/serving"
 )
 
 // Options are the values of all flags, as given. [Options.Validate] says whether they make sense,
 // [Options.Config] turns them into what the rest of the program works with.
 type Options struct {
-	Debugging      DebuggingOptions
 	Generic        GenericOptions
 	Client         ClientOptions
 	LeaderElection LeaderElectionOptions
-
-	Serving        ServingOptions
-	Authentication AuthenticationOptions
-	Authorization  AuthorizationOptions
+	Serving        serving.Config
 
 	Metrics *metrics.Options
 	Logs    *logs.Options
@@ -35,12 +32,6 @@ type Options struct {
 	version versionFlag
 	flags   cliflag.NamedFlagSets // all flags by section, as given; shown by /flagz
 	unused  []string              // flags of kube-controller-manager that were given and mean nothing here
-}
-
-// DebuggingOptions switch the profiling endpoints.
-type DebuggingOptions struct {
-	Profiling           bool
-	ContentionProfiling bool
 }
 
 // GenericOptions are about the process as a whole.
@@ -79,7 +70,6 @@ type LeaderElectionOptions struct {
 func NewOptions(controllers []controller.Registration) *Options {
 	return &Options{
 		controllers: controllers,
-		Debugging:   DebuggingOptions{Profiling: true},
 		Generic: GenericOptions{
 			Controllers:               []string{"*"},
 			MinResyncPeriod:           12 * time.Hour,
@@ -103,27 +93,23 @@ func NewOptions(controllers []controller.Registration) *Options {
 			ResourceNamespace: "kube-system",
 			WarmStandby:       true,
 		},
-		Serving:        defaultServingOptions(),
-		Authentication: defaultAuthenticationOptions(),
-		Authorization:  defaultAuthorizationOptions(),
-		Metrics:        metrics.NewOptions(),
-		Logs:           logs.NewOptions(),
-		gates:          newGates(controllers),
+		Serving: serving.DefaultConfig(),
+		Metrics: metrics.NewOptions(),
+		Logs:    logs.NewOptions(),
+		gates:   newGates(controllers),
 	}
 }
 
 // Flags returns all flags, bound to o, in upstream's sections and order. It is called once per Options.
 func (o *Options) Flags() cliflag.NamedFlagSets {
 	fss := cliflag.NamedFlagSets{NormalizeNameFunc: cliflag.WordSepNormalizeFunc}
-	o.Debugging.addFlags(fss.FlagSet("debugging"))
+	fss.FlagSet("debugging") // comes first
 	generic := fss.FlagSet("generic")
 	o.Generic.addFlags(generic, o.controllers)
 	o.Client.addGenericFlags(generic)
 	o.LeaderElection.addFlags(generic)
 	o.gates.addFlags(generic)
-	o.Serving.addFlags(fss.FlagSet("secure serving"))
-	o.Authentication.addFlags(fss.FlagSet("authentication"))
-	o.Authorization.addFlags(fss.FlagSet("authorization"))
+	o.Serving.AddFlags(&fss)
 	byName := slices.SortedFunc(slices.Values(o.controllers), func(a, b controller.Registration) int { return strings.Compare(a.Name, b.Name) })
 	for _, c := range byName {
 		if c.Config != nil {

@@ -8,13 +8,6 @@ import (
 	"minikcm/pkg/controller"
 )
 
-func (o *DebuggingOptions) addFlags(fs *pflag.FlagSet) {
-	fs.BoolVar(&o.Profiling, "profiling", o.Profiling,
-		"Serve /debug/pprof and /debug/flags/v to authorized clients.")
-	fs.BoolVar(&o.ContentionProfiling, "contention-profiling", o.ContentionProfiling,
-		"Record where goroutines block on locks. Needs --profiling.")
-}
-
 func (o *GenericOptions) addFlags(fs *pflag.FlagSet, controllers []controller.Registration) {
 	fs.StringSliceVar(&o.Controllers, "controllers", o.Controllers,
 		"Controllers to run: 'foo' switches foo on, '-foo' switches it off, '*' switches on all that no other item names. "+

@@ -1,8 +1,8 @@
 package app
 
 import (
-	"crypto/tls"
 	"encoding/json"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -10,7 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	cliflag "k8s.io/component-base/cli/flag"
 
@@ -20,6 +19,7 @@ import (
 	"minikcm/pkg/controllers/podgc"
 	"minikcm/pkg/controllers/replicaset"
 	"minikcm/pkg/leadership"
+	"minikcm/pkg/serving"
 )
 
 // parsed returns the options that a command line gives, with gates set.
@@ -53,7 +53,7 @@ var comparable = cmp.Options{
 	cmpopts.IgnoreFields(Config{}, "Controllers", "Enabled"),
 	cmpopts.IgnoreFields(leadership.Config{}, "Identity"),
 	cmpopts.IgnoreFields(rest.Config{}, "UserAgent"),
-	cmpopts.IgnoreFields(ServingConfig{}, "Flags"),
+	cmpopts.IgnoreFields(serving.Config{}, "Flags"),
 	cmpopts.IgnoreUnexported(rest.Config{}),
 }
 
@@ -95,20 +95,18 @@ func TestDefaults(t *testing.T) {
 			Namespace: "kube-system", Name: "controller-manager", ShutdownTimeout: 10 * time.Second,
 		},
 		Promises: Promises{WarmStandby: true, FencedWrites: true, LeaseWatch: true, WatchLiveness: true},
-		Serving: ServingConfig{
-			Address: "0.0.0.0:10257", Port: 10257,
-			TLS: TLSConfig{MinVersion: tls.VersionTLS12},
-			Authentication: AuthenticationOptions{
+		Serving: serving.Config{
+			BindAddress: net.IPv4zero, Port: 10257,
+			Authentication: serving.AuthenticationConfig{
 				TokenCacheTTL: 10 * time.Second,
-				RequestHeader: RequestHeaderOptions{
+				RequestHeader: serving.RequestHeaderConfig{
 					UsernameHeaders: []string{"x-remote-user"}, GroupHeaders: []string{"x-remote-group"}, ExtraHeaderPrefixes: []string{"x-remote-extra-"},
 				},
 			},
-			Authorization: AuthorizationOptions{
+			Authorization: serving.AuthorizationConfig{
 				AlwaysAllowPaths: []string{"/healthz", "/readyz", "/livez"}, AllowedTTL: 10 * time.Second, DeniedTTL: 10 * time.Second,
 			},
-			ReviewRetry: wait.Backoff{Duration: 500 * time.Millisecond, Factor: 1.5, Jitter: 0.2, Steps: 5},
-			Profiling:   true, Flagz: true, Statusz: true, EmulationVersion: "1.37",
+			Profiling: true, Flagz: true, Statusz: true, EmulationVersion: "1.37",
 		},
 	}
 	wantConfigs := []controller.Config{
@@ -172,24 +170,26 @@ func TestFlagsReachConfig(t *testing.T) {
 			LeaseDuration: 30 * time.Second, RenewDeadline: 15 * time.Second, RetryPeriod: 5 * time.Second,
 			Namespace: "ns", Name: "name", ShutdownTimeout: time.Hour,
 		},
-		Serving: ServingConfig{
-			Address: "192.168.4.10:10001", Port: 10001, SharePort: true, ShareAddresses: true,
-			TLS: TLSConfig{
+		Serving: serving.Config{
+			BindAddress: net.IPv4(192, 168, 4, 10), Port: 10001, SharePort: true, ShareAddresses: true,
+			TLS: serving.TLSConfig{
 				CertDir: "/a/b/c", CertFile: "/c.crt", KeyFile: "/c.key",
 				SNI:        []cliflag.NamedCertKey{{CertFile: "/s.crt", KeyFile: "/s.key", Names: []string{"*.foo.com", "foo.com"}}},
-				MinVersion: tls.VersionTLS13, CipherSuites: []uint16{tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256},
-				Curves: []tls.CurveID{tls.CurveP256, tls.X25519}, HTTP2Streams: 47, DisableHTTP2: true,
+				MinVersion: "VersionTLS13", CipherSuites: []string{"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"},
+				Curves: []int32{23, 29}, HTTP2Streams: 47, DisableHTTP2: true,
 			},
-			Authentication: AuthenticationOptions{
+			Authentication: serving.AuthenticationConfig{
 				Kubeconfig: "/authn", SkipLookup: true, TolerateLookupFailure: true, TokenCacheTTL: time.Second, ClientCAFile: "/ca",
-				RequestHeader: RequestHeaderOptions{
+				RequestHeader: serving.RequestHeaderConfig{
 					ClientCAFile: "/rh", AllowedNames: []string{"a", "b"}, UsernameHeaders: []string{"u"}, UIDHeaders: []string{"i"},
 					GroupHeaders: []string{"g"}, ExtraHeaderPrefixes: []string{"e"},
 				},
 			},
-			Authorization:    AuthorizationOptions{Kubeconfig: "/authz", AlwaysAllowPaths: []string{"/x", "/y/*"}, AllowedTTL: 2 * time.Second, DeniedTTL: 3 * time.Second},
-			ReviewRetry:      wait.Backoff{Duration: 500 * time.Millisecond, Factor: 1.5, Jitter: 0.2, Steps: 5},
-			EmulationVersion: "1.36",
+			Authorization: serving.AuthorizationConfig{
+				Kubeconfig: "/authz", AlwaysAllowPaths: []string{"/x", "/y/*"}, AllowedTTL: 2 * time.Second, DeniedTTL: 3 * time.Second,
+			},
+			ContentionProfiling: true,
+			EmulationVersion:    "1.36",
 		},
 	}
 	wantConfigs := []controller.Config{

@@ -3,10 +3,8 @@ package app
 import (
 	"fmt"
 	"math"
-	"strings"
 
 	apiversion "k8s.io/apimachinery/pkg/util/version"
-	cliflag "k8s.io/component-base/cli/flag"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/component-base/metrics"
 	baseversion "k8s.io/component-base/version"
@@ -29,9 +27,7 @@ func (o *Options) Validate() []error {
 	p.Append(o.Client.validate()...)
 	p.Append(o.LeaderElection.validate()...)
 	p.Append(o.gates.validate()...)
-	p.Append(o.Serving.validate()...)
-	p.Append(o.Authentication.validate()...)
-	p.Append(o.Authorization.validate()...)
+	p.Append(o.Serving.Validate()...)
 	for _, c := range o.controllers {
 		if c.Config != nil {
 			p.Append(c.Config.Validate()...)
@@ -94,56 +90,6 @@ var electionFlags = map[string]string{
 	"Namespace":       "leader-elect-resource-namespace",
 	"Name":            "leader-elect-resource-name",
 	"ShutdownTimeout": "controller-shutdown-timeout",
-}
-
-func (o *ServingOptions) validate() []error {
-	var p flagcheck.Problems
-	if o.SecurePort < 0 || o.SecurePort > math.MaxUint16 {
-		p.Addf("secure-port", "%d must be between 0 and 65535, inclusive; 0 switches serving off", o.SecurePort)
-	}
-	switch {
-	case o.CertFile != "" && o.KeyFile == "":
-		p.Addf("tls-private-key-file", "is needed with --tls-cert-file=%s", o.CertFile)
-	case o.CertFile == "" && o.KeyFile != "":
-		p.Addf("tls-cert-file", "is needed with --tls-private-key-file=%s", o.KeyFile)
-	}
-	if _, err := cliflag.TLSCipherSuites(o.CipherSuites); err != nil {
-		p.Addf("tls-cipher-suites", "%w", err)
-	}
-	if _, err := cliflag.TLSCurvePreferences(o.Curves); err != nil {
-		p.Addf("tls-curve-preferences", "%w", err)
-	}
-	if _, err := cliflag.TLSVersion(o.MinTLSVersion); err != nil {
-		p.Addf("tls-min-version", "%w", err)
-	}
-	if o.HTTP2Streams < 0 || o.HTTP2Streams > math.MaxInt32/uploadPerStream {
-		p.Addf("http2-max-streams-per-connection", "%d must be between 0 and %d", o.HTTP2Streams, math.MaxInt32/uploadPerStream)
-	}
-	return p
-}
-
-func (o *AuthenticationOptions) validate() []error {
-	var p flagcheck.Problems
-	p.NotNegative("authentication-token-webhook-cache-ttl", o.TokenCacheTTL)
-	h := o.RequestHeader
-	p.NotBlank("requestheader-allowed-names", h.AllowedNames)
-	p.NotBlank("requestheader-username-headers", h.UsernameHeaders)
-	p.NotBlank("requestheader-uid-headers", h.UIDHeaders)
-	p.NotBlank("requestheader-group-headers", h.GroupHeaders)
-	p.NotBlank("requestheader-extra-headers-prefix", h.ExtraHeaderPrefixes)
-	return p
-}
-
-func (o *AuthorizationOptions) validate() []error {
-	var p flagcheck.Problems
-	p.NotNegative("authorization-webhook-cache-authorized-ttl", o.AllowedTTL)
-	p.NotNegative("authorization-webhook-cache-unauthorized-ttl", o.DeniedTTL)
-	for _, path := range o.AlwaysAllowPaths {
-		if strings.Contains(strings.TrimSuffix(path, "*"), "*") {
-			p.Addf("authorization-always-allow-paths", "%q may have * only at its end", path)
-		}
-	}
-	return p
 }
 
 // validateMetrics leaves --show-hidden-metrics-for-version out of the library's own check, which compares with the version that

@@ -1,4 +1,4 @@
-package app
+package serving
 
 import (
 	"context"
@@ -40,7 +40,8 @@ const (
 	decisionCacheSize = 8192
 )
 
-// reviewRetry is upstream's ServingConfig.ReviewRetry.
+// reviewRetry says how often and when a question is repeated that the API server had no answer for in a moment of weakness. As
+// k8s.io/apiserver v0.37.
 func reviewRetry() wait.Backoff {
 	return wait.Backoff{Duration: 500 * time.Millisecond, Factor: 1.5, Jitter: 0.2, Steps: 5}
 }
@@ -50,12 +51,11 @@ var errTooManyReviews = errors.New("too many questions about clients, the API se
 
 // reviewer asks the API server questions of one kind.
 type reviewer struct {
-	retry wait.Backoff
 	limit flowcontrol.PassiveRateLimiter
 }
 
-func newReviewer(retry wait.Backoff, clk clock.PassiveClock) reviewer {
-	return reviewer{retry, flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(reviewRate, reviewBurst, clk)}
+func newReviewer(clk clock.PassiveClock) reviewer {
+	return reviewer{flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(reviewRate, reviewBurst, clk)}
 }
 
 // ask calls f until it succeeds, fails for a reason that will last, or time or retries are used up. It returns f's last error, or
@@ -64,7 +64,7 @@ func (r reviewer) ask(ctx context.Context, f func(context.Context) error) error 
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
 	var last error
-	err := wait.ExponentialBackoffWithContext(ctx, r.retry, func(ctx context.Context) (bool, error) {
+	err := wait.ExponentialBackoffWithContext(ctx, reviewRetry(), func(ctx context.Context) (bool, error) {
 		if !r.limit.TryAccept() {
 			last = errTooManyReviews
 			return false, last
@@ -164,7 +164,7 @@ type authorizer struct {
 }
 
 // newAuthorizer returns an authorizer that asks through client, or nobody if it is nil.
-func newAuthorizer(cfg AuthorizationOptions, client kubernetes.Interface, r reviewer) *authorizer {
+func newAuthorizer(cfg AuthorizationConfig, client kubernetes.Interface, r reviewer) *authorizer {
 	a := &authorizer{
 		reviewer:  r,
 		always:    cfg.AlwaysAllowPaths,

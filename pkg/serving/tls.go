@@ -1,12 +1,22 @@
-package app
+package serving
 
 import (
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"log"
+	"math"
+	"math/big"
+	"net"
 	"net/http"
 	"path/filepath"
 	"sync"
@@ -34,18 +44,35 @@ const (
 	defaultStreams = 100
 )
 
-// TLSConfig says which certificates are served, and how.
-type TLSConfig struct {
-	CertDir           string
-	CertFile, KeyFile string
-	SNI               []cliflag.NamedCertKey
-
-	MinVersion   uint16
-	CipherSuites []uint16      // nil: Go's
-	Curves       []tls.CurveID // nil: Go's
-
-	HTTP2Streams int // 0: defaultStreams
-	DisableHTTP2 bool
+// parse returns the settings without certificates, or every problem with c, each naming its flag.
+func (c *TLSConfig) parse() (*tls.Config, []error) {
+	var p flagcheck.Problems
+	switch {
+	case c.CertFile != "" && c.KeyFile == "":
+		p.Addf("tls-private-key-file", "is needed with --tls-cert-file=%s", c.CertFile)
+	case c.CertFile == "" && c.KeyFile != "":
+		p.Addf("tls-cert-file", "is needed with --tls-private-key-file=%s", c.KeyFile)
+	}
+	ciphers, err := cliflag.TLSCipherSuites(c.CipherSuites)
+	if err != nil {
+		p.Addf("tls-cipher-suites", "%w", err)
+	}
+	curves, err := cliflag.TLSCurvePreferences(c.Curves)
+	if err != nil {
+		p.Addf("tls-curve-preferences", "%w", err)
+	}
+	version, err := cliflag.TLSVersion(c.MinVersion)
+	if err != nil {
+		p.Addf("tls-min-version", "%w", err)
+	}
+	if c.HTTP2Streams < 0 || c.HTTP2Streams > math.MaxInt32/uploadPerStream {
+		p.Addf("http2-max-streams-per-connection", "%d must be between 0 and %d", c.HTTP2Streams, math.MaxInt32/uploadPerStream)
+	}
+	protocols := []string{"h2", "http/1.1"}
+	if c.DisableHTTP2 {
+		protocols = protocols[1:]
+	}
+	return &tls.Config{MinVersion: version, CipherSuites: ciphers, CurvePreferences: curves, NextProtos: protocols}, p
 }
 
 // certificates keep what is served and what is asked of clients in step with the files they come from.
@@ -55,10 +82,14 @@ type certificates struct {
 	sources []dynamiccertificates.ControllerRunner
 }
 
-// newCertificates loads the serving certificate, or makes one for host, and the certificates for names. Without clientCAs
-// clients are not asked for certificates.
-func newCertificates(cfg TLSConfig, host string, clientCAs []dynamiccertificates.CAContentProvider) (*certificates, error) {
-	cert, err := servingCertificate(cfg, host)
+// newCertificates loads the serving certificate, or makes one of owner, and the certificates for names. Without clientCAs clients are not
+// asked for certificates.
+func newCertificates(cfg TLSConfig, by owner, clientCAs []dynamiccertificates.CAContentProvider) (*certificates, error) {
+	base, errs := cfg.parse()
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	cert, err := servingCertificate(cfg, by)
 	if err != nil {
 		return nil, err
 	}
@@ -69,12 +100,6 @@ func newCertificates(cfg TLSConfig, host string, clientCAs []dynamiccertificates
 			return nil, fmt.Errorf("--tls-sni-cert-key=%s,%s: %w", sni.CertFile, sni.KeyFile, flagcheck.OneLine(err))
 		}
 		named = append(named, c)
-	}
-	base := &tls.Config{
-		MinVersion:       cfg.MinVersion,
-		CipherSuites:     cfg.CipherSuites,
-		CurvePreferences: cfg.Curves,
-		NextProtos:       nextProtocols(cfg),
 	}
 	var hint dynamiccertificates.CAContentProvider
 	if len(clientCAs) > 0 {
@@ -135,10 +160,10 @@ func reread(ctx context.Context, source dynamiccertificates.ControllerRunner) {
 }
 
 // servingCertificate finds the certificate: given files, files in the directory, or one made now.
-func servingCertificate(cfg TLSConfig, host string) (dynamiccertificates.CertKeyContentProvider, error) {
+func servingCertificate(cfg TLSConfig, by owner) (dynamiccertificates.CertKeyContentProvider, error) {
 	certFile, keyFile, flags := cfg.CertFile, cfg.KeyFile, "--tls-cert-file, --tls-private-key-file"
 	if certFile == "" && cfg.CertDir == "" {
-		cert, key, err := selfSigned(host)
+		cert, key, err := by.selfSigned()
 		if err != nil {
 			return nil, err
 		}
@@ -147,7 +172,7 @@ func servingCertificate(cfg TLSConfig, host string) (dynamiccertificates.CertKey
 	if certFile == "" {
 		flags = "--cert-dir"
 		certFile, keyFile = filepath.Join(cfg.CertDir, certName+".crt"), filepath.Join(cfg.CertDir, certName+".key")
-		if err := writeMissing(certFile, keyFile, host); err != nil {
+		if err := writeMissing(certFile, keyFile, by); err != nil {
 			return nil, fmt.Errorf("%s: %w", flags, err)
 		}
 	}
@@ -159,11 +184,11 @@ func servingCertificate(cfg TLSConfig, host string) (dynamiccertificates.CertKey
 }
 
 // writeMissing makes a certificate and writes both files unless both exist. One without the other is an error.
-func writeMissing(certFile, keyFile, host string) error {
+func writeMissing(certFile, keyFile string, by owner) error {
 	if ok, err := certutil.CanReadCertAndKey(certFile, keyFile); err != nil || ok {
 		return err
 	}
-	cert, key, err := selfSigned(host)
+	cert, key, err := by.selfSigned()
 	if err != nil {
 		return err
 	}
@@ -171,13 +196,6 @@ func writeMissing(certFile, keyFile, host string) error {
 		return err
 	}
 	return keyutil.WriteKey(keyFile, key)
-}
-
-func nextProtocols(cfg TLSConfig) []string {
-	if cfg.DisableHTTP2 {
-		return []string{"http/1.1"}
-	}
-	return []string{"h2", "http/1.1"}
 }
 
 func protocols(cfg TLSConfig) *http.Protocols {
@@ -214,4 +232,52 @@ func (httpErrors) Write(line []byte) (int, error) {
 	}
 	klog.V(level).InfoS("HTTP server", "message", string(bytes.TrimSpace(line)))
 	return len(line), nil
+}
+
+// selfSignedValidity is how long a certificate made here is good for, as k8s.io/client-go/util/cert has it.
+const selfSignedValidity = 365 * 24 * time.Hour
+
+// owner is whose certificate is made here.
+type owner struct {
+	name    string
+	address net.IP // it is for this address, unless that is unspecified, besides localhost
+}
+
+// selfSigned makes a certificate and its key, both PEM. An elliptic curve key takes a millisecond where the RSA keys of client-go take most
+// of a second of start-up.
+func (o owner) selfSigned() (certPEM, keyPEM []byte, err error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make serving key: %w", err)
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return nil, nil, fmt.Errorf("make serving certificate: %w", err)
+	}
+	now := time.Now()
+	template := &x509.Certificate{
+		SerialNumber:          serial,
+		Subject:               pkix.Name{CommonName: fmt.Sprintf("%s@%d", o.name, now.Unix())},
+		NotBefore:             now.Add(-time.Hour), // clients' clocks may be behind
+		NotAfter:              now.Add(selfSignedValidity),
+		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		BasicConstraintsValid: true,
+		IsCA:                  true, // so that the certificate itself can be given to clients as their CA
+		DNSNames:              []string{"localhost"},
+		IPAddresses:           []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
+	}
+	if ip := o.address; ip != nil && !ip.IsUnspecified() && !ip.IsLoopback() {
+		template.IPAddresses = append(template.IPAddresses, ip)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make serving certificate: %w", err)
+	}
+	keyDER, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		return nil, nil, fmt.Errorf("encode serving key: %w", err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: keyutil.ECPrivateKeyBlockType, Bytes: keyDER}), nil
 }

@@ -1,4 +1,4 @@
-package app
+package serving
 
 import (
 	"crypto/tls"
@@ -21,7 +21,7 @@ func TestServingClientCertificates(t *testing.T) {
 	cfg.Authentication.ClientCAFile = writeFile(t, "ca.crt", ca.PEM)
 	cfg.Authentication.RequestHeader.ClientCAFile = writeFile(t, "proxy.crt", proxies.PEM)
 	cfg.Authentication.RequestHeader.AllowedNames = []string{"front-proxy"}
-	s := serve(t, cfg, serverDeps{})
+	s := serve(t, cfg, Deps{})
 	asMaster := []string{"X-Remote-User", "somebody", "X-Remote-Group", "system:masters"}
 	for _, tt := range []struct {
 		name    string
@@ -67,7 +67,7 @@ func TestServingReadsClientCAFromCluster(t *testing.T) {
 			api.Set(func(f *fakeapi.Server) { f.Status = 0; tt.change(f) })
 			cfg := testServing(t, api)
 			cfg.Authentication.SkipLookup = false
-			s := serve(t, cfg, serverDeps{})
+			s := serve(t, cfg, Deps{})
 			if got, _ := request(t, s, "GET", "/healthz", "", nil); got != 200 {
 				t.Errorf("GET /healthz = %d, want 200 whatever the ConfigMap is like", got)
 			}
@@ -94,7 +94,7 @@ func TestServingReloadsCertificate(t *testing.T) {
 	ca.IssueFiles(t, "first", certFile, keyFile)
 	cfg := testServing(t, nil)
 	cfg.TLS.CertFile, cfg.TLS.KeyFile = certFile, keyFile
-	s := serve(t, cfg, serverDeps{})
+	s := serve(t, cfg, Deps{})
 	if got := servedName(t, s, ""); got != "first" {
 		t.Fatalf("served certificate of %q, want first", got)
 	}
@@ -109,7 +109,7 @@ func TestServingReloadsCertificate(t *testing.T) {
 
 func TestServingCertificates(t *testing.T) {
 	t.Run("made in memory", func(t *testing.T) {
-		s := serve(t, testServing(t, nil), serverDeps{})
+		s := serve(t, testServing(t, nil), Deps{})
 		cert := served(t, s, "")
 		for _, host := range []string{"localhost", "127.0.0.1"} {
 			if err := cert.VerifyHostname(host); err != nil {
@@ -120,8 +120,8 @@ func TestServingCertificates(t *testing.T) {
 	t.Run("written to the directory and used again", func(t *testing.T) {
 		cfg := testServing(t, nil)
 		cfg.TLS.CertDir = t.TempDir()
-		first := served(t, serve(t, cfg, serverDeps{}), "")
-		second := served(t, serve(t, cfg, serverDeps{}), "")
+		first := served(t, serve(t, cfg, Deps{}), "")
+		second := served(t, serve(t, cfg, Deps{}), "")
 		if !first.Equal(second) {
 			t.Error("a second start made another certificate")
 		}
@@ -135,7 +135,7 @@ func TestServingCertificates(t *testing.T) {
 		ca.IssueFiles(t, "named.example", certFile, keyFile)
 		cfg := testServing(t, nil)
 		cfg.TLS.SNI = []cliflag.NamedCertKey{{CertFile: certFile, KeyFile: keyFile}}
-		s := serve(t, cfg, serverDeps{})
+		s := serve(t, cfg, Deps{})
 		if got := servedName(t, s, "named.example"); got != "named.example" {
 			t.Errorf("asked for named.example, got the certificate of %q", got)
 		}
@@ -147,15 +147,15 @@ func TestServingCertificates(t *testing.T) {
 
 func TestServingProtocols(t *testing.T) {
 	cfg := testServing(t, nil)
-	cfg.TLS.MinVersion = tls.VersionTLS13
+	cfg.TLS.MinVersion = "VersionTLS13"
 	cfg.TLS.DisableHTTP2 = true
-	s := serve(t, cfg, serverDeps{})
-	if _, err := tls.Dial("tcp", s.address(), &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12}); err == nil {
+	s := serve(t, cfg, Deps{})
+	if _, err := tls.Dial("tcp", s.Address(), &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12}); err == nil {
 		t.Error("TLS 1.2 accepted though the minimum is 1.3")
 	}
 	for _, disabled := range []bool{true, false} {
 		cfg.TLS.DisableHTTP2 = disabled
-		conn, err := tls.Dial("tcp", serve(t, cfg, serverDeps{}).address(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}})
+		conn, err := tls.Dial("tcp", serve(t, cfg, Deps{}).Address(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -166,9 +166,9 @@ func TestServingProtocols(t *testing.T) {
 	}
 }
 
-func served(t *testing.T, s *server, name string) *x509.Certificate {
+func served(t *testing.T, s *Server, name string) *x509.Certificate {
 	t.Helper()
-	conn, err := tls.Dial("tcp", s.address(), &tls.Config{InsecureSkipVerify: true, ServerName: name})
+	conn, err := tls.Dial("tcp", s.Address(), &tls.Config{InsecureSkipVerify: true, ServerName: name})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,6 +176,16 @@ func served(t *testing.T, s *server, name string) *x509.Certificate {
 	return conn.ConnectionState().PeerCertificates[0]
 }
 
-func servedName(t *testing.T, s *server, name string) string {
+func servedName(t *testing.T, s *Server, name string) string {
 	return served(t, s, name).Subject.CommonName
+}
+
+// writeFile writes a file of the test and returns its path.
+func writeFile(t *testing.T, name string, content []byte) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }

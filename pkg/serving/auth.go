@@ -1,4 +1,4 @@
-package app
+package serving
 
 import (
 	"encoding/json"
@@ -10,7 +10,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/group"
 	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
@@ -22,7 +21,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 
 	"minikcm/pkg/flagcheck"
 	"minikcm/pkg/kubeclient"
@@ -45,16 +43,17 @@ type frontProxy struct {
 
 // newAuth builds both halves. Without a kubeconfig and outside a pod there is no API server to ask: tokens are not
 // understood then, and only what needs no question is allowed.
-func newAuth(authn AuthenticationOptions, authz AuthorizationOptions, retry wait.Backoff, clk clock.PassiveClock) (*auth, error) {
-	authnClient, err := reviewClient("authentication-kubeconfig", authn.Kubeconfig)
+func newAuth(cfg Config, deps Deps) (*auth, error) {
+	authn, authz := cfg.Authentication, cfg.Authorization
+	authnClient, err := reviewClient(deps.Name, "authentication-kubeconfig", authn.Kubeconfig)
 	if err != nil {
 		return nil, err
 	}
-	authzClient, err := reviewClient("authorization-kubeconfig", authz.Kubeconfig)
+	authzClient, err := reviewClient(deps.Name, "authorization-kubeconfig", authz.Kubeconfig)
 	if err != nil {
 		return nil, err
 	}
-	a := &auth{may: newAuthorizer(authz, authzClient, newReviewer(retry, clk))}
+	a := &auth{may: newAuthorizer(authz, authzClient, newReviewer(deps.Clock))}
 	if authnClient != nil && !authn.SkipLookup && (authn.ClientCAFile == "" || authn.RequestHeader.ClientCAFile == "") {
 		a.lookup = newClusterAuth(authnClient)
 	}
@@ -64,14 +63,14 @@ func newAuth(authn AuthenticationOptions, authz AuthorizationOptions, retry wait
 	}
 	var tokens authenticator.Token
 	if authnClient != nil {
-		tokens = newTokenReviewer(authnClient, authn.TokenCacheTTL, newReviewer(retry, clk))
+		tokens = newTokenReviewer(authnClient, authn.TokenCacheTTL, newReviewer(deps.Clock))
 	}
 	a.who = newAuthenticator(clientCA, proxy, tokens)
 	return a, nil
 }
 
 // reviewClient builds a client for reviews, or none if there is nobody to ask.
-func reviewClient(flag, file string) (kubernetes.Interface, error) {
+func reviewClient(program, flag, file string) (kubernetes.Interface, error) {
 	cfg, err := kubeclient.Load(flag, file, "")
 	if errors.Is(err, rest.ErrNotInCluster) {
 		return nil, nil
@@ -79,7 +78,7 @@ func reviewClient(flag, file string) (kubernetes.Interface, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := kubernetes.NewForConfig(reviewConfig(cfg))
+	client, err := kubernetes.NewForConfig(reviewConfig(cfg, program))
 	if err != nil {
 		return nil, fmt.Errorf("--%s=%s: %w", flag, file, flagcheck.OneLine(err))
 	}
@@ -88,14 +87,14 @@ func reviewClient(flag, file string) (kubernetes.Interface, error) {
 
 // reviewConfig makes cfg fit for reviews and for watching. It has no Timeout, which would cut a watch as well: reviews bring a deadline of
 // their own. It has no rate, which would make requests wait instead of refusing them.
-func reviewConfig(cfg *rest.Config) *rest.Config {
-	cfg.UserAgent = kubeclient.UserAgent(Name)
+func reviewConfig(cfg *rest.Config, program string) *rest.Config {
+	cfg.UserAgent = kubeclient.UserAgent(program)
 	cfg.Timeout, cfg.QPS = 0, -1
 	return cfg
 }
 
 // trusted collects the CAs of clients and front proxies: files first, else what the cluster publishes.
-func (a *auth) trusted(authn AuthenticationOptions) (dynamiccertificates.CAContentProvider, *frontProxy, error) {
+func (a *auth) trusted(authn AuthenticationConfig) (dynamiccertificates.CAContentProvider, *frontProxy, error) {
 	var clientCA dynamiccertificates.CAContentProvider
 	var proxy *frontProxy
 	if file := authn.ClientCAFile; file != "" {

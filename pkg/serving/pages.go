@@ -1,4 +1,4 @@
-package app
+package serving
 
 import (
 	"encoding/json"
@@ -22,28 +22,25 @@ import (
 	"k8s.io/component-base/version"
 )
 
-// configzName is the key of /configz, upstream's.
-const configzName = "kubecontrollermanager.config.k8s.io"
-
 // newMux routes to what is behind authorization. Everything else is 404.
-func newMux(cfg ServingConfig, deps serverDeps, live, ready *checks) http.Handler {
+func newMux(cfg Config, deps Deps, live, ready *checks) http.Handler {
 	m := &listingMux{ServeMux: http.NewServeMux()}
 	for path, c := range map[string]*checks{"/healthz": live, "/livez": live, "/readyz": ready} {
 		h := c.handler(path)
 		m.Handle(path, h)
 		m.ServeMux.Handle(path+"/", h) // its parts are not listed
 	}
-	m.Handle("/metrics", metricsHandler(deps.metrics))
+	m.Handle("/metrics", metricsHandler(deps.Metrics))
 	slis.SLIMetricsWithReset{}.Install(m)
-	m.Handle("/configz", configzHandler(deps.configz))
+	m.Handle("/configz", configzHandler(deps.Configz))
 	if cfg.Flagz {
-		m.Handle("/flagz", flagzHandler(cfg.Flags))
+		m.Handle("/flagz", flagzHandler(deps.Name, cfg.Flags))
 	}
 	if cfg.Profiling {
 		addDebugging(m.ServeMux)
 	}
 	if cfg.Statusz {
-		m.Handle("/statusz", statuszHandler(cfg.EmulationVersion, append(m.paths, "/statusz")))
+		m.Handle("/statusz", statuszHandler(deps.Name, cfg.EmulationVersion, append(m.paths, "/statusz")))
 	}
 	return m
 }
@@ -73,9 +70,9 @@ func metricsHandler(ours prometheus.Gatherer) http.Handler {
 	})
 }
 
-func configzHandler(config any) http.Handler {
+func configzHandler(configs map[string]any) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		body, err := json.Marshal(map[string]any{configzName: config})
+		body, err := json.Marshal(configs)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
@@ -91,9 +88,9 @@ const notForMachines = "\n%s %s\nWarning: This endpoint is not meant to be machi
 	"guarantees and is for debugging purposes only.\n\n"
 
 // flagzHandler shows the values of all flags but those marked as secrets.
-func flagzHandler(sections cliflag.NamedFlagSets) http.Handler {
+func flagzHandler(program string, sections cliflag.NamedFlagSets) http.Handler {
 	return textPage(func(w io.Writer) {
-		_, _ = fmt.Fprintf(w, notForMachines, Name, "flagz")
+		_, _ = fmt.Fprintf(w, notForMachines, program, "flagz")
 		for _, line := range flagLines(sections) {
 			_, _ = fmt.Fprintln(w, line)
 		}
@@ -118,11 +115,11 @@ func flagLines(sections cliflag.NamedFlagSets) []string {
 	return lines
 }
 
-func statuszHandler(emulation string, paths []string) http.Handler {
+func statuszHandler(program, emulation string, paths []string) http.Handler {
 	start := legacyregistry.GetProcessStart()
 	slices.Sort(paths)
 	return textPage(func(w io.Writer) {
-		_, _ = fmt.Fprintf(w, notForMachines, Name, "statusz")
+		_, _ = fmt.Fprintf(w, notForMachines, program, "statusz")
 		_, _ = fmt.Fprintf(w, "Started: %s\nUp: %s\nGo version: %s\nBinary version: %s\nEmulation version: %s\nPaths: %s\n",
 			start.Format(time.UnixDate), time.Since(start).Truncate(time.Second), runtime.Version(),
 			version.Get().GitVersion, emulation, strings.Join(paths, " "))

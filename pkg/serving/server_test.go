@@ -1,10 +1,11 @@
-package app
+package serving
 
 import (
 	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -18,14 +19,12 @@ import (
 	"minikcm/pkg/internal/fakeapi"
 )
 
-// testServing is the default endpoint on a free port, asking api who and whether; nil api is nobody.
-func testServing(t *testing.T, api *fakeapi.Server) ServingConfig {
+// testServing is the default endpoint with all its pages, asking api who and whether; nil api is nobody.
+func testServing(t *testing.T, api *fakeapi.Server) Config {
 	t.Helper()
-	o := NewOptions(Controllers())
-	o.Flags()
-	cfg := o.servingConfig()
-	cfg.Address = "127.0.0.1:0"
-	cfg.ReviewRetry.Steps = 1
+	cfg := DefaultConfig()
+	cfg.BindAddress = net.IPv4(127, 0, 0, 1)
+	cfg.Flagz, cfg.Statusz = true, true
 	if api != nil {
 		file := api.Kubeconfig(t, nil)
 		cfg.Authentication.Kubeconfig, cfg.Authorization.Kubeconfig = file, file
@@ -34,16 +33,29 @@ func testServing(t *testing.T, api *fakeapi.Server) ServingConfig {
 	return cfg
 }
 
-// serve runs a server until the test ends and fails the test if it breaks down.
-func serve(t *testing.T, cfg ServingConfig, deps serverDeps) *server {
+// newServer makes a server on a free port, unless deps bring a listener.
+func newServer(t *testing.T, cfg Config, deps Deps) *Server {
 	t.Helper()
-	s, err := newServer(cfg, deps)
+	if deps.Listener == nil {
+		var err error
+		if deps.Listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() { _ = deps.Listener.Close() })
+	s, err := New(cfg, deps)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return s
+}
+
+// run runs a server until the test ends and fails the test if it breaks down.
+func run(t *testing.T, s *Server) *Server {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- s.run(ctx) }()
+	go func() { done <- s.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -53,8 +65,14 @@ func serve(t *testing.T, cfg ServingConfig, deps serverDeps) *server {
 	return s
 }
 
+// serve runs a server of cfg on a free port until the test ends.
+func serve(t *testing.T, cfg Config, deps Deps) *Server {
+	t.Helper()
+	return run(t, newServer(t, cfg, deps))
+}
+
 // request sends one request and returns its status and body. token and cert may be empty.
-func request(t *testing.T, s *server, method, path, token string, cert *tls.Certificate, headers ...string) (int, string) {
+func request(t *testing.T, s *Server, method, path, token string, cert *tls.Certificate, headers ...string) (int, string) {
 	t.Helper()
 	tlsConfig := &tls.Config{InsecureSkipVerify: true}
 	if cert != nil {
@@ -62,7 +80,7 @@ func request(t *testing.T, s *server, method, path, token string, cert *tls.Cert
 		tlsConfig.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return cert, nil }
 	}
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: tlsConfig, ForceAttemptHTTP2: true, DisableKeepAlives: true}}
-	r, err := http.NewRequest(method, "https://"+s.address()+path, strings.NewReader("4"))
+	r, err := http.NewRequest(method, "https://"+s.Address()+path, strings.NewReader("4"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,12 +109,15 @@ func TestServingPaths(t *testing.T) {
 		f.Tokens["none"] = authenticationv1.UserInfo{Username: "poor"}
 		f.Tokens["ok"] = authenticationv1.UserInfo{Username: "scraper"}
 		f.Tokens["root"] = authenticationv1.UserInfo{Username: "root", Groups: []string{"system:masters"}}
-		for _, path := range []string{"/metrics", "/metrics/slis", "/configz", "/flagz", "/statusz", "/debug/pprof/", "/debug/flags/v", "/livez/ping", "/healthz/ping", "/readyz/ping", "/nothing", "/"} {
+		for _, path := range []string{
+			"/metrics", "/metrics/slis", "/configz", "/flagz", "/statusz", "/debug/pprof/", "/debug/flags/v",
+			"/livez/ping", "/healthz/ping", "/readyz/ping", "/nothing", "/",
+		} {
 			f.Allowed = append(f.Allowed, "scraper get "+path)
 		}
 		f.Allowed = append(f.Allowed, "scraper put /debug/flags/v")
 	})
-	s := serve(t, testServing(t, api), serverDeps{})
+	s := serve(t, testServing(t, api), Deps{})
 	for _, tt := range []struct {
 		method, path                       string
 		anonymous, wrong, none, ok, master int
@@ -131,7 +152,7 @@ func TestServingPaths(t *testing.T) {
 func TestServingRemembersAnswers(t *testing.T) {
 	api := fakeapi.New(t)
 	api.Set(func(f *fakeapi.Server) { f.Tokens["none"] = authenticationv1.UserInfo{Username: "poor"} })
-	s := serve(t, testServing(t, api), serverDeps{})
+	s := serve(t, testServing(t, api), Deps{})
 	for range 5 {
 		if got, _ := request(t, s, "GET", "/metrics", "none", nil); got != 403 {
 			t.Fatalf("GET /metrics = %d, want 403", got)
@@ -160,11 +181,7 @@ func TestServingAsksTheAPIServerNoMoreThanItsShare(t *testing.T) {
 		t.Run(tt.kind, func(t *testing.T) {
 			api := fakeapi.New(t)
 			clk := clocktesting.NewFakePassiveClock(time.Now())
-			s, err := newServer(testServing(t, api), serverDeps{clock: clk})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = s.listener.Close() })
+			s := newServer(t, testServing(t, api), Deps{Clock: clk})
 			var lock sync.Mutex
 			codes := map[int]int{}
 			ask := func(from, to int) {
@@ -208,7 +225,7 @@ func TestServingAsksTheAPIServerNoMoreThanItsShare(t *testing.T) {
 
 func TestServingWhenTheAPIServerFails(t *testing.T) {
 	api := fakeapi.New(t)
-	s := serve(t, testServing(t, api), serverDeps{})
+	s := serve(t, testServing(t, api), Deps{})
 	api.Set(func(f *fakeapi.Server) { f.Status = 500 })
 	for _, tt := range []struct {
 		name, path, token string
@@ -218,14 +235,17 @@ func TestServingWhenTheAPIServerFails(t *testing.T) {
 		{"a token that cannot be checked is not accepted", "/healthz", "ok", 401},
 		{"access that cannot be checked is not granted", "/metrics", "", 500},
 	} {
-		if got, body := request(t, s, "GET", tt.path, tt.token, nil); got != tt.want {
-			t.Errorf("%s: GET %s with token %q = %d, want %d: %s", tt.name, tt.path, tt.token, got, tt.want, body)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel() // questions are repeated for some seconds
+			if got, body := request(t, s, "GET", tt.path, tt.token, nil); got != tt.want {
+				t.Errorf("GET %s with token %q = %d, want %d: %s", tt.path, tt.token, got, tt.want, body)
+			}
+		})
 	}
 }
 
 func TestServingWithoutAPIServer(t *testing.T) {
-	s := serve(t, testServing(t, nil), serverDeps{})
+	s := serve(t, testServing(t, nil), Deps{})
 	for path, want := range map[string]int{"/healthz": 200, "/livez": 200, "/readyz": 200, "/metrics": 403, "/livez/ping": 403} {
 		if got, _ := request(t, s, "GET", path, "any", nil); got != want {
 			t.Errorf("GET %s = %d, want %d: nobody can be asked about tokens, so they are not looked at", path, got, want)
@@ -236,7 +256,7 @@ func TestServingWithoutAPIServer(t *testing.T) {
 func TestServingAlwaysAllowedPaths(t *testing.T) {
 	cfg := testServing(t, nil)
 	cfg.Authorization.AlwaysAllowPaths = []string{"/metrics", "/livez/*"}
-	s := serve(t, cfg, serverDeps{})
+	s := serve(t, cfg, Deps{})
 	for path, want := range map[string]int{"/metrics": 200, "/metrics/slis": 403, "/livez/ping": 200, "/healthz": 403} {
 		if got, _ := request(t, s, "GET", path, "", nil); got != want {
 			t.Errorf("GET %s = %d, want %d", path, got, want)

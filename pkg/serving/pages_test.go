@@ -1,4 +1,4 @@
-package app
+package serving
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	cliflag "k8s.io/component-base/cli/flag"
+	_ "k8s.io/component-base/metrics/prometheus/version" // kubernetes_build_info
 
 	"minikcm/pkg/internal/fakeapi"
 )
@@ -30,28 +31,28 @@ func TestServingBadInput(t *testing.T) {
 	defer func() { _ = taken.Close() }()
 	for _, tt := range []struct {
 		name   string
-		change func(*ServingConfig)
+		change func(*Config)
 		want   string
 	}{
-		{"missing certificate", func(c *ServingConfig) { c.TLS.CertFile, c.TLS.KeyFile = "/missing.crt", "/missing.key" }, "--tls-cert-file, --tls-private-key-file: /missing.crt and /missing.key: "},
-		{"key of another certificate", func(c *ServingConfig) { c.TLS.CertFile, c.TLS.KeyFile = certA, keyB }, "private key does not match"},
-		{"missing certificate for a name", func(c *ServingConfig) {
+		{"missing certificate", func(c *Config) { c.TLS.CertFile, c.TLS.KeyFile = "/missing.crt", "/missing.key" }, "--tls-cert-file, --tls-private-key-file: /missing.crt and /missing.key: "},
+		{"key of another certificate", func(c *Config) { c.TLS.CertFile, c.TLS.KeyFile = certA, keyB }, "private key does not match"},
+		{"missing certificate for a name", func(c *Config) {
 			c.TLS.SNI = []cliflag.NamedCertKey{{CertFile: "/missing.crt", KeyFile: "/missing.key"}}
 		}, "--tls-sni-cert-key=/missing.crt,/missing.key: "},
-		{"directory that cannot be made", func(c *ServingConfig) { c.TLS.CertDir = "/dev/null/certs" }, "--cert-dir: "},
-		{"missing client CA", func(c *ServingConfig) { c.Authentication.ClientCAFile = "/missing.crt" }, "--client-ca-file: "},
-		{"missing front proxy CA", func(c *ServingConfig) { c.Authentication.RequestHeader.ClientCAFile = "/missing.crt" }, "--requestheader-client-ca-file: "},
-		{"missing kubeconfig of authentication", func(c *ServingConfig) { c.Authentication.Kubeconfig = "/missing" }, "--authentication-kubeconfig=/missing: "},
-		{"missing kubeconfig of authorization", func(c *ServingConfig) { c.Authorization.Kubeconfig = "/missing" }, "--authorization-kubeconfig=/missing: "},
-		{"port in use", func(c *ServingConfig) { c.Address = taken.Addr().String() }, "is in use by another process"},
-		{"address of another machine", func(c *ServingConfig) { c.Address = "192.0.2.1:10257" }, "--bind-address, --secure-port: "},
+		{"directory that cannot be made", func(c *Config) { c.TLS.CertDir = "/dev/null/certs" }, "--cert-dir: "},
+		{"missing client CA", func(c *Config) { c.Authentication.ClientCAFile = "/missing.crt" }, "--client-ca-file: "},
+		{"missing front proxy CA", func(c *Config) { c.Authentication.RequestHeader.ClientCAFile = "/missing.crt" }, "--requestheader-client-ca-file: "},
+		{"missing kubeconfig of authentication", func(c *Config) { c.Authentication.Kubeconfig = "/missing" }, "--authentication-kubeconfig=/missing: "},
+		{"missing kubeconfig of authorization", func(c *Config) { c.Authorization.Kubeconfig = "/missing" }, "--authorization-kubeconfig=/missing: "},
+		{"port in use", func(c *Config) { c.Port = taken.Addr().(*net.TCPAddr).Port }, "is in use by another process"},
+		{"address of another machine", func(c *Config) { c.BindAddress = net.IPv4(192, 0, 2, 1) }, "--bind-address, --secure-port: "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg := testServing(t, nil)
 			tt.change(&cfg)
-			_, err := newServer(cfg, serverDeps{})
+			_, err := New(cfg, Deps{})
 			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("newServer = %v, want one line with %q", err, tt.want)
+				t.Errorf("New = %v, want one line with %q", err, tt.want)
 			}
 		})
 	}
@@ -59,12 +60,20 @@ func TestServingBadInput(t *testing.T) {
 
 func TestServingSharedPort(t *testing.T) {
 	cfg := testServing(t, nil)
-	cfg.SharePort = true
-	first := serve(t, cfg, serverDeps{})
-	cfg.Address = first.address()
-	second := serve(t, cfg, serverDeps{})
-	if first.address() != second.address() {
-		t.Errorf("listening on %s and %s, want the same", first.address(), second.address())
+	cfg.SharePort, cfg.Port = true, 0
+	free, err := listen(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := serve(t, cfg, Deps{Listener: free})
+	cfg.Port = free.Addr().(*net.TCPAddr).Port
+	second, err := New(cfg, Deps{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, second)
+	if first.Address() != second.Address() {
+		t.Errorf("listening on %s and %s, want the same", first.Address(), second.Address())
 	}
 }
 
@@ -72,27 +81,24 @@ func TestServingNothing(t *testing.T) {
 	cfg := testServing(t, nil)
 	cfg.Port = 0
 	cfg.TLS.CertFile = "/missing.crt" // not even looked at
-	s, err := newServer(cfg, serverDeps{})
+	s, err := New(cfg, Deps{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.addLive("x", func() error { return nil })
+	s.AddLive("x", func() error { return nil })
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- s.run(ctx) }()
+	go func() { done <- s.Run(ctx) }()
 	cancel()
-	if err := <-done; err != nil || s.address() != "" {
-		t.Errorf("run = %v, address %q, want nil and none", err, s.address())
+	if err := <-done; err != nil || s.Address() != "" {
+		t.Errorf("run = %v, address %q, want nil and none", err, s.Address())
 	}
 }
 
 func TestServingReportsBreakdown(t *testing.T) {
-	s, err := newServer(testServing(t, nil), serverDeps{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := newServer(t, testServing(t, nil), Deps{})
 	done := make(chan error, 1)
-	go func() { done <- s.run(context.Background()) }()
+	go func() { done <- s.Run(context.Background()) }()
 	_ = s.listener.Close()
 	if err := <-done; !errors.Is(err, net.ErrClosed) {
 		t.Errorf("run = %v, want the reason why the listener broke", err)
@@ -103,25 +109,30 @@ func TestServingMergesMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	own := prometheus.NewGauge(prometheus.GaugeOpts{Name: "test_gauge_of_ours", Help: "x"})
 	registry.MustRegister(own)
-	s := serve(t, allowAll(testServing(t, nil)), serverDeps{metrics: registry, configz: map[string]int{"a": 1}})
+	s := serve(t, allowAll(testServing(t, nil)), Deps{Metrics: registry, Configz: map[string]any{"group": 1}})
 	_, body := request(t, s, "GET", "/metrics", "", nil)
 	for _, want := range []string{"test_gauge_of_ours 0", "process_start_time_seconds ", "kubernetes_build_info{", "go_goroutines "} {
 		if !strings.Contains(body, want) {
 			t.Errorf("/metrics lacks %q", want)
 		}
 	}
-	if _, body := request(t, s, "GET", "/configz", "", nil); body != `{"kubecontrollermanager.config.k8s.io":{"a":1}}` {
+	if _, body := request(t, s, "GET", "/configz", "", nil); body != `{"group":1}` {
 		t.Errorf("/configz = %s", body)
 	}
 }
 
 func TestServingPages(t *testing.T) {
 	cfg := allowAll(testServing(t, nil))
-	secret := cfg.Flags.FlagSet("misc").Lookup("master")
-	secret.Annotations = map[string][]string{"classified": {"true"}}
-	s := serve(t, cfg, serverDeps{})
+	cfg.AddFlags(&cfg.Flags)
+	misc := cfg.Flags.FlagSet("misc")
+	misc.String("master", "secret", "")
+	misc.Lookup("master").Annotations = map[string][]string{"classified": {"true"}}
+	misc.String("root-ca-file", "", "")
+	misc.Lookup("root-ca-file").Hidden = true
+	cfg.EmulationVersion = "1.37"
+	s := serve(t, cfg, Deps{Name: "program"})
 	_, flags := request(t, s, "GET", "/flagz", "", nil)
-	for _, want := range []string{"\nconcurrent-replicaset-syncs=5\n", "\nmaster=CLASSIFIED\n", "\nleader-elect=true\n"} {
+	for _, want := range []string{"\nprogram flagz\n", "\nmaster=CLASSIFIED\n", "\nsecure-port=10257\n"} {
 		if !strings.Contains(flags, want) {
 			t.Errorf("/flagz lacks %q", want)
 		}
@@ -130,7 +141,7 @@ func TestServingPages(t *testing.T) {
 		t.Error("/flagz shows flags that mean nothing here")
 	}
 	_, status := request(t, s, "GET", "/statusz", "", nil)
-	for _, want := range []string{"Started: ", "Up: ", "Go version: go1.", "Binary version: ", "Emulation version: 1.37", " /configz /flagz /healthz /livez /metrics /metrics/slis /readyz /statusz\n"} {
+	for _, want := range []string{"\nprogram statusz\n", "Started: ", "Up: ", "Go version: go1.", "Binary version: ", "Emulation version: 1.37", " /configz /flagz /healthz /livez /metrics /metrics/slis /readyz /statusz\n"} {
 		if !strings.Contains(status, want) {
 			t.Errorf("/statusz lacks %q:\n%s", want, status)
 		}
@@ -141,7 +152,7 @@ func TestServingPages(t *testing.T) {
 		}
 	}
 	cfg.Profiling, cfg.Flagz, cfg.Statusz = false, false, false
-	off := serve(t, cfg, serverDeps{})
+	off := serve(t, cfg, Deps{})
 	for _, path := range []string{"/debug/pprof/", "/debug/flags/v", "/flagz", "/statusz"} {
 		if got, _ := request(t, off, "GET", path, "", nil); got != 404 {
 			t.Errorf("GET %s, switched off = %d, want 404", path, got)
@@ -150,19 +161,19 @@ func TestServingPages(t *testing.T) {
 }
 
 func TestRecovered(t *testing.T) {
-	s := serve(t, testServing(t, nil), serverDeps{})
+	s := serve(t, testServing(t, nil), Deps{})
 	s.http.Handler = recovered(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("test") }))
 	if got, _ := request(t, s, "GET", "/healthz", "", nil); got != 500 {
 		t.Errorf("a handler that panics answers %d, want 500", got)
 	}
 	s.http.Handler = recovered(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
-	if answer, err := client.Get("https://" + s.address() + "/healthz"); err == nil {
+	if answer, err := client.Get("https://" + s.Address() + "/healthz"); err == nil {
 		t.Errorf("a handler that aborts answers %s, want a dropped connection", answer.Status)
 	}
 }
 
-func allowAll(cfg ServingConfig) ServingConfig {
+func allowAll(cfg Config) Config {
 	cfg.Authorization.AlwaysAllowPaths = []string{"*"}
 	return cfg
 }

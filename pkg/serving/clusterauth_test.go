@@ -1,4 +1,4 @@
-package app
+package serving
 
 import (
 	"context"
@@ -94,7 +94,7 @@ func (s *silence) Close() error { return nil }
 func follow(t *testing.T, p *publisher) (c *clusterAuth, stop func()) {
 	t.Helper()
 	p.changed = make(chan struct{})
-	client, err := kubernetes.NewForConfig(reviewConfig(&rest.Config{Host: "http://api.invalid", Transport: p}))
+	client, err := kubernetes.NewForConfig(reviewConfig(&rest.Config{Host: "http://api.invalid", Transport: p}, "test"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,222 @@
+package serving
+
+import (
+	"math"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	cliflag "k8s.io/component-base/cli/flag"
+
+	"minikcm/pkg/flagcheck"
+)
+
+// Config says what the HTTPS endpoint offers, and to whom. It is not changed after it was given to [New].
+type Config struct {
+	BindAddress net.IP
+	Port        int // 0: there is no endpoint at all
+	// SharePort and ShareAddresses are SO_REUSEPORT and SO_REUSEADDR.
+	SharePort      bool
+	ShareAddresses bool
+
+	TLS            TLSConfig
+	Authentication AuthenticationConfig
+	Authorization  AuthorizationConfig
+
+	Profiling           bool // serve /debug/pprof and /debug/flags/v
+	ContentionProfiling bool // needs Profiling
+
+	// The two pages have no flag here: the program decides.
+	Flagz   bool // serve /flagz
+	Statusz bool // serve /statusz
+	// Flags are shown by /flagz, except hidden ones and the values of those that are annotated "classified".
+	Flags cliflag.NamedFlagSets
+	// EmulationVersion is shown by /statusz.
+	EmulationVersion string
+}
+
+// TLSConfig says which certificates are served, and how. Without files and directory a certificate is made in memory.
+type TLSConfig struct {
+	CertDir           string
+	CertFile, KeyFile string // take precedence over CertDir
+	SNI               []cliflag.NamedCertKey
+
+	MinVersion   string   // as crypto/tls calls them, VersionTLS13; empty: VersionTLS12
+	CipherSuites []string // as crypto/tls calls them; empty: Go's choice
+	Curves       []int32  // numbers of crypto/tls.CurveID; empty: Go's choice
+
+	HTTP2Streams int // that one connection may have open; 0: 100
+	DisableHTTP2 bool
+}
+
+// AuthenticationConfig says how it is found out who a client is.
+type AuthenticationConfig struct {
+	Kubeconfig            string // empty: the pod's service account, or nobody is asked
+	SkipLookup            bool
+	TolerateLookupFailure bool // without effect
+	TokenCacheTTL         time.Duration
+	ClientCAFile          string // empty: what the cluster publishes
+	RequestHeader         RequestHeaderConfig
+}
+
+// RequestHeaderConfig describes a front proxy that authenticates clients for us.
+type RequestHeaderConfig struct {
+	ClientCAFile        string // empty: all that the cluster publishes is taken, instead of the fields below
+	AllowedNames        []string
+	UsernameHeaders     []string
+	UIDHeaders          []string
+	GroupHeaders        []string
+	ExtraHeaderPrefixes []string
+}
+
+// AuthorizationConfig says how it is found out what a client may do.
+type AuthorizationConfig struct {
+	Kubeconfig       string   // empty: the pod's service account, or nobody is asked
+	AlwaysAllowPaths []string // exact, or ending in *
+	AllowedTTL       time.Duration
+	DeniedTTL        time.Duration
+}
+
+// DefaultConfig returns the defaults of the flags, which are kube-controller-manager v1.37's.
+func DefaultConfig() Config {
+	return Config{
+		BindAddress: net.IPv4zero,
+		Port:        10257,
+		Authentication: AuthenticationConfig{
+			TokenCacheTTL: 10 * time.Second,
+			RequestHeader: RequestHeaderConfig{
+				UsernameHeaders:     []string{"x-remote-user"},
+				GroupHeaders:        []string{"x-remote-group"},
+				ExtraHeaderPrefixes: []string{"x-remote-extra-"},
+			},
+		},
+		Authorization: AuthorizationConfig{
+			AlwaysAllowPaths: []string{"/healthz", "/readyz", "/livez"},
+			AllowedTTL:       10 * time.Second,
+			DeniedTTL:        10 * time.Second,
+		},
+		Profiling: true,
+	}
+}
+
+// AddFlags binds the flags to c, in kube-controller-manager's sections: debugging, secure serving, authentication and authorization. The
+// values of c are their defaults.
+func (c *Config) AddFlags(sections *cliflag.NamedFlagSets) {
+	debugging := sections.FlagSet("debugging")
+	debugging.BoolVar(&c.Profiling, "profiling", c.Profiling,
+		"Serve /debug/pprof and /debug/flags/v to authorized clients.")
+	debugging.BoolVar(&c.ContentionProfiling, "contention-profiling", c.ContentionProfiling,
+		"Record where goroutines block on locks. Needs --profiling.")
+	c.addServingFlags(sections.FlagSet("secure serving"))
+	c.Authentication.addFlags(sections.FlagSet("authentication"))
+	c.Authorization.addFlags(sections.FlagSet("authorization"))
+}
+
+func (c *Config) addServingFlags(fs *pflag.FlagSet) {
+	fs.IPVar(&c.BindAddress, "bind-address", c.BindAddress, "Address to listen on; 0.0.0.0 or :: for all interfaces.")
+	fs.IntVar(&c.Port, "secure-port", c.Port, "Port to serve HTTPS on. 0 serves nothing at all.")
+	fs.BoolVar(&c.SharePort, "permit-port-sharing", c.SharePort,
+		"Let other processes listen on the same address and port (SO_REUSEPORT).")
+	fs.BoolVar(&c.ShareAddresses, "permit-address-sharing", c.ShareAddresses,
+		"Let other processes listen on the same port of another address, and do not wait for closed connections (SO_REUSEADDR).")
+	c.TLS.addFlags(fs)
+}
+
+func (c *TLSConfig) addFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&c.CertDir, "cert-dir", c.CertDir,
+		"Directory of the serving certificate, "+certName+".crt and .key, which are created if missing. "+
+			"Empty: a certificate is created in memory. Not used with --tls-cert-file.")
+	fs.StringVar(&c.CertFile, "tls-cert-file", c.CertFile,
+		"Serving certificate and its chain, PEM. Reloaded when the file changes.")
+	fs.StringVar(&c.KeyFile, "tls-private-key-file", c.KeyFile, "Private key of --tls-cert-file, PEM.")
+	fs.Var(cliflag.NewNamedCertKeyArray(&c.SNI), "tls-sni-cert-key",
+		"certificate,key[:names] to serve to clients that ask for one of these names; without names those in the certificate. May be repeated.")
+	fs.StringSliceVar(&c.CipherSuites, "tls-cipher-suites", c.CipherSuites,
+		"TLS 1.2 cipher suites to offer; empty: Go's choice.\nGood: "+strings.Join(cliflag.PreferredTLSCipherNames(), ", ")+
+			".\nInsecure: "+strings.Join(cliflag.InsecureTLSCipherNames(), ", ")+".")
+	fs.Int32SliceVar(&c.Curves, "tls-curve-preferences", c.Curves,
+		"Key exchanges to offer, as numbers of Go's crypto/tls.CurveID; empty: Go's choice.")
+	fs.StringVar(&c.MinVersion, "tls-min-version", c.MinVersion,
+		"Minimum TLS version to accept: "+strings.Join(cliflag.TLSPossibleVersions(), ", ")+". Empty: VersionTLS12.")
+	fs.IntVar(&c.HTTP2Streams, "http2-max-streams-per-connection", c.HTTP2Streams,
+		"Requests that one HTTP/2 connection may have open. 0: 100.")
+	fs.BoolVar(&c.DisableHTTP2, "disable-http2-serving", c.DisableHTTP2, "Serve HTTP/1.1 only.")
+}
+
+func (c *AuthenticationConfig) addFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&c.Kubeconfig, "authentication-kubeconfig", c.Kubeconfig,
+		"Kubeconfig of the API server that validates tokens (TokenReview) and publishes the client CA. Empty: the pod's "+
+			"service account; without one every token is refused.")
+	fs.BoolVar(&c.SkipLookup, "authentication-skip-lookup", c.SkipLookup,
+		"Do not read client CAs from ConfigMap kube-system/extension-apiserver-authentication.")
+	fs.BoolVar(&c.TolerateLookupFailure, "authentication-tolerate-lookup-failure", c.TolerateLookupFailure,
+		"Accepted for compatibility with existing manifests, without effect: an unreadable ConfigMap never stops this manager.")
+	fs.DurationVar(&c.TokenCacheTTL, "authentication-token-webhook-cache-ttl", c.TokenCacheTTL,
+		"How long the API server's answer about a token is cached. 0 asks every time.")
+	fs.StringVar(&c.ClientCAFile, "client-ca-file", c.ClientCAFile,
+		"Certificates signed by these CAs identify clients: common name is the user, organizations are the groups. Reloaded when the file changes.")
+	c.RequestHeader.addFlags(fs)
+}
+
+func (c *RequestHeaderConfig) addFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&c.ClientCAFile, "requestheader-client-ca-file", c.ClientCAFile,
+		"A client with a certificate signed by these CAs is a front proxy whose headers name the user. Reloaded when the file changes.")
+	fs.StringSliceVar(&c.AllowedNames, "requestheader-allowed-names", c.AllowedNames,
+		"Common names that a front proxy may have. Empty: any that --requestheader-client-ca-file signed.")
+	fs.StringSliceVar(&c.UsernameHeaders, "requestheader-username-headers", c.UsernameHeaders,
+		"Headers with the user's name; the first with a value counts.")
+	fs.StringSliceVar(&c.UIDHeaders, "requestheader-uid-headers", c.UIDHeaders, "Headers with the user's UID.")
+	fs.StringSliceVar(&c.GroupHeaders, "requestheader-group-headers", c.GroupHeaders, "Headers with the user's groups.")
+	fs.StringSliceVar(&c.ExtraHeaderPrefixes, "requestheader-extra-headers-prefix", c.ExtraHeaderPrefixes,
+		"Prefixes of headers with further attributes of the user.")
+}
+
+func (c *AuthorizationConfig) addFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&c.Kubeconfig, "authorization-kubeconfig", c.Kubeconfig,
+		"Kubeconfig of the API server that decides what a client may do (SubjectAccessReview). Empty: the pod's service "+
+			"account; without one only --authorization-always-allow-paths and system:masters are served.")
+	fs.StringSliceVar(&c.AlwaysAllowPaths, "authorization-always-allow-paths", c.AlwaysAllowPaths,
+		"Paths that anybody can get; exact, or ending in *.")
+	fs.DurationVar(&c.AllowedTTL, "authorization-webhook-cache-authorized-ttl", c.AllowedTTL,
+		"How long the API server's answer 'allowed' is cached. 0 asks every time.")
+	fs.DurationVar(&c.DeniedTTL, "authorization-webhook-cache-unauthorized-ttl", c.DeniedTTL,
+		"How long the API server's answer 'not allowed' is cached. 0 asks every time.")
+}
+
+// Validate returns every problem, each naming its flag. It asks nobody and reads no file.
+func (c *Config) Validate() []error {
+	var p flagcheck.Problems
+	if c.Port < 0 || c.Port > math.MaxUint16 {
+		p.Addf("secure-port", "%d must be between 0 and 65535, inclusive; 0 switches serving off", c.Port)
+	}
+	_, errs := c.TLS.parse()
+	p.Append(errs...)
+	p.Append(c.Authentication.validate()...)
+	p.Append(c.Authorization.validate()...)
+	return p
+}
+
+func (c *AuthenticationConfig) validate() []error {
+	var p flagcheck.Problems
+	p.NotNegative("authentication-token-webhook-cache-ttl", c.TokenCacheTTL)
+	h := c.RequestHeader
+	p.NotBlank("requestheader-allowed-names", h.AllowedNames)
+	p.NotBlank("requestheader-username-headers", h.UsernameHeaders)
+	p.NotBlank("requestheader-uid-headers", h.UIDHeaders)
+	p.NotBlank("requestheader-group-headers", h.GroupHeaders)
+	p.NotBlank("requestheader-extra-headers-prefix", h.ExtraHeaderPrefixes)
+	return p
+}
+
+func (c *AuthorizationConfig) validate() []error {
+	var p flagcheck.Problems
+	p.NotNegative("authorization-webhook-cache-authorized-ttl", c.AllowedTTL)
+	p.NotNegative("authorization-webhook-cache-unauthorized-ttl", c.DeniedTTL)
+	for _, path := range c.AlwaysAllowPaths {
+		if strings.Contains(strings.TrimSuffix(path, "*"), "*") {
+			p.Addf("authorization-always-allow-paths", "%q may have * only at its end", path)
+		}
+	}
+	return p
+}

@@ -1,0 +1,175 @@
+package serving
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"runtime"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sys/unix"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+)
+
+// Deps are what the endpoint shows, and works with.
+type Deps struct {
+	// Name is the program's: on pages, in a certificate that is made, and in requests to the API server.
+	Name string
+	// Metrics are served together with those of the libraries; nil: only those are.
+	Metrics prometheus.Gatherer
+	// Configz is served as JSON by /configz: configurations by API group.
+	Configz map[string]any
+	// Clock measures the rate of questions to the API server; nil is the real one.
+	Clock clock.PassiveClock
+	// Listener replaces one at the configuration's address and port, for a program that has one; nil: it is opened. [Server.Run] closes it.
+	Listener net.Listener
+}
+
+const (
+	// As k8s.io/apiserver v0.37: idle connections go, and slow senders of headers are cut off.
+	idleTimeout       = 90 * time.Second
+	readHeaderTimeout = 32 * time.Second
+	maxHeaderBytes    = 1 << 20
+	// serverDrain is how long requests may finish when the process stops. Serving stops last, so this is the tail of every
+	// shutdown.
+	serverDrain = 500 * time.Millisecond
+)
+
+// Server is the HTTPS endpoint. Its port is bound when [New] returns, and it answers once Run is called.
+type Server struct {
+	listener net.Listener // nil: there is no endpoint
+	http     *http.Server
+	certs    *certificates
+	lookup   *clusterAuth // nil: nothing is looked up in the cluster
+	live     *checks
+	ready    *checks
+}
+
+// New binds the port, loads certificates and kubeconfig files, and reports what is wrong with them, naming the flag. It asks nothing over
+// the network.
+func New(cfg Config, deps Deps) (*Server, error) {
+	s := &Server{live: newChecks(), ready: newChecks()}
+	if cfg.Port == 0 && deps.Listener == nil {
+		return s, nil
+	}
+	if deps.Clock == nil {
+		deps.Clock = clock.RealClock{}
+	}
+	auth, err := newAuth(cfg, deps)
+	if err != nil {
+		return nil, err
+	}
+	s.lookup = auth.lookup
+	if s.certs, err = newCertificates(cfg.TLS, owner{deps.Name, cfg.BindAddress}, auth.clientCAs); err != nil {
+		return nil, err
+	}
+	if s.listener = deps.Listener; s.listener == nil {
+		if s.listener, err = listen(cfg); err != nil {
+			return nil, err
+		}
+	}
+	if cfg.Profiling && cfg.ContentionProfiling {
+		runtime.SetBlockProfileRate(1)
+	}
+	s.http = &http.Server{
+		Handler:           recovered(auth.protect(newMux(cfg, deps, s.live, s.ready))),
+		TLSConfig:         s.certs.tls,
+		IdleTimeout:       idleTimeout,
+		ReadHeaderTimeout: readHeaderTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		HTTP2:             http2Config(cfg.TLS),
+		Protocols:         protocols(cfg.TLS),
+		ErrorLog:          quietLog(),
+	}
+	return s, nil
+}
+
+// AddLive adds a check to /livez and /healthz, at any time. It replaces one of the same name. It is called for each request, by several
+// goroutines, and must not block.
+func (s *Server) AddLive(name string, check func() error) { s.live.add(name, check) }
+
+// AddReady adds a check to /readyz, on the terms of [Server.AddLive].
+func (s *Server) AddReady(name string, check func() error) { s.ready.add(name, check) }
+
+// Address is where the server listens, host:port; empty without an endpoint.
+func (s *Server) Address() string {
+	if s.listener == nil {
+		return ""
+	}
+	return s.listener.Addr().String()
+}
+
+// Run serves until ctx ends, lets requests in flight finish for a moment, and returns when every goroutine has ended. An
+// error means that serving broke down, not that it was stopped.
+func (s *Server) Run(ctx context.Context) error {
+	if s.listener == nil {
+		<-ctx.Done()
+		return nil
+	}
+	log := klog.FromContext(ctx)
+	ctx, cancel := context.WithCancel(ctx)
+	var helpers sync.WaitGroup
+	defer helpers.Wait()
+	defer cancel()
+	s.certs.start(ctx, &helpers)
+	if s.lookup != nil {
+		helpers.Go(func() { s.lookup.run(ctx) })
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.http.ServeTLS(s.listener, "", "") }()
+	log.Info("Serving", "address", s.Address())
+	select {
+	case err := <-served:
+		return fmt.Errorf("serve on %s: %w", s.Address(), err)
+	case <-ctx.Done():
+	}
+	drain, stop := context.WithTimeout(context.WithoutCancel(ctx), serverDrain)
+	defer stop()
+	if s.http.Shutdown(drain) != nil {
+		_ = s.http.Close() // what is still open has had its time
+	}
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve on %s: %w", s.Address(), err)
+	}
+	return nil
+}
+
+func listen(cfg Config) (net.Listener, error) {
+	address := net.JoinHostPort(cfg.BindAddress.String(), strconv.Itoa(cfg.Port))
+	lc := net.ListenConfig{Control: socketOptions(cfg.SharePort, cfg.ShareAddresses)}
+	l, err := lc.Listen(context.Background(), "tcp", address)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("--secure-port: %s is in use by another process; choose another port, or 0 to serve nothing", address)
+	case err != nil:
+		return nil, fmt.Errorf("--bind-address, --secure-port: %w", err)
+	}
+	return l, nil
+}
+
+// socketOptions sets SO_REUSEPORT and SO_REUSEADDR before a socket is bound; nil if neither is wanted.
+func socketOptions(sharePort, shareAddresses bool) func(network, address string, c syscall.RawConn) error {
+	if !sharePort && !shareAddresses {
+		return nil
+	}
+	return func(_, _ string, c syscall.RawConn) error {
+		var errs error
+		set := func(option int) func(fd uintptr) {
+			return func(fd uintptr) { errs = errors.Join(errs, unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, option, 1)) }
+		}
+		if sharePort {
+			errs = errors.Join(errs, c.Control(set(unix.SO_REUSEPORT)))
+		}
+		if shareAddresses {
+			errs = errors.Join(errs, c.Control(set(unix.SO_REUSEADDR)))
+		}
+		return errs
+	}
+}
