@@ -11,6 +11,7 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -394,6 +395,22 @@ func TestUnknownOutcomes(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A watch is stopped while somebody waits for its next event. Only the race detector can tell.
+func TestAnAnswerMayBeClosedWhileItIsRead(t *testing.T) {
+	fence := NewFence(clock.RealClock{}, NewMetrics(prometheus.NewRegistry()))
+	fence.open(1, allowance{until: time.Now().Add(time.Hour), most: time.Minute, slow: time.Minute, margin: time.Second})
+	resp, err := fence.Wrap(transportFunc(func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("event"))}, nil
+	})).RoundTrip(httptest.NewRequest("GET", "/", nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var reader sync.WaitGroup
+	reader.Go(func() { _, _ = io.ReadAll(resp.Body) })
+	resp.Body.Close()
+	reader.Wait()
 }
 
 // TestCutRequestsMayBeDone, also if the transport does not notice that they were cut.

@@ -210,12 +210,14 @@ func (fl *flight) explain(ctx context.Context, err error) error {
 	return err
 }
 
-// flightBody counts the request as in flight until its answer is read or given up.
+// flightBody counts the request as in flight until its answer is read or given up. A watch is closed while it is read.
 type flightBody struct {
 	io.ReadCloser
 	explain func(error) error
 	land    func(said []byte)
-	said    []byte // the beginning of the answer
+
+	lock sync.Mutex
+	said []byte // the beginning of the answer
 }
 
 // saidMost bounds what is kept of an answer. That of an error is short.
@@ -224,7 +226,9 @@ const saidMost = 512
 // Read implements io.Reader.
 func (b *flightBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
+	b.lock.Lock()
 	b.said = append(b.said, p[:min(n, saidMost-len(b.said))]...)
+	b.lock.Unlock()
 	if err != nil && err != io.EOF {
 		err = b.explain(err)
 	}
@@ -234,6 +238,9 @@ func (b *flightBody) Read(p []byte) (int, error) {
 // Close implements io.Closer.
 func (b *flightBody) Close() error {
 	err := b.ReadCloser.Close()
-	b.land(b.said)
+	b.lock.Lock()
+	said := b.said
+	b.lock.Unlock()
+	b.land(said)
 	return err
 }

@@ -3,7 +3,6 @@ package leadership
 import (
 	"context"
 	"fmt"
-	"io"
 	"strconv"
 	"sync"
 	"time"
@@ -41,7 +40,7 @@ type conn struct {
 	err    error         // every request fails with it
 	slow   time.Duration // an answer takes this long; what a request changes is changed at once
 	before func(verb string)
-	lost   bool          // updates are done and not answered
+	told   error         // updates are done and answered so
 	late   time.Duration // updates are done so much later, and not answered within 5 s
 	frozen bool          // its watch delivers nothing
 	calls  []string
@@ -138,8 +137,8 @@ func (c *conn) Update(ctx context.Context, lease *coordinationv1.Lease, _ metav1
 	}
 	c.lock.Lock()
 	defer c.lock.Unlock()
-	if c.lost {
-		return nil, io.ErrUnexpectedEOF
+	if c.told != nil {
+		return nil, c.told
 	}
 	return lease, nil
 }

@@ -3,9 +3,14 @@ package leadership
 import (
 	"context"
 	"errors"
+	"io"
+	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func TestStolenLease(t *testing.T) {
@@ -142,18 +147,30 @@ func TestLeaseIsTakenSoonAfterItCanBeWritten(t *testing.T) {
 
 // TestHolderThatGetsNoAnswersMakesWay: its renewals arrive, so the lease never expires, but it does not know and so cannot work.
 func TestHolderThatGetsNoAnswersMakesWay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &leaseServer{}
-		a, b := start(t, s, "a"), start(t, s, "b")
-		sleep(time.Minute)
-		a.conn.set(func(c *conn) { c.lost = true })
-		sleep(45 * time.Second) // the renew deadline, two tries, a lease duration
-		wantLeading(t, a, false)
-		wantLeading(t, b, true)
-		a.conn.set(func(c *conn) { c.lost = false })
-		sleep(time.Minute)
-		b.cancel()
-		sleep(time.Second)
-		wantLeading(t, a, true)
-	})
+	for _, tt := range []struct {
+		name string
+		told error
+	}{
+		{"answers are lost", io.ErrUnexpectedEOF},
+		{"a proxy answers 502", &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusBadGateway}}},
+		{"the API server gave up waiting for its storage", &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusGatewayTimeout}}},
+		{"a proxy answers 408", &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusRequestTimeout}}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &leaseServer{}
+				a, b := start(t, s, "a"), start(t, s, "b")
+				sleep(time.Minute)
+				a.conn.set(func(c *conn) { c.told = tt.told })
+				sleep(45 * time.Second) // the renew deadline, two tries, a lease duration
+				wantLeading(t, a, false)
+				wantLeading(t, b, true)
+				a.conn.set(func(c *conn) { c.told = nil })
+				sleep(time.Minute)
+				b.cancel()
+				sleep(time.Second)
+				wantLeading(t, a, true)
+			})
+		})
+	}
 }
