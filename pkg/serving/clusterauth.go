@@ -32,22 +32,29 @@ const (
 // the ConfigMap is missing, broken or cannot be read; before it was ever read, the certificates it would vouch for do not count.
 //
 // The ConfigMap providers of k8s.io/apiserver v0.37 would be three watches of this one object, leave goroutines behind when they are
-// stopped, for up to a minute while the API server is away, and log each failed attempt instead of each change.
+// stopped, for up to a minute while the API server is away, go on to trust CAs that are taken out of the ConfigMap, and log each failed
+// attempt instead of each change.
 type clusterAuth struct {
 	client   kubernetes.Interface
 	clientCA *caBundle
 	proxyCA  *caBundle
-	headers  atomic.Pointer[proxyHeaders]
+	headers  atomic.Pointer[proxyHeaders] // never nil
 
 	lock  sync.Mutex
 	state lookup // what was logged last
 	known bool   // the ConfigMap was read at least once
 }
 
-// proxyHeaders are the lists of the ConfigMap.
-type proxyHeaders struct {
-	allowedNames, usernames, uids, groups, extraPrefixes []string
-}
+// proxyHeaders are the lists of the ConfigMap by their keys.
+type proxyHeaders map[string][]string
+
+const (
+	keyAllowedNames  = "requestheader-allowed-names"
+	keyUsernames     = "requestheader-username-headers"
+	keyUIDs          = "requestheader-uid-headers"
+	keyGroups        = "requestheader-group-headers"
+	keyExtraPrefixes = "requestheader-extra-headers-prefix"
+)
 
 func newClusterAuth(client kubernetes.Interface) *clusterAuth {
 	c := &clusterAuth{client: client, clientCA: &caBundle{name: "client-ca"}, proxyCA: &caBundle{name: "request-header-ca"}}
@@ -57,16 +64,16 @@ func newClusterAuth(client kubernetes.Interface) *clusterAuth {
 
 // frontProxy is what the ConfigMap says about proxies, now and later.
 func (c *clusterAuth) frontProxy() *frontProxy {
-	list := func(pick func(*proxyHeaders) []string) headerrequest.StringSliceProvider {
-		return headerrequest.StringSliceProviderFunc(func() []string { return pick(c.headers.Load()) })
+	list := func(key string) headerrequest.StringSliceProvider {
+		return headerrequest.StringSliceProviderFunc(func() []string { return (*c.headers.Load())[key] })
 	}
 	return &frontProxy{
 		ca:                c.proxyCA,
-		allowedNames:      list(func(h *proxyHeaders) []string { return h.allowedNames }),
-		usernames:         list(func(h *proxyHeaders) []string { return h.usernames }),
-		uids:              list(func(h *proxyHeaders) []string { return h.uids }),
-		groups:            list(func(h *proxyHeaders) []string { return h.groups }),
-		extraHeaderPrefix: list(func(h *proxyHeaders) []string { return h.extraPrefixes }),
+		allowedNames:      list(keyAllowedNames),
+		usernames:         list(keyUsernames),
+		uids:              list(keyUIDs),
+		groups:            list(keyGroups),
+		extraHeaderPrefix: list(keyExtraPrefixes),
 	}
 }
 
@@ -115,7 +122,7 @@ func (plainLists) IsWatchListSemanticsUnSupported() bool { return true }
 func (c *clusterAuth) read(ctx context.Context, cm *corev1.ConfigMap) {
 	headers, err := parseProxyHeaders(cm.Data)
 	if err == nil {
-		c.headers.Store(headers)
+		c.headers.Store(&headers)
 		err = c.clientCA.set([]byte(cm.Data["client-ca-file"]))
 	}
 	if err == nil {
@@ -190,48 +197,40 @@ func (l lookup) message(known bool) string {
 }
 
 // parseProxyHeaders reads the lists of the ConfigMap; each is JSON, and may be missing.
-func parseProxyHeaders(data map[string]string) (*proxyHeaders, error) {
-	h := &proxyHeaders{}
-	for key, list := range map[string]*[]string{
-		"requestheader-allowed-names":        &h.allowedNames,
-		"requestheader-username-headers":     &h.usernames,
-		"requestheader-uid-headers":          &h.uids,
-		"requestheader-group-headers":        &h.groups,
-		"requestheader-extra-headers-prefix": &h.extraPrefixes,
-	} {
+func parseProxyHeaders(data map[string]string) (proxyHeaders, error) {
+	h := proxyHeaders{}
+	for _, key := range []string{keyAllowedNames, keyUsernames, keyUIDs, keyGroups, keyExtraPrefixes} {
 		if data[key] == "" {
 			continue
 		}
-		if err := json.Unmarshal([]byte(data[key]), list); err != nil {
+		var list []string
+		if err := json.Unmarshal([]byte(data[key]), &list); err != nil {
 			return nil, fmt.Errorf("%s: %w", key, err)
 		}
+		h[key] = list
 	}
 	return h, nil
 }
 
-// caBundle is a set of CA certificates that can be replaced. The zero value trusts nobody.
+// caBundle is a set of CA certificates that can be replaced. Without any nobody is trusted.
 type caBundle struct {
-	name string
-
-	lock      sync.RWMutex
-	current   dynamiccertificates.CAContentProvider // nil: nobody is trusted
-	listeners []dynamiccertificates.Listener
+	name      string
+	current   atomic.Pointer[dynamiccertificates.CAContentProvider] // nil: nobody is trusted
+	listeners []dynamiccertificates.Listener                        // all are added before the first set
 }
 
 // set replaces the certificates. Empty means nobody is trusted.
 func (b *caBundle) set(pem []byte) error {
-	var next dynamiccertificates.CAContentProvider
-	if len(bytes.TrimSpace(pem)) > 0 {
-		var err error
-		if next, err = dynamiccertificates.NewStaticCAContent(b.name, pem); err != nil {
+	if len(bytes.TrimSpace(pem)) == 0 {
+		b.current.Store(nil)
+	} else {
+		next, err := dynamiccertificates.NewStaticCAContent(b.name, pem)
+		if err != nil {
 			return err
 		}
+		b.current.Store(&next)
 	}
-	b.lock.Lock()
-	b.current = next
-	listeners := b.listeners
-	b.lock.Unlock()
-	for _, l := range listeners {
+	for _, l := range b.listeners {
 		l.Enqueue()
 	}
 	return nil
@@ -240,26 +239,18 @@ func (b *caBundle) set(pem []byte) error {
 // Name implements dynamiccertificates.CAContentProvider, as do the next three.
 func (b *caBundle) Name() string { return b.name }
 
-func (b *caBundle) AddListener(l dynamiccertificates.Listener) {
-	b.lock.Lock()
-	defer b.lock.Unlock()
-	b.listeners = append(b.listeners, l)
-}
+func (b *caBundle) AddListener(l dynamiccertificates.Listener) { b.listeners = append(b.listeners, l) }
 
 func (b *caBundle) CurrentCABundleContent() []byte {
-	b.lock.RLock()
-	defer b.lock.RUnlock()
-	if b.current == nil {
-		return nil
+	if current := b.current.Load(); current != nil {
+		return (*current).CurrentCABundleContent()
 	}
-	return b.current.CurrentCABundleContent()
+	return nil
 }
 
 func (b *caBundle) VerifyOptions() (x509.VerifyOptions, bool) {
-	b.lock.RLock()
-	defer b.lock.RUnlock()
-	if b.current == nil {
-		return x509.VerifyOptions{}, false
+	if current := b.current.Load(); current != nil {
+		return (*current).VerifyOptions()
 	}
-	return b.current.VerifyOptions()
+	return x509.VerifyOptions{}, false
 }
