@@ -98,6 +98,38 @@ func TestBlindLeaderThatIsAloneGoesOn(t *testing.T) {
 	}
 }
 
+// To stand aside costs a lone leader its connections, and while dials hang it gets no others. It writes as soon as they work.
+func TestLoneLeaderWritesAsSoonAsDialsWork(t *testing.T) {
+	if !controlplane.Long() {
+		t.Skip("takes minutes; set LONG to run it")
+	}
+	quiet(t)
+	load := work(t)
+	forgetLease(t)
+	leader := start(t, "a")
+	createdBy(t, leader, time.Time{}, 30*time.Second)
+	heal := blindnesses[0].blind(t, leader)
+	controlplane.Eventually(t, 240*time.Second, func(context.Context) error {
+		for line := range strings.Lines(leader.Output()) {
+			if strings.Contains(line, "Competing for the lease again") {
+				return nil
+			}
+		}
+		return errors.New("it has not stood aside")
+	})
+	rs := controlplane.ReplicaSet(here(t).Namespace(t), "more", 3) // nobody sees it before dials work
+	if _, err := here(t).Client(t).AppsV1().ReplicaSets(rs.Namespace).Create(t.Context(), rs, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	healed := time.Now()
+	heal()
+	t.Logf("it writes %v after dials work again", createdBy(t, leader, healed, time.Minute))
+	leader.WaitForLog(t, "Cache is current again")
+	load.settles(t)
+	leader.runs(t)
+	judge(t, leader)
+}
+
 // A healthy cluster in which nothing happens, behind a proxy that ends each stream before the first bookmark: nobody steps down, nobody asks
 // for everything again and again. Ninety seconds without a bookmark are what makes a watch suspect, so less than two minutes show nothing.
 func TestQuietClusterBehindAProxyThatEndsIdleStreams(t *testing.T) {
