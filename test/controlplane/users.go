@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -67,6 +68,16 @@ func ClientFor(t testing.TB, cfg *rest.Config) kubernetes.Interface {
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		t.Fatalf("make client: %v", err)
+	}
+	return client
+}
+
+// MetadataFor returns a client for cfg that reads nothing but metadata.
+func MetadataFor(t testing.TB, cfg *rest.Config) metadata.Interface {
+	t.Helper()
+	client, err := metadata.NewForConfig(cfg)
+	if err != nil {
+		t.Fatalf("make client of metadata: %v", err)
 	}
 	return client
 }

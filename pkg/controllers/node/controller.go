@@ -16,6 +16,7 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
@@ -42,6 +43,7 @@ const maxBackoff = 5 * time.Second
 type Deps struct {
 	Client   kubernetes.Interface
 	Reads    kubernetes.Interface // for reads that have to be answered in time; must not be rate limited
+	Metadata metadata.Interface   // for lists of all nodes; the same
 	Nodes    *caches.Nodes
 	Pods     *caches.Pods
 	Leases   *caches.Leases
@@ -55,6 +57,7 @@ type Controller struct {
 	cfg      Config
 	client   kubernetes.Interface
 	reads    kubernetes.Interface
+	metadata metadata.Interface
 	nodes    *caches.Nodes
 	pods     *caches.Pods
 	leases   *caches.Leases
@@ -83,7 +86,7 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 		return nil, fmt.Errorf("build %s: %d workers and %d for pods, want at least one of each", Name, cfg.Workers, cfg.PodWorkers)
 	}
 	c := &Controller{
-		cfg: cfg, client: deps.Client, reads: deps.Reads, nodes: deps.Nodes, pods: deps.Pods, leases: deps.Leases,
+		cfg: cfg, client: deps.Client, reads: deps.Reads, metadata: deps.Metadata, nodes: deps.Nodes, pods: deps.Pods, leases: deps.Leases,
 		recorder: deps.Recorder, clock: deps.Clock, metrics: newMetrics(deps.Metrics),
 		observations: newObservations(),
 		sight:        newSight(cfg.MonitorGracePeriod, deps.Clock.Now()),

@@ -2,6 +2,7 @@ package node
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/metadata"
+	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
 )
 
@@ -37,6 +40,26 @@ func newAPI() *api {
 	a.PrependReactor("*", "*", a.react)
 	a.PrependWatchReactor("*", a.watch)
 	return a
+}
+
+// metadata is a client that lists the metadata of nodes, with the faults of a list of nodes.
+func (a *api) metadata() metadata.Interface {
+	client := metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme())
+	client.PrependReactor("list", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if refused, _, err := a.react(action); refused {
+			return true, nil, err
+		}
+		all, err := a.Clientset.CoreV1().Nodes().List(context.Background(), metav1.ListOptions{})
+		if err != nil {
+			return true, nil, err
+		}
+		list := &metav1.List{ListMeta: all.ListMeta}
+		for i := range all.Items {
+			list.Items = append(list.Items, runtime.RawExtension{Object: &metav1.PartialObjectMetadata{ObjectMeta: all.Items[i].ObjectMeta}})
+		}
+		return true, list, nil
+	})
+	return client
 }
 
 func resourceOf(action clienttesting.Action) string {

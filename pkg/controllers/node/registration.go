@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
 	"minikcm/pkg/controller"
@@ -92,7 +93,7 @@ func Registration(cfg *Config) controller.Registration {
 			c.Drain = b.Drain
 			deps := Deps{Client: b.Client, Recorder: b.Recorder(Agent), Clock: b.Clock, Metrics: b.Metrics}
 			var err error
-			if deps.Reads, err = unlimited(b.REST); err != nil {
+			if deps.Reads, deps.Metadata, err = unlimited(b.REST); err != nil {
 				return nil, err
 			}
 			if deps.Nodes, err = b.Caches.Nodes(); err != nil {
@@ -109,13 +110,17 @@ func Registration(cfg *Config) controller.Registration {
 	}
 }
 
-// unlimited returns a client for reads whose duration tells whether kubelets get answers: they must not wait behind other requests of ours.
-func unlimited(cfg *rest.Config) (kubernetes.Interface, error) {
+// unlimited returns clients for reads whose duration tells whether kubelets get answers: they must not wait behind other requests of ours.
+func unlimited(cfg *rest.Config) (kubernetes.Interface, metadata.Interface, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS, cfg.RateLimiter = -1, nil
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("build the client of live reads: %w", err)
+		return nil, nil, fmt.Errorf("build the client of live reads: %w", err)
 	}
-	return client, nil
+	names, err := metadata.NewForConfig(cfg)
+	if err != nil {
+		return nil, nil, fmt.Errorf("build the client of nodes' metadata: %w", err)
+	}
+	return client, names, nil
 }

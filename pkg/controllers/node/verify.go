@@ -112,11 +112,13 @@ func (c *Controller) probe(ctx context.Context) error {
 }
 
 // compareNodes returns nil once the node cache is known to be no older than this call: it has reached the version of a list, or, if
-// it does not within a moment because the type is quiet, it equals a list.
+// it does not within a moment because the type is quiet, it equals a list. Names and versions are enough for that: a whole node is several
+// times as large as its metadata, most of it images.
 func (c *Controller) compareNodes(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	head, err := c.reads.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: 1})
+	nodes := c.metadata.Resource(corev1.SchemeGroupVersion.WithResource("nodes"))
+	head, err := nodes.List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
 		return fmt.Errorf("list one node: %w", err)
 	}
@@ -131,7 +133,7 @@ func (c *Controller) compareNodes(ctx context.Context) error {
 	versions := map[string]string{}
 	opts := metav1.ListOptions{Limit: 500}
 	for {
-		page, err := c.reads.CoreV1().Nodes().List(ctx, opts)
+		page, err := nodes.List(ctx, opts)
 		if err != nil {
 			return fmt.Errorf("list nodes: %w", err)
 		}

@@ -59,7 +59,7 @@ func inBubble(t *testing.T, cfg Config, objects []runtime.Object, run func(b *be
 		}
 		var err error
 		b.controller, err = New(cfg, Deps{
-			Client: b.api, Reads: b.api, Nodes: nodes, Pods: pods, Leases: leases, Recorder: b.events,
+			Client: b.api, Reads: b.api, Metadata: b.metadata(), Nodes: nodes, Pods: pods, Leases: leases, Recorder: b.events,
 			Clock: clock.RealClock{}, Metrics: prometheus.NewRegistry(),
 		})
 		if err != nil {

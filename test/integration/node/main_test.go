@@ -120,7 +120,7 @@ func standby(t testing.TB, config node.Config, eviction bool, cfg, watch *rest.C
 	registry := prometheus.NewRegistry()
 	l := &loops{metrics: registry}
 	lifecycle, err := node.New(config, node.Deps{
-		Client: client, Reads: controlplane.ClientFor(t, unlimited), Nodes: nodes, Pods: pods, Leases: leases, Clock: clock.RealClock{}, Metrics: registry,
+		Client: client, Reads: controlplane.ClientFor(t, unlimited), Metadata: controlplane.MetadataFor(t, unlimited), Nodes: nodes, Pods: pods, Leases: leases, Clock: clock.RealClock{}, Metrics: registry,
 		Recorder: events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "node-controller"}),
 	})
 	must(t, err)
