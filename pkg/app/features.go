@@ -1,6 +1,7 @@
 package app
 
 import (
+	_ "embed"
 	"errors"
 	"fmt"
 	"maps"
@@ -62,6 +63,11 @@ func fixed(on bool) featuregate.VersionedSpecs {
 		Version: controller.OldestEmulation(), Default: on, LockToDefault: true, PreRelease: featuregate.GA,
 	}}
 }
+
+// gatesElsewhere are the feature gates of Kubernetes, those of all components, one a line after a line that says so.
+//
+//go:embed gates.txt
+var gatesElsewhere string
 
 // gates is the one set of feature gates of a command, with the versions they depend on.
 type gates struct {
@@ -138,7 +144,7 @@ func (g *gates) notOurs(setting string) bool {
 	if _, ours := g.gate.GetAll()[featuregate.Feature(name)]; ours {
 		return false
 	}
-	if !slices.Contains(strings.Fields(gatesElsewhere), name) {
+	if !slices.Contains(strings.Split(gatesElsewhere, "\n"), name) {
 		g.unknown = append(g.unknown, fmt.Errorf("--feature-gates: unrecognized feature gate: %s", name))
 	} else if _, err := strconv.ParseBool(value); err != nil {
 		g.unknown = append(g.unknown, fmt.Errorf("--feature-gates: invalid value of %s=%s, err: %w", name, value, err))

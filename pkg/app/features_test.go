@@ -112,12 +112,12 @@ func TestGatesOfOtherComponentsAreNotOurs(t *testing.T) {
 }
 
 func TestGatesElsewhereAreOfThisVersion(t *testing.T) {
-	text, err := os.ReadFile("features_elsewhere.go")
+	text, err := os.ReadFile("gates.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if want := "Kubernetes " + baseversion.DefaultKubeBinaryVersion + ","; !strings.Contains(string(text), want) {
-		t.Errorf("features_elsewhere.go does not say %q; hack/kubernetes/gates makes it anew", want)
+		t.Errorf("gates.txt does not say %q; hack/kubernetes/gates makes it anew", want)
 	}
 }
 
