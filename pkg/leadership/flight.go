@@ -1,7 +1,6 @@
 package leadership
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +10,8 @@ import (
 	"net/url"
 	"sync"
 	"time"
+
+	"minikcm/pkg/answer"
 )
 
 // ErrFenced is in every error of a request the fence refused or cut.
@@ -88,20 +89,10 @@ func (t *fencedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	explain := func(err error) error { return fl.explain(admitted.Context(), err) }
-	land := func(said []byte) { fl.land(decided(resp.StatusCode) || bytes.Contains(said, []byte(webhookFailed))) }
+	land := func(said []byte) { fl.land(answer.Complete(resp.StatusCode) || answer.WebhookFailed(string(said))) }
 	resp.Body = &flightBody{ReadCloser: resp.Body, explain: explain, land: land}
 	return resp, nil
 }
-
-// decided says whether an answer with this status proves that the request is over at the server. A 5xx may be the voice of a proxy, or
-// of a server that gave up waiting for its storage; a 408 that of a proxy that gave up waiting for the request.
-func decided(status int) bool {
-	return status < http.StatusInternalServerError && status != http.StatusRequestTimeout
-}
-
-// webhookFailed is in the 500 of a request that ended in admission, so was not done: kube-apiserver v1.37 calls a webhook before it stores
-// anything. Such a webhook may be away for long, and nobody should wait for deadlines meanwhile.
-const webhookFailed = "failed calling webhook "
 
 // flight is a request of a term from its sending to the end of its answer.
 type flight struct {

@@ -15,6 +15,8 @@ import (
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/clock"
+
+	"minikcm/pkg/answer"
 )
 
 // leaseLock is the lock client-go's elector turns. Beyond storing records it
@@ -139,7 +141,7 @@ func (l *leaseLock) wrote(lease *coordinationv1.Lease, sent time.Time, written, 
 	l.lock.Lock()
 	defer l.lock.Unlock()
 	if err != nil {
-		l.unsure = unanswered(err)
+		l.unsure = answer.Of(err) == answer.Unknown
 		l.fail()
 		return err
 	}
@@ -151,12 +153,6 @@ func (l *leaseLock) wrote(lease *coordinationv1.Lease, sent time.Time, written, 
 	l.hooks.renewed(sent, written, rely)
 	l.judge() // the watch may have shown a successor before the answer came
 	return nil
-}
-
-// unanswered says whether a write that failed so may have been done all the same: by the same rule as for the writes of controllers.
-func unanswered(err error) bool {
-	var answer apierrors.APIStatus
-	return !errors.As(err, &answer) || !decided(int(answer.Status().Code))
 }
 
 // observe takes in what the watch says; nil means deleted.

@@ -3,9 +3,7 @@ package node
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+
+	"minikcm/pkg/answer"
 )
 
 // settle gives a node the taints and labels it should have, in one patch. It returns when to look again, zero if not by itself.
@@ -25,7 +25,7 @@ func (c *Controller) settle(ctx context.Context, node *corev1.Node, now time.Tim
 	}
 	written, err := c.patchNode(ctx, node, taints, labels)
 	if err != nil {
-		if granted && refused(err) {
+		if granted && answer.Of(err) != answer.Unknown {
 			now := c.clock.Now()
 			c.wake(c.zones.refund(node.Name, now), now)
 		}
@@ -91,15 +91,4 @@ func (c *Controller) patchNode(ctx context.Context, node *corev1.Node, taints []
 		return nil, fmt.Errorf("encode patch: %w", err)
 	}
 	return c.client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{})
-}
-
-// refused reports whether an error proves that the write did not and will not happen. Only a complete answer of class 4xx does; a 5xx
-// may come from a proxy, or from a server that gave up waiting for its storage.
-func refused(err error) bool {
-	var answer apierrors.APIStatus
-	if !errors.As(err, &answer) {
-		return false
-	}
-	code := answer.Status().Code
-	return code >= http.StatusBadRequest && code < http.StatusInternalServerError && code != http.StatusRequestTimeout
 }

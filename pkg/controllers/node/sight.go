@@ -3,13 +3,13 @@ package node
 import (
 	"context"
 	"errors"
-	"net/http"
 	"strings"
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"minikcm/pkg/answer"
 )
 
 // sight knows whether silence means anything. Three things can make it meaningless.
@@ -339,12 +339,7 @@ func blinding(err error) bool {
 	if err == nil || errors.Is(err, context.Canceled) || strings.Contains(err.Error(), rateLimited) {
 		return false
 	}
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		return true
-	}
-	code := status.Status().Code
-	return code >= http.StatusInternalServerError || code == http.StatusTooManyRequests || code == http.StatusRequestTimeout
+	return answer.Unable(err)
 }
 
 // rateLimited is how client-go v0.37 begins the error of a request that its own limiter did not let pass. It has no type.

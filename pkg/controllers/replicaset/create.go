@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"minikcm/pkg/answer"
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
 )
@@ -165,13 +166,13 @@ func (p *pass) createPod(ctx context.Context, template *corev1.Pod, try intent) 
 		made, err = p.deps.Client.CoreV1().Pods(pod.Namespace).Create(ctx, &pod, metav1.CreateOptions{})
 		return err
 	}); {
-	case outcome == done:
-		c := created{outcome: done, pod: p.deps.Pods.Trim(made)}
+	case outcome == answer.Done:
+		c := created{outcome: answer.Done, pod: p.deps.Pods.Trim(made)}
 		if !p.belongs(c.pod) {
 			c.foreign = p.disown(ctx, c.pod)
 		}
 		return c
-	case outcome == exists, outcome == rejected && try.unknown:
+	case outcome == answer.Exists, outcome == answer.Refused && try.unknown:
 		return p.explain(ctx, try, created{outcome: outcome, err: err})
 	default:
 		return created{outcome: outcome, err: err}
@@ -198,7 +199,7 @@ func (p *pass) disown(ctx context.Context, pod *caches.Pod) *removed {
 // foreign is the error of a pod that something changed on its way. It names no pod, so that all are alike.
 func foreign(pod removed) error {
 	switch {
-	case pod.outcome == done:
+	case pod.outcome == answer.Done:
 		return errors.New("the new pod was changed on its way and does not belong to the ReplicaSet, so it was deleted")
 	case pod.err == nil:
 		return errors.New("the new pod was changed on its way and belongs to another controller")
@@ -211,15 +212,15 @@ func (p *pass) explain(ctx context.Context, try intent, refused created) created
 	found, lookErr := p.podNamed(ctx, try.name)
 	switch {
 	case lookErr != nil:
-		return created{outcome: unknown, err: errors.Join(refused.err, lookErr)}
-	case found == nil && refused.outcome == exists:
-		return created{outcome: unknown, err: refused.err} // it was there a moment ago, and the name is free again
+		return created{outcome: answer.Unknown, err: errors.Join(refused.err, lookErr)}
+	case found == nil && refused.outcome == answer.Exists:
+		return created{outcome: answer.Unknown, err: refused.err} // it was there a moment ago, and the name is free again
 	case found == nil:
 		return refused // the earlier attempt may still be on its way
 	case p.ours(found) && !p.counted(found):
-		return created{outcome: done, pod: found, late: true}
+		return created{outcome: answer.Done, pod: found, late: true}
 	default:
-		return created{outcome: exists, err: refused.err}
+		return created{outcome: answer.Exists, err: refused.err}
 	}
 }
 
@@ -245,7 +246,7 @@ func (p *pass) podNamed(ctx context.Context, name string) (*caches.Pod, error) {
 // noteCreate enters one result into the ledger and tells users of it. It reports whether another name has to be tried.
 func (p *pass) noteCreate(ctx context.Context, try intent, r created, sum *batchResult) (again bool) {
 	switch r.outcome {
-	case done:
+	case answer.Done:
 		p.ledger.forget(try.name)
 		p.ledger.wrotePod(r.pod.ResourceVersion)
 		p.deps.Pods.Expect(r.pod.ResourceVersion)
@@ -264,22 +265,22 @@ func (p *pass) noteCreate(ctx context.Context, try intent, r created, sum *batch
 		}
 		klog.FromContext(ctx).V(4).Info("Created pod", "pod", klog.KObj(r.pod))
 		p.deps.Recorder.Eventf(p.rs, corev1.EventTypeNormal, "SuccessfulCreate", "Created pod: %v", r.pod.Name)
-	case exists:
+	case answer.Exists:
 		p.ledger.forget(try.name)
 		return true
-	case terminating:
+	case answer.Terminating:
 		p.ledger.keep(try)
 		sum.err = errTerminating
 	default:
 		// The name stays: the next attempt uses it again, so that both together make one pod.
-		if r.outcome == unknown {
+		if r.outcome == answer.Unknown {
 			try.unknown, try.until = true, p.deps.Clock.Now().Add(landsWithin)
 		}
 		p.ledger.keep(try)
 		if !stopping(r.err) {
 			p.deps.Recorder.Eventf(p.rs, corev1.EventTypeWarning, reasonFailedCreate, "Error creating: %v", forUsers(r.err))
 		}
-		sum.fail(r.err, r.outcome == rejected)
+		sum.fail(r.err, r.outcome == answer.Refused)
 	}
 	return false
 }

@@ -7,69 +7,16 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"syscall"
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"minikcm/pkg/answer"
 	"minikcm/pkg/leadership"
 )
-
-func TestClassify(t *testing.T) {
-	pods := schema.GroupResource{Resource: "pods"}
-	code := func(code int) error { return apierrors.NewGenericServerResponse(code, "post", pods, "a", "", 0, true) }
-	transport := func(err error) error { return &url.Error{Op: "Post", URL: "https://127.0.0.1/", Err: err} }
-	ending := apierrors.NewForbidden(pods, "a", errors.New("the namespace is terminating"))
-	ending.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
-	for _, tt := range []struct {
-		name string
-		err  error
-		want outcome
-	}{
-		{"answered", nil, done},
-		{"quota, webhook or RBAC", apierrors.NewForbidden(pods, "a", errors.New("exceeded quota")), rejected},
-		{"invalid", apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "a", nil), rejected},
-		{"bad request", code(http.StatusBadRequest), rejected},
-		{"unauthorized", apierrors.NewUnauthorized("who are you"), rejected},
-		{"too large", apierrors.NewRequestEntityTooLargeError("big"), rejected},
-		{"too many requests", apierrors.NewTooManyRequests("later", 1), rejected},
-		{"name taken", apierrors.NewAlreadyExists(pods, "a"), exists},
-		{"name generation gave up", apierrors.NewGenerateNameConflict(pods, "a", 1), exists},
-		{"precondition failed", apierrors.NewConflict(pods, "a", errors.New("uid")), conflict},
-		{"not found", apierrors.NewNotFound(pods, "a"), missing},
-		{"namespace terminating", ending, terminating},
-		{"wrapped", fmt.Errorf("create: %w", apierrors.NewAlreadyExists(pods, "a")), exists},
-
-		{"internal error", apierrors.NewInternalError(errors.New("etcd")), unknown},
-		{"bad gateway", code(http.StatusBadGateway), unknown},
-		{"unavailable", code(http.StatusServiceUnavailable), unknown},
-		{"gateway timeout", apierrors.NewTimeoutError("too slow", 0), unknown},
-		{"server timeout", apierrors.NewServerTimeout(pods, "create", 1), unknown},
-		{"request timeout", code(http.StatusRequestTimeout), unknown},
-		{"a status without a code", &apierrors.StatusError{ErrStatus: metav1.Status{Message: "?"}}, unknown},
-		{"connection reset", transport(syscall.ECONNRESET), unknown},
-		{"deadline", transport(context.DeadlineExceeded), unknown},
-		{"answer that cannot be read", errors.New("unexpected EOF"), unknown},
-
-		{"we are being stopped", transport(context.Canceled), unknown},
-		{"cut by the fence", fmt.Errorf("no lease: %w", context.Canceled), unknown},
-
-		{"a webhook that could not be asked", apierrors.NewInternalError(errors.New(`failed calling webhook "a.b.c": an error on the server`)), rejected},
-		{"a webhook that refuses with 500", code(http.StatusInternalServerError), unknown},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := classify(tt.err); got != tt.want {
-				t.Errorf("classify(%v) = %d, want %d", tt.err, got, tt.want)
-			}
-		})
-	}
-}
 
 // TestSend tells a write that never left from one whose answer is missing, whatever the last error was.
 func TestSend(t *testing.T) {
@@ -88,11 +35,11 @@ func TestSend(t *testing.T) {
 	}{
 		{name: "nobody listens", want: unsent},
 		{name: "the transport refuses", answer: reset, refused: 1, want: unsent},
-		{name: "the connection breaks", answer: reset, want: unknown},
-		{name: "the connection breaks, HTTP/1.1", answer: reset, http1: true, want: unknown},
-		{name: "asked to come again, then nobody listens", answer: later, want: unknown},
-		{name: "asked to come again, then the transport refuses", answer: later, refused: 2, want: unknown},
-		{name: "answered", answer: func(w http.ResponseWriter) { w.WriteHeader(http.StatusForbidden) }, want: rejected},
+		{name: "the connection breaks", answer: reset, want: answer.Unknown},
+		{name: "the connection breaks, HTTP/1.1", answer: reset, http1: true, want: answer.Unknown},
+		{name: "asked to come again, then nobody listens", answer: later, want: answer.Unknown},
+		{name: "asked to come again, then the transport refuses", answer: later, refused: 2, want: answer.Unknown},
+		{name: "answered", answer: func(w http.ResponseWriter) { w.WriteHeader(http.StatusForbidden) }, want: answer.Refused},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var server *httptest.Server
@@ -128,7 +75,7 @@ func TestSend(t *testing.T) {
 				return client.CoreV1().Pods("default").Delete(ctx, "a", metav1.DeleteOptions{})
 			})
 			if got != tt.want {
-				t.Errorf("outcome %d with error %v after %d attempts, want %d", got, err, attempts, tt.want)
+				t.Errorf("outcome %s with error %v after %s attempts, want %s", got, err, attempts, tt.want)
 			}
 		})
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"minikcm/pkg/answer"
 	"minikcm/pkg/caches"
 )
 
@@ -44,28 +45,28 @@ func (p *pass) settleOwnership(ctx context.Context, c claims) ([]*caches.Pod, er
 	}
 	answers, cut := p.patchOwners(ctx, toAdopt, adopt)
 	var ours []*caches.Pod
-	for i, answer := range answers {
-		failures = append(failures, p.adopted(ctx, toAdopt[i], answer))
-		ours = p.appendOurs(ours, answer)
+	for i, reply := range answers {
+		failures = append(failures, p.adopted(ctx, toAdopt[i], reply))
+		ours = p.appendOurs(ours, reply)
 	}
 	if cut == nil {
 		answers, cut = p.patchOwners(ctx, toRelease, release)
-		for i, answer := range answers {
-			failures = append(failures, p.released(ctx, toRelease[i], answer))
-			ours = p.appendOurs(ours, answer)
+		for i, reply := range answers {
+			failures = append(failures, p.released(ctx, toRelease[i], reply))
+			ours = p.appendOurs(ours, reply)
 		}
 	}
 	return ours, cmp.Or(errors.Join(failures...), cut)
 }
 
-func (p *pass) appendOurs(pods []*caches.Pod, answer patched) []*caches.Pod {
-	if answer.err == nil && answer.pod != nil && p.ours(answer.pod) {
-		return append(pods, answer.pod)
+func (p *pass) appendOurs(pods []*caches.Pod, reply patched) []*caches.Pod {
+	if reply.err == nil && reply.pod != nil && p.ours(reply.pod) {
+		return append(pods, reply.pod)
 	}
 	return pods
 }
 
-// patched is the answer to one patch.
+// patched is the reply to one patch.
 type patched struct {
 	pod     *caches.Pod // as it is now; nil: gone, or not known
 	changed bool        // before it was patched, so that there was no reason to any more
@@ -78,9 +79,9 @@ func (p *pass) patchOwners(ctx context.Context, pods []*caches.Pod, what change)
 	answers := make([]patched, len(pods))
 	begun, cut := p.parallel(ctx, len(pods), func(i int) { answers[i] = p.patchOwner(ctx, pods[i], what) })
 	answers = answers[:begun]
-	for _, answer := range answers {
-		if answer.pod != nil {
-			p.ledger.wrotePod(answer.pod.ResourceVersion)
+	for _, reply := range answers {
+		if reply.pod != nil {
+			p.ledger.wrotePod(reply.pod.ResourceVersion)
 		}
 	}
 	return answers, cut
@@ -88,14 +89,14 @@ func (p *pass) patchOwners(ctx context.Context, pods []*caches.Pod, what change)
 
 // patchOwner patches the pod if it still is the version that was judged, or if it is to be patched as it is now, too.
 func (p *pass) patchOwner(ctx context.Context, pod *caches.Pod, what change) patched {
-	answer := p.sendPatch(ctx, pod, what)
-	if classify(answer.err) != conflict {
-		return answer
+	reply := p.sendPatch(ctx, pod, what)
+	if answer.Of(reply.err) != answer.Conflict {
+		return reply
 	}
 	live, err := p.podNamed(ctx, pod.Name)
 	switch {
 	case err != nil:
-		return patched{err: errors.Join(answer.err, err)}
+		return patched{err: errors.Join(reply.err, err)}
 	case live == nil || live.UID != pod.UID:
 		return patched{changed: true}
 	case !what.applies(claim(p.rs, p.selector, []*caches.Pod{live}, p.ledger.gone)):
@@ -109,11 +110,11 @@ func (p *pass) sendPatch(ctx context.Context, pod *caches.Pod, what change) patc
 	if err != nil {
 		return patched{err: err}
 	}
-	answer, err := p.deps.Client.CoreV1().Pods(p.rs.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{})
+	reply, err := p.deps.Client.CoreV1().Pods(p.rs.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{})
 	if err != nil {
 		return patched{err: err}
 	}
-	return patched{pod: p.deps.Pods.Trim(answer)}
+	return patched{pod: p.deps.Pods.Trim(reply)}
 }
 
 // mayAdopt makes sure that the ReplicaSet of the cache still exists and is not being deleted. It is asked after the pods were listed:
@@ -152,43 +153,43 @@ func (p *pass) refuse(pod *caches.Pod, version, reason, format string, args ...a
 	p.again(refusedFor)
 }
 
-// adopted takes the answer to an adoption.
-func (p *pass) adopted(ctx context.Context, pod *caches.Pod, answer patched) error {
+// adopted takes the reply to an adoption.
+func (p *pass) adopted(ctx context.Context, pod *caches.Pod, reply patched) error {
 	switch {
-	case apierrors.IsNotFound(answer.err), answer.changed:
+	case apierrors.IsNotFound(reply.err), reply.changed:
 		return nil
-	case answer.err == nil && !controls(p.rs, answer.pod):
+	case reply.err == nil && !controls(p.rs, reply.pod):
 		p.ledger.undone = true
-		p.refuse(pod, answer.pod.ResourceVersion, "FailedAdopt", "Error adopting pod %v: it was changed on its way and has no owner", pod.Name)
+		p.refuse(pod, reply.pod.ResourceVersion, "FailedAdopt", "Error adopting pod %v: it was changed on its way and has no owner", pod.Name)
 		return nil
-	case answer.err == nil:
+	case reply.err == nil:
 		p.ledger.undone = false
 		klog.FromContext(ctx).V(2).Info("Adopted pod", "pod", klog.KObj(pod))
 		p.deps.Recorder.Eventf(p.rs, corev1.EventTypeNormal, "SuccessfulAdopt", "Adopted pod: %v", pod.Name)
 		return nil
-	case isRefusal(answer.err):
-		p.refuse(pod, pod.ResourceVersion, "FailedAdopt", "Error adopting pod %v: %v", pod.Name, answer.err)
+	case isRefusal(reply.err):
+		p.refuse(pod, pod.ResourceVersion, "FailedAdopt", "Error adopting pod %v: %v", pod.Name, reply.err)
 		return nil
 	}
-	return fmt.Errorf("adopt pod %s: %w", pod.Name, answer.err)
+	return fmt.Errorf("adopt pod %s: %w", pod.Name, reply.err)
 }
 
-// released takes the answer to a release. A pod that is gone, or that is another under the old name, needs none.
-func (p *pass) released(ctx context.Context, pod *caches.Pod, answer patched) error {
+// released takes the reply to a release. A pod that is gone, or that is another under the old name, needs none.
+func (p *pass) released(ctx context.Context, pod *caches.Pod, reply patched) error {
 	switch {
-	case apierrors.IsNotFound(answer.err), apierrors.IsInvalid(answer.err), answer.changed:
+	case apierrors.IsNotFound(reply.err), apierrors.IsInvalid(reply.err), reply.changed:
 		return nil
-	case answer.err == nil:
+	case reply.err == nil:
 		klog.FromContext(ctx).V(2).Info("Released pod", "pod", klog.KObj(pod))
 		return nil
-	case isRefusal(answer.err):
-		p.refuse(pod, pod.ResourceVersion, "FailedRelease", "Error releasing pod %v: %v", pod.Name, answer.err)
+	case isRefusal(reply.err):
+		p.refuse(pod, pod.ResourceVersion, "FailedRelease", "Error releasing pod %v: %v", pod.Name, reply.err)
 		return nil
 	}
-	return fmt.Errorf("release pod %s: %w", pod.Name, answer.err)
+	return fmt.Errorf("release pod %s: %w", pod.Name, reply.err)
 }
 
-// isRefusal reports whether an answer is about this one pod and would be the same if asked again.
+// isRefusal reports whether a reply is about this one pod and would be the same if asked again.
 func isRefusal(err error) bool {
-	return classify(err) == rejected && (apierrors.IsForbidden(err) || apierrors.IsInvalid(err))
+	return answer.Of(err) == answer.Refused && (apierrors.IsForbidden(err) || apierrors.IsInvalid(err))
 }

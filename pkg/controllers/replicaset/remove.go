@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
+	"minikcm/pkg/answer"
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
 )
@@ -88,17 +89,17 @@ func (p *pass) removePod(ctx context.Context, pod *caches.Pod, version string) r
 		return removed{outcome: unsent, version: version, err: controller.ErrDraining}
 	}
 	first := p.sendDelete(ctx, pod, version)
-	if first.outcome != conflict {
+	if first.outcome != answer.Conflict {
 		return first
 	}
 	live, err := p.podNamed(ctx, pod.Name)
 	switch {
 	case err != nil:
-		return removed{outcome: rejected, version: version, err: errors.Join(first.err, err)}
+		return removed{outcome: answer.Refused, version: version, err: errors.Join(first.err, err)}
 	case live == nil || live.UID != pod.UID || live.DeletionTimestamp != nil:
-		return removed{outcome: missing, version: version}
+		return removed{outcome: answer.Missing, version: version}
 	case !p.ours(live) || !sameStanding(pod, live):
-		return removed{outcome: conflict, version: version, changed: live, err: first.err}
+		return removed{outcome: answer.Conflict, version: version, changed: live, err: first.err}
 	}
 	second := p.sendDelete(ctx, live, live.ResourceVersion)
 	second.changed = live
@@ -112,8 +113,8 @@ func (p *pass) sendDelete(ctx context.Context, pod *caches.Pod, version string) 
 		return p.deps.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name,
 			metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID, ResourceVersion: &version}})
 	})
-	if outcome == rejected && !lingers(pod) {
-		outcome = unknown
+	if outcome == answer.Refused && !lingers(pod) {
+		outcome = answer.Unknown
 	}
 	return removed{outcome: outcome, version: version, err: err}
 }
@@ -128,21 +129,21 @@ func sameStanding(before, now *caches.Pod) bool {
 func (p *pass) noteRemove(pod *caches.Pod, r removed) error {
 	_, repeated := p.ledger.doomed[pod.UID]
 	switch r.outcome {
-	case done, missing:
+	case answer.Done, answer.Missing:
 		delete(p.ledger.doomed, pod.UID)
 		p.ledger.gone[pod.UID] = struct{}{}
 		if repeated {
 			fate := fateAbsent
-			if r.outcome == missing {
+			if r.outcome == answer.Missing {
 				fate = fateConfirmed
 			}
 			p.metrics.lostAnswers.WithLabelValues("delete", fate).Inc()
 		}
-		if r.outcome == done {
+		if r.outcome == answer.Done {
 			p.deps.Recorder.Eventf(p.rs, corev1.EventTypeNormal, "SuccessfulDelete", "Deleted pod: %v", pod.Name)
 		}
 		return nil
-	case conflict:
+	case answer.Conflict:
 		// No delete that was sent can succeed any more, for the version is past. Wait until the cache shows why, and judge again.
 		delete(p.ledger.doomed, pod.UID)
 		if r.changed != nil {
@@ -150,7 +151,7 @@ func (p *pass) noteRemove(pod *caches.Pod, r removed) error {
 		}
 		p.again(barrierRecheck)
 		return nil
-	case unknown:
+	case answer.Unknown:
 		p.ledger.doomed[pod.UID] = doom{version: r.version, until: p.deps.Clock.Now().Add(landsWithin)}
 	}
 	if stopping(r.err) {

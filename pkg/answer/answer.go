@@ -1,0 +1,77 @@
+// Package answer says what an answer of the API server to a request, or its absence, proves. Everybody who has to know whether a write may
+// still have happened asks here, so that there is one rule.
+package answer
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// Meaning is what an answer proves about a request.
+type Meaning string
+
+const (
+	Done        Meaning = "done"        // it was done
+	Exists      Meaning = "exists"      // not done: the name is taken
+	Missing     Meaning = "missing"     // not done: there is no such object, or no such type
+	Conflict    Meaning = "conflict"    // not done: the object is not the version, or not the UID, that was asked for
+	Terminating Meaning = "terminating" // not done: the namespace is going away
+	Refused     Meaning = "refused"     // not done for another reason
+	Unknown     Meaning = "unknown"     // done, not done, or going to be
+)
+
+// Of says what err, the error of a request that was sent, proves; nil is Done.
+func Of(err error) Meaning {
+	var answer apierrors.APIStatus
+	switch {
+	case err == nil:
+		return Done
+	case !errors.As(err, &answer):
+		return Unknown
+	}
+	status := answer.Status()
+	switch {
+	case status.Code == http.StatusInternalServerError && WebhookFailed(status.Message):
+		return Refused
+	case status.Code < http.StatusBadRequest || !Complete(int(status.Code)) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err):
+		return Unknown
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return Terminating
+	case apierrors.IsAlreadyExists(err):
+		return Exists
+	case apierrors.IsConflict(err):
+		return Conflict
+	case apierrors.IsNotFound(err):
+		return Missing
+	}
+	return Refused
+}
+
+// Complete reports whether an answer with this HTTP status proves that the request is over at the server. A 5xx may be the voice of a proxy,
+// or of a server that gave up waiting for its storage; a 408 that of a proxy that gave up waiting for the request.
+func Complete(status int) bool {
+	return status < http.StatusInternalServerError && status != http.StatusRequestTimeout
+}
+
+// WebhookFailed reports whether the text of a 500 tells of an admission webhook that did not do its work and must not be passed over. Such a
+// request was not done: admission comes before the write (apiserver v0.37, admission/plugin/webhook: an internal error with this text; a
+// deadline is another answer). The webhook may be away for long, and nobody should wait for deadlines meanwhile.
+func WebhookFailed(text string) bool { return strings.Contains(text, "failed calling webhook ") }
+
+// Unable reports whether an error says that the API server was not able to answer, or did not: so it may be for others, too. An answer
+// about the object (not found, conflict, forbidden) is an answer.
+func Unable(err error) bool {
+	var answer apierrors.APIStatus
+	if err == nil {
+		return false
+	}
+	if !errors.As(err, &answer) {
+		return true
+	}
+	code := int(answer.Status().Code)
+	return !Complete(code) || code == http.StatusTooManyRequests
+}

@@ -1,0 +1,68 @@
+package answer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"syscall"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+func TestOf(t *testing.T) {
+	pods := schema.GroupResource{Resource: "pods"}
+	code := func(code int) error { return apierrors.NewGenericServerResponse(code, "post", pods, "a", "", 0, true) }
+	transport := func(err error) error { return &url.Error{Op: "Post", URL: "https://127.0.0.1/", Err: err} }
+	ending := apierrors.NewForbidden(pods, "a", errors.New("the namespace is terminating"))
+	ending.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	for _, tt := range []struct {
+		name string
+		err  error
+		want Meaning
+	}{
+		{"answered", nil, Done},
+		{"quota, webhook or RBAC", apierrors.NewForbidden(pods, "a", errors.New("exceeded quota")), Refused},
+		{"invalid", apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "a", nil), Refused},
+		{"bad request", code(http.StatusBadRequest), Refused},
+		{"unauthorized", apierrors.NewUnauthorized("who are you"), Refused},
+		{"too large", apierrors.NewRequestEntityTooLargeError("big"), Refused},
+		{"too many requests", apierrors.NewTooManyRequests("later", 1), Refused},
+		{"name taken", apierrors.NewAlreadyExists(pods, "a"), Exists},
+		{"name generation gave up", apierrors.NewGenerateNameConflict(pods, "a", 1), Exists},
+		{"precondition failed", apierrors.NewConflict(pods, "a", errors.New("uid")), Conflict},
+		{"not found", apierrors.NewNotFound(pods, "a"), Missing},
+		{"namespace terminating", ending, Terminating},
+		{"wrapped", fmt.Errorf("create: %w", apierrors.NewAlreadyExists(pods, "a")), Exists},
+
+		{"internal error", apierrors.NewInternalError(errors.New("etcd")), Unknown},
+		{"etcd changed its leader", apierrors.NewInternalError(errors.New("etcdserver: leader changed")), Unknown},
+		{"bad gateway", code(http.StatusBadGateway), Unknown},
+		{"unavailable", code(http.StatusServiceUnavailable), Unknown},
+		{"gateway timeout", apierrors.NewTimeoutError("too slow", 0), Unknown},
+		{"server timeout", apierrors.NewServerTimeout(pods, "create", 1), Unknown},
+		{"request timeout", code(http.StatusRequestTimeout), Unknown},
+		{"a status without a code", &apierrors.StatusError{ErrStatus: metav1.Status{Message: "?"}}, Unknown},
+		{"connection reset", transport(syscall.ECONNRESET), Unknown},
+		{"deadline", transport(context.DeadlineExceeded), Unknown},
+		{"answer that cannot be read", errors.New("unexpected EOF"), Unknown},
+
+		{"we are being stopped", transport(context.Canceled), Unknown},
+		{"cut by the fence", fmt.Errorf("no lease: %w", context.Canceled), Unknown},
+
+		{"a webhook that could not be asked", apierrors.NewInternalError(errors.New(`failed calling webhook "a.b.c": an error on the server`)), Refused},
+		{"a webhook that refuses with 500", code(http.StatusInternalServerError), Unknown},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := Of(tt.err); got != tt.want {
+				t.Errorf("Of(%v) = %s, want %s", tt.err, got, tt.want)
+			}
+		})
+	}
+}
+
