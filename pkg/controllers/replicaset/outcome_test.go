@@ -75,7 +75,7 @@ func TestSend(t *testing.T) {
 				return client.CoreV1().Pods("default").Delete(ctx, "a", metav1.DeleteOptions{})
 			})
 			if got != tt.want {
-				t.Errorf("outcome %s with error %v after %s attempts, want %s", got, err, attempts, tt.want)
+				t.Errorf("outcome %s with error %v after %d attempts, want %s", got, err, attempts, tt.want)
 			}
 		})
 	}
