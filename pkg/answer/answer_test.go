@@ -65,4 +65,3 @@ func TestOf(t *testing.T) {
 		})
 	}
 }
-
