@@ -21,15 +21,6 @@ func Controllers() []controller.Registration {
 	}
 }
 
-// needs are the rights of each controller, by its name, on top of what [required] asks for every manager.
-var needs = map[string]controllerAccess{
-	replicaset.Name:    replicaSetAccess,
-	node.Name:          nodeLifecycleAccess,
-	tainteviction.Name: taintEvictionAccess,
-	podgc.Name:         podGCAccess,
-	namespace.Name:     namespaceAccess,
-}
-
 // names are the canonical names, in start order; the slice is the caller's.
 func names(controllers []controller.Registration) []string {
 	out := make([]string, 0, len(controllers))

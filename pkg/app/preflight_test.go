@@ -24,6 +24,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"minikcm/pkg/controller"
 	"minikcm/pkg/internal/fakeapi"
 	"minikcm/pkg/kubeclient"
 )
@@ -97,13 +98,13 @@ func newPreflighter(t *testing.T, cfg *rest.Config) (*preflighter, *clocktesting
 
 // testNeeds are those of this process and of a service account.
 var testNeeds = []asker{
-	asking("", access{resource: "pods", verbs: []string{"list"}, without: "no controller starts"},
-		access{group: "coordination.k8s.io", resource: "leases", namespace: "kube-system", name: "controller-manager", verbs: []string{"get"}, without: "nobody leads"}),
-	asking("a-controller", access{group: "apps", resource: "replicasets/status", verbs: []string{"update"}, without: "a cannot tell"},
-		access{resource: "pods", verbs: []string{"create", "delete"}, without: "a cannot write"}, access{nonResource: "/api", verbs: []string{"get"}, without: "a cannot see"}),
+	asking("", controller.Access{Resource: "pods", Verbs: []string{"list"}, Without: "no controller starts"},
+		controller.Access{Group: "coordination.k8s.io", Resource: "leases", Namespace: "kube-system", Name: "controller-manager", Verbs: []string{"get"}, Without: "nobody leads"}),
+	asking("a-controller", controller.Access{Group: "apps", Resource: "replicasets/status", Verbs: []string{"update"}, Without: "a cannot tell"},
+		controller.Access{Resource: "pods", Verbs: []string{"create", "delete"}, Without: "a cannot write"}, controller.Access{NonResource: "/api", Verbs: []string{"get"}, Without: "a cannot see"}),
 }
 
-func asking(account string, all ...access) asker {
+func asking(account string, all ...controller.Access) asker {
 	id := asker{account: account}
 	for _, a := range all {
 		id.add(a)

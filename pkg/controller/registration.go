@@ -22,6 +22,11 @@ type Registration struct {
 	Alias string // another name that --controllers takes; empty: none
 	Agent string // end of the user agent, and service account with --use-service-account-credentials; upstream's where it has one
 
+	// Watches are the types it reads from caches, without verbs; all controllers share them, so the process itself has the rights. Leases are
+	// not among them, see LeaseNamespaces.
+	Watches []Access
+	// Needs are the rights that its own requests take: with --use-service-account-credentials, those of its account.
+	Needs []Access
 	// LeaseNamespaces are the namespaces whose Leases it reads.
 	LeaseNamespaces []string
 	// Gates are its feature gates. One that is GA and not locked is a promise: switching it off is logged.
@@ -83,3 +88,14 @@ func Promise() featuregate.VersionedSpecs {
 
 // OldestEmulation is how far back --emulated-version may go: three minor versions, as upstream.
 func OldestEmulation() *apiversion.Version { return apiversion.MajorMinor(1, 34) }
+
+// Access is one thing with all that has to be done to it.
+type Access struct {
+	Group       string
+	Resource    string // with a slash before a subresource
+	Namespace   string // empty: in all
+	Name        string // empty: any
+	NonResource string // a path instead of the four above
+	Verbs       []string
+	Without     string // what the controller cannot do when one of the verbs is refused; follows its name
+}

@@ -64,6 +64,17 @@ func Registration(cfg *Config) controller.Registration {
 			VerifyFirstWrite: controller.Promise(),
 		},
 		Config: cfg, Section: "ReplicaSetController",
+		Watches: []controller.Access{{Group: "apps", Resource: "replicasets"}, {Resource: "pods"}, {Resource: "namespaces"}},
+		Needs: []controller.Access{
+			{Group: "apps", Resource: "replicasets", Verbs: []string{"get"}, Without: "cannot adopt or release pods or write the first time in a term"},
+			{Group: "apps", Resource: "replicasets", Verbs: []string{"list"}, Without: "reads the pods of every ReplicaSet live in each term"},
+			{Group: "apps", Resource: "replicasets/status", Verbs: []string{"update"}, Without: "cannot tell how many pods there are"},
+			{Group: "apps", Resource: "replicasets/finalizers", Verbs: []string{"update"}, Without: "cannot create pods that keep their owner"}, // blockOwnerDeletion
+			{Resource: "pods", Verbs: []string{"list"}, Without: "cannot write the first time in a term or after a lost answer"},
+			{Resource: "pods", Verbs: []string{"create"}, Without: "cannot create pods"},
+			{Resource: "pods", Verbs: []string{"patch"}, Without: "cannot adopt or release pods"},
+			{Resource: "pods", Verbs: []string{"delete"}, Without: "cannot delete pods"},
+		},
 		New: func(b controller.Base) (controller.Controller, error) {
 			c := *cfg
 			c.PodDeletionCost, c.TerminatingReplicas = b.Enabled(PodDeletionCost), b.Enabled(TerminatingReplicas)

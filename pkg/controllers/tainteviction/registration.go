@@ -3,6 +3,8 @@ package tainteviction
 import (
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"minikcm/pkg/controller"
 )
 
@@ -23,6 +25,13 @@ type Config struct {
 func Registration(grace *time.Duration) controller.Registration {
 	return controller.Registration{
 		Name: Name, Agent: "node-controller", // upstream's for all loops of nodes
+		Watches: []controller.Access{{Resource: "nodes"}, {Resource: "pods"}},
+		Needs: []controller.Access{
+			{Resource: "nodes", Verbs: []string{"get"}, Without: "cannot evict pods"},
+			{Resource: "pods", Verbs: []string{"get", "delete"}, Without: "cannot evict pods"},
+			{Resource: "pods/status", Verbs: []string{"patch"}, Without: "cannot evict pods"},
+			{Group: "coordination.k8s.io", Resource: "leases", Namespace: corev1.NamespaceNodeLease, Verbs: []string{"get"}, Without: "cannot evict pods from unreachable nodes"},
+		},
 		New: func(b controller.Base) (controller.Controller, error) {
 			deps := Deps{Client: b.Client, Recorder: b.Recorder(Name), Clock: b.Clock, Metrics: b.Metrics}
 			var err error
