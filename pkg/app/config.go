@@ -25,6 +25,8 @@ import (
 type Config struct {
 	// Controllers are the enabled ones, in start order. Empty is allowed: the process serves and takes the lease, and does nothing else.
 	Controllers []controller.Registration
+	// Sections are the configurations of all controllers, those that are not enabled too, as /configz shows them.
+	Sections map[string]controller.Config
 	// Enabled reports whether a feature gate of a controller is on.
 	Enabled func(featuregate.Feature) bool
 
@@ -73,6 +75,7 @@ func (o *Options) Config() (Config, error) {
 	on := o.gates.gate.Enabled
 	return Config{
 		Controllers:     o.enabledControllers(),
+		Sections:        o.sections(),
 		Enabled:         on,
 		REST:            restConfig,
 		ServiceAccounts: o.Client.ServiceAccounts,
@@ -87,6 +90,17 @@ func (o *Options) Config() (Config, error) {
 		},
 		Serving: o.serving(),
 	}, nil
+}
+
+// sections are the configurations that have a place in /configz.
+func (o *Options) sections() map[string]controller.Config {
+	sections := map[string]controller.Config{}
+	for _, c := range o.controllers {
+		if c.Section != "" {
+			sections[c.Section] = c.Config
+		}
+	}
+	return sections
 }
 
 // enabledControllers are those that --controllers switches on.

@@ -38,10 +38,8 @@ func configzDocument(cfg Config) any {
 		}
 	}
 	page := map[string]any{"kind": "KubeControllerManagerConfiguration", "apiVersion": configzName + "/v1alpha1", "Generic": generic, "Promises": cfg.Promises}
-	for _, c := range cfg.Controllers {
-		if c.Section != "" {
-			page[c.Section] = section(c.Config)
-		}
+	for name, c := range cfg.Sections {
+		page[name] = section(c)
 	}
 	return page
 }

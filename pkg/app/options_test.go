@@ -50,7 +50,7 @@ func minimalKubeconfig(t *testing.T) string {
 
 // What can be compared of a Config: what is new in each process is left out, flags are functions, and so are most parts of a controller.
 var comparable = cmp.Options{
-	cmpopts.IgnoreFields(Config{}, "Controllers", "Enabled"),
+	cmpopts.IgnoreFields(Config{}, "Controllers", "Sections", "Enabled"),
 	cmpopts.IgnoreFields(leadership.Config{}, "Identity"),
 	cmpopts.IgnoreFields(rest.Config{}, "UserAgent"),
 	cmpopts.IgnoreFields(serving.Config{}, "Flags"),
@@ -209,7 +209,7 @@ func TestFlagsReachConfig(t *testing.T) {
 }
 
 func TestConfigz(t *testing.T) {
-	o := parsed(t, "--kubeconfig="+minimalKubeconfig(t), "--leader-elect-lease-duration=20s")
+	o := parsed(t, "--kubeconfig="+minimalKubeconfig(t), "--leader-elect-lease-duration=20s", "--controllers=replicaset")
 	cfg, err := o.Config()
 	if err != nil {
 		t.Fatal(err)

@@ -45,7 +45,6 @@ func TestAThousandLossesLeakNothing(t *testing.T) {
 	if after.goroutines > before.goroutines+10 {
 		t.Errorf("goroutines went from %v to %v", before.goroutines, after.goroutines)
 	}
-	// client-go's event correlator remembers the last 4,096 things events were about, one of which is made at the end of each term: 4 MiB.
 	// The connections that the end of a term aborts are held by the timers of HTTP/2 for half a minute longer.
 	controlplane.Eventually(t, 3*time.Minute, func(context.Context) error {
 		if after = measure(t, port); after.heap > before.heap+4<<20 {
