@@ -14,7 +14,8 @@ import (
 
 const (
 	writeTries   = 5                // of one write that meets conflicts
-	writeTimeout = 10 * time.Second // of one read or write of the namespace itself
+	readTimeout  = 10 * time.Second // of one read of the namespace itself
+	writeTimeout = 40 * time.Second // of one write of it: kube-apiserver v1.37 ends each after 34 s, and until then admission may just be slow
 )
 
 // errRetry: conflicts outlasted the tries. The key is looked at again soon, quietly.
@@ -22,7 +23,7 @@ var errRetry = errors.New("namespace keeps changing")
 
 // read returns the namespace as it is in etcd now, nil if it is gone.
 func (c *Controller) read(ctx context.Context, name string) (*corev1.Namespace, error) {
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	ns, err := c.deps.Client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	switch {
