@@ -29,7 +29,8 @@ type asker struct {
 // need is a right and what does not work without it.
 type need struct {
 	right
-	without []string
+	without  []string
+	optional bool // all that does not work without it is told, and nothing else happens
 }
 
 // required lists what has to be allowed with this configuration, and to whom: to this process, and to each account that controllers use
@@ -101,8 +102,9 @@ func (id *asker) add(a controller.Access) {
 		r := right{verb: verb, group: a.Group, resource: a.Resource, namespace: a.Namespace, name: a.Name, nonResource: a.NonResource}
 		i := slices.IndexFunc(id.needs, func(n need) bool { return n.right == r })
 		if i < 0 {
-			i, id.needs = len(id.needs), append(id.needs, need{right: r})
+			i, id.needs = len(id.needs), append(id.needs, need{right: r, optional: true})
 		}
+		id.needs[i].optional = id.needs[i].optional && a.Optional
 		if !slices.Contains(id.needs[i].without, a.Without) {
 			id.needs[i].without = append(id.needs[i].without, a.Without)
 		}

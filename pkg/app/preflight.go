@@ -102,7 +102,7 @@ func (p *preflighter) check(ctx context.Context, all []asker) error {
 			// Nothing the controllers do needs the right to ask about others. The role system:auth-delegator, which clients of the serving
 			// port need us to have, has it.
 			klog.FromContext(ctx).Info("Rights of the controllers' accounts are not checked", "reason", flagcheck.OneLine(err).Error())
-			return refusals(missing)
+			return verdict(ctx, missing)
 		case err != nil:
 			return err
 		case len(lacks) == 0:
@@ -112,7 +112,20 @@ func (p *preflighter) check(ctx context.Context, all []asker) error {
 			missing = append(missing, refusal{"user " + username(id.account), lacks})
 		}
 	}
-	return refusals(missing)
+	return verdict(ctx, missing)
+}
+
+// verdict is an error that tells all that is missing, if the work cannot be done without some of it. What it can be done without is logged.
+func verdict(ctx context.Context, missing []refusal) error {
+	for _, r := range missing {
+		if slices.ContainsFunc(r.lacks, func(n need) bool { return !n.optional }) {
+			return &missingError{refusals: missing}
+		}
+	}
+	for _, r := range missing {
+		klog.FromContext(ctx).Info("Working without some rights", "reason", r.String())
+	}
+	return nil
 }
 
 // lacks returns what somebody needs and is not allowed. About one who may do everything it asks one question only.
@@ -195,13 +208,6 @@ type missingError struct {
 type refusal struct {
 	user  string
 	lacks []need
-}
-
-func refusals(all []refusal) error {
-	if len(all) == 0 {
-		return nil
-	}
-	return &missingError{refusals: all}
 }
 
 func (e *missingError) Error() string {

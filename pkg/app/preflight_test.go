@@ -59,7 +59,7 @@ func TestClassify(t *testing.T) {
 		{"forbidden", apierrors.NewForbidden(gr, "", errors.New("no")), true, "forbids even to ask"},
 		{"load balancer without backends", status(404), false, "does not answer like a Kubernetes API server"},
 		{"another one, or plain HTTP sent to TLS", status(400), false, "does not answer like a Kubernetes API server"},
-		{"rights missing", &missingError{[]refusal{{"user u", []need{{right{verb: "create", resource: "pods"}, []string{"no pods"}}}}}}, true, "user u is not allowed to: create pods (no pods); grant"},
+		{"rights missing", &missingError{[]refusal{{"user u", []need{{right: right{verb: "create", resource: "pods"}, without: []string{"no pods"}}}}}}, true, "user u is not allowed to: create pods (no pods); grant"},
 		{"several lines become one", errors.New("a\n\tb"), false, "a b"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -101,7 +101,8 @@ var testNeeds = []asker{
 	asking("", controller.Access{Resource: "pods", Verbs: []string{"list"}, Without: "no controller starts"},
 		controller.Access{Group: "coordination.k8s.io", Resource: "leases", Namespace: "kube-system", Name: "controller-manager", Verbs: []string{"get"}, Without: "nobody leads"}),
 	asking("a-controller", controller.Access{Group: "apps", Resource: "replicasets/status", Verbs: []string{"update"}, Without: "a cannot tell"},
-		controller.Access{Resource: "pods", Verbs: []string{"create", "delete"}, Without: "a cannot write"}, controller.Access{NonResource: "/api", Verbs: []string{"get"}, Without: "a cannot see"}),
+		controller.Access{Resource: "pods", Verbs: []string{"create", "delete"}, Without: "a cannot write"}, controller.Access{NonResource: "/api", Verbs: []string{"get"}, Without: "a cannot see"},
+		controller.Access{Resource: "nodes", Verbs: []string{"watch"}, Without: "a is slower", Optional: true}),
 }
 
 func asking(account string, all ...controller.Access) asker {
@@ -116,7 +117,7 @@ func TestPreflightRights(t *testing.T) {
 	api := fakeapi.New(t)
 	const account = "system:serviceaccount:kube-system:a-controller "
 	ours := []string{"list pods", "get leases.coordination.k8s.io controller-manager in kube-system"}
-	accounts := []string{account + "update replicasets.apps/status", account + "create pods", account + "delete pods", account + "get /api"}
+	accounts := []string{account + "update replicasets.apps/status", account + "create pods", account + "delete pods", account + "get /api", account + "watch nodes"}
 	const grant = "; grant it with a ClusterRole and its binding (deploy/ has them), or switch off the controllers that need it with --controllers"
 	p, _ := newPreflighter(t, restConfig(t, api, nil))
 	for _, tt := range []struct {
@@ -127,17 +128,20 @@ func TestPreflightRights(t *testing.T) {
 		asked     [2]int // about ourselves, about accounts
 	}{
 		{"everything", []string{"* *.*", account + "* *.*"}, "", "", [2]int{1, 1}},
-		{"just enough", slices.Concat(ours, accounts), "", "", [2]int{3, 5}},
+		{"just enough", slices.Concat(ours, accounts), "", "", [2]int{3, 6}},
 		{"just enough, and everything for the account", append(slices.Clone(ours), account+"* *.*"), "", "", [2]int{3, 1}},
-		{"one missing", slices.Concat(ours[1:], accounts), "", "user manager is not allowed to: list pods (no controller starts)" + grant, [2]int{3, 5}},
-		{"one missing for the account", slices.Concat(ours, accounts[:3]), "",
-			"user system:serviceaccount:kube-system:a-controller is not allowed to: get /api (a cannot see)" + grant, [2]int{3, 5}},
+		{"one missing without which it works", slices.Concat(ours, accounts[:4]), "", "", [2]int{3, 6}},
+		{"one missing without which it works, and another", slices.Concat(ours[1:], accounts[:4]), "",
+			"user manager is not allowed to: list pods (no controller starts); user system:serviceaccount:kube-system:a-controller is not allowed to: watch nodes (a is slower)" + grant, [2]int{3, 6}},
+		{"one missing", slices.Concat(ours[1:], accounts), "", "user manager is not allowed to: list pods (no controller starts)" + grant, [2]int{3, 6}},
+		{"one missing for the account", slices.Concat(ours, accounts[:3], accounts[4:]), "",
+			"user system:serviceaccount:kube-system:a-controller is not allowed to: get /api (a cannot see)" + grant, [2]int{3, 6}},
 		{"what is ours is none of the account's", slices.Concat(ours, accounts[1:], []string{"update replicasets.apps/status"}), "",
-			"user system:serviceaccount:kube-system:a-controller is not allowed to: update replicasets.apps/status (a cannot tell)" + grant, [2]int{3, 5}},
+			"user system:serviceaccount:kube-system:a-controller is not allowed to: update replicasets.apps/status (a cannot tell)" + grant, [2]int{3, 6}},
 		{"all that is missing, at once and sorted", nil, "",
 			"user manager is not allowed to: get leases.coordination.k8s.io controller-manager in kube-system (nobody leads), list pods (no controller starts); " +
 				"user system:serviceaccount:kube-system:a-controller is not allowed to: create pods, delete pods (a cannot write), get /api (a cannot see), " +
-				"update replicasets.apps/status (a cannot tell)" + grant, [2]int{3, 5}},
+				"update replicasets.apps/status (a cannot tell), watch nodes (a is slower)" + grant, [2]int{3, 6}},
 		{"we may not ask about accounts", ours, "subjectaccessreviews", "", [2]int{3, 0}},
 		{"we may not ask about accounts, and something is missing for us", ours[1:], "subjectaccessreviews",
 			"user manager is not allowed to: list pods (no controller starts)" + grant, [2]int{3, 0}},

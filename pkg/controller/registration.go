@@ -98,4 +98,5 @@ type Access struct {
 	NonResource string // a path instead of the four above
 	Verbs       []string
 	Without     string // what the controller cannot do when one of the verbs is refused; follows its name
+	Optional    bool   // it does its work all the same, if not as well: that the right is missing is logged, and no reason not to start
 }

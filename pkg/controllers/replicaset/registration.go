@@ -67,7 +67,7 @@ func Registration(cfg *Config) controller.Registration {
 		Watches: []controller.Access{{Group: "apps", Resource: "replicasets"}, {Resource: "pods"}, {Resource: "namespaces"}},
 		Needs: []controller.Access{
 			{Group: "apps", Resource: "replicasets", Verbs: []string{"get"}, Without: "cannot adopt or release pods or write the first time in a term"},
-			{Group: "apps", Resource: "replicasets", Verbs: []string{"list"}, Without: "reads the pods of every ReplicaSet live in each term"},
+			{Group: "apps", Resource: "replicasets", Verbs: []string{"list"}, Without: "reads the pods of every ReplicaSet live in each term", Optional: true},
 			{Group: "apps", Resource: "replicasets/status", Verbs: []string{"update"}, Without: "cannot tell how many pods there are"},
 			{Group: "apps", Resource: "replicasets/finalizers", Verbs: []string{"update"}, Without: "cannot create pods that keep their owner"}, // blockOwnerDeletion
 			{Resource: "pods", Verbs: []string{"list"}, Without: "cannot write the first time in a term or after a lost answer"},
