@@ -167,10 +167,6 @@ func TestEveryRightIsNeeded(t *testing.T) {
 			t.Run(controller+"/"+r.String(), func(t *testing.T) {
 				user := fmt.Sprintf("walk-%s-%d", controller, i)
 				grant(t, user, slices.Concat(identity, own), &r)
-				if r.String() == "watch *.*" { // upstream's role has it not
-					expectStart(t, user, "--controllers="+controller)
-					return
-				}
 				expectMissing(t, user, r, "--controllers="+controller)
 			})
 		}
@@ -208,17 +204,6 @@ func missing(t *testing.T, kubeconfig string, while time.Duration, args ...strin
 
 // consequences are what stands in parentheses behind the rights that are missing.
 var consequences = regexp.MustCompile(` \([^)]*\)`)
-
-// expectStart waits until the manager does not complain any more.
-func expectStart(t *testing.T, user string, args ...string) {
-	t.Helper()
-	controlplane.Eventually(t, time.Minute, func(context.Context) error {
-		if said := missing(t, cluster.Kubeconfig(t, user), 10*time.Second, args...); said != nil {
-			return fmt.Errorf("the manager misses %q", said)
-		}
-		return nil
-	})
-}
 
 func expectMissing(t *testing.T, user string, r right, args ...string) {
 	t.Helper()
