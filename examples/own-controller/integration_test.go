@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -34,8 +36,7 @@ const patience = 30 * time.Second
 func TestFooGetsItsDeployment(t *testing.T) {
 	install(t)
 	ns := cluster.Namespace(t)
-	controlplane.StartManager(t, app.NewCommand(append(app.Controllers(), foo.Registration(foo.DefaultConfig()))),
-		"--kubeconfig="+cluster.ManagerKubeconfig(t, "own"), "--secure-port=0", "--concurrent-foo-syncs=1")
+	controlplane.StartProgram(t, program(t), "--kubeconfig="+cluster.ManagerKubeconfig(t, "own"), "--secure-port=0", "--concurrent-foo-syncs=1")
 	foos := objects(t).Resource(foo.Foos).Namespace(ns)
 	deployments := cluster.Client(t).AppsV1().Deployments(ns)
 	if _, err := foos.Create(t.Context(), newFoo("a", 2), metav1.CreateOptions{}); err != nil {
@@ -105,6 +106,18 @@ func TestWrongFlagsAreToldTogether(t *testing.T) {
 			t.Errorf("error %v, want it to name %s", err, flag)
 		}
 	}
+}
+
+// program builds the one in this folder.
+func program(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "own-controller")
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", path, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return path
 }
 
 // install makes the type known and grants the manager what it needs for it.
