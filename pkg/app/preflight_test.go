@@ -223,7 +223,7 @@ func TestPreflightWaits(t *testing.T) {
 			start := clk.Now()
 			done := make(chan error, 1)
 			go func() { done <- p.run(t.Context(), testNeeds[:1]) }()
-			eventually(t, func() error {
+			fakeapi.Eventually(t, func() error {
 				if clk.Since(start) < 2*preflightSettle && len(done) == 0 {
 					return errors.New("neither a minute has passed nor an end been made")
 				}
@@ -243,7 +243,7 @@ func TestPreflightWaits(t *testing.T) {
 		start := clk.Now()
 		done := make(chan error, 1)
 		go func() { done <- p.run(t.Context(), testNeeds[:1]) }()
-		eventually(t, func() error {
+		fakeapi.Eventually(t, func() error {
 			if clk.Since(start) < time.Minute {
 				return errors.New("less than a minute has passed")
 			}
@@ -252,7 +252,7 @@ func TestPreflightWaits(t *testing.T) {
 		// It answers, but has not made its roles yet; that is no reason to give up for a while.
 		api.Set(func(f *fakeapi.Server) { f.Status = 403 })
 		answered := clk.Now()
-		eventually(t, func() error {
+		fakeapi.Eventually(t, func() error {
 			if clk.Since(answered) < 10*time.Second {
 				return errors.New("less than ten seconds have passed")
 			}
@@ -274,7 +274,7 @@ func TestPreflightWaits(t *testing.T) {
 		p, clk := newPreflighter(t, restConfig(t, api, nil))
 		done := make(chan error, 1)
 		go func() { done <- p.run(t.Context(), testNeeds[:1]) }()
-		eventually(t, func() error {
+		fakeapi.Eventually(t, func() error {
 			if !clk.HasWaiters() {
 				return errors.New("not waiting yet")
 			}
@@ -297,7 +297,7 @@ func TestPreflightWaits(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 1)
 		go func() { done <- p.run(ctx, testNeeds[:1]) }()
-		eventually(t, func() error {
+		fakeapi.Eventually(t, func() error {
 			if !clk.HasWaiters() {
 				return errors.New("not waiting yet")
 			}
@@ -417,20 +417,5 @@ func TestRightString(t *testing.T) {
 		if got := r.String(); got != want {
 			t.Errorf("%+v is called %q, want %q", r, got, want)
 		}
-	}
-}
-
-func eventually(t *testing.T, check func() error) {
-	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-		time.Sleep(10 * time.Millisecond)
 	}
 }

@@ -1,6 +1,7 @@
 package caches
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"time"
@@ -18,7 +19,7 @@ import (
 
 // Options say how a type is watched. The zero value is for a type of Kubernetes' own, in all namespaces, kept whole.
 type Options struct {
-	// Namespace is the only one that is watched; empty for all and for cluster-scoped types.
+	// Namespace is the only one that is watched, of a type with a Scheme or an Informer; empty for all and for cluster-scoped types.
 	Namespace string
 	// Trim drops what nobody reads from an object on its way into the cache, and may return another type, that of the store. What it is
 	// given, it may change. Nil keeps everything.
@@ -32,7 +33,7 @@ type Options struct {
 }
 
 // Watch puts a type under watch and returns its store. It must come before Start, like everything that shapes an informer. Whoever asks for
-// a type again gets the same store, and his options do not count.
+// a type again gets the same store, and the options do not count then.
 func Watch[T metav1.Object](c *Caches, gvr schema.GroupVersionResource, o Options) (Store[T], error) {
 	if known, ok := c.stores[gvr]; ok {
 		store, ok := known.(Store[T])
@@ -73,15 +74,15 @@ func informerFor[T metav1.Object](c *Caches, gvr schema.GroupVersionResource, o 
 		}
 		return known.Informer(), nil
 	}
-	object, ok := reflect.New(reflect.TypeFor[T]().Elem()).Interface().(runtime.Object)
+	object, ok := reflect.New(reflect.TypeFor[T]().Elem()).Interface().(runtime.Object) // T is a pointer
 	if !ok {
-		return nil, fmt.Errorf("%T is not what the API server has", object)
+		return nil, fmt.Errorf("%v is not what the API server has", reflect.TypeFor[T]())
 	}
 	if o.Informer != nil {
 		return c.factory.InformerFor(object, o.Informer), nil
 	}
 	if o.Scheme == nil || c.cfg.REST == nil {
-		return nil, fmt.Errorf("its informer cannot be made without a scheme and a client")
+		return nil, errors.New("its informer cannot be made without a scheme and a client")
 	}
 	client, err := c.cfg.REST(&rest.ContentConfig{
 		GroupVersion: new(gvr.GroupVersion()), ContentType: runtime.ContentTypeJSON,

@@ -75,7 +75,7 @@ func TestServingReadsClientCAFromCluster(t *testing.T) {
 				return
 			}
 			admin, proxy := ca.Issue(t, "admin", "system:masters"), proxies.Issue(t, "front-proxy")
-			eventually(t, func() error {
+			fakeapi.Eventually(t, func() error {
 				got, _ := request(t, s, "GET", "/metrics", "", admin)
 				asProxy, _ := request(t, s, "GET", "/metrics", "", proxy, "X-Remote-User", "x", "X-Remote-Group", "system:masters")
 				if tt.want == 200 && (got != 200 || asProxy != 200) || tt.want == 403 && got == 200 {
@@ -99,7 +99,7 @@ func TestServingReloadsCertificate(t *testing.T) {
 		t.Fatalf("served certificate of %q, want first", got)
 	}
 	ca.IssueFiles(t, "second", certFile, keyFile)
-	eventually(t, func() error {
+	fakeapi.Eventually(t, func() error {
 		if got := servedName(t, s, ""); got != "second" {
 			return fmt.Errorf("served certificate of %q, want second", got)
 		}

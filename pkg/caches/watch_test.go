@@ -1,0 +1,43 @@
+package caches
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/fake"
+)
+
+// A type that is not Kubernetes' own is watched on a real API server in examples/own-controller.
+func TestWatchOfAnyType(t *testing.T) {
+	c := New(fake.NewClientset(), Config{Name: t.Name()})
+	services := corev1.SchemeGroupVersion.WithResource("services")
+	first := must[Store[*corev1.Service]](t)(Watch[*corev1.Service](c, services, Options{}))
+	if second := must[Store[*corev1.Service]](t)(Watch[*corev1.Service](c, services, Options{})); second.informer != first.informer || len(c.Types()) != 1 {
+		t.Error("asking twice for a type made two caches")
+	}
+	own := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "foos"}
+	refused := func(name, want string, err error) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want it to say %q", name, err, want)
+		}
+	}
+	_, err := Watch[*corev1.Pod](c, services, Options{})
+	refused("a type that is watched as another", "watch services: it is in a caches.Store[*k8s.io/api/core/v1.Service] already", err)
+	_, err = Watch[*corev1.Service](c, own, Options{})
+	refused("a type nobody knows", "watch foos: ", err)
+	_, err = Watch[*corev1.Service](c, own, Options{Scheme: runtime.NewScheme()})
+	refused("a type of one's own without a client", "cannot be made without a scheme and a client", err)
+	_, err = Watch[*metav1.ObjectMeta](c, own, Options{Scheme: runtime.NewScheme()})
+	refused("what is no object", "*v1.ObjectMeta is not what the API server has", err)
+	if len(c.Types()) != 1 {
+		t.Errorf("%d types are watched, want 1", len(c.Types()))
+	}
+	c.started = true
+	_, err = Watch[*corev1.Secret](c, corev1.SchemeGroupVersion.WithResource("secrets"), Options{})
+	refused("after the start", "watch secrets: the informers have been started", err)
+}
