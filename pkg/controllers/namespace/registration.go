@@ -61,7 +61,7 @@ func Registration(cfg *Config) controller.Registration {
 			{Resource: "namespaces/status", Verbs: []string{"update"}, Without: "cannot tell what holds a namespace up"},
 			{Resource: "namespaces/finalize", Verbs: []string{"update"}, Without: "cannot let namespaces go"},
 			{Group: "*", Resource: "*", Verbs: []string{"list", "delete", "deletecollection"}, Without: "cannot empty namespaces"},
-			{Group: "*", Resource: "*", Verbs: []string{"watch"}, Without: "looks again at what remains by time only", Optional: true}, // upstream's role has no watch,
+			{Group: "*", Resource: "*", Verbs: []string{"watch"}, Without: "looks again at what remains by time only", Optional: true}, // upstream's role has no watch
 			{NonResource: "/api", Verbs: []string{"get"}, Without: "cannot tell what types there are"},
 			{NonResource: "/apis", Verbs: []string{"get"}, Without: "cannot tell what types there are"},
 		},
