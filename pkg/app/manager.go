@@ -20,27 +20,20 @@ import (
 	"minikcm/pkg/serving"
 )
 
-// manager is one run of the program, in stages. Each stage is started when the one before it is up, and stopped after the one
-// behind it is down:
-//
-//	serving ─▶ caches ─▶ election ─▶ terms of the controllers
+// manager is one run of the program. The parts do not run before [manager.run].
 type manager struct {
 	cfg         Config
 	clock       clock.WithTicker
 	server      *serving.Server
 	caches      *caches.Caches
 	events      *events
-	fence       *leadership.Fence
 	elector     *leadership.Elector
 	liveness    *leadership.Liveness // nil if switched off
 	controllers []named
 
-	warm      sync.Once               // starts the caches
-	watched   sync.Once               // starts liveness, when they are filled
-	abort     context.CancelCauseFunc // ends the run with an error
-	stopCache context.CancelFunc
-	cacheCtx  context.Context
-	join      sync.WaitGroup // everything that runs as long as the caches do
+	wanted chan struct{} // closed when the caches are to be filled
+	want   func()        // closes it; may be called again
+	filled chan struct{} // closed when they are
 }
 
 // named is a controller that was built.
@@ -63,12 +56,13 @@ func Run(ctx context.Context, cfg Config) error {
 
 // newManager builds every part, controllers last, and starts none; it binds the serving port.
 func newManager(cfg Config) (*manager, error) {
-	m := &manager{cfg: cfg, clock: clock.RealClock{}}
+	m := &manager{cfg: cfg, clock: clock.RealClock{}, wanted: make(chan struct{}), filled: make(chan struct{})}
+	m.want = sync.OnceFunc(func() { close(m.wanted) })
 	b, err := newBuilder(cfg, m.clock)
 	if err != nil {
 		return nil, err
 	}
-	m.caches, m.events, m.fence = b.caches, b.events, b.fence
+	m.caches, m.events = b.caches, b.events
 	if m.elector, err = b.elector(m.events.flush); err != nil {
 		return nil, err
 	}
@@ -138,39 +132,85 @@ func (m *manager) addChecks() {
 // warmNow reports whether the caches should be filled at this moment: always, unless they wait for the lease.
 func (m *manager) warmNow() bool { return m.cfg.Promises.WarmStandby || m.elector.Status().Leading }
 
+// run takes the process through its stages. Whatever serves others is up before them, and down after them.
 func (m *manager) run(ctx context.Context) error {
-	logger := klog.FromContext(ctx)
-	ctx, m.abort = context.WithCancelCause(ctx)
-	defer m.abort(nil)
-	outlive := context.WithoutCancel(ctx)
-
 	m.server.AddReady("shutdown", func() error { return stopping(ctx) })
-	serveCtx, stopServing := context.WithCancel(outlive)
-	var served sync.WaitGroup
-	served.Go(func() {
-		if err := m.server.Run(serveCtx); err != nil {
-			m.abort(fmt.Errorf("serve: %w", err))
-		}
-	})
-	defer served.Wait()
-	defer stopServing()
-
-	m.cacheCtx, m.stopCache = context.WithCancel(outlive)
-	defer m.stopCaches(outlive)
-	m.events.start()
-
-	if err := preflight(ctx, m.cfg); err != nil {
-		return stopped(ctx, err)
-	}
 	if m.cfg.Promises.WarmStandby {
-		if err := m.fillCaches(ctx); err != nil {
-			return stopped(ctx, err)
-		}
+		m.want()
 	}
-	err := m.elector.Run(ctx, m.lead)
-	logger.Info("Stopped", "reason", context.Cause(ctx))
-	return stopped(ctx, err)
+	err := runStages(ctx, m.serve, m.sendEvents, m.preflight, m.keepCaches, m.watchOver, m.compete)
+	klog.FromContext(ctx).Info("Stopped", "reason", context.Cause(ctx))
+	return err
 }
+
+func (m *manager) serve(ctx context.Context, up func()) error {
+	up()
+	if err := m.server.Run(ctx); err != nil {
+		return fmt.Errorf("serve: %w", err)
+	}
+	return nil
+}
+
+func (m *manager) sendEvents(ctx context.Context, up func()) error {
+	m.events.start()
+	defer m.events.stop()
+	up()
+	<-ctx.Done()
+	return nil
+}
+
+func (m *manager) preflight(ctx context.Context, up func()) error {
+	if err := preflight(ctx, m.cfg); err != nil {
+		return err
+	}
+	up()
+	<-ctx.Done()
+	return nil
+}
+
+// keepCaches starts every informer. It is up when the caches are filled; if they wait for the lease, at once.
+func (m *manager) keepCaches(ctx context.Context, up func()) error {
+	if !m.cfg.Promises.WarmStandby {
+		up()
+	}
+	select {
+	case <-m.wanted:
+	case <-ctx.Done():
+		return nil
+	}
+	m.caches.Start(ctx)
+	err := m.caches.WaitForSync(ctx)
+	if err == nil {
+		close(m.filled)
+		up()
+	}
+	<-ctx.Done()
+	if !within(m.clock, cachesPatience, m.caches.Shutdown) {
+		klog.FromContext(ctx).Info("Stopped without waiting for informers that sleep", "waited", cachesPatience)
+	}
+	return err
+}
+
+// cachesPatience is how long informers may take to end. One whose streaming list is refused by an overloaded API server may sleep for up to
+// a minute, and client-go v0.37 does not wake it; nobody reads what it fills any more, and it asks nothing when it wakes up.
+const cachesPatience = time.Second
+
+// watchOver looks after the watches of the caches, once these are filled.
+func (m *manager) watchOver(ctx context.Context, up func()) error {
+	up()
+	select {
+	case <-m.filled:
+	case <-ctx.Done():
+		return nil
+	}
+	if m.liveness == nil {
+		<-ctx.Done()
+		return nil
+	}
+	return m.liveness.Run(ctx)
+}
+
+func (m *manager) compete(ctx context.Context, _ func()) error { return m.elector.Run(ctx, m.lead) }
 
 // stopping is the readiness of a process that was told to stop: its Service should send nobody any more, while running syncs end.
 func stopping(ctx context.Context) error {
@@ -178,52 +218,6 @@ func stopping(ctx context.Context) error {
 		return errors.New("the process is stopping")
 	}
 	return nil
-}
-
-// stopped is the error of a run that ended with err: the one that aborted it comes first, and being told to stop is none.
-func stopped(ctx context.Context, err error) error {
-	cause := context.Cause(ctx)
-	if cause != nil && !errors.Is(cause, context.Canceled) && !errors.Is(err, cause) {
-		err = errors.Join(cause, err)
-	}
-	if ctx.Err() != nil && errors.Is(err, context.Canceled) && errors.Is(cause, context.Canceled) {
-		return nil
-	}
-	return err
-}
-
-// fillCaches starts every informer and waits until the caches are filled, then has their watches looked after. It may be called
-// again, also after it was interrupted: each is done once in the life of the process.
-func (m *manager) fillCaches(ctx context.Context) error {
-	m.warm.Do(func() {
-		m.caches.Start(m.cacheCtx)
-	})
-	if err := m.caches.WaitForSync(ctx); err != nil {
-		return err
-	}
-	m.watched.Do(func() {
-		if m.liveness != nil {
-			m.join.Go(func() {
-				if err := m.liveness.Run(m.cacheCtx); err != nil {
-					m.abort(err)
-				}
-			})
-		}
-	})
-	return nil
-}
-
-// cachesPatience is how long informers may take to end. One whose streaming list is refused by an overloaded API server may sleep for up to
-// a minute, and client-go v0.37 does not wake it; nobody reads what it fills any more, and it asks nothing when it wakes up.
-const cachesPatience = time.Second
-
-func (m *manager) stopCaches(ctx context.Context) {
-	m.stopCache()
-	m.join.Wait()
-	if !within(m.clock, cachesPatience, m.caches.Shutdown) {
-		klog.FromContext(ctx).Info("Stopped without waiting for informers that sleep", "waited", cachesPatience)
-	}
-	m.events.stop()
 }
 
 // within calls f and reports whether it returned in time. If not, it goes on.
@@ -245,10 +239,11 @@ func within(clk clock.Clock, patience time.Duration, f func()) bool {
 
 // lead is one term: it runs every controller until the term ends or one of them gives up.
 func (m *manager) lead(ctx context.Context, term leadership.Term) error {
-	if !m.cfg.Promises.WarmStandby {
-		if err := m.fillCaches(ctx); err != nil {
-			return stopped(ctx, err)
-		}
+	m.want()
+	select {
+	case <-m.filled:
+	case <-ctx.Done():
+		return nil
 	}
 	ctx, abort := context.WithCancelCause(ctx)
 	defer abort(nil)

@@ -25,12 +25,15 @@ func TestStoppingWaitsASecondForInformersThatSleep(t *testing.T) {
 			if _, err := b.caches.Pods(); err != nil {
 				t.Fatal(err)
 			}
-			m := &manager{clock: b.clock, caches: b.caches, events: b.events}
-			m.cacheCtx, m.stopCache = context.WithCancel(t.Context())
-			m.caches.Start(m.cacheCtx)
+			m := &manager{clock: b.clock, caches: b.caches, wanted: make(chan struct{})}
+			close(m.wanted)
+			ctx, stop := context.WithCancel(t.Context())
+			done := make(chan error)
+			go func() { done <- m.keepCaches(ctx, func() {}) }()
 			time.Sleep(time.Minute)
 			begun := time.Now()
-			m.stopCaches(t.Context())
+			stop()
+			<-done
 			if took := time.Since(begun); took > time.Second {
 				t.Errorf("stopping took %v, want 1s at most", took)
 			}

@@ -1,0 +1,94 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// diary collects what stages do, in order.
+type diary struct {
+	lock  sync.Mutex
+	lines []string
+}
+
+func (d *diary) note(format string, args ...any) {
+	d.lock.Lock()
+	defer d.lock.Unlock()
+	d.lines = append(d.lines, fmt.Sprintf(format, args...))
+}
+
+// takes is a stage that is up, and that ends, a second after it was told to, with err; early: half a second after it is up.
+func (d *diary) takes(name string, err error, early bool) stage {
+	return func(ctx context.Context, up func()) error {
+		d.note("%s starts", name)
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			d.note("%s is not up", name)
+			return ctx.Err()
+		}
+		d.note("%s is up", name)
+		up()
+		if early {
+			time.Sleep(500 * time.Millisecond)
+			return err
+		}
+		<-ctx.Done()
+		time.Sleep(time.Second)
+		d.note("%s ends", name)
+		return err
+	}
+}
+
+func TestStages(t *testing.T) {
+	broken, late := errors.New("broken"), errors.New("late")
+	started := []string{"a starts", "a is up", "b starts", "b is up", "c starts", "c is up"}
+	stopped := []string{"c ends", "b ends", "a ends"}
+	for _, tt := range []struct {
+		name     string
+		a, b, c  error
+		earlyB   bool
+		earlyC   bool
+		told     time.Duration // to stop, after the start
+		want     error
+		lines    []string
+		withTold error // the cause with which it is told
+	}{
+		{name: "told to stop", told: time.Minute, lines: slices.Concat(started, stopped)},
+		{name: "told to stop with a cause", told: time.Minute, withTold: broken, want: broken, lines: slices.Concat(started, stopped)},
+		{name: "told to stop while one starts", told: 1500 * time.Millisecond, lines: []string{"a starts", "a is up", "b starts", "b is not up", "a ends"}},
+		{name: "the last one fails at the end", c: late, told: time.Minute, want: late, lines: slices.Concat(started, stopped)},
+		{name: "the last one is done", earlyC: true, told: time.Hour, lines: slices.Concat(started, stopped[1:])},
+		{name: "the last one fails", c: broken, earlyC: true, told: time.Hour, want: broken, lines: slices.Concat(started, stopped[1:])},
+		{name: "one fails, another when it is stopped", b: broken, earlyB: true, a: late, told: time.Hour, want: broken,
+			lines: []string{"a starts", "a is up", "b starts", "b is up", "c starts", "c is not up", "a ends"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := &diary{}
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				time.AfterFunc(tt.told, func() { cancel(tt.withTold) })
+				begun := time.Now()
+				err := runStages(ctx, d.takes("a", tt.a, false), d.takes("b", tt.b, tt.earlyB), d.takes("c", tt.c, tt.earlyC))
+				if !errors.Is(err, tt.want) || tt.want == nil && err != nil {
+					t.Errorf("error %v, want %v", err, tt.want)
+				}
+				if diff := cmp.Diff(tt.lines, d.lines); diff != "" {
+					t.Errorf("what happened (-want +got):\n%s", diff)
+				}
+				if tt.told == time.Hour && time.Since(begun) > time.Minute {
+					t.Errorf("it took %v", time.Since(begun))
+				}
+			})
+		})
+	}
+}
