@@ -4,12 +4,10 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -17,6 +15,7 @@ import (
 
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
+	"minikcm/pkg/freshness"
 	"minikcm/pkg/kubeclient"
 	"minikcm/pkg/leadership"
 )
@@ -28,8 +27,9 @@ type builder struct {
 	clock    clock.WithTicker
 	registry *prometheus.Registry
 	metrics  *leadership.Metrics
+	watches  *freshness.Metrics
 	fence    *leadership.Fence
-	streams  *leadership.Streams
+	line     *freshness.Line
 	caches   *caches.Caches
 	events   *events
 }
@@ -39,7 +39,8 @@ func newBuilder(cfg Config, clk clock.WithTicker) (*builder, error) {
 	b.metrics = leadership.NewMetrics(b.registry)
 	b.registry.MustRegister(clientCertificateMetric(cfg.REST.TLSClientConfig))
 	b.fence = leadership.NewFence(clk, b.metrics)
-	b.streams = leadership.NewStreams(clk, b.metrics)
+	b.watches = freshness.NewMetrics(b.registry)
+	b.line = freshness.NewLine(clk, b.watches)
 
 	if err := b.buildCaches(); err != nil {
 		return nil, err
@@ -52,26 +53,19 @@ func newBuilder(cfg Config, clk clock.WithTicker) (*builder, error) {
 // buildCaches makes the caches and their two clients. The renewals of the nodes' Leases come hundreds at a time, and nothing waits for one
 // of them as a ReplicaSet waits for its pods. Our own Lease, which is on the same stream then, is seen some tens of milliseconds later.
 func (b *builder) buildCaches() error {
-	fallback := caches.NewStreamFallback(b.clock)
-	paged, reconnecting := caches.Paged(), caches.Reconnecting(b.clock)
-	line := func(dialer func(caches.Dialer) caches.Dialer) (*rest.Config, *http.Client, error) {
-		link, informers := b.streams.Link(), kubeclient.WithAgent(b.cfg.REST, "shared-informers")
-		informers.QPS = -1
-		informers.Dial = dialer(link.Dial)
-		client, err := wrapped(informers, paged, fallback.Wrap, link.Wrap, reconnecting)
-		return informers, client, err
-	}
-	cfg, client, err := line(func(d caches.Dialer) caches.Dialer { return d })
+	informers := kubeclient.WithAgent(b.cfg.REST, "shared-informers")
+	informers.QPS = -1
+	cfg, client, err := b.line.Client(informers, false)
 	if err != nil {
-		return fmt.Errorf("build the informers' client: %w", err)
+		return err
 	}
 	most, err := kubernetes.NewForConfigAndClient(cfg, client)
 	if err != nil {
 		return fmt.Errorf("build the informers' client: %w", err)
 	}
-	leaseCfg, leaseClient, err := line(caches.Coalesced)
+	leaseCfg, leaseClient, err := b.line.Client(informers, true)
 	if err != nil {
-		return fmt.Errorf("build the client of the Lease informer: %w", err)
+		return err
 	}
 	leases, err := kubernetes.NewForConfigAndClient(leaseCfg, leaseClient)
 	if err != nil {
@@ -79,7 +73,7 @@ func (b *builder) buildCaches() error {
 	}
 	b.caches = caches.New(most, caches.Config{
 		Name: Name, Resync: resyncPeriod(b.cfg.MinResync), LeaseNamespaces: leaseNamespaces(b.cfg),
-		LeaseClient: leases, Fallback: fallback,
+		LeaseClient: leases, Line: b.line,
 		REST: func(content *rest.ContentConfig) (rest.Interface, error) {
 			cfg := rest.CopyConfig(cfg)
 			cfg.APIPath, cfg.ContentConfig = "/apis", *content
@@ -95,19 +89,6 @@ func resyncPeriod(least time.Duration) time.Duration {
 		return 0
 	}
 	return least + rand.N(least)
-}
-
-// wrapped returns a client whose requests pass the wrappers, the last one first, and are given their credentials after that: a request
-// that a wrapper holds, or sends once more, has those of the moment at which it is sent.
-func wrapped(cfg *rest.Config, wrappers ...func(http.RoundTripper) http.RoundTripper) (*http.Client, error) {
-	transport, err := rest.TransportFor(cfg)
-	if err != nil {
-		return nil, err
-	}
-	for _, wrap := range wrappers {
-		transport = wrap(transport)
-	}
-	return &http.Client{Transport: transport}, nil
 }
 
 // leaseNamespaces are those of the Leases somebody reads: those of the controllers, and our own.
@@ -199,8 +180,8 @@ func drain(shutdown time.Duration) time.Duration {
 	return shutdown + time.Second
 }
 
-// liveness watches over the caches that were asked for so far; nil if that is switched off.
-func (b *builder) liveness(elector *leadership.Elector) (*leadership.Liveness, error) {
+// freshness watches over the caches that were asked for so far; nil if that is switched off.
+func (b *builder) freshness(elector *leadership.Elector) (*freshness.Monitor, error) {
 	if !b.cfg.Promises.WatchLiveness {
 		return nil, nil
 	}
@@ -208,21 +189,9 @@ func (b *builder) liveness(elector *leadership.Elector) (*leadership.Liveness, e
 	if err != nil {
 		return nil, fmt.Errorf("build the client of the watch monitor: %w", err)
 	}
-	var watched []leadership.Watched
-	for _, t := range b.caches.Types() {
-		watched = append(watched, leadership.Watched{
-			Resource: t.Resource, Namespace: t.Namespace, Version: t.Version, Expected: t.Expected,
-			Objects: func() []leadership.ObjectVersion { return versions(t.Objects()) },
-		})
+	deps := freshness.Deps{Metadata: client, Streams: b.line.Streams, Election: elector, Metrics: b.watches, Clock: b.clock}
+	if e := b.cfg.Election; e.Enabled {
+		deps.LeaseNamespace, deps.RetryPeriod = e.Namespace, e.RetryPeriod
 	}
-	deps := leadership.LivenessDeps{Metadata: client, Streams: b.streams, Elector: elector, Metrics: b.metrics, Clock: b.clock}
-	return leadership.NewLiveness(leadership.LivenessConfig{}, deps, watched), nil
-}
-
-func versions(ids []caches.Identity) []leadership.ObjectVersion {
-	out := make([]leadership.ObjectVersion, len(ids))
-	for i, id := range ids {
-		out[i] = leadership.ObjectVersion{Namespace: id.Name.Namespace, Name: id.Name.Name, UID: types.UID(id.UID), ResourceVersion: id.Version}
-	}
-	return out
+	return freshness.New(freshness.Config{}, deps, b.caches.Types()), nil
 }

@@ -16,6 +16,7 @@ import (
 
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
+	"minikcm/pkg/freshness"
 	"minikcm/pkg/leadership"
 	"minikcm/pkg/serving"
 )
@@ -28,7 +29,7 @@ type manager struct {
 	caches      *caches.Caches
 	events      *events
 	elector     *leadership.Elector
-	liveness    *leadership.Liveness // nil if switched off
+	freshness   *freshness.Monitor // nil if switched off
 	controllers []named
 
 	wanted chan struct{} // closed when the caches are to be filled
@@ -72,7 +73,7 @@ func newManager(cfg Config) (*manager, error) {
 	if err := m.observeLease(); err != nil {
 		return nil, err
 	}
-	if m.liveness, err = b.liveness(m.elector); err != nil {
+	if m.freshness, err = b.freshness(m.elector); err != nil {
 		return nil, err
 	}
 	configz := map[string]any{configzName: configzDocument(cfg)}
@@ -124,8 +125,8 @@ func (m *manager) addChecks() {
 		}
 		return nil
 	})
-	if m.liveness != nil {
-		m.server.AddReady(m.liveness.Name(), func() error { return m.liveness.Check(nil) })
+	if m.freshness != nil {
+		m.server.AddReady(m.freshness.Name(), func() error { return m.freshness.Check(nil) })
 	}
 }
 
@@ -203,11 +204,11 @@ func (m *manager) watchOver(ctx context.Context, up func()) error {
 	case <-ctx.Done():
 		return nil
 	}
-	if m.liveness == nil {
+	if m.freshness == nil {
 		<-ctx.Done()
 		return nil
 	}
-	return m.liveness.Run(ctx)
+	return m.freshness.Run(ctx)
 }
 
 func (m *manager) compete(ctx context.Context, _ func()) error { return m.elector.Run(ctx, m.lead) }

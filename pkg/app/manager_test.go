@@ -41,3 +41,8 @@ func TestStoppingWaitsASecondForInformersThatSleep(t *testing.T) {
 		})
 	}
 }
+
+// answering is a transport.
+type answering func(*http.Request) (*http.Response, error)
+
+func (f answering) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }

@@ -15,6 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	"minikcm/pkg/freshness"
 )
 
 // Config of the caches.
@@ -30,8 +32,8 @@ type Config struct {
 	LeaseClient kubernetes.Interface
 	// REST makes the client of a type that is not Kubernetes' own; nil: there can be none.
 	REST func(*rest.ContentConfig) (rest.Interface, error)
-	// Fallback is what wraps the transport of the clients; nil if nothing does.
-	Fallback *StreamFallback
+	// Line is what the clients were made with; nil: ordinary ones.
+	Line *freshness.Line
 }
 
 // Caches are built in three steps, in one goroutine: New, then whoever wants a type asks for it and registers handlers, then
@@ -44,31 +46,15 @@ type Caches struct {
 	pods *Pods
 
 	stores  map[schema.GroupVersionResource]any // Store[T]
-	types   []Type
+	types   []watchedType
 	started bool
 }
 
-// Type is one watched resource type, as those see it who watch over the caches.
-type Type struct {
-	Resource schema.GroupVersionResource
-	// Namespace is the only one that is watched; empty for all and for cluster-scoped types.
-	Namespace string
-	// Version is the resource version the contents have reached; empty before the first list.
-	Version func() string
-	// Expected is the highest version that an object of this type is known to have had, see [Store.Expect]; empty: none is known.
-	Expected func() string
-	// Objects are the cached objects' identities, in no order.
-	Objects func() []Identity
-
+// watchedType is one type that is watched.
+type watchedType struct {
+	freshness.Watched
 	synced  cache.DoneChecker
 	handled []cache.DoneChecker
-}
-
-// Identity tells one version of one object from every other.
-type Identity struct {
-	Name    cache.ObjectName
-	UID     string
-	Version string
 }
 
 // New returns caches that watch nothing yet. The client should be neither rate limited nor fenced.
@@ -84,8 +70,8 @@ func New(client kubernetes.Interface, cfg Config) *Caches {
 		stores:  map[schema.GroupVersionResource]any{},
 		factory: informers.NewSharedInformerFactoryWithOptions(client, cfg.Resync, options...),
 	}
-	if cfg.Fallback != nil {
-		cfg.Fallback.attach(c.synced)
+	if cfg.Line != nil {
+		cfg.Line.FilledBy(c.synced)
 	}
 	return c
 }
@@ -114,7 +100,13 @@ func collectionPath(gvr schema.GroupVersionResource, namespace string) string {
 }
 
 // Types lists the watched types in the order they were first asked for.
-func (c *Caches) Types() []Type { return slices.Clone(c.types) }
+func (c *Caches) Types() []freshness.Watched {
+	types := make([]freshness.Watched, len(c.types))
+	for i, t := range c.types {
+		types[i] = t.Watched
+	}
+	return types
+}
 
 // Start starts every informer that somebody asked for. They run until ctx ends; Shutdown waits for them.
 func (c *Caches) Start(ctx context.Context) {

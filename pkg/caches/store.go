@@ -7,6 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	"minikcm/pkg/freshness"
 )
 
 // Store is the cache of one type. What it returns is shared and must not be changed.
@@ -129,14 +131,14 @@ func (s Store[T]) byIndex(index, value string) []T {
 	return typed[T](objects)
 }
 
-func (s Store[T]) identities() []Identity {
+func (s Store[T]) objects() []freshness.ObjectVersion {
 	objects := s.informer.GetIndexer().List()
-	ids := make([]Identity, len(objects))
+	versions := make([]freshness.ObjectVersion, len(objects))
 	for i, obj := range objects {
 		o := obj.(T)
-		ids[i] = Identity{Name: cache.MetaObjectToName(o), UID: string(o.GetUID()), Version: o.GetResourceVersion()}
+		versions[i] = freshness.ObjectVersion{Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion()}
 	}
-	return ids
+	return versions
 }
 
 func typed[T any](objects []any) []T {

@@ -15,6 +15,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+
+	"minikcm/pkg/freshness"
 )
 
 // Options say how a type is watched. The zero value is for a type of Kubernetes' own, in all namespaces, kept whole.
@@ -58,9 +60,9 @@ func Watch[T metav1.Object](c *Caches, gvr schema.GroupVersionResource, o Option
 		return Store[T]{}, fmt.Errorf("watch %s: %w", gvr.Resource, err)
 	}
 	s := Store[T]{caches: c, informer: informer, typ: len(c.types), handlers: &fanOut[T]{}, expected: &highest{}}
-	c.types = append(c.types, Type{
-		Resource: gvr, Namespace: o.Namespace, Version: s.Version, Expected: s.expected.get, Objects: s.identities, synced: informer.HasSyncedChecker(),
-	})
+	c.types = append(c.types, watchedType{synced: informer.HasSyncedChecker(), Watched: freshness.Watched{
+		Resource: gvr, Namespace: o.Namespace, Version: s.Version, Expected: s.expected.get, Objects: s.objects,
+	}})
 	c.stores[gvr] = s
 	return s, nil
 }

@@ -1,15 +1,14 @@
 // Package leadership decides when this process may write, and makes sure it writes at no other time.
 //
-// Three parts work together, and nothing here knows caches or controllers:
+// Two parts work together, and nothing here knows caches or controllers:
 //
 //   - Elector holds the lease. It wraps client-go's elector with a lock that knows when each renewal was
 //     sent and what everybody else wrote, so that a standby takes a released lease at once and an expired
 //     one at the instant it expires, and a leader stops as soon as it sees another holder.
 //   - Fence is the transport under every client that writes. A mutating request is sent only inside a term
 //     and ends, on both sides of the wire, before another process could hold the lease.
-//   - Liveness watches the watches. It finds out when a cache does not have what lists show, whatever its streams (Streams) seem to do,
-//     has its watch reopened and, if that does not help, says so; the Elector then steps down and stands aside until the caches are
-//     current, or nobody else has taken the lease. Data that were set back, as by a restore of etcd, end the process.
+//
+// Whoever finds that this process sees too little tells the Elector to step down; package freshness does.
 //
 // A term is one uninterrupted holding of the lease by this process. Terms never overlap, and a request
 // belongs to the term whose context it carries: it is never carried into the next.

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metrics are the metrics of one Fence, Elector, Streams and Liveness.
+// Metrics are the metrics of one Fence and Elector.
 type Metrics struct {
 	term       prometheus.Gauge
 	started    prometheus.Gauge
@@ -22,13 +22,6 @@ type Metrics struct {
 	inFlight  prometheus.Gauge
 	atRelease prometheus.Gauge
 
-	reopened *prometheus.CounterVec // by resource and namespace, as those below
-	silence  *prometheus.GaugeVec
-	behind   *prometheus.GaugeVec
-	stale    *prometheus.GaugeVec
-	compared *prometheus.CounterVec // and by how
-	lists    *prometheus.CounterVec // and by form
-
 	aside prometheus.GaugeFunc
 	alone prometheus.GaugeFunc
 
@@ -40,7 +33,7 @@ type Metrics struct {
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := newMetrics()
 	reg.MustRegister(m.term, m.started, m.renewalAge, m.lease, m.takeovers, m.ended, m.refusals, m.cuts, m.unknown, m.inFlight, m.atRelease,
-		m.reopened, m.silence, m.behind, m.stale, m.compared, m.lists, m.aside, m.alone)
+		m.aside, m.alone)
 	return m
 }
 
@@ -62,13 +55,6 @@ func newMetrics() *Metrics {
 		unknown:   counters("fence_unknown_outcomes_total", "Writes that ended without an answer that tells whether they were done.", "verb"),
 		inFlight:  gauge("fence_in_flight_requests", "Requests of controllers in flight."),
 		atRelease: gauge("fence_in_flight_requests_at_release", "Requests of controllers still in flight when this process last gave the lease away. More than 0 is a defect."),
-		reopened:  counters("watch_reopenings_total", "Watches closed here because they did not deliver what was there.", "resource", "namespace"),
-		silence:   gauges("watch_silence_seconds", "Time since the last byte of any watch of a resource.", "resource", "namespace"),
-		behind: gauges("watch_behind_seconds", "For how long the cache of a resource has not reached a version that a list has had, and was not found equal either; "+
-			"up to 60 s are normal, and 0 if it has them all.", "resource", "namespace"),
-		stale:    gauges("watch_stale", "1 while the cache of a resource misses what a consistent list shows.", "resource", "namespace"),
-		compared: counters("watch_comparisons_total", "Times the cache of a resource was compared, with what a short watch showed or with a whole list.", "resource", "namespace", "with"),
-		lists:    counters("watch_lists_total", "Times everything of a resource was asked for to fill its cache, as a stream or, which is the fallback, in pages.", "resource", "namespace", "form"),
 	}
 	m.renewalAge = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "leadership_last_renewal_age_seconds",
@@ -123,34 +109,8 @@ func (m *Metrics) initialise() {
 	}
 }
 
-// watching makes the series of one watch exist.
-func (m *Metrics) watching(target watchTarget) {
-	m.reopened.WithLabelValues(target.labels()...)
-	m.silence.WithLabelValues(target.labels()...)
-	m.behind.WithLabelValues(target.labels()...)
-	m.stale.WithLabelValues(target.labels()...)
-	for _, with := range []string{comparedRecent, comparedWhole} {
-		m.compared.WithLabelValues(append(target.labels(), with)...)
-	}
-	for _, form := range []string{listStreamed, listPaged} {
-		m.lists.WithLabelValues(append(target.labels(), form)...)
-	}
-}
-
-// Values of labels.
-const (
-	comparedRecent = "watch"
-	comparedWhole  = "list"
-	listStreamed   = "stream"
-	listPaged      = "pages"
-)
-
 func gauge(name, help string) prometheus.Gauge {
 	return prometheus.NewGauge(prometheus.GaugeOpts{Name: "leadership_" + name, Help: help})
-}
-
-func gauges(name, help string, labels ...string) *prometheus.GaugeVec {
-	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "leadership_" + name, Help: help}, labels)
 }
 
 func counters(name, help string, labels ...string) *prometheus.CounterVec {

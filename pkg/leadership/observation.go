@@ -173,12 +173,6 @@ func newer(a, b string) bool {
 	return err != nil || order > 0
 }
 
-// older says whether resourceVersion a is older than b. Versions that cannot be compared are not.
-func older(a, b string) bool {
-	order, err := resourceversion.CompareResourceVersion(a, b)
-	return err == nil && order < 0
-}
-
 func earlier(a, b time.Time) time.Time {
 	if a.Before(b) {
 		return a

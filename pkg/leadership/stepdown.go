@@ -89,3 +89,20 @@ func (e *Elector) standing() (aside, alone bool) {
 	defer e.lock.Unlock()
 	return e.aside != nil, e.clock.Now().Before(e.alone)
 }
+
+// LeaseLag is how many versions of the Lease were seen by requests since its watch last delivered one, which version that was, and when it was
+// first missed. Without election it is zero.
+func (e *Elector) LeaseLag() (ahead int, delivered string, since time.Time) {
+	if e.turn == nil {
+		return 0, "", time.Time{}
+	}
+	lag := e.turn.lag()
+	return lag.ahead, lag.version, lag.since
+}
+
+// LeaseReopened starts that count anew, because the watch was reopened.
+func (e *Elector) LeaseReopened() {
+	if e.turn != nil {
+		e.turn.reopened()
+	}
+}

@@ -1,4 +1,4 @@
-package leadership
+package freshness
 
 import (
 	"maps"
@@ -12,7 +12,7 @@ import (
 
 // Every state against everything that may be seen in it.
 func TestNextFreshness(t *testing.T) {
-	cfg := LivenessConfig{}.withDefaults()
+	cfg := Config{}.withDefaults()
 	const long = time.Hour
 	quiet := sight{behind: true, lasts: 10 * time.Second, still: 90 * time.Second, compared: long}
 	with := func(s sight, change func(*sight)) sight { change(&s); return s }

@@ -1,4 +1,4 @@
-package caches
+package freshness
 
 import (
 	"bytes"
@@ -19,23 +19,21 @@ import (
 // (kubernetes/kubernetes issue 140890); client-go then waits for ever.
 const streamPatience = time.Minute
 
-// StreamFallback makes a type whose first streaming list stalls use a plain LIST instead: it cuts the stream and refuses the next one,
-// which client-go answers by listing. Put [StreamFallback.Wrap] around the transport of the client that the caches get, and the fallback
-// in their Config.
-type StreamFallback struct {
+// fallback makes a type whose first streaming list stalls use a plain LIST instead: it cuts the stream and refuses the next one,
+// which client-go answers by listing.
+type fallback struct {
 	clock   clock.WithTicker
 	lock    sync.Mutex
 	synced  func(path string) bool // nil before the caches exist
 	stalled map[string]bool        // by request path
 }
 
-// NewStreamFallback returns a fallback that has seen no stream yet.
-func NewStreamFallback(clk clock.WithTicker) *StreamFallback {
-	return &StreamFallback{clock: clk, stalled: map[string]bool{}}
+// newFallback returns a fallback that has seen no stream yet.
+func newFallback(clk clock.WithTicker) *fallback {
+	return &fallback{clock: clk, stalled: map[string]bool{}}
 }
 
-// Wrap fits rest.Config.Wrap.
-func (f *StreamFallback) Wrap(next http.RoundTripper) http.RoundTripper {
+func (f *fallback) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(req *http.Request) (*http.Response, error) {
 		if req.URL.Query().Get("sendInitialEvents") != "true" || f.isSynced(req.URL.Path) {
 			return next.RoundTrip(req)
@@ -57,7 +55,7 @@ func (f *StreamFallback) Wrap(next http.RoundTripper) http.RoundTripper {
 }
 
 // watchOver cuts a stream that says nothing before it has filled its cache. It returns when the stream ends.
-func (f *StreamFallback) watchOver(ctx context.Context, body *heardBody, path string) {
+func (f *fallback) watchOver(ctx context.Context, body *heardBody, path string) {
 	patience := f.clock.NewTimer(streamPatience)
 	defer patience.Stop()
 	for {
@@ -82,20 +80,20 @@ func (f *StreamFallback) watchOver(ctx context.Context, body *heardBody, path st
 	}
 }
 
-func (f *StreamFallback) isSynced(path string) bool {
+func (f *fallback) isSynced(path string) bool {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	return f.synced != nil && f.synced(path)
 }
 
-func (f *StreamFallback) isStalled(path string) bool {
+func (f *fallback) isStalled(path string) bool {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	return f.stalled[path]
 }
 
 // attach tells the fallback how to find out whether the cache behind a request path is filled.
-func (f *StreamFallback) attach(synced func(path string) bool) {
+func (f *fallback) attach(synced func(path string) bool) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	f.synced = synced

@@ -1,4 +1,4 @@
-package caches
+package freshness
 
 import (
 	"errors"
@@ -19,10 +19,10 @@ const (
 // errExpired is what a reflector begins its list anew for. Told that it expired, it would ask for everything in one answer.
 var errExpired = errors.New("the list expired while its pages were read")
 
-// Paged returns a wrapper, to be put around the transport of the caches' client and of no other, that makes every plain LIST one of pages.
+// inPages returns a wrapper, to be put around the transport of the caches' client and of no other, that makes every plain LIST one of pages.
 // Who asks must follow them, as reflectors do. The list is of what is in etcd at its beginning, because no other has pages. One that takes
 // so long that the API server forgets it has larger pages the next time.
-func Paged() func(http.RoundTripper) http.RoundTripper {
+func inPages() func(http.RoundTripper) http.RoundTripper {
 	p := &paged{limit: map[string]int{}}
 	return func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(req *http.Request) (*http.Response, error) { return p.roundTrip(next, req) })

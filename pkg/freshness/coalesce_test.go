@@ -1,4 +1,4 @@
-package caches
+package freshness
 
 import (
 	"bytes"
@@ -42,7 +42,7 @@ func TestCoalescedReads(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				from := &source{size: tt.size, start: time.Now()}
-				conn, err := Coalesced(func(context.Context, string, string) (net.Conn, error) { return from, nil })(t.Context(), "", "")
+				conn, err := coalesced(func(context.Context, string, string) (net.Conn, error) { return from, nil })(t.Context(), "", "")
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -108,7 +108,7 @@ func TestCoalescedReadEndsWithItsConnection(t *testing.T) {
 }
 
 func TestCoalescedDialThatFails(t *testing.T) {
-	dial := Coalesced((&net.Dialer{}).DialContext)
+	dial := coalesced((&net.Dialer{}).DialContext)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if conn, err := dial(ctx, "tcp", "127.0.0.1:1"); err == nil || conn != nil {

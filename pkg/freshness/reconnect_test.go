@@ -1,4 +1,4 @@
-package caches
+package freshness
 
 import (
 	"context"
@@ -39,7 +39,7 @@ func TestReconnectingHoldsARequestUntilTheServerIsThere(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
-				rt := Reconnecting(clock.RealClock{})(roundTripper(func(*http.Request) (*http.Response, error) {
+				rt := reconnects(clock.RealClock{})(roundTripper(func(*http.Request) (*http.Response, error) {
 					if time.Since(start) < time.Second {
 						return nil, tt.err
 					}
@@ -89,7 +89,7 @@ func TestReconnectingAsksAServerThatFailsAgain(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				start, asked := time.Now(), 0
-				rt := Reconnecting(clock.RealClock{})(roundTripper(func(*http.Request) (*http.Response, error) {
+				rt := reconnects(clock.RealClock{})(roundTripper(func(*http.Request) (*http.Response, error) {
 					if asked++; time.Since(start) < tt.lasts {
 						return answer(tt.code, tt.body), nil
 					}
@@ -109,7 +109,7 @@ func TestReconnectingAsksAServerThatFailsAgain(t *testing.T) {
 
 func TestReconnectingEndsWithItsRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rt := Reconnecting(clock.RealClock{})(roundTripper(func(*http.Request) (*http.Response, error) {
+		rt := reconnects(clock.RealClock{})(roundTripper(func(*http.Request) (*http.Response, error) {
 			return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 		}))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -164,7 +164,7 @@ func TestWatchesNeitherFailNorEndEarly(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
-				rt := Reconnecting(clock.RealClock{})(roundTripper(func(*http.Request) (*http.Response, error) {
+				rt := reconnects(clock.RealClock{})(roundTripper(func(*http.Request) (*http.Response, error) {
 					return &http.Response{StatusCode: tt.code, Body: &brokenBody{start.Add(tt.after), tt.event, reset}}, nil
 				}))
 				req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://server/api/v1/pods"+tt.query, nil)
@@ -187,7 +187,7 @@ func TestWatchesNeitherFailNorEndEarly(t *testing.T) {
 func TestClosedWatchReturnsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		rt := Reconnecting(clock.RealClock{})(roundTripper(func(*http.Request) (*http.Response, error) {
+		rt := reconnects(clock.RealClock{})(roundTripper(func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: http.StatusOK, Body: &brokenBody{start, "", io.ErrUnexpectedEOF}}, nil
 		}))
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://server/api/v1/pods?watch=true", nil)

@@ -1,4 +1,4 @@
-package caches
+package freshness
 
 import (
 	"bytes"
@@ -34,12 +34,12 @@ const (
 // of everything, and with a pause that they double each time. For the stream of a list they begin to count when that is complete.
 const shortestWatch = 1250 * time.Millisecond // client-go v0.37 (VeryShortWatchError): 1 s, and a little for storing what was listed
 
-// Reconnecting returns a wrapper, to be put around the transport of the caches' client, outside of what authenticates it, that holds a
+// reconnects returns a wrapper, to be put around the transport of the caches' client, outside of what authenticates it, that holds a
 // request until a connection can be made, and a watch until the API server has an answer for it. To a reflector an API server that is away,
 // or behind a load balancer that answers in its place, then looks like a slow one: nothing fails, nothing backs off, and nothing is listed
 // again. A network that breaks connections again and again looks like one whose watches end, once a second at most, and go on where they
 // left off.
-func Reconnecting(clk clock.Clock) func(http.RoundTripper) http.RoundTripper {
+func reconnects(clk clock.Clock) func(http.RoundTripper) http.RoundTripper {
 	r := &reconnecting{clock: clk}
 	return func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(req *http.Request) (*http.Response, error) { return r.roundTrip(next, req) })

@@ -1,4 +1,4 @@
-package leadership
+package freshness
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Watched is one informer as Liveness sees it.
+// Watched is one informer as Monitor sees it.
 type Watched struct {
 	Resource  schema.GroupVersionResource
 	Namespace string // "" for all
@@ -30,8 +30,8 @@ type Watched struct {
 	Objects func() []ObjectVersion
 }
 
-// LivenessConfig says how long silence is trusted. Zero fields take the default in their comment.
-type LivenessConfig struct {
+// Config says how long silence is trusted. Zero fields take the default in their comment.
+type Config struct {
 	Interval time.Duration // between two consistent lists of a type; 30 s
 	Silence  time.Duration // in which a cache that is behind must move; 90 s: bookmarks come every 60 s
 	Lag      time.Duration // after which a cache that moves is doubted too, if it still misses the same version; 3 min
@@ -40,7 +40,7 @@ type LivenessConfig struct {
 	Relist   time.Duration // for which a reflector that lists anew, and gets answers, is not doubted; 10 min
 }
 
-func (c LivenessConfig) withDefaults() LivenessConfig {
+func (c Config) withDefaults() Config {
 	for _, d := range []struct {
 		field *time.Duration
 		value time.Duration
@@ -55,13 +55,28 @@ func (c LivenessConfig) withDefaults() LivenessConfig {
 	return c
 }
 
-// LivenessDeps are what Liveness works with. All are needed.
-type LivenessDeps struct {
+// Deps are what Monitor works with.
+type Deps struct {
 	Metadata metadata.Interface // not through Streams.Dial: it must get answers when watches do not
 	Streams  *Streams
-	Elector  *Elector
+	Election Election
 	Metrics  *Metrics
 	Clock    clock.WithTicker // nil: the real one
+
+	// The watch of our own Lease tells of its silence sooner: something is written there every RetryPeriod. Zero: there is no election.
+	LeaseNamespace string
+	RetryPeriod    time.Duration
+}
+
+// Election is what Monitor asks of the elector.
+type Election interface {
+	// StepDown ends the term and stays out until caughtUp, or until nobody else has taken the lease.
+	StepDown(reason string, caughtUp func() bool)
+	// LeaseLag is how many versions of our Lease were seen by requests since its watch last delivered one, which version that was, and when
+	// it was first missed.
+	LeaseLag() (ahead int, delivered string, since time.Time)
+	// LeaseReopened starts that count anew.
+	LeaseReopened()
 }
 
 // ErrSetBack is in the error of Run when a consistent list was older than something that had been seen before it was asked for. So it is
@@ -69,7 +84,7 @@ type LivenessDeps struct {
 // controllers remember of their own writes never happened.
 var ErrSetBack = errors.New("the API server's data were set back, as after a restore of etcd, and caches have to be filled anew")
 
-// Liveness notices informers that see nothing, in whatever way: connections that carry nothing, new ones that cannot be made, streams that
+// Monitor notices informers that see nothing, in whatever way: connections that carry nothing, new ones that cannot be made, streams that
 // are cut before anything comes, an API server whose watches have stopped. All look alike from here: lists have versions that the cache
 // does not reach, and it does not move. Then it is compared: with what a new watch shows of the time since, and if that shows nothing at
 // all with a whole list. A difference that does not heal has the watch reopened. A type that still lacks it is stale, and then the
@@ -78,9 +93,9 @@ var ErrSetBack = errors.New("the API server's data were set back, as after a res
 // Lag alone is never staleness, nor is a cache that is being filled anew. Nor is an API server that does not answer: nothing is judged
 // without a list, or renewals, that have just succeeded. Those same answers are what says that another process, or this one after a
 // fresh start, could do better.
-type Liveness struct {
-	cfg     LivenessConfig
-	deps    LivenessDeps
+type Monitor struct {
+	cfg     Config
+	deps    Deps
 	clock   clock.WithTicker
 	watched []Watched
 
@@ -90,9 +105,9 @@ type Liveness struct {
 	stale map[suspicion]string // why
 }
 
-// NewLiveness returns a monitor of the given informers; it does nothing before Run.
-func NewLiveness(cfg LivenessConfig, deps LivenessDeps, watched []Watched) *Liveness {
-	l := &Liveness{cfg: cfg.withDefaults(), deps: deps, clock: deps.Clock, watched: watched, stale: map[suspicion]string{}}
+// New returns a monitor of the given informers; it does nothing before Run.
+func New(cfg Config, deps Deps, watched []Watched) *Monitor {
+	l := &Monitor{cfg: cfg.withDefaults(), deps: deps, clock: deps.Clock, watched: watched, stale: map[suspicion]string{}}
 	if l.clock == nil {
 		l.clock = clock.RealClock{}
 	}
@@ -104,17 +119,17 @@ func NewLiveness(cfg LivenessConfig, deps LivenessDeps, watched []Watched) *Live
 
 // Run watches until ctx ends, and then returns nil. Start it when the caches have synced. An error with ErrSetBack means that only a
 // new start helps.
-func (l *Liveness) Run(ctx context.Context) error {
+func (l *Monitor) Run(ctx context.Context) error {
 	ctx, l.abort = context.WithCancelCause(ctx)
 	defer l.abort(nil)
 	var all sync.WaitGroup
 	for _, w := range l.watched {
-		m := newMonitor(l, w)
-		all.Go(func() { l.every(ctx, l.cfg.Settle/2, m.look) })
+		k := newKeeper(l, w)
+		all.Go(func() { l.every(ctx, l.cfg.Settle/2, k.look) })
 	}
-	if turn := l.deps.Elector.turn; turn != nil {
-		c := newCanary(l, turn)
-		all.Go(func() { l.every(ctx, l.deps.Elector.cfg.RetryPeriod/2, c.look) })
+	if l.deps.RetryPeriod > 0 {
+		c := newCanary(l)
+		all.Go(func() { l.every(ctx, l.deps.RetryPeriod/2, c.look) })
 	}
 	all.Wait()
 	if cause := context.Cause(ctx); errors.Is(cause, ErrSetBack) {
@@ -124,12 +139,12 @@ func (l *Liveness) Run(ctx context.Context) error {
 }
 
 // setBack ends Run because a list had a version older than what was seen before.
-func (l *Liveness) setBack(what watchTarget, seen, list string) {
+func (l *Monitor) setBack(what watchTarget, seen, list string) {
 	l.abort(fmt.Errorf("%w: %v had resourceVersion %s and now has %s", ErrSetBack, what, seen, list))
 }
 
 // every calls look again and again until ctx ends.
-func (l *Liveness) every(ctx context.Context, period time.Duration, look func(context.Context)) {
+func (l *Monitor) every(ctx context.Context, period time.Duration, look func(context.Context)) {
 	ticker := l.clock.NewTicker(period)
 	defer ticker.Stop()
 	for {
@@ -143,17 +158,17 @@ func (l *Liveness) every(ctx context.Context, period time.Duration, look func(co
 }
 
 // Stale returns a sentence per stale type, sorted; nothing if all are current.
-func (l *Liveness) Stale() []string {
+func (l *Monitor) Stale() []string {
 	l.lock.Lock()
 	defer l.lock.Unlock()
 	return slices.Sorted(maps.Values(l.stale))
 }
 
 // Name is the name of the readiness check.
-func (l *Liveness) Name() string { return "watches" }
+func (l *Monitor) Name() string { return "watches" }
 
 // Check fails while a type is stale and names it. It belongs to readiness, not to liveness.
-func (l *Liveness) Check(*http.Request) error {
+func (l *Monitor) Check(*http.Request) error {
 	if stale := l.Stale(); len(stale) > 0 {
 		return fmt.Errorf("stale caches: %s", strings.Join(stale, "; "))
 	}
@@ -168,7 +183,7 @@ type suspicion struct {
 
 // setStale notes a stale watch and steps down. Called again while it lasts, it steps down again, unless nobody else
 // took the lease the last time.
-func (l *Liveness) setStale(ctx context.Context, what suspicion, why string) {
+func (l *Monitor) setStale(ctx context.Context, what suspicion, why string) {
 	why = what.target.String() + ": " + why
 	l.lock.Lock()
 	_, known := l.stale[what]
@@ -178,11 +193,11 @@ func (l *Liveness) setStale(ctx context.Context, what suspicion, why string) {
 	if !known {
 		klog.FromContext(ctx).Info("Cache is stale", "reason", why)
 	}
-	l.deps.Elector.StepDown(why, func() bool { return len(l.Stale()) == 0 })
+	l.deps.Election.StepDown(why, func() bool { return len(l.Stale()) == 0 })
 }
 
 // setCurrent takes a suspicion back, if there was one.
-func (l *Liveness) setCurrent(ctx context.Context, what suspicion) {
+func (l *Monitor) setCurrent(ctx context.Context, what suspicion) {
 	l.lock.Lock()
 	_, known := l.stale[what]
 	delete(l.stale, what)

@@ -1,4 +1,4 @@
-package leadership
+package freshness
 
 import (
 	"bufio"
@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 )
 
 var (
@@ -150,7 +151,7 @@ func TestReopenedWatchGoesOnWhereItWas(t *testing.T) {
 			s.StartTLS()
 			t.Cleanup(func() { s.CloseClientConnections(); s.Close() }) // after the informer's
 			metrics := NewMetrics(prometheus.NewRegistry())
-			streams := NewStreams(realClock, metrics)
+			streams := NewStreams(clock.RealClock{}, metrics)
 			informer := s.informer(t, streams)
 			target := watchTarget{leaseResource, "kube-system"}
 			eventually(t, "a stream that was heard", func() bool { h := streams.hear(target); return h.open && !h.heard.IsZero() })
@@ -203,7 +204,7 @@ func (s *watchServer) informer(t *testing.T, streams *Streams) cache.SharedIndex
 }
 
 func TestStreamsForgetClosedWatches(t *testing.T) {
-	streams := NewStreams(realClock, NewMetrics(prometheus.NewRegistry()))
+	streams := NewStreams(clock.RealClock{}, NewMetrics(prometheus.NewRegistry()))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		json.NewEncoder(w).Encode("x")
 	}))

@@ -1,4 +1,4 @@
-package leadership
+package freshness
 
 import (
 	"context"

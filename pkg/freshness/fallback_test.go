@@ -1,4 +1,4 @@
-package caches
+package freshness
 
 import (
 	"context"
@@ -41,9 +41,9 @@ const (
 
 func TestStalledStreamingListIsCutAndRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := NewStreamFallback(clock.RealClock{})
+		f := newFallback(clock.RealClock{})
 		f.attach(func(string) bool { return false })
-		rt := f.Wrap(roundTripper(stalling))
+		rt := f.wrap(roundTripper(stalling))
 		start := time.Now()
 		resp := get(t, rt, streamingList)
 		_, err := io.ReadAll(resp.Body)
@@ -70,9 +70,9 @@ func TestStalledStreamingListIsCutAndRefused(t *testing.T) {
 // A long list over a slow network is no stalled one.
 func TestStreamingListThatFlowsIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := NewStreamFallback(clock.RealClock{})
+		f := newFallback(clock.RealClock{})
 		f.attach(func(string) bool { return false })
-		rt := f.Wrap(roundTripper(func(req *http.Request) (*http.Response, error) {
+		rt := f.wrap(roundTripper(func(req *http.Request) (*http.Response, error) {
 			r, w := io.Pipe()
 			context.AfterFunc(req.Context(), func() { w.CloseWithError(req.Context().Err()) })
 			go func() {
@@ -101,10 +101,10 @@ func TestStreamingListThatFlowsIsLeftAlone(t *testing.T) {
 
 func TestStreamThatFilledItsCacheIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := NewStreamFallback(clock.RealClock{})
+		f := newFallback(clock.RealClock{})
 		var synced atomic.Bool
 		f.attach(func(string) bool { return synced.Load() })
-		resp := get(t, f.Wrap(roundTripper(stalling)), streamingList)
+		resp := get(t, f.wrap(roundTripper(stalling)), streamingList)
 		time.Sleep(time.Second)
 		synced.Store(true)
 		time.Sleep(time.Hour)

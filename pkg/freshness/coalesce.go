@@ -1,4 +1,4 @@
-package caches
+package freshness
 
 import (
 	"bufio"
@@ -18,13 +18,13 @@ const (
 	coalesceBuffer = 64 << 10
 )
 
-// Dialer opens connections, as net.Dialer.DialContext does.
-type Dialer func(ctx context.Context, network, address string) (net.Conn, error)
+// dialer opens connections, as net.Dialer.DialContext does.
+type dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
-// Coalesced returns a dialer for a stream of many small events that nobody waits for, such as the renewals of the Leases of a thousand
+// coalesced returns a dialer for a stream of many small events that nobody waits for, such as the renewals of the Leases of a thousand
 // nodes: at more than 13 reads a second what has arrived in the meantime is read together, up to 75 ms late. Waking up for each event
 // costs more than decoding it.
-func Coalesced(dial Dialer) Dialer {
+func coalesced(dial dialer) dialer {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)
 		if err != nil {

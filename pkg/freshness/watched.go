@@ -1,4 +1,4 @@
-package leadership
+package freshness
 
 import (
 	"context"
@@ -25,9 +25,9 @@ const (
 	recentTimeout = 6 * time.Second
 )
 
-// monitor judges one type again and again. Only its own goroutine touches it.
-type monitor struct {
-	l *Liveness
+// keeper judges one type again and again. Only its own goroutine touches it.
+type keeper struct {
+	l *Monitor
 	Watched
 	target watchTarget
 
@@ -57,12 +57,12 @@ type monitor struct {
 	pause    time.Duration
 }
 
-func newMonitor(l *Liveness, w Watched) *monitor {
-	return &monitor{l: l, Watched: w, target: watchTarget{w.Resource, w.Namespace}, version: w.Version(), moved: l.clock.Now(), before: l.clock.Now(), looked: l.clock.Now()}
+func newKeeper(l *Monitor, w Watched) *keeper {
+	return &keeper{l: l, Watched: w, target: watchTarget{w.Resource, w.Namespace}, version: w.Version(), moved: l.clock.Now(), before: l.clock.Now(), looked: l.clock.Now()}
 }
 
 // look is one round: a list if one is due, then the verdict and what it asks for.
-func (m *monitor) look(ctx context.Context) {
+func (m *keeper) look(ctx context.Context) {
 	now := m.l.clock.Now()
 	if v := m.Version(); v != m.version {
 		m.version, m.moved, m.before = v, now, m.looked
@@ -97,7 +97,7 @@ func (m *monitor) look(ctx context.Context) {
 }
 
 // enter goes into a state.
-func (m *monitor) enter(ctx context.Context, next freshness, now time.Time) {
+func (m *keeper) enter(ctx context.Context, next freshness, now time.Time) {
 	if next == m.state {
 		return
 	}
@@ -109,7 +109,7 @@ func (m *monitor) enter(ctx context.Context, next freshness, now time.Time) {
 }
 
 // ask asks for the version of the type now. If there is no answer the next look asks again.
-func (m *monitor) ask(ctx context.Context, now time.Time) {
+func (m *keeper) ask(ctx context.Context, now time.Time) {
 	m.learn(m.Version())
 	if m.Expected != nil {
 		m.learn(m.Expected())
@@ -129,14 +129,14 @@ func (m *monitor) ask(ctx context.Context, now time.Time) {
 }
 
 // learn takes in a version that the API server has had.
-func (m *monitor) learn(version string) {
+func (m *keeper) learn(version string) {
 	if m.highest == "" || older(m.highest, version) {
 		m.highest = version
 	}
 }
 
 // aim sets the version the store has to reach next.
-func (m *monitor) aim(now time.Time) {
+func (m *keeper) aim(now time.Time) {
 	reached := m.Version()
 	if m.proven != "" && newer(m.proven, reached) {
 		reached = m.proven
@@ -153,7 +153,7 @@ func (m *monitor) aim(now time.Time) {
 }
 
 // miss notes an object that the store should show.
-func (m *monitor) miss(now time.Time) {
+func (m *keeper) miss(now time.Time) {
 	version := m.Version()
 	if m.missing != "" && !newer(m.missing, version) {
 		m.missing = ""
@@ -167,7 +167,7 @@ func (m *monitor) miss(now time.Time) {
 }
 
 // tell tells the metrics.
-func (m *monitor) tell(h hearing, now time.Time) {
+func (m *keeper) tell(h hearing, now time.Time) {
 	silence, behind := 0.0, 0.0
 	if !h.heard.IsZero() {
 		silence = max(0, now.Sub(h.heard).Seconds()) // something may have been heard after now was read
@@ -180,7 +180,7 @@ func (m *monitor) tell(h hearing, now time.Time) {
 }
 
 // sight collects what decides about the next state.
-func (m *monitor) sight(h hearing, now time.Time) sight {
+func (m *keeper) sight(h hearing, now time.Time) sight {
 	switch {
 	case !h.listing.After(m.before): // the list has come, or there is none
 		m.relists = time.Time{}
@@ -198,7 +198,7 @@ func (m *monitor) sight(h hearing, now time.Time) sight {
 }
 
 // lacks says whether what the last comparison showed is still missing.
-func (m *monitor) lacks() bool {
+func (m *keeper) lacks() bool {
 	if m.unshown != "" {
 		return newer(m.unshown, m.Version())
 	}
@@ -209,7 +209,7 @@ func (m *monitor) lacks() bool {
 }
 
 // reason says what is missing.
-func (m *monitor) reason() string {
+func (m *keeper) reason() string {
 	if m.unshown != "" {
 		return "no watch has delivered version " + m.unshown + ", which an object is known to have had"
 	}
@@ -220,14 +220,14 @@ func (m *monitor) reason() string {
 }
 
 // reopen gives the watch another chance.
-func (m *monitor) reopen(ctx context.Context, h hearing, now time.Time) {
+func (m *keeper) reopen(ctx context.Context, h hearing, now time.Time) {
 	klog.FromContext(ctx).Info("Reopening a watch that does not deliver", "watch", m.target.String(), "heard", h.heard, "reason", m.reason())
 	m.l.deps.Streams.reopen(m.target, now.Add(-m.l.cfg.Silence))
 	m.roused = now
 }
 
 // rouse reopens the watch of a stale type once more if it has been silent again.
-func (m *monitor) rouse(ctx context.Context, h hearing, now time.Time) {
+func (m *keeper) rouse(ctx context.Context, h hearing, now time.Time) {
 	if now.Sub(later(h.heard, m.roused)) >= m.l.cfg.Silence {
 		m.reopen(ctx, h, now)
 	}
@@ -235,7 +235,7 @@ func (m *monitor) rouse(ctx context.Context, h hearing, now time.Time) {
 
 // compare finds out what the store lacks: an own write that no watch has shown is enough, then what has happened since the store is known
 // to be right, and if that cannot be found out, a whole list.
-func (m *monitor) compare(ctx context.Context, now time.Time) finding {
+func (m *keeper) compare(ctx context.Context, now time.Time) finding {
 	m.compared = now
 	switch {
 	case m.lacks():
@@ -275,7 +275,7 @@ func (m *monitor) compare(ctx context.Context, now time.Time) finding {
 }
 
 // learned is what a comparison with a version has shown.
-func (m *monitor) learned(diff difference, version string) finding {
+func (m *keeper) learned(diff difference, version string) finding {
 	if m.lacking = diff; len(diff) > 0 {
 		return differs
 	}
@@ -285,7 +285,7 @@ func (m *monitor) learned(diff difference, version string) finding {
 
 // recent asks for what has happened since a version. A new watch shows it at once, and then a bookmark says that this was all; without
 // bookmarks the version is empty, and nobody knows.
-func (m *monitor) recent(ctx context.Context, since string) (diff difference, version string, err error) {
+func (m *keeper) recent(ctx context.Context, since string) (diff difference, version string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, recentTimeout)
 	defer cancel()
 	seconds := int64(recentFor / time.Second)
@@ -318,7 +318,7 @@ func (m *monitor) recent(ctx context.Context, since string) (diff difference, ve
 }
 
 // latest asks for the version of the type now: a consistent list, cut to one object.
-func (m *monitor) latest(ctx context.Context) (string, error) {
+func (m *keeper) latest(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	list, err := m.l.deps.Metadata.Resource(m.Resource).Namespace(m.Namespace).List(ctx, metav1.ListOptions{Limit: 1})
@@ -329,7 +329,7 @@ func (m *monitor) latest(ctx context.Context) (string, error) {
 }
 
 // list asks for the metadata of all objects, as of one version.
-func (m *monitor) list(ctx context.Context) (all []ObjectVersion, version string, err error) {
+func (m *keeper) list(ctx context.Context) (all []ObjectVersion, version string, err error) {
 	options := metav1.ListOptions{Limit: pageSize}
 	for {
 		pageCtx, cancel := context.WithTimeout(ctx, listTimeout)

@@ -1,4 +1,4 @@
-package leadership
+package freshness
 
 import (
 	"time"
@@ -46,7 +46,7 @@ type sight struct {
 // next decides about one type. Being behind is normal until a bookmark comes. What has not moved for too long, or misses the same version for
 // minutes although it moves, is compared, and only a difference that does not heal leads further. A cache that moves gets more time to
 // heal; one that is being filled anew gets all it needs.
-func (p freshness) next(s sight, cfg LivenessConfig) (freshness, verdict) {
+func (p freshness) next(s sight, cfg Config) (freshness, verdict) {
 	heals := cfg.Settle
 	if s.still < s.lasts {
 		heals = cfg.Silence

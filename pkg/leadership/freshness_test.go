@@ -18,29 +18,32 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
+
+	"minikcm/pkg/freshness"
 )
 
-// world is an API server as Liveness sees it, with one resource, and a cache that follows it by a watch
+// world is an API server as Monitor sees it, with one resource, and a cache that follows it by a watch
 // through Streams.
 type world struct {
-	metadata.ResourceInterface // what Liveness does not use
-	streams                    *Streams
+	metadata.ResourceInterface // what Monitor does not use
+	streams                    *freshness.Streams
 
 	lock    sync.Mutex
-	version int             // of the server
-	objects []ObjectVersion // of the server
-	err     error           // of every list
-	store   int             // version of the cache
-	cached  []ObjectVersion
+	version int                       // of the server
+	objects []freshness.ObjectVersion // of the server
+	err     error                     // of every list
+	store   int                       // version of the cache
+	cached  []freshness.ObjectVersion
 	wrote   string // version of what we wrote last
 	frozen  bool   // no watch delivers
 	stuck   bool   // nor does a new one: the API server has stopped to watch
 	heads   int    // lists of one object, answered
 	lists   int    // of all
 	asked   int    // watches
-	looks   int    // short watches of Liveness itself
+	looks   int    // short watches of Monitor itself
 	pipe    *io.PipeWriter
 	ended   error // of Run, once it has
 	failing bool  // whole lists do
@@ -71,7 +74,7 @@ func (w *world) List(_ context.Context, o metav1.ListOptions) (*metav1.PartialOb
 	return list, nil
 }
 
-// Watch is the short one of Liveness. It shows objects that are newer, and what was deleted since only by its bookmark.
+// Watch is the short one of Monitor. It shows objects that are newer, and what was deleted since only by its bookmark.
 func (w *world) Watch(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -83,7 +86,7 @@ func (w *world) Watch(_ context.Context, o metav1.ListOptions) (watch.Interface,
 			events = append(events, watch.Event{Type: watch.Added, Object: partial(v)})
 		}
 	}
-	events = append(events, watch.Event{Type: watch.Bookmark, Object: partial(ObjectVersion{ResourceVersion: strconv.Itoa(w.version)})})
+	events = append(events, watch.Event{Type: watch.Bookmark, Object: partial(freshness.ObjectVersion{ResourceVersion: strconv.Itoa(w.version)})})
 	if w.stuck || w.version <= since {
 		events = nil
 	}
@@ -95,7 +98,7 @@ func (w *world) Watch(_ context.Context, o metav1.ListOptions) (watch.Interface,
 	return shown, nil
 }
 
-func partial(v ObjectVersion) *metav1.PartialObjectMetadata {
+func partial(v freshness.ObjectVersion) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: v.Namespace, Name: v.Name, UID: v.UID, ResourceVersion: v.ResourceVersion}}
 }
 
@@ -186,12 +189,14 @@ func (w *world) set(change func(*world)) {
 	change(w)
 }
 
-// observeWorld runs Liveness on a world within a bubble.
-func observeWorld(t *testing.T, e *Elector, w *world, resources ...Watched) *Liveness {
+// observeWorld runs Monitor on a world within a bubble.
+func observeWorld(t *testing.T, e *Elector, w *world, resources ...freshness.Watched) *freshness.Monitor {
 	t.Helper()
-	metrics := NewMetrics(prometheus.NewRegistry())
-	w.streams = NewStreams(realClock, metrics)
-	l := NewLiveness(LivenessConfig{}, LivenessDeps{Metadata: w, Streams: w.streams, Elector: e, Metrics: metrics}, resources)
+	metrics := freshness.NewMetrics(prometheus.NewRegistry())
+	w.streams = freshness.NewStreams(realClock, metrics)
+	l := freshness.New(freshness.Config{}, freshness.Deps{
+		Metadata: w, Streams: w.streams, Election: e, Metrics: metrics, LeaseNamespace: e.cfg.Namespace, RetryPeriod: e.cfg.RetryPeriod,
+	}, resources)
 	ctx, cancel := context.WithCancel(t.Context())
 	var done sync.WaitGroup
 	path := "/api/v1/pods"
@@ -204,17 +209,17 @@ func observeWorld(t *testing.T, e *Elector, w *world, resources ...Watched) *Liv
 	return l
 }
 
-func (w *world) pods() Watched {
-	return Watched{
+func (w *world) pods() freshness.Watched {
+	return freshness.Watched{
 		Resource: podResource,
 		Expected: func() string { w.lock.Lock(); defer w.lock.Unlock(); return w.wrote },
 		Version:  func() string { w.lock.Lock(); defer w.lock.Unlock(); return strconv.Itoa(w.store) },
-		Objects:  func() []ObjectVersion { w.lock.Lock(); defer w.lock.Unlock(); return w.cached },
+		Objects:  func() []freshness.ObjectVersion { w.lock.Lock(); defer w.lock.Unlock(); return w.cached },
 	}
 }
 
 func newWorld() *world {
-	start := []ObjectVersion{object("a", "1", "10")}
+	start := []freshness.ObjectVersion{object("a", "1", "10")}
 	return &world{version: 10, objects: start, store: 10, cached: start, wrote: "10"}
 }
 
@@ -313,7 +318,7 @@ func TestBlindnessIsNoticedWhateverGoesOn(t *testing.T) {
 	}
 }
 
-// A proxy that ends idle streams before a bookmark comes leaves a cache of a quiet type behind for ever. A short watch of Liveness's own
+// A proxy that ends idle streams before a bookmark comes leaves a cache of a quiet type behind for ever. A short watch of Monitor's own
 // shows that nothing is missed.
 func TestQuietTypeWithoutBookmarksIsNotListed(t *testing.T) {
 	for _, tt := range []struct {
@@ -519,7 +524,7 @@ func TestDataSetBack(t *testing.T) {
 				}
 				w.set(tt.back)
 				w.run(31*time.Second, 0)
-				if !errors.Is(w.ended, ErrSetBack) {
+				if !errors.Is(w.ended, freshness.ErrSetBack) {
 					t.Errorf("Run = %v, want it to have ended because of data that were set back", w.ended)
 				}
 			})
@@ -624,3 +629,9 @@ func TestCanaryKeepsStillWhenTheServerIsGone(t *testing.T) {
 		}
 	})
 }
+
+func object(name, uid, version string) freshness.ObjectVersion {
+	return freshness.ObjectVersion{Namespace: "ns", Name: name, UID: types.UID(uid), ResourceVersion: version}
+}
+
+var podResource = schema.GroupVersionResource{Version: "v1", Resource: "pods"}

@@ -1,0 +1,42 @@
+package freshness
+
+import (
+	"fmt"
+	"net/http"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+)
+
+// Line is how informers reach the API server. Every byte of their watches and lists is noted by its Streams, a watch is held while the API
+// server is away or being replaced, a first streaming list that says nothing is ended, and plain lists come in pages.
+type Line struct {
+	Streams *Streams
+
+	fallback     *fallback
+	pages, holds func(http.RoundTripper) http.RoundTripper
+}
+
+// NewLine returns a line that nobody uses yet.
+func NewLine(clk clock.WithTicker, m *Metrics) *Line {
+	return &Line{Streams: NewStreams(clk, m), fallback: newFallback(clk), pages: inPages(), holds: reconnects(clk)}
+}
+
+// Client returns a copy of cfg and the HTTP client to make clients of it with. It has connections of its own. Requests pass what Line does and
+// are given their credentials after that: one that is held, or sent once more, has those of the moment at which it is sent. With coalesce,
+// what arrives in quick succession is read together, up to 75 ms late.
+func (l *Line) Client(cfg *rest.Config, coalesce bool) (*rest.Config, *http.Client, error) {
+	link, cfg := l.Streams.Link(), rest.CopyConfig(cfg)
+	cfg.Dial = link.Dial
+	if coalesce {
+		cfg.Dial = coalesced(link.Dial)
+	}
+	transport, err := rest.TransportFor(cfg)
+	if err != nil {
+		return nil, nil, fmt.Errorf("build the informers' client: %w", err)
+	}
+	return cfg, &http.Client{Transport: l.holds(link.Wrap(l.fallback.wrap(l.pages(transport))))}, nil
+}
+
+// FilledBy tells how to find out whether the cache behind the path of a request is filled. Before that is told, none is.
+func (l *Line) FilledBy(synced func(path string) bool) { l.fallback.attach(synced) }
