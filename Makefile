@@ -31,7 +31,7 @@ help: ## Show this list
 
 .PHONY: build
 build: ## Build bin/controller-manager
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/controller-manager ./cmd/controller-manager
+	CGO_ENABLED=0 GOWORK=off $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/controller-manager ./cmd/controller-manager
 
 # The manifests of deploy/ have this name. With localhost no runtime looks for it in a registry of somebody else's.
 IMAGE ?= localhost/controller-manager:v0.0.0-dev
@@ -81,7 +81,7 @@ test-integration: need-cc controlplane deploy-tools ## Run tests on a real etcd 
 # Programs on our base, each a module of its own.
 .PHONY: test-examples
 test-examples: need-cc controlplane ## Run the tests of examples/
-	cd examples/own-controller && CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 10m $(GOTESTFLAGS) ./...
+	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 10m $(GOTESTFLAGS) ./examples/own-controller/...
 
 .PHONY: test-long
 test-long: need-cc controlplane ## Run what takes too long for every change: PKG and RUN choose (one hour and more for all of it)
@@ -103,9 +103,9 @@ check-image: build ## Build the container image and run it, in a storage that is
 lint: bin/staticcheck ## Check formatting, go vet and staticcheck
 	@unformatted=$$(gofmt -l .); \
 	if [ -n "$$unformatted" ]; then echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
-	$(GO) vet ./...
-	cd examples/own-controller && $(GO) vet ./...
-	bin/staticcheck ./...
+	GOWORK=off $(GO) vet ./...
+	$(GO) vet ./test/... ./examples/own-controller/...
+	bin/staticcheck ./... ./test/... ./examples/own-controller/...
 
 # The race detector is C code, so go test -race links with cgo.
 .PHONY: need-cc

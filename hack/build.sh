@@ -20,7 +20,7 @@ trap 'exit 130' INT TERM
 
 echo "building $name from $package: about $usual the first time on 2 cores, seconds later"
 start=$(date +%s)
-(cd "$module" && CGO_ENABLED=0 exec go build -v -trimpath -ldflags "$ldflags" -o "$new" "$package") >"$log" 2>&1 &
+(cd "$module" && CGO_ENABLED=0 GOWORK=off exec go build -v -trimpath -ldflags "$ldflags" -o "$new" "$package") >"$log" 2>&1 &
 build=$!
 
 # A line every 15 s is enough for a terminal and not too much for a CI log.

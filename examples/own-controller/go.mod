@@ -10,6 +10,7 @@ require (
 	k8s.io/client-go v0.37.1
 	k8s.io/component-base v0.37.1
 	minikcm v0.0.0
+	minikcm/test v0.0.0
 	sigs.k8s.io/yaml v1.6.0
 )
 
@@ -80,3 +81,5 @@ require (
 )
 
 replace minikcm => ../..
+
+replace minikcm/test => ../../test
