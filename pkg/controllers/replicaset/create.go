@@ -159,11 +159,11 @@ func (p *pass) createPod(ctx context.Context, template *corev1.Pod, try intent) 
 	if controller.Draining(ctx) {
 		return created{outcome: unsent, err: controller.ErrDraining}
 	}
-	pod := *template
+	pod := template.DeepCopy() // marshalling writes to what it is given, and the template shares memory with the cache
 	pod.Name = try.name
 	var made *corev1.Pod
 	switch outcome, err := send(ctx, func(ctx context.Context) (err error) {
-		made, err = p.deps.Client.CoreV1().Pods(pod.Namespace).Create(ctx, &pod, metav1.CreateOptions{})
+		made, err = p.deps.Client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{})
 		return err
 	}); {
 	case outcome == answer.Done:

@@ -64,10 +64,10 @@ func (p *pass) putStatus(ctx context.Context, rs *appsv1.ReplicaSet, c counts, a
 	if sameStatus(rs.Status, status) {
 		return nil
 	}
-	update := *rs
+	update := rs.DeepCopy() // marshalling writes to what it is given, and rs may be the cache's
 	update.Status = status
 	klog.FromContext(ctx).V(4).Info("Updating status", "replicas", c.replicas, "ready", c.ready, "available", c.available, "generation", rs.Generation)
-	written, err := p.deps.Client.AppsV1().ReplicaSets(rs.Namespace).UpdateStatus(ctx, &update, metav1.UpdateOptions{})
+	written, err := p.deps.Client.AppsV1().ReplicaSets(rs.Namespace).UpdateStatus(ctx, update, metav1.UpdateOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil // deleted
 	}
