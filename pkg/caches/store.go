@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
@@ -113,6 +114,11 @@ func (s Store[T]) Names() []cache.ObjectName {
 		names[i] = cache.MetaObjectToName(obj.(T))
 	}
 	return names
+}
+
+// Resource names the type.
+func (s Store[T]) Resource() schema.GroupResource {
+	return s.caches.types[s.typ].Resource.GroupResource()
 }
 
 // Version is the resource version that the contents have reached: every object is at least as new. It is empty before the first

@@ -15,4 +15,8 @@
 // end requests at once, because the lease is gone, does so at the transport.
 //
 // A reconcile function answers with return values; only the loop touches the queue. See [Result] for what the answers mean.
+//
+// A controller that creates objects, or that must not act twice, needs to know what its caches may not show yet. [Barrier] holds a key back until
+// the caches show what this process wrote for it, [Baseline] tells whether they show what the leaders before wrote, and [Creates] has creates that
+// were not answered repeated under their names. See package answer for what an answer, or its absence, proves.
 package controller

@@ -1,0 +1,58 @@
+package controller
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+)
+
+// baselineRetry is how long to wait before the API server is asked again.
+const baselineRetry = time.Second
+
+// Baseline is how far types had come when the API server was asked in this term. Nobody but this process leads meanwhile, so caches that have
+// reached the baseline show all that the leaders before wrote, and a first write that is decided on them needs no live read. Zero is
+// a baseline that is not known. Reset and Read belong to the controller's Run; ReachedBy may be asked by anybody at any time.
+type Baseline struct {
+	versions atomic.Pointer[Versions] // nil: not known
+}
+
+// Reset forgets the baseline, as a new term must.
+func (b *Baseline) Reset() { b.versions.Store(nil) }
+
+// ReachedBy reports whether caches at these versions have reached the baseline. While it is not known, or if versions cannot be compared, they
+// have not.
+func (b *Baseline) ReachedBy(at Versions) bool {
+	known := b.versions.Load()
+	if known == nil {
+		return false
+	}
+	for _, v := range *known {
+		if order, err := resourceversion.CompareResourceVersion(at.Of(v.Resource), v.Version); err != nil || order < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// Read asks for the baseline until ask succeeds or ctx, that of the term, has ended.
+func (b *Baseline) Read(ctx context.Context, clk clock.WithTicker, ask func(context.Context) (Versions, error)) {
+	for {
+		versions, err := ask(ctx)
+		if err == nil {
+			b.versions.Store(&versions)
+			return
+		}
+		klog.FromContext(ctx).V(2).Info("Each first write is decided on a live read, the versions at the start of the term are not known", "err", err)
+		timer := clk.NewTimer(baselineRetry)
+		select {
+		case <-timer.C():
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+}
