@@ -57,12 +57,12 @@ func failedHold(failed []*caches.Pod, replaced map[types.UID]struct{}, want int,
 	if len(failed) <= tolerated {
 		return 0, 0
 	}
-	horizon := now.Add(-failedWindow)
+	oldest := now.Add(-failedWindow)
 	var newest time.Time
 	recent := 0
 	for _, pod := range failed {
 		created := pod.CreationTimestamp.Time
-		if !created.After(horizon) || created.Before(since) || pod.Disruption.Status == corev1.ConditionTrue {
+		if !created.After(oldest) || created.Before(since) || pod.Disruption.Status == corev1.ConditionTrue {
 			continue
 		}
 		recent++

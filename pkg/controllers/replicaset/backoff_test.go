@@ -90,9 +90,9 @@ func TestFailedHold(t *testing.T) {
 		{name: "created in the future, by another clock", failed: repeat(4, -time.Hour), held: 4, delay: 10 * time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			l := newLedger("set")
-			l.succeeded(tt.failed[:tt.replaced])
-			held, delay := failedHold(tt.failed, l.replaced, tt.want, tt.since, now)
+			var s successors
+			s.complete(tt.failed[:tt.replaced])
+			held, delay := failedHold(tt.failed, s.replaced, tt.want, tt.since, now)
 			if held != tt.held || delay != tt.delay {
 				t.Errorf("%d pods are held for %v, want %d for %v", held, delay, tt.held, tt.delay)
 			}

@@ -66,7 +66,7 @@ func TestClaim(t *testing.T) {
 			for _, uid := range tt.gone {
 				gone[uid] = struct{}{}
 			}
-			c := claim(tt.set, selectorOf(tt.set), tt.pods, gone)
+			c := claim(tt.set, mustSelect(tt.set), tt.pods, gone)
 			got := sorted{uidsOrNil(c.mine), uidsOrNil(c.adopt), uidsOrNil(c.release), uidsOrNil(c.failed), c.terminating}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("claim (-want +got):\n%s", diff)

@@ -53,17 +53,23 @@ type Deps struct {
 	Metrics     prometheus.Registerer
 }
 
-// Controller is the ReplicaSet control loop.
+// Controller is the ReplicaSet control loop: the wiring, the event handlers and the one reconcile. What it does to pods and statuses is the job
+// of its parts, which keep nothing of their own from one sync to the next: that is in the memories.
 type Controller struct {
 	cfg  Config
 	deps Deps
 
-	loop    *controller.Loop[cache.ObjectName]
-	inTerm  atomic.Bool // handlers need not look anything up otherwise
-	horizon horizon
-	ledgers *ledgers
-	slots   *slots
-	metrics *metrics
+	loop     *controller.Loop[cache.ObjectName]
+	inTerm   atomic.Bool // handlers need not look anything up otherwise
+	baseline controller.Baseline
+	memories *memories
+	metrics  *metrics
+
+	read     *reader
+	owners   *owners
+	creator  *creator
+	remover  *remover
+	statuses *statusWriter
 }
 
 // New builds the controller and registers its handlers with the caches, which must not have been started.
@@ -73,13 +79,20 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 	}
 	cfg.Workers = cmp.Or(cfg.Workers, DefaultConfig().Workers)
 	cfg.Burst = cmp.Or(cfg.Burst, burst)
-	c := &Controller{
-		cfg:     cfg,
-		deps:    deps,
-		ledgers: newLedgers(),
-		slots:   newSlots(deps.Clock, quickWrites, allWrites),
+	c := &Controller{cfg: cfg, deps: deps, memories: newMemories()}
+	c.metrics = newMetrics(deps.Metrics, c.memories, deps.Clock)
+	slots := newSlots(deps.Clock, quickWrites, allWrites)
+	c.read = &reader{client: deps.Client, pods: deps.Pods, sets: deps.ReplicaSets, metrics: c.metrics}
+	c.owners = &owners{client: deps.Client, pods: deps.Pods, read: c.read, slots: slots, recorder: deps.Recorder, clock: deps.Clock}
+	c.remover = &remover{
+		client: deps.Client, pods: deps.Pods, sets: deps.ReplicaSets, read: c.read, slots: slots, recorder: deps.Recorder, clock: deps.Clock,
+		metrics: c.metrics, honourCost: cfg.PodDeletionCost,
 	}
-	c.metrics = newMetrics(deps.Metrics, c.ledgers, deps.Clock)
+	c.creator = &creator{
+		client: deps.Client, pods: deps.Pods, namespaces: deps.Namespaces, read: c.read, remover: c.remover, slots: slots,
+		recorder: deps.Recorder, clock: deps.Clock, metrics: c.metrics,
+	}
+	c.statuses = &statusWriter{client: deps.Client, sets: deps.ReplicaSets, read: c.read, terminating: cfg.TerminatingReplicas}
 	c.loop = controller.NewLoop(controller.LoopConfig{
 		Controller: Name, Queue: queueName, Workers: cfg.Workers, Patience: patience, Drain: cfg.Drain, Clock: deps.Clock,
 	}, deps.Metrics, c.reconcile).GroupBy(func(key cache.ObjectName) string { return key.Namespace })
@@ -115,14 +128,14 @@ func (c *Controller) register() error {
 // Run works for one term: it queues every ReplicaSet and blocks until ctx has ended and every sync has returned. The caches must
 // have synced.
 func (c *Controller) Run(ctx context.Context) error {
-	c.ledgers.reset()
-	c.horizon.reset()
+	c.memories.reset()
+	c.baseline.Reset()
 	c.inTerm.Store(true)
 	defer c.inTerm.Store(false)
 	var reading sync.WaitGroup
 	defer reading.Wait()
 	if c.cfg.VerifyFirstWrite {
-		reading.Go(func() { c.readHorizon(ctx) })
+		reading.Go(func() { c.baseline.Read(ctx, c.deps.Clock, c.latest) })
 	}
 	c.loop.Run(ctx, c.deps.ReplicaSets.Names)
 	return nil
@@ -131,29 +144,14 @@ func (c *Controller) Run(ctx context.Context) error {
 // Healthy fails when a sync is stuck.
 func (c *Controller) Healthy() error { return c.loop.Healthy() }
 
-// parallel calls do with 0 to n-1, each call in a goroutine that holds a slot, and returns when all have returned. It returns how many it began,
-// and if not all, why: errCut when the time of the sync is up, controller.ErrDraining when the term is.
-func (p *pass) parallel(ctx context.Context, n int, do func(i int)) (begun int, err error) {
-	var calls sync.WaitGroup
-	for begun < n {
-		w := p.slots.acquire(ctx, p.key, p.now.Add(syncLimit))
-		if w == nil {
-			err = errCut
-			if controller.Draining(ctx) {
-				err = controller.ErrDraining
-			}
-			break
-		}
-		i := begun
-		calls.Go(func() {
-			defer p.slots.release(w)
-			do(i)
-		})
-		begun++
+// latest asks the API server how far ReplicaSets and pods have come.
+func (c *Controller) latest(ctx context.Context) (controller.Versions, error) {
+	pods, podsErr := c.deps.Pods.Latest(ctx, c.deps.Client)
+	sets, setsErr := c.deps.ReplicaSets.Latest(ctx, c.deps.Client)
+	if err := errors.Join(podsErr, setsErr); err != nil {
+		return nil, err
 	}
-	calls.Wait()
-	return begun, err
+	return controller.Versions{
+		{Resource: c.deps.Pods.Resource(), Version: pods}, {Resource: c.deps.ReplicaSets.Resource(), Version: sets},
+	}, nil
 }
-
-// errCut ends a sync whose time is up. It is not a failure: the key is queued again at once.
-var errCut = errors.New("the time of the sync is up")

@@ -43,8 +43,8 @@ func TestCreateUntilNameIsFree(t *testing.T) {
 	if _, err := b.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if len(tried) != 3 || tried[0] == tried[1] || tried[1] == tried[2] || len(b.ledger.intents) != 0 {
-		t.Errorf("names tried are %v, names kept %v", tried, b.ledger.intents)
+	if len(tried) != 3 || tried[0] == tried[1] || tried[1] == tried[2] || len(b.ledger.creates) != 0 {
+		t.Errorf("names tried are %v, names kept %v", tried, b.ledger.creates)
 	}
 }
 
@@ -91,7 +91,7 @@ func TestPodChangedOnItsWay(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, newSet(2, statusOfSize(0)))
-			b.ledger.undone = tt.undone
+			b.throttle.disowned = tt.undone
 			b.on("create pods", func(call int, a clienttesting.Action) (runtime.Object, error) {
 				pod := a.(clienttesting.CreateAction).GetObject().(*corev1.Pod).DeepCopy()
 				pod.UID, pod.ResourceVersion = types.UID(pod.Name), "77"
@@ -105,9 +105,9 @@ func TestPodChangedOnItsWay(t *testing.T) {
 				return &corev1.Pod{}, nil
 			})
 			_, err := b.run(t.Context())
-			wait := b.ledger.creates.wait(1, now)
-			if (err != nil) != tt.failed || (wait == minCreateBackoff) != tt.failed || len(b.ledger.intents) != 0 {
-				t.Errorf("error %v, creates wait %v, names kept %v", err, wait, b.ledger.intents)
+			wait := b.throttle.creates.wait(1, now)
+			if (err != nil) != tt.failed || (wait == minCreateBackoff) != tt.failed || len(b.ledger.creates) != 0 {
+				t.Errorf("error %v, creates wait %v, names kept %v", err, wait, b.ledger.creates)
 			}
 			if got := slices.DeleteFunc(b.requests(), func(r string) bool { return strings.Contains(r, "status") }); !slices.Equal(got, tt.requests) {
 				t.Errorf("requests are %v, want %v", got, tt.requests)
@@ -129,7 +129,7 @@ func TestSlowRefusal(t *testing.T) {
 	if _, err := b.run(t.Context()); err == nil {
 		t.Error("no error")
 	}
-	if wait := b.ledger.creates.wait(1, now.Add(time.Minute)); wait != minCreateBackoff {
+	if wait := b.throttle.creates.wait(1, now.Add(time.Minute)); wait != minCreateBackoff {
 		t.Errorf("a minute later creates wait %v, want 1s", wait)
 	}
 }
@@ -141,7 +141,7 @@ func TestQuotaConflict(t *testing.T) {
 	if _, err := b.run(t.Context()); err == nil {
 		t.Error("no error, so it is not tried again soon")
 	}
-	if wait := b.ledger.creates.wait(1, now); wait != 0 {
+	if wait := b.throttle.creates.wait(1, now); wait != 0 {
 		t.Errorf("creates wait %v", wait)
 	}
 }
@@ -194,7 +194,7 @@ func TestTerminatingNamespace(t *testing.T) {
 		after   time.Duration
 		creates int // so far
 	}{{0, 1}, {500 * time.Millisecond, 1}, {time.Second, 2}, {2 * time.Second, 2}, {3 * time.Second, 102}} {
-		b.now, b.recheck = now.Add(step.after), 0
+		b.now = now.Add(step.after)
 		clock.SetTime(b.now)
 		result, err := b.run(t.Context())
 		creates := 0
@@ -219,7 +219,7 @@ func TestQuotaHidesLostCreate(t *testing.T) {
 	for _, found := range []bool{true, false} {
 		t.Run(fmt.Sprintf("found=%t", found), func(t *testing.T) {
 			b := newBench(t, newSet(1))
-			b.ledger.intents = []intent{{name: "web-lost", unknown: true}}
+			b.ledger.creates = controller.Creates{{Name: "web-lost", Unknown: true}}
 			b.on("create pods", fails(apierrors.NewGenericServerResponse(http.StatusForbidden, "post", podResource, "web-lost", "exceeded quota", 0, true)))
 			b.on("list pods", func(int, clienttesting.Action) (runtime.Object, error) {
 				list := &corev1.PodList{}
@@ -229,7 +229,7 @@ func TestQuotaHidesLostCreate(t *testing.T) {
 				return list, nil
 			})
 			_, err := b.run(t.Context())
-			if kept := len(b.ledger.intents) == 1; (err == nil) != found || kept == found {
+			if kept := len(b.ledger.creates) == 1; (err == nil) != found || kept == found {
 				t.Errorf("error %v, name kept %t", err, kept)
 			}
 		})

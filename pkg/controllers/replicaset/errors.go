@@ -4,40 +4,31 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http/httptrace"
 	"net/url"
-	"sync/atomic"
 	"time"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
-	"minikcm/pkg/answer"
 )
 
-// outcome is what became of a write: what its answer proves, or unsent. Only Done and Unknown leave anything in the cluster.
-type outcome = answer.Meaning
-
-const unsent outcome = "unsent" // it never left this process
-
-// landsWithin is how long a write that was given up here may still be carried out: kube-apiserver v1.37 ends every write after 34 s
-// (requestTimeoutUpperBound), and etcd v3.7 a transaction that it has been handed after 7 s.
-const landsWithin = 41 * time.Second
-
-// send does one write and says what became of it. Whether it left is observed, not read from the error: client-go repeats a write that was
-// answered 5xx with a Retry-After, and the error of the last attempt says nothing about the first. For deletes see removePod.
-func send(ctx context.Context, write func(context.Context) error) (outcome, error) {
-	var left atomic.Bool
-	err := write(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GotConn: func(httptrace.GotConnInfo) { left.Store(true) },
-	}))
-	if err != nil && !left.Load() && !errors.As(err, new(apierrors.APIStatus)) {
-		return unsent, err
-	}
-	return answer.Of(err), err
-}
+var (
+	// errCut ends a sync whose time is up. It is not a failure: the key is queued again at once.
+	errCut = errors.New("the time of the sync is up")
+	// errReplaced means that the ReplicaSet is gone; the one of its name is another, which the cache will show.
+	errReplaced = errors.New("replicaset has been deleted and created again")
+	// errTerminating ends a slow start. It is not a failure: nothing can be created in the namespace any more, and nothing need be.
+	errTerminating = errors.New("namespace is terminating")
+	errNoLabels    = errors.New("unable to create pods, no labels") // upstream's words
+	errTaken       = errors.New("every pod name that was drawn is taken")
+)
 
 // stopping reports whether a request ended because the term or the process ends.
 func stopping(err error) bool { return errors.Is(err, context.Canceled) }
+
+// decisive returns which of two errors of a sync says how it goes on: the first, unless the next says that nothing can be written any more.
+func decisive(first, next error) error {
+	if first == nil || stopping(next) || errors.Is(next, errTerminating) {
+		return next
+	}
+	return first
+}
 
 // forUsers is the text of an error for events and conditions. Errors of connections name ports and streams, so each would be another
 // text for the same thing; the log has them.

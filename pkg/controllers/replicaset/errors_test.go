@@ -4,86 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"minikcm/pkg/answer"
 	"minikcm/pkg/leadership"
 )
-
-// TestSend tells a write that never left from one whose answer is missing, whatever the last error was.
-func TestSend(t *testing.T) {
-	reset := func(w http.ResponseWriter) { panic(http.ErrAbortHandler) }
-	later := func(w http.ResponseWriter) {
-		w.Header().Set("Retry-After", "1")
-		w.WriteHeader(http.StatusInternalServerError)
-	}
-	refuse := errors.New("this process may not write")
-	for _, tt := range []struct {
-		name    string
-		answer  func(http.ResponseWriter) // of the first attempt; nil: nobody listens
-		refused int                       // from this attempt on the transport refuses; 0: never
-		http1   bool
-		want    outcome
-	}{
-		{name: "nobody listens", want: unsent},
-		{name: "the transport refuses", answer: reset, refused: 1, want: unsent},
-		{name: "the connection breaks", answer: reset, want: answer.Unknown},
-		{name: "the connection breaks, HTTP/1.1", answer: reset, http1: true, want: answer.Unknown},
-		{name: "asked to come again, then nobody listens", answer: later, want: answer.Unknown},
-		{name: "asked to come again, then the transport refuses", answer: later, refused: 2, want: answer.Unknown},
-		{name: "answered", answer: func(w http.ResponseWriter) { w.WriteHeader(http.StatusForbidden) }, want: answer.Refused},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			var server *httptest.Server
-			server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				server.Listener.Close()
-				w.Header().Set("Connection", "close")
-				tt.answer(w)
-			}))
-			server.EnableHTTP2 = !tt.http1
-			server.StartTLS()
-			defer server.Close()
-			if tt.answer == nil {
-				server.Close()
-			}
-			cfg := &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
-			if tt.http1 {
-				cfg.NextProtos = []string{"http/1.1"}
-			}
-			attempts := 0
-			cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
-				return roundTripper(func(req *http.Request) (*http.Response, error) {
-					if attempts++; tt.refused > 0 && attempts >= tt.refused {
-						return nil, refuse
-					}
-					return next.RoundTrip(req)
-				})
-			})
-			client, err := kubernetes.NewForConfig(cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, err := send(t.Context(), func(ctx context.Context) error {
-				return client.CoreV1().Pods("default").Delete(ctx, "a", metav1.DeleteOptions{})
-			})
-			if got != tt.want {
-				t.Errorf("outcome %s with error %v after %d attempts, want %s", got, err, attempts, tt.want)
-			}
-		})
-	}
-}
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
 func TestForUsers(t *testing.T) {
 	reset := &url.Error{Op: "Post", URL: "https://127.0.0.1:4711/", Err: errors.New("stream 7 was reset")}
@@ -98,5 +26,26 @@ func TestForUsers(t *testing.T) {
 	}
 	if got := forUsers(errNoLabels); got != "unable to create pods, no labels" {
 		t.Errorf("forUsers(errNoLabels) = %q", got)
+	}
+}
+
+func TestDecisiveErrorOfASync(t *testing.T) {
+	first, next := errors.New("first"), errors.New("next")
+	ending := fmt.Errorf("no lease: %w", context.Canceled)
+	for _, tt := range []struct{ first, next, want error }{
+		{nil, nil, nil},
+		{nil, next, next},
+		{first, nil, first},
+		{first, next, first},
+		{first, ending, ending},
+		{ending, next, ending},
+		{first, errTerminating, errTerminating},
+		{errTerminating, next, errTerminating},
+		{errTerminating, ending, ending},
+		{errCut, apierrors.NewTimeoutError("slow", 0), errCut},
+	} {
+		if got := decisive(tt.first, tt.next); got != tt.want {
+			t.Errorf("of %v and %v %v is decisive, want %v", tt.first, tt.next, got, tt.want)
+		}
 	}
 }

@@ -91,8 +91,8 @@ func couldAdopt(rs *appsv1.ReplicaSet, podLabels map[string]string) bool {
 	if len(podLabels) == 0 {
 		return false
 	}
-	selector, err := metav1.LabelSelectorAsSelector(rs.Spec.Selector)
-	return err == nil && !selector.Empty() && selector.Matches(labels.Set(podLabels))
+	selector, err := selectorOf(rs)
+	return err == nil && selector.Matches(labels.Set(podLabels))
 }
 
 // namespaceAdded wakes ReplicaSets that may have been held back by an older namespace of that name.

@@ -36,9 +36,8 @@ func TestWritesLeaveTheCachedReplicaSetAlone(t *testing.T) {
 		{"the status alone", newSet(0, withVolume)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			b := newBench(t, tt.rs)
-			b.deps.Client = client
-			b.ledger.pace = 8
+			b := newBenchWith(t, func(d *Deps) { d.Client = client }, tt.rs)
+			b.throttle.pace = 8
 			before := tt.rs.DeepCopy()
 			if _, err := b.run(t.Context()); err == nil {
 				t.Error("no error, so nothing was sent")

@@ -8,69 +8,72 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// ledgers are the ledgers of one term, one per key.
-type ledgers struct {
+// memories are what this process remembers of ReplicaSets in a term, one memory per key.
+type memories struct {
 	lock  sync.Mutex
-	byKey map[cache.ObjectName]*entry
+	byKey map[cache.ObjectName]*memory
 }
 
-// entry is a ledger, and what others than its sync may know of it.
-type entry struct {
-	ledger     *ledger
+// memory is what is remembered of one ReplicaSet. Its ledger and its throttle belong to the sync of its key, the rest is guarded by the lock of
+// the memories.
+type memory struct {
+	ledger   *ledger
+	throttle *throttle
+
 	unanswered []time.Time // by when the fate is decided of each create that was not answered
 	unmet      time.Time   // since when the number of active pods has been wrong; zero: it is right
 }
 
-func newLedgers() *ledgers { return &ledgers{byKey: map[cache.ObjectName]*entry{}} }
+func newMemories() *memories { return &memories{byKey: map[cache.ObjectName]*memory{}} }
 
 // reset forgets everything, as a new term must.
-func (l *ledgers) reset() {
-	l.lock.Lock()
-	defer l.lock.Unlock()
-	clear(l.byKey)
+func (m *memories) reset() {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	clear(m.byKey)
 }
 
-// of returns the ledger of a ReplicaSet: a new one if it is new, or new under an old name.
-func (l *ledgers) of(key cache.ObjectName, uid types.UID) *ledger {
-	l.lock.Lock()
-	defer l.lock.Unlock()
-	e := l.byKey[key]
-	if e == nil || e.ledger.uid != uid {
-		e = &entry{ledger: newLedger(uid)}
-		l.byKey[key] = e
+// of returns the memory of a ReplicaSet: a new one if it is new, or new under an old name.
+func (m *memories) of(key cache.ObjectName, uid types.UID) *memory {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	known := m.byKey[key]
+	if known == nil || known.ledger.uid != uid {
+		known = &memory{ledger: newLedger(uid), throttle: newThrottle()}
+		m.byKey[key] = known
 	}
-	return e.ledger
+	return known
 }
 
-func (l *ledgers) drop(key cache.ObjectName) {
-	l.lock.Lock()
-	defer l.lock.Unlock()
-	delete(l.byKey, key)
+func (m *memories) drop(key cache.ObjectName) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	delete(m.byKey, key)
 }
 
-// note records how a sync left its key.
-func (l *ledgers) note(key cache.ObjectName, unanswered []time.Time, met bool, now time.Time) {
-	l.lock.Lock()
-	defer l.lock.Unlock()
-	e := l.byKey[key]
-	if e == nil {
+// note says how a sync left its key.
+func (m *memories) note(key cache.ObjectName, unanswered []time.Time, met bool, now time.Time) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	known := m.byKey[key]
+	if known == nil {
 		return
 	}
-	e.unanswered = unanswered
+	known.unanswered = unanswered
 	if met {
-		e.unmet = time.Time{}
-	} else if e.unmet.IsZero() {
-		e.unmet = now
+		known.unmet = time.Time{}
+	} else if known.unmet.IsZero() {
+		known.unmet = now
 	}
 }
 
 // unanswered is the number of creates whose fate is not known: they were not answered, and may still be carried out.
-func (l *ledgers) unanswered(now time.Time) int {
-	l.lock.Lock()
-	defer l.lock.Unlock()
+func (m *memories) unanswered(now time.Time) int {
+	m.lock.Lock()
+	defer m.lock.Unlock()
 	n := 0
-	for _, e := range l.byKey {
-		for _, until := range e.unanswered {
+	for _, known := range m.byKey {
+		for _, until := range known.unanswered {
 			if until.After(now) {
 				n++
 			}
@@ -80,13 +83,13 @@ func (l *ledgers) unanswered(now time.Time) int {
 }
 
 // oldestUnmet is for how long the ReplicaSet that waits longest has not had the number of pods it wants; 0 if all have.
-func (l *ledgers) oldestUnmet(now time.Time) time.Duration {
-	l.lock.Lock()
-	defer l.lock.Unlock()
+func (m *memories) oldestUnmet(now time.Time) time.Duration {
+	m.lock.Lock()
+	defer m.lock.Unlock()
 	var longest time.Duration
-	for _, e := range l.byKey {
-		if !e.unmet.IsZero() {
-			longest = max(longest, now.Sub(e.unmet))
+	for _, known := range m.byKey {
+		if !known.unmet.IsZero() {
+			longest = max(longest, now.Sub(known.unmet))
 		}
 	}
 	return longest

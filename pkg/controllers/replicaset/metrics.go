@@ -2,6 +2,7 @@ package replicaset
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 )
 
@@ -28,7 +29,7 @@ type metrics struct {
 	lostAnswers      *prometheus.CounterVec // verb, fate
 }
 
-func newMetrics(reg prometheus.Registerer, l *ledgers, c clock.PassiveClock) *metrics {
+func newMetrics(reg prometheus.Registerer, l *memories, c clock.PassiveClock) *metrics {
 	m := &metrics{
 		deletionAgeRatio: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Subsystem: subsystem, Name: "sorting_deletion_age_ratio",
@@ -74,7 +75,7 @@ func newMetrics(reg prometheus.Registerer, l *ledgers, c clock.PassiveClock) *me
 	return m
 }
 
-func (m *metrics) settled(found lostAnswers) {
+func (m *metrics) resolved(found lostAnswers) {
 	if found.created > 0 {
 		m.lostAnswers.WithLabelValues("create", fateConfirmed).Add(float64(found.created))
 	}
@@ -86,12 +87,8 @@ func (m *metrics) settled(found lostAnswers) {
 	}
 }
 
-func (m *metrics) skipped(resources []string) {
-	for _, r := range resources {
-		group := ""
-		if r == "replicasets" {
-			group = "apps"
-		}
-		m.staleSkips.WithLabelValues(group, r).Inc()
+func (m *metrics) skipped(missing []schema.GroupResource) {
+	for _, r := range missing {
+		m.staleSkips.WithLabelValues(r.Group, r.Resource).Inc()
 	}
 }

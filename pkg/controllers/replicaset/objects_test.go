@@ -34,7 +34,7 @@ func newSet(replicas int32, edits ...func(*appsv1.ReplicaSet)) *appsv1.ReplicaSe
 	return rs
 }
 
-func selectorOf(rs *appsv1.ReplicaSet) labels.Selector {
+func mustSelect(rs *appsv1.ReplicaSet) labels.Selector {
 	selector, err := metav1.LabelSelectorAsSelector(rs.Spec.Selector)
 	if err != nil {
 		return labels.Nothing()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -12,7 +13,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"minikcm/pkg/answer"
 	"minikcm/pkg/caches"
@@ -21,49 +25,80 @@ import (
 // refusedFor is how long a pod is left alone that the API server does not let us adopt or release, unless it changes.
 const refusedFor = time.Minute
 
+// owners adopts and releases pods.
+type owners struct {
+	client   kubernetes.Interface
+	pods     *caches.Pods
+	read     *reader
+	slots    *slots
+	recorder record.EventRecorder
+	clock    clock.Clock
+}
+
 // change is one of the two things that can be done about the owner of a pod.
 type change struct {
 	patch   func(*appsv1.ReplicaSet, *caches.Pod) ([]byte, error)
 	applies func(claims) bool // to the one pod that was claimed
+	took    func(o *owners, ctx context.Context, p pass, pod *caches.Pod, reply patched) (again time.Duration, err error)
 }
 
 var (
-	adopt   = change{adoptPatch, func(c claims) bool { return len(c.adopt) > 0 }}
-	release = change{releasePatch, func(c claims) bool { return len(c.release) > 0 }}
+	adopt   = change{adoptPatch, func(c claims) bool { return len(c.adopt) > 0 }, (*owners).adopted}
+	release = change{releasePatch, func(c claims) bool { return len(c.release) > 0 }, (*owners).released}
 )
 
-// settleOwnership adopts and releases, and returns the pods that count from now on. It tries every pod; errors other than a definite refusal
-// of one pod end the sync, because a wrong count would follow.
-func (p *pass) settleOwnership(ctx context.Context, c claims) ([]*caches.Pod, error) {
-	toAdopt, toRelease := p.notRefused(c.adopt), p.notRefused(c.release)
+// claim sorts the pods, then adopts and releases, and returns the claims with what has been adopted, and when to try again what was refused. It
+// tries every pod; errors other than a definite refusal of one pod end the sync, because a wrong count would follow.
+func (o *owners) claim(ctx context.Context, p pass) (c claims, again time.Duration, err error) {
+	c = claim(p.rs, p.selector, p.pods, p.ledger.deleted)
+	if p.rs.DeletionTimestamp != nil {
+		return c, 0, nil
+	}
+	toAdopt, adoptLater := p.throttle.admitted(c.adopt, p.now)
+	toRelease, releaseLater := p.throttle.admitted(c.release, p.now)
 	var failures []error
 	if len(toAdopt) > 0 {
-		if err := p.mayAdopt(ctx); err != nil {
+		if err := o.mayAdopt(ctx, p); err != nil {
 			failures = append(failures, err)
 			toAdopt = nil
 		}
 	}
-	answers, cut := p.patchOwners(ctx, toAdopt, adopt)
-	var ours []*caches.Pod
-	for i, reply := range answers {
-		failures = append(failures, p.adopted(ctx, toAdopt[i], reply))
-		ours = p.appendOurs(ours, reply)
+	adopted := o.change(ctx, p, toAdopt, adopt)
+	var released changed
+	if adopted.cut == nil {
+		released = o.change(ctx, p, toRelease, release)
 	}
-	if cut == nil {
-		answers, cut = p.patchOwners(ctx, toRelease, release)
-		for i, reply := range answers {
-			failures = append(failures, p.released(ctx, toRelease[i], reply))
-			ours = p.appendOurs(ours, reply)
-		}
-	}
-	return ours, cmp.Or(errors.Join(failures...), cut)
+	c.mine = append(c.mine, slices.Concat(adopted.ours, released.ours)...)
+	failures = append(failures, adopted.err, released.err)
+	return c, soonest(adoptLater, releaseLater, adopted.again, released.again), cmp.Or(errors.Join(failures...), adopted.cut, released.cut)
 }
 
-func (p *pass) appendOurs(pods []*caches.Pod, reply patched) []*caches.Pod {
-	if reply.err == nil && reply.pod != nil && p.ours(reply.pod) {
-		return append(pods, reply.pod)
+// changed is what became of changing the owners of pods.
+type changed struct {
+	ours  []*caches.Pod // those that count for the ReplicaSet now
+	again time.Duration // try again what was refused
+	err   error         // failures, refusals apart
+	cut   error         // why not all were tried
+}
+
+// change changes the owner references of pods, all at once as far as there are slots.
+func (o *owners) change(ctx context.Context, p pass, pods []*caches.Pod, what change) changed {
+	replies := make([]patched, len(pods))
+	begun, cut := o.slots.each(ctx, p, len(pods), func(i int) { replies[i] = o.patchOwner(ctx, p, pods[i], what) })
+	result := changed{cut: cut}
+	var failures []error
+	for i, reply := range replies[:begun] {
+		if reply.pod != nil {
+			p.ledger.barrier.Require(o.pods, reply.pod.ResourceVersion, p.now)
+		}
+		again, err := what.took(o, ctx, p, pods[i], reply)
+		failures, result.again = append(failures, err), soonest(result.again, again)
+		if reply.err == nil && reply.pod != nil && p.counts(reply.pod) {
+			result.ours = append(result.ours, reply.pod)
+		}
 	}
-	return pods
+	result.err = errors.Join(failures...)
+	return result
 }
 
 // patched is the reply to one patch.
@@ -73,54 +108,40 @@ type patched struct {
 	err     error
 }
 
-// patchOwners changes the owner references of pods and enters what was found or written into the ledger. If there was no time for all of them
-// there are fewer answers, and an error.
-func (p *pass) patchOwners(ctx context.Context, pods []*caches.Pod, what change) ([]patched, error) {
-	answers := make([]patched, len(pods))
-	begun, cut := p.parallel(ctx, len(pods), func(i int) { answers[i] = p.patchOwner(ctx, pods[i], what) })
-	answers = answers[:begun]
-	for _, reply := range answers {
-		if reply.pod != nil {
-			p.ledger.wrotePod(reply.pod.ResourceVersion)
-		}
-	}
-	return answers, cut
-}
-
 // patchOwner patches the pod if it still is the version that was judged, or if it is to be patched as it is now, too.
-func (p *pass) patchOwner(ctx context.Context, pod *caches.Pod, what change) patched {
-	reply := p.sendPatch(ctx, pod, what)
+func (o *owners) patchOwner(ctx context.Context, p pass, pod *caches.Pod, what change) patched {
+	reply := o.sendPatch(ctx, p, pod, what)
 	if answer.Of(reply.err) != answer.Conflict {
 		return reply
 	}
-	live, err := p.podNamed(ctx, pod.Name)
+	live, err := o.read.pod(ctx, pod.Namespace, pod.Name)
 	switch {
 	case err != nil:
 		return patched{err: errors.Join(reply.err, err)}
 	case live == nil || live.UID != pod.UID:
 		return patched{changed: true}
-	case !what.applies(claim(p.rs, p.selector, []*caches.Pod{live}, p.ledger.gone)):
+	case !what.applies(claim(p.rs, p.selector, []*caches.Pod{live}, p.ledger.deleted)):
 		return patched{pod: live, changed: true}
 	}
-	return p.sendPatch(ctx, live, what)
+	return o.sendPatch(ctx, p, live, what)
 }
 
-func (p *pass) sendPatch(ctx context.Context, pod *caches.Pod, what change) patched {
+func (o *owners) sendPatch(ctx context.Context, p pass, pod *caches.Pod, what change) patched {
 	body, err := what.patch(p.rs, pod)
 	if err != nil {
 		return patched{err: err}
 	}
-	reply, err := p.deps.Client.CoreV1().Pods(p.rs.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{})
+	reply, err := o.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{})
 	if err != nil {
 		return patched{err: err}
 	}
-	return patched{pod: p.deps.Pods.Trim(reply)}
+	return patched{pod: o.pods.Trim(reply)}
 }
 
 // mayAdopt makes sure that the ReplicaSet of the cache still exists and is not being deleted. It is asked after the pods were listed:
 // a pod orphaned by the deletion of its ReplicaSet must not be taken back by a cached copy of it.
-func (p *pass) mayAdopt(ctx context.Context) error {
-	rs, err := p.liveSet(ctx)
+func (o *owners) mayAdopt(ctx context.Context, p pass) error {
+	rs, err := o.read.set(ctx, p.rs)
 	if err != nil {
 		return err
 	}
@@ -130,63 +151,44 @@ func (p *pass) mayAdopt(ctx context.Context) error {
 	return nil
 }
 
-// notRefused leaves out the pods whose adoption or release was refused a moment ago.
-func (p *pass) notRefused(pods []*caches.Pod) []*caches.Pod {
-	if len(p.ledger.refused) == 0 {
-		return pods
-	}
-	var rest []*caches.Pod
-	for _, pod := range pods {
-		if r, ok := p.ledger.refused[pod.UID]; ok && p.now.Before(r.until) {
-			p.again(r.until.Sub(p.now))
-			continue
-		}
-		rest = append(rest, pod)
-	}
-	return rest
-}
-
-// refuse notes that a pod is not to be adopted or released for a while.
-func (p *pass) refuse(pod *caches.Pod, version, reason, format string, args ...any) {
-	p.deps.Recorder.Eventf(p.rs, corev1.EventTypeWarning, reason, format, args...)
-	p.ledger.refused[pod.UID] = refusal{version: version, until: p.deps.Clock.Now().Add(refusedFor)}
-	p.again(refusedFor)
-}
-
 // adopted takes the reply to an adoption.
-func (p *pass) adopted(ctx context.Context, pod *caches.Pod, reply patched) error {
+func (o *owners) adopted(ctx context.Context, p pass, pod *caches.Pod, reply patched) (again time.Duration, err error) {
 	switch {
 	case apierrors.IsNotFound(reply.err), reply.changed:
-		return nil
+		return 0, nil
 	case reply.err == nil && !controls(p.rs, reply.pod):
-		p.ledger.undone = true
-		p.refuse(pod, reply.pod.ResourceVersion, "FailedAdopt", "Error adopting pod %v: it was changed on its way and has no owner", pod.Name)
-		return nil
+		p.throttle.disowned = true
+		return o.refused(p, pod, reply.pod.ResourceVersion, "FailedAdopt", "Error adopting pod %v: it was changed on its way and has no owner", pod.Name), nil
 	case reply.err == nil:
-		p.ledger.undone = false
+		p.throttle.disowned = false
 		klog.FromContext(ctx).V(2).Info("Adopted pod", "pod", klog.KObj(pod))
-		p.deps.Recorder.Eventf(p.rs, corev1.EventTypeNormal, "SuccessfulAdopt", "Adopted pod: %v", pod.Name)
-		return nil
+		o.recorder.Eventf(p.rs, corev1.EventTypeNormal, "SuccessfulAdopt", "Adopted pod: %v", pod.Name)
+		return 0, nil
 	case isRefusal(reply.err):
-		p.refuse(pod, pod.ResourceVersion, "FailedAdopt", "Error adopting pod %v: %v", pod.Name, reply.err)
-		return nil
+		return o.refused(p, pod, pod.ResourceVersion, "FailedAdopt", "Error adopting pod %v: %v", pod.Name, reply.err), nil
 	}
-	return fmt.Errorf("adopt pod %s: %w", pod.Name, reply.err)
+	return 0, fmt.Errorf("adopt pod %s: %w", pod.Name, reply.err)
 }
 
 // released takes the reply to a release. A pod that is gone, or that is another under the old name, needs none.
-func (p *pass) released(ctx context.Context, pod *caches.Pod, reply patched) error {
+func (o *owners) released(ctx context.Context, p pass, pod *caches.Pod, reply patched) (again time.Duration, err error) {
 	switch {
 	case apierrors.IsNotFound(reply.err), apierrors.IsInvalid(reply.err), reply.changed:
-		return nil
+		return 0, nil
 	case reply.err == nil:
 		klog.FromContext(ctx).V(2).Info("Released pod", "pod", klog.KObj(pod))
-		return nil
+		return 0, nil
 	case isRefusal(reply.err):
-		p.refuse(pod, pod.ResourceVersion, "FailedRelease", "Error releasing pod %v: %v", pod.Name, reply.err)
-		return nil
+		return o.refused(p, pod, pod.ResourceVersion, "FailedRelease", "Error releasing pod %v: %v", pod.Name, reply.err), nil
 	}
-	return fmt.Errorf("release pod %s: %w", pod.Name, reply.err)
+	return 0, fmt.Errorf("release pod %s: %w", pod.Name, reply.err)
+}
+
+// refused tells the user, and leaves the pod alone at this version for a while. It returns how long.
+func (o *owners) refused(p pass, pod *caches.Pod, version, reason, format string, args ...any) time.Duration {
+	o.recorder.Eventf(p.rs, corev1.EventTypeWarning, reason, format, args...)
+	p.throttle.ownership[pod.UID] = refusal{version: version, until: o.clock.Now().Add(refusedFor)}
+	return refusedFor
 }
 
 // isRefusal reports whether a reply is about this one pod and would be the same if asked again.

@@ -14,6 +14,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"minikcm/pkg/caches"
+	"minikcm/pkg/controller"
 )
 
 // apiPod is the pod as the API server has it.
@@ -78,6 +79,9 @@ func TestOwnerOfAChangedPod(t *testing.T) {
 					creates++
 				}
 			}
+			if tt.patches == 2 && b.ledger.barrier.State(versions("9", "10"), now) != controller.Behind {
+				t.Error("a cache that does not show the patch is good enough for the next sync")
+			}
 			if want := []string{"5", "9"}[:tt.patches]; !slices.Equal(patched, want) || creates != tt.creates {
 				t.Errorf("patched as of %v and created %d, want %v and %d", patched, creates, want, tt.creates)
 			}
@@ -106,7 +110,7 @@ func TestRefusedOwnership(t *testing.T) {
 				return n
 			}
 			for after, want := range []int{1, 1, 2} {
-				b.now, b.recheck = now.Add(time.Duration(after)*30*time.Second), 0
+				b.now = now.Add(time.Duration(after) * 30 * time.Second)
 				b.deps.Clock.(*testingclock.FakeClock).SetTime(b.now)
 				if result, err := b.run(t.Context()); err != nil || result.After == 0 || patches() != want {
 					t.Errorf("after %d s: result %+v, error %v, %d patches, want %d", after*30, result, err, patches(), want)
@@ -133,7 +137,7 @@ func TestAdoptionWithoutEffect(t *testing.T) {
 		t.Error("no error")
 	}
 	b.wants(t, "get replicasets", "patch pods", "create pods", "delete pods", "update replicasets/status")
-	if wait := b.ledger.creates.wait(1, now); wait != minCreateBackoff {
+	if wait := b.throttle.creates.wait(1, now); wait != minCreateBackoff {
 		t.Errorf("creates wait %v, want 1s", wait)
 	}
 }

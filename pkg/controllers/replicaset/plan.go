@@ -9,8 +9,8 @@ import (
 // plan says how a ReplicaSet gets from the pods it has to the number it wants: it creates, or it deletes, or neither.
 type plan struct {
 	create     int           // pods to create now
-	doomed     []*caches.Pod // active pods that a delete was sent for and not answered
-	repeat     int           // pods to choose from doomed and delete again
+	unanswered []*caches.Pod // active pods that a delete was sent for and not answered
+	repeat     int           // pods to choose from unanswered and delete again
 	candidates []*caches.Pod // the other active pods
 	surplus    int           // pods to choose from candidates and delete
 	missing    int           // how many active pods are missing, or, if negative, too many; not bounded by burst
@@ -22,18 +22,18 @@ func (p plan) writes() bool { return p.create > 0 || p.deletes() }
 func (p plan) deletes() bool { return p.repeat+p.surplus > 0 }
 
 // spared is how many pods the spec no longer wants gone since a delete was sent for them.
-func (p plan) spared() int { return len(p.doomed) - p.repeat }
+func (p plan) spared() int { return len(p.unanswered) - p.repeat }
 
-// planReplicas compares the active pods of a ReplicaSet with the number it wants. Pods to delete are taken from the doomed ones first: who
-// chose others while an unanswered delete may still be carried out could end with too few. A doomed pod that is wanted again is left
-// alone, and is not replaced either, until it is known whether it stays.
-func planReplicas(want int, active []*caches.Pod, doomed map[types.UID]doom, burst int) plan {
+// planReplicas compares the active pods of a ReplicaSet with the number it wants. Pods with an unanswered delete are deleted before all others:
+// deleting others while that delete may still be carried out could end with too few pods. Such a pod that is wanted again is left alone, and
+// is not replaced either, until it is known whether it stays.
+func planReplicas(want int, active []*caches.Pod, unanswered map[types.UID]unansweredDelete, burst int) plan {
 	p := plan{candidates: active, missing: want - len(active)}
-	if len(doomed) > 0 {
+	if len(unanswered) > 0 {
 		p.candidates = nil
 		for _, pod := range active {
-			if _, ok := doomed[pod.UID]; ok {
-				p.doomed = append(p.doomed, pod)
+			if _, ok := unanswered[pod.UID]; ok {
+				p.unanswered = append(p.unanswered, pod)
 			} else {
 				p.candidates = append(p.candidates, pod)
 			}
@@ -41,7 +41,7 @@ func planReplicas(want int, active []*caches.Pod, doomed map[types.UID]doom, bur
 	}
 	p.create = min(max(p.missing, 0), burst)
 	deletes := min(max(-p.missing, 0), burst)
-	p.repeat = min(deletes, len(p.doomed))
+	p.repeat = min(deletes, len(p.unanswered))
 	p.surplus = deletes - p.repeat
 	return p
 }

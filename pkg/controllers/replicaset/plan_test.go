@@ -26,7 +26,7 @@ func TestPlanReplicas(t *testing.T) {
 	for _, tt := range []struct {
 		name         string
 		want, active int
-		doomed       int // how many of the active ones
+		unanswered   int // how many of the active ones
 		burst        int
 		expect       numbers
 	}{
@@ -37,21 +37,21 @@ func TestPlanReplicas(t *testing.T) {
 		{"the rest of a burst", 12, 10, 0, 5, numbers{Create: 2, Missing: 2}},
 		{"too many", 1, 3, 0, 500, numbers{Surplus: 2, Missing: -2}},
 		{"deletes are bounded by burst", 0, 12, 0, 5, numbers{Surplus: 5, Missing: -12}},
-		{"a doomed pod that is still too many is deleted again", 2, 3, 1, 500, numbers{Repeat: 1, Missing: -1}},
+		{"a delete that was not answered is sent again if there still are too many", 2, 3, 1, 500, numbers{Repeat: 1, Missing: -1}},
 		{"before any other", 1, 3, 1, 500, numbers{Repeat: 1, Surplus: 1, Missing: -2}},
 		{"repetitions are part of the burst", 0, 12, 2, 5, numbers{Repeat: 2, Surplus: 3, Missing: -12}},
-		{"a doomed pod that is wanted again is neither deleted nor replaced", 3, 3, 1, 500, numbers{Spared: 1}},
+		{"a pod that is wanted again is neither deleted again nor replaced", 3, 3, 1, 500, numbers{Spared: 1}},
 		{"a whole scale-down taken back", 20, 20, 18, 500, numbers{Spared: 18}},
 		{"and half of it", 10, 20, 18, 500, numbers{Repeat: 10, Spared: 8, Missing: -10}},
 		{"more than before are wanted", 25, 20, 18, 500, numbers{Create: 5, Spared: 18, Missing: 5}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			doomed := map[types.UID]doom{}
+			unanswered := map[types.UID]unansweredDelete{}
 			pods := podsNamed(tt.active)
-			for _, pod := range pods[:tt.doomed] {
-				doomed[pod.UID] = doom{}
+			for _, pod := range pods[:tt.unanswered] {
+				unanswered[pod.UID] = unansweredDelete{}
 			}
-			p := planReplicas(tt.want, pods, doomed, tt.burst)
+			p := planReplicas(tt.want, pods, unanswered, tt.burst)
 			got := numbers{p.create, p.surplus, p.repeat, p.spared(), p.missing}
 			if diff := cmp.Diff(tt.expect, got); diff != "" {
 				t.Errorf("plan (-want +got):\n%s", diff)
@@ -66,18 +66,18 @@ func TestPlanProperties(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
 		pods := podsNamed(random.IntN(20))
-		doomed := map[types.UID]doom{}
+		unanswered := map[types.UID]unansweredDelete{}
 		for _, pod := range pods {
 			if random.IntN(4) == 0 {
-				doomed[pod.UID] = doom{}
+				unanswered[pod.UID] = unansweredDelete{}
 			}
 		}
 		want, burst := random.IntN(20), 1+random.IntN(10)
-		p := planReplicas(want, pods, doomed, burst)
+		p := planReplicas(want, pods, unanswered, burst)
 		victims := chooseVictims(p.candidates, pods, p.surplus, true, now)
 
 		var leaving []*caches.Pod
-		for _, v := range append(victims, chooseVictims(p.doomed, pods, p.repeat, true, now)...) {
+		for _, v := range append(victims, chooseVictims(p.unanswered, pods, p.repeat, true, now)...) {
 			leaving = append(leaving, v.pod)
 		}
 		seen := map[types.UID]bool{}

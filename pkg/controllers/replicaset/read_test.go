@@ -1,56 +1,32 @@
 package replicaset
 
 import (
-	"context"
 	"errors"
+	"slices"
 	"testing"
-	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
-	testingclock "k8s.io/utils/clock/testing"
+
+	"minikcm/pkg/controller"
 )
 
-func TestAHorizonIsPassedByCachesThatShowAllBeforeTheTerm(t *testing.T) {
-	for _, tt := range []struct {
-		name  string
-		known *versions
-		at    versions
-		want  bool
-	}{
-		{"not known yet", nil, versions{"100", "100"}, false},
-		{"both as far", &versions{"100", "90"}, versions{"100", "90"}, true},
-		{"both further", &versions{"100", "90"}, versions{"1000", "91"}, true},
-		{"pods behind", &versions{"100", "90"}, versions{"99", "95"}, false},
-		{"ReplicaSets behind", &versions{"100", "90"}, versions{"120", "89"}, false},
-		{"a cache without a version", &versions{"100", "90"}, versions{"", "90"}, false},
-		{"versions that are no numbers", &versions{"a", "b"}, versions{"a", "b"}, false},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			var h horizon
-			h.versions.Store(tt.known)
-			if got := h.passedBy(tt.at); got != tt.want {
-				t.Errorf("passed by %+v: %v, want %v", tt.at, got, tt.want)
-			}
-		})
-	}
-}
-
-func TestAFirstWriteIsReadLiveOnlyUntilTheCachesHavePassedTheHorizon(t *testing.T) {
+func TestAFirstWriteIsReadLiveOnlyUntilTheCachesHaveReachedTheBaseline(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		at   versions
+		at   controller.Versions
 		want []string
 	}{
-		{"behind it", versions{"99", "100"}, []string{"get replicasets", "list pods", "create pods", "update replicasets/status"}},
-		{"past it", versions{"100", "100"}, []string{"create pods", "update replicasets/status"}},
+		{"behind it", versions("99", "100"), []string{"get replicasets", "list pods", "create pods", "update replicasets/status"}},
+		{"past it", versions("100", "100"), []string{"create pods", "update replicasets/status"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, newSet(1))
 			b.cfg.VerifyFirstWrite = true
-			b.horizon.versions.Store(&versions{"100", "100"})
+			b.baselineAt(t, "100", "100")
 			b.at = tt.at
 			if _, err := b.run(t.Context()); err != nil {
 				t.Fatal(err)
@@ -60,7 +36,7 @@ func TestAFirstWriteIsReadLiveOnlyUntilTheCachesHavePassedTheHorizon(t *testing.
 	}
 }
 
-func TestTheHorizonIsAskedForUntilItIsKnown(t *testing.T) {
+func TestTheBaselineIsToldByPodsAndReplicaSets(t *testing.T) {
 	b := newBench(t, newSet(1))
 	b.on("list pods", func(call int, _ clienttesting.Action) (runtime.Object, error) {
 		if call == 1 {
@@ -68,24 +44,14 @@ func TestTheHorizonIsAskedForUntilItIsKnown(t *testing.T) {
 		}
 		return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "7"}}, nil
 	})
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		b.readHorizon(ctx)
-	}()
-	clock := b.deps.Clock.(*testingclock.FakeClock)
-	for !clock.HasWaiters() {
-		time.Sleep(time.Millisecond)
+	b.on("list replicasets", func(int, clienttesting.Action) (runtime.Object, error) {
+		return &appsv1.ReplicaSetList{ListMeta: metav1.ListMeta{ResourceVersion: "8"}}, nil
+	})
+	if got, err := b.latest(t.Context()); err == nil {
+		t.Errorf("told %v although pods were not", got)
 	}
-	if b.horizon.versions.Load() != nil {
-		t.Error("known although pods were not told")
-	}
-	clock.Step(horizonRetry)
-	<-done
-	if got := b.horizon.versions.Load(); got == nil || got.pods != "7" {
-		t.Errorf("horizon is %+v, want pods at 7", got)
+	if got, err := b.latest(t.Context()); err != nil || !slices.Equal(got, versions("7", "8")) {
+		t.Errorf("told %v with error %v, want pods at 7 and ReplicaSets at 8", got, err)
 	}
 }
 

@@ -3,11 +3,9 @@ package replicaset
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -18,251 +16,231 @@ import (
 	"minikcm/pkg/controller"
 )
 
-// pass is one sync of one ReplicaSet.
-type pass struct {
-	*Controller
-	key      cache.ObjectName
-	rs       *appsv1.ReplicaSet // from the cache, or from a live read; not to be changed
-	selector labels.Selector
-	ledger   *ledger
-	at       versions
-	now      time.Time
-	pods     []*caches.Pod // ours and nobody's
-	recheck  time.Duration // look again after; 0: no need
-}
-
 // reconcile brings one ReplicaSet a step closer to its spec.
 func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (controller.Result, error) {
-	// Versions come first: what is read after them is at least that new.
-	at := versions{pods: c.deps.Pods.Version(), sets: c.deps.ReplicaSets.Version()}
+	// 1. How far the caches have come. What is read after that is at least that new.
+	at := controller.VersionsOf(c.deps.Pods, c.deps.ReplicaSets)
+
+	// 2. The ReplicaSet.
 	rs, ok := c.deps.ReplicaSets.Get(key)
 	if !ok {
-		c.ledgers.drop(key) // its pods are the garbage collector's
+		c.memories.drop(key) // its pods are the garbage collector's
 		return controller.Result{}, nil
 	}
-	selector, err := metav1.LabelSelectorAsSelector(rs.Spec.Selector)
-	if err == nil && (rs.Spec.Selector == nil || selector.Empty()) {
-		err = errors.New("selector is empty") // it would select nothing for ever, or everything
-	}
+	selector, err := selectorOf(rs)
 	if err != nil {
 		// Nothing to retry: the API server admits no such selector, and only a change can mend it.
 		utilruntime.HandleErrorWithContext(ctx, err, "ReplicaSet has an invalid selector")
 		return controller.Result{}, nil
 	}
-	p := &pass{
-		Controller: c, key: key, rs: rs, selector: selector, ledger: c.ledgers.of(key, rs.UID), at: at, now: c.deps.Clock.Now(),
-	}
-	waited := p.ledger.waitingSince
-	switch p.ledger.check(at, p.now) {
-	case wait:
-		behind, _ := p.ledger.behind(at)
-		c.metrics.skipped(behind)
-		return controller.Result{After: barrierRecheck}, nil
-	case overdue:
-		klog.FromContext(ctx).V(2).Info("Caches do not show our own writes, reading live", "pods", at.pods, "replicaSets", at.sets)
-		return p.runLive(ctx, readOverdue)
-	}
-	if !waited.IsZero() {
-		c.metrics.barrierWait.Observe(p.now.Sub(waited).Seconds())
-	}
-	p.look()
-	return p.run(ctx)
-}
+	known := c.memories.of(key, rs.UID)
+	p := pass{key: key, now: c.deps.Clock.Now(), at: at, rs: rs, selector: selector, ledger: known.ledger, throttle: known.throttle}
 
-// look reads the pods from the cache.
-func (p *pass) look() {
-	pods := append(p.deps.Pods.ControlledBy(p.rs.UID), p.deps.Pods.Orphans(p.rs.Namespace)...)
-	p.pods = p.ledger.withoutGhosts(pods, p.at, p.selected)
-	p.metrics.settled(p.ledger.settle(p.pods, func(name string) (*caches.Pod, bool) {
-		return p.deps.Pods.Get(cache.NewObjectName(p.rs.Namespace, name))
-	}, time.Time{}))
-}
-
-// errReplaced means that the ReplicaSet is gone; the one of its name is another, which the cache will show.
-var errReplaced = errors.New("replicaset has been deleted and created again")
-
-// lookLive reads the ReplicaSet and its pods as they are in etcd now.
-func (p *pass) lookLive(ctx context.Context, reason string) error {
-	p.metrics.liveReads.WithLabelValues(reason).Inc()
-	rs, err := p.liveSet(ctx)
-	if err != nil {
-		return err
-	}
-	pods, version, err := p.deps.Pods.Read(ctx, p.deps.Client, rs.Namespace, metav1.ListOptions{LabelSelector: p.selector.String()})
-	if err != nil {
-		return fmt.Errorf("read the pods live: %w", err)
-	}
-	p.rs = rs
-	p.ledger.lookedLive(rs, pods, version)
-	p.pods = pods
-	p.metrics.settled(p.ledger.settle(pods, byNameIn(pods), p.now))
-	return nil
-}
-
-func byNameIn(pods []*caches.Pod) func(string) (*caches.Pod, bool) {
-	return func(name string) (*caches.Pod, bool) {
-		for _, pod := range pods {
-			if pod.Name == name {
-				return pod, true
-			}
+	// 3. The barrier: do the caches show what this process wrote?
+	switch barrier := &p.ledger.barrier; barrier.State(at, p.now) {
+	case controller.Behind:
+		barrier.Wait(p.now)
+		c.metrics.skipped(barrier.Missing(at))
+		return controller.Result{After: controller.BarrierRecheck}, nil
+	case controller.Overdue:
+		barrier.Wait(p.now)
+		klog.FromContext(ctx).V(2).Info("Caches do not show our own writes, reading live", "pods", at.Of(c.deps.Pods.Resource()), "replicaSets", at.Of(c.deps.ReplicaSets.Resource()))
+		return c.step(ctx, p, readOverdue)
+	case controller.Open:
+		if waited := barrier.Clear(p.now); waited > 0 {
+			c.metrics.barrierWait.Observe(waited.Seconds())
 		}
-		return nil, false
 	}
+	return c.step(ctx, c.read.cached(p), "")
 }
 
-// liveSet gets the ReplicaSet from the API server. If it is another one by now the error is errReplaced.
-func (p *pass) liveSet(ctx context.Context) (*appsv1.ReplicaSet, error) {
-	rs, err := p.deps.Client.AppsV1().ReplicaSets(p.rs.Namespace).Get(ctx, p.rs.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, errReplaced
+// step is the rest of a sync. It decides on the pods that the pass has from the cache, unless there is a reason for a live read from the start.
+func (c *Controller) step(ctx context.Context, p pass, liveReason string) (controller.Result, error) {
+	var d decision
+	var err error
+
+	// 4. Claim and plan on the cache.
+	if liveReason == "" {
+		if d, err = c.decide(ctx, p); err != nil {
+			return ended(err)
+		}
+		liveReason = c.doubts(p, d)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("read the ReplicaSet live: %w", err)
+
+	// 5. If that will not do: once more on a live read.
+	again := d.again
+	if liveReason != "" {
+		if p, err = c.read.live(ctx, p, liveReason); err != nil {
+			return ended(err)
+		}
+		if d, err = c.decide(ctx, p); err != nil {
+			return ended(err)
+		}
+		again = soonest(again, d.again)
 	}
-	if rs.UID != p.rs.UID {
-		return nil, errReplaced
+
+	// 6. Create or delete.
+	a := c.apply(ctx, p, d)
+	met := d.todo.missing == 0 || c.creator.terminating(p.rs.Namespace) // where nothing can be created
+	c.memories.note(p.key, p.ledger.creates.Unanswered(), met, p.now)
+	if stopping(a.err) {
+		return controller.Result{}, a.err
 	}
-	rs.ManagedFields = nil
-	return rs, nil
+
+	// 7. Write the status.
+	statusAgain, err := c.statuses.write(ctx, p, d.claimed, a)
+	if err := errors.Join(a.err, err); err != nil {
+		return controller.Result{}, err
+	}
+
+	// 8. When to look again, if no event comes.
+	again = soonest(again, a.again, statusAgain, untilAvailable(p, d.claimed.mine, c.deps.Clock.Now()))
+	if p.ledger.barrier.Unseen() {
+		again = soonest(again, controller.BarrierPatience) // it is the events of our own writes that wake us, and they may be what is missing
+	}
+	return controller.Result{After: again}, nil
 }
 
-// run claims, plans and acts on the pods that look found. If the plan is the first of the term that creates or deletes, or if other numbers
-// are to be told than an earlier manager told, and the caches may not show yet all that one saw and wrote, it is made again on a live read.
-func (p *pass) run(ctx context.Context) (controller.Result, error) {
-	claimed, todo, err := p.decide(ctx)
-	if err != nil {
-		return p.give(err)
-	}
-	if p.cfg.VerifyFirstWrite && (todo.writes() || p.tellsOtherNumbers(claimed)) && !p.ledger.verified && !p.horizon.passedBy(p.at) {
-		return p.runLive(ctx, readFirstWrite)
-	}
-	if todo.spared() > 0 && !p.ledger.decided().After(p.now) {
-		return p.runLive(ctx, readUnanswered)
-	}
-	return p.act(ctx, claimed, todo)
+// decision is what a sync makes of the pods that it has read.
+type decision struct {
+	claimed claims
+	todo    plan
+	again   time.Duration // try again to adopt or release what was refused; 0: nothing was
 }
 
-// runLive is run on a live read.
-func (p *pass) runLive(ctx context.Context, reason string) (controller.Result, error) {
-	if err := p.lookLive(ctx, reason); err != nil {
-		return p.give(err)
+// decide finds out which pods are ours, adopting and releasing on the way, and what is to be done about their number.
+func (c *Controller) decide(ctx context.Context, p pass) (decision, error) {
+	claimed, again, err := c.owners.claim(ctx, p)
+	if err != nil || p.rs.DeletionTimestamp != nil {
+		return decision{claimed: claimed}, err
 	}
-	claimed, todo, err := p.decide(ctx)
-	if err != nil {
-		return p.give(err)
-	}
-	return p.act(ctx, claimed, todo)
+	return decision{claimed, planReplicas(p.want(), claimed.mine, p.ledger.unanswered, c.cfg.Burst), again}, nil
 }
 
-// give turns an error that ends a sync early into its result.
-func (p *pass) give(err error) (controller.Result, error) {
-	if errors.Is(err, errReplaced) {
-		return controller.Result{After: barrierRecheck}, nil
+// doubts says why a decision on the cache must be made again on a live read; empty: it stands. It is not to be trusted if it is the first of
+// the term that creates or deletes, or that tells other numbers than an earlier manager told, and the cache may not show yet all that
+// one saw and wrote. Nor is it if only a live read can tell what became of a delete.
+func (c *Controller) doubts(p pass, d decision) string {
+	first := c.cfg.VerifyFirstWrite && !p.ledger.verified
+	switch {
+	case first && (d.todo.writes() || c.statuses.changesNumbers(p, d.claimed)) && !c.baseline.ReachedBy(p.at):
+		return readFirstWrite
+	case d.todo.spared() > 0 && !p.ledger.decided().After(p.now):
+		return readUnanswered
 	}
-	if err == errCut { // alone, without a failure beside it
+	return ""
+}
+
+// apply carries out the plan.
+func (c *Controller) apply(ctx context.Context, p pass, d decision) applied {
+	if p.rs.DeletionTimestamp != nil {
+		return applied{held: true}
+	}
+	var later time.Duration
+	if d.todo.spared() > 0 {
+		later = p.ledger.decided().Sub(p.now)
+	}
+	if d.todo.missing <= 0 {
+		p.throttle.failed.complete(d.claimed.failed)
+	}
+	var a applied
+	switch {
+	case d.todo.deletes():
+		a = c.remover.remove(ctx, p, d.todo)
+	case d.todo.create > 0:
+		allowed, delay := c.creator.allowed(ctx, p, d.todo.missing, d.claimed.failed)
+		later = soonest(later, delay)
+		if n := min(d.todo.create, allowed); n > 0 {
+			a = c.creator.create(ctx, p, n)
+		} else {
+			a.held = true
+		}
+	}
+	a.again = soonest(a.again, later)
+	return a
+}
+
+// ended is the answer of a sync that an error ended before anything was created or deleted.
+func ended(err error) (controller.Result, error) {
+	switch {
+	case errors.Is(err, errReplaced):
+		return controller.Result{After: controller.BarrierRecheck}, nil
+	case err == errCut: // alone, without a failure beside it
 		return controller.Result{After: atOnce}, nil
 	}
 	return controller.Result{}, err
 }
 
-// decide settles which pods are ours and what is to be done about their number.
-func (p *pass) decide(ctx context.Context) (claims, plan, error) {
-	claimed := claim(p.rs, p.selector, p.pods, p.ledger.gone)
-	if p.rs.DeletionTimestamp != nil {
-		return claimed, plan{}, nil
+// atOnce asks for another sync without delay: zero would ask for none.
+const atOnce = time.Nanosecond
+
+// soonest is the shortest of the times to wait; those that are not positive ask for nothing. 0: none does.
+func soonest(waits ...time.Duration) (least time.Duration) {
+	for _, d := range waits {
+		if d > 0 && (least == 0 || d < least) {
+			least = d
+		}
 	}
-	adopted, err := p.settleOwnership(ctx, claimed)
-	if err != nil {
-		return claims{}, plan{}, err
+	return least
+}
+
+// untilAvailable is how long it takes until the next ready pod becomes available; 0: none will. Its time is found with the clock reading that the
+// status was made with, and waited for from now on.
+func untilAvailable(p pass, active []*caches.Pod, now time.Time) time.Duration {
+	minReady := p.rs.Spec.MinReadySeconds
+	c := count(p.rs, active, -1, p.now)
+	if minReady == 0 || c.ready == c.available {
+		return 0
 	}
-	claimed.mine = append(claimed.mine, adopted...)
-	return claimed, planReplicas(p.want(), claimed.mine, p.ledger.doomed, p.cfg.Burst), nil
+	at := nextAvailable(active, minReady, p.now)
+	if at.IsZero() {
+		return time.Duration(minReady) * time.Second
+	}
+	return max(at.Sub(now), atOnce)
+}
+
+// pass is what one sync works on. It is a value: a live read makes another of it. What lasts beyond the sync is in its ledger and its throttle.
+type pass struct {
+	key      cache.ObjectName
+	now      time.Time           // when the sync began
+	at       controller.Versions // that the caches had reached before anything was read
+	rs       *appsv1.ReplicaSet  // from the cache, or from a live read; not to be changed
+	selector labels.Selector
+	pods     []*caches.Pod // ours and nobody's
+	ledger   *ledger
+	throttle *throttle
 }
 
 // want is the number of replicas asked for.
-func (p *pass) want() int {
+func (p pass) want() int {
 	if p.rs.Spec.Replicas == nil {
 		return 1 // the API server's default
 	}
 	return int(*p.rs.Spec.Replicas)
 }
 
-func (p *pass) selected(pod *caches.Pod) bool { return p.selector.Matches(labels.Set(pod.Labels)) }
+func (p pass) selects(pod *caches.Pod) bool { return p.selector.Matches(labels.Set(pod.Labels)) }
 
-// ours reports whether a pod counts for the ReplicaSet.
-func (p *pass) ours(pod *caches.Pod) bool {
-	return pod.IsActive() && controls(p.rs, pod) && p.selected(pod)
+// counts reports whether a pod counts for the ReplicaSet.
+func (p pass) counts(pod *caches.Pod) bool {
+	return pod.IsActive() && controls(p.rs, pod) && p.selects(pod)
 }
 
-// act creates or deletes, and writes the status.
-func (p *pass) act(ctx context.Context, claimed claims, todo plan) (controller.Result, error) {
-	a := p.apply(ctx, claimed, todo)
-	defer func() {
-		met := todo.missing == 0 || p.namespaceTerminating() // where nothing can be created
-		p.ledgers.note(p.key, p.ledger.unanswered(), met, p.now)
-	}()
-	if errors.Is(a.err, context.Canceled) {
-		return controller.Result{}, a.err
+// knows reports whether a pod is among those that were read.
+func (p pass) knows(pod *caches.Pod) bool {
+	for _, other := range p.pods {
+		if other.UID == pod.UID {
+			return true
+		}
 	}
-	statusErr := p.writeStatus(ctx, claimed, a)
-	if statusErr == nil && a.err == nil {
-		p.scheduleAvailability(claimed.mine)
-	}
-	if err := errors.Join(a.err, statusErr); err != nil {
-		return controller.Result{}, err
-	}
-	if p.ledger.unseen(p.now) {
-		p.again(barrierPatience) // it is the events of our own writes that wake us, and they may be what is missing
-	}
-	return controller.Result{After: p.recheck}, nil
+	return false
 }
 
-// apply carries out the plan.
-func (p *pass) apply(ctx context.Context, claimed claims, todo plan) attempt {
-	if p.rs.DeletionTimestamp != nil {
-		return attempt{held: true}
+// selectorOf refuses a selector that is missing or empty: it would select nothing for ever, or everything.
+func selectorOf(rs *appsv1.ReplicaSet) (labels.Selector, error) {
+	selector, err := metav1.LabelSelectorAsSelector(rs.Spec.Selector)
+	if err == nil && (rs.Spec.Selector == nil || selector.Empty()) {
+		err = errors.New("selector is empty")
 	}
-	if todo.spared() > 0 {
-		p.again(p.ledger.decided().Sub(p.now))
-	}
-	if todo.missing <= 0 {
-		p.ledger.succeeded(claimed.failed)
-	}
-	switch {
-	case todo.deletes():
-		return attempt{err: p.remove(ctx, todo)}
-	case todo.create == 0:
-		return attempt{}
-	}
-	n := min(todo.create, p.allowed(ctx, todo.missing, claimed.failed))
-	if n == 0 {
-		return attempt{held: true}
-	}
-	return p.create(ctx, n)
-}
-
-// atOnce asks for another sync without delay: zero would ask for none.
-const atOnce = time.Nanosecond
-
-// again asks for another sync after d at the latest.
-func (p *pass) again(d time.Duration) {
-	if d > 0 && (p.recheck == 0 || d < p.recheck) {
-		p.recheck = d
-	}
-}
-
-// scheduleAvailability asks for a sync at the moment the next ready pod becomes available. Its time is found with the clock reading that
-// the status was made with, and waited for from now on.
-func (p *pass) scheduleAvailability(active []*caches.Pod) {
-	minReady := p.rs.Spec.MinReadySeconds
-	c := count(p.rs, active, -1, p.now)
-	if minReady == 0 || c.ready == c.available {
-		return
-	}
-	at := nextAvailable(active, minReady, p.now)
-	if at.IsZero() {
-		p.again(time.Duration(minReady) * time.Second)
-		return
-	}
-	p.again(max(at.Sub(p.deps.Clock.Now()), atOnce))
+	return selector, err
 }

@@ -23,18 +23,29 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"minikcm/pkg/caches"
+	"minikcm/pkg/controller"
 )
 
-var podResource = schema.GroupResource{Resource: "pods"}
+var (
+	podResource = schema.GroupResource{Resource: "pods"}
+	setResource = schema.GroupResource{Group: "apps", Resource: "replicasets"}
+)
 
 // bench is one sync against a client whose answers a test chooses. Its caches are empty; the sync is given what it sees.
 type bench struct {
-	*pass
+	*Controller
+	pass
 	client *fake.Clientset
 	events *record.FakeRecorder
 }
 
 func newBench(t *testing.T, rs *appsv1.ReplicaSet, pods ...*caches.Pod) *bench {
+	t.Helper()
+	return newBenchWith(t, func(*Deps) {}, rs, pods...)
+}
+
+// newBenchWith is newBench with other dependencies.
+func newBenchWith(t *testing.T, edit func(*Deps), rs *appsv1.ReplicaSet, pods ...*caches.Pod) *bench {
 	t.Helper()
 	client := fake.NewClientset()
 	if err := client.Tracker().Add(rs.DeepCopy()); err != nil {
@@ -51,12 +62,26 @@ func newBench(t *testing.T, rs *appsv1.ReplicaSet, pods ...*caches.Pod) *bench {
 	}
 	events := record.NewFakeRecorder(1000)
 	deps.Recorder = events
+	edit(&deps)
 	c, err := New(Config{PodDeletionCost: true, TerminatingReplicas: true}, deps)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &pass{Controller: c, rs: rs, selector: selectorOf(rs), ledger: newLedger(rs.UID), now: now, pods: pods}
-	return &bench{p, client, events}
+	p := pass{key: cache.MetaObjectToName(rs), rs: rs, selector: mustSelect(rs), now: now, pods: pods, ledger: newLedger(rs.UID), throttle: newThrottle()}
+	return &bench{c, p, client, events}
+}
+
+// run is the sync after the barrier.
+func (b *bench) run(ctx context.Context) (controller.Result, error) { return b.step(ctx, b.pass, "") }
+
+// versions are those of the caches of pods and ReplicaSets.
+func versions(pods, sets string) controller.Versions {
+	return controller.Versions{{Resource: podResource, Version: pods}, {Resource: setResource, Version: sets}}
+}
+
+// baselineAt is the baseline of a term.
+func (b *bench) baselineAt(t *testing.T, pods, sets string) {
+	b.Controller.baseline.Read(t.Context(), b.deps.Clock, func(context.Context) (controller.Versions, error) { return versions(pods, sets), nil })
 }
 
 // on makes the client answer requests of a verb and resource, such as "create pods", with the results of answer, one per call.
@@ -185,21 +210,20 @@ func TestWritesThatNothingShows(t *testing.T) {
 		return pod, nil
 	})
 	b.on("update replicasets/status", func(int, clienttesting.Action) (runtime.Object, error) { return b.rs, nil })
-	if result, err := b.run(t.Context()); err != nil || result.After != barrierPatience {
-		t.Errorf("after a create: result %+v, error %v, want another sync after %v", result, err, barrierPatience)
+	if result, err := b.run(t.Context()); err != nil || result.After != controller.BarrierPatience {
+		t.Errorf("after a create: result %+v, error %v, want another sync after %v", result, err, controller.BarrierPatience)
 	}
-	at := versions{pods: "99", sets: "10"}
-	if got := b.ledger.check(at, now.Add(barrierPatience)); got != overdue {
+	if got := b.ledger.barrier.State(versions("99", "10"), now.Add(controller.BarrierPatience)); got != controller.Overdue {
 		t.Errorf("barrier by then %d, want overdue", got)
 	}
-	b.now, b.recheck, b.pods, b.rs = now.Add(barrierPatience), 0, []*caches.Pod{newPod("a")}, newSet(1, statusOfSize(1))
-	if result, err := b.run(t.Context()); err != nil || result.After != barrierPatience {
-		t.Errorf("after a look that found nothing to do: result %+v, error %v, want yet another after %v", result, err, barrierPatience)
+	b.now, b.pods, b.rs = now.Add(controller.BarrierPatience), []*caches.Pod{newPod("a")}, newSet(1, statusOfSize(1))
+	if result, err := b.run(t.Context()); err != nil || result.After != controller.BarrierPatience {
+		t.Errorf("after a look that found nothing to do: result %+v, error %v, want yet another after %v", result, err, controller.BarrierPatience)
 	}
-	if got := b.ledger.check(versions{pods: "100", sets: "10"}, b.now); got != open {
+	if got := b.ledger.barrier.State(versions("100", "10"), b.now); got != controller.Open {
 		t.Errorf("barrier when all is shown %d, want open", got)
 	}
-	b.recheck = 0
+	b.ledger.barrier.Clear(b.now)
 	if result, err := b.run(t.Context()); err != nil || result.After != 0 {
 		t.Errorf("when all is shown: result %+v, error %v, want none", result, err)
 	}
@@ -247,8 +271,8 @@ func TestOnlySuccessorsOfFailedPodsWait(t *testing.T) {
 		pods = append(pods, newPod(name, phase(corev1.PodFailed), createdAt(ago(0))))
 	}
 	b := newBench(t, newSet(3, statusOfSize(1)), pods...)
-	b.ledger.generation = 1
-	b.ledger.succeeded(pods[2:5])
+	b.throttle.failed.generation = 1
+	b.throttle.failed.complete(pods[2:5])
 	if result, err := b.run(t.Context()); err != nil || result.After != minFailedBackoff {
 		t.Errorf("result %+v, error %v; want After 10s for the successor of d", result, err)
 	}
@@ -294,13 +318,12 @@ func TestTerminatingNamespaceHasNoWishes(t *testing.T) {
 				t.Fatal(err)
 			}
 			b := newBench(t, newSet(1, statusOfSize(0)))
-			b.deps.Namespaces = namespaces
-			b.key = cache.MetaObjectToName(b.rs)
-			b.ledgers.of(b.key, b.rs.UID)
+			b.creator.namespaces = namespaces
+			b.memories.of(b.key, b.rs.UID)
 			if _, err := b.run(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			unmet := b.ledgers.oldestUnmet(now.Add(time.Hour)) > 0
+			unmet := b.memories.oldestUnmet(now.Add(time.Hour)) > 0
 			if created := len(b.requests()) > 0; created == terminating || unmet == terminating {
 				t.Errorf("created %t, unmet %t", created, unmet)
 			}

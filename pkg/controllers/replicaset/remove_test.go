@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
+	"minikcm/pkg/answer"
 	"minikcm/pkg/caches"
 )
 
@@ -23,24 +24,24 @@ func TestDeleteAnswers(t *testing.T) {
 	}
 	precondition := apierrors.NewConflict(podResource, "a", errors.New("the UID or the resourceVersion is another"))
 	for _, tt := range []struct {
-		name    string
-		answers []error
-		live    *corev1.Pod // found when looking after a conflict; nil: gone
-		deletes int
-		gone    bool
-		doomed  string // version to be deleted again; empty: none
-		failed  bool
-		told    int
+		name       string
+		answers    []error
+		live       *corev1.Pod // found when looking after a conflict; nil: gone
+		deletes    int
+		gone       bool
+		unanswered string // version to be deleted again; empty: none
+		failed     bool
+		told       int
 	}{
 		{name: "deleted", answers: []error{nil}, deletes: 1, gone: true, told: 1},
 		{name: "was gone already", answers: []error{apierrors.NewNotFound(podResource, "a")}, deletes: 1, gone: true},
-		{name: "refused", answers: []error{apierrors.NewForbidden(podResource, "a", errors.New("no"))}, deletes: 1, doomed: "5", failed: true, told: 1},
-		{name: "not answered", answers: []error{apierrors.NewTimeoutError("slow", 0)}, deletes: 1, doomed: "5", failed: true, told: 1},
+		{name: "refused", answers: []error{apierrors.NewForbidden(podResource, "a", errors.New("no"))}, deletes: 1, unanswered: "5", failed: true, told: 1},
+		{name: "not answered", answers: []error{apierrors.NewTimeoutError("slow", 0)}, deletes: 1, unanswered: "5", failed: true, told: 1},
 		{name: "changed, and gone by now", answers: []error{precondition}, deletes: 1, gone: true},
 		{name: "changed, and being deleted", answers: []error{precondition}, live: changed(deleting), deletes: 1, gone: true},
 		{name: "another of its name", answers: []error{precondition}, live: changed(func(p *caches.Pod) { p.UID = "other" }), deletes: 1, gone: true},
 		{name: "changed in ways that do not matter", answers: []error{precondition, nil}, live: changed(), deletes: 2, gone: true, told: 1},
-		{name: "changed, then not answered", answers: []error{precondition, apierrors.NewTimeoutError("slow", 0)}, live: changed(), deletes: 2, doomed: "9", failed: true, told: 1},
+		{name: "changed, then not answered", answers: []error{precondition, apierrors.NewTimeoutError("slow", 0)}, live: changed(), deletes: 2, unanswered: "9", failed: true, told: 1},
 		{name: "changed twice", answers: []error{precondition, precondition}, live: changed(), deletes: 2},
 		{name: "moved to a node", answers: []error{precondition}, live: changed(onNode("n")), deletes: 1},
 		{name: "given away", answers: []error{precondition}, live: changed(orphaned), deletes: 1},
@@ -66,9 +67,9 @@ func TestDeleteAnswers(t *testing.T) {
 				return list, nil
 			})
 			_, err := b.run(t.Context())
-			_, gone := b.ledger.gone["a"]
-			if (err != nil) != tt.failed || deletes != tt.deletes || gone != tt.gone || b.ledger.doomed["a"].version != tt.doomed {
-				t.Errorf("error %v, %d deletes, gone %t, to be deleted again at %q", err, deletes, gone, b.ledger.doomed["a"].version)
+			_, gone := b.ledger.deleted["a"]
+			if (err != nil) != tt.failed || deletes != tt.deletes || gone != tt.gone || b.ledger.unanswered["a"].version != tt.unanswered {
+				t.Errorf("error %v, %d deletes, gone %t, to be deleted again at %q", err, deletes, gone, b.ledger.unanswered["a"].version)
 			}
 			if told := b.told(); len(told) != tt.told {
 				t.Errorf("events are %v, want %d", told, tt.told)
@@ -77,10 +78,10 @@ func TestDeleteAnswers(t *testing.T) {
 	}
 }
 
-// TestDoomedPodIsDeletedAgain before anything else, with the precondition it was sent with, and no other pod in its place.
-func TestDoomedPodIsDeletedAgain(t *testing.T) {
+// TestUnansweredDeleteIsSentAgain before anything else, with the precondition it was sent with, and no other pod in its place.
+func TestUnansweredDeleteIsSentAgain(t *testing.T) {
 	b := newBench(t, newSet(1), newPod("a"), newPod("b", version("7")))
-	b.ledger.doomed["b"] = doom{version: "6"}
+	b.ledger.unanswered["b"] = unansweredDelete{version: "6"}
 	var deleted []string
 	b.on("delete pods", func(_ int, a clienttesting.Action) (runtime.Object, error) {
 		d := a.(clienttesting.DeleteActionImpl)
@@ -90,8 +91,8 @@ func TestDoomedPodIsDeletedAgain(t *testing.T) {
 	if _, err := b.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(deleted, []string{"b@6"}) || len(b.ledger.doomed) != 0 {
-		t.Errorf("deleted %v, still doomed %v", deleted, b.ledger.doomed)
+	if !slices.Equal(deleted, []string{"b@6"}) || len(b.ledger.unanswered) != 0 {
+		t.Errorf("deleted %v, still unanswered %v", deleted, b.ledger.unanswered)
 	}
 }
 
@@ -109,7 +110,7 @@ func TestScaleDownTakenBack(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, newSet(3, statusOfSize(3)), newPod("a"), newPod("b"), newPod("c"))
-			b.ledger.doomed["c"] = doom{version: "5", until: now.Add(landsWithin)}
+			b.ledger.unanswered["c"] = unansweredDelete{version: "5", until: now.Add(answer.LandsWithin)}
 			b.on("delete pods", func(_ int, a clienttesting.Action) (runtime.Object, error) {
 				t.Errorf("%s is deleted", a.(clienttesting.DeleteAction).GetName())
 				return nil, nil
@@ -121,11 +122,11 @@ func TestScaleDownTakenBack(t *testing.T) {
 				}
 				return list, nil
 			})
-			if result, err := b.run(t.Context()); err != nil || result.After != landsWithin {
-				t.Errorf("at once: result %+v, error %v, want another look after %v", result, err, landsWithin)
+			if result, err := b.run(t.Context()); err != nil || result.After != answer.LandsWithin {
+				t.Errorf("at once: result %+v, error %v, want another look after %v", result, err, answer.LandsWithin)
 			}
 			b.wants(t)
-			b.now = now.Add(landsWithin)
+			b.now = now.Add(answer.LandsWithin)
 			if _, err := b.run(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -135,21 +136,21 @@ func TestScaleDownTakenBack(t *testing.T) {
 					creates++
 				}
 			}
-			if creates != tt.count || len(b.ledger.doomed) != 0 {
-				t.Errorf("%d creates, want %d; still doomed: %v", creates, tt.count, b.ledger.doomed)
+			if creates != tt.count || len(b.ledger.unanswered) != 0 {
+				t.Errorf("%d creates, want %d; still unanswered: %v", creates, tt.count, b.ledger.unanswered)
 			}
 		})
 	}
 }
 
-// TestDoom: what makes a pod count as one that may go at any moment.
-func TestDoom(t *testing.T) {
+// TestDeletesThatMayStillBeCarriedOut: what makes a pod count as one that may go at any moment.
+func TestDeletesThatMayStillBeCarriedOut(t *testing.T) {
 	webhook := apierrors.NewInternalError(errors.New(`failed calling webhook "a.b.c": refused`))
 	for _, tt := range []struct {
-		name   string
-		pod    *caches.Pod
-		err    error
-		doomed bool
+		name       string
+		pod        *caches.Pod
+		err        error
+		unanswered bool
 	}{
 		{"not answered", newPod("a", onNode("n")), apierrors.NewTimeoutError("slow", 0), true},
 		{"never sent", newPod("a", onNode("n")), errors.New("connection refused"), false},
@@ -166,9 +167,9 @@ func TestDoom(t *testing.T) {
 			if _, err := b.run(t.Context()); err == nil {
 				t.Error("no error")
 			}
-			d, doomed := b.ledger.doomed["a"]
-			if doomed != tt.doomed || doomed && d != (doom{"5", now.Add(landsWithin)}) {
-				t.Errorf("doomed %t %+v, want %t", doomed, d, tt.doomed)
+			d, unanswered := b.ledger.unanswered["a"]
+			if unanswered != tt.unanswered || unanswered && d != (unansweredDelete{"5", now.Add(answer.LandsWithin)}) {
+				t.Errorf("unanswered %t %+v, want %t", unanswered, d, tt.unanswered)
 			}
 		})
 	}

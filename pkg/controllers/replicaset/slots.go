@@ -25,8 +25,8 @@ type slots struct {
 	lock    sync.Mutex
 	quick   share
 	all     share
-	young   []*write // that count as quick, in the order of their start
-	waiting []*turn  // in the order in which they came
+	young   []*write  // that count as quick, in the order of their start
+	waiting []*waiter // in the order in which they came
 }
 
 // write is one write in flight.
@@ -36,21 +36,45 @@ type write struct {
 	old   bool // no longer quick
 }
 
-// turn is somebody's wait for a slot.
-type turn struct {
+// waiter waits for a slot.
+type waiter struct {
 	key   cache.ObjectName
-	write *write        // when it has come
-	come  chan struct{} // closed then
+	write *write        // its slot; nil: it waits
+	got   chan struct{} // closed when it has its slot
 }
 
 func newSlots(clk clock.WithTicker, quick, all int) *slots {
 	return &slots{clock: clk, quick: newShare(quick), all: newShare(all)}
 }
 
+// each calls do with 0 to n-1, each call in a goroutine that holds a slot, and returns when all have returned. It returns how many it began,
+// and if not all, why: errCut when the time of the sync is up, controller.ErrDraining when the term is.
+func (s *slots) each(ctx context.Context, p pass, n int, do func(i int)) (begun int, err error) {
+	var calls sync.WaitGroup
+	for begun < n {
+		w := s.acquire(ctx, p.key, p.now.Add(syncLimit))
+		if w == nil {
+			err = errCut
+			if controller.Draining(ctx) {
+				err = controller.ErrDraining
+			}
+			break
+		}
+		i := begun
+		calls.Go(func() {
+			defer s.release(w)
+			do(i)
+		})
+		begun++
+	}
+	calls.Wait()
+	return begun, err
+}
+
 // acquire waits for a slot until the given time, or until the term has ended. The write that it returns must be released; nil: there is none.
 func (s *slots) acquire(ctx context.Context, key cache.ObjectName, until time.Time) *write {
 	s.lock.Lock()
-	t := &turn{key: key, come: make(chan struct{})}
+	t := &waiter{key: key, got: make(chan struct{})}
 	s.waiting = append(s.waiting, t)
 	s.serve()
 	s.lock.Unlock()
@@ -58,7 +82,7 @@ func (s *slots) acquire(ctx context.Context, key cache.ObjectName, until time.Ti
 		s.lock.Lock()
 		now := s.clock.Now()
 		if t.write == nil && (!now.Before(until) || controller.Draining(ctx) || ctx.Err() != nil) {
-			s.waiting = slices.DeleteFunc(s.waiting, func(other *turn) bool { return other == t })
+			s.waiting = slices.DeleteFunc(s.waiting, func(other *waiter) bool { return other == t })
 			s.lock.Unlock()
 			return nil
 		}
@@ -74,7 +98,7 @@ func (s *slots) acquire(ctx context.Context, key cache.ObjectName, until time.Ti
 		}
 		timer := s.clock.NewTimer(max(wake.Sub(now), time.Millisecond))
 		select {
-		case <-t.come:
+		case <-t.got:
 		case <-timer.C():
 			s.lock.Lock()
 			s.serve()
@@ -106,7 +130,7 @@ func (s *slots) serve() {
 		s.quick.add(s.young[0].key, -1)
 		s.young = s.young[1:]
 	}
-	s.waiting = slices.DeleteFunc(s.waiting, func(t *turn) bool {
+	s.waiting = slices.DeleteFunc(s.waiting, func(t *waiter) bool {
 		if !s.quick.admits(t.key) || !s.all.admits(t.key) {
 			return false
 		}
@@ -114,7 +138,7 @@ func (s *slots) serve() {
 		s.young = append(s.young, t.write)
 		s.quick.add(t.key, 1)
 		s.all.add(t.key, 1)
-		close(t.come)
+		close(t.got)
 		return true
 	})
 }

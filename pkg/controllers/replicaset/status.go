@@ -80,15 +80,16 @@ func nextAvailable(active []*caches.Pod, minReadySeconds int32, now time.Time) t
 	return next
 }
 
-// attempt is what became of creating and deleting in a sync.
-type attempt struct {
-	held   bool // not tried although the number is wrong: nothing was learnt
-	tooFew bool
-	err    error
+// applied is what became of a plan.
+type applied struct {
+	held   bool          // not carried out although the number is wrong: nothing was learnt
+	tooFew bool          // pods were to be created, not deleted
+	err    error         // the one that the sync fails with
+	again  time.Duration // go on after; 0: no need
 }
 
 // statusOf returns the status that follows from old. Conditions of other types stay as they are.
-func statusOf(old appsv1.ReplicaSetStatus, generation int64, c counts, a attempt, now time.Time) appsv1.ReplicaSetStatus {
+func statusOf(old appsv1.ReplicaSetStatus, generation int64, c counts, a applied, now time.Time) appsv1.ReplicaSetStatus {
 	return appsv1.ReplicaSetStatus{
 		Replicas:             c.replicas,
 		FullyLabeledReplicas: c.fullyLabeled,
@@ -102,7 +103,7 @@ func statusOf(old appsv1.ReplicaSetStatus, generation int64, c counts, a attempt
 
 // conditionsOf keeps ReplicaFailure true to the last attempt: set while it failed, with the current reason and message, removed when one
 // has not, untouched when none was made.
-func conditionsOf(old []appsv1.ReplicaSetCondition, a attempt, now time.Time) []appsv1.ReplicaSetCondition {
+func conditionsOf(old []appsv1.ReplicaSetCondition, a applied, now time.Time) []appsv1.ReplicaSetCondition {
 	at := slices.IndexFunc(old, func(c appsv1.ReplicaSetCondition) bool { return c.Type == appsv1.ReplicaSetReplicaFailure })
 	switch {
 	case a.err == nil && (a.held || at < 0):

@@ -70,23 +70,23 @@ func TestConditions(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		old  list
-		a    attempt
+		a    applied
 		want list
 	}{
-		{"none, nothing failed", nil, attempt{}, nil},
-		{"creating failed", nil, attempt{err: denied, tooFew: true}, list{condition(corev1.ConditionTrue, "FailedCreate", "denied", ago(0))}},
-		{"deleting failed", nil, attempt{err: denied}, list{condition(corev1.ConditionTrue, "FailedDelete", "denied", ago(0))}},
-		{"nothing failed any more", list{condition(corev1.ConditionTrue, "FailedCreate", "denied", earlier)}, attempt{}, nil},
-		{"nothing was tried: nobody knows", list{condition(corev1.ConditionTrue, "FailedCreate", "denied", earlier)}, attempt{held: true},
+		{"none, nothing failed", nil, applied{}, nil},
+		{"creating failed", nil, applied{err: denied, tooFew: true}, list{condition(corev1.ConditionTrue, "FailedCreate", "denied", ago(0))}},
+		{"deleting failed", nil, applied{err: denied}, list{condition(corev1.ConditionTrue, "FailedDelete", "denied", ago(0))}},
+		{"nothing failed any more", list{condition(corev1.ConditionTrue, "FailedCreate", "denied", earlier)}, applied{}, nil},
+		{"nothing was tried: nobody knows", list{condition(corev1.ConditionTrue, "FailedCreate", "denied", earlier)}, applied{held: true},
 			list{condition(corev1.ConditionTrue, "FailedCreate", "denied", earlier)}},
-		{"failed again for another reason", list{condition(corev1.ConditionTrue, "FailedDelete", "gone", earlier)}, attempt{err: denied, tooFew: true},
+		{"failed again for another reason", list{condition(corev1.ConditionTrue, "FailedDelete", "gone", earlier)}, applied{err: denied, tooFew: true},
 			list{condition(corev1.ConditionTrue, "FailedCreate", "denied", earlier)}},
-		{"a false one turns true now", list{condition(corev1.ConditionFalse, "", "", earlier)}, attempt{err: denied, tooFew: true},
+		{"a false one turns true now", list{condition(corev1.ConditionFalse, "", "", earlier)}, applied{err: denied, tooFew: true},
 			list{condition(corev1.ConditionTrue, "FailedCreate", "denied", ago(0))}},
-		{"conditions of others stay when it is set", list{foreign}, attempt{err: denied, tooFew: true},
+		{"conditions of others stay when it is set", list{foreign}, applied{err: denied, tooFew: true},
 			list{foreign, condition(corev1.ConditionTrue, "FailedCreate", "denied", ago(0))}},
-		{"and when it is removed", list{condition(corev1.ConditionTrue, "FailedCreate", "denied", earlier), foreign}, attempt{}, list{foreign}},
-		{"and otherwise", list{foreign}, attempt{}, list{foreign}},
+		{"and when it is removed", list{condition(corev1.ConditionTrue, "FailedCreate", "denied", earlier), foreign}, applied{}, list{foreign}},
+		{"and otherwise", list{foreign}, applied{}, list{foreign}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			before := append(list(nil), tt.old...)

@@ -15,6 +15,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"minikcm/pkg/caches"
+	"minikcm/pkg/controller"
 )
 
 func TestStatusConflict(t *testing.T) {
@@ -70,16 +71,16 @@ func TestStatusConflict(t *testing.T) {
 func TestStatusAfterATakeOver(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		at   versions
+		at   controller.Versions
 		want []string
 	}{
-		{"the caches may be late", versions{"99", "100"}, []string{"get replicasets", "list pods"}},
-		{"the caches know all that was before", versions{"100", "100"}, []string{"update replicasets/status"}},
+		{"the caches may be late", versions("99", "100"), []string{"get replicasets", "list pods"}},
+		{"the caches know all that was before", versions("100", "100"), []string{"update replicasets/status"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, newSet(1, statusOfSize(1), func(rs *appsv1.ReplicaSet) { rs.Status.ReadyReplicas, rs.Status.AvailableReplicas = 1, 1 }), newPod("a"))
 			b.cfg.VerifyFirstWrite, b.at = true, tt.at
-			b.horizon.versions.Store(&versions{"100", "100"})
+			b.baselineAt(t, "100", "100")
 			b.on("list pods", func(int, clienttesting.Action) (runtime.Object, error) {
 				ready := corev1.Pod{ObjectMeta: newPod("a").ObjectMeta}
 				ready.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}

@@ -1,0 +1,84 @@
+package replicaset
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"minikcm/pkg/caches"
+)
+
+// throttle is what a ReplicaSet does not try for the time being, or tries more slowly. Without it nothing wrong would be done, but too much.
+type throttle struct {
+	creates createBackoff // after creates that were refused
+	pace    int           // the batch with which a slow start goes on that the time of a sync cut; 0: none was
+	failed  successors    // of pods that fail soon after they are created
+
+	ownership map[types.UID]refusal // pods that the API server does not let us adopt or release
+	disowned  bool                  // the last adoption was accepted and had no effect
+
+	noTerminating bool // the API server drops status.terminatingReplicas
+}
+
+func newThrottle() *throttle { return &throttle{ownership: map[types.UID]refusal{}} }
+
+// refusal keeps a pod from being adopted or released until it has changed or the time has come.
+type refusal struct {
+	version string
+	until   time.Time
+}
+
+// forget drops the refusals of pods that are gone or have changed.
+func (t *throttle) forget(pods []*caches.Pod) {
+	if len(t.ownership) == 0 {
+		return
+	}
+	there := byUID(pods)
+	for uid, r := range t.ownership {
+		if pod := there[uid]; pod == nil || pod.ResourceVersion != r.version {
+			delete(t.ownership, uid)
+		}
+	}
+}
+
+// admitted leaves out the pods whose adoption or release was refused a moment ago, and says when to try the first of those; 0: there are none.
+func (t *throttle) admitted(pods []*caches.Pod, now time.Time) (rest []*caches.Pod, again time.Duration) {
+	if len(t.ownership) == 0 {
+		return pods, 0
+	}
+	for _, pod := range pods {
+		if r, ok := t.ownership[pod.UID]; ok && now.Before(r.until) {
+			again = soonest(again, r.until.Sub(now))
+			continue
+		}
+		rest = append(rest, pod)
+	}
+	return rest, again
+}
+
+// successors are the pods that take the place of failed ones.
+type successors struct {
+	replaced   map[types.UID]struct{} // failed pods that have successors, or need none
+	reported   int                    // how many failed pods there were when the user was last told that they hold up creates
+	generation int64                  // of the spec that pods were last created for; 0: none yet in this term
+	specSince  time.Time              // when it last changed; zero: not since the term began
+}
+
+// observeSpec notes when the spec changes. acted is the generation that the status tells of.
+func (s *successors) observeSpec(generation, acted int64, now time.Time) {
+	if s.generation != generation && (s.generation != 0 || acted != generation) {
+		s.specSince = now
+	}
+	s.generation = generation
+}
+
+// complete notes that all the failed pods have successors, or need none.
+func (s *successors) complete(failed []*caches.Pod) {
+	s.replaced = nil
+	for _, pod := range failed {
+		if s.replaced == nil {
+			s.replaced = make(map[types.UID]struct{}, len(failed))
+		}
+		s.replaced[pod.UID] = struct{}{}
+	}
+}
