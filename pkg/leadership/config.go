@@ -3,8 +3,6 @@ package leadership
 import (
 	"fmt"
 	"time"
-
-	"k8s.io/client-go/tools/leaderelection"
 )
 
 // Config says how the lease is held. It is immutable.
@@ -87,11 +85,11 @@ func (c Config) Validate() []FieldError {
 	case c.LeaseDuration-c.RenewDeadline <= c.Margin:
 		bad("LeaseDuration", "must exceed the renew deadline of %v by more than the safety margin of %v", c.RenewDeadline, c.Margin)
 	}
-	switch slowest := time.Duration(leaderelection.JitterFactor * float64(c.RetryPeriod)); {
+	switch slowest := time.Duration(renewJitter * float64(c.RetryPeriod)); {
 	case c.RenewDeadline <= 0:
 		bad("RenewDeadline", "must be greater than zero")
 	case c.RenewDeadline <= slowest:
-		bad("RenewDeadline", "must be greater than %v times the retry period of %v", leaderelection.JitterFactor, c.RetryPeriod)
+		bad("RenewDeadline", "must be greater than %v times the retry period of %v", renewJitter, c.RetryPeriod)
 	}
 	if c.RetryPeriod <= 0 {
 		bad("RetryPeriod", "must be greater than zero")

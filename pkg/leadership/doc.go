@@ -2,8 +2,8 @@
 //
 // Two parts work together, and nothing here knows caches or controllers:
 //
-//   - Elector holds the lease. It wraps client-go's elector with a lock that knows when each renewal was
-//     sent and what everybody else wrote, so that a standby takes a released lease at once and an expired
+//   - Elector holds the lease, in the form and by the rules of client-go's elector, which may compete with it. Because it knows when each
+//     renewal was sent, and what everybody else wrote, a standby takes a released lease at once and an expired
 //     one at the instant it expires, and a leader stops as soon as it sees another holder.
 //   - Fence is the transport under every client that writes. A mutating request is sent only inside a term
 //     and ends, on both sides of the wire, before another process could hold the lease.

@@ -54,7 +54,7 @@ type Elector struct {
 	deps  Deps
 	clock clock.WithTicker
 	fence *Fence
-	turn  *leaseLock    // nil with election off
+	lease *leaseClient  // nil with election off
 	wake  chan struct{} // something a waiting standby should know has happened
 	out   chan struct{} // a running term should step down
 	paced chan struct{} // the lease is renewed for longer, or for less time, than before
@@ -65,7 +65,7 @@ type Elector struct {
 	ended   time.Time     // when the running term was found to be over; zero: it is not
 	renewed time.Time     // when the last successful renewal was sent
 	relied  time.Duration // for how long writes may rely on it
-	run     *candidacy    // the one that hooks of the lock speak to
+	holding *holding      // the running one, or the one that is tried for; nil before the first
 	aside   *standAside
 	alone   time.Time // until then stepping down helps nobody: it did not the last time
 	holder  string    // last one logged
@@ -92,15 +92,15 @@ func New(cfg Config, deps Deps) (*Elector, error) {
 	if !cfg.Enabled {
 		return e, nil
 	}
-	e.turn = &leaseLock{
+	e.lease = &leaseClient{
 		client:    deps.Clients.Leases.Leases(cfg.Namespace),
 		namespace: cfg.Namespace, name: cfg.Name, identity: cfg.Identity,
-		least: cfg.LeaseDuration.Truncate(time.Second), clock: e.clock, recorder: deps.Recorder,
-		hooks: lockHooks{duration: e.onRenewal, renewed: e.onRenewed, lost: e.onLost, failed: e.onFailed},
+		shortest: cfg.LeaseDuration.Truncate(time.Second), clock: e.clock,
 	}
-	if e.turn.recorder == nil && deps.Clients.Events != nil {
-		e.turn.recorder = &leaseEvents{client: deps.Clients.Events, clock: e.clock}
+	if deps.Recorder == nil && deps.Clients.Events != nil {
+		e.deps.Recorder = &leaseEvents{client: deps.Clients.Events, clock: e.clock}
 	}
+	e.deps.Metrics.contend(cfg.Name)
 	return e, nil
 }
 
@@ -108,10 +108,12 @@ func New(cfg Config, deps Deps) (*Elector, error) {
 // object on add and update, nil on delete. Other Leases are ignored. It does not block for long, and may
 // end the running term before it returns. May be called at any time, also before Run.
 func (e *Elector) Observe(lease *coordinationv1.Lease) {
-	if e.turn == nil || lease != nil && (lease.Namespace != e.cfg.Namespace || lease.Name != e.cfg.Name) {
+	if e.lease == nil || lease != nil && (lease.Namespace != e.cfg.Namespace || lease.Name != e.cfg.Name) {
 		return
 	}
-	e.turn.observe(lease)
+	if reason := e.lease.observe(lease); reason != "" {
+		e.lose(reason)
+	}
 	signal(e.wake)
 }
 
@@ -119,7 +121,7 @@ func (e *Elector) Observe(lease *coordinationv1.Lease) {
 // See the package comment for what happens at the end of a term. It returns nil after a clean shutdown, an
 // error with ErrShutdownTimeout if the drain took too long, or the error of lead. Call it once.
 func (e *Elector) Run(ctx context.Context, lead Lead) error {
-	if e.turn == nil {
+	if e.lease == nil {
 		_, err := e.serve(ctx, nil, lead)
 		return err
 	}
@@ -145,35 +147,26 @@ type Status struct {
 // Status says where the elector stands.
 func (e *Elector) Status() Status {
 	holder := ""
-	if e.turn != nil {
-		holder = e.turn.observed().record.HolderIdentity
+	if e.lease != nil {
+		holder = e.lease.observed().record.HolderIdentity
 	}
 	e.lock.Lock()
 	defer e.lock.Unlock()
 	s := Status{Leading: e.leading && e.ended.IsZero(), Term: e.term, Holder: holder}
-	if s.Leading && e.turn != nil {
+	if s.Leading && e.lease != nil {
 		s.SinceRenewal = e.clock.Since(e.renewed)
 	}
 	return s
 }
 
-// onLost is the lock's word that somebody else holds the lease. Nothing may be written from now on.
-func (e *Elector) onLost(reason string) {
+// lose takes in that somebody else holds the lease. Nothing may be written from now on.
+func (e *Elector) lose(reason string) {
 	e.lock.Lock()
-	if e.run != nil {
-		e.run.lose(reason)
+	if e.holding != nil {
+		e.holding.lose(reason)
 	}
 	e.lock.Unlock()
 	e.fence.end(reason) // after lose: begin looks at that when it has opened the fence
-}
-
-// onFailed is the lock's word that a try to take the lease has failed.
-func (e *Elector) onFailed() {
-	e.lock.Lock()
-	defer e.lock.Unlock()
-	if e.run != nil {
-		signal(e.run.failed)
-	}
 }
 
 // signal makes a channel of size one ready, if it is not.

@@ -16,14 +16,6 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// RecordEvent writes an event about becoming leader. The one about the end of leading is not the elector's
-// to time: see announce.
-func (l *leaseLock) RecordEvent(what string) {
-	if what == becameLeader {
-		l.announce(what)
-	}
-}
-
 // The texts of client-go v0.37 (tools/leaderelection).
 const (
 	becameLeader   = "became leader"
@@ -31,16 +23,14 @@ const (
 )
 
 // announce writes an event on the Lease.
-func (l *leaseLock) announce(what string) {
-	l.lock.Lock()
-	lease := l.lease
-	l.lock.Unlock()
-	if l.recorder == nil || lease == nil {
+func (e *Elector) announce(what string) {
+	lease, _ := e.lease.held()
+	if e.deps.Recorder == nil || lease == nil {
 		return
 	}
 	subject := &coordinationv1.Lease{ObjectMeta: lease.ObjectMeta}
 	subject.SetGroupVersionKind(coordinationv1.SchemeGroupVersion.WithKind("Lease"))
-	l.recorder.Eventf(subject, corev1.EventTypeNormal, "LeaderElection", "%s %s", l.identity, what)
+	e.deps.Recorder.Eventf(subject, corev1.EventTypeNormal, "LeaderElection", "%s %s", e.cfg.Identity, what)
 }
 
 // leaseEvents writes the few events of the election one by one and waits for each, so that their order

@@ -18,7 +18,7 @@ func (e *Elector) Name() string { return "leaderElection" }
 func (e *Elector) Check(*http.Request) error {
 	e.lock.Lock()
 	defer e.lock.Unlock()
-	if e.turn == nil || !e.leading {
+	if e.lease == nil || !e.leading {
 		return nil
 	}
 	return stuck(e.clock.Since(e.renewed), e.ended, e.clock.Now(), e.cfg)

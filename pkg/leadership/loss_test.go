@@ -174,3 +174,31 @@ func TestHolderThatGetsNoAnswersMakesWay(t *testing.T) {
 		})
 	}
 }
+
+// TestASuccessorSeenBeforeTheAnswer: the watch shows that the lease went on to somebody else while the answer to the write that took it was
+// still on its way.
+func TestASuccessorSeenBeforeTheAnswer(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		exists bool
+	}{{"a new Lease", false}, {"a released Lease", true}} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &leaseServer{}
+				if tt.exists {
+					s.hold("")
+				}
+				a := start(t, s, "a", func(p *process, _ *Config) { p.conn.slow = 3 * time.Second })
+				sleep(4 * time.Second)
+				if s.holder() != "a" {
+					t.Fatalf("holder = %q while the answer to a's write is on its way, want a", s.holder())
+				}
+				s.hold("thief")
+				sleep(10 * time.Second)
+				if spans := a.spans(); len(spans) > 0 {
+					t.Errorf("a began %d terms, want none", len(spans))
+				}
+			})
+		})
+	}
+}

@@ -9,6 +9,8 @@ import (
 
 // Metrics are the metrics of one Fence and Elector.
 type Metrics struct {
+	master     *prometheus.GaugeVec   // by name of the lease
+	slowpath   *prometheus.CounterVec // by name of the lease
 	term       prometheus.Gauge
 	started    prometheus.Gauge
 	renewalAge prometheus.GaugeFunc
@@ -32,7 +34,7 @@ type Metrics struct {
 // NewMetrics registers all metrics of this package with reg. Call it once per manager.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := newMetrics()
-	reg.MustRegister(m.term, m.started, m.renewalAge, m.lease, m.takeovers, m.ended, m.refusals, m.cuts, m.unknown, m.inFlight, m.atRelease,
+	reg.MustRegister(m.master, m.slowpath, m.term, m.started, m.renewalAge, m.lease, m.takeovers, m.ended, m.refusals, m.cuts, m.unknown, m.inFlight, m.atRelease,
 		m.aside, m.alone)
 	return m
 }
@@ -40,6 +42,11 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 // newMetrics builds the metrics without registering them.
 func newMetrics() *Metrics {
 	m := &Metrics{
+		// the names of client-go v0.37 (component-base, metrics/prometheus/clientgo/leaderelection)
+		master: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "leader_election_master_status",
+			Help: "1 while this process holds and renews the lease, 0 while it does not."}, []string{"name"}),
+		slowpath: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "leader_election_slowpath_total",
+			Help: "Renewals of the lease that had to read it first."}, []string{"name"}),
 		term:    gauge("term_number", "Terms this process has begun; the number of the running or last one."),
 		started: gauge("term_start_timestamp_seconds", "Unix time at which the running term began; 0 while there is none."),
 		lease:   gauge("lease_duration_seconds", "For how long this process last renewed the lease; 0 while not leading. It is longer than configured while writes are slow."),
@@ -76,6 +83,18 @@ func newMetrics() *Metrics {
 	m.initialise()
 	return m
 }
+
+// contend makes the series of a lease exist.
+func (m *Metrics) contend(lease string) {
+	m.leads(lease, false)
+	m.slowpath.WithLabelValues(lease)
+}
+
+// leads says whether this process holds and renews the lease of that name.
+func (m *Metrics) leads(lease string, yes bool) { m.master.WithLabelValues(lease).Set(number(yes)) }
+
+// slow counts a renewal that had to read the lease first.
+func (m *Metrics) slow(lease string) { m.slowpath.WithLabelValues(lease).Inc() }
 
 // outside says whether the elector stands aside, and whether it has found that it is alone.
 func (m *Metrics) outside() (aside, alone bool) {

@@ -72,9 +72,9 @@ func (o observation) gone(now time.Time) observation {
 // free says from which moment identity may try to take the lease, and why then. Only meaningful if known.
 // A missing Lease whose holder has not let it expire is not free: that holder still works, and puts it
 // back at its next renewal. So does a holder whose name somebody else has taken out of the record, until it
-// sees that. least is how long a holder is waited for at least: a record that says less, or nothing, and was
+// sees that. shortest is how long a holder is waited for at least: a record that says less, or nothing, and was
 // not written by its holder, was written by hand, and its holder may not know yet.
-func (o observation) free(identity string, least time.Duration) (time.Time, Cause) {
+func (o observation) free(identity string, shortest time.Duration) (time.Time, Cause) {
 	switch {
 	case o.record.HolderIdentity == identity:
 		return o.since, CauseReacquired
@@ -86,11 +86,11 @@ func (o observation) free(identity string, least time.Duration) (time.Time, Caus
 		}
 		return o.since, CauseReleased
 	case o.record.HolderIdentity == "":
-		return o.since.Add(max(least, o.held)), CauseExpired
+		return o.since.Add(max(shortest, o.held)), CauseExpired
 	}
 	duration := time.Duration(o.record.LeaseDurationSeconds) * time.Second
 	if !o.renewed {
-		duration = max(duration, least)
+		duration = max(duration, shortest)
 	}
 	return o.since.Add(duration), CauseExpired
 }
@@ -116,12 +116,12 @@ type attempt struct {
 // nextTry says when a standby should look at the lease again: at once if it has not yet; at the moment it
 // becomes free; after the pause if it was free already and the try failed; and in any case poll after it
 // last heard of it, for the watch may be what is broken.
-func nextTry(o observation, identity string, least time.Duration, last attempt, poll time.Duration) time.Time {
+func nextTry(o observation, identity string, shortest time.Duration, last attempt, poll time.Duration) time.Time {
 	retry := last.at.Add(last.pause)
 	if !o.known || last.at.IsZero() {
 		return retry
 	}
-	free, _ := o.free(identity, least)
+	free, _ := o.free(identity, shortest)
 	if o.version == last.version && !free.After(last.at) {
 		free = retry
 	}

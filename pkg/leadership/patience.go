@@ -61,8 +61,8 @@ func renewal(slow bool, settled, now time.Time, short, long time.Duration) (writ
 	return short, short
 }
 
-// onRenewal is the lock's question for how long to take or renew the lease.
-func (e *Elector) onRenewal() (write, rely time.Duration) {
+// duration says for how long to take or renew the lease, and on how much of that writes may rely.
+func (e *Elector) duration() (write, rely time.Duration) {
 	now, short := e.clock.Now(), e.cfg.LeaseDuration
 	write, rely = renewal(e.fence.slow(), e.fence.settled(), now, short, e.cfg.patient())
 	if rely > short {
@@ -76,18 +76,6 @@ func (e *Elector) onRenewal() (write, rely time.Duration) {
 		signal(e.paced)
 	}
 	return write, rely
-}
-
-// onRenewed is the lock's word that a write sent at that time made or kept us the holder for a duration, on some of which writes rely.
-func (e *Elector) onRenewed(sent time.Time, written, rely time.Duration) {
-	e.fence.extend(e.cfg.allowed(sent, rely))
-	e.deps.Metrics.lease.Set(written.Truncate(time.Second).Seconds())
-	e.lock.Lock()
-	defer e.lock.Unlock()
-	if rely > e.relied {
-		signal(e.paced)
-	}
-	e.renewed, e.relied = sent, rely
 }
 
 // paced logs a change of how long the lease is renewed for.

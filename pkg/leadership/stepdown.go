@@ -31,7 +31,7 @@ const aloneFor = 10
 // calls are ignored for ten cool-downs, or until another holder is seen. Without election it does nothing;
 // a second call while out is ignored.
 func (e *Elector) StepDown(reason string, caughtUp func() bool) {
-	if e.turn == nil {
+	if e.lease == nil {
 		return
 	}
 	e.lock.Lock()
@@ -57,7 +57,7 @@ func (e *Elector) outFor(ctx context.Context) time.Duration {
 	if left > 0 {
 		return min(left, e.cfg.RetryPeriod)
 	}
-	holder := e.turn.observed().record.HolderIdentity
+	holder := e.lease.observed().record.HolderIdentity
 	alone := !caughtUp && (holder == "" || holder == e.cfg.Identity)
 	e.lock.Lock()
 	e.aside, e.alone = nil, time.Time{}
@@ -93,16 +93,16 @@ func (e *Elector) standing() (aside, alone bool) {
 // LeaseLag is how many versions of the Lease were seen by requests since its watch last delivered one, which version that was, and when it was
 // first missed. Without election it is zero.
 func (e *Elector) LeaseLag() (ahead int, delivered string, since time.Time) {
-	if e.turn == nil {
+	if e.lease == nil {
 		return 0, "", time.Time{}
 	}
-	lag := e.turn.lag()
+	lag := e.lease.lag()
 	return lag.ahead, lag.version, lag.since
 }
 
 // LeaseReopened starts that count anew, because the watch was reopened.
 func (e *Elector) LeaseReopened() {
-	if e.turn != nil {
-		e.turn.reopened()
+	if e.lease != nil {
+		e.lease.reopened()
 	}
 }

@@ -32,7 +32,7 @@ const flushTimeout = time.Second
 type service struct {
 	e      *Elector
 	term   Term
-	run    *candidacy // nil with election off
+	held   *holding // nil with election off
 	cancel context.CancelFunc
 	led    chan error
 
@@ -53,8 +53,8 @@ type service struct {
 }
 
 // serve opens the fence, calls lead, and ends the term in order. over means Run must return err.
-func (e *Elector) serve(ctx context.Context, run *candidacy, lead Lead) (over bool, err error) {
-	s := e.begin(ctx, run)
+func (e *Elector) serve(ctx context.Context, held *holding, lead Lead) (over bool, err error) {
+	s := e.begin(ctx, held)
 	termCtx, cancel := context.WithCancel(withTerm(context.WithoutCancel(ctx), s.term.Number))
 	defer cancel()
 	s.cancel = cancel
@@ -65,30 +65,30 @@ func (e *Elector) serve(ctx context.Context, run *candidacy, lead Lead) (over bo
 }
 
 // begin starts the books of a term and opens the fence for it.
-func (e *Elector) begin(ctx context.Context, run *candidacy) *service {
+func (e *Elector) begin(ctx context.Context, held *holding) *service {
 	cause, free := CauseInitial, e.clock.Now()
-	if e.turn != nil {
-		cause, free = e.turn.takenFrom()
+	if held != nil {
+		cause, free = held.cause, held.free
 	}
 	now := e.clock.Now()
 	e.lock.Lock()
 	e.term = Term{Number: e.term.Number + 1, Cause: cause}
 	e.leading, e.ended = true, time.Time{}
 	term, relied, allowed := e.term, e.relied, allowance{}
-	if e.turn != nil {
+	if held != nil {
 		allowed = e.cfg.allowed(e.renewed, relied)
 	}
 	e.lock.Unlock()
 	e.fence.open(term.Number, allowed)
-	if run != nil && isClosed(run.lost) { // it was lost before there was a term to end
-		e.fence.end(run.reason)
+	if held != nil && isClosed(held.lost) { // before there was a term to end
+		e.fence.end(held.reason)
 	}
 	e.deps.Metrics.term.Set(float64(term.Number))
 	e.deps.Metrics.started.Set(float64(now.UnixNano()) / float64(time.Second))
 	e.deps.Metrics.takeovers.WithLabelValues(string(cause)).Observe(now.Sub(free).Seconds())
 	klog.FromContext(ctx).Info("Term begins", "term", term.Number, "cause", cause, "leaseFreeFor", now.Sub(free).Round(time.Millisecond))
-	s := &service{e: e, term: term, run: run, led: make(chan error, 1), relied: e.cfg.LeaseDuration}
-	if run != nil {
+	s := &service{e: e, term: term, held: held, led: make(chan error, 1), relied: e.cfg.LeaseDuration}
+	if held != nil {
 		s.lapse = e.clock.NewTimer(allowed.until.Sub(now))
 		signal(e.paced)
 	}
@@ -98,14 +98,14 @@ func (e *Elector) begin(ctx context.Context, run *candidacy) *service {
 // await takes the term through its phases.
 func (s *service) await(ctx context.Context) {
 	stop, out := ctx.Done(), s.e.out
-	gone, done := s.run.endings()
+	gone, done := s.held.endings()
 	for !s.phase.over() {
 		select {
 		case err := <-s.led:
 			s.returned(ctx, err)
 		case <-gone:
 			gone = nil
-			s.on(ctx, lost, s.run.reason)
+			s.on(ctx, lost, s.held.reason)
 		case <-done:
 			done = nil
 			s.on(ctx, lost, notRenewed)
@@ -199,7 +199,7 @@ func (s *service) settle(ctx context.Context) {
 	s.stopTimer()
 	now := s.e.clock.Now()
 	settled := now
-	if s.run != nil {
+	if s.held != nil {
 		settled = s.e.fence.settled()
 	}
 	ev, over, wait := settle(settled, s.bound, now)
@@ -213,8 +213,8 @@ func (s *service) settle(ctx context.Context) {
 
 // cut ends the fence hard. The lease is not renewed any more: nobody here can use it, however long controllers take to return.
 func (s *service) cut(ctx context.Context, reason string) {
-	if s.run != nil {
-		s.run.stop()
+	if s.held != nil {
+		s.held.stop()
 	}
 	n := s.e.fence.end(reason)
 	klog.FromContext(ctx).V(2).Info("Fence ended", "term", s.term.Number, "reason", reason, "cut", n)
@@ -232,8 +232,8 @@ func (s *service) returned(ctx context.Context, err error) {
 	s.on(ctx, returned, reason)
 }
 
-// checkLapse ends a term that may not write any more. client-go's elector counts from the answers to its renewals, the fence from when
-// they were sent, so it may be the fence that knows first. What was given up then may lie in a send buffer: connections are not kept.
+// checkLapse ends a term that may not write any more. The renew deadline counts from the answer to a renewal, the fence from when
+// it was sent, so it may be the fence that knows first. What was given up then may lie in a send buffer: connections are not kept.
 func (s *service) checkLapse(ctx context.Context) {
 	until, limited := s.e.fence.deadline()
 	if !limited {
@@ -269,12 +269,12 @@ func (e *Elector) conclude(ctx context.Context, s *service) {
 	inFlight := e.fence.InFlight()
 	klog.FromContext(ctx).Info("Controllers stopped", "term", s.term.Number, "after", e.clock.Since(s.began).Round(time.Millisecond),
 		"drained", s.phase == clean, "stuck", s.stuck, "inFlight", inFlight)
-	if s.run != nil {
+	if s.held != nil {
 		s.lapse.Stop()
-		s.run.stop()
-		<-s.run.done
-		e.turn.resign()
-		e.turn.announce(stoppedLeading)
+		s.held.stop()
+		<-s.held.done
+		e.lease.resign()
+		e.announce(stoppedLeading)
 		e.handOver(ctx, s, inFlight)
 	}
 	e.retire(s)
@@ -289,7 +289,7 @@ func (e *Elector) handOver(ctx context.Context, s *service, inFlight int) {
 		e.deps.Metrics.atRelease.Set(float64(inFlight))
 		e.leave(ctx, func() time.Duration { return 0 })
 	case s.stuck:
-		klog.FromContext(ctx).Info("Left the lease to expire, controllers have not returned", "lease", e.turn.Describe())
+		klog.FromContext(ctx).Info("Left the lease to expire, controllers have not returned", "lease", e.lease)
 	default:
 		settled := e.fence.settled()
 		e.leave(ctx, func() time.Duration { return max(settled.Sub(e.clock.Now()), time.Second) })
@@ -312,16 +312,16 @@ func (e *Elector) leave(ctx context.Context, hold func() time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, min(releaseTimeout, e.cfg.RenewDeadline))
 	defer cancel()
 	begun := e.clock.Now()
-	err := e.turn.leave(ctx, hold, func(ctx context.Context) { e.sleep(ctx, releasePause) })
+	err := e.lease.leave(ctx, hold, func(ctx context.Context) { e.sleep(ctx, releasePause) })
 	switch {
 	case errors.Is(err, errNotOurs):
-		logger.Info("Nothing to release", "lease", e.turn.Describe(), "reason", err)
+		logger.Info("Nothing to release", "lease", e.lease, "reason", err)
 	case err != nil:
-		logger.Error(err, "Left the lease to expire", "lease", e.turn.Describe())
+		logger.Error(err, "Left the lease to expire", "lease", e.lease)
 	case hold() > 0:
-		logger.Info("Left the lease to expire, the API server may still do what was not answered", "lease", e.turn.Describe(), "in", hold().Round(time.Millisecond))
+		logger.Info("Left the lease to expire, the API server may still do what was not answered", "lease", e.lease, "in", hold().Round(time.Millisecond))
 	default:
-		logger.Info("Released the lease", "lease", e.turn.Describe(), "took", e.clock.Since(begun).Round(time.Millisecond))
+		logger.Info("Released the lease", "lease", e.lease, "took", e.clock.Since(begun).Round(time.Millisecond))
 	}
 }
 
@@ -340,14 +340,10 @@ func (e *Elector) retire(s *service) {
 	e.deps.Metrics.ended.WithLabelValues(string(s.end)).Inc()
 	e.deps.Metrics.started.Set(0)
 	e.deps.Metrics.lease.Set(0)
-	if e.turn != nil {
-		// client-go leaves its metric at 1 when it is told to stop; a new elector sets it to 0
-		_, _ = e.newElector(func(context.Context) {})
-	}
 	free := later(e.clock.Now(), e.fence.settled())
 	e.lock.Lock()
 	defer e.lock.Unlock()
-	e.leading, e.run = s.stuck, nil
+	e.leading, e.holding = s.stuck, nil
 	if e.aside != nil { // a drain is no time in which others could have taken the lease
 		e.aside.until = later(e.aside.until, free.Add(e.cfg.CoolDown))
 	}

@@ -95,7 +95,7 @@ func (f *auditFile) read(since time.Time) (AuditEvents, error) {
 			break
 		}
 		var event auditv1.Event
-		if err := json.Unmarshal(line, &event); err != nil {
+		if err := json.Unmarshal(whole(line), &event); err != nil {
 			return nil, fmt.Errorf("parse audit event: %w", err)
 		}
 		f.offset += int64(len(line))
@@ -103,6 +103,11 @@ func (f *auditFile) read(since time.Time) (AuditEvents, error) {
 	}
 	first := sort.Search(len(f.events), func(i int) bool { return f.events[i].StageTimestamp.After(since.Add(-auditDisorder)) })
 	return slices.Clip(f.events)[first:], nil
+}
+
+// whole is a line without what a killed API server had written of another event before the next one went on in the same line.
+func whole(line []byte) []byte {
+	return line[max(0, bytes.LastIndex(line, []byte(`{"kind":"Event","apiVersion":"audit.k8s.io/`))):]
 }
 
 // AuditEvents are audit events in the order of their stage timestamps.

@@ -8,6 +8,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"os"
+
+	"path/filepath"
+
+	"time"
 )
 
 func TestAuditLogShowsWhoDidWhat(t *testing.T) {
@@ -71,5 +77,28 @@ func TestAuditLogIsComplete(t *testing.T) {
 		if got := cluster.AuditLog(t).Where(Completed, ByUser("prober")); len(got) != n {
 			t.Fatalf("%d answers in the audit log, want %d", len(got), n)
 		}
+	}
+}
+
+// TestAuditLogOfAKilledServer: a server that is killed leaves half a line, and the next one goes on in it.
+func TestAuditLogOfAKilledServer(t *testing.T) {
+	event := func(verb string) string {
+		return fmt.Sprintf(`{"kind":"Event","apiVersion":"audit.k8s.io/v1","verb":%q,"user":{"groups":["a"]}}`, verb)
+	}
+	path := filepath.Join(t.TempDir(), "audit.log")
+	text := event("get") + "\n" + event("list")[:60] + event("create") + "\n" + event("update")[:30]
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	events, err := (&auditFile{path: path}).read(time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range events {
+		got = append(got, e.Verb)
+	}
+	if diff := cmp.Diff([]string{"get", "create"}, got); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }

@@ -76,7 +76,6 @@ func base(series string, histogram func(string) bool) string {
 
 // onDemand are metrics that exist from their first use on, which the workload may or may not bring about.
 var onDemand = map[string]family{
-	"leader_election_slowpath_total":             {"counter", "name", "Renewals of the lease that had to read it first."},
 	"rest_client_exec_plugin_call_total":         {"counter", "call_status, code", "Calls of a credential plugin that the kubeconfig names."},
 	"rest_client_rate_limiter_duration_seconds":  {"histogram", "host, verb", "Waits for --kube-api-qps, if it is positive."},
 	"rest_client_request_retries_total":          {"counter", "code, host, verb", "Requests that were sent again because the answer asked for it."},

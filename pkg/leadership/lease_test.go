@@ -130,7 +130,7 @@ func TestRelease(t *testing.T) {
 				s := &leaseServer{}
 				s.hold("a")
 				c := &conn{server: s}
-				l := &leaseLock{client: c, namespace: "kube-system", name: "test", identity: "a", clock: realClock}
+				l := &leaseClient{client: c, namespace: "kube-system", name: "test", identity: "a", clock: realClock}
 				tt.prepare(s, c)
 				ctx, cancel := context.WithTimeout(t.Context(), releaseTimeout)
 				defer cancel()

@@ -1,0 +1,149 @@
+package leadership
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
+)
+
+// renewJitter is how many retry periods two renewals may lie apart, that of client-go v0.37 (tools/leaderelection, JitterFactor), whose
+// bounds on the flags are everybody's.
+const renewJitter = 1.2
+
+// holding is one uninterrupted holding of the lease: from the attempt that takes it to the end of its renewals.
+type holding struct {
+	cause Cause         // how the lease was free
+	free  time.Time     // since when
+	lost  chan struct{} // closed when the Lease was seen in other hands
+	done  chan struct{} // closed when it is renewed no longer
+	stop  context.CancelFunc
+
+	once   sync.Once
+	reason string // why lost; written once, before lost is closed
+}
+
+// lose ends a holding. Only the first reason counts.
+func (h *holding) lose(reason string) {
+	h.once.Do(func() {
+		h.reason = reason
+		close(h.lost)
+	})
+}
+
+// isClosed says whether c is closed. Nothing is ever sent on it.
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// endings are the channels that tell of the end of a holding; nil ones, that never do, with election off.
+func (h *holding) endings() (lost, done <-chan struct{}) {
+	if h == nil {
+		return nil, nil
+	}
+	return h.lost, h.done
+}
+
+// take makes one attempt at the lease. A nil holding means it was not taken; doubtful that it may be ours all the same. An attempt that is
+// under way when ctx ends has a second to be answered, and what it took, or may have, is given back.
+func (e *Elector) take(ctx context.Context) (h *holding, version string, doubtful bool) {
+	h = &holding{lost: make(chan struct{}), done: make(chan struct{})}
+	e.lock.Lock()
+	e.holding = h // before the attempt: the watch may be faster than its answer
+	e.lock.Unlock()
+	late, cancel := e.outliving(ctx, time.Second)
+	o := e.attempt(late, h)
+	cancel()
+	if o.held && ctx.Err() == nil {
+		h.cause, h.free = o.cause, o.free
+		e.announce(becameLeader)
+		ctx, h.stop = context.WithCancel(context.WithoutCancel(ctx)) // a leader renews while it drains
+		go e.keep(ctx, h)
+		return h, o.version, false
+	}
+	e.lease.resign()
+	if ctx.Err() != nil && (o.held || o.unsure) {
+		e.leave(context.WithoutCancel(ctx), func() time.Duration { return 0 })
+	}
+	return nil, o.version, o.unsure
+}
+
+// keep renews the lease until ctx ends, it is in other hands, or it was not renewed for the renew deadline.
+func (e *Elector) keep(ctx context.Context, h *holding) {
+	defer close(h.done)
+	e.deps.Metrics.leads(e.cfg.Name, true)
+	defer e.deps.Metrics.leads(e.cfg.Name, false)
+	for ok := true; ok; ok = e.renew(ctx, h) {
+		e.sleep(ctx, e.cfg.RetryPeriod)
+	}
+}
+
+// renew tries to renew the lease until that succeeds, and says whether it did.
+func (e *Elector) renew(ctx context.Context, h *holding) bool {
+	ctx, cancel := context.WithTimeout(ctx, e.cfg.RenewDeadline)
+	defer cancel()
+	for ctx.Err() == nil && !isClosed(h.lost) {
+		again := e.clock.Now().Add(e.cfg.RetryPeriod)
+		o := e.attempt(ctx, h)
+		if o.read {
+			e.deps.Metrics.slow(e.cfg.Name)
+		}
+		if o.held {
+			return true
+		}
+		e.sleep(ctx, again.Sub(e.clock.Now()))
+	}
+	return false
+}
+
+// attempt makes one try to take or renew the lease, and takes note of what came of it.
+func (e *Elector) attempt(ctx context.Context, h *holding) outcome {
+	o := e.lease.attempt(ctx, e.duration)
+	logger := klog.FromContext(ctx)
+	switch {
+	case o.err == nil || ctx.Err() != nil:
+	case apierrors.IsConflict(o.err) || apierrors.IsAlreadyExists(o.err): // somebody else was faster
+		logger.V(2).Info("The lease changed meanwhile", "lease", e.lease, "err", o.err)
+	default:
+		logger.Error(o.err, "The lease was neither taken nor renewed", "lease", e.lease)
+	}
+	if o.held {
+		e.held(o)
+	}
+	if o.lost != "" {
+		e.lose(o.lost)
+	}
+	return o
+}
+
+// held takes in that a write made or kept us the holder.
+func (e *Elector) held(o outcome) {
+	e.fence.extend(e.cfg.allowed(o.sent, o.rely))
+	e.deps.Metrics.lease.Set(o.written.Truncate(time.Second).Seconds())
+	e.lock.Lock()
+	defer e.lock.Unlock()
+	if o.rely > e.relied {
+		signal(e.paced)
+	}
+	e.renewed, e.relied = o.sent, o.rely
+}
+
+// outliving returns a context that ends d after ctx does, or when it is cancelled.
+func (e *Elector) outliving(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		e.sleep(late, d)
+		cancel()
+	})
+	return late, func() {
+		stop()
+		cancel()
+	}
+}

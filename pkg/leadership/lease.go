@@ -1,0 +1,277 @@
+package leadership
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/clock"
+
+	"minikcm/pkg/answer"
+)
+
+// leaseClient takes, renews and gives away the Lease for one identity. It remembers what it saw of the Lease, fed by its own requests and
+// by watch events, and tells as soon as either shows that the Lease is not ours any more.
+type leaseClient struct {
+	client                    coordinationv1client.LeaseInterface
+	namespace, name, identity string
+	shortest                  time.Duration // see observation.free
+	clock                     clock.PassiveClock
+
+	lock    sync.Mutex
+	stored  *coordinationv1.Lease // as of our last own request; its version goes with the next write
+	seen    observation
+	holding bool // our last write made us the holder, and nothing since took that away
+	watch   watchLag
+}
+
+// outcome is what came of one attempt at the Lease.
+type outcome struct {
+	held bool   // the Lease is ours
+	lost string // why it is not ours any more; "" if it is, or was not before
+	err  error  // why there was no write, or why it failed; nil if the Lease is somebody else's
+
+	sent          time.Time     // held: when the write was sent
+	written, rely time.Duration // held: for how long it holds, and on how much of that writes may rely
+	cause         Cause         // held: how the Lease was free for us
+	free          time.Time     // held: since when
+	read          bool          // it took a GET
+	unsure        bool          // not held: a write may have been done all the same
+	version       string        // of the Lease that was judged; "" if none is known
+}
+
+// attempt makes one try to take the Lease or, if we hold it, to renew it. duration is asked before each write for how long it is to hold,
+// and on how much of that writes may rely.
+func (l *leaseClient) attempt(ctx context.Context, duration func() (written, rely time.Duration)) outcome {
+	// 1. The holder writes over what it knows: one request.
+	stored, renewing := l.held()
+	if renewing {
+		o := l.write(ctx, stored, duration)
+		if o.err == nil {
+			return o
+		}
+	}
+	// 2. Everybody else, and a holder whose write failed, reads the Lease.
+	lease, err := l.client.Get(ctx, l.name, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return outcome{err: fmt.Errorf("read the lease: %w", err), version: l.observed().version}
+	}
+	if err != nil {
+		lease = nil
+	}
+	// 3. It has to be ours, or free.
+	o, ok := l.judge(lease, renewing)
+	if !ok {
+		return o
+	}
+	// 4. The write carries the version that was read: if somebody else came first, it is refused.
+	w := l.write(ctx, lease, duration)
+	w.cause, w.free, w.version, w.read = o.cause, o.free, o.version, true
+	return w
+}
+
+// held returns the Lease as of our last request, and whether we hold it.
+func (l *leaseClient) held() (*coordinationv1.Lease, bool) {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	return l.stored, l.holding
+}
+
+// judge takes in what a GET showed, nil if there is no Lease, and says whether we may write it.
+func (l *leaseClient) judge(lease *coordinationv1.Lease, renewing bool) (o outcome, ok bool) {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	now := l.clock.Now()
+	if lease == nil {
+		l.seen = l.seen.gone(now)
+	} else {
+		l.stored = lease
+		l.seen = l.seen.read(lease, now)
+		l.watch = l.watch.sawDirect(lease.ResourceVersion, now)
+	}
+	o = outcome{version: l.seen.version, read: true, lost: l.check()}
+	if renewing { // what took it away may have been seen before, too
+		return o, l.holding
+	}
+	o.free, o.cause = l.seen.free(l.identity, l.shortest)
+	return o, !now.Before(o.free)
+}
+
+// write makes us the holder of the Lease as it was read, or of a new one if that is nil.
+func (l *leaseClient) write(ctx context.Context, read *coordinationv1.Lease, duration func() (written, rely time.Duration)) outcome {
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: l.namespace, Name: l.name}}
+	send := func() (*coordinationv1.Lease, error) { return l.client.Create(ctx, lease, metav1.CreateOptions{}) }
+	if read != nil {
+		lease = read.DeepCopy()
+		send = func() (*coordinationv1.Lease, error) { return l.client.Update(ctx, lease, metav1.UpdateOptions{}) }
+	}
+	written, rely := duration()
+	o := outcome{sent: l.clock.Now(), written: written, rely: rely}
+	lease.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(holderRecord(read, l.identity, o.written, metav1.NewTime(o.sent)))
+	answered, err := send()
+	if err != nil {
+		return outcome{err: fmt.Errorf("write the lease: %w", err), unsure: answer.Of(err) == answer.Unknown}
+	}
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	now := l.clock.Now()
+	l.stored = answered
+	if l.seen.exists { // the watch may have shown a successor before the answer came
+		l.seen = l.seen.saw(answered, now)
+	} else {
+		l.seen = l.seen.read(answered, now)
+	}
+	l.watch = l.watch.sawDirect(answered.ResourceVersion, now)
+	l.holding = true
+	o.lost = l.check()
+	o.held = l.holding
+	return o
+}
+
+// holderRecord is what a holder writes over the Lease that was read; nil if there was none.
+func holderRecord(read *coordinationv1.Lease, identity string, duration time.Duration, now metav1.Time) *resourcelock.LeaderElectionRecord {
+	record := &resourcelock.LeaderElectionRecord{HolderIdentity: identity, LeaseDurationSeconds: int(duration / time.Second),
+		AcquireTime: now, RenewTime: now}
+	if read == nil {
+		return record
+	}
+	before := resourcelock.LeaseSpecToLeaderElectionRecord(&read.Spec)
+	if before.HolderIdentity == identity {
+		record.AcquireTime, record.LeaderTransitions = before.AcquireTime, before.LeaderTransitions
+	} else {
+		record.LeaderTransitions = before.LeaderTransitions + 1
+	}
+	return record
+}
+
+// observe takes in what the watch says; nil means deleted. It returns why the Lease is not ours any more, "" if nothing changed about that.
+func (l *leaseClient) observe(lease *coordinationv1.Lease) (lost string) {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	now := l.clock.Now()
+	if lease == nil {
+		l.seen = l.seen.gone(now)
+		return ""
+	}
+	l.watch = l.watch.sawWatched(lease.ResourceVersion)
+	l.seen = l.seen.saw(lease, now)
+	return l.check()
+}
+
+// check ends our holding if the newest record names another holder, or none, and says so once. The lock is held.
+// A deleted Lease leaves our record the newest: it names no successor, and our next renewal puts it back.
+func (l *leaseClient) check() (lost string) {
+	if !l.holding || l.seen.record.HolderIdentity == l.identity {
+		return ""
+	}
+	l.holding = false
+	if holder := l.seen.record.HolderIdentity; holder != "" {
+		return "the lease is held by " + holder
+	}
+	return "the lease was released by somebody else"
+}
+
+// resign forgets that we hold the Lease; the next attempt judges it as a standby does.
+func (l *leaseClient) resign() {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	l.holding = false
+}
+
+// String is the namespace and name of the Lease, for logs.
+func (l *leaseClient) String() string { return l.namespace + "/" + l.name }
+
+// observed returns what is known of the Lease.
+func (l *leaseClient) observed() observation {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	return l.seen
+}
+
+// lag says how far the watch is behind our own requests.
+func (l *leaseClient) lag() watchLag {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	return l.watch
+}
+
+// reopened starts the count anew: what counts is what a new watch delivers.
+func (l *leaseClient) reopened() {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	l.watch.ahead = 0
+}
+
+// errNotOurs is the outcome of a release that came too late: the Lease is gone, or somebody else's.
+var errNotOurs = errors.New("the lease is not ours any more")
+
+const (
+	// releaseTimeout is for how long a release is tried. It happens when control planes are drained, so that storage elects a new leader or
+	// an API server goes away at the same time: that takes a second or two.
+	releaseTimeout = 5 * time.Second
+	// releasePause lies between tries.
+	releasePause = 250 * time.Millisecond
+)
+
+// leave gives the Lease away: at once if hold is not positive, otherwise it stays ours and expires after hold, rounded up to seconds. It
+// returns errNotOurs if the Lease is not ours any more. It reads first, and again after a conflict, which a renewal in flight can cause,
+// and after a pause when it fails otherwise, until ctx ends.
+func (l *leaseClient) leave(ctx context.Context, hold func() time.Duration, pause func(context.Context)) error {
+	var last error
+	for ctx.Err() == nil {
+		last = l.leaveOnce(ctx, hold())
+		switch {
+		case last == nil || errors.Is(last, errNotOurs) || apierrors.IsForbidden(last) || apierrors.IsUnauthorized(last):
+			return last
+		case apierrors.IsConflict(last):
+			continue
+		}
+		pause(ctx)
+	}
+	return errors.Join(last, ctx.Err())
+}
+
+func (l *leaseClient) leaveOnce(ctx context.Context, hold time.Duration) error {
+	lease, err := l.client.Get(ctx, l.name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return errNotOurs
+	}
+	if err != nil {
+		return fmt.Errorf("read the lease to release it: %w", err)
+	}
+	record := resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec)
+	if record.HolderIdentity != l.identity {
+		return errNotOurs
+	}
+	lease.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(lastRecord(*record, hold, metav1.NewTime(l.clock.Now())))
+	written, err := l.client.Update(ctx, lease, metav1.UpdateOptions{})
+	if err != nil {
+		return fmt.Errorf("write the lease to release it: %w", err)
+	}
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	l.stored, l.seen = written, l.seen.read(written, l.clock.Now())
+	return nil
+}
+
+// lastRecord is the last that a holder writes, over the given one.
+func lastRecord(record resourcelock.LeaderElectionRecord, hold time.Duration, now metav1.Time) *resourcelock.LeaderElectionRecord {
+	if hold <= 0 {
+		return &resourcelock.LeaderElectionRecord{
+			LeaseDurationSeconds: 1, // as client-go: a reader that ignores the empty holder waits no longer
+			LeaderTransitions:    record.LeaderTransitions,
+			AcquireTime:          now,
+			RenewTime:            now,
+		}
+	}
+	record.RenewTime, record.LeaseDurationSeconds = now, int(math.Ceil(hold.Seconds()))
+	return &record
+}
