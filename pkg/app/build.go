@@ -75,8 +75,14 @@ func (b *builder) buildCaches() error {
 		Name: Name, Resync: resyncPeriod(b.cfg.MinResync), LeaseNamespaces: leaseNamespaces(b.cfg),
 		LeaseClient: leases, Line: b.line,
 		REST: func(content *rest.ContentConfig) (rest.Interface, error) {
+			if content.ContentType == "" {
+				content.ContentType, content.AcceptContentTypes = cfg.ContentType, cfg.AcceptContentTypes
+			}
 			cfg := rest.CopyConfig(cfg)
 			cfg.APIPath, cfg.ContentConfig = "/apis", *content
+			if content.GroupVersion.Group == "" {
+				cfg.APIPath = "/api"
+			}
 			return rest.RESTClientForConfigAndClient(cfg, client)
 		},
 	})

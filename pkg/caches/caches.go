@@ -30,7 +30,7 @@ type Config struct {
 	LeaseNamespaces []string
 	// LeaseClient is what Leases are watched with, if not with the client of all other types.
 	LeaseClient kubernetes.Interface
-	// REST makes the client of a type that is not Kubernetes' own; nil: there can be none.
+	// REST makes the client of a type that comes without an informer; nil: there can be none. An empty content type is that of all others.
 	REST func(*rest.ContentConfig) (rest.Interface, error)
 	// Line is what the clients were made with; nil: ordinary ones.
 	Line *freshness.Line

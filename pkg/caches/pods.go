@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+
+	"k8s.io/client-go/informers"
 )
 
 // Pods is the cache of pods.
@@ -38,7 +40,10 @@ func (c *Caches) Pods() (*Pods, error) {
 		return obj, nil
 	}
 	store, err := Watch[*Pod](c, corev1.SchemeGroupVersion.WithResource("pods"),
-		Options{Trim: trim, Indexers: cache.Indexers{podsByController: controllerIndex, podsByNode: nodeIndex}})
+		Options{Trim: trim, Indexers: cache.Indexers{podsByController: controllerIndex, podsByNode: nodeIndex},
+			Informer: func(f informers.SharedInformerFactory) cache.SharedIndexInformer {
+				return f.Core().V1().Pods().Informer()
+			}})
 	if err != nil {
 		return nil, err
 	}

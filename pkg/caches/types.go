@@ -15,6 +15,8 @@ import (
 	"k8s.io/client-go/informers/internalinterfaces"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+
+	"k8s.io/client-go/informers"
 )
 
 // ReplicaSets is the cache of ReplicaSets. They have no managed fields, and of the pod template of those that ask for no pods there is
@@ -32,7 +34,10 @@ func (c *Caches) ReplicaSets() (*ReplicaSets, error) {
 		return nil, nil
 	}
 	store, err := Watch[*appsv1.ReplicaSet](c, appsv1.SchemeGroupVersion.WithResource("replicasets"),
-		Options{Trim: trimReplicaSet, Indexers: cache.Indexers{replicaSetsByController: byController}})
+		Options{Trim: trimReplicaSet, Indexers: cache.Indexers{replicaSetsByController: byController},
+			Informer: func(f informers.SharedInformerFactory) cache.SharedIndexInformer {
+				return f.Apps().V1().ReplicaSets().Informer()
+			}})
 	return &ReplicaSets{store}, err
 }
 
@@ -72,7 +77,10 @@ type Nodes struct{ Store[*corev1.Node] }
 
 // Nodes returns the cache of nodes and puts it under watch.
 func (c *Caches) Nodes() (*Nodes, error) {
-	store, err := Watch[*corev1.Node](c, corev1.SchemeGroupVersion.WithResource("nodes"), Options{Trim: trimNode})
+	store, err := Watch[*corev1.Node](c, corev1.SchemeGroupVersion.WithResource("nodes"), Options{Trim: trimNode,
+		Informer: func(f informers.SharedInformerFactory) cache.SharedIndexInformer {
+			return f.Core().V1().Nodes().Informer()
+		}})
 	return &Nodes{store}, err
 }
 
@@ -96,7 +104,10 @@ type Namespaces struct{ Store[*corev1.Namespace] }
 
 // Namespaces returns the cache of namespaces and puts it under watch.
 func (c *Caches) Namespaces() (*Namespaces, error) {
-	store, err := Watch[*corev1.Namespace](c, corev1.SchemeGroupVersion.WithResource("namespaces"), Options{Trim: trimNamespace})
+	store, err := Watch[*corev1.Namespace](c, corev1.SchemeGroupVersion.WithResource("namespaces"), Options{Trim: trimNamespace,
+		Informer: func(f informers.SharedInformerFactory) cache.SharedIndexInformer {
+			return f.Core().V1().Namespaces().Informer()
+		}})
 	return &Namespaces{store}, err
 }
 
@@ -129,7 +140,9 @@ func (c *Caches) Leases() (*Leases, error) {
 		return coordinationinformers.NewLeaseInformerWithOptions(client, scope, internalinterfaces.InformerOptions{ResyncPeriod: resync, InformerName: c.name})
 	}
 	store, err := Watch[*coordinationv1.Lease](c, coordinationv1.SchemeGroupVersion.WithResource("leases"),
-		Options{Namespace: scope, Trim: trim, Informer: informer})
+		Options{Namespace: scope, Trim: trim, Informer: func(f informers.SharedInformerFactory) cache.SharedIndexInformer {
+			return f.InformerFor(&coordinationv1.Lease{}, informer)
+		}})
 	return &Leases{store}, err
 }
 

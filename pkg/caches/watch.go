@@ -11,17 +11,18 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/client-go/informers/internalinterfaces"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/scheme"
 	"minikcm/pkg/freshness"
 )
 
 // Options say how a type is watched. The zero value is for a type of Kubernetes' own, in all namespaces, kept whole.
 type Options struct {
-	// Namespace is the only one that is watched, of a type with a Scheme or an Informer; empty for all and for cluster-scoped types.
+	// Namespace is the only one that is watched; empty for all and for cluster-scoped types. An Informer has to keep to it by itself.
 	Namespace string
 	// Trim drops what nobody reads from an object on its way into the cache, and may return another type, that of the store. What it is
 	// given, it may change. Nil keeps everything.
@@ -30,8 +31,9 @@ type Options struct {
 	Indexers cache.Indexers
 	// Scheme knows a type that is not Kubernetes' own, and its list; nil for those that are.
 	Scheme *runtime.Scheme
-	// Informer makes the informer, if Namespace and Scheme do not say enough; nil: they do.
-	Informer internalinterfaces.NewInformerFunc
+	// Informer takes the informer from the factory, such as factory.Core().V1().Pods().Informer(); nil: it is made for T. A type that Trim
+	// turns into another needs it.
+	Informer func(informers.SharedInformerFactory) cache.SharedIndexInformer
 }
 
 // Watch puts a type under watch and returns its store. It must come before Start, like everything that shapes an informer. Whoever asks for
@@ -67,28 +69,28 @@ func Watch[T metav1.Object](c *Caches, gvr schema.GroupVersionResource, o Option
 	return s, nil
 }
 
-// informerFor asks the factory for the informer of a type.
+// informerFor makes the informer of a type, in the factory.
 func informerFor[T metav1.Object](c *Caches, gvr schema.GroupVersionResource, o Options) (cache.SharedIndexInformer, error) {
-	if o.Informer == nil && o.Scheme == nil && o.Namespace == "" {
-		known, err := c.factory.ForResource(gvr)
-		if err != nil {
-			return nil, err
-		}
-		return known.Informer(), nil
+	if o.Informer != nil {
+		return o.Informer(c.factory), nil
 	}
 	object, ok := reflect.New(reflect.TypeFor[T]().Elem()).Interface().(runtime.Object) // T is a pointer
 	if !ok {
 		return nil, fmt.Errorf("%v is not what the API server has", reflect.TypeFor[T]())
 	}
-	if o.Informer != nil {
-		return c.factory.InformerFor(object, o.Informer), nil
+	content, known := runtime.ContentTypeJSON, o.Scheme
+	if known == nil {
+		content, known = "", scheme.Scheme
 	}
-	if o.Scheme == nil || c.cfg.REST == nil {
-		return nil, errors.New("its informer cannot be made without a scheme and a client")
+	if _, _, err := known.ObjectKinds(object); err != nil {
+		return nil, err
+	}
+	if c.cfg.REST == nil {
+		return nil, errors.New("its informer cannot be made without a client")
 	}
 	client, err := c.cfg.REST(&rest.ContentConfig{
-		GroupVersion: new(gvr.GroupVersion()), ContentType: runtime.ContentTypeJSON,
-		NegotiatedSerializer: serializer.NewCodecFactory(o.Scheme).WithoutConversion(),
+		GroupVersion: new(gvr.GroupVersion()), ContentType: content,
+		NegotiatedSerializer: serializer.NewCodecFactory(known).WithoutConversion(),
 	})
 	if err != nil {
 		return nil, err

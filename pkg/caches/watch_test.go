@@ -9,11 +9,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
+
+	"k8s.io/client-go/rest"
 )
 
 // A type that is not Kubernetes' own is watched on a real API server in examples/own-controller.
 func TestWatchOfAnyType(t *testing.T) {
-	c := New(fake.NewClientset(), Config{Name: t.Name()})
+	c := New(fake.NewClientset(), Config{Name: t.Name(), REST: func(content *rest.ContentConfig) (rest.Interface, error) {
+		return rest.RESTClientFor(&rest.Config{Host: "https://127.0.0.1", ContentConfig: *content})
+	}})
 	services := corev1.SchemeGroupVersion.WithResource("services")
 	first := must[Store[*corev1.Service]](t)(Watch[*corev1.Service](c, services, Options{}))
 	if second := must[Store[*corev1.Service]](t)(Watch[*corev1.Service](c, services, Options{})); second.informer != first.informer || len(c.Types()) != 1 {
@@ -28,10 +32,10 @@ func TestWatchOfAnyType(t *testing.T) {
 	}
 	_, err := Watch[*corev1.Pod](c, services, Options{})
 	refused("a type that is watched as another", "watch services: it is in a caches.Store[*k8s.io/api/core/v1.Service] already", err)
-	_, err = Watch[*corev1.Service](c, own, Options{})
-	refused("a type nobody knows", "watch foos: ", err)
 	_, err = Watch[*corev1.Service](c, own, Options{Scheme: runtime.NewScheme()})
-	refused("a type of one's own without a client", "cannot be made without a scheme and a client", err)
+	refused("a type its scheme does not know", "watch foos: no kind is registered for the type v1.Service", err)
+	_, err = Watch[*corev1.Service](New(fake.NewClientset(), Config{Name: "clientless"}), services, Options{})
+	refused("without a client", "cannot be made without a client", err)
 	_, err = Watch[*metav1.ObjectMeta](c, own, Options{Scheme: runtime.NewScheme()})
 	refused("what is no object", "*v1.ObjectMeta is not what the API server has", err)
 	if len(c.Types()) != 1 {
