@@ -39,10 +39,6 @@ type Deps struct {
 	Metrics *Metrics
 	Clock   clock.WithTicker // nil: the real one
 
-	// Recorder gets "became leader" before the first write of a term and "stopped leading" after the
-	// last, before the release. nil: the events are written through Clients.Events, each waited for, so
-	// that this order is also the one the API server sees.
-	Recorder resourcelock.EventRecorder
 	// Flush is called after the release of the lease and before Run goes on, for events of controllers that still wait to be sent.
 	// ctx bounds it to a second. May be nil.
 	Flush func(ctx context.Context)
@@ -50,25 +46,26 @@ type Deps struct {
 
 // Elector holds the lease for this process, one term after the other.
 type Elector struct {
-	cfg   Config
-	deps  Deps
-	clock clock.WithTicker
-	fence *Fence
-	lease *leaseClient  // nil with election off
-	wake  chan struct{} // something a waiting standby should know has happened
-	out   chan struct{} // a running term should step down
-	paced chan struct{} // the lease is renewed for longer, or for less time, than before
+	cfg      Config
+	deps     Deps
+	clock    clock.WithTicker
+	fence    *Fence
+	lease    *leaseClient               // nil with election off
+	recorder resourcelock.EventRecorder // nil: no events
+	news     chan struct{}              // something a waiting standby should know has happened
+	ending   chan struct{}              // a running term should end by stepping down
+	paced    chan struct{}              // the lease is renewed for longer, or for less time, than before
 
-	lock    sync.Mutex
-	term    Term
-	leading bool          // between begin and the return of Lead
-	ended   time.Time     // when the running term was found to be over; zero: it is not
-	renewed time.Time     // when the last successful renewal was sent
-	relied  time.Duration // for how long writes may rely on it
-	holding *holding      // the running one, or the one that is tried for; nil before the first
-	aside   *standAside
-	alone   time.Time // until then stepping down helps nobody: it did not the last time
-	holder  string    // last one logged
+	lock       sync.Mutex
+	term       Term
+	leading    bool          // between begin and the return of Lead
+	ended      time.Time     // when the running term was found to be over; zero: it is not
+	renewed    time.Time     // when the last successful renewal was sent
+	relied     time.Duration // for how long writes may rely on it
+	holding    *holding      // the running one, or the one that is tried for; nil before the first
+	aside      *standAside
+	aloneUntil time.Time // until then stepping down helps nobody: it did not the last time
+	holder     string    // last one logged
 }
 
 // New returns an elector that does nothing before Run. The error joins every problem of cfg.
@@ -81,7 +78,7 @@ func New(cfg Config, deps Deps) (*Elector, error) {
 		return nil, fmt.Errorf("leader election: %w", err)
 	}
 	e := &Elector{cfg: cfg.withDefaults(), deps: deps, clock: deps.Clock, fence: deps.Fence,
-		wake: make(chan struct{}, 1), out: make(chan struct{}, 1), paced: make(chan struct{}, 1)}
+		news: make(chan struct{}, 1), ending: make(chan struct{}, 1), paced: make(chan struct{}, 1)}
 	if e.clock == nil {
 		e.clock = clock.RealClock{}
 	}
@@ -97,8 +94,8 @@ func New(cfg Config, deps Deps) (*Elector, error) {
 		namespace: cfg.Namespace, name: cfg.Name, identity: cfg.Identity,
 		shortest: cfg.LeaseDuration.Truncate(time.Second), clock: e.clock,
 	}
-	if deps.Recorder == nil && deps.Clients.Events != nil {
-		e.deps.Recorder = &leaseEvents{client: deps.Clients.Events, clock: e.clock}
+	if deps.Clients.Events != nil {
+		e.recorder = &leaseEvents{client: deps.Clients.Events, clock: e.clock}
 	}
 	e.deps.Metrics.contend(cfg.Name)
 	return e, nil
@@ -114,7 +111,7 @@ func (e *Elector) Observe(lease *coordinationv1.Lease) {
 	if reason := e.lease.observe(lease); reason != "" {
 		e.lose(reason)
 	}
-	signal(e.wake)
+	signal(e.news)
 }
 
 // Run competes for the lease and calls lead once per term, never twice at a time, until ctx ends.

@@ -25,12 +25,12 @@ const (
 // announce writes an event on the Lease.
 func (e *Elector) announce(what string) {
 	lease, _ := e.lease.held()
-	if e.deps.Recorder == nil || lease == nil {
+	if e.recorder == nil || lease == nil {
 		return
 	}
 	subject := &coordinationv1.Lease{ObjectMeta: lease.ObjectMeta}
 	subject.SetGroupVersionKind(coordinationv1.SchemeGroupVersion.WithKind("Lease"))
-	e.deps.Recorder.Eventf(subject, corev1.EventTypeNormal, "LeaderElection", "%s %s", e.cfg.Identity, what)
+	e.recorder.Eventf(subject, corev1.EventTypeNormal, "LeaderElection", "%s %s", e.cfg.Identity, what)
 }
 
 // leaseEvents writes the few events of the election one by one and waits for each, so that their order

@@ -60,10 +60,11 @@ func start(t *testing.T, s *leaseServer, identity string, change ...func(*proces
 	}
 	metrics := NewMetrics(prometheus.NewRegistry())
 	p.fence = NewFence(realClock, metrics)
-	elector, err := New(cfg, Deps{Clients: Clients{Leases: p.conn}, Fence: p.fence, Metrics: metrics, Recorder: p.events, Flush: p.flush})
+	elector, err := New(cfg, Deps{Clients: Clients{Leases: p.conn}, Fence: p.fence, Metrics: metrics, Flush: p.flush})
 	if err != nil {
 		t.Fatal(err)
 	}
+	elector.recorder = p.events
 	p.Elector = elector
 	watch := func(lease *coordinationv1.Lease) {
 		p.conn.lock.Lock()

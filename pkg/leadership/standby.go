@@ -65,7 +65,7 @@ func (e *Elector) pause(ctx context.Context, d time.Duration) {
 	defer timer.Stop()
 	select {
 	case <-timer.C():
-	case <-e.wake:
+	case <-e.news:
 	case <-ctx.Done():
 	}
 }
@@ -77,7 +77,7 @@ func (e *Elector) noteHolder(ctx context.Context) {
 	changed, other := holder != e.holder, holder != "" && holder != e.cfg.Identity
 	e.holder = holder
 	if other {
-		e.alone = time.Time{}
+		e.aloneUntil = time.Time{}
 	}
 	e.lock.Unlock()
 	if changed && other {

@@ -36,12 +36,12 @@ func (e *Elector) StepDown(reason string, caughtUp func() bool) {
 	}
 	e.lock.Lock()
 	defer e.lock.Unlock()
-	if e.aside != nil || e.clock.Now().Before(e.alone) {
+	if e.aside != nil || e.clock.Now().Before(e.aloneUntil) {
 		return
 	}
 	e.aside = &standAside{reason: reason, until: e.clock.Now().Add(e.cfg.CoolDown), caughtUp: caughtUp}
-	signal(e.out)
-	signal(e.wake)
+	signal(e.ending)
+	signal(e.news)
 }
 
 // outFor returns how long to wait before looking again whether we may compete; 0 means we may.
@@ -60,12 +60,12 @@ func (e *Elector) outFor(ctx context.Context) time.Duration {
 	holder := e.lease.observed().record.HolderIdentity
 	alone := !caughtUp && (holder == "" || holder == e.cfg.Identity)
 	e.lock.Lock()
-	e.aside, e.alone = nil, time.Time{}
+	e.aside, e.aloneUntil = nil, time.Time{}
 	if alone {
-		e.alone = e.clock.Now().Add(aloneFor * e.cfg.CoolDown)
+		e.aloneUntil = e.clock.Now().Add(aloneFor * e.cfg.CoolDown)
 	}
 	select { // a standby has no term that could have taken it
-	case <-e.out:
+	case <-e.ending:
 	default:
 	}
 	e.lock.Unlock()
@@ -87,7 +87,7 @@ func (e *Elector) asideReason() string {
 func (e *Elector) standing() (aside, alone bool) {
 	e.lock.Lock()
 	defer e.lock.Unlock()
-	return e.aside != nil, e.clock.Now().Before(e.alone)
+	return e.aside != nil, e.clock.Now().Before(e.aloneUntil)
 }
 
 // LeaseLag is how many versions of the Lease were seen by requests since its watch last delivered one, which version that was, and when it was

@@ -97,7 +97,7 @@ func (e *Elector) begin(ctx context.Context, held *holding) *service {
 
 // await takes the term through its phases.
 func (s *service) await(ctx context.Context) {
-	stop, out := ctx.Done(), s.e.out
+	stop, out := ctx.Done(), s.e.ending
 	gone, done := s.held.endings()
 	for !s.phase.over() {
 		select {
