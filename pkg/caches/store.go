@@ -1,13 +1,16 @@
 package caches
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"minikcm/pkg/freshness"
 )
@@ -128,6 +131,11 @@ func (s Store[T]) Version() string { return s.informer.GetIndexer().LastStoreSyn
 // Expect notes that an object of this type had a version, because this process has just written or read it: a watch that works shows it,
 // or a newer one, at once. What is not a version is ignored.
 func (s Store[T]) Expect(version string) { s.expected.raise(version) }
+
+// Confirm returns nil once the contents are known to be no older than this call; see [freshness.Watched.Confirm].
+func (s Store[T]) Confirm(ctx context.Context, client metadata.Interface, clk clock.Clock) error {
+	return s.caches.types[s.typ].Confirm(ctx, client, clk)
+}
 
 func (s Store[T]) byIndex(index, value string) []T {
 	objects, err := s.informer.GetIndexer().ByIndex(index, value)

@@ -10,5 +10,7 @@
 //     does not help, says so: the leader then steps down and stays out of the election until its caches are current, or nobody else has taken the
 //     lease. Data that were set back, as by a restore of etcd, end the process.
 //
+// [Watched.Confirm] answers the question once, for whoever is about to act on a whole cache.
+//
 // Each type has one state: current, behind, different, reopened or stale; staleness.go has the table. Lag alone is never staleness.
 package freshness

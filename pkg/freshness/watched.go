@@ -114,7 +114,7 @@ func (m *keeper) ask(ctx context.Context, now time.Time) {
 	if m.Expected != nil {
 		m.learn(m.Expected())
 	}
-	version, err := m.latest(ctx)
+	version, err := m.latest(ctx, m.page)
 	if m.answered = err == nil; err != nil {
 		klog.FromContext(ctx).V(2).Info("No judgement without a list", "watch", m.target.String(), "err", err)
 		m.missing = ""
@@ -258,7 +258,7 @@ func (m *keeper) compare(ctx context.Context, now time.Time) finding {
 	if now.Before(m.whole) {
 		return unknown
 	}
-	listed, version, err := m.list(ctx)
+	listed, version, err := m.all(ctx, m.page)
 	m.l.deps.Metrics.compared.WithLabelValues(append(m.target.labels(), comparedWhole)...).Inc()
 	now = m.l.clock.Now()
 	if err != nil {
@@ -317,37 +317,10 @@ func (m *keeper) recent(ctx context.Context, since string) (diff difference, ver
 	return diff, "", nil
 }
 
-// latest asks for the version of the type now: a consistent list, cut to one object.
-func (m *keeper) latest(ctx context.Context) (string, error) {
+// page asks for one page of a list. There may be minutes of them.
+func (m *keeper) page(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	list, err := m.l.deps.Metadata.Resource(m.Resource).Namespace(m.Namespace).List(ctx, metav1.ListOptions{Limit: 1})
-	if err != nil {
-		return "", fmt.Errorf("list %v: %w", m.target, err)
-	}
-	return list.ResourceVersion, nil
-}
-
-// list asks for the metadata of all objects, as of one version.
-func (m *keeper) list(ctx context.Context) (all []ObjectVersion, version string, err error) {
-	options := metav1.ListOptions{Limit: pageSize}
-	for {
-		pageCtx, cancel := context.WithTimeout(ctx, listTimeout)
-		page, err := m.l.deps.Metadata.Resource(m.Resource).Namespace(m.Namespace).List(pageCtx, options)
-		cancel()
-		if err != nil {
-			return nil, "", fmt.Errorf("list all %v: %w", m.target, err)
-		}
-		if version == "" {
-			version = page.ResourceVersion
-		}
-		for i := range page.Items {
-			item := &page.Items[i]
-			all = append(all, ObjectVersion{item.Namespace, item.Name, item.UID, item.ResourceVersion})
-		}
-		if options.Continue = page.Continue; options.Continue == "" {
-			return all, version, nil
-		}
-		m.tell(m.l.deps.Streams.hear(m.target), m.l.clock.Now()) // there may be minutes of pages
-	}
+	defer func() { m.tell(m.l.deps.Streams.hear(m.target), m.l.clock.Now()) }()
+	return m.l.deps.Metadata.Resource(m.Resource).Namespace(m.Namespace).List(ctx, options)
 }

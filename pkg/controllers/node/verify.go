@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -15,8 +14,6 @@ const listTimeout = 30 * time.Second // of a list of all nodes, or of all Leases
 
 // leasesPerPage is how many Leases are asked for at once. A page of them is some hundred kilobytes.
 const leasesPerPage = 1000
-
-var errStaleNodes = errors.New("the node cache is behind the API server")
 
 // answerTime is how long the API server may take for one answer that is to prove a node's silence: a tenth of the grace period, within
 // limits. A server that takes longer, or a connection that hangs, keeps kubelets from renewing as well, and what it says in the end
@@ -108,56 +105,5 @@ func (c *Controller) probe(ctx context.Context) error {
 		return fmt.Errorf("probe: %w", err)
 	}
 	c.sight.readSucceeded(subject{}, c.clock.Now())
-	return nil
-}
-
-// compareNodes returns nil once the node cache is known to be no older than this call: it has reached the version of a list, or, if
-// it does not within a moment because the type is quiet, it equals a list. Names and versions are enough for that: a whole node is several
-// times as large as its metadata, most of it images.
-func (c *Controller) compareNodes(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, listTimeout)
-	defer cancel()
-	nodes := c.metadata.Resource(corev1.SchemeGroupVersion.WithResource("nodes"))
-	head, err := nodes.List(ctx, metav1.ListOptions{Limit: 1})
-	if err != nil {
-		return fmt.Errorf("list one node: %w", err)
-	}
-	for range 25 {
-		if reached(c.nodes.Version(), head.ResourceVersion) {
-			return nil
-		}
-		if !c.pause(ctx, 10*time.Millisecond) {
-			return context.Cause(ctx)
-		}
-	}
-	versions := map[string]string{}
-	opts := metav1.ListOptions{Limit: 500}
-	for {
-		page, err := nodes.List(ctx, opts)
-		if err != nil {
-			return fmt.Errorf("list nodes: %w", err)
-		}
-		for i := range page.Items {
-			versions[page.Items[i].Name] = page.Items[i].ResourceVersion
-		}
-		if opts.Continue = page.Continue; opts.Continue == "" {
-			break
-		}
-	}
-	return c.sameNodes(versions)
-}
-
-// sameNodes compares the node cache with names and versions. Versions grow from one node of a name to the next.
-func (c *Controller) sameNodes(versions map[string]string) error {
-	cached := c.nodes.List()
-	for _, node := range cached {
-		version, ok := versions[node.Name]
-		if !ok || !reached(node.ResourceVersion, version) {
-			return fmt.Errorf("node %s: %w", node.Name, errStaleNodes)
-		}
-	}
-	if len(cached) < len(versions) {
-		return errStaleNodes
-	}
 	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+
+	"minikcm/pkg/freshness"
 )
 
 // watchOver looks once a second at whether silence of nodes means anything, until ctx has ended.
@@ -95,7 +97,7 @@ func (c *Controller) confirmNodes(ctx context.Context) {
 			c.confirmed.Store(true)
 			return
 		}
-		if !errors.Is(err, errStaleNodes) { // that is an answer: kubelets get theirs as well
+		if !errors.Is(err, freshness.ErrBehind) { // that is an answer: kubelets get theirs as well
 			c.sight.failed(reading("list", "nodes"), err, c.clock.Now())
 		}
 		klog.FromContext(ctx).V(2).Info("Node cache is not confirmed yet, no node is tainted NoExecute", "reason", err)
@@ -103,6 +105,12 @@ func (c *Controller) confirmNodes(ctx context.Context) {
 			return
 		}
 	}
+}
+
+func (c *Controller) compareNodes(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	return c.nodes.Confirm(ctx, c.metadata, c.clock)
 }
 
 // pause waits. It reports whether ctx goes on.
