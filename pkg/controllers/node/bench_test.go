@@ -14,10 +14,10 @@ import (
 func BenchmarkLeaseRenewal(b *testing.B) {
 	c := &Controller{
 		cfg: defaults(), clock: clock.RealClock{}, metrics: newMetrics(prometheus.NewRegistry()),
-		observations: newObservations(), sight: newSight(time.Minute, time.Now()),
+		health: newHealthMap(), visibility: newVisibility(time.Minute, time.Now()),
 	}
 	for i := range 5000 {
-		c.observations.node(aNode(fmt.Sprint("node-", i), "zone", corev1.ConditionTrue), time.Time{}, time.Now())
+		c.health.node(aNode(fmt.Sprint("node-", i), "zone", corev1.ConditionTrue), time.Time{}, time.Now())
 	}
 	leases := aLease("node-17", time.Now())
 	b.ReportAllocs()

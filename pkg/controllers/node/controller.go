@@ -69,8 +69,8 @@ type Controller struct {
 	podLoop  *controller.Loop[podKey]
 
 	// Kept from term to term, and on a standby.
-	observations *observations
-	sight        *sight
+	health       *healthMap
+	visibility   *visibility
 	acquaintance acquaintance
 
 	// New in each term, set before its first sync.
@@ -88,8 +88,8 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 	c := &Controller{
 		cfg: cfg, client: deps.Client, reads: deps.Reads, metadata: deps.Metadata, nodes: deps.Nodes, pods: deps.Pods, leases: deps.Leases,
 		recorder: deps.Recorder, clock: deps.Clock, metrics: newMetrics(deps.Metrics),
-		observations: newObservations(),
-		sight:        newSight(cfg.MonitorGracePeriod, deps.Clock.Now()),
+		health:       newHealthMap(),
+		visibility:   newVisibility(cfg.MonitorGracePeriod, deps.Clock.Now()),
 		acquaintance: acquaintance{nodes: map[string]types.UID{}},
 	}
 	c.nodeLoop = controller.NewLoop(controller.LoopConfig{
@@ -119,7 +119,7 @@ func (c *Controller) listen() error {
 				}
 			},
 			Delete: func(node *corev1.Node) {
-				c.observations.forget(node.Name, node.UID)
+				c.health.forget(node.Name, node.UID)
 				c.nodeLoop.Add(node.Name)
 			},
 		}),
@@ -134,15 +134,15 @@ func (c *Controller) listen() error {
 	)
 }
 
-func (c *Controller) observeNode(node *corev1.Node) nodeRecord {
-	return c.observations.node(node, c.cachedRenewal(node.Name), c.clock.Now())
+func (c *Controller) observeNode(node *corev1.Node) nodeHealth {
+	return c.health.node(node, c.cachedRenewal(node.Name), c.clock.Now())
 }
 
 func (c *Controller) observeLease(lease *coordinationv1.Lease) {
 	now := c.clock.Now()
-	c.sight.event(now)
+	c.visibility.event(now)
 	if lease.Namespace == corev1.NamespaceNodeLease {
-		c.observations.lease(lease.Name, renewal(lease), now)
+		c.health.lease(lease.Name, renewal(lease), now)
 	}
 }
 
@@ -180,9 +180,9 @@ func (c *Controller) Run(ctx context.Context) error {
 			"nodeMonitorPeriod", c.cfg.MonitorPeriod, "nodeMonitorGracePeriod", c.cfg.MonitorGracePeriod)
 	}
 	now := c.clock.Now()
-	c.sight.begin(now)
+	c.visibility.begin(now)
 	defer c.metrics.rest()
-	defer c.sight.end()
+	defer c.visibility.end()
 	c.giveCredits()
 	c.zones, c.marks, c.lists = newZones(c.cfg, c.metrics), newMarks(), &leaseLists{list: c.listLeases, many: c.manyDue, now: c.clock.Now}
 	c.confirmed = new(atomic.Bool)

@@ -21,7 +21,7 @@
 //	deadline ─▶ may silence be trusted? ─▶ live Lease ─▶ live node ─▶ status ─▶ zone ─▶ taints ─▶ pods (their own queue)
 //
 // What decides is pure: health.go, credit.go, taints.go and zone.go see values and a clock reading. State is in few places:
-// observations, sight (can kubelets reach us?) and acquaintance (who was announced) are kept from term to term; zones, marks, lists of Leases
+// health, visibility (can kubelets reach us?) and acquaintance (who was announced) are kept from term to term; zones, marks, lists of Leases
 // and whether the node cache has been confirmed are of one term.
 //
 // # What it promises

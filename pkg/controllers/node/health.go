@@ -106,8 +106,8 @@ func (h heartbeat) isLate(due time.Time, grace time.Duration, now time.Time) boo
 	return due.Sub(now) < grace/2 && now.Sub(h.seen) > h.interval()*3/2
 }
 
-// isSpent reports whether the node has been given all the time that blindness may give; from then on only a live read speaks for it.
-func (h heartbeat) isSpent(grace time.Duration) bool {
+// isExhausted reports whether the node has been given all the time that blindness may give; from then on only a live read speaks for it.
+func (h heartbeat) isExhausted(grace time.Duration) bool {
 	return h.extended > 0 && h.extended >= maxExtension*grace
 }
 

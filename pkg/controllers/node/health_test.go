@@ -167,16 +167,16 @@ func TestSignsOfLife(t *testing.T) {
 }
 
 func TestRecordBelongsToAUID(t *testing.T) {
-	o := newObservations()
+	o := newHealthMap()
 	first := posted(corev1.ConditionTrue, day)
 	first.UID = "first"
 	o.node(first, day, day)
-	o.change("node", "first", func(r *nodeRecord) { r.judged, r.written = day, "7" })
+	o.change("node", "first", func(r *nodeHealth) { r.judged, r.written = day, "7" })
 	second := posted("", day)
 	second.UID, second.CreationTimestamp = "second", metav1.NewTime(day.Add(time.Hour))
 	now := day.Add(time.Hour + time.Second)
 	got := o.node(second, time.Time{}, now) // no delete event came: the watch was away
-	want := nodeRecord{uid: "second", heartbeat: heartbeat{seen: second.CreationTimestamp.Time}}
+	want := nodeHealth{uid: "second", heartbeat: heartbeat{seen: second.CreationTimestamp.Time}}
 	if got != want {
 		t.Errorf("record = %+v, want %+v", got, want)
 	}

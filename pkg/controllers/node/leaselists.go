@@ -27,7 +27,7 @@ type leaseLists struct {
 	read    time.Time     // when it had been read to its end
 	failed  time.Time     // when one failed last
 	begun   time.Time     // when the list that is being made was asked for
-	flight  chan struct{} // closed when it has ended; nil: none is being made
+	running chan struct{} // closed when it has ended; nil: none is being made
 	counted time.Time
 	isMany  bool
 }
@@ -39,7 +39,7 @@ func (l *leaseLists) covers(ctx context.Context, due time.Time) (bool, error) {
 		covered, wait, mine := l.join(due)
 		switch {
 		case mine:
-			l.land(l.list(ctx))
+			l.finish(l.list(ctx))
 		case wait == nil:
 			return covered, nil
 		default:
@@ -62,8 +62,8 @@ func (l *leaseLists) join(due time.Time) (covered bool, wait <-chan struct{}, mi
 		return true, nil, false
 	case !l.failed.IsZero() && now.Sub(l.failed) < listRetry:
 		return false, nil, false
-	case l.flight != nil:
-		return false, l.flight, false
+	case l.running != nil:
+		return false, l.running, false
 	}
 	if now.Sub(l.counted) >= countAge {
 		l.counted, l.isMany = now, l.many(now)
@@ -71,20 +71,20 @@ func (l *leaseLists) join(due time.Time) (covered bool, wait <-chan struct{}, mi
 	if !l.isMany {
 		return false, nil, false
 	}
-	l.takeOff(now)
+	l.start(now)
 	return false, nil, true
 }
 
-// another makes a list, or waits for the one that is being made.
-func (l *leaseLists) another(ctx context.Context) error {
+// renew makes a list, or waits for the one that is being made.
+func (l *leaseLists) renew(ctx context.Context) error {
 	l.lock.Lock()
-	wait := l.flight
+	wait := l.running
 	if wait == nil {
-		l.takeOff(l.now())
+		l.start(l.now())
 	}
 	l.lock.Unlock()
 	if wait == nil {
-		return l.land(l.list(ctx))
+		return l.finish(l.list(ctx))
 	}
 	select {
 	case <-wait:
@@ -94,9 +94,9 @@ func (l *leaseLists) another(ctx context.Context) error {
 	}
 }
 
-func (l *leaseLists) takeOff(now time.Time) { l.flight, l.begun = make(chan struct{}), now }
+func (l *leaseLists) start(now time.Time) { l.running, l.begun = make(chan struct{}), now }
 
-func (l *leaseLists) land(err error) error {
+func (l *leaseLists) finish(err error) error {
 	l.lock.Lock()
 	defer l.lock.Unlock()
 	now := l.now()
@@ -105,7 +105,7 @@ func (l *leaseLists) land(err error) error {
 	} else {
 		l.asked, l.read, l.failed = l.begun, now, time.Time{}
 	}
-	close(l.flight)
-	l.flight = nil
+	close(l.running)
+	l.running = nil
 	return err
 }

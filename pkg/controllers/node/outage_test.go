@@ -143,7 +143,7 @@ func TestStallOfTheProcessIsNotSilence(t *testing.T) {
 		b.pass(5 * time.Second)
 		b.controller.stalled(30*time.Second, time.Now())
 		for name, want := range map[string]time.Duration{"live0": 15 * time.Second, "live1": 0} {
-			r, _ := b.controller.observations.get(name)
+			r, _ := b.controller.health.get(name)
 			if got := time.Since(r.heartbeat.seen); got != want {
 				t.Errorf("%s counts as silent for %v after a stall of 30 s, want %v: 45 s and 5 s less the stall, and no sign of life lies ahead", name, got, want)
 			}

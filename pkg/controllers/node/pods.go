@@ -48,7 +48,7 @@ func (c *Controller) follow(node *corev1.Node) {
 		c.marks.end(node.Name)
 		return
 	}
-	e := episode{node: node.UID, ready: ready.Status, since: ready.LastTransitionTime.Time}
+	e := downtime{node: node.UID, ready: ready.Status, since: ready.LastTransitionTime.Time}
 	if ready.Reason == reasonNeverUpdated {
 		e.ready = "" // nobody has ever said anything about its pods: only those that come now are ours to mark
 	}
@@ -80,7 +80,7 @@ func (c *Controller) reconcilePod(ctx context.Context, key podKey) (controller.R
 	case err != nil:
 		return controller.Result{}, fmt.Errorf("set pod not ready: %w", err)
 	}
-	c.sight.wrote(writing("pod", key.String()), c.clock.Now())
+	c.visibility.wrote(writing("pod", key.String()), c.clock.Now())
 	c.marks.done(pod.NodeName, pod.UID)
 	c.metrics.podsMarked.Inc()
 	klog.FromContext(ctx).V(2).Info("Set pod not ready, its node does not answer", "node", pod.NodeName)
@@ -106,14 +106,14 @@ func (c *Controller) markPod(ctx context.Context, pod *caches.Pod, now time.Time
 	return err
 }
 
-// episode is a time in which a node is not Ready.
-type episode struct {
+// downtime is a time in which a node is not Ready.
+type downtime struct {
 	node  types.UID
 	ready corev1.ConditionStatus // empty: never posted
 	since time.Time
 }
 
-// marks remembers which nodes are not Ready, and which of their pods were marked: each once an episode, so that a kubelet that
+// marks remembers which nodes are not Ready, and which of their pods were marked: each once an downtime, so that a kubelet that
 // comes back and says otherwise is not contradicted. It lives for one term.
 type marks struct {
 	lock  sync.Mutex
@@ -121,7 +121,7 @@ type marks struct {
 }
 
 type marked struct {
-	episode
+	downtime
 	followed  bool // its pods were queued
 	pods      map[types.UID]bool
 	conflicts map[types.UID]int
@@ -129,17 +129,17 @@ type marked struct {
 
 func newMarks() *marks { return &marks{nodes: map[string]*marked{}} }
 
-// begin notes a node's episode, which may be the one it is in.
-func (m *marks) begin(node string, e episode) {
+// begin notes a node's downtime, which may be the one it is in.
+func (m *marks) begin(node string, e downtime) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
 	if old := m.nodes[node]; old != nil && old.node == e.node && old.ready == e.ready && old.since.Equal(e.since) {
 		return
 	}
-	m.nodes[node] = &marked{episode: e, pods: map[types.UID]bool{}, conflicts: map[types.UID]int{}}
+	m.nodes[node] = &marked{downtime: e, pods: map[types.UID]bool{}, conflicts: map[types.UID]int{}}
 }
 
-// follow reports whether the pods of a node are to be queued, which they are once an episode.
+// follow reports whether the pods of a node are to be queued, which they are once an downtime.
 func (m *marks) follow(node string) bool {
 	m.lock.Lock()
 	defer m.lock.Unlock()

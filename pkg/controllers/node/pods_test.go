@@ -142,8 +142,8 @@ func TestKubeletIsNotContradicted(t *testing.T) {
 
 func TestMarkedOnceAnEpisode(t *testing.T) {
 	m := newMarks()
-	unknown := episode{node: "n", ready: corev1.ConditionUnknown, since: epoch}
-	again := episode{node: "n", ready: corev1.ConditionUnknown, since: epoch.Add(time.Hour)}
+	unknown := downtime{node: "n", ready: corev1.ConditionUnknown, since: epoch}
+	again := downtime{node: "n", ready: corev1.ConditionUnknown, since: epoch.Add(time.Hour)}
 	for _, tt := range []struct {
 		name string
 		do   func()
@@ -152,10 +152,10 @@ func TestMarkedOnceAnEpisode(t *testing.T) {
 		{"before", func() {}, false},
 		{"the node turns Unknown", func() { m.begin("node", unknown) }, true},
 		{"marked", func() { m.done("node", "pod") }, false},
-		{"the same episode, seen again", func() { m.begin("node", unknown) }, false},
-		{"another episode", func() { m.begin("node", again) }, true},
+		{"the same downtime, seen again", func() { m.begin("node", unknown) }, false},
+		{"another downtime", func() { m.begin("node", again) }, true},
 		{"the node is well", func() { m.end("node") }, false},
-		{"an earlier node of the name", func() { m.begin("node", episode{"other", corev1.ConditionUnknown, epoch}) }, false},
+		{"an earlier node of the name", func() { m.begin("node", downtime{"other", corev1.ConditionUnknown, epoch}) }, false},
 		{"and this one", func() { m.begin("node", unknown) }, true},
 	} {
 		tt.do()

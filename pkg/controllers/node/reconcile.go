@@ -49,20 +49,20 @@ func (c *Controller) reconcile(ctx context.Context, name string) (controller.Res
 // newest returns the cached node, or a live one if the cache is known to be behind: it does not show our own last write, or nothing
 // newer than what a write was refused for. Nil is a node that is gone.
 func (c *Controller) newest(ctx context.Context, node *corev1.Node) (*corev1.Node, error) {
-	r, ok := c.observations.get(node.Name)
+	r, ok := c.health.get(node.Name)
 	if !ok || r.uid != node.UID || !outdated(node.ResourceVersion, r) {
 		return node, nil
 	}
 	return c.readNode(ctx, node)
 }
 
-func outdated(version string, r nodeRecord) bool {
+func outdated(version string, r nodeHealth) bool {
 	return r.written != "" && !reached(version, r.written) || r.refused != "" && reached(r.refused, version)
 }
 
 // conflict notes that a node was too old to be written and returns when to try again.
 func (c *Controller) conflict(node *corev1.Node) (wait time.Duration) {
-	c.observations.change(node.Name, node.UID, func(r *nodeRecord) {
+	c.health.change(node.Name, node.UID, func(r *nodeHealth) {
 		r.refused = node.ResourceVersion
 		wait = afterConflicts(conflictRetry, r.conflicts)
 		r.conflicts++
@@ -87,10 +87,10 @@ func (c *Controller) readNode(ctx context.Context, node *corev1.Node) (*corev1.N
 	live, err := c.reads.CoreV1().Nodes().Get(ctx, node.Name, metav1.GetOptions{})
 	now := c.clock.Now()
 	if err != nil && !apierrors.IsNotFound(err) {
-		c.sight.failed(reading("node", node.Name), err, now)
+		c.visibility.failed(reading("node", node.Name), err, now)
 		return nil, fmt.Errorf("read node: %w", err)
 	}
-	c.sight.readSucceeded(reading("node", node.Name), now)
+	c.visibility.readSucceeded(reading("node", node.Name), now)
 	if err != nil || live.UID != node.UID {
 		return nil, nil
 	}
@@ -99,8 +99,8 @@ func (c *Controller) readNode(ctx context.Context, node *corev1.Node) (*corev1.N
 
 // forget is the end of a node. Its record was dropped by the handler, but a judgement that was under way may have begun a new one.
 func (c *Controller) forget(name string, now time.Time) {
-	c.observations.forget(name, "")
-	c.sight.forget(name)
+	c.health.forget(name, "")
+	c.visibility.forget(name)
 	c.wake(c.zones.drop(name, now), now)
 	c.marks.end(name)
 	if uid := c.acquaintance.part(name); uid != "" {
@@ -120,8 +120,8 @@ func (c *Controller) introduce(node *corev1.Node) {
 
 // record returns what is known about a node. Handlers tell of each state once; here a state is taken in only if they have not
 // come to the node yet, because an old state read twice would look like a new heartbeat.
-func (c *Controller) record(node *corev1.Node) nodeRecord {
-	if r, ok := c.observations.get(node.Name); ok && r.uid == node.UID {
+func (c *Controller) record(node *corev1.Node) nodeHealth {
+	if r, ok := c.health.get(node.Name); ok && r.uid == node.UID {
 		return r
 	}
 	return c.observeNode(node)
@@ -141,7 +141,7 @@ func (c *Controller) examine(ctx context.Context, node *corev1.Node, now time.Ti
 		}
 		return node, j.recheck, nil
 	}
-	if why := c.suspension(r.heartbeat.isSpent(c.cfg.MonitorGracePeriod), now); why != causeNone {
+	if why := c.suspension(r.heartbeat.isExhausted(c.cfg.MonitorGracePeriod), now); why != causeNone {
 		c.metrics.suppressed.WithLabelValues(suppressions[why]).Inc()
 		return node, rechecks[why], nil
 	}
@@ -154,7 +154,7 @@ func (c *Controller) examine(ctx context.Context, node *corev1.Node, now time.Ti
 		return node, c.alive(node), nil
 	}
 	// An answer that was asked for before an outage and came after it proves nothing: kubelets have not had their time yet.
-	if why := c.suspension(r.heartbeat.isSpent(c.cfg.MonitorGracePeriod), c.clock.Now()); why != causeNone {
+	if why := c.suspension(r.heartbeat.isExhausted(c.cfg.MonitorGracePeriod), c.clock.Now()); why != causeNone {
 		c.metrics.suppressed.WithLabelValues(suppressions[why]).Inc()
 		return node, rechecks[why], nil
 	}
@@ -167,10 +167,10 @@ var (
 	rechecks     = map[cause]time.Duration{causeBlind: blindRecheck, causeStale: staleRecheck}
 )
 
-// suspension says why no verdict may be passed and no node tainted NoExecute at now; see sight.suspended for spent.
-func (c *Controller) suspension(spent bool, now time.Time) cause {
-	c.sight.caughtUp(c.leases.Version())
-	return c.sight.suspended(spent, c.cfg.MonitorPeriod, now)
+// suspension says why no verdict may be passed and no node tainted NoExecute at now; see visibility.suspended for exhausted.
+func (c *Controller) suspension(exhausted bool, now time.Time) cause {
+	c.visibility.caughtUp(c.leases.Version())
+	return c.visibility.suspended(exhausted, c.cfg.MonitorPeriod, now)
 }
 
 // alive is the end of a judgement by a live read that showed a sign of life. It returns when to judge again.
@@ -183,7 +183,7 @@ func (c *Controller) alive(node *corev1.Node) time.Duration {
 }
 
 func (c *Controller) judged(node *corev1.Node, now time.Time) {
-	c.observations.change(node.Name, node.UID, func(r *nodeRecord) { r.judged = now })
+	c.health.change(node.Name, node.UID, func(r *nodeHealth) { r.judged = now })
 }
 
 // postUnknown sets the conditions of a silent node to Unknown. The node is read live, because a cached one is trimmed and because
@@ -194,7 +194,7 @@ func (c *Controller) postUnknown(ctx context.Context, node *corev1.Node) (*corev
 		return node, 0, err
 	}
 	now := c.clock.Now()
-	r := c.observations.node(live, time.Time{}, now)
+	r := c.health.node(live, time.Time{}, now)
 	if !judge(r.heartbeat, r.judged, r.ready != "", c.cfg, now).silent {
 		return live, c.alive(live), nil
 	}
@@ -211,12 +211,12 @@ func (c *Controller) postUnknown(ctx context.Context, node *corev1.Node) (*corev
 	case apierrors.IsConflict(err):
 		return node, c.conflict(live), nil
 	case err != nil:
-		c.sight.failed(writing("node", node.Name), err, c.clock.Now())
+		c.visibility.failed(writing("node", node.Name), err, c.clock.Now())
 		return node, 0, fmt.Errorf("set node status: %w", err)
 	}
 	klog.FromContext(ctx).V(2).Info("Node is silent, set its conditions to Unknown", "silent", now.Sub(r.heartbeat.seen), "was", was)
 	c.metrics.heartbeatAge.Observe(now.Sub(r.heartbeat.seen).Seconds())
-	c.wrote(written, func(r *nodeRecord) { r.condemn(written.ResourceVersion, now) })
+	c.wrote(written, func(r *nodeHealth) { r.setUnknown(written.ResourceVersion, now) })
 	if was != "" {
 		c.tellNotReady(node.Name, node.UID)
 	}
@@ -224,9 +224,9 @@ func (c *Controller) postUnknown(ctx context.Context, node *corev1.Node) (*corev
 }
 
 // wrote notes a node as our write has left it.
-func (c *Controller) wrote(node *corev1.Node, edit func(*nodeRecord)) {
-	c.sight.wrote(writing("node", node.Name), c.clock.Now())
-	c.observations.change(node.Name, node.UID, func(r *nodeRecord) {
+func (c *Controller) wrote(node *corev1.Node, edit func(*nodeHealth)) {
+	c.visibility.wrote(writing("node", node.Name), c.clock.Now())
+	c.health.change(node.Name, node.UID, func(r *nodeHealth) {
 		r.written, r.refused, r.conflicts = node.ResourceVersion, "", 0
 		edit(r)
 	})
@@ -235,7 +235,7 @@ func (c *Controller) wrote(node *corev1.Node, edit func(*nodeRecord)) {
 // wake queues the nodes that a change of zones concerns.
 func (c *Controller) wake(e effects, now time.Time) {
 	if e.resumed { // nodes that were alive when everything stopped are given a new start
-		c.observations.changeAll(func(_ string, r *nodeRecord) {
+		c.health.changeAll(func(_ string, r *nodeHealth) {
 			if r.ready == corev1.ConditionTrue {
 				r.heartbeat = r.heartbeat.alive(now)
 			}

@@ -77,7 +77,7 @@ func BenchmarkAskInALongLine(b *testing.B) {
 
 // How many nodes are due: asked by each verdict that has no list to go by.
 func BenchmarkCountDue(b *testing.B) {
-	o := newObservations()
+	o := newHealthMap()
 	now := time.Now()
 	for i := range manyNodesBench {
 		o.node(aNode(fmt.Sprint("node-", i), "zone", corev1.ConditionTrue), now, now)

@@ -35,11 +35,11 @@ func (c *Controller) settle(ctx context.Context, node *corev1.Node, now time.Tim
 		case apierrors.IsConflict(err):
 			return c.conflict(node), nil
 		}
-		c.sight.failed(writing("node", node.Name), err, c.clock.Now())
+		c.visibility.failed(writing("node", node.Name), err, c.clock.Now())
 		return 0, fmt.Errorf("patch node: %w", err)
 	}
 	klog.FromContext(ctx).V(2).Info("Changed taints or labels of node", "taints", taints, "labels", labels)
-	c.wrote(written, func(*nodeRecord) {})
+	c.wrote(written, func(*nodeHealth) {})
 	if granted {
 		c.metrics.evictions.WithLabelValues(zoneOf(node)).Inc()
 	}
@@ -58,12 +58,12 @@ func (c *Controller) noExecute(node *corev1.Node, now time.Time) (want noExecute
 		c.wake(c.zones.withdraw(node.Name), now)
 		return want, false, 0
 	}
-	r, _ := c.observations.get(node.Name)
-	spent := r.heartbeat.isSpent(c.cfg.MonitorGracePeriod)
-	if why := c.suspension(spent, now); why != causeNone {
+	r, _ := c.health.get(node.Name)
+	exhausted := r.heartbeat.isExhausted(c.cfg.MonitorGracePeriod)
+	if why := c.suspension(exhausted, now); why != causeNone {
 		return noExecute{keep: true}, false, rechecks[why]
 	}
-	granted, wait, e := c.zones.ask(node.Name, spent, c.lagging(now), now)
+	granted, wait, e := c.zones.ask(node.Name, exhausted, c.lagging(now), now)
 	c.wake(e, now)
 	if !granted {
 		return noExecute{keep: true}, false, wait
@@ -75,7 +75,7 @@ func (c *Controller) noExecute(node *corev1.Node, now time.Time) (want noExecute
 // not to be Ready and not counted so yet.
 func (c *Controller) lagging(now time.Time) func(string) bool {
 	return func(name string) bool {
-		r, ok := c.observations.get(name)
+		r, ok := c.health.get(name)
 		return ok && (r.ready != corev1.ConditionTrue || r.heartbeat.isLate(r.due(c.cfg), c.cfg.MonitorGracePeriod, now))
 	}
 }

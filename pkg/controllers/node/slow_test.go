@@ -163,7 +163,7 @@ func TestGaugeShowsShortSuspensions(t *testing.T) {
 		b.renewFor(5*time.Second, live...)
 		gauge := b.controller.metrics.suspended.WithLabelValues(string(causeBlind))
 		b.pass(500 * time.Millisecond)
-		b.controller.sight.probeFailed(errOutage)
+		b.controller.visibility.probeFailed(errOutage)
 		b.renew(live...) // ends it
 		b.pass(time.Second)
 		if got := testutil.ToFloat64(gauge); got != 1 {
@@ -184,7 +184,7 @@ func TestNodeThatHasBeenGivenAllTimeIsFoundWhileBlind(t *testing.T) {
 		b.term()
 		for found := 0; found < 300; found += 5 {
 			b.renew(live...)
-			b.controller.sight.probeFailed(errOutage) // until the next renewal: almost always
+			b.controller.visibility.probeFailed(errOutage) // until the next renewal: almost always
 			b.pass(5 * time.Second)
 			if readiness(b.node("dying0")) == "Unknown" {
 				if found < 190 {
@@ -230,9 +230,9 @@ func TestAnswerToOurWriteIsNotNewerThanTheKubelet(t *testing.T) {
 		{"what was seen is older", "9", "Unknown"}, {"what was seen is our write", "10", "Unknown"}, {"what was seen is newer", "11", "True"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			o := newObservations()
+			o := newHealthMap()
 			o.node(aNode("n", "zone", "True", func(n *corev1.Node) { n.ResourceVersion = tt.seen }), time.Time{}, day)
-			o.change("n", types.UID("uid-n"), func(r *nodeRecord) { r.condemn("10", day) })
+			o.change("n", types.UID("uid-n"), func(r *nodeHealth) { r.setUnknown("10", day) })
 			if r, _ := o.get("n"); r.ready != tt.want {
 				t.Errorf("Ready = %s, want %s", r.ready, tt.want)
 			}
@@ -244,7 +244,7 @@ func TestAnswerToOurWriteIsNotNewerThanTheKubelet(t *testing.T) {
 func TestNodeFoundDeadIsLaggingUntilItsZoneCountsIt(t *testing.T) {
 	objects, _, _ := cluster(2, 0)
 	inBubble(t, defaults(), objects, func(b *bench) {
-		b.controller.observations.change("live0", "", func(r *nodeRecord) { r.condemn("9", time.Now()) })
+		b.controller.health.change("live0", "", func(r *nodeHealth) { r.setUnknown("9", time.Now()) })
 		lagging := b.controller.lagging(time.Now())
 		if !lagging("live0") || lagging("live1") {
 			t.Errorf("lagging: the one found dead %v, the other %v", lagging("live0"), lagging("live1"))
@@ -261,14 +261,14 @@ func TestListThatCrossesAnOutageCondemnsNobody(t *testing.T) {
 		b.pass(50 * time.Second) // in a moment all are due and wait for the list
 		lists := b.controller.lists
 		lists.lock.Lock()
-		lists.takeOff(time.Now().Add(time.Second))
+		lists.start(time.Now().Add(time.Second))
 		lists.lock.Unlock()
 		b.pass(time.Second)
 		b.breakDown(errOutage, everything...)
-		b.controller.sight.probeFailed(errOutage)
+		b.controller.visibility.probeFailed(errOutage)
 		b.pass(20 * time.Second)
 		b.breakDown(nil, everything...)
-		if err := lists.land(b.controller.listLeases(b.t.Context())); err != nil {
+		if err := lists.finish(b.controller.listLeases(b.t.Context())); err != nil {
 			t.Fatal(err)
 		}
 		b.pass(time.Second)

@@ -28,7 +28,7 @@ package node
 //	scheduler: TestSwapLimiter                                 1  pkg TestLimiter, TestRateOfOneResumesAfterAStop
 //
 //	upstream (elsewhere)
-//	pkg/controller/util/consistency: all                       8  pkg TestSight, TestLeaseCases, TestStaleCacheChangesNoZone
+//	pkg/controller/util/consistency: all                       8  pkg TestVisibility, TestLeaseCases, TestStaleCacheChangesNoZone
 //	pkg/util/taints: TestAddOrUpdateTaint, TestRemoveTaint,    6  pkg TestDesiredTaints
 //	  TestDeleteTaint, TestDeleteTaintByKey, TestTaintExists,
 //	  TestTaintSetDiff and the filters

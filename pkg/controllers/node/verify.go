@@ -38,7 +38,7 @@ func (c *Controller) confirmSilence(ctx context.Context, node *corev1.Node, due 
 
 // manyDue reports whether so many nodes are due that one list of all Leases is cheaper than reading theirs.
 func (c *Controller) manyDue(now time.Time) bool {
-	all, due := c.observations.count(c.cfg, now.Add(leaseInterval))
+	all, due := c.health.count(c.cfg, now.Add(leaseInterval))
 	return due > max(manyNodes, all/manyShare)
 }
 
@@ -49,11 +49,11 @@ func (c *Controller) readLease(ctx context.Context, name string) error {
 	lease, err := c.reads.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, name, metav1.GetOptions{})
 	now := c.clock.Now()
 	if err != nil && !apierrors.IsNotFound(err) {
-		c.sight.failed(reading("lease", name), err, now)
+		c.visibility.failed(reading("lease", name), err, now)
 		return fmt.Errorf("read lease: %w", err)
 	}
-	c.sight.readSucceeded(reading("lease", name), now)
-	if err == nil && c.observations.liveLease(name, renewal(lease), now) {
+	c.visibility.readSucceeded(reading("lease", name), now)
+	if err == nil && c.health.liveLease(name, renewal(lease), now) {
 		c.compareLeases(lease.ResourceVersion, now)
 	}
 	return nil
@@ -69,21 +69,21 @@ func (c *Controller) listLeases(ctx context.Context) error {
 		page, err := c.reads.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, opts)
 		now := c.clock.Now()
 		if err != nil {
-			c.sight.failed(all, err, now)
+			c.visibility.failed(all, err, now)
 			return fmt.Errorf("list leases: %w", err)
 		}
 		for i := range page.Items {
 			lease := &page.Items[i]
-			news = c.observations.liveLease(lease.Name, renewal(lease), now) || news
+			news = c.health.liveLease(lease.Name, renewal(lease), now) || news
 		}
 		if opts.Continue = page.Continue; opts.Continue != "" {
 			continue
 		}
-		c.sight.readSucceeded(all, now)
+		c.visibility.readSucceeded(all, now)
 		if news {
 			c.compareLeases(page.ResourceVersion, now)
 		}
-		c.sight.fed(now, now.Sub(begun))
+		c.visibility.listed(now, now.Sub(begun))
 		return nil
 	}
 }
@@ -91,7 +91,7 @@ func (c *Controller) listLeases(ctx context.Context) error {
 // compareLeases is called when a live read at a version brought news that should have come by watch.
 func (c *Controller) compareLeases(version string, now time.Time) {
 	if !reached(c.leases.Version(), version) {
-		c.sight.behind(version, now)
+		c.visibility.behind(version, now)
 	}
 }
 
@@ -101,9 +101,9 @@ func (c *Controller) probe(ctx context.Context) error {
 	defer cancel()
 	_, err := c.reads.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
-		c.sight.probeFailed(err)
+		c.visibility.probeFailed(err)
 		return fmt.Errorf("probe: %w", err)
 	}
-	c.sight.readSucceeded(subject{}, c.clock.Now())
+	c.visibility.readSucceeded(request{}, c.clock.Now())
 	return nil
 }

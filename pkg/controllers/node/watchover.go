@@ -12,14 +12,14 @@ import (
 
 // watchOver looks once a second at whether silence of nodes means anything, until ctx has ended.
 func (c *Controller) watchOver(ctx context.Context) {
-	errands := make(chan errand)
+	remedies := make(chan remedy)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		c.runErrands(ctx, errands)
+		c.runRemedies(ctx, remedies)
 	}()
 	defer func() { <-done }()
-	defer close(errands)
+	defer close(remedies)
 
 	ticker := c.clock.NewTicker(tickPeriod)
 	defer ticker.Stop()
@@ -30,14 +30,14 @@ func (c *Controller) watchOver(ctx context.Context) {
 		case <-ticker.C():
 		}
 		now := c.clock.Now()
-		if stall := c.sight.tick(now); stall > 0 {
+		if stall := c.visibility.tick(now); stall > 0 {
 			klog.FromContext(ctx).Info("The process stood still, nodes are given the time back", "stall", stall)
 			c.stalled(stall, now)
 		}
 		c.tick(now)
-		if e := c.sight.errand(c.cfg.MonitorPeriod, now); e != noErrand {
+		if e := c.visibility.remedy(c.cfg.MonitorPeriod, now); e != noRemedy {
 			select {
-			case errands <- e:
+			case remedies <- e:
 			default: // the last one is still on its way
 			}
 		}
@@ -46,7 +46,7 @@ func (c *Controller) watchOver(ctx context.Context) {
 
 // stalled gives nodes back the time in which we stood still. Those that were seen since, before the tick that noticed, have it already.
 func (c *Controller) stalled(d time.Duration, now time.Time) {
-	c.observations.changeAll(func(_ string, r *nodeRecord) {
+	c.health.changeAll(func(_ string, r *nodeHealth) {
 		if seen := r.heartbeat.seen.Add(d); seen.Before(now) {
 			r.heartbeat.seen = seen
 		} else if r.heartbeat.seen.Before(now) {
@@ -55,32 +55,32 @@ func (c *Controller) stalled(d time.Duration, now time.Time) {
 	})
 }
 
-// tick brings everything that depends on our sight up to date.
+// tick brings everything that depends on our visibility up to date.
 func (c *Controller) tick(now time.Time) {
 	c.giveCredits()
 	why := c.suspension(false, now)
-	c.metrics.suspend(c.sight.causes(why))
+	c.metrics.suspend(c.visibility.causes(why))
 	c.wake(c.zones.freeze(why != causeNone, now), now)
 }
 
 // giveCredits gives nodes back the time in which we were blind.
 func (c *Controller) giveCredits() {
-	credits := c.sight.credits()
+	credits := c.visibility.credits()
 	for _, b := range credits {
-		c.observations.changeAll(func(_ string, r *nodeRecord) {
+		c.health.changeAll(func(_ string, r *nodeHealth) {
 			r.heartbeat = credit(r.heartbeat, b, c.cfg.MonitorGracePeriod)
 		})
 	}
-	c.sight.credited(len(credits))
+	c.visibility.credited(len(credits))
 }
 
-// runErrands makes the requests that must not hold up the ticks.
-func (c *Controller) runErrands(ctx context.Context, errands <-chan errand) {
+// runRemedies makes the requests that must not hold up the ticks.
+func (c *Controller) runRemedies(ctx context.Context, remedies <-chan remedy) {
 	logger := klog.FromContext(ctx)
-	for e := range errands {
+	for e := range remedies {
 		ask := c.probe
-		if e == feed {
-			ask = c.lists.another
+		if e == relist {
+			ask = c.lists.renew
 		}
 		if err := ask(ctx); err != nil && ctx.Err() == nil {
 			logger.Info("The API server did not answer, silence of nodes is not acted upon", "err", err)
@@ -98,7 +98,7 @@ func (c *Controller) confirmNodes(ctx context.Context) {
 			return
 		}
 		if !errors.Is(err, freshness.ErrBehind) { // that is an answer: kubelets get theirs as well
-			c.sight.failed(reading("list", "nodes"), err, c.clock.Now())
+			c.visibility.failed(reading("list", "nodes"), err, c.clock.Now())
 		}
 		klog.FromContext(ctx).V(2).Info("Node cache is not confirmed yet, no node is tainted NoExecute", "reason", err)
 		if !c.pause(ctx, time.Second) {

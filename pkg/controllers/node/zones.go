@@ -31,18 +31,18 @@ type zones struct {
 }
 
 type zone struct {
-	members map[string]member
-	tally   tally
-	known   tally // as of the state, which does not follow while frozen
-	state   zoneState
-	limiter limiter
-	waiting line
-	ahead   prospect
-	shown   display
+	members  map[string]member
+	tally    tally
+	known    tally // as of the state, which does not follow while frozen
+	state    zoneState
+	limiter  limiter
+	waiting  waitlist
+	forecast forecast
+	shown    display
 }
 
-// prospect is what a zone is about to become: the state it would have if the nodes that lag were found silent.
-type prospect struct {
+// forecast is what a zone is about to become: the state it would have if the nodes that lag were found silent.
+type forecast struct {
 	at      time.Time // when it was looked at
 	state   zoneState
 	held    bool      // nobody is tainted because of it
@@ -100,7 +100,7 @@ func (z *zones) put(name, key string, m member, now time.Time) (e effects) {
 func (z *zones) zone(key string, now time.Time) *zone {
 	in, ok := z.zones[key]
 	if !ok {
-		in = &zone{members: map[string]member{}, state: zoneNormal, limiter: newLimiter(z.cfg.EvictionRate, now), waiting: newLine()}
+		in = &zone{members: map[string]member{}, state: zoneNormal, limiter: newLimiter(z.cfg.EvictionRate, now), waiting: newWaitlist()}
 		z.zones[key] = in
 		z.metrics.evictions.WithLabelValues(key)
 	}
@@ -160,8 +160,8 @@ func (z *zones) freeze(frozen bool, now time.Time) (e effects) {
 	z.frozen = frozen
 	z.evaluate(now, &e, slices.Collect(maps.Keys(z.zones))...)
 	for _, in := range z.zones {
-		in.ahead = prospect{} // what was about to come may have been our blindness
-		if !frozen {          // a rate that is as it was wakes nobody, but those who asked meanwhile were told that somebody would
+		in.forecast = forecast{} // what was about to come may have been our blindness
+		if !frozen {             // a rate that is as it was wakes nobody, but those who asked meanwhile were told that somebody would
 			in.callAll(&e)
 		}
 	}
@@ -193,7 +193,7 @@ func (z *zones) note(in *zone, t tally, s zoneState) {
 	z.counted += number(t.size() > 0) - number(in.known.size() > 0)
 	z.full += number(t.size() > 0 && s == zoneFull) - number(in.known.size() > 0 && in.state == zoneFull)
 	if s != in.state {
-		in.ahead.at = time.Time{}
+		in.forecast.at = time.Time{}
 	}
 	in.known, in.state = t, s
 }
@@ -255,10 +255,10 @@ func (z *zones) isStopped() bool {
 }
 
 // ask is the last thing a node does that needs a NoExecute taint. Granted, a token is spent. Refused, the node stands in line and
-// asks again after wait; zero means that it will be woken. spent is a node that no suspension holds back any more. lagging tells nodes that
+// asks again after wait; zero means that it will be woken. exhausted is a node that no suspension holds back any more. lagging tells nodes that
 // are ready but about to be found silent: while they would change the state of the zone, nobody is tainted in it, though not for longer
 // than a grace period.
-func (z *zones) ask(name string, spent bool, lagging func(string) bool, now time.Time) (granted bool, wait time.Duration, e effects) {
+func (z *zones) ask(name string, exhausted bool, lagging func(string) bool, now time.Time) (granted bool, wait time.Duration, e effects) {
 	z.lock.Lock()
 	defer z.lock.Unlock()
 	key := z.homes[name]
@@ -268,7 +268,7 @@ func (z *zones) ask(name string, spent bool, lagging func(string) bool, now time
 	}
 	p := in.waiting.join(name)
 	z.show(key, in)
-	if z.frozen && !spent || in.limiter.rate == 0 {
+	if z.frozen && !exhausted || in.limiter.rate == 0 {
 		return false, 0, e
 	}
 	if slot := in.limiter.slot(p); now.Before(slot) {
@@ -289,11 +289,11 @@ func (z *zones) holds(in *zone, lagging func(string) bool, now time.Time) bool {
 	changes := z.ahead(in, lagging, now) != in.state || in.state == zoneFull && !z.stopped && z.allFull(lagging, now)
 	switch {
 	case !changes:
-		in.ahead.held = false
-	case !in.ahead.held:
-		in.ahead.held, in.ahead.holding = true, now
+		in.forecast.held = false
+	case !in.forecast.held:
+		in.forecast.held, in.forecast.holding = true, now
 	}
-	return changes && now.Sub(in.ahead.holding) < z.cfg.MonitorGracePeriod
+	return changes && now.Sub(in.forecast.holding) < z.cfg.MonitorGracePeriod
 }
 
 // allFull reports whether every zone with nodes that count is about to have failed.
@@ -308,10 +308,10 @@ func (z *zones) allFull(lagging func(string) bool, now time.Time) bool {
 
 // ahead is the state a zone is about to have.
 func (z *zones) ahead(in *zone, lagging func(string) bool, now time.Time) zoneState {
-	if age := now.Sub(in.ahead.at); age < 0 || age >= min(lookAhead, z.cfg.MonitorGracePeriod/lookAheadShare) {
-		in.ahead.at, in.ahead.state = now, in.without(lagging).state(z.cfg)
+	if age := now.Sub(in.forecast.at); age < 0 || age >= min(lookAhead, z.cfg.MonitorGracePeriod/lookAheadShare) {
+		in.forecast.at, in.forecast.state = now, in.without(lagging).state(z.cfg)
 	}
-	return in.ahead.state
+	return in.forecast.state
 }
 
 func (in *zone) without(lagging func(string) bool) tally {

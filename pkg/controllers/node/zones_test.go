@@ -292,7 +292,7 @@ func TestTheNextInLineIsWoken(t *testing.T) {
 }
 
 func TestLine(t *testing.T) {
-	l := newLine()
+	l := newWaitlist()
 	for i, name := range []string{"a", "b", "c", "d"} {
 		if got := l.join(name); got != i {
 			t.Errorf("%s: %d before it, want %d", name, got, i)

@@ -1,18 +1,18 @@
 package node
 
-// line is the nodes of a zone that wait for a taint, first come first served. Each of its methods takes a fixed time, on average.
-type line struct {
+// waitlist is the nodes of a zone that wait for a taint, first come first served. Each of its methods takes a fixed time, on average.
+type waitlist struct {
 	names []string       // from the first in line; empty where one has left
 	left  int            // how many have left at the front since the line began
 	place map[string]int // of each in line, counted since the line began
 }
 
-func newLine() line { return line{place: map[string]int{}} }
+func newWaitlist() waitlist { return waitlist{place: map[string]int{}} }
 
-func (l *line) len() int { return len(l.place) }
+func (l *waitlist) len() int { return len(l.place) }
 
 // join puts a node at the end, if it is not in line, and returns how many are before it; those who left from between may be among them.
-func (l *line) join(name string) (before int) {
+func (l *waitlist) join(name string) (before int) {
 	place, ok := l.place[name]
 	if !ok {
 		place = l.left + len(l.names)
@@ -23,7 +23,7 @@ func (l *line) join(name string) (before int) {
 }
 
 // leave takes a node out of the line. It reports whether it was in it.
-func (l *line) leave(name string) bool {
+func (l *waitlist) leave(name string) bool {
 	place, ok := l.place[name]
 	if !ok {
 		return false
@@ -38,7 +38,7 @@ func (l *line) leave(name string) bool {
 }
 
 // first is the node whose turn is next, empty if nobody waits.
-func (l *line) first() string {
+func (l *waitlist) first() string {
 	if len(l.names) == 0 {
 		return ""
 	}
@@ -46,7 +46,7 @@ func (l *line) first() string {
 }
 
 // all are the nodes in line, in their order.
-func (l *line) all() []string {
+func (l *waitlist) all() []string {
 	all := make([]string, 0, len(l.place))
 	for _, name := range l.names {
 		if name != "" {

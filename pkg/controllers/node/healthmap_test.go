@@ -29,7 +29,7 @@ func TestNodeDeletedWhileItIsJudgedLeavesNoRecord(t *testing.T) {
 		if !deleted {
 			t.Fatal("the Lease of the silent node was never read")
 		}
-		if all, _ := b.controller.observations.count(defaults(), time.Time{}); all != len(live) {
+		if all, _ := b.controller.health.count(defaults(), time.Time{}); all != len(live) {
 			t.Errorf("%d records are kept, want those of the %d nodes there are", all, len(live))
 		}
 	})

@@ -12,7 +12,7 @@ import (
 	"minikcm/pkg/answer"
 )
 
-// sight knows whether silence means anything. Three things can make it meaningless.
+// visibility knows whether silence means anything. Three things can make it meaningless.
 //
 // Blind: kubelets could not tell us, because requests fail. It starts at the last moment at which we certainly saw, ends with
 // any Lease event or success, and is then credited to every node. One object of which a request fails is a suspicion and no more: a
@@ -24,7 +24,7 @@ import (
 //
 // Stalled: this process, or the machine with all that is on it, stood still. The late tick gives nodes the time back; whoever
 // wakes up before it must wait for it.
-type sight struct {
+type visibility struct {
 	grace time.Duration
 
 	lock      sync.Mutex
@@ -34,21 +34,21 @@ type sight struct {
 	blind     *blindness
 	byWrite   time.Time // when the last failing write made us blind; reads that succeed prove nothing then
 	ended     []blindness
-	troubles  map[subject]bool // of which the last request failed; true: the trouble is its own
+	troubles  map[request]bool // of which the last request failed; true: the trouble is its own
 	stale     staleness
 	lastTick  time.Time
 	recent    map[cause]bool // causes that arose since the last tick
 }
 
-// subject is what a request is about. Reading an object and writing it fail for different reasons.
-type subject struct {
+// request is what a request is about. Reading an object and writing it fail for different reasons.
+type request struct {
 	what  string
 	write bool
 }
 
-func reading(kind, name string) subject { return subject{what: kind + " " + name} }
+func reading(kind, name string) request { return request{what: kind + " " + name} }
 
-func writing(kind, name string) subject { return subject{what: kind + " " + name, write: true} }
+func writing(kind, name string) request { return request{what: kind + " " + name, write: true} }
 
 const (
 	tickPeriod = time.Second
@@ -60,8 +60,8 @@ const (
 type staleness struct {
 	since  time.Time
 	target string // resource version to reach
-	fed    time.Time
-	took   time.Duration // the list that fed it
+	listed time.Time
+	took   time.Duration // the last list
 }
 
 // cause says why verdicts are suspended; it is a label value.
@@ -73,28 +73,28 @@ const (
 	causeStale cause = "stale_cache"
 )
 
-func newSight(grace time.Duration, now time.Time) *sight {
-	return &sight{grace: grace, lastEvent: now, lastSeen: now, troubles: map[subject]bool{}, recent: map[cause]bool{}}
+func newVisibility(grace time.Duration, now time.Time) *visibility {
+	return &visibility{grace: grace, lastEvent: now, lastSeen: now, troubles: map[request]bool{}, recent: map[cause]bool{}}
 }
 
 // quiet is how long no Lease event is normal: half a grace period.
-func (s *sight) quiet() time.Duration { return s.grace / 2 }
+func (s *visibility) quiet() time.Duration { return s.grace / 2 }
 
 // event notes a Lease event, whoever's the Lease: the watch works, and the API server accepts writes. When nobody probes, a
 // long quiet before the event may have been an outage and counts as one.
-func (s *sight) event(now time.Time) {
+func (s *visibility) event(now time.Time) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	if !s.probing && now.Sub(s.lastEvent) > s.quiet() {
 		s.startBlind()
 	}
 	s.endBlind(now)
-	s.absolve(subject{write: true})
+	s.absolve(request{write: true})
 	s.lastEvent, s.lastSeen = now, now
 }
 
 // begin starts a term. What happened before, with nobody probing, is settled.
-func (s *sight) begin(now time.Time) {
+func (s *visibility) begin(now time.Time) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	if now.Sub(s.lastEvent) > s.quiet() {
@@ -106,7 +106,7 @@ func (s *sight) begin(now time.Time) {
 }
 
 // tick is called every tickPeriod of a term. It returns for how long everything stood still, zero if the tick is in time.
-func (s *sight) tick(now time.Time) (stall time.Duration) {
+func (s *visibility) tick(now time.Time) (stall time.Duration) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	if s.isStalled(now) {
@@ -116,19 +116,19 @@ func (s *sight) tick(now time.Time) (stall time.Duration) {
 	return stall
 }
 
-func (s *sight) isStalled(now time.Time) bool {
+func (s *visibility) isStalled(now time.Time) bool {
 	return s.probing && now.Sub(s.lastTick) > tickPeriod+stallAfter
 }
 
 // end ends a term.
-func (s *sight) end() {
+func (s *visibility) end() {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	s.probing = false
 }
 
 // readSucceeded notes a consistent read of something.
-func (s *sight) readSucceeded(of subject, now time.Time) {
+func (s *visibility) readSucceeded(of request, now time.Time) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	s.lastSeen = now
@@ -139,7 +139,7 @@ func (s *sight) readSucceeded(of subject, now time.Time) {
 }
 
 // wrote notes a write that the API server accepted.
-func (s *sight) wrote(what subject, now time.Time) {
+func (s *visibility) wrote(what request, now time.Time) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	s.lastSeen = now
@@ -148,7 +148,7 @@ func (s *sight) wrote(what subject, now time.Time) {
 }
 
 // absolve takes in a request that succeeded: what failed before it, of the same kind or a lesser, has its trouble to itself.
-func (s *sight) absolve(by subject) {
+func (s *visibility) absolve(by request) {
 	if len(s.troubles) == 0 {
 		return
 	}
@@ -161,7 +161,7 @@ func (s *sight) absolve(by subject) {
 }
 
 // failed notes a request that failed.
-func (s *sight) failed(of subject, err error, now time.Time) {
+func (s *visibility) failed(of request, err error, now time.Time) {
 	if !blinding(err) {
 		return
 	}
@@ -181,7 +181,7 @@ func (s *sight) failed(of subject, err error, now time.Time) {
 }
 
 // suspects counts the objects of which a request failed when nothing has succeeded since.
-func (s *sight) suspects() (n int) {
+func (s *visibility) suspects() (n int) {
 	for _, own := range s.troubles {
 		if !own {
 			n++
@@ -191,7 +191,7 @@ func (s *sight) suspects() (n int) {
 }
 
 // probeFailed notes that the API server did not answer when it was asked for next to nothing.
-func (s *sight) probeFailed(err error) {
+func (s *visibility) probeFailed(err error) {
 	if !blinding(err) {
 		return
 	}
@@ -201,7 +201,7 @@ func (s *sight) probeFailed(err error) {
 }
 
 // forget drops the troubles of a node that is gone.
-func (s *sight) forget(node string) {
+func (s *visibility) forget(node string) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	for of := range s.troubles {
@@ -211,14 +211,14 @@ func (s *sight) forget(node string) {
 	}
 }
 
-func (s *sight) startBlind() {
+func (s *visibility) startBlind() {
 	s.recent[causeBlind] = true
 	if s.blind == nil {
 		s.blind = &blindness{since: s.lastEvent}
 	}
 }
 
-func (s *sight) endBlind(now time.Time) {
+func (s *visibility) endBlind(now time.Time) {
 	if s.blind == nil {
 		return
 	}
@@ -228,7 +228,7 @@ func (s *sight) endBlind(now time.Time) {
 }
 
 // behind notes that a live read showed what the Lease cache does not, at a resource version.
-func (s *sight) behind(version string, now time.Time) {
+func (s *visibility) behind(version string, now time.Time) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	s.recent[causeStale] = true
@@ -240,7 +240,7 @@ func (s *sight) behind(version string, now time.Time) {
 }
 
 // caughtUp compares the version of the Lease cache with the one to reach.
-func (s *sight) caughtUp(version string) {
+func (s *visibility) caughtUp(version string) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	if s.stale.target != "" && reached(version, s.stale.target) {
@@ -248,38 +248,38 @@ func (s *sight) caughtUp(version string) {
 	}
 }
 
-// fed notes that a whole list of Leases was taken in, and how long it took.
-func (s *sight) fed(now time.Time, took time.Duration) {
+// listed notes that a whole list of Leases was taken in, and how long it took.
+func (s *visibility) listed(now time.Time, took time.Duration) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	s.stale.fed, s.stale.took = now, took
+	s.stale.listed, s.stale.took = now, took
 }
 
-// suspended says why no verdict may be passed, no taint added and no zone changed; causeNone is that all may be done. spent is a
+// suspended says why no verdict may be passed, no taint added and no zone changed; causeNone is that all may be done. exhausted is a
 // node that has been given all the time that blindness may give: only the tick that may give it back a standstill holds it up.
-func (s *sight) suspended(spent bool, period time.Duration, now time.Time) cause {
+func (s *visibility) suspended(exhausted bool, period time.Duration, now time.Time) cause {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	switch {
 	case s.isStalled(now):
 		return causeBlind
-	case spent:
+	case exhausted:
 		return causeNone
 	case s.blind != nil, len(s.ended) > 0: // credits not yet given
 		return causeBlind
-	case s.stale.target != "" && !s.isFed(period, now):
+	case s.stale.target != "" && !s.isListed(period, now):
 		return causeStale
 	}
 	return causeNone
 }
 
-// isFed tells that the cache has been stale for so long that lists are made, and that the last one is fresh.
-func (s *sight) isFed(period time.Duration, now time.Time) bool {
-	return now.Sub(s.stale.since) > s.grace && now.Sub(s.stale.fed) < 2*period+s.stale.took+time.Second
+// isListed tells that the cache has been stale for so long that lists are made, and that the last one is fresh.
+func (s *visibility) isListed(period time.Duration, now time.Time) bool {
+	return now.Sub(s.stale.since) > s.grace && now.Sub(s.stale.listed) < 2*period+s.stale.took+time.Second
 }
 
 // causes returns those for which verdicts were suspended since it was last called, for however short a time. why is the present one.
-func (s *sight) causes(why cause) map[cause]bool {
+func (s *visibility) causes(why cause) map[cause]bool {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	recent := s.recent
@@ -288,29 +288,29 @@ func (s *sight) causes(why cause) map[cause]bool {
 	return recent
 }
 
-// errand is what the API server should be asked now.
-type errand int
+// remedy is what the API server should be asked now.
+type remedy int
 
 const (
-	noErrand errand = iota
+	noRemedy remedy = iota
 	probe           // does it answer?
-	feed            // all Leases, because the watch is stuck
+	relist          // all Leases, because the watch is stuck
 )
 
-func (s *sight) errand(period time.Duration, now time.Time) errand {
+func (s *visibility) remedy(period time.Duration, now time.Time) remedy {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	switch {
-	case s.stale.target != "" && now.Sub(s.stale.since) > s.grace && now.Sub(s.stale.fed) >= period:
-		return feed
+	case s.stale.target != "" && now.Sub(s.stale.since) > s.grace && now.Sub(s.stale.listed) >= period:
+		return relist
 	case s.blind != nil, now.Sub(s.lastSeen) > max(s.quiet(), period), s.doubtful():
 		return probe
 	}
-	return noErrand
+	return noRemedy
 }
 
 // doubtful reports whether a read has failed and nothing has been read since.
-func (s *sight) doubtful() bool {
+func (s *visibility) doubtful() bool {
 	for of, own := range s.troubles {
 		if !of.write && !own {
 			return true
@@ -320,14 +320,14 @@ func (s *sight) doubtful() bool {
 }
 
 // credits returns the blind times that have ended and not been credited yet. It does not forget them: see credited.
-func (s *sight) credits() []blindness {
+func (s *visibility) credits() []blindness {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	return append([]blindness(nil), s.ended...)
 }
 
 // credited forgets the first n blind times.
-func (s *sight) credited(n int) {
+func (s *visibility) credited(n int) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	s.ended = s.ended[n:]

@@ -8,15 +8,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// observations remembers each node's signs of life. It is fed by the handlers, on a standby too, so that a failover does not
+// healthMap remembers each node's signs of life. It is fed by the handlers, on a standby too, so that a failover does not
 // start every grace period anew. A record belongs to one UID: a node deleted and made again under its name starts afresh.
-type observations struct {
+type healthMap struct {
 	lock    sync.Mutex
-	records map[string]nodeRecord
+	records map[string]nodeHealth
 }
 
-// nodeRecord is what is known about one node besides its object.
-type nodeRecord struct {
+// nodeHealth is what is known about one node besides its object.
+type nodeHealth struct {
 	uid       types.UID
 	heartbeat heartbeat
 	ready     corev1.ConditionStatus // as last seen or decided, empty if never posted
@@ -28,29 +28,29 @@ type nodeRecord struct {
 }
 
 // due is when the node's grace ends.
-func (r nodeRecord) due(cfg Config) time.Time {
+func (r nodeHealth) due(cfg Config) time.Time {
 	return deadline(r.heartbeat, r.judged, r.ready != "", cfg)
 }
 
-// condemn takes in that our write, which made a version of the node, has set it to Unknown. Its kubelet may have been faster than the answer.
-func (r *nodeRecord) condemn(version string, now time.Time) {
+// setUnknown takes in that our write, which made a version of the node, has set it to Unknown. Its kubelet may have been faster than the answer.
+func (r *nodeHealth) setUnknown(version string, now time.Time) {
 	r.judged = now
 	if reached(version, r.version) {
 		r.ready = corev1.ConditionUnknown
 	}
 }
 
-func newObservations() *observations {
-	return &observations{records: map[string]nodeRecord{}}
+func newHealthMap() *healthMap {
+	return &healthMap{records: map[string]nodeHealth{}}
 }
 
 // node takes in the state of a node and returns its record. renewed is what the Lease cache holds; it matters at first sight.
-func (o *observations) node(node *corev1.Node, renewed, now time.Time) nodeRecord {
+func (o *healthMap) node(node *corev1.Node, renewed, now time.Time) nodeHealth {
 	o.lock.Lock()
 	defer o.lock.Unlock()
 	r, ok := o.records[node.Name]
 	if !ok || r.uid != node.UID {
-		r = nodeRecord{uid: node.UID, heartbeat: firstHeartbeat(node, renewed, now)}
+		r = nodeHealth{uid: node.UID, heartbeat: firstHeartbeat(node, renewed, now)}
 	} else {
 		r.heartbeat = r.heartbeat.afterStatus(node, now)
 	}
@@ -60,13 +60,13 @@ func (o *observations) node(node *corev1.Node, renewed, now time.Time) nodeRecor
 }
 
 // lease takes in a renewTime that came by watch. A Lease without a node is not remembered.
-func (o *observations) lease(name string, renewed, now time.Time) {
-	o.change(name, "", func(r *nodeRecord) { r.heartbeat = r.heartbeat.afterLease(renewed, now) })
+func (o *healthMap) lease(name string, renewed, now time.Time) {
+	o.change(name, "", func(r *nodeHealth) { r.heartbeat = r.heartbeat.afterLease(renewed, now) })
 }
 
 // liveLease takes in a renewTime that a consistent read showed and reports whether it is a sign of life.
-func (o *observations) liveLease(name string, renewed, now time.Time) (news bool) {
-	o.change(name, "", func(r *nodeRecord) {
+func (o *healthMap) liveLease(name string, renewed, now time.Time) (news bool) {
+	o.change(name, "", func(r *nodeHealth) {
 		before := r.heartbeat
 		r.heartbeat = before.afterLiveLease(renewed, now)
 		news = r.heartbeat != before
@@ -75,7 +75,7 @@ func (o *observations) liveLease(name string, renewed, now time.Time) (news bool
 }
 
 // get returns the record of a name.
-func (o *observations) get(name string) (nodeRecord, bool) {
+func (o *healthMap) get(name string) (nodeHealth, bool) {
 	o.lock.Lock()
 	defer o.lock.Unlock()
 	r, ok := o.records[name]
@@ -83,7 +83,7 @@ func (o *observations) get(name string) (nodeRecord, bool) {
 }
 
 // change edits a record in place, if there is one and it is of the UID; an empty UID fits any.
-func (o *observations) change(name string, uid types.UID, edit func(*nodeRecord)) {
+func (o *healthMap) change(name string, uid types.UID, edit func(*nodeHealth)) {
 	o.lock.Lock()
 	defer o.lock.Unlock()
 	r, ok := o.records[name]
@@ -95,7 +95,7 @@ func (o *observations) change(name string, uid types.UID, edit func(*nodeRecord)
 }
 
 // forget drops the record of a name, if it is of the UID; an empty UID fits any.
-func (o *observations) forget(name string, uid types.UID) {
+func (o *healthMap) forget(name string, uid types.UID) {
 	o.lock.Lock()
 	defer o.lock.Unlock()
 	if r, ok := o.records[name]; ok && (uid == "" || r.uid == uid) {
@@ -104,7 +104,7 @@ func (o *observations) forget(name string, uid types.UID) {
 }
 
 // changeAll edits every record.
-func (o *observations) changeAll(edit func(name string, r *nodeRecord)) {
+func (o *healthMap) changeAll(edit func(name string, r *nodeHealth)) {
 	o.lock.Lock()
 	defer o.lock.Unlock()
 	for name, r := range o.records {
@@ -114,7 +114,7 @@ func (o *observations) changeAll(edit func(name string, r *nodeRecord)) {
 }
 
 // count counts all records and those that are not Unknown and due before a time.
-func (o *observations) count(cfg Config, before time.Time) (all, due int) {
+func (o *healthMap) count(cfg Config, before time.Time) (all, due int) {
 	o.lock.Lock()
 	defer o.lock.Unlock()
 	for _, r := range o.records {

@@ -1,0 +1,167 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+var (
+	errOutage = apierrors.NewInternalError(errors.New("etcdserver: no leader"))
+	testGrace = 50 * time.Second
+	period    = 5 * time.Second
+)
+
+func seconds(s int) time.Time { return day.Add(time.Duration(s) * time.Second) }
+
+func TestBlinding(t *testing.T) {
+	lease := schema.GroupResource{Resource: "leases"}
+	for _, tt := range []struct {
+		name string
+		err  error
+		want bool
+	}{
+		{"no error", nil, false},
+		{"not found", apierrors.NewNotFound(lease, "n"), false},
+		{"conflict", apierrors.NewConflict(lease, "n", errors.New("x")), false},
+		{"forbidden", apierrors.NewForbidden(lease, "n", errors.New("x")), false},
+		{"invalid", apierrors.NewBadRequest("x"), false},
+		{"internal error", errOutage, true},
+		{"unavailable", apierrors.NewServiceUnavailable("x"), true},
+		{"server timeout", apierrors.NewServerTimeout(lease, "get", 1), true},
+		{"gateway timeout", apierrors.NewTimeoutError("x", 1), true},
+		{"too many requests", apierrors.NewTooManyRequests("x", 1), true},
+		{"connection refused", errors.New("dial tcp: connection refused"), true},
+		{"our deadline", fmt.Errorf("get: %w", context.DeadlineExceeded), true},
+		{"client-go's own limiter", fmt.Errorf("client rate limiter Wait returned an error: %w", errors.New("rate: Wait(n=1) would exceed context deadline")), false},
+		{"the end of the term", fmt.Errorf("get: %w", context.Canceled), false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := blinding(tt.err); got != tt.want {
+				t.Errorf("blinding = %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestTicks(t *testing.T) {
+	s := newVisibility(testGrace, day)
+	s.begin(day)
+	for _, tt := range []struct {
+		at   int
+		want time.Duration
+	}{{1, 0}, {2, 0}, {8, 0}, {15, 7 * time.Second}, {16, 0}} {
+		if got := s.tick(seconds(tt.at)); got != tt.want {
+			t.Errorf("stall at %d s = %v, want %v", tt.at, got, tt.want)
+		}
+	}
+}
+
+func TestVisibility(t *testing.T) {
+	type step func(s *visibility)
+	event := func(at int) step { return func(s *visibility) { s.event(seconds(at)) } }
+	begin := func(at int) step { return func(s *visibility) { s.begin(seconds(at)) } }
+	readFailsOf := func(node string, at int) step {
+		return func(s *visibility) { s.failed(reading("lease", node), errOutage, seconds(at)) }
+	}
+	writeFailsOf := func(node string, at int) step {
+		return func(s *visibility) { s.failed(writing("node", node), errOutage, seconds(at)) }
+	}
+	readFails := func(at int) step { return readFailsOf("a", at) }
+	writeFails := func(at int) step { return writeFailsOf("a", at) }
+	probeFails := func(s *visibility) { s.probeFailed(errOutage) }
+	reads := func(at int) step { return func(s *visibility) { s.readSucceeded(request{}, seconds(at)) } }
+	writes := func(at int) step { return func(s *visibility) { s.wrote(writing("node", "b"), seconds(at)) } }
+	behind := func(v string, at int) step { return func(s *visibility) { s.behind(v, seconds(at)) } }
+	caughtUp := func(v string) step { return func(s *visibility) { s.caughtUp(v) } }
+	listed := func(at int) step { return func(s *visibility) { s.listed(seconds(at), 0) } }
+	listedIn := func(took, at int) step {
+		return func(s *visibility) { s.listed(seconds(at), time.Duration(took)*time.Second) }
+	}
+	gone := func(node string) step { return func(s *visibility) { s.forget(node) } }
+	for _, tt := range []struct {
+		name    string
+		steps   []step
+		at      int
+		why     cause
+		remedy  remedy
+		credits []blindness
+		stalls  bool // no tick since the term began
+	}{
+		{"events come in", []step{begin(0), event(10)}, 20, causeNone, noRemedy, nil, false},
+		{"quiet for half a grace: ask", []step{begin(0), event(10)}, 36, causeNone, probe, nil, false},
+		{"asked and answered: not blind", []step{begin(0), event(10), reads(36)}, 40, causeNone, noRemedy, nil, false},
+		{"asked in vain: blind, and asks on", []step{begin(0), event(10), readFails(36)}, 37, causeBlind, probe, nil, false},
+		{"blind since the last event", []step{begin(0), event(10), readFails(36), readFails(60), reads(80)}, 80, causeBlind, noRemedy, []blindness{{seconds(10), seconds(80)}}, false},
+		{"an event ends it too", []step{begin(0), event(10), readFails(36), event(80)}, 80, causeBlind, noRemedy, []blindness{{seconds(10), seconds(80)}}, false},
+		{"a failed write is not healed by a read", []step{begin(0), event(10), writeFails(36), reads(80)}, 80, causeBlind, probe, nil, false},
+		{"but by a write", []step{begin(0), event(10), writeFails(36), writes(80)}, 80, causeBlind, noRemedy, []blindness{{seconds(10), seconds(80)}}, false},
+		{"or by an event", []step{begin(0), event(10), writeFails(36), event(80)}, 80, causeBlind, noRemedy, []blindness{{seconds(10), seconds(80)}}, false},
+		{"or in the end by a read: some write has to be tried", []step{begin(0), event(10), writeFails(36), reads(87)}, 87, causeBlind, noRemedy, []blindness{{seconds(10), seconds(87)}}, false},
+		{"a standby cannot ask: a long quiet counts as blindness", []step{event(10), event(80)}, 80, causeBlind, noRemedy, []blindness{{seconds(10), seconds(80)}}, false},
+		{"a standby with its events is not blind", []step{event(10), event(20), event(30), begin(40)}, 41, causeNone, noRemedy, nil, false},
+		{"a standby that hears nothing and then leads", []step{event(10), begin(80)}, 81, causeBlind, noRemedy, []blindness{{seconds(10), seconds(80)}}, false},
+		{"a cache that is behind", []step{begin(0), event(10), behind("20", 11)}, 12, causeStale, noRemedy, nil, false},
+		{"a cache that has caught up", []step{begin(0), event(10), behind("20", 11), caughtUp("20")}, 12, causeNone, noRemedy, nil, false},
+		{"a cache that has not", []step{begin(0), event(10), behind("20", 11), behind("30", 12), caughtUp("29")}, 13, causeStale, noRemedy, nil, false},
+		{"an older target does not take the place of a newer", []step{begin(0), event(10), behind("30", 11), behind("20", 12), caughtUp("20")}, 13, causeStale, noRemedy, nil, false},
+		{"behind for a grace: lists take over", []step{begin(0), event(60), behind("20", 11)}, 62, causeStale, relist, nil, false},
+		{"listed: verdicts go on", []step{begin(0), event(60), behind("20", 11), listed(62)}, 65, causeNone, noRemedy, nil, false},
+		{"and the next list is due", []step{begin(0), event(60), behind("20", 11), listed(62)}, 67, causeNone, relist, nil, false},
+		{"the lists fail: suspended again", []step{begin(0), event(70), behind("20", 11), listed(62)}, 74, causeStale, relist, nil, false},
+		{"stood still, and nobody has noticed yet", []step{begin(0), event(7)}, 7, causeBlind, noRemedy, nil, true},
+		{"a late tick", []step{begin(0), event(6)}, 6, causeNone, noRemedy, nil, true},
+		{"the list takes longer than a period: the next one is still on its way", []step{begin(0), event(70), behind("20", 11), listedIn(20, 80)}, 105, causeNone, relist, nil, false},
+		{"one object cannot be written: that is its own affair", []step{begin(0), event(10), writeFails(20)}, 21, causeNone, noRemedy, nil, false},
+		{"nor the same one again", []step{begin(0), event(10), writeFails(20), writeFails(22)}, 23, causeNone, noRemedy, nil, false},
+		{"two cannot be written", []step{begin(0), event(10), writeFails(20), writeFailsOf("b", 22)}, 23, causeBlind, probe, nil, false},
+		{"two, but Leases are written in between", []step{begin(0), event(10), writeFails(20), event(21), writeFailsOf("b", 22)}, 23, causeNone, noRemedy, nil, false},
+		{"two, but another was written in between", []step{begin(0), event(10), writeFails(20), writes(21), writeFailsOf("b", 22)}, 23, causeNone, noRemedy, nil, false},
+		{"two, but one is gone", []step{begin(0), event(10), writeFails(20), gone("a"), writeFailsOf("b", 22)}, 23, causeNone, noRemedy, nil, false},
+		{"a read in between proves nothing about writes", []step{begin(0), event(10), writeFails(20), reads(21), writeFailsOf("b", 22)}, 23, causeBlind, probe, nil, false},
+		{"two that have long been bad do not count again", []step{
+			begin(0), event(10), writeFails(20), writeFailsOf("b", 20), event(21), writeFails(25), writeFailsOf("b", 25),
+		}, 26, causeBlind, noRemedy, []blindness{{seconds(10), seconds(21)}}, false},
+		{"bad for long, and nothing comes in: it is still its own affair", []step{begin(0), writeFails(5), event(10), writeFails(40)}, 41, causeNone, probe, nil, false},
+		{"bad, well, bad again beside another", []step{
+			begin(0), event(10), writeFailsOf("b", 11), event(12), writes(13), writeFailsOf("b", 14), writeFails(15),
+		}, 16, causeBlind, probe, nil, false},
+		{"one cannot be read: ask for something else", []step{begin(0), event(10), readFails(20)}, 21, causeNone, probe, nil, false},
+		{"and that fails too", []step{begin(0), event(10), readFails(20), probeFails}, 22, causeBlind, probe, nil, false},
+		{"or is answered", []step{begin(0), event(10), readFails(20), reads(22), readFails(23)}, 24, causeNone, noRemedy, nil, false},
+		{"versions that cannot be compared are no reason to wait", []step{begin(0), event(10), behind("x", 11), caughtUp("20")}, 12, causeNone, noRemedy, nil, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newVisibility(testGrace, day)
+			for _, step := range tt.steps {
+				step(s)
+			}
+			now := seconds(tt.at)
+			if !tt.stalls {
+				s.tick(now)
+			}
+			if got := s.suspended(false, period, now); got != tt.why {
+				t.Errorf("suspended = %q, want %q", got, tt.why)
+			}
+			if got := s.suspended(true, period, now); got != causeNone && !tt.stalls {
+				t.Errorf("a node that has been given all its time is held up: %q", got)
+			}
+			if got := s.remedy(period, now); got != tt.remedy {
+				t.Errorf("remedy = %v, want %v", got, tt.remedy)
+			}
+			if diff := cmp.Diff(tt.credits, s.credits(), cmp.AllowUnexported(blindness{})); diff != "" {
+				t.Errorf("credits (-want +got):\n%s", diff)
+			}
+			s.credited(len(tt.credits))
+			if len(tt.credits) > 0 && s.suspended(false, period, now) != causeNone {
+				t.Error("suspended although the credits were given")
+			}
+		})
+	}
+}
