@@ -7,17 +7,14 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -52,32 +49,21 @@ type Deps struct {
 	Metrics  prometheus.Registerer
 }
 
-// Controller is the node lifecycle controller.
+// Controller is the node lifecycle controller: it wires its parts together, and reconcile tells how they work on one node.
 type Controller struct {
 	cfg      Config
-	client   kubernetes.Interface
-	reads    kubernetes.Interface
-	metadata metadata.Interface
-	nodes    *caches.Nodes
-	pods     *caches.Pods
-	leases   *caches.Leases
-	recorder record.EventRecorder
 	clock    clock.WithTicker
 	metrics  *metrics
-
+	nodes    *caches.Nodes
 	nodeLoop *controller.Loop[string]
-	podLoop  *controller.Loop[podKey]
 
-	// Kept from term to term, and on a standby.
 	health       *healthMap
-	visibility   *visibility
-	acquaintance acquaintance
-
-	// New in each term, set before its first sync.
-	zones     *zones
-	marks     *marks
-	lists     *leaseLists
-	confirmed *atomic.Bool // the node cache has been compared with the API server
+	silence      *silence
+	confirmation *confirmation
+	zones        *zones // new in each term
+	writer       *nodeWriter
+	pods         *podMarker
+	announcer    *announcer
 }
 
 // New returns a controller that is not running. It registers its handlers, so it must be called before the caches start.
@@ -86,80 +72,60 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 		return nil, fmt.Errorf("build %s: %d workers and %d for pods, want at least one of each", Name, cfg.Workers, cfg.PodWorkers)
 	}
 	c := &Controller{
-		cfg: cfg, client: deps.Client, reads: deps.Reads, metadata: deps.Metadata, nodes: deps.Nodes, pods: deps.Pods, leases: deps.Leases,
-		recorder: deps.Recorder, clock: deps.Clock, metrics: newMetrics(deps.Metrics),
-		health:       newHealthMap(),
-		visibility:   newVisibility(cfg.MonitorGracePeriod, deps.Clock.Now()),
-		acquaintance: acquaintance{nodes: map[string]types.UID{}},
+		cfg: cfg, clock: deps.Clock, metrics: newMetrics(deps.Metrics), nodes: deps.Nodes,
+		health: newHealthMap(), announcer: newAnnouncer(deps.Recorder),
+	}
+	visibility := newVisibility(cfg, deps.Clock.Now())
+	leases := &leaseReader{cfg: cfg, client: deps.Reads, cache: deps.Leases, clock: deps.Clock, health: c.health, visibility: visibility}
+	c.silence = &silence{cfg: cfg, clock: deps.Clock, metrics: c.metrics, health: c.health, visibility: visibility, leases: leases}
+	c.confirmation = &confirmation{nodes: deps.Nodes, metadata: deps.Metadata, clock: deps.Clock, visibility: visibility}
+	c.writer = &nodeWriter{
+		cfg: cfg, client: deps.Client, reads: deps.Reads, clock: deps.Clock, visibility: visibility, ledger: map[string]ledgerEntry{},
+	}
+	c.pods = &podMarker{
+		client: deps.Client, nodes: deps.Nodes, pods: deps.Pods, recorder: deps.Recorder, clock: deps.Clock, metrics: c.metrics, visibility: visibility,
 	}
 	c.nodeLoop = controller.NewLoop(controller.LoopConfig{
 		Controller: Name, Queue: nodeQueue, Workers: cfg.Workers, MaxBackoff: maxBackoff, Drain: cfg.Drain, Clock: deps.Clock,
 	}, deps.Metrics, c.reconcile)
-	c.podLoop = controller.NewLoop(controller.LoopConfig{
+	c.pods.loop = controller.NewLoop(controller.LoopConfig{
 		Controller: Name, Queue: podQueue, Workers: cfg.PodWorkers, Drain: cfg.Drain, Clock: deps.Clock,
-	}, deps.Metrics, c.reconcilePod).GroupBy(func(key podKey) string { return key.Namespace })
-	if err := c.listen(); err != nil {
+	}, deps.Metrics, c.pods.reconcile).GroupBy(func(key podKey) string { return key.Namespace })
+	if err := c.listen(deps); err != nil {
 		return nil, fmt.Errorf("build %s: %w", Name, err)
 	}
 	return c, nil
 }
 
 // listen registers handlers. They do a fixed amount of work and never wait: a delayed sign of life is a sign of life missed.
-func (c *Controller) listen() error {
+func (c *Controller) listen(deps Deps) error {
 	return errors.Join(
-		c.nodes.Handle(caches.Handler[*corev1.Node]{
+		deps.Nodes.Handle(caches.Handler[*corev1.Node]{
 			Add: func(node *corev1.Node) {
-				c.observeNode(node)
+				c.silence.observeNode(node)
 				c.nodeLoop.Add(node.Name)
 			},
 			Update: func(old, node *corev1.Node) {
-				c.observeNode(node)
+				c.silence.observeNode(node)
 				if matters(old, node) {
 					c.nodeLoop.Add(node.Name)
 				}
 			},
 			Delete: func(node *corev1.Node) {
 				c.health.forget(node.Name, node.UID)
+				c.writer.forget(node.Name, node.UID)
 				c.nodeLoop.Add(node.Name)
 			},
 		}),
-		c.leases.Handle(caches.Handler[*coordinationv1.Lease]{
-			Add:    c.observeLease,
-			Update: func(_, lease *coordinationv1.Lease) { c.observeLease(lease) },
+		deps.Leases.Handle(caches.Handler[*coordinationv1.Lease]{
+			Add:    c.silence.observeLease,
+			Update: func(_, lease *coordinationv1.Lease) { c.silence.observeLease(lease) },
 		}),
-		c.pods.Handle(caches.Handler[*caches.Pod]{
-			Add:    func(pod *caches.Pod) { c.bound(nil, pod) },
-			Update: c.bound,
+		deps.Pods.Handle(caches.Handler[*caches.Pod]{
+			Add:    func(pod *caches.Pod) { c.pods.bound(nil, pod) },
+			Update: c.pods.bound,
 		}),
 	)
-}
-
-func (c *Controller) observeNode(node *corev1.Node) nodeHealth {
-	return c.health.node(node, c.cachedRenewal(node.Name), c.clock.Now())
-}
-
-func (c *Controller) observeLease(lease *coordinationv1.Lease) {
-	now := c.clock.Now()
-	c.visibility.event(now)
-	if lease.Namespace == corev1.NamespaceNodeLease {
-		c.health.lease(lease.Name, renewal(lease), now)
-	}
-}
-
-// cachedRenewal is the renewTime of a node's Lease as far as the cache knows, zero if there is none.
-func (c *Controller) cachedRenewal(name string) time.Time {
-	lease, ok := c.leases.Get(cache.ObjectName{Namespace: corev1.NamespaceNodeLease, Name: name})
-	if !ok {
-		return time.Time{}
-	}
-	return renewal(lease)
-}
-
-func renewal(lease *coordinationv1.Lease) time.Time {
-	if lease.Spec.RenewTime == nil {
-		return time.Time{}
-	}
-	return lease.Spec.RenewTime.Time
 }
 
 // matters reports whether an update of a node can change what we decide. A mere heartbeat cannot.
@@ -180,35 +146,47 @@ func (c *Controller) Run(ctx context.Context) error {
 			"nodeMonitorPeriod", c.cfg.MonitorPeriod, "nodeMonitorGracePeriod", c.cfg.MonitorGracePeriod)
 	}
 	now := c.clock.Now()
-	c.visibility.begin(now)
+	c.silence.begin(now)
 	defer c.metrics.rest()
-	defer c.visibility.end()
-	c.giveCredits()
-	c.zones, c.marks, c.lists = newZones(c.cfg, c.metrics), newMarks(), &leaseLists{list: c.listLeases, many: c.manyDue, now: c.clock.Now}
-	c.confirmed = new(atomic.Bool)
-	c.fillZones(now)
+	defer c.silence.end()
+	c.confirmation.begin()
+	c.zones = newZones(c.cfg, c.metrics)
+	c.zones.begin(c.nodes.List(), now)
 
 	var running sync.WaitGroup
-	c.podLoop.Start(ctx, &running, nil) // first: the nodes' loop fills its queue
-	running.Go(func() { c.watchOver(ctx) })
-	running.Go(func() { c.confirmNodes(ctx) })
+	c.pods.start(ctx, &running) // first: the nodes' loop fills its queue
+	running.Go(func() { c.silence.watch(ctx, c.freeze) })
+	running.Go(func() { c.confirmation.run(ctx) })
 	c.nodeLoop.Run(ctx, c.allNodes)
 	running.Wait()
 	return nil
 }
 
-// fillZones counts every node before the first is judged, so that no zone looks worse or better than it is.
-func (c *Controller) fillZones(now time.Time) {
-	c.zones.freeze(true, now)
-	for _, node := range c.nodes.List() {
-		c.zones.put(node.Name, zoneOf(node), memberOf(node), now)
+// freeze keeps the zones as they are while silence is not trusted.
+func (c *Controller) freeze(frozen bool, now time.Time) { c.wake(c.zones.freeze(frozen, now), now) }
+
+// wake queues the nodes that a change of zones concerns.
+func (c *Controller) wake(e effects, now time.Time) {
+	if e.resumed { // nodes that were alive when everything stopped are given a new start
+		c.health.changeAll(func(h *nodeHealth) {
+			if h.ready == corev1.ConditionTrue {
+				h.heartbeat = h.heartbeat.alive(now)
+			}
+		})
 	}
-	c.zones.freeze(false, now)
+	if e.all {
+		for _, name := range c.nodes.Names() {
+			c.nodeLoop.Add(name.Name)
+		}
+	}
+	for name, at := range e.wake {
+		c.nodeLoop.AddAfter(name, at.Sub(now))
+	}
 }
 
 // allNodes names the nodes there are, and those that there were when we led last.
 func (c *Controller) allNodes() []string {
-	names := c.acquaintance.names()
+	names := c.announcer.names()
 	for _, name := range c.nodes.Names() {
 		names = append(names, name.Name)
 	}
@@ -217,5 +195,5 @@ func (c *Controller) allNodes() []string {
 
 // Healthy fails when a sync has been running for very long.
 func (c *Controller) Healthy() error {
-	return errors.Join(c.nodeLoop.Healthy(), c.podLoop.Healthy())
+	return errors.Join(c.nodeLoop.Healthy(), c.pods.loop.Healthy())
 }

@@ -31,7 +31,7 @@ func TestStaleCacheChangesNoZone(t *testing.T) {
 		if got := b.tainted(unreachableNoExecute, dying); got < tainted {
 			t.Errorf("%d nodes tainted, it was %d", got, tainted)
 		}
-		if got := b.controller.visibility.suspended(false, 5*time.Second, time.Now()); got != causeStale {
+		if got := b.controller.silence.visibility.suspended(false, time.Now()); got != causeStale {
 			t.Errorf("suspended = %q, want %q: the test has not reached what it is about", got, causeStale)
 		}
 	})
@@ -86,11 +86,11 @@ func TestReadyNodesStartAnewAfterAStop(t *testing.T) {
 			t.Fatal("not stopped")
 		}
 		b.edit("b", func(n *corev1.Node) { condition(n, corev1.NodeReady).Status = "True" }) // without a new heartbeat: seen at 30
-		r, _ := b.controller.health.get("b")
+		r, _ := b.controller.health.of("b", "")
 		if b.controller.zones.isStopped() || !r.heartbeat.seen.Equal(time.Now()) {
 			t.Errorf("stopped %v, b seen at %v, want now (%v)", b.controller.zones.isStopped(), r.heartbeat.seen.Sub(epoch), time.Since(epoch))
 		}
-		if r, _ := b.controller.health.get("a"); r.heartbeat.seen.Equal(time.Now()) {
+		if r, _ := b.controller.health.of("a", ""); r.heartbeat.seen.Equal(time.Now()) {
 			t.Error("a, which is not Ready, was given a new start too")
 		}
 	})

@@ -16,13 +16,21 @@
 //
 // A node's health is a deadline: each sign of life (a renewed Lease, a new heartbeat in the status) moves it, by our clock alone.
 // Handlers note signs of life in a fixed time and on a standby too; a key is queued only when something else changed, and once per
-// grace period. When a deadline passes, the node is judged by itself:
+// grace period. When a deadline passes, the node is judged by itself; reconcile.go tells the whole story:
 //
-//	deadline ─▶ may silence be trusted? ─▶ live Lease ─▶ live node ─▶ status ─▶ zone ─▶ taints ─▶ pods (their own queue)
+//	deadline ─▶ may silence be trusted? ─▶ live Lease ─▶ live node ─▶ status ─▶ zone ─▶ pods (their own queue) ─▶ taints
 //
-// What decides is pure: health.go, credit.go, taints.go and zone.go see values and a clock reading. State is in few places:
-// health, visibility (can kubelets reach us?) and acquaintance (who was announced) are kept from term to term; zones, marks, lists of Leases
-// and whether the node cache has been confirmed are of one term.
+// What decides is pure: health.go, credit.go, taints.go and zone.go see values and a clock reading. State is in few places, to be read in
+// this order:
+//
+//   - healthMap: each node's signs of life. Kept from term to term, and on a standby.
+//   - silence: whether the silence of nodes may be trusted. Its visibility (would signs of life reach us?) is kept as well; the
+//     lists of its leaseReader (what do Leases say now?) are of one term.
+//   - confirmation: whether the node cache has been compared with the API server in this term.
+//   - zones: the nodes of each zone, its state, and who waits for a taint. Of one term.
+//   - nodeWriter: the versions that our writes have left and the cache may not show yet. Kept.
+//   - podMarker: which pods have been marked. Of one term.
+//   - announcer: which nodes have been announced by an event. Kept.
 //
 // # What it promises
 //
@@ -32,8 +40,8 @@
 //     has a whole grace period again. The blind time itself is free; what is given on top is limited to three grace periods until
 //     the node's next sign of life. Whoever has been given them is judged by the live read alone.
 //   - Slow is not blind. What has to come in time is each piece of evidence; a list of all Leases may take half a minute and the write of a
-//     verdict as long as the API server lets it. An object of which a request fails is not the API server: it takes a second one, a probe,
-//     or a long quiet.
+//     verdict as long as the API server lets it. That requests of one object fail says nothing about the API server: it takes a second
+//     object, a failed probe, or a long quiet.
 //   - Each step follows from the API alone. A crash after the status and before the last pod leaves an Unknown node, and the
 //     pods of Unknown nodes are queued when a term starts.
 //   - A pod is marked once per time that its node is Unknown, so a kubelet that comes back is not contradicted.
@@ -44,9 +52,9 @@
 // # What it cannot do
 //
 // A network that cuts nodes off from the API server but not us looks like the death of these nodes; only the rates of zones stand
-// between it and evictions. A node that dies during an outage is found up to a grace period after it. And since a pod is
-// not looked at when its status changes, one whose last Ready=True reaches the cache more than a grace period late, after its
-// node was found dead, stays Ready until the next term.
+// between it and evictions. A node that dies during an outage is found up to a grace period after it. A change of a pod's status queues
+// nothing, so a pod whose last Ready=True reaches the cache more than a grace period late, after its node was found dead, stays Ready until
+// the next term.
 //
 // # Where it differs from kube-controller-manager v1.37
 //

@@ -166,23 +166,23 @@ func TestSignsOfLife(t *testing.T) {
 	}
 }
 
-func TestRecordBelongsToAUID(t *testing.T) {
+func TestHealthBelongsToAUID(t *testing.T) {
 	o := newHealthMap()
 	first := posted(corev1.ConditionTrue, day)
 	first.UID = "first"
 	o.node(first, day, day)
-	o.change("node", "first", func(r *nodeHealth) { r.judged, r.written = day, "7" })
+	o.change("node", "first", func(r *nodeHealth) { r.judged = day })
 	second := posted("", day)
 	second.UID, second.CreationTimestamp = "second", metav1.NewTime(day.Add(time.Hour))
 	now := day.Add(time.Hour + time.Second)
 	got := o.node(second, time.Time{}, now) // no delete event came: the watch was away
 	want := nodeHealth{uid: "second", heartbeat: heartbeat{seen: second.CreationTimestamp.Time}}
 	if got != want {
-		t.Errorf("record = %+v, want %+v", got, want)
+		t.Errorf("health = %+v, want %+v", got, want)
 	}
 	o.forget("node", "first") // comes late
-	if _, ok := o.get("node"); !ok {
-		t.Error("the end of the first node took the record of the second")
+	if _, ok := o.of("node", ""); !ok {
+		t.Error("the end of the first node took what is known of the second")
 	}
 }
 

@@ -8,119 +8,131 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// healthMap remembers each node's signs of life. It is fed by the handlers, on a standby too, so that a failover does not
-// start every grace period anew. A record belongs to one UID: a node deleted and made again under its name starts afresh.
+// healthMap remembers each node's signs of life. The handlers feed it, on a standby too, so that a failover does not start every grace
+// period anew. An entry belongs to one UID: a node deleted and made again under its name starts afresh.
 type healthMap struct {
-	lock    sync.Mutex
-	records map[string]nodeHealth
+	lock  sync.Mutex
+	nodes map[string]nodeHealth
 }
 
-// nodeHealth is what is known about one node besides its object.
+// nodeHealth is what is known about one node's health besides its object.
 type nodeHealth struct {
 	uid       types.UID
 	heartbeat heartbeat
-	ready     corev1.ConditionStatus // as last seen or decided, empty if never posted
+	ready     corev1.ConditionStatus // as last seen or written by us, empty if never posted
 	version   string                 // resource version of the last state that was seen, by watch or live
-	judged    time.Time              // when it was last judged, zero if never
-	written   string                 // resource version that our last write gave it
-	refused   string                 // resource version that was too old for our last write
-	conflicts int                    // since our last write
+	judged    time.Time              // when the node was last judged, zero if never
 }
 
 // due is when the node's grace ends.
-func (r nodeHealth) due(cfg Config) time.Time {
-	return deadline(r.heartbeat, r.judged, r.ready != "", cfg)
+func (h nodeHealth) due(cfg Config) time.Time {
+	return deadline(h.heartbeat, h.judged, h.ready != "", cfg)
+}
+
+// judge says whether the node has been silent for too long at now.
+func (h nodeHealth) judge(cfg Config, now time.Time) judgement {
+	return judge(h.heartbeat, h.judged, h.ready != "", cfg, now)
+}
+
+// isExhausted reports whether the node has been given all the time that blindness may give; from then on only a live read speaks for it.
+func (h nodeHealth) isExhausted(cfg Config) bool {
+	return h.heartbeat.isExhausted(cfg.MonitorGracePeriod)
+}
+
+// isLagging reports whether a node that its zone counts as Ready may not be so: it is known not to be, or is late.
+func (h nodeHealth) isLagging(cfg Config, now time.Time) bool {
+	return h.ready != corev1.ConditionTrue || h.heartbeat.isLate(h.due(cfg), cfg.MonitorGracePeriod, now)
 }
 
 // setUnknown takes in that our write, which made a version of the node, has set it to Unknown. Its kubelet may have been faster than the answer.
-func (r *nodeHealth) setUnknown(version string, now time.Time) {
-	r.judged = now
-	if reached(version, r.version) {
-		r.ready = corev1.ConditionUnknown
+func (h *nodeHealth) setUnknown(version string, now time.Time) {
+	h.judged = now
+	if reached(version, h.version) {
+		h.ready = corev1.ConditionUnknown
 	}
 }
 
 func newHealthMap() *healthMap {
-	return &healthMap{records: map[string]nodeHealth{}}
+	return &healthMap{nodes: map[string]nodeHealth{}}
 }
 
-// node takes in the state of a node and returns its record. renewed is what the Lease cache holds; it matters at first sight.
-func (o *healthMap) node(node *corev1.Node, renewed, now time.Time) nodeHealth {
-	o.lock.Lock()
-	defer o.lock.Unlock()
-	r, ok := o.records[node.Name]
-	if !ok || r.uid != node.UID {
-		r = nodeHealth{uid: node.UID, heartbeat: firstHeartbeat(node, renewed, now)}
+// node takes in the state of a node and returns its health. renewed is what the Lease cache holds; it matters only for a node that is new.
+func (m *healthMap) node(node *corev1.Node, renewed, now time.Time) nodeHealth {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	h, ok := m.nodes[node.Name]
+	if !ok || h.uid != node.UID {
+		h = nodeHealth{uid: node.UID, heartbeat: firstHeartbeat(node, renewed, now)}
 	} else {
-		r.heartbeat = r.heartbeat.afterStatus(node, now)
+		h.heartbeat = h.heartbeat.afterStatus(node, now)
 	}
-	r.ready, r.version = readiness(node), node.ResourceVersion
-	o.records[node.Name] = r
-	return r
+	h.ready, h.version = readiness(node), node.ResourceVersion
+	m.nodes[node.Name] = h
+	return h
 }
 
 // lease takes in a renewTime that came by watch. A Lease without a node is not remembered.
-func (o *healthMap) lease(name string, renewed, now time.Time) {
-	o.change(name, "", func(r *nodeHealth) { r.heartbeat = r.heartbeat.afterLease(renewed, now) })
+func (m *healthMap) lease(name string, renewed, now time.Time) {
+	m.change(name, "", func(h *nodeHealth) { h.heartbeat = h.heartbeat.afterLease(renewed, now) })
 }
 
 // liveLease takes in a renewTime that a consistent read showed and reports whether it is a sign of life.
-func (o *healthMap) liveLease(name string, renewed, now time.Time) (news bool) {
-	o.change(name, "", func(r *nodeHealth) {
-		before := r.heartbeat
-		r.heartbeat = before.afterLiveLease(renewed, now)
-		news = r.heartbeat != before
+func (m *healthMap) liveLease(name string, renewed, now time.Time) (news bool) {
+	m.change(name, "", func(h *nodeHealth) {
+		before := h.heartbeat
+		h.heartbeat = before.afterLiveLease(renewed, now)
+		news = h.heartbeat != before
 	})
 	return news
 }
 
-// get returns the record of a name.
-func (o *healthMap) get(name string) (nodeHealth, bool) {
-	o.lock.Lock()
-	defer o.lock.Unlock()
-	r, ok := o.records[name]
-	return r, ok
+// of returns the health of a node, if something is known about it; an empty UID fits any.
+func (m *healthMap) of(name string, uid types.UID) (nodeHealth, bool) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	h, ok := m.nodes[name]
+	return h, ok && (uid == "" || h.uid == uid)
 }
 
-// change edits a record in place, if there is one and it is of the UID; an empty UID fits any.
-func (o *healthMap) change(name string, uid types.UID, edit func(*nodeHealth)) {
-	o.lock.Lock()
-	defer o.lock.Unlock()
-	r, ok := o.records[name]
-	if !ok || uid != "" && r.uid != uid {
+// change edits the health of a node in place, if something is known about it; an empty UID fits any.
+func (m *healthMap) change(name string, uid types.UID, edit func(*nodeHealth)) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	h, ok := m.nodes[name]
+	if !ok || uid != "" && h.uid != uid {
 		return
 	}
-	edit(&r)
-	o.records[name] = r
+	edit(&h)
+	m.nodes[name] = h
 }
 
-// forget drops the record of a name, if it is of the UID; an empty UID fits any.
-func (o *healthMap) forget(name string, uid types.UID) {
-	o.lock.Lock()
-	defer o.lock.Unlock()
-	if r, ok := o.records[name]; ok && (uid == "" || r.uid == uid) {
-		delete(o.records, name)
+// forget drops what is known about a node; an empty UID fits any.
+func (m *healthMap) forget(name string, uid types.UID) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	if h, ok := m.nodes[name]; ok && (uid == "" || h.uid == uid) {
+		delete(m.nodes, name)
 	}
 }
 
-// changeAll edits every record.
-func (o *healthMap) changeAll(edit func(name string, r *nodeHealth)) {
-	o.lock.Lock()
-	defer o.lock.Unlock()
-	for name, r := range o.records {
-		edit(name, &r)
-		o.records[name] = r
+// changeAll edits the health of every node.
+func (m *healthMap) changeAll(edit func(*nodeHealth)) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	for name, h := range m.nodes {
+		edit(&h)
+		m.nodes[name] = h
 	}
 }
 
-// count counts all records and those that are not Unknown and due before a time.
-func (o *healthMap) count(cfg Config, before time.Time) (all, due int) {
-	o.lock.Lock()
-	defer o.lock.Unlock()
-	for _, r := range o.records {
-		if r.ready != corev1.ConditionUnknown && r.due(cfg).Before(before) {
+// count counts all nodes and those that are not Unknown and due before a time.
+func (m *healthMap) count(cfg Config, before time.Time) (all, due int) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	for _, h := range m.nodes {
+		if h.ready != corev1.ConditionUnknown && h.due(cfg).Before(before) {
 			due++
 		}
 	}
-	return len(o.records), due
+	return len(m.nodes), due
 }

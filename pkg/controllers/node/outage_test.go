@@ -127,7 +127,7 @@ func TestFrozenLeaseWatchCondemnsNobodyAndStillFindsTheDead(t *testing.T) {
 		}
 		b.freeze("leases", false)
 		b.renewFor(30*time.Second, live...)
-		if got := b.controller.suspension(false, time.Now()); got != causeNone {
+		if got := b.controller.silence.suspended(false, time.Now()); got != causeNone {
 			t.Errorf("suspended (%s) after the watch came back", got)
 		}
 	})
@@ -141,9 +141,9 @@ func TestStallOfTheProcessIsNotSilence(t *testing.T) {
 		b.pass(40 * time.Second)
 		b.renew("live1")
 		b.pass(5 * time.Second)
-		b.controller.stalled(30*time.Second, time.Now())
+		b.controller.silence.giveBack(30*time.Second, time.Now())
 		for name, want := range map[string]time.Duration{"live0": 15 * time.Second, "live1": 0} {
-			r, _ := b.controller.health.get(name)
+			r, _ := b.controller.health.of(name, "")
 			if got := time.Since(r.heartbeat.seen); got != want {
 				t.Errorf("%s counts as silent for %v after a stall of 30 s, want %v: 45 s and 5 s less the stall, and no sign of life lies ahead", name, got, want)
 			}
@@ -170,7 +170,7 @@ func TestNewTermDoesNotTrustAStaleNodeCache(t *testing.T) {
 		if got := b.count("patch nodes"); got > 1 {
 			t.Errorf("%d patches, want at most the one of the node that came back", got)
 		}
-		if !b.controller.confirmed.Load() {
+		if !b.controller.confirmation.done.Load() {
 			t.Error("the cache was never confirmed")
 		}
 	})

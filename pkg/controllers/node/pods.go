@@ -10,8 +10,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
@@ -27,11 +30,32 @@ type podKey struct {
 	bound bool // because it was bound to its node just now
 }
 
+// podMarker sets the pods of a node that does not answer to not Ready: each once per downtime of its node, by a queue of their own, so that
+// the pods of one node do not wait for those of another.
+type podMarker struct {
+	client     kubernetes.Interface
+	nodes      *caches.Nodes
+	pods       *caches.Pods
+	recorder   record.EventRecorder
+	clock      clock.PassiveClock
+	metrics    *metrics
+	visibility *visibility
+	loop       *controller.Loop[podKey]
+
+	marks *marks // of one term
+}
+
+// start starts a term, to be joined by in.
+func (p *podMarker) start(ctx context.Context, in *sync.WaitGroup) {
+	p.marks = newMarks()
+	p.loop.Start(ctx, in, nil)
+}
+
 // bound queues a pod that has come to a node. Other changes of pods are left alone: a pod that its kubelet has set Ready is not ours
 // to set back.
-func (c *Controller) bound(before, pod *caches.Pod) {
+func (p *podMarker) bound(before, pod *caches.Pod) {
 	if hasCome(before, pod) {
-		c.podLoop.Add(podKey{cache.MetaObjectToName(pod), true})
+		p.loop.Add(podKey{cache.MetaObjectToName(pod), true})
 	}
 }
 
@@ -40,51 +64,49 @@ func hasCome(before, pod *caches.Pod) bool {
 	return pod.NodeName != "" && (before == nil || pod.NodeName != before.NodeName || pod.UID != before.UID)
 }
 
-// follow queues the pods of a node that has become Unknown, also one that was so when the term began; but then the node may be well
-// again, so the pods wait until the node cache has been confirmed.
-func (c *Controller) follow(node *corev1.Node) {
-	ready := condition(node, corev1.NodeReady)
-	if ready == nil || ready.Status == corev1.ConditionTrue {
-		c.marks.end(node.Name)
+// follow takes in the state of a node, and queues its pods once it is Unknown. A node that was Unknown when the term began may be well
+// again, so its pods wait until the node cache has been confirmed.
+func (p *podMarker) follow(node *corev1.Node, confirmed bool) {
+	d, isDown := downtimeOf(node)
+	if !isDown {
+		p.marks.end(node.Name)
 		return
 	}
-	e := downtime{node: node.UID, ready: ready.Status, since: ready.LastTransitionTime.Time}
-	if ready.Reason == reasonNeverUpdated {
-		e.ready = "" // nobody has ever said anything about its pods: only those that come now are ours to mark
-	}
-	c.marks.begin(node.Name, e)
-	if e.ready == corev1.ConditionUnknown && c.confirmed.Load() && c.marks.follow(node.Name) {
-		for _, pod := range c.pods.OnNode(node.Name) {
-			c.podLoop.Add(podKey{ObjectName: cache.MetaObjectToName(pod)})
+	p.marks.begin(node.Name, d)
+	if d.ready == corev1.ConditionUnknown && confirmed && p.marks.follow(node.Name) {
+		for _, pod := range p.pods.OnNode(node.Name) {
+			p.loop.Add(podKey{ObjectName: cache.MetaObjectToName(pod)})
 		}
 	}
 }
 
-// reconcilePod sets a pod to not Ready if its node does not answer. The pods of one node do not wait for those of another.
-func (c *Controller) reconcilePod(ctx context.Context, key podKey) (controller.Result, error) {
-	pod, ok := c.pods.Get(key.ObjectName)
+// gone takes in that a node is gone.
+func (p *podMarker) gone(node string) { p.marks.end(node) }
+
+// reconcile sets a pod to not Ready if its node does not answer.
+func (p *podMarker) reconcile(ctx context.Context, key podKey) (controller.Result, error) {
+	pod, ok := p.pods.Get(key.ObjectName)
 	if !ok || !needsMark(pod) {
 		return controller.Result{}, nil
 	}
-	node, ok := c.nodes.Get(cache.ObjectName{Name: pod.NodeName})
-	if !ok || !c.marks.due(node, pod.UID, key.bound) {
+	node, ok := p.nodes.Get(cache.ObjectName{Name: pod.NodeName})
+	if !ok || !p.marks.due(node, pod.UID, key.bound) {
 		return controller.Result{}, nil
 	}
-	now := c.clock.Now()
-	err := c.markPod(ctx, pod, now)
+	err := p.mark(ctx, pod, p.clock.Now())
 	switch {
 	case apierrors.IsNotFound(err):
 		return controller.Result{}, nil
 	case apierrors.IsConflict(err):
-		return controller.Result{After: c.marks.conflict(pod.NodeName, pod.UID)}, nil
+		return controller.Result{After: p.marks.conflict(pod.NodeName, pod.UID)}, nil
 	case err != nil:
 		return controller.Result{}, fmt.Errorf("set pod not ready: %w", err)
 	}
-	c.visibility.wrote(writing("pod", key.String()), c.clock.Now())
-	c.marks.done(pod.NodeName, pod.UID)
-	c.metrics.podsMarked.Inc()
+	p.visibility.wrote(writing("pod", key.String()), p.clock.Now())
+	p.marks.done(pod.NodeName, pod.UID)
+	p.metrics.podsMarked.Inc()
 	klog.FromContext(ctx).V(2).Info("Set pod not ready, its node does not answer", "node", pod.NodeName)
-	c.tellPodNotReady(pod)
+	p.recorder.Event(pod.Reference(), corev1.EventTypeWarning, eventNotReady, "Node is not ready")
 	return controller.Result{}, nil
 }
 
@@ -93,8 +115,8 @@ func needsMark(pod *caches.Pod) bool {
 	return pod.NodeName != "" && pod.Ready.Status != "" && pod.Ready.Status != corev1.ConditionFalse
 }
 
-// markPod changes the status of the Ready condition and the time of the change, nothing else.
-func (c *Controller) markPod(ctx context.Context, pod *caches.Pod, now time.Time) error {
+// mark changes the status of the Ready condition and the time of the change, nothing else.
+func (p *podMarker) mark(ctx context.Context, pod *caches.Pod, now time.Time) error {
 	patch, err := podstatus.Change{
 		UID: pod.UID, ResourceVersion: pod.ResourceVersion,
 		Condition: &corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(now)},
@@ -102,7 +124,7 @@ func (c *Controller) markPod(ctx context.Context, pod *caches.Pod, now time.Time
 	if err != nil {
 		return err
 	}
-	_, err = c.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	_, err = p.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	return err
 }
 
@@ -113,7 +135,20 @@ type downtime struct {
 	since time.Time
 }
 
-// marks remembers which nodes are not Ready, and which of their pods were marked: each once an downtime, so that a kubelet that
+// downtimeOf returns the downtime a node is in, if it is in one.
+func downtimeOf(node *corev1.Node) (downtime, bool) {
+	ready := condition(node, corev1.NodeReady)
+	if ready == nil || ready.Status == corev1.ConditionTrue {
+		return downtime{}, false
+	}
+	d := downtime{node: node.UID, ready: ready.Status, since: ready.LastTransitionTime.Time}
+	if ready.Reason == reasonNeverUpdated {
+		d.ready = "" // nobody has ever said anything about its pods: only those that come now are ours to mark
+	}
+	return d, true
+}
+
+// marks remembers which nodes are not Ready, and which of their pods were marked: each once per downtime, so that a kubelet that
 // comes back and says otherwise is not contradicted. It lives for one term.
 type marks struct {
 	lock  sync.Mutex
@@ -130,24 +165,24 @@ type marked struct {
 func newMarks() *marks { return &marks{nodes: map[string]*marked{}} }
 
 // begin notes a node's downtime, which may be the one it is in.
-func (m *marks) begin(node string, e downtime) {
+func (m *marks) begin(node string, d downtime) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
-	if old := m.nodes[node]; old != nil && old.node == e.node && old.ready == e.ready && old.since.Equal(e.since) {
+	if old := m.nodes[node]; old != nil && old.node == d.node && old.ready == d.ready && old.since.Equal(d.since) {
 		return
 	}
-	m.nodes[node] = &marked{downtime: e, pods: map[types.UID]bool{}, conflicts: map[types.UID]int{}}
+	m.nodes[node] = &marked{downtime: d, pods: map[types.UID]bool{}, conflicts: map[types.UID]int{}}
 }
 
-// follow reports whether the pods of a node are to be queued, which they are once an downtime.
+// follow reports whether the pods of a node are to be queued, which they are once per downtime.
 func (m *marks) follow(node string) bool {
 	m.lock.Lock()
 	defer m.lock.Unlock()
-	e := m.nodes[node]
-	if e == nil || e.followed {
+	d := m.nodes[node]
+	if d == nil || d.followed {
 		return false
 	}
-	e.followed = true
+	d.followed = true
 	return true
 }
 
@@ -158,32 +193,32 @@ func (m *marks) end(node string) {
 	delete(m.nodes, node)
 }
 
-// due reports whether a pod of a node should be marked. While the kubelet itself says that its node is not ready, or has never said
-// anything, that is only so for a pod that has just been bound. What is known may be of an earlier node of the name: its end is
-// noted by the loop of nodes, which the pods of the new one may be ahead of.
+// due reports whether a pod of a node should be marked. If the kubelet itself says that its node is not ready, or has never said
+// anything, only a pod that has just been bound is. A downtime of an earlier node of the name does not count: pods of the new node may be
+// reconciled before the node is.
 func (m *marks) due(node *corev1.Node, pod types.UID, bound bool) bool {
 	m.lock.Lock()
 	defer m.lock.Unlock()
-	e := m.nodes[node.Name]
-	return e != nil && e.node == node.UID && !e.pods[pod] && (bound || e.ready == corev1.ConditionUnknown)
+	d := m.nodes[node.Name]
+	return d != nil && d.node == node.UID && !d.pods[pod] && (bound || d.ready == corev1.ConditionUnknown)
 }
 
 // conflict notes that a pod was too old to be marked and returns when to try again.
 func (m *marks) conflict(node string, pod types.UID) time.Duration {
 	m.lock.Lock()
 	defer m.lock.Unlock()
-	e := m.nodes[node]
-	if e == nil {
+	d := m.nodes[node]
+	if d == nil {
 		return podConflictRetry
 	}
-	e.conflicts[pod]++
-	return afterConflicts(podConflictRetry, e.conflicts[pod]-1)
+	d.conflicts[pod]++
+	return afterConflicts(podConflictRetry, d.conflicts[pod]-1)
 }
 
 func (m *marks) done(node string, pod types.UID) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
-	if e := m.nodes[node]; e != nil {
-		e.pods[pod] = true
+	if d := m.nodes[node]; d != nil {
+		d.pods[pod] = true
 	}
 }

@@ -140,7 +140,38 @@ func TestKubeletIsNotContradicted(t *testing.T) {
 	})
 }
 
-func TestMarkedOnceAnEpisode(t *testing.T) {
+func TestDowntimeOf(t *testing.T) {
+	since := epoch.Add(-time.Hour)
+	for _, tt := range []struct {
+		name   string
+		ready  corev1.ConditionStatus
+		reason string
+		want   corev1.ConditionStatus
+		isDown bool
+	}{
+		{"Ready", "True", "KubeletReady", "", false},
+		{"no condition: its kubelet has not come up yet", "", "", "", false},
+		{"its kubelet calls it not ready", "False", "KubeletNotReady", "False", true},
+		{"it does not answer", "Unknown", reasonUnknown, "Unknown", true},
+		{"it has never posted anything", "Unknown", reasonNeverUpdated, "", true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			node := aNode("node", "", tt.ready)
+			want := downtime{}
+			if c := condition(node, corev1.NodeReady); c != nil {
+				c.Reason, c.LastTransitionTime = tt.reason, metav1.NewTime(since)
+			}
+			if tt.isDown {
+				want = downtime{node: node.UID, ready: tt.want, since: since}
+			}
+			if got, isDown := downtimeOf(node); got != want || isDown != tt.isDown {
+				t.Errorf("downtimeOf = %+v, %v; want %+v, %v", got, isDown, want, tt.isDown)
+			}
+		})
+	}
+}
+
+func TestMarkedOncePerDowntime(t *testing.T) {
 	m := newMarks()
 	unknown := downtime{node: "n", ready: corev1.ConditionUnknown, since: epoch}
 	again := downtime{node: "n", ready: corev1.ConditionUnknown, since: epoch.Add(time.Hour)}

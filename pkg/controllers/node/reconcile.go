@@ -3,19 +3,18 @@ package node
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"minikcm/pkg/answer"
 	"minikcm/pkg/controller"
 )
 
-// When to look again at a node that could not be settled.
+// When to look again at a node for which not everything could be done.
 const (
 	conflictRetry  = 20 * time.Millisecond  // somebody else wrote the node: as upstream's first retry
 	staleRecheck   = 250 * time.Millisecond // most caches are behind for milliseconds
@@ -28,232 +27,162 @@ const (
 func (c *Controller) reconcile(ctx context.Context, name string) (controller.Result, error) {
 	now := c.clock.Now()
 	defer func() { c.metrics.updateSeconds.Observe(c.clock.Since(now).Seconds()) }()
-	node, ok := c.nodes.Get(cache.ObjectName{Name: name})
+
+	// 1. Observe the node: cached, or live if the cache does not show our own last write.
+	cached, ok := c.nodes.Get(cache.ObjectName{Name: name})
 	if !ok {
 		c.forget(name, now)
 		return controller.Result{}, nil
 	}
-	node, err := c.newest(ctx, node)
+	node, err := c.writer.newest(ctx, cached)
 	if err != nil || node == nil {
 		return controller.Result{}, err
 	}
-	c.introduce(node)
-	node, again, judgeErr := c.examine(ctx, node, now)
+	c.announcer.present(node.Name, node.UID)
+
+	// 2. Judge its health by its last sign of life.
+	health := c.healthOf(node)
+	verdict := c.judge(node, health, now)
+
+	// 3. If it has been silent for too long: may that silence be trusted?
+	if verdict.silent {
+		verdict, err = c.silence.prove(ctx, node, health, now)
+	}
+
+	// 4. If so, write that it is Unknown.
+	if verdict.silent {
+		node, verdict.recheck, err = c.writeUnknown(ctx, node)
+	}
+
+	// 5. Count it in its zone, which may concern others.
 	now = c.clock.Now() // a write may take long, and a taint tells when it was added
 	c.wake(c.zones.put(name, zoneOf(node), memberOf(node), now), now)
-	c.follow(node)
-	wait, taintErr := c.settle(ctx, node, now)
-	return controller.Result{After: sooner(again, wait)}, errors.Join(judgeErr, taintErr)
+
+	// 6. Queue its pods if it is Unknown.
+	c.pods.follow(node, c.confirmation.done.Load())
+
+	// 7. Write its taints and labels.
+	taintRecheck, taintErr := c.writeTaints(ctx, node, now)
+
+	// 8. Say when to look again.
+	return controller.Result{After: sooner(verdict.recheck, taintRecheck)}, errors.Join(err, taintErr)
 }
 
-// newest returns the cached node, or a live one if the cache is known to be behind: it does not show our own last write, or nothing
-// newer than what a write was refused for. Nil is a node that is gone.
-func (c *Controller) newest(ctx context.Context, node *corev1.Node) (*corev1.Node, error) {
-	r, ok := c.health.get(node.Name)
-	if !ok || r.uid != node.UID || !outdated(node.ResourceVersion, r) {
-		return node, nil
-	}
-	return c.readNode(ctx, node)
-}
-
-func outdated(version string, r nodeHealth) bool {
-	return r.written != "" && !reached(version, r.written) || r.refused != "" && reached(r.refused, version)
-}
-
-// conflict notes that a node was too old to be written and returns when to try again.
-func (c *Controller) conflict(node *corev1.Node) (wait time.Duration) {
-	c.health.change(node.Name, node.UID, func(r *nodeHealth) {
-		r.refused = node.ResourceVersion
-		wait = afterConflicts(conflictRetry, r.conflicts)
-		r.conflicts++
-	})
-	return wait
-}
-
-// afterConflicts is the wait after n conflicts and one more: first for the first five, because another writer is done soon, then doubled
-// each time. What goes on refusing is no other writer.
-func afterConflicts(first time.Duration, n int) time.Duration {
-	wait := first
-	for ; n >= 5 && wait < maxBackoff; n-- {
-		wait *= 2
-	}
-	return min(wait, maxBackoff)
-}
-
-// readNode reads a node live. Nil is a node that is gone, or another one of the name: its events will come.
-func (c *Controller) readNode(ctx context.Context, node *corev1.Node) (*corev1.Node, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.answerTime())
-	defer cancel()
-	live, err := c.reads.CoreV1().Nodes().Get(ctx, node.Name, metav1.GetOptions{})
-	now := c.clock.Now()
-	if err != nil && !apierrors.IsNotFound(err) {
-		c.visibility.failed(reading("node", node.Name), err, now)
-		return nil, fmt.Errorf("read node: %w", err)
-	}
-	c.visibility.readSucceeded(reading("node", node.Name), now)
-	if err != nil || live.UID != node.UID {
-		return nil, nil
-	}
-	return live, nil
-}
-
-// forget is the end of a node. Its record was dropped by the handler, but a judgement that was under way may have begun a new one.
+// forget is the end of a node. The handler has dropped what was known of it, but a sync that was under way may have begun anew.
 func (c *Controller) forget(name string, now time.Time) {
-	c.health.forget(name, "")
-	c.visibility.forget(name)
+	c.silence.forget(name)
+	c.writer.forget(name, "")
 	c.wake(c.zones.drop(name, now), now)
-	c.marks.end(name)
-	if uid := c.acquaintance.part(name); uid != "" {
-		c.tellRemoving(name, uid)
-	}
+	c.pods.gone(name)
+	c.announcer.gone(name)
 }
 
-func (c *Controller) introduce(node *corev1.Node) {
-	isNew, before := c.acquaintance.meet(node.Name, node.UID)
-	if isNew && before != "" {
-		c.tellRemoving(node.Name, before)
+// healthOf returns what is known about a node. Its state is taken in only if no handler has come to the node yet.
+func (c *Controller) healthOf(node *corev1.Node) nodeHealth {
+	if h, ok := c.health.of(node.Name, node.UID); ok {
+		return h
 	}
-	if isNew {
-		c.tellRegistered(node.Name, node.UID)
-	}
+	return c.silence.observeNode(node)
 }
 
-// record returns what is known about a node. Handlers tell of each state once; here a state is taken in only if they have not
-// come to the node yet, because an old state read twice would look like a new heartbeat.
-func (c *Controller) record(node *corev1.Node) nodeHealth {
-	if r, ok := c.health.get(node.Name); ok && r.uid == node.UID {
-		return r
+// judge says whether a node has been silent for too long by what is known about it. What is Unknown already only its kubelet can change.
+func (c *Controller) judge(node *corev1.Node, h nodeHealth, now time.Time) judgement {
+	if readiness(node) == corev1.ConditionUnknown {
+		return judgement{}
 	}
-	return c.observeNode(node)
+	j := judge(h.heartbeat, h.judged, readiness(node) != "", c.cfg, now)
+	if !j.silent && h.judged.IsZero() {
+		c.health.change(node.Name, node.UID, func(h *nodeHealth) { h.judged = now })
+	}
+	return j
 }
 
-// examine judges a node and posts Unknown for one that has been silent for too long. It returns the newest state of the node that
-// is known, ours included, and when to judge again, zero if only an event can change the answer.
-func (c *Controller) examine(ctx context.Context, node *corev1.Node, now time.Time) (*corev1.Node, time.Duration, error) {
-	r := c.record(node)
-	j := judge(r.heartbeat, r.judged, readiness(node) != "", c.cfg, now)
-	switch {
-	case readiness(node) == corev1.ConditionUnknown:
-		return node, 0, nil // only its kubelet can change that
-	case !j.silent:
-		if r.judged.IsZero() {
-			c.judged(node, now)
-		}
-		return node, j.recheck, nil
-	}
-	if why := c.suspension(r.heartbeat.isExhausted(c.cfg.MonitorGracePeriod), now); why != causeNone {
-		c.metrics.suppressed.WithLabelValues(suppressions[why]).Inc()
-		return node, rechecks[why], nil
-	}
-	silent, err := c.confirmSilence(ctx, node, r.due(c.cfg))
-	if err != nil {
-		c.metrics.suppressed.WithLabelValues(suppressedUnreachable).Inc()
-		return node, 0, err
-	}
-	if !silent {
-		return node, c.alive(node), nil
-	}
-	// An answer that was asked for before an outage and came after it proves nothing: kubelets have not had their time yet.
-	if why := c.suspension(r.heartbeat.isExhausted(c.cfg.MonitorGracePeriod), c.clock.Now()); why != causeNone {
-		c.metrics.suppressed.WithLabelValues(suppressions[why]).Inc()
-		return node, rechecks[why], nil
-	}
-	return c.postUnknown(ctx, node)
-}
-
-// What a suspension means for a node whose grace has ended: how it is counted and when to look again.
-var (
-	suppressions = map[cause]string{causeBlind: suppressedBlind, causeStale: suppressedStale}
-	rechecks     = map[cause]time.Duration{causeBlind: blindRecheck, causeStale: staleRecheck}
-)
-
-// suspension says why no verdict may be passed and no node tainted NoExecute at now; see visibility.suspended for exhausted.
-func (c *Controller) suspension(exhausted bool, now time.Time) cause {
-	c.visibility.caughtUp(c.leases.Version())
-	return c.visibility.suspended(exhausted, c.cfg.MonitorPeriod, now)
-}
-
-// alive is the end of a judgement by a live read that showed a sign of life. It returns when to judge again.
-func (c *Controller) alive(node *corev1.Node) time.Duration {
-	now := c.clock.Now()
-	c.metrics.suppressed.WithLabelValues(suppressedAlive).Inc()
-	c.judged(node, now)
-	r := c.record(node)
-	return max(0, r.due(c.cfg).Sub(now)) + deadlineSlack
-}
-
-func (c *Controller) judged(node *corev1.Node, now time.Time) {
-	c.health.change(node.Name, node.UID, func(r *nodeHealth) { r.judged = now })
-}
-
-// postUnknown sets the conditions of a silent node to Unknown. The node is read live, because a cached one is trimmed and because
-// the status it shows may be a last-moment sign of life; the resource version of that read guards the write.
-func (c *Controller) postUnknown(ctx context.Context, node *corev1.Node) (*corev1.Node, time.Duration, error) {
-	live, err := c.readNode(ctx, node)
+// writeUnknown sets the conditions of a silent node to Unknown. The node is read live, because a cached one is trimmed and because
+// the status it shows may be a last-moment sign of life; the resource version of that read guards the write. It returns the newest state of the
+// node that is known, ours included, and when to judge it again, zero if only an event can change the answer.
+func (c *Controller) writeUnknown(ctx context.Context, node *corev1.Node) (*corev1.Node, time.Duration, error) {
+	live, err := c.writer.read(ctx, node)
 	if err != nil || live == nil {
 		return node, 0, err
 	}
 	now := c.clock.Now()
-	r := c.health.node(live, time.Time{}, now)
-	if !judge(r.heartbeat, r.judged, r.ready != "", c.cfg, now).silent {
-		return live, c.alive(live), nil
+	h := c.health.node(live, time.Time{}, now)
+	if !h.judge(c.cfg, now).silent {
+		return live, c.silence.alive(live, now), nil
 	}
 	conditions, changed := unknownConditions(live, now)
 	if !changed {
 		return live, 0, nil
 	}
-	was := r.ready
 	live.Status.Conditions = conditions
-	written, err := c.client.CoreV1().Nodes().UpdateStatus(ctx, live, metav1.UpdateOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return node, 0, nil
-	case apierrors.IsConflict(err):
-		return node, c.conflict(live), nil
-	case err != nil:
-		c.visibility.failed(writing("node", node.Name), err, c.clock.Now())
-		return node, 0, fmt.Errorf("set node status: %w", err)
+	written, retry, err := c.writer.updateStatus(ctx, live)
+	if written == nil {
+		return node, retry, err
 	}
-	klog.FromContext(ctx).V(2).Info("Node is silent, set its conditions to Unknown", "silent", now.Sub(r.heartbeat.seen), "was", was)
-	c.metrics.heartbeatAge.Observe(now.Sub(r.heartbeat.seen).Seconds())
-	c.wrote(written, func(r *nodeHealth) { r.setUnknown(written.ResourceVersion, now) })
-	if was != "" {
-		c.tellNotReady(node.Name, node.UID)
+	silent := now.Sub(h.heartbeat.seen)
+	klog.FromContext(ctx).V(2).Info("Node is silent, set its conditions to Unknown", "silent", silent, "was", h.ready)
+	c.metrics.heartbeatAge.Observe(silent.Seconds())
+	c.health.change(node.Name, node.UID, func(h *nodeHealth) { h.setUnknown(written.ResourceVersion, now) })
+	if h.ready != "" {
+		c.announcer.notReady(node.Name, node.UID)
 	}
 	return written, 0, nil
 }
 
-// wrote notes a node as our write has left it.
-func (c *Controller) wrote(node *corev1.Node, edit func(*nodeHealth)) {
-	c.visibility.wrote(writing("node", node.Name), c.clock.Now())
-	c.health.change(node.Name, node.UID, func(r *nodeHealth) {
-		r.written, r.refused, r.conflicts = node.ResourceVersion, "", 0
-		edit(r)
-	})
-}
-
-// wake queues the nodes that a change of zones concerns.
-func (c *Controller) wake(e effects, now time.Time) {
-	if e.resumed { // nodes that were alive when everything stopped are given a new start
-		c.health.changeAll(func(_ string, r *nodeHealth) {
-			if r.ready == corev1.ConditionTrue {
-				r.heartbeat = r.heartbeat.alive(now)
-			}
-		})
+// writeTaints gives a node the taints and labels it should have, in one patch. It returns when to look again, zero if not by itself.
+func (c *Controller) writeTaints(ctx context.Context, node *corev1.Node, now time.Time) (time.Duration, error) {
+	want, granted, wait := c.noExecute(node, now)
+	taints, changed := desiredTaints(node, want, metav1.NewTime(now))
+	labels := missingLabels(node.Labels)
+	if !changed && labels == nil {
+		return wait, nil
 	}
-	if e.all {
-		for _, name := range c.nodes.Names() {
-			c.nodeLoop.Add(name.Name)
+	written, retry, err := c.writer.patch(ctx, node, taints, labels)
+	if written == nil {
+		if granted && answer.Of(err) != answer.Unknown {
+			now := c.clock.Now()
+			c.wake(c.zones.refund(node.Name, now), now)
 		}
+		return retry, err
 	}
-	for name, at := range e.wake {
-		c.nodeLoop.AddAfter(name, at.Sub(now))
+	klog.FromContext(ctx).V(2).Info("Changed taints or labels of node", "taints", taints, "labels", labels)
+	if granted {
+		c.metrics.evictions.WithLabelValues(zoneOf(node)).Inc()
 	}
+	return wait, nil
 }
 
-func memberOf(node *corev1.Node) member {
-	_, excluded := node.Labels[excludeLabel]
-	return member{counted: !excluded, ready: readiness(node) == corev1.ConditionTrue}
+// noExecute decides about a node's NoExecute taints. The zone is asked last, when nothing else speaks against a taint; granted
+// tells that it has spent a token.
+func (c *Controller) noExecute(node *corev1.Node, now time.Time) (want noExecute, granted bool, wait time.Duration) {
+	ready := readiness(node)
+	if !c.confirmation.done.Load() && ready != corev1.ConditionTrue {
+		return noExecute{keep: true}, false, confirmRecheck // the zones may not be as the cache shows them
+	}
+	want = noExecuteWanted(ready, c.zones.isStopped())
+	if !needsToken(node.Spec.Taints, want) {
+		c.wake(c.zones.withdraw(node.Name), now)
+		return want, false, 0
+	}
+	h, _ := c.health.of(node.Name, "")
+	exhausted := h.isExhausted(c.cfg)
+	if why := c.silence.suspended(exhausted, now); why != causeNone {
+		return noExecute{keep: true}, false, why.recheck()
+	}
+	granted, wait, e := c.zones.ask(node.Name, exhausted, c.lagging(now), now)
+	c.wake(e, now)
+	if !granted {
+		return noExecute{keep: true}, false, wait
+	}
+	return want, true, 0
+}
+
+// lagging tells which nodes that count as Ready may not be so.
+func (c *Controller) lagging(now time.Time) func(string) bool {
+	return func(name string) bool {
+		h, ok := c.health.of(name, "")
+		return ok && h.isLagging(c.cfg, now)
+	}
 }
 
 // sooner is the shorter of two waits; zero is no wait at all.

@@ -163,7 +163,7 @@ func TestGaugeShowsShortSuspensions(t *testing.T) {
 		b.renewFor(5*time.Second, live...)
 		gauge := b.controller.metrics.suspended.WithLabelValues(string(causeBlind))
 		b.pass(500 * time.Millisecond)
-		b.controller.visibility.probeFailed(errOutage)
+		b.controller.silence.visibility.probeFailed(errOutage)
 		b.renew(live...) // ends it
 		b.pass(time.Second)
 		if got := testutil.ToFloat64(gauge); got != 1 {
@@ -184,7 +184,7 @@ func TestNodeThatHasBeenGivenAllTimeIsFoundWhileBlind(t *testing.T) {
 		b.term()
 		for found := 0; found < 300; found += 5 {
 			b.renew(live...)
-			b.controller.visibility.probeFailed(errOutage) // until the next renewal: almost always
+			b.controller.silence.visibility.probeFailed(errOutage) // until the next renewal: almost always
 			b.pass(5 * time.Second)
 			if readiness(b.node("dying0")) == "Unknown" {
 				if found < 190 {
@@ -233,7 +233,7 @@ func TestAnswerToOurWriteIsNotNewerThanTheKubelet(t *testing.T) {
 			o := newHealthMap()
 			o.node(aNode("n", "zone", "True", func(n *corev1.Node) { n.ResourceVersion = tt.seen }), time.Time{}, day)
 			o.change("n", types.UID("uid-n"), func(r *nodeHealth) { r.setUnknown("10", day) })
-			if r, _ := o.get("n"); r.ready != tt.want {
+			if r, _ := o.of("n", ""); r.ready != tt.want {
 				t.Errorf("Ready = %s, want %s", r.ready, tt.want)
 			}
 		})
@@ -259,16 +259,16 @@ func TestListThatCrossesAnOutageCondemnsNobody(t *testing.T) {
 		b.term()
 		b.renew(live...)
 		b.pass(50 * time.Second) // in a moment all are due and wait for the list
-		lists := b.controller.lists
+		lists := b.controller.silence.leases.lists
 		lists.lock.Lock()
 		lists.start(time.Now().Add(time.Second))
 		lists.lock.Unlock()
 		b.pass(time.Second)
 		b.breakDown(errOutage, everything...)
-		b.controller.visibility.probeFailed(errOutage)
+		b.controller.silence.visibility.probeFailed(errOutage)
 		b.pass(20 * time.Second)
 		b.breakDown(nil, everything...)
-		if err := lists.finish(b.controller.listLeases(b.t.Context())); err != nil {
+		if err := lists.finish(b.controller.silence.leases.list(b.t.Context())); err != nil {
 			t.Fatal(err)
 		}
 		b.pass(time.Second)

@@ -1,90 +1,53 @@
 package node
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-var (
-	errOutage = apierrors.NewInternalError(errors.New("etcdserver: no leader"))
-	testGrace = 50 * time.Second
-	period    = 5 * time.Second
-)
+var errOutage = apierrors.NewInternalError(errors.New("etcdserver: no leader"))
 
 func seconds(s int) time.Time { return day.Add(time.Duration(s) * time.Second) }
 
-func TestBlinding(t *testing.T) {
-	lease := schema.GroupResource{Resource: "leases"}
-	for _, tt := range []struct {
-		name string
-		err  error
-		want bool
-	}{
-		{"no error", nil, false},
-		{"not found", apierrors.NewNotFound(lease, "n"), false},
-		{"conflict", apierrors.NewConflict(lease, "n", errors.New("x")), false},
-		{"forbidden", apierrors.NewForbidden(lease, "n", errors.New("x")), false},
-		{"invalid", apierrors.NewBadRequest("x"), false},
-		{"internal error", errOutage, true},
-		{"unavailable", apierrors.NewServiceUnavailable("x"), true},
-		{"server timeout", apierrors.NewServerTimeout(lease, "get", 1), true},
-		{"gateway timeout", apierrors.NewTimeoutError("x", 1), true},
-		{"too many requests", apierrors.NewTooManyRequests("x", 1), true},
-		{"connection refused", errors.New("dial tcp: connection refused"), true},
-		{"our deadline", fmt.Errorf("get: %w", context.DeadlineExceeded), true},
-		{"client-go's own limiter", fmt.Errorf("client rate limiter Wait returned an error: %w", errors.New("rate: Wait(n=1) would exceed context deadline")), false},
-		{"the end of the term", fmt.Errorf("get: %w", context.Canceled), false},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := blinding(tt.err); got != tt.want {
-				t.Errorf("blinding = %v, want %v", got, tt.want)
-			}
-		})
-	}
-}
-
 func TestTicks(t *testing.T) {
-	s := newVisibility(testGrace, day)
-	s.begin(day)
+	v := newVisibility(defaults(), day)
+	v.begin(day)
 	for _, tt := range []struct {
 		at   int
 		want time.Duration
 	}{{1, 0}, {2, 0}, {8, 0}, {15, 7 * time.Second}, {16, 0}} {
-		if got := s.tick(seconds(tt.at)); got != tt.want {
+		if got := v.tick(seconds(tt.at)); got != tt.want {
 			t.Errorf("stall at %d s = %v, want %v", tt.at, got, tt.want)
 		}
 	}
 }
 
 func TestVisibility(t *testing.T) {
-	type step func(s *visibility)
-	event := func(at int) step { return func(s *visibility) { s.event(seconds(at)) } }
-	begin := func(at int) step { return func(s *visibility) { s.begin(seconds(at)) } }
+	type step func(v *visibility)
+	event := func(at int) step { return func(v *visibility) { v.event(seconds(at)) } }
+	begin := func(at int) step { return func(v *visibility) { v.begin(seconds(at)) } }
 	readFailsOf := func(node string, at int) step {
-		return func(s *visibility) { s.failed(reading("lease", node), errOutage, seconds(at)) }
+		return func(v *visibility) { v.failed(reading("lease", node), errOutage, seconds(at)) }
 	}
 	writeFailsOf := func(node string, at int) step {
-		return func(s *visibility) { s.failed(writing("node", node), errOutage, seconds(at)) }
+		return func(v *visibility) { v.failed(writing("node", node), errOutage, seconds(at)) }
 	}
 	readFails := func(at int) step { return readFailsOf("a", at) }
 	writeFails := func(at int) step { return writeFailsOf("a", at) }
-	probeFails := func(s *visibility) { s.probeFailed(errOutage) }
-	reads := func(at int) step { return func(s *visibility) { s.readSucceeded(request{}, seconds(at)) } }
-	writes := func(at int) step { return func(s *visibility) { s.wrote(writing("node", "b"), seconds(at)) } }
-	behind := func(v string, at int) step { return func(s *visibility) { s.behind(v, seconds(at)) } }
-	caughtUp := func(v string) step { return func(s *visibility) { s.caughtUp(v) } }
-	listed := func(at int) step { return func(s *visibility) { s.listed(seconds(at), 0) } }
+	probeFails := func(v *visibility) { v.probeFailed(errOutage) }
+	reads := func(at int) step { return func(v *visibility) { v.readSucceeded(request{}, seconds(at)) } }
+	writes := func(at int) step { return func(v *visibility) { v.wrote(writing("node", "b"), seconds(at)) } }
+	behind := func(version string, at int) step { return func(v *visibility) { v.behind(version, seconds(at)) } }
+	caughtUp := func(version string) step { return func(v *visibility) { v.caughtUp(version) } }
+	listed := func(at int) step { return func(v *visibility) { v.listed(seconds(at), 0) } }
 	listedIn := func(took, at int) step {
-		return func(s *visibility) { s.listed(seconds(at), time.Duration(took)*time.Second) }
+		return func(v *visibility) { v.listed(seconds(at), time.Duration(took)*time.Second) }
 	}
-	gone := func(node string) step { return func(s *visibility) { s.forget(node) } }
+	gone := func(node string) step { return func(v *visibility) { v.forget(node) } }
 	for _, tt := range []struct {
 		name    string
 		steps   []step
@@ -138,28 +101,28 @@ func TestVisibility(t *testing.T) {
 		{"versions that cannot be compared are no reason to wait", []step{begin(0), event(10), behind("x", 11), caughtUp("20")}, 12, causeNone, noRemedy, nil, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := newVisibility(testGrace, day)
+			v := newVisibility(defaults(), day)
 			for _, step := range tt.steps {
-				step(s)
+				step(v)
 			}
 			now := seconds(tt.at)
 			if !tt.stalls {
-				s.tick(now)
+				v.tick(now)
 			}
-			if got := s.suspended(false, period, now); got != tt.why {
+			if got := v.suspended(false, now); got != tt.why {
 				t.Errorf("suspended = %q, want %q", got, tt.why)
 			}
-			if got := s.suspended(true, period, now); got != causeNone && !tt.stalls {
+			if got := v.suspended(true, now); got != causeNone && !tt.stalls {
 				t.Errorf("a node that has been given all its time is held up: %q", got)
 			}
-			if got := s.remedy(period, now); got != tt.remedy {
+			if got := v.remedy(now); got != tt.remedy {
 				t.Errorf("remedy = %v, want %v", got, tt.remedy)
 			}
-			if diff := cmp.Diff(tt.credits, s.credits(), cmp.AllowUnexported(blindness{})); diff != "" {
+			if diff := cmp.Diff(tt.credits, v.credits(), cmp.AllowUnexported(blindness{})); diff != "" {
 				t.Errorf("credits (-want +got):\n%s", diff)
 			}
-			s.credited(len(tt.credits))
-			if len(tt.credits) > 0 && s.suspended(false, period, now) != causeNone {
+			v.credited(len(tt.credits))
+			if len(tt.credits) > 0 && v.suspended(false, now) != causeNone {
 				t.Error("suspended although the credits were given")
 			}
 		})

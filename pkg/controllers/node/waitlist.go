@@ -11,7 +11,7 @@ func newWaitlist() waitlist { return waitlist{place: map[string]int{}} }
 
 func (l *waitlist) len() int { return len(l.place) }
 
-// join puts a node at the end, if it is not in line, and returns how many are before it; those who left from between may be among them.
+// join puts a node at the end, if it is not in line, and returns how many are before it, counting some that have left.
 func (l *waitlist) join(name string) (before int) {
 	place, ok := l.place[name]
 	if !ok {

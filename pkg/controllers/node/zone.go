@@ -88,8 +88,7 @@ func (l *limiter) set(rate float32, now time.Time) {
 	}
 }
 
-// slot is when the caller at position p of the line may take a token, if nobody before it skips its turn. It is not meant for
-// a blocked limiter.
+// slot is when the node at position p of the line may take a token, if all before it take theirs. The limiter must not be blocked.
 func (l *limiter) slot(p int) time.Time {
 	each := l.interval()
 	if time.Duration(p) > longestWait/each {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // lookAhead is how long a node waits that was refused its taint because its zone is about to change state, and lookAheadShare the most that
@@ -59,6 +61,11 @@ type display struct {
 // member is what a zone needs to know of a node.
 type member struct{ counted, ready bool }
 
+func memberOf(node *corev1.Node) member {
+	_, excluded := node.Labels[excludeLabel]
+	return member{counted: !excluded, ready: readiness(node) == corev1.ConditionTrue}
+}
+
 // effects are the nodes to look at again because of a change.
 type effects struct {
 	all     bool                 // every node: tainting has been stopped or resumed
@@ -75,6 +82,15 @@ func (e *effects) call(name string, at time.Time) {
 
 func newZones(cfg Config, m *metrics) *zones {
 	return &zones{cfg: cfg, metrics: m, homes: map[string]string{}, zones: map[string]*zone{}}
+}
+
+// begin takes in all nodes before the first is judged, so that no zone looks worse or better than it is.
+func (z *zones) begin(nodes []*corev1.Node, now time.Time) {
+	z.freeze(true, now)
+	for _, node := range nodes {
+		z.put(node.Name, zoneOf(node), memberOf(node), now)
+	}
+	z.freeze(false, now)
 }
 
 // put takes in where a node is and how it is.
@@ -125,7 +141,7 @@ func (z *zones) remove(name, home string, e *effects) {
 	out.subtract(name)
 	z.quit(out, name, e)
 	if len(out.members) == 0 {
-		z.note(out, tally{}, zoneNormal) // also while frozen: a zone that is not there has not failed
+		z.note(out, tally{}, zoneNormal) // also while frozen: a zone without nodes cannot be one that has failed
 		delete(z.zones, home)
 		z.metrics.zone(home, tally{}, zoneNormal, 0)
 	}
@@ -160,9 +176,9 @@ func (z *zones) freeze(frozen bool, now time.Time) (e effects) {
 	z.frozen = frozen
 	z.evaluate(now, &e, slices.Collect(maps.Keys(z.zones))...)
 	for _, in := range z.zones {
-		in.forecast = forecast{} // what was about to come may have been our blindness
-		if !frozen {             // a rate that is as it was wakes nobody, but those who asked meanwhile were told that somebody would
-			in.callAll(&e)
+		in.forecast = forecast{} // nodes may have seemed to lag because we were blind
+		if !frozen {
+			in.callAll(&e) // nodes that asked while the zone was frozen wait to be woken, and only a change of the rate would wake them
 		}
 	}
 	return e
@@ -254,10 +270,9 @@ func (z *zones) isStopped() bool {
 	return z.stopped
 }
 
-// ask is the last thing a node does that needs a NoExecute taint. Granted, a token is spent. Refused, the node stands in line and
-// asks again after wait; zero means that it will be woken. exhausted is a node that no suspension holds back any more. lagging tells nodes that
-// are ready but about to be found silent: while they would change the state of the zone, nobody is tainted in it, though not for longer
-// than a grace period.
+// ask asks for the token that a NoExecute taint of a node takes. If it is not granted, the node stands in line and has to ask again after wait;
+// zero means that it will be woken. An exhausted node may ask while the zones are frozen. lagging tells which nodes that are counted as Ready
+// may not be so: while they would change the state of the zone, nobody is tainted in it, though not for longer than a grace period.
 func (z *zones) ask(name string, exhausted bool, lagging func(string) bool, now time.Time) (granted bool, wait time.Duration, e effects) {
 	z.lock.Lock()
 	defer z.lock.Unlock()

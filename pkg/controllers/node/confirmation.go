@@ -1,0 +1,57 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/client-go/metadata"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"minikcm/pkg/caches"
+	"minikcm/pkg/freshness"
+)
+
+// confirmation is whether the node cache has been found equal to what the API server has in this term. Zones are decided over all nodes, so
+// a live read of one node would not do.
+type confirmation struct {
+	nodes      *caches.Nodes
+	metadata   metadata.Interface
+	clock      clock.WithTicker
+	visibility *visibility
+
+	done atomic.Bool
+}
+
+// begin starts a term.
+func (c *confirmation) begin() { c.done.Store(false) }
+
+// run compares the cache with the API server until they agree, or ctx has ended.
+func (c *confirmation) run(ctx context.Context) {
+	for {
+		err := c.compare(ctx)
+		if err == nil {
+			c.done.Store(true)
+			return
+		}
+		if !errors.Is(err, freshness.ErrBehind) { // a cache that is behind was compared with an answer: kubelets get theirs as well
+			c.visibility.failed(reading("list", "nodes"), err, c.clock.Now())
+		}
+		klog.FromContext(ctx).V(2).Info("Node cache is not confirmed yet, no node is tainted NoExecute", "reason", err)
+		timer := c.clock.NewTimer(time.Second)
+		select {
+		case <-timer.C():
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+}
+
+func (c *confirmation) compare(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	return c.nodes.Confirm(ctx, c.metadata, c.clock)
+}

@@ -1,0 +1,158 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+)
+
+// nodeWriter writes nodes, and remembers which versions its writes have left, so that nothing is decided on a cached node that does not show
+// them yet. It tells visibility how its requests went.
+type nodeWriter struct {
+	cfg        Config
+	client     kubernetes.Interface
+	reads      kubernetes.Interface
+	clock      clock.PassiveClock
+	visibility *visibility
+
+	lock   sync.Mutex
+	ledger map[string]ledgerEntry // by name of the node
+}
+
+// ledgerEntry is what our writes of a node have shown.
+type ledgerEntry struct {
+	uid       types.UID
+	written   string // resource version that our last write gave it
+	refused   string // resource version that was too old for our last write
+	conflicts int    // since our last write
+}
+
+// isOutdated reports whether a version of the node misses our last write, or is no newer than what a write was refused for.
+func (e ledgerEntry) isOutdated(version string) bool {
+	return e.written != "" && !reached(version, e.written) || e.refused != "" && reached(e.refused, version)
+}
+
+// newest returns the cached node, or a live one if the cached one is outdated. Nil is a node that is gone.
+func (w *nodeWriter) newest(ctx context.Context, cached *corev1.Node) (*corev1.Node, error) {
+	if !w.known(cached).isOutdated(cached.ResourceVersion) {
+		return cached, nil
+	}
+	return w.read(ctx, cached)
+}
+
+// read reads a node live. Nil is a node that is gone, or another one of the name: its events will come.
+func (w *nodeWriter) read(ctx context.Context, node *corev1.Node) (*corev1.Node, error) {
+	ctx, cancel := context.WithTimeout(ctx, w.cfg.answerTime())
+	defer cancel()
+	live, err := w.reads.CoreV1().Nodes().Get(ctx, node.Name, metav1.GetOptions{})
+	now := w.clock.Now()
+	if err != nil && !apierrors.IsNotFound(err) {
+		w.visibility.failed(reading("node", node.Name), err, now)
+		return nil, fmt.Errorf("read node: %w", err)
+	}
+	w.visibility.readSucceeded(reading("node", node.Name), now)
+	if err != nil || live.UID != node.UID {
+		return nil, nil
+	}
+	return live, nil
+}
+
+// updateStatus writes the status of a node that was read live. For what it returns see answered.
+func (w *nodeWriter) updateStatus(ctx context.Context, live *corev1.Node) (written *corev1.Node, retry time.Duration, err error) {
+	written, err = w.client.CoreV1().Nodes().UpdateStatus(ctx, live, metav1.UpdateOptions{})
+	return w.answered("set node status", live, written, err)
+}
+
+// patch writes the whole list of taints, which has no merge key, and the labels given. UID and resource version guard it. For what it returns
+// see answered.
+func (w *nodeWriter) patch(ctx context.Context, node *corev1.Node, taints []corev1.Taint, labels map[string]string) (written *corev1.Node, retry time.Duration, err error) {
+	meta := map[string]any{"uid": node.UID, "resourceVersion": node.ResourceVersion}
+	if labels != nil {
+		meta["labels"] = labels
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": meta, "spec": map[string]any{"taints": taints}}) // no taints: null, which removes the list
+	if err != nil {
+		return nil, 0, fmt.Errorf("encode patch: %w", err)
+	}
+	written, err = w.client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	return w.answered("patch node", node, written, err)
+}
+
+// answered takes in the answer to a write. It returns the node as written. Nil without an error is a node that is gone, or that was too old to
+// be written: then retry is when to try again.
+func (w *nodeWriter) answered(what string, node, written *corev1.Node, err error) (*corev1.Node, time.Duration, error) {
+	now := w.clock.Now()
+	switch {
+	case err == nil:
+		w.visibility.wrote(writing("node", node.Name), now)
+		w.change(node, func(e *ledgerEntry) { e.written, e.refused, e.conflicts = written.ResourceVersion, "", 0 })
+		return written, 0, nil
+	case apierrors.IsNotFound(err):
+		return nil, 0, nil
+	case apierrors.IsConflict(err):
+		return nil, w.conflict(node), nil
+	}
+	w.visibility.failed(writing("node", node.Name), err, now)
+	return nil, 0, fmt.Errorf("%s: %w", what, err)
+}
+
+// conflict notes that a node was too old to be written and returns when to try again.
+func (w *nodeWriter) conflict(node *corev1.Node) (retry time.Duration) {
+	w.change(node, func(e *ledgerEntry) {
+		e.refused = node.ResourceVersion
+		retry = afterConflicts(conflictRetry, e.conflicts)
+		e.conflicts++
+	})
+	return retry
+}
+
+// afterConflicts is the wait after n conflicts and one more: first for the first five, because another writer is done soon, then doubled
+// each time. What goes on refusing is no other writer.
+func afterConflicts(first time.Duration, n int) time.Duration {
+	wait := first
+	for ; n >= 5 && wait < maxBackoff; n-- {
+		wait *= 2
+	}
+	return min(wait, maxBackoff)
+}
+
+// known is what is known of our writes of a node.
+func (w *nodeWriter) known(node *corev1.Node) ledgerEntry {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	return w.entry(node)
+}
+
+// entry is that of a node, a new one if the last was of another node of the name.
+func (w *nodeWriter) entry(node *corev1.Node) ledgerEntry {
+	if e := w.ledger[node.Name]; e.uid == node.UID {
+		return e
+	}
+	return ledgerEntry{uid: node.UID}
+}
+
+func (w *nodeWriter) change(node *corev1.Node, edit func(*ledgerEntry)) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	e := w.entry(node)
+	edit(&e)
+	w.ledger[node.Name] = e
+}
+
+// forget drops what is known of a node that is gone; an empty UID fits any.
+func (w *nodeWriter) forget(name string, uid types.UID) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	if e, ok := w.ledger[name]; ok && (uid == "" || e.uid == uid) {
+		delete(w.ledger, name)
+	}
+}
