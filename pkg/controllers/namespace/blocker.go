@@ -134,7 +134,7 @@ type notice struct {
 }
 
 // next takes in the blocker found at now and decides whether an Event is due. The first waits for noticeAfter. When the blocker
-// changes after that, the second look at the new one says so.
+// changes after that, the second pass that finds the new one says so.
 func (n notice) next(identity string, now time.Time) (notice, bool) {
 	if identity != n.identity {
 		n.identity, n.since = identity, now

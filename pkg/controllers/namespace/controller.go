@@ -44,7 +44,7 @@ type Deps struct {
 	Metadata   metadata.Interface   // fenced; preferably from NewMetadataClient
 	Discovery  Discovery            // uncached, of the fenced config
 	Namespaces *caches.Namespaces
-	Pods       *caches.Pods // only tells when to look: nothing is decided from it
+	Pods       *caches.Pods // only tells when to sync: nothing is decided from it
 	// APIServers returns how many API servers there seem to be, zero if unknown. It may be nil.
 	APIServers func() int
 	Recorder   record.EventRecorder
@@ -54,14 +54,14 @@ type Deps struct {
 
 // Controller finishes Terminating namespaces.
 type Controller struct {
-	cfg     Config
-	deps    Deps
-	loop    *controller.Loop[string]
-	metrics *metrics
-	slots   *semaphore.Weighted
-	patient *semaphore.Weighted // syncs that may wait for slow types; the other workers are for the other namespaces
-	seen    observations
-	late    atomic.Bool // an object was seen that was created after the deletion of its namespace
+	cfg       Config
+	deps      Deps
+	loop      *controller.Loop[string]
+	metrics   *metrics
+	slots     *semaphore.Weighted
+	patient   *semaphore.Weighted // syncs that may wait for slow types; the other workers are for the other namespaces
+	deletions deletions
+	late      atomic.Bool // an object was seen that was created after the deletion of its namespace
 
 	// Of the current term; set by beginTerm before any sync.
 	catalogue *catalogue
@@ -74,13 +74,13 @@ type Controller struct {
 
 // memory is what is remembered of a namespace during a term. Losing it costs requests, nothing else.
 type memory struct {
-	uid      types.UID
-	grace    time.Duration      // zero: not decided yet
-	settled  map[resource]sight // the types that were seen empty after the grace; they are not listed again before everything else is
-	failures map[resource]int   // how often each type failed
-	strides  *strides
-	wait     wait
-	notice   notice
+	uid        types.UID
+	grace      time.Duration        // zero: not decided yet
+	emptyTypes map[resource]listing // the types that were seen empty after the grace; they are not listed again before everything else is
+	failures   map[resource]int     // how often each type failed
+	strides    *strides
+	wait       wait
+	notice     notice
 }
 
 // New returns a controller and registers its handlers. It sends no request.
@@ -98,7 +98,7 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 	if err := deps.Namespaces.Handle(caches.Handler[*corev1.Namespace]{
 		Add:    c.onAdd,
 		Update: c.onUpdate,
-		Delete: func(gone *corev1.Namespace) { c.seen.forget(gone.UID) },
+		Delete: func(gone *corev1.Namespace) { c.deletions.forget(gone.UID) },
 	}); err != nil {
 		return nil, fmt.Errorf("namespaces: %w", err)
 	}
@@ -116,7 +116,7 @@ func patientSyncs(workers int) *semaphore.Weighted {
 // onAdd is told of namespaces in a list. How long ago they were deleted, only clocks can tell.
 func (c *Controller) onAdd(ns *corev1.Namespace) {
 	if ns.DeletionTimestamp != nil {
-		c.seen.note(ns.UID, sighting{at: c.deps.Clock.Now()})
+		c.deletions.note(ns.UID, firstSeen{at: c.deps.Clock.Now()})
 		c.loop.Add(ns.Name)
 	}
 }
@@ -124,19 +124,19 @@ func (c *Controller) onAdd(ns *corev1.Namespace) {
 // onUpdate leaves out changes that mean nothing to us, first of all those of the conditions, which are our own.
 func (c *Controller) onUpdate(before, ns *corev1.Namespace) {
 	if before.UID != ns.UID {
-		c.seen.forget(before.UID)
+		c.deletions.forget(before.UID)
 	}
 	if ns.DeletionTimestamp == nil {
 		return
 	}
-	c.seen.note(ns.UID, sighting{at: c.deps.Clock.Now(), watched: before.UID == ns.UID && before.DeletionTimestamp == nil})
+	c.deletions.note(ns.UID, firstSeen{at: c.deps.Clock.Now(), watched: before.UID == ns.UID && before.DeletionTimestamp == nil})
 	if before.UID != ns.UID || before.DeletionTimestamp == nil || before.Status.Phase != ns.Status.Phase ||
 		!slices.Equal(before.Spec.Finalizers, ns.Spec.Finalizers) {
 		c.loop.Add(ns.Name)
 	}
 }
 
-// onPodGone looks at a Terminating namespace again when its last pod is gone.
+// onPodGone queues a Terminating namespace when its last pod is gone.
 func (c *Controller) onPodGone(pod *caches.Pod) {
 	ns, ok := c.deps.Namespaces.Get(cache.NewObjectName("", pod.Namespace))
 	if ok && ns.DeletionTimestamp != nil && c.deps.Pods.CountInNamespace(pod.Namespace) == 0 {
@@ -144,8 +144,8 @@ func (c *Controller) onPodGone(pod *caches.Pod) {
 	}
 }
 
-// onTrigger handles an event of a watch, of a namespace's content or, for the empty key, of a broken APIService, with a look after the
-// pause.
+// onTrigger queues, after the pause, what an event of a watch concerns: the namespace of that name or, if the event is about a broken APIService and
+// the key empty, all that are being deleted.
 func (c *Controller) onTrigger(key string, pause time.Duration) {
 	if key != discoveryKey {
 		c.loop.AddAfter(key, pause)

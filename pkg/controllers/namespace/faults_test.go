@@ -184,12 +184,12 @@ func TestNothingIsNotedAfterTheEnd(t *testing.T) {
 	b := newBench(t, terminating())
 	b.client.PrependReactor("create", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
 		b.clock.Step(time.Second)
-		b.seen.forget("uid-1")
+		b.deletions.forget("uid-1")
 		return true, terminating(), nil
 	})
 	b.mustSync(t)
-	if len(b.seen.first) > 0 {
-		t.Errorf("noted: %v", b.seen.first)
+	if len(b.deletions.first) > 0 {
+		t.Errorf("noted: %v", b.deletions.first)
 	}
 	if sum := sumOf(t, b.metrics.duration); sum != 1 {
 		t.Errorf("the deletion took %v s by the metric, want 1", sum)
@@ -357,8 +357,8 @@ func TestALargeAPIOnASlowServerIsProvenInPieces(t *testing.T) {
 		b.discovery.lists = append(b.discovery.lists, served("apps/v1", apis...))
 		b.deps.Clock, b.silence.clock = clock.RealClock{}, clock.RealClock{}
 		b.catalogue.clock = clock.RealClock{}
-		b.seen = observations{}
-		b.seen.note("uid-1", sighting{at: time.Now()})
+		b.deletions = deletions{}
+		b.deletions.note("uid-1", firstSeen{at: time.Now()})
 		lister := &slowLister{Interface: b.metadata, takes: 500 * time.Millisecond}
 		b.deps.Metadata = lister
 		for look := 0; ; look++ {

@@ -8,19 +8,19 @@ import (
 )
 
 const (
-	// settle is the least time between the first sight of a deletion and the look that may end it: creates that passed
-	// admission before the deletion need it to reach etcd, even if there is only one API server.
-	settle = 100 * time.Millisecond
-	// heldUp takes the place of a grace that is shorter where creates may be held up between the check that their namespace is there and etcd.
+	// minGrace is the least grace. Creates that passed admission before the deletion need it to reach etcd, even if there is only one
+	// API server.
+	minGrace = 100 * time.Millisecond
+	// heldUp is the least grace where creates may be held up after the API server has checked that their namespace is there.
 	heldUp = 1500 * time.Millisecond
 	// clockSkew is how far the API server's clock, which made the deletionTimestamp, may be ahead of ours.
 	clockSkew = 30 * time.Second
 )
 
-// gateAt is when types other than pods may be deleted. seen is the first sight of the deletion, deleted the deletionTimestamp. A deletion that
-// was not watched, and is long past by any clock, needs no second grace after a restart.
-func gateAt(seen sighting, deleted time.Time, grace time.Duration) time.Time {
-	grace = max(grace, settle)
+// gateAt is when types other than pods may be deleted: grace after the deletion was first seen. A deletion that was not watched may have had its
+// grace before a restart: it has, if its deletionTimestamp, deleted, is past by more than clocks differ.
+func gateAt(seen firstSeen, deleted time.Time, grace time.Duration) time.Time {
+	grace = max(grace, minGrace)
 	gate := seen.at.Add(grace)
 	if past := deleted.Add(grace + clockSkew); !seen.watched && past.Before(gate) {
 		return past
@@ -28,18 +28,18 @@ func gateAt(seen sighting, deleted time.Time, grace time.Duration) time.Time {
 	return gate
 }
 
-// podGate says what a look at the pods means for the other types.
+// podGate says what the outcome of the pods means for the other types.
 type podGate string
 
 const (
 	podsGone   podGate = "gone"   // the others' turn
-	podsEarly  podGate = "early"  // none seen, but the look began before the grace was over
+	podsEarly  podGate = "early"  // the list was empty, but sent before the grace was over
 	podsLeft   podGate = "left"   // some remain
-	podsFailed podGate = "failed" // the look failed, or cannot be trusted
+	podsFailed podGate = "failed" // the list failed, or cannot be trusted
 )
 
-// judgePods decides whether the pods of a namespace are proven gone by the outcome of a look that began at now. Whatever is
-// not such a proof keeps the others waiting: upstream lets them go when the look fails.
+// judgePods decides whether the outcome of the pods, whose list was sent at now, proves them gone. Without that proof the other types wait;
+// upstream deletes them when the list fails.
 func judgePods(pods outcome, now, gate time.Time, c content) podGate {
 	switch {
 	case pods.err != nil:
@@ -55,7 +55,7 @@ func judgePods(pods outcome, now, gate time.Time, c content) podGate {
 	}
 }
 
-// verdict is what follows from a look at the types other than pods.
+// verdict is what follows from the outcomes of a pass.
 type verdict string
 
 const (
@@ -67,35 +67,36 @@ const (
 	empty        verdict = "empty"        // nothing is left
 )
 
-// sight is a type seen empty.
-type sight struct {
-	sent time.Time     // when the list was sent
-	took time.Duration // until it was answered
+// listing is when a type was listed.
+type listing struct {
+	sent time.Time     // the first page
+	took time.Duration // until all pages were answered, without the time between them
 }
 
-// minSpan is how far apart the lists of one proof may be even if they take no time.
+// minSpan is the least span; see spanOf.
 const minSpan = 30 * time.Second
 
-// spanOf is how far apart the lists that prove types empty may be: as long as they take when they are sent one after the other, as kube-controller-manager
-// sends them. An API with thousands of types, or a slow one, takes its time, and a list that failed is repeated without all others.
-func spanOf(settled map[resource]sight) time.Duration {
+// spanOf is how old the first list of a proof may be when the last is answered: as old as it would be if the lists were sent one after the other,
+// as kube-controller-manager sends them, and minSpan at least. So an API with thousands of types, or a slow one, has the time it needs, and a
+// list that failed is repeated alone.
+func spanOf(emptyTypes map[resource]listing) time.Duration {
 	var sum time.Duration
-	for _, s := range settled {
+	for _, s := range emptyTypes {
 		sum += s.took
 	}
 	return max(sum, minSpan)
 }
 
-// proven reports whether every type was seen empty in one pass that ends now.
-func proven(types []resource, settled map[resource]sight, now time.Time) bool {
-	span := spanOf(settled)
+// proven reports whether every type was seen empty within one span that ends now.
+func proven(types []resource, emptyTypes map[resource]listing, now time.Time) bool {
+	span := spanOf(emptyTypes)
 	return !slices.ContainsFunc(types, func(r resource) bool {
-		s, ok := settled[r]
+		s, ok := emptyTypes[r]
 		return !ok || now.Sub(s.sent) > span
 	})
 }
 
-// judge decides what a look at types means. proven says that every type was seen empty in one pass, this look included.
+// judge decides what the outcomes of a pass mean. proven says that every type was seen empty within one span, those outcomes included.
 func judge(r report, proven bool) verdict {
 	switch {
 	case len(r.errs()) > 0:
@@ -113,7 +114,7 @@ func judge(r report, proven bool) verdict {
 	}
 }
 
-// Pauses between looks at a namespace whose content remains, if no watch reports a change before.
+// Pauses between syncs of a namespace whose content remains, if no watch reports a change before.
 const (
 	minRecheck = 500 * time.Millisecond
 	maxRecheck = 15 * time.Second
@@ -123,9 +124,9 @@ const (
 
 // wait is the back-off of one namespace.
 type wait struct {
-	scene string        // what the last look found
+	scene string        // what the last pass found
 	since time.Time     // when it was found first
-	pause time.Duration // that followed the last look; zero before the first
+	pause time.Duration // that followed the last pass; zero before the first
 }
 
 // next doubles the pause while the scene stays the same, and starts over when it changes. Beyond maxRecheck the pause adds a
@@ -138,8 +139,8 @@ func (w wait) next(scene string, now time.Time) wait {
 	return wait{scene: scene, since: w.since, pause: min(2*w.pause, limit)}
 }
 
-// restAfter is the least pause after a look that took so long and had nothing to delete. Those who remove finalizers from a large collection one
-// by one change it all the time, and each look lists it whole.
+// restAfter is the least pause after a pass that took so long and had nothing to delete. A collection whose finalizers somebody removes one by
+// one changes all the time, and each pass lists it whole.
 func restAfter(took time.Duration) time.Duration { return min(4*took, longRecheck) }
 
 // ourFinalizer reports whether finalizing the namespace is still ours to do.

@@ -32,7 +32,7 @@ func TestGateAt(t *testing.T) {
 		{"the API server's clock is ahead", 0, 20 * time.Second, true, 5 * time.Second, 5 * time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := gateAt(sighting{at(tt.seen), tt.watched}, at(tt.deleted), tt.grace); !got.Equal(at(tt.want)) {
+			if got := gateAt(firstSeen{at(tt.seen), tt.watched}, at(tt.deleted), tt.grace); !got.Equal(at(tt.want)) {
 				t.Errorf("gate at %v, want %v", got.Sub(epoch), tt.want)
 			}
 		})
@@ -101,19 +101,19 @@ func TestProven(t *testing.T) {
 	pods := podResource
 	other := resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("secrets"), list: true}
 	for _, tt := range []struct {
-		name    string
-		settled map[resource]sight
-		want    bool
+		name       string
+		emptyTypes map[resource]listing
+		want       bool
 	}{
-		{"all at once", map[resource]sight{pods: {at(0), 0}, other: {at(0), 0}}, true},
-		{"the failed one repeated in time", map[resource]sight{pods: {at(-30 * time.Second), 0}, other: {at(0), 0}}, true},
-		{"one seen too long ago", map[resource]sight{pods: {at(-30*time.Second - 1), 0}, other: {at(0), 0}}, false},
-		{"one never seen", map[resource]sight{pods: {at(0), 0}}, false},
-		{"lists that take long", map[resource]sight{pods: {at(-time.Minute), 40 * time.Second}, other: {at(-20 * time.Second), 20 * time.Second}}, true},
-		{"one seen before so many would have been listed", map[resource]sight{pods: {at(-time.Minute - 1), 40 * time.Second}, other: {at(0), 20 * time.Second}}, false},
+		{"all at once", map[resource]listing{pods: {at(0), 0}, other: {at(0), 0}}, true},
+		{"the failed one repeated in time", map[resource]listing{pods: {at(-30 * time.Second), 0}, other: {at(0), 0}}, true},
+		{"one seen too long ago", map[resource]listing{pods: {at(-30*time.Second - 1), 0}, other: {at(0), 0}}, false},
+		{"one never seen", map[resource]listing{pods: {at(0), 0}}, false},
+		{"lists that take long", map[resource]listing{pods: {at(-time.Minute), 40 * time.Second}, other: {at(-20 * time.Second), 20 * time.Second}}, true},
+		{"one seen before so many would have been listed", map[resource]listing{pods: {at(-time.Minute - 1), 40 * time.Second}, other: {at(0), 20 * time.Second}}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := proven([]resource{pods, other}, tt.settled, epoch); got != tt.want {
+			if got := proven([]resource{pods, other}, tt.emptyTypes, epoch); got != tt.want {
 				t.Errorf("got %v, want %v", got, tt.want)
 			}
 		})
@@ -240,13 +240,13 @@ func TestNotice(t *testing.T) {
 }
 
 func TestObservationsOutliveTerms(t *testing.T) {
-	var o observations
-	o.note("uid", sighting{epoch, true})
-	if seen := o.note("uid", sighting{at: at(time.Minute)}); seen != (sighting{epoch, true}) {
+	var o deletions
+	o.note("uid", firstSeen{epoch, true})
+	if seen := o.note("uid", firstSeen{at: at(time.Minute)}); seen != (firstSeen{epoch, true}) {
 		t.Errorf("first seen at %v, want %v", seen, epoch)
 	}
 	o.forget("uid")
-	if seen := o.note("uid", sighting{at: at(time.Hour)}); seen != (sighting{at: at(time.Hour)}) {
+	if seen := o.note("uid", firstSeen{at: at(time.Hour)}); seen != (firstSeen{at: at(time.Hour)}) {
 		t.Errorf("seen at %v after it was forgotten, want %v", seen, at(time.Hour))
 	}
 }

@@ -39,10 +39,10 @@ type outcome struct {
 	examples   map[string][]string // by finalizer, or "" for objects without one: up to three names
 	version    string              // resource version of the list this comes from
 	unserved   bool                // the type could not be listed, so that nothing is known of it
-	pending    bool                // the pass had no time to look
+	pending    bool                // the pass had no time for the type
 	deleted    bool                // whether there were objects that nobody had deleted before
 	late       bool                // whether an object was created after the deletion of the namespace
-	sight      sight               // of the last walk
+	listing    listing             // of the last walk
 	err        error
 }
 
@@ -157,7 +157,7 @@ func (p *purger) purge(ctx context.Context, r resource) outcome {
 
 // purgeUnseen deletes the objects of a type that cannot be listed.
 func (p *purger) purgeUnseen(ctx context.Context, r resource) outcome {
-	out := outcome{resource: r, unserved: true, sight: sight{sent: p.clock.Now()}}
+	out := outcome{resource: r, unserved: true, listing: listing{sent: p.clock.Now()}}
 	if !r.deleteCollection {
 		return out
 	}
@@ -174,7 +174,7 @@ func (p *purger) purgeUnseen(ctx context.Context, r resource) outcome {
 // The pages of a walk follow each other by continue token, so that objects held by finalizers at the front do not hide
 // those behind them, and deletecollection is given the same token and thus takes the same page.
 func (p *purger) walk(ctx context.Context, r resource, remove bool) (out outcome, removed bool) {
-	out = outcome{resource: r, sight: sight{sent: p.clock.Now()}}
+	out = outcome{resource: r, listing: listing{sent: p.clock.Now()}}
 	var removals errgroup.Group
 	removals.SetLimit(removalsAtOnce)
 	defer func() {
@@ -186,7 +186,7 @@ func (p *purger) walk(ctx context.Context, r resource, remove bool) (out outcome
 	for {
 		token, asked := next, p.strides.list(r, remove)
 		page, took, err := p.list(ctx, r, asked, token)
-		out.sight.took += took
+		out.listing.took += took
 		if err != nil {
 			out.notListed(err, token)
 			return out, removed

@@ -22,12 +22,12 @@ const syncTimeout = 100 * time.Second
 // discoveryKey is what watches on APIServices are armed for, being of use to all namespaces.
 const discoveryKey = ""
 
-// look is what a sync wants to happen next.
-type look struct {
-	after   time.Duration // until the next look; zero: an event will tell
-	targets []target      // whose deletion calls for a look before that
-	rest    time.Duration // and after this at the earliest, if there was such a look before
-	content *content      // of a discovery, if there was one
+// followUp is what a sync wants to happen next.
+type followUp struct {
+	after   time.Duration // until the next sync; zero: an event will tell
+	targets []target      // objects whose deletion calls for a sync before that
+	rest    time.Duration // but not earlier than this, if such a deletion called for a sync before
+	content *content      // of a discovery, if there was one: what is broken in it calls for a sync when it is repaired
 }
 
 // reconcile takes a deleted namespace as far as it can go now. An error means that requests failed; that something remains is
@@ -51,38 +51,44 @@ func (c *Controller) reconcile(ctx context.Context, name string) (controller.Res
 	return controller.Result{After: next.after}, err
 }
 
-func (c *Controller) sync(ctx context.Context, name string) (look, error) {
+// sync reads the namespace and, if it is being deleted and somebody has to finish it, takes it further.
+func (c *Controller) sync(ctx context.Context, name string) (followUp, error) {
 	ns, err := c.read(ctx, name)
 	if err != nil {
-		return look{}, err
+		return followUp{}, err
 	}
 	if ns != nil && ns.DeletionTimestamp != nil && ns.Status.Phase != corev1.NamespaceTerminating {
 		if ns, err = c.markTerminating(ctx, ns); err != nil {
-			return look{}, err
+			return followUp{}, err
 		}
 	}
 	if ns == nil || ns.DeletionTimestamp == nil || len(ns.Spec.Finalizers) == 0 {
 		c.forget(ctx, name)
-		return look{}, nil
+		return followUp{}, nil
 	}
 	return c.advance(ctx, ns)
 }
 
-// advance deletes the pods and, if they are proven gone and the grace is over, everything else.
-func (c *Controller) advance(ctx context.Context, ns *corev1.Namespace) (look, error) {
+// advance takes a namespace as far as it can go now. The order of its steps is the promise of the package, and stands here only. It ends in one
+// of three ways: the namespace waits (hold), is finished (finish), or the next sync goes on at once.
+func (c *Controller) advance(ctx context.Context, ns *corev1.Namespace) (followUp, error) {
+	// 1. The gate: when types other than pods may be deleted.
 	m := c.memory(ns)
-	seen := c.seen.note(ns.UID, sighting{at: c.deps.Clock.Now(), watched: true})
+	seen := c.deletions.note(ns.UID, firstSeen{at: c.deps.Clock.Now(), watched: true})
 	gate := c.gate(ctx, ns, m, seen)
+
+	// 2. The pods, which do not wait for the gate.
 	now := c.deps.Clock.Now() // before the first request for content: what is sent from here on is later than this
 	p := c.newPurger(ns, m, now)
 	defer c.end(p)
-
 	pods := p.purge(ctx, podResource)
 	c.noteLate(ctx, ns, pods)
 	if judgePods(pods, now, gate, content{}) == podsEarly {
 		c.metrics.show(ns.Name, report{}, []string{causeGrace})
-		return look{after: max(gate.Sub(c.deps.Clock.Now()), time.Millisecond)}, nil
+		return followUp{after: max(gate.Sub(c.deps.Clock.Now()), time.Millisecond)}, nil
 	}
+
+	// 3. Discovery: which types there are. Before the gate a discovery since the deletion will do, after it one since the gate.
 	notBefore := seen.at
 	if gate.After(seen.at) && !now.Before(gate) {
 		notBefore = gate
@@ -90,9 +96,11 @@ func (c *Controller) advance(ctx context.Context, ns *corev1.Namespace) (look, e
 	asked := c.deps.Clock.Now()
 	known, pause, err := c.catalogue.read(ctx, notBefore)
 	if err != nil {
-		return look{}, fmt.Errorf("discover: %w", err)
+		return followUp{}, fmt.Errorf("discover: %w", err)
 	}
 	r := report{began: now.Add(c.deps.Clock.Since(asked)), content: known, outcomes: []outcome{pods}}
+
+	// 4. As long as the pods are not proven gone, nothing else is touched.
 	if judgePods(pods, now, gate, known) != podsGone {
 		if pods.unserved && known.has(podResource) {
 			r.outcomes[0].err = listFailed(podResource, errHidden)
@@ -102,19 +110,43 @@ func (c *Controller) advance(ctx context.Context, ns *corev1.Namespace) (look, e
 		}
 		return c.hold(ctx, ns, m, r, pause)
 	}
-	return c.purgeOthers(ctx, ns, m, p, r, pause)
+
+	// 5. All other types, if the namespace still is the one that was read.
+	uid := ns.UID
+	if ns, err = c.read(ctx, ns.Name); err != nil {
+		return followUp{}, err
+	}
+	if ns == nil || ns.UID != uid {
+		c.forget(ctx, p.namespace) // finished by somebody else; a new one of that name has events of its own
+		return followUp{}, nil
+	}
+	v, r, pause, err := c.purgeOthers(ctx, ns, m, p, r, pause)
+	if err != nil {
+		return followUp{}, err
+	}
+
+	// 6. The end.
+	switch v {
+	case empty:
+		return c.finish(ctx, ns, r)
+	case unfinished, unproven: // nothing is known to be in the way
+		c.metrics.show(ns.Name, r, nil)
+		return followUp{after: time.Millisecond, content: &r.content}, r.stopped()
+	default:
+		return c.hold(ctx, ns, m, r, pause)
+	}
 }
 
 // gate is when types other than pods may be deleted. Where the grace is so short that a webhook could outlast it, it is decided by whether there
 // are any.
-func (c *Controller) gate(ctx context.Context, ns *corev1.Namespace, m *memory, seen sighting) time.Time {
+func (c *Controller) gate(ctx context.Context, ns *corev1.Namespace, m *memory, seen firstSeen) time.Time {
 	deleted := ns.DeletionTimestamp.Time
 	latest := gateAt(seen, deleted, max(c.cfg.Grace, heldUp))
 	if c.cfg.Grace >= heldUp || c.late.Load() || !c.deps.Clock.Now().Before(latest) {
 		return latest
 	}
 	if m.grace == 0 {
-		m.grace = max(c.cfg.Grace, settle)
+		m.grace = max(c.cfg.Grace, minGrace)
 		if hooks, err := c.admission.Get(ctx, "", seen.at); err != nil || mayHoldUp(hooks, ns.Labels) {
 			m.grace = heldUp
 		}
@@ -134,51 +166,37 @@ func (c *Controller) noteLate(ctx context.Context, ns *corev1.Namespace, outcome
 // errHidden: discovery shows the type, yet listing it is answered with 404 or 405.
 var errHidden = errors.New("the API server shows the type in its discovery and does not list it")
 
-// purgeOthers works on the types after the pods, and finalizes the namespace if all are proven empty. pause is until a
-// discovery that was incomplete may be repeated.
-func (c *Controller) purgeOthers(ctx context.Context, ns *corev1.Namespace, m *memory, p *purger, r report, pause time.Duration) (look, error) {
-	fresh, err := c.read(ctx, ns.Name)
-	if err != nil {
-		return look{}, err
-	}
-	if fresh == nil || fresh.UID != ns.UID {
-		c.forget(ctx, ns.Name) // finished by somebody else; a new one of that name has events of its own
-		return look{}, nil
-	}
-	ns, pods := fresh, r.outcomes[0]
-
+// purgeOthers deletes the types other than pods and judges what is left. It returns the report with their outcomes, and for how long a discovery
+// that was incomplete is not to be repeated: pause, unless it was repeated here.
+func (c *Controller) purgeOthers(
+	ctx context.Context, ns *corev1.Namespace, m *memory, p *purger, r report, pause time.Duration,
+) (verdict, report, time.Duration, error) {
+	pods := r.outcomes[0]
 	v := unproven
 	p.until = c.deps.Clock.Now().Add(passBudget) // that of the pods may be over
 	for range 2 {                                // the second time for what was seen empty too long ago, or has come meanwhile
-		r.outcomes = append([]outcome{pods}, p.purgeAll(ctx, m.unsettled(r.content.others()))...)
+		r.outcomes = append([]outcome{pods}, p.purgeAll(ctx, m.notYetEmpty(r.content.others()))...)
 		c.noteLate(ctx, ns, r.outcomes...)
 		if r.hidden() {
-			if pause, err = c.seek(ctx, &r); err != nil {
-				return look{}, err
+			var err error
+			if pause, err = c.rediscover(ctx, &r); err != nil {
+				return "", r, 0, err
 			}
 		}
-		m.settle(r.outcomes[1:])
+		m.note(r.outcomes[1:])
 		now := c.deps.Clock.Now()
-		if v = judge(r, proven(r.content.others(), m.settled, now)); v != unproven {
+		if v = judge(r, proven(r.content.others(), m.emptyTypes, now)); v != unproven {
 			break
 		}
 		m.expire(now)
 	}
-	switch v {
-	case empty:
-		return c.finish(ctx, ns, r)
-	case unfinished, unproven: // nothing is known to be in the way
-		c.metrics.show(ns.Name, r, nil)
-		return look{after: time.Millisecond, content: &r.content}, r.stopped()
-	default:
-		return c.hold(ctx, ns, m, r, pause)
-	}
+	return v, r, pause, nil
 }
 
-// seek finds out what has become of types that are not there to be listed, by a discovery sent after that. Those it does not show any more are
-// gone; whatever else it may be, a server that restarts or one that has not heard of the type yet, is no proof of anything. It returns the
-// time until a discovery that was incomplete may be repeated.
-func (c *Controller) seek(ctx context.Context, r *report) (time.Duration, error) {
+// rediscover finds out what has become of types whose list was answered with 404 or 405, by a discovery sent after that. Types that it does not
+// show are gone. A type that it shows proves nothing: its server may be restarting, or may not have heard of the type yet. It returns for how
+// long a discovery that was incomplete is not to be repeated.
+func (c *Controller) rediscover(ctx context.Context, r *report) (time.Duration, error) {
 	asked := c.deps.Clock.Now()
 	known, pause, err := c.catalogue.read(ctx, asked)
 	if err != nil {
@@ -199,12 +217,12 @@ func (c *Controller) seek(ctx context.Context, r *report) (time.Duration, error)
 	return pause, nil
 }
 
-// hold says what the namespace waits for and decides when to look again.
-func (c *Controller) hold(ctx context.Context, ns *corev1.Namespace, m *memory, r report, pause time.Duration) (look, error) {
+// hold tells users what the namespace waits for, and decides when the next sync is due.
+func (c *Controller) hold(ctx context.Context, ns *corev1.Namespace, m *memory, r report, pause time.Duration) (followUp, error) {
 	if err := r.stopped(); err != nil {
-		return look{}, err
+		return followUp{}, err
 	}
-	next := look{targets: contentTargets(ns.Name, r), content: &r.content}
+	next := followUp{targets: contentTargets(ns.Name, r), content: &r.content}
 	ns = c.writeConditions(ctx, ns, r)
 	b := blockerOf(r)
 	now := c.deps.Clock.Now()
@@ -214,7 +232,7 @@ func (c *Controller) hold(ctx context.Context, ns *corev1.Namespace, m *memory, 
 		c.deps.Recorder.Event(ns, corev1.EventTypeWarning, "NamespaceDeletionBlocked", "Deletion waits: "+b.text)
 	}
 	if r.pending() > 0 {
-		next.after = time.Millisecond // first to what has not been looked at
+		next.after = time.Millisecond // first to the types that the pass had no time for
 		return next, nil
 	}
 	waits := func(err error) bool { return errors.Is(err, errNotTried) } // for another namespace to try
@@ -231,7 +249,7 @@ func (c *Controller) hold(ctx context.Context, ns *corev1.Namespace, m *memory, 
 	return next, nil
 }
 
-// recheck is the time until the next look: that of the content's back-off if any remains, and of the discovery's if that is
+// recheck is the time until the next sync: that of the content's back-off if any remains, and of the discovery's if that is
 // incomplete, but no later than when an Event may be due.
 func recheck(r report, contentPause, discoveryPause, event time.Duration) time.Duration {
 	after := maxRecheck
@@ -251,33 +269,33 @@ func recheck(r report, contentPause, discoveryPause, event time.Duration) time.D
 }
 
 // finish finalizes a namespace whose content is proven gone.
-func (c *Controller) finish(ctx context.Context, ns *corev1.Namespace, r report) (look, error) {
+func (c *Controller) finish(ctx context.Context, ns *corev1.Namespace, r report) (followUp, error) {
 	if err := ctx.Err(); err != nil {
-		return look{}, err
+		return followUp{}, err
 	}
 	if !goesWithUs(ns) {
 		r.finalizers = heldBy(ns)
 		ns = c.writeConditions(ctx, ns, r)
 	}
 	if ourFinalizer(ns) {
-		seen := c.seen.note(ns.UID, sighting{at: c.deps.Clock.Now()}).at // not later: when the namespace goes, so does the note
+		seen := c.deletions.note(ns.UID, firstSeen{at: c.deps.Clock.Now()}).at // not later: when the namespace goes, so does the note
 		if err := c.finalize(ctx, ns); err != nil {
-			return look{}, err
+			return followUp{}, err
 		}
 		took := c.deps.Clock.Since(seen)
 		c.metrics.finished(took)
 		klog.FromContext(ctx).V(2).Info("Finalized namespace", "namespace", ns.Name, "took", took)
 	}
 	c.forget(ctx, ns.Name)
-	return look{content: &r.content}, nil
+	return followUp{content: &r.content}, nil
 }
 
-// unsettled are the types that were not seen empty yet. Those that failed most often come last, lest they take the others' time in
+// notYetEmpty returns the types that were not seen empty yet. Those that failed most often come last, lest they take the others' time in
 // every pass.
-func (m *memory) unsettled(types []resource) []resource {
+func (m *memory) notYetEmpty(types []resource) []resource {
 	var todo []resource
 	for _, r := range types {
-		if _, ok := m.settled[r]; !ok {
+		if _, ok := m.emptyTypes[r]; !ok {
 			todo = append(todo, r)
 		}
 	}
@@ -285,23 +303,23 @@ func (m *memory) unsettled(types []resource) []resource {
 	return todo
 }
 
-// settle notes which types were found empty, and which failed.
-func (m *memory) settle(outcomes []outcome) {
+// note takes in which types were found empty, and which failed.
+func (m *memory) note(outcomes []outcome) {
 	for _, o := range outcomes {
 		switch {
 		case o.pending || errors.Is(o.err, errNotTried):
 		case o.err != nil:
 			m.failures[o.resource]++
 		case o.remaining == 0:
-			m.settled[o.resource] = o.sight
+			m.emptyTypes[o.resource] = o.listing
 		}
 	}
 }
 
 // expire forgets the types that were seen empty too long ago.
 func (m *memory) expire(now time.Time) {
-	span := spanOf(m.settled)
-	maps.DeleteFunc(m.settled, func(_ resource, s sight) bool { return now.Sub(s.sent) > span })
+	span := spanOf(m.emptyTypes)
+	maps.DeleteFunc(m.emptyTypes, func(_ resource, s listing) bool { return now.Sub(s.sent) > span })
 }
 
 // memory returns what is remembered of the namespace. Only the one sync that runs for it may use it.
@@ -311,7 +329,7 @@ func (c *Controller) memory(ns *corev1.Namespace) *memory {
 	if m, ok := c.memories[ns.Name]; ok && m.uid == ns.UID {
 		return m
 	}
-	m := &memory{uid: ns.UID, settled: map[resource]sight{}, failures: map[resource]int{}, strides: newStrides()}
+	m := &memory{uid: ns.UID, emptyTypes: map[resource]listing{}, failures: map[resource]int{}, strides: newStrides()}
 	c.memories[ns.Name] = m
 	return m
 }

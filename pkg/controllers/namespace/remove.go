@@ -28,9 +28,9 @@ func pageOf(page *metav1.PartialObjectMetadataList, token string, limit int64) m
 	return options
 }
 
-// removePage deletes a page of objects, one by one if the server cannot or will not do it at once: deletecollection stops at the first
-// object that it may not delete, and the others are not to be held up by one. That it cannot is not remembered: the answer is
-// the same when just this namespace's storage is missing.
+// removePage deletes a page of objects: by deletecollection, and one by one if the server does not support that, or refuses. It may have refused
+// one object only, for it stops at the first refusal. Missing support is not remembered, because a server gives the same answer when only
+// the storage of this namespace is missing.
 func (p *purger) removePage(ctx context.Context, r resource, page metav1.ListOptions, items []metav1.PartialObjectMetadata) error {
 	select {
 	case p.removals <- struct{}{}:
@@ -48,7 +48,7 @@ func (p *purger) removePage(ctx context.Context, r resource, page metav1.ListOpt
 		switch {
 		case apierrors.IsResourceExpired(err): // the list that follows finds what is left
 			return nil
-		case ctx.Err() == nil && page.Limit > 1 && errors.Is(err, errTooLong): // as it does, and asks for less
+		case ctx.Err() == nil && page.Limit > 1 && errors.Is(err, errTooLong): // likewise; the next page is smaller
 			return nil
 		case unsupported(err):
 			err = nil
@@ -59,8 +59,8 @@ func (p *purger) removePage(ctx context.Context, r resource, page metav1.ListOpt
 	return p.removeEach(ctx, r, items, err)
 }
 
-// removeEach deletes objects one by one, past those that the server refuses to delete. all is why it would not delete them at once, nil
-// if it cannot. They are taken in any order, lest the same refusals hide the same others in every pass.
+// removeEach deletes objects one by one and goes on after refusals. all is the refusal of deletecollection, nil if the server does not support
+// that. The order is random, or the objects behind the same refusals would never have their turn.
 func (p *purger) removeEach(ctx context.Context, r resource, items []metav1.PartialObjectMetadata, all error) error {
 	todo := slices.DeleteFunc(slices.Clone(items), func(o metav1.PartialObjectMetadata) bool { return !notDeleted(o) })
 	rand.Shuffle(len(todo), func(i, j int) { todo[i], todo[j] = todo[j], todo[i] })
@@ -135,7 +135,7 @@ func (p *purger) remove(ctx context.Context, r resource, item metav1.PartialObje
 	return err
 }
 
-// background lets the garbage collector see to dependents. No grace period is given, so pods get their own.
+// background leaves dependents to the garbage collector. No grace period is given, so pods get their own.
 func background() metav1.DeleteOptions {
 	return metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}
 }
@@ -145,8 +145,8 @@ func unsupported(err error) bool {
 	return apierrors.IsMethodNotSupported(err) || apierrors.IsNotFound(err)
 }
 
-// refused reports whether the server has answered that it will not do what it could, as opposed to no answer and to one that asks for
-// patience. Admission answers with any status from 400, that it could not ask a webhook with 500.
+// refused reports whether the server answered that it will not do this. No answer, a timeout and a request for patience are no refusals.
+// Admission refuses with any status from 400 on; a webhook that could not be asked is a 500.
 func refused(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || unsupported(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err) {

@@ -12,7 +12,7 @@ import (
 const silencePause = minPatience
 
 // silence knows which group versions take requests and do not answer. One namespace alone may hold more than its API can list in time: that
-// is no concern of the others. When two have had no answer, and nobody has had one since, each look takes a worker for as long as a
+// is no concern of the others. When two have had no answer, and nobody has had one since, each pass takes a worker for as long as a
 // request may take, and with many namespaces all workers for minutes; so only one waits for it at a time.
 type silence struct {
 	clock clock.PassiveClock

@@ -17,10 +17,10 @@ const (
 	watchesPerKey = 10
 	watchesAtOnce = 100
 
-	// triggerPause collects deletions that come together into one look.
+	// triggerPause collects deletions that come together into one sync.
 	triggerPause = 50 * time.Millisecond
-	// triggerInterval is what the least time between looks that events bring forward grows to, by a tenth of the time for which they
-	// have come. Somebody may make the objects again that we delete.
+	// triggerInterval bounds the least time between syncs that events bring forward. It grows by a tenth of the time for which events have
+	// come: somebody may create the objects again that we delete.
 	triggerInterval = time.Second
 )
 
@@ -33,8 +33,8 @@ type target struct {
 	changes   bool   // whether changes count, too, and not only deletions
 }
 
-// triggers are watches on what namespaces wait for. They only bring a look forward: nothing is decided from their events, and
-// a namespace without one is looked at again all the same.
+// triggers are watches on what namespaces wait for. They only bring the next sync forward: nothing is decided from their events, and a
+// namespace without a watch is synced again all the same.
 type triggers struct {
 	client metadata.Interface
 	clock  clock.PassiveClock
@@ -46,14 +46,14 @@ type triggers struct {
 	wait    sync.WaitGroup
 }
 
-// pace spaces the looks that events bring forward for one key.
+// pace spaces the syncs that events bring forward for one key.
 type pace struct {
 	first time.Time     // when the first event came; zero: none has
-	due   time.Time     // the last look
-	rest  time.Duration // between two looks at least
+	due   time.Time     // when the last sync was, or the next will be
+	rest  time.Duration // between two syncs at least
 }
 
-// next is when the look that follows an event at now is due, and the pace with it. An event before the last look serves nothing more.
+// next returns the pace with the sync that follows an event at now. An event before a sync that is due changes nothing.
 func (p pace) next(now time.Time) pace {
 	if p.first.IsZero() {
 		p.first = now
@@ -81,7 +81,7 @@ func newTriggers(client metadata.Interface, clock clock.PassiveClock, fire func(
 }
 
 // arm makes targets what is watched for key: watches on others end, those that run already go on. They end with ctx, too. rest is the
-// least time between looks that they bring forward.
+// least time between syncs that they bring forward.
 func (t *triggers) arm(ctx context.Context, key string, targets []target, rest time.Duration) {
 	t.lock.Lock()
 	defer t.lock.Unlock()
@@ -116,7 +116,7 @@ func (t *triggers) arm(ctx context.Context, key string, targets []target, rest t
 	}
 }
 
-// ended takes a watch that ended by itself off the list, so that the next look arms it again.
+// ended takes a watch that ended by itself off the list, so that the next sync arms it again.
 func (t *triggers) ended(ctx context.Context, a armed) {
 	t.lock.Lock()
 	defer t.lock.Unlock()
@@ -151,7 +151,7 @@ func (t *triggers) watch(ctx context.Context, key string, x target) {
 	}
 }
 
-// pause is the time from an event to the look that it brings about.
+// pause is the time from an event to the sync that it brings about.
 func (t *triggers) pause(key string) time.Duration {
 	t.lock.Lock()
 	defer t.lock.Unlock()

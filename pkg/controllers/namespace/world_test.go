@@ -68,7 +68,7 @@ func newBench(t *testing.T, namespaces ...runtime.Object) *bench {
 	c.beginTerm()
 	for _, o := range namespaces {
 		if ns := o.(*corev1.Namespace); ns.DeletionTimestamp != nil {
-			c.seen.note(ns.UID, sighting{at: b.clock.Now()})
+			c.deletions.note(ns.UID, firstSeen{at: b.clock.Now()})
 		}
 	}
 	b.Controller = c
@@ -105,7 +105,7 @@ func terminating(edits ...func(*corev1.Namespace)) *corev1.Namespace {
 	return ns
 }
 
-func (b *bench) mustSync(t *testing.T) look {
+func (b *bench) mustSync(t *testing.T) followUp {
 	t.Helper()
 	next, err := b.sync(t.Context(), "test")
 	if err != nil {

@@ -18,7 +18,7 @@ const (
 	writeTimeout = 40 * time.Second // of one write of it: kube-apiserver v1.37 ends each after 34 s, and until then admission may just be slow
 )
 
-// errRetry: conflicts outlasted the tries. The key is looked at again soon, quietly.
+// errRetry: conflicts outlasted the tries. The key is synced again soon, and nothing is logged.
 var errRetry = errors.New("namespace keeps changing")
 
 // read returns the namespace as it is in etcd now, nil if it is gone.
@@ -38,7 +38,9 @@ func (c *Controller) read(ctx context.Context, name string) (*corev1.Namespace, 
 
 // update sends a write of ns and, if it meets a conflict, reads the namespace again and repeats it. It returns the newest state
 // known and nil if the namespace is gone, or is another one of the same name by now.
-func (c *Controller) update(ctx context.Context, ns *corev1.Namespace, tries int, write func(context.Context, *corev1.Namespace) (*corev1.Namespace, error)) (*corev1.Namespace, error) {
+func (c *Controller) update(
+	ctx context.Context, ns *corev1.Namespace, tries int, write func(context.Context, *corev1.Namespace) (*corev1.Namespace, error),
+) (*corev1.Namespace, error) {
 	uid := ns.UID
 	for range tries {
 		attempt, cancel := context.WithTimeout(ctx, writeTimeout)
@@ -96,8 +98,8 @@ func (c *Controller) finalize(ctx context.Context, ns *corev1.Namespace) error {
 	return nil
 }
 
-// writeConditions brings the conditions up to date if the report changes them, and returns the newest state known. That it
-// cannot is logged and not otherwise of consequence: there are an Event and metrics, too, and the next pass tries again.
+// writeConditions brings the conditions up to date if the report changes them, and returns the newest state known. A failure is only logged:
+// an Event and metrics say the same, and the next pass tries again.
 func (c *Controller) writeConditions(ctx context.Context, ns *corev1.Namespace, r report) *corev1.Namespace {
 	now := metav1.NewTime(c.deps.Clock.Now())
 	written, err := c.update(ctx, ns, 2, func(ctx context.Context, ns *corev1.Namespace) (*corev1.Namespace, error) {
