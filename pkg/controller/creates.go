@@ -16,18 +16,30 @@ type Attempt struct {
 // repeated under its name: both together make one object at most. They belong to the sync of the owner, and are not safe for concurrent use.
 type Creates []Attempt
 
-// Begin returns n attempts to make now: first the earlier ones, then new ones, under names from draw that are not taken. As long as Keep and
-// End say nothing else, they count as not answered.
-func (c *Creates) Begin(n int, draw func() string, taken func(name string) bool) []Attempt {
-	for len(*c) < n {
-		if name := draw(); !taken(name) && c.index(name) < 0 {
-			*c = append(*c, Attempt{Name: name})
+// Choose returns n names to create objects under: first those of earlier attempts, then new ones from draw that are not taken.
+func (c Creates) Choose(n int, draw func() string, taken func(name string) bool) []string {
+	names := make([]string, 0, n)
+	for _, a := range c[:min(n, len(c))] {
+		names = append(names, a.Name)
+	}
+	for len(names) < n {
+		if name := draw(); !taken(name) && !slices.Contains(names, name) {
+			names = append(names, name)
 		}
 	}
-	begun := slices.Clone((*c)[:n])
-	for i := range (*c)[:n] {
-		(*c)[i].Unknown, (*c)[i].Until = true, time.Time{}
+	return names
+}
+
+// Begin returns the attempt under a name as it stands: a new one, or the earlier one. As long as Keep and End say nothing else, it counts as not
+// answered.
+func (c *Creates) Begin(name string) Attempt {
+	i := c.index(name)
+	if i < 0 {
+		i = len(*c)
+		*c = append(*c, Attempt{Name: name})
 	}
+	begun := (*c)[i]
+	(*c)[i] = Attempt{Name: name, Unknown: true}
 	return begun
 }
 

@@ -10,18 +10,20 @@ import (
 // TestCreatesUseUpNamesBeforeTheyDrawNewOnes: an attempt that was not answered is repeated under its name.
 func TestCreatesUseUpNamesBeforeTheyDrawNewOnes(t *testing.T) {
 	drawn := 0
-	draw := func() string { drawn++; return fmt.Sprint("web-", drawn) }
+	draw := func() string { drawn++; return fmt.Sprint("web-", (drawn+1)/2) } // each twice
 	free := func(string) bool { return false }
-	names := func(c *Creates, n int, taken func(string) bool) []string {
-		var out []string
-		for _, a := range c.Begin(n, draw, taken) {
-			out = append(out, a.Name)
-		}
-		return out
-	}
 	var c Creates
-	if got := names(&c, 3, func(name string) bool { return name == "web-2" }); !slices.Equal(got, []string{"web-1", "web-3", "web-4"}) {
-		t.Fatalf("names %v, want web-1, web-3, web-4: web-2 is taken", got)
+	names := c.Choose(3, draw, func(name string) bool { return name == "web-2" })
+	if !slices.Equal(names, []string{"web-1", "web-3", "web-4"}) {
+		t.Fatalf("names %v, want web-1, web-3, web-4: web-2 is taken", names)
+	}
+	if len(c) > 0 {
+		t.Errorf("attempts %v before any was begun", c)
+	}
+	for _, name := range names {
+		if a := c.Begin(name); a != (Attempt{Name: name}) {
+			t.Errorf("attempt %+v, want a new one", a)
+		}
 	}
 	if len(c.Unanswered()) != 3 {
 		t.Errorf("%d unanswered while the requests are out, want 3", len(c.Unanswered()))
@@ -33,11 +35,16 @@ func TestCreatesUseUpNamesBeforeTheyDrawNewOnes(t *testing.T) {
 	if got := c.Unanswered(); len(got) != 1 || !got[0].Equal(lost.Until) {
 		t.Errorf("unanswered until %v, want one until %v", got, lost.Until)
 	}
-	if again := c.Begin(1, draw, free); again[0] != lost {
-		t.Errorf("next is %+v, want web-3, not answered", again[0])
+	for n, want := range [][]string{{}, {"web-3"}, {"web-3", "web-4"}, {"web-3", "web-4", "web-5"}} {
+		if got := c.Choose(n, draw, free); !slices.Equal(got, want) {
+			t.Errorf("names %v, want %v", got, want)
+		}
 	}
-	if got := names(&c, 3, free); !slices.Equal(got, []string{"web-3", "web-4", "web-5"}) {
-		t.Errorf("names %v, want web-3, web-4, web-5", got)
+	if again := c.Begin("web-3"); again != lost {
+		t.Errorf("next is %+v, want web-3, not answered", again)
+	}
+	if got := c.Unanswered(); len(got) != 1 || !got[0].IsZero() {
+		t.Errorf("unanswered until %v while the request is out, want one of which nobody knows", got)
 	}
 }
 

@@ -41,26 +41,26 @@ type creator struct {
 }
 
 // allowed is how many of the missing pods may be created now, and when to look for more; 0: no need.
-func (c *creator) allowed(ctx context.Context, p pass, missing int, failed []*caches.Pod) (n int, again time.Duration) {
+func (c *creator) allowed(ctx context.Context, t task, missing int, failed []*caches.Pod) (n int, again time.Duration) {
 	logger := klog.FromContext(ctx)
-	if c.terminating(p.rs.Namespace) {
+	if c.terminating(t.rs.Namespace) {
 		logger.V(4).Info("Namespace is terminating, creating no pods") // its successor wakes us
 		return 0, 0
 	}
-	t := p.throttle
-	t.failed.observeSpec(p.rs.Generation, p.rs.Status.ObservedGeneration, p.now)
-	if delay := t.creates.wait(p.rs.Generation, p.now); delay > 0 {
+	known := &t.throttle.failed
+	known.observeSpec(t.rs.Generation, t.rs.Status.ObservedGeneration, t.now)
+	if delay := t.throttle.creates.wait(t.rs.Generation, t.now); delay > 0 {
 		return 0, delay
 	}
-	held, delay := failedHold(failed, t.failed.replaced, p.want(), t.failed.specSince, p.now)
+	held, delay := failedHold(failed, known.replaced, t.want(), known.specSince, t.now)
 	if held == 0 {
-		t.failed.complete(failed)
+		known.complete(failed)
 		return missing, 0
 	}
 	logger.V(2).Info("Pods keep failing, their successors are created later", "failed", len(failed), "held", held, "delay", delay)
-	if t.failed.reported != len(failed) {
-		t.failed.reported = len(failed)
-		c.recorder.Event(p.rs, corev1.EventTypeWarning, "BackOff", "Pods fail soon after they are created, their successors are created later")
+	if known.reported != len(failed) {
+		known.reported = len(failed)
+		c.recorder.Event(t.rs, corev1.EventTypeWarning, "BackOff", "Pods fail soon after they are created, their successors are created later")
 	}
 	return max(missing-held, 0), delay
 }
@@ -75,40 +75,40 @@ func (c *creator) terminating(namespace string) bool {
 }
 
 // create makes n pods, in batches that grow while they succeed.
-func (c *creator) create(ctx context.Context, p pass, n int) applied {
-	if len(p.rs.Spec.Template.Labels) == 0 {
+func (c *creator) create(ctx context.Context, t task, n int) applied {
+	if len(t.rs.Spec.Template.Labels) == 0 {
 		return applied{tooFew: true, err: errNoLabels}
 	}
-	klog.FromContext(ctx).V(2).Info("Too few replicas", "need", p.want(), "creating", n)
-	template := podFor(p.rs)
-	first, made := max(p.throttle.pace, 1), 0
-	p.throttle.pace = 0
+	klog.FromContext(ctx).V(2).Info("Too few replicas", "need", t.want(), "creating", n)
+	template := podFor(t.rs)
+	first, made := max(t.throttle.pace, 1), 0
+	t.throttle.pace = 0
 	var last batch
 	err := slowStart(first, n, func(size int) error {
-		last = c.createBatch(ctx, p, template, size)
+		last = c.createBatch(ctx, t, template, size)
 		made += last.created
 		return last.err
 	})
 	switch {
 	case errors.Is(err, errCut):
-		p.throttle.pace = last.size
+		t.throttle.pace = last.size
 		return applied{tooFew: true, held: made == 0, again: atOnce}
 	case errors.Is(err, errTerminating):
 		// The answer may be old: an API server hears later than others that a namespace has gone and another has its name.
-		return applied{held: true, again: c.backOff(p, made > 0)}
+		return applied{held: true, again: c.backOff(t, made > 0)}
 	case last.refused:
-		return applied{tooFew: true, err: err, again: c.backOff(p, made > 0)}
+		return applied{tooFew: true, err: err, again: c.backOff(t, made > 0)}
 	case err == nil:
-		p.throttle.creates = createBackoff{}
+		t.throttle.creates = createBackoff{}
 	}
 	return applied{tooFew: true, err: err}
 }
 
 // backOff holds back creates after a refusal, from now on: the sync may have taken long. It returns for how long.
-func (c *creator) backOff(p pass, progress bool) time.Duration {
+func (c *creator) backOff(t task, progress bool) time.Duration {
 	now := c.clock.Now()
-	p.throttle.creates = p.throttle.creates.refused(p.rs.Generation, progress, now)
-	return p.throttle.creates.wait(p.rs.Generation, now)
+	t.throttle.creates = t.throttle.creates.refused(t.rs.Generation, progress, now)
+	return t.throttle.creates.wait(t.rs.Generation, now)
 }
 
 // batch is what became of some creates that were sent at once.
@@ -120,24 +120,28 @@ type batch struct {
 }
 
 // createBatch makes n pods at once, and some again under other names if theirs were taken.
-func (c *creator) createBatch(ctx context.Context, p pass, template *corev1.Pod, n int) batch {
+func (c *creator) createBatch(ctx context.Context, t task, template *corev1.Pod, n int) batch {
 	b := batch{size: n}
 	prefix := template.GenerateName[:min(len(template.GenerateName), maxNameBase)]
 	for range nameAttempts {
-		attempts := p.ledger.creates.Begin(n,
+		names := t.ledger.creates.Choose(n,
 			func() string { return prefix + utilrand.String(nameSuffix) },
 			func(name string) bool {
-				_, taken := c.pods.Get(cache.NewObjectName(p.rs.Namespace, name))
+				_, taken := c.pods.Get(cache.NewObjectName(t.rs.Namespace, name))
 				return taken
 			})
+		attempts := make([]controller.Attempt, n)
+		for i, name := range names {
+			attempts[i] = t.ledger.creates.Begin(name)
+		}
 		results := make([]created, n)
-		begun, cut := c.slots.each(ctx, p, n, func(i int) { results[i] = c.createPod(ctx, p, template, attempts[i]) })
+		begun, cut := c.slots.each(ctx, t.key, t.deadline(), n, func(i int) { results[i] = c.createPod(ctx, t, template, attempts[i]) })
 		for _, attempt := range attempts[begun:] {
-			p.ledger.creates.Keep(attempt)
+			t.ledger.creates.Keep(attempt)
 		}
 		n = 0
 		for i, result := range results[:begun] {
-			switch err := c.note(ctx, p, attempts[i], result); {
+			switch err := c.note(ctx, t, attempts[i], result); {
 			case result.outcome == answer.Exists:
 				n++
 			case err == nil:
@@ -168,7 +172,7 @@ type created struct {
 }
 
 // createPod makes one pod. A refusal of a name that was tried before is not believed until a look shows that no such pod of ours exists.
-func (c *creator) createPod(ctx context.Context, p pass, template *corev1.Pod, attempt controller.Attempt) created {
+func (c *creator) createPod(ctx context.Context, t task, template *corev1.Pod, attempt controller.Attempt) created {
 	if controller.Draining(ctx) {
 		return created{outcome: answer.Unsent, err: controller.ErrDraining}
 	}
@@ -183,26 +187,26 @@ func (c *creator) createPod(ctx context.Context, p pass, template *corev1.Pod, a
 	switch {
 	case outcome == answer.Done:
 		result.pod = c.pods.Trim(made)
-		if !belongs(p, result.pod) {
-			result.foreign = c.deleteForeign(ctx, p, result.pod)
+		if !belongs(t, result.pod) {
+			result.foreign = c.deleteForeign(ctx, t, result.pod)
 		}
 	case outcome == answer.Exists, outcome == answer.Refused && attempt.Unknown:
-		return c.explain(ctx, p, attempt, result)
+		return c.explain(ctx, t, attempt, result)
 	}
 	return result
 }
 
 // belongs reports whether a new pod is ours, or will be: one that lost its owner on its way is adopted like any other, unless adoptions
 // meet the same fate.
-func belongs(p pass, pod *caches.Pod) bool {
+func belongs(t task, pod *caches.Pod) bool {
 	orphan := metav1.GetControllerOfNoCopy(pod) == nil
-	return p.selects(pod) && (controls(p.rs, pod) || orphan && !p.throttle.disowned)
+	return t.selects(pod) && (controls(t.rs, pod) || orphan && !t.throttle.disowned)
 }
 
 // deleteForeign deletes a pod that we made and that does not belong to us, for nobody else would. One that was given to another controller is
 // not ours to delete.
-func (c *creator) deleteForeign(ctx context.Context, p pass, pod *caches.Pod) *removed {
-	if metav1.GetControllerOfNoCopy(pod) != nil && !controls(p.rs, pod) {
+func (c *creator) deleteForeign(ctx context.Context, t task, pod *caches.Pod) *removed {
+	if metav1.GetControllerOfNoCopy(pod) != nil && !controls(t.rs, pod) {
 		return &removed{outcome: answer.Unsent}
 	}
 	r := c.remover.sendDelete(ctx, pod, pod.ResourceVersion)
@@ -221,8 +225,8 @@ func foreign(pod removed) error {
 }
 
 // explain looks for the pod of a refused create. If it is there, ours and not known yet, an earlier attempt made it.
-func (c *creator) explain(ctx context.Context, p pass, attempt controller.Attempt, refused created) created {
-	found, readErr := c.read.pod(ctx, p.rs.Namespace, attempt.Name)
+func (c *creator) explain(ctx context.Context, t task, attempt controller.Attempt, refused created) created {
+	found, readErr := c.read.pod(ctx, t.rs.Namespace, attempt.Name)
 	switch {
 	case readErr != nil:
 		return created{outcome: answer.Unknown, err: errors.Join(refused.err, readErr)}
@@ -230,21 +234,21 @@ func (c *creator) explain(ctx context.Context, p pass, attempt controller.Attemp
 		return created{outcome: answer.Unknown, err: refused.err} // it was there a moment ago, and the name is free again
 	case found == nil:
 		return refused // the earlier attempt may still be on its way
-	case p.counts(found) && !p.knows(found):
+	case t.counts(found) && !t.knows(found):
 		return created{outcome: answer.Done, pod: found, late: true}
 	}
 	return created{outcome: answer.Exists, err: refused.err}
 }
 
 // note enters one result into the ledger and tells users of it. It returns the error that the batch fails with; a name that is taken is none.
-func (c *creator) note(ctx context.Context, p pass, attempt controller.Attempt, r created) error {
+func (c *creator) note(ctx context.Context, t task, attempt controller.Attempt, r created) error {
 	switch r.outcome {
 	case answer.Done:
-		p.ledger.creates.End(attempt.Name)
-		p.ledger.barrier.Require(c.pods, r.pod.ResourceVersion, p.now)
+		t.ledger.creates.End(attempt.Name)
+		t.ledger.barrier.Require(c.pods, r.pod.ResourceVersion, t.now)
 		if r.foreign != nil {
 			err := foreign(*r.foreign)
-			c.recorder.Eventf(p.rs, corev1.EventTypeWarning, reasonFailedCreate, "Error creating: %v", err)
+			c.recorder.Eventf(t.rs, corev1.EventTypeWarning, reasonFailedCreate, "Error creating: %v", err)
 			return err
 		}
 		switch {
@@ -254,21 +258,21 @@ func (c *creator) note(ctx context.Context, p pass, attempt controller.Attempt, 
 			c.metrics.lostAnswers.WithLabelValues("create", fateAbsent).Inc()
 		}
 		klog.FromContext(ctx).V(4).Info("Created pod", "pod", klog.KObj(r.pod))
-		c.recorder.Eventf(p.rs, corev1.EventTypeNormal, "SuccessfulCreate", "Created pod: %v", r.pod.Name)
+		c.recorder.Eventf(t.rs, corev1.EventTypeNormal, "SuccessfulCreate", "Created pod: %v", r.pod.Name)
 		return nil
 	case answer.Exists:
-		p.ledger.creates.End(attempt.Name)
+		t.ledger.creates.End(attempt.Name)
 		return nil
 	case answer.Terminating:
-		p.ledger.creates.Keep(attempt)
+		t.ledger.creates.Keep(attempt)
 		return errTerminating
 	case answer.Unknown:
 		// The next attempt uses the name again, so that both together make one pod.
 		attempt.Unknown, attempt.Until = true, c.clock.Now().Add(answer.LandsWithin)
 	}
-	p.ledger.creates.Keep(attempt)
+	t.ledger.creates.Keep(attempt)
 	if !stopping(r.err) {
-		c.recorder.Eventf(p.rs, corev1.EventTypeWarning, reasonFailedCreate, "Error creating: %v", forUsers(r.err))
+		c.recorder.Eventf(t.rs, corev1.EventTypeWarning, reasonFailedCreate, "Error creating: %v", forUsers(r.err))
 	}
 	return r.err
 }

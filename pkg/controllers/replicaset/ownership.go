@@ -39,7 +39,7 @@ type owners struct {
 type change struct {
 	patch   func(*appsv1.ReplicaSet, *caches.Pod) ([]byte, error)
 	applies func(claims) bool // to the one pod that was claimed
-	took    func(o *owners, ctx context.Context, p pass, pod *caches.Pod, reply patched) (again time.Duration, err error)
+	took    func(o *owners, ctx context.Context, t task, pod *caches.Pod, reply patched) (again time.Duration, err error)
 }
 
 var (
@@ -49,24 +49,24 @@ var (
 
 // claim sorts the pods, then adopts and releases, and returns the claims with what has been adopted, and when to try again what was refused. It
 // tries every pod; errors other than a definite refusal of one pod end the sync, because a wrong count would follow.
-func (o *owners) claim(ctx context.Context, p pass) (c claims, again time.Duration, err error) {
-	c = claim(p.rs, p.selector, p.pods, p.ledger.deleted)
-	if p.rs.DeletionTimestamp != nil {
+func (o *owners) claim(ctx context.Context, t task) (c claims, again time.Duration, err error) {
+	c = claim(t.rs, t.selector, t.pods, t.ledger.deleted)
+	if t.rs.DeletionTimestamp != nil {
 		return c, 0, nil
 	}
-	toAdopt, adoptLater := p.throttle.admitted(c.adopt, p.now)
-	toRelease, releaseLater := p.throttle.admitted(c.release, p.now)
+	toAdopt, adoptLater := t.throttle.admitted(c.adopt, t.now)
+	toRelease, releaseLater := t.throttle.admitted(c.release, t.now)
 	var failures []error
 	if len(toAdopt) > 0 {
-		if err := o.mayAdopt(ctx, p); err != nil {
+		if err := o.mayAdopt(ctx, t); err != nil {
 			failures = append(failures, err)
 			toAdopt = nil
 		}
 	}
-	adopted := o.change(ctx, p, toAdopt, adopt)
+	adopted := o.change(ctx, t, toAdopt, adopt)
 	var released changed
 	if adopted.cut == nil {
-		released = o.change(ctx, p, toRelease, release)
+		released = o.change(ctx, t, toRelease, release)
 	}
 	c.mine = append(c.mine, slices.Concat(adopted.ours, released.ours)...)
 	failures = append(failures, adopted.err, released.err)
@@ -82,18 +82,18 @@ type changed struct {
 }
 
 // change changes the owner references of pods, all at once as far as there are slots.
-func (o *owners) change(ctx context.Context, p pass, pods []*caches.Pod, what change) changed {
+func (o *owners) change(ctx context.Context, t task, pods []*caches.Pod, what change) changed {
 	replies := make([]patched, len(pods))
-	begun, cut := o.slots.each(ctx, p, len(pods), func(i int) { replies[i] = o.patchOwner(ctx, p, pods[i], what) })
+	begun, cut := o.slots.each(ctx, t.key, t.deadline(), len(pods), func(i int) { replies[i] = o.patchOwner(ctx, t, pods[i], what) })
 	result := changed{cut: cut}
 	var failures []error
 	for i, reply := range replies[:begun] {
 		if reply.pod != nil {
-			p.ledger.barrier.Require(o.pods, reply.pod.ResourceVersion, p.now)
+			t.ledger.barrier.Require(o.pods, reply.pod.ResourceVersion, t.now)
 		}
-		again, err := what.took(o, ctx, p, pods[i], reply)
+		again, err := what.took(o, ctx, t, pods[i], reply)
 		failures, result.again = append(failures, err), soonest(result.again, again)
-		if reply.err == nil && reply.pod != nil && p.counts(reply.pod) {
+		if reply.err == nil && reply.pod != nil && t.counts(reply.pod) {
 			result.ours = append(result.ours, reply.pod)
 		}
 	}
@@ -109,8 +109,8 @@ type patched struct {
 }
 
 // patchOwner patches the pod if it still is the version that was judged, or if it is to be patched as it is now, too.
-func (o *owners) patchOwner(ctx context.Context, p pass, pod *caches.Pod, what change) patched {
-	reply := o.sendPatch(ctx, p, pod, what)
+func (o *owners) patchOwner(ctx context.Context, t task, pod *caches.Pod, what change) patched {
+	reply := o.sendPatch(ctx, t, pod, what)
 	if answer.Of(reply.err) != answer.Conflict {
 		return reply
 	}
@@ -120,14 +120,14 @@ func (o *owners) patchOwner(ctx context.Context, p pass, pod *caches.Pod, what c
 		return patched{err: errors.Join(reply.err, err)}
 	case live == nil || live.UID != pod.UID:
 		return patched{changed: true}
-	case !what.applies(claim(p.rs, p.selector, []*caches.Pod{live}, p.ledger.deleted)):
+	case !what.applies(claim(t.rs, t.selector, []*caches.Pod{live}, t.ledger.deleted)):
 		return patched{pod: live, changed: true}
 	}
-	return o.sendPatch(ctx, p, live, what)
+	return o.sendPatch(ctx, t, live, what)
 }
 
-func (o *owners) sendPatch(ctx context.Context, p pass, pod *caches.Pod, what change) patched {
-	body, err := what.patch(p.rs, pod)
+func (o *owners) sendPatch(ctx context.Context, t task, pod *caches.Pod, what change) patched {
+	body, err := what.patch(t.rs, pod)
 	if err != nil {
 		return patched{err: err}
 	}
@@ -140,38 +140,38 @@ func (o *owners) sendPatch(ctx context.Context, p pass, pod *caches.Pod, what ch
 
 // mayAdopt makes sure that the ReplicaSet of the cache still exists and is not being deleted. It is asked after the pods were listed:
 // a pod orphaned by the deletion of its ReplicaSet must not be taken back by a cached copy of it.
-func (o *owners) mayAdopt(ctx context.Context, p pass) error {
-	rs, err := o.read.set(ctx, p.rs)
+func (o *owners) mayAdopt(ctx context.Context, t task) error {
+	rs, err := o.read.set(ctx, t.rs)
 	if err != nil {
 		return err
 	}
 	if rs.DeletionTimestamp != nil {
-		return fmt.Errorf("adopt pods: ReplicaSet %s is being deleted since %v", p.rs.Name, rs.DeletionTimestamp)
+		return fmt.Errorf("adopt pods: ReplicaSet %s is being deleted since %v", t.rs.Name, rs.DeletionTimestamp)
 	}
 	return nil
 }
 
 // adopted takes the reply to an adoption.
-func (o *owners) adopted(ctx context.Context, p pass, pod *caches.Pod, reply patched) (again time.Duration, err error) {
+func (o *owners) adopted(ctx context.Context, t task, pod *caches.Pod, reply patched) (again time.Duration, err error) {
 	switch {
 	case apierrors.IsNotFound(reply.err), reply.changed:
 		return 0, nil
-	case reply.err == nil && !controls(p.rs, reply.pod):
-		p.throttle.disowned = true
-		return o.refused(p, pod, reply.pod.ResourceVersion, "FailedAdopt", "Error adopting pod %v: it was changed on its way and has no owner", pod.Name), nil
+	case reply.err == nil && !controls(t.rs, reply.pod):
+		t.throttle.disowned = true
+		return o.refused(t, pod, reply.pod.ResourceVersion, "FailedAdopt", "Error adopting pod %v: it was changed on its way and has no owner", pod.Name), nil
 	case reply.err == nil:
-		p.throttle.disowned = false
+		t.throttle.disowned = false
 		klog.FromContext(ctx).V(2).Info("Adopted pod", "pod", klog.KObj(pod))
-		o.recorder.Eventf(p.rs, corev1.EventTypeNormal, "SuccessfulAdopt", "Adopted pod: %v", pod.Name)
+		o.recorder.Eventf(t.rs, corev1.EventTypeNormal, "SuccessfulAdopt", "Adopted pod: %v", pod.Name)
 		return 0, nil
 	case isRefusal(reply.err):
-		return o.refused(p, pod, pod.ResourceVersion, "FailedAdopt", "Error adopting pod %v: %v", pod.Name, reply.err), nil
+		return o.refused(t, pod, pod.ResourceVersion, "FailedAdopt", "Error adopting pod %v: %v", pod.Name, reply.err), nil
 	}
 	return 0, fmt.Errorf("adopt pod %s: %w", pod.Name, reply.err)
 }
 
 // released takes the reply to a release. A pod that is gone, or that is another under the old name, needs none.
-func (o *owners) released(ctx context.Context, p pass, pod *caches.Pod, reply patched) (again time.Duration, err error) {
+func (o *owners) released(ctx context.Context, t task, pod *caches.Pod, reply patched) (again time.Duration, err error) {
 	switch {
 	case apierrors.IsNotFound(reply.err), apierrors.IsInvalid(reply.err), reply.changed:
 		return 0, nil
@@ -179,15 +179,15 @@ func (o *owners) released(ctx context.Context, p pass, pod *caches.Pod, reply pa
 		klog.FromContext(ctx).V(2).Info("Released pod", "pod", klog.KObj(pod))
 		return 0, nil
 	case isRefusal(reply.err):
-		return o.refused(p, pod, pod.ResourceVersion, "FailedRelease", "Error releasing pod %v: %v", pod.Name, reply.err), nil
+		return o.refused(t, pod, pod.ResourceVersion, "FailedRelease", "Error releasing pod %v: %v", pod.Name, reply.err), nil
 	}
 	return 0, fmt.Errorf("release pod %s: %w", pod.Name, reply.err)
 }
 
 // refused tells the user, and leaves the pod alone at this version for a while. It returns how long.
-func (o *owners) refused(p pass, pod *caches.Pod, version, reason, format string, args ...any) time.Duration {
-	o.recorder.Eventf(p.rs, corev1.EventTypeWarning, reason, format, args...)
-	p.throttle.ownership[pod.UID] = refusal{version: version, until: o.clock.Now().Add(refusedFor)}
+func (o *owners) refused(t task, pod *caches.Pod, version, reason, format string, args ...any) time.Duration {
+	o.recorder.Eventf(t.rs, corev1.EventTypeWarning, reason, format, args...)
+	t.throttle.ownership[pod.UID] = refusal{version: version, until: o.clock.Now().Add(refusedFor)}
 	return refusedFor
 }
 

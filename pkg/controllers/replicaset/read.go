@@ -23,36 +23,36 @@ type reader struct {
 	metrics *metrics
 }
 
-// cached returns the pass with its pods from the cache.
-func (r *reader) cached(p pass) pass {
-	p.ledger.reached(p.at.Of(r.pods.Resource()))
-	pods := append(r.pods.ControlledBy(p.rs.UID), r.pods.Orphans(p.rs.Namespace)...)
-	p.pods = p.ledger.withoutRemoved(pods, p.selects)
-	r.resolve(p, func(name string) (*caches.Pod, bool) { return r.pods.Get(cache.NewObjectName(p.rs.Namespace, name)) }, time.Time{})
-	return p
+// cached returns the task with its pods from the cache.
+func (r *reader) cached(t task) task {
+	t.ledger.reached(t.at.Of(r.pods.Resource()))
+	pods := append(r.pods.ControlledBy(t.rs.UID), r.pods.Orphans(t.rs.Namespace)...)
+	t.pods = t.ledger.withoutRemoved(pods, t.selects)
+	r.resolve(t, func(name string) (*caches.Pod, bool) { return r.pods.Get(cache.NewObjectName(t.rs.Namespace, name)) }, time.Time{})
+	return t
 }
 
-// live returns the pass with its ReplicaSet and its pods as they are now. reason is for the metric.
-func (r *reader) live(ctx context.Context, p pass, reason string) (pass, error) {
+// live returns the task with its ReplicaSet and its pods as they are now. reason is for the metric.
+func (r *reader) live(ctx context.Context, t task, reason string) (task, error) {
 	r.metrics.liveReads.WithLabelValues(reason).Inc()
-	rs, err := r.set(ctx, p.rs)
+	rs, err := r.set(ctx, t.rs)
 	if err != nil {
-		return p, err
+		return t, err
 	}
-	pods, version, err := r.pods.Read(ctx, r.client, rs.Namespace, metav1.ListOptions{LabelSelector: p.selector.String()})
+	pods, version, err := r.pods.Read(ctx, r.client, rs.Namespace, metav1.ListOptions{LabelSelector: t.selector.String()})
 	if err != nil {
-		return p, fmt.Errorf("read the pods live: %w", err)
+		return t, fmt.Errorf("read the pods live: %w", err)
 	}
-	p.rs, p.pods = rs, pods
-	p.ledger.readLive(r, rs, pods, version, p.now)
-	r.resolve(p, byNameIn(pods), p.now)
-	return p, nil
+	t.rs, t.pods = rs, pods
+	t.ledger.readLive(r, rs, pods, version, t.now)
+	r.resolve(t, byNameIn(pods), t.now)
+	return t, nil
 }
 
 // resolve compares what is remembered with the pods that are there; see [ledger.resolve].
-func (r *reader) resolve(p pass, byName func(string) (*caches.Pod, bool), live time.Time) {
-	r.metrics.resolved(p.ledger.resolve(p.pods, byName, live))
-	p.throttle.forget(p.pods)
+func (r *reader) resolve(t task, byName func(string) (*caches.Pod, bool), live time.Time) {
+	r.metrics.resolved(t.ledger.resolve(t.pods, byName, live))
+	t.throttle.forget(t.pods)
 }
 
 func byNameIn(pods []*caches.Pod) func(string) (*caches.Pod, bool) {

@@ -34,68 +34,68 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 		return controller.Result{}, nil
 	}
 	known := c.memories.of(key, rs.UID)
-	p := pass{key: key, now: c.deps.Clock.Now(), at: at, rs: rs, selector: selector, ledger: known.ledger, throttle: known.throttle}
+	t := task{key: key, now: c.deps.Clock.Now(), at: at, rs: rs, selector: selector, ledger: known.ledger, throttle: known.throttle}
 
 	// 3. The barrier: do the caches show what this process wrote?
-	switch barrier := &p.ledger.barrier; barrier.State(at, p.now) {
+	switch barrier := &t.ledger.barrier; barrier.State(at, t.now) {
 	case controller.Behind:
-		barrier.Wait(p.now)
+		barrier.Wait(t.now)
 		c.metrics.skipped(barrier.Missing(at))
 		return controller.Result{After: controller.BarrierRecheck}, nil
 	case controller.Overdue:
-		barrier.Wait(p.now)
+		barrier.Wait(t.now)
 		klog.FromContext(ctx).V(2).Info("Caches do not show our own writes, reading live", "pods", at.Of(c.deps.Pods.Resource()), "replicaSets", at.Of(c.deps.ReplicaSets.Resource()))
-		return c.step(ctx, p, readOverdue)
+		return c.step(ctx, t, readOverdue)
 	case controller.Open:
-		if waited := barrier.Clear(p.now); waited > 0 {
+		if waited := barrier.Clear(t.now); waited > 0 {
 			c.metrics.barrierWait.Observe(waited.Seconds())
 		}
 	}
-	return c.step(ctx, c.read.cached(p), "")
+	return c.step(ctx, c.read.cached(t), "")
 }
 
-// step is the rest of a sync. It decides on the pods that the pass has from the cache, unless there is a reason for a live read from the start.
-func (c *Controller) step(ctx context.Context, p pass, liveReason string) (controller.Result, error) {
+// step is the rest of a sync. It decides on the pods that the task has from the cache, unless there is a reason for a live read from the start.
+func (c *Controller) step(ctx context.Context, t task, liveReason string) (controller.Result, error) {
 	var d decision
 	var err error
 
 	// 4. Claim and plan on the cache.
 	if liveReason == "" {
-		if d, err = c.decide(ctx, p); err != nil {
+		if d, err = c.decide(ctx, t); err != nil {
 			return ended(err)
 		}
-		liveReason = c.doubts(p, d)
+		liveReason = c.doubts(t, d)
 	}
 
 	// 5. If that will not do: once more on a live read.
 	again := d.again
 	if liveReason != "" {
-		if p, err = c.read.live(ctx, p, liveReason); err != nil {
+		if t, err = c.read.live(ctx, t, liveReason); err != nil {
 			return ended(err)
 		}
-		if d, err = c.decide(ctx, p); err != nil {
+		if d, err = c.decide(ctx, t); err != nil {
 			return ended(err)
 		}
 		again = soonest(again, d.again)
 	}
 
 	// 6. Create or delete.
-	a := c.apply(ctx, p, d)
-	met := d.todo.missing == 0 || c.creator.terminating(p.rs.Namespace) // where nothing can be created
-	c.memories.note(p.key, p.ledger.creates.Unanswered(), met, p.now)
+	a := c.apply(ctx, t, d)
+	met := d.todo.missing == 0 || c.creator.terminating(t.rs.Namespace) // where nothing can be created
+	c.memories.note(t.key, t.ledger.creates.Unanswered(), met, t.now)
 	if stopping(a.err) {
 		return controller.Result{}, a.err
 	}
 
 	// 7. Write the status.
-	statusAgain, err := c.statuses.write(ctx, p, d.claimed, a)
+	statusAgain, err := c.statuses.write(ctx, t, d.claimed, a)
 	if err := errors.Join(a.err, err); err != nil {
 		return controller.Result{}, err
 	}
 
 	// 8. When to look again, if no event comes.
-	again = soonest(again, a.again, statusAgain, untilAvailable(p, d.claimed.mine, c.deps.Clock.Now()))
-	if p.ledger.barrier.Unseen() {
+	again = soonest(again, a.again, statusAgain, untilAvailable(t, d.claimed.mine, c.deps.Clock.Now()))
+	if t.ledger.barrier.Unseen() {
 		again = soonest(again, controller.BarrierPatience) // it is the events of our own writes that wake us, and they may be what is missing
 	}
 	return controller.Result{After: again}, nil
@@ -109,49 +109,49 @@ type decision struct {
 }
 
 // decide finds out which pods are ours, adopting and releasing on the way, and what is to be done about their number.
-func (c *Controller) decide(ctx context.Context, p pass) (decision, error) {
-	claimed, again, err := c.owners.claim(ctx, p)
-	if err != nil || p.rs.DeletionTimestamp != nil {
+func (c *Controller) decide(ctx context.Context, t task) (decision, error) {
+	claimed, again, err := c.owners.claim(ctx, t)
+	if err != nil || t.rs.DeletionTimestamp != nil {
 		return decision{claimed: claimed}, err
 	}
-	return decision{claimed, planReplicas(p.want(), claimed.mine, p.ledger.unanswered, c.cfg.Burst), again}, nil
+	return decision{claimed, planReplicas(t.want(), claimed.mine, t.ledger.unanswered, c.cfg.Burst), again}, nil
 }
 
 // doubts says why a decision on the cache must be made again on a live read; empty: it stands. It is not to be trusted if it is the first of
 // the term that creates or deletes, or that tells other numbers than an earlier manager told, and the cache may not show yet all that
 // one saw and wrote. Nor is it if only a live read can tell what became of a delete.
-func (c *Controller) doubts(p pass, d decision) string {
-	first := c.cfg.VerifyFirstWrite && !p.ledger.verified
+func (c *Controller) doubts(t task, d decision) string {
+	first := c.cfg.VerifyFirstWrite && !t.ledger.verified
 	switch {
-	case first && (d.todo.writes() || c.statuses.changesNumbers(p, d.claimed)) && !c.baseline.ReachedBy(p.at):
+	case first && (d.todo.writes() || c.statuses.changesNumbers(t, d.claimed)) && !c.baseline.ReachedBy(t.at):
 		return readFirstWrite
-	case d.todo.spared() > 0 && !p.ledger.decided().After(p.now):
+	case d.todo.spared() > 0 && !t.ledger.decided().After(t.now):
 		return readUnanswered
 	}
 	return ""
 }
 
 // apply carries out the plan.
-func (c *Controller) apply(ctx context.Context, p pass, d decision) applied {
-	if p.rs.DeletionTimestamp != nil {
+func (c *Controller) apply(ctx context.Context, t task, d decision) applied {
+	if t.rs.DeletionTimestamp != nil {
 		return applied{held: true}
 	}
 	var later time.Duration
 	if d.todo.spared() > 0 {
-		later = p.ledger.decided().Sub(p.now)
+		later = t.ledger.decided().Sub(t.now)
 	}
 	if d.todo.missing <= 0 {
-		p.throttle.failed.complete(d.claimed.failed)
+		t.throttle.failed.complete(d.claimed.failed)
 	}
 	var a applied
 	switch {
 	case d.todo.deletes():
-		a = c.remover.remove(ctx, p, d.todo)
+		a = c.remover.remove(ctx, t, d.todo)
 	case d.todo.create > 0:
-		allowed, delay := c.creator.allowed(ctx, p, d.todo.missing, d.claimed.failed)
+		allowed, delay := c.creator.allowed(ctx, t, d.todo.missing, d.claimed.failed)
 		later = soonest(later, delay)
 		if n := min(d.todo.create, allowed); n > 0 {
-			a = c.creator.create(ctx, p, n)
+			a = c.creator.create(ctx, t, n)
 		} else {
 			a.held = true
 		}
@@ -186,21 +186,21 @@ func soonest(waits ...time.Duration) (least time.Duration) {
 
 // untilAvailable is how long it takes until the next ready pod becomes available; 0: none will. Its time is found with the clock reading that the
 // status was made with, and waited for from now on.
-func untilAvailable(p pass, active []*caches.Pod, now time.Time) time.Duration {
-	minReady := p.rs.Spec.MinReadySeconds
-	c := count(p.rs, active, -1, p.now)
+func untilAvailable(t task, active []*caches.Pod, now time.Time) time.Duration {
+	minReady := t.rs.Spec.MinReadySeconds
+	c := count(t.rs, active, -1, t.now)
 	if minReady == 0 || c.ready == c.available {
 		return 0
 	}
-	at := nextAvailable(active, minReady, p.now)
+	at := nextAvailable(active, minReady, t.now)
 	if at.IsZero() {
 		return time.Duration(minReady) * time.Second
 	}
 	return max(at.Sub(now), atOnce)
 }
 
-// pass is what one sync works on. It is a value: a live read makes another of it. What lasts beyond the sync is in its ledger and its throttle.
-type pass struct {
+// task is what one sync works on. It is a value: a live read makes another of it. What lasts beyond the sync is in its ledger and its throttle.
+type task struct {
 	key      cache.ObjectName
 	now      time.Time           // when the sync began
 	at       controller.Versions // that the caches had reached before anything was read
@@ -211,24 +211,27 @@ type pass struct {
 	throttle *throttle
 }
 
+// deadline is when the sync stops sending writes.
+func (t task) deadline() time.Time { return t.now.Add(syncLimit) }
+
 // want is the number of replicas asked for.
-func (p pass) want() int {
-	if p.rs.Spec.Replicas == nil {
+func (t task) want() int {
+	if t.rs.Spec.Replicas == nil {
 		return 1 // the API server's default
 	}
-	return int(*p.rs.Spec.Replicas)
+	return int(*t.rs.Spec.Replicas)
 }
 
-func (p pass) selects(pod *caches.Pod) bool { return p.selector.Matches(labels.Set(pod.Labels)) }
+func (t task) selects(pod *caches.Pod) bool { return t.selector.Matches(labels.Set(pod.Labels)) }
 
 // counts reports whether a pod counts for the ReplicaSet.
-func (p pass) counts(pod *caches.Pod) bool {
-	return pod.IsActive() && controls(p.rs, pod) && p.selects(pod)
+func (t task) counts(pod *caches.Pod) bool {
+	return pod.IsActive() && controls(t.rs, pod) && t.selects(pod)
 }
 
 // knows reports whether a pod is among those that were read.
-func (p pass) knows(pod *caches.Pod) bool {
-	for _, other := range p.pods {
+func (t task) knows(pod *caches.Pod) bool {
+	for _, other := range t.pods {
 		if other.UID == pod.UID {
 			return true
 		}

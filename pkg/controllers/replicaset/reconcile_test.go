@@ -34,7 +34,7 @@ var (
 // bench is one sync against a client whose answers a test chooses. Its caches are empty; the sync is given what it sees.
 type bench struct {
 	*Controller
-	pass
+	task
 	client *fake.Clientset
 	events *record.FakeRecorder
 }
@@ -67,12 +67,12 @@ func newBenchWith(t *testing.T, edit func(*Deps), rs *appsv1.ReplicaSet, pods ..
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := pass{key: cache.MetaObjectToName(rs), rs: rs, selector: mustSelect(rs), now: now, pods: pods, ledger: newLedger(rs.UID), throttle: newThrottle()}
-	return &bench{c, p, client, events}
+	work := task{key: cache.MetaObjectToName(rs), rs: rs, selector: mustSelect(rs), now: now, pods: pods, ledger: newLedger(rs.UID), throttle: newThrottle()}
+	return &bench{c, work, client, events}
 }
 
 // run is the sync after the barrier.
-func (b *bench) run(ctx context.Context) (controller.Result, error) { return b.step(ctx, b.pass, "") }
+func (b *bench) run(ctx context.Context) (controller.Result, error) { return b.step(ctx, b.task, "") }
 
 // versions are those of the caches of pods and ReplicaSets.
 func versions(pods, sets string) controller.Versions {
@@ -138,6 +138,23 @@ func (b *bench) wants(t *testing.T, requests ...string) {
 func statusOfSize(replicas int32) func(*appsv1.ReplicaSet) {
 	return func(rs *appsv1.ReplicaSet) {
 		rs.Status = appsv1.ReplicaSetStatus{Replicas: replicas, FullyLabeledReplicas: replicas, ObservedGeneration: rs.Generation, TerminatingReplicas: new(int32)}
+	}
+}
+
+func TestSoonest(t *testing.T) {
+	for _, tt := range []struct {
+		waits []time.Duration
+		want  time.Duration
+	}{
+		{nil, 0},
+		{[]time.Duration{0, 0}, 0},
+		{[]time.Duration{0, 3, 2, 5}, 2},
+		{[]time.Duration{-1, 3}, 3},
+		{[]time.Duration{atOnce, time.Minute}, atOnce},
+	} {
+		if got := soonest(tt.waits...); got != tt.want {
+			t.Errorf("the soonest of %v is %v, want %v", tt.waits, got, tt.want)
+		}
 	}
 }
 

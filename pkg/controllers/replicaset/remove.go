@@ -32,14 +32,14 @@ type remover struct {
 }
 
 // remove deletes: again some of the pods whose delete was not answered, and the surplus.
-func (r *remover) remove(ctx context.Context, p pass, todo plan) applied {
+func (r *remover) remove(ctx context.Context, t task, todo plan) applied {
 	logger := klog.FromContext(ctx)
-	logger.V(2).Info("Too many replicas", "need", p.want(), "deleting", todo.surplus, "deletingAgain", todo.repeat)
-	victims := r.choose(p, todo.unanswered, todo.repeat)
+	logger.V(2).Info("Too many replicas", "need", t.want(), "deleting", todo.surplus, "deletingAgain", todo.repeat)
+	victims := r.choose(t, todo.unanswered, todo.repeat)
 	if todo.surplus > 0 {
-		chosen := r.choose(p, todo.candidates, todo.surplus)
+		chosen := r.choose(t, todo.candidates, todo.surplus)
 		if todo.surplus < len(todo.candidates) {
-			for _, ratio := range ageRatios(todo.candidates, chosen, p.now) {
+			for _, ratio := range ageRatios(todo.candidates, chosen, t.now) {
 				r.metrics.deletionAgeRatio.Observe(ratio)
 			}
 		}
@@ -49,8 +49,8 @@ func (r *remover) remove(ctx context.Context, p pass, todo plan) applied {
 		logger.V(2).Info("Chose pod to delete", "pod", klog.KObj(v.pod), "because", v.rule, "kept", v.kept)
 	}
 	results := make([]removed, len(victims))
-	begun, err := r.slots.each(ctx, p, len(victims), func(i int) {
-		results[i] = r.removePod(ctx, p, victims[i].pod, judgedVersion(p, victims[i].pod))
+	begun, err := r.slots.each(ctx, t.key, t.deadline(), len(victims), func(i int) {
+		results[i] = r.removePod(ctx, t, victims[i].pod, judgedVersion(t, victims[i].pod))
 	})
 	var a applied
 	if errors.Is(err, errCut) {
@@ -58,27 +58,27 @@ func (r *remover) remove(ctx context.Context, p pass, todo plan) applied {
 	}
 	a.err = err
 	for i, result := range results[:begun] {
-		again, err := r.note(p, victims[i].pod, result)
+		again, err := r.note(t, victims[i].pod, result)
 		a.again, a.err = soonest(a.again, again), decisive(a.err, err)
 	}
 	return a
 }
 
 // choose picks n of the pods to delete.
-func (r *remover) choose(p pass, pods []*caches.Pod, n int) []victim {
-	return chooseVictims(pods, r.related(p, pods, n), n, r.honourCost, p.now)
+func (r *remover) choose(t task, pods []*caches.Pod, n int) []victim {
+	return chooseVictims(pods, r.related(t, pods, n), n, r.honourCost, t.now)
 }
 
 // related are the pods that do the same work as those to rank: the active pods of all ReplicaSets with our controller. Without one they
 // are our own.
-func (r *remover) related(p pass, own []*caches.Pod, surplus int) []*caches.Pod {
-	owner := metav1.GetControllerOfNoCopy(p.rs)
+func (r *remover) related(t task, own []*caches.Pod, surplus int) []*caches.Pod {
+	owner := metav1.GetControllerOfNoCopy(t.rs)
 	if owner == nil || surplus >= len(own) {
 		return own
 	}
 	related := own[:len(own):len(own)]
 	for _, sibling := range r.sets.ControlledBy(owner.UID) {
-		if sibling.UID != p.rs.UID && sibling.Namespace == p.rs.Namespace {
+		if sibling.UID != t.rs.UID && sibling.Namespace == t.rs.Namespace {
 			related = append(related, r.pods.ControlledBy(sibling.UID)...)
 		}
 	}
@@ -86,8 +86,8 @@ func (r *remover) related(p pass, own []*caches.Pod, surplus int) []*caches.Pod 
 }
 
 // judgedVersion is the version of the pod that was found superfluous: for a delete that is sent again, the one it was sent with.
-func judgedVersion(p pass, pod *caches.Pod) string {
-	if d, ok := p.ledger.unanswered[pod.UID]; ok {
+func judgedVersion(t task, pod *caches.Pod) string {
+	if d, ok := t.ledger.unanswered[pod.UID]; ok {
 		return d.version
 	}
 	return pod.ResourceVersion
@@ -102,7 +102,7 @@ type removed struct {
 }
 
 // removePod deletes the pod if it still is the version that was judged, or has changed in ways that do not matter since.
-func (r *remover) removePod(ctx context.Context, p pass, pod *caches.Pod, version string) removed {
+func (r *remover) removePod(ctx context.Context, t task, pod *caches.Pod, version string) removed {
 	if controller.Draining(ctx) {
 		return removed{outcome: answer.Unsent, version: version, err: controller.ErrDraining}
 	}
@@ -116,7 +116,7 @@ func (r *remover) removePod(ctx context.Context, p pass, pod *caches.Pod, versio
 		return removed{outcome: answer.Refused, version: version, err: errors.Join(first.err, err)}
 	case live == nil || live.UID != pod.UID || live.DeletionTimestamp != nil:
 		return removed{outcome: answer.Missing, version: version}
-	case !p.counts(live) || !sameStanding(pod, live):
+	case !t.counts(live) || !sameStanding(pod, live):
 		return removed{outcome: answer.Conflict, version: version, changed: live, err: first.err}
 	}
 	second := r.sendDelete(ctx, live, live.ResourceVersion)
@@ -144,12 +144,12 @@ func sameStanding(before, now *caches.Pod) bool {
 }
 
 // note enters one result into the ledger and tells users of it. It returns the error that the sync fails with, or when to look again.
-func (r *remover) note(p pass, pod *caches.Pod, result removed) (again time.Duration, err error) {
-	_, repeated := p.ledger.unanswered[pod.UID]
+func (r *remover) note(t task, pod *caches.Pod, result removed) (again time.Duration, err error) {
+	_, repeated := t.ledger.unanswered[pod.UID]
 	switch result.outcome {
 	case answer.Done, answer.Missing:
-		delete(p.ledger.unanswered, pod.UID)
-		p.ledger.deleted[pod.UID] = struct{}{}
+		delete(t.ledger.unanswered, pod.UID)
+		t.ledger.deleted[pod.UID] = struct{}{}
 		if repeated {
 			fate := fateAbsent
 			if result.outcome == answer.Missing {
@@ -158,22 +158,22 @@ func (r *remover) note(p pass, pod *caches.Pod, result removed) (again time.Dura
 			r.metrics.lostAnswers.WithLabelValues("delete", fate).Inc()
 		}
 		if result.outcome == answer.Done {
-			r.recorder.Eventf(p.rs, corev1.EventTypeNormal, "SuccessfulDelete", "Deleted pod: %v", pod.Name)
+			r.recorder.Eventf(t.rs, corev1.EventTypeNormal, "SuccessfulDelete", "Deleted pod: %v", pod.Name)
 		}
 		return 0, nil
 	case answer.Conflict:
 		// No delete that was sent can succeed any more, for the version is past. Wait until the cache shows why, and judge again.
-		delete(p.ledger.unanswered, pod.UID)
+		delete(t.ledger.unanswered, pod.UID)
 		if result.changed != nil {
-			p.ledger.barrier.Require(r.pods, result.changed.ResourceVersion, p.now)
+			t.ledger.barrier.Require(r.pods, result.changed.ResourceVersion, t.now)
 		}
 		return controller.BarrierRecheck, nil
 	case answer.Unknown:
-		p.ledger.unanswered[pod.UID] = unansweredDelete{version: result.version, until: r.clock.Now().Add(answer.LandsWithin)}
+		t.ledger.unanswered[pod.UID] = unansweredDelete{version: result.version, until: r.clock.Now().Add(answer.LandsWithin)}
 	}
 	if stopping(result.err) {
 		return 0, result.err
 	}
-	r.recorder.Eventf(p.rs, corev1.EventTypeWarning, reasonFailedDelete, "Error deleting: %v", forUsers(result.err))
+	r.recorder.Eventf(t.rs, corev1.EventTypeWarning, reasonFailedDelete, "Error deleting: %v", forUsers(result.err))
 	return 0, fmt.Errorf("unable to delete pods: %w", result.err)
 }

@@ -48,11 +48,11 @@ func newSlots(clk clock.WithTicker, quick, all int) *slots {
 }
 
 // each calls do with 0 to n-1, each call in a goroutine that holds a slot, and returns when all have returned. It returns how many it began,
-// and if not all, why: errCut when the time of the sync is up, controller.ErrDraining when the term is.
-func (s *slots) each(ctx context.Context, p pass, n int, do func(i int)) (begun int, err error) {
+// and if not all, why: errCut when the time is up, until; controller.ErrDraining when the term is.
+func (s *slots) each(ctx context.Context, key cache.ObjectName, until time.Time, n int, do func(i int)) (begun int, err error) {
 	var calls sync.WaitGroup
 	for begun < n {
-		w := s.acquire(ctx, p.key, p.now.Add(syncLimit))
+		w := s.acquire(ctx, key, until)
 		if w == nil {
 			err = errCut
 			if controller.Draining(ctx) {

@@ -26,52 +26,52 @@ type statusWriter struct {
 
 // write writes the status if it has changed, and returns when to look again. The counts are those before this sync created or deleted; the
 // events of that bring the next one.
-func (w *statusWriter) write(ctx context.Context, p pass, claimed claims, a applied) (again time.Duration, err error) {
-	c := w.count(p, claimed)
-	err = w.put(ctx, p, p.rs, c, a)
+func (w *statusWriter) write(ctx context.Context, t task, claimed claims, a applied) (again time.Duration, err error) {
+	c := w.count(t, claimed)
+	err = w.put(ctx, t, t.rs, c, a)
 	if !apierrors.IsConflict(err) {
 		return 0, err
 	}
-	live, err := w.read.set(ctx, p.rs)
+	live, err := w.read.set(ctx, t.rs)
 	switch {
 	case errors.Is(err, errReplaced):
 		return 0, nil
 	case err != nil:
 		return 0, err
-	case live.Generation != p.rs.Generation:
+	case live.Generation != t.rs.Generation:
 		return 0, nil // the numbers were made for another spec; its event brings the next sync
-	case !sameNumbers(live.Status, p.rs.Status):
+	case !sameNumbers(live.Status, t.rs.Status):
 		// They were written by a manager before us, or by ourselves without an answer. Whose pods are newer shows once the cache has them.
-		p.ledger.barrier.Require(w.sets, live.ResourceVersion, p.now)
+		t.ledger.barrier.Require(w.sets, live.ResourceVersion, t.now)
 		return controller.BarrierRecheck, nil
 	}
-	err = w.put(ctx, p, live, c, a)
+	err = w.put(ctx, t, live, c, a)
 	if apierrors.IsConflict(err) {
 		return controller.BarrierRecheck, nil // somebody writes all the time, and each write wakes us
 	}
 	return 0, err
 }
 
-func (w *statusWriter) count(p pass, claimed claims) counts {
+func (w *statusWriter) count(t task, claimed claims) counts {
 	terminating := claimed.terminating
-	if !w.terminating || p.throttle.noTerminating {
+	if !w.terminating || t.throttle.noTerminating {
 		terminating = -1
 	}
-	return count(p.rs, claimed.mine, terminating, p.now)
+	return count(t.rs, claimed.mine, terminating, t.now)
 }
 
 // changesNumbers reports whether the status will have other numbers than it has.
-func (w *statusWriter) changesNumbers(p pass, claimed claims) bool {
-	status := statusOf(p.rs.Status, p.rs.Generation, w.count(p, claimed), applied{held: true}, p.now)
-	if p.rs.Status.TerminatingReplicas == nil {
+func (w *statusWriter) changesNumbers(t task, claimed claims) bool {
+	status := statusOf(t.rs.Status, t.rs.Generation, w.count(t, claimed), applied{held: true}, t.now)
+	if t.rs.Status.TerminatingReplicas == nil {
 		status.TerminatingReplicas = nil // nobody has told that one yet
 	}
-	return !sameNumbers(p.rs.Status, status)
+	return !sameNumbers(t.rs.Status, status)
 }
 
 // put writes the status over rs, which must be the version that the API server has.
-func (w *statusWriter) put(ctx context.Context, p pass, rs *appsv1.ReplicaSet, c counts, a applied) error {
-	status := statusOf(rs.Status, rs.Generation, c, a, p.now)
+func (w *statusWriter) put(ctx context.Context, t task, rs *appsv1.ReplicaSet, c counts, a applied) error {
+	status := statusOf(rs.Status, rs.Generation, c, a, t.now)
 	if sameStatus(rs.Status, status) {
 		return nil
 	}
@@ -85,9 +85,9 @@ func (w *statusWriter) put(ctx context.Context, p pass, rs *appsv1.ReplicaSet, c
 	if err != nil {
 		return fmt.Errorf("write status: %w", err)
 	}
-	p.ledger.barrier.Require(w.sets, written.ResourceVersion, p.now)
+	t.ledger.barrier.Require(w.sets, written.ResourceVersion, t.now)
 	if status.TerminatingReplicas != nil && written.Status.TerminatingReplicas == nil {
-		p.throttle.noTerminating = true // the field is off in the API server; do not write it again and again
+		t.throttle.noTerminating = true // the field is off in the API server; do not write it again and again
 	}
 	return nil
 }
