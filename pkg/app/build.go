@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -37,7 +39,7 @@ type builder struct {
 func newBuilder(cfg Config, clk clock.WithTicker) (*builder, error) {
 	b := &builder{cfg: cfg, clock: clk, registry: prometheus.NewRegistry()}
 	b.metrics = leadership.NewMetrics(b.registry)
-	b.registry.MustRegister(clientCertificateMetric(cfg.REST.TLSClientConfig))
+	b.registry.MustRegister(kubeclient.CertificateMetric(cfg.REST.TLSClientConfig))
 	b.fence = leadership.NewFence(clk, b.metrics)
 	b.watches = freshness.NewMetrics(b.registry)
 	b.line = freshness.NewLine(clk, b.watches)
@@ -201,3 +203,30 @@ func (b *builder) freshness(elector *leadership.Elector) (*freshness.Monitor, er
 	}
 	return freshness.New(freshness.Config{}, deps, b.caches.Types()), nil
 }
+
+// apiServerLease begins the names of the Leases with which API servers show their identity. Their label
+// apiserver.kubernetes.io/identity is not in the cache.
+const apiServerLease = "apiserver-" // k8s.io/apiserver v0.37, server.NewConfig
+
+// apiServers returns a function that counts the API servers by their identity Leases. That is a hint: a server that has
+// gone is counted for up to an hour, and servers on one host name share a Lease.
+func apiServers(leases *caches.Leases) func() int {
+	return func() int {
+		n := 0
+		for _, name := range leases.Names() {
+			if name.Namespace == metav1.NamespaceSystem && strings.HasPrefix(name.Name, apiServerLease) {
+				n++
+			}
+		}
+		return n
+	}
+}
+
+// named is a controller that was built.
+type named struct {
+	controller.Controller
+	name string
+}
+
+// watchesLease reports whether our own Lease is under watch: from the start, or, with cold caches, from the first win on.
+func watchesLease(cfg Config) bool { return cfg.Election.Enabled && cfg.Promises.LeaseWatch }

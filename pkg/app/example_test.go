@@ -18,7 +18,7 @@ func Example() {
 		replicaset.Registration(replicaset.DefaultConfig()), namespace.Registration(namespaces),
 	})
 	o.Client.Kubeconfig = "kubeconfig"
-	o.LeaderElection.LeaderElect = false
+	o.LeaderElection.Enabled = false
 	o.Serving.Port = 0
 	if errs := o.Validate(); len(errs) > 0 {
 		fmt.Println(errs)

@@ -15,7 +15,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"minikcm/pkg/caches"
-	"minikcm/pkg/controller"
 	"minikcm/pkg/freshness"
 	"minikcm/pkg/leadership"
 	"minikcm/pkg/serving"
@@ -35,12 +34,6 @@ type manager struct {
 	wanted chan struct{} // closed when the caches are to be filled
 	want   func()        // closes it; may be called again
 	filled chan struct{} // closed when they are
-}
-
-// named is a controller that was built.
-type named struct {
-	controller.Controller
-	name string
 }
 
 // Run is the daemon, for programs that embed it: it serves, keeps caches, competes for the lease and runs the controllers of cfg
@@ -83,9 +76,6 @@ func newManager(cfg Config) (*manager, error) {
 	m.addChecks()
 	return m, nil
 }
-
-// watchesLease reports whether our own Lease is under watch: from the start, or, with cold caches, from the first win on.
-func watchesLease(cfg Config) bool { return cfg.Election.Enabled && cfg.Promises.LeaseWatch }
 
 // observeLease shows the elector what the shared informer sees of our Lease.
 func (m *manager) observeLease() error {

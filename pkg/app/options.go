@@ -1,17 +1,24 @@
 package app
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
+	apiversion "k8s.io/apimachinery/pkg/util/version"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/cli/globalflag"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/component-base/metrics"
+	baseversion "k8s.io/component-base/version"
+	zpagesfeatures "k8s.io/component-base/zpages/features"
 
 	"minikcm/pkg/controller"
+	"minikcm/pkg/flagcheck"
+	"minikcm/pkg/leadership"
 	"minikcm/pkg/serving"
 )
 
@@ -42,29 +49,6 @@ type GenericOptions struct {
 	ControllerShutdownTimeout time.Duration
 }
 
-// ClientOptions say how to reach the API server.
-type ClientOptions struct {
-	Kubeconfig  string
-	Master      string
-	ContentType string
-	QPS         float32
-	Burst       int32
-	// ServiceAccounts gives each controller the identity of a service account of its own, as kubeadm has it.
-	ServiceAccounts bool
-}
-
-// LeaderElectionOptions are kube-controller-manager's, plus WarmStandby.
-type LeaderElectionOptions struct {
-	LeaderElect       bool
-	LeaseDuration     time.Duration
-	RenewDeadline     time.Duration
-	RetryPeriod       time.Duration
-	ResourceLock      string
-	ResourceName      string
-	ResourceNamespace string
-	WarmStandby       bool
-}
-
 // NewOptions returns the defaults for a manager of these controllers, as a rule [Controllers] and some of your own. Unless a line says otherwise
 // they are kube-controller-manager v1.37's. Flags are bound to the configurations of the controllers, so they belong to one Options only.
 func NewOptions(controllers []controller.Registration) *Options {
@@ -83,15 +67,17 @@ func NewOptions(controllers []controller.Registration) *Options {
 			Burst: 30,
 		},
 		LeaderElection: LeaderElectionOptions{
-			LeaderElect:   true,
-			LeaseDuration: 15 * time.Second,
-			RenewDeadline: 10 * time.Second,
-			RetryPeriod:   2 * time.Second,
-			ResourceLock:  leasesLock,
-			// Ours: a name of our own, so that a kube-controller-manager with the other loops can lead beside us.
-			ResourceName:      Name,
-			ResourceNamespace: "kube-system",
-			WarmStandby:       true,
+			Config: leadership.Config{
+				Enabled:       true,
+				LeaseDuration: 15 * time.Second,
+				RenewDeadline: 10 * time.Second,
+				RetryPeriod:   2 * time.Second,
+				Namespace:     "kube-system",
+				// Ours: a name of our own, so that a kube-controller-manager with the other loops can lead beside us.
+				Name: Name,
+			},
+			ResourceLock: leasesLock,
+			WarmStandby:  true,
 		},
 		Serving: serving.DefaultConfig(),
 		Metrics: metrics.NewOptions(),
@@ -127,4 +113,125 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	o.describe(fss)
 	o.flags = fss
 	return fss
+}
+
+func (o *GenericOptions) addFlags(fs *pflag.FlagSet, controllers []controller.Registration) {
+	fs.StringSliceVar(&o.Controllers, "controllers", o.Controllers,
+		"Controllers to run: 'foo' switches foo on, '-foo' switches it off, '*' switches on all that no other item names. "+
+			"The first item that names a controller decides.\nKnown: "+strings.Join(namesWithAliases(controllers), ", "))
+	fs.DurationVar(&o.MinResyncPeriod, "min-resync-period", o.MinResyncPeriod,
+		"Each informer replays its whole store to its handlers once in a random time between this and twice this. 0 never does.")
+	fs.DurationVar(&o.ControllerStartInterval, "controller-start-interval", o.ControllerStartInterval,
+		"At the start of a term each controller waits a random time between this and twice this. 0 starts all at once.")
+	fs.DurationVar(&o.ControllerShutdownTimeout, "controller-shutdown-timeout", o.ControllerShutdownTimeout,
+		"How long running syncs may take to finish when the process is told to stop. 0 waits forever.")
+}
+
+// Validate returns every problem, each naming its flag or its group of flags. It asks nobody and reads no file but
+// --allow-metric-labels-manifest.
+func (o *Options) Validate() []error {
+	var p flagcheck.Problems
+	for _, name := range o.unused {
+		p.Addf(name, "not used by this manager, remove it")
+	}
+	p.Append(o.Generic.validate(o.controllers)...)
+	p.Append(o.Client.validate()...)
+	p.Append(o.LeaderElection.validate()...)
+	p.Append(o.gates.validate()...)
+	p.Append(o.Serving.Validate()...)
+	for _, c := range o.controllers {
+		if c.Config != nil {
+			p.Append(c.Config.Validate()...)
+		}
+	}
+	p.Append(validateMetrics(o.Metrics)...)
+	for _, err := range logsapi.Validate(o.Logs, o.gates.gate, nil) {
+		p = append(p, fmt.Errorf("logging flags: %w", err))
+	}
+	return p
+}
+
+func (o *GenericOptions) validate(controllers []controller.Registration) []error {
+	var p flagcheck.Problems
+	if err := unknownControllers(canonical(o.Controllers, aliases(controllers)), controllers); err != nil {
+		p = append(p, err)
+	}
+	p.NotNegative("min-resync-period", o.MinResyncPeriod)
+	p.NotNegative("controller-start-interval", o.ControllerStartInterval)
+	p.NotNegative("controller-shutdown-timeout", o.ControllerShutdownTimeout)
+	return p
+}
+
+// validateMetrics leaves --show-hidden-metrics-for-version out of the library's own check, which compares with the version that
+// was linked in: ours is the program's, and what is hidden depends on the library's.
+func validateMetrics(o *metrics.Options) []error {
+	var p flagcheck.Problems
+	kept := *o
+	kept.ShowHiddenMetricsForVersion = ""
+	for _, err := range kept.Validate() {
+		p = append(p, fmt.Errorf("metrics flags: %w", err))
+	}
+	previous := apiversion.MustParse(baseversion.DefaultKubeBinaryVersion).SubtractMinor(1).String()
+	if v := o.ShowHiddenMetricsForVersion; v != "" && v != previous {
+		p.Addf("show-hidden-metrics-for-version", "%q is not the previous minor version, %s, which is the only one that may be given", v, previous)
+	}
+	return p
+}
+
+// Config turns valid options into a configuration. It reads the kubeconfig file, so it can fail though
+// [Options.Validate] found nothing; nothing is asked over the network.
+func (o *Options) Config() (Config, error) {
+	restConfig, err := o.Client.restConfig()
+	if err != nil {
+		return Config{}, err
+	}
+	identity, err := leadership.NewIdentity()
+	if err != nil {
+		return Config{}, err
+	}
+	on := o.gates.gate.Enabled
+	return Config{
+		Controllers:     o.enabledControllers(),
+		Sections:        o.sections(),
+		Enabled:         on,
+		REST:            restConfig,
+		ServiceAccounts: o.Client.ServiceAccounts,
+		MinResync:       o.Generic.MinResyncPeriod,
+		StartInterval:   o.Generic.ControllerStartInterval,
+		Election:        o.LeaderElection.config(identity, o.Generic.ControllerShutdownTimeout),
+		Promises: Promises{
+			WarmStandby:   o.LeaderElection.WarmStandby,
+			FencedWrites:  on(FencedWrites),
+			LeaseWatch:    on(LeaseWatch),
+			WatchLiveness: on(WatchLiveness),
+		},
+		Serving: o.serving(),
+	}, nil
+}
+
+// sections are the configurations that have a place in /configz.
+func (o *Options) sections() map[string]controller.Config {
+	sections := map[string]controller.Config{}
+	for _, c := range o.controllers {
+		if c.Section != "" {
+			sections[c.Section] = c.Config
+		}
+	}
+	return sections
+}
+
+// enabledControllers are those that --controllers switches on.
+func (o *Options) enabledControllers() []controller.Registration {
+	items := canonical(o.Generic.Controllers, aliases(o.controllers))
+	return slices.DeleteFunc(slices.Clone(o.controllers), func(c controller.Registration) bool { return !enabled(c.Name, items) })
+}
+
+// serving adds what /flagz and /statusz show.
+func (o *Options) serving() serving.Config {
+	cfg := o.Serving
+	cfg.Flags = o.flags
+	cfg.Flagz = o.gates.gate.Enabled(zpagesfeatures.ComponentFlagz)
+	cfg.Statusz = o.gates.gate.Enabled(zpagesfeatures.ComponentStatusz)
+	cfg.EmulationVersion = o.gates.version.EmulationVersion().String()
+	return cfg
 }

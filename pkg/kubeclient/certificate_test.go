@@ -1,4 +1,4 @@
-package app
+package kubeclient
 
 import (
 	"crypto/ecdsa"
@@ -51,7 +51,7 @@ func TestClientCertificateMetric(t *testing.T) {
 		{"no certificate in the file", rest.TLSClientConfig{CertFile: os.DevNull}, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := testutil.ToFloat64(clientCertificateMetric(tt.cfg)); got != tt.want {
+			if got := testutil.ToFloat64(CertificateMetric(tt.cfg)); got != tt.want {
 				t.Errorf("got %v, want %v", got, tt.want)
 			}
 		})
@@ -60,7 +60,7 @@ func TestClientCertificateMetric(t *testing.T) {
 
 func TestClientCertificateMetricFollowsTheFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "cert.pem")
-	metric := clientCertificateMetric(rest.TLSClientConfig{CertFile: file})
+	metric := CertificateMetric(rest.TLSClientConfig{CertFile: file})
 	for _, end := range []int64{2e9, 3e9} {
 		if err := os.WriteFile(file, ending(t, time.Unix(end, 0)), 0o600); err != nil {
 			t.Fatal(err)
