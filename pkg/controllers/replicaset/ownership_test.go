@@ -123,6 +123,17 @@ func TestRefusedOwnership(t *testing.T) {
 	}
 }
 
+// TestRefusedReleaseIsTriedAgainAfterALiveRead: that reads the pods that the ReplicaSet selects, so it does not show the one to release.
+func TestRefusedReleaseIsTriedAgainAfterALiveRead(t *testing.T) {
+	b := newBench(t, newSet(1, statusOfSize(0)), newPod("a", labelled(map[string]string{"app": "db"})))
+	b.cfg.VerifyFirstWrite = true
+	b.throttle.ownership["a"] = refusal{version: "5", until: now.Add(10 * time.Second)}
+	if result, err := b.run(t.Context()); err != nil || result.After != 10*time.Second {
+		t.Errorf("result %+v, error %v, want another sync when the release may be tried again", result, err)
+	}
+	b.wants(t, "get replicasets", "list pods", "create pods")
+}
+
 // TestAdoptionWithoutEffect: something takes the owner away again. Nothing is created in the place of such a pod on and on.
 func TestAdoptionWithoutEffect(t *testing.T) {
 	b := newBench(t, newSet(1, statusOfSize(0)), newPod("a", orphaned))

@@ -38,7 +38,7 @@ func TestRefusedOwnershipWaits(t *testing.T) {
 	th.ownership = map[types.UID]refusal{
 		"refused": {"5", minute}, "refused-before": {"5", now.Add(time.Second)}, "over": {"5", now}, "changed": {"4", minute}, "gone": {"5", minute},
 	}
-	pods := []*caches.Pod{newPod("refused"), newPod("refused-before"), newPod("over"), newPod("changed"), newPod("other")}
+	pods := []*caches.Pod{newPod("refused-before"), newPod("refused"), newPod("over"), newPod("changed"), newPod("other")}
 	th.forget(pods)
 	if left := keys(th.ownership); !slices.Equal(left, []types.UID{"over", "refused", "refused-before"}) {
 		t.Errorf("refusals left: %v; want those of pods that are there and have not changed", left)
