@@ -7,11 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 )
 
 func TestNewTermMarksNoPodOfANodeThatCameBack(t *testing.T) {
@@ -323,6 +325,29 @@ func TestStandbyTakesOverAmidTheLine(t *testing.T) {
 					t.Errorf("%s: TimeAdded moved from %v to %v", name, at, taint.TimeAdded)
 				}
 			}
+		}
+	})
+}
+
+func TestHealthMetricMeasuresWholeSyncs(t *testing.T) {
+	objects, live, _ := cluster(1, 1)
+	inBubble(t, defaults(), objects, func(b *bench) {
+		b.PrependReactor("get", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			if action.(clienttesting.GetAction).GetName() == "dying0" {
+				time.Sleep(3 * time.Second) // at a time when nobody else asks for anything: the fake API answers one request after the other
+			}
+			return false, nil, nil
+		})
+		b.term()
+		b.renewFor(time.Minute, live...)
+		registry := prometheus.NewRegistry()
+		registry.MustRegister(b.controller.metrics.updateSeconds)
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := families[0].GetMetric()[0].GetHistogram().GetSampleSum(); got < 3 {
+			t.Errorf("all syncs took %v s, want at least the 3 s that one of them waited for a Lease", got)
 		}
 	})
 }

@@ -25,8 +25,9 @@ const (
 // reconcile brings one node's conditions, taints and labels in line with what is known about it. An error means that something
 // could not be done; all that could be was done.
 func (c *Controller) reconcile(ctx context.Context, name string) (controller.Result, error) {
-	now := c.clock.Now()
-	defer func() { c.metrics.updateSeconds.Observe(c.clock.Since(now).Seconds()) }()
+	begun := c.clock.Now()
+	now := begun
+	defer func() { c.metrics.updateSeconds.Observe(c.clock.Since(begun).Seconds()) }()
 
 	// 1. Observe the node: cached, or live if the cache does not show our own last write.
 	cached, ok := c.nodes.Get(cache.ObjectName{Name: name})
