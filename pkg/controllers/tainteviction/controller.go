@@ -42,7 +42,7 @@ type Controller struct {
 	clock    clock.WithTicker
 	metrics  *metrics
 
-	taints   *sightings
+	taints   *firstSeen
 	nodeLoop *controller.Loop[string]
 	podLoop  *controller.Loop[podkey.Key]
 	term     *term // replaced between terms, when no worker runs
@@ -50,19 +50,19 @@ type Controller struct {
 
 // term is the knowledge that ends with a term.
 type term struct {
-	ledger   *ledger
-	settling *settling
-	live     *live.Reads[nodeState]
+	ledger *ledger
+	trust  *trust
+	live   *live.Reads[nodeState]
 }
 
 // New registers the controller's handlers with the caches, which must not have been started.
 func New(cfg Config, deps Deps) (*Controller, error) {
-	if cfg.Workers < 1 || cfg.SettleWindow < 0 || cfg.Drain < 0 {
+	if cfg.Workers < 1 || cfg.TrustWindow < 0 || cfg.Drain < 0 {
 		return nil, fmt.Errorf("%s: invalid configuration %+v", Name, cfg)
 	}
 	c := &Controller{
 		cfg: cfg, client: deps.Client, pods: deps.Pods, nodes: deps.Nodes, recorder: deps.Recorder, clock: deps.Clock,
-		metrics: newMetrics(deps.Metrics), taints: newSightings(),
+		metrics: newMetrics(deps.Metrics), taints: newFirstSeen(),
 	}
 	// The queues' names are those of upstream's queues.
 	loop := controller.LoopConfig{Controller: Name, Queue: "noexec_taint_node", Workers: cfg.Workers, Drain: cfg.Drain, Clock: deps.Clock}
@@ -128,9 +128,9 @@ func concernsUs(old, pod *caches.Pod) bool {
 // Run works for one term and returns nil when ctx has ended and everything it started has.
 func (c *Controller) Run(ctx context.Context) error {
 	c.term = &term{
-		ledger:   newLedger(c.metrics.pending),
-		settling: newSettling(c.clock.Now(), c.cfg.SettleWindow),
-		live:     live.NewReads(c.clock, c.look),
+		ledger: newLedger(c.metrics.pending),
+		trust:  newTrust(c.clock.Now(), c.cfg.TrustWindow),
+		live:   live.NewReads(c.clock, c.readNode),
 	}
 	defer c.metrics.pending.Set(0)
 	var loops sync.WaitGroup

@@ -14,7 +14,7 @@
 //
 // The two taints that the node-lifecycle-controller derives from the Ready condition, not-ready and unreachable, may be hours old when
 // a manager comes back, and their nodes may be well. So they count only while the node is not Ready; they evict nobody
-// before a term is one Config.SettleWindow old; and a node that was unreachable before the term is watched over that window: if its
+// before a term is one Config.TrustWindow old; and a node that was unreachable before the term is watched over that window: if its
 // Lease is renewed, somebody is alive there and gets another window to say so, at most until the term is three windows old.
 // All other taints count at once.
 //

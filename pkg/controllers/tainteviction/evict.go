@@ -53,8 +53,8 @@ func (c *Controller) evict(ctx context.Context, key podkey.Key, seen time.Time, 
 	d := c.judge(node, trimmed, seen, now)
 	if d.verdict != leaves {
 		result, err := c.keep(ctx, key, trimmed, d, now)
-		if result.After == 0 || result.After > lookAgain {
-			result.After = lookAgain
+		if result.After == 0 || result.After > liveRecheck {
+			result.After = liveRecheck
 		}
 		return result, err
 	}
@@ -92,7 +92,7 @@ func (c *Controller) remove(ctx context.Context, key podkey.Key, pod *corev1.Pod
 		c.metrics.deleted(due, c.clock.Now())
 		klog.FromContext(ctx).V(2).Info("Evicted a pod", "pod", klog.KObj(pod), "node", klog.KRef("", pod.Spec.NodeName), "due", due)
 	case apierrors.IsNotFound(err):
-	default: // a conflict too: if another pod has the name, the next look will tell
+	default: // a conflict too: if another pod has the name, the next try will tell
 		return fmt.Errorf("delete pod %s: %w", key.Name, err)
 	}
 	c.term.ledger.done(key.UID)
@@ -148,7 +148,7 @@ func (c *Controller) patch(ctx context.Context, pod *corev1.Pod, change podstatu
 	return nil
 }
 
-func (c *Controller) tellCancelled(key podkey.Key) {
+func (c *Controller) recordCancelled(key podkey.Key) {
 	c.recorder.Eventf(reference(key), corev1.EventTypeNormal, eventReason, "Cancelling deletion of Pod %s", key.Name)
 }
 

@@ -212,7 +212,7 @@ func TestBoundAt(t *testing.T) {
 	}
 }
 
-func TestSettling(t *testing.T) {
+func TestTrust(t *testing.T) {
 	type look struct{ now, renewed float64 }
 	for _, tt := range []struct {
 		name  string
@@ -229,7 +229,7 @@ func TestSettling(t *testing.T) {
 		{"no Lease at first", []look{{0, math.Inf(-1)}, {50, 45}}, 100},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := newSettling(at(0), 50*time.Second)
+			s := newTrust(at(0), 50*time.Second)
 			for _, l := range tt.looks {
 				var renewed time.Time
 				if !math.IsInf(l.renewed, -1) {
@@ -244,7 +244,7 @@ func TestSettling(t *testing.T) {
 	}
 }
 
-func TestSettlingAsks(t *testing.T) {
+func TestTrustAsks(t *testing.T) {
 	state := func(ready corev1.ConditionStatus, key string, since float64) nodeState {
 		return nodeState{ready: ready, taints: []taint{{noExecuteTaint(key), at(since)}}}
 	}
@@ -262,18 +262,18 @@ func TestSettlingAsks(t *testing.T) {
 		{"a user's taint", state(corev1.ConditionUnknown, "user", -1), 10, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := newSettling(at(0), 50*time.Second).asks(tt.node, at(tt.now)); got != tt.want {
+			if got := newTrust(at(0), 50*time.Second).needsLease(tt.node, at(tt.now)); got != tt.want {
 				t.Errorf("asks = %v, want %v", got, tt.want)
 			}
 		})
 	}
-	if newSettling(at(0), 0).asks(state(corev1.ConditionUnknown, unreachable, -1), at(0)) {
+	if newTrust(at(0), 0).needsLease(state(corev1.ConditionUnknown, unreachable, -1), at(0)) {
 		t.Error("a window of zero asks for Leases")
 	}
 }
 
 func TestSightings(t *testing.T) {
-	s := newSightings()
+	s := newFirstSeen()
 	node := func(taints ...corev1.Taint) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{Taints: taints}}
 	}

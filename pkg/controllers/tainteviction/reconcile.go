@@ -17,11 +17,11 @@ import (
 	"minikcm/pkg/controllers/internal/podkey"
 )
 
-// lookAgain is when to look again at a pod that the caches want to evict and the API server does not. By then they should agree.
-const lookAgain = 5 * time.Second
+// liveRecheck is when to look again at a pod that the caches want to evict and the API server does not. By then they should agree.
+const liveRecheck = 5 * time.Second
 
-// afterConflict is when to look again at a pod that changed while we wrote it.
-const afterConflict = 100 * time.Millisecond
+// conflictRetry is when to look again at a pod that changed while we wrote it.
+const conflictRetry = 100 * time.Millisecond
 
 // reconcileNode has the pods of a node decided anew, and looks at the Lease of a node that was unreachable before the term, so that a
 // later look can tell whether it has been renewed.
@@ -35,8 +35,8 @@ func (c *Controller) reconcileNode(ctx context.Context, name string) (controller
 		}
 		c.podLoop.Add(podkey.Of(pod))
 	}
-	if c.term.settling.asks(state, now) && !c.term.settling.known(name) {
-		if err := c.witness(ctx, name, now); err != nil {
+	if c.term.trust.needsLease(state, now) && !c.term.trust.known(name) {
+		if err := c.readLease(ctx, name, now); err != nil {
 			return controller.Result{}, err
 		}
 	}
@@ -47,7 +47,7 @@ func (c *Controller) reconcileNode(ctx context.Context, name string) (controller
 func (c *Controller) reconcilePod(ctx context.Context, key podkey.Key) (controller.Result, error) {
 	result, err := c.decidePod(ctx, key)
 	if errors.Is(err, errChanged) {
-		return controller.Result{After: afterConflict}, nil
+		return controller.Result{After: conflictRetry}, nil
 	}
 	return result, err
 }
@@ -78,7 +78,7 @@ func (c *Controller) decidePod(ctx context.Context, key podkey.Key) (controller.
 // judge decides about a pod by one view of its node.
 func (c *Controller) judge(node nodeState, pod *caches.Pod, seen, now time.Time) decision {
 	l := limitsOf(node.taints, pod.Tolerations, since(boundAt(pod), seen))
-	return decide(l, c.term.settling.trusted(pod.NodeName), now)
+	return decide(l, c.term.trust.trusted(pod.NodeName), now)
 }
 
 // keep does what is due for a pod that does not leave now.
@@ -102,14 +102,14 @@ func (c *Controller) keep(ctx context.Context, key podkey.Key, pod *caches.Pod, 
 // gone ends the watch over a pod that was deleted, by whomever.
 func (c *Controller) gone(key podkey.Key) {
 	if e := c.term.ledger.drop(key.UID); e.awaited() && !e.started {
-		c.tellCancelled(key)
+		c.recordCancelled(key)
 	}
 }
 
 // calledOff ends the watch over a pod that no taint wants to leave.
 func (c *Controller) calledOff(key podkey.Key) {
 	if c.term.ledger.drop(key.UID).awaited() {
-		c.tellCancelled(key)
+		c.recordCancelled(key)
 	}
 }
 
@@ -126,8 +126,8 @@ func (c *Controller) state(node *corev1.Node, now time.Time) nodeState {
 	return stateOf(node, func(t corev1.Taint) time.Time { return c.taints.of(node.Name, t, now) })
 }
 
-// look reads a node's state from the API server, and the node's Lease if its taints need that to be trusted.
-func (c *Controller) look(ctx context.Context, name string) (nodeState, error) {
+// readNode reads a node's state from the API server, and the node's Lease if its taints need that to be trusted.
+func (c *Controller) readNode(ctx context.Context, name string) (nodeState, error) {
 	node, err := c.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nodeState{}, nil
@@ -137,14 +137,14 @@ func (c *Controller) look(ctx context.Context, name string) (nodeState, error) {
 	}
 	now := c.clock.Now()
 	state := c.state(node, now)
-	if c.term.settling.asks(state, now) {
-		err = c.witness(ctx, name, now)
+	if c.term.trust.needsLease(state, now) {
+		err = c.readLease(ctx, name, now)
 	}
 	return state, err
 }
 
-// witness notes how far the Lease of a node has been renewed.
-func (c *Controller) witness(ctx context.Context, node string, now time.Time) error {
+// readLease notes how far the Lease of a node has been renewed.
+func (c *Controller) readLease(ctx context.Context, node string, now time.Time) error {
 	lease, err := c.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, node, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("get lease of node %s: %w", node, err)
@@ -153,8 +153,8 @@ func (c *Controller) witness(ctx context.Context, node string, now time.Time) er
 	if err == nil && lease.Spec.RenewTime != nil {
 		renewed = lease.Spec.RenewTime.Time
 	}
-	c.term.settling.note(node, renewed, now)
+	c.term.trust.note(node, renewed, now)
 	klog.FromContext(ctx).V(4).Info("Looked at the Lease of an unreachable node", "node", klog.KRef("", node),
-		"renewTime", renewed, "trustedFrom", c.term.settling.trusted(node))
+		"renewTime", renewed, "trustedFrom", c.term.trust.trusted(node))
 	return nil
 }

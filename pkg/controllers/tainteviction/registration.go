@@ -13,9 +13,9 @@ type Config struct {
 	// Workers is how many pods, and how many nodes, are worked on at once. At least 1; upstream has 8 for deciding and no limit for
 	// deleting.
 	Workers int
-	// SettleWindow is how long a new term waits before it evicts for the taints of node health: the time a node may be silent
+	// TrustWindow is how long a new term waits before it evicts for the taints of node health: the time a node may be silent
 	// (--node-monitor-grace-period). Zero does not wait.
-	SettleWindow time.Duration
+	TrustWindow time.Duration
 	// Drain is how long evictions that are under way may go on after the end of a term; zero until they end.
 	Drain time.Duration
 }
@@ -41,7 +41,7 @@ func Registration(grace *time.Duration) controller.Registration {
 			if deps.Pods, err = b.Caches.Pods(); err != nil {
 				return nil, err
 			}
-			return New(Config{Workers: controller.PodWorkers, SettleWindow: *grace, Drain: b.Drain}, deps)
+			return New(Config{Workers: controller.PodWorkers, TrustWindow: *grace, Drain: b.Drain}, deps)
 		},
 	}
 }

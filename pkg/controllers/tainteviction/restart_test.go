@@ -99,7 +99,7 @@ func TestRestart(t *testing.T) {
 }
 
 // Taints of node health are not trusted before a term has looked around.
-func TestSettleWindow(t *testing.T) {
+func TestTrustWindow(t *testing.T) {
 	const window = 50 * time.Second
 	unreachable, notReady := corev1.TaintNodeUnreachable, corev1.TaintNodeNotReady
 	lease := func(ago time.Duration) *coordinationv1.Lease {
@@ -200,8 +200,8 @@ func TestTheEarliestDeadlineGoesFirst(t *testing.T) {
 		taint  string
 		window time.Duration
 	}{
-		"taint of a user, found by a new term":                 {corev1.ConditionTrue, "t1", window},
-		"taint of node health, when the settle window is over": {corev1.ConditionUnknown, corev1.TaintNodeUnreachable, window},
+		"taint of a user, found by a new term":                {corev1.ConditionTrue, "t1", window},
+		"taint of node health, when the trust window is over": {corev1.ConditionUnknown, corev1.TaintNodeUnreachable, window},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -107,7 +107,7 @@ func (w *world) standby(window time.Duration) (c *Controller, stop func()) {
 		w.t.Fatal(err)
 	}
 	w.registry = prometheus.NewRegistry()
-	c, err = New(Config{Workers: w.workers, SettleWindow: window}, Deps{
+	c, err = New(Config{Workers: w.workers, TrustWindow: window}, Deps{
 		Client: w.client, Pods: pods, Nodes: nodes, Recorder: w, Clock: clock.RealClock{}, Metrics: w.registry,
 	})
 	if err != nil {

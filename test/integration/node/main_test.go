@@ -126,7 +126,7 @@ func standby(t testing.TB, config node.Config, eviction bool, cfg, watch *rest.C
 	must(t, err)
 	l.runs = append(l.runs, lifecycle.Run)
 	if eviction {
-		evict, err := tainteviction.New(tainteviction.Config{Workers: 8, SettleWindow: config.MonitorGracePeriod, Drain: 5 * time.Second}, tainteviction.Deps{
+		evict, err := tainteviction.New(tainteviction.Config{Workers: 8, TrustWindow: config.MonitorGracePeriod, Drain: 5 * time.Second}, tainteviction.Deps{
 			Client: client, Nodes: nodes, Pods: pods, Clock: clock.RealClock{}, Metrics: registry,
 			Recorder: events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: tainteviction.Name}),
 		})

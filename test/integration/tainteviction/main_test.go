@@ -57,7 +57,7 @@ func start(t *testing.T, window time.Duration) {
 	must(t, err)
 	events := record.NewBroadcaster()
 	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
-	c, err := tainteviction.New(tainteviction.Config{Workers: 8, SettleWindow: window}, tainteviction.Deps{
+	c, err := tainteviction.New(tainteviction.Config{Workers: 8, TrustWindow: window}, tainteviction.Deps{
 		Client: client, Pods: pods, Nodes: nodes, Clock: clock.RealClock{}, Metrics: prometheus.NewRegistry(),
 		Recorder: events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: tainteviction.Name}),
 	})

@@ -7,9 +7,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// sightings remember when this process first saw each NoExecute taint of each node. They outlive terms: a standby watches too, so that
+// firstSeen remembers when this process first saw each NoExecute taint of each node. It outlives terms: a standby watches too, so that
 // it need not start anew with taints that carry no time.
-type sightings struct {
+type firstSeen struct {
 	lock  sync.Mutex
 	nodes map[string]map[taintID]time.Time
 }
@@ -28,10 +28,10 @@ func idOf(t corev1.Taint) taintID {
 	return id
 }
 
-func newSightings() *sightings { return &sightings{nodes: map[string]map[taintID]time.Time{}} }
+func newFirstSeen() *firstSeen { return &firstSeen{nodes: map[string]map[taintID]time.Time{}} }
 
 // observe notes the taints that a node has at now and forgets those that are gone.
-func (s *sightings) observe(node *corev1.Node, now time.Time) {
+func (s *firstSeen) observe(node *corev1.Node, now time.Time) {
 	taints := noExecute(node.Spec.Taints)
 	s.lock.Lock()
 	defer s.lock.Unlock()
@@ -52,14 +52,14 @@ func (s *sightings) observe(node *corev1.Node, now time.Time) {
 }
 
 // forget drops a node that was deleted.
-func (s *sightings) forget(node string) {
+func (s *firstSeen) forget(node string) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	delete(s.nodes, node)
 }
 
 // of returns when a taint was first seen on a node; at now if it was not.
-func (s *sightings) of(node string, t corev1.Taint, now time.Time) time.Time {
+func (s *firstSeen) of(node string, t corev1.Taint, now time.Time) time.Time {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	if first, ok := s.nodes[node][idOf(t)]; ok {
