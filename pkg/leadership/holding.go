@@ -2,11 +2,13 @@ package leadership
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 )
 
 // renewJitter is how many retry periods two renewals may lie apart, that of client-go v0.37 (tools/leaderelection, JitterFactor), whose
@@ -15,6 +17,7 @@ const renewJitter = 1.2
 
 // holding is one uninterrupted holding of the lease: from the attempt that takes it to the end of its renewals.
 type holding struct {
+	e     *Elector
 	cause Cause         // how the lease was free
 	free  time.Time     // since when
 	lost  chan struct{} // closed when the Lease was seen in other hands
@@ -54,18 +57,18 @@ func (h *holding) endings() (lost, done <-chan struct{}) {
 // take makes one attempt at the lease. A nil holding means it was not taken; doubtful that it may be ours all the same. An attempt that is
 // under way when ctx ends has a second to be answered, and what it took, or may have, is given back.
 func (e *Elector) take(ctx context.Context) (h *holding, version string, doubtful bool) {
-	h = &holding{lost: make(chan struct{}), done: make(chan struct{})}
+	h = &holding{e: e, lost: make(chan struct{}), done: make(chan struct{})}
 	e.lock.Lock()
 	e.holding = h // before the attempt: the watch may be faster than its answer
 	e.lock.Unlock()
-	late, cancel := e.outliving(ctx, time.Second)
-	o := e.attempt(late, h)
+	late, cancel := outliving(ctx, e.clock, time.Second)
+	o := e.attempt(late, false)
 	cancel()
 	if o.held && ctx.Err() == nil {
 		h.cause, h.free = o.cause, o.free
 		e.announce(becameLeader)
 		ctx, h.stop = context.WithCancel(context.WithoutCancel(ctx)) // a leader renews while it drains
-		go e.keep(ctx, h)
+		go h.keep(ctx)
 		return h, o.version, false
 	}
 	e.lease.resign()
@@ -76,36 +79,38 @@ func (e *Elector) take(ctx context.Context) (h *holding, version string, doubtfu
 }
 
 // keep renews the lease until ctx ends, it is in other hands, or it was not renewed for the renew deadline.
-func (e *Elector) keep(ctx context.Context, h *holding) {
+func (h *holding) keep(ctx context.Context) {
 	defer close(h.done)
-	e.deps.Metrics.leads(e.cfg.Name, true)
-	defer e.deps.Metrics.leads(e.cfg.Name, false)
-	for ok := true; ok; ok = e.renew(ctx, h) {
-		e.sleep(ctx, e.cfg.RetryPeriod)
+	metrics, lease := h.e.deps.Metrics, h.e.cfg.Name
+	metrics.leads(lease, true)
+	defer metrics.leads(lease, false)
+	for ok := true; ok; ok = h.renew(ctx) {
+		wait(ctx, h.e.clock, h.e.cfg.RetryPeriod)
 	}
 }
 
 // renew tries to renew the lease until that succeeds, and says whether it did.
-func (e *Elector) renew(ctx context.Context, h *holding) bool {
+func (h *holding) renew(ctx context.Context) bool {
+	e := h.e
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.RenewDeadline)
 	defer cancel()
 	for ctx.Err() == nil && !isClosed(h.lost) {
 		again := e.clock.Now().Add(e.cfg.RetryPeriod)
-		o := e.attempt(ctx, h)
+		o := e.attempt(ctx, true)
 		if o.read {
 			e.deps.Metrics.slow(e.cfg.Name)
 		}
 		if o.held {
 			return true
 		}
-		e.sleep(ctx, again.Sub(e.clock.Now()))
+		wait(ctx, e.clock, again.Sub(e.clock.Now()))
 	}
 	return false
 }
 
 // attempt makes one try to take or renew the lease, and takes note of what came of it.
-func (e *Elector) attempt(ctx context.Context, h *holding) outcome {
-	o := e.lease.attempt(ctx, e.duration)
+func (e *Elector) attempt(ctx context.Context, renewing bool) outcome {
+	o := e.lease.attempt(ctx, renewing, e.duration)
 	logger := klog.FromContext(ctx)
 	switch {
 	case o.err == nil || ctx.Err() != nil:
@@ -135,15 +140,44 @@ func (e *Elector) held(o outcome) {
 	e.renewed, e.relied = o.sent, o.rely
 }
 
+// leave gives the lease away, or lets it expire after hold if that is positive. A failure is only logged: then it expires some time.
+func (e *Elector) leave(ctx context.Context, hold func() time.Duration) {
+	logger := klog.FromContext(ctx)
+	ctx, cancel := context.WithTimeout(ctx, min(releaseTimeout, e.cfg.RenewDeadline))
+	defer cancel()
+	begun := e.clock.Now()
+	err := e.lease.leave(ctx, hold, func(ctx context.Context) { wait(ctx, e.clock, releasePause) })
+	switch {
+	case errors.Is(err, errNotOurs):
+		logger.Info("Nothing to release", "lease", e.lease, "reason", err)
+	case err != nil:
+		logger.Error(err, "Left the lease to expire", "lease", e.lease)
+	case hold() > 0:
+		logger.Info("Left the lease to expire, the API server may still do what was not answered", "lease", e.lease, "in", hold().Round(time.Millisecond))
+	default:
+		logger.Info("Released the lease", "lease", e.lease, "took", e.clock.Since(begun).Round(time.Millisecond))
+	}
+}
+
 // outliving returns a context that ends d after ctx does, or when it is cancelled.
-func (e *Elector) outliving(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+func outliving(ctx context.Context, clk clock.Clock, d time.Duration) (context.Context, context.CancelFunc) {
 	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
-		e.sleep(late, d)
+		wait(late, clk, d)
 		cancel()
 	})
 	return late, func() {
 		stop()
 		cancel()
+	}
+}
+
+// wait waits until d has passed or ctx ends.
+func wait(ctx context.Context, clk clock.Clock, d time.Duration) {
+	timer := clk.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+	case <-ctx.Done():
 	}
 }

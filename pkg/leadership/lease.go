@@ -48,12 +48,15 @@ type outcome struct {
 	version       string        // of the Lease that was judged; "" if none is known
 }
 
-// attempt makes one try to take the Lease or, if we hold it, to renew it. duration is asked before each write for how long it is to hold,
-// and on how much of that writes may rely.
-func (l *leaseClient) attempt(ctx context.Context, duration func() (written, rely time.Duration)) outcome {
+// attempt makes one try to take the Lease, or to renew it; one that is not ours any more is not renewed. duration is asked before each
+// write for how long it is to hold, and on how much of that writes may rely.
+func (l *leaseClient) attempt(ctx context.Context, renewing bool, duration func() (written, rely time.Duration)) outcome {
 	// 1. The holder writes over what it knows: one request.
-	stored, renewing := l.held()
 	if renewing {
+		stored, holding := l.held()
+		if !holding { // whoever found out has said so
+			return outcome{}
+		}
 		o := l.write(ctx, stored, duration)
 		if o.err == nil {
 			return o

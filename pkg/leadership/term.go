@@ -60,7 +60,7 @@ func (e *Elector) serve(ctx context.Context, held *holding, lead Lead) (over boo
 	s.cancel = cancel
 	go func() { s.led <- lead(termCtx, s.term) }()
 	s.await(ctx)
-	e.conclude(ctx, s)
+	s.conclude(ctx)
 	return s.stopping || s.err != nil, s.err
 }
 
@@ -262,8 +262,8 @@ func (s *service) stopTimer() {
 }
 
 // conclude closes the books of a term that is over: the fence first, the release last and only if nothing of ours can be running any more.
-func (e *Elector) conclude(ctx context.Context, s *service) {
-	ctx = context.WithoutCancel(ctx)
+func (s *service) conclude(ctx context.Context) {
+	e, ctx := s.e, context.WithoutCancel(ctx)
 	s.stopTimer()
 	e.fence.close("its term is over")
 	inFlight := e.fence.InFlight()
@@ -275,14 +275,15 @@ func (e *Elector) conclude(ctx context.Context, s *service) {
 		<-s.held.done
 		e.lease.resign()
 		e.announce(stoppedLeading)
-		e.handOver(ctx, s, inFlight)
+		s.handOver(ctx, inFlight)
 	}
-	e.retire(s)
-	e.flush(ctx) // after the release: nobody should wait for a leader because of what the last one still has to tell
+	s.retire()
+	s.flush(ctx) // after the release: nobody should wait for a leader because of what the last one still has to tell
 }
 
 // handOver gives the lease away as soon as that is safe: now, or by what it is left to expire.
-func (e *Elector) handOver(ctx context.Context, s *service, inFlight int) {
+func (s *service) handOver(ctx context.Context, inFlight int) {
+	e := s.e
 	switch {
 	case s.deposed:
 	case s.phase == clean:
@@ -297,46 +298,18 @@ func (e *Elector) handOver(ctx context.Context, s *service, inFlight int) {
 }
 
 // flush gives the events of controllers a moment to leave.
-func (e *Elector) flush(ctx context.Context) {
-	if e.deps.Flush == nil {
+func (s *service) flush(ctx context.Context) {
+	if s.e.deps.Flush == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
 	defer cancel()
-	e.deps.Flush(ctx)
-}
-
-// leave gives the lease away, or lets it expire after hold if that is positive. A failure is only logged: then it expires some time.
-func (e *Elector) leave(ctx context.Context, hold func() time.Duration) {
-	logger := klog.FromContext(ctx)
-	ctx, cancel := context.WithTimeout(ctx, min(releaseTimeout, e.cfg.RenewDeadline))
-	defer cancel()
-	begun := e.clock.Now()
-	err := e.lease.leave(ctx, hold, func(ctx context.Context) { e.sleep(ctx, releasePause) })
-	switch {
-	case errors.Is(err, errNotOurs):
-		logger.Info("Nothing to release", "lease", e.lease, "reason", err)
-	case err != nil:
-		logger.Error(err, "Left the lease to expire", "lease", e.lease)
-	case hold() > 0:
-		logger.Info("Left the lease to expire, the API server may still do what was not answered", "lease", e.lease, "in", hold().Round(time.Millisecond))
-	default:
-		logger.Info("Released the lease", "lease", e.lease, "took", e.clock.Since(begun).Round(time.Millisecond))
-	}
-}
-
-// sleep waits until d has passed or ctx ends.
-func (e *Elector) sleep(ctx context.Context, d time.Duration) {
-	timer := e.clock.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C():
-	case <-ctx.Done():
-	}
+	s.e.deps.Flush(ctx)
 }
 
 // retire ends the books of a term.
-func (e *Elector) retire(s *service) {
+func (s *service) retire() {
+	e := s.e
 	e.deps.Metrics.ended.WithLabelValues(string(s.end)).Inc()
 	e.deps.Metrics.started.Set(0)
 	e.deps.Metrics.lease.Set(0)
