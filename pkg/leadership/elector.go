@@ -50,22 +50,20 @@ type Elector struct {
 	deps     Deps
 	clock    clock.WithTicker
 	fence    *Fence
+	aside    *aside
 	lease    *leaseClient               // nil with election off
 	recorder resourcelock.EventRecorder // nil: no events
 	news     chan struct{}              // something a waiting standby should know has happened
-	ending   chan struct{}              // a running term should end by stepping down
 	paced    chan struct{}              // the lease is renewed for longer, or for less time, than before
 
-	lock       sync.Mutex
-	term       Term
-	leading    bool          // between begin and the return of Lead
-	ended      time.Time     // when the running term was found to be over; zero: it is not
-	renewed    time.Time     // when the last successful renewal was sent
-	relied     time.Duration // for how long writes may rely on it
-	holding    *holding      // the running one, or the one that is tried for; nil before the first
-	aside      *standAside
-	aloneUntil time.Time // until then stepping down helps nobody: it did not the last time
-	holder     string    // last one logged
+	lock    sync.Mutex
+	term    Term
+	leading bool          // between begin and the return of Lead
+	ended   time.Time     // when the running term was found to be over; zero: it is not
+	renewed time.Time     // when the last successful renewal was sent
+	relied  time.Duration // for how long writes may rely on it
+	holding *holding      // the running one, or the one that is tried for; nil before the first
+	holder  string        // last one logged
 }
 
 // New returns an elector that does nothing before Run. The error joins every problem of cfg.
@@ -78,13 +76,14 @@ func New(cfg Config, deps Deps) (*Elector, error) {
 		return nil, fmt.Errorf("leader election: %w", err)
 	}
 	e := &Elector{cfg: cfg.withDefaults(), deps: deps, clock: deps.Clock, fence: deps.Fence,
-		news: make(chan struct{}, 1), ending: make(chan struct{}, 1), paced: make(chan struct{}, 1)}
+		news: make(chan struct{}, 1), paced: make(chan struct{}, 1)}
 	if e.clock == nil {
 		e.clock = clock.RealClock{}
 	}
 	age := func() float64 { return e.Status().SinceRenewal.Seconds() }
 	deps.Metrics.age.Store(&age)
-	standing := e.standing
+	e.aside = newAside(e.clock, e.cfg.CoolDown)
+	standing := e.aside.state
 	deps.Metrics.standing.Store(&standing)
 	if !cfg.Enabled {
 		return e, nil
@@ -171,5 +170,22 @@ func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
+	}
+}
+
+// LeaseLag is how many versions of the Lease were seen by requests since its watch last delivered one, which version that was, and when it was
+// first missed. Without election it is zero.
+func (e *Elector) LeaseLag() (ahead int, delivered string, since time.Time) {
+	if e.lease == nil {
+		return 0, "", time.Time{}
+	}
+	lag := e.lease.lag()
+	return lag.ahead, lag.version, lag.since
+}
+
+// LeaseReopened starts that count anew, because the watch was reopened.
+func (e *Elector) LeaseReopened() {
+	if e.lease != nil {
+		e.lease.reopened()
 	}
 }

@@ -165,10 +165,10 @@ func TestWatchLag(t *testing.T) {
 }
 
 func TestStandAside(t *testing.T) {
-	aside := &standAside{until: epoch.Add(30 * time.Second)}
+	aside := &timeOut{until: epoch.Add(30 * time.Second)}
 	for _, tt := range []struct {
 		name     string
-		aside    *standAside
+		aside    *timeOut
 		caughtUp bool
 		after    time.Duration
 		want     time.Duration

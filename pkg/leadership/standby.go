@@ -76,10 +76,10 @@ func (e *Elector) noteHolder(ctx context.Context) {
 	e.lock.Lock()
 	changed, other := holder != e.holder, holder != "" && holder != e.cfg.Identity
 	e.holder = holder
-	if other {
-		e.aloneUntil = time.Time{}
-	}
 	e.lock.Unlock()
+	if other {
+		e.aside.others()
+	}
 	if changed && other {
 		klog.FromContext(ctx).Info("Standing by for another holder", "lease", e.lease, "holder", holder)
 	}

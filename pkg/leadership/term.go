@@ -97,7 +97,7 @@ func (e *Elector) begin(ctx context.Context, held *holding) *service {
 
 // await takes the term through its phases.
 func (s *service) await(ctx context.Context) {
-	stop, out := ctx.Done(), s.e.ending
+	stop, out := ctx.Done(), s.e.aside.begun
 	gone, done := s.held.endings()
 	for !s.phase.over() {
 		select {
@@ -113,7 +113,7 @@ func (s *service) await(ctx context.Context) {
 			stop = nil
 			s.on(ctx, stopped, "shutdown")
 		case <-out:
-			s.on(ctx, steppedDown, s.e.asideReason())
+			s.on(ctx, steppedDown, s.e.aside.reason())
 		case <-fires(s.lapse):
 			s.checkLapse(ctx)
 		case <-s.e.paced:
@@ -313,11 +313,8 @@ func (s *service) retire() {
 	e.deps.Metrics.ended.WithLabelValues(string(s.end)).Inc()
 	e.deps.Metrics.started.Set(0)
 	e.deps.Metrics.lease.Set(0)
-	free := later(e.clock.Now(), e.fence.settled())
+	e.aside.notBefore(later(e.clock.Now(), e.fence.settled())) // a drain is no time in which others could have taken the lease
 	e.lock.Lock()
 	defer e.lock.Unlock()
 	e.leading, e.holding = s.stuck, nil
-	if e.aside != nil { // a drain is no time in which others could have taken the lease
-		e.aside.until = later(e.aside.until, free.Add(e.cfg.CoolDown))
-	}
 }
