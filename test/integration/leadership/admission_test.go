@@ -136,13 +136,15 @@ func TestNewLeaderWaitsForSlowAdmission(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		signal syscall.Signal
-		takes  time.Duration
+		takes  time.Duration // 0: two webhooks hang and are ignored
 		long   bool
 	}{
 		{"SIGTERM, 15 s", syscall.SIGTERM, 15 * time.Second, false},
 		{"SIGTERM, 30 s", syscall.SIGTERM, 30 * time.Second, true},
 		{"SIGKILL, 15 s", syscall.SIGKILL, 15 * time.Second, false},
 		{"SIGKILL, 30 s", syscall.SIGKILL, 30 * time.Second, true},
+		{"SIGTERM, two hung webhooks", syscall.SIGTERM, 0, true},
+		{"SIGKILL, two hung webhooks", syscall.SIGKILL, 0, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.long && !controlplane.Long() {
@@ -153,7 +155,12 @@ func TestNewLeaderWaitsForSlowAdmission(t *testing.T) {
 			// Two webhooks, because the API server waits 30 s for one at most.
 			for _, mutating := range []bool{false, true} {
 				hook := controlplane.Webhook{Operations: []string{"CREATE"}, Resource: "pods", Namespace: namespace, TimeoutSeconds: 25, Mutating: mutating}
-				here(t).Webhook(t, hook).Delay(tt.takes / 2)
+				if tt.takes > 0 {
+					here(t).Webhook(t, hook).Delay(tt.takes / 2)
+				} else {
+					hook.TimeoutSeconds, hook.Ignore = 10, true
+					here(t).Webhook(t, hook).Hang()
+				}
 			}
 			leader, standby := pair(t, startPatient)
 			set(t, namespace, replicas)
