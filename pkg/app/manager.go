@@ -31,9 +31,9 @@ type manager struct {
 	freshness   *freshness.Monitor // nil if switched off
 	controllers []named
 
-	wanted chan struct{} // closed when the caches are to be filled
-	want   func()        // closes it; may be called again
-	filled chan struct{} // closed when they are
+	fillNow chan struct{} // closed when the caches are to be filled
+	fill    func()        // closes it; may be called again
+	filled  chan struct{} // closed when they are
 }
 
 // Run is the daemon, for programs that embed it: it serves, keeps caches, competes for the lease and runs the controllers of cfg
@@ -50,8 +50,8 @@ func Run(ctx context.Context, cfg Config) error {
 
 // newManager builds every part, controllers last, and starts none; it binds the serving port.
 func newManager(cfg Config) (*manager, error) {
-	m := &manager{cfg: cfg, clock: clock.RealClock{}, wanted: make(chan struct{}), filled: make(chan struct{})}
-	m.want = sync.OnceFunc(func() { close(m.wanted) })
+	m := &manager{cfg: cfg, clock: clock.RealClock{}, fillNow: make(chan struct{}), filled: make(chan struct{})}
+	m.fill = sync.OnceFunc(func() { close(m.fillNow) })
 	b, err := newBuilder(cfg, m.clock)
 	if err != nil {
 		return nil, err
@@ -127,7 +127,7 @@ func (m *manager) warmNow() bool { return m.cfg.Promises.WarmStandby || m.electo
 func (m *manager) run(ctx context.Context) error {
 	m.server.AddReady("shutdown", func() error { return stopping(ctx) })
 	if m.cfg.Promises.WarmStandby {
-		m.want()
+		m.fill()
 	}
 	err := runStages(ctx, m.serve, m.sendEvents, m.preflight, m.keepCaches, m.watchOver, m.compete)
 	klog.FromContext(ctx).Info("Stopped", "reason", context.Cause(ctx))
@@ -165,7 +165,7 @@ func (m *manager) keepCaches(ctx context.Context, up func()) error {
 		up()
 	}
 	select {
-	case <-m.wanted:
+	case <-m.fillNow:
 	case <-ctx.Done():
 		return nil
 	}
@@ -230,7 +230,7 @@ func within(clk clock.Clock, patience time.Duration, f func()) bool {
 
 // lead is one term: it runs every controller until the term ends or one of them gives up.
 func (m *manager) lead(ctx context.Context, term leadership.Term) error {
-	m.want()
+	m.fill()
 	select {
 	case <-m.filled:
 	case <-ctx.Done():

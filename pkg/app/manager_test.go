@@ -25,8 +25,8 @@ func TestStoppingWaitsASecondForInformersThatSleep(t *testing.T) {
 			if _, err := b.caches.Pods(); err != nil {
 				t.Fatal(err)
 			}
-			m := &manager{clock: b.clock, caches: b.caches, wanted: make(chan struct{})}
-			close(m.wanted)
+			m := &manager{clock: b.clock, caches: b.caches, fillNow: make(chan struct{})}
+			close(m.fillNow)
 			ctx, stop := context.WithCancel(t.Context())
 			done := make(chan error)
 			go func() { done <- m.keepCaches(ctx, func() {}) }()

@@ -9,9 +9,9 @@ import (
 // stage is one part of a process. It calls up when the next stage may start, and blocks until ctx ends, its work is done or it has failed.
 type stage func(ctx context.Context, up func()) error
 
-// runStages starts each stage when the one before it is up. When ctx ends, when a stage fails or when the last one returns, it stops them from
-// the last to the first, each when the one behind it has returned: so long its own context lives. It returns the error of the
-// stage that failed first. To end because ctx has ended is no failure.
+// runStages starts each stage when the one before it is up, or has returned. When ctx ends, when a stage fails or when the last one returns, it
+// stops them from the last to the first: the context of a stage ends when the stages after it have returned. It returns the error of the stage that
+// failed first. To end because ctx has ended is no failure.
 func runStages(ctx context.Context, stages ...stage) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)

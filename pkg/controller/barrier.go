@@ -76,8 +76,8 @@ const (
 	Overdue                     // a live read: the caches should show it by now, or nobody can tell whether they do
 )
 
-// Require has the key wait until a cache shows a version that this process has written, or read live; "" is ignored. It is also the one place
-// where the cache is told what to expect.
+// Require has the key wait until a cache shows a version that this process has written, or read live; "" is ignored. So a cache
+// is told what this process wrote; what it has read live, Pods.Read tells.
 func (b *Barrier) Require(c Cache, version string, now time.Time) {
 	if version == "" {
 		return
@@ -145,9 +145,8 @@ func (b *Barrier) Clear(now time.Time) (waited time.Duration) {
 	return waited
 }
 
-// ReadLive notes that the key is decided on a consistent read of a type, whose answer has a version; the patience begins anew. What the read
-// showed is to be required next. An answer older than what was required is that of a cluster restored from a backup: the requirement
-// is dropped.
+// ReadLive notes that a type was read live, at a version, and that the key is decided on that. The caches get BarrierPatience anew. If the
+// version is lower than the required one, the cluster was restored from a backup and the requirement is dropped. Require what the read showed next.
 func (b *Barrier) ReadLive(c Cache, version string, now time.Time) {
 	b.since, b.waiting = now, time.Time{}
 	for i, r := range b.required {

@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// Attempt is the create of an object under a name.
-type Attempt struct {
+// Create is the creation of an object under a name, in one attempt or several.
+type Create struct {
 	Name    string
 	Unknown bool      // an attempt was not answered, so the object may exist or come to exist
-	Until   time.Time // by then it exists or never will; zero: the attempt is under way
+	Until   time.Time // by then it exists or never will; zero: an attempt is under way. For metrics: whether to repeat it does not depend on this
 }
 
-// Creates are the attempts to create the objects of one owner that are not known to have come to an end. An attempt that was not answered is
-// repeated under its name: both together make one object at most. They belong to the sync of the owner, and are not safe for concurrent use.
-type Creates []Attempt
+// Creates are those of the objects of one owner that are not known to have come to an end. One that was not answered is
+// repeated under its name: both attempts together make one object at most. They belong to the sync of the owner, and are not safe for concurrent use.
+type Creates []Create
 
-// Choose returns n names to create objects under: first those of earlier attempts, then new ones from draw that are not taken.
+// Choose returns n names to create objects under: first those of earlier creates, then new ones from draw that are not taken.
 func (c Creates) Choose(n int, draw func() string, taken func(name string) bool) []string {
 	names := make([]string, 0, n)
 	for _, a := range c[:min(n, len(c))] {
@@ -30,21 +30,21 @@ func (c Creates) Choose(n int, draw func() string, taken func(name string) bool)
 	return names
 }
 
-// Begin returns the attempt under a name as it stands: a new one, or the earlier one. As long as Keep and End say nothing else, it counts as not
-// answered.
-func (c *Creates) Begin(name string) Attempt {
+// Begin notes that a create is about to be sent under a name, and returns what was known of that name before. Until Keep or End says
+// otherwise, the create counts as not answered.
+func (c *Creates) Begin(name string) Create {
 	i := c.index(name)
 	if i < 0 {
 		i = len(*c)
-		*c = append(*c, Attempt{Name: name})
+		*c = append(*c, Create{Name: name})
 	}
 	begun := (*c)[i]
-	(*c)[i] = Attempt{Name: name, Unknown: true}
+	(*c)[i] = Create{Name: name, Unknown: true}
 	return begun
 }
 
 // Keep says how an attempt stands that is to be repeated.
-func (c *Creates) Keep(a Attempt) {
+func (c *Creates) Keep(a Create) {
 	if i := c.index(a.Name); i >= 0 {
 		(*c)[i] = a
 	}
@@ -60,7 +60,7 @@ func (c *Creates) End(name string) {
 // Resolve ends the attempts whose name has an object, and returns how many that were not answered have made it. find tells whether there is an
 // object of that name, and whether it is the owner's.
 func (c *Creates) Resolve(find func(name string) (found, ours bool)) (made int) {
-	*c = slices.DeleteFunc(*c, func(a Attempt) bool {
+	*c = slices.DeleteFunc(*c, func(a Create) bool {
 		found, ours := find(a.Name)
 		if found && ours && a.Unknown {
 			made++
@@ -82,5 +82,5 @@ func (c *Creates) Unanswered() []time.Time {
 }
 
 func (c *Creates) index(name string) int {
-	return slices.IndexFunc(*c, func(a Attempt) bool { return a.Name == name })
+	return slices.IndexFunc(*c, func(a Create) bool { return a.Name == name })
 }

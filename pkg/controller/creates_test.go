@@ -21,17 +21,17 @@ func TestCreatesUseUpNamesBeforeTheyDrawNewOnes(t *testing.T) {
 		t.Errorf("attempts %v before any was begun", c)
 	}
 	for _, name := range names {
-		if a := c.Begin(name); a != (Attempt{Name: name}) {
+		if a := c.Begin(name); a != (Create{Name: name}) {
 			t.Errorf("attempt %+v, want a new one", a)
 		}
 	}
 	if len(c.Unanswered()) != 3 {
 		t.Errorf("%d unanswered while the requests are out, want 3", len(c.Unanswered()))
 	}
-	lost := Attempt{Name: "web-3", Unknown: true, Until: now.Add(time.Minute)}
-	c.End("web-1")                 // made
-	c.Keep(lost)                   // not answered
-	c.Keep(Attempt{Name: "web-4"}) // refused
+	lost := Create{Name: "web-3", Unknown: true, Until: now.Add(time.Minute)}
+	c.End("web-1")                // made
+	c.Keep(lost)                  // not answered
+	c.Keep(Create{Name: "web-4"}) // refused
 	if got := c.Unanswered(); len(got) != 1 || !got[0].Equal(lost.Until) {
 		t.Errorf("unanswered until %v, want one until %v", got, lost.Until)
 	}
@@ -57,7 +57,7 @@ func TestCreatesEndWhenTheNameHasAnObject(t *testing.T) {
 	if made != 1 || !slices.Equal(c, want) {
 		t.Errorf("%d made, left %v; want 1 and %v", made, c, want)
 	}
-	c.Keep(Attempt{Name: "unheard of"})
+	c.Keep(Create{Name: "unheard of"})
 	c.End("unheard of")
 	if len(c) != 2 {
 		t.Errorf("left %v after a name that nobody began", c)

@@ -12,40 +12,40 @@ import (
 // canary judges the watch that carries our own Lease. Something is written there every retry period, by us
 // or by the leader, and our own requests tell what; so its silence is noticed in seconds.
 type canary struct {
-	l      *Monitor
-	target watchTarget
+	monitor *Monitor
+	target  watchTarget
 
 	reopened  bool   // in this episode
 	delivered string // what the watch had delivered when it was reopened
 }
 
-func newCanary(l *Monitor) *canary {
+func newCanary(m *Monitor) *canary {
 	leases := coordinationv1.SchemeGroupVersion.WithResource("leases")
-	return &canary{l: l, target: watchTarget{leases, l.deps.LeaseNamespace}}
+	return &canary{monitor: m, target: watchTarget{leases, m.deps.LeaseNamespace}}
 }
 
 // look is one round.
 func (c *canary) look(ctx context.Context) {
-	ahead, delivered, since := c.l.deps.Election.LeaseLag()
-	h, now := c.l.deps.Streams.hear(c.target), c.l.clock.Now()
+	ahead, delivered, since := c.monitor.deps.Election.LeaseLag()
+	h, now := c.monitor.deps.Streams.hear(c.target), c.monitor.clock.Now()
 	if c.reopened && delivered != c.delivered {
 		c.reopened = false
-		c.l.setCurrent(ctx, suspicion{c.target, true})
+		c.monitor.setCurrent(ctx, suspicion{c.target, true})
 	}
 	s := canarySight{ahead: ahead, open: h.open, silent: now.Sub(h.heard), reopened: c.reopened}
-	switch judgeCanary(s, c.l.deps.RetryPeriod) {
+	switch judgeCanary(s, c.monitor.deps.RetryPeriod) {
 	case reopen:
 		klog.FromContext(ctx).Info("Reopening the watch of the lease, it misses renewals", "missed", ahead, "since", since)
 		c.reopened, c.delivered = true, delivered
 		c.reopen(now)
 	case declare:
 		c.reopen(now) // it is over when that helps
-		c.l.setStale(ctx, suspicion{c.target, true}, fmt.Sprintf("the watch has shown nothing of the lease after version %s", delivered))
+		c.monitor.setStale(ctx, suspicion{c.target, true}, fmt.Sprintf("the watch has shown nothing of the lease after version %s", delivered))
 	}
 }
 
 // reopen gives the watch another chance, on another connection if all watches are silent.
 func (c *canary) reopen(now time.Time) {
-	c.l.deps.Election.LeaseReopened()
-	c.l.deps.Streams.reopen(c.target, now.Add(-canaryLimit*c.l.deps.RetryPeriod))
+	c.monitor.deps.Election.LeaseReopened()
+	c.monitor.deps.Streams.reopen(c.target, now.Add(-canaryLimit*c.monitor.deps.RetryPeriod))
 }

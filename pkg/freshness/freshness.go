@@ -107,29 +107,29 @@ type Monitor struct {
 
 // New returns a monitor of the given informers; it does nothing before Run.
 func New(cfg Config, deps Deps, watched []Watched) *Monitor {
-	l := &Monitor{cfg: cfg.withDefaults(), deps: deps, clock: deps.Clock, watched: watched, stale: map[suspicion]string{}}
-	if l.clock == nil {
-		l.clock = clock.RealClock{}
+	m := &Monitor{cfg: cfg.withDefaults(), deps: deps, clock: deps.Clock, watched: watched, stale: map[suspicion]string{}}
+	if m.clock == nil {
+		m.clock = clock.RealClock{}
 	}
 	for _, w := range watched {
 		deps.Metrics.watching(watchTarget{w.Resource, w.Namespace})
 	}
-	return l
+	return m
 }
 
 // Run watches until ctx ends, and then returns nil. Start it when the caches have synced. An error with ErrSetBack means that only a
 // new start helps.
-func (l *Monitor) Run(ctx context.Context) error {
-	ctx, l.abort = context.WithCancelCause(ctx)
-	defer l.abort(nil)
+func (m *Monitor) Run(ctx context.Context) error {
+	ctx, m.abort = context.WithCancelCause(ctx)
+	defer m.abort(nil)
 	var all sync.WaitGroup
-	for _, w := range l.watched {
-		k := newKeeper(l, w)
-		all.Go(func() { l.every(ctx, l.cfg.Settle/2, k.look) })
+	for _, w := range m.watched {
+		k := newKeeper(m, w)
+		all.Go(func() { m.every(ctx, m.cfg.Settle/2, k.look) })
 	}
-	if l.deps.RetryPeriod > 0 {
-		c := newCanary(l)
-		all.Go(func() { l.every(ctx, l.deps.RetryPeriod/2, c.look) })
+	if m.deps.RetryPeriod > 0 {
+		c := newCanary(m)
+		all.Go(func() { m.every(ctx, m.deps.RetryPeriod/2, c.look) })
 	}
 	all.Wait()
 	if cause := context.Cause(ctx); errors.Is(cause, ErrSetBack) {
@@ -139,13 +139,13 @@ func (l *Monitor) Run(ctx context.Context) error {
 }
 
 // setBack ends Run because a list had a version older than what was seen before.
-func (l *Monitor) setBack(what watchTarget, seen, list string) {
-	l.abort(fmt.Errorf("%w: %v had resourceVersion %s and now has %s", ErrSetBack, what, seen, list))
+func (m *Monitor) setBack(what watchTarget, seen, list string) {
+	m.abort(fmt.Errorf("%w: %v had resourceVersion %s and now has %s", ErrSetBack, what, seen, list))
 }
 
 // every calls look again and again until ctx ends.
-func (l *Monitor) every(ctx context.Context, period time.Duration, look func(context.Context)) {
-	ticker := l.clock.NewTicker(period)
+func (m *Monitor) every(ctx context.Context, period time.Duration, look func(context.Context)) {
+	ticker := m.clock.NewTicker(period)
 	defer ticker.Stop()
 	for {
 		select {
@@ -158,18 +158,18 @@ func (l *Monitor) every(ctx context.Context, period time.Duration, look func(con
 }
 
 // Stale returns a sentence per stale type, sorted; nothing if all are current.
-func (l *Monitor) Stale() []string {
-	l.lock.Lock()
-	defer l.lock.Unlock()
-	return slices.Sorted(maps.Values(l.stale))
+func (m *Monitor) Stale() []string {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	return slices.Sorted(maps.Values(m.stale))
 }
 
 // Name is the name of the readiness check.
-func (l *Monitor) Name() string { return "watches" }
+func (m *Monitor) Name() string { return "watches" }
 
 // Check fails while a type is stale and names it. It belongs to readiness, not to liveness.
-func (l *Monitor) Check(*http.Request) error {
-	if stale := l.Stale(); len(stale) > 0 {
+func (m *Monitor) Check(*http.Request) error {
+	if stale := m.Stale(); len(stale) > 0 {
 		return fmt.Errorf("stale caches: %s", strings.Join(stale, "; "))
 	}
 	return nil
@@ -183,31 +183,31 @@ type suspicion struct {
 
 // setStale notes a stale watch and steps down. Called again while it lasts, it steps down again, unless nobody else
 // took the lease the last time.
-func (l *Monitor) setStale(ctx context.Context, what suspicion, why string) {
+func (m *Monitor) setStale(ctx context.Context, what suspicion, why string) {
 	why = what.target.String() + ": " + why
-	l.lock.Lock()
-	_, known := l.stale[what]
-	l.stale[what] = why
-	l.lock.Unlock()
-	l.deps.Metrics.stale.WithLabelValues(what.target.labels()...).Set(1)
+	m.lock.Lock()
+	_, known := m.stale[what]
+	m.stale[what] = why
+	m.lock.Unlock()
+	m.deps.Metrics.stale.WithLabelValues(what.target.labels()...).Set(1)
 	if !known {
 		klog.FromContext(ctx).Info("Cache is stale", "reason", why)
 	}
-	l.deps.Election.StepDown(why, func() bool { return len(l.Stale()) == 0 })
+	m.deps.Election.StepDown(why, func() bool { return len(m.Stale()) == 0 })
 }
 
 // setCurrent takes a suspicion back, if there was one.
-func (l *Monitor) setCurrent(ctx context.Context, what suspicion) {
-	l.lock.Lock()
-	_, known := l.stale[what]
-	delete(l.stale, what)
-	_, other := l.stale[suspicion{what.target, !what.canary}]
-	l.lock.Unlock()
+func (m *Monitor) setCurrent(ctx context.Context, what suspicion) {
+	m.lock.Lock()
+	_, known := m.stale[what]
+	delete(m.stale, what)
+	_, other := m.stale[suspicion{what.target, !what.canary}]
+	m.lock.Unlock()
 	if !known {
 		return
 	}
 	if !other {
-		l.deps.Metrics.stale.WithLabelValues(what.target.labels()...).Set(0)
+		m.deps.Metrics.stale.WithLabelValues(what.target.labels()...).Set(0)
 	}
 	klog.FromContext(ctx).Info("Cache is current again", "watch", what.target.String())
 }

@@ -27,7 +27,7 @@ const (
 
 // keeper judges one type again and again. Only its own goroutine touches it.
 type keeper struct {
-	l *Monitor
+	monitor *Monitor
 	Watched
 	target watchTarget
 
@@ -57,252 +57,252 @@ type keeper struct {
 	pause    time.Duration
 }
 
-func newKeeper(l *Monitor, w Watched) *keeper {
-	return &keeper{l: l, Watched: w, target: watchTarget{w.Resource, w.Namespace}, version: w.Version(), moved: l.clock.Now(), before: l.clock.Now(), looked: l.clock.Now()}
+func newKeeper(m *Monitor, w Watched) *keeper {
+	return &keeper{monitor: m, Watched: w, target: watchTarget{w.Resource, w.Namespace}, version: w.Version(), moved: m.clock.Now(), before: m.clock.Now(), looked: m.clock.Now()}
 }
 
 // look is one round: a list if one is due, then the verdict and what it asks for.
-func (m *keeper) look(ctx context.Context) {
-	now := m.l.clock.Now()
-	if v := m.Version(); v != m.version {
-		m.version, m.moved, m.before = v, now, m.looked
+func (k *keeper) look(ctx context.Context) {
+	now := k.monitor.clock.Now()
+	if v := k.Version(); v != k.version {
+		k.version, k.moved, k.before = v, now, k.looked
 	}
-	m.looked = now
-	if !m.answered || now.Sub(m.listed) >= m.l.cfg.Interval {
-		m.ask(ctx, now)
+	k.looked = now
+	if !k.answered || now.Sub(k.listed) >= k.monitor.cfg.Interval {
+		k.ask(ctx, now)
 	}
-	m.aim(now)
-	m.miss(now)
-	h := m.l.deps.Streams.hear(m.target)
-	m.tell(h, now)
-	if !m.answered {
+	k.aim(now)
+	k.miss(now)
+	h := k.monitor.deps.Streams.hear(k.target)
+	k.tell(h, now)
+	if !k.answered {
 		return
 	}
-	next, verdict := m.state.next(m.sight(h, now), m.l.cfg)
+	next, verdict := k.state.next(k.sight(h, now), k.monitor.cfg)
 	switch verdict {
 	case compare:
-		next = next.found(m.compare(ctx, now))
+		next = next.found(k.compare(ctx, now))
 	case reopen:
-		m.reopen(ctx, h, now)
+		k.reopen(ctx, h, now)
 	case declare:
-		if m.ask(ctx, now); !m.answered { // nobody could do better
+		if k.ask(ctx, now); !k.answered { // nobody could do better
 			return
 		}
 	}
-	m.enter(ctx, next, now)
+	k.enter(ctx, next, now)
 	if next == stale && (verdict == declare || verdict == compare) {
-		m.l.setStale(ctx, suspicion{target: m.target}, m.reason())
-		m.rouse(ctx, h, now)
+		k.monitor.setStale(ctx, suspicion{target: k.target}, k.reason())
+		k.rouse(ctx, h, now)
 	}
 }
 
 // enter goes into a state.
-func (m *keeper) enter(ctx context.Context, next freshness, now time.Time) {
-	if next == m.state {
+func (k *keeper) enter(ctx context.Context, next freshness, now time.Time) {
+	if next == k.state {
 		return
 	}
-	if m.state == stale {
-		m.l.setCurrent(ctx, suspicion{target: m.target})
+	if k.state == stale {
+		k.monitor.setCurrent(ctx, suspicion{target: k.target})
 	}
-	klog.FromContext(ctx).V(4).Info("Watch", "watch", m.target.String(), "was", m.state, "is", next)
-	m.state, m.since = next, now
+	klog.FromContext(ctx).V(4).Info("Watch", "watch", k.target.String(), "was", k.state, "is", next)
+	k.state, k.since = next, now
 }
 
 // ask asks for the version of the type now. If there is no answer the next look asks again.
-func (m *keeper) ask(ctx context.Context, now time.Time) {
-	m.learn(m.Version())
-	if m.Expected != nil {
-		m.learn(m.Expected())
+func (k *keeper) ask(ctx context.Context, now time.Time) {
+	k.learn(k.Version())
+	if k.Expected != nil {
+		k.learn(k.Expected())
 	}
-	version, err := m.latest(ctx, m.page)
-	if m.answered = err == nil; err != nil {
-		klog.FromContext(ctx).V(2).Info("No judgement without a list", "watch", m.target.String(), "err", err)
-		m.missing = ""
-		m.enter(ctx, m.state.unanswered(), now)
+	version, err := k.latest(ctx, k.page)
+	if k.answered = err == nil; err != nil {
+		klog.FromContext(ctx).V(2).Info("No judgement without a list", "watch", k.target.String(), "err", err)
+		k.missing = ""
+		k.enter(ctx, k.state.unanswered(), now)
 		return
 	}
-	if older(version, m.highest) {
-		m.l.setBack(m.target, m.highest, version)
+	if older(version, k.highest) {
+		k.monitor.setBack(k.target, k.highest, version)
 	}
-	m.learn(version)
-	m.listed, m.newest = now, version
+	k.learn(version)
+	k.listed, k.newest = now, version
 }
 
 // learn takes in a version that the API server has had.
-func (m *keeper) learn(version string) {
-	if m.highest == "" || older(m.highest, version) {
-		m.highest = version
+func (k *keeper) learn(version string) {
+	if k.highest == "" || older(k.highest, version) {
+		k.highest = version
 	}
 }
 
 // aim sets the version the store has to reach next.
-func (m *keeper) aim(now time.Time) {
-	reached := m.Version()
-	if m.proven != "" && newer(m.proven, reached) {
-		reached = m.proven
+func (k *keeper) aim(now time.Time) {
+	reached := k.Version()
+	if k.proven != "" && newer(k.proven, reached) {
+		reached = k.proven
 	}
-	if m.goal != "" && !newer(m.goal, reached) {
-		m.goal = ""
-		if m.state != stale {
+	if k.goal != "" && !newer(k.goal, reached) {
+		k.goal = ""
+		if k.state != stale {
 			return // the next version gets a time of its own
 		}
 	}
-	if m.goal == "" && m.newest != "" && newer(m.newest, reached) {
-		m.goal, m.goalSince = m.newest, now
+	if k.goal == "" && k.newest != "" && newer(k.newest, reached) {
+		k.goal, k.goalSince = k.newest, now
 	}
 }
 
 // miss notes an object that the store should show.
-func (m *keeper) miss(now time.Time) {
-	version := m.Version()
-	if m.missing != "" && !newer(m.missing, version) {
-		m.missing = ""
+func (k *keeper) miss(now time.Time) {
+	version := k.Version()
+	if k.missing != "" && !newer(k.missing, version) {
+		k.missing = ""
 	}
-	if m.missing != "" || m.Expected == nil {
+	if k.missing != "" || k.Expected == nil {
 		return
 	}
-	if v := m.Expected(); v != "" && newer(v, version) {
-		m.missing, m.missingSince = v, now
+	if v := k.Expected(); v != "" && newer(v, version) {
+		k.missing, k.missingSince = v, now
 	}
 }
 
 // tell tells the metrics.
-func (m *keeper) tell(h hearing, now time.Time) {
+func (k *keeper) tell(h hearing, now time.Time) {
 	silence, behind := 0.0, 0.0
 	if !h.heard.IsZero() {
 		silence = max(0, now.Sub(h.heard).Seconds()) // something may have been heard after now was read
 	}
-	if m.goal != "" {
-		behind = now.Sub(m.goalSince).Seconds()
+	if k.goal != "" {
+		behind = now.Sub(k.goalSince).Seconds()
 	}
-	m.l.deps.Metrics.silence.WithLabelValues(m.target.labels()...).Set(silence)
-	m.l.deps.Metrics.behind.WithLabelValues(m.target.labels()...).Set(behind)
+	k.monitor.deps.Metrics.silence.WithLabelValues(k.target.labels()...).Set(silence)
+	k.monitor.deps.Metrics.behind.WithLabelValues(k.target.labels()...).Set(behind)
 }
 
 // sight collects what decides about the next state.
-func (m *keeper) sight(h hearing, now time.Time) sight {
+func (k *keeper) sight(h hearing, now time.Time) sight {
 	switch {
-	case !h.listing.After(m.before): // the list has come, or there is none
-		m.relists = time.Time{}
-	case m.relists.IsZero():
-		m.relists = h.listing
+	case !h.listing.After(k.before): // the list has come, or there is none
+		k.relists = time.Time{}
+	case k.relists.IsZero():
+		k.relists = h.listing
 	}
 	return sight{
-		behind:   m.goal != "",
-		lacks:    m.lacks(),
-		lasts:    now.Sub(m.since),
-		still:    now.Sub(m.moved),
-		compared: now.Sub(m.compared),
-		listing:  !m.relists.IsZero() && now.Sub(m.relists) < m.l.cfg.Relist && now.Sub(h.answered) < m.l.cfg.Silence,
+		behind:   k.goal != "",
+		lacks:    k.lacks(),
+		lasts:    now.Sub(k.since),
+		still:    now.Sub(k.moved),
+		compared: now.Sub(k.compared),
+		listing:  !k.relists.IsZero() && now.Sub(k.relists) < k.monitor.cfg.Relist && now.Sub(h.answered) < k.monitor.cfg.Silence,
 	}
 }
 
 // lacks says whether what the last comparison showed is still missing.
-func (m *keeper) lacks() bool {
-	if m.unshown != "" {
-		return newer(m.unshown, m.Version())
+func (k *keeper) lacks() bool {
+	if k.unshown != "" {
+		return newer(k.unshown, k.Version())
 	}
-	if len(m.lacking) > 0 {
-		m.lacking = m.lacking.unhealed(m.Objects())
+	if len(k.lacking) > 0 {
+		k.lacking = k.lacking.unhealed(k.Objects())
 	}
-	return len(m.lacking) > 0
+	return len(k.lacking) > 0
 }
 
 // reason says what is missing.
-func (m *keeper) reason() string {
-	if m.unshown != "" {
-		return "no watch has delivered version " + m.unshown + ", which an object is known to have had"
+func (k *keeper) reason() string {
+	if k.unshown != "" {
+		return "no watch has delivered version " + k.unshown + ", which an object is known to have had"
 	}
-	for key := range m.lacking {
-		return fmt.Sprintf("the cache differs from a list in %d objects, one is %s", len(m.lacking), key)
+	for key := range k.lacking {
+		return fmt.Sprintf("the cache differs from a list in %d objects, one is %s", len(k.lacking), key)
 	}
 	return "the cache has not been found equal to a list since" // what was missing has come, but who knows what else
 }
 
 // reopen gives the watch another chance.
-func (m *keeper) reopen(ctx context.Context, h hearing, now time.Time) {
-	klog.FromContext(ctx).Info("Reopening a watch that does not deliver", "watch", m.target.String(), "heard", h.heard, "reason", m.reason())
-	m.l.deps.Streams.reopen(m.target, now.Add(-m.l.cfg.Silence))
-	m.roused = now
+func (k *keeper) reopen(ctx context.Context, h hearing, now time.Time) {
+	klog.FromContext(ctx).Info("Reopening a watch that does not deliver", "watch", k.target.String(), "heard", h.heard, "reason", k.reason())
+	k.monitor.deps.Streams.reopen(k.target, now.Add(-k.monitor.cfg.Silence))
+	k.roused = now
 }
 
 // rouse reopens the watch of a stale type once more if it has been silent again.
-func (m *keeper) rouse(ctx context.Context, h hearing, now time.Time) {
-	if now.Sub(later(h.heard, m.roused)) >= m.l.cfg.Silence {
-		m.reopen(ctx, h, now)
+func (k *keeper) rouse(ctx context.Context, h hearing, now time.Time) {
+	if now.Sub(later(h.heard, k.roused)) >= k.monitor.cfg.Silence {
+		k.reopen(ctx, h, now)
 	}
 }
 
 // compare finds out what the store lacks: an own write that no watch has shown is enough, then what has happened since the store is known
 // to be right, and if that cannot be found out, a whole list.
-func (m *keeper) compare(ctx context.Context, now time.Time) finding {
-	m.compared = now
+func (k *keeper) compare(ctx context.Context, now time.Time) finding {
+	k.compared = now
 	switch {
-	case m.lacks():
+	case k.lacks():
 		return differs
-	case m.missing != "" && now.Sub(m.missingSince) >= m.l.cfg.Settle:
-		m.unshown = m.missing
+	case k.missing != "" && now.Sub(k.missingSince) >= k.monitor.cfg.Settle:
+		k.unshown = k.missing
 		return differs
 	}
-	m.unshown, m.lacking = "", nil
-	since := m.Version()
-	if m.proven != "" && newer(m.proven, since) {
-		since = m.proven
+	k.unshown, k.lacking = "", nil
+	since := k.Version()
+	if k.proven != "" && newer(k.proven, since) {
+		since = k.proven
 	}
-	diff, version, err := m.recent(ctx, since)
-	m.l.deps.Metrics.compared.WithLabelValues(append(m.target.labels(), comparedRecent)...).Inc()
-	if diff = diff.unhealed(m.Objects()); len(diff) > 0 || version != "" && !newer(m.goal, version) {
-		return m.learned(diff, version)
+	diff, version, err := k.recent(ctx, since)
+	k.monitor.deps.Metrics.compared.WithLabelValues(append(k.target.labels(), comparedRecent)...).Inc()
+	if diff = diff.unhealed(k.Objects()); len(diff) > 0 || version != "" && !newer(k.goal, version) {
+		return k.learned(diff, version)
 	}
-	klog.FromContext(ctx).V(2).Info("A new watch shows nothing either", "watch", m.target.String(), "since", since, "err", err)
-	if now.Before(m.whole) {
+	klog.FromContext(ctx).V(2).Info("A new watch shows nothing either", "watch", k.target.String(), "since", since, "err", err)
+	if now.Before(k.whole) {
 		return unknown
 	}
-	listed, version, err := m.all(ctx, m.page)
-	m.l.deps.Metrics.compared.WithLabelValues(append(m.target.labels(), comparedWhole)...).Inc()
-	now = m.l.clock.Now()
+	listed, version, err := k.all(ctx, k.page)
+	k.monitor.deps.Metrics.compared.WithLabelValues(append(k.target.labels(), comparedWhole)...).Inc()
+	now = k.monitor.clock.Now()
 	if err != nil {
-		m.pause = min(max(2*m.pause, m.l.cfg.Interval), m.l.cfg.Rest)
-		m.whole = now.Add(between(m.pause, 1, 1.5))
-		klog.FromContext(ctx).V(2).Info("No judgement without a whole list", "watch", m.target.String(), "err", err, "nextTry", m.whole)
+		k.pause = min(max(2*k.pause, k.monitor.cfg.Interval), k.monitor.cfg.Rest)
+		k.whole = now.Add(between(k.pause, 1, 1.5))
+		klog.FromContext(ctx).V(2).Info("No judgement without a whole list", "watch", k.target.String(), "err", err, "nextTry", k.whole)
 		return unknown
 	}
-	f := m.learned(compareSets(listed, version, m.Objects()), version)
-	if m.pause, m.whole = 0, now.Add(m.l.cfg.Interval); f == equal {
-		m.whole = now.Add(m.l.cfg.Rest)
+	f := k.learned(compareSets(listed, version, k.Objects()), version)
+	if k.pause, k.whole = 0, now.Add(k.monitor.cfg.Interval); f == equal {
+		k.whole = now.Add(k.monitor.cfg.Rest)
 	}
 	return f
 }
 
 // learned is what a comparison with a version has shown.
-func (m *keeper) learned(diff difference, version string) finding {
-	if m.lacking = diff; len(diff) > 0 {
+func (k *keeper) learned(diff difference, version string) finding {
+	if k.lacking = diff; len(diff) > 0 {
 		return differs
 	}
-	m.proven = version
+	k.proven = version
 	return equal
 }
 
 // recent asks for what has happened since a version. A new watch shows it at once, and then a bookmark says that this was all; without
 // bookmarks the version is empty, and nobody knows.
-func (m *keeper) recent(ctx context.Context, since string) (diff difference, version string, err error) {
+func (k *keeper) recent(ctx context.Context, since string) (diff difference, version string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, recentTimeout)
 	defer cancel()
 	seconds := int64(recentFor / time.Second)
-	events, err := m.l.deps.Metadata.Resource(m.Resource).Namespace(m.Namespace).Watch(ctx,
+	events, err := k.monitor.deps.Metadata.Resource(k.Resource).Namespace(k.Namespace).Watch(ctx,
 		metav1.ListOptions{ResourceVersion: since, TimeoutSeconds: &seconds, AllowWatchBookmarks: true})
 	if err != nil {
-		return nil, "", fmt.Errorf("watch %v: %w", m.target, err)
+		return nil, "", fmt.Errorf("watch %v: %w", k.target, err)
 	}
 	defer events.Stop()
 	diff = difference{}
 	for event := range events.ResultChan() {
 		if event.Type == watch.Error {
-			return diff, "", fmt.Errorf("watch %v: %w", m.target, apierrors.FromObject(event.Object))
+			return diff, "", fmt.Errorf("watch %v: %w", k.target, apierrors.FromObject(event.Object))
 		}
 		item, err := meta.Accessor(event.Object)
 		if err != nil {
-			return diff, "", fmt.Errorf("watch %v: %w", m.target, err)
+			return diff, "", fmt.Errorf("watch %v: %w", k.target, err)
 		}
 		v := ObjectVersion{item.GetNamespace(), item.GetName(), item.GetUID(), item.GetResourceVersion()}
 		switch event.Type {
@@ -318,9 +318,9 @@ func (m *keeper) recent(ctx context.Context, since string) (diff difference, ver
 }
 
 // page asks for one page of a list. There may be minutes of them.
-func (m *keeper) page(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+func (k *keeper) page(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	defer func() { m.tell(m.l.deps.Streams.hear(m.target), m.l.clock.Now()) }()
-	return m.l.deps.Metadata.Resource(m.Resource).Namespace(m.Namespace).List(ctx, options)
+	defer func() { k.tell(k.monitor.deps.Streams.hear(k.target), k.monitor.clock.Now()) }()
+	return k.monitor.deps.Metadata.Resource(k.Resource).Namespace(k.Namespace).List(ctx, options)
 }

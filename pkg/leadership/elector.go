@@ -19,7 +19,7 @@ var ErrShutdownTimeout = errors.New("controllers did not stop within the shutdow
 // ErrLeadReturned is in the error of Run when Lead returned nil before its term ended.
 var ErrLeadReturned = errors.New("controllers returned before the end of the term")
 
-// Term is one uninterrupted holding of the lease.
+// Term is one uninterrupted holding of the lease, as those know it who work in it.
 type Term struct {
 	Number uint64 // 1 for the first term of this process
 	Cause  Cause  // how the lease had become free
@@ -58,7 +58,7 @@ type Elector struct {
 
 	lock    sync.Mutex
 	term    Term
-	leading bool          // between begin and the return of Lead
+	leading bool          // from begin until the books of the term are closed; it stays if controllers have not returned
 	ended   time.Time     // when the running term was found to be over; zero: it is not
 	renewed time.Time     // when the last successful renewal was sent
 	relied  time.Duration // for how long writes may rely on it

@@ -24,7 +24,7 @@ const (
 
 // announce writes an event on the Lease.
 func (e *Elector) announce(what string) {
-	lease, _ := e.lease.held()
+	lease, _ := e.lease.current()
 	if e.recorder == nil || lease == nil {
 		return
 	}

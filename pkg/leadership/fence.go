@@ -175,7 +175,6 @@ func (f *Fence) end(why string) int {
 	f.shut(why)
 	for fl := range f.flights {
 		fl.cut(why)
-		f.metrics.cuts.WithLabelValues(fl.method).Inc()
 	}
 	return len(f.flights)
 }

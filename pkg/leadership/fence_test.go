@@ -502,3 +502,29 @@ func TestWriteThatNeverLeftIsNotSlow(t *testing.T) {
 		})
 	}
 }
+
+// TestACutIsCountedOnce: a loss that the watch shows ends the fence, and so does the term that takes notice of it.
+func TestACutIsCountedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		metrics := NewMetrics(prometheus.NewRegistry())
+		fence := NewFence(clock.RealClock{}, metrics)
+		fence.open(1, allowance{})
+		slow := transportFunc(func(req *http.Request) (*http.Response, error) {
+			<-req.Context().Done()
+			time.Sleep(time.Second) // to come back
+			return nil, req.Context().Err()
+		})
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_, _ = fence.Wrap(slow).RoundTrip(httptest.NewRequest("PUT", "/", nil))
+		}()
+		synctest.Wait()
+		fence.end("seen")
+		fence.end("noticed")
+		<-done
+		if n := testutil.ToFloat64(metrics.cuts.WithLabelValues("PUT")); n != 1 {
+			t.Errorf("%v requests were counted as cut, want 1", n)
+		}
+	})
+}

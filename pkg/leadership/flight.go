@@ -103,9 +103,10 @@ type flight struct {
 	deadline     time.Time // when it is over on both sides; meaningful if allowed is limited
 
 	// The lock of the fence guards these.
-	began time.Time // when it was sent, as far as is known
-	waits bool      // for its first connection, so nothing was sent
-	had   bool      // a connection
+	began  time.Time // when it was sent, as far as is known
+	waits  bool      // for its first connection, so nothing was sent
+	had    bool      // a connection
+	wasCut bool
 
 	stop context.CancelCauseFunc // cuts it
 	free context.CancelFunc      // frees the timer of its deadline
@@ -172,6 +173,10 @@ func limitTimeout(query url.Values, left time.Duration) url.Values {
 
 // cut ends the request here; whether the server still does what it asks is unknown.
 func (fl *flight) cut(why string) {
+	if !fl.wasCut {
+		fl.wasCut = true
+		fl.fence.metrics.cuts.WithLabelValues(fl.method).Inc()
+	}
 	fl.stop(&FencedError{Method: fl.method, Path: fl.path, Term: fl.term, Sent: true, Reason: why})
 }
 

@@ -15,7 +15,7 @@ import (
 // bounds on the flags are everybody's.
 const renewJitter = 1.2
 
-// holding is one uninterrupted holding of the lease: from the attempt that takes it to the end of its renewals.
+// holding is one uninterrupted holding of the lease as the one knows it who renews it: from the attempt that takes it to the last renewal.
 type holding struct {
 	e     *Elector
 	cause Cause         // how the lease was free
@@ -120,7 +120,7 @@ func (e *Elector) attempt(ctx context.Context, renewing bool) outcome {
 		logger.Error(o.err, "The lease was neither taken nor renewed", "lease", e.lease)
 	}
 	if o.held {
-		e.held(o)
+		e.noteHeld(o)
 	}
 	if o.lost != "" {
 		e.lose(o.lost)
@@ -128,8 +128,8 @@ func (e *Elector) attempt(ctx context.Context, renewing bool) outcome {
 	return o
 }
 
-// held takes in that a write made or kept us the holder.
-func (e *Elector) held(o outcome) {
+// noteHeld takes note of a write that made or kept us the holder.
+func (e *Elector) noteHeld(o outcome) {
 	e.fence.extend(e.cfg.allowed(o.sent, o.rely))
 	e.deps.Metrics.lease.Set(o.written.Truncate(time.Second).Seconds())
 	e.lock.Lock()

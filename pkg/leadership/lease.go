@@ -53,7 +53,7 @@ type outcome struct {
 func (l *leaseClient) attempt(ctx context.Context, renewing bool, duration func() (written, rely time.Duration)) outcome {
 	// 1. The holder writes over what it knows: one request.
 	if renewing {
-		stored, holding := l.held()
+		stored, holding := l.current()
 		if !holding { // whoever found out has said so
 			return outcome{}
 		}
@@ -81,8 +81,8 @@ func (l *leaseClient) attempt(ctx context.Context, renewing bool, duration func(
 	return w
 }
 
-// held returns the Lease as of our last request, and whether we hold it.
-func (l *leaseClient) held() (*coordinationv1.Lease, bool) {
+// current returns the Lease as of our last request, and whether we hold it.
+func (l *leaseClient) current() (*coordinationv1.Lease, bool) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
 	return l.stored, l.holding

@@ -28,7 +28,7 @@ type observation struct {
 	// record is the last one seen. It outlives the Lease: deleting a Lease does not stop its holder.
 	record  resourcelock.LeaderElectionRecord
 	renewed bool          // its holder has written it: the renew time is another than that of the holder's record before
-	held    time.Duration // of the last record that named a holder; 0 if none was seen
+	lasted  time.Duration // of the last record that named a holder; 0 if none was seen
 	version string        // resourceVersion of the newest state seen
 	since   time.Time     // when the record was first seen, or when the Lease was first found missing
 	heard   time.Time     // when anything was last heard, new or not
@@ -53,7 +53,7 @@ func (o observation) read(lease *coordinationv1.Lease, now time.Time) observatio
 		o.renewed = o.known && record.HolderIdentity == o.record.HolderIdentity && !sameTime(record.RenewTime, o.record.RenewTime)
 	}
 	if record.HolderIdentity != "" {
-		o.held = time.Duration(record.LeaseDurationSeconds) * time.Second
+		o.lasted = time.Duration(record.LeaseDurationSeconds) * time.Second
 	}
 	o.heard, o.known, o.exists, o.record, o.version = now, true, true, *record, lease.ResourceVersion
 	return o
@@ -78,7 +78,7 @@ func (o observation) free(identity string, shortest time.Duration) (time.Time, C
 	switch {
 	case o.record.HolderIdentity == identity:
 		return o.since, CauseReacquired
-	case o.record.HolderIdentity == "" && o.held == 0 && (!o.exists || unwritten(o.record)):
+	case o.record.HolderIdentity == "" && o.lasted == 0 && (!o.exists || unwritten(o.record)):
 		return o.since, CauseInitial
 	case o.record.HolderIdentity == "" && released(o.record):
 		if !o.exists {
@@ -86,7 +86,7 @@ func (o observation) free(identity string, shortest time.Duration) (time.Time, C
 		}
 		return o.since, CauseReleased
 	case o.record.HolderIdentity == "":
-		return o.since.Add(max(shortest, o.held)), CauseExpired
+		return o.since.Add(max(shortest, o.lasted)), CauseExpired
 	}
 	duration := time.Duration(o.record.LeaseDurationSeconds) * time.Second
 	if !o.renewed {
@@ -106,8 +106,8 @@ func unwritten(record resourcelock.LeaderElectionRecord) bool {
 	return record.LeaseDurationSeconds == 0 && record.LeaderTransitions == 0 && record.AcquireTime.IsZero() && record.RenewTime.IsZero()
 }
 
-// attempt is the last try of a standby to take the lease. The zero value is none.
-type attempt struct {
+// lastTry is the last attempt of a standby to take the lease. The zero value is none.
+type lastTry struct {
 	at      time.Time     // when it ended
 	version string        // of the Lease it judged
 	pause   time.Duration // before another one on the same version
@@ -116,7 +116,7 @@ type attempt struct {
 // nextTry says when a standby should look at the lease again: at once if it has not yet; at the moment it
 // becomes free; after the pause if it was free already and the try failed; and in any case poll after it
 // last heard of it, for the watch may be what is broken.
-func nextTry(o observation, identity string, shortest time.Duration, last attempt, poll time.Duration) time.Time {
+func nextTry(o observation, identity string, shortest time.Duration, last lastTry, poll time.Duration) time.Time {
 	retry := last.at.Add(last.pause)
 	if !o.known || last.at.IsZero() {
 		return retry

@@ -52,7 +52,7 @@ func TestFree(t *testing.T) {
 	}{
 		{"no Lease", func(o observation) observation { return o.gone(at(1)) }, time.Second, CauseInitial},
 		{"found missing again: since the first time", func(o observation) observation { return o.gone(at(1)).gone(at(3)) }, time.Second, CauseInitial},
-		{"held: its duration after we saw it", func(o observation) observation { return o.saw(held("x", "10", ahead), at(1)) }, 16 * time.Second, CauseExpired},
+		{"lasted: its duration after we saw it", func(o observation) observation { return o.saw(held("x", "10", ahead), at(1)) }, 16 * time.Second, CauseExpired},
 		{"a holder whose clock is behind", func(o observation) observation { return o.saw(held("x", "10", behind), at(1)) }, 16 * time.Second, CauseExpired},
 		{"renewed", func(o observation) observation {
 			return o.saw(held("x", "10", ahead), at(1)).saw(held("x", "11", ahead.Add(time.Microsecond)), at(3))
@@ -122,16 +122,16 @@ func TestNextTry(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		o    observation
-		last attempt
+		last lastTry
 		want float64
 	}{
-		{"nothing seen yet, but the server did not answer", observation{}, attempt{at: at(3), pause: time.Second}, 4},
-		{"held, just heard of: look if it stays silent", foreign, attempt{at: at(0), version: "10", pause: time.Second}, 4},
-		{"held, and expiry comes before the next look", func() observation { o := foreign; o.heard = at(13); return o }(), attempt{at: at(1), version: "10", pause: time.Second}, 15},
-		{"expired, and the try failed", func() observation { o := foreign; o.heard = at(15); return o }(), attempt{at: at(15), version: "10", pause: time.Second}, 16},
-		{"free, and the try failed", free, attempt{at: at(2), version: "10", pause: time.Second}, 3},
-		{"free since the last try", free, attempt{at: at(-1), version: "9", pause: time.Second}, 0},
-		{"freed while the last try was on its way", free, attempt{at: at(2), version: "9", pause: time.Second}, 0},
+		{"nothing seen yet, but the server did not answer", observation{}, lastTry{at: at(3), pause: time.Second}, 4},
+		{"held, just heard of: look if it stays silent", foreign, lastTry{at: at(0), version: "10", pause: time.Second}, 4},
+		{"held, and expiry comes before the next look", func() observation { o := foreign; o.heard = at(13); return o }(), lastTry{at: at(1), version: "10", pause: time.Second}, 15},
+		{"expired, and the try failed", func() observation { o := foreign; o.heard = at(15); return o }(), lastTry{at: at(15), version: "10", pause: time.Second}, 16},
+		{"free, and the try failed", free, lastTry{at: at(2), version: "10", pause: time.Second}, 3},
+		{"free since the last try", free, lastTry{at: at(-1), version: "9", pause: time.Second}, 0},
+		{"freed while the last try was on its way", free, lastTry{at: at(2), version: "9", pause: time.Second}, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := nextTry(tt.o, "me", 15*time.Second, tt.last, 4*time.Second).Sub(epoch).Seconds(); got != tt.want {
@@ -139,7 +139,7 @@ func TestNextTry(t *testing.T) {
 			}
 		})
 	}
-	if got := nextTry(foreign, "me", 15*time.Second, attempt{}, 0); got.After(epoch) {
+	if got := nextTry(foreign, "me", 15*time.Second, lastTry{}, 0); got.After(epoch) {
 		t.Errorf("first try at %v, want at once", got)
 	}
 }

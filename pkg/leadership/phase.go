@@ -64,8 +64,8 @@ func (p phase) next(ev event) phase {
 // over says whether the term is.
 func (p phase) over() bool { return p == clean || p == broken }
 
-// settle judges a term that is settling and has nothing in flight any more: whether its end has come, or else how long to wait. settled is
-// when what was sent can no longer be done, bound when the phase must end, zero if never. To wait for what comes after that helps nobody.
+// settle returns the event that ends settling if it is due, over, or else how long to wait; nothing is in flight any more. settled is when no
+// write of the term can be done any more, bound when the phase must end, zero if never. It does not wait for writes that outlast bound.
 func settle(settled, bound, now time.Time) (ev event, over bool, wait time.Duration) {
 	switch {
 	case !settled.After(now):

@@ -12,8 +12,8 @@ import (
 func (e *Elector) standby(ctx context.Context) *holding {
 	logger := klog.FromContext(ctx)
 	logger.Info("Waiting for the lease", "lease", e.lease, "identity", e.cfg.Identity)
-	var last attempt
-	poll, doubts, held := time.Duration(0), 0, false
+	var last lastTry
+	poll, doubts, told := time.Duration(0), 0, false
 	for ctx.Err() == nil {
 		e.noteHolder(ctx)
 		seen := e.lease.observed()
@@ -22,8 +22,8 @@ func (e *Elector) standby(ctx context.Context) *holding {
 			continue
 		}
 		now, settled := e.clock.Now(), e.fence.settled()
-		if settled.After(now) && !held {
-			held = true
+		if settled.After(now) && !told {
+			told = true
 			logger.Info("Not competing yet, a write of the last term may still be done", "lease", e.lease, "for", settled.Sub(now).Round(time.Millisecond))
 		}
 		if wait := later(settled, nextTry(seen, e.cfg.Identity, e.lease.shortest, last, poll)).Sub(now); wait > 0 {
@@ -42,7 +42,7 @@ func (e *Elector) standby(ctx context.Context) *holding {
 			logger.Info("Standing aside, writes to the lease are not answered", "lease", e.lease)
 			e.StepDown("writes to the lease are not answered", e.untaken)
 		}
-		last = attempt{at: e.clock.Now(), version: judged, pause: between(e.cfg.RetryPeriod, 0.5, 1)}
+		last = lastTry{at: e.clock.Now(), version: judged, pause: between(e.cfg.RetryPeriod, 0.5, 1)}
 		poll = between(e.cfg.RetryPeriod, 1.5, 2.5)
 	}
 	return nil

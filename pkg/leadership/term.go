@@ -30,17 +30,17 @@ const flushTimeout = time.Second
 
 // service is a term while it is served.
 type service struct {
-	e      *Elector
-	term   Term
-	held   *holding // nil with election off
-	cancel context.CancelFunc
-	led    chan error
+	e       *Elector
+	term    Term
+	holding *holding // nil with election off
+	cancel  context.CancelFunc
+	led     chan error
 
-	phase phase
-	timer clock.Timer     // of the phase; nil: it has none
-	idle  <-chan struct{} // settling: closed when nothing is in flight; nil: it was, or another phase
-	bound time.Time       // of draining and settling; zero: none
-	began time.Time       // of the end
+	phase    phase
+	timer    clock.Timer     // of the phase; nil: it has none
+	idle     <-chan struct{} // settling: closed when nothing is in flight; nil: it was, or another phase
+	bound    time.Time       // of draining and settling; zero: none
+	endBegan time.Time
 
 	end      endReason // "" while it goes on
 	stopping bool      // the process stops
@@ -87,7 +87,7 @@ func (e *Elector) begin(ctx context.Context, held *holding) *service {
 	e.deps.Metrics.started.Set(float64(now.UnixNano()) / float64(time.Second))
 	e.deps.Metrics.takeovers.WithLabelValues(string(cause)).Observe(now.Sub(free).Seconds())
 	klog.FromContext(ctx).Info("Term begins", "term", term.Number, "cause", cause, "leaseFreeFor", now.Sub(free).Round(time.Millisecond))
-	s := &service{e: e, term: term, held: held, led: make(chan error, 1), relied: e.cfg.LeaseDuration}
+	s := &service{e: e, term: term, holding: held, led: make(chan error, 1), relied: e.cfg.LeaseDuration}
 	if held != nil {
 		s.lapse = e.clock.NewTimer(allowed.until.Sub(now))
 		signal(e.paced)
@@ -98,14 +98,14 @@ func (e *Elector) begin(ctx context.Context, held *holding) *service {
 // await takes the term through its phases.
 func (s *service) await(ctx context.Context) {
 	stop, out := ctx.Done(), s.e.aside.begun
-	gone, done := s.held.endings()
+	gone, done := s.holding.endings()
 	for !s.phase.over() {
 		select {
 		case err := <-s.led:
 			s.returned(ctx, err)
 		case <-gone:
 			gone = nil
-			s.on(ctx, lost, s.held.reason)
+			s.on(ctx, lost, s.holding.reason)
 		case <-done:
 			done = nil
 			s.on(ctx, lost, notRenewed)
@@ -139,7 +139,7 @@ func (s *service) on(ctx context.Context, ev event, reason string) {
 	s.phase = was.next(ev)
 	s.stopping = s.stopping || ev == stopped
 	s.deposed = s.deposed || ev == lost && was != joining    // after the cut we have ended the renewals ourselves
-	if s.phase == was && (ev != stopped || was != joining) { // a join has no end before the process stops
+	if s.phase == was && (ev != stopped || was != joining) { // a process that is told to stop while it joins gets a timer for that
 		return
 	}
 	if s.phase == joining && was != joining || s.phase == broken && was == settling {
@@ -157,12 +157,12 @@ func (s *service) on(ctx context.Context, ev event, reason string) {
 // finish tells the controllers that the term is over.
 func (s *service) finish(ctx context.Context, ev event, reason string) {
 	s.end = map[event]endReason{lost: endLost, stopped: endShutdown, steppedDown: endStepDown, returned: endFailed}[ev]
-	s.began = s.e.clock.Now()
+	s.endBegan = s.e.clock.Now()
 	if s.e.cfg.ShutdownTimeout > 0 {
-		s.bound = s.began.Add(s.e.cfg.ShutdownTimeout)
+		s.bound = s.endBegan.Add(s.e.cfg.ShutdownTimeout)
 	}
 	s.e.lock.Lock()
-	s.e.ended = s.began
+	s.e.ended = s.endBegan
 	s.e.lock.Unlock()
 	klog.FromContext(ctx).Info("Term ends", "term", s.term.Number, "why", s.end, "reason", reason)
 	s.cancel()
@@ -199,7 +199,7 @@ func (s *service) settle(ctx context.Context) {
 	s.stopTimer()
 	now := s.e.clock.Now()
 	settled := now
-	if s.held != nil {
+	if s.holding != nil {
 		settled = s.e.fence.settled()
 	}
 	ev, over, wait := settle(settled, s.bound, now)
@@ -213,8 +213,8 @@ func (s *service) settle(ctx context.Context) {
 
 // cut ends the fence hard. The lease is not renewed any more: nobody here can use it, however long controllers take to return.
 func (s *service) cut(ctx context.Context, reason string) {
-	if s.held != nil {
-		s.held.stop()
+	if s.holding != nil {
+		s.holding.stop()
 	}
 	n := s.e.fence.end(reason)
 	klog.FromContext(ctx).V(2).Info("Fence ended", "term", s.term.Number, "reason", reason, "cut", n)
@@ -267,12 +267,12 @@ func (s *service) conclude(ctx context.Context) {
 	s.stopTimer()
 	e.fence.close("its term is over")
 	inFlight := e.fence.InFlight()
-	klog.FromContext(ctx).Info("Controllers stopped", "term", s.term.Number, "after", e.clock.Since(s.began).Round(time.Millisecond),
+	klog.FromContext(ctx).Info("Controllers stopped", "term", s.term.Number, "after", e.clock.Since(s.endBegan).Round(time.Millisecond),
 		"drained", s.phase == clean, "stuck", s.stuck, "inFlight", inFlight)
-	if s.held != nil {
+	if s.holding != nil {
 		s.lapse.Stop()
-		s.held.stop()
-		<-s.held.done
+		s.holding.stop()
+		<-s.holding.done
 		e.lease.resign()
 		e.announce(stoppedLeading)
 		s.handOver(ctx, inFlight)

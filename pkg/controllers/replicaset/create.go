@@ -115,7 +115,7 @@ func (c *creator) backOff(t task, progress bool) time.Duration {
 type batch struct {
 	size    int
 	created int
-	refused bool // one or more, by a definite answer
+	refused bool // one or more were refused by a definite answer, or made into somebody else's
 	err     error
 }
 
@@ -124,21 +124,25 @@ func (c *creator) createBatch(ctx context.Context, t task, template *corev1.Pod,
 	b := batch{size: n}
 	prefix := template.GenerateName[:min(len(template.GenerateName), maxNameBase)]
 	for range nameAttempts {
+		// 1. Names: first those whose creates were not answered.
 		names := t.ledger.creates.Choose(n,
 			func() string { return prefix + utilrand.String(nameSuffix) },
 			func(name string) bool {
 				_, taken := c.pods.Get(cache.NewObjectName(t.rs.Namespace, name))
 				return taken
 			})
-		attempts := make([]controller.Attempt, n)
+		// 2. The ledger knows of each create before it is sent.
+		attempts := make([]controller.Create, n)
 		for i, name := range names {
 			attempts[i] = t.ledger.creates.Begin(name)
 		}
+		// 3. Send, and take back what was not sent.
 		results := make([]created, n)
 		begun, cut := c.slots.each(ctx, t.key, t.deadline(), n, func(i int) { results[i] = c.createPod(ctx, t, template, attempts[i]) })
 		for _, attempt := range attempts[begun:] {
 			t.ledger.creates.Keep(attempt)
 		}
+		// 4. Note what became of each. Those whose names were taken go once more, under others.
 		n = 0
 		for i, result := range results[:begun] {
 			switch err := c.note(ctx, t, attempts[i], result); {
@@ -172,7 +176,7 @@ type created struct {
 }
 
 // createPod makes one pod. A refusal of a name that was tried before is not believed until a look shows that no such pod of ours exists.
-func (c *creator) createPod(ctx context.Context, t task, template *corev1.Pod, attempt controller.Attempt) created {
+func (c *creator) createPod(ctx context.Context, t task, template *corev1.Pod, attempt controller.Create) created {
 	if controller.Draining(ctx) {
 		return created{outcome: answer.Unsent, err: controller.ErrDraining}
 	}
@@ -225,7 +229,7 @@ func foreign(pod removed) error {
 }
 
 // explain looks for the pod of a refused create. If it is there, ours and not known yet, an earlier attempt made it.
-func (c *creator) explain(ctx context.Context, t task, attempt controller.Attempt, refused created) created {
+func (c *creator) explain(ctx context.Context, t task, attempt controller.Create, refused created) created {
 	found, readErr := c.read.pod(ctx, t.rs.Namespace, attempt.Name)
 	switch {
 	case readErr != nil:
@@ -241,7 +245,7 @@ func (c *creator) explain(ctx context.Context, t task, attempt controller.Attemp
 }
 
 // note enters one result into the ledger and tells users of it. It returns the error that the batch fails with; a name that is taken is none.
-func (c *creator) note(ctx context.Context, t task, attempt controller.Attempt, r created) error {
+func (c *creator) note(ctx context.Context, t task, attempt controller.Create, r created) error {
 	switch r.outcome {
 	case answer.Done:
 		t.ledger.creates.End(attempt.Name)

@@ -47,9 +47,9 @@ var (
 	release = change{releasePatch, func(c claims) bool { return len(c.release) > 0 }, (*owners).released}
 )
 
-// claim sorts the pods, then adopts and releases, and returns the claims with what has been adopted, and when to try again what was refused. It
+// adoptAndRelease sorts the pods, then adopts and releases, and returns the claims with what has been adopted, and when to try again what was refused. It
 // tries every pod; errors other than a definite refusal of one pod end the sync, because a wrong count would follow.
-func (o *owners) claim(ctx context.Context, t task) (c claims, again time.Duration, err error) {
+func (o *owners) adoptAndRelease(ctx context.Context, t task) (c claims, again time.Duration, err error) {
 	c = claim(t.rs, t.selector, t.pods, t.ledger.deleted)
 	if t.rs.DeletionTimestamp != nil {
 		return c, 0, nil

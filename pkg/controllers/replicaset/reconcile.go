@@ -59,9 +59,9 @@ func (c *Controller) step(ctx context.Context, t task, liveReason string) (contr
 	var d decision
 	var err error
 
-	// 4. Claim and plan on the cache.
+	// 4. Claim, adopt and release, and plan, on the cache.
 	if liveReason == "" {
-		if d, err = c.decide(ctx, t); err != nil {
+		if d, err = c.claimAndPlan(ctx, t); err != nil {
 			return ended(err)
 		}
 		liveReason = c.doubts(t, d)
@@ -73,7 +73,7 @@ func (c *Controller) step(ctx context.Context, t task, liveReason string) (contr
 		if t, err = c.read.live(ctx, t, liveReason); err != nil {
 			return ended(err)
 		}
-		if d, err = c.decide(ctx, t); err != nil {
+		if d, err = c.claimAndPlan(ctx, t); err != nil {
 			return ended(err)
 		}
 		again = soonest(again, d.again)
@@ -108,9 +108,9 @@ type decision struct {
 	again   time.Duration // try again to adopt or release what was refused; 0: nothing was
 }
 
-// decide finds out which pods are ours, adopting and releasing on the way, and what is to be done about their number.
-func (c *Controller) decide(ctx context.Context, t task) (decision, error) {
-	claimed, again, err := c.owners.claim(ctx, t)
+// claimAndPlan finds out which pods are ours, adopts and releases what is to be, and plans what to do about their number.
+func (c *Controller) claimAndPlan(ctx context.Context, t task) (decision, error) {
+	claimed, again, err := c.owners.adoptAndRelease(ctx, t)
 	if err != nil || t.rs.DeletionTimestamp != nil {
 		return decision{claimed: claimed}, err
 	}
