@@ -14,9 +14,6 @@ import (
 	"minikcm/pkg/controller"
 )
 
-// Name is the program's name on the command line, in user agents, and of the Lease by default.
-const Name = "controller-manager"
-
 const description = `controller-manager runs control loops of a Kubernetes control plane: it keeps the pods of
 ReplicaSets in number, watches the health of nodes, evicts pods from nodes that are
 tainted, collects pods nobody else will delete, and empties namespaces that are deleted.

@@ -11,6 +11,12 @@ import (
 	"minikcm/pkg/serving"
 )
 
+// Name is the program's name on the command line, in user agents, and of the Lease by default.
+const Name = "controller-manager"
+
+// leasesLock is the only kind of lock there is.
+const leasesLock = "leases"
+
 // Config is what the manager works with. It is made by [Options.Config] and not changed afterwards; whoever needs a
 // variation copies it.
 type Config struct {

@@ -16,9 +16,6 @@ type LeaderElectionOptions struct {
 	WarmStandby  bool
 }
 
-// leasesLock is the only kind of lock there is.
-const leasesLock = "leases"
-
 func (o *LeaderElectionOptions) addFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.Enabled, "leader-elect", o.Enabled,
 		"Work only while holding a Lease, so that several replicas can run and only one works.")
