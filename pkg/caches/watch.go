@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,12 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes/scheme"
 	"minikcm/pkg/freshness"
 )
 
@@ -82,8 +83,12 @@ func informerFor[T metav1.Object](c *Caches, gvr schema.GroupVersionResource, o 
 	if known == nil {
 		content, known = "", scheme.Scheme
 	}
-	if _, _, err := known.ObjectKinds(object); err != nil {
+	kinds, _, err := known.ObjectKinds(object)
+	if err != nil {
 		return nil, err
+	}
+	if !slices.ContainsFunc(kinds, func(kind schema.GroupVersionKind) bool { return kind.GroupVersion() == gvr.GroupVersion() }) {
+		return nil, fmt.Errorf("%v is not of %v", reflect.TypeFor[T](), gvr.GroupVersion())
 	}
 	if c.cfg.REST == nil {
 		return nil, errors.New("its informer cannot be made without a client")

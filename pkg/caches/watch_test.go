@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
-
 	"k8s.io/client-go/rest"
 )
 
@@ -32,6 +31,8 @@ func TestWatchOfAnyType(t *testing.T) {
 	}
 	_, err := Watch[*corev1.Pod](c, services, Options{})
 	refused("a type that is watched as another", "watch services: it is in a caches.Store[*k8s.io/api/core/v1.Service] already", err)
+	_, err = Watch[*corev1.Service](c, own, Options{})
+	refused("a type of another group", "watch foos: *v1.Service is not of example.com/v1", err)
 	_, err = Watch[*corev1.Service](c, own, Options{Scheme: runtime.NewScheme()})
 	refused("a type its scheme does not know", "watch foos: no kind is registered for the type v1.Service", err)
 	_, err = Watch[*corev1.Service](New(fake.NewClientset(), Config{Name: "clientless"}), services, Options{})

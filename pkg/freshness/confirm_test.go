@@ -34,6 +34,7 @@ func TestConfirm(t *testing.T) {
 		{"it lacks an object", "20", 0, listed[:1], nil, ErrBehind, 2},
 		{"it has an object that was deleted", "20", 0, append([]ObjectVersion{{Name: "c", UID: "3", ResourceVersion: "15"}}, listed...), nil, ErrBehind, 2},
 		{"it shows an older state of an object", "19", 0, []ObjectVersion{listed[0], {Name: "b", UID: "2", ResourceVersion: "19"}}, nil, ErrBehind, 2},
+		{"it has an object that is newer than the list", "20", 0, append([]ObjectVersion{{Name: "d", UID: "4", ResourceVersion: "35"}}, listed...), nil, nil, 2},
 		{"nobody answers", "30", 0, listed, refused, refused, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

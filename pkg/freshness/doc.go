@@ -1,6 +1,6 @@
 // Package freshness knows whether what the informers hold is what the API server has.
 //
-// Three parts, and nothing here knows caches, leases or controllers:
+// Three parts, and nothing here knows caches or controllers, nor of leases more than that one of them is written often:
 //
 //   - [Line] is how informers reach the API server. It keeps reflectors from listing everything when they need not, and from doing so in one
 //     piece: a watch is held while the API server is away or being replaced, a first streaming list that says nothing is ended, plain
@@ -12,5 +12,5 @@
 //
 // [Watched.Confirm] answers the question once, for whoever is about to act on a whole cache.
 //
-// Each type has one state: current, behind, different, reopened or stale; staleness.go has the table. Lag alone is never staleness.
+// Each type has one state: current, behind, different, reopened or stale; staleness.go says what leads from one to the next. Lag alone is never staleness.
 package freshness

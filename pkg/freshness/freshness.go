@@ -57,7 +57,7 @@ func (c Config) withDefaults() Config {
 
 // Deps are what Monitor works with.
 type Deps struct {
-	Metadata metadata.Interface // not through Streams.Dial: it must get answers when watches do not
+	Metadata metadata.Interface // not through Link.Dial: it must get answers when watches do not
 	Streams  *Streams
 	Election Election
 	Metrics  *Metrics

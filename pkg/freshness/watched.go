@@ -317,7 +317,7 @@ func (k *keeper) recent(ctx context.Context, since string) (diff difference, ver
 	return diff, "", nil
 }
 
-// page asks for one page of a list. There may be minutes of them.
+// page asks for one page of a list. All of them may take minutes, so the gauges are kept up to date meanwhile.
 func (k *keeper) page(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()

@@ -3,17 +3,14 @@ package controlplane
 import (
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"os"
-
-	"path/filepath"
-
-	"time"
 )
 
 func TestAuditLogShowsWhoDidWhat(t *testing.T) {

@@ -30,7 +30,13 @@ func TestNodeDeletedWhileItIsJudgedLeavesNoRecord(t *testing.T) {
 			t.Fatal("the Lease of the silent node was never read")
 		}
 		if all, _ := b.controller.health.count(defaults(), time.Time{}); all != len(live) {
-			t.Errorf("%d records are kept, want those of the %d nodes there are", all, len(live))
+			t.Errorf("%d nodes are in the health map, want the %d there are", all, len(live))
+		}
+		w := b.controller.writer
+		w.lock.Lock()
+		defer w.lock.Unlock()
+		if e, kept := w.ledger["dying0"]; kept {
+			t.Errorf("the ledger has %+v of a node that is gone", e)
 		}
 	})
 }

@@ -31,7 +31,7 @@ type podKey struct {
 }
 
 // podMarker sets the pods of a node that does not answer to not Ready: each once per downtime of its node, by a queue of their own, so that
-// the pods of one node do not wait for those of another.
+// nodes do not wait for pods.
 type podMarker struct {
 	client     kubernetes.Interface
 	nodes      *caches.Nodes

@@ -29,7 +29,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) (controller.Res
 	now := begun
 	defer func() { c.metrics.updateSeconds.Observe(c.clock.Since(begun).Seconds()) }()
 
-	// 1. Observe the node: cached, or live if the cache does not show our own last write.
+	// 1. Observe the node: cached, or live if the cache does not show our own last write, or was refused as outdated.
 	cached, ok := c.nodes.Get(cache.ObjectName{Name: name})
 	if !ok {
 		c.forget(name, now)
@@ -60,10 +60,11 @@ func (c *Controller) reconcile(ctx context.Context, name string) (controller.Res
 	c.wake(c.zones.put(name, zoneOf(node), memberOf(node), now), now)
 
 	// 6. Queue its pods if it is Unknown.
-	c.pods.follow(node, c.confirmation.done.Load())
+	confirmed := c.confirmation.done.Load() // asked once: what is put off until then has to be looked at again
+	c.pods.follow(node, confirmed)
 
 	// 7. Write its taints and labels.
-	taintRecheck, taintErr := c.writeTaints(ctx, node, now)
+	taintRecheck, taintErr := c.writeTaints(ctx, node, confirmed, now)
 
 	// 8. Say when to look again.
 	return controller.Result{After: sooner(verdict.recheck, taintRecheck)}, errors.Join(err, taintErr)
@@ -131,8 +132,8 @@ func (c *Controller) writeUnknown(ctx context.Context, node *corev1.Node) (*core
 }
 
 // writeTaints gives a node the taints and labels it should have, in one patch. It returns when to look again, zero if not by itself.
-func (c *Controller) writeTaints(ctx context.Context, node *corev1.Node, now time.Time) (time.Duration, error) {
-	want, granted, wait := c.noExecute(node, now)
+func (c *Controller) writeTaints(ctx context.Context, node *corev1.Node, confirmed bool, now time.Time) (time.Duration, error) {
+	want, granted, wait := c.noExecute(node, confirmed, now)
 	taints, changed := desiredTaints(node, want, metav1.NewTime(now))
 	labels := missingLabels(node.Labels)
 	if !changed && labels == nil {
@@ -155,9 +156,9 @@ func (c *Controller) writeTaints(ctx context.Context, node *corev1.Node, now tim
 
 // noExecute decides about a node's NoExecute taints. The zone is asked last, when nothing else speaks against a taint; granted
 // tells that it has spent a token.
-func (c *Controller) noExecute(node *corev1.Node, now time.Time) (want noExecute, granted bool, wait time.Duration) {
+func (c *Controller) noExecute(node *corev1.Node, confirmed bool, now time.Time) (want noExecute, granted bool, wait time.Duration) {
 	ready := readiness(node)
-	if !c.confirmation.done.Load() && ready != corev1.ConditionTrue {
+	if !confirmed && ready != corev1.ConditionTrue {
 		return noExecute{keep: true}, false, confirmRecheck // the zones may not be as the cache shows them
 	}
 	want = noExecuteWanted(ready, c.zones.isStopped())

@@ -12,8 +12,8 @@ import (
 // and of ticks, and asked for a verdict. Three things make silence meaningless.
 //
 // Blind: requests fail, so kubelets' requests may fail as well. Blindness starts at the last moment at which we certainly saw, ends with any
-// Lease event or success, and is then credited to every node. A single object that fails does not make us blind: it takes a second object, a
-// failed probe, or a long quiet.
+// Lease event or success, and is then credited to every node. One request that fails does not make us blind: it takes another one,
+// of another object or another kind, a failed probe, or a long quiet.
 //
 // Stale: the Lease cache is behind what a live read showed. Staleness ends when the cache has caught up. While it lasts, lists of all Leases
 // take the place of the watch.

@@ -271,7 +271,7 @@ func (z *zones) isStopped() bool {
 }
 
 // ask asks for the token that a NoExecute taint of a node takes. If it is not granted, the node stands in line and has to ask again after wait;
-// zero means that it will be woken. An exhausted node may ask while the zones are frozen. lagging tells which nodes that are counted as Ready
+// zero means that it will be woken. While the zones are frozen only an exhausted node may be granted one. lagging tells which nodes that are counted as Ready
 // may not be so: while they would change the state of the zone, nobody is tainted in it, though not for longer than a grace period.
 func (z *zones) ask(name string, exhausted bool, lagging func(string) bool, now time.Time) (granted bool, wait time.Duration, e effects) {
 	z.lock.Lock()
