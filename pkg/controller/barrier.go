@@ -107,7 +107,7 @@ func (b *Barrier) State(at Versions, now time.Time) BarrierState {
 	return Behind
 }
 
-// Missing names the types whose caches at these versions lack something. A version that cannot be compared ends the list.
+// Missing names the types whose caches at these versions lack something. It names none if a version cannot be compared.
 func (b *Barrier) Missing(at Versions) []schema.GroupResource {
 	missing, _ := b.missing(at)
 	return missing

@@ -62,7 +62,7 @@ type Elector struct {
 	ended   time.Time     // when the running term was found to be over; zero: it is not
 	renewed time.Time     // when the last successful renewal was sent
 	relied  time.Duration // for how long writes may rely on it
-	holding *holding      // the running one, or the one that is tried for; nil before the first
+	holding *holding      // the running one, or the one that was tried for last; nil after a term
 	holder  string        // last one logged
 }
 
@@ -107,9 +107,11 @@ func (e *Elector) Observe(lease *coordinationv1.Lease) {
 	if e.lease == nil || lease != nil && (lease.Namespace != e.cfg.Namespace || lease.Name != e.cfg.Name) {
 		return
 	}
+	e.lock.Lock()
 	if reason := e.lease.observe(lease); reason != "" {
 		e.lose(reason)
 	}
+	e.lock.Unlock()
 	signal(e.news)
 }
 
@@ -155,13 +157,12 @@ func (e *Elector) Status() Status {
 	return s
 }
 
-// lose takes in that somebody else holds the lease. Nothing may be written from now on.
+// lose takes in that somebody else holds the lease. Nothing may be written from now on. The lock is held until the fence has ended, so that
+// no other holding can begin in between, whose fence that would be.
 func (e *Elector) lose(reason string) {
-	e.lock.Lock()
 	if e.holding != nil {
 		e.holding.lose(reason)
 	}
-	e.lock.Unlock()
 	e.fence.end(reason) // after lose: begin looks at that when it has opened the fence
 }
 

@@ -213,7 +213,7 @@ func TestStepDownOfOneWhoIsAlone(t *testing.T) {
 		s := &leaseServer{}
 		a := start(t, s, "a")
 		never := func() bool { return false }
-		staleFor := func(d time.Duration) { // as long as it is, Liveness says so every 30 s
+		staleFor := func(d time.Duration) { // as long as it is, the freshness monitor says so every 30 s
 			for range d / (30 * time.Second) {
 				a.StepDown("pods are stale", never)
 				sleep(30 * time.Second)

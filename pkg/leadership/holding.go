@@ -11,8 +11,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// renewJitter is how many retry periods two renewals may lie apart, that of client-go v0.37 (tools/leaderelection, JitterFactor), whose
-// bounds on the flags are everybody's.
+// renewJitter bounds the flags as client-go v0.37 does (tools/leaderelection, JitterFactor): the renew deadline has to be longer than so many
+// retry periods.
 const renewJitter = 1.2
 
 // holding is one uninterrupted holding of the lease as the one knows it who renews it: from the attempt that takes it to the last renewal.
@@ -97,7 +97,7 @@ func (h *holding) renew(ctx context.Context) bool {
 	for ctx.Err() == nil && !isClosed(h.lost) {
 		again := e.clock.Now().Add(e.cfg.RetryPeriod)
 		o := e.attempt(ctx, true)
-		if o.read {
+		if o.read && o.lost == "" {
 			e.deps.Metrics.slow(e.cfg.Name)
 		}
 		if o.held {
@@ -113,7 +113,7 @@ func (e *Elector) attempt(ctx context.Context, renewing bool) outcome {
 	o := e.lease.attempt(ctx, renewing, e.duration)
 	logger := klog.FromContext(ctx)
 	switch {
-	case o.err == nil || ctx.Err() != nil:
+	case o.err == nil || errors.Is(ctx.Err(), context.Canceled): // the end of the time for it is worth a line
 	case apierrors.IsConflict(o.err) || apierrors.IsAlreadyExists(o.err): // somebody else was faster
 		logger.V(2).Info("The lease changed meanwhile", "lease", e.lease, "err", o.err)
 	default:
@@ -123,7 +123,9 @@ func (e *Elector) attempt(ctx context.Context, renewing bool) outcome {
 		e.noteHeld(o)
 	}
 	if o.lost != "" {
+		e.lock.Lock()
 		e.lose(o.lost)
+		e.lock.Unlock()
 	}
 	return o
 }

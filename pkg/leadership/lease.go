@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"minikcm/pkg/answer"
@@ -52,6 +53,7 @@ type outcome struct {
 // write for how long it is to hold, and on how much of that writes may rely.
 func (l *leaseClient) attempt(ctx context.Context, renewing bool, duration func() (written, rely time.Duration)) outcome {
 	// 1. The holder writes over what it knows: one request.
+	var refused error
 	if renewing {
 		stored, holding := l.current()
 		if !holding { // whoever found out has said so
@@ -61,11 +63,13 @@ func (l *leaseClient) attempt(ctx context.Context, renewing bool, duration func(
 		if o.err == nil {
 			return o
 		}
+		refused = o.err
+		klog.FromContext(ctx).V(2).Info("The lease is read before it is renewed", "lease", l, "err", refused)
 	}
 	// 2. Everybody else, and a holder whose write failed, reads the Lease.
 	lease, err := l.client.Get(ctx, l.name, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
-		return outcome{err: fmt.Errorf("read the lease: %w", err), version: l.observed().version}
+		return outcome{err: errors.Join(refused, fmt.Errorf("read the lease: %w", err)), version: l.observed().version}
 	}
 	if err != nil {
 		lease = nil

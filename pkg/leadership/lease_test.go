@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -91,6 +92,16 @@ func TestRenewalPaths(t *testing.T) {
 			t.Error("a renewal removed a label")
 		}
 		wantLeading(t, a, true)
+		m := a.deps.Metrics
+		master, slowpath := m.master.WithLabelValues("test"), m.slowpath.WithLabelValues("test")
+		if leads, slow := testutil.ToFloat64(master), testutil.ToFloat64(slowpath); leads != 1 || slow != 1 {
+			t.Errorf("while it leads, after one conflict: master status %v, slow path %v, want 1 and 1", leads, slow)
+		}
+		a.cancel()
+		<-a.done
+		if leads := testutil.ToFloat64(master); leads != 0 {
+			t.Errorf("after the term: master status %v, want 0", leads)
+		}
 	})
 }
 

@@ -69,8 +69,9 @@ func (c *Controller) sync(ctx context.Context, name string) (followUp, error) {
 	return c.advance(ctx, ns)
 }
 
-// advance takes a namespace as far as it can go now. The order of its steps is the promise of the package, and stands here only. It ends in one
-// of three ways: the namespace waits (hold), is finished (finish), or the next sync goes on at once.
+// advance takes a namespace as far as it can go now. The order of its steps is the promise of the package, and stands here only. The
+// namespace waits for the gate, or for something that is told (hold), or is finished (finish), or is found to be gone (forget), or the next
+// sync goes on at once.
 func (c *Controller) advance(ctx context.Context, ns *corev1.Namespace) (followUp, error) {
 	// 1. The gate: when types other than pods may be deleted.
 	m := c.memory(ns)
