@@ -110,7 +110,7 @@ func TestConnectionsResetEverySecond(t *testing.T) {
 		standby.proxy.CutConnections()
 		controlplane.Consistently(t, time.Second, standing)
 	}
-	who, _ := createdByOne(t, time.Now(), 5*time.Second, leader, standby)
+	who, _ := createdByOne(t, time.Now(), 30*time.Second, leader, standby)
 	other := map[*contender]*contender{leader: standby, standby: leader}[who]
 	relieves(t, who, other)
 	load.settles(t)
