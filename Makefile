@@ -174,7 +174,7 @@ kwok_stages := node/fast node/heartbeat-with-lease pod/fast
 
 bin/kwok-stages.yaml: $(call pins,kwok)
 	@mkdir -p bin
-	@dir=$$(cd hack/kwok && $(GO) mod download sigs.k8s.io/kwok && $(GO) list -m -f '{{.Dir}}' sigs.k8s.io/kwok) && \
+	@dir=$$(cd hack/kwok && export GOWORK=off && $(GO) mod download sigs.k8s.io/kwok && $(GO) list -m -f '{{.Dir}}' sigs.k8s.io/kwok) && \
 	for file in $(foreach stage,$(kwok_stages),$$dir/kustomize/stage/$(stage)/*.yaml); do \
 		case $$file in */kustomization.yaml) ;; *) echo ---; cat $$file ;; esac; \
 	done >$@

@@ -1,7 +1,7 @@
 // Command gates writes pkg/app/gates.txt: the feature gates that kube-controller-manager of this version accepts, those
 // of all components, because clusters give all components the same list.
 //
-//	cd hack/kubernetes && go run ./gates >../../pkg/app/gates.txt
+//	cd hack/kubernetes && GOWORK=off go run ./gates >../../pkg/app/gates.txt
 package main
 
 import (

@@ -1,22 +1,21 @@
 package fakeapi
 
 import (
+	"context"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // Eventually polls check until it returns nil. After 20 s it ends the test with check's last error.
 func Eventually(t testing.TB, check func() error) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-		time.Sleep(10 * time.Millisecond)
+	var last error
+	if err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 20*time.Second, true, func(context.Context) (bool, error) {
+		last = check()
+		return last == nil, nil
+	}); err != nil {
+		t.Fatal(last)
 	}
 }
