@@ -182,7 +182,7 @@ func (c *Cluster) RestartAPIServer() error {
 	return errors.Join(c.StopAPIServer(), c.StartAPIServer())
 }
 
-// PauseAPIServer freezes the API server: connections stay open, nothing is answered. Resume it with ResumeAPIServer.
+// PauseAPIServer freezes the API server: connections stay open, nothing is answered from then on. Resume it with ResumeAPIServer.
 func (c *Cluster) PauseAPIServer() error { return signal(c.primary.pidFile, syscall.SIGSTOP) }
 
 // ResumeAPIServer lets a paused API server go on.

@@ -19,6 +19,9 @@ import (
 var cluster *Cluster
 
 func TestMain(m *testing.M) {
+	if os.Getenv(spinEnv) != "" {
+		spin()
+	}
 	started := time.Now()
 	os.Exit(Run(m, Options{Audit: true, SecondAPIServer: true}, func(c *Cluster) {
 		cluster = c
@@ -162,9 +165,10 @@ func TestPausedAPIServerAnswersLater(t *testing.T) {
 	if err := cluster.ResumeAPIServer(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.CoreV1().Namespaces().Get(t.Context(), "default", metav1.GetOptions{}); err != nil {
-		t.Error(err)
-	}
+	Eventually(t, 30*time.Second, func(ctx context.Context) error {
+		_, err := client.CoreV1().Namespaces().Get(ctx, "default", metav1.GetOptions{})
+		return err
+	})
 }
 
 func TestNamespaceIsGoneAfterItsTest(t *testing.T) {

@@ -71,7 +71,7 @@ func quote(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// signal sends sig to the process noted in pidFile.
+// signal sends sig to the process noted in pidFile, as [Process.Signal] does.
 func signal(pidFile string, sig syscall.Signal) error {
 	text, err := os.ReadFile(pidFile)
 	if err != nil {
@@ -84,5 +84,5 @@ func signal(pidFile string, sig syscall.Signal) error {
 	if err := syscall.Kill(pid, sig); err != nil {
 		return fmt.Errorf("send %v to process %d: %w", sig, pid, err)
 	}
-	return nil
+	return settle(pid, sig)
 }

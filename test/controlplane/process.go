@@ -9,12 +9,13 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
 
 const (
-	// logTimeout bounds the wait for a line in a child's output, and for a child that was told to end.
+	// logTimeout bounds the wait for a line in a child's output, and for a child that was told to end or to stand still.
 	logTimeout = 60 * time.Second
 	// statusTimeout bounds a status write that meets other writers.
 	statusTimeout = 10 * time.Second
@@ -51,8 +52,23 @@ func (p *Process) Pid() int { return p.cmd.Process.Pid }
 // Done is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Signal sends sig to the process.
-func (p *Process) Signal(sig os.Signal) error { return p.cmd.Process.Signal(sig) }
+// Signal sends sig to the process. After SIGSTOP it returns when no thread of the process runs any more (on Linux).
+func (p *Process) Signal(sig os.Signal) error {
+	if err := p.cmd.Process.Signal(sig); err != nil {
+		return err
+	}
+	return settle(p.Pid(), sig)
+}
+
+// settle waits until SIGSTOP, which the kernel hands from thread to thread, has taken effect; other signals are not waited for.
+func settle(pid int, sig os.Signal) error {
+	if sig != syscall.SIGSTOP {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), logTimeout)
+	defer cancel()
+	return poll(ctx, func(context.Context) error { return standsStill(pid) })
+}
 
 // Kill ends the process with SIGKILL and waits until it is gone. If it has ended already, nothing happens.
 func (p *Process) Kill() error {

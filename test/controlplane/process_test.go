@@ -1,9 +1,11 @@
 package controlplane
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -32,6 +34,53 @@ func TestProcess(t *testing.T) {
 	if err := p.Kill(); err != nil {
 		t.Errorf("kill of an ended process: %v", err)
 	}
+}
+
+func TestStoppedProcessStandsStill(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux tells of a process's threads")
+	}
+	// Many threads, all of them at work: this test's own program, started once more.
+	t.Setenv(spinEnv, "1")
+	p := StartProgram(t, os.Args[0])
+	p.WaitForLog(t, "spinning")
+	if err := standsStill(p.Pid()); err == nil {
+		t.Error("a process at work is taken for a stopped one")
+	}
+	for range 20 {
+		if err := p.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		if err := standsStill(p.Pid()); err != nil {
+			t.Errorf("after SIGSTOP: %v", err)
+		}
+		if err := p.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := standsStill(p.Pid()); !errors.Is(err, os.ErrProcessDone) {
+		t.Errorf("after the end: %v, want %v", err, os.ErrProcessDone)
+	}
+}
+
+// spinEnv makes this test program a process of many busy threads.
+const spinEnv = "CONTROLPLANE_TEST_SPIN"
+
+// spin never returns.
+func spin() {
+	for range 30 {
+		go func() {
+			runtime.LockOSThread()
+			for {
+				_ = syscall.Getppid() // a system call needs no processor of Go's while it lasts
+			}
+		}()
+	}
+	fmt.Println("spinning")
+	select {}
 }
 
 func TestManagerBinaryRuns(t *testing.T) {
