@@ -8,6 +8,8 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"minikcm/pkg/controllers/internal/discovery"
 )
 
 // Values of the cause label, and why a namespace is not gone yet.
@@ -41,14 +43,14 @@ func blockerOf(r report) blocker {
 	for _, o := range r.outcomes {
 		reasons = append(reasons, reasonsOf(o)...)
 	}
-	for _, f := range r.content.failing {
-		reasons = append(reasons, reason{causeDiscovery, f.service(), fmt.Sprintf("APIService %s cannot be discovered: %v", f.service(), f.err)})
+	for _, f := range r.content.Failing {
+		reasons = append(reasons, reason{causeDiscovery, f.Service(), fmt.Sprintf("APIService %s cannot be discovered: %v", f.Service(), f.Err)})
 	}
-	if len(r.content.failing) == 0 && r.content.err != nil {
-		reasons = append(reasons, reason{causeDiscovery, "discovery", fmt.Sprintf("discovery fails: %v", r.content.err)})
+	if len(r.content.Failing) == 0 && r.content.Err != nil {
+		reasons = append(reasons, reason{causeDiscovery, "discovery", fmt.Sprintf("discovery fails: %v", r.content.Err)})
 	}
-	if r.content.parseErr != nil {
-		reasons = append(reasons, reason{causeDiscovery, "parsing", r.content.parseErr.Error()})
+	if r.content.ParseErr != nil {
+		reasons = append(reasons, reason{causeDiscovery, "parsing", r.content.ParseErr.Error()})
 	}
 	for _, f := range r.finalizers {
 		reasons = append(reasons, reason{causeNamespace, f, "the namespace itself is held by its finalizer " + f})
@@ -75,7 +77,7 @@ func blockerOf(r report) blocker {
 // reasonsOf explains one type: each finalizer with what it holds, then objects that nothing holds, then the error.
 func reasonsOf(o outcome) []reason {
 	var reasons []reason
-	pods := o.resource.GroupResource() == podResource.GroupResource()
+	pods := o.resource.GroupResource() == discovery.Pods.GroupResource()
 	for f, n := range o.finalizers {
 		cause := causeFinalizers
 		if pods {
@@ -111,7 +113,7 @@ func names(examples []string, n int64) string {
 func unseenTypes(r report) string {
 	var unseen []string
 	for _, o := range r.outcomes {
-		if !o.resource.list {
+		if !o.resource.List {
 			unseen = append(unseen, o.resource.String())
 		}
 	}

@@ -22,6 +22,7 @@ import (
 
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
+	"minikcm/pkg/controllers/internal/discovery"
 	"minikcm/pkg/controllers/internal/live"
 )
 
@@ -42,7 +43,7 @@ const (
 type Deps struct {
 	Client     kubernetes.Interface // fenced
 	Metadata   metadata.Interface   // fenced; preferably from NewMetadataClient
-	Discovery  Discovery            // uncached, of the fenced config
+	Discovery  discovery.Client     // uncached, of the fenced config
 	Namespaces *caches.Namespaces
 	Pods       *caches.Pods // only tells when to sync: nothing is decided from it
 	// APIServers returns how many API servers there seem to be, zero if unknown. It may be nil.
@@ -64,7 +65,7 @@ type Controller struct {
 	late      atomic.Bool // an object was seen that was created after the deletion of its namespace
 
 	// Of the current term; set by beginTerm before any sync.
-	catalogue *catalogue
+	catalogue *discovery.Catalogue
 	triggers  *triggers
 	silence   *silence
 	admission *live.Reads[[]admissionHook]
@@ -75,9 +76,9 @@ type Controller struct {
 // memory is what is remembered of a namespace during a term. Losing it costs requests, nothing else.
 type memory struct {
 	uid        types.UID
-	grace      time.Duration        // zero: not decided yet
-	emptyTypes map[resource]listing // the types that were seen empty after the grace; they are not listed again before everything else is
-	failures   map[resource]int     // how often each type failed
+	grace      time.Duration              // zero: not decided yet
+	emptyTypes map[discovery.Type]listing // the types that were seen empty after the grace; they are not listed again before everything else is
+	failures   map[discovery.Type]int     // how often each type failed
 	strides    *strides
 	wait       wait
 	notice     notice
@@ -151,7 +152,7 @@ func (c *Controller) onTrigger(key string, pause time.Duration) {
 		c.loop.AddAfter(key, pause)
 		return
 	}
-	c.catalogue.hurry()
+	c.catalogue.Hurry()
 	for _, name := range c.terminating() {
 		c.loop.AddAfter(name, pause)
 	}
@@ -181,7 +182,7 @@ func (c *Controller) Run(ctx context.Context) error {
 }
 
 func (c *Controller) beginTerm() {
-	c.catalogue = &catalogue{client: c.deps.Discovery, clock: c.deps.Clock}
+	c.catalogue = discovery.NewCatalogue(c.deps.Discovery, c.deps.Clock, deletable)
 	c.triggers = newTriggers(c.deps.Metadata, c.deps.Clock, c.onTrigger)
 	c.silence = newSilence(c.deps.Clock)
 	c.admission = live.NewReads(c.deps.Clock, func(ctx context.Context, _ string) ([]admissionHook, error) {

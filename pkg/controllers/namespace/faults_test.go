@@ -16,10 +16,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/discovery"
+	clientdiscovery "k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
+
+	"minikcm/pkg/controllers/internal/discovery"
 )
 
 func TestNothingButPodsIsTouchedWhen(t *testing.T) {
@@ -60,7 +62,7 @@ func TestNothingButPodsIsTouchedWhen(t *testing.T) {
 
 func TestPartialDiscoveryPurgesOnceAndWaits(t *testing.T) {
 	b := newBench(t, terminating())
-	broken := &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{{Group: "b.io", Version: "v1"}: errors.New("down")}}
+	broken := &clientdiscovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{{Group: "b.io", Version: "v1"}: errors.New("down")}}
 	b.discovery.err = broken
 	purge := []string{"list pods", "list configmaps"}
 
@@ -356,7 +358,7 @@ func TestALargeAPIOnASlowServerIsProvenInPieces(t *testing.T) {
 		}
 		b.discovery.lists = append(b.discovery.lists, served("apps/v1", apis...))
 		b.deps.Clock, b.silence.clock = clock.RealClock{}, clock.RealClock{}
-		b.catalogue.clock = clock.RealClock{}
+		b.catalogue = discovery.NewCatalogue(b.discovery, clock.RealClock{}, deletable)
 		b.deletions = deletions{}
 		b.deletions.note("uid-1", firstSeen{at: time.Now()})
 		lister := &slowLister{Interface: b.metadata, takes: 500 * time.Millisecond}

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"minikcm/pkg/controllers/internal/discovery"
 )
 
 const (
@@ -40,7 +42,7 @@ const (
 
 // judgePods decides whether the outcome of the pods, whose list was sent at now, proves them gone. Without that proof the other types wait;
 // upstream deletes them when the list fails.
-func judgePods(pods outcome, now, gate time.Time, c content) podGate {
+func judgePods(pods outcome, now, gate time.Time, c discovery.Answer) podGate {
 	switch {
 	case pods.err != nil:
 		return podsFailed
@@ -48,7 +50,7 @@ func judgePods(pods outcome, now, gate time.Time, c content) podGate {
 		return podsLeft
 	case now.Before(gate):
 		return podsEarly
-	case pods.unserved && (!c.complete() || c.has(podResource)):
+	case pods.unserved && (!c.Complete() || c.Has(discovery.Pods.GroupResource())):
 		return podsFailed // an API without pods must say so in its discovery, too
 	default:
 		return podsGone
@@ -79,7 +81,7 @@ const minSpan = 30 * time.Second
 // spanOf is how old the first list of a proof may be when the last is answered: as old as it would be if the lists were sent one after the other,
 // as kube-controller-manager sends them, and minSpan at least. So an API with thousands of types, or a slow one, has the time it needs, and a
 // list that failed is repeated alone.
-func spanOf(emptyTypes map[resource]listing) time.Duration {
+func spanOf(emptyTypes map[discovery.Type]listing) time.Duration {
 	var sum time.Duration
 	for _, s := range emptyTypes {
 		sum += s.took
@@ -88,9 +90,9 @@ func spanOf(emptyTypes map[resource]listing) time.Duration {
 }
 
 // proven reports whether every type was seen empty within one span that ends now.
-func proven(types []resource, emptyTypes map[resource]listing, now time.Time) bool {
+func proven(types []discovery.Type, emptyTypes map[discovery.Type]listing, now time.Time) bool {
 	span := spanOf(emptyTypes)
-	return !slices.ContainsFunc(types, func(r resource) bool {
+	return !slices.ContainsFunc(types, func(r discovery.Type) bool {
 		s, ok := emptyTypes[r]
 		return !ok || now.Sub(s.sent) > span
 	})
@@ -105,7 +107,7 @@ func judge(r report, proven bool) verdict {
 		return waiting
 	case r.pending() > 0:
 		return unfinished
-	case !r.content.complete():
+	case !r.content.Complete():
 		return undiscovered
 	case !proven:
 		return unproven

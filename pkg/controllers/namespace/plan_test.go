@@ -8,6 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"minikcm/pkg/controllers/internal/discovery"
 )
 
 var epoch = time.Unix(1e9, 0)
@@ -40,25 +42,27 @@ func TestGateAt(t *testing.T) {
 }
 
 func TestJudgePods(t *testing.T) {
-	known := func(err error, types ...resource) content { return content{sent: epoch, err: err, resources: types} }
+	known := func(err error, types ...discovery.Type) discovery.Answer {
+		return discovery.Answer{Sent: epoch, Err: err, Types: types}
+	}
 	broken := errors.New("broken")
 	for _, tt := range []struct {
 		name string
 		pods outcome
 		now  time.Duration
-		c    content
+		c    discovery.Answer
 		want podGate
 	}{
-		{"empty list after the grace", outcome{}, 5 * time.Second, known(nil, podResource), podsGone},
-		{"empty list at its last instant", outcome{}, 5*time.Second - 1, known(nil, podResource), podsEarly},
-		{"pods", outcome{remaining: 1}, 5 * time.Second, known(nil, podResource), podsLeft},
-		{"pods before the grace is over", outcome{remaining: 1}, 0, known(nil, podResource), podsLeft},
-		{"a failing list is not an empty one", outcome{err: broken}, 5 * time.Second, known(nil, podResource), podsFailed},
-		{"a failing list with pods", outcome{err: broken, remaining: 3}, 5 * time.Second, known(nil, podResource), podsFailed},
+		{"empty list after the grace", outcome{}, 5 * time.Second, known(nil, discovery.Pods), podsGone},
+		{"empty list at its last instant", outcome{}, 5*time.Second - 1, known(nil, discovery.Pods), podsEarly},
+		{"pods", outcome{remaining: 1}, 5 * time.Second, known(nil, discovery.Pods), podsLeft},
+		{"pods before the grace is over", outcome{remaining: 1}, 0, known(nil, discovery.Pods), podsLeft},
+		{"a failing list is not an empty one", outcome{err: broken}, 5 * time.Second, known(nil, discovery.Pods), podsFailed},
+		{"a failing list with pods", outcome{err: broken, remaining: 3}, 5 * time.Second, known(nil, discovery.Pods), podsFailed},
 		{"not served, and not discovered either", outcome{unserved: true}, 5 * time.Second, known(nil), podsGone},
-		{"not served though discovered", outcome{unserved: true}, 5 * time.Second, known(nil, podResource), podsFailed},
+		{"not served though discovered", outcome{unserved: true}, 5 * time.Second, known(nil, discovery.Pods), podsFailed},
 		{"not served, discovery incomplete", outcome{unserved: true}, 5 * time.Second, known(broken), podsFailed},
-		{"not served, no discovery", outcome{unserved: true}, 5 * time.Second, content{}, podsFailed},
+		{"not served, no discovery", outcome{unserved: true}, 5 * time.Second, discovery.Answer{}, podsFailed},
 		{"empty list is proof even if discovery misses pods", outcome{}, 5 * time.Second, known(broken), podsGone},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -71,7 +75,7 @@ func TestJudgePods(t *testing.T) {
 
 func TestJudge(t *testing.T) {
 	broken := errors.New("broken")
-	complete, partial := content{sent: epoch}, content{sent: epoch, err: broken}
+	complete, partial := discovery.Answer{Sent: epoch}, discovery.Answer{Sent: epoch, Err: broken}
 	for _, tt := range []struct {
 		name string
 		r    report
@@ -81,7 +85,7 @@ func TestJudge(t *testing.T) {
 		{"nothing left", report{content: complete, outcomes: []outcome{{}, {}}}, true, empty},
 		{"nothing left, but not seen so in one pass", report{content: complete, outcomes: []outcome{{}, {}}}, false, unproven},
 		{"nothing left of what can be seen", report{content: partial, outcomes: []outcome{{}, {}}}, true, undiscovered},
-		{"a group version makes no sense", report{content: content{sent: epoch, parseErr: broken}}, true, undiscovered},
+		{"a group version makes no sense", report{content: discovery.Answer{Sent: epoch, ParseErr: broken}}, true, undiscovered},
 		{"never discovered", report{}, true, undiscovered},
 		{"objects left", report{content: complete, outcomes: []outcome{{}, {remaining: 1}}}, true, waiting},
 		{"objects left and groups missing", report{content: partial, outcomes: []outcome{{remaining: 1}}}, true, waiting},
@@ -98,22 +102,22 @@ func TestJudge(t *testing.T) {
 }
 
 func TestProven(t *testing.T) {
-	pods := podResource
-	other := resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("secrets"), list: true}
+	pods := discovery.Pods
+	other := discovery.Type{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("secrets"), List: true}
 	for _, tt := range []struct {
 		name       string
-		emptyTypes map[resource]listing
+		emptyTypes map[discovery.Type]listing
 		want       bool
 	}{
-		{"all at once", map[resource]listing{pods: {at(0), 0}, other: {at(0), 0}}, true},
-		{"the failed one repeated in time", map[resource]listing{pods: {at(-30 * time.Second), 0}, other: {at(0), 0}}, true},
-		{"one seen too long ago", map[resource]listing{pods: {at(-30*time.Second - 1), 0}, other: {at(0), 0}}, false},
-		{"one never seen", map[resource]listing{pods: {at(0), 0}}, false},
-		{"lists that take long", map[resource]listing{pods: {at(-time.Minute), 40 * time.Second}, other: {at(-20 * time.Second), 20 * time.Second}}, true},
-		{"one seen before so many would have been listed", map[resource]listing{pods: {at(-time.Minute - 1), 40 * time.Second}, other: {at(0), 20 * time.Second}}, false},
+		{"all at once", map[discovery.Type]listing{pods: {at(0), 0}, other: {at(0), 0}}, true},
+		{"the failed one repeated in time", map[discovery.Type]listing{pods: {at(-30 * time.Second), 0}, other: {at(0), 0}}, true},
+		{"one seen too long ago", map[discovery.Type]listing{pods: {at(-30*time.Second - 1), 0}, other: {at(0), 0}}, false},
+		{"one never seen", map[discovery.Type]listing{pods: {at(0), 0}}, false},
+		{"lists that take long", map[discovery.Type]listing{pods: {at(-time.Minute), 40 * time.Second}, other: {at(-20 * time.Second), 20 * time.Second}}, true},
+		{"one seen before so many would have been listed", map[discovery.Type]listing{pods: {at(-time.Minute - 1), 40 * time.Second}, other: {at(0), 20 * time.Second}}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := proven([]resource{pods, other}, tt.emptyTypes, epoch); got != tt.want {
+			if got := proven([]discovery.Type{pods, other}, tt.emptyTypes, epoch); got != tt.want {
 				t.Errorf("got %v, want %v", got, tt.want)
 			}
 		})

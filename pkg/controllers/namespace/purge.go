@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"minikcm/pkg/controller"
+	"minikcm/pkg/controllers/internal/discovery"
 )
 
 const (
@@ -33,7 +34,7 @@ const (
 
 // outcome is what one pass over one type has left behind.
 type outcome struct {
-	resource   resource
+	resource   discovery.Type
 	remaining  int64               // objects
 	finalizers map[string]int      // how many of them carry each finalizer
 	examples   map[string][]string // by finalizer, or "" for objects without one: up to three names
@@ -47,7 +48,7 @@ type outcome struct {
 }
 
 // hidden reports whether the type was discovered as one that can be listed, and its list was answered as if it did not exist.
-func (o outcome) hidden() bool { return o.unserved && o.resource.list }
+func (o outcome) hidden() bool { return o.unserved && o.resource.List }
 
 // failure is what went wrong with one type.
 type failure struct {
@@ -58,8 +59,8 @@ type failure struct {
 func (f *failure) Error() string { return f.doing + ": " + f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
-func listFailed(r resource, err error) error   { return &failure{"list " + r.String(), err} }
-func removeFailed(r resource, err error) error { return &failure{"delete " + r.String(), err} }
+func listFailed(r discovery.Type, err error) error   { return &failure{"list " + r.String(), err} }
+func removeFailed(r discovery.Type, err error) error { return &failure{"delete " + r.String(), err} }
 
 // forUsers is the text of an error for conditions and Events. Errors of connections name ports and streams, and an API that does not answer is
 // tried now by this and now by that namespace, so each would be another text for the same thing; the log has them.
@@ -111,7 +112,7 @@ var errNotTried = errors.New("not tried, its API does not answer")
 // purgeAll takes every type through a pass, several at a time, and returns their outcomes in the order of types. When an API takes
 // requests and does not answer, its remaining types are left to later passes: waiting for each would take the time of all others. Which
 // is tried then is left to chance, or one that never answers could stand before the others for ever.
-func (p *purger) purgeAll(ctx context.Context, types []resource) []outcome {
+func (p *purger) purgeAll(ctx context.Context, types []discovery.Type) []outcome {
 	outcomes := make([]outcome, len(types))
 	var group errgroup.Group
 	group.SetLimit(typesAtOnce)
@@ -139,8 +140,8 @@ func (p *purger) purgeAll(ctx context.Context, types []resource) []outcome {
 }
 
 // purge deletes the objects of one type and reports what is left. If there are none, that is one request.
-func (p *purger) purge(ctx context.Context, r resource) outcome {
-	if !r.list {
+func (p *purger) purge(ctx context.Context, r discovery.Type) outcome {
+	if !r.List {
 		return p.purgeUnseen(ctx, r)
 	}
 	if !p.patient && p.strides.list(r, false).patience > minPatience {
@@ -156,9 +157,9 @@ func (p *purger) purge(ctx context.Context, r resource) outcome {
 }
 
 // purgeUnseen deletes the objects of a type that cannot be listed.
-func (p *purger) purgeUnseen(ctx context.Context, r resource) outcome {
+func (p *purger) purgeUnseen(ctx context.Context, r discovery.Type) outcome {
 	out := outcome{resource: r, unserved: true, listing: listing{sent: p.clock.Now()}}
-	if !r.deleteCollection {
+	if !r.DeleteCollection {
 		return out
 	}
 	err := p.removeCollection(ctx, r, metav1.ListOptions{})
@@ -173,7 +174,7 @@ func (p *purger) purgeUnseen(ctx context.Context, r resource) outcome {
 //
 // The pages of a walk follow each other by continue token, so that objects held by finalizers at the front do not hide
 // those behind them, and deletecollection is given the same token and thus takes the same page.
-func (p *purger) walk(ctx context.Context, r resource, remove bool) (out outcome, removed bool) {
+func (p *purger) walk(ctx context.Context, r discovery.Type, remove bool) (out outcome, removed bool) {
 	out = outcome{resource: r, listing: listing{sent: p.clock.Now()}}
 	var removals errgroup.Group
 	removals.SetLimit(removalsAtOnce)
@@ -257,7 +258,7 @@ func (o *outcome) add(items []metav1.PartialObjectMetadata, deleted time.Time) {
 }
 
 // list asks for one page and returns with it how long the answer took.
-func (p *purger) list(ctx context.Context, r resource, asked stride, token string) (*metav1.PartialObjectMetadataList, time.Duration, error) {
+func (p *purger) list(ctx context.Context, r discovery.Type, asked stride, token string) (*metav1.PartialObjectMetadataList, time.Duration, error) {
 	if err := p.acquire(ctx); err != nil {
 		return nil, 0, err
 	}

@@ -19,6 +19,8 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
+
+	"minikcm/pkg/controllers/internal/discovery"
 )
 
 func TestShortGraceIsWarnedAbout(t *testing.T) {
@@ -71,14 +73,14 @@ func TestPagesOfALargeTypeFollowTheToken(t *testing.T) {
 			return nil
 		},
 	}
-	out, _ := p.walk(t.Context(), podResource, true)
+	out, _ := p.walk(t.Context(), discovery.Pods, true)
 	slices.Sort(removed)
 	if diff := gocmp.Diff([]string{"", "three", "two"}, removed); diff != "" || out.remaining != 9 || out.err != nil {
 		t.Errorf("%d objects, error %v, pages removed:\n%s", out.remaining, out.err, diff)
 	}
 
 	p.until = b.clock.Now().Add(-1)
-	if out, _ := p.walk(t.Context(), podResource, false); out.remaining != 9 {
+	if out, _ := p.walk(t.Context(), discovery.Pods, false); out.remaining != 9 {
 		t.Errorf("%d objects when the time is over after the first page, want the server's count 9", out.remaining)
 	}
 	p.until = b.clock.Now().Add(time.Minute)
@@ -88,7 +90,7 @@ func TestPagesOfALargeTypeFollowTheToken(t *testing.T) {
 		}
 		return pages[""], nil
 	}}
-	if out, _ := p.walk(t.Context(), podResource, false); out.remaining != 3 || out.err != nil {
+	if out, _ := p.walk(t.Context(), discovery.Pods, false); out.remaining != 3 || out.err != nil {
 		t.Errorf("%d objects, error %v after an expired token, want 3 and none", out.remaining, out.err)
 	}
 }
@@ -122,7 +124,7 @@ func TestTheFirstPageIsRemovedAsListed(t *testing.T) {
 					return nil
 				},
 			}
-			out, removed := p.walk(t.Context(), podResource, true)
+			out, removed := p.walk(t.Context(), discovery.Pods, true)
 			if diff := gocmp.Diff(tt.want, got); diff != "" || out.err != nil || !removed {
 				t.Errorf("error %v, removed %v\n%s", out.err, removed, diff)
 			}
@@ -188,7 +190,7 @@ func TestOneRefusalKeepsNobodyElse(t *testing.T) {
 					return tt.each[name]
 				},
 			}
-			out, _ := p.walk(t.Context(), podResource, true)
+			out, _ := p.walk(t.Context(), discovery.Pods, true)
 			if (out.err != nil) != (tt.says != "") || out.err != nil && !strings.Contains(out.err.Error(), tt.says) {
 				t.Errorf("error %v, want %q", out.err, tt.says)
 			}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"minikcm/pkg/controller"
+	"minikcm/pkg/controllers/internal/discovery"
 )
 
 // syncTimeout ends a sync that is held up at many requests in a row, before the loop counts as stuck.
@@ -24,10 +25,10 @@ const discoveryKey = ""
 
 // followUp is what a sync wants to happen next.
 type followUp struct {
-	after   time.Duration // until the next sync; zero: an event will tell
-	targets []target      // objects whose deletion calls for a sync before that
-	rest    time.Duration // but not earlier than this, if such a deletion called for a sync before
-	content *content      // of a discovery, if there was one: what is broken in it calls for a sync when it is repaired
+	after   time.Duration     // until the next sync; zero: an event will tell
+	targets []target          // objects whose deletion calls for a sync before that
+	rest    time.Duration     // but not earlier than this, if such a deletion called for a sync before
+	content *discovery.Answer // of a discovery, if there was one: what is broken in it calls for a sync when it is repaired
 }
 
 // reconcile takes a deleted namespace as far as it can go now. An error means that requests failed; that something remains is
@@ -82,9 +83,9 @@ func (c *Controller) advance(ctx context.Context, ns *corev1.Namespace) (followU
 	now := c.deps.Clock.Now() // before the first request for content: what is sent from here on is later than this
 	p := c.newPurger(ns, m, now)
 	defer c.end(p)
-	pods := p.purge(ctx, podResource)
+	pods := p.purge(ctx, discovery.Pods)
 	c.noteLate(ctx, ns, pods)
-	if judgePods(pods, now, gate, content{}) == podsEarly {
+	if judgePods(pods, now, gate, discovery.Answer{}) == podsEarly {
 		c.metrics.show(ns.Name, report{}, []string{causeGrace})
 		return followUp{after: max(gate.Sub(c.deps.Clock.Now()), time.Millisecond)}, nil
 	}
@@ -95,7 +96,7 @@ func (c *Controller) advance(ctx context.Context, ns *corev1.Namespace) (followU
 		notBefore = gate
 	}
 	asked := c.deps.Clock.Now()
-	known, pause, err := c.catalogue.read(ctx, notBefore)
+	known, pause, err := c.catalogue.Read(ctx, notBefore)
 	if err != nil {
 		return followUp{}, fmt.Errorf("discover: %w", err)
 	}
@@ -103,8 +104,8 @@ func (c *Controller) advance(ctx context.Context, ns *corev1.Namespace) (followU
 
 	// 4. As long as the pods are not proven gone, nothing else is touched.
 	if judgePods(pods, now, gate, known) != podsGone {
-		if pods.unserved && known.has(podResource) {
-			r.outcomes[0].err = listFailed(podResource, errHidden)
+		if pods.unserved && known.Has(discovery.Pods.GroupResource()) {
+			r.outcomes[0].err = listFailed(discovery.Pods, errHidden)
 		}
 		if now.Before(gate) {
 			pause = min(max(pause, minRecheck), gate.Sub(now))
@@ -176,7 +177,7 @@ func (c *Controller) purgeOthers(
 	v := unproven
 	p.until = c.deps.Clock.Now().Add(passBudget) // that of the pods may be over
 	for range 2 {                                // the second time for what was seen empty too long ago, or has come meanwhile
-		r.outcomes = append([]outcome{pods}, p.purgeAll(ctx, m.notYetEmpty(r.content.others()))...)
+		r.outcomes = append([]outcome{pods}, p.purgeAll(ctx, m.notYetEmpty(others(r.content)))...)
 		c.noteLate(ctx, ns, r.outcomes...)
 		if r.hidden() {
 			var err error
@@ -186,7 +187,7 @@ func (c *Controller) purgeOthers(
 		}
 		m.note(r.outcomes[1:])
 		now := c.deps.Clock.Now()
-		if v = judge(r, proven(r.content.others(), m.emptyTypes, now)); v != unproven {
+		if v = judge(r, proven(others(r.content), m.emptyTypes, now)); v != unproven {
 			break
 		}
 		m.expire(now)
@@ -199,7 +200,7 @@ func (c *Controller) purgeOthers(
 // long a discovery that was incomplete is not to be repeated.
 func (c *Controller) rediscover(ctx context.Context, r *report) (time.Duration, error) {
 	asked := c.deps.Clock.Now()
-	known, pause, err := c.catalogue.read(ctx, asked)
+	known, pause, err := c.catalogue.Read(ctx, asked)
 	if err != nil {
 		return 0, fmt.Errorf("discover: %w", err)
 	}
@@ -207,7 +208,7 @@ func (c *Controller) rediscover(ctx context.Context, r *report) (time.Duration, 
 	outcomes := r.outcomes[:1] // the pods have been judged
 	for _, o := range r.outcomes[1:] {
 		if o.hidden() {
-			if known.complete() && !known.has(o.resource) {
+			if known.Complete() && !known.Has(o.resource.GroupResource()) {
 				continue
 			}
 			o.err = listFailed(o.resource, errHidden)
@@ -293,14 +294,14 @@ func (c *Controller) finish(ctx context.Context, ns *corev1.Namespace, r report)
 
 // notYetEmpty returns the types that were not seen empty yet. Those that failed most often come last, lest they take the others' time in
 // every pass.
-func (m *memory) notYetEmpty(types []resource) []resource {
-	var todo []resource
+func (m *memory) notYetEmpty(types []discovery.Type) []discovery.Type {
+	var todo []discovery.Type
 	for _, r := range types {
 		if _, ok := m.emptyTypes[r]; !ok {
 			todo = append(todo, r)
 		}
 	}
-	slices.SortStableFunc(todo, func(a, b resource) int { return cmp.Compare(m.failures[a], m.failures[b]) })
+	slices.SortStableFunc(todo, func(a, b discovery.Type) int { return cmp.Compare(m.failures[a], m.failures[b]) })
 	return todo
 }
 
@@ -320,7 +321,7 @@ func (m *memory) note(outcomes []outcome) {
 // expire forgets the types that were seen empty too long ago.
 func (m *memory) expire(now time.Time) {
 	span := spanOf(m.emptyTypes)
-	maps.DeleteFunc(m.emptyTypes, func(_ resource, s listing) bool { return now.Sub(s.sent) > span })
+	maps.DeleteFunc(m.emptyTypes, func(_ discovery.Type, s listing) bool { return now.Sub(s.sent) > span })
 }
 
 // memory returns what is remembered of the namespace. Only the one sync that runs for it may use it.
@@ -330,7 +331,7 @@ func (c *Controller) memory(ns *corev1.Namespace) *memory {
 	if m, ok := c.memories[ns.Name]; ok && m.uid == ns.UID {
 		return m
 	}
-	m := &memory{uid: ns.UID, emptyTypes: map[resource]listing{}, failures: map[resource]int{}, strides: newStrides()}
+	m := &memory{uid: ns.UID, emptyTypes: map[discovery.Type]listing{}, failures: map[discovery.Type]int{}, strides: newStrides()}
 	c.memories[ns.Name] = m
 	return m
 }

@@ -12,6 +12,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"minikcm/pkg/controllers/internal/discovery"
 )
 
 // refusalsPerPage ends the deletion of objects one by one: something is wrong with more than those.
@@ -31,7 +33,7 @@ func pageOf(page *metav1.PartialObjectMetadataList, token string, limit int64) m
 // removePage deletes a page of objects: by deletecollection, and one by one if the server does not support that, or refuses. It may have refused
 // one object only, for it stops at the first refusal. Missing support is not remembered, because a server gives the same answer when only
 // the storage of this namespace is missing.
-func (p *purger) removePage(ctx context.Context, r resource, page metav1.ListOptions, items []metav1.PartialObjectMetadata) error {
+func (p *purger) removePage(ctx context.Context, r discovery.Type, page metav1.ListOptions, items []metav1.PartialObjectMetadata) error {
 	select {
 	case p.removals <- struct{}{}:
 		defer func() { <-p.removals }()
@@ -39,7 +41,7 @@ func (p *purger) removePage(ctx context.Context, r resource, page metav1.ListOpt
 		return context.Cause(ctx)
 	}
 	var err error
-	if r.deleteCollection {
+	if r.DeleteCollection {
 		err = p.removeCollection(ctx, r, page)
 		if page.ResourceVersion != "" && (apierrors.IsBadRequest(err) || apierrors.IsInvalid(err) || apierrors.IsResourceExpired(err)) {
 			// An aggregated server that does not know what to do with a resource version here, or does not keep any.
@@ -61,7 +63,7 @@ func (p *purger) removePage(ctx context.Context, r resource, page metav1.ListOpt
 
 // removeEach deletes objects one by one and goes on after refusals. all is the refusal of deletecollection, nil if the server does not support
 // that. The order is random, or the objects behind the same refusals would never have their turn.
-func (p *purger) removeEach(ctx context.Context, r resource, items []metav1.PartialObjectMetadata, all error) error {
+func (p *purger) removeEach(ctx context.Context, r discovery.Type, items []metav1.PartialObjectMetadata, all error) error {
 	todo := slices.DeleteFunc(slices.Clone(items), func(o metav1.PartialObjectMetadata) bool { return !notDeleted(o) })
 	rand.Shuffle(len(todo), func(i, j int) { todo[i], todo[j] = todo[j], todo[i] })
 	var refusals []error
@@ -97,7 +99,7 @@ func inWords(errs []error) (all error) {
 // errTooLong: the server did not get through a page in time. What it did get through is done.
 var errTooLong = errors.New("no answer in time")
 
-func (p *purger) removeCollection(ctx context.Context, r resource, page metav1.ListOptions) error {
+func (p *purger) removeCollection(ctx context.Context, r discovery.Type, page metav1.ListOptions) error {
 	if err := p.acquire(ctx); err != nil {
 		return err
 	}
@@ -117,7 +119,7 @@ func (p *purger) removeCollection(ctx context.Context, r resource, page metav1.L
 	return err
 }
 
-func (p *purger) remove(ctx context.Context, r resource, item metav1.PartialObjectMetadata) error {
+func (p *purger) remove(ctx context.Context, r discovery.Type, item metav1.PartialObjectMetadata) error {
 	if err := p.acquire(ctx); err != nil {
 		return err
 	}

@@ -7,12 +7,14 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"minikcm/pkg/controllers/internal/discovery"
 )
 
 // report is what one pass has found.
 type report struct {
 	began      time.Time // when the pass began; later by as much time as discovery took
-	content    content
+	content    discovery.Answer
 	outcomes   []outcome // pods first
 	finalizers []string  // of the namespace itself, which hold it when its content is gone; see heldBy
 }
@@ -31,7 +33,7 @@ func (r report) errs() []error {
 
 // stopped returns an error if requests were refused or cut because the term is ending: then nothing is to be said about them.
 func (r report) stopped() error {
-	for _, err := range append(r.errs(), r.content.err) {
+	for _, err := range append(r.errs(), r.content.Err) {
 		if errors.Is(err, context.Canceled) {
 			return err
 		}

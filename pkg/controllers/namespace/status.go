@@ -81,20 +81,20 @@ func withConditions(old []corev1.NamespaceCondition, r report, now metav1.Time) 
 
 func discoveryText(r report) string {
 	switch {
-	case r.content.err == nil:
+	case r.content.Err == nil:
 		return ""
-	case len(r.content.failing) > 0:
-		return fmt.Sprintf("Discovery failed for some groups, %d failing: %v", len(r.content.failing), r.content.err)
+	case len(r.content.Failing) > 0:
+		return fmt.Sprintf("Discovery failed for some groups, %d failing: %v", len(r.content.Failing), r.content.Err)
 	default:
-		return r.content.err.Error()
+		return r.content.Err.Error()
 	}
 }
 
 func parsingText(r report) string {
-	if r.content.parseErr == nil {
+	if r.content.ParseErr == nil {
 		return ""
 	}
-	return r.content.parseErr.Error()
+	return r.content.ParseErr.Error()
 }
 
 func failureText(r report) string {

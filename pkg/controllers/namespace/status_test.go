@@ -11,12 +11,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/discovery"
+	clientdiscovery "k8s.io/client-go/discovery"
+
+	"minikcm/pkg/controllers/internal/discovery"
 )
 
 func left(group, name string, n int64, finalizers map[string]int) outcome {
 	return outcome{
-		resource:  resource{GroupVersionResource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: name}, list: true},
+		resource:  discovery.Type{GroupVersionResource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: name}, List: true},
 		remaining: n, finalizers: finalizers,
 	}
 }
@@ -41,7 +43,7 @@ func TestWithConditions(t *testing.T) {
 		Type: "NamespaceDeletionGroupVersionParsingFailure", Status: "True", LastTransitionTime: now, Reason: "GroupVersionParsingFailed", Message: "bar",
 	}
 	badDiscovery := corev1.NamespaceCondition{Type: "NamespaceDeletionDiscoveryFailure", Status: "True", LastTransitionTime: before}
-	unparsable := report{content: content{parseErr: errors.New("bar")}}
+	unparsable := report{content: discovery.Answer{ParseErr: errors.New("bar")}}
 	blocked := corev1.NamespaceCondition{
 		Type: "NamespaceDeletionBlocked", Status: "True", LastTransitionTime: now, Reason: "DiscoveryIncomplete",
 		Message: "bar. What to do: repair the server of the APIService, or delete the APIService if it is not wanted any more",
@@ -77,7 +79,7 @@ func TestWithConditions(t *testing.T) {
 func TestConditionTexts(t *testing.T) {
 	sets, deployments := left("apps.k8s.io", "daemonsets", 5, nil), left("apps.k8s.io", "deployments", 5, map[string]int{"kubedb": 5})
 	catalog := left("", "secrets", 6, map[string]int{"service-catalog": 6, "kubedb": 1})
-	partial := &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{{Group: "b.io", Version: "v1"}: errors.New("down")}}
+	partial := &clientdiscovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{{Group: "b.io", Version: "v1"}: errors.New("down")}}
 	const (
 		remaining  = "NamespaceContentRemaining SomeResourcesRemain Some resources are remaining: "
 		finalizers = "NamespaceFinalizersRemaining SomeFinalizersRemain Some content in the namespace has finalizers remaining: "
@@ -95,9 +97,9 @@ func TestConditionTexts(t *testing.T) {
 				finalizers + "kubedb in 6 resource instances, service-catalog in 6 resource instances"}},
 		{"pods are told of", report{outcomes: []outcome{left("", "pods", 2, map[string]int{"a.io/b": 1})}},
 			[]string{remaining + "pods. has 2 resource instances", finalizers + "a.io/b in 1 resource instances"}},
-		{"partial discovery", report{content: selectContent(nil, nil, partial, epoch)},
+		{"partial discovery", report{content: discovery.Select(nil, nil, partial, epoch, deletable)},
 			[]string{"NamespaceDeletionDiscoveryFailure DiscoveryFailed Discovery failed for some groups, 1 failing: " + partial.Error()}},
-		{"no discovery", report{content: content{err: errors.New("no answer")}},
+		{"no discovery", report{content: discovery.Answer{Err: errors.New("no answer")}},
 			[]string{"NamespaceDeletionDiscoveryFailure DiscoveryFailed no answer"}},
 		{"failed types", report{outcomes: []outcome{{err: errors.New("b")}, {err: errors.New("a")}}},
 			[]string{"NamespaceDeletionContentFailure ContentDeletionFailed Failed to delete all resource types, 2 remaining: a, b"}},
@@ -166,8 +168,8 @@ func TestBlocker(t *testing.T) {
 	held.examples = map[string][]string{"a.io/b": {"w", "x", "y"}}
 	free := left("", "pods", 2, nil)
 	free.examples = map[string][]string{"": {"p", "q"}}
-	hidden := outcome{resource: resource{GroupVersionResource: schema.GroupVersionResource{Group: "h.io", Resource: "hidden"}}, unserved: true}
-	partial := selectContent(nil, nil, &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{{Group: "b.io", Version: "v1"}: errors.New("down")}}, epoch)
+	hidden := outcome{resource: discovery.Type{GroupVersionResource: schema.GroupVersionResource{Group: "h.io", Resource: "hidden"}}, unserved: true}
+	partial := discovery.Select(nil, nil, &clientdiscovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{{Group: "b.io", Version: "v1"}: errors.New("down")}}, epoch, deletable)
 	fails := left("", "secrets", 0, nil)
 	fails.err = errors.New("list secrets: forbidden")
 	for _, tt := range []struct {

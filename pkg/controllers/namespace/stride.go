@@ -9,6 +9,8 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"minikcm/pkg/controllers/internal/discovery"
 )
 
 const (
@@ -51,15 +53,15 @@ func tooLong(err error, took time.Duration) bool {
 // strides are the strides of a namespace's types as far as they are not the first one. Losing them costs requests that take too long.
 type strides struct {
 	lock            sync.Mutex
-	lists, removals map[resource]stride
+	lists, removals map[discovery.Type]stride
 }
 
 func newStrides() *strides {
-	return &strides{lists: map[resource]stride{}, removals: map[resource]stride{}}
+	return &strides{lists: map[discovery.Type]stride{}, removals: map[discovery.Type]stride{}}
 }
 
 // list is how the type is to be listed, for removing what is listed or not.
-func (p *strides) list(r resource, remove bool) stride {
+func (p *strides) list(r discovery.Type, remove bool) stride {
 	p.lock.Lock()
 	defer p.lock.Unlock()
 	next := strideOf(p.lists, r)
@@ -78,15 +80,15 @@ func removalPatience(page int64) time.Duration {
 	return maxPatience
 }
 
-func (p *strides) listed(r resource, asked stride, took time.Duration, err error) {
+func (p *strides) listed(r discovery.Type, asked stride, took time.Duration, err error) {
 	p.note(p.lists, r, asked, took, err)
 }
 
-func (p *strides) removed(r resource, page int64, took time.Duration, err error) {
+func (p *strides) removed(r discovery.Type, page int64, took time.Duration, err error) {
 	p.note(p.removals, r, stride{page, minPatience}, took, err)
 }
 
-func (p *strides) note(of map[resource]stride, r resource, asked stride, took time.Duration, err error) {
+func (p *strides) note(of map[discovery.Type]stride, r discovery.Type, asked stride, took time.Duration, err error) {
 	p.lock.Lock()
 	defer p.lock.Unlock()
 	next := strideOf(of, r).after(asked, tooLong(err, took), err == nil && took <= briskAnswer)
@@ -104,7 +106,7 @@ func (p *strides) slow() bool {
 	return slices.ContainsFunc(slices.Collect(maps.Values(p.lists)), func(x stride) bool { return x.patience > minPatience })
 }
 
-func strideOf(of map[resource]stride, r resource) stride {
+func strideOf(of map[discovery.Type]stride, r discovery.Type) stride {
 	if p, ok := of[r]; ok {
 		return p
 	}

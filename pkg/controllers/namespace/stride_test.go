@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
+
+	"minikcm/pkg/controllers/internal/discovery"
 )
 
 func TestStrideAfterARequest(t *testing.T) {
@@ -137,7 +139,7 @@ func TestASlowTypeIsEmptied(t *testing.T) {
 				begin := time.Now()
 				for time.Since(begin) < tt.within {
 					p := b.newPurger(terminating(), m, time.Now())
-					out := p.purge(t.Context(), podResource)
+					out := p.purge(t.Context(), discovery.Pods)
 					b.end(p)
 					if out.err == nil && out.remaining == 0 {
 						t.Logf("emptied after %v, %d removals cut", time.Since(begin), api.cut)
@@ -156,13 +158,13 @@ func TestSlowTypesDoNotTakeAllWorkers(t *testing.T) {
 	b := newBench(t, terminating())
 	b.patient = patientSyncs(4)
 	slow := newStrides()
-	slow.listed(podResource, firstStride(), minPatience, context.DeadlineExceeded)
+	slow.listed(discovery.Pods, firstStride(), minPatience, context.DeadlineExceeded)
 	var patient []*purger
 	for range 4 {
 		p := b.newPurger(terminating(), &memory{strides: slow}, b.clock.Now())
 		if p.patient {
 			patient = append(patient, p)
-		} else if out := p.purge(t.Context(), podResource); !errors.Is(out.err, errNotTried) {
+		} else if out := p.purge(t.Context(), discovery.Pods); !errors.Is(out.err, errNotTried) {
 			t.Errorf("error %v, want that it was not tried", out.err)
 		}
 	}

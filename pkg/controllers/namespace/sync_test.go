@@ -18,6 +18,7 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 
 	"minikcm/pkg/caches"
+	"minikcm/pkg/controllers/internal/discovery"
 )
 
 func TestNewRejectsBadConfig(t *testing.T) {
@@ -161,7 +162,7 @@ func TestNotFoundIsNotRemembered(t *testing.T) {
 			return true, nil, apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, "")
 		})
 		p := b.newPurger(terminating(), b.memory(terminating()), b.clock.Now())
-		r := podResource
+		r := discovery.Pods
 		r.GroupVersionResource = corev1.SchemeGroupVersion.WithResource("configmaps")
 		for range 2 {
 			listed = 0

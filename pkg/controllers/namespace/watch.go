@@ -11,6 +11,8 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"minikcm/pkg/controllers/internal/discovery"
 )
 
 const (
@@ -177,10 +179,10 @@ func contentTargets(namespace string, r report) []target {
 	for _, o := range r.outcomes {
 		gvr := o.resource.GroupVersionResource
 		switch {
-		case gvr.GroupResource() == podResource.GroupResource():
+		case gvr.GroupResource() == discovery.Pods.GroupResource():
 		case o.err != nil:
-			targets = append(targets, target{resource: apiServices, name: apiFailed{version: gvr.GroupVersion()}.service(), changes: true})
-		case o.remaining > 0 && o.resource.watch:
+			targets = append(targets, target{resource: apiServices, name: discovery.ServiceOf(gvr.GroupVersion()), changes: true})
+		case o.remaining > 0 && o.resource.Watch:
 			targets = append(targets, target{resource: gvr, namespace: namespace, version: o.version})
 		}
 	}
@@ -188,10 +190,10 @@ func contentTargets(namespace string, r report) []target {
 }
 
 // discoveryTargets are the APIServices of the group versions that cannot be discovered.
-func discoveryTargets(c content) []target {
+func discoveryTargets(c discovery.Answer) []target {
 	var targets []target
-	for _, f := range c.failing {
-		targets = append(targets, target{resource: apiServices, name: f.service(), changes: true})
+	for _, f := range c.Failing {
+		targets = append(targets, target{resource: apiServices, name: f.Service(), changes: true})
 	}
 	return targets
 }

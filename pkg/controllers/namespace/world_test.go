@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -40,6 +41,29 @@ type fakeDiscovery struct {
 func (d *fakeDiscovery) ServerGroupsAndResourcesWithContext(context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
 	d.asked++
 	return d.groups, d.lists, d.err
+}
+
+func group(name string, versions ...string) *metav1.APIGroup {
+	g := &metav1.APIGroup{Name: name}
+	for _, v := range versions {
+		gv := schema.GroupVersion{Group: name, Version: v}
+		g.Versions = append(g.Versions, metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: v})
+	}
+	g.PreferredVersion = g.Versions[0]
+	return g
+}
+
+func served(gv string, resources ...metav1.APIResource) *metav1.APIResourceList {
+	return &metav1.APIResourceList{GroupVersion: gv, APIResources: resources}
+}
+
+func typ(name string, verbs ...string) metav1.APIResource {
+	return metav1.APIResource{Name: name, Namespaced: true, Verbs: verbs}
+}
+
+// coreList is what no complete answer lacks, with further types.
+func coreList(types ...metav1.APIResource) *metav1.APIResourceList {
+	return served("v1", append(types, metav1.APIResource{Name: "namespaces", Verbs: []string{"delete", "list"}})...)
 }
 
 func newBench(t *testing.T, namespaces ...runtime.Object) *bench {

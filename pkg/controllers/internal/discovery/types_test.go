@@ -1,14 +1,25 @@
-package namespace
+package discovery
 
 import (
 	"errors"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 )
+
+var epoch = time.Unix(1e9, 0)
+
+func at(d time.Duration) time.Time { return epoch.Add(d) }
+
+// deletable is what somebody may want who empties namespaces.
+func deletable(api metav1.APIResource) bool {
+	return api.Namespaced && slices.Contains(api.Verbs, "delete")
+}
 
 func group(name string, versions ...string) *metav1.APIGroup {
 	g := &metav1.APIGroup{Name: name}
@@ -33,7 +44,7 @@ func coreList(types ...metav1.APIResource) *metav1.APIResourceList {
 	return served("v1", append(types, metav1.APIResource{Name: "namespaces", Verbs: []string{"delete", "list"}})...)
 }
 
-func TestSelectContent(t *testing.T) {
+func TestSelect(t *testing.T) {
 	all := []string{"delete", "deletecollection", "list", "watch"}
 	clusterScoped := metav1.APIResource{Name: "nodes", Verbs: all}
 	for _, tt := range []struct {
@@ -72,14 +83,14 @@ func TestSelectContent(t *testing.T) {
 			[]string{"x/v1/b"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			c := selectContent(tt.groups, tt.lists, nil, epoch)
+			a := Select(tt.groups, tt.lists, nil, epoch, deletable)
 			var got []string
-			for _, r := range c.resources {
+			for _, r := range a.Types {
 				text := r.Group + "/" + r.Version + "/" + r.Resource
 				for _, verb := range []struct {
 					name string
 					has  bool
-				}{{"list", r.list}, {"deletecollection", r.deleteCollection}, {"watch", r.watch}} {
+				}{{"list", r.List}, {"deletecollection", r.DeleteCollection}, {"watch", r.Watch}} {
 					if verb.has {
 						text += " " + verb.name
 					}
@@ -90,24 +101,41 @@ func TestSelectContent(t *testing.T) {
 				t.Error(diff)
 			}
 			bad, blind := tt.name == "one bad name does not spoil the rest", tt.name == "unless the core group cannot be seen"
-			if c.complete() == (bad || blind) || (c.parseErr != nil) != bad || (c.err != nil) != blind {
-				t.Errorf("complete %v with error %v and parse error %v", c.complete(), c.err, c.parseErr)
+			if a.Complete() == (bad || blind) || (a.ParseErr != nil) != bad || (a.Err != nil) != blind {
+				t.Errorf("complete %v with error %v and parse error %v", a.Complete(), a.Err, a.ParseErr)
 			}
 		})
 	}
 }
 
-func TestIncompleteContentNamesAPIServices(t *testing.T) {
+func TestIncompleteAnswersNameAPIServices(t *testing.T) {
 	broken := errors.New("broken")
 	err := &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{
 		{Group: "z.example.com", Version: "v1"}: broken, {Group: "a.example.com", Version: "v1beta1"}: broken,
 	}}
-	c := selectContent(nil, nil, err, epoch)
+	a := Select(nil, nil, err, epoch, deletable)
 	var got []string
-	for _, f := range c.failing {
-		got = append(got, f.service())
+	for _, f := range a.Failing {
+		got = append(got, f.Service())
 	}
-	if diff := cmp.Diff([]string{"v1.z.example.com", "v1beta1.a.example.com"}, got); diff != "" || c.complete() {
-		t.Errorf("complete %v, failing: %s", c.complete(), diff)
+	if diff := cmp.Diff([]string{"v1.z.example.com", "v1beta1.a.example.com"}, got); diff != "" || a.Complete() {
+		t.Errorf("complete %v, failing: %s", a.Complete(), diff)
+	}
+}
+
+func TestSelectTellsOfATypeWhatItIs(t *testing.T) {
+	groups := []*metav1.APIGroup{group("", "v1"), group("x", "v3", "v2", "v1")}
+	lists := []*metav1.APIResourceList{
+		coreList(), served("x/v1", metav1.APIResource{Name: "a", Kind: "A", Verbs: []string{"get"}}),
+		served("x/v2", metav1.APIResource{Name: "a", Kind: "A", Verbs: []string{"get", "list", "watch"}}, metav1.APIResource{Name: "a/status", Kind: "A", Verbs: []string{"get"}}),
+		served("x/v3", metav1.APIResource{Name: "a", Kind: "A", Verbs: []string{"create"}}),
+	}
+	a := Select(groups, lists, nil, epoch, func(api metav1.APIResource) bool { return slices.Contains(api.Verbs, "get") })
+	want := []Type{{GroupVersionResource: schema.GroupVersionResource{Group: "x", Version: "v2", Resource: "a"}, Kind: "A", List: true, Watch: true}}
+	if diff := cmp.Diff(want, a.Types); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"v2", "v1"}, a.Versions(want[0].GroupResource())); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -1,4 +1,4 @@
-package namespace
+package discovery
 
 import (
 	"context"
@@ -14,15 +14,15 @@ import (
 )
 
 func TestFresh(t *testing.T) {
-	complete, broken := content{sent: epoch}, content{sent: epoch, err: errors.New("broken")}
+	complete, broken := Answer{Sent: epoch}, Answer{Sent: epoch, Err: errors.New("broken")}
 	for _, tt := range []struct {
 		name           string
-		latest         content
+		latest         Answer
 		notBefore, now time.Duration
 		want           bool
 		pause          time.Duration
 	}{
-		{"nothing asked yet", content{}, 0, 0, false, 0},
+		{"nothing asked yet", Answer{}, 0, 0, false, 0},
 		{"complete and sent in time", complete, 0, time.Second, true, 0},
 		{"sent before it was needed", complete, 1, time.Second, false, 0},
 		{"too old for a last look", complete, 0, 11 * time.Second, false, 0},
@@ -36,6 +36,17 @@ func TestFresh(t *testing.T) {
 			}
 		})
 	}
+}
+
+type fakeDiscovery struct {
+	lists []*metav1.APIResourceList
+	err   error
+	asked int
+}
+
+func (d *fakeDiscovery) ServerGroupsAndResourcesWithContext(context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
+	d.asked++
+	return nil, d.lists, d.err
 }
 
 // slowDiscovery takes a second to answer.
@@ -59,15 +70,15 @@ func (d *slowDiscovery) ServerGroupsAndResourcesWithContext(ctx context.Context)
 func TestDiscoveryIsShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := &slowDiscovery{}
-		c := &catalogue{client: client, clock: clock.RealClock{}}
+		c := NewCatalogue(client, clock.RealClock{}, deletable)
 		var wait sync.WaitGroup
 		read := func(after time.Duration) {
 			wait.Go(func() {
 				time.Sleep(after)
 				notBefore := time.Now()
-				answer, _, err := c.read(t.Context(), notBefore)
-				if err != nil || answer.sent.Before(notBefore) || !answer.complete() {
-					t.Errorf("asked %v in: answer sent %v before, %v", after, notBefore.Sub(answer.sent), err)
+				answer, _, err := c.Read(t.Context(), notBefore)
+				if err != nil || answer.Sent.Before(notBefore) || !answer.Complete() {
+					t.Errorf("asked %v in: answer sent %v before, %v", after, notBefore.Sub(answer.Sent), err)
 				}
 			})
 		}
@@ -83,13 +94,13 @@ func TestDiscoveryIsShared(t *testing.T) {
 }
 
 func TestDiscoveryCutShortIsNotKept(t *testing.T) {
-	c := &catalogue{client: &slowDiscovery{}, clock: clock.RealClock{}}
+	c := NewCatalogue(&slowDiscovery{}, clock.RealClock{}, deletable)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, _, err := c.read(ctx, time.Time{}); !errors.Is(err, context.Canceled) {
+	if _, _, err := c.Read(ctx, time.Time{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
-	if !c.latest.sent.IsZero() {
+	if !c.latest.Sent.IsZero() {
 		t.Error("the answer of a cancelled request was kept")
 	}
 }
@@ -98,19 +109,19 @@ func TestDiscoveryCutShortIsNotKept(t *testing.T) {
 func TestDiscoveryThatIsGivenUpIsAskedForAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := &slowDiscovery{}
-		c := &catalogue{client: client, clock: clock.RealClock{}}
+		c := NewCatalogue(client, clock.RealClock{}, deletable)
 		hasty, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		var wait sync.WaitGroup
 		wait.Go(func() {
-			if _, _, err := c.read(hasty, time.Time{}); !errors.Is(err, context.DeadlineExceeded) {
+			if _, _, err := c.Read(hasty, time.Time{}); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("whoever had no time: %v", err)
 			}
 		})
 		synctest.Wait()
 		wait.Go(func() {
-			if answer, _, err := c.read(t.Context(), time.Time{}); err != nil || !answer.complete() {
-				t.Errorf("whoever waited: %+v, %v", answer.err, err)
+			if answer, _, err := c.Read(t.Context(), time.Time{}); err != nil || !answer.Complete() {
+				t.Errorf("whoever waited: %+v, %v", answer.Err, err)
 			}
 		})
 		wait.Wait()
@@ -132,12 +143,12 @@ func (d panicky) ServerGroupsAndResourcesWithContext(ctx context.Context) ([]*me
 
 // The loop contains panics. What one leaves behind must not keep the others from asking.
 func TestDiscoveryThatPanicsIsRepeated(t *testing.T) {
-	c := &catalogue{client: panicky{&fakeDiscovery{}}, clock: clock.RealClock{}}
+	c := NewCatalogue(panicky{&fakeDiscovery{}}, clock.RealClock{}, deletable)
 	func() {
 		defer func() { _ = recover() }()
-		_, _, _ = c.read(t.Context(), time.Time{})
+		_, _, _ = c.Read(t.Context(), time.Time{})
 	}()
-	if answer, _, err := c.read(t.Context(), time.Time{}); err != nil || !answer.complete() {
+	if answer, _, err := c.Read(t.Context(), time.Time{}); err != nil || !answer.Complete() {
 		t.Errorf("answer %+v, error %v", answer, err)
 	}
 }
@@ -145,10 +156,10 @@ func TestDiscoveryThatPanicsIsRepeated(t *testing.T) {
 func TestBrokenDiscoveryBacksOff(t *testing.T) {
 	client := &fakeDiscovery{err: errors.New("down")}
 	now := testclock.NewFakeClock(epoch)
-	c := &catalogue{client: client, clock: now}
+	c := NewCatalogue(client, now, deletable)
 	var pauses []time.Duration
 	for range 7 {
-		_, pause, err := c.read(t.Context(), epoch)
+		_, pause, err := c.Read(t.Context(), epoch)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -164,9 +175,9 @@ func TestBrokenDiscoveryBacksOff(t *testing.T) {
 	if client.asked != 7 {
 		t.Errorf("%d discoveries, want 7", client.asked)
 	}
-	c.hurry()
+	c.Hurry()
 	for range 5 {
-		if _, pause, _ := c.read(t.Context(), epoch); pause != time.Second {
+		if _, pause, _ := c.Read(t.Context(), epoch); pause != time.Second {
 			t.Errorf("pause %v after an APIService changed, want 1s", pause)
 		}
 		now.Step(time.Second)

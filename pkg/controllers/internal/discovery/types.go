@@ -1,0 +1,164 @@
+package discovery
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+)
+
+// Type is one that was selected, in the version chosen for it.
+type Type struct {
+	schema.GroupVersionResource
+	Kind                                  string
+	Namespaced                            bool
+	List, Delete, DeleteCollection, Watch bool // verbs it has
+}
+
+// String is the name used for a type in errors, conditions and events.
+func (t Type) String() string { return t.GroupResource().String() }
+
+// Pods are what they are before any discovery.
+var Pods = Type{corev1.SchemeGroupVersion.WithResource("pods"), "Pod", true, true, true, true, true}
+
+// sameObjects are types whose objects are also served, and stored, as another type.
+var sameObjects = map[schema.GroupResource]schema.GroupResource{
+	{Group: "events.k8s.io", Resource: "events"}: {Resource: "events"},
+}
+
+// Answer is what discovery told of the types that somebody wanted to know about.
+type Answer struct {
+	Sent     time.Time // when the request was sent, by our clock; zero: none was
+	Types    []Type    // sorted by name
+	Err      error     // of the discovery, nil if every group version answered
+	Failing  []Failure // group versions that did not, sorted
+	ParseErr error     // group versions whose names make no sense
+
+	versions map[schema.GroupResource][]string
+}
+
+// Failure is a group version that cannot be discovered.
+type Failure struct {
+	schema.GroupVersion
+	Err error
+}
+
+// Service is the name of the APIService that serves the group version.
+func (f Failure) Service() string { return ServiceOf(f.GroupVersion) }
+
+// ServiceOf is the name of the APIService that serves a group version.
+func ServiceOf(gv schema.GroupVersion) string { return gv.Version + "." + gv.Group }
+
+// Complete reports whether Types are certainly all there are.
+func (a Answer) Complete() bool { return !a.Sent.IsZero() && a.Err == nil && a.ParseErr == nil }
+
+// Has reports whether the type was discovered, in whatever version.
+func (a Answer) Has(r schema.GroupResource) bool {
+	return slices.ContainsFunc(a.Types, func(t Type) bool { return t.GroupResource() == r })
+}
+
+// Versions are those of its group in which a type is wanted and served, the chosen one first.
+func (a Answer) Versions(r schema.GroupResource) []string { return a.versions[r] }
+
+// Select picks from what a discovery client returned every type that is wanted, each once: in the version the server prefers, or in the first
+// other one in which it is wanted. Subresources are no types.
+func Select(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, err error, sent time.Time, wanted func(metav1.APIResource) bool) Answer {
+	if err == nil && !showsNamespaces(lists) {
+		err = errNoNamespaces
+	}
+	a := Answer{Sent: sent, Err: err, versions: map[schema.GroupResource][]string{}}
+	ranks := versionRanks(groups)
+	found := map[schema.GroupResource][]Type{}
+	var unparsable []error
+	for _, list := range lists {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			unparsable = append(unparsable, fmt.Errorf("group version %q: %w", list.GroupVersion, err))
+			continue
+		}
+		for _, api := range list.APIResources {
+			if !strings.Contains(api.Name, "/") && wanted(api) {
+				t := typeOf(gv, api)
+				found[t.GroupResource()] = append(found[t.GroupResource()], t)
+			}
+		}
+	}
+	for twin, original := range sameObjects {
+		if _, ok := found[original]; ok {
+			delete(found, twin)
+		}
+	}
+	for r, served := range found {
+		slices.SortStableFunc(served, func(a, b Type) int { return ranks.compare(a.GroupVersion(), b.GroupVersion()) })
+		a.Types = append(a.Types, served[0])
+		for _, t := range served {
+			a.versions[r] = append(a.versions[r], t.Version)
+		}
+	}
+	slices.SortFunc(a.Types, func(a, b Type) int { return strings.Compare(a.String(), b.String()) })
+	slices.SortFunc(unparsable, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	a.ParseErr = errors.Join(unparsable...)
+	a.Failing = failingVersions(err)
+	return a
+}
+
+// errNoNamespaces: the client takes an answer of 404 for an API without core types, and a document may have lost them. A server that has
+// namespaces, as ours does, shows them.
+var errNoNamespaces = errors.New("discovery shows no namespaces: the core API is missing from it")
+
+func showsNamespaces(lists []*metav1.APIResourceList) bool {
+	return slices.ContainsFunc(lists, func(list *metav1.APIResourceList) bool {
+		return list.GroupVersion == corev1.SchemeGroupVersion.String() &&
+			slices.ContainsFunc(list.APIResources, func(api metav1.APIResource) bool { return api.Name == "namespaces" })
+	})
+}
+
+func typeOf(gv schema.GroupVersion, api metav1.APIResource) Type {
+	has := func(verb string) bool { return slices.Contains(api.Verbs, verb) }
+	return Type{
+		GroupVersionResource: gv.WithResource(api.Name), Kind: api.Kind, Namespaced: api.Namespaced,
+		List: has("list"), Delete: has("delete"), DeleteCollection: has("deletecollection"), Watch: has("watch"),
+	}
+}
+
+// ranks orders the versions of a group: 0 is the preferred one, the others follow in the order the server names them.
+type ranks map[schema.GroupVersion]int
+
+func versionRanks(groups []*metav1.APIGroup) ranks {
+	r := ranks{}
+	for _, g := range groups {
+		for i, v := range g.Versions {
+			r[schema.GroupVersion{Group: g.Name, Version: v.Version}] = i + 1
+		}
+		r[schema.GroupVersion{Group: g.Name, Version: g.PreferredVersion.Version}] = 0
+	}
+	return r
+}
+
+func (r ranks) compare(a, b schema.GroupVersion) int {
+	return cmp.Or(cmp.Compare(r.of(a), r.of(b)), strings.Compare(a.String(), b.String()))
+}
+
+func (r ranks) of(gv schema.GroupVersion) int {
+	if rank, ok := r[gv]; ok {
+		return rank
+	}
+	return len(r) + 1
+}
+
+func failingVersions(err error) []Failure {
+	var failing []Failure
+	groups, _ := discovery.GroupDiscoveryFailedErrorGroups(err)
+	for gv, err := range groups {
+		failing = append(failing, Failure{gv, err})
+	}
+	slices.SortFunc(failing, func(a, b Failure) int { return strings.Compare(a.Service(), b.Service()) })
+	return failing
+}
