@@ -183,8 +183,8 @@ func TestSlowWatches(t *testing.T) {
 	b.emit("pods", "p2")
 	pods.expectSilence(t)
 	pods.expect(t, "p1", "p2")
-	if lag := time.Since(started); lag < 300*time.Millisecond || lag > 3*time.Second {
-		t.Errorf("events came after %v, want 300 ms", lag)
+	if lag := time.Since(started); lag < 300*time.Millisecond {
+		t.Errorf("events came after %v, want at least 300 ms", lag)
 	}
 	p.SlowWatches(Watches("pods"), time.Hour)
 	b.emit("pods", "p3")
@@ -293,7 +293,7 @@ func TestCutIdleWatches(t *testing.T) {
 		p := New(t, b.config(), opts...)
 		client := clientFor(t, p)
 		pods, nodes := openWatch(t, p, client, "pods"), openWatch(t, p, client, "nodes")
-		const idle = 400 * time.Millisecond
+		const idle = 1200 * time.Millisecond
 		fault := p.CutIdleWatches(Watches("pods"), idle)
 		for range 6 {
 			b.emit("pods", "p")

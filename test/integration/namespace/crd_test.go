@@ -106,7 +106,7 @@ func TestCustomResources(t *testing.T) {
 		widgets.letGo(t, ns, fmt.Sprint("w-", i))
 	}
 	gone(t, ns, 10*time.Second)
-	controlplane.Eventually(t, 5*time.Second, func(context.Context) error {
+	controlplane.Eventually(t, 30*time.Second, func(context.Context) error {
 		if v, ok := gauge(t, m.metrics, "namespace_deletion_remaining_resources", ns); ok {
 			return fmt.Errorf("the metric of a namespace that is gone still says %v", v)
 		}

@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 
 // start runs the controller with upstream's test timings until the test ends. It has the rights of deploy/rbac for this controller
 // alone, so that the tests also show that they are enough.
-func start(t *testing.T, threshold int) {
+func start(t *testing.T, threshold int, edits ...func(*podgc.Config)) {
 	t.Helper()
 	client := controlplane.ClientFor(t, cluster.ManagerConfig("pod-garbage-collector", podgc.Name))
 	store := caches.New(client, caches.Config{Name: t.Name()})
@@ -45,9 +45,11 @@ func start(t *testing.T, threshold int) {
 	must(t, err)
 	nodes, err := store.Nodes()
 	must(t, err)
-	c, err := podgc.New(podgc.Config{
-		TerminatedPodThreshold: threshold, Quarantine: time.Second, Period: 500 * time.Millisecond, Workers: 8,
-	}, podgc.Deps{Client: client, Pods: pods, Nodes: nodes, Clock: clock.RealClock{}, Metrics: prometheus.NewRegistry()})
+	cfg := podgc.Config{TerminatedPodThreshold: threshold, Quarantine: time.Second, Period: 500 * time.Millisecond, Workers: 8}
+	for _, edit := range edits {
+		edit(&cfg)
+	}
+	c, err := podgc.New(cfg, podgc.Deps{Client: client, Pods: pods, Nodes: nodes, Clock: clock.RealClock{}, Metrics: prometheus.NewRegistry()})
 	must(t, err)
 	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), klog.Logger{}))
 	store.Start(ctx)

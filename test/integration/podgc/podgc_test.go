@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"minikcm/pkg/controllers/podgc"
 	"minikcm/test/controlplane"
 )
 
@@ -116,7 +117,7 @@ func TestNodeBackInTime(t *testing.T) {
 	client, ns := cluster.Client(t), cluster.Namespace(t)
 	node := createNode(t, client)
 	pod, witness := createPod(t, client, ns, node), createPod(t, client, ns, "never-there")
-	start(t, 0)
+	start(t, 0, func(cfg *podgc.Config) { cfg.Quarantine = 5 * time.Second })
 	stays := func(ctx context.Context) error {
 		found, err := client.CoreV1().Pods(ns).Get(ctx, pod.Name, metav1.GetOptions{})
 		if err == nil && found.DeletionTimestamp != nil {
@@ -125,7 +126,7 @@ func TestNodeBackInTime(t *testing.T) {
 		return err
 	}
 	must(t, client.CoreV1().Nodes().Delete(t.Context(), node, metav1.DeleteOptions{}))
-	controlplane.Consistently(t, 300*time.Millisecond, stays) // the quarantine is 1 s
+	controlplane.Consistently(t, 300*time.Millisecond, stays)
 	createNode(t, client, func(n *corev1.Node) { n.Name = node })
 	eventually(t, client, witness, isGone) // went through a quarantine that began no later
 	controlplane.Consistently(t, time.Second, stays)

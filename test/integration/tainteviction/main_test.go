@@ -37,6 +37,9 @@ const patience = 30 * time.Second
 // soon is how long something that should not happen is given to happen.
 const soon = 2 * time.Second
 
+// late is how much after its time something may happen on a busy machine.
+const late = 10 * time.Second
+
 const finalizer = "test.k8s.io/finalizer"
 
 var cluster *controlplane.Cluster
