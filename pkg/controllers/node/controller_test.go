@@ -35,7 +35,7 @@ func (b *bench) tainted(taint string, names []string) int {
 	b.t.Helper()
 	n := 0
 	for _, name := range names {
-		if hasTaint(b.node(name), taint) {
+		if hasTaint(b.Node(name), taint) {
 			n++
 		}
 	}
@@ -46,7 +46,7 @@ func (b *bench) withStatus(status corev1.ConditionStatus, names []string) int {
 	b.t.Helper()
 	n := 0
 	for _, name := range names {
-		if readiness(b.node(name)) == status {
+		if readiness(b.Node(name)) == status {
 			n++
 		}
 	}
@@ -58,31 +58,31 @@ func TestSilentNodeGoesTheWholeWay(t *testing.T) {
 	inBubble(t, defaults(), append(objects, aPod("pod", "dying0")), func(b *bench) {
 		b.term()
 		b.renewFor(50*time.Second, live...)
-		if got := readiness(b.node("dying0")); got != corev1.ConditionTrue {
+		if got := readiness(b.Node("dying0")); got != corev1.ConditionTrue {
 			t.Fatalf("Ready after 50 s = %s, want True", got)
 		}
 		b.pass(500 * time.Millisecond)
-		node := b.node("dying0")
+		node := b.Node("dying0")
 		if got := readiness(node); got != corev1.ConditionUnknown {
 			t.Fatalf("Ready after 50.5 s = %s, want Unknown", got)
 		}
 		if !hasTaint(node, "unreachable:NoSchedule") || !hasTaint(node, unreachableNoExecute) {
 			t.Errorf("taints = %v, want both unreachable ones", node.Spec.Taints)
 		}
-		if got := podReady(b.pod("pod")); got != corev1.ConditionFalse {
+		if got := podReady(b.Pod("pod")); got != corev1.ConditionFalse {
 			t.Errorf("pod Ready = %s, want False", got)
 		}
 		if got := b.withStatus(corev1.ConditionTrue, live); got != 1 {
 			t.Error("the live node is not Ready")
 		}
-		if got := b.count("update nodes/status") + b.count("patch nodes"); got != 2 {
-			t.Errorf("%d writes of nodes, want 2: one of the status, one of all taints\n%v", got, b.requests)
+		if got := b.Count("update nodes/status") + b.Count("patch nodes"); got != 2 {
+			t.Errorf("%d writes of nodes, want 2: one of the status, one of all taints\n%v", got, b.Requests(""))
 		}
 		b.post(dying[0], corev1.ConditionTrue)
-		if node := b.node("dying0"); len(node.Spec.Taints) > 0 {
+		if node := b.Node("dying0"); len(node.Spec.Taints) > 0 {
 			t.Errorf("taints after the node came back = %v, want none", node.Spec.Taints)
 		}
-		if got := b.count("patch nodes"); got != 2 {
+		if got := b.Count("patch nodes"); got != 2 {
 			t.Errorf("%d patches, want one more for both taints", got)
 		}
 	})
@@ -91,13 +91,13 @@ func TestSilentNodeGoesTheWholeWay(t *testing.T) {
 func TestHealthyClusterIsNotWritten(t *testing.T) {
 	objects, live, _ := cluster(20, 0)
 	inBubble(t, defaults(), objects, func(b *bench) {
-		before := b.writes()
+		before := b.Writes()
 		b.term()
 		b.renewFor(3*time.Minute, live...)
-		if got := b.writes() - before - b.count("update leases"); got != 0 {
-			t.Errorf("%d writes, want none\n%v", got, b.requests)
+		if got := b.Writes() - before - b.Count("update leases"); got != 0 {
+			t.Errorf("%d writes, want none\n%v", got, b.Requests(""))
 		}
-		if got := b.count("get nodes"); got != 0 {
+		if got := b.Count("get nodes"); got != 0 {
 			t.Errorf("%d live reads of nodes, want none", got)
 		}
 	})
@@ -128,13 +128,13 @@ func TestLeaseCases(t *testing.T) {
 		}, "True", "Kubelet", 0},
 		{"status silent, lease expired", aNode("node", "", "True"), true, func(b *bench) { b.pass(51 * time.Second) }, "Unknown", "NodeStatusUnknown", 1},
 		{"lease expired in the cache, renewed in truth", aNode("node", "", "True"), true, func(b *bench) {
-			b.freeze("leases", true)
+			b.Freeze("leases", true)
 			b.pass(10 * time.Second)
 			b.renew("node")
 			b.pass(41 * time.Second)
 		}, "True", "Kubelet", 2},
 		{"and while the cache is known to be behind, nobody is judged", aNode("node", "", "True"), true, func(b *bench) {
-			b.freeze("leases", true)
+			b.Freeze("leases", true)
 			b.pass(40 * time.Second)
 			b.renew("node")
 			b.pass(61 * time.Second)
@@ -142,7 +142,7 @@ func TestLeaseCases(t *testing.T) {
 		{"Ready taken away by somebody: 60 s from the last sign of life", aNode("node", "", "True"), true, func(b *bench) {
 			b.edit("node", func(n *corev1.Node) { n.Status.Conditions = nil })
 			b.pass(59 * time.Second)
-			if got := readiness(b.node("node")); got != "" {
+			if got := readiness(b.Node("node")); got != "" {
 				b.t.Errorf("Ready after 59 s = %s", got)
 			}
 			b.pass(2 * time.Second)
@@ -157,7 +157,7 @@ func TestLeaseCases(t *testing.T) {
 				b.term()
 				tt.play(b)
 				b.pass(0)
-				node := b.node("node")
+				node := b.Node("node")
 				reason := ""
 				if c := condition(node, corev1.NodeReady); c != nil {
 					reason = c.Reason
@@ -169,7 +169,7 @@ func TestLeaseCases(t *testing.T) {
 				if tt.want == "Unknown" {
 					writes = 1
 				}
-				if got := b.count("update nodes/status"); got != writes {
+				if got := b.Count("update nodes/status"); got != writes {
 					t.Errorf("%d status writes, want %d", got, writes)
 				}
 			})
@@ -193,18 +193,18 @@ func TestNoExecuteFollowsReady(t *testing.T) {
 	inBubble(t, defaults(), objects, func(b *bench) {
 		b.term()
 		b.renewFor(11*time.Second, live...) // the second token
-		if !hasTaint(b.node("unready"), notReadyNoExecute) {
+		if !hasTaint(b.Node("unready"), notReadyNoExecute) {
 			t.Error("not Ready: no taint")
 		}
-		if !hasTaint(b.node("unknown"), unreachableNoExecute) {
+		if !hasTaint(b.Node("unknown"), unreachableNoExecute) {
 			t.Error("Unknown: no taint")
 		}
 		for _, name := range []string{"live0", "silent"} {
-			if node := b.node(name); len(node.Spec.Taints) > 0 {
+			if node := b.Node(name); len(node.Spec.Taints) > 0 {
 				t.Errorf("%s: taints %v", name, node.Spec.Taints)
 			}
 		}
-		if node := b.node("tainted"); len(node.Spec.Taints) != 1 || node.Spec.Taints[0].Key != "user" {
+		if node := b.Node("tainted"); len(node.Spec.Taints) != 1 || node.Spec.Taints[0].Key != "user" {
 			t.Errorf("Ready and tainted by hand: %v, want the user's taint only", node.Spec.Taints)
 		}
 		if got := testutil.ToFloat64(b.controller.metrics.evictions.WithLabelValues("region:\x00:zone")); got != 2 {
@@ -214,13 +214,13 @@ func TestNoExecuteFollowsReady(t *testing.T) {
 		// Removed by hand while the node is bad: put back, at the rate of its zone.
 		b.edit("unready", func(n *corev1.Node) { n.Spec.Taints = nil })
 		b.renewFor(11*time.Second, live...)
-		if !hasTaint(b.node("unready"), notReadyNoExecute) {
+		if !hasTaint(b.Node("unready"), notReadyNoExecute) {
 			t.Error("a taint removed by hand was not put back")
 		}
 
 		// The other status: swapped at once, not counted, the time kept.
 		added := func(name, key string) time.Time {
-			for _, t := range b.node(name).Spec.Taints {
+			for _, t := range b.Node(name).Spec.Taints {
 				if t.Key == key && t.Effect == noExec {
 					return t.TimeAdded.Time
 				}
@@ -229,7 +229,7 @@ func TestNoExecuteFollowsReady(t *testing.T) {
 		}
 		since := added("unknown", corev1.TaintNodeUnreachable)
 		b.post("unknown", "False")
-		node := b.node("unknown")
+		node := b.Node("unknown")
 		if !hasTaint(node, notReadyNoExecute) || hasTaint(node, unreachableNoExecute) {
 			t.Errorf("after the swap: %v", node.Spec.Taints)
 		}

@@ -17,7 +17,7 @@ func TestStaleCacheChangesNoZone(t *testing.T) {
 		if got := b.withStatus("Unknown", dying); got != 3 || tainted == 0 {
 			t.Fatalf("%d nodes Unknown, %d tainted", got, tainted)
 		}
-		b.freeze("leases", true)
+		b.Freeze("leases", true)
 		for range 6 { // a minute and more: the cached Leases are old
 			b.renew(live...)
 			b.pass(10 * time.Second)
@@ -106,7 +106,7 @@ func TestZoneOfExcludedNodesIsAZone(t *testing.T) {
 		if got := b.tainted(unreachableNoExecute, dead); got != 1 {
 			t.Errorf("%d nodes tainted at once, want 1", got)
 		}
-		patches := b.count("patch nodes")
+		patches := b.Count("patch nodes")
 		b.renewFor(8*time.Second, "live")
 		if got := b.tainted(unreachableNoExecute, dead); got != 1 {
 			t.Errorf("%d nodes tainted after 9 s, want 1", got)
@@ -116,7 +116,7 @@ func TestZoneOfExcludedNodesIsAZone(t *testing.T) {
 			t.Errorf("%d nodes tainted after 11 s, want 2", got)
 		}
 		b.renewFor(time.Minute, "live")
-		if got := b.count("patch nodes"); got != patches+1 {
+		if got := b.Count("patch nodes"); got != patches+1 {
 			t.Errorf("%d more patches, want 1: nobody is tainted again", got-patches)
 		}
 	})

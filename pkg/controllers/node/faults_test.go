@@ -19,16 +19,16 @@ import (
 func TestNewTermMarksNoPodOfANodeThatCameBack(t *testing.T) {
 	objects := []runtime.Object{aNode("node", "zone", "Unknown"), aNode("live", "zone", "True"), aLease("live", epoch), aPod("pod", "node")}
 	inBubble(t, defaults(), objects, func(b *bench) {
-		b.freeze("nodes", true)
+		b.Freeze("nodes", true)
 		b.post("node", "True") // the cache does not show it
 		b.term()
 		b.pass(10 * time.Second)
-		if got := podReady(b.pod("pod")); got != "True" {
+		if got := podReady(b.Pod("pod")); got != "True" {
 			t.Errorf("Ready = %s: the pod of a node that is well was set not ready", got)
 		}
-		b.freeze("nodes", false)
+		b.Freeze("nodes", false)
 		b.pass(5 * time.Second)
-		if got := podReady(b.pod("pod")); got != "True" {
+		if got := podReady(b.Pod("pod")); got != "True" {
 			t.Errorf("Ready = %s after the cache had caught up", got)
 		}
 	})
@@ -39,14 +39,14 @@ func TestStaleNodeCacheIsNotBlindness(t *testing.T) {
 	objects, live, dying := cluster(2, 1)
 	inBubble(t, defaults(), objects, func(b *bench) {
 		b.renewFor(30*time.Second, live...) // as a standby
-		b.freeze("nodes", true)
+		b.Freeze("nodes", true)
 		b.edit("live0", func(n *corev1.Node) { n.Labels["new"] = "label" })
 		b.term()
 		b.renewFor(21*time.Second, live...)
 		if got := b.withStatus("Unknown", dying); got != 1 {
 			t.Error("the node that is silent for 51 s was not found")
 		}
-		b.freeze("nodes", false)
+		b.Freeze("nodes", false)
 	})
 }
 
@@ -55,12 +55,12 @@ func TestPodsThatComeToANodeThatNeverPosted(t *testing.T) {
 	inBubble(t, defaults(), objects, func(b *bench) {
 		b.term()
 		b.renewFor(5*time.Second, "live")
-		if c := condition(b.node("node"), corev1.NodeReady); c == nil || c.Reason != reasonNeverUpdated {
+		if c := condition(b.Node("node"), corev1.NodeReady); c == nil || c.Reason != reasonNeverUpdated {
 			t.Fatalf("Ready = %+v", c)
 		}
 		b.create(aPod("late", "node"))
 		b.pass(time.Second)
-		if early, late := podReady(b.pod("early")), podReady(b.pod("late")); early != "True" || late != "False" {
+		if early, late := podReady(b.Pod("early")), podReady(b.Pod("late")); early != "True" || late != "False" {
 			t.Errorf("Ready of the pod that was there = %s, want True; of the one that came = %s, want False", early, late)
 		}
 	})
@@ -82,14 +82,14 @@ func TestNodeMadeAnewWithinASecond(t *testing.T) {
 		b.pass(time.Millisecond) // the streams of nodes and pods are not ordered
 		b.create(aPod("new", "dying0"))
 		b.renewFor(45*time.Second, live...)
-		if node := b.node("dying0"); readiness(node) != "True" || len(node.Spec.Taints) > 0 {
+		if node := b.Node("dying0"); readiness(node) != "True" || len(node.Spec.Taints) > 0 {
 			t.Errorf("Ready %s, taints %v: the new node took over the old one's fate", readiness(node), node.Spec.Taints)
 		}
-		if got := podReady(b.pod("new")); got != "True" {
+		if got := podReady(b.Pod("new")); got != "True" {
 			t.Errorf("Ready of the new node's pod = %s", got)
 		}
 		b.renewFor(10*time.Second, live...)
-		if got := readiness(b.node("dying0")); got != "Unknown" {
+		if got := readiness(b.Node("dying0")); got != "Unknown" {
 			t.Errorf("Ready = %s, want Unknown after its own grace", got)
 		}
 		var registered int
@@ -120,17 +120,17 @@ func TestNodePatchesRefused(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			objects, live, _ := cluster(3, 1)
 			inBubble(t, defaults(), objects, func(b *bench) {
-				b.breakDown(tt.err, "patch nodes")
+				b.Break(tt.err, "patch nodes")
 				b.term()
 				b.renewFor(51*time.Second, live...)
-				before := b.count("patch nodes")
+				before := b.Count("patch nodes")
 				b.renewFor(time.Minute, live...)
-				if got := b.count("patch nodes") - before; got == 0 || got > tt.most {
+				if got := b.Count("patch nodes") - before; got == 0 || got > tt.most {
 					t.Errorf("%d patches in a minute, want 1 to %d", got, tt.most)
 				}
-				b.breakDown(nil, "patch nodes")
+				b.Break(nil, "patch nodes")
 				b.renewFor(20*time.Second, live...)
-				if node := b.node("dying0"); !hasTaint(node, unreachableNoExecute) || !hasTaint(node, "unreachable:NoSchedule") {
+				if node := b.Node("dying0"); !hasTaint(node, unreachableNoExecute) || !hasTaint(node, "unreachable:NoSchedule") {
 					t.Errorf("taints %v after the API server had recovered", node.Spec.Taints)
 				}
 				if got := b.withStatus("True", live); got != 3 {
@@ -145,19 +145,19 @@ func TestPodConflictsDoNotStorm(t *testing.T) {
 	objects, live, _ := cluster(3, 1)
 	inBubble(t, defaults(), append(objects, aPod("pod", "dying0")), func(b *bench) {
 		b.term()
-		b.freeze("pods", true)
-		pod := b.pod("pod")
+		b.Freeze("pods", true)
+		pod := b.Pod("pod")
 		pod.Labels = map[string]string{"changed": "behind our back"}
 		if _, err := b.CoreV1().Pods("default").Update(b.t.Context(), pod, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		b.renewFor(110*time.Second, live...)
-		if got := b.count("patch pods/status"); got < 3 || got > 40 {
+		if got := b.Count("patch pods/status"); got < 3 || got > 40 {
 			t.Errorf("%d patches in a minute on a pod cache that is behind", got)
 		}
-		b.freeze("pods", false)
+		b.Freeze("pods", false)
 		b.renewFor(6*time.Second, live...)
-		if got := podReady(b.pod("pod")); got != "False" {
+		if got := podReady(b.Pod("pod")); got != "False" {
 			t.Errorf("Ready = %s after the cache had caught up", got)
 		}
 	})
@@ -167,7 +167,7 @@ func TestNobodyThere(t *testing.T) {
 	inBubble(t, defaults(), nil, func(b *bench) {
 		b.term()
 		b.pass(10 * time.Minute)
-		if got := b.writes(); got != 0 {
+		if got := b.Writes(); got != 0 {
 			t.Errorf("%d writes in a cluster without nodes", got)
 		}
 		objects, live, _ := cluster(1, 0)
@@ -193,7 +193,7 @@ func TestForeignTaintsStay(t *testing.T) {
 		b.term()
 		stay := func(when string) {
 			t.Helper()
-			got := b.node("node").Spec.Taints
+			got := b.Node("node").Spec.Taints
 			for _, want := range foreign {
 				if !slices.Contains(got, want) {
 					t.Errorf("%s: %v is gone from %v", when, want, got)
@@ -203,14 +203,14 @@ func TestForeignTaintsStay(t *testing.T) {
 		b.renewFor(5*time.Second, append(live, "node")...)
 		stay("well")
 		b.renewFor(55*time.Second, live...)
-		if !hasTaint(b.node("node"), unreachableNoExecute) {
+		if !hasTaint(b.Node("node"), unreachableNoExecute) {
 			t.Fatal("the node was not tainted")
 		}
 		stay("unreachable")
 		b.post("node", "True")
 		b.pass(time.Second)
 		stay("back")
-		if got := len(b.node("node").Spec.Taints); got != len(foreign) {
+		if got := len(b.Node("node").Spec.Taints); got != len(foreign) {
 			t.Errorf("%d taints after it came back, want the %d that are not ours", got, len(foreign))
 		}
 	})
@@ -224,8 +224,8 @@ func TestRestartBesideDeadNodesRepeatsNothing(t *testing.T) {
 		if got := b.tainted(unreachableNoExecute, dying); got != 2 {
 			t.Fatalf("%d nodes tainted, want 2", got)
 		}
-		before := map[string]*corev1.Node{"dying0": b.node("dying0"), "dying1": b.node("dying1")}
-		ours := func() int { return b.count("patch") + b.count("update nodes/status") }
+		before := map[string]*corev1.Node{"dying0": b.Node("dying0"), "dying1": b.Node("dying1")}
+		ours := func() int { return b.Count("patch") + b.Count("update nodes/status") }
 		writes := ours()
 		b.endTerm()
 		b.term()
@@ -234,7 +234,7 @@ func TestRestartBesideDeadNodesRepeatsNothing(t *testing.T) {
 			t.Errorf("%d writes after a restart beside nodes that had been dealt with", got)
 		}
 		for name, node := range before {
-			if got := b.node(name).ResourceVersion; got != node.ResourceVersion {
+			if got := b.Node(name).ResourceVersion; got != node.ResourceVersion {
 				t.Errorf("%s was written", name)
 			}
 		}
@@ -305,7 +305,7 @@ func TestStandbyTakesOverAmidTheLine(t *testing.T) {
 		}
 		times := map[string]metav1.Time{}
 		for _, name := range dying {
-			for _, taint := range b.node(name).Spec.Taints {
+			for _, taint := range b.Node(name).Spec.Taints {
 				if taint.Effect == noExec {
 					times[name] = *taint.TimeAdded
 				}
@@ -320,7 +320,7 @@ func TestStandbyTakesOverAmidTheLine(t *testing.T) {
 			t.Errorf("%d nodes tainted 30 s into the new term, want 4", got)
 		}
 		for name, at := range times {
-			for _, taint := range b.node(name).Spec.Taints {
+			for _, taint := range b.Node(name).Spec.Taints {
 				if taint.Effect == noExec && !taint.TimeAdded.Equal(&at) {
 					t.Errorf("%s: TimeAdded moved from %v to %v", name, at, taint.TimeAdded)
 				}

@@ -51,11 +51,11 @@ func TestLeasesOfOtherTimes(t *testing.T) {
 					b.renew(live...)
 					b.renewAs("dying0", tt.then(time.Now()))
 					b.pass(10 * time.Second)
-					if tt.want == "True" && readiness(b.node("dying0")) != "True" {
+					if tt.want == "True" && readiness(b.Node("dying0")) != "True" {
 						b.t.Fatalf("Unknown after %v", time.Since(epoch))
 					}
 				}
-				if got := readiness(b.node("dying0")); got != tt.want {
+				if got := readiness(b.Node("dying0")); got != tt.want {
 					t.Errorf("Ready = %s, want %s", got, tt.want)
 				}
 			})
@@ -101,14 +101,14 @@ func TestLeaseComesAndGoes(t *testing.T) {
 			b.renew(live...)
 			b.pass(5 * time.Second)
 		}
-		if got := readiness(b.node("dying0")); got != "True" {
+		if got := readiness(b.Node("dying0")); got != "True" {
 			t.Errorf("Ready = %s while the kubelet renews", got)
 		}
 		if err := leases.Delete(b.t.Context(), "dying0", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		b.renewFor(46*time.Second, live...)
-		if got := readiness(b.node("dying0")); got != "Unknown" {
+		if got := readiness(b.Node("dying0")); got != "Unknown" {
 			t.Errorf("Ready = %s, want Unknown: no Lease and no status for a grace period", got)
 		}
 	})
@@ -123,9 +123,9 @@ func TestLeaseWatchThatCannotBeOpened(t *testing.T) {
 			inBubble(t, defaults(), objects, func(b *bench) {
 				b.term()
 				b.renewFor(10*time.Second, append(live, dying...)...)
-				b.cutWatches("leases")
+				b.CutWatches("leases")
 				if !lists {
-					b.breakDown(errOutage, "list leases")
+					b.Break(errOutage, "list leases")
 				}
 				for i := range 24 {
 					b.renewFor(10*time.Second, live...)
@@ -136,11 +136,11 @@ func TestLeaseWatchThatCannotBeOpened(t *testing.T) {
 				if got := b.withStatus("Unknown", dying); got != 1 && lists {
 					b.t.Error("the dead node was not found")
 				}
-				if got := b.count("get leases") + b.count("list leases"); got > 6*2*26+200 { // the kubelets read before they write
+				if got := b.Count("get leases") + b.Count("list leases"); got > 6*2*26+200 { // the kubelets read before they write
 					b.t.Errorf("%d reads of Leases", got)
 				}
-				b.restoreWatches("leases")
-				b.breakDown(nil, "list leases")
+				b.RestoreWatches("leases")
+				b.Break(nil, "list leases")
 				b.renewFor(2*time.Minute, live...)
 				if got := b.withStatus("True", live); got != 6 {
 					b.t.Errorf("%d of 6 live nodes Ready in the end", got)
@@ -162,11 +162,11 @@ func TestStatusWithoutLeaseKeepsANodeAlive(t *testing.T) {
 			b.post("node", "True")
 			b.renewFor(40*time.Second, live...)
 		}
-		if got := readiness(b.node("node")); got != "True" {
+		if got := readiness(b.Node("node")); got != "True" {
 			t.Errorf("Ready = %s", got)
 		}
 		b.renewFor(15*time.Second, live...)
-		if got := readiness(b.node("node")); got != "Unknown" {
+		if got := readiness(b.Node("node")); got != "Unknown" {
 			t.Errorf("Ready = %s, want Unknown", got)
 		}
 	})
@@ -187,7 +187,7 @@ func TestLeaseWritesThatRenewNothingKeepNobodyAlive(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.renewFor(31*time.Second, live...)
-		if got := readiness(b.node("dying0")); got != corev1.ConditionUnknown {
+		if got := readiness(b.Node("dying0")); got != corev1.ConditionUnknown {
 			t.Errorf("Ready = %s, want Unknown", got)
 		}
 	})
@@ -197,13 +197,13 @@ func TestManyDueAreAskedForInOneList(t *testing.T) {
 	objects, live, dying := cluster(5, 50)
 	inBubble(t, defaults(), objects, func(b *bench) {
 		b.term()
-		lists := b.count("list leases")
+		lists := b.Count("list leases")
 		b.renewFor(51*time.Second, live...)
-		gets := b.count("get leases") - 6*5 // the kubelets read before they write
+		gets := b.Count("get leases") - 6*5 // the kubelets read before they write
 		if got := b.withStatus("Unknown", dying); got != 50 {
 			t.Errorf("%d of 50 nodes Unknown", got)
 		}
-		if got := b.count("list leases") - lists; got > 10 || gets > manyNodes+1 {
+		if got := b.Count("list leases") - lists; got > 10 || gets > manyNodes+1 {
 			t.Errorf("%d lists and %d gets of Leases for 50 verdicts", got, gets)
 		}
 	})

@@ -22,12 +22,12 @@ func TestOutageCondemnsNobody(t *testing.T) {
 	inBubble(t, defaults(), objects, func(b *bench) {
 		b.term()
 		b.renewFor(20*time.Second, live...)
-		b.breakDown(errOutage, everything...)
-		b.freeze("leases", true)
+		b.Break(errOutage, everything...)
+		b.Freeze("leases", true)
 		b.pass(70 * time.Second)
-		b.breakDown(nil, everything...)
+		b.Break(nil, everything...)
 		b.pass(15 * time.Second) // no kubelet has come back yet, nor has the watch
-		b.freeze("leases", false)
+		b.Freeze("leases", false)
 		b.pass(20 * time.Second)
 		b.renewFor(10*time.Second, live...)
 		if got := b.withStatus("True", all); got != 11 {
@@ -51,9 +51,9 @@ func TestLongOutageCondemnsNobody(t *testing.T) {
 	inBubble(t, defaults(), objects, func(b *bench) {
 		b.term()
 		b.renewFor(20*time.Second, live...)
-		b.breakDown(errOutage, everything...)
+		b.Break(errOutage, everything...)
 		b.pass(time.Hour)
-		b.breakDown(nil, everything...)
+		b.Break(nil, everything...)
 		b.pass(45 * time.Second)
 		if got := b.withStatus("True", live); got != 10 {
 			t.Errorf("%d of 10 nodes Ready 45 s after an outage of an hour", got)
@@ -66,9 +66,9 @@ func TestReadOnlyAPIServerCondemnsNobody(t *testing.T) {
 	objects, live, _ := cluster(10, 0)
 	inBubble(t, defaults(), objects, func(b *bench) {
 		b.term()
-		b.breakDown(errOutage, "update nodes/status", "patch nodes", "patch pods/status")
+		b.Break(errOutage, "update nodes/status", "patch nodes", "patch pods/status")
 		b.pass(15 * time.Minute)
-		b.breakDown(nil, everything...)
+		b.Break(nil, everything...)
 		b.renew(live...)
 		b.renewFor(time.Minute, live...)
 		if got := b.withStatus("True", live); got != 10 {
@@ -113,8 +113,8 @@ func TestFrozenLeaseWatchCondemnsNobodyAndStillFindsTheDead(t *testing.T) {
 	inBubble(t, defaults(), objects, func(b *bench) {
 		b.term()
 		b.renewFor(10*time.Second, all...)
-		b.freeze("leases", true)
-		lists := b.count("list leases")
+		b.Freeze("leases", true)
+		lists := b.Count("list leases")
 		b.renewFor(10*time.Minute, live...)
 		if got := b.withStatus("True", live); got != 10 {
 			t.Errorf("%d of 10 live nodes Ready", got)
@@ -122,10 +122,10 @@ func TestFrozenLeaseWatchCondemnsNobodyAndStillFindsTheDead(t *testing.T) {
 		if got := b.withStatus("Unknown", dying); got != 1 {
 			t.Error("the dead node was not found while the watch was stuck")
 		}
-		if got := b.count("list leases") - lists; got > 150 {
+		if got := b.Count("list leases") - lists; got > 150 {
 			t.Errorf("%d lists in ten minutes", got)
 		}
-		b.freeze("leases", false)
+		b.Freeze("leases", false)
 		b.renewFor(30*time.Second, live...)
 		if got := b.controller.silence.suspended(false, time.Now()); got != causeNone {
 			t.Errorf("suspended (%s) after the watch came back", got)
@@ -158,16 +158,16 @@ func TestNewTermDoesNotTrustAStaleNodeCache(t *testing.T) {
 	})
 	other := aNode("other", "zone", "False")
 	inBubble(t, defaults(), []runtime.Object{dead, other, aLease("other", epoch)}, func(b *bench) {
-		b.freeze("nodes", true)
+		b.Freeze("nodes", true)
 		b.post("other", "True") // the cache still shows a cluster without a Ready node
 		b.term()
 		b.pass(10 * time.Second)
-		if !hasTaint(b.node("dead"), unreachableNoExecute) {
+		if !hasTaint(b.Node("dead"), unreachableNoExecute) {
 			t.Error("a taint was taken away because every node seemed to be down")
 		}
-		b.freeze("nodes", false)
+		b.Freeze("nodes", false)
 		b.pass(5 * time.Second)
-		if got := b.count("patch nodes"); got > 1 {
+		if got := b.Count("patch nodes"); got > 1 {
 			t.Errorf("%d patches, want at most the one of the node that came back", got)
 		}
 		if !b.controller.confirmation.done.Load() {

@@ -36,11 +36,11 @@ func TestPodsMarkedWithTheirNode(t *testing.T) {
 			inBubble(t, defaults(), objects, func(b *bench) {
 				b.term()
 				b.renewFor(tt.wait, "live")
-				pod := b.pod("pod")
+				pod := b.Pod("pod")
 				if got := podReady(pod); got != tt.want {
 					t.Fatalf("Ready = %s, want %s", got, tt.want)
 				}
-				if got := podReady(b.pod("other")); got != "True" {
+				if got := podReady(b.Pod("other")); got != "True" {
 					t.Errorf("Ready of a pod elsewhere = %s", got)
 				}
 				if tt.want == "True" {
@@ -55,8 +55,8 @@ func TestPodsMarkedWithTheirNode(t *testing.T) {
 				if pod.Status.Conditions[0].LastTransitionTime.IsZero() {
 					t.Error("no transition time")
 				}
-				if got := b.count("patch pods/status"); got != 1 {
-					t.Errorf("%d pod writes, want 1\n%v", got, b.requests)
+				if got := b.Count("patch pods/status"); got != 1 {
+					t.Errorf("%d pod writes, want 1\n%v", got, b.Requests(""))
 				}
 				if e := b.drainEvents(); !slices.Contains(e, "Warning NodeNotReady Node is not ready") {
 					t.Errorf("events = %q", e)
@@ -82,7 +82,7 @@ func TestEveryPodIsWrittenOnce(t *testing.T) {
 			inBubble(t, cfg, objects, func(b *bench) {
 				b.term()
 				b.renewFor(52*time.Second, "live")
-				if got := b.count("patch pods/status"); got != 200 {
+				if got := b.Count("patch pods/status"); got != 200 {
 					t.Errorf("%d pod writes, want 200", got)
 				}
 				if got := testutil.ToFloat64(b.controller.metrics.podsMarked); got != 200 {
@@ -96,23 +96,23 @@ func TestEveryPodIsWrittenOnce(t *testing.T) {
 func TestPodWriteIsRetriedUntilItSucceeds(t *testing.T) {
 	objects, live, dying := cluster(1, 1)
 	inBubble(t, defaults(), append(objects, aPod("pod", "dying0")), func(b *bench) {
-		b.breakDown(apierrors.NewForbidden(corev1.Resource("pods"), "pod", nil), "patch pods/status")
+		b.Break(apierrors.NewForbidden(corev1.Resource("pods"), "pod", nil), "patch pods/status")
 		b.term()
 		b.renewFor(5*time.Minute, live...)
-		if got := b.count("patch pods/status"); got < 5 {
+		if got := b.Count("patch pods/status"); got < 5 {
 			t.Errorf("%d tries in 4 minutes", got)
 		}
 		if e := b.drainEvents(); slices.Contains(e, "Warning NodeNotReady Node is not ready") {
 			t.Error("an event tells of what did not happen")
 		}
-		b.breakDown(nil, "patch pods/status")
+		b.Break(nil, "patch pods/status")
 		b.renewFor(70*time.Second, live...)
-		if got := podReady(b.pod("pod")); got != "False" {
+		if got := podReady(b.Pod("pod")); got != "False" {
 			t.Errorf("Ready = %s", got)
 		}
-		before := b.count("patch pods/status")
+		before := b.Count("patch pods/status")
 		b.renewFor(5*time.Minute, live...)
-		if got := b.count("patch pods/status"); got != before {
+		if got := b.Count("patch pods/status"); got != before {
 			t.Errorf("%d more writes after it succeeded", got-before)
 		}
 		_ = dying
@@ -124,7 +124,7 @@ func TestKubeletIsNotContradicted(t *testing.T) {
 	inBubble(t, defaults(), append(objects, aPod("pod", "dying0")), func(b *bench) {
 		b.term()
 		b.renewFor(51*time.Second, live...)
-		pod := b.pod("pod")
+		pod := b.Pod("pod")
 		if podReady(pod) != "False" {
 			t.Fatal("not marked")
 		}
@@ -134,7 +134,7 @@ func TestKubeletIsNotContradicted(t *testing.T) {
 		}
 		b.renewFor(time.Minute, live...)
 		b.edit("dying0", func(n *corev1.Node) { n.Labels["x"] = "y" })
-		if got := podReady(b.pod("pod")); got != "True" {
+		if got := podReady(b.Pod("pod")); got != "True" {
 			t.Errorf("Ready = %s: set back against the kubelet", got)
 		}
 	})
@@ -201,13 +201,13 @@ func TestMarkedOncePerDowntime(t *testing.T) {
 func TestPodStatusIsNoReasonToMark(t *testing.T) {
 	inBubble(t, defaults(), []runtime.Object{aNode("node", "", "False"), aNode("live", "", "True"), aPod("pod", "node")}, func(b *bench) {
 		b.term()
-		pod := b.pod("pod")
+		pod := b.Pod("pod")
 		pod.Status.Conditions[0].Message = "still ready"
 		if _, err := b.CoreV1().Pods("default").UpdateStatus(b.t.Context(), pod, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		b.pass(time.Second)
-		if got := podReady(b.pod("pod")); got != "True" {
+		if got := podReady(b.Pod("pod")); got != "True" {
 			t.Errorf("Ready = %s", got)
 		}
 	})
@@ -223,14 +223,14 @@ func TestLatePods(t *testing.T) {
 				b.term()
 				b.create(aPod("late", "node"))
 				b.pass(time.Second)
-				if got := podReady(b.pod("late")); got != tt.want {
+				if got := podReady(b.Pod("late")); got != tt.want {
 					t.Errorf("Ready of a pod bound just now = %s, want %s", got, tt.want)
 				}
 				early := corev1.ConditionStatus("True")
 				if tt.ready == "Unknown" {
 					early = "False"
 				}
-				if got := podReady(b.pod("early")); got != early {
+				if got := podReady(b.Pod("early")); got != early {
 					t.Errorf("Ready of a pod from before the term = %s, want %s", got, early)
 				}
 			})

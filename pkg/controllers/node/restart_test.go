@@ -20,11 +20,11 @@ func TestNodeMadeAnewStartsAfresh(t *testing.T) {
 			n.UID, n.CreationTimestamp = "another", metav1.Now()
 		}))
 		b.renewFor(59*time.Second, live...)
-		if got := readiness(b.node("node")); got != "" {
+		if got := readiness(b.Node("node")); got != "" {
 			t.Errorf("Ready of a node 59 s old = %s: it inherited the silence of an earlier one", got)
 		}
 		b.renewFor(2*time.Second, live...)
-		if got := readiness(b.node("node")); got != corev1.ConditionUnknown {
+		if got := readiness(b.Node("node")); got != corev1.ConditionUnknown {
 			t.Errorf("Ready of a node 61 s old = %q, want Unknown", got)
 		}
 	})
@@ -44,10 +44,10 @@ func TestTaintsSurviveANewTerm(t *testing.T) {
 			b.renewFor(time.Minute, live...)
 			b.endTerm()
 		}
-		if got := b.count("patch nodes"); got != 0 {
+		if got := b.Count("patch nodes"); got != 0 {
 			t.Errorf("%d patches of a node whose taints were right", got)
 		}
-		for _, taint := range b.node("dead").Spec.Taints {
+		for _, taint := range b.Node("dead").Spec.Taints {
 			if !taint.TimeAdded.Equal(&old) {
 				t.Errorf("time of %s:%s = %v, want %v", taint.Key, taint.Effect, taint.TimeAdded, old)
 			}

@@ -128,7 +128,7 @@ func TestNodesThatCannotBeWrittenCostOthersNoTime(t *testing.T) {
 			cfg.EvictionRate = 1
 			inBubble(t, cfg, objects, func(b *bench) {
 				for i := range bad {
-					b.breakDown(errOutage, "patch nodes "+dying[i])
+					b.Break(errOutage, "patch nodes "+dying[i])
 				}
 				b.term()
 				b.renewFor(2*time.Minute, append(live, "dying4")...)
@@ -140,7 +140,7 @@ func TestNodesThatCannotBeWrittenCostOthersNoTime(t *testing.T) {
 					b.renew(live...)
 					b.pass(5 * time.Second)
 				}
-				if got := readiness(b.node("dying4")); got != "Unknown" {
+				if got := readiness(b.Node("dying4")); got != "Unknown" {
 					t.Errorf("Ready = %s 55 s after the last renewal, want Unknown", got)
 				}
 				b.renewFor(10*time.Second, live...)
@@ -186,7 +186,7 @@ func TestNodeThatHasBeenGivenAllTimeIsFoundWhileBlind(t *testing.T) {
 			b.renew(live...)
 			b.controller.silence.visibility.probeFailed(errOutage) // until the next renewal: almost always
 			b.pass(5 * time.Second)
-			if readiness(b.node("dying0")) == "Unknown" {
+			if readiness(b.Node("dying0")) == "Unknown" {
 				if found < 190 {
 					t.Errorf("found after %d s, want no sooner than after a grace and three on top", found)
 				}
@@ -264,10 +264,10 @@ func TestListThatCrossesAnOutageCondemnsNobody(t *testing.T) {
 		lists.start(time.Now().Add(time.Second))
 		lists.lock.Unlock()
 		b.pass(time.Second)
-		b.breakDown(errOutage, everything...)
+		b.Break(errOutage, everything...)
 		b.controller.silence.visibility.probeFailed(errOutage)
 		b.pass(20 * time.Second)
-		b.breakDown(nil, everything...)
+		b.Break(nil, everything...)
 		if err := lists.finish(b.controller.silence.leases.list(b.t.Context())); err != nil {
 			t.Fatal(err)
 		}

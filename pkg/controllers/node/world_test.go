@@ -15,21 +15,25 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
 	"minikcm/pkg/caches"
+	"minikcm/pkg/internal/fakeapi"
 )
 
 // bench is a controller on a fake API in a bubble of fake time.
 type bench struct {
 	t *testing.T
-	*api
+	*fakeapi.Clientset
 	controller *Controller
 	caches     *caches.Caches
 	events     *record.FakeRecorder
 	start      time.Time
-	stopCaches context.CancelFunc
+	stopCaches func()
 	stopTerm   func()
 }
 
@@ -46,11 +50,11 @@ func defaults() Config {
 func inBubble(t *testing.T, cfg Config, objects []runtime.Object, run func(b *bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := &bench{t: t, api: newAPI(), events: record.NewFakeRecorder(10000), start: time.Now()}
+		b := &bench{t: t, Clientset: fakeapi.NewClientset(t), events: record.NewFakeRecorder(10000), start: time.Now()}
 		for _, obj := range objects {
 			b.create(obj)
 		}
-		b.caches = caches.New(b.api, caches.Config{LeaseNamespaces: []string{corev1.NamespaceNodeLease}})
+		b.caches = caches.New(b.Clientset, caches.Config{LeaseNamespaces: []string{corev1.NamespaceNodeLease}})
 		nodes, err1 := b.caches.Nodes()
 		pods, err2 := b.caches.Pods()
 		leases, err3 := b.caches.Leases()
@@ -59,41 +63,38 @@ func inBubble(t *testing.T, cfg Config, objects []runtime.Object, run func(b *be
 		}
 		var err error
 		b.controller, err = New(cfg, Deps{
-			Client: b.api, Reads: b.api, Metadata: b.metadata(), Nodes: nodes, Pods: pods, Leases: leases, Recorder: b.events,
+			Client: b.Clientset, Reads: b.Clientset, Metadata: metadataOf(b.Clientset), Nodes: nodes, Pods: pods, Leases: leases, Recorder: b.events,
 			Clock: clock.RealClock{}, Metrics: prometheus.NewRegistry(),
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		b.caches.Start(ctx)
-		if err := b.caches.WaitForSync(ctx); err != nil {
-			t.Fatal(err)
-		}
-		b.stopCaches = cancel
+		b.stopCaches = fakeapi.Fill(t, b.caches)
 		run(b)
 		b.endTerm()
-		cancel()
-		b.caches.Shutdown()
+		b.stopCaches()
 	})
 }
 
-// term starts a term.
-func (b *bench) term() {
-	ctx, cancel := context.WithCancel(b.t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if err := b.controller.Run(ctx); err != nil {
-			b.t.Errorf("Run = %v", err)
+// metadataOf is a client that lists the metadata of nodes.
+func metadataOf(api *fakeapi.Clientset) metadata.Interface {
+	client := metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme())
+	client.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		all, err := api.CoreV1().Nodes().List(context.Background(), metav1.ListOptions{})
+		if err != nil {
+			return true, nil, err
 		}
-	}()
-	b.stopTerm = func() {
-		cancel()
-		<-done
-	}
-	synctest.Wait()
+		list := &metav1.List{ListMeta: all.ListMeta}
+		for i := range all.Items {
+			list.Items = append(list.Items, runtime.RawExtension{Object: &metav1.PartialObjectMetadata{ObjectMeta: all.Items[i].ObjectMeta}})
+		}
+		return true, list, nil
+	})
+	return client
 }
+
+// term starts a term.
+func (b *bench) term() { b.stopTerm = fakeapi.Term(b.t, b.controller.Run) }
 
 func (b *bench) endTerm() {
 	if b.stopTerm != nil {
@@ -128,24 +129,6 @@ func (b *bench) create(obj runtime.Object) {
 	}
 }
 
-func (b *bench) node(name string) *corev1.Node {
-	b.t.Helper()
-	node, err := b.CoreV1().Nodes().Get(b.t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return node
-}
-
-func (b *bench) pod(name string) *corev1.Pod {
-	b.t.Helper()
-	pod, err := b.CoreV1().Pods("default").Get(b.t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return pod
-}
-
 // renew plays a kubelet that renews its Lease.
 func (b *bench) renew(names ...string) {
 	b.t.Helper()
@@ -175,7 +158,7 @@ func (b *bench) renewFor(d time.Duration, names ...string) {
 // edit changes a node as somebody else would.
 func (b *bench) edit(name string, change func(*corev1.Node)) {
 	b.t.Helper()
-	node := b.node(name)
+	node := b.Node(name)
 	change(node)
 	if _, err := b.CoreV1().Nodes().Update(b.t.Context(), node, metav1.UpdateOptions{}); err != nil {
 		b.t.Fatal(err)
@@ -271,3 +254,8 @@ func hasTaint(node *corev1.Node, taint string) bool {
 	}
 	return false
 }
+
+const (
+	notReadyNoExecute    = "not-ready:NoExecute"
+	unreachableNoExecute = "unreachable:NoExecute"
+)

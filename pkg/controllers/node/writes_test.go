@@ -19,12 +19,12 @@ func TestTaintFollowsWithoutWaitingForTheCache(t *testing.T) {
 	inBubble(t, defaults(), objects, func(b *bench) {
 		b.term()
 		b.renewFor(50*time.Second, live...)
-		b.freeze("nodes", true)
+		b.Freeze("nodes", true)
 		b.pass(2 * time.Millisecond)
-		if node := b.node("dying0"); !hasTaint(node, unreachableNoExecute) || readiness(node) != "Unknown" {
+		if node := b.Node("dying0"); !hasTaint(node, unreachableNoExecute) || readiness(node) != "Unknown" {
 			t.Errorf("Ready %s, taints %v: the cache shows neither, and need not", readiness(node), node.Spec.Taints)
 		}
-		b.freeze("nodes", false)
+		b.Freeze("nodes", false)
 	})
 }
 
@@ -37,12 +37,12 @@ func TestCrashAtAnyWriteLeavesNoPodReady(t *testing.T) {
 				objects = append(objects, aPod(fmt.Sprint("pod", i), "dying0"))
 			}
 			inBubble(t, defaults(), objects, func(b *bench) {
-				ours := func() int { return b.countLocked("patch") + b.countLocked("update nodes/status") }
+				ours := func() int { return b.Count("patch") + b.Count("update nodes/status") }
 				ctx, kill := context.WithCancel(b.t.Context())
 				done := make(chan struct{})
-				b.api.after(func() {
+				b.After(func() {
 					if ours() == crash {
-						b.breakDownLocked(context.Canceled, everything...)
+						b.Break(context.Canceled, everything...)
 						kill()
 					}
 				})
@@ -53,16 +53,16 @@ func TestCrashAtAnyWriteLeavesNoPodReady(t *testing.T) {
 				b.renewFor(55*time.Second, live...)
 				kill()
 				<-done
-				b.api.after(nil)
-				b.breakDown(nil, everything...)
+				b.After(nil)
+				b.Break(nil, everything...)
 				b.term()
 				b.renewFor(60*time.Second, live...)
 				for i := range 5 {
-					if got := podReady(b.pod(fmt.Sprint("pod", i))); got != "False" {
+					if got := podReady(b.Pod(fmt.Sprint("pod", i))); got != "False" {
 						t.Errorf("pod%d Ready = %s for ever", i, got)
 					}
 				}
-				if node := b.node("dying0"); !hasTaint(node, unreachableNoExecute) || readiness(node) != "Unknown" {
+				if node := b.Node("dying0"); !hasTaint(node, unreachableNoExecute) || readiness(node) != "Unknown" {
 					t.Errorf("Ready %s, taints %v", readiness(node), node.Spec.Taints)
 				}
 			})
@@ -75,16 +75,16 @@ func TestStatusWriteThatMeetsAHeartbeatIsCalledOff(t *testing.T) {
 	inBubble(t, defaults(), objects, func(b *bench) {
 		b.term()
 		b.renewFor(49*time.Second, live...)
-		b.freeze("nodes", true)
+		b.Freeze("nodes", true)
 		b.post("dying0", "True") // the cache does not show it
 		b.pass(30 * time.Second)
-		if got := b.count("update nodes/status"); got != 0 {
+		if got := b.Count("update nodes/status"); got != 0 {
 			t.Errorf("%d status writes", got)
 		}
 		if got := testutil.ToFloat64(b.controller.metrics.suppressed.WithLabelValues(suppressedAlive)); got != 1 {
 			t.Errorf("verdicts called off = %v, want 1", got)
 		}
-		b.freeze("nodes", false)
+		b.Freeze("nodes", false)
 	})
 }
 
@@ -92,21 +92,21 @@ func TestConflictsAreRetriedQuietly(t *testing.T) {
 	objects, live, _ := cluster(1, 1)
 	inBubble(t, defaults(), objects, func(b *bench) {
 		conflict := apierrors.NewConflict(corev1.Resource("nodes"), "dying0", nil)
-		b.breakDown(conflict, "update nodes/status", "patch nodes")
+		b.Break(conflict, "update nodes/status", "patch nodes")
 		b.term()
 		b.renewFor(50*time.Second, live...)
 		b.pass(100 * time.Millisecond)
-		if got := b.count("update nodes/status"); got < 3 || got > 7 {
+		if got := b.Count("update nodes/status"); got < 3 || got > 7 {
 			t.Errorf("%d tries in 100 ms, want one each 20 ms", got)
 		}
-		b.breakDown(nil, "update nodes/status")
+		b.Break(nil, "update nodes/status")
 		b.pass(100 * time.Millisecond) // the patch is granted a token and refused
-		if got := b.count("patch nodes"); got < 3 {
+		if got := b.Count("patch nodes"); got < 3 {
 			t.Errorf("%d tries to patch in 100 ms", got)
 		}
-		b.breakDown(nil, "patch nodes")
+		b.Break(nil, "patch nodes")
 		b.pass(50 * time.Millisecond)
-		if node := b.node("dying0"); readiness(node) != "Unknown" || !hasTaint(node, unreachableNoExecute) {
+		if node := b.Node("dying0"); readiness(node) != "Unknown" || !hasTaint(node, unreachableNoExecute) {
 			t.Errorf("Ready %s, taints %v: a refused patch must not cost the token", readiness(node), node.Spec.Taints)
 		}
 	})
@@ -121,9 +121,9 @@ func TestLabelsAndTaintsGoInOnePatch(t *testing.T) {
 	inBubble(t, defaults(), []runtime.Object{node}, func(b *bench) {
 		b.term()
 		b.pass(time.Second)
-		got := b.node("node")
-		if got.Labels["beta.kubernetes.io/os"] != "linux" || !hasTaint(got, "unschedulable:NoSchedule") || b.count("patch nodes") != 1 {
-			t.Errorf("labels %v, taints %v, %d patches", got.Labels, got.Spec.Taints, b.count("patch nodes"))
+		got := b.Node("node")
+		if got.Labels["beta.kubernetes.io/os"] != "linux" || !hasTaint(got, "unschedulable:NoSchedule") || b.Count("patch nodes") != 1 {
+			t.Errorf("labels %v, taints %v, %d patches", got.Labels, got.Spec.Taints, b.Count("patch nodes"))
 		}
 	})
 }

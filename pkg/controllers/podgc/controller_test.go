@@ -39,14 +39,7 @@ type outcome struct {
 }
 
 func (w *world) outcome() outcome {
-	w.lock.Lock()
-	defer w.lock.Unlock()
-	o := outcome{Deleted: maps.Clone(w.deletes)}
-	for name := range w.marks {
-		o.Marked = append(o.Marked, name)
-	}
-	slices.Sort(o.Marked)
-	return o
+	return outcome{Deleted: w.deletes(), Marked: slices.Sorted(maps.Keys(w.Accepted("patch pods", w.begin)))}
 }
 
 func (w *world) check(c *Controller, why cause, want outcome) {
@@ -97,28 +90,28 @@ func TestOrphaned(t *testing.T) {
 		{"the API server knows of a node by the end of the quarantine", func() []runtime.Object { return three("n") },
 			map[time.Duration]func(*world){quarantine - 1: func(w *world) { w.pretend(aNode("n")) }}, 3 * quarantine, outcome{}},
 		{"the node is back by the end of the quarantine", func() []runtime.Object { return three("n") },
-			map[time.Duration]func(*world){quarantine - 1: func(w *world) { w.createNode("n") }}, 3 * quarantine, outcome{}},
+			map[time.Duration]func(*world){quarantine - 1: func(w *world) { w.Put(aNode("n")) }}, 3 * quarantine, outcome{}},
 		{"the API server ceases to know of the node", func() []runtime.Object { return append(three("n")[:1], aNode("n")) },
-			map[time.Duration]func(*world){0: func(w *world) { w.deleteNode("n") }}, 2 * quarantine, outcome{Deleted: at(quarantine, "a")}},
+			map[time.Duration]func(*world){0: func(w *world) { w.Remove("nodes", "", "n") }}, 2 * quarantine, outcome{Deleted: at(quarantine, "a")}},
 		{"the node goes later", func() []runtime.Object { return append(three("n")[1:2], aNode("n")) },
-			map[time.Duration]func(*world){2 * quarantine: func(w *world) { w.deleteNode("n") }}, 3*quarantine - 1, outcome{}},
+			map[time.Duration]func(*world){2 * quarantine: func(w *world) { w.Remove("nodes", "", "n") }}, 3*quarantine - 1, outcome{}},
 
 		{"one quarantine after the node went", func() []runtime.Object { return append(three("n"), aNode("n")) },
-			map[time.Duration]func(*world){time.Second: func(w *world) { w.deleteNode("n") }}, time.Hour,
+			map[time.Duration]func(*world){time.Second: func(w *world) { w.Remove("nodes", "", "n") }}, time.Hour,
 			outcome{Deleted: at(time.Second+quarantine, "a", "b", "c"), Marked: []string{"c"}}},
 		{"a node that comes and goes again begins a new quarantine", func() []runtime.Object { return append(three("n"), aNode("n")) },
 			map[time.Duration]func(*world){
-				1 * time.Second:  func(w *world) { w.deleteNode("n") },
-				30 * time.Second: func(w *world) { w.createNode("n") },
-				35 * time.Second: func(w *world) { w.deleteNode("n") },
+				1 * time.Second:  func(w *world) { w.Remove("nodes", "", "n") },
+				30 * time.Second: func(w *world) { w.Put(aNode("n")) },
+				35 * time.Second: func(w *world) { w.Remove("nodes", "", "n") },
 			}, time.Hour, outcome{Deleted: at(35*time.Second+quarantine, "a", "b", "c"), Marked: []string{"c"}}},
 		{"a pod that comes later to a name long missing", func() []runtime.Object { return three("n")[:1] },
-			map[time.Duration]func(*world){time.Hour: func(w *world) { w.createPod(aPod("late", "n", pending)) }}, 2 * time.Hour,
+			map[time.Duration]func(*world){time.Hour: func(w *world) { w.Put(aPod("late", "n", pending)) }}, 2 * time.Hour,
 			outcome{Deleted: map[string]time.Duration{"a": quarantine, "late": time.Hour + gather + quarantine}, Marked: []string{"late"}}},
 		{"a pod on a node that is back and that the cache has not seen", func() []runtime.Object { return []runtime.Object{aPod("a", "n", running, finalized)} },
 			map[time.Duration]func(*world){quarantine + 200*time.Millisecond: func(w *world) {
 				w.pretend(aNode("n"))
-				w.createPod(aPod("late", "n", pending)) // within the second in which the answer about "a" is shared
+				w.Put(aPod("late", "n", pending)) // within the second in which the answer about "a" is shared
 			}}, time.Hour, outcome{Deleted: at(quarantine, "a"), Marked: []string{"a"}}},
 		{"a node that only the API server knew of, and that went unseen", func() []runtime.Object { return three("n")[:1] },
 			map[time.Duration]func(*world){
@@ -150,7 +143,7 @@ func TestUnscheduledTerminating(t *testing.T) {
 		c, stop := w.manager(0)
 		defer stop()
 		w.until(time.Minute)
-		w.createPod(aPod("late", "", pending, terminating, finalized))
+		w.Put(aPod("late", "", pending, terminating, finalized))
 		w.until(time.Hour)
 		w.check(c, unscheduled, outcome{
 			Deleted: map[string]time.Duration{"failed": 0, "succeeded": 0, "running": 0, "late": time.Minute}, Marked: []string{"late", "running"},
@@ -189,9 +182,9 @@ func TestOutOfService(t *testing.T) {
 	}{
 		{"tainted before", func() *corev1.Node { return outOf("n", corev1.ConditionFalse) }, nil, all(0)},
 		{"tainted later", func() *corev1.Node { return silent("n") },
-			func(w *world) { w.updateNode(outOf("n", corev1.ConditionUnknown)) }, all(time.Second)},
+			func(w *world) { w.Put(outOf("n", corev1.ConditionUnknown)) }, all(time.Second)},
 		{"silent only later", func() *corev1.Node { return outOf("n", corev1.ConditionTrue) },
-			func(w *world) { w.updateNode(outOf("n", corev1.ConditionUnknown)) }, all(time.Second)},
+			func(w *world) { w.Put(outOf("n", corev1.ConditionUnknown)) }, all(time.Second)},
 		{"never tainted", func() *corev1.Node { return silent("n") }, nil, outcome{}},
 		{"ready after all", func() *corev1.Node { return outOf("n", corev1.ConditionTrue) }, nil, outcome{}},
 	} {
@@ -215,7 +208,7 @@ func TestOutOfService(t *testing.T) {
 			c, stop := w.manager(0)
 			defer stop()
 			w.until(time.Second)
-			w.must(w.client.Tracker().Update(podsResource, aPod("p", "n", running, terminating), "default"))
+			w.Put(aPod("p", "n", running, terminating))
 			w.until(time.Minute)
 			w.check(c, outOfService, outcome{Deleted: map[string]time.Duration{"p": time.Second + gather}, Marked: []string{"p"}})
 		})
@@ -236,17 +229,15 @@ func TestOutOfService(t *testing.T) {
 func TestFinishedPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, aNode("n"), aPod("a", "n", failed), aPod("b", "n", running), aPod("c", "n", succeeded))
-		w.must(w.client.Tracker().Update(podsResource, aPod("a", "n", failed, func(p *corev1.Pod) {
-			p.CreationTimestamp = metav1.NewTime(time.Now().Add(-2 * time.Hour))
-		}), "default"))
+		w.Put(aPod("a", "n", failed, func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(time.Now().Add(-2 * time.Hour)) }))
 		c, stop := w.manager(2)
 		defer stop()
 		w.until(time.Minute + time.Second)
 		w.check(c, terminated, outcome{})
-		w.must(w.client.Tracker().Update(podsResource, aPod("b", "n", succeeded), "default"))
+		w.Put(aPod("b", "n", succeeded))
 		w.until(2 * time.Minute)
 		w.check(c, terminated, outcome{Deleted: map[string]time.Duration{"a": 80 * time.Second}})
-		w.createPod(aPod("d", "n", failed, func(p *corev1.Pod) { p.Status.Reason = "Evicted" }))
+		w.Put(aPod("d", "n", failed, func(p *corev1.Pod) { p.Status.Reason = "Evicted" }))
 		w.until(time.Hour)
 		w.check(c, terminated, outcome{Deleted: map[string]time.Duration{"a": 80 * time.Second, "d": 140 * time.Second}})
 		if got := c.finished.Load(); got != 2 {
@@ -277,7 +268,7 @@ func TestMark(t *testing.T) {
 		_, stop := w.manager(0)
 		defer stop()
 		w.until(time.Hour)
-		pod := w.pod("p")
+		pod := w.Pod("p")
 		want := corev1.PodStatus{Phase: failed, ObservedGeneration: 2, Conditions: []corev1.PodCondition{{
 			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, ObservedGeneration: 2, Reason: "DeletionByPodGC",
 			Message: "PodGC: node no longer exists", LastTransitionTime: metav1.NewTime(w.begin.Add(quarantine)),
@@ -303,7 +294,7 @@ func TestNoDuplicateDeletes(t *testing.T) {
 			time.Sleep(time.Hour)
 			stop()
 		}
-		if got, want := []int{w.requests("patch pods"), w.requests("delete pods")}, []int{3, 4}; !slices.Equal(got, want) {
+		if got, want := []int{w.Count("patch pods"), w.Count("delete pods")}, []int{3, 4}; !slices.Equal(got, want) {
 			t.Errorf("%v patches and deletes, want %v", got, want)
 		}
 	})
@@ -312,12 +303,7 @@ func TestNoDuplicateDeletes(t *testing.T) {
 func TestRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, aPod("p", "gone", running))
-		w.refuse = func(a clienttesting.Action) error {
-			if a.Matches("patch", "pods") && time.Since(w.begin) < time.Hour {
-				return errors.New("a webhook says no")
-			}
-			return nil
-		}
+		w.Break(errors.New("a webhook says no"), "patch pods/status")
 		c, stop := w.manager(0)
 		defer stop()
 		w.until(time.Hour - time.Second)
@@ -325,8 +311,10 @@ func TestRetry(t *testing.T) {
 		if got := testutil.ToFloat64(c.metrics.errors.WithLabelValues("default", "orphaned")); got < 50 || got > 90 {
 			t.Errorf("%v errors counted in an hour, want about one a minute", got)
 		}
+		w.until(time.Hour)
+		w.Break(nil, "patch pods/status")
 		w.until(2 * time.Hour)
-		if d, ok := w.deletes["p"]; !ok || d > time.Hour+time.Minute {
+		if d, ok := w.deletes()["p"]; !ok || d > time.Hour+time.Minute {
 			t.Errorf("deleted: %v at %v, want within a minute of the webhook's change of mind", ok, d)
 		}
 	})
@@ -335,17 +323,15 @@ func TestRetry(t *testing.T) {
 func TestSameName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, aPod("p", "gone", running), aNode("n"))
-		w.refuse = func(a clienttesting.Action) error {
-			if a.Matches("delete", "pods") {
-				w.must(w.client.Tracker().Update(podsResource, aPod("p", "n", running, func(p *corev1.Pod) { p.UID = "second" }), "default"))
-			}
-			return nil
-		}
+		w.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			w.Put(aPod("p", "n", running, func(p *corev1.Pod) { p.UID = "second" }))
+			return false, nil, nil
+		})
 		c, stop := w.manager(0)
 		defer stop()
 		w.until(time.Hour)
 		w.check(c, orphaned, outcome{Marked: []string{"p"}})
-		if n := w.requests("delete pods"); n != 1 {
+		if n := w.Count("delete pods"); n != 1 {
 			t.Errorf("%d deletes sent, want the one that the UID refused", n)
 		}
 	})
@@ -361,10 +347,10 @@ func TestOneReadForAllPodsOfANode(t *testing.T) {
 		_, stop := w.manager(0)
 		defer stop()
 		w.until(time.Hour)
-		if n := len(w.deletes); n != 100 {
+		if n := len(w.deletes()); n != 100 {
 			t.Errorf("%d pods deleted, want 100", n)
 		}
-		if n := w.requests("get nodes"); n != 1 {
+		if n := w.Count("get nodes"); n != 1 {
 			t.Errorf("%d reads of the node, want 1", n)
 		}
 	})

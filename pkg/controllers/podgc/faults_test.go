@@ -27,15 +27,12 @@ func TestTenThousandFinishedPods(t *testing.T) {
 			}))
 		}
 		w := newWorld(t, pods...)
-		w.client.PrependReactor("list", "pods", w.listOnePod)
-		refused := 0
-		w.refuse = func(a clienttesting.Action) error {
-			if a.Matches("delete", "pods") && refused < 2000 {
-				refused++
-				return apierrors.NewTooManyRequests("later", 1)
-			}
-			return nil
-		}
+		w.PrependReactor("list", "pods", w.listOnePod)
+		sent := 0
+		w.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			sent++
+			return sent <= 2000, nil, apierrors.NewTooManyRequests("later", 1)
+		})
 		_, stop := w.manager(threshold)
 		defer stop()
 		w.until(10 * time.Minute)
@@ -48,7 +45,7 @@ func TestTenThousandFinishedPods(t *testing.T) {
 				t.Fatalf("pod %d, one of the %d youngest, was deleted", i, threshold)
 			}
 		}
-		if got, most := w.requests("delete pods"), all-threshold+refused; got > most {
+		if got, most := sent, all-threshold+2000; got > most {
 			t.Errorf("%d deletes, want at most %d", got, most)
 		}
 		if len(o.Marked) != 0 {
@@ -64,7 +61,7 @@ func (w *world) listOnePod(action clienttesting.Action) (bool, runtime.Object, e
 		return false, nil, nil
 	}
 	found := &corev1.PodList{}
-	if obj, err := w.client.Tracker().Get(podsResource, action.GetNamespace(), name); err == nil {
+	if obj, err := w.Tracker().Get(corev1.SchemeGroupVersion.WithResource("pods"), action.GetNamespace(), name); err == nil {
 		found.Items = append(found.Items, *obj.(*corev1.Pod))
 	}
 	return true, found, nil
@@ -72,30 +69,23 @@ func (w *world) listOnePod(action clienttesting.Action) (bool, runtime.Object, e
 
 func TestRefusalsOfAllKinds(t *testing.T) {
 	for name, refusal := range map[string]error{
-		"conflict":          apierrors.NewConflict(podsResource.GroupResource(), "p", errors.New("not now")),
+		"conflict":          apierrors.NewConflict(corev1.Resource("pods"), "p", errors.New("not now")),
 		"too many requests": apierrors.NewTooManyRequests("later", 1),
 		"internal error":    apierrors.NewInternalError(errors.New("webhook")),
 		"invalid":           apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "p", nil),
 	} {
-		for _, verb := range []string{"patch", "delete"} {
-			t.Run(verb+" "+name, func(t *testing.T) {
+		for _, request := range []string{"patch pods/status", "delete pods"} {
+			t.Run(request+" "+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					w := newWorld(t, aPod("p", "gone", running))
-					w.refuse = func(a clienttesting.Action) error {
-						if a.Matches(verb, "pods") {
-							return refusal
-						}
-						return nil
-					}
+					w.Break(refusal, request)
 					_, stop := w.manager(0)
 					defer stop()
 					w.until(10 * time.Minute)
-					if n := w.requests(verb + " pods"); n < 5 || n > 40 {
+					if n := w.Count(request); n < 5 || n > 40 {
 						t.Errorf("%d tries in ten minutes, want a few", n)
 					}
-					w.lock.Lock()
-					w.refuse = nil
-					w.lock.Unlock()
+					w.Break(nil, request)
 					w.until(12 * time.Minute)
 					if len(w.outcome().Deleted) != 1 {
 						t.Error("not deleted after the refusals had ended")
@@ -110,27 +100,20 @@ func TestRefusalsOfAllKinds(t *testing.T) {
 func TestMarkedBeforeTheTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, aPod("p", "gone", running))
-		w.refuse = func(a clienttesting.Action) error {
-			if a.Matches("delete", "pods") {
-				return errors.New("the leader died here")
-			}
-			return nil
-		}
+		w.Break(errors.New("the leader died here"), "delete pods")
 		_, stop := w.manager(0)
 		w.until(quarantine)
 		stop()
-		if got := w.pod("p").Status.Phase; got != failed {
+		if got := w.Pod("p").Status.Phase; got != failed {
 			t.Fatalf("phase = %s, want the pod marked", got)
 		}
-		w.lock.Lock()
-		w.refuse = nil
-		w.lock.Unlock()
-		patches := w.requests("patch pods")
+		w.Break(nil, "delete pods")
+		patches := w.Count("patch pods")
 		_, stop = w.manager(0)
 		defer stop()
 		w.until(3 * quarantine)
-		if _, ok := w.outcome().Deleted["p"]; !ok || w.requests("patch pods") != patches {
-			t.Errorf("deleted %v, %d more marks, want it deleted and not marked again", ok, w.requests("patch pods")-patches)
+		if _, ok := w.outcome().Deleted["p"]; !ok || w.Count("patch pods") != patches {
+			t.Errorf("deleted %v, %d more marks, want it deleted and not marked again", ok, w.Count("patch pods")-patches)
 		}
 	})
 }
@@ -141,13 +124,13 @@ func TestNodeMadeAnewWithinASecond(t *testing.T) {
 		_, stop := w.manager(0)
 		defer stop()
 		w.until(time.Second)
-		w.deleteNode("node")
-		w.createNode("node")
+		w.Remove("nodes", "", "node")
+		w.Put(aNode("node"))
 		w.until(10 * time.Minute)
 		if o := w.outcome(); len(o.Deleted)+len(o.Marked) != 0 {
 			t.Errorf("%+v, want the pods of the node left to its kubelet", o)
 		}
-		w.deleteNode("node")
+		w.Remove("nodes", "", "node")
 		w.until(10*time.Minute + quarantine)
 		if _, ok := w.outcome().Deleted["p"]; !ok {
 			t.Error("not deleted when the node had gone for good")

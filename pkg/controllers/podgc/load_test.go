@@ -16,7 +16,9 @@ import (
 func (w *world) nodeSyncs() (n int) {
 	w.t.Helper()
 	families, err := w.metrics.Gather()
-	w.must(err)
+	if err != nil {
+		w.t.Fatal(err)
+	}
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
 			for _, label := range metric.GetLabel() {
@@ -51,7 +53,7 @@ func TestPodsThatTerminateOneByOneShareLooksAtTheirNode(t *testing.T) {
 				defer stop()
 				for i := range pods {
 					w.until(time.Duration(i) * 5 * time.Millisecond)
-					w.must(w.client.Tracker().Update(podsResource, aPod(fmt.Sprint("p", i), "n", running, finalized, terminating), "default"))
+					w.Put(aPod(fmt.Sprint("p", i), "n", running, finalized, terminating))
 				}
 				w.until(time.Second)
 				if n := w.nodeSyncs(); n > tt.looks {

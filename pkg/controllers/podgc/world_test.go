@@ -1,9 +1,6 @@
 package podgc
 
 import (
-	"context"
-	"fmt"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -15,89 +12,44 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"minikcm/pkg/caches"
+	"minikcm/pkg/internal/fakeapi"
 )
 
-var (
-	podsResource  = corev1.SchemeGroupVersion.WithResource("pods")
-	nodesResource = corev1.SchemeGroupVersion.WithResource("nodes")
-)
-
-// world is a cluster of fakes in a bubble of fake time. Its API server knows UID preconditions and finalizers.
+// world is a cluster of fakes in a bubble of fake time.
 type world struct {
-	t      *testing.T
-	client *fake.Clientset
-	begin  time.Time
+	*fakeapi.Clientset
+	t     *testing.T
+	begin time.Time
 	// metrics are those of the latest manager.
 	metrics *prometheus.Registry
 
 	pretended atomic.Pointer[pretended] // nil: nodes are those of the client
-
-	lock    sync.Mutex
-	deletes map[string]time.Duration // pod: when its first delete was accepted
-	marks   map[string]bool          // pods whose status was patched
-	count   map[string]int           // verb/resource: requests
-	refuse  func(clienttesting.Action) error
 }
 
 func newWorld(t *testing.T, objects ...runtime.Object) *world {
-	w := &world{t: t, client: fake.NewClientset(objects...), begin: time.Now(),
-		deletes: map[string]time.Duration{}, marks: map[string]bool{}, count: map[string]int{}}
-	w.client.PrependReactor("delete", "pods", w.deletePod)
-	w.client.PrependReactor("get", "nodes", w.getNode)
-	w.client.PrependReactor("*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		w.lock.Lock()
-		defer w.lock.Unlock()
-		w.count[action.GetVerb()+" "+action.GetResource().Resource]++
-		if w.refuse != nil {
-			if err := w.refuse(action); err != nil {
-				return true, nil, err
+	w := &world{t: t, Clientset: fakeapi.NewClientset(t, objects...), begin: time.Now()}
+	w.PrependReactor("get", "nodes", w.getNode)
+	t.Cleanup(func() {
+		for _, r := range w.Requests("delete pods") {
+			if p, g := r.Delete.Preconditions, r.Delete.GracePeriodSeconds; p == nil || p.UID == nil || g == nil || *g != 0 {
+				t.Errorf("%s with preconditions %v and grace period %v, want a UID and 0", r.What, p, g)
 			}
 		}
-		if patch, ok := action.(clienttesting.PatchAction); ok {
-			w.marks[patch.GetName()] = true
-		}
-		return false, nil, nil
 	})
 	return w
 }
 
-func (w *world) deletePod(action clienttesting.Action) (bool, runtime.Object, error) {
-	remove := action.(clienttesting.DeleteActionImpl)
-	obj, err := w.client.Tracker().Get(podsResource, remove.Namespace, remove.Name)
-	if err != nil {
-		return true, nil, err
-	}
-	pod := obj.(*corev1.Pod).DeepCopy()
-	options := remove.DeleteOptions
-	if p := options.Preconditions; p == nil || p.UID == nil || *p.UID != pod.UID {
-		return true, nil, apierrors.NewConflict(podsResource.GroupResource(), pod.Name, fmt.Errorf("precondition failed: have UID %s", pod.UID))
-	}
-	if g := options.GracePeriodSeconds; g == nil || *g != 0 {
-		w.t.Errorf("delete of %s with grace period %v, want 0", pod.Name, g)
-	}
-	w.lock.Lock()
-	if _, again := w.deletes[pod.Name]; !again {
-		w.deletes[pod.Name] = time.Since(w.begin)
-	}
-	w.lock.Unlock()
-	if len(pod.Finalizers) == 0 {
-		return true, nil, w.client.Tracker().Delete(podsResource, pod.Namespace, pod.Name)
-	}
-	now := metav1.Now()
-	pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &now, new(int64)
-	return true, nil, w.client.Tracker().Update(podsResource, pod, pod.Namespace)
-}
+// deletes are the times at which pods were deleted first.
+func (w *world) deletes() map[string]time.Duration { return w.Accepted("delete pods ", w.begin) }
 
 // manager starts caches, controller and a term. The function it returns ends them.
 func (w *world) manager(threshold int) (c *Controller, stop func()) {
 	w.t.Helper()
-	store := caches.New(w.client, caches.Config{Name: "test"})
+	store := caches.New(w.Clientset, caches.Config{Name: "test"})
 	pods, err := store.Pods()
 	if err != nil {
 		w.t.Fatal(err)
@@ -108,25 +60,15 @@ func (w *world) manager(threshold int) (c *Controller, stop func()) {
 	}
 	cfg := Config{TerminatedPodThreshold: threshold, Quarantine: defaultQuarantine, Period: defaultPeriod, Workers: 4}
 	w.metrics = prometheus.NewRegistry()
-	c, err = New(cfg, Deps{Client: w.client, Pods: pods, Nodes: nodes, Clock: clock.RealClock{}, Metrics: w.metrics})
+	c, err = New(cfg, Deps{Client: w.Clientset, Pods: pods, Nodes: nodes, Clock: clock.RealClock{}, Metrics: w.metrics})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(quiet(w.t.Context()))
-	store.Start(ctx)
-	if err := store.WaitForSync(ctx); err != nil {
-		w.t.Fatal(err)
-	}
-	synctest.Wait() // the fake server forgets what happens between a list and its watch
-	done := make(chan error)
-	go func() { done <- c.Run(ctx) }()
-	synctest.Wait()
+	empty := fakeapi.Fill(w.t, store)
+	end := fakeapi.Term(w.t, c.Run)
 	return c, func() {
-		cancel()
-		if err := <-done; err != nil {
-			w.t.Errorf("Run: %v", err)
-		}
-		store.Shutdown()
+		end()
+		empty()
 	}
 }
 
@@ -134,46 +76,6 @@ func (w *world) manager(threshold int) (c *Controller, stop func()) {
 func (w *world) until(d time.Duration) {
 	time.Sleep(time.Until(w.begin.Add(d)))
 	synctest.Wait()
-}
-
-func (w *world) requests(what string) int {
-	w.lock.Lock()
-	defer w.lock.Unlock()
-	return w.count[what]
-}
-
-func (w *world) must(err error) {
-	w.t.Helper()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-}
-
-func (w *world) pod(name string) *corev1.Pod {
-	w.t.Helper()
-	obj, err := w.client.Tracker().Get(podsResource, "default", name)
-	w.must(err)
-	return obj.(*corev1.Pod).DeepCopy()
-}
-
-func (w *world) createPod(pod *corev1.Pod) {
-	w.t.Helper()
-	w.must(w.client.Tracker().Create(podsResource, pod, pod.Namespace))
-}
-
-func (w *world) createNode(name string) {
-	w.t.Helper()
-	w.must(w.client.Tracker().Create(nodesResource, aNode(name), ""))
-}
-
-func (w *world) updateNode(node *corev1.Node) {
-	w.t.Helper()
-	w.must(w.client.Tracker().Update(nodesResource, node, ""))
-}
-
-func (w *world) deleteNode(name string) {
-	w.t.Helper()
-	w.must(w.client.Tracker().Delete(nodesResource, "", name))
 }
 
 // pretend answers live reads of a node, whatever the watch says: with a node, or with nil that there is none.
@@ -190,7 +92,7 @@ func (w *world) getNode(action clienttesting.Action) (bool, runtime.Object, erro
 	case p == nil:
 		return false, nil, nil
 	case p.node == nil:
-		return true, nil, apierrors.NewNotFound(nodesResource.GroupResource(), action.(clienttesting.GetAction).GetName())
+		return true, nil, apierrors.NewNotFound(corev1.Resource("nodes"), action.(clienttesting.GetAction).GetName())
 	}
 	return true, p.node, nil
 }
@@ -221,6 +123,3 @@ func terminating(pod *corev1.Pod) {
 }
 
 func finalized(pod *corev1.Pod) { pod.Finalizers = []string{"test.example.org/hold"} }
-
-// quiet keeps errors that a test provokes out of its output.
-func quiet(ctx context.Context) context.Context { return klog.NewContext(ctx, klog.Logger{}) }

@@ -53,7 +53,7 @@ func TestUpstreamCases(t *testing.T) {
 		{"create pod: toleration of another taint", objects(aNode("t1"), podWith("p", tolerates("t2"))), nil, deletes{"p": 0}},
 
 		{"delete pod", objects(aNode("t1"), podWith("p", tolerates("t1", 10))), []func(*world){
-			func(w *world) { w.remove("p") },
+			func(w *world) { w.Remove("pods", "default", "p") },
 		}, deletes{}},
 
 		{"update pod: bound to a tainted node", objects(aNode("t1"), func() runtime.Object { return unbound(aPod("p")) }), []func(*world){
@@ -134,10 +134,10 @@ func TestUpstreamCases(t *testing.T) {
 			func(w *world) { w.taint(nowTaint("t1")) }, func(w *world) { w.update("p2", bind) },
 		}, deletes{"p1": sec}},
 		{"late pod: created after the taint", objects(aNode(), podWith("p1")), []func(*world){
-			func(w *world) { w.taint(nowTaint("t1")) }, func(w *world) { w.create(aPod("p2")) },
+			func(w *world) { w.taint(nowTaint("t1")) }, func(w *world) { w.Put(aPod("p2")) },
 		}, deletes{"p1": sec, "p2": 2 * sec}},
 		{"late pod: created after the taint, tolerating", objects(aNode(), podWith("p1")), []func(*world){
-			func(w *world) { w.taint(nowTaint("t1")) }, func(w *world) { w.create(aPod("p2", tolerates("t1", 1000))) },
+			func(w *world) { w.taint(nowTaint("t1")) }, func(w *world) { w.Put(aPod("p2", tolerates("t1", 1000))) },
 		}, deletes{"p1": sec}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -151,10 +151,10 @@ func TestUpstreamCases(t *testing.T) {
 					}
 				}
 				w.until(500 * sec)
-				if !maps.Equal(w.deletes, tt.want) {
-					t.Errorf("deleted at %v, want %v", w.deletes, tt.want)
+				if !maps.Equal(w.deletes(), tt.want) {
+					t.Errorf("deleted at %v, want %v", w.deletes(), tt.want)
 				}
-				if marks := w.requests("patch pods"); marks != len(tt.want) {
+				if marks := w.Count("patch pods"); marks != len(tt.want) {
 					t.Errorf("%d pods marked, want %d", marks, len(tt.want))
 				}
 			})
@@ -189,19 +189,9 @@ func podWith(name string, tolerations ...corev1.Toleration) func() runtime.Objec
 	return func() runtime.Object { return aPod(name, tolerations...) }
 }
 
-func (w *world) createNode(taints ...corev1.Taint) {
-	w.t.Helper()
-	if err := w.client.Tracker().Create(nodesResource, node1(corev1.ConditionTrue, taints...), ""); err != nil {
-		w.t.Fatal(err)
-	}
-}
+func (w *world) createNode(taints ...corev1.Taint) { w.Put(node1(corev1.ConditionTrue, taints...)) }
 
-func (w *world) deleteNode() {
-	w.t.Helper()
-	if err := w.client.Tracker().Delete(nodesResource, "", "node1"); err != nil {
-		w.t.Fatal(err)
-	}
-}
+func (w *world) deleteNode() { w.Remove("nodes", "", "node1") }
 
 func TestMark(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -217,7 +207,7 @@ func TestMark(t *testing.T) {
 			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, ObservedGeneration: 3, Reason: "DeletionByTaintManager",
 			Message: "Taint manager: deleting due to NoExecute taint", LastTransitionTime: metav1.NewTime(w.begin.Add(time.Second)),
 		}
-		got := w.pod("p").Status.Conditions
+		got := w.Pod("p").Status.Conditions
 		slices.SortFunc(got, func(a, b corev1.PodCondition) int { return strings.Compare(string(a.Type), string(b.Type)) })
 		if diff := cmp.Diff([]corev1.PodCondition{want, ready}, got); diff != "" {
 			t.Errorf("conditions (-want +got):\n%s", diff)

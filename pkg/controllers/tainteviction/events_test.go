@@ -23,7 +23,7 @@ func TestEvents(t *testing.T) {
 		{"tolerated for ever", func(w *world) {
 			w.update("p", func(p *corev1.Pod) { p.Spec.Tolerations[0].TolerationSeconds = nil })
 		}, time.Second, []string{cancelling("p")}},
-		{"pod deleted by another", func(w *world) { w.remove("p") }, time.Second, []string{cancelling("p")}},
+		{"pod deleted by another", func(w *world) { w.Remove("pods", "default", "p") }, time.Second, []string{cancelling("p")}},
 		{"moved to a later time", func(w *world) {
 			w.update("p", func(p *corev1.Pod) { *p.Spec.Tolerations[0].TolerationSeconds = 20 })
 		}, 20 * time.Second, []string{marking("p")}},

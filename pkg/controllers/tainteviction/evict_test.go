@@ -33,24 +33,19 @@ func (w *world) mustLive(pod string) {
 func TestRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, aNode("t1")(), aPod("p"))
-		w.refuse = func(a clienttesting.Action) error {
-			if a.GetVerb() == "delete" {
-				return errors.New("a webhook says no")
-			}
-			return nil
-		}
+		w.Break(errors.New("a webhook says no"), "delete pods")
 		defer w.manager(0)()
 		w.until(10 * time.Minute)
 		w.mustLive("p")
-		if n := w.requests("delete pods"); n < 15 || n > 40 {
+		if n := w.Count("delete pods"); n < 15 || n > 40 {
 			t.Errorf("%d attempts in 10 minutes, want some 20: backed off, and still at it", n)
 		}
-		w.setRefuse(nil)
+		w.Break(nil, "delete pods", "get nodes")
 		w.until(12 * time.Minute)
 		if at, ok := w.deletedAt("p"); !ok || at > 11*time.Minute+time.Second {
 			t.Errorf("deleted: %v at %v, want within a minute of the webhook's change of mind", ok, at)
 		}
-		if marks := w.requests("patch pods"); marks != 1 {
+		if marks := w.Count("patch pods"); marks != 1 {
 			t.Errorf("marked %d times, want once", marks)
 		}
 		if diff := cmp.Diff([]string{marking("p")}, w.told()); diff != "" {
@@ -61,12 +56,6 @@ func TestRetry(t *testing.T) {
 
 // An eviction that is called off after the mark was set takes the mark back, whoever set it.
 func TestCalledOffAfterTheMark(t *testing.T) {
-	refuseDelete := func(a clienttesting.Action) error {
-		if a.GetVerb() == "delete" {
-			return errors.New("a webhook says no")
-		}
-		return nil
-	}
 	for _, tt := range []struct {
 		name string
 		call func(*world)
@@ -84,7 +73,7 @@ func TestCalledOffAfterTheMark(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, restarted %v", tt.name, restarted), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					w := newWorld(t, aNode("t1")(), aPod("p"))
-					w.refuse = refuseDelete
+					w.Break(errors.New("a webhook says no"), "delete pods")
 					stop := w.manager(0)
 					w.until(time.Second)
 					if restarted {
@@ -96,7 +85,7 @@ func TestCalledOffAfterTheMark(t *testing.T) {
 					}
 					w.until(10 * time.Minute)
 					stop()
-					conditions := w.pod("p").Status.Conditions
+					conditions := w.Pod("p").Status.Conditions
 					if len(conditions) != 1 || conditions[0].Status != corev1.ConditionFalse {
 						t.Errorf("conditions %+v, want one that is False", conditions)
 					}
@@ -115,7 +104,7 @@ func TestMarkSeenLate(t *testing.T) {
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: markReason}}
 		})
 		w.until(time.Minute)
-		if c := w.pod("p").Status.Conditions[0]; c.Status != corev1.ConditionFalse {
+		if c := w.Pod("p").Status.Conditions[0]; c.Status != corev1.ConditionFalse {
 			t.Errorf("condition %+v, want it False", c)
 		}
 	})
@@ -132,12 +121,12 @@ func TestMarkOfAnother(t *testing.T) {
 		t.Run(cached+" in the cache", func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, aNode()(), pod(cached))
-				w.client.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+				w.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 					return true, pod("EvictionByEvictionAPI"), nil
 				})
 				defer w.manager(0)()
 				w.until(time.Minute)
-				if n := w.requests("patch pods"); n != 0 {
+				if n := w.Count("patch pods"); n != 0 {
 					t.Errorf("%d patches, want none", n)
 				}
 			})
@@ -149,8 +138,8 @@ func TestMarkOfAnother(t *testing.T) {
 func TestLostAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, aNode("t1")(), aPod("p"))
-		w.client.PrependReactor("delete", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
-			if _, _, err := w.deletePod(a); err != nil {
+		w.PrependReactor("delete", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			if _, _, err := w.React(a); err != nil {
 				return true, nil, err
 			}
 			return true, nil, errors.New("the connection broke")
@@ -179,7 +168,7 @@ func TestTerminatingAndFinished(t *testing.T) {
 		w.mustLive("leaving")
 		w.mustBeDeletedAt("succeeded", 0)
 		w.mustBeDeletedAt("failed", 0)
-		if got, want := []int{w.requests("patch pods"), w.requests("delete pods")}, []int{0, 2}; !slices.Equal(got, want) {
+		if got, want := []int{w.Count("patch pods"), w.Count("delete pods")}, []int{0, 2}; !slices.Equal(got, want) {
 			t.Errorf("%v patches and deletes, want %v", got, want)
 		}
 	})

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clienttesting "k8s.io/client-go/testing"
 )
 
 // Faults that nobody has scripted upstream.
@@ -31,7 +30,7 @@ func TestNodeReplacedInOneEvent(t *testing.T) {
 // A refusal that looks like the conflict of a UID is still a refusal.
 func TestDeletesRefusedAsConflicts(t *testing.T) {
 	for name, refusal := range map[string]error{
-		"conflict":          apierrors.NewConflict(podsResource.GroupResource(), "p", errors.New("not now")),
+		"conflict":          apierrors.NewConflict(corev1.Resource("pods"), "p", errors.New("not now")),
 		"too many requests": apierrors.NewTooManyRequests("later", 1),
 		"internal error":    apierrors.NewInternalError(errors.New("webhook")),
 		"invalid":           apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "p", nil),
@@ -39,18 +38,13 @@ func TestDeletesRefusedAsConflicts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, aNode("t1")(), aPod("p"))
-				w.refuse = func(a clienttesting.Action) error {
-					if a.Matches("delete", "pods") {
-						return refusal
-					}
-					return nil
-				}
+				w.Break(refusal, "delete pods")
 				defer w.manager(0)()
 				w.until(10 * time.Minute)
-				if n := w.requests("delete pods"); n < 5 || n > 40 {
+				if n := w.Count("delete pods"); n < 5 || n > 40 {
 					t.Errorf("%d tries in ten minutes, want a few", n)
 				}
-				w.setRefuse(nil)
+				w.Break(nil, "delete pods", "get nodes")
 				w.until(12 * time.Minute)
 				if _, ok := w.deletedAt("p"); !ok {
 					t.Error("never deleted")
@@ -102,10 +96,10 @@ func TestPodOnNoNode(t *testing.T) {
 		stray.Spec.NodeName = "never-was"
 		w := newWorld(t, aNode("t1")())
 		defer w.manager(0)()
-		w.create(stray)
+		w.Put(stray)
 		w.until(time.Hour)
 		w.mustLive("stray")
-		if n := w.requests("get pods") + w.requests("get nodes"); n != 0 {
+		if n := w.Count("get pods") + w.Count("get nodes"); n != 0 {
 			t.Errorf("%d reads for a pod of a node that does not exist", n)
 		}
 	})
@@ -119,23 +113,18 @@ func TestStandbyTakesOverAmidEvictions(t *testing.T) {
 		c, stopStandby := w.standby(0)
 		defer stopStandby()
 		stopLeader := w.manager(0)
-		w.setRefuse(func(a clienttesting.Action) error {
-			if a.Matches("delete", "pods") {
-				return errors.New("the leader died here")
-			}
-			return nil
-		})
+		w.Break(errors.New("the leader died here"), "delete pods")
 		w.taint(taint)
 		w.until(40 * time.Second)
 		stopLeader()
-		w.setRefuse(nil)
+		w.Break(nil, "delete pods", "get nodes")
 		w.until(50 * time.Second)
 		defer w.run(c)()
 		w.until(200 * time.Second)
 		w.mustBeDeletedAt("now", 50*time.Second)
 		w.mustBeDeletedAt("soon", 50*time.Second)
 		w.mustBeDeletedAt("later", 100*time.Second)
-		if n := w.requests("delete pods"); n < 3 {
+		if n := w.Count("delete pods"); n < 3 {
 			t.Errorf("%d deletes", n)
 		}
 	})

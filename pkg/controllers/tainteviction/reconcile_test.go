@@ -25,8 +25,8 @@ func TestSameName(t *testing.T) {
 			w := newWorld(t, aNode("t1")(), aPod("p", tolerates("t1", 10)))
 			defer w.manager(0)()
 			w.until(9 * time.Second)
-			w.remove("p")
-			w.create(second(tolerates("t1")))
+			w.Remove("pods", "default", "p")
+			w.Put(second(tolerates("t1")))
 			w.until(time.Minute)
 			w.mustLive("p")
 		})
@@ -36,8 +36,8 @@ func TestSameName(t *testing.T) {
 			w := newWorld(t, aNode("t1")(), aPod("p", tolerates("t1", 10)))
 			defer w.manager(0)()
 			w.until(9 * time.Second)
-			w.remove("p")
-			w.create(second())
+			w.Remove("pods", "default", "p")
+			w.Put(second())
 			w.until(time.Minute)
 			w.mustBeDeletedAt("p", 9*time.Second)
 		})
@@ -45,10 +45,10 @@ func TestSameName(t *testing.T) {
 	t.Run("one that the cache does not know yet is not touched on account of the first", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, aNode("t1")(), aPod("p"))
-			w.client.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, second(), nil })
+			w.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, second(), nil })
 			defer w.manager(0)()
 			w.until(time.Minute)
-			if n := w.requests("patch pods") + w.requests("delete pods"); n != 0 {
+			if n := w.Count("patch pods") + w.Count("delete pods"); n != 0 {
 				t.Errorf("%d writes, want none", n)
 			}
 		})
@@ -57,14 +57,14 @@ func TestSameName(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, aNode("t1")(), aPod("p", tolerates("t1", 10)))
 			swapped := false
-			w.refuse = func(a clienttesting.Action) error {
-				if a.GetVerb() == "delete" && !swapped {
+			w.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+				if !swapped {
 					swapped = true
-					w.remove("p")
-					w.create(second(tolerates("t1")))
+					w.Remove("pods", "default", "p")
+					w.Put(second(tolerates("t1")))
 				}
-				return nil
-			}
+				return false, nil, nil
+			})
 			defer w.manager(0)()
 			w.until(time.Minute)
 			w.mustLive("p")
@@ -80,7 +80,7 @@ func TestLiveCheck(t *testing.T) {
 	t.Run("a taint that is gone evicts nobody", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, aNode("t1")(), aPod("p", tolerates("t1", 10)))
-			w.client.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+			w.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
 				return true, node1(corev1.ConditionTrue), nil // the cache has not heard
 			})
 			defer w.manager(0)()
@@ -91,7 +91,7 @@ func TestLiveCheck(t *testing.T) {
 	t.Run("a toleration that was added keeps the pod", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, aNode("t1")(), aPod("p"))
-			w.client.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			w.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 				return true, aPod("p", tolerates("t1")), nil
 			})
 			defer w.manager(0)()
@@ -102,16 +102,11 @@ func TestLiveCheck(t *testing.T) {
 	t.Run("an unreadable node evicts nobody until it can be read", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, aNode("t1")(), aPod("p"))
-			w.refuse = func(a clienttesting.Action) error {
-				if a.Matches("get", "nodes") {
-					return errors.New("unreachable")
-				}
-				return nil
-			}
+			w.Break(errors.New("unreachable"), "get nodes")
 			defer w.manager(0)()
 			w.until(10 * time.Second)
 			w.mustLive("p")
-			w.setRefuse(nil)
+			w.Break(nil, "delete pods", "get nodes")
 			w.until(time.Minute)
 			if _, ok := w.deletedAt("p"); !ok {
 				t.Error("not deleted")
@@ -138,10 +133,10 @@ func TestLiveCheck(t *testing.T) {
 			w := newWorld(t, world...)
 			defer w.manager(0)()
 			w.until(500 * time.Millisecond)
-			if n := len(w.deletes); n != 100 {
+			if n := len(w.deletes()); n != 100 {
 				t.Errorf("%d pods deleted, want 100", n)
 			}
-			if n := w.requests("get nodes"); n != 1 {
+			if n := w.Count("get nodes"); n != 1 {
 				t.Errorf("%d reads of the node, want 1", n)
 			}
 		})

@@ -108,11 +108,7 @@ func TestTrustWindow(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: "node1"}, Spec: coordinationv1.LeaseSpec{RenewTime: &renewed},
 		}
 	}
-	renew := func(w *world) {
-		if err := w.client.Tracker().Update(coordinationv1.SchemeGroupVersion.WithResource("leases"), lease(0), corev1.NamespaceNodeLease); err != nil {
-			t.Fatal(err)
-		}
-	}
+	renew := func(w *world) { w.Put(lease(0)) }
 	pod := func() *corev1.Pod { return aPod("p", tolerates(unreachable, 300), tolerates(notReady, 300)) }
 	for _, tt := range []struct {
 		name    string

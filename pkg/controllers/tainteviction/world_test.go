@@ -1,7 +1,6 @@
 package tainteviction
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -10,78 +9,41 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"minikcm/pkg/caches"
+	"minikcm/pkg/internal/fakeapi"
 )
 
-var (
-	podsResource  = corev1.SchemeGroupVersion.WithResource("pods")
-	nodesResource = corev1.SchemeGroupVersion.WithResource("nodes")
-)
-
-// world is a cluster of fakes in a bubble of fake time, which begins at a whole second. Its API server keeps a deleted pod as
-// terminating, as one does whose kubelet is silent, and knows UID preconditions.
+// world is a cluster of fakes in a bubble of fake time, which begins at a whole second.
 type world struct {
+	*fakeapi.Clientset
 	t        *testing.T
-	client   *fake.Clientset
 	registry *prometheus.Registry
 	begin    time.Time
 	workers  int
 
-	lock    sync.Mutex
-	deletes map[string]time.Duration // pod: when its first delete was accepted
-	count   map[string]int           // verb/resource: requests
-	events  []string
-	refuse  func(clienttesting.Action) error // nil: nothing is refused
+	lock   sync.Mutex
+	events []string
 }
 
 func newWorld(t *testing.T, objects ...runtime.Object) *world {
-	w := &world{t: t, client: fake.NewClientset(objects...), begin: time.Now(), workers: 4, deletes: map[string]time.Duration{}, count: map[string]int{}}
-	w.client.PrependReactor("delete", "pods", w.deletePod)
-	w.client.PrependReactor("*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		w.lock.Lock()
-		defer w.lock.Unlock()
-		w.count[action.GetVerb()+" "+action.GetResource().Resource]++
-		if w.refuse != nil {
-			if err := w.refuse(action); err != nil {
-				return true, nil, err
+	w := &world{t: t, Clientset: fakeapi.NewClientset(t, objects...), begin: time.Now(), workers: 4}
+	t.Cleanup(func() {
+		for _, r := range w.Requests("delete pods") {
+			if p, g := r.Delete.Preconditions, r.Delete.GracePeriodSeconds; p == nil || p.UID == nil || g != nil {
+				t.Errorf("%s with preconditions %v and grace period %v, want a UID and none", r.What, p, g)
 			}
 		}
-		return false, nil, nil
 	})
 	return w
 }
 
-func (w *world) deletePod(action clienttesting.Action) (bool, runtime.Object, error) {
-	remove := action.(clienttesting.DeleteActionImpl)
-	obj, err := w.client.Tracker().Get(podsResource, remove.Namespace, remove.Name)
-	if err != nil {
-		return true, nil, err
-	}
-	pod := obj.(*corev1.Pod).DeepCopy()
-	if p := remove.DeleteOptions.Preconditions; p == nil || p.UID == nil || *p.UID != pod.UID {
-		return true, nil, apierrors.NewConflict(podsResource.GroupResource(), pod.Name, fmt.Errorf("precondition failed: have UID %s", pod.UID))
-	}
-	if remove.DeleteOptions.GracePeriodSeconds != nil {
-		w.t.Errorf("delete of %s sets a grace period", pod.Name)
-	}
-	w.lock.Lock()
-	if _, again := w.deletes[pod.Name]; !again {
-		w.deletes[pod.Name] = time.Since(w.begin)
-	}
-	w.lock.Unlock()
-	now := metav1.Now()
-	pod.DeletionTimestamp = &now
-	return true, nil, w.client.Tracker().Update(podsResource, pod, pod.Namespace)
-}
+// deletes are the times at which pods were deleted first.
+func (w *world) deletes() map[string]time.Duration { return w.Accepted("delete pods ", w.begin) }
 
 // manager starts a process: caches, controller and a term. The function it returns ends it.
 func (w *world) manager(window time.Duration) (stop func()) {
@@ -97,7 +59,7 @@ func (w *world) manager(window time.Duration) (stop func()) {
 // standby starts caches and a controller without a term.
 func (w *world) standby(window time.Duration) (c *Controller, stop func()) {
 	w.t.Helper()
-	store := caches.New(w.client, caches.Config{Name: "test"})
+	store := caches.New(w.Clientset, caches.Config{Name: "test"})
 	pods, err := store.Pods()
 	if err != nil {
 		w.t.Fatal(err)
@@ -108,36 +70,16 @@ func (w *world) standby(window time.Duration) (c *Controller, stop func()) {
 	}
 	w.registry = prometheus.NewRegistry()
 	c, err = New(Config{Workers: w.workers, TrustWindow: window}, Deps{
-		Client: w.client, Pods: pods, Nodes: nodes, Recorder: w, Clock: clock.RealClock{}, Metrics: w.registry,
+		Client: w.Clientset, Pods: pods, Nodes: nodes, Recorder: w, Clock: clock.RealClock{}, Metrics: w.registry,
 	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(quiet(w.t.Context()))
-	store.Start(ctx)
-	if err := store.WaitForSync(ctx); err != nil {
-		w.t.Fatal(err)
-	}
-	synctest.Wait() // the fake server forgets what happens between a list and its watch
-	return c, func() {
-		cancel()
-		store.Shutdown()
-	}
+	return c, fakeapi.Fill(w.t, store)
 }
 
 // run begins a term. The function it returns ends it.
-func (w *world) run(c *Controller) (end func()) {
-	ctx, cancel := context.WithCancel(quiet(w.t.Context()))
-	done := make(chan error)
-	go func() { done <- c.Run(ctx) }()
-	synctest.Wait()
-	return func() {
-		cancel()
-		if err := <-done; err != nil {
-			w.t.Errorf("Run: %v", err)
-		}
-	}
-}
+func (w *world) run(c *Controller) (end func()) { return fakeapi.Term(w.t, c.Run) }
 
 // until sleeps until some time after the beginning and for everything to come to rest.
 func (w *world) until(d time.Duration) {
@@ -146,60 +88,16 @@ func (w *world) until(d time.Duration) {
 }
 
 func (w *world) deletedAt(pod string) (time.Duration, bool) {
-	w.lock.Lock()
-	defer w.lock.Unlock()
-	d, ok := w.deletes[pod]
+	d, ok := w.deletes()[pod]
 	return d, ok
-}
-
-func (w *world) requests(what string) int {
-	w.lock.Lock()
-	defer w.lock.Unlock()
-	return w.count[what]
-}
-
-func (w *world) setRefuse(refuse func(clienttesting.Action) error) {
-	w.lock.Lock()
-	defer w.lock.Unlock()
-	w.refuse = refuse
-}
-
-func (w *world) pod(name string) *corev1.Pod {
-	w.t.Helper()
-	obj, err := w.client.Tracker().Get(podsResource, "default", name)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return obj.(*corev1.Pod).DeepCopy()
 }
 
 // update changes a pod as somebody else would.
 func (w *world) update(name string, edit func(*corev1.Pod)) {
 	w.t.Helper()
-	pod := w.pod(name)
+	pod := w.Pod(name)
 	edit(pod)
-	w.put(pod)
-}
-
-func (w *world) put(pod *corev1.Pod) {
-	w.t.Helper()
-	if err := w.client.Tracker().Update(podsResource, pod, pod.Namespace); err != nil {
-		w.t.Fatal(err)
-	}
-}
-
-func (w *world) create(pod *corev1.Pod) {
-	w.t.Helper()
-	if err := w.client.Tracker().Create(podsResource, pod, pod.Namespace); err != nil {
-		w.t.Fatal(err)
-	}
-}
-
-func (w *world) remove(pod string) {
-	w.t.Helper()
-	if err := w.client.Tracker().Delete(podsResource, "default", pod); err != nil {
-		w.t.Fatal(err)
-	}
+	w.Put(pod)
 }
 
 // taint replaces the taints of node1.
@@ -210,15 +108,9 @@ func (w *world) taint(taints ...corev1.Taint) {
 
 func (w *world) node(edit func(*corev1.Node)) {
 	w.t.Helper()
-	obj, err := w.client.Tracker().Get(nodesResource, "", "node1")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	node := obj.(*corev1.Node).DeepCopy()
+	node := w.Node("node1")
 	edit(node)
-	if err := w.client.Tracker().Update(nodesResource, node, ""); err != nil {
-		w.t.Fatal(err)
-	}
+	w.Put(node)
 }
 
 // Event, Eventf and AnnotatedEventf make world an event recorder.
@@ -278,6 +170,3 @@ func agoTaint(key string, ago time.Duration) corev1.Taint {
 	added := metav1.NewTime(time.Now().Add(-ago))
 	return corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute, TimeAdded: &added}
 }
-
-// quiet keeps errors that a test provokes out of its output.
-func quiet(ctx context.Context) context.Context { return klog.NewContext(ctx, klog.Logger{}) }

@@ -1,0 +1,393 @@
+package fakeapi
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	goruntime "runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/kubernetes/scheme"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// Clientset is client-go's fake one that minds resource versions, UIDs and finalizers as an API server does, and whose requests and
+// watches a test can break. It lives in this process and on the clock of its test, so also in a bubble of fake time. What only a real
+// API server does is tested in test/integration.
+//
+// What a test does through [Clientset.Put], [Clientset.Remove] and the Tracker is not a request. A reactor that a test prepends comes
+// first; what it handles is not counted.
+type Clientset struct {
+	*fake.Clientset
+	t testing.TB
+
+	lock     sync.Mutex
+	versions map[string]int64
+	requests []Request
+	broken   map[string]error         // by "verb resource" or "verb resource name"
+	held     map[string]bool          // resources whose watch events are kept back
+	hook     func()                   // called after each write
+	cut      map[string]chan struct{} // resources whose watches were cut and cannot be opened again; closed when that happens
+	streams  map[watch.Interface]bool // open watches
+}
+
+// Request is one request other than a watch.
+type Request struct {
+	What   string // "verb resource name" or "verb resource/subresource name"
+	Name   string // empty for lists
+	At     time.Time
+	Err    error                // its answer; nil: accepted
+	Delete metav1.DeleteOptions // of a delete
+}
+
+// NewClientset returns a clientset that knows objects.
+func NewClientset(t testing.TB, objects ...runtime.Object) *Clientset {
+	c := &Clientset{Clientset: fake.NewClientset(objects...), t: t,
+		versions: map[string]int64{}, broken: map[string]error{}, held: map[string]bool{}, cut: map[string]chan struct{}{}, streams: map[watch.Interface]bool{}}
+	c.PrependReactor("*", "*", c.React)
+	c.PrependWatchReactor("*", c.watch)
+	return c
+}
+
+// React answers a request, for reactors that a test puts in front: one that loses the answer, say.
+func (c *Clientset) React(action clienttesting.Action) (bool, runtime.Object, error) {
+	r := Request{Name: nameOf(action), At: time.Now()}
+	key := action.GetVerb() + " " + action.GetResource().Resource
+	if sub := action.GetSubresource(); sub != "" {
+		key += "/" + sub
+	}
+	r.What = key + " " + r.Name
+	if remove, ok := action.(clienttesting.DeleteActionImpl); ok {
+		r.Delete = remove.DeleteOptions
+	}
+	c.lock.Lock()
+	r.Err = cmp.Or(c.broken[key], c.broken[r.What])
+	c.lock.Unlock()
+	handled, obj := r.Err != nil, runtime.Object(nil)
+	if !handled {
+		for isWrite(r.What) && c.backlog() {
+			goruntime.Gosched()
+		}
+		handled, obj, r.Err = c.answer(action, r.Name)
+	}
+	c.lock.Lock()
+	c.requests = append(c.requests, r)
+	hook := c.hook
+	c.lock.Unlock()
+	if hook != nil && r.Err == nil && isWrite(r.What) {
+		hook()
+	}
+	return handled, obj, r.Err
+}
+
+func nameOf(action clienttesting.Action) string {
+	switch action := action.(type) {
+	case interface{ GetName() string }:
+		return action.GetName()
+	case interface{ GetObject() runtime.Object }:
+		return action.GetObject().(metav1.Object).GetName()
+	}
+	return ""
+}
+
+func isWrite(what string) bool {
+	verb, _, _ := strings.Cut(what, " ")
+	return slices.Contains([]string{"create", "update", "patch", "delete"}, verb)
+}
+
+// answer leaves to client-go's reactors what needs no care.
+func (c *Clientset) answer(action clienttesting.Action, name string) (handled bool, obj runtime.Object, err error) {
+	switch a := action.(type) {
+	case clienttesting.CreateActionImpl:
+		c.stamp(action, a.Object.(metav1.Object))
+	case clienttesting.UpdateActionImpl:
+		sent := a.Object.(metav1.Object)
+		if err := c.current(action, name, sent.GetResourceVersion(), sent.GetUID()); err != nil {
+			return true, nil, err
+		}
+		c.stamp(action, sent)
+	case clienttesting.PatchActionImpl:
+		var sent struct {
+			metav1.ObjectMeta `json:"metadata"`
+		}
+		var body map[string]any
+		if err := errors.Join(json.Unmarshal(a.Patch, &sent), json.Unmarshal(a.Patch, &body)); err != nil {
+			return true, nil, err
+		}
+		if err := c.current(action, name, sent.ResourceVersion, sent.UID); err != nil {
+			return true, nil, err
+		}
+		c.stamp(action, &sent)
+		about, _ := body["metadata"].(map[string]any)
+		if about == nil {
+			about = map[string]any{}
+		}
+		about["resourceVersion"], body["metadata"] = sent.ResourceVersion, about
+		a.Patch, _ = json.Marshal(body)
+		action = a
+	case clienttesting.DeleteActionImpl:
+		if action.GetResource().Resource == "pods" {
+			return true, nil, c.deletePod(a)
+		}
+		return false, nil, nil
+	default:
+		return false, nil, nil
+	}
+	return clienttesting.ObjectReaction(c.Tracker())(action)
+}
+
+func (c *Clientset) stamp(action clienttesting.Action, obj metav1.Object) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	resource := action.GetResource().Resource
+	c.versions[resource] = max(c.versions[resource], 1) + 1
+	obj.SetResourceVersion(fmt.Sprint(c.versions[resource]))
+}
+
+// current returns an error unless the object exists and has the version and UID; empty ones are not asked about.
+func (c *Clientset) current(action clienttesting.Action, name, version string, uid types.UID) error {
+	obj, err := c.Tracker().Get(action.GetResource(), action.GetNamespace(), name)
+	if err != nil {
+		return err
+	}
+	found, err := meta.Accessor(obj)
+	if err != nil {
+		return err
+	}
+	if version != "" && version != found.GetResourceVersion() || uid != "" && uid != found.GetUID() {
+		return apierrors.NewConflict(action.GetResource().GroupResource(), name, errors.New("the object has been modified"))
+	}
+	return nil
+}
+
+// deletePod removes a pod that is to go at once and has no finalizer. Any other stays and is terminating, as where the kubelet is silent.
+func (c *Clientset) deletePod(action clienttesting.DeleteActionImpl) error {
+	var uid types.UID
+	if p := action.DeleteOptions.Preconditions; p != nil && p.UID != nil {
+		uid = *p.UID
+	}
+	if err := c.current(action, action.Name, "", uid); err != nil {
+		return err
+	}
+	obj, err := c.Tracker().Get(action.Resource, action.Namespace, action.Name)
+	if err != nil {
+		return err
+	}
+	pod, grace := obj.(*corev1.Pod).DeepCopy(), action.DeleteOptions.GracePeriodSeconds
+	if len(pod.Finalizers) == 0 && grace != nil && *grace == 0 {
+		return c.Tracker().Delete(action.Resource, action.Namespace, action.Name)
+	}
+	now := metav1.Now()
+	pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &now, grace
+	return c.Tracker().Update(action.Resource, pod, action.Namespace)
+}
+
+// watch passes events on while the resource is not held.
+func (c *Clientset) watch(action clienttesting.Action) (bool, watch.Interface, error) {
+	resource := action.GetResource().Resource
+	cut := c.cutOf(resource)
+	select {
+	case <-cut:
+		return true, nil, errors.New("watches are cut")
+	default:
+	}
+	inner, err := c.Tracker().Watch(action.GetResource(), action.GetNamespace(), action.(clienttesting.WatchActionImpl).ListOptions)
+	if err != nil {
+		return true, nil, err
+	}
+	out := make(chan watch.Event)
+	outer := watch.NewProxyWatcher(out)
+	c.lock.Lock()
+	c.streams[inner] = true
+	c.lock.Unlock()
+	go func() {
+		defer inner.Stop()
+		defer close(out)
+		defer c.forget(inner)
+		c.relay(resource, inner.ResultChan(), out, outer.StopChan(), cut)
+	}()
+	return true, outer, nil
+}
+
+func (c *Clientset) forget(stream watch.Interface) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	delete(c.streams, stream)
+}
+
+// backlog reports whether a watch has fallen behind: client-go's panics when 100 events are waiting.
+func (c *Clientset) backlog() bool {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	for stream := range c.streams {
+		if len(stream.ResultChan()) > 50 {
+			return true
+		}
+	}
+	return false
+}
+
+// relay passes events on; those of a held resource wait, without limit.
+func (c *Clientset) relay(resource string, in <-chan watch.Event, out chan<- watch.Event, stop, cut <-chan struct{}) {
+	var pending []watch.Event
+	for {
+		var send chan<- watch.Event
+		var first watch.Event
+		var again <-chan time.Time
+		if len(pending) > 0 {
+			first = pending[0]
+			if send = out; c.isHeld(resource) {
+				send, again = nil, time.After(100*time.Millisecond)
+			}
+		}
+		select {
+		case e := <-in:
+			pending = append(pending, e)
+		case send <- first:
+			pending = pending[1:]
+		case <-again:
+		case <-cut:
+			return
+		case <-stop:
+			return
+		}
+	}
+}
+
+func (c *Clientset) isHeld(resource string) bool {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	return c.held[resource]
+}
+
+func (c *Clientset) cutOf(resource string) chan struct{} {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	if c.cut[resource] == nil {
+		c.cut[resource] = make(chan struct{})
+	}
+	return c.cut[resource]
+}
+
+// CutWatches ends the watches of a resource and refuses new ones until they are restored.
+func (c *Clientset) CutWatches(resource string) { close(c.cutOf(resource)) }
+
+// RestoreWatches ends [Clientset.CutWatches].
+func (c *Clientset) RestoreWatches(resource string) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	delete(c.cut, resource)
+}
+
+// Freeze keeps back the watch events of a resource, or lets them go.
+func (c *Clientset) Freeze(resource string, frozen bool) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	c.held[resource] = frozen
+}
+
+// Break lets requests fail with err, given as "verb resource" or "verb resource name"; nil repairs them.
+func (c *Clientset) Break(err error, keys ...string) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	for _, key := range keys {
+		c.broken[key] = err
+	}
+}
+
+// After calls hook after each write that was accepted, before it is answered; nil ends that.
+func (c *Clientset) After(hook func()) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	c.hook = hook
+}
+
+// Requests are those made so far that begin with prefix, refused ones included, in order.
+func (c *Clientset) Requests(prefix string) []Request {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	var found []Request
+	for _, r := range c.requests {
+		if strings.HasPrefix(r.What, prefix) {
+			found = append(found, r)
+		}
+	}
+	return found
+}
+
+// Count is how many requests begin with prefix, refused ones included.
+func (c *Clientset) Count(prefix string) int { return len(c.Requests(prefix)) }
+
+// Writes is how many requests would have changed something.
+func (c *Clientset) Writes() int {
+	return len(slices.DeleteFunc(c.Requests(""), func(r Request) bool { return !isWrite(r.What) }))
+}
+
+// Accepted tells of each object that a request beginning with prefix was accepted for how long after begin the first one was.
+func (c *Clientset) Accepted(prefix string, begin time.Time) map[string]time.Duration {
+	first := map[string]time.Duration{}
+	for _, r := range c.Requests(prefix) {
+		if _, again := first[r.Name]; !again && r.Err == nil {
+			first[r.Name] = r.At.Sub(begin)
+		}
+	}
+	return first
+}
+
+// Put creates an object or replaces it, as somebody else would.
+func (c *Clientset) Put(obj runtime.Object) {
+	c.t.Helper()
+	kinds, _, err := scheme.Scheme.ObjectKinds(obj)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	resource, _ := meta.UnsafeGuessKindToResource(kinds[0])
+	namespace := obj.(metav1.Object).GetNamespace()
+	if err = c.Tracker().Update(resource, obj, namespace); apierrors.IsNotFound(err) {
+		err = c.Tracker().Create(resource, obj, namespace)
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// Remove removes an object of the core group at once, as somebody else would.
+func (c *Clientset) Remove(resource, namespace, name string) {
+	c.t.Helper()
+	if err := c.Tracker().Delete(corev1.SchemeGroupVersion.WithResource(resource), namespace, name); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// Pod is a pod of namespace default as it is now.
+func (c *Clientset) Pod(name string) *corev1.Pod {
+	c.t.Helper()
+	obj, err := c.Tracker().Get(corev1.SchemeGroupVersion.WithResource("pods"), metav1.NamespaceDefault, name)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return obj.(*corev1.Pod).DeepCopy()
+}
+
+// Node is a node as it is now.
+func (c *Clientset) Node(name string) *corev1.Node {
+	c.t.Helper()
+	obj, err := c.Tracker().Get(corev1.SchemeGroupVersion.WithResource("nodes"), "", name)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return obj.(*corev1.Node).DeepCopy()
+}
