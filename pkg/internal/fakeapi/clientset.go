@@ -32,7 +32,8 @@ import (
 // first; what it handles is not counted.
 type Clientset struct {
 	*fake.Clientset
-	t testing.TB
+	t       testing.TB
+	tracker clienttesting.ObjectTracker // the plain one: that of fake.NewClientset builds a RESTMapper for every write
 
 	lock     sync.Mutex
 	versions map[string]int64
@@ -55,8 +56,13 @@ type Request struct {
 
 // NewClientset returns a clientset that knows objects.
 func NewClientset(t testing.TB, objects ...runtime.Object) *Clientset {
-	c := &Clientset{Clientset: fake.NewClientset(objects...), t: t,
+	c := &Clientset{Clientset: fake.NewClientset(), t: t, tracker: clienttesting.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder()),
 		versions: map[string]int64{}, broken: map[string]error{}, held: map[string]bool{}, cut: map[string]chan struct{}{}, streams: map[watch.Interface]bool{}}
+	for _, obj := range objects {
+		if err := c.tracker.Add(obj); err != nil {
+			t.Fatal(err)
+		}
+	}
 	c.PrependReactor("*", "*", c.React)
 	c.PrependWatchReactor("*", c.watch)
 	return c
@@ -108,7 +114,10 @@ func isWrite(what string) bool {
 	return slices.Contains([]string{"create", "update", "patch", "delete"}, verb)
 }
 
-// answer leaves to client-go's reactors what needs no care.
+// Tracker holds the objects.
+func (c *Clientset) Tracker() clienttesting.ObjectTracker { return c.tracker }
+
+// answer leaves to client-go's reaction what needs no care.
 func (c *Clientset) answer(action clienttesting.Action, name string) (handled bool, obj runtime.Object, err error) {
 	switch a := action.(type) {
 	case clienttesting.CreateActionImpl:
@@ -142,9 +151,6 @@ func (c *Clientset) answer(action clienttesting.Action, name string) (handled bo
 		if action.GetResource().Resource == "pods" {
 			return true, nil, c.deletePod(a)
 		}
-		return false, nil, nil
-	default:
-		return false, nil, nil
 	}
 	return clienttesting.ObjectReaction(c.Tracker())(action)
 }
