@@ -1,0 +1,80 @@
+package deployment
+
+import (
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+)
+
+// plan is what one pass does, in this order:
+//
+//  1. rollback: update the Deployment, and nothing else in this pass.
+//  2. create. If it fails nothing else is written but the status: no capacity is given up for a ReplicaSet that may not exist.
+//  3. changes that do not raise, all at once, then, when each was answered, those that do.
+//  4. status and revision, in one request.
+//  5. delete.
+//
+// Whatever is cut off at the end leaves a state within the bounds, from which the next pass goes on.
+type plan struct {
+	rollback *rollback
+	create   *appsv1.ReplicaSet // nil: none
+	changes  []change           // at most one for each ReplicaSet, those that raise nothing first
+	status   appsv1.DeploymentStatus
+	revision string               // annotation of the Deployment; empty: it keeps what it has
+	delete   []*appsv1.ReplicaSet // lowest revision first
+
+	confirm bool          // list the pods that the Deployment selects from the API server; if none of an old ReplicaSet is unfinished, plan again with oldPodsGone
+	held    []hold        // why something that is wanted is not done
+	again   time.Duration // plan again after, if no event comes; 0: no need
+}
+
+// change is one write to one ReplicaSet.
+type change struct {
+	rs              *appsv1.ReplicaSet // as it was read; the one in plan.create, if it is raised in the pass that creates it
+	from, to        int                // its size; equal: only annotations or minReadySeconds change
+	why             why                // of the size
+	annotations     map[string]string  // to set; others stay
+	minReadySeconds *int32             // nil: it stays
+}
+
+func (c change) raises() bool { return c.to > c.from }
+
+// why says for what reason a ReplicaSet gets another size. The words are for logs.
+type why string
+
+const (
+	whySurge       why = "surge is free"
+	whyUnavailable why = "pods not available"
+	whyAvailable   why = "available above the minimum"
+	whyTooMany     why = "more than the Deployment's replicas"
+	whyScaled      why = "Deployment was scaled"
+	whySaturated   why = "new ReplicaSet is complete"
+	whyRecreate    why = "replaced by the new ReplicaSet"
+	whySpoiled     why = "template changed by others on its way"
+	whyOldGone     why = "pods of old ReplicaSets are gone"
+)
+
+// hold says why something that is wanted is not done yet. The words are label values of a metric.
+type hold string
+
+const (
+	holdShrinkUnseen    hold = "shrink_unseen"    // no raise before the ReplicaSet controller is known to have carried out the reduction before
+	holdPodsLower       hold = "pods_lower"       // the cache shows fewer available pods than statuses do
+	holdOldPods         hold = "old_pods"         // Recreate: pods of old ReplicaSets are not gone
+	holdCreateBackoff   hold = "create_backoff"   // a create was refused not long ago
+	holdTemplateChanged hold = "template_changed" // something changes the templates of ReplicaSets that we create
+	holdTerminating     hold = "terminating"      // the namespace is terminating
+)
+
+// facts are what a pass knows besides the Deployment and its ReplicaSets.
+type facts struct {
+	terminatingReplicas bool    // the status tells how many pods are terminating
+	oldPodsGone         bool    // a live list shows that no pod of an old ReplicaSet is unfinished
+	nameTaken           bool    // the name of the new ReplicaSet belongs to one that is not it
+	holdCreate          hold    // why no ReplicaSet is to be created; empty: nothing is in the way
+	reserved            int     // pods of ReplicaSets whose create was not answered and that are not for the present template
+	best                *counts // the highest of the new ReplicaSet that a status told; nil: not known
+}
+
+// counts are those of the status of one ReplicaSet that tell progress.
+type counts struct{ ready, available int32 }

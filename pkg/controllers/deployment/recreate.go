@@ -1,0 +1,37 @@
+package deployment
+
+// recreate sizes the ReplicaSets of a Deployment whose old pods must be gone before there are new ones: all old ReplicaSets to nothing first, the
+// new one when they, their controller and the pods say that there is nothing left.
+func (p pass) recreate() sizing {
+	var s sizing
+	for _, old := range p.old {
+		if old.active() {
+			s.targets = append(s.targets, target{set: old, why: whyRecreate})
+		}
+	}
+	if p.found && p.next.size() > p.bounds.replicas {
+		s.targets = append(s.targets, target{set: p.next, to: p.bounds.replicas, why: whyTooMany})
+	}
+	wanted := !p.found || p.next.size() < p.bounds.replicas
+	if len(s.targets) > 0 || !wanted {
+		return s
+	}
+	for _, old := range p.old {
+		if !old.gone() {
+			s.held = append(s.held, holdOldPods)
+			return s
+		}
+	}
+	// A new ReplicaSet that has pods was judged before it got them, and one that will not get any now is judged later.
+	begins := !p.found && !p.blocked() || p.found && !p.next.active() && p.next.settled()
+	if begins && len(p.old) > 0 && !p.facts.oldPodsGone {
+		s.confirm = true
+		return s
+	}
+	if !p.found {
+		s.create = p.newSet(p.bounds.replicas).rs
+		return s
+	}
+	s.targets = []target{{set: p.next, to: p.bounds.replicas, why: whyOldGone}}
+	return s
+}

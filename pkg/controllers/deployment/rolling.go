@@ -1,0 +1,88 @@
+package deployment
+
+import "slices"
+
+// rolling sizes the ReplicaSets of a rolling update: the new one is created in the room that the surge leaves, old ones shrink as far as enough
+// pods stay available, and the new one gets what became free. Statuses may be arbitrarily old; see set.available and set.settled.
+func (p pass) rolling() sizing {
+	var s sizing
+	limit := p.bounds.most() - p.facts.reserved
+	next := p.next
+	if !p.found {
+		next = p.newSet(max(0, min(p.bounds.replicas, limit-sizes(p.old))))
+		s.create = next.rs
+	}
+
+	// 1. The new ReplicaSet never keeps more than all. The pods it loses may be available ones.
+	size, available := next.size(), next.available()
+	if excess := size - p.bounds.replicas; excess > 0 {
+		size, available = p.bounds.replicas, max(0, available-max(0, excess-next.expendable()))
+		s.targets = append(s.targets, target{set: next, to: size, why: whyTooMany})
+	}
+
+	// 2. Old ones give up what can be spared.
+	shrunk := shrink(p.old, available, p.bounds.least())
+	left := sizes(p.old)
+	for _, t := range shrunk {
+		left -= t.set.size() - t.to
+	}
+	s.targets = append(s.targets, shrunk...)
+
+	// 3. The new one gets the room.
+	if to := min(p.bounds.replicas, limit-left); to > size {
+		s.targets = append(s.targets, target{set: next, to: to, why: whySurge})
+	}
+
+	// 4. Only the pods show that one has become unready, and no event of a ReplicaSet needs to follow.
+	if left > 0 && slices.ContainsFunc(p.existing(), set.lowered) {
+		s.held = append(s.held, holdPodsLower)
+	}
+	return s
+}
+
+// sizes is the sum of the sizes of ReplicaSets.
+func sizes(sets []set) (sum int) {
+	for _, s := range sets {
+		sum += s.size()
+	}
+	return sum
+}
+
+// shrink chooses how many pods old ReplicaSets, oldest first, give up while least pods are to stay available. next is how many are available
+// in the new one. First go pods that were not ready, since losing them costs nothing, then others.
+//
+// The sizes of the old ones and next together stay at least, so pods that are not available yet in the new one are not counted upon twice.
+// Of pods that may be available no more go than there are above least. If there are fewer than that already, all that are not available
+// go, though a ready one may stand before them in the order of deletion: a rollout would wait for ever for pods that never become available.
+func shrink(old []set, next, least int) []target {
+	sum, available := next, next
+	for _, s := range old {
+		sum += s.size()
+		available += s.available()
+	}
+	room, spare := max(0, sum-least), max(0, available-least)
+	to := make([]int, len(old))
+	free := make([]int, len(old)) // of charge
+	for i, s := range old {
+		free[i] = s.expendable()
+		if available < least {
+			free[i] = s.size() - s.available()
+		}
+		k := min(room, free[i])
+		to[i] = s.size() - k
+		room -= k
+	}
+	var targets []target
+	for i, s := range old {
+		k := min(room, spare, to[i])
+		to[i] -= k
+		room, spare = room-k, spare-k
+		switch {
+		case k > 0:
+			targets = append(targets, target{set: s, to: to[i], why: whyAvailable})
+		case to[i] < s.size():
+			targets = append(targets, target{set: s, to: to[i], why: whyUnavailable})
+		}
+	}
+	return targets
+}

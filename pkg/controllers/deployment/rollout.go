@@ -1,0 +1,189 @@
+package deployment
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+)
+
+// podsRecheck is how soon to plan again if pods that are no longer available hold something back: no event of a ReplicaSet needs to follow.
+const podsRecheck = time.Second
+
+// pass is what the parts of a rollout work on.
+type pass struct {
+	d      *appsv1.Deployment
+	bounds bounds
+	next   set   // the ReplicaSet of the present template
+	found  bool  // next exists
+	old    []set // all others, oldest first
+	facts  facts
+	now    time.Time
+}
+
+// sizing is what a part of the rollout makes of the sizes.
+type sizing struct {
+	create  *appsv1.ReplicaSet // for the present template; nil: none
+	targets []target
+	confirm bool // see plan
+	held    []hold
+}
+
+// target is the size of one ReplicaSet.
+type target struct {
+	set  set
+	to   int
+	why  why
+	mark bool // write sizeAnnotations even if the size is right
+}
+
+// rollout plans one pass over a Deployment: a function of what it is given. sets are the ReplicaSets that the Deployment has, in any order.
+func rollout(d *appsv1.Deployment, sets []set, f facts, now time.Time) plan {
+	p := pass{d: d, bounds: boundsOf(d), facts: f, now: now}
+	p.next, p.found, p.old = divide(sets)
+
+	// 1. A Deployment that is being deleted only tells what is left.
+	if d.DeletionTimestamp != nil {
+		return plan{status: p.status(outcome{observed: true})}
+	}
+
+	// 2. A rollback makes another Deployment of it.
+	if back := p.rollback(); back != nil && !d.Spec.Paused {
+		return plan{rollback: back, status: d.Status}
+	}
+
+	// 3. Sizes.
+	var s sizing
+	scales := p.d.Spec.Paused || p.scalingEvent()
+	switch {
+	case scales:
+		s = p.scale()
+	case d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType:
+		s = p.recreate()
+	case d.Spec.Strategy.Type == appsv1.RollingUpdateDeploymentStrategyType:
+		s = p.rolling()
+	}
+
+	// 4. Without the new ReplicaSet nothing is given up for it.
+	o := outcome{observed: true, judged: !d.Spec.Paused}
+	if s.create != nil && p.blocked() {
+		s.create, s.targets = nil, p.spoiled()
+		o = outcome{collision: f.nameTaken}
+		if f.holdCreate != "" {
+			s.held = append(s.held, f.holdCreate)
+		}
+	}
+
+	// 5. One write for each ReplicaSet that is to change.
+	out := plan{create: s.create, confirm: s.confirm}
+	out.changes, out.held = p.changes(s)
+	if scales && slices.Contains(out.held, holdShrinkUnseen) {
+		o.observed = false // who sees the generation observed may read the sizes
+	}
+
+	// 6. The status, and when to look at it again.
+	o.created, o.changes = out.create, out.changes
+	out.status, out.revision = p.status(o), p.revision(o)
+	out.again = p.untilTimeout(out.status, o)
+	if slices.Contains(out.held, holdPodsLower) && (out.again == 0 || out.again > podsRecheck) {
+		out.again = podsRecheck
+	}
+
+	// 7. History, once the rollout is over.
+	if d.Spec.Paused || !scales && out.create == nil && len(out.changes) == 0 && complete(d, d.Status) {
+		out.delete = p.history()
+	}
+	return out
+}
+
+// scalingEvent reports whether the Deployment was scaled since a ReplicaSet with pods got its size. With the strategy Recreate a rollout gives all
+// ReplicaSets their sizes anyway.
+func (p pass) scalingEvent() bool {
+	if p.d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
+		return false
+	}
+	return slices.ContainsFunc(p.existing(), func(s set) bool {
+		desired, ok := sizeAnnotation(s.rs, desiredReplicasAnnotation)
+		return s.active() && ok && desired != p.bounds.replicas
+	})
+}
+
+// spoiled takes the pods from ReplicaSets that are not what they were created as.
+func (p pass) spoiled() (targets []target) {
+	for _, s := range p.old {
+		if s.spoiled && s.active() {
+			targets = append(targets, target{set: s, why: whySpoiled})
+		}
+	}
+	return targets
+}
+
+// existing returns all ReplicaSets, oldest first.
+func (p pass) existing() []set {
+	if !p.found {
+		return p.old
+	}
+	all := append(slices.Clone(p.old), p.next)
+	slices.SortFunc(all, compareAge)
+	return all
+}
+
+// changes makes writes of targets. A ReplicaSet is raised only if its status shows the last reduction: before that its pods may still be those
+// it had, counted as available and about to go.
+func (p pass) changes(s sizing) (changes []change, held []hold) {
+	held = s.held
+	sizes := sizeAnnotations(p.bounds)
+	for _, t := range s.targets {
+		c := change{rs: t.set.rs, from: t.set.size(), to: t.to, why: t.why}
+		switch {
+		case c.raises() && !t.set.settled():
+			held = append(held, holdShrinkUnseen)
+			continue
+		case c.from != c.to || t.mark:
+			c.annotations = missingFrom(t.set.rs.Annotations, sizes)
+		}
+		if c.from != c.to || c.annotations != nil {
+			changes = append(changes, c)
+		}
+	}
+	if p.found {
+		changes = p.describeNext(changes)
+	}
+	slices.SortStableFunc(changes, func(a, b change) int {
+		switch {
+		case a.raises() == b.raises():
+			return 0
+		case b.raises():
+			return -1
+		}
+		return 1
+	})
+	slices.Sort(held)
+	return changes, slices.Compact(held)
+}
+
+// describeNext has the new ReplicaSet say what the Deployment says: annotations, revision and minReadySeconds.
+func (p pass) describeNext(changes []change) []change {
+	rs := p.next.rs
+	annotations := missingFrom(rs.Annotations, nextAnnotations(p.d, rs.Annotations, p.old))
+	differs := rs.Spec.MinReadySeconds != p.d.Spec.MinReadySeconds
+	if annotations == nil && !differs {
+		return changes
+	}
+	i := slices.IndexFunc(changes, func(c change) bool { return c.rs == rs })
+	if i < 0 {
+		i = len(changes)
+		changes = append(changes, change{rs: rs, from: p.next.size(), to: p.next.size()})
+	}
+	c := &changes[i]
+	if c.annotations == nil {
+		c.annotations = annotations
+	} else {
+		maps.Copy(c.annotations, annotations)
+	}
+	if differs {
+		c.minReadySeconds = new(p.d.Spec.MinReadySeconds)
+	}
+	return changes
+}

@@ -1,0 +1,118 @@
+package deployment
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+)
+
+// scale sizes the ReplicaSets of a Deployment that was scaled, or that is paused and may have been. A rollout in the middle keeps its
+// proportions: every ReplicaSet with pods gets its share of the change, and the rollout goes on from there.
+func (p pass) scale() sizing {
+	all := p.existing()
+	active := slices.DeleteFunc(slices.Clone(all), func(s set) bool { return !s.active() })
+	switch {
+	case len(all) == 0:
+		return sizing{}
+	case len(active) == 0:
+		only := all[len(all)-1] // the youngest
+		if p.found {
+			only = p.next
+		}
+		return sizing{targets: []target{p.whole(only)}}
+	case len(active) == 1:
+		return sizing{targets: []target{p.whole(active[0])}}
+	case p.saturated():
+		return sizing{targets: drop(p.old)}
+	case p.d.Spec.Strategy.Type == appsv1.RollingUpdateDeploymentStrategyType:
+		return sizing{targets: p.shares(active)}
+	}
+	return sizing{}
+}
+
+// whole gives one ReplicaSet all the replicas. That its annotations say so is part of it: as long as they do not the Deployment counts as scaled,
+// and the rollout does not go on.
+func (p pass) whole(s set) target {
+	limit := p.bounds.most() - p.facts.reserved
+	return target{set: s, to: min(p.bounds.replicas, max(limit, s.size())), why: whyScaled, mark: s.active()}
+}
+
+// saturated reports whether the new ReplicaSet has all the replicas, knows so, and all its pods are available.
+func (p pass) saturated() bool {
+	if !p.found {
+		return false
+	}
+	desired, ok := sizeAnnotation(p.next.rs, desiredReplicasAnnotation)
+	return ok && desired == p.bounds.replicas && p.next.size() == desired && p.next.available() == desired
+}
+
+// drop takes all pods from ReplicaSets.
+func drop(sets []set) (targets []target) {
+	for _, s := range sets {
+		if s.active() {
+			targets = append(targets, target{set: s, why: whySaturated})
+		}
+	}
+	return targets
+}
+
+// shares divides the change among ReplicaSets with pods, the largest first; of equal ones the newer grows first and the older shrinks first. The
+// largest gets what rounding leaves.
+func (p pass) shares(active []set) []target {
+	change := 0
+	if p.bounds.replicas > 0 {
+		change = p.bounds.most()
+	}
+	for _, s := range active {
+		change -= s.size()
+	}
+	if change > 0 {
+		change = max(0, change-p.facts.reserved)
+	}
+	slices.SortFunc(active, func(a, b set) int {
+		age := compareAge(a, b)
+		if change > 0 {
+			age = -age
+		}
+		return cmp.Or(-cmp.Compare(a.size(), b.size()), age)
+	})
+	targets := make([]target, len(active))
+	left := change
+	for i, s := range active {
+		var share int
+		switch {
+		case left > 0:
+			share = min(p.share(s), left)
+		case left < 0:
+			share = max(p.share(s), left)
+		}
+		left -= share
+		targets[i] = target{set: s, to: s.size() + share, why: whyScaled, mark: true}
+	}
+	// What is left to take goes to the next where one has not so much: annotations that anybody can edit may have given it to others.
+	for i := range targets {
+		rest := max(left, -targets[i].to)
+		targets[i].to = min(targets[i].to+rest, math.MaxInt32)
+		left -= rest
+	}
+	return targets
+}
+
+// share is by how much a ReplicaSet would change if it kept its part of all pods there may be. That part is of what there could be when
+// it got its size; where that is not known, of the pods that there are.
+func (p pass) share(s set) int {
+	if p.bounds.replicas == 0 {
+		return -s.size()
+	}
+	before, ok := sizeAnnotation(s.rs, maxReplicasAnnotation)
+	if !ok || before == 0 {
+		before = int(p.d.Status.Replicas)
+	}
+	if before <= 0 {
+		return 0
+	}
+	to := math.Round(float64(s.size()) * float64(p.bounds.most()) / float64(before))
+	return int(min(to, math.MaxInt32)) - s.size()
+}

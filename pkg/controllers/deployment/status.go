@@ -1,0 +1,247 @@
+package deployment
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// outcome is what a pass did, or will have done, as far as the status tells it.
+type outcome struct {
+	created   *appsv1.ReplicaSet // for the present template; nil: none was
+	changes   []change
+	collision bool // the name of the new ReplicaSet was taken
+	observed  bool // the sizes that this generation of the Deployment asks for now were written
+	judged    bool // whether there is progress
+}
+
+// status is the one that a Deployment has after a pass.
+func (p pass) status(o outcome) appsv1.DeploymentStatus {
+	status := p.counts(o)
+	if o.observed {
+		status.ObservedGeneration = p.d.Generation
+	}
+	if o.collision {
+		status.CollisionCount = new(int32(min(int64(orZero(status.CollisionCount))+1, math.MaxInt32)))
+	}
+	c := conditions{list: status.Conditions, now: p.now}
+	if int(status.AvailableReplicas) >= p.bounds.least() {
+		c.set(appsv1.DeploymentAvailable, corev1.ConditionTrue, "MinimumReplicasAvailable", "Deployment has minimum availability.")
+	} else {
+		c.set(appsv1.DeploymentAvailable, corev1.ConditionFalse, "MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
+	}
+	if p.d.DeletionTimestamp == nil {
+		p.progressing(o, status, &c)
+		p.replicaFailure(&c)
+	}
+	status.Conditions = c.list
+	return status
+}
+
+// counts is the old status with new numbers. The sizes of ReplicaSets are those after the pass.
+func (p pass) counts(o outcome) appsv1.DeploymentStatus {
+	var size, replicas, ready, available, terminating int64
+	known := p.facts.terminatingReplicas
+	for _, s := range p.existing() {
+		size += int64(s.size())
+		replicas += int64(s.rs.Status.Replicas)
+		ready += int64(s.rs.Status.ReadyReplicas)
+		available += int64(s.rs.Status.AvailableReplicas)
+		terminating += int64(orZero(s.rs.Status.TerminatingReplicas))
+		if s.rs.Status.TerminatingReplicas == nil && s.rs.Status.ObservedGeneration != 0 {
+			known = false // the ReplicaSet controller does not tell
+		}
+	}
+	if o.created != nil {
+		size += int64(orOne(o.created.Spec.Replicas))
+	}
+	for _, c := range o.changes {
+		size += int64(c.to - c.from)
+	}
+	status := *p.d.Status.DeepCopy()
+	status.Replicas, status.ReadyReplicas, status.AvailableReplicas = count(replicas), count(ready), count(available)
+	status.UnavailableReplicas = count(size - available)
+	status.UpdatedReplicas = 0
+	if p.found {
+		status.UpdatedReplicas = count(int64(p.next.rs.Status.Replicas))
+	}
+	status.TerminatingReplicas = nil
+	if known {
+		status.TerminatingReplicas = new(count(terminating))
+	}
+	return status
+}
+
+// progressing tells how the rollout goes on, if the Deployment has a deadline for that.
+func (p pass) progressing(o outcome, status appsv1.DeploymentStatus, c *conditions) {
+	const kind = appsv1.DeploymentProgressing
+	if p.deadline() == 0 {
+		c.remove(kind)
+		return
+	}
+	subject := fmt.Sprintf("Deployment %q", p.d.Name)
+	name := p.nextName(o)
+	if name != "" {
+		subject = fmt.Sprintf("ReplicaSet %q", name)
+	}
+
+	// 1. Another ReplicaSet has become the new one: another rollout, whatever was said about the last one.
+	has, ok := c.get(kind)
+	begins := name != "" && (!ok || p.revision(o) != p.d.Annotations[revisionAnnotation])
+	switch {
+	case !begins || p.d.Spec.Paused && has.Reason == reasonPaused:
+	case o.created != nil:
+		c.renew(kind, corev1.ConditionTrue, "NewReplicaSetCreated", fmt.Sprintf("Created new replica set %q", name))
+	default:
+		c.renew(kind, corev1.ConditionTrue, "FoundNewReplicaSet", fmt.Sprintf("Found new replica set %q", name))
+	}
+
+	// 2. While a Deployment is paused no time counts.
+	has, _ = c.get(kind)
+	switch {
+	case p.d.Spec.Paused && has.Reason != reasonTimedOut:
+		c.set(kind, corev1.ConditionUnknown, reasonPaused, "Deployment is paused")
+	case !p.d.Spec.Paused && has.Reason == reasonPaused:
+		c.set(kind, corev1.ConditionUnknown, "DeploymentResumed", "Deployment is resumed")
+	}
+
+	// 3. Progress. A rollout that was complete is not judged again.
+	has, _ = c.get(kind)
+	switch {
+	case !o.judged || status.Replicas == status.UpdatedReplicas && has.Reason == reasonComplete:
+	case complete(p.d, status):
+		c.set(kind, corev1.ConditionTrue, reasonComplete, subject+" has successfully progressed.")
+	case p.progress(status):
+		c.renew(kind, corev1.ConditionTrue, "ReplicaSetUpdated", subject+" is progressing.")
+	case p.timedOut(has):
+		c.set(kind, corev1.ConditionFalse, reasonTimedOut, subject+" has timed out progressing.")
+	}
+}
+
+// Reasons of the condition Progressing that decide something.
+const (
+	reasonComplete     = "NewReplicaSetAvailable"
+	reasonTimedOut     = "ProgressDeadlineExceeded"
+	reasonPaused       = "DeploymentPaused"
+	reasonCreateFailed = "ReplicaSetCreateError" // also of an event
+)
+
+// createFailed is the status of a Deployment whose new ReplicaSet could not be created, or was created otherwise than asked for.
+func (p pass) createFailed(status appsv1.DeploymentStatus, message string) appsv1.DeploymentStatus {
+	if p.deadline() > 0 {
+		c := conditions{list: status.Conditions, now: p.now}
+		c.set(appsv1.DeploymentProgressing, corev1.ConditionFalse, reasonCreateFailed, message)
+		status.Conditions = c.list
+	}
+	return status
+}
+
+// complete reports whether the rollout of the generation that the status is about is over.
+func complete(d *appsv1.Deployment, status appsv1.DeploymentStatus) bool {
+	replicas := orOne(d.Spec.Replicas)
+	return int(status.UpdatedReplicas) == replicas && int(status.Replicas) == replicas && int(status.AvailableReplicas) == replicas &&
+		status.ObservedGeneration >= d.Generation
+}
+
+// progress reports whether the rollout has come further than the last status told: more updated pods, or fewer old ones, or more of the new ones
+// ready or available than ever before. A pod that becomes ready again is none, as far as it is known what there was before.
+func (p pass) progress(status appsv1.DeploymentStatus) bool {
+	was := p.d.Status
+	if status.UpdatedReplicas > was.UpdatedReplicas || status.Replicas-status.UpdatedReplicas < was.Replicas-was.UpdatedReplicas {
+		return true
+	}
+	if best := p.facts.best; best != nil {
+		return p.found && (p.next.rs.Status.ReadyReplicas > best.ready || p.next.rs.Status.AvailableReplicas > best.available)
+	}
+	return status.ReadyReplicas > was.ReadyReplicas || status.AvailableReplicas > was.AvailableReplicas
+}
+
+// timedOut reports whether the deadline has passed without progress since a condition was updated.
+func (p pass) timedOut(progressing appsv1.DeploymentCondition) bool {
+	switch progressing.Reason {
+	case "", reasonComplete:
+		return false
+	case reasonTimedOut:
+		return true
+	}
+	return progressing.LastUpdateTime.Add(p.deadline()).Before(p.now)
+}
+
+// untilTimeout is how long a rollout has until its deadline; 0: no deadline is running.
+func (p pass) untilTimeout(status appsv1.DeploymentStatus, o outcome) time.Duration {
+	c := conditions{list: status.Conditions}
+	has, ok := c.get(appsv1.DeploymentProgressing)
+	if !ok || !o.judged || p.deadline() == 0 || complete(p.d, status) || has.Reason == reasonComplete || has.Reason == reasonTimedOut {
+		return 0
+	}
+	return max(has.LastUpdateTime.Add(p.deadline()).Sub(p.now)+1, 1)
+}
+
+// deadline is how long a rollout may take without progress; 0: for ever.
+func (p pass) deadline() time.Duration {
+	seconds := p.d.Spec.ProgressDeadlineSeconds
+	if seconds == nil || *seconds <= 0 || *seconds == math.MaxInt32 {
+		return 0
+	}
+	return time.Duration(*seconds) * time.Second
+}
+
+// replicaFailure repeats what the ReplicaSets say: the new one, or else the oldest that says something.
+func (p pass) replicaFailure(c *conditions) {
+	all := p.existing()
+	if p.found {
+		all = append([]set{p.next}, all...)
+	}
+	for _, s := range all {
+		for _, failure := range s.rs.Status.Conditions {
+			if failure.Type == appsv1.ReplicaSetReplicaFailure {
+				c.put(appsv1.DeploymentCondition{
+					Type: appsv1.DeploymentReplicaFailure, Status: failure.Status, Reason: failure.Reason, Message: failure.Message,
+					LastUpdateTime: failure.LastTransitionTime, LastTransitionTime: failure.LastTransitionTime,
+				})
+				return
+			}
+		}
+	}
+	c.remove(appsv1.DeploymentReplicaFailure)
+}
+
+// nextName is the name of the ReplicaSet of the present template; empty if there is none.
+func (p pass) nextName(o outcome) string {
+	switch {
+	case o.created != nil:
+		return o.created.Name
+	case p.found:
+		return p.next.rs.Name
+	}
+	return ""
+}
+
+// revision is that of the ReplicaSet of the present template after the pass; empty if there is none.
+func (p pass) revision(o outcome) string {
+	switch {
+	case o.created != nil:
+		return o.created.Annotations[revisionAnnotation]
+	case !p.found:
+		return ""
+	}
+	for _, c := range o.changes {
+		if due, ok := c.annotations[revisionAnnotation]; ok && c.rs == p.next.rs {
+			return due
+		}
+	}
+	return p.next.rs.Annotations[revisionAnnotation]
+}
+
+// count is a number as a status has it.
+func count(n int64) int32 { return int32(min(max(n, 0), math.MaxInt32)) }
+
+func orZero(n *int32) int32 {
+	if n == nil {
+		return 0
+	}
+	return *n
+}
