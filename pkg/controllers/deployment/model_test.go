@@ -1,0 +1,357 @@
+package deployment
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// The model walks through all states that a Deployment and up to three ReplicaSets can come to, whichever of them, their controller, the kubelets and
+// users moves next. It decides with rollout itself. ReplicaSet controllers see changes of sizes late, count deleted pods for a while, and
+// write their status late; pods become available and never cease to be by themselves; a pass can be killed after each of its writes.
+// The cache of pods helps as little as it can: it never makes available pods less, and shows neither ready nor unfinished ones.
+
+// modelSet is a ReplicaSet of the model; its template is its index.
+type modelSet struct {
+	exists      bool
+	first       bool // it has never been resized
+	size        int8
+	known       int8 // size, as its controller knows it
+	fresh       bool // known is the size
+	told        bool // the status is about the size
+	replicas    int8 // status
+	available   int8 // status
+	up, down    int8 // pods available, and not
+	upGone      int8 // deleted pods that its controller still counts
+	downGone    int8
+	sizedForOld bool // its annotations tell the number of replicas before the Deployment was scaled
+}
+
+func (m modelSet) pods() int8 { return m.up + m.down + m.upGone + m.downGone }
+
+type modelState struct {
+	template int8 // of the Deployment
+	changes  int8 // of the template that are still to come
+	scaled   bool
+	sets     [3]modelSet
+}
+
+// model is what stays the same in a walk.
+type model struct {
+	strategy           appsv1.DeploymentStrategyType
+	replicas           int
+	scaleTo            int // once; 0: never
+	surge, unavailable int
+	sets               int
+	plans              map[modelState]plan // by what a pass can see
+}
+
+type step struct {
+	what string
+	to   modelState
+}
+
+func (m *model) want(s modelState) int {
+	if s.scaled {
+		return m.scaleTo
+	}
+	return m.replicas
+}
+
+// decide asks rollout.
+func (m *model) decide(s modelState) plan {
+	seen := s
+	seen.changes = 0
+	for i := range seen.sets {
+		v := &seen.sets[i]
+		if m.strategy == appsv1.RollingUpdateDeploymentStrategyType {
+			v.up, v.down, v.upGone, v.downGone = 0, 0, 0, 0
+		}
+		v.known, v.fresh = 0, false
+	}
+	if p, ok := m.plans[seen]; ok {
+		return p
+	}
+	d := newDeployment(int32(m.want(s)), within(m.surge, m.unavailable))
+	d.Spec.Strategy.Type = m.strategy
+	f := facts{oldPodsGone: true}
+	var sets []set
+	for i, v := range seen.sets {
+		if !v.exists {
+			continue
+		}
+		current := int8(i) == s.template
+		if !current && v.pods() > 0 {
+			f.oldPodsGone = false
+		}
+		rs := &appsv1.ReplicaSet{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(i), CreationTimestamp: ago(time.Duration(10-i) * time.Minute), Generation: 5,
+				Annotations: map[string]string{revisionAnnotation: "1"}},
+			Spec: appsv1.ReplicaSetSpec{Replicas: new(int32(v.size))},
+			Status: appsv1.ReplicaSetStatus{ObservedGeneration: 4, Replicas: int32(v.replicas),
+				ReadyReplicas: int32(v.available), AvailableReplicas: int32(v.available)},
+		}
+		if v.first {
+			rs.Generation, rs.Status.ObservedGeneration = 1, 0
+		}
+		if v.told {
+			rs.Status.ObservedGeneration = rs.Generation
+		}
+		sized := boundsOf(d)
+		if v.sizedForOld {
+			sized.replicas = m.replicas
+		}
+		for key, value := range sizeAnnotations(sized) {
+			rs.Annotations[key] = value
+		}
+		sets = append(sets, set{rs: rs, current: current, pods: podCounts{available: 100}})
+	}
+	p := rollout(d, sets, f, now)
+	m.plans[seen] = p
+	return p
+}
+
+// next returns what can happen in a state. quiet: nothing but what users may do.
+func (m *model) next(s modelState) (steps []step, quiet bool) {
+	add := func(what string, i int, v modelSet) {
+		to := s
+		to.sets[i] = v
+		if to != s {
+			steps = append(steps, step{fmt.Sprint(what, " ", i), to})
+		}
+	}
+	for i := range m.sets {
+		v := s.sets[i]
+		if !v.exists {
+			continue
+		}
+		if !v.fresh {
+			w := v
+			w.known, w.fresh = v.size, true
+			add("see size", i, w)
+		}
+		w := v
+		switch active := v.up + v.down; {
+		case v.upGone+v.downGone > 0:
+			w.upGone, w.downGone = 0, 0
+			add("pods gone", i, w)
+		case active < v.known:
+			w.down += v.known - active
+			add("create pods", i, w)
+		case active > v.known:
+			w.downGone = min(v.down, active-v.known)
+			w.upGone = active - v.known - w.downGone
+			w.up, w.down = v.up-w.upGone, v.down-w.downGone
+			add("delete pods", i, w)
+		}
+		w = v
+		w.replicas, w.available, w.told = v.pods(), v.up+v.upGone, v.told || v.fresh
+		add("status", i, w)
+		if v.down > 0 {
+			w = v
+			w.up, w.down = v.up+1, v.down-1
+			add("pod available", i, w)
+		}
+	}
+	steps = append(steps, m.writes(s)...)
+	quiet = len(steps) == 0
+	if s.changes > 0 {
+		to := s
+		to.changes--
+		to.template = (s.template + 1) % int8(m.sets)
+		steps = append(steps, step{"change template", to})
+	}
+	if m.scaleTo > 0 && !s.scaled {
+		to := s
+		to.scaled = true
+		for i := range to.sets {
+			to.sets[i].sizedForOld = to.sets[i].exists
+		}
+		steps = append(steps, step{"scale", to})
+	}
+	return steps, quiet
+}
+
+// writes returns the state after each write of a pass.
+func (m *model) writes(s modelState) (steps []step) {
+	p := m.decide(s)
+	to := s
+	if p.create != nil {
+		size := int8(*p.create.Spec.Replicas)
+		to.sets[s.template] = modelSet{exists: true, first: true, size: size}
+		steps = append(steps, step{fmt.Sprintf("write: create %d with %d", s.template, size), to})
+	}
+	for _, c := range p.changes {
+		i := int(s.template)
+		if c.rs != p.create {
+			fmt.Sscan(c.rs.Name, &i)
+		}
+		v := &to.sets[i]
+		marks := c.annotations[desiredReplicasAnnotation] != "" || c.annotations[maxReplicasAnnotation] != ""
+		if c.from == c.to && !(marks && v.sizedForOld) {
+			continue
+		}
+		if c.from != c.to {
+			v.first, v.fresh, v.told = false, false, false
+		}
+		v.size, v.sizedForOld = int8(c.to), v.sizedForOld && !marks
+		steps = append(steps, step{fmt.Sprintf("write: %d to %d", i, c.to), to})
+	}
+	return steps
+}
+
+// walk visits every state and returns a path to the first that check objects to.
+func (m *model) walk(start modelState, check func(from, to modelState, quiet bool) string) (states int, bad string) {
+	m.plans = map[modelState]plan{}
+	type origin struct {
+		from modelState
+		what string
+	}
+	seen := map[modelState]origin{start: {}}
+	path := func(s modelState, last string) string {
+		lines := []string{last}
+		for s != start {
+			o := seen[s]
+			lines, s = append(lines, o.what), o.from
+		}
+		slices.Reverse(lines)
+		return strings.Join(lines, "\n  ")
+	}
+	for queue := []modelState{start}; len(queue) > 0; queue = queue[1:] {
+		s := queue[0]
+		steps, quiet := m.next(s)
+		if quiet {
+			if problem := check(s, s, true); problem != "" {
+				return len(seen), path(s, problem)
+			}
+		}
+		for _, step := range steps {
+			if problem := check(s, step.to, false); problem != "" {
+				return len(seen), path(s, step.what+"\n  "+problem)
+			}
+			if _, ok := seen[step.to]; !ok {
+				seen[step.to] = origin{s, step.what}
+				queue = append(queue, step.to)
+			}
+		}
+	}
+	return len(seen), ""
+}
+
+// finished is the state in which a Deployment has all its pods.
+func (m *model) finished(changes int8) modelState {
+	r := int8(m.replicas)
+	s := modelState{changes: changes}
+	s.sets[0] = modelSet{exists: true, size: r, known: r, fresh: true, told: true, replicas: r, available: r, up: r}
+	return s
+}
+
+func (m *model) unfinished(s modelState) string {
+	for i, v := range s.sets {
+		want := int8(0)
+		if int8(i) == s.template {
+			want = int8(m.want(s))
+		}
+		if v.size != want || v.up != want || v.sizedForOld && v.size > 0 {
+			return fmt.Sprintf("nothing moves any more: ReplicaSet %d has size %d and %d pods available, want %d", i, v.size, v.up, want)
+		}
+	}
+	return ""
+}
+
+func sizesIn(s modelState) (sum int) {
+	for _, v := range s.sets {
+		sum += int(v.size)
+	}
+	return sum
+}
+
+// TestModelOfRollingUpdates: however late the statuses are, whenever the template changes, back too, and wherever a pass is cut off, the sizes do not add
+// up to more than replicas and surge, the available pods are never fewer than the Deployment allows, and the rollout ends.
+func TestModelOfRollingUpdates(t *testing.T) {
+	states := 0
+	for _, tt := range []struct {
+		replicas, surge, unavailable, sets int
+		changes                            int8
+	}{
+		{1, 1, 0, 2, 2}, {1, 0, 1, 2, 2}, {2, 1, 0, 2, 2}, {2, 0, 1, 2, 2}, {2, 1, 1, 2, 2}, {2, 1, 1, 3, 2}, {3, 1, 1, 2, 2}, {3, 2, 0, 2, 2}, {3, 0, 2, 2, 2},
+	} {
+		m := &model{strategy: appsv1.RollingUpdateDeploymentStrategyType, replicas: tt.replicas, surge: tt.surge, unavailable: tt.unavailable, sets: tt.sets}
+		n, bad := m.walk(m.finished(tt.changes), func(from, to modelState, quiet bool) string {
+			up := 0
+			for _, v := range to.sets {
+				up += int(v.up)
+			}
+			switch sum := sizesIn(to); {
+			case quiet:
+				return m.unfinished(to)
+			case up < tt.replicas-tt.unavailable:
+				return fmt.Sprintf("%d pods available, want %d", up, tt.replicas-tt.unavailable)
+			case sum > tt.replicas+tt.surge:
+				return fmt.Sprintf("sizes add up to %d, want at most %d", sum, tt.replicas+tt.surge)
+			}
+			return ""
+		})
+		if states += n; bad != "" {
+			t.Errorf("%+v:\n  %s", tt, bad)
+		}
+	}
+	t.Logf("%d states", states)
+}
+
+// TestModelOfScaling: a Deployment that is scaled at any moment of a rollout gets the new number of pods of its template, and on the way no write makes
+// the sizes add up to more than replicas and surge, or more than they were.
+func TestModelOfScaling(t *testing.T) {
+	states := 0
+	for _, strategy := range []appsv1.DeploymentStrategyType{appsv1.RollingUpdateDeploymentStrategyType, appsv1.RecreateDeploymentStrategyType} {
+		for _, tt := range []struct{ replicas, scaleTo, surge, unavailable int }{
+			{2, 3, 1, 0}, {3, 2, 1, 1}, {3, 1, 0, 1}, {1, 3, 1, 1}, {3, 2, 0, 1},
+		} {
+			m := &model{strategy: strategy, replicas: tt.replicas, scaleTo: tt.scaleTo, surge: tt.surge, unavailable: tt.unavailable, sets: 2}
+			n, bad := m.walk(m.finished(1), func(from, to modelState, quiet bool) string {
+				most := m.want(to) + tt.surge
+				switch {
+				case quiet && (to.changes == 0 || to.scaled):
+					return m.unfinished(to)
+				case sizesIn(to) > max(most, sizesIn(from)):
+					return fmt.Sprintf("sizes add up to %d, from %d, want at most %d", sizesIn(to), sizesIn(from), most)
+				}
+				return ""
+			})
+			if states += n; bad != "" {
+				t.Errorf("%s %+v:\n  %s", strategy, tt, bad)
+			}
+		}
+	}
+	t.Logf("%d states", states)
+}
+
+// TestModelOfRecreate: there is never a pod of the new template beside one of an old one, unless the template went back to the one whose pods are
+// there, and the rollout ends.
+func TestModelOfRecreate(t *testing.T) {
+	states := 0
+	for _, tt := range []struct {
+		replicas int
+		changes  int8
+	}{{1, 1}, {2, 1}, {1, 2}, {2, 2}} {
+		m := &model{strategy: appsv1.RecreateDeploymentStrategyType, replicas: tt.replicas, sets: 2}
+		n, bad := m.walk(m.finished(tt.changes), func(_, to modelState, quiet bool) string {
+			switch a, b := to.sets[0], to.sets[1]; {
+			case quiet:
+				return m.unfinished(to)
+			case a.pods() > 0 && b.pods() > 0:
+				return fmt.Sprintf("%d pods of one template and %d of the other", a.pods(), b.pods())
+			}
+			return ""
+		})
+		if states += n; bad != "" {
+			t.Errorf("%+v:\n  %s", tt, bad)
+		}
+	}
+	t.Logf("%d states", states)
+}

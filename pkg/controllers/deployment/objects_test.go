@@ -1,0 +1,136 @@
+package deployment
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// now is when the unit tests happen.
+var now = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+
+func ago(d time.Duration) metav1.Time { return metav1.NewTime(now.Add(-d)) }
+
+// newDeployment returns a rolling Deployment web with the template v1, without surge and with one pod that may be unavailable.
+func newDeployment(replicas int32, edits ...func(*appsv1.Deployment)) *appsv1.Deployment {
+	d := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "web", Generation: 1},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &replicas,
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+			Template: newTemplate("v1"),
+			Strategy: appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType},
+		},
+	}
+	for _, edit := range edits {
+		edit(d)
+	}
+	return d
+}
+
+func newTemplate(image string) corev1.PodTemplateSpec {
+	return corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: image}}},
+	}
+}
+
+func within(surge, unavailable int) func(*appsv1.Deployment) {
+	return func(d *appsv1.Deployment) {
+		d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{
+			MaxSurge: new(intstr.FromInt(surge)), MaxUnavailable: new(intstr.FromInt(unavailable)),
+		}
+	}
+}
+
+func recreating(d *appsv1.Deployment) { d.Spec.Strategy.Type = appsv1.RecreateDeploymentStrategyType }
+
+func paused(d *appsv1.Deployment) { d.Spec.Paused = true }
+
+func deadline(seconds int32) func(*appsv1.Deployment) {
+	return func(d *appsv1.Deployment) { d.Spec.ProgressDeadlineSeconds = &seconds }
+}
+
+func annotated(key, value string) func(*appsv1.Deployment) {
+	return func(d *appsv1.Deployment) { metav1.SetMetaDataAnnotation(&d.ObjectMeta, key, value) }
+}
+
+// newOld returns a ReplicaSet of an older template whose pods are all available, and whose status says so. It was made that many minutes ago.
+func newOld(name string, size int32, minutes int, edits ...func(*set)) set {
+	s := set{
+		rs: &appsv1.ReplicaSet{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, CreationTimestamp: ago(time.Duration(minutes) * time.Minute), Generation: 2},
+			Spec:       appsv1.ReplicaSetSpec{Replicas: &size},
+			Status:     appsv1.ReplicaSetStatus{ObservedGeneration: 2, Replicas: size, ReadyReplicas: size, AvailableReplicas: size},
+		},
+		pods: podCounts{unfinished: int(size), ready: int(size), available: int(size)},
+	}
+	for _, edit := range edits {
+		edit(&s)
+	}
+	return s
+}
+
+// newNext is newOld for the present template.
+func newNext(name string, size int32, edits ...func(*set)) set {
+	s := newOld(name, size, 0, edits...)
+	s.current = true
+	return s
+}
+
+// having sets how many pods are available, in the status and in the cache.
+func having(available int) func(*set) {
+	return func(s *set) {
+		s.rs.Status.ReadyReplicas, s.rs.Status.AvailableReplicas = int32(available), int32(available)
+		s.pods.ready, s.pods.available = available, available
+	}
+}
+
+// seeing sets how many pods are ready and available in the cache alone.
+func seeing(ready, available int) func(*set) {
+	return func(s *set) { s.pods.ready, s.pods.available = ready, available }
+}
+
+// telling changes the status.
+func telling(edit func(*appsv1.ReplicaSetStatus)) func(*set) {
+	return func(s *set) { edit(&s.rs.Status) }
+}
+
+// sizedFor sets the annotations that tell for which number of replicas the ReplicaSet was sized.
+func sizedFor(desired, most int) func(*set) {
+	return func(s *set) {
+		metav1.SetMetaDataAnnotation(&s.rs.ObjectMeta, desiredReplicasAnnotation, strconv.Itoa(desired))
+		metav1.SetMetaDataAnnotation(&s.rs.ObjectMeta, maxReplicasAnnotation, strconv.Itoa(most))
+	}
+}
+
+func revision(n string) func(*set) {
+	return func(s *set) { metav1.SetMetaDataAnnotation(&s.rs.ObjectMeta, revisionAnnotation, n) }
+}
+
+func deleting(s *set) { s.rs.DeletionTimestamp = new(ago(time.Second)) }
+
+// unseen is a status from before the last change of the size.
+func unseen(s *set) { s.rs.Status.ObservedGeneration-- }
+
+func newPass(d *appsv1.Deployment, sets ...set) pass {
+	p := pass{d: d, bounds: boundsOf(d), now: now}
+	p.next, p.found, p.old = divide(sets)
+	return p
+}
+
+// sizesOf tells what becomes of ReplicaSets: "name from→to" for each that changes its size, in the order in which they are written.
+func sizesOf(changes []change) []string {
+	out := []string{}
+	for _, c := range changes {
+		if c.from != c.to {
+			out = append(out, fmt.Sprintf("%s %d→%d", c.rs.Name, c.from, c.to))
+		}
+	}
+	return out
+}
