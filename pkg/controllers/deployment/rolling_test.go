@@ -1,0 +1,120 @@
+package deployment
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+)
+
+func TestRollingUpdate(t *testing.T) {
+	notAvailable := telling(func(s *appsv1.ReplicaSetStatus) { s.AvailableReplicas = 0 })
+	for _, tt := range []struct {
+		name               string
+		replicas           int32
+		surge, unavailable int
+		sets               []set
+		want               []string
+		held               []hold
+	}{
+		// The new one grows.
+		{"complete", 10, 0, 1, []set{newNext("new", 10)}, nil, nil},
+		{"the surge is free", 10, 2, 0, []set{newNext("new", 0), newOld("old", 10, 1)}, []string{"new 0→2"}, nil},
+		{"half way", 10, 2, 0, []set{newNext("new", 2, having(0)), newOld("old", 5, 1)}, []string{"new 2→7"}, nil},
+		{"no room", 10, 2, 0, []set{newNext("new", 2, having(0)), newOld("old", 10, 1)}, nil, nil},
+		{"more than all", 10, 2, 0, []set{newNext("new", 11)}, []string{"new 11→10"}, nil},
+		{"too many, and an old one", 2, 1, 0, []set{newNext("new", 8), newOld("old", 3, 1)}, []string{"new 8→2", "old 3→0"}, nil},
+
+		// Old ones shrink, and the new one takes the room in the same pass.
+		{"one may be missing", 10, 0, 2, []set{newNext("new", 0), newOld("old", 10, 1)}, []string{"old 10→8", "new 0→2"}, nil},
+		{"surge and one missing", 10, 2, 2, []set{newNext("new", 0), newOld("old", 10, 1)}, []string{"old 10→8", "new 0→4"}, nil},
+		{"nothing may be missing", 10, 0, 0, []set{newNext("new", 0), newOld("old", 10, 1)}, []string{"old 10→9", "new 0→1"}, nil},
+		{"pods that are not available go first", 10, 2, 2, []set{newNext("new", 0), newOld("old", 12, 1, having(8))}, []string{"old 12→8", "new 0→4"}, nil},
+		{"not available in two", 10, 2, 2, []set{newNext("new", 0), newOld("older", 6, 2, having(4)), newOld("old", 6, 1, having(4))},
+			[]string{"older 6→4", "old 6→4", "new 0→4"}, nil},
+		{"those of the new one are not counted upon", 10, 2, 2, []set{newNext("new", 5, having(0)), newOld("old", 8, 1)}, []string{}, nil},
+		{"nor are they if a node takes one of the old ones", 10, 3, 2, []set{newNext("new", 5, having(0)), newOld("old", 8, 1, having(7))}, nil, nil},
+		{"then it is turned round", 10, 3, 2, []set{newOld("new", 5, 1, having(0)), func() set { s := newNext("old", 8, having(7)); return s }()},
+			[]string{"new 5→1", "old 8→10"}, nil},
+		{"then another template comes", 10, 3, 2, []set{newNext("third", 0), newOld("second", 5, 1, having(0)), newOld("first", 8, 2)},
+			[]string{"second 5→0", "third 0→5"}, nil},
+		{"the oldest goes first", 4, 1, 0, []set{newNext("new", 1), newOld("older", 2, 2), newOld("old", 2, 1)}, []string{"older 2→1", "new 1→2"}, nil},
+		{"less is available than must be: nothing that is goes", 10, 2, 2, []set{newNext("new", 0), newOld("old", 10, 1, having(5))}, []string{"old 10→8", "new 0→4"}, nil},
+		{"nothing is available: a rollout is not blocked by that", 3, 0, 1, []set{newNext("new", 0), newOld("old", 3, 1, having(0))}, []string{"old 3→2", "new 0→1"}, nil},
+		{"ready is not available: an available pod might go in its place", 3, 0, 1, []set{newNext("new", 1), newOld("old", 2, 1, seeing(2, 1),
+			telling(func(s *appsv1.ReplicaSetStatus) { s.AvailableReplicas = 1 }))}, nil, nil},
+		{"unless too few are available", 3, 0, 1, []set{newNext("new", 1, having(0)), newOld("old", 3, 1, seeing(3, 0), notAvailable)}, []string{"old 3→2"}, nil},
+		{"scaled to nothing", 0, 1, 0, []set{newNext("new", 0), newOld("old", 3, 1)}, []string{"old 3→0"}, nil},
+
+		// What cannot be relied on.
+		{"pods that a size has given up are not counted", 2, 1, 1, []set{newOld("old", 2, 1), newNext("new", 2, unseen, having(0),
+			telling(func(s *appsv1.ReplicaSetStatus) { s.AvailableReplicas = 2 }), seeing(0, 0))}, []string{"old 2→1"}, []hold{holdPodsLower}},
+		{"a status that is higher than the size", 2, 1, 1, []set{newOld("old", 2, 1), newNext("new", 0, unseen, having(2))},
+			[]string{"old 2→1"}, []hold{holdShrinkUnseen}},
+		{"no raise before the shrink was seen", 2, 1, 1, []set{newNext("new", 0, unseen)}, nil, []hold{holdShrinkUnseen}},
+		{"nor while there are too many pods", 2, 1, 1, []set{newNext("new", 1, telling(func(s *appsv1.ReplicaSetStatus) { s.Replicas = 2 }))}, nil, []hold{holdShrinkUnseen}},
+		{"one that was never reduced needs no status", 2, 1, 1, []set{newNext("new", 0, func(s *set) { s.rs.Generation, s.rs.Status.ObservedGeneration = 1, 0 })},
+			[]string{"new 0→2"}, nil},
+		{"the cache sees a pod become unready before the status does", 3, 1, 1, []set{newNext("new", 1), newOld("old", 3, 1, seeing(1, 1))},
+			nil, []hold{holdPodsLower}},
+		{"the cache never makes it more", 3, 1, 0, []set{newNext("new", 1, having(0), seeing(1, 1)), newOld("old", 3, 1)}, nil, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := newPass(newDeployment(tt.replicas, within(tt.surge, tt.unavailable)), tt.sets...)
+			changes, held := p.changes(p.rolling())
+			if tt.want == nil {
+				tt.want = []string{}
+			}
+			if diff := cmp.Diff(tt.want, sizesOf(changes)); diff != "" {
+				t.Errorf("sizes (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tt.held, held); diff != "" && len(tt.held)+len(held) > 0 {
+				t.Errorf("held (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestNewReplicaSetIsCreatedInTheSurge and is raised in the same pass to what old ones give up.
+func TestNewReplicaSetIsCreatedInTheSurge(t *testing.T) {
+	for _, tt := range []struct {
+		name               string
+		replicas           int32
+		surge, unavailable int
+		reserved           int
+		old                []set
+		create             int32
+		want               []string
+	}{
+		{"the first", 3, 1, 0, 0, nil, 3, nil},
+		{"in the surge", 10, 3, 0, 0, []set{newOld("old", 10, 1)}, 3, nil},
+		{"and what becomes free", 10, 3, 2, 0, []set{newOld("old", 10, 1)}, 3, []string{"old 10→8", "web 3→5"}},
+		{"without a surge", 10, 0, 2, 0, []set{newOld("old", 10, 1)}, 0, []string{"old 10→8", "web 0→2"}},
+		{"never more than all", 3, 9, 0, 0, []set{newOld("old", 3, 1)}, 3, nil},
+		{"never fewer than none", 3, 0, 0, 0, []set{newOld("old", 7, 1)}, 0, []string{"old 7→2", "web 0→1"}},
+		{"no replicas", 0, 1, 0, 0, nil, 0, nil},
+		{"pods of a create that was not answered keep their room", 10, 3, 0, 2, []set{newOld("old", 10, 1)}, 1, nil},
+		{"all of it", 10, 3, 2, 5, []set{newOld("old", 10, 1)}, 0, []string{"old 10→8"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := newPass(newDeployment(tt.replicas, within(tt.surge, tt.unavailable)), tt.old...)
+			p.facts.reserved = tt.reserved
+			s := p.rolling()
+			if s.create == nil || *s.create.Spec.Replicas != tt.create {
+				t.Fatalf("created %v, want one with %d", s.create, tt.create)
+			}
+			changes, _ := p.changes(s)
+			for i := range changes {
+				if changes[i].rs == s.create {
+					changes[i].rs = newOld("web", 0, 0).rs
+				}
+			}
+			if tt.want == nil {
+				tt.want = []string{}
+			}
+			if diff := cmp.Diff(tt.want, sizesOf(changes)); diff != "" {
+				t.Errorf("sizes (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,175 @@
+package deployment
+
+import (
+	"math"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestScale(t *testing.T) {
+	none := sizedFor(-1, -1) // not readable
+	for _, tt := range []struct {
+		name     string
+		replicas int32
+		surge    int
+		sets     []set
+		want     []string
+	}{
+		{"one grows", 12, 0, []set{newNext("new", 10, sizedFor(10, 10))}, []string{"new 10→12"}},
+		{"one shrinks", 5, 0, []set{newNext("new", 10, sizedFor(10, 10))}, []string{"new 10→5"}},
+		{"the only one with pods may be an old one", 5, 0, []set{newNext("new", 0), newOld("old", 4, 1, sizedFor(4, 4))}, []string{"old 4→5"}},
+		{"shares grow", 10, 0, []set{newNext("new", 2, sizedFor(5, 5)), newOld("old", 3, 1, sizedFor(5, 5))}, []string{"old 3→6", "new 2→4"}},
+		{"shares shrink", 3, 0, []set{newNext("new", 2, sizedFor(5, 5)), newOld("old", 3, 1, sizedFor(5, 5))}, []string{"old 3→2", "new 2→1"}},
+		{"a small one is left without", 4, 0, []set{newNext("new", 8, sizedFor(9, 9)), newOld("old", 1, 1, sizedFor(9, 9))}, []string{"new 8→4", "old 1→0"}},
+		{"three grow", 10, 0, []set{newNext("new", 2, sizedFor(7, 7)), newOld("old", 3, 1, sizedFor(7, 7)), newOld("older", 2, 2, sizedFor(7, 7))},
+			[]string{"old 3→4", "new 2→3", "older 2→3"}},
+		{"three shrink", 8, 0, []set{newNext("new", 2, sizedFor(13, 13)), newOld("old", 8, 1, sizedFor(13, 13)), newOld("older", 3, 2, sizedFor(13, 13))},
+			[]string{"old 8→5", "older 3→2", "new 2→1"}},
+		{"what is left goes to the newest of equals", 4, 0, []set{newNext("new", 1, sizedFor(3, 3)), newOld("old", 1, 1, sizedFor(3, 3)), newOld("older", 1, 2, sizedFor(3, 3))},
+			[]string{"new 1→2"}},
+		{"what is left is taken from the oldest of equals", 2, 0, []set{newNext("new", 1, sizedFor(3, 3)), newOld("old", 1, 1, sizedFor(3, 3)), newOld("older", 1, 2, sizedFor(3, 3))},
+			[]string{"older 1→0"}},
+		{"without a new one", 5, 0, []set{newOld("old", 2, 1, sizedFor(4, 4)), newOld("older", 2, 2, sizedFor(4, 4))}, []string{"old 2→3"}},
+		{"to nothing", 0, 0, []set{newNext("new", 3, sizedFor(6, 6)), newOld("old", 2, 1, sizedFor(6, 6)), newOld("older", 1, 2, sizedFor(6, 6))},
+			[]string{"new 3→0", "old 2→0", "older 1→0"}},
+		{"from nothing: only the new one", 6, 0, []set{newNext("new", 0), newOld("old", 0, 1), newOld("older", 0, 2)}, []string{"new 0→6"}},
+		{"from nothing without a new one: the youngest", 6, 0, []set{newOld("old", 0, 1), newOld("older", 0, 2)}, []string{"old 0→6"}},
+		{"one was not written last time", 5, 0, []set{newNext("new", 2, sizedFor(5, 5)), newOld("old", 1, 1, sizedFor(3, 3)), newOld("older", 1, 2, sizedFor(5, 5))},
+			[]string{"old 1→2"}},
+		{"with a surge", 20, 2, []set{newNext("new", 6, sizedFor(10, 12)), newOld("old", 6, 1, sizedFor(10, 12))}, []string{"new 6→11", "old 6→11"}},
+		{"another surge, too", 50, 6, []set{newNext("new", 5, sizedFor(10, 13)), newOld("old", 8, 1, sizedFor(10, 13))}, []string{"old 8→34", "new 5→22"}},
+		{"another template, too", 14, 0, []set{newOld("old", 7, 1, sizedFor(10, 10)), newOld("older", 3, 2, sizedFor(10, 10))}, []string{"old 7→10", "older 3→4"}},
+		{"the new one is complete: the old ones go", 2, 1, []set{newNext("new", 2, sizedFor(2, 3)), newOld("old", 1, 1, sizedFor(5, 6))}, []string{"old 1→0"}},
+		{"it has all pods, but they are not available", 2, 1, []set{newNext("new", 2, having(0), sizedFor(2, 3)), newOld("old", 1, 1, sizedFor(2, 3))}, nil},
+		{"large rollouts keep their proportions", 117, 23, []set{newNext("new", 20, sizedFor(100, 120)), newOld("old", 100, 1, sizedFor(100, 120))},
+			[]string{"old 100→117", "new 20→23"}},
+
+		// Annotations that anybody can edit.
+		{"without annotations, without pods: the largest gets it", 6, 0, []set{newNext("new", 2, none), newOld("old", 1, 1, none)}, []string{"new 2→5"}},
+		{"a tiny one makes a huge share", 8, 0, []set{newNext("new", 5, sizedFor(1, 1)), newOld("old", 5, 1, sizedFor(10, 10))}, []string{"old 5→0", "new 5→8"}},
+		{"a huge one makes a tiny share", 20, 0, []set{newNext("new", 5, sizedFor(10, math.MaxInt32)), newOld("old", 5, 1, sizedFor(10, 10))}, []string{"new 5→10", "old 5→10"}},
+		{"no overflow", math.MaxInt32, 0, []set{newNext("new", 50000, sizedFor(100000, 100000)), newOld("old", 50000, 1, sizedFor(100000, 100000))},
+			[]string{"new 50000→1073741824", "old 50000→1073741823"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := newPass(newDeployment(tt.replicas, within(tt.surge, 1)), tt.sets...)
+			changes, held := p.changes(p.scale())
+			if tt.want == nil {
+				tt.want = []string{}
+			}
+			if diff := cmp.Diff(tt.want, sizesOf(changes)); diff != "" {
+				t.Errorf("sizes (-want +got):\n%s", diff)
+			}
+			if len(held) > 0 {
+				t.Errorf("held %v", held)
+			}
+		})
+	}
+}
+
+// TestShare is by how much a ReplicaSet of size 10 would change.
+func TestShare(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		replicas int32
+		surge    int
+		status   int32
+		most     string
+		want     int
+	}{
+		{"to nothing", 0, 0, 10, "10", -10},
+		{"no annotation and no pods", 20, 0, 0, "", 0},
+		{"a zero annotation and no pods", 20, 0, 0, "0", 0},
+		{"no annotation: by the pods there are", 20, 0, 10, "", 10},
+		{"a zero annotation: by the pods there are", 20, 0, 10, "0", 10},
+		{"twice as many", 20, 0, 10, "10", 10},
+		{"the surge counts", 17, 2, 10, "10", 9},
+		{"a little less", 9, 0, 10, "10", -1},
+		{"a lot less", 2, 0, 10, "10", -8},
+		{"half a pod is rounded up", 7, 0, 10, "20", -6},
+		{"text is no annotation", 20, 0, 10, "many", 10},
+		{"a negative one is none", 20, 0, 10, "-5", 10},
+		{"one beyond int32 is none", 20, 0, 10, "2147483648", 10},
+		{"no overflow", math.MaxInt32, 0, 10, "1", math.MaxInt32 - 10},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newNext("new", 10)
+			if tt.most != "" {
+				s.rs.Annotations = map[string]string{maxReplicasAnnotation: tt.most}
+			}
+			p := newPass(newDeployment(tt.replicas, within(tt.surge, 1)), s)
+			p.d.Status.Replicas = tt.status
+			if got := p.share(s); got != tt.want {
+				t.Errorf("share %d, want %d", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestScalingEnds: what makes a Deployment count as scaled goes away with the writes of one pass, whatever the sizes are; else its rollout
+// would stand still.
+func TestScalingEnds(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		replicas int32
+		sets     []set
+	}{
+		{"the size was right already", 4, []set{newNext("new", 0), newOld("old", 4, 1, sizedFor(5, 5))}},
+		{"no share changes", 5, []set{newNext("new", 2, sizedFor(4, 4)), newOld("old", 3, 1, sizedFor(4, 4))}},
+		{"to nothing", 0, []set{newNext("new", 2, sizedFor(4, 4)), newOld("old", 3, 1, sizedFor(4, 4))}},
+		{"complete", 2, []set{newNext("new", 2, sizedFor(2, 2)), newOld("old", 3, 1, sizedFor(4, 4))}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d := newDeployment(tt.replicas)
+			if p := newPass(d, tt.sets...); !p.scalingEvent() {
+				t.Fatal("the Deployment does not count as scaled")
+			}
+			if p := newPass(d, apply(rollout(d, tt.sets, facts{}, now), tt.sets)...); p.scalingEvent() {
+				t.Error("the Deployment still counts as scaled")
+			}
+		})
+	}
+	t.Run("a Deployment with the strategy Recreate never counts as scaled", func(t *testing.T) {
+		p := newPass(newDeployment(3, recreating), newOld("old", 4, 1, sizedFor(4, 4)))
+		if p.scalingEvent() {
+			t.Error("it does")
+		}
+	})
+}
+
+// apply returns the ReplicaSets after the writes of a plan, before anybody reacts.
+func apply(p plan, sets []set) []set {
+	var out []set
+	for _, s := range sets {
+		s.rs = s.rs.DeepCopy()
+		out = append(out, s)
+	}
+	if p.create != nil {
+		rs := p.create.DeepCopy()
+		rs.Generation = 1
+		rs.CreationTimestamp = ago(0)
+		out = append(out, set{rs: rs, current: true})
+	}
+	for _, c := range p.changes {
+		for i, s := range out {
+			if s.rs.Name != c.rs.Name {
+				continue
+			}
+			if c.from != c.to || c.minReadySeconds != nil {
+				out[i].rs.Generation++
+			}
+			out[i].rs.Spec.Replicas = new(int32(c.to))
+			if c.minReadySeconds != nil {
+				out[i].rs.Spec.MinReadySeconds = *c.minReadySeconds
+			}
+			for key, value := range c.annotations {
+				if out[i].rs.Annotations == nil {
+					out[i].rs.Annotations = map[string]string{}
+				}
+				out[i].rs.Annotations[key] = value
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,78 @@
+package deployment
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
+)
+
+func TestSameTemplate(t *testing.T) {
+	type edit = func(*corev1.PodTemplateSpec)
+	hashed := func(hash string) edit {
+		return func(t *corev1.PodTemplateSpec) { t.Labels = map[string]string{"app": "web", hashLabel: hash} }
+	}
+	for _, tt := range []struct {
+		name string
+		a, b edit
+		want bool
+	}{
+		{"equal", func(*corev1.PodTemplateSpec) {}, func(*corev1.PodTemplateSpec) {}, true},
+		{"only one has a hash", hashed("a"), func(*corev1.PodTemplateSpec) {}, true},
+		{"other hashes", hashed("a"), hashed("b"), true},
+		{"no labels, and none but the hash", func(t *corev1.PodTemplateSpec) { t.Labels = nil },
+			func(t *corev1.PodTemplateSpec) { t.Labels = map[string]string{hashLabel: "a"} }, true},
+		{"another label", hashed("a"), func(t *corev1.PodTemplateSpec) { t.Labels = map[string]string{"app": "web", "more": ""} }, false},
+		{"another value", hashed("a"), func(t *corev1.PodTemplateSpec) { t.Labels["app"] = "shop" }, false},
+		{"an annotation", hashed("a"), func(t *corev1.PodTemplateSpec) { t.Annotations = map[string]string{"restartedAt": "now"} }, false},
+		{"annotations nil and empty", func(t *corev1.PodTemplateSpec) { t.Annotations = map[string]string{} }, hashed("a"), true},
+		{"another image", hashed("a"), func(t *corev1.PodTemplateSpec) { t.Spec.Containers[0].Image = "v2" }, false},
+		{"another name of the template", func(t *corev1.PodTemplateSpec) { t.Name = "a" }, hashed("a"), false},
+		{"arguments nil and empty", func(t *corev1.PodTemplateSpec) { t.Spec.Containers[0].Args = []string{} }, hashed("a"), true},
+		{"a quantity written otherwise", func(t *corev1.PodTemplateSpec) {
+			t.Spec.Containers[0].Resources.Requests = corev1.ResourceList{"cpu": resource.MustParse("1000m")}
+		}, func(t *corev1.PodTemplateSpec) {
+			t.Spec.Containers[0].Resources.Requests = corev1.ResourceList{"cpu": resource.MustParse("1")}
+		}, true},
+		{"a pointer nil and to zero", func(t *corev1.PodTemplateSpec) { t.Spec.TerminationGracePeriodSeconds = ptr.To(int64(0)) }, hashed("a"), false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a, b := newTemplate("v1"), newTemplate("v1")
+			tt.a(&a)
+			tt.b(&b)
+			labels := len(a.Labels)
+			if got := sameTemplate(&a, &b); got != tt.want {
+				t.Errorf("sameTemplate = %t, want %t", got, tt.want)
+			}
+			if got := sameTemplate(&b, &a); got != tt.want {
+				t.Errorf("the other way round: sameTemplate = %t, want %t", got, tt.want)
+			}
+			if len(a.Labels) != labels {
+				t.Errorf("labels of a template were changed: %v", a.Labels)
+			}
+		})
+	}
+}
+
+// TestTheOldestReplicaSetOfTheTemplateIsTheNewOne, and all others are old, though they may have the same template.
+func TestTheOldestReplicaSetOfTheTemplateIsTheNewOne(t *testing.T) {
+	young := newNext("young", 1)
+	twin := newOld("twin-b", 1, 5)
+	twin.current = true
+	first := newOld("twin-a", 1, 5)
+	first.current = true
+	oldest := newOld("oldest", 1, 9)
+	for _, order := range [][]set{{young, twin, first, oldest}, {oldest, first, twin, young}, {twin, oldest, young, first}} {
+		next, found, old := divide(order)
+		if !found || next.rs.Name != "twin-a" {
+			t.Errorf("new is %q (%t), want twin-a", next.rs.Name, found)
+		}
+		if len(old) != 3 || old[0].rs.Name != "oldest" || old[1].rs.Name != "twin-b" || old[2].rs.Name != "young" {
+			t.Errorf("old are %v", old)
+		}
+	}
+	if _, found, old := divide([]set{oldest}); found || len(old) != 1 {
+		t.Errorf("found %t, %d old, want none and 1", found, len(old))
+	}
+}
