@@ -13,8 +13,12 @@ import (
 
 // The model walks through all states that a Deployment and up to three ReplicaSets can come to, whichever of them, their controller, the kubelets and
 // users moves next. It decides with rollout itself. ReplicaSet controllers see changes of sizes late, count deleted pods for a while, and
-// write their status late; pods become available and never cease to be by themselves; a pass can be killed after each of its writes.
+// write their status late; pods become ready, then available, and never cease to be by themselves; of ready pods any may be deleted first; a
+// pass can be killed after each of its writes.
 // The cache of pods helps as little as it can: it never makes available pods less, and shows neither ready nor unfinished ones.
+//
+// Where pods are ready before they are available, one that becomes ready after it was given up as not ready may cost an available one: which of both is
+// deleted is up to their nodes and costs. There the cache shows ready pods, and none becomes ready while its ReplicaSet is to shrink.
 
 // modelSet is a ReplicaSet of the model; its template is its index.
 type modelSet struct {
@@ -25,14 +29,22 @@ type modelSet struct {
 	fresh       bool // known is the size
 	told        bool // the status is about the size
 	replicas    int8 // status
+	ready       int8 // status
 	available   int8 // status
-	up, down    int8 // pods available, and not
+	up          int8 // pods available
+	early       int8 // pods ready and not yet available
+	down        int8 // pods not ready
 	upGone      int8 // deleted pods that its controller still counts
+	earlyGone   int8
 	downGone    int8
 	sizedForOld bool // its annotations tell the number of replicas before the Deployment was scaled
 }
 
-func (m modelSet) pods() int8 { return m.up + m.down + m.upGone + m.downGone }
+func (m modelSet) active() int8 { return m.up + m.early + m.down }
+
+func (m modelSet) gone() int8 { return m.upGone + m.earlyGone + m.downGone }
+
+func (m modelSet) pods() int8 { return m.active() + m.gone() }
 
 type modelState struct {
 	template int8 // of the Deployment
@@ -47,6 +59,7 @@ type model struct {
 	replicas           int
 	scaleTo            int // once; 0: never
 	surge, unavailable int
+	minReady           bool // pods are ready for a while before they are available
 	sets               int
 	plans              map[modelState]plan // by what a pass can see
 }
@@ -70,7 +83,11 @@ func (m *model) decide(s modelState) plan {
 	for i := range seen.sets {
 		v := &seen.sets[i]
 		if m.strategy == appsv1.RollingUpdateDeploymentStrategyType {
-			v.up, v.down, v.upGone, v.downGone = 0, 0, 0, 0
+			ready := v.up + v.early
+			v.up, v.early, v.down, v.upGone, v.earlyGone, v.downGone = 0, 0, 0, 0, 0, 0
+			if m.minReady {
+				v.up = ready
+			}
 		}
 		v.known, v.fresh = 0, false
 	}
@@ -94,10 +111,13 @@ func (m *model) decide(s modelState) plan {
 				Annotations: map[string]string{revisionAnnotation: "1"}},
 			Spec: appsv1.ReplicaSetSpec{Replicas: new(int32(v.size))},
 			Status: appsv1.ReplicaSetStatus{ObservedGeneration: 4, Replicas: int32(v.replicas),
-				ReadyReplicas: int32(v.available), AvailableReplicas: int32(v.available)},
+				ReadyReplicas: int32(v.ready), AvailableReplicas: int32(v.available)},
 		}
 		if v.first {
 			rs.Generation, rs.Status.ObservedGeneration = 1, 0
+		}
+		if m.minReady {
+			rs.Spec.MinReadySeconds, d.Spec.MinReadySeconds = 10, 10
 		}
 		if v.told {
 			rs.Status.ObservedGeneration = rs.Generation
@@ -109,7 +129,11 @@ func (m *model) decide(s modelState) plan {
 		for key, value := range sizeAnnotations(sized) {
 			rs.Annotations[key] = value
 		}
-		sets = append(sets, set{rs: rs, current: current, pods: podCounts{available: 100}})
+		counted := podCounts{available: 100}
+		if m.minReady {
+			counted.ready = int(v.up)
+		}
+		sets = append(sets, set{rs: rs, current: current, pods: counted})
 	}
 	p := rollout(d, sets, f, now)
 	m.plans[seen] = p
@@ -136,25 +160,40 @@ func (m *model) next(s modelState) (steps []step, quiet bool) {
 			add("see size", i, w)
 		}
 		w := v
-		switch active := v.up + v.down; {
-		case v.upGone+v.downGone > 0:
-			w.upGone, w.downGone = 0, 0
+		switch active := v.active(); {
+		case v.gone() > 0:
+			w.upGone, w.earlyGone, w.downGone = 0, 0, 0
 			add("pods gone", i, w)
 		case active < v.known:
 			w.down += v.known - active
 			add("create pods", i, w)
 		case active > v.known:
-			w.downGone = min(v.down, active-v.known)
-			w.upGone = active - v.known - w.downGone
-			w.up, w.down = v.up-w.upGone, v.down-w.downGone
-			add("delete pods", i, w)
+			excess := active - v.known
+			w.downGone = min(v.down, excess)
+			excess -= w.downGone
+			w.down -= w.downGone
+			for up := max(0, excess-v.early); up <= min(v.up, excess); up++ {
+				w.upGone, w.earlyGone = up, excess-up
+				w.up, w.early = v.up-w.upGone, v.early-w.earlyGone
+				add(fmt.Sprintf("delete pods, %d available", up), i, w)
+			}
 		}
 		w = v
-		w.replicas, w.available, w.told = v.pods(), v.up+v.upGone, v.told || v.fresh
+		w.replicas, w.ready, w.available, w.told = v.pods(), v.up+v.early+v.upGone+v.earlyGone, v.up+v.upGone, v.told || v.fresh
 		add("status", i, w)
-		if v.down > 0 {
+		if shrinks := !v.fresh || v.active() > v.known; v.down > 0 && !(m.minReady && shrinks) {
 			w = v
-			w.up, w.down = v.up+1, v.down-1
+			w.down--
+			if m.minReady {
+				w.early++
+			} else {
+				w.up++
+			}
+			add("pod ready", i, w)
+		}
+		if v.early > 0 {
+			w = v
+			w.up, w.early = v.up+1, v.early-1
 			add("pod available", i, w)
 		}
 	}
@@ -247,7 +286,7 @@ func (m *model) walk(start modelState, check func(from, to modelState, quiet boo
 func (m *model) finished(changes int8) modelState {
 	r := int8(m.replicas)
 	s := modelState{changes: changes}
-	s.sets[0] = modelSet{exists: true, size: r, known: r, fresh: true, told: true, replicas: r, available: r, up: r}
+	s.sets[0] = modelSet{exists: true, size: r, known: r, fresh: true, told: true, replicas: r, ready: r, available: r, up: r}
 	return s
 }
 
@@ -278,10 +317,13 @@ func TestModelOfRollingUpdates(t *testing.T) {
 	for _, tt := range []struct {
 		replicas, surge, unavailable, sets int
 		changes                            int8
+		minReady                           bool
 	}{
-		{1, 1, 0, 2, 2}, {1, 0, 1, 2, 2}, {2, 1, 0, 2, 2}, {2, 0, 1, 2, 2}, {2, 1, 1, 2, 2}, {2, 1, 1, 3, 2}, {3, 1, 1, 2, 2}, {3, 2, 0, 2, 2}, {3, 0, 2, 2, 2},
+		{1, 1, 0, 2, 2, false}, {1, 0, 1, 2, 2, false}, {2, 1, 0, 2, 2, false}, {2, 0, 1, 2, 2, false}, {2, 1, 1, 2, 2, false}, {2, 1, 1, 3, 2, false},
+		{3, 1, 1, 2, 2, false}, {3, 2, 0, 2, 2, false}, {3, 0, 2, 2, 2, false},
+		{2, 1, 0, 2, 2, true}, {2, 1, 1, 2, 2, true}, {3, 1, 0, 2, 1, true}, {3, 2, 1, 2, 1, true}, {3, 1, 1, 2, 2, true},
 	} {
-		m := &model{strategy: appsv1.RollingUpdateDeploymentStrategyType, replicas: tt.replicas, surge: tt.surge, unavailable: tt.unavailable, sets: tt.sets}
+		m := &model{strategy: appsv1.RollingUpdateDeploymentStrategyType, replicas: tt.replicas, surge: tt.surge, unavailable: tt.unavailable, sets: tt.sets, minReady: tt.minReady}
 		n, bad := m.walk(m.finished(tt.changes), func(from, to modelState, quiet bool) string {
 			up := 0
 			for _, v := range to.sets {

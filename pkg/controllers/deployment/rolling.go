@@ -13,15 +13,16 @@ func (p pass) rolling() sizing {
 		s.create = next.rs
 	}
 
-	// 1. The new ReplicaSet never keeps more than all. The pods it loses may be available ones.
+	// 1. The new ReplicaSet never keeps more than all.
 	size, available := next.size(), next.available()
-	if excess := size - p.bounds.replicas; excess > 0 {
-		size, available = p.bounds.replicas, max(0, available-max(0, excess-next.expendable()))
+	if size > p.bounds.replicas {
+		size = p.bounds.replicas
+		available = next.availableOf(size)
 		s.targets = append(s.targets, target{set: next, to: size, why: whyTooMany})
 	}
 
 	// 2. Old ones give up what can be spared.
-	shrunk := shrink(p.old, available, p.bounds.least())
+	shrunk := shrink(p.old, next, available, p.bounds.least())
 	left := sizes(p.old)
 	for _, t := range shrunk {
 		left -= t.set.size() - t.to
@@ -48,35 +49,39 @@ func sizes(sets []set) (sum int) {
 	return sum
 }
 
-// shrink chooses how many pods old ReplicaSets, oldest first, give up while least pods are to stay available. next is how many are available
-// in the new one. First go pods that were not ready, since losing them costs nothing, then others.
+// shrink chooses how many pods old ReplicaSets, oldest first, give up while least pods are to stay available. Of the new one nextAvailable are, once
+// it has the size that it is to keep. First go pods that were not ready, since losing them costs nothing, then others.
 //
 // The sizes of the old ones and next together stay at least, so pods that are not available yet in the new one are not counted upon twice.
-// Of pods that may be available no more go than there are above least. If there are fewer than that already, all that are not available
-// go, though a ready one may stand before them in the order of deletion: a rollout would wait for ever for pods that never become available.
-func shrink(old []set, next, least int) []target {
-	sum, available := next, next
+// Of pods that may be available no more go than there are above least, and all where none is counted upon. If fewer than least are available
+// already, all that are not go, though an available one may stand before them in the order of deletion: a rollout would wait for ever for
+// pods that never become available.
+func shrink(old []set, next set, nextAvailable, least int) []target {
+	sum, available, claimed := nextAvailable, nextAvailable, next.claimed()
 	for _, s := range old {
 		sum += s.size()
 		available += s.available()
+		claimed += s.claimed()
 	}
 	room, spare := max(0, sum-least), max(0, available-least)
 	to := make([]int, len(old))
-	free := make([]int, len(old)) // of charge
 	for i, s := range old {
-		free[i] = s.expendable()
-		if available < least {
-			free[i] = s.size() - s.available()
+		free := s.expendable()
+		if claimed < least && s.settled() {
+			free = s.size() - s.claimed()
 		}
-		k := min(room, free[i])
+		k := min(room, free)
 		to[i] = s.size() - k
 		room -= k
 	}
 	var targets []target
 	for i, s := range old {
-		k := min(room, spare, to[i])
+		k := min(room, to[i])
+		if available < least || s.available() > spare {
+			k = min(k, spare)
+		}
 		to[i] -= k
-		room, spare = room-k, spare-k
+		room, spare = room-k, spare-min(k, s.available())
 		switch {
 		case k > 0:
 			targets = append(targets, target{set: s, to: to[i], why: whyAvailable})

@@ -27,15 +27,32 @@ func (s set) size() int { return orOne(s.rs.Spec.Replicas) }
 
 func (s set) active() bool { return s.size() > 0 }
 
-// available is how many of its pods can be relied on. The status may be old: what the spec has given up is gone, whatever the status says,
-// and the cache of pods learns of a pod that became unready before the status does. Neither makes it more.
+// available is how many of its pods can be relied on; never more than claimed. Where pods are ready before they are available, a pod that is to go may be
+// an available one though others are not: until the status shows the last reduction nobody knows how many are left.
 func (s set) available() int {
+	if s.rs.Spec.MinReadySeconds > 0 && !s.settled() {
+		return 0
+	}
+	return s.claimed()
+}
+
+// availableOf is what available will be when the ReplicaSet has been reduced to a size.
+func (s set) availableOf(size int) int {
+	if s.rs.Spec.MinReadySeconds > 0 {
+		return 0
+	}
+	return min(s.available(), size)
+}
+
+// claimed is how many of its pods are available as far as can be seen. The status may be old: what the size has given up is gone, whatever the
+// status says, and the cache of pods learns of a pod that became unready before the status does. It never makes it more.
+func (s set) claimed() int {
 	return max(0, min(s.size(), int(s.rs.Status.AvailableReplicas), s.pods.available))
 }
 
-// lowered reports whether the cache of pods makes the number of available pods less than the status does.
+// lowered reports whether the cache of pods makes that less than the status does.
 func (s set) lowered() bool {
-	return s.pods.available < min(s.size(), int(s.rs.Status.AvailableReplicas))
+	return s.claimed() < min(s.size(), int(s.rs.Status.AvailableReplicas))
 }
 
 // expendable is how many pods go before any ready one does when the ReplicaSet shrinks.

@@ -1,0 +1,383 @@
+package deployment
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestRollout(t *testing.T) {
+	notAvailable := having(0)
+	for _, tt := range []struct {
+		name    string
+		d       *appsv1.Deployment
+		facts   facts
+		sets    []set
+		creates bool
+		want    []string
+		held    []hold
+	}{
+		{"a new Deployment", newDeployment(3), facts{}, nil, true, nil, nil},
+		{"being deleted", newDeployment(3, func(d *appsv1.Deployment) { d.DeletionTimestamp = new(ago(0)) }), facts{}, []set{newOld("old", 3, 1)}, false, nil, nil},
+		{"paused: no rollout", newDeployment(3, paused), facts{}, []set{newOld("old", 3, 1)}, false, nil, nil},
+		{"paused: none is created", newDeployment(3, paused), facts{}, nil, false, nil, nil},
+		{"paused and scaled", newDeployment(5, paused), facts{}, []set{newNext("new", 1), newOld("old", 3, 1)}, false, []string{"old 3→4"}, nil},
+		{"paused, strategy Recreate, scaled", newDeployment(5, paused, recreating), facts{}, []set{newNext("new", 0), newOld("old", 3, 1)}, false, []string{"old 3→5"}, nil},
+		{"scaled in a rollout: the rollout waits", newDeployment(5, within(1, 0)), facts{}, []set{newNext("new", 1, notAvailable, sizedFor(3, 4)), newOld("old", 3, 1, sizedFor(3, 4))},
+			false, []string{"old 3→5"}, nil},
+		{"template and number together: scaled first", newDeployment(5, within(1, 0)), facts{}, []set{newOld("old", 3, 1, sizedFor(3, 4))}, false, []string{"old 3→5"}, nil},
+		{"with the strategy Recreate old ones are not scaled", newDeployment(5, recreating), facts{}, []set{newOld("old", 3, 1, sizedFor(3, 3))}, false, []string{"old 3→0"}, nil},
+		{"scaled: one that waits does not hold up the other", newDeployment(12), facts{},
+			[]set{newNext("new", 5, sizedFor(10, 10), unseen), newOld("old", 5, 1, sizedFor(10, 10))}, false, []string{"old 5→6"}, []hold{holdShrinkUnseen}},
+
+		{"nothing is given up for one that cannot be created", newDeployment(10, within(0, 2)), facts{holdCreate: holdCreateBackoff}, []set{newOld("old", 10, 1)}, false, nil, []hold{holdCreateBackoff}},
+		{"nor in a namespace that is terminating", newDeployment(10, within(0, 2)), facts{holdCreate: holdTerminating}, []set{newOld("old", 10, 1)}, false, nil, []hold{holdTerminating}},
+		{"nor if its name is taken", newDeployment(10, within(0, 2)), facts{nameTaken: true}, []set{newOld("old", 10, 1)}, false, nil, nil},
+		{"but one whose template was changed goes", newDeployment(10, within(3, 2)), facts{holdCreate: holdTemplateChanged},
+			[]set{newOld("old", 10, 2), newOld("spoiled", 3, 1, func(s *set) { s.spoiled = true })}, false, []string{"spoiled 3→0"}, []hold{holdTemplateChanged}},
+		{"a strategy that we do not know", newDeployment(3, func(d *appsv1.Deployment) { d.Spec.Strategy.Type = "BlueGreen" }), facts{}, []set{newOld("old", 3, 1)}, false, nil, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := rollout(tt.d, tt.sets, tt.facts, now)
+			if (got.create != nil) != tt.creates {
+				t.Errorf("created %v, want one: %t", got.create, tt.creates)
+			}
+			if tt.want == nil {
+				tt.want = []string{}
+			}
+			if diff := cmp.Diff(tt.want, sizesOf(got.changes)); diff != "" {
+				t.Errorf("sizes (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tt.held, got.held); diff != "" && len(tt.held)+len(got.held) > 0 {
+				t.Errorf("held (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestOneWriteForEachReplicaSet: size, annotations, revision and minReadySeconds go together.
+func TestOneWriteForEachReplicaSet(t *testing.T) {
+	d := newDeployment(3, within(1, 0), annotated("note", "new"), annotated(revisionAnnotation, "2"))
+	d.Spec.MinReadySeconds = 5
+	next := newNext("back", 1, revision("1"), sizedFor(3, 4))
+	old := newOld("old", 2, 1, revision("2"), sizedFor(3, 4))
+	got := rollout(d, []set{next, old}, facts{}, now)
+	want := []change{{rs: next.rs, from: 1, to: 2, why: whySurge, minReadySeconds: new(int32(5)),
+		annotations: map[string]string{"note": "new", revisionAnnotation: "3", revisionHistoryAnnotation: "1"}}}
+	if diff := cmp.Diff(want, got.changes, cmp.AllowUnexported(change{})); diff != "" {
+		t.Errorf("changes (-want +got):\n%s", diff)
+	}
+	if got.revision != "3" {
+		t.Errorf("revision of the Deployment %q, want 3", got.revision)
+	}
+
+	next = newNext("new", 3, revision("3"), sizedFor(3, 4))
+	got = rollout(d, []set{next, newOld("old", 0, 1, revision("2"))}, facts{}, now)
+	want = []change{{rs: next.rs, from: 3, to: 3, minReadySeconds: new(int32(5)), annotations: map[string]string{"note": "new"}}}
+	if diff := cmp.Diff(want, got.changes, cmp.AllowUnexported(change{})); diff != "" {
+		t.Errorf("changes of one that has its size (-want +got):\n%s", diff)
+	}
+}
+
+// TestReductionsComeBeforeRaises, so that a pass that is cut off has not raised anything in a room that is not free.
+func TestReductionsComeBeforeRaises(t *testing.T) {
+	got := rollout(newDeployment(10, within(2, 2)), []set{newNext("new", 0), newOld("older", 5, 2), newOld("old", 5, 1)}, facts{}, now)
+	if diff := cmp.Diff([]string{"older 5→3", "new 0→4"}, sizesOf(got.changes)); diff != "" {
+		t.Errorf("sizes (-want +got):\n%s", diff)
+	}
+}
+
+func TestWhenToLookAgain(t *testing.T) {
+	running := func(d *appsv1.Deployment) {
+		d.Status.Conditions = []appsv1.DeploymentCondition{progressing(corev1.ConditionTrue, "ReplicaSetUpdated", 20*time.Second, time.Minute)}
+		d.Status.Replicas, d.Status.UpdatedReplicas, d.Status.ReadyReplicas, d.Status.AvailableReplicas = 3, 1, 3, 3
+		metav1.SetMetaDataAnnotation(&d.ObjectMeta, revisionAnnotation, "2")
+	}
+	sets := func(edits ...func(*set)) []set {
+		return []set{newNext("new", 1, revision("2"), having(1)), newOld("old", 2, 1, append(edits, revision("1"))...)}
+	}
+	for _, tt := range []struct {
+		name string
+		d    *appsv1.Deployment
+		sets []set
+		want time.Duration
+	}{
+		{"no deadline", newDeployment(3, running), sets(), 0},
+		{"at the deadline", newDeployment(3, running, deadline(60)), sets(), 40*time.Second + 1},
+		{"soon, if pods became unready and no event may follow", newDeployment(3, running, deadline(60)), sets(seeing(0, 0)), time.Second},
+		{"sooner than that at the deadline", newDeployment(3, running, deadline(20)), sets(seeing(0, 0)), 1},
+		{"paused", newDeployment(3, running, deadline(60), paused), sets(), 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := rollout(tt.d, tt.sets, facts{}, now).again; got != tt.want {
+				t.Errorf("again after %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestCollisionsAreCounted(t *testing.T) {
+	for _, tt := range []struct {
+		was  *int32
+		want int32
+	}{{nil, 1}, {new(int32(0)), 1}, {new(int32(4)), 5}, {new(int32(math.MaxInt32)), math.MaxInt32}} {
+		d := newDeployment(3)
+		d.Status.CollisionCount = tt.was
+		got := rollout(d, nil, facts{nameTaken: true}, now)
+		if got.create != nil || got.status.CollisionCount == nil || *got.status.CollisionCount != tt.want {
+			t.Errorf("after %v: create %v, count %v, want none and %d", tt.was, got.create, got.status.CollisionCount, tt.want)
+		}
+		if got := rollout(d, []set{newNext("new", 3)}, facts{nameTaken: true}, now); got.status.CollisionCount != nil && tt.was == nil {
+			t.Errorf("a collision is counted though the ReplicaSet exists: %v", *got.status.CollisionCount)
+		}
+	}
+}
+
+// TestTheHighestRevisionGoesToTheDeployment once its ReplicaSet exists, and stays there until another one is new.
+func TestTheHighestRevisionGoesToTheDeployment(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		d    *appsv1.Deployment
+		sets []set
+		want string
+	}{
+		{"created", newDeployment(3), []set{newOld("old", 3, 1, revision("4"))}, "5"},
+		{"found", newDeployment(3), []set{newNext("new", 3, revision("6")), newOld("old", 0, 1, revision("4"))}, "6"},
+		{"undone", newDeployment(3), []set{newNext("new", 3, revision("1")), newOld("old", 0, 1, revision("4"))}, "5"},
+		{"paused before it was created", newDeployment(3, paused), []set{newOld("old", 3, 1, revision("4"))}, ""},
+		{"being deleted", newDeployment(3, func(d *appsv1.Deployment) { d.DeletionTimestamp = new(ago(0)) }), []set{newOld("old", 3, 1, revision("4"))}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := rollout(tt.d, tt.sets, facts{}, now).revision; got != tt.want {
+				t.Errorf("revision %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// random makes Deployments and ReplicaSets with any numbers and texts.
+type random struct{ *rand.Rand }
+
+func (r random) size() int32 {
+	switch r.IntN(12) {
+	case 0:
+		return math.MaxInt32
+	case 1:
+		return r.Int32N(math.MaxInt32)
+	}
+	return r.Int32N(12)
+}
+
+func (r random) text() string {
+	texts := []string{"", "0", "1", "3", "12", "-1", "x", "2147483647", "2147483648", "9223372036854775807", "9223372036854775808", " 7", "1,2,3"}
+	return texts[r.IntN(len(texts))]
+}
+
+func (r random) annotations(keys ...string) map[string]string {
+	out := map[string]string{}
+	for _, key := range keys {
+		if r.IntN(3) > 0 {
+			out[key] = r.text()
+		}
+	}
+	return out
+}
+
+func (r random) deployment() *appsv1.Deployment {
+	d := newDeployment(r.size(), within(r.IntN(5), r.IntN(5)))
+	d.Generation = r.Int64N(3)
+	d.Spec.MinReadySeconds = 10 * r.Int32N(2)
+	d.Annotations = r.annotations(revisionAnnotation, desiredReplicasAnnotation, "note")
+	d.Spec.Paused = r.IntN(6) == 0
+	if r.IntN(4) == 0 {
+		recreating(d)
+	}
+	if r.IntN(20) == 0 {
+		d.Spec.Replicas = nil
+	}
+	if r.IntN(2) == 0 {
+		d.Spec.ProgressDeadlineSeconds = new(r.size())
+	}
+	if r.IntN(2) == 0 {
+		d.Spec.RevisionHistoryLimit = new(r.Int32N(4))
+	}
+	d.Status = appsv1.DeploymentStatus{ObservedGeneration: r.Int64N(3), Replicas: r.size(), UpdatedReplicas: r.size(), ReadyReplicas: r.size(), AvailableReplicas: r.size()}
+	if r.IntN(2) == 0 {
+		reasons := []string{reasonComplete, reasonPaused, reasonTimedOut, "ReplicaSetUpdated"}
+		d.Status.Conditions = []appsv1.DeploymentCondition{progressing(corev1.ConditionTrue, reasons[r.IntN(4)], time.Duration(r.IntN(1000))*time.Second, time.Hour)}
+	}
+	return d
+}
+
+// sets have statuses and pods that need not fit their sizes. If they are sane they fit each other at least.
+func (r random) sets(sane bool) (sets []set) {
+	for i := range r.IntN(5) {
+		s := newOld("set-"+strconv.Itoa(i), r.size(), r.IntN(3))
+		s.rs.Generation = 1 + r.Int64N(3)
+		s.rs.Status = appsv1.ReplicaSetStatus{ObservedGeneration: r.Int64N(4), Replicas: r.size(), ReadyReplicas: r.size(), AvailableReplicas: r.size()}
+		s.rs.Annotations = r.annotations(revisionAnnotation, revisionHistoryAnnotation, desiredReplicasAnnotation, maxReplicasAnnotation)
+		s.pods = podCounts{unfinished: r.IntN(3), ready: int(r.size()), available: int(r.size())}
+		s.rs.Spec.MinReadySeconds = 10 * r.Int32N(2)
+		if status := &s.rs.Status; sane {
+			status.ObservedGeneration = min(status.ObservedGeneration, s.rs.Generation)
+			status.ReadyReplicas = min(status.ReadyReplicas, status.Replicas)
+			status.AvailableReplicas = min(status.AvailableReplicas, status.ReadyReplicas)
+			if s.rs.Spec.MinReadySeconds == 0 {
+				status.AvailableReplicas = status.ReadyReplicas
+			}
+			s.pods.ready, s.pods.available = int(status.ReadyReplicas), int(status.AvailableReplicas)
+		}
+		s.current = r.IntN(3) == 0
+		if r.IntN(10) == 0 {
+			s.rs.Spec.Replicas = nil
+		}
+		sets = append(sets, s)
+	}
+	return sets
+}
+
+// TestRolloutProperties: whatever it is given, a rollout stays within its bounds and within int32, writes each ReplicaSet once, neither depends on
+// the order of a list nor changes what it was given, and follows its own writes with none.
+func TestRolloutProperties(t *testing.T) {
+	r := random{rand.New(rand.NewPCG(1, 2))}
+	for i := range 4000 {
+		sane := i%2 == 0
+		d, sets := r.deployment(), r.sets(sane)
+		f := facts{oldPodsGone: r.IntN(2) == 0, terminatingReplicas: r.IntN(2) == 0, reserved: r.IntN(2) * r.IntN(4)}
+		before := d.DeepCopy()
+		got := rollout(d, sets, f, now)
+		problem := func(format string, args ...any) {
+			t.Helper()
+			for _, s := range sets {
+				t.Logf("%s of %d, current %t, generation %d, minReadySeconds %d, status %+v, pods %+v", s.rs.Name, s.size(), s.current, s.rs.Generation, s.rs.Spec.MinReadySeconds, s.rs.Status, s.pods)
+			}
+			t.Fatalf("case %d: %s\n%s %+v, facts %+v, creates: %t, changes %v", i, fmt.Sprintf(format, args...), d.Spec.Strategy.Type, boundsOf(d), f, got.create != nil, sizesOf(got.changes))
+		}
+
+		// The bounds, after each write.
+		b := boundsOf(d)
+		sum := sizes(sets)
+		most := max(sum, b.most())
+		check := func() {
+			if sum > most {
+				problem("sizes add up to %d, want at most %d", sum, most)
+			}
+		}
+		if got.create != nil {
+			sum += int(*got.create.Spec.Replicas)
+			check()
+		}
+		written := map[*appsv1.ReplicaSet]bool{}
+		for _, c := range got.changes {
+			if written[c.rs] {
+				problem("ReplicaSet %s is written twice", c.rs.Name)
+			}
+			if c.to < 0 || c.to > math.MaxInt32 {
+				problem("ReplicaSet %s gets the size %d", c.rs.Name, c.to)
+			}
+			written[c.rs] = true
+			sum += c.to - c.from
+			check()
+		}
+		for _, n := range []int32{got.status.Replicas, got.status.UnavailableReplicas, got.status.UpdatedReplicas, got.status.AvailableReplicas} {
+			if n < 0 {
+				problem("status %+v", got.status)
+			}
+		}
+
+		// The order, and what was given.
+		shuffled := slices.Clone(sets)
+		r.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+		if diff := cmp.Diff(got, rollout(d, shuffled, f, now), cmp.AllowUnexported(plan{}, change{}, rollback{})); diff != "" {
+			problem("another order makes another plan:\n%s", diff)
+		}
+		if diff := cmp.Diff(before, d); diff != "" {
+			problem("the Deployment was changed:\n%s", diff)
+		}
+
+		// Its own result, before anybody reacts.
+		after := apply(got, sets)
+		told := d.DeepCopy()
+		told.Status = got.status
+		if got.revision != "" {
+			told.Annotations[revisionAnnotation] = got.revision
+		}
+		again := rollout(told, after, f, now)
+		recounts := slices.ContainsFunc(got.changes, func(c change) bool { return c.minReadySeconds != nil })
+		if !sane || recounts || told.Spec.Paused || newPass(d, sets...).scalingEvent() {
+			continue // a rollout follows a scaling
+		}
+		if again.create != nil || len(again.changes) > 0 {
+			problem("it goes on without anything having happened: %v, %v", sizesOf(again.changes), again.create)
+		}
+	}
+}
+
+// TestRolloutsEnd: however large, a rollout whose pods become available ends with all pods in the new ReplicaSet, and each wave is one pass.
+func TestRolloutsEnd(t *testing.T) {
+	r := random{rand.New(rand.NewPCG(3, 4))}
+	for i := range 300 {
+		replicas := 1 + r.IntN(200)
+		d := newDeployment(int32(replicas), within(r.IntN(replicas+2), r.IntN(replicas+2)))
+		var sets []set
+		for j, left := 0, replicas; left > 0; j++ {
+			size := 1 + r.IntN(left)
+			sets = append(sets, newOld("old-"+strconv.Itoa(j), int32(size), 5-j%5))
+			left -= size
+		}
+		least := boundsOf(d).least()
+		passes := 0
+		for ; passes < 3*replicas+10; passes++ {
+			p := rollout(d, sets, facts{}, now)
+			if p.create == nil && len(p.changes) == 0 && p.status.UpdatedReplicas == p.status.Replicas {
+				break
+			}
+			sets = settle(apply(p, sets), r)
+			available := 0
+			for _, s := range sets {
+				available += s.available()
+			}
+			if available < least {
+				t.Fatalf("case %d: %d available, want %d", i, available, least)
+			}
+		}
+		next, found, old := divide(sets)
+		if !found || next.size() != replicas || sizes(old) != 0 {
+			t.Fatalf("case %d: after %d passes of %d replicas the new one has %d and old ones %d", i, passes, replicas, next.size(), sizes(old))
+		}
+	}
+}
+
+// settle has ReplicaSets carry out their sizes; some of the missing pods become available, at least one.
+func settle(sets []set, r random) []set {
+	for i := range sets {
+		s := &sets[i]
+		has := min(int(s.rs.Status.AvailableReplicas), s.size())
+		if missing := s.size() - has; missing > 0 {
+			has += 1 + r.IntN(missing)
+		}
+		s.rs.Status = appsv1.ReplicaSetStatus{ObservedGeneration: s.rs.Generation, Replicas: int32(s.size()), ReadyReplicas: int32(has), AvailableReplicas: int32(has)}
+		s.pods = podCounts{unfinished: s.size(), ready: has, available: has}
+	}
+	return sets
+}
+
+func BenchmarkRollout(b *testing.B) {
+	d := newDeployment(50, within(13, 12), annotated(revisionAnnotation, "11"))
+	sets := []set{newNext("new", 30, revision("11")), newOld("old-10", 30, 10, revision("10"))}
+	for i := range 9 {
+		sets = append(sets, newOld("old-"+strconv.Itoa(i), 0, 20-i, revision(strconv.Itoa(i+1))))
+	}
+	for b.Loop() {
+		rollout(d, sets, facts{}, now)
+	}
+}

@@ -1,0 +1,369 @@
+package deployment
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func condition(kind appsv1.DeploymentConditionType, status corev1.ConditionStatus, reason, message string, updated, changed time.Duration) appsv1.DeploymentCondition {
+	return appsv1.DeploymentCondition{Type: kind, Status: status, Reason: reason, Message: message, LastUpdateTime: ago(updated), LastTransitionTime: ago(changed)}
+}
+
+func progressing(status corev1.ConditionStatus, reason string, updated, changed time.Duration) appsv1.DeploymentCondition {
+	return condition(appsv1.DeploymentProgressing, status, reason, "", updated, changed)
+}
+
+func TestCounts(t *testing.T) {
+	terminating := func(n int32) func(*set) {
+		return telling(func(s *appsv1.ReplicaSetStatus) { s.TerminatingReplicas = &n })
+	}
+	never := telling(func(s *appsv1.ReplicaSetStatus) { *s = appsv1.ReplicaSetStatus{} })
+	type numbers struct{ Replicas, Updated, Ready, Available, Unavailable, Terminating int32 } // Terminating -1: not told
+	for _, tt := range []struct {
+		name    string
+		facts   facts
+		sets    []set
+		outcome outcome
+		want    numbers
+	}{
+		{"no ReplicaSet", facts{terminatingReplicas: true}, nil, outcome{}, numbers{}},
+		{"sums", facts{}, []set{newNext("new", 3, having(1)), newOld("old", 2, 1)}, outcome{}, numbers{5, 3, 3, 3, 2, -1}},
+		{"terminating pods", facts{terminatingReplicas: true}, []set{newNext("new", 1, terminating(2)), newOld("old", 2, 1, terminating(5))}, outcome{}, numbers{3, 1, 3, 3, 0, 7}},
+		{"one does not tell them", facts{terminatingReplicas: true}, []set{newNext("new", 1, terminating(2)), newOld("old", 2, 1)}, outcome{}, numbers{3, 1, 3, 3, 0, -1}},
+		{"one has told nothing yet", facts{terminatingReplicas: true}, []set{newNext("new", 1, never), newOld("old", 2, 1, terminating(5))}, outcome{}, numbers{2, 0, 2, 2, 1, 5}},
+		{"more available than asked for", facts{}, []set{newNext("new", 1, having(4))}, outcome{}, numbers{1, 1, 4, 4, 0, -1}},
+		{"sizes after the pass", facts{}, []set{newNext("new", 1)}, outcome{changes: []change{{from: 1, to: 4}}}, numbers{1, 1, 1, 1, 3, -1}},
+		{"a ReplicaSet of this pass", facts{}, []set{newOld("old", 1, 1)}, outcome{created: newOld("new", 2, 0).rs}, numbers{1, 0, 1, 1, 2, -1}},
+		{"sums beyond int32", facts{}, []set{newNext("new", math.MaxInt32), newOld("old", math.MaxInt32, 1)}, outcome{},
+			numbers{math.MaxInt32, math.MaxInt32, math.MaxInt32, math.MaxInt32, 0, -1}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := newPass(newDeployment(3), tt.sets...)
+			p.facts = tt.facts
+			s := p.counts(tt.outcome)
+			got := numbers{s.Replicas, s.UpdatedReplicas, s.ReadyReplicas, s.AvailableReplicas, s.UnavailableReplicas, -1}
+			if s.TerminatingReplicas != nil {
+				got.Terminating = *s.TerminatingReplicas
+			}
+			if got != tt.want {
+				t.Errorf("counts %+v, want %+v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestComplete(t *testing.T) {
+	for _, tt := range []struct {
+		name                                string
+		replicas, updated, there, available int32
+		observed, generation                int64
+		want                                bool
+	}{
+		{"complete", 5, 5, 5, 5, 2, 2, true},
+		{"pods are missing", 5, 5, 5, 4, 2, 2, false},
+		{"some are old", 5, 4, 5, 5, 2, 2, false},
+		{"more pods than asked for", 5, 5, 6, 5, 2, 2, false},
+		{"fewer", 5, 4, 4, 4, 2, 2, false},
+		{"about another generation", 5, 5, 5, 5, 1, 2, false},
+		{"nothing is asked for", 0, 0, 0, 0, 2, 2, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d := newDeployment(tt.replicas)
+			d.Generation = tt.generation
+			status := appsv1.DeploymentStatus{ObservedGeneration: tt.observed, Replicas: tt.there, UpdatedReplicas: tt.updated, AvailableReplicas: tt.available}
+			if got := complete(d, status); got != tt.want {
+				t.Errorf("complete %t, want %t", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestProgress(t *testing.T) {
+	status := func(replicas, updated, ready, available int32) appsv1.DeploymentStatus {
+		return appsv1.DeploymentStatus{Replicas: replicas, UpdatedReplicas: updated, ReadyReplicas: ready, AvailableReplicas: available}
+	}
+	for _, tt := range []struct {
+		name     string
+		was, now appsv1.DeploymentStatus
+		best     *counts
+		want     bool
+	}{
+		{"nothing", status(10, 4, 4, 4), status(10, 4, 4, 4), nil, false},
+		{"more updated", status(10, 4, 4, 4), status(10, 6, 4, 4), nil, true},
+		{"fewer old", status(8, 4, 4, 4), status(7, 4, 4, 4), nil, true},
+		{"fewer old, though as many updated fewer", status(8, 4, 4, 4), status(5, 3, 3, 3), nil, true},
+		{"fewer updated", status(8, 4, 4, 4), status(7, 3, 3, 3), nil, false},
+		{"more ready", status(10, 10, 8, 8), status(10, 10, 9, 8), nil, true},
+		{"more available", status(10, 10, 9, 8), status(10, 10, 9, 9), nil, true},
+		{"fewer ready", status(10, 10, 9, 8), status(10, 10, 8, 8), nil, false},
+		{"one is ready again", status(10, 10, 8, 8), status(10, 10, 9, 8), &counts{ready: 9, available: 9}, false},
+		{"one is available again", status(10, 10, 9, 8), status(10, 10, 9, 9), &counts{ready: 9, available: 9}, false},
+		{"more ready than ever", status(10, 10, 8, 8), status(10, 10, 9, 8), &counts{ready: 8, available: 8}, true},
+		{"more available than ever", status(10, 10, 9, 8), status(10, 10, 9, 9), &counts{ready: 9, available: 8}, true},
+		{"more updated, though none is ready", status(10, 4, 4, 4), status(10, 6, 4, 4), &counts{ready: 9, available: 9}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d := newDeployment(10)
+			d.Status = tt.was
+			p := newPass(d, newNext("new", 10, telling(func(s *appsv1.ReplicaSetStatus) {
+				s.ReadyReplicas, s.AvailableReplicas = tt.now.ReadyReplicas, tt.now.AvailableReplicas
+			})))
+			p.facts.best = tt.best
+			if got := p.progress(tt.now); got != tt.want {
+				t.Errorf("progress %t, want %t", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestDeadline(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		deadline *int32
+		reason   string
+		updated  time.Duration // ago
+		timedOut bool
+		until    time.Duration
+	}{
+		{"no deadline", nil, "ReplicaSetUpdated", time.Hour, false, 0},
+		{"no deadline, said otherwise", new(int32(math.MaxInt32)), "ReplicaSetUpdated", time.Hour, false, 0},
+		{"within", new(int32(10)), "ReplicaSetUpdated", 9 * time.Second, false, time.Second + 1},
+		{"half a minute to go", new(int32(60)), "ReplicaSetUpdated", 30 * time.Second, false, 30*time.Second + 1},
+		{"its last instant", new(int32(10)), "ReplicaSetUpdated", 10 * time.Second, false, 1},
+		{"after", new(int32(10)), "ReplicaSetUpdated", 10*time.Second + 1, true, 1},
+		{"long after", new(int32(10)), "DeploymentResumed", time.Hour, true, 1},
+		{"a rollout that was over", new(int32(10)), reasonComplete, time.Hour, false, 0},
+		{"it has passed already", new(int32(10)), reasonTimedOut, 0, true, 0},
+		{"nothing was said yet", new(int32(10)), "", time.Hour, false, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d := newDeployment(3)
+			d.Spec.ProgressDeadlineSeconds = tt.deadline
+			p := newPass(d)
+			has := progressing(corev1.ConditionTrue, tt.reason, tt.updated, tt.updated)
+			if got := tt.deadline != nil && p.deadline() > 0 && p.timedOut(has); got != tt.timedOut {
+				t.Errorf("timed out %t, want %t", got, tt.timedOut)
+			}
+			status := appsv1.DeploymentStatus{}
+			if tt.reason != "" {
+				status.Conditions = []appsv1.DeploymentCondition{has}
+			}
+			if got := p.untilTimeout(status, outcome{judged: true}); got != tt.until {
+				t.Errorf("look again after %v, want %v", got, tt.until)
+			}
+		})
+	}
+	d := newDeployment(0, deadline(10))
+	d.Status.Conditions = []appsv1.DeploymentCondition{progressing(corev1.ConditionTrue, "ReplicaSetUpdated", 0, 0)}
+	if got := newPass(d).untilTimeout(appsv1.DeploymentStatus{ObservedGeneration: 1, Conditions: d.Status.Conditions}, outcome{judged: true}); got != 0 {
+		t.Errorf("a complete rollout is looked at again after %v", got)
+	}
+}
+
+// TestProgressing: how the condition follows from what was said before and from what there is. The Deployment asks for 3 pods and its last status
+// told of 3, of which 2 are updated and available.
+func TestProgressing(t *testing.T) {
+	const yes, no, unknown = corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown
+	same := []set{newNext("new", 2, revision("2")), newOld("old", 1, 1, revision("1"), having(0))}
+	more := []set{newNext("new", 3, having(2), revision("2"))}
+	done := []set{newNext("new", 3, revision("2"))}
+	is := func(status corev1.ConditionStatus, reason, message string, updated, changed time.Duration) []appsv1.DeploymentCondition {
+		return []appsv1.DeploymentCondition{condition(appsv1.DeploymentProgressing, status, reason, message, updated, changed)}
+	}
+	was := func(status corev1.ConditionStatus, reason string) []appsv1.DeploymentCondition {
+		return is(status, reason, "", 30*time.Second, time.Minute)
+	}
+	for _, tt := range []struct {
+		name string
+		edit func(*appsv1.Deployment)
+		was  []appsv1.DeploymentCondition
+		sets []set
+		o    outcome
+		want []appsv1.DeploymentCondition
+	}{
+		{"no deadline: no condition", func(d *appsv1.Deployment) { d.Spec.ProgressDeadlineSeconds = nil }, was(yes, "ReplicaSetUpdated"), more, outcome{judged: true}, nil},
+		{"nothing happens", nil, was(yes, "ReplicaSetUpdated"), same, outcome{judged: true}, was(yes, "ReplicaSetUpdated")},
+		{"the first time", nil, nil, same, outcome{judged: true}, is(yes, "FoundNewReplicaSet", `Found new replica set "new"`, 0, 0)},
+		{"progress", nil, was(yes, "NewReplicaSetCreated"), more, outcome{judged: true}, is(yes, "ReplicaSetUpdated", `ReplicaSet "new" is progressing.`, 0, time.Minute)},
+		{"progress again", nil, was(yes, "ReplicaSetUpdated"), more, outcome{judged: true}, is(yes, "ReplicaSetUpdated", `ReplicaSet "new" is progressing.`, 0, time.Minute)},
+		{"progress after the deadline", nil, was(no, reasonTimedOut), more, outcome{judged: true}, is(yes, "ReplicaSetUpdated", `ReplicaSet "new" is progressing.`, 0, 0)},
+		{"complete", nil, was(yes, "ReplicaSetUpdated"), done, outcome{judged: true, observed: true},
+			is(yes, reasonComplete, `ReplicaSet "new" has successfully progressed.`, 0, time.Minute)},
+		{"complete after the deadline", nil, was(no, reasonTimedOut), done, outcome{judged: true, observed: true},
+			is(yes, reasonComplete, `ReplicaSet "new" has successfully progressed.`, 0, 0)},
+		{"it was complete: pods that are lost later do not count", nil, was(yes, reasonComplete), []set{newNext("new", 2, having(0), revision("2"))}, outcome{judged: true},
+			was(yes, reasonComplete)},
+		{"the deadline", deadline(10), was(yes, "ReplicaSetUpdated"), same, outcome{judged: true}, is(no, reasonTimedOut, `ReplicaSet "new" has timed out progressing.`, 0, 0)},
+		{"long after", deadline(10), was(no, reasonTimedOut), same, outcome{judged: true}, is(no, reasonTimedOut, `ReplicaSet "new" has timed out progressing.`, 30*time.Second, time.Minute)},
+		{"without a new ReplicaSet it is the Deployment that takes too long", deadline(10), was(no, reasonCreateFailed), []set{newOld("old", 2, 1), newOld("older", 1, 2, having(0))},
+			outcome{judged: true}, is(no, reasonTimedOut, `Deployment "web" has timed out progressing.`, 0, time.Minute)},
+		{"nothing is judged while nothing can be created", deadline(10), was(no, reasonCreateFailed), []set{newOld("old", 2, 1), newOld("older", 1, 2, having(0))},
+			outcome{}, was(no, reasonCreateFailed)},
+
+		{"a new ReplicaSet", nil, was(yes, reasonComplete), []set{newOld("old", 3, 1, having(2), revision("2"))},
+			outcome{judged: true, created: newReplicaSet(newDeployment(3), []set{newOld("old", 3, 1, revision("2"))}, 0)},
+			is(yes, "NewReplicaSetCreated", `Created new replica set "`+newReplicaSet(newDeployment(3), nil, 0).Name+`"`, 0, time.Minute)},
+		{"undo after the deadline starts anew", deadline(10), was(no, reasonTimedOut), []set{newNext("back", 2, revision("3")), newOld("old", 1, 1, having(0), revision("2"))},
+			outcome{judged: true}, is(yes, "FoundNewReplicaSet", `Found new replica set "back"`, 0, 0)},
+		{"undo of a complete rollout", nil, was(yes, reasonComplete), []set{newNext("back", 2, revision("3")), newOld("old", 1, 1, having(0), revision("2"))},
+			outcome{judged: true}, is(yes, "FoundNewReplicaSet", `Found new replica set "back"`, 0, time.Minute)},
+		{"found once and again", nil, was(yes, "FoundNewReplicaSet"), []set{newNext("back", 2, revision("3")), newOld("old", 1, 1, having(0), revision("2"))},
+			outcome{judged: true}, is(yes, "FoundNewReplicaSet", `Found new replica set "back"`, 0, time.Minute)},
+
+		{"paused", paused, was(yes, "ReplicaSetUpdated"), more, outcome{}, is(unknown, reasonPaused, "Deployment is paused", 0, 0)},
+		{"still paused", paused, was(unknown, reasonPaused), more, outcome{}, is(unknown, reasonPaused, "Deployment is paused", 30*time.Second, time.Minute)},
+		{"paused for the first time it is seen", paused, nil, nil, outcome{}, is(unknown, reasonPaused, "Deployment is paused", 0, 0)},
+		{"paused after the deadline", paused, was(no, reasonTimedOut), more, outcome{}, was(no, reasonTimedOut)},
+		{"paused, and its template changed to another one that exists", paused, was(unknown, reasonPaused), []set{newNext("back", 2, revision("3"))}, outcome{},
+			is(unknown, reasonPaused, "Deployment is paused", 30*time.Second, time.Minute)},
+		{"resumed", deadline(10), was(unknown, reasonPaused), same, outcome{judged: true}, is(unknown, "DeploymentResumed", "Deployment is resumed", 0, time.Minute)},
+		{"resumed, and complete", nil, was(unknown, reasonPaused), done, outcome{judged: true, observed: true},
+			is(yes, reasonComplete, `ReplicaSet "new" has successfully progressed.`, 0, 0)},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d := newDeployment(3, deadline(600), annotated(revisionAnnotation, "2"))
+			if tt.edit != nil {
+				tt.edit(d)
+			}
+			d.Status = appsv1.DeploymentStatus{Replicas: 3, UpdatedReplicas: 2, ReadyReplicas: 2, AvailableReplicas: 2, Conditions: tt.was}
+			p := newPass(d, tt.sets...)
+			c := conditions{list: append([]appsv1.DeploymentCondition{}, tt.was...), now: now}
+			status := p.counts(tt.o)
+			status.ObservedGeneration = 1
+			p.progressing(tt.o, status, &c)
+			if diff := cmp.Diff(tt.want, c.list); diff != "" {
+				t.Errorf("conditions (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAvailable(t *testing.T) {
+	for _, tt := range []struct {
+		name      string
+		d         *appsv1.Deployment
+		available int
+		want      corev1.ConditionStatus
+	}{
+		{"all", newDeployment(3, within(1, 1)), 3, corev1.ConditionTrue},
+		{"as many as must be", newDeployment(3, within(1, 1)), 2, corev1.ConditionTrue},
+		{"fewer", newDeployment(3, within(1, 1)), 1, corev1.ConditionFalse},
+		{"Recreate: all", newDeployment(3, recreating), 3, corev1.ConditionTrue},
+		{"Recreate: one is missing", newDeployment(3, recreating), 2, corev1.ConditionFalse},
+		{"none are asked for", newDeployment(0), 0, corev1.ConditionTrue},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			status := rollout(tt.d, []set{newNext("new", 3, having(tt.available))}, facts{}, now).status
+			c := conditions{list: status.Conditions}
+			if got, ok := c.get(appsv1.DeploymentAvailable); !ok || got.Status != tt.want {
+				t.Errorf("condition %+v, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestReplicaFailure(t *testing.T) {
+	fails := func(message string) func(*set) {
+		return telling(func(s *appsv1.ReplicaSetStatus) {
+			s.Conditions = []appsv1.ReplicaSetCondition{{Type: "Other", Status: corev1.ConditionTrue},
+				{Type: appsv1.ReplicaSetReplicaFailure, Status: corev1.ConditionTrue, Reason: "FailedCreate", Message: message, LastTransitionTime: ago(time.Minute)}}
+		})
+	}
+	failure := func(message string) []appsv1.DeploymentCondition {
+		return []appsv1.DeploymentCondition{condition(appsv1.DeploymentReplicaFailure, corev1.ConditionTrue, "FailedCreate", message, time.Minute, time.Minute)}
+	}
+	for _, tt := range []struct {
+		name string
+		was  []appsv1.DeploymentCondition
+		sets []set
+		want []appsv1.DeploymentCondition
+	}{
+		{"none", nil, []set{newNext("new", 1)}, nil},
+		{"the new one", nil, []set{newNext("new", 1, fails("new")), newOld("old", 1, 1, fails("old"))}, failure("new")},
+		{"the oldest that has one", nil, []set{newNext("new", 1), newOld("old", 1, 1, fails("old")), newOld("older", 1, 2, fails("older")), newOld("oldest", 1, 3)}, failure("older")},
+		{"the message now", failure("before"), []set{newNext("new", 1, fails("now"))}, failure("now")},
+		{"it is over", failure("before"), []set{newNext("new", 1)}, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := conditions{list: append([]appsv1.DeploymentCondition(nil), tt.was...), now: now}
+			newPass(newDeployment(3), tt.sets...).replicaFailure(&c)
+			if diff := cmp.Diff(tt.want, c.list); diff != "" {
+				t.Errorf("conditions (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestConditionsKeepTheirPlaces(t *testing.T) {
+	foreign := condition("Foreign", corev1.ConditionTrue, "R", "m", time.Hour, time.Hour)
+	available := condition(appsv1.DeploymentAvailable, corev1.ConditionTrue, "R", "m", time.Hour, time.Hour)
+	c := conditions{list: []appsv1.DeploymentCondition{available, foreign}, now: now.Add(300 * time.Millisecond)}
+	c.set(appsv1.DeploymentAvailable, corev1.ConditionTrue, "R", "another message")
+	c.set(appsv1.DeploymentProgressing, corev1.ConditionTrue, "P", "")
+	changed := available
+	changed.Message = "another message"
+	if diff := cmp.Diff([]appsv1.DeploymentCondition{changed, foreign, progressing(corev1.ConditionTrue, "P", 0, 0)}, c.list); diff != "" {
+		t.Errorf("after the same was said (-want +got):\n%s", diff)
+	}
+	c.set(appsv1.DeploymentAvailable, corev1.ConditionTrue, "R2", "m")
+	c.remove(appsv1.DeploymentProgressing)
+	c.remove("absent")
+	if diff := cmp.Diff([]appsv1.DeploymentCondition{condition(appsv1.DeploymentAvailable, corev1.ConditionTrue, "R2", "m", 0, time.Hour), foreign}, c.list); diff != "" {
+		t.Errorf("after another reason (-want +got):\n%s", diff)
+	}
+	c.set(appsv1.DeploymentAvailable, corev1.ConditionFalse, "R2", "m")
+	if got, _ := c.get(appsv1.DeploymentAvailable); got.LastTransitionTime != ago(0) {
+		t.Errorf("after another status: changed at %v, want %v", got.LastTransitionTime, ago(0))
+	}
+	c.remove("Foreign")
+	c.remove(appsv1.DeploymentAvailable)
+	if c.list != nil {
+		t.Errorf("conditions %v, want nil", c.list)
+	}
+}
+
+func TestCreateFailed(t *testing.T) {
+	for _, limit := range []*int32{nil, new(int32(600))} {
+		d := newDeployment(3)
+		d.Spec.ProgressDeadlineSeconds = limit
+		got := newPass(d).createFailed(appsv1.DeploymentStatus{}, "no").Conditions
+		var want []appsv1.DeploymentCondition
+		if limit != nil {
+			want = []appsv1.DeploymentCondition{condition(appsv1.DeploymentProgressing, corev1.ConditionFalse, "ReplicaSetCreateError", "no", 0, 0)}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("conditions (-want +got):\n%s", diff)
+		}
+	}
+}
+
+func TestStatusIsObservedWhenTheSizesAreWritten(t *testing.T) {
+	moved := func(d *appsv1.Deployment) { d.Generation = 7 }
+	for _, tt := range []struct {
+		name  string
+		d     *appsv1.Deployment
+		facts facts
+		sets  []set
+		want  int64
+	}{
+		{"a rollout begins", newDeployment(3, moved), facts{}, []set{newOld("old", 3, 1)}, 7},
+		{"nothing to do", newDeployment(3, moved), facts{}, []set{newNext("new", 3)}, 7},
+		{"scaled", newDeployment(5, moved), facts{}, []set{newNext("new", 3, sizedFor(3, 3))}, 7},
+		{"scaled, but it has to wait", newDeployment(5, moved), facts{}, []set{newNext("new", 3, sizedFor(3, 3), unseen)}, 0},
+		{"nothing can be created", newDeployment(3, moved), facts{holdCreate: holdCreateBackoff}, []set{newOld("old", 3, 1)}, 0},
+		{"the name is taken", newDeployment(3, moved), facts{nameTaken: true}, []set{newOld("old", 3, 1)}, 0},
+		{"being deleted", newDeployment(3, moved, func(d *appsv1.Deployment) { d.DeletionTimestamp = &metav1.Time{Time: now} }), facts{}, []set{newOld("old", 3, 1)}, 7},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := rollout(tt.d, tt.sets, tt.facts, now).status.ObservedGeneration; got != tt.want {
+				t.Errorf("observed generation %d, want %d", got, tt.want)
+			}
+		})
+	}
+}
