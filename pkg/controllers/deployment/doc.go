@@ -21,9 +21,12 @@
 // after each single write, however old the statuses of ReplicaSets are:
 //
 //   - Available are as many pods of a ReplicaSet as its size, its status and the cache of pods agree on. What a size has given up is gone.
-//   - A ReplicaSet is raised only when its status shows the last reduction. Else pods that are about to go would be counted as available
+//   - A ReplicaSet is raised only when it has caught up: its status shows the last reduction. Else pods that are about to go would be counted as available
 //     as soon as its size allows for them again: a rollout that is turned round in the middle would lose all its pods.
-//   - Of the pods that an old ReplicaSet gives up only those are free of charge that go before any ready one does.
+//   - Of the pods that an old ReplicaSet gives up only those are free of charge that are expendable: they go before any ready one does.
+//   - With minReadySeconds an available pod may go before one that is only ready. So until its status shows the reduction none of the
+//     ReplicaSet's pods is relied on. What remains is a pod that becomes ready in the moment between a plan and its execution, and stays in
+//     place of an available one because of its node or its deletion cost.
 //
 // # Where we differ from upstream
 //

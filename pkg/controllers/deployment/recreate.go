@@ -23,7 +23,7 @@ func (p pass) recreate() sizing {
 		}
 	}
 	// A new ReplicaSet that has pods was judged before it got them, and one that will not get any now is judged later.
-	begins := !p.found && !p.blocked() || p.found && !p.next.active() && p.next.settled()
+	begins := !p.found && !p.blocked() || p.found && !p.next.active() && p.next.caughtUp()
 	if begins && len(p.old) > 0 && !p.facts.oldPodsGone {
 		s.confirm = true
 		return s

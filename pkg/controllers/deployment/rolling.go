@@ -3,7 +3,7 @@ package deployment
 import "slices"
 
 // rolling sizes the ReplicaSets of a rolling update: the new one is created in the room that the surge leaves, old ones shrink as far as enough
-// pods stay available, and the new one gets what became free. Statuses may be arbitrarily old; see set.available and set.settled.
+// pods stay available, and the new one gets what became free. Statuses may be arbitrarily old; see set.available and set.caughtUp.
 func (p pass) rolling() sizing {
 	var s sizing
 	limit := p.bounds.most() - p.facts.reserved
@@ -57,18 +57,18 @@ func sizes(sets []set) (sum int) {
 // already, all that are not go, though an available one may stand before them in the order of deletion: a rollout would wait for ever for
 // pods that never become available.
 func shrink(old []set, next set, nextAvailable, least int) []target {
-	sum, available, claimed := nextAvailable, nextAvailable, next.claimed()
+	sum, available, apparent := nextAvailable, nextAvailable, next.apparent()
 	for _, s := range old {
 		sum += s.size()
 		available += s.available()
-		claimed += s.claimed()
+		apparent += s.apparent()
 	}
 	room, spare := max(0, sum-least), max(0, available-least)
 	to := make([]int, len(old))
 	for i, s := range old {
 		free := s.expendable()
-		if claimed < least && s.settled() {
-			free = s.size() - s.claimed()
+		if apparent < least {
+			free = s.size() - s.apparent()
 		}
 		k := min(room, free)
 		to[i] = s.size() - k

@@ -8,6 +8,7 @@ import (
 )
 
 func TestRollingUpdate(t *testing.T) {
+	slow := func(s *set) { s.rs.Spec.MinReadySeconds = 10 }
 	notAvailable := telling(func(s *appsv1.ReplicaSetStatus) { s.AvailableReplicas = 0 })
 	for _, tt := range []struct {
 		name               string
@@ -44,6 +45,11 @@ func TestRollingUpdate(t *testing.T) {
 		{"ready is not available: an available pod might go in its place", 3, 0, 1, []set{newNext("new", 1), newOld("old", 2, 1, seeing(2, 1),
 			telling(func(s *appsv1.ReplicaSetStatus) { s.AvailableReplicas = 1 }))}, nil, nil},
 		{"unless too few are available", 3, 0, 1, []set{newNext("new", 1, having(0)), newOld("old", 3, 1, seeing(3, 0), notAvailable)}, []string{"old 3→2"}, nil},
+		{"where pods are ready before they are available, one that shrinks counts for nothing until its status shows that", 3, 0, 1,
+			[]set{newNext("new", 1, slow), newOld("old", 2, 1, slow, unseen)}, nil, nil},
+		{"so nothing is lost with it where others are enough", 3, 0, 1, []set{newNext("new", 2, slow), newOld("old", 2, 1, slow, unseen)}, []string{"old 2→0", "new 2→3"}, nil},
+		{"then it does", 3, 0, 1, []set{newNext("new", 1, slow), newOld("old", 2, 1, slow)}, []string{"old 2→1", "new 1→2"}, nil},
+		{"and a new one that is cut down does not count at all", 2, 0, 1, []set{newNext("new", 5, slow), newOld("old", 2, 1, slow)}, []string{"new 5→2", "old 2→1"}, nil},
 		{"scaled to nothing", 0, 1, 0, []set{newNext("new", 0), newOld("old", 3, 1)}, []string{"old 3→0"}, nil},
 
 		// What cannot be relied on.

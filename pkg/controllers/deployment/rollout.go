@@ -137,7 +137,7 @@ func (p pass) changes(s sizing) (changes []change, held []hold) {
 	for _, t := range s.targets {
 		c := change{rs: t.set.rs, from: t.set.size(), to: t.to, why: t.why}
 		switch {
-		case c.raises() && !t.set.settled():
+		case c.raises() && !t.set.caughtUp():
 			held = append(held, holdShrinkUnseen)
 			continue
 		case c.from != c.to || t.mark:

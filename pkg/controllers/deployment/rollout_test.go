@@ -341,7 +341,7 @@ func TestRolloutsEnd(t *testing.T) {
 			if p.create == nil && len(p.changes) == 0 && p.status.UpdatedReplicas == p.status.Replicas {
 				break
 			}
-			sets = settle(apply(p, sets), r)
+			sets = carryOut(apply(p, sets), r)
 			available := 0
 			for _, s := range sets {
 				available += s.available()
@@ -357,8 +357,8 @@ func TestRolloutsEnd(t *testing.T) {
 	}
 }
 
-// settle has ReplicaSets carry out their sizes; some of the missing pods become available, at least one.
-func settle(sets []set, r random) []set {
+// carryOut has ReplicaSets carry out their sizes; some of the missing pods become available, at least one.
+func carryOut(sets []set, r random) []set {
 	for i := range sets {
 		s := &sets[i]
 		has := min(int(s.rs.Status.AvailableReplicas), s.size())

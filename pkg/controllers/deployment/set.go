@@ -27,13 +27,13 @@ func (s set) size() int { return orOne(s.rs.Spec.Replicas) }
 
 func (s set) active() bool { return s.size() > 0 }
 
-// available is how many of its pods can be relied on; never more than claimed. Where pods are ready before they are available, a pod that is to go may be
+// available is how many of its pods can be relied on; never more than apparent. Where pods are ready before they are available, a pod that is to go may be
 // an available one though others are not: until the status shows the last reduction nobody knows how many are left.
 func (s set) available() int {
-	if s.rs.Spec.MinReadySeconds > 0 && !s.settled() {
+	if s.rs.Spec.MinReadySeconds > 0 && !s.caughtUp() {
 		return 0
 	}
-	return s.claimed()
+	return s.apparent()
 }
 
 // availableOf is what available will be when the ReplicaSet has been reduced to a size.
@@ -44,15 +44,15 @@ func (s set) availableOf(size int) int {
 	return min(s.available(), size)
 }
 
-// claimed is how many of its pods are available as far as can be seen. The status may be old: what the size has given up is gone, whatever the
+// apparent is how many of its pods are available as far as can be seen. The status may be old: what the size has given up is gone, whatever the
 // status says, and the cache of pods learns of a pod that became unready before the status does. It never makes it more.
-func (s set) claimed() int {
+func (s set) apparent() int {
 	return max(0, min(s.size(), int(s.rs.Status.AvailableReplicas), s.pods.available))
 }
 
 // lowered reports whether the cache of pods makes that less than the status does.
 func (s set) lowered() bool {
-	return s.claimed() < min(s.size(), int(s.rs.Status.AvailableReplicas))
+	return s.apparent() < min(s.size(), int(s.rs.Status.AvailableReplicas))
 }
 
 // expendable is how many pods go before any ready one does when the ReplicaSet shrinks.
@@ -60,8 +60,8 @@ func (s set) expendable() int {
 	return max(0, s.size()-max(int(s.rs.Status.ReadyReplicas), s.pods.ready))
 }
 
-// settled reports whether the status shows the last reduction. A ReplicaSet of the first generation has never been reduced.
-func (s set) settled() bool {
+// caughtUp reports whether the status shows the last reduction. A ReplicaSet of the first generation has never been reduced.
+func (s set) caughtUp() bool {
 	seen := s.rs.Status.ObservedGeneration == s.rs.Generation || s.rs.Generation <= 1
 	return seen && int(s.rs.Status.Replicas) <= s.size()
 }
