@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"minikcm/pkg/controller"
+	"minikcm/pkg/controllers/deployment"
 	"minikcm/pkg/controllers/namespace"
 	"minikcm/pkg/controllers/node"
 	"minikcm/pkg/controllers/podgc"
@@ -22,6 +23,7 @@ func Controllers() []controller.Registration {
 		tainteviction.Registration(&nodes.MonitorGracePeriod),
 		podgc.Registration(podgc.DefaultConfig()),
 		namespace.Registration(namespace.DefaultConfig()),
+		deployment.Registration(deployment.DefaultConfig()),
 	}
 }
 
@@ -58,6 +60,20 @@ func namesWithAliases(controllers []controller.Registration) []string {
 	return out
 }
 
+// butNamed is for help: which controllers * does not switch on.
+func butNamed(controllers []controller.Registration) string {
+	var apart []string
+	for _, c := range controllers {
+		if c.Named {
+			apart = append(apart, c.Name)
+		}
+	}
+	if len(apart) == 0 {
+		return ""
+	}
+	return ", " + strings.Join(apart, " and ") + " excepted"
+}
+
 // canonical replaces aliases in the items of --controllers by names and keeps a leading minus.
 func canonical(items []string, aliases map[string]string) []string {
 	out := make([]string, 0, len(items))
@@ -74,18 +90,18 @@ func canonical(items []string, aliases map[string]string) []string {
 	return out
 }
 
-// enabled says whether items, which are canonical, switch name on. The first item that names it decides; unnamed it is
-// on if any item is *.
-func enabled(name string, items []string) bool {
+// enabled says whether items, which are canonical, switch a controller on. The first item that names it decides; unnamed it is
+// on if any item is *, unless it has to be named.
+func enabled(c controller.Registration, items []string) bool {
 	for _, item := range items {
 		switch item {
-		case name:
+		case c.Name:
 			return true
-		case "-" + name:
+		case "-" + c.Name:
 			return false
 		}
 	}
-	return slices.Contains(items, "*")
+	return !c.Named && slices.Contains(items, "*")
 }
 
 // unknownControllers reports the items, canonical, that name no controller; nil if all are known.

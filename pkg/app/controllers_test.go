@@ -29,10 +29,30 @@ func TestEnabled(t *testing.T) {
 		{"nothing", nil, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := enabled("a", tt.items); got != tt.want {
+			if got := enabled(controller.Registration{Name: "a"}, tt.items); got != tt.want {
 				t.Errorf("enabled(a, %q) = %v, want %v", tt.items, got, tt.want)
 			}
 		})
+	}
+}
+
+func TestSomeControllersHaveToBeNamed(t *testing.T) {
+	for _, tt := range []struct {
+		items []string
+		want  bool
+	}{
+		{[]string{"*"}, false}, {[]string{"*", "a"}, true}, {[]string{"a"}, true}, {[]string{"*", "-a", "a"}, false}, {[]string{"*", "b"}, false}, {nil, false},
+	} {
+		if got := enabled(controller.Registration{Name: "a", Named: true}, tt.items); got != tt.want {
+			t.Errorf("enabled(a, %q) = %v, want %v", tt.items, got, tt.want)
+		}
+	}
+	apart := []controller.Registration{{Name: "a", Named: true}, {Name: "b"}, {Name: "c", Named: true}}
+	if got := butNamed(apart); got != ", a and c excepted" {
+		t.Errorf("help says %q", got)
+	}
+	if got := butNamed(apart[1:2]); got != "" {
+		t.Errorf("help says %q of controllers that need no name", got)
 	}
 }
 
@@ -82,11 +102,12 @@ func TestUnknownControllers(t *testing.T) {
 func TestControllerNames(t *testing.T) {
 	want := map[string]string{
 		"replicaset-controller": "replicaset", "node-lifecycle-controller": "nodelifecycle", "taint-eviction-controller": "",
-		"pod-garbage-collector-controller": "podgc", "namespace-controller": "namespace",
+		"pod-garbage-collector-controller": "podgc", "namespace-controller": "namespace", "deployment-controller": "deployment",
 	}
 	agents := map[string]string{
 		"replicaset-controller": "replicaset-controller", "node-lifecycle-controller": "node-controller", "taint-eviction-controller": "node-controller",
 		"pod-garbage-collector-controller": "pod-garbage-collector", "namespace-controller": "namespace-controller",
+		"deployment-controller": "deployment-controller",
 	}
 	form := regexp.MustCompile(`^[a-z]([-a-z]*[a-z])?$`)
 	seen := map[string]bool{}

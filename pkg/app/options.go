@@ -117,8 +117,8 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 
 func (o *GenericOptions) addFlags(fs *pflag.FlagSet, controllers []controller.Registration) {
 	fs.StringSliceVar(&o.Controllers, "controllers", o.Controllers,
-		"Controllers to run: 'foo' switches foo on, '-foo' switches it off, '*' switches on all that no other item names. "+
-			"The first item that names a controller decides.\nKnown: "+strings.Join(namesWithAliases(controllers), ", "))
+		"Controllers to run: 'foo' switches foo on, '-foo' switches it off, '*' switches on all that no other item names"+
+			butNamed(controllers)+". The first item that names a controller decides.\nKnown: "+strings.Join(namesWithAliases(controllers), ", "))
 	fs.DurationVar(&o.MinResyncPeriod, "min-resync-period", o.MinResyncPeriod,
 		"Each informer replays its whole store to its handlers once in a random time between this and twice this. 0 never does.")
 	fs.DurationVar(&o.ControllerStartInterval, "controller-start-interval", o.ControllerStartInterval,
@@ -223,7 +223,7 @@ func (o *Options) sections() map[string]controller.Config {
 // enabledControllers are those that --controllers switches on.
 func (o *Options) enabledControllers() []controller.Registration {
 	items := canonical(o.Generic.Controllers, aliases(o.controllers))
-	return slices.DeleteFunc(slices.Clone(o.controllers), func(c controller.Registration) bool { return !enabled(c.Name, items) })
+	return slices.DeleteFunc(slices.Clone(o.controllers), func(c controller.Registration) bool { return !enabled(c, items) })
 }
 
 // serving adds what /flagz and /statusz show.

@@ -14,6 +14,7 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 
 	"minikcm/pkg/controller"
+	"minikcm/pkg/controllers/deployment"
 	"minikcm/pkg/controllers/namespace"
 	"minikcm/pkg/controllers/node"
 	"minikcm/pkg/controllers/podgc"
@@ -118,6 +119,7 @@ func TestDefaults(t *testing.T) {
 		nil,
 		&podgc.Config{TerminatedPodThreshold: 12500, Quarantine: 40 * time.Second, Period: 20 * time.Second, Workers: 32},
 		&namespace.Config{Workers: 10, SyncPeriod: 5 * time.Minute, Grace: 5 * time.Second},
+		&deployment.Config{Workers: 5},
 	}
 	if diff := cmp.Diff(want, got, comparable); diff != "" {
 		t.Errorf("configuration of the defaults (-want +got):\n%s", diff)
@@ -151,7 +153,7 @@ func TestFlagsReachConfig(t *testing.T) {
 		"--requestheader-uid-headers=i", "--requestheader-group-headers=g", "--requestheader-extra-headers-prefix=e",
 		"--authorization-kubeconfig=/authz", "--authorization-always-allow-paths=/x,/y/*",
 		"--authorization-webhook-cache-authorized-ttl=2s", "--authorization-webhook-cache-unauthorized-ttl=3s",
-		"--concurrent-replicaset-syncs=6", "--concurrent-namespace-syncs=7", "--namespace-sync-period=10m", "--namespace-deletion-grace-period=0",
+		"--concurrent-replicaset-syncs=6", "--concurrent-deployment-syncs=9", "--concurrent-namespace-syncs=7", "--namespace-sync-period=10m", "--namespace-deletion-grace-period=0",
 		"--node-monitor-period=10s", "--node-monitor-grace-period=30s", "--node-startup-grace-period=30s", "--node-eviction-rate=0.2",
 		"--secondary-node-eviction-rate=0.05", "--large-cluster-size-threshold=100", "--unhealthy-zone-threshold=0.6", "--terminated-pod-gc-threshold=12000",
 	)
@@ -201,6 +203,7 @@ func TestFlagsReachConfig(t *testing.T) {
 		nil,
 		&podgc.Config{TerminatedPodThreshold: 12000, Quarantine: 40 * time.Second, Period: 20 * time.Second, Workers: 32},
 		&namespace.Config{Workers: 7, SyncPeriod: 10 * time.Minute},
+		&deployment.Config{Workers: 9},
 	}
 	if diff := cmp.Diff(want, got, comparable); diff != "" {
 		t.Errorf("configuration (-want +got):\n%s", diff)

@@ -15,7 +15,7 @@ cluster-signing-kube-apiserver-client-cert-file cluster-signing-kube-apiserver-c
 cluster-signing-kubelet-client-cert-file cluster-signing-kubelet-client-key-file
 cluster-signing-kubelet-serving-cert-file cluster-signing-kubelet-serving-key-file
 cluster-signing-legacy-unknown-cert-file cluster-signing-legacy-unknown-key-file
-concurrent-cron-job-syncs concurrent-daemonset-syncs concurrent-deployment-syncs concurrent-device-taint-eviction-syncs
+concurrent-cron-job-syncs concurrent-daemonset-syncs concurrent-device-taint-eviction-syncs
 concurrent-disruption-syncs concurrent-endpoint-syncs concurrent-ephemeralvolume-syncs concurrent-gc-syncs
 concurrent-horizontal-pod-autoscaler-syncs concurrent-job-syncs concurrent-rc-syncs concurrent-resource-quota-syncs
 concurrent-resourceclaim-syncs concurrent-service-endpoint-syncs concurrent-serviceaccount-token-syncs

@@ -43,7 +43,8 @@ type Caches struct {
 	name    *cache.InformerName
 	factory informers.SharedInformerFactory
 
-	pods *Pods
+	pods        *Pods
+	deployments bool // are watched
 
 	stores  map[schema.GroupVersionResource]any // Store[T]
 	types   []watchedType

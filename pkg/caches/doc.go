@@ -4,7 +4,8 @@
 // A type is watched if some controller asked for it before Start, and not otherwise. Informers start once and stop with the
 // process; winning or losing the lease does not touch them.
 //
-// Objects are trimmed on their way in. ReplicaSets keep everything but their managed fields, and their template only while they ask for pods.
+// Objects are trimmed on their way in. ReplicaSets keep everything but their managed fields, and their template only while they ask for pods; of the
+// others a digest is kept for whoever watches Deployments. Deployments lose their managed fields only.
 // Nodes, Namespaces and Leases keep their API type and lose the fields nobody reads. Pods, of which there may be tens of thousands,
 // are stored as [Pod], a type of our own about a third the size of corev1.Pod, and share equal label maps, owner
 // references and tolerations. Nothing from a cache may be changed, and nothing trimmed may be written back: what is sent to the

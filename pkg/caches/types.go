@@ -3,6 +3,7 @@ package caches
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -18,22 +19,29 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// ReplicaSets is the cache of ReplicaSets. They have no managed fields, and of the pod template of those that ask for no pods there is
-// nothing but the labels.
+// ReplicaSets is the cache of ReplicaSets. They have no managed fields. Of the pod template of those that ask for no pods there is
+// nothing but the labels and, if Deployments are watched, a digest; see [KeptDigest].
 type ReplicaSets struct{ Store[*appsv1.ReplicaSet] }
 
-const replicaSetsByController = "controller" // UID of the controlling owner; ReplicaSets without one are absent
+const replicaSetsByController = "controller" // UID of the controlling owner, or orphan/<namespace>
 
 // ReplicaSets returns the cache of ReplicaSets and puts it under watch.
 func (c *Caches) ReplicaSets() (*ReplicaSets, error) {
 	byController := func(obj any) ([]string, error) {
-		if owner := metav1.GetControllerOfNoCopy(obj.(*appsv1.ReplicaSet)); owner != nil {
+		rs := obj.(*appsv1.ReplicaSet)
+		if owner := metav1.GetControllerOfNoCopy(rs); owner != nil {
 			return []string{string(owner.UID)}, nil
 		}
-		return nil, nil
+		return []string{"orphan/" + rs.Namespace}, nil
+	}
+	trim := func(obj any) (any, error) {
+		if rs, ok := obj.(*appsv1.ReplicaSet); ok {
+			trimReplicaSet(rs, c.deployments)
+		}
+		return obj, nil
 	}
 	store, err := Watch[*appsv1.ReplicaSet](c, appsv1.SchemeGroupVersion.WithResource("replicasets"),
-		Options{Trim: trimReplicaSet, Indexers: cache.Indexers{replicaSetsByController: byController},
+		Options{Trim: trim, Indexers: cache.Indexers{replicaSetsByController: byController},
 			Informer: func(f informers.SharedInformerFactory) cache.SharedIndexInformer {
 				return f.Apps().V1().ReplicaSets().Informer()
 			}})
@@ -43,6 +51,11 @@ func (c *Caches) ReplicaSets() (*ReplicaSets, error) {
 // ControlledBy returns the ReplicaSets whose controlling owner has that UID, those being deleted included.
 func (r *ReplicaSets) ControlledBy(uid types.UID) []*appsv1.ReplicaSet {
 	return r.byIndex(replicaSetsByController, string(uid))
+}
+
+// Orphans returns the ReplicaSets of a namespace that nobody controls.
+func (r *ReplicaSets) Orphans(namespace string) []*appsv1.ReplicaSet {
+	return r.byIndex(replicaSetsByController, "orphan/"+namespace)
 }
 
 // InNamespace returns the ReplicaSets of a namespace.
@@ -59,14 +72,61 @@ func (r *ReplicaSets) Latest(ctx context.Context, client kubernetes.Interface) (
 	return list.ResourceVersion, nil
 }
 
-func trimReplicaSet(obj any) (any, error) {
-	if rs, ok := obj.(*appsv1.ReplicaSet); ok {
-		rs.ManagedFields = nil
-		if rs.Spec.Replicas != nil && *rs.Spec.Replicas == 0 {
-			// Old revisions of Deployments, which are most ReplicaSets. Their template is needed once they want pods, and comes with the
-			// change that says so.
-			rs.Spec.Template = corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: rs.Spec.Template.Labels}}
+// trimReplicaSet drops the template of those that ask for no pods: old revisions of Deployments, which are most ReplicaSets. It is needed once they
+// want pods, and comes with the change that says so. A digest of it is kept if anybody has to know whose template it is.
+func trimReplicaSet(rs *appsv1.ReplicaSet, digest bool) {
+	rs.ManagedFields = nil
+	if rs.Spec.Replicas != nil && *rs.Spec.Replicas == 0 {
+		kept := metav1.ObjectMeta{Labels: rs.Spec.Template.Labels}
+		if digest {
+			kept.UID = types.UID(digestMark + TemplateDigest(&rs.Spec.Template))
 		}
+		rs.Spec.Template = corev1.PodTemplateSpec{ObjectMeta: kept}
+	}
+	shareLabels(rs)
+}
+
+// shareLabels keeps one copy of labels that a ReplicaSet of a Deployment has three times.
+func shareLabels(rs *appsv1.ReplicaSet) {
+	if maps.Equal(rs.Labels, rs.Spec.Template.Labels) {
+		rs.Spec.Template.Labels = rs.Labels
+	}
+	if s := rs.Spec.Selector; s != nil && maps.Equal(rs.Labels, s.MatchLabels) {
+		s.MatchLabels = rs.Labels
+	}
+}
+
+// Deployments is the cache of Deployments. They have no managed fields, and are otherwise as they came: the hash of a template depends on what was never
+// marshalled.
+type Deployments struct{ Store[*appsv1.Deployment] }
+
+// Deployments returns the cache of Deployments and puts it under watch. ReplicaSets have digests of their templates from then on.
+func (c *Caches) Deployments() (*Deployments, error) {
+	store, err := Watch[*appsv1.Deployment](c, appsv1.SchemeGroupVersion.WithResource("deployments"), Options{Trim: trimDeployment,
+		Informer: func(f informers.SharedInformerFactory) cache.SharedIndexInformer {
+			return f.Apps().V1().Deployments().Informer()
+		}})
+	c.deployments = err == nil
+	return &Deployments{store}, err
+}
+
+// InNamespace returns the Deployments of a namespace.
+func (d *Deployments) InNamespace(namespace string) []*appsv1.Deployment {
+	return d.byIndex(cache.NamespaceIndex, namespace)
+}
+
+// Latest is what [Pods.Latest] is for pods.
+func (d *Deployments) Latest(ctx context.Context, client kubernetes.Interface) (string, error) {
+	list, err := client.AppsV1().Deployments(metav1.NamespaceAll).List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return "", fmt.Errorf("read the version of Deployments: %w", err)
+	}
+	return list.ResourceVersion, nil
+}
+
+func trimDeployment(obj any) (any, error) {
+	if d, ok := obj.(*appsv1.Deployment); ok {
+		d.ManagedFields = nil
 	}
 	return obj, nil
 }

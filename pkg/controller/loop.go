@@ -41,6 +41,19 @@ type Result struct {
 	After time.Duration
 }
 
+// AtOnce asks for another sync without delay: zero would ask for none.
+const AtOnce = time.Nanosecond
+
+// Soonest is the shortest of the times to wait; those that are not positive ask for nothing. 0: none does.
+func Soonest(waits ...time.Duration) (least time.Duration) {
+	for _, d := range waits {
+		if d > 0 && (least == 0 || d < least) {
+			least = d
+		}
+	}
+	return least
+}
+
 // Reconcile brings one key a step closer to its spec. An error is logged and the key retried with back-off; an error that is
 // context.Canceled means the process or the term is ending and is neither logged as a failure nor counted.
 type Reconcile[K comparable] func(ctx context.Context, key K) (Result, error)

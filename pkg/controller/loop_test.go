@@ -274,3 +274,20 @@ func TestMetricsCountSyncsByResult(t *testing.T) {
 		}
 	})
 }
+
+func TestSoonest(t *testing.T) {
+	for _, tt := range []struct {
+		waits []time.Duration
+		want  time.Duration
+	}{
+		{nil, 0},
+		{[]time.Duration{0, 0}, 0},
+		{[]time.Duration{0, 3, 2, 5}, 2},
+		{[]time.Duration{-1, 3}, 3},
+		{[]time.Duration{AtOnce, time.Minute}, AtOnce},
+	} {
+		if got := Soonest(tt.waits...); got != tt.want {
+			t.Errorf("the soonest of %v is %v, want %v", tt.waits, got, tt.want)
+		}
+	}
+}

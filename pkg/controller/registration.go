@@ -20,6 +20,7 @@ import (
 type Registration struct {
 	Name  string // canonical, as users write it into manifests; never changed
 	Alias string // another name that --controllers takes; empty: none
+	Named bool   // it runs only if --controllers names it, * is not enough
 	Agent string // end of the user agent, and service account with --use-service-account-credentials; upstream's where it has one
 
 	// Watches are the types it reads from caches, without verbs; all controllers share them, so the process itself has the rights. Leases are
@@ -79,6 +80,22 @@ type Base struct {
 // PodWorkers is how many pods a loop works on at once whose work comes in bursts, when a node or a zone dies. Then the bound is on requests
 // in flight: more than this does not make a small API server faster.
 const PodWorkers = 32
+
+// Gates that several controllers have.
+const (
+	// TerminatingReplicas fills status.terminatingReplicas of ReplicaSets and Deployments; upstream's, see [TerminatingReplicasStages].
+	TerminatingReplicas featuregate.Feature = "DeploymentReplicaSetTerminatingReplicas"
+	// VerifyFirstWrite is ours: the first write for an object in a term is decided on a consistent read. It is a [Promise].
+	VerifyFirstWrite featuregate.Feature = "VerifyFirstWrite"
+)
+
+// TerminatingReplicasStages are those of kube-controller-manager v1.37.
+func TerminatingReplicasStages() featuregate.VersionedSpecs {
+	return featuregate.VersionedSpecs{
+		{Version: apiversion.MajorMinor(1, 33), Default: false, PreRelease: featuregate.Alpha},
+		{Version: apiversion.MajorMinor(1, 35), Default: true, PreRelease: featuregate.Beta},
+	}
+}
 
 // Promise is the gate of a behaviour that is on unless somebody gives it up. As beta it would go with AllBeta=false, which is given to whole
 // clusters and means upstream's experiments.

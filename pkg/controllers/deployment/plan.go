@@ -21,6 +21,7 @@ type plan struct {
 	changes  []change           // at most one for each ReplicaSet, those that raise nothing first
 	status   appsv1.DeploymentStatus
 	revision string               // annotation of the Deployment; empty: it keeps what it has
+	outcome  outcome              // of which status and revision tell
 	delete   []*appsv1.ReplicaSet // lowest revision first
 
 	confirm bool          // list the pods that the Deployment selects from the API server; if none of an old ReplicaSet is unfinished, plan again with oldPodsGone
@@ -72,6 +73,8 @@ type facts struct {
 	oldPodsGone         bool    // a live list shows that no pod of an old ReplicaSet is unfinished
 	nameTaken           bool    // the name of the new ReplicaSet belongs to one that is not it
 	holdCreate          hold    // why no ReplicaSet is to be created; empty: nothing is in the way
+	unsettled           bool    // a write of a size was not answered, and it is not known what became of it
+	attempted           int     // pods of a ReplicaSet for the present template whose create was not answered
 	reserved            int     // pods of ReplicaSets whose create was not answered and that are not for the present template
 	best                *counts // the highest of the new ReplicaSet that a status told; nil: not known
 }

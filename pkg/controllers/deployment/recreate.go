@@ -16,6 +16,10 @@ func (p pass) recreate() sizing {
 	if len(s.targets) > 0 || !wanted {
 		return s
 	}
+	if p.facts.reserved > 0 { // there may be one that nobody has seen yet
+		s.held = append(s.held, holdOldPods)
+		return s
+	}
 	for _, old := range p.old {
 		if !old.gone() {
 			s.held = append(s.held, holdOldPods)

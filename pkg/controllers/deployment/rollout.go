@@ -38,22 +38,34 @@ type target struct {
 	mark bool // write sizeAnnotations even if the size is right
 }
 
-// rollout plans one pass over a Deployment: a function of what it is given. sets are the ReplicaSets that the Deployment has, in any order.
-func rollout(d *appsv1.Deployment, sets []set, f facts, now time.Time) plan {
+func passOf(d *appsv1.Deployment, sets []set, f facts, now time.Time) pass {
 	p := pass{d: d, bounds: boundsOf(d), facts: f, now: now}
 	p.next, p.found, p.old = divide(sets)
+	return p
+}
+
+// rollout plans one pass over a Deployment: a function of what it is given. sets are the ReplicaSets that the Deployment has, in any order.
+func rollout(d *appsv1.Deployment, sets []set, f facts, now time.Time) plan {
+	p := passOf(d, sets, f, now)
 
 	// 1. A Deployment that is being deleted only tells what is left.
 	if d.DeletionTimestamp != nil {
-		return plan{status: p.status(outcome{observed: true})}
+		o := outcome{observed: true}
+		return plan{status: p.status(o), outcome: o}
 	}
 
-	// 2. A rollback makes another Deployment of it.
+	// 2. As long as it is not known which sizes there are, no other ones are decided on.
+	if f.unsettled {
+		o := outcome{judged: !d.Spec.Paused}
+		return plan{status: p.status(o), outcome: o}
+	}
+
+	// 3. A rollback makes another Deployment of it.
 	if back := p.rollback(); back != nil && !d.Spec.Paused {
 		return plan{rollback: back, status: d.Status}
 	}
 
-	// 3. Sizes.
+	// 4. Sizes.
 	var s sizing
 	scales := p.d.Spec.Paused || p.scalingEvent()
 	switch {
@@ -65,7 +77,7 @@ func rollout(d *appsv1.Deployment, sets []set, f facts, now time.Time) plan {
 		s = p.rolling()
 	}
 
-	// 4. Without the new ReplicaSet nothing is given up for it.
+	// 5. Without the new ReplicaSet nothing is given up for it.
 	o := outcome{observed: true, judged: !d.Spec.Paused}
 	if s.create != nil && p.blocked() {
 		s.create, s.targets = nil, p.spoiled()
@@ -75,22 +87,22 @@ func rollout(d *appsv1.Deployment, sets []set, f facts, now time.Time) plan {
 		}
 	}
 
-	// 5. One write for each ReplicaSet that is to change.
+	// 6. One write for each ReplicaSet that is to change.
 	out := plan{create: s.create, confirm: s.confirm}
 	out.changes, out.held = p.changes(s)
 	if scales && slices.Contains(out.held, holdShrinkUnseen) {
 		o.observed = false // who sees the generation observed may read the sizes
 	}
 
-	// 6. The status, and when to look at it again.
+	// 7. The status, and when to look at it again.
 	o.created, o.changes = out.create, out.changes
-	out.status, out.revision = p.status(o), p.revision(o)
+	out.status, out.revision, out.outcome = p.status(o), p.revision(o), o
 	out.again = p.untilTimeout(out.status, o)
 	if slices.Contains(out.held, holdPodsLower) && (out.again == 0 || out.again > podsRecheck) {
 		out.again = podsRecheck
 	}
 
-	// 7. History, once the rollout is over.
+	// 8. History, once the rollout is over.
 	if d.Spec.Paused || !scales && out.create == nil && len(out.changes) == 0 && complete(d, d.Status) {
 		out.delete = p.history()
 	}

@@ -35,7 +35,7 @@ func (p pass) scale() sizing {
 // whole gives one ReplicaSet all the replicas. That its annotations say so is part of it: as long as they do not the Deployment counts as scaled,
 // and the rollout does not go on.
 func (p pass) whole(s set) target {
-	limit := p.bounds.most() - p.facts.reserved
+	limit := p.bounds.most() - p.facts.reserved - p.facts.attempted
 	return target{set: s, to: min(p.bounds.replicas, max(limit, s.size())), why: whyScaled, mark: s.active()}
 }
 
@@ -69,7 +69,7 @@ func (p pass) shares(active []set) []target {
 		change -= s.size()
 	}
 	if change > 0 {
-		change = max(0, change-p.facts.reserved)
+		change = max(0, change-p.facts.reserved-p.facts.attempted)
 	}
 	slices.SortFunc(active, func(a, b set) int {
 		age := compareAge(a, b)

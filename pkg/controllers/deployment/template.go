@@ -1,11 +1,16 @@
 package deployment
 
 import (
-	"maps"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+
+	"minikcm/pkg/caches"
 )
 
 const hashLabel = appsv1.DefaultDeploymentUniqueLabelKey
@@ -16,15 +21,74 @@ func sameTemplate(a, b *corev1.PodTemplateSpec) bool {
 	if a == b {
 		return true
 	}
-	return equality.Semantic.DeepEqual(withoutHash(a), withoutHash(b))
+	return equality.Semantic.DeepEqual(caches.WithoutHash(a), caches.WithoutHash(b))
 }
 
-// withoutHash shares all but the labels with the template.
-func withoutHash(t *corev1.PodTemplateSpec) corev1.PodTemplateSpec {
-	out := *t
-	if _, ok := t.Labels[hashLabel]; ok {
-		out.Labels = maps.Clone(t.Labels)
-		delete(out.Labels, hashLabel)
+// digest is that of the template of a Deployment, made when it is first asked for and again when the Deployment changes.
+type digest struct {
+	generation int64
+	value      string // empty: none was made
+}
+
+func (g *digest) of(d *appsv1.Deployment) string {
+	if g.value == "" || g.generation != d.Generation {
+		*g = digest{generation: d.Generation, value: caches.TemplateDigest(&d.Spec.Template)}
 	}
-	return out
+	return g.value
+}
+
+// isOf reports whether a ReplicaSet has the template of a Deployment. Of one that asks for no pods the cache has only a digest.
+func (g *digest) isOf(d *appsv1.Deployment, rs *appsv1.ReplicaSet) bool {
+	if kept, ok := caches.KeptDigest(rs); ok {
+		return kept == g.of(d)
+	}
+	return sameTemplate(&d.Spec.Template, &rs.Spec.Template)
+}
+
+// firstDifference names the first field in which two templates differ, as users write it; empty if they are the same.
+func firstDifference(a, b *corev1.PodTemplateSpec) string {
+	return strings.TrimPrefix(differenceAt("", reflect.ValueOf(caches.WithoutHash(a)), reflect.ValueOf(caches.WithoutHash(b))), ".")
+}
+
+func differenceAt(path string, a, b reflect.Value) string {
+	if equality.Semantic.DeepEqual(a.Interface(), b.Interface()) {
+		return ""
+	}
+	inner := ""
+	switch {
+	case a.Kind() == reflect.Pointer && !a.IsNil() && !b.IsNil():
+		inner = differenceAt(path, a.Elem(), b.Elem())
+	case a.Kind() == reflect.Struct:
+		for i := 0; i < a.NumField() && inner == ""; i++ {
+			field := a.Type().Field(i)
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			if !field.IsExported() {
+				continue
+			}
+			if name != "" {
+				name = "." + name
+			}
+			inner = differenceAt(path+name, a.Field(i), b.Field(i))
+		}
+	case a.Kind() == reflect.Slice:
+		for i := 0; i < min(a.Len(), b.Len()) && inner == ""; i++ {
+			inner = differenceAt(fmt.Sprintf("%s[%d]", path, i), a.Index(i), b.Index(i))
+		}
+		if inner == "" && a.Len() != b.Len() {
+			inner = fmt.Sprintf("%s[%d]", path, min(a.Len(), b.Len()))
+		}
+	case a.Kind() == reflect.Map:
+		keys := append(a.MapKeys(), b.MapKeys()...)
+		slices.SortFunc(keys, func(x, y reflect.Value) int { return strings.Compare(x.String(), y.String()) })
+		for _, key := range keys {
+			x, y := a.MapIndex(key), b.MapIndex(key)
+			if !x.IsValid() || !y.IsValid() || !equality.Semantic.DeepEqual(x.Interface(), y.Interface()) {
+				return fmt.Sprintf("%s[%s]", path, key)
+			}
+		}
+	}
+	if inner == "" {
+		return path
+	}
+	return inner
 }

@@ -9,37 +9,6 @@ import (
 	"minikcm/pkg/caches"
 )
 
-// Back-off of creates that the API server refuses.
-const (
-	minCreateBackoff = time.Second
-	maxCreateBackoff = time.Minute
-)
-
-// createBackoff holds back creates after a refusal. It is apart from the queue, so events that wake the ReplicaSet neither bypass
-// nor lengthen it, and deletes and status go on. A change of the spec ends it.
-type createBackoff struct {
-	failures   int
-	until      time.Time
-	generation int64 // of the spec that was refused
-}
-
-// refused notes one more sync whose creates were refused. progress means that some were not.
-func (b createBackoff) refused(generation int64, progress bool, now time.Time) createBackoff {
-	if progress || b.generation != generation {
-		b.failures = 0
-	}
-	delay := min(minCreateBackoff<<min(b.failures, 16), maxCreateBackoff)
-	return createBackoff{failures: b.failures + 1, until: now.Add(delay), generation: generation}
-}
-
-// wait says how long creates are still held back; zero not at all.
-func (b createBackoff) wait(generation int64, now time.Time) time.Duration {
-	if b.generation != generation {
-		return 0
-	}
-	return max(b.until.Sub(now), 0)
-}
-
 // Back-off of creates that replace pods which failed soon after they were made, because kubelets refuse them for instance.
 const (
 	failedWindow     = 10 * time.Minute

@@ -10,37 +10,6 @@ import (
 	"minikcm/pkg/caches"
 )
 
-func TestCreateBackoff(t *testing.T) {
-	var b createBackoff
-	if got := b.wait(0, now); got != 0 {
-		t.Errorf("before any refusal creates wait %v", got)
-	}
-	for i, want := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
-		b = b.refused(7, false, now)
-		if got := b.wait(7, now); got != want*time.Second {
-			t.Errorf("after %d refusals creates wait %v, want %v", i+1, got, want*time.Second)
-		}
-	}
-	for range 100 {
-		b = b.refused(7, false, now)
-	}
-	if got := b.wait(7, now); got != time.Minute {
-		t.Errorf("after very many refusals creates wait %v, want 1m", got)
-	}
-	if got := b.wait(7, now.Add(time.Minute)); got != 0 {
-		t.Errorf("a minute later creates wait %v", got)
-	}
-	if got := b.wait(8, now); got != 0 {
-		t.Errorf("for another spec creates wait %v", got)
-	}
-	if got := b.refused(8, false, now).wait(8, now); got != time.Second {
-		t.Errorf("the first refusal of another spec makes creates wait %v, want 1s", got)
-	}
-	if got := b.refused(7, true, now).wait(7, now); got != time.Second {
-		t.Errorf("after some progress creates wait %v, want 1s", got)
-	}
-}
-
 func TestFailedHold(t *testing.T) {
 	failed := func(ages ...time.Duration) []*caches.Pod {
 		var pods []*caches.Pod

@@ -1,8 +1,6 @@
 package replicaset
 
 import (
-	"encoding/json"
-
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -69,33 +67,4 @@ func lingers(pod *caches.Pod) bool { return pod.NodeName != "" || len(pod.Finali
 // controllerRef is the owner reference of our pods.
 func controllerRef(rs *appsv1.ReplicaSet) *metav1.OwnerReference {
 	return metav1.NewControllerRef(rs, appsv1.SchemeGroupVersion.WithKind(kind))
-}
-
-// ownerPatch is a strategic merge patch of one owner reference. With the pod's UID and version in it the API server refuses the patch if
-// another pod has the name by now, or if the pod has changed since it was judged.
-type ownerPatch struct {
-	Metadata struct {
-		UID             types.UID `json:"uid"`
-		ResourceVersion string    `json:"resourceVersion"`
-		OwnerReferences []any     `json:"ownerReferences"`
-	} `json:"metadata"`
-}
-
-// adoptPatch makes rs the controller of the pod. References to others stay; one to us that is no controller reference becomes one.
-func adoptPatch(rs *appsv1.ReplicaSet, pod *caches.Pod) ([]byte, error) {
-	return marshalPatch(pod, controllerRef(rs))
-}
-
-// releasePatch removes the reference to rs.
-func releasePatch(rs *appsv1.ReplicaSet, pod *caches.Pod) ([]byte, error) {
-	return marshalPatch(pod, struct {
-		Patch string    `json:"$patch"`
-		UID   types.UID `json:"uid"`
-	}{"delete", rs.UID})
-}
-
-func marshalPatch(pod *caches.Pod, ref any) ([]byte, error) {
-	var p ownerPatch
-	p.Metadata.UID, p.Metadata.ResourceVersion, p.Metadata.OwnerReferences = pod.UID, pod.ResourceVersion, []any{ref}
-	return json.Marshal(p)
 }

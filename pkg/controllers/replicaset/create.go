@@ -49,7 +49,7 @@ func (c *creator) allowed(ctx context.Context, t task, missing int, failed []*ca
 	}
 	known := &t.throttle.failed
 	known.observeSpec(t.rs.Generation, t.rs.Status.ObservedGeneration, t.now)
-	if delay := t.throttle.creates.wait(t.rs.Generation, t.now); delay > 0 {
+	if delay := t.throttle.creates.Wait(t.rs.Generation, t.now); delay > 0 {
 		return 0, delay
 	}
 	held, delay := failedHold(failed, known.replaced, t.want(), known.specSince, t.now)
@@ -92,14 +92,14 @@ func (c *creator) create(ctx context.Context, t task, n int) applied {
 	switch {
 	case errors.Is(err, errCut):
 		t.throttle.pace = last.size
-		return applied{tooFew: true, held: made == 0, again: atOnce}
+		return applied{tooFew: true, held: made == 0, again: controller.AtOnce}
 	case errors.Is(err, errTerminating):
 		// The answer may be old: an API server hears later than others that a namespace has gone and another has its name.
 		return applied{held: true, again: c.backOff(t, made > 0)}
 	case last.refused:
 		return applied{tooFew: true, err: err, again: c.backOff(t, made > 0)}
 	case err == nil:
-		t.throttle.creates = createBackoff{}
+		t.throttle.creates = controller.CreateBackoff{}
 	}
 	return applied{tooFew: true, err: err}
 }
@@ -107,8 +107,8 @@ func (c *creator) create(ctx context.Context, t task, n int) applied {
 // backOff holds back creates after a refusal, from now on: the sync may have taken long. It returns for how long.
 func (c *creator) backOff(t task, progress bool) time.Duration {
 	now := c.clock.Now()
-	t.throttle.creates = t.throttle.creates.refused(t.rs.Generation, progress, now)
-	return t.throttle.creates.wait(t.rs.Generation, now)
+	t.throttle.creates = t.throttle.creates.Refused(t.rs.Generation, progress, now)
+	return t.throttle.creates.Wait(t.rs.Generation, now)
 }
 
 // batch is what became of some creates that were sent at once.
@@ -276,7 +276,7 @@ func (c *creator) note(ctx context.Context, t task, attempt controller.Create, r
 	}
 	t.ledger.creates.Keep(attempt)
 	if !stopping(r.err) {
-		c.recorder.Eventf(t.rs, corev1.EventTypeWarning, reasonFailedCreate, "Error creating: %v", forUsers(r.err))
+		c.recorder.Eventf(t.rs, corev1.EventTypeWarning, reasonFailedCreate, "Error creating: %v", answer.ForUsers(r.err))
 	}
 	return r.err
 }

@@ -61,10 +61,10 @@ func TestRefusedCreateIsRetriedByItsName(t *testing.T) {
 		t.Error("no error")
 	}
 	b.rs = newSet(3)
-	if result, err := b.run(t.Context()); err != nil || result.After != minCreateBackoff || len(tried) != 1 {
+	if result, err := b.run(t.Context()); err != nil || result.After != time.Second || len(tried) != 1 {
 		t.Errorf("during the back-off: result %+v, error %v, %d creates; want After 1 s and no more creates", result, err, len(tried))
 	}
-	b.now = now.Add(minCreateBackoff)
+	b.now = now.Add(time.Second)
 	if _, err := b.run(t.Context()); err == nil || len(tried) != 2 || tried[0] != tried[1] {
 		t.Errorf("after it: error %v, names %v; want the same name again", err, tried)
 	}
@@ -105,8 +105,8 @@ func TestPodChangedOnItsWay(t *testing.T) {
 				return &corev1.Pod{}, nil
 			})
 			_, err := b.run(t.Context())
-			wait := b.throttle.creates.wait(1, now)
-			if (err != nil) != tt.failed || (wait == minCreateBackoff) != tt.failed || len(b.ledger.creates) != 0 {
+			wait := b.throttle.creates.Wait(1, now)
+			if (err != nil) != tt.failed || (wait == time.Second) != tt.failed || len(b.ledger.creates) != 0 {
 				t.Errorf("error %v, creates wait %v, names kept %v", err, wait, b.ledger.creates)
 			}
 			if got := slices.DeleteFunc(b.requests(), func(r string) bool { return strings.Contains(r, "status") }); !slices.Equal(got, tt.requests) {
@@ -129,7 +129,7 @@ func TestSlowRefusal(t *testing.T) {
 	if _, err := b.run(t.Context()); err == nil {
 		t.Error("no error")
 	}
-	if wait := b.throttle.creates.wait(1, now.Add(time.Minute)); wait != minCreateBackoff {
+	if wait := b.throttle.creates.Wait(1, now.Add(time.Minute)); wait != time.Second {
 		t.Errorf("a minute later creates wait %v, want 1s", wait)
 	}
 }
@@ -141,7 +141,7 @@ func TestQuotaConflict(t *testing.T) {
 	if _, err := b.run(t.Context()); err == nil {
 		t.Error("no error, so it is not tried again soon")
 	}
-	if wait := b.throttle.creates.wait(1, now); wait != 0 {
+	if wait := b.throttle.creates.Wait(1, now); wait != 0 {
 		t.Errorf("creates wait %v", wait)
 	}
 }

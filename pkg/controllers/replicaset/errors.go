@@ -3,9 +3,6 @@ package replicaset
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net/url"
-	"time"
 )
 
 var (
@@ -28,18 +25,4 @@ func decisive(first, next error) error {
 		return next
 	}
 	return first
-}
-
-// forUsers is the text of an error for events and conditions. Errors of connections name ports and streams, so each would be another
-// text for the same thing; the log has them.
-func forUsers(err error) string {
-	var late interface{ WriteTimeout() time.Duration } // what a write has, which says more than that it was not enough
-	var transport *url.Error
-	switch {
-	case errors.As(err, &late):
-		return fmt.Sprintf("no answer from the API server in the %v that a write has, admission may be slow", late.WriteTimeout())
-	case errors.As(err, &transport) || errors.Is(err, context.DeadlineExceeded):
-		return "no answer from the API server"
-	}
-	return err.Error()
 }

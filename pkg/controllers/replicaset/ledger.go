@@ -16,9 +16,9 @@ import (
 type ledger struct {
 	uid types.UID
 
-	barrier  controller.Barrier // what the caches have to show before the next decision
-	verified bool               // the first write of this term has been decided on a live read
-	list     *snapshot          // the last live read, until the cache has reached it
+	barrier  controller.Barrier  // what the caches have to show before the next decision
+	verified bool                // the first write of this term has been decided on a live read
+	list     controller.Snapshot // the last live read, until the cache has reached it
 
 	creates    controller.Creates             // pods that are to be created, and may have been
 	deleted    map[types.UID]struct{}         // pods deleted for certain, though the cache may show them
@@ -29,12 +29,6 @@ type ledger struct {
 type unansweredDelete struct {
 	version string    // of the pod, the precondition: once the pod has another one the delete cannot be carried out
 	until   time.Time // by then it has been carried out or never will be
-}
-
-// snapshot is a consistent list of the pods that a ReplicaSet selects.
-type snapshot struct {
-	version string
-	uids    map[types.UID]struct{}
 }
 
 func newLedger(uid types.UID) *ledger {
@@ -48,35 +42,18 @@ func (l *ledger) readLive(from *reader, rs *appsv1.ReplicaSet, pods []*caches.Po
 	l.barrier.ReadLive(from.pods, version, now)
 	l.barrier.ReadLive(from.sets, rs.ResourceVersion, now)
 	l.barrier.Require(from.sets, rs.ResourceVersion, now)
-	l.list = &snapshot{version: version, uids: make(map[types.UID]struct{}, len(pods))}
+	l.list = controller.SnapshotOf(pods, version)
 	for _, pod := range pods {
-		l.list.uids[pod.UID] = struct{}{}
 		l.barrier.Require(from.pods, pod.ResourceVersion, now)
-	}
-}
-
-// reached forgets the last live read if a cache of pods at this version is as new.
-func (l *ledger) reached(podVersion string) {
-	if l.list == nil {
-		return
-	}
-	if order, err := resourceversion.CompareResourceVersion(podVersion, l.list.version); err != nil || order >= 0 {
-		l.list = nil
 	}
 }
 
 // withoutRemoved returns cached pods without those that were gone at the last live read: no newer than it, selected, and not in it.
 func (l *ledger) withoutRemoved(pods []*caches.Pod, selects func(*caches.Pod) bool) []*caches.Pod {
-	if l.list == nil {
+	if !l.list.Taken() {
 		return pods
 	}
-	return slices.DeleteFunc(slices.Clone(pods), func(pod *caches.Pod) bool {
-		if _, listed := l.list.uids[pod.UID]; listed || !selects(pod) {
-			return false
-		}
-		order, err := resourceversion.CompareResourceVersion(pod.ResourceVersion, l.list.version)
-		return err == nil && order <= 0
-	})
+	return slices.DeleteFunc(slices.Clone(pods), func(pod *caches.Pod) bool { return selects(pod) && l.list.Gone(pod) })
 }
 
 // lostAnswers counts writes whose answer was lost and whose fate has become known. undone are deletes that were not and will not be

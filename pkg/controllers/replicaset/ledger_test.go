@@ -62,13 +62,13 @@ func TestRemovedPods(t *testing.T) {
 			b := newBench(t, newSet(1))
 			l := b.ledger
 			l.readLive(b.read, newSet(1), []*caches.Pod{newPod("listed", version("30"))}, "50", now)
-			l.reached(tt.store)
+			l.list.Reached(tt.store)
 			got := l.withoutRemoved(slices.Clone(cached), b.selects)
 			if !slices.Equal(uids(got), tt.want) {
 				t.Errorf("pods %v, want %v", uids(got), tt.want)
 			}
 			// The list is no longer needed once the cache has reached it.
-			if forgotten := l.list == nil; forgotten != (tt.store == "50") {
+			if forgotten := !l.list.Taken(); forgotten != (tt.store == "50") {
 				t.Errorf("list forgotten: %t", forgotten)
 			}
 		})

@@ -20,6 +20,8 @@ import (
 
 	"minikcm/pkg/answer"
 	"minikcm/pkg/caches"
+	"minikcm/pkg/controller"
+	"minikcm/pkg/controllers/internal/ownerpatch"
 )
 
 // refusedFor is how long a pod is left alone that the API server does not let us adopt or release, unless it changes.
@@ -70,7 +72,7 @@ func (o *owners) adoptAndRelease(ctx context.Context, t task) (c claims, again t
 	}
 	c.mine = append(c.mine, slices.Concat(adopted.ours, released.ours)...)
 	failures = append(failures, adopted.err, released.err)
-	return c, soonest(adoptLater, releaseLater, adopted.again, released.again), cmp.Or(errors.Join(failures...), adopted.cut, released.cut)
+	return c, controller.Soonest(adoptLater, releaseLater, adopted.again, released.again), cmp.Or(errors.Join(failures...), adopted.cut, released.cut)
 }
 
 // changed is what became of changing the owners of pods.
@@ -92,7 +94,7 @@ func (o *owners) change(ctx context.Context, t task, pods []*caches.Pod, what ch
 			t.ledger.barrier.Require(o.pods, reply.pod.ResourceVersion, t.now)
 		}
 		again, err := what.took(o, ctx, t, pods[i], reply)
-		failures, result.again = append(failures, err), soonest(result.again, again)
+		failures, result.again = append(failures, err), controller.Soonest(result.again, again)
 		if reply.err == nil && reply.pod != nil && t.counts(reply.pod) {
 			result.ours = append(result.ours, reply.pod)
 		}
@@ -164,7 +166,7 @@ func (o *owners) adopted(ctx context.Context, t task, pod *caches.Pod, reply pat
 		klog.FromContext(ctx).V(2).Info("Adopted pod", "pod", klog.KObj(pod))
 		o.recorder.Eventf(t.rs, corev1.EventTypeNormal, "SuccessfulAdopt", "Adopted pod: %v", pod.Name)
 		return 0, nil
-	case isRefusal(reply.err):
+	case ownerpatch.Refused(reply.err):
 		return o.refused(t, pod, pod.ResourceVersion, "FailedAdopt", "Error adopting pod %v: %v", pod.Name, reply.err), nil
 	}
 	return 0, fmt.Errorf("adopt pod %s: %w", pod.Name, reply.err)
@@ -178,7 +180,7 @@ func (o *owners) released(ctx context.Context, t task, pod *caches.Pod, reply pa
 	case reply.err == nil:
 		klog.FromContext(ctx).V(2).Info("Released pod", "pod", klog.KObj(pod))
 		return 0, nil
-	case isRefusal(reply.err):
+	case ownerpatch.Refused(reply.err):
 		return o.refused(t, pod, pod.ResourceVersion, "FailedRelease", "Error releasing pod %v: %v", pod.Name, reply.err), nil
 	}
 	return 0, fmt.Errorf("release pod %s: %w", pod.Name, reply.err)
@@ -191,7 +193,12 @@ func (o *owners) refused(t task, pod *caches.Pod, version, reason, format string
 	return refusedFor
 }
 
-// isRefusal reports whether a reply is about this one pod and would be the same if asked again.
-func isRefusal(err error) bool {
-	return answer.Of(err) == answer.Refused && (apierrors.IsForbidden(err) || apierrors.IsInvalid(err))
+// adoptPatch makes rs the controller of the pod.
+func adoptPatch(rs *appsv1.ReplicaSet, pod *caches.Pod) ([]byte, error) {
+	return ownerpatch.Adopt(pod, controllerRef(rs))
+}
+
+// releasePatch removes the reference to rs.
+func releasePatch(rs *appsv1.ReplicaSet, pod *caches.Pod) ([]byte, error) {
+	return ownerpatch.Release(pod, rs.UID)
 }

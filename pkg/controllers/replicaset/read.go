@@ -25,7 +25,7 @@ type reader struct {
 
 // cached returns the task with its pods from the cache.
 func (r *reader) cached(t task) task {
-	t.ledger.reached(t.at.Of(r.pods.Resource()))
+	t.ledger.list.Reached(t.at.Of(r.pods.Resource()))
 	pods := append(r.pods.ControlledBy(t.rs.UID), r.pods.Orphans(t.rs.Namespace)...)
 	t.pods = t.ledger.withoutRemoved(pods, t.selects)
 	r.resolve(t, func(name string) (*caches.Pod, bool) { return r.pods.Get(cache.NewObjectName(t.rs.Namespace, name)) }, time.Time{})

@@ -76,7 +76,7 @@ func (c *Controller) step(ctx context.Context, t task, liveReason string) (contr
 		if d, err = c.claimAndPlan(ctx, t); err != nil {
 			return ended(err)
 		}
-		again = soonest(again, d.again)
+		again = controller.Soonest(again, d.again)
 	}
 
 	// 6. Create or delete.
@@ -94,9 +94,9 @@ func (c *Controller) step(ctx context.Context, t task, liveReason string) (contr
 	}
 
 	// 8. When to look again, if no event comes.
-	again = soonest(again, a.again, statusAgain, untilAvailable(t, d.claimed.mine, c.deps.Clock.Now()))
+	again = controller.Soonest(again, a.again, statusAgain, untilAvailable(t, d.claimed.mine, c.deps.Clock.Now()))
 	if t.ledger.barrier.Unseen() {
-		again = soonest(again, controller.BarrierPatience) // it is the events of our own writes that wake us, and they may be what is missing
+		again = controller.Soonest(again, controller.BarrierPatience) // it is the events of our own writes that wake us, and they may be what is missing
 	}
 	return controller.Result{After: again}, nil
 }
@@ -149,14 +149,14 @@ func (c *Controller) apply(ctx context.Context, t task, d decision) applied {
 		a = c.remover.remove(ctx, t, d.todo)
 	case d.todo.create > 0:
 		allowed, delay := c.creator.allowed(ctx, t, d.todo.missing, d.claimed.failed)
-		later = soonest(later, delay)
+		later = controller.Soonest(later, delay)
 		if n := min(d.todo.create, allowed); n > 0 {
 			a = c.creator.create(ctx, t, n)
 		} else {
 			a.held = true
 		}
 	}
-	a.again = soonest(a.again, later)
+	a.again = controller.Soonest(a.again, later)
 	return a
 }
 
@@ -166,22 +166,9 @@ func ended(err error) (controller.Result, error) {
 	case errors.Is(err, errReplaced):
 		return controller.Result{After: controller.BarrierRecheck}, nil
 	case err == errCut: // alone, without a failure beside it
-		return controller.Result{After: atOnce}, nil
+		return controller.Result{After: controller.AtOnce}, nil
 	}
 	return controller.Result{}, err
-}
-
-// atOnce asks for another sync without delay: zero would ask for none.
-const atOnce = time.Nanosecond
-
-// soonest is the shortest of the times to wait; those that are not positive ask for nothing. 0: none does.
-func soonest(waits ...time.Duration) (least time.Duration) {
-	for _, d := range waits {
-		if d > 0 && (least == 0 || d < least) {
-			least = d
-		}
-	}
-	return least
 }
 
 // untilAvailable is how long it takes until the next ready pod becomes available; 0: none will. Its time is found with the clock reading that the
@@ -196,7 +183,7 @@ func untilAvailable(t task, active []*caches.Pod, now time.Time) time.Duration {
 	if at.IsZero() {
 		return time.Duration(minReady) * time.Second
 	}
-	return max(at.Sub(now), atOnce)
+	return max(at.Sub(now), controller.AtOnce)
 }
 
 // task is what one sync works on. It is a value: a live read makes another of it. What lasts beyond the sync is in its ledger and its throttle.

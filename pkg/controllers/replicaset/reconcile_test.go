@@ -141,23 +141,6 @@ func statusOfSize(replicas int32) func(*appsv1.ReplicaSet) {
 	}
 }
 
-func TestSoonest(t *testing.T) {
-	for _, tt := range []struct {
-		waits []time.Duration
-		want  time.Duration
-	}{
-		{nil, 0},
-		{[]time.Duration{0, 0}, 0},
-		{[]time.Duration{0, 3, 2, 5}, 2},
-		{[]time.Duration{-1, 3}, 3},
-		{[]time.Duration{atOnce, time.Minute}, atOnce},
-	} {
-		if got := soonest(tt.waits...); got != tt.want {
-			t.Errorf("the soonest of %v is %v, want %v", tt.waits, got, tt.want)
-		}
-	}
-}
-
 func TestNothingToDo(t *testing.T) {
 	rs := newSet(2, statusOfSize(2))
 	b := newBench(t, rs, newPod("a"), newPod("b"))

@@ -16,9 +16,9 @@ const (
 	// PodDeletionCost lets an annotation influence which pod of a ReplicaSet is deleted first.
 	PodDeletionCost featuregate.Feature = "PodDeletionCost"
 	// TerminatingReplicas fills status.terminatingReplicas.
-	TerminatingReplicas featuregate.Feature = "DeploymentReplicaSetTerminatingReplicas"
+	TerminatingReplicas = controller.TerminatingReplicas
 	// VerifyFirstWrite is ours: the first create or delete for an object in a term is decided on a consistent read.
-	VerifyFirstWrite featuregate.Feature = "VerifyFirstWrite"
+	VerifyFirstWrite = controller.VerifyFirstWrite
 )
 
 // Config of the controller.
@@ -57,11 +57,8 @@ func Registration(cfg *Config) controller.Registration {
 				{Version: apiversion.MajorMinor(1, 21), Default: false, PreRelease: featuregate.Alpha},
 				{Version: apiversion.MajorMinor(1, 22), Default: true, PreRelease: featuregate.Beta},
 			},
-			TerminatingReplicas: {
-				{Version: apiversion.MajorMinor(1, 33), Default: false, PreRelease: featuregate.Alpha},
-				{Version: apiversion.MajorMinor(1, 35), Default: true, PreRelease: featuregate.Beta},
-			},
-			VerifyFirstWrite: controller.Promise(),
+			TerminatingReplicas: controller.TerminatingReplicasStages(),
+			VerifyFirstWrite:    controller.Promise(),
 		},
 		Config: cfg, Section: "ReplicaSetController",
 		Watches: []controller.Access{{Group: "apps", Resource: "replicasets"}, {Resource: "pods"}, {Resource: "namespaces"}},

@@ -54,12 +54,12 @@ func (r *remover) remove(ctx context.Context, t task, todo plan) applied {
 	})
 	var a applied
 	if errors.Is(err, errCut) {
-		a.again, err = atOnce, nil
+		a.again, err = controller.AtOnce, nil
 	}
 	a.err = err
 	for i, result := range results[:begun] {
 		again, err := r.note(t, victims[i].pod, result)
-		a.again, a.err = soonest(a.again, again), decisive(a.err, err)
+		a.again, a.err = controller.Soonest(a.again, again), decisive(a.err, err)
 	}
 	return a
 }
@@ -174,6 +174,6 @@ func (r *remover) note(t task, pod *caches.Pod, result removed) (again time.Dura
 	if stopping(result.err) {
 		return 0, result.err
 	}
-	r.recorder.Eventf(t.rs, corev1.EventTypeWarning, reasonFailedDelete, "Error deleting: %v", forUsers(result.err))
+	r.recorder.Eventf(t.rs, corev1.EventTypeWarning, reasonFailedDelete, "Error deleting: %v", answer.ForUsers(result.err))
 	return 0, fmt.Errorf("unable to delete pods: %w", result.err)
 }

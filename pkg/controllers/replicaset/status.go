@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"minikcm/pkg/answer"
 	"minikcm/pkg/caches"
 )
 
@@ -115,7 +116,7 @@ func conditionsOf(old []appsv1.ReplicaSetCondition, a applied, now time.Time) []
 	}
 	failure := appsv1.ReplicaSetCondition{
 		Type: appsv1.ReplicaSetReplicaFailure, Status: corev1.ConditionTrue, Reason: reasonFailedDelete,
-		Message: forUsers(a.err), LastTransitionTime: metav1.NewTime(now),
+		Message: answer.ForUsers(a.err), LastTransitionTime: metav1.NewTime(now),
 	}
 	if a.tooFew {
 		failure.Reason = reasonFailedCreate

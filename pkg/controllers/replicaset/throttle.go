@@ -6,13 +6,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"minikcm/pkg/caches"
+	"minikcm/pkg/controller"
 )
 
 // throttle is what a ReplicaSet does not try for the time being, or tries more slowly. Without it nothing wrong would be done, but too much.
 type throttle struct {
-	creates createBackoff // after creates that were refused
-	pace    int           // the batch with which a slow start goes on that the time of a sync cut; 0: none was
-	failed  successors    // of pods that fail soon after they are created
+	creates controller.CreateBackoff // after creates that were refused
+	pace    int                      // the batch with which a slow start goes on that the time of a sync cut; 0: none was
+	failed  successors               // of pods that fail soon after they are created
 
 	ownership map[types.UID]refusal // pods that the API server does not let us adopt or release
 	disowned  bool                  // the last adoption was accepted and had no effect
@@ -48,7 +49,7 @@ func (t *throttle) admitted(pods []*caches.Pod, now time.Time) (rest []*caches.P
 	}
 	for _, pod := range pods {
 		if r, ok := t.ownership[pod.UID]; ok && now.Before(r.until) {
-			again = soonest(again, r.until.Sub(now))
+			again = controller.Soonest(again, r.until.Sub(now))
 			continue
 		}
 		rest = append(rest, pod)

@@ -23,7 +23,7 @@ import (
 // controllers are those that deploy/rbac has a file for, by their --controllers name.
 var controllers = []string{
 	"replicaset-controller", "node-lifecycle-controller", "taint-eviction-controller", "pod-garbage-collector-controller",
-	"namespace-controller",
+	"namespace-controller", "deployment-controller",
 }
 
 // right is one verb on one resource in one rule of a role of ours.

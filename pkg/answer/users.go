@@ -1,0 +1,23 @@
+package answer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+)
+
+// ForUsers is the text of an error for events and conditions. Errors of connections name ports and streams, so each would be another
+// text for the same thing; the log has them.
+func ForUsers(err error) string {
+	var late interface{ WriteTimeout() time.Duration } // what a write has, which says more than that it was not enough
+	var transport *url.Error
+	switch {
+	case errors.As(err, &late):
+		return fmt.Sprintf("no answer from the API server in the %v that a write has, admission may be slow", late.WriteTimeout())
+	case errors.As(err, &transport) || errors.Is(err, context.DeadlineExceeded):
+		return "no answer from the API server"
+	}
+	return err.Error()
+}

@@ -1,0 +1,29 @@
+package answer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"testing"
+	"time"
+
+	"minikcm/pkg/answer"
+	"minikcm/pkg/leadership"
+)
+
+func TestForUsers(t *testing.T) {
+	reset := &url.Error{Op: "Post", URL: "https://127.0.0.1:4711/", Err: errors.New("stream 7 was reset")}
+	for _, err := range []error{reset, fmt.Errorf("unable to delete pods: %w", reset), context.DeadlineExceeded} {
+		if got := answer.ForUsers(err); got != "no answer from the API server" {
+			t.Errorf("ForUsers(%v) = %q", err, got)
+		}
+	}
+	late := fmt.Errorf("post: %w", &url.Error{Op: "Post", URL: "https://127.0.0.1:6443", Err: &leadership.TimeoutError{Method: "POST", Path: "/", Most: 11 * time.Second}})
+	if got, want := answer.ForUsers(late), "no answer from the API server in the 11s that a write has, admission may be slow"; got != want {
+		t.Errorf("ForUsers(%v) = %q, want %q", late, got, want)
+	}
+	if got := answer.ForUsers(errors.New("unable to create pods, no labels")); got != "unable to create pods, no labels" {
+		t.Errorf("ForUsers of an error of ours = %q", got)
+	}
+}

@@ -1,0 +1,133 @@
+package caches
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"hash"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// hashLabel tells the templates of one Deployment apart. It is no part of what the template says.
+const hashLabel = appsv1.DefaultDeploymentUniqueLabelKey
+
+// digestMark begins the UID of a template of which only the digest is kept. Templates have no UID of their own.
+const digestMark = "digest of the template:"
+
+// TemplateDigest is the same for two templates exactly if apimachinery's equality.Semantic finds them equal without the label pod-template-hash: nil is
+// empty, quantities and times count by value. It is 32 bytes long and changes nothing in the template, the cached texts of quantities included.
+func TemplateDigest(t *corev1.PodTemplateSpec) string {
+	sum := digester{sha256.New()}
+	sum.value(reflect.ValueOf(WithoutHash(t)))
+	return string(sum.Sum(nil))
+}
+
+// KeptDigest returns the [TemplateDigest] of a cached ReplicaSet that has no template because it asks for no pods; ok is false if it has its template.
+func KeptDigest(rs *appsv1.ReplicaSet) (digest string, ok bool) {
+	return strings.CutPrefix(string(rs.Spec.Template.UID), digestMark)
+}
+
+// WithoutHash returns a template without the label pod-template-hash. It shares all but the labels with the one that it is given.
+func WithoutHash(t *corev1.PodTemplateSpec) corev1.PodTemplateSpec {
+	out := *t
+	if _, ok := t.Labels[hashLabel]; ok {
+		out.Labels = maps.Clone(t.Labels)
+		delete(out.Labels, hashLabel)
+	}
+	return out
+}
+
+// digester writes values so that what was written tells them apart: types are known, so every value needs to tell only where it ends.
+type digester struct{ hash.Hash }
+
+func (d digester) value(v reflect.Value) {
+	switch special := v.Interface().(type) {
+	case resource.Quantity:
+		d.quantity(special)
+		return
+	case metav1.Time:
+		d.time(special.Unix(), special.Nanosecond())
+		return
+	case metav1.MicroTime:
+		d.time(special.Unix(), special.Nanosecond())
+		return
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			d.value(v.Field(i))
+		}
+	case reflect.Pointer, reflect.Interface:
+		if v.IsNil() {
+			d.number(0)
+			return
+		}
+		d.number(1)
+		d.value(v.Elem())
+	case reflect.Slice, reflect.Array:
+		d.number(uint64(v.Len()))
+		for i := range v.Len() {
+			d.value(v.Index(i))
+		}
+	case reflect.Map:
+		d.number(uint64(v.Len()))
+		keys := v.MapKeys() // of strings, as in all of the API
+		slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
+		for _, key := range keys {
+			d.value(key)
+			d.value(v.MapIndex(key))
+		}
+	case reflect.String:
+		d.text(v.String())
+	case reflect.Bool:
+		if v.Bool() {
+			d.number(1)
+		} else {
+			d.number(0)
+		}
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		d.number(uint64(v.Int()))
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		d.number(v.Uint())
+	default:
+		d.text(fmt.Sprint(v.Interface())) // no such type is in a template
+	}
+}
+
+// quantity writes a number without the zeros that may stand at its end.
+func (d digester) quantity(q resource.Quantity) {
+	q = q.DeepCopy()
+	number := q.AsDec()
+	digits, scale := number.UnscaledBig().String(), int64(number.Scale())
+	for len(digits) > 1 && strings.HasSuffix(digits, "0") {
+		digits, scale = digits[:len(digits)-1], scale-1
+	}
+	if digits == "0" {
+		scale = 0
+	}
+	d.text(digits)
+	d.number(uint64(scale))
+}
+
+func (d digester) time(seconds int64, nanoseconds int) {
+	d.number(uint64(seconds))
+	d.number(uint64(nanoseconds))
+}
+
+func (d digester) text(s string) {
+	d.number(uint64(len(s)))
+	d.Write([]byte(s))
+}
+
+func (d digester) number(n uint64) {
+	var bytes [8]byte
+	d.Write(binary.BigEndian.AppendUint64(bytes[:0], n))
+}

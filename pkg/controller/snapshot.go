@@ -1,0 +1,48 @@
+package controller
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+)
+
+// Snapshot is a consistent list of the objects that a key selects. Until the cache has come as far it tells which cached objects are gone:
+// no event of their own shows that. Zero is none. It is not safe for concurrent use: it belongs to the sync of its key.
+type Snapshot struct {
+	version string
+	uids    map[types.UID]struct{} // nil: there is none
+}
+
+// SnapshotOf is a list of objects as of a version.
+func SnapshotOf[T metav1.Object](objects []T, version string) Snapshot {
+	s := Snapshot{version: version, uids: make(map[types.UID]struct{}, len(objects))}
+	for _, object := range objects {
+		s.uids[object.GetUID()] = struct{}{}
+	}
+	return s
+}
+
+// Taken reports whether there is a list.
+func (s *Snapshot) Taken() bool { return s.uids != nil }
+
+// Reached forgets the list if a cache at this version is as new.
+func (s *Snapshot) Reached(version string) {
+	if !s.Taken() {
+		return
+	}
+	if order, err := resourceversion.CompareResourceVersion(version, s.version); err != nil || order >= 0 {
+		*s = Snapshot{}
+	}
+}
+
+// Gone reports whether an object that the key selects was gone when the list was made: it is no newer than the list and not in it.
+func (s *Snapshot) Gone(object metav1.Object) bool {
+	if !s.Taken() {
+		return false
+	}
+	if _, listed := s.uids[object.GetUID()]; listed {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(object.GetResourceVersion(), s.version)
+	return err == nil && order <= 0
+}

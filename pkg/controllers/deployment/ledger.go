@@ -1,0 +1,134 @@
+package deployment
+
+import (
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"minikcm/pkg/controller"
+)
+
+// ledger is what this process wrote for one Deployment in this term, as far as the caches may not show it or the API server has not answered, and
+// what it has found out that is not to be found out again.
+type ledger struct {
+	uid types.UID
+
+	barrier  controller.Barrier  // what the caches have to show before the next decision
+	verified bool                // the first write of this term has been decided on a live read
+	list     controller.Snapshot // the last live read, until the cache has reached it
+
+	creates controller.Creates             // ReplicaSets that are to be created, and may have been
+	sizes   map[string]int                 // of those, by name
+	resizes map[types.UID]unansweredResize // by ReplicaSet
+	pruned  map[types.UID]struct{}         // ReplicaSets deleted for certain, though the cache may show them
+	best    best                           // what the status has told of the new ReplicaSet
+	digest  digest                         // of the present template
+}
+
+// unansweredResize is a change of a ReplicaSet that was sent and not answered. It is sent again as it was: it can be carried out once only, and
+// what became of it is known when either is answered.
+type unansweredResize struct {
+	change change
+	until  time.Time // by then it has been carried out or never will be
+}
+
+// best are the highest counts of one ReplicaSet at one size that the status of the Deployment has told.
+type best struct {
+	set        types.UID
+	generation int64 // of the ReplicaSet
+	counts     counts
+}
+
+// of returns nil if nothing is known of the ReplicaSet at its size.
+func (b best) of(rs *appsv1.ReplicaSet) *counts {
+	if b.set != rs.UID || b.generation != rs.Generation {
+		return nil
+	}
+	return &b.counts
+}
+
+// told notes that the status tells of the ReplicaSet as it is.
+func (b *best) told(rs *appsv1.ReplicaSet) {
+	had := counts{}
+	if known := b.of(rs); known != nil {
+		had = *known
+	}
+	*b = best{set: rs.UID, generation: rs.Generation, counts: counts{
+		ready: max(had.ready, rs.Status.ReadyReplicas), available: max(had.available, rs.Status.AvailableReplicas),
+	}}
+}
+
+func newLedger(uid types.UID) *ledger {
+	return &ledger{uid: uid, sizes: map[string]int{}, resizes: map[types.UID]unansweredResize{}, pruned: map[types.UID]struct{}{}}
+}
+
+// readLive notes a consistent read: the Deployment, and the ReplicaSets it selects, as of a version. The caches have to come that far.
+func (l *ledger) readLive(from *reader, d *appsv1.Deployment, sets []*appsv1.ReplicaSet, version string, now time.Time) {
+	l.verified = true
+	l.barrier.ReadLive(from.sets, version, now)
+	l.barrier.ReadLive(from.deployments, d.ResourceVersion, now)
+	l.barrier.Require(from.deployments, d.ResourceVersion, now)
+	l.list = controller.SnapshotOf(sets, version)
+	for _, rs := range sets {
+		l.barrier.Require(from.sets, rs.ResourceVersion, now)
+	}
+}
+
+// begin notes that a ReplicaSet is about to be created, and returns what was known of its name before.
+func (l *ledger) begin(name string, size int) controller.Create {
+	l.sizes[name] = max(l.sizes[name], size)
+	return l.creates.Begin(name)
+}
+
+// end forgets a create whose fate is known.
+func (l *ledger) end(name string) {
+	l.creates.End(name)
+	delete(l.sizes, name)
+}
+
+// resolve finds out what became of creates from the ReplicaSets that are there, and forgets those that can no longer be carried out, and what was
+// pruned and is gone. byName finds a ReplicaSet of the namespace, whoever owns it.
+func (l *ledger) resolve(sets []*appsv1.ReplicaSet, byName func(name string) (*appsv1.ReplicaSet, bool), now time.Time) (made int) {
+	made = l.creates.Resolve(func(name string) (found, ours bool) {
+		rs, found := byName(name)
+		return found, found && controllerUID(rs) == l.uid
+	})
+	l.creates = slices.DeleteFunc(l.creates, func(c controller.Create) bool { return !c.Unknown || !now.Before(c.Until) })
+	for name := range l.sizes {
+		if !slices.ContainsFunc(l.creates, func(c controller.Create) bool { return c.Name == name }) {
+			delete(l.sizes, name)
+		}
+	}
+	for uid := range l.pruned {
+		if !slices.ContainsFunc(sets, func(rs *appsv1.ReplicaSet) bool { return rs.UID == uid }) {
+			delete(l.pruned, uid)
+		}
+	}
+	return made
+}
+
+// reserved are the pods of ReplicaSets that may come to exist: for the present template, whose name is given, and for others.
+func (l *ledger) reserved(name string) (present, others int) {
+	for _, c := range l.creates {
+		if c.Name == name {
+			present += l.sizes[c.Name]
+		} else {
+			others += l.sizes[c.Name]
+		}
+	}
+	return present, others
+}
+
+// decided returns when the fate of the first unanswered create is known, if nobody sees the ReplicaSet before; 0: there is none.
+func (l *ledger) decided(now time.Time) (in time.Duration) {
+	for _, until := range l.creates.Unanswered() {
+		in = controller.Soonest(in, max(until.Sub(now), controller.AtOnce))
+	}
+	return in
+}
+
+// cachedName makes the name of an object of the cache.
+func cachedName(namespace, name string) cache.ObjectName { return cache.NewObjectName(namespace, name) }

@@ -1,0 +1,93 @@
+package deployment
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+)
+
+const subsystem = "deployment_controller"
+
+// Reasons for a live read.
+const (
+	readFirstWrite = "first_write" // before the first write for a key in a term
+	readOverdue    = "overdue"     // the caches did not come to show our own writes
+	readNameTaken  = "name_taken"  // whose the ReplicaSet is that has the name of the new one
+	readRecreate   = "recreate"    // whether the old pods are gone
+)
+
+// The fate of a write whose answer was lost.
+const (
+	fateConfirmed = "confirmed"
+	fateAbsent    = "absent"
+)
+
+type metrics struct {
+	staleSkips  *prometheus.CounterVec // group, resource
+	barrierWait prometheus.Histogram
+	liveReads   *prometheus.CounterVec // reason
+	held        *prometheus.CounterVec // reason
+	conflicts   prometheus.Counter
+	lostAnswers *prometheus.CounterVec // verb, fate
+}
+
+func newMetrics(reg prometheus.Registerer, l *memories, c clock.PassiveClock) *metrics {
+	m := &metrics{
+		staleSkips: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Subsystem: subsystem, Name: "stale_sync_skips_total",
+			Help: "Syncs postponed because a cache did not show our own writes yet.",
+		}, []string{"group", "resource"}),
+		barrierWait: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Subsystem: subsystem, Name: "barrier_wait_seconds",
+			Help:    "How long a Deployment waited for the caches to show our own writes.",
+			Buckets: []float64{.001, .005, .01, .05, .1, .5, 1, 5, 30},
+		}),
+		liveReads: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Subsystem: subsystem, Name: "live_reads_total",
+			Help: "Consistent reads of the API server, because the caches were not enough to decide on.",
+		}, []string{"reason"}),
+		held: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Subsystem: subsystem, Name: "held_total",
+			Help: "Syncs in which something that is wanted was not done yet, by why.",
+		}, []string{"reason"}),
+		conflicts: prometheus.NewCounter(prometheus.CounterOpts{
+			Subsystem: subsystem, Name: "resize_conflicts_total",
+			Help: "Changes of ReplicaSets that were not made because somebody else had changed the spec.",
+		}),
+		lostAnswers: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Subsystem: subsystem, Name: "lost_answers_total",
+			Help: "Creates and changes of ReplicaSets whose answer was lost, by what was found out about them later.",
+		}, []string{"verb", "fate"}),
+	}
+	m.staleSkips.WithLabelValues("apps", "deployments")
+	m.staleSkips.WithLabelValues("apps", "replicasets")
+	for _, reason := range []string{readFirstWrite, readOverdue, readNameTaken, readRecreate} {
+		m.liveReads.WithLabelValues(reason)
+	}
+	for _, why := range []hold{holdShrinkUnseen, holdPodsLower, holdOldPods, holdCreateBackoff, holdTemplateChanged, holdTerminating} {
+		m.held.WithLabelValues(string(why))
+	}
+	for _, verb := range []string{"create", "patch"} {
+		m.lostAnswers.WithLabelValues(verb, fateConfirmed)
+		m.lostAnswers.WithLabelValues(verb, fateAbsent)
+	}
+	oldest := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Subsystem: subsystem, Name: "oldest_unfinished_rollout_seconds",
+		Help: "How long the rollout has gone on that takes longest, as far as this process has seen it; paused ones excepted.",
+	}, func() float64 { return l.oldestUnfinished(c.Now()).Seconds() })
+	reg.MustRegister(m.staleSkips, m.barrierWait, m.liveReads, m.held, m.conflicts, m.lostAnswers, oldest)
+	return m
+}
+
+// lost counts writes that were not answered and turned out to have been made.
+func (m *metrics) lost(verb string, made int) {
+	if made > 0 {
+		m.lostAnswers.WithLabelValues(verb, fateConfirmed).Add(float64(made))
+	}
+}
+
+func (m *metrics) skipped(missing []schema.GroupResource) {
+	for _, r := range missing {
+		m.staleSkips.WithLabelValues(r.Group, r.Resource).Inc()
+	}
+}

@@ -1,0 +1,155 @@
+package deployment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"minikcm/pkg/caches"
+)
+
+// errReplaced means that the Deployment is gone; the one of its name is another, which the cache will show.
+var errReplaced = errors.New("deployment has been deleted and created again")
+
+// reader reads Deployments, ReplicaSets and pods, from the caches and live: as they are in etcd now.
+type reader struct {
+	client      kubernetes.Interface
+	deployments *caches.Deployments
+	sets        *caches.ReplicaSets
+	pods        *caches.Pods
+	namespaces  *caches.Namespaces // nil: nobody knows which are terminating
+	metrics     *metrics
+}
+
+// cached returns the task with its ReplicaSets from the cache.
+func (r *reader) cached(t task) task {
+	t.ledger.list.Reached(t.at.Of(r.sets.Resource()))
+	sets := append(r.sets.ControlledBy(t.d.UID), r.sets.Orphans(t.d.Namespace)...)
+	r.resolve(t, sets, func(name string) (*appsv1.ReplicaSet, bool) { return r.sets.Get(cachedName(t.d.Namespace, name)) })
+	t.sets = slices.DeleteFunc(sets, func(rs *appsv1.ReplicaSet) bool {
+		_, pruned := t.ledger.pruned[rs.UID]
+		return pruned || t.selects(rs) && t.ledger.list.Gone(rs)
+	})
+	return t
+}
+
+// live returns the task with its Deployment and its ReplicaSets as they are now. reason is for the metric.
+func (r *reader) live(ctx context.Context, t task, reason string) (task, error) {
+	r.metrics.liveReads.WithLabelValues(reason).Inc()
+	d, err := r.deployment(ctx, t.d)
+	if err != nil {
+		return t, err
+	}
+	list, err := r.client.AppsV1().ReplicaSets(d.Namespace).List(ctx, metav1.ListOptions{LabelSelector: t.selector.String()})
+	if err != nil {
+		return t, fmt.Errorf("read the ReplicaSets live: %w", err)
+	}
+	t.d, t.sets = d, make([]*appsv1.ReplicaSet, len(list.Items))
+	for i := range list.Items {
+		t.sets[i] = &list.Items[i]
+		t.sets[i].ManagedFields = nil
+	}
+	t.ledger.readLive(r, d, t.sets, list.ResourceVersion, t.now)
+	r.resolve(t, t.sets, func(name string) (*appsv1.ReplicaSet, bool) {
+		i := slices.IndexFunc(t.sets, func(rs *appsv1.ReplicaSet) bool { return rs.Name == name })
+		if i < 0 {
+			return nil, false
+		}
+		return t.sets[i], true
+	})
+	return t, nil
+}
+
+// resolve compares what is remembered with the ReplicaSets that are there; see [ledger.resolve].
+func (r *reader) resolve(t task, sets []*appsv1.ReplicaSet, byName func(string) (*appsv1.ReplicaSet, bool)) {
+	r.metrics.lost("create", t.ledger.resolve(sets, byName, t.now))
+	t.throttle.forget(sets)
+}
+
+// deployment reads a Deployment live. If the one of its name is another by now the error is errReplaced.
+func (r *reader) deployment(ctx context.Context, known *appsv1.Deployment) (*appsv1.Deployment, error) {
+	d, err := r.client.AppsV1().Deployments(known.Namespace).Get(ctx, known.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, errReplaced
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the Deployment live: %w", err)
+	}
+	if d.UID != known.UID {
+		return nil, errReplaced
+	}
+	d.ManagedFields = nil
+	return d, nil
+}
+
+// set reads one ReplicaSet live; nil if there is none.
+func (r *reader) set(ctx context.Context, namespace, name string) (*appsv1.ReplicaSet, error) {
+	rs, err := r.client.AppsV1().ReplicaSets(namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read ReplicaSet %s live: %w", name, err)
+	}
+	return rs, nil
+}
+
+// oldPodsGone lists the pods that the Deployment selects, and reports whether none of an old ReplicaSet is unfinished.
+func (r *reader) oldPodsGone(ctx context.Context, t task, old []set) (bool, error) {
+	r.metrics.liveReads.WithLabelValues(readRecreate).Inc()
+	pods, _, err := r.pods.Read(ctx, r.client, t.d.Namespace, metav1.ListOptions{LabelSelector: t.selector.String()})
+	if err != nil {
+		return false, fmt.Errorf("read the pods live: %w", err)
+	}
+	uids := make(map[types.UID]bool, len(old))
+	for _, s := range old {
+		uids[s.rs.UID] = true
+	}
+	return !slices.ContainsFunc(pods, func(pod *caches.Pod) bool { return !pod.IsFinished() && uids[pod.ControllerUID()] }), nil
+}
+
+// terminating reports whether the cache shows that a namespace is.
+func (r *reader) terminating(namespace string) bool {
+	if r.namespaces == nil {
+		return false
+	}
+	ns, ok := r.namespaces.Get(cache.NewObjectName("", namespace))
+	return ok && ns.DeletionTimestamp != nil
+}
+
+// counted returns ReplicaSets with what the cache shows of their pods.
+func (r *reader) counted(t task, mine []*appsv1.ReplicaSet) []set {
+	sets := make([]set, len(mine))
+	for i, rs := range mine {
+		_, spoiled := t.throttle.spoiled[rs.UID]
+		sets[i] = set{rs: rs, current: t.ledger.digest.isOf(t.d, rs), spoiled: spoiled, pods: countPods(r.pods.ControlledBy(rs.UID), rs.Spec.MinReadySeconds, t.now)}
+	}
+	return sets
+}
+
+func countPods(pods []*caches.Pod, minReadySeconds int32, now time.Time) (c podCounts) {
+	for _, pod := range pods {
+		if pod.IsFinished() {
+			continue
+		}
+		c.unfinished++
+		if pod.DeletionTimestamp != nil || pod.Ready.Status != corev1.ConditionTrue {
+			continue
+		}
+		c.ready++
+		if minReadySeconds == 0 || !pod.Ready.Since.IsZero() && !pod.Ready.Since.Add(time.Duration(minReadySeconds)*time.Second).After(now) {
+			c.available++
+		}
+	}
+	return c
+}

@@ -1,0 +1,255 @@
+package deployment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"minikcm/pkg/controller"
+)
+
+// reconcile brings one Deployment a step closer to its spec.
+func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (controller.Result, error) {
+	// 1. How far the caches have come. What is read after that is at least that new.
+	at := controller.VersionsOf(c.deps.Deployments, c.deps.ReplicaSets)
+
+	// 2. The Deployment.
+	d, ok := c.deps.Deployments.Get(key)
+	if !ok {
+		c.memories.drop(key) // its ReplicaSets are the garbage collector's
+		return controller.Result{}, nil
+	}
+	known := c.memories.of(key, d.UID)
+	t := task{key: key, now: c.deps.Clock.Now(), at: at, d: d, ledger: known.ledger, throttle: known.throttle}
+	var err error
+	if t.selector, err = selectorOf(d); err != nil {
+		return c.unselected(ctx, t, err)
+	}
+
+	// 3. The barrier: do the caches show what this process wrote?
+	switch barrier := &t.ledger.barrier; barrier.State(at, t.now) {
+	case controller.Behind:
+		barrier.Wait(t.now)
+		c.metrics.skipped(barrier.Missing(at))
+		return controller.Result{After: controller.BarrierRecheck}, nil
+	case controller.Overdue:
+		barrier.Wait(t.now)
+		klog.FromContext(ctx).V(2).Info("Caches do not show our own writes, reading live",
+			"deployments", at.Of(c.deps.Deployments.Resource()), "replicaSets", at.Of(c.deps.ReplicaSets.Resource()))
+		return ended(c.step(ctx, t, readOverdue))
+	case controller.Open:
+		if waited := barrier.Clear(t.now); waited > 0 {
+			c.metrics.barrierWait.Observe(waited.Seconds())
+		}
+	}
+	return ended(c.step(ctx, c.read.cached(t), ""))
+}
+
+// step is the rest of a sync. It decides on the ReplicaSets that the task has from the cache, unless there is a reason for a live read from the start.
+func (c *Controller) step(ctx context.Context, t task, liveReason string) (controller.Result, error) {
+	var d decision
+	var err error
+
+	// 4. Writes of sizes that were not answered are sent again: until it is known what became of them nothing else is decided.
+	settling, err := c.writes.settle(ctx, t)
+	if err != nil || settling.answered {
+		return controller.Result{After: controller.BarrierRecheck}, err
+	}
+	t.unsettled = settling.again > 0
+
+	// 5. Claim, adopt and release, and plan, on the cache.
+	if liveReason == "" {
+		if d, err = c.claimAndPlan(ctx, t); err != nil {
+			return controller.Result{}, err
+		}
+		liveReason = c.doubts(t, d)
+	}
+
+	// 6. If that will not do: once more on a live read.
+	again := d.again
+	if liveReason != "" {
+		if t, err = c.read.live(ctx, t, liveReason); err != nil {
+			return controller.Result{}, err
+		}
+		if d, err = c.claimAndPlan(ctx, t); err != nil {
+			return controller.Result{}, err
+		}
+		again = controller.Soonest(again, d.again)
+	}
+
+	// 7. A rollback is all that a sync does.
+	if d.plan.rollback != nil {
+		return controller.Result{}, c.writes.rollBack(ctx, t, *d.plan.rollback)
+	}
+
+	// 8. Create and resize.
+	a := c.writes.apply(ctx, t, d)
+	for _, why := range a.plan.held {
+		c.metrics.held.WithLabelValues(string(why)).Inc()
+	}
+	switch {
+	case stopped(a.err):
+		return controller.Result{}, a.err
+	case a.moved && a.err == nil:
+		return controller.Result{}, errMoved
+	}
+
+	// 9. Write the status.
+	status, revision := a.tell(t, d)
+	statusAgain, statusErr := c.statuses.write(ctx, t, status, revision)
+	if d.next != nil && statusErr == nil && statusAgain == 0 {
+		t.ledger.best.told(d.next)
+	}
+	c.memories.note(t.key, finished(t.d, status), t.now)
+
+	// 10. Clean up.
+	var pruneErr error
+	if statusErr == nil && a.err == nil {
+		pruneErr = c.writes.prune(ctx, t, d.plan.delete)
+	}
+	if err := errors.Join(a.err, statusErr, pruneErr); err != nil {
+		return controller.Result{}, err
+	}
+
+	// 11. When to look again, if no event comes.
+	again = controller.Soonest(again, d.plan.again, a.again, statusAgain, settling.again, t.ledger.decided(t.now))
+	if t.ledger.barrier.Unseen() {
+		again = controller.Soonest(again, controller.BarrierPatience) // it is the events of our own writes that wake us, and they may be what is missing
+	}
+	return controller.Result{After: again}, nil
+}
+
+// decision is what a sync makes of the ReplicaSets that it has read.
+type decision struct {
+	sets  []set
+	next  *appsv1.ReplicaSet // of the present template; nil: there is none
+	facts facts
+	plan  plan
+	again time.Duration // when to try what is held back; 0: nothing is
+}
+
+// claimAndPlan finds out which ReplicaSets are ours, adopts and releases what is to be, and plans.
+func (c *Controller) claimAndPlan(ctx context.Context, t task) (decision, error) {
+	mine, again, err := c.owners.adoptAndRelease(ctx, t)
+	if err != nil {
+		return decision{}, err
+	}
+	d := decision{sets: c.read.counted(t, mine), again: again}
+	d.facts = c.facts(t, d.sets, &d.again)
+	if next, found, _ := divide(d.sets); found {
+		d.next = next.rs
+		d.facts.best = t.ledger.best.of(next.rs)
+	}
+	d.replan(t)
+	if !d.plan.confirm {
+		return d, nil
+	}
+	// A rollout with the strategy Recreate begins: the cache is not believed that the old pods are gone.
+	_, _, old := divide(d.sets)
+	if d.facts.oldPodsGone, err = c.read.oldPodsGone(ctx, t, old); err != nil {
+		return decision{}, err
+	}
+	if !d.facts.oldPodsGone {
+		d.plan.held = append(d.plan.held, holdOldPods)
+		d.again = controller.Soonest(d.again, controller.BarrierRecheck) // the cache is behind and may show the end of the last pod before we know of it
+		return d, nil
+	}
+	d.replan(t)
+	return d, nil
+}
+
+func (d *decision) replan(t task) { d.plan = rollout(t.d, d.sets, d.facts, t.now) }
+
+// facts are what is known besides the Deployment and its ReplicaSets. again is brought forward to when what is held back may go on.
+func (c *Controller) facts(t task, sets []set, again *time.Duration) facts {
+	f := facts{terminatingReplicas: c.cfg.TerminatingReplicas && !t.throttle.noTerminating, unsettled: t.unsettled}
+	if len(t.ledger.creates) > 0 {
+		f.attempted, f.reserved = t.ledger.reserved(nextName(t.d))
+	}
+	if _, found, _ := divide(sets); found {
+		return f
+	}
+	if c.read.terminating(t.d.Namespace) {
+		f.holdCreate = holdTerminating // its successor wakes us
+		return f
+	}
+	var wait time.Duration
+	f.holdCreate, wait = t.throttle.holdCreate(t.d.Generation, func() string { return t.ledger.digest.of(t.d) }, t.now)
+	*again = controller.Soonest(*again, wait)
+	return f
+}
+
+// doubts says why a decision on the cache must be made again on a live read; empty: it stands. It is not to be trusted if it is the first of
+// the term that writes anything, and the cache may not show yet all that an earlier manager saw and wrote.
+func (c *Controller) doubts(t task, d decision) string {
+	first := c.cfg.VerifyFirstWrite && !t.ledger.verified
+	if first && (d.plan.writes() || c.statuses.changes(t, d.plan.status, d.plan.revision)) && !c.baseline.ReachedBy(t.at) {
+		return readFirstWrite
+	}
+	return ""
+}
+
+// unselected ends the sync of a Deployment whose selector selects nothing, or everything. Only a change can mend it.
+func (c *Controller) unselected(ctx context.Context, t task, err error) (controller.Result, error) {
+	if !errors.Is(err, errSelectsAll) {
+		utilruntime.HandleErrorWithContext(ctx, err, "Deployment has an invalid selector")
+		return controller.Result{}, nil
+	}
+	c.deps.Recorder.Eventf(t.d, corev1.EventTypeWarning, "SelectingAll", "This deployment is selecting all pods. A non-empty selector is required.")
+	status := *t.d.Status.DeepCopy()
+	status.ObservedGeneration = t.d.Generation
+	_, err = c.statuses.write(ctx, t, status, "")
+	return controller.Result{}, err
+}
+
+// ended is the answer of a sync. That something has changed meanwhile is no failure.
+func ended(result controller.Result, err error) (controller.Result, error) {
+	if errors.Is(err, errReplaced) || errors.Is(err, errMoved) {
+		return controller.Result{After: controller.BarrierRecheck}, nil
+	}
+	if err != nil {
+		return controller.Result{}, err
+	}
+	return result, nil
+}
+
+// finished reports whether no rollout is under way.
+func finished(d *appsv1.Deployment, status appsv1.DeploymentStatus) bool {
+	if d.DeletionTimestamp != nil || d.Spec.Paused || complete(d, status) {
+		return true
+	}
+	c := conditions{list: status.Conditions}
+	has, _ := c.get(appsv1.DeploymentProgressing)
+	return has.Reason == reasonComplete && status.Replicas == status.UpdatedReplicas && status.ObservedGeneration >= d.Generation
+}
+
+// nextName is the name that the ReplicaSet of the present template would get.
+func nextName(d *appsv1.Deployment) string {
+	return replicaSetName(d.Name, templateHash(*d.Spec.Template.DeepCopy(), d.Status.CollisionCount))
+}
+
+// task is what one sync works on. It is a value: a live read makes another of it. What lasts beyond the sync is in its ledger and its throttle.
+type task struct {
+	key       cache.ObjectName
+	now       time.Time           // when the sync began
+	at        controller.Versions // that the caches had reached before anything was read
+	d         *appsv1.Deployment  // from the cache, or from a live read; not to be changed
+	selector  labels.Selector
+	sets      []*appsv1.ReplicaSet // ours and nobody's
+	unsettled bool                 // see facts
+	ledger    *ledger
+	throttle  *throttle
+}
+
+func (t task) selects(rs *appsv1.ReplicaSet) bool { return t.selector.Matches(labels.Set(rs.Labels)) }
+
+// String is for errors.
+func (t task) String() string { return fmt.Sprintf("Deployment %s", t.key) }

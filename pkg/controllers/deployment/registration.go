@@ -1,0 +1,83 @@
+package deployment
+
+import (
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/component-base/featuregate"
+
+	"minikcm/pkg/controller"
+	"minikcm/pkg/flagcheck"
+)
+
+// Config of the controller.
+type Config struct {
+	Workers int `json:"ConcurrentDeploymentSyncs"` // syncs that run at once, apart from those that wait for the API server; 0: upstream's 5
+
+	TerminatingReplicas bool          `json:"-"` // the gates
+	VerifyFirstWrite    bool          `json:"-"`
+	Drain               time.Duration `json:"-"` // how long running syncs may go on when the term ends; 0: until they return
+}
+
+// DefaultConfig is that of kube-controller-manager v1.37.
+func DefaultConfig() *Config { return &Config{Workers: 5} }
+
+// AddFlags implements controller.Config.
+func (c *Config) AddFlags(fs *pflag.FlagSet) {
+	fs.IntVar(&c.Workers, "concurrent-deployment-syncs", c.Workers,
+		"Deployments worked on at the same time. Those that wait for the API server for more than 0.1 s do not count.")
+}
+
+// Validate implements controller.Config.
+func (c *Config) Validate() []error {
+	var p flagcheck.Problems
+	p.Workers("concurrent-deployment-syncs", c.Workers)
+	return p
+}
+
+// Registration returns the controller as the manager knows it; flags are bound to cfg.
+func Registration(cfg *Config) controller.Registration {
+	return controller.Registration{
+		Name: Name, Alias: "deployment", Agent: Name, Named: true,
+		Gates: map[featuregate.Feature]featuregate.VersionedSpecs{
+			controller.TerminatingReplicas: controller.TerminatingReplicasStages(),
+			controller.VerifyFirstWrite:    controller.Promise(),
+		},
+		Config: cfg, Section: "DeploymentController",
+		Watches: []controller.Access{
+			{Group: "apps", Resource: "deployments"}, {Group: "apps", Resource: "replicasets"}, {Resource: "pods"}, {Resource: "namespaces"},
+		},
+		Needs: []controller.Access{
+			{Group: "apps", Resource: "deployments", Verbs: []string{"get"}, Without: "cannot adopt ReplicaSets or write the first time in a term"},
+			{Group: "apps", Resource: "deployments", Verbs: []string{"list"}, Without: "reads every Deployment live in each term", Optional: true},
+			{Group: "apps", Resource: "deployments", Verbs: []string{"update"}, Without: "does not honour the annotation deprecated.deployment.rollback.to", Optional: true},
+			{Group: "apps", Resource: "deployments/status", Verbs: []string{"update"}, Without: "cannot tell how a rollout goes"},
+			{Group: "apps", Resource: "deployments/finalizers", Verbs: []string{"update"}, Without: "cannot create ReplicaSets that keep their owner"}, // blockOwnerDeletion
+			{Group: "apps", Resource: "replicasets", Verbs: []string{"get", "list"}, Without: "cannot write the first time in a term or after a lost answer"},
+			{Group: "apps", Resource: "replicasets", Verbs: []string{"create"}, Without: "cannot begin a rollout"},
+			{Group: "apps", Resource: "replicasets", Verbs: []string{"patch"}, Without: "cannot scale, adopt or release ReplicaSets"},
+			{Group: "apps", Resource: "replicasets", Verbs: []string{"delete"}, Without: "cannot clean up the history"},
+			{Resource: "pods", Verbs: []string{"list"}, Without: "cannot roll out with the strategy Recreate"},
+		},
+		New: func(b controller.Base) (controller.Controller, error) {
+			c := *cfg
+			c.TerminatingReplicas, c.VerifyFirstWrite = b.Enabled(controller.TerminatingReplicas), b.Enabled(controller.VerifyFirstWrite)
+			c.Drain = b.Drain
+			deps := Deps{Client: b.Client, Recorder: b.Recorder(Name), Clock: b.Clock, Metrics: b.Metrics}
+			var err error
+			if deps.Deployments, err = b.Caches.Deployments(); err != nil {
+				return nil, err
+			}
+			if deps.ReplicaSets, err = b.Caches.ReplicaSets(); err != nil {
+				return nil, err
+			}
+			if deps.Pods, err = b.Caches.Pods(); err != nil {
+				return nil, err
+			}
+			if deps.Namespaces, err = b.Caches.Namespaces(); err != nil {
+				return nil, err
+			}
+			return New(c, deps)
+		},
+	}
+}

@@ -1,0 +1,188 @@
+package deployment
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"minikcm/pkg/answer"
+	"minikcm/pkg/controller"
+)
+
+const reasonScaling = "ScalingReplicaSet" // as upstream
+
+// body returns the change as a patch that is carried out only on the ReplicaSet that was judged, at the generation at which it was judged. Statuses do
+// not raise the generation, so the ReplicaSet controller, which writes one at just that time, is in nobody's way. One without annotations has no
+// place for them, so its patch replaces the map and is bound to the version.
+func (c change) body() (types.PatchType, []byte, error) {
+	if len(c.rs.Annotations) == 0 && len(c.annotations) > 0 {
+		body, err := c.mergePatch()
+		return types.MergePatchType, body, err
+	}
+	type operation struct {
+		Op    string `json:"op"`
+		Path  string `json:"path"`
+		Value any    `json:"value"`
+	}
+	operations := []operation{{"test", "/metadata/uid", c.rs.UID}, {"test", "/metadata/generation", c.rs.Generation}}
+	if c.from != c.to {
+		operations = append(operations, operation{"add", "/spec/replicas", c.to})
+	}
+	if c.minReadySeconds != nil {
+		operations = append(operations, operation{"add", "/spec/minReadySeconds", *c.minReadySeconds})
+	}
+	escape := strings.NewReplacer("~", "~0", "/", "~1")
+	for _, key := range slices.Sorted(maps.Keys(c.annotations)) {
+		operations = append(operations, operation{"add", "/metadata/annotations/" + escape.Replace(key), c.annotations[key]})
+	}
+	body, err := json.Marshal(operations)
+	return types.JSONPatchType, body, err
+}
+
+func (c change) mergePatch() ([]byte, error) {
+	spec := map[string]any{}
+	if c.from != c.to {
+		spec["replicas"] = c.to
+	}
+	if c.minReadySeconds != nil {
+		spec["minReadySeconds"] = *c.minReadySeconds
+	}
+	return json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": c.rs.UID, "resourceVersion": c.rs.ResourceVersion, "annotations": c.annotations},
+		"spec":     spec,
+	})
+}
+
+// resized is the reply to one change.
+type resized struct {
+	outcome answer.Meaning     // Conflict: the ReplicaSet is not what was judged
+	set     *appsv1.ReplicaSet // as it is now, if it is known
+	err     error
+}
+
+// send carries out a change. A failed test is answered like an object that cannot be, so a look tells one from the other.
+func (w *writer) send(ctx context.Context, c change) resized {
+	if controller.Draining(ctx) {
+		return resized{outcome: answer.Unsent, err: controller.ErrDraining}
+	}
+	patchType, body, err := c.body()
+	if err != nil {
+		return resized{outcome: answer.Unsent, err: err}
+	}
+	var got *appsv1.ReplicaSet
+	outcome, err := answer.Send(ctx, func(ctx context.Context) (err error) {
+		got, err = w.client.AppsV1().ReplicaSets(c.rs.Namespace).Patch(ctx, c.rs.Name, patchType, body, metav1.PatchOptions{})
+		return err
+	})
+	r := resized{outcome: outcome, set: got, err: err}
+	if outcome != answer.Conflict && !(outcome == answer.Refused && apierrors.IsInvalid(err)) {
+		return r
+	}
+	live, readErr := w.read.set(ctx, c.rs.Namespace, c.rs.Name)
+	switch {
+	case readErr != nil:
+		r.err = errors.Join(err, readErr)
+	case live == nil || live.UID != c.rs.UID:
+		r.outcome = answer.Missing
+	case live.Generation != c.rs.Generation, outcome == answer.Conflict, len(live.Annotations) == 0 && len(c.rs.Annotations) > 0:
+		r.outcome, r.set = answer.Conflict, live
+	}
+	return r
+}
+
+// note enters a reply into the ledger and tells users of it. It returns what the sync fails with.
+func (w *writer) note(ctx context.Context, t task, c change, r resized) error {
+	switch r.outcome {
+	case answer.Done:
+		delete(t.ledger.resizes, c.rs.UID)
+		t.ledger.barrier.Require(w.sets, r.set.ResourceVersion, t.now)
+		w.tellScaled(ctx, t, c)
+		return nil
+	case answer.Conflict:
+		delete(t.ledger.resizes, c.rs.UID)
+		t.ledger.barrier.Require(w.sets, r.set.ResourceVersion, t.now)
+		w.metrics.conflicts.Inc()
+		return errMoved
+	case answer.Missing:
+		delete(t.ledger.resizes, c.rs.UID)
+		return errMoved
+	case answer.Unknown:
+		t.ledger.resizes[c.rs.UID] = unansweredResize{change: c, until: w.clock.Now().Add(answer.LandsWithin)}
+	}
+	if stopped(r.err) {
+		return r.err
+	}
+	w.recorder.Eventf(t.d, corev1.EventTypeWarning, "FailedScaleReplicaSet", "Failed to scale replica set %s from %d to %d: %v", c.rs.Name, c.from, c.to, answer.ForUsers(r.err))
+	return fmt.Errorf("scale ReplicaSet %s from %d to %d: %w", c.rs.Name, c.from, c.to, r.err)
+}
+
+func (w *writer) tellScaled(ctx context.Context, t task, c change) {
+	if c.from == c.to {
+		klog.FromContext(ctx).V(4).Info("Updated ReplicaSet", "replicaSet", klog.KObj(c.rs), "annotations", len(c.annotations))
+		return
+	}
+	direction := "down"
+	if c.raises() {
+		direction = "up"
+	}
+	klog.FromContext(ctx).V(2).Info("Scaled ReplicaSet", "replicaSet", klog.KObj(c.rs), "from", c.from, "to", c.to, "why", c.why)
+	w.recorder.Eventf(t.d, corev1.EventTypeNormal, reasonScaling, "Scaled %s replica set %s from %d to %d", direction, c.rs.Name, c.from, c.to)
+}
+
+// settled is what became of sending changes again that were not answered.
+type settled struct {
+	answered bool          // it is known of one or more, and the cache will show it
+	again    time.Duration // when it will be known of the others; 0: of all
+}
+
+// settle sends changes again that were not answered, as they were. Each can be carried out once only.
+func (w *writer) settle(ctx context.Context, t task) (settled, error) {
+	var s settled
+	var failures []error
+	for uid, known := range t.ledger.resizes {
+		r := w.send(ctx, known.change)
+		now := w.clock.Now()
+		switch r.outcome {
+		case answer.Done:
+			w.metrics.lostAnswers.WithLabelValues("patch", fateAbsent).Inc()
+			s.answered = true
+			_ = w.note(ctx, t, known.change, r)
+		case answer.Conflict:
+			w.metrics.lostAnswers.WithLabelValues("patch", fateConfirmed).Inc()
+			delete(t.ledger.resizes, uid)
+			t.ledger.barrier.Require(w.sets, r.set.ResourceVersion, t.now)
+			if orOne(r.set.Spec.Replicas) == known.change.to {
+				w.tellScaled(ctx, t, known.change)
+			}
+			s.answered = true
+		case answer.Missing:
+			delete(t.ledger.resizes, uid)
+			s.answered = true
+		case answer.Unknown:
+			t.ledger.resizes[uid] = unansweredResize{change: known.change, until: now.Add(answer.LandsWithin)}
+			failures = append(failures, fmt.Errorf("scale ReplicaSet %s again: %w", known.change.rs.Name, r.err))
+		default: // refused, or not sent: the attempt before may still be carried out
+			if !now.Before(known.until) {
+				delete(t.ledger.resizes, uid)
+				continue
+			}
+			s.again = controller.Soonest(s.again, known.until.Sub(now))
+			if stopped(r.err) {
+				failures = append(failures, r.err)
+			}
+		}
+	}
+	return s, errors.Join(failures...)
+}

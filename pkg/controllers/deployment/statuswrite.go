@@ -1,0 +1,87 @@
+package deployment
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"minikcm/pkg/caches"
+	"minikcm/pkg/controller"
+)
+
+// countsEvery is how often a status is written of which only numbers have changed that decide nothing.
+const countsEvery = 100 * time.Millisecond
+
+// statusWriter writes the status of Deployments, in one request for each sync.
+type statusWriter struct {
+	client      kubernetes.Interface
+	deployments *caches.Deployments
+	clock       clock.Clock
+}
+
+// changes reports whether there is anything to write.
+func (w *statusWriter) changes(t task, status appsv1.DeploymentStatus, revision string) bool {
+	if t.throttle.noTerminating {
+		status.TerminatingReplicas = nil
+	}
+	return revision != "" && t.d.Annotations[revisionAnnotation] != revision || !equality.Semantic.DeepEqual(t.d.Status, status)
+}
+
+// write writes the status and the revision if they have changed, and returns when to look again if that can wait. The endpoint of statuses takes
+// annotations, too, and does not raise the generation. A conflict is no failure: somebody has changed the Deployment, and its event brings the next sync.
+func (w *statusWriter) write(ctx context.Context, t task, status appsv1.DeploymentStatus, revision string) (again time.Duration, err error) {
+	if !w.changes(t, status, revision) {
+		return 0, nil
+	}
+	if wait := t.throttle.statusAt.Add(countsEvery).Sub(w.clock.Now()); wait > 0 && !decisive(t.d, status, revision) {
+		return wait, nil
+	}
+	if controller.Draining(ctx) {
+		return 0, controller.ErrDraining
+	}
+	update := t.d.DeepCopy() // marshalling writes to what it is given, and the Deployment may be the cache's
+	update.Status = status
+	if revision != "" {
+		metav1.SetMetaDataAnnotation(&update.ObjectMeta, revisionAnnotation, revision)
+	}
+	klog.FromContext(ctx).V(4).Info("Updating status", "replicas", status.Replicas, "updated", status.UpdatedReplicas, "available", status.AvailableReplicas,
+		"generation", status.ObservedGeneration)
+	written, err := w.client.AppsV1().Deployments(update.Namespace).UpdateStatus(ctx, update, metav1.UpdateOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return 0, nil // deleted
+	case apierrors.IsConflict(err):
+		return controller.BarrierRecheck, nil
+	case err != nil:
+		return 0, fmt.Errorf("write status: %w", err)
+	}
+	t.throttle.statusAt = w.clock.Now()
+	t.ledger.barrier.Require(w.deployments, written.ResourceVersion, t.now)
+	if status.TerminatingReplicas != nil && written.Status.TerminatingReplicas == nil {
+		t.throttle.noTerminating = true // the field is off in the API server; do not write it again and again
+	}
+	return 0, nil
+}
+
+// decisive reports whether somebody may wait for what a status tells: more than numbers that are on their way.
+func decisive(d *appsv1.Deployment, status appsv1.DeploymentStatus, revision string) bool {
+	was := d.Status
+	replicas := orOne(d.Spec.Replicas)
+	return was.ObservedGeneration != status.ObservedGeneration ||
+		revision != "" && d.Annotations[revisionAnnotation] != revision ||
+		!equality.Semantic.DeepEqual(was.CollisionCount, status.CollisionCount) ||
+		complete(d, was) != complete(d, status) ||
+		(int(was.UpdatedReplicas) == replicas) != (int(status.UpdatedReplicas) == replicas) ||
+		!slices.EqualFunc(was.Conditions, status.Conditions, func(a, b appsv1.DeploymentCondition) bool {
+			return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason
+		})
+}

@@ -1,0 +1,106 @@
+package deployment
+
+import (
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"minikcm/pkg/controller"
+)
+
+// throttle is what a Deployment does not try for the time being, or tries more slowly. Without it nothing wrong would be done, but too much.
+type throttle struct {
+	creates    controller.CreateBackoff // after creates that were refused
+	collisions doubling                 // between two bumps of the collisionCount
+	changed    doubling                 // between two ReplicaSets of one template that something changed on their way
+	digest     string                   // of that template
+	spoiled    map[types.UID]struct{}   // those ReplicaSets
+
+	ownership map[types.UID]refusal // ReplicaSets that the API server does not let us adopt or release
+
+	statusAt      time.Time // when the status was last written
+	noTerminating bool      // the API server drops status.terminatingReplicas
+}
+
+func newThrottle() *throttle {
+	return &throttle{spoiled: map[types.UID]struct{}{}, ownership: map[types.UID]refusal{}}
+}
+
+// refusal keeps a ReplicaSet from being adopted or released until its time has come.
+type refusal struct{ until time.Time }
+
+// forget drops what is known of ReplicaSets that are gone.
+func (t *throttle) forget(sets []*appsv1.ReplicaSet) {
+	if len(t.spoiled)+len(t.ownership) == 0 {
+		return
+	}
+	there := make(map[types.UID]bool, len(sets))
+	for _, rs := range sets {
+		there[rs.UID] = true
+	}
+	for uid := range t.spoiled {
+		if !there[uid] {
+			delete(t.spoiled, uid)
+		}
+	}
+	for uid := range t.ownership {
+		if !there[uid] {
+			delete(t.ownership, uid)
+		}
+	}
+}
+
+// admitted leaves out the ReplicaSets whose adoption or release was refused a moment ago, and says when to try the first of those; 0: there are none.
+func (t *throttle) admitted(sets []*appsv1.ReplicaSet, now time.Time) (rest []*appsv1.ReplicaSet, again time.Duration) {
+	if len(t.ownership) == 0 {
+		return sets, 0
+	}
+	for _, rs := range sets {
+		if r, ok := t.ownership[rs.UID]; ok && now.Before(r.until) {
+			again = controller.Soonest(again, r.until.Sub(now))
+			continue
+		}
+		rest = append(rest, rs)
+	}
+	return rest, again
+}
+
+// Back-offs of names and of templates that are changed on their way.
+const (
+	minCollision, maxCollision = time.Second, 5 * time.Minute
+	minChanged, maxChanged     = time.Minute, time.Hour
+)
+
+// doubling is a time to wait that doubles from one try to the next. Zero lets the first one pass.
+type doubling struct {
+	tries int
+	until time.Time
+}
+
+func (b doubling) next(least, most time.Duration, now time.Time) doubling {
+	return doubling{tries: b.tries + 1, until: now.Add(min(least<<min(b.tries, 20), most))}
+}
+
+// wait says how long to wait still; zero not at all.
+func (b doubling) wait(now time.Time) time.Duration { return max(b.until.Sub(now), 0) }
+
+// changedHere notes that something changed the template with a digest on its way into a ReplicaSet.
+func (t *throttle) changedHere(digest string, rs types.UID, now time.Time) {
+	if t.digest != digest {
+		t.digest, t.changed = digest, doubling{}
+	}
+	t.spoiled[rs] = struct{}{}
+	t.changed = t.changed.next(minChanged, maxChanged, now)
+}
+
+// holdCreate says why no ReplicaSet is to be created for a template now, and for how long; empty: nothing is in the way.
+func (t *throttle) holdCreate(generation int64, digest func() string, now time.Time) (hold, time.Duration) {
+	if wait := t.creates.Wait(generation, now); wait > 0 {
+		return holdCreateBackoff, wait
+	}
+	if wait := t.changed.wait(now); wait > 0 && t.digest == digest() {
+		return holdTemplateChanged, wait
+	}
+	return "", 0
+}

@@ -1,0 +1,239 @@
+package deployment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"minikcm/pkg/answer"
+	"minikcm/pkg/caches"
+	"minikcm/pkg/controller"
+)
+
+// writer carries out plans.
+type writer struct {
+	client      kubernetes.Interface
+	deployments *caches.Deployments
+	sets        *caches.ReplicaSets
+	read        *reader
+	recorder    record.EventRecorder
+	clock       clock.Clock
+	metrics     *metrics
+}
+
+// writes reports whether the plan writes anything besides the status.
+func (p plan) writes() bool {
+	return p.rollback != nil || p.create != nil || len(p.changes) > 0 || len(p.delete) > 0
+}
+
+// applied is what became of a plan.
+type applied struct {
+	plan    plan // what was carried out at last
+	done    []change
+	created bool
+	moved   bool   // something has changed since it was read, and the rest waits for the cache to show it
+	failed  string // why there is no new ReplicaSet; empty: nothing is wrong
+	err     error
+	again   time.Duration
+}
+
+// apply creates, then shrinks, then raises. What cannot be created changes the plan.
+func (w *writer) apply(ctx context.Context, t task, d decision) applied {
+	a := applied{plan: d.plan}
+	if d.plan.create != nil {
+		made := w.create(ctx, t, d.plan.create)
+		a.err, a.again = made.err, made.again
+		switch made.fate {
+		case createDone:
+			a.created = true
+			for i := range a.plan.changes {
+				if c := &a.plan.changes[i]; c.rs == d.plan.create {
+					c.rs = made.set
+				}
+			}
+		case createMet:
+			a.moved = true
+			return a
+		case createTaken, createRefused:
+			d.facts.nameTaken, d.facts.holdCreate = made.fate == createTaken, made.hold
+			d.replan(t)
+			a.plan, a.failed = d.plan, made.message
+		default:
+			return a
+		}
+	}
+	raises := slices.IndexFunc(a.plan.changes, change.raises)
+	if raises < 0 {
+		raises = len(a.plan.changes)
+	}
+	kept := w.resize(ctx, t, &a, a.plan.changes[:raises])
+	up := slices.Clone(a.plan.changes[raises:])
+	for i := range up { // what was not given up is not there for others
+		less := min(kept, up[i].to-up[i].from)
+		up[i].to, kept = up[i].to-less, kept-less
+	}
+	up = slices.DeleteFunc(up, func(c change) bool { return c.to == c.from })
+	if !stopped(a.err) {
+		w.resize(ctx, t, &a, up)
+	}
+	return a
+}
+
+// stopped reports whether an error says that nothing can be written any more.
+func stopped(err error) bool { return errors.Is(err, context.Canceled) }
+
+// resize changes ReplicaSets, all at once, and returns how many pods were to be given up and, as far as is known, were not.
+func (w *writer) resize(ctx context.Context, t task, a *applied, changes []change) (kept int) {
+	replies := make([]resized, len(changes))
+	var calls sync.WaitGroup
+	slots := make(chan struct{}, writesInFlight)
+	for i, c := range changes {
+		calls.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			replies[i] = w.send(ctx, c)
+		})
+	}
+	calls.Wait()
+	for i, c := range changes {
+		switch err := w.note(ctx, t, c, replies[i]); {
+		case err == nil:
+			a.done = append(a.done, c)
+			continue
+		case errors.Is(err, errMoved):
+			a.moved = true
+		default:
+			a.err = errors.Join(a.err, err)
+		}
+		kept += max(0, c.from-c.to)
+	}
+	return kept
+}
+
+// writesInFlight is how many ReplicaSets of one Deployment are resized at once.
+const writesInFlight = 10
+
+// tell returns the status and the revision after what was done.
+func (a applied) tell(t task, d decision) (appsv1.DeploymentStatus, string) {
+	status, revision := a.plan.status, a.plan.revision
+	if len(a.done) < len(a.plan.changes) {
+		o := a.plan.outcome
+		o.changes, o.observed = a.done, false
+		f := d.facts
+		p := passOf(t.d, d.sets, f, t.now)
+		status, revision = p.status(o), p.revision(o)
+	}
+	if a.plan.create != nil && !a.created {
+		p := passOf(t.d, d.sets, d.facts, t.now)
+		o := outcome{}
+		status, revision = p.status(o), p.revision(o)
+	}
+	if a.failed != "" {
+		status = pass{d: t.d, now: t.now}.createFailed(status, a.failed)
+	}
+	return status, revision
+}
+
+// prune deletes old ReplicaSets. The first failure ends it; one that has changed is judged again.
+func (w *writer) prune(ctx context.Context, t task, sets []*appsv1.ReplicaSet) error {
+	for _, rs := range sets {
+		if controller.Draining(ctx) {
+			return controller.ErrDraining
+		}
+		err := w.client.AppsV1().ReplicaSets(rs.Namespace).Delete(ctx, rs.Name, metav1.DeleteOptions{
+			Preconditions: &metav1.Preconditions{UID: &rs.UID, ResourceVersion: &rs.ResourceVersion},
+		})
+		switch answer.Of(err) {
+		case answer.Done, answer.Missing:
+			klog.FromContext(ctx).V(2).Info("Deleted an old ReplicaSet", "replicaSet", klog.KObj(rs), "revision", revisionOf(rs.Annotations))
+			t.ledger.pruned[rs.UID] = struct{}{}
+		case answer.Conflict:
+			return errMoved
+		default:
+			return fmt.Errorf("delete old ReplicaSet %s: %w", rs.Name, err)
+		}
+	}
+	return nil
+}
+
+// Reasons of events about rollbacks, upstream's, as are the words.
+const (
+	reasonRollback          = "DeploymentRollback"
+	reasonRollbackNotFound  = "DeploymentRollbackRevisionNotFound"
+	reasonRollbackUnchanged = "DeploymentRollbackTemplateUnchanged"
+)
+
+// rollBack gives the Deployment the template and the annotations of an old ReplicaSet, and removes the annotation that asked for it.
+func (w *writer) rollBack(ctx context.Context, t task, r rollback) error {
+	update := t.d.DeepCopy()
+	delete(update.Annotations, appsv1.DeprecatedRollbackTo)
+	eventType, reason, message := corev1.EventTypeWarning, reasonRollbackNotFound, "Unable to find the revision to rollback to."
+	switch {
+	case r.to != nil:
+		rs, err := w.read.set(ctx, r.to.Namespace, r.to.Name) // the cache has no template of a ReplicaSet without pods
+		if err != nil {
+			return err
+		}
+		if rs == nil || rs.UID != r.to.UID {
+			return errMoved
+		}
+		if sameTemplate(&rs.Spec.Template, &t.d.Spec.Template) {
+			reason, message = reasonRollbackUnchanged, unchanged(t.d)
+			break
+		}
+		update.Spec.Template = caches.WithoutHash(&rs.Spec.Template)
+		update.Annotations = rolledBack(update.Annotations, rs.Annotations)
+		eventType, reason = corev1.EventTypeNormal, reasonRollback
+		message = fmt.Sprintf("Rolled back deployment %q to revision %d", t.d.Name, r.revision)
+	case r.problem == rollbackNoLast:
+		message = "Unable to find last revision."
+	case r.problem == rollbackUnchanged:
+		reason, message = reasonRollbackUnchanged, unchanged(t.d)
+	}
+	if controller.Draining(ctx) {
+		return controller.ErrDraining
+	}
+	written, err := w.client.AppsV1().Deployments(update.Namespace).Update(ctx, update, metav1.UpdateOptions{})
+	switch answer.Of(err) {
+	case answer.Done:
+		t.ledger.barrier.Require(w.deployments, written.ResourceVersion, t.now)
+		klog.FromContext(ctx).V(2).Info("Took the annotation that asks for a rollback", "reason", reason, "revision", r.revision)
+		w.recorder.Event(t.d, eventType, reason, message)
+		return nil
+	case answer.Conflict, answer.Missing:
+		return errMoved
+	}
+	return fmt.Errorf("roll back: %w", err)
+}
+
+func unchanged(d *appsv1.Deployment) string {
+	return fmt.Sprintf("The rollback revision contains the same template as current deployment %q", d.Name)
+}
+
+// rolledBack are the annotations of a Deployment that gets back those of a ReplicaSet: what was written by users then, and what is about one object
+// alone from now.
+func rolledBack(now, then map[string]string) map[string]string {
+	out := map[string]string{}
+	for key, value := range now {
+		if ours(key) {
+			out[key] = value
+		}
+	}
+	for key, value := range then {
+		if !ours(key) {
+			out[key] = value
+		}
+	}
+	return out
+}
