@@ -10,7 +10,7 @@ import (
 //
 //  1. rollback: update the Deployment, and nothing else in this pass.
 //  2. create. If it fails nothing else is written but the status: no capacity is given up for a ReplicaSet that may not exist.
-//  3. changes that do not raise, all at once, then, when each was answered, those that do.
+//  3. changes that do not raise, all at once, then, when each was answered, those that do, less what was not given up.
 //  4. status and revision, in one request.
 //  5. delete.
 //

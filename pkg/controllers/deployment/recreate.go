@@ -26,7 +26,7 @@ func (p pass) recreate() sizing {
 			return s
 		}
 	}
-	// A new ReplicaSet that has pods was judged before it got them, and one that will not get any now is judged later.
+	// The API server is asked once in a rollout: when the new ReplicaSet is about to get its first pods.
 	begins := !p.found && !p.blocked() || p.found && !p.next.active() && p.next.caughtUp()
 	if begins && len(p.old) > 0 && !p.facts.oldPodsGone {
 		s.confirm = true

@@ -29,7 +29,7 @@ func (p pass) rollback() *rollback {
 		return nil
 	}
 	if revision == 0 {
-		if revision = p.lastRevision(); revision == 0 {
+		if revision = highestRevision(p.old); revision == 0 {
 			return &rollback{problem: rollbackNoLast}
 		}
 	}
@@ -46,21 +46,4 @@ func (p pass) rollback() *rollback {
 		}
 	}
 	return &rollback{problem: rollbackNotFound}
-}
-
-// lastRevision is the one before the present one: the highest of all if the present template has no ReplicaSet yet, else the second.
-func (p pass) lastRevision() (last int64) {
-	if !p.found {
-		return highestRevision(p.old)
-	}
-	highest := int64(0)
-	for _, s := range p.existing() {
-		switch n := revisionOf(s.rs.Annotations); {
-		case n >= highest:
-			last, highest = highest, n
-		case n > last:
-			last = n
-		}
-	}
-	return last
 }

@@ -15,6 +15,9 @@ func (p pass) rolling() sizing {
 
 	// 1. The new ReplicaSet never keeps more than all.
 	size, available := next.size(), next.available()
+	if next.rs.Spec.MinReadySeconds < p.d.Spec.MinReadySeconds {
+		available = 0 // by what they are to be from now on, nobody knows yet
+	}
 	if size > p.bounds.replicas {
 		size = p.bounds.replicas
 		available = next.availableOf(size)
@@ -53,22 +56,22 @@ func sizes(sets []set) (sum int) {
 // it has the size that it is to keep. First go pods that were not ready, since losing them costs nothing, then others.
 //
 // The sizes of the old ones and next together stay at least, so pods that are not available yet in the new one are not counted upon twice.
-// Of pods that may be available no more go than there are above least, and all where none is counted upon. If fewer than least are available
-// already, all that are not go, though an available one may stand before them in the order of deletion: a rollout would wait for ever for
+// Of pods that may be available no more go than there are above least, and all where none is counted upon. If by the statuses fewer than least
+// are available already, all that are not go, though an available one may stand before them in the order of deletion: a rollout would wait for ever for
 // pods that never become available.
 func shrink(old []set, next set, nextAvailable, least int) []target {
-	sum, available, apparent := nextAvailable, nextAvailable, next.apparent()
+	sum, available, told := nextAvailable, nextAvailable, next.told()
 	for _, s := range old {
 		sum += s.size()
 		available += s.available()
-		apparent += s.apparent()
+		told += s.told()
 	}
 	room, spare := max(0, sum-least), max(0, available-least)
 	to := make([]int, len(old))
 	for i, s := range old {
 		free := s.expendable()
-		if apparent < least {
-			free = s.size() - s.apparent()
+		if told < least {
+			free = s.size() - s.told()
 		}
 		k := min(room, free)
 		to[i] = s.size() - k

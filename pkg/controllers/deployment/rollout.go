@@ -90,7 +90,7 @@ func rollout(d *appsv1.Deployment, sets []set, f facts, now time.Time) plan {
 	// 6. One write for each ReplicaSet that is to change.
 	out := plan{create: s.create, confirm: s.confirm}
 	out.changes, out.held = p.changes(s)
-	if scales && slices.Contains(out.held, holdShrinkUnseen) {
+	if slices.Contains(out.held, holdShrinkUnseen) {
 		o.observed = false // who sees the generation observed may read the sizes
 	}
 
@@ -104,7 +104,9 @@ func rollout(d *appsv1.Deployment, sets []set, f facts, now time.Time) plan {
 
 	// 8. History, once the rollout is over.
 	if d.Spec.Paused || !scales && out.create == nil && len(out.changes) == 0 && complete(d, d.Status) {
-		out.delete = p.history()
+		out.delete = slices.DeleteFunc(p.history(), func(rs *appsv1.ReplicaSet) bool {
+			return slices.ContainsFunc(out.changes, func(c change) bool { return c.rs == rs })
+		})
 	}
 	return out
 }

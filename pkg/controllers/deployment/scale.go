@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-
-	appsv1 "k8s.io/api/apps/v1"
 )
 
 // scale sizes the ReplicaSets of a Deployment that was scaled, or that is paused and may have been. A rollout in the middle keeps its
@@ -26,10 +24,8 @@ func (p pass) scale() sizing {
 		return sizing{targets: []target{p.whole(active[0])}}
 	case p.saturated():
 		return sizing{targets: drop(p.old)}
-	case p.d.Spec.Strategy.Type == appsv1.RollingUpdateDeploymentStrategyType:
-		return sizing{targets: p.shares(active)}
 	}
-	return sizing{}
+	return sizing{targets: p.shares(active)}
 }
 
 // whole gives one ReplicaSet all the replicas. That its annotations say so is part of it: as long as they do not the Deployment counts as scaled,

@@ -47,12 +47,16 @@ func (s set) availableOf(size int) int {
 // apparent is how many of its pods are available as far as can be seen. The status may be old: what the size has given up is gone, whatever the
 // status says, and the cache of pods learns of a pod that became unready before the status does. It never makes it more.
 func (s set) apparent() int {
-	return max(0, min(s.size(), int(s.rs.Status.AvailableReplicas), s.pods.available))
+	return max(0, min(s.told(), s.pods.available))
 }
+
+// told is how many of its pods its status and its size agree on. The cache of pods, which may be behind, has no part in it: what makes a plan bolder
+// must not be that less is known.
+func (s set) told() int { return max(0, min(s.size(), int(s.rs.Status.AvailableReplicas))) }
 
 // lowered reports whether the cache of pods makes that less than the status does.
 func (s set) lowered() bool {
-	return s.apparent() < min(s.size(), int(s.rs.Status.AvailableReplicas))
+	return s.apparent() < s.told()
 }
 
 // expendable is how many pods go before any ready one does when the ReplicaSet shrinks.

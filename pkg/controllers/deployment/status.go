@@ -3,6 +3,8 @@ package deployment
 import (
 	"fmt"
 	"math"
+	"strconv"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -90,7 +92,7 @@ func (p pass) progressing(o outcome, status appsv1.DeploymentStatus, c *conditio
 
 	// 1. Another ReplicaSet has become the new one: another rollout, whatever was said about the last one.
 	has, ok := c.get(kind)
-	begins := name != "" && (!ok || p.revision(o) != p.d.Annotations[revisionAnnotation])
+	begins := name != "" && (!ok || p.revision(o) != p.d.Annotations[revisionAnnotation] && !strings.Contains(has.Message, strconv.Quote(name)))
 	switch {
 	case !begins || p.d.Spec.Paused && has.Reason == reasonPaused:
 	case o.created != nil:
