@@ -1,0 +1,650 @@
+package deployment
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
+
+	"minikcm/pkg/answer"
+	"minikcm/pkg/controller"
+)
+
+// withTemplate makes what it is asked for, changed on its way.
+func withTemplate(edit func(*appsv1.ReplicaSet)) func(int, clienttesting.Action) (runtime.Object, error) {
+	return func(_ int, a clienttesting.Action) (runtime.Object, error) {
+		rs := a.(clienttesting.CreateAction).GetObject().(*appsv1.ReplicaSet).DeepCopy()
+		rs.UID, rs.ResourceVersion, rs.Generation = "made", "50", 1
+		edit(rs)
+		return rs, nil
+	}
+}
+
+// answersMade makes what it is asked for.
+func answersMade(call int, a clienttesting.Action) (runtime.Object, error) {
+	return withTemplate(func(*appsv1.ReplicaSet) {})(call, a)
+}
+
+// written returns the Deployment that a status was written with last; nil if none was.
+func (b *bench) written() (d *appsv1.Deployment) {
+	for _, a := range b.client.Actions() {
+		if u, ok := a.(clienttesting.UpdateAction); ok && a.GetSubresource() == "status" {
+			d = u.GetObject().(*appsv1.Deployment)
+		}
+	}
+	return d
+}
+
+func TestANewDeploymentTakesTwoWrites(t *testing.T) {
+	d := newDeployment(3, deadline(600))
+	b := newBench(t, d)
+	b.on("create replicasets", answersMade)
+	if _, err := b.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.wants(t, "create replicasets", "update deployments/status")
+	b.wantsEvents(t, "Scaled up replica set "+nextName(d)+" from 0 to 3")
+	got := b.written()
+	if has := progressingOf(got.Status); got.Annotations[revisionAnnotation] != "1" || got.Status.ObservedGeneration != 1 || has.Reason != "NewReplicaSetCreated" {
+		t.Errorf("status written with revision %q, generation %d, Progressing %s", got.Annotations[revisionAnnotation], got.Status.ObservedGeneration, has.Reason)
+	}
+	if state := b.ledger.barrier.Unseen(); !state {
+		t.Error("the caches need not show what was written")
+	}
+}
+
+// TestARefusedCreateIsHeldBack: the status tells, nothing else is given up for it, and the next sync does not try again before its time.
+func TestARefusedCreateIsHeldBack(t *testing.T) {
+	d := newDeployment(3, within(1, 1), deadline(600))
+	d.Generation = 2
+	old := owned(d, "v0", newOld("old", 3, 1, sizedFor(3, 4), revision("1")))
+	b := newBench(t, d, old)
+	b.on("create replicasets", fails(apierrors.NewForbidden(setResource, "x", errors.New("exceeded quota"))))
+	if _, err := b.run(t.Context()); err == nil {
+		t.Error("no error")
+	}
+	b.wants(t, "create replicasets", "update deployments/status")
+	b.wantsEvents(t, `Warning ReplicaSetCreateError Failed to create new replica set "`+nextName(d))
+	got := b.written().Status
+	if has := progressingOf(got); has.Reason != reasonCreateFailed || has.Status != corev1.ConditionFalse || got.ObservedGeneration != 0 {
+		t.Errorf("Progressing %+v, generation %d; want what went wrong, and no generation", has, got.ObservedGeneration)
+	}
+	b.d = d.DeepCopy()
+	b.d.Status = got
+	b.client.ClearActions()
+	result, err := b.run(t.Context())
+	if err != nil || result.After != time.Second {
+		t.Errorf("during the back-off: %+v, %v; want After 1 s", result, err)
+	}
+	b.wants(t)
+}
+
+// TestAnUnansweredCreateKeepsItsName, and its pods are reserved when the template moves on.
+func TestAnUnansweredCreateKeepsItsName(t *testing.T) {
+	d := newDeployment(3, within(1, 0))
+	b := newBench(t, d)
+	b.on("create replicasets", fails(errBroken))
+	if _, err := b.run(t.Context()); err == nil {
+		t.Error("no error")
+	}
+	first := nextName(d)
+	b.on("create replicasets", func(int, clienttesting.Action) (runtime.Object, error) {
+		return nil, apierrors.NewAlreadyExists(setResource, first)
+	})
+	landed := newReplicaSet(d, nil, 3)
+	landed.UID, landed.ResourceVersion = "landed", "60"
+	b.on("get replicasets", func(int, clienttesting.Action) (runtime.Object, error) { return landed, nil })
+	b.client.ClearActions()
+	if result, err := b.run(t.Context()); err != nil || result.After == 0 {
+		t.Errorf("%+v, %v; want to look again", result, err)
+	}
+	b.wants(t, "create replicasets", "get replicasets")
+	if len(b.ledger.creates) > 0 || !b.ledger.barrier.Unseen() {
+		t.Errorf("creates %v, unseen %t; want it to be known, and to be seen", b.ledger.creates, b.ledger.barrier.Unseen())
+	}
+}
+
+func TestWhatAnUnansweredCreateReserves(t *testing.T) {
+	d := newDeployment(3)
+	l := newLedger("web")
+	begun := l.begin("web-a", 3)
+	begun.Unknown, begun.Until = true, now.Add(answer.LandsWithin)
+	l.creates.Keep(begun)
+	none := func(string) (*appsv1.ReplicaSet, bool) { return nil, false }
+	if made := l.resolve(nil, none, now); made != 0 {
+		t.Errorf("%d made, want none", made)
+	}
+	if present, others := l.reserved("web-b"); present != 0 || others != 3 {
+		t.Errorf("another template: reserved %d and %d, want 0 and 3", present, others)
+	}
+	if present, others := l.reserved("web-a"); present != 3 || others != 0 {
+		t.Errorf("the same template: reserved %d and %d, want 3 and 0", present, others)
+	}
+	if in := l.decided(now); in != answer.LandsWithin {
+		t.Errorf("decided in %v, want %v", in, answer.LandsWithin)
+	}
+	ours := newReplicaSet(d, nil, 3)
+	ours.OwnerReferences[0].UID = "web"
+	if made := l.resolve(nil, func(string) (*appsv1.ReplicaSet, bool) { return ours, true }, now); made != 1 || len(l.sizes) > 0 {
+		t.Errorf("seen: %d made, sizes %v", made, l.sizes)
+	}
+	begun = l.begin("web-a", 3)
+	begun.Unknown, begun.Until = true, now.Add(answer.LandsWithin)
+	l.creates.Keep(begun)
+	l.resolve(nil, none, now.Add(answer.LandsWithin))
+	if _, others := l.reserved(""); others != 0 {
+		t.Errorf("%d reserved though it can no longer come to exist", others)
+	}
+}
+
+// TestATakenNameCountsAsACollision, at once the first time, and not before the back-off is over the next.
+func TestATakenNameCountsAsACollision(t *testing.T) {
+	for name, foreign := range map[string]func(*appsv1.ReplicaSet){
+		"nobody's":         func(rs *appsv1.ReplicaSet) { rs.OwnerReferences = nil },
+		"another template": func(rs *appsv1.ReplicaSet) { rs.Spec.Template.Spec.Containers[0].Image = "other" },
+		"being deleted":    func(rs *appsv1.ReplicaSet) { rs.DeletionTimestamp = new(ago(0)) },
+		"the predecessor's of this name": func(rs *appsv1.ReplicaSet) {
+			rs.OwnerReferences[0].UID = "before"
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDeployment(3)
+			b := newBench(t, d)
+			b.on("create replicasets", fails(apierrors.NewAlreadyExists(setResource, "x")))
+			taken := newReplicaSet(d, nil, 3)
+			foreign(taken)
+			b.on("get replicasets", func(int, clienttesting.Action) (runtime.Object, error) { return taken, nil })
+			if _, err := b.run(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			b.wants(t, "create replicasets", "get replicasets", "update deployments/status")
+			status := b.written().Status
+			if orZero(status.CollisionCount) != 1 || status.ObservedGeneration != 0 {
+				t.Errorf("collisionCount %v, generation %d; want 1 and not observed", status.CollisionCount, status.ObservedGeneration)
+			}
+			b.d = b.d.DeepCopy()
+			b.d.Status = status
+			b.client.ClearActions()
+			result, err := b.run(t.Context())
+			if err != nil || result.After != time.Second {
+				t.Errorf("taken again: %+v, %v; want After 1 s", result, err)
+			}
+			b.wants(t, "create replicasets", "get replicasets")
+		})
+	}
+}
+
+// TestAChangedTemplateMakesNoStorm: one ReplicaSet is made, loses its pods, and no other is for a while.
+func TestAChangedTemplateMakesNoStorm(t *testing.T) {
+	d := newDeployment(3, deadline(600))
+	b := newBench(t, d)
+	var spoiled *appsv1.ReplicaSet
+	b.on("create replicasets", func(call int, a clienttesting.Action) (runtime.Object, error) {
+		got, err := withTemplate(func(rs *appsv1.ReplicaSet) { rs.Spec.Template.Spec.Containers[0].Image = "registry/v1" })(call, a)
+		spoiled = got.(*appsv1.ReplicaSet)
+		return got, err
+	})
+	result, err := b.run(t.Context())
+	if err != nil || result.After != controller.BarrierPatience && result.After != time.Minute {
+		t.Errorf("%+v, %v", result, err)
+	}
+	b.wants(t, "create replicasets", "update deployments/status")
+	b.wantsEvents(t, "Scaled up", "Warning ReplicaSetChanged Replica set \""+spoiled.Name+"\" was changed on its way: its template differs from that of the deployment in spec.containers[0].image")
+	status := b.written().Status
+	if has := progressingOf(status); has.Reason != reasonCreateFailed || !strings.Contains(has.Message, "spec.containers[0].image") {
+		t.Errorf("Progressing %+v", has)
+	}
+
+	b.client.ClearActions()
+	b.d = d.DeepCopy()
+	b.d.Status = status
+	b.sets = []*appsv1.ReplicaSet{spoiled}
+	b.on("patch replicasets", func(int, clienttesting.Action) (runtime.Object, error) { return spoiled, nil })
+	if _, err := b.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(b.patches()[0], `{"op":"add","path":"/spec/replicas","value":0}`) {
+		t.Errorf("patches %v, want the pods taken", b.patches())
+	}
+	for _, a := range b.client.Actions() {
+		if a.GetVerb() == "create" {
+			t.Error("one more was made")
+		}
+	}
+}
+
+// patches returns the bodies of the patches so far.
+func (b *bench) patches() (out []string) {
+	for _, a := range b.client.Actions() {
+		if p, ok := a.(clienttesting.PatchAction); ok {
+			out = append(out, string(p.GetPatch()))
+		}
+	}
+	return out
+}
+
+func TestBodyOfAChange(t *testing.T) {
+	d := newDeployment(3)
+	rs := owned(d, "v1", newOld("old", 3, 1))
+	for _, tt := range []struct {
+		name string
+		has  map[string]string
+		c    change
+		kind types.PatchType
+		want string
+	}{
+		{"size", map[string]string{"a": "b"}, change{from: 3, to: 1}, types.JSONPatchType,
+			`[{"op":"test","path":"/metadata/uid","value":"uid of old"},{"op":"test","path":"/metadata/generation","value":2},{"op":"add","path":"/spec/replicas","value":1}]`},
+		{"all", map[string]string{"a": "b"}, change{from: 3, to: 1, minReadySeconds: new(int32(7)), annotations: map[string]string{"x~y/z": "1"}}, types.JSONPatchType,
+			`[{"op":"test","path":"/metadata/uid","value":"uid of old"},{"op":"test","path":"/metadata/generation","value":2},{"op":"add","path":"/spec/replicas","value":1},` +
+				`{"op":"add","path":"/spec/minReadySeconds","value":7},{"op":"add","path":"/metadata/annotations/x~0y~1z","value":"1"}]`},
+		{"no annotations yet", nil, change{from: 3, to: 1, annotations: map[string]string{"x": "1"}}, types.MergePatchType,
+			`{"metadata":{"annotations":{"x":"1"},"resourceVersion":"5","uid":"uid of old"},"spec":{"replicas":1}}`},
+		{"no annotations, and none wanted", nil, change{from: 3, to: 0}, types.JSONPatchType,
+			`[{"op":"test","path":"/metadata/uid","value":"uid of old"},{"op":"test","path":"/metadata/generation","value":2},{"op":"add","path":"/spec/replicas","value":0}]`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			rs.Annotations = tt.has
+			tt.c.rs = rs
+			kind, body, err := tt.c.body()
+			if err != nil || kind != tt.kind {
+				t.Errorf("%s, %v", kind, err)
+			}
+			var got, want any
+			if err := errors.Join(json.Unmarshal(body, &got), json.Unmarshal([]byte(tt.want), &want)); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("body (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// rolling is a bench in the middle of a rollout: old has 3 pods of 3 with 1 that may be missing and 1 more allowed.
+func rollingBench(t *testing.T) *bench {
+	d := newDeployment(3, within(1, 1))
+	d.Generation = 2
+	old := owned(d, "v0", newOld("old", 3, 9, sizedFor(3, 4), revision("1")))
+	next := owned(d, "v1", newNext("next", 0, sizedFor(3, 4), revision("2")))
+	b := newBench(t, d, old, next)
+	return b
+}
+
+func replyTo(b *bench, replies map[string]error) {
+	b.on("patch replicasets", func(_ int, a clienttesting.Action) (runtime.Object, error) {
+		name := a.(clienttesting.PatchAction).GetName()
+		if err := replies[name]; err != nil {
+			return nil, err
+		}
+		for _, rs := range b.sets {
+			if rs.Name == name {
+				got := rs.DeepCopy()
+				got.ResourceVersion = "70"
+				got.Generation++
+				return got, nil
+			}
+		}
+		return nil, apierrors.NewNotFound(setResource, name)
+	})
+}
+
+// TestWhatIsNotGivenUpIsNotThereForOthers: the reduction is refused; the raise is cut to the surge that is free, and the generation is not observed.
+func TestWhatIsNotGivenUpIsNotThereForOthers(t *testing.T) {
+	for name, err := range map[string]error{
+		"refused": apierrors.NewForbidden(setResource, "old", errors.New("by a webhook")), "not answered": errBroken,
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := rollingBench(t)
+			b.sets[0].Status.AvailableReplicas, b.sets[0].Status.ReadyReplicas = 3, 3
+			replyTo(b, map[string]error{"old": err})
+			// No pod is in the cache, so all that can be given up is what the statuses say: plan by hand.
+			a := applied{}
+			kept := b.writes.resize(t.Context(), b.task, &a, []change{{rs: b.sets[0], from: 3, to: 2, why: whyAvailable}})
+			if kept != 1 || a.err == nil || len(a.done) != 0 {
+				t.Errorf("kept %d, error %v, done %v; want 1, an error and nothing", kept, a.err, a.done)
+			}
+			b.wantsEvents(t, "Warning FailedScaleReplicaSet Failed to scale replica set old from 3 to 2: ")
+			d := decision{plan: plan{changes: []change{
+				{rs: b.sets[0], from: 3, to: 2, why: whyAvailable}, {rs: b.sets[1], from: 0, to: 2, why: whySurge},
+			}}}
+			b.client.ClearActions()
+			a = b.writes.apply(t.Context(), b.task, d)
+			patches := b.patches()
+			if len(a.done) != 1 || a.done[0].to != 1 || len(patches) != 2 || !strings.Contains(patches[1], `"/spec/replicas","value":1`) {
+				t.Errorf("done %v, patches %v; want next raised to 1, the surge", sizesOf(a.done), patches)
+			}
+			if _, unknown := b.ledger.resizes[b.sets[0].UID]; unknown != (name == "not answered") {
+				t.Errorf("remembered as not answered: %t", unknown)
+			}
+		})
+	}
+}
+
+// TestAFailedTestIsNoRefusal: somebody has resized the ReplicaSet meanwhile.
+func TestAFailedTestIsNoRefusal(t *testing.T) {
+	invalid := apierrors.NewGenericServerResponse(422, "patch", setResource, "old", "testing path /metadata/generation failed", 0, false)
+	for _, tt := range []struct {
+		name string
+		live func(*appsv1.ReplicaSet)
+		want answer.Meaning
+	}{
+		{"resized", func(rs *appsv1.ReplicaSet) { rs.Generation++; rs.ResourceVersion = "90" }, answer.Conflict},
+		{"replaced", func(rs *appsv1.ReplicaSet) { rs.UID = "another" }, answer.Missing},
+		{"as it was: refused", func(*appsv1.ReplicaSet) {}, answer.Refused},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := rollingBench(t)
+			replyTo(b, map[string]error{"old": invalid})
+			b.on("get replicasets", func(int, clienttesting.Action) (runtime.Object, error) {
+				live := b.sets[0].DeepCopy()
+				tt.live(live)
+				return live, nil
+			})
+			r := b.writes.send(t.Context(), change{rs: b.sets[0], from: 3, to: 2})
+			if r.outcome != tt.want {
+				t.Errorf("outcome %s, want %s", r.outcome, tt.want)
+			}
+			err := b.writes.note(t.Context(), b.task, change{rs: b.sets[0], from: 3, to: 2}, r)
+			if moved := errors.Is(err, errMoved); moved != (tt.want != answer.Refused) {
+				t.Errorf("error %v", err)
+			}
+		})
+	}
+}
+
+// TestAnUnansweredResizeIsSentAgain before anything else is decided, as it was.
+func TestAnUnansweredResizeIsSentAgain(t *testing.T) {
+	lost := func(b *bench) {
+		b.ledger.resizes[b.sets[0].UID] = unansweredResize{change: change{rs: b.sets[0], from: 3, to: 2}, until: now.Add(answer.LandsWithin)}
+	}
+	moved := apierrors.NewGenericServerResponse(422, "patch", setResource, "old", "test failed", 0, false)
+	live := func(b *bench, generation int64, size int32) {
+		b.on("get replicasets", func(int, clienttesting.Action) (runtime.Object, error) {
+			rs := b.sets[0].DeepCopy()
+			rs.Generation, rs.ResourceVersion, rs.Spec.Replicas = generation, "80", &size
+			return rs, nil
+		})
+	}
+	t.Run("it had not been carried out, and is now", func(t *testing.T) {
+		b := rollingBench(t)
+		lost(b)
+		replyTo(b, nil)
+		result, err := b.run(t.Context())
+		if err != nil || result.After != time.Second || len(b.ledger.resizes) > 0 || !b.ledger.barrier.Unseen() {
+			t.Errorf("%+v, %v, still not answered %d", result, err, len(b.ledger.resizes))
+		}
+		b.wants(t, "patch replicasets")
+		b.wantsEvents(t, "Scaled down replica set old from 3 to 2")
+	})
+	t.Run("it had been carried out", func(t *testing.T) {
+		b := rollingBench(t)
+		lost(b)
+		replyTo(b, map[string]error{"old": moved})
+		live(b, 3, 2)
+		if _, err := b.run(t.Context()); err != nil || len(b.ledger.resizes) > 0 {
+			t.Errorf("%v, still not answered %d", err, len(b.ledger.resizes))
+		}
+		b.wants(t, "patch replicasets", "get replicasets")
+		b.wantsEvents(t, "Scaled down replica set old from 3 to 2")
+	})
+	t.Run("it is not answered again", func(t *testing.T) {
+		b := rollingBench(t)
+		lost(b)
+		replyTo(b, map[string]error{"old": errBroken})
+		if _, err := b.run(t.Context()); !errors.Is(err, errBroken) || len(b.ledger.resizes) != 1 {
+			t.Errorf("%v, not answered %d", err, len(b.ledger.resizes))
+		}
+		b.wants(t, "patch replicasets")
+	})
+	t.Run("it is refused now: the first attempt may still be carried out, so only the status is written", func(t *testing.T) {
+		b := rollingBench(t)
+		lost(b)
+		replyTo(b, map[string]error{"old": apierrors.NewForbidden(setResource, "old", errors.New("no"))})
+		result, err := b.run(t.Context())
+		if err != nil || result.After == 0 || result.After > answer.LandsWithin {
+			t.Errorf("%+v, %v", result, err)
+		}
+		b.wants(t, "patch replicasets", "update deployments/status")
+		if got := b.written().Status.ObservedGeneration; got != 0 {
+			t.Errorf("generation %d observed", got)
+		}
+		b.clock.SetTime(now.Add(answer.LandsWithin))
+		if settling, err := b.writes.settle(t.Context(), b.task); err != nil || settling.again > 0 || len(b.ledger.resizes) > 0 {
+			t.Errorf("when it can no longer be carried out: %+v, %v, %d", settling, err, len(b.ledger.resizes))
+		}
+	})
+}
+
+func TestAConflictOfTheStatusIsQuiet(t *testing.T) {
+	b := newBench(t, newDeployment(0))
+	b.on("create replicasets", answersMade)
+	b.on("update deployments/status", fails(apierrors.NewConflict(setResource, "web", errors.New("changed"))))
+	if result, err := b.run(t.Context()); err != nil || result.After != time.Second {
+		t.Errorf("%+v, %v; want to wait for the cache", result, err)
+	}
+}
+
+// TestNumbersAloneAreWrittenAtTheirPace, and what somebody may wait for at once.
+func TestNumbersAloneAreWrittenAtTheirPace(t *testing.T) {
+	d := newDeployment(3)
+	d.Status = appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 3, UpdatedReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 1}
+	for _, tt := range []struct {
+		name     string
+		edit     func(*appsv1.DeploymentStatus)
+		revision string
+		want     time.Duration
+	}{
+		{"nothing", func(*appsv1.DeploymentStatus) {}, "", 0},
+		{"a number", func(s *appsv1.DeploymentStatus) { s.ReadyReplicas = 2 }, "", 60 * time.Millisecond},
+		{"the generation", func(s *appsv1.DeploymentStatus) { s.ObservedGeneration = 2 }, "", 0},
+		{"the revision", func(*appsv1.DeploymentStatus) {}, "4", 0},
+		{"a condition", func(s *appsv1.DeploymentStatus) {
+			s.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentAvailable}}
+		}, "", 0},
+		{"all are updated", func(s *appsv1.DeploymentStatus) { s.UpdatedReplicas = 3 }, "", 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, d)
+			b.throttle.statusAt = now.Add(-40 * time.Millisecond)
+			status := *d.Status.DeepCopy()
+			tt.edit(&status)
+			again, err := b.statuses.write(t.Context(), b.task, status, tt.revision)
+			if err != nil || again != tt.want {
+				t.Errorf("again in %v, %v; want %v", again, err, tt.want)
+			}
+		})
+	}
+}
+
+func TestHistoryIsPrunedWithPreconditions(t *testing.T) {
+	d := newDeployment(3)
+	old := owned(d, "v0", newOld("old", 0, 1))
+	b := newBench(t, d, old)
+	var got metav1.DeleteOptions
+	b.on("delete replicasets", func(call int, a clienttesting.Action) (runtime.Object, error) {
+		got = a.(clienttesting.DeleteActionImpl).DeleteOptions
+		if call == 1 {
+			return nil, apierrors.NewConflict(setResource, "old", errors.New("changed"))
+		}
+		return nil, nil
+	})
+	if err := b.writes.prune(t.Context(), b.task, []*appsv1.ReplicaSet{old}); !errors.Is(err, errMoved) {
+		t.Errorf("changed since: %v", err)
+	}
+	if err := b.writes.prune(t.Context(), b.task, []*appsv1.ReplicaSet{old}); err != nil {
+		t.Error(err)
+	}
+	if got.Preconditions == nil || *got.Preconditions.UID != old.UID || *got.Preconditions.ResourceVersion != "5" {
+		t.Errorf("preconditions %+v, want what was judged", got.Preconditions)
+	}
+	if _, ok := b.ledger.pruned[old.UID]; !ok {
+		t.Error("not remembered")
+	}
+}
+
+// TestRollingBackReadsTheTemplateLive: the cache has none of a ReplicaSet without pods.
+func TestRollingBackReadsTheTemplateLive(t *testing.T) {
+	d := newDeployment(3, annotated(appsv1.DeprecatedRollbackTo, "1"), annotated("mine", "now"), annotated(revisionAnnotation, "2"))
+	old := owned(d, "v0", newOld("old", 0, 9, revision("1")))
+	old.Annotations["mine"] = "then"
+	next := owned(d, "v1", newNext("next", 3, revision("2")))
+	b := newBench(t, d, old, next)
+	b.sets[0] = old.DeepCopy()
+	b.sets[0].Spec.Template = corev1.PodTemplateSpec{}
+	if _, err := b.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.wants(t, "get replicasets", "update deployments")
+	b.wantsEvents(t, `Normal DeploymentRollback Rolled back deployment "web" to revision 1`)
+	var got *appsv1.Deployment
+	for _, a := range b.client.Actions() {
+		if u, ok := a.(clienttesting.UpdateAction); ok {
+			got = u.GetObject().(*appsv1.Deployment)
+		}
+	}
+	if diff := cmp.Diff(map[string]string{"mine": "then", revisionAnnotation: "2"}, got.Annotations); diff != "" || got.Spec.Template.Spec.Containers[0].Image != "v0" {
+		t.Errorf("image %s, annotations (-want +got):\n%s", got.Spec.Template.Spec.Containers[0].Image, diff)
+	}
+}
+
+func TestRollbacksThatCannotBe(t *testing.T) {
+	for _, tt := range []struct{ to, event string }{
+		{"7", "Warning DeploymentRollbackRevisionNotFound Unable to find the revision to rollback to."},
+		{"2", `Warning DeploymentRollbackTemplateUnchanged The rollback revision contains the same template as current deployment "web"`},
+		{"0", "Warning DeploymentRollbackRevisionNotFound Unable to find last revision."},
+	} {
+		d := newDeployment(3, annotated(appsv1.DeprecatedRollbackTo, tt.to), annotated(revisionAnnotation, "2"))
+		b := newBench(t, d, owned(d, "v1", newNext("next", 3, revision("2"))))
+		if _, err := b.run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		b.wants(t, "update deployments")
+		b.wantsEvents(t, tt.event)
+	}
+}
+
+func TestADeploymentThatIsBeingDeletedWritesItsStatusAlone(t *testing.T) {
+	d := newDeployment(3, func(d *appsv1.Deployment) { d.DeletionTimestamp, d.Finalizers = new(ago(time.Second)), []string{"x"} })
+	orphan := owned(d, "v1", newNext("orphan", 3))
+	orphan.OwnerReferences = nil
+	b := newBench(t, d, owned(d, "v0", newOld("old", 3, 1)), orphan)
+	if _, err := b.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.wants(t, "update deployments/status")
+}
+
+func TestAnOrphanIsAdoptedAfterALiveRead(t *testing.T) {
+	d := newDeployment(3)
+	orphan := owned(d, "v1", newNext("orphan", 3))
+	orphan.OwnerReferences = nil
+	t.Run("adopted", func(t *testing.T) {
+		b := newBench(t, d, orphan)
+		b.on("patch replicasets", func(int, clienttesting.Action) (runtime.Object, error) {
+			return owned(d, "v1", newNext("orphan", 3)), nil
+		})
+		if _, err := b.run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		b.wants(t, "get deployments", "patch replicasets", "patch replicasets", "update deployments/status")
+	})
+	t.Run("another by now", func(t *testing.T) {
+		b := newBench(t, d, orphan)
+		b.on("get deployments", func(int, clienttesting.Action) (runtime.Object, error) {
+			return newDeployment(3, func(d *appsv1.Deployment) { d.UID = "another" }), nil
+		})
+		if result, err := b.run(t.Context()); err != nil || result.After != time.Second {
+			t.Errorf("%+v, %v", result, err)
+		}
+		b.wants(t, "get deployments")
+	})
+	t.Run("refused: left out, told, and left alone for a while", func(t *testing.T) {
+		b := newBench(t, d, orphan)
+		b.on("create replicasets", answersMade)
+		b.on("patch replicasets", fails(apierrors.NewForbidden(setResource, "orphan", errors.New("no"))))
+		if _, err := b.run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		b.wants(t, "get deployments", "patch replicasets", "create replicasets", "update deployments/status")
+		b.wantsEvents(t, "Warning FailedAdopt Failed to adopt replica set orphan", "Scaled up")
+	})
+}
+
+// TestTheFirstWriteOfATermIsDecidedOnALiveRead: the cache knows of no ReplicaSet, and there is one.
+func TestTheFirstWriteOfATermIsDecidedOnALiveRead(t *testing.T) {
+	d := newDeployment(3)
+	next := owned(d, "v1", newNext("next", 3, sizedFor(3, 3), revision("1")))
+	b := newBench(t, d, next)
+	b.cfg.VerifyFirstWrite = true
+	b.sets = nil
+	if _, err := b.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.wants(t, "get deployments", "list replicasets", "update deployments/status")
+	if !b.ledger.verified {
+		t.Error("not verified")
+	}
+}
+
+// TestRecreateAsksForPodsOnce before it makes new ones.
+func TestRecreateAsksForPodsOnce(t *testing.T) {
+	d := newDeployment(3, recreating)
+	old := owned(d, "v0", newOld("old", 0, 1))
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "p", Labels: map[string]string{"app": "web"},
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(old, appsv1.SchemeGroupVersion.WithKind(setKind))}}}
+	t.Run("one is left", func(t *testing.T) {
+		b := newBench(t, d, old)
+		if err := b.client.Tracker().Add(pod); err != nil {
+			t.Fatal(err)
+		}
+		result, err := b.run(t.Context())
+		if err != nil || result.After != time.Second {
+			t.Errorf("%+v, %v", result, err)
+		}
+		b.wants(t, "list pods", "update deployments/status")
+	})
+	t.Run("it has finished", func(t *testing.T) {
+		b := newBench(t, d, old)
+		finished := pod.DeepCopy()
+		finished.Status.Phase = corev1.PodFailed
+		if err := b.client.Tracker().Add(finished); err != nil {
+			t.Fatal(err)
+		}
+		b.on("create replicasets", answersMade)
+		if _, err := b.run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		b.wants(t, "list pods", "create replicasets", "update deployments/status")
+	})
+}
+
+func TestFirstDifference(t *testing.T) {
+	for _, tt := range []struct {
+		edit func(*corev1.PodTemplateSpec)
+		want string
+	}{
+		{func(*corev1.PodTemplateSpec) {}, ""},
+		{func(t *corev1.PodTemplateSpec) { t.Labels = map[string]string{"app": "web", hashLabel: "x"} }, ""},
+		{func(t *corev1.PodTemplateSpec) { t.Labels = map[string]string{"app": "web", "more": ""} }, "metadata.labels[more]"},
+		{func(t *corev1.PodTemplateSpec) { t.Spec.Containers[0].Image = "x" }, "spec.containers[0].image"},
+		{func(t *corev1.PodTemplateSpec) { t.Spec.Containers = append(t.Spec.Containers, corev1.Container{}) }, "spec.containers[1]"},
+		{func(t *corev1.PodTemplateSpec) { t.Spec.SecurityContext = &corev1.PodSecurityContext{} }, "spec.securityContext"},
+	} {
+		a, b := newTemplate("v1"), newTemplate("v1")
+		tt.edit(&b)
+		if got := firstDifference(&a, &b); got != tt.want {
+			t.Errorf("first difference %q, want %q", got, tt.want)
+		}
+	}
+}

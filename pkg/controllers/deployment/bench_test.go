@@ -1,0 +1,152 @@
+package deployment
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"minikcm/pkg/caches"
+	"minikcm/pkg/controller"
+)
+
+var setResource = schema.GroupResource{Group: "apps", Resource: "replicasets"}
+
+// bench is one sync against a client whose answers a test chooses. Its caches are empty; the sync is given what it sees.
+type bench struct {
+	*Controller
+	task
+	client *fake.Clientset
+	events *record.FakeRecorder
+	clock  *testingclock.FakeClock
+}
+
+func newBench(t *testing.T, d *appsv1.Deployment, sets ...*appsv1.ReplicaSet) *bench {
+	t.Helper()
+	client := fake.NewClientset()
+	for _, object := range append([]runtime.Object{d.DeepCopy()}, objects(sets)...) {
+		if err := client.Tracker().Add(object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	store := caches.New(client, caches.Config{Name: t.Name()})
+	events := record.NewFakeRecorder(1000)
+	clk := testingclock.NewFakeClock(now)
+	deps := Deps{Client: client, Clock: clk, Metrics: prometheus.NewRegistry(), Recorder: events}
+	var err error
+	if deps.Deployments, err = store.Deployments(); err != nil {
+		t.Fatal(err)
+	}
+	if deps.ReplicaSets, err = store.ReplicaSets(); err != nil {
+		t.Fatal(err)
+	}
+	if deps.Pods, err = store.Pods(); err != nil {
+		t.Fatal(err)
+	}
+	c, err := New(Config{TerminatingReplicas: true}, deps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	selector, err := selectorOf(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := c.memories.of(cache.MetaObjectToName(d), d.UID)
+	work := task{key: cache.MetaObjectToName(d), d: d, selector: selector, now: now, sets: sets, ledger: known.ledger, throttle: known.throttle}
+	return &bench{c, work, client, events, clk}
+}
+
+func objects(sets []*appsv1.ReplicaSet) (out []runtime.Object) {
+	for _, rs := range sets {
+		out = append(out, rs.DeepCopy())
+	}
+	return out
+}
+
+// run is the sync after the barrier.
+func (b *bench) run(ctx context.Context) (controller.Result, error) {
+	return ended(b.step(ctx, b.task, ""))
+}
+
+// on makes the client answer requests of a verb and resource, such as "create replicasets", with the results of answer, one per call.
+func (b *bench) on(request string, answer func(call int, a clienttesting.Action) (runtime.Object, error)) {
+	verb, resource, _ := strings.Cut(request, " ")
+	calls := 0
+	b.client.PrependReactor(verb, "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		if named(a) != resource {
+			return false, nil, nil
+		}
+		calls++
+		obj, err := answer(calls, a)
+		return obj != nil || err != nil, obj, err
+	})
+}
+
+func named(a clienttesting.Action) string {
+	if a.GetSubresource() != "" {
+		return a.GetResource().Resource + "/" + a.GetSubresource()
+	}
+	return a.GetResource().Resource
+}
+
+func fails(err error) func(int, clienttesting.Action) (runtime.Object, error) {
+	return func(int, clienttesting.Action) (runtime.Object, error) { return nil, err }
+}
+
+// wants compares what was asked of the API server, reads of caches excepted.
+func (b *bench) wants(t *testing.T, requests ...string) {
+	t.Helper()
+	var got []string
+	for _, a := range b.client.Actions() {
+		got = append(got, a.GetVerb()+" "+named(a))
+	}
+	if !slices.Equal(got, requests) {
+		t.Errorf("requests are %v, want %v", got, requests)
+	}
+}
+
+// told returns the events so far.
+func (b *bench) told() (out []string) {
+	for {
+		select {
+		case e := <-b.events.Events:
+			out = append(out, e)
+		default:
+			return out
+		}
+	}
+}
+
+func (b *bench) wantsEvents(t *testing.T, parts ...string) {
+	t.Helper()
+	told := b.told()
+	if !slices.EqualFunc(told, parts, strings.Contains) {
+		t.Errorf("events %q, want %q", told, parts)
+	}
+}
+
+// owned returns a ReplicaSet of newDeployment's as the cache has it, with a template.
+func owned(d *appsv1.Deployment, image string, s set) *appsv1.ReplicaSet {
+	rs := s.rs
+	rs.UID, rs.ResourceVersion = types.UID("uid of "+rs.Name), "5"
+	rs.Labels = map[string]string{"app": "web"}
+	rs.OwnerReferences = []metav1.OwnerReference{*controllerRef(d)}
+	rs.Spec.Selector, rs.Spec.Template = d.Spec.Selector, newTemplate(image)
+	return rs
+}
+
+// errBroken is an answer that proves nothing.
+var errBroken = apierrors.NewTimeoutError("etcd is slow", 0)
