@@ -89,7 +89,7 @@ func TestHelp(t *testing.T) {
 			sections = append(sections, name)
 		}
 	}
-	want := []string{"Debugging", "Generic", "Secure serving", "Authentication", "Authorization", "Namespace-controller", "Node-lifecycle-controller",
+	want := []string{"Debugging", "Generic", "Secure serving", "Authentication", "Authorization", "Deployment-controller", "Namespace-controller", "Node-lifecycle-controller",
 		"Pod-garbage-collector-controller", "Replicaset-controller", "Metrics", "Logs", "Misc", "Global"}
 	if diff := cmp.Diff(want, sections); diff != "" {
 		t.Errorf("sections of --help (-want +got):\n%s", diff)

@@ -1,18 +1,24 @@
-// Package deployment decides how the ReplicaSets of a Deployment get from what they are to what its spec asks for.
+// Package deployment brings the ReplicaSets of every Deployment from what they are to what its spec asks for.
 //
-// The way of one pass:
+// The way of one key:
 //
-//	Deployment, its ReplicaSets, counts of their pods ─▶ which is new ─▶ sizes ─▶ one write for each ─▶ status ─▶ when to look again
+//	event ─▶ key ─▶ barrier ─▶ what was not answered ─▶ claim ─▶ plan ─▶ create, shrink, raise ─▶ status ─▶ history ─▶ when to look again
+//
+// The package owns the controller reference, the size, minReadySeconds and some annotations of ReplicaSets that a Deployment selects, their creation and
+// deletion, and the status of Deployments. It writes the spec of a Deployment only for the annotation deprecated.deployment.rollback.to.
 //
 // # Where to read
 //
-//   - rollout.go tells the way above from top to bottom, in numbered steps; plan.go is what comes out, with the order in which it is to be written.
+//   - reconcile.go tells the way above from top to bottom, in numbered steps. A task is what one sync works on: a value, which no step changes.
+//   - rollout.go makes the plan, in one pass, a pure function; plan.go is what comes out, with the order in which it is to be written.
 //   - rolling.go, recreate.go and scale.go find sizes: of a rolling update, of a rollout that waits for old pods to be gone, of a Deployment
 //     that was scaled or is paused. set.go says what can be relied on of a ReplicaSet, bounds.go how many pods there may and must be.
 //   - template.go tells the ReplicaSet of the present template, hash.go names it, create.go makes it.
 //   - status.go, conditions.go, annotations.go, history.go and rollback.go are the rest of what a Deployment and its ReplicaSets tell each other.
-//
-// Everything is a function of what it is given. Nothing depends on the order of a list.
+//     So far everything is a function of what it is given, and nothing depends on the order of a list.
+//   - claim.go says which ReplicaSets are ours. read.go, ownership.go, creator.go, resize.go, write.go and statuswrite.go act.
+//   - memory.go is what lasts from one sync to the next: the ledger (ledger.go), without which something wrong would be done, and the
+//     throttle (throttle.go), without which too much would be.
 //
 // # Within the bounds
 //
@@ -28,6 +34,19 @@
 //     ReplicaSet's pods is relied on. What remains is a pod that becomes ready in the moment between a plan and its execution, and stays in
 //     place of an available one because of its node or its deletion cost.
 //
+// # Caches lag, answers get lost
+//
+// A ledger per Deployment and term remembers what the caches may not show yet. A sync waits until they show all that was written for its key
+// ([controller.Barrier]), and the first write of a term is decided on a live read unless they have come as far as the API server had when the term began
+// ([controller.Baseline]). In memory only, and so lost with a term, are back-offs and how far a rollout had come.
+//
+// The name of a new ReplicaSet follows from its template and collisionCount, so a create that was not answered is posted again under the same name
+// ([controller.Creates]): both attempts make one. If the template has changed meanwhile, its pods stay reserved until it can no longer come to exist.
+// A name that is taken is looked at live: what is ours and equal is the new ReplicaSet, all else raises collisionCount.
+//
+// A change of a ReplicaSet is a JSON patch that tests its UID and its generation, so it is carried out once at most, and only on the spec that was judged. One that
+// was not answered is sent again as it was, before anything else is decided. What was to be given up and was not is taken off what is to be raised.
+//
 // # Where we differ from upstream
 //
 // One pass writes what upstream writes in one to three, and ends at the same sizes. A pass has one status, so it is in no conflict with itself.
@@ -39,5 +58,12 @@
 // A revision that is no positive number is none, and the highest possible one stays. What annotations make of proportions stays within the
 // bounds. Conditions keep their places and tell the current message; when another ReplicaSet becomes the new one, the condition
 // Progressing starts anew, so a rollout that is undone does not inherit a deadline that has passed. A pod that becomes ready again and again is
-// no progress. The deadline is looked at when it passes.
+// no progress, as long as the ReplicaSet keeps its size. The deadline is looked at when it passes.
+//
+// A key that fails is retried after at most a minute, for ever. Creates that are refused have a back-off of their own, of which resizes and status know nothing. A
+// resize that is refused is told and holds up no other. Something that changes templates on their way into new ReplicaSets is told, with the field: such a
+// ReplicaSet loses its pods, and the next is made no sooner than after a minute, then two, up to an hour.
+//
+// Of ReplicaSets without replicas the cache keeps no template but a digest, which tells whether it is that of the Deployment; a rollback reads it live.
+// A status of which only numbers have changed that decide nothing is written ten times a second at most.
 package deployment

@@ -50,7 +50,7 @@ func Registration(cfg *Config) controller.Registration {
 		Needs: []controller.Access{
 			{Group: "apps", Resource: "deployments", Verbs: []string{"get"}, Without: "cannot adopt ReplicaSets or write the first time in a term"},
 			{Group: "apps", Resource: "deployments", Verbs: []string{"list"}, Without: "reads every Deployment live in each term", Optional: true},
-			{Group: "apps", Resource: "deployments", Verbs: []string{"update"}, Without: "does not honour the annotation deprecated.deployment.rollback.to", Optional: true},
+			{Group: "apps", Resource: "deployments", Verbs: []string{"update"}, Without: "cannot carry out the annotation deprecated.deployment.rollback.to"},
 			{Group: "apps", Resource: "deployments/status", Verbs: []string{"update"}, Without: "cannot tell how a rollout goes"},
 			{Group: "apps", Resource: "deployments/finalizers", Verbs: []string{"update"}, Without: "cannot create ReplicaSets that keep their owner"}, // blockOwnerDeletion
 			{Group: "apps", Resource: "replicasets", Verbs: []string{"get", "list"}, Without: "cannot write the first time in a term or after a lost answer"},

@@ -91,6 +91,7 @@ var sections = []struct {
 	{"Leadership, fence and watches", []string{"leadership_", "leader_election_", "running_managed_controllers"}},
 	{"Queues and syncs", []string{"controller_sync_", "workqueue_"}},
 	{"ReplicaSets", []string{"replicaset_controller_"}},
+	{"Deployments", []string{"deployment_controller_"}},
 	{"Nodes", []string{"node_collector_", "taint_eviction_controller_", "pod_gc_collector_"}},
 	{"Namespaces", []string{"namespace_"}},
 	{"Caches", []string{"informer_"}},

@@ -1,0 +1,240 @@
+package caches
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+)
+
+// filler fills values at random, most fields with nothing, from few different values, so that equal ones are frequent.
+type filler struct{ *rand.Rand }
+
+func (f filler) fill(v reflect.Value, depth int) {
+	switch v.Interface().(type) {
+	case resource.Quantity:
+		texts := []string{"1", "1000m", "1e3", "1k", "1Ki", "1024", "0", "0.0", "-1", "12345678901234567890", "0.5", "500m"}
+		v.Set(reflect.ValueOf(resource.MustParse(texts[f.IntN(len(texts))])))
+		return
+	case metav1.Time:
+		zone := []*time.Location{time.UTC, time.FixedZone("x", 3600)}[f.IntN(2)]
+		v.Set(reflect.ValueOf(metav1.NewTime(time.Unix(int64(f.IntN(2)), 0).In(zone))))
+		return
+	case metav1.MicroTime:
+		return
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if depth < 2 || f.IntN(8) == 0 {
+				f.fill(v.Field(i), depth+1)
+			}
+		}
+	case reflect.Pointer:
+		if f.IntN(4) == 0 {
+			v.Set(reflect.New(v.Type().Elem()))
+			f.fill(v.Elem(), depth+1)
+		}
+	case reflect.Slice:
+		if n := f.IntN(4) - 1; n >= 0 && depth < 12 {
+			v.Set(reflect.MakeSlice(v.Type(), n, n))
+			for i := range n {
+				f.fill(v.Index(i), depth+1)
+			}
+		}
+	case reflect.Map:
+		if n := f.IntN(4) - 1; n >= 0 {
+			v.Set(reflect.MakeMap(v.Type()))
+			for range n {
+				key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+				f.fill(key, depth+1)
+				f.fill(value, depth+1)
+				v.SetMapIndex(key, value)
+			}
+		}
+	case reflect.String:
+		v.SetString([]string{"", "a", "b"}[f.IntN(3)])
+	case reflect.Bool:
+		v.SetBool(f.IntN(2) == 0)
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		v.SetInt(int64(f.IntN(3)))
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		v.SetUint(uint64(f.IntN(3)))
+	}
+}
+
+// other changes one thing at random: what it says, or only how it is written.
+func (f filler) other(v reflect.Value) {
+	for {
+		switch {
+		case v.Type() == reflect.TypeFor[resource.Quantity](), v.Type() == reflect.TypeFor[metav1.Time]():
+			f.fill(v, 0)
+			return
+		case v.Kind() == reflect.Struct && v.NumField() > 0 && v.Type().Field(0).IsExported():
+			v = v.Field(f.IntN(v.NumField()))
+		case v.Kind() == reflect.Pointer && !v.IsNil():
+			if f.IntN(5) == 0 {
+				v.SetZero()
+				return
+			}
+			v = v.Elem()
+		case v.Kind() == reflect.Slice && v.Len() > 0 && f.IntN(5) > 0:
+			v = v.Index(f.IntN(v.Len()))
+		case v.Kind() == reflect.Slice && v.Len() == 0: // nil or empty
+			if v.IsNil() {
+				v.Set(reflect.MakeSlice(v.Type(), 0, 0))
+			} else {
+				v.SetZero()
+			}
+			return
+		case v.Kind() == reflect.Map && v.Len() == 0:
+			if v.IsNil() {
+				v.Set(reflect.MakeMap(v.Type()))
+			} else {
+				v.SetZero()
+			}
+			return
+		default:
+			if v.CanSet() {
+				f.fill(v, 10)
+			}
+			return
+		}
+	}
+}
+
+// TestDigestsAreEqualExactlyIfTemplatesAre over many pairs of templates that differ in one thing, or only in how it is written.
+func TestDigestsAreEqualExactlyIfTemplatesAre(t *testing.T) {
+	f := filler{rand.New(rand.NewPCG(1, 2))}
+	same, different := 0, 0
+	for range 5000 {
+		var a corev1.PodTemplateSpec
+		f.fill(reflect.ValueOf(&a).Elem(), 0)
+		b := *a.DeepCopy()
+		for range f.IntN(3) {
+			f.other(reflect.ValueOf(&b).Elem())
+		}
+		want := equality.Semantic.DeepEqual(WithoutHash(&a), WithoutHash(&b))
+		if got := TemplateDigest(&a) == TemplateDigest(&b); got != want {
+			t.Fatalf("digests equal %t, templates %t:\n%#v\n%#v", got, want, a, b)
+		}
+		if want {
+			same++
+		} else {
+			different++
+		}
+	}
+	if same < 500 || different < 500 {
+		t.Errorf("%d pairs are equal and %d are not, want many of both", same, different)
+	}
+}
+
+// TestDigestsChangeNothing: the text of a quantity is part of the hash of a template.
+func TestDigestsChangeNothing(t *testing.T) {
+	size := *resource.NewQuantity(512<<20, resource.BinarySI)
+	template := corev1.PodTemplateSpec{Spec: corev1.PodSpec{Volumes: []corev1.Volume{{VolumeSource: corev1.VolumeSource{
+		EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &size}}}}}}
+	before := fmt.Sprintf("%#v", *template.Spec.Volumes[0].EmptyDir.SizeLimit)
+	if n := len(TemplateDigest(&template)); n != 32 {
+		t.Errorf("%d bytes", n)
+	}
+	if after := fmt.Sprintf("%#v", *template.Spec.Volumes[0].EmptyDir.SizeLimit); after != before {
+		t.Errorf("the quantity was %s and is %s", before, after)
+	}
+}
+
+// TestEveryTypeInATemplateHasADigest: none falls through to how it prints.
+func TestEveryTypeInATemplateHasADigest(t *testing.T) {
+	known := map[reflect.Type]bool{reflect.TypeFor[resource.Quantity](): true, reflect.TypeFor[metav1.Time](): true, reflect.TypeFor[metav1.MicroTime](): true}
+	var walk func(reflect.Type)
+	walk = func(typ reflect.Type) {
+		if known[typ] {
+			return
+		}
+		known[typ] = true
+		switch typ.Kind() {
+		case reflect.Struct:
+			for i := range typ.NumField() {
+				if !typ.Field(i).IsExported() {
+					t.Errorf("%v has the unexported field %s", typ, typ.Field(i).Name)
+					continue
+				}
+				walk(typ.Field(i).Type)
+			}
+		case reflect.Pointer, reflect.Slice:
+			walk(typ.Elem())
+		case reflect.Map:
+			if typ.Key().Kind() != reflect.String {
+				t.Errorf("%v has keys that are no strings", typ)
+			}
+			walk(typ.Elem())
+		case reflect.Interface, reflect.Func, reflect.Chan, reflect.Float32, reflect.Float64, reflect.Complex64, reflect.Complex128:
+			t.Errorf("%v is in a template", typ)
+		}
+	}
+	walk(reflect.TypeFor[corev1.PodTemplateSpec]())
+}
+
+// TestReplicaSetsKeepADigestIfDeploymentsAreWatched, and those with replicas their template.
+func TestReplicaSetsKeepADigestIfDeploymentsAreWatched(t *testing.T) {
+	labels := map[string]string{"app": "web", hashLabel: "abc"}
+	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{NodeName: "n"}}
+	named := func(name string, replicas int32, owner ...metav1.OwnerReference) *appsv1.ReplicaSet {
+		return &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{"app": "web", hashLabel: "abc"}, OwnerReferences: owner},
+			Spec: appsv1.ReplicaSetSpec{Replicas: &replicas, Template: *template.DeepCopy()}}
+	}
+	ref := metav1.OwnerReference{Kind: "Deployment", Name: "web", UID: types.UID("web"), Controller: new(true)}
+	for _, watched := range []bool{true, false} {
+		c := New(fake.NewClientset(named("old", 0, ref), named("next", 1, ref), named("orphan", 0)), Config{Name: fmt.Sprint(t.Name(), watched)})
+		sets := must[*ReplicaSets](t)(c.ReplicaSets())
+		if watched { // later than the ReplicaSets, as the order of controllers may be
+			must[*Deployments](t)(c.Deployments())
+		}
+		func() {
+			defer c.Shutdown()
+			ctx := t.Context()
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			c.Start(ctx)
+			if err := c.WaitForSync(ctx); err != nil {
+				t.Fatal(err)
+			}
+			owned := sets.ControlledBy("web")
+			if len(owned) != 2 || len(sets.Orphans("shop")) != 1 || len(sets.Orphans("other")) != 0 {
+				t.Errorf("%d owned and %d orphans, want 2 and 1", len(owned), len(sets.Orphans("shop")))
+			}
+			for _, rs := range owned {
+				digest, ok := KeptDigest(rs)
+				if want := watched && rs.Name == "old"; ok != want || ok && digest != TemplateDigest(&template) {
+					t.Errorf("Deployments watched %t: digest of %s kept %t, want %t and that of the template", watched, rs.Name, ok, want)
+				}
+				if rs.Name == "old" && (rs.Spec.Template.Spec.NodeName != "" || rs.Spec.Template.Labels["app"] != "web") {
+					t.Errorf("template of old is %+v", rs.Spec.Template)
+				}
+				if rs.Name == "next" && rs.Spec.Template.Spec.NodeName != "n" {
+					t.Error("next has lost its template")
+				}
+			}
+		}()
+	}
+}
+
+func BenchmarkTemplateDigest(b *testing.B) {
+	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}}, Spec: corev1.PodSpec{
+		Containers: []corev1.Container{{Name: "web", Image: strings.Repeat("x", 40), Env: make([]corev1.EnvVar, 20)}},
+	}}
+	for b.Loop() {
+		TemplateDigest(&template)
+	}
+}
