@@ -15,7 +15,8 @@ import (
 // users moves next. It decides with rollout itself. ReplicaSet controllers see changes of sizes late, count deleted pods for a while, and
 // write their status late; pods become ready, then available, and never cease to be by themselves; of ready pods any may be deleted first; a
 // pass can be killed after each of its writes.
-// The cache of pods helps as little as it can: it never makes available pods less, and shows neither ready nor unfinished ones.
+// The cache of pods helps as little as it can: it shows neither ready nor unfinished ones. Either it never makes available pods less; or, where it lags, it shows
+// for any of the ReplicaSets that none is available.
 //
 // Where pods are ready before they are available, one that becomes ready after it was given up as not ready may cost an available one: which of both is
 // deleted is up to their nodes and costs. There the cache shows ready pods, and none becomes ready while its ReplicaSet is to shrink.
@@ -61,7 +62,14 @@ type model struct {
 	surge, unavailable int
 	minReady           bool // pods are ready for a while before they are available
 	sets               int
-	plans              map[modelState]plan // by what a pass can see
+	lags               bool // the cache of pods may be behind
+	plans              map[seenState]plan
+}
+
+// seenState is what a pass can see.
+type seenState struct {
+	modelState
+	behind int // a bit for each ReplicaSet of which the cache shows no available pods
 }
 
 type step struct {
@@ -76,9 +84,9 @@ func (m *model) want(s modelState) int {
 	return m.replicas
 }
 
-// decide asks rollout.
-func (m *model) decide(s modelState) plan {
-	seen := s
+// decide asks rollout. The cache of pods is behind for some ReplicaSets.
+func (m *model) decide(s modelState, behind int) plan {
+	seen := seenState{s, behind}
 	seen.changes = 0
 	for i := range seen.sets {
 		v := &seen.sets[i]
@@ -130,6 +138,9 @@ func (m *model) decide(s modelState) plan {
 			rs.Annotations[key] = value
 		}
 		counted := podCounts{available: 100}
+		if behind&(1<<i) != 0 {
+			counted.available = 0
+		}
 		if m.minReady {
 			counted.ready = int(v.up)
 		}
@@ -197,8 +208,11 @@ func (m *model) next(s modelState) (steps []step, quiet bool) {
 			add("pod available", i, w)
 		}
 	}
-	steps = append(steps, m.writes(s)...)
+	steps = append(steps, m.writes(s, 0)...)
 	quiet = len(steps) == 0
+	for behind := 1; m.lags && behind < 1<<m.sets; behind++ {
+		steps = append(steps, m.writes(s, behind)...)
+	}
 	if s.changes > 0 {
 		to := s
 		to.changes--
@@ -217,8 +231,8 @@ func (m *model) next(s modelState) (steps []step, quiet bool) {
 }
 
 // writes returns the state after each write of a pass.
-func (m *model) writes(s modelState) (steps []step) {
-	p := m.decide(s)
+func (m *model) writes(s modelState, behind int) (steps []step) {
+	p := m.decide(s, behind)
 	to := s
 	if p.create != nil {
 		size := int8(*p.create.Spec.Replicas)
@@ -246,7 +260,7 @@ func (m *model) writes(s modelState) (steps []step) {
 
 // walk visits every state and returns a path to the first that check objects to.
 func (m *model) walk(start modelState, check func(from, to modelState, quiet bool) string) (states int, bad string) {
-	m.plans = map[modelState]plan{}
+	m.plans = map[seenState]plan{}
 	type origin struct {
 		from modelState
 		what string
@@ -317,33 +331,38 @@ func TestModelOfRollingUpdates(t *testing.T) {
 	for _, tt := range []struct {
 		replicas, surge, unavailable, sets int
 		changes                            int8
-		minReady                           bool
+		minReady, lags                     bool
 	}{
-		{1, 1, 0, 2, 2, false}, {1, 0, 1, 2, 2, false}, {2, 1, 0, 2, 2, false}, {2, 0, 1, 2, 2, false}, {2, 1, 1, 2, 2, false}, {2, 1, 1, 3, 2, false},
-		{3, 1, 1, 2, 2, false}, {3, 2, 0, 2, 2, false}, {3, 0, 2, 2, 2, false},
-		{2, 1, 0, 2, 2, true}, {2, 1, 1, 2, 2, true}, {3, 1, 0, 2, 1, true}, {3, 2, 1, 2, 1, true}, {3, 1, 1, 2, 2, true},
+		{1, 1, 0, 2, 2, false, false}, {1, 0, 1, 2, 2, false, false}, {2, 1, 0, 2, 2, false, false}, {2, 0, 1, 2, 2, false, false},
+		{2, 1, 1, 2, 2, false, false}, {2, 1, 1, 3, 2, false, false}, {3, 1, 1, 2, 2, false, false}, {3, 2, 0, 2, 2, false, false}, {3, 0, 2, 2, 2, false, false},
+		{2, 1, 0, 2, 2, true, false}, {2, 1, 1, 2, 2, true, false}, {3, 1, 0, 2, 1, true, false}, {3, 2, 1, 2, 1, true, false}, {3, 1, 1, 2, 2, true, false},
+		{1, 1, 0, 2, 2, false, true}, {2, 1, 0, 3, 2, false, true}, {2, 1, 1, 3, 2, false, true}, {2, 1, 0, 2, 2, true, true}, {3, 1, 0, 2, 1, true, true},
 	} {
-		m := &model{strategy: appsv1.RollingUpdateDeploymentStrategyType, replicas: tt.replicas, surge: tt.surge, unavailable: tt.unavailable, sets: tt.sets, minReady: tt.minReady}
-		n, bad := m.walk(m.finished(tt.changes), func(from, to modelState, quiet bool) string {
-			up := 0
-			for _, v := range to.sets {
-				up += int(v.up)
-			}
-			switch sum := sizesIn(to); {
-			case quiet:
-				return m.unfinished(to)
-			case up < tt.replicas-tt.unavailable:
-				return fmt.Sprintf("%d pods available, want %d", up, tt.replicas-tt.unavailable)
-			case sum > tt.replicas+tt.surge:
-				return fmt.Sprintf("sizes add up to %d, want at most %d", sum, tt.replicas+tt.surge)
-			}
-			return ""
-		})
+		m := &model{strategy: appsv1.RollingUpdateDeploymentStrategyType, replicas: tt.replicas, surge: tt.surge, unavailable: tt.unavailable, sets: tt.sets,
+			minReady: tt.minReady, lags: tt.lags}
+		n, bad := m.walk(m.finished(tt.changes), m.withinBounds)
 		if states += n; bad != "" {
 			t.Errorf("%+v:\n  %s", tt, bad)
 		}
 	}
 	t.Logf("%d states", states)
+}
+
+// withinBounds checks a rolling update at a constant number of replicas.
+func (m *model) withinBounds(_, to modelState, quiet bool) string {
+	up, sum := 0, sizesIn(to)
+	for _, v := range to.sets {
+		up += int(v.up)
+	}
+	switch least, most := m.replicas-m.unavailable, m.replicas+m.surge; {
+	case quiet:
+		return m.unfinished(to)
+	case up < least:
+		return fmt.Sprintf("%d pods available, want %d", up, least)
+	case sum > most:
+		return fmt.Sprintf("sizes add up to %d, want at most %d", sum, most)
+	}
+	return ""
 }
 
 // TestModelOfScaling: a Deployment that is scaled at any moment of a rollout gets the new number of pods of its template, and on the way no write makes

@@ -53,44 +53,65 @@ func sizes(sets []set) (sum int) {
 }
 
 // shrink chooses how many pods old ReplicaSets, oldest first, give up while least pods are to stay available. Of the new one nextAvailable are, once
-// it has the size that it is to keep. First go pods that were not ready, since losing them costs nothing, then others.
-//
-// The sizes of the old ones and next together stay at least, so pods that are not available yet in the new one are not counted upon twice.
-// Of pods that may be available no more go than there are above least, and all where none is counted upon. If by the statuses fewer than least
-// are available already, all that are not go, though an available one may stand before them in the order of deletion: a rollout would wait for ever for
-// pods that never become available.
-func shrink(old []set, next set, nextAvailable, least int) []target {
+// it has the size that it is to keep. The sizes of the old ones and nextAvailable together stay at least, so pods of the new one that are not available
+// yet are not counted upon.
+func shrink(old []set, next set, nextAvailable, least int) (targets []target) {
 	sum, available, told := nextAvailable, nextAvailable, next.told()
 	for _, s := range old {
 		sum += s.size()
 		available += s.available()
 		told += s.told()
 	}
-	room, spare := max(0, sum-least), max(0, available-least)
-	to := make([]int, len(old))
-	for i, s := range old {
-		free := s.expendable()
-		if told < least {
-			free = s.size() - s.told()
-		}
-		k := min(room, free)
-		to[i] = s.size() - k
+	room := max(0, sum-least)
+	free := giveFree(old, room, told < least)
+	for _, k := range free {
 		room -= k
 	}
-	var targets []target
+	spare := giveSpare(old, free, room, available-least)
 	for i, s := range old {
-		k := min(room, to[i])
-		if available < least || s.available() > spare {
-			k = min(k, spare)
-		}
-		to[i] -= k
-		room, spare = room-k, spare-min(k, s.available())
+		t := target{set: s, to: s.size() - free[i] - spare[i], why: whyUnavailable}
 		switch {
-		case k > 0:
-			targets = append(targets, target{set: s, to: to[i], why: whyAvailable})
-		case to[i] < s.size():
-			targets = append(targets, target{set: s, to: to[i], why: whyUnavailable})
+		case spare[i] > 0:
+			t.why = whyAvailable
+		case free[i] == 0:
+			continue
 		}
+		targets = append(targets, t)
 	}
 	return targets
+}
+
+// giveFree takes, of each ReplicaSet and up to room in all, the pods that cost nothing.
+//
+// Carefully, those are the pods that go before any ready one does. If statuses tell that too few pods are available already, boldly all that are not
+// available by its status: an available one may stand before them in the order of deletion, but a rollout would wait for ever for pods that never
+// become available. The cache of pods has no say in that: behind as it may be, it would turn a rollout bold that has all its pods.
+func giveFree(old []set, room int, bold bool) []int {
+	given := make([]int, len(old))
+	for i, s := range old {
+		free := s.expendable()
+		if bold {
+			free = s.size() - s.told()
+		}
+		given[i] = min(room, free)
+		room -= given[i]
+	}
+	return given
+}
+
+// giveSpare takes what a ReplicaSet has beyond free, up to room in all. Any of those pods may be available, and spare is how many more of them there
+// are than there must be. One that has no more than that gives all its pods; of others, and if there are too few, each pod counts as an available one.
+func giveSpare(old []set, free []int, room, spare int) []int {
+	given := make([]int, len(old))
+	tooFew := spare < 0
+	spare = max(0, spare)
+	for i, s := range old {
+		k := min(room, s.size()-free[i])
+		if tooFew || s.available() > spare {
+			k = min(k, spare)
+		}
+		given[i] = k
+		room, spare = room-k, spare-min(k, s.available())
+	}
+	return given
 }

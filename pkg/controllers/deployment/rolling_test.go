@@ -63,6 +63,10 @@ func TestRollingUpdate(t *testing.T) {
 			[]string{"new 0→2"}, nil},
 		{"the cache sees a pod become unready before the status does", 3, 1, 1, []set{newNext("new", 1), newOld("old", 3, 1, seeing(1, 1))},
 			nil, []hold{holdPodsLower}},
+		{"a cache of pods that is behind costs none that is available", 8, 2, 0, []set{newNext("new", 0), newOld("older", 5, 2, seeing(0, 0)), newOld("old", 5, 1, having(3))},
+			[]string{"old 5→3", "new 0→2"}, []hold{holdPodsLower}},
+		{"nor does a clock that is, where pods are ready before they are available", 10, 0, 2, []set{newNext("new", 0, slow), newOld("old", 10, 1, slow, seeing(10, 7),
+			telling(func(s *appsv1.ReplicaSetStatus) { s.AvailableReplicas = 8 }))}, nil, []hold{holdPodsLower}},
 		{"the cache never makes it more", 3, 1, 0, []set{newNext("new", 1, having(0), seeing(1, 1)), newOld("old", 3, 1)}, nil, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -297,7 +297,7 @@ func TestRolloutProperties(t *testing.T) {
 		// The order, and what was given.
 		shuffled := slices.Clone(sets)
 		r.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-		if diff := cmp.Diff(got, rollout(d, shuffled, f, now), cmp.AllowUnexported(plan{}, outcome{}, change{}, rollback{})); diff != "" {
+		if diff := cmp.Diff(got, rollout(d, shuffled, f, now), cmp.AllowUnexported(plan{}, change{}, rollback{}, outcome{})); diff != "" {
 			problem("another order makes another plan:\n%s", diff)
 		}
 		if diff := cmp.Diff(before, d); diff != "" {

@@ -27,8 +27,22 @@ func (s set) size() int { return orOne(s.rs.Spec.Replicas) }
 
 func (s set) active() bool { return s.size() > 0 }
 
-// available is how many of its pods can be relied on; never more than apparent. Where pods are ready before they are available, a pod that is to go may be
-// an available one though others are not: until the status shows the last reduction nobody knows how many are left.
+// How many pods can be relied on, or need not be, is told by different witnesses. The size is what there will be: what it has given up is gone. The status
+// is the ReplicaSet controller's, and may be old. The cache of pods learns sooner than the status that a pod became unready, but may be behind it, too. Each
+// can only lower what may be relied on.
+//
+//	            size   status      cache of pods   caughtUp
+//	told        yes    available   -               -                    what the status says, and no more than will be there
+//	apparent    yes    available   available       -                    what can be seen
+//	available   yes    available   available       with minReadySeconds what can be relied on
+//	expendable  yes    ready       ready           -                    what goes before any ready pod when the ReplicaSet shrinks
+
+func (s set) told() int { return max(0, min(s.size(), int(s.rs.Status.AvailableReplicas))) }
+
+func (s set) apparent() int { return min(s.told(), max(0, s.pods.available)) }
+
+// available is 0 where pods are ready before they are available and the status does not show the last reduction: a pod that is to go may be an available
+// one though others are not, and nobody knows how many are left.
 func (s set) available() int {
 	if s.rs.Spec.MinReadySeconds > 0 && !s.caughtUp() {
 		return 0
@@ -44,22 +58,9 @@ func (s set) availableOf(size int) int {
 	return min(s.available(), size)
 }
 
-// apparent is how many of its pods are available as far as can be seen. The status may be old: what the size has given up is gone, whatever the
-// status says, and the cache of pods learns of a pod that became unready before the status does. It never makes it more.
-func (s set) apparent() int {
-	return max(0, min(s.told(), s.pods.available))
-}
+// lowered reports whether the cache of pods shows fewer available ones than the status.
+func (s set) lowered() bool { return s.apparent() < s.told() }
 
-// told is how many of its pods its status and its size agree on. The cache of pods, which may be behind, has no part in it: what makes a plan bolder
-// must not be that less is known.
-func (s set) told() int { return max(0, min(s.size(), int(s.rs.Status.AvailableReplicas))) }
-
-// lowered reports whether the cache of pods makes that less than the status does.
-func (s set) lowered() bool {
-	return s.apparent() < s.told()
-}
-
-// expendable is how many pods go before any ready one does when the ReplicaSet shrinks.
 func (s set) expendable() int {
 	return max(0, s.size()-max(int(s.rs.Status.ReadyReplicas), s.pods.ready))
 }
