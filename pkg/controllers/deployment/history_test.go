@@ -81,3 +81,12 @@ func TestHistoryIsCleanedUpWhenTheRolloutIsOver(t *testing.T) {
 		})
 	}
 }
+
+func TestNothingIsDeletedThatIsResized(t *testing.T) {
+	d := newDeployment(3, paused)
+	d.Spec.RevisionHistoryLimit = new(int32(0))
+	got := rollout(d, []set{newOld("old", 0, 1)}, facts{}, now)
+	if diff := cmp.Diff([]string{"old 0→3"}, sizesOf(got.changes)); diff != "" || len(got.delete) > 0 {
+		t.Errorf("deletes %d, sizes (-want +got):\n%s", len(got.delete), diff)
+	}
+}

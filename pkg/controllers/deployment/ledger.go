@@ -35,30 +35,29 @@ type unansweredResize struct {
 	until  time.Time // by then it has been carried out or never will be
 }
 
-// best are the highest counts of one ReplicaSet at one size that the status of the Deployment has told.
+// best is how far statuses have told that a rollout has come with one new ReplicaSet at one size. With another size it is not known: the first pods that come
+// back after that count once more.
 type best struct {
 	set        types.UID
 	generation int64 // of the ReplicaSet
-	counts     counts
+	reached    reached
 }
 
 // of returns nil if nothing is known of the ReplicaSet at its size.
-func (b best) of(rs *appsv1.ReplicaSet) *counts {
+func (b best) of(rs *appsv1.ReplicaSet) *reached {
 	if b.set != rs.UID || b.generation != rs.Generation {
 		return nil
 	}
-	return &b.counts
+	return &b.reached
 }
 
-// told notes that the status tells of the ReplicaSet as it is.
-func (b *best) told(rs *appsv1.ReplicaSet) {
-	had := counts{}
+// told notes what a status tells, which was made of the ReplicaSet as it is.
+func (b *best) told(rs *appsv1.ReplicaSet, status appsv1.DeploymentStatus) {
+	now := reachedIn(status, rs)
 	if known := b.of(rs); known != nil {
-		had = *known
+		now = now.or(*known)
 	}
-	*b = best{set: rs.UID, generation: rs.Generation, counts: counts{
-		ready: max(had.ready, rs.Status.ReadyReplicas), available: max(had.available, rs.Status.AvailableReplicas),
-	}}
+	*b = best{set: rs.UID, generation: rs.Generation, reached: now}
 }
 
 func newLedger(uid types.UID) *ledger {

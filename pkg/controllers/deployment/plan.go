@@ -1,6 +1,7 @@
 package deployment
 
 import (
+	"maps"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -10,8 +11,9 @@ import (
 //
 //  1. rollback: update the Deployment, and nothing else in this pass.
 //  2. create. If it fails nothing else is written but the status: no capacity is given up for a ReplicaSet that may not exist.
-//  3. changes that do not raise, all at once, then, when each was answered, those that do, less what was not given up.
-//  4. status and revision, in one request.
+//  3. changes that do not raise, all at once, then, when each was answered, those that raisesAfter gives for those of them that were carried out. One that
+//     was refused or not answered was not: its pods keep their room.
+//  4. status and revision, in one request. If a change was not carried out as planned, they are those of the outcome with what was, not observed.
 //  5. delete.
 //
 // Whatever is cut off at the end leaves a state within the bounds, from which the next pass goes on.
@@ -19,6 +21,7 @@ type plan struct {
 	rollback *rollback
 	create   *appsv1.ReplicaSet // nil: none
 	changes  []change           // at most one for each ReplicaSet, those that raise nothing first
+	room     int                // by how many pods sizes may rise after create, before other changes make room; less than 0: those must make some first
 	status   appsv1.DeploymentStatus
 	revision string               // annotation of the Deployment; empty: it keeps what it has
 	outcome  outcome              // of which status and revision tell
@@ -27,6 +30,29 @@ type plan struct {
 	confirm bool          // list the pods that the Deployment selects from the API server; if none of an old ReplicaSet is unfinished, plan again with oldPodsGone
 	held    []hold        // why something that is wanted is not done
 	again   time.Duration // plan again after, if no event comes; 0: no need
+}
+
+// raisesAfter returns the changes that raise, in their order, when of the others those in done were carried out. The first ones get what room there is.
+// Of one that gets none remains what does not belong to the size.
+func (p plan) raisesAfter(done []change) (raises []change) {
+	room := p.room
+	for _, c := range done {
+		room += c.from - c.to
+	}
+	for _, c := range p.changes {
+		if !c.raises() {
+			continue
+		}
+		c.to = min(c.to, c.from+max(0, room))
+		room -= c.to - c.from
+		if !c.raises() {
+			c = c.unsized()
+		}
+		if c.raises() || c.annotations != nil || c.minReadySeconds != nil {
+			raises = append(raises, c)
+		}
+	}
+	return raises
 }
 
 // change is one write to one ReplicaSet.
@@ -39,6 +65,17 @@ type change struct {
 }
 
 func (c change) raises() bool { return c.to > c.from }
+
+// unsized returns the change without the size, and without the annotations that tell what it was made for.
+func (c change) unsized() change {
+	c.to, c.why = c.from, ""
+	c.annotations = maps.Clone(c.annotations)
+	maps.DeleteFunc(c.annotations, func(key, _ string) bool { return key == desiredReplicasAnnotation || key == maxReplicasAnnotation })
+	if len(c.annotations) == 0 {
+		c.annotations = nil
+	}
+	return c
+}
 
 // why says for what reason a ReplicaSet gets another size. The words are for logs.
 type why string
@@ -69,15 +106,12 @@ const (
 
 // facts are what a pass knows besides the Deployment and its ReplicaSets.
 type facts struct {
-	terminatingReplicas bool    // the status tells how many pods are terminating
-	oldPodsGone         bool    // a live list shows that no pod of an old ReplicaSet is unfinished
-	nameTaken           bool    // the name of the new ReplicaSet belongs to one that is not it
-	holdCreate          hold    // why no ReplicaSet is to be created; empty: nothing is in the way
-	unsettled           bool    // a write of a size was not answered, and it is not known what became of it
-	attempted           int     // pods of a ReplicaSet for the present template whose create was not answered
-	reserved            int     // pods of ReplicaSets whose create was not answered and that are not for the present template
-	best                *counts // the highest of the new ReplicaSet that a status told; nil: not known
+	terminatingReplicas bool     // the status tells how many pods are terminating
+	oldPodsGone         bool     // a live list shows that no pod of an old ReplicaSet is unfinished
+	nameTaken           bool     // the name of the new ReplicaSet belongs to one that is not it
+	holdCreate          hold     // why no ReplicaSet is to be created; empty: nothing is in the way
+	unsettled           bool     // a write of a size was not answered, and it is not known what became of it
+	attempted           int      // pods of a ReplicaSet for the present template whose create was not answered
+	reserved            int      // pods of ReplicaSets whose create was not answered and that are not for the present template
+	best                *reached // the best that statuses told since the new ReplicaSet got its size; nil: not known
 }
-
-// counts are those of the status of one ReplicaSet that tell progress.
-type counts struct{ ready, available int32 }

@@ -106,7 +106,7 @@ func (c *Controller) step(ctx context.Context, t task, liveReason string) (contr
 	status, revision := a.tell(t, d)
 	statusAgain, statusErr := c.statuses.write(ctx, t, status, revision)
 	if d.next != nil && statusErr == nil && statusAgain == 0 {
-		t.ledger.best.told(d.next)
+		t.ledger.best.told(d.next, status)
 	}
 	c.memories.note(t.key, finished(t.d, status), t.now)
 

@@ -23,6 +23,7 @@ func TestRollback(t *testing.T) {
 		{"to a revision", "1", []set{next, old, older}, "older", rollbackNone, false},
 		{"to the last one", "0", []set{next, old, older}, "old", rollbackNone, false},
 		{"to the last one, before the present template has a ReplicaSet", "0", []set{old, older}, "old", rollbackNone, false},
+		{"to the last one, before the new one that was there has its revision", "0", []set{newNext("new", 3, revision("1")), old, newOld("last", 0, 1, revision("3"))}, "last", rollbackNone, false},
 		{"there is no last one", "0", []set{next}, "", rollbackNoLast, false},
 		{"there are none", "0", nil, "", rollbackNoLast, false},
 		{"the last one has no revision", "0", []set{next, newOld("bad", 0, 1, revision("x"))}, "", rollbackNoLast, false},

@@ -90,7 +90,8 @@ func rollout(d *appsv1.Deployment, sets []set, f facts, now time.Time) plan {
 	// 6. One write for each ReplicaSet that is to change.
 	out := plan{create: s.create, confirm: s.confirm}
 	out.changes, out.held = p.changes(s)
-	if slices.Contains(out.held, holdShrinkUnseen) {
+	out.room = p.room(out.create, out.changes)
+	if slices.Contains(out.held, holdShrinkUnseen) || scales && slices.Contains(out.held, holdPodsLower) {
 		o.observed = false // who sees the generation observed may read the sizes
 	}
 
@@ -114,13 +115,14 @@ func rollout(d *appsv1.Deployment, sets []set, f facts, now time.Time) plan {
 // scalingEvent reports whether the Deployment was scaled since a ReplicaSet with pods got its size. With the strategy Recreate a rollout gives all
 // ReplicaSets their sizes anyway.
 func (p pass) scalingEvent() bool {
-	if p.d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
-		return false
-	}
-	return slices.ContainsFunc(p.existing(), func(s set) bool {
-		desired, ok := sizeAnnotation(s.rs, desiredReplicasAnnotation)
-		return s.active() && ok && desired != p.bounds.replicas
-	})
+	return p.d.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType &&
+		slices.ContainsFunc(p.existing(), func(s set) bool { return s.active() && p.sizedForOther(s) })
+}
+
+// sizedForOther reports whether a ReplicaSet tells that it was sized for another number of replicas.
+func (p pass) sizedForOther(s set) bool {
+	desired, ok := sizeAnnotation(s.rs, desiredReplicasAnnotation)
+	return ok && desired != p.bounds.replicas
 }
 
 // spoiled takes the pods from ReplicaSets that are not what they were created as.
@@ -147,7 +149,7 @@ func (p pass) existing() []set {
 // it had, counted as available and about to go.
 func (p pass) changes(s sizing) (changes []change, held []hold) {
 	held = s.held
-	sizes := sizeAnnotations(p.bounds)
+	sizedFor := sizeAnnotations(p.bounds)
 	for _, t := range s.targets {
 		c := change{rs: t.set.rs, from: t.set.size(), to: t.to, why: t.why}
 		switch {
@@ -155,7 +157,7 @@ func (p pass) changes(s sizing) (changes []change, held []hold) {
 			held = append(held, holdShrinkUnseen)
 			continue
 		case c.from != c.to || t.mark:
-			c.annotations = missingFrom(t.set.rs.Annotations, sizes)
+			c.annotations = missingFrom(t.set.rs.Annotations, sizedFor)
 		}
 		if c.from != c.to || c.annotations != nil {
 			changes = append(changes, c)
@@ -175,6 +177,21 @@ func (p pass) changes(s sizing) (changes []change, held []hold) {
 	})
 	slices.Sort(held)
 	return changes, slices.Compact(held)
+}
+
+// room is by how many pods sizes may rise after a create, before changes make room. Changes that are all carried out always have enough.
+func (p pass) room(create *appsv1.ReplicaSet, changes []change) int {
+	limit, sum := p.bounds.most()-p.facts.reserved, sizes(p.existing())
+	if create != nil {
+		sum += orOne(create.Spec.Replicas)
+	} else {
+		limit -= p.facts.attempted
+	}
+	after := sum
+	for _, c := range changes {
+		after += c.to - c.from
+	}
+	return max(limit, after) - sum
 }
 
 // describeNext has the new ReplicaSet say what the Deployment says: annotations, revision and minReadySeconds.

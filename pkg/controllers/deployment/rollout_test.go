@@ -35,6 +35,10 @@ func TestRollout(t *testing.T) {
 		{"scaled in a rollout: the rollout waits", newDeployment(5, within(1, 0)), facts{}, []set{newNext("new", 1, notAvailable, sizedFor(3, 4)), newOld("old", 3, 1, sizedFor(3, 4))},
 			false, []string{"old 3→5"}, nil},
 		{"template and number together: scaled first", newDeployment(5, within(1, 0)), facts{}, []set{newOld("old", 3, 1, sizedFor(3, 4))}, false, []string{"old 3→5"}, nil},
+		{"paused in a rollout, then strategy Recreate, scaled", newDeployment(8, paused, recreating), facts{}, []set{newNext("new", 1, sizedFor(4, 5)), newOld("old", 3, 1, sizedFor(4, 5))},
+			false, []string{"old 3→6", "new 1→2"}, nil},
+		{"to nothing", newDeployment(0, paused, recreating), facts{}, []set{newNext("new", 1, sizedFor(4, 5)), newOld("old", 3, 1, sizedFor(4, 5))},
+			false, []string{"old 3→0", "new 1→0"}, nil},
 		{"with the strategy Recreate old ones are not scaled", newDeployment(5, recreating), facts{}, []set{newOld("old", 3, 1, sizedFor(3, 3))}, false, []string{"old 3→0"}, nil},
 		{"scaled: one that waits does not hold up the other", newDeployment(12), facts{},
 			[]set{newNext("new", 5, sizedFor(10, 10), unseen), newOld("old", 5, 1, sizedFor(10, 10))}, false, []string{"old 5→6"}, []hold{holdShrinkUnseen}},
@@ -93,6 +97,15 @@ func TestReductionsComeBeforeRaises(t *testing.T) {
 	got := rollout(newDeployment(10, within(2, 2)), []set{newNext("new", 0), newOld("older", 5, 2), newOld("old", 5, 1)}, facts{}, now)
 	if diff := cmp.Diff([]string{"older 5→3", "new 0→4"}, sizesOf(got.changes)); diff != "" {
 		t.Errorf("sizes (-want +got):\n%s", diff)
+	}
+}
+
+func TestNothingIsDecidedWhileSizesAreNotKnown(t *testing.T) {
+	d := newDeployment(3, within(1, 0), annotated(appsv1.DeprecatedRollbackTo, "0"))
+	d.Generation = 2
+	got := rollout(d, []set{newOld("old", 3, 1)}, facts{unsettled: true}, now)
+	if got.writes() || got.status.ObservedGeneration != 0 || got.status.Replicas != 3 {
+		t.Errorf("plan %+v, want a status alone that does not tell of the generation", got)
 	}
 }
 
@@ -266,7 +279,7 @@ func TestRolloutProperties(t *testing.T) {
 		// The bounds, after each write.
 		b := boundsOf(d)
 		sum := sizes(sets)
-		most := max(sum, b.most())
+		most := max(sum, b.most()-f.reserved)
 		check := func() {
 			if sum > most {
 				problem("sizes add up to %d, want at most %d", sum, most)

@@ -23,7 +23,7 @@ func (p pass) scale() sizing {
 	case len(active) == 1:
 		return sizing{targets: []target{p.whole(active[0])}}
 	case p.saturated():
-		return sizing{targets: drop(p.old)}
+		return p.dropOld()
 	}
 	return sizing{targets: p.shares(active)}
 }
@@ -35,27 +35,34 @@ func (p pass) whole(s set) target {
 	return target{set: s, to: min(p.bounds.replicas, max(limit, s.size())), why: whyScaled, mark: s.active()}
 }
 
-// saturated reports whether the new ReplicaSet has all the replicas, knows so, and all its pods are available.
+// saturated reports whether the new ReplicaSet has all the replicas, knows so, and tells that all its pods are available.
 func (p pass) saturated() bool {
 	if !p.found {
 		return false
 	}
 	desired, ok := sizeAnnotation(p.next.rs, desiredReplicasAnnotation)
-	return ok && desired == p.bounds.replicas && p.next.size() == desired && p.next.available() == desired
+	return ok && desired == p.bounds.replicas && p.next.size() == desired && p.next.told() == desired
 }
 
-// drop takes all pods from ReplicaSets.
-func drop(sets []set) (targets []target) {
-	for _, s := range sets {
-		if s.active() {
-			targets = append(targets, target{set: s, why: whySaturated})
+// dropOld takes all pods from old ReplicaSets, as soon as all that is known of those of the new one agrees.
+func (p pass) dropOld() (s sizing) {
+	switch {
+	case p.next.available() == p.next.size():
+		for _, old := range p.old {
+			if old.active() {
+				s.targets = append(s.targets, target{set: old, why: whySaturated})
+			}
 		}
+	case !p.next.caughtUp():
+		s.held = []hold{holdShrinkUnseen}
+	default:
+		s.held = []hold{holdPodsLower}
 	}
-	return targets
+	return s
 }
 
 // shares divides the change among ReplicaSets with pods, the largest first; of equal ones the newer grows first and the older shrinks first. The
-// largest gets what rounding leaves.
+// largest gets what rounding leaves, also if it had to wait while others got their shares.
 func (p pass) shares(active []set) []target {
 	change := 0
 	if p.bounds.replicas > 0 {
@@ -86,6 +93,9 @@ func (p pass) shares(active []set) []target {
 		}
 		left -= share
 		targets[i] = target{set: s, to: s.size() + share, why: whyScaled, mark: true}
+	}
+	if late := slices.IndexFunc(targets, func(t target) bool { return p.sizedForOther(t.set) }); late > 0 && targets[late].to >= targets[0].to {
+		targets[0], targets[late] = targets[late], targets[0]
 	}
 	// What is left to take goes to the next where one has not so much: annotations that anybody can edit may have given it to others.
 	for i := range targets {

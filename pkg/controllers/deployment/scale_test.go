@@ -2,9 +2,11 @@ package deployment
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 )
 
 func TestScale(t *testing.T) {
@@ -63,6 +65,71 @@ func TestScale(t *testing.T) {
 			}
 			if len(held) > 0 {
 				t.Errorf("held %v", held)
+			}
+		})
+	}
+}
+
+// TestOldPodsOfACompleteRolloutGoWhenAllAgree that the new ones are available: shares would make pods that the rollout takes back.
+func TestOldPodsOfACompleteRolloutGoWhenAllAgree(t *testing.T) {
+	slow := func(s *set) { s.rs.Spec.MinReadySeconds = 10 }
+	for _, tt := range []struct {
+		name string
+		next set
+		want []string
+		held []hold
+	}{
+		{"all agree", newNext("new", 10, sizedFor(10, 15)), []string{"old 1→0"}, nil},
+		{"the cache of pods shows fewer", newNext("new", 10, sizedFor(10, 15), seeing(9, 9)), []string{}, []hold{holdPodsLower}},
+		{"the last reduction was not seen", newNext("new", 10, sizedFor(10, 15), slow, unseen), []string{}, []hold{holdShrinkUnseen}},
+		{"the status tells of fewer: they get their shares", newNext("new", 10, sizedFor(10, 15), having(9)), []string{"new 10→13", "old 1→2"}, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d := newDeployment(10, within(5, 0), func(d *appsv1.Deployment) { d.Spec.MinReadySeconds = tt.next.rs.Spec.MinReadySeconds })
+			got := rollout(d, []set{tt.next, newOld("old", 1, 1, sizedFor(5, 8))}, facts{}, now)
+			if diff := cmp.Diff(tt.want, sizesOf(got.changes)); diff != "" {
+				t.Errorf("sizes (-want +got):\n%s", diff)
+			}
+			if !slices.Equal(got.held, tt.held) || (got.status.ObservedGeneration == 1) != (tt.held == nil) {
+				t.Errorf("held %v, generation %d observed, want held %v", got.held, got.status.ObservedGeneration, tt.held)
+			}
+		})
+	}
+}
+
+// TestScalingEndsAtTheSameSizes, whichever of the ReplicaSets has to wait, or is refused, while the others get their shares.
+func TestScalingEndsAtTheSameSizes(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		replicas int32
+		sets     []set
+		want     []int
+	}{
+		{"growing", 21, []set{newNext("new", 5, sizedFor(13, 13)), newOld("old", 4, 1, sizedFor(13, 13)), newOld("older", 4, 2, sizedFor(13, 13))}, []int{9, 6, 6}},
+		{"equals grow", 4, []set{newNext("new", 1, sizedFor(3, 3)), newOld("old", 1, 1, sizedFor(3, 3)), newOld("older", 1, 2, sizedFor(3, 3))}, []int{2, 1, 1}},
+		{"shrinking", 8, []set{newNext("new", 2, sizedFor(13, 13)), newOld("old", 8, 1, sizedFor(13, 13)), newOld("older", 3, 2, sizedFor(13, 13))}, []int{1, 5, 2}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d := newDeployment(tt.replicas, within(0, 1))
+			for late := range 1 << len(tt.sets) {
+				first := rollout(d, tt.sets, facts{}, now)
+				first.changes = slices.DeleteFunc(first.changes, func(c change) bool {
+					return late&(1<<slices.IndexFunc(tt.sets, func(s set) bool { return s.rs == c.rs })) != 0
+				})
+				after := apply(first, tt.sets)
+				for i := range after {
+					after[i].rs.Status.ObservedGeneration = after[i].rs.Generation
+				}
+				if p := newPass(d, after...); p.scalingEvent() {
+					after = apply(rollout(d, after, facts{}, now), after)
+				}
+				var got []int
+				for _, s := range after {
+					got = append(got, s.size())
+				}
+				if !slices.Equal(got, tt.want) {
+					t.Errorf("late %03b: sizes %v, want %v", late, got, tt.want)
+				}
 			}
 		})
 	}

@@ -3,6 +3,7 @@ package deployment
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -79,9 +80,9 @@ func (p pass) counts(o outcome) appsv1.DeploymentStatus {
 
 // progressing tells how the rollout goes on, if the Deployment has a deadline for that.
 func (p pass) progressing(o outcome, status appsv1.DeploymentStatus, c *conditions) {
-	const kind = appsv1.DeploymentProgressing
+	const about = appsv1.DeploymentProgressing
 	if p.deadline() == 0 {
-		c.remove(kind)
+		c.remove(about)
 		return
 	}
 	subject := fmt.Sprintf("Deployment %q", p.d.Name)
@@ -90,37 +91,46 @@ func (p pass) progressing(o outcome, status appsv1.DeploymentStatus, c *conditio
 		subject = fmt.Sprintf("ReplicaSet %q", name)
 	}
 
-	// 1. Another ReplicaSet has become the new one: another rollout, whatever was said about the last one.
-	has, ok := c.get(kind)
-	begins := name != "" && (!ok || p.revision(o) != p.d.Annotations[revisionAnnotation] && !strings.Contains(has.Message, strconv.Quote(name)))
+	// 1. Another rollout has begun, whatever was said about the last one: another ReplicaSet has become the new one, or old ones make way for it.
+	has, ok := c.get(about)
 	switch {
-	case !begins || p.d.Spec.Paused && has.Reason == reasonPaused:
+	case p.d.Spec.Paused && has.Reason == reasonPaused:
+	case name == "":
+		if o.judged && slices.ContainsFunc(p.old, func(s set) bool { return tellsOf(has, s.rs.Name) }) {
+			c.renew(about, corev1.ConditionTrue, "ReplicaSetUpdated", subject+" is progressing.")
+		}
 	case o.created != nil:
-		c.renew(kind, corev1.ConditionTrue, "NewReplicaSetCreated", fmt.Sprintf("Created new replica set %q", name))
-	default:
-		c.renew(kind, corev1.ConditionTrue, "FoundNewReplicaSet", fmt.Sprintf("Found new replica set %q", name))
+		c.renew(about, corev1.ConditionTrue, "NewReplicaSetCreated", fmt.Sprintf("Created new replica set %q", name))
+	case !ok || has.Reason == reasonCreateFailed || p.revision(o) != p.d.Annotations[revisionAnnotation] && !tellsOf(has, name):
+		c.renew(about, corev1.ConditionTrue, "FoundNewReplicaSet", fmt.Sprintf("Found new replica set %q", name))
 	}
 
 	// 2. While a Deployment is paused no time counts.
-	has, _ = c.get(kind)
+	has, _ = c.get(about)
 	switch {
 	case p.d.Spec.Paused && has.Reason != reasonTimedOut:
-		c.set(kind, corev1.ConditionUnknown, reasonPaused, "Deployment is paused")
+		c.set(about, corev1.ConditionUnknown, reasonPaused, "Deployment is paused")
 	case !p.d.Spec.Paused && has.Reason == reasonPaused:
-		c.set(kind, corev1.ConditionUnknown, "DeploymentResumed", "Deployment is resumed")
+		c.set(about, corev1.ConditionUnknown, "DeploymentResumed", "Deployment is resumed")
 	}
 
 	// 3. Progress. A rollout that was complete is not judged again.
-	has, _ = c.get(kind)
+	has, _ = c.get(about)
 	switch {
 	case !o.judged || status.Replicas == status.UpdatedReplicas && has.Reason == reasonComplete:
 	case complete(p.d, status):
-		c.set(kind, corev1.ConditionTrue, reasonComplete, subject+" has successfully progressed.")
+		c.set(about, corev1.ConditionTrue, reasonComplete, subject+" has successfully progressed.")
 	case p.progress(status):
-		c.renew(kind, corev1.ConditionTrue, "ReplicaSetUpdated", subject+" is progressing.")
+		c.renew(about, corev1.ConditionTrue, "ReplicaSetUpdated", subject+" is progressing.")
 	case p.timedOut(has):
-		c.set(kind, corev1.ConditionFalse, reasonTimedOut, subject+" has timed out progressing.")
+		c.set(about, corev1.ConditionFalse, reasonTimedOut, subject+" has timed out progressing.")
 	}
+}
+
+// tellsOf reports whether the message of a condition is about a ReplicaSet. A revision alone would not tell that a rollout is another one:
+// whoever applies a manifest with a revision in it changes that of the Deployment.
+func tellsOf(c appsv1.DeploymentCondition, name string) bool {
+	return strings.Contains(c.Message, strconv.Quote(name))
 }
 
 // Reasons of the condition Progressing that decide something.
@@ -131,7 +141,8 @@ const (
 	reasonCreateFailed = "ReplicaSetCreateError" // also of an event
 )
 
-// createFailed is the status of a Deployment whose new ReplicaSet could not be created, or was created otherwise than asked for.
+// createFailed is the status of a Deployment whose new ReplicaSet could not be created, or was created otherwise than asked for. It is given the status of
+// an outcome without that ReplicaSet, not plan.status.
 func (p pass) createFailed(status appsv1.DeploymentStatus, message string) appsv1.DeploymentStatus {
 	if p.deadline() > 0 {
 		c := conditions{list: status.Conditions, now: p.now}
@@ -148,17 +159,38 @@ func complete(d *appsv1.Deployment, status appsv1.DeploymentStatus) bool {
 		status.ObservedGeneration >= d.Generation
 }
 
-// progress reports whether the rollout has come further than the last status told: more updated pods, or fewer old ones, or more of the new ones
-// ready or available than ever before. A pod that becomes ready again is none, as far as it is known what there was before.
+// reached is how far a rollout has come.
+type reached struct {
+	updated, ready, available int32 // pods of the new ReplicaSet
+	old                       int32 // pods of all others
+}
+
+// reachedIn is what a status tells, and the ReplicaSet of the present template, nil if there is none, from which it was made.
+func reachedIn(status appsv1.DeploymentStatus, next *appsv1.ReplicaSet) reached {
+	r := reached{updated: status.UpdatedReplicas, old: status.Replicas - status.UpdatedReplicas}
+	if next != nil {
+		r.ready, r.available = next.Status.ReadyReplicas, next.Status.AvailableReplicas
+	}
+	return r
+}
+
+// or returns the best of each.
+func (r reached) or(other reached) reached {
+	return reached{
+		updated: max(r.updated, other.updated), ready: max(r.ready, other.ready), available: max(r.available, other.available),
+		old: min(r.old, other.old),
+	}
+}
+
+// progress reports whether the rollout has come further than ever before: more updated pods, or fewer old ones, or more of the new ones ready or
+// available. A pod that becomes ready again, or is replaced again and again, is none. If it is not known what there was before, the last status is.
 func (p pass) progress(status appsv1.DeploymentStatus) bool {
-	was := p.d.Status
-	if status.UpdatedReplicas > was.UpdatedReplicas || status.Replicas-status.UpdatedReplicas < was.Replicas-was.UpdatedReplicas {
-		return true
-	}
 	if best := p.facts.best; best != nil {
-		return p.found && (p.next.rs.Status.ReadyReplicas > best.ready || p.next.rs.Status.AvailableReplicas > best.available)
+		return reachedIn(status, p.next.rs).or(*best) != *best
 	}
-	return status.ReadyReplicas > was.ReadyReplicas || status.AvailableReplicas > was.AvailableReplicas
+	was := p.d.Status
+	return status.UpdatedReplicas > was.UpdatedReplicas || status.Replicas-status.UpdatedReplicas < was.Replicas-was.UpdatedReplicas ||
+		status.ReadyReplicas > was.ReadyReplicas || status.AvailableReplicas > was.AvailableReplicas
 }
 
 // timedOut reports whether the deadline has passed without progress since a condition was updated.

@@ -91,7 +91,7 @@ func TestProgress(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		was, now appsv1.DeploymentStatus
-		best     *counts
+		best     *reached
 		want     bool
 	}{
 		{"nothing", status(10, 4, 4, 4), status(10, 4, 4, 4), nil, false},
@@ -102,11 +102,14 @@ func TestProgress(t *testing.T) {
 		{"more ready", status(10, 10, 8, 8), status(10, 10, 9, 8), nil, true},
 		{"more available", status(10, 10, 9, 8), status(10, 10, 9, 9), nil, true},
 		{"fewer ready", status(10, 10, 9, 8), status(10, 10, 8, 8), nil, false},
-		{"one is ready again", status(10, 10, 8, 8), status(10, 10, 9, 8), &counts{ready: 9, available: 9}, false},
-		{"one is available again", status(10, 10, 9, 8), status(10, 10, 9, 9), &counts{ready: 9, available: 9}, false},
-		{"more ready than ever", status(10, 10, 8, 8), status(10, 10, 9, 8), &counts{ready: 8, available: 8}, true},
-		{"more available than ever", status(10, 10, 9, 8), status(10, 10, 9, 9), &counts{ready: 9, available: 8}, true},
-		{"more updated, though none is ready", status(10, 4, 4, 4), status(10, 6, 4, 4), &counts{ready: 9, available: 9}, true},
+		{"one is ready again", status(10, 10, 8, 8), status(10, 10, 9, 8), &reached{10, 9, 9, 0}, false},
+		{"one is available again", status(10, 10, 9, 8), status(10, 10, 9, 9), &reached{10, 9, 9, 0}, false},
+		{"more ready than ever", status(10, 10, 8, 8), status(10, 10, 9, 8), &reached{10, 8, 8, 0}, true},
+		{"more available than ever", status(10, 10, 9, 8), status(10, 10, 9, 9), &reached{10, 9, 8, 0}, true},
+		{"more updated than ever, though none is ready", status(10, 4, 4, 4), status(12, 6, 4, 4), &reached{4, 9, 9, 6}, true},
+		{"a new pod was replaced", status(9, 3, 3, 3), status(10, 4, 3, 3), &reached{4, 3, 3, 6}, false},
+		{"an old pod was replaced, and goes again", status(10, 4, 3, 3), status(9, 4, 3, 3), &reached{4, 3, 3, 5}, false},
+		{"fewer old ones than ever", status(10, 4, 3, 3), status(8, 4, 3, 3), &reached{4, 3, 3, 5}, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			d := newDeployment(10)
@@ -213,6 +216,24 @@ func TestProgressing(t *testing.T) {
 			outcome{judged: true}, is(yes, "FoundNewReplicaSet", `Found new replica set "back"`, 0, 0)},
 		{"undo of a complete rollout", nil, was(yes, reasonComplete), []set{newNext("back", 2, revision("3")), newOld("old", 1, 1, having(0), revision("2"))},
 			outcome{judged: true}, is(yes, "FoundNewReplicaSet", `Found new replica set "back"`, 0, time.Minute)},
+		{"a rollout that is stuck, and a revision that came with a manifest", deadline(10), is(yes, "ReplicaSetUpdated", `ReplicaSet "back" is progressing.`, 30*time.Second, time.Minute),
+			[]set{newNext("back", 2, revision("3")), newOld("old", 1, 1, having(0), revision("2"))},
+			outcome{judged: true}, is(no, reasonTimedOut, `ReplicaSet "back" has timed out progressing.`, 0, 0)},
+		{"one that was complete, and such a revision", deadline(10), is(yes, reasonComplete, `ReplicaSet "back" has successfully progressed.`, 30*time.Second, time.Minute),
+			[]set{newNext("back", 2, revision("3"))}, outcome{judged: true},
+			is(yes, reasonComplete, `ReplicaSet "back" has successfully progressed.`, 30*time.Second, time.Minute)},
+		{"one that could not be created is there after all", nil, is(no, reasonCreateFailed, `Failed to create new replica set "new": no`, 30*time.Second, time.Minute), same,
+			outcome{judged: true}, is(yes, "FoundNewReplicaSet", `Found new replica set "new"`, 0, 0)},
+		{"one that was deleted is created again", deadline(10), is(no, reasonTimedOut, `ReplicaSet "gone" has timed out progressing.`, 30*time.Second, time.Minute),
+			[]set{newOld("old", 3, 1, having(2), revision("1"))}, outcome{judged: true, created: newOld("gone", 0, 0, revision("2")).rs},
+			is(yes, "NewReplicaSetCreated", `Created new replica set "gone"`, 0, 0)},
+		{"old ones make way after the deadline: that starts anew, too", deadline(10), is(no, reasonTimedOut, `ReplicaSet "old" has timed out progressing.`, 30*time.Second, time.Minute),
+			[]set{newOld("old", 3, 1, having(2), revision("2"))}, outcome{judged: true}, is(yes, "ReplicaSetUpdated", `Deployment "web" is progressing.`, 0, 0)},
+		{"once", deadline(10), is(yes, "ReplicaSetUpdated", `Deployment "web" is progressing.`, 30*time.Second, time.Minute),
+			[]set{newOld("old", 2, 1, revision("2")), newOld("older", 1, 2, having(0))}, outcome{judged: true},
+			is(no, reasonTimedOut, `Deployment "web" has timed out progressing.`, 0, 0)},
+		{"but not while it is paused", paused, is(no, reasonTimedOut, `ReplicaSet "old" has timed out progressing.`, 30*time.Second, time.Minute),
+			[]set{newOld("old", 3, 1, having(2), revision("2"))}, outcome{}, is(no, reasonTimedOut, `ReplicaSet "old" has timed out progressing.`, 30*time.Second, time.Minute)},
 		{"found once and again", nil, was(yes, "FoundNewReplicaSet"), []set{newNext("back", 2, revision("3")), newOld("old", 1, 1, having(0), revision("2"))},
 			outcome{judged: true}, is(yes, "FoundNewReplicaSet", `Found new replica set "back"`, 0, time.Minute)},
 
@@ -328,17 +349,24 @@ func TestConditionsKeepTheirPlaces(t *testing.T) {
 	}
 }
 
+// TestCreateFailed: the status is that of an outcome without the ReplicaSet, though the plan was to have it.
 func TestCreateFailed(t *testing.T) {
 	for _, limit := range []*int32{nil, new(int32(600))} {
-		d := newDeployment(3)
+		d := newDeployment(3, within(1, 0))
+		d.Generation, d.Status.ObservedGeneration = 2, 1
 		d.Spec.ProgressDeadlineSeconds = limit
-		got := newPass(d).createFailed(appsv1.DeploymentStatus{}, "no").Conditions
-		var want []appsv1.DeploymentCondition
+		p := newPass(d, newOld("old", 3, 1))
+		got := p.createFailed(p.status(outcome{}), "no")
+		want := p.counts(outcome{})
+		want.Conditions = []appsv1.DeploymentCondition{condition(appsv1.DeploymentAvailable, corev1.ConditionTrue, "MinimumReplicasAvailable", "Deployment has minimum availability.", 0, 0)}
 		if limit != nil {
-			want = []appsv1.DeploymentCondition{condition(appsv1.DeploymentProgressing, corev1.ConditionFalse, "ReplicaSetCreateError", "no", 0, 0)}
+			want.Conditions = append(want.Conditions, condition(appsv1.DeploymentProgressing, corev1.ConditionFalse, "ReplicaSetCreateError", "no", 0, 0))
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("conditions (-want +got):\n%s", diff)
+			t.Errorf("status (-want +got):\n%s", diff)
+		}
+		if got.ObservedGeneration != 1 || got.UnavailableReplicas != 0 {
+			t.Errorf("generation %d observed, %d unavailable, want 1 and 0", got.ObservedGeneration, got.UnavailableReplicas)
 		}
 	}
 }
@@ -356,6 +384,11 @@ func TestStatusIsObservedWhenTheSizesAreWritten(t *testing.T) {
 		{"nothing to do", newDeployment(3, moved), facts{}, []set{newNext("new", 3)}, 7},
 		{"scaled", newDeployment(5, moved), facts{}, []set{newNext("new", 3, sizedFor(3, 3))}, 7},
 		{"scaled, but it has to wait", newDeployment(5, moved), facts{}, []set{newNext("new", 3, sizedFor(3, 3), unseen)}, 0},
+		{"to nothing and back, before its controller has seen either", newDeployment(3, moved), facts{}, []set{newNext("new", 0, unseen, having(3))}, 0},
+		{"so with the strategy Recreate", newDeployment(3, moved, recreating), facts{}, []set{newNext("new", 0, unseen, having(3))}, 0},
+		{"undone, and the new one has to wait", newDeployment(3, moved, within(1, 0)), facts{}, []set{newNext("back", 1, unseen), newOld("old", 2, 1)}, 0},
+		{"Recreate waits for old pods", newDeployment(3, moved, recreating), facts{}, []set{newOld("old", 0, 1, having(1))}, 7},
+		{"scaled, but pods of the new one are no longer available", newDeployment(5, moved), facts{}, []set{newNext("new", 5, sizedFor(5, 5), seeing(4, 4)), newOld("old", 1, 1, sizedFor(2, 2))}, 0},
 		{"nothing can be created", newDeployment(3, moved), facts{holdCreate: holdCreateBackoff}, []set{newOld("old", 3, 1)}, 0},
 		{"the name is taken", newDeployment(3, moved), facts{nameTaken: true}, []set{newOld("old", 3, 1)}, 0},
 		{"being deleted", newDeployment(3, moved, func(d *appsv1.Deployment) { d.DeletionTimestamp = &metav1.Time{Time: now} }), facts{}, []set{newOld("old", 3, 1)}, 7},

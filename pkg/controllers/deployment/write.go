@@ -77,15 +77,9 @@ func (w *writer) apply(ctx context.Context, t task, d decision) applied {
 	if raises < 0 {
 		raises = len(a.plan.changes)
 	}
-	kept := w.resize(ctx, t, &a, a.plan.changes[:raises])
-	up := slices.Clone(a.plan.changes[raises:])
-	for i := range up { // what was not given up is not there for others
-		less := min(kept, up[i].to-up[i].from)
-		up[i].to, kept = up[i].to-less, kept-less
-	}
-	up = slices.DeleteFunc(up, func(c change) bool { return c.to == c.from })
-	if !stopped(a.err) {
-		w.resize(ctx, t, &a, up)
+	w.resize(ctx, t, &a, a.plan.changes[:raises])
+	if !stopped(a.err) && !a.moved {
+		w.resize(ctx, t, &a, a.plan.raisesAfter(a.done))
 	}
 	return a
 }
@@ -93,8 +87,8 @@ func (w *writer) apply(ctx context.Context, t task, d decision) applied {
 // stopped reports whether an error says that nothing can be written any more.
 func stopped(err error) bool { return errors.Is(err, context.Canceled) }
 
-// resize changes ReplicaSets, all at once, and returns how many pods were to be given up and, as far as is known, were not.
-func (w *writer) resize(ctx context.Context, t task, a *applied, changes []change) (kept int) {
+// resize changes ReplicaSets, all at once.
+func (w *writer) resize(ctx context.Context, t task, a *applied, changes []change) {
 	replies := make([]resized, len(changes))
 	var calls sync.WaitGroup
 	slots := make(chan struct{}, writesInFlight)
@@ -110,15 +104,12 @@ func (w *writer) resize(ctx context.Context, t task, a *applied, changes []chang
 		switch err := w.note(ctx, t, c, replies[i]); {
 		case err == nil:
 			a.done = append(a.done, c)
-			continue
 		case errors.Is(err, errMoved):
 			a.moved = true
 		default:
 			a.err = errors.Join(a.err, err)
 		}
-		kept += max(0, c.from-c.to)
 	}
-	return kept
 }
 
 // writesInFlight is how many ReplicaSets of one Deployment are resized at once.
