@@ -16,7 +16,8 @@ import (
 // write their status late; pods become ready, then available, and never cease to be by themselves; of ready pods any may be deleted first; a
 // pass can be killed after each of its writes.
 // The cache of pods helps as little as it can: it shows neither ready nor unfinished ones. Either it never makes available pods less; or, where it lags, it shows
-// for any of the ReplicaSets that none is available.
+// for any of the ReplicaSets that none is available. Where writes fail, any of the reductions of a pass may be refused, and a create may not be answered:
+// it is carried out later, or never.
 //
 // Where pods are ready before they are available, one that becomes ready after it was given up as not ready may cost an available one: which of both is
 // deleted is up to their nodes and costs. There the cache shows ready pods, and none becomes ready while its ReplicaSet is to shrink.
@@ -24,6 +25,7 @@ import (
 // modelSet is a ReplicaSet of the model; its template is its index.
 type modelSet struct {
 	exists      bool
+	unanswered  int8 // size with which it was to be created; nobody knows yet what became of that
 	first       bool // it has never been resized
 	size        int8
 	known       int8 // size, as its controller knows it
@@ -50,6 +52,7 @@ func (m modelSet) pods() int8 { return m.active() + m.gone() }
 type modelState struct {
 	template int8 // of the Deployment
 	changes  int8 // of the template that are still to come
+	losses   int8 // of answers to creates
 	scaled   bool
 	sets     [3]modelSet
 }
@@ -63,6 +66,7 @@ type model struct {
 	minReady           bool // pods are ready for a while before they are available
 	sets               int
 	lags               bool // the cache of pods may be behind
+	fails              bool // reductions may be refused
 	plans              map[seenState]plan
 }
 
@@ -87,7 +91,7 @@ func (m *model) want(s modelState) int {
 // decide asks rollout. The cache of pods is behind for some ReplicaSets.
 func (m *model) decide(s modelState, behind int) plan {
 	seen := seenState{s, behind}
-	seen.changes = 0
+	seen.changes, seen.losses = 0, 0
 	for i := range seen.sets {
 		v := &seen.sets[i]
 		if m.strategy == appsv1.RollingUpdateDeploymentStrategyType {
@@ -107,10 +111,16 @@ func (m *model) decide(s modelState, behind int) plan {
 	f := facts{oldPodsGone: true}
 	var sets []set
 	for i, v := range seen.sets {
+		current := int8(i) == s.template
+		switch {
+		case !v.exists && current:
+			f.attempted += int(v.unanswered)
+		case !v.exists:
+			f.reserved += int(v.unanswered)
+		}
 		if !v.exists {
 			continue
 		}
-		current := int8(i) == s.template
 		if !current && v.pods() > 0 {
 			f.oldPodsGone = false
 		}
@@ -162,6 +172,10 @@ func (m *model) next(s modelState) (steps []step, quiet bool) {
 	}
 	for i := range m.sets {
 		v := s.sets[i]
+		if v.unanswered > 0 {
+			add("create is carried out", i, created(v.unanswered))
+			add("create is not carried out", i, modelSet{})
+		}
 		if !v.exists {
 			continue
 		}
@@ -213,6 +227,7 @@ func (m *model) next(s modelState) (steps []step, quiet bool) {
 	for behind := 1; m.lags && behind < 1<<m.sets; behind++ {
 		steps = append(steps, m.writes(s, behind)...)
 	}
+	steps = append(steps, m.failures(s)...)
 	if s.changes > 0 {
 		to := s
 		to.changes--
@@ -236,26 +251,67 @@ func (m *model) writes(s modelState, behind int) (steps []step) {
 	to := s
 	if p.create != nil {
 		size := int8(*p.create.Spec.Replicas)
-		to.sets[s.template] = modelSet{exists: true, first: true, size: size}
+		to.sets[s.template] = created(size)
 		steps = append(steps, step{fmt.Sprintf("write: create %d with %d", s.template, size), to})
 	}
 	for _, c := range p.changes {
-		i := int(s.template)
-		if c.rs != p.create {
-			fmt.Sscan(c.rs.Name, &i)
+		if i, changed := to.write(c, p.create); changed {
+			steps = append(steps, step{fmt.Sprintf("write: %d to %d", i, c.to), to})
 		}
-		v := &to.sets[i]
-		marks := c.annotations[desiredReplicasAnnotation] != "" || c.annotations[maxReplicasAnnotation] != ""
-		if c.from == c.to && !(marks && v.sizedForOld) {
-			continue
-		}
-		if c.from != c.to {
-			v.first, v.fresh, v.told = false, false, false
-		}
-		v.size, v.sizedForOld = int8(c.to), v.sizedForOld && !marks
-		steps = append(steps, step{fmt.Sprintf("write: %d to %d", i, c.to), to})
 	}
 	return steps
+}
+
+// failures returns the states after passes of which a create was not answered, or some of the reductions were refused.
+func (m *model) failures(s modelState) (steps []step) {
+	p := m.decide(s, 0)
+	if p.create != nil && s.losses > 0 && *p.create.Spec.Replicas > 0 {
+		to := s
+		to.losses--
+		to.sets[s.template].unanswered = max(s.sets[s.template].unanswered, int8(*p.create.Spec.Replicas))
+		steps = append(steps, step{fmt.Sprintf("create %d with %d: not answered", s.template, *p.create.Spec.Replicas), to})
+	}
+	reductions := slices.IndexFunc(p.changes, change.raises)
+	for refused := 1; m.fails && refused < 1<<max(0, reductions); refused++ {
+		to := s
+		if p.create != nil {
+			to.sets[s.template] = created(int8(*p.create.Spec.Replicas))
+		}
+		var done []change
+		for i, c := range p.changes[:reductions] {
+			if refused&(1<<i) == 0 {
+				to.write(c, p.create)
+				done = append(done, c)
+			}
+		}
+		what := fmt.Sprintf("refused reductions %03b", refused)
+		for _, c := range p.raisesAfter(done) {
+			i, _ := to.write(c, p.create)
+			what += fmt.Sprintf(", write: %d to %d", i, c.to)
+		}
+		steps = append(steps, step{what, to})
+	}
+	return steps
+}
+
+func created(size int8) modelSet { return modelSet{exists: true, first: true, size: size} }
+
+// write carries out a change of one ReplicaSet; fresh is the one that was created in the same pass.
+func (s *modelState) write(c change, fresh *appsv1.ReplicaSet) (i int, changed bool) {
+	i = int(s.template)
+	if c.rs != fresh {
+		fmt.Sscan(c.rs.Name, &i)
+	}
+	v := &s.sets[i]
+	marks := c.annotations[desiredReplicasAnnotation] != "" || c.annotations[maxReplicasAnnotation] != ""
+	if c.from == c.to && !(marks && v.sizedForOld) {
+		return i, false
+	}
+	if c.from != c.to {
+		v.first, v.fresh, v.told = false, false, false
+	}
+	v.size, v.sizedForOld = int8(c.to), v.sizedForOld && !marks
+	return i, true
 }
 
 // walk visits every state and returns a path to the first that check objects to.
@@ -331,16 +387,21 @@ func TestModelOfRollingUpdates(t *testing.T) {
 	for _, tt := range []struct {
 		replicas, surge, unavailable, sets int
 		changes                            int8
-		minReady, lags                     bool
+		minReady, lags, fails              bool
 	}{
-		{1, 1, 0, 2, 2, false, false}, {1, 0, 1, 2, 2, false, false}, {2, 1, 0, 2, 2, false, false}, {2, 0, 1, 2, 2, false, false},
-		{2, 1, 1, 2, 2, false, false}, {2, 1, 1, 3, 2, false, false}, {3, 1, 1, 2, 2, false, false}, {3, 2, 0, 2, 2, false, false}, {3, 0, 2, 2, 2, false, false},
-		{2, 1, 0, 2, 2, true, false}, {2, 1, 1, 2, 2, true, false}, {3, 1, 0, 2, 1, true, false}, {3, 2, 1, 2, 1, true, false}, {3, 1, 1, 2, 2, true, false},
-		{1, 1, 0, 2, 2, false, true}, {2, 1, 0, 3, 2, false, true}, {2, 1, 1, 3, 2, false, true}, {2, 1, 0, 2, 2, true, true}, {3, 1, 0, 2, 1, true, true},
+		{1, 1, 0, 2, 2, false, false, false}, {1, 0, 1, 2, 2, false, false, false}, {2, 1, 0, 2, 2, false, false, false}, {2, 0, 1, 2, 2, false, false, false},
+		{2, 1, 1, 2, 2, false, false, false}, {3, 1, 1, 2, 2, false, false, false}, {3, 2, 0, 2, 2, false, false, false}, {3, 0, 2, 2, 2, false, false, false},
+		{2, 1, 0, 2, 2, true, false, false}, {2, 1, 1, 2, 2, true, false, false}, {3, 1, 0, 2, 1, true, false, false}, {3, 2, 1, 2, 1, true, false, false}, {3, 1, 1, 2, 2, true, false, false},
+		{1, 1, 0, 2, 2, false, true, false}, {2, 1, 0, 3, 2, false, true, false}, {2, 1, 1, 3, 2, false, true, false}, {2, 1, 0, 2, 2, true, true, false}, {3, 1, 0, 2, 1, true, true, false},
+		{1, 0, 1, 2, 2, false, false, true}, {2, 1, 0, 3, 2, false, false, true}, {3, 1, 1, 2, 2, false, false, true}, {2, 1, 1, 2, 2, true, false, true}, {1, 1, 0, 3, 2, true, false, false},
 	} {
 		m := &model{strategy: appsv1.RollingUpdateDeploymentStrategyType, replicas: tt.replicas, surge: tt.surge, unavailable: tt.unavailable, sets: tt.sets,
-			minReady: tt.minReady, lags: tt.lags}
-		n, bad := m.walk(m.finished(tt.changes), m.withinBounds)
+			minReady: tt.minReady, lags: tt.lags, fails: tt.fails}
+		start := m.finished(tt.changes)
+		if tt.fails {
+			start.losses = 1
+		}
+		n, bad := m.walk(start, m.withinBounds)
 		if states += n; bad != "" {
 			t.Errorf("%+v:\n  %s", tt, bad)
 		}
@@ -393,15 +454,17 @@ func TestModelOfScaling(t *testing.T) {
 }
 
 // TestModelOfRecreate: there is never a pod of the new template beside one of an old one, unless the template went back to the one whose pods are
-// there, and the rollout ends.
+// there, and the rollout ends; also if the answer to a create is lost.
 func TestModelOfRecreate(t *testing.T) {
 	states := 0
 	for _, tt := range []struct {
-		replicas int
-		changes  int8
-	}{{1, 1}, {2, 1}, {1, 2}, {2, 2}} {
+		replicas        int
+		changes, losses int8
+	}{{1, 1, 0}, {2, 1, 0}, {1, 2, 0}, {2, 2, 0}, {2, 2, 1}, {1, 3, 2}} {
 		m := &model{strategy: appsv1.RecreateDeploymentStrategyType, replicas: tt.replicas, sets: 2}
-		n, bad := m.walk(m.finished(tt.changes), func(_, to modelState, quiet bool) string {
+		start := m.finished(tt.changes)
+		start.losses = tt.losses
+		n, bad := m.walk(start, func(_, to modelState, quiet bool) string {
 			switch a, b := to.sets[0], to.sets[1]; {
 			case quiet:
 				return m.unfinished(to)

@@ -134,3 +134,9 @@ func sizesOf(changes []change) []string {
 	}
 	return out
 }
+
+func progressingOf(status appsv1.DeploymentStatus) appsv1.DeploymentCondition {
+	c := conditions{list: status.Conditions}
+	has, _ := c.get(appsv1.DeploymentProgressing)
+	return has
+}

@@ -265,7 +265,7 @@ func TestRolloutProperties(t *testing.T) {
 	for i := range 4000 {
 		sane := i%2 == 0
 		d, sets := r.deployment(), r.sets(sane)
-		f := facts{oldPodsGone: r.IntN(2) == 0, terminatingReplicas: r.IntN(2) == 0, reserved: r.IntN(2) * r.IntN(4)}
+		f := facts{oldPodsGone: r.IntN(2) == 0, terminatingReplicas: r.IntN(2) == 0, reserved: r.IntN(2) * r.IntN(4), attempted: r.IntN(2) * r.IntN(4)}
 		before := d.DeepCopy()
 		got := rollout(d, sets, f, now)
 		problem := func(format string, args ...any) {
@@ -301,6 +301,20 @@ func TestRolloutProperties(t *testing.T) {
 			sum += c.to - c.from
 			check()
 		}
+		var done []change
+		for _, c := range got.changes {
+			if !c.raises() && r.IntN(2) == 0 {
+				done = append(done, c)
+			}
+		}
+		sum = sizes(sets)
+		if got.create != nil {
+			sum += int(*got.create.Spec.Replicas)
+		}
+		for _, c := range append(done, got.raisesAfter(done)...) {
+			sum += c.to - c.from
+		}
+		check()
 		for _, n := range []int32{got.status.Replicas, got.status.UnavailableReplicas, got.status.UpdatedReplicas, got.status.AvailableReplicas} {
 			if n < 0 {
 				problem("status %+v", got.status)
@@ -331,6 +345,47 @@ func TestRolloutProperties(t *testing.T) {
 		}
 		if again.create != nil || len(again.changes) > 0 {
 			problem("it goes on without anything having happened: %v, %v", sizesOf(again.changes), again.create)
+		}
+	}
+}
+
+// TestTheCacheOfPodsCostsNoAvailablePods: where statuses show what there is, a rolling update leaves as many pods available as must be, whichever of those that
+// are ready go first, and whatever the cache of pods shows.
+func TestTheCacheOfPodsCostsNoAvailablePods(t *testing.T) {
+	r := random{rand.New(rand.NewPCG(5, 6))}
+	for i := range 20000 {
+		d := newDeployment(int32(1+r.IntN(10)), within(r.IntN(4), r.IntN(4)), func(d *appsv1.Deployment) { d.Spec.MinReadySeconds = 10 * r.Int32N(2) })
+		var sets []set
+		available := map[string]int{}
+		least := 0
+		for j := range 2 + r.IntN(3) {
+			size := r.IntN(8)
+			if j == 0 {
+				size = min(size, boundsOf(d).replicas) // one that has more than all is reduced whatever that costs
+			}
+			has := r.IntN(size + 1)
+			ready := has + int(d.Spec.MinReadySeconds)/10*r.IntN(size-has+1)
+			s := newOld(fmt.Sprint(j), int32(size), 5-j, telling(func(s *appsv1.ReplicaSetStatus) { s.ReadyReplicas, s.AvailableReplicas = int32(ready), int32(has) }),
+				seeing(r.IntN(10), r.IntN(10)), func(s *set) { s.rs.Spec.MinReadySeconds = d.Spec.MinReadySeconds })
+			s.current = j == 0
+			sets, available[s.rs.Name], least = append(sets, s), has, least+has
+		}
+		got := rollout(d, sets, facts{}, now)
+		least = min(least, boundsOf(d).least())
+		left := 0
+		for _, s := range sets {
+			left += available[s.rs.Name]
+		}
+		for _, c := range got.changes {
+			if gone := c.from - c.to; gone > 0 {
+				left -= min(available[c.rs.Name], max(0, gone-(c.from-int(c.rs.Status.ReadyReplicas))))
+			}
+		}
+		if left < least && least == boundsOf(d).least() {
+			for _, s := range sets {
+				t.Logf("%s of %d, status %+v, pods %+v", s.rs.Name, s.size(), s.rs.Status, s.pods)
+			}
+			t.Fatalf("case %d: %+v: %d may be left available, want %d: %v", i, boundsOf(d), left, least, sizesOf(got.changes))
 		}
 	}
 }

@@ -58,9 +58,9 @@ func stepwise(b bounds, sizes, available []int) []int {
 // TestOnePassEndsWhereKubeControllerManagerEnds, which takes up to three, from every state in which statuses show what there is.
 func TestOnePassEndsWhereKubeControllerManagerEnds(t *testing.T) {
 	states := 0
-	for replicas := 1; replicas <= 4; replicas++ {
-		for surge := range 3 {
-			for unavailable := range min(replicas, 2) + 1 {
+	for replicas := 1; replicas <= 5; replicas++ {
+		for surge := range 4 {
+			for unavailable := range min(replicas, 3) + 1 {
 				if surge+unavailable == 0 {
 					continue
 				}
