@@ -23,16 +23,21 @@
 // # Within the bounds
 //
 // With a constant spec and no other writer the sizes never add up to more than replicas and surge, unless they did before, and what we
-// write never takes the available pods below replicas without maxUnavailable, unless statuses told too much of pods that others took. Both hold
-// after each single write, however old the statuses of ReplicaSets are:
+// write never takes the available pods below replicas without maxUnavailable, as long as no others take pods that statuses still tell of. Both hold
+// after each single write, whichever of the others are refused or not answered, however old the statuses of ReplicaSets are, and however far the
+// cache of pods is behind:
 //
 //   - Available are as many pods of a ReplicaSet as its size, its status and the cache of pods agree on. What a size has given up is gone.
+//   - If that is too few, statuses alone decide whether pods that are not available may go without regard to which of them go first: with the cache in that,
+//     the less it showed, the more would go.
+//   - Sizes rise only into room that is there: what was to be given up and was not keeps its own, and so does a ReplicaSet that may still come to exist.
 //   - A ReplicaSet is raised only when it has caught up: its status shows the last reduction. Else pods that are about to go would be counted as available
 //     as soon as its size allows for them again: a rollout that is turned round in the middle would lose all its pods.
 //   - Of the pods that an old ReplicaSet gives up only those are free of charge that are expendable: they go before any ready one does.
 //   - With minReadySeconds an available pod may go before one that is only ready. So until its status shows the reduction none of the
-//     ReplicaSet's pods is relied on. What remains is a pod that becomes ready in the moment between a plan and its execution, and stays in
-//     place of an available one because of its node or its deletion cost.
+//     ReplicaSet's pods is relied on, and none of the new one's while it is told to wait longer. What remains is a pod that is ready when its ReplicaSet
+//     shrinks, was not when that was planned as far as status and cache told, and stays in place of an available one because of its node or its
+//     deletion cost.
 //
 // # Caches lag, answers get lost
 //
@@ -45,7 +50,7 @@
 // A name that is taken is looked at live: what is ours and equal is the new ReplicaSet, all else raises collisionCount.
 //
 // A change of a ReplicaSet is a JSON patch that tests its UID and its generation, so it is carried out once at most, and only on the spec that was judged. One that
-// was not answered is sent again as it was, before anything else is decided. What was to be given up and was not is taken off what is to be raised.
+// was not answered is sent again as it was, before anything else is decided.
 //
 // # Where we differ from upstream
 //
@@ -56,9 +61,14 @@
 // has reported that for the present size, and a live list of pods agrees.
 //
 // A revision that is no positive number is none, and the highest possible one stays. What annotations make of proportions stays within the
-// bounds. Conditions keep their places and tell the current message; when another ReplicaSet becomes the new one, the condition
-// Progressing starts anew, so a rollout that is undone does not inherit a deadline that has passed. A pod that becomes ready again and again is
-// no progress, as long as the ReplicaSet keeps its size. The deadline is looked at when it passes.
+// bounds. A rollback to the last revision is one to the highest of the old ones, also while the new one has not got its own.
+//
+// Conditions keep their places and tell the current message. When another ReplicaSet becomes the new one, or old ones make way for one, the condition
+// Progressing starts anew, so a rollout does not inherit a deadline that passed for another. It does not start anew because a manifest with a revision
+// in it is applied. A pod that becomes ready, or is replaced, again and again is no progress, as long as the ReplicaSet keeps its size. The deadline is
+// looked at when it passes. Progress counts while sizes follow a scaling, too, and failures of ReplicaSets are told while a Deployment is paused.
+//
+// The generation is observed when its sizes are written. A raise that has to wait for the ReplicaSet controller, or a change that was refused, puts that off.
 //
 // A key that fails is retried after at most a minute, for ever. Creates that are refused have a back-off of their own, of which resizes and status know nothing. A
 // resize that is refused is told and holds up no other. Something that changes templates on their way into new ReplicaSets is told, with the field: such a
