@@ -117,9 +117,7 @@ func TestAnUnansweredCreateKeepsItsName(t *testing.T) {
 func TestWhatAnUnansweredCreateReserves(t *testing.T) {
 	d := newDeployment(3)
 	l := newLedger("web")
-	begun := l.begin("web-a", 3)
-	begun.Unknown, begun.Until = true, now.Add(answer.LandsWithin)
-	l.creates.Keep(begun)
+	l.begin("web-a", 3, now)
 	none := func(string) (*appsv1.ReplicaSet, bool) { return nil, false }
 	if made := l.resolve(nil, none, now); made != 0 {
 		t.Errorf("%d made, want none", made)
@@ -138,9 +136,7 @@ func TestWhatAnUnansweredCreateReserves(t *testing.T) {
 	if made := l.resolve(nil, func(string) (*appsv1.ReplicaSet, bool) { return ours, true }, now); made != 1 || len(l.sizes) > 0 {
 		t.Errorf("seen: %d made, sizes %v", made, l.sizes)
 	}
-	begun = l.begin("web-a", 3)
-	begun.Unknown, begun.Until = true, now.Add(answer.LandsWithin)
-	l.creates.Keep(begun)
+	l.begin("web-a", 3, now)
 	l.resolve(nil, none, now.Add(answer.LandsWithin))
 	if _, others := l.reserved(""); others != 0 {
 		t.Errorf("%d reserved though it can no longer come to exist", others)
@@ -195,7 +191,7 @@ func TestAChangedTemplateMakesNoStorm(t *testing.T) {
 		return got, err
 	})
 	result, err := b.run(t.Context())
-	if err != nil || result.After != controller.BarrierPatience && result.After != time.Minute {
+	if err != nil || result.After != controller.BarrierPatience && result.After != minChanged {
 		t.Errorf("%+v, %v", result, err)
 	}
 	b.wants(t, "create replicasets", "update deployments/status")

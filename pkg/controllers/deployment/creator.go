@@ -9,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
 	"minikcm/pkg/answer"
@@ -42,10 +43,10 @@ func (w *writer) create(ctx context.Context, t task, want *appsv1.ReplicaSet) ma
 	if controller.Draining(ctx) {
 		return made{err: controller.ErrDraining}
 	}
-	if _, there := w.sets.Get(cachedName(want.Namespace, want.Name)); there {
+	if _, there := w.sets.Get(cache.NewObjectName(want.Namespace, want.Name)); there {
 		return w.explain(ctx, t, want, controller.Create{Name: want.Name}, answer.Exists, nil)
 	}
-	attempt := t.ledger.begin(want.Name, orOne(want.Spec.Replicas))
+	attempt := t.ledger.begin(want.Name, orOne(want.Spec.Replicas), w.clock.Now())
 	var got *appsv1.ReplicaSet
 	outcome, err := answer.Send(ctx, func(ctx context.Context) (err error) {
 		got, err = w.client.AppsV1().ReplicaSets(want.Namespace).Create(ctx, want.DeepCopy(), metav1.CreateOptions{})

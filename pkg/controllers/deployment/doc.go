@@ -72,7 +72,7 @@
 //
 // A key that fails is retried after at most a minute, for ever. Creates that are refused have a back-off of their own, of which resizes and status know nothing. A
 // resize that is refused is told and holds up no other. Something that changes templates on their way into new ReplicaSets is told, with the field: such a
-// ReplicaSet loses its pods, and the next is made no sooner than after a minute, then two, up to an hour.
+// ReplicaSet loses its pods, and the next is made no sooner than after 5 s, then 10 s, up to 5 min.
 //
 // Of ReplicaSets without replicas the cache keeps no template but a digest, which tells whether it is that of the Deployment; a rollback reads it live.
 // A status of which only numbers have changed that decide nothing is written ten times a second at most.

@@ -6,8 +6,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 
+	"minikcm/pkg/answer"
 	"minikcm/pkg/controller"
 )
 
@@ -77,9 +77,11 @@ func (l *ledger) readLive(from *reader, d *appsv1.Deployment, sets []*appsv1.Rep
 }
 
 // begin notes that a ReplicaSet is about to be created, and returns what was known of its name before.
-func (l *ledger) begin(name string, size int) controller.Create {
+func (l *ledger) begin(name string, size int, now time.Time) controller.Create {
 	l.sizes[name] = max(l.sizes[name], size)
-	return l.creates.Begin(name)
+	before := l.creates.Begin(name)
+	l.creates.Keep(controller.Create{Name: name, Unknown: true, Until: now.Add(answer.LandsWithin)})
+	return before
 }
 
 // end forgets a create whose fate is known.
@@ -128,6 +130,3 @@ func (l *ledger) decided(now time.Time) (in time.Duration) {
 	}
 	return in
 }
-
-// cachedName makes the name of an object of the cache.
-func cachedName(namespace, name string) cache.ObjectName { return cache.NewObjectName(namespace, name) }

@@ -35,7 +35,9 @@ type reader struct {
 func (r *reader) cached(t task) task {
 	t.ledger.list.Reached(t.at.Of(r.sets.Resource()))
 	sets := append(r.sets.ControlledBy(t.d.UID), r.sets.Orphans(t.d.Namespace)...)
-	r.resolve(t, sets, func(name string) (*appsv1.ReplicaSet, bool) { return r.sets.Get(cachedName(t.d.Namespace, name)) })
+	r.resolve(t, sets, func(name string) (*appsv1.ReplicaSet, bool) {
+		return r.sets.Get(cache.NewObjectName(t.d.Namespace, name))
+	})
 	t.sets = slices.DeleteFunc(sets, func(rs *appsv1.ReplicaSet) bool {
 		_, pruned := t.ledger.pruned[rs.UID]
 		return pruned || t.selects(rs) && t.ledger.list.Gone(rs)

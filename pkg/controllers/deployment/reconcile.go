@@ -108,7 +108,7 @@ func (c *Controller) step(ctx context.Context, t task, liveReason string) (contr
 	if d.next != nil && statusErr == nil && statusAgain == 0 {
 		t.ledger.best.told(d.next, status)
 	}
-	c.memories.note(t.key, finished(t.d, status), t.now)
+	c.memories.note(t.key, finished(t.d, status) || c.read.terminating(t.d.Namespace), t.now)
 
 	// 10. Clean up.
 	var pruneErr error

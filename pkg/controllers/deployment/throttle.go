@@ -69,7 +69,7 @@ func (t *throttle) admitted(sets []*appsv1.ReplicaSet, now time.Time) (rest []*a
 // Back-offs of names and of templates that are changed on their way.
 const (
 	minCollision, maxCollision = time.Second, 5 * time.Minute
-	minChanged, maxChanged     = time.Minute, time.Hour
+	minChanged, maxChanged     = 5 * time.Second, 5 * time.Minute
 )
 
 // doubling is a time to wait that doubles from one try to the next. Zero lets the first one pass.

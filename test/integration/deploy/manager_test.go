@@ -13,6 +13,7 @@ import (
 
 // agents are the ends of the user agents of the controllers, by the name of their role.
 var agents = map[string]string{
+	"controller-manager:deployment-controller":            "deployment-controller",
 	"controller-manager:replicaset-controller":            "replicaset-controller",
 	"controller-manager:node-lifecycle-controller":        "node-controller",
 	"controller-manager:taint-eviction-controller":        "node-controller",
@@ -20,9 +21,13 @@ var agents = map[string]string{
 	"controller-manager:namespace-controller":             "namespace-controller",
 }
 
+// everything runs all controllers, those too that have to be named.
+const everything = "--controllers=*,deployment"
+
 // unused are the rights that the workload gives no reason to use, and where their use is shown instead.
 var unused = map[string]string{
 	"update replicasets.apps/finalizers": "asked for by an admission plugin, see TestOwnerReferencesNeedFinalizers",
+	"update deployments.apps/finalizers": "the same",
 	"list pods in kube-system":           "for a Prometheus or an API server that does not stream lists",
 	"delete *.*":                         "for types without deletecollection, which a bare API server does not serve; see the namespace controller's own tests",
 }
@@ -60,7 +65,7 @@ func TestManagerWithDeploysRights(t *testing.T) {
 	newApplier(t).keep(t, render(t, "rbac")...)
 	allowScraping(t, "scraper")
 	_ = cluster.Client(t).CoordinationV1().Leases("kube-system").Delete(t.Context(), "controller-manager", metav1.DeleteOptions{}) // of an earlier test
-	address := start(t)
+	address := start(t, everything)
 	w := startWorkload(t, "rights")
 	w.wait(t)
 

@@ -20,6 +20,7 @@ import (
 
 // accounts are whom the controllers work as with --use-service-account-credentials, by the name of their role.
 var accounts = map[string]string{
+	"controller-manager:deployment-controller":            "deployment-controller",
 	"controller-manager:replicaset-controller":            "replicaset-controller",
 	"controller-manager:node-lifecycle-controller":        "node-controller",
 	"controller-manager:taint-eviction-controller":        "node-controller",
@@ -49,7 +50,7 @@ func TestManagerWithServiceAccounts(t *testing.T) {
 	}
 	_ = cluster.Client(t).CoordinationV1().Leases("kube-system").Delete(t.Context(), "controller-manager", metav1.DeleteOptions{}) // of an earlier test
 	begin := time.Now()
-	start(t, withAccounts)
+	start(t, everything, withAccounts)
 	w := startWorkload(t, "accounts")
 	w.wait(t)
 	w.letGo(t)
@@ -100,7 +101,7 @@ func missingForAccounts(t *testing.T) map[string][]string {
 	var asked map[string][]string
 	kubeconfig := cluster.KubeconfigFor(t, tokenConfig(t))
 	controlplane.Eventually(t, patience, func(context.Context) error { // the authorizer learns of roles a moment after they are stored
-		said := missing(t, kubeconfig, 10*time.Second, withAccounts)
+		said := missing(t, kubeconfig, 10*time.Second, everything, withAccounts)
 		if said == nil {
 			t.Fatal("the manager works though its accounts may nothing")
 		}
@@ -155,7 +156,7 @@ func TestEveryRightBesideServiceAccountsIsNeeded(t *testing.T) {
 		t.Run(r.String(), func(t *testing.T) {
 			user := fmt.Sprintf("walk-accounts-%d", i)
 			grant(t, user, slices.Concat(parse(t, read(t, deployDir, "rbac", "identity.yaml")), own), &r)
-			expectMissing(t, user, r, "--controllers=*", withAccounts)
+			expectMissing(t, user, r, everything, withAccounts)
 		})
 	}
 }

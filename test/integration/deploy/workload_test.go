@@ -42,6 +42,7 @@ func startWorkload(t *testing.T, name string) *workload {
 	namespace(t, w.name)
 	w.nodes(t)
 	w.replicaSets(t)
+	w.deployments(t)
 	w.pods(t)
 	w.doomed(t)
 	return w
@@ -242,4 +243,51 @@ func (w *workload) letGo(t *testing.T) {
 	_, err := w.client.CoreV1().ConfigMaps(stays).Patch(t.Context(), w.name, "application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	must(t, err)
 	controlplane.Eventually(t, time.Minute, func(ctx context.Context) error { return w.gone(ctx, stays) })
+}
+
+// deployments makes one without pods that adopts a ReplicaSet, is rolled out and back, and cleans up.
+func (w *workload) deployments(t *testing.T) {
+	t.Helper()
+	labels := map[string]string{"app": "rolled"}
+	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "v1"}}}}
+	orphan := controlplane.ReplicaSet(w.name, "orphan", 0, func(rs *appsv1.ReplicaSet) {
+		rs.Labels, rs.Spec.Selector.MatchLabels = labels, labels
+		rs.Spec.Template = *template.DeepCopy()
+		rs.Spec.Template.Spec.Containers[0].Image = "v0"
+	})
+	sets, deployments := w.client.AppsV1().ReplicaSets(w.name), w.client.AppsV1().Deployments(w.name)
+	_, err := sets.Create(t.Context(), orphan, metav1.CreateOptions{})
+	must(t, err)
+	_, err = deployments.Create(t.Context(), &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "rolled"},
+		Spec:       appsv1.DeploymentSpec{Replicas: new(int32), Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	// then waits until the Deployment has been dealt with and has so many ReplicaSets, and changes it.
+	then := func(what string, owned int, change func(*appsv1.Deployment)) {
+		w.expect(what, func(ctx context.Context, w *workload) error {
+			d, err := deployments.Get(ctx, "rolled", metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			list, err := sets.List(ctx, metav1.ListOptions{LabelSelector: "app=rolled"})
+			if err != nil {
+				return err
+			}
+			mine := slices.DeleteFunc(list.Items, func(rs appsv1.ReplicaSet) bool { return !metav1.IsControlledBy(&rs, d) })
+			_, asked := d.Annotations[appsv1.DeprecatedRollbackTo]
+			if d.Status.ObservedGeneration != d.Generation || len(mine) != owned || asked {
+				return fmt.Errorf("generation %d of %d, %d ReplicaSets, rollback asked for: %t", d.Status.ObservedGeneration, d.Generation, len(mine), asked)
+			}
+			change(d)
+			_, err = deployments.Update(ctx, d, metav1.UpdateOptions{})
+			return err
+		})
+	}
+	then("the Deployment has adopted one ReplicaSet and made one", 2, func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "v2" })
+	then("it is rolled out", 3, func(d *appsv1.Deployment) {
+		metav1.SetMetaDataAnnotation(&d.ObjectMeta, appsv1.DeprecatedRollbackTo, "0")
+	})
+	then("it is rolled back", 3, func(d *appsv1.Deployment) { d.Spec.RevisionHistoryLimit = new(int32) })
+	then("its history is gone", 1, func(*appsv1.Deployment) {})
 }
