@@ -119,6 +119,12 @@ func (p pass) scalingEvent() bool {
 		slices.ContainsFunc(p.existing(), func(s set) bool { return s.active() && p.sizedForOther(s) })
 }
 
+// sizedForThis reports whether a ReplicaSet tells that it was sized for the present number of replicas.
+func (p pass) sizedForThis(s set) bool {
+	desired, ok := sizeAnnotation(s.rs, desiredReplicasAnnotation)
+	return ok && desired == p.bounds.replicas
+}
+
 // sizedForOther reports whether a ReplicaSet tells that it was sized for another number of replicas.
 func (p pass) sizedForOther(s set) bool {
 	desired, ok := sizeAnnotation(s.rs, desiredReplicasAnnotation)

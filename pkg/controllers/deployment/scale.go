@@ -94,7 +94,8 @@ func (p pass) shares(active []set) []target {
 		left -= share
 		targets[i] = target{set: s, to: s.size() + share, why: whyScaled, mark: true}
 	}
-	if late := slices.IndexFunc(targets, func(t target) bool { return p.sizedForOther(t.set) }); late > 0 && targets[late].to >= targets[0].to {
+	late := slices.IndexFunc(targets, func(t target) bool { return p.sizedForOther(t.set) })
+	if late > 0 && p.sizedForThis(targets[0].set) && targets[late].to >= targets[0].to {
 		targets[0], targets[late] = targets[late], targets[0]
 	}
 	// What is left to take goes to the next where one has not so much: annotations that anybody can edit may have given it to others.

@@ -47,6 +47,8 @@ func TestScale(t *testing.T) {
 		{"large rollouts keep their proportions", 117, 23, []set{newNext("new", 20, sizedFor(100, 120)), newOld("old", 100, 1, sizedFor(100, 120))},
 			[]string{"old 100→117", "new 20→23"}},
 
+		{"the largest has no annotations: it gets what is left all the same", 17, 5, []set{newNext("new", 5, none), newOld("old", 2, 1, sizedFor(4, 9))}, []string{"new 5→17", "old 2→5"}},
+
 		// Annotations that anybody can edit.
 		{"without annotations, without pods: the largest gets it", 6, 0, []set{newNext("new", 2, none), newOld("old", 1, 1, none)}, []string{"new 2→5"}},
 		{"a tiny one makes a huge share", 8, 0, []set{newNext("new", 5, sizedFor(1, 1)), newOld("old", 5, 1, sizedFor(10, 10))}, []string{"old 5→0", "new 5→8"}},
