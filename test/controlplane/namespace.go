@@ -17,7 +17,7 @@ import (
 var notInName = regexp.MustCompile(`[^a-z0-9]+`)
 
 // Namespace creates a namespace named after the test and returns its name. When the test ends, the namespace goes with
-// its ReplicaSets, pods and leases, the objects that controllers of later tests would see.
+// its Deployments, ReplicaSets, pods and leases, the objects that controllers of later tests would see.
 func (c *Cluster) Namespace(t testing.TB) string {
 	t.Helper()
 	client := c.Client(t)
@@ -45,6 +45,7 @@ func removeNamespace(ctx context.Context, client kubernetes.Interface, name stri
 	all := metav1.ListOptions{}
 	errs := []error{
 		client.CoreV1().Namespaces().Delete(ctx, name, now),
+		client.AppsV1().Deployments(name).DeleteCollection(ctx, now, all),
 		client.AppsV1().ReplicaSets(name).DeleteCollection(ctx, now, all),
 		client.CoreV1().Pods(name).DeleteCollection(ctx, now, all),
 		client.CoordinationV1().Leases(name).DeleteCollection(ctx, now, all),

@@ -28,6 +28,24 @@ func ReplicaSet(namespace, name string, replicas int32, edits ...func(*appsv1.Re
 	return rs
 }
 
+// Deployment returns a Deployment that selects and makes pods labelled app=name, with the API server's defaults for all that is not said.
+// The edits are applied in order.
+func Deployment(namespace, name string, replicas int32, edits ...func(*appsv1.Deployment)) *appsv1.Deployment {
+	labels := map[string]string{"app": name}
+	d := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &replicas,
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: podSpec()},
+		},
+	}
+	for _, edit := range edits {
+		edit(d)
+	}
+	return d
+}
+
 // Pod returns a pod with the labels, on no node. The edits are applied in order.
 func Pod(namespace, name string, labels map[string]string, edits ...func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{

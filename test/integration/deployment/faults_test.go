@@ -1,0 +1,322 @@
+package deployment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"minikcm/test/controlplane"
+	"minikcm/test/faults"
+)
+
+// TestUndisturbedWorkMeetsNoConflict: rollouts, undos, pauses and scaling without any other writer. Upstream fails: it is in conflict with
+// itself at each.
+func TestUndisturbedWorkMeetsNoConflict(t *testing.T) {
+	n, m := side(t)
+	n.apply(3, rolling("1", "1"))
+	n.complete()
+	rounds := 3
+	if controlplane.Long() {
+		rounds = 33
+	}
+	for i := range rounds {
+		n.edit(image(fmt.Sprintf("v%d", i+2)))
+		n.complete()
+		n.edit(image(fmt.Sprintf("v%d", i+1)), paused(true))
+		n.observed()
+		n.edit(paused(false))
+		n.complete()
+		n.edit(replicas(int32(2 + i%4)))
+		n.complete()
+	}
+	if conflicts := n.requests(m, nil, nil, 409); len(conflicts) > 0 {
+		t.Errorf("%d conflicts in %d requests, the first of %s %s/%s", len(conflicts), len(n.requests(m, nil, nil, 0)),
+			conflicts[0].Verb, conflicts[0].Resource, conflicts[0].Name)
+	}
+}
+
+// TestATurnedRoundRolloutKeepsItsPromise: while the status of the old ReplicaSet still tells of pods that have gone, its template comes back.
+// Upstream fails: it counts those pods, and takes the last that are available.
+func TestATurnedRoundRolloutKeepsItsPromise(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		size int32
+		edit func(*appsv1.Deployment)
+	}{
+		{"two replicas", 2, func(*appsv1.Deployment) {}},
+		{"five replicas", 5, func(*appsv1.Deployment) {}},
+		{"available a second after ready", 2, minReady(1)},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			n, m := side(t)
+			d := n.apply(tt.size, rolling("1", "1"), tt.edit)
+			_, old := n.complete()
+			o := n.observe(d, int(tt.size)-1, int(tt.size)+1)
+			match := faults.Match{Verbs: "update,patch", Resource: "replicasets/status", Namespace: n.name, Name: old.Name}
+			n.kubelet.Ready(tagged("v1"))
+			n.edit(image("v2"))
+			n.set("v2", 2)
+			n.set("v1", tt.size-1)
+			n.status(func(s appsv1.DeploymentStatus) bool {
+				return s.Replicas == tt.size+1 && s.AvailableReplicas == tt.size-1
+			})
+			gate := faults.NewGate()
+			held := m.proxy.Inject(match, faults.Hold(gate))
+			n.kubelet.Ready(controlplane.All)
+			n.eventually(func(ctx context.Context) error { // the old one has given up pods, and its status does not show it
+				now, err := n.client.AppsV1().ReplicaSets(n.name).Get(ctx, old.Name, metav1.GetOptions{})
+				if err == nil && (*now.Spec.Replicas >= tt.size-1 || now.Status.ObservedGeneration >= now.Generation) {
+					err = fmt.Errorf("the old ReplicaSet asks for %d pods, its status is %+v", *now.Spec.Replicas, now.Status)
+				}
+				return err
+			})
+			n.edit(image("v1"))
+			n.shown()
+			controlplane.Consistently(t, time.Second, func(context.Context) error {
+				o.lock.Lock()
+				defer o.lock.Unlock()
+				if o.violation != "" {
+					return errors.New(o.violation)
+				}
+				return nil
+			})
+			held.Remove()
+			gate.Open()
+			o.complete()
+		})
+	}
+}
+
+// TestRolloutsAreTurnedRoundWhileStatusesAreLate: again and again, with the status of every ReplicaSet a while behind.
+func TestRolloutsAreTurnedRoundWhileStatusesAreLate(t *testing.T) {
+	late, rounds := 300*time.Millisecond, 3
+	if controlplane.Long() {
+		late, rounds = 5*time.Second, 6
+	}
+	n, m := side(t)
+	d := n.apply(4, rolling("2", "1"))
+	n.complete()
+	o := n.observe(d, 3, 6)
+	rule := m.proxy.Inject(faults.Match{Verbs: "update,patch", Resource: "replicasets/status", Namespace: n.name}, faults.DelayRequest(late))
+	random := m.proxy.Rand("when to turn round")
+	for i := range rounds {
+		n.edit(image(fmt.Sprintf("v%d", 1+(i+1)%2)))
+		n.shown()
+		time.Sleep(time.Duration(random.Int64N(int64(4 * late)))) // anywhere in the rollout
+	}
+	controlplane.Eventually(t, patience+10*late, func(ctx context.Context) error { _, _, err := n.completed(ctx, "web"); return err })
+	rule.Remove()
+	o.complete()
+	if seen := o.seen(); seen != 2 {
+		t.Errorf("there were %d ReplicaSets, want 2", seen)
+	}
+}
+
+// TestLostAnswers: whatever answer the controller does not get, sizes and pods keep to their bounds, and there is one ReplicaSet for each template.
+func TestLostAnswers(t *testing.T) {
+	for _, tt := range []struct {
+		name            string
+		verbs, resource string
+		fault           faults.Fault
+		next            int
+	}{
+		{"of creates", "create", "replicasets", faults.DropAnswer(), 2},
+		{"of resizes", "update,patch", "replicasets", faults.DropAnswer(), 5},
+		{"of statuses", "update,patch", "deployments/status", faults.DropAnswer(), 5},
+		{"of deletes", "delete", "replicasets", faults.DropAnswer(), 2},
+		{"of creates that come late", "create", "replicasets", faults.LateCommit(0, 700*time.Millisecond), 2},
+		{"of resizes that come late", "update,patch", "replicasets", faults.LateCommit(0, 700*time.Millisecond), 3},
+		{"of everything", faults.Writes, "replicasets,deployments/status", faults.DropAnswer(), 1000},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			n, m := side(t)
+			d := n.apply(4, rolling("2", "1"), history(1))
+			n.complete()
+			o := n.observe(d, 3, 6)
+			options := []faults.RuleOption{faults.Next(tt.next)}
+			if tt.next == 1000 {
+				options = append(options, faults.Chance(0.3))
+			}
+			rule := m.proxy.Inject(n.on(tt.verbs, tt.resource), tt.fault, options...)
+			for _, tag := range []string{"v2", "v3", "v2"} {
+				n.edit(image(tag))
+				o.complete()
+				o.bounds(3, 6)
+			}
+			n.atMost(2)
+			if rule.Hits() == 0 {
+				t.Error("no answer was lost")
+			}
+			t.Logf("%d answers were lost", rule.Hits())
+		})
+	}
+}
+
+// TestRefusedWrites: whatever is refused for a while, the rollout goes on when it is not any more. Upstream fails at resizes: it does not
+// try again when the last was refused.
+func TestRefusedWrites(t *testing.T) {
+	for _, tt := range []struct{ verbs, resource string }{
+		{"create", "replicasets"}, {"update,patch", "replicasets"}, {"update,patch", "deployments/status"},
+	} {
+		t.Run(strings.ReplaceAll(tt.verbs+" "+tt.resource, "/", " "), func(t *testing.T) {
+			n, m := side(t)
+			d := n.apply(3, rolling("1", "1"))
+			n.complete()
+			o := n.observe(d, 2, 4)
+			rule := m.proxy.Inject(n.on(tt.verbs, tt.resource), faults.Refuse(500), faults.Next(4))
+			n.edit(image("v2"))
+			o.complete()
+			if rule.Hits() != 4 {
+				t.Errorf("%d requests were refused, want 4", rule.Hits())
+			}
+		})
+	}
+}
+
+// TestSlowWrites: every write takes its time.
+func TestSlowWrites(t *testing.T) {
+	n, m := side(t)
+	d := n.apply(4, rolling("2", "1"))
+	n.complete()
+	o := n.observe(d, 3, 6)
+	rule := m.proxy.Inject(n.on(faults.Writes, ""), faults.Join(faults.DelayRequest(100*time.Millisecond), faults.DelayAnswer(100*time.Millisecond)))
+	n.edit(image("v2"))
+	n.set("v2", 3)
+	n.edit(image("v3"))
+	o.complete()
+	rule.Remove()
+}
+
+// TestARefusedScaleDownIsTold: a webhook refuses to let the old ReplicaSet shrink. Upstream fails: it says nothing.
+func TestARefusedScaleDownIsTold(t *testing.T) {
+	n, _ := side(t)
+	d := n.apply(2, rolling("1", "0"))
+	_, old := n.complete()
+	o := n.observe(d, 2, 3)
+	hook := cluster.Webhook(t, controlplane.Webhook{Operations: []string{"UPDATE"}, APIGroup: "apps", Resource: "replicasets", Namespace: n.name, Name: old.Name})
+	hook.Deny("hands off")
+	n.edit(image("v2"))
+	if got := n.event("FailedScaleReplicaSet"); !strings.Contains(got, "hands off") || !strings.Contains(got, old.Name) {
+		t.Errorf("event says %q, want the ReplicaSet and what the webhook said", got)
+	}
+	hook.Heal()
+	o.complete()
+}
+
+// TestOneRefusedResizeDoesNotHoldUpTheOthers: of two old ReplicaSets one must not shrink.
+func TestOneRefusedResizeDoesNotHoldUpTheOthers(t *testing.T) {
+	n, _ := side(t)
+	n.apply(4, rolling("2", "2"))
+	_, old := n.complete()
+	n.kubelet.Ready(tagged("v1"))
+	n.edit(image("v2"))
+	n.set("v2", 4)
+	n.set("v1", 2)
+	hook := cluster.Webhook(t, controlplane.Webhook{Operations: []string{"UPDATE"}, APIGroup: "apps", Resource: "replicasets", Namespace: n.name, Name: old.Name})
+	hook.Deny("hands off")
+	n.edit(image("v3"))
+	n.set("v2", 0) // its pods were never ready
+	hook.Heal()
+	n.kubelet.Ready(controlplane.All)
+	n.complete()
+}
+
+// TestAWebhookThatChangesTemplatesMakesNoStorm: what comes back is never what was sent. Upstream fails: it makes one ReplicaSet after the other.
+func TestAWebhookThatChangesTemplatesMakesNoStorm(t *testing.T) {
+	n, _ := side(t)
+	hook := cluster.Webhook(t, controlplane.Webhook{Operations: []string{"CREATE"}, APIGroup: "apps", Resource: "replicasets", Namespace: n.name, Mutating: true})
+	hook.Patch(`[{"op":"add","path":"/spec/template/metadata/annotations","value":{"injected":"yes"}}]`)
+	d := n.apply(1)
+	if got := n.event("ReplicaSetChanged"); !strings.Contains(got, "annotations") {
+		t.Errorf("event says %q, want the field that was changed", got)
+	}
+	n.condition(appsv1.DeploymentProgressing, corev1.ConditionFalse, "ReplicaSetCreateError")
+	// A storm makes one each 0.1 s.
+	controlplane.Consistently(t, 3*time.Second, func(ctx context.Context) error {
+		sets, err := n.sets(ctx, d)
+		if err == nil && len(sets) > 4 {
+			err = fmt.Errorf("there are %d ReplicaSets", len(sets))
+		}
+		return err
+	})
+	hook.Heal()
+	n.complete()
+}
+
+// TestAQuotaOnReplicaSets: the refusal is told, by an event and a condition, and the rollout goes on when there is room.
+func TestAQuotaOnReplicaSets(t *testing.T) {
+	n, _ := side(t)
+	n.apply(2)
+	n.complete()
+	quotas := n.client.CoreV1().ResourceQuotas(n.name)
+	one := corev1.ResourceList{"count/replicasets.apps": resource.MustParse("1")}
+	quota, err := quotas.Create(t.Context(), &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "few"}, Spec: corev1.ResourceQuotaSpec{Hard: one}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	quota.Status = corev1.ResourceQuotaStatus{Hard: one, Used: one}
+	if _, err := quotas.UpdateStatus(t.Context(), quota, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	n.edit(image("v2"))
+	if c := n.conditionNow(appsv1.DeploymentProgressing, "ReplicaSetCreateError"); c.Status != corev1.ConditionFalse || !strings.Contains(c.Message, "few") {
+		t.Errorf("Progressing is %+v", c)
+	}
+	if got := n.event("ReplicaSetCreateError"); !strings.Contains(got, "Failed to create new replica set") {
+		t.Errorf("event says %q", got)
+	}
+	if err := quotas.Delete(t.Context(), "few", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	n.complete()
+}
+
+// TestStatusOfAReplicaSetThatGoesBack: somebody writes nonsense into it, and the rollout ends all the same.
+func TestStatusOfAReplicaSetThatGoesBack(t *testing.T) {
+	n, _ := side(t)
+	n.apply(3, rolling("1", "1"))
+	_, old := n.complete()
+	n.edit(image("v2"))
+	n.eventually(func(ctx context.Context) error {
+		s, err := n.client.AppsV1().ReplicaSets(n.name).Get(ctx, old.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		s.Status = appsv1.ReplicaSetStatus{Replicas: 50, FullyLabeledReplicas: 50, ReadyReplicas: 50, AvailableReplicas: 50, TerminatingReplicas: ptr.To[int32](0)}
+		_, err = n.client.AppsV1().ReplicaSets(n.name).UpdateStatus(ctx, s, metav1.UpdateOptions{})
+		return err
+	})
+	n.complete()
+}
+
+// atMost waits until there are no more ReplicaSets than that.
+func (n *namespace) atMost(want int) {
+	n.t.Helper()
+	n.eventually(func(context.Context) error {
+		if _, sets := n.owned(); len(sets) > want {
+			return fmt.Errorf("ReplicaSets are %v, want %d at the most", names(sets), want)
+		}
+		return nil
+	})
+}
+
+// conditionNow waits for a condition of a reason, whether or not the generation has been observed.
+func (n *namespace) conditionNow(kind appsv1.DeploymentConditionType, reason string) (c *appsv1.DeploymentCondition) {
+	n.t.Helper()
+	n.eventually(func(context.Context) error {
+		if c = conditionOf(n.get().Status, kind); c == nil || c.Reason != reason {
+			return fmt.Errorf("%s is %+v, want the reason %s", kind, c, reason)
+		}
+		return nil
+	})
+	return c
+}

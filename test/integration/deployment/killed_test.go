@@ -1,0 +1,285 @@
+package deployment
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/utils/ptr"
+
+	"minikcm/test/controlplane"
+	"minikcm/test/faults"
+)
+
+// change is something that a Deployment of four replicas, one more and one less, goes through.
+type change struct {
+	name        string
+	from        []func(*appsv1.Deployment) // how it is made
+	prepare     func(*namespace)           // from the complete rollout to where the change finds it; nil: nothing
+	change      func(*namespace)
+	least, most int
+	done        func(*namespace) // beyond a complete rollout; nil: nothing
+	long        bool
+}
+
+var changes = []change{
+	{
+		name: "turned round", least: 3, most: 5,
+		prepare: halfway,
+		change:  func(n *namespace) { n.edit(image("v1")); n.kubelet.Ready(controlplane.All) },
+	},
+	{
+		name: "rolled out", least: 3, most: 5, long: true,
+		change: func(n *namespace) { n.edit(image("v2")) },
+	},
+	{
+		name: "scaled up in the middle", least: 3, most: 7, long: true,
+		prepare: halfway,
+		change:  func(n *namespace) { n.edit(replicas(6)); n.kubelet.Ready(controlplane.All) },
+	},
+	{
+		name: "scaled down in the middle", least: 1, most: 5, long: true,
+		prepare: halfway,
+		change:  func(n *namespace) { n.edit(replicas(2)); n.kubelet.Ready(controlplane.All) },
+	},
+	{
+		name: "paused, scaled and resumed", least: 3, most: 7, long: true,
+		prepare: halfway,
+		change: func(n *namespace) {
+			n.edit(paused(true), replicas(6))
+			n.kubelet.Ready(controlplane.All)
+			n.edit(paused(false))
+		},
+	},
+	{
+		name: "recreated", from: []func(*appsv1.Deployment){recreate}, least: 0, most: 4, long: true,
+		change: func(n *namespace) { n.edit(image("v2")) },
+	},
+	{
+		name: "in a collision", least: 3, most: 5, long: true,
+		change: func(n *namespace) {
+			n.editSet(n.set("v1", 4).Name, func(s *appsv1.ReplicaSet) { s.Spec.Template.Spec.TerminationGracePeriodSeconds = ptr.To[int64](17) })
+		},
+		done: func(n *namespace) {
+			if d := n.get(); ptr.Deref(d.Status.CollisionCount, 0) != 1 {
+				n.t.Errorf("status is %+v, want one collision", d.Status)
+			}
+		},
+	},
+	{
+		name: "without a history", from: []func(*appsv1.Deployment){history(0)}, least: 3, most: 5, long: true,
+		change: func(n *namespace) { n.edit(image("v2")) },
+		done:   func(n *namespace) { n.revisions(2) },
+	},
+}
+
+// halfway is a rollout whose new pods do not get ready.
+func halfway(n *namespace) {
+	n.kubelet.Ready(tagged("v1"))
+	n.edit(image("v2"))
+	n.set("v2", 2)
+	n.set("v1", 3)
+	n.status(func(s appsv1.DeploymentStatus) bool { return s.UpdatedReplicas == 2 && s.AvailableReplicas == 3 })
+}
+
+// TestKilledAtEachWrite: the manager is killed at each write in turn, before the API server has it or before the answer is back, and
+// another takes over.
+func TestKilledAtEachWrite(t *testing.T) {
+	next := start(t, "first")
+	for _, c := range changes {
+		if c.long && !controlplane.Long() {
+			continue
+		}
+		for _, when := range []struct {
+			name  string
+			fault func(*faults.Gate) faults.Fault
+		}{{"committed", faults.HoldAnswer}, {"lost", faults.Hold}} {
+			over := false
+			for i := 0; !over; i++ {
+				name := fmt.Sprintf("%s/%s/%d", c.name, when.name, i)
+				m := next
+				ok := t.Run(name, func(sub *testing.T) {
+					n := newNamespace(sub)
+					d := n.apply(4, append([]func(*appsv1.Deployment){rolling("1", "1")}, c.from...)...)
+					n.complete()
+					if c.prepare != nil {
+						c.prepare(n)
+					}
+					o := n.observe(d, c.least, c.most)
+					o.exclusive = d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType
+					gate := faults.NewGate()
+					resources := "replicasets"
+					if controlplane.Long() {
+						resources += ",deployments,deployments/status"
+					}
+					rule := m.proxy.Inject(n.on(faults.Writes, resources), when.fault(gate), faults.After(i), faults.Next(1))
+					c.change(n)
+					select {
+					case held := <-gate.Held():
+						m.kill(sub)
+						held.Cut()
+						next = start(t, fmt.Sprintf("manager after %d writes", i))
+					case <-ended(n, rule):
+						over = true
+					}
+					o.complete()
+					if c.done != nil {
+						c.done(n)
+					}
+				})
+				if !ok {
+					return
+				}
+			}
+		}
+	}
+}
+
+// ended is closed when the rollout is complete, and so no further write is to come that a rule would hit.
+func ended(n *namespace, rule *faults.Rule) <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		for ctx.Err() == nil && rule.Hits() == 0 {
+			d, _, err := n.completed(ctx, "web")
+			if err == nil {
+				c := conditionOf(d.Status, appsv1.DeploymentProgressing)
+				if c != nil && c.Reason == "NewReplicaSetAvailable" && rule.Hits() == 0 {
+					return
+				}
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		<-ctx.Done()
+	}()
+	return done
+}
+
+// electionFlags make a lease that is worth waiting for. Ours and kube-controller-manager's have different names.
+var electionFlags = []string{"--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=4s", "--leader-elect-retry-period=1s"}
+
+// TestHandOverInTheMiddleOfRollouts: the leader ends, or loses its lease, and another goes on where it was. Nothing is done twice.
+func TestHandOverInTheMiddleOfRollouts(t *testing.T) {
+	const count = 4
+	for _, tt := range []struct {
+		name string
+		lose func(*testing.T, *manager)
+	}{
+		{"told to end", func(t *testing.T, m *manager) {
+			if err := m.end(); err != nil {
+				t.Error(err)
+			}
+		}},
+		{"without its lease", func(_ *testing.T, m *manager) {
+			m.proxy.Inject(faults.On("update,patch", "leases"), faults.Refuse(503))
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			leader, err := launch("leader", upstream, nil, electionFlags...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = leader.Kill(); _ = leader.proxy.Stop() })
+			var all []*namespace
+			var observers []*observer
+			for range count {
+				n := newNamespace(t)
+				d := n.apply(4, rolling("1", "1"))
+				all, observers = append(all, n), append(observers, n.observe(d, 0, 5))
+			}
+			for i, n := range all {
+				n.complete()
+				observers[i].bounds(3, 5)
+				halfway(n)
+			}
+			start(t, "standby", electionFlags...)
+			next := time.Now()
+			for i, n := range all {
+				n.kubelet.Ready(controlplane.All)
+				if i == count/2 {
+					next = time.Now()
+					tt.lose(t, leader)
+				}
+			}
+			for i, n := range all {
+				if i >= count/2 { // another template still, half of them turned round
+					n.edit(image(fmt.Sprintf("v%d", 1+i%2*2)))
+				}
+			}
+			for _, o := range observers {
+				o.complete()
+			}
+			t.Logf("%v from the loss to the end of all rollouts", time.Since(next).Round(10*time.Millisecond))
+			for i, o := range observers {
+				if want := 2 + boolToInt(i >= count/2 && i%2 == 1); o.seen() != want {
+					t.Errorf("Deployment %d has had %d ReplicaSets, want %d", i, o.seen(), want)
+				}
+			}
+		})
+	}
+}
+
+func boolToInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// TestFrozenWatches: for a while nothing is heard of one type, while templates change.
+func TestFrozenWatches(t *testing.T) {
+	frozen := 2 * time.Second
+	if controlplane.Long() {
+		frozen = 10 * time.Second
+	}
+	m := start(t, "manager")
+	for _, resource := range []string{"replicasets", "deployments", "pods"} {
+		t.Run(resource, func(t *testing.T) {
+			n := newNamespace(t)
+			d := n.apply(4, rolling("1", "1"))
+			n.complete()
+			halfway(n)
+			o := n.observe(d, 3, 5)
+			freeze := m.proxy.FreezeWatches(faults.Watches(resource))
+			begun := time.Now()
+			n.kubelet.Ready(controlplane.All)
+			n.edit(image("v3"))
+			time.Sleep(time.Until(begun.Add(frozen / 2)))
+			n.edit(image("v1"))
+			time.Sleep(time.Until(begun.Add(frozen))) // the fault is its duration
+			freeze.Thaw()
+			o.complete()
+			if seen := o.seen(); seen > 3 {
+				t.Errorf("there were %d ReplicaSets, want 3 at the most", seen)
+			}
+		})
+	}
+}
+
+// TestRecreateWithALatePodWatch: the cache of pods shows no new pod of the old ReplicaSet, and the rollout does not take that for none.
+func TestRecreateWithALatePodWatch(t *testing.T) {
+	m := start(t, "manager")
+	n := newNamespace(t)
+	d := n.apply(1, recreate, func(d *appsv1.Deployment) { d.Spec.Template.Spec.NodeName = "somewhere" })
+	n.complete()
+	n.kubelet.Gone(controlplane.None)
+	o := n.observe(d, 0, 3)
+	o.exclusive = true
+	freeze := m.proxy.FreezeWatches(faults.Watches("pods"))
+	n.edit(replicas(3))
+	n.eventually(func(context.Context) error {
+		if got := len(n.pods()); got != 3 {
+			return fmt.Errorf("there are %d pods, want 3", got)
+		}
+		return nil
+	})
+	n.edit(image("v2"))
+	time.Sleep(2 * time.Second) // the fault is its duration
+	freeze.Thaw()
+	n.kubelet.Gone(controlplane.All)
+	o.complete()
+}

@@ -1,0 +1,595 @@
+// Package deployment tests the Deployment controller, together with the ReplicaSet controller, on a real API server: what users see of
+// rollouts, and the promises that must hold when answers are lost, statuses are late and processes die.
+//
+// What is tested is a process, so any program can be that knows the flags. UPSTREAM=1 runs the tests on bin/kube-controller-manager, which
+// passes all but those that say it does not.
+package deployment
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"minikcm/test/controlplane"
+	"minikcm/test/faults"
+)
+
+const (
+	// patience is for things that take milliseconds on an idle machine.
+	patience = 40 * time.Second
+	// lanes is how many tests run at once: each mostly waits.
+	lanes = "6"
+	// agent ends the user agent of the controller, in our manager as in kube-controller-manager.
+	agent = "deployment-controller"
+	// revisionKey is the annotation with the revision.
+	revisionKey = "deployment.kubernetes.io/revision"
+	desiredKey  = "deployment.kubernetes.io/desired-replicas"
+	maxKey      = "deployment.kubernetes.io/max-replicas"
+)
+
+var (
+	cluster *controlplane.Cluster
+	// upstream: what is tested is kube-controller-manager.
+	upstream = os.Getenv("UPSTREAM") != ""
+	common   shared
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", lanes); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(controlplane.Run(m, controlplane.Options{}, func(c *controlplane.Cluster) { cluster = c }))
+}
+
+// shared is the manager that all tests use which run side by side, behind a proxy: what is injected there is for one namespace.
+type shared struct {
+	lock    sync.Mutex
+	users   int
+	manager *manager
+}
+
+// manager is a process that runs the loops, behind a proxy of its own.
+type manager struct {
+	*controlplane.Process
+	proxy      *faults.Proxy
+	kubeconfig string
+	upstream   bool
+}
+
+// managerConfig has the rights of deploy/rbac for the loops alone, so that the tests also show that they are enough.
+func managerConfig(name string, upstream bool) *rest.Config {
+	if upstream {
+		return cluster.ConfigFor(name, "system:masters")
+	}
+	return cluster.ManagerConfig(name, "deployment-controller", "replicaset-controller")
+}
+
+// program is the path of our manager or of kube-controller-manager, with the flags that make them comparable.
+func program(kubeconfig string, upstream bool) (string, []string, error) {
+	args := []string{"--kubeconfig=" + kubeconfig, "--controllers=deployment-controller,replicaset-controller", "--secure-port=0", "-v=2"}
+	if !upstream {
+		path, err := controlplane.BuildManager("")
+		return path, args, err
+	}
+	path, err := controlplane.Binary("kube-controller-manager")
+	return path, append(args, "--use-service-account-credentials=false", "--kube-api-qps=5000", "--kube-api-burst=10000"), err
+}
+
+// launch starts a manager. Whatever script injects is in force from its first request on.
+func launch(name string, upstream bool, script func(*faults.Proxy), more ...string) (*manager, error) {
+	proxy, err := faults.Start(managerConfig(name, upstream), faults.WithName(name))
+	if err != nil {
+		return nil, err
+	}
+	if script != nil {
+		script(proxy)
+	}
+	m := &manager{proxy: proxy, upstream: upstream}
+	file, err := os.CreateTemp("", "kubeconfig-")
+	if err != nil {
+		return nil, errors.Join(err, proxy.Stop())
+	}
+	m.kubeconfig = file.Name()
+	err = errors.Join(file.Close(), controlplane.WriteKubeconfig(file.Name(), proxy.Config()))
+	path, args, lost := program(file.Name(), upstream)
+	if err = errors.Join(err, lost); err == nil {
+		m.Process, err = controlplane.Launch(path, append(args, more...)...)
+	}
+	if err != nil {
+		return nil, errors.Join(err, proxy.Stop(), os.Remove(file.Name()))
+	}
+	return m, nil
+}
+
+// end tells the manager to end, by SIGTERM, and waits; what it may have to say about data races is in its exit code. One that was killed
+// is cleaned up after.
+func (m *manager) end() error {
+	killed := true
+	select {
+	case <-m.Done():
+	default:
+		killed = false
+	}
+	_ = m.Signal(syscall.SIGTERM) // it may have ended
+	code, err := m.Wait(time.Minute)
+	if code != 0 && !killed && !m.upstream {
+		err = errors.Join(err, fmt.Errorf("manager ended with exit code %d", code))
+	}
+	if err != nil {
+		err = fmt.Errorf("%w; it printed:\n%s", err, tail(m.Output()))
+	}
+	return errors.Join(err, m.Kill(), m.proxy.Stop(), os.Remove(m.kubeconfig))
+}
+
+func tail(text string) string { return text[max(0, len(text)-20_000):] }
+
+// start starts a manager for this test alone, which must not be parallel: by default without a lease, so that it works at once.
+func start(t *testing.T, name string, more ...string) *manager {
+	t.Helper()
+	return startEither(t, name, upstream, nil, more...)
+}
+
+// startEither starts our manager or kube-controller-manager.
+func startEither(t *testing.T, name string, upstream bool, script func(*faults.Proxy), more ...string) *manager {
+	t.Helper()
+	if len(more) == 0 {
+		more = []string{"--leader-elect=false"}
+	}
+	m, err := launch(name, upstream, script, more...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := m.end(); err != nil {
+			t.Error(err)
+		}
+		if t.Failed() {
+			t.Logf("%s printed:\n%s", name, tail(m.Output()))
+		}
+	})
+	return m
+}
+
+// kill ends a manager that a test has started by SIGKILL.
+func (m *manager) kill(t *testing.T) {
+	t.Helper()
+	if err := m.Kill(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// use returns the shared manager, which runs as long as a test uses it.
+func use(t *testing.T) *manager {
+	t.Helper()
+	common.lock.Lock()
+	defer common.lock.Unlock()
+	if common.manager == nil {
+		m, err := launch("shared", upstream, nil, "--leader-elect=false")
+		if err != nil {
+			t.Fatal(err)
+		}
+		common.manager = m
+	}
+	common.users++
+	m := common.manager
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the shared manager printed:\n%s", tail(m.Output()))
+		}
+		common.lock.Lock()
+		defer common.lock.Unlock()
+		if common.users--; common.users > 0 {
+			return
+		}
+		common.manager = nil
+		if err := m.end(); err != nil {
+			t.Error(err)
+		}
+	})
+	return m
+}
+
+// namespace is one test's view of its namespace, in which one Deployment, web, is rolled out. Its pods get ready at once.
+type namespace struct {
+	t       testing.TB
+	name    string
+	client  kubernetes.Interface
+	kubelet *controlplane.Kubelet
+
+	witnesses int
+}
+
+// side runs the test beside others, on the shared manager.
+func side(t *testing.T) (*namespace, *manager) {
+	t.Helper()
+	t.Parallel()
+	return newNamespace(t), use(t)
+}
+
+func newNamespace(t testing.TB) *namespace {
+	t.Helper()
+	n := &namespace{t: t, name: cluster.Namespace(t), client: cluster.Client(t)}
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	var err error
+	if n.kubelet, err = controlplane.StartKubelet(ctx, n.client, n.name); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			n.dump()
+		}
+	})
+	return n
+}
+
+// dump shows what a failed test was about.
+func (n *namespace) dump() {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if list, err := n.client.AppsV1().Deployments(n.name).List(ctx, metav1.ListOptions{}); err == nil {
+		for _, d := range list.Items {
+			n.t.Logf("Deployment %s: generation %d, annotations %v, spec of %d, status %+v", d.Name, d.Generation, d.Annotations, *d.Spec.Replicas, d.Status)
+		}
+	}
+	if list, err := n.client.AppsV1().ReplicaSets(n.name).List(ctx, metav1.ListOptions{}); err == nil {
+		for _, s := range list.Items {
+			n.t.Logf("ReplicaSet %s: generation %d, annotations %v, spec of %d of %s, status %+v", s.Name, s.Generation, s.Annotations, *s.Spec.Replicas, imageOf(&s.Spec.Template), s.Status)
+		}
+	}
+	if list, err := n.client.CoreV1().Events(n.name).List(ctx, metav1.ListOptions{}); err == nil {
+		for _, e := range list.Items {
+			n.t.Logf("Event %s %s %s/%s %d times: %s", e.Type, e.Reason, e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Count, e.Message)
+		}
+	}
+}
+
+// apply creates the Deployment web, with images of the tag v1.
+func (n *namespace) apply(replicas int32, edits ...func(*appsv1.Deployment)) *appsv1.Deployment {
+	n.t.Helper()
+	return n.applyNamed("web", replicas, edits...)
+}
+
+func (n *namespace) applyNamed(name string, replicas int32, edits ...func(*appsv1.Deployment)) *appsv1.Deployment {
+	n.t.Helper()
+	d := controlplane.Deployment(n.name, name, replicas, append([]func(*appsv1.Deployment){image("v1")}, edits...)...)
+	d, err := n.client.AppsV1().Deployments(n.name).Create(n.t.Context(), d, metav1.CreateOptions{})
+	if err != nil {
+		n.t.Fatalf("create Deployment: %v", err)
+	}
+	return d
+}
+
+// image sets the tag of the image, which is what rollouts change.
+func image(tag string) func(*appsv1.Deployment) {
+	return func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "example.com/web:" + tag }
+}
+
+func imageOf(template *corev1.PodTemplateSpec) string { return template.Spec.Containers[0].Image }
+
+// tagged says yes to pods of the image with the tag.
+func tagged(tag string) func(*corev1.Pod) bool { return controlplane.Image("example.com/web:" + tag) }
+
+// rolling sets the bounds of the rolling update, as numbers or percentages.
+func rolling(surge, unavailable string) func(*appsv1.Deployment) {
+	return func(d *appsv1.Deployment) {
+		s, u := intstr.Parse(surge), intstr.Parse(unavailable)
+		d.Spec.Strategy = appsv1.DeploymentStrategy{
+			Type:          appsv1.RollingUpdateDeploymentStrategyType,
+			RollingUpdate: &appsv1.RollingUpdateDeployment{MaxSurge: &s, MaxUnavailable: &u},
+		}
+	}
+}
+
+func recreate(d *appsv1.Deployment) {
+	d.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
+}
+
+func replicas(count int32) func(*appsv1.Deployment) {
+	return func(d *appsv1.Deployment) { d.Spec.Replicas = &count }
+}
+
+func paused(is bool) func(*appsv1.Deployment) {
+	return func(d *appsv1.Deployment) { d.Spec.Paused = is }
+}
+
+func deadline(seconds int32) func(*appsv1.Deployment) {
+	return func(d *appsv1.Deployment) { d.Spec.ProgressDeadlineSeconds = &seconds }
+}
+
+func minReady(seconds int32) func(*appsv1.Deployment) {
+	return func(d *appsv1.Deployment) { d.Spec.MinReadySeconds = seconds }
+}
+
+func history(limit int32) func(*appsv1.Deployment) {
+	return func(d *appsv1.Deployment) { d.Spec.RevisionHistoryLimit = &limit }
+}
+
+func annotate(key, value string) func(*appsv1.Deployment) {
+	return func(d *appsv1.Deployment) { metav1.SetMetaDataAnnotation(&d.ObjectMeta, key, value) }
+}
+
+func (n *namespace) get() *appsv1.Deployment { n.t.Helper(); return n.named("web") }
+
+func (n *namespace) named(name string) *appsv1.Deployment {
+	n.t.Helper()
+	d, err := n.client.AppsV1().Deployments(n.name).Get(n.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		n.t.Fatalf("get Deployment: %v", err)
+	}
+	return d
+}
+
+// edit changes the Deployment, whoever else is writing it, and returns the result.
+func (n *namespace) edit(changes ...func(*appsv1.Deployment)) *appsv1.Deployment {
+	n.t.Helper()
+	return n.editNamed("web", changes...)
+}
+
+func (n *namespace) editNamed(name string, changes ...func(*appsv1.Deployment)) *appsv1.Deployment {
+	n.t.Helper()
+	var out *appsv1.Deployment
+	n.eventually(func(ctx context.Context) error {
+		d, err := n.client.AppsV1().Deployments(n.name).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, change := range changes {
+			change(d)
+		}
+		out, err = n.client.AppsV1().Deployments(n.name).Update(ctx, d, metav1.UpdateOptions{})
+		return err
+	})
+	return out
+}
+
+// editSet changes a ReplicaSet, whoever else is writing it, and returns the result.
+func (n *namespace) editSet(name string, change func(*appsv1.ReplicaSet)) *appsv1.ReplicaSet {
+	n.t.Helper()
+	var out *appsv1.ReplicaSet
+	n.eventually(func(ctx context.Context) error {
+		s, err := n.client.AppsV1().ReplicaSets(n.name).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		change(s)
+		out, err = n.client.AppsV1().ReplicaSets(n.name).Update(ctx, s, metav1.UpdateOptions{})
+		return err
+	})
+	return out
+}
+
+// sets lists the ReplicaSets of a Deployment, the lowest revision first.
+func (n *namespace) sets(ctx context.Context, d *appsv1.Deployment) ([]appsv1.ReplicaSet, error) {
+	list, err := n.client.AppsV1().ReplicaSets(n.name).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	owned := slices.DeleteFunc(list.Items, func(s appsv1.ReplicaSet) bool { return !metav1.IsControlledBy(&s, d) })
+	slices.SortStableFunc(owned, func(a, b appsv1.ReplicaSet) int { return revision(&a) - revision(&b) })
+	return owned, nil
+}
+
+func revision(o metav1.Object) int {
+	r, _ := strconv.Atoi(o.GetAnnotations()[revisionKey]) // none is 0
+	return r
+}
+
+// present is the oldest ReplicaSet of the Deployment's template, nil if there is none.
+func present(d *appsv1.Deployment, sets []appsv1.ReplicaSet) (oldest *appsv1.ReplicaSet) {
+	for i := range sets {
+		s := &sets[i]
+		template := s.Spec.Template.DeepCopy()
+		delete(template.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
+		if !equality.Semantic.DeepEqual(*template, d.Spec.Template) {
+			continue
+		}
+		if oldest == nil || s.CreationTimestamp.Before(&oldest.CreationTimestamp) || s.CreationTimestamp.Equal(&oldest.CreationTimestamp) && s.Name < oldest.Name {
+			oldest = s
+		}
+	}
+	return oldest
+}
+
+// set waits for a ReplicaSet of the image that asks for so many replicas, and returns it.
+func (n *namespace) set(tag string, size int32) *appsv1.ReplicaSet {
+	n.t.Helper()
+	var out *appsv1.ReplicaSet
+	n.eventually(func(ctx context.Context) error {
+		list, err := n.client.AppsV1().ReplicaSets(n.name).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		text := ""
+		for i := range list.Items {
+			if s := &list.Items[i]; imageOf(&s.Spec.Template) == "example.com/web:"+tag {
+				text += fmt.Sprintf(" %s asks for %d", s.Name, *s.Spec.Replicas)
+				if *s.Spec.Replicas == size {
+					out = s
+					return nil
+				}
+			}
+		}
+		return fmt.Errorf("no ReplicaSet of %s asks for %d:%s", tag, size, text)
+	})
+	return out
+}
+
+// complete waits until the rollout is: the status says so, the present ReplicaSet has all replicas, the others have none. It returns the
+// Deployment and its present ReplicaSet.
+func (n *namespace) complete() (*appsv1.Deployment, *appsv1.ReplicaSet) {
+	n.t.Helper()
+	return n.completeNamed("web")
+}
+
+func (n *namespace) completeNamed(name string) (d *appsv1.Deployment, s *appsv1.ReplicaSet) {
+	n.t.Helper()
+	n.eventually(func(ctx context.Context) (err error) {
+		d, s, err = n.completed(ctx, name)
+		return err
+	})
+	return d, s
+}
+
+func (n *namespace) completed(ctx context.Context, name string) (*appsv1.Deployment, *appsv1.ReplicaSet, error) {
+	d, err := n.client.AppsV1().Deployments(n.name).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, nil, err
+	}
+	sets, err := n.sets(ctx, d)
+	if err != nil {
+		return nil, nil, err
+	}
+	want, status := *d.Spec.Replicas, d.Status
+	if status.ObservedGeneration < d.Generation || status.UpdatedReplicas != want || status.Replicas != want || status.AvailableReplicas != want {
+		return nil, nil, fmt.Errorf("rollout of %d replicas at generation %d is not complete: %+v", want, d.Generation, status)
+	}
+	mine := present(d, sets)
+	if mine == nil {
+		return nil, nil, errors.New("the Deployment has no ReplicaSet of its template")
+	}
+	for i := range sets {
+		size := int32(0)
+		if sets[i].UID == mine.UID {
+			size = want
+		}
+		if got := *sets[i].Spec.Replicas; got != size {
+			return nil, nil, fmt.Errorf("ReplicaSet %s asks for %d pods, want %d", sets[i].Name, got, size)
+		}
+	}
+	if d.Annotations[revisionKey] != mine.Annotations[revisionKey] {
+		return nil, nil, fmt.Errorf("revision of the Deployment is %q, that of its ReplicaSet %q", d.Annotations[revisionKey], mine.Annotations[revisionKey])
+	}
+	return d, mine, nil
+}
+
+// status waits until the status of the Deployment is as wanted.
+func (n *namespace) status(want func(appsv1.DeploymentStatus) bool) *appsv1.Deployment {
+	n.t.Helper()
+	var out *appsv1.Deployment
+	n.eventually(func(ctx context.Context) error {
+		d, err := n.client.AppsV1().Deployments(n.name).Get(ctx, "web", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if d.Status.ObservedGeneration < d.Generation || !want(d.Status) {
+			return fmt.Errorf("at generation %d status is %+v", d.Generation, d.Status)
+		}
+		out = d
+		return nil
+	})
+	return out
+}
+
+// observed waits until the controller has acted on the spec.
+func (n *namespace) observed() *appsv1.Deployment {
+	n.t.Helper()
+	return n.status(func(appsv1.DeploymentStatus) bool { return true })
+}
+
+// shown waits until the controller's cache of Deployments shows all that has happened so far: it has made a ReplicaSet for a later one.
+func (n *namespace) shown() {
+	n.t.Helper()
+	n.witnesses++
+	name := fmt.Sprintf("witness-%d", n.witnesses)
+	n.applyNamed(name, 0)
+	n.completeNamed(name)
+}
+
+// condition waits until a condition has the status and, unless that is empty, the reason.
+func (n *namespace) condition(kind appsv1.DeploymentConditionType, status corev1.ConditionStatus, reason string) *appsv1.DeploymentCondition {
+	n.t.Helper()
+	var out *appsv1.DeploymentCondition
+	n.status(func(s appsv1.DeploymentStatus) bool {
+		out = conditionOf(s, kind)
+		return out != nil && out.Status == status && (reason == "" || out.Reason == reason)
+	})
+	return out
+}
+
+func conditionOf(s appsv1.DeploymentStatus, kind appsv1.DeploymentConditionType) *appsv1.DeploymentCondition {
+	for i := range s.Conditions {
+		if s.Conditions[i].Type == kind {
+			return &s.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// pods lists the pods of the namespace.
+func (n *namespace) pods() []corev1.Pod {
+	n.t.Helper()
+	list, err := n.client.CoreV1().Pods(n.name).List(n.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		n.t.Fatalf("list pods: %v", err)
+	}
+	return list.Items
+}
+
+func (n *namespace) eventually(check func(context.Context) error) {
+	n.t.Helper()
+	controlplane.Eventually(n.t, patience, check)
+}
+
+// event waits for an event with a reason and returns its message.
+func (n *namespace) event(reason string) string {
+	n.t.Helper()
+	var message string
+	n.eventually(func(ctx context.Context) error {
+		list, err := n.client.CoreV1().Events(n.name).List(ctx, metav1.ListOptions{FieldSelector: "reason=" + reason + ",involvedObject.kind=Deployment"})
+		if err != nil {
+			return err
+		}
+		if len(list.Items) == 0 {
+			return fmt.Errorf("no event %s", reason)
+		}
+		message = list.Items[0].Message
+		return nil
+	})
+	return message
+}
+
+// on matches requests of the Deployment controller in the namespace.
+func (n *namespace) on(verbs, resource string) faults.Match {
+	return faults.Match{Verbs: verbs, Resource: resource, Namespace: n.name, UserAgent: agent}
+}
+
+// requests are those of the Deployment controller that a match accepts, in order of arrival.
+func (n *namespace) requests(m *manager, verbs, resources []string, code int) []faults.Request {
+	return slices.DeleteFunc(m.proxy.Requests(), func(r faults.Request) bool {
+		return r.Namespace != n.name || !hasAgent(r) || len(verbs) > 0 && !slices.Contains(verbs, r.Verb) ||
+			len(resources) > 0 && !slices.Contains(resources, r.Resource) || code != 0 && r.Code != code
+	})
+}
+
+func hasAgent(r faults.Request) bool {
+	return len(r.UserAgent) > len(agent) && r.UserAgent[len(r.UserAgent)-len(agent):] == agent
+}
+
+// uids of ReplicaSets, in the order given.
+func uids(sets []appsv1.ReplicaSet) []types.UID {
+	var all []types.UID
+	for i := range sets {
+		all = append(all, sets[i].UID)
+	}
+	return all
+}

@@ -1,0 +1,252 @@
+package deployment
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"minikcm/test/controlplane"
+)
+
+// TestAnOrphanThatMatchesIsAdopted, also beside an owner that does not control it, and also if that lost the Deployment as its controller.
+func TestAnOrphanThatMatchesIsAdopted(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		owners func(*appsv1.Deployment) []metav1.OwnerReference
+		want   int
+	}{
+		{"without owners", func(*appsv1.Deployment) []metav1.OwnerReference { return nil }, 1},
+		{"with an owner that is none", func(d *appsv1.Deployment) []metav1.OwnerReference {
+			owner := *metav1.NewControllerRef(d, appsv1.SchemeGroupVersion.WithKind("Deployment"))
+			owner.Controller = ptr.To(false)
+			return []metav1.OwnerReference{owner}
+		}, 1},
+		{"with another owner", func(*appsv1.Deployment) []metav1.OwnerReference {
+			return []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "other", UID: "11111111-2222-3333-4444-555555555555"}}
+		}, 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			n, _ := side(t)
+			d := n.apply(1)
+			_, s := n.complete()
+			owners := tt.owners(d)
+			n.editSet(s.Name, func(s *appsv1.ReplicaSet) { s.OwnerReferences = owners })
+			n.eventually(func(ctx context.Context) error {
+				now, err := n.client.AppsV1().ReplicaSets(n.name).Get(ctx, s.Name, metav1.GetOptions{})
+				if err != nil {
+					return err
+				}
+				if !metav1.IsControlledBy(now, d) || len(now.OwnerReferences) != tt.want {
+					return fmt.Errorf("owners are %+v, want %d of them, the Deployment as controller", now.OwnerReferences, tt.want)
+				}
+				return nil
+			})
+			if got, sets := n.owned(); len(sets) != 1 || ptr.Deref(got.Status.CollisionCount, 0) != 0 {
+				t.Errorf("ReplicaSets are %v, the status %+v", names(sets), got.Status)
+			}
+		})
+	}
+}
+
+// TestAReplicaSetWithOtherLabelsIsReleased, another takes its place under another name, and with its old labels it is adopted again.
+func TestAReplicaSetWithOtherLabelsIsReleased(t *testing.T) {
+	n, _ := side(t)
+	d := n.apply(1)
+	_, s := n.complete()
+	n.editSet(s.Name, func(s *appsv1.ReplicaSet) { s.Labels["app"] = "other" })
+	n.eventually(func(ctx context.Context) error {
+		now, err := n.client.AppsV1().ReplicaSets(n.name).Get(ctx, s.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if len(now.OwnerReferences) != 0 {
+			return fmt.Errorf("owners are %+v", now.OwnerReferences)
+		}
+		return nil
+	})
+	got, second := n.complete()
+	if second.UID == s.UID || second.Name == s.Name || ptr.Deref(got.Status.CollisionCount, 0) != 1 {
+		t.Errorf("the present ReplicaSet is %s, collisions are %d", second.Name, ptr.Deref(got.Status.CollisionCount, 0))
+	}
+	n.editSet(s.Name, func(s *appsv1.ReplicaSet) { s.Labels["app"] = "web" })
+	n.eventually(func(ctx context.Context) error {
+		sets, err := n.sets(ctx, d)
+		if err == nil && len(sets) != 2 {
+			err = fmt.Errorf("ReplicaSets are %v, want both", names(sets))
+		}
+		return err
+	})
+	n.complete()
+}
+
+// TestOverlappingDeployments: each keeps to what it owns.
+func TestOverlappingDeployments(t *testing.T) {
+	n, _ := side(t)
+	same := func(d *appsv1.Deployment) {
+		d.Spec.Selector.MatchLabels, d.Spec.Template.Labels = map[string]string{"app": "both"}, map[string]string{"app": "both"}
+	}
+	first := n.applyNamed("first", 1, same)
+	second := n.applyNamed("second", 2, same, image("v2"))
+	n.completeNamed("first")
+	n.completeNamed("second")
+	n.editNamed("first", replicas(3))
+	n.completeNamed("first")
+	_, s := n.completeNamed("second")
+	if *s.Spec.Replicas != 2 {
+		t.Errorf("the other was scaled to %d", *s.Spec.Replicas)
+	}
+	for _, d := range []*appsv1.Deployment{first, second} {
+		if sets, err := n.sets(t.Context(), d); err != nil || len(sets) != 1 {
+			t.Errorf("%s has ReplicaSets %v, %v", d.Name, names(sets), err)
+		}
+	}
+}
+
+// TestATakenNameCountsAsACollision: the template of the present ReplicaSet is edited by hand, so a new one is needed, and its name is taken.
+func TestATakenNameCountsAsACollision(t *testing.T) {
+	n, _ := side(t)
+	n.apply(1)
+	_, s := n.complete()
+	n.editSet(s.Name, func(s *appsv1.ReplicaSet) {
+		s.Spec.Template.Spec.TerminationGracePeriodSeconds = ptr.To[int64](17)
+	})
+	n.eventually(func(context.Context) error {
+		if d := n.get(); ptr.Deref(d.Status.CollisionCount, 0) != 1 {
+			return fmt.Errorf("status is %+v, want one collision", d.Status)
+		}
+		return nil
+	})
+	d, _ := n.complete()
+	if got := d.Annotations[revisionKey]; got != "2" {
+		t.Errorf("revision is %q, want 2", got)
+	}
+}
+
+// TestANameTakenBySomethingElse: a ReplicaSet of the very name that has nothing to do with the Deployment stays as it is.
+func TestANameTakenBySomethingElse(t *testing.T) {
+	n, _ := side(t)
+	probe := n.apply(0)
+	_, s := n.complete()
+	background := metav1.DeletePropagationBackground
+	if err := n.client.AppsV1().Deployments(n.name).Delete(t.Context(), probe.Name, metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.client.AppsV1().ReplicaSets(n.name).Delete(t.Context(), s.Name, metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
+		t.Fatal(err)
+	}
+	foreign, err := n.client.AppsV1().ReplicaSets(n.name).Create(t.Context(), controlplane.ReplicaSet(n.name, s.Name, 0), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.apply(1)
+	_, own := n.complete()
+	now, err := n.client.AppsV1().ReplicaSets(n.name).Get(t.Context(), s.Name, metav1.GetOptions{})
+	if err != nil || now.UID != foreign.UID || len(now.OwnerReferences) != 0 || own.Name == s.Name {
+		t.Errorf("the foreign one is %+v, %v; ours is %s", now.ObjectMeta, err, own.Name)
+	}
+}
+
+// TestDeletedAndMadeAgain: a Deployment of the same name meets the ReplicaSets of its predecessor, and waits for nobody.
+func TestDeletedAndMadeAgain(t *testing.T) {
+	n, _ := side(t)
+	d := n.apply(1)
+	_, s := n.complete()
+	orphan := metav1.DeletePropagationBackground // nobody collects it here
+	if err := n.client.AppsV1().Deployments(n.name).Delete(t.Context(), d.Name, metav1.DeleteOptions{PropagationPolicy: &orphan}); err != nil {
+		t.Fatal(err)
+	}
+	n.apply(1)
+	if _, now := n.complete(); now.UID == s.UID || now.Name == s.Name {
+		t.Errorf("the ReplicaSet is %s, the predecessor's was %s", now.Name, s.Name)
+	}
+	if _, err := n.client.AppsV1().ReplicaSets(n.name).Get(t.Context(), s.Name, metav1.GetOptions{}); err != nil {
+		t.Errorf("the predecessor's ReplicaSet: %v", err)
+	}
+}
+
+// TestTheOldestOfEqualReplicaSetsIsTaken, and the others are old ones.
+func TestTheOldestOfEqualReplicaSetsIsTaken(t *testing.T) {
+	n, _ := side(t)
+	d := n.apply(2)
+	_, s := n.complete()
+	twin := s.DeepCopy()
+	twin.ObjectMeta = metav1.ObjectMeta{Name: "young-twin", Namespace: n.name, Labels: relabelled(s.Labels, "twin"), OwnerReferences: s.OwnerReferences}
+	twin.Spec.Selector.MatchLabels = relabelled(s.Spec.Selector.MatchLabels, "twin")
+	twin.Spec.Template.Labels = relabelled(s.Spec.Template.Labels, "twin")
+	twin.Spec.Replicas = ptr.To[int32](1)
+	twin, err := n.client.AppsV1().ReplicaSets(n.name).Create(t.Context(), twin, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.eventually(func(ctx context.Context) error {
+		now, err := n.client.AppsV1().ReplicaSets(n.name).Get(ctx, twin.Name, metav1.GetOptions{})
+		if err == nil && *now.Spec.Replicas != 0 {
+			err = fmt.Errorf("the twin asks for %d pods", *now.Spec.Replicas)
+		}
+		return err
+	})
+	if sets, err := n.sets(t.Context(), d); err != nil || !slices.Contains(uids(sets), s.UID) || *sets[slices.Index(uids(sets), s.UID)].Spec.Replicas != 2 {
+		t.Errorf("ReplicaSets are %v, %v", names(sets), err)
+	}
+}
+
+// relabelled is labels with another hash.
+func relabelled(labels map[string]string, hash string) map[string]string {
+	out := map[string]string{}
+	for key, value := range labels {
+		out[key] = value
+	}
+	out[appsv1.DefaultDeploymentUniqueLabelKey] = hash
+	return out
+}
+
+// TestAReplicaSetThatIsDeletedIsMadeAgain by the same name.
+func TestAReplicaSetThatIsDeletedIsMadeAgain(t *testing.T) {
+	n, _ := side(t)
+	n.apply(1)
+	_, s := n.complete()
+	background := metav1.DeletePropagationBackground
+	if err := n.client.AppsV1().ReplicaSets(n.name).Delete(t.Context(), s.Name, metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
+		t.Fatal(err)
+	}
+	n.eventually(func(ctx context.Context) error {
+		now, err := n.client.AppsV1().ReplicaSets(n.name).Get(ctx, s.Name, metav1.GetOptions{})
+		if err == nil && now.UID == s.UID {
+			err = fmt.Errorf("it is still the old one")
+		}
+		return err
+	})
+	n.complete()
+}
+
+// TestADeploymentMayGoAtAnyTime: what it owns is left as it is, and nothing is said about it.
+func TestADeploymentMayGoAtAnyTime(t *testing.T) {
+	n, _ := side(t)
+	n.apply(4, rolling("1", "1"))
+	n.complete()
+	n.edit(image("v2"))
+	orphan := metav1.DeletePropagationOrphan
+	if err := n.client.AppsV1().Deployments(n.name).Delete(t.Context(), "web", metav1.DeleteOptions{PropagationPolicy: &orphan}); err != nil {
+		t.Fatal(err)
+	}
+	n.eventually(func(ctx context.Context) error {
+		d, err := n.client.AppsV1().Deployments(n.name).Get(ctx, "web", metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err == nil { // nobody orphans here but us
+			patch := []byte(`{"metadata":{"finalizers":null}}`)
+			_, err = n.client.AppsV1().Deployments(n.name).Patch(ctx, d.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		}
+		return fmt.Errorf("the Deployment is still there: %v", err)
+	})
+	n.applyNamed("next", 1)
+	n.completeNamed("next")
+}

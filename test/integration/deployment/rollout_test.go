@@ -1,0 +1,484 @@
+package deployment
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"minikcm/test/controlplane"
+)
+
+// TestANewDeploymentGetsAReplicaSetNamedAfterItsTemplate: name, labels, selector, owner and annotations are what kubectl and others go by.
+func TestANewDeploymentGetsAReplicaSetNamedAfterItsTemplate(t *testing.T) {
+	n, _ := side(t)
+	n.apply(20, annotate("team", "blue"), annotate("empty", ""), annotate("kubectl.kubernetes.io/last-applied-configuration", "{}"), minReady(0))
+	d, s := n.complete()
+	hash := s.Labels[appsv1.DefaultDeploymentUniqueLabelKey]
+	if hash == "" || s.Name != "web-"+hash || s.Spec.Selector.MatchLabels[appsv1.DefaultDeploymentUniqueLabelKey] != hash ||
+		s.Spec.Template.Labels[appsv1.DefaultDeploymentUniqueLabelKey] != hash || s.Spec.Selector.MatchLabels["app"] != "web" || s.Labels["app"] != "web" {
+		t.Errorf("ReplicaSet %s has labels %v, selector %v and makes pods labelled %v", s.Name, s.Labels, s.Spec.Selector.MatchLabels, s.Spec.Template.Labels)
+	}
+	owner := metav1.GetControllerOf(s)
+	if owner == nil || owner.UID != d.UID || owner.Kind != "Deployment" || owner.APIVersion != "apps/v1" || !ptr.Deref(owner.BlockOwnerDeletion, false) {
+		t.Errorf("controller of the ReplicaSet is %+v", owner)
+	}
+	want := map[string]string{"team": "blue", "empty": "", revisionKey: "1", desiredKey: "20", maxKey: "25"}
+	for key, value := range want {
+		if got, ok := s.Annotations[key]; !ok || got != value {
+			t.Errorf("annotation %s of the ReplicaSet is %q, want %q", key, got, value)
+		}
+	}
+	if len(s.Annotations) != len(want) {
+		t.Errorf("annotations of the ReplicaSet are %v, want %v", s.Annotations, want)
+	}
+	pods := n.pods()
+	if len(pods) != 20 {
+		t.Errorf("there are %d pods, want 20", len(pods))
+	}
+	for _, pod := range pods {
+		if !strings.HasPrefix(pod.Name, s.Name+"-") || pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey] != hash {
+			t.Errorf("pod %s has labels %v", pod.Name, pod.Labels)
+		}
+	}
+	if got, want := n.event("ScalingReplicaSet"), fmt.Sprintf("Scaled up replica set %s from 0 to 20", s.Name); got != want {
+		t.Errorf("event says %q, want %q", got, want)
+	}
+}
+
+// TestRollingUpdateKeepsItsBounds: the sizes never add up to more than replicas and surge, and never are fewer pods available than
+// promised, whatever the strategy says.
+func TestRollingUpdateKeepsItsBounds(t *testing.T) {
+	for _, tt := range []struct {
+		surge, unavailable string
+		replicas           int32
+		least, most        int
+	}{
+		{"25%", "25%", 10, 8, 13},
+		{"1", "0", 4, 4, 5},
+		{"0", "1", 4, 3, 4},
+		{"0%", "10%", 4, 3, 4}, // rounded to nothing both: one may be unavailable
+		{"100%", "100%", 3, 0, 6},
+		{"3", "2", 5, 3, 8},
+	} {
+		t.Run(tt.surge+" and "+tt.unavailable, func(t *testing.T) {
+			n, _ := side(t)
+			d := n.apply(tt.replicas, rolling(tt.surge, tt.unavailable))
+			n.complete()
+			o := n.observe(d, tt.least, tt.most)
+			n.edit(image("v2"))
+			_, s := o.n.complete()
+			if got := s.Annotations[revisionKey]; got != "2" {
+				t.Errorf("revision is %q, want 2", got)
+			}
+			if _, highest := o.extremes(); highest > tt.most || tt.surge != "0" && tt.surge != "0%" && highest <= int(tt.replicas) {
+				t.Errorf("sizes added up to %d at the most, want more than %d and no more than %d", highest, tt.replicas, tt.most)
+			}
+		})
+	}
+}
+
+// TestRolloverAndRollback: templates change before a rollout has ended, and come back. Revisions rise, the ReplicaSet of a template that
+// comes back is used again, and no bound is left.
+func TestRolloverAndRollback(t *testing.T) {
+	n, _ := side(t)
+	d := n.apply(10, rolling("3", "2"))
+	n.complete()
+	o := n.observe(d, 8, 13)
+	n.edit(image("v2"))
+	n.complete()
+	n.kubelet.Ready(tagged("v2"))
+	n.edit(image("v3"))
+	n.set("v3", 5)
+	n.kubelet.Ready(controlplane.All)
+	n.edit(image("v4"))
+	_, fourth := n.complete()
+	if got := fourth.Annotations[revisionKey]; got != "4" {
+		t.Errorf("revision is %q, want 4", got)
+	}
+	n.edit(image("v2"))
+	_, again := n.complete()
+	if got, history := again.Annotations[revisionKey], again.Annotations["deployment.kubernetes.io/revision-history"]; got != "5" || history != "2" {
+		t.Errorf("revision is %q with the history %q, want 5 and 2", got, history)
+	}
+	o.catchUp()
+	if seen := o.seen(); seen != 4 {
+		t.Errorf("there were %d ReplicaSets, want 4", seen)
+	}
+}
+
+// TestTheEndOfARolloutIsTold: events say what was resized, conditions that it is over.
+func TestTheEndOfARolloutIsTold(t *testing.T) {
+	n, _ := side(t)
+	n.apply(2)
+	_, first := n.complete()
+	n.edit(image("v2"))
+	_, second := n.complete()
+	progressing := n.condition(appsv1.DeploymentProgressing, corev1.ConditionTrue, "NewReplicaSetAvailable")
+	if want := fmt.Sprintf("ReplicaSet %q has successfully progressed.", second.Name); progressing.Message != want {
+		t.Errorf("Progressing says %q, want %q", progressing.Message, want)
+	}
+	available := n.condition(appsv1.DeploymentAvailable, corev1.ConditionTrue, "MinimumReplicasAvailable")
+	if want := "Deployment has minimum availability."; available.Message != want {
+		t.Errorf("Available says %q, want %q", available.Message, want)
+	}
+	n.eventually(func(ctx context.Context) error {
+		list, err := n.client.CoreV1().Events(n.name).List(ctx, metav1.ListOptions{FieldSelector: "reason=ScalingReplicaSet"})
+		if err != nil {
+			return err
+		}
+		var got []string
+		for _, e := range list.Items {
+			got = append(got, e.Message)
+			if e.Source.Component != agent || e.Type != corev1.EventTypeNormal {
+				t.Fatalf("event %q is from %s and of type %s", e.Message, e.Source.Component, e.Type)
+			}
+		}
+		for _, want := range []string{
+			fmt.Sprintf("Scaled up replica set %s from 0 to 2", first.Name),
+			fmt.Sprintf("Scaled up replica set %s from 0 to 1", second.Name),
+			fmt.Sprintf("Scaled up replica set %s from 1 to 2", second.Name),
+			fmt.Sprintf("Scaled down replica set %s from 1 to 0", first.Name),
+		} {
+			if !slices.Contains(got, want) {
+				return fmt.Errorf("no event %q in %q", want, got)
+			}
+		}
+		return nil
+	})
+}
+
+// TestRecreateNeverRunsOldBesideNew: the new pods come when the last old one is gone, not only on its way.
+func TestRecreateNeverRunsOldBesideNew(t *testing.T) {
+	n, _ := side(t)
+	onNode := func(d *appsv1.Deployment) { d.Spec.Template.Spec.NodeName = "somewhere" } // so that pods take time to end
+	d := n.apply(4, recreate, onNode)
+	_, first := n.complete()
+	n.kubelet.Gone(controlplane.None)
+	o := n.observe(d, 0, 4)
+	o.exclusive = true
+	n.edit(image("v2"))
+	n.eventually(func(context.Context) error {
+		ending := slices.DeleteFunc(n.pods(), func(p corev1.Pod) bool { return p.DeletionTimestamp == nil })
+		if len(ending) != 4 {
+			return fmt.Errorf("%d pods are ending, want 4", len(ending))
+		}
+		return nil
+	})
+	n.status(func(s appsv1.DeploymentStatus) bool { return s.Replicas == 0 && s.UpdatedReplicas == 0 })
+	last := n.pods()[0].Name
+	n.kubelet.Gone(func(p *corev1.Pod) bool { return p.Name != last })
+	n.eventually(func(context.Context) error {
+		if pods := n.pods(); len(pods) != 1 {
+			return fmt.Errorf("%d pods are left, want one", len(pods))
+		}
+		return nil
+	})
+	if _, sets := n.owned(); len(sets) != 1 || sets[0].UID != first.UID {
+		t.Errorf("with an old pod left, there are ReplicaSets %v", names(sets))
+	}
+	n.kubelet.Gone(controlplane.All)
+	_, second := n.complete()
+	for _, pod := range n.pods() {
+		if !metav1.IsControlledBy(&pod, second) {
+			t.Errorf("pod %s is not of the new ReplicaSet", pod.Name)
+		}
+	}
+	o.catchUp()
+}
+
+// TestRecreateGoesOnWhenTheLastPodHasFinished: a pod that has finished stays, and runs no more.
+func TestRecreateGoesOnWhenTheLastPodHasFinished(t *testing.T) {
+	n, _ := side(t)
+	n.apply(1, recreate, func(d *appsv1.Deployment) { d.Spec.Template.Spec.NodeName = "somewhere" })
+	n.complete()
+	n.kubelet.Gone(controlplane.None)
+	old := n.pods()[0].Name
+	n.edit(image("v2"))
+	n.status(func(s appsv1.DeploymentStatus) bool { return s.Replicas == 0 })
+	controlplane.SetPodPhase(t, n.client, n.name, old, corev1.PodSucceeded)
+	n.complete()
+	n.kubelet.Gone(controlplane.All)
+}
+
+// TestRolloutDoesNotWaitForEndingPods: a rolling update goes by the sizes; pods that are ending come on top.
+func TestRolloutDoesNotWaitForEndingPods(t *testing.T) {
+	n, _ := side(t)
+	n.apply(4, rolling("1", "1"), func(d *appsv1.Deployment) { d.Spec.Template.Spec.NodeName = "somewhere" })
+	n.complete()
+	n.kubelet.Gone(controlplane.None)
+	n.edit(image("v2"))
+	d, _ := n.complete()
+	if ending := len(n.pods()) - 4; ending != 4 {
+		t.Errorf("%d pods are ending, want 4", ending)
+	}
+	n.status(func(s appsv1.DeploymentStatus) bool { return ptr.Deref(s.TerminatingReplicas, -1) == 4 })
+	n.kubelet.Gone(controlplane.All)
+	n.status(func(s appsv1.DeploymentStatus) bool { return ptr.Deref(s.TerminatingReplicas, -1) == 0 })
+	_ = d
+}
+
+// TestABrokenImageDoesNotTakeDownWhatRuns: pods that never get ready hold the rollout up, and the next template ends that.
+func TestABrokenImageDoesNotTakeDownWhatRuns(t *testing.T) {
+	n, _ := side(t)
+	d := n.apply(8, rolling("3", "2"))
+	n.complete()
+	n.kubelet.Ready(tagged("v1"))
+	o := n.observe(d, 6, 11)
+	n.edit(image("broken"))
+	n.set("broken", 5)
+	n.set("v1", 6)
+	n.status(func(s appsv1.DeploymentStatus) bool { return s.UpdatedReplicas == 5 && s.AvailableReplicas == 6 })
+	n.kubelet.Ready(func(p *corev1.Pod) bool { return !tagged("broken")(p) })
+	n.edit(image("v2"))
+	o.complete()
+}
+
+// TestPodsAreAvailableOnlyAfterMinReadySeconds: a rollout waits for it, and its change goes to the present ReplicaSet.
+func TestPodsAreAvailableOnlyAfterMinReadySeconds(t *testing.T) {
+	n, _ := side(t)
+	n.kubelet.Ready(controlplane.None)
+	n.apply(10, deadline(7200), minReady(3600))
+	n.status(func(s appsv1.DeploymentStatus) bool {
+		return s.UpdatedReplicas == 10 && s.ReadyReplicas == 0 && s.UnavailableReplicas == 10
+	})
+	n.condition(appsv1.DeploymentAvailable, corev1.ConditionFalse, "MinimumReplicasUnavailable")
+	n.kubelet.Ready(controlplane.All)
+	n.status(func(s appsv1.DeploymentStatus) bool {
+		return s.ReadyReplicas == 10 && s.AvailableReplicas == 0 && s.UnavailableReplicas == 10
+	})
+	n.condition(appsv1.DeploymentAvailable, corev1.ConditionFalse, "MinimumReplicasUnavailable")
+	n.edit(minReady(1))
+	n.complete()
+	n.condition(appsv1.DeploymentAvailable, corev1.ConditionTrue, "MinimumReplicasAvailable")
+	if s := n.set("v1", 10); s.Spec.MinReadySeconds != 1 {
+		t.Errorf("minReadySeconds of the ReplicaSet is %d, want 1", s.Spec.MinReadySeconds)
+	}
+	if got := n.get().Annotations[revisionKey]; got != "1" {
+		t.Errorf("revision is %s, want 1: minReadySeconds is not of the template", got)
+	}
+}
+
+// TestMinReadySecondsHoldsARolloutUp: no old pod goes before a new one has been ready for long enough.
+func TestMinReadySecondsHoldsARolloutUp(t *testing.T) {
+	n, _ := side(t)
+	d := n.apply(2, rolling("1", "0"), minReady(1))
+	n.complete()
+	o := n.observe(d, 2, 3)
+	n.edit(image("v2"))
+	o.complete()
+}
+
+// TestHistoryIsKeptToItsLimit: the oldest ReplicaSets without pods go when a rollout is complete, none before.
+func TestHistoryIsKeptToItsLimit(t *testing.T) {
+	n, _ := side(t)
+	n.apply(1, history(2))
+	n.complete()
+	for i := 2; i <= 5; i++ {
+		n.edit(image(fmt.Sprintf("v%d", i)))
+		n.complete()
+	}
+	n.revisions(3, 4, 5)
+	n.edit(history(0))
+	n.revisions(5)
+}
+
+// TestHistoryWaitsForTheEndOfARollout: while the new pods are not there, there is something to go back to.
+func TestHistoryWaitsForTheEndOfARollout(t *testing.T) {
+	n, _ := side(t)
+	n.apply(1, history(0))
+	n.complete()
+	n.kubelet.Ready(tagged("v1"))
+	n.edit(image("v2"))
+	n.set("v2", 1)
+	n.edit(image("v3"))
+	n.set("v3", 1)
+	n.set("v2", 0)
+	n.observed()
+	n.revisions(1, 2, 3)
+	n.kubelet.Ready(controlplane.All)
+	n.complete()
+	n.revisions(3)
+}
+
+// TestRollbackByAnnotation: the template and the annotations of a revision come back, and events tell of it.
+func TestRollbackByAnnotation(t *testing.T) {
+	const key = "deprecated.deployment.rollback.to"
+	n, _ := side(t)
+	n.apply(1, annotate("change", "first"))
+	n.complete()
+	n.edit(image("v2"), annotate("change", "second"))
+	n.complete()
+	n.edit(annotate(key, "1"))
+	n.eventually(func(context.Context) error {
+		d := n.get()
+		if _, still := d.Annotations[key]; still || imageOf(&d.Spec.Template) != "example.com/web:v1" || d.Annotations["change"] != "first" {
+			return fmt.Errorf("image is %s, annotations are %v", imageOf(&d.Spec.Template), d.Annotations)
+		}
+		return nil
+	})
+	d, _ := n.complete()
+	if got := d.Annotations[revisionKey]; got != "3" {
+		t.Errorf("revision is %q, want 3", got)
+	}
+	if got := n.event("DeploymentRollback"); got != `Rolled back deployment "web" to revision 1` {
+		t.Errorf("event says %q", got)
+	}
+	n.edit(annotate(key, "0")) // the one before
+	n.eventually(func(context.Context) error {
+		if got := imageOf(&n.get().Spec.Template); got != "example.com/web:v2" {
+			return fmt.Errorf("image is %s", got)
+		}
+		return nil
+	})
+	n.complete()
+	n.edit(annotate(key, "77"))
+	if got := n.event("DeploymentRollbackRevisionNotFound"); got != "Unable to find the revision to rollback to." {
+		t.Errorf("event says %q", got)
+	}
+	n.eventually(func(context.Context) error {
+		if _, still := n.get().Annotations[key]; still {
+			return fmt.Errorf("the annotation is still there")
+		}
+		return nil
+	})
+}
+
+// TestRevisionsGoOnFromTheHighest: also from those of ReplicaSets that were adopted, however high.
+func TestRevisionsGoOnFromTheHighest(t *testing.T) {
+	n, _ := side(t)
+	adopted := controlplane.ReplicaSet(n.name, "earlier", 1, func(s *appsv1.ReplicaSet) {
+		s.Labels["app"], s.Annotations = "web", map[string]string{revisionKey: "3546343826724305832"}
+		s.Spec.Selector.MatchLabels["app"], s.Spec.Template.Labels["app"] = "web", "web"
+	})
+	if _, err := n.client.AppsV1().ReplicaSets(n.name).Create(t.Context(), adopted, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	n.apply(1)
+	d, _ := n.complete()
+	if got := d.Annotations[revisionKey]; got != "3546343826724305833" {
+		t.Errorf("revision is %q, want the next", got)
+	}
+	n.eventually(func(context.Context) error {
+		if pods := n.pods(); len(pods) != 1 || imageOf(&corev1.PodTemplateSpec{Spec: pods[0].Spec}) != "example.com/web:v1" {
+			return fmt.Errorf("there are %d pods, want one of the Deployment's template", len(pods))
+		}
+		return nil
+	})
+}
+
+// TestRevisionsNeverOverflow: a revision that does not parse is none, and the highest possible one stays. Upstream fails: its sum is negative.
+func TestRevisionsNeverOverflow(t *testing.T) {
+	n, _ := side(t)
+	n.apply(1)
+	_, first := n.complete()
+	n.editSet(first.Name, func(s *appsv1.ReplicaSet) { s.Annotations[revisionKey] = strconv.FormatInt(math.MaxInt64, 10) })
+	n.edit(image("v2"))
+	n.eventually(func(ctx context.Context) error {
+		d, sets := n.owned()
+		s := present(d, sets)
+		if s == nil || s.Annotations[revisionKey] != strconv.FormatInt(math.MaxInt64, 10) || d.Annotations[revisionKey] != s.Annotations[revisionKey] {
+			return fmt.Errorf("annotations are %v; of the ReplicaSets %v", d.Annotations, names(sets))
+		}
+		return nil
+	})
+}
+
+// TestSpecialCharacters: names with dots and of the greatest length, labels and annotations of every kind.
+func TestSpecialCharacters(t *testing.T) {
+	n, _ := side(t)
+	long := strings.Repeat("a", 61) + "." + strings.Repeat("b.", 95) + "c"
+	for _, name := range []string{"web.v1.example.com", "0-1", long} {
+		labels := map[string]string{"example.com/A_b.c-d": "X_y.z-1", "app": "x", "empty": ""}
+		n.applyNamed(name, 1, func(d *appsv1.Deployment) {
+			d.Labels = labels
+			d.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x" + name[:1]}, MatchExpressions: []metav1.LabelSelectorRequirement{
+				{Key: "example.com/A_b.c-d", Operator: metav1.LabelSelectorOpIn, Values: []string{"X_y.z-1"}},
+				{Key: "absent", Operator: metav1.LabelSelectorOpDoesNotExist},
+			}}
+			d.Spec.Template.Labels = map[string]string{"example.com/A_b.c-d": "X_y.z-1", "app": "x" + name[:1], "empty": ""}
+			d.Spec.Template.Annotations = map[string]string{"json": `{"é": "\u0000 ☃ <>&"}`, "lines": "a\nb\t"}
+			d.Annotations = map[string]string{"text": "ä ☃ \" ' \\ %s \n {}"}
+		})
+		_, s := n.completeNamed(name)
+		if got := s.Annotations["text"]; got != "ä ☃ \" ' \\ %s \n {}" || len(s.Name) > 253 || !strings.HasPrefix(s.Name, name[:min(len(name), 240)]) {
+			t.Errorf("ReplicaSet %s has the annotation %q", s.Name, got)
+		}
+	}
+}
+
+// TestTheSelectorIsImmutable is the API's promise, which the controller relies on.
+func TestTheSelectorIsImmutable(t *testing.T) {
+	n, _ := side(t)
+	d := n.apply(1)
+	n.complete()
+	d = n.get()
+	d.Spec.Selector.MatchLabels["more"], d.Spec.Template.Labels["more"] = "x", "x"
+	if _, err := n.client.AppsV1().Deployments(n.name).Update(t.Context(), d, metav1.UpdateOptions{}); !apierrors.IsInvalid(err) {
+		t.Errorf("update of the selector: %v, want it to be invalid", err)
+	}
+}
+
+// TestADeploymentThatIsBeingDeletedIsLeftAlone: nothing is made for it, its status is kept.
+func TestADeploymentThatIsBeingDeletedIsLeftAlone(t *testing.T) {
+	n, m := side(t)
+	n.apply(2, func(d *appsv1.Deployment) { d.Finalizers = []string{"example.com/wait"} })
+	_, first := n.complete()
+	if err := n.client.AppsV1().Deployments(n.name).Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	before := len(n.requests(m, nil, []string{"replicasets"}, 0))
+	n.edit(image("v2"), replicas(3))
+	n.observed()
+	if _, sets := n.owned(); len(sets) != 1 || sets[0].ResourceVersion != first.ResourceVersion && *sets[0].Spec.Replicas != 2 {
+		t.Errorf("ReplicaSets are %v, want the one there was, as it was", names(sets))
+	}
+	if after := len(n.requests(m, []string{"create", "update", "patch", "delete"}, []string{"replicasets"}, 0)); after > before {
+		t.Errorf("%d writes of ReplicaSets", after-before)
+	}
+	n.edit(func(d *appsv1.Deployment) { d.Finalizers = nil })
+}
+
+// owned are the Deployment and its ReplicaSets.
+func (n *namespace) owned() (*appsv1.Deployment, []appsv1.ReplicaSet) {
+	n.t.Helper()
+	d := n.get()
+	sets, err := n.sets(n.t.Context(), d)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return d, sets
+}
+
+func names(sets []appsv1.ReplicaSet) []string {
+	var all []string
+	for i := range sets {
+		all = append(all, fmt.Sprintf("%s of %d at revision %s", sets[i].Name, *sets[i].Spec.Replicas, sets[i].Annotations[revisionKey]))
+	}
+	return all
+}
+
+// revisions waits until these are the revisions that there are.
+func (n *namespace) revisions(want ...int) {
+	n.t.Helper()
+	n.eventually(func(context.Context) error {
+		_, sets := n.owned()
+		var got []int
+		for i := range sets {
+			got = append(got, revision(&sets[i]))
+		}
+		if !slices.Equal(got, want) {
+			return fmt.Errorf("revisions are %v, want %v", got, want)
+		}
+		return nil
+	})
+}

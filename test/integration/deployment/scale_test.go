@@ -1,0 +1,287 @@
+package deployment
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"minikcm/test/controlplane"
+	"minikcm/test/faults"
+)
+
+// TestScaling: also to nothing, and through the subresource.
+func TestScaling(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		edit func(*appsv1.Deployment)
+	}{{"RollingUpdate", func(*appsv1.Deployment) {}}, {"Recreate", recreate}} {
+		t.Run(tt.name, func(t *testing.T) {
+			n, _ := side(t)
+			d := n.apply(2, tt.edit)
+			n.complete()
+			for _, to := range []int32{0, 1, 5, 3} {
+				scale := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Namespace: n.name, Name: "web"}, Spec: autoscalingv1.ScaleSpec{Replicas: to}}
+				if _, err := n.client.AppsV1().Deployments(n.name).UpdateScale(t.Context(), "web", scale, metav1.UpdateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				_, s := n.complete()
+				if s.Annotations[desiredKey] != fmt.Sprint(to) {
+					t.Errorf("at %d replicas annotations are %v", to, s.Annotations)
+				}
+			}
+			_ = d
+		})
+	}
+}
+
+// TestTheSizeIsRightWhenTheGenerationIsObserved: who waits for observedGeneration reads the new sizes, paused or not.
+func TestTheSizeIsRightWhenTheGenerationIsObserved(t *testing.T) {
+	n, _ := side(t)
+	n.apply(1)
+	n.complete()
+	for i, pause := range []bool{true, false, true} {
+		d := n.edit(replicas(int32(4+i)), paused(pause))
+		n.status(func(appsv1.DeploymentStatus) bool { return true })
+		if _, sets := n.owned(); *sets[0].Spec.Replicas != *d.Spec.Replicas {
+			t.Errorf("ReplicaSets are %v, want %d", names(sets), *d.Spec.Replicas)
+		}
+	}
+	before := n.get()
+	n.edit(deadline(700)) // a change that needs nothing but to be observed
+	if d := n.observed(); d.Status.ObservedGeneration <= before.Generation-1 {
+		t.Errorf("observed generation is %d", d.Status.ObservedGeneration)
+	}
+}
+
+// TestScalingWhileRollingOutIsProportional: the sizes of the ReplicaSets keep their proportions, and the sum has the surge in it.
+func TestScalingWhileRollingOutIsProportional(t *testing.T) {
+	n, _ := side(t)
+	n.apply(10, rolling("3", "2"))
+	n.complete()
+	n.kubelet.Ready(tagged("v1"))
+	n.edit(image("v2"))
+	n.set("v2", 5)
+	n.set("v1", 8)
+	n.status(func(s appsv1.DeploymentStatus) bool { return s.AvailableReplicas == 8 && s.UpdatedReplicas == 5 })
+	n.edit(replicas(30))
+	n.set("v1", 20)
+	n.set("v2", 13)
+	n.annotated(30, 33)
+	n.edit(replicas(5))
+	n.observed()
+	n.sum(8)
+	n.annotated(5, 8)
+	n.kubelet.Ready(controlplane.All)
+	n.complete()
+}
+
+// TestALargeRolloutIsScaledToTheLastPod: with the numbers of upstream's own test.
+func TestALargeRolloutIsScaledToTheLastPod(t *testing.T) {
+	if !controlplane.Long() {
+		t.Skip("takes 237 pods")
+	}
+	n, _ := side(t)
+	n.apply(100, rolling("20", "0"))
+	n.complete()
+	n.kubelet.Ready(tagged("v1"))
+	n.edit(image("v2"))
+	n.set("v2", 20)
+	n.set("v1", 100)
+	n.status(func(s appsv1.DeploymentStatus) bool { return s.UpdatedReplicas == 20 && s.Replicas == 120 })
+	n.edit(replicas(120))
+	n.set("v2", 23)
+	n.set("v1", 117)
+	n.annotated(120, 140)
+}
+
+// TestSizeAndTemplateAtOnce: up and down, with annotations that are current in the end and the promise kept all along.
+func TestSizeAndTemplateAtOnce(t *testing.T) {
+	n, _ := side(t)
+	d := n.apply(4, rolling("25%", "25%"))
+	n.complete()
+	o := n.observe(d, 3, 12)
+	n.edit(image("v2"), replicas(8))
+	_, s := n.complete()
+	n.current(s, 8, 10)
+	o.bounds(3, 10)
+	n.edit(image("v3"), replicas(4))
+	_, s = n.complete()
+	n.current(s, 4, 5)
+	o.catchUp()
+}
+
+// TestASaturatedRolloutEndsWhenScaled: what is left of the old goes.
+func TestASaturatedRolloutEndsWhenScaled(t *testing.T) {
+	n, _ := side(t)
+	n.apply(3, rolling("1", "1"))
+	n.complete()
+	n.kubelet.Ready(tagged("v1"))
+	n.edit(image("v2"))
+	n.set("v2", 2)
+	n.set("v1", 2)
+	n.edit(replicas(0))
+	n.complete()
+	n.kubelet.Ready(controlplane.All)
+	n.edit(replicas(3))
+	n.complete()
+}
+
+// TestAScaleAtTheWrongMomentDoesNotStopTheRollout: the only ReplicaSet with pods has just the size that the Deployment is scaled to, and says
+// that it was made for another. Upstream fails: it waits for ever.
+func TestAScaleAtTheWrongMomentDoesNotStopTheRollout(t *testing.T) {
+	n, m := side(t)
+	d := n.apply(5, rolling("0", "1"))
+	_, old := n.complete()
+	o := n.observe(d, 3, 5)
+	gate := faults.NewGate()
+	match := n.on("update,patch", "replicasets")
+	rule := m.proxy.Inject(match, faults.Hold(gate), faults.After(1)) // the first takes one pod from the old
+	n.edit(image("v2"))
+	held := gate.Next(t)
+	rule.Remove()
+	if held.Request.Name == old.Name {
+		t.Fatalf("held is a write of %s, want one of the new ReplicaSet", held.Request.Name)
+	}
+	n.set("v1", 4)
+	n.edit(replicas(4))
+	n.shown()
+	held.Cut()
+	gate.Open()
+	o.complete()
+}
+
+// TestRecreateWithTwoReplicaSetsIsScaled: two have pods because a strategy was changed in the middle. Upstream fails: it does nothing.
+func TestRecreateWithTwoReplicaSetsIsScaled(t *testing.T) {
+	n, _ := side(t)
+	n.apply(4, rolling("1", "1"))
+	n.complete()
+	n.kubelet.Ready(tagged("v1"))
+	n.edit(image("v2"))
+	n.set("v2", 2)
+	n.set("v1", 3)
+	n.edit(recreate, replicas(3))
+	n.kubelet.Ready(controlplane.All)
+	n.complete()
+}
+
+// TestAnnotationsOfAnyKind: whatever somebody writes into the annotations that say what a ReplicaSet was sized for, rollouts and scaling end.
+func TestAnnotationsOfAnyKind(t *testing.T) {
+	for name, value := range map[string]string{"negative": "-3", "zero": "0", "text": "many", "huge": "99999999999999999999", "largest": "2147483647", "empty": ""} {
+		t.Run(name, func(t *testing.T) {
+			n, _ := side(t)
+			n.apply(4, rolling("1", "1"))
+			_, first := n.complete()
+			n.kubelet.Ready(tagged("v1"))
+			n.edit(image("v2"))
+			second := n.set("v2", 2)
+			for _, s := range []string{first.Name, second.Name} {
+				n.editSet(s, func(s *appsv1.ReplicaSet) {
+					maps.Copy(s.Annotations, map[string]string{desiredKey: value, maxKey: value})
+				})
+			}
+			n.edit(replicas(6))
+			n.kubelet.Ready(controlplane.All)
+			n.complete()
+		})
+	}
+}
+
+// TestAPausedDeploymentIsScaledButNotRolledOut: its conditions say so, and it goes on when it is resumed.
+func TestAPausedDeploymentIsScaledButNotRolledOut(t *testing.T) {
+	n, _ := side(t)
+	n.apply(1, paused(true))
+	n.observed()
+	if _, sets := n.owned(); len(sets) != 0 {
+		t.Errorf("paused from the start, there are ReplicaSets %v", names(sets))
+	}
+	n.edit(paused(false))
+	n.complete()
+	n.edit(paused(true))
+	if c := n.condition(appsv1.DeploymentProgressing, corev1.ConditionUnknown, "DeploymentPaused"); c.Message != "Deployment is paused" {
+		t.Errorf("Progressing says %q", c.Message)
+	}
+	n.edit(image("v2"))
+	n.edit(replicas(3))
+	n.observed()
+	n.set("v1", 3)
+	n.status(func(s appsv1.DeploymentStatus) bool { return s.AvailableReplicas == 3 && s.UpdatedReplicas == 0 })
+	if _, sets := n.owned(); len(sets) != 1 {
+		t.Errorf("paused, there are ReplicaSets %v", names(sets))
+	}
+	n.kubelet.Ready(controlplane.None)
+	n.edit(paused(false))
+	n.eventually(func(context.Context) error {
+		c := conditionOf(n.get().Status, appsv1.DeploymentProgressing)
+		if c == nil || c.Reason == "DeploymentPaused" {
+			return fmt.Errorf("Progressing is %+v", c)
+		}
+		return nil
+	})
+	n.kubelet.Ready(controlplane.All)
+	n.complete()
+	n.condition(appsv1.DeploymentProgressing, corev1.ConditionTrue, "NewReplicaSetAvailable")
+}
+
+// TestARolloutIsPausedInTheMiddle: nothing moves but what is scaled.
+func TestARolloutIsPausedInTheMiddle(t *testing.T) {
+	n, _ := side(t)
+	d := n.apply(4, rolling("1", "1"))
+	n.complete()
+	n.kubelet.Ready(tagged("v1"))
+	n.edit(image("v2"))
+	n.set("v2", 2)
+	n.set("v1", 3)
+	n.edit(paused(true))
+	n.observed()
+	n.kubelet.Ready(controlplane.All)
+	n.status(func(s appsv1.DeploymentStatus) bool { return s.AvailableReplicas == 5 })
+	n.set("v2", 2)
+	n.set("v1", 3)
+	o := n.observe(d, 3, 5)
+	n.edit(paused(false))
+	o.complete()
+}
+
+// annotated waits until all ReplicaSets with pods say what they were sized for.
+func (n *namespace) annotated(desired, most int) {
+	n.t.Helper()
+	n.eventually(func(context.Context) error {
+		_, sets := n.owned()
+		for i := range sets {
+			s := &sets[i]
+			if *s.Spec.Replicas > 0 && (s.Annotations[desiredKey] != fmt.Sprint(desired) || s.Annotations[maxKey] != fmt.Sprint(most)) {
+				return fmt.Errorf("annotations of %s are %v, want %d and %d", s.Name, s.Annotations, desired, most)
+			}
+		}
+		return nil
+	})
+}
+
+func (n *namespace) current(s *appsv1.ReplicaSet, desired, most int) {
+	n.t.Helper()
+	if s.Annotations[desiredKey] != fmt.Sprint(desired) || s.Annotations[maxKey] != fmt.Sprint(most) {
+		n.t.Errorf("annotations of %s are %v, want %d and %d", s.Name, s.Annotations, desired, most)
+	}
+}
+
+// sum waits until the sizes add up to so many.
+func (n *namespace) sum(want int32) {
+	n.t.Helper()
+	n.eventually(func(context.Context) error {
+		_, sets := n.owned()
+		sum := int32(0)
+		for i := range sets {
+			sum += *sets[i].Spec.Replicas
+		}
+		if sum != want {
+			return fmt.Errorf("sizes add up to %d, want %d: %v", sum, want, names(sets))
+		}
+		return nil
+	})
+}
