@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,6 +49,7 @@ type rig struct {
 
 // newRig starts a control plane. Without an error the caller stops it; with one nothing is left running.
 func newRig(ctx context.Context, s scenario, set settings) (_ *rig, err error) {
+	set.controllers = strings.Join(append([]string{set.controllers}, s.adds...), ",")
 	r := &rig{settings: set}
 	defer func() {
 		if err != nil {

@@ -15,8 +15,9 @@ type scenario struct {
 	// needs are controllers without which it makes no sense. The ReplicaSet controller's work also shows that a manager
 	// has started.
 	needs   []string
-	long    bool // only with -long
-	maxRuns int  // more runs tell nothing new; 0: as many as asked for
+	adds    []string // controllers that are run on top of those asked for, because they do nothing without it
+	long    bool     // only with -long
+	maxRuns int      // more runs tell nothing new; 0: as many as asked for
 	// slow are contestants whose pace a rate limit or a timer sets, so that one run is enough.
 	slow []string
 	// shared: all turns take place on one control plane, one after the other.

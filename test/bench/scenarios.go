@@ -5,6 +5,7 @@ import "time"
 // Controllers by the names both programs know.
 const (
 	replicaSetController = "replicaset-controller"
+	deploymentController = "deployment-controller"
 	nodeController       = "node-lifecycle-controller"
 	evictionController   = "taint-eviction-controller"
 	podGCController      = "pod-garbage-collector-controller"
@@ -28,6 +29,10 @@ const (
 	requestsScenario   = "namespace-requests"
 	nodesScenario      = "nodes"
 	nodesLongScenario  = "nodes-5k"
+	rolloutScenario    = "rollout"
+	rolloutOneScenario = "rollout-one"
+	rolloutEndScenario = "rollout-hand-over"
+	rolloutBigScenario = "deployments-5k"
 )
 
 // scenarios are all there are, in the order in which they are run and shown.
@@ -115,6 +120,27 @@ var scenarios = []scenario{
 		audit: managerWrites, measure: measureManyNodes,
 	},
 	{
+		name:        rolloutScenario,
+		about:       "20 Deployments of 50 pods: up, a new template, and one that is turned round when half of the pods are new",
+		contestants: []contestant{ours, upstream, upstreamUnlimited}, peer: upstreamUnlimited.name, slow: []string{upstream.name},
+		needs: []string{replicaSetController}, adds: []string{deploymentController},
+		audit: managerWrites, measure: measureRollouts,
+	},
+	{
+		name:        rolloutOneScenario,
+		about:       "A Deployment of one pod, rolled out 20 times",
+		contestants: []contestant{ours, upstream}, peer: upstream.name, maxRuns: 2,
+		needs: []string{replicaSetController}, adds: []string{deploymentController},
+		audit: managerWrites, measure: measureOneRollout,
+	},
+	{
+		name:        rolloutEndScenario,
+		about:       "SIGTERM to the leader of two in the middle of 20 rollouts: to the next ReplicaSet resized by the other",
+		contestants: []contestant{ours, upstreamUnlimited}, peer: upstreamUnlimited.name,
+		needs: []string{replicaSetController}, adds: []string{deploymentController}, maxRuns: 2,
+		audit: replicaSetWrites, measure: measureRolloutHandOver,
+	},
+	{
 		name:        memoryScenario,
 		about:       "Resident memory beside 20,000 pods of 100 ReplicaSets; one control plane for all turns",
 		contestants: []contestant{ours, upstream}, peer: upstream.name, needs: []string{replicaSetController},
@@ -125,5 +151,12 @@ var scenarios = []scenario{
 		about:       "The same with 50,000 pods of 250 ReplicaSets",
 		contestants: []contestant{ours, upstream}, peer: upstream.name, needs: []string{replicaSetController}, long: true,
 		shared: true, setup: ownedPods(50_000), measure: measureMemory(time.Minute),
+	},
+	{
+		name:        rolloutBigScenario,
+		about:       "The same with 5,000 Deployments of one pod and ten older ReplicaSets each",
+		contestants: []contestant{ours, upstreamUnlimited}, peer: upstreamUnlimited.name, long: true,
+		needs: []string{replicaSetController}, adds: []string{deploymentController},
+		shared: true, maxRuns: 1, setup: ownedDeployments, measure: measureMemory(time.Minute),
 	},
 }

@@ -63,6 +63,29 @@ var targets = []target{
 	{what: "silent node is Unknown, s after its last sign", of: key{nodesScenario, ours.name, nodeUnknown.Name}, most: 20.3},
 	{what: "5,000 nodes, CPU of the node controllers' own code, % of a core", of: key{nodesLongScenario, ours.name, nodeLoopsCPU.Name}, most: 10},
 	{what: "5,000 nodes, silent node is Unknown, s after its last sign", of: key{nodesLongScenario, ours.name, nodeUnknown.Name}, most: 51},
+	{
+		what: "rollout of 20 x 50 pods, ours / upstream at 5,000 QPS",
+		of:   key{rolloutScenario, ours.name, allRolled.Name}, against: key{rolloutScenario, upstreamUnlimited.name, allRolled.Name}, most: 1.1,
+	},
+	{
+		what: "rollout of 20 x 50 pods, CPU, ours / upstream at 5,000 QPS",
+		of:   key{rolloutScenario, ours.name, allRolledCPU.Name}, against: key{rolloutScenario, upstreamUnlimited.name, allRolledCPU.Name}, most: 0.6,
+	},
+	{
+		what: "rollouts, Deployment writes, ours / upstream at 5,000 QPS",
+		of:   key{rolloutScenario, ours.name, deployWrites.Name}, against: key{rolloutScenario, upstreamUnlimited.name, deployWrites.Name}, most: 0.6,
+	},
+	{what: "rollouts, conflicts", of: key{rolloutScenario, ours.name, rolloutClashes.Name}, most: 0},
+	{
+		what: "template change to first new pod, ours / upstream",
+		of:   key{rolloutOneScenario, ours.name, changeToPod.Name}, against: key{rolloutOneScenario, upstream.name, changeToPod.Name}, most: 1,
+	},
+	{what: "last pod ready to NewReplicaSetAvailable, s", of: key{rolloutOneScenario, ours.name, readyToComplete.Name}, most: 0.15},
+	{what: "hand-over in the middle of rollouts, s", of: key{rolloutEndScenario, ours.name, nextResize.Name}, most: 0.3},
+	{
+		what: "resident beside 5,000 Deployments, ours / upstream",
+		of:   key{rolloutBigScenario, ours.name, resident.Name}, against: key{rolloutBigScenario, upstreamUnlimited.name, resident.Name}, most: 0.5,
+	},
 	{what: "5,000 nodes, writes while healthy", of: key{nodesLongScenario, ours.name, nodesWrites.Name}, most: 0},
 }
 

@@ -47,6 +47,7 @@ func TestUndisturbedWorkMeetsNoConflict(t *testing.T) {
 // TestATurnedRoundRolloutKeepsItsPromise: while the status of the old ReplicaSet still tells of pods that have gone, its template comes back.
 // Upstream fails: it counts those pods, and takes the last that are available.
 func TestATurnedRoundRolloutKeepsItsPromise(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name string
 		size int32
@@ -123,6 +124,7 @@ func TestRolloutsAreTurnedRoundWhileStatusesAreLate(t *testing.T) {
 
 // TestLostAnswers: whatever answer the controller does not get, sizes and pods keep to their bounds, and there is one ReplicaSet for each template.
 func TestLostAnswers(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name            string
 		verbs, resource string
@@ -164,6 +166,7 @@ func TestLostAnswers(t *testing.T) {
 // TestRefusedWrites: whatever is refused for a while, the rollout goes on when it is not any more. Upstream fails at resizes: it does not
 // try again when the last was refused.
 func TestRefusedWrites(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct{ verbs, resource string }{
 		{"create", "replicasets"}, {"update,patch", "replicasets"}, {"update,patch", "deployments/status"},
 	} {
@@ -239,7 +242,9 @@ func TestAWebhookThatChangesTemplatesMakesNoStorm(t *testing.T) {
 	if got := n.event("ReplicaSetChanged"); !strings.Contains(got, "annotations") {
 		t.Errorf("event says %q, want the field that was changed", got)
 	}
-	n.condition(appsv1.DeploymentProgressing, corev1.ConditionFalse, "ReplicaSetCreateError")
+	if c := n.conditionNow(appsv1.DeploymentProgressing, "ReplicaSetCreateError"); c.Status != corev1.ConditionFalse {
+		t.Errorf("Progressing is %+v", c)
+	}
 	// A storm makes one each 0.1 s.
 	controlplane.Consistently(t, 3*time.Second, func(ctx context.Context) error {
 		sets, err := n.sets(ctx, d)

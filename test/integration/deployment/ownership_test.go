@@ -17,6 +17,7 @@ import (
 
 // TestAnOrphanThatMatchesIsAdopted, also beside an owner that does not control it, and also if that lost the Deployment as its controller.
 func TestAnOrphanThatMatchesIsAdopted(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name   string
 		owners func(*appsv1.Deployment) []metav1.OwnerReference

@@ -58,6 +58,7 @@ func TestANewDeploymentGetsAReplicaSetNamedAfterItsTemplate(t *testing.T) {
 // TestRollingUpdateKeepsItsBounds: the sizes never add up to more than replicas and surge, and never are fewer pods available than
 // promised, whatever the strategy says.
 func TestRollingUpdateKeepsItsBounds(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		surge, unavailable string
 		replicas           int32

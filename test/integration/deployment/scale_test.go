@@ -17,6 +17,7 @@ import (
 
 // TestScaling: also to nothing, and through the subresource.
 func TestScaling(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name string
 		edit func(*appsv1.Deployment)
@@ -172,6 +173,7 @@ func TestRecreateWithTwoReplicaSetsIsScaled(t *testing.T) {
 
 // TestAnnotationsOfAnyKind: whatever somebody writes into the annotations that say what a ReplicaSet was sized for, rollouts and scaling end.
 func TestAnnotationsOfAnyKind(t *testing.T) {
+	t.Parallel()
 	for name, value := range map[string]string{"negative": "-3", "zero": "0", "text": "many", "huge": "99999999999999999999", "largest": "2147483647", "empty": ""} {
 		t.Run(name, func(t *testing.T) {
 			n, _ := side(t)

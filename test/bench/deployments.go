@@ -1,0 +1,426 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/utils/ptr"
+
+	"minikcm/test/controlplane"
+)
+
+const (
+	rolloutDeployments = 20
+	rolloutPods        = 50
+	// turnAfter is how many new pods are ready in sum when a rollout is turned round.
+	turnAfter = rolloutDeployments * rolloutPods / 2
+	// fewRollouts are enough for a median.
+	fewRollouts = 20
+	// idleDeployments and idleRevisions make as many ReplicaSets as revisionHistoryLimit's default lets there be.
+	idleDeployments = 5_000
+	idleRevisions   = 10
+
+	hashLabel   = appsv1.DefaultDeploymentUniqueLabelKey
+	revisionKey = "deployment.kubernetes.io/revision"
+	desiredKey  = "deployment.kubernetes.io/desired-replicas"
+	maxKey      = "deployment.kubernetes.io/max-replicas"
+)
+
+var (
+	allUp          = metric{"20 Deployments of 50 pods up", "s"}
+	allUpCPU       = metric{"manager CPU, up", "s"}
+	allRolled      = metric{"new template rolled out", "s"}
+	allRolledCPU   = metric{"manager CPU, rollout", "s"}
+	allTurned      = metric{"rollout turned round at half", "s"}
+	allTurnedCPU   = metric{"manager CPU, turned round", "s"}
+	rolloutWrites  = metric{"Deployment and ReplicaSet writes of the Deployment loop", ""}
+	deployWrites   = metric{"Deployment writes", ""}
+	rolloutClashes = metric{"conflicts of the Deployment loop", ""}
+	rolloutMemory  = metric{"resident after all", "MiB"}
+
+	changeToPod     = metric{"template change to first new pod, median", "s"}
+	readyToComplete = metric{"last pod ready to NewReplicaSetAvailable, median", "s"}
+	writesPerRoll   = metric{"writes of the Deployment loop per rollout", ""}
+	clashesPerRoll  = metric{"conflicts per rollout", ""}
+
+	nextResize = metric{"signal to next resize by the other", "s"}
+)
+
+// replicaSetWrites logs what both programs' Deployment loops do to ReplicaSets.
+const replicaSetWrites = policyHead + `
+- {level: Metadata, verbs: [create, update, patch], resources: [{group: apps, resources: [replicasets]}]}
+- {level: None}
+`
+
+// measureRollouts brings Deployments up, rolls a template out, and turns the next rollout round in the middle.
+func measureRollouts(ctx context.Context, r *rig, c contestant) ([]reading, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if _, err := controlplane.StartKubelet(ctx, r.client, benchNamespace); err != nil {
+		return nil, err
+	}
+	m, err := r.launchWorking(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	up, err := r.effort(ctx, m, "up", func() (time.Time, error) {
+		return r.rolledOut(ctx, func() error { return r.createDeployments(ctx) })
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := pause(ctx, settled); err != nil {
+		return nil, err
+	}
+	rolled, err := r.effort(ctx, m, "rollout", func() (time.Time, error) {
+		return r.rolledOut(ctx, func() error { return r.setImages(ctx, "v2") })
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := pause(ctx, settled); err != nil {
+		return nil, err
+	}
+	turned, err := r.effort(ctx, m, "turn", func() (time.Time, error) {
+		return r.rolledOut(ctx, func() error {
+			if err := r.setImages(ctx, "v3"); err != nil {
+				return err
+			}
+			if err := r.halfReady(ctx, "v3"); err != nil {
+				return err
+			}
+			return r.setImages(ctx, "v2")
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	used, err := memoryOf(m.Pid())
+	if err != nil {
+		return nil, err
+	}
+	writes, err := r.audit.where(deploymentLoop)
+	return []reading{
+		{allUp, up.wall}, {allUpCPU, up.manager}, {allRolled, rolled.wall}, {allRolledCPU, rolled.manager},
+		{allTurned, turned.wall}, {allTurnedCPU, turned.manager},
+		{rolloutWrites, float64(len(writes))}, {deployWrites, float64(len(ofResource(writes, "deployments")))},
+		{rolloutClashes, float64(len(withCode(writes, 409)))}, {rolloutMemory, used.resident},
+	}, err
+}
+
+// deploymentLoop accepts what the Deployment loop of either program wrote.
+func deploymentLoop(e *auditv1.Event) bool {
+	return strings.HasSuffix(e.UserAgent, "/"+deploymentController) && e.ObjectRef != nil && e.ObjectRef.Resource != "events" &&
+		slices.Contains([]string{"create", "update", "patch", "delete"}, e.Verb)
+}
+
+func ofResource(events []auditv1.Event, resource string) []auditv1.Event {
+	return slices.DeleteFunc(slices.Clone(events), func(e auditv1.Event) bool { return e.ObjectRef.Resource != resource })
+}
+
+func deploymentName(i int) string { return fmt.Sprintf("deployment-%d", i) }
+
+func (r *rig) createDeployments(ctx context.Context) error {
+	return inParallel(ctx, writers, rolloutDeployments, func(ctx context.Context, i int) error {
+		return r.createDeployment(ctx, deploymentName(i), rolloutPods)
+	})
+}
+
+func (r *rig) createDeployment(ctx context.Context, name string, replicas int32) error {
+	d := controlplane.Deployment(benchNamespace, name, replicas)
+	d.Spec.Template.Spec.Containers[0].Image = imageOf("v1")
+	if _, err := r.client.AppsV1().Deployments(benchNamespace).Create(ctx, d, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("create Deployment: %w", err)
+	}
+	return nil
+}
+
+func imageOf(tag string) string { return "registry.example.com/shop/main:" + tag }
+
+func (r *rig) setImages(ctx context.Context, tag string) error {
+	return inParallel(ctx, writers, rolloutDeployments, func(ctx context.Context, i int) error {
+		return r.setImage(ctx, deploymentName(i), tag)
+	})
+}
+
+func (r *rig) setImage(ctx context.Context, name, tag string) error {
+	patch := fmt.Appendf(nil, `{"spec":{"template":{"spec":{"containers":[{"name":"main","image":%q}]}}}}`, imageOf(tag))
+	if _, err := r.client.AppsV1().Deployments(benchNamespace).Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("change the template of a Deployment: %w", err)
+	}
+	return nil
+}
+
+// rolledOut does something to all Deployments and returns when the status of the last one said that its rollout was complete.
+func (r *rig) rolledOut(ctx context.Context, do func() error) (time.Time, error) {
+	if err := do(); err != nil {
+		return time.Time{}, err
+	}
+	// After the last change: an earlier state may have been complete, too.
+	list, err := r.client.AppsV1().Deployments(benchNamespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return time.Time{}, fmt.Errorf("list Deployments: %w", err)
+	}
+	open := map[string]bool{}
+	for i := range list.Items {
+		if !isRolledOut(&list.Items[i]) {
+			open[list.Items[i].Name] = true
+		}
+	}
+	if len(open) == 0 {
+		return time.Now(), nil
+	}
+	w, err := r.client.AppsV1().Deployments(benchNamespace).Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+	if err != nil {
+		return time.Time{}, fmt.Errorf("watch Deployments: %w", err)
+	}
+	defer w.Stop()
+	return follow(ctx, w, func(e watch.Event) bool {
+		if d, ok := e.Object.(*appsv1.Deployment); ok && isRolledOut(d) {
+			delete(open, d.Name)
+		}
+		return len(open) == 0
+	})
+}
+
+func isRolledOut(d *appsv1.Deployment) bool {
+	want, s := *d.Spec.Replicas, d.Status
+	return s.ObservedGeneration >= d.Generation && s.UpdatedReplicas == want && s.Replicas == want && s.AvailableReplicas == want
+}
+
+// halfReady waits until half of all pods are ready ones of the new image.
+func (r *rig) halfReady(ctx context.Context, tag string) error {
+	return poll(ctx, statusPeriod, func() (bool, error) {
+		sets, err := r.client.AppsV1().ReplicaSets(benchNamespace).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+		if err != nil {
+			return false, fmt.Errorf("list ReplicaSets: %w", err)
+		}
+		ready := int32(0)
+		for _, s := range sets.Items {
+			if s.Spec.Template.Spec.Containers[0].Image == imageOf(tag) {
+				ready += s.Status.ReadyReplicas
+			}
+		}
+		return ready >= turnAfter, nil
+	})
+}
+
+// measureOneRollout rolls out a Deployment of one pod again and again.
+func measureOneRollout(ctx context.Context, r *rig, c contestant) ([]reading, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if _, err := controlplane.StartKubelet(ctx, r.client, benchNamespace); err != nil {
+		return nil, err
+	}
+	if _, err := r.launchWorking(ctx, c); err != nil {
+		return nil, err
+	}
+	name := deploymentName(0)
+	if _, err := r.rolledOut(ctx, func() error { return r.createDeployment(ctx, name, 1) }); err != nil {
+		return nil, err
+	}
+	if err := pause(ctx, settled); err != nil {
+		return nil, err
+	}
+	before, err := r.audit.where(deploymentLoop)
+	if err != nil {
+		return nil, err
+	}
+	var toPod, toComplete []float64
+	for i := range fewRollouts {
+		first, last, err := r.rollOnce(ctx, name, fmt.Sprintf("v%d", i+2))
+		if err != nil {
+			return nil, err
+		}
+		toPod, toComplete = append(toPod, first.Seconds()), append(toComplete, last.Seconds())
+		if err := pause(ctx, 500*time.Millisecond); err != nil { // so that nothing of it is left
+			return nil, err
+		}
+	}
+	after, err := r.audit.where(deploymentLoop)
+	if err != nil {
+		return nil, err
+	}
+	after = after[len(before):]
+	slices.Sort(toPod)
+	slices.Sort(toComplete)
+	return []reading{
+		{changeToPod, toPod[len(toPod)/2]}, {readyToComplete, toComplete[len(toComplete)/2]},
+		{writesPerRoll, float64(len(after)) / fewRollouts}, {clashesPerRoll, float64(len(withCode(after, 409))) / fewRollouts},
+	}, nil
+}
+
+// rollOnce changes the template of a Deployment of one pod. It returns the time to the new pod, and from its readiness to the condition
+// that says that all is over.
+func (r *rig) rollOnce(ctx context.Context, name, tag string) (toPod, toComplete time.Duration, err error) {
+	pods, err := r.watchPods(ctx, benchNamespace)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer pods.Stop()
+	deployments, err := watchFromNow(ctx, r.client.AppsV1().Deployments(benchNamespace), metav1.ListOptions{})
+	if err != nil {
+		return 0, 0, err
+	}
+	defer deployments.Stop()
+	changed := time.Now()
+	if err := r.setImage(ctx, name, tag); err != nil {
+		return 0, 0, err
+	}
+	of := func(e watch.Event) (*corev1.Pod, bool) {
+		pod, ok := e.Object.(*corev1.Pod)
+		return pod, ok && pod.Spec.Containers[0].Image == imageOf(tag)
+	}
+	created, err := follow(ctx, pods, func(e watch.Event) bool { _, ok := of(e); return ok && e.Type == watch.Added })
+	if err != nil {
+		return 0, 0, err
+	}
+	ready, err := follow(ctx, pods, func(e watch.Event) bool { pod, ok := of(e); return ok && controlplane.IsPodReady(pod) })
+	if err != nil {
+		return 0, 0, err
+	}
+	complete, err := follow(ctx, deployments, func(e watch.Event) bool {
+		d, ok := e.Object.(*appsv1.Deployment)
+		return ok && d.Spec.Template.Spec.Containers[0].Image == imageOf(tag) && isRolledOut(d) &&
+			slices.ContainsFunc(d.Status.Conditions, func(c appsv1.DeploymentCondition) bool {
+				return c.Type == appsv1.DeploymentProgressing && c.Reason == "NewReplicaSetAvailable"
+			})
+	})
+	return created.Sub(changed), complete.Sub(ready), err
+}
+
+// measureRolloutHandOver ends the leader of two in the middle of rollouts and asks the audit log when the other resized a ReplicaSet.
+func measureRolloutHandOver(ctx context.Context, r *rig, c contestant) ([]reading, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if _, err := controlplane.StartKubelet(ctx, r.client, benchNamespace); err != nil {
+		return nil, err
+	}
+	leader, err := r.launchPair(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := r.rolledOut(ctx, func() error { return r.createDeployments(ctx) }); err != nil {
+		return nil, err
+	}
+	if err := r.setImages(ctx, "v2"); err != nil {
+		return nil, err
+	}
+	if err := r.halfReady(ctx, "v2"); err != nil {
+		return nil, err
+	}
+	sent := time.Now()
+	if err := leader.end(syscall.SIGTERM); err != nil {
+		return nil, err
+	}
+	var first time.Time
+	err = poll(ctx, auditPeriod, func() (bool, error) {
+		writes, err := r.audit.where(func(e *auditv1.Event) bool { return e.User.Username == standbyUser && deploymentLoop(e) })
+		if errors.Is(err, os.ErrNotExist) {
+			return false, nil
+		}
+		done := withCode(writes, 200, 201)
+		if len(done) > 0 {
+			first = earliest(done)
+		}
+		return len(done) > 0, err
+	})
+	return []reading{{nextResize, first.Sub(sent).Seconds()}}, err
+}
+
+// ownedDeployments fills benchNamespace with Deployments of one pod each and as many idle ReplicaSets as their history holds. All
+// say that they are as they should be, so that nothing is left to do for a manager but to watch.
+func ownedDeployments(ctx context.Context, r *rig) error {
+	return inParallel(ctx, writers, idleDeployments, func(ctx context.Context, i int) error {
+		d := controlplane.Deployment(benchNamespace, deploymentName(i), 1)
+		d.Annotations = map[string]string{revisionKey: itoa(idleRevisions + 1)}
+		d.Spec.Template = ordinarySet(d.Name).Spec.Template
+		delete(d.Spec.Template.Labels, hashLabel)
+		d.Spec.Template.Labels["app"] = d.Name
+		deployments := r.client.AppsV1().Deployments(benchNamespace)
+		d, err := deployments.Create(ctx, d, metav1.CreateOptions{})
+		if err != nil {
+			return fmt.Errorf("create Deployment: %w", err)
+		}
+		now := metav1.Now()
+		d.Status = appsv1.DeploymentStatus{
+			ObservedGeneration: d.Generation, Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 1, TerminatingReplicas: ptr.To[int32](0),
+			Conditions: []appsv1.DeploymentCondition{
+				{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue, Reason: "MinimumReplicasAvailable",
+					Message: "Deployment has minimum availability.", LastUpdateTime: now, LastTransitionTime: now},
+				{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: "NewReplicaSetAvailable",
+					Message:        fmt.Sprintf("ReplicaSet %q has successfully progressed.", revisionName(d, idleRevisions+1)),
+					LastUpdateTime: now, LastTransitionTime: now},
+			},
+		}
+		if _, err := deployments.UpdateStatus(ctx, d, metav1.UpdateOptions{}); err != nil {
+			return fmt.Errorf("post the status of a Deployment: %w", err)
+		}
+		for revision := 1; revision <= idleRevisions+1; revision++ {
+			if err := r.createRevision(ctx, d, revision); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func revisionName(d *appsv1.Deployment, revision int) string {
+	return fmt.Sprintf("%s-%d", d.Name, revision)
+}
+
+// createRevision creates a ReplicaSet of the Deployment; the last one is of its template, and has its pod.
+func (r *rig) createRevision(ctx context.Context, d *appsv1.Deployment, revision int) error {
+	hash, size := fmt.Sprintf("%s-%d", "hash", revision), int32(0)
+	if revision > idleRevisions {
+		size = 1
+	}
+	set := controlplane.ReplicaSet(benchNamespace, revisionName(d, revision), size, func(s *appsv1.ReplicaSet) {
+		s.Annotations = map[string]string{revisionKey: itoa(revision), desiredKey: "1", maxKey: "2"}
+		s.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d, appsv1.SchemeGroupVersion.WithKind("Deployment"))}
+		s.Spec.Template = *d.Spec.Template.DeepCopy()
+		if size == 0 {
+			s.Spec.Template.Annotations["example.com/checksum"] = fmt.Sprintf("%064d", revision+1)
+		}
+		s.Spec.Template.Labels[hashLabel] = hash
+		s.Labels = s.Spec.Template.Labels
+		s.Spec.Selector.MatchLabels = map[string]string{"app": d.Name, hashLabel: hash}
+	})
+	sets := r.client.AppsV1().ReplicaSets(benchNamespace)
+	set, err := sets.Create(ctx, set, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("create ReplicaSet: %w", err)
+	}
+	set.Status = appsv1.ReplicaSetStatus{
+		ObservedGeneration: set.Generation, Replicas: size, FullyLabeledReplicas: size, ReadyReplicas: size, AvailableReplicas: size,
+		TerminatingReplicas: ptr.To[int32](0),
+	}
+	if _, err := sets.UpdateStatus(ctx, set, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("post the status of a ReplicaSet: %w", err)
+	}
+	if size == 0 {
+		return nil
+	}
+	if err := r.createOwnedPod(ctx, set, 0); err != nil {
+		return err
+	}
+	now := time.Now().UTC().Format(time.RFC3339)
+	patch := fmt.Appendf(nil, `{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True","lastTransitionTime":%q}]}}`, now)
+	_, err = r.client.CoreV1().Pods(benchNamespace).Patch(ctx, podName(set.Name, 0), types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	if err != nil {
+		return fmt.Errorf("post the status of a pod: %w", err)
+	}
+	return nil
+}

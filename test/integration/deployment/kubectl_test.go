@@ -1,0 +1,129 @@
+package deployment
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os/exec"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"minikcm/test/controlplane"
+)
+
+// TestKubectlRollout goes through what users do with kubectl rollout, whose answers come from status, conditions and annotations alone.
+func TestKubectlRollout(t *testing.T) {
+	n, _ := side(t)
+	k := newKubectl(n)
+	n.apply(3, rolling("1", "1"), annotate("kubernetes.io/change-cause", "the first"))
+	k.says("successfully rolled out", "rollout", "status", "deployment/web", "--timeout=60s")
+
+	k.says("image updated", "set", "image", "deployment/web", "main=example.com/web:v2")
+	k.says("annotated", "annotate", "deployment/web", "kubernetes.io/change-cause=the second", "--overwrite")
+	k.says("successfully rolled out", "rollout", "status", "deployment/web", "--timeout=60s")
+	n.eventually(n.causes(map[int]string{1: "the first", 2: "the second"}))
+	k.saysAll([]string{"1         the first", "2         the second"}, "rollout", "history", "deployment/web")
+	k.says("example.com/web:v1", "rollout", "history", "deployment/web", "--revision=1")
+
+	k.says("rolled back", "rollout", "undo", "deployment/web")
+	k.says("successfully rolled out", "rollout", "status", "deployment/web", "--timeout=60s")
+	n.eventually(n.causes(map[int]string{2: "the second", 3: "the first"}))
+	k.saysAll([]string{"2         the second", "3         the first"}, "rollout", "history", "deployment/web")
+	k.says("rolled back", "rollout", "undo", "deployment/web", "--to-revision=2")
+	k.says("successfully rolled out", "rollout", "status", "deployment/web", "--timeout=60s")
+	if _, s := n.complete(); imageOf(&s.Spec.Template) != "example.com/web:v2" || s.Annotations[revisionKey] != "4" {
+		t.Errorf("after the undo the ReplicaSet is of %s at revision %s", imageOf(&s.Spec.Template), s.Annotations[revisionKey])
+	}
+
+	k.says("paused", "rollout", "pause", "deployment/web")
+	k.says("image updated", "set", "image", "deployment/web", "main=example.com/web:v3")
+	n.observed()
+	if _, sets := n.owned(); len(sets) != 2 {
+		t.Errorf("paused, there are ReplicaSets %v", names(sets))
+	}
+	k.fails("cannot rollback a paused deployment", "rollout", "undo", "deployment/web")
+	k.says("resumed", "rollout", "resume", "deployment/web")
+	k.says("successfully rolled out", "rollout", "status", "deployment/web", "--timeout=60s")
+
+	before := map[string]bool{}
+	for _, pod := range n.pods() {
+		before[pod.Name] = true
+	}
+	k.says("restarted", "rollout", "restart", "deployment/web")
+	k.says("successfully rolled out", "rollout", "status", "deployment/web", "--timeout=60s")
+	for _, pod := range n.pods() {
+		if pod.DeletionTimestamp == nil && before[pod.Name] {
+			t.Errorf("pod %s has lived through the restart", pod.Name)
+		}
+	}
+
+	n.kubelet.Ready(func(p *corev1.Pod) bool { return !tagged("broken")(p) })
+	n.edit(deadline(2), image("broken"))
+	k.fails("exceeded its progress deadline", "rollout", "status", "deployment/web", "--timeout=60s")
+	k.says("rolled back", "rollout", "undo", "deployment/web")
+	n.edit(deadline(600))
+	k.says("successfully rolled out", "rollout", "status", "deployment/web", "--timeout=60s")
+	k.says("scaled", "scale", "deployment/web", "--replicas=1")
+	k.says("successfully rolled out", "rollout", "status", "deployment/web", "--timeout=60s")
+	k.says("1/1", "get", "deployment/web")
+}
+
+// causes checks what the ReplicaSets say of why they came about.
+func (n *namespace) causes(want map[int]string) func(context.Context) error {
+	return func(context.Context) error {
+		_, sets := n.owned()
+		got := map[int]string{}
+		for i := range sets {
+			got[revision(&sets[i])] = sets[i].Annotations["kubernetes.io/change-cause"]
+		}
+		if !maps.Equal(got, want) {
+			return fmt.Errorf("causes are %v, want %v", got, want)
+		}
+		return nil
+	}
+}
+
+// kubectl is the program, pointed at one namespace. What it prints is in the test's log.
+type kubectl struct {
+	n                   *namespace
+	program, kubeconfig string
+}
+
+func newKubectl(n *namespace) *kubectl {
+	n.t.Helper()
+	program, err := controlplane.Binary("kubectl")
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return &kubectl{n, program, cluster.Kubeconfig(n.t, "operator", "system:masters")}
+}
+
+func (k *kubectl) run(args []string) (string, error) {
+	out, err := exec.CommandContext(k.n.t.Context(), k.program, append([]string{"--kubeconfig=" + k.kubeconfig, "--namespace=" + k.n.name}, args...)...).CombinedOutput()
+	k.n.t.Logf("$ kubectl %s\n%s", strings.Join(args, " "), out)
+	return string(out), err
+}
+
+func (k *kubectl) says(want string, args ...string) {
+	k.n.t.Helper()
+	k.saysAll([]string{want}, args...)
+}
+
+func (k *kubectl) saysAll(want []string, args ...string) {
+	k.n.t.Helper()
+	out, err := k.run(args)
+	for _, text := range want {
+		if err != nil || !strings.Contains(out, text) {
+			k.n.t.Fatalf("kubectl %s: %v, want it to say %q", strings.Join(args, " "), err, text)
+		}
+	}
+}
+
+func (k *kubectl) fails(want string, args ...string) {
+	k.n.t.Helper()
+	if out, err := k.run(args); err == nil || !strings.Contains(out, want) {
+		k.n.t.Fatalf("kubectl %s: %v, want it to fail and say %q", strings.Join(args, " "), err, want)
+	}
+}
