@@ -42,7 +42,7 @@ type history struct {
 
 // histories are the types that are judged.
 type histories struct {
-	pods, replicaSets, nodes, namespaces *history
+	pods, replicaSets, deployments, nodes, namespaces *history
 }
 
 func newHistories(client kubernetes.Interface) *histories {
@@ -54,12 +54,12 @@ func newHistories(client kubernetes.Interface) *histories {
 	}
 	core, apps := client.CoreV1().RESTClient(), client.AppsV1().RESTClient()
 	return &histories{
-		pods: of("pods", core), replicaSets: of("replicasets", apps), nodes: of("nodes", core), namespaces: of("namespaces", core),
+		pods: of("pods", core), replicaSets: of("replicasets", apps), deployments: of("deployments", apps), nodes: of("nodes", core), namespaces: of("namespaces", core),
 	}
 }
 
 func (h *histories) all() []*history {
-	return []*history{h.pods, h.replicaSets, h.nodes, h.namespaces}
+	return []*history{h.pods, h.replicaSets, h.deployments, h.nodes, h.namespaces}
 }
 
 // start begins to record; what it returns ends that. It may be called again then, and finds out what has changed meanwhile.

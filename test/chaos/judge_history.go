@@ -37,6 +37,7 @@ func (r *rig) judgeHistory() {
 	})}
 	j.judgeWriters()
 	j.judgeCounts()
+	j.judgeRollouts()
 	j.judgeRemovals()
 	j.judgeMarks()
 }

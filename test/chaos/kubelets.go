@@ -203,7 +203,9 @@ func nodeReady(node *corev1.Node) corev1.ConditionStatus {
 func schedule(ctx context.Context, client kubernetes.Interface, h *histories, random *rand.Rand) {
 	for pause(ctx, 100*time.Millisecond) {
 		nodes := current(h.nodes, func(n *corev1.Node) bool { return n.DeletionTimestamp == nil })
-		waiting := current(h.pods, func(p *corev1.Pod) bool { return p.Spec.NodeName == "" && p.DeletionTimestamp == nil })
+		waiting := current(h.pods, func(p *corev1.Pod) bool {
+			return p.Spec.NodeName == "" && p.DeletionTimestamp == nil && p.Namespace != rolling
+		})
 		for _, pod := range waiting {
 			fit := slices.DeleteFunc(slices.Clone(nodes), func(n *corev1.Node) bool { return !admits(n, pod) })
 			if len(fit) == 0 {

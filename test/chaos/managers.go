@@ -23,6 +23,7 @@ import (
 // managerFlags make everything happen within a run of two minutes.
 func managerFlags(namespaceGrace string) []string {
 	return []string{
+		"--controllers=*,deployment",
 		"--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=2500ms", "--leader-elect-retry-period=500ms",
 		"--node-monitor-period=500ms", "--node-monitor-grace-period=" + nodeGrace.String(), "--node-startup-grace-period=8s",
 		"--node-eviction-rate=10", "--secondary-node-eviction-rate=10", "--large-cluster-size-threshold=0",

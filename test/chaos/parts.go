@@ -84,7 +84,7 @@ func (r *rig) heal(ctx context.Context, w *workload) error {
 		}
 	}
 	for {
-		err := errors.Join(r.removeWebhooks(ctx), w.liftQuota(ctx), w.unpinPods(ctx), w.unpinContent(ctx), w.untaintNode(ctx))
+		err := errors.Join(r.removeWebhooks(ctx), w.liftQuota(ctx), w.unpinPods(ctx), w.unpinContent(ctx), w.untaintNode(ctx), w.resumeDeployments(ctx))
 		if err == nil {
 			break
 		}
@@ -171,6 +171,10 @@ func (r *rig) complaints(ctx context.Context) []violation {
 	if err != nil {
 		return []violation{{text: err.Error()}}
 	}
+	deployments, err := r.client.AppsV1().Deployments("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return []violation{{text: err.Error()}}
+	}
 	nodes, err := r.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return []violation{{text: err.Error()}}
@@ -194,6 +198,11 @@ func (r *rig) complaints(ctx context.Context) []violation {
 	for _, rs := range sets.Items {
 		if !ending[rs.Namespace] {
 			all = append(all, judgeSet(&rs, pods.Items, r.isDead)...)
+		}
+	}
+	for _, d := range deployments.Items {
+		if !ending[d.Namespace] {
+			all = append(all, judgeDeployment(&d, sets.Items)...)
 		}
 	}
 	byName := map[string]*corev1.Node{}

@@ -49,6 +49,7 @@ func newWorkload(r *rig) *workload {
 		{3, w.releasePod}, {3, w.readoptPod}, {3, w.makeOrphan}, {2, w.makeForeign}, {2, w.finishWildPod},
 		{1, w.setQuota}, {2, w.liftQuota}, {2, w.pinPod}, {2, w.unpinPods}, {1, w.setDeletionCost},
 		{3, w.makeNamespace}, {3, w.fillNamespace}, {3, w.deleteNamespace}, {3, w.unpinContent},
+		{4, w.rollOut}, {2, w.scaleDeployment}, {2, w.pauseDeployment},
 		{1, w.addType}, {1, w.removeType}, {2, w.makeWidget},
 		{2, w.silenceNode}, {2, w.wakeNode}, {1, w.deleteNode}, {1, w.taintNode}, {2, w.untaintNode}, {1, w.outOfService},
 	}
@@ -57,7 +58,7 @@ func newWorkload(r *rig) *workload {
 
 // begin makes what is there from the start.
 func (w *workload) begin(ctx context.Context) error {
-	for _, name := range []string{steady, wild} {
+	for _, name := range []string{steady, wild, rolling} {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		if _, err := w.client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil {
 			return fmt.Errorf("make namespace: %w", err)
@@ -73,7 +74,10 @@ func (w *workload) begin(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	if _, err := controlplane.StartKubelet(ctx, w.client, rolling); err != nil {
+		return err
+	}
+	return w.createDeployments(ctx)
 }
 
 // run does one thing after the other until ctx ends.
@@ -146,7 +150,9 @@ func (w *workload) killSteadyPod(ctx context.Context) error {
 }
 
 func (w *workload) killWildPod(ctx context.Context) error {
-	return w.kill(ctx, func(p *corev1.Pod) bool { return p.Namespace != steady && p.DeletionTimestamp == nil })
+	return w.kill(ctx, func(p *corev1.Pod) bool {
+		return p.Namespace != steady && p.Namespace != rolling && p.DeletionTimestamp == nil
+	})
 }
 
 func (w *workload) kill(ctx context.Context, accept func(*corev1.Pod) bool) error {

@@ -144,7 +144,9 @@ func (w *workload) liftQuota(ctx context.Context) error {
 
 // pinPod gives a pod a finalizer and deletes it: it stays, terminating.
 func (w *workload) pinPod(ctx context.Context) error {
-	pod, ok := w.somePod(func(p *corev1.Pod) bool { return p.Namespace != steady && active(p) && len(p.Finalizers) == 0 })
+	pod, ok := w.somePod(func(p *corev1.Pod) bool {
+		return p.Namespace != steady && p.Namespace != rolling && active(p) && len(p.Finalizers) == 0
+	})
 	if !ok {
 		return nil
 	}

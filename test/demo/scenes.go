@@ -28,6 +28,7 @@ var scenes = []scene{
 	{"A pod is killed", killPod},
 	{"Scaled to ten, and back to three", scale},
 	{"A node dies", killNode},
+	{"A Deployment is rolled out, and turned round in the middle", rollOut},
 	{"The namespace is deleted, and made again", deleteNamespace},
 }
 

@@ -84,7 +84,7 @@ func (s *stage) startServers(ctx context.Context) error {
 	}
 	s.say("starting our controller-manager, with a node's silence trusted for %s instead of 50s", grace)
 	s.manager, err = s.launch("controller-manager", "--kubeconfig="+s.kubeconfig, "--secure-port=0", "--logging-format=json", "-v=2",
-		"--node-monitor-period=1s", "--node-monitor-grace-period="+grace)
+		"--controllers=*,deployment", "--node-monitor-period=1s", "--node-monitor-grace-period="+grace)
 	if err != nil {
 		return err
 	}
