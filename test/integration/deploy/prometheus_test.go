@@ -172,7 +172,7 @@ func TestPrometheusScrapesTwoReplicas(t *testing.T) {
 	newApplier(t).keep(t, render(t, "rbac")...)
 	newApplier(t).keep(t, render(t, "prometheus")...)
 	_ = cluster.Client(t).CoordinationV1().Leases("kube-system").Delete(t.Context(), "controller-manager", metav1.DeleteOptions{}) // of an earlier test
-	leader, standby := startReplica(t), startReplica(t)
+	leader, standby := startReplica(t, everything), startReplica(t, everything)
 	discoverable(t, "controller-manager-a", leader.address)
 	discoverable(t, "controller-manager-b", standby.address)
 	decoys(t)
