@@ -173,7 +173,7 @@ func TestEventNamesTheBlockers(t *testing.T) {
 func wantMetric(t *testing.T, m *manager, name, ns, label string, want float64) {
 	t.Helper()
 	controlplane.Eventually(t, 10*time.Second, func(context.Context) error {
-		got, ok := gauge(t, m.metrics, name, ns, label)
+		got, ok := gauge(t, m.Metrics, name, ns, label)
 		if !ok || got != want {
 			return fmt.Errorf("%s of %s and %s: %v (exists: %v), want %v", name, ns, label, got, ok, want)
 		}

@@ -107,7 +107,7 @@ func TestCustomResources(t *testing.T) {
 	}
 	gone(t, ns, 10*time.Second)
 	controlplane.Eventually(t, 30*time.Second, func(context.Context) error {
-		if v, ok := gauge(t, m.metrics, "namespace_deletion_remaining_resources", ns); ok {
+		if v, ok := gauge(t, m.Metrics, "namespace_deletion_remaining_resources", ns); ok {
 			return fmt.Errorf("the metric of a namespace that is gone still says %v", v)
 		}
 		return nil

@@ -25,7 +25,7 @@ func TestEmptyNamespaceCostsFewRequests(t *testing.T) {
 			remove(t, ns)
 			gone(t, ns, 10*time.Second)
 			took := time.Since(begin)
-			m.stop()
+			m.Stop()
 			sent := m.requests(t).Where(func(e *auditv1.Event) bool { // not those about what other tests have left
 				return e.ObjectRef == nil || e.ObjectRef.Namespace == "" || e.ObjectRef.Namespace == ns
 			})
@@ -204,10 +204,10 @@ func TestStandbyKnowsTheGrace(t *testing.T) {
 				t.Errorf("a standby has sent\n%s", sent)
 			}
 			if !warm {
-				m.stop()
+				m.Stop()
 				m = start(t, grace(wait), standby)
 			}
-			m.lead()
+			m.BeginTerm()
 			took := gone(t, ns, 10*time.Second)
 			if warm != (took < wait) {
 				t.Errorf("gone %v after the term began, warm %v, grace %v", took, warm, wait)
@@ -248,7 +248,7 @@ func TestDeniedPodsKeepTheRest(t *testing.T) {
 			if len(others) > 0 {
 				t.Errorf("requests for other types:\n%s", others)
 			}
-			m.stop()
+			m.Stop()
 			kill(t, client, ns, "pod")
 			start(t)
 			gone(t, ns, 10*time.Second)

@@ -175,7 +175,7 @@ func TestFinalizedWithoutAnAnswer(t *testing.T) {
 			t.Errorf("%s %s after the namespace was made again", r.Verb, r.Path)
 		}
 	}
-	m.stop()
+	m.Stop()
 	start(t)
 	remove(t, ns)
 	gone(t, ns, 10*time.Second)

@@ -3,6 +3,7 @@ package namespace_test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"net/http"
@@ -10,16 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -43,10 +40,8 @@ func TestMain(m *testing.M) {
 
 // manager runs the controller and its caches, and nothing else.
 type manager struct {
-	agent   string // user agent, by which the audit log knows it
-	metrics *prometheus.Registry
-	lead    func() // begins the term; done by start unless it is to be a standby
-	stop    func()
+	*controlplane.Loop
+	agent string // user agent, by which the audit log knows it
 }
 
 type setup struct {
@@ -55,7 +50,7 @@ type setup struct {
 	watch      *rest.Config // of the caches and events; nil: the same
 	transport  func(http.RoundTripper) http.RoundTripper
 	clock      clock.WithTicker
-	standby    bool // sees, and does not work before manager.lead
+	standby    bool // sees, and does not work before BeginTerm
 	apiServers func() int
 }
 
@@ -72,64 +67,31 @@ func start(t testing.TB, edits ...func(*setup)) *manager {
 	if s.watch == nil {
 		s.watch = s.rest
 	}
-	m := &manager{agent: "namespace-test-" + rand.String(8), metrics: prometheus.NewRegistry()}
+	agent := "namespace-test-" + rand.String(8)
 	cfg := rest.CopyConfig(s.rest)
-	cfg.UserAgent = m.agent
+	cfg.UserAgent = agent
 	cfg.QPS = -1
-	watching := controlplane.ClientFor(t, withAgent(s.watch, "caches-"+m.agent))
 	if s.transport != nil {
 		cfg.Wrap(s.transport)
 	}
-	known := caches.New(watching, caches.Config{Name: m.agent})
-	namespaces, err := known.Namespaces()
-	check(t, err)
-	pods, err := known.Pods()
-	check(t, err)
 	metadata, err := namespace.NewMetadataClient(cfg)
 	check(t, err)
 	disco, err := discovery.NewDiscoveryClientForConfig(cfg)
 	check(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
-	broadcaster.StartRecordingToSink(&eventSink{controlplane.ClientFor(t, withAgent(s.watch, "events-"+m.agent))})
-	c, err := namespace.New(s.cfg, namespace.Deps{
-		Client: controlplane.ClientFor(t, cfg), Metadata: metadata, Discovery: disco, Namespaces: namespaces, Pods: pods,
-		APIServers: s.apiServers, Recorder: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: namespace.Name}),
-		Clock: s.clock, Metrics: m.metrics,
-	})
-	check(t, err)
-	known.Start(ctx)
-	check(t, known.WaitForSync(ctx))
-	var done chan error
-	m.lead = func() {
-		done = make(chan error)
-		go func() { done <- c.Run(ctx) }()
-	}
+	m := &manager{agent: agent, Loop: controlplane.Standby(t, controlplane.LoopOptions{
+		Config: cfg, Watch: withAgent(s.watch, "caches-"+agent), Events: withAgent(s.watch, "events-"+agent), Caches: caches.Config{Name: agent},
+	}, func(b controlplane.LoopBase) ([]controlplane.RunFunc, error) {
+		namespaces, err1 := b.Caches.Namespaces()
+		pods, err2 := b.Caches.Pods()
+		c, err3 := namespace.New(s.cfg, namespace.Deps{
+			Client: b.Client, Metadata: metadata, Discovery: disco, Namespaces: namespaces, Pods: pods,
+			APIServers: s.apiServers, Recorder: b.Recorder(namespace.Name), Clock: s.clock, Metrics: b.Metrics,
+		})
+		return []controlplane.RunFunc{c.Run}, errors.Join(err1, err2, err3)
+	})}
 	if !s.standby {
-		m.lead()
+		m.BeginTerm()
 	}
-	stopped := false
-	m.stop = func() {
-		if stopped {
-			return
-		}
-		stopped = true
-		cancel()
-		if done == nil {
-			m.lead() // to no effect
-		}
-		select {
-		case err := <-done:
-			if err != nil {
-				t.Errorf("run: %v", err)
-			}
-		case <-time.After(time.Minute):
-			t.Error("controller does not stop")
-		}
-		known.Shutdown()
-		broadcaster.Shutdown()
-	}
-	t.Cleanup(m.stop)
 	return m
 }
 
@@ -139,20 +101,6 @@ func withAgent(cfg *rest.Config, agent string) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
 	cfg.UserAgent = agent
 	return cfg
-}
-
-type eventSink struct{ client kubernetes.Interface }
-
-func (s *eventSink) Create(e *corev1.Event) (*corev1.Event, error) {
-	return s.client.CoreV1().Events(e.Namespace).CreateWithEventNamespaceWithContext(context.Background(), e)
-}
-
-func (s *eventSink) Update(e *corev1.Event) (*corev1.Event, error) {
-	return s.client.CoreV1().Events(e.Namespace).UpdateWithEventNamespaceWithContext(context.Background(), e)
-}
-
-func (s *eventSink) Patch(e *corev1.Event, data []byte) (*corev1.Event, error) {
-	return s.client.CoreV1().Events(e.Namespace).PatchWithEventNamespaceWithContext(context.Background(), e, data)
 }
 
 func check(t testing.TB, err error) {

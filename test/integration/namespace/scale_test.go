@@ -73,7 +73,7 @@ func TestManyAtOnce(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			m := start(t, grace(tt.wait))
 			took := deleteMany(t, tt.count, tt.objects)
-			m.stop()
+			m.Stop()
 			sent := m.requests(t)
 			discoveries := len(sent.Where(func(e *auditv1.Event) bool { return strings.HasPrefix(e.RequestURI, "/apis?") }))
 			t.Logf("gone after %v (hoped for %v), %.1f requests each, %d discoveries", took.Round(time.Millisecond), tt.want, float64(len(sent))/float64(tt.count), discoveries)

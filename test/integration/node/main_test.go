@@ -4,19 +4,14 @@
 package node
 
 import (
-	"context"
+	"errors"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes/scheme"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
 	"minikcm/pkg/caches"
@@ -64,17 +59,12 @@ func controllerConfig() *rest.Config {
 func watcherConfig() *rest.Config { return controllerConfig() }
 
 // loops is the controllers under test with caches of their own.
-type loops struct {
-	ctx     context.Context
-	runs    []func(context.Context) error
-	end     func() // of the term; nil outside
-	metrics prometheus.Gatherer
-}
+type loops struct{ *controlplane.Loop }
 
 // unhealthy is how many nodes of a zone the controller holds for not Ready.
 func (l *loops) unhealthy(t testing.TB, zone string) int {
 	t.Helper()
-	families, err := l.metrics.Gather()
+	families, err := l.Metrics.Gather()
 	must(t, err)
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
@@ -86,85 +76,36 @@ func (l *loops) unhealthy(t testing.TB, zone string) int {
 	return 0
 }
 
-// counter is a counter with the one label value.
-func (l *loops) counter(t testing.TB, name, value string) float64 {
-	t.Helper()
-	families, err := l.metrics.Gather()
-	must(t, err)
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			if f.GetName() == name && m.GetLabel()[0].GetValue() == value {
-				return m.GetCounter().GetValue()
-			}
-		}
-	}
-	return 0
-}
-
 // standby builds the controllers on cfg, with caches that watch through watch. They end with the test.
 func standby(t testing.TB, config node.Config, eviction bool, cfg, watch *rest.Config) *loops {
 	t.Helper()
-	client := controlplane.ClientFor(t, cfg)
 	unlimited := rest.CopyConfig(cfg)
 	unlimited.QPS = -1
-	store := caches.New(controlplane.ClientFor(t, watch), caches.Config{Name: t.Name(), LeaseNamespaces: []string{corev1.NamespaceNodeLease}})
-	nodes, err := store.Nodes()
-	must(t, err)
-	pods, err := store.Pods()
-	must(t, err)
-	leases, err := store.Leases()
-	must(t, err)
-	events := record.NewBroadcaster()
-	// Events go around the proxies: losing them is allowed.
-	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: cluster.Client(t).CoreV1().Events("")})
-	registry := prometheus.NewRegistry()
-	l := &loops{metrics: registry}
-	lifecycle, err := node.New(config, node.Deps{
-		Client: client, Reads: controlplane.ClientFor(t, unlimited), Metadata: controlplane.MetadataFor(t, unlimited), Nodes: nodes, Pods: pods, Leases: leases, Clock: clock.RealClock{}, Metrics: registry,
-		Recorder: events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "node-controller"}),
-	})
-	must(t, err)
-	l.runs = append(l.runs, lifecycle.Run)
-	if eviction {
-		evict, err := tainteviction.New(tainteviction.Config{Workers: 8, TrustWindow: config.MonitorGracePeriod, Drain: 5 * time.Second}, tainteviction.Deps{
-			Client: client, Nodes: nodes, Pods: pods, Clock: clock.RealClock{}, Metrics: registry,
-			Recorder: events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: tainteviction.Name}),
+	return &loops{controlplane.Standby(t, controlplane.LoopOptions{
+		Config: cfg, Watch: watch,
+		Events: cluster.Config(), // around the proxies: losing events is allowed
+		Caches: caches.Config{LeaseNamespaces: []string{corev1.NamespaceNodeLease}},
+	}, func(b controlplane.LoopBase) ([]controlplane.RunFunc, error) {
+		nodes, err1 := b.Caches.Nodes()
+		pods, err2 := b.Caches.Pods()
+		leases, err3 := b.Caches.Leases()
+		lifecycle, err4 := node.New(config, node.Deps{
+			Client: b.Client, Reads: controlplane.ClientFor(t, unlimited), Metadata: controlplane.MetadataFor(t, unlimited), Nodes: nodes, Pods: pods, Leases: leases,
+			Clock: clock.RealClock{}, Metrics: b.Metrics, Recorder: b.Recorder("node-controller"),
 		})
-		must(t, err)
-		l.runs = append(l.runs, evict.Run)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	l.ctx = ctx
-	store.Start(ctx)
-	t.Cleanup(func() {
-		l.endTerm()
-		cancel()
-		store.Shutdown()
-		events.Shutdown()
-	})
-	must(t, store.WaitForSync(ctx))
-	return l
+		if err := errors.Join(err1, err2, err3, err4); err != nil || !eviction {
+			return []controlplane.RunFunc{lifecycle.Run}, err
+		}
+		evict, err := tainteviction.New(tainteviction.Config{Workers: 8, TrustWindow: config.MonitorGracePeriod, Drain: 5 * time.Second}, tainteviction.Deps{
+			Client: b.Client, Nodes: nodes, Pods: pods, Clock: clock.RealClock{}, Metrics: b.Metrics, Recorder: b.Recorder(tainteviction.Name),
+		})
+		return []controlplane.RunFunc{lifecycle.Run, evict.Run}, err
+	})}
 }
 
 func (l *loops) beginTerm() *loops {
-	ctx, cancel := context.WithCancel(l.ctx)
-	var running sync.WaitGroup
-	for _, run := range l.runs {
-		running.Go(func() { _ = run(ctx) })
-	}
-	l.end = func() {
-		cancel()
-		running.Wait()
-	}
+	l.BeginTerm()
 	return l
-}
-
-// endTerm waits until the controllers have stopped; the caches go on.
-func (l *loops) endTerm() {
-	if l.end != nil {
-		l.end()
-		l.end = nil
-	}
 }
 
 // start runs the controllers with nothing between them and the API server.

@@ -5,21 +5,19 @@ package podgc
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"minikcm/pkg/caches"
 	"minikcm/pkg/controllers/podgc"
 	"minikcm/test/controlplane"
 )
@@ -39,30 +37,16 @@ func TestMain(m *testing.M) {
 // alone, so that the tests also show that they are enough.
 func start(t *testing.T, threshold int, edits ...func(*podgc.Config)) {
 	t.Helper()
-	client := controlplane.ClientFor(t, cluster.ManagerConfig("pod-garbage-collector", podgc.Name))
-	store := caches.New(client, caches.Config{Name: t.Name()})
-	pods, err := store.Pods()
-	must(t, err)
-	nodes, err := store.Nodes()
-	must(t, err)
 	cfg := podgc.Config{TerminatedPodThreshold: threshold, Quarantine: time.Second, Period: 500 * time.Millisecond, Workers: 8}
 	for _, edit := range edits {
 		edit(&cfg)
 	}
-	c, err := podgc.New(cfg, podgc.Deps{Client: client, Pods: pods, Nodes: nodes, Clock: clock.RealClock{}, Metrics: prometheus.NewRegistry()})
-	must(t, err)
-	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), klog.Logger{}))
-	store.Start(ctx)
-	must(t, store.WaitForSync(ctx))
-	done := make(chan error)
-	go func() { done <- c.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("Run: %v", err)
-		}
-		store.Shutdown()
-	})
+	controlplane.Standby(t, controlplane.LoopOptions{Config: cluster.ManagerConfig("pod-garbage-collector", podgc.Name)}, func(b controlplane.LoopBase) ([]controlplane.RunFunc, error) {
+		pods, err1 := b.Caches.Pods()
+		nodes, err2 := b.Caches.Nodes()
+		c, err3 := podgc.New(cfg, podgc.Deps{Client: b.Client, Pods: pods, Nodes: nodes, Clock: clock.RealClock{}, Metrics: b.Metrics})
+		return []controlplane.RunFunc{c.Run}, errors.Join(err1, err2, err3)
+	}).BeginTerm()
 }
 
 func must(t testing.TB, err error) {

@@ -4,21 +4,18 @@ package replicaset
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
 	"minikcm/pkg/caches"
@@ -47,96 +44,31 @@ func controllerConfig() *rest.Config {
 
 // loop is a ReplicaSet controller with caches of its own.
 type loop struct {
+	*controlplane.Loop
 	controller *replicaset.Controller
-	metrics    *prometheus.Registry
-	ctx        context.Context
-	end        context.CancelFunc // of the term; nil before it
-	ended      chan struct{}
 }
 
 // standby builds a controller whose caches have synced and which has no term yet. Its writes and live reads go through cfg;
 // watch is whom the caches watch. It ends with the test.
 func standby(t testing.TB, config replicaset.Config, cfg, watch *rest.Config, clock clock.WithTicker) *loop {
 	t.Helper()
-	client := controlplane.ClientFor(t, cfg)
-	store := caches.New(controlplane.ClientFor(t, watch), caches.Config{Name: t.Name()})
-	deps := replicaset.Deps{Client: client, Clock: clock}
-	l := &loop{metrics: prometheus.NewRegistry()}
-	deps.Metrics = l.metrics
-	var err error
-	if deps.Pods, err = store.Pods(); err != nil {
-		t.Fatal(err)
-	}
-	if deps.ReplicaSets, err = store.ReplicaSets(); err != nil {
-		t.Fatal(err)
-	}
-	if deps.Namespaces, err = store.Namespaces(); err != nil {
-		t.Fatal(err)
-	}
-	events := record.NewBroadcaster()
-	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
-	deps.Recorder = events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: replicaset.Name})
-	if l.controller, err = replicaset.New(config, deps); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	l.ctx = ctx
-	store.Start(ctx)
-	t.Cleanup(func() {
-		l.endTerm()
-		cancel()
-		store.Shutdown()
-		events.Shutdown()
+	l := &loop{}
+	l.Loop = controlplane.Standby(t, controlplane.LoopOptions{Config: cfg, Watch: watch}, func(b controlplane.LoopBase) ([]controlplane.RunFunc, error) {
+		pods, err1 := b.Caches.Pods()
+		sets, err2 := b.Caches.ReplicaSets()
+		namespaces, err3 := b.Caches.Namespaces()
+		var err error
+		l.controller, err = replicaset.New(config, replicaset.Deps{
+			Client: b.Client, Clock: clock, Metrics: b.Metrics, Pods: pods, ReplicaSets: sets, Namespaces: namespaces, Recorder: b.Recorder(replicaset.Name),
+		})
+		return []controlplane.RunFunc{l.controller.Run}, errors.Join(err1, err2, err3, err)
 	})
-	if err := store.WaitForSync(ctx); err != nil {
-		t.Fatal(err)
-	}
 	return l
 }
 
 func (l *loop) beginTerm() *loop {
-	ctx, cancel := context.WithCancel(l.ctx)
-	ended := make(chan struct{})
-	l.end, l.ended = cancel, ended
-	go func() {
-		defer close(ended)
-		_ = l.controller.Run(ctx)
-	}()
+	l.BeginTerm()
 	return l
-}
-
-// endTerm waits until the controller has stopped; the caches go on.
-func (l *loop) endTerm() {
-	if l.end != nil {
-		l.end()
-		<-l.ended
-		l.end = nil
-	}
-}
-
-// metric is the sum of a counter's or gauge's values with the label value, in one of its labels; with none, of all.
-func (l *loop) metric(t testing.TB, name string, label ...string) float64 {
-	t.Helper()
-	families, err := l.metrics.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	sum := 0.0
-	for _, f := range families {
-		if f.GetName() != name {
-			continue
-		}
-		for _, m := range f.GetMetric() {
-			values := map[string]bool{}
-			for _, pair := range m.GetLabel() {
-				values[pair.GetValue()] = true
-			}
-			if len(label) == 0 || values[label[0]] {
-				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
-			}
-		}
-	}
-	return sum
 }
 
 // start runs the controller with nothing between it and the API server.

@@ -88,9 +88,9 @@ func TestWatchFrozenForLong(t *testing.T) {
 	o.catchUp()
 	o.bounds(4, 6)
 	n.scale("rs", 6)
-	before := l.metric(t, "replicaset_controller_live_reads_total", "overdue")
+	before := l.Metric(t, "replicaset_controller_live_reads_total", "overdue")
 	n.eventually(func(context.Context) error {
-		if l.metric(t, "replicaset_controller_live_reads_total", "overdue") == before {
+		if l.Metric(t, "replicaset_controller_live_reads_total", "overdue") == before {
 			now.Step(5 * time.Second)
 		}
 		if got := n.active(rs); len(got) != 6 {
@@ -100,7 +100,7 @@ func TestWatchFrozenForLong(t *testing.T) {
 	})
 	o.catchUp()
 	o.bounds(6, 6)
-	if reads := l.metric(t, "replicaset_controller_live_reads_total", "overdue") - before; reads != 1 {
+	if reads := l.Metric(t, "replicaset_controller_live_reads_total", "overdue") - before; reads != 1 {
 		t.Errorf("%v live reads, want 1", reads)
 	}
 	// Down again, by a controller that has seen neither the pods it made nor their deletion.
@@ -135,11 +135,11 @@ func TestStaleStandby(t *testing.T) {
 			o.bounds(int(min(tt.from, tt.to)), int(max(tt.from, tt.to)))
 			n.scale("rs", tt.to)
 			o.settledAt(int(tt.to))
-			leader.endTerm()
+			leader.EndTerm()
 
 			next.beginTerm()
 			n.eventually(func(context.Context) error {
-				if next.metric(t, "replicaset_controller_live_reads_total", "first_write") == 0 {
+				if next.Metric(t, "replicaset_controller_live_reads_total", "first_write") == 0 {
 					return fmt.Errorf("the standby has not looked yet")
 				}
 				return nil
@@ -166,14 +166,14 @@ func TestFirstWritesNeedNoLiveReadOnceTheCachesShowAllBeforeTheTerm(t *testing.T
 		n.applyNamed(fmt.Sprintf("earlier-%d", i), 1)
 		n.settled(fmt.Sprintf("earlier-%d", i))
 	}
-	before := l.metric(t, "replicaset_controller_live_reads_total")
+	before := l.Metric(t, "replicaset_controller_live_reads_total")
 	for i := range 20 {
 		n.applyNamed(fmt.Sprintf("rs-%d", i), 2)
 	}
 	for i := range 20 {
 		n.settled(fmt.Sprintf("rs-%d", i))
 	}
-	if reads := l.metric(t, "replicaset_controller_live_reads_total") - before; reads != 0 {
+	if reads := l.Metric(t, "replicaset_controller_live_reads_total") - before; reads != 0 {
 		t.Errorf("%v live reads for 20 ReplicaSets, want none", reads)
 	}
 }

@@ -13,20 +13,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/tools/record"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"minikcm/pkg/caches"
 	"minikcm/pkg/controllers/tainteviction"
 	"minikcm/test/controlplane"
 )
@@ -52,32 +46,14 @@ func TestMain(m *testing.M) {
 // show that they are enough.
 func start(t *testing.T, window time.Duration) {
 	t.Helper()
-	client := controlplane.ClientFor(t, cluster.ManagerConfig("node-controller", tainteviction.Name))
-	store := caches.New(client, caches.Config{Name: t.Name()})
-	pods, err := store.Pods()
-	must(t, err)
-	nodes, err := store.Nodes()
-	must(t, err)
-	events := record.NewBroadcaster()
-	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
-	c, err := tainteviction.New(tainteviction.Config{Workers: 8, TrustWindow: window}, tainteviction.Deps{
-		Client: client, Pods: pods, Nodes: nodes, Clock: clock.RealClock{}, Metrics: prometheus.NewRegistry(),
-		Recorder: events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: tainteviction.Name}),
-	})
-	must(t, err)
-	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), klog.Logger{}))
-	store.Start(ctx)
-	must(t, store.WaitForSync(ctx))
-	done := make(chan error)
-	go func() { done <- c.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("Run: %v", err)
-		}
-		store.Shutdown()
-		events.Shutdown()
-	})
+	controlplane.Standby(t, controlplane.LoopOptions{Config: cluster.ManagerConfig("node-controller", tainteviction.Name)}, func(b controlplane.LoopBase) ([]controlplane.RunFunc, error) {
+		pods, err1 := b.Caches.Pods()
+		nodes, err2 := b.Caches.Nodes()
+		c, err3 := tainteviction.New(tainteviction.Config{Workers: 8, TrustWindow: window}, tainteviction.Deps{
+			Client: b.Client, Pods: pods, Nodes: nodes, Clock: clock.RealClock{}, Metrics: b.Metrics, Recorder: b.Recorder(tainteviction.Name),
+		})
+		return []controlplane.RunFunc{c.Run}, errors.Join(err1, err2, err3)
+	}).BeginTerm()
 }
 
 func must(t testing.TB, err error) {
