@@ -420,9 +420,9 @@ func TestSpecialCharacters(t *testing.T) {
 // TestTheSelectorIsImmutable is the API's promise, which the controller relies on.
 func TestTheSelectorIsImmutable(t *testing.T) {
 	n, _ := side(t)
-	d := n.apply(1)
+	n.apply(1)
 	n.complete()
-	d = n.get()
+	d := n.get()
 	d.Spec.Selector.MatchLabels["more"], d.Spec.Template.Labels["more"] = "x", "x"
 	if _, err := n.client.AppsV1().Deployments(n.name).Update(t.Context(), d, metav1.UpdateOptions{}); !apierrors.IsInvalid(err) {
 		t.Errorf("update of the selector: %v, want it to be invalid", err)
