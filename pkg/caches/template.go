@@ -19,7 +19,7 @@ import (
 // hashLabel tells the templates of one Deployment apart. It is no part of what the template says.
 const hashLabel = appsv1.DefaultDeploymentUniqueLabelKey
 
-// digestMark begins the UID of a template of which only the digest is kept. Templates have no UID of their own.
+// digestMark begins the UID of a template of which only the digest is kept. A template from the API server has containers, and so cannot be taken for one.
 const digestMark = "digest of the template:"
 
 // TemplateDigest is the same for two templates exactly if apimachinery's equality.Semantic finds them equal without the label pod-template-hash: nil is
@@ -32,6 +32,9 @@ func TemplateDigest(t *corev1.PodTemplateSpec) string {
 
 // KeptDigest returns the [TemplateDigest] of a cached ReplicaSet that has no template because it asks for no pods; ok is false if it has its template.
 func KeptDigest(rs *appsv1.ReplicaSet) (digest string, ok bool) {
+	if len(rs.Spec.Template.Spec.Containers) > 0 {
+		return "", false
+	}
 	return strings.CutPrefix(string(rs.Spec.Template.UID), digestMark)
 }
 

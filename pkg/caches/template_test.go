@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -236,5 +237,32 @@ func BenchmarkTemplateDigest(b *testing.B) {
 	}}
 	for b.Loop() {
 		TemplateDigest(&template)
+	}
+}
+
+// TestTrimmingTwiceIsTrimmingOnce: client-go hands over the objects of a streamed list a second time.
+func TestTrimmingTwiceIsTrimmingOnce(t *testing.T) {
+	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web", hashLabel: "abc"}},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "web:v1"}}}}
+	named := func(uid types.UID) *corev1.PodTemplateSpec {
+		named := template.DeepCopy()
+		named.UID = uid
+		return named
+	}
+	for name, template := range map[string]*corev1.PodTemplateSpec{"ordinary": &template, "with the mark as its UID": named(digestMark + "made up")} {
+		for _, replicas := range []int32{0, 1} {
+			for _, digest := range []bool{true, false} {
+				rs := &appsv1.ReplicaSet{Spec: appsv1.ReplicaSetSpec{Replicas: &replicas, Template: *template.DeepCopy()}}
+				trimReplicaSet(rs, digest)
+				once := rs.DeepCopy()
+				trimReplicaSet(rs, digest)
+				if diff := cmp.Diff(once, rs); diff != "" {
+					t.Errorf("%s, %d replicas, digest %t, trimmed once and twice (-once +twice):\n%s", name, replicas, digest, diff)
+				}
+				if kept, ok := KeptDigest(rs); ok != (digest && replicas == 0) || ok && kept != TemplateDigest(template) {
+					t.Errorf("%s, %d replicas, digest %t: kept %x, %t", name, replicas, digest, kept, ok)
+				}
+			}
+		}
 	}
 }

@@ -76,6 +76,9 @@ func (r *ReplicaSets) Latest(ctx context.Context, client kubernetes.Interface) (
 // want pods, and comes with the change that says so. A digest of it is kept if anybody has to know whose template it is.
 func trimReplicaSet(rs *appsv1.ReplicaSet, digest bool) {
 	rs.ManagedFields = nil
+	if _, kept := KeptDigest(rs); kept {
+		return // a streamed list is trimmed twice
+	}
 	if rs.Spec.Replicas != nil && *rs.Spec.Replicas == 0 {
 		kept := metav1.ObjectMeta{Labels: rs.Spec.Template.Labels}
 		if digest {

@@ -26,7 +26,7 @@ type Options struct {
 	// Namespace is the only one that is watched; empty for all and for cluster-scoped types. An Informer has to keep to it by itself.
 	Namespace string
 	// Trim drops what nobody reads from an object on its way into the cache, and may return another type, that of the store. What it is
-	// given, it may change. Nil keeps everything.
+	// given, it may change. Objects of a streamed list come twice, the second time as it has left them. Nil keeps everything.
 	Trim cache.TransformFunc
 	// Indexers are kept up to date besides the one by namespace.
 	Indexers cache.Indexers

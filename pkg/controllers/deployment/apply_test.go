@@ -114,6 +114,28 @@ func TestAnUnansweredCreateKeepsItsName(t *testing.T) {
 	}
 }
 
+// TestAReplicaSetThatIsThereIsNotMissedForEver: one that is ours and has the template, but is not found as such, is looked for in a live read, and if that
+// does not find it either, the sync fails.
+func TestAReplicaSetThatIsThereIsNotMissedForEver(t *testing.T) {
+	d := newDeployment(3)
+	b := newBench(t, d)
+	b.on("create replicasets", fails(apierrors.NewAlreadyExists(setResource, nextName(d))))
+	there := newReplicaSet(d, nil, 3)
+	there.UID, there.ResourceVersion = "there", "60"
+	b.on("get replicasets", func(int, clienttesting.Action) (runtime.Object, error) { return there, nil })
+	if why := b.doubts(b.task, decision{}); why != "" {
+		t.Errorf("a decision on the cache is doubted: %s", why)
+	}
+	b.ledger.doubted = true
+	if why := b.doubts(b.task, decision{}); why != readNameTaken {
+		t.Errorf("a decision on the cache is doubted because of %q, want %q", why, readNameTaken)
+	}
+	b.live = true
+	if _, err := b.run(t.Context()); err == nil || !strings.Contains(err.Error(), "not among those") {
+		t.Errorf("error %v, want one that says what is wrong", err)
+	}
+}
+
 func TestWhatAnUnansweredCreateReserves(t *testing.T) {
 	d := newDeployment(3)
 	l := newLedger("web")

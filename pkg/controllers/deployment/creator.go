@@ -109,6 +109,12 @@ func (w *writer) explain(ctx context.Context, t task, want *appsv1.ReplicaSet, a
 				w.recorder.Eventf(t.d, corev1.EventTypeNormal, reasonScaling, "Scaled up replica set %s from 0 to %d", found.Name, size)
 			}
 		}
+		if t.live {
+			return made{err: fmt.Errorf("ReplicaSet %s has the present template and is ours, but is not among those that the Deployment has", found.Name)}
+		}
+		if known, there := w.sets.Get(cache.NewObjectName(found.Namespace, found.Name)); there && known.UID == found.UID {
+			t.ledger.doubted = true
+		}
 		return made{fate: createMet}
 	}
 	t.ledger.end(want.Name)

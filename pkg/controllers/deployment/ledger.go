@@ -18,6 +18,7 @@ type ledger struct {
 
 	barrier  controller.Barrier  // what the caches have to show before the next decision
 	verified bool                // the first write of this term has been decided on a live read
+	doubted  bool                // the cache has not led to a ReplicaSet of ours that it shows: the next decision is made on a live read
 	list     controller.Snapshot // the last live read, until the cache has reached it
 
 	creates controller.Creates             // ReplicaSets that are to be created, and may have been
@@ -66,7 +67,7 @@ func newLedger(uid types.UID) *ledger {
 
 // readLive notes a consistent read: the Deployment, and the ReplicaSets it selects, as of a version. The caches have to come that far.
 func (l *ledger) readLive(from *reader, d *appsv1.Deployment, sets []*appsv1.ReplicaSet, version string, now time.Time) {
-	l.verified = true
+	l.verified, l.doubted = true, false
 	l.barrier.ReadLive(from.sets, version, now)
 	l.barrier.ReadLive(from.deployments, d.ResourceVersion, now)
 	l.barrier.Require(from.deployments, d.ResourceVersion, now)

@@ -56,7 +56,7 @@ func (r *reader) live(ctx context.Context, t task, reason string) (task, error) 
 	if err != nil {
 		return t, fmt.Errorf("read the ReplicaSets live: %w", err)
 	}
-	t.d, t.sets = d, make([]*appsv1.ReplicaSet, len(list.Items))
+	t.d, t.sets, t.live = d, make([]*appsv1.ReplicaSet, len(list.Items)), true
 	for i := range list.Items {
 		t.sets[i] = &list.Items[i]
 		t.sets[i].ManagedFields = nil

@@ -190,6 +190,9 @@ func (c *Controller) facts(t task, sets []set, again *time.Duration) facts {
 // doubts says why a decision on the cache must be made again on a live read; empty: it stands. It is not to be trusted if it is the first of
 // the term that writes anything, and the cache may not show yet all that an earlier manager saw and wrote.
 func (c *Controller) doubts(t task, d decision) string {
+	if t.ledger.doubted {
+		return readNameTaken
+	}
 	first := c.cfg.VerifyFirstWrite && !t.ledger.verified
 	if first && (d.plan.writes() || c.statuses.changes(t, d.plan.status, d.plan.revision)) && !c.baseline.ReachedBy(t.at) {
 		return readFirstWrite
@@ -244,6 +247,7 @@ type task struct {
 	d         *appsv1.Deployment  // from the cache, or from a live read; not to be changed
 	selector  labels.Selector
 	sets      []*appsv1.ReplicaSet // ours and nobody's
+	live      bool                 // d and sets come from a live read
 	unsettled bool                 // see facts
 	ledger    *ledger
 	throttle  *throttle

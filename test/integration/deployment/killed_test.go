@@ -283,3 +283,39 @@ func TestRecreateWithALatePodWatch(t *testing.T) {
 	n.kubelet.Gone(controlplane.All)
 	o.complete()
 }
+
+// TestOldTemplatesAreKnownAfterARestart: whoever starts later has old ReplicaSets from a list, and goes back to them as well.
+func TestOldTemplatesAreKnownAfterARestart(t *testing.T) {
+	first := start(t, "first")
+	n := newNamespace(t)
+	n.apply(2)
+	_, v1 := n.complete()
+	for _, tag := range []string{"v2", "v3"} {
+		n.edit(image(tag))
+		n.complete()
+	}
+	n.applyNamed("idle", 2)
+	_, idle := n.completeNamed("idle")
+	n.editNamed("idle", replicas(0))
+	n.completeNamed("idle")
+	first.kill(t)
+	start(t, "second")
+
+	n.edit(image("v2")) // decided on a live read, as all that comes first
+	n.complete()
+	n.edit(image("v1"))
+	if _, s := n.complete(); s.UID != v1.UID {
+		t.Errorf("ReplicaSet %s is taken, want %s again", s.Name, v1.Name)
+	}
+	n.editNamed("idle", paused(true)) // the same
+	n.eventually(func(context.Context) error {
+		if d := n.named("idle"); d.Status.ObservedGeneration < d.Generation {
+			return fmt.Errorf("generation %d is not observed, %d is", d.Generation, d.Status.ObservedGeneration)
+		}
+		return nil
+	})
+	n.editNamed("idle", paused(false), replicas(2))
+	if _, s := n.completeNamed("idle"); s.UID != idle.UID {
+		t.Errorf("ReplicaSet %s is taken, want %s again", s.Name, idle.Name)
+	}
+}
