@@ -30,7 +30,7 @@ func TestMistakesAreNamedInOneLine(t *testing.T) {
 	}{
 		{"unknown flag", []string{"--no-such-flag"}, []string{"unknown flag: --no-such-flag"}},
 		{"stray argument", []string{"start"}, []string{"takes no arguments", "start"}},
-		{"unknown controller", append(manager(t), "--controllers=replicaset,deployment"), []string{"--controllers", `deployment\" is not in the list`, "replicaset-controller"}},
+		{"unknown controller", append(manager(t), "--controllers=replicaset,statefulset"), []string{"--controllers", `statefulset\" is not in the list`, "replicaset-controller"}},
 		{"two problems at once", append(manager(t), "--concurrent-replicaset-syncs=0", "--leader-elect-lease-duration=5s"),
 			[]string{"--concurrent-replicaset-syncs", "--leader-elect-lease-duration"}},
 		{"a flag of other controllers", append(manager(t), "--cluster-cidr=10.0.0.0/8"), []string{"--cluster-cidr", "remove it"}},
