@@ -120,7 +120,12 @@ func (s *stage) reason(entry map[string]any) {
 	if entry["msg"] != "Chose pod to delete" {
 		return
 	}
-	s.say("  manager: deletes %s rather than %s, because of %v", podName(entry["pod"]), podName(entry["kept"]), entry["because"])
+	kept := podName(entry["kept"])
+	if kept == "" {
+		s.say("  manager: deletes %s, %v", podName(entry["pod"]), entry["because"])
+		return
+	}
+	s.say("  manager: deletes %s rather than %s, because of %v", podName(entry["pod"]), kept, entry["because"])
 }
 
 func podName(logged any) string {

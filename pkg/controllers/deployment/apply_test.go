@@ -442,6 +442,25 @@ func TestAnUnansweredResizeIsSentAgain(t *testing.T) {
 			t.Errorf("when it can no longer be carried out: %+v, %v, %d", settling, err, len(b.ledger.resizes))
 		}
 	})
+	conflict := apierrors.NewConflict(setResource, "old", errors.New("too many changes at once"))
+	t.Run("it conflicts now, at the generation that was judged: the first attempt may still be carried out", func(t *testing.T) {
+		b := rollingBench(t)
+		lost(b)
+		replyTo(b, map[string]error{"old": conflict})
+		live(b, b.sets[0].Generation, 3)
+		if settling, err := b.writes.settle(t.Context(), b.task); err != nil || settling.answered || settling.again == 0 || len(b.ledger.resizes) != 1 {
+			t.Errorf("%+v, %v, not answered %d; want it to be waited for", settling, err, len(b.ledger.resizes))
+		}
+	})
+	t.Run("it conflicts now, and nobody can say why", func(t *testing.T) {
+		b := rollingBench(t)
+		lost(b)
+		replyTo(b, map[string]error{"old": conflict})
+		b.on("get replicasets", fails(errBroken))
+		if settling, _ := b.writes.settle(t.Context(), b.task); settling.answered || len(b.ledger.resizes) != 1 {
+			t.Errorf("%+v, not answered %d; want it to be waited for", settling, len(b.ledger.resizes))
+		}
+	})
 }
 
 func TestAConflictOfTheStatusIsQuiet(t *testing.T) {

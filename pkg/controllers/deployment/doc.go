@@ -49,7 +49,7 @@
 // ([controller.Creates]): both attempts make one. If the template has changed meanwhile, its pods stay reserved until it can no longer come to exist.
 // A name that is taken is looked at live: what is ours and equal is the new ReplicaSet, all else raises collisionCount.
 //
-// A change of a ReplicaSet is a JSON patch that tests its UID and its generation, so it is carried out once at most, and only on the spec that was judged. One that
+// A change of a ReplicaSet is a JSON patch that tests its UID and its generation, so a size is changed once at most, and only on the spec that was judged. One that
 // was not answered is sent again as it was, before anything else is decided.
 //
 // # Where we differ from upstream

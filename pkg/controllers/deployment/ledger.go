@@ -29,8 +29,8 @@ type ledger struct {
 	digest  digest                         // of the present template
 }
 
-// unansweredResize is a change of a ReplicaSet that was sent and not answered. It is sent again as it was: it can be carried out once only, and
-// what became of it is known when either is answered.
+// unansweredResize is a change of a ReplicaSet that was sent and not answered. It is sent again as it was: the size is changed once at most,
+// whichever of the two arrives.
 type unansweredResize struct {
 	change change
 	until  time.Time // by then it has been carried out or never will be

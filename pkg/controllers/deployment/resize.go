@@ -27,7 +27,7 @@ const reasonScaling = "ScalingReplicaSet" // as upstream
 // not raise the generation, so the ReplicaSet controller, which writes one at just that time, is in nobody's way. One without annotations has no
 // place for them, so its patch replaces the map and is bound to the version.
 func (c change) body() (types.PatchType, []byte, error) {
-	if len(c.rs.Annotations) == 0 && len(c.annotations) > 0 {
+	if c.boundToVersion() {
 		body, err := c.mergePatch()
 		return types.MergePatchType, body, err
 	}
@@ -49,6 +49,14 @@ func (c change) body() (types.PatchType, []byte, error) {
 	}
 	body, err := json.Marshal(operations)
 	return types.JSONPatchType, body, err
+}
+
+// boundToVersion reports whether the patch is carried out only on the very version that was judged.
+func (c change) boundToVersion() bool { return len(c.rs.Annotations) == 0 && len(c.annotations) > 0 }
+
+// outdatedBy reports whether the change can no longer be carried out, now that the ReplicaSet is as it is. Annotations and statuses do not raise its generation.
+func (c change) outdatedBy(rs *appsv1.ReplicaSet) bool {
+	return rs != nil && rs.UID == c.rs.UID && (rs.Generation != c.rs.Generation || c.boundToVersion() && rs.ResourceVersion != c.rs.ResourceVersion)
 }
 
 func (c change) mergePatch() ([]byte, error) {
@@ -147,14 +155,18 @@ type settled struct {
 	again    time.Duration // when it will be known of the others; 0: of all
 }
 
-// settle sends changes again that were not answered, as they were. Each can be carried out once only.
+// settle sends changes again that were not answered, as they were.
 func (w *writer) settle(ctx context.Context, t task) (settled, error) {
 	var s settled
 	var failures []error
 	for uid, known := range t.ledger.resizes {
 		r := w.send(ctx, known.change)
 		now := w.clock.Now()
-		switch r.outcome {
+		outcome := r.outcome
+		if outcome == answer.Conflict && !known.change.outdatedBy(r.set) {
+			outcome = answer.Refused // which says nothing about the attempt before
+		}
+		switch outcome {
 		case answer.Done:
 			w.metrics.lostAnswers.WithLabelValues("patch", fateAbsent).Inc()
 			s.answered = true
