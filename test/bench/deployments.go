@@ -39,20 +39,19 @@ const (
 )
 
 var (
-	allUp          = metric{"20 Deployments of 50 pods up", "s"}
-	allUpCPU       = metric{"manager CPU, up", "s"}
-	allRolled      = metric{"new template rolled out", "s"}
-	allRolledCPU   = metric{"manager CPU, rollout", "s"}
-	allTurned      = metric{"rollout turned round at half", "s"}
-	allTurnedCPU   = metric{"manager CPU, turned round", "s"}
-	rolloutWrites  = metric{"Deployment and ReplicaSet writes of the Deployment loop", ""}
-	deployWrites   = metric{"Deployment writes", ""}
-	rolloutClashes = metric{"conflicts of the Deployment loop", ""}
-	rolloutMemory  = metric{"resident after all", "MiB"}
+	allUp         = metric{"20 Deployments of 50 pods up", "s"}
+	allUpCPU      = metric{"manager CPU, up", "s"}
+	allRolled     = metric{"new template rolled out", "s"}
+	allRolledCPU  = metric{"manager CPU, rollout", "s"}
+	allTurned     = metric{"rollout turned round at half", "s"}
+	allTurnedCPU  = metric{"manager CPU, turned round", "s"}
+	deployWrites  = metric{"Deployment writes, all phases", ""}
+	calmClashes   = metric{"conflicts, up and rollout", ""}
+	turnedClashes = metric{"conflicts, turned round", ""}
+	rolloutMemory = metric{"resident after all", "MiB"}
 
 	changeToPod     = metric{"template change to first new pod, median", "s"}
 	readyToComplete = metric{"last pod ready to NewReplicaSetAvailable, median", "s"}
-	writesPerRoll   = metric{"writes of the Deployment loop per rollout", ""}
 	clashesPerRoll  = metric{"conflicts per rollout", ""}
 
 	nextResize = metric{"signal to next resize by the other", "s"}
@@ -75,26 +74,14 @@ func measureRollouts(ctx context.Context, r *rig, c contestant) ([]reading, erro
 	if err != nil {
 		return nil, err
 	}
-	up, err := r.effort(ctx, m, "up", func() (time.Time, error) {
-		return r.rolledOut(ctx, func() error { return r.createDeployments(ctx) })
-	})
-	if err != nil {
-		return nil, err
-	}
-	if err := pause(ctx, settled); err != nil {
-		return nil, err
-	}
-	rolled, err := r.effort(ctx, m, "rollout", func() (time.Time, error) {
-		return r.rolledOut(ctx, func() error { return r.setImages(ctx, "v2") })
-	})
-	if err != nil {
-		return nil, err
-	}
-	if err := pause(ctx, settled); err != nil {
-		return nil, err
-	}
-	turned, err := r.effort(ctx, m, "turn", func() (time.Time, error) {
-		return r.rolledOut(ctx, func() error {
+	phases := []struct {
+		name      string
+		wall, cpu metric
+		work      func() error
+	}{
+		{"up", allUp, allUpCPU, func() error { return r.createDeployments(ctx) }},
+		{"rollout", allRolled, allRolledCPU, func() error { return r.setImages(ctx, "v2") }},
+		{"turned round", allTurned, allTurnedCPU, func() error {
 			if err := r.setImages(ctx, "v3"); err != nil {
 				return err
 			}
@@ -102,22 +89,93 @@ func measureRollouts(ctx context.Context, r *rig, c contestant) ([]reading, erro
 				return err
 			}
 			return r.setImages(ctx, "v2")
+		}},
+	}
+	var readings []reading
+	var sum, calm, last written
+	for _, phase := range phases {
+		calm = sum
+		last, err = r.writtenDuring(ctx, func() error {
+			e, err := r.effort(ctx, m, phase.name, func() (time.Time, error) { return r.rolledOut(ctx, phase.work) })
+			readings = append(readings, reading{phase.wall, e.wall}, reading{phase.cpu, e.manager})
+			return err
 		})
-	})
-	if err != nil {
-		return nil, err
+		if err != nil {
+			return nil, err
+		}
+		readings = append(readings, last.readings(", "+phase.name)...)
+		sum = sum.plus(last)
 	}
 	used, err := memoryOf(m.Pid())
-	if err != nil {
-		return nil, err
-	}
-	writes, err := r.audit.where(deploymentLoop)
+	return append(readings,
+		reading{deployWrites, sum.deployments}, reading{calmClashes, calm.conflicts}, reading{turnedClashes, last.conflicts},
+		reading{rolloutMemory, used.resident},
+	), err
+}
+
+// written is how many writes the loops of Deployments and ReplicaSets sent, those that were refused included.
+type written struct {
+	deployments float64 // the Deployment loop's, to Deployments and their statuses
+	sets        float64 // the Deployment loop's, to ReplicaSets
+	statuses    float64 // the ReplicaSet loop's, to statuses of ReplicaSets
+	conflicts   float64 // of all these, those answered with 409
+}
+
+func (w written) plus(other written) written {
+	return written{w.deployments + other.deployments, w.sets + other.sets, w.statuses + other.statuses, w.conflicts + other.conflicts}
+}
+
+func (w written) over(n float64) written {
+	return written{w.deployments / n, w.sets / n, w.statuses / n, w.conflicts / n}
+}
+
+// readings names the numbers, each with the same ending.
+func (w written) readings(ending string) []reading {
 	return []reading{
-		{allUp, up.wall}, {allUpCPU, up.manager}, {allRolled, rolled.wall}, {allRolledCPU, rolled.manager},
-		{allTurned, turned.wall}, {allTurnedCPU, turned.manager},
-		{rolloutWrites, float64(len(writes))}, {deployWrites, float64(len(ofResource(writes, "deployments")))},
-		{rolloutClashes, float64(len(withCode(writes, 409)))}, {rolloutMemory, used.resident},
-	}, err
+		{metric{"Deployment writes" + ending, ""}, w.deployments},
+		{metric{"ReplicaSet writes of the Deployment loop" + ending, ""}, w.sets},
+		{metric{"ReplicaSet statuses" + ending, ""}, w.statuses},
+	}
+}
+
+// countWritten counts what either program's loops wrote.
+func countWritten(events []auditv1.Event) (w written) {
+	for _, e := range events {
+		switch {
+		case deploymentLoop(&e) && e.ObjectRef.Resource == "deployments":
+			w.deployments++
+		case deploymentLoop(&e) && e.ObjectRef.Resource == "replicasets":
+			w.sets++
+		case replicaSetStatus(&e):
+			w.statuses++
+		default:
+			continue
+		}
+		if e.ResponseStatus != nil && e.ResponseStatus.Code == 409 {
+			w.conflicts++
+		}
+	}
+	return w
+}
+
+// writtenDuring counts what is written while work is done, and until all is quiet after it.
+func (r *rig) writtenDuring(ctx context.Context, work func() error) (written, error) {
+	all := func(*auditv1.Event) bool { return true }
+	before, err := r.audit.where(all)
+	if err != nil {
+		return written{}, err
+	}
+	if err := work(); err != nil {
+		return written{}, err
+	}
+	if err := pause(ctx, 2*settled); err != nil {
+		return written{}, err
+	}
+	after, err := r.audit.where(all)
+	if err != nil {
+		return written{}, err
+	}
+	return countWritten(after[len(before):]), nil
 }
 
 // deploymentLoop accepts what the Deployment loop of either program wrote.
@@ -126,8 +184,10 @@ func deploymentLoop(e *auditv1.Event) bool {
 		slices.Contains([]string{"create", "update", "patch", "delete"}, e.Verb)
 }
 
-func ofResource(events []auditv1.Event, resource string) []auditv1.Event {
-	return slices.DeleteFunc(slices.Clone(events), func(e auditv1.Event) bool { return e.ObjectRef.Resource != resource })
+// replicaSetStatus accepts what the ReplicaSet loop of either program wrote to statuses.
+func replicaSetStatus(e *auditv1.Event) bool {
+	return strings.HasSuffix(e.UserAgent, "/"+replicaSetController) && e.ObjectRef != nil && e.ObjectRef.Resource == "replicasets" &&
+		e.ObjectRef.Subresource == "status"
 }
 
 func deploymentName(i int) string { return fmt.Sprintf("deployment-%d", i) }
@@ -234,32 +294,29 @@ func measureOneRollout(ctx context.Context, r *rig, c contestant) ([]reading, er
 	if err := pause(ctx, settled); err != nil {
 		return nil, err
 	}
-	before, err := r.audit.where(deploymentLoop)
-	if err != nil {
-		return nil, err
-	}
 	var toPod, toComplete []float64
-	for i := range fewRollouts {
-		first, last, err := r.rollOnce(ctx, name, fmt.Sprintf("v%d", i+2))
-		if err != nil {
-			return nil, err
+	done, err := r.writtenDuring(ctx, func() error {
+		for i := range fewRollouts {
+			first, last, err := r.rollOnce(ctx, name, fmt.Sprintf("v%d", i+2))
+			if err != nil {
+				return err
+			}
+			toPod, toComplete = append(toPod, first.Seconds()), append(toComplete, last.Seconds())
+			if err := pause(ctx, 500*time.Millisecond); err != nil { // so that nothing of it is left
+				return err
+			}
 		}
-		toPod, toComplete = append(toPod, first.Seconds()), append(toComplete, last.Seconds())
-		if err := pause(ctx, 500*time.Millisecond); err != nil { // so that nothing of it is left
-			return nil, err
-		}
-	}
-	after, err := r.audit.where(deploymentLoop)
+		return nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	after = after[len(before):]
 	slices.Sort(toPod)
 	slices.Sort(toComplete)
-	return []reading{
-		{changeToPod, toPod[len(toPod)/2]}, {readyToComplete, toComplete[len(toComplete)/2]},
-		{writesPerRoll, float64(len(after)) / fewRollouts}, {clashesPerRoll, float64(len(withCode(after, 409))) / fewRollouts},
-	}, nil
+	each := done.over(fewRollouts)
+	return append([]reading{
+		{changeToPod, toPod[len(toPod)/2]}, {readyToComplete, toComplete[len(toComplete)/2]}, {clashesPerRoll, each.conflicts},
+	}, each.readings(" per rollout")...), nil
 }
 
 // rollOnce changes the template of a Deployment of one pod. It returns the time to the new pod, and from its readiness to the condition

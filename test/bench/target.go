@@ -75,7 +75,9 @@ var targets = []target{
 		what: "rollouts, Deployment writes, ours / upstream at 5,000 QPS",
 		of:   key{rolloutScenario, ours.name, deployWrites.Name}, against: key{rolloutScenario, upstreamUnlimited.name, deployWrites.Name}, most: 0.6,
 	},
-	{what: "rollouts, conflicts", of: key{rolloutScenario, ours.name, rolloutClashes.Name}, most: 0},
+	{what: "rollouts that nobody disturbs, conflicts", of: key{rolloutScenario, ours.name, calmClashes.Name}, most: 0},
+	// Whoever turns 20 rollouts round writes to 20 Deployments whose statuses are being written.
+	{what: "rollouts that are turned round, conflicts", of: key{rolloutScenario, ours.name, turnedClashes.Name}, most: 20},
 	{
 		what: "template change to first new pod, ours / upstream",
 		of:   key{rolloutOneScenario, ours.name, changeToPod.Name}, against: key{rolloutOneScenario, upstream.name, changeToPod.Name}, most: 1,
