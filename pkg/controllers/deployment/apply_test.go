@@ -3,6 +3,7 @@ package deployment
 import (
 	"encoding/json"
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -476,6 +477,10 @@ func TestAConflictOfTheStatusIsQuiet(t *testing.T) {
 func TestNumbersAloneAreWrittenAtTheirPace(t *testing.T) {
 	d := newDeployment(3)
 	d.Status = appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 3, UpdatedReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 1}
+	progressing := func(reason string) []appsv1.DeploymentCondition {
+		return []appsv1.DeploymentCondition{{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: reason}}
+	}
+	d.Status.Conditions = progressing("NewReplicaSetCreated")
 	for _, tt := range []struct {
 		name     string
 		edit     func(*appsv1.DeploymentStatus)
@@ -483,11 +488,16 @@ func TestNumbersAloneAreWrittenAtTheirPace(t *testing.T) {
 		want     time.Duration
 	}{
 		{"nothing", func(*appsv1.DeploymentStatus) {}, "", 0},
-		{"a number", func(s *appsv1.DeploymentStatus) { s.ReadyReplicas = 2 }, "", 60 * time.Millisecond},
+		{"a number", func(s *appsv1.DeploymentStatus) { s.ReadyReplicas = 2 }, "", 1960 * time.Millisecond},
+		{"fewer are available, as a rollout takes old ones away", func(s *appsv1.DeploymentStatus) { s.AvailableReplicas = 0 }, "", 1960 * time.Millisecond},
+		{"the rollout that has begun makes progress", func(s *appsv1.DeploymentStatus) {
+			s.ReadyReplicas, s.Conditions = 2, progressing("ReplicaSetUpdated")
+		}, "", 1960 * time.Millisecond},
+		{"it is over", func(s *appsv1.DeploymentStatus) { s.Conditions = progressing("NewReplicaSetAvailable") }, "", 0},
 		{"the generation", func(s *appsv1.DeploymentStatus) { s.ObservedGeneration = 2 }, "", 0},
 		{"the revision", func(*appsv1.DeploymentStatus) {}, "4", 0},
 		{"a condition", func(s *appsv1.DeploymentStatus) {
-			s.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentAvailable}}
+			s.Conditions = append(s.Conditions, appsv1.DeploymentCondition{Type: appsv1.DeploymentAvailable})
 		}, "", 0},
 		{"all are updated", func(s *appsv1.DeploymentStatus) { s.UpdatedReplicas = 3 }, "", 0},
 	} {
@@ -499,6 +509,85 @@ func TestNumbersAloneAreWrittenAtTheirPace(t *testing.T) {
 			again, err := b.statuses.write(t.Context(), b.task, status, tt.revision)
 			if err != nil || again != tt.want {
 				t.Errorf("again in %v, %v; want %v", again, err, tt.want)
+			}
+		})
+	}
+}
+
+func TestFewerAvailablePodsAreToldAtOnceIfNoRolloutTakesThem(t *testing.T) {
+	d := newDeployment(5)
+	d.Status = appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 5, UpdatedReplicas: 5, ReadyReplicas: 4, AvailableReplicas: 4}
+	d.Generation = 2 // so that no number makes it complete
+	b := newBench(t, d)
+	for _, tt := range []struct {
+		available int32
+		want      time.Duration
+	}{{3, 0}, {5, 1960 * time.Millisecond}} {
+		status := *d.Status.DeepCopy()
+		status.ReadyReplicas, status.AvailableReplicas = tt.available, tt.available
+		b.throttle.statusAt = now.Add(-40 * time.Millisecond)
+		if again, err := b.statuses.write(t.Context(), b.task, status, ""); err != nil || again != tt.want {
+			t.Errorf("%d available: again in %v, %v; want %v", tt.available, again, err, tt.want)
+		}
+	}
+}
+
+func TestThePaceOfNumbersFollowsTheDeadline(t *testing.T) {
+	for seconds, want := range map[int32]time.Duration{
+		3: 150 * time.Millisecond, 20: time.Second, 40: 2 * time.Second, 600: 2 * time.Second, math.MaxInt32: 2 * time.Second,
+	} {
+		if got := (pass{d: newDeployment(3, deadline(seconds))}).pace(); got != want {
+			t.Errorf("deadline of %d s: pace %v, want %v", seconds, got, want)
+		}
+	}
+	if got := (pass{d: newDeployment(3)}).pace(); got != 2*time.Second {
+		t.Errorf("without a deadline: pace %v, want 2s", got)
+	}
+}
+
+// TestProgressThatIsToldLaterCountsFromWhenItWasSeen, so that no deadline moves by the pace of numbers.
+func TestProgressThatIsToldLaterCountsFromWhenItWasSeen(t *testing.T) {
+	const minute = 60
+	for _, tt := range []struct {
+		name  string
+		ready []int32       // of the new ReplicaSet in each of the syncs
+		every time.Duration // between the syncs
+		want  time.Duration // from the first sync to the time that the last one tells
+	}{
+		{"seen once", []int32{2, 2}, 2 * time.Second, 0},
+		{"seen often", []int32{2, 2, 2}, time.Second, 0},
+		{"more meanwhile", []int32{2, 3, 3}, time.Second, time.Second},
+		{"more at last", []int32{2, 3}, 2 * time.Second, 2 * time.Second},
+		{"too long ago to be a matter of pace", []int32{2, 2}, minute * time.Second, minute * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d := newDeployment(5, deadline(10*minute), annotated(revisionAnnotation, "1"))
+			d.Status = appsv1.DeploymentStatus{
+				ObservedGeneration: 1, Replicas: 5, UpdatedReplicas: 5, ReadyReplicas: 1, AvailableReplicas: 1, UnavailableReplicas: 4,
+				TerminatingReplicas: new(int32),
+				Conditions: []appsv1.DeploymentCondition{
+					{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionFalse, Reason: "MinimumReplicasUnavailable", LastUpdateTime: ago(time.Hour)},
+					{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: "ReplicaSetUpdated", LastUpdateTime: ago(minute * time.Second)},
+				},
+			}
+			next := newNext("new", 5, having(1), sizedFor(5, 5), revision("1"), telling(func(s *appsv1.ReplicaSetStatus) { s.TerminatingReplicas = new(int32) }))
+			b := newBench(t, d, owned(d, "v1", next))
+			b.throttle.statusAt = now
+			var told appsv1.DeploymentStatus
+			b.on("update deployments/status", func(_ int, a clienttesting.Action) (runtime.Object, error) {
+				told = a.(clienttesting.UpdateAction).GetObject().(*appsv1.Deployment).Status
+				return nil, nil
+			})
+			for i, ready := range tt.ready {
+				b.task.now = now.Add(time.Duration(i) * tt.every)
+				b.clock.SetTime(b.task.now)
+				b.sets[0].Status.ReadyReplicas, b.sets[0].Status.AvailableReplicas = ready, ready
+				if _, err := b.run(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := progressingOf(told).LastUpdateTime.Sub(now); got != tt.want || told.ReadyReplicas != tt.ready[len(tt.ready)-1] {
+				t.Errorf("told %+v: progress %v after the first sync, want %v", told, got, tt.want)
 			}
 		})
 	}

@@ -75,5 +75,6 @@
 // ReplicaSet loses its pods, and the next is made no sooner than after 5 s, then 10 s, up to 5 min.
 //
 // Of ReplicaSets without replicas the cache keeps no template but a digest, which tells whether it is that of the Deployment; a rollback reads it live.
-// A status of which only numbers have changed that decide nothing is written ten times a second at most.
+// A status of which only numbers have changed that decide nothing is written two seconds after the last one at the earliest. That the rollout makes progress
+// is told with the time at which it was seen.
 package deployment

@@ -26,6 +26,7 @@ type ledger struct {
 	resizes map[types.UID]unansweredResize // by ReplicaSet
 	pruned  map[types.UID]struct{}         // ReplicaSets deleted for certain, though the cache may show them
 	best    best                           // what the status has told of the new ReplicaSet
+	untold  sighting                       // the last numbers that no status has told yet; zero: there are none
 	digest  digest                         // of the present template
 }
 
@@ -59,6 +60,14 @@ func (b *best) told(rs *appsv1.ReplicaSet, status appsv1.DeploymentStatus) {
 		now = now.or(*known)
 	}
 	*b = best{set: rs.UID, generation: rs.Generation, reached: now}
+}
+
+// told notes that a status was written, or told already what it would. next is the ReplicaSet of the present template; nil: there is none.
+func (l *ledger) told(next *appsv1.ReplicaSet, status appsv1.DeploymentStatus) {
+	l.untold = sighting{}
+	if next != nil {
+		l.best.told(next, status)
+	}
 }
 
 func newLedger(uid types.UID) *ledger {

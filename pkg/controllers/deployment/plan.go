@@ -113,5 +113,6 @@ type facts struct {
 	unsettled           bool     // a write of a size was not answered, and it is not known what became of it
 	attempted           int      // pods of a ReplicaSet for the present template whose create was not answered
 	reserved            int      // pods of ReplicaSets whose create was not answered and that are not for the present template
+	untold              sighting // the last numbers that no status has told yet; zero: there are none
 	best                *reached // the best that statuses told since the new ReplicaSet got its size; nil: not known
 }

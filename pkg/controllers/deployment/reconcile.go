@@ -105,8 +105,13 @@ func (c *Controller) step(ctx context.Context, t task, liveReason string) (contr
 	// 9. Write the status.
 	status, revision := a.tell(t, d)
 	statusAgain, statusErr := c.statuses.write(ctx, t, status, revision)
-	if d.next != nil && statusErr == nil && statusAgain == 0 {
-		t.ledger.best.told(d.next, status)
+	switch {
+	case statusErr != nil:
+	case statusAgain > 0:
+		p := passOf(t.d, d.sets, d.facts, t.now)
+		t.ledger.untold = sighting{p.numbers(status), p.seenAt(status)}
+	default:
+		t.ledger.told(d.next, status)
 	}
 	c.memories.note(t.key, finished(t.d, status) || c.read.terminating(t.d.Namespace), t.now)
 
@@ -170,7 +175,7 @@ func (d *decision) replan(t task) { d.plan = rollout(t.d, d.sets, d.facts, t.now
 
 // facts are what is known besides the Deployment and its ReplicaSets. again is brought forward to when what is held back may go on.
 func (c *Controller) facts(t task, sets []set, again *time.Duration) facts {
-	f := facts{terminatingReplicas: c.cfg.TerminatingReplicas && !t.throttle.noTerminating, unsettled: t.unsettled}
+	f := facts{terminatingReplicas: c.cfg.TerminatingReplicas && !t.throttle.noTerminating, unsettled: t.unsettled, untold: t.ledger.untold}
 	if len(t.ledger.creates) > 0 {
 		f.attempted, f.reserved = t.ledger.reserved(nextName(t.d))
 	}

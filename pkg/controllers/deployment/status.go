@@ -97,12 +97,12 @@ func (p pass) progressing(o outcome, status appsv1.DeploymentStatus, c *conditio
 	case p.d.Spec.Paused && has.Reason == reasonPaused:
 	case name == "":
 		if o.judged && slices.ContainsFunc(p.old, func(s set) bool { return tellsOf(has, s.rs.Name) }) {
-			c.renew(about, corev1.ConditionTrue, "ReplicaSetUpdated", subject+" is progressing.")
+			c.renew(about, corev1.ConditionTrue, reasonProgressing, subject+" is progressing.")
 		}
 	case o.created != nil:
-		c.renew(about, corev1.ConditionTrue, "NewReplicaSetCreated", fmt.Sprintf("Created new replica set %q", name))
+		c.renew(about, corev1.ConditionTrue, reasonCreated, fmt.Sprintf("Created new replica set %q", name))
 	case !ok || has.Reason == reasonCreateFailed || p.revision(o) != p.d.Annotations[revisionAnnotation] && !tellsOf(has, name):
-		c.renew(about, corev1.ConditionTrue, "FoundNewReplicaSet", fmt.Sprintf("Found new replica set %q", name))
+		c.renew(about, corev1.ConditionTrue, reasonFound, fmt.Sprintf("Found new replica set %q", name))
 	}
 
 	// 2. While a Deployment is paused no time counts.
@@ -121,7 +121,10 @@ func (p pass) progressing(o outcome, status appsv1.DeploymentStatus, c *conditio
 	case complete(p.d, status):
 		c.set(about, corev1.ConditionTrue, reasonComplete, subject+" has successfully progressed.")
 	case p.progress(status):
-		c.renew(about, corev1.ConditionTrue, "ReplicaSetUpdated", subject+" is progressing.")
+		at := *c
+		at.now = p.seenAt(status)
+		at.renew(about, corev1.ConditionTrue, reasonProgressing, subject+" is progressing.")
+		c.list = at.list
 	case p.timedOut(has):
 		c.set(about, corev1.ConditionFalse, reasonTimedOut, subject+" has timed out progressing.")
 	}
@@ -135,6 +138,9 @@ func tellsOf(c appsv1.DeploymentCondition, name string) bool {
 
 // Reasons of the condition Progressing that decide something.
 const (
+	reasonCreated      = "NewReplicaSetCreated"
+	reasonFound        = "FoundNewReplicaSet"
+	reasonProgressing  = "ReplicaSetUpdated"
 	reasonComplete     = "NewReplicaSetAvailable"
 	reasonTimedOut     = "ProgressDeadlineExceeded"
 	reasonPaused       = "DeploymentPaused"
@@ -191,6 +197,36 @@ func (p pass) progress(status appsv1.DeploymentStatus) bool {
 	was := p.d.Status
 	return status.UpdatedReplicas > was.UpdatedReplicas || status.Replicas-status.UpdatedReplicas < was.Replicas-was.UpdatedReplicas ||
 		status.ReadyReplicas > was.ReadyReplicas || status.AvailableReplicas > was.AvailableReplicas
+}
+
+// numbers are those of a status that show how far a rollout is.
+type numbers struct {
+	reached
+	allReady, allAvailable int32 // pods of all ReplicaSets
+}
+
+func (p pass) numbers(status appsv1.DeploymentStatus) numbers {
+	var next *appsv1.ReplicaSet
+	if p.found {
+		next = p.next.rs
+	}
+	return numbers{reachedIn(status, next), status.ReadyReplicas, status.AvailableReplicas}
+}
+
+// sighting is when numbers that were not written yet were first seen.
+type sighting struct {
+	numbers numbers
+	at      time.Time
+}
+
+// seenAt is when the numbers of a status were first seen: if they are told later, no deadline moves by that. What could not be told for longer, because the
+// API server was away, counts as seen when it could be told.
+func (p pass) seenAt(status appsv1.DeploymentStatus) time.Time {
+	s := p.facts.untold
+	if s.at.IsZero() || s.numbers != p.numbers(status) || p.now.Sub(s.at) > 2*p.pace() {
+		return p.now
+	}
+	return s.at
 }
 
 // timedOut reports whether the deadline has passed without progress since a condition was updated.

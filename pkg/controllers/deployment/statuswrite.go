@@ -18,8 +18,17 @@ import (
 	"minikcm/pkg/controller"
 )
 
-// countsEvery is how often a status is written of which only numbers have changed that decide nothing.
-const countsEvery = 100 * time.Millisecond
+// pace is how long after a status one is written of which only numbers have changed that decide nothing. Each pod that becomes ready, and each that ends,
+// changes them; who reads them while they move has no use for more. Short deadlines for progress have a shorter one: progress that is not told yet is not
+// known to a successor of this process.
+func (p pass) pace() time.Duration {
+	if deadline := p.deadline(); deadline > 0 {
+		return min(longestPace, deadline/20)
+	}
+	return longestPace
+}
+
+const longestPace = 2 * time.Second
 
 // statusWriter writes the status of Deployments, in one request for each sync.
 type statusWriter struct {
@@ -42,7 +51,7 @@ func (w *statusWriter) write(ctx context.Context, t task, status appsv1.Deployme
 	if !w.changes(t, status, revision) {
 		return 0, nil
 	}
-	if wait := t.throttle.statusAt.Add(countsEvery).Sub(w.clock.Now()); wait > 0 && !decisive(t.d, status, revision) {
+	if wait := t.throttle.statusAt.Add(pass{d: t.d}.pace()).Sub(w.clock.Now()); wait > 0 && !decisive(t.d, status, revision) {
 		return wait, nil
 	}
 	if controller.Draining(ctx) {
@@ -72,7 +81,8 @@ func (w *statusWriter) write(ctx context.Context, t task, status appsv1.Deployme
 	return 0, nil
 }
 
-// decisive reports whether somebody may wait for what a status tells: more than numbers that are on their way.
+// decisive reports whether somebody may wait for what a status tells: more than numbers that are on their way. That a rollout is under way is such news, that
+// it is making progress after that is not. Pods that are no longer available are, unless there are old ones, of which a rollout takes them.
 func decisive(d *appsv1.Deployment, status appsv1.DeploymentStatus, revision string) bool {
 	was := d.Status
 	replicas := orOne(d.Spec.Replicas)
@@ -81,7 +91,11 @@ func decisive(d *appsv1.Deployment, status appsv1.DeploymentStatus, revision str
 		!equality.Semantic.DeepEqual(was.CollisionCount, status.CollisionCount) ||
 		complete(d, was) != complete(d, status) ||
 		(int(was.UpdatedReplicas) == replicas) != (int(status.UpdatedReplicas) == replicas) ||
+		status.AvailableReplicas < was.AvailableReplicas && was.Replicas == was.UpdatedReplicas && status.Replicas == status.UpdatedReplicas ||
 		!slices.EqualFunc(was.Conditions, status.Conditions, func(a, b appsv1.DeploymentCondition) bool {
-			return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason
+			return a.Type == b.Type && a.Status == b.Status && (a.Reason == b.Reason || begun(a.Reason) && b.Reason == reasonProgressing)
 		})
 }
+
+// begun reports whether a reason of Progressing says that a rollout has begun.
+func begun(reason string) bool { return reason == reasonCreated || reason == reasonFound }
