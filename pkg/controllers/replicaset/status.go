@@ -140,3 +140,10 @@ func sameNumbers(a, b appsv1.ReplicaSetStatus) bool {
 	a.Conditions, a.ObservedGeneration, b.Conditions, b.ObservedGeneration = nil, 0, nil, 0
 	return sameStatus(a, b)
 }
+
+// onlyFewerEnding reports whether the status changes in nothing but that fewer pods are ending, though not yet none.
+func onlyFewerEnding(from, to appsv1.ReplicaSetStatus) bool {
+	before, after := from.TerminatingReplicas, to.TerminatingReplicas
+	from.TerminatingReplicas = after
+	return before != nil && after != nil && *after < *before && *after > 0 && sameStatus(from, to)
+}

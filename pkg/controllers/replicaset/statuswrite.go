@@ -28,9 +28,9 @@ type statusWriter struct {
 // events of that bring the next one.
 func (w *statusWriter) write(ctx context.Context, t task, claimed claims, a applied) (again time.Duration, err error) {
 	c := w.count(t, claimed)
-	err = w.put(ctx, t, t.rs, c, a)
+	again, err = w.put(ctx, t, t.rs, c, a)
 	if !apierrors.IsConflict(err) {
-		return 0, err
+		return again, err
 	}
 	live, err := w.read.set(ctx, t.rs)
 	switch {
@@ -45,11 +45,11 @@ func (w *statusWriter) write(ctx context.Context, t task, claimed claims, a appl
 		t.ledger.barrier.Require(w.sets, live.ResourceVersion, t.now)
 		return controller.BarrierRecheck, nil
 	}
-	err = w.put(ctx, t, live, c, a)
+	again, err = w.put(ctx, t, live, c, a)
 	if apierrors.IsConflict(err) {
 		return controller.BarrierRecheck, nil // somebody writes all the time, and each write wakes us
 	}
-	return 0, err
+	return again, err
 }
 
 func (w *statusWriter) count(t task, claimed claims) counts {
@@ -69,25 +69,32 @@ func (w *statusWriter) changesNumbers(t task, claimed claims) bool {
 	return !sameNumbers(t.rs.Status, status)
 }
 
-// put writes the status over rs, which must be the version that the API server has.
-func (w *statusWriter) put(ctx context.Context, t task, rs *appsv1.ReplicaSet, c counts, a applied) error {
+// endingEvery is how long after a status one is written that only tells that fewer pods are ending. Many end one by one, and nobody waits for any but the last.
+const endingEvery = time.Second
+
+// put writes the status over rs, which must be the version that the API server has, and returns when to look again if that can wait.
+func (w *statusWriter) put(ctx context.Context, t task, rs *appsv1.ReplicaSet, c counts, a applied) (again time.Duration, err error) {
 	status := statusOf(rs.Status, rs.Generation, c, a, t.now)
 	if sameStatus(rs.Status, status) {
-		return nil
+		return 0, nil
+	}
+	if wait := t.throttle.statusAt.Add(endingEvery).Sub(t.now); wait > 0 && onlyFewerEnding(rs.Status, status) {
+		return wait, nil
 	}
 	update := rs.DeepCopy() // marshalling writes to what it is given, and rs may be the cache's
 	update.Status = status
 	klog.FromContext(ctx).V(4).Info("Updating status", "replicas", c.replicas, "ready", c.ready, "available", c.available, "generation", rs.Generation)
 	written, err := w.client.AppsV1().ReplicaSets(rs.Namespace).UpdateStatus(ctx, update, metav1.UpdateOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil // deleted
+		return 0, nil // deleted
 	}
 	if err != nil {
-		return fmt.Errorf("write status: %w", err)
+		return 0, fmt.Errorf("write status: %w", err)
 	}
+	t.throttle.statusAt = t.now
 	t.ledger.barrier.Require(w.sets, written.ResourceVersion, t.now)
 	if status.TerminatingReplicas != nil && written.Status.TerminatingReplicas == nil {
 		t.throttle.noTerminating = true // the field is off in the API server; do not write it again and again
 	}
-	return nil
+	return 0, nil
 }

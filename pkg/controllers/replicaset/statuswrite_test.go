@@ -147,3 +147,51 @@ func TestAvailabilityRecheck(t *testing.T) {
 		})
 	}
 }
+
+// TestFewerEndingPodsAreToldAtTheirPace, and that none is left, or anything else, at once.
+func TestFewerEndingPodsAreToldAtTheirPace(t *testing.T) {
+	last := statusOfSize(1)
+	for _, tt := range []struct {
+		name  string
+		edits []func(*appsv1.ReplicaSet)
+		since int // milliseconds since the last status
+		wait  int // milliseconds; 0: written
+	}{
+		{"fewer", nil, 300, 700},
+		{"fewer, long after the last status", nil, 1000, 0},
+		{"more", []func(*appsv1.ReplicaSet){ending(0)}, 300, 0},
+		{"not told so far", []func(*appsv1.ReplicaSet){func(rs *appsv1.ReplicaSet) { rs.Status.TerminatingReplicas = nil }}, 300, 0},
+		{"another number with it", []func(*appsv1.ReplicaSet){func(rs *appsv1.ReplicaSet) { rs.Status.ReadyReplicas = 1 }}, 300, 0},
+		{"the generation with it", []func(*appsv1.ReplicaSet){func(rs *appsv1.ReplicaSet) { rs.Generation++ }}, 300, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, newSet(1, append([]func(*appsv1.ReplicaSet){last, ending(3)}, tt.edits...)...), newPod("a"), newPod("b", deleting), newPod("c", deleting))
+			b.throttle.statusAt = now.Add(-ms(tt.since))
+			result, err := b.run(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tt.wait > 0 {
+				b.wants(t)
+				if result.After != ms(tt.wait) {
+					t.Errorf("again after %v, want %v", result.After, ms(tt.wait))
+				}
+				return
+			}
+			b.wants(t, "update replicasets/status")
+		})
+	}
+	t.Run("none is left", func(t *testing.T) {
+		b := newBench(t, newSet(1, last, ending(1)), newPod("a"))
+		b.throttle.statusAt = now
+		if _, err := b.run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		b.wants(t, "update replicasets/status")
+	})
+}
+
+// ending is how many pods are by the status.
+func ending(pods int32) func(*appsv1.ReplicaSet) {
+	return func(rs *appsv1.ReplicaSet) { rs.Status.TerminatingReplicas = &pods }
+}
