@@ -45,10 +45,12 @@ type zone struct {
 
 // forecast is what a zone is about to become: the state it would have if the nodes that lag were found silent.
 type forecast struct {
-	at      time.Time // when it was looked at
-	state   zoneState
-	held    bool      // nobody is tainted because of it
-	holding time.Time // if held: since when
+	at    time.Time // when it was looked at
+	state zoneState
+
+	held     bool      // nobody is tainted because of it
+	notReady int       // if held: the most nodes that were found not Ready since
+	nearer   time.Time // if held: when that number last grew
 }
 
 // display is what the gauges show of a zone. They are set when it changes.
@@ -272,7 +274,7 @@ func (z *zones) isStopped() bool {
 
 // ask asks for the token that a NoExecute taint of a node takes. If it is not granted, the node stands in line and has to ask again after wait;
 // zero means that it will be woken. While the zones are frozen only an exhausted node may be granted one. lagging tells which nodes that are counted as Ready
-// may not be so: while they would change the state of the zone, nobody is tainted in it, though not for longer than a grace period.
+// may not be so: while they would change the state of the zone, nobody is tainted in it, until a grace period has brought no verdict more.
 func (z *zones) ask(name string, exhausted bool, lagging func(string) bool, now time.Time) (granted bool, wait time.Duration, e effects) {
 	z.lock.Lock()
 	defer z.lock.Unlock()
@@ -299,16 +301,16 @@ func (z *zones) ask(name string, exhausted bool, lagging func(string) bool, now 
 }
 
 // holds reports whether nobody is tainted in a zone because it, or the cluster, would change state if the nodes that lag were found silent.
-// What has not come about within a grace period was not about to.
+// What has not come nearer for a grace period is not about to: a slow API server makes verdicts slow, not wrong.
 func (z *zones) holds(in *zone, lagging func(string) bool, now time.Time) bool {
 	changes := z.ahead(in, lagging, now) != in.state || in.state == zoneFull && !z.stopped && z.allFull(lagging, now)
 	switch {
 	case !changes:
 		in.forecast.held = false
-	case !in.forecast.held:
-		in.forecast.held, in.forecast.holding = true, now
+	case !in.forecast.held || in.tally.notReady > in.forecast.notReady:
+		in.forecast.held, in.forecast.notReady, in.forecast.nearer = true, in.tally.notReady, now
 	}
-	return changes && now.Sub(in.forecast.holding) < z.cfg.MonitorGracePeriod
+	return changes && now.Sub(in.forecast.nearer) < z.cfg.MonitorGracePeriod
 }
 
 // allFull reports whether every zone with nodes that count is about to have failed.

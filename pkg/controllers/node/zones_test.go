@@ -256,6 +256,25 @@ func TestLookAheadDoesNotRefuseForEver(t *testing.T) {
 	}
 }
 
+// The API server takes half a minute for each verdict: a zone of a hundred that is dead needs longer than a grace period to be counted so.
+func TestLookAheadLastsAsLongAsVerdictsCome(t *testing.T) {
+	z := testZones(defaults())
+	z.fill("down", "z", down, 20, day)
+	z.fill("up", "z", up, 80, day)
+	lost := func(name string) bool { return true }
+	for i := range 80 {
+		now := day.Add(time.Duration(i) * 30 * time.Second)
+		granted, _, _ := z.ask("down0", false, lost, now)
+		if state := z.zones["z"].state; granted && state == zoneNormal {
+			t.Fatalf("tainted at the rate of a normal zone when %d of 100 were known to be dead", 20+i)
+		}
+		z.put(fmt.Sprint("up", i), "z", down, now)
+	}
+	if state := z.zones["z"].state; state != zoneFull {
+		t.Errorf("state %v in the end", state)
+	}
+}
+
 // A line whose head leaves it, in whatever way, has a new head, and its turn is sooner than it was told.
 func TestTheNextInLineIsWoken(t *testing.T) {
 	for _, tt := range []struct {

@@ -123,7 +123,7 @@ func TestZoneOfAHundredDiesAtOnce(t *testing.T) {
 	dying := w.newFleet("dying", 100)
 	w.newFleet("well", 3)
 	cfg := scaled()
-	cfg.EvictionRate = 1
+	cfg.MonitorGracePeriod, cfg.EvictionRate = 8*time.Second, 1 // so long a slow API server may bring no verdict
 	running := start(t, cfg, false)
 	dying.fallSilent()
 	controlplane.Eventually(t, patience, func(ctx context.Context) error {
