@@ -39,7 +39,7 @@ type write struct {
 // waiter waits for a slot.
 type waiter struct {
 	key   cache.ObjectName
-	write *write        // its slot; nil: it waits
+	write *write        // its slot; nil: it waits. Guarded by the lock of the slots
 	got   chan struct{} // closed when it has its slot
 }
 
@@ -92,9 +92,10 @@ func (s *slots) acquire(ctx context.Context, key cache.ObjectName, until time.Ti
 				wake = next
 			}
 		}
+		given := t.write
 		s.lock.Unlock()
-		if t.write != nil {
-			return t.write
+		if given != nil {
+			return given
 		}
 		timer := s.clock.NewTimer(max(wake.Sub(now), time.Millisecond))
 		select {

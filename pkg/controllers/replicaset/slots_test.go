@@ -3,6 +3,7 @@ package replicaset
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -104,6 +105,20 @@ func TestASlotThatIsReleasedGoesToWhoHasWaitedLongest(t *testing.T) {
 			t.Errorf("served %v", order)
 		}
 	})
+}
+
+// TestSlotsAreGivenWhileOthersAskForOne is for the race detector: who asks looks at what who releases gives.
+func TestSlotsAreGivenWhileOthersAskForOne(t *testing.T) {
+	s := newSlots(clock.RealClock{}, 1, 1)
+	var all sync.WaitGroup
+	for _, name := range []string{"a", "b", "c", "d"} {
+		all.Go(func() {
+			for range 500 {
+				s.release(s.acquire(t.Context(), keyOf(name, "rs"), time.Now().Add(time.Minute)))
+			}
+		})
+	}
+	all.Wait()
 }
 
 // TestWhoNoLongerWaitsGetsNoSlot: the time that it had is over, or the term has ended. Nobody would release what it got.
