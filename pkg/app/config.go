@@ -17,7 +17,7 @@ const Name = "controller-manager"
 // leasesLock is the only kind of lock there is.
 const leasesLock = "leases"
 
-// Config is what the manager works with. It is made by [Options.Config] and not changed afterwards; whoever needs a
+// Config is what the manager works with. It is made by [Options.Config] or [DefaultConfig], and not changed afterwards; whoever needs a
 // variation copies it.
 type Config struct {
 	// Controllers are the enabled ones, in start order. Empty is allowed: the process serves and takes the lease, and does nothing else.
@@ -30,6 +30,9 @@ type Config struct {
 	// REST reaches the API server as this process. Its user agent is the program's; each client appends its purpose
 	// with rest.AddUserAgent. It is copied before it is changed.
 	REST *rest.Config
+
+	// Patience is how long an API server that is not there, or not ready, is waited for at the start; 0: for ever.
+	Patience time.Duration
 
 	// ServiceAccounts makes each controller work as the service account of its name in kube-system.
 	ServiceAccounts bool

@@ -20,8 +20,8 @@ import (
 	"minikcm/pkg/serving"
 )
 
-// manager is one run of the program. The parts do not run before [manager.run].
-type manager struct {
+// Manager is one run of the program, built and not yet started.
+type Manager struct {
 	cfg         Config
 	clock       clock.WithTicker
 	server      *serving.Server
@@ -34,24 +34,28 @@ type manager struct {
 	fillNow chan struct{} // closed when the caches are to be filled
 	fill    func()        // closes it; may be called again
 	filled  chan struct{} // closed when they are
+	work    func()        // closes working; may be called again
+	working chan struct{} // closed when the controllers work for the first time
 }
 
-// Run is the daemon, for programs that embed it: it serves, keeps caches, competes for the lease and runs the controllers of cfg
-// while it holds it. It blocks until ctx ends, and then returns nil if everything was stopped in order. Several may run in one process.
-// Every goroutine has ended when it returns, but for informers that client-go lets sleep when the API server refused them: they end within
-// a minute and ask nothing more.
+// Run is [New] and [Manager.Run].
 func Run(ctx context.Context, cfg Config) error {
-	m, err := newManager(cfg)
+	m, err := New(cfg)
 	if err != nil {
 		return err
 	}
-	return m.run(ctx)
+	return m.Run(ctx)
 }
 
-// newManager builds every part, controllers last, and starts none; it binds the serving port.
-func newManager(cfg Config) (*manager, error) {
-	m := &manager{cfg: cfg, clock: clock.RealClock{}, fillNow: make(chan struct{}), filled: make(chan struct{})}
+// New builds every part, controllers last, and starts none; it binds the serving port, and asks nothing over the network. The error says what
+// is wrong with cfg. Several managers may run in one process.
+func New(cfg Config) (*Manager, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	m := &Manager{cfg: cfg, clock: clock.RealClock{}, fillNow: make(chan struct{}), filled: make(chan struct{}), working: make(chan struct{})}
 	m.fill = sync.OnceFunc(func() { close(m.fillNow) })
+	m.work = sync.OnceFunc(func() { close(m.working) })
 	b, err := newBuilder(cfg, m.clock)
 	if err != nil {
 		return nil, err
@@ -78,7 +82,7 @@ func newManager(cfg Config) (*manager, error) {
 }
 
 // observeLease shows the elector what the shared informer sees of our Lease.
-func (m *manager) observeLease() error {
+func (m *Manager) observeLease() error {
 	if !watchesLease(m.cfg) {
 		return nil
 	}
@@ -104,7 +108,7 @@ func (m *manager) observeLease() error {
 }
 
 // addChecks tells the server what to look at. Liveness never depends on the API server, or an outage would restart every manager.
-func (m *manager) addChecks() {
+func (m *Manager) addChecks() {
 	m.server.AddLive(m.elector.Name(), func() error { return m.elector.Check(nil) })
 	for _, c := range m.controllers {
 		m.server.AddLive(c.name, c.Healthy)
@@ -121,20 +125,26 @@ func (m *manager) addChecks() {
 }
 
 // warmNow reports whether the caches should be filled at this moment: always, unless they wait for the lease.
-func (m *manager) warmNow() bool { return m.cfg.Promises.WarmStandby || m.elector.Status().Leading }
+func (m *Manager) warmNow() bool { return m.cfg.Promises.WarmStandby || m.elector.Status().Leading }
 
-// run takes the process through its stages. Whatever serves others is up before them, and down after them.
-func (m *manager) run(ctx context.Context) error {
+// Started is closed when the caches are filled and the controllers work, for the first time.
+func (m *Manager) Started() <-chan struct{} { return m.working }
+
+// Run serves, keeps caches, competes for the lease and runs the controllers while it holds it. It blocks until ctx ends, and then returns nil
+// if everything was stopped in order. It is called once. Every goroutine has ended when it returns, but for informers that client-go lets
+// sleep when the API server refused them: they end within a minute and ask nothing more.
+func (m *Manager) Run(ctx context.Context) error {
 	m.server.AddReady("shutdown", func() error { return stopping(ctx) })
 	if m.cfg.Promises.WarmStandby {
 		m.fill()
 	}
+	// Whatever serves others is up before them, and down after them.
 	err := runStages(ctx, m.serve, m.sendEvents, m.preflight, m.keepCaches, m.watchOver, m.compete)
 	klog.FromContext(ctx).Info("Stopped", "reason", context.Cause(ctx))
 	return err
 }
 
-func (m *manager) serve(ctx context.Context, up func()) error {
+func (m *Manager) serve(ctx context.Context, up func()) error {
 	up()
 	if err := m.server.Run(ctx); err != nil {
 		return fmt.Errorf("serve: %w", err)
@@ -142,7 +152,7 @@ func (m *manager) serve(ctx context.Context, up func()) error {
 	return nil
 }
 
-func (m *manager) sendEvents(ctx context.Context, up func()) error {
+func (m *Manager) sendEvents(ctx context.Context, up func()) error {
 	m.events.start()
 	defer m.events.stop()
 	up()
@@ -150,7 +160,7 @@ func (m *manager) sendEvents(ctx context.Context, up func()) error {
 	return nil
 }
 
-func (m *manager) preflight(ctx context.Context, up func()) error {
+func (m *Manager) preflight(ctx context.Context, up func()) error {
 	if err := preflight(ctx, m.cfg); err != nil {
 		return err
 	}
@@ -160,7 +170,7 @@ func (m *manager) preflight(ctx context.Context, up func()) error {
 }
 
 // keepCaches starts every informer. It is up when the caches are filled; if they wait for the lease, at once.
-func (m *manager) keepCaches(ctx context.Context, up func()) error {
+func (m *Manager) keepCaches(ctx context.Context, up func()) error {
 	if !m.cfg.Promises.WarmStandby {
 		up()
 	}
@@ -187,7 +197,7 @@ func (m *manager) keepCaches(ctx context.Context, up func()) error {
 const cachesPatience = time.Second
 
 // watchOver looks after the watches of the caches, once these are filled.
-func (m *manager) watchOver(ctx context.Context, up func()) error {
+func (m *Manager) watchOver(ctx context.Context, up func()) error {
 	up()
 	select {
 	case <-m.filled:
@@ -201,7 +211,7 @@ func (m *manager) watchOver(ctx context.Context, up func()) error {
 	return m.freshness.Run(ctx)
 }
 
-func (m *manager) compete(ctx context.Context, _ func()) error { return m.elector.Run(ctx, m.lead) }
+func (m *Manager) compete(ctx context.Context, _ func()) error { return m.elector.Run(ctx, m.lead) }
 
 // stopping is the readiness of a process that was told to stop: its Service should send nobody any more, while running syncs end.
 func stopping(ctx context.Context) error {
@@ -229,7 +239,7 @@ func within(clk clock.Clock, patience time.Duration, f func()) bool {
 }
 
 // lead is one term: it runs every controller until the term ends or one of them gives up.
-func (m *manager) lead(ctx context.Context, term leadership.Term) error {
+func (m *Manager) lead(ctx context.Context, term leadership.Term) error {
 	m.fill()
 	select {
 	case <-m.filled:
@@ -255,6 +265,7 @@ func (m *manager) lead(ctx context.Context, term leadership.Term) error {
 			}
 		})
 	}
+	m.work()
 	<-ctx.Done()
 	controllers.Wait()
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
@@ -264,7 +275,7 @@ func (m *manager) lead(ctx context.Context, term leadership.Term) error {
 }
 
 // pause waits the start interval, spread, and reports whether the term is still on.
-func (m *manager) pause(ctx context.Context) bool {
+func (m *Manager) pause(ctx context.Context) bool {
 	if m.cfg.StartInterval <= 0 {
 		return ctx.Err() == nil
 	}

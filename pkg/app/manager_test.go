@@ -25,7 +25,7 @@ func TestStoppingWaitsASecondForInformersThatSleep(t *testing.T) {
 			if _, err := b.caches.Pods(); err != nil {
 				t.Fatal(err)
 			}
-			m := &manager{clock: b.clock, caches: b.caches, fillNow: make(chan struct{})}
+			m := &Manager{clock: b.clock, caches: b.caches, fillNow: make(chan struct{})}
 			close(m.fillNow)
 			ctx, stop := context.WithCancel(t.Context())
 			done := make(chan error)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 	apiversion "k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/client-go/rest"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/cli/globalflag"
 	"k8s.io/component-base/logs"
@@ -185,6 +186,11 @@ func (o *Options) Config() (Config, error) {
 	if err != nil {
 		return Config{}, err
 	}
+	return o.configFor(restConfig)
+}
+
+// configFor is Config for an API server that is known.
+func (o *Options) configFor(restConfig *rest.Config) (Config, error) {
 	identity, err := leadership.NewIdentity()
 	if err != nil {
 		return Config{}, err

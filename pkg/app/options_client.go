@@ -74,15 +74,24 @@ func (o *ClientOptions) restConfig() (*rest.Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	return cfg, o.apply(cfg)
+}
+
+// apply sets how requests are sent.
+func (o *ClientOptions) apply(cfg *rest.Config) error {
+	kind, err := o.mediaType()
+	if err != nil {
+		return err
+	}
 	cfg.UserAgent = kubeclient.UserAgent(Name)
 	cfg.DisableCompression = true // cheap on a local network, expensive in CPU; as upstream
 	cfg.ContentType = o.ContentType
 	cfg.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
-	if kind, _ := o.mediaType(); kind == runtime.ContentTypeJSON {
+	if kind == runtime.ContentTypeJSON {
 		cfg.AcceptContentTypes = runtime.ContentTypeJSON
 	}
 	cfg.QPS, cfg.Burst = o.QPS, int(o.Burst) // 0 is client-go's own default, as upstream
-	return cfg, nil
+	return nil
 }
 
 // mediaType is the type behind --kube-api-content-type, without parameters; empty means JSON, as for client-go. An error means that no

@@ -35,16 +35,19 @@ const (
 
 // preflight asks the API server, before caches, election and controllers start, whether it can be reached and whether all that the enabled
 // controllers will do is allowed: to this process, and to the service accounts that they use instead of its identity. An API server that is
-// not there yet is waited for. What will not get better by waiting is an error of one line that says what to do about it. It returns ctx's
+// not there yet is waited for, at most for Config.Patience. What will not get better by waiting is an error of one line that says what to do about it. It returns ctx's
 // error if ctx ends first.
 func preflight(ctx context.Context, cfg Config) error {
 	rc := kubeclient.WithAgent(cfg.REST, "preflight")
 	rc.Timeout, rc.QPS = preflightTimeout, -1
+	if cfg.Patience > 0 {
+		rc.Timeout = min(rc.Timeout, cfg.Patience)
+	}
 	client, err := kubernetes.NewForConfig(rc)
 	if err != nil {
 		return fmt.Errorf("build the first client: %w", err)
 	}
-	p := &preflighter{client: client, server: rc.Host, clock: clock.RealClock{}}
+	p := &preflighter{client: client, server: rc.Host, clock: clock.RealClock{}, patience: cfg.Patience}
 	return p.run(ctx, required(cfg))
 }
 
@@ -53,11 +56,14 @@ type preflighter struct {
 	client kubernetes.Interface
 	server string
 	clock  clock.Clock
+	// patience is how long it is repeated; 0: for ever.
+	patience time.Duration
 }
 
 // run repeats check until it passes, ctx ends, or the reason it fails for will last.
 func (p *preflighter) run(ctx context.Context, all []asker) error {
 	log := klog.FromContext(ctx).WithValues("server", p.server)
+	begun := p.clock.Now()
 	var said, up time.Time // when we last told that we wait; when the API server first answered after we had waited
 	waited := false
 	for {
@@ -71,6 +77,8 @@ func (p *preflighter) run(ctx context.Context, all []asker) error {
 		now := p.clock.Now()
 		reason, lasting := classify(err, p.server)
 		switch {
+		case p.patience > 0 && now.Sub(begun) >= p.patience:
+			return reason
 		case !lasting:
 			waited, up = true, time.Time{}
 		case !waited:

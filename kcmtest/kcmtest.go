@@ -1,0 +1,147 @@
+package kcmtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+
+	"minikcm/pkg/app"
+	"minikcm/pkg/controllers/namespace"
+	"minikcm/pkg/leadership"
+)
+
+const (
+	// serverPatience is how long an API server that does not answer is waited for: it was up a moment ago, or the test is wrong.
+	serverPatience = time.Second
+	// startPatience is how long everything may take: an API server that lists nothing should not take the time of the whole test.
+	startPatience = 30 * time.Second
+	// stopPatience is how long a request that is not answered, for example because of a webhook of the test, can hold up the end.
+	stopPatience = 2 * time.Second
+)
+
+// TB is what [Start] needs of a test: of *testing.T, *testing.B, or ginkgo's GinkgoTB().
+type TB interface {
+	Helper()
+	Cleanup(func())
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+}
+
+// Manager is what [Start] has started.
+type Manager struct {
+	t    TB
+	stop context.CancelFunc
+	done chan struct{}
+	err  error // valid once done is closed
+	once sync.Once
+}
+
+// Start runs controllers on the API server of cfg until the test ends, and returns when they work. If they cannot, it ends the test with one line
+// that says why. If they stop by themselves before the end of the test, the test fails.
+func Start(t TB, cfg *rest.Config, options ...Option) *Manager {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	m := &Manager{t: t, stop: stop, done: make(chan struct{})}
+	started := make(chan struct{})
+	go func() {
+		defer close(m.done)
+		m.err = run(ctx, cfg, newSettings(options), sync.OnceFunc(func() { close(started) }))
+	}()
+	t.Cleanup(m.Stop)
+	patience := time.NewTimer(startPatience)
+	defer patience.Stop()
+	select {
+	case <-started:
+		return m
+	case <-m.done:
+	case <-patience.C:
+		stop()
+		<-m.done
+		m.err = errors.Join(fmt.Errorf("the controllers do not work after %v", startPatience), m.err)
+	}
+	err := m.err
+	m.err = nil // it is told here
+	t.Fatalf("kcmtest: %v", err)
+	return m
+}
+
+// Stop stops the controllers before the test ends, and returns when all that was started has ended. It may be called again, and does nothing then.
+func (m *Manager) Stop() {
+	m.t.Helper()
+	m.once.Do(func() {
+		m.stop()
+		<-m.done
+		if m.err != nil {
+			m.t.Errorf("kcmtest: the controllers stopped by themselves: %v", m.err)
+		}
+	})
+}
+
+// Run runs controllers on the API server of cfg until ctx ends, and returns when all that was started has ended: nil, or why it could not go on.
+func Run(ctx context.Context, cfg *rest.Config, options ...Option) error {
+	return run(ctx, cfg, newSettings(options), func() {})
+}
+
+// run calls started when the controllers work.
+func run(ctx context.Context, cfg *rest.Config, s *settings, started func()) error {
+	line, err := newLine(cfg)
+	if err != nil {
+		return err
+	}
+	defer line.close()
+	managerConfig, err := s.config(line.config)
+	if err != nil {
+		return err
+	}
+	m, err := app.New(managerConfig)
+	if err != nil {
+		return err
+	}
+	log, silence := until(s.log)
+	defer silence()
+	ctx, stop := context.WithCancel(klog.NewContext(ctx, log))
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		select {
+		case <-m.Started():
+			started()
+		case <-ctx.Done():
+		}
+	})
+	err = m.Run(ctx)
+	ended := ctx.Err() != nil
+	stop()
+	watching.Wait()
+	if ended && errors.Is(err, leadership.ErrShutdownTimeout) {
+		return nil // somebody did not answer; all was cut
+	}
+	return err
+}
+
+// config is that of the manager.
+func (s *settings) config(cfg *rest.Config) (app.Config, error) {
+	controllers, err := app.ControllersNamed(s.controllers...)
+	if err != nil {
+		return app.Config{}, err
+	}
+	for _, c := range controllers {
+		if n, ok := c.Config.(*namespace.Config); ok {
+			n.Grace = s.grace
+		}
+	}
+	out, err := app.DefaultConfig(cfg, controllers)
+	if err != nil {
+		return app.Config{}, err
+	}
+	out.Patience = serverPatience
+	out.MinResync = 0 // nothing is open for so long
+	out.Election.Enabled, out.Election.ShutdownTimeout = false, stopPatience
+	out.Promises.WatchLiveness = false // what freezes here, somebody froze on purpose
+	out.Serving.Port = 0
+	return out, nil
+}

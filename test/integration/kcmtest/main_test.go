@@ -1,0 +1,108 @@
+// Package kcmtest tests package kcmtest on real API servers, as authors of operators use it.
+package kcmtest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"minikcm/test/controlplane"
+)
+
+var cluster *controlplane.Cluster
+
+func TestMain(m *testing.M) {
+	os.Exit(controlplane.Run(m, controlplane.Options{}, func(c *controlplane.Cluster) { cluster = c }))
+}
+
+// patience is long against everything that is measured elsewhere.
+const patience = 30 * time.Second
+
+// newNamespace makes a namespace, which nobody removes.
+func newNamespace(t testing.TB, client kubernetes.Interface) string {
+	t.Helper()
+	ns, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "kcmtest-"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ns.Name
+}
+
+// deleteNamespace deletes a namespace and waits until it is gone.
+func deleteNamespace(t testing.TB, client kubernetes.Interface, name string) {
+	t.Helper()
+	if err := client.CoreV1().Namespaces().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	controlplane.Eventually(t, patience, func(ctx context.Context) error {
+		_, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+		if !apierrors.IsNotFound(err) {
+			return fmt.Errorf("namespace %s: %v, want it gone", name, err)
+		}
+		return nil
+	})
+}
+
+// hasPods waits until a namespace has so many pods that fit.
+func hasPods(t testing.TB, client kubernetes.Interface, namespace string, want int, fits func(*corev1.Pod) bool) {
+	t.Helper()
+	controlplane.Eventually(t, patience, func(ctx context.Context) error {
+		pods, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		n := 0
+		for i := range pods.Items {
+			if fits(&pods.Items[i]) {
+				n++
+			}
+		}
+		if n != want {
+			return fmt.Errorf("%d of %d pods fit, want %d", n, len(pods.Items), want)
+		}
+		return nil
+	})
+}
+
+// goroutines are the stacks of those that run code of ours or of client-go, by the line that names them.
+func goroutines() map[string]string {
+	buf := make([]byte, 16<<20)
+	found := map[string]string{}
+	for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+		name, _, _ := strings.Cut(stack, " [")
+		_, creator, _ := strings.Cut(stack, "created by ")
+		for _, of := range []string{"minikcm/pkg/", "minikcm/kcmtest", "minikcm/internal/", "k8s.io/", "net/http", "golang.org/x/net/http2"} {
+			if strings.HasPrefix(creator, of) {
+				found[name] = stack
+			}
+		}
+	}
+	return found
+}
+
+// noneLeft fails the test if there are goroutines that were not there before. Those of a connection that was closed need a moment to see that.
+func noneLeft(t testing.TB, before map[string]string) {
+	t.Helper()
+	controlplane.Eventually(t, time.Second, func(context.Context) error {
+		var left []string
+		for name, stack := range goroutines() {
+			if _, was := before[name]; !was {
+				left = append(left, stack)
+			}
+		}
+		if len(left) > 0 {
+			return fmt.Errorf("%d goroutines are left:\n%s", len(left), strings.Join(left, "\n\n"))
+		}
+		return nil
+	})
+}

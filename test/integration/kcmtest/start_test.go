@@ -1,0 +1,184 @@
+package kcmtest
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"minikcm/kcmtest"
+	"minikcm/test/controlplane"
+)
+
+func TestDeploymentsMakePodsAndNamespacesGo(t *testing.T) {
+	kcmtest.Start(t, cluster.Config())
+	client := cluster.Client(t)
+	namespace := newNamespace(t, client)
+	if _, err := client.AppsV1().Deployments(namespace).Create(t.Context(), controlplane.Deployment(namespace, "web", 3), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	hasPods(t, client, namespace, 3, func(*corev1.Pod) bool { return true })
+	deleteNamespace(t, client, namespace)
+}
+
+// A test that is told to end gets one line, soon.
+func TestStartEndsATestThatCannotWork(t *testing.T) {
+	nobody := freeAddress(t)
+	for _, tt := range []struct {
+		name    string
+		cfg     *rest.Config
+		options []kcmtest.Option
+		want    string
+		within  time.Duration
+	}{
+		{"without a configuration", nil, nil, "no rest.Config", time.Second},
+		{"with an address that is none", &rest.Config{Host: "::::"}, nil, `host "::::"`, time.Second},
+		{"with a certificate that is none", &rest.Config{Host: "https://127.0.0.1:1", TLSClientConfig: rest.TLSClientConfig{CAData: []byte("x")}}, nil,
+			"unable to load root certificates", time.Second},
+		{"with a controller that does not exist", cluster.Config(), []kcmtest.Option{kcmtest.Controllers("namespaces")},
+			`no controller is called "namespaces"; known are `, time.Second},
+		{"with a grace that is none", cluster.Config(), []kcmtest.Option{kcmtest.NamespaceGrace(-1)}, "namespace-deletion-grace-period", time.Second},
+		{"without rights", cluster.ConfigFor("stranger"), nil, "user stranger is not allowed to: ", time.Second},
+		{"with another authority", other(cluster.Config()), nil, "x509: ", time.Second},
+		{"without an API server", &rest.Config{Host: "https://" + nobody}, nil, "connection refused", 2 * time.Second},
+		{"with an API server that says nothing", &rest.Config{Host: "https://" + silentAddress(t)}, nil, "API server https://", 2 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := &fakeT{}
+			begun := time.Now()
+			f.run(func() { kcmtest.Start(f, tt.cfg, tt.options...) })
+			took := time.Since(begun)
+			t.Logf("%v: %s", took.Round(time.Millisecond), f.fatal)
+			if !strings.Contains(f.fatal, tt.want) || strings.Contains(f.fatal, "\n") || len(f.errors) > 0 {
+				t.Errorf("told %q and %q, want one line with %q", f.fatal, f.errors, tt.want)
+			}
+			if took > tt.within+machine(t) {
+				t.Errorf("took %v, want %v", took, tt.within)
+			}
+		})
+	}
+}
+
+// fakeT is a test that may fail.
+type fakeT struct {
+	lock     sync.Mutex
+	fatal    string
+	errors   []string
+	cleanups []func()
+}
+
+func (f *fakeT) Helper() {}
+
+func (f *fakeT) Cleanup(c func()) { f.cleanups = append(f.cleanups, c) }
+
+func (f *fakeT) Errorf(format string, args ...any) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	f.errors = append(f.errors, fmt.Sprintf(format, args...))
+}
+
+type ended struct{}
+
+func (f *fakeT) Fatalf(format string, args ...any) {
+	f.fatal = fmt.Sprintf(format, args...)
+	panic(ended{})
+}
+
+// run is the test with its cleanups.
+func (f *fakeT) run(test func()) {
+	defer func() {
+		for i := range f.cleanups {
+			f.cleanups[len(f.cleanups)-1-i]()
+		}
+	}()
+	defer func() {
+		if r := recover(); r != nil && r != (ended{}) {
+			panic(r)
+		}
+	}()
+	test()
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+// silentAddress accepts connections and says nothing.
+func silentAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l.Addr().String()
+}
+
+// other is the API server of cfg, whose certificate nobody vouches for.
+func other(cfg *rest.Config) *rest.Config {
+	cfg.CAData = nil
+	return cfg
+}
+
+// machine is what a moment takes on this machine now: no time that is measured here counts for less.
+func machine(t *testing.T) time.Duration {
+	t.Helper()
+	begun := time.Now()
+	client := cluster.Client(t)
+	for range 10 {
+		if _, err := client.CoreV1().Namespaces().Get(t.Context(), "default", metav1.GetOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return 5 * time.Since(begun)
+}
+
+// What was started is gone when the test has ended, and says nothing more.
+func TestNothingIsLeftWhenTheTestHasEnded(t *testing.T) {
+	client := cluster.Client(t)
+	newNamespace(t, client) // the client has its connection now
+	before := goroutines()
+	var lock sync.Mutex
+	over, lines, late := false, 0, []string(nil)
+	log := funcr.New(func(prefix, args string) {
+		lock.Lock()
+		defer lock.Unlock()
+		lines++
+		if over {
+			late = append(late, prefix+" "+args)
+		}
+	}, funcr.Options{Verbosity: 6})
+	t.Run("test", func(t *testing.T) {
+		kcmtest.Start(t, cluster.Config(), kcmtest.Log(log))
+		namespace := newNamespace(t, client)
+		if _, err := client.AppsV1().Deployments(namespace).Create(t.Context(), controlplane.Deployment(namespace, "web", 30), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		hasPods(t, client, namespace, 30, func(*corev1.Pod) bool { return true })
+		if err := client.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err) // and ends in the middle of it
+		}
+	})
+	lock.Lock()
+	over = true
+	lock.Unlock()
+	noneLeft(t, before)
+	lock.Lock()
+	defer lock.Unlock()
+	if lines == 0 || len(late) > 0 {
+		t.Errorf("%d lines were logged; too late: %q", lines, late)
+	}
+}
