@@ -65,7 +65,7 @@ clean: ## Remove everything that was built
 ##@ Checks, as CI runs them
 
 .PHONY: test
-test: test-unit test-integration test-examples ## Run all tests, with the race detector
+test: test-unit test-integration test-examples test-hack ## Run all tests, with the race detector
 
 .PHONY: test-unit
 test-unit: need-cc ## Run unit tests, twice, in random order
@@ -82,6 +82,12 @@ test-integration: need-cc controlplane deploy-tools ## Run tests on a real etcd 
 .PHONY: test-examples
 test-examples: need-cc controlplane ## Run the tests of examples/
 	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 10m $(GOTESTFLAGS) ./examples/own-controller/...
+
+# Its module is fetched from what the download leaves, not from the network.
+.PHONY: test-hack
+test-hack: ## Run the tests of hack/: a renamed copy of the module is fetched and tested by another module
+	GOWORK=off $(GO) mod download
+	cd hack/renamemodule && GOWORK=off $(GO) test -count=1 -timeout 20m $(GOTESTFLAGS) ./...
 
 .PHONY: test-long
 test-long: need-cc controlplane ## Run what takes too long for every change: PKG and RUN choose (one hour and more for all of it)
@@ -105,6 +111,7 @@ lint: bin/staticcheck ## Check formatting, go vet and staticcheck
 	if [ -n "$$unformatted" ]; then echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
 	GOWORK=off $(GO) vet ./...
 	$(GO) vet ./test/... ./examples/own-controller/...
+	cd hack/renamemodule && GOWORK=off $(GO) vet ./...
 	bin/staticcheck ./... ./test/... ./examples/own-controller/...
 
 # The race detector is C code, so go test -race links with cgo.
