@@ -13,6 +13,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -140,7 +141,14 @@ func (m *manager) end() error {
 	return errors.Join(err, m.Kill(), m.proxy.Stop(), os.Remove(m.kubeconfig))
 }
 
-func tail(text string) string { return text[max(0, len(text)-20_000):] }
+// tail is the end of what a process printed, and before that what the race detector said, whenever that was.
+func tail(text string) string {
+	end := text[max(0, len(text)-20_000):]
+	if i := strings.Index(text, "WARNING: DATA RACE"); i >= 0 && i < len(text)-len(end) {
+		end = text[i:min(i+10_000, len(text))] + "\n…\n" + end
+	}
+	return end
+}
 
 // start starts a manager for this test alone, which must not be parallel: by default without a lease, so that it works at once.
 func start(t *testing.T, name string, more ...string) *manager {

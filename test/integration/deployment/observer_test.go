@@ -115,6 +115,9 @@ func (o *observer) see(kind watch.EventType, object any) {
 		delete(o.sizes, object.UID)
 		if kind != watch.Deleted && metav1.IsControlledBy(object, o.d) {
 			o.sizes[object.UID], o.names[object.UID] = int(*object.Spec.Replicas), object.Name
+			template := object.Spec.Template.DeepCopy()
+			delete(template.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
+			o.templates[object.UID] = template // somebody may edit it
 			if !o.known[object.UID] {
 				o.known[object.UID] = true
 				o.create(object)
@@ -143,17 +146,14 @@ func (o *observer) see(kind watch.EventType, object any) {
 	}
 }
 
-// create compares a new ReplicaSet with those there were. The lock is held.
+// create compares a new ReplicaSet with those there are. The lock is held.
 func (o *observer) create(s *appsv1.ReplicaSet) {
-	template := s.Spec.Template.DeepCopy()
-	delete(template.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
-	equal := 1
-	for uid, other := range o.templates {
-		if _, exists := o.sizes[uid]; exists && equality.Semantic.DeepEqual(other, template) {
+	equal := 0
+	for uid, template := range o.templates {
+		if _, exists := o.sizes[uid]; exists && equality.Semantic.DeepEqual(template, o.templates[s.UID]) {
 			equal++
 		}
 	}
-	o.templates[s.UID] = template
 	if equal > o.alike && o.violation == "" {
 		o.violation = fmt.Sprintf("ReplicaSet %s is number %d of its template", s.Name, equal)
 	}
