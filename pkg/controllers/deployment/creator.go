@@ -20,15 +20,15 @@ import (
 type createFate int
 
 const (
-	createUnknown createFate = iota // nothing else is written in this sync but the status
+	createUnknown createFate = iota // nobody knows, or it was not tried: nothing else is written in this sync but the status
 	createDone                      // it was made by this request
 	createMet                       // it is there, made by another attempt or another manager: the cache will show it
 	createTaken                     // its name is another's, and collisionCount is to rise
 	createRefused                   // it was not made, or was made into something else: none is to be created for the time being
 )
 
-// made is what became of the creation of a ReplicaSet.
-type made struct {
+// creation is what became of the creation of a ReplicaSet.
+type creation struct {
 	fate    createFate
 	set     *appsv1.ReplicaSet // if done
 	hold    hold               // if refused, or if the name is taken and collisionCount is not to rise yet
@@ -39,9 +39,9 @@ type made struct {
 
 // create makes the ReplicaSet of the present template. A name that is taken is looked at: an attempt of ours that was not answered may have taken it,
 // or another manager who made the same.
-func (w *writer) create(ctx context.Context, t task, want *appsv1.ReplicaSet) made {
+func (w *writer) create(ctx context.Context, t task, want *appsv1.ReplicaSet) creation {
 	if controller.Draining(ctx) {
-		return made{err: controller.ErrDraining}
+		return creation{fate: createUnknown, err: controller.ErrDraining}
 	}
 	if _, there := w.sets.Get(cache.NewObjectName(want.Namespace, want.Name)); there {
 		return w.explain(ctx, t, want, controller.Create{Name: want.Name}, answer.Exists, nil)
@@ -63,7 +63,7 @@ func (w *writer) create(ctx context.Context, t task, want *appsv1.ReplicaSet) ma
 
 // made takes the answer to a create. Something may have changed the template on its way: then the ReplicaSet would never be found again, and one
 // more would be made, and so on.
-func (w *writer) made(ctx context.Context, t task, want, got *appsv1.ReplicaSet, attempt controller.Create) made {
+func (w *writer) made(ctx context.Context, t task, want, got *appsv1.ReplicaSet, attempt controller.Create) creation {
 	got.ManagedFields = nil
 	t.ledger.end(want.Name)
 	t.ledger.barrier.Require(w.sets, got.ResourceVersion, t.now)
@@ -77,27 +77,27 @@ func (w *writer) made(ctx context.Context, t task, want, got *appsv1.ReplicaSet,
 		w.recorder.Eventf(t.d, corev1.EventTypeNormal, reasonScaling, "Scaled up replica set %s from 0 to %d", got.Name, size)
 	}
 	if field := firstDifference(&want.Spec.Template, &got.Spec.Template); field != "" {
-		t.throttle.changedHere(t.ledger.digest.of(t.d), got.UID, w.clock.Now())
+		t.throttle.spoiledHere(t.ledger.digest.of(t.d), got.UID, w.clock.Now())
 		message := fmt.Sprintf("Replica set %q was changed on its way: its template differs from that of the deployment in %s", got.Name, field)
 		w.recorder.Event(t.d, corev1.EventTypeWarning, "ReplicaSetChanged", message)
-		return made{fate: createRefused, hold: holdTemplateChanged, message: message, again: t.throttle.changed.wait(w.clock.Now())}
+		return creation{fate: createRefused, hold: holdTemplateChanged, message: message, again: t.throttle.changed.wait(w.clock.Now())}
 	}
-	t.throttle.collisions = doubling{}
-	return made{fate: createDone, set: got}
+	t.throttle.collisions, t.throttle.changed = doubling{}, doubling{}
+	return creation{fate: createDone, set: got}
 }
 
 // explain looks for the ReplicaSet that has the name.
-func (w *writer) explain(ctx context.Context, t task, want *appsv1.ReplicaSet, attempt controller.Create, outcome answer.Meaning, refusal error) made {
+func (w *writer) explain(ctx context.Context, t task, want *appsv1.ReplicaSet, attempt controller.Create, outcome answer.Meaning, refusal error) creation {
 	w.metrics.liveReads.WithLabelValues(readNameTaken).Inc()
 	found, err := w.read.set(ctx, want.Namespace, want.Name)
 	switch {
 	case err != nil:
 		attempt.Unknown, attempt.Until = true, w.clock.Now().Add(answer.LandsWithin)
 		t.ledger.creates.Keep(attempt)
-		return made{err: errors.Join(refusal, err)}
+		return creation{fate: createUnknown, err: errors.Join(refusal, err)}
 	case found == nil && outcome == answer.Exists:
 		t.ledger.creates.Keep(attempt) // it was there a moment ago, and the name is free again
-		return made{fate: createMet}
+		return creation{fate: createMet}
 	case found == nil:
 		return w.notMade(t, want, attempt, outcome, refusal) // the earlier attempt may still be on its way
 	case controls(t.d, found) && found.DeletionTimestamp == nil && sameTemplate(&found.Spec.Template, &t.d.Spec.Template):
@@ -110,25 +110,25 @@ func (w *writer) explain(ctx context.Context, t task, want *appsv1.ReplicaSet, a
 			}
 		}
 		if t.live {
-			return made{err: fmt.Errorf("ReplicaSet %s has the present template and is ours, but is not among those that the Deployment has", found.Name)}
+			return creation{fate: createUnknown, err: fmt.Errorf("ReplicaSet %s has the present template and is ours, but is not among those that the Deployment has", found.Name)}
 		}
 		if known, there := w.sets.Get(cache.NewObjectName(found.Namespace, found.Name)); there && known.UID == found.UID {
 			t.ledger.doubted = true
 		}
-		return made{fate: createMet}
+		return creation{fate: createMet}
 	}
 	t.ledger.end(want.Name)
 	now := w.clock.Now()
 	if wait := t.throttle.collisions.wait(now); wait > 0 {
-		return made{fate: createRefused, hold: holdCreateBackoff, again: wait}
+		return creation{fate: createRefused, hold: holdCreateBackoff, again: wait}
 	}
 	t.throttle.collisions = t.throttle.collisions.next(minCollision, maxCollision, now)
 	klog.FromContext(ctx).V(2).Info("The name of the new ReplicaSet is taken, counting a collision", "replicaSet", klog.KObj(found), "owner", metav1.GetControllerOf(found))
-	return made{fate: createTaken}
+	return creation{fate: createTaken}
 }
 
 // notMade takes an answer that says that nothing was made, or says nothing.
-func (w *writer) notMade(t task, want *appsv1.ReplicaSet, attempt controller.Create, outcome answer.Meaning, err error) made {
+func (w *writer) notMade(t task, want *appsv1.ReplicaSet, attempt controller.Create, outcome answer.Meaning, err error) creation {
 	now := w.clock.Now()
 	switch {
 	case outcome == answer.Unknown:
@@ -140,19 +140,19 @@ func (w *writer) notMade(t task, want *appsv1.ReplicaSet, attempt controller.Cre
 		t.ledger.end(want.Name)
 	}
 	err = fmt.Errorf("create ReplicaSet %s: %w", want.Name, err)
-	m := made{err: err}
+	c := creation{fate: createUnknown, err: err}
 	switch outcome {
 	case answer.Terminating:
 		// The answer may be old: an API server hears later than others that a namespace has gone and another has its name.
 		t.throttle.creates = t.throttle.creates.Refused(t.d.Generation, false, now)
-		return made{fate: createRefused, hold: holdTerminating, again: t.throttle.creates.Wait(t.d.Generation, now)}
+		return creation{fate: createRefused, hold: holdTerminating, again: t.throttle.creates.Wait(t.d.Generation, now)}
 	case answer.Refused, answer.Missing, answer.Conflict:
 		t.throttle.creates = t.throttle.creates.Refused(t.d.Generation, false, now)
-		m.fate, m.hold = createRefused, holdCreateBackoff
+		c.fate, c.hold = createRefused, holdCreateBackoff
 	}
 	if !stopped(err) {
-		m.message = fmt.Sprintf("Failed to create new replica set %q: %v", want.Name, answer.ForUsers(errors.Unwrap(err)))
-		w.recorder.Event(t.d, corev1.EventTypeWarning, reasonCreateFailed, m.message)
+		c.message = fmt.Sprintf("Failed to create new replica set %q: %v", want.Name, answer.ForUsers(errors.Unwrap(err)))
+		w.recorder.Event(t.d, corev1.EventTypeWarning, reasonCreateFailed, c.message)
 	}
-	return m
+	return c
 }

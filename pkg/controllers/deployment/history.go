@@ -21,7 +21,7 @@ func (p pass) history() []*appsv1.ReplicaSet {
 	})
 	var surplus []*appsv1.ReplicaSet
 	for _, s := range kept[:max(0, len(kept)-max(0, int(*limit)))] {
-		if !s.active() && s.rs.Status.Replicas == 0 && s.rs.Status.ObservedGeneration >= s.rs.Generation {
+		if s.empty() {
 			surplus = append(surplus, s.rs)
 		}
 	}

@@ -20,7 +20,13 @@ type memory struct {
 	ledger   *ledger
 	throttle *throttle
 
-	unfinished time.Time // since when a rollout has been under way; zero: none is
+	rollout rollingOut
+}
+
+// rollingOut is since when a rollout has been under way, and when it moved last. Zero: none is under way.
+type rollingOut struct {
+	since, moved time.Time
+	patience     time.Duration // for which a rollout may stand still between two steps
 }
 
 func newMemories() *memories { return &memories{byKey: map[cache.ObjectName]*memory{}} }
@@ -50,30 +56,35 @@ func (m *memories) drop(key cache.ObjectName) {
 	delete(m.byKey, key)
 }
 
-// note says how a sync left its key.
-func (m *memories) note(key cache.ObjectName, finished bool, now time.Time) {
+// note says how a sync finds or leaves its key: whether no rollout is under way, and whether one has moved.
+func (m *memories) note(t task, finished, moved bool) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
-	known := m.byKey[key]
-	if known == nil {
+	known := m.byKey[t.key]
+	switch {
+	case known == nil:
 		return
+	case finished:
+		known.rollout = rollingOut{}
+		return
+	case known.rollout.since.IsZero():
+		known.rollout.since, moved = t.now, true
 	}
-	if finished {
-		known.unfinished = time.Time{}
-	} else if known.unfinished.IsZero() {
-		known.unfinished = now
+	if moved {
+		known.rollout.moved = t.now
 	}
+	known.rollout.patience = time.Duration(t.d.Spec.MinReadySeconds) * time.Second
 }
 
-// oldestUnfinished is for how long the rollout has gone on that takes longest; 0 if none is under way.
-func (m *memories) oldestUnfinished(now time.Time) time.Duration {
+// longest is for how long the rollout has gone on that takes longest, and for how long the one has stood still that has not moved for longest; 0 if
+// none is under way, or has had time for another step.
+func (m *memories) longest(now time.Time) (unfinished, stalled time.Duration) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
-	var longest time.Duration
 	for _, known := range m.byKey {
-		if !known.unfinished.IsZero() {
-			longest = max(longest, now.Sub(known.unfinished))
+		if r := known.rollout; !r.since.IsZero() {
+			unfinished, stalled = max(unfinished, now.Sub(r.since)), max(stalled, now.Sub(r.moved)-r.patience)
 		}
 	}
-	return longest
+	return unfinished, stalled
 }

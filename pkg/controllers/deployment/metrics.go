@@ -73,9 +73,13 @@ func newMetrics(reg prometheus.Registerer, l *memories, c clock.PassiveClock) *m
 	}
 	oldest := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Subsystem: subsystem, Name: "oldest_unfinished_rollout_seconds",
-		Help: "How long the rollout has gone on that takes longest, as far as this process has seen it; paused ones excepted.",
-	}, func() float64 { return l.oldestUnfinished(c.Now()).Seconds() })
-	reg.MustRegister(m.staleSkips, m.barrierWait, m.liveReads, m.held, m.conflicts, m.lostAnswers, oldest)
+		Help: "How long the rollout has gone on that takes longest, as far as this process has seen it; except while paused or deleted.",
+	}, func() float64 { unfinished, _ := l.longest(c.Now()); return unfinished.Seconds() })
+	stalled := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Subsystem: subsystem, Name: "longest_stalled_rollout_seconds",
+		Help: "How long the rollout has not moved that has stood still longest, beyond its minReadySeconds: no other size, no pod more that is updated or available, no old one less.",
+	}, func() float64 { _, stalled := l.longest(c.Now()); return stalled.Seconds() })
+	reg.MustRegister(m.staleSkips, m.barrierWait, m.liveReads, m.held, m.conflicts, m.lostAnswers, oldest, stalled)
 	return m
 }
 

@@ -2,6 +2,7 @@ package deployment
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -25,7 +26,7 @@ type plan struct {
 	status   appsv1.DeploymentStatus
 	revision string               // annotation of the Deployment; empty: it keeps what it has
 	outcome  outcome              // of which status and revision tell
-	delete   []*appsv1.ReplicaSet // lowest revision first
+	delete   []*appsv1.ReplicaSet // lowest revision first, then the spoiled ones
 
 	confirm bool          // list the pods that the Deployment selects from the API server; if none of an old ReplicaSet is unfinished, plan again with oldPodsGone
 	held    []hold        // why something that is wanted is not done
@@ -53,6 +54,17 @@ func (p plan) raisesAfter(done []change) (raises []change) {
 		}
 	}
 	return raises
+}
+
+// with returns the plan after its create, with the ReplicaSet that came of it.
+func (p plan) with(created *appsv1.ReplicaSet) plan {
+	p.changes = slices.Clone(p.changes)
+	for i := range p.changes {
+		if p.changes[i].rs == p.create {
+			p.changes[i].rs = created
+		}
+	}
+	return p
 }
 
 // change is one write to one ReplicaSet.
@@ -110,6 +122,7 @@ type facts struct {
 	oldPodsGone         bool     // a live list shows that no pod of an old ReplicaSet is unfinished
 	nameTaken           bool     // the name of the new ReplicaSet belongs to one that is not it
 	holdCreate          hold     // why no ReplicaSet is to be created; empty: nothing is in the way
+	suspect             bool     // the last ReplicaSet for the present template was spoiled: the next is created without pods, and raised if it is as it was sent
 	unsettled           bool     // a write of a size was not answered, and it is not known what became of it
 	attempted           int      // pods of a ReplicaSet for the present template whose create was not answered
 	reserved            int      // pods of ReplicaSets whose create was not answered and that are not for the present template

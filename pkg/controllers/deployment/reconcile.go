@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -34,6 +35,8 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 		return c.unselected(ctx, t, err)
 	}
 
+	c.memories.note(t, c.finished(d, d.Status), false) // also of a sync that fails
+
 	// 3. The barrier: do the caches show what this process wrote?
 	switch barrier := &t.ledger.barrier; barrier.State(at, t.now) {
 	case controller.Behind:
@@ -55,7 +58,7 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 
 // step is the rest of a sync. It decides on the ReplicaSets that the task has from the cache, unless there is a reason for a live read from the start.
 func (c *Controller) step(ctx context.Context, t task, liveReason string) (controller.Result, error) {
-	var d decision
+	var judged decision
 	var err error
 
 	// 4. Writes of sizes that were not answered are sent again: until it is known what became of them nothing else is decided.
@@ -67,31 +70,31 @@ func (c *Controller) step(ctx context.Context, t task, liveReason string) (contr
 
 	// 5. Claim, adopt and release, and plan, on the cache.
 	if liveReason == "" {
-		if d, err = c.claimAndPlan(ctx, t); err != nil {
+		if judged, err = c.claimAndPlan(ctx, t); err != nil {
 			return controller.Result{}, err
 		}
-		liveReason = c.doubts(t, d)
+		liveReason = c.doubts(t, judged)
 	}
 
 	// 6. If that will not do: once more on a live read.
-	again := d.again
+	again := judged.again
 	if liveReason != "" {
 		if t, err = c.read.live(ctx, t, liveReason); err != nil {
 			return controller.Result{}, err
 		}
-		if d, err = c.claimAndPlan(ctx, t); err != nil {
+		if judged, err = c.claimAndPlan(ctx, t); err != nil {
 			return controller.Result{}, err
 		}
-		again = controller.Soonest(again, d.again)
+		again = controller.Soonest(again, judged.again)
 	}
 
 	// 7. A rollback is all that a sync does.
-	if d.plan.rollback != nil {
-		return controller.Result{}, c.writes.rollBack(ctx, t, *d.plan.rollback)
+	if judged.plan.rollback != nil {
+		return controller.Result{}, c.writes.rollBack(ctx, t, *judged.plan.rollback)
 	}
 
 	// 8. Create and resize.
-	a := c.writes.apply(ctx, t, d)
+	a := c.writes.apply(ctx, t, judged)
 	for _, why := range a.plan.held {
 		c.metrics.held.WithLabelValues(string(why)).Inc()
 	}
@@ -103,29 +106,31 @@ func (c *Controller) step(ctx context.Context, t task, liveReason string) (contr
 	}
 
 	// 9. Write the status.
-	status, revision := a.tell(t, d)
+	status, revision := a.tell(t, judged)
 	statusAgain, statusErr := c.statuses.write(ctx, t, status, revision)
+	before := t.ledger.best
 	switch {
 	case statusErr != nil:
 	case statusAgain > 0:
-		p := passOf(t.d, d.sets, d.facts, t.now)
+		p := passOf(t.d, judged.sets, judged.facts, t.now)
 		t.ledger.untold = sighting{p.numbers(status), p.seenAt(status)}
 	default:
-		t.ledger.told(d.next, status)
+		t.ledger.told(judged.next, status)
 	}
-	c.memories.note(t.key, finished(t.d, status) || c.read.terminating(t.d.Namespace), t.now)
+	moved := a.created || t.ledger.best != before || slices.ContainsFunc(a.done, func(c change) bool { return c.from != c.to })
+	c.memories.note(t, c.finished(t.d, status), moved)
 
 	// 10. Clean up.
 	var pruneErr error
 	if statusErr == nil && a.err == nil {
-		pruneErr = c.writes.prune(ctx, t, d.plan.delete)
+		pruneErr = c.writes.prune(ctx, t, a.plan.delete)
 	}
 	if err := errors.Join(a.err, statusErr, pruneErr); err != nil {
 		return controller.Result{}, err
 	}
 
 	// 11. When to look again, if no event comes.
-	again = controller.Soonest(again, d.plan.again, a.again, statusAgain, settling.again, t.ledger.decided(t.now))
+	again = controller.Soonest(again, a.plan.again, a.again, statusAgain, settling.again, t.ledger.decided(t.now))
 	if t.ledger.barrier.Unseen() {
 		again = controller.Soonest(again, controller.BarrierPatience) // it is the events of our own writes that wake us, and they may be what is missing
 	}
@@ -147,28 +152,28 @@ func (c *Controller) claimAndPlan(ctx context.Context, t task) (decision, error)
 	if err != nil {
 		return decision{}, err
 	}
-	d := decision{sets: c.read.counted(t, mine), again: again}
-	d.facts = c.facts(t, d.sets, &d.again)
-	if next, found, _ := divide(d.sets); found {
-		d.next = next.rs
-		d.facts.best = t.ledger.best.of(next.rs)
+	judged := decision{sets: c.read.counted(t, mine), again: again}
+	judged.facts = c.facts(t, judged.sets, &judged.again)
+	if next, found, _ := divide(judged.sets); found {
+		judged.next = next.rs
+		judged.facts.best = t.ledger.best.of(next.rs)
 	}
-	d.replan(t)
-	if !d.plan.confirm {
-		return d, nil
+	judged.replan(t)
+	if !judged.plan.confirm {
+		return judged, nil
 	}
 	// A rollout with the strategy Recreate begins: the cache is not believed that the old pods are gone.
-	_, _, old := divide(d.sets)
-	if d.facts.oldPodsGone, err = c.read.oldPodsGone(ctx, t, old); err != nil {
+	_, _, old := divide(judged.sets)
+	if judged.facts.oldPodsGone, err = c.read.oldPodsGone(ctx, t, old); err != nil {
 		return decision{}, err
 	}
-	if !d.facts.oldPodsGone {
-		d.plan.held = append(d.plan.held, holdOldPods)
-		d.again = controller.Soonest(d.again, controller.BarrierRecheck) // the cache is behind and may show the end of the last pod before we know of it
-		return d, nil
+	if !judged.facts.oldPodsGone {
+		judged.plan.held = append(judged.plan.held, holdOldPods)
+		judged.again = controller.Soonest(judged.again, controller.BarrierRecheck) // the cache is behind and may show the end of the last pod before we know of it
+		return judged, nil
 	}
-	d.replan(t)
-	return d, nil
+	judged.replan(t)
+	return judged, nil
 }
 
 func (d *decision) replan(t task) { d.plan = rollout(t.d, d.sets, d.facts, t.now) }
@@ -187,7 +192,9 @@ func (c *Controller) facts(t task, sets []set, again *time.Duration) facts {
 		return f
 	}
 	var wait time.Duration
-	f.holdCreate, wait = t.throttle.holdCreate(t.d.Generation, func() string { return t.ledger.digest.of(t.d) }, t.now)
+	digest := func() string { return t.ledger.digest.of(t.d) }
+	f.holdCreate, wait = t.throttle.holdCreate(t.d.Generation, digest, t.now)
+	f.suspect = t.throttle.suspects(digest)
 	*again = controller.Soonest(*again, wait)
 	return f
 }
@@ -198,8 +205,10 @@ func (c *Controller) doubts(t task, d decision) string {
 	if t.ledger.doubted {
 		return readNameTaken
 	}
-	first := c.cfg.VerifyFirstWrite && !t.ledger.verified
-	if first && (d.plan.writes() || c.statuses.changes(t, d.plan.status, d.plan.revision)) && !c.baseline.ReachedBy(t.at) {
+	if !c.cfg.VerifyFirstWrite || t.ledger.verified || c.baseline.ReachedBy(t.at) {
+		return ""
+	}
+	if d.plan.writes() || c.statuses.changes(t, d.plan.status, d.plan.revision) {
 		return readFirstWrite
 	}
 	return ""
@@ -229,10 +238,20 @@ func ended(result controller.Result, err error) (controller.Result, error) {
 	return result, nil
 }
 
-// finished reports whether no rollout is under way.
-func finished(d *appsv1.Deployment, status appsv1.DeploymentStatus) bool {
-	if d.DeletionTimestamp != nil || d.Spec.Paused || complete(d, status) {
+// finished reports whether no rollout is under way, or none that could go on.
+func (c *Controller) finished(d *appsv1.Deployment, status appsv1.DeploymentStatus) bool {
+	return d.DeletionTimestamp != nil || d.Spec.Paused || c.read.terminating(d.Namespace) || rolledOut(d, status)
+}
+
+// rolledOut reports whether a status tells that a rollout is over. Pods that become unavailable later do not begin another. Where no deadline, and so no
+// condition, tells that it was complete, it is over when all pods are new.
+func rolledOut(d *appsv1.Deployment, status appsv1.DeploymentStatus) bool {
+	replicas := orOne(d.Spec.Replicas)
+	switch {
+	case complete(d, status):
 		return true
+	case (pass{d: d}).deadline() == 0:
+		return status.ObservedGeneration >= d.Generation && int(status.UpdatedReplicas) == replicas && int(status.Replicas) == replicas
 	}
 	c := conditions{list: status.Conditions}
 	has, _ := c.get(appsv1.DeploymentProgressing)

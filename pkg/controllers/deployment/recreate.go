@@ -33,7 +33,11 @@ func (p pass) recreate() sizing {
 		return s
 	}
 	if !p.found {
-		s.create = p.newSet(p.bounds.replicas).rs
+		next := p.newSet(p.bounds.replicas)
+		s.create = next.rs
+		if next.size() < p.bounds.replicas {
+			s.targets = []target{{set: next, to: p.bounds.replicas, why: whyOldGone}}
+		}
 		return s
 	}
 	s.targets = []target{{set: p.next, to: p.bounds.replicas, why: whyOldGone}}

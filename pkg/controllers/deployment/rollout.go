@@ -79,11 +79,11 @@ func rollout(d *appsv1.Deployment, sets []set, f facts, now time.Time) plan {
 
 	// 5. Without the new ReplicaSet nothing is given up for it.
 	o := outcome{observed: true, judged: !d.Spec.Paused}
-	if s.create != nil && p.blocked() {
+	if why, blocked := p.blockedBy(); s.create != nil && blocked {
 		s.create, s.targets = nil, p.spoiled()
 		o = outcome{collision: f.nameTaken}
-		if f.holdCreate != "" {
-			s.held = append(s.held, f.holdCreate)
+		if why != "" {
+			s.held = append(s.held, why)
 		}
 	}
 
@@ -103,11 +103,16 @@ func rollout(d *appsv1.Deployment, sets []set, f facts, now time.Time) plan {
 		out.again = podsRecheck
 	}
 
-	// 8. History, once the rollout is over.
+	// 8. History, once the rollout is over, and at any time what is of no use to anybody.
 	if d.Spec.Paused || !scales && out.create == nil && len(out.changes) == 0 && complete(d, d.Status) {
 		out.delete = slices.DeleteFunc(p.history(), func(rs *appsv1.ReplicaSet) bool {
 			return slices.ContainsFunc(out.changes, func(c change) bool { return c.rs == rs })
 		})
+	}
+	for _, rs := range p.discarded() {
+		if !slices.Contains(out.delete, rs) {
+			out.delete = append(out.delete, rs)
+		}
 	}
 	return out
 }

@@ -27,6 +27,11 @@ func (s set) size() int { return orOne(s.rs.Spec.Replicas) }
 
 func (s set) active() bool { return s.size() > 0 }
 
+// empty reports whether the ReplicaSet has no pods but such as are ending, and its controller knows that it is to have none.
+func (s set) empty() bool {
+	return !s.active() && s.rs.Status.Replicas == 0 && s.rs.Status.ObservedGeneration >= s.rs.Generation
+}
+
 // How many pods can be relied on, or need not be, is told by different witnesses. The size is what there will be: what it has given up is gone. The status
 // is the ReplicaSet controller's, and may be old. The cache of pods learns sooner than the status that a pod became unready, but may be behind it, too. Each
 // can only lower what may be relied on.

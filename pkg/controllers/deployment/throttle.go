@@ -15,7 +15,7 @@ type throttle struct {
 	collisions doubling                 // between two bumps of the collisionCount
 	changed    doubling                 // between two ReplicaSets of one template that something changed on their way
 	digest     string                   // of that template
-	spoiled    map[types.UID]struct{}   // those ReplicaSets
+	spoiled    map[types.UID]struct{}   // those ReplicaSets, and such of other templates, until they are gone
 
 	ownership map[types.UID]refusal // ReplicaSets that the API server does not let us adopt or release
 
@@ -85,13 +85,18 @@ func (b doubling) next(least, most time.Duration, now time.Time) doubling {
 // wait says how long to wait still; zero not at all.
 func (b doubling) wait(now time.Time) time.Duration { return max(b.until.Sub(now), 0) }
 
-// changedHere notes that something changed the template with a digest on its way into a ReplicaSet.
-func (t *throttle) changedHere(digest string, rs types.UID, now time.Time) {
+// spoiledHere notes that something changed the template with a digest on its way into a ReplicaSet.
+func (t *throttle) spoiledHere(digest string, rs types.UID, now time.Time) {
 	if t.digest != digest {
 		t.digest, t.changed = digest, doubling{}
 	}
 	t.spoiled[rs] = struct{}{}
 	t.changed = t.changed.next(minChanged, maxChanged, now)
+}
+
+// suspects reports whether the last ReplicaSet that was made for the template with a digest was not of that template.
+func (t *throttle) suspects(digest func() string) bool {
+	return t.changed.tries > 0 && t.digest == digest()
 }
 
 // holdCreate says why no ReplicaSet is to be created for a template now, and for how long; empty: nothing is in the way.

@@ -52,24 +52,20 @@ type applied struct {
 func (w *writer) apply(ctx context.Context, t task, d decision) applied {
 	a := applied{plan: d.plan}
 	if d.plan.create != nil {
-		made := w.create(ctx, t, d.plan.create)
-		a.err, a.again = made.err, made.again
-		switch made.fate {
+		creation := w.create(ctx, t, d.plan.create)
+		a.err, a.again = creation.err, creation.again
+		switch creation.fate {
 		case createDone:
 			a.created = true
-			for i := range a.plan.changes {
-				if c := &a.plan.changes[i]; c.rs == d.plan.create {
-					c.rs = made.set
-				}
-			}
+			a.plan = a.plan.with(creation.set)
 		case createMet:
 			a.moved = true
 			return a
 		case createTaken, createRefused:
-			d.facts.nameTaken, d.facts.holdCreate = made.fate == createTaken, made.hold
+			d.facts.nameTaken, d.facts.holdCreate = creation.fate == createTaken, creation.hold
 			d.replan(t)
-			a.plan, a.failed = d.plan, made.message
-		default:
+			a.plan, a.failed = d.plan, creation.message
+		case createUnknown:
 			return a
 		}
 	}
@@ -117,18 +113,18 @@ const writesInFlight = 10
 
 // tell returns the status and the revision after what was done.
 func (a applied) tell(t task, d decision) (appsv1.DeploymentStatus, string) {
-	status, revision := a.plan.status, a.plan.revision
-	if len(a.done) < len(a.plan.changes) {
-		o := a.plan.outcome
-		o.changes, o.observed = a.done, false
-		f := d.facts
-		p := passOf(t.d, d.sets, f, t.now)
+	status, revision := a.plan.status, a.plan.revision // as planned
+	instead := func(o outcome) {
+		p := passOf(t.d, d.sets, d.facts, t.now)
 		status, revision = p.status(o), p.revision(o)
 	}
-	if a.plan.create != nil && !a.created {
-		p := passOf(t.d, d.sets, d.facts, t.now)
-		o := outcome{}
-		status, revision = p.status(o), p.revision(o)
+	switch {
+	case a.plan.create != nil && !a.created: // nor was anything else done
+		instead(outcome{})
+	case len(a.done) < len(a.plan.changes):
+		o := a.plan.outcome
+		o.changes, o.observed = a.done, false
+		instead(o)
 	}
 	if a.failed != "" {
 		status = pass{d: t.d, now: t.now}.createFailed(status, a.failed)

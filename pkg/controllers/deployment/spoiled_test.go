@@ -1,0 +1,157 @@
+package deployment
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
+
+	"minikcm/pkg/controller"
+)
+
+// spoiling is an API server with something before it that changes the templates of ReplicaSets, and a ReplicaSet controller that is quick.
+type spoiling struct {
+	*bench
+	heal    bool // templates stay as they are
+	sizes   []int
+	changed bool // the last sync has written the status
+}
+
+func newSpoiling(t *testing.T, d *appsv1.Deployment) *spoiling {
+	s := &spoiling{bench: newBench(t, d)}
+	s.on("create replicasets", func(_ int, a clienttesting.Action) (runtime.Object, error) {
+		rs := a.(clienttesting.CreateAction).GetObject().(*appsv1.ReplicaSet)
+		rs.UID, rs.ResourceVersion, rs.Generation = types.UID(fmt.Sprintf("rs-%d", len(s.sizes))), fmt.Sprint(100+len(s.sizes)), 1
+		if !s.heal {
+			rs.Spec.Template.Spec.Containers[0].Image = "registry/" + rs.Spec.Template.Spec.Containers[0].Image
+		}
+		s.sizes = append(s.sizes, orOne(rs.Spec.Replicas))
+		return nil, nil // and the rest as ever
+	})
+	return s
+}
+
+// sync is one, on what there is now; then the ReplicaSet controller does its part.
+func (s *spoiling) sync(t *testing.T) controller.Result {
+	t.Helper()
+	s.sets = s.stored(t)
+	s.now = s.clock.Now()
+	s.read.resolve(s.task, s.sets, func(name string) (*appsv1.ReplicaSet, bool) {
+		for _, rs := range s.sets {
+			if rs.Name == name {
+				return rs, true
+			}
+		}
+		return nil, false
+	})
+	result, err := s.run(t.Context())
+	if err != nil {
+		t.Fatalf("after %v: %v", s.now.Sub(now), err)
+	}
+	s.changed = s.written() != nil
+	if s.changed {
+		s.d = s.written()
+	}
+	s.client.ClearActions()
+	for _, rs := range s.stored(t) {
+		rs.Status.ObservedGeneration, rs.Status.Replicas = rs.Generation, *rs.Spec.Replicas
+		if err := s.client.Tracker().Update(appsv1.SchemeGroupVersion.WithResource("replicasets"), rs, rs.Namespace); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return result
+}
+
+func (s *spoiling) stored(t *testing.T) (sets []*appsv1.ReplicaSet) {
+	t.Helper()
+	list, err := s.client.Tracker().List(appsv1.SchemeGroupVersion.WithResource("replicasets"), appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range list.(*appsv1.ReplicaSetList).Items {
+		sets = append(sets, list.(*appsv1.ReplicaSetList).Items[i].DeepCopy())
+	}
+	return sets
+}
+
+// during syncs for a while, as often as syncs ask for it and after each change.
+func (s *spoiling) during(t *testing.T, while time.Duration, check func()) {
+	t.Helper()
+	for end := s.clock.Now().Add(while); s.clock.Now().Before(end); {
+		again := s.sync(t).After
+		check()
+		if again == 0 || again > 100*time.Millisecond && (s.changed || !equality.Semantic.DeepEqual(s.sets, s.stored(t))) {
+			again = 100 * time.Millisecond // an event comes
+		}
+		s.clock.Step(again)
+	}
+}
+
+// TestChangedReplicaSetsDoNotPileUp: for an hour all ReplicaSets are changed on their way. There is one of them at most at any time, only the first has pods, they
+// have one name, and in the end the rollout goes on.
+func TestChangedReplicaSetsDoNotPileUp(t *testing.T) {
+	for name, edit := range map[string]func(*appsv1.Deployment){"rolling": within(1, 1), "recreate": recreating} {
+		t.Run(name, func(t *testing.T) {
+			s := newSpoiling(t, newDeployment(3, edit, deadline(600)))
+			most := 0
+			s.during(t, time.Hour, func() { most = max(most, len(s.stored(t))) })
+			if most != 1 {
+				t.Errorf("there were %d ReplicaSets at a time, want one", most)
+			}
+			if count := orZero(s.d.Status.CollisionCount); count != 0 {
+				t.Errorf("%d collisions were counted", count)
+			}
+			// 5 s, 10 s, 20 s … 5 min
+			if len(s.sizes) < 10 || len(s.sizes) > 20 {
+				t.Errorf("%d were made in an hour", len(s.sizes))
+			}
+			for i, size := range s.sizes {
+				if want := []int{3, 0}[min(i, 1)]; size != want {
+					t.Errorf("number %d was made with %d pods, want %d", i, size, want)
+				}
+			}
+			s.heal = true
+			s.during(t, maxChanged, func() {})
+			sets := s.stored(t)
+			if len(sets) != 1 || *sets[0].Spec.Replicas != 3 || sets[0].Spec.Template.Spec.Containers[0].Image != "v1" || s.throttle.changed.tries > 0 {
+				t.Errorf("templates are no longer changed, and there are %d ReplicaSets: %+v", len(sets), sets)
+			}
+		})
+	}
+}
+
+// TestAChangedReplicaSetGoesWhenTheTemplateDoes: another template is tried at once, and what is left of the last one is deleted.
+func TestAChangedReplicaSetGoesWhenTheTemplateDoes(t *testing.T) {
+	s := newSpoiling(t, newDeployment(3, within(1, 1)))
+	s.during(t, time.Second, func() {})
+	s.heal = true
+	s.d = s.d.DeepCopy()
+	s.d.Generation++
+	s.d.Spec.Template = newTemplate("v2")
+	s.during(t, time.Second, func() {})
+	if sets := s.stored(t); len(sets) != 1 || *sets[0].Spec.Replicas != 3 || len(s.sizes) != 2 || s.sizes[1] != 3 {
+		t.Errorf("ReplicaSets %+v, made with %v", sets, s.sizes)
+	}
+}
+
+// TestAChangedReplicaSetThatStays: one that is being deleted and does not go, because of a finalizer, counts as a collision.
+func TestAChangedReplicaSetThatStays(t *testing.T) {
+	s := newSpoiling(t, newDeployment(3, within(1, 1)))
+	s.on("delete replicasets", func(_ int, a clienttesting.Action) (runtime.Object, error) {
+		rs := s.stored(t)[0]
+		rs.DeletionTimestamp, rs.Finalizers = new(metav1.NewTime(s.clock.Now())), []string{"example.com/stays"}
+		return rs, s.client.Tracker().Update(appsv1.SchemeGroupVersion.WithResource("replicasets"), rs, rs.Namespace)
+	})
+	s.during(t, time.Second, func() {})
+	s.heal = true
+	s.during(t, minChanged+time.Second, func() {})
+	if sets := s.stored(t); len(sets) != 2 || orZero(s.d.Status.CollisionCount) != 1 {
+		t.Errorf("%d ReplicaSets, %d collisions; want another beside it, under another name", len(sets), orZero(s.d.Status.CollisionCount))
+	}
+}

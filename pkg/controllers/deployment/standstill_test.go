@@ -1,0 +1,69 @@
+package deployment
+
+import (
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+func TestRolledOut(t *testing.T) {
+	all := appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 3, UpdatedReplicas: 3, ReadyReplicas: 3, AvailableReplicas: 3}
+	with := func(edit func(*appsv1.DeploymentStatus)) appsv1.DeploymentStatus {
+		s := *all.DeepCopy()
+		edit(&s)
+		return s
+	}
+	wasComplete := []appsv1.DeploymentCondition{{Type: appsv1.DeploymentProgressing, Reason: reasonComplete}}
+	for _, tt := range []struct {
+		name           string
+		status         appsv1.DeploymentStatus
+		timed, forEver bool // with a deadline, and without
+	}{
+		{"all available", all, true, true},
+		{"one no longer available, and it was complete", with(func(s *appsv1.DeploymentStatus) { s.AvailableReplicas, s.Conditions = 2, wasComplete }), true, true},
+		{"one not available, and it was never complete", with(func(s *appsv1.DeploymentStatus) { s.AvailableReplicas = 2 }), false, true},
+		{"one old", with(func(s *appsv1.DeploymentStatus) { s.UpdatedReplicas = 2 }), false, false},
+		{"one too many", with(func(s *appsv1.DeploymentStatus) { s.Replicas = 4 }), false, false},
+		{"another generation", with(func(s *appsv1.DeploymentStatus) { s.ObservedGeneration = 1 }), false, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d := newDeployment(3, deadline(600))
+			d.Generation = 2
+			if got := rolledOut(d, tt.status); got != tt.timed {
+				t.Errorf("with a deadline: %t, want %t", got, tt.timed)
+			}
+			d.Spec.ProgressDeadlineSeconds = nil
+			if got := rolledOut(d, tt.status); got != tt.forEver {
+				t.Errorf("without a deadline: %t, want %t", got, tt.forEver)
+			}
+		})
+	}
+}
+
+// TestHowLongARolloutStandsStill: what moves is slow at most, and what may wait between two steps is given that time.
+func TestHowLongARolloutStandsStill(t *testing.T) {
+	m := newMemories()
+	slow, stuck := newDeployment(3), newDeployment(3, func(d *appsv1.Deployment) { d.Name, d.UID, d.Spec.MinReadySeconds = "stuck", "stuck", 60 })
+	at := func(d *appsv1.Deployment, after time.Duration) task {
+		key := cache.MetaObjectToName(d)
+		m.of(key, d.UID)
+		return task{key: key, d: d, now: now.Add(after)}
+	}
+	for i := range 60 {
+		m.note(at(slow, time.Duration(i)*time.Minute), false, true)
+		m.note(at(stuck, time.Duration(i)*time.Minute), false, i < 10)
+	}
+	if unfinished, stalled := m.longest(now.Add(time.Hour)); unfinished != time.Hour || stalled != 50*time.Minute {
+		t.Errorf("under way for %v, standing still for %v; want 1h and 50m", unfinished, stalled)
+	}
+	m.note(at(stuck, time.Hour), true, false)
+	if unfinished, stalled := m.longest(now.Add(time.Hour)); unfinished != time.Hour || stalled != time.Minute {
+		t.Errorf("under way for %v, standing still for %v; want 1h and 1m", unfinished, stalled)
+	}
+	m.note(at(slow, time.Hour), true, false)
+	if unfinished, stalled := m.longest(now.Add(time.Hour)); unfinished != 0 || stalled != 0 {
+		t.Errorf("under way for %v, standing still for %v; want none", unfinished, stalled)
+	}
+}
