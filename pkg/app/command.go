@@ -91,6 +91,9 @@ func (o *Options) warn(log klog.Logger) {
 	if len(o.gates.elsewhere) > 0 {
 		log.Info("Feature gates of other components change nothing here", "ignored", o.gates.elsewhere)
 	}
+	for _, c := range o.leftOut() {
+		log.Info("Controller does not run: * leaves it out, and no other item of --controllers names it", "controller", c.name, "itsFlags", c.flags)
+	}
 	if len(o.enabledControllers()) == 0 {
 		log.Info("No controller is enabled, nothing will be done", "controllers", o.Generic.Controllers)
 	}

@@ -2,10 +2,13 @@ package app
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
 
 	"minikcm/pkg/controller"
 )
@@ -130,5 +133,34 @@ func TestControllerNames(t *testing.T) {
 	}
 	if len(seen) != 2*len(want) {
 		t.Errorf("names and aliases are %v, want those of %v", seen, want)
+	}
+}
+
+// TestWhatTheStarLeavesOutIsTold at the start, with the flags that change nothing.
+func TestWhatTheStarLeavesOutIsTold(t *testing.T) {
+	for _, tt := range []struct {
+		controllers string
+		told        bool
+	}{
+		{"*", true}, {"*,-namespace", true}, {"*,deployment", false}, {"*,-deployment", false}, {"replicaset", false},
+	} {
+		t.Run(tt.controllers, func(t *testing.T) {
+			o := NewOptions(Controllers())
+			all := pflag.NewFlagSet("", pflag.ContinueOnError)
+			for _, fs := range o.Flags().FlagSets {
+				all.AddFlagSet(fs)
+			}
+			if err := all.Parse([]string{"--controllers=" + tt.controllers}); err != nil {
+				t.Fatal(err)
+			}
+			var told []string
+			o.warn(funcr.New(func(_, args string) { told = append(told, args) }, funcr.Options{}))
+			found := slices.ContainsFunc(told, func(s string) bool {
+				return strings.Contains(s, `"controller"="deployment-controller"`) && strings.Contains(s, "concurrent-deployment-syncs")
+			})
+			if found != tt.told {
+				t.Errorf("told %q; want it to be about the Deployment controller: %t", told, tt.told)
+			}
+		})
 	}
 }

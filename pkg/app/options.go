@@ -241,3 +241,28 @@ func (o *Options) serving() serving.Config {
 	cfg.EmulationVersion = o.gates.version.EmulationVersion().String()
 	return cfg
 }
+
+// leftOut is a controller that * does not switch on, with its flags, which change nothing.
+type leftOut struct {
+	name  string
+	flags []string
+}
+
+// leftOut returns the controllers that do not run though * is given, because they have to be named; those that an item switches off are not left out.
+func (o *Options) leftOut() (out []leftOut) {
+	items := canonical(o.Generic.Controllers, aliases(o.controllers))
+	if !slices.Contains(items, "*") {
+		return nil
+	}
+	for _, c := range o.controllers {
+		if !c.Named || enabled(c, items) || slices.Contains(items, "-"+c.Name) {
+			continue
+		}
+		l := leftOut{name: c.Name}
+		if fs := o.flags.FlagSets[c.Name]; fs != nil {
+			fs.VisitAll(func(f *pflag.Flag) { l.flags = append(l.flags, f.Name) })
+		}
+		out = append(out, l)
+	}
+	return out
+}

@@ -106,20 +106,18 @@ func group(name string) rbacv1.Subject {
 	return rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: name}
 }
 
-// readRights reads every file that deploy/rbac applies.
+// readRights reads every file that deploy/rbac and the components of controllers that have to be named apply.
 func readRights() (objects []runtime.Object, err error) {
 	root, err := repository()
 	if err != nil {
 		return nil, err
 	}
-	files, err := filepath.Glob(filepath.Join(root, "deploy", "rbac", "*.yaml"))
+	files, err := filepath.Glob(filepath.Join(root, "deploy", "*", "*-controller.yaml"))
 	if err != nil {
 		return nil, err
 	}
+	files = append(files, filepath.Join(root, "deploy", "rbac", "identity.yaml"))
 	for _, file := range files {
-		if filepath.Base(file) == "kustomization.yaml" {
-			continue
-		}
 		text, err := os.ReadFile(file)
 		if err != nil {
 			return nil, err

@@ -49,8 +49,9 @@
 // ([controller.Creates]): both attempts make one. If the template has changed meanwhile, its pods stay reserved until it can no longer come to exist.
 // A name that is taken is looked at live: what is ours and equal is the new ReplicaSet, all else raises collisionCount.
 //
-// A change of a ReplicaSet is a JSON patch that tests its UID and its generation, so a size is changed once at most, and only on the spec that was judged. One that
-// was not answered is sent again as it was, before anything else is decided.
+// A change of a ReplicaSet is a JSON patch that tests its UID and its generation, so a size is changed once at most, and only on the spec that was judged. Annotations
+// raise no generation: of a change that is sent twice they may be set twice, late, and the next pass puts them right. A change that was not answered is sent again as
+// it was, before anything else is decided. Adopting and releasing is bound to the version, and needs no live read before it.
 //
 // # Where we differ from upstream
 //
@@ -72,7 +73,8 @@
 //
 // A key that fails is retried after at most a minute, for ever. Creates that are refused have a back-off of their own, of which resizes and status know nothing. A
 // resize that is refused is told and holds up no other. Something that changes templates on their way into new ReplicaSets is told, with the field: such a
-// ReplicaSet loses its pods, and the next is made no sooner than after 5 s, then 10 s, up to 5 min.
+// ReplicaSet loses its pods, stays to be looked at, and is deleted when the next is made, no sooner than after 5 s, then 10 s, up to 5 min. Those are made
+// without pods and raised when they have come back as they were sent. A new term knows nothing of that: one more stays behind in the history.
 //
 // Of ReplicaSets without replicas the cache keeps no template but a digest, which tells whether it is that of the Deployment; a rollback reads it live.
 // A status of which only numbers have changed that decide nothing is written two seconds after the last one at the earliest. That the rollout makes progress

@@ -60,9 +60,9 @@ func startReplica(t *testing.T, more ...string) replica {
 	return r
 }
 
-// TestManagerWithDeploysRights runs all controllers with nothing but what deploy/rbac grants.
+// TestManagerWithDeploysRights runs all controllers with nothing but what deploy/rbac and the components of named controllers grant.
 func TestManagerWithDeploysRights(t *testing.T) {
-	newApplier(t).keep(t, render(t, "rbac")...)
+	newApplier(t).keep(t, kustomize(t, everythingsRights)...)
 	allowScraping(t, "scraper")
 	_ = cluster.Client(t).CoordinationV1().Leases("kube-system").Delete(t.Context(), "controller-manager", metav1.DeleteOptions{}) // of an earlier test
 	address := start(t, everything)
@@ -91,7 +91,7 @@ func unauthorized(e *auditv1.Event) bool {
 // checkUse shows a request for each right, so that none is granted because some list says so.
 func checkUse(t *testing.T) {
 	requests := cluster.AuditLog(t).Where(controlplane.ByUser(identity), controlplane.Received)
-	for _, r := range rights(t, render(t, "rbac")) {
+	for _, r := range rights(t, kustomize(t, everythingsRights)) {
 		used := len(requests.Where(func(e *auditv1.Event) bool { return r.allows(e) })) > 0
 		if _, excused := unused[r.String()]; used == excused {
 			t.Errorf("%s: right to %s: used = %v, excused = %v", r.role, r, used, excused)

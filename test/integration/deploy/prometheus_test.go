@@ -75,7 +75,7 @@ func prometheusConfig(t *testing.T, edits ...func(scrape map[string]any)) string
 
 // A ServiceMonitor is turned into discovery through the Service, by one of two types of objects.
 func TestPrometheusOperatorsWayFindsAReplica(t *testing.T) {
-	newApplier(t).keep(t, render(t, "rbac")...)
+	newApplier(t).keep(t, kustomize(t, everythingsRights)...)
 	var objects []*unstructured.Unstructured
 	for _, o := range render(t, "prometheus-operator") {
 		switch o.GetKind() {
@@ -169,7 +169,7 @@ func decoys(t *testing.T) {
 // TestPrometheusScrapesTwoReplicas lets a real Prometheus ask everything that alerts and dashboard ask, while there is something to
 // see in every panel: each controller works, one is refused, and a replica takes over from the other.
 func TestPrometheusScrapesTwoReplicas(t *testing.T) {
-	newApplier(t).keep(t, render(t, "rbac")...)
+	newApplier(t).keep(t, kustomize(t, everythingsRights)...)
 	newApplier(t).keep(t, render(t, "prometheus")...)
 	_ = cluster.Client(t).CoordinationV1().Leases("kube-system").Delete(t.Context(), "controller-manager", metav1.DeleteOptions{}) // of an earlier test
 	leader, standby := startReplica(t, everything), startReplica(t, everything)
@@ -223,7 +223,7 @@ func TestPrometheusScrapesTwoReplicas(t *testing.T) {
 
 // calm are the metrics that are 0 as long as all is well, or in most moments. What a leader does last is not scraped.
 var calm = regexp.MustCompile(`leadership_(watch_stale|watch_reopenings|fence_|terms_ended)|informer_queued_items|workqueue_(depth|longest)|_panics_total|` +
-	`replicaset_controller_(lost_answers|unanswered_creates|stale_sync_skips)|deployment_controller_(held|live_reads|lost_answers|oldest_unfinished|resize_conflicts|stale_sync_skips)|node_collector_(zone_state|suspended|suppressed|pending_taints)|taint_eviction_controller_evictions_pending|rest_client_certificate_expiration`)
+	`replicaset_controller_(lost_answers|unanswered_creates|stale_sync_skips)|deployment_controller_(held|live_reads|longest_stalled|lost_answers|oldest_unfinished|resize_conflicts|stale_sync_skips)|node_collector_(zone_state|suspended|suppressed|pending_taints)|taint_eviction_controller_evictions_pending|rest_client_certificate_expiration`)
 
 // rare is what need not happen: on a quick machine the caches show a write before anybody waits for it.
 var rare = regexp.MustCompile(`(replicaset|deployment)_controller_barrier_wait_seconds`)

@@ -14,7 +14,18 @@ import (
 )
 
 // combined are folders that use what is a component in deploy/.
-var combined = []string{"testdata/service-accounts", "testdata/service-accounts-deployment", "testdata/service-accounts-two-leases"}
+var combined = []string{
+	everythingsRights, "testdata/deployments-deployment", "testdata/deployments-two-leases",
+	"testdata/service-accounts", "testdata/service-accounts-deployment", "testdata/service-accounts-two-leases", everythingsAccounts,
+}
+
+const (
+	everythingsRights   = "testdata/deployments"                  // rbac, and the components of all controllers that have to be named
+	everythingsAccounts = "testdata/service-accounts-deployments" // the same with service accounts
+)
+
+// components are the folders of deploy/ that change others.
+var components = []string{"service-accounts", "deployments"}
 
 // overlays are the folders of deploy/ for kubectl apply -k.
 var overlays = []string{"rbac", "deployment", "two-leases", "prometheus", "prometheus-operator", "grafana"}

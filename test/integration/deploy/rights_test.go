@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -20,10 +21,51 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// controllers are those that deploy/rbac has a file for, by their --controllers name.
+// controllers are those that deploy/rbac or a component has a file for, by their --controllers name.
 var controllers = []string{
 	"replicaset-controller", "node-lifecycle-controller", "taint-eviction-controller", "pod-garbage-collector-controller",
 	"namespace-controller", "deployment-controller",
+}
+
+// roleOf reads the file with the rights of a controller.
+func roleOf(t *testing.T, controller string) []byte {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(deployDir, "*", controller+".yaml"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("files with the rights of %s: %v, %v", controller, files, err)
+	}
+	return read(t, files[0])
+}
+
+// TestNobodyIsGivenRightsUnasked: a controller that has to be named has its rights in a component of its own, and the folders without it grant none of
+// them, nor do they name it. With it they grant exactly what is in its file.
+func TestNobodyIsGivenRightsUnasked(t *testing.T) {
+	without := []string{"testdata/service-accounts", "testdata/service-accounts-deployment", "testdata/service-accounts-two-leases"}
+	for _, dir := range []string{"rbac", "deployment", "two-leases"} {
+		without = append(without, filepath.Join(deployDir, dir))
+	}
+	for _, c := range app.Controllers() {
+		if !c.Named {
+			continue
+		}
+		role := "controller-manager:" + c.Name
+		for _, dir := range without {
+			for _, o := range kustomize(t, dir) {
+				if text := fmt.Sprint(o.Object); o.GetName() == role || strings.Contains(text, c.Name) {
+					t.Errorf("%s has %s, which is about %s", dir, identify(o), c.Name)
+				}
+			}
+			for _, r := range rights(t, kustomize(t, dir)) {
+				if r.resource == "deployments" {
+					t.Errorf("%s grants the right to %s", dir, r)
+				}
+			}
+		}
+		count := len(rights(t, parse(t, roleOf(t, c.Name))))
+		if granted := len(rights(t, kustomize(t, everythingsRights))) - len(rights(t, render(t, "rbac"))); granted != count {
+			t.Errorf("with its component %d rights more are granted, want the %d of %s", granted, count, c.Name)
+		}
+	}
 }
 
 // right is one verb on one resource in one rule of a role of ours.
@@ -158,7 +200,7 @@ func must(t *testing.T, err error) {
 func TestEveryRightIsNeeded(t *testing.T) {
 	identity := parse(t, read(t, deployDir, "rbac", "identity.yaml"))
 	for _, controller := range controllers {
-		own := parse(t, read(t, deployDir, "rbac", controller+".yaml"))
+		own := parse(t, roleOf(t, controller))
 		walk := rights(t, own)
 		if controller == controllers[0] {
 			walk = append(walk, rights(t, identity)...)
@@ -231,7 +273,7 @@ func TestOwnerReferencesNeedFinalizers(t *testing.T) {
 	must(t, err)
 	pod := controlplane.Pod(ns, "web-1", nil)
 	pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(rs, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))}
-	objects := parse(t, read(t, deployDir, "rbac", "replicaset-controller.yaml"))
+	objects := parse(t, roleOf(t, "replicaset-controller"))
 	finalizers := rights(t, objects)[slices.IndexFunc(rights(t, objects), func(r right) bool { return r.resource == "replicasets/finalizers" })]
 	for user, tt := range map[string]struct {
 		without *right
@@ -266,7 +308,7 @@ func deploymentsNeedFinalizers(t *testing.T, ns string) {
 	must(t, err)
 	rs := controlplane.ReplicaSet(ns, "of-a-deployment", 0)
 	rs.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d, appsv1.SchemeGroupVersion.WithKind("Deployment"))}
-	objects := parse(t, read(t, deployDir, "rbac", "deployment-controller.yaml"))
+	objects := parse(t, roleOf(t, "deployment-controller"))
 	all := rights(t, objects)
 	finalizers := all[slices.IndexFunc(all, func(r right) bool { return r.resource == "deployments/finalizers" })]
 	for user, without := range map[string]*right{"deployer-with": nil, "deployer-without": &finalizers} {

@@ -34,7 +34,7 @@ const withAccounts = "--use-service-account-credentials"
 // the manager asks for when it has nothing, and nothing of what API servers grant these accounts by themselves.
 func TestManagerWithServiceAccounts(t *testing.T) {
 	withoutUpstreamsBindings(t)
-	objects := kustomize(t, "testdata/service-accounts")
+	objects := kustomize(t, everythingsAccounts)
 	newApplier(t).keep(t, slices.DeleteFunc(slices.Clone(objects), func(o *unstructured.Unstructured) bool {
 		_, ok := accounts[o.GetName()]
 		return ok && strings.HasSuffix(o.GetKind(), "RoleBinding")
@@ -151,7 +151,9 @@ func exactly(account string, needs []string) (objects []*unstructured.Unstructur
 
 // TestEveryRightBesideServiceAccountsIsNeeded is TestEveryRightIsNeeded for what is left to the manager itself.
 func TestEveryRightBesideServiceAccountsIsNeeded(t *testing.T) {
-	own := parse(t, read(t, deployDir, "service-accounts", "manager.yaml"))
+	own := slices.DeleteFunc(kustomize(t, everythingsAccounts), func(o *unstructured.Unstructured) bool { // as manager.yaml, with the names that components add
+		return o.GetName() != "controller-manager:watches" && o.GetName() != "controller-manager:service-accounts"
+	})
 	for i, r := range rights(t, own) {
 		t.Run(r.String(), func(t *testing.T) {
 			user := fmt.Sprintf("walk-accounts-%d", i)
@@ -165,7 +167,7 @@ func TestEveryRightBesideServiceAccountsIsNeeded(t *testing.T) {
 // controllers' own tests run with ours, the narrower ones.
 func TestRolesAreWithinUpstreams(t *testing.T) {
 	reviews := cluster.Client(t).AuthorizationV1().SubjectAccessReviews()
-	for _, r := range rights(t, render(t, "rbac")) {
+	for _, r := range rights(t, kustomize(t, everythingsRights)) {
 		account, ok := accounts[r.role]
 		if !ok {
 			continue // what every manager needs
@@ -193,7 +195,7 @@ func attributes(r right) *authorizationv1.ResourceAttributes {
 // A role that stays with the manager would not be missed by anybody.
 func TestNoControllersRoleStaysWithTheManager(t *testing.T) {
 	moved := 0
-	for _, o := range kustomize(t, "testdata/service-accounts") {
+	for _, o := range kustomize(t, everythingsAccounts) {
 		if !strings.HasSuffix(o.GetKind(), "RoleBinding") {
 			continue
 		}

@@ -3,6 +3,7 @@ package deploy
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -23,10 +24,10 @@ type half struct {
 	args        []string
 }
 
-func halves(t *testing.T) map[string]half {
+func halves(t *testing.T, objects []*unstructured.Unstructured) map[string]half {
 	t.Helper()
 	found := map[string]half{}
-	for name, d := range deployments(t, render(t, "two-leases")) {
+	for name, d := range deployments(t, objects) {
 		flags, given := parseArgs(t, d.Spec.Template.Spec.Containers[0].Args)
 		list, err := flags.GetStringSlice("controllers")
 		must(t, err)
@@ -41,36 +42,41 @@ func halves(t *testing.T) map[string]half {
 	return found
 }
 
-// A controller in both lists would run twice, one in neither not at all. Those that have to be named are left to the operator.
+// A controller in both lists would run twice, one in neither not at all. Those that have to be named come with their components.
 func TestTwoLeasesShareTheControllers(t *testing.T) {
-	var all, leases []string
-	for name, h := range halves(t) {
-		all, leases = append(all, h.controllers...), append(leases, h.lease)
-		if h.lease != name {
-			t.Errorf("%s competes for lease %q; operators look for one of its name", name, h.lease)
-		}
-	}
-	slices.Sort(all)
-	want := slices.Sorted(slices.Values(slices.DeleteFunc(slices.Clone(controllers), func(name string) bool { return name == "deployment-controller" })))
-	if !slices.Equal(all, want) {
-		t.Errorf("the Deployments run %v, want each of %v once", all, want)
-	}
-	slices.Sort(leases)
-	for _, r := range rights(t, render(t, "two-leases")) {
-		if r.resource == "leases" && r.name != "" && !slices.Contains(leases, r.name) {
-			t.Errorf("there is a right to %s, which nobody needs", r)
-		}
+	for dir, want := range map[string][]string{
+		filepath.Join(deployDir, "two-leases"): slices.DeleteFunc(slices.Clone(controllers), func(name string) bool { return name == "deployment-controller" }),
+		withDeployments:                        controllers,
+	} {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			var all, leases []string
+			for name, h := range halves(t, kustomize(t, dir)) {
+				all, leases = append(all, h.controllers...), append(leases, h.lease)
+				if h.lease != name {
+					t.Errorf("%s competes for lease %q; operators look for one of its name", name, h.lease)
+				}
+			}
+			slices.Sort(all)
+			if want := slices.Sorted(slices.Values(want)); !slices.Equal(all, want) {
+				t.Errorf("the Deployments run %v, want each of %v once", all, want)
+			}
+			slices.Sort(leases)
+			for _, r := range rights(t, kustomize(t, dir)) {
+				if r.resource == "leases" && r.name != "" && !slices.Contains(leases, r.name) {
+					t.Errorf("there is a right to %s, which nobody needs", r)
+				}
+			}
+		})
 	}
 }
 
+const withDeployments = "testdata/deployments-two-leases"
+
 // Both lead at the same time, each for its controllers, and together do all the work with the rights that the folder grants.
 func TestTwoLeasesWorkTogether(t *testing.T) {
-	newApplier(t).keep(t, slices.DeleteFunc(render(t, "two-leases"), func(o *unstructured.Unstructured) bool { return o.GetKind() == "Deployment" })...)
+	newApplier(t).keep(t, slices.DeleteFunc(kustomize(t, withDeployments), func(o *unstructured.Unstructured) bool { return o.GetKind() == "Deployment" })...)
 	begin := time.Now()
-	for _, h := range halves(t) {
-		if slices.Contains(h.controllers, "replicaset-controller") {
-			h.args = append(h.args, "--controllers=deployment") // one more to those of the manifest
-		}
+	for _, h := range halves(t, kustomize(t, withDeployments)) {
 		start(t, h.args...)
 	}
 	w := startWorkload(t, "halves")
@@ -78,7 +84,7 @@ func TestTwoLeasesWorkTogether(t *testing.T) {
 	w.letGo(t)
 	controlplane.Eventually(t, patience, func(ctx context.Context) error {
 		holders := map[string]bool{}
-		for _, h := range halves(t) {
+		for _, h := range halves(t, kustomize(t, withDeployments)) {
 			lease, err := cluster.Client(t).CoordinationV1().Leases("kube-system").Get(ctx, h.lease, metav1.GetOptions{})
 			if err != nil {
 				return err
