@@ -133,8 +133,12 @@ func (r *reader) terminating(namespace string) bool {
 func (r *reader) counted(t task, mine []*appsv1.ReplicaSet) []set {
 	sets := make([]set, len(mine))
 	for i, rs := range mine {
+		current := t.ledger.digest.isOf(t.d, rs)
+		if current {
+			t.throttle.redeemed(rs.UID)
+		}
 		_, spoiled := t.throttle.spoiled[rs.UID]
-		sets[i] = set{rs: rs, current: t.ledger.digest.isOf(t.d, rs), spoiled: spoiled, pods: countPods(r.pods.ControlledBy(rs.UID), rs.Spec.MinReadySeconds, t.now)}
+		sets[i] = set{rs: rs, current: current, spoiled: spoiled, pods: countPods(r.pods.ControlledBy(rs.UID), rs.Spec.MinReadySeconds, t.now)}
 	}
 	return sets
 }

@@ -1,14 +1,17 @@
 package deployment
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -52,7 +55,10 @@ func (s *spoiling) sync(t *testing.T) controller.Result {
 	})
 	result, err := s.run(t.Context())
 	if err != nil {
-		t.Fatalf("after %v: %v", s.now.Sub(now), err)
+		if !apierrors.IsForbidden(err) {
+			t.Fatalf("after %v: %v", s.now.Sub(now), err)
+		}
+		result.After = time.Second // as its back-off is
 	}
 	s.changed = s.written() != nil
 	if s.changed {
@@ -66,6 +72,13 @@ func (s *spoiling) sync(t *testing.T) controller.Result {
 		}
 	}
 	return result
+}
+
+// template gives the Deployment another template.
+func (s *spoiling) template(image string) {
+	s.d = s.d.DeepCopy()
+	s.d.Generation++
+	s.d.Spec.Template = newTemplate(image)
 }
 
 func (s *spoiling) stored(t *testing.T) (sets []*appsv1.ReplicaSet) {
@@ -131,9 +144,7 @@ func TestAChangedReplicaSetGoesWhenTheTemplateDoes(t *testing.T) {
 	s := newSpoiling(t, newDeployment(3, within(1, 1)))
 	s.during(t, time.Second, func() {})
 	s.heal = true
-	s.d = s.d.DeepCopy()
-	s.d.Generation++
-	s.d.Spec.Template = newTemplate("v2")
+	s.template("v2")
 	s.during(t, time.Second, func() {})
 	if sets := s.stored(t); len(sets) != 1 || *sets[0].Spec.Replicas != 3 || len(s.sizes) != 2 || s.sizes[1] != 3 {
 		t.Errorf("ReplicaSets %+v, made with %v", sets, s.sizes)
@@ -151,6 +162,52 @@ func TestAChangedReplicaSetThatStays(t *testing.T) {
 	s.during(t, time.Second, func() {})
 	s.heal = true
 	s.during(t, minChanged+time.Second, func() {})
+	if sets := s.stored(t); len(sets) != 2 || orZero(s.d.Status.CollisionCount) != 1 {
+		t.Errorf("%d ReplicaSets, %d collisions; want another beside it, under another name", len(sets), orZero(s.d.Status.CollisionCount))
+	}
+}
+
+// TestAChangedReplicaSetThatIsWantedAfterAll: its template has become that of the Deployment, so it is one like all others from then on, also when the next template
+// takes its place.
+func TestAChangedReplicaSetThatIsWantedAfterAll(t *testing.T) {
+	s := newSpoiling(t, newDeployment(3, within(1, 1)))
+	s.during(t, time.Second, func() {})
+	s.heal = true
+	s.template("registry/v1")
+	s.during(t, time.Second, func() {})
+	serving := s.stored(t)
+	if len(serving) != 1 || *serving[0].Spec.Replicas != 3 {
+		t.Fatalf("ReplicaSets %+v, want the changed one with 3", serving)
+	}
+
+	forbidden := true
+	s.on("create replicasets", func(int, clienttesting.Action) (runtime.Object, error) {
+		if forbidden {
+			return nil, apierrors.NewForbidden(schema.GroupResource{Resource: "replicasets"}, "", errors.New("as the test wishes"))
+		}
+		return nil, nil
+	})
+	s.template("v2")
+	s.during(t, time.Second, func() {})
+	if sets := s.stored(t); len(sets) != 1 || *sets[0].Spec.Replicas != 3 {
+		t.Fatalf("ReplicaSets %+v, want the pods kept while no other can be made", sets)
+	}
+	forbidden = false
+	s.during(t, time.Minute, func() {})
+	if sets := s.stored(t); len(sets) != 2 {
+		t.Errorf("ReplicaSets %+v, want the old one kept for a rollback", sets)
+	}
+}
+
+// TestAChangedReplicaSetThatCannotBeDeleted counts as a collision: the rollout goes on under another name.
+func TestAChangedReplicaSetThatCannotBeDeleted(t *testing.T) {
+	s := newSpoiling(t, newDeployment(3, within(1, 1)))
+	s.on("delete replicasets", func(int, clienttesting.Action) (runtime.Object, error) {
+		return nil, apierrors.NewForbidden(schema.GroupResource{Resource: "replicasets"}, "", errors.New("as the test wishes"))
+	})
+	s.during(t, time.Second, func() {})
+	s.heal = true
+	s.during(t, time.Minute, func() {})
 	if sets := s.stored(t); len(sets) != 2 || orZero(s.d.Status.CollisionCount) != 1 {
 		t.Errorf("%d ReplicaSets, %d collisions; want another beside it, under another name", len(sets), orZero(s.d.Status.CollisionCount))
 	}

@@ -94,6 +94,9 @@ func (t *throttle) spoiledHere(digest string, rs types.UID, now time.Time) {
 	t.changed = t.changed.next(minChanged, maxChanged, now)
 }
 
+// redeemed notes that a ReplicaSet is not, or no longer, one to be got rid of: the Deployment has come to want what was made of it, or it cannot be deleted.
+func (t *throttle) redeemed(rs types.UID) { delete(t.spoiled, rs) }
+
 // suspects reports whether the last ReplicaSet that was made for the template with a digest was not of that template.
 func (t *throttle) suspects(digest func() string) bool {
 	return t.changed.tries > 0 && t.digest == digest()
@@ -101,11 +104,11 @@ func (t *throttle) suspects(digest func() string) bool {
 
 // holdCreate says why no ReplicaSet is to be created for a template now, and for how long; empty: nothing is in the way.
 func (t *throttle) holdCreate(generation int64, digest func() string, now time.Time) (hold, time.Duration) {
-	if wait := t.creates.Wait(generation, now); wait > 0 {
-		return holdCreateBackoff, wait
-	}
 	if wait := t.changed.wait(now); wait > 0 && t.digest == digest() {
 		return holdTemplateChanged, wait
+	}
+	if wait := t.creates.Wait(generation, now); wait > 0 {
+		return holdCreateBackoff, wait
 	}
 	return "", 0
 }

@@ -147,6 +147,9 @@ func (w *writer) prune(ctx context.Context, t task, sets []*appsv1.ReplicaSet) e
 			t.ledger.pruned[rs.UID] = struct{}{}
 		case answer.Conflict:
 			return errMoved
+		case answer.Refused:
+			t.throttle.redeemed(rs.UID) // it keeps its name, and the next one gets another
+			fallthrough
 		default:
 			return fmt.Errorf("delete old ReplicaSet %s: %w", rs.Name, err)
 		}
