@@ -16,6 +16,9 @@ SLOW        := ./test/integration/namespace ./test/integration/leadership ./test
 INTEGRATION := $(SLOW) ./test/controlplane/... ./test/integration/...
 UNIT         = ./pkg/controllers/node $$($(GO) list ./cmd/... ./pkg/... ./test/... | grep -vE '/test/(controlplane|integration)(/|$$)|/pkg/controllers/node$$')
 
+# Programs on our base, each a module of its own.
+EXAMPLES := ./examples/own-controller/... ./examples/controller-runtime/...
+
 # What `make deflake` runs, and how often.
 PKG   ?= ./pkg/...
 RUN   ?= .
@@ -78,10 +81,9 @@ test-integration: need-cc controlplane deploy-tools ## Run tests on a real etcd 
 	CGO_ENABLED=1 $(GO) build -race ./cmd/... ./pkg/... ./test/...
 	CGO_ENABLED=1 $(GO) test -race -shuffle=on -count=1 -p 3 -timeout 40m $(GOTESTFLAGS) $(INTEGRATION)
 
-# Programs on our base, each a module of its own.
 .PHONY: test-examples
 test-examples: need-cc controlplane ## Run the tests of examples/
-	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 10m $(GOTESTFLAGS) ./examples/own-controller/...
+	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 10m $(GOTESTFLAGS) $(EXAMPLES)
 
 # Its module is fetched from what the download leaves, not from the network.
 .PHONY: test-hack
@@ -110,9 +112,9 @@ lint: bin/staticcheck ## Check formatting, go vet and staticcheck
 	@unformatted=$$(gofmt -l .); \
 	if [ -n "$$unformatted" ]; then echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
 	GOWORK=off $(GO) vet ./...
-	$(GO) vet ./test/... ./examples/own-controller/...
+	$(GO) vet ./test/... $(EXAMPLES)
 	cd hack/renamemodule && GOWORK=off $(GO) vet ./...
-	bin/staticcheck ./... ./test/... ./examples/own-controller/...
+	bin/staticcheck ./... ./test/... $(EXAMPLES)
 
 # The race detector is C code, so go test -race links with cgo.
 .PHONY: need-cc

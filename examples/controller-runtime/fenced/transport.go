@@ -1,0 +1,90 @@
+package fenced
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"regexp"
+
+	"k8s.io/client-go/rest"
+
+	"minikcm/pkg/leadership"
+)
+
+// config returns a copy of cfg with the fence under every client that is made from it.
+func config(cfg *rest.Config, fence *leadership.Fence) *rest.Config {
+	cfg = rest.CopyConfig(cfg)
+	cfg.Dial = fence.Dial
+	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper {
+		return &transport{guarded: fence.Wrap(rt), beside: rt}
+	})
+	return cfg
+}
+
+// transport sends most requests through the fence.
+type transport struct {
+	guarded http.RoundTripper
+	beside  http.RoundTripper
+}
+
+// WrappedRoundTripper lets client-go find the TLS settings below.
+func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.beside }
+
+// RoundTrip implements http.RoundTripper.
+//
+// A write that was sent is not given up because the manager stops, which cancels the context of every reconcile: whether it was done
+// would be unknown, and the lease could not be released before that write's deadline. It ends with its answer, with the deadline of its
+// context, or with that of the fence. The next request of the same reconcile is not sent.
+func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if passes(req.URL.Path) {
+		return t.beside.RoundTrip(req)
+	}
+	if reads(req.Method) {
+		return t.guarded.RoundTrip(req)
+	}
+	ctx := req.Context()
+	if err := ctx.Err(); err != nil {
+		if req.Body != nil {
+			_ = req.Body.Close() // a RoundTripper closes the body whatever happens
+		}
+		return nil, err
+	}
+	whole, free := context.WithCancel(context.WithoutCancel(ctx))
+	if deadline, ok := ctx.Deadline(); ok {
+		free()
+		whole, free = context.WithDeadline(context.WithoutCancel(ctx), deadline)
+	}
+	resp, err := t.guarded.RoundTrip(req.WithContext(whole))
+	if err != nil {
+		free()
+		return nil, err
+	}
+	resp.Body = &answer{ReadCloser: resp.Body, free: free}
+	return resp, nil
+}
+
+// answer frees the timer of its request when it was read.
+type answer struct {
+	io.ReadCloser
+	free context.CancelFunc
+}
+
+// Close implements io.Closer.
+func (a *answer) Close() error {
+	defer a.free()
+	return a.ReadCloser.Close()
+}
+
+func reads(method string) bool {
+	switch method {
+	case http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
+		return false
+	}
+	return true
+}
+
+// beside are the paths of what changes nothing in the cluster although it is sent by POST or PATCH: events, and questions about who somebody is
+// and what he may do, which a standby asks to protect its metrics. An API server may have its paths below a prefix.
+var beside = regexp.MustCompile(`/api/v1/namespaces/[^/]+/events(/[^/]+)?$|/apis/events\.k8s\.io/|/apis/(authentication|authorization)\.k8s\.io/`)
+
+func passes(path string) bool { return beside.MatchString(path) }

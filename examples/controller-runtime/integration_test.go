@@ -1,0 +1,285 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
+	"minikcm/test/controlplane"
+)
+
+// Two replicas of the operator, as processes, compete for a Lease on a real API server. What each of them wrote, and when, is read from the
+// audit log of that. With COMPARE=1 the same is shown of controller-runtime's own election, where nothing is demanded.
+
+// auditPolicy keeps the body of writes to Leases, which says who holds them.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [ResponseStarted]
+rules:
+- level: None
+  verbs: [get, list, watch]
+- level: Request
+  resources: [{group: coordination.k8s.io, resources: [leases]}]
+- level: Metadata
+`
+
+var cluster *controlplane.Cluster
+
+func TestMain(m *testing.M) {
+	os.Exit(controlplane.Run(m, controlplane.Options{Audit: true, AuditPolicy: auditPolicy}, func(c *controlplane.Cluster) { cluster = c }))
+}
+
+const (
+	patience = 60 * time.Second
+	lease    = 15 * time.Second // main's
+	frozen   = 20 * time.Second
+	// noticed bounds how long a leader may write on after somebody outside the election took its lease. It takes as long as an event of a
+	// watch does: some milliseconds, more on a busy machine. Without the watch it takes a retry period, 2 s.
+	noticed = time.Second
+)
+
+func TestSIGTERMHandsOver(t *testing.T) {
+	everyElection(t, func(t *testing.T, elected string) {
+		leader, standby := pair(t, elected)
+		told := time.Now()
+		leader.signal(t, syscall.SIGTERM)
+		standby.writes(t, told)
+		code, err := leader.Wait(patience)
+		if err != nil || code != 0 {
+			t.Errorf("exit code %d (%v), want 0", code, err)
+		}
+		last, first := leader.lastWrite(t), standby.firstWrite(t, told)
+		t.Logf("%s: last write %v after SIGTERM, first write of the other replica %v after SIGTERM and %v after the last",
+			elected, since(told, last), since(told, first), since(last, first))
+		judge(t, elected, leader, standby)
+	})
+}
+
+func TestFrozenLeaderDoesNotWriteWhenItGoesOn(t *testing.T) {
+	everyElection(t, func(t *testing.T, elected string) {
+		leader, standby := pair(t, elected)
+		stopped := time.Now()
+		leader.signal(t, syscall.SIGSTOP)
+		standby.writes(t, stopped)
+		controlplane.Consistently(t, frozen-time.Since(stopped), func(context.Context) error { return nil }) // time has to pass
+		thawed := time.Now()
+		leader.signal(t, syscall.SIGCONT)
+		if code, err := leader.Wait(patience); err != nil || code != 1 {
+			t.Errorf("exit code %d (%v), want 1", code, err)
+		}
+		standby.writes(t, time.Now())
+		first := standby.firstWrite(t, stopped)
+		t.Logf("%s: frozen for %v; first write of the other replica after %v; %d writes by the first one when it went on", elected,
+			since(stopped, thawed), since(stopped, first), len(leader.allWrites(t, thawed)))
+		judge(t, elected, leader, standby)
+	})
+}
+
+func TestLeaderOfAStolenLeaseStops(t *testing.T) {
+	everyElection(t, func(t *testing.T, elected string) {
+		leader, standby := pair(t, elected)
+		stolen := leader.steal(t)
+		if code, err := leader.Wait(patience); err != nil || code != 1 {
+			t.Errorf("exit code %d (%v), want 1", code, err)
+		}
+		t.Logf("%s: lease stolen; last write of the leader %v after that, %d in all", elected, since(stolen, leader.lastWrite(t)), len(leader.allWrites(t, stolen)))
+		standby.writes(t, time.Now()) // when nobody renews it any more
+		judge(t, elected, leader, standby)
+	})
+}
+
+// everyElection runs a test with our election and, if asked, with that of controller-runtime.
+func everyElection(t *testing.T, test func(*testing.T, string)) {
+	t.Parallel()
+	elections := []string{"minikcm"}
+	if os.Getenv("COMPARE") != "" {
+		elections = append(elections, "controller-runtime")
+	}
+	for _, elected := range elections {
+		t.Run(elected, func(t *testing.T) {
+			t.Parallel()
+			test(t, elected)
+		})
+	}
+}
+
+// replica is one process of the operator.
+type replica struct {
+	*controlplane.Process
+	user      string
+	namespace string // of its Lease, and of what it writes
+}
+
+// pair starts a leader that writes and a standby, in a namespace with ten ConfigMaps to count in.
+func pair(t *testing.T, elected string) (leader, standby *replica) {
+	t.Helper()
+	namespace := cluster.Namespace(t)
+	for i := range 10 {
+		beat := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("beat-", i), Labels: map[string]string{label: namespace}}}
+		if _, err := cluster.Client(t).CoreV1().ConfigMaps(namespace).Create(t.Context(), beat, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	leader = start(t, elected, namespace, "first")
+	leader.writes(t, time.Time{})
+	standby = start(t, elected, namespace, "second")
+	standby.WaitForLog(t, map[string]string{"minikcm": "Standing by for another holder", "controller-runtime": "Attempting to acquire leader lease"}[elected])
+	return leader, standby
+}
+
+func start(t *testing.T, elected, namespace, name string) *replica {
+	t.Helper()
+	user := namespace + "-" + name
+	p := controlplane.StartProgram(t, program(t), "--kubeconfig="+cluster.Kubeconfig(t, user, "system:masters"),
+		"--election="+elected, "--namespace="+namespace)
+	return &replica{p, user, namespace}
+}
+
+var program = func() func(*testing.T) string {
+	build := sync.OnceValues(func() (string, error) {
+		dir, err := os.MkdirTemp("", "operator-")
+		if err != nil {
+			return "", err
+		}
+		path := filepath.Join(dir, "operator")
+		cmd := exec.Command("go", "build", "-o", path, ".")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return "", fmt.Errorf("%w\n%s", err, out)
+		}
+		return path, nil
+	})
+	return func(t *testing.T) string {
+		t.Helper()
+		path, err := build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+}()
+
+func (r *replica) signal(t *testing.T, s syscall.Signal) {
+	t.Helper()
+	if err := r.Signal(s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// steal makes somebody who is in no election the holder of the Lease, and returns when the API server had answered.
+func (r *replica) steal(t *testing.T) time.Time {
+	t.Helper()
+	leases := cluster.Client(t).CoordinationV1().Leases(r.namespace)
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		lease, err := leases.Get(t.Context(), "operator", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		thief := "somebody"
+		lease.Spec.HolderIdentity = &thief
+		_, err = leases.Update(t.Context(), lease, metav1.UpdateOptions{})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return time.Now()
+}
+
+// allWrites are those that the API server received from the replica after a moment, except to its Lease and events.
+func (r *replica) allWrites(t *testing.T, after time.Time) controlplane.AuditEvents {
+	t.Helper()
+	return cluster.AuditLogSince(t, after, controlplane.Received, controlplane.Writes, controlplane.ByUser(r.user), controlplane.ByResource("configmaps"))
+}
+
+// writes waits until the replica has written after a moment.
+func (r *replica) writes(t *testing.T, after time.Time) {
+	t.Helper()
+	controlplane.Eventually(t, patience, func(context.Context) error {
+		if len(r.allWrites(t, after)) == 0 {
+			return fmt.Errorf("%s has written nothing since %v", r.user, after)
+		}
+		return nil
+	})
+}
+
+func (r *replica) firstWrite(t *testing.T, after time.Time) time.Time {
+	t.Helper()
+	return r.allWrites(t, after)[0].StageTimestamp.Time
+}
+
+func (r *replica) lastWrite(t *testing.T) time.Time {
+	t.Helper()
+	all := r.allWrites(t, time.Time{})
+	return all[len(all)-1].StageTimestamp.Time
+}
+
+func since(from, to time.Time) time.Duration { return to.Sub(from).Round(time.Millisecond) }
+
+// change is one successful write to the Lease.
+type change struct {
+	user, holder     string // holder "": it was released
+	received, answer time.Time
+}
+
+func changes(t *testing.T, namespace string) []change {
+	t.Helper()
+	var all []change
+	for _, e := range cluster.AuditLogSince(t, time.Time{}, controlplane.Completed, controlplane.Writes, controlplane.ByResource("leases"),
+		controlplane.ByNamespace(namespace), func(e *auditv1.Event) bool { return e.ResponseStatus != nil && e.ResponseStatus.Code < 300 }) {
+		var lease coordinationv1.Lease
+		if e.RequestObject == nil || json.Unmarshal(e.RequestObject.Raw, &lease) != nil {
+			t.Fatalf("audit event without the Lease that was sent: %v", e.AuditID)
+		}
+		c := change{user: e.User.Username, received: e.RequestReceivedTimestamp.Time, answer: e.StageTimestamp.Time}
+		if lease.Spec.HolderIdentity != nil {
+			c.holder = *lease.Spec.HolderIdentity
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+// judge counts the writes that the API server received from a replica after it had answered another's taking of the Lease, or the replica's
+// own release. There may be none; when the thief is not of the election, none later than noticed.
+func judge(t *testing.T, elected string, replicas ...*replica) {
+	t.Helper()
+	taken := changes(t, replicas[0].namespace)
+	user := map[string]bool{}
+	for _, r := range replicas {
+		user[r.user] = true
+	}
+	for _, r := range replicas {
+		wrong := 0
+		for _, w := range r.allWrites(t, time.Time{}) {
+			at := w.StageTimestamp.Time
+			var last change
+			for _, c := range taken {
+				if c.answer.Before(at) {
+					last = c
+				}
+			}
+			if last.user == r.user && last.holder != "" || last.user != "" && !user[last.user] && at.Sub(last.answer) < noticed {
+				continue
+			}
+			wrong++
+		}
+		if elected == "minikcm" && wrong > 0 {
+			t.Errorf("%s sent %d writes when it did not hold the lease\n%s", r.user, wrong, r.Output())
+		}
+		t.Logf("%s: %s sent %d writes, %d of them without the lease", elected, r.user, len(r.allWrites(t, time.Time{})), wrong)
+	}
+}

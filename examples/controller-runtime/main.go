@@ -1,0 +1,111 @@
+// Operator is an ordinary operator on controller-runtime: it counts in every ConfigMap with the label example.com/beat, some times a second.
+// What is not ordinary is how its leader is elected. With --election=controller-runtime that is ordinary, too, to compare.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"minikcm/examples/controller-runtime/fenced"
+	"minikcm/pkg/leadership"
+)
+
+// label marks the ConfigMaps to count in, with any value.
+const label = "example.com/beat"
+
+func main() {
+	election := leadership.Config{
+		LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second, ShutdownTimeout: 10 * time.Second,
+	}
+	flag.StringVar(&election.Namespace, "namespace", "default", "Namespace of the Lease, and of the ConfigMaps to count in.")
+	flag.StringVar(&election.Name, "lease", "operator", "Name of the Lease.")
+	every := flag.Duration("every", 100*time.Millisecond, "Time between two beats of a ConfigMap.")
+	elected := flag.String("election", "minikcm", "Who elects: 'minikcm' or 'controller-runtime'.")
+	metrics := flag.String("metrics-bind-address", "0", "Where to serve metrics, such as :8080; 0: nowhere.")
+	flag.Parse()
+	ctrl.SetLogger(klog.Background())
+	if err := run(ctrl.SetupSignalHandler(), *elected, election, *metrics, *every); err != nil {
+		klog.ErrorS(err, "Operator ended")
+		klog.Flush()
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, elected string, election leadership.Config, metrics string, every time.Duration) error {
+	cfg, err := ctrl.GetConfig()
+	if err != nil {
+		return err
+	}
+	marked, err := labels.Parse(label)
+	if err != nil {
+		return err
+	}
+	options := manager.Options{
+		Metrics: metricsserver.Options{BindAddress: metrics},
+		Cache: cache.Options{
+			DefaultNamespaces: map[string]cache.Config{election.Namespace: {}},
+			ByObject:          map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Label: marked}},
+		},
+	}
+	setUp := func(mgr manager.Manager) error { return (&beats{mgr.GetClient(), every}).setUp(mgr) }
+	switch elected {
+	case "minikcm":
+		return fenced.Run(ctx, cfg, election, options, setUp)
+	case "controller-runtime":
+		return usual(ctx, cfg, election, options, setUp)
+	}
+	return fmt.Errorf("--election=%s: must be minikcm or controller-runtime", elected)
+}
+
+// usual is what fenced.Run replaces.
+func usual(ctx context.Context, cfg *rest.Config, election leadership.Config, options manager.Options, setUp func(manager.Manager) error) error {
+	options.LeaderElection, options.LeaderElectionReleaseOnCancel = true, true
+	options.LeaderElectionNamespace, options.LeaderElectionID = election.Namespace, election.Name
+	mgr, err := ctrl.NewManager(cfg, options)
+	if err != nil {
+		return err
+	}
+	if err := setUp(mgr); err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}
+
+// beats counts in ConfigMaps.
+type beats struct {
+	client.Client
+	every time.Duration
+}
+
+func (b *beats) setUp(mgr manager.Manager) error {
+	// Its own writes are no reason to reconcile.
+	return ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}, builder.WithPredicates(predicate.LabelChangedPredicate{})).Complete(b)
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (b *beats) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	var found corev1.ConfigMap
+	if err := b.Get(ctx, req.NamespacedName, &found); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	n, _ := strconv.Atoi(found.Data["beats"]) // what is no number counts as none
+	next := found.DeepCopy()
+	next.Data = map[string]string{"beats": strconv.Itoa(n + 1)}
+	return ctrl.Result{RequeueAfter: b.every}, b.Patch(ctx, next, client.MergeFrom(&found))
+}
