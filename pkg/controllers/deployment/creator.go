@@ -77,7 +77,7 @@ func (w *writer) made(ctx context.Context, t task, want, got *appsv1.ReplicaSet,
 		w.recorder.Eventf(t.d, corev1.EventTypeNormal, reasonScaling, "Scaled up replica set %s from 0 to %d", got.Name, size)
 	}
 	if field := firstDifference(&want.Spec.Template, &got.Spec.Template); field != "" {
-		t.throttle.spoiledHere(t.ledger.digest.of(t.d), got.UID, w.clock.Now())
+		t.throttle.spoiledHere(t.ledger.templates.digestOf(t.d), got.UID, w.clock.Now())
 		message := fmt.Sprintf("Replica set %q was changed on its way: its template differs from that of the deployment in %s", got.Name, field)
 		w.recorder.Event(t.d, corev1.EventTypeWarning, "ReplicaSetChanged", message)
 		return creation{fate: createRefused, hold: holdTemplateChanged, message: message, again: t.throttle.changed.wait(w.clock.Now())}

@@ -27,7 +27,8 @@ type ledger struct {
 	pruned  map[types.UID]struct{}         // ReplicaSets deleted for certain, though the cache may show them
 	best    best                           // what the status has told of the new ReplicaSet
 	untold  sighting                       // the last numbers that no status has told yet; zero: there are none
-	digest  digest                         // of the present template
+
+	templates templates // which ReplicaSets have the present one
 }
 
 // unansweredResize is a change of a ReplicaSet that was sent and not answered. It is sent again as it was: the size is changed once at most,

@@ -119,9 +119,7 @@ func deleting(s *set) { s.rs.DeletionTimestamp = new(ago(time.Second)) }
 func unseen(s *set) { s.rs.Status.ObservedGeneration-- }
 
 func newPass(d *appsv1.Deployment, sets ...set) pass {
-	p := pass{d: d, bounds: boundsOf(d), now: now}
-	p.next, p.found, p.old = divide(sets)
-	return p
+	return passOf(d, sets, facts{}, now)
 }
 
 // sizesOf tells what becomes of ReplicaSets: "name from→to" for each that changes its size, in the order in which they are written.

@@ -131,9 +131,10 @@ func (r *reader) terminating(namespace string) bool {
 
 // counted returns ReplicaSets with what the cache shows of their pods.
 func (r *reader) counted(t task, mine []*appsv1.ReplicaSet) []set {
+	t.ledger.templates.forget(mine)
 	sets := make([]set, len(mine))
 	for i, rs := range mine {
-		current := t.ledger.digest.isOf(t.d, rs)
+		current := t.ledger.templates.isOf(t.d, rs)
 		if current {
 			t.throttle.redeemed(rs.UID)
 		}

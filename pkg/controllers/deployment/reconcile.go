@@ -153,8 +153,9 @@ func (c *Controller) claimAndPlan(ctx context.Context, t task) (decision, error)
 		return decision{}, err
 	}
 	judged := decision{sets: c.read.counted(t, mine), again: again}
-	judged.facts = c.facts(t, judged.sets, &judged.again)
-	if next, found, _ := divide(judged.sets); found {
+	next, found, old := divide(judged.sets)
+	judged.facts = c.facts(t, found, &judged.again)
+	if found {
 		judged.next = next.rs
 		judged.facts.best = t.ledger.best.of(next.rs)
 	}
@@ -163,7 +164,6 @@ func (c *Controller) claimAndPlan(ctx context.Context, t task) (decision, error)
 		return judged, nil
 	}
 	// A rollout with the strategy Recreate begins: the cache is not believed that the old pods are gone.
-	_, _, old := divide(judged.sets)
 	if judged.facts.oldPodsGone, err = c.read.oldPodsGone(ctx, t, old); err != nil {
 		return decision{}, err
 	}
@@ -178,13 +178,14 @@ func (c *Controller) claimAndPlan(ctx context.Context, t task) (decision, error)
 
 func (d *decision) replan(t task) { d.plan = rollout(t.d, d.sets, d.facts, t.now) }
 
-// facts are what is known besides the Deployment and its ReplicaSets. again is brought forward to when what is held back may go on.
-func (c *Controller) facts(t task, sets []set, again *time.Duration) facts {
+// facts are what is known besides the Deployment and its ReplicaSets. found tells that there is one of the present template. again is brought forward to
+// when what is held back may go on.
+func (c *Controller) facts(t task, found bool, again *time.Duration) facts {
 	f := facts{terminatingReplicas: c.cfg.TerminatingReplicas && !t.throttle.noTerminating, unsettled: t.unsettled, untold: t.ledger.untold}
 	if len(t.ledger.creates) > 0 {
 		f.attempted, f.reserved = t.ledger.reserved(nextName(t.d))
 	}
-	if _, found, _ := divide(sets); found {
+	if found {
 		return f
 	}
 	if c.read.terminating(t.d.Namespace) {
@@ -192,7 +193,7 @@ func (c *Controller) facts(t task, sets []set, again *time.Duration) facts {
 		return f
 	}
 	var wait time.Duration
-	digest := func() string { return t.ledger.digest.of(t.d) }
+	digest := func() string { return t.ledger.templates.digestOf(t.d) }
 	f.holdCreate, wait = t.throttle.holdCreate(t.d.Generation, digest, t.now)
 	f.suspect = t.throttle.suspects(digest)
 	*again = controller.Soonest(*again, wait)
@@ -205,10 +206,8 @@ func (c *Controller) doubts(t task, d decision) string {
 	if t.ledger.doubted {
 		return readNameTaken
 	}
-	if !c.cfg.VerifyFirstWrite || t.ledger.verified || c.baseline.ReachedBy(t.at) {
-		return ""
-	}
-	if d.plan.writes() || c.statuses.changes(t, d.plan.status, d.plan.revision) {
+	first := c.cfg.VerifyFirstWrite && !t.ledger.verified && !c.baseline.ReachedBy(t.at)
+	if first && (d.plan.writes() || c.statuses.changes(t, d.plan.status, d.plan.revision)) {
 		return readFirstWrite
 	}
 	return ""

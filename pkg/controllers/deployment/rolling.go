@@ -38,7 +38,7 @@ func (p pass) rolling() sizing {
 	}
 
 	// 4. Only the pods show that one has become unready, and no event of a ReplicaSet needs to follow.
-	if left > 0 && slices.ContainsFunc(p.existing(), set.lowered) {
+	if left > 0 && slices.ContainsFunc(p.all, set.lowered) {
 		s.held = append(s.held, holdPodsLower)
 	}
 	return s

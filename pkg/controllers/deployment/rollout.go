@@ -15,7 +15,8 @@ const podsRecheck = time.Second
 type pass struct {
 	d      *appsv1.Deployment
 	bounds bounds
-	next   set   // the ReplicaSet of the present template
+	all    []set // the ReplicaSets that there are, oldest first
+	next   set   // the one of the present template
 	found  bool  // next exists
 	old    []set // all others, oldest first
 	facts  facts
@@ -40,7 +41,8 @@ type target struct {
 
 func passOf(d *appsv1.Deployment, sets []set, f facts, now time.Time) pass {
 	p := pass{d: d, bounds: boundsOf(d), facts: f, now: now}
-	p.next, p.found, p.old = divide(sets)
+	p.all = slices.SortedFunc(slices.Values(sets), compareAge)
+	p.next, p.found, p.old = divide(p.all)
 	return p
 }
 
@@ -121,7 +123,7 @@ func rollout(d *appsv1.Deployment, sets []set, f facts, now time.Time) plan {
 // ReplicaSets their sizes anyway.
 func (p pass) scalingEvent() bool {
 	return p.d.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType &&
-		slices.ContainsFunc(p.existing(), func(s set) bool { return s.active() && p.sizedForOther(s) })
+		slices.ContainsFunc(p.all, func(s set) bool { return s.active() && p.sizedForOther(s) })
 }
 
 // sizedForThis reports whether a ReplicaSet tells that it was sized for the present number of replicas.
@@ -144,16 +146,6 @@ func (p pass) spoiled() (targets []target) {
 		}
 	}
 	return targets
-}
-
-// existing returns all ReplicaSets, oldest first.
-func (p pass) existing() []set {
-	if !p.found {
-		return p.old
-	}
-	all := append(slices.Clone(p.old), p.next)
-	slices.SortFunc(all, compareAge)
-	return all
 }
 
 // changes makes writes of targets. A ReplicaSet is raised only if its status shows the last reduction: before that its pods may still be those
@@ -192,7 +184,7 @@ func (p pass) changes(s sizing) (changes []change, held []hold) {
 
 // room is by how many pods sizes may rise after a create, before changes make room. Changes that are all carried out always have enough.
 func (p pass) room(create *appsv1.ReplicaSet, changes []change) int {
-	limit, sum := p.bounds.most()-p.facts.reserved, sizes(p.existing())
+	limit, sum := p.bounds.most()-p.facts.reserved, sizes(p.all)
 	if create != nil {
 		sum += orOne(create.Spec.Replicas)
 	} else {

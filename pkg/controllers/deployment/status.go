@@ -48,7 +48,7 @@ func (p pass) status(o outcome) appsv1.DeploymentStatus {
 func (p pass) counts(o outcome) appsv1.DeploymentStatus {
 	var size, replicas, ready, available, terminating int64
 	known := p.facts.terminatingReplicas
-	for _, s := range p.existing() {
+	for _, s := range p.all {
 		size += int64(s.size())
 		replicas += int64(s.rs.Status.Replicas)
 		ready += int64(s.rs.Status.ReadyReplicas)
@@ -261,7 +261,7 @@ func (p pass) deadline() time.Duration {
 
 // replicaFailure repeats what the ReplicaSets say: the new one, or else the oldest that says something.
 func (p pass) replicaFailure(c *conditions) {
-	all := p.existing()
+	all := p.all
 	if p.found {
 		all = append([]set{p.next}, all...)
 	}

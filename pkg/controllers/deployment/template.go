@@ -2,6 +2,7 @@ package deployment
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
 
 	"minikcm/pkg/caches"
 )
@@ -24,25 +26,57 @@ func sameTemplate(a, b *corev1.PodTemplateSpec) bool {
 	return equality.Semantic.DeepEqual(caches.WithoutHash(a), caches.WithoutHash(b))
 }
 
-// digest is that of the template of a Deployment, made when it is first asked for and again when the Deployment changes.
-type digest struct {
+// templates is what was found out about the template of one Deployment at one generation, so that it need not be found out in every sync.
+type templates struct {
 	generation int64
-	value      string // empty: none was made
+	digest     string // empty: none was made
+	compared   map[types.UID]comparison
 }
 
-func (g *digest) of(d *appsv1.Deployment) string {
-	if g.value == "" || g.generation != d.Generation {
-		*g = digest{generation: d.Generation, value: caches.TemplateDigest(&d.Spec.Template)}
+// comparison is whether a ReplicaSet of a generation has the template.
+type comparison struct {
+	generation int64
+	same       bool
+}
+
+// at forgets what was found out about another generation.
+func (k *templates) at(d *appsv1.Deployment) *templates {
+	if k.compared == nil || k.generation != d.Generation {
+		*k = templates{generation: d.Generation, compared: map[types.UID]comparison{}}
 	}
-	return g.value
+	return k
 }
 
-// isOf reports whether a ReplicaSet has the template of a Deployment. Of one that asks for no pods the cache has only a digest.
-func (g *digest) isOf(d *appsv1.Deployment, rs *appsv1.ReplicaSet) bool {
+// digestOf is that of the template of the Deployment.
+func (k *templates) digestOf(d *appsv1.Deployment) string {
+	if k = k.at(d); k.digest == "" {
+		k.digest = caches.TemplateDigest(&d.Spec.Template)
+	}
+	return k.digest
+}
+
+// isOf reports whether a ReplicaSet has the template of the Deployment. Of one that asks for no pods the cache has only a digest.
+func (k *templates) isOf(d *appsv1.Deployment, rs *appsv1.ReplicaSet) bool {
 	if kept, ok := caches.KeptDigest(rs); ok {
-		return kept == g.of(d)
+		return kept == k.digestOf(d)
 	}
-	return sameTemplate(&d.Spec.Template, &rs.Spec.Template)
+	k = k.at(d)
+	known, ok := k.compared[rs.UID]
+	if !ok || known.generation != rs.Generation {
+		known = comparison{rs.Generation, sameTemplate(&d.Spec.Template, &rs.Spec.Template)}
+		k.compared[rs.UID] = known
+	}
+	return known.same
+}
+
+// forget drops what is known of ReplicaSets that are gone.
+func (k *templates) forget(sets []*appsv1.ReplicaSet) {
+	if len(k.compared) <= len(sets) {
+		return
+	}
+	maps.DeleteFunc(k.compared, func(uid types.UID, _ comparison) bool {
+		return !slices.ContainsFunc(sets, func(rs *appsv1.ReplicaSet) bool { return rs.UID == uid })
+	})
 }
 
 // firstDifference names the first field in which two templates differ, as users write it; empty if they are the same.

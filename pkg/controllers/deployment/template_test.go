@@ -3,6 +3,7 @@ package deployment
 import (
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
@@ -74,5 +75,32 @@ func TestTheOldestReplicaSetOfTheTemplateIsTheNewOne(t *testing.T) {
 	}
 	if _, found, old := divide([]set{oldest}); found || len(old) != 1 {
 		t.Errorf("found %t, %d old, want none and 1", found, len(old))
+	}
+}
+
+// TestTemplatesAreComparedOnceForEachGeneration of the Deployment and of the ReplicaSet: the API server changes no template without a new one.
+func TestTemplatesAreComparedOnceForEachGeneration(t *testing.T) {
+	d := newDeployment(1)
+	rs := owned(d, "v1", newOld("web-1", 1, 1))
+	var k templates
+	for _, step := range []struct {
+		name string
+		do   func()
+		want bool
+	}{
+		{"equal", func() {}, true},
+		{"another template of the same generation: not looked at again", func() { rs.Spec.Template = newTemplate("v2") }, true},
+		{"the ReplicaSet has a new generation", func() { rs.Generation++ }, false},
+		{"the Deployment has", func() { d.Spec.Template, d.Generation = newTemplate("v2"), d.Generation+1 }, true},
+		{"another ReplicaSet", func() { rs = owned(d, "v1", newOld("web-2", 1, 1)) }, false},
+	} {
+		step.do()
+		if got := k.isOf(d, rs); got != step.want {
+			t.Errorf("%s: same %t, want %t", step.name, got, step.want)
+		}
+	}
+	k.forget([]*appsv1.ReplicaSet{rs})
+	if len(k.compared) != 1 {
+		t.Errorf("%d ReplicaSets are known, want the one that is still there", len(k.compared))
 	}
 }
