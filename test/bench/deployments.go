@@ -46,13 +46,13 @@ var (
 	allTurned     = metric{"rollout turned round at half", "s"}
 	allTurnedCPU  = metric{"manager CPU, turned round", "s"}
 	deployWrites  = metric{"Deployment writes, all phases", ""}
-	calmClashes   = metric{"conflicts, up and rollout", ""}
-	turnedClashes = metric{"conflicts, turned round", ""}
+	calmClashes   = metric{"conflicts of the Deployment loop, up and rollout", ""}
+	turnedClashes = metric{"conflicts of the Deployment loop, turned round", ""}
 	rolloutMemory = metric{"resident after all", "MiB"}
 
 	changeToPod     = metric{"template change to first new pod, median", "s"}
 	readyToComplete = metric{"last pod ready to NewReplicaSetAvailable, median", "s"}
-	clashesPerRoll  = metric{"conflicts per rollout", ""}
+	clashesPerRoll  = metric{"conflicts of the Deployment loop per rollout", ""}
 
 	nextResize = metric{"signal to next resize by the other", "s"}
 )
@@ -118,15 +118,16 @@ type written struct {
 	deployments float64 // the Deployment loop's, to Deployments and their statuses
 	sets        float64 // the Deployment loop's, to ReplicaSets
 	statuses    float64 // the ReplicaSet loop's, to statuses of ReplicaSets
-	conflicts   float64 // of all these, those answered with 409
+	conflicts   float64 // of the Deployment loop's, those answered with 409
+	clashes     float64 // of the ReplicaSet loop's likewise: a resize may pass a status on its way
 }
 
 func (w written) plus(other written) written {
-	return written{w.deployments + other.deployments, w.sets + other.sets, w.statuses + other.statuses, w.conflicts + other.conflicts}
+	return written{w.deployments + other.deployments, w.sets + other.sets, w.statuses + other.statuses, w.conflicts + other.conflicts, w.clashes + other.clashes}
 }
 
 func (w written) over(n float64) written {
-	return written{w.deployments / n, w.sets / n, w.statuses / n, w.conflicts / n}
+	return written{w.deployments / n, w.sets / n, w.statuses / n, w.conflicts / n, w.clashes / n}
 }
 
 // readings names the numbers, each with the same ending.
@@ -135,24 +136,27 @@ func (w written) readings(ending string) []reading {
 		{metric{"Deployment writes" + ending, ""}, w.deployments},
 		{metric{"ReplicaSet writes of the Deployment loop" + ending, ""}, w.sets},
 		{metric{"ReplicaSet statuses" + ending, ""}, w.statuses},
+		{metric{"conflicts of ReplicaSet statuses" + ending, ""}, w.clashes},
 	}
 }
 
 // countWritten counts what either program's loops wrote.
 func countWritten(events []auditv1.Event) (w written) {
 	for _, e := range events {
+		conflict := 0.
+		if e.ResponseStatus != nil && e.ResponseStatus.Code == 409 {
+			conflict = 1
+		}
 		switch {
 		case deploymentLoop(&e) && e.ObjectRef.Resource == "deployments":
 			w.deployments++
+			w.conflicts += conflict
 		case deploymentLoop(&e) && e.ObjectRef.Resource == "replicasets":
 			w.sets++
+			w.conflicts += conflict
 		case replicaSetStatus(&e):
 			w.statuses++
-		default:
-			continue
-		}
-		if e.ResponseStatus != nil && e.ResponseStatus.Code == 409 {
-			w.conflicts++
+			w.clashes += conflict
 		}
 	}
 	return w

@@ -25,10 +25,11 @@ func TestWritesAreCountedByLoopAndResource(t *testing.T) {
 		event(deploymentController, "create", "events", "", 201),
 		event(deploymentController, "list", "replicasets", "", 200),
 		event(replicaSetController, "update", "replicasets", "status", 200),
+		event(replicaSetController, "update", "replicasets", "status", conflict),
 		event(replicaSetController, "create", "pods", "", 201),
 		event("kubectl", "patch", "deployments", "", conflict),
 	}
-	if got, want := countWritten(events), (written{deployments: 2, sets: 3, statuses: 1, conflicts: 2}); got != want {
+	if got, want := countWritten(events), (written{deployments: 2, sets: 3, statuses: 2, conflicts: 2, clashes: 1}); got != want {
 		t.Errorf("counted %+v, want %+v", got, want)
 	}
 }
