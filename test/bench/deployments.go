@@ -96,7 +96,7 @@ func measureRollouts(ctx context.Context, r *rig, c contestant) ([]reading, erro
 	for _, phase := range phases {
 		calm = sum
 		last, err = r.writtenDuring(ctx, func() error {
-			e, err := r.effort(ctx, m, phase.name, func() (time.Time, error) { return r.rolledOut(ctx, phase.work) })
+			e, err := r.effort(ctx, m, fileName(phase.name), func() (time.Time, error) { return r.rolledOut(ctx, phase.work) })
 			readings = append(readings, reading{phase.wall, e.wall}, reading{phase.cpu, e.manager})
 			return err
 		})
