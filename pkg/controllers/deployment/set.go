@@ -71,6 +71,7 @@ func (s set) expendable() int {
 }
 
 // caughtUp reports whether the status shows the last reduction. A ReplicaSet of the first generation has never been reduced.
+// Our ReplicaSet controller tells what its deletes were answered, so this may be true before the cache of pods shows them.
 func (s set) caughtUp() bool {
 	seen := s.rs.Status.ObservedGeneration == s.rs.Generation || s.rs.Generation <= 1
 	return seen && int(s.rs.Status.Replicas) <= s.size()

@@ -1,6 +1,8 @@
 package replicaset
 
 import (
+	"slices"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,14 +24,14 @@ type claims struct {
 }
 
 // claim sorts pods. Pods of others, and finished or terminating pods that are nobody's, are nothing to the ReplicaSet. gone holds pods that
-// were deleted though they may look active: those that stop gracefully count as terminating, the others not at all. A ReplicaSet that is
+// were deleted though they may look active: those that take their time to end count as terminating, the others not at all. A ReplicaSet that is
 // being deleted neither adopts nor releases.
-func claim(rs *appsv1.ReplicaSet, selector labels.Selector, pods []*caches.Pod, gone map[types.UID]struct{}) claims {
+func claim(rs *appsv1.ReplicaSet, selector labels.Selector, pods []*caches.Pod, gone map[types.UID]bool) claims {
 	var c claims
 	for _, pod := range pods {
 		orphan := metav1.GetControllerOfNoCopy(pod) == nil
 		selected := selector.Matches(labels.Set(pod.Labels))
-		_, deleted := gone[pod.UID]
+		ending, deleted := gone[pod.UID]
 		deleted = deleted || pod.DeletionTimestamp != nil
 		switch {
 		case pod.Namespace != rs.Namespace || !orphan && !controls(rs, pod):
@@ -42,13 +44,33 @@ func claim(rs *appsv1.ReplicaSet, selector labels.Selector, pods []*caches.Pod, 
 				c.adopt = append(c.adopt, pod)
 			}
 		case deleted:
-			if selected && (pod.DeletionTimestamp != nil || lingers(pod)) {
+			if selected && (pod.DeletionTimestamp != nil || ending) {
 				c.terminating++
 			}
 		case selected:
 			c.mine = append(c.mine, pod)
 		case rs.DeletionTimestamp == nil:
 			c.release = append(c.release, pod)
+		}
+	}
+	return c
+}
+
+// after is what the pods are once some were created and some deleted, as [claim] will see them when the cache shows it.
+func (c claims) after(t task, created, deleted []*caches.Pod) claims {
+	if len(created)+len(deleted) == 0 {
+		return c
+	}
+	gone := byUID(deleted)
+	c.mine = slices.DeleteFunc(slices.Clone(c.mine), func(pod *caches.Pod) bool { return gone[pod.UID] != nil })
+	for _, pod := range deleted {
+		if t.ledger.deleted[pod.UID] {
+			c.terminating++
+		}
+	}
+	for _, pod := range created {
+		if t.counts(pod) { // not one that lost its owner on its way
+			c.mine = append(c.mine, pod)
 		}
 	}
 	return c

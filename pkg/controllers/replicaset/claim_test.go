@@ -23,7 +23,7 @@ func TestClaim(t *testing.T) {
 		name string
 		set  *appsv1.ReplicaSet
 		pods []*caches.Pod
-		gone []types.UID
+		gone map[types.UID]bool
 		want sorted
 	}{
 		{"an orphan is adopted if it is selected", newSet(1),
@@ -44,7 +44,7 @@ func TestClaim(t *testing.T) {
 				newPod("d", phase(corev1.PodSucceeded), other)}, nil, sorted{Failed: []string{"b"}}},
 		{"a kubelet reports a deleted pod as failed before it goes", newSet(1),
 			[]*caches.Pod{newPod("a", deleting, phase(corev1.PodFailed)), newPod("b", phase(corev1.PodFailed)), newPod("c", phase(corev1.PodFailed))},
-			[]types.UID{"b"}, sorted{Failed: []string{"c"}}},
+			map[types.UID]bool{"b": false}, sorted{Failed: []string{"c"}}},
 		{"a reference with our UID and another name or kind does not make a pod ours", newSet(1), []*caches.Pod{
 			newPod("a", func(p *caches.Pod) { p.OwnerReferences[0].Name = "other" }), newPod("b", func(p *caches.Pod) { p.OwnerReferences[0].Kind = "Job" }),
 			newPod("c", phase(corev1.PodFailed), func(p *caches.Pod) { p.OwnerReferences[0].Kind = "Job" })}, nil, sorted{}},
@@ -59,14 +59,10 @@ func TestClaim(t *testing.T) {
 			p.OwnerReferences[0].Controller = new(false)
 		})}, nil, sorted{Adopt: []string{"a"}}},
 		{"a deleted pod that the cache still shows is gone, or terminating if it takes its time", newSet(1),
-			[]*caches.Pod{newPod("a"), newPod("b", onNode("n"))}, []types.UID{"a", "b"}, sorted{Terminating: 1}},
+			[]*caches.Pod{newPod("a", onNode("n")), newPod("b", onNode("n"))}, map[types.UID]bool{"a": false, "b": true}, sorted{Terminating: 1}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			gone := map[types.UID]struct{}{}
-			for _, uid := range tt.gone {
-				gone[uid] = struct{}{}
-			}
-			c := claim(tt.set, mustSelect(tt.set), tt.pods, gone)
+			c := claim(tt.set, mustSelect(tt.set), tt.pods, tt.gone)
 			got := sorted{uidsOrNil(c.mine), uidsOrNil(c.adopt), uidsOrNil(c.release), uidsOrNil(c.failed), c.terminating}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("claim (-want +got):\n%s", diff)

@@ -81,27 +81,28 @@ func (c *creator) create(ctx context.Context, t task, n int) applied {
 	}
 	klog.FromContext(ctx).V(2).Info("Too few replicas", "need", t.want(), "creating", n)
 	template := podFor(t.rs)
-	first, made := max(t.throttle.pace, 1), 0
+	first := max(t.throttle.pace, 1)
 	t.throttle.pace = 0
 	var last batch
+	var made []*caches.Pod
 	err := slowStart(first, n, func(size int) error {
 		last = c.createBatch(ctx, t, template, size)
-		made += last.created
+		made = append(made, last.created...)
 		return last.err
 	})
 	switch {
 	case errors.Is(err, errCut):
 		t.throttle.pace = last.size
-		return applied{tooFew: true, held: made == 0, again: controller.AtOnce}
+		return applied{tooFew: true, created: made, held: len(made) == 0, again: controller.AtOnce}
 	case errors.Is(err, errTerminating):
 		// The answer may be old: an API server hears later than others that a namespace has gone and another has its name.
-		return applied{held: true, again: c.backOff(t, made > 0)}
+		return applied{held: true, created: made, again: c.backOff(t, len(made) > 0)}
 	case last.refused:
-		return applied{tooFew: true, err: err, again: c.backOff(t, made > 0)}
+		return applied{tooFew: true, created: made, err: err, again: c.backOff(t, len(made) > 0)}
 	case err == nil:
 		t.throttle.creates = controller.CreateBackoff{}
 	}
-	return applied{tooFew: true, err: err}
+	return applied{tooFew: true, created: made, err: err}
 }
 
 // backOff holds back creates after a refusal, from now on: the sync may have taken long. It returns for how long.
@@ -114,7 +115,7 @@ func (c *creator) backOff(t task, progress bool) time.Duration {
 // batch is what became of some creates that were sent at once.
 type batch struct {
 	size    int
-	created int
+	created []*caches.Pod
 	refused bool // one or more were refused by a definite answer, or made into somebody else's
 	err     error
 }
@@ -149,7 +150,7 @@ func (c *creator) createBatch(ctx context.Context, t task, template *corev1.Pod,
 			case result.outcome == answer.Exists:
 				n++
 			case err == nil:
-				b.created++
+				b.created = append(b.created, result.pod)
 			default:
 				b.refused = b.refused || result.outcome == answer.Refused || result.outcome == answer.Done
 				b.err = decisive(b.err, err)

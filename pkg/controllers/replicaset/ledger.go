@@ -21,7 +21,7 @@ type ledger struct {
 	list     controller.Snapshot // the last live read, until the cache has reached it
 
 	creates    controller.Creates             // pods that are to be created, and may have been
-	deleted    map[types.UID]struct{}         // pods deleted for certain, though the cache may show them
+	deleted    map[types.UID]bool             // pods deleted for certain, though the cache may show them; true: they take their time to end
 	unanswered map[types.UID]unansweredDelete // pods deleted perhaps
 }
 
@@ -32,7 +32,7 @@ type unansweredDelete struct {
 }
 
 func newLedger(uid types.UID) *ledger {
-	return &ledger{uid: uid, deleted: map[types.UID]struct{}{}, unanswered: map[types.UID]unansweredDelete{}}
+	return &ledger{uid: uid, deleted: map[types.UID]bool{}, unanswered: map[types.UID]unansweredDelete{}}
 }
 
 // readLive notes a consistent read: the ReplicaSet, and the pods it selects, as of a version. The caches have to come that far, with the pods of

@@ -78,7 +78,7 @@ func TestRemovedPods(t *testing.T) {
 func TestResolve(t *testing.T) {
 	l := newLedger("set")
 	l.creates = controller.Creates{{Name: "made", Unknown: true}, {Name: "taken", Unknown: true}, {Name: "pending", Unknown: true}, {Name: "free"}}
-	l.deleted = set[types.UID]("deleted-shown", "deleted-terminating", "deleted-gone")
+	l.deleted = map[types.UID]bool{"deleted-shown": false, "deleted-terminating": true, "deleted-gone": true}
 	soon, late := unansweredDelete{"5", now.Add(time.Second)}, unansweredDelete{"5", now.Add(time.Minute)}
 	l.unanswered = map[types.UID]unansweredDelete{
 		"perhaps-shown": late, "perhaps-soon": soon, "perhaps-terminating": soon, "perhaps-gone": late, "perhaps-changed": late, "perhaps-older": {"9", late.until},
@@ -115,14 +115,6 @@ func TestResolve(t *testing.T) {
 			t.Errorf("%s left: %v, want %v", name, left, want)
 		}
 	}
-}
-
-func set[T comparable](members ...T) map[T]struct{} {
-	m := map[T]struct{}{}
-	for _, member := range members {
-		m[member] = struct{}{}
-	}
-	return m
 }
 
 func keys[V any](m map[types.UID]V) []types.UID {

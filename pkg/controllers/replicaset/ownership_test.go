@@ -131,7 +131,7 @@ func TestRefusedReleaseIsTriedAgainAfterALiveRead(t *testing.T) {
 	if result, err := b.run(t.Context()); err != nil || result.After != 10*time.Second {
 		t.Errorf("result %+v, error %v, want another sync when the release may be tried again", result, err)
 	}
-	b.wants(t, "get replicasets", "list pods", "create pods")
+	b.wants(t, "get replicasets", "list pods", "create pods", "update replicasets/status")
 }
 
 // TestAdoptionWithoutEffect: something takes the owner away again. Nothing is created in the place of such a pod on and on.

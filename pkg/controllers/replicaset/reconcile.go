@@ -88,13 +88,14 @@ func (c *Controller) step(ctx context.Context, t task, liveReason string) (contr
 	}
 
 	// 7. Write the status.
-	statusAgain, err := c.statuses.write(ctx, t, d.claimed, a)
+	claimed := d.claimed.after(t, a.created, a.deleted)
+	statusAgain, err := c.statuses.write(ctx, t, claimed, a)
 	if err := errors.Join(a.err, err); err != nil {
 		return controller.Result{}, err
 	}
 
 	// 8. When to look again, if no event comes.
-	again = controller.Soonest(again, a.again, statusAgain, untilAvailable(t, d.claimed.mine, c.deps.Clock.Now()))
+	again = controller.Soonest(again, a.again, statusAgain, untilAvailable(t, claimed.mine, c.deps.Clock.Now()))
 	if t.ledger.barrier.Unseen() {
 		again = controller.Soonest(again, controller.BarrierPatience) // it is the events of our own writes that wake us, and they may be what is missing
 	}

@@ -258,7 +258,7 @@ func TestPodsThatKeepFailing(t *testing.T) {
 	if _, err := b.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	b.wants(t, "create pods")
+	b.wants(t, "create pods", "update replicasets/status")
 	if told := b.told(); len(told) != 2 || !strings.Contains(told[0], "BackOff") {
 		t.Errorf("events are %v, want one about the back-off and one about the pod", told)
 	}

@@ -1,6 +1,7 @@
 package replicaset
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,6 +61,9 @@ func (r *remover) remove(ctx context.Context, t task, todo plan) applied {
 	for i, result := range results[:begun] {
 		again, err := r.note(t, victims[i].pod, result)
 		a.again, a.err = controller.Soonest(a.again, again), decisive(a.err, err)
+		if result.outcome == answer.Done || result.outcome == answer.Missing {
+			a.deleted = append(a.deleted, victims[i].pod)
+		}
 	}
 	return a
 }
@@ -97,8 +101,14 @@ func judgedVersion(t task, pod *caches.Pod) string {
 type removed struct {
 	outcome answer.Meaning // done, missing (gone already), conflict (to be judged again), unsent, unknown or rejected
 	version string         // of the last delete that was sent
-	changed *caches.Pod    // on conflict: the pod as it is now
+	changed *caches.Pod    // after a conflict: the pod as it is now; nil: it was not looked at, or is gone
 	err     error
+}
+
+// ending reports whether a pod that is deleted is still there: one that somebody else deleted, if it was seen so, and one that we did, if it lingers.
+func (r removed) ending(pod *caches.Pod) bool {
+	pod = cmp.Or(r.changed, pod)
+	return pod.DeletionTimestamp != nil || r.outcome == answer.Done && lingers(pod)
 }
 
 // removePod deletes the pod if it still is the version that was judged, or has changed in ways that do not matter since.
@@ -114,8 +124,10 @@ func (r *remover) removePod(ctx context.Context, t task, pod *caches.Pod, versio
 	switch {
 	case err != nil:
 		return removed{outcome: answer.Refused, version: version, err: errors.Join(first.err, err)}
-	case live == nil || live.UID != pod.UID || live.DeletionTimestamp != nil:
+	case live == nil || live.UID != pod.UID:
 		return removed{outcome: answer.Missing, version: version}
+	case live.DeletionTimestamp != nil:
+		return removed{outcome: answer.Missing, version: version, changed: live}
 	case !t.counts(live) || !sameStanding(pod, live):
 		return removed{outcome: answer.Conflict, version: version, changed: live, err: first.err}
 	}
@@ -149,7 +161,7 @@ func (r *remover) note(t task, pod *caches.Pod, result removed) (again time.Dura
 	switch result.outcome {
 	case answer.Done, answer.Missing:
 		delete(t.ledger.unanswered, pod.UID)
-		t.ledger.deleted[pod.UID] = struct{}{}
+		t.ledger.deleted[pod.UID] = result.ending(pod)
 		if repeated {
 			fate := fateAbsent
 			if result.outcome == answer.Missing {

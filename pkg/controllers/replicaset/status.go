@@ -87,6 +87,9 @@ type applied struct {
 	tooFew bool          // pods were to be created, not deleted
 	err    error         // the one that the sync fails with
 	again  time.Duration // go on after; 0: no need
+
+	// Pods of which answers proved that they are there, and that they are gone or going. They change the counts of the status.
+	created, deleted []*caches.Pod
 }
 
 // statusOf returns the status that follows from old. Conditions of other types stay as they are.

@@ -24,8 +24,8 @@ type statusWriter struct {
 	terminating bool // status.terminatingReplicas is filled
 }
 
-// write writes the status if it has changed, and returns when to look again. The counts are those before this sync created or deleted; the
-// events of that bring the next one.
+// write writes the status if it has changed, and returns when to look again. The counts are those after this sync created and deleted, as far as it was
+// answered: what is not known to have been carried out counts as if it had not, and the events of it bring the next sync.
 func (w *statusWriter) write(ctx context.Context, t task, claimed claims, a applied) (again time.Duration, err error) {
 	c := w.count(t, claimed)
 	again, err = w.put(ctx, t, t.rs, c, a)
@@ -69,7 +69,8 @@ func (w *statusWriter) changesNumbers(t task, claimed claims) bool {
 	return !sameNumbers(t.rs.Status, status)
 }
 
-// endingEvery is how long after a status one is written that only tells that fewer pods are ending. Many end one by one, and nobody waits for any but the last.
+// endingEvery is how long after a status one is written that only tells that fewer pods are ending. Many end one by one, and
+// few wait for any but the last: a Deployment controller that replaces pods only once they are gone gets their room in steps of up to that long.
 const endingEvery = time.Second
 
 // put writes the status over rs, which must be the version that the API server has, and returns when to look again if that can wait.

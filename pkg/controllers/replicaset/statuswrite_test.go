@@ -195,3 +195,88 @@ func TestFewerEndingPodsAreToldAtTheirPace(t *testing.T) {
 func ending(pods int32) func(*appsv1.ReplicaSet) {
 	return func(rs *appsv1.ReplicaSet) { rs.Status.TerminatingReplicas = &pods }
 }
+
+// TestStatusCountsWhatASyncWasAnswered, so that there is one status for each change of the size, and none tells what the API server does not have.
+func TestStatusCountsWhatASyncWasAnswered(t *testing.T) {
+	unanswered := apierrors.NewTimeoutError("etcd is slow", 0)
+	for _, tt := range []struct {
+		name        string
+		size        int32
+		pods        []*caches.Pod
+		answer      func(call int, a clienttesting.Action) (runtime.Object, error) // to creates and deletes
+		failed      bool
+		replicas    int32
+		terminating int32
+	}{
+		{"created", 3, nil, fails(nil), false, 3, 0},
+		{"created, one without an answer", 3, nil, func(call int, _ clienttesting.Action) (runtime.Object, error) {
+			if call == 2 {
+				return nil, unanswered
+			}
+			return nil, nil
+		}, true, 2, 0},
+		{"created, and given to nobody on its way", 1, nil, func(_ int, a clienttesting.Action) (runtime.Object, error) {
+			made := a.(clienttesting.CreateAction).GetObject().(*corev1.Pod).DeepCopy()
+			made.OwnerReferences = nil
+			return made, nil
+		}, false, 0, 0},
+		{"refused", 3, nil, fails(apierrors.NewForbidden(podResource, "", errors.New("quota"))), true, 0, 0},
+		{"deleted, and gone at once", 1, []*caches.Pod{newPod("a"), newPod("b"), newPod("c")}, fails(nil), false, 1, 0},
+		{"deleted, and ending", 1, []*caches.Pod{newPod("a", onNode("node")), newPod("b", onNode("node")), newPod("c", onNode("node"))}, fails(nil), false, 1, 2},
+		{"deleted by somebody else", 1, []*caches.Pod{newPod("a"), newPod("b")}, fails(apierrors.NewNotFound(podResource, "b")), false, 1, 0},
+		{"deleted by somebody else, from a node", 1, []*caches.Pod{newPod("a", onNode("node")), newPod("b", onNode("node"))},
+			fails(apierrors.NewNotFound(podResource, "b")), false, 1, 0},
+		{"being deleted by somebody else", 1, []*caches.Pod{newPod("a", onNode("node")), newPod("b", onNode("node"))},
+			fails(apierrors.NewConflict(podResource, "b", errors.New("another version"))), false, 1, 1},
+		{"deleted without an answer", 1, []*caches.Pod{newPod("a", onNode("node")), newPod("b", onNode("node"))}, fails(unanswered), true, 2, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, newSet(tt.size), tt.pods...)
+			b.on("create pods", tt.answer)
+			b.on("delete pods", func(call int, a clienttesting.Action) (runtime.Object, error) {
+				if _, err := tt.answer(call, a); err != nil {
+					return nil, err
+				}
+				return &corev1.Pod{}, nil
+			})
+			b.on("list pods", func(_ int, a clienttesting.Action) (runtime.Object, error) { // after a conflict
+				name, _ := a.(clienttesting.ListAction).GetListRestrictions().Fields.RequiresExactMatch("metadata.name")
+				return &corev1.PodList{Items: []corev1.Pod{*apiPod(newPod(name, onNode("node"), deleting))}}, nil
+			})
+			var told []appsv1.ReplicaSetStatus
+			b.on("update replicasets/status", func(_ int, a clienttesting.Action) (runtime.Object, error) {
+				sent := a.(clienttesting.UpdateAction).GetObject().(*appsv1.ReplicaSet)
+				told = append(told, sent.Status)
+				return sent, nil
+			})
+			if _, err := b.run(t.Context()); (err != nil) != tt.failed {
+				t.Errorf("error is %v", err)
+			}
+			if len(told) != 1 || told[0].Replicas != tt.replicas || *told[0].TerminatingReplicas != tt.terminating {
+				t.Errorf("told %+v, want %d replicas and %d ending in one status", told, tt.replicas, tt.terminating)
+			}
+		})
+	}
+}
+
+// TestOneStatusForEachSize: when the cache shows what was created there is nothing more to tell.
+func TestOneStatusForEachSize(t *testing.T) {
+	b := newBench(t, newSet(2))
+	var made []*caches.Pod
+	b.on("create pods", func(_ int, a clienttesting.Action) (runtime.Object, error) {
+		pod := newPod(a.(clienttesting.CreateAction).GetObject().(*corev1.Pod).Name)
+		made = append(made, pod)
+		return apiPod(pod), nil
+	})
+	b.on("update replicasets/status", func(_ int, a clienttesting.Action) (runtime.Object, error) {
+		b.rs = a.(clienttesting.UpdateAction).GetObject().(*appsv1.ReplicaSet).DeepCopy()
+		return b.rs, nil
+	})
+	for range 2 {
+		if _, err := b.run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		b.pods = made
+	}
+	b.wants(t, "create pods", "create pods", "update replicasets/status")
+}
