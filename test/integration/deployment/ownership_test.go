@@ -72,10 +72,13 @@ func TestAReplicaSetWithOtherLabelsIsReleased(t *testing.T) {
 		}
 		return nil
 	})
-	got, second := n.complete()
-	if second.UID == s.UID || second.Name == s.Name || ptr.Deref(got.Status.CollisionCount, 0) != 1 {
-		t.Errorf("the present ReplicaSet is %s, collisions are %d", second.Name, ptr.Deref(got.Status.CollisionCount, 0))
-	}
+	n.eventually(func(ctx context.Context) error { // the status is complete all the time, at first with the one that is released
+		got, second, err := n.completed(ctx, "web")
+		if err == nil && (second.UID == s.UID || second.Name == s.Name || ptr.Deref(got.Status.CollisionCount, 0) != 1) {
+			err = fmt.Errorf("the present ReplicaSet is %s, collisions are %d", second.Name, ptr.Deref(got.Status.CollisionCount, 0))
+		}
+		return err
+	})
 	n.editSet(s.Name, func(s *appsv1.ReplicaSet) { s.Labels["app"] = "web" })
 	n.eventually(func(ctx context.Context) error {
 		sets, err := n.sets(ctx, d)
