@@ -1,9 +1,9 @@
-// Package kcmtest runs controllers of kube-controller-manager beside the API server of a test, which has none: owner references cascade,
-// namespaces that are deleted go, Deployments make ReplicaSets and these make pods, and, with [PodsReady], pods get ready.
+// Package kcmtest runs controllers of kube-controller-manager beside the API server of a test, which has none: namespaces that are deleted go,
+// Deployments make ReplicaSets, and these make pods. Nobody runs the pods: who needs them ready writes their status.
 //
 //	func TestOperator(t *testing.T) {
 //		cfg := … // of envtest, or of any API server
-//		kcmtest.Start(t, cfg, kcmtest.PodsReady())
+//		kcmtest.Start(t, cfg)
 //		…
 //	}
 //

@@ -17,7 +17,7 @@ import (
 
 const (
 	// serverPatience is how long an API server that does not answer is waited for: it was up a moment ago, or the test is wrong.
-	serverPatience = time.Second
+	serverPatience = 1500 * time.Millisecond
 	// startPatience is how long everything may take: an API server that lists nothing should not take the time of the whole test.
 	startPatience = 30 * time.Second
 	// stopPatience is how long a request that is not answered, for example because of a webhook of the test, can hold up the end.
