@@ -88,6 +88,7 @@ test-examples: need-cc controlplane ## Run the tests of examples/
 # Its module is fetched from what the download leaves, not from the network.
 .PHONY: test-hack
 test-hack: ## Run the tests of hack/: a renamed copy of the module is fetched and tested by another module
+	$(GO) list -deps -test ./... ./test/... $(EXAMPLES) >/dev/null
 	GOWORK=off $(GO) mod download
 	cd hack/renamemodule && GOWORK=off $(GO) test -count=1 -timeout 20m $(GOTESTFLAGS) ./...
 

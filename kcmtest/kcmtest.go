@@ -62,7 +62,7 @@ func Start(t TB, cfg *rest.Config, options ...Option) *Manager {
 	case <-patience.C:
 		stop()
 		<-m.done
-		m.err = errors.Join(fmt.Errorf("the controllers do not work after %v", startPatience), m.err)
+		m.err = fmt.Errorf("the controllers do not work after %v; does the API server answer lists and watches?", startPatience)
 	}
 	err := m.err
 	m.err = nil // it is told here
@@ -70,7 +70,7 @@ func Start(t TB, cfg *rest.Config, options ...Option) *Manager {
 	return m
 }
 
-// Stop stops the controllers before the test ends, and returns when all that was started has ended. It may be called again, and does nothing then.
+// Stop stops the controllers before the test ends, and returns when all that was started has ended, but for what [app.Manager.Run] excepts. It may be called again, and does nothing then.
 func (m *Manager) Stop() {
 	m.t.Helper()
 	m.once.Do(func() {
@@ -82,7 +82,7 @@ func (m *Manager) Stop() {
 	})
 }
 
-// Run runs controllers on the API server of cfg until ctx ends, and returns when all that was started has ended: nil, or why it could not go on.
+// Run runs controllers on the API server of cfg until ctx ends, and returns when all that was started has ended, but for what [app.Manager.Run] excepts: nil, or why it could not go on.
 func Run(ctx context.Context, cfg *rest.Config, options ...Option) error {
 	return run(ctx, cfg, newSettings(options), func() {})
 }

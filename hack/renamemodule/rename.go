@@ -22,6 +22,9 @@ import (
 	"golang.org/x/mod/module"
 )
 
+// original is the path of the module in the repository that copies are made of.
+const original = "minikcm"
+
 // rename gives the module in dir, and those below it, a path that begins with to, and returns how many files it changed. Every file is
 // read and worked out before the first is written, so an error leaves all as they were, unless it is one of writing.
 func rename(dir, to string) (changed int, err error) {
@@ -36,8 +39,11 @@ func rename(dir, to string) (changed int, err error) {
 		return 0, err
 	}
 	from := modfile.ModulePath(text)
-	if from == "" {
+	switch from {
+	case "":
 		return 0, errors.New("go.mod does not name a module")
+	case to: // after a merge: what came with it has the old path
+		from = original
 	}
 	files, err := tracked(dir)
 	if err != nil {

@@ -106,6 +106,13 @@ func TestARenamedCopyIsFetchedByAnotherModule(t *testing.T) {
 	if again, err := rename(copied, fetched); err != nil || again != 0 {
 		t.Errorf("a second time changed %d files (%v), want none", again, err)
 	}
+	late := filepath.Join(copied, "pkg", "late.go") // comes with a merge
+	if err := os.WriteFile(late, []byte("package pkg\n\nimport _ \"minikcm/pkg/answer\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := rename(copied, fetched); err != nil || again != 1 {
+		t.Errorf("after a merge %d files changed (%v), want the one that came with it", again, err)
+	}
 	nothingIsLeft(t, copied)
 	run(t, copied, []string{"GOWORK=off", "GOFLAGS=-trimpath", "CGO_ENABLED=0"}, "go", "build", "./...") // as below, so that most is compiled once
 	for _, dir := range workspace(t, copied) {

@@ -31,7 +31,8 @@ type Config struct {
 	// with rest.AddUserAgent. It is copied before it is changed.
 	REST *rest.Config
 
-	// Patience is how long an API server that is not there, or not ready, is waited for at the start; 0: for ever.
+	// Patience is how long an API server that is not there, or not ready, is waited for at the start; 0: for ever. A question that was sent has 5 s
+	// all the same.
 	Patience time.Duration
 
 	// ServiceAccounts makes each controller work as the service account of its name in kube-system.

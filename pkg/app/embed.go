@@ -12,7 +12,7 @@ import (
 )
 
 // DefaultConfig is the configuration of a manager in a program of one's own: what the command has without any flag, for these controllers and
-// with the API server and the credentials of cfg. cfg is copied. Of it, limits of requests and a content type do not count.
+// with the API server and the credentials of cfg. cfg is copied. Of it, limits of requests, timeout, content type, compression, user agent and warning handler do not count.
 // A program that is not alone will want to change Election and Serving.
 func DefaultConfig(cfg *rest.Config, controllers []controller.Registration) (Config, error) {
 	if cfg == nil {

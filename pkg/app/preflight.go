@@ -40,9 +40,6 @@ const (
 func preflight(ctx context.Context, cfg Config) error {
 	rc := kubeclient.WithAgent(cfg.REST, "preflight")
 	rc.Timeout, rc.QPS = preflightTimeout, -1
-	if cfg.Patience > 0 {
-		rc.Timeout = min(rc.Timeout, cfg.Patience)
-	}
 	client, err := kubernetes.NewForConfig(rc)
 	if err != nil {
 		return fmt.Errorf("build the first client: %w", err)

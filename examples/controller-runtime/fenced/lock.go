@@ -12,7 +12,7 @@ import (
 type lock struct {
 	identity, name string
 
-	asked chan struct{} // closed when the manager competes: its caches are filled
+	asked chan struct{} // closed when the manager competes
 	ask   func()        // closes it; may be called again
 	won   chan struct{} // closed when the lease is ours. It stays closed: a manager leads once
 	win   func()        // closes it; may be called again

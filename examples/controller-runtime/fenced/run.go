@@ -27,7 +27,7 @@ import (
 // manager cannot be started again, so the process ends and comes back as a standby.
 var ErrLeaseLost = errors.New("the lease was lost")
 
-// Run builds a manager, hands it to setUp and starts it. Its caches fill at once; its controllers, and all else that needs leader election,
+// Run builds a manager, hands it to setUp and starts it. Its controllers, and all else that needs leader election,
 // run while the lease of election is held. When ctx ends, running reconciles end first, the lease is released next, and Run returns nil. It
 // returns an error with [ErrLeaseLost] as soon as the lease is lost and the manager has stopped.
 //
@@ -70,10 +70,13 @@ func Run(ctx context.Context, cfg *rest.Config, election leadership.Config, opti
 
 // build makes a manager whose writes pass the fence and whose election is decided by lock.
 func build(cfg *rest.Config, fence *leadership.Fence, lock *lock, shutdown time.Duration, options manager.Options) (manager.Manager, error) {
+	if options.Client.HTTPClient != nil || options.NewClient != nil || cfg.Transport != nil {
+		return nil, errors.New("a client or a transport of one's own would pass beside the fence")
+	}
 	options.LeaderElection, options.LeaderElectionResourceLockInterface = true, lock
 	options.LeaderElectionReleaseOnCancel = false // there is nothing of its own to release
 	if options.GracefulShutdownTimeout == nil {
-		patience := shutdown + time.Second // it is the elector that gives up waiting first, and keeps the lease then
+		patience := shutdown + time.Second // it is the elector that gives up waiting first, and cuts what is in flight
 		if shutdown == 0 {
 			patience = -1 // no limit
 		}
@@ -113,7 +116,7 @@ func serve(ctx context.Context, elector *leadership.Elector, leases cache.Shared
 
 	watching, blind := context.WithCancel(background)
 	defer blind()
-	parts.Go(func() { leases.RunWithContext(watching) })
+	go leases.RunWithContext(watching) // not waited for: refused by an API server it may sleep for a minute, and nobody reads what it sees then
 
 	working, stop := context.WithCancel(log.IntoContext(background, mgr.GetLogger()))
 	defer stop()
@@ -128,7 +131,7 @@ func serve(ctx context.Context, elector *leadership.Elector, leases cache.Shared
 	})
 
 	select {
-	case <-lock.asked: // who has no caches should not win
+	case <-lock.asked: // who cannot start should not win
 	case <-electing.Done():
 	}
 	err := elector.Run(electing, func(term context.Context, _ leadership.Term) error {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"regexp"
+	"strings"
 
 	"k8s.io/client-go/rest"
 
@@ -84,7 +85,8 @@ func reads(method string) bool {
 }
 
 // beside are the paths of what changes nothing in the cluster although it is sent by POST or PATCH: events, and questions about who somebody is
-// and what he may do, which a standby asks to protect its metrics. An API server may have its paths below a prefix.
+// and what he may do, which a standby asks to protect its metrics. An API server may have its paths below a prefix;
+// what it passes on to a node, a service or a pod is another matter.
 var beside = regexp.MustCompile(`/api/v1/namespaces/[^/]+/events(/[^/]+)?$|/apis/events\.k8s\.io/|/apis/(authentication|authorization)\.k8s\.io/`)
 
-func passes(path string) bool { return beside.MatchString(path) }
+func passes(path string) bool { return beside.MatchString(path) && !strings.Contains(path, "/proxy/") }

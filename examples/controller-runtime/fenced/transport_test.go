@@ -18,17 +18,18 @@ import (
 
 func TestWhatPassesBesideTheFence(t *testing.T) {
 	for path, want := range map[string]bool{
-		"/api/v1/namespaces/shop/events":                                true,
-		"/api/v1/namespaces/shop/events/web.17":                         true,
-		"/apis/events.k8s.io/v1/namespaces/shop/events":                 true,
-		"/apis/authentication.k8s.io/v1/tokenreviews":                   true,
-		"/apis/authorization.k8s.io/v1/subjectaccessreviews":            true,
-		"/clusters/a/apis/authorization.k8s.io/v1/subjectaccessreviews": true,
-		"/api/v1/namespaces/shop/configmaps/events":                     false,
-		"/api/v1/namespaces/events":                                     false,
-		"/apis/example.com/v1/namespaces/shop/events":                   false,
-		"/api/v1/namespaces/shop/pods":                                  false,
-		"/apis/rbac.authorization.k8s.io/v1/clusterroles":               false,
+		"/api/v1/namespaces/shop/events":                                       true,
+		"/api/v1/namespaces/shop/events/web.17":                                true,
+		"/apis/events.k8s.io/v1/namespaces/shop/events":                        true,
+		"/apis/authentication.k8s.io/v1/tokenreviews":                          true,
+		"/apis/authorization.k8s.io/v1/subjectaccessreviews":                   true,
+		"/clusters/a/apis/authorization.k8s.io/v1/subjectaccessreviews":        true,
+		"/api/v1/namespaces/a/services/b/proxy/apis/authorization.k8s.io/v1/x": false,
+		"/api/v1/namespaces/shop/configmaps/events":                            false,
+		"/api/v1/namespaces/events":                                            false,
+		"/apis/example.com/v1/namespaces/shop/events":                          false,
+		"/api/v1/namespaces/shop/pods":                                         false,
+		"/apis/rbac.authorization.k8s.io/v1/clusterroles":                      false,
 	} {
 		if got := passes(path); got != want {
 			t.Errorf("passes(%s) = %v, want %v", path, got, want)

@@ -81,7 +81,7 @@ func goroutines() map[string]string {
 	for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
 		name, _, _ := strings.Cut(stack, " [")
 		_, creator, _ := strings.Cut(stack, "created by ")
-		for _, of := range []string{"minikcm/pkg/", "minikcm/kcmtest", "minikcm/internal/", "k8s.io/", "net/http", "golang.org/x/net/http2"} {
+		for _, of := range []string{"minikcm/pkg/", "minikcm/kcmtest", "k8s.io/", "net/http", "golang.org/x/net/http2"} {
 			if strings.HasPrefix(creator, of) {
 				found[name] = stack
 			}

@@ -48,7 +48,7 @@ func TestStartEndsATestThatCannotWork(t *testing.T) {
 		{"without rights", cluster.ConfigFor("stranger"), nil, "user stranger is not allowed to: ", time.Second},
 		{"with another authority", other(cluster.Config()), nil, "x509: ", time.Second},
 		{"without an API server", &rest.Config{Host: "https://" + nobody}, nil, "connection refused", 2 * time.Second},
-		{"with an API server that says nothing", &rest.Config{Host: "https://" + silentAddress(t)}, nil, "API server https://", 2 * time.Second},
+		{"with an API server that says nothing", &rest.Config{Host: "https://" + silentAddress(t)}, nil, "API server https://", 6 * time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var f *fakeT
