@@ -131,8 +131,15 @@ need-cc:
 given  = etcd kube-apiserver $(notdir $(wildcard $(KUBEBUILDER_ASSETS)/*))
 assets = $(addprefix bin/,$(if $(KUBEBUILDER_ASSETS),$(filter-out $(given),$(1)),$(1)))
 
+# Those have to be of our Kubernetes version.
+fitting = $(if $(KUBEBUILDER_ASSETS),fitting-assets)
+
+.PHONY: fitting-assets
+fitting-assets:
+	@hack/check-assets.sh '$(KUBEBUILDER_ASSETS)' $(KUBERNETES_VERSION)
+
 .PHONY: controlplane
-controlplane: $(call assets,etcd kube-apiserver kube-scheduler) ## Build etcd, kube-apiserver and kube-scheduler into bin/, if need be
+controlplane: $(fitting) $(call assets,etcd kube-apiserver kube-scheduler) ## Build etcd, kube-apiserver and kube-scheduler into bin/, if need be
 	@echo "control plane: $(or $(KUBEBUILDER_ASSETS),bin)"
 
 # What deploy/ is made for, to test it.
@@ -140,10 +147,10 @@ controlplane: $(call assets,etcd kube-apiserver kube-scheduler) ## Build etcd, k
 deploy-tools: bin/kubectl bin/prometheus bin/promtool
 
 .PHONY: demo-controlplane
-demo-controlplane: $(call assets,etcd kube-apiserver kube-scheduler kwok) bin/kwok-stages.yaml
+demo-controlplane: $(fitting) $(call assets,etcd kube-apiserver kube-scheduler kwok) bin/kwok-stages.yaml
 
 .PHONY: bench-controlplane
-bench-controlplane: $(call assets,etcd kube-apiserver kube-controller-manager)
+bench-controlplane: $(fitting) $(call assets,etcd kube-apiserver kube-controller-manager)
 
 KUBERNETES_VERSION = $(shell awk '$$1 == "require" && $$2 == "k8s.io/kubernetes" {print $$3}' hack/kubernetes/go.mod)
 kubernetes_ldflags = -s -w -X k8s.io/component-base/version.gitVersion=$(KUBERNETES_VERSION)
