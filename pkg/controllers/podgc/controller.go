@@ -53,6 +53,9 @@ const countKey = "finished pods"
 // gather collects events of pods on one node into one look at that node.
 const gather = 100 * time.Millisecond
 
+// removal is how long the API server gets to remove a pod itself that nothing holds: it tells that such a pod is being deleted a moment before it is gone.
+const removal = time.Second
+
 // term is the knowledge that ends with a term.
 type term struct {
 	absence *absence
@@ -128,8 +131,10 @@ func one(is bool) int64 {
 // there and in service are none of ours; if their node changes, its own event tells.
 func (c *Controller) enqueue(pod *caches.Pod) {
 	switch {
-	case pod.NodeName == "" && pod.DeletionTimestamp != nil:
+	case pod.NodeName == "" && pod.DeletionTimestamp != nil && len(pod.Finalizers) > 0:
 		c.podLoop.Add(podkey.Of(pod))
+	case pod.NodeName == "" && pod.DeletionTimestamp != nil:
+		c.podLoop.AddAfter(podkey.Of(pod), removal)
 	case pod.NodeName != "" && mayConcern(c.cachedNode(pod.NodeName), pod):
 		c.nodeLoop.AddAfter(pod.NodeName, gather)
 	}

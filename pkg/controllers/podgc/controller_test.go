@@ -151,6 +151,26 @@ func TestUnscheduledTerminating(t *testing.T) {
 	})
 }
 
+// The API server shows a pod without a node, and without finalizers, once more while it removes it.
+func TestUnscheduledPodsThatGoByThemselvesCostNoRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		c, stop := w.manager(0)
+		defer stop()
+		w.until(time.Minute)
+		before := len(w.Requests(""))
+		w.Put(aPod("p", "", pending))
+		w.Put(aPod("p", "", pending, terminating))
+		w.until(time.Minute + removal/2)
+		w.Remove("pods", "default", "p")
+		w.until(time.Hour)
+		if requests := w.Requests("")[before:]; len(requests) > 0 {
+			t.Errorf("the first of %d requests: %s", len(requests), requests[0].What)
+		}
+		w.check(c, unscheduled, outcome{})
+	})
+}
+
 func outOf(name string, ready corev1.ConditionStatus) *corev1.Node {
 	node := aNode(name)
 	node.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute}}
