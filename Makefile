@@ -61,6 +61,10 @@ chaos: need-cc controlplane ## Random work and random faults for three managers,
 	CGO_ENABLED=1 $(GO) build -race -o bin/test/controller-manager-chaos ./cmd/controller-manager
 	$(GO) run ./test/chaos -manager bin/test/controller-manager-chaos -seed $(SEED) -for $(FOR) $(CHAOSFLAGS)
 
+.PHONY: shadow
+shadow: bench-controlplane build ## The garbage collector observes beside kube-controller-manager's, then they are compared: make shadow FOR=1h SEED=7
+	$(GO) run ./test/shadow -seed $(SEED) -for $(FOR)
+
 .PHONY: clean
 clean: ## Remove everything that was built
 	rm -rf bin

@@ -33,6 +33,9 @@ type need struct {
 	optional bool // all that does not work without it is told, and nothing else happens
 }
 
+// reading are the verbs that change nothing.
+var reading = []string{"get", "list", "watch"}
+
 // required lists what has to be allowed with this configuration, and to whom: to this process, and to each account that controllers use
 // instead of its identity.
 func required(cfg Config) []asker {
@@ -70,6 +73,9 @@ func required(cfg Config) []asker {
 		}
 		for _, a := range c.Needs {
 			a.Without = c.Name + " " + a.Without
+			if c.OnlyReads != nil && c.OnlyReads() {
+				a.Verbs = slices.DeleteFunc(slices.Clone(a.Verbs), func(verb string) bool { return !slices.Contains(reading, verb) })
+			}
 			add(account, a)
 		}
 	}

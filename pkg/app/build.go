@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -74,8 +75,13 @@ func (b *builder) buildCaches() error {
 		return fmt.Errorf("build the client of the Lease informer: %w", err)
 	}
 	b.caches = caches.New(most, caches.Config{
-		Name: Name, Resync: resyncPeriod(b.cfg.MinResync), LeaseNamespaces: leaseNamespaces(b.cfg),
-		LeaseClient: leases, Line: b.line,
+		Name: Name, Resync: resyncPeriod(b.cfg.MinResync), LeaseNamespaces: leaseNamespaces(b.cfg), LeaseOwners: followsOwners(b.cfg),
+		LeaseClient: leases, Line: b.line, Clock: b.clock,
+		Direct: func() (*rest.Config, *http.Client, error) {
+			feeds := kubeclient.WithAgent(b.cfg.REST, "feeds")
+			feeds.QPS = -1
+			return b.line.Client(feeds, false)
+		},
 		REST: func(content *rest.ContentConfig) (rest.Interface, error) {
 			if content.ContentType == "" {
 				content.ContentType, content.AcceptContentTypes = cfg.ContentType, cfg.AcceptContentTypes
@@ -97,6 +103,11 @@ func resyncPeriod(least time.Duration) time.Duration {
 		return 0
 	}
 	return least + rand.N(least)
+}
+
+// followsOwners reports whether some controller wants to know the owners of all objects.
+func followsOwners(cfg Config) bool {
+	return slices.ContainsFunc(cfg.Controllers, func(c controller.Registration) bool { return c.FollowsOwners })
 }
 
 // leaseNamespaces are those of the Leases somebody reads: those of the controllers, and our own.

@@ -89,7 +89,7 @@ func TestHelp(t *testing.T) {
 			sections = append(sections, name)
 		}
 	}
-	want := []string{"Debugging", "Generic", "Secure serving", "Authentication", "Authorization", "Deployment-controller", "Namespace-controller", "Node-lifecycle-controller",
+	want := []string{"Debugging", "Generic", "Secure serving", "Authentication", "Authorization", "Deployment-controller", "Garbage-collector-controller", "Namespace-controller", "Node-lifecycle-controller",
 		"Pod-garbage-collector-controller", "Replicaset-controller", "Metrics", "Logs", "Misc", "Global"}
 	if diff := cmp.Diff(want, sections); diff != "" {
 		t.Errorf("sections of --help (-want +got):\n%s", diff)
@@ -129,7 +129,7 @@ func flagsPage(sections cliflag.NamedFlagSets) string {
 				return
 			}
 			value, mark := f.DefValue, map[string]string{
-				"namespace-deletion-grace-period": " *ours*", "leader-elect-warm-standby": " *ours*",
+				"namespace-deletion-grace-period": " *ours*", "garbage-collector-observe-only": " *ours*", "garbage-collector-ignored-resources": " *ours*", "leader-elect-warm-standby": " *ours*",
 				"kube-api-qps": " *differs: 20*", "leader-elect-resource-name": " *differs: kube-controller-manager*",
 			}[f.Name]
 			if value != "" {

@@ -7,6 +7,7 @@ import (
 
 	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/deployment"
+	"minikcm/pkg/controllers/garbagecollector"
 	"minikcm/pkg/controllers/namespace"
 	"minikcm/pkg/controllers/node"
 	"minikcm/pkg/controllers/podgc"
@@ -24,6 +25,7 @@ func Controllers() []controller.Registration {
 		podgc.Registration(podgc.DefaultConfig()),
 		namespace.Registration(namespace.DefaultConfig()),
 		deployment.Registration(deployment.DefaultConfig()),
+		garbagecollector.Registration(garbagecollector.DefaultConfig()),
 	}
 }
 

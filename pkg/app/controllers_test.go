@@ -105,12 +105,13 @@ func TestUnknownControllers(t *testing.T) {
 func TestControllerNames(t *testing.T) {
 	want := map[string]string{
 		"replicaset-controller": "replicaset", "node-lifecycle-controller": "nodelifecycle", "taint-eviction-controller": "",
-		"pod-garbage-collector-controller": "podgc", "namespace-controller": "namespace", "deployment-controller": "deployment",
+		"pod-garbage-collector-controller": "podgc", "namespace-controller": "namespace", "deployment-controller": "deployment", "garbage-collector-controller": "garbagecollector",
 	}
 	agents := map[string]string{
 		"replicaset-controller": "replicaset-controller", "node-lifecycle-controller": "node-controller", "taint-eviction-controller": "node-controller",
 		"pod-garbage-collector-controller": "pod-garbage-collector", "namespace-controller": "namespace-controller",
-		"deployment-controller": "deployment-controller",
+		"deployment-controller":        "deployment-controller",
+		"garbage-collector-controller": "generic-garbage-collector",
 	}
 	form := regexp.MustCompile(`^[a-z]([-a-z]*[a-z])?$`)
 	seen := map[string]bool{}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"minikcm/pkg/caches"
+	"minikcm/pkg/controller"
 	"minikcm/pkg/freshness"
 	"minikcm/pkg/leadership"
 	"minikcm/pkg/serving"
@@ -74,7 +76,7 @@ func New(cfg Config) (*Manager, error) {
 		return nil, err
 	}
 	configz := map[string]any{configzName: configzDocument(cfg)}
-	if m.server, err = serving.New(cfg.Serving, serving.Deps{Name: Name, Metrics: b.registry, Configz: configz, Clock: m.clock}); err != nil {
+	if m.server, err = serving.New(cfg.Serving, serving.Deps{Name: Name, Metrics: b.registry, Configz: configz, Debug: m.debugPages(), Clock: m.clock}); err != nil {
 		return nil, err
 	}
 	m.addChecks()
@@ -105,6 +107,17 @@ func (m *Manager) observeLease() error {
 			}
 		},
 	})
+}
+
+// debugPages are those of the controllers that have one, where kube-controller-manager has them.
+func (m *Manager) debugPages() map[string]http.Handler {
+	pages := map[string]http.Handler{}
+	for _, c := range m.controllers {
+		if d, ok := c.Controller.(controller.Debugger); ok {
+			pages["/debug/controllers/"+c.name+"/graph"] = d.Debug()
+		}
+	}
+	return pages
 }
 
 // addChecks tells the server what to look at. Liveness never depends on the API server, or an outage would restart every manager.

@@ -229,7 +229,9 @@ func (o *Options) sections() map[string]controller.Config {
 // enabledControllers are those that --controllers switches on.
 func (o *Options) enabledControllers() []controller.Registration {
 	items := canonical(o.Generic.Controllers, aliases(o.controllers))
-	return slices.DeleteFunc(slices.Clone(o.controllers), func(c controller.Registration) bool { return !enabled(c, items) })
+	return slices.DeleteFunc(slices.Clone(o.controllers), func(c controller.Registration) bool {
+		return !enabled(c, items) || c.Off != nil && c.Off()
+	})
 }
 
 // serving adds what /flagz and /statusz show.

@@ -15,6 +15,7 @@ import (
 
 	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/deployment"
+	"minikcm/pkg/controllers/garbagecollector"
 	"minikcm/pkg/controllers/namespace"
 	"minikcm/pkg/controllers/node"
 	"minikcm/pkg/controllers/podgc"
@@ -120,6 +121,7 @@ func TestDefaults(t *testing.T) {
 		&podgc.Config{TerminatedPodThreshold: 12500, Quarantine: 40 * time.Second, Period: 20 * time.Second, Workers: 32},
 		&namespace.Config{Workers: 10, SyncPeriod: 5 * time.Minute, Grace: 5 * time.Second},
 		&deployment.Config{Workers: 5},
+		&garbagecollector.Config{Enabled: true, Workers: 20},
 	}
 	if diff := cmp.Diff(want, got, comparable); diff != "" {
 		t.Errorf("configuration of the defaults (-want +got):\n%s", diff)
@@ -156,6 +158,7 @@ func TestFlagsReachConfig(t *testing.T) {
 		"--concurrent-replicaset-syncs=6", "--concurrent-deployment-syncs=9", "--concurrent-namespace-syncs=7", "--namespace-sync-period=10m", "--namespace-deletion-grace-period=0",
 		"--node-monitor-period=10s", "--node-monitor-grace-period=30s", "--node-startup-grace-period=30s", "--node-eviction-rate=0.2",
 		"--secondary-node-eviction-rate=0.05", "--large-cluster-size-threshold=100", "--unhealthy-zone-threshold=0.6", "--terminated-pod-gc-threshold=12000",
+		"--enable-garbage-collector=false", "--concurrent-gc-syncs=21", "--garbage-collector-observe-only", "--garbage-collector-ignored-resources=foos.example.com,secrets",
 	)
 	if errs := o.Validate(); len(errs) > 0 {
 		t.Fatal(errs)
@@ -204,6 +207,7 @@ func TestFlagsReachConfig(t *testing.T) {
 		&podgc.Config{TerminatedPodThreshold: 12000, Quarantine: 40 * time.Second, Period: 20 * time.Second, Workers: 32},
 		&namespace.Config{Workers: 7, SyncPeriod: 10 * time.Minute},
 		&deployment.Config{Workers: 9},
+		&garbagecollector.Config{Workers: 21, ObserveOnly: true, Ignored: []string{"foos.example.com", "secrets"}},
 	}
 	if diff := cmp.Diff(want, got, comparable); diff != "" {
 		t.Errorf("configuration (-want +got):\n%s", diff)

@@ -16,7 +16,7 @@ cluster-signing-kubelet-client-cert-file cluster-signing-kubelet-client-key-file
 cluster-signing-kubelet-serving-cert-file cluster-signing-kubelet-serving-key-file
 cluster-signing-legacy-unknown-cert-file cluster-signing-legacy-unknown-key-file
 concurrent-cron-job-syncs concurrent-daemonset-syncs concurrent-device-taint-eviction-syncs
-concurrent-disruption-syncs concurrent-endpoint-syncs concurrent-ephemeralvolume-syncs concurrent-gc-syncs
+concurrent-disruption-syncs concurrent-endpoint-syncs concurrent-ephemeralvolume-syncs
 concurrent-horizontal-pod-autoscaler-syncs concurrent-job-syncs concurrent-rc-syncs concurrent-resource-quota-syncs
 concurrent-resourceclaim-syncs concurrent-service-endpoint-syncs concurrent-serviceaccount-token-syncs
 concurrent-statefulset-syncs concurrent-ttl-after-finished-syncs concurrent-validating-admission-policy-status-syncs
@@ -34,7 +34,7 @@ service-account-private-key-file service-cluster-ip-range`
 // unusedBoolFlags are those of them that may be given without a value.
 const unusedBoolFlags = `
 allocate-node-cidrs allow-untagged-cloud configure-cloud-routes disable-attach-detach-reconcile-sync
-disable-force-detach-on-timeout enable-dynamic-provisioning enable-garbage-collector enable-hostpath-provisioner
+disable-force-detach-on-timeout enable-dynamic-provisioning enable-hostpath-provisioner
 enable-leader-migration`
 
 // addUnusedFlags makes fs accept the unused flags, hidden from help, and append the names of those given to used.

@@ -359,6 +359,7 @@ func TestRequired(t *testing.T) {
 	podGC := []string{"delete pods", "get nodes", "list pods", "patch pods/status"}
 	namespaces := []string{"delete *.*", "deletecollection *.*", "get /api", "get /apis", "get namespaces", "list *.*",
 		"update namespaces/finalize", "update namespaces/status", "watch *.*"}
+	garbage := []string{"delete *.*", "get *.*", "list *.*", "patch *.*"}
 
 	for _, tt := range []struct {
 		name string
@@ -385,6 +386,19 @@ func TestRequired(t *testing.T) {
 			"node-controller":       {nodes, evictions},
 			"pod-garbage-collector": {podGC},
 			"namespace-controller":  {namespaces},
+		}},
+		{"the garbage collector is asked for", []string{"--controllers=garbagecollector", "--leader-elect=false"}, map[string][][]string{
+			process: {common, garbage, watches("*.*")},
+		}},
+		{"the garbage collector only observes", []string{"--controllers=garbagecollector", "--garbage-collector-observe-only", "--leader-elect=false"}, map[string][][]string{
+			process: {common, {"get *.*", "list *.*"}, watches("*.*")},
+		}},
+		{"the garbage collector has an account of its own, and this process watches", []string{"--use-service-account-credentials", "--controllers=garbagecollector", "--leader-elect=false"}, map[string][][]string{
+			process:                     {common, watches("*.*"), tokens("generic-garbage-collector")},
+			"generic-garbage-collector": {garbage},
+		}},
+		{"the garbage collector is asked for, and switched off", []string{"--controllers=garbagecollector", "--enable-garbage-collector=false", "--leader-elect=false"}, map[string][][]string{
+			process: {common},
 		}},
 		{"two of them", []string{"--use-service-account-credentials", "--controllers=podgc,taint-eviction-controller"}, map[string][][]string{
 			process:                 {common, elects, watches("nodes", "pods", leases+" in kube-system"), tokens("node-controller", "pod-garbage-collector")},

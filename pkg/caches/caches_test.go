@@ -139,17 +139,18 @@ func TestEveryHandlerOfATypeIsTold(t *testing.T) {
 func TestLastKnown(t *testing.T) {
 	pod := &Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-x"}}
 	for _, tt := range []struct {
-		name string
-		obj  any
-		want *Pod
+		name   string
+		obj    any
+		want   *Pod
+		missed bool
 	}{
-		{"the object itself", pod, pod},
-		{"a tombstone", cache.DeletedFinalStateUnknown{Key: "shop/web-x", Obj: pod}, pod},
-		{"a tombstone of another type", cache.DeletedFinalStateUnknown{Key: "shop/web-x", Obj: "what"}, nil},
-		{"another type", &corev1.Node{}, nil},
+		{"the object itself", pod, pod, false},
+		{"a tombstone", cache.DeletedFinalStateUnknown{Key: "shop/web-x", Obj: pod}, pod, true},
+		{"a tombstone of another type", cache.DeletedFinalStateUnknown{Key: "shop/web-x", Obj: "what"}, nil, true},
+		{"another type", &corev1.Node{}, nil, false},
 	} {
-		if got, ok := lastKnown[*Pod](tt.obj); got != tt.want || ok != (tt.want != nil) {
-			t.Errorf("%s: %v, %v", tt.name, got, ok)
+		if got, missed, ok := lastKnown[*Pod](tt.obj); got != tt.want || ok != (tt.want != nil) || missed != tt.missed {
+			t.Errorf("%s: %v, missed %v, %v", tt.name, got, missed, ok)
 		}
 	}
 }
@@ -179,11 +180,18 @@ func TestTrimLease(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "l", Namespace: "ns", UID: "u", ResourceVersion: "3", Labels: map[string]string{"a": "b"}},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder},
 	}
-	if got := trimLease(lease, []string{"ns"}); got.Labels != nil || *got.Spec.HolderIdentity != holder || got.ResourceVersion != "3" {
+	if got := trimLease(lease, []string{"ns"}, false); got.Labels != nil || *got.Spec.HolderIdentity != holder || got.ResourceVersion != "3" {
 		t.Errorf("wanted lease trimmed to %+v", got)
 	}
-	if got := trimLease(lease, []string{"other"}); got.Spec.HolderIdentity != nil || got.Name != "l" || got.UID != "u" {
+	if got := trimLease(lease, []string{"other"}, false); got.Spec.HolderIdentity != nil || got.Name != "l" || got.UID != "u" {
 		t.Errorf("other lease trimmed to %+v", got)
+	}
+	lease.OwnerReferences = []metav1.OwnerReference{{UID: "node"}}
+	lease.Finalizers, lease.DeletionTimestamp = []string{"x/y"}, &metav1.Time{Time: time.Unix(1e9, 0)}
+	for _, owners := range []bool{false, true} {
+		if got := trimLease(lease, nil, owners); (got.OwnerReferences != nil) != owners || (got.Finalizers != nil) != owners || (got.DeletionTimestamp != nil) != owners {
+			t.Errorf("owners wanted: %v, lease trimmed to %+v", owners, got)
+		}
 	}
 }
 

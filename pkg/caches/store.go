@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -35,6 +36,16 @@ type Handler[T metav1.Object] struct {
 	Update func(old, new T)
 	// Delete gets the last state that was seen, which is not the object's last state if events were missed.
 	Delete func(obj T)
+	// Missed is called instead of Delete if no event told of the deletion, and the object was only missing from a list. Nil: Delete is.
+	Missed func(obj T)
+}
+
+// deleted is whom to tell of an object that is no more.
+func (h Handler[T]) deleted(missed bool) func(T) {
+	if missed && h.Missed != nil {
+		return h.Missed
+	}
+	return h.Delete
 }
 
 // Handle registers a handler. It must be called before Start. Handlers of one type are told one after the other, in the order of their
@@ -44,16 +55,41 @@ func (s Store[T]) Handle(h Handler[T]) error {
 		return errors.New("register handler: the informers have been started")
 	}
 	*s.handlers = append(*s.handlers, h)
-	if len(*s.handlers) > 1 {
+	return s.register()
+}
+
+// register has the informer tell the handlers.
+func (s Store[T]) register() error {
+	t := &s.caches.types[s.typ]
+	if t.handled != nil {
 		return nil
 	}
 	registration, err := s.informer.AddEventHandler(s.handlers.events())
 	if err != nil {
 		return fmt.Errorf("register handler: %w", err)
 	}
-	t := &s.caches.types[s.typ]
-	t.handled = append(t.handled, registration.HasSyncedChecker())
+	t.handled = registration.HasSyncedChecker()
 	return nil
+}
+
+// observe registers a handler of objects of whatever type.
+func (s Store[T]) observe(o Observer) error {
+	if err := s.register(); err != nil {
+		return err
+	}
+	t := s.caches.types[s.typ]
+	h := o(Cached{t.Resource, reflect.TypeFor[T]().Elem().Name(), t.handled.Done()})
+	of := func(tell func(metav1.Object)) func(T) {
+		if tell == nil {
+			return nil
+		}
+		return func(obj T) { tell(obj) }
+	}
+	typed := Handler[T]{Add: of(h.Add), Delete: of(h.Delete), Missed: of(h.Missed)}
+	if h.Update != nil {
+		typed.Update = func(old, new T) { h.Update(old, new) }
+	}
+	return s.Handle(typed)
 }
 
 func (f *fanOut[T]) events() cache.ResourceEventHandler {
@@ -73,27 +109,27 @@ func (f *fanOut[T]) events() cache.ResourceEventHandler {
 			}
 		},
 		DeleteFunc: func(obj any) {
-			gone, ok := lastKnown[T](obj)
+			gone, missed, ok := lastKnown[T](obj)
 			for _, h := range *f {
-				if ok && h.Delete != nil {
-					h.Delete(gone)
+				if tell := h.deleted(missed); ok && tell != nil {
+					tell(gone)
 				}
 			}
 		},
 	}
 }
 
-// lastKnown unwraps what a delete event carries: the object, or a tombstone around the last one that was seen.
-func lastKnown[T metav1.Object](obj any) (T, bool) {
-	if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = tombstone.Obj
+// lastKnown unwraps what a delete event carries: the object or, if the event itself was missed, a tombstone around the last one that was seen.
+func lastKnown[T metav1.Object](obj any) (last T, missed, ok bool) {
+	if tombstone, wrapped := obj.(cache.DeletedFinalStateUnknown); wrapped {
+		obj, missed = tombstone.Obj, true
 	}
-	last, ok := obj.(T)
+	last, ok = obj.(T)
 	if !ok {
 		// Not through utilruntime, which may sleep: the watch stream waits for us.
 		klog.Background().Error(nil, "Delete event carries an unexpected type", "type", fmt.Sprintf("%T", obj))
 	}
-	return last, ok
+	return last, missed, ok
 }
 
 // Get returns the object of a name, and whether there is one. Cluster-scoped types have an empty namespace.

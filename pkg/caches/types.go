@@ -183,15 +183,16 @@ func trimNamespace(obj any) (any, error) {
 // Leases is the cache of Leases. Those outside Config.LeaseNamespaces have no spec.
 type Leases struct{ Store[*coordinationv1.Lease] }
 
-// Leases returns the cache of Leases and puts it under watch: the one namespace of Config.LeaseNamespaces, or all if there are more.
+// Leases returns the cache of Leases and puts it under watch: the one namespace of Config.LeaseNamespaces, or all if there are more, or the owners
+// of Leases are wanted.
 func (c *Caches) Leases() (*Leases, error) {
 	keep, scope := c.cfg.LeaseNamespaces, metav1.NamespaceAll
-	if len(keep) == 1 {
+	if len(keep) == 1 && !c.cfg.LeaseOwners {
 		scope = keep[0]
 	}
 	trim := func(obj any) (any, error) {
 		if lease, ok := obj.(*coordinationv1.Lease); ok {
-			return trimLease(lease, keep), nil
+			return trimLease(lease, keep, c.cfg.LeaseOwners), nil
 		}
 		return obj, nil
 	}
@@ -209,12 +210,15 @@ func (c *Caches) Leases() (*Leases, error) {
 }
 
 // trimLease runs for every renewal of every node, so nothing is looked up or shared that the next renewal brings anew.
-func trimLease(lease *coordinationv1.Lease, keep []string) *coordinationv1.Lease {
+func trimLease(lease *coordinationv1.Lease, keep []string, owners bool) *coordinationv1.Lease {
 	out := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
 		Name: lease.Name, Namespace: lease.Namespace, UID: lease.UID, ResourceVersion: lease.ResourceVersion,
 	}}
 	if slices.Contains(keep, lease.Namespace) {
 		out.Spec = lease.Spec
+	}
+	if owners {
+		out.OwnerReferences, out.Finalizers, out.DeletionTimestamp = lease.OwnerReferences, lease.Finalizers, lease.DeletionTimestamp
 	}
 	return out
 }

@@ -63,7 +63,7 @@ func Watch[T metav1.Object](c *Caches, gvr schema.GroupVersionResource, o Option
 		return Store[T]{}, fmt.Errorf("watch %s: %w", gvr.Resource, err)
 	}
 	s := Store[T]{caches: c, informer: informer, typ: len(c.types), handlers: &fanOut[T]{}, expected: &highest{}}
-	c.types = append(c.types, watchedType{synced: informer.HasSyncedChecker(), Watched: freshness.Watched{
+	c.types = append(c.types, watchedType{observe: s.observe, synced: informer.HasSyncedChecker(), Watched: freshness.Watched{
 		Resource: gvr, Namespace: o.Namespace, Version: s.Version, Expected: s.expected.get, Objects: s.objects,
 	}})
 	c.stores[gvr] = s

@@ -6,23 +6,43 @@ import (
 )
 
 // byDeadline is the storage of a workqueue that hands out the key with the earliest deadline first, and of equal ones the one that
-// was pushed first. The workqueue calls it under its lock.
+// was pushed first. A key that is added again while it waits moves forward if it is due earlier by then, and never back. The workqueue calls it
+// under its lock.
 type byDeadline[K comparable] struct {
 	due    func(K) time.Time
 	pushed uint64
 	heap   deadlineHeap[K]
+	latest map[K]waiting[K] // of each key that waits; what else is in the heap of it has been overtaken
 }
 
-func (q *byDeadline[K]) Touch(K) {}
+// Touch is called for a key that is added while it waits.
+func (q *byDeadline[K]) Touch(key K) {
+	if q.due(key).Before(q.latest[key].due) {
+		q.Push(key)
+	}
+}
 
 func (q *byDeadline[K]) Push(key K) {
 	q.pushed++
-	heap.Push(&q.heap, waiting[K]{key, q.due(key), q.pushed})
+	w := waiting[K]{key, q.due(key), q.pushed}
+	if q.latest == nil {
+		q.latest = map[K]waiting[K]{}
+	}
+	q.latest[key] = w
+	heap.Push(&q.heap, w)
 }
 
-func (q *byDeadline[K]) Len() int { return len(q.heap) }
+func (q *byDeadline[K]) Len() int { return len(q.latest) }
 
-func (q *byDeadline[K]) Pop() K { return heap.Pop(&q.heap).(waiting[K]).key }
+func (q *byDeadline[K]) Pop() K {
+	for {
+		w := heap.Pop(&q.heap).(waiting[K])
+		if q.latest[w.key].seq == w.seq {
+			delete(q.latest, w.key)
+			return w.key
+		}
+	}
+}
 
 type waiting[K comparable] struct {
 	key K

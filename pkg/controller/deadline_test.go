@@ -36,3 +36,37 @@ func TestTheEarliestDeadlineIsServedFirst(t *testing.T) {
 		}
 	})
 }
+
+// A key that waits for long may be woken again for a better reason.
+func TestAKeyThatIsAddedAgainMovesForward(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		at := func(n int) time.Time { return start.Add(time.Duration(n) * time.Second) }
+		due := map[string]time.Time{"a": at(5), "b": at(2), "c": at(3), "d": at(9)}
+		var order []string
+		cfg := LoopConfig{Controller: "test-controller", Queue: "test", Workers: 1, Clock: clock.RealClock{}}
+		l := NewLoopByDeadline(cfg, prometheus.NewRegistry(), func(key string) time.Time { return due[key] }, func(_ context.Context, key string) (Result, error) {
+			order = append(order, key)
+			time.Sleep(900 * time.Millisecond)
+			return Result{}, nil
+		})
+		end := term(l, "busy")
+		synctest.Wait()
+		for _, key := range []string{"a", "b", "c", "d"} {
+			l.Add(key)
+		}
+		due["d"] = at(1)
+		l.Add("d")
+		due["a"] = at(4)
+		l.Add("a")
+		due["b"] = at(8)
+		l.Add("b") // later: it keeps its place
+		time.Sleep(time.Minute)
+		l.Add("a")
+		time.Sleep(time.Minute)
+		end()
+		if want := []string{"busy", "d", "b", "c", "a", "a"}; !slices.Equal(order, want) {
+			t.Errorf("served %v, want %v", order, want)
+		}
+	})
+}

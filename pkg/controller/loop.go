@@ -90,7 +90,7 @@ func NewLoop[K comparable](cfg LoopConfig, reg prometheus.Registerer, reconcile 
 }
 
 // NewLoopByDeadline is like NewLoop for a loop that serves the waiting key with the earliest deadline first; a zero time is before all
-// others, and equal ones are served in the order in which they came. due is asked once each time a key is queued, must not call
+// others, and equal ones are served in the order in which they came. due is asked each time a key is added, must not call
 // the loop, and is called only during a term.
 func NewLoopByDeadline[K comparable](cfg LoopConfig, reg prometheus.Registerer, due func(K) time.Time, reconcile Reconcile[K]) *Loop[K] {
 	l := NewLoop(cfg, reg, reconcile)

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,13 +24,20 @@ type Registration struct {
 	Named bool   // it runs only if --controllers names it, * is not enough
 	Agent string // end of the user agent, and service account with --use-service-account-credentials; upstream's where it has one
 
+	// Off says, when the flags have been read, that one of them has switched it off; nil: none can.
+	Off func() bool
+
 	// Watches are the types it reads from caches, without verbs; all controllers share them, so the process itself has the rights. Leases are
 	// not among them, see LeaseNamespaces.
 	Watches []Access
 	// Needs are the rights that its own requests take: with --use-service-account-credentials, those of its account.
 	Needs []Access
+	// OnlyReads says, when the flags have been read, that it changes nothing: of Needs only the verbs that read count then; nil: it writes.
+	OnlyReads func() bool
 	// LeaseNamespaces are the namespaces whose Leases it reads.
 	LeaseNamespaces []string
+	// FollowsOwners: it wants to know the owners of objects of all types, so that caches keep those of Leases, too, of all namespaces.
+	FollowsOwners bool
 	// Gates are its feature gates. One that is GA and not locked is a promise: switching it off is logged.
 	Gates map[featuregate.Feature]featuregate.VersionedSpecs
 
@@ -58,6 +66,11 @@ type Controller interface {
 	Run(ctx context.Context) error
 	// Healthy returns an error that says what stands still, if something does. It may be called at any time.
 	Healthy() error
+}
+
+// Debugger is a controller that shows what it knows, to whoever may get the path /debug/controllers/<name>/graph.
+type Debugger interface {
+	Debug() http.Handler
 }
 
 // Base is what a controller is built on.

@@ -41,6 +41,12 @@ func (m *Metrics) watching(target watchTarget) {
 	}
 }
 
+// forget drops the series of a resource that no monitor watches over.
+func (m *Metrics) forget(resource string) {
+	m.reopened.DeletePartialMatch(prometheus.Labels{"resource": resource})
+	m.lists.DeletePartialMatch(prometheus.Labels{"resource": resource})
+}
+
 // Values of labels.
 const (
 	comparedRecent = "watch"

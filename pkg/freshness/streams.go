@@ -146,6 +146,32 @@ func (s *Streams) reopen(target watchTarget, since time.Time) bool {
 	return true
 }
 
+// Heard is when the last byte of a type came, on watches and lists of all namespaces; zero: none ever did.
+func (s *Streams) Heard(resource schema.GroupVersionResource) time.Time {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	return s.known[watchTarget{GroupVersionResource: resource}].heard
+}
+
+// Reopen ends the watch of a type in all namespaces; its reflector opens another, and goes on where it left off. If nothing has been heard on
+// its link since, that one takes another connection. It says whether there was a watch to end.
+func (s *Streams) Reopen(resource schema.GroupVersionResource, since time.Time) bool {
+	return s.reopen(watchTarget{GroupVersionResource: resource}, since)
+}
+
+// Forget drops what is known of a type that is no longer watched, and its metrics: types may come and go by the thousand.
+func (s *Streams) Forget(resource schema.GroupVersionResource) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	delete(s.known, watchTarget{GroupVersionResource: resource})
+	for other := range s.known {
+		if other.Resource == resource.Resource { // of another group, or version: they are not told apart
+			return
+		}
+	}
+	s.metrics.forget(resource.Resource)
+}
+
 // update changes what is known of a target.
 func (s *Streams) update(target watchTarget, change func(h *hearing, now time.Time)) {
 	s.lock.Lock()

@@ -10,6 +10,7 @@ const (
 	evictionController   = "taint-eviction-controller"
 	podGCController      = "pod-garbage-collector-controller"
 	namespaceController  = "namespace-controller"
+	collectorController  = "garbage-collector-controller"
 )
 
 // Names that targets refer to.
@@ -33,6 +34,18 @@ const (
 	rolloutOneScenario = "rollout-one"
 	rolloutEndScenario = "rollout-hand-over"
 	rolloutBigScenario = "deployments-5k"
+
+	garbageScenario        = "garbage"
+	garbageDirectScenario  = "garbage-direct"
+	garbageOwnersScenario  = "garbage-owners"
+	garbageRingScenario    = "garbage-ring"
+	garbageTypeScenario    = "garbage-new-type"
+	garbageBrokenScenario  = "garbage-broken-type"
+	garbageEndScenario     = "garbage-hand-over"
+	garbageStartScenario   = "garbage-start"
+	garbageTermScenario    = "garbage-pods-hand-over"
+	garbageMemoryScenario  = "garbage-memory"
+	garbageMemory2Scenario = "garbage-memory-50k"
 )
 
 // scenarios are all there are, in the order in which they are run and shown.
@@ -158,5 +171,81 @@ var scenarios = []scenario{
 		contestants: []contestant{ours, upstreamUnlimited}, peer: upstreamUnlimited.name, long: true,
 		needs: []string{replicaSetController}, adds: []string{deploymentController},
 		shared: true, maxRuns: 1, setup: ownedDeployments, measure: measureMemory(time.Minute),
+	},
+	{
+		name:        garbageScenario,
+		about:       "An owner of 1,000 ConfigMaps and 1,000 pods; a tree of 111 in the foreground; an owner that leaves 100 orphans",
+		contestants: []contestant{ours, upstream, upstreamUnlimited}, peer: upstreamUnlimited.name, slow: []string{upstream.name},
+		needs: []string{replicaSetController}, adds: []string{collectorController},
+		audit: managerRequests, measure: measureGarbage,
+	},
+	{
+		name:        garbageDirectScenario,
+		about:       "The same 2,000 objects deleted by 8 parallel clients: what the API server can do",
+		contestants: []contestant{clients},
+		measure:     measureDirectGarbage,
+	},
+	{
+		name:        garbageOwnersScenario,
+		about:       "100 owners of 100 ConfigMaps deleted at once",
+		contestants: []contestant{ours, upstreamUnlimited}, peer: upstreamUnlimited.name, maxRuns: 1,
+		needs: []string{replicaSetController}, adds: []string{collectorController},
+		measure: measureManyOwners,
+	},
+	{
+		name:        garbageRingScenario,
+		about:       "Three that hold each other, all deleted in the foreground",
+		contestants: []contestant{ours, upstreamUnlimited}, peer: upstreamUnlimited.name, maxRuns: 1,
+		needs: []string{replicaSetController}, adds: []string{collectorController},
+		measure: measureRing,
+	},
+	{
+		name:        garbageTypeScenario,
+		about:       "A CustomResourceDefinition is made, an owner of the type is deleted in the foreground: until it is gone; five times",
+		contestants: []contestant{ours, upstream}, peer: upstream.name, slow: []string{upstream.name},
+		needs: []string{replicaSetController}, adds: []string{collectorController},
+		measure: measureNewTypes,
+	},
+	{
+		name:        garbageBrokenScenario,
+		about:       "Start beside a type whose conversion webhook is away: until an owner of other types is gone",
+		contestants: []contestant{ours, upstream}, peer: upstream.name, slow: []string{upstream.name},
+		needs: []string{replicaSetController}, adds: []string{collectorController},
+		setup: brokenType, measure: measureBrokenStart,
+	},
+	{
+		name:        garbageEndScenario,
+		about:       "SIGTERM to the leader of two in the middle of 10,000 removals: to the next one by the other",
+		contestants: []contestant{ours, upstreamUnlimited}, peer: upstreamUnlimited.name, maxRuns: 2,
+		needs: []string{replicaSetController}, adds: []string{collectorController},
+		audit: mapDeletes, measure: measureGarbageHandOver,
+	},
+	{
+		name:        garbageStartScenario,
+		about:       "Start, as above, with the garbage collector and without",
+		contestants: []contestant{ours, oursWithout, upstream, upstreamWithout}, peer: oursWithout.name, slow: []string{upstream.name, upstreamWithout.name},
+		needs: []string{replicaSetController}, adds: []string{collectorController},
+		setup: oneReplicaSet, measure: measureStart,
+	},
+	{
+		name:        garbageTermScenario,
+		about:       "SIGTERM to the leader of two while pods are being made, with the garbage collector and without",
+		contestants: []contestant{ours, oursWithout}, peer: oursWithout.name,
+		needs: []string{replicaSetController}, adds: []string{collectorController},
+		audit: podCreates, measure: measureHandOver,
+	},
+	{
+		name:        garbageMemory2Scenario,
+		about:       "Resident memory beside 50,000 objects, of pods, ConfigMaps of 4 KB, Secrets and 10 custom types; one control plane for all turns",
+		contestants: []contestant{ours, oursWithout, upstream, upstreamWithout}, peer: upstream.name, long: true,
+		needs: []string{replicaSetController}, adds: []string{collectorController},
+		shared: true, maxRuns: 1, setup: manyObjects(0.5), measure: measureMemory(idleAfterFill),
+	},
+	{
+		name:        garbageMemoryScenario,
+		about:       "The same with 100,000 objects and 20 custom types",
+		contestants: []contestant{ours, oursWithout, upstream, upstreamWithout}, peer: upstream.name, long: true,
+		needs: []string{replicaSetController}, adds: []string{collectorController},
+		shared: true, maxRuns: 1, setup: manyObjects(1), measure: measureMemory(idleAfterFill),
 	},
 }

@@ -88,6 +88,28 @@ var targets = []target{
 		what: "resident beside 5,000 Deployments, ours / upstream",
 		of:   key{rolloutBigScenario, ours.name, resident.Name}, against: key{rolloutBigScenario, upstreamUnlimited.name, resident.Name}, most: 0.5,
 	},
+	{
+		what: "2,000 dependents gone, ours / 8-clients",
+		of:   key{garbageScenario, ours.name, dependentsGone.Name}, against: key{garbageDirectScenario, clients.name, dependentsGone.Name}, most: 1.2,
+	},
+	{what: "requests per dependent", of: key{garbageScenario, ours.name, perDependent.Name}, most: 1.05},
+	{
+		what: "foreground tree of 111, ours / upstream at 5,000 QPS",
+		of:   key{garbageScenario, ours.name, treeGone.Name}, against: key{garbageScenario, upstreamUnlimited.name, treeGone.Name}, most: 1,
+	},
+	{what: "100 orphans released, s", of: key{garbageScenario, ours.name, orphansReleased.Name}, most: 0.5},
+	{what: "100 owners of 100: dependents gone, s", of: key{garbageOwnersScenario, ours.name, ownersGone.Name}, most: 15},
+	{what: "foreground ring of 3 gone, s", of: key{garbageRingScenario, ours.name, ringGone.Name}, most: 3},
+	{what: "new type to first foreground deletion done, worst, s", of: key{garbageTypeScenario, ours.name, newTypeWorst.Name}, most: 2},
+	{what: "hand-over in the middle of removals, s", of: key{garbageEndScenario, ours.name, nextRemoval.Name}, most: 0.3},
+	{
+		what: "first pod after the start, with the garbage collector / without",
+		of:   key{garbageStartScenario, ours.name, firstPod.Name}, against: key{garbageStartScenario, oursWithout.name, firstPod.Name}, most: 1.2,
+	},
+	{
+		what: "resident beside 100,000 objects, ours / upstream",
+		of:   key{garbageMemoryScenario, ours.name, resident.Name}, against: key{garbageMemoryScenario, upstream.name, resident.Name}, most: 0.3,
+	},
 	{what: "5,000 nodes, writes while healthy", of: key{nodesLongScenario, ours.name, nodesWrites.Name}, most: 0},
 }
 

@@ -190,17 +190,6 @@ func (h *history) of(key string) []change {
 	return changes
 }
 
-// get is an object as it is now.
-func (h *history) get(key string) (metav1.Object, bool) {
-	h.lock.Lock()
-	defer h.lock.Unlock()
-	last := h.last(key)
-	if last == nil || last.deleted {
-		return nil, false
-	}
-	return last.object, true
-}
-
 // current returns what exists now and is accepted, in the order of names.
 func current[T metav1.Object](h *history, accept func(T) bool) []T {
 	h.lock.Lock()

@@ -22,7 +22,8 @@ const recently = 110 * time.Second
 // judge looks back at a run.
 type judge struct {
 	*rig
-	audit controlplane.AuditEvents // answered writes that succeeded
+	audit   controlplane.AuditEvents            // answered writes that succeeded
+	deletes map[string]controlplane.AuditEvents // of them the deletions, by type, namespace and name
 }
 
 // judgeHistory checks what must have held all along.
@@ -35,10 +36,16 @@ func (r *rig) judgeHistory() {
 	j := &judge{rig: r, audit: events.Where(controlplane.Completed, controlplane.Writes, func(e *auditv1.Event) bool {
 		return e.ResponseStatus != nil && e.ResponseStatus.Code < 300 && e.ObjectRef != nil
 	})}
+	j.deletes = map[string]controlplane.AuditEvents{}
+	for _, e := range j.audit.Where(controlplane.ByVerb("delete")) {
+		of := e.ObjectRef.Resource + " " + e.ObjectRef.Namespace + "/" + e.ObjectRef.Name
+		j.deletes[of] = append(j.deletes[of], e)
+	}
 	j.judgeWriters()
 	j.judgeCounts()
 	j.judgeRollouts()
 	j.judgeRemovals()
+	j.judgeCollections()
 	j.judgeMarks()
 }
 

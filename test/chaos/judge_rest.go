@@ -24,7 +24,7 @@ func judgeSet(rs *appsv1.ReplicaSet, all []corev1.Pod, isDead func(node string) 
 		return wrong
 	}
 	if rs.DeletionTimestamp != nil {
-		return wrong // the garbage collector's, which is ours
+		return wrong // see judgeGarbage
 	}
 	template := labels.SelectorFromSet(rs.Spec.Template.Labels)
 	var have, isReady, labelled, terminating int32

@@ -8,6 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
 	"minikcm/test/controlplane"
 )
 
@@ -99,6 +102,66 @@ func TestADeleteTakesEffectOnceAndNotBefore(t *testing.T) {
 	} {
 		if got := tookEffect(deletes, tt.key, day.Add(tt.seen)); got != tt.want {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestWronglyCollected(t *testing.T) {
+	state := func(version int64, deleted, terminating bool, finalizers ...string) change {
+		rs := controlplane.ReplicaSet("ns", "web", 1)
+		rs.UID, rs.Finalizers = "owner", finalizers
+		if terminating {
+			rs.DeletionTimestamp = &metav1.Time{Time: time.Unix(1e9, 0)}
+		}
+		return change{version: version, deleted: deleted, object: rs}
+	}
+	refs := []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "web", UID: "owner"}}
+	for _, tt := range []struct {
+		name    string
+		changes []change
+		good    bool
+	}{
+		{"its owner is gone", []change{state(1, false, false), state(5, true, false)}, true},
+		{"its owner goes later", []change{state(1, false, false), state(11, true, false)}, false},
+		{"its owner waits", []change{state(1, false, false), state(5, false, true, metav1.FinalizerDeleteDependents)}, true},
+		{"its owner is held by another finalizer", []change{state(1, false, false), state(5, false, true, "x/y")}, false},
+		{"its owner is about to leave it behind", []change{state(1, false, false), state(5, false, true, metav1.FinalizerOrphanDependents)}, false},
+		{"its owner has left it behind", []change{state(5, false, true, metav1.FinalizerOrphanDependents), state(6, true, true)}, false},
+		{"its owner was never seen", nil, true},
+	} {
+		text := wronglyCollected(refs, byUID(&history{changes: tt.changes}), 10)
+		if (text == "") != tt.good {
+			t.Errorf("%s: %q", tt.name, text)
+		}
+	}
+}
+
+func TestJudgeGarbage(t *testing.T) {
+	rs := *controlplane.ReplicaSet("ns", "web", 1, func(rs *appsv1.ReplicaSet) { rs.UID = "set" })
+	pod := func(owner string) corev1.Pod {
+		p := *controlplane.Pod("ns", "p", nil)
+		p.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", UID: types.UID(owner), BlockOwnerDeletion: ptr.To(true)}}
+		return p
+	}
+	deleted := func(finalizer string) appsv1.ReplicaSet {
+		gone := *rs.DeepCopy()
+		gone.DeletionTimestamp, gone.Finalizers = &metav1.Time{}, []string{finalizer}
+		return gone
+	}
+	for _, tt := range []struct {
+		name string
+		pods []corev1.Pod
+		sets []appsv1.ReplicaSet
+		good bool
+	}{
+		{"owned", []corev1.Pod{pod("set")}, []appsv1.ReplicaSet{rs}, true},
+		{"its owner is gone", []corev1.Pod{pod("another")}, []appsv1.ReplicaSet{rs}, false},
+		{"an owner waits for it", []corev1.Pod{pod("set")}, []appsv1.ReplicaSet{deleted(metav1.FinalizerDeleteDependents)}, true},
+		{"an owner waits for nothing", nil, []appsv1.ReplicaSet{deleted(metav1.FinalizerDeleteDependents)}, false},
+		{"an owner does not leave orphans", []corev1.Pod{pod("set")}, []appsv1.ReplicaSet{deleted(metav1.FinalizerOrphanDependents)}, false},
+	} {
+		if wrong := judgeGarbage(tt.pods, tt.sets, nil); (len(wrong) == 0) != tt.good {
+			t.Errorf("%s: %v", tt.name, wrong)
 		}
 	}
 }

@@ -23,7 +23,7 @@ import (
 // managerFlags make everything happen within a run of two minutes.
 func managerFlags(namespaceGrace string) []string {
 	return []string{
-		"--controllers=*,deployment",
+		"--controllers=*,deployment,garbagecollector",
 		"--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=2500ms", "--leader-elect-retry-period=500ms",
 		"--node-monitor-period=500ms", "--node-monitor-grace-period=" + nodeGrace.String(), "--node-startup-grace-period=8s",
 		"--node-eviction-rate=10", "--secondary-node-eviction-rate=10", "--large-cluster-size-threshold=0",
@@ -210,7 +210,8 @@ func (s *slot) measure(ctx context.Context) (size, error) {
 	goroutines, err2 := gauge("go_goroutines")
 	memory, err3 := gauge("process_resident_memory_bytes")
 	return size{
-		leader: leads > 0, goroutines: goroutines, memory: memory / (1 << 20), watches: s.proxy.OpenWatches(faults.Watches()),
+		leader: leads > 0, goroutines: goroutines, memory: memory / (1 << 20),
+		watches: s.proxy.OpenWatches(faults.Watches()) - s.proxy.OpenWatches(faults.Watches(widgets.Resource)), // a type that comes and goes
 	}, errors.Join(err1, err2, err3)
 }
 

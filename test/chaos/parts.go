@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -217,6 +218,11 @@ func (r *rig) complaints(ctx context.Context) []violation {
 	}
 	for _, p := range pods.Items {
 		all = append(all, judgePod(&p, byName)...)
+	}
+	for _, v := range judgeGarbage(pods.Items, sets.Items, deployments.Items) {
+		if namespace, _, _ := strings.Cut(v.of, "/"); !ending[namespace] {
+			all = append(all, v)
+		}
 	}
 	return all
 }

@@ -126,7 +126,6 @@ func (r *rig) populate(ctx context.Context) error {
 		inhabitants.Go(func() { k.run(ctx) })
 	}
 	inhabitants.Go(func() { schedule(ctx, nodes, r.histories, r.random("scheduler")) })
-	inhabitants.Go(func() { r.collectGarbage(ctx) })
 	for i := range r.options.managers {
 		s, err := r.newSlot("manager-" + string(rune('a'+i)))
 		if err != nil {

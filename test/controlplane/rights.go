@@ -24,7 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// rolePrefix begins the names of the roles of deploy/rbac and of their bindings.
+// rolePrefix begins the names of the roles of deploy/rbac, and of the components that grant more, and of their bindings.
 const rolePrefix = "controller-manager:"
 
 // ManagerConfig returns a config that authenticates as the service account kube-system/name and holds exactly what deploy/rbac

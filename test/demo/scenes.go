@@ -29,6 +29,7 @@ var scenes = []scene{
 	{"Scaled to ten, and back to three", scale},
 	{"A node dies", killNode},
 	{"A Deployment is rolled out, and turned round in the middle", rollOut},
+	{"An owner is deleted, and waits for what it owns", cascade},
 	{"The namespace is deleted, and made again", deleteNamespace},
 }
 

@@ -30,6 +30,7 @@ type stage struct {
 	cluster    *controlplane.Cluster
 	kubeconfig string // file of the admin
 	manager    *server
+	port       int // of the manager
 	dir        string
 	died       chan error // a server ended by itself
 
@@ -83,8 +84,11 @@ func (s *stage) startServers(ctx context.Context) error {
 		}
 	}
 	s.say("starting our controller-manager, with a node's silence trusted for %s instead of 50s", grace)
-	s.manager, err = s.launch("controller-manager", "--kubeconfig="+s.kubeconfig, "--secure-port=0", "--logging-format=json", "-v=2",
-		"--controllers=*,deployment", "--node-monitor-period=1s", "--node-monitor-grace-period="+grace)
+	if s.port, err = controlplane.FindPort(); err != nil {
+		return err
+	}
+	s.manager, err = s.launch("controller-manager", "--kubeconfig="+s.kubeconfig, "--authentication-kubeconfig="+s.kubeconfig, "--authorization-kubeconfig="+s.kubeconfig,
+		"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", s.port), "--logging-format=json", "-v=2", "--controllers=*,deployment,garbagecollector", "--node-monitor-period=1s", "--node-monitor-grace-period="+grace)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"net/http"
 	"strings"
 	"time"
 )
@@ -43,6 +44,11 @@ func RefuseRetryAfter(code int, after time.Duration) Fault {
 // BadGateway answers with the status code and a page of HTML, as a load balancer does that has no server to ask: 502, 503 or 504.
 func BadGateway(code int) Fault {
 	return Fault{name: "bad gateway", refusal: &refusal{code: code, html: true}}
+}
+
+// UnknownPath answers as an API server does that does not know the type: 404 in plain text, about no object.
+func UnknownPath() Fault {
+	return Fault{name: "unknown path", refusal: &refusal{code: http.StatusNotFound, plain: true}}
 }
 
 // DelayRequest forwards the request d later, unless its client has left by then.

@@ -17,6 +17,7 @@ type refusal struct {
 	code       int
 	retryAfter time.Duration // 0: no header
 	html       bool          // it is a load balancer's
+	plain      bool          // it is in plain text, as those about paths are
 }
 
 // seconds is the Retry-After value, rounded up.
@@ -37,6 +38,10 @@ func (f refusal) write(w http.ResponseWriter, method string, i info) error {
 		w.WriteHeader(f.code)
 		_, err := fmt.Fprintf(w, "<html><body>%d %s</body></html>\n", f.code, http.StatusText(f.code))
 		return err
+	}
+	if f.plain {
+		http.Error(w, fmt.Sprintf("%d page not found", f.code), f.code)
+		return nil
 	}
 	body, err := json.Marshal(f.status(method, i))
 	if err != nil {

@@ -1,5 +1,6 @@
 // Package fakeapi is what unit tests have in place of an API server: a [Clientset] whose requests and watches can be broken, also in
-// fake time; a [Server] over TLS for what asks about rights, tokens and certificates; and authorities that issue certificates.
+// fake time; a [Server] over TLS for what asks about rights, tokens and certificates; another for what follows types; and authorities that
+// issue certificates.
 package fakeapi
 
 import (

@@ -76,6 +76,7 @@ func base(series string, histogram func(string) bool) string {
 
 // onDemand are metrics that exist from their first use on, which the workload may or may not bring about.
 var onDemand = map[string]family{
+	"garbagecollector_type_failing":              {"gauge", "group, resource", "1 for each type whose objects cannot be listed or watched."},
 	"rest_client_exec_plugin_call_total":         {"counter", "call_status, code", "Calls of a credential plugin that the kubeconfig names."},
 	"rest_client_rate_limiter_duration_seconds":  {"histogram", "host, verb", "Waits for --kube-api-qps, if it is positive."},
 	"rest_client_request_retries_total":          {"counter", "code, host, verb", "Requests that were sent again because the answer asked for it."},
@@ -92,6 +93,7 @@ var sections = []struct {
 	{"Queues and syncs", []string{"controller_sync_", "workqueue_"}},
 	{"ReplicaSets", []string{"replicaset_controller_"}},
 	{"Deployments", []string{"deployment_controller_"}},
+	{"Garbage collection", []string{"garbagecollector_"}},
 	{"Nodes", []string{"node_collector_", "taint_eviction_controller_", "pod_gc_collector_"}},
 	{"Namespaces", []string{"namespace_"}},
 	{"Caches", []string{"informer_"}},

@@ -15,17 +15,19 @@ import (
 
 // combined are folders that use what is a component in deploy/.
 var combined = []string{
-	everythingsRights, "testdata/deployments-deployment", "testdata/deployments-two-leases",
-	"testdata/service-accounts", "testdata/service-accounts-deployment", "testdata/service-accounts-two-leases", everythingsAccounts,
+	everythingsRights, "testdata/deployments-deployment", everythingsHalves,
+	"testdata/garbage-collector", "testdata/garbage-collector-observe-only",
+	"testdata/service-accounts", "testdata/service-accounts-deployment", "testdata/service-accounts-two-leases", "testdata/service-accounts-deployments", everythingsAccounts,
 }
 
 const (
-	everythingsRights   = "testdata/deployments"                  // rbac, and the components of all controllers that have to be named
-	everythingsAccounts = "testdata/service-accounts-deployments" // the same with service accounts
+	everythingsRights   = "testdata/everything"                  // rbac, and the components of all controllers that have to be named
+	everythingsHalves   = "testdata/everything-two-leases"       // the same components with two leases
+	everythingsAccounts = "testdata/service-accounts-everything" // the rights of everything, with service accounts
 )
 
 // components are the folders of deploy/ that change others.
-var components = []string{"service-accounts", "deployments"}
+var components = []string{"service-accounts", "deployments", "garbage-collector"}
 
 // overlays are the folders of deploy/ for kubectl apply -k.
 var overlays = []string{"rbac", "deployment", "two-leases", "prometheus", "prometheus-operator", "grafana"}

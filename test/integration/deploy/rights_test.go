@@ -24,7 +24,17 @@ import (
 // controllers are those that deploy/rbac or a component has a file for, by their --controllers name.
 var controllers = []string{
 	"replicaset-controller", "node-lifecycle-controller", "taint-eviction-controller", "pod-garbage-collector-controller",
-	"namespace-controller", "deployment-controller",
+	"namespace-controller", "deployment-controller", "garbage-collector-controller",
+}
+
+// named are those of them that run only if they are named.
+func named() (names []string) {
+	for _, c := range app.Controllers() {
+		if c.Named {
+			names = append(names, c.Name)
+		}
+	}
+	return names
 }
 
 // roleOf reads the file with the rights of a controller.
@@ -44,27 +54,41 @@ func TestNobodyIsGivenRightsUnasked(t *testing.T) {
 	for _, dir := range []string{"rbac", "deployment", "two-leases"} {
 		without = append(without, filepath.Join(deployDir, dir))
 	}
-	for _, c := range app.Controllers() {
-		if !c.Named {
-			continue
+	common := map[string]bool{} // what controllers may that need not be named
+	for _, name := range controllers {
+		if !slices.Contains(named(), name) {
+			for _, r := range rights(t, parse(t, roleOf(t, name))) {
+				common[r.String()] = true
+			}
 		}
-		role := "controller-manager:" + c.Name
+	}
+	count := len(rights(t, render(t, "rbac")))
+	all := rights(t, kustomize(t, everythingsRights))
+	for _, name := range named() {
+		role := "controller-manager:" + name
+		named := regexp.MustCompile(`(^|[^-\w])` + name + `($|[^-\w])`) // pod-garbage-collector-controller is not garbage-collector-controller
+		own := rights(t, parse(t, roleOf(t, name)))
 		for _, dir := range without {
 			for _, o := range kustomize(t, dir) {
-				if text := fmt.Sprint(o.Object); o.GetName() == role || strings.Contains(text, c.Name) {
-					t.Errorf("%s has %s, which is about %s", dir, identify(o), c.Name)
+				if o.GetName() == role || named.MatchString(fmt.Sprint(o.Object)) {
+					t.Errorf("%s has %s, which is about %s", dir, identify(o), name)
 				}
 			}
 			for _, r := range rights(t, kustomize(t, dir)) {
-				if r.resource == "deployments" {
+				its := !common[r.String()] && slices.ContainsFunc(own, func(o right) bool { return o.String() == r.String() })
+				if its || r.resource == "deployments" {
 					t.Errorf("%s grants the right to %s", dir, r)
 				}
 			}
 		}
-		count := len(rights(t, parse(t, roleOf(t, c.Name))))
-		if granted := len(rights(t, kustomize(t, everythingsRights))) - len(rights(t, render(t, "rbac"))); granted != count {
-			t.Errorf("with its component %d rights more are granted, want the %d of %s", granted, count, c.Name)
+		granted := slices.DeleteFunc(slices.Clone(all), func(r right) bool { return r.role != role })
+		if !slices.Equal(granted, own) {
+			t.Errorf("with its component %s may %v, want what is in its file, %v", name, granted, own)
 		}
+		count += len(own)
+	}
+	if len(all) != count {
+		t.Errorf("with all components %d rights are granted, want %d: those of deploy/rbac and of the controllers' files", len(all), count)
 	}
 }
 

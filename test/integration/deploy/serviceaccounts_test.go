@@ -26,6 +26,7 @@ var accounts = map[string]string{
 	"controller-manager:taint-eviction-controller":        "node-controller",
 	"controller-manager:pod-garbage-collector-controller": "pod-garbage-collector",
 	"controller-manager:namespace-controller":             "namespace-controller",
+	"controller-manager:garbage-collector-controller":     "generic-garbage-collector",
 }
 
 const withAccounts = "--use-service-account-credentials"
@@ -151,15 +152,23 @@ func exactly(account string, needs []string) (objects []*unstructured.Unstructur
 
 // TestEveryRightBesideServiceAccountsIsNeeded is TestEveryRightIsNeeded for what is left to the manager itself.
 func TestEveryRightBesideServiceAccountsIsNeeded(t *testing.T) {
-	own := slices.DeleteFunc(kustomize(t, everythingsAccounts), func(o *unstructured.Unstructured) bool { // as manager.yaml, with the names that components add
-		return o.GetName() != "controller-manager:watches" && o.GetName() != "controller-manager:service-accounts"
-	})
-	for i, r := range rights(t, own) {
-		t.Run(r.String(), func(t *testing.T) {
-			user := fmt.Sprintf("walk-accounts-%d", i)
-			grant(t, user, slices.Concat(parse(t, read(t, deployDir, "rbac", "identity.yaml")), own), &r)
-			expectMissing(t, user, r, everything, withAccounts)
-		})
+	identity := parse(t, read(t, deployDir, "rbac", "identity.yaml"))
+	for n, tt := range []struct {
+		controllers, dir string
+		roles            []string
+	}{
+		{"--controllers=*,deployment", "testdata/service-accounts-deployments", []string{"controller-manager:watches", "controller-manager:service-accounts"}},
+		// Who sees everything needs none of the others.
+		{"--controllers=garbagecollector", everythingsAccounts, []string{"controller-manager:watches-everything", "controller-manager:garbage-collector-account"}},
+	} {
+		own := slices.DeleteFunc(kustomize(t, tt.dir), func(o *unstructured.Unstructured) bool { return !slices.Contains(tt.roles, o.GetName()) })
+		for i, r := range rights(t, own) {
+			t.Run(tt.controllers+"/"+r.String(), func(t *testing.T) {
+				user := fmt.Sprintf("walk-accounts-%d-%d", n, i)
+				grant(t, user, slices.Concat(identity, own), &r)
+				expectMissing(t, user, r, tt.controllers, withAccounts)
+			})
+		}
 	}
 }
 

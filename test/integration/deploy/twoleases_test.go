@@ -45,8 +45,8 @@ func halves(t *testing.T, objects []*unstructured.Unstructured) map[string]half 
 // A controller in both lists would run twice, one in neither not at all. Those that have to be named come with their components.
 func TestTwoLeasesShareTheControllers(t *testing.T) {
 	for dir, want := range map[string][]string{
-		filepath.Join(deployDir, "two-leases"): slices.DeleteFunc(slices.Clone(controllers), func(name string) bool { return name == "deployment-controller" }),
-		withDeployments:                        controllers,
+		filepath.Join(deployDir, "two-leases"): slices.DeleteFunc(slices.Clone(controllers), func(name string) bool { return slices.Contains(named(), name) }),
+		everythingsHalves:                      controllers,
 	} {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			var all, leases []string
@@ -70,13 +70,11 @@ func TestTwoLeasesShareTheControllers(t *testing.T) {
 	}
 }
 
-const withDeployments = "testdata/deployments-two-leases"
-
 // Both lead at the same time, each for its controllers, and together do all the work with the rights that the folder grants.
 func TestTwoLeasesWorkTogether(t *testing.T) {
-	newApplier(t).keep(t, slices.DeleteFunc(kustomize(t, withDeployments), func(o *unstructured.Unstructured) bool { return o.GetKind() == "Deployment" })...)
+	newApplier(t).keep(t, slices.DeleteFunc(kustomize(t, everythingsHalves), func(o *unstructured.Unstructured) bool { return o.GetKind() == "Deployment" })...)
 	begin := time.Now()
-	for _, h := range halves(t, kustomize(t, withDeployments)) {
+	for _, h := range halves(t, kustomize(t, everythingsHalves)) {
 		start(t, h.args...)
 	}
 	w := startWorkload(t, "halves")
@@ -84,7 +82,7 @@ func TestTwoLeasesWorkTogether(t *testing.T) {
 	w.letGo(t)
 	controlplane.Eventually(t, patience, func(ctx context.Context) error {
 		holders := map[string]bool{}
-		for _, h := range halves(t, kustomize(t, withDeployments)) {
+		for _, h := range halves(t, kustomize(t, everythingsHalves)) {
 			lease, err := cluster.Client(t).CoordinationV1().Leases("kube-system").Get(ctx, h.lease, metav1.GetOptions{})
 			if err != nil {
 				return err
@@ -99,5 +97,46 @@ func TestTwoLeasesWorkTogether(t *testing.T) {
 	refused := cluster.AuditLog(t).Where(controlplane.ByUser(identity), unauthorized, func(e *auditv1.Event) bool { return e.RequestReceivedTimestamp.After(begin) })
 	if len(refused) > 0 {
 		t.Errorf("the API server refused:\n%s", refused)
+	}
+}
+
+// Who adds the component has the loop once, and with it the rights; for a trial those to change something are not among them.
+func TestTheGarbageCollectorIsNamedOnce(t *testing.T) {
+	for dir, may := range map[string][]string{
+		"deployment": nil, "two-leases": nil,
+		"garbage-collector": {"get", "list", "watch", "patch", "delete"}, "everything-two-leases": {"get", "list", "watch", "patch", "delete"},
+		"garbage-collector-observe-only": {"get", "list", "watch"},
+	} {
+		t.Run(dir, func(t *testing.T) {
+			from := filepath.Join("testdata", dir)
+			if may == nil {
+				from = filepath.Join(deployDir, dir)
+			}
+			objects := kustomize(t, from)
+			var verbs []string
+			for _, r := range rights(t, objects) {
+				if r.role == "controller-manager:garbage-collector-controller" {
+					verbs = append(verbs, r.verb)
+				}
+			}
+			if !slices.Equal(verbs, may) {
+				t.Errorf("it may %v, want %v", verbs, may)
+			}
+			var names []string
+			for name, d := range deployments(t, objects) {
+				flags, given := parseArgs(t, d.Spec.Template.Spec.Containers[0].Args)
+				list, err := flags.GetStringSlice("controllers")
+				must(t, err)
+				if slices.Contains(list, "garbage-collector-controller") {
+					names = append(names, name)
+				}
+				if observes := given["garbage-collector-observe-only"] == "true"; observes != (len(may) == 3) {
+					t.Errorf("%s only observes: %v", name, observes)
+				}
+			}
+			if len(names) != min(1, len(may)) {
+				t.Errorf("%v run it", names)
+			}
+		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -44,6 +45,7 @@ func startWorkload(t *testing.T, name string) *workload {
 	w.replicaSets(t)
 	w.deployments(t)
 	w.pods(t)
+	w.owned(t)
 	w.doomed(t)
 	return w
 }
@@ -206,6 +208,39 @@ func (w *workload) pods(t *testing.T) {
 		}
 		if left > 1 {
 			return fmt.Errorf("%d are left, want one finished pod", left)
+		}
+		return nil
+	})
+}
+
+// owned makes owners that are deleted: one with its dependent, one that leaves its dependent behind, one that waits for its dependent.
+func (w *workload) owned(t *testing.T) {
+	t.Helper()
+	maps := w.client.CoreV1().ConfigMaps(w.name)
+	for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationOrphan, metav1.DeletePropagationForeground} {
+		name := fmt.Sprintf("%s-%s", w.name, strings.ToLower(string(policy)))
+		owner, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		must(t, err)
+		_, err = maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name + "-dependent", OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID, BlockOwnerDeletion: new(true)},
+		}}}, metav1.CreateOptions{})
+		must(t, err)
+		must(t, maps.Delete(t.Context(), name, metav1.DeleteOptions{PropagationPolicy: &policy}))
+	}
+	w.expect("owners are gone, and their dependents but for the orphan", func(ctx context.Context, w *workload) error {
+		list, err := maps.List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		var left []string
+		for _, m := range list.Items {
+			left = append(left, m.Name)
+			if m.Name == w.name+"-orphan-dependent" && len(m.OwnerReferences) > 0 {
+				return fmt.Errorf("%s is no orphan: %v", m.Name, m.OwnerReferences)
+			}
+		}
+		if !slices.Equal(left, []string{w.name + "-orphan-dependent"}) {
+			return fmt.Errorf("left are %v", left)
 		}
 		return nil
 	})

@@ -1,0 +1,400 @@
+package caches
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+)
+
+const (
+	// feedsPerLink leaves room for lists on a connection: API servers allow 100 streams on one (--http2-max-streams-per-connection).
+	feedsPerLink = 64
+	// listsAtOnce bounds the first lists that are under way. What fails has as many places of its own, so that it is in nobody's way.
+	listsAtOnce = 8
+	// placeFor is how long a list keeps its place. One that takes longer is large, or of an API that does not answer.
+	placeFor = 2 * time.Second
+	// Pauses after attempts that failed, doubled from the first to the last.
+	minFeedPause = time.Second
+	maxFeedPause = time.Minute
+	// hurryPatience is how old an attempt must be to be given up when somebody is in a hurry.
+	hurryPatience = time.Second
+	// lastingFeed is how long an attempt has lasted after which the next failure counts as the first.
+	lastingFeed = 2 * time.Minute
+)
+
+// FeedStore is where a feed puts the metadata of the objects of one type. It is called from one goroutine. What it is given is its own.
+type FeedStore = cache.TransformingStore
+
+// FeedEvents are what whoever has a feed is told of it, from the feed's goroutine. No function may be nil.
+type FeedEvents struct {
+	// Listed: the store holds a list.
+	Listed func()
+	// Lost: the store is no longer followed and will be listed anew. The error says why; nil: its watch has expired.
+	Lost func(error)
+}
+
+// Feeds bring in the metadata of types, each over one stream into a store of its owner's, from where nothing is copied. They come and go while the
+// process runs, which informers cannot. Feeds share connections that nothing else is on, and none has more of them than an API server allows.
+type Feeds struct {
+	caches       *Caches
+	clock        clock.WithTicker
+	first, again *semaphore.Weighted
+
+	lock  sync.Mutex
+	feeds map[schema.GroupVersionResource]*Feed
+	links []*feedLink
+}
+
+// feedLink is a client with connections of its own.
+type feedLink struct {
+	client metadata.Interface
+	feeds  int // that use it
+}
+
+func newFeeds(c *Caches) *Feeds {
+	return &Feeds{
+		caches: c, clock: c.cfg.Clock, feeds: map[schema.GroupVersionResource]*Feed{},
+		first: semaphore.NewWeighted(listsAtOnce), again: semaphore.NewWeighted(listsAtOnce),
+	}
+}
+
+// Feed brings in one type.
+type Feed struct {
+	feeds    *Feeds
+	resource schema.GroupVersionResource
+	link     *feedLink
+	store    FeedStore
+	events   FeedEvents
+	stop     context.CancelFunc
+	done     chan struct{}
+	hurried  chan struct{} // holds one while there is to be no pause
+
+	lock    sync.Mutex
+	attempt *attempt // nil: it pauses, or waits for a place
+}
+
+// attempt is one list with the watch that follows it.
+type attempt struct {
+	begun   time.Time
+	listed  time.Time // zero: not yet
+	cancel  context.CancelFunc
+	leave   func() // its place among the lists
+	hurried bool   // somebody is in a hurry: if it fails, there is no pause
+	refused error  // what the API server answered to the request for a stream; it is not asked for a list then
+}
+
+// Discovery returns a client that asks which types there are.
+func (f *Feeds) Discovery() (*discovery.DiscoveryClient, error) {
+	if f.caches.cfg.Direct == nil {
+		return nil, errNoWay
+	}
+	cfg, client, err := f.caches.cfg.Direct()
+	if err != nil {
+		return nil, err
+	}
+	return discovery.NewDiscoveryClientForConfigAndClient(cfg, client)
+}
+
+var errNoWay = errors.New("feeds have no way to the API server")
+
+// Start begins to bring in a type, until ctx ends or the feed is stopped. It is refused for a type that has a cache of all namespaces, or a feed: no
+// type has two streams.
+func (f *Feeds) Start(ctx context.Context, resource schema.GroupVersionResource, store FeedStore, events FeedEvents) (*Feed, error) {
+	for _, t := range f.caches.types {
+		if t.Resource.GroupResource() == resource.GroupResource() && t.Namespace == metav1.NamespaceAll {
+			return nil, fmt.Errorf("feed of %v: the type has a cache", resource)
+		}
+	}
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	if f.feeds[resource] != nil {
+		return nil, fmt.Errorf("feed of %v: the type has one already", resource)
+	}
+	link, err := f.leastUsed()
+	if err != nil {
+		return nil, fmt.Errorf("feed of %v: %w", resource, err)
+	}
+	link.feeds++
+	ctx, stop := context.WithCancel(ctx)
+	feed := &Feed{feeds: f, resource: resource, link: link, store: store, events: events, stop: stop, done: make(chan struct{}), hurried: make(chan struct{}, 1)}
+	f.feeds[resource] = feed
+	go feed.run(ctx)
+	return feed, nil
+}
+
+// leastUsed returns the link with the fewest feeds, a new one if none has room.
+func (f *Feeds) leastUsed() (*feedLink, error) {
+	var least *feedLink
+	for _, l := range f.links {
+		if l.feeds < feedsPerLink && (least == nil || l.feeds < least.feeds) {
+			least = l
+		}
+	}
+	if least != nil {
+		return least, nil
+	}
+	if f.caches.cfg.Direct == nil {
+		return nil, errNoWay
+	}
+	cfg, client, err := f.caches.cfg.Direct()
+	if err != nil {
+		return nil, err
+	}
+	m, err := metadata.NewForConfigAndClient(cfg, client)
+	if err != nil {
+		return nil, err
+	}
+	least = &feedLink{client: m}
+	f.links = append(f.links, least)
+	return least, nil
+}
+
+// filled reports whether the feed that asks on an API path has brought the list of its present attempt: each begins with a stream that may stall.
+func (f *Feeds) filled(request string) bool {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	for resource, feed := range f.feeds {
+		if strings.HasSuffix(request, collectionPath(resource, metav1.NamespaceAll)) {
+			return feed.isFilled()
+		}
+	}
+	return false
+}
+
+// Heard is when the last byte of a type came, of those with a cache as well; zero: none ever did. Without a Line nobody listens, and it is now.
+func (f *Feeds) Heard(resource schema.GroupVersionResource) time.Time {
+	if f.caches.cfg.Line == nil {
+		return f.clock.Now()
+	}
+	return f.caches.cfg.Line.Streams.Heard(resource)
+}
+
+// Stop ends the feed and returns when it has ended: the store is told nothing more.
+func (f *Feed) Stop() {
+	f.stop()
+	<-f.done
+}
+
+// Reopen ends the watch, which goes on where it left off, on another connection if nothing has come on this one since.
+func (f *Feed) Reopen(since time.Time) {
+	if line := f.feeds.caches.cfg.Line; line != nil {
+		line.Streams.Reopen(f.resource, since)
+	}
+}
+
+// Hurry ends a pause: whatever was in the way may be gone. It ends an attempt, too, of which nothing is heard within hurryPatience of its beginning, as
+// that of a request that will never be answered; before, there would only be the same again. If the attempt fails, there is no pause after it.
+func (f *Feed) Hurry() {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	switch a := f.attempt; {
+	case a == nil:
+		f.skipPause()
+	case a.listed.IsZero():
+		a.hurried = true
+		time.AfterFunc(max(hurryPatience-f.feeds.clock.Since(a.begun), 0), func() {
+			f.giveUp(func(now *attempt) bool { return now == a && !f.feeds.Heard(f.resource).After(a.begun) })
+		})
+	}
+}
+
+// GiveUp ends an attempt that has not brought its list, and of which nothing has been heard for so long. The next one begins at once.
+func (f *Feed) GiveUp(quiet time.Duration) {
+	f.giveUp(func(a *attempt) bool {
+		last := a.begun
+		if heard := f.feeds.Heard(f.resource); heard.After(last) {
+			last = heard
+		}
+		return f.feeds.clock.Since(last) >= quiet
+	})
+}
+
+// giveUp ends an attempt without a list that is hopeless.
+func (f *Feed) giveUp(hopeless func(*attempt) bool) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	if a := f.attempt; a != nil && a.listed.IsZero() && hopeless(a) {
+		a.hurried = true
+		a.cancel()
+	}
+}
+
+// skipPause has the next pause end as it begins. It is taken back by the next attempt.
+func (f *Feed) skipPause() {
+	select {
+	case f.hurried <- struct{}{}:
+	default: // it does already
+	}
+}
+
+func (f *Feed) isFilled() bool {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	return f.attempt != nil && !f.attempt.listed.IsZero()
+}
+
+func (f *Feed) run(ctx context.Context) {
+	defer close(f.done)
+	defer f.leave()
+	reflector := cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(f.listWatch(), f.link.client), &metav1.PartialObjectMetadata{}, told{f.store, f},
+		cache.ReflectorOptions{Name: "feed", TypeDescription: f.resource.String()})
+	for failures := 0; ; {
+		a, err := f.try(ctx, reflector, failures > 0)
+		if ctx.Err() != nil {
+			return
+		}
+		klog.FromContext(ctx).V(4).Info("Feed lists anew", "resource", f.resource, "reason", err)
+		f.events.Lost(err)
+		if failures++; !a.listed.IsZero() && f.feeds.clock.Since(a.listed) > lastingFeed {
+			failures = 1
+		}
+		if !f.pause(ctx, pauseOf(failures)) {
+			return
+		}
+	}
+}
+
+// leave gives back what the feed had.
+func (f *Feed) leave() {
+	f.stop()
+	f.feeds.lock.Lock()
+	defer f.feeds.lock.Unlock()
+	f.link.feeds--
+	delete(f.feeds.feeds, f.resource)
+	if line := f.feeds.caches.cfg.Line; line != nil {
+		line.Streams.Forget(f.resource)
+	}
+}
+
+// try lists once and watches for as long as that goes well.
+func (f *Feed) try(ctx context.Context, reflector *cache.Reflector, again bool) (*attempt, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	places := f.feeds.first
+	if again {
+		places = f.feeds.again
+	}
+	a := &attempt{cancel: cancel}
+	if err := places.Acquire(ctx, 1); err != nil {
+		return a, err
+	}
+	a.leave = sync.OnceFunc(func() { places.Release(1) })
+	defer a.leave()
+	defer time.AfterFunc(placeFor, a.leave).Stop()
+	f.lock.Lock()
+	a.begun, f.attempt = f.feeds.clock.Now(), a
+	select {
+	case <-f.hurried: // it has begun
+	default:
+	}
+	f.lock.Unlock()
+	err := reflector.ListAndWatchWithContext(ctx)
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	if f.attempt = nil; a.hurried && a.listed.IsZero() {
+		f.skipPause()
+	}
+	return a, err
+}
+
+// pause waits, and reports whether there is to be another attempt.
+func (f *Feed) pause(ctx context.Context, pause time.Duration) bool {
+	timer := f.feeds.clock.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C():
+	case <-f.hurried:
+	}
+	return true
+}
+
+// pauseOf is how long to wait after so many failures in a row; spread, so that those who failed together do not come back together.
+func pauseOf(failures int) time.Duration {
+	pause := min(minFeedPause<<min(failures-1, 10), maxFeedPause)
+	return pause - rand.N(pause/4)
+}
+
+// told is the store of a feed, which is told of lists.
+type told struct {
+	FeedStore
+	feed *Feed
+}
+
+// Replace implements cache.ReflectorStore.
+func (s told) Replace(list []any, version string) error {
+	if err := s.FeedStore.Replace(list, version); err != nil {
+		return err
+	}
+	f := s.feed
+	f.lock.Lock()
+	if f.attempt != nil {
+		f.attempt.listed = f.feeds.clock.Now()
+		f.attempt.leave()
+	}
+	f.lock.Unlock()
+	f.events.Listed()
+	return nil
+}
+
+// listWatch asks for metadata. Lists are of what is in etcd: an older one might bring back what is gone. A stream that is refused because
+// there are too many requests ends the attempt, where client-go would sleep, and not be woken.
+func (f *Feed) listWatch() *cache.ListWatch {
+	objects := f.link.client.Resource(f.resource)
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			if err := f.refusal(nil); err != nil {
+				return nil, err
+			}
+			o.ResourceVersion, o.ResourceVersionMatch = "", ""
+			page, err := objects.List(ctx, o)
+			if err != nil {
+				return nil, err
+			}
+			trim := f.store.Transformer()
+			for i := range page.Items {
+				if _, err := trim(&page.Items[i]); err != nil {
+					return nil, err
+				}
+			}
+			return page, nil
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			w, err := objects.Watch(ctx, o)
+			if o.SendInitialEvents != nil && apierrors.IsTooManyRequests(err) {
+				return nil, f.refusal(err)
+			}
+			return w, err
+		},
+	}
+}
+
+// refusal notes that the stream of this attempt was refused; nil: only asks. What it returns is no reason for client-go to sleep.
+func (f *Feed) refusal(err error) error {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	if f.attempt == nil {
+		return err
+	}
+	if err != nil {
+		f.attempt.refused = fmt.Errorf("the API server has no room for the stream: %s", err.Error())
+	}
+	return f.attempt.refused
+}

@@ -1,0 +1,439 @@
+package caches
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+
+	"minikcm/pkg/freshness"
+	"minikcm/pkg/internal/fakeapi"
+)
+
+const widgets = "widgets"
+
+func gvr(resource string) schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: resource}
+}
+
+func widget(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: name, Namespace: "ns", Labels: map[string]string{"a": "b"}}
+}
+
+// feedsOn returns feeds of a server, over the line that a manager uses.
+func feedsOn(t *testing.T, api *fakeapi.Types) (feeds *Feeds, ways func() int) {
+	t.Helper()
+	line := freshness.NewLine(clock.RealClock{}, freshness.NewMetrics(prometheus.NewRegistry()))
+	var lock sync.Mutex
+	made := 0
+	c := New(fake.NewClientset(), Config{Name: t.Name(), Line: line, Direct: func() (*rest.Config, *http.Client, error) {
+		lock.Lock()
+		defer lock.Unlock()
+		made++
+		return line.Client(api.Config(), false)
+	}})
+	if _, err := c.Nodes(); err != nil {
+		t.Fatal(err)
+	}
+	return c.Feeds(), func() int {
+		lock.Lock()
+		defer lock.Unlock()
+		return made
+	}
+}
+
+// kept is a store that keeps names, with what was told of it.
+type kept struct {
+	lock    sync.Mutex
+	names   map[string]bool
+	version string
+	labels  int // of objects that were given with labels in lists
+	listed  int
+	lost    []error
+}
+
+func (k *kept) do(f func()) error {
+	k.lock.Lock()
+	defer k.lock.Unlock()
+	f()
+	return nil
+}
+
+func (k *kept) Add(obj any) error {
+	return k.do(func() { k.names[obj.(metav1.Object).GetName()] = true })
+}
+func (k *kept) Update(obj any) error { return k.Add(obj) }
+func (k *kept) Delete(obj any) error {
+	return k.do(func() { delete(k.names, obj.(metav1.Object).GetName()) })
+}
+func (k *kept) Replace(list []any, version string) error {
+	return k.do(func() {
+		k.names, k.version = map[string]bool{}, version
+		for _, obj := range list {
+			k.names[obj.(metav1.Object).GetName()] = true
+			k.labels += len(obj.(metav1.Object).GetLabels())
+		}
+	})
+}
+func (k *kept) Resync() error { return nil }
+func (k *kept) Transformer() cache.TransformFunc {
+	return func(obj any) (any, error) {
+		obj.(metav1.Object).SetLabels(nil)
+		return obj, nil
+	}
+}
+func (k *kept) events() FeedEvents {
+	return FeedEvents{
+		Listed: func() { _ = k.do(func() { k.listed++ }) },
+		Lost:   func(err error) { _ = k.do(func() { k.lost = append(k.lost, err) }) },
+	}
+}
+
+// shows waits until the store has exactly these names.
+func (k *kept) shows(t *testing.T, names ...string) {
+	t.Helper()
+	fakeapi.Eventually(t, func() error {
+		k.lock.Lock()
+		defer k.lock.Unlock()
+		for _, name := range names {
+			if !k.names[name] {
+				return fmt.Errorf("the store has %v, want %v", k.names, names)
+			}
+		}
+		if k.listed == 0 || len(k.names) != len(names) {
+			return fmt.Errorf("listed %d times, the store has %v, want %v", k.listed, k.names, names)
+		}
+		return nil
+	})
+}
+
+func startFeed(t *testing.T, feeds *Feeds, resource string) (*Feed, *kept) {
+	t.Helper()
+	k := &kept{names: map[string]bool{}}
+	f, err := feeds.Start(t.Context(), gvr(resource), k, k.events())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(f.Stop)
+	return f, k
+}
+
+func TestAFeedBringsInWhatIsThereAndWhatHappens(t *testing.T) {
+	for _, stream := range []bool{true, false} {
+		t.Run(fmt.Sprintf("streamed %v", stream), func(t *testing.T) {
+			api := fakeapi.NewTypes(t)
+			api.Serve("example.com/v1", metav1.APIResource{Name: widgets, Kind: "Widget", Namespaced: true})
+			if !stream {
+				api.NoStream("example.com/v1", widgets)
+			}
+			api.Put("example.com/v1", widgets, widget("first"))
+			feeds, _ := feedsOn(t, api)
+			_, k := startFeed(t, feeds, widgets)
+			k.shows(t, "first")
+			api.Put("example.com/v1", widgets, widget("second"))
+			k.shows(t, "first", "second")
+			api.Remove("example.com/v1", widgets, "ns", "first")
+			k.shows(t, "second")
+			if k.labels > 0 {
+				t.Error("the list came with labels, which the store does not want")
+			}
+			if n := api.Asked("list /apis/example.com/v1/widgets"); (n == 0) != stream {
+				t.Errorf("%d lists", n)
+			}
+		})
+	}
+}
+
+func TestNoTypeHasTwoStreams(t *testing.T) {
+	api := fakeapi.NewTypes(t)
+	api.Serve("example.com/v1", metav1.APIResource{Name: widgets, Kind: "Widget"})
+	feeds, _ := feedsOn(t, api)
+	startFeed(t, feeds, widgets)
+	k := &kept{names: map[string]bool{}}
+	if _, err := feeds.Start(t.Context(), gvr(widgets), k, k.events()); err == nil || !strings.Contains(err.Error(), "has one already") {
+		t.Errorf("a second feed of a type: %v", err)
+	}
+	if _, err := feeds.Start(t.Context(), corev1.SchemeGroupVersion.WithResource("nodes"), k, k.events()); err == nil || !strings.Contains(err.Error(), "has a cache") {
+		t.Errorf("a feed of a type with a cache: %v", err)
+	}
+}
+
+// What cannot be listed tries again, is told about, and is heeded at once when whoever has the feed knows that something has changed.
+func TestAFeedThatFailsIsTriedAgainAtOnceWhenAskedTo(t *testing.T) {
+	api := fakeapi.NewTypes(t)
+	api.Serve("example.com/v1", metav1.APIResource{Name: widgets, Kind: "Widget"})
+	api.Break("example.com/v1", widgets, http.StatusForbidden)
+	feeds, _ := feedsOn(t, api)
+	f, k := startFeed(t, feeds, widgets)
+	fakeapi.Eventually(t, func() error {
+		k.lock.Lock()
+		defer k.lock.Unlock()
+		if len(k.lost) < 4 || k.lost[0] == nil { // by now it pauses for 8 s, or at least 6
+			return fmt.Errorf("told %d times that nothing comes: %v", len(k.lost), k.lost)
+		}
+		return nil
+	})
+	api.Break("example.com/v1", widgets, 0)
+	before := feeds.clock.Now()
+	f.Hurry()
+	k.shows(t)
+	if took := feeds.clock.Since(before); took > minFeedPause*5 {
+		t.Errorf("it took %v, as if nobody had been in a hurry", took)
+	}
+}
+
+// One that is answered nothing is begun anew, too, as soon as an answer would have come.
+func TestAHurryEndsAnAttemptOfWhichNothingIsHeard(t *testing.T) {
+	api := fakeapi.NewTypes(t)
+	api.Serve("example.com/v1", metav1.APIResource{Name: widgets, Kind: "Widget"})
+	api.Hang(t, "example.com/v1", widgets)
+	feeds, _ := feedsOn(t, api)
+	f, k := startFeed(t, feeds, widgets)
+	begins(t, f)
+	api.Withdraw("example.com/v1", widgets)
+	api.Serve("example.com/v1", metav1.APIResource{Name: widgets, Kind: "Widget"})
+	f.Hurry()
+	k.shows(t)
+}
+
+// begins waits until a feed has asked.
+func begins(t *testing.T, f *Feed) {
+	t.Helper()
+	fakeapi.Eventually(t, func() error {
+		f.lock.Lock()
+		defer f.lock.Unlock()
+		if f.attempt == nil {
+			return errors.New("not asked")
+		}
+		return nil
+	})
+}
+
+// An attempt that has just begun would only be replaced by the same. It is left alone when somebody is in a hurry, and so is one that is heard of.
+func TestAHurryLeavesAnAttemptThatIsAnswered(t *testing.T) {
+	api := fakeapi.NewTypes(t)
+	api.Serve("example.com/v1", metav1.APIResource{Name: widgets, Kind: "Widget"})
+	heal := api.Hang(t, "example.com/v1", widgets)
+	feeds, _ := feedsOn(t, api)
+	f, k := startFeed(t, feeds, widgets)
+	begins(t, f)
+	f.Hurry()
+	heal()
+	k.shows(t)
+	f.Hurry()
+	k.shows(t)
+	if n := api.Asked("watch /apis/example.com/v1/widgets"); n != 1 {
+		t.Errorf("asked %d times, want once", n)
+	}
+	if len(f.hurried) > 0 {
+		t.Error("when the watch ends, in some hours, there will be no pause")
+	}
+}
+
+// What was asked for and is not answered is asked for again when whoever has the feed loses patience, whether or not something was heard before.
+func TestAnAttemptThatStallsIsGivenUp(t *testing.T) {
+	api := fakeapi.NewTypes(t)
+	api.Serve("example.com/v1", metav1.APIResource{Name: widgets, Kind: "Widget"})
+	feeds, _ := feedsOn(t, api)
+	f, k := startFeed(t, feeds, widgets)
+	k.shows(t)
+	path := "/apis/example.com/v1/widgets"
+	if !feeds.filled(path) {
+		t.Error("a list has come, and the feed counts as one that may stall")
+	}
+	api.Break("example.com/v1", widgets, http.StatusForbidden) // so that it lists anew
+	fakeapi.Eventually(t, func() error {
+		k.lock.Lock()
+		defer k.lock.Unlock()
+		if len(k.lost) == 0 {
+			return errors.New("its watch goes on")
+		}
+		return nil
+	})
+	heal := api.Hang(t, "example.com/v1", widgets)
+	api.Break("example.com/v1", widgets, 0)
+	begins(t, f)
+	fakeapi.Eventually(t, func() error {
+		if feeds.filled(path) {
+			return errors.New("a stream under way is not told from one that has brought its list")
+		}
+		return nil
+	})
+	before := api.Asked("watch " + path)
+	fakeapi.Eventually(t, func() error {
+		f.GiveUp(time.Hour)
+		if f.GiveUp(0); api.Asked("watch "+path) < before+2 {
+			return errors.New("it is not asked for again")
+		}
+		return nil
+	})
+	heal()
+	api.Put("example.com/v1", widgets, widget("new"))
+	k.shows(t, "new")
+}
+
+// An API server may refuse streams because it has too many requests. client-go sleeps then, for up to a minute, and would not end before.
+func TestAFeedWhoseStreamIsRefusedCanBeStopped(t *testing.T) {
+	api := fakeapi.NewTypes(t)
+	api.Serve("example.com/v1", metav1.APIResource{Name: widgets, Kind: "Widget"})
+	api.Break("example.com/v1", widgets, http.StatusTooManyRequests)
+	feeds, _ := feedsOn(t, api)
+	f, k := startFeed(t, feeds, widgets)
+	fakeapi.Eventually(t, func() error {
+		k.lock.Lock()
+		defer k.lock.Unlock()
+		if len(k.lost) == 0 || !strings.Contains(fmt.Sprint(k.lost[0]), "no room for the stream") {
+			return fmt.Errorf("told %v", k.lost)
+		}
+		return nil
+	})
+	f.Stop()
+	if n := api.Asked("list /apis/example.com/v1/widgets"); n > 0 {
+		t.Errorf("%d lists were asked for, of a server that has too many requests", n)
+	}
+}
+
+// APIs that do not answer have their places among the first lists for a moment, and then others come.
+func TestListsThatDoNotComeAreInNobodysWay(t *testing.T) {
+	api := fakeapi.NewTypes(t)
+	for n := range 3 * listsAtOnce {
+		name := fmt.Sprintf("broken%d", n)
+		api.Serve("example.com/v1", metav1.APIResource{Name: name, Kind: "Broken"})
+		api.Hang(t, "example.com/v1", name)
+	}
+	api.Serve("example.com/v1", metav1.APIResource{Name: widgets, Kind: "Widget"})
+	feeds, _ := feedsOn(t, api)
+	for n := range 3 * listsAtOnce {
+		startFeed(t, feeds, fmt.Sprintf("broken%d", n))
+	}
+	_, k := startFeed(t, feeds, widgets)
+	k.shows(t)
+}
+
+func TestFeedsHaveAsManyConnectionsAsTheyNeed(t *testing.T) {
+	api := fakeapi.NewTypes(t)
+	feeds, ways := feedsOn(t, api)
+	var all []*Feed
+	var stores []*kept
+	for n := range feedsPerLink + 1 {
+		name := fmt.Sprintf("t%d", n)
+		api.Serve("example.com/v1", metav1.APIResource{Name: name, Kind: "T"})
+		f, k := startFeed(t, feeds, name)
+		all, stores = append(all, f), append(stores, k)
+	}
+	for _, k := range stores {
+		k.shows(t)
+	}
+	if got := ways(); got != 2 {
+		t.Errorf("%d ways to the API server, want 2", got)
+	}
+	for _, f := range all[:10] {
+		f.Stop()
+	}
+	for n := range 10 {
+		_, k := startFeed(t, feeds, fmt.Sprintf("t%d", n))
+		k.shows(t)
+	}
+	if got := ways(); got != 2 {
+		t.Errorf("%d ways after feeds came and went, want 2", got)
+	}
+}
+
+func TestFeedsThatAreStoppedLeaveNothing(t *testing.T) {
+	api := fakeapi.NewTypes(t)
+	feeds, _ := feedsOn(t, api)
+	round := func() {
+		var running []*Feed
+		for n := range 20 {
+			name := fmt.Sprintf("t%d", n)
+			api.Serve("example.com/v1", metav1.APIResource{Name: name, Kind: "T"})
+			f, k := startFeed(t, feeds, name)
+			k.shows(t)
+			running = append(running, f)
+		}
+		for n, f := range running {
+			f.Stop()
+			api.Withdraw("example.com/v1", fmt.Sprintf("t%d", n))
+		}
+	}
+	round()
+	level := func() int { return runtime.NumGoroutine() }
+	before := level()
+	for range 3 {
+		round()
+	}
+	fakeapi.Eventually(t, func() error {
+		if now := level(); now > before+5 || api.Watches() > 0 || len(feeds.feeds) > 0 {
+			return fmt.Errorf("%d goroutines before and %d after, %d watches, %d feeds", before, now, api.Watches(), len(feeds.feeds))
+		}
+		return nil
+	})
+	if heard := feeds.Heard(gvr("t0")); !heard.IsZero() {
+		t.Errorf("it is still known that something came at %v", heard)
+	}
+}
+
+// Whoever observes all types hears of those that have a cache, and of a tombstone as of what was only missing from a list.
+func TestObserversAreToldOfWhatCachesHold(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
+	client := fake.NewClientset(node)
+	c := New(client, Config{Name: t.Name()})
+	if _, err := c.Nodes(); err != nil {
+		t.Fatal(err)
+	}
+	told := make(chan string, 10)
+	c.Observe(func(of Cached) Handler[metav1.Object] {
+		told <- of.Resource.Resource + " " + of.Kind
+		c.Alongside(func(ctx context.Context) {
+			select {
+			case <-of.Synced:
+				told <- "synced"
+			case <-ctx.Done():
+			}
+		})
+		return Handler[metav1.Object]{
+			Add:    func(o metav1.Object) { told <- "add " + o.GetName() },
+			Update: func(_, o metav1.Object) { told <- "update " + o.GetName() },
+			Delete: func(o metav1.Object) { told <- "delete " + o.GetName() },
+			Missed: func(o metav1.Object) { told <- "missed " + o.GetName() },
+		}
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	c.Start(ctx)
+	expect := func(want string) {
+		t.Helper()
+		if got := <-told; got != want {
+			t.Fatalf("told %q, want %q", got, want)
+		}
+	}
+	expect("nodes Node")
+	expect("add n")
+	expect("synced")
+	if err := client.CoreV1().Nodes().Delete(ctx, "n", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	expect("delete n")
+	cancel()
+	c.Shutdown()
+	var all fanOut[*corev1.Node]
+	all = append(all, Handler[*corev1.Node]{
+		Delete: func(n *corev1.Node) { told <- "delete " + n.Name }, Missed: func(n *corev1.Node) { told <- "missed " + n.Name },
+	}, Handler[*corev1.Node]{Delete: func(n *corev1.Node) { told <- "delete " + n.Name }})
+	all.events().OnDelete(cache.DeletedFinalStateUnknown{Obj: node})
+	expect("missed n")
+	expect("delete n")
+}

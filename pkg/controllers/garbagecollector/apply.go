@@ -1,0 +1,125 @@
+package garbagecollector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/klog/v2"
+)
+
+const (
+	// writesAtOnce is how many writes are in flight at most, over all objects: more does not make a small API server faster.
+	writesAtOnce = 32
+	// writeTimeout is for one write: kube-apiserver v1.37 ends each after 34 s, and until then admission may just be slow.
+	writeTimeout = 40 * time.Second
+	// tries is how often an object is read and decided about anew because it was not as it had been seen, before it has to wait for its turn again.
+	tries = 8
+)
+
+// What requests are for; labels of metrics.
+const (
+	requestDelete   = "delete"
+	requestRelease  = "release"
+	requestOrphan   = "orphan"
+	requestUnblock  = "unblock"
+	requestFinalize = "finalize"
+)
+
+// More outcomes, of writes that were not sent.
+const (
+	outdated outcome = "outdated" // what it was decided on is too old by now
+	observed outcome = "observed" // only told: see Config.ObserveOnly
+)
+
+// writer sends what was decided: one request at a time for each object, and so many for all.
+type writer struct {
+	client  metadata.Interface
+	slots   *semaphore.Weighted
+	observe bool // nothing is sent
+	metrics *metrics
+}
+
+func newWriter(client metadata.Interface, observe bool, m *metrics) *writer {
+	return &writer{client: client, slots: semaphore.NewWeighted(writesAtOnce), observe: observe, metrics: m}
+}
+
+// remove deletes an object. still is asked when the request can be sent at last: whether what was decided still holds.
+func (w *writer) remove(ctx context.Context, at apiType, o object, policy metav1.DeletionPropagation, byUID bool, still func() bool) (outcome, error) {
+	options := removal(o, policy, byUID)
+	return w.send(ctx, at, o, requestDelete, still, func(ctx context.Context) error {
+		return w.client.Resource(at.GroupVersionResource).Namespace(o.namespace).Delete(ctx, o.name, options)
+	}, "policy", policy)
+}
+
+// patch changes the metadata of an object. what tells the log what for.
+func (w *writer) patch(ctx context.Context, at apiType, o object, p patch, what string, still func() bool) (outcome, error) {
+	return w.send(ctx, at, o, what, still, func(ctx context.Context) error {
+		_, err := w.client.Resource(at.GroupVersionResource).Namespace(o.namespace).Patch(ctx, o.name, p.as, p.body, metav1.PatchOptions{})
+		return err
+	})
+}
+
+// errRejected is what a write was answered that asking again soon will not help.
+var errRejected = errors.New("rejected")
+
+// send is the one place where requests that change something are sent from. The error says that ctx has ended, or why the write has failed, or was rejected.
+func (w *writer) send(ctx context.Context, at apiType, o object, what string, still func() bool, write func(context.Context) error, details ...any) (outcome, error) {
+	if err := w.slots.Acquire(ctx, 1); err != nil {
+		return failed, fmt.Errorf("%s %v %q: %w", what, at.GroupResource(), o.name, err)
+	}
+	defer w.slots.Release(1)
+	if !still() {
+		return outdated, nil
+	}
+	logger := klog.FromContext(ctx).WithValues("resource", at.GroupResource(), "object", klog.KRef(o.namespace, o.name), "uid", o.uid)
+	if w.observe {
+		logger.V(2).Info("Would send a request, if this were not to observe only", append([]any{"request", what}, details...)...)
+		w.metrics.would.WithLabelValues(what).Inc()
+		return observed, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	err := write(ctx)
+	got := outcomeOf(err, o.name)
+	w.metrics.requests.WithLabelValues(what, string(got)).Inc()
+	switch got {
+	case failed:
+		return failed, fmt.Errorf("%s %v %q: %w", what, at.GroupResource(), o.name, err)
+	case rejected:
+		return rejected, fmt.Errorf("%s %v %q: %w: %w", what, at.GroupResource(), o.name, errRejected, err)
+	case done:
+		logger.V(2).Info("Request was done", append([]any{"request", what}, details...)...)
+	default:
+		logger.V(4).Info("Request was not done", append([]any{"request", what, "outcome", got, "reason", err}, details...)...)
+	}
+	return got, nil
+}
+
+// always is for writes that do not depend on how old something is.
+func always() bool { return true }
+
+// read shows the object that has a name now; says is found or missing. An answer that tells neither is an error.
+func (w *writer) read(ctx context.Context, at apiType, o object) (now object, says saying, err error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	m, err := w.client.Resource(at.GroupVersionResource).Namespace(o.namespace).Get(ctx, o.name, metav1.GetOptions{})
+	var got metav1.Object
+	if err == nil {
+		got = m
+	}
+	switch says = sayingOf(got, err, o.name); says {
+	case missing:
+		return object{}, missing, nil
+	case found:
+		return objectOf(at.GroupResource(), m), found, nil
+	}
+	if err == nil {
+		err = errors.New("the answer has no UID")
+	}
+	return object{}, says, fmt.Errorf("get %v %q: %w", at.GroupResource(), o.name, err)
+}

@@ -1,0 +1,169 @@
+package garbagecollector
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+
+	"minikcm/pkg/caches"
+	"minikcm/pkg/controller"
+)
+
+const (
+
+	// Queues, as in kube-controller-manager v1.37: the name label of the workqueue metrics. The second is of all owners that are being deleted.
+	queueObjects = "garbage_collector_attempt_to_delete"
+	queueOwners  = "garbage_collector_attempt_to_orphan"
+
+	// ownerPause collects events about the dependents of one owner into one look at it.
+	ownerPause = 5 * time.Millisecond
+	// walkEvery is how often the whole graph is looked through for what there is to do: what was missed is found then.
+	walkEvery = 10 * time.Minute
+	// pruneEvery is how often what is not needed any more is forgotten.
+	pruneEvery = 10 * time.Second
+
+	// Objects are read that are deleted without their owners having been seen, to tell of them if they are young: a few at once, and so many in a second.
+	curiousAtOnce    = 10
+	curiousPerSecond = 1
+)
+
+// Deps are what the controller works with.
+type Deps struct {
+	Metadata metadata.Interface // fenced
+	Caches   *caches.Caches     // feeds start and end with them
+	Recorder record.EventRecorder
+	Clock    clock.WithTicker
+	Metrics  prometheus.Registerer
+}
+
+// Controller is the garbage collector.
+type Controller struct {
+	cfg        Config
+	deps       Deps
+	graph      *graph
+	types      *knownTypes
+	objectLoop *controller.Loop[id]
+	ownerLoop  *controller.Loop[id]
+	dues       *dues
+	owners     *owners
+	sweeper    *sweeper
+	writer     *writer
+	memories   *memories
+	metrics    *metrics
+	curious    *rate.Limiter
+	inTerm     atomic.Bool // what feeds tell need not be noted otherwise
+}
+
+// New returns a controller and has the caches feed it, which must not have been started. It sends no request.
+func New(cfg Config, deps Deps) (*Controller, error) {
+	if cfg.Workers < 1 {
+		return nil, fmt.Errorf("%d concurrent garbage collector syncs: at least 1 is needed", cfg.Workers)
+	}
+	ignored, err := cfg.ignored()
+	if err != nil {
+		return nil, err
+	}
+	c := &Controller{
+		cfg: cfg, deps: deps, dues: newDues(deps.Clock), owners: newOwners(deps.Metadata, deps.Clock), sweeper: newSweeper(deps.Metadata, deps.Clock),
+		memories: newMemories(), metrics: newMetrics(deps.Metrics), curious: rate.NewLimiter(curiousPerSecond, curiousAtOnce),
+	}
+	c.writer = newWriter(deps.Metadata, cfg.ObserveOnly, c.metrics)
+	loop := controller.LoopConfig{Controller: Name, Queue: queueObjects, Workers: cfg.Workers, Drain: cfg.Drain, Clock: deps.Clock}
+	c.objectLoop = controller.NewLoopByDeadline(loop, deps.Metrics, c.dues.of, c.reconcileObject)
+	loop.Queue = queueOwners
+	c.ownerLoop = controller.NewLoop(loop, deps.Metrics, c.reconcileOwner)
+	c.graph = newGraph(deps.Clock, c.wake)
+	c.types, err = newTypes(typesDeps{
+		Graph: c.graph, Caches: deps.Caches, Ignored: ignored, Clock: deps.Clock, Changed: c.lookThrough, SyncError: c.metrics.syncErrors.Inc,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("garbage collector: %w", err)
+	}
+	deps.Metrics.MustRegister(newState(c))
+	return c, nil
+}
+
+// wake queues what a change in the graph has made worth a look. Feeds call it.
+func (c *Controller) wake(w wakes) {
+	if !c.inTerm.Load() {
+		return
+	}
+	c.dues.note(w.objects)
+	for _, o := range w.objects {
+		c.objectLoop.Add(o.id)
+	}
+	for _, key := range w.owners {
+		c.ownerLoop.AddAfter(key, ownerPause)
+	}
+}
+
+// lookThrough queues everything that there may be something to do about.
+func (c *Controller) lookThrough() {
+	if c.inTerm.Load() {
+		c.wake(c.graph.all())
+	}
+}
+
+// Run works for one term: it queues everything that there may be something to do about, and blocks until ctx has ended and every sync has returned.
+// It always returns nil.
+func (c *Controller) Run(ctx context.Context) error {
+	c.dues.reset()
+	c.owners.reset()
+	c.sweeper.reset()
+	c.memories.reset()
+	c.inTerm.Store(true)
+	defer c.inTerm.Store(false)
+	var rest sync.WaitGroup
+	c.ownerLoop.Start(ctx, &rest, func() []id { return c.graph.all().owners })
+	rest.Go(func() { c.keepHouse(ctx) })
+	c.objectLoop.Run(ctx, c.suspects)
+	rest.Wait()
+	return nil
+}
+
+// suspects are the objects that a term begins with.
+func (c *Controller) suspects() []id {
+	w := c.graph.all()
+	keys := make([]id, len(w.objects))
+	for n, o := range w.objects {
+		keys[n] = o.id
+	}
+	return keys
+}
+
+// keepHouse forgets what is not needed any more, and looks for what was missed, until ctx ends.
+func (c *Controller) keepHouse(ctx context.Context) {
+	ticker := c.deps.Clock.NewTicker(pruneEvery)
+	defer ticker.Stop()
+	looked := c.deps.Clock.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+		}
+		c.owners.prune()
+		c.sweeper.prune()
+		c.memories.prune(c.graph.sees)
+		if c.deps.Clock.Since(looked) >= walkEvery {
+			looked = c.deps.Clock.Now()
+			c.lookThrough()
+		}
+	}
+}
+
+// Healthy fails while a sync is stuck.
+func (c *Controller) Healthy() error {
+	if err := c.objectLoop.Healthy(); err != nil {
+		return err
+	}
+	return c.ownerLoop.Healthy()
+}

@@ -1,0 +1,57 @@
+// Package garbagecollector removes objects whose owners are gone, and lets owners go that wait for their dependents or make orphans of them.
+//
+// The way of one object:
+//
+//	feed ─▶ graph ─▶ key ─▶ what the graph holds against its owners ─▶ ask the API server ─▶ judge ─▶ decide ─▶ one request
+//
+// and of one owner that is being deleted with a finalizer of ours:
+//
+//	key ─▶ read it live ─▶ its dependents, in the graph and in lists ─▶ finish ─▶ collect, unblock, orphan or finalize
+//
+// # Where to read
+//
+//   - graph.go is what is known of the cluster, feed.go how it comes in; object.go, identity.go and intern.go are what it is made of. It is the only
+//     copy, and small: 64 bytes for an object and as many for a reference, besides the name and an entry in the index.
+//   - reference.go says where the owner is that a reference names, or why nobody can tell.
+//   - evidence.go says what is known of that owner: present, waiting, absent or unknown.
+//   - plan.go decides about an object, finish.go about an owner that is being deleted, cycle.go how owners that wait for each other come free.
+//   - request.go is what is sent, and what comes of it; explain.go is what users are told when nothing is.
+//   - why.go and dump.go are the debug page: what is known of an object in words, and the graph for Graphviz.
+//   - standing.go is how far the feed of a type has come, due.go the order in which objects are looked at.
+//
+// # Nothing goes without proof
+//
+// The graph can be late, and a feed can be silent. What it shows is enough to leave an object alone, and no more than a suspicion otherwise. An
+// owner is absent if the API server has said, within the last second, that another object has its name, or that there is none of this
+// name and something else says so, too: the owner's feed told of its deletion, or has been up to date for two seconds since the reference was seen
+// and does not show it, or the API server has said so two seconds before. Only answers count that were asked for after the reference was seen:
+// who wrote it had seen the owner, and an answer from before may be about a namesake. That an owner waits for its dependents can
+// end, so it is asked for at each look, and what was decided is judged again at the moment at which a request can be sent. A 404 that does not name the object is not about the object: a server that does not know the type
+// yet, or no longer, gives it for every path. It says nothing, and neither do a refusal and silence.
+//
+// An object whose kind is no longer served cannot be asked for. It is absent if its feed told of its deletion before discovery stopped to show
+// the kind, as it is when a CustomResourceDefinition is deleted with its objects; otherwise it stays unknown.
+//
+// Evidence is about one reference as it is written: group, kind, name, UID, and the namespace of the dependent. The version does not matter
+// where one storage stands behind all of them.
+//
+// An owner that its feed shows alive is not asked for, however long the feed has been silent: its dependents stay until the feed is opened again, which
+// is no worse than late. What the API server denies twice, and no event tells of, vanishes from the graph.
+//
+// Deletes carry the UID and the resource version that the decision was made on, so an object that has got another owner since is not deleted, and
+// what was done already is not done to a namesake.
+//
+// # Owners that are being deleted
+//
+// Orphaning is exact: discovery is asked, and every type that it shows and that may hold a dependent is listed, after the deletion was seen. As long as one
+// cannot be listed, or a group cannot be discovered, the owner stays. A foreground deletion does not wait for ever for such a type: a dependent that is missed goes later, and is not lost.
+//
+// Owners that wait for each other are let go by the one with the lowest UID, whose blockers no longer hold it. A reference to oneself holds
+// nobody, and neither does one that cannot be meant because its owner is in another namespace.
+//
+// # Where we differ from upstream
+//
+// kube-controller-manager v1.37 takes any 404 for a proof, orphans those dependents that it has seen by then, and lets owners wait for each other
+// for ever. It reads every object before it deletes it. It keeps all references of an object that has an owner that lives and another that
+// is unknown; here those to owners that are known to be gone are taken away, as they would be whatever the unknown one turns out to be.
+package garbagecollector

@@ -1,0 +1,295 @@
+package garbagecollector
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+func TestFeedIsTheStoreOfAReflector(t *testing.T) {
+	w := newWorld(t)
+	f := w.feed(configMaps)
+	events := watch.NewFake()
+	partial := func(o *thing) *metav1.PartialObjectMetadata { return &o.PartialObjectMetadata }
+	source := &cache.ListWatch{
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+			list := &metav1.PartialObjectMetadataList{Items: []metav1.PartialObjectMetadata{
+				*partial(newThing("a", "o", uid(1)).at("5")), *partial(newThing("a", "c", uid(2)).at("6").owned(ref("v1", "ConfigMap", "o", uid(1))))}}
+			list.ResourceVersion = "7"
+			return list, nil
+		},
+		WatchFuncWithContext: func(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			if options.SendInitialEvents != nil {
+				return nil, fmt.Errorf("this API server does not stream lists")
+			}
+			return events, nil
+		},
+	}
+	reflector := cache.NewReflectorWithOptions(source, &metav1.PartialObjectMetadata{}, f, cache.ReflectorOptions{Name: "test"})
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { reflector.RunWithContext(ctx) })
+	defer running.Wait()
+	defer stop()
+	reached := func(objects int) {
+		t.Helper()
+		if err := wait.PollUntilContextTimeout(ctx, time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
+			return f.Count() == objects, nil
+		}); err != nil {
+			t.Fatalf("%d objects, want %d", f.Count(), objects)
+		}
+	}
+	reached(2)
+	events.Add(partial(newThing("a", "d", uid(3)).at("8")))
+	reached(3)
+	events.Modify(partial(newThing("a", "d", uid(3)).at("9").owned(ref("v1", "ConfigMap", "o", uid(1)))))
+	events.Delete(partial(newThing("a", "o", uid(1)).at("11")))
+	reached(2)
+	for _, dependent := range []int{2, 3} {
+		if _, against, _, _ := w.graph.look(keyOf(uid(dependent))); len(against) != 1 || against[0].doubt != unseen || against[0].gone.IsZero() {
+			t.Errorf("against the owner of %d there is %v, want that its deletion was told", dependent, against)
+		}
+	}
+}
+
+func TestWhatIsNotKeptIsDroppedOnArrival(t *testing.T) {
+	o := newThing("a", "c", uid(1)).owned(ref("v1", "Node", "n", uid(2)))
+	o.Labels, o.Annotations, o.ManagedFields = map[string]string{"a": "b"}, map[string]string{"a": "b"}, []metav1.ManagedFieldsEntry{{}}
+	got, err := newWorld(t).feed(configMaps).Transformer()(&o.PartialObjectMetadata)
+	kept, ok := got.(*metav1.PartialObjectMetadata)
+	if err != nil || !ok || kept.Labels != nil || kept.Annotations != nil || kept.ManagedFields != nil || kept.UID != uid(1) || len(kept.OwnerReferences) != 1 {
+		t.Errorf("kept is %+v (%v)", got, err)
+	}
+}
+
+func TestAListWithWhatIsNoObjectChangesNothing(t *testing.T) {
+	w := newWorld(t)
+	f := w.feed(configMaps)
+	w.do(func() error { return f.Replace([]any{newThing("a", "o", uid(1))}, "5") })
+	if err := f.Replace([]any{newThing("a", "p", uid(2)), "text"}, "6"); err == nil {
+		t.Error("the list was taken")
+	}
+	if f.Count() != 1 {
+		t.Errorf("%d objects, want one", f.Count())
+	}
+}
+
+func TestTypesAreNumberedAgain(t *testing.T) {
+	w := newWorld(t)
+	for n := range 200_000 {
+		f, err := w.graph.feed(objectType{schema.GroupResource{Group: fmt.Sprint("g", n)}, "Thing", true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.do(func() error { return f.Add(newThing("a", "o", uid(1)).owned(ref("v1", "Node", "n", uid(2)))) })
+		w.graph.forget(f)
+	}
+	if objects, absent, _ := w.graph.size(); objects+absent+len(w.graph.pairs)+len(w.graph.spaces.numbers) > 0 || len(w.graph.feeds) > 2 {
+		t.Errorf("%d objects, %d absent, %d pairs, %d feeds are left", objects, absent, len(w.graph.pairs), len(w.graph.feeds))
+	}
+}
+
+func TestPairsOfTypesAreRemembered(t *testing.T) {
+	w := newWorld(t)
+	w.do(func() error {
+		return w.feed(configMaps).Add(newThing("a", "c", uid(2)).owned(ref("apps/v1", "ReplicaSet", "o", uid(1))))
+	})
+	if got := w.graph.typesOfDependents(replicaSets.GroupResource); len(got) != 0 {
+		t.Errorf("of an owner that was not seen there is %v", got)
+	}
+	w.do(func() error { return w.feed(replicaSets).Add(newThing("a", "o", uid(1))) })
+	w.do(func() error { return w.feed(configMaps).Delete(newThing("a", "c", uid(2))) })
+	if got := w.graph.typesOfDependents(replicaSets.GroupResource); len(got) != 1 || got[0] != configMaps.GroupResource {
+		t.Errorf("ReplicaSets have owned %v, want ConfigMaps", got)
+	}
+	w.graph.forget(w.feed(configMaps))
+	if got := w.graph.typesOfDependents(replicaSets.GroupResource); len(got) != 0 {
+		t.Errorf("of types that are no longer watched there is %v", got)
+	}
+}
+
+func TestFeedsMayBeFilledAtOnce(t *testing.T) {
+	g := newGraph(clocktesting.NewFakePassiveClock(time.Unix(1e9, 0)), func(wakes) {})
+	var all sync.WaitGroup
+	for n, typ := range []objectType{configMaps, replicaSets, nodesType} {
+		f, err := g.feed(typ)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(n), 13))
+			mine := func() *thing { return randomThing(r, typ, uid(r.IntN(population)*3+n)) }
+			for range 2000 {
+				var err error
+				switch o := mine(); r.IntN(6) {
+				case 0:
+					err = f.Delete(o)
+				case 1:
+					err = f.Replace([]any{o}, o.ResourceVersion)
+				default:
+					err = f.Add(o)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+			_ = f.Replace(nil, "9")
+		})
+		all.Go(func() {
+			for i := range 2000 {
+				key := keyOf(uid(i % (3 * population)))
+				g.look(key)
+				g.dependentsOf(key, 3)
+				g.waitingBelow(key)
+				g.referring(key)
+				if i%100 == 0 {
+					g.all()
+				}
+			}
+		})
+	}
+	all.Wait()
+	if objects, absent, refs := g.size(); objects+absent+refs > 0 {
+		t.Errorf("%d objects, %d absent and %d references are left of nothing", objects, absent, refs)
+	}
+}
+
+// What is on its way when a type is forgotten must not be taken for another's.
+func TestWhatAForgottenFeedIsToldChangesNothing(t *testing.T) {
+	w := newWorld(t)
+	f := w.feed(configMaps)
+	w.do(func() error { return f.Add(newThing("a", "before", uid(9))) })
+	w.graph.forget(f)
+	other := w.feed(widgets) // has its number
+	w.do(func() error { return f.Add(newThing("a", "o", uid(1))) })
+	w.do(func() error { return f.Replace([]any{newThing("a", "p", uid(2))}, "5") })
+	w.do(func() error { return other.Add(newThing("a", "w", uid(3))) })
+	w.do(func() error { return f.Delete(newThing("a", "w", uid(3))) })
+	w.do(func() error { f.Changed(newThing("a", "w", uid(3)), newThing("a", "w", uid(4))); return nil })
+	w.graph.forget(f)
+	for n, want := range map[int]bool{1: false, 2: false, 3: true, 4: false, 9: false} {
+		if o, _, _, ok := w.graph.look(keyOf(uid(n))); ok != want {
+			t.Errorf("object %d is in the graph: %v, as %v", n, ok, o.resource)
+		}
+	}
+	if other.Count() != 1 {
+		t.Errorf("the other type has %d objects", other.Count())
+	}
+}
+
+// An object that two types show is in the graph under one. If that no longer shows it, the other has to be asked.
+func TestATypeIsListedAnewWhenWhatItShowsMayHaveGoneUnderAnother(t *testing.T) {
+	a := objectType{schema.GroupResource{Group: "a.example.com", Resource: "things"}, "Thing", false}
+	b := objectType{schema.GroupResource{Group: "b.example.com", Resource: "things"}, "Thing", false}
+	c := objectType{schema.GroupResource{Group: "c.example.com", Resource: "things"}, "Thing", false}
+	d := newThing("a", "d", uid(2))
+	for _, tt := range []struct {
+		name string
+		gone func(*world) error
+		want bool
+	}{
+		{"it is forgotten", func(w *world) error { w.graph.forget(w.feed(a)); return nil }, true},
+		{"its list lacks the object", func(w *world) error { return w.feed(a).Replace(nil, "9") }, true},
+		{"it tells of the deletion, and is not the API server's own", func(w *world) error { return w.feed(a).Delete(d) }, true},
+		{"it changes", func(w *world) error {
+			return w.feed(a).Add(newThing("a", "d", uid(2)).owned(ref("v1", "Node", "n", uid(1))))
+		}, false},
+		{"another type, under which it never was, loses one of its own", func(w *world) error {
+			if err := w.feed(c).Add(newThing("a", "e", uid(3))); err != nil {
+				return err
+			}
+			return w.feed(c).Delete(newThing("a", "e", uid(3)))
+		}, false},
+	} {
+		w := newWorld(t)
+		w.do(func() error { return w.feed(a).Replace([]any{d}, "5") })
+		w.do(func() error { return w.feed(b).Replace([]any{d}, "5") })
+		w.do(func() error { return tt.gone(w) })
+		if got := slices.Contains(w.graph.uncovered(), b.GroupResource); got != tt.want {
+			t.Errorf("%s: the other type is listed anew: %v, want %v", tt.name, got, tt.want)
+		}
+		w.do(func() error { return w.feed(b).Replace([]any{d}, "10") })
+		if got := w.graph.uncovered(); len(got) > 0 {
+			t.Errorf("%s: after the list these are to be listed anew: %v", tt.name, got)
+		}
+		if _, _, _, ok := w.graph.look(keyOf(uid(2))); !ok {
+			t.Errorf("%s: the object is not in the graph", tt.name)
+		}
+	}
+}
+
+func TestAListThatLosesAnObjectToAnotherTypeStillShowsWhatIsNoMore(t *testing.T) {
+	w := newWorld(t)
+	far := w.feed(objectType{schema.GroupResource{Group: "far.example.com", Resource: "things"}, "Thing", false})
+	near := w.feed(configMaps)
+	y := func(node int) *thing {
+		return newThing("a", "y", uid(2)).owned(ref("v1", "Node", "n", uid(node)))
+	}
+	w.do(func() error {
+		return far.Replace([]any{newThing("a", "stale", uid(7)), newThing("a", "x", uid(1)), y(50)}, "5")
+	})
+	taken := false
+	w.graph.wake = func(wakes) { // in the middle of the list
+		if !taken {
+			taken = true
+			_ = near.Add(newThing("a", "x", uid(1)))
+		}
+	}
+	if err := far.Replace([]any{newThing("a", "x", uid(1)), y(51)}, "9"); err != nil || !taken {
+		t.Fatal(err, taken)
+	}
+	if _, _, _, ok := w.graph.look(keyOf(uid(7))); ok {
+		t.Error("an object that the list lacks is still seen")
+	}
+}
+
+func TestATypeHoldsTheOrphansOfOwnersThatWaitForIt(t *testing.T) {
+	w := newWorld(t)
+	far := w.feed(widgets)
+	w.do(func() error {
+		return w.feed(configMaps).Add(newThing("a", "o", uid(1)).finalizedBy("orphan").deleted())
+	})
+	w.do(func() error {
+		return w.feed(configMaps).Add(newThing("a", "p", uid(3)).finalizedBy("foregroundDeletion").deleted())
+	})
+	w.do(func() error { return far.Add(newThing("a", "e", uid(4)).owned(ref("v1", "ConfigMap", "p", uid(3)))) })
+	if w.graph.holdsOrphans(far, false) {
+		t.Error("a dependent that goes is no orphan")
+	}
+	w.do(func() error { return far.Add(newThing("a", "d", uid(2)).owned(ref("v1", "ConfigMap", "o", uid(1)))) })
+	if !w.graph.holdsOrphans(far, false) {
+		t.Error("the owner could go, and its dependent with it")
+	}
+}
+
+func TestATypeThatWasNotSeenHoldsEveryOwnerThatLeavesOrphans(t *testing.T) {
+	w := newWorld(t)
+	far := w.feed(widgets)
+	w.do(func() error {
+		return w.feed(configMaps).Add(newThing("a", "p", uid(3)).finalizedBy("foregroundDeletion").deleted())
+	})
+	if w.graph.holdsOrphans(far, true) {
+		t.Error("nobody leaves orphans")
+	}
+	w.do(func() error {
+		return w.feed(configMaps).Add(newThing("a", "o", uid(1)).finalizedBy("orphan").deleted())
+	})
+	if w.graph.holdsOrphans(far, false) {
+		t.Error("all there is of the type is seen, and nothing refers to the owner")
+	}
+	if !w.graph.holdsOrphans(far, true) {
+		t.Error("the owner could go, and dependents with it that were never seen")
+	}
+}

@@ -1,0 +1,460 @@
+package garbagecollector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"minikcm/pkg/controller"
+)
+
+// strayRecheck is when to look again at an owner whose dependents only a list has shown: their events are on their way.
+const strayRecheck = time.Second
+
+// reconcileOwner brings an owner that is being deleted a step closer to its end. As long as the graph shows who holds it, it is not read: those
+// who are deleted on its account ask for it themselves.
+func (c *Controller) reconcileOwner(ctx context.Context, key id) (controller.Result, error) {
+	d, ok := c.graph.dependentsOf(key, most)
+	if !ok || !d.owner.marks.finishing() {
+		c.memories.forgetOwner(key)
+		return controller.Result{}, nil
+	}
+	m := c.memories.owner(key, d.owner.marks.has(orphaning), c.deps.Clock.Now())
+	switch n := finish(c.inGraph(key, d, m)); {
+	case n.do == hold && n.why == byBlindness:
+		return c.awaitDiscovery(ctx, key, d.owner, n), nil
+	case n.do == hold, n.do == collect:
+		c.collectAgain(key, n)
+		return c.wait(ctx, key, d.owner, n, hindrance{all: d.blocking, some: d.some}), nil
+	case c.writer.observe && m.counted(n.do):
+		return controller.Result{After: maxRecheck}, nil
+	}
+	at := c.types.state(d.owner.resource)
+	if !at.served() {
+		return controller.Result{}, nil // nobody can let it go; if its type comes back, it is looked at again
+	}
+	for range tries {
+		live, after, err := c.reread(ctx, at.apiType, d.owner)
+		switch {
+		case err != nil:
+			return controller.Result{}, err
+		case live == nil:
+			c.memories.note(key, func(m *ownerMemory) { m.why = "" })
+			return controller.Result{After: after}, nil
+		case finish(ownerSight{meant: d.owner.uid, owner: *live}).do == nothing:
+			c.memories.note(key, func(m *ownerMemory) { m.why = "" })
+			return controller.Result{}, nil // its event comes
+		}
+		o := ending{key: key, at: at.apiType, live: *live, memory: c.memories.owner(key, live.marks.has(orphaning), c.deps.Clock.Now())}
+		var result controller.Result
+		var changed bool
+		if live.marks.has(orphaning) {
+			result, changed, err = c.finishOrphaning(ctx, o)
+		} else {
+			result, changed, err = c.finishForeground(ctx, o)
+		}
+		if errors.Is(err, errRejected) {
+			return c.wait(ctx, key, o.live, afterRejection(o.waited(c.deps.Clock.Now())), hindrance{refused: err.Error()}), nil
+		}
+		if !changed {
+			return result, err
+		}
+	}
+	return controller.Result{After: minPause}, nil // it keeps changing
+}
+
+// ending is an owner that is being deleted, as it is now.
+type ending struct {
+	key    id
+	at     apiType
+	live   object
+	memory ownerMemory
+}
+
+func (o ending) waited(now time.Time) time.Duration { return now.Sub(o.memory.since) }
+
+// awaitDiscovery holds an owner until it is known which types there are.
+func (c *Controller) awaitDiscovery(ctx context.Context, key id, owner object, n next) controller.Result {
+	return c.wait(ctx, key, owner, n, hindrance{blind: []blind{{"any type", "the API server has not told which types there are"}}})
+}
+
+// undiscovered reports whether an owner has to wait until it is known which types there are: all that there are now, if dependents are to be kept that
+// may be of one which was defined a moment ago. One that is missed otherwise goes later, and is not lost.
+func (c *Controller) undiscovered(m ownerMemory) bool {
+	if m.orphaning {
+		return !c.types.discoveredSince(m.since)
+	}
+	return !c.types.discoveredSince(time.Time{})
+}
+
+// inGraph is what the graph shows of an owner that is being deleted.
+func (c *Controller) inGraph(key id, d dependents, m ownerMemory) ownerSight {
+	waited := c.deps.Clock.Since(m.since)
+	s := ownerSight{
+		meant: d.owner.uid, owner: d.owner, blocking: d.blocking, idle: d.idle, waiting: d.waiting, refs: d.all, waited: waited, undiscovered: c.undiscovered(m),
+	}
+	if s.blocking > 0 && s.blocking == s.waiting && waited >= ringPatience { // or it is not asked for
+		r, ok := c.graph.waitingBelow(key).ringOf(d.owner.uid)
+		s.ring = ok && r.victim == d.owner.uid
+	}
+	return s
+}
+
+// finishForeground lets an owner go that has waited for its dependents. It reports whether the owner has changed meanwhile.
+func (c *Controller) finishForeground(ctx context.Context, o ending) (controller.Result, bool, error) {
+	d, ok := c.graph.dependentsOf(o.key, most)
+	if !ok {
+		return controller.Result{}, false, nil
+	}
+	s := c.inGraph(o.key, d, o.memory)
+	s.owner = o.live
+	n := finish(s)
+	all := hindrance{all: d.blocking, some: d.some}
+	var strays []object
+	if n.do == list {
+		swept, err := c.sweeper.dependents(ctx, c.pairsOf(o), o.live.namespace, o.key, o.memory.since, c.memories.finishing)
+		if err != nil {
+			return controller.Result{}, false, err
+		}
+		s.looked, s.blind = true, len(swept.blind)
+		strays = holding(swept.found, o.live)
+		s = s.with(strays)
+		all = hindrance{all: len(strays), some: strays[:min(len(strays), most)], blind: swept.blind}
+		n = finish(s)
+	}
+	switch n.do {
+	case unblock:
+		if err := c.unblock(ctx, o); err != nil {
+			return controller.Result{}, false, err
+		}
+		return c.wait(ctx, o.key, o.live, n, all), false, nil
+	case finalize:
+		changed, err := c.finalize(ctx, o, metav1.FinalizerDeleteDependents)
+		if n.why == byBlindness && err == nil && !changed {
+			c.tellBlindness(ctx, o, all.blind)
+		}
+		return controller.Result{}, changed, err
+	}
+	if len(strays) > 0 {
+		n.after = strayRecheck
+		if err := c.each(ctx, strays, func(ctx context.Context, stray object) error {
+			_, err := c.settle(ctx, stray, c.graph.against(stray), c.graph.owns(keyed(stray)))
+			return err
+		}); err != nil {
+			return controller.Result{}, false, err
+		}
+	}
+	return c.wait(ctx, o.key, o.live, n, all), false, nil
+}
+
+// with adds dependents that only lists have shown.
+func (o ownerSight) with(strays []object) ownerSight {
+	for _, s := range strays {
+		o.blocking++
+		switch {
+		case s.marks.waiting():
+			o.waiting++
+		case !s.marks.has(terminating):
+			o.idle++
+		}
+	}
+	return o
+}
+
+// holding are those of an owner's dependents that hold it. What refers to itself does not.
+func holding(all []object, owner object) []object {
+	return slices.DeleteFunc(all, func(o object) bool {
+		return o.uid == owner.uid || !slices.ContainsFunc(o.refs, func(r reference) bool { return r.uid == owner.uid && r.blocking })
+	})
+}
+
+// pairsOf are the types that may hold dependents of an owner that the graph does not show: those whose objects its type has been seen to own, and those whose
+// feeds have only just begun, or failed. One that has been failing for long, and that its type was never seen to own, does not hold up everybody.
+func (c *Controller) pairsOf(o ending) []apiType {
+	now := c.deps.Clock.Now()
+	known := map[schema.GroupResource]bool{}
+	for _, t := range c.graph.typesOfDependents(o.live.resource) {
+		known[t] = true
+	}
+	var types []apiType
+	for _, s := range c.types.states() {
+		recent := s.blind() && now.Sub(s.since) < blindPatience || now.Sub(s.shown) < blindPatience
+		if s.watched && s.phase != away && s.mayDependOn(o.at) && (known[s.GroupResource()] || recent) {
+			types = append(types, s.apiType)
+		}
+	}
+	return types
+}
+
+// finishOrphaning takes away all references to an owner, and then lets it go. It reports whether the owner has changed meanwhile.
+func (c *Controller) finishOrphaning(ctx context.Context, o ending) (controller.Result, bool, error) {
+	s := ownerSight{meant: o.live.uid, owner: o.live, waited: o.waited(c.deps.Clock.Now()), undiscovered: c.undiscovered(o.memory)}
+	n := finish(s)
+	if n.do == hold { // the deletion was of another kind when discovery was asked
+		return c.awaitDiscovery(ctx, o.key, o.live, n), false, nil
+	}
+	types, known, unseen := c.whereOrphansMayBe(o)
+	passes := []pass{{types: types, unseen: unseen}}
+	if o.memory.listed { // to list everything again is expensive, so what held the owner then is tried first
+		failed := slices.DeleteFunc(slices.Clone(types), func(t apiType) bool { return !o.memory.unlisted[t.GroupResource()] })
+		passes = []pass{{types: failed, known: known, unseen: unseen}, passes[0]}
+	}
+	for _, p := range passes {
+		var h hindrance
+		var err error
+		if n, h, err = c.makeOrphans(ctx, o, s, p); err != nil {
+			switch {
+			case errors.Is(err, errRejected):
+				return c.wait(ctx, o.key, o.live, afterRejection(s.waited), h), false, nil
+			case h.refused != "":
+				c.wait(ctx, o.key, o.live, n, h)
+			}
+			return controller.Result{}, false, err
+		}
+		if n.do != finalize {
+			return c.wait(ctx, o.key, o.live, n, h), false, nil
+		}
+	}
+	changed, err := c.finalize(ctx, o, metav1.FinalizerOrphanDependents)
+	return controller.Result{}, changed, err
+}
+
+// pass is one of the looks for orphans-to-be.
+type pass struct {
+	types  []apiType // to list
+	known  []object  // dependents that the graph shows
+	unseen []blind   // types that cannot even be asked for
+}
+
+// whereOrphansMayBe returns the types to list for dependents of an owner, those that the graph shows, and the types that nothing can be known of.
+func (c *Controller) whereOrphansMayBe(o ending) (types []apiType, known []object, unseen []blind) {
+	unserved := map[schema.GroupResource]bool{}
+	for _, d := range c.graph.referring(o.key) {
+		if c.types.state(d.resource).served() {
+			known = append(known, d)
+		} else {
+			unserved[d.resource] = true
+		}
+	}
+	for _, t := range c.types.states() {
+		switch r := t.GroupResource(); {
+		case !t.watched || !t.mayDependOn(o.at):
+		case t.served():
+			types = append(types, t.apiType)
+		case unserved[r], t.blind(): // otherwise the graph shows all there was of it, and nothing refers to the owner
+			unseen = append(unseen, blind{r.String(), "the API server does not serve it at the moment"})
+		}
+	}
+	for _, group := range c.types.unknownGroups() {
+		unseen = append(unseen, blind{"*." + group, "the API server cannot tell what is in the group"})
+	}
+	return types, known, unseen
+}
+
+// makeOrphans takes away the references to an owner that a pass shows. The next step is to let it go if the pass has left nothing to be done.
+func (c *Controller) makeOrphans(ctx context.Context, o ending, s ownerSight, p pass) (next, hindrance, error) {
+	swept, err := c.sweeper.dependents(ctx, p.types, o.live.namespace, o.key, o.memory.since, c.memories.finishing)
+	if err != nil {
+		return next{}, hindrance{}, err
+	}
+	c.memories.note(o.key, func(m *ownerMemory) {
+		m.listed, m.unlisted = true, map[schema.GroupResource]bool{}
+		for _, r := range swept.failed {
+			m.unlisted[r] = true
+		}
+	})
+	left := union(swept.found, p.known)
+	h := hindrance{blind: slices.Concat(p.unseen, swept.blind)}
+	s.looked, s.blind, s.refs = true, len(h.blind), len(left)
+	n := finish(s)
+	if n.do != orphan {
+		return n, h, nil
+	}
+	if err := c.each(ctx, left, func(ctx context.Context, dependent object) error { return c.orphan(ctx, dependent, o.live.uid) }); err != nil {
+		h.all, h.refused = len(left), err.Error()
+		return n, h, err
+	}
+	c.noteCounted(o.key, orphan)
+	s.refs = 0
+	return finish(s), h, nil
+}
+
+// noteCounted keeps, in observe-only mode, which step was counted for an owner.
+func (c *Controller) noteCounted(key id, s step) {
+	if c.writer.observe {
+		c.memories.note(key, func(m *ownerMemory) { m.would = s })
+	}
+}
+
+// union is what lists and the graph have shown, each once, as the lists have it: they are newer, and complete.
+func union(listed, known []object) []object {
+	met := map[types.UID]bool{}
+	var all []object
+	for _, o := range append(slices.Clone(listed), known...) {
+		if !met[o.uid] {
+			met[o.uid] = true
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+// orphan takes the references to an owner away from one dependent.
+func (c *Controller) orphan(ctx context.Context, dependent object, owner types.UID) error {
+	return c.rewrite(ctx, dependent, requestOrphan, func(o object, as types.PatchType) (patch, bool, error) {
+		refs := positions(o, func(r reference) bool { return r.uid == owner })
+		if len(refs) == 0 {
+			return patch{}, false, nil
+		}
+		p, err := without(o, as, refs)
+		return p, true, err
+	})
+}
+
+// unblock breaks a ring: those of its members that hold the victim no longer do.
+func (c *Controller) unblock(ctx context.Context, victim ending) error {
+	r, _ := c.graph.waitingBelow(victim.key).ringOf(victim.live.uid)
+	var members []object
+	for _, uid := range r.release {
+		key, _ := idOf(uid)
+		if o, _, _, ok := c.graph.look(key); ok {
+			members = append(members, o)
+		}
+	}
+	err := c.each(ctx, members, func(ctx context.Context, member object) error {
+		return c.rewrite(ctx, member, requestUnblock, func(o object, as types.PatchType) (patch, bool, error) {
+			refs := positions(o, func(r reference) bool { return r.uid == victim.live.uid && r.blocking })
+			if len(refs) == 0 || !o.marks.waiting() {
+				return patch{}, false, nil
+			}
+			p, err := unblocked(o, as, refs)
+			return p, true, err
+		})
+	})
+	if err == nil {
+		c.noteCounted(victim.key, unblock)
+	}
+	return err
+}
+
+func positions(o object, wanted func(reference) bool) []int {
+	var at []int
+	for n, r := range o.refs {
+		if wanted(r) {
+			at = append(at, n)
+		}
+	}
+	return at
+}
+
+// rewrite changes references of an object, and begins anew as often as the object turns out not to be as it was seen. make says what to send, and whether
+// anything has to be.
+func (c *Controller) rewrite(ctx context.Context, o object, what string, make func(object, types.PatchType) (patch, bool, error)) error {
+	try, changed := attempt{at: c.types.state(o.resource).apiType}, false
+	for range tries {
+		if changed || try.patchType(o) == types.MergePatchType && o.live == nil {
+			now, _, err := c.reread(ctx, try.at, o)
+			if now == nil {
+				return err
+			}
+			o, changed = *now, false
+		}
+		as := try.patchType(o)
+		p, needed, err := make(o, as)
+		if err != nil || !needed {
+			return err
+		}
+		switch got, err := c.writer.patch(ctx, try.at, o, p, what, always); {
+		case err != nil:
+			return err
+		case got == conflict:
+			changed = true
+		case got == unfit && as == types.MergePatchType:
+			return unpatchable(o)
+		case got == unfit:
+			try.merging = true
+		default:
+			return nil
+		}
+	}
+	return fmt.Errorf("patch %v %q: %w", o.resource, o.name, errKeepsChanging)
+}
+
+var errKeepsChanging = errors.New("it keeps changing")
+
+// finalize takes our finalizer away from an owner, as it was read. It reports whether the owner has changed since.
+func (c *Controller) finalize(ctx context.Context, o ending, finalizer string) (changed bool, err error) {
+	p, err := finalized(o.live, finalizer)
+	if err != nil {
+		return false, err
+	}
+	got, err := c.writer.patch(ctx, o.at, o.live, p, requestFinalize, always)
+	switch {
+	case err != nil:
+		return false, err
+	case got == conflict:
+		return true, nil
+	case got == unfit:
+		return false, unpatchable(o.live)
+	case got == observed:
+		c.noteCounted(o.key, finalize)
+		return false, nil
+	}
+	c.memories.forgetOwner(o.key)
+	return false, nil
+}
+
+// each does something about many objects at once, and returns an error when all have been tried: the first one after which it is worth trying again soon, or
+// the first. Once the term has ended it begins with no more of them.
+func (c *Controller) each(ctx context.Context, all []object, do func(context.Context, object) error) error {
+	var wait sync.WaitGroup
+	var first error
+	var lock sync.Mutex
+	next := make(chan object)
+	for range min(len(all), writesAtOnce) {
+		wait.Go(func() {
+			for o := range next {
+				if err := safely(func() error { return do(ctx, o) }); err != nil {
+					lock.Lock()
+					if first == nil || errors.Is(first, errRejected) && !errors.Is(err, errRejected) {
+						first = err
+					}
+					lock.Unlock()
+				}
+			}
+		})
+	}
+	for _, o := range all {
+		if controller.Draining(ctx) {
+			lock.Lock()
+			first = controller.ErrDraining
+			lock.Unlock()
+			break
+		}
+		next <- o
+	}
+	close(next)
+	wait.Wait()
+	return first
+}
+
+// collectAgain wakes the dependents of an owner that are not being deleted yet, now and then: the events that do so may have been missed.
+func (c *Controller) collectAgain(key id, n next) {
+	now := c.deps.Clock.Now()
+	due := false
+	c.memories.note(key, func(m *ownerMemory) {
+		if due = n.do == collect && now.Sub(m.collected) >= minRecheck; due {
+			m.collected = now
+		}
+	})
+	if due {
+		c.graph.collect(key)
+	}
+}

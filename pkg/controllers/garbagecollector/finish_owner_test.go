@@ -1,0 +1,298 @@
+package garbagecollector
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"minikcm/pkg/controller"
+)
+
+// owner has the graph see an owner that is being deleted with a finalizer, and the API server show it.
+func (s *shell) owner(t *testing.T, finalizer string) id {
+	t.Helper()
+	o := func() *thing { return newThing("a", "o", uid(1)).at("3").finalizedBy(finalizer).deleted() }
+	check(t, s.feed.Add(o()))
+	s.get = func(name string, _ int) (*thing, error) {
+		if name == "o" {
+			return o(), nil
+		}
+		return nil, notFound(name)
+	}
+	return keyOf(uid(1))
+}
+
+// told are the events so far that were not read yet.
+func (s *shell) told() (all []string) {
+	for {
+		select {
+		case e := <-s.events:
+			all = append(all, e)
+		default:
+			return all
+		}
+	}
+}
+
+func (s *shell) finish(t *testing.T, key id) controller.Result {
+	t.Helper()
+	result, err := s.reconcileOwner(t.Context(), key)
+	check(t, err)
+	return result
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Before it is known which types there are, nobody can look for dependents, and an owner that were let go would leave them behind.
+func TestOwnersStayUntilItIsKnownWhichTypesThereAre(t *testing.T) {
+	for _, finalizer := range []string{"foregroundDeletion", "orphan"} {
+		t.Run(finalizer, func(t *testing.T) {
+			s := newShell(t)
+			s.discover(time.Time{})
+			key := s.owner(t, finalizer)
+			for range 10 {
+				if got := s.finish(t, key); got.After <= 0 || got.After > minPause {
+					t.Errorf("looked at again after %v, want soon", got.After)
+				}
+				s.clock.Step(time.Minute)
+			}
+			if got := s.asked("patch"); len(got) > 0 {
+				t.Errorf("sent was %q, want nothing", got)
+			}
+			if got := s.memories.count(); got[string(byBlindness)] != 1 {
+				t.Errorf("held are %v, want one for %s", got, byBlindness)
+			}
+			if got := s.told(); len(got) == 0 || !strings.Contains(got[0], "any type") {
+				t.Errorf("events are %q, want one that says why", got)
+			}
+			s.discover(s.clock.Now())
+			s.finish(t, key)
+			if got := s.asked("patch"); len(got) != 1 {
+				t.Errorf("sent was %q, want the finalizer taken away", got)
+			}
+		})
+	}
+}
+
+// A type can be defined, and get objects, in the second before an owner is deleted.
+func TestOrphansAreLookedForInTypesThatThereAreWhenTheirOwnerIsDeleted(t *testing.T) {
+	s := newShell(t)
+	s.clock.Step(time.Hour)
+	key := s.owner(t, "orphan")
+	s.list = func(resource string) ([]*thing, error) {
+		if resource == "replicasets" {
+			return []*thing{newThing("a", "d", uid(2)).owned(ref("v1", "ConfigMap", "o", uid(1)))}, nil
+		}
+		return nil, nil
+	}
+	if got := s.finish(t, key); got.After != minDiscovery || len(s.asked("patch")) > 0 {
+		t.Fatalf("with a catalogue of an hour ago %q was sent, and %v later it goes on", s.asked("patch"), got.After)
+	}
+	s.clock.Step(minDiscovery)
+	s.serve(t, replicaSets, "v1")
+	s.discover(s.clock.Now())
+	s.finish(t, key)
+	got := s.asked("patch")
+	if len(got) != 2 || !strings.HasPrefix(got[0], "patch replicasets d ") || !slices.ContainsFunc(got[1:], func(p string) bool { return strings.HasPrefix(p, "patch configmaps o ") }) {
+		t.Errorf("sent was %q, want the reference taken away and then the finalizer", got)
+	}
+}
+
+// orphans has an owner that is to leave two orphans, which lists show and the graph does too.
+func (s *shell) orphans(t *testing.T) id {
+	t.Helper()
+	key := s.owner(t, "orphan")
+	var all []*thing
+	for n := range 2 {
+		d := newThing("a", fmt.Sprint("d", n), uid(2+n)).owned(ref("v1", "ConfigMap", "o", uid(1)))
+		check(t, s.feed.Add(d))
+		all = append(all, d)
+	}
+	s.list = func(resource string) ([]*thing, error) {
+		if resource == "configmaps" {
+			return all, nil
+		}
+		return nil, nil
+	}
+	s.ready(key)
+	return key
+}
+
+// ready has discovery be newer than the deletion of an owner.
+func (s *shell) ready(key id) {
+	s.memories.owner(key, true, s.clock.Now())
+	s.clock.Step(time.Second)
+	s.discover(s.clock.Now())
+}
+
+// While a type cannot be listed its owner is held, for however long that is. Meanwhile only that type is asked for: to list everything takes hundreds of
+// requests in a large cluster.
+func TestWhileATypeCannotBeListedTheOthersAreNotListedAgain(t *testing.T) {
+	s := newShell(t)
+	s.serve(t, replicaSets, "v1")
+	s.serve(t, nodesType, "v1")
+	key := s.orphans(t)
+	listed, broken := s.list, true
+	s.list = func(resource string) ([]*thing, error) {
+		if broken && resource == "replicasets" {
+			return nil, apierrors.NewInternalError(errors.New("conversion webhook"))
+		}
+		return listed(resource)
+	}
+	if got := s.finish(t, key); got.After <= 0 || len(s.asked("list")) != 2 || len(s.asked("patch")) != 2 {
+		t.Fatalf("at first %q was sent, want both types of namespaces listed and the references taken away", s.asked(""))
+	}
+	for n := range 2 {
+		check(t, s.feed.Add(newThing("a", fmt.Sprint("d", n), uid(2+n)).at("9")))
+	}
+	s.list = func(resource string) ([]*thing, error) {
+		if broken {
+			return nil, apierrors.NewInternalError(errors.New("conversion webhook"))
+		}
+		return nil, nil
+	}
+	s.requests = nil
+	for range 5 {
+		s.clock.Step(minRecheck)
+		s.finish(t, key)
+	}
+	if got := s.asked("list"); len(got) != 5 || slices.ContainsFunc(got, func(r string) bool { return r != "list replicasets a" }) {
+		t.Errorf("listed was %q, want what could not be listed only", got)
+	}
+	if got := s.asked("patch"); len(got) > 0 {
+		t.Errorf("sent was %q", got)
+	}
+	broken, s.requests = false, nil
+	s.clock.Step(minRecheck)
+	s.finish(t, key)
+	if got := s.asked(""); !slices.Contains(got, "list configmaps a") || len(s.asked("patch configmaps o")) != 1 {
+		t.Errorf("when it can be listed again %q was sent, want everything listed and the finalizer taken away", got)
+	}
+}
+
+// What a policy does not let be patched holds its owner, and is asked for now and then, not with a list of everything each time.
+func TestAnOwnerIsHeldByOrphansThatCannotBePatched(t *testing.T) {
+	s := newShell(t)
+	key := s.orphans(t)
+	s.patch = func(name string, _ int) error {
+		if name == "d1" {
+			return errPolicy
+		}
+		return nil
+	}
+	for range 3 {
+		if got := s.finish(t, key); got.After < noticeAfter/2 {
+			t.Fatalf("it is looked at again in %v", got.After)
+		}
+		check(t, s.feed.Add(newThing("a", "d0", uid(2)).at("9")))
+		s.clock.Step(time.Minute)
+	}
+	if lists, patches := s.asked("list"), s.asked("patch"); len(lists) != 1 || len(patches) != 4 || len(s.asked("patch configmaps o")) > 0 {
+		t.Errorf("sent was %q and %q, want one list, and d1 tried three times", lists, patches)
+	}
+	if got := s.told(); len(got) == 0 || !strings.Contains(got[0], "a policy keeps it") {
+		t.Errorf("events are %q, want one with the answer", got)
+	}
+	if got := s.memories.count(); got[string(byRejection)] != 1 {
+		t.Errorf("held are %v", got)
+	}
+	s.patch = func(string, int) error { return nil }
+	s.finish(t, key)
+	if got := s.asked("patch configmaps o"); len(got) != 1 {
+		t.Errorf("the finalizer was taken away %d times, want once", len(got))
+	}
+}
+
+// To observe only, an owner is counted once, whatever happens to its dependents, and nobody is told anything.
+func TestToObserveOnlyOwnersAreCountedOnceAndNobodyIsTold(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		key      func(s *shell, t *testing.T) id
+		orphaned float64
+	}{
+		{"orphaning", func(s *shell, t *testing.T) id { return s.orphans(t) }, 2},
+		{"foreground", func(s *shell, t *testing.T) id { return s.owner(t, "foregroundDeletion") }, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newShell(t)
+			s.writer.observe = true
+			key := tt.key(s, t)
+			s.finish(t, key)
+			lists := len(s.asked("list"))
+			for range 5 {
+				s.clock.Step(noticeAgain)
+				s.finish(t, key)
+			}
+			if got := len(s.asked("list")); got != lists || len(s.asked("patch")) > 0 {
+				t.Errorf("%d lists at first, %d in the end; sent was %q", lists, got, s.asked("patch"))
+			}
+			if got := testutil.ToFloat64(s.metrics.would.WithLabelValues(requestOrphan)); got != tt.orphaned {
+				t.Errorf("counted are %v references, want %v", got, tt.orphaned)
+			}
+			if got := testutil.ToFloat64(s.metrics.would.WithLabelValues(requestFinalize)); got != 1 {
+				t.Errorf("counted are %v finalizers, want one", got)
+			}
+			if got := s.told(); len(got) > 0 {
+				t.Errorf("events are %q", got)
+			}
+		})
+	}
+}
+
+// Nor are users told of what holds an owner, or of references that cannot be meant, by who only observes.
+func TestToObserveOnlyNoEventsAreSent(t *testing.T) {
+	s := newShell(t)
+	s.writer.observe = true
+	check(t, s.feed.Add(newThing("b", "o", uid(1))))
+	s.look(t, s.dependent(t, ref("v1", "ConfigMap", "o", uid(1))))
+	key := s.owner(t, "foregroundDeletion")
+	check(t, s.feed.Add(newThing("a", "e", uid(3)).owned(blockingRef("v1", "ConfigMap", "o", uid(1))).finalizedBy("x/y").deleted()))
+	for range 5 {
+		s.finish(t, key)
+		s.clock.Step(noticeAgain)
+	}
+	if got := s.told(); len(got) > 0 {
+		t.Errorf("events are %q", got)
+	}
+}
+
+// Lists of all namespaces are long, so they are asked for one owner after the other, and the second shares what is fresh.
+func TestOneOwnerAtATimeHasAllNamespacesListed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShell(t)
+		s.serve(t, nodesType, "v1")
+		types := []apiType{s.types.state(configMaps.GroupResource).apiType}
+		check(t, s.sweeper.wide.Acquire(t.Context(), 1))
+		var all sync.WaitGroup
+		for n := range 3 {
+			all.Go(func() {
+				_, err := s.sweeper.dependents(t.Context(), types, "", keyOf(uid(n)), began, func() map[id]bool {
+					return map[id]bool{keyOf(uid(0)): true, keyOf(uid(1)): true, keyOf(uid(2)): true}
+				})
+				check(t, err)
+			})
+		}
+		synctest.Wait()
+		if got := s.asked("list"); len(got) > 0 {
+			t.Errorf("listed was %q while another owner was at it", got)
+		}
+		s.sweeper.wide.Release(1)
+		all.Wait()
+		if got := s.asked("list"); len(got) != 1 {
+			t.Errorf("listed was %q for three owners, want one list", got)
+		}
+	})
+}

@@ -1,0 +1,227 @@
+package garbagecollector
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+const (
+	// noticeAfter is how long an owner must have been held before an event tells of it: most are held for a moment only.
+	noticeAfter = 30 * time.Second
+	// noticeAgain repeats the event while nothing changes. The API server drops events after an hour by default.
+	noticeAgain = 10 * time.Minute
+)
+
+// memories are what is remembered during a term. Losing them costs requests and events, and nothing else.
+type memories struct {
+	lock    sync.Mutex
+	owners  map[id]ownerMemory
+	objects map[id]objectMemory
+}
+
+// ownerMemory is of an owner that is being deleted.
+type ownerMemory struct {
+	orphaning bool
+	since     time.Time // it was first seen to be deleted so
+	collected time.Time // its dependents were last woken on its account
+	why       reason    // it is held; empty: it is not
+	holders   int       // how many dependents held it when it was last looked at
+	moved     time.Time // that number has changed; zero: it was not looked at yet
+	notice    notice
+
+	listed   bool                          // orphaning: every type was, and the owner did not come free
+	unlisted map[schema.GroupResource]bool // those that could not be, the last time
+	would    step                          // in observe-only mode, what was counted last
+}
+
+// counted reports whether, in observe-only mode, all that a step leads to has been counted: the owner stays as it is, and each event about a dependent
+// would count it anew.
+func (m ownerMemory) counted(s step) bool {
+	return m.would == finalize || m.would == orphan || m.would == s
+}
+
+// notice is the last event about what holds an owner.
+type notice struct {
+	text string
+	at   time.Time
+}
+
+// due reports whether an event should tell of a text now.
+func (n notice) due(text string, waited time.Duration, now time.Time) bool {
+	switch {
+	case text == "" || waited < noticeAfter:
+		return false
+	case text != n.text:
+		return now.Sub(n.at) >= noticeAfter // a queue of a thousand dependents changes all the time
+	}
+	return now.Sub(n.at) >= noticeAgain
+}
+
+// objectMemory is of an object that should go, or may have to.
+type objectMemory struct {
+	held string // why nothing can be told of an owner; empty: there is no such owner
+	told bool   // an event has said that a reference cannot be meant
+
+	refused string // what the last request about it was answered, if it was not done
+	// What was rejected last, if it was, how often in a row, and when it may be sent again.
+	rejected deed
+	times    int
+	again    time.Time
+
+	// In observe-only mode: what would have been done, since when, and whether it was told that the object still stands.
+	would      deed
+	wouldSince time.Time
+	wouldTold  bool
+}
+
+const (
+	// Pauses after requests about an object that were rejected, doubled from the first to the last. A policy that keeps ten thousand objects is asked
+	// twenty times a second then.
+	minRejectedPause = time.Second
+	maxRejectedPause = 10 * time.Minute
+)
+
+// reject is the memory after a request was rejected.
+func (m objectMemory) reject(what deed, text string, now time.Time) objectMemory {
+	if m.rejected != what {
+		m.times = 0
+	}
+	m.refused, m.rejected = text, what
+	m.again = now.Add(min(minRejectedPause<<min(m.times, 16), maxRejectedPause))
+	m.times++
+	return m
+}
+
+// pause is how long a request must not be sent, because it was rejected; 0: it may.
+func (m objectMemory) pause(what deed, now time.Time) time.Duration {
+	if m.rejected != what {
+		return 0
+	}
+	return max(m.again.Sub(now), 0)
+}
+
+func newMemories() *memories {
+	return &memories{owners: map[id]ownerMemory{}, objects: map[id]objectMemory{}}
+}
+
+func (m *memories) reset() {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	clear(m.owners)
+	clear(m.objects)
+}
+
+// owner is what is remembered of an owner, from now on if there is nothing, or it was deleted in another way.
+func (m *memories) owner(key id, orphaning bool, now time.Time) ownerMemory {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	memory, ok := m.owners[key]
+	if !ok || memory.orphaning != orphaning {
+		memory = ownerMemory{orphaning: orphaning, since: now, collected: now}
+		m.owners[key] = memory
+	}
+	return memory
+}
+
+// knownOwner is what is remembered of an owner, if anything is.
+func (m *memories) knownOwner(key id) (ownerMemory, bool) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	memory, ok := m.owners[key]
+	return memory, ok
+}
+
+// note keeps what is known of an owner, unless it has been forgotten meanwhile.
+func (m *memories) note(key id, change func(*ownerMemory)) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	if memory, ok := m.owners[key]; ok {
+		change(&memory)
+		m.owners[key] = memory
+	}
+}
+
+// finishing returns every owner that is remembered: lists look for those that refer to one of them.
+func (m *memories) finishing() map[id]bool {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	all := make(map[id]bool, len(m.owners))
+	for key := range m.owners {
+		all[key] = true
+	}
+	return all
+}
+
+func (m *memories) forgetOwner(key id) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	delete(m.owners, key)
+}
+
+func (m *memories) object(key id) objectMemory {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	return m.objects[key]
+}
+
+// setObject keeps what is known of an object; the zero memory forgets it.
+func (m *memories) setObject(key id, memory objectMemory) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	if memory == (objectMemory{}) {
+		delete(m.objects, key)
+		return
+	}
+	m.objects[key] = memory
+}
+
+// prune forgets what is no longer seen.
+func (m *memories) prune(seen func(id) bool) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	for key := range m.owners {
+		if !seen(key) {
+			delete(m.owners, key)
+		}
+	}
+	for key := range m.objects {
+		if !seen(key) {
+			delete(m.objects, key)
+		}
+	}
+}
+
+// standstill is for how long the owner has been held by as many dependents, and as many types, for which that is longest.
+func (m *memories) standstill(now time.Time) (longest time.Duration) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	for _, memory := range m.owners {
+		if memory.why != "" && !memory.moved.IsZero() {
+			longest = max(longest, now.Sub(memory.moved))
+		}
+	}
+	return longest
+}
+
+// count is how many owners and objects are held, by cause.
+func (m *memories) count() map[string]int {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	causes := map[string]int{}
+	for _, memory := range m.owners {
+		if memory.why != "" {
+			causes[string(memory.why)]++
+		}
+	}
+	for _, memory := range m.objects {
+		if memory.held != "" {
+			causes[memory.held]++
+		}
+		if memory.rejected != "" {
+			causes[string(byRejection)]++
+		}
+	}
+	return causes
+}

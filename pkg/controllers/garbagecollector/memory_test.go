@@ -1,0 +1,71 @@
+package garbagecollector
+
+import (
+	"testing"
+	"time"
+)
+
+func TestWhenUsersAreToldWhatHoldsAnOwner(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		told   notice
+		text   string
+		waited time.Duration
+		want   bool
+	}{
+		{"not in the first moments", notice{}, "a", noticeAfter - 1, false},
+		{"after a while", notice{}, "a", noticeAfter, true},
+		{"not if there is nothing to tell", notice{}, "", time.Hour, false},
+		{"not again at once", notice{"a", began.Add(-time.Minute)}, "a", time.Hour, false},
+		{"again after some time", notice{"a", began.Add(-noticeAgain)}, "a", time.Hour, true},
+		{"soon, if something has changed", notice{"a", began.Add(-noticeAfter)}, "b", time.Hour, true},
+		{"but not for each dependent that goes", notice{"a", began.Add(-noticeAfter + 1)}, "b", time.Hour, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := tt.told.due(tt.text, tt.waited, began); got != tt.want {
+				t.Errorf("due: %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestAnOwnerThatIsDeletedInAnotherWayBeginsToWaitAnew(t *testing.T) {
+	m := newMemories()
+	key := keyOf(uid(1))
+	m.owner(key, false, began)
+	if got := m.owner(key, false, began.Add(time.Minute)); !got.since.Equal(began) {
+		t.Errorf("it has waited since %v, want %v", got.since, began)
+	}
+	if got := m.owner(key, true, began.Add(time.Minute)); !got.since.Equal(began.Add(time.Minute)) || !got.orphaning {
+		t.Errorf("after the change it is %+v", got)
+	}
+	m.note(key, func(o *ownerMemory) { o.why = byBlindness })
+	m.setObject(keyOf(uid(2)), objectMemory{held: "refused"})
+	if got := m.count(); got[string(byBlindness)] != 1 || got["refused"] != 1 {
+		t.Errorf("counted are %v", got)
+	}
+	m.prune(func(key id) bool { return key == keyOf(uid(2)) })
+	if got := m.count(); len(got) != 1 || got["refused"] != 1 {
+		t.Errorf("counted after one is gone are %v", got)
+	}
+}
+
+func TestStandstillIsCountedFromTheLastChange(t *testing.T) {
+	begin := time.Unix(1e9, 0)
+	m := newMemories()
+	for key, moved := range map[id]time.Time{keyed(object{uid: "a"}): begin, keyed(object{uid: "b"}): begin.Add(time.Minute), keyed(object{uid: "c"}): {}} {
+		m.owner(key, false, begin)
+		m.note(key, func(known *ownerMemory) { known.why, known.moved = byFinalizers, moved })
+	}
+	if got := m.standstill(begin.Add(time.Hour)); got != time.Hour {
+		t.Errorf("longest standstill is %v, want 1h", got)
+	}
+	m.forgetOwner(keyed(object{uid: "a"}))
+	if got := m.standstill(begin.Add(time.Hour)); got != 59*time.Minute {
+		t.Errorf("longest standstill without the first is %v, want 59m", got)
+	}
+	m.reset()
+	if got := m.standstill(begin.Add(time.Hour)); got != 0 {
+		t.Errorf("longest standstill of none is %v", got)
+	}
+}

@@ -1,0 +1,134 @@
+package garbagecollector
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+type metrics struct {
+	syncErrors prometheus.Counter
+	removed    *prometheus.CounterVec
+	latency    prometheus.Histogram
+	released   prometheus.Counter
+	requests   *prometheus.CounterVec
+	evidence   *prometheus.CounterVec
+	would      *prometheus.CounterVec
+	lasting    prometheus.Counter
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	m := &metrics{
+		syncErrors: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "garbagecollector_controller_resources_sync_error_total",
+			Help: "Failed discoveries, and failed lists and watches of a type.",
+		}),
+		removed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "garbagecollector_removed_total", Help: "Objects deleted because their owners are gone or wait for them, by propagation policy.",
+		}, []string{"policy"}),
+		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "garbagecollector_owner_to_removed_seconds",
+			Help:    "From this process seeing the deletion of an owner until the API server has accepted that of a dependent.",
+			Buckets: []float64{.01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60, 300, 1800},
+		}),
+		released: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "garbagecollector_released_total", Help: "Objects that lost references to owners that are gone, because another owner lives.",
+		}),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "garbagecollector_requests_total", Help: "Writes, by what they were for and what came of them.",
+		}, []string{"request", "outcome"}),
+		evidence: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "garbagecollector_evidence_total", Help: "Owners on whose account an object was deleted or released, by what shows that they are gone, or wait.",
+		}, []string{"witness"}),
+		would: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "garbagecollector_would_request_total", Help: "Writes that were not sent because of --garbage-collector-observe-only, by what they were for.",
+		}, []string{"request"}),
+		lasting: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "garbagecollector_would_remove_lasting_total",
+			Help: "Objects that would have been deleted, but for --garbage-collector-observe-only, and that still stand a minute later. Beside another collector that works each of them has to be explained.",
+		}),
+	}
+	for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan} {
+		m.removed.WithLabelValues(string(policy))
+	}
+	for _, request := range []string{requestDelete, requestRelease, requestOrphan, requestUnblock, requestFinalize} {
+		m.would.WithLabelValues(request)
+		for _, o := range []outcome{done, gone, conflict, unfit, rejected, failed} {
+			m.requests.WithLabelValues(request, string(o))
+		}
+	}
+	for _, w := range []witness{byAnswer, otherUID, deletedToo, notListed, askedTwice, kindRemoved} {
+		m.evidence.WithLabelValues(string(w))
+	}
+	reg.MustRegister(m.syncErrors, m.removed, m.latency, m.released, m.requests, m.evidence, m.would, m.lasting)
+	return m
+}
+
+// took notes how long after its owner an object was deleted.
+func (m *metrics) took(d time.Duration) { m.latency.Observe(d.Seconds()) }
+
+// state is what is shown of the present, when somebody asks.
+type state struct {
+	controller *Controller
+	waiting    *prometheus.Desc
+	types      *prometheus.Desc
+	failing    *prometheus.Desc
+	objects    *prometheus.Desc
+	standstill *prometheus.Desc
+}
+
+func newState(c *Controller) *state {
+	return &state{
+		controller: c,
+		waiting: prometheus.NewDesc("garbagecollector_waiting",
+			"Owners that are held in their deletion, and objects that are kept because nothing is known of an owner or a request about them was rejected, by cause.", []string{"cause"}, nil),
+		types:   prometheus.NewDesc("garbagecollector_types", "Types, by how far their feed has come.", []string{"state"}, nil),
+		failing: prometheus.NewDesc("garbagecollector_type_failing", "1 for each type whose objects cannot be listed or watched.", []string{"group", "resource"}, nil),
+		objects: prometheus.NewDesc("garbagecollector_objects", "Objects in the graph.", nil, nil),
+		standstill: prometheus.NewDesc("garbagecollector_longest_standstill_seconds",
+			"Longest time for which an owner that is being deleted has been held by the same number of dependents; 0 if none is held.", nil, nil),
+	}
+}
+
+// causes that are always shown.
+var causes = [...]string{
+	string(byFinalizers), string(byDependents), string(byIdle), string(byBlindness), string(byRefs), string(byRejection),
+	string(unparsable), string(outOfReach), string(undiscovered), string(unserved), string(otherVersion), string(ambiguous),
+	"syncing", "refused", "unnamed_404", "unable", "unconfirmed", "slow",
+}
+
+// Describe implements prometheus.Collector.
+func (s *state) Describe(ch chan<- *prometheus.Desc) {
+	ch <- s.waiting
+	ch <- s.types
+	ch <- s.failing
+	ch <- s.objects
+	ch <- s.standstill
+}
+
+// Collect implements prometheus.Collector.
+func (s *state) Collect(ch chan<- prometheus.Metric) {
+	count := s.controller.memories.count()
+	standstill := s.controller.memories.standstill(s.controller.deps.Clock.Now())
+	ch <- prometheus.MustNewConstMetric(s.standstill, prometheus.GaugeValue, standstill.Seconds())
+	for _, cause := range causes {
+		ch <- prometheus.MustNewConstMetric(s.waiting, prometheus.GaugeValue, float64(count[cause]), cause)
+	}
+	phases := map[phase]int{listing: 0, current: 0, silent: 0, away: 0}
+	objects := 0
+	for _, t := range s.controller.types.states() {
+		if !t.watched {
+			continue
+		}
+		phases[t.phase]++
+		objects += t.objects()
+		if t.err != nil {
+			ch <- prometheus.MustNewConstMetric(s.failing, prometheus.GaugeValue, 1, t.Group, t.Resource)
+		}
+	}
+	for p, n := range phases {
+		ch <- prometheus.MustNewConstMetric(s.types, prometheus.GaugeValue, float64(n), string(p))
+	}
+	ch <- prometheus.MustNewConstMetric(s.objects, prometheus.GaugeValue, float64(objects))
+}

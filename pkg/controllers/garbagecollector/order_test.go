@@ -1,0 +1,293 @@
+package garbagecollector
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// A list that was asked for live may be newer than the stream, and an event older than what is known.
+func TestAnOlderSightDoesNotUndoANewerOne(t *testing.T) {
+	owner := ref("apps/v1", "ReplicaSet", "o", uid(1))
+	with := func(version string) *thing { return newThing("a", "d", uid(2)).at(version).owned(owner) }
+	bare := func(version string) *thing { return newThing("a", "d", uid(2)).at(version) }
+	add := func(o *thing) func(*feed) error { return func(f *feed) error { return f.Add(o) } }
+	for _, tt := range []struct {
+		name   string
+		typ    objectType
+		before *thing
+		change func(*feed) error
+		refs   int
+	}{
+		{"a newer event counts", configMaps, with("12"), add(bare("13")), 0},
+		{"the same again", configMaps, with("12"), add(with("12")), 1},
+		{"an older event does not", configMaps, with("12"), add(bare("11")), 1},
+		{"numbers are compared as such", configMaps, with("9"), add(bare("10")), 0},
+		{"nor does an older list", configMaps, with("12"), func(f *feed) error { return f.Replace([]any{bare("11")}, "11") }, 1},
+		{"versions of another server are its own business", widgets, with("12"), add(bare("11")), 0},
+		{"what is no number cannot be compared", configMaps, with("12"), add(bare("b")), 0},
+		{"nor with what is none", configMaps, with("b"), add(bare("11")), 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			f := w.feed(tt.typ)
+			w.do(func() error { return f.Add(tt.before) })
+			w.do(func() error { return tt.change(f) })
+			if o, _, _, ok := w.graph.look(keyOf(uid(2))); !ok || len(o.refs) != tt.refs {
+				t.Errorf("it is seen: %v, with references %v, want %d", ok, o.refs, tt.refs)
+			}
+		})
+	}
+}
+
+// An owner that has gone does not rise again because somebody tells late how it was.
+func TestADeletedOwnerDoesNotRiseAgain(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		typ     objectType
+		version string
+		seen    bool
+	}{
+		{"how it was before", configMaps, "12", false},
+		{"the last of it", configMaps, "13", false},
+		{"a later version: the API server was restored from a backup", configMaps, "14", true},
+		{"no number", configMaps, "b", true},
+		{"of another server, which may give a UID twice", widgets, "12", true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			f := w.feed(tt.typ)
+			w.do(func() error {
+				return w.feed(replicaSets).Add(newThing("a", "d", uid(2)).owned(ref("v1", "ConfigMap", "o", uid(1))))
+			})
+			w.do(func() error { return f.Add(newThing("a", "o", uid(1)).at("11")) })
+			w.do(func() error { return f.Delete(newThing("a", "o", uid(1)).at("13")) })
+			w.do(func() error { return f.Add(newThing("a", "o", uid(1)).at(tt.version)) })
+			if got := w.graph.sees(keyOf(uid(1))); got != tt.seen {
+				t.Errorf("it is seen: %v, want %v", got, tt.seen)
+			}
+		})
+	}
+}
+
+func TestSinceWhenAReferenceIsSeen(t *testing.T) {
+	one, two := ref("v1", "ConfigMap", "o", uid(1)), ref("v1", "ConfigMap", "p", uid(2))
+	renamed, blocks := one, one
+	renamed.Name = "q"
+	blocks.BlockOwnerDeletion = new(true)
+	for _, tt := range []struct {
+		name string
+		refs [][]metav1.OwnerReference // one set a second
+		want []time.Duration
+	}{
+		{"a new object", [][]metav1.OwnerReference{{one}}, []time.Duration{0}},
+		{"its status is written", [][]metav1.OwnerReference{{one}, {one}}, []time.Duration{0}},
+		{"another owner adopts it", [][]metav1.OwnerReference{{one}, {two, one}}, []time.Duration{time.Second, 0}},
+		{"the reference blocks now", [][]metav1.OwnerReference{{one}, {blocks}}, []time.Duration{0}},
+		{"it is put right", [][]metav1.OwnerReference{{renamed}, {one}}, []time.Duration{time.Second}},
+		{"it was away", [][]metav1.OwnerReference{{one}, nil, {one}}, []time.Duration{2 * time.Second}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			began := w.clock.Now()
+			for n, refs := range tt.refs {
+				w.clock.SetTime(began.Add(time.Duration(n) * time.Second))
+				w.do(func() error {
+					return w.feed(configMaps).Add(newThing("a", "d", uid(9)).at(string(rune('1' + n))).owned(refs...))
+				})
+			}
+			w.clock.SetTime(began.Add(time.Minute))
+			_, against, _, _ := w.graph.look(keyOf(uid(9)))
+			var got []time.Duration
+			for _, s := range against {
+				got = append(got, s.since.Sub(began))
+			}
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("references are seen since %v, want %v", got, tt.want)
+			}
+		})
+	}
+	t.Run("read live, before its event", func(t *testing.T) {
+		w := newWorld(t)
+		began := w.clock.Now()
+		w.do(func() error { return w.feed(configMaps).Add(newThing("a", "d", uid(9)).owned(one)) })
+		live := objectOf(configMaps.GroupResource, newThing("a", "d", uid(9)).owned(one, two))
+		live.read = began.Add(time.Second)
+		w.clock.SetTime(began.Add(time.Minute))
+		if got := w.graph.against(live); got[0].since != began || got[1].since != live.read {
+			t.Errorf("references are seen since %v and %v, want the one that the graph has since %v, the other since it was read at %v", got[0].since, got[1].since, began, live.read)
+		}
+	})
+}
+
+// Other servers may show an object under the UID of another, and a reference may name a kind that the owner never was.
+func TestOnlyTheFeedOfTheOwnersKindTellsOfItsDeletion(t *testing.T) {
+	view := newThing("a", "o", uid(1))
+	for _, tt := range []struct {
+		name string
+		ref  metav1.OwnerReference
+		tell func(w *world)
+		told bool
+	}{
+		{"its own", ref("v1", "ConfigMap", "o", uid(1)), func(w *world) {
+			_ = w.feed(configMaps).Add(view)
+			_ = w.feed(configMaps).Delete(view)
+		}, true},
+		{"its own, under another name", ref("v1", "ConfigMap", "p", uid(1)), func(w *world) {
+			_ = w.feed(configMaps).Add(view)
+			_ = w.feed(configMaps).Delete(view)
+		}, true},
+		{"another type's", ref("apps/v1", "ReplicaSet", "o", uid(1)), func(w *world) {
+			_ = w.feed(configMaps).Add(view)
+			_ = w.feed(configMaps).Delete(view)
+		}, false},
+		{"a kind that was never served", ref("does.not/exist", "Wrong", "o", uid(1)), func(w *world) {
+			_ = w.feed(configMaps).Add(view)
+			_ = w.feed(configMaps).Delete(view)
+		}, false},
+		{"a server that may show it again", ref("example.com/v1", "Widget", "o", uid(1)), func(w *world) {
+			_ = w.feed(widgets).Add(view)
+			_ = w.feed(widgets).Delete(view)
+		}, false},
+		{"a view that is withdrawn afterwards", ref("v1", "ConfigMap", "o", uid(1)), func(w *world) {
+			_ = w.feed(configMaps).Add(view)
+			_ = w.feed(configMaps).Delete(view)
+			_ = w.feed(widgets).Delete(view)
+		}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			_ = w.feed(nodesType).Add(newThing("", "d", uid(2)).owned(tt.ref))
+			tt.tell(w)
+			if _, against, _, _ := w.graph.look(keyOf(uid(2))); against[0].gone.IsZero() == tt.told {
+				t.Errorf("against its owner there is %+v; that it was deleted is known: want %v", against, tt.told)
+			}
+		})
+	}
+}
+
+// A reference into another namespace, or to oneself, makes nobody an owner.
+func TestWhoOwnsOthers(t *testing.T) {
+	owner := ref("v1", "ConfigMap", "o", uid(1))
+	for _, tt := range []struct {
+		name       string
+		owner, obj *thing
+		want       bool
+	}{
+		{"a dependent", newThing("a", "o", uid(1)), newThing("a", "d", uid(2)).owned(owner), true},
+		{"in another namespace", newThing("a", "o", uid(1)), newThing("b", "d", uid(2)).owned(owner), false},
+		{"in no namespace", newThing("a", "o", uid(1)), newThing("", "d", uid(2)).owned(owner), false},
+		{"of an owner in none", newThing("", "o", uid(1)), newThing("b", "d", uid(2)).owned(owner), true},
+		{"itself", newThing("a", "o", uid(1)).owned(owner), newThing("a", "d", uid(2)), false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.do(func() error { return w.feed(configMaps).Add(tt.owner) })
+			w.do(func() error { return w.feed(configMaps).Add(tt.obj) })
+			if _, _, owns, _ := w.graph.look(keyOf(uid(1))); owns != tt.want || w.graph.owns(keyOf(uid(1))) != tt.want {
+				t.Errorf("it owns others: %v and %v, want %v", owns, w.graph.owns(keyOf(uid(1))), tt.want)
+			}
+			if got := w.graph.referring(keyOf(uid(1))); slices.ContainsFunc(got, func(o object) bool { return o.uid == uid(2) }) != tt.want {
+				t.Errorf("%v refer to it, the other among them: want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestOfTwoOtherServersTheFirstKeepsAnObject(t *testing.T) {
+	w := newWorld(t)
+	gadgets := objectType{schema.GroupResource{Group: "example.org", Resource: "gadgets"}, "Gadget", false}
+	for _, typ := range []objectType{widgets, gadgets} {
+		w.do(func() error { return w.feed(typ).Add(newThing("a", "o", uid(1))) })
+	}
+	if o, _, _, _ := w.graph.look(keyOf(uid(1))); o.resource != widgets.GroupResource {
+		t.Errorf("it counts as one of %v, want the type that showed it first", o.resource)
+	}
+}
+
+func TestVersionsThatAreNumbers(t *testing.T) {
+	for version, want := range map[string]uint64{"": 0, "0": 0, "7": 7, "18446744073709551615": 1<<64 - 1, "18446744073709551616": 0, "007": 0, "+7": 0, "-7": 0, "7a": 0} {
+		if got := numberOf(version); got != want {
+			t.Errorf("version %q is number %d, want %d", version, got, want)
+		}
+	}
+}
+
+func TestWhoWaitsForDependents(t *testing.T) {
+	for m, want := range map[marks]bool{
+		terminating | foreground: true, foreground: false, terminating | orphaning: false,
+		terminating | foreground | held: true, terminating | foreground | orphaning: false, // what stays can still be removed
+	} {
+		if got := m.waiting(); got != want {
+			t.Errorf("marks %b: it waits: %v, want %v", m, got, want)
+		}
+	}
+}
+
+func TestAFeedOfAnotherServerIsNoWitness(t *testing.T) {
+	s := standing{current, began}
+	now := began.Add(time.Hour)
+	if got := (target{local: true}).heardFor(s, now); got != time.Hour {
+		t.Errorf("the API server's own is a witness for %v, want an hour", got)
+	}
+	if got := (target{}).heardFor(s, now); got != 0 {
+		t.Errorf("another server's is one for %v, want not at all", got)
+	}
+}
+
+// An event that is missed for good must not keep an object for ever that is no more.
+func TestWhatTheAPIServerDeniesTwiceVanishes(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		typ   objectType
+		after time.Duration // between the two answers
+		comes bool          // an event, in between
+		again []time.Duration
+		seen  bool
+	}{
+		{"twice, far enough apart", configMaps, settled, false, []time.Duration{settled, 0}, false},
+		{"twice in too short a time", configMaps, settled - 1, false, []time.Duration{settled, 1}, true},
+		{"an event shows it in between", configMaps, settled, true, []time.Duration{settled, settled}, true},
+		{"by another server, which may be behind", widgets, settled, false, []time.Duration{0, 0}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			o := newThing("a", "d", uid(2)).at("5").owned(blockingRef("apps/v1", "ReplicaSet", "o", uid(1)))
+			w.do(func() error {
+				return w.feed(replicaSets).Add(newThing("a", "o", uid(1)).finalizedBy("foregroundDeletion").deleted())
+			})
+			w.do(func() error { return w.feed(tt.typ).Add(o) })
+			var again []time.Duration
+			_, owners := w.do(func() error {
+				again = append(again, w.graph.deny(keyOf(uid(2))))
+				w.clock.SetTime(w.clock.Now().Add(tt.after))
+				if tt.comes {
+					if err := w.feed(tt.typ).Add(o.at("6")); err != nil {
+						return err
+					}
+				}
+				again = append(again, w.graph.deny(keyOf(uid(2))))
+				return nil
+			})
+			if got := w.graph.sees(keyOf(uid(2))); got != tt.seen || !slices.Equal(again, tt.again) {
+				t.Errorf("it is seen: %v, and to be asked for again after %v; want %v and %v", got, again, tt.seen, tt.again)
+			}
+			if !tt.seen && !slices.Contains(owners, uid(1)) {
+				t.Errorf("woken are %v, want the owner that it held", owners)
+			}
+			if len(w.graph.denied) > 0 && !tt.seen {
+				t.Error("it is remembered for nothing")
+			}
+		})
+	}
+}
+
+func TestAReferenceWithoutUIDIsToNobodyWhoCouldBeGone(t *testing.T) {
+	live := reply{}.then(found, newThing("a", "o", uid(1)), began, began)
+	if got, want := judge(testimony{suspicion: suspicion{doubt: unseen}, live: live}, began), (ruling{held: "unparsable_version"}); got != want {
+		t.Errorf("ruling is %+v, want %+v", got, want)
+	}
+}

@@ -1,0 +1,125 @@
+package garbagecollector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/utils/clock"
+)
+
+const (
+	// askTimeout is how long the API server may take to show one object.
+	askTimeout = 10 * time.Second
+	// repliesKept is how long a reply counts: longer than the longest pause between two questions, or failures in a row would not add up.
+	repliesKept = 2 * maxPause
+)
+
+// owners asks the API server for owners, and remembers what it said for all that refer to them. What was said in an earlier term does
+// not count: see [owners.reset].
+type owners struct {
+	client metadata.Interface
+	clock  clock.PassiveClock
+
+	lock    sync.Mutex
+	replies map[target]*inquiry
+	polled  time.Time // the latest moment at which an owner is to be asked for again of whose deletion no feed tells
+}
+
+// inquiry is what is known of one owner.
+type inquiry struct {
+	turn  chan struct{} // holds one while somebody asks, so that others wait for the answer instead of asking too
+	reply reply         // guarded by the lock of owners
+}
+
+func newOwners(client metadata.Interface, clk clock.PassiveClock) *owners {
+	return &owners{client: client, clock: clk, replies: map[target]*inquiry{}}
+}
+
+// known is the latest reply about an owner, the zero reply if there is none.
+func (o *owners) known(at target) reply {
+	o.lock.Lock()
+	defer o.lock.Unlock()
+	if q := o.replies[at]; q != nil {
+		return q.reply
+	}
+	return reply{}
+}
+
+// ask asks for an owner, unless somebody else has since the reply before, with which the caller could not decide. It reports only that ctx, or the term,
+// has ended: whatever else there is to an answer is in the reply.
+func (o *owners) ask(ctx context.Context, at target, before reply) error {
+	q := o.inquiry(at)
+	select {
+	case q.turn <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-q.turn }()
+	if o.known(at).asked.After(before.asked) {
+		return nil
+	}
+	asked := o.clock.Now()
+	found, err := o.get(ctx, at)
+	if err != nil && (ctx.Err() != nil || errors.Is(err, context.Canceled)) {
+		return fmt.Errorf("get %v %q: %w", at.GroupResource(), at.name, err) // the term has ended, which says nothing about the owner
+	}
+	var m metav1.Object
+	if err == nil {
+		m = found
+	}
+	o.lock.Lock()
+	defer o.lock.Unlock()
+	q.reply = q.reply.then(sayingOf(m, err, at.name), m, asked, o.clock.Now())
+	if err == nil && q.reply.asked.Equal(asked) && !q.reply.leaving {
+		q.reply.poll = o.nextPoll()
+	}
+	return nil
+}
+
+// nextPoll is when to ask for an owner again, each at another moment. The lock is held.
+func (o *owners) nextPoll() time.Time {
+	o.polled = later(o.polled.Add(pollApart), o.clock.Now().Add(pollEvery))
+	return o.polled
+}
+
+func (o *owners) get(ctx context.Context, at target) (*metav1.PartialObjectMetadata, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	return o.client.Resource(at.GroupVersionResource).Namespace(at.namespace).Get(ctx, at.name, metav1.GetOptions{})
+}
+
+func (o *owners) inquiry(at target) *inquiry {
+	o.lock.Lock()
+	defer o.lock.Unlock()
+	q := o.replies[at]
+	if q == nil {
+		q = &inquiry{turn: make(chan struct{}, 1)}
+		o.replies[at] = q
+	}
+	return q
+}
+
+// reset forgets everything, at the beginning of a term. Nobody may be asking.
+func (o *owners) reset() {
+	o.lock.Lock()
+	defer o.lock.Unlock()
+	clear(o.replies)
+	o.polled = time.Time{}
+}
+
+// prune forgets what is too old to matter.
+func (o *owners) prune() {
+	o.lock.Lock()
+	defer o.lock.Unlock()
+	now := o.clock.Now()
+	for at, q := range o.replies {
+		if len(q.turn) == 0 && now.Sub(later(q.reply.asked, q.reply.poll)) > repliesKept {
+			delete(o.replies, at)
+		}
+	}
+}

@@ -1,0 +1,279 @@
+package garbagecollector
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"minikcm/pkg/controller"
+)
+
+// reconcileObject looks at one object whose owners may be gone: at what the graph holds against them, at what the API server says of them,
+// and does what follows.
+func (c *Controller) reconcileObject(ctx context.Context, key id) (controller.Result, error) {
+	c.dues.begin(key)
+	o, against, owns, ok := c.graph.look(key)
+	if !ok {
+		c.memories.setObject(key, objectMemory{})
+		return controller.Result{}, nil
+	}
+	return c.settle(ctx, o, against, owns)
+}
+
+// settle has an object deleted, released or left alone, as its owners say. It begins anew as often as the object turns out not to be as it
+// was seen.
+func (c *Controller) settle(ctx context.Context, o object, against []suspicion, owns bool) (controller.Result, error) {
+	t := c.types.state(o.resource)
+	try := attempt{at: t.apiType}
+	for range tries {
+		if o.read.IsZero() {
+			o.read = c.deps.Clock.Now()
+		}
+		v, err := c.judged(ctx, o, against)
+		if err != nil {
+			return controller.Result{}, err
+		}
+		a := decide(sight{object: o, owners: v.owners, owns: owns})
+		c.remember(ctx, o, a, v)
+		if a.do == let {
+			c.ownerLoop.Add(keyed(o))
+		}
+		if a.do != remove && a.do != release || !t.served() {
+			return controller.Result{After: v.after}, nil
+		}
+		next, err := c.act(ctx, &try, o, v, a)
+		if err != nil {
+			c.failed(o, err)
+			return controller.Result{}, err
+		}
+		if next.over {
+			return controller.Result{After: next.after}, nil
+		}
+		o = next.object
+		against, owns = c.graph.against(o), c.graph.owns(keyed(o)) // events may have come
+	}
+	return controller.Result{After: minPause}, nil // it keeps changing
+}
+
+// attempt is how far one settling has come.
+type attempt struct {
+	at        apiType
+	merging   bool // it does not take strategic patches, as it turned out
+	conflicts int  // in a row, about an object that has not changed in anything that counts
+	byUID     bool
+}
+
+// patchType is how an object can be patched, as far as is known by now.
+func (try attempt) patchType(o object) types.PatchType {
+	return patchable(o, builtIn(try.at) && !try.merging)
+}
+
+// turn is what follows a request, or one that could not be sent yet.
+type turn struct {
+	over   bool
+	after  time.Duration // over: when to look again; 0: there is no need
+	object object        // not over: what to decide about next, as it was seen last
+}
+
+// act sends the one request that an action takes.
+func (c *Controller) act(ctx context.Context, try *attempt, o object, v view, a action) (turn, error) {
+	m := c.memories.object(keyed(o))
+	switch pause := m.pause(a.do, c.deps.Clock.Now()); {
+	case c.writer.observe && m.would == a.do: // counted already
+		return turn{over: true, after: c.lasting(ctx, o, a)}, nil
+	case pause > 0:
+		return turn{over: true, after: pause}, nil
+	case c.wantsLive(*try, o, v, a):
+		return c.anew(ctx, *try, o)
+	}
+	as := try.patchType(o)
+	still := func() bool { return !c.outdated(*try, o) && c.holds(o, v) }
+	var got outcome
+	var err error
+	if a.do == remove {
+		got, err = c.writer.remove(ctx, try.at, o, a.policy, try.byUID, still)
+	} else {
+		var p patch
+		if p, err = released(o, as, a.refs); err == nil {
+			got, err = c.writer.patch(ctx, try.at, o, p, requestRelease, still)
+		}
+	}
+	switch {
+	case got == rejected:
+		return turn{over: true, after: c.refused(ctx, o, a, err)}, nil
+	case err != nil:
+		return turn{}, err
+	case got == observed:
+		return turn{over: true, after: c.lasting(ctx, o, a)}, nil
+	case got == unfit && as == types.MergePatchType:
+		return turn{}, unpatchable(o)
+	case got == unfit:
+		try.merging = true
+		return turn{object: o}, nil
+	case got == outdated:
+		return turn{object: o}, nil
+	case got == conflict:
+		return c.afterConflict(ctx, try, o)
+	}
+	c.done(ctx, o, v, a, got)
+	if got == gone {
+		return turn{over: true, after: c.graph.deny(keyed(o))}, nil
+	}
+	return turn{over: true}, nil
+}
+
+func unpatchable(o object) error {
+	return fmt.Errorf("patch %v %q: it takes neither a strategic nor a merge patch", o.resource, o.name)
+}
+
+// wantsLive reports whether the object has to be read before a request can be sent.
+func (c *Controller) wantsLive(try attempt, o object, v view, a action) bool {
+	switch {
+	case o.live != nil:
+		return c.outdated(try, o)
+	case a.do == release:
+		return try.patchType(o) == types.MergePatchType || o.version == ""
+	}
+	return needsLive(o, try.at.local) || v.unheardOf() && c.curious.AllowN(c.deps.Clock.Now(), 1)
+}
+
+// outdated reports whether an object was read so long ago that it may be another by now, and its API may not keep to preconditions.
+func (c *Controller) outdated(try attempt, o object) bool {
+	return !try.at.local && c.deps.Clock.Since(o.read) > liveFor
+}
+
+// reread shows an object as it is now; nil if there is none of this UID any more. The graph is told so then, and may want to know again after a while.
+func (c *Controller) reread(ctx context.Context, at apiType, was object) (now *object, after time.Duration, err error) {
+	got, says, err := c.writer.read(ctx, at, was)
+	switch {
+	case err != nil:
+		return nil, 0, err
+	case says == missing || got.uid != was.uid:
+		return nil, c.graph.deny(keyed(was)), nil
+	}
+	got.read = c.deps.Clock.Now()
+	return &got, 0, nil
+}
+
+// anew has an object decided about as it is now.
+func (c *Controller) anew(ctx context.Context, try attempt, was object) (turn, error) {
+	now, after, err := c.reread(ctx, try.at, was)
+	if now == nil {
+		return turn{over: true, after: after}, err
+	}
+	return turn{object: *now}, nil
+}
+
+// afterConflict looks at what has changed.
+func (c *Controller) afterConflict(ctx context.Context, try *attempt, was object) (turn, error) {
+	next, err := c.anew(ctx, *try, was)
+	if err != nil || next.over {
+		return next, err
+	}
+	try.conflicts++
+	switch afterConflict(was, next.object, try.conflicts) {
+	case decideAnew:
+		try.conflicts, try.byUID = 0, false
+	case repeatByUID:
+		try.byUID = true
+	}
+	return next, nil
+}
+
+// view is what is known, at one moment, of all owners of an object.
+type view struct {
+	weighed
+	look     time.Time // began
+	rulings  []ruling
+	against  []suspicion
+	problems []problem
+	at       []target
+	replies  []reply
+}
+
+// judged asks for owners until nothing is left that an answer of the API server could tell. The error is that the term has ended.
+func (c *Controller) judged(ctx context.Context, o object, against []suspicion) (view, error) {
+	look := c.deps.Clock.Now()
+	for range tries {
+		v := c.view(o, against, look)
+		if len(v.ask) == 0 {
+			return v, nil
+		}
+		var all errgroup.Group // at once, or the first answers were old when the last comes
+		for _, n := range v.ask {
+			all.Go(func() error { return safely(func() error { return c.owners.ask(ctx, v.at[n], v.replies[n]) }) })
+		}
+		if err := all.Wait(); err != nil {
+			return view{}, err
+		}
+	}
+	v := c.view(o, against, look)
+	if len(v.ask) > 0 { // answers are too old as soon as they come; those that are still to be asked for count as unknown
+		v.after, v.held = minPause, "slow"
+	}
+	return v, nil
+}
+
+// view judges every owner of an object by what is known now, in a look that began at a moment.
+func (c *Controller) view(o object, against []suspicion, look time.Time) view {
+	v := view{look: look, against: against, problems: make([]problem, len(o.refs)), at: make([]target, len(o.refs)), replies: make([]reply, len(o.refs))}
+	now := c.deps.Clock.Now()
+	known := c.types.catalogue()
+	for n, r := range o.refs {
+		t := testimony{suspicion: against[n], uid: r.uid, look: look}
+		if t.doubt != none {
+			v.at[n], v.problems[n] = known.resolve(r, o.namespace)
+			if t.problem = v.problems[n]; t.problem == fine {
+				s := c.types.state(v.at[n].GroupResource())
+				v.replies[n] = c.owners.known(v.at[n])
+				t.live, t.syncing, t.heard = v.replies[n], s.listingFor(now), v.at[n].heardFor(s.standing, now)
+			} else {
+				t.removed = !t.gone.IsZero() && known.lacks(r, t.gone)
+			}
+		}
+		v.rulings = append(v.rulings, judge(t, now))
+	}
+	v.weighed = weigh(v.rulings)
+	return v
+}
+
+// holds reports whether what was decided would be decided now: while a request waits to be sent answers grow old, and events come.
+func (c *Controller) holds(o object, was view) bool {
+	now := c.view(o, c.graph.against(o), was.look)
+	return len(now.ask) == 0 && slices.Equal(now.owners, was.owners)
+}
+
+// unheardOf reports whether an owner is gone of which nothing was seen but the reference.
+func (v view) unheardOf() bool { return v.unheard() >= 0 }
+
+// unheard is the position of the first such owner; -1: there is none.
+func (v view) unheard() int {
+	return slices.IndexFunc(v.rulings, func(r ruling) bool {
+		switch r.witness {
+		case otherUID, notListed, askedTwice:
+			return true
+		}
+		return false
+	})
+}
+
+// builtIn reports whether a type is compiled into the API server, and so takes a strategic patch.
+func builtIn(t apiType) bool {
+	return t.local && scheme.Scheme.Recognizes(t.GroupVersion().WithKind(t.kind))
+}
+
+// safely makes an error of a panic, so that its key is tried again: in a goroutine of its own it would end the process.
+func safely(do func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
+		}
+	}()
+	return do()
+}

@@ -1,0 +1,112 @@
+package garbagecollector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// whileItWaits decides about an object while no request can be sent, has something happen then, and lets it go on.
+func (s *shell) whileItWaits(t *testing.T, key id, happens func()) {
+	t.Helper()
+	if err := s.writer.slots.Acquire(t.Context(), writesAtOnce); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error)
+	go func() {
+		_, err := s.reconcileObject(t.Context(), key)
+		done <- err
+	}()
+	synctest.Wait()
+	happens()
+	s.writer.slots.Release(writesAtOnce)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A request may have to wait until it can be sent. Meanwhile the user may change his mind, and events may come.
+func TestWhatWasDecidedIsLookedAtAgainWhenTheRequestCanBeSent(t *testing.T) {
+	owner := func() *thing { return newThing("a", "o", uid(1)) }
+	waits := func() *thing { return owner().finalizedBy("foregroundDeletion").deleted() }
+	for _, tt := range []struct {
+		name    string
+		before  *thing // the owner as its feed shows it; nil: it does not
+		get     func(nth int) (*thing, error)
+		happens func(s *shell)
+		sent    int
+	}{
+		{"nothing happens", waits(), func(int) (*thing, error) { return waits(), nil }, func(*shell) {}, 1},
+		{"the owner is to make orphans, as a new answer says", waits(), func(nth int) (*thing, error) {
+			if nth == 1 {
+				return waits(), nil
+			}
+			return owner().finalizedBy("orphan").deleted(), nil
+		}, func(s *shell) { s.clock.Step(waitingFor + 1) }, 0},
+		{"the owner still waits, as a new answer says", waits(), func(int) (*thing, error) { return waits(), nil }, func(s *shell) { s.clock.Step(waitingFor + 1) }, 1},
+		{"the feed shows an owner that lives", nil, func(int) (*thing, error) { return nil, notFound("o") }, func(s *shell) { _ = s.feed.Add(owner()) }, 0},
+		{"the owner is still not there", nil, func(int) (*thing, error) { return nil, notFound("o") }, func(s *shell) { s.clock.Step(liveFor + 1) }, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newShell(t)
+				if tt.before != nil {
+					_ = s.feed.Add(tt.before)
+				}
+				_ = s.feed.Add(newThing("a", "d", uid(2)).at("5").owned(ref("v1", "ConfigMap", "o", uid(1))))
+				s.clock.Step(time.Minute)
+				s.get = func(_ string, nth int) (*thing, error) { return tt.get(nth) }
+				s.whileItWaits(t, keyOf(uid(2)), func() { tt.happens(s) })
+				if got := s.sent(); len(got) != tt.sent {
+					t.Errorf("%d deletes were sent, want %d", len(got), tt.sent)
+				}
+			})
+		})
+	}
+}
+
+// An object that somebody keeps writing to is deleted by its UID alone in the end, but not after it has changed in what counts.
+func TestAnObjectThatHasChangedIsDeletedByItsVersionAgain(t *testing.T) {
+	s := newShell(t)
+	owner := ref("v1", "ConfigMap", "o", uid(1))
+	_ = s.feed.Add(newThing("a", "d", uid(2)).at("5").owned(owner))
+	s.clock.Step(time.Minute)
+	s.get = func(name string, nth int) (*thing, error) {
+		if name != "d" {
+			return nil, notFound(name)
+		}
+		d := newThing("a", "d", uid(2)).at(fmt.Sprint(5 + nth)).owned(owner)
+		if nth > 3 {
+			d.finalizedBy("x/y")
+		}
+		return d, nil
+	}
+	s.remove = func(nth int) error {
+		if nth < 5 {
+			return apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, "d", errors.New("version"))
+		}
+		return nil
+	}
+	if _, err := s.reconcileObject(context.Background(), keyOf(uid(2))); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, options := range s.sent() {
+		switch v := options.Preconditions.ResourceVersion; {
+		case v == nil:
+			got = append(got, "")
+		default:
+			got = append(got, *v)
+		}
+	}
+	if want := []string{"5", "6", "7", "", "9"}; !slices.Equal(got, want) {
+		t.Errorf("deletes carry the versions %q, want %q", got, want)
+	}
+}

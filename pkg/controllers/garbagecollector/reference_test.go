@@ -1,0 +1,90 @@
+package garbagecollector
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+var (
+	began = time.Unix(1e9, 0)
+
+	// discovered is what tests resolve references with.
+	discovered = newCatalogue(began, []string{"down.example.com"},
+		apiType{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, kind: "ConfigMap", namespaced: true, versions: []string{"v1"}, local: true, watched: true},
+		apiType{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, kind: "Node", versions: []string{"v1"}, local: true, watched: true},
+		apiType{GroupVersionResource: schema.GroupVersionResource{Group: "example.com", Version: "v2", Resource: "widgets"}, kind: "Widget", namespaced: true, versions: []string{"v2", "v1"}, local: true, watched: true},
+		apiType{GroupVersionResource: schema.GroupVersionResource{Group: "far.example.com", Version: "v1", Resource: "things"}, kind: "Thing", namespaced: true, versions: []string{"v1", "v1beta1"}},
+		apiType{GroupVersionResource: schema.GroupVersionResource{Group: "down.example.com", Version: "v1", Resource: "knowns"}, kind: "Known", namespaced: true, versions: []string{"v1"}, local: true},
+		apiType{GroupVersionResource: schema.GroupVersionResource{Group: "two.example.com", Version: "v1", Resource: "as"}, kind: "Same", versions: []string{"v1"}, local: true},
+		apiType{GroupVersionResource: schema.GroupVersionResource{Group: "two.example.com", Version: "v1", Resource: "bs"}, kind: "Same", versions: []string{"v1"}, local: true},
+	)
+)
+
+func TestResolve(t *testing.T) {
+	none := schema.GroupVersionResource{}
+	for _, tt := range []struct {
+		name             string
+		apiVersion, kind string
+		namespace        string
+		want             schema.GroupVersionResource
+		in               string
+		problem          problem
+	}{
+		{"an owner in the same namespace", "v1", "ConfigMap", "shop", schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, "shop", fine},
+		{"an owner in no namespace", "v1", "Node", "shop", schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, "", fine},
+		{"both in no namespace", "v1", "Node", "", schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, "", fine},
+		{"an owner that would be in some namespace", "v1", "ConfigMap", "", none, "", outOfReach},
+		{"an old version of one storage", "example.com/v1", "Widget", "shop", schema.GroupVersionResource{Group: "example.com", Version: "v2", Resource: "widgets"}, "shop", fine},
+		{"a version of one storage that is no longer served", "example.com/v1alpha1", "Widget", "shop", schema.GroupVersionResource{Group: "example.com", Version: "v2", Resource: "widgets"}, "shop", fine},
+		{"a version of another server", "far.example.com/v1beta1", "Thing", "shop", schema.GroupVersionResource{Group: "far.example.com", Version: "v1beta1", Resource: "things"}, "shop", fine},
+		{"one that it does not serve", "far.example.com/v1alpha1", "Thing", "shop", none, "", otherVersion},
+		{"a kind in another group", "extensions/v1beta1", "ConfigMap", "shop", none, "", unserved},
+		{"a kind that nobody knows", "v1", "Nothing", "shop", none, "", unserved},
+		{"a kind in lower case", "v1", "configmap", "shop", none, "", unserved},
+		{"a group that cannot be discovered", "down.example.com/v1", "Unknown", "shop", none, "", undiscovered},
+		{"what is known of it all the same", "down.example.com/v1", "Known", "shop", schema.GroupVersionResource{Group: "down.example.com", Version: "v1", Resource: "knowns"}, "shop", fine},
+		{"a kind of two types", "two.example.com/v1", "Same", "shop", none, "", ambiguous},
+		{"two slashes", "example.com/v1/x", "Widget", "shop", none, "", unparsable},
+		{"no version", "example.com/", "Widget", "shop", none, "", unparsable},
+		{"nothing", "", "Widget", "shop", none, "", unparsable},
+		{"a slash", "/", "Widget", "shop", none, "", unparsable},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, p := discovered.resolve(reference{apiVersion: tt.apiVersion, kind: tt.kind, name: "o"}, tt.namespace)
+			if p != tt.problem || got.GroupVersionResource != tt.want || got.namespace != tt.in || p == fine && got.name != "o" {
+				t.Errorf("owner is %+v, problem %q, want %v in %q, problem %q", got, p, tt.want, tt.in, tt.problem)
+			}
+		})
+	}
+	if _, p := (catalogue{}).resolve(reference{apiVersion: "v1", kind: "Node"}, ""); p != undiscovered {
+		t.Errorf("before any discovery the problem is %q, want %q", p, undiscovered)
+	}
+}
+
+func TestKindsThatAreNoLongerServed(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		r     reference
+		after time.Time
+		want  bool
+	}{
+		{"asked for after the deletion", reference{apiVersion: "gone.example.com/v1", kind: "Gone"}, began.Add(-time.Second), true},
+		{"asked for before", reference{apiVersion: "gone.example.com/v1", kind: "Gone"}, began.Add(time.Second), false},
+		{"at the same moment", reference{apiVersion: "gone.example.com/v1", kind: "Gone"}, began, false},
+		{"of a group that could not be discovered", reference{apiVersion: "down.example.com/v1", kind: "Gone"}, began.Add(-time.Second), false},
+		{"a kind that is served", reference{apiVersion: "v1", kind: "ConfigMap"}, began.Add(-time.Second), false},
+	} {
+		if got := discovered.lacks(tt.r, tt.after); got != tt.want {
+			t.Errorf("%s: lacking is %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestInvalidNamespaceIsWordedAsUpstream(t *testing.T) {
+	got := invalidNamespace(reference{apiVersion: "v1", kind: "ConfigMap", name: "o", uid: "u"}, "shop")
+	if want := `ownerRef [v1/ConfigMap, namespace: shop, name: o, uid: u] does not exist in namespace "shop"`; got != want {
+		t.Errorf("text is %s, want %s", got, want)
+	}
+}

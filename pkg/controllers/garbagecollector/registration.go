@@ -1,0 +1,106 @@
+package garbagecollector
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+
+	"minikcm/pkg/controller"
+	"minikcm/pkg/flagcheck"
+)
+
+// Config of the controller.
+type Config struct {
+	Enabled bool `json:"EnableGarbageCollector"` // false: the controller does not run, whatever --controllers says
+	Workers int  `json:"ConcurrentGCSyncs"`      // objects worked on at once, and as many owners; at least 1
+
+	// ObserveOnly has everything decided and nothing sent.
+	ObserveOnly bool `json:"ObserveOnly"` // ours
+	// Ignored are types whose objects are neither deleted nor released, as resource.group. Events are ignored in any case.
+	Ignored []string `json:"IgnoredResources"` // ours; upstream has it without a flag
+
+	Drain time.Duration `json:"-"` // how long running syncs may go on when the term ends; 0: until they return
+}
+
+// DefaultConfig is that of kube-controller-manager v1.37.
+func DefaultConfig() *Config { return &Config{Enabled: true, Workers: 20} }
+
+// AddFlags implements controller.Config.
+func (c *Config) AddFlags(fs *pflag.FlagSet) {
+	fs.BoolVar(&c.Enabled, "enable-garbage-collector", c.Enabled,
+		"Whether the garbage collector may run: false switches it off even if --controllers names it. The API server's flag of this name must be the same.")
+	fs.IntVar(&c.Workers, "concurrent-gc-syncs", c.Workers,
+		"Objects that the garbage collector works on at the same time, and as many owners that are being deleted. Those that wait for the API server for more than 1 s do not count.")
+	fs.BoolVar(&c.ObserveOnly, "garbage-collector-observe-only", c.ObserveOnly,
+		"The garbage collector decides as always, and logs and counts the requests that it would send, but sends none. For a trial beside another collector.")
+	fs.StringSliceVar(&c.Ignored, "garbage-collector-ignored-resources", c.Ignored,
+		"Types that the garbage collector leaves alone, as resource.group, besides events: their objects are neither deleted when their owners are, nor released. "+
+			"An object of such a type that is deleted in the foreground, or to orphan its dependents, stays until somebody else removes its finalizer. "+
+			"Their references to owners are not looked at: such an owner goes without them, and they are deleted when the type is no longer ignored.")
+}
+
+// Validate implements controller.Config.
+func (c *Config) Validate() []error {
+	var p flagcheck.Problems
+	p.Workers("concurrent-gc-syncs", c.Workers)
+	if _, err := c.ignored(); err != nil {
+		p.Addf("garbage-collector-ignored-resources", "%v", err)
+	}
+	return p
+}
+
+// ignored are the types that are left alone.
+func (c *Config) ignored() ([]schema.GroupResource, error) {
+	types := slices.Clone(defaultIgnored)
+	var problems []error
+	for _, text := range c.Ignored {
+		t := schema.ParseGroupResource(text)
+		if t.Resource == "" {
+			problems = append(problems, fmt.Errorf("%q is not a resource", text))
+		}
+		types = append(types, t)
+	}
+	return types, errors.Join(problems...)
+}
+
+// Registration returns the controller as the manager knows it; flags are bound to cfg.
+func Registration(cfg *Config) controller.Registration {
+	return controller.Registration{
+		Name: Name, Alias: "garbagecollector", Agent: "generic-garbage-collector",
+		Named: true, Off: func() bool { return !cfg.Enabled }, FollowsOwners: true,
+		Config: cfg, Section: "GarbageCollectorController",
+		Watches:   []controller.Access{{Group: "*", Resource: "*"}},
+		OnlyReads: func() bool { return cfg.ObserveOnly },
+		Needs: []controller.Access{
+			{Group: "*", Resource: "*", Verbs: []string{"get", "list"}, Without: "cannot tell whether owners exist"},
+			{Group: "*", Resource: "*", Verbs: []string{"patch"}, Without: "cannot let owners go, or take references away"},
+			{Group: "*", Resource: "*", Verbs: []string{"delete"}, Without: "cannot delete dependents"},
+		},
+		New: func(b controller.Base) (controller.Controller, error) {
+			c := *cfg
+			c.Drain = b.Drain
+			client, err := newMetadataClient(b.REST)
+			if err != nil {
+				return nil, err
+			}
+			return New(c, Deps{Metadata: client, Caches: b.Caches, Recorder: b.Recorder(Name), Clock: b.Clock, Metrics: b.Metrics})
+		},
+	}
+}
+
+// newMetadataClient returns a client for objects of all types.
+func newMetadataClient(cfg *rest.Config) (metadata.Interface, error) {
+	cfg = rest.CopyConfig(cfg)
+	cfg.WarningHandlerWithContext = rest.NoWarnings{} // that a type is deprecated is no news to who collects what there is of it
+	client, err := metadata.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("metadata client: %w", err)
+	}
+	return client, nil
+}

@@ -1,0 +1,255 @@
+package garbagecollector
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
+
+	"minikcm/pkg/controller"
+)
+
+// Reasons of events. The first is kube-controller-manager's.
+const (
+	eventInvalidNamespace = "OwnerRefInvalidNamespace"
+	eventOwnerNotFound    = "OwnerNotFound"
+	eventForeground       = "ForegroundDeletionBlocked"
+	eventOrphan           = "OrphanDeletionBlocked"
+)
+
+const (
+	// youngFor is for how long after its creation an object whose owner never was is worth an event when it is deleted: somebody has just made it, and wonders.
+	youngFor = time.Minute
+	// lastingAfter is how long an object may stand that would be deleted, in observe-only mode, before that is told: another collector needs its time.
+	lastingAfter = time.Minute
+)
+
+// hindrance is what is known of what holds an owner.
+type hindrance struct {
+	all     int      // dependents
+	some    []object // of them
+	blind   []blind
+	refused string // what the last request was answered
+}
+
+// wait notes why an owner is held, tells its users when it has been for long, and says when to look again.
+func (c *Controller) wait(ctx context.Context, key id, owner object, n next, h hindrance) controller.Result {
+	now := c.deps.Clock.Now()
+	var m ownerMemory
+	c.memories.note(key, func(known *ownerMemory) {
+		known.why = n.why
+		if holders := h.all + len(h.blind); known.moved.IsZero() || known.holders != holders {
+			known.holders, known.moved = holders, now
+		}
+		m = *known
+	})
+	waited := now.Sub(m.since)
+	if c.writer.observe { // events are writes
+		return controller.Result{After: n.after}
+	}
+	if waited < noticeAfter {
+		return controller.Result{After: min(n.after, noticeAfter-waited)}
+	}
+	if !m.notice.at.IsZero() && now.Sub(m.notice.at) < noticeAfter {
+		return controller.Result{After: n.after}
+	}
+	reason, text := eventForeground, ""
+	if m.orphaning {
+		reason, text = eventOrphan, explainOrphaning(h.all, h.blind)
+	} else {
+		text = explainForeground(h.all, c.blockers(ctx, h.some), h.blind)
+	}
+	if h.refused != "" {
+		text = strings.TrimSpace(text + " The last request was answered: " + h.refused)
+	}
+	if m.notice.due(text, waited, now) {
+		c.event(ctx, owner, reason, text)
+		c.memories.note(key, func(known *ownerMemory) { known.notice = notice{text, now} })
+	}
+	return controller.Result{After: n.after}
+}
+
+// blockers finds out what holds dependents. Their finalizers only a read can tell.
+func (c *Controller) blockers(ctx context.Context, all []object) []blocker {
+	var some []blocker
+	for _, o := range all {
+		key := keyed(o)
+		b := blocker{object: o, refused: c.memories.object(key).refused}
+		if d, ok := c.graph.dependentsOf(key, 0); ok {
+			b.own = d.blocking
+		}
+		switch {
+		case o.marks.has(terminating):
+			switch now, says, err := c.writer.read(ctx, c.types.state(o.resource).apiType, o); {
+			case err != nil:
+			case says == found && now.uid == o.uid:
+				b.finalizers = foreign(now.live.Finalizers)
+			default: // its event may have been missed, and it would hold its owner for ever
+				c.graph.deny(key)
+			}
+		case !o.marks.has(terminating):
+			v := c.view(o, c.graph.against(o), c.deps.Clock.Now())
+			if n := slices.IndexFunc(v.problems, func(p problem) bool { return p != fine }); n >= 0 {
+				b.unknown, b.problem = o.refs[n], v.problems[n]
+			}
+		}
+		some = append(some, b)
+	}
+	return some
+}
+
+// foreign are the finalizers that are not the garbage collector's.
+func foreign(finalizers []string) []string {
+	return slices.DeleteFunc(slices.Clone(finalizers), func(f string) bool {
+		return f == metav1.FinalizerOrphanDependents || f == metav1.FinalizerDeleteDependents
+	})
+}
+
+// tellBlindness says that an owner was let go although not all of its dependents may have been seen.
+func (c *Controller) tellBlindness(ctx context.Context, o ending, unseen []blind) {
+	klog.FromContext(ctx).Info("Owner was let go although some types cannot be listed: dependents of these types, if there are any, go after it",
+		"resource", o.live.resource, "object", klog.KRef(o.live.namespace, o.live.name), "reason", explainBlindness(unseen))
+}
+
+// remember keeps why an object is not deleted although nobody knows of an owner that lives.
+func (c *Controller) remember(ctx context.Context, o object, a action, v view) {
+	key := keyed(o)
+	m := c.memories.object(key)
+	switch a.do {
+	case await:
+		m.held = v.held
+	case remove, release:
+		m.held = ""
+	default:
+		m = objectMemory{told: m.told}
+	}
+	n := v.unreachable()
+	switch {
+	case n < 0:
+		m.told = false
+	case !m.told:
+		m.told = true
+		c.tell(ctx, c.referenceTo(o), eventInvalidNamespace, invalidNamespace(o.refs[n], o.namespace))
+	}
+	c.memories.setObject(key, m)
+}
+
+// unreachable is the position of the first reference that cannot be meant, because its owner is, or would be, where the object cannot refer to; -1: there is none.
+func (v view) unreachable() int {
+	for n := range v.against {
+		if v.against[n].doubt == elsewhere || v.problems[n] == outOfReach {
+			return n
+		}
+	}
+	return -1
+}
+
+// failed keeps what a request was answered that is to be repeated: that is what holds the owner of the object meanwhile.
+func (c *Controller) failed(o object, err error) {
+	m := c.memories.object(keyed(o))
+	m.refused = err.Error()
+	c.memories.setObject(keyed(o), m)
+}
+
+// refused keeps what a request was answered that was rejected, and returns when to try again. A policy may keep thousands of objects, so that is told once
+// for each of them.
+func (c *Controller) refused(ctx context.Context, o object, a action, err error) time.Duration {
+	key, now := keyed(o), c.deps.Clock.Now()
+	m := c.memories.object(key).reject(a.do, err.Error(), now)
+	c.memories.setObject(key, m)
+	level := klog.Level(2)
+	if m.times == 1 {
+		level = 0
+	}
+	klog.FromContext(ctx).V(int(level)).Info("Request was rejected", "resource", o.resource, "object", klog.KRef(o.namespace, o.name), "uid", o.uid, "reason", err, "times", m.times)
+	return m.pause(a.do, now)
+}
+
+// done counts what was done, and tells who has to know.
+func (c *Controller) done(ctx context.Context, o object, v view, a action, got outcome) {
+	key := keyed(o)
+	c.memories.setObject(key, objectMemory{})
+	if got != done {
+		return
+	}
+	now := c.deps.Clock.Now()
+	var last time.Time
+	for n, r := range v.rulings {
+		if r.verdict == absent || r.verdict == waiting {
+			c.metrics.evidence.WithLabelValues(string(r.witness)).Inc()
+		}
+		if g := v.against[n].gone; g.After(last) {
+			last = g
+		}
+	}
+	if a.do == release {
+		c.metrics.released.Inc()
+		return
+	}
+	c.metrics.removed.WithLabelValues(string(a.policy)).Inc()
+	if !last.IsZero() {
+		c.metrics.took(now.Sub(last))
+	}
+	n := v.unheard()
+	if n < 0 || o.live == nil || now.Sub(o.live.CreationTimestamp.Time) > youngFor {
+		return
+	}
+	c.event(ctx, o, eventOwnerNotFound, ownerNotFound(o.refs[n], v.replies[n]))
+}
+
+// lasting counts what would have been done, once for each object, and once more if it still stands after a while. It returns when to look again.
+func (c *Controller) lasting(ctx context.Context, o object, a action) time.Duration {
+	key := keyed(o)
+	m := c.memories.object(key)
+	now := c.deps.Clock.Now()
+	switch {
+	case m.would != a.do:
+		m.would, m.wouldSince, m.wouldTold = a.do, now, false
+	case a.do == remove && !m.wouldTold && now.Sub(m.wouldSince) >= lastingAfter:
+		m.wouldTold = true
+		c.metrics.lasting.Inc()
+		klog.FromContext(ctx).Info("Would have deleted an object that still stands", "resource", o.resource, "object", klog.KRef(o.namespace, o.name), "uid", o.uid, "since", m.wouldSince)
+	}
+	c.memories.setObject(key, m)
+	if m.wouldTold {
+		return 0
+	}
+	return max(lastingAfter-now.Sub(m.wouldSince), minPause)
+}
+
+// event tells of an object. A namespace that is being deleted takes no events, so there they are told of the namespace itself.
+func (c *Controller) event(ctx context.Context, about object, reason, text string) {
+	to := c.referenceTo(about)
+	if about.namespace != "" {
+		namespace := object{resource: schema.GroupResource{Resource: "namespaces"}, name: about.namespace}
+		now, says, err := c.writer.read(ctx, apiType{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("namespaces")}, namespace)
+		if err == nil && says == found && now.marks.has(terminating) {
+			to = &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: now.name, UID: now.uid}
+			text = fmt.Sprintf("%s %q: %s", about.resource, about.name, text)
+		}
+	}
+	c.tell(ctx, to, reason, text)
+}
+
+// tell sends an event, which is a write: to observe only, it goes to the log.
+func (c *Controller) tell(ctx context.Context, about *corev1.ObjectReference, reason, text string) {
+	if c.writer.observe {
+		klog.FromContext(ctx).V(2).Info("Would tell of an object, if this were not to observe only",
+			"kind", about.Kind, "object", klog.KRef(about.Namespace, about.Name), "uid", about.UID, "event", reason, "text", text)
+		return
+	}
+	c.deps.Recorder.Event(about, corev1.EventTypeWarning, reason, text)
+}
+
+func (c *Controller) referenceTo(o object) *corev1.ObjectReference {
+	t := c.types.state(o.resource)
+	return &corev1.ObjectReference{
+		APIVersion: t.GroupVersion().String(), Kind: t.kind, Namespace: o.namespace, Name: o.name, UID: o.uid, ResourceVersion: o.version,
+	}
+}

@@ -1,0 +1,229 @@
+package garbagecollector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"minikcm/pkg/controller"
+)
+
+var errPolicy = apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "d", errors.New("a policy keeps it"))
+
+func conflictOn(name string) error {
+	return apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, name, errors.New("version"))
+}
+
+// dependent has the graph see an object that refers to owners, none of which is there, for long enough.
+func (s *shell) dependent(t *testing.T, refs ...metav1.OwnerReference) id {
+	t.Helper()
+	check(t, s.feed.Add(newThing("a", "d", uid(2)).at("5").owned(refs...)))
+	s.clock.Step(time.Minute)
+	return keyOf(uid(2))
+}
+
+func (s *shell) look(t *testing.T, key id) controller.Result {
+	t.Helper()
+	result, err := s.reconcileObject(t.Context(), key)
+	check(t, err)
+	return result
+}
+
+// A strategic patch tells references apart by their UID. An object that has turned out to have one twice is not patched so: that would take away the one to
+// its living owner, too.
+func TestAReferenceToALivingOwnerStaysWhenAnotherWithItsUIDGoes(t *testing.T) {
+	s := newShell(t)
+	check(t, s.feed.Add(newThing("a", "o", uid(1))))
+	key := s.dependent(t, ref("v1", "ConfigMap", "o", uid(1)), ref("v1", "ConfigMap", "x", uid(9)))
+	s.get = func(name string, _ int) (*thing, error) {
+		switch name {
+		case "x":
+			return newThing("a", "x", uid(8)), nil
+		case "d":
+			return newThing("a", "d", uid(2)).at("6").owned(ref("v1", "ConfigMap", "o", uid(1)), ref("v1", "ConfigMap", "x", uid(1))), nil
+		}
+		return nil, notFound(name)
+	}
+	s.patch = func(name string, nth int) error {
+		if nth == 1 {
+			return conflictOn(name)
+		}
+		return nil
+	}
+	s.look(t, key)
+	got := s.asked("patch")
+	if len(got) != 2 || strings.Contains(got[1], "$patch") || !strings.Contains(got[1], `"name":"o"`) || strings.Contains(got[1], `"name":"x"`) {
+		t.Errorf("sent was %q, want a second patch that leaves the reference to o", got)
+	}
+}
+
+// A policy that keeps objects is no outage: asking again every minute for each of ten thousand of them helps nobody.
+func TestADeletionThatIsRejectedIsTriedAgainLessAndLessOften(t *testing.T) {
+	s := newShell(t)
+	key := s.dependent(t, ref("v1", "ConfigMap", "o", uid(1)))
+	s.remove = func(int) error { return errPolicy }
+	for nth, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second} {
+		if got := s.look(t, key); got.After != want || len(s.sent()) != nth+1 {
+			t.Fatalf("after rejection %d it is looked at in %v with %d requests so far, want %v", nth+1, got.After, len(s.sent()), want)
+		}
+		s.clock.Step(want / 2)
+		if got := s.look(t, key); got.After != want/2 || len(s.sent()) != nth+1 {
+			t.Fatalf("woken half-way it is looked at in %v with %d requests so far, want none more and the rest of the pause", got.After, len(s.sent()))
+		}
+		s.clock.Step(want / 2)
+	}
+	if got := s.memories.count(); got[string(byRejection)] != 1 {
+		t.Errorf("counted are %v, want one rejected", got)
+	}
+	for range 20 {
+		s.clock.Step(s.look(t, key).After)
+	}
+	if got := s.look(t, key); got.After != maxRejectedPause {
+		t.Errorf("in the end the pause is %v, want %v", got.After, maxRejectedPause)
+	}
+	s.clock.Step(maxRejectedPause)
+	s.remove = func(int) error { return nil }
+	s.look(t, key)
+	if got := s.memories.count(); len(got) > 0 {
+		t.Errorf("counted after it went are %v", got)
+	}
+}
+
+// An outage is tried again with the back-off of the loop.
+func TestADeletionThatFailsIsAnError(t *testing.T) {
+	s := newShell(t)
+	key := s.dependent(t, ref("v1", "ConfigMap", "o", uid(1)))
+	for _, err := range []error{
+		apierrors.NewInternalError(errors.New("failed calling webhook")), apierrors.NewTooManyRequests("later", 1), context.DeadlineExceeded,
+		apierrors.NewGenericServerResponse(404, "delete", configMaps.GroupResource, "d", "404 page not found", 0, true),
+	} {
+		s.remove = func(int) error { return err }
+		if _, got := s.reconcileObject(t.Context(), key); !errors.Is(got, err) {
+			t.Errorf("answered %q it ends with %v", err, got)
+		}
+		if got := s.memories.object(key).refused; !strings.Contains(got, err.Error()) {
+			t.Errorf("who asks what holds its owner is told %q, want %q", got, err)
+		}
+	}
+}
+
+// While a request waits an object can get dependents of its own. They go before it then, if its owner waits.
+func TestAnObjectThatHasGotADependentMeanwhileIsDeletedInTheForeground(t *testing.T) {
+	s := newShell(t)
+	waits := newThing("a", "o", uid(1)).finalizedBy("foregroundDeletion").deleted()
+	check(t, s.feed.Add(waits))
+	key := s.dependent(t, ref("v1", "ConfigMap", "o", uid(1)))
+	s.get = func(name string, nth int) (*thing, error) {
+		if name == "o" {
+			return waits, nil
+		}
+		return newThing("a", "d", uid(2)).at(fmt.Sprint(5 + nth)).owned(ref("v1", "ConfigMap", "o", uid(1))), nil
+	}
+	s.remove = func(nth int) error {
+		if nth == 1 {
+			check(t, s.feed.Add(newThing("a", "e", uid(3)).owned(ref("v1", "ConfigMap", "d", uid(2)))))
+			return conflictOn("d")
+		}
+		return nil
+	}
+	s.look(t, key)
+	if got := s.sent(); len(got) != 2 || *got[0].PropagationPolicy != metav1.DeletePropagationBackground || *got[1].PropagationPolicy != metav1.DeletePropagationForeground {
+		t.Errorf("deletes are %v, want one in the background and then one in the foreground", got)
+	}
+}
+
+// An API behind the aggregator may not keep to preconditions, so what a delete rests on must be as fresh as what it knows of the owner.
+func TestAnObjectOfAnotherAPIIsReadAgainIfItsDeleteHadToWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShell(t)
+		f := s.serve(t, widgets, "v1")
+		check(t, f.Add(newThing("a", "w", uid(2)).at("5").owned(ref("v1", "ConfigMap", "o", uid(1)))))
+		s.clock.Step(time.Minute)
+		s.get = func(name string, nth int) (*thing, error) {
+			if name == "w" && nth == 1 {
+				return newThing("a", "w", uid(2)).at("6").owned(ref("v1", "ConfigMap", "o", uid(1))), nil
+			} else if name == "w" { // somebody has taken the reference away
+				return newThing("a", "w", uid(2)).at("7"), nil
+			}
+			return nil, notFound(name)
+		}
+		s.whileItWaits(t, keyOf(uid(2)), func() { s.clock.Step(liveFor + 1) })
+		if got := s.sent(); len(got) > 0 {
+			t.Errorf("deletes are %v, want none", got)
+		}
+	})
+}
+
+// An object is looked for by its name: what is found may be another.
+func TestWhatARereadShows(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		found *thing
+		err   error
+		there bool
+		fails bool
+	}{
+		{"the object", newThing("a", "d", uid(2)).at("9"), nil, true, false},
+		{"a namesake", newThing("a", "d", uid(7)), nil, false, false},
+		{"nothing", nil, notFound("d"), false, false},
+		{"404 of a server that does not know the type", nil, apierrors.NewGenericServerResponse(404, "get", configMaps.GroupResource, "d", "404 page not found", 0, true), false, true},
+		{"a refusal", nil, errPolicy, false, true},
+		{"no answer", nil, context.DeadlineExceeded, false, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newShell(t)
+			key := s.dependent(t)
+			s.get = func(string, int) (*thing, error) { return tt.found, tt.err }
+			was, _, _, _ := s.graph.look(key)
+			now, after, err := s.reread(t.Context(), s.types.state(was.resource).apiType, was)
+			if (now != nil) != tt.there || (err != nil) != tt.fails || (after > 0) != (!tt.there && !tt.fails) {
+				t.Errorf("it shows %v, %v, %v", now, after, err)
+			}
+			if tt.there && (now.version != "9" || now.live == nil || !now.read.Equal(s.clock.Now())) {
+				t.Errorf("it shows %+v", now)
+			}
+		})
+	}
+}
+
+// Of a type that the API server has stopped to serve nothing can be deleted, and no owner let go.
+func TestNothingIsSentAboutTypesThatAreNotServed(t *testing.T) {
+	s := newShell(t)
+	f := s.serve(t, replicaSets, "v1")
+	check(t, f.Add(newThing("a", "d", uid(2)).owned(ref("v1", "ConfigMap", "o", uid(1)))))
+	check(t, f.Add(newThing("a", "e", uid(3)).finalizedBy("foregroundDeletion").deleted()))
+	s.types.types[replicaSets.GroupResource].standing = standing{away, began}
+	s.clock.Step(time.Minute)
+	s.look(t, keyOf(uid(2)))
+	s.finish(t, keyOf(uid(3)))
+	if got := slices.Concat(s.asked("delete"), s.asked("patch"), s.asked("get replicasets")); len(got) > 0 {
+		t.Errorf("sent was %q", got)
+	}
+}
+
+// A panic in a request of its own goroutine is an error of its key, and not the end of the process.
+func TestAPanicIsAnErrorOfItsKey(t *testing.T) {
+	s := newShell(t)
+	key := s.dependent(t, ref("v1", "ConfigMap", "o", uid(1)))
+	s.get = func(string, int) (*thing, error) { panic("of a test") }
+	if _, err := s.reconcileObject(t.Context(), key); err == nil || !strings.Contains(err.Error(), "of a test") {
+		t.Errorf("it ends with %v", err)
+	}
+	err := s.each(t.Context(), []object{{name: "one"}}, func(context.Context, object) error { panic("of a test") })
+	if err == nil {
+		t.Error("a panic about one of many is no error")
+	}
+	s.list = func(string) ([]*thing, error) { panic("of a test") }
+	if _, err := s.sweeper.dependents(t.Context(), []apiType{s.types.state(configMaps.GroupResource).apiType}, "a", key, began, s.memories.finishing); err == nil {
+		t.Error("a panic of a list is no error")
+	}
+}

@@ -1,0 +1,150 @@
+package garbagecollector
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/record"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+// shell is a controller without feeds and loops: what a test tells the graph is what it sees, and one API call after another is
+// answered by functions. It has ConfigMaps and, if a test adds them, other types.
+type shell struct {
+	*Controller
+	clock  *clocktesting.FakeClock
+	feed   *feed // of ConfigMaps
+	events chan string
+
+	lock     sync.Mutex
+	get      func(name string, nth int) (*thing, error)
+	remove   func(nth int) error
+	patch    func(name string, nth int) error
+	list     func(resource string) ([]*thing, error)
+	gets     map[string]int
+	patches  map[string]int
+	deletes  []metav1.DeleteOptions
+	requests []string // all of them, in order: verb, what, and the body of a patch
+}
+
+func newShell(t *testing.T) *shell {
+	t.Helper()
+	s := &shell{
+		clock: clocktesting.NewFakeClock(began), gets: map[string]int{}, patches: map[string]int{},
+		get:    func(name string, _ int) (*thing, error) { return nil, notFound(name) },
+		remove: func(int) error { return nil },
+		patch:  func(string, int) error { return nil },
+		list:   func(string) ([]*thing, error) { return nil, nil },
+	}
+	client := metadatafake.NewSimpleMetadataClient(runtime.NewScheme())
+	react := func(verb string, answer func(clienttesting.Action) (runtime.Object, error)) {
+		client.PrependReactor(verb, "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			s.lock.Lock()
+			defer s.lock.Unlock()
+			o, err := answer(a)
+			return true, o, err
+		})
+	}
+	react("get", func(a clienttesting.Action) (runtime.Object, error) {
+		name := a.(clienttesting.GetAction).GetName()
+		s.gets[name]++
+		s.note("get", a, name)
+		o, err := s.get(name, s.gets[name])
+		if err != nil {
+			return nil, err
+		}
+		return &o.PartialObjectMetadata, nil
+	})
+	react("list", func(a clienttesting.Action) (runtime.Object, error) {
+		s.note("list", a, a.GetNamespace())
+		all, err := s.list(a.GetResource().Resource)
+		if err != nil {
+			return nil, err
+		}
+		list := &metav1.List{}
+		for _, o := range all {
+			list.Items = append(list.Items, runtime.RawExtension{Object: &o.PartialObjectMetadata})
+		}
+		return list, nil
+	})
+	react("delete", func(a clienttesting.Action) (runtime.Object, error) {
+		s.deletes = append(s.deletes, a.(clienttesting.DeleteActionImpl).DeleteOptions)
+		s.note("delete", a, a.(clienttesting.DeleteAction).GetName())
+		return nil, s.remove(len(s.deletes))
+	})
+	react("patch", func(a clienttesting.Action) (runtime.Object, error) {
+		p := a.(clienttesting.PatchAction)
+		s.patches[p.GetName()]++
+		s.note("patch", a, p.GetName(), string(p.GetPatch()))
+		return nil, s.patch(p.GetName(), s.patches[p.GetName()])
+	})
+	g := newGraph(s.clock, func(wakes) {})
+	known := &knownTypes{types: map[schema.GroupResource]*knownType{}, latest: newCatalogue(began, nil)}
+	m := newMetrics(prometheus.NewRegistry())
+	recorder := record.NewFakeRecorder(100)
+	s.events = recorder.Events
+	s.Controller = &Controller{
+		deps: Deps{Metadata: client, Clock: s.clock, Recorder: recorder}, graph: g, types: known, dues: newDues(s.clock),
+		owners: newOwners(client, s.clock), sweeper: newSweeper(client, s.clock), writer: newWriter(client, false, m), memories: newMemories(), metrics: m,
+		curious: rate.NewLimiter(0, 0),
+	}
+	s.feed = s.serve(t, configMaps, "v1")
+	return s
+}
+
+// serve adds a type with a feed that has listed it. Discovery showed it at the beginning.
+func (s *shell) serve(t *testing.T, typ objectType, version string) *feed {
+	t.Helper()
+	f, err := s.graph.feed(typ)
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := apiType{
+		GroupVersionResource: typ.WithVersion(version), kind: typ.kind, namespaced: typ != nodesType, versions: []string{version}, local: typ.local, watched: true,
+	}
+	s.types.types[typ.GroupResource] = &knownType{apiType: api, standing: standing{current, began}, feed: f}
+	s.discover(s.types.latest.sent)
+	return f
+}
+
+// discover has discovery show all types, as it was asked at a moment.
+func (s *shell) discover(sent time.Time) {
+	var all []apiType
+	for _, k := range s.types.types {
+		all = append(all, k.apiType)
+	}
+	s.types.latest = newCatalogue(sent, nil, all...)
+}
+
+func (s *shell) note(verb string, a clienttesting.Action, what ...string) {
+	s.requests = append(s.requests, strings.TrimSpace(fmt.Sprint(verb, " ", a.GetResource().Resource, " ", strings.Join(what, " "))))
+}
+
+// asked are the requests so far of a verb; empty: all.
+func (s *shell) asked(verb string) []string {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	return slices.DeleteFunc(slices.Clone(s.requests), func(r string) bool { return !strings.HasPrefix(r, verb) })
+}
+
+func (s *shell) sent() []metav1.DeleteOptions {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	return slices.Clone(s.deletes)
+}
+
+func notFound(name string) error {
+	return apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, name)
+}

@@ -1,0 +1,797 @@
+package garbagecollector
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+// storage is an API server as far as deletion goes: finalizers, policies, preconditions, one stream of events per type.
+type storage struct {
+	t       *testing.T
+	version int
+	serial  int
+	objects map[types.UID]*stored
+	streams map[schema.GroupResource][]change
+	trace   []string
+}
+
+type stored struct {
+	typ objectType
+	obj *thing
+}
+
+type change struct {
+	deleted bool
+	obj     *thing
+}
+
+func (s *storage) tell(typ objectType, obj *thing, deleted bool) {
+	s.version++
+	obj.ResourceVersion = fmt.Sprint(s.version)
+	s.streams[typ.GroupResource] = append(s.streams[typ.GroupResource], change{deleted, copyOf(obj)})
+}
+
+func copyOf(o *thing) *thing { return &thing{*o.PartialObjectMetadata.DeepCopy()} }
+
+func (s *storage) note(format string, args ...any) {
+	s.trace = append(s.trace, fmt.Sprintf(format, args...))
+}
+
+func (s *storage) fail(format string, args ...any) {
+	s.t.Helper()
+	for _, line := range s.trace[max(0, len(s.trace)-60):] {
+		s.t.Log(line)
+	}
+	s.t.Fatalf(format, args...)
+}
+
+func (s *storage) create(typ objectType, obj *thing) {
+	s.objects[obj.UID] = &stored{typ, obj}
+	s.tell(typ, obj, false)
+	s.note("create %s %v", obj.Name, ownersOf(obj))
+}
+
+func ownersOf(o *thing) (names []string) {
+	for _, r := range o.OwnerReferences {
+		names = append(names, fmt.Sprintf("%s %s/%v", r.Kind, r.Name, blocking(r)))
+	}
+	return names
+}
+
+// update changes an object, which goes if it was being deleted and nothing holds it any more.
+func (s *storage) update(u types.UID, change func(*thing)) {
+	o := s.objects[u]
+	change(o.obj)
+	if o.obj.DeletionTimestamp != nil && len(o.obj.Finalizers) == 0 {
+		delete(s.objects, u)
+		s.tell(o.typ, o.obj, true)
+		return
+	}
+	s.tell(o.typ, o.obj, false)
+}
+
+func (s *storage) delete(u types.UID, policy metav1.DeletionPropagation) {
+	s.note("delete %s %s", s.objects[u].obj.Name, policy)
+	s.update(u, func(o *thing) {
+		o.Finalizers = slices.DeleteFunc(o.Finalizers, func(f string) bool { return f == "orphan" || f == "foregroundDeletion" })
+		switch policy {
+		case metav1.DeletePropagationOrphan:
+			o.Finalizers = append(o.Finalizers, "orphan")
+		case metav1.DeletePropagationForeground:
+			o.Finalizers = append(o.Finalizers, "foregroundDeletion")
+		}
+		o.deleted()
+	})
+}
+
+// owner is the object that a reference of another means, as it is written; nil if there is none.
+func (s *storage) owner(from *thing, r metav1.OwnerReference) *thing {
+	o := s.objects[r.UID]
+	if o == nil || o.obj.Name != r.Name || o.typ.kind != r.Kind || o.obj.Namespace != "" && o.obj.Namespace != from.Namespace {
+		return nil
+	}
+	return o.obj
+}
+
+// collector is what a controller does with the graph and the functions of this package, one step at a time.
+type collector struct {
+	*storage
+	r       *rand.Rand
+	clock   *clocktesting.FakePassiveClock
+	graph   *graph
+	feeds   map[schema.GroupResource]*feed
+	read    map[schema.GroupResource]int // of each stream
+	listed  map[schema.GroupResource]time.Time
+	replies map[string]reply
+	ending  map[id]ended
+	objects map[id]bool // queued
+	owners  map[id]bool // queued
+	faults  bool
+	meddles bool // others write between a decision and its request
+
+	names int           // so many: the fewer there are, the sooner one is taken again
+	pace  time.Duration // the longest pause between two steps
+}
+
+// ended is what is remembered of an owner that is being deleted.
+type ended struct {
+	orphaning bool
+	since     time.Time
+	looked    bool        // all types were listed
+	left      []types.UID // what refers to it, as lists and the graph have shown
+}
+
+var simulated = []objectType{configMaps, replicaSets, nodesType}
+
+var simulatedCatalogue = newCatalogue(began, nil,
+	apiType{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, kind: "ConfigMap", namespaced: true, versions: []string{"v1"}, local: true},
+	apiType{GroupVersionResource: schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}, kind: "ReplicaSet", namespaced: true, versions: []string{"v1"}, local: true},
+	apiType{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, kind: "Node", versions: []string{"v1"}, local: true},
+)
+
+// start is a process that begins and remembers nothing.
+func (c *collector) start() {
+	c.note("a new process")
+	c.feeds, c.read, c.replies = map[schema.GroupResource]*feed{}, map[schema.GroupResource]int{}, map[string]reply{}
+	c.ending, c.listed = map[id]ended{}, map[schema.GroupResource]time.Time{}
+	c.objects, c.owners = map[id]bool{}, map[id]bool{}
+	c.graph = newGraph(c.clock, c.queue)
+	for _, typ := range simulated {
+		f, err := c.graph.feed(typ)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		c.feeds[typ.GroupResource] = f
+		c.relist(typ.GroupResource, false)
+	}
+	c.queue(c.graph.all())
+}
+
+func (c *collector) queue(w wakes) {
+	for _, o := range w.objects {
+		c.objects[o.id] = true
+	}
+	for _, o := range w.owners {
+		c.owners[o] = true
+	}
+}
+
+// relist has a feed list anew. late: events that are older than the list come after it.
+func (c *collector) relist(of schema.GroupResource, late bool) {
+	var list []any
+	for _, u := range c.sorted() {
+		if o := c.storage.objects[u]; o.typ.GroupResource == of {
+			list = append(list, copyOf(o.obj))
+		}
+	}
+	if !late {
+		c.read[of] = len(c.streams[of])
+	}
+	c.listed[of] = c.clock.Now()
+	if err := c.feeds[of].Replace(list, fmt.Sprint(c.version)); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *collector) sorted() []types.UID {
+	var all []types.UID
+	for u := range c.storage.objects {
+		all = append(all, u)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// hear delivers the next event of a type.
+func (c *collector) hear(of schema.GroupResource) bool {
+	stream := c.streams[of]
+	if c.read[of] == len(stream) {
+		return false
+	}
+	event := stream[c.read[of]]
+	c.read[of]++
+	do := c.feeds[of].Update
+	if event.deleted {
+		do = c.feeds[of].Delete
+	}
+	if err := do(copyOf(event.obj)); err != nil {
+		c.t.Fatal(err)
+	}
+	return true
+}
+
+// ask is a live read, which may go wrong.
+func (c *collector) ask(at target) {
+	says, m := missing, (*thing)(nil)
+	if c.faults && c.r.IntN(4) == 0 {
+		says = []saying{unnamed, refused, unable}[c.r.IntN(3)]
+	} else {
+		for _, o := range c.storage.objects {
+			if o.typ.GroupResource == at.GroupResource() && o.obj.Name == at.name && o.obj.Namespace == at.namespace {
+				says, m = found, o.obj
+			}
+		}
+	}
+	c.replies[at.String()] = c.replies[at.String()].then(says, m, c.clock.Now(), c.clock.Now())
+}
+
+// weigh asks for what has to be asked for, until all owners are judged.
+func (c *collector) weigh(o object, against []suspicion) weighed {
+	look := c.clock.Now()
+	for {
+		var rulings []ruling
+		var at []target
+		for i, r := range o.refs {
+			t, p := simulatedCatalogue.resolve(r, o.namespace)
+			at = append(at, t)
+			rulings = append(rulings, judge(testimony{
+				suspicion: against[i], uid: r.uid, problem: p, live: c.replies[t.String()],
+				heard: c.clock.Since(c.listed[t.GroupResource()]), look: look, // and feeds are late all the same
+			}, c.clock.Now()))
+		}
+		w := weigh(rulings)
+		if len(w.ask) == 0 {
+			return w
+		}
+		for _, n := range w.ask {
+			c.ask(at[n])
+		}
+	}
+}
+
+// doObject works off one object.
+func (c *collector) doObject(key id) {
+	delete(c.objects, key)
+	o, against, owns, ok := c.graph.look(key)
+	if !ok {
+		return
+	}
+	byUID := false
+	for conflicts := 1; ; {
+		o.read = c.clock.Now()
+		w := c.weigh(o, against)
+		if w.after > 0 {
+			c.objects[key] = true
+		}
+		a := decide(sight{o, w.owners, owns})
+		now := c.storage.objects[o.uid]
+		switch a.do {
+		case let:
+			c.owners[key] = true
+			return
+		case remove, release:
+		default:
+			return
+		}
+		if now == nil {
+			return
+		}
+		if c.meddles && c.r.IntN(3) == 0 {
+			c.meddle(o.uid, byUID)
+		}
+		if now = c.storage.objects[o.uid]; now == nil {
+			return
+		}
+		options := removal(o, a.policy, byUID)
+		switch {
+		case a.do == release && now.obj.ResourceVersion == o.version:
+			c.releaseRefs(now.obj, o, a.refs)
+			return
+		case a.do == remove && (options.Preconditions.ResourceVersion == nil || now.obj.ResourceVersion == o.version):
+			c.checkRemoval(now.obj)
+			if options.PropagationPolicy == nil {
+				a.policy = c.byDefault(now.obj)
+			}
+			c.storage.delete(o.uid, a.policy)
+			return
+		}
+		live := objectOf(now.typ.GroupResource, now.obj)
+		switch afterConflict(o, live, conflicts) {
+		case decideAnew:
+			conflicts, byUID = 0, false
+		case repeatByUID:
+			byUID = true
+		}
+		conflicts++
+		o = live
+		against = c.graph.against(o)
+	}
+}
+
+// meddle is what others do with an object between the decision about it and the request. Against a delete by UID alone nothing helps that
+// changes its owners.
+func (c *collector) meddle(u types.UID, byUID bool) {
+	if o := c.storage.objects[u].obj; !byUID && o.DeletionTimestamp == nil && c.r.IntN(3) == 0 {
+		refs := c.someOwners(c.sorted(), o)
+		c.note("meanwhile, new owners of %s: %v", o.Name, refs)
+		c.update(u, func(t *thing) { t.OwnerReferences = refs })
+		return
+	}
+	if c.r.IntN(4) == 0 {
+		c.storage.delete(u, metav1.DeletePropagationOrphan)
+		return
+	}
+	c.note("meanwhile, a status of %s", c.storage.objects[u].obj.Name)
+	c.update(u, func(*thing) {})
+}
+
+// byDefault is how an object is deleted if nothing is said of it.
+func (c *collector) byDefault(o *thing) metav1.DeletionPropagation {
+	switch m := marksOf(o); {
+	case m.has(orphaning):
+		return metav1.DeletePropagationOrphan
+	case m.has(foreground):
+		return metav1.DeletePropagationForeground
+	}
+	return metav1.DeletePropagationBackground
+}
+
+func (c *collector) releaseRefs(now *thing, o object, refs []int) {
+	for _, n := range refs {
+		if owner := c.owner(now, metav1.OwnerReference{Kind: o.refs[n].kind, Name: o.refs[n].name, UID: o.refs[n].uid}); owner != nil && !marksOf(owner).finishing() {
+			c.fail("%s loses its reference to %s, who lives", now.Name, owner.Name)
+		}
+	}
+	c.note("release %s from %v", now.Name, refs)
+	c.update(now.UID, func(t *thing) {
+		t.OwnerReferences = slices.DeleteFunc(t.OwnerReferences, func(r metav1.OwnerReference) bool {
+			return slices.ContainsFunc(refs, func(n int) bool { return o.refs[n] == referenceOf(r) })
+		})
+	})
+}
+
+// checkRemoval: nothing is deleted that has an owner, as its references are written, that lives.
+func (c *collector) checkRemoval(o *thing) {
+	c.t.Helper()
+	for _, r := range o.OwnerReferences {
+		if owner := c.owner(o, r); owner != nil && !marksOf(owner).waiting() {
+			c.fail("%s is deleted, and its owner %s lives", o.Name, owner.Name)
+		}
+		if _, p := simulatedCatalogue.resolve(referenceOf(r), o.Namespace); p != fine {
+			c.fail("%s is deleted, and its owner %v cannot be known", o.Name, r)
+		}
+	}
+	if len(o.OwnerReferences) == 0 {
+		c.fail("%s is deleted without ever having had an owner", o.Name)
+	}
+}
+
+// doOwner works off one owner that is being deleted.
+func (c *collector) doOwner(key id) {
+	delete(c.owners, key)
+	d, ok := c.graph.dependentsOf(key, 3)
+	if !ok {
+		return
+	}
+	now := c.storage.objects[d.owner.uid]
+	if now == nil {
+		return
+	}
+	live := objectOf(now.typ.GroupResource, now.obj)
+	m, known := c.ending[key]
+	if !known || m.orphaning != live.marks.has(orphaning) {
+		m = ended{orphaning: live.marks.has(orphaning), since: c.clock.Now()}
+	}
+	r, ringed := c.graph.waitingBelow(key).ringOf(live.uid)
+	sight := ownerSight{
+		meant: d.owner.uid, owner: live, blocking: d.blocking, idle: d.idle, waiting: d.waiting, refs: len(m.left), looked: m.looked,
+		ring: ringed && r.victim == live.uid, waited: c.clock.Since(m.since),
+	}
+	if c.faults && c.r.IntN(4) == 0 {
+		sight.blind = 1
+	}
+	got := finish(sight)
+	if got.do == list { // what lists show stays out of the graph: it is not in the order of events
+		all := c.referring(live.uid)
+		if !m.orphaning {
+			sight, sight.looked = sight.with(holding(all, live)), true
+			got = finish(sight)
+		} else {
+			m.looked = true
+			for _, o := range union(all, c.graph.referring(key)) {
+				m.left = append(m.left, o.uid)
+			}
+		}
+	}
+	c.ending[key] = m
+	if got.do != nothing && got.do != finalize {
+		c.owners[key] = true
+	}
+	switch got.do {
+	case orphan:
+		for _, dependent := range m.left {
+			c.loseOwner(dependent, live.uid)
+		}
+		m.left = nil
+		c.ending[key] = m
+	case unblock:
+		for _, u := range r.release {
+			if o := c.storage.objects[u]; o != nil {
+				c.note("unblock %s for %s", o.obj.Name, now.obj.Name)
+				c.update(u, func(t *thing) {
+					for i, r := range t.OwnerReferences {
+						if r.UID == live.uid {
+							t.OwnerReferences[i].BlockOwnerDeletion = new(false)
+						}
+					}
+				})
+			}
+		}
+	case collect:
+		c.graph.change(func(w *wakes) { c.graph.wakeDependents(c.graph.nodes[key], w) })
+	case finalize:
+		c.finalizeOwner(now.obj, live)
+	}
+}
+
+// referring is what a list of all types shows that refers to an owner and can mean it.
+func (c *collector) referring(owner types.UID) (all []object) {
+	at := c.storage.objects[owner].obj.Namespace
+	for _, u := range c.sorted() {
+		o := c.storage.objects[u]
+		if (at == "" || at == o.obj.Namespace) && slices.ContainsFunc(o.obj.OwnerReferences, func(r metav1.OwnerReference) bool { return r.UID == owner }) {
+			all = append(all, objectOf(o.typ.GroupResource, o.obj))
+		}
+	}
+	return all
+}
+
+func (c *collector) loseOwner(dependent, owner types.UID) {
+	if o := c.storage.objects[dependent]; o != nil && slices.ContainsFunc(o.obj.OwnerReferences, func(r metav1.OwnerReference) bool { return r.UID == owner }) {
+		c.note("orphan %s", o.obj.Name)
+		c.update(dependent, func(t *thing) {
+			t.OwnerReferences = slices.DeleteFunc(t.OwnerReferences, func(r metav1.OwnerReference) bool { return r.UID == owner })
+		})
+	}
+}
+
+// finalizeOwner checks what must hold when an owner is let go.
+func (c *collector) finalizeOwner(now *thing, live object) {
+	c.t.Helper()
+	finalizer := "foregroundDeletion"
+	if live.marks.has(orphaning) {
+		finalizer = "orphan"
+	}
+	for _, u := range c.sorted() {
+		o := c.storage.objects[u].obj
+		for _, r := range o.OwnerReferences {
+			reach := now.Namespace == "" || now.Namespace == o.Namespace
+			if r.UID == now.UID && (finalizer == "orphan" || blocking(r) && reach && u != now.UID) && reach {
+				c.fail("%s is let go (%s), and %s still refers to it", now.Name, finalizer, o.Name)
+			}
+		}
+	}
+	c.note("finalize %s %s", now.Name, finalizer)
+	c.update(now.UID, func(t *thing) {
+		t.Finalizers = slices.DeleteFunc(t.Finalizers, func(f string) bool { return f == finalizer })
+	})
+}
+
+// act is what users and other controllers do.
+func (c *collector) act() {
+	all := c.sorted()
+	if len(all) == 0 || len(all) < 25 && c.r.IntN(2) == 0 {
+		c.serial++
+		typ := simulated[c.r.IntN(len(simulated))]
+		o := newThing([]string{"a", "b"}[c.r.IntN(2)], fmt.Sprint("o", c.r.IntN(c.names)), uid(c.serial))
+		if typ == nodesType {
+			o.Namespace = ""
+		}
+		for _, other := range all {
+			if s := c.storage.objects[other]; s.typ == typ && s.obj.Name == o.Name && s.obj.Namespace == o.Namespace {
+				return
+			}
+		}
+		o.OwnerReferences = c.someOwners(all, o)
+		if c.r.IntN(6) == 0 {
+			o.finalizedBy([]string{"x/y", "orphan", "foregroundDeletion"}[c.r.IntN(3)])
+		}
+		c.create(typ, o)
+		return
+	}
+	u := all[c.r.IntN(len(all))]
+	o := c.storage.objects[u].obj
+	switch c.r.IntN(6) {
+	case 0, 1:
+		c.storage.delete(u, []metav1.DeletionPropagation{"Background", "Foreground", "Orphan"}[c.r.IntN(3)])
+	case 2: // a status is written
+		c.update(u, func(*thing) {})
+	case 3:
+		if o.DeletionTimestamp == nil {
+			refs := c.someOwners(all, o)
+			c.note("new owners of %s: %v", o.Name, refs)
+			c.update(u, func(t *thing) { t.OwnerReferences = refs })
+		}
+	case 4:
+		c.letGo(u)
+	}
+}
+
+// letGo takes a foreign finalizer away.
+func (c *collector) letGo(u types.UID) {
+	c.update(u, func(t *thing) {
+		t.Finalizers = slices.DeleteFunc(t.Finalizers, func(f string) bool { return f == "x/y" })
+	})
+}
+
+// someOwners are references to objects that live, and some that are wrong in one way or another.
+func (c *collector) someOwners(all []types.UID, from *thing) (refs []metav1.OwnerReference) {
+	for range c.r.IntN(3) {
+		if len(all) == 0 {
+			break
+		}
+		o := c.storage.objects[all[c.r.IntN(len(all))]]
+		if o.obj.DeletionTimestamp != nil {
+			continue // who joins an owner on its way out has nobody to complain to
+		}
+		version := schema.GroupVersion{Group: o.typ.Group, Version: "v1"}.String()
+		r := ref(version, o.typ.kind, o.obj.Name, o.obj.UID)
+		switch c.r.IntN(24) {
+		case 0:
+			r.UID = uid(100_000 + c.r.IntN(5)) // never existed
+		case 1:
+			r.Name += "x"
+		case 2:
+			r.Kind = "Unknown"
+		}
+		if c.r.IntN(2) == 0 {
+			r.BlockOwnerDeletion = new(true)
+		}
+		if !slices.ContainsFunc(refs, func(other metav1.OwnerReference) bool { return other.UID == r.UID }) {
+			refs = append(refs, r)
+		}
+	}
+	return refs
+}
+
+func (c *collector) step() {
+	c.clock.SetTime(c.clock.Now().Add(1 + time.Duration(c.r.Int64N(int64(c.pace)))))
+	switch n := c.r.IntN(10); {
+	case n < 3:
+		c.hear(simulated[c.r.IntN(len(simulated))].GroupResource)
+	case n < 6:
+		if key, ok := some(c.r, c.objects); ok {
+			c.doObject(key)
+		}
+	case n < 8:
+		if key, ok := some(c.r, c.owners); ok {
+			c.doOwner(key)
+		}
+	case c.r.IntN(60) == 0:
+		c.start()
+	case c.r.IntN(40) == 0:
+		c.relist(simulated[c.r.IntN(len(simulated))].GroupResource, c.r.IntN(2) == 0)
+	case c.r.IntN(4) == 0:
+		c.faults = !c.faults
+	}
+}
+
+// some picks a key, the same for the same seed.
+func some(r *rand.Rand, keys map[id]bool) (id, bool) {
+	if len(keys) == 0 {
+		return id{}, false
+	}
+	var all []id
+	for key := range keys {
+		all = append(all, key)
+	}
+	slices.SortFunc(all, func(a, b id) int { return slices.Compare(a[:], b[:]) })
+	return all[r.IntN(len(all))], true
+}
+
+// Users create, own, delete in every way and change their minds; events are late, answers are wrong, the process is killed. Nothing goes that has an owner who
+// lives, nobody is let go too early, and in the end nothing is left that should go.
+func TestUnderChaosNothingGoesTooEarlyAndAllGoesInTheEnd(t *testing.T) {
+	for seed := range uint64(450) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			c := newCollector(t, seed)
+			c.meddles = true
+			if seed%3 > 0 { // names are taken again at once, and much happens while answers are fresh
+				c.names, c.pace = 2, 40*time.Millisecond
+			}
+			c.start()
+			for range 1500 {
+				if c.r.IntN(5) == 0 {
+					c.act()
+				}
+				c.step()
+			}
+			c.settle()
+			c.checkEnd()
+		})
+	}
+}
+
+// settle lets everything come to an end without new faults.
+func (c *collector) settle() {
+	c.faults = false
+	for _, u := range c.sorted() {
+		c.letGo(u)
+	}
+	for range 400 {
+		c.clock.SetTime(c.clock.Now().Add(2 * time.Second))
+		for _, typ := range simulated {
+			for c.hear(typ.GroupResource) {
+			}
+		}
+		for range len(c.objects) {
+			if key, ok := some(c.r, c.objects); ok {
+				c.doObject(key)
+			}
+		}
+		for range len(c.owners) {
+			if key, ok := some(c.r, c.owners); ok {
+				c.doOwner(key)
+			}
+		}
+	}
+}
+
+func (c *collector) checkEnd() {
+	c.t.Helper()
+	for _, u := range c.sorted() {
+		o := c.storage.objects[u].obj
+		if o.DeletionTimestamp != nil && !c.heldForGood(u, nil) {
+			d, _ := c.graph.dependentsOf(keyOf(u), 9)
+			c.fail("%s is still being deleted: finalizers %v, dependents %+v, queued %v", o.Name, o.Finalizers, d, c.owners[keyOf(u)])
+		}
+		if o.DeletionTimestamp != nil {
+			continue
+		}
+		lives, cannotTell := 0, 0
+		for _, r := range o.OwnerReferences {
+			if _, p := simulatedCatalogue.resolve(referenceOf(r), o.Namespace); p != fine {
+				cannotTell++
+			} else if c.owner(o, r) != nil {
+				lives++
+			}
+		}
+		if dead := len(o.OwnerReferences) - lives - cannotTell; dead > 0 && (lives > 0 || cannotTell == 0) {
+			c.fail("%s is left with %d owners that are gone and %d that live: %+v, queued %v, doubts %v", o.Name, dead, lives, objectOf(schema.GroupResource{}, o), c.objects[keyOf(u)], (&world{graph: c.graph}).doubts(u))
+		}
+	}
+}
+
+// heldForGood reports whether something blocks an owner of which nobody can tell whether it has another that lives.
+func (c *collector) heldForGood(owner types.UID, asked []types.UID) bool {
+	if slices.Contains(asked, owner) {
+		return false
+	}
+	for _, u := range c.sorted() {
+		o := c.storage.objects[u].obj
+		if !slices.ContainsFunc(o.OwnerReferences, func(r metav1.OwnerReference) bool { return r.UID == owner && blocking(r) }) {
+			continue
+		}
+		if o.DeletionTimestamp != nil && c.heldForGood(u, append(asked, owner)) {
+			return true
+		}
+		if o.DeletionTimestamp == nil && slices.ContainsFunc(o.OwnerReferences, func(r metav1.OwnerReference) bool {
+			_, p := simulatedCatalogue.resolve(referenceOf(r), o.Namespace)
+			return p != fine
+		}) {
+			return true
+		}
+	}
+	return false
+}
+
+func newCollector(t *testing.T, seed uint64) *collector {
+	return &collector{
+		storage: &storage{t: t, objects: map[types.UID]*stored{}, streams: map[schema.GroupResource][]change{}},
+		r:       rand.New(rand.NewPCG(seed, 131)), clock: clocktesting.NewFakePassiveClock(began),
+		names: 30, pace: 700 * time.Millisecond,
+	}
+}
+
+func TestStoriesEnd(t *testing.T) {
+	config := func(c *collector, n int, owners ...int) *thing {
+		o := newThing("a", fmt.Sprint("o", n), uid(n))
+		for _, owner := range owners {
+			o.OwnerReferences = append(o.OwnerReferences, blockingRef("v1", "ConfigMap", fmt.Sprint("o", owner), uid(owner)))
+		}
+		c.create(configMaps, o)
+		return o
+	}
+	for _, tt := range []struct {
+		name string
+		tell func(c *collector)
+		left []types.UID
+	}{
+		{"a chain goes with its head", func(c *collector) {
+			config(c, 1)
+			config(c, 2, 1)
+			config(c, 3, 2)
+			c.storage.delete(uid(1), metav1.DeletePropagationBackground)
+		}, nil},
+		{"a chain goes from its end", func(c *collector) {
+			config(c, 1)
+			config(c, 2, 1)
+			config(c, 3, 2)
+			c.storage.delete(uid(1), metav1.DeletePropagationForeground)
+		}, nil},
+		{"a ring of three that are all deleted in the foreground", func(c *collector) {
+			for n := range 3 {
+				config(c, 1+n, 1+(n+1)%3)
+			}
+			for n := range 3 {
+				c.storage.delete(uid(1+n), metav1.DeletePropagationForeground)
+			}
+		}, nil},
+		{"a ring of which one is", func(c *collector) {
+			for n := range 3 {
+				config(c, 1+n, 1+(n+1)%3)
+			}
+			c.storage.delete(uid(2), metav1.DeletePropagationForeground)
+		}, nil},
+		{"two rings that share an object", func(c *collector) {
+			config(c, 1, 2, 3)
+			config(c, 2, 1)
+			config(c, 3, 1)
+			for n := range 3 {
+				c.storage.delete(uid(1+n), metav1.DeletePropagationForeground)
+			}
+		}, nil},
+		{"a ring with others above and below", func(c *collector) {
+			config(c, 1, 4, 2)
+			config(c, 2, 1)
+			config(c, 3, 2)
+			config(c, 4)
+			c.storage.delete(uid(4), metav1.DeletePropagationForeground)
+			c.storage.delete(uid(1), metav1.DeletePropagationForeground)
+			c.storage.delete(uid(2), metav1.DeletePropagationForeground)
+		}, nil},
+		{"an object that owns itself", func(c *collector) {
+			config(c, 1, 1)
+			c.storage.delete(uid(1), metav1.DeletePropagationForeground)
+		}, nil},
+		{"a ring that nobody deletes stays", func(c *collector) {
+			config(c, 1, 2)
+			config(c, 2, 1)
+		}, []types.UID{uid(1), uid(2)}},
+		{"of two owners one stays", func(c *collector) {
+			config(c, 1)
+			config(c, 2)
+			config(c, 3, 1, 2)
+			c.storage.delete(uid(1), metav1.DeletePropagationForeground)
+		}, []types.UID{uid(2), uid(3)}},
+		{"orphans stay, with those below them", func(c *collector) {
+			config(c, 1)
+			config(c, 2, 1)
+			config(c, 3, 2)
+			c.storage.delete(uid(1), metav1.DeletePropagationOrphan)
+		}, []types.UID{uid(2), uid(3)}},
+		{"the user changes his mind: who has not gone yet stays", func(c *collector) {
+			config(c, 1)
+			config(c, 2, 1)
+			config(c, 3, 1).finalizedBy("x/y")
+			c.storage.delete(uid(1), metav1.DeletePropagationForeground)
+			c.start()
+			c.storage.delete(uid(1), metav1.DeletePropagationOrphan)
+		}, []types.UID{uid(2), uid(3)}},
+		{"a namesake of the owner does not keep its dependents", func(c *collector) {
+			config(c, 1)
+			config(c, 2, 1)
+			c.storage.delete(uid(1), metav1.DeletePropagationBackground)
+			o := newThing("a", "o1", uid(9))
+			c.create(configMaps, o)
+		}, []types.UID{uid(9)}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := newCollector(t, 1)
+			c.start()
+			tt.tell(c)
+			c.settle()
+			if got := c.sorted(); !slices.Equal(got, tt.left) {
+				c.fail("left are %v, want %v", got, tt.left)
+			}
+		})
+	}
+}

@@ -1,0 +1,208 @@
+package garbagecollector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
+	"k8s.io/utils/clock"
+)
+
+const (
+	// listsAtOnce is how many lists are under way at most.
+	listsAtOnce = 8
+	// pageSize is how many objects come at once.
+	pageSize = 500
+	// pageTimeout is for one page; kube-apiserver v1.37 ends a request after a minute.
+	pageTimeout = time.Minute
+	// listFresh is how long a list is good for owners whose deletion was seen before it was asked for.
+	listFresh = time.Second
+)
+
+// place is what one list shows: a type in a namespace, or everywhere if that is empty.
+type place struct {
+	schema.GroupVersionResource
+	namespace string
+}
+
+// shelf is the latest list of a place, for all owners that want to know who refers to them.
+type shelf struct {
+	turn    chan struct{} // holds one while somebody lists
+	asked   time.Time     // zero: never
+	came    time.Time
+	err     error
+	of      map[id]bool     // owners that it was looked through for
+	objects map[id][]object // that refer to one of them, by owner
+}
+
+// sweeper lists types, to find dependents that the graph may not show yet.
+type sweeper struct {
+	client metadata.Interface
+	clock  clock.PassiveClock
+	lists  *semaphore.Weighted
+	wide   *semaphore.Weighted // held by who lists all namespaces
+
+	lock    sync.Mutex
+	shelves map[place]*shelf
+}
+
+func newSweeper(client metadata.Interface, clk clock.PassiveClock) *sweeper {
+	return &sweeper{client: client, clock: clk, lists: semaphore.NewWeighted(listsAtOnce), wide: semaphore.NewWeighted(1), shelves: map[place]*shelf{}}
+}
+
+// sweep is what lists have shown of the dependents of one owner.
+type sweep struct {
+	found  []object               // that refer to it, each once
+	blind  []blind                // types that could not be listed, and why
+	failed []schema.GroupResource // the same
+}
+
+// dependents lists types, none of which was asked for before since, and returns what refers to an owner. The others in all are owners that the same
+// lists may be asked about; their lists are shared. The error is that ctx, or the term, has ended.
+func (s *sweeper) dependents(ctx context.Context, types []apiType, namespace string, owner id, since time.Time, all func() map[id]bool) (sweep, error) {
+	type result struct {
+		objects []object
+		err     error
+	}
+	if namespace == "" { // the next one then shares what is still fresh
+		if err := s.wide.Acquire(ctx, 1); err != nil {
+			return sweep{}, err
+		}
+		defer s.wide.Release(1)
+	}
+	results := make([]result, len(types))
+	var group errgroup.Group
+	group.SetLimit(listsAtOnce)
+	for n, t := range types {
+		group.Go(func() error {
+			return safely(func() error {
+				at := place{t.GroupVersionResource, namespace}
+				if !t.namespaced {
+					at.namespace = ""
+				}
+				results[n].objects, results[n].err = s.list(ctx, at, owner, since, all)
+				return nil
+			})
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return sweep{}, err
+	}
+	var got sweep
+	met := map[id]bool{}
+	for n, r := range results {
+		switch {
+		case r.err != nil && (ctx.Err() != nil || errors.Is(r.err, context.Canceled)):
+			return sweep{}, r.err
+		case r.err != nil:
+			got.blind = append(got.blind, blind{types[n].GroupResource().String(), r.err.Error()})
+			got.failed = append(got.failed, types[n].GroupResource())
+		}
+		for _, o := range r.objects {
+			if key, _ := idOf(o.uid); !met[key] {
+				met[key] = true
+				got.found = append(got.found, o)
+			}
+		}
+	}
+	return got, nil
+}
+
+// list returns the objects of a place that refer to an owner, from a list that was asked for at since or later.
+func (s *sweeper) list(ctx context.Context, at place, owner id, since time.Time, all func() map[id]bool) ([]object, error) {
+	of := s.shelf(at)
+	select {
+	case of.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	defer func() { <-of.turn }()
+	if !of.asked.IsZero() && !of.asked.Before(since) && of.of[owner] && s.clock.Since(of.came) < listFresh {
+		return of.objects[owner], of.err
+	}
+	if err := s.lists.Acquire(ctx, 1); err != nil {
+		return nil, err
+	}
+	defer s.lists.Release(1)
+	wanted := all()
+	wanted[owner] = true
+	asked := s.clock.Now()
+	objects, err := s.read(ctx, at, wanted)
+	if err != nil && (ctx.Err() != nil || errors.Is(err, context.Canceled)) {
+		return nil, err
+	}
+	of.asked, of.came, of.err, of.of, of.objects = asked, s.clock.Now(), err, wanted, objects
+	return objects[owner], err
+}
+
+// read lists a place, page by page, and keeps what refers to one of the owners. It reads what is stored now, not what some watch cache has.
+func (s *sweeper) read(ctx context.Context, at place, wanted map[id]bool) (map[id][]object, error) {
+	found := map[id][]object{}
+	options := metav1.ListOptions{Limit: pageSize}
+	for {
+		page, err := s.page(ctx, at, options)
+		if err != nil {
+			return nil, fmt.Errorf("list %v: %w", at.GroupResource(), err)
+		}
+		for i := range page.Items {
+			m := &page.Items[i]
+			referred := map[id]bool{}
+			for _, ref := range m.OwnerReferences {
+				if key, _ := idOf(ref.UID); wanted[key] && !referred[key] {
+					referred[key] = true
+					found[key] = append(found[key], objectOf(at.GroupResource(), m))
+				}
+			}
+		}
+		if options.Continue = page.Continue; options.Continue == "" {
+			return found, nil
+		}
+	}
+}
+
+func (s *sweeper) page(ctx context.Context, at place, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
+	defer cancel()
+	return s.client.Resource(at.GroupVersionResource).Namespace(at.namespace).List(ctx, options)
+}
+
+func (s *sweeper) shelf(at place) *shelf {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	of := s.shelves[at]
+	if of == nil {
+		of = &shelf{turn: make(chan struct{}, 1)}
+		s.shelves[at] = of
+	}
+	return of
+}
+
+// reset forgets all lists, at the beginning of a term. Nobody may be listing.
+func (s *sweeper) reset() {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	clear(s.shelves)
+}
+
+// prune forgets lists that are no longer good for anybody.
+func (s *sweeper) prune() {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	for at, of := range s.shelves {
+		select {
+		case of.turn <- struct{}{}:
+			if s.clock.Since(of.came) >= listFresh {
+				delete(s.shelves, at)
+			}
+			<-of.turn
+		default: // somebody lists
+		}
+	}
+}

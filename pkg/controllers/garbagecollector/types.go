@@ -1,0 +1,421 @@
+package garbagecollector
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"minikcm/pkg/caches"
+	"minikcm/pkg/controllers/internal/discovery"
+)
+
+// Name is the controller's name in --controllers, and in logs.
+const Name = "garbage-collector-controller"
+
+const (
+	// lingering is how long the feed of a type goes on that discovery no longer shows: what was deleted with the type may still be on its way.
+	lingering = 2 * time.Second
+	// Least times between two calls of typesDeps.Changed, doubled from the first to the last while there is always something to tell, as at a start.
+	minTold = 250 * time.Millisecond
+	maxTold = 2 * time.Second
+	// heedEvery is how often feeds are listened to.
+	heedEvery = time.Second
+	// relistEvery is the least time between two lists of a type that is listed anew because another shows the same objects.
+	relistEvery = 30 * time.Second
+	// firstPatience is how long the feeds of all other types wait for what says which types are local.
+	firstPatience = 2 * time.Second
+)
+
+var (
+	crds        = schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
+	apiServices = schema.GroupResource{Group: "apiregistration.k8s.io", Resource: "apiservices"}
+)
+
+// defaultIgnored are types that own nothing and are owned by nobody, of which there are many and often new ones.
+var defaultIgnored = []schema.GroupResource{{Resource: "events"}, {Group: "events.k8s.io", Resource: "events"}}
+
+// typesDeps are what types work with.
+type typesDeps struct {
+	Graph     *graph
+	Caches    *caches.Caches
+	Discovery discovery.Client // nil: one on the way of feeds
+	Ignored   []schema.GroupResource
+	Clock     clock.WithTicker
+	// Changed is called, without locks and once in a while only, when the catalogue or a standing has changed in a way by which more may be known
+	// of owners that were unknown.
+	Changed func()
+	// SyncError is called for each discovery and each feed that fails; nil: nobody counts them.
+	SyncError func()
+}
+
+// knownTypes is which types there are, and how far the feed of each has come. It lives as long as the caches do.
+type knownTypes struct {
+	deps    typesDeps
+	ignored map[schema.GroupResource]bool
+	// ignoredTold: types to be ignored that are not there have been logged. Only looking knows.
+	ignoredTold bool
+	feeds       *caches.Feeds
+	woken       chan struct{} // holds one while there is something to be scheduled
+	tell        chan struct{} // holds one while Changed is to be called
+
+	// shifting is held while feeds are begun or ended, from the decision until it is done. It comes before lock.
+	shifting sync.Mutex
+
+	lock     sync.Mutex
+	types    map[schema.GroupResource]*knownType
+	latest   catalogue
+	services map[string]bool // APIServices by name, and whether the API server itself serves the group version
+	defined  map[string]bool // CustomResourceDefinitions by name
+	known    chan struct{}   // closed when the APIServices have been listed
+	stirred  stir            // by events that are not scheduled yet
+	awaited  time.Time       // somebody has asked for a discovery after this
+}
+
+// knownType is one type.
+type knownType struct {
+	apiType
+	standing              // zero if it is not watched
+	shown    time.Time    // when discovery first showed it; zero: from the beginning, or not yet
+	served   bool         // discovery shows it
+	err      error        // why its feed does not work; nil: it does, or there is none
+	logged   bool         // that, since it last worked
+	whole    bool         // it has been listed since it was last away
+	lacking  bool         // it is away, and was not current when it went
+	reopened time.Time    // its watch, by us
+	feed     *feed        // in the graph; nil if it is not watched
+	source   *caches.Feed // nil: none now
+	cached   bool         // its objects come from a cache
+
+	uncovered bool      // it has to be listed anew: objects that it shows have gone from under another type
+	relisted  time.Time // for that reason
+}
+
+// typeState is what others see of a type.
+type typeState struct {
+	apiType
+	standing
+	shown   time.Time // when discovery first showed it; zero: from the beginning
+	err     error     // why its feed does not work; nil: it does, or there is none
+	lacking bool      // it is away, and was not current when it went
+	feed    *feed     // nil: it is not watched
+}
+
+// objects is how many of the type are in the graph.
+func (s typeState) objects() int {
+	if s.feed == nil {
+		return 0
+	}
+	return s.feed.Count()
+}
+
+// blind reports whether the graph may lack objects of the type. Those of one that is away are kept as long as they matter.
+func (s typeState) blind() bool {
+	return s.watched && (s.phase == listing || s.phase == silent || s.phase == away && s.lacking)
+}
+
+// served reports whether there is any use in requests for objects of the type.
+func (s typeState) served() bool { return s.phase != "" && s.phase != away }
+
+// mayDependOn reports whether objects of the type can refer to one of a type of owners: what lives in no namespace cannot refer into one.
+func (s typeState) mayDependOn(owner apiType) bool { return s.namespaced || !owner.namespaced }
+
+// newTypes returns types that are asked for when the caches are started. It sends no request.
+func newTypes(d typesDeps) (*knownTypes, error) {
+	t := &knownTypes{
+		deps: d, ignored: map[schema.GroupResource]bool{}, feeds: d.Caches.Feeds(),
+		woken: make(chan struct{}, 1), tell: make(chan struct{}, 1),
+		types: map[schema.GroupResource]*knownType{}, services: map[string]bool{}, defined: map[string]bool{}, known: make(chan struct{}),
+		latest: newCatalogue(time.Time{}, nil),
+	}
+	for _, r := range d.Ignored {
+		t.ignored[r] = true
+	}
+	if t.deps.SyncError == nil {
+		t.deps.SyncError = func() {}
+	}
+	if t.deps.Discovery == nil {
+		client, err := t.feeds.Discovery()
+		if err != nil {
+			return nil, err
+		}
+		t.deps.Discovery = client
+	}
+	d.Caches.Observe(t.observe)
+	d.Caches.Alongside(t.run)
+	return t, nil
+}
+
+// unstored are groups whose objects are measured when somebody asks, and stored nowhere: none can be owned. That their servers do not answer is common.
+var unstored = map[string]bool{"metrics.k8s.io": true, "custom.metrics.k8s.io": true, "external.metrics.k8s.io": true}
+
+// unknownGroups are the groups of which discovery cannot tell what is in them, and that may have types whose objects have owners, sorted: those
+// that have such a type, and those of which nothing is known.
+func (t *knownTypes) unknownGroups() []string {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	var groups []string
+	for group := range t.latest.failing {
+		known, watched := false, false
+		for r, k := range t.types {
+			if r.Group == group {
+				known, watched = true, watched || k.watched
+			}
+		}
+		if (!known || watched) && !unstored[group] {
+			groups = append(groups, group)
+		}
+	}
+	slices.Sort(groups)
+	return groups
+}
+
+// catalogue is what discovery showed last. It does not change any more.
+func (t *knownTypes) catalogue() catalogue {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	return t.latest
+}
+
+// state is that of a type; zero if there is none.
+func (t *knownTypes) state(r schema.GroupResource) typeState {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	if k := t.types[r]; k != nil {
+		return k.state()
+	}
+	return typeState{}
+}
+
+// states are those of all types, sorted by name.
+func (t *knownTypes) states() []typeState {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	all := make([]typeState, 0, len(t.types))
+	for _, k := range t.types {
+		all = append(all, k.state())
+	}
+	slices.SortFunc(all, func(a, b typeState) int {
+		return strings.Compare(a.GroupResource().String(), b.GroupResource().String())
+	})
+	return all
+}
+
+func (k *knownType) state() typeState {
+	return typeState{apiType: k.apiType, standing: k.standing, shown: k.shown, err: k.err, lacking: k.lacking, feed: k.feed}
+}
+
+// run asks for types and has their feeds run until ctx ends.
+func (t *knownTypes) run(ctx context.Context) {
+	var all sync.WaitGroup
+	all.Go(func() { t.telling(ctx) })
+	all.Go(func() { t.heeding(ctx) })
+	t.looking(ctx)
+	all.Wait()
+	t.stopAll()
+}
+
+// wanted selects the types whose objects can be asked for, which may be owners, and those that can be watched, which may be owned.
+func wanted(api metav1.APIResource) bool {
+	has := func(verb string) bool { return slices.Contains(api.Verbs, verb) }
+	return has("get") || has("list") && has("watch") && has("delete")
+}
+
+// look asks discovery once and acts on the answer. It reports whether that was complete.
+func (t *knownTypes) look(ctx context.Context) bool {
+	answer := discovery.Ask(ctx, t.deps.Discovery, t.deps.Clock, wanted)
+	if ctx.Err() != nil {
+		return false
+	}
+	if answer.Err != nil {
+		t.deps.SyncError()
+		klog.FromContext(ctx).V(2).Info("Discovery is incomplete", "controller", Name, "reason", answer.Err)
+		if len(answer.Failing) == 0 {
+			return false // who knows what is missing
+		}
+	}
+	t.take(ctx, answer)
+	if answer.Complete() {
+		t.tellIgnored(ctx, answer)
+	}
+	return answer.Complete()
+}
+
+// tellIgnored logs, once, which of the types that are to be ignored are not there: they may be misspelt.
+func (t *knownTypes) tellIgnored(ctx context.Context, answer discovery.Answer) {
+	if t.ignoredTold {
+		return
+	}
+	t.ignoredTold = true
+	for _, r := range t.deps.Ignored {
+		if !answer.Has(r) && !slices.Contains(defaultIgnored, r) {
+			klog.FromContext(ctx).Info("A type that is to be ignored is not served: it may be misspelt, or of another group", "controller", Name, "resource", r.String())
+		}
+	}
+}
+
+// take acts on what discovery showed: types come, change their version, and go.
+func (t *knownTypes) take(ctx context.Context, answer discovery.Answer) {
+	t.shifting.Lock()
+	defer t.shifting.Unlock()
+	now := t.deps.Clock.Now()
+	failing := map[string]bool{}
+	for _, f := range answer.Failing {
+		failing[f.Group] = true
+	}
+	var stop []*caches.Feed
+	var begin []schema.GroupResource
+	var old []*feed
+	t.lock.Lock()
+	for _, a := range answer.Types {
+		k := t.types[a.GroupResource()]
+		if k == nil {
+			k = &knownType{}
+			t.types[a.GroupResource()] = k
+			if !t.latest.sent.IsZero() {
+				k.shown = now
+			}
+		}
+		moved := k.feed != nil && !k.cached && k.Version != a.Version
+		if moved && failing[a.Group] {
+			continue // the version that is preferred may only not have answered
+		}
+		k.served = true
+		k.kind, k.namespaced, k.versions = a.Kind, a.Namespaced, answer.Versions(a.GroupResource())
+		if !k.cached {
+			k.GroupVersionResource = a.GroupVersionResource
+			k.watched = a.List && a.Watch && a.Delete && !t.ignored[a.GroupResource()]
+		}
+		switch {
+		case k.cached:
+			k.standing = k.after(shown, now)
+		case !k.watched && k.feed != nil: // it was
+			stop, old = append(stop, k.release()), append(old, k.feed)
+			k.standing, k.feed, k.err = standing{}, nil, nil
+		case k.watched && (k.source == nil || moved || k.phase == away):
+			stop, begin = append(stop, k.release()), append(begin, a.GroupResource())
+			if k.phase != listing {
+				k.standing, k.whole, k.lacking = standing{listing, now}, false, false
+			}
+		}
+	}
+	fresh := false // something has gone of late
+	for r, k := range t.types {
+		if !failing[r.Group] && !answer.Has(r) {
+			k.served = false
+			if k.watched && !k.cached && k.phase != away {
+				k.lacking = k.lacks(now)
+				k.standing = k.after(notShown, now)
+			}
+			if !k.watched {
+				delete(t.types, r)
+			}
+		}
+		fresh = fresh || k.phase == away && now.Sub(k.since) < time.Minute
+	}
+	changed := t.compile(answer.Sent, failing)
+	t.lock.Unlock()
+	t.end(stop, old)
+	t.begin(ctx, begin)
+	if changed || fresh {
+		t.changed()
+	}
+}
+
+// lacks reports whether there may be objects of a type that goes away which its feed has not shown. That its watch has ended just before is of no account:
+// it ends when the type goes.
+func (k *knownType) lacks(now time.Time) bool {
+	return k.phase != current && (k.phase != listing || !k.whole || k.listingFor(now) >= syncPatience)
+}
+
+// compile makes the catalogue of the types that are served, and tells the graph what they are. It reports whether it differs from the one
+// before. The lock is held.
+func (t *knownTypes) compile(sent time.Time, failing map[string]bool) bool {
+	var all []apiType
+	for _, k := range t.types {
+		k.local = t.isLocal(k)
+		if k.served {
+			all = append(all, k.apiType)
+		}
+		if k.feed != nil && k.feed.typ != k.objectType() {
+			if _, err := t.deps.Graph.feed(k.objectType()); err != nil {
+				k.err = err
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b apiType) int { return strings.Compare(a.GroupResource().String(), b.GroupResource().String()) })
+	next := newCatalogue(sent, slices.Sorted(maps.Keys(failing)), all...)
+	same := reflect.DeepEqual(next.kinds, t.latest.kinds) && maps.Equal(next.failing, t.latest.failing) && !t.latest.sent.IsZero()
+	t.latest = next
+	return !same
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// changed has Changed called soon.
+func (t *knownTypes) changed() { signal(t.tell) }
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// telling calls Changed, once for what comes together.
+func (t *knownTypes) telling(ctx context.Context) {
+	var told time.Time
+	pause := minTold
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.tell:
+		}
+		if t.deps.Clock.Since(told) < pause {
+			pause = min(2*pause, maxTold)
+		} else {
+			pause = minTold
+		}
+		timer := t.deps.Clock.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C():
+		}
+		select { // those that came meanwhile
+		case <-t.tell:
+		default:
+		}
+		t.deps.Changed()
+		told = t.deps.Clock.Now()
+	}
+}
+
+// order puts first what says which types are local.
+func order(a, b schema.GroupResource) int {
+	rank := func(r schema.GroupResource) int {
+		if r == apiServices || r == crds {
+			return 0
+		}
+		return 1
+	}
+	return cmp.Or(cmp.Compare(rank(a), rank(b)), strings.Compare(a.String(), b.String()))
+}

@@ -1,0 +1,356 @@
+package fakeapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+)
+
+// Types is an API server of types that come and go, and of the metadata of their objects. It answers discovery, lists and watches, streaming lists
+// as well.
+type Types struct {
+	*httptest.Server
+
+	lock    sync.Mutex
+	version int
+	served  []*servedType
+	broken  map[string]int // group version → status of its discovery
+	asked   []string       // "list path", "watch path" or "discovery"
+	open    int            // watches
+}
+
+type servedType struct {
+	path     string
+	gv       schema.GroupVersion
+	api      metav1.APIResource
+	objects  []*metav1.PartialObjectMetadata
+	streams  map[chan event]bool
+	answer   int           // not 0: lists and watches are answered with this status
+	hang     chan struct{} // not nil: they are answered when it is closed
+	noStream bool          // lists do not come as streams
+}
+
+type event struct {
+	Type   string                        `json:"type"`
+	Object *metav1.PartialObjectMetadata `json:"object"`
+}
+
+// NewTypes starts a server that serves namespaces and nothing else. It ends with the test.
+func NewTypes(t *testing.T) *Types {
+	t.Helper()
+	f := &Types{broken: map[string]int{}}
+	f.Server = httptest.NewServer(f)
+	t.Cleanup(func() {
+		f.CloseClientConnections()
+		f.Close()
+	})
+	f.Serve("v1", metav1.APIResource{Name: "namespaces", Kind: "Namespace"})
+	return f
+}
+
+// Config reaches the server.
+func (f *Types) Config() *rest.Config { return &rest.Config{Host: f.URL, QPS: -1} }
+
+// Serve serves a type, with all verbs unless it names some.
+func (f *Types) Serve(groupVersion string, api metav1.APIResource) {
+	gv, err := schema.ParseGroupVersion(groupVersion)
+	if err != nil {
+		panic(err) // of the test's own
+	}
+	if api.Verbs == nil {
+		api.Verbs = metav1.Verbs{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
+	}
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	path := "/apis/" + groupVersion + "/" + api.Name
+	if gv.Group == "" {
+		path = "/api/" + groupVersion + "/" + api.Name
+	}
+	f.served = append(f.served, &servedType{path: path, gv: gv, api: api, streams: map[chan event]bool{}})
+}
+
+// Withdraw ends the watches of a type and serves it no longer. Its objects were deleted before, or are lost.
+func (f *Types) Withdraw(groupVersion, resource string) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	f.served = slices.DeleteFunc(f.served, func(t *servedType) bool {
+		if t.gv.String() != groupVersion || t.api.Name != resource {
+			return false
+		}
+		t.cut()
+		return true
+	})
+}
+
+// Cut ends the watches of a type.
+func (f *Types) Cut(groupVersion, resource string) {
+	f.with(groupVersion, resource, (*servedType).cut)
+}
+
+func (t *servedType) cut() {
+	for stream := range t.streams {
+		close(stream)
+	}
+	clear(t.streams)
+}
+
+// Break has lists and watches of a type answered with a status from now on, 0 heals it; its watches end.
+func (f *Types) Break(groupVersion, resource string, status int) {
+	f.with(groupVersion, resource, func(t *servedType) {
+		t.answer = status
+		t.cut()
+	})
+}
+
+// Hang has nothing of a type answered until the test ends, or what is returned is called.
+func (f *Types) Hang(t *testing.T, groupVersion, resource string) (heal func()) {
+	t.Helper()
+	hang := make(chan struct{})
+	f.with(groupVersion, resource, func(t *servedType) { t.hang = hang })
+	heal = sync.OnceFunc(func() {
+		f.with(groupVersion, resource, func(t *servedType) { t.hang = nil })
+		close(hang)
+	})
+	t.Cleanup(heal)
+	return heal
+}
+
+// NoStream has the lists of a type come in pages only.
+func (f *Types) NoStream(groupVersion, resource string) {
+	f.with(groupVersion, resource, func(t *servedType) { t.noStream = true })
+}
+
+// BreakDiscovery has the discovery of a group version answered with a status; 0 heals it.
+func (f *Types) BreakDiscovery(groupVersion string, status int) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	f.broken[groupVersion] = status
+}
+
+// Put creates or changes an object of a type, which needs a name and gets a UID and a version.
+func (f *Types) Put(groupVersion, resource string, meta metav1.ObjectMeta) (uid types.UID) {
+	f.with(groupVersion, resource, func(t *servedType) {
+		f.version++
+		meta.ResourceVersion = fmt.Sprint(f.version)
+		e := event{"ADDED", object(meta)}
+		at := slices.IndexFunc(t.objects, func(o *metav1.PartialObjectMetadata) bool {
+			return o.Name == meta.Name && o.Namespace == meta.Namespace
+		})
+		if at >= 0 {
+			e.Type, e.Object.UID = "MODIFIED", t.objects[at].UID
+			t.objects[at] = e.Object
+		} else {
+			if e.Object.UID == "" {
+				e.Object.UID = types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", f.version))
+			}
+			t.objects = append(t.objects, e.Object)
+		}
+		uid = e.Object.UID
+		t.tell(e)
+	})
+	return uid
+}
+
+// Remove deletes an object.
+func (f *Types) Remove(groupVersion, resource, namespace, name string) {
+	f.with(groupVersion, resource, func(t *servedType) {
+		t.objects = slices.DeleteFunc(t.objects, func(o *metav1.PartialObjectMetadata) bool {
+			if o.Name != name || o.Namespace != namespace {
+				return false
+			}
+			f.version++
+			gone := o.DeepCopy()
+			gone.ResourceVersion = fmt.Sprint(f.version)
+			t.tell(event{"DELETED", gone})
+			return true
+		})
+	})
+}
+
+// Asked counts the requests of a kind: "discovery", "list /apis/…" or "watch /apis/…".
+func (f *Types) Asked(what string) int {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	n := 0
+	for _, a := range f.asked {
+		if a == what {
+			n++
+		}
+	}
+	return n
+}
+
+// Watches is how many are open.
+func (f *Types) Watches() int {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	return f.open
+}
+
+func (f *Types) with(groupVersion, resource string, do func(*servedType)) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	for _, t := range f.served {
+		if t.gv.String() == groupVersion && t.api.Name == resource {
+			do(t)
+		}
+	}
+}
+
+func object(meta metav1.ObjectMeta) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"}, ObjectMeta: meta}
+}
+
+// tell sends an event to all streams; they have room for what a test does.
+func (t *servedType) tell(e event) {
+	for stream := range t.streams {
+		stream <- e
+	}
+}
+
+// ServeHTTP implements http.Handler.
+func (f *Types) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	if parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/"); len(parts) <= 1 || len(parts) <= 3 && parts[0] == "apis" || len(parts) == 2 {
+		f.discover(w, r)
+		return
+	}
+	f.lock.Lock()
+	at := slices.IndexFunc(f.served, func(t *servedType) bool { return t.path == r.URL.Path })
+	if at < 0 {
+		f.lock.Unlock()
+		http.NotFound(w, r)
+		return
+	}
+	t := f.served[at]
+	query := r.URL.Query()
+	kind := "list "
+	if query.Get("watch") != "" {
+		kind = "watch "
+	}
+	f.asked = append(f.asked, kind+r.URL.Path)
+	answer, hang := t.answer, t.hang
+	if kind == "watch " && t.noStream && query.Get("sendInitialEvents") != "" {
+		answer = http.StatusUnprocessableEntity
+	}
+	f.lock.Unlock()
+	if hang != nil {
+		select {
+		case <-hang:
+		case <-r.Context().Done():
+			return
+		}
+	}
+	switch {
+	case answer != 0:
+		refuse(w, answer)
+	case kind == "watch ":
+		f.watch(w, r, t)
+	default:
+		f.list(w, t)
+	}
+}
+
+func (f *Types) list(w http.ResponseWriter, t *servedType) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	list := metav1.PartialObjectMetadataList{
+		TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"},
+		ListMeta: metav1.ListMeta{ResourceVersion: fmt.Sprint(f.version)},
+	}
+	for _, o := range t.objects {
+		list.Items = append(list.Items, *o)
+	}
+	_ = json.NewEncoder(w).Encode(list)
+}
+
+// watch streams from now on: no test goes back to a version.
+func (f *Types) watch(w http.ResponseWriter, r *http.Request, t *servedType) {
+	stream := make(chan event, 1000)
+	f.lock.Lock()
+	if r.URL.Query().Get("sendInitialEvents") != "" {
+		for _, o := range t.objects {
+			stream <- event{"ADDED", o}
+		}
+		stream <- event{"BOOKMARK", object(metav1.ObjectMeta{ResourceVersion: fmt.Sprint(f.version), Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}})}
+	}
+	t.streams[stream] = true
+	f.open++
+	f.lock.Unlock()
+	defer func() {
+		f.lock.Lock()
+		defer f.lock.Unlock()
+		delete(t.streams, stream)
+		f.open--
+	}()
+	flush := http.NewResponseController(w)
+	_ = flush.Flush()
+	for {
+		select {
+		case <-r.Context().Done():
+			return
+		case e, ok := <-stream:
+			if !ok || json.NewEncoder(w).Encode(e) != nil {
+				return
+			}
+			_ = flush.Flush()
+		}
+	}
+}
+
+// discover answers as API servers do that have no aggregated discovery.
+func (f *Types) discover(w http.ResponseWriter, r *http.Request) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	switch r.URL.Path {
+	case "/api":
+		f.asked = append(f.asked, "discovery")
+		_ = json.NewEncoder(w).Encode(metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions", APIVersion: "v1"}, Versions: []string{"v1"}})
+	case "/apis":
+		_ = json.NewEncoder(w).Encode(f.groups())
+	default:
+		gv := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/apis/"), "/api/")
+		if status := f.broken[gv]; status != 0 {
+			refuse(w, status)
+			return
+		}
+		list := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: gv}
+		for _, t := range f.served {
+			if t.gv.String() == gv {
+				list.APIResources = append(list.APIResources, t.api)
+			}
+		}
+		_ = json.NewEncoder(w).Encode(list)
+	}
+}
+
+func (f *Types) groups() metav1.APIGroupList {
+	list := metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}}
+	named := map[string]int{}
+	for _, t := range f.served {
+		if t.gv.Group == "" {
+			continue
+		}
+		if _, ok := named[t.gv.Group]; !ok {
+			named[t.gv.Group] = len(list.Groups)
+			list.Groups = append(list.Groups, metav1.APIGroup{Name: t.gv.Group})
+		}
+		g := &list.Groups[named[t.gv.Group]]
+		v := metav1.GroupVersionForDiscovery{GroupVersion: t.gv.String(), Version: t.gv.Version}
+		if !slices.Contains(g.Versions, v) {
+			g.Versions = append(g.Versions, v)
+			g.PreferredVersion = g.Versions[0]
+		}
+	}
+	return list
+}

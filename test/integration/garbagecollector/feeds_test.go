@@ -1,0 +1,233 @@
+package garbagecollector_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/client-go/discovery"
+
+	"minikcm/pkg/app"
+	"minikcm/test/controlplane"
+)
+
+var (
+	definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	apiServices = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
+)
+
+// newType is a type that a test defines, in a group of its own.
+func newType() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: "gc-" + rand.String(6) + ".example.com", Version: "v1", Resource: "widgets"}
+}
+
+// defineType creates the definition of a type, which is served some moments later.
+func defineType(t testing.TB, typ schema.GroupVersionResource) {
+	t.Helper()
+	crd := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": map[string]any{"name": typ.GroupResource().String()},
+		"spec": map[string]any{
+			"group": typ.Group, "scope": "Namespaced", "names": map[string]any{"plural": typ.Resource, "kind": "Widget"},
+			"versions": []any{map[string]any{"name": typ.Version, "served": true, "storage": true,
+				"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}},
+		},
+	}}
+	_, err := objects(t, definitions, "").Create(t.Context(), crd, metav1.CreateOptions{})
+	check(t, err)
+	t.Cleanup(func() { undefineType(t, typ) })
+}
+
+// undefineType deletes the definition of a type, and waits until it is gone, with all objects of the type. It may be gone already.
+func undefineType(t testing.TB, typ schema.GroupVersionResource) {
+	t.Helper()
+	name := typ.GroupResource().String()
+	if err := objects(t, definitions, "").Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		t.Error(err)
+	}
+	controlplane.Eventually(t, soon, func(context.Context) error {
+		_, err := objects(t, definitions, "").Get(context.Background(), name, metav1.GetOptions{})
+		if !apierrors.IsNotFound(err) {
+			return fmt.Errorf("definition %s is still there: %v", name, err)
+		}
+		return nil
+	})
+}
+
+// newWidget creates an object of a custom type, as soon as that is served.
+func newWidget(t testing.TB, typ schema.GroupVersionResource, namespace, name string, edits ...edit) thing {
+	t.Helper()
+	edits = append([]edit{func(o *unstructured.Unstructured) { o.SetKind("Widget") }}, edits...)
+	return create(t, typ, namespace, name, edits...)
+}
+
+// collectible are the types that a collector has to watch, with their group, as discovery shows them.
+func collectible(t testing.TB) []string {
+	t.Helper()
+	client, err := discovery.NewDiscoveryClientForConfig(cluster.Config())
+	check(t, err)
+	lists, err := discovery.ServerPreferredResources(client)
+	check(t, err)
+	var names []string
+	for _, list := range lists {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		check(t, err)
+		for _, r := range list.APIResources {
+			has := func(verb string) bool { return slices.Contains(r.Verbs, verb) }
+			if has("list") && has("watch") && has("delete") && r.Name != "events" && !strings.Contains(r.Name, "/") {
+				names = append(names, gv.WithResource(r.Name).GroupResource().String())
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// One stream for every type, whoever uses it, and no list beside it.
+func TestEveryTypeHasOneStream(t *testing.T) {
+	for _, controllers := range []string{"garbagecollector", "*,garbagecollector"} {
+		t.Run(controllers, func(t *testing.T) {
+			account := "gc-" + rand.String(8)
+			user := controlplane.ServiceAccount(account)
+			manager := controlplane.StartManager(t, app.NewCommand(app.Controllers()), "--kubeconfig="+cluster.ManagerKubeconfig(t, account), "--secure-port=0",
+				"--leader-elect=false", "--controllers="+controllers)
+			want := collectible(t)
+			if len(want) < 30 {
+				t.Fatalf("discovery shows only %v", want)
+			}
+			streams := func() map[string]int {
+				opened := map[string]int{}
+				for _, e := range cluster.AuditLog(t).Where(controlplane.ByUser(user), controlplane.ByVerb("watch"), controlplane.Received) {
+					opened[schema.GroupResource{Group: e.ObjectRef.APIGroup, Resource: e.ObjectRef.Resource}.String()]++
+				}
+				return opened
+			}
+			controlplane.Eventually(t, soon, func(context.Context) error {
+				opened := streams()
+				for _, name := range want {
+					if opened[name] == 0 {
+						return fmt.Errorf("%s is not watched", name)
+					}
+				}
+				return nil
+			})
+			manager.Stop(t)
+			for name, n := range streams() {
+				if n != 1 || !slices.Contains(want, name) {
+					t.Errorf("%s was watched %d times", name, n)
+				}
+			}
+			for _, e := range cluster.AuditLog(t).Where(controlplane.ByUser(user), controlplane.ByVerb("list"), controlplane.Completed) {
+				if strings.Contains(e.UserAgent, "feeds") || strings.Contains(e.UserAgent, "shared-informers") {
+					t.Errorf("%s was listed as well as streamed", e.ObjectRef.Resource)
+				}
+			}
+		})
+	}
+}
+
+// A type is collected as soon as it is defined, also under a name that another type had before.
+func TestATypeIsCollectedAsSoonAsItIsDefined(t *testing.T) {
+	start(t, nil)
+	typ, ns := newType(), cluster.Namespace(t)
+	for round := range 2 {
+		began := time.Now()
+		defineType(t, typ)
+		owner := newWidget(t, typ, ns, "owner")
+		inside, outside := newWidget(t, typ, ns, "dependent", blockedBy(owner)), create(t, configMaps, ns, fmt.Sprint("dependent-", round), blockedBy(owner))
+		made := time.Now()
+		owner.delete(t, metav1.DeletePropagationForeground)
+		gone(t, soon, inside, outside, owner)
+		t.Logf("defined and served after %v, collected after %v more", made.Sub(began).Round(time.Millisecond), time.Since(made).Round(time.Millisecond))
+		left := newWidget(t, typ, ns, "owner-that-goes-with-its-type")
+		last := create(t, configMaps, ns, fmt.Sprint("last-", round), ownedBy(left))
+		settled(t, ns)
+		undefineType(t, typ)
+		gone(t, soon, left, last)
+	}
+}
+
+// An API that is away hides what is in it. All other types come, go and are collected as always.
+func TestAnAPIThatIsAwayHoldsUpNoOtherType(t *testing.T) {
+	c := start(t, nil)
+	away := "v1.away-" + rand.String(6) + ".example.com"
+	version, group, _ := strings.Cut(away, ".")
+	service := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": map[string]any{"name": away},
+		"spec": map[string]any{"group": group, "version": version, "groupPriorityMinimum": int64(100), "versionPriority": int64(100), "insecureSkipTLSVerify": true,
+			"service": map[string]any{"namespace": "default", "name": "nobody"}},
+	}}
+	_, err := objects(t, apiServices, "").Create(t.Context(), service, metav1.CreateOptions{})
+	check(t, err)
+	t.Cleanup(func() {
+		check(t, objects(t, apiServices, "").Delete(context.Background(), away, metav1.DeleteOptions{}))
+	})
+	controlplane.Eventually(t, soon, func(context.Context) error {
+		if c.metric(t, "garbagecollector_controller_resources_sync_error_total", "") == 0 {
+			return errors.New("discovery is still complete")
+		}
+		return nil
+	})
+	typ, ns := newType(), cluster.Namespace(t)
+	defineType(t, typ)
+	owner := newWidget(t, typ, ns, "owner")
+	dependent := create(t, configMaps, ns, "dependent", blockedBy(owner))
+	stray := create(t, configMaps, ns, "of-the-api-that-is-away", refers(metav1.OwnerReference{APIVersion: group + "/v1", Kind: "Hidden", Name: "h", UID: "0a0b0c0d-0000-4000-8000-000000000001"}))
+	owner.delete(t, metav1.DeletePropagationForeground)
+	gone(t, soon, dependent, owner)
+	alive(t, stray)
+}
+
+// Types that come and go leave nothing.
+func TestNothingIsLeftOfTypesThatComeAndGo(t *testing.T) {
+	c := start(t, nil)
+	types, rounds := 8, 6
+	if controlplane.Long() {
+		types, rounds = 100, 10
+	}
+	round := func() {
+		var all []schema.GroupVersionResource
+		for range types {
+			typ := newType()
+			defineType(t, typ)
+			all = append(all, typ)
+		}
+		controlplane.Eventually(t, 2*soon, func(context.Context) error {
+			opened := map[string]bool{}
+			for _, e := range cluster.AuditLog(t).Where(controlplane.ByUser(c.user), controlplane.ByVerb("watch"), controlplane.Received) {
+				opened[e.ObjectRef.APIGroup] = true
+			}
+			for _, typ := range all {
+				if !opened[typ.Group] {
+					return fmt.Errorf("%v is not watched", typ)
+				}
+			}
+			return nil
+		})
+		for _, typ := range all {
+			undefineType(t, typ)
+		}
+	}
+	round()
+	level := func() float64 { return c.metric(t, "go_goroutines", "") }
+	before, memory := level(), c.metric(t, "process_resident_memory_bytes", "")
+	for range rounds - 1 {
+		round()
+	}
+	controlplane.Eventually(t, 2*soon, func(context.Context) error {
+		if now := level(); now > before+30 {
+			return fmt.Errorf("%v goroutines after one round, %v after %d", before, now, rounds)
+		}
+		return nil
+	})
+	t.Logf("%d types, %d rounds: %v goroutines before, %v after; %.0f MiB before, %.0f after", types, rounds, before, level(), memory/(1<<20), c.metric(t, "process_resident_memory_bytes", "")/(1<<20))
+}

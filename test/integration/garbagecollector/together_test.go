@@ -1,0 +1,310 @@
+package garbagecollector_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
+	"minikcm/pkg/app"
+	"minikcm/test/controlplane"
+	"minikcm/test/faults"
+)
+
+// heldDelete has the next delete of a ConfigMap go no further until the test says so.
+func heldDelete(t *testing.T, proxy *faults.Proxy, ns, name string) (*faults.Gate, *faults.Rule) {
+	t.Helper()
+	gate := faults.NewGate()
+	m := faults.On("delete", configMaps.Resource)
+	m.Namespace, m.Name = ns, name
+	return gate, proxy.Inject(m, faults.Hold(gate), faults.Next(1))
+}
+
+// An object changes after it was decided about and before the API server has the delete: what it is then counts.
+func TestAnObjectThatChangesUnderItsDelete(t *testing.T) {
+	proxy, through := proxied(t)
+	c := start(t, through)
+	for _, tt := range []struct {
+		name  string
+		stays bool
+		do    func(t *testing.T, ns string, o, other thing) thing // returns what has to stay, or to go
+	}{
+		{"it gets an owner that lives", true, func(t *testing.T, _ string, o, other thing) thing {
+			o.patch(t, map[string]any{"ownerReferences": []any{other.reference()}})
+			return o
+		}},
+		{"it is written to in what does not count", false, func(t *testing.T, _ string, o, _ thing) thing {
+			o.patch(t, map[string]any{"annotations": map[string]any{"a": "b"}})
+			return o
+		}},
+		{"another takes its name", true, func(t *testing.T, ns string, o, other thing) thing {
+			o.delete(t, metav1.DeletePropagationBackground)
+			return create(t, configMaps, ns, o.GetName(), ownedBy(other))
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			ns := cluster.Namespace(t)
+			owner, other := create(t, secrets, ns, "owner"), create(t, secrets, ns, "other")
+			o := create(t, configMaps, ns, "object", ownedBy(owner))
+			settled(t, ns)
+			gate, rule := heldDelete(t, proxy, ns, o.GetName())
+			owner.delete(t, metav1.DeletePropagationBackground)
+			held := gate.Next(t)
+			o = tt.do(t, ns, o, other)
+			held.Release()
+			if !tt.stays {
+				gone(t, soon, o)
+			}
+			settled(t, ns)
+			rule.Remove()
+			if tt.stays {
+				alive(t, o, other)
+			}
+			if n := len(c.writes(t, controlplane.ByNamespace(ns), controlplane.ByName("object"), controlplane.ByCode(409))); n == 0 {
+				t.Error("no delete was answered with a conflict")
+			}
+		})
+	}
+}
+
+// A user who deletes in the background, then in the foreground, and then wants to keep what is left, keeps what is left.
+func TestTheUserChangesHisMindHalfWay(t *testing.T) {
+	ns := cluster.Namespace(t)
+	proxy, through := proxied(t)
+	start(t, through)
+	owner := create(t, secrets, ns, "owner", finalizedBy("x/y"))
+	var all []thing
+	for n := range 6 {
+		all = append(all, create(t, configMaps, ns, fmt.Sprint("dependent-", n), blockedBy(owner)))
+	}
+	settled(t, ns)
+	owner.delete(t, metav1.DeletePropagationBackground)
+	settled(t, ns)
+	alive(t, all...) // it is still there
+	gate := faults.NewGate()
+	m := faults.On("delete", configMaps.Resource)
+	m.Namespace = ns
+	rule := proxy.Inject(m, faults.Hold(gate), faults.After(3))
+	owner.delete(t, metav1.DeletePropagationForeground)
+	var held []*faults.Held
+	for range 3 {
+		held = append(held, gate.Next(t))
+	}
+	owner.delete(t, metav1.DeletePropagationOrphan)
+	rule.Remove()
+	for _, h := range held {
+		h.Cut() // these never arrive
+	}
+	controlplane.Eventually(t, soon, func(ctx context.Context) error {
+		now, err := owner.now(t, ctx)
+		if err != nil || len(now.GetFinalizers()) != 1 {
+			return fmt.Errorf("finalizers of the owner are %v: %w", now.GetFinalizers(), err)
+		}
+		return nil
+	})
+	owner.letGo(t)
+	gone(t, soon, owner)
+	settled(t, ns)
+	var left []thing
+	for _, o := range all {
+		now, err := o.now(t, t.Context())
+		check(t, err)
+		if now != nil {
+			left = append(left, o)
+		}
+	}
+	if len(left) != 3 {
+		t.Errorf("%v are left, want three", left)
+	}
+	alive(t, left...)
+	for _, o := range left {
+		owners(t, soon, o)
+	}
+}
+
+// A ring whose members are all deleted in the foreground at once, and an object that blocks itself, come free.
+func TestARingThatIsDeletedAtOnce(t *testing.T) {
+	ns := cluster.Namespace(t)
+	start(t, nil)
+	settled(t, ns)
+	first := create(t, configMaps, ns, "first")
+	second := create(t, configMaps, ns, "second", blockedBy(first))
+	third := create(t, secrets, ns, "third", blockedBy(second))
+	self := create(t, configMaps, ns, "self")
+	for _, o := range []struct{ of, to thing }{{first, third}, {self, self}} {
+		ref := o.to.reference()
+		ref.BlockOwnerDeletion = new(true)
+		o.of.patch(t, map[string]any{"ownerReferences": []any{ref}})
+	}
+	begun := time.Now()
+	for _, o := range []thing{first, second, third, self} {
+		o.delete(t, metav1.DeletePropagationForeground)
+	}
+	gone(t, soon, first, second, third, self)
+	t.Logf("gone after %v", time.Since(begun).Round(time.Millisecond))
+}
+
+// Objects of an ignored type stay, whatever becomes of their owners. As owners they are asked for.
+func TestIgnoredTypes(t *testing.T) {
+	ns := cluster.Namespace(t)
+	c := start(t, nil, "--garbage-collector-ignored-resources=configmaps")
+	owner := create(t, secrets, ns, "owner")
+	stays := create(t, configMaps, ns, "stays", ownedBy(owner))
+	owner.delete(t, metav1.DeletePropagationBackground)
+	ignored, lives := create(t, configMaps, ns, "ignored"), create(t, configMaps, ns, "lives")
+	ref := ignored.reference()
+	ignored.delete(t, metav1.DeletePropagationBackground)
+	leaves, kept := create(t, secrets, ns, "leaves", refers(ref)), create(t, secrets, ns, "kept", ownedBy(lives))
+	gone(t, soon, leaves)
+	settled(t, ns)
+	alive(t, stays, kept, lives)
+	if got := cluster.AuditLog(t).Where(controlplane.ByUser(c.user), controlplane.ByVerb("watch", "list"), controlplane.ByResource(configMaps.Resource)); len(got) > 0 {
+		t.Errorf("an ignored type was asked for:\n%v", got)
+	}
+}
+
+// The page of an object says what is known of it.
+func TestTheDebugPageSaysWhy(t *testing.T) {
+	ns := cluster.Namespace(t)
+	c := start(t, nil)
+	owner := create(t, configMaps, ns, "owner")
+	blocker := create(t, secrets, ns, "blocker", blockedBy(owner), finalizedBy("x/y"))
+	unknown := create(t, secrets, ns, "unknown", refers(metav1.OwnerReference{APIVersion: "nobody.example.com/v1", Kind: "Widget", Name: "w", UID: "11111111-1111-4111-8111-111111111111"}))
+	owner.delete(t, metav1.DeletePropagationForeground)
+	for _, tt := range []struct {
+		about string
+		want  []string
+	}{
+		{string(owner.GetUID()), []string{"configmaps " + ns + "/owner", "is being deleted, finalizer foregroundDeletion", "1 of them block", "secrets " + ns + "/blocker", "held by: finalizer"}},
+		{string(blocker.GetUID()), []string{"finalizer of others", `v1 ConfigMap "owner"`, "the API server has to be asked"}},
+		{string(unknown.GetUID()), []string{`nobody.example.com/v1 Widget "w"`, "its kind is not known", "so: wait"}},
+		{"22222222-2222-4222-8222-222222222222", []string{"No object with the UID"}},
+	} {
+		controlplane.Eventually(t, soon, func(ctx context.Context) error {
+			page, err := controlplane.Page(ctx, cluster.Config(), c.port, "/debug/controllers/garbage-collector-controller/graph?why="+tt.about)
+			if err != nil {
+				return err
+			}
+			for _, text := range tt.want {
+				if !strings.Contains(string(page), text) {
+					return fmt.Errorf("the page says\n%s\nwithout %q", page, text)
+				}
+			}
+			return nil
+		})
+	}
+	blocker.letGo(t)
+	gone(t, soon, owner, blocker)
+}
+
+// To observe only takes the rights to read, and the API server sees nothing but reads.
+func TestToObserveOnlyNothingIsWritten(t *testing.T) {
+	ns := cluster.Namespace(t)
+	account := "gc-observer-" + rand.String(6)
+	user := controlplane.ServiceAccount(account)
+	client := cluster.Client(t).RbacV1()
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: account}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"}}}}
+	_, err := client.ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{})
+	check(t, err)
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: account}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: account},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	}
+	_, err = client.ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{})
+	check(t, err)
+	admin := cluster.Kubeconfig(t, "admin", "system:masters")
+	c := &collector{user: user, port: controlplane.FreePort(t)}
+	c.Manager = controlplane.StartManager(t, app.NewCommand(app.Controllers()),
+		"--kubeconfig="+cluster.ManagerKubeconfig(t, account, "no controller"), "--controllers=garbagecollector", "--leader-elect=false",
+		fmt.Sprintf("--secure-port=%d", c.port), "--bind-address=127.0.0.1", "--authentication-kubeconfig="+admin, "--authorization-kubeconfig="+admin,
+		"--garbage-collector-observe-only")
+	foreign := create(t, configMaps, cluster.Namespace(t), "foreign")
+	background, foreground, orphan := create(t, rcs, ns, "background"), create(t, rcs, ns, "foreground"), create(t, rcs, ns, "orphan")
+	stay := []thing{
+		create(t, pods, ns, "of-background", ownedBy(background)), create(t, pods, ns, "of-foreground", blockedBy(foreground)),
+		create(t, pods, ns, "of-orphan", ownedBy(orphan)), create(t, pods, ns, "of-foreign", ownedBy(foreign)),
+	}
+	background.delete(t, metav1.DeletePropagationBackground)
+	foreground.delete(t, metav1.DeletePropagationForeground)
+	orphan.delete(t, metav1.DeletePropagationOrphan)
+	would := func() map[string]float64 {
+		counts := map[string]float64{}
+		for _, request := range []string{"delete", "orphan", "finalize"} {
+			counts[request] = c.metric(t, "garbagecollector_would_request_total", `request="`+request+`"`)
+		}
+		return counts
+	}
+	want := map[string]float64{"delete": 3, "orphan": 1, "finalize": 1}
+	controlplane.Eventually(t, soon, func(context.Context) error {
+		if got := would(); fmt.Sprint(got) != fmt.Sprint(want) {
+			return fmt.Errorf("counted are %v, want %v", got, want)
+		}
+		return nil
+	})
+	for n := range 3 { // events about dependents wake their owners
+		for _, o := range stay {
+			o.patch(t, map[string]any{"finalizers": []string{fmt.Sprint("x/y", n)}})
+		}
+	}
+	for _, o := range stay {
+		o.letGo(t)
+	}
+	alive(t, stay...)
+	if got := would(); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("counted are %v in the end, want %v", got, want)
+	}
+	written := cluster.AuditLog(t).Where(controlplane.ByUser(user), controlplane.Writes)
+	if got := slices.DeleteFunc(written, func(e auditv1.Event) bool { return e.ObjectRef.APIGroup == "authorization.k8s.io" }); len(got) > 0 { // what it may is asked for by a create
+		t.Errorf("written was\n%v", got)
+	}
+	for _, o := range []thing{foreground, orphan} {
+		o.letGo(t)
+	}
+}
+
+// kube-controller-manager's own collector runs beside ours: together they do what either would.
+func TestBesideTheCollectorOfKubeControllerManager(t *testing.T) {
+	ns := cluster.Namespace(t)
+	start(t, nil)
+	upstream, err := controlplane.Binary("kube-controller-manager")
+	check(t, err)
+	const theirs = "system:kube-controller-manager"
+	controlplane.StartProgram(t, upstream, "--kubeconfig="+cluster.Kubeconfig(t, theirs, "system:masters"), "--controllers=garbage-collector-controller",
+		"--leader-elect=false", "--secure-port=0")
+	background, foreground, orphan := create(t, rcs, ns, "background"), create(t, rcs, ns, "foreground"), create(t, rcs, ns, "orphan")
+	lives := create(t, rcs, ns, "lives")
+	var leave, stay, shared []thing
+	for n := range 20 {
+		leave = append(leave, create(t, pods, ns, fmt.Sprint("b-", n), ownedBy(background)), create(t, configMaps, ns, fmt.Sprint("f-", n), blockedBy(foreground)))
+		stay = append(stay, create(t, pods, ns, fmt.Sprint("o-", n), ownedBy(orphan)))
+		shared = append(shared, create(t, secrets, ns, fmt.Sprint("s-", n), ownedBy(background, lives)))
+	}
+	// It loses orphans that it has not seen: the pods, which it has when it reads one that was made after them.
+	last := create(t, pods, ns, "last", refers(metav1.OwnerReference{APIVersion: "v1", Kind: "ReplicationController", Name: "never", UID: "never"}))
+	controlplane.Eventually(t, 2*soon, func(context.Context) error {
+		if len(cluster.AuditLog(t).Where(controlplane.ByUser(theirs), controlplane.ByVerb("get"), controlplane.ByNamespace(ns), controlplane.ByName(last.GetName()))) == 0 {
+			return errors.New("it has not looked at the last pod yet")
+		}
+		return nil
+	})
+	background.delete(t, metav1.DeletePropagationBackground)
+	foreground.delete(t, metav1.DeletePropagationForeground)
+	orphan.delete(t, metav1.DeletePropagationOrphan)
+	gone(t, 2*soon, append(leave, background, foreground, orphan)...)
+	settled(t, ns)
+	alive(t, append(append(stay, shared...), lives)...)
+	for _, o := range stay {
+		owners(t, soon, o)
+	}
+	for _, o := range shared {
+		owners(t, soon, o, lives)
+	}
+}
