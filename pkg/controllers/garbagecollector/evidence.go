@@ -207,19 +207,27 @@ func judge(t testimony, now time.Time) ruling {
 	if t.live.uid != t.uid {
 		return ruling{verdict: absent, witness: otherUID}
 	}
-	if t.live.leaving {
-		// Unlike absence it can come to an end. So it is asked for at each look, and those share an answer that begin while it is on its way.
-		if t.live.asked.Before(t.look) || t.live.age(now) > waitingFor {
+	if t.live.leaving || t.doubt == leaving || !t.gone.IsZero() {
+		// That an owner waits can come to an end, and an answer that it lives may be from before its feed told of its deletion. So it is asked for at
+		// each look, and those share an answer that begin while it is on its way.
+		if t.live.asked.Before(t.look) || t.live.leaving && t.live.age(now) > waitingFor {
 			return ruling{ask: true}
 		}
+	}
+	switch {
+	case t.live.leaving:
 		return ruling{verdict: waiting, witness: byAnswer}
+	case t.doubt == unseen && t.heard > 0 && t.gone.IsZero():
+		// Either its feed is late, or it has gone since it was found, and the list lacks it: then no event comes.
+		return ruling{verdict: present, witness: byAnswer, after: min(max(t.lacking(now), settled), pollEvery)}
+	case t.doubt == unseen:
+		return ruling{verdict: present, witness: byAnswer, after: pollEvery}
 	}
-	r := ruling{verdict: present, witness: byAnswer}
-	if t.doubt == unseen {
-		r.after = pollEvery
-	}
-	return r
+	return ruling{verdict: present, witness: byAnswer}
 }
+
+// lacking is for how long the feed would have shown the owner, if there were one.
+func (t testimony) lacking(now time.Time) time.Duration { return min(t.heard, now.Sub(t.since)) }
 
 // polled reports whether the owner was found, and no feed would tell if it went: none sees it, or can witness. To leave its dependents alone meanwhile is
 // late, and no more.
@@ -229,7 +237,7 @@ func (t testimony) polled() bool {
 
 // confirmed looks for something that says, too, that an owner does not exist which the API server did not find.
 func confirmed(t testimony, now time.Time) ruling {
-	lacking := min(t.heard, now.Sub(t.since)) // for how long the feed would have shown the owner, if there were one
+	lacking := t.lacking(now)
 	if t.doubt == leaving {
 		lacking = 0 // it does show it
 	}

@@ -110,3 +110,46 @@ func TestAnObjectThatHasChangedIsDeletedByItsVersionAgain(t *testing.T) {
 		t.Errorf("deletes carry the versions %q, want %q", got, want)
 	}
 }
+
+// The owner was found alive because its own event was late. A moment later it is deleted, and the event that says so is the only one that comes.
+func TestAnAnswerFromBeforeTheDeletionOfAnOwnerHoldsNobody(t *testing.T) {
+	owner := func() *thing { return newThing("a", "o", uid(1)).at("3") }
+	waits := func() *thing { return owner().at("4").finalizedBy("foregroundDeletion").deleted() }
+	for _, tt := range []struct {
+		name    string
+		happens func(t *testing.T, s *shell)
+		then    func() (*thing, error) // what the API server answers from then on
+	}{
+		{"it waits for its dependents", func(t *testing.T, s *shell) { check(t, s.feed.Add(waits())) }, func() (*thing, error) { return waits(), nil }},
+		{"it is gone, as an event says", func(t *testing.T, s *shell) { check(t, s.feed.Delete(owner().at("4"))) }, func() (*thing, error) { return nil, notFound("o") }},
+		{"it is gone, and the first list lacks it", func(_ *testing.T, s *shell) {
+			s.types.types[configMaps.GroupResource].standing = standing{current, s.clock.Now().Add(-minTold)}
+		}, func() (*thing, error) { return nil, notFound("o") }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newShell(t)
+			check(t, s.feed.Add(newThing("a", "d", uid(2)).at("5").owned(ref("v1", "ConfigMap", "o", uid(1)))))
+			s.clock.Step(time.Minute)
+			s.types.types[configMaps.GroupResource].standing = standing{listing, began}
+			s.get = func(string, int) (*thing, error) { return owner(), nil }
+			look := func() time.Duration {
+				result, err := s.reconcileObject(t.Context(), keyOf(uid(2)))
+				check(t, err)
+				return result.After
+			}
+			look()
+			s.clock.Step(liveFor / 2)
+			s.types.types[configMaps.GroupResource].standing = standing{current, began}
+			tt.happens(t, s)
+			s.get = func(string, int) (*thing, error) { return tt.then() }
+			waited := time.Duration(0)
+			for len(s.sent()) == 0 {
+				after := look()
+				if waited += after; after == 0 && len(s.sent()) == 0 || waited > 10*time.Second {
+					t.Fatalf("the dependent is left alone, and looked at again after %v", after)
+				}
+				s.clock.Step(after)
+			}
+		})
+	}
+}
