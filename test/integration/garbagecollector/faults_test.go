@@ -51,7 +51,7 @@ func TestAnswersThatProveNothing(t *testing.T) {
 		{"403", faults.Refuse(http.StatusForbidden), false},
 		{"401", faults.Refuse(http.StatusUnauthorized), true},
 		{"405", faults.Refuse(http.StatusMethodNotAllowed), true},
-		{"500", faults.Refuse(http.StatusInternalServerError), false},
+		{"500", faults.Refuse(http.StatusInternalServerError), true},
 		{"502 of a load balancer", faults.BadGateway(http.StatusBadGateway), true},
 		{"503", faults.Refuse(http.StatusServiceUnavailable), true},
 		{"410", faults.Refuse(http.StatusGone), true},

@@ -213,6 +213,9 @@ func TestNothingIsLeftOfTypesThatComeAndGo(t *testing.T) {
 			}
 			return nil
 		})
+		for _, typ := range all { // all at once
+			check(t, objects(t, definitions, "").Delete(t.Context(), typ.GroupResource().String(), metav1.DeleteOptions{}))
+		}
 		for _, typ := range all {
 			undefineType(t, typ)
 		}

@@ -41,7 +41,18 @@ func TestMain(m *testing.M) {
 	if !*logs {
 		klog.SetLogger(klog.Logger{})
 	}
+	setUpProcess()
 	os.Exit(controlplane.Run(m, controlplane.Options{Audit: true}, func(c *controlplane.Cluster) { cluster = c }))
+}
+
+// setUpProcess has a manager that cannot start set what the first one in a process sets, such as logging, before there is anybody who reads it.
+func setUpProcess() {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	cmd := app.NewCommand(app.Controllers())
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetArgs([]string{"--kubeconfig=" + os.DevNull + "/none"})
+	_ = cmd.ExecuteContext(ctx)
 }
 
 // soon is long enough for everything that happens at once, on a machine that does many other things. What takes its time by design has more.
