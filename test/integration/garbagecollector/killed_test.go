@@ -101,25 +101,33 @@ func TestKilledAtEachRequest(t *testing.T) {
 					rule := next.proxy.Inject(m, when.fault(gate), faults.After(killed), faults.Next(1))
 					owner.delete(sub, c.policy)
 					leave = append(leave, owner)
-					done := func(ctx context.Context) error { return ended(sub, ctx, leave, orphans) }
-					for stop := time.Now().Add(soon); ; {
+					done := func(ctx context.Context) error {
+						now, err := kept.now(sub, ctx)
+						if err != nil || now == nil || len(now.GetOwnerReferences()) != 1 {
+							return fmt.Errorf("%v is %v, want it to have one owner: %w", kept, now, err)
+						}
+						return ended(sub, ctx, leave, orphans)
+					}
+					struck, patience := false, 50*time.Millisecond
+					for stop := time.Now().Add(soon); !struck && !over; {
 						select {
 						case held := <-gate.Held():
 							check(sub, next.Kill())
 							held.Cut()
 							next = startProcess(t)
 							controlplane.Eventually(sub, 2*soon, done)
+							struck = true
 							killed++
-						case <-time.After(50 * time.Millisecond):
-							if err := done(sub.Context()); err != nil && time.Now().Before(stop) {
-								continue
-							} else if err != nil {
+						case <-time.After(patience):
+							switch err := done(sub.Context()); {
+							case err == nil && patience == time.Second:
+								over = true
+							case err == nil:
+								patience = time.Second // the answer to the last request may be about to be held
+							case time.Now().After(stop):
 								sub.Fatal(err)
 							}
-							owners(sub, soon, kept, keeper)
-							over = true
 						}
-						break
 					}
 					rule.Remove()
 					owners(sub, soon, kept, keeper)
