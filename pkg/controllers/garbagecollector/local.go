@@ -50,9 +50,9 @@ func (t *knownTypes) relocate() {
 func (t *knownTypes) storeOf(r schema.GroupResource, f *feed) caches.FeedStore {
 	switch r {
 	case crds:
-		return tapped{feed: f, types: t, saw: t.sawDefinition, listed: t.listedDefinitions}
+		return tapped{feed: f, resource: r, types: t, saw: t.sawDefinition, listed: t.listedDefinitions}
 	case apiServices:
-		return tapped{feed: f, types: t, saw: t.sawService, listed: t.listedServices, label: automanaged}
+		return tapped{feed: f, resource: r, types: t, saw: t.sawService, listed: t.listedServices, label: automanaged}
 	}
 	return f
 }
@@ -60,10 +60,11 @@ func (t *knownTypes) storeOf(r schema.GroupResource, f *feed) caches.FeedStore {
 // tapped is a feed of what says which types there are.
 type tapped struct {
 	*feed
-	types  *knownTypes
-	saw    func(obj metav1.Object, gone bool) stir
-	listed func(names map[string]bool) stir // those that it has not are gone
-	label  string                           // that is kept for saw; empty: none
+	resource schema.GroupResource // that of the feed is guarded by the lock of the graph
+	types    *knownTypes
+	saw      func(obj metav1.Object, gone bool) stir
+	listed   func(names map[string]bool) stir // those that it has not are gone
+	label    string                           // that is kept for saw; empty: none
 }
 
 // Add implements cache.ReflectorStore.
@@ -108,7 +109,7 @@ func (s tapped) Replace(list []any, version string) error {
 	}
 	most = max(most, s.listed(names))
 	s.types.relocate()
-	if most == changed && !s.types.wasListed(s.feed.typ.GroupResource) { // discovery has just been asked
+	if most == changed && !s.types.wasListed(s.resource) { // discovery has just been asked
 		most = filled
 	}
 	s.types.wake(most)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -654,4 +655,29 @@ func TestWhatIsThereAtTheStartIsAskedForOnce(t *testing.T) {
 			t.Errorf("%s was watched %d times", path, n)
 		}
 	}
+}
+
+// What the graph knows of a type may change while a list of it comes: both feeds that say what is local do that to each other.
+func TestATypeMayBeRelocatedWhileItIsListed(t *testing.T) {
+	w := &knownTypes{
+		deps:  typesDeps{Graph: newGraph(clock.RealClock{}, func(wakes) {})},
+		types: map[schema.GroupResource]*knownType{}, services: map[string]bool{}, defined: map[string]bool{}, known: make(chan struct{}), woken: make(chan struct{}, 1),
+	}
+	f, err := w.deps.Graph.feed(objectType{GroupResource: crds})
+	check(t, err)
+	store := w.storeOf(crds, f)
+	var both sync.WaitGroup
+	both.Go(func() {
+		for n := range 3000 {
+			_, _ = w.deps.Graph.feed(objectType{GroupResource: crds, local: n%2 == 0})
+		}
+	})
+	both.Go(func() {
+		for n := range 3000 {
+			if err := store.Replace([]any{newThing("", "widgets.example.com", uid(n))}, "1"); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	both.Wait()
 }
