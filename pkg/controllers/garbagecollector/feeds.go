@@ -80,7 +80,7 @@ func (t *knownTypes) start(ctx context.Context, r schema.GroupResource) {
 	if k == nil || !k.lacksFeed() || ctx.Err() != nil {
 		return
 	}
-	k.local = t.isLocal(k)
+	k.local, _ = t.isLocal(k)
 	f, err := t.deps.Graph.feed(k.objectType())
 	if err == nil {
 		var started *caches.Feed

@@ -14,22 +14,40 @@ import (
 // automanaged is the label of the APIServices that the API server keeps for what it serves itself.
 const automanaged = "kube-aggregator.kubernetes.io/automanaged" // k8s.io/kube-aggregator v0.37, autoregister.AutoRegisterManagedLabel
 
-// isLocal reports whether the API server itself serves a type, in all its versions. The APIServices of those group versions are kept by the API server
-// and labelled; where there are none, a CustomResourceDefinition will do. The lock is held.
-func (t *knownTypes) isLocal(k *knownType) bool {
+// isLocal reports whether the API server itself serves a type, in all its versions, and whether something says who does. The APIServices of those group
+// versions are kept by the API server and labelled; where there are none, a CustomResourceDefinition will do. The lock is held.
+func (t *knownTypes) isLocal(k *knownType) (local, told bool) {
 	if k.cached && !closed(t.known) {
-		return true // most likely
+		return true, true // most likely
 	}
+	local = len(k.versions) > 0
 	for _, version := range k.versions {
-		local, ok := t.services[discovery.ServiceOf(schema.GroupVersion{Group: k.Group, Version: version})]
-		if !ok {
-			local = t.defined[k.GroupResource().String()]
-		}
-		if !local {
-			return false
+		switch kept, ok := t.services[discovery.ServiceOf(schema.GroupVersion{Group: k.Group, Version: version})]; {
+		case ok && !kept:
+			return false, true
+		case !ok && !t.defined[k.GroupResource().String()]:
+			local = false
 		}
 	}
-	return len(k.versions) > 0
+	return local, local
+}
+
+// locate finds out anew whether a type is local, and reports whether that has changed. What says so goes with the type, and may be heard of before the
+// last of its objects is: a feed that comes from the API server itself does so until something says otherwise, or it begins anew. The lock is held.
+func (t *knownTypes) locate(k *knownType) (moved bool) {
+	local, told := t.isLocal(k)
+	moved, k.local = k.local != local, local
+	if k.feed == nil {
+		return moved
+	}
+	typ := k.objectType()
+	typ.local = local || !told && k.feed.typ.local
+	if k.feed.typ != typ {
+		if _, err := t.deps.Graph.feed(typ); err != nil {
+			k.err = err
+		}
+	}
+	return moved
 }
 
 // relocate finds out anew which types are local.
@@ -37,7 +55,7 @@ func (t *knownTypes) relocate() {
 	t.lock.Lock()
 	moved := false
 	for _, k := range t.types {
-		moved = moved || k.local != t.isLocal(k)
+		moved = t.locate(k) || moved
 	}
 	moved = moved && !t.latest.sent.IsZero() && t.compile(t.latest.sent, t.latest.failing)
 	t.lock.Unlock()

@@ -342,14 +342,9 @@ func (k *knownType) lacks(now time.Time) bool {
 func (t *knownTypes) compile(sent time.Time, failing map[string]bool) bool {
 	var all []apiType
 	for _, k := range t.types {
-		k.local = t.isLocal(k)
+		t.locate(k)
 		if k.served {
 			all = append(all, k.apiType)
-		}
-		if k.feed != nil && k.feed.typ != k.objectType() {
-			if _, err := t.deps.Graph.feed(k.objectType()); err != nil {
-				k.err = err
-			}
 		}
 	}
 	slices.SortFunc(all, func(a, b apiType) int { return strings.Compare(a.GroupResource().String(), b.GroupResource().String()) })

@@ -8,11 +8,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// Eventually polls check until it returns nil. After 20 s it ends the test with check's last error.
+// Eventually polls check until it returns nil. After a minute it ends the test with check's last error.
 func Eventually(t testing.TB, check func() error) {
 	t.Helper()
 	var last error
-	if err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 20*time.Second, true, func(context.Context) (bool, error) {
+	if err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 		last = check()
 		return last == nil, nil
 	}); err != nil {
