@@ -14,7 +14,7 @@ GOTESTFLAGS ?=
 # The slowest come first, so that the others run beside them.
 SLOW        := ./test/integration/namespace ./test/integration/leadership ./test/integration/deploy
 INTEGRATION := $(SLOW) ./test/controlplane/... ./test/integration/...
-UNIT         = ./pkg/controllers/node $$($(GO) list ./cmd/... ./pkg/... ./test/... | grep -vE '/test/(controlplane|integration)(/|$$)|/pkg/controllers/node$$')
+UNIT         = ./pkg/controllers/node $$($(GO) list ./cmd/... ./pkg/... ./internal/... ./kcmtest/... ./test/... | grep -vE '/test/(controlplane|integration)(/|$$)|/pkg/controllers/node$$')
 
 # Programs on our base, each a module of its own.
 EXAMPLES := ./examples/own-controller/... ./examples/controller-runtime/...
@@ -77,12 +77,13 @@ test: test-unit test-integration test-examples test-hack ## Run all tests, with 
 .PHONY: test-unit
 test-unit: need-cc ## Run unit tests, twice, in random order
 	CGO_ENABLED=1 $(GO) test -race -shuffle=on -count=2 -timeout 20m $(GOTESTFLAGS) $(UNIT)
+	cd kcmtest/process && CGO_ENABLED=1 GOWORK=off $(GO) test -race -count=2 $(GOTESTFLAGS) .
 
 # Three packages at a time: each has a control plane, and most of them wait most of the time. Their common dependencies are
 # built before, in parallel.
 .PHONY: test-integration
 test-integration: need-cc controlplane deploy-tools ## Run tests on a real etcd and kube-apiserver
-	CGO_ENABLED=1 $(GO) build -race ./cmd/... ./pkg/... ./test/...
+	CGO_ENABLED=1 $(GO) build -race ./cmd/... ./pkg/... ./kcmtest/... ./test/...
 	CGO_ENABLED=1 $(GO) test -race -shuffle=on -count=1 -p 3 -timeout 40m $(GOTESTFLAGS) $(INTEGRATION)
 
 .PHONY: test-examples
@@ -119,6 +120,7 @@ lint: bin/staticcheck ## Check formatting, go vet and staticcheck
 	GOWORK=off $(GO) vet ./...
 	$(GO) vet ./test/... $(EXAMPLES)
 	cd hack/renamemodule && GOWORK=off $(GO) vet ./...
+	cd kcmtest/process && GOWORK=off $(GO) vet . && GOOS=darwin GOWORK=off $(GO) vet . && GOOS=windows GOWORK=off $(GO) vet .
 	bin/staticcheck ./... ./test/... $(EXAMPLES)
 
 # The race detector is C code, so go test -race links with cgo.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
+	"minikcm/internal/kubelet"
 	"minikcm/pkg/app"
 	"minikcm/pkg/controllers/namespace"
 	"minikcm/pkg/leadership"
@@ -102,22 +103,27 @@ func run(ctx context.Context, cfg *rest.Config, s *settings, started func()) err
 	if err != nil {
 		return err
 	}
+	var kubelets *kubelet.Player
+	if s.podsReady {
+		if kubelets, err = newKubelets(line.config); err != nil {
+			return err
+		}
+	}
 	log, silence := until(s.log)
 	defer silence()
-	ctx, stop := context.WithCancel(klog.NewContext(ctx, log))
-	var watching sync.WaitGroup
-	watching.Go(func() {
+	running, stop := context.WithCancel(klog.NewContext(ctx, log))
+	var beside sync.WaitGroup
+	beside.Go(func() {
 		select {
-		case <-m.Started():
-			started()
-		case <-ctx.Done():
+		case <-m.Started(): // so the API server is there
+			play(running, kubelets, started)
+		case <-running.Done():
 		}
 	})
-	err = m.Run(ctx)
-	ended := ctx.Err() != nil
+	err = m.Run(running)
 	stop()
-	watching.Wait()
-	if ended && errors.Is(err, leadership.ErrShutdownTimeout) {
+	beside.Wait()
+	if ctx.Err() != nil && errors.Is(err, leadership.ErrShutdownTimeout) {
 		return nil // somebody did not answer; all was cut
 	}
 	return err

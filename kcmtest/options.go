@@ -12,6 +12,7 @@ type Option func(*settings)
 // settings are all options together.
 type settings struct {
 	controllers []string
+	podsReady   bool
 	grace       time.Duration
 	log         logr.Logger
 }

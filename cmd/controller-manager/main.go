@@ -12,10 +12,11 @@ import (
 	"k8s.io/klog/v2"
 
 	"minikcm/pkg/app"
+	"minikcm/pkg/app/command"
 )
 
 func main() {
-	cmd := app.NewCommand(app.Controllers())
+	cmd := command.New(app.Controllers())
 	cmd.SetContext(untilSignalled())
 	// cli.Run prints usage for a bad command line, logs any later error, and flushes the log.
 	os.Exit(cli.Run(cmd))

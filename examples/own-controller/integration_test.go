@@ -22,6 +22,7 @@ import (
 
 	"minikcm/examples/own-controller/foo"
 	"minikcm/pkg/app"
+	"minikcm/pkg/app/command"
 	"minikcm/test/controlplane"
 )
 
@@ -97,7 +98,7 @@ func TestFooGetsItsDeployment(t *testing.T) {
 
 // Its flags are checked with all others.
 func TestWrongFlagsAreToldTogether(t *testing.T) {
-	cmd := app.NewCommand(append(app.Controllers(), foo.Registration(foo.DefaultConfig())))
+	cmd := command.New(append(app.Controllers(), foo.Registration(foo.DefaultConfig())))
 	cmd.SetArgs([]string{"--concurrent-foo-syncs=0", "--concurrent-namespace-syncs=0"})
 	cmd.SilenceUsage, cmd.SilenceErrors = true, true
 	err := cmd.ExecuteContext(t.Context())

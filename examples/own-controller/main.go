@@ -12,10 +12,11 @@ import (
 
 	"minikcm/examples/own-controller/foo"
 	"minikcm/pkg/app"
+	"minikcm/pkg/app/command"
 )
 
 func main() {
-	cmd := app.NewCommand(append(app.Controllers(), foo.Registration(foo.DefaultConfig())))
+	cmd := command.New(append(app.Controllers(), foo.Registration(foo.DefaultConfig())))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	cmd.SetContext(ctx)

@@ -74,8 +74,13 @@ func (b *builder) buildCaches() error {
 	if err != nil {
 		return fmt.Errorf("build the client of the Lease informer: %w", err)
 	}
+	name := ""
+	if b.cfg.OwnProcess {
+		name = Name
+	}
 	b.caches = caches.New(most, caches.Config{
-		Name: Name, Resync: resyncPeriod(b.cfg.MinResync), LeaseNamespaces: leaseNamespaces(b.cfg), LeaseOwners: followsOwners(b.cfg),
+		Name: name, FreeMemory: b.cfg.OwnProcess, Resync: resyncPeriod(b.cfg.MinResync),
+		LeaseNamespaces: leaseNamespaces(b.cfg), LeaseOwners: followsOwners(b.cfg),
 		LeaseClient: leases, Line: b.line, Clock: b.clock,
 		Direct: func() (*rest.Config, *http.Client, error) {
 			feeds := kubeclient.WithAgent(b.cfg.REST, "feeds")
@@ -166,6 +171,9 @@ func (b *builder) controllers() ([]named, error) {
 	base := controller.Base{
 		Caches: b.caches, Recorder: b.events.recorder, Clock: b.clock, Metrics: b.registry,
 		Drain: drain(b.cfg.Election.ShutdownTimeout), Enabled: b.cfg.Enabled,
+	}
+	if b.cfg.OwnProcess {
+		base.Metrics = controller.QueueMetrics{Registerer: b.registry}
 	}
 	if watchesLease(b.cfg) {
 		leases, err := b.caches.Leases()

@@ -35,6 +35,10 @@ type Config struct {
 	// all the same.
 	Patience time.Duration
 
+	// OwnProcess says that this manager is what its process is for: it uses the metrics of libraries, which a process has once and package command
+	// sets up, and gives memory back to the operating system when its caches are filled. It is for package command to say that.
+	OwnProcess bool
+
 	// ServiceAccounts makes each controller work as the service account of its name in kube-system.
 	ServiceAccounts bool
 

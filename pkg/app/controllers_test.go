@@ -155,7 +155,7 @@ func TestWhatTheStarLeavesOutIsTold(t *testing.T) {
 				t.Fatal(err)
 			}
 			var told []string
-			o.warn(funcr.New(func(_, args string) { told = append(told, args) }, funcr.Options{}))
+			o.Warn(funcr.New(func(_, args string) { told = append(told, args) }, funcr.Options{}))
 			found := slices.ContainsFunc(told, func(s string) bool {
 				return strings.Contains(s, `"controller"="deployment-controller"`) && strings.Contains(s, "concurrent-deployment-syncs")
 			})

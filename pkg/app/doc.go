@@ -1,4 +1,4 @@
-// Package app turns a command line into a running controller manager.
+// Package app turns options into a running controller manager. The command line itself is in package command; nothing here touches what a process has only once.
 //
 // The way through the package:
 //
@@ -10,5 +10,5 @@
 // them and says where a default differs on purpose.
 //
 // controllers.go holds the one visible list of controllers. preflight.go asks the API server, before caches are filled,
-// whether it can be reached and whether it lets us do what the controllers will do.
+// whether it can be reached and whether it lets us do what the controllers will do. A program of one's own begins with [DefaultConfig].
 package app

@@ -261,7 +261,9 @@ func (m *Manager) lead(ctx context.Context, term leadership.Term) error {
 	}
 	ctx, abort := context.WithCancelCause(ctx)
 	defer abort(nil)
-	controllersmetrics.Register() // once in a process, however often it is called
+	if m.cfg.OwnProcess {
+		controllersmetrics.Register() // once in a process, however often it is called
+	}
 	running := controllersmetrics.NewControllerManagerMetrics(Name)
 	var controllers sync.WaitGroup
 	for _, c := range m.controllers {

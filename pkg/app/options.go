@@ -2,6 +2,7 @@ package app
 
 import (
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -11,11 +12,14 @@ import (
 	"k8s.io/client-go/rest"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/cli/globalflag"
+	"k8s.io/component-base/featuregate"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
+	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
 	"k8s.io/component-base/metrics"
 	baseversion "k8s.io/component-base/version"
 	zpagesfeatures "k8s.io/component-base/zpages/features"
+	"k8s.io/klog/v2"
 
 	"minikcm/pkg/controller"
 	"minikcm/pkg/flagcheck"
@@ -267,4 +271,33 @@ func (o *Options) leftOut() (out []leftOut) {
 		out = append(out, l)
 	}
 	return out
+}
+
+// SetGates makes the feature gates that were given effective. Nothing may ask a gate before. What is wrong with them [Options.Validate] tells.
+func (o *Options) SetGates() error { return o.gates.set() }
+
+// Gate is the set of all feature gates.
+func (o *Options) Gate() featuregate.FeatureGate { return o.gates.gate }
+
+// UseGatesForLibraries hands the gates to the libraries that ask a global: client-go and the metrics package. It is for a process that is
+// a controller manager, and called once, when the gates are set and before the first client is made.
+func (o *Options) UseGatesForLibraries() { o.gates.useForLibraries() }
+
+// PrintVersion writes what --version asks for and says whether it asks for anything.
+func (o *Options) PrintVersion(w io.Writer) (bool, error) { return o.version.print(w) }
+
+// Warn tells of valid options that are probably a mistake.
+func (o *Options) Warn(log klog.Logger) {
+	if off := o.gates.promisesGivenUp(); len(off) > 0 {
+		log.Info("Promises given up by --feature-gates", "off", off)
+	}
+	if len(o.gates.elsewhere) > 0 {
+		log.Info("Feature gates of other components change nothing here", "ignored", o.gates.elsewhere)
+	}
+	for _, c := range o.leftOut() {
+		log.Info("Controller does not run: * leaves it out, and no other item of --controllers names it", "controller", c.name, "itsFlags", c.flags)
+	}
+	if len(o.enabledControllers()) == 0 {
+		log.Info("No controller is enabled, nothing will be done", "controllers", o.Generic.Controllers)
+	}
 }

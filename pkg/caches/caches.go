@@ -26,9 +26,12 @@ import (
 
 // Config of the caches.
 type Config struct {
-	// Name is the name label of the informer metrics. A second set of caches of one name in the same process has no informer
-	// metrics.
+	// Name is the name label of the informer metrics; empty: there are none. A second set of caches of one name in the same process has none
+	// either.
 	Name string
+	// FreeMemory gives the memory that only the first lists needed back to the operating system, when they are all there. It stops the whole
+	// process for a moment, so it is for a process that has nothing else to do.
+	FreeMemory bool
 	// Resync is how often handlers are told of every object again; zero never.
 	Resync time.Duration
 	// LeaseNamespaces are the namespaces whose Leases are kept with their holder and times. If it is only one, no other is watched.
@@ -90,9 +93,11 @@ func New(client kubernetes.Interface, cfg Config) *Caches {
 		cfg.Clock = clock.RealClock{}
 	}
 	options := []informers.SharedInformerOption{}
-	name, err := cache.NewInformerName(cfg.Name)
-	if err == nil {
-		options = append(options, informers.WithInformerName(name))
+	var name *cache.InformerName // nil has no metrics
+	if cfg.Name != "" {
+		if unique, err := cache.NewInformerName(cfg.Name); err == nil {
+			name, options = unique, append(options, informers.WithInformerName(unique))
+		}
 	}
 	c := &Caches{
 		cfg:     cfg,
@@ -190,8 +195,7 @@ func (c *Caches) Shutdown() {
 	c.name.Release()
 }
 
-// WaitForSync blocks until every cache holds its first list and every handler has seen it, or ctx has ended. It then gives the
-// memory that only the lists needed back to the operating system.
+// WaitForSync blocks until every cache holds its first list and every handler has seen it, or ctx has ended.
 func (c *Caches) WaitForSync(ctx context.Context) error {
 	for _, t := range c.types {
 		if !cache.WaitFor(ctx, "", t.filled()...) { // unnamed it logs nothing
@@ -199,7 +203,9 @@ func (c *Caches) WaitForSync(ctx context.Context) error {
 		}
 		klog.FromContext(ctx).V(2).Info("Cache synced", "resource", t.Resource.Resource, "resourceVersion", t.Version())
 	}
-	debug.FreeOSMemory()
+	if c.cfg.FreeMemory {
+		debug.FreeOSMemory()
+	}
 	return nil
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/component-base/metrics/legacyregistry"
+	_ "k8s.io/component-base/metrics/prometheus/workqueue" // gives queues their metrics
 	"k8s.io/utils/clock"
 )
 
@@ -276,7 +277,7 @@ func (c *steppedClock) step(d time.Duration) {
 // TestGaugesOfWorkInProgressEndWithTheTerm though the queue stops updating them while a sync is still running.
 func TestGaugesOfWorkInProgressEndWithTheTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := NewLoop(LoopConfig{Controller: "c", Queue: "gauges", Workers: 1, Clock: clock.RealClock{}}, prometheus.NewRegistry(),
+		l := NewLoop(LoopConfig{Controller: "c", Queue: "gauges", Workers: 1, Clock: clock.RealClock{}}, QueueMetrics{prometheus.NewRegistry()},
 			func(context.Context, string) (Result, error) { time.Sleep(125 * time.Second); return Result{}, nil })
 		end := term(l, "k")
 		time.Sleep(124 * time.Second)

@@ -84,8 +84,12 @@ func NewLoop[K comparable](cfg LoopConfig, reg prometheus.Registerer, reconcile 
 	if cfg.Patience == 0 {
 		cfg.Patience = defaultPatience
 	}
+	metrics := newMetrics(reg, cfg.Controller, cfg.Queue)
+	if _, ours := reg.(QueueMetrics); !ours {
+		cfg.Queue = "" // what has no name has no metrics
+	}
 	return &Loop[K]{
-		cfg: cfg, reconcile: reconcile, metrics: newMetrics(reg, cfg.Controller, cfg.Queue), crew: newCrew[K](cfg.Workers, cfg.Patience),
+		cfg: cfg, reconcile: reconcile, metrics: metrics, crew: newCrew[K](cfg.Workers, cfg.Patience),
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	_ "k8s.io/component-base/metrics/prometheus/workqueue" // gives queues their metrics
 )
 
 // The values of the result label.
@@ -16,6 +15,10 @@ const (
 	resultError    = "error"    // will be retried with back-off
 	resultCanceled = "canceled" // cut short by the end of the term
 )
+
+// QueueMetrics is a registerer for a process whose workqueue metrics are ours. client-go has one place for those of all queues in a process, and
+// somebody has filled it. The queue of a loop that is given another registerer has none.
+type QueueMetrics struct{ prometheus.Registerer }
 
 type metrics struct {
 	seconds *prometheus.HistogramVec

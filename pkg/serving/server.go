@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 )
@@ -154,24 +153,4 @@ func listen(cfg Config) (net.Listener, error) {
 		return nil, fmt.Errorf("--bind-address, --secure-port: %w", err)
 	}
 	return l, nil
-}
-
-// socketOptions sets SO_REUSEPORT and SO_REUSEADDR before a socket is bound; nil if neither is wanted.
-func socketOptions(sharePort, shareAddresses bool) func(network, address string, c syscall.RawConn) error {
-	if !sharePort && !shareAddresses {
-		return nil
-	}
-	return func(_, _ string, c syscall.RawConn) error {
-		var errs error
-		set := func(option int) func(fd uintptr) {
-			return func(fd uintptr) { errs = errors.Join(errs, unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, option, 1)) }
-		}
-		if sharePort {
-			errs = errors.Join(errs, c.Control(set(unix.SO_REUSEPORT)))
-		}
-		if shareAddresses {
-			errs = errors.Join(errs, c.Control(set(unix.SO_REUSEADDR)))
-		}
-		return errs
-	}
 }

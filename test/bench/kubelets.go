@@ -10,17 +10,16 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/ptr"
 
+	"minikcm/internal/kubelet"
 	"minikcm/test/controlplane"
 )
 
 const (
-	// renewPeriod and leaseSeconds are a kubelet's defaults.
-	renewPeriod  = 10 * time.Second
-	leaseSeconds = 40
+	// renewPeriod and leaseGrace are a kubelet's defaults.
+	renewPeriod = 10 * time.Second
+	leaseGrace  = 40 * time.Second
 	// fewRenewers have 25 renewals a second each to send at 1,000 nodes.
 	fewRenewers = 4
 )
@@ -72,12 +71,9 @@ func (k *kubelets) renew(ctx context.Context, lease *coordinationv1.Lease) error
 	}
 	k.signs[lease.Name] = now
 	k.lock.Unlock()
-	lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(now))
-	renewed, err := k.client.CoordinationV1().Leases(lease.Namespace).Update(ctx, lease, metav1.UpdateOptions{})
-	if err != nil {
-		return fmt.Errorf("renew lease: %w", err)
+	if err := kubelet.Renew(ctx, k.client, lease); err != nil {
+		return err
 	}
-	*lease = *renewed
 	k.renewed.Add(1)
 	return nil
 }
@@ -92,41 +88,7 @@ func (k *kubelets) silence(node string) time.Time {
 
 // registerNode creates a node that is ready, with its lease, and needs nothing done to it.
 func (r *rig) registerNode(ctx context.Context, name string) error {
-	nodes := r.client.CoreV1().Nodes()
-	node, err := nodes.Create(ctx, controlplane.Node(name), metav1.CreateOptions{})
-	if err != nil {
-		return fmt.Errorf("create node: %w", err)
-	}
-	now := metav1.Now()
-	for _, c := range []struct {
-		kind   corev1.NodeConditionType
-		status corev1.ConditionStatus
-	}{
-		{corev1.NodeReady, corev1.ConditionTrue}, {corev1.NodeMemoryPressure, corev1.ConditionFalse},
-		{corev1.NodeDiskPressure, corev1.ConditionFalse}, {corev1.NodePIDPressure, corev1.ConditionFalse},
-	} {
-		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{
-			Type: c.kind, Status: c.status, LastHeartbeatTime: now, LastTransitionTime: now, Reason: "Posted", Message: "kubelet posts its status",
-		})
-	}
-	if _, err := nodes.UpdateStatus(ctx, node, metav1.UpdateOptions{}); err != nil {
-		return fmt.Errorf("post node status: %w", err)
-	}
-	// The API server taints new nodes; it is for the node controller to find out that they are ready.
-	untaint := []byte(`{"spec":{"taints":null}}`)
-	if _, err := nodes.Patch(ctx, name, types.MergePatchType, untaint, metav1.PatchOptions{}); err != nil {
-		return fmt.Errorf("untaint node: %w", err)
-	}
-	lease := &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: name},
-		Spec: coordinationv1.LeaseSpec{
-			HolderIdentity: ptr.To(name), LeaseDurationSeconds: ptr.To[int32](leaseSeconds), RenewTime: ptr.To(metav1.NowMicro()),
-		},
-	}
-	if _, err := r.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Create(ctx, lease, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("create lease: %w", err)
-	}
-	return nil
+	return kubelet.Register(ctx, r.client, controlplane.Node(name), leaseGrace)
 }
 
 // ignoreEnd drops an error that comes from the end of ctx.

@@ -66,7 +66,7 @@ func (j *judge) judgeMarks() {
 	}
 }
 
-func (j *judge) judgeMark(k *kubelet, n *corev1.Node, c change) {
+func (j *judge) judgeMark(k *nodeKubelet, n *corev1.Node, c change) {
 	sign, told := k.silentBefore(c.at)
 	if told || sign.IsZero() {
 		return

@@ -8,13 +8,12 @@ import (
 	"sync"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/ptr"
 
+	"minikcm/internal/kubelet"
 	"minikcm/test/controlplane"
 )
 
@@ -41,8 +40,8 @@ func (s span) overlap(from, to time.Time) time.Duration {
 	return max(0, s.to.Sub(s.from))
 }
 
-// kubelet plays the kubelet of one node: it registers it, renews its lease, posts Ready, runs and removes pods.
-type kubelet struct {
+// nodeKubelet plays the kubelet of one node: it registers it, renews its lease, posts Ready, runs and removes pods.
+type nodeKubelet struct {
 	name   string
 	client kubernetes.Interface
 	pods   *history
@@ -55,7 +54,7 @@ type kubelet struct {
 	seen   map[string]time.Time // pod UID → when it will be ready
 }
 
-func (k *kubelet) set(on bool) {
+func (k *nodeKubelet) set(on bool) {
 	k.lock.Lock()
 	defer k.lock.Unlock()
 	if k.on && !on {
@@ -64,14 +63,14 @@ func (k *kubelet) set(on bool) {
 	k.on = on
 }
 
-func (k *kubelet) isOn() bool {
+func (k *nodeKubelet) isOn() bool {
 	k.lock.Lock()
 	defer k.lock.Unlock()
 	return k.on
 }
 
 // silentBefore returns the last sign of life before a moment, and whether the kubelet was told to go silent after it.
-func (k *kubelet) silentBefore(at time.Time) (sign time.Time, told bool) {
+func (k *nodeKubelet) silentBefore(at time.Time) (sign time.Time, told bool) {
 	k.lock.Lock()
 	defer k.lock.Unlock()
 	for _, s := range k.signs {
@@ -85,7 +84,7 @@ func (k *kubelet) silentBefore(at time.Time) (sign time.Time, told bool) {
 }
 
 // run plays until ctx ends. The heartbeat never waits for the pods.
-func (k *kubelet) run(ctx context.Context) {
+func (k *nodeKubelet) run(ctx context.Context) {
 	var both sync.WaitGroup
 	both.Go(func() {
 		for pause(ctx, renewPeriod) {
@@ -104,7 +103,7 @@ func (k *kubelet) run(ctx context.Context) {
 	both.Wait()
 }
 
-func (k *kubelet) heartbeat(ctx context.Context) {
+func (k *nodeKubelet) heartbeat(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	node, err := k.client.CoreV1().Nodes().Get(ctx, k.name, metav1.GetOptions{})
@@ -120,68 +119,46 @@ func (k *kubelet) heartbeat(ctx context.Context) {
 		k.lock.Unlock()
 	}
 	if nodeReady(node) != corev1.ConditionTrue {
-		now := metav1.Now()
-		node.Status.Conditions = slices.DeleteFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
-		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{
-			Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastHeartbeatTime: now, LastTransitionTime: now,
-		})
-		_, _ = k.client.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{}) // it will try again
+		_ = kubelet.PostReady(ctx, k.client, node) // it will try again
 	}
 }
 
-func (k *kubelet) register(ctx context.Context) (*corev1.Node, error) {
+func (k *nodeKubelet) register(ctx context.Context) (*corev1.Node, error) {
 	return k.client.CoreV1().Nodes().Create(ctx, controlplane.Node(k.name, func(n *corev1.Node) {
 		zone := int(n.Name[len(n.Name)-1]-'0') % zoneCount
 		n.Labels[corev1.LabelTopologyZone] = fmt.Sprintf("zone-%d", zone)
 	}), metav1.CreateOptions{})
 }
 
-func (k *kubelet) renew(ctx context.Context) error {
-	leases := k.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
-	lease, err := leases.Get(ctx, k.name, metav1.GetOptions{})
+func (k *nodeKubelet) renew(ctx context.Context) error {
+	lease, err := k.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, k.name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		_, err = leases.Create(ctx, &coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Name: k.name},
-			Spec: coordinationv1.LeaseSpec{
-				HolderIdentity: &k.name, LeaseDurationSeconds: ptr.To(int32(nodeGrace.Seconds())), RenewTime: ptr.To(metav1.NowMicro()),
-			},
-		}, metav1.CreateOptions{})
-		return err
+		return kubelet.CreateLease(ctx, k.client, k.name, nodeGrace)
 	}
 	if err != nil {
 		return err
 	}
-	lease.Spec.RenewTime = ptr.To(metav1.NowMicro())
-	_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
-	return err
+	return kubelet.Renew(ctx, k.client, lease)
 }
 
 // runPods starts what is bound to the node and removes what is to end. Errors are left to the next time.
-func (k *kubelet) runPods(ctx context.Context) {
+func (k *nodeKubelet) runPods(ctx context.Context) {
 	for _, pod := range current(k.pods, func(p *corev1.Pod) bool { return p.Spec.NodeName == k.name }) {
 		switch {
 		case !k.isOn():
 			return
 		case pod.DeletionTimestamp != nil:
 			if len(pod.Finalizers) == 0 {
-				_ = k.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
-					GracePeriodSeconds: new(int64), Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
-				})
+				_ = kubelet.LetGo(ctx, k.client, pod)
 			}
-		case active(pod) && !ready(pod.Status.Conditions) && k.due(string(pod.UID)):
-			pod = pod.DeepCopy()
-			pod.Status.Phase = corev1.PodRunning
-			pod.Status.Conditions = slices.DeleteFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
-			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
-				Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now(),
-			})
-			_, _ = k.client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{})
+		case active(pod) && !kubelet.IsReady(pod) && k.due(string(pod.UID)):
+			_ = kubelet.Post(ctx, k.client, pod, kubelet.Ready, "", "")
 		}
 	}
 }
 
 // due lets a pod take up to a second to become ready.
-func (k *kubelet) due(uid string) bool {
+func (k *nodeKubelet) due(uid string) bool {
 	at, ok := k.seen[uid]
 	if !ok {
 		at = time.Now().Add(time.Duration(k.random.Int64N(int64(time.Second))))

@@ -130,7 +130,7 @@ func (r *rig) restore(ctx context.Context, w *workload) error {
 
 // isDead tells whether the kubelet of a node is silent.
 func (r *rig) isDead(node string) bool {
-	return slices.ContainsFunc(r.kubelets, func(k *kubelet) bool { return k.name == node && !k.isOn() })
+	return slices.ContainsFunc(r.kubelets, func(k *nodeKubelet) bool { return k.name == node && !k.isOn() })
 }
 
 // judgeRest waits until there is nothing to complain of; what is left in the end is a violation each.

@@ -45,7 +45,7 @@ type rig struct {
 	histories *histories
 	// endHistories ends what records them.
 	endHistories func() error
-	kubelets     []*kubelet
+	kubelets     []*nodeKubelet
 	slots        []*slot
 	away         outages     // of the API server
 	slowed       outages     // of admission, for managers
@@ -118,7 +118,7 @@ func (r *rig) populate(ctx context.Context) error {
 	r.endHistories = r.histories.start(ctx)
 	r.onStop(func() error { return r.endHistories() })
 	for i := range nodeCount {
-		k := &kubelet{
+		k := &nodeKubelet{
 			name: fmt.Sprintf("node-%d", i), client: nodes, pods: r.histories.pods, on: true,
 			seen: map[string]time.Time{}, random: r.random(fmt.Sprintf("kubelet %d", i)),
 		}

@@ -11,8 +11,8 @@ import (
 
 const userTaint = "chaos.example.com/maintenance"
 
-func (w *workload) kubeletsThat(on bool) []*kubelet {
-	return slices.DeleteFunc(slices.Clone(w.kubelets), func(k *kubelet) bool { return k.isOn() != on })
+func (w *workload) kubeletsThat(on bool) []*nodeKubelet {
+	return slices.DeleteFunc(slices.Clone(w.kubelets), func(k *nodeKubelet) bool { return k.isOn() != on })
 }
 
 func (w *workload) silenceNode(context.Context) error {

@@ -12,7 +12,7 @@
 //	func TestScaleUp(t *testing.T) {
 //		ns := cluster.Namespace(t)
 //		client := cluster.Client(t)
-//		controlplane.StartManager(t, app.NewCommand(app.Controllers()), "--kubeconfig="+cluster.Kubeconfig(t, "admin", "system:masters"))
+//		controlplane.StartManager(t, command.New(app.Controllers()), "--kubeconfig="+cluster.Kubeconfig(t, "admin", "system:masters"))
 //		...
 //	}
 //

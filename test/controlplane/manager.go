@@ -126,7 +126,7 @@ type Manager struct {
 	taken  bool  // by Wait
 }
 
-// StartManager runs cmd, in general of app.NewCommand, with args in this process. It is stopped when the test ends, if
+// StartManager runs cmd, in general of command.New, with args in this process. It is stopped when the test ends, if
 // it still runs. The command is a parameter so that tests inside the packages below pkg/app can use this package.
 func StartManager(t testing.TB, cmd *cobra.Command, args ...string) *Manager {
 	t.Helper()

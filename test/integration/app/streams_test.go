@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"minikcm/pkg/app"
+	"minikcm/pkg/app/command"
 	"minikcm/test/controlplane"
 )
 
@@ -38,7 +39,7 @@ func TestEveryTypeHasExactlyOneStream(t *testing.T) {
 			user := controlplane.ServiceAccount(account)
 			args := []string{"--kubeconfig=" + cluster.ManagerKubeconfig(t, account), "--secure-port=0",
 				"--controllers=" + tt.controllers, fmt.Sprintf("--leader-elect=%v", tt.elect)}
-			manager := controlplane.StartManager(t, app.NewCommand(app.Controllers()), args...)
+			manager := controlplane.StartManager(t, command.New(app.Controllers()), args...)
 			controlplane.Eventually(t, 30*time.Second, func(context.Context) error {
 				if got := streams(t, user); !slices.Equal(slices.Sorted(maps.Keys(got)), tt.want) {
 					return fmt.Errorf("watched types = %v, want %v", got, tt.want)

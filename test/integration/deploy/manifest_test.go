@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"minikcm/pkg/app"
+	"minikcm/pkg/app/command"
 )
 
 // kcmPort is where kube-controller-manager serves, and we by default.
@@ -61,7 +62,7 @@ func convert[T any](t *testing.T, o *unstructured.Unstructured) *T {
 // parseArgs gives args to the real command line and returns the flags, and the values that were given.
 func parseArgs(t *testing.T, args []string) (flags *pflag.FlagSet, given map[string]string) {
 	t.Helper()
-	flags, given = app.NewCommand(app.Controllers()).Flags(), map[string]string{}
+	flags, given = command.New(app.Controllers()).Flags(), map[string]string{}
 	if err := flags.Parse(args); err != nil {
 		t.Fatal(err)
 	}

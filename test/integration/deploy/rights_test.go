@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"minikcm/pkg/app"
+	"minikcm/pkg/app/command"
 	"minikcm/test/controlplane"
 )
 
@@ -242,7 +243,7 @@ func TestEveryRightIsNeeded(t *testing.T) {
 // missing starts a manager and returns what it says is not allowed, by user, or nil if it has not given up after a while.
 func missing(t *testing.T, kubeconfig string, while time.Duration, args ...string) map[string][]string {
 	t.Helper()
-	cmd := app.NewCommand(app.Controllers())
+	cmd := command.New(app.Controllers())
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetOut(io.Discard)
 	m := controlplane.StartManager(t, cmd, append(args, "--kubeconfig="+kubeconfig, "--secure-port=0")...)

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"minikcm/pkg/app"
+	"minikcm/pkg/app/command"
 	"minikcm/test/controlplane"
 )
 
@@ -117,7 +118,7 @@ func serve(t *testing.T, user string) string {
 	kubeconfig := cluster.Kubeconfig(t, user)
 	address := fmt.Sprintf("127.0.0.1:%d", controlplane.FreePort(t))
 	_, port, _ := net.SplitHostPort(address)
-	controlplane.StartManager(t, app.NewCommand(app.Controllers()), "--kubeconfig="+kubeconfig, "--authentication-kubeconfig="+kubeconfig,
+	controlplane.StartManager(t, command.New(app.Controllers()), "--kubeconfig="+kubeconfig, "--authentication-kubeconfig="+kubeconfig,
 		"--authorization-kubeconfig="+kubeconfig, "--controllers=", "--leader-elect=false", "--bind-address=127.0.0.1", "--secure-port="+port)
 	return address
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/discovery"
 
 	"minikcm/pkg/app"
+	"minikcm/pkg/app/command"
 	"minikcm/test/controlplane"
 )
 
@@ -98,7 +99,7 @@ func TestEveryTypeHasOneStream(t *testing.T) {
 		t.Run(controllers, func(t *testing.T) {
 			account := "gc-" + rand.String(8)
 			user := controlplane.ServiceAccount(account)
-			manager := controlplane.StartManager(t, app.NewCommand(app.Controllers()), "--kubeconfig="+cluster.ManagerKubeconfig(t, account), "--secure-port=0",
+			manager := controlplane.StartManager(t, command.New(app.Controllers()), "--kubeconfig="+cluster.ManagerKubeconfig(t, account), "--secure-port=0",
 				"--leader-elect=false", "--controllers="+controllers)
 			want := collectible(t)
 			if len(want) < 30 {

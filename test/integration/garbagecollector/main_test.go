@@ -27,6 +27,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"minikcm/pkg/app"
+	"minikcm/pkg/app/command"
 	"minikcm/pkg/controllers/garbagecollector"
 	"minikcm/test/controlplane"
 )
@@ -49,7 +50,7 @@ func TestMain(m *testing.M) {
 func setUpProcess() {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	cmd := app.NewCommand(app.Controllers())
+	cmd := command.New(app.Controllers())
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetArgs([]string{"--kubeconfig=" + os.DevNull + "/none"})
 	_ = cmd.ExecuteContext(ctx)
@@ -79,7 +80,7 @@ func start(t testing.TB, through func(*rest.Config) *rest.Config, flags ...strin
 		"--kubeconfig=" + kubeconfig, "--controllers=garbagecollector", "--leader-elect=false", fmt.Sprintf("--secure-port=%d", c.port), "--bind-address=127.0.0.1",
 		"--authentication-kubeconfig=" + cluster.Kubeconfig(t, "admin", "system:masters"), "--authorization-kubeconfig=" + cluster.Kubeconfig(t, "admin", "system:masters"),
 	}, flags...)
-	c.Manager = controlplane.StartManager(t, app.NewCommand(app.Controllers()), args...)
+	c.Manager = controlplane.StartManager(t, command.New(app.Controllers()), args...)
 	return c
 }
 

@@ -15,6 +15,7 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"minikcm/pkg/app"
+	"minikcm/pkg/app/command"
 	"minikcm/test/controlplane"
 	"minikcm/test/faults"
 )
@@ -233,7 +234,7 @@ func TestToObserveOnlyNothingIsWritten(t *testing.T) {
 	check(t, err)
 	admin := cluster.Kubeconfig(t, "admin", "system:masters")
 	c := &collector{user: user, port: controlplane.FreePort(t)}
-	c.Manager = controlplane.StartManager(t, app.NewCommand(app.Controllers()),
+	c.Manager = controlplane.StartManager(t, command.New(app.Controllers()),
 		"--kubeconfig="+cluster.ManagerKubeconfig(t, account, "no controller"), "--controllers=garbagecollector", "--leader-elect=false",
 		fmt.Sprintf("--secure-port=%d", c.port), "--bind-address=127.0.0.1", "--authentication-kubeconfig="+admin, "--authorization-kubeconfig="+admin,
 		"--garbage-collector-observe-only")

@@ -93,7 +93,7 @@ func goroutines() map[string]string {
 // noneLeft fails the test if there are goroutines that were not there before. Those of a connection that was closed need a moment to see that.
 func noneLeft(t testing.TB, before map[string]string) {
 	t.Helper()
-	controlplane.Eventually(t, 5*time.Second, func(context.Context) error {
+	controlplane.Eventually(t, patience, func(context.Context) error {
 		var left []string
 		for name, stack := range goroutines() {
 			if _, was := before[name]; !was {

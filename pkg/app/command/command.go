@@ -1,4 +1,6 @@
-package app
+// Package command is the command line of a controller manager, with all that concerns its whole process: flags, logging, the gates that libraries
+// ask, and the metrics that libraries keep. A program that has other work to do uses package app alone, which touches none of that.
+package command
 
 import (
 	"fmt"
@@ -11,6 +13,7 @@ import (
 	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 
+	"minikcm/pkg/app"
 	"minikcm/pkg/controller"
 )
 
@@ -21,22 +24,22 @@ tainted, collects pods nobody else will delete, and empties namespaces that are 
 Several replicas may run; one of them works, the others stand by with filled caches.
 Flags are those of kube-controller-manager as far as they apply.`
 
-// NewCommand returns the controller-manager command for these controllers, as a rule [Controllers] and some of your own. It runs until its
+// New returns the controller-manager command for these controllers, as a rule [app.Controllers] and some of your own. It runs until its
 // context ends, then stops in order and returns nil.
 //
 // Several commands may run in one process. What a process has only once (logging, the gates of client-go and of metrics) is
 // set by the first.
-func NewCommand(controllers []controller.Registration) *cobra.Command {
-	o := NewOptions(controllers)
+func New(controllers []controller.Registration) *cobra.Command {
+	o := app.NewOptions(controllers)
 	cmd := &cobra.Command{
-		Use:  Name,
+		Use:  app.Name,
 		Long: description,
 		Args: noArguments,
 		PersistentPreRunE: func(*cobra.Command, []string) error {
-			return o.gates.set() // before anything asks a gate
+			return o.SetGates() // before anything asks a gate
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if done, err := o.version.print(cmd.OutOrStdout()); done || err != nil {
+			if done, err := o.PrintVersion(cmd.OutOrStdout()); done || err != nil {
 				return err
 			}
 			return run(cmd, o)
@@ -62,7 +65,7 @@ func noArguments(cmd *cobra.Command, args []string) error {
 }
 
 // run is what the command does once flags are parsed and gates are set.
-func run(cmd *cobra.Command, o *Options) error {
+func run(cmd *cobra.Command, o *app.Options) error {
 	if err := utilerrors.NewAggregate(o.Validate()); err != nil {
 		return err
 	}
@@ -74,27 +77,16 @@ func run(cmd *cobra.Command, o *Options) error {
 	if err != nil {
 		return err
 	}
+	cfg.OwnProcess = true
 	ctx := cmd.Context()
 	log := klog.FromContext(ctx)
-	log.Info("Starting", "version", version.Get().GitVersion, "controllers", names(cfg.Controllers))
+	var names []string
+	for _, c := range cfg.Controllers {
+		names = append(names, c.Name)
+	}
+	log.Info("Starting", "version", version.Get().GitVersion, "controllers", names)
 	log.Info("Go settings", "GOGC", os.Getenv("GOGC"), "GOMEMLIMIT", os.Getenv("GOMEMLIMIT"),
 		"GOMAXPROCS", os.Getenv("GOMAXPROCS"), "GOTRACEBACK", os.Getenv("GOTRACEBACK"))
-	o.warn(log)
-	return Run(ctx, cfg)
-}
-
-// warn tells of valid options that are probably a mistake.
-func (o *Options) warn(log klog.Logger) {
-	if off := o.gates.promisesGivenUp(); len(off) > 0 {
-		log.Info("Promises given up by --feature-gates", "off", off)
-	}
-	if len(o.gates.elsewhere) > 0 {
-		log.Info("Feature gates of other components change nothing here", "ignored", o.gates.elsewhere)
-	}
-	for _, c := range o.leftOut() {
-		log.Info("Controller does not run: * leaves it out, and no other item of --controllers names it", "controller", c.name, "itsFlags", c.flags)
-	}
-	if len(o.enabledControllers()) == 0 {
-		log.Info("No controller is enabled, nothing will be done", "controllers", o.Generic.Controllers)
-	}
+	o.Warn(log)
+	return app.Run(ctx, cfg)
 }

@@ -1,4 +1,4 @@
-package app
+package command
 
 import (
 	"fmt"
@@ -7,13 +7,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"k8s.io/client-go/rest"
 	logsapi "k8s.io/component-base/logs/api/v1"
-	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo/fifo" // metrics of informers
 	_ "k8s.io/component-base/metrics/prometheus/restclient"
 	_ "k8s.io/component-base/metrics/prometheus/version" // kubernetes_build_info
 	_ "k8s.io/component-base/metrics/prometheus/workqueue"
+
+	"minikcm/pkg/app"
 )
 
 // process is what exists once in a process and is set by the first command in it.
@@ -23,18 +24,18 @@ var process struct {
 }
 
 // setUpProcess applies what is global: logging, the gates that libraries ask, and the metrics that libraries keep.
-func setUpProcess(o *Options) error {
+func setUpProcess(o *app.Options) error {
 	process.lock.Lock()
 	defer process.lock.Unlock()
 	if process.set {
 		return nil
 	}
-	if err := logsapi.ValidateAndApply(o.Logs, o.gates.gate); err != nil {
+	if err := logsapi.ValidateAndApply(o.Logs, o.Gate()); err != nil {
 		return fmt.Errorf("logging flags: %w", err)
 	}
 	// The loops use the current version of each API; warnings about deprecated ones are not for whoever runs this.
 	rest.SetDefaultWarningHandler(rest.NoWarnings{})
-	o.gates.useForLibraries()
+	o.UseGatesForLibraries()
 	applyMetrics(o.Metrics)
 	process.set = true
 	return nil

@@ -1,0 +1,94 @@
+package kubelet
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Course is what becomes of a pod on its node. The zero value leaves it alone until it is deleted.
+type Course struct {
+	Steps []Step
+	// GoneAfter is how long the pod needs to end once it is being deleted; negative: it does not end.
+	GoneAfter time.Duration
+}
+
+// Step is a state that a pod comes to.
+type Step struct {
+	State State
+	After time.Duration // since the step before, or since the pod was first seen
+	// Reason and Message are in the status of the pod; empty: what is there stays.
+	Reason, Message string
+}
+
+// equal reports whether two courses are the same.
+func (c Course) equal(other Course) bool {
+	return c.GoneAfter == other.GoneAfter && slices.Equal(c.Steps, other.Steps)
+}
+
+// progress is how far a pod is in its course.
+type progress struct {
+	course  Course
+	steps   int       // that were taken
+	since   time.Time // the last of them was due, or the course began
+	deleted time.Time // the pod was first seen to be deleted; zero: it is not
+}
+
+// advance takes the steps that are due. A course that has changed begins anew.
+func (p progress) advance(course Course, deleting bool, now time.Time) progress {
+	if p.since.IsZero() || !p.course.equal(course) {
+		p = progress{course: course, since: now, deleted: p.deleted}
+	}
+	for p.steps < len(course.Steps) && now.Sub(p.since) >= course.Steps[p.steps].After {
+		p.since = p.since.Add(course.Steps[p.steps].After)
+		p.steps++
+	}
+	if deleting && p.deleted.IsZero() {
+		p.deleted = now
+	}
+	return p
+}
+
+// act is something that a kubelet does about a pod.
+type act int
+
+const (
+	nothing act = iota
+	post        // the last step that was taken
+	letGo
+)
+
+// next says what is to be done about a pod now, and when to look again; 0: not before something happens.
+func (p progress) next(pod *corev1.Pod, now time.Time) (act, time.Duration) {
+	if pod.DeletionTimestamp != nil {
+		return p.end(pod, now)
+	}
+	state := StateOf(pod)
+	if state.Over() {
+		return nothing, 0
+	}
+	var wait time.Duration
+	if p.steps < len(p.course.Steps) {
+		wait = p.since.Add(p.course.Steps[p.steps].After).Sub(now)
+	}
+	if p.steps == 0 {
+		return nothing, wait
+	}
+	if step := p.course.Steps[p.steps-1]; state != step.State || step.Reason != "" && step.Reason != pod.Status.Reason ||
+		step.Message != "" && step.Message != pod.Status.Message {
+		return post, wait
+	}
+	return nothing, wait
+}
+
+// end is next for a pod that is being deleted. Without time left its kubelet has nothing to do with it any more: it waits for finalizers.
+func (p progress) end(pod *corev1.Pod, now time.Time) (act, time.Duration) {
+	if p.course.GoneAfter < 0 || pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0 {
+		return nothing, 0
+	}
+	if wait := p.deleted.Add(p.course.GoneAfter).Sub(now); wait > 0 {
+		return nothing, wait
+	}
+	return letGo, 0
+}

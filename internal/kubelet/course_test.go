@@ -1,0 +1,70 @@
+package kubelet
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestCourse(t *testing.T) {
+	begun := time.Unix(1e9, 0)
+	ready := Course{Steps: []Step{{State: Ready}}}
+	slow := Course{Steps: []Step{{State: Ready, After: time.Second}, {State: Failed, After: 2 * time.Second}}, GoneAfter: time.Second}
+	in := func(s State) *corev1.Pod {
+		pod := &corev1.Pod{Status: corev1.PodStatus{Phase: s.Phase()}}
+		if s == Ready {
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+		}
+		return pod
+	}
+	deleted := func(grace int64) *corev1.Pod {
+		pod := in(Ready)
+		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &metav1.Time{Time: begun}, &grace
+		return pod
+	}
+	for _, tt := range []struct {
+		name   string
+		course Course
+		pod    *corev1.Pod
+		at     time.Duration // since the pod was first seen
+		do     act
+		wait   time.Duration
+	}{
+		{"no course", Course{}, in(Pending), 0, nothing, 0},
+		{"ready at once", ready, in(Pending), 0, post, 0},
+		{"ready already", ready, in(Ready), 0, nothing, 0},
+		{"made unready by somebody", ready, in(Running), time.Hour, post, 0},
+		{"ended by somebody", ready, in(Failed), 0, nothing, 0},
+		{"before the first step", slow, in(Pending), 999 * time.Millisecond, nothing, time.Millisecond},
+		{"at the first step", slow, in(Pending), time.Second, post, 2 * time.Second},
+		{"between two steps", slow, in(Ready), 2 * time.Second, nothing, time.Second},
+		{"at the last step", slow, in(Ready), 3 * time.Second, post, 0},
+		{"being deleted", ready, deleted(30), 0, letGo, 0},
+		{"needs time to end", slow, deleted(30), 0, nothing, time.Second},
+		{"never ends", Course{GoneAfter: -1}, deleted(30), time.Hour, nothing, 0},
+		{"waits for finalizers", ready, deleted(0), 0, nothing, 0},
+		{"a reason that is missing", Course{Steps: []Step{{State: Pending, Reason: "R"}}}, in(Pending), 0, post, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			now := begun.Add(tt.at)
+			at := progress{}.advance(tt.course, false, begun).advance(tt.course, tt.pod.DeletionTimestamp != nil, now)
+			if do, wait := at.next(tt.pod, now); do != tt.do || wait != tt.wait {
+				t.Errorf("next(after %v) = %v, %v; want %v, %v", tt.at, do, wait, tt.do, tt.wait)
+			}
+		})
+	}
+}
+
+func TestACourseThatChangesBeginsAnew(t *testing.T) {
+	begun := time.Unix(1e9, 0)
+	ready, failed := Course{Steps: []Step{{State: Ready}}}, Course{Steps: []Step{{State: Failed, After: time.Second}}}
+	at := progress{}.advance(ready, false, begun).advance(failed, false, begun.Add(time.Hour))
+	if at.steps != 0 {
+		t.Errorf("%d steps of the new course were taken at once, want none", at.steps)
+	}
+	if at = at.advance(failed, false, begun.Add(time.Hour+time.Second)); at.steps != 1 {
+		t.Errorf("%d steps were taken after a second, want one", at.steps)
+	}
+}

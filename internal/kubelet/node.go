@@ -1,0 +1,80 @@
+package kubelet
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+)
+
+// Register creates a node, posts its status and renews its Lease for the first time. grace is what the Lease says how long a silent kubelet is
+// trusted, in whole seconds. The API server taints a new node; the taint is taken away, so that it is for the node controller to find out
+// whether the node is ready.
+func Register(ctx context.Context, client kubernetes.Interface, node *corev1.Node, grace time.Duration) error {
+	node, err := client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("create node: %w", err)
+	}
+	if err := PostReady(ctx, client, node); err != nil {
+		return err
+	}
+	untaint := []byte(`{"spec":{"taints":null}}`)
+	if _, err := client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, untaint, metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("untaint node: %w", err)
+	}
+	return CreateLease(ctx, client, node.Name, grace)
+}
+
+// PostReady posts the status of a node that is ready and lacks nothing. Conditions that kubelets do not own stay.
+func PostReady(ctx context.Context, client kubernetes.Interface, node *corev1.Node) error {
+	node = node.DeepCopy()
+	now := metav1.Now()
+	for _, c := range []struct {
+		kind   corev1.NodeConditionType
+		status corev1.ConditionStatus
+		reason string
+	}{
+		{corev1.NodeReady, corev1.ConditionTrue, "KubeletReady"}, {corev1.NodeMemoryPressure, corev1.ConditionFalse, "KubeletHasSufficientMemory"},
+		{corev1.NodeDiskPressure, corev1.ConditionFalse, "KubeletHasNoDiskPressure"}, {corev1.NodePIDPressure, corev1.ConditionFalse, "KubeletHasSufficientPID"},
+	} {
+		node.Status.Conditions = slices.DeleteFunc(node.Status.Conditions, func(old corev1.NodeCondition) bool { return old.Type == c.kind })
+		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{
+			Type: c.kind, Status: c.status, LastHeartbeatTime: now, LastTransitionTime: now, Reason: c.reason, Message: "kubelet posts its status",
+		})
+	}
+	if _, err := client.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("post node status: %w", err)
+	}
+	return nil
+}
+
+// CreateLease is the first renewal of a node's Lease.
+func CreateLease(ctx context.Context, client kubernetes.Interface, node string, grace time.Duration) error {
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: node},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: &node, LeaseDurationSeconds: new(int32(grace.Seconds())), RenewTime: new(metav1.NowMicro()),
+		},
+	}
+	if _, err := client.CoordinationV1().Leases(lease.Namespace).Create(ctx, lease, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("create lease: %w", err)
+	}
+	return nil
+}
+
+// Renew renews a node's Lease, as last read or renewed, and changes it in place.
+func Renew(ctx context.Context, client kubernetes.Interface, lease *coordinationv1.Lease) error {
+	lease.Spec.RenewTime = new(metav1.NowMicro())
+	renewed, err := client.CoordinationV1().Leases(lease.Namespace).Update(ctx, lease, metav1.UpdateOptions{})
+	if err != nil {
+		return fmt.Errorf("renew lease: %w", err)
+	}
+	*lease = *renewed
+	return nil
+}

@@ -1,0 +1,150 @@
+package kubelet
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+)
+
+// writers is how many requests of one Player are under way at once.
+const writers = 4
+
+// Player plays the kubelets of all nodes for the pods of a namespace, or of all: each pod takes its course, as soon as it is seen. Pods need no
+// node for that. Its methods may be called at any time.
+type Player struct {
+	client   kubernetes.Interface
+	informer cache.SharedIndexInformer
+	pods     corev1listers.PodLister
+	queue    workqueue.TypedRateLimitingInterface[cache.ObjectName]
+	clock    clock.Clock
+
+	lock   sync.Mutex
+	course func(*corev1.Pod) Course
+	known  map[types.UID]progress
+}
+
+// NewPlayer returns a player that does nothing yet. An empty namespace is all. course is asked for each pod again and again, by several
+// goroutines, and must not change it.
+func NewPlayer(client kubernetes.Interface, namespace string, course func(*corev1.Pod) Course) (*Player, error) {
+	informer := coreinformers.NewPodInformer(client, namespace, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	p := &Player{
+		client: client, informer: informer, pods: corev1listers.NewPodLister(informer.GetIndexer()), clock: clock.RealClock{},
+		queue:  workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](10*time.Millisecond, time.Second)),
+		course: course, known: map[types.UID]progress{},
+	}
+	seen := func(object any) {
+		if pod, ok := object.(*corev1.Pod); ok {
+			p.queue.Add(cache.MetaObjectToName(pod))
+		}
+	}
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: seen, UpdateFunc: func(_, object any) { seen(object) },
+		DeleteFunc: func(object any) {
+			if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
+				object = unknown.Obj
+			}
+			if pod, ok := object.(*corev1.Pod); ok {
+				p.forget(pod.UID)
+			}
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("play kubelets: %w", err)
+	}
+	return p, nil
+}
+
+// Run plays until ctx ends, and returns when all its goroutines have. It calls up when it has seen the pods that were there. It is called once.
+func (p *Player) Run(ctx context.Context, up func()) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	all.Go(func() { p.informer.RunWithContext(ctx) })
+	all.Go(func() { <-ctx.Done(); p.queue.ShutDown() })
+	if !cache.WaitFor(ctx, "", p.informer.HasSyncedChecker()) {
+		return
+	}
+	up()
+	for range writers {
+		all.Go(func() { p.work(ctx) })
+	}
+}
+
+// Follow gives every pod another course, those included that are there.
+func (p *Player) Follow(course func(*corev1.Pod) Course) {
+	p.lock.Lock()
+	p.course = course
+	p.lock.Unlock()
+	pods, _ := p.pods.List(labels.Everything()) // of a cache, which does not fail
+	for _, pod := range pods {
+		p.queue.Add(cache.MetaObjectToName(pod))
+	}
+}
+
+func (p *Player) work(ctx context.Context) {
+	for {
+		name, quit := p.queue.Get()
+		if quit {
+			return
+		}
+		if err := p.play(ctx, name); err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).V(2).Info("Pod not played", "pod", name, "err", err)
+			p.queue.AddRateLimited(name)
+		} else {
+			p.queue.Forget(name)
+		}
+		p.queue.Done(name)
+	}
+}
+
+// play does for one pod what its kubelet would.
+func (p *Player) play(ctx context.Context, name cache.ObjectName) error {
+	pod, err := p.pods.Pods(name.Namespace).Get(name.Name)
+	if err != nil {
+		return nil // it is gone
+	}
+	now := p.clock.Now()
+	at := p.advance(pod, now)
+	do, wait := at.next(pod, now)
+	if wait > 0 {
+		p.queue.AddAfter(name, wait)
+	}
+	switch do {
+	case post:
+		step := at.course.Steps[at.steps-1]
+		err = Post(ctx, p.client, pod, step.State, step.Reason, step.Message)
+	case letGo:
+		err = LetGo(ctx, p.client, pod)
+	}
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) {
+		return nil // another pod has its name, or none
+	}
+	return err
+}
+
+// advance notes how far a pod is in its course.
+func (p *Player) advance(pod *corev1.Pod, now time.Time) progress {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	at := p.known[pod.UID].advance(p.course(pod), pod.DeletionTimestamp != nil, now)
+	p.known[pod.UID] = at
+	return at
+}
+
+func (p *Player) forget(uid types.UID) {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	delete(p.known, uid)
+}

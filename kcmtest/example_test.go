@@ -1,0 +1,18 @@
+package kcmtest_test
+
+import (
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"minikcm/kcmtest"
+)
+
+// What a test of an operator begins with. cfg is what envtest's Environment.Start returns.
+func ExampleStart() {
+	var cfg *rest.Config
+	_ = func(t *testing.T) {
+		kcmtest.Start(t, cfg, kcmtest.PodsReady())
+		// Deployments make pods from here on, pods get ready, and namespaces that are deleted go.
+	}
+}

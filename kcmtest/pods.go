@@ -1,0 +1,124 @@
+package kcmtest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	"minikcm/internal/kubelet"
+	"minikcm/pkg/freshness"
+	"minikcm/pkg/kubeclient"
+)
+
+// PodAnnotation steers one pod under [PodsReady]; without it a pod gets ready at once. Its value is what becomes of the pod, one step after the
+// other, separated by commas. A step is a state, and how long after the step before it comes, if not at once:
+//
+//	ready                      runs and is ready
+//	running                    runs and does not get ready
+//	pending                    is not started
+//	failed                     has ended in phase Failed
+//	succeeded                  has ended in phase Succeeded
+//	gone after 2s              needs so long to end once it is deleted
+//	never gone                 does not end once it is deleted
+//
+// For example "ready after 500ms, failed after 2s". Pods that have a controller get the annotation from its template. A pod whose annotation is
+// changed begins anew. What cannot be read is in the status of the pod, which stays pending.
+//
+// Only a pod that is on a node takes time to end: the API server removes others at once.
+const PodAnnotation = "kcmtest/pod"
+
+// PodsReady plays kubelets for all pods, those without a node too: they run and get ready, and those that are being deleted go. Nothing else of
+// a kubelet is there: containers have no status, pods no address. [PodAnnotation] steers a pod.
+func PodsReady() Option {
+	return func(s *settings) { s.podsReady = true }
+}
+
+// invalidAnnotation is the reason in the status of a pod whose annotation cannot be read.
+const invalidAnnotation = "InvalidAnnotation"
+
+// course is what becomes of a pod.
+func course(pod *corev1.Pod) kubelet.Course {
+	text, steered := pod.Annotations[PodAnnotation]
+	if !steered {
+		return kubelet.Course{Steps: []kubelet.Step{{State: kubelet.Ready}}}
+	}
+	c, err := parseCourse(text)
+	if err != nil {
+		return kubelet.Course{Steps: []kubelet.Step{{State: kubelet.Pending, Reason: invalidAnnotation, Message: err.Error()}}}
+	}
+	return c
+}
+
+// states are those that a step can name.
+var states = map[string]kubelet.State{
+	"ready": kubelet.Ready, "running": kubelet.Running, "pending": kubelet.Pending, "failed": kubelet.Failed, "succeeded": kubelet.Succeeded,
+}
+
+// parseCourse reads the annotation. Who says only how it goes wants it to get ready before.
+func parseCourse(text string) (kubelet.Course, error) {
+	var c kubelet.Course
+	for item := range strings.SplitSeq(text, ",") {
+		item = strings.Join(strings.Fields(item), " ")
+		if item == "never gone" {
+			c.GoneAfter = -1
+			continue
+		}
+		what, delay, delayed := strings.Cut(item, " after ")
+		var after time.Duration
+		if delayed {
+			var err error
+			if after, err = time.ParseDuration(delay); err != nil || after < 0 {
+				return c, fmt.Errorf("annotation %s: %q is no duration, such as 500ms or 2s", PodAnnotation, delay)
+			}
+		}
+		state, known := states[what]
+		switch {
+		case what == "gone" && delayed:
+			c.GoneAfter = after
+		case known:
+			c.Steps = append(c.Steps, kubelet.Step{State: state, After: after})
+		default:
+			return c, fmt.Errorf("annotation %s: %q is none of %s, gone after <duration>, never gone", PodAnnotation, item,
+				strings.Join(slices.Sorted(maps.Keys(states)), ", "))
+		}
+	}
+	if len(c.Steps) == 0 {
+		c.Steps = []kubelet.Step{{State: kubelet.Ready}}
+	}
+	return c, nil
+}
+
+// newKubelets returns what plays the kubelets on an API server. Its watch waits while that is away, as those of the controllers do.
+func newKubelets(cfg *rest.Config) (*kubelet.Player, error) {
+	cfg = kubeclient.WithAgent(cfg, "kubelets")
+	cfg.QPS = -1
+	cfg.WarningHandler = rest.NoWarnings{}
+	line := freshness.NewLine(clock.RealClock{}, freshness.NewMetrics(prometheus.NewRegistry()))
+	cfg, held, err := line.Client(cfg, false)
+	if err != nil {
+		return nil, err
+	}
+	client, err := kubernetes.NewForConfigAndClient(cfg, held)
+	if err != nil {
+		return nil, fmt.Errorf("build the client of the kubelets: %w", err)
+	}
+	return kubelet.NewPlayer(client, corev1.NamespaceAll, course)
+}
+
+// play runs the kubelets beside the manager.
+func play(ctx context.Context, p *kubelet.Player, up func()) {
+	if p == nil {
+		up()
+		return
+	}
+	p.Run(ctx, up)
+}

@@ -1,0 +1,222 @@
+// Package process runs the program controller-manager beside the API server of a test, for tests that cannot have the version of Kubernetes that
+// package kcmtest is made with. It needs nothing but the program.
+//
+//	process.Start(t, env.KubeConfig, process.Binary("bin/controller-manager")) // env is envtest's Environment
+package process
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// serverPatience is how long an API server that does not answer is waited for; the program itself would wait for ever.
+	serverPatience = 2 * time.Second
+	// startPatience is how long the program may take until it works.
+	startPatience = 30 * time.Second
+	// stopPatience is how long it may take to stop, before it is killed.
+	stopPatience = 5 * time.Second
+)
+
+// binaryEnv names the program where [Binary] does not.
+const binaryEnv = "KCMTEST_BINARY"
+
+// TB is what [Start] needs of a test: of *testing.T, *testing.B, or ginkgo's GinkgoTB().
+type TB interface {
+	Helper()
+	Cleanup(func())
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+}
+
+// Option changes what is run, and how.
+type Option func(*settings)
+
+type settings struct {
+	binary      string
+	controllers []string
+	grace       time.Duration
+	log         io.Writer
+}
+
+// Binary is the path of the program. Without it that is $KCMTEST_BINARY.
+func Binary(path string) Option { return func(s *settings) { s.binary = path } }
+
+// Controllers says which controllers run, as --controllers of the program does. Without it these are namespace, replicaset and deployment.
+func Controllers(names ...string) Option { return func(s *settings) { s.controllers = names } }
+
+// NamespaceGrace is --namespace-deletion-grace-period of the program. The default, 0, is for exactly one API server.
+func NamespaceGrace(d time.Duration) Option { return func(s *settings) { s.grace = d } }
+
+// Log is where the program's log goes; without it, nowhere. Nothing is written once the test has ended.
+func Log(w io.Writer) Option { return func(s *settings) { s.log = w } }
+
+// Program is what [Start] has started.
+type Program struct {
+	t    TB
+	stop context.CancelFunc
+	done chan struct{}
+	err  error // valid once done is closed
+	once sync.Once
+}
+
+// Start runs the program on the API server of a kubeconfig until the test ends, and returns when it works. If it cannot, it ends the test with
+// one line that says why. If the program ends before the test, the test fails.
+func Start(t TB, kubeconfig []byte, options ...Option) *Program {
+	t.Helper()
+	s := &settings{binary: os.Getenv(binaryEnv), controllers: []string{"namespace", "replicaset", "deployment"}}
+	for _, o := range options {
+		o(s)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	p := &Program{t: t, stop: stop, done: make(chan struct{})}
+	started := make(chan struct{})
+	go func() {
+		defer close(p.done)
+		// The kernel ends a child together with the thread that started it, so that thread stays.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		p.err = s.run(ctx, kubeconfig, sync.OnceFunc(func() { close(started) }))
+	}()
+	t.Cleanup(p.Stop)
+	patience := time.NewTimer(startPatience)
+	defer patience.Stop()
+	select {
+	case <-started:
+		return p
+	case <-p.done:
+		select {
+		case <-started:
+			return p // and Stop tells how it ended
+		default:
+		}
+	case <-patience.C:
+		stop()
+		<-p.done
+		p.err = fmt.Errorf("%s does not work after %v", s.binary, startPatience)
+	}
+	err := p.err
+	p.err = nil // it is told here
+	t.Fatalf("kcmtest: %v", err)
+	return p
+}
+
+// Stop stops the program before the test ends, and returns when it has ended. It may be called again, and does nothing then.
+func (p *Program) Stop() {
+	p.t.Helper()
+	p.once.Do(func() {
+		p.stop()
+		<-p.done
+		if p.err != nil {
+			p.t.Errorf("kcmtest: the program ended by itself: %v", p.err)
+		}
+	})
+}
+
+// run runs the program until ctx ends, and calls started when it works.
+func (s *settings) run(ctx context.Context, kubeconfig []byte, started func()) error {
+	if s.binary == "" {
+		return fmt.Errorf("no program: give Binary or set %s to the path of controller-manager", binaryEnv)
+	}
+	dir, err := os.MkdirTemp("", "kcmtest-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	file := filepath.Join(dir, "kubeconfig")
+	if err := os.WriteFile(file, kubeconfig, 0o600); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, s.binary, s.arguments(file)...)
+	cmd.Cancel = func() error { return interrupt(cmd.Process) }
+	cmd.WaitDelay = stopPatience
+	cmd.SysProcAttr = attributes()
+	out, err := cmd.StderrPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start the program: %w", err)
+	}
+	last := s.follow(out, started, cancel)
+	err = cmd.Wait()
+	switch {
+	case last.away:
+		return errors.New(last.line)
+	case ctx.Err() != nil || err == nil:
+		return nil
+	}
+	return fmt.Errorf("%s: %w", strings.TrimPrefix(last.line, "Error: "), err)
+}
+
+// arguments are the flags of a program that is alone with its API server.
+func (s *settings) arguments(kubeconfig string) []string {
+	return []string{
+		"--kubeconfig=" + kubeconfig, "--leader-elect=false", "--secure-port=0", "--controller-shutdown-timeout=2s",
+		"--controllers=" + strings.Join(s.controllers, ","), "--namespace-deletion-grace-period=" + s.grace.String(),
+	}
+}
+
+// told is what the program said last.
+type told struct {
+	line string
+	away bool // the API server is not there
+}
+
+// What the program logs when its controllers begin to work, and while it waits for the API server.
+const (
+	works = `"Term begins"`
+	waits = `"Waiting for the API server"`
+)
+
+// follow reads the program's log to its end. giveUp is called when the API server has not been there for too long.
+func (s *settings) follow(log io.Reader, started, giveUp func()) (last told) {
+	lines := bufio.NewScanner(log)
+	lines.Buffer(nil, 1<<20)
+	var waited *time.Timer
+	var lock sync.Mutex
+	working := false
+	for lines.Scan() {
+		line := lines.Text()
+		if s.log != nil {
+			_, _ = fmt.Fprintln(s.log, line)
+		}
+		lock.Lock()
+		switch {
+		case strings.Contains(line, works):
+			working = true
+			started()
+		case strings.Contains(line, waits) && waited == nil:
+			reason := line
+			waited = time.AfterFunc(serverPatience-time.Second/2, func() {
+				lock.Lock()
+				defer lock.Unlock()
+				if !working {
+					last = told{line: reason, away: true}
+					giveUp()
+				}
+			})
+		case !last.away && strings.TrimSpace(line) != "":
+			last.line = line
+		}
+		lock.Unlock()
+	}
+	if waited != nil {
+		waited.Stop()
+	}
+	lock.Lock()
+	defer lock.Unlock()
+	return last
+}

@@ -1,0 +1,124 @@
+package process
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// program writes a shell script in the place of the program.
+func program(t *testing.T, script string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "controller-manager")
+	if err := os.WriteFile(file, []byte("#!/bin/sh\n"+script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func TestProgramIsStoppedWhenTheTestEnds(t *testing.T) {
+	asked := filepath.Join(t.TempDir(), "asked")
+	script := `trap 'echo asked >` + asked + `; exit 0' TERM
+echo "$@" >&2
+for a in "$@"; do case $a in --kubeconfig=*) cat "${a#--kubeconfig=}" >&2;; esac; done
+echo 'I1122 15:00:00.000000 1 term.go:80] "Term begins" term=1' >&2
+while :; do sleep 0.05; done`
+	var log strings.Builder
+	f := &fakeT{}
+	f.run(func() {
+		Start(f, []byte("the kubeconfig\n"), Binary(program(t, script)), Controllers("a", "b"), NamespaceGrace(time.Second), Log(&log))
+	})
+	if f.fatal != "" || len(f.errors) > 0 {
+		t.Errorf("told %q and %q", f.fatal, f.errors)
+	}
+	for _, want := range []string{"--controllers=a,b ", "--namespace-deletion-grace-period=1s", "--leader-elect=false", "--secure-port=0", "the kubeconfig\n"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log has no %q:\n%s", want, log.String())
+		}
+	}
+	if _, err := os.Stat(asked); err != nil {
+		t.Errorf("the program was not asked to end: %v", err)
+	}
+}
+
+func TestStartEndsATestThatCannotWork(t *testing.T) {
+	t.Setenv(binaryEnv, "")
+	for _, tt := range []struct {
+		name, script, want string
+		within             time.Duration
+	}{
+		{"no program", "", "no program: give Binary or set KCMTEST_BINARY to the path of controller-manager", time.Second},
+		{"an error", "echo 'Error: user stranger is not allowed to: create pods' >&2\nexit 1", "kcmtest: user stranger is not allowed to: create pods: exit status 1", time.Second},
+		{"no API server", `echo 'I1122 1 preflight.go:93] "Waiting for the API server" reason="connection refused"' >&2
+while :; do sleep 0.05; done`, "connection refused", 2 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var options []Option
+			if tt.script != "" {
+				options = append(options, Binary(program(t, tt.script)))
+			}
+			f := &fakeT{}
+			begun := time.Now()
+			f.run(func() { Start(f, nil, options...) })
+			if !strings.Contains(f.fatal, tt.want) || strings.Contains(f.fatal, "\n") || len(f.errors) > 0 {
+				t.Errorf("told %q and %q, want one line with %q", f.fatal, f.errors, tt.want)
+			}
+			t.Logf("took %v, want %v on an idle machine", time.Since(begun).Round(time.Millisecond), tt.within)
+		})
+	}
+}
+
+func TestATestFailsWhoseProgramEnds(t *testing.T) {
+	f := &fakeT{}
+	f.run(func() {
+		p := Start(f, nil, Binary(program(t, "echo '\"Term begins\"' >&2\necho 'Error: a reason' >&2\nexit 3")))
+		<-p.done
+	})
+	if f.fatal != "" || len(f.errors) != 1 || !strings.Contains(f.errors[0], "the program ended by itself: a reason: exit status 3") {
+		t.Errorf("told %q and %q", f.fatal, f.errors)
+	}
+}
+
+// fakeT is a test that may fail.
+type fakeT struct {
+	lock     sync.Mutex
+	fatal    string
+	errors   []string
+	cleanups []func()
+}
+
+func (f *fakeT) Helper() {}
+
+func (f *fakeT) Cleanup(c func()) { f.cleanups = append(f.cleanups, c) }
+
+func (f *fakeT) Errorf(format string, args ...any) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	f.errors = append(f.errors, fmt.Sprintf(format, args...))
+}
+
+type ended struct{}
+
+func (f *fakeT) Fatalf(format string, args ...any) {
+	f.fatal = fmt.Sprintf(format, args...)
+	panic(ended{})
+}
+
+// run is the test with its cleanups.
+func (f *fakeT) run(test func()) {
+	defer func() {
+		for i := range f.cleanups {
+			f.cleanups[len(f.cleanups)-1-i]()
+		}
+	}()
+	defer func() {
+		if r := recover(); r != nil && r != (ended{}) {
+			panic(r)
+		}
+	}()
+	test()
+}

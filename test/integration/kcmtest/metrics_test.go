@@ -1,0 +1,67 @@
+package kcmtest
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/component-base/metrics/legacyregistry"
+	_ "sigs.k8s.io/controller-runtime/pkg/controller" // has the metrics of queues
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"minikcm/kcmtest"
+	"minikcm/test/controlplane"
+)
+
+// client-go has one place for the metrics of its clients and queues. Whoever comes first has it, and that is the host: controller-runtime.
+func TestMetricsOfTheHostAreItsOwn(t *testing.T) {
+	queue := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[string]{Name: "host"})
+	defer queue.ShutDown()
+	client := cluster.Client(t)
+	namespace := newNamespace(t, client)
+	before := series(t)
+	for _, want := range []string{`workqueue_depth`, `rest_client_requests_total`} {
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(before)), func(s string) bool { return strings.HasPrefix(s, "host "+want) }) {
+			t.Errorf("%s is not in the registry of controller-runtime", want)
+		}
+	}
+	kcmtest.Start(t, cluster.Config(), kcmtest.PodsReady())
+	if _, err := client.AppsV1().Deployments(namespace).Create(t.Context(), controlplane.Deployment(namespace, "web", 3), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	hasPods(t, client, namespace, 3, controlplane.IsPodReady)
+	deleteNamespace(t, client, namespace)
+	for s := range series(t) {
+		if _, was := before[s]; !was && !strings.HasPrefix(s, "host rest_client_") { // they count all requests of the process
+			t.Errorf("%s is new", s)
+		}
+	}
+}
+
+// series are all that a program with controller-runtime shows.
+func series(t *testing.T) map[string]bool {
+	t.Helper()
+	all := map[string]bool{}
+	for name, registry := range map[string]prometheus.Gatherer{
+		"host": metrics.Registry, "default": prometheus.DefaultGatherer, "legacy": legacyregistry.DefaultGatherer,
+	} {
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			for _, m := range f.GetMetric() {
+				text := name + " " + f.GetName()
+				for _, l := range m.GetLabel() {
+					text += " " + l.GetName() + "=" + l.GetValue()
+				}
+				all[text] = true
+			}
+		}
+	}
+	return all
+}

@@ -1,0 +1,63 @@
+package kcmtest
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"minikcm/internal/kubelet"
+	"minikcm/kcmtest"
+	"minikcm/test/controlplane"
+)
+
+func TestPodsGetReadyAndGo(t *testing.T) {
+	kcmtest.Start(t, cluster.Config(), kcmtest.PodsReady())
+	client := cluster.Client(t)
+	namespace := newNamespace(t, client)
+	web := controlplane.Deployment(namespace, "web", 3, func(d *appsv1.Deployment) { d.Spec.Template.Spec.NodeName = "any" })
+	if _, err := client.AppsV1().Deployments(namespace).Create(t.Context(), web, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	controlplane.Eventually(t, patience, func(ctx context.Context) error {
+		d, err := client.AppsV1().Deployments(namespace).Get(ctx, "web", metav1.GetOptions{})
+		if err == nil && d.Status.AvailableReplicas != 3 {
+			err = fmt.Errorf("%d replicas are available, want 3", d.Status.AvailableReplicas)
+		}
+		return err
+	})
+	deleteNamespace(t, client, namespace) // its pods are on a node and need somebody who lets them go
+}
+
+func TestAnnotationSteersPods(t *testing.T) {
+	kcmtest.Start(t, cluster.Config(), kcmtest.PodsReady())
+	client := cluster.Client(t)
+	namespace := newNamespace(t, client)
+	for name, tt := range map[string]struct {
+		course string
+		want   kubelet.State
+	}{
+		"running": {"running", kubelet.Running}, "failed": {"ready, failed after 100ms", kubelet.Failed},
+		"later": {"running, ready after 100ms", kubelet.Ready}, "wrong": {"rady", kubelet.Pending},
+	} {
+		pod := controlplane.Pod(namespace, name, nil)
+		pod.Annotations = map[string]string{kcmtest.PodAnnotation: tt.course}
+		if _, err := client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		controlplane.Eventually(t, patience, func(ctx context.Context) error {
+			pod, err := client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+			if err == nil && kubelet.StateOf(pod) != tt.want {
+				err = fmt.Errorf("pod %s is %s, want %s", name, kubelet.StateOf(pod), tt.want)
+			}
+			if err == nil && name == "wrong" && pod.Status.Reason != "InvalidAnnotation" {
+				err = fmt.Errorf("the status of pod %s says %q", name, pod.Status.Reason)
+			}
+			return err
+		})
+	}
+	hasPods(t, client, namespace, 1, func(pod *corev1.Pod) bool { return kubelet.IsReady(pod) })
+}
