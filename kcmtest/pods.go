@@ -37,7 +37,7 @@ import (
 const PodAnnotation = "kcmtest/pod"
 
 // PodsReady plays kubelets for all pods, those without a node too: they run and get ready, and those that are being deleted go. Nothing else of
-// a kubelet is there: containers have no status, pods no address. [PodAnnotation] steers a pod.
+// a kubelet is there: nothing runs, and pods have no address. [PodAnnotation] steers a pod.
 func PodsReady() Option {
 	return func(s *settings) { s.podsReady = true }
 }

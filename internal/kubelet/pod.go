@@ -65,18 +65,19 @@ func IsReady(pod *corev1.Pod) bool {
 	return false
 }
 
-// Post posts the state of a pod: its phase, its condition Ready and, if it says more about why, a reason and a message. Nothing is posted about
-// another pod of the name: the error is then a conflict.
+// Post posts the state of a pod: its phase, its condition Ready, its containers and, if it says more about why, a reason and a message. Nothing is
+// posted about another pod of the name: the error is then a conflict.
 func Post(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, state State, reason, message string) error {
-	ready := corev1.ConditionFalse
+	ready, now := corev1.ConditionFalse, metav1.Now()
 	if state == Ready {
 		ready = corev1.ConditionTrue
 	}
 	status := map[string]any{
 		"phase": state.Phase(),
 		"conditions": []map[string]any{
-			{"type": corev1.PodReady, "status": ready, "lastTransitionTime": metav1.Now().UTC().Format(time.RFC3339)},
+			{"type": corev1.PodReady, "status": ready, "lastTransitionTime": now.UTC().Format(time.RFC3339)},
 		},
+		"containerStatuses": containers(pod, state, now),
 	}
 	if reason != pod.Status.Reason {
 		status["reason"] = reason
@@ -92,6 +93,36 @@ func Post(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, sta
 		return fmt.Errorf("post pod status: %w", err)
 	}
 	return nil
+}
+
+// containers is the status of the containers of a pod in this state. They start, end and get ready together, and never restart.
+func containers(pod *corev1.Pod, state State, now metav1.Time) []corev1.ContainerStatus {
+	statuses := make([]corev1.ContainerStatus, len(pod.Spec.Containers))
+	for i, c := range pod.Spec.Containers {
+		s := corev1.ContainerStatus{Name: c.Name, Image: c.Image, Ready: state == Ready, Started: new(state.Phase() == corev1.PodRunning)}
+		switch state {
+		case Pending:
+			s.State.Waiting = &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}
+		case Running, Ready:
+			s.State.Running = &corev1.ContainerStateRunning{StartedAt: startOf(pod, c.Name, now)}
+		case Failed:
+			s.State.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error", StartedAt: startOf(pod, c.Name, now), FinishedAt: now}
+		case Succeeded:
+			s.State.Terminated = &corev1.ContainerStateTerminated{Reason: "Completed", StartedAt: startOf(pod, c.Name, now), FinishedAt: now}
+		}
+		statuses[i] = s
+	}
+	return statuses
+}
+
+// startOf is when a container that runs was started; one that does not starts now.
+func startOf(pod *corev1.Pod, container string, now metav1.Time) metav1.Time {
+	for _, s := range pod.Status.ContainerStatuses {
+		if s.Name == container && s.State.Running != nil {
+			return s.State.Running.StartedAt
+		}
+	}
+	return now
 }
 
 // LetGo lets a pod go that is being deleted. Nothing happens to another pod of the name: the error is then a conflict.

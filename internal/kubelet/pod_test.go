@@ -1,0 +1,40 @@
+package kubelet
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestContainersFollowTheStateOfTheirPod(t *testing.T) {
+	before, now := metav1.NewTime(time.Unix(1e9, 0)), metav1.NewTime(time.Unix(1e9+5, 0))
+	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: before}}
+	for _, tt := range []struct {
+		name    string
+		was     corev1.ContainerState
+		state   State
+		ready   bool
+		started bool
+		want    corev1.ContainerState
+	}{
+		{"not started", corev1.ContainerState{}, Pending, false, false, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}},
+		{"started", corev1.ContainerState{}, Running, false, true, corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}},
+		{"ready, started before", running, Ready, true, true, running},
+		{"failed", running, Failed, false, false, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error", StartedAt: before, FinishedAt: now}}},
+		{"succeeded at once", corev1.ContainerState{}, Succeeded, false, false, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", StartedAt: now, FinishedAt: now}}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			pod := &corev1.Pod{
+				Spec:   corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "example.com/main:1"}}},
+				Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "main", State: tt.was}}},
+			}
+			want := []corev1.ContainerStatus{{Name: "main", Image: "example.com/main:1", Ready: tt.ready, Started: &tt.started, State: tt.want}}
+			if got := containers(pod, tt.state, now); !apiequality.Semantic.DeepEqual(got, want) {
+				t.Errorf("got %+v, want %+v", got, want)
+			}
+		})
+	}
+}
