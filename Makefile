@@ -153,7 +153,7 @@ controlplane: $(fitting) $(call assets,etcd kube-apiserver kube-scheduler) ## Bu
 deploy-tools: bin/kubectl bin/prometheus bin/promtool
 
 .PHONY: demo-controlplane
-demo-controlplane: $(fitting) $(call assets,etcd kube-apiserver kube-scheduler kwok) bin/kwok-stages.yaml
+demo-controlplane: $(fitting) $(call assets,etcd kube-apiserver)
 
 .PHONY: bench-controlplane
 bench-controlplane: $(fitting) $(call assets,etcd kube-apiserver kube-controller-manager)
@@ -174,9 +174,6 @@ bin/kube-controller-manager: $(call pins,kubernetes)
 bin/kube-scheduler: $(call pins,kubernetes)
 	@hack/build.sh $@ hack/kubernetes k8s.io/kubernetes/cmd/kube-scheduler '$(kubernetes_ldflags)' '1 minute'
 
-bin/kwok: $(call pins,kwok)
-	@hack/build.sh $@ hack/kwok sigs.k8s.io/kwok/cmd/kwok '-s -w' '2 minutes'
-
 bin/kubectl: hack/kubectl/main.go $(filter-out %/tools.go,$(call pins,kubectl))
 	@hack/build.sh $@ hack/kubectl . '-s -w' '1 minute'
 
@@ -191,13 +188,3 @@ bin/promtool: bin/prometheus $(call pins,prometheus)
 
 bin/staticcheck: $(call pins,lint)
 	@hack/build.sh $@ hack/lint honnef.co/go/tools/cmd/staticcheck '-s -w' '1 minute'
-
-# kwok does nothing for a pod or node unless a Stage object says what; these come with it.
-kwok_stages := node/fast node/heartbeat-with-lease pod/fast
-
-bin/kwok-stages.yaml: $(call pins,kwok)
-	@mkdir -p bin
-	@dir=$$(cd hack/kwok && export GOWORK=off && $(GO) mod download sigs.k8s.io/kwok && $(GO) list -m -f '{{.Dir}}' sigs.k8s.io/kwok) && \
-	for file in $(foreach stage,$(kwok_stages),$$dir/kustomize/stage/$(stage)/*.yaml); do \
-		case $$file in */kustomization.yaml) ;; *) echo ---; cat $$file ;; esac; \
-	done >$@

@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"minikcm/internal/kubelet"
 )
 
 // What a scene can wait for. Each look returns what to tell, and whether it is what was waited for.
@@ -69,7 +71,7 @@ func (s *stage) leaving(node string) look {
 		}
 		ready, leaving := 0, 0
 		for _, p := range list.Items {
-			if isReady(p) {
+			if kubelet.IsReady(&p) {
 				ready++
 			}
 			if p.DeletionTimestamp != nil {
@@ -107,12 +109,6 @@ func readiness(n corev1.Node) (status corev1.ConditionStatus, message string) {
 		}
 	}
 	return "", ""
-}
-
-func isReady(p corev1.Pod) bool {
-	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
 }
 
 // reason tells from the manager's log why it chose a pod, and over which other.

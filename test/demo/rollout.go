@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"minikcm/internal/kubelet"
 	"minikcm/test/controlplane"
 )
 
@@ -146,7 +147,7 @@ func (s *stage) count(ctx context.Context) (_ *counts, stop func(), err error) {
 		return nil, nil, fmt.Errorf("list pods: %w", err)
 	}
 	for i := range pods.Items {
-		c.ready[pods.Items[i].UID] = isReady(pods.Items[i])
+		c.ready[pods.Items[i].UID] = kubelet.IsReady(&pods.Items[i])
 	}
 	for _, from := range []struct {
 		version string
@@ -173,7 +174,7 @@ func (c *counts) see(event watch.Event) {
 	case *appsv1.ReplicaSet:
 		c.sizes[o.UID] = int(*o.Spec.Replicas)
 	case *corev1.Pod:
-		c.ready[o.UID] = event.Type != watch.Deleted && o.DeletionTimestamp == nil && isReady(*o)
+		c.ready[o.UID] = event.Type != watch.Deleted && o.DeletionTimestamp == nil && kubelet.IsReady(o)
 	}
 	sum, available := 0, 0
 	for _, size := range c.sizes {

@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
+
+	"minikcm/internal/kubelet"
 )
 
 // scene is one thing the manager does, started by something a user does.
@@ -69,7 +71,7 @@ func killPod(ctx context.Context, s *stage) error {
 		now, err := s.pods(ctx)
 		for _, p := range now {
 			if !slices.ContainsFunc(before, func(b corev1.Pod) bool { return b.UID == p.UID }) {
-				return p.Name + " on " + p.Spec.NodeName, isReady(p), err
+				return p.Name + " on " + p.Spec.NodeName, kubelet.IsReady(&p), err
 			}
 		}
 		return "", false, err
@@ -115,9 +117,7 @@ func killNode(ctx context.Context, s *stage) error {
 	}
 	dead := pods[0].Spec.NodeName
 	s.say("kill -9 of the kubelet of %s", dead)
-	if err := s.kubelets[dead].kill(); err != nil {
-		return err
-	}
+	s.kubelets[dead].kill()
 	if err := s.wait(ctx, dead, 2*time.Minute, s.nodeIs(dead, corev1.ConditionUnknown)); err != nil {
 		return err
 	}

@@ -6,20 +6,16 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"minikcm/internal/kubelet"
 	"minikcm/test/controlplane"
 )
 
-// Grace periods short enough to watch. A kubelet's defaults are 40 s for its lease, the manager's are 50 s for silence.
-const (
-	leaseSeconds = "8"
-	grace        = "10s"
-)
+// grace is how long the manager trusts a silent node here.
+const grace = "10s"
 
 var nodes = []string{"node-a", "node-b"}
 
@@ -34,14 +30,14 @@ type stage struct {
 	dir        string
 	died       chan error // a server ended by itself
 
-	lock     sync.Mutex
-	kubelets map[string]*server // by node
-	servers  []*server          // in start order, kubelets not included
+	kubelets  map[string]*player // by node
+	scheduler *player            // nil before it was started
+	servers   []*server          // in start order
 }
 
 // raise starts everything. On error nothing is left running.
 func raise(ctx context.Context) (_ *stage, err error) {
-	s := &stage{start: time.Now(), kubelets: map[string]*server{}, died: make(chan error, 8)}
+	s := &stage{start: time.Now(), kubelets: map[string]*player{}, died: make(chan error, 8)}
 	defer func() {
 		if err != nil {
 			s.lower()
@@ -69,21 +65,18 @@ func raise(ctx context.Context) (_ *stage, err error) {
 }
 
 func (s *stage) startServers(ctx context.Context) error {
-	s.say("starting kube-scheduler")
-	scheduler, err := s.launch("kube-scheduler", "--kubeconfig="+s.kubeconfig, "--leader-elect=false", "--secure-port=0")
-	if err != nil {
-		return err
-	}
-	s.servers = append(s.servers, scheduler)
+	s.say("playing the scheduler, and the kubelets of %s", strings.Join(nodes, " and "))
+	s.scheduler = playScheduler(s.client)
 	for _, name := range nodes {
-		if _, err := s.client.CoreV1().Nodes().Create(ctx, controlplane.Node(name), metav1.CreateOptions{}); err != nil {
-			return fmt.Errorf("create node: %w", err)
+		if err := kubelet.Register(ctx, s.client, controlplane.Node(name), leaseGrace); err != nil {
+			return err
 		}
 		if err := s.startKubelet(name); err != nil {
 			return err
 		}
 	}
 	s.say("starting our controller-manager, with a node's silence trusted for %s instead of 50s", grace)
+	var err error
 	if s.port, err = controlplane.FindPort(); err != nil {
 		return err
 	}
@@ -97,20 +90,11 @@ func (s *stage) startServers(ctx context.Context) error {
 	return s.wait(ctx, "nodes", time.Minute, s.readyNodes(len(nodes)))
 }
 
-// startKubelet lets kwok play one node.
 func (s *stage) startKubelet(node string) error {
-	stages, err := controlplane.Binary("kwok-stages.yaml")
+	k, err := playKubelet(s.client, node)
 	if err != nil {
 		return err
 	}
-	s.say("starting kwok as the kubelet of %s", node)
-	k, err := s.launch("kwok", "--kubeconfig="+s.kubeconfig, "--config="+stages, "--manage-single-node="+node,
-		"--node-lease-duration-seconds="+leaseSeconds, "--server-address=")
-	if err != nil {
-		return err
-	}
-	s.lock.Lock()
-	defer s.lock.Unlock()
 	s.kubelets[node] = k
 	return nil
 }
@@ -121,8 +105,11 @@ func (s *stage) lower() {
 	for i := len(s.servers) - 1; i >= 0; i-- {
 		s.report(s.servers[i].stop())
 	}
+	if s.scheduler != nil {
+		s.scheduler.kill()
+	}
 	for _, k := range s.kubelets {
-		s.report(k.stop())
+		k.kill()
 	}
 	if s.cluster != nil {
 		s.report(s.cluster.Stop())
