@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -157,18 +156,9 @@ func TestNothingIsLeftWhenTheTestHasEnded(t *testing.T) {
 	client := cluster.Client(t)
 	newNamespace(t, client) // the client has its connection now
 	before := goroutines()
-	var lock sync.Mutex
-	over, lines, late := false, 0, []string(nil)
-	log := funcr.New(func(prefix, args string) {
-		lock.Lock()
-		defer lock.Unlock()
-		lines++
-		if over {
-			late = append(late, prefix+" "+args)
-		}
-	}, funcr.Options{Verbosity: 6})
+	log := &log{}
 	t.Run("test", func(t *testing.T) {
-		kcmtest.Start(t, cluster.Config(), kcmtest.Log(log))
+		kcmtest.Start(t, cluster.Config(), kcmtest.Log(log.logger()))
 		namespace := newNamespace(t, client)
 		if _, err := client.AppsV1().Deployments(namespace).Create(t.Context(), controlplane.Deployment(namespace, "web", 30), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
@@ -178,13 +168,9 @@ func TestNothingIsLeftWhenTheTestHasEnded(t *testing.T) {
 			t.Fatal(err) // and ends in the middle of it
 		}
 	})
-	lock.Lock()
-	over = true
-	lock.Unlock()
+	log.end()
 	noneLeft(t, before)
-	lock.Lock()
-	defer lock.Unlock()
-	if lines == 0 || len(late) > 0 {
+	if lines, late := log.told(); lines == 0 || len(late) > 0 {
 		t.Errorf("%d lines were logged; too late: %q", lines, late)
 	}
 }
