@@ -92,7 +92,7 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 		client: deps.Client, pods: deps.Pods, namespaces: deps.Namespaces, read: c.read, remover: c.remover, slots: slots,
 		recorder: deps.Recorder, clock: deps.Clock, metrics: c.metrics,
 	}
-	c.statuses = &statusWriter{client: deps.Client, sets: deps.ReplicaSets, read: c.read, terminating: cfg.TerminatingReplicas}
+	c.statuses = &statusWriter{client: deps.Client, sets: deps.ReplicaSets, read: c.read, clock: deps.Clock, terminating: cfg.TerminatingReplicas}
 	c.loop = controller.NewLoop(controller.LoopConfig{
 		Controller: Name, Queue: queueName, Workers: cfg.Workers, Patience: patience, Drain: cfg.Drain, Clock: deps.Clock,
 	}, deps.Metrics, c.reconcile).GroupBy(func(key cache.ObjectName) string { return key.Namespace })

@@ -150,3 +150,12 @@ func onlyFewerEnding(from, to appsv1.ReplicaSetStatus) bool {
 	from.TerminatingReplicas = after
 	return before != nil && after != nil && *after < *before && *after > 0 && sameStatus(from, to)
 }
+
+// onlyMoreReady reports whether the status changes in nothing but that more pods are ready or available, though not yet all, and perhaps that fewer are ending.
+func onlyMoreReady(rs *appsv1.ReplicaSet, to appsv1.ReplicaSetStatus) bool {
+	from, all := rs.Status, to.Replicas
+	rise := to.ReadyReplicas >= from.ReadyReplicas && to.AvailableReplicas >= from.AvailableReplicas
+	reached := to.ReadyReplicas == all && from.ReadyReplicas != all || to.AvailableReplicas == all && from.AvailableReplicas != all
+	from.ReadyReplicas, from.AvailableReplicas = to.ReadyReplicas, to.AvailableReplicas
+	return rise && !reached && (sameStatus(from, to) || onlyFewerEnding(from, to))
+}

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
@@ -21,12 +22,16 @@ type statusWriter struct {
 	client      kubernetes.Interface
 	sets        *caches.ReplicaSets
 	read        *reader
+	clock       clock.PassiveClock
 	terminating bool // status.terminatingReplicas is filled
 }
 
 // write writes the status if it has changed, and returns when to look again. The counts are those after this sync created and deleted, as far as it was
 // answered: what is not known to have been carried out counts as if it had not, and the events of it bring the next sync.
 func (w *statusWriter) write(ctx context.Context, t task, claimed claims, a applied) (again time.Duration, err error) {
+	if newest, ok := w.sets.Get(t.key); ok && newest.UID == t.rs.UID && newest.Generation > t.rs.Generation {
+		return 0, nil // the numbers were made for another spec, and would be refused; its event brings the next sync
+	}
 	c := w.count(t, claimed)
 	again, err = w.put(ctx, t, t.rs, c, a)
 	if !apierrors.IsConflict(err) {
@@ -73,18 +78,38 @@ func (w *statusWriter) changesNumbers(t task, claimed claims) bool {
 // few wait for any but the last: a Deployment controller that replaces pods only once they are gone gets their room in steps of up to that long.
 const endingEvery = time.Second
 
+// A status of a ReplicaSet with an owner that only tells that more of its pods are ready waits for as long as makes the last write of one a readyShare-th of
+// the time, and no longer than readyEvery. So where the API server is quick nobody waits, and where it is busy it is not kept busy with numbers that change
+// again at once: each of them would bring a status of the owner, and perhaps a new size, and another status for that.
+const (
+	readyShare = 20
+	readyEvery = time.Second
+)
+
+// pace is how long after the last status one is written, when that took so long; 0: at once.
+func pace(rs *appsv1.ReplicaSet, to appsv1.ReplicaSetStatus, took time.Duration) time.Duration {
+	switch {
+	case onlyFewerEnding(rs.Status, to):
+		return endingEvery
+	case metav1.GetControllerOfNoCopy(rs) != nil && onlyMoreReady(rs, to):
+		return min(readyShare*took, readyEvery)
+	}
+	return 0
+}
+
 // put writes the status over rs, which must be the version that the API server has, and returns when to look again if that can wait.
 func (w *statusWriter) put(ctx context.Context, t task, rs *appsv1.ReplicaSet, c counts, a applied) (again time.Duration, err error) {
 	status := statusOf(rs.Status, rs.Generation, c, a, t.now)
 	if sameStatus(rs.Status, status) {
 		return 0, nil
 	}
-	if wait := t.throttle.statusAt.Add(endingEvery).Sub(t.now); wait > 0 && onlyFewerEnding(rs.Status, status) {
+	if wait := t.throttle.statusAt.Add(pace(rs, status, t.throttle.statusTook)).Sub(t.now); wait > 0 {
 		return wait, nil
 	}
 	update := rs.DeepCopy() // marshalling writes to what it is given, and rs may be the cache's
 	update.Status = status
 	klog.FromContext(ctx).V(4).Info("Updating status", "replicas", c.replicas, "ready", c.ready, "available", c.available, "generation", rs.Generation)
+	sent := w.clock.Now()
 	written, err := w.client.AppsV1().ReplicaSets(rs.Namespace).UpdateStatus(ctx, update, metav1.UpdateOptions{})
 	if apierrors.IsNotFound(err) {
 		return 0, nil // deleted
@@ -92,7 +117,8 @@ func (w *statusWriter) put(ctx context.Context, t task, rs *appsv1.ReplicaSet, c
 	if err != nil {
 		return 0, fmt.Errorf("write status: %w", err)
 	}
-	t.throttle.statusAt = t.now
+	t.throttle.statusAt = w.clock.Now()
+	t.throttle.statusTook = t.throttle.statusAt.Sub(sent)
 	t.ledger.barrier.Require(w.sets, written.ResourceVersion, t.now)
 	if status.TerminatingReplicas != nil && written.Status.TerminatingReplicas == nil {
 		t.throttle.noTerminating = true // the field is off in the API server; do not write it again and again

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"testing/synctest"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +17,7 @@ import (
 
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
+	"minikcm/pkg/internal/fakeapi"
 )
 
 func TestStatusConflict(t *testing.T) {
@@ -189,6 +191,97 @@ func TestFewerEndingPodsAreToldAtTheirPace(t *testing.T) {
 		}
 		b.wants(t, "update replicasets/status")
 	})
+}
+
+// TestMoreReadyPodsAreToldAtThePaceOfTheAPIServer where somebody adds the numbers up, and the last one, or anything else, at once.
+func TestMoreReadyPodsAreToldAtThePaceOfTheAPIServer(t *testing.T) {
+	ready := func(pods int32) func(*appsv1.ReplicaSet) {
+		return func(rs *appsv1.ReplicaSet) { rs.Status.ReadyReplicas, rs.Status.AvailableReplicas = pods, pods }
+	}
+	slow := func(rs *appsv1.ReplicaSet) { rs.Spec.MinReadySeconds = 3600 }
+	owned := func(rs *appsv1.ReplicaSet) {
+		rs.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(&appsv1.Deployment{}, appsv1.SchemeGroupVersion.WithKind("Deployment"))}
+	}
+	for _, tt := range []struct {
+		name  string
+		edits []func(*appsv1.ReplicaSet)
+		pods  int // of three, ready
+		took  int // milliseconds, the last status
+		since int // milliseconds since then
+		wait  int // milliseconds; 0: written
+	}{
+		{"one more", []func(*appsv1.ReplicaSet){owned, ready(1)}, 2, 20, 300, 100},
+		{"one more, a while after the last status", []func(*appsv1.ReplicaSet){owned, ready(1)}, 2, 20, 400, 0},
+		{"the API server is quick", []func(*appsv1.ReplicaSet){owned, ready(1)}, 2, 0, 0, 0},
+		{"the API server hardly answers", []func(*appsv1.ReplicaSet){owned, ready(1)}, 2, 60_000, 300, 700},
+		{"nobody adds them up", []func(*appsv1.ReplicaSet){ready(1)}, 2, 20, 300, 0},
+		{"all are ready", []func(*appsv1.ReplicaSet){owned, ready(1)}, 3, 20, 300, 0},
+		{"all are ready, though not available", []func(*appsv1.ReplicaSet){owned, ready(0), slow}, 3, 20, 300, 0},
+		{"fewer are", []func(*appsv1.ReplicaSet){owned, ready(2)}, 1, 20, 300, 0},
+		{"the generation with it", []func(*appsv1.ReplicaSet){owned, ready(1), func(rs *appsv1.ReplicaSet) { rs.Generation++ }}, 2, 20, 300, 0},
+		{"fewer are ending, too", []func(*appsv1.ReplicaSet){owned, ready(1), ending(1)}, 2, 20, 300, 0},
+		{"more pods, too", []func(*appsv1.ReplicaSet){owned, ready(1), func(rs *appsv1.ReplicaSet) { rs.Status.Replicas = 2 }}, 2, 20, 300, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var pods []*caches.Pod
+			for i, name := range []string{"a", "b", "c"} {
+				pods = append(pods, newPod(name))
+				if i < tt.pods {
+					pods[i].Ready = caches.Condition{Status: corev1.ConditionTrue, Since: metav1.NewTime(now)}
+				}
+			}
+			b := newBench(t, newSet(3, append([]func(*appsv1.ReplicaSet){statusOfSize(3)}, tt.edits...)...), pods...)
+			b.throttle.statusAt, b.throttle.statusTook = now.Add(-ms(tt.since)), ms(tt.took)
+			result, err := b.run(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tt.wait == 0 {
+				b.wants(t, "update replicasets/status")
+				return
+			}
+			b.wants(t)
+			if result.After != ms(tt.wait) {
+				t.Errorf("again after %v, want %v", result.After, ms(tt.wait))
+			}
+		})
+	}
+}
+
+// TestHowLongAStatusTookIsRemembered: it is what the pace of the next ones follows.
+func TestHowLongAStatusTookIsRemembered(t *testing.T) {
+	clk := testingclock.NewFakeClock(now)
+	b := newBenchWith(t, func(d *Deps) { d.Clock = clk }, newSet(1), newPod("a"))
+	b.on("update replicasets/status", func(_ int, a clienttesting.Action) (runtime.Object, error) {
+		clk.Step(ms(30))
+		return a.(clienttesting.UpdateAction).GetObject(), nil
+	})
+	if _, err := b.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if b.throttle.statusTook != ms(30) || !b.throttle.statusAt.Equal(now.Add(ms(30))) {
+		t.Errorf("a status took %v, and was written at %v; want 30 ms, %v", b.throttle.statusTook, b.throttle.statusAt, now.Add(ms(30)))
+	}
+}
+
+// TestNoStatusForASizeThatIsPast: the API server would refuse it, and a look at why would be one more request.
+func TestNoStatusForASizeThatIsPast(t *testing.T) { synctest.Test(t, noStatusForASizeThatIsPast) }
+
+func noStatusForASizeThatIsPast(t *testing.T) {
+	newer := newSet(2, func(rs *appsv1.ReplicaSet) { rs.Generation++ })
+	store := caches.New(fakeapi.NewClientset(t, newer), caches.Config{Name: "newer"})
+	b := newBenchWith(t, func(d *Deps) {
+		sets, err := store.ReplicaSets()
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.ReplicaSets = sets
+	}, newSet(1), newPod("a"))
+	defer fakeapi.Fill(t, store)()
+	if _, err := b.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.wants(t)
 }
 
 // ending is how many pods are by the status.

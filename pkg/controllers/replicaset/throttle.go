@@ -18,8 +18,9 @@ type throttle struct {
 	ownership map[types.UID]refusal // pods that the API server does not let us adopt or release
 	disowned  bool                  // the last adoption was accepted and had no effect
 
-	statusAt      time.Time // when the sync began that wrote the last status
-	noTerminating bool      // the API server drops status.terminatingReplicas
+	statusAt      time.Time     // when the last status was written
+	statusTook    time.Duration // to write it
+	noTerminating bool          // the API server drops status.terminatingReplicas
 }
 
 func newThrottle() *throttle { return &throttle{ownership: map[types.UID]refusal{}} }
