@@ -76,6 +76,9 @@
 // ReplicaSet loses its pods, stays to be looked at, and is deleted when the next is made, no sooner than after 5 s, then 10 s, up to 5 min. Those are made
 // without pods and raised when they have come back as they were sent. A new term knows nothing of that: one more stays behind in the history.
 //
+// Steps of a rolling update are larger where the API server is slow: an old ReplicaSet that has not acted on its last size gives up no more for a while, and where
+// many pods may be on their way at once a step that moves few of them waits for more, for a multiple of what a resize takes. Both only put off, so the bounds hold.
+//
 // Of ReplicaSets without replicas the cache keeps no template but a digest, which tells whether it is that of the Deployment; a rollback reads it live.
 // A status of which only numbers have changed that decide nothing is written two seconds after the last one at the earliest. That the rollout makes progress
 // is told with the time at which it was seen.

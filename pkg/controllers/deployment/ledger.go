@@ -24,6 +24,8 @@ type ledger struct {
 	creates controller.Creates             // ReplicaSets that are to be created, and may have been
 	sizes   map[string]int                 // of those, by name
 	resizes map[types.UID]unansweredResize // by ReplicaSet
+	resized map[types.UID]time.Time        // when a size was last changed and that was answered, by ReplicaSet
+	steps   steps                          // of the rolling update
 	pruned  map[types.UID]struct{}         // ReplicaSets deleted for certain, though the cache may show them
 	best    best                           // what the status has told of the new ReplicaSet
 	untold  sighting                       // the last numbers that no status has told yet; zero: there are none
@@ -36,6 +38,38 @@ type ledger struct {
 type unansweredResize struct {
 	change change
 	until  time.Time // by then it has been carried out or never will be
+}
+
+// steps are what makes small steps of a rolling update wait for each other.
+type steps struct {
+	took  time.Duration // the last change of a size that was answered
+	small time.Time     // since when a step has been put off that would have been a small one; zero: none is
+}
+
+// Each step costs two resizes and the statuses that follow. So small ones wait for as long as makes a resize a stepShare-th of the time, and no longer
+// than stepPatience: where the API server is quick nobody waits, and where it is busy there are fewer and larger steps.
+const (
+	stepShare    = 20
+	stepPatience = 2 * time.Second
+)
+
+// gather is for how long a small step may still be put off.
+func (s steps) gather(now time.Time) time.Duration {
+	most := min(stepShare*s.took, stepPatience)
+	if s.small.IsZero() {
+		return most
+	}
+	return max(0, s.small.Add(most).Sub(now))
+}
+
+// decided notes what a plan put off.
+func (s *steps) decided(held []hold, now time.Time) {
+	switch {
+	case !slices.Contains(held, holdSmallStep):
+		s.small = time.Time{}
+	case s.small.IsZero():
+		s.small = now
+	}
 }
 
 // best is how far statuses have told that a rollout has come with one new ReplicaSet at one size. With another size it is not known: the first pods that come
@@ -72,7 +106,7 @@ func (l *ledger) told(next *appsv1.ReplicaSet, status appsv1.DeploymentStatus) {
 }
 
 func newLedger(uid types.UID) *ledger {
-	return &ledger{uid: uid, sizes: map[string]int{}, resizes: map[types.UID]unansweredResize{}, pruned: map[types.UID]struct{}{}}
+	return &ledger{uid: uid, sizes: map[string]int{}, resizes: map[types.UID]unansweredResize{}, resized: map[types.UID]time.Time{}, pruned: map[types.UID]struct{}{}}
 }
 
 // readLive notes a consistent read: the Deployment, and the ReplicaSets it selects, as of a version. The caches have to come that far.
@@ -114,9 +148,17 @@ func (l *ledger) resolve(sets []*appsv1.ReplicaSet, byName func(name string) (*a
 			delete(l.sizes, name)
 		}
 	}
+	gone := func(uid types.UID) bool {
+		return !slices.ContainsFunc(sets, func(rs *appsv1.ReplicaSet) bool { return rs.UID == uid })
+	}
 	for uid := range l.pruned {
-		if !slices.ContainsFunc(sets, func(rs *appsv1.ReplicaSet) bool { return rs.UID == uid }) {
+		if gone(uid) {
 			delete(l.pruned, uid)
+		}
+	}
+	for uid, at := range l.resized {
+		if gone(uid) || !now.Before(at.Add(shrinkPatience)) {
+			delete(l.resized, uid)
 		}
 	}
 	return made

@@ -67,6 +67,7 @@ type model struct {
 	sets               int
 	lags               bool // the cache of pods may be behind
 	fails              bool // reductions may be refused
+	patient            bool // no reduction while a ReplicaSet has not acted on the last, however long that takes
 	plans              map[seenState]plan
 }
 
@@ -154,7 +155,11 @@ func (m *model) decide(s modelState, behind int) plan {
 		if m.minReady {
 			counted.ready = int(v.up)
 		}
-		sets = append(sets, set{rs: rs, current: current, pods: counted})
+		var resized time.Time
+		if m.patient {
+			resized = now
+		}
+		sets = append(sets, set{rs: rs, current: current, resized: resized, pods: counted})
 	}
 	p := rollout(d, sets, f, now)
 	m.plans[seen] = p
@@ -387,16 +392,17 @@ func TestModelOfRollingUpdates(t *testing.T) {
 	for _, tt := range []struct {
 		replicas, surge, unavailable, sets int
 		changes                            int8
-		minReady, lags, fails              bool
+		minReady, lags, fails, patient     bool
 	}{
-		{1, 1, 0, 2, 2, false, false, false}, {1, 0, 1, 2, 2, false, false, false}, {2, 1, 0, 2, 2, false, false, false}, {2, 0, 1, 2, 2, false, false, false},
-		{2, 1, 1, 2, 2, false, false, false}, {3, 1, 1, 2, 2, false, false, false}, {3, 2, 0, 2, 2, false, false, false}, {3, 0, 2, 2, 2, false, false, false},
-		{2, 1, 0, 2, 2, true, false, false}, {2, 1, 1, 2, 2, true, false, false}, {3, 1, 0, 2, 1, true, false, false}, {3, 2, 1, 2, 1, true, false, false}, {3, 1, 1, 2, 2, true, false, false},
-		{1, 1, 0, 2, 2, false, true, false}, {2, 1, 0, 3, 2, false, true, false}, {2, 1, 1, 3, 2, false, true, false}, {2, 1, 0, 2, 2, true, true, false}, {3, 1, 0, 2, 1, true, true, false},
-		{1, 0, 1, 2, 2, false, false, true}, {2, 1, 0, 3, 2, false, false, true}, {3, 1, 1, 2, 2, false, false, true}, {2, 1, 1, 2, 2, true, false, true}, {1, 1, 0, 3, 2, true, false, false},
+		{1, 1, 0, 2, 2, false, false, false, false}, {1, 0, 1, 2, 2, false, false, false, false}, {2, 1, 0, 2, 2, false, false, false, false}, {2, 0, 1, 2, 2, false, false, false, false},
+		{2, 1, 1, 2, 2, false, false, false, false}, {3, 1, 1, 2, 2, false, false, false, false}, {3, 2, 0, 2, 2, false, false, false, false}, {3, 0, 2, 2, 2, false, false, false, false},
+		{2, 1, 0, 2, 2, true, false, false, false}, {2, 1, 1, 2, 2, true, false, false, false}, {3, 1, 0, 2, 1, true, false, false, false}, {3, 2, 1, 2, 1, true, false, false, false}, {3, 1, 1, 2, 2, true, false, false, false},
+		{1, 1, 0, 2, 2, false, true, false, false}, {2, 1, 0, 3, 2, false, true, false, false}, {2, 1, 1, 3, 2, false, true, false, false}, {2, 1, 0, 2, 2, true, true, false, false}, {3, 1, 0, 2, 1, true, true, false, false},
+		{1, 0, 1, 2, 2, false, false, true, false}, {2, 1, 0, 3, 2, false, false, true, false}, {3, 1, 1, 2, 2, false, false, true, false}, {2, 1, 1, 2, 2, true, false, true, false}, {1, 1, 0, 3, 2, true, false, false, false},
+		{3, 1, 1, 2, 2, false, false, false, true}, {2, 1, 0, 3, 2, false, false, false, true}, {2, 1, 1, 2, 2, true, true, false, true}, {3, 1, 1, 2, 1, false, false, true, true},
 	} {
 		m := &model{strategy: appsv1.RollingUpdateDeploymentStrategyType, replicas: tt.replicas, surge: tt.surge, unavailable: tt.unavailable, sets: tt.sets,
-			minReady: tt.minReady, lags: tt.lags, fails: tt.fails}
+			minReady: tt.minReady, lags: tt.lags, fails: tt.fails, patient: tt.patient}
 		start := m.finished(tt.changes)
 		if tt.fails {
 			start.losses = 1

@@ -139,7 +139,10 @@ func (r *reader) counted(t task, mine []*appsv1.ReplicaSet) []set {
 			t.throttle.redeemed(rs.UID)
 		}
 		_, spoiled := t.throttle.spoiled[rs.UID]
-		sets[i] = set{rs: rs, current: current, spoiled: spoiled, pods: countPods(r.pods.ControlledBy(rs.UID), rs.Spec.MinReadySeconds, t.now)}
+		sets[i] = set{
+			rs: rs, current: current, spoiled: spoiled, resized: t.ledger.resized[rs.UID],
+			pods: countPods(r.pods.ControlledBy(rs.UID), rs.Spec.MinReadySeconds, t.now),
+		}
 	}
 	return sets
 }

@@ -95,6 +95,7 @@ func (c *Controller) step(ctx context.Context, t task, liveReason string) (contr
 
 	// 8. Create and resize.
 	a := c.writes.apply(ctx, t, judged)
+	t.ledger.steps.decided(a.plan.held, t.now)
 	for _, why := range a.plan.held {
 		c.metrics.held.WithLabelValues(string(why)).Inc()
 	}
@@ -181,7 +182,7 @@ func (d *decision) replan(t task) { d.plan = rollout(t.d, d.sets, d.facts, t.now
 // facts are what is known besides the Deployment and its ReplicaSets. found tells that there is one of the present template. again is brought forward to
 // when what is held back may go on.
 func (c *Controller) facts(t task, found bool, again *time.Duration) facts {
-	f := facts{terminatingReplicas: c.cfg.TerminatingReplicas && !t.throttle.noTerminating, unsettled: t.unsettled, untold: t.ledger.untold}
+	f := facts{terminatingReplicas: c.cfg.TerminatingReplicas && !t.throttle.noTerminating, unsettled: t.unsettled, untold: t.ledger.untold, gather: t.ledger.steps.gather(t.now)}
 	if len(t.ledger.creates) > 0 {
 		f.attempted, f.reserved = t.ledger.reserved(nextName(t.d))
 	}

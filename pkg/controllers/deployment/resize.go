@@ -77,6 +77,7 @@ func (c change) mergePatch() ([]byte, error) {
 type resized struct {
 	outcome answer.Meaning     // Conflict: the ReplicaSet is not what was judged
 	set     *appsv1.ReplicaSet // as it is now, if it is known
+	took    time.Duration
 	err     error
 }
 
@@ -90,11 +91,12 @@ func (w *writer) send(ctx context.Context, c change) resized {
 		return resized{outcome: answer.Unsent, err: err}
 	}
 	var got *appsv1.ReplicaSet
+	sent := w.clock.Now()
 	outcome, err := answer.Send(ctx, func(ctx context.Context) (err error) {
 		got, err = w.client.AppsV1().ReplicaSets(c.rs.Namespace).Patch(ctx, c.rs.Name, patchType, body, metav1.PatchOptions{})
 		return err
 	})
-	r := resized{outcome: outcome, set: got, err: err}
+	r := resized{outcome: outcome, set: got, took: w.clock.Since(sent), err: err}
 	if outcome != answer.Conflict && !(outcome == answer.Refused && apierrors.IsInvalid(err)) {
 		return r
 	}
@@ -115,6 +117,9 @@ func (w *writer) note(ctx context.Context, t task, c change, r resized) error {
 	switch r.outcome {
 	case answer.Done:
 		delete(t.ledger.resizes, c.rs.UID)
+		if c.from != c.to {
+			t.ledger.resized[c.rs.UID], t.ledger.steps.took = w.clock.Now(), r.took
+		}
 		t.ledger.barrier.Require(w.sets, r.set.ResourceVersion, t.now)
 		w.tellScaled(ctx, t, c)
 		return nil

@@ -1,6 +1,10 @@
 package deployment
 
-import "slices"
+import (
+	"slices"
+
+	"minikcm/pkg/controller"
+)
 
 // rolling sizes the ReplicaSets of a rolling update: the new one is created in the room that the surge leaves, old ones shrink as far as enough
 // pods stay available, and the new one gets what became free. Statuses may be arbitrarily old; see set.available and set.caughtUp.
@@ -24,24 +28,57 @@ func (p pass) rolling() sizing {
 		s.targets = append(s.targets, target{set: next, to: size, why: whyTooMany})
 	}
 
-	// 2. Old ones give up what can be spared.
-	shrunk := shrink(p.old, next, available, p.bounds.least())
+	// 2. Old ones give up what can be spared, in no more steps than their controller takes.
 	left := sizes(p.old)
-	for _, t := range shrunk {
+	var step []target
+	for _, t := range shrink(p.old, next, available, p.bounds.least()) {
+		if wait := t.set.busy(p.now); wait > 0 {
+			s.held, s.again = append(s.held, holdShrinking), controller.Soonest(s.again, wait)
+			continue
+		}
 		left -= t.set.size() - t.to
+		step = append(step, t)
 	}
-	s.targets = append(s.targets, shrunk...)
 
 	// 3. The new one gets the room.
 	if to := min(p.bounds.replicas, limit-left); to > size {
-		s.targets = append(s.targets, target{set: next, to: to, why: whySurge})
+		step = append(step, target{set: next, to: to, why: whySurge})
 	}
+	if p.found && p.facts.gather > 0 && p.small(step) && size > available && told(p.all) >= p.bounds.least() {
+		s.held, s.again = append(s.held, holdSmallStep), controller.Soonest(s.again, p.facts.gather)
+		step = nil
+	}
+	s.targets = append(s.targets, step...)
 
 	// 4. Only the pods show that one has become unready, and no event of a ReplicaSet needs to follow.
 	if left > 0 && slices.ContainsFunc(p.all, set.lowered) {
 		s.held = append(s.held, holdPodsLower)
 	}
 	return s
+}
+
+// fewInFlight is how many pods a rolling update may have on their way at once so that every step of it counts.
+const fewInFlight = 7
+
+// small reports whether a step moves less than half of what may be on its way at once, and less than is left to be moved. Nothing is no step.
+func (p pass) small(step []target) bool {
+	inFlight := p.bounds.surge + p.bounds.unavailable
+	if inFlight <= fewInFlight || len(step) == 0 {
+		return false
+	}
+	var up, down int
+	for _, t := range step {
+		up, down = up+max(0, t.to-t.set.size()), down+max(0, t.set.size()-t.to)
+	}
+	return max(up, down) < min(inFlight/2, max(p.bounds.replicas-p.next.size(), sizes(p.old)))
+}
+
+// told is how many pods are available by the statuses of ReplicaSets.
+func told(sets []set) (sum int) {
+	for _, s := range sets {
+		sum += s.told()
+	}
+	return sum
 }
 
 // sizes is the sum of the sizes of ReplicaSets.

@@ -1,13 +1,81 @@
 package deployment
 
 import (
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 )
 
+// TestSmallSteps: where many pods may be on their way at once, a step that moves few of them waits for more, as long as more are coming and enough are available.
+func TestSmallSteps(t *testing.T) {
+	for _, tt := range []struct {
+		name               string
+		replicas           int32
+		surge, unavailable int
+		gather             time.Duration
+		sets               []set
+		want               []string
+	}{
+		{"few are ready", 50, 13, 12, time.Second, []set{newNext("new", 25, having(5)), newOld("old", 38, 1)}, nil},
+		{"and there is no time", 50, 13, 12, 0, []set{newNext("new", 25, having(5)), newOld("old", 38, 1)}, []string{"old 38→33", "new 25→30"}},
+		{"half of those on their way", 50, 13, 12, time.Second, []set{newNext("new", 25, having(12)), newOld("old", 38, 1)}, []string{"old 38→26", "new 25→37"}},
+		{"no more are coming", 50, 13, 12, time.Second, []set{newNext("new", 5), newOld("old", 38, 1)}, []string{"old 38→33", "new 5→30"}},
+		{"too few are available", 50, 13, 12, time.Second, []set{newNext("new", 25, having(1)), newOld("old", 38, 1, having(30))}, []string{"old 38→37", "new 25→26"}},
+		{"all that is left", 50, 13, 12, time.Second, []set{newNext("new", 47, having(41)), newOld("old", 3, 1)}, []string{"old 3→0", "new 47→50"}},
+		{"a part of what is left", 50, 13, 12, time.Second, []set{newNext("new", 50, having(36)), newOld("old", 4, 1)}, nil},
+		{"few may be on their way", 10, 4, 3, time.Second, []set{newNext("new", 7, having(1)), newOld("old", 7, 1)}, []string{"old 7→6", "new 7→8"}},
+		{"the new one is too large", 50, 13, 12, time.Second, []set{newNext("new", 52, having(37)), newOld("old", 3, 1)}, []string{"new 52→50"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := newPass(newDeployment(tt.replicas, within(tt.surge, tt.unavailable)), tt.sets...)
+			p.facts.gather = tt.gather
+			s := p.rolling()
+			changes, held := p.changes(s)
+			if tt.want == nil {
+				tt.want = []string{}
+				if s.again != tt.gather || !slices.Contains(held, holdSmallStep) {
+					t.Errorf("again after %v, held %v; want %v, %s", s.again, held, tt.gather, holdSmallStep)
+				}
+			}
+			if diff := cmp.Diff(tt.want, sizesOf(changes)); diff != "" {
+				t.Errorf("sizes (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestHowLongSmallStepsWait: for a multiple of what a resize takes, from the first on that was put off.
+func TestHowLongSmallStepsWait(t *testing.T) {
+	small := []hold{holdSmallStep}
+	s := steps{}
+	for _, tt := range []struct {
+		what  string
+		after time.Duration // since now
+		took  time.Duration
+		held  []hold
+		want  time.Duration
+	}{
+		{"no resize yet", 0, 0, nil, 0},
+		{"a quick one", 0, 5 * time.Millisecond, small, 100 * time.Millisecond},
+		{"the next sync", 40 * time.Millisecond, 5 * time.Millisecond, small, 60 * time.Millisecond},
+		{"it is over", 100 * time.Millisecond, 5 * time.Millisecond, nil, 0},
+		{"the next step", 200 * time.Millisecond, 5 * time.Millisecond, small, 100 * time.Millisecond},
+		{"the API server is slow", 200 * time.Millisecond, time.Minute, nil, stepPatience},
+	} {
+		s.took = tt.took
+		if got := s.gather(now.Add(tt.after)); got != tt.want {
+			t.Errorf("%s: wait for %v, want %v", tt.what, got, tt.want)
+		}
+		s.decided(tt.held, now.Add(tt.after))
+	}
+}
+
 func TestRollingUpdate(t *testing.T) {
+	justNow := func(s *set) { s.resized = now }
+	longAgo := func(s *set) { s.resized = now.Add(-shrinkPatience) }
 	slow := func(s *set) { s.rs.Spec.MinReadySeconds = 10 }
 	notAvailable := telling(func(s *appsv1.ReplicaSetStatus) { s.AvailableReplicas = 0 })
 	for _, tt := range []struct {
@@ -51,6 +119,15 @@ func TestRollingUpdate(t *testing.T) {
 		{"then it does", 3, 0, 1, []set{newNext("new", 1, slow), newOld("old", 2, 1, slow)}, []string{"old 2→1", "new 1→2"}, nil},
 		{"and a new one that is cut down does not count at all", 2, 0, 1, []set{newNext("new", 5, slow), newOld("old", 2, 1, slow)}, []string{"new 5→2", "old 2→1"}, nil},
 		{"scaled to nothing", 0, 1, 0, []set{newNext("new", 0), newOld("old", 3, 1)}, []string{"old 3→0"}, nil},
+
+		// In no more steps than their controller takes.
+		{"one that has not acted on its last size gives up no more, and nobody gets its room", 4, 1, 1, []set{newNext("new", 2), newOld("old", 2, 1, unseen, justNow)},
+			[]string{"new 2→3"}, []hold{holdShrinking}},
+		{"for some time", 4, 1, 1, []set{newNext("new", 2), newOld("old", 2, 1, unseen, longAgo)}, []string{"old 2→1", "new 2→4"}, nil},
+		{"others do meanwhile", 4, 1, 1, []set{newNext("new", 2), newOld("older", 1, 2, unseen, justNow, having(0)), newOld("old", 2, 1)},
+			[]string{"old 2→1", "new 2→3"}, []hold{holdShrinking}},
+		{"and it does itself when it has acted", 4, 1, 1, []set{newNext("new", 2), newOld("old", 2, 1, justNow)}, []string{"old 2→1", "new 2→4"}, nil},
+		{"a new one that is too large is not waited for", 2, 1, 0, []set{newNext("new", 8, unseen, justNow)}, []string{"new 8→2"}, nil},
 
 		// What cannot be relied on.
 		{"pods that a size has given up are not counted", 2, 1, 1, []set{newOld("old", 2, 1), newNext("new", 2, unseen, having(0),

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+
+	"minikcm/pkg/controller"
 )
 
 // podsRecheck is how soon to plan again if pods that are no longer available hold something back: no event of a ReplicaSet needs to follow.
@@ -29,6 +31,7 @@ type sizing struct {
 	targets []target
 	confirm bool // see plan
 	held    []hold
+	again   time.Duration // when what is held may be done though no event comes; 0: no need
 }
 
 // target is the size of one ReplicaSet.
@@ -101,9 +104,10 @@ func rollout(d *appsv1.Deployment, sets []set, f facts, now time.Time) plan {
 	o.created, o.changes = out.create, out.changes
 	out.status, out.revision, out.outcome = p.status(o), p.revision(o), o
 	out.again = p.untilTimeout(out.status, o)
-	if slices.Contains(out.held, holdPodsLower) && (out.again == 0 || out.again > podsRecheck) {
-		out.again = podsRecheck
+	if slices.Contains(out.held, holdPodsLower) {
+		out.again = controller.Soonest(out.again, podsRecheck)
 	}
+	out.again = controller.Soonest(out.again, s.again)
 
 	// 8. History, once the rollout is over, and at any time what is of no use to anybody.
 	if d.Spec.Paused || !scales && out.create == nil && len(out.changes) == 0 && complete(d, d.Status) {

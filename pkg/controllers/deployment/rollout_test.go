@@ -206,7 +206,7 @@ func (r random) annotations(keys ...string) map[string]string {
 }
 
 func (r random) deployment() *appsv1.Deployment {
-	d := newDeployment(r.size(), within(r.IntN(5), r.IntN(5)))
+	d := newDeployment(r.size(), within(r.IntN(8), r.IntN(8)))
 	d.Generation = r.Int64N(3)
 	d.Spec.MinReadySeconds = 10 * r.Int32N(2)
 	d.Annotations = r.annotations(revisionAnnotation, desiredReplicasAnnotation, "note")
@@ -250,6 +250,9 @@ func (r random) sets(sane bool) (sets []set) {
 			s.pods.ready, s.pods.available = int(status.ReadyReplicas), int(status.AvailableReplicas)
 		}
 		s.current = r.IntN(3) == 0
+		if r.IntN(3) == 0 {
+			s.resized = now
+		}
 		if r.IntN(10) == 0 {
 			s.rs.Spec.Replicas = nil
 		}
@@ -265,7 +268,8 @@ func TestRolloutProperties(t *testing.T) {
 	for i := range 4000 {
 		sane := i%2 == 0
 		d, sets := r.deployment(), r.sets(sane)
-		f := facts{oldPodsGone: r.IntN(2) == 0, terminatingReplicas: r.IntN(2) == 0, reserved: r.IntN(2) * r.IntN(4), attempted: r.IntN(2) * r.IntN(4)}
+		f := facts{oldPodsGone: r.IntN(2) == 0, terminatingReplicas: r.IntN(2) == 0, reserved: r.IntN(2) * r.IntN(4), attempted: r.IntN(2) * r.IntN(4),
+			gather: time.Duration(r.IntN(2)) * time.Second}
 		before := d.DeepCopy()
 		got := rollout(d, sets, f, now)
 		problem := func(format string, args ...any) {

@@ -3,6 +3,7 @@ package deployment
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 )
@@ -12,6 +13,7 @@ type set struct {
 	rs      *appsv1.ReplicaSet // not to be changed
 	current bool               // its template is that of the Deployment
 	spoiled bool               // something changed its template when we created it
+	resized time.Time          // when we last did that; zero: not lately, or not known
 	pods    podCounts
 }
 
@@ -75,6 +77,18 @@ func (s set) expendable() int {
 func (s set) caughtUp() bool {
 	seen := s.rs.Status.ObservedGeneration == s.rs.Generation || s.rs.Generation <= 1
 	return seen && int(s.rs.Status.Replicas) <= s.size()
+}
+
+// shrinkPatience is how long a ReplicaSet gets to act on its last size before it is given a smaller one.
+const shrinkPatience = 2 * time.Second
+
+// busy is for how long a ReplicaSet that we have just resized is left to act on that; 0: it has, or has had the time. Its controller would not look at another
+// size before, and what is given up in the meantime is given up in one write.
+func (s set) busy(now time.Time) time.Duration {
+	if s.resized.IsZero() || s.rs.Status.ObservedGeneration >= s.rs.Generation {
+		return 0
+	}
+	return max(0, s.resized.Add(shrinkPatience).Sub(now))
 }
 
 // gone reports whether the ReplicaSet wants no pods, has none, and its controller will make none for an earlier size.
