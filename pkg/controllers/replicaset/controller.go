@@ -19,6 +19,7 @@ import (
 
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
+	"minikcm/pkg/controllers/internal/slots"
 )
 
 const (
@@ -33,7 +34,7 @@ const (
 // burst is the most pods that one sync creates or deletes: kube-controller-manager v1.37, BurstReplicas.
 const burst = 500
 
-// Writes in flight, over all ReplicaSets; see slots.
+// Writes in flight, over all ReplicaSets; see package slots.
 const (
 	quickWrites = 96  // a ReplicaSet alone has a third: more does not make a small API server faster
 	allWrites   = 300 // half of what a kube-apiserver v1.37 works on at once: 200 that mutate and 400 others, shared by priority and fairness
@@ -81,15 +82,15 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 	cfg.Burst = cmp.Or(cfg.Burst, burst)
 	c := &Controller{cfg: cfg, deps: deps, memories: newMemories()}
 	c.metrics = newMetrics(deps.Metrics, c.memories, deps.Clock)
-	slots := newSlots(deps.Clock, quickWrites, allWrites)
+	writes := slots.New(deps.Clock, quickWrites, allWrites)
 	c.read = &reader{client: deps.Client, pods: deps.Pods, sets: deps.ReplicaSets, metrics: c.metrics}
-	c.owners = &owners{client: deps.Client, pods: deps.Pods, read: c.read, slots: slots, recorder: deps.Recorder, clock: deps.Clock}
+	c.owners = &owners{client: deps.Client, pods: deps.Pods, read: c.read, slots: writes, recorder: deps.Recorder, clock: deps.Clock}
 	c.remover = &remover{
-		client: deps.Client, pods: deps.Pods, sets: deps.ReplicaSets, read: c.read, slots: slots, recorder: deps.Recorder, clock: deps.Clock,
+		client: deps.Client, pods: deps.Pods, sets: deps.ReplicaSets, read: c.read, slots: writes, recorder: deps.Recorder, clock: deps.Clock,
 		metrics: c.metrics, honourCost: cfg.PodDeletionCost,
 	}
 	c.creator = &creator{
-		client: deps.Client, pods: deps.Pods, namespaces: deps.Namespaces, read: c.read, remover: c.remover, slots: slots,
+		client: deps.Client, pods: deps.Pods, namespaces: deps.Namespaces, read: c.read, remover: c.remover, slots: writes,
 		recorder: deps.Recorder, clock: deps.Clock, metrics: c.metrics,
 	}
 	c.statuses = &statusWriter{client: deps.Client, sets: deps.ReplicaSets, read: c.read, clock: deps.Clock, terminating: cfg.TerminatingReplicas}

@@ -19,6 +19,7 @@ import (
 	"minikcm/pkg/answer"
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
+	"minikcm/pkg/controllers/internal/slots"
 )
 
 const (
@@ -34,7 +35,7 @@ type creator struct {
 	namespaces *caches.Namespaces // nil: nobody knows which are terminating
 	read       *reader
 	remover    *remover // of pods that were changed on their way
-	slots      *slots
+	slots      *slots.Slots
 	recorder   record.EventRecorder
 	clock      clock.Clock
 	metrics    *metrics
@@ -139,7 +140,7 @@ func (c *creator) createBatch(ctx context.Context, t task, template *corev1.Pod,
 		}
 		// 3. Send, and take back what was not sent.
 		results := make([]created, n)
-		begun, cut := c.slots.each(ctx, t.key, t.deadline(), n, func(i int) { results[i] = c.createPod(ctx, t, template, attempts[i]) })
+		begun, cut := c.slots.Each(ctx, t.key, t.deadline(), n, func(i int) { results[i] = c.createPod(ctx, t, template, attempts[i]) })
 		for _, attempt := range attempts[begun:] {
 			t.ledger.creates.Keep(attempt)
 		}

@@ -11,7 +11,7 @@
 //
 //   - reconcile.go tells the way above from top to bottom, in numbered steps. A task is what one sync works on: a value, which no step changes.
 //   - claim.go, plan.go, victims.go and status.go decide: which pods are ours, how many to create or delete, which ones, what the status is.
-//   - read.go, ownership.go, create.go, remove.go and statuswrite.go act, one object each; slots.go bounds what they have in flight.
+//   - read.go, ownership.go, create.go, remove.go and statuswrite.go act, one object each; internal/slots bounds what they have in flight.
 //   - memory.go is what lasts from one sync to the next: the ledger (ledger.go), without which something wrong would be done, and the
 //     throttle (throttle.go, backoff.go), without which too much would be.
 //

@@ -22,6 +22,7 @@ import (
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/internal/ownerpatch"
+	"minikcm/pkg/controllers/internal/slots"
 )
 
 // refusedFor is how long a pod is left alone that the API server does not let us adopt or release, unless it changes.
@@ -32,7 +33,7 @@ type owners struct {
 	client   kubernetes.Interface
 	pods     *caches.Pods
 	read     *reader
-	slots    *slots
+	slots    *slots.Slots
 	recorder record.EventRecorder
 	clock    clock.Clock
 }
@@ -86,7 +87,7 @@ type changed struct {
 // change changes the owner references of pods, all at once as far as there are slots.
 func (o *owners) change(ctx context.Context, t task, pods []*caches.Pod, what change) changed {
 	replies := make([]patched, len(pods))
-	begun, cut := o.slots.each(ctx, t.key, t.deadline(), len(pods), func(i int) { replies[i] = o.patchOwner(ctx, t, pods[i], what) })
+	begun, cut := o.slots.Each(ctx, t.key, t.deadline(), len(pods), func(i int) { replies[i] = o.patchOwner(ctx, t, pods[i], what) })
 	result := changed{cut: cut}
 	var failures []error
 	for i, reply := range replies[:begun] {

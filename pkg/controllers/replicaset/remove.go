@@ -17,6 +17,7 @@ import (
 	"minikcm/pkg/answer"
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
+	"minikcm/pkg/controllers/internal/slots"
 )
 
 // remover deletes pods.
@@ -25,7 +26,7 @@ type remover struct {
 	pods       *caches.Pods
 	sets       *caches.ReplicaSets
 	read       *reader
-	slots      *slots
+	slots      *slots.Slots
 	recorder   record.EventRecorder
 	clock      clock.Clock
 	metrics    *metrics
@@ -50,7 +51,7 @@ func (r *remover) remove(ctx context.Context, t task, todo plan) applied {
 		logger.V(2).Info("Chose pod to delete", "pod", klog.KObj(v.pod), "because", v.rule, "kept", v.kept)
 	}
 	results := make([]removed, len(victims))
-	begun, err := r.slots.each(ctx, t.key, t.deadline(), len(victims), func(i int) {
+	begun, err := r.slots.Each(ctx, t.key, t.deadline(), len(victims), func(i int) {
 		results[i] = r.removePod(ctx, t, victims[i].pod, judgedVersion(t, victims[i].pod))
 	})
 	var a applied

@@ -1,4 +1,4 @@
-package replicaset
+package slots
 
 import (
 	"context"
@@ -61,10 +61,10 @@ func TestAShareLeavesRoomForOthers(t *testing.T) {
 
 func TestWritesThatHangLeaveRoomForQuickOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSlots(clock.RealClock{}, 96, 300)
+		s := New(clock.RealClock{}, 96, 300)
 		hung, until := keyOf("slow", "hung"), time.Now().Add(20*time.Second)
 		start, inFlight := time.Now(), 0
-		for s.acquire(t.Context(), hung, until) != nil {
+		for s.Acquire(t.Context(), hung, until) != nil {
 			if inFlight++; inFlight == 33 && time.Since(start) != writePatience {
 				t.Errorf("write 33 began after %v, want %v: 32 quick ones are enough", time.Since(start), writePatience)
 			}
@@ -74,9 +74,9 @@ func TestWritesThatHangLeaveRoomForQuickOnes(t *testing.T) {
 		}
 		asked := time.Now()
 		for range 10 {
-			w := s.acquire(t.Context(), keyOf("quick", "rs"), until.Add(time.Minute))
+			w := s.Acquire(t.Context(), keyOf("quick", "rs"), until.Add(time.Minute))
 			time.Sleep(10 * time.Millisecond)
-			s.release(w)
+			s.Release(w)
 		}
 		if took := time.Since(asked); took != 100*time.Millisecond {
 			t.Errorf("ten writes of another namespace took %v, want 100 ms", took)
@@ -86,20 +86,20 @@ func TestWritesThatHangLeaveRoomForQuickOnes(t *testing.T) {
 
 func TestASlotThatIsReleasedGoesToWhoHasWaitedLongest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSlots(clock.RealClock{}, 1, 1)
-		held := s.acquire(t.Context(), keyOf("a", "1"), time.Now().Add(time.Hour))
+		s := New(clock.RealClock{}, 1, 1)
+		held := s.Acquire(t.Context(), keyOf("a", "1"), time.Now().Add(time.Hour))
 		var order []string
 		for _, name := range []string{"first", "second"} {
 			go func() {
-				w := s.acquire(t.Context(), keyOf(name, "rs"), time.Now().Add(time.Hour))
+				w := s.Acquire(t.Context(), keyOf(name, "rs"), time.Now().Add(time.Hour))
 				s.lock.Lock()
 				order = append(order, name)
 				s.lock.Unlock()
-				s.release(w)
+				s.Release(w)
 			}()
 			synctest.Wait()
 		}
-		s.release(held)
+		s.Release(held)
 		synctest.Wait()
 		if fmt.Sprint(order) != "[first second]" {
 			t.Errorf("served %v", order)
@@ -109,12 +109,12 @@ func TestASlotThatIsReleasedGoesToWhoHasWaitedLongest(t *testing.T) {
 
 // TestSlotsAreGivenWhileOthersAskForOne is for the race detector: who asks looks at what who releases gives.
 func TestSlotsAreGivenWhileOthersAskForOne(t *testing.T) {
-	s := newSlots(clock.RealClock{}, 1, 1)
+	s := New(clock.RealClock{}, 1, 1)
 	var all sync.WaitGroup
 	for _, name := range []string{"a", "b", "c", "d"} {
 		all.Go(func() {
 			for range 500 {
-				s.release(s.acquire(t.Context(), keyOf(name, "rs"), time.Now().Add(time.Minute)))
+				s.Release(s.Acquire(t.Context(), keyOf(name, "rs"), time.Now().Add(time.Minute)))
 			}
 		})
 	}
@@ -134,11 +134,11 @@ func TestWhoNoLongerWaitsGetsNoSlot(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, start := newSlots(clock.RealClock{}, 1, 1), time.Now()
-				held := s.acquire(t.Context(), keyOf("a", "1"), start.Add(time.Hour))
+				s, start := New(clock.RealClock{}, 1, 1), time.Now()
+				held := s.Acquire(t.Context(), keyOf("a", "1"), start.Add(time.Hour))
 				loop := controller.NewLoop(controller.LoopConfig{Controller: "c", Workers: 1, Clock: clock.RealClock{}}, prometheus.NewRegistry(),
 					func(ctx context.Context, key cache.ObjectName) (controller.Result, error) {
-						if w := s.acquire(ctx, key, start.Add(tt.until)); w != nil || time.Since(start) != tt.gaveUpAt {
+						if w := s.Acquire(ctx, key, start.Add(tt.until)); w != nil || time.Since(start) != tt.gaveUpAt {
 							t.Errorf("it has %+v after %v, want nothing after %v", w, time.Since(start), tt.gaveUpAt)
 						}
 						return controller.Result{}, nil
@@ -146,8 +146,8 @@ func TestWhoNoLongerWaitsGetsNoSlot(t *testing.T) {
 				term, cancel := context.WithTimeout(t.Context(), tt.term)
 				defer cancel()
 				loop.Run(term, func() []cache.ObjectName { return []cache.ObjectName{keyOf("b", "1")} })
-				s.release(held)
-				if s.acquire(t.Context(), keyOf("c", "1"), time.Now().Add(time.Second)) == nil {
+				s.Release(held)
+				if s.Acquire(t.Context(), keyOf("c", "1"), time.Now().Add(time.Second)) == nil {
 					t.Error("the slot that was released is not free")
 				}
 			})

@@ -1,7 +1,10 @@
-package replicaset
+// Package slots bounds the writes that a controller has in flight, and divides them between namespaces and keys, so that nobody who is slow keeps others
+// from theirs.
+package slots
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -15,22 +18,25 @@ import (
 // writePatience is how long a write counts as quick: many times what one takes that nothing holds up.
 const writePatience = time.Second
 
-// slots bound the writes in flight. Two bounds hold: one on quick writes, those that have been in flight for less than writePatience, because
+// ErrCut says that the time for which a slot could be waited for is over.
+var ErrCut = errors.New("the time of the sync is up")
+
+// Slots bound the writes in flight. Two bounds hold: one on quick writes, those that have been in flight for less than writePatience, because
 // more of them do not make an API server faster; a much higher one on all, because a write that waits for a webhook costs the API server little.
 //
 // Under each bound everybody leaves room for others: see [share].
-type slots struct {
+type Slots struct {
 	clock clock.WithTicker
 
 	lock    sync.Mutex
 	quick   share
 	all     share
-	young   []*write  // that count as quick, in the order of their start
+	young   []*Write  // that count as quick, in the order of their start
 	waiting []*waiter // in the order in which they came
 }
 
-// write is one write in flight.
-type write struct {
+// Write is one write in flight.
+type Write struct {
 	key   cache.ObjectName
 	start time.Time
 	old   bool // no longer quick
@@ -39,22 +45,23 @@ type write struct {
 // waiter waits for a slot.
 type waiter struct {
 	key   cache.ObjectName
-	write *write        // its slot; nil: it waits. Guarded by the lock of the slots
+	write *Write        // its slot; nil: it waits. Guarded by the lock of the slots
 	got   chan struct{} // closed when it has its slot
 }
 
-func newSlots(clk clock.WithTicker, quick, all int) *slots {
-	return &slots{clock: clk, quick: newShare(quick), all: newShare(all)}
+// New returns slots for so many quick writes, and so many in all.
+func New(clk clock.WithTicker, quick, all int) *Slots {
+	return &Slots{clock: clk, quick: newShare(quick), all: newShare(all)}
 }
 
-// each calls do with 0 to n-1, each call in a goroutine that holds a slot, and returns when all have returned. It returns how many it began,
-// and if not all, why: errCut when the time is up, until; controller.ErrDraining when the term is.
-func (s *slots) each(ctx context.Context, key cache.ObjectName, until time.Time, n int, do func(i int)) (begun int, err error) {
+// Each calls do with 0 to n-1, each call in a goroutine that holds a slot, and returns when all have returned. It returns how many it began,
+// and if not all, why: ErrCut when the time is up, until; controller.ErrDraining when the term is.
+func (s *Slots) Each(ctx context.Context, key cache.ObjectName, until time.Time, n int, do func(i int)) (begun int, err error) {
 	var calls sync.WaitGroup
 	for begun < n {
-		w := s.acquire(ctx, key, until)
+		w := s.Acquire(ctx, key, until)
 		if w == nil {
-			err = errCut
+			err = ErrCut
 			if controller.Draining(ctx) {
 				err = controller.ErrDraining
 			}
@@ -62,7 +69,7 @@ func (s *slots) each(ctx context.Context, key cache.ObjectName, until time.Time,
 		}
 		i := begun
 		calls.Go(func() {
-			defer s.release(w)
+			defer s.Release(w)
 			do(i)
 		})
 		begun++
@@ -71,8 +78,8 @@ func (s *slots) each(ctx context.Context, key cache.ObjectName, until time.Time,
 	return begun, err
 }
 
-// acquire waits for a slot until the given time, or until the term has ended. The write that it returns must be released; nil: there is none.
-func (s *slots) acquire(ctx context.Context, key cache.ObjectName, until time.Time) *write {
+// Acquire waits for a slot until the given time, or until the term has ended. The write that it returns must be released; nil: there is none.
+func (s *Slots) Acquire(ctx context.Context, key cache.ObjectName, until time.Time) *Write {
 	s.lock.Lock()
 	t := &waiter{key: key, got: make(chan struct{})}
 	s.waiting = append(s.waiting, t)
@@ -111,12 +118,12 @@ func (s *slots) acquire(ctx context.Context, key cache.ObjectName, until time.Ti
 	}
 }
 
-// release ends a write.
-func (s *slots) release(w *write) {
+// Release ends a write.
+func (s *Slots) Release(w *Write) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	if !w.old {
-		s.young = slices.DeleteFunc(s.young, func(y *write) bool { return y == w })
+		s.young = slices.DeleteFunc(s.young, func(y *Write) bool { return y == w })
 		s.quick.add(w.key, -1)
 	}
 	s.all.add(w.key, -1)
@@ -124,7 +131,7 @@ func (s *slots) release(w *write) {
 }
 
 // serve gives slots to those who wait and may have one. The lock is held.
-func (s *slots) serve() {
+func (s *Slots) serve() {
 	now := s.clock.Now()
 	for len(s.young) > 0 && now.Sub(s.young[0].start) >= writePatience {
 		s.young[0].old = true
@@ -135,7 +142,7 @@ func (s *slots) serve() {
 		if !s.quick.admits(t.key) || !s.all.admits(t.key) {
 			return false
 		}
-		t.write = &write{key: t.key, start: now}
+		t.write = &Write{key: t.key, start: now}
 		s.young = append(s.young, t.write)
 		s.quick.add(t.key, 1)
 		s.all.add(t.key, 1)
