@@ -6,15 +6,27 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sync/semaphore"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"minikcm/pkg/controller"
+	"minikcm/pkg/controllers/internal/slots"
 )
 
 const (
-	// writesAtOnce is how many writes are in flight at most, over all objects: more does not make a small API server faster.
+	// How many writes are in flight at most, over all objects; see package slots. A namespace alone has half of the quick ones, and an owner whose dependents
+	// are patched a third: more does not make a small API server faster.
+	quickWrites = 64
+	allWrites   = 300
+	// writesAtOnce is how many dependents of one owner are patched at once.
 	writesAtOnce = 32
+	// slotPatience is how long a request waits for its slot. After that its key waits for its turn again: a sync that does nothing for long counts as stuck.
+	slotPatience = 30 * time.Second
 	// writeTimeout is for one write: kube-apiserver v1.37 ends each after 34 s, and until then admission may just be slow.
 	writeTimeout = 40 * time.Second
 	// tries is how often an object is read and decided about anew because it was not as it had been seen, before it has to wait for its turn again.
@@ -39,26 +51,27 @@ const (
 // writer sends what was decided: one request at a time for each object, and so many for all.
 type writer struct {
 	client  metadata.Interface
-	slots   *semaphore.Weighted
+	clock   clock.WithTicker
+	slots   *slots.Slots
 	observe bool // nothing is sent
 	metrics *metrics
 }
 
-func newWriter(client metadata.Interface, observe bool, m *metrics) *writer {
-	return &writer{client: client, slots: semaphore.NewWeighted(writesAtOnce), observe: observe, metrics: m}
+func newWriter(client metadata.Interface, clk clock.WithTicker, observe bool, m *metrics) *writer {
+	return &writer{client: client, clock: clk, slots: slots.New(clk, quickWrites, allWrites), observe: observe, metrics: m}
 }
 
 // remove deletes an object. still is asked when the request can be sent at last: whether what was decided still holds.
 func (w *writer) remove(ctx context.Context, at apiType, o object, policy metav1.DeletionPropagation, byUID bool, still func() bool) (outcome, error) {
 	options := removal(o, policy, byUID)
-	return w.send(ctx, at, o, requestDelete, still, func(ctx context.Context) error {
+	return w.send(ctx, at, o, o.uid, requestDelete, still, func(ctx context.Context) error {
 		return w.client.Resource(at.GroupVersionResource).Namespace(o.namespace).Delete(ctx, o.name, options)
 	}, "policy", policy)
 }
 
-// patch changes the metadata of an object. what tells the log what for.
-func (w *writer) patch(ctx context.Context, at apiType, o object, p patch, what string, still func() bool) (outcome, error) {
-	return w.send(ctx, at, o, what, still, func(ctx context.Context) error {
+// patch changes the metadata of an object on account of another, or itself: all that is done on account of one shares slots. what tells the log what for.
+func (w *writer) patch(ctx context.Context, at apiType, o object, account types.UID, p patch, what string, still func() bool) (outcome, error) {
+	return w.send(ctx, at, o, account, what, still, func(ctx context.Context) error {
 		_, err := w.client.Resource(at.GroupVersionResource).Namespace(o.namespace).Patch(ctx, o.name, p.as, p.body, metav1.PatchOptions{})
 		return err
 	})
@@ -68,11 +81,15 @@ func (w *writer) patch(ctx context.Context, at apiType, o object, p patch, what 
 var errRejected = errors.New("rejected")
 
 // send is the one place where requests that change something are sent from. The error says that ctx has ended, or why the write has failed, or was rejected.
-func (w *writer) send(ctx context.Context, at apiType, o object, what string, still func() bool, write func(context.Context) error, details ...any) (outcome, error) {
-	if err := w.slots.Acquire(ctx, 1); err != nil {
+func (w *writer) send(ctx context.Context, at apiType, o object, account types.UID, what string, still func() bool, write func(context.Context) error, details ...any) (outcome, error) {
+	if err := usable(o.name); err != nil {
 		return failed, fmt.Errorf("%s %v %q: %w", what, at.GroupResource(), o.name, err)
 	}
-	defer w.slots.Release(1)
+	slot := w.slots.Acquire(ctx, cache.NewObjectName(o.namespace, string(account)), w.clock.Now().Add(slotPatience))
+	if slot == nil {
+		return failed, fmt.Errorf("%s %v %q: %w", what, at.GroupResource(), o.name, noSlot(ctx))
+	}
+	defer w.slots.Release(slot)
 	if !still() {
 		return outdated, nil
 	}
@@ -100,11 +117,36 @@ func (w *writer) send(ctx context.Context, at apiType, o object, what string, st
 	return got, nil
 }
 
+// errBusy is what a sync ends with that has waited for its turn for too long. It is no failure: the key is tried again, as if the sync had been cut short.
+var errBusy = fmt.Errorf("others are in line: %w", context.Canceled)
+
+// noSlot is why there was no slot, or no place, for a request.
+func noSlot(ctx context.Context) error {
+	switch {
+	case controller.Draining(ctx):
+		return controller.ErrDraining
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	}
+	return errBusy
+}
+
+// usable is an error for what cannot be the name of an object, and would be another path: no request is made of it.
+func usable(name string) error {
+	if problems := path.IsValidPathSegmentName(name); len(problems) > 0 {
+		return fmt.Errorf("no object has this name: it %s", problems[0])
+	}
+	return nil
+}
+
 // always is for writes that do not depend on how old something is.
 func always() bool { return true }
 
 // read shows the object that has a name now; says is found or missing. An answer that tells neither is an error.
 func (w *writer) read(ctx context.Context, at apiType, o object) (now object, says saying, err error) {
+	if err := usable(o.name); err != nil {
+		return object{}, unable, fmt.Errorf("get %v %q: %w", at.GroupResource(), o.name, err)
+	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	m, err := w.client.Resource(at.GroupVersionResource).Namespace(o.namespace).Get(ctx, o.name, metav1.GetOptions{})

@@ -15,15 +15,15 @@
 //   - reference.go says where the owner is that a reference names, or why nobody can tell.
 //   - evidence.go says what is known of that owner: present, waiting, absent or unknown.
 //   - plan.go decides about an object, finish.go about an owner that is being deleted, cycle.go how owners that wait for each other come free.
-//   - request.go is what is sent, and what comes of it; explain.go is what users are told when nothing is.
+//   - request.go is what is sent, and what comes of it, apply.go sends it; sweep.go lists types; explain.go is what users are told when nothing is.
 //   - why.go and dump.go are the debug page: what is known of an object in words, and the graph for Graphviz.
 //   - standing.go is how far the feed of a type has come, due.go the order in which objects are looked at.
 //
 // # Nothing goes without proof
 //
 // The graph can be late, and a feed can be silent. What it shows is enough to leave an object alone, and no more than a suspicion otherwise. An
-// owner is absent if the API server has said, within the last second, that another object has its name, or that there is none of this
-// name and something else says so, too: the owner's feed told of its deletion, or has been up to date for two seconds since the reference was seen
+// owner is absent if the API server has said, within the last second or together with what it said last of the other owners of the same object, that another
+// object has its name, or that there is none of this name and something else says so, too: the owner's feed told of its deletion, or has been up to date for two seconds since the reference was seen
 // and does not show it, or the API server has said so two seconds before. Only answers count that were asked for after the reference was seen:
 // who wrote it had seen the owner, and an answer from before may be about a namesake. That an owner waits for its dependents can
 // end, so it is asked for at each look, and what was decided is judged again at the moment at which a request can be sent. A 404 that does not name the object is not about the object: a server that does not know the type
@@ -39,7 +39,14 @@
 // is no worse than late. What the API server denies twice, and no event tells of, vanishes from the graph.
 //
 // Deletes carry the UID and the resource version that the decision was made on, so an object that has got another owner since is not deleted, and
-// what was done already is not done to a namesake.
+// what was done already is not done to a namesake. After three conflicts in a row about an object that somebody keeps writing to, and that has not changed in
+// what counts, they carry the UID alone.
+//
+// # One does not keep others waiting
+//
+// An object may have thousands of owners, an API may not answer, and admission may take long in a namespace. So questions about one object are few at once, as
+// are those about one type; a list that hangs gives its place to another, and the type is listed by one at a time until that goes well; and writes share slots by
+// namespace, and by the owner on whose account they are. Who waits for a slot in vain comes again.
 //
 // # Owners that are being deleted
 //

@@ -49,6 +49,7 @@ const (
 	notListed   witness = "feed_lacks" // not found, and its feed, which is up to date, does not show it
 	askedTwice  witness = "asked_twice"
 	kindRemoved witness = "kind_removed" // its feed told of the deletion, and its kind is no longer served
+	noSuchName  witness = "impossible_name"
 )
 
 // saying is what an answer of the API server to a request for an owner says.
@@ -162,6 +163,19 @@ type testimony struct {
 	heard   time.Duration // how long the feed has been up to date, without a break; 0: it is not, it cannot witness, or there is none
 	live    reply
 	look    time.Time // when this look at the object began
+	round   round     // the latest one
+}
+
+// round is of questions about several owners of one object that were asked together. However long it took, the first answer is not old when the last one
+// comes: otherwise an object with many owners, or one that somebody slow is asked for, would never be decided about.
+type round struct{ began, ended time.Time }
+
+// age is for how long an answer has been known, if that was asked for in the round, since the end of the round.
+func (r round) age(a reply, now time.Time) time.Duration {
+	if r.ended.IsZero() || a.asked.Before(r.began) || a.answered.After(r.ended) {
+		return a.age(now)
+	}
+	return now.Sub(r.ended)
 }
 
 // ruling is what testimony amounts to.
@@ -184,6 +198,8 @@ func judge(t testimony, now time.Time) ruling {
 		return ruling{held: string(unparsable)}
 	case t.problem == unserved && !t.gone.IsZero() && t.removed:
 		return ruling{verdict: absent, witness: kindRemoved}
+	case t.problem == impossible:
+		return ruling{verdict: absent, witness: noSuchName}
 	case t.problem != fine:
 		return ruling{held: string(t.problem)} // discovery wakes it
 	case t.doubt == unseen && t.gone.IsZero() && t.syncing > 0 && t.syncing < syncPatience:
@@ -197,11 +213,11 @@ func judge(t testimony, now time.Time) ruling {
 		return ruling{ask: true}
 	case t.polled() && now.Before(t.live.poll):
 		return ruling{verdict: present, witness: byAnswer, after: t.live.poll.Sub(now)}
-	case t.live.says == missing && t.live.age(now) <= liveFor:
+	case t.live.says == missing && t.age(now) <= liveFor:
 		return confirmed(t, now)
 	case t.live.says == missing && confirmed(t, now).after > 0: // asked for the second time then, not before
 		return confirmed(t, now)
-	case t.live.age(now) > liveFor:
+	case t.age(now) > liveFor:
 		return ruling{ask: true}
 	}
 	if t.live.uid != t.uid {
@@ -210,7 +226,7 @@ func judge(t testimony, now time.Time) ruling {
 	if t.live.leaving || t.doubt == leaving || !t.gone.IsZero() {
 		// That an owner waits can come to an end, and an answer that it lives may be from before its feed told of its deletion. So it is asked for at
 		// each look, and those share an answer that begin while it is on its way.
-		if t.live.asked.Before(t.look) || t.live.leaving && t.live.age(now) > waitingFor {
+		if t.live.asked.Before(t.look) || t.live.leaving && t.age(now) > waitingFor {
 			return ruling{ask: true}
 		}
 	}
@@ -226,14 +242,20 @@ func judge(t testimony, now time.Time) ruling {
 	return ruling{verdict: present, witness: byAnswer}
 }
 
+// age is for how long the answer has been known.
+func (t testimony) age(now time.Time) time.Duration { return t.round.age(t.live, now) }
+
 // lacking is for how long the feed would have shown the owner, if there were one.
 func (t testimony) lacking(now time.Time) time.Duration { return min(t.heard, now.Sub(t.since)) }
 
 // polled reports whether the owner was found, and no feed would tell if it went: none sees it, or can witness. To leave its dependents alone meanwhile is
 // late, and no more.
 func (t testimony) polled() bool {
-	return t.doubt == unseen && t.gone.IsZero() && t.heard == 0 && t.live.says == found && t.live.uid == t.uid && !t.live.leaving
+	return t.untold() && t.live.says == found && t.live.uid == t.uid && !t.live.leaving
 }
+
+// untold reports whether no feed would tell if the owner went.
+func (t testimony) untold() bool { return t.doubt == unseen && t.gone.IsZero() && t.heard == 0 }
 
 // confirmed looks for something that says, too, that an owner does not exist which the API server did not find.
 func confirmed(t testimony, now time.Time) ruling {

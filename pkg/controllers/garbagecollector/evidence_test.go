@@ -369,7 +369,7 @@ func TestPollsAreSpread(t *testing.T) {
 	const many = 1000
 	for n := range many {
 		at := target{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, name: fmt.Sprint("n", n)}
-		if err := s.owners.ask(t.Context(), at, reply{}); err != nil {
+		if err := s.owners.ask(t.Context(), at, reply{}, true); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -60,6 +60,8 @@ func (p problem) text() string {
 		return "its version is not served"
 	case ambiguous:
 		return "several types are of its kind"
+	case impossible, unusable:
+		return "its name cannot be that of an object"
 	}
 	return ""
 }

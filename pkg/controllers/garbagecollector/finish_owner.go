@@ -15,7 +15,7 @@ import (
 	"minikcm/pkg/controller"
 )
 
-// strayRecheck is when to look again at an owner whose dependents only a list has shown: their events are on their way.
+// strayRecheck is when to look again, at first, at an owner whose dependents only a list has shown: their events are on their way.
 const strayRecheck = time.Second
 
 // reconcileOwner brings an owner that is being deleted a step closer to its end. As long as the graph shows who holds it, it is not read: those
@@ -40,11 +40,15 @@ func (c *Controller) reconcileOwner(ctx context.Context, key id) (controller.Res
 	if !at.served() {
 		return controller.Result{}, nil // nobody can let it go; if its type comes back, it is looked at again
 	}
+	before := "" // version at which the owner was said to have changed
 	for range tries {
 		live, after, err := c.reread(ctx, at.apiType, d.owner)
 		switch {
 		case err != nil:
 			return controller.Result{}, err
+		case live != nil && before != "" && live.version == before:
+			m := c.memories.owner(key, live.marks.has(orphaning), c.deps.Clock.Now())
+			return c.wait(ctx, key, *live, afterRejection(c.deps.Clock.Since(m.since)), hindrance{refused: errNoConflict.Error()}), nil
 		case live == nil:
 			c.memories.note(key, func(m *ownerMemory) { m.why = "" })
 			return controller.Result{After: after}, nil
@@ -66,6 +70,7 @@ func (c *Controller) reconcileOwner(ctx context.Context, key id) (controller.Res
 		if !changed {
 			return result, err
 		}
+		before = live.version
 	}
 	return controller.Result{After: minPause}, nil // it keeps changing
 }
@@ -119,11 +124,17 @@ func (c *Controller) finishForeground(ctx context.Context, o ending) (controller
 	all := hindrance{all: d.blocking, some: d.some}
 	var strays []object
 	if n.do == list {
-		swept, err := c.sweeper.dependents(ctx, c.pairsOf(o), o.live.namespace, o.key, o.memory.since, c.memories.finishing)
+		types, likely := c.pairsOf(o)
+		swept, err := c.sweeper.dependents(ctx, types, o.live.namespace, o.key, o.memory.since, c.memories.finishing)
 		if err != nil {
 			return controller.Result{}, false, err
 		}
-		s.looked, s.blind = true, len(swept.blind)
+		s.looked = true
+		for _, r := range swept.failed {
+			if likely[r] {
+				s.blind++
+			}
+		}
 		strays = holding(swept.found, o.live)
 		s = s.with(strays)
 		all = hindrance{all: len(strays), some: strays[:min(len(strays), most)], blind: swept.blind}
@@ -137,14 +148,17 @@ func (c *Controller) finishForeground(ctx context.Context, o ending) (controller
 		return c.wait(ctx, o.key, o.live, n, all), false, nil
 	case finalize:
 		changed, err := c.finalize(ctx, o, metav1.FinalizerDeleteDependents)
-		if n.why == byBlindness && err == nil && !changed {
+		if len(all.blind) > 0 && err == nil && !changed {
 			c.tellBlindness(ctx, o, all.blind)
 		}
 		return controller.Result{}, changed, err
 	}
 	if len(strays) > 0 {
-		n.after = strayRecheck
+		n.after = min(max(o.waited(c.deps.Clock.Now()), strayRecheck), minRecheck)
 		if err := c.each(ctx, strays, func(ctx context.Context, stray object) error {
+			if !c.types.state(stray.resource).local {
+				stray.live = nil // its API may not keep to preconditions, and the list may be old
+			}
 			_, err := c.settle(ctx, stray, c.graph.against(stray), c.graph.owns(keyed(stray)))
 			return err
 		}); err != nil {
@@ -176,21 +190,26 @@ func holding(all []object, owner object) []object {
 }
 
 // pairsOf are the types that may hold dependents of an owner that the graph does not show: those whose objects its type has been seen to own, and those whose
-// feeds have only just begun, or failed. One that has been failing for long, and that its type was never seen to own, does not hold up everybody.
-func (c *Controller) pairsOf(o ending) []apiType {
+// feeds have only just begun, or do not work. Which of them are likely to, it says, too: one that has been failing for long, and that its type was never seen
+// to own, does not hold up everybody.
+func (c *Controller) pairsOf(o ending) (types []apiType, likely map[schema.GroupResource]bool) {
 	now := c.deps.Clock.Now()
-	known := map[schema.GroupResource]bool{}
+	likely = map[schema.GroupResource]bool{}
 	for _, t := range c.graph.typesOfDependents(o.live.resource) {
-		known[t] = true
+		likely[t] = true
 	}
-	var types []apiType
 	for _, s := range c.types.states() {
-		recent := s.blind() && now.Sub(s.since) < blindPatience || now.Sub(s.shown) < blindPatience
-		if s.watched && s.phase != away && s.mayDependOn(o.at) && (known[s.GroupResource()] || recent) {
+		if !s.watched || s.phase == away || !s.mayDependOn(o.at) {
+			continue
+		}
+		if s.blind() && now.Sub(s.since) < blindPatience || now.Sub(s.shown) < blindPatience {
+			likely[s.GroupResource()] = true
+		}
+		if likely[s.GroupResource()] || s.blind() {
 			types = append(types, s.apiType)
 		}
 	}
-	return types
+	return types, likely
 }
 
 // finishOrphaning takes away all references to an owner, and then lets it go. It reports whether the owner has changed meanwhile.
@@ -308,7 +327,7 @@ func union(listed, known []object) []object {
 
 // orphan takes the references to an owner away from one dependent.
 func (c *Controller) orphan(ctx context.Context, dependent object, owner types.UID) error {
-	return c.rewrite(ctx, dependent, requestOrphan, func(o object, as types.PatchType) (patch, bool, error) {
+	return c.rewrite(ctx, dependent, owner, requestOrphan, func(o object, as types.PatchType) (patch, bool, error) {
 		refs := positions(o, func(r reference) bool { return r.uid == owner })
 		if len(refs) == 0 {
 			return patch{}, false, nil
@@ -329,7 +348,7 @@ func (c *Controller) unblock(ctx context.Context, victim ending) error {
 		}
 	}
 	err := c.each(ctx, members, func(ctx context.Context, member object) error {
-		return c.rewrite(ctx, member, requestUnblock, func(o object, as types.PatchType) (patch, bool, error) {
+		return c.rewrite(ctx, member, victim.live.uid, requestUnblock, func(o object, as types.PatchType) (patch, bool, error) {
 			refs := positions(o, func(r reference) bool { return r.uid == victim.live.uid && r.blocking })
 			if len(refs) == 0 || !o.marks.waiting() {
 				return patch{}, false, nil
@@ -354,10 +373,11 @@ func positions(o object, wanted func(reference) bool) []int {
 	return at
 }
 
-// rewrite changes references of an object, and begins anew as often as the object turns out not to be as it was seen. make says what to send, and whether
+// rewrite changes references of an object, on account of an owner, and begins anew as often as the object turns out not to be as it was seen. make says what to send, and whether
 // anything has to be.
-func (c *Controller) rewrite(ctx context.Context, o object, what string, make func(object, types.PatchType) (patch, bool, error)) error {
+func (c *Controller) rewrite(ctx context.Context, o object, account types.UID, what string, make func(object, types.PatchType) (patch, bool, error)) error {
 	try, changed := attempt{at: c.types.state(o.resource).apiType}, false
+	refused := "" // version that a conflict was about
 	for range tries {
 		if changed || try.patchType(o) == types.MergePatchType && o.live == nil {
 			now, _, err := c.reread(ctx, try.at, o)
@@ -371,11 +391,13 @@ func (c *Controller) rewrite(ctx context.Context, o object, what string, make fu
 		if err != nil || !needed {
 			return err
 		}
-		switch got, err := c.writer.patch(ctx, try.at, o, p, what, always); {
+		switch got, err := c.writer.patch(ctx, try.at, o, account, p, what, always); {
 		case err != nil:
 			return err
+		case got == conflict && o.version != "" && o.version == refused:
+			return fmt.Errorf("%s %v %q: %w: %w", what, o.resource, o.name, errRejected, errNoConflict)
 		case got == conflict:
-			changed = true
+			changed, refused = true, o.version
 		case got == unfit && as == types.MergePatchType:
 			return unpatchable(o)
 		case got == unfit:
@@ -395,7 +417,7 @@ func (c *Controller) finalize(ctx context.Context, o ending, finalizer string) (
 	if err != nil {
 		return false, err
 	}
-	got, err := c.writer.patch(ctx, o.at, o.live, p, requestFinalize, always)
+	got, err := c.writer.patch(ctx, o.at, o.live, o.live.uid, p, requestFinalize, always)
 	switch {
 	case err != nil:
 		return false, err
@@ -412,18 +434,26 @@ func (c *Controller) finalize(ctx context.Context, o ending, finalizer string) (
 }
 
 // each does something about many objects at once, and returns an error when all have been tried: the first one after which it is worth trying again soon, or
-// the first. Once the term has ended it begins with no more of them.
+// the first. Once the term has ended, or one has waited for its slot in vain, it begins with no more of them.
 func (c *Controller) each(ctx context.Context, all []object, do func(context.Context, object) error) error {
 	var wait sync.WaitGroup
 	var first error
 	var lock sync.Mutex
+	busy := func() bool {
+		lock.Lock()
+		defer lock.Unlock()
+		return errors.Is(first, errBusy)
+	}
 	next := make(chan object)
 	for range min(len(all), writesAtOnce) {
 		wait.Go(func() {
 			for o := range next {
+				if busy() {
+					continue
+				}
 				if err := safely(func() error { return do(ctx, o) }); err != nil {
 					lock.Lock()
-					if first == nil || errors.Is(first, errRejected) && !errors.Is(err, errRejected) {
+					if first == nil || errors.Is(first, errRejected) && !errors.Is(err, errRejected) || errors.Is(err, errBusy) {
 						first = err
 					}
 					lock.Unlock()

@@ -295,6 +295,7 @@ func (g *graph) nameOf(e *edge) string {
 // rewire replaces the references of a node.
 func (g *graph) rewire(n *node, refs []metav1.OwnerReference) {
 	old, now := n.refs, g.clock.Since(g.began)
+	known := g.finder(old)
 	n.refs = nil
 	next := &n.refs
 	for _, ref := range refs {
@@ -303,7 +304,7 @@ func (g *graph) rewire(n *node, refs []metav1.OwnerReference) {
 			dependent: n, owner: owner, after: owner.dependents, since: now,
 			kind: g.kinds.take(writtenKind{ref.APIVersion, ref.Kind}), blocking: blocking(ref),
 		}
-		if before := g.find(old, referenceOf(ref)); before != nil {
+		if before := known(referenceOf(ref)); before != nil {
 			e.since = before.since
 		}
 		if owner.name != ref.Name {
@@ -322,15 +323,44 @@ func (g *graph) rewire(n *node, refs []metav1.OwnerReference) {
 	}
 }
 
-// find returns the first of some references that names the same owner; nil: none does.
-func (g *graph) find(among *edge, r reference) *edge {
-	key, _ := idOf(r.uid)
-	for e := among; e != nil; e = e.next {
-		if e.owner.uid == key && g.nameOf(e) == r.name && g.kinds.at(e.kind) == (writtenKind{r.apiVersion, r.kind}) {
-			return e
+// meaning is what of a reference says which owner it is to.
+type meaning struct {
+	owner id
+	name  string
+	kind  writtenKind
+}
+
+// fewRefs are so few that looking through them is quicker than a map of them. There is no limit to what an object may have.
+const fewRefs = 8
+
+// finder returns what finds the first of some references that names the same owner as another; nil: none does.
+func (g *graph) finder(among *edge) func(reference) *edge {
+	count := 0
+	for e := among; e != nil && count <= fewRefs; e = e.next {
+		count++
+	}
+	if count <= fewRefs {
+		return func(r reference) *edge {
+			key, _ := idOf(r.uid)
+			for e := among; e != nil; e = e.next {
+				if e.owner.uid == key && g.nameOf(e) == r.name && g.kinds.at(e.kind) == (writtenKind{r.apiVersion, r.kind}) {
+					return e
+				}
+			}
+			return nil
 		}
 	}
-	return nil
+	first := map[meaning]*edge{}
+	for e := among; e != nil; e = e.next {
+		key := meaning{e.owner.uid, g.nameOf(e), g.kinds.at(e.kind)}
+		if first[key] == nil {
+			first[key] = e
+		}
+	}
+	return func(r reference) *edge {
+		key, _ := idOf(r.uid)
+		return first[meaning{key, r.name, writtenKind{r.apiVersion, r.kind}}]
+	}
 }
 
 // unlink takes a reference from the list of its owner.
@@ -516,11 +546,12 @@ func (g *graph) against(o object) []suspicion {
 		read = g.clock.Now()
 	}
 	against := make([]suspicion, 0, len(o.refs))
+	known := g.finder(before)
 	for _, r := range o.refs {
 		key, _ := idOf(r.uid)
 		n := g.nodes[key]
 		s := suspicion{doubt: none, since: read}
-		if e := g.find(before, r); e != nil && g.began.Add(e.since).Before(read) {
+		if e := known(r); e != nil && g.began.Add(e.since).Before(read) {
 			s.since = g.began.Add(e.since)
 		}
 		switch {
@@ -665,6 +696,16 @@ func (g *graph) owns(key id) bool {
 	defer g.lock.Unlock()
 	n := g.nodes[key]
 	return n != nil && (n.marks.has(seen) && g.ownsOthers(n) || !n.marks.has(seen) && n.dependents != nil)
+}
+
+// namespaceOf is the namespace of an object; empty: it has none, or is not seen.
+func (g *graph) namespaceOf(key id) string {
+	g.lock.Lock()
+	defer g.lock.Unlock()
+	if n := g.nodes[key]; n != nil && n.marks.has(seen) {
+		return g.spaces.at(n.space)
+	}
+	return ""
 }
 
 // sees reports whether an object is seen.

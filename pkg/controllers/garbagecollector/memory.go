@@ -65,8 +65,9 @@ type objectMemory struct {
 	told bool   // an event has said that a reference cannot be meant
 
 	refused string // what the last request about it was answered, if it was not done
-	// What was rejected last, if it was, how often in a row, and when it may be sent again.
+	// What was rejected or has failed last, if it was, how often in a row, and when it may be sent again, whatever wakes the object.
 	rejected deed
+	outage   bool // it has failed
 	times    int
 	again    time.Time
 
@@ -81,20 +82,34 @@ const (
 	// twenty times a second then.
 	minRejectedPause = time.Second
 	maxRejectedPause = 10 * time.Minute
+	// The same after requests that failed, as of a loop.
+	minFailedPause = 5 * time.Millisecond
+	maxFailedPause = time.Minute
 )
 
 // reject is the memory after a request was rejected.
 func (m objectMemory) reject(what deed, text string, now time.Time) objectMemory {
-	if m.rejected != what {
+	if m.rejected != what || m.outage {
 		m.times = 0
 	}
-	m.refused, m.rejected = text, what
+	m.refused, m.rejected, m.outage = text, what, false
 	m.again = now.Add(min(minRejectedPause<<min(m.times, 16), maxRejectedPause))
 	m.times++
 	return m
 }
 
-// pause is how long a request must not be sent, because it was rejected; 0: it may.
+// fail is the memory after a request has failed.
+func (m objectMemory) fail(what deed, text string, now time.Time) objectMemory {
+	if m.rejected != what || !m.outage {
+		m.times = 0
+	}
+	m.refused, m.rejected, m.outage = text, what, true
+	m.again = now.Add(min(minFailedPause<<min(m.times, 16), maxFailedPause))
+	m.times++
+	return m
+}
+
+// pause is how long a request must not be sent, because it was rejected or has failed; 0: it may.
 func (m objectMemory) pause(what deed, now time.Time) time.Duration {
 	if m.rejected != what {
 		return 0
@@ -219,7 +234,7 @@ func (m *memories) count() map[string]int {
 		if memory.held != "" {
 			causes[memory.held]++
 		}
-		if memory.rejected != "" {
+		if memory.rejected != "" && !memory.outage {
 			causes[string(byRejection)]++
 		}
 	}

@@ -58,7 +58,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			m.requests.WithLabelValues(request, string(o))
 		}
 	}
-	for _, w := range []witness{byAnswer, otherUID, deletedToo, notListed, askedTwice, kindRemoved} {
+	for _, w := range []witness{byAnswer, otherUID, deletedToo, notListed, askedTwice, kindRemoved, noSuchName} {
 		m.evidence.WithLabelValues(string(w))
 	}
 	reg.MustRegister(m.syncErrors, m.removed, m.latency, m.released, m.requests, m.evidence, m.would, m.lasting)
@@ -94,7 +94,7 @@ func newState(c *Controller) *state {
 // causes that are always shown.
 var causes = [...]string{
 	string(byFinalizers), string(byDependents), string(byIdle), string(byBlindness), string(byRefs), string(byRejection),
-	string(unparsable), string(outOfReach), string(undiscovered), string(unserved), string(otherVersion), string(ambiguous),
+	string(unparsable), string(outOfReach), string(undiscovered), string(unserved), string(otherVersion), string(ambiguous), string(unusable),
 	"syncing", "refused", "unnamed_404", "unable", "unconfirmed", "slow",
 }
 

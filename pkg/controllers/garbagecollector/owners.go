@@ -7,7 +7,9 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
 )
@@ -17,6 +19,9 @@ const (
 	askTimeout = 10 * time.Second
 	// repliesKept is how long a reply counts: longer than the longest pause between two questions, or failures in a row would not add up.
 	repliesKept = 2 * maxPause
+	// questionsAtOnce bounds how many owners are asked for at once for one object, and, twice that, for all objects about one type: an object may have
+	// thousands, and an API may not answer.
+	questionsAtOnce = 8
 )
 
 // owners asks the API server for owners, and remembers what it said for all that refer to them. What was said in an earlier term does
@@ -27,6 +32,7 @@ type owners struct {
 
 	lock    sync.Mutex
 	replies map[target]*inquiry
+	places  map[schema.GroupVersionResource]*semaphore.Weighted
 	polled  time.Time // the latest moment at which an owner is to be asked for again of whose deletion no feed tells
 }
 
@@ -37,7 +43,7 @@ type inquiry struct {
 }
 
 func newOwners(client metadata.Interface, clk clock.PassiveClock) *owners {
-	return &owners{client: client, clock: clk, replies: map[target]*inquiry{}}
+	return &owners{client: client, clock: clk, replies: map[target]*inquiry{}, places: map[schema.GroupVersionResource]*semaphore.Weighted{}}
 }
 
 // known is the latest reply about an owner, the zero reply if there is none.
@@ -50,9 +56,10 @@ func (o *owners) known(at target) reply {
 	return reply{}
 }
 
-// ask asks for an owner, unless somebody else has since the reply before, with which the caller could not decide. It reports only that ctx, or the term,
+// ask asks for an owner, unless somebody else has since the reply before, with which the caller could not decide. If it is found it is polled from then on if
+// the caller says that no feed tells of it. It reports only that ctx, or the term,
 // has ended: whatever else there is to an answer is in the reply.
-func (o *owners) ask(ctx context.Context, at target, before reply) error {
+func (o *owners) ask(ctx context.Context, at target, before reply, polled bool) error {
 	q := o.inquiry(at)
 	select {
 	case q.turn <- struct{}{}:
@@ -63,6 +70,11 @@ func (o *owners) ask(ctx context.Context, at target, before reply) error {
 	if o.known(at).asked.After(before.asked) {
 		return nil
 	}
+	places := o.placesOf(at.GroupVersionResource)
+	if err := places.Acquire(ctx, 1); err != nil {
+		return context.Cause(ctx)
+	}
+	defer places.Release(1)
 	asked := o.clock.Now()
 	found, err := o.get(ctx, at)
 	if err != nil && (ctx.Err() != nil || errors.Is(err, context.Canceled)) {
@@ -75,7 +87,7 @@ func (o *owners) ask(ctx context.Context, at target, before reply) error {
 	o.lock.Lock()
 	defer o.lock.Unlock()
 	q.reply = q.reply.then(sayingOf(m, err, at.name), m, asked, o.clock.Now())
-	if err == nil && q.reply.asked.Equal(asked) && !q.reply.leaving {
+	if err == nil && polled && q.reply.asked.Equal(asked) && !q.reply.leaving {
 		q.reply.poll = o.nextPoll()
 	}
 	return nil
@@ -91,6 +103,15 @@ func (o *owners) get(ctx context.Context, at target) (*metav1.PartialObjectMetad
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	return o.client.Resource(at.GroupVersionResource).Namespace(at.namespace).Get(ctx, at.name, metav1.GetOptions{})
+}
+
+func (o *owners) placesOf(r schema.GroupVersionResource) *semaphore.Weighted {
+	o.lock.Lock()
+	defer o.lock.Unlock()
+	if o.places[r] == nil {
+		o.places[r] = semaphore.NewWeighted(2 * questionsAtOnce)
+	}
+	return o.places[r]
 }
 
 func (o *owners) inquiry(at target) *inquiry {
@@ -109,6 +130,7 @@ func (o *owners) reset() {
 	o.lock.Lock()
 	defer o.lock.Unlock()
 	clear(o.replies)
+	clear(o.places)
 	o.polled = time.Time{}
 }
 

@@ -2,6 +2,7 @@ package garbagecollector
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"slices"
@@ -49,7 +50,7 @@ func (c *Controller) settle(ctx context.Context, o object, against []suspicion, 
 		}
 		next, err := c.act(ctx, &try, o, v, a)
 		if err != nil {
-			c.failed(o, err)
+			c.failed(o, a, err)
 			return controller.Result{}, err
 		}
 		if next.over {
@@ -101,7 +102,7 @@ func (c *Controller) act(ctx context.Context, try *attempt, o object, v view, a 
 	} else {
 		var p patch
 		if p, err = released(o, as, a.refs); err == nil {
-			got, err = c.writer.patch(ctx, try.at, o, p, requestRelease, still)
+			got, err = c.writer.patch(ctx, try.at, o, o.uid, p, requestRelease, still)
 		}
 	}
 	switch {
@@ -119,7 +120,7 @@ func (c *Controller) act(ctx context.Context, try *attempt, o object, v view, a 
 	case got == outdated:
 		return turn{object: o}, nil
 	case got == conflict:
-		return c.afterConflict(ctx, try, o)
+		return c.afterConflict(ctx, try, o, a)
 	}
 	c.done(ctx, o, v, a, got)
 	if got == gone {
@@ -127,6 +128,9 @@ func (c *Controller) act(ctx context.Context, try *attempt, o object, v view, a 
 	}
 	return turn{over: true}, nil
 }
+
+// errNoConflict is what a policy says that answers with a conflict.
+var errNoConflict = errors.New("it was answered with a conflict, and the object has not changed")
 
 func unpatchable(o object) error {
 	return fmt.Errorf("patch %v %q: it takes neither a strategic nor a merge patch", o.resource, o.name)
@@ -170,11 +174,15 @@ func (c *Controller) anew(ctx context.Context, try attempt, was object) (turn, e
 	return turn{object: *now}, nil
 }
 
-// afterConflict looks at what has changed.
-func (c *Controller) afterConflict(ctx context.Context, try *attempt, was object) (turn, error) {
+// afterConflict looks at what has changed. If nothing has, somebody only says that there was a conflict.
+func (c *Controller) afterConflict(ctx context.Context, try *attempt, was object, a action) (turn, error) {
 	next, err := c.anew(ctx, *try, was)
 	if err != nil || next.over {
 		return next, err
+	}
+	if was.version != "" && next.object.version == was.version {
+		err := fmt.Errorf("%s %v %q: %w: %w", a.do, was.resource, was.name, errRejected, errNoConflict)
+		return turn{over: true, after: c.refused(ctx, was, a, err)}, nil
 	}
 	try.conflicts++
 	switch afterConflict(was, next.object, try.conflicts) {
@@ -190,49 +198,74 @@ func (c *Controller) afterConflict(ctx context.Context, try *attempt, was object
 type view struct {
 	weighed
 	look     time.Time // began
+	round    round     // the latest
 	rulings  []ruling
 	against  []suspicion
 	problems []problem
 	at       []target
 	replies  []reply
+	polled   []bool // no feed would tell if it went
 }
 
 // judged asks for owners until nothing is left that an answer of the API server could tell. The error is that the term has ended.
 func (c *Controller) judged(ctx context.Context, o object, against []suspicion) (view, error) {
-	look := c.deps.Clock.Now()
+	look, last := c.deps.Clock.Now(), round{}
 	for range tries {
-		v := c.view(o, against, look)
+		v := c.view(o, against, look, last)
 		if len(v.ask) == 0 {
 			return v, nil
 		}
-		var all errgroup.Group // at once, or the first answers were old when the last comes
-		for _, n := range v.ask {
-			all.Go(func() error { return safely(func() error { return c.owners.ask(ctx, v.at[n], v.replies[n]) }) })
+		if controller.Draining(ctx) {
+			return view{}, controller.ErrDraining
+		}
+		last = round{began: c.deps.Clock.Now()}
+		var all errgroup.Group
+		all.SetLimit(questionsAtOnce)
+		for _, n := range v.together() {
+			all.Go(func() error {
+				return safely(func() error { return c.owners.ask(ctx, v.at[n], v.replies[n], v.polled[n]) })
+			})
 		}
 		if err := all.Wait(); err != nil {
 			return view{}, err
 		}
+		last.ended = c.deps.Clock.Now()
 	}
-	v := c.view(o, against, look)
+	v := c.view(o, against, look, last)
 	if len(v.ask) > 0 { // answers are too old as soon as they come; those that are still to be asked for count as unknown
 		v.after, v.held = minPause, "slow"
 	}
 	return v, nil
 }
 
-// view judges every owner of an object by what is known now, in a look that began at a moment.
-func (c *Controller) view(o object, against []suspicion, look time.Time) view {
-	v := view{look: look, against: against, problems: make([]problem, len(o.refs)), at: make([]target, len(o.refs)), replies: make([]reply, len(o.refs))}
+// together are the owners to ask for at once: those that have to be asked for, and those that were found to wait, as that can come to an end meanwhile.
+func (v view) together() []int {
+	ask := slices.Clone(v.ask)
+	for n, r := range v.rulings {
+		if r.verdict == waiting {
+			ask = append(ask, n)
+		}
+	}
+	return ask
+}
+
+// view judges every owner of an object by what is known now, in a look that began at a moment, after a round of questions.
+func (c *Controller) view(o object, against []suspicion, look time.Time, last round) view {
+	v := view{
+		look: look, round: last, against: against, problems: make([]problem, len(o.refs)), at: make([]target, len(o.refs)), replies: make([]reply, len(o.refs)),
+		polled: make([]bool, len(o.refs)),
+	}
 	now := c.deps.Clock.Now()
 	known := c.types.catalogue()
 	for n, r := range o.refs {
-		t := testimony{suspicion: against[n], uid: r.uid, look: look}
+		t := testimony{suspicion: against[n], uid: r.uid, look: look, round: last}
 		if t.doubt != none {
 			v.at[n], v.problems[n] = known.resolve(r, o.namespace)
 			if t.problem = v.problems[n]; t.problem == fine {
 				s := c.types.state(v.at[n].GroupResource())
 				v.replies[n] = c.owners.known(v.at[n])
 				t.live, t.syncing, t.heard = v.replies[n], s.listingFor(now), v.at[n].heardFor(s.standing, now)
+				v.polled[n] = t.untold()
 			} else {
 				t.removed = !t.gone.IsZero() && known.lacks(r, t.gone)
 			}
@@ -245,7 +278,7 @@ func (c *Controller) view(o object, against []suspicion, look time.Time) view {
 
 // holds reports whether what was decided would be decided now: while a request waits to be sent answers grow old, and events come.
 func (c *Controller) holds(o object, was view) bool {
-	now := c.view(o, c.graph.against(o), was.look)
+	now := c.view(o, c.graph.against(o), was.look, was.round)
 	return len(now.ask) == 0 && slices.Equal(now.owners, was.owners)
 }
 

@@ -11,13 +11,21 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
+
+	"minikcm/pkg/controllers/internal/slots"
 )
 
 // whileItWaits decides about an object while no request can be sent, has something happen then, and lets it go on.
 func (s *shell) whileItWaits(t *testing.T, key id, happens func()) {
 	t.Helper()
-	if err := s.writer.slots.Acquire(t.Context(), writesAtOnce); err != nil {
-		t.Fatal(err)
+	var held []*slots.Write
+	for n := 0; ; n++ {
+		w := s.writer.slots.Acquire(t.Context(), cache.NewObjectName("a", fmt.Sprint(n)), s.clock.Now())
+		if w == nil {
+			break
+		}
+		held = append(held, w)
 	}
 	done := make(chan error)
 	go func() {
@@ -26,7 +34,9 @@ func (s *shell) whileItWaits(t *testing.T, key id, happens func()) {
 	}()
 	synctest.Wait()
 	happens()
-	s.writer.slots.Release(writesAtOnce)
+	for _, w := range held {
+		s.writer.slots.Release(w)
+	}
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -52,6 +53,8 @@ const (
 	unserved     problem = "unknown_kind"       // the group has no such kind
 	otherVersion problem = "unserved_version"   // the kind is there, but not in this version, and who knows whether its objects are the same
 	ambiguous    problem = "ambiguous_kind"     // several types are of this kind
+	impossible   problem = "impossible_name"    // the API server has no objects of such a name, which would be another path; so there is no owner
+	unusable     problem = "unusable_name"      // as that, of a type of another server: who knows what that allows
 )
 
 // target is where the owner is that a reference names, if it exists.
@@ -100,13 +103,17 @@ func (c catalogue) resolve(r reference, namespace string) (target, problem) {
 		}
 		at.Version = gv.Version
 	}
-	if !t.namespaced {
-		return at, fine
+	if t.namespaced {
+		at.namespace = namespace
 	}
-	if namespace == "" {
+	switch named := len(path.IsValidPathSegmentName(r.name)) == 0; {
+	case t.namespaced && namespace == "":
 		return target{}, outOfReach
+	case !named && t.local:
+		return target{}, impossible
+	case !named:
+		return target{}, unusable
 	}
-	at.namespace = namespace
 	return at, fine
 }
 

@@ -58,6 +58,16 @@ func TestResolve(t *testing.T) {
 			}
 		})
 	}
+	for _, name := range []string{".", "..", "../secrets/s", "../../other/configmaps/o", "o/log", "a%2fb"} {
+		for _, tt := range []struct {
+			apiVersion, kind, namespace string
+			want                        problem
+		}{{"v1", "ConfigMap", "shop", impossible}, {"v1", "Node", "", impossible}, {"v1", "ConfigMap", "", outOfReach}, {"far.example.com/v1", "Thing", "shop", unusable}} {
+			if at, p := discovered.resolve(reference{apiVersion: tt.apiVersion, kind: tt.kind, name: name}, tt.namespace); p != tt.want {
+				t.Errorf("a %s that is called %q is looked for at %v, problem %q, want %q", tt.kind, name, at, p, tt.want)
+			}
+		}
+	}
 	if _, p := (catalogue{}).resolve(reference{apiVersion: "v1", kind: "Node"}, ""); p != undiscovered {
 		t.Errorf("before any discovery the problem is %q, want %q", p, undiscovered)
 	}

@@ -2,6 +2,7 @@ package garbagecollector
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -43,6 +44,9 @@ func (c *Controller) wait(ctx context.Context, key id, owner object, n next, h h
 	now := c.deps.Clock.Now()
 	var m ownerMemory
 	c.memories.note(key, func(known *ownerMemory) {
+		if n.why == byRejection && known.why != byRejection { // once for as long as it lasts, as of objects
+			klog.FromContext(ctx).Info("Request was rejected", "resource", owner.resource, "object", klog.KRef(owner.namespace, owner.name), "uid", owner.uid, "reason", h.refused)
+		}
 		known.why = n.why
 		if holders := h.all + len(h.blind); known.moved.IsZero() || known.holders != holders {
 			known.holders, known.moved = holders, now
@@ -94,7 +98,7 @@ func (c *Controller) blockers(ctx context.Context, all []object) []blocker {
 				c.graph.deny(key)
 			}
 		case !o.marks.has(terminating):
-			v := c.view(o, c.graph.against(o), c.deps.Clock.Now())
+			v := c.view(o, c.graph.against(o), c.deps.Clock.Now(), round{})
 			if n := slices.IndexFunc(v.problems, func(p problem) bool { return p != fine }); n >= 0 {
 				b.unknown, b.problem = o.refs[n], v.problems[n]
 			}
@@ -150,11 +154,14 @@ func (v view) unreachable() int {
 	return -1
 }
 
-// failed keeps what a request was answered that is to be repeated: that is what holds the owner of the object meanwhile.
-func (c *Controller) failed(o object, err error) {
-	m := c.memories.object(keyed(o))
-	m.refused = err.Error()
-	c.memories.setObject(keyed(o), m)
+// failed keeps what a request was answered that is to be repeated: that is what holds the owner of the object meanwhile. What the end of the term has cut
+// short has not failed.
+func (c *Controller) failed(o object, a action, err error) {
+	if errors.Is(err, context.Canceled) {
+		return
+	}
+	key := keyed(o)
+	c.memories.setObject(key, c.memories.object(key).fail(a.do, err.Error(), c.deps.Clock.Now()))
 }
 
 // refused keeps what a request was answered that was rejected, and returns when to try again. A policy may keep thousands of objects, so that is told once

@@ -106,6 +106,7 @@ func TestADeletionThatFailsIsAnError(t *testing.T) {
 		apierrors.NewInternalError(errors.New("failed calling webhook")), apierrors.NewTooManyRequests("later", 1), context.DeadlineExceeded,
 		apierrors.NewGenericServerResponse(404, "delete", configMaps.GroupResource, "d", "404 page not found", 0, true),
 	} {
+		s.clock.Step(time.Minute)
 		s.remove = func(int) error { return err }
 		if _, got := s.reconcileObject(t.Context(), key); !errors.Is(got, err) {
 			t.Errorf("answered %q it ends with %v", err, got)

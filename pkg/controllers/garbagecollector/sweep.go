@@ -22,6 +22,12 @@ const (
 	pageSize = 500
 	// pageTimeout is for one page; kube-apiserver v1.37 ends a request after a minute.
 	pageTimeout = time.Minute
+	// placeFor is how long a list keeps its place: one that takes longer is large, or of an API that does not answer.
+	placeFor = 2 * time.Second
+	// placePatience is how long a list waits for a place; see slotPatience.
+	placePatience = 30 * time.Second
+	// failedFor is how long nobody lists a type again whose list has failed: what the one got all others are told.
+	failedFor = 10 * time.Second
 	// listFresh is how long a list is good for owners whose deletion was seen before it was asked for.
 	listFresh = time.Second
 )
@@ -45,16 +51,25 @@ type shelf struct {
 // sweeper lists types, to find dependents that the graph may not show yet.
 type sweeper struct {
 	client metadata.Interface
-	clock  clock.PassiveClock
+	clock  clock.WithTicker
 	lists  *semaphore.Weighted
 	wide   *semaphore.Weighted // held by who lists all namespaces
 
 	lock    sync.Mutex
 	shelves map[place]*shelf
+	failing map[schema.GroupVersionResource]*setback
 }
 
-func newSweeper(client metadata.Interface, clk clock.PassiveClock) *sweeper {
-	return &sweeper{client: client, clock: clk, lists: semaphore.NewWeighted(listsAtOnce), wide: semaphore.NewWeighted(1), shelves: map[place]*shelf{}}
+// setback is of a type whose latest list has failed, wherever that was.
+type setback struct {
+	at      time.Time
+	err     error
+	probing bool // somebody lists it again
+}
+
+func newSweeper(client metadata.Interface, clk clock.WithTicker) *sweeper {
+	return &sweeper{client: client, clock: clk, lists: semaphore.NewWeighted(listsAtOnce), wide: semaphore.NewWeighted(1), shelves: map[place]*shelf{},
+		failing: map[schema.GroupVersionResource]*setback{}}
 }
 
 // sweep is what lists have shown of the dependents of one owner.
@@ -72,7 +87,7 @@ func (s *sweeper) dependents(ctx context.Context, types []apiType, namespace str
 		err     error
 	}
 	if namespace == "" { // the next one then shares what is still fresh
-		if err := s.wide.Acquire(ctx, 1); err != nil {
+		if err := inTime(ctx, func(ctx context.Context) error { return s.wide.Acquire(ctx, 1) }); err != nil {
 			return sweep{}, err
 		}
 		defer s.wide.Release(1)
@@ -118,38 +133,100 @@ func (s *sweeper) dependents(ctx context.Context, types []apiType, namespace str
 // list returns the objects of a place that refer to an owner, from a list that was asked for at since or later.
 func (s *sweeper) list(ctx context.Context, at place, owner id, since time.Time, all func() map[id]bool) ([]object, error) {
 	of := s.shelf(at)
-	select {
-	case of.turn <- struct{}{}:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	if err := inTime(ctx, func(ctx context.Context) error {
+		select {
+		case of.turn <- struct{}{}:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}); err != nil {
+		return nil, err
 	}
 	defer func() { <-of.turn }()
 	if !of.asked.IsZero() && !of.asked.Before(since) && of.of[owner] && s.clock.Since(of.came) < listFresh {
 		return of.objects[owner], of.err
 	}
-	if err := s.lists.Acquire(ctx, 1); err != nil {
+	if err := s.failed(at.GroupVersionResource); err != nil {
 		return nil, err
 	}
-	defer s.lists.Release(1)
+	if err := inTime(ctx, func(ctx context.Context) error { return s.lists.Acquire(ctx, 1) }); err != nil {
+		s.unprobed(at.GroupVersionResource)
+		return nil, err
+	}
+	leave := sync.OnceFunc(func() { s.lists.Release(1) })
+	defer leave()
+	defer time.AfterFunc(placeFor, leave).Stop()
 	wanted := all()
 	wanted[owner] = true
 	asked := s.clock.Now()
 	objects, err := s.read(ctx, at, wanted)
 	if err != nil && (ctx.Err() != nil || errors.Is(err, context.Canceled)) {
+		s.unprobed(at.GroupVersionResource)
 		return nil, err
 	}
+	s.listed(at.GroupVersionResource, err)
 	of.asked, of.came, of.err, of.of, of.objects = asked, s.clock.Now(), err, wanted, objects
 	return objects[owner], err
+}
+
+// inTime has somebody wait for his turn, but not for longer than placePatience.
+func inTime(ctx context.Context, wait func(context.Context) error) error {
+	patience, cancel := context.WithTimeout(ctx, placePatience)
+	defer cancel()
+	if err := wait(patience); err != nil {
+		return noSlot(ctx)
+	}
+	return nil
+}
+
+// failed is why a type need not be listed now: it was tried a moment ago, or somebody is trying. If it is nil, listed or unprobed has to be called.
+func (s *sweeper) failed(r schema.GroupVersionResource) error {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	f := s.failing[r]
+	switch {
+	case f == nil:
+		return nil
+	case f.probing || s.clock.Since(f.at) < failedFor:
+		return f.err
+	}
+	f.probing = true
+	return nil
+}
+
+// unprobed notes that a list was not made after all.
+func (s *sweeper) unprobed(r schema.GroupVersionResource) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	if f := s.failing[r]; f != nil {
+		f.probing = false
+	}
+}
+
+// listed notes what came of a list.
+func (s *sweeper) listed(r schema.GroupVersionResource, err error) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	if err == nil {
+		delete(s.failing, r)
+		return
+	}
+	s.failing[r] = &setback{at: s.clock.Now(), err: err}
 }
 
 // read lists a place, page by page, and keeps what refers to one of the owners. It reads what is stored now, not what some watch cache has.
 func (s *sweeper) read(ctx context.Context, at place, wanted map[id]bool) (map[id][]object, error) {
 	found := map[id][]object{}
+	var came time.Time // all pages show what was stored when the first one came, or before
 	options := metav1.ListOptions{Limit: pageSize}
 	for {
 		page, err := s.page(ctx, at, options)
 		if err != nil {
 			return nil, fmt.Errorf("list %v: %w", at.GroupResource(), err)
+		}
+		if came.IsZero() {
+			came = s.clock.Now()
 		}
 		for i := range page.Items {
 			m := &page.Items[i]
@@ -157,7 +234,9 @@ func (s *sweeper) read(ctx context.Context, at place, wanted map[id]bool) (map[i
 			for _, ref := range m.OwnerReferences {
 				if key, _ := idOf(ref.UID); wanted[key] && !referred[key] {
 					referred[key] = true
-					found[key] = append(found[key], objectOf(at.GroupResource(), m))
+					o := objectOf(at.GroupResource(), m)
+					o.read = came
+					found[key] = append(found[key], o)
 				}
 			}
 		}
@@ -189,6 +268,7 @@ func (s *sweeper) reset() {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	clear(s.shelves)
+	clear(s.failing)
 }
 
 // prune forgets lists that are no longer good for anybody.

@@ -1,0 +1,351 @@
+package garbagecollector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+)
+
+// Whoever may create a ConfigMap chooses the names in its references. One that is a path is not gone to.
+func TestANameThatWouldBeAnotherPathIsNotAskedFor(t *testing.T) {
+	s := newShell(t)
+	key := s.dependent(t, ref("v1", "ConfigMap", "../services/http:evil:80/proxy/x", "any"))
+	s.look(t, key)
+	if got := s.asked("get"); len(got) > 0 || len(s.sent()) != 1 {
+		t.Errorf("asked was %q, and %d deletes were sent, want no question: there can be no such owner", got, len(s.sent()))
+	}
+	at := s.types.state(configMaps.GroupResource).apiType
+	if _, _, err := s.writer.read(t.Context(), at, object{name: "../secrets/s"}); err == nil || len(s.asked("get")) > 0 {
+		t.Errorf("an object was read that is called like a path: %v", err)
+	}
+}
+
+// Answers come one after the other. However long the last one takes, the first is not asked for again for that.
+func TestAnObjectWhoseOwnersAreAnsweredForSlowlyIsDecidedAboutInOneLook(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		owners  int
+		takes   time.Duration // an answer
+		leaving bool
+	}{
+		{"two owners that are gone, of slow APIs", 2, 3 * time.Second, false},
+		{"two owners that wait", 2, 300 * time.Millisecond, true},
+		{"thousands of owners", 3000, time.Millisecond, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newShell(t)
+			var refs []metav1.OwnerReference
+			for n := range tt.owners {
+				refs = append(refs, ref("v1", "ConfigMap", fmt.Sprint("o", n), uid(10+n)))
+			}
+			s.get = func(name string, _ int) (*thing, error) {
+				s.clock.Step(tt.takes)
+				var n int
+				if _, err := fmt.Sscanf(name, "o%d", &n); err != nil || !tt.leaving {
+					return nil, notFound(name)
+				}
+				return newThing("a", name, uid(10+n)).finalizedBy("foregroundDeletion").deleted(), nil
+			}
+			key := s.dependent(t, refs...)
+			got := s.look(t, key)
+			if len(s.sent()) != 1 || len(s.asked("get")) > 3*tt.owners {
+				t.Errorf("%d deletes were sent after %d questions, and it is looked at again in %v", len(s.sent()), len(s.asked("get")), got.After)
+			}
+		})
+	}
+}
+
+// How references are compared does not depend on how many there are.
+func TestReferencesAreFoundAmongFewAndMany(t *testing.T) {
+	for _, many := range []int{1, fewRefs, fewRefs + 1, 100} {
+		s := newShell(t)
+		var refs []metav1.OwnerReference
+		for n := range many {
+			refs = append(refs, ref("v1", "ConfigMap", fmt.Sprint("o", n/2), uid(10+n/3)))
+		}
+		check(t, s.feed.Add(newThing("a", "d", uid(2)).owned(refs...)))
+		first := s.graph.nodes[keyOf(uid(2))].refs
+		find := s.graph.finder(first)
+		for _, r := range refs {
+			e := first
+			for !s.graph.says(e, r) {
+				e = e.next
+			}
+			if got := find(referenceOf(r)); got != e {
+				t.Errorf("of %d references %v is found at %p, want %p", many, r, got, e)
+			}
+		}
+		for _, r := range []metav1.OwnerReference{ref("v1", "Secret", "o0", uid(10)), ref("v1", "ConfigMap", "o0", uid(9)), ref("v1", "ConfigMap", "x", uid(10))} {
+			if got := find(referenceOf(r)); got != nil {
+				t.Errorf("of %d references %v is found, which is not among them", many, r)
+			}
+		}
+	}
+}
+
+func newTestWriter() *writer {
+	return newWriter(nil, clock.RealClock{}, false, newMetrics(prometheus.NewRegistry()))
+}
+
+// Admission that takes long in one namespace, for whatever is written there, takes no slots from others.
+func TestANamespaceThatIsSlowLeavesSlotsToOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTestWriter()
+		slow := func(context.Context) error { time.Sleep(10 * time.Second); return nil }
+		for n := range 400 {
+			o := object{namespace: "slow", name: fmt.Sprint("d", n), uid: uid(n)}
+			go func() { _, _ = w.send(t.Context(), apiType{}, o, uid(n%3), requestOrphan, always, slow) }()
+		}
+		synctest.Wait()
+		begun := time.Now()
+		for n := range 10 {
+			o := object{namespace: "other", name: fmt.Sprint("d", n), uid: uid(1000 + n)}
+			if got, err := w.send(t.Context(), apiType{}, o, o.uid, requestDelete, always, func(context.Context) error { return nil }); got != done || err != nil {
+				t.Fatalf("outcome %s, %v", got, err)
+			}
+		}
+		if took := time.Since(begun); took > 2*time.Second {
+			t.Errorf("ten deletes elsewhere took %v", took)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+// A sync that does nothing but wait would count as stuck, and the process would be restarted.
+func TestWhoWaitsForASlotForTooLongComesAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTestWriter()
+		ctx, cancel := context.WithCancel(t.Context())
+		for n := range allWrites {
+			o := object{namespace: "a", name: fmt.Sprint("d", n), uid: uid(n)}
+			go func() {
+				_, _ = w.send(ctx, apiType{}, o, o.uid, requestDelete, always, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+			}()
+		}
+		time.Sleep(5 * time.Second)
+		begun := time.Now()
+		o := object{namespace: "a", name: "late", uid: uid(5000)}
+		_, err := w.send(t.Context(), apiType{}, o, o.uid, requestDelete, always, func(context.Context) error { return nil })
+		if took := time.Since(begun); !errors.Is(err, errBusy) || !errors.Is(err, context.Canceled) || took != slotPatience {
+			t.Errorf("after %v: %v, want to be told after %v that others are in line", took, err, slotPatience)
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
+// hanging is an API whose lists of one type are not answered for a minute, and then not well. All others are empty.
+type hanging struct {
+	metadata.Interface
+	metadata.ResourceInterface
+	resource string
+	asked    *atomic.Int32
+}
+
+func (h hanging) Resource(r schema.GroupVersionResource) metadata.Getter {
+	h.resource = r.Resource
+	return h
+}
+
+func (h hanging) Namespace(string) metadata.ResourceInterface { return h }
+
+func (h hanging) List(context.Context, metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+	if h.resource == "hanging" {
+		h.asked.Add(1)
+		time.Sleep(time.Minute)
+		return nil, errors.New("no answer")
+	}
+	return &metav1.PartialObjectMetadataList{}, nil
+}
+
+// Twenty-four owners in as many namespaces want to know who refers to them, and one type does not answer. Owners that have nothing to do with it do not wait
+// for its lists, and it is not asked again by everybody.
+func TestListsThatHangAreInNobodysWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int32
+		s := newSweeper(hanging{asked: &asked}, clock.RealClock{})
+		typ := func(name string) []apiType {
+			return []apiType{{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: name}, namespaced: true}}
+		}
+		list := func(name, namespace string) (sweep, error) {
+			return s.dependents(t.Context(), typ(name), namespace, keyOf(uid(1)), time.Now(), func() map[id]bool { return map[id]bool{} })
+		}
+		for n := range 24 {
+			go func() { _, _ = list("hanging", fmt.Sprint("n", n)) }()
+		}
+		synctest.Wait()
+		begun := time.Now()
+		if got, err := list("quick", "elsewhere"); err != nil || len(got.failed) > 0 || time.Since(begun) > 10*time.Second {
+			t.Errorf("after %v: %v, %v", time.Since(begun), got, err)
+		}
+		time.Sleep(time.Minute)
+		before := asked.Load()
+		for n := range 24 {
+			if got, err := list("hanging", fmt.Sprint("n", n)); err != nil || len(got.failed) != 1 {
+				t.Errorf("%v, %v, want to be told that the type cannot be listed", got, err)
+			}
+		}
+		if asked.Load() != before {
+			t.Errorf("a type that had just failed was listed %d times more", asked.Load()-before)
+		}
+		time.Sleep(failedFor + time.Minute)
+		go func() { _, _ = list("hanging", "a") }()
+		synctest.Wait()
+		if got, err := list("hanging", "b"); asked.Load() != before+1 || err != nil || len(got.failed) != 1 {
+			t.Errorf("%v, %v: %d lists while one of the type is on its way, want that one", got, err, asked.Load()-before)
+		}
+		time.Sleep(2 * time.Minute)
+	})
+}
+
+// A type that has not been seen for long is listed all the same, if it can be: only one that cannot be does not hold everybody.
+func TestAnOwnerWaitsForADependentOfATypeThatIsNotSeen(t *testing.T) {
+	s := newShell(t)
+	f := s.serve(t, replicaSets, "v1")
+	s.clock.Step(time.Hour)
+	s.types.types[f.typ.GroupResource].standing = standing{silent, began}
+	s.discover(s.clock.Now())
+	key := s.owner(t, "foregroundDeletion")
+	stray := newThing("a", "d", uid(2)).owned(blockingRef("v1", "ConfigMap", "o", uid(1))).finalizedBy("x/y").deleted()
+	s.list = func(resource string) ([]*thing, error) {
+		if resource == "replicasets" {
+			return []*thing{stray}, nil
+		}
+		return nil, nil
+	}
+	for _, waits := range []time.Duration{0, 10 * time.Second, 40 * time.Second} {
+		s.clock.Step(waits)
+		got := s.finish(t, key)
+		if patches := s.asked("patch configmaps o"); len(patches) > 0 || got.After < min(waits, noticeAfter) {
+			t.Fatalf("%q was sent, and it is looked at again after %v, want it to wait, longer and longer", patches, got.After)
+		}
+	}
+	s.list = func(string) ([]*thing, error) {
+		return nil, apierrors.NewInternalError(errors.New("conversion webhook"))
+	}
+	s.clock.Step(time.Minute)
+	s.finish(t, key)
+	if got := s.asked("patch configmaps o"); len(got) != 1 {
+		t.Errorf("%q was sent, want it to go: that type was never seen to depend on its own", got)
+	}
+}
+
+// Some policies say that there is a conflict where there is none.
+func TestAConflictAboutWhatHasNotChangedIsARejection(t *testing.T) {
+	s := newShell(t)
+	owner := ref("v1", "ConfigMap", "o", uid(1))
+	key := s.dependent(t, owner)
+	s.get = func(name string, _ int) (*thing, error) {
+		if name == "d" {
+			return newThing("a", "d", uid(2)).at("5").owned(owner), nil
+		}
+		return nil, notFound(name)
+	}
+	s.remove = func(int) error { return conflictOn("d") }
+	if got := s.look(t, key); got.After != minRejectedPause || len(s.sent()) != 1 {
+		t.Errorf("%d deletes were sent, and it is looked at again in %v", len(s.sent()), got.After)
+	}
+	if got := s.memories.count(); got[string(byRejection)] != 1 {
+		t.Errorf("counted are %v", got)
+	}
+
+	s = newShell(t)
+	finalized := s.owner(t, "foregroundDeletion")
+	s.patch = func(name string, _ int) error { return conflictOn(name) }
+	if got := s.finish(t, finalized); got.After < minRecheck || len(s.asked("patch")) > 2 {
+		t.Errorf("%d patches were sent, and it is looked at again in %v", len(s.asked("patch")), got.After)
+	}
+
+	s = newShell(t)
+	orphaned := s.orphans(t)
+	s.get = func(name string, _ int) (*thing, error) {
+		if name == "o" {
+			return newThing("a", "o", uid(1)).at("3").finalizedBy("orphan").deleted(), nil
+		}
+		n := 2 + int(name[1]-'0')
+		return newThing("a", name, uid(n)).at("7").owned(ref("v1", "ConfigMap", "o", uid(1))), nil
+	}
+	s.patch = func(name string, _ int) error { return conflictOn(name) }
+	if got := s.finish(t, orphaned); got.After < noticeAfter/2 || len(s.asked("patch")) > 6 {
+		t.Errorf("%d patches were sent, and it is looked at again in %v", len(s.asked("patch")), got.After)
+	}
+}
+
+// Owners that their feed tells of take no turn among those that are polled.
+func TestOwnersThatNeedNoPollTakeNoTurn(t *testing.T) {
+	s := newShell(t)
+	s.get = func(string, int) (*thing, error) { return newThing("", "n", uid(1)), nil }
+	ask := func(name string, polled bool) {
+		check(t, s.owners.ask(t.Context(), target{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, name: name}, reply{}, polled))
+	}
+	for n := range 5000 {
+		ask(fmt.Sprint("n", n), false)
+	}
+	ask("polled", true)
+	at := s.owners.known(target{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, name: "polled"}).poll
+	if wait := at.Sub(s.clock.Now()); wait > pollEvery+time.Second {
+		t.Errorf("it is polled after %v", wait)
+	}
+}
+
+// Whatever wakes an object, a request about it that has failed is not sent again at once.
+func TestWhatHasFailedIsNotTriedAgainByWhoeverIsWoken(t *testing.T) {
+	s := newShell(t)
+	key := s.dependent(t, ref("v1", "ConfigMap", "o", uid(1)))
+	s.remove = func(int) error { return apierrors.NewInternalError(errors.New("webhook")) }
+	for nth := 1; nth <= 20; nth++ {
+		if _, err := s.reconcileObject(t.Context(), key); err == nil || len(s.sent()) != nth {
+			t.Fatalf("%d deletes were sent, error %v, want one more and an error", len(s.sent()), err)
+		}
+		woken := s.look(t, key)
+		if woken.After <= 0 || woken.After > maxFailedPause || len(s.sent()) != nth {
+			t.Fatalf("woken after %d failures it sends %d, and is looked at again in %v", nth, len(s.sent()), woken.After)
+		}
+		s.clock.Step(woken.After)
+	}
+	if got := s.memories.count(); got[string(byRejection)] > 0 {
+		t.Errorf("counted are %v: nobody has rejected it", got)
+	}
+	s.remove = func(int) error { return nil }
+	s.look(t, key)
+	if got := s.memories.object(key); got != (objectMemory{}) {
+		t.Errorf("remembered is %+v", got)
+	}
+}
+
+// The log names what a policy does not let be changed, once.
+func TestRejectedRequestsAboutOwnersAreLogged(t *testing.T) {
+	s := newShell(t)
+	key := s.orphans(t)
+	s.patch = func(name string, _ int) error {
+		if name == "d1" {
+			return errPolicy
+		}
+		return nil
+	}
+	var lines []string
+	ctx := klog.NewContext(t.Context(), funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{}))
+	for range 3 {
+		if _, err := s.reconcileOwner(ctx, key); err != nil {
+			t.Fatal(err)
+		}
+		s.clock.Step(time.Minute)
+	}
+	if len(lines) != 1 || !strings.Contains(lines[0], "Request was rejected") || !strings.Contains(lines[0], `\"d1\"`) {
+		t.Errorf("logged was %q, want one line about d1", lines)
+	}
+}
