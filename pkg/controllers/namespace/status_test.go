@@ -16,6 +16,9 @@ import (
 	"minikcm/pkg/controllers/internal/discovery"
 )
 
+// coreOnly is what discovery shows of an API server with namespaces and nothing else.
+var coreOnly = []*metav1.APIResourceList{{GroupVersion: "v1", APIResources: []metav1.APIResource{{Name: "namespaces", Verbs: metav1.Verbs{"delete", "list"}}}}}
+
 func left(group, name string, n int64, finalizers map[string]int) outcome {
 	return outcome{
 		resource:  discovery.Type{GroupVersionResource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: name}, List: true},
@@ -97,7 +100,7 @@ func TestConditionTexts(t *testing.T) {
 				finalizers + "kubedb in 6 resource instances, service-catalog in 6 resource instances"}},
 		{"pods are told of", report{outcomes: []outcome{left("", "pods", 2, map[string]int{"a.io/b": 1})}},
 			[]string{remaining + "pods. has 2 resource instances", finalizers + "a.io/b in 1 resource instances"}},
-		{"partial discovery", report{content: discovery.Select(nil, nil, partial, epoch, deletable)},
+		{"partial discovery", report{content: discovery.Select(nil, coreOnly, partial, epoch, deletable)},
 			[]string{"NamespaceDeletionDiscoveryFailure DiscoveryFailed Discovery failed for some groups, 1 failing: " + partial.Error()}},
 		{"no discovery", report{content: discovery.Answer{Err: errors.New("no answer")}},
 			[]string{"NamespaceDeletionDiscoveryFailure DiscoveryFailed no answer"}},
@@ -169,7 +172,7 @@ func TestBlocker(t *testing.T) {
 	free := left("", "pods", 2, nil)
 	free.examples = map[string][]string{"": {"p", "q"}}
 	hidden := outcome{resource: discovery.Type{GroupVersionResource: schema.GroupVersionResource{Group: "h.io", Resource: "hidden"}}, unserved: true}
-	partial := discovery.Select(nil, nil, &clientdiscovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{{Group: "b.io", Version: "v1"}: errors.New("down")}}, epoch, deletable)
+	partial := discovery.Select(nil, coreOnly, &clientdiscovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{{Group: "b.io", Version: "v1"}: errors.New("down")}}, epoch, deletable)
 	fails := left("", "secrets", 0, nil)
 	fails.err = errors.New("list secrets: forbidden")
 	for _, tt := range []struct {

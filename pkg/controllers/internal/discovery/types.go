@@ -42,6 +42,7 @@ type Answer struct {
 	ParseErr error     // group versions whose names make no sense
 
 	versions map[schema.GroupResource][]string
+	shown    map[schema.GroupVersion]bool
 }
 
 // Failure is a group version that cannot be discovered.
@@ -61,8 +62,12 @@ func (a Answer) Complete() bool { return !a.Sent.IsZero() && a.Err == nil && a.P
 
 // Has reports whether the type was discovered, in whatever version.
 func (a Answer) Has(r schema.GroupResource) bool {
-	return slices.ContainsFunc(a.Types, func(t Type) bool { return t.GroupResource() == r })
+	_, ok := slices.BinarySearchFunc(a.Types, r.String(), func(t Type, name string) int { return strings.Compare(t.String(), name) })
+	return ok
 }
+
+// Shows reports whether a group version was discovered, whatever is in it.
+func (a Answer) Shows(gv schema.GroupVersion) bool { return a.shown[gv] }
 
 // Versions are those of its group in which a type is wanted and served, the chosen one first.
 func (a Answer) Versions(r schema.GroupResource) []string { return a.versions[r] }
@@ -70,10 +75,11 @@ func (a Answer) Versions(r schema.GroupResource) []string { return a.versions[r]
 // Select picks from what a discovery client returned every type that is wanted, each once: in the version the server prefers, or in the first
 // other one in which it is wanted. Subresources are no types.
 func Select(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, err error, sent time.Time, wanted func(metav1.APIResource) bool) Answer {
-	if err == nil && !showsNamespaces(lists) {
-		err = errNoNamespaces
+	failing := failingVersions(err)
+	if !showsNamespaces(lists) {
+		err, failing = withoutCore(err, failing)
 	}
-	a := Answer{Sent: sent, Err: err, versions: map[schema.GroupResource][]string{}}
+	a := Answer{Sent: sent, Err: err, Failing: failing, versions: map[schema.GroupResource][]string{}, shown: map[schema.GroupVersion]bool{}}
 	ranks := versionRanks(groups)
 	found := map[schema.GroupResource][]Type{}
 	var unparsable []error
@@ -83,6 +89,7 @@ func Select(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, err erro
 			unparsable = append(unparsable, fmt.Errorf("group version %q: %w", list.GroupVersion, err))
 			continue
 		}
+		a.shown[gv] = true
 		for _, api := range list.APIResources {
 			if !strings.Contains(api.Name, "/") && wanted(api) {
 				t := typeOf(gv, api)
@@ -105,13 +112,24 @@ func Select(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, err erro
 	slices.SortFunc(a.Types, func(a, b Type) int { return strings.Compare(a.String(), b.String()) })
 	slices.SortFunc(unparsable, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	a.ParseErr = errors.Join(unparsable...)
-	a.Failing = failingVersions(err)
 	return a
 }
 
 // errNoNamespaces: the client takes an answer of 404 for an API without core types, and a document may have lost them. A server that has
 // namespaces, as ours does, shows them.
 var errNoNamespaces = errors.New("discovery shows no namespaces: the core API is missing from it")
+
+// withoutCore adds to what has failed that the core API is missing. An answer in which nothing else failed may lack anything.
+func withoutCore(err error, failing []Failure) (error, []Failure) {
+	core := func(f Failure) bool { return f.GroupVersion == corev1.SchemeGroupVersion }
+	switch {
+	case err == nil:
+		return errNoNamespaces, nil
+	case len(failing) == 0, slices.ContainsFunc(failing, core):
+		return err, failing
+	}
+	return errors.Join(err, errNoNamespaces), append([]Failure{{corev1.SchemeGroupVersion, errNoNamespaces}}, failing...)
+}
 
 func showsNamespaces(lists []*metav1.APIResourceList) bool {
 	return slices.ContainsFunc(lists, func(list *metav1.APIResourceList) bool {

@@ -113,13 +113,61 @@ func TestIncompleteAnswersNameAPIServices(t *testing.T) {
 	err := &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{
 		{Group: "z.example.com", Version: "v1"}: broken, {Group: "a.example.com", Version: "v1beta1"}: broken,
 	}}
-	a := Select(nil, nil, err, epoch, deletable)
+	a := Select(nil, []*metav1.APIResourceList{coreList()}, err, epoch, deletable)
 	var got []string
 	for _, f := range a.Failing {
 		got = append(got, f.Service())
 	}
 	if diff := cmp.Diff([]string{"v1.z.example.com", "v1beta1.a.example.com"}, got); diff != "" || a.Complete() {
 		t.Errorf("complete %v, failing: %s", a.Complete(), diff)
+	}
+}
+
+// The client takes an answer of 404 for an API without core types.
+func TestAnAnswerWithoutTheCoreAPISaysSo(t *testing.T) {
+	broken := errors.New("broken")
+	failed := func(versions ...schema.GroupVersion) error {
+		err := &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{}}
+		for _, gv := range versions {
+			err.Groups[gv] = broken
+		}
+		return err
+	}
+	x, core := schema.GroupVersion{Group: "x", Version: "v1"}, schema.GroupVersion{Version: "v1"}
+	for _, tt := range []struct {
+		name  string
+		lists []*metav1.APIResourceList
+		err   error
+		want  []string
+	}{
+		{"it is there, and another API fails", []*metav1.APIResourceList{coreList()}, failed(x), []string{"v1.x"}},
+		{"it is not, and another API fails", nil, failed(x), []string{"v1.", "v1.x"}},
+		{"it fails", nil, failed(core, x), []string{"v1.", "v1.x"}},
+		{"nothing fails: anything may be missing", nil, nil, nil},
+		{"there was no answer", nil, broken, nil},
+	} {
+		a := Select(nil, tt.lists, tt.err, epoch, deletable)
+		var got []string
+		for _, f := range a.Failing {
+			got = append(got, f.Service())
+		}
+		if !slices.Equal(got, tt.want) || a.Err == nil {
+			t.Errorf("%s: failing are %v, want %v; error %v", tt.name, got, tt.want, a.Err)
+		}
+	}
+}
+
+func TestAnAnswerTellsWhatItShows(t *testing.T) {
+	a := Select(nil, []*metav1.APIResourceList{coreList(typ("pods", "delete")), served("x/v1", typ("a", "get"))}, nil, epoch, deletable)
+	for gv, want := range map[schema.GroupVersion]bool{{Version: "v1"}: true, {Group: "x", Version: "v1"}: true, {Group: "x", Version: "v2"}: false} {
+		if got := a.Shows(gv); got != want {
+			t.Errorf("%v is shown: %v, want %v", gv, got, want)
+		}
+	}
+	for r, want := range map[string]bool{"pods": true, "a": false} {
+		if got := a.Has(schema.GroupResource{Resource: r}); got != want {
+			t.Errorf("it has %s: %v, want %v", r, got, want)
+		}
 	}
 }
 
