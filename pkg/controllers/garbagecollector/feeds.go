@@ -18,6 +18,7 @@ import (
 func (k *knownType) release() *caches.Feed {
 	s := k.source
 	k.source = nil
+	k.turn++
 	return s
 }
 
@@ -85,9 +86,10 @@ func (t *knownTypes) start(ctx context.Context, r schema.GroupResource) {
 	if err == nil {
 		var started *caches.Feed
 		k.feed = f
+		turn := k.turn
 		started, err = t.feeds.Start(ctx, k.GroupVersionResource, t.storeOf(r, f), caches.FeedEvents{
-			Listed: func() { t.happened(ctx, r, listed, nil) },
-			Lost:   func(err error) { t.happened(ctx, r, lost, err) },
+			Listed: func() { t.happened(ctx, r, turn, listed, nil) },
+			Lost:   func(err error) { t.happened(ctx, r, turn, lost, err) },
 		})
 		if err == nil {
 			k.source = started
@@ -107,11 +109,11 @@ func (k *knownType) lacksFeed() bool {
 	return k.watched && !k.cached && k.phase == listing && k.source == nil
 }
 
-// happened notes what a feed has told of itself.
-func (t *knownTypes) happened(ctx context.Context, r schema.GroupResource, what occurrence, err error) {
+// happened notes what a source has told of itself, whose turn it was.
+func (t *knownTypes) happened(ctx context.Context, r schema.GroupResource, turn int, what occurrence, err error) {
 	t.lock.Lock()
 	k := t.types[r]
-	if k == nil {
+	if k == nil || k.turn != turn {
 		t.lock.Unlock()
 		return
 	}
@@ -293,7 +295,7 @@ func (t *knownTypes) observe(of caches.Cached) caches.Handler[metav1.Object] {
 	t.deps.Caches.Alongside(func(ctx context.Context) {
 		select {
 		case <-of.Synced:
-			t.happened(ctx, r, listed, nil)
+			t.happened(ctx, r, 0, listed, nil)
 		case <-ctx.Done():
 		}
 	})

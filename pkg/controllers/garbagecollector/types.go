@@ -94,6 +94,7 @@ type knownType struct {
 	reopened time.Time    // its watch, by us
 	feed     *feed        // in the graph; nil if it is not watched
 	source   *caches.Feed // nil: none now
+	turn     int          // of sources, which one this is: what one before it still tells is not heard
 	cached   bool         // its objects come from a cache
 
 	uncovered bool      // it has to be listed anew: objects that it shows have gone from under another type
@@ -286,7 +287,7 @@ func (t *knownTypes) take(ctx context.Context, answer discovery.Answer) {
 			}
 		}
 		moved := k.feed != nil && !k.cached && k.Version != a.Version
-		if moved && failing[a.Group] {
+		if moved && failing[a.Group] && k.phase != away {
 			continue // the version that is preferred may only not have answered
 		}
 		k.served = true

@@ -647,6 +647,51 @@ func TestAFeedThatCouldNotBeStartedIsStartedAgain(t *testing.T) {
 	}
 }
 
+// A list that is being stored while its source is replaced is not one of the source that follows.
+func TestWhatAFormerSourceTellsIsNotHeard(t *testing.T) {
+	w := newAPIWorld(t)
+	w.define()
+	w.start(t)
+	w.is(t, widgetType, current)
+	asked := func() int { return w.api.Asked("watch /apis/example.com/v1/widgets") }
+	before := asked()
+	w.shifting.Lock()
+	w.lock.Lock()
+	k := w.types[widgetType]
+	former := k.turn
+	stop := k.release()
+	k.standing = standing{listing, time.Now()} // as with another version
+	w.lock.Unlock()
+	stop.Stop()
+	w.happened(t.Context(), widgetType, former, listed, nil)
+	if s := w.state(widgetType); s.phase != listing {
+		t.Errorf("nothing brings in the type, and it is %+v", s)
+	}
+	w.shifting.Unlock()
+	w.is(t, widgetType, current)
+	if asked() == before {
+		t.Error("it has no source")
+	}
+}
+
+// A type that comes back in another version is begun, although a third version of its group does not answer.
+func TestATypeComesBackWhileAnotherVersionOfItsGroupFails(t *testing.T) {
+	w := newAPIWorld(t)
+	w.define()
+	w.start(t)
+	w.is(t, widgetType, current)
+	w.undefine()
+	w.is(t, widgetType, away)
+	w.api.Serve("example.com/v3", metav1.APIResource{Name: "gadgets", Kind: "Gadget", Namespaced: true})
+	w.api.BreakDiscovery("example.com/v3", http.StatusServiceUnavailable)
+	w.api.Serve("example.com/v2", metav1.APIResource{Name: "widgets", Kind: "Widget", Namespaced: true})
+	w.service("v2.example.com", true)
+	w.is(t, widgetType, current)
+	if s := w.state(widgetType); s.Version != "v2" {
+		t.Errorf("widgets are %+v", s)
+	}
+}
+
 // awayForLong has a type been away for longer than it is kept.
 func (w *apiWorld) awayForLong(r schema.GroupResource) {
 	w.lock.Lock()
