@@ -131,18 +131,14 @@ func (g *graph) uncovered() []schema.GroupResource {
 	return types
 }
 
-// holdsOrphans reports whether owners that are to leave orphans must not go because of a feed: objects of it refer to them, or, if it lacks objects,
-// may do so.
-func (g *graph) holdsOrphans(f *feed, lacking bool) bool {
+// holdsOrphans reports whether owners that are to leave orphans must not go because of a feed: objects of it refer to them.
+func (g *graph) holdsOrphans(f *feed) bool {
 	g.lock.Lock()
 	defer g.lock.Unlock()
 	if !g.has(f) {
 		return false
 	}
 	for _, n := range g.nodes {
-		if lacking && n.marks.has(leavesOrphans) {
-			return true
-		}
 		if n.feed != f.number {
 			continue
 		}

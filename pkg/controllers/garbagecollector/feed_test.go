@@ -265,31 +265,11 @@ func TestATypeHoldsTheOrphansOfOwnersThatWaitForIt(t *testing.T) {
 		return w.feed(configMaps).Add(newThing("a", "p", uid(3)).finalizedBy("foregroundDeletion").deleted())
 	})
 	w.do(func() error { return far.Add(newThing("a", "e", uid(4)).owned(ref("v1", "ConfigMap", "p", uid(3)))) })
-	if w.graph.holdsOrphans(far, false) {
+	if w.graph.holdsOrphans(far) {
 		t.Error("a dependent that goes is no orphan")
 	}
 	w.do(func() error { return far.Add(newThing("a", "d", uid(2)).owned(ref("v1", "ConfigMap", "o", uid(1)))) })
-	if !w.graph.holdsOrphans(far, false) {
+	if !w.graph.holdsOrphans(far) {
 		t.Error("the owner could go, and its dependent with it")
-	}
-}
-
-func TestATypeThatWasNotSeenHoldsEveryOwnerThatLeavesOrphans(t *testing.T) {
-	w := newWorld(t)
-	far := w.feed(widgets)
-	w.do(func() error {
-		return w.feed(configMaps).Add(newThing("a", "p", uid(3)).finalizedBy("foregroundDeletion").deleted())
-	})
-	if w.graph.holdsOrphans(far, true) {
-		t.Error("nobody leaves orphans")
-	}
-	w.do(func() error {
-		return w.feed(configMaps).Add(newThing("a", "o", uid(1)).finalizedBy("orphan").deleted())
-	})
-	if w.graph.holdsOrphans(far, false) {
-		t.Error("all there is of the type is seen, and nothing refers to the owner")
-	}
-	if !w.graph.holdsOrphans(far, true) {
-		t.Error("the owner could go, and dependents with it that were never seen")
 	}
 }

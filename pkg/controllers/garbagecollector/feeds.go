@@ -119,7 +119,10 @@ func (t *knownTypes) happened(ctx context.Context, r schema.GroupResource, turn 
 	}
 	was := k.phase
 	k.standing = k.after(what, t.deps.Clock.Now())
-	k.err, k.whole = err, k.whole || what == listed
+	k.whole = k.whole || what == listed
+	if k.phase != away && (err != nil || what == listed) { // a watch that ends well does not mend what was wrong
+		k.err = err
+	}
 	is := k.phase
 	t.lock.Unlock()
 	if err != nil {
@@ -164,7 +167,7 @@ func (t *knownTypes) heed(ctx context.Context, now time.Time) {
 			if now.Sub(k.since) < keptFor {
 				break
 			}
-			if k.feed != nil && t.deps.Graph.holdsOrphans(k.feed, k.lacking) {
+			if k.feed != nil && !k.lacking && !k.emptied && t.deps.Graph.holdsOrphans(k.feed) {
 				k.since = now // as long again: those owners may not go before
 				break
 			}

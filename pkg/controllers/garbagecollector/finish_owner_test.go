@@ -111,6 +111,29 @@ func TestOrphansAreLookedForInTypesThatThereAreWhenTheirOwnerIsDeleted(t *testin
 	}
 }
 
+// An API server may hear of a definition later than the one at which it was made, and show less than there is until then.
+func TestAnOwnerThatLeavesOrphansWaitsForATypeThatIsDefinedAndNotDiscovered(t *testing.T) {
+	s := newShell(t)
+	s.clock.Step(time.Hour)
+	s.types.sawDefinition(newThing("", "widgets.example.com", uid(7)), false)
+	key := s.owner(t, "orphan")
+	s.finish(t, key)
+	s.clock.Step(minDiscovery)
+	s.discover(s.clock.Now()) // and the type is not there
+	s.finish(t, key)
+	if got := s.asked("patch"); len(got) > 0 {
+		t.Errorf("sent was %q: orphans of the type would be lost", got)
+	}
+	if got := s.memories.count(); got[string(byBlindness)] != 1 {
+		t.Errorf("held are %v, want one for %s", got, byBlindness)
+	}
+	s.clock.Step(discoveryPatience) // its names are another's, or none of its versions is served
+	s.finish(t, key)
+	if got := s.asked("patch"); len(got) != 1 {
+		t.Errorf("sent was %q, want the finalizer taken away", got)
+	}
+}
+
 // orphans has an owner that is to leave two orphans, which lists show and the graph does too.
 func (s *shell) orphans(t *testing.T) id {
 	t.Helper()

@@ -22,10 +22,12 @@ func (t *knownTypes) isLocal(k *knownType) (local, told bool) {
 	}
 	local = len(k.versions) > 0
 	for _, version := range k.versions {
-		switch kept, ok := t.services[discovery.ServiceOf(schema.GroupVersion{Group: k.Group, Version: version})]; {
-		case ok && !kept:
+		service, ok := t.services[discovery.ServiceOf(schema.GroupVersion{Group: k.Group, Version: version})]
+		_, defined := t.defined[k.GroupResource().String()]
+		switch {
+		case ok && !service.local:
 			return false, true
-		case !ok && !t.defined[k.GroupResource().String()]:
+		case !ok && !defined:
 			local = false
 		}
 	}
@@ -159,14 +161,22 @@ func (t *knownTypes) sawDefinition(crd metav1.Object, gone bool) stir {
 	name := crd.GetName()
 	t.lock.Lock()
 	k := t.types[schema.ParseGroupResource(name)]
+	served := k != nil && k.served
 	what := changed
-	if gone || !t.defined[name] && (k == nil || !k.served) {
+	before, met := t.defined[name]
+	if gone || !met && !served {
 		what = newcomer
 	}
-	if gone {
+	switch {
+	case gone:
 		delete(t.defined, name)
-	} else {
-		t.defined[name] = true
+	case !met && !t.latest.sent.IsZero():
+		t.defined[name] = before.after(served, t.deps.Clock.Now())
+	case !met:
+		t.defined[name] = before
+	}
+	if k != nil {
+		k.emptied = gone
 	}
 	var feeds []*caches.Feed
 	if k != nil {
@@ -181,6 +191,11 @@ func (t *knownTypes) sawDefinition(crd metav1.Object, gone bool) stir {
 func (t *knownTypes) listedDefinitions(names map[string]bool) stir {
 	t.lock.Lock()
 	defer t.lock.Unlock()
+	for name := range t.defined {
+		if k := t.types[schema.ParseGroupResource(name)]; k != nil && !names[name] {
+			k.emptied = true
+		}
+	}
 	return keepOnly(t.defined, names)
 }
 
@@ -190,7 +205,7 @@ func (t *knownTypes) sawService(service metav1.Object, gone bool) stir {
 	_, local := service.GetLabels()[automanaged]
 	var feeds []*caches.Feed
 	t.lock.Lock()
-	_, met := t.services[name]
+	claimed, met := t.services[name]
 	what := changed
 	if gone || !met && closed(t.known) {
 		what = newcomer
@@ -198,7 +213,8 @@ func (t *knownTypes) sawService(service metav1.Object, gone bool) stir {
 	if gone {
 		delete(t.services, name)
 	} else {
-		t.services[name] = local
+		claimed.local = local
+		t.services[name] = claimed
 	}
 	for _, k := range t.types {
 		if discovery.ServiceOf(k.GroupVersion()) == name {
@@ -228,9 +244,9 @@ func (t *knownTypes) wasListed(r schema.GroupResource) bool {
 }
 
 // keepOnly forgets all other names, and tells whether there were any.
-func keepOnly(known, names map[string]bool) stir {
+func keepOnly(known map[string]claim, names map[string]bool) stir {
 	before := len(known)
-	if maps.DeleteFunc(known, func(name string, _ bool) bool { return !names[name] }); len(known) < before {
+	if maps.DeleteFunc(known, func(name string, _ claim) bool { return !names[name] }); len(known) < before {
 		return newcomer
 	}
 	return calm

@@ -34,6 +34,8 @@ const (
 	relistEvery = 30 * time.Second
 	// firstPatience is how long the feeds of all other types wait for what says which types are local.
 	firstPatience = 2 * time.Second
+	// discoveryPatience is how long discovery may lag behind CustomResourceDefinitions and APIServices. One whose names are another's is never shown.
+	discoveryPatience = time.Minute
 )
 
 var (
@@ -74,11 +76,31 @@ type knownTypes struct {
 	lock     sync.Mutex
 	types    map[schema.GroupResource]*knownType
 	latest   catalogue
-	services map[string]bool // APIServices by name, and whether the API server itself serves the group version
-	defined  map[string]bool // CustomResourceDefinitions by name
-	known    chan struct{}   // closed when the APIServices have been listed
-	stirred  stir            // by events that are not scheduled yet
-	awaited  time.Time       // somebody has asked for a discovery after this
+	services map[string]claim // APIServices by name
+	defined  map[string]claim // CustomResourceDefinitions by name
+	known    chan struct{}    // closed when the APIServices have been listed
+	stirred  stir             // by events that are not scheduled yet
+	awaited  time.Time        // somebody has asked for a discovery after this
+}
+
+// claim is something that says which types there are, beside discovery.
+type claim struct {
+	local  bool      // of an APIService: the API server itself serves the group version
+	unmet  bool      // discovery does not show what it says
+	missed time.Time // since when
+}
+
+// overdue reports whether discovery does not show, and may only be late: an API server that has just started, or hears late of a definition that was made
+// at another one, says that its answer is complete.
+func (b claim) overdue(now time.Time) bool { return b.unmet && now.Sub(b.missed) < discoveryPatience }
+
+// after is what it is once discovery has shown what it says, or has not.
+func (b claim) after(met bool, now time.Time) claim {
+	if !met && !b.unmet {
+		b.missed = now
+	}
+	b.unmet = !met
+	return b
 }
 
 // knownType is one type.
@@ -91,6 +113,7 @@ type knownType struct {
 	logged   bool         // that, since it last worked
 	whole    bool         // it has been listed since it was last away
 	lacking  bool         // it is away, and was not current when it went
+	emptied  bool         // its definition has gone, as it does after the last of its objects
 	reopened time.Time    // its watch, by us
 	feed     *feed        // in the graph; nil if it is not watched
 	source   *caches.Feed // nil: none now
@@ -107,7 +130,7 @@ type typeState struct {
 	standing
 	shown   time.Time // when discovery first showed it; zero: from the beginning
 	err     error     // why its feed does not work; nil: it does, or there is none
-	lacking bool      // it is away, and was not current when it went
+	lacking bool      // it is away, was not current when it went, and may have left objects behind
 	feed    *feed     // nil: it is not watched
 }
 
@@ -135,7 +158,7 @@ func newTypes(d typesDeps) (*knownTypes, error) {
 	t := &knownTypes{
 		deps: d, ignored: map[schema.GroupResource]bool{}, feeds: d.Caches.Feeds(),
 		woken: make(chan struct{}, 1), tell: make(chan struct{}, 1),
-		types: map[schema.GroupResource]*knownType{}, services: map[string]bool{}, defined: map[string]bool{}, known: make(chan struct{}),
+		types: map[schema.GroupResource]*knownType{}, services: map[string]claim{}, defined: map[string]claim{}, known: make(chan struct{}),
 		latest: newCatalogue(time.Time{}, nil),
 	}
 	for _, r := range d.Ignored {
@@ -159,25 +182,45 @@ func newTypes(d typesDeps) (*knownTypes, error) {
 // unstored are groups whose objects are measured when somebody asks, and stored nowhere: none can be owned. That their servers do not answer is common.
 var unstored = map[string]bool{"metrics.k8s.io": true, "custom.metrics.k8s.io": true, "external.metrics.k8s.io": true}
 
-// unknownGroups are the groups of which discovery cannot tell what is in them, and that may have types whose objects have owners, sorted: those
-// that have such a type, and those of which nothing is known.
+// unknownGroups are the groups of which discovery cannot tell what is in them, or does not yet, and that may have types whose objects have owners, sorted:
+// those that have such a type, and those of which nothing is known.
 func (t *knownTypes) unknownGroups() []string {
 	t.lock.Lock()
 	defer t.lock.Unlock()
-	var groups []string
+	known, watched := map[string]bool{}, map[string]bool{}
+	for r, k := range t.types {
+		known[r.Group], watched[r.Group] = true, watched[r.Group] || k.watched
+	}
+	groups := t.overdue(t.deps.Clock.Now())
 	for group := range t.latest.failing {
-		known, watched := false, false
-		for r, k := range t.types {
-			if r.Group == group {
-				known, watched = true, watched || k.watched
-			}
-		}
-		if (!known || watched) && !unstored[group] {
-			groups = append(groups, group)
+		if (!known[group] || watched[group]) && !unstored[group] {
+			groups[group] = true
 		}
 	}
-	slices.Sort(groups)
+	return slices.Sorted(maps.Keys(groups))
+}
+
+// overdue are the groups in which discovery does not show yet what is known to be there. The lock is held.
+func (t *knownTypes) overdue(now time.Time) map[string]bool {
+	groups := map[string]bool{}
+	for name, b := range t.defined {
+		if r := schema.ParseGroupResource(name); b.overdue(now) && !t.ignored[r] {
+			groups[r.Group] = true
+		}
+	}
+	for name, b := range t.services {
+		if gv := discovery.ServedBy(name); b.overdue(now) && !unstored[gv.Group] {
+			groups[gv.Group] = true
+		}
+	}
 	return groups
+}
+
+// isOverdue reports whether something says that there is a type which discovery does not show yet. The lock is held.
+func (t *knownTypes) isOverdue(k *knownType, now time.Time) bool {
+	return t.defined[k.GroupResource().String()].overdue(now) || slices.ContainsFunc(k.versions, func(version string) bool {
+		return t.services[discovery.ServiceOf(schema.GroupVersion{Group: k.Group, Version: version})].overdue(now)
+	})
 }
 
 // catalogue is what discovery showed last. It does not change any more.
@@ -212,7 +255,7 @@ func (t *knownTypes) states() []typeState {
 }
 
 func (k *knownType) state() typeState {
-	return typeState{apiType: k.apiType, standing: k.standing, shown: k.shown, err: k.err, lacking: k.lacking, feed: k.feed}
+	return typeState{apiType: k.apiType, standing: k.standing, shown: k.shown, err: k.err, lacking: k.lacking && !k.emptied, feed: k.feed}
 }
 
 // run asks for types and has their feeds run until ctx ends.
@@ -244,11 +287,11 @@ func (t *knownTypes) look(ctx context.Context) bool {
 			return false // who knows what is missing
 		}
 	}
-	t.take(ctx, answer)
-	if answer.Complete() {
+	complete := t.take(ctx, answer)
+	if complete {
 		t.tellIgnored(ctx, answer)
 	}
-	return answer.Complete()
+	return complete
 }
 
 // tellIgnored logs, once, which of the types that are to be ignored are not there: they may be misspelt.
@@ -264,8 +307,8 @@ func (t *knownTypes) tellIgnored(ctx context.Context, answer discovery.Answer) {
 	}
 }
 
-// take acts on what discovery showed: types come, change their version, and go.
-func (t *knownTypes) take(ctx context.Context, answer discovery.Answer) {
+// take acts on what discovery showed: types come, change their version, and go. It reports whether that was all there is.
+func (t *knownTypes) take(ctx context.Context, answer discovery.Answer) bool {
 	t.shifting.Lock()
 	defer t.shifting.Unlock()
 	now := t.deps.Clock.Now()
@@ -309,13 +352,20 @@ func (t *knownTypes) take(ctx context.Context, answer discovery.Answer) {
 			}
 		}
 	}
+	for name, b := range t.defined {
+		t.defined[name] = b.after(answer.Has(schema.ParseGroupResource(name)), now)
+	}
+	for name, b := range t.services {
+		t.services[name] = b.after(answer.Shows(discovery.ServedBy(name)), now)
+	}
+	late := t.overdue(now)
 	fresh := false // something has gone of late
 	for r, k := range t.types {
-		if !failing[r.Group] && !answer.Has(r) {
+		if !failing[r.Group] && !answer.Has(r) && !t.isOverdue(k, now) {
 			k.served = false
 			if k.watched && !k.cached && k.phase != away {
 				k.lacking = k.lacks(now)
-				k.standing = k.after(notShown, now)
+				k.standing, k.err = k.after(notShown, now), nil
 			}
 			if !k.watched {
 				delete(t.types, r)
@@ -323,13 +373,16 @@ func (t *knownTypes) take(ctx context.Context, answer discovery.Answer) {
 		}
 		fresh = fresh || k.phase == away && now.Sub(k.since) < time.Minute
 	}
-	changed := t.compile(answer.Sent, failing)
+	complete := answer.Complete() && len(late) == 0
+	maps.Copy(late, failing)
+	changed := t.compile(answer.Sent, late)
 	t.lock.Unlock()
 	t.end(stop, old)
 	t.begin(ctx, begin)
 	if changed || fresh {
 		t.changed()
 	}
+	return complete
 }
 
 // lacks reports whether there may be objects of a type that goes away which its feed has not shown. That its watch has ended just before is of no account:

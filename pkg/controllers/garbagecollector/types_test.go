@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -87,6 +88,18 @@ func (w *apiWorld) undefine(names ...string) {
 		w.api.Remove(widgetsV1, "widgets", "ns", name)
 	}
 	w.api.Remove("apiextensions.k8s.io/v1", "customresourcedefinitions", "", "widgets.example.com")
+	w.api.Withdraw(widgetsV1, "widgets")
+	w.api.Remove("apiregistration.k8s.io/v1", "apiservices", "", "v1.example.com")
+}
+
+// aggregate serves widgets, as a server behind the aggregator does.
+func (w *apiWorld) aggregate() {
+	w.api.Serve(widgetsV1, metav1.APIResource{Name: "widgets", Kind: "Widget", Namespaced: true})
+	w.service("v1.example.com", false)
+}
+
+// separate deletes the APIService of widgets. That says nothing of their objects.
+func (w *apiWorld) separate() {
 	w.api.Withdraw(widgetsV1, "widgets")
 	w.api.Remove("apiregistration.k8s.io/v1", "apiservices", "", "v1.example.com")
 }
@@ -207,7 +220,13 @@ func TestWhoServesAType(t *testing.T) {
 		{"of one version nothing says so, and the other is another server's", map[string]bool{"v2.example.com": false}, false, false, true},
 		{"nothing says so", nil, false, false, false},
 	} {
-		k := &knownTypes{services: tt.services, defined: map[string]bool{"widgets.example.com": tt.defined}, known: make(chan struct{})}
+		k := &knownTypes{services: map[string]claim{}, defined: map[string]claim{}, known: make(chan struct{})}
+		for name, local := range tt.services {
+			k.services[name] = claim{local: local}
+		}
+		if tt.defined {
+			k.defined["widgets.example.com"] = claim{}
+		}
 		typ := &knownType{apiType: apiType{GroupVersionResource: widgetType.WithVersion("v1"), versions: []string{"v1", "v2"}}}
 		if local, told := k.isLocal(typ); local != tt.want || told != tt.told {
 			t.Errorf("%s: local %v, told %v, want %v, %v", tt.name, local, told, tt.want, tt.told)
@@ -502,7 +521,7 @@ func TestSilenceIsDoubted(t *testing.T) {
 // What is known of the objects of a type that has gone is kept for as long as an owner waits for them.
 func TestATypeThatHoldsOrphansIsNotForgotten(t *testing.T) {
 	w := newAPIWorld(t)
-	w.define()
+	w.aggregate()
 	deleted := metav1.NewTime(began)
 	owner := w.api.Put("v1", "secrets", metav1.ObjectMeta{Name: "o", Namespace: "ns", DeletionTimestamp: &deleted, Finalizers: []string{"orphan"}})
 	orphan := widget("d")
@@ -511,7 +530,7 @@ func TestATypeThatHoldsOrphansIsNotForgotten(t *testing.T) {
 	w.start(t)
 	w.has(t, owner, true)
 	w.has(t, d, true)
-	w.undefine() // but the object is still there
+	w.separate() // but the object is still there
 	w.is(t, widgetType, away)
 	if s := w.state(widgetType); s.blind() {
 		t.Errorf("all objects of the type were seen, and it is %+v", s)
@@ -699,32 +718,135 @@ func (w *apiWorld) awayForLong(r schema.GroupResource) {
 	w.types[r].since = time.Now().Add(-2 * keptFor)
 }
 
-// What was never seen of a type holds the owners that leave orphans for as long as they are there.
-func TestATypeThatGoesUnseenIsNotForgottenWhileOwnersLeaveOrphans(t *testing.T) {
+// What was never seen of a type holds owners that leave orphans, those as well that are deleted later, but not for ever: they would hold each other.
+func TestATypeThatGoesUnseenHoldsOwnersForAWhile(t *testing.T) {
 	w := newAPIWorld(t)
-	w.define()
+	w.aggregate()
 	deleted := metav1.NewTime(began)
-	owner := w.api.Put("v1", "secrets", metav1.ObjectMeta{Name: "o", Namespace: "ns", DeletionTimestamp: &deleted, Finalizers: []string{"orphan"}})
 	w.api.Break(widgetsV1, "widgets", http.StatusInternalServerError)
 	w.start(t)
-	w.has(t, owner, true)
 	w.is(t, widgetType, listing)
-	w.undefine()
+	w.unseen(t, widgetType)
+	w.separate()
 	w.is(t, widgetType, away)
-	if s := w.state(widgetType); !s.blind() {
+	if s := w.state(widgetType); !s.blind() || s.err != nil {
 		t.Errorf("nothing was seen of the type, and it is %+v", s)
 	}
-	w.awayForLong(widgetType)
-	w.heed(t.Context(), time.Now())
-	if s := w.state(widgetType); !s.blind() {
-		t.Errorf("the owner could go: the type is %+v", s)
-	}
-	w.api.Remove("v1", "secrets", "ns", "o")
-	w.has(t, owner, false)
+	owner := w.api.Put("v1", "secrets", metav1.ObjectMeta{Name: "o", Namespace: "ns", DeletionTimestamp: &deleted, Finalizers: []string{"orphan"}})
+	w.has(t, owner, true)
 	w.awayForLong(widgetType)
 	w.heed(t.Context(), time.Now())
 	if s := w.state(widgetType); s.phase != "" {
-		t.Errorf("nobody waits for it any more, and it is %+v", s)
+		t.Errorf("the owner waits for the type and the type for the owner: it is %+v", s)
+	}
+}
+
+// A definition goes after the last of its objects has gone, so that nothing is missed of what was never seen.
+func TestATypeWhoseDefinitionHasGoneHoldsNobody(t *testing.T) {
+	w := newAPIWorld(t)
+	w.define()
+	w.api.Break(widgetsV1, "widgets", http.StatusInternalServerError)
+	w.start(t)
+	w.is(t, crds, current)
+	w.unseen(t, widgetType)
+	w.undefine()
+	w.is(t, widgetType, away)
+	fakeapi.Eventually(t, func() error {
+		if s := w.state(widgetType); s.blind() || s.err != nil {
+			return fmt.Errorf("widgets are %+v", s)
+		}
+		return nil
+	})
+	w.api.Break(widgetsV1, "widgets", 0)
+	w.define()
+	w.is(t, widgetType, current)
+}
+
+// unseen waits until a type is known to fail.
+func (w *apiWorld) unseen(t *testing.T, r schema.GroupResource) {
+	t.Helper()
+	w.is(t, r, listing)
+	w.happened(t.Context(), r, w.turnOf(r), lost, errors.New("broken"))
+}
+
+func (w *apiWorld) turnOf(r schema.GroupResource) int {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	return w.types[r].turn
+}
+
+// Why a feed does not work is said until it does: that somebody has ended an attempt to hurry it changes nothing.
+func TestWhatIsWrongWithATypeIsSaidUntilItIsListed(t *testing.T) {
+	w := newAPIWorld(t)
+	w.start(t)
+	w.is(t, secretsType, current)
+	for _, step := range []struct {
+		what occurrence
+		err  error
+		want bool
+	}{{lost, errors.New("broken"), true}, {lost, nil, true}, {listed, nil, false}, {lost, nil, false}} {
+		w.happened(t.Context(), secretsType, w.turnOf(secretsType), step.what, step.err)
+		if s := w.state(secretsType); (s.err != nil) != step.want {
+			t.Errorf("%s with error %v: the type has the error %v", step.what, step.err, s.err)
+		}
+	}
+}
+
+// An API server that has just started, or hears late of what was defined at another one, shows less than there is.
+func TestWhatIsDefinedIsNotGoneBecauseDiscoveryLacksIt(t *testing.T) {
+	w := newAPIWorld(t)
+	w.define()
+	a := w.api.Put(widgetsV1, "widgets", widget("a"))
+	w.start(t)
+	w.is(t, crds, current)
+	w.is(t, apiServices, current)
+	w.is(t, widgetType, current)
+	w.has(t, a, true)
+	w.api.Withdraw(widgetsV1, "widgets")
+	w.api.Withdraw("v1", "secrets")
+	w.api.Withdraw("v1", "namespaces") // with it
+	w.api.Serve("other.example.com/v1", metav1.APIResource{Name: "gadgets", Kind: "Gadget"})
+	w.api.BreakDiscovery("other.example.com/v1", http.StatusServiceUnavailable)
+	if w.look(t.Context()) {
+		t.Error("discovery counts as complete")
+	}
+	for _, r := range []schema.GroupResource{widgetType, secretsType} {
+		if s := w.state(r); s.phase == away {
+			t.Errorf("%v is %+v", r, s)
+		}
+	}
+	if got := w.unknownGroups(); !slices.Contains(got, "example.com") {
+		t.Errorf("it is not known what is in %v, want example.com, too", got)
+	}
+	if _, p := w.catalogue().resolve(reference{apiVersion: widgetsV1, kind: "Gizmo", name: "x"}, "ns"); p != undiscovered {
+		t.Errorf("of a kind in the group it is said %q, want %q", p, undiscovered)
+	}
+	w.api.Remove("apiextensions.k8s.io/v1", "customresourcedefinitions", "", "widgets.example.com")
+	w.api.Remove("apiregistration.k8s.io/v1", "apiservices", "", "v1.example.com")
+	w.is(t, widgetType, away)
+}
+
+func TestHowLongDiscoveryMayBeLate(t *testing.T) {
+	now := began.Add(time.Hour)
+	new := claim{}
+	missed := new.after(false, began)
+	for _, tt := range []struct {
+		name  string
+		claim claim
+		at    time.Time
+		want  bool
+	}{
+		{"before any discovery", new, now, false},
+		{"it was shown", new.after(true, began), began, false},
+		{"it was not", missed, began, true},
+		{"nor a while later", missed.after(false, began.Add(30*time.Second)), began.Add(59 * time.Second), true},
+		{"nor after that", missed.after(false, began.Add(30*time.Second)), began.Add(discoveryPatience), false},
+		{"it came", missed.after(true, began.Add(time.Second)), began.Add(time.Second), false},
+		{"it came, and is missing again", missed.after(true, began).after(false, now), now, true},
+	} {
+		if got := tt.claim.overdue(tt.at); got != tt.want {
+			t.Errorf("%s: overdue %v, want %v", tt.name, got, tt.want)
+		}
 	}
 }
 
@@ -783,7 +905,7 @@ func TestWhatIsThereAtTheStartIsAskedForOnce(t *testing.T) {
 func TestATypeMayBeRelocatedWhileItIsListed(t *testing.T) {
 	w := &knownTypes{
 		deps:  typesDeps{Graph: newGraph(clock.RealClock{}, func(wakes) {})},
-		types: map[schema.GroupResource]*knownType{}, services: map[string]bool{}, defined: map[string]bool{}, known: make(chan struct{}), woken: make(chan struct{}, 1),
+		types: map[schema.GroupResource]*knownType{}, services: map[string]claim{}, defined: map[string]claim{}, known: make(chan struct{}), woken: make(chan struct{}, 1),
 	}
 	f, err := w.deps.Graph.feed(objectType{GroupResource: crds})
 	check(t, err)

@@ -57,6 +57,12 @@ func (f Failure) Service() string { return ServiceOf(f.GroupVersion) }
 // ServiceOf is the name of the APIService that serves a group version.
 func ServiceOf(gv schema.GroupVersion) string { return gv.Version + "." + gv.Group }
 
+// ServedBy is the group version that the APIService of a name serves.
+func ServedBy(service string) schema.GroupVersion {
+	version, group, _ := strings.Cut(service, ".")
+	return schema.GroupVersion{Group: group, Version: version}
+}
+
 // Complete reports whether Types are certainly all there are.
 func (a Answer) Complete() bool { return !a.Sent.IsZero() && a.Err == nil && a.ParseErr == nil }
 
