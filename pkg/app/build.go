@@ -85,7 +85,7 @@ func (b *builder) buildCaches() error {
 		Direct: func() (*rest.Config, *http.Client, error) {
 			feeds := kubeclient.WithAgent(b.cfg.REST, "feeds")
 			feeds.QPS = -1
-			return b.line.Client(feeds, false)
+			return b.line.FeedClient(feeds)
 		},
 		REST: func(content *rest.ContentConfig) (rest.Interface, error) {
 			if content.ContentType == "" {

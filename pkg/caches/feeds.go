@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
+	"net/http"
 	"sync"
 	"time"
 
@@ -36,6 +36,8 @@ const (
 	hurryPatience = time.Second
 	// lastingFeed is how long an attempt has lasted after which the next failure counts as the first.
 	lastingFeed = 2 * time.Minute
+	// refusalPatience is how long a watch is refused before its objects count as lost. Before, it goes on where it left off.
+	refusalPatience = 10 * time.Second
 )
 
 // FeedStore is where a feed puts the metadata of the objects of one type. It is called from one goroutine. What it is given is its own.
@@ -45,7 +47,7 @@ type FeedStore = cache.TransformingStore
 type FeedEvents struct {
 	// Listed: the store holds a list.
 	Listed func()
-	// Lost: the store is no longer followed and will be listed anew. The error says why; nil: its watch has expired.
+	// Lost: the store is no longer followed and will be listed anew. The error says why; nil: its watch has ended, as watches do.
 	Lost func(error)
 }
 
@@ -58,6 +60,7 @@ type Feeds struct {
 
 	lock  sync.Mutex
 	feeds map[schema.GroupVersionResource]*Feed
+	paths map[string]*Feed // by where they ask
 	links []*feedLink
 }
 
@@ -69,7 +72,7 @@ type feedLink struct {
 
 func newFeeds(c *Caches) *Feeds {
 	return &Feeds{
-		caches: c, clock: c.cfg.Clock, feeds: map[schema.GroupVersionResource]*Feed{},
+		caches: c, clock: c.cfg.Clock, feeds: map[schema.GroupVersionResource]*Feed{}, paths: map[string]*Feed{},
 		first: semaphore.NewWeighted(listsAtOnce), again: semaphore.NewWeighted(listsAtOnce),
 	}
 }
@@ -94,9 +97,11 @@ type attempt struct {
 	begun   time.Time
 	listed  time.Time // zero: not yet
 	cancel  context.CancelFunc
-	leave   func() // its place among the lists
-	hurried bool   // somebody is in a hurry: if it fails, there is no pause
-	refused error  // what the API server answered to the request for a stream; it is not asked for a list then
+	leave   func()    // its place among the lists
+	hurried bool      // somebody is in a hurry: if it fails, there is no pause
+	refused error     // what the API server answered to the request for a stream; it is not asked for a list then
+	barred  time.Time // since when its watch is refused; zero: it is not
+	ended   bool      // by us
 }
 
 // Discovery returns a client that asks which types there are.
@@ -133,7 +138,7 @@ func (f *Feeds) Start(ctx context.Context, resource schema.GroupVersionResource,
 	link.feeds++
 	ctx, stop := context.WithCancel(ctx)
 	feed := &Feed{feeds: f, resource: resource, link: link, store: store, events: events, stop: stop, done: make(chan struct{}), hurried: make(chan struct{}, 1)}
-	f.feeds[resource] = feed
+	f.feeds[resource], f.paths[collectionPath(resource, metav1.NamespaceAll)] = feed, feed
 	go feed.run(ctx)
 	return feed, nil
 }
@@ -156,7 +161,7 @@ func (f *Feeds) leastUsed() (*feedLink, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := metadata.NewForConfigAndClient(cfg, client)
+	m, err := metadata.NewForConfigAndClient(cfg, &http.Client{Transport: impatient{client.Transport}, Timeout: client.Timeout})
 	if err != nil {
 		return nil, err
 	}
@@ -169,9 +174,9 @@ func (f *Feeds) leastUsed() (*feedLink, error) {
 func (f *Feeds) filled(request string) bool {
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	for resource, feed := range f.feeds {
-		if strings.HasSuffix(request, collectionPath(resource, metav1.NamespaceAll)) {
-			return feed.isFilled()
+	for at, c := range request { // the API server may be behind a prefix
+		if c == '/' && f.paths[request[at:]] != nil {
+			return f.paths[request[at:]].isFilled()
 		}
 	}
 	return false
@@ -230,7 +235,7 @@ func (f *Feed) giveUp(hopeless func(*attempt) bool) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	if a := f.attempt; a != nil && a.listed.IsZero() && hopeless(a) {
-		a.hurried = true
+		a.hurried, a.ended = true, true
 		a.cancel()
 	}
 }
@@ -277,8 +282,9 @@ func (f *Feed) leave() {
 	defer f.feeds.lock.Unlock()
 	f.link.feeds--
 	delete(f.feeds.feeds, f.resource)
+	delete(f.feeds.paths, collectionPath(f.resource, metav1.NamespaceAll))
 	if line := f.feeds.caches.cfg.Line; line != nil {
-		line.Streams.Forget(f.resource)
+		line.Forget(f.resource)
 	}
 }
 
@@ -310,8 +316,13 @@ func (f *Feed) try(ctx context.Context, reflector *cache.Reflector, again bool) 
 	if f.attempt = nil; a.hurried && a.listed.IsZero() {
 		f.skipPause()
 	}
+	if a.ended && err == nil { // client-go takes it for the end of its own
+		err = errNoAnswer
+	}
 	return a, err
 }
+
+var errNoAnswer = errors.New("the API server does not answer")
 
 // pause waits, and reports whether there is to be another attempt.
 func (f *Feed) pause(ctx context.Context, pause time.Duration) bool {
@@ -355,7 +366,8 @@ func (s told) Replace(list []any, version string) error {
 }
 
 // listWatch asks for metadata. Lists are of what is in etcd: an older one might bring back what is gone. A stream that is refused because
-// there are too many requests ends the attempt, where client-go would sleep, and not be woken.
+// there are too many requests ends the attempt, where client-go would sleep, and not be woken. A watch that is refused ends it after refusalPatience,
+// where client-go would ask for ever.
 func (f *Feed) listWatch() *cache.ListWatch {
 	objects := f.link.client.Resource(f.resource)
 	return &cache.ListWatch{
@@ -378,9 +390,13 @@ func (f *Feed) listWatch() *cache.ListWatch {
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			w, err := objects.Watch(ctx, o)
-			if o.SendInitialEvents != nil && apierrors.IsTooManyRequests(err) {
+			switch refused := apierrors.IsTooManyRequests(err); {
+			case refused && o.SendInitialEvents != nil:
 				return nil, f.refusal(err)
+			case refused:
+				return nil, f.bar(err)
 			}
+			f.unbar()
 			return w, err
 		},
 	}
@@ -394,7 +410,52 @@ func (f *Feed) refusal(err error) error {
 		return err
 	}
 	if err != nil {
-		f.attempt.refused = fmt.Errorf("the API server has no room for the stream: %s", err.Error())
+		f.attempt.refused = noRoom(err)
 	}
 	return f.attempt.refused
+}
+
+// noRoom is an error that client-go does not take for one after which to ask again.
+func noRoom(err error) error {
+	return fmt.Errorf("the API server has no room for the stream: %s", err.Error())
+}
+
+// bar notes that a watch that was to go on is refused. What it returns ends the attempt if that has been so for long.
+func (f *Feed) bar(err error) error {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	now := f.feeds.clock.Now()
+	switch a := f.attempt; {
+	case a == nil:
+	case a.barred.IsZero():
+		a.barred = now
+	case now.Sub(a.barred) >= refusalPatience:
+		return noRoom(err)
+	}
+	return err
+}
+
+// unbar notes that a watch is not refused.
+func (f *Feed) unbar() {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	if f.attempt != nil {
+		f.attempt.barred = time.Time{}
+	}
+}
+
+// impatient hides from a client for how long an API server asks it to wait. It would do so up to ten times, where nothing is told of it and nothing wakes it;
+// feeds have pauses of their own.
+type impatient struct{ next http.RoundTripper }
+
+// WrappedRoundTripper lets client-go find the transport below.
+func (i impatient) WrappedRoundTripper() http.RoundTripper { return i.next }
+
+// RoundTrip implements http.RoundTripper.
+func (i impatient) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := i.next.RoundTrip(req)
+	if resp != nil {
+		resp.Header.Del("Retry-After")
+	}
+	return resp, err
 }

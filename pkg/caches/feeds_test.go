@@ -13,12 +13,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"minikcm/pkg/freshness"
 	"minikcm/pkg/internal/fakeapi"
@@ -44,7 +46,7 @@ func feedsOn(t *testing.T, api *fakeapi.Types) (feeds *Feeds, ways func() int) {
 		lock.Lock()
 		defer lock.Unlock()
 		made++
-		return line.Client(api.Config(), false)
+		return line.FeedClient(api.Config())
 	}})
 	if _, err := c.Nodes(); err != nil {
 		t.Fatal(err)
@@ -208,6 +210,11 @@ func TestAHurryEndsAnAttemptOfWhichNothingIsHeard(t *testing.T) {
 	api.Serve("example.com/v1", metav1.APIResource{Name: widgets, Kind: "Widget"})
 	f.Hurry()
 	k.shows(t)
+	k.lock.Lock()
+	defer k.lock.Unlock()
+	if len(k.lost) == 0 || !errors.Is(k.lost[0], errNoAnswer) {
+		t.Errorf("why nothing came is told as %v, want %v", k.lost, errNoAnswer)
+	}
 }
 
 // begins waits until a feed has asked.
@@ -252,7 +259,7 @@ func TestAnAttemptThatStallsIsGivenUp(t *testing.T) {
 	f, k := startFeed(t, feeds, widgets)
 	k.shows(t)
 	path := "/apis/example.com/v1/widgets"
-	if !feeds.filled(path) {
+	if !feeds.filled(path) || !feeds.filled("/prefix"+path) || feeds.filled(path+"/a") || feeds.filled("/apis/example.com/v1/gadgets") {
 		t.Error("a list has come, and the feed counts as one that may stall")
 	}
 	api.Break("example.com/v1", widgets, http.StatusForbidden) // so that it lists anew
@@ -306,6 +313,69 @@ func TestAFeedWhoseStreamIsRefusedCanBeStopped(t *testing.T) {
 		t.Errorf("%d lists were asked for, of a server that has too many requests", n)
 	}
 }
+
+// A watch that went on for hours may be refused as well, and client-go would ask again for as long as it is.
+func TestAFeedWhoseWatchIsRefusedIsLost(t *testing.T) {
+	api := fakeapi.NewTypes(t)
+	api.Serve("example.com/v1", metav1.APIResource{Name: widgets, Kind: "Widget"})
+	feeds, _ := feedsOn(t, api)
+	_, k := startFeed(t, feeds, widgets)
+	k.shows(t)
+	heard := feeds.Heard(gvr(widgets))
+	api.Break("example.com/v1", widgets, http.StatusTooManyRequests)
+	fakeapi.Eventually(t, func() error {
+		k.lock.Lock()
+		defer k.lock.Unlock()
+		if len(k.lost) == 0 || !strings.Contains(fmt.Sprint(k.lost[0]), "no room for the stream") {
+			return fmt.Errorf("told %v", k.lost)
+		}
+		return nil
+	})
+	if again := feeds.Heard(gvr(widgets)); again.After(heard) {
+		t.Errorf("what was answered counts as heard of the type: at %v, after %v", again, heard)
+	}
+}
+
+// One that is refused for a moment goes on where it left off.
+func TestHowLongAWatchMayBeRefused(t *testing.T) {
+	clk := clocktesting.NewFakeClock(time.Unix(1e9, 0))
+	f := &Feed{feeds: &Feeds{clock: clk}, attempt: &attempt{}}
+	refused := apierrors.NewTooManyRequests("later", 0)
+	for _, step := range []struct {
+		after   time.Duration
+		granted bool
+		lost    bool
+	}{{0, false, false}, {refusalPatience - time.Second, false, false}, {time.Second, false, true}, {0, true, false}, {time.Hour, false, false}, {refusalPatience, false, true}} {
+		clk.Step(step.after)
+		if step.granted {
+			f.unbar()
+			continue
+		}
+		if err := f.bar(refused); apierrors.IsTooManyRequests(err) == step.lost {
+			t.Errorf("%v later the error is %v, want the feed lost: %v", step.after, err, step.lost)
+		}
+	}
+}
+
+func TestFeedsHavePausesOfTheirOwn(t *testing.T) {
+	rt := impatient{answering(func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"30"}, "Audit-Id": {"a"}}}, nil
+	})}
+	resp, err := rt.RoundTrip(&http.Request{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp.Header.Get("Retry-After") != "" || resp.Header.Get("Audit-Id") == "" {
+		t.Errorf("headers are %v", resp.Header)
+	}
+	if _, err := (impatient{answering(func(*http.Request) (*http.Response, error) { return nil, errNoWay })}).RoundTrip(&http.Request{}); !errors.Is(err, errNoWay) {
+		t.Errorf("RoundTrip = %v", err)
+	}
+}
+
+type answering func(*http.Request) (*http.Response, error)
+
+func (a answering) RoundTrip(req *http.Request) (*http.Response, error) { return a(req) }
 
 // APIs that do not answer have their places among the first lists for a moment, and then others come.
 func TestListsThatDoNotComeAreInNobodysWay(t *testing.T) {

@@ -5,12 +5,14 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 )
@@ -90,6 +92,16 @@ func (f *fallback) isStalled(path string) bool {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	return f.stalled[path]
+}
+
+// forget drops what is known of a type.
+func (f *fallback) forget(resource schema.GroupVersionResource) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	maps.DeleteFunc(f.stalled, func(path string, _ bool) bool {
+		target, _ := collection(path)
+		return target == watchTarget{GroupVersionResource: resource}
+	})
 }
 
 // attach tells the fallback how to find out whether the cache behind a request path is filled.

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 )
 
@@ -54,6 +55,14 @@ func TestStalledStreamingListIsCutAndRefused(t *testing.T) {
 
 		refused := get(t, rt, streamingList)
 		body, _ := io.ReadAll(refused.Body)
+		f.forget(schema.GroupVersionResource{Version: "v1", Resource: "nodes"})
+		if !f.isStalled("/api/v1/pods") {
+			t.Error("that the stream stalled is forgotten with another type")
+		}
+		f.forget(schema.GroupVersionResource{Version: "v1", Resource: "pods"})
+		if f.isStalled("/api/v1/pods") {
+			t.Error("that the stream stalled outlives the type")
+		}
 		if refused.StatusCode != http.StatusUnprocessableEntity || !strings.Contains(string(body), `"reason":"Invalid"`) {
 			t.Errorf("second stream answered %d %s, want 422 Invalid", refused.StatusCode, body)
 		}

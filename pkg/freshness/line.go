@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 )
@@ -13,19 +14,30 @@ import (
 type Line struct {
 	Streams *Streams
 
-	fallback     *fallback
-	pages, holds func(http.RoundTripper) http.RoundTripper
+	fallback *fallback
+	pages    func(http.RoundTripper) http.RoundTripper
+	holds    *reconnecting
 }
 
 // NewLine returns a line that nobody uses yet.
 func NewLine(clk clock.WithTicker, m *Metrics) *Line {
-	return &Line{Streams: NewStreams(clk, m), fallback: newFallback(clk), pages: inPages(), holds: reconnects(clk)}
+	return &Line{Streams: NewStreams(clk, m), fallback: newFallback(clk), pages: inPages(), holds: newReconnecting(clk)}
 }
 
 // Client returns a copy of cfg and the HTTP client to make clients of it with. It has connections of its own. Requests pass what Line does and
 // are given their credentials after that: one that is held, or sent once more, has those of the moment at which it is sent. With coalesce,
 // what arrives in quick succession is read together, up to 75 ms late.
 func (l *Line) Client(cfg *rest.Config, coalesce bool) (*rest.Config, *http.Client, error) {
+	return l.client(cfg, coalesce, l.holds.wrap)
+}
+
+// FeedClient is Client for types of which each may be of another server, behind the API server: that one of them fails says nothing about the API server,
+// and whoever watches it is told soon.
+func (l *Line) FeedClient(cfg *rest.Config) (*rest.Config, *http.Client, error) {
+	return l.client(cfg, false, l.holds.wrapFeeds)
+}
+
+func (l *Line) client(cfg *rest.Config, coalesce bool, hold func(http.RoundTripper) http.RoundTripper) (*rest.Config, *http.Client, error) {
 	link, cfg := l.Streams.Link(), rest.CopyConfig(cfg)
 	cfg.Dial = link.Dial
 	if coalesce {
@@ -35,8 +47,14 @@ func (l *Line) Client(cfg *rest.Config, coalesce bool) (*rest.Config, *http.Clie
 	if err != nil {
 		return nil, nil, fmt.Errorf("build the informers' client: %w", err)
 	}
-	return cfg, &http.Client{Transport: l.holds(link.Wrap(l.fallback.wrap(l.pages(transport))))}, nil
+	return cfg, &http.Client{Transport: hold(link.Wrap(l.fallback.wrap(l.pages(transport))))}, nil
 }
 
 // FilledBy tells how to find out whether the cache behind the path of a request is filled. Before that is told, none is.
 func (l *Line) FilledBy(synced func(path string) bool) { l.fallback.attach(synced) }
+
+// Forget drops what is known of a type that is no longer watched: types may come and go by the thousand.
+func (l *Line) Forget(resource schema.GroupVersionResource) {
+	l.fallback.forget(resource)
+	l.Streams.Forget(resource)
+}

@@ -28,41 +28,52 @@ const reconnectPause = 250 * time.Millisecond
 const (
 	longestPause  = 4 * time.Second
 	errorPatience = 2 * time.Minute
+	// feedPatience is the same for a type that may be of another server, if it was the API server that answered.
+	feedPatience = 10 * time.Second
 )
 
 // shortestWatch is how old a watch is at least when it ends. One that ended sooner, and brought nothing, reflectors answer with a new list
 // of everything, and with a pause that they double each time. For the stream of a list they begin to count when that is complete.
 const shortestWatch = 1250 * time.Millisecond // client-go v0.37 (VeryShortWatchError): 1 s, and a little for storing what was listed
 
-// reconnects returns a wrapper, to be put around the transport of the caches' client, outside of what authenticates it, that holds a
+// reconnecting makes wrappers, to be put around the transport of the caches' client, outside of what authenticates it, that holds a
 // request until a connection can be made, and a watch until the API server has an answer for it. To a reflector an API server that is away,
 // or behind a load balancer that answers in its place, then looks like a slow one: nothing fails, nothing backs off, and nothing is listed
 // again. A network that breaks connections again and again looks like one whose watches end, once a second at most, and go on where they
 // left off.
-func reconnects(clk clock.Clock) func(http.RoundTripper) http.RoundTripper {
-	r := &reconnecting{clock: clk}
-	return func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(req *http.Request) (*http.Response, error) { return r.roundTrip(next, req) })
-	}
-}
-
 type reconnecting struct {
 	clock clock.Clock
 	away  atomic.Bool // one line for all streams when the API server goes, and one when it is back
 }
 
-func (r *reconnecting) roundTrip(next http.RoundTripper, req *http.Request) (*http.Response, error) {
+func newReconnecting(clk clock.Clock) *reconnecting { return &reconnecting{clock: clk} }
+
+// wrap is for types that the API server itself serves.
+func (r *reconnecting) wrap(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(req *http.Request) (*http.Response, error) { return r.roundTrip(next, req, false) })
+}
+
+// wrapFeeds is for types of which each may be of another server.
+func (r *reconnecting) wrapFeeds(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(req *http.Request) (*http.Response, error) { return r.roundTrip(next, req, true) })
+}
+
+func (r *reconnecting) roundTrip(next http.RoundTripper, req *http.Request, feeds bool) (*http.Response, error) {
 	logger, begun := klog.FromContext(req.Context()), r.clock.Now()
 	for pause := reconnectPause; ; {
 		asked := r.clock.Now()
 		resp, err := next.RoundTrip(req)
 		var reason string
+		patience, there := errorPatience, feeds && isAPIServers(resp)
+		if there {
+			patience = feedPatience
+		}
 		switch {
 		case req.Method != http.MethodGet:
 			return resp, err
 		case neverConnected(err) || resumes(req.URL) && broken(err):
 			reason, pause = err.Error(), reconnectPause
-		case watches(req.URL) && failing(resp) && !saysTooLarge(resp) && asked.Sub(begun) < errorPatience:
+		case watches(req.URL) && failing(resp) && !saysTooLarge(resp) && asked.Sub(begun) < patience:
 			reason = resp.Status
 			_ = resp.Body.Close()
 		default:
@@ -71,7 +82,7 @@ func (r *reconnecting) roundTrip(next http.RoundTripper, req *http.Request) (*ht
 			}
 			return lasting(resp, req, asked, r.clock), err
 		}
-		if (neverConnected(err) || failing(resp)) && r.away.CompareAndSwap(false, true) {
+		if (neverConnected(err) || failing(resp) && !there) && r.away.CompareAndSwap(false, true) {
 			logger.Info("API server cannot be reached, caches are kept", "server", req.URL.Host, "reason", reason)
 		}
 		select {
@@ -89,6 +100,9 @@ func (r *reconnecting) roundTrip(next http.RoundTripper, req *http.Request) (*ht
 func failing(resp *http.Response) bool {
 	return resp != nil && resp.StatusCode >= http.StatusInternalServerError
 }
+
+// isAPIServers reports whether an API server has given an answer, and nobody in its place.
+func isAPIServers(resp *http.Response) bool { return resp != nil && resp.Header.Get("Audit-Id") != "" }
 
 // saysTooLarge reports whether an answer is about the version that was asked for, which the API server does not have yet, or not any more.
 // A reflector then asks without one.

@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 )
 
@@ -39,7 +41,7 @@ func TestReconnectingHoldsARequestUntilTheServerIsThere(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
-				rt := reconnects(clock.RealClock{})(roundTripper(func(*http.Request) (*http.Response, error) {
+				rt := newReconnecting(clock.RealClock{}).wrap(roundTripper(func(*http.Request) (*http.Response, error) {
 					if time.Since(start) < time.Second {
 						return nil, tt.err
 					}
@@ -89,7 +91,7 @@ func TestReconnectingAsksAServerThatFailsAgain(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				start, asked := time.Now(), 0
-				rt := reconnects(clock.RealClock{})(roundTripper(func(*http.Request) (*http.Response, error) {
+				rt := newReconnecting(clock.RealClock{}).wrap(roundTripper(func(*http.Request) (*http.Response, error) {
 					if asked++; time.Since(start) < tt.lasts {
 						return answer(tt.code, tt.body), nil
 					}
@@ -107,9 +109,55 @@ func TestReconnectingAsksAServerThatFailsAgain(t *testing.T) {
 	}
 }
 
+// Behind the API server there are others. That one of those fails is not for the watches of all types to be told, and those of its own are told soon.
+func TestOneAPIThatFailsIsNotTheAPIServer(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		feeds bool
+		audit string // of the answer
+		after time.Duration
+		lines int
+	}{
+		{"an API behind the API server", true, "a", 8 * time.Second, 0},
+		{"a load balancer in the place of the API server", true, "", 2 * time.Minute, 1},
+		{"the API server itself, which serves all types of the caches", false, "a", 2 * time.Minute, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, lines := newReconnecting(clock.RealClock{}), 0
+				wrap := r.wrap
+				if tt.feeds {
+					wrap = r.wrapFeeds
+				}
+				rt := wrap(roundTripper(func(req *http.Request) (*http.Response, error) {
+					if strings.HasSuffix(req.URL.Path, "widgets") {
+						resp := answer(http.StatusServiceUnavailable, "")
+						resp.Header = http.Header{"Audit-Id": {tt.audit}}
+						return resp, nil
+					}
+					return answer(http.StatusOK, ""), nil
+				}))
+				ctx := klog.NewContext(t.Context(), funcr.New(func(string, string) { lines++ }, funcr.Options{}))
+				req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://server/apis/example.com/v1/widgets?watch=true&resourceVersion=7", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				start := time.Now()
+				resp, err := rt.RoundTrip(req)
+				if took := time.Since(start); err != nil || resp.StatusCode != http.StatusServiceUnavailable || took < tt.after || took > tt.after+2*longestPause {
+					t.Errorf("answered %v, %v after %v, want the failure after %v", resp, err, took, tt.after)
+				}
+				if lines != tt.lines {
+					t.Errorf("%d lines were logged, want %d", lines, tt.lines)
+				}
+			})
+		})
+	}
+}
+
 func TestReconnectingEndsWithItsRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rt := reconnects(clock.RealClock{})(roundTripper(func(*http.Request) (*http.Response, error) {
+		rt := newReconnecting(clock.RealClock{}).wrap(roundTripper(func(*http.Request) (*http.Response, error) {
 			return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 		}))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -164,7 +212,7 @@ func TestWatchesNeitherFailNorEndEarly(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
-				rt := reconnects(clock.RealClock{})(roundTripper(func(*http.Request) (*http.Response, error) {
+				rt := newReconnecting(clock.RealClock{}).wrap(roundTripper(func(*http.Request) (*http.Response, error) {
 					return &http.Response{StatusCode: tt.code, Body: &brokenBody{start.Add(tt.after), tt.event, reset}}, nil
 				}))
 				req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://server/api/v1/pods"+tt.query, nil)
@@ -187,7 +235,7 @@ func TestWatchesNeitherFailNorEndEarly(t *testing.T) {
 func TestClosedWatchReturnsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		rt := reconnects(clock.RealClock{})(roundTripper(func(*http.Request) (*http.Response, error) {
+		rt := newReconnecting(clock.RealClock{}).wrap(roundTripper(func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: http.StatusOK, Body: &brokenBody{start, "", io.ErrUnexpectedEOF}}, nil
 		}))
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://server/api/v1/pods?watch=true", nil)

@@ -253,7 +253,7 @@ func (t *streamTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if r.begins && resp.StatusCode == http.StatusOK {
 		streams.metrics.lists.WithLabelValues(append(r.labels(), r.form())...).Inc()
 	}
-	resp.Body = &streamBody{ReadCloser: resp.Body, streams: streams, stream: st}
+	resp.Body = &streamBody{ReadCloser: resp.Body, streams: streams, stream: st, refused: resp.StatusCode != http.StatusOK}
 	return resp, nil
 }
 
@@ -262,13 +262,14 @@ type streamBody struct {
 	io.ReadCloser
 	streams *Streams
 	stream  *stream
+	refused bool // why is said in it, and nothing of the type
 }
 
 // Read implements io.Reader. A stream we closed ends like one the server closed: a reflector then goes on
 // from the version it has reached, while after an error it would list anew.
 func (b *streamBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if n > 0 {
+	if n > 0 && !b.refused {
 		b.streams.heard(b.stream.target, b.stream.link)
 	}
 	if err != nil && b.streams.wasClosed(b.stream) {
