@@ -1,7 +1,8 @@
 // Package caches holds what the manager knows of the cluster: one shared informer factory, one LIST and WATCH stream per
 // resource type, whatever number of controllers read it.
 //
-// A type is watched if some controller asked for it before Start, and not otherwise. Informers start once and stop with the
+// A type has a cache if some controller asked for it before Start, and not otherwise. [Feeds] bring in the metadata of all other types, which may come and
+// go, into a store of whoever wants them, and never a type that has a cache: its handlers are told instead ([Caches.Observe]). Informers start once and stop with the
 // process; winning or losing the lease does not touch them.
 //
 // Objects are trimmed on their way in. ReplicaSets keep everything but their managed fields, and their template only while they ask for pods; of the

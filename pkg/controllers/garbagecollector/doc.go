@@ -18,6 +18,8 @@
 //   - request.go is what is sent, and what comes of it, apply.go sends it; sweep.go lists types; explain.go is what users are told when nothing is.
 //   - why.go and dump.go are the debug page: what is known of an object in words, and the graph for Graphviz.
 //   - standing.go is how far the feed of a type has come, due.go the order in which objects are looked at.
+//   - types.go, local.go and schedule.go are which types there are, which of them the API server serves itself, and when discovery is asked; feeds.go is
+//     the life of their feeds.
 //
 // # Nothing goes without proof
 //
@@ -51,7 +53,9 @@
 // # Owners that are being deleted
 //
 // Orphaning is exact: discovery is asked, and every type that it shows and that may hold a dependent is listed, after the deletion was seen. As long as one
-// cannot be listed, or a group cannot be discovered, the owner stays. A foreground deletion does not wait for ever for such a type: a dependent that is missed goes later, and is not lost.
+// cannot be listed, or a group cannot be discovered, the owner stays. Discovery may lag: a CustomResourceDefinition or an APIService that it does not show
+// holds such owners for a minute. A type that has gone before its objects were seen holds them for ten minutes, unless its definition, which goes after the last
+// of its objects, has gone, too. A foreground deletion does not wait for ever for such a type: a dependent that is missed goes later, and is not lost.
 //
 // Owners that wait for each other are let go by the one with the lowest UID, whose blockers no longer hold it. A reference to oneself holds
 // nobody, and neither does one that cannot be meant because its owner is in another namespace.

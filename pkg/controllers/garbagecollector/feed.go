@@ -39,28 +39,30 @@ var errTooManyTypes = errors.New("more types than the graph can number")
 func (g *graph) feed(typ objectType) (*feed, error) {
 	g.lock.Lock()
 	defer g.lock.Unlock()
-	free := 0
-	for number, f := range g.feeds {
-		switch {
-		case f != nil && f.typ.GroupResource == typ.GroupResource:
-			f.typ = typ
-			return f, nil
-		case f == nil && number > 0 && free == 0:
-			free = number
-		}
+	if f := g.byType[typ.GroupResource]; f != nil {
+		f.become(typ)
+		return f, nil
 	}
 	f := &feed{graph: g, typ: typ}
-	switch {
-	case free > 0:
-		g.feeds[free] = f
+	switch last := len(g.free) - 1; {
+	case last >= 0:
+		f.number, g.free = g.free[last], g.free[:last]
+		g.feeds[f.number] = f
 	case len(g.feeds) > math.MaxUint16:
 		return nil, errTooManyTypes
 	default:
-		free = len(g.feeds)
+		f.number = uint16(len(g.feeds))
 		g.feeds = append(g.feeds, f)
 	}
-	f.number = uint16(free)
+	g.byType[typ.GroupResource] = f
 	return f, nil
+}
+
+// become changes what is known of the type. Objects that are in the graph under another, because it was not known that this one is the API server's own,
+// come to it with a list.
+func (f *feed) become(typ objectType) {
+	f.uncovered = f.uncovered || typ.local && !f.typ.local && len(f.shadowedBy) > 0
+	f.typ = typ
 }
 
 // forget drops a type with its objects. That they are no longer seen says nothing about whether they exist. What the feed is still told changes
@@ -72,6 +74,8 @@ func (g *graph) forget(f *feed) {
 		}
 		g.sweep(f, w, func(*node) bool { return true })
 		g.feeds[f.number] = nil
+		g.free = append(g.free, f.number)
+		delete(g.byType, f.typ.GroupResource)
 		for _, other := range g.feeds {
 			if other != nil {
 				delete(other.shadowedBy, f.number)
@@ -93,11 +97,14 @@ func (g *graph) sweep(f *feed, w *wakes, out func(*node) bool) {
 	if f.count == 0 {
 		return
 	}
+	before := f.count
 	for _, n := range g.nodes {
 		if n.feed == f.number && out(n) {
 			g.vanish(n, w)
-			g.uncover(f)
 		}
+	}
+	if f.count < before {
+		g.uncover(f)
 	}
 }
 
@@ -156,12 +163,12 @@ const leavesOrphans = seen | terminating | orphaning
 
 func notAnObject(obj any) error { return fmt.Errorf("a feed was given a %T, which is no object", obj) }
 
-// put notes an object. The lock is held.
-func (f *feed) put(m metav1.Object, w *wakes) {
+// put notes an object, from a list or an event. The lock is held.
+func (f *feed) put(m metav1.Object, listed bool, w *wakes) {
 	if !f.graph.has(f) {
 		return
 	}
-	if f.graph.put(f, m, w) {
+	if f.graph.put(f, m, listed, w) {
 		f.shown++
 	}
 }
@@ -172,7 +179,7 @@ func (f *feed) Add(obj any) error {
 	if !ok {
 		return notAnObject(obj)
 	}
-	f.graph.change(func(w *wakes) { f.put(m, w) })
+	f.graph.change(func(w *wakes) { f.put(m, false, w) })
 	return nil
 }
 
@@ -185,7 +192,7 @@ func (f *feed) Changed(old, new metav1.Object) {
 		if old.GetUID() != new.GetUID() {
 			f.remove(old, false, w)
 		}
-		f.put(new, w)
+		f.put(new, false, w)
 	})
 }
 
@@ -237,7 +244,7 @@ func (f *feed) Replace(list []any, _ string) error {
 		f.shown, f.shadowedBy = 0, nil // what is uncovered while it lists is not in every list: it stays so
 	})
 	for _, obj := range list { // each for itself, so that nobody waits for a long list
-		g.change(func(w *wakes) { f.put(obj.(metav1.Object), w) })
+		g.change(func(w *wakes) { f.put(obj.(metav1.Object), true, w) })
 	}
 	g.change(func(w *wakes) {
 		if f.count > f.shown && g.has(f) { // as a rule they are equal, and then there is no need for a walk over all nodes

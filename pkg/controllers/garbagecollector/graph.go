@@ -27,7 +27,9 @@ type graph struct {
 	nodes  map[id]*node
 	spaces interned[string]
 	kinds  interned[writtenKind]
-	feeds  []*feed             // by the number in node.feed; nil: free, and the first, which means none
+	feeds  []*feed  // by the number in node.feed; nil: free, and the first, which means none
+	free   []uint16 // numbers of feeds
+	byType map[schema.GroupResource]*feed
 	texts  map[id]types.UID    // of UIDs that are no UUID
 	names  map[*edge]string    // names as written, where they differ from the owner's
 	gone   map[*node]departure // of objects that are still referred to
@@ -87,7 +89,7 @@ func (w *wakes) owner(n *node)           { w.owners = append(w.owners, n.uid) }
 
 func newGraph(c clock.PassiveClock, wake func(wakes)) *graph {
 	return &graph{
-		clock: c, began: c.Now(), wake: wake, nodes: map[id]*node{}, feeds: []*feed{nil},
+		clock: c, began: c.Now(), wake: wake, nodes: map[id]*node{}, feeds: []*feed{nil}, byType: map[schema.GroupResource]*feed{},
 		texts: map[id]types.UID{}, names: map[*edge]string{}, gone: map[*node]departure{}, denied: map[*node]time.Time{}, pairs: map[pair]struct{}{},
 	}
 }
@@ -105,9 +107,9 @@ func (g *graph) change(do func(*wakes)) {
 
 // put notes how an object is. It reports whether the feed had not shown it since its epoch began. The lock is held, as for all that follow.
 //
-// Only feeds call it: what other reads show is not in the order of their events. An older sight of an object does not undo a newer one all the same,
-// where versions can be compared.
-func (g *graph) put(f *feed, m metav1.Object, w *wakes) bool {
+// Only feeds call it: what other reads show is not in the order of their events. An older event does not undo a newer sight of an object all the same,
+// where versions can be compared. A list does: it is of what there is, and older only if the API server was restored from a backup.
+func (g *graph) put(f *feed, m metav1.Object, listed bool, w *wakes) bool {
 	if m.GetUID() == "" {
 		return false // what an aggregated API makes up has no identity, and nothing can refer to it
 	}
@@ -128,7 +130,7 @@ func (g *graph) put(f *feed, m metav1.Object, w *wakes) bool {
 	anew := first || n.feed != f.number
 	version := numberOf(m.GetResourceVersion())
 	switch d, departed := g.gone[n]; {
-	case !f.typ.local || version == 0:
+	case !f.typ.local || version == 0 || listed:
 	case departed && d.typ == f.typ && version <= d.version:
 		return false
 	case !anew && version < n.version:

@@ -26,7 +26,7 @@ func TestAnOlderSightDoesNotUndoANewerOne(t *testing.T) {
 		{"the same again", configMaps, with("12"), add(with("12")), 1},
 		{"an older event does not", configMaps, with("12"), add(bare("11")), 1},
 		{"numbers are compared as such", configMaps, with("9"), add(bare("10")), 0},
-		{"nor does an older list", configMaps, with("12"), func(f *feed) error { return f.Replace([]any{bare("11")}, "11") }, 1},
+		{"an older list does: it is of what there is since a restore", configMaps, with("12"), func(f *feed) error { return f.Replace([]any{bare("11")}, "11") }, 0},
 		{"versions of another server are its own business", widgets, with("12"), add(bare("11")), 0},
 		{"what is no number cannot be compared", configMaps, with("12"), add(bare("b")), 0},
 		{"nor with what is none", configMaps, with("b"), add(bare("11")), 0},
@@ -70,6 +70,48 @@ func TestADeletedOwnerDoesNotRiseAgain(t *testing.T) {
 				t.Errorf("it is seen: %v, want %v", got, tt.seen)
 			}
 		})
+	}
+}
+
+// What was undone by a restore of the API server's store is listed as it is, with lower versions.
+func TestAListAfterARestoreCounts(t *testing.T) {
+	w := newWorld(t)
+	f := w.feed(configMaps)
+	w.do(func() error { return f.Add(newThing("a", "o", uid(1)).at("500").finalizedBy("orphan").deleted()) })
+	w.do(func() error {
+		return w.feed(replicaSets).Add(newThing("a", "d", uid(3)).owned(ref("v1", "ConfigMap", "p", uid(2))))
+	})
+	w.do(func() error { return f.Add(newThing("a", "p", uid(2)).at("400")) })
+	w.do(func() error { return f.Delete(newThing("a", "p", uid(2)).at("450")) })
+	w.do(func() error {
+		return f.Replace([]any{newThing("a", "o", uid(1)).at("300"), newThing("a", "p", uid(2)).at("301")}, "310")
+	})
+	if o, _, _, ok := w.graph.look(keyOf(uid(1))); !ok || o.marks.has(terminating) || o.version != "300" {
+		t.Errorf("what is not being deleted any more is %+v, seen %v", o, ok)
+	}
+	if !w.graph.sees(keyOf(uid(2))) {
+		t.Error("what is there again is not seen")
+	}
+}
+
+// What says which types are the API server's own may be heard of after objects have come from another one, which shows them, too.
+func TestAViewDoesNotKeepTheObjectsOfTheAPIServersOwnType(t *testing.T) {
+	w := newWorld(t)
+	own, view := configMaps, widgets
+	own.local = false
+	w.do(func() error { return w.feed(view).Add(newThing("a", "o", uid(1))) })
+	w.do(func() error { return w.feed(own).Add(newThing("a", "o", uid(1))) })
+	if got := w.graph.uncovered(); len(got) > 0 {
+		t.Errorf("%v are to be listed anew, and nothing has changed", got)
+	}
+	f := w.feed(configMaps)
+	if got := w.graph.uncovered(); !slices.Equal(got, []schema.GroupResource{configMaps.GroupResource}) {
+		t.Errorf("%v are to be listed anew, want %v", got, configMaps)
+	}
+	w.do(func() error { return f.Replace([]any{newThing("a", "o", uid(1))}, "2") })
+	w.do(func() error { return f.Delete(newThing("a", "o", uid(1))) })
+	if w.graph.sees(keyOf(uid(1))) {
+		t.Error("the API server's own type has told of the deletion, and the object is still seen")
 	}
 }
 

@@ -2,6 +2,8 @@ package garbagecollector
 
 import (
 	"errors"
+	clocktesting "k8s.io/utils/clock/testing"
+
 	"minikcm/pkg/internal/fakeapi"
 	"slices"
 	"testing"
@@ -145,6 +147,7 @@ func TestWhatIsInAGroupThatDoesNotAnswer(t *testing.T) {
 		return schema.GroupResource{Group: group, Resource: resource}
 	}
 	types := &knownTypes{
+		deps: typesDeps{Clock: clocktesting.NewFakeClock(began)},
 		types: map[schema.GroupResource]*knownType{
 			of("stores.example.com", "a"): watchable, of("stores.example.com", "b"): {}, of("shows.example.com", "c"): {}, of("answers.example.com", "d"): watchable,
 		},

@@ -113,7 +113,7 @@ func (w *apiWorld) start(t *testing.T) {
 			return nil, nil, errors.New("no way")
 		}
 		made = true
-		return line.Client(w.api.Config(), false)
+		return line.FeedClient(w.api.Config())
 	}
 	w.caches = caches.New(fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "node-uid"}}), caches.Config{Name: t.Name(), Direct: direct, Line: line})
 	if _, err := w.caches.Nodes(); err != nil {
