@@ -1,5 +1,5 @@
-// Package kcmtest runs controllers of kube-controller-manager beside the API server of a test, which has none: namespaces that are deleted go,
-// Deployments make ReplicaSets and these make pods, and, with [PodsReady], pods get ready.
+// Package kcmtest runs controllers of kube-controller-manager beside the API server of a test, which has none: namespaces that are deleted go, owner
+// references cascade, Deployments make ReplicaSets and these make pods, and, with [PodsReady], pods get ready.
 //
 //	func TestOperator(t *testing.T) {
 //		cfg := … // of envtest, or of any API server

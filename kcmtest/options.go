@@ -19,7 +19,7 @@ type settings struct {
 
 func newSettings(options []Option) *settings {
 	s := &settings{
-		controllers: []string{"namespace", "replicaset", "deployment"},
+		controllers: []string{"namespace", "garbagecollector", "replicaset", "deployment"},
 		log:         logr.Discard(),
 	}
 	for _, o := range options {
@@ -28,8 +28,8 @@ func newSettings(options []Option) *settings {
 	return s
 }
 
-// Controllers says which controllers run, by the names that --controllers of the program takes: "namespace", "replicaset", "deployment",
-// "nodelifecycle" and so on. Without it the first three run.
+// Controllers says which controllers run, by the names that --controllers of the program takes: "namespace", "garbagecollector", "replicaset",
+// "deployment", "nodelifecycle" and so on. Without it the first four run.
 func Controllers(names ...string) Option {
 	return func(s *settings) { s.controllers = names }
 }

@@ -52,7 +52,7 @@ type settings struct {
 // Binary is the path of the program. Without it that is $KCMTEST_BINARY.
 func Binary(path string) Option { return func(s *settings) { s.binary = path } }
 
-// Controllers says which controllers run, as --controllers of the program does. Without it these are namespace, replicaset and deployment.
+// Controllers says which controllers run, as --controllers of the program does. Without it these are namespace, garbagecollector, replicaset and deployment.
 func Controllers(names ...string) Option { return func(s *settings) { s.controllers = names } }
 
 // NamespaceGrace is --namespace-deletion-grace-period of the program. The default, 0, is for exactly one API server.
@@ -74,7 +74,7 @@ type Program struct {
 // one line that says why. If the program ends before the test, the test fails.
 func Start(t TB, kubeconfig []byte, options ...Option) *Program {
 	t.Helper()
-	s := &settings{binary: os.Getenv(binaryEnv), controllers: []string{"namespace", "replicaset", "deployment"}}
+	s := &settings{binary: os.Getenv(binaryEnv), controllers: []string{"namespace", "garbagecollector", "replicaset", "deployment"}}
 	for _, o := range options {
 		o(s)
 	}

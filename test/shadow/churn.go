@@ -221,8 +221,8 @@ func (c *churn) customTypes(ctx context.Context, draw *rand.Rand) error {
 			break
 		}
 	}
-	recording, stop := context.WithCancel(ctx)
-	defer time.AfterFunc(time.Minute, stop) // what is left of it is seen to go
+	recording, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer time.AfterFunc(time.Minute, stop) // what is left of it is seen to go, also when the churn is over
 	if err := c.newType(recording, typ); err != nil {
 		return err
 	}

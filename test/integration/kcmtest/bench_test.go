@@ -74,7 +74,7 @@ func BenchmarkDeploymentOfThreeGetsReady(b *testing.B) {
 // BenchmarkCascadeOf100 deletes an owner of 100 objects.
 func BenchmarkCascadeOf100(b *testing.B) {
 	const dependents = 100
-	kcmtest.Start(b, cluster.Config(), kcmtest.Controllers("namespace", "garbagecollector"))
+	kcmtest.Start(b, cluster.Config())
 	client := cluster.Client(b)
 	var took times
 	for b.Loop() {

@@ -1,6 +1,7 @@
 package kcmtest
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
@@ -25,6 +27,54 @@ func TestDeploymentsMakePodsAndNamespacesGo(t *testing.T) {
 	}
 	hasPods(t, client, namespace, 3, func(*corev1.Pod) bool { return true })
 	deleteNamespace(t, client, namespace)
+}
+
+// What an owner that is deleted owned goes with it, in whatever way it is deleted, unless it is to be kept.
+func TestOwnerReferencesCascade(t *testing.T) {
+	kcmtest.Start(t, cluster.Config())
+	client := cluster.Client(t)
+	namespace := newNamespace(t, client)
+	maps := client.CoreV1().ConfigMaps(namespace)
+	for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan} {
+		label := map[string]string{"policy": string(policy)}
+		owner, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "owner-"}}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ref := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID, BlockOwnerDeletion: new(true)}
+		for range 100 {
+			dependent := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "dependent-", Labels: label, OwnerReferences: []metav1.OwnerReference{ref}}}
+			if _, err := maps.Create(t.Context(), dependent, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := maps.Delete(t.Context(), owner.Name, metav1.DeleteOptions{PropagationPolicy: &policy}); err != nil {
+			t.Fatal(err)
+		}
+		controlplane.Eventually(t, time.Minute, func(ctx context.Context) error {
+			if _, err := maps.Get(ctx, owner.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+				return fmt.Errorf("%s: the owner is still there: %w", policy, err)
+			}
+			left, err := maps.List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(metav1.SetAsLabelSelector(label))})
+			if err != nil {
+				return err
+			}
+			want := 0
+			if policy == metav1.DeletePropagationOrphan {
+				want = 100
+			}
+			free := 0
+			for _, m := range left.Items {
+				if len(m.OwnerReferences) == 0 {
+					free++
+				}
+			}
+			if len(left.Items) != want || free != want {
+				return fmt.Errorf("%s: %d dependents are left, %d of them without an owner, want %d", policy, len(left.Items), free, want)
+			}
+			return nil
+		})
+	}
 }
 
 // A test that is told to end gets one line, soon.
