@@ -1,0 +1,60 @@
+package suite
+
+import (
+	"fmt"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"minikcm/examples/envtest/site"
+)
+
+// Before: whatever the control plane would do is played by the test, or not looked at.
+func TestSiteByHand(t *testing.T) {
+	c := operate(t)
+	ns := namespace(t, c)
+	front := newSite(t, c, ns.Name)
+	key := client.ObjectKeyFromObject(front)
+
+	var pods appsv1.Deployment
+	eventually(t, "Deployment made", func() error { return c.Get(t.Context(), key, &pods) })
+
+	// No pods will come, so the status that they would lead to is written here. Whether the template makes pods at all is not tested.
+	pods.Status = appsv1.DeploymentStatus{ObservedGeneration: pods.Generation, Replicas: 3, UpdatedReplicas: 3, ReadyReplicas: 3, AvailableReplicas: 3}
+	if err := c.Status().Update(t.Context(), &pods); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "Site ready", func() error { return ready(t, c, key, 3) })
+
+	// Nothing will be deleted with the Site, so the test looks at the owner instead, and believes.
+	var page corev1.ConfigMap
+	if err := c.Get(t.Context(), key, &page); err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []client.Object{&page, &pods} {
+		if !metav1.IsControlledBy(o, front) {
+			t.Errorf("%T has owners %v, want the Site", o, o.GetOwnerReferences())
+		}
+	}
+	// And tidies up by itself. The namespace stays, Terminating, for as long as the API server runs: the next test needs another name.
+	for _, o := range []client.Object{front, &page, &pods, ns} {
+		if err := c.Delete(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// ready returns nil if the Site says that n of its pods are.
+func ready(t *testing.T, c client.Client, key client.ObjectKey, n int32) error {
+	var s site.Site
+	if err := c.Get(t.Context(), key, &s); err != nil {
+		return err
+	}
+	if s.Status.Ready != n {
+		return fmt.Errorf("%d pods are ready, want %d", s.Status.Ready, n)
+	}
+	return nil
+}

@@ -1,0 +1,67 @@
+package suite
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"minikcm/examples/envtest/site"
+	"minikcm/kcmtest"
+)
+
+// After: one call, and the test looks at what a user of the operator would see.
+func TestSite(t *testing.T) {
+	began := time.Now()
+	kcmtest.Start(t, cfg, kcmtest.PodsReady())
+	tell(t, "controllers started", began)
+
+	c := operate(t)
+	ns := namespace(t, c)
+	front := newSite(t, c, ns.Name)
+	key := client.ObjectKeyFromObject(front)
+
+	eventually(t, "Site ready, with three pods", func() error { return ready(t, c, key, 3) })
+
+	before := front.DeepCopyObject().(*site.Site)
+	front.Spec.Replicas = 1
+	if err := c.Patch(t.Context(), front, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "Site scaled down to one pod", func() error { return ready(t, c, key, 1) })
+
+	if err := c.Delete(t.Context(), front); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "Site deleted, and all that it owned", func() error {
+		return none(t, c, ns.Name, &appsv1.DeploymentList{}, &corev1.ConfigMapList{}, &corev1.PodList{})
+	})
+
+	if err := c.Delete(t.Context(), ns); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "namespace gone", func() error {
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(ns), ns); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("it is %s (%v)", ns.Status.Phase, err)
+		}
+		return nil
+	})
+}
+
+// none returns nil if the namespace has no objects of the types of lists.
+func none(t *testing.T, c client.Client, ns string, lists ...client.ObjectList) error {
+	for _, list := range lists {
+		if err := c.List(t.Context(), list, client.InNamespace(ns)); err != nil {
+			return err
+		}
+		if n := meta.LenList(list); n > 0 {
+			return fmt.Errorf("%d of %T are left", n, list)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,130 @@
+// Package suite is the test suite of a small operator on envtest, twice: as it is written by hand, and with kcmtest. Both run the same operator on the
+// same API server; what differs is in byhand_test.go and kcmtest_test.go.
+package suite
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"minikcm/examples/envtest/site"
+)
+
+var (
+	cfg    *rest.Config
+	scheme = runtime.NewScheme()
+)
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	log.SetLogger(logr.Discard()) // the operator's log is not what this is about
+	env := &envtest.Environment{
+		CRDDirectoryPaths: []string{"crd.yaml"}, ErrorIfCRDPathMissing: true, Scheme: scheme,
+		ControlPlaneStartTimeout: time.Minute, // of a busy machine
+	}
+	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
+		env.BinaryAssetsDirectory = "../../bin"
+	}
+	err := clientgoscheme.AddToScheme(scheme)
+	if err == nil {
+		err = site.AddToScheme(scheme)
+	}
+	if err == nil {
+		cfg, err = env.Start()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "start envtest:", err)
+		return 1
+	}
+	code := m.Run()
+	if err := env.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "stop envtest:", err)
+		return 1
+	}
+	return code
+}
+
+// operate runs the operator until the test ends and returns a client that does not read from caches.
+func operate(t *testing.T) client.Client {
+	t.Helper()
+	unique := true // two tests of one process add the controller
+	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
+		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: &unique},
+	})
+	if err == nil {
+		err = (&site.Controller{Client: mgr.GetClient()}).SetUp(mgr)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	c, err := client.New(cfg, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func namespace(t *testing.T, c client.Client) *corev1.Namespace {
+	t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "shop-"}}
+	if err := c.Create(t.Context(), ns); err != nil {
+		t.Fatal(err)
+	}
+	return ns
+}
+
+func newSite(t *testing.T, c client.Client, ns string) *site.Site {
+	t.Helper()
+	s := &site.Site{ObjectMeta: metav1.ObjectMeta{Name: "front", Namespace: ns}, Spec: site.Spec{Page: "<h1>Hello</h1>", Replicas: 3}}
+	if err := c.Create(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// eventually polls until check returns nil, and tells how long that took.
+func eventually(t *testing.T, what string, check func() error) {
+	t.Helper()
+	began := time.Now()
+	for {
+		err := check()
+		if err == nil {
+			tell(t, what, began)
+			return
+		}
+		if time.Since(began) > time.Minute {
+			t.Fatalf("%s: %v", what, err)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func tell(t *testing.T, what string, began time.Time) {
+	t.Helper()
+	t.Logf("%-36s %4d ms", what, time.Since(began).Milliseconds())
+}
