@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
@@ -133,7 +133,7 @@ func noSlot(ctx context.Context) error {
 
 // usable is an error for what cannot be the name of an object, and would be another path: no request is made of it.
 func usable(name string) error {
-	if problems := path.IsValidPathSegmentName(name); len(problems) > 0 {
+	if problems := content.IsPathSegmentName(name); len(problems) > 0 {
 		return fmt.Errorf("no object has this name: it %s", problems[0])
 	}
 	return nil

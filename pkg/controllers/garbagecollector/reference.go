@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -106,7 +106,7 @@ func (c catalogue) resolve(r reference, namespace string) (target, problem) {
 	if t.namespaced {
 		at.namespace = namespace
 	}
-	switch named := len(path.IsValidPathSegmentName(r.name)) == 0; {
+	switch named := len(content.IsPathSegmentName(r.name)) == 0; {
 	case t.namespaced && namespace == "":
 		return target{}, outOfReach
 	case !named && t.local:

@@ -83,7 +83,7 @@ func (a Answer) Versions(r schema.GroupResource) []string { return a.versions[r]
 func Select(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, err error, sent time.Time, wanted func(metav1.APIResource) bool) Answer {
 	failing := failingVersions(err)
 	if !showsNamespaces(lists) {
-		err, failing = withoutCore(err, failing)
+		failing, err = withoutCore(err, failing)
 	}
 	a := Answer{Sent: sent, Err: err, Failing: failing, versions: map[schema.GroupResource][]string{}, shown: map[schema.GroupVersion]bool{}}
 	ranks := versionRanks(groups)
@@ -126,15 +126,15 @@ func Select(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, err erro
 var errNoNamespaces = errors.New("discovery shows no namespaces: the core API is missing from it")
 
 // withoutCore adds to what has failed that the core API is missing. An answer in which nothing else failed may lack anything.
-func withoutCore(err error, failing []Failure) (error, []Failure) {
+func withoutCore(err error, failing []Failure) ([]Failure, error) {
 	core := func(f Failure) bool { return f.GroupVersion == corev1.SchemeGroupVersion }
 	switch {
 	case err == nil:
-		return errNoNamespaces, nil
+		return nil, errNoNamespaces
 	case len(failing) == 0, slices.ContainsFunc(failing, core):
-		return err, failing
+		return failing, err
 	}
-	return errors.Join(err, errNoNamespaces), append([]Failure{{corev1.SchemeGroupVersion, errNoNamespaces}}, failing...)
+	return append([]Failure{{corev1.SchemeGroupVersion, errNoNamespaces}}, failing...), errors.Join(err, errNoNamespaces)
 }
 
 func showsNamespaces(lists []*metav1.APIResourceList) bool {
