@@ -82,7 +82,7 @@ test-unit: need-cc ## Run unit tests, twice, in random order
 # Three packages at a time: each has a control plane, and most of them wait most of the time. Their common dependencies are
 # built before, in parallel.
 .PHONY: test-integration
-test-integration: need-cc controlplane deploy-tools ## Run tests on a real etcd and kube-apiserver
+test-integration: need-cc controlplane deploy-tools upstream-manager ## Run tests on a real etcd and kube-apiserver
 	CGO_ENABLED=1 $(GO) build -race ./cmd/... ./pkg/... ./kcmtest/... ./test/...
 	CGO_ENABLED=1 $(GO) test -race -shuffle=on -count=1 -p 3 -timeout 40m $(GOTESTFLAGS) $(INTEGRATION)
 
@@ -151,6 +151,10 @@ controlplane: $(fitting) $(call assets,etcd kube-apiserver kube-scheduler) ## Bu
 # What deploy/ is made for, to test it.
 .PHONY: deploy-tools
 deploy-tools: bin/kubectl bin/prometheus bin/promtool
+
+# What the garbage collector is tested beside.
+.PHONY: upstream-manager
+upstream-manager: $(call assets,kube-controller-manager)
 
 .PHONY: demo-controlplane
 demo-controlplane: $(fitting) $(call assets,etcd kube-apiserver)

@@ -278,14 +278,14 @@ func (f *Feed) run(ctx context.Context) {
 // leave gives back what the feed had.
 func (f *Feed) leave() {
 	f.stop()
+	if line := f.feeds.caches.cfg.Line; line != nil {
+		line.Forget(f.resource) // before another feed of the type can begin
+	}
 	f.feeds.lock.Lock()
 	defer f.feeds.lock.Unlock()
 	f.link.feeds--
 	delete(f.feeds.feeds, f.resource)
 	delete(f.feeds.paths, collectionPath(f.resource, metav1.NamespaceAll))
-	if line := f.feeds.caches.cfg.Line; line != nil {
-		line.Forget(f.resource)
-	}
 }
 
 // try lists once and watches for as long as that goes well.

@@ -84,8 +84,9 @@ func (f *fallback) watchOver(ctx context.Context, body *heardBody, path string) 
 
 func (f *fallback) isSynced(path string) bool {
 	f.lock.Lock()
-	defer f.lock.Unlock()
-	return f.synced != nil && f.synced(path)
+	synced := f.synced
+	f.lock.Unlock() // the caches have locks of their own
+	return synced != nil && synced(path)
 }
 
 func (f *fallback) isStalled(path string) bool {

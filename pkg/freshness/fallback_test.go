@@ -123,3 +123,18 @@ func TestStreamThatFilledItsCacheIsLeftAlone(t *testing.T) {
 		}
 	})
 }
+
+// The caches take locks of their own, under which they may call back.
+func TestCachesAreAskedWithoutALock(t *testing.T) {
+	f := newFallback(clock.RealClock{})
+	asked := false
+	f.attach(func(string) bool {
+		if asked = f.lock.TryLock(); asked {
+			f.lock.Unlock()
+		}
+		return true
+	})
+	if !f.isSynced("/api/v1/pods") || !asked {
+		t.Error("the caches were asked under the lock")
+	}
+}

@@ -64,7 +64,7 @@ func newMetrics(reg prometheus.Registerer, l *memories, c clock.PassiveClock) *m
 	for _, reason := range []string{readFirstWrite, readOverdue, readNameTaken, readRecreate} {
 		m.liveReads.WithLabelValues(reason)
 	}
-	for _, why := range []hold{holdShrinkUnseen, holdPodsLower, holdOldPods, holdCreateBackoff, holdTemplateChanged, holdTerminating} {
+	for _, why := range []hold{holdShrinkUnseen, holdShrinking, holdSmallStep, holdPodsLower, holdOldPods, holdCreateBackoff, holdTemplateChanged, holdTerminating} {
 		m.held.WithLabelValues(string(why))
 	}
 	for _, verb := range []string{"create", "patch"} {

@@ -58,21 +58,19 @@ func (o *owners) known(at target) reply {
 
 // ask asks for an owner, unless somebody else has since the reply before, with which the caller could not decide. If it is found it is polled from then on if
 // the caller says that no feed tells of it. It reports only that ctx, or the term,
-// has ended: whatever else there is to an answer is in the reply.
+// has ended, or that too many others are in line: whatever else there is to an answer is in the reply.
 func (o *owners) ask(ctx context.Context, at target, before reply, polled bool) error {
 	q := o.inquiry(at)
-	select {
-	case q.turn <- struct{}{}:
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	if err := inTime(ctx, enter(q.turn)); err != nil {
+		return err
 	}
 	defer func() { <-q.turn }()
 	if o.known(at).asked.After(before.asked) {
 		return nil
 	}
 	places := o.placesOf(at.GroupVersionResource)
-	if err := places.Acquire(ctx, 1); err != nil {
-		return context.Cause(ctx)
+	if err := inTime(ctx, func(ctx context.Context) error { return places.Acquire(ctx, 1) }); err != nil {
+		return err
 	}
 	defer places.Release(1)
 	asked := o.clock.Now()

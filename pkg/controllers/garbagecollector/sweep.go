@@ -133,25 +133,21 @@ func (s *sweeper) dependents(ctx context.Context, types []apiType, namespace str
 // list returns the objects of a place that refer to an owner, from a list that was asked for at since or later.
 func (s *sweeper) list(ctx context.Context, at place, owner id, since time.Time, all func() map[id]bool) ([]object, error) {
 	of := s.shelf(at)
-	if err := inTime(ctx, func(ctx context.Context) error {
-		select {
-		case of.turn <- struct{}{}:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}); err != nil {
+	if err := s.failed(at.GroupVersionResource); err != nil { // who tries it may be in there for a minute
+		return nil, err
+	}
+	if err := inTime(ctx, enter(of.turn)); err != nil {
 		return nil, err
 	}
 	defer func() { <-of.turn }()
 	if !of.asked.IsZero() && !of.asked.Before(since) && of.of[owner] && s.clock.Since(of.came) < listFresh {
 		return of.objects[owner], of.err
 	}
-	if err := s.failed(at.GroupVersionResource); err != nil {
+	if err := s.probe(at.GroupVersionResource); err != nil {
 		return nil, err
 	}
+	defer s.unprobed(at.GroupVersionResource)
 	if err := inTime(ctx, func(ctx context.Context) error { return s.lists.Acquire(ctx, 1) }); err != nil {
-		s.unprobed(at.GroupVersionResource)
 		return nil, err
 	}
 	leave := sync.OnceFunc(func() { s.lists.Release(1) })
@@ -162,12 +158,23 @@ func (s *sweeper) list(ctx context.Context, at place, owner id, since time.Time,
 	asked := s.clock.Now()
 	objects, err := s.read(ctx, at, wanted)
 	if err != nil && (ctx.Err() != nil || errors.Is(err, context.Canceled)) {
-		s.unprobed(at.GroupVersionResource)
 		return nil, err
 	}
 	s.listed(at.GroupVersionResource, err)
 	of.asked, of.came, of.err, of.of, of.objects = asked, s.clock.Now(), err, wanted, objects
 	return objects[owner], err
+}
+
+// enter waits for a channel that holds one.
+func enter(of chan struct{}) func(context.Context) error {
+	return func(ctx context.Context) error {
+		select {
+		case of <- struct{}{}:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // inTime has somebody wait for his turn, but not for longer than placePatience.
@@ -180,22 +187,34 @@ func inTime(ctx context.Context, wait func(context.Context) error) error {
 	return nil
 }
 
-// failed is why a type need not be listed now: it was tried a moment ago, or somebody is trying. If it is nil, listed or unprobed has to be called.
+// failed is why a type need not be listed now: it was tried a moment ago, or somebody is trying.
 func (s *sweeper) failed(r schema.GroupVersionResource) error {
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	f := s.failing[r]
-	switch {
-	case f == nil:
-		return nil
-	case f.probing || s.clock.Since(f.at) < failedFor:
+	return s.setback(r)
+}
+
+func (s *sweeper) setback(r schema.GroupVersionResource) error {
+	if f := s.failing[r]; f != nil && (f.probing || s.clock.Since(f.at) < failedFor) {
 		return f.err
 	}
-	f.probing = true
 	return nil
 }
 
-// unprobed notes that a list was not made after all.
+// probe is failed for somebody who then lists the type, and calls unprobed.
+func (s *sweeper) probe(r schema.GroupVersionResource) error {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	if err := s.setback(r); err != nil {
+		return err
+	}
+	if f := s.failing[r]; f != nil {
+		f.probing = true
+	}
+	return nil
+}
+
+// unprobed notes that a list is over, or was not made after all.
 func (s *sweeper) unprobed(r schema.GroupVersionResource) {
 	s.lock.Lock()
 	defer s.lock.Unlock()

@@ -63,12 +63,12 @@ func deleteMany(t *testing.T, n, objects int) time.Duration {
 
 func TestManyAtOnce(t *testing.T) {
 	for _, tt := range []struct {
-		name              string
-		count, objects    int
-		wait, want, limit time.Duration // want is for a machine with nothing else to do
+		name           string
+		count, objects int
+		wait, want     time.Duration // want is for a machine with nothing else to do; make bench measures it
 	}{
-		{"100 empty, grace 5 s", 100, 0, 5 * time.Second, 8 * time.Second, 20 * time.Second},
-		{"10 of 30 objects, no grace", 10, 30, 0, 2 * time.Second, 12 * time.Second},
+		{"100 empty, grace 5 s", 100, 0, 5 * time.Second, 8 * time.Second},
+		{"10 of 30 objects, no grace", 10, 30, 0, 2 * time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			m := start(t, grace(tt.wait))
@@ -77,9 +77,6 @@ func TestManyAtOnce(t *testing.T) {
 			sent := m.requests(t)
 			discoveries := len(sent.Where(func(e *auditv1.Event) bool { return strings.HasPrefix(e.RequestURI, "/apis?") }))
 			t.Logf("gone after %v (hoped for %v), %.1f requests each, %d discoveries", took.Round(time.Millisecond), tt.want, float64(len(sent))/float64(tt.count), discoveries)
-			if took > tt.limit {
-				t.Errorf("gone after %v", took)
-			}
 			if tt.objects == 0 && len(sent) > 40*tt.count {
 				t.Errorf("%d requests for %d empty namespaces", len(sent), tt.count)
 			}
