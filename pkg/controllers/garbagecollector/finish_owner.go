@@ -125,7 +125,7 @@ func (c *Controller) finishForeground(ctx context.Context, o ending) (controller
 	var strays []object
 	if n.do == list {
 		types, likely := c.pairsOf(o)
-		swept, err := c.sweeper.dependents(ctx, types, o.live.namespace, o.key, o.memory.since, c.memories.finishing)
+		swept, err := c.straysOf(ctx, o, types)
 		if err != nil {
 			return controller.Result{}, false, err
 		}
@@ -166,6 +166,21 @@ func (c *Controller) finishForeground(ctx context.Context, o ending) (controller
 		}
 	}
 	return c.wait(ctx, o.key, o.live, n, all), false, nil
+}
+
+// straysOf lists types for dependents of an owner that the graph does not show. A list that others share may be from before some of them were gone, which the
+// graph knows: the types of those that it shows are listed once more.
+func (c *Controller) straysOf(ctx context.Context, o ending, types []apiType) (sweep, error) {
+	look := c.deps.Clock.Now()
+	first, err := c.sweeper.dependents(ctx, types, o.live.namespace, o.key, o.memory.since, c.memories.finishing)
+	if err != nil || len(first.found) == 0 {
+		return first, err
+	}
+	shown := slices.DeleteFunc(types, func(t apiType) bool {
+		return !slices.ContainsFunc(first.found, func(o object) bool { return o.resource == t.GroupResource() })
+	})
+	again, err := c.sweeper.dependents(ctx, shown, o.live.namespace, o.key, look, c.memories.finishing)
+	return sweep{found: again.found, blind: slices.Concat(first.blind, again.blind), failed: slices.Concat(first.failed, again.failed)}, err
 }
 
 // with adds dependents that only lists have shown.

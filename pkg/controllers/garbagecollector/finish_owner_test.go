@@ -319,3 +319,25 @@ func TestOneOwnerAtATimeHasAllNamespacesListed(t *testing.T) {
 		}
 	})
 }
+
+// A list serves all owners in whose turn it is asked for. One whose last dependent has gone since is not to wait for the next look on its account.
+func TestAnOwnerIsNotHeldByWhatASharedListShowedAndHasGoneSince(t *testing.T) {
+	s := newShell(t)
+	key := s.owner(t, "foregroundDeletion")
+	dependent := newThing("a", "d", uid(2)).owned(blockingRef("v1", "ConfigMap", "o", uid(1))).at("2")
+	s.list = func(string) ([]*thing, error) { return []*thing{dependent}, nil }
+	check(t, s.feed.Add(dependent))
+	s.finish(t, key) // its deletion is seen
+	other := keyOf(uid(9))
+	_, err := s.sweeper.dependents(t.Context(), []apiType{s.types.state(configMaps.GroupResource).apiType}, "a", other, s.clock.Now(), func() map[id]bool {
+		return map[id]bool{key: true}
+	})
+	check(t, err)
+	s.clock.Step(10 * time.Millisecond)
+	check(t, s.feed.Delete(dependent))
+	s.list = func(string) ([]*thing, error) { return nil, nil }
+	s.finish(t, key)
+	if got := s.asked("patch"); len(got) != 1 || len(s.asked("list")) != 2 {
+		t.Errorf("sent was %q after %q, want the finalizer taken away after another list", got, s.asked("list"))
+	}
+}
