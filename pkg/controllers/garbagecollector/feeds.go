@@ -294,6 +294,7 @@ func (t *knownTypes) observe(of caches.Cached) caches.Handler[metav1.Object] {
 	k.feed = f
 	t.lock.Lock()
 	t.types[r] = k
+	t.filling = append(t.filling, of.Synced)
 	t.lock.Unlock()
 	t.deps.Caches.Alongside(func(ctx context.Context) {
 		select {

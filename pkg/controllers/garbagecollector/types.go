@@ -34,6 +34,8 @@ const (
 	relistEvery = 30 * time.Second
 	// firstPatience is how long the feeds of all other types wait for what says which types are local.
 	firstPatience = 2 * time.Second
+	// headStart is how long discovery, and the feeds with their hundred lists, leave the API server to the first term of other controllers.
+	headStart = 100 * time.Millisecond
 	// discoveryPatience is how long discovery may lag behind CustomResourceDefinitions and APIServices. One whose names are another's is never shown.
 	discoveryPatience = time.Minute
 )
@@ -67,8 +69,9 @@ type knownTypes struct {
 	// ignoredTold: types to be ignored that are not there have been logged. Only looking knows.
 	ignoredTold bool
 	feeds       *caches.Feeds
-	woken       chan struct{} // holds one while there is something to be scheduled
-	tell        chan struct{} // holds one while Changed is to be called
+	woken       chan struct{}     // holds one while there is something to be scheduled
+	tell        chan struct{}     // holds one while Changed is to be called
+	filling     []<-chan struct{} // closed as the caches of other controllers are filled
 
 	// shifting is held while feeds are begun or ended, from the decision until it is done. It comes before lock.
 	shifting sync.Mutex
@@ -263,9 +266,31 @@ func (t *knownTypes) run(ctx context.Context) {
 	var all sync.WaitGroup
 	all.Go(func() { t.telling(ctx) })
 	all.Go(func() { t.heeding(ctx) })
+	t.giveWay(ctx)
 	t.looking(ctx)
 	all.Wait()
 	t.stopAll()
+}
+
+// giveWay waits until the caches are filled, but not for long, and for the head start of those who work with them.
+func (t *knownTypes) giveWay(ctx context.Context) {
+	patience := t.deps.Clock.NewTimer(firstPatience)
+	defer patience.Stop()
+	for _, synced := range t.filling {
+		select {
+		case <-synced:
+		case <-patience.C():
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+	head := t.deps.Clock.NewTimer(headStart)
+	defer head.Stop()
+	select {
+	case <-head.C():
+	case <-ctx.Done():
+	}
 }
 
 // wanted selects the types whose objects can be asked for, which may be owners, and those that can be watched, which may be owned.
