@@ -76,7 +76,7 @@ test: test-unit test-integration test-examples test-hack ## Run all tests, with 
 
 .PHONY: test-unit
 test-unit: need-cc ## Run unit tests, twice, in random order
-	CGO_ENABLED=1 $(GO) test -race -shuffle=on -count=2 -timeout 20m $(GOTESTFLAGS) $(UNIT)
+	CGO_ENABLED=1 $(GO) test -race -shuffle=on -count=2 -timeout 40m $(GOTESTFLAGS) $(UNIT)
 	cd kcmtest/process && CGO_ENABLED=1 GOWORK=off $(GO) test -race -count=2 $(GOTESTFLAGS) .
 
 # Three packages at a time: each has a control plane, and most of them wait most of the time. Their common dependencies are

@@ -95,6 +95,7 @@ func TestHandlersGetOurTypes(t *testing.T) {
 	if err := c.WaitForSync(ctx); err != nil {
 		t.Fatal(err)
 	}
+	watched(t, client)
 	moved := fullPod()
 	moved.Spec.NodeName, moved.ResourceVersion = "n2", "8"
 	if _, err := client.CoreV1().Pods("shop").Update(ctx, moved, metav1.UpdateOptions{}); err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -205,7 +207,7 @@ func TestAHurryEndsAnAttemptOfWhichNothingIsHeard(t *testing.T) {
 	api.Hang(t, "example.com/v1", widgets)
 	feeds, _ := feedsOn(t, api)
 	f, k := startFeed(t, feeds, widgets)
-	begins(t, f)
+	arrives(t, api)
 	api.Withdraw("example.com/v1", widgets)
 	api.Serve("example.com/v1", metav1.APIResource{Name: widgets, Kind: "Widget"})
 	f.Hurry()
@@ -217,13 +219,11 @@ func TestAHurryEndsAnAttemptOfWhichNothingIsHeard(t *testing.T) {
 	}
 }
 
-// begins waits until a feed has asked.
-func begins(t *testing.T, f *Feed) {
+// arrives waits until widgets have been asked for.
+func arrives(t *testing.T, api *fakeapi.Types) {
 	t.Helper()
 	fakeapi.Eventually(t, func() error {
-		f.lock.Lock()
-		defer f.lock.Unlock()
-		if f.attempt == nil {
+		if api.Asked("watch /apis/example.com/v1/widgets") == 0 {
 			return errors.New("not asked")
 		}
 		return nil
@@ -237,7 +237,7 @@ func TestAHurryLeavesAnAttemptThatIsAnswered(t *testing.T) {
 	heal := api.Hang(t, "example.com/v1", widgets)
 	feeds, _ := feedsOn(t, api)
 	f, k := startFeed(t, feeds, widgets)
-	begins(t, f)
+	arrives(t, api)
 	f.Hurry()
 	heal()
 	k.shows(t)
@@ -273,7 +273,6 @@ func TestAnAttemptThatStallsIsGivenUp(t *testing.T) {
 	})
 	heal := api.Hang(t, "example.com/v1", widgets)
 	api.Break("example.com/v1", widgets, 0)
-	begins(t, f)
 	fakeapi.Eventually(t, func() error {
 		if feeds.filled(path) {
 			return errors.New("a stream under way is not told from one that has brought its list")
@@ -457,6 +456,17 @@ func TestFeedsThatAreStoppedLeaveNothing(t *testing.T) {
 	}
 }
 
+// watched waits until a watch has begun: client-go's fake tells it of no deletion from before.
+func watched(t *testing.T, client *fake.Clientset) {
+	t.Helper()
+	fakeapi.Eventually(t, func() error {
+		if !slices.ContainsFunc(client.Actions(), func(a clienttesting.Action) bool { return a.GetVerb() == "watch" }) {
+			return errors.New("not watched")
+		}
+		return nil
+	})
+}
+
 // Whoever observes all types hears of those that have a cache, and of a tombstone as of what was only missing from a list.
 func TestObserversAreToldOfWhatCachesHold(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
@@ -493,6 +503,7 @@ func TestObserversAreToldOfWhatCachesHold(t *testing.T) {
 	expect("nodes Node")
 	expect("add n")
 	expect("synced")
+	watched(t, client)
 	if err := client.CoreV1().Nodes().Delete(ctx, "n", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

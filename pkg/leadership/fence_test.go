@@ -140,6 +140,22 @@ func (s *fencedServer) do(ctx context.Context, method, path string) error {
 	return err
 }
 
+// overrun has a term run out while a request to a slow path is under way. The term is as long as it takes for the request to arrive.
+func (s *fencedServer) overrun(t *testing.T, send func() error) (arrived *http.Request, allowed time.Duration, err error) {
+	t.Helper()
+	for allowed = 50 * time.Millisecond; allowed < time.Minute; allowed *= 2 {
+		s.fence.open(1, within(allowed))
+		err = send()
+		select {
+		case arrived = <-s.arrived:
+			return arrived, allowed, err
+		default:
+		}
+	}
+	t.Fatalf("the request never arrived: %v", err)
+	return nil, 0, nil
+}
+
 func TestFenceRefusesOutsideATerm(t *testing.T) {
 	s := newFencedServer(t)
 	check := func(phase string) {
@@ -222,14 +238,13 @@ func TestFenceGentleCloseLetsRequestsFinish(t *testing.T) {
 
 func TestFenceDeadline(t *testing.T) {
 	s := newFencedServer(t)
-	s.fence.open(1, within(50*time.Millisecond))
-	err := s.do(t.Context(), "POST", "/slow")
+	arrived, allowed, err := s.overrun(t, func() error { return s.do(t.Context(), "POST", "/slow") })
 	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrFenced) {
 		t.Errorf("a write past the deadline: %v, want context.DeadlineExceeded", err)
 	}
-	limit, err := time.ParseDuration((<-s.arrived).URL.Query().Get("timeout"))
-	if err != nil || limit > 50*time.Millisecond {
-		t.Errorf("timeout for the server = %v (%v), want at most 50ms", limit, err)
+	limit, err := time.ParseDuration(arrived.URL.Query().Get("timeout"))
+	if err != nil || limit > allowed {
+		t.Errorf("timeout for the server = %v (%v), want at most %v", limit, err, allowed)
 	}
 	if err := s.do(t.Context(), "POST", "/"); !errors.Is(err, ErrFenced) {
 		t.Errorf("a write after the deadline: %v, want a refusal", err)
@@ -262,30 +277,32 @@ func (f transportFunc) RoundTrip(req *http.Request) (*http.Response, error) { re
 
 // TestFenceExplainsWhateverTheTransportSays: HTTP/2 has errors of its own for a request that was ended.
 func TestFenceExplainsWhateverTheTransportSays(t *testing.T) {
-	fence := NewFence(clock.RealClock{}, NewMetrics(prometheus.NewRegistry()))
-	sent := make(chan struct{}, 1)
-	rt := fence.Wrap(transportFunc(func(req *http.Request) (*http.Response, error) {
-		sent <- struct{}{}
-		<-req.Context().Done()
-		return nil, errors.New("stream reset")
-	}))
-	post := func() error {
-		_, err := rt.RoundTrip(httptest.NewRequest("POST", "/", strings.NewReader("x")))
-		return err
-	}
-	fence.open(1, within(time.Millisecond))
-	if err := post(); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("at the deadline: %v, want context.DeadlineExceeded", err)
-	}
-	<-sent
-	fence.open(2, allowance{})
-	go func() {
+	synctest.Test(t, func(t *testing.T) {
+		fence := NewFence(clock.RealClock{}, NewMetrics(prometheus.NewRegistry()))
+		sent := make(chan struct{}, 1)
+		rt := fence.Wrap(transportFunc(func(req *http.Request) (*http.Response, error) {
+			sent <- struct{}{}
+			<-req.Context().Done()
+			return nil, errors.New("stream reset")
+		}))
+		post := func() error {
+			_, err := rt.RoundTrip(httptest.NewRequest("POST", "/", strings.NewReader("x")))
+			return err
+		}
+		fence.open(1, within(time.Millisecond))
+		if err := post(); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("at the deadline: %v, want context.DeadlineExceeded", err)
+		}
 		<-sent
-		fence.end("lost")
-	}()
-	if err := post(); !errors.Is(err, ErrFenced) || !errors.Is(err, context.Canceled) {
-		t.Errorf("cut: %v, want a *FencedError", err)
-	}
+		fence.open(2, allowance{})
+		go func() {
+			<-sent
+			fence.end("lost")
+		}()
+		if err := post(); !errors.Is(err, ErrFenced) || !errors.Is(err, context.Canceled) {
+			t.Errorf("cut: %v, want a *FencedError", err)
+		}
+	})
 }
 
 // TestFenceUnderClientGo sees what a controller sees: the error through a typed client, and no retry.
@@ -304,19 +321,17 @@ func TestFenceUnderClientGo(t *testing.T) {
 	if got := testutil.ToFloat64(s.metrics.refusals.WithLabelValues("DELETE")); got != 1 {
 		t.Errorf("client-go tried %v times, want 1", got)
 	}
-	s.fence.open(1, within(50*time.Millisecond))
 	client, err = kubernetes.NewForConfig(&rest.Config{Host: s.URL, APIPath: "/", WrapTransport: s.fence.Wrap})
 	if err != nil {
 		t.Fatal(err)
 	}
-	result := make(chan error, 1)
-	go func() {
-		result <- client.CoreV1().Pods("a").Delete(t.Context(), "slow", metav1.DeleteOptions{})
-	}()
-	if r := <-s.arrived; r.URL.Query().Get("timeout") == "" {
-		t.Errorf("no timeout for the server in %s", r.URL)
+	arrived, _, err := s.overrun(t, func() error {
+		return client.CoreV1().Pods("a").Delete(t.Context(), "slow", metav1.DeleteOptions{})
+	})
+	if arrived.URL.Query().Get("timeout") == "" {
+		t.Errorf("no timeout for the server in %s", arrived.URL)
 	}
-	if err := <-result; !errors.Is(err, context.DeadlineExceeded) {
+	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a delete past the deadline through client-go: %v", err)
 	}
 }

@@ -165,7 +165,7 @@ func TestServingRemembersAnswers(t *testing.T) {
 
 // Whoever reaches the port can present tokens and ask for paths that nobody has seen before.
 func TestServingAsksTheAPIServerNoMoreThanItsShare(t *testing.T) {
-	const requests, strangers = 2000, 50
+	const requests, strangers = 2000, 8
 	for _, tt := range []struct {
 		kind    string
 		request func(n int) *http.Request
@@ -202,10 +202,9 @@ func TestServingAsksTheAPIServerNoMoreThanItsShare(t *testing.T) {
 				}
 				wg.Wait()
 			}
-			// On a busy machine a question may time out before it arrives: it has used its share all the same.
 			judge := func(sent, share int) {
 				t.Helper()
-				if got := api.Count(tt.kind); got > share || got < share/2 {
+				if got := api.Count(tt.kind); got != share {
 					t.Errorf("%d requests made %d questions, want %d", sent, got, share)
 				}
 				if codes[tt.refused] == 0 || codes[http.StatusTooManyRequests] != sent-share {

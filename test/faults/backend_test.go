@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	patience    = 10 * time.Second
+	patience    = time.Minute
 	endOfStream = "END" // as an event: the server ends the watches of the resource
 )
 

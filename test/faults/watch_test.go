@@ -293,14 +293,15 @@ func TestCutIdleWatches(t *testing.T) {
 		p := New(t, b.config(), opts...)
 		client := clientFor(t, p)
 		pods, nodes := openWatch(t, p, client, "pods"), openWatch(t, p, client, "nodes")
-		const idle = 1200 * time.Millisecond
+		const idle = 3 * time.Second
 		fault := p.CutIdleWatches(Watches("pods"), idle)
-		for range 6 {
+		var last time.Time
+		for range 8 {
 			b.emit("pods", "p")
 			pods.expect(t, "p")
-			time.Sleep(idle / 4)
+			last = time.Now()
+			time.Sleep(idle / 6)
 		}
-		last := time.Now()
 		pods.expectReset(t)
 		if took := time.Since(last); took < idle/2 {
 			t.Errorf("an idle stream was cut after %v, want %v after its last byte", took, idle)

@@ -3,6 +3,7 @@ package garbagecollector
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -422,7 +423,8 @@ func checkAgainstModel(t *testing.T, r *rand.Rand) {
 		case op == 8:
 			what = "replace " + typ.Resource
 			var list []any
-			for u, o := range m.objects {
+			for _, u := range slices.Sorted(maps.Keys(m.objects)) {
+				o := m.objects[u]
 				if o.typ != typ {
 					continue
 				}

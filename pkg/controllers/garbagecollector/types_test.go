@@ -1,6 +1,7 @@
 package garbagecollector
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -455,6 +456,19 @@ func TestAnotherVersionKeepsTheObjects(t *testing.T) {
 	w.has(t, a, false) // it is not in the new list
 }
 
+// goroutinesOfOurs counts those that run code of this module. How many connections HTTP keeps says nothing.
+func goroutinesOfOurs() int {
+	all := make([]byte, 1<<22)
+	all = all[:runtime.Stack(all, true)]
+	n := 0
+	for stack := range bytes.SplitSeq(all, []byte("\n\n")) {
+		if bytes.Contains(stack, []byte("minikcm/pkg/")) {
+			n++
+		}
+	}
+	return n
+}
+
 func TestNothingIsLeftOfTypesThatCameAndWent(t *testing.T) {
 	w := newAPIWorld(t)
 	w.start(t)
@@ -475,12 +489,12 @@ func TestNothingIsLeftOfTypesThatCameAndWent(t *testing.T) {
 		})
 	}
 	round()
-	before := runtime.NumGoroutine()
+	before := goroutinesOfOurs()
 	for range 2 {
 		round()
 	}
 	fakeapi.Eventually(t, func() error {
-		if now := runtime.NumGoroutine(); now > before+3 {
+		if now := goroutinesOfOurs(); now > before {
 			return fmt.Errorf("%d goroutines before and %d after", before, now)
 		}
 		return nil
@@ -894,10 +908,15 @@ func TestWhatIsThereAtTheStartIsAskedForOnce(t *testing.T) {
 		w.is(t, schema.GroupResource{Group: "example.com", Resource: fmt.Sprint("t", n)}, current)
 		paths = append(paths, fmt.Sprint("/apis/example.com/v1/t", n))
 	}
+	total := 0
 	for _, path := range paths {
-		if n := w.api.Asked("watch " + path); n != 1 {
+		n := w.api.Asked("watch " + path)
+		if total += n; n == 0 || n > 2 {
 			t.Errorf("%s was watched %d times", path, n)
 		}
+	}
+	if total > len(paths)+2 { // one that is answered nothing for a second begins anew
+		t.Errorf("%d types were watched %d times", len(paths), total)
 	}
 }
 

@@ -1,7 +1,9 @@
 package tainteviction
 
 import (
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -191,6 +193,11 @@ func TestTheEarliestDeadlineGoesFirst(t *testing.T) {
 		}
 		return pods
 	}
+	const pods = 40
+	tolerated := func(pod string) int64 {
+		n, _ := strconv.ParseInt(strings.TrimPrefix(pod, "p"), 10, 64)
+		return 7*n%pods + 1
+	}
 	for name, tt := range map[string]struct {
 		ready  corev1.ConditionStatus
 		taint  string
@@ -201,15 +208,26 @@ func TestTheEarliestDeadlineGoesFirst(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, node1(tt.ready, agoTaint(tt.taint, time.Hour)), aPod("a", tolerates(tt.taint, 3)), aPod("b", tolerates(tt.taint, 1)),
-					aPod("c", tolerates(tt.taint, 5)), aPod("d", tolerates(tt.taint, 2)), aPod("e", tolerates(tt.taint, 4)))
+				objects := []runtime.Object{node1(tt.ready, agoTaint(tt.taint, time.Hour))}
+				for n := range pods {
+					name := fmt.Sprint("p", n)
+					objects = append(objects, aPod(name, tolerates(tt.taint, tolerated(name))))
+				}
+				w := newWorld(t, objects...)
 				w.workers = 1
 				defer w.manager(tt.window)()
 				w.until(time.Minute)
-				// They become due one after the other within a moment: the worker may take the first before it knows of the others.
-				got, want := order(w), []string{"b", "d", "a", "e", "c"}
-				if len(got) != len(want) || !slices.Equal(got[1:], slices.DeleteFunc(want, func(pod string) bool { return pod == got[0] })) {
-					t.Errorf("evicted in the order %v, want b d a e c, but for the first", got)
+				// They become due one after the other within a moment: the worker takes some before it knows of all.
+				got, passed := order(w), 0
+				for n, later := range got {
+					for _, earlier := range got[n:] {
+						if tolerated(earlier) < tolerated(later) {
+							passed++
+						}
+					}
+				}
+				if len(got) != pods || passed > pods*pods/8 { // by chance it would be twice that
+					t.Errorf("evicted in the order %v, in which one passes another %d times", got, passed)
 				}
 			})
 		})

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -35,6 +36,7 @@ type servedType struct {
 	api      metav1.APIResource
 	objects  []*metav1.PartialObjectMetadata
 	streams  map[chan event]bool
+	past     []event       // in order
 	answer   int           // not 0: lists and watches are answered with this status
 	hang     chan struct{} // not nil: they are answered when it is closed
 	noStream bool          // lists do not come as streams
@@ -213,6 +215,7 @@ func object(meta metav1.ObjectMeta) *metav1.PartialObjectMetadata {
 
 // tell sends an event to all streams; they have room for what a test does.
 func (t *servedType) tell(e event) {
+	t.past = append(t.past, e)
 	for stream := range t.streams {
 		stream <- e
 	}
@@ -274,7 +277,7 @@ func (f *Types) list(w http.ResponseWriter, t *servedType) {
 	_ = json.NewEncoder(w).Encode(list)
 }
 
-// watch streams from now on: no test goes back to a version.
+// watch streams what there is and what happens, or what has happened since a version.
 func (f *Types) watch(w http.ResponseWriter, r *http.Request, t *servedType) {
 	stream := make(chan event, 1000)
 	f.lock.Lock()
@@ -283,6 +286,12 @@ func (f *Types) watch(w http.ResponseWriter, r *http.Request, t *servedType) {
 			stream <- event{"ADDED", o}
 		}
 		stream <- event{"BOOKMARK", object(metav1.ObjectMeta{ResourceVersion: fmt.Sprint(f.version), Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}})}
+	} else if from, err := strconv.Atoi(r.URL.Query().Get("resourceVersion")); err == nil && from > 0 {
+		for _, e := range t.past {
+			if at, _ := strconv.Atoi(e.Object.ResourceVersion); at > from {
+				stream <- e
+			}
+		}
 	}
 	t.streams[stream] = true
 	f.open++
