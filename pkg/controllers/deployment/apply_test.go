@@ -4,11 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -338,6 +340,7 @@ func TestWhatIsNotGivenUpIsNotThereForOthers(t *testing.T) {
 				{rs: b.sets[0], from: 3, to: 2, why: whyAvailable}, {rs: b.sets[1], from: 0, to: 2, why: whySurge},
 			}, room: 1}}
 			b.client.ClearActions()
+			b.task.now = now.Add(time.Second) // when what was refused is tried again
 			a = b.writes.apply(t.Context(), b.task, d)
 			patches := b.patches()
 			if len(a.done) != 1 || a.done[0].to != 1 || len(patches) != 2 || !strings.Contains(patches[1], `"/spec/replicas","value":1`) {
@@ -347,6 +350,61 @@ func TestWhatIsNotGivenUpIsNotThereForOthers(t *testing.T) {
 				t.Errorf("remembered as not answered: %t", unknown)
 			}
 		})
+	}
+}
+
+// TestARefusedChangeHasABackOffOfItsOwn: it is neither sent nor told again with each event, and others are carried out meanwhile.
+func TestARefusedChangeHasABackOffOfItsOwn(t *testing.T) {
+	b := rollingBench(t)
+	replyTo(b, map[string]error{"old": apierrors.NewForbidden(setResource, "old", errors.New("by a webhook"))})
+	d := decision{plan: plan{changes: []change{{rs: b.sets[0], from: 3, to: 2, why: whyAvailable}, {rs: b.sets[1], from: 0, to: 1, why: whySurge}}, room: 1}}
+	names := func(sent []clienttesting.Action) (names []string) {
+		for _, a := range sent {
+			names = append(names, a.(clienttesting.PatchAction).GetName())
+		}
+		return names
+	}
+	for i, tt := range []struct {
+		after time.Duration // since the first
+		want  []string
+		again time.Duration // of what is put off
+	}{
+		{0, []string{"old", "next"}, 0},
+		{400 * time.Millisecond, []string{"next"}, 600 * time.Millisecond},
+		{time.Second, []string{"old", "next"}, 0},
+		{2 * time.Second, []string{"next"}, time.Second},
+		{3 * time.Second, []string{"old", "next"}, 0},
+	} {
+		b.client.ClearActions()
+		b.clock.SetTime(now.Add(tt.after))
+		b.task.now = b.clock.Now()
+		a := b.writes.apply(t.Context(), b.task, d)
+		if got := names(b.client.Actions()); !slices.Equal(got, tt.want) || a.again != tt.again || (a.err != nil) != (tt.again == 0) {
+			t.Errorf("%d: sent %v, again after %v, error %v; want %v, %v", i, got, a.again, a.err, tt.want, tt.again)
+		}
+		if held := slices.Contains(a.plan.held, holdResizeBackoff); held != (tt.again > 0) {
+			t.Errorf("%d: held %v", i, a.plan.held)
+		}
+		failed := 0
+		for _, e := range b.told() {
+			if strings.Contains(e, "FailedScaleReplicaSet") {
+				failed++
+			}
+		}
+		if failed != len(tt.want)-1 {
+			t.Errorf("%d: told %d times that it failed", i, failed)
+		}
+	}
+	b.d = b.d.DeepCopy()
+	b.d.Generation++
+	if a := b.writes.apply(t.Context(), b.task, d); a.err == nil {
+		t.Error("another spec is not tried at once")
+	}
+	replyTo(b, nil)
+	b.clock.SetTime(now.Add(time.Minute))
+	b.task.now = b.clock.Now()
+	if a := b.writes.apply(t.Context(), b.task, d); a.err != nil || len(b.throttle.resizes) > 0 {
+		t.Errorf("accepted: %v, back-offs %v", a.err, b.throttle.resizes)
 	}
 }
 
@@ -644,6 +702,17 @@ func TestRollingBackReadsTheTemplateLive(t *testing.T) {
 	}
 }
 
+// TestARefusedRollbackIsTold: the annotation stays, and whoever set it is to know why nothing happens.
+func TestARefusedRollbackIsTold(t *testing.T) {
+	d := newDeployment(3, annotated(appsv1.DeprecatedRollbackTo, "1"), annotated(revisionAnnotation, "2"))
+	b := newBench(t, d, owned(d, "v0", newOld("old", 0, 9, revision("1"))), owned(d, "v1", newNext("next", 3, revision("2"))))
+	b.on("update deployments", fails(apierrors.NewForbidden(setResource, "web", errors.New("by a webhook"))))
+	if _, err := b.run(t.Context()); !apierrors.IsForbidden(err) {
+		t.Errorf("error %v, want that of the API server", err)
+	}
+	b.wantsEvents(t, `Warning DeploymentRollbackFailed Failed to roll back deployment "web": `)
+}
+
 func TestRollbacksThatCannotBe(t *testing.T) {
 	for _, tt := range []struct{ to, event string }{
 		{"7", "Warning DeploymentRollbackRevisionNotFound Unable to find the revision to rollback to."},
@@ -728,7 +797,7 @@ func TestRecreateAsksForPodsOnce(t *testing.T) {
 	d := newDeployment(3, recreating)
 	old := owned(d, "v0", newOld("old", 0, 1))
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "p", Labels: map[string]string{"app": "web"},
-		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(old, appsv1.SchemeGroupVersion.WithKind(setKind))}}}
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(old, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))}}}
 	t.Run("one is left", func(t *testing.T) {
 		b := newBench(t, d, old)
 		if err := b.client.Tracker().Add(pod); err != nil {
@@ -755,13 +824,54 @@ func TestRecreateAsksForPodsOnce(t *testing.T) {
 	})
 }
 
+// TestRecreateAsksForPodsOnceInTheFirstSyncOfATermToo: on what has been read live.
+func TestRecreateAsksForPodsOnceInTheFirstSyncOfATermToo(t *testing.T) {
+	d := newDeployment(3, recreating)
+	b := newBench(t, d, owned(d, "v0", newOld("old", 0, 1)))
+	b.cfg.VerifyFirstWrite = true
+	b.on("create replicasets", answersMade)
+	if _, err := b.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.wants(t, "get deployments", "list replicasets", "list pods", "create replicasets", "update deployments/status")
+}
+
+// TestLiveReadsAreCounted: each that is not the answer to a write.
+func TestLiveReadsAreCounted(t *testing.T) {
+	d := newDeployment(3)
+	for reason, read := range map[string]func(*bench) error{
+		readFirstWrite: func(b *bench) error { _, err := b.read.live(t.Context(), b.task, readFirstWrite); return err },
+		readNameTaken:  func(b *bench) error { _, err := b.read.set(t.Context(), "default", "old", readNameTaken); return err },
+		readRecreate:   func(b *bench) error { _, err := b.read.oldPodsGone(t.Context(), b.task, nil); return err },
+		readAdopt:      func(b *bench) error { return b.owners.mayAdopt(t.Context(), b.task) },
+		readRefused: func(b *bench) error {
+			b.on("patch replicasets", fails(apierrors.NewConflict(setResource, "old", errors.New("changed"))))
+			b.writes.send(t.Context(), change{rs: b.sets[0], from: 3, to: 2})
+			return nil
+		},
+		readRollback: func(b *bench) error {
+			return b.writes.rollBack(t.Context(), b.task, rollback{to: b.sets[0], revision: 1})
+		},
+	} {
+		b := newBench(t, d, owned(d, "v0", newOld("old", 3, 1)))
+		if err := read(b); err != nil {
+			t.Errorf("%s: %v", reason, err)
+		}
+		if got := testutil.ToFloat64(b.metrics.liveReads.WithLabelValues(reason)); got != 1 {
+			t.Errorf("%s: counted %v times, want once", reason, got)
+		}
+	}
+}
+
 func TestFirstDifference(t *testing.T) {
 	for _, tt := range []struct {
 		edit func(*corev1.PodTemplateSpec)
 		want string
 	}{
 		{func(*corev1.PodTemplateSpec) {}, ""},
-		{func(t *corev1.PodTemplateSpec) { t.Labels = map[string]string{"app": "web", hashLabel: "x"} }, ""},
+		{func(t *corev1.PodTemplateSpec) {
+			t.Labels = map[string]string{"app": "web", appsv1.DefaultDeploymentUniqueLabelKey: "x"}
+		}, ""},
 		{func(t *corev1.PodTemplateSpec) { t.Labels = map[string]string{"app": "web", "more": ""} }, "metadata.labels[more]"},
 		{func(t *corev1.PodTemplateSpec) { t.Spec.Containers[0].Image = "x" }, "spec.containers[0].image"},
 		{func(t *corev1.PodTemplateSpec) { t.Spec.Containers = append(t.Spec.Containers, corev1.Container{}) }, "spec.containers[1]"},

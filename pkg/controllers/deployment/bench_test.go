@@ -21,6 +21,7 @@ import (
 
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
+	"minikcm/pkg/controllers/internal/selection"
 )
 
 var setResource = schema.GroupResource{Group: "apps", Resource: "replicasets"}
@@ -60,7 +61,7 @@ func newBench(t *testing.T, d *appsv1.Deployment, sets ...*appsv1.ReplicaSet) *b
 	if err != nil {
 		t.Fatal(err)
 	}
-	selector, err := selectorOf(d)
+	selector, err := selection.Of(d.Spec.Selector)
 	if err != nil {
 		t.Fatal(err)
 	}

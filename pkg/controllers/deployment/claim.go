@@ -7,8 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-const setKind = "ReplicaSet"
-
 // claims says what the ReplicaSets of a namespace are to a Deployment.
 type claims struct {
 	mine    []*appsv1.ReplicaSet // ours and selected, those being deleted too

@@ -83,6 +83,6 @@ func newReplicaSet(d *appsv1.Deployment, old []set, size int) *appsv1.ReplicaSet
 func withLabel(labels map[string]string, hash string) map[string]string {
 	out := make(map[string]string, len(labels)+1)
 	maps.Copy(out, labels)
-	out[hashLabel] = hash
+	out[appsv1.DefaultDeploymentUniqueLabelKey] = hash
 	return out
 }

@@ -88,8 +88,7 @@ func (w *writer) made(ctx context.Context, t task, want, got *appsv1.ReplicaSet,
 
 // explain looks for the ReplicaSet that has the name.
 func (w *writer) explain(ctx context.Context, t task, want *appsv1.ReplicaSet, attempt controller.Create, outcome answer.Meaning, refusal error) creation {
-	w.metrics.liveReads.WithLabelValues(readNameTaken).Inc()
-	found, err := w.read.set(ctx, want.Namespace, want.Name)
+	found, err := w.read.set(ctx, want.Namespace, want.Name, readNameTaken)
 	switch {
 	case err != nil:
 		attempt.Unknown, attempt.Until = true, w.clock.Now().Add(answer.LandsWithin)

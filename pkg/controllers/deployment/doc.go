@@ -28,8 +28,8 @@
 // cache of pods is behind:
 //
 //   - Available are as many pods of a ReplicaSet as its size, its status and the cache of pods agree on. What a size has given up is gone.
-//   - If that is too few, statuses alone decide whether pods that are not available may go without regard to which of them go first: with the cache in that,
-//     the less it showed, the more would go.
+//   - If there are too few, pods that are not available may go without regard to which of them go first: those that neither the status nor the cache of pods shows
+//     as available, and only if both together show too few. Either alone, behind as it may be, would let pods go that are needed.
 //   - Sizes rise only into room that is there: what was to be given up and was not keeps its own, and so does a ReplicaSet that may still come to exist.
 //   - A ReplicaSet is raised only when it has caught up: its status shows the last reduction. Else pods that are about to go would be counted as available
 //     as soon as its size allows for them again: a rollout that is turned round in the middle would lose all its pods.
@@ -72,12 +72,13 @@
 // The generation is observed when its sizes are written. A raise that has to wait for the ReplicaSet controller, or a change that was refused, puts that off.
 //
 // A key that fails is retried after at most a minute, for ever. Creates that are refused have a back-off of their own, of which resizes and status know nothing. A
-// resize that is refused is told and holds up no other. Something that changes templates on their way into new ReplicaSets is told, with the field: such a
+// resize that is refused is told, has a back-off, too, and holds up no other. Something that changes templates on their way into new ReplicaSets is told, with the field: such a
 // ReplicaSet loses its pods, stays to be looked at, and is deleted when the next is made, no sooner than after 5 s, then 10 s, up to 5 min. Those are made
 // without pods and raised when they have come back as they were sent. A new term knows nothing of that: one more stays behind in the history.
 //
 // Steps of a rolling update are larger where the API server is slow: an old ReplicaSet that has not acted on its last size gives up no more for a while, and where
-// many pods may be on their way at once a step that moves few of them waits for more, for a multiple of what a resize takes. Both only put off, so the bounds hold.
+// many pods may be on their way at once a step that moves few of them follows the last one after a multiple of what a resize takes. Both only put off, so the
+// bounds hold, and both count from the last step, so they do not add up.
 //
 // Of ReplicaSets without replicas the cache keeps no template but a digest, which tells whether it is that of the Deployment; a rollback reads it live.
 // A status of which only numbers have changed that decide nothing is written two seconds after the last one at the earliest. That the rollout makes progress

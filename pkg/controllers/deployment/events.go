@@ -1,7 +1,6 @@
 package deployment
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"minikcm/pkg/caches"
+	"minikcm/pkg/controllers/internal/selection"
 )
 
 func (c *Controller) register() error {
@@ -99,7 +99,7 @@ func (c *Controller) podDeleted(pod *caches.Pod) {
 // wakeRecreated queues the Deployment of a pod if its strategy is Recreate.
 func (c *Controller) wakeRecreated(pod *caches.Pod) {
 	ref := metav1.GetControllerOfNoCopy(pod)
-	if ref == nil || ref.Kind != setKind {
+	if ref == nil {
 		return
 	}
 	rs, ok := c.deps.ReplicaSets.Get(cache.NewObjectName(pod.Namespace, ref.Name))
@@ -148,7 +148,7 @@ func couldAdopt(d *appsv1.Deployment, setLabels map[string]string) bool {
 	if len(setLabels) == 0 {
 		return false
 	}
-	selector, err := selectorOf(d)
+	selector, err := selection.Of(d.Spec.Selector)
 	return err == nil && selector.Matches(labels.Set(setLabels))
 }
 
@@ -166,19 +166,4 @@ func (c *Controller) namespaceUpdated(old, ns *corev1.Namespace) {
 	if old.UID != ns.UID {
 		c.namespaceAdded(ns)
 	}
-}
-
-// errSelectsAll is that of a selector that is empty.
-var errSelectsAll = errors.New("selector is empty")
-
-// selectorOf refuses a selector that is missing or empty: it would select nothing for ever, or everything.
-func selectorOf(d *appsv1.Deployment) (labels.Selector, error) {
-	if d.Spec.Selector == nil {
-		return nil, errors.New("selector is missing")
-	}
-	selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
-	if err == nil && selector.Empty() {
-		err = errSelectsAll
-	}
-	return selector, err
 }

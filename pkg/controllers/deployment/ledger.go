@@ -25,7 +25,7 @@ type ledger struct {
 	sizes   map[string]int                 // of those, by name
 	resizes map[types.UID]unansweredResize // by ReplicaSet
 	resized map[types.UID]time.Time        // when a size was last changed and that was answered, by ReplicaSet
-	steps   steps                          // of the rolling update
+	steps   steps                          // the last of the rolling update
 	pruned  map[types.UID]struct{}         // ReplicaSets deleted for certain, though the cache may show them
 	best    best                           // what the status has told of the new ReplicaSet
 	untold  sighting                       // the last numbers that no status has told yet; zero: there are none
@@ -40,36 +40,19 @@ type unansweredResize struct {
 	until  time.Time // by then it has been carried out or never will be
 }
 
-// steps are what makes small steps of a rolling update wait for each other.
+// steps is the last change of a size of a Deployment's ReplicaSets that was answered; zero: none was yet.
 type steps struct {
-	took  time.Duration // the last change of a size that was answered
-	small time.Time     // since when a step has been put off that would have been a small one; zero: none is
+	at   time.Time     // of the answer
+	took time.Duration // what --kube-api-qps made it wait included: it bounds the writes no less than a slow API server does
 }
 
-// Each step costs two resizes and the statuses that follow. So small ones wait for as long as makes a resize a stepShare-th of the time, and no longer
-// than stepPatience: where the API server is quick nobody waits, and where it is busy there are fewer and larger steps.
-const (
-	stepShare    = 20
-	stepPatience = 2 * time.Second
-)
+// stepShare: each step costs two resizes and the statuses that follow. So a small one comes when a resize is no more than a stepShare-th of the time since the
+// last step. Where a resize takes 5 ms that is 0.1 s later, and where the API server is busy there are fewer and larger steps.
+const stepShare = 20
 
-// gather is for how long a small step may still be put off.
-func (s steps) gather(now time.Time) time.Duration {
-	most := min(stepShare*s.took, stepPatience)
-	if s.small.IsZero() {
-		return most
-	}
-	return max(0, s.small.Add(most).Sub(now))
-}
-
-// decided notes what a plan put off.
-func (s *steps) decided(held []hold, now time.Time) {
-	switch {
-	case !slices.Contains(held, holdSmallStep):
-		s.small = time.Time{}
-	case s.small.IsZero():
-		s.small = now
-	}
+// gather is for how long a small step may still be put off, when it may be for patience after the last step at most.
+func (s steps) gather(patience time.Duration, now time.Time) time.Duration {
+	return max(0, s.at.Add(min(stepShare*s.took, patience)).Sub(now))
 }
 
 // best is how far statuses have told that a rollout has come with one new ReplicaSet at one size. With another size it is not known: the first pods that come
@@ -157,7 +140,7 @@ func (l *ledger) resolve(sets []*appsv1.ReplicaSet, byName func(name string) (*a
 		}
 	}
 	for uid, at := range l.resized {
-		if gone(uid) || !now.Before(at.Add(shrinkPatience)) {
+		if gone(uid) || !now.Before(at.Add(longestPace)) {
 			delete(l.resized, uid)
 		}
 	}

@@ -14,6 +14,9 @@ const (
 	readOverdue    = "overdue"     // the caches did not come to show our own writes
 	readNameTaken  = "name_taken"  // whose the ReplicaSet is that has the name of the new one
 	readRecreate   = "recreate"    // whether the old pods are gone
+	readRefused    = "refused"     // whether a change of a ReplicaSet was refused, or came too late
+	readAdopt      = "adopt"       // whether the Deployment is still there, before it adopts
+	readRollback   = "rollback"    // the template to go back to
 )
 
 // The fate of a write whose answer was lost.
@@ -61,10 +64,10 @@ func newMetrics(reg prometheus.Registerer, l *memories, c clock.PassiveClock) *m
 	}
 	m.staleSkips.WithLabelValues("apps", "deployments")
 	m.staleSkips.WithLabelValues("apps", "replicasets")
-	for _, reason := range []string{readFirstWrite, readOverdue, readNameTaken, readRecreate} {
+	for _, reason := range []string{readFirstWrite, readOverdue, readNameTaken, readRecreate, readRefused, readAdopt, readRollback} {
 		m.liveReads.WithLabelValues(reason)
 	}
-	for _, why := range []hold{holdShrinkUnseen, holdShrinking, holdSmallStep, holdPodsLower, holdOldPods, holdCreateBackoff, holdTemplateChanged, holdTerminating} {
+	for _, why := range []hold{holdShrinkUnseen, holdShrinking, holdSmallStep, holdPodsLower, holdOldPods, holdCreateBackoff, holdResizeBackoff, holdTemplateChanged, holdTerminating} {
 		m.held.WithLabelValues(string(why))
 	}
 	for _, verb := range []string{"create", "patch"} {

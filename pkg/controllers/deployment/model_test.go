@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,9 +16,12 @@ import (
 // users moves next. It decides with rollout itself. ReplicaSet controllers see changes of sizes late, count deleted pods for a while, and
 // write their status late; pods become ready, then available, and never cease to be by themselves; of ready pods any may be deleted first; a
 // pass can be killed after each of its writes.
-// The cache of pods helps as little as it can: it shows neither ready nor unfinished ones. Either it never makes available pods less; or, where it lags, it shows
-// for any of the ReplicaSets that none is available. Where writes fail, any of the reductions of a pass may be refused, and a create may not be answered:
-// it is carried out later, or never.
+// The cache of pods shows what there is, or helps as little as it can: it shows neither ready nor unfinished ones, and either never makes available pods less; or,
+// where it lags, it shows for any of the ReplicaSets that none is available. Where writes fail, any of the reductions of a pass may be refused, and a create may
+// not be answered: it is carried out later, or never.
+//
+// After an outage there are two old ReplicaSets whose pods are not ready. They may recover, and their statuses tell of that late; there the cache shows what there
+// is. Or they never do.
 //
 // Where pods are ready before they are available, one that becomes ready after it was given up as not ready may cost an available one: which of both is
 // deleted is up to their nodes and costs. There the cache shows ready pods, and none becomes ready while its ReplicaSet is to shrink.
@@ -57,6 +61,9 @@ type modelState struct {
 	sets     [3]modelSet
 }
 
+// secured is how many available pods are left when the size that was written last has been carried out, whichever of the ready pods go first.
+func (m modelSet) secured() int { return int(max(0, m.up-max(0, m.active()-m.size-m.down))) }
+
 // model is what stays the same in a walk.
 type model struct {
 	strategy           appsv1.DeploymentStrategyType
@@ -68,19 +75,42 @@ type model struct {
 	lags               bool // the cache of pods may be behind
 	fails              bool // reductions may be refused
 	patient            bool // no reduction while a ReplicaSet has not acted on the last, however long that takes
-	plans              map[seenState]plan
+	outage             bool // the cache of pods always shows what there is
+	dead               bool // pods of old ReplicaSets never get ready
+	plans              map[seenState]*plan
+	steps              []step // what can happen in the present state
 }
 
 // seenState is what a pass can see.
 type seenState struct {
 	modelState
-	behind int // a bit for each ReplicaSet of which the cache shows no available pods
+	view view
 }
 
+// view is what the cache of pods shows: a bit for each ReplicaSet of which it shows no available pods though it shows all that its size allows of the others; or
+// what there is.
+type view uint8
+
+const (
+	showsAll   view = 0
+	showsTruth view = 1 << 7
+)
+
+func (v view) behind(set int) bool { return v&(1<<set) != 0 }
+
+// step is one thing that can happen.
 type step struct {
-	what string
-	to   modelState
+	act act
+	to  modelState
 }
+
+// act says what happens, to which ReplicaSet, and in which number.
+type act struct {
+	what   string
+	set, n int8
+}
+
+func (a act) String() string { return fmt.Sprintf("%s %d (%d)", a.what, a.set, a.n) }
 
 func (m *model) want(s modelState) int {
 	if s.scaled {
@@ -89,17 +119,20 @@ func (m *model) want(s modelState) int {
 	return m.replicas
 }
 
-// decide asks rollout. The cache of pods is behind for some ReplicaSets.
-func (m *model) decide(s modelState, behind int) plan {
-	seen := seenState{s, behind}
+// decide asks rollout, with what the cache of pods shows.
+func (m *model) decide(s modelState, shown view) *plan {
+	seen := seenState{s, shown}
 	seen.changes, seen.losses = 0, 0
 	for i := range seen.sets {
 		v := &seen.sets[i]
 		if m.strategy == appsv1.RollingUpdateDeploymentStrategyType {
-			ready := v.up + v.early
+			up, ready := v.up, v.up+v.early
 			v.up, v.early, v.down, v.upGone, v.earlyGone, v.downGone = 0, 0, 0, 0, 0, 0
-			if m.minReady {
-				v.up = ready
+			if shown == showsTruth {
+				v.up = up
+			}
+			if shown == showsTruth || m.minReady {
+				v.early = ready
 			}
 		}
 		v.known, v.fresh = 0, false
@@ -148,12 +181,12 @@ func (m *model) decide(s modelState, behind int) plan {
 		for key, value := range sizeAnnotations(sized) {
 			rs.Annotations[key] = value
 		}
-		counted := podCounts{available: 100}
-		if behind&(1<<i) != 0 {
+		counted := podCounts{available: 100, ready: int(v.early)}
+		switch {
+		case shown == showsTruth:
+			counted.available = int(v.up)
+		case shown.behind(i):
 			counted.available = 0
-		}
-		if m.minReady {
-			counted.ready = int(v.up)
 		}
 		var resized time.Time
 		if m.patient {
@@ -161,18 +194,20 @@ func (m *model) decide(s modelState, behind int) plan {
 		}
 		sets = append(sets, set{rs: rs, current: current, resized: resized, pods: counted})
 	}
-	p := rollout(d, sets, f, now)
+	all := rollout(d, sets, f, now)
+	p := &plan{create: all.create, changes: all.changes, room: all.room}
 	m.plans[seen] = p
 	return p
 }
 
-// next returns what can happen in a state. quiet: nothing but what users may do.
+// next returns what can happen in a state; it is valid until it is asked again. quiet: nothing but what users may do.
 func (m *model) next(s modelState) (steps []step, quiet bool) {
+	m.steps = m.steps[:0]
 	add := func(what string, i int, v modelSet) {
-		to := s
-		to.sets[i] = v
-		if to != s {
-			steps = append(steps, step{fmt.Sprint(what, " ", i), to})
+		if v != s.sets[i] {
+			to := s
+			to.sets[i] = v
+			m.step(what, i, 0, to)
 		}
 	}
 	for i := range m.sets {
@@ -205,13 +240,13 @@ func (m *model) next(s modelState) (steps []step, quiet bool) {
 			for up := max(0, excess-v.early); up <= min(v.up, excess); up++ {
 				w.upGone, w.earlyGone = up, excess-up
 				w.up, w.early = v.up-w.upGone, v.early-w.earlyGone
-				add(fmt.Sprintf("delete pods, %d available", up), i, w)
+				add("delete pods", i, w)
 			}
 		}
 		w = v
 		w.replicas, w.ready, w.available, w.told = v.pods(), v.up+v.early+v.upGone+v.earlyGone, v.up+v.upGone, v.told || v.fresh
 		add("status", i, w)
-		if shrinks := !v.fresh || v.active() > v.known; v.down > 0 && !(m.minReady && shrinks) {
+		if shrinks := !v.fresh || v.active() > v.known; v.down > 0 && !(m.minReady && shrinks) && !(m.dead && int8(i) != s.template) {
 			w = v
 			w.down--
 			if m.minReady {
@@ -227,17 +262,20 @@ func (m *model) next(s modelState) (steps []step, quiet bool) {
 			add("pod available", i, w)
 		}
 	}
-	steps = append(steps, m.writes(s, 0)...)
-	quiet = len(steps) == 0
-	for behind := 1; m.lags && behind < 1<<m.sets; behind++ {
-		steps = append(steps, m.writes(s, behind)...)
+	m.writes(s, showsTruth) // which it does in the end
+	quiet = len(m.steps) == 0
+	if !m.outage {
+		m.writes(s, showsAll)
 	}
-	steps = append(steps, m.failures(s)...)
+	for behind := view(1); m.lags && behind < 1<<m.sets; behind++ {
+		m.writes(s, behind)
+	}
+	m.failures(s)
 	if s.changes > 0 {
 		to := s
 		to.changes--
 		to.template = (s.template + 1) % int8(m.sets)
-		steps = append(steps, step{"change template", to})
+		m.step("change template", int(to.template), 0, to)
 	}
 	if m.scaleTo > 0 && !s.scaled {
 		to := s
@@ -245,36 +283,42 @@ func (m *model) next(s modelState) (steps []step, quiet bool) {
 		for i := range to.sets {
 			to.sets[i].sizedForOld = to.sets[i].exists
 		}
-		steps = append(steps, step{"scale", to})
+		m.step("scale", 0, int8(m.scaleTo), to)
 	}
-	return steps, quiet
+	return m.steps, quiet
 }
 
-// writes returns the state after each write of a pass.
-func (m *model) writes(s modelState, behind int) (steps []step) {
-	p := m.decide(s, behind)
+func (m *model) step(what string, set int, n int8, to modelState) {
+	m.steps = append(m.steps, step{act{what, int8(set), n}, to})
+}
+
+// writes adds the state after each write of a pass.
+func (m *model) writes(s modelState, shown view) {
+	p := m.decide(s, shown)
 	to := s
 	if p.create != nil {
 		size := int8(*p.create.Spec.Replicas)
 		to.sets[s.template] = created(size)
-		steps = append(steps, step{fmt.Sprintf("write: create %d with %d", s.template, size), to})
+		m.step("write: create", int(s.template), size, to)
 	}
 	for _, c := range p.changes {
 		if i, changed := to.write(c, p.create); changed {
-			steps = append(steps, step{fmt.Sprintf("write: %d to %d", i, c.to), to})
+			m.step("write: size of", i, int8(c.to), to)
 		}
 	}
-	return steps
 }
 
-// failures returns the states after passes of which a create was not answered, or some of the reductions were refused.
-func (m *model) failures(s modelState) (steps []step) {
-	p := m.decide(s, 0)
+// failures adds the states after passes of which a create was not answered, or some of the reductions were refused.
+func (m *model) failures(s modelState) {
+	if s.losses == 0 && !m.fails {
+		return
+	}
+	p := m.decide(s, showsAll)
 	if p.create != nil && s.losses > 0 && *p.create.Spec.Replicas > 0 {
 		to := s
 		to.losses--
 		to.sets[s.template].unanswered = max(s.sets[s.template].unanswered, int8(*p.create.Spec.Replicas))
-		steps = append(steps, step{fmt.Sprintf("create %d with %d: not answered", s.template, *p.create.Spec.Replicas), to})
+		m.step("not answered: create", int(s.template), int8(*p.create.Spec.Replicas), to)
 	}
 	reductions := slices.IndexFunc(p.changes, change.raises)
 	for refused := 1; m.fails && refused < 1<<max(0, reductions); refused++ {
@@ -289,14 +333,11 @@ func (m *model) failures(s modelState) (steps []step) {
 				done = append(done, c)
 			}
 		}
-		what := fmt.Sprintf("refused reductions %03b", refused)
 		for _, c := range p.raisesAfter(done) {
-			i, _ := to.write(c, p.create)
-			what += fmt.Sprintf(", write: %d to %d", i, c.to)
+			to.write(c, p.create)
 		}
-		steps = append(steps, step{what, to})
+		m.step("write all but some reductions, by bits", 0, int8(refused), to)
 	}
-	return steps
 }
 
 func created(size int8) modelSet { return modelSet{exists: true, first: true, size: size} }
@@ -305,7 +346,7 @@ func created(size int8) modelSet { return modelSet{exists: true, first: true, si
 func (s *modelState) write(c change, fresh *appsv1.ReplicaSet) (i int, changed bool) {
 	i = int(s.template)
 	if c.rs != fresh {
-		fmt.Sscan(c.rs.Name, &i)
+		i = int(c.rs.Name[0] - '0')
 	}
 	v := &s.sets[i]
 	marks := c.annotations[desiredReplicasAnnotation] != "" || c.annotations[maxReplicasAnnotation] != ""
@@ -321,40 +362,41 @@ func (s *modelState) write(c change, fresh *appsv1.ReplicaSet) (i int, changed b
 
 // walk visits every state and returns a path to the first that check objects to.
 func (m *model) walk(start modelState, check func(from, to modelState, quiet bool) string) (states int, bad string) {
-	m.plans = map[seenState]plan{}
+	m.plans = map[seenState]*plan{}
 	type origin struct {
-		from modelState
-		what string
+		from int
+		act  act
 	}
-	seen := map[modelState]origin{start: {}}
-	path := func(s modelState, last string) string {
+	known := []modelState{start}
+	origins := []origin{{}}
+	seen := map[modelState]struct{}{start: {}}
+	path := func(at int, last string) string {
 		lines := []string{last}
-		for s != start {
-			o := seen[s]
-			lines, s = append(lines, o.what), o.from
+		for ; at > 0; at = origins[at].from {
+			lines = append(lines, origins[at].act.String())
 		}
 		slices.Reverse(lines)
 		return strings.Join(lines, "\n  ")
 	}
-	for queue := []modelState{start}; len(queue) > 0; queue = queue[1:] {
-		s := queue[0]
+	for at := 0; at < len(known); at++ {
+		s := known[at]
 		steps, quiet := m.next(s)
 		if quiet {
 			if problem := check(s, s, true); problem != "" {
-				return len(seen), path(s, problem)
+				return len(known), path(at, problem)
 			}
 		}
 		for _, step := range steps {
 			if problem := check(s, step.to, false); problem != "" {
-				return len(seen), path(s, step.what+"\n  "+problem)
+				return len(known), path(at, step.act.String()+"\n  "+problem)
 			}
 			if _, ok := seen[step.to]; !ok {
-				seen[step.to] = origin{s, step.what}
-				queue = append(queue, step.to)
+				seen[step.to] = struct{}{}
+				known, origins = append(known, step.to), append(origins, origin{at, step.act})
 			}
 		}
 	}
-	return len(seen), ""
+	return len(known), ""
 }
 
 // finished is the state in which a Deployment has all its pods.
@@ -362,6 +404,15 @@ func (m *model) finished(changes int8) modelState {
 	r := int8(m.replicas)
 	s := modelState{changes: changes}
 	s.sets[0] = modelSet{exists: true, size: r, known: r, fresh: true, told: true, replicas: r, ready: r, available: r, up: r}
+	return s
+}
+
+// afterOutage is the state in which two old ReplicaSets have lost their pods, and so has the new one.
+func (m *model) afterOutage(older, old, next int8) modelState {
+	s := modelState{template: 2}
+	for i, size := range []int8{older, old, next} {
+		s.sets[i] = modelSet{exists: true, size: size, known: size, fresh: true, told: true, replicas: size, down: size}
+	}
 	return s
 }
 
@@ -387,8 +438,9 @@ func sizesIn(s modelState) (sum int) {
 
 // TestModelOfRollingUpdates: however late the statuses are, whenever the template changes, back too, and wherever a pass is cut off, the sizes do not add
 // up to more than replicas and surge, the available pods are never fewer than the Deployment allows, and the rollout ends.
-func TestModelOfRollingUpdates(t *testing.T) {
-	states := 0
+func TestModelOfRollingUpdates(t *testing.T) { modelOfRollingUpdates().tell(t) }
+
+var modelOfRollingUpdates = walked(func() (w walks) {
 	for _, tt := range []struct {
 		replicas, surge, unavailable, sets int
 		changes                            int8
@@ -407,25 +459,56 @@ func TestModelOfRollingUpdates(t *testing.T) {
 		if tt.fails {
 			start.losses = 1
 		}
-		n, bad := m.walk(start, m.withinBounds)
-		if states += n; bad != "" {
-			t.Errorf("%+v:\n  %s", tt, bad)
-		}
+		w.add(tt, m, start, m.withinBounds)
 	}
-	t.Logf("%d states", states)
+	for _, tt := range []struct {
+		replicas, surge, unavailable int
+		older, old, next             int8
+		dead                         bool
+	}{
+		{2, 1, 1, 1, 1, 1, false}, {3, 1, 1, 2, 1, 1, false}, {3, 1, 1, 1, 2, 1, false},
+		{2, 1, 1, 1, 1, 1, true}, {3, 0, 1, 2, 1, 0, true}, {3, 1, 0, 2, 1, 1, true},
+	} {
+		m := &model{strategy: appsv1.RollingUpdateDeploymentStrategyType, replicas: tt.replicas, surge: tt.surge, unavailable: tt.unavailable, sets: 3, outage: true, dead: tt.dead}
+		w.add(tt, m, m.afterOutage(tt.older, tt.old, tt.next), m.withinBounds)
+	}
+	return w
+})
+
+// walks are what came of walking through models.
+type walks struct {
+	states   int
+	problems []string
+}
+
+func (w *walks) add(what any, m *model, start modelState, check func(from, to modelState, quiet bool) string) {
+	n, bad := m.walk(start, check)
+	if w.states += n; bad != "" {
+		w.problems = append(w.problems, fmt.Sprintf("%+v:\n  %s", what, bad))
+	}
+}
+
+// walked walks once: when a test is run again it finds what it found before.
+func walked(walk func() walks) func() walks { return sync.OnceValue(walk) }
+
+func (w walks) tell(t *testing.T) {
+	for _, problem := range w.problems {
+		t.Error(problem)
+	}
+	t.Logf("%d states", w.states)
 }
 
 // withinBounds checks a rolling update at a constant number of replicas.
-func (m *model) withinBounds(_, to modelState, quiet bool) string {
-	up, sum := 0, sizesIn(to)
-	for _, v := range to.sets {
-		up += int(v.up)
+func (m *model) withinBounds(from, to modelState, quiet bool) string {
+	had, left, sum := 0, 0, sizesIn(to)
+	for i := range to.sets {
+		had, left = had+from.sets[i].secured(), left+to.sets[i].secured()
 	}
 	switch least, most := m.replicas-m.unavailable, m.replicas+m.surge; {
 	case quiet:
 		return m.unfinished(to)
-	case up < least:
-		return fmt.Sprintf("%d pods available, want %d", up, least)
+	case left < least && had >= least:
+		return fmt.Sprintf("%d pods available when that is carried out, want %d", left, least)
 	case sum > most:
 		return fmt.Sprintf("sizes add up to %d, want at most %d", sum, most)
 	}
@@ -434,14 +517,15 @@ func (m *model) withinBounds(_, to modelState, quiet bool) string {
 
 // TestModelOfScaling: a Deployment that is scaled at any moment of a rollout gets the new number of pods of its template, and on the way no write makes
 // the sizes add up to more than replicas and surge, or more than they were.
-func TestModelOfScaling(t *testing.T) {
-	states := 0
+func TestModelOfScaling(t *testing.T) { modelOfScaling().tell(t) }
+
+var modelOfScaling = walked(func() (w walks) {
 	for _, strategy := range []appsv1.DeploymentStrategyType{appsv1.RollingUpdateDeploymentStrategyType, appsv1.RecreateDeploymentStrategyType} {
 		for _, tt := range []struct{ replicas, scaleTo, surge, unavailable int }{
 			{2, 3, 1, 0}, {3, 2, 1, 1}, {3, 1, 0, 1}, {1, 3, 1, 1}, {3, 2, 0, 1},
 		} {
 			m := &model{strategy: strategy, replicas: tt.replicas, scaleTo: tt.scaleTo, surge: tt.surge, unavailable: tt.unavailable, sets: 2}
-			n, bad := m.walk(m.finished(1), func(from, to modelState, quiet bool) string {
+			w.add(fmt.Sprintf("%s %+v", strategy, tt), m, m.finished(1), func(from, to modelState, quiet bool) string {
 				most := m.want(to) + tt.surge
 				switch {
 				case quiet && (to.changes == 0 || to.scaled):
@@ -451,18 +535,16 @@ func TestModelOfScaling(t *testing.T) {
 				}
 				return ""
 			})
-			if states += n; bad != "" {
-				t.Errorf("%s %+v:\n  %s", strategy, tt, bad)
-			}
 		}
 	}
-	t.Logf("%d states", states)
-}
+	return w
+})
 
 // TestModelOfRecreate: there is never a pod of the new template beside one of an old one, unless the template went back to the one whose pods are
 // there, and the rollout ends; also if the answer to a create is lost.
-func TestModelOfRecreate(t *testing.T) {
-	states := 0
+func TestModelOfRecreate(t *testing.T) { modelOfRecreate().tell(t) }
+
+var modelOfRecreate = walked(func() (w walks) {
 	for _, tt := range []struct {
 		replicas        int
 		changes, losses int8
@@ -470,7 +552,7 @@ func TestModelOfRecreate(t *testing.T) {
 		m := &model{strategy: appsv1.RecreateDeploymentStrategyType, replicas: tt.replicas, sets: 2}
 		start := m.finished(tt.changes)
 		start.losses = tt.losses
-		n, bad := m.walk(start, func(_, to modelState, quiet bool) string {
+		w.add(tt, m, start, func(_, to modelState, quiet bool) string {
 			switch a, b := to.sets[0], to.sets[1]; {
 			case quiet:
 				return m.unfinished(to)
@@ -479,9 +561,6 @@ func TestModelOfRecreate(t *testing.T) {
 			}
 			return ""
 		})
-		if states += n; bad != "" {
-			t.Errorf("%+v:\n  %s", tt, bad)
-		}
 	}
-	t.Logf("%d states", states)
-}
+	return w
+})

@@ -83,6 +83,7 @@ func (o *owners) adoptAndRelease(ctx context.Context, t task) (mine []*appsv1.Re
 // mayAdopt makes sure that the Deployment of the cache still exists and is not being deleted. It is asked after the ReplicaSets were listed:
 // one orphaned by the deletion of its Deployment must not be taken back by a cached copy of it.
 func (o *owners) mayAdopt(ctx context.Context, t task) error {
+	o.read.metrics.liveReads.WithLabelValues(readAdopt).Inc()
 	d, err := o.read.deployment(ctx, t.d)
 	if err != nil {
 		return err

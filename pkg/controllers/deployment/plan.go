@@ -114,6 +114,7 @@ const (
 	holdPodsLower       hold = "pods_lower"       // the cache shows fewer available pods than statuses do
 	holdOldPods         hold = "old_pods"         // Recreate: pods of old ReplicaSets are not gone
 	holdCreateBackoff   hold = "create_backoff"   // a create was refused not long ago
+	holdResizeBackoff   hold = "resize_backoff"   // a change of a ReplicaSet was
 	holdTemplateChanged hold = "template_changed" // something changes the templates of ReplicaSets that we create
 	holdTerminating     hold = "terminating"      // the namespace is terminating
 )

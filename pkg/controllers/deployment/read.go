@@ -94,8 +94,9 @@ func (r *reader) deployment(ctx context.Context, known *appsv1.Deployment) (*app
 	return d, nil
 }
 
-// set reads one ReplicaSet live; nil if there is none.
-func (r *reader) set(ctx context.Context, namespace, name string) (*appsv1.ReplicaSet, error) {
+// set reads one ReplicaSet live; nil if there is none. reason is for the metric.
+func (r *reader) set(ctx context.Context, namespace, name, reason string) (*appsv1.ReplicaSet, error) {
+	r.metrics.liveReads.WithLabelValues(reason).Inc()
 	rs, err := r.client.AppsV1().ReplicaSets(namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil

@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"minikcm/pkg/controller"
+	"minikcm/pkg/controllers/internal/selection"
 )
 
 // reconcile brings one Deployment a step closer to its spec.
@@ -31,7 +32,7 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 	known := c.memories.of(key, d.UID)
 	t := task{key: key, now: c.deps.Clock.Now(), at: at, d: d, ledger: known.ledger, throttle: known.throttle}
 	var err error
-	if t.selector, err = selectorOf(d); err != nil {
+	if t.selector, err = selection.Of(d.Spec.Selector); err != nil {
 		return c.unselected(ctx, t, err)
 	}
 
@@ -76,7 +77,7 @@ func (c *Controller) step(ctx context.Context, t task, liveReason string) (contr
 		liveReason = c.doubts(t, judged)
 	}
 
-	// 6. If that will not do: once more on a live read.
+	// 6. If that will not do: once more on a live read. And a rollout that waits for old pods to be gone asks for those.
 	again := judged.again
 	if liveReason != "" {
 		if t, err = c.read.live(ctx, t, liveReason); err != nil {
@@ -85,8 +86,13 @@ func (c *Controller) step(ctx context.Context, t task, liveReason string) (contr
 		if judged, err = c.claimAndPlan(ctx, t); err != nil {
 			return controller.Result{}, err
 		}
-		again = controller.Soonest(again, judged.again)
 	}
+	if judged.plan.confirm {
+		if err = c.confirm(ctx, t, &judged); err != nil {
+			return controller.Result{}, err
+		}
+	}
+	again = controller.Soonest(again, judged.again)
 
 	// 7. A rollback is all that a sync does.
 	if judged.plan.rollback != nil {
@@ -95,7 +101,6 @@ func (c *Controller) step(ctx context.Context, t task, liveReason string) (contr
 
 	// 8. Create and resize.
 	a := c.writes.apply(ctx, t, judged)
-	t.ledger.steps.decided(a.plan.held, t.now)
 	for _, why := range a.plan.held {
 		c.metrics.held.WithLabelValues(string(why)).Inc()
 	}
@@ -154,27 +159,29 @@ func (c *Controller) claimAndPlan(ctx context.Context, t task) (decision, error)
 		return decision{}, err
 	}
 	judged := decision{sets: c.read.counted(t, mine), again: again}
-	next, found, old := divide(judged.sets)
+	next, found, _ := divide(judged.sets)
 	judged.facts = c.facts(t, found, &judged.again)
 	if found {
 		judged.next = next.rs
 		judged.facts.best = t.ledger.best.of(next.rs)
 	}
 	judged.replan(t)
-	if !judged.plan.confirm {
-		return judged, nil
-	}
-	// A rollout with the strategy Recreate begins: the cache is not believed that the old pods are gone.
-	if judged.facts.oldPodsGone, err = c.read.oldPodsGone(ctx, t, old); err != nil {
-		return decision{}, err
-	}
-	if !judged.facts.oldPodsGone {
-		judged.plan.held = append(judged.plan.held, holdOldPods)
-		judged.again = controller.Soonest(judged.again, controller.BarrierRecheck) // the cache is behind and may show the end of the last pod before we know of it
-		return judged, nil
-	}
-	judged.replan(t)
 	return judged, nil
+}
+
+// confirm is for the beginning of a rollout with the strategy Recreate: the cache is not believed that the old pods are gone.
+func (c *Controller) confirm(ctx context.Context, t task, judged *decision) (err error) {
+	_, _, old := divide(judged.sets)
+	if judged.facts.oldPodsGone, err = c.read.oldPodsGone(ctx, t, old); err != nil {
+		return err
+	}
+	if judged.facts.oldPodsGone {
+		judged.replan(t)
+		return nil
+	}
+	judged.plan.held = append(judged.plan.held, holdOldPods)
+	judged.again = controller.Soonest(judged.again, controller.BarrierRecheck) // the cache is behind and may show the end of the last pod before we know of it
+	return nil
 }
 
 func (d *decision) replan(t task) { d.plan = rollout(t.d, d.sets, d.facts, t.now) }
@@ -182,7 +189,7 @@ func (d *decision) replan(t task) { d.plan = rollout(t.d, d.sets, d.facts, t.now
 // facts are what is known besides the Deployment and its ReplicaSets. found tells that there is one of the present template. again is brought forward to
 // when what is held back may go on.
 func (c *Controller) facts(t task, found bool, again *time.Duration) facts {
-	f := facts{terminatingReplicas: c.cfg.TerminatingReplicas && !t.throttle.noTerminating, unsettled: t.unsettled, untold: t.ledger.untold, gather: t.ledger.steps.gather(t.now)}
+	f := facts{terminatingReplicas: c.cfg.TerminatingReplicas && !t.throttle.noTerminating, unsettled: t.unsettled, untold: t.ledger.untold, gather: t.ledger.steps.gather(pass{d: t.d}.pace(), t.now)}
 	if len(t.ledger.creates) > 0 {
 		f.attempted, f.reserved = t.ledger.reserved(nextName(t.d))
 	}
@@ -208,7 +215,7 @@ func (c *Controller) doubts(t task, d decision) string {
 		return readNameTaken
 	}
 	first := c.cfg.VerifyFirstWrite && !t.ledger.verified && !c.baseline.ReachedBy(t.at)
-	if first && (d.plan.writes() || c.statuses.changes(t, d.plan.status, d.plan.revision)) {
+	if first && (d.plan.writes() || d.plan.confirm || c.statuses.changes(t, d.plan.status, d.plan.revision)) {
 		return readFirstWrite
 	}
 	return ""
@@ -216,7 +223,7 @@ func (c *Controller) doubts(t task, d decision) string {
 
 // unselected ends the sync of a Deployment whose selector selects nothing, or everything. Only a change can mend it.
 func (c *Controller) unselected(ctx context.Context, t task, err error) (controller.Result, error) {
-	if !errors.Is(err, errSelectsAll) {
+	if !errors.Is(err, selection.ErrAll) {
 		utilruntime.HandleErrorWithContext(ctx, err, "Deployment has an invalid selector")
 		return controller.Result{}, nil
 	}

@@ -100,7 +100,7 @@ func (w *writer) send(ctx context.Context, c change) resized {
 	if outcome != answer.Conflict && !(outcome == answer.Refused && apierrors.IsInvalid(err)) {
 		return r
 	}
-	live, readErr := w.read.set(ctx, c.rs.Namespace, c.rs.Name)
+	live, readErr := w.read.set(ctx, c.rs.Namespace, c.rs.Name, readRefused)
 	switch {
 	case readErr != nil:
 		r.err = errors.Join(err, readErr)
@@ -117,8 +117,10 @@ func (w *writer) note(ctx context.Context, t task, c change, r resized) error {
 	switch r.outcome {
 	case answer.Done:
 		delete(t.ledger.resizes, c.rs.UID)
+		delete(t.throttle.resizes, c.rs.UID)
 		if c.from != c.to {
-			t.ledger.resized[c.rs.UID], t.ledger.steps.took = w.clock.Now(), r.took
+			t.ledger.steps = steps{at: w.clock.Now(), took: r.took}
+			t.ledger.resized[c.rs.UID] = t.ledger.steps.at
 		}
 		t.ledger.barrier.Require(w.sets, r.set.ResourceVersion, t.now)
 		w.tellScaled(ctx, t, c)
@@ -133,6 +135,8 @@ func (w *writer) note(ctx context.Context, t task, c change, r resized) error {
 		return errMoved
 	case answer.Unknown:
 		t.ledger.resizes[c.rs.UID] = unansweredResize{change: c, until: w.clock.Now().Add(answer.LandsWithin)}
+	case answer.Refused:
+		t.throttle.resizes[c.rs.UID] = t.throttle.resizes[c.rs.UID].Refused(t.d.Generation, false, w.clock.Now())
 	}
 	if stopped(r.err) {
 		return r.err

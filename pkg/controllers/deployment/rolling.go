@@ -18,7 +18,7 @@ func (p pass) rolling() sizing {
 	}
 
 	// 1. The new ReplicaSet never keeps more than all.
-	size, available := next.size(), next.available()
+	size, available, least := next.size(), next.available(), p.bounds.least()
 	if next.rs.Spec.MinReadySeconds < p.d.Spec.MinReadySeconds {
 		available = 0 // by what they are to be from now on, nobody knows yet
 	}
@@ -29,10 +29,11 @@ func (p pass) rolling() sizing {
 	}
 
 	// 2. Old ones give up what can be spared, in no more steps than their controller takes.
+	told, possible := total(p.all, set.told), total(p.all, set.possible)
 	left := sizes(p.old)
 	var step []target
-	for _, t := range shrink(p.old, next, available, p.bounds.least()) {
-		if wait := t.set.busy(p.now); wait > 0 {
+	for _, t := range shrink(p.old, available, least, possible < least) {
+		if wait := t.set.busy(p.pace(), p.now); wait > 0 {
 			s.held, s.again = append(s.held, holdShrinking), controller.Soonest(s.again, wait)
 			continue
 		}
@@ -44,7 +45,7 @@ func (p pass) rolling() sizing {
 	if to := min(p.bounds.replicas, limit-left); to > size {
 		step = append(step, target{set: next, to: to, why: whySurge})
 	}
-	if p.found && p.facts.gather > 0 && p.small(step) && size > available && told(p.all) >= p.bounds.least() {
+	if p.found && p.facts.gather > 0 && p.small(step) && size > available && told >= least {
 		s.held, s.again = append(s.held, holdSmallStep), controller.Soonest(s.again, p.facts.gather)
 		step = nil
 	}
@@ -53,6 +54,9 @@ func (p pass) rolling() sizing {
 	// 4. Only the pods show that one has become unready, and no event of a ReplicaSet needs to follow.
 	if left > 0 && slices.ContainsFunc(p.all, set.lowered) {
 		s.held = append(s.held, holdPodsLower)
+	}
+	if left > 0 && told < least && possible >= least { // nor if one of which its status never told that it was ready becomes so again
+		s.again = controller.Soonest(s.again, podsRecheck)
 	}
 	return s
 }
@@ -73,34 +77,23 @@ func (p pass) small(step []target) bool {
 	return max(up, down) < min(inFlight/2, max(p.bounds.replicas-p.next.size(), sizes(p.old)))
 }
 
-// told is how many pods are available by the statuses of ReplicaSets.
-func told(sets []set) (sum int) {
+// total is the sum of a number over ReplicaSets.
+func total(sets []set, of func(set) int) (sum int) {
 	for _, s := range sets {
-		sum += s.told()
+		sum += of(s)
 	}
 	return sum
 }
 
-// sizes is the sum of the sizes of ReplicaSets.
-func sizes(sets []set) (sum int) {
-	for _, s := range sets {
-		sum += s.size()
-	}
-	return sum
-}
+func sizes(sets []set) int { return total(sets, set.size) }
 
 // shrink chooses how many pods old ReplicaSets, oldest first, give up while least pods are to stay available. Of the new one nextAvailable are, once
 // it has the size that it is to keep. The sizes of the old ones and nextAvailable together stay at least, so pods of the new one that are not available
-// yet are not counted upon.
-func shrink(old []set, next set, nextAvailable, least int) (targets []target) {
-	sum, available, told := nextAvailable, nextAvailable, next.told()
-	for _, s := range old {
-		sum += s.size()
-		available += s.available()
-		told += s.told()
-	}
-	room := max(0, sum-least)
-	free := giveFree(old, room, told < least)
+// yet are not counted upon. bold is for giveFree.
+func shrink(old []set, nextAvailable, least int, bold bool) (targets []target) {
+	room := max(0, nextAvailable+sizes(old)-least)
+	available := nextAvailable + total(old, set.available)
+	free := giveFree(old, room, bold)
 	for _, k := range free {
 		room -= k
 	}
@@ -120,15 +113,15 @@ func shrink(old []set, next set, nextAvailable, least int) (targets []target) {
 
 // giveFree takes, of each ReplicaSet and up to room in all, the pods that cost nothing.
 //
-// Carefully, those are the pods that go before any ready one does. If statuses tell that too few pods are available already, boldly all that are not
-// available by its status: an available one may stand before them in the order of deletion, but a rollout would wait for ever for pods that never
-// become available. The cache of pods has no say in that: behind as it may be, it would turn a rollout bold that has all its pods.
+// Carefully, those are the pods that go before any ready one does. If too few pods are available already, boldly all that are not: an available one may stand
+// before them in the order of deletion, but a rollout would wait for ever for pods that never become available. That a pod is not available both have to
+// say, status and cache of pods: each may be behind, and would turn a rollout bold that has all its pods.
 func giveFree(old []set, room int, bold bool) []int {
 	given := make([]int, len(old))
 	for i, s := range old {
 		free := s.expendable()
 		if bold {
-			free = s.size() - s.told()
+			free = s.size() - s.possible()
 		}
 		given[i] = min(room, free)
 		room -= given[i]

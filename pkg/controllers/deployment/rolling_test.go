@@ -47,35 +47,69 @@ func TestSmallSteps(t *testing.T) {
 	}
 }
 
-// TestHowLongSmallStepsWait: for a multiple of what a resize takes, from the first on that was put off.
+// TestHowLongSmallStepsWait: for a multiple of what a resize takes, from the last step on.
 func TestHowLongSmallStepsWait(t *testing.T) {
-	small := []hold{holdSmallStep}
-	s := steps{}
 	for _, tt := range []struct {
-		what  string
-		after time.Duration // since now
-		took  time.Duration
-		held  []hold
-		want  time.Duration
+		what     string
+		took     time.Duration
+		since    time.Duration
+		patience time.Duration
+		want     time.Duration
 	}{
-		{"no resize yet", 0, 0, nil, 0},
-		{"a quick one", 0, 5 * time.Millisecond, small, 100 * time.Millisecond},
-		{"the next sync", 40 * time.Millisecond, 5 * time.Millisecond, small, 60 * time.Millisecond},
-		{"it is over", 100 * time.Millisecond, 5 * time.Millisecond, nil, 0},
-		{"the next step", 200 * time.Millisecond, 5 * time.Millisecond, small, 100 * time.Millisecond},
-		{"the API server is slow", 200 * time.Millisecond, time.Minute, nil, stepPatience},
+		{"the API server is quick", 5 * time.Millisecond, 0, 2 * time.Second, 100 * time.Millisecond},
+		{"some time ago", 5 * time.Millisecond, 40 * time.Millisecond, 2 * time.Second, 60 * time.Millisecond},
+		{"it is over", 5 * time.Millisecond, 100 * time.Millisecond, 2 * time.Second, 0},
+		{"the API server is slow", time.Minute, 500 * time.Millisecond, 2 * time.Second, 1500 * time.Millisecond},
+		{"and the deadline is short", time.Minute, 40 * time.Millisecond, 50 * time.Millisecond, 10 * time.Millisecond},
 	} {
-		s.took = tt.took
-		if got := s.gather(now.Add(tt.after)); got != tt.want {
+		s := steps{at: now.Add(-tt.since), took: tt.took}
+		if got := s.gather(tt.patience, now); got != tt.want {
 			t.Errorf("%s: wait for %v, want %v", tt.what, got, tt.want)
 		}
-		s.decided(tt.held, now.Add(tt.after))
+	}
+	if got := (steps{}).gather(2*time.Second, now); got != 0 {
+		t.Errorf("no step yet: wait for %v", got)
+	}
+}
+
+// TestStepsWaitNoLongerThanADeadlineAllows: a wait is no progress.
+func TestStepsWaitNoLongerThanADeadlineAllows(t *testing.T) {
+	justNow := func(s *set) { s.resized = now }
+	for seconds, want := range map[int32]time.Duration{1: 50 * time.Millisecond, 10: 500 * time.Millisecond, 600: 2 * time.Second} {
+		p := newPass(newDeployment(4, within(1, 1), deadline(seconds)), newNext("new", 2), newOld("old", 2, 1, unseen, justNow))
+		if s := p.rolling(); !slices.Contains(s.held, holdShrinking) || s.again != want {
+			t.Errorf("deadline of %d s: held %v, again after %v, want %v", seconds, s.held, s.again, want)
+		}
+		d := newDeployment(50, within(13, 12), deadline(seconds))
+		b := newBench(t, d)
+		b.ledger.steps = steps{at: now, took: time.Minute}
+		if got := b.facts(b.task, true, new(time.Duration)).gather; got != want {
+			t.Errorf("deadline of %d s: small steps wait for %v, want %v", seconds, got, want)
+		}
+	}
+}
+
+// TestReadinessThatNoStatusTellsIsLookedAtAgain: it may go as it came, without an event of a ReplicaSet.
+func TestReadinessThatNoStatusTellsIsLookedAtAgain(t *testing.T) {
+	old := newOld("old", 10, 1, having(5), seeing(9, 9))
+	for _, tt := range []struct {
+		name string
+		sets []set
+		want time.Duration
+	}{
+		{"ready again, and not told", []set{newNext("new", 2, having(0)), old}, podsRecheck},
+		{"told", []set{newNext("new", 2, having(0)), newOld("old", 10, 1, having(9))}, 0},
+		{"nothing old is left", []set{newNext("new", 10, having(5), seeing(9, 9))}, 0},
+	} {
+		if s := newPass(newDeployment(10, within(2, 2)), tt.sets...).rolling(); s.again != tt.want {
+			t.Errorf("%s: again after %v, want %v", tt.name, s.again, tt.want)
+		}
 	}
 }
 
 func TestRollingUpdate(t *testing.T) {
 	justNow := func(s *set) { s.resized = now }
-	longAgo := func(s *set) { s.resized = now.Add(-shrinkPatience) }
+	longAgo := func(s *set) { s.resized = now.Add(-2 * time.Second) }
 	slow := func(s *set) { s.rs.Spec.MinReadySeconds = 10 }
 	notAvailable := telling(func(s *appsv1.ReplicaSetStatus) { s.AvailableReplicas = 0 })
 	for _, tt := range []struct {
@@ -144,6 +178,10 @@ func TestRollingUpdate(t *testing.T) {
 			[]string{"old 5→3", "new 0→2"}, []hold{holdPodsLower}},
 		{"nor does a clock that is, where pods are ready before they are available", 10, 0, 2, []set{newNext("new", 0, slow), newOld("old", 10, 1, slow, seeing(10, 7),
 			telling(func(s *appsv1.ReplicaSetStatus) { s.AvailableReplicas = 8 }))}, nil, []hold{holdPodsLower}},
+		{"pods that are ready again are not given up because no status tells of them yet", 10, 2, 2, []set{newNext("new", 2, having(0)),
+			newOld("older", 5, 2, having(2), seeing(4, 4)), newOld("old", 5, 1, having(4))}, []string{"older 5→4", "old 5→4", "new 2→4"}, nil},
+		{"nor because another ReplicaSet has lost all", 10, 2, 2, []set{newNext("new", 2, having(0)),
+			newOld("older", 5, 2, having(2), seeing(5, 5)), newOld("old", 5, 1, having(0))}, []string{"old 5→3", "new 2→4"}, nil},
 		{"the cache never makes it more", 3, 1, 0, []set{newNext("new", 1, having(0), seeing(1, 1)), newOld("old", 3, 1)}, nil, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

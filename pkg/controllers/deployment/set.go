@@ -40,13 +40,16 @@ func (s set) empty() bool {
 //
 //	            size   status      cache of pods   caughtUp
 //	told        yes    available   -               -                    what the status says, and no more than will be there
-//	apparent    yes    available   available       -                    what can be seen
+//	apparent    yes    available   available       -                    what both can see
+//	possible    yes    available   available       -                    what either can see: only to doubt that pods are missing
 //	available   yes    available   available       with minReadySeconds what can be relied on
 //	expendable  yes    ready       ready           -                    what goes before any ready pod when the ReplicaSet shrinks
 
 func (s set) told() int { return max(0, min(s.size(), int(s.rs.Status.AvailableReplicas))) }
 
 func (s set) apparent() int { return min(s.told(), max(0, s.pods.available)) }
+
+func (s set) possible() int { return max(s.told(), min(s.size(), s.pods.available)) }
 
 // available is 0 where pods are ready before they are available and the status does not show the last reduction: a pod that is to go may be an available
 // one though others are not, and nobody knows how many are left.
@@ -79,16 +82,13 @@ func (s set) caughtUp() bool {
 	return seen && int(s.rs.Status.Replicas) <= s.size()
 }
 
-// shrinkPatience is how long a ReplicaSet gets to act on its last size before it is given a smaller one.
-const shrinkPatience = 2 * time.Second
-
-// busy is for how long a ReplicaSet that we have just resized is left to act on that; 0: it has, or has had the time. Its controller would not look at another
-// size before, and what is given up in the meantime is given up in one write.
-func (s set) busy(now time.Time) time.Duration {
+// busy is for how long a ReplicaSet that we have just resized is left to act on that, if it gets patience; 0: it has, or has had the time. Its controller would
+// not look at another size before, and what is given up in the meantime is given up in one write.
+func (s set) busy(patience time.Duration, now time.Time) time.Duration {
 	if s.resized.IsZero() || s.rs.Status.ObservedGeneration >= s.rs.Generation {
 		return 0
 	}
-	return max(0, s.resized.Add(shrinkPatience).Sub(now))
+	return max(0, s.resized.Add(patience).Sub(now))
 }
 
 // gone reports whether the ReplicaSet wants no pods, has none, and its controller will make none for an earlier size.

@@ -19,8 +19,9 @@ import (
 )
 
 // pace is how long after a status one is written of which only numbers have changed that decide nothing. Each pod that becomes ready, and each that ends,
-// changes them; who reads them while they move has no use for more. Short deadlines for progress have a shorter one: progress that is not told yet is not
-// known to a successor of this process.
+// changes them; who reads them while they move has no use for more. It is also for how long at most a step of a rolling update waits for the one before, or for its
+// ReplicaSet. Short deadlines for progress have a shorter one: a step that waits is no progress, and progress that is not told yet is not known to a successor of
+// this process.
 func (p pass) pace() time.Duration {
 	if deadline := p.deadline(); deadline > 0 {
 		return min(longestPace, deadline/20)

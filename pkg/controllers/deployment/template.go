@@ -15,8 +15,6 @@ import (
 	"minikcm/pkg/caches"
 )
 
-const hashLabel = appsv1.DefaultDeploymentUniqueLabelKey
-
 // sameTemplate reports whether two templates make the same pods: nil is empty, quantities and times are compared by value, and the label
 // pod-template-hash does not count. It tells the ReplicaSet of a Deployment's present template, whoever named it and with whatever hash.
 func sameTemplate(a, b *corev1.PodTemplateSpec) bool {

@@ -12,7 +12,9 @@ import (
 func TestSameTemplate(t *testing.T) {
 	type edit = func(*corev1.PodTemplateSpec)
 	hashed := func(hash string) edit {
-		return func(t *corev1.PodTemplateSpec) { t.Labels = map[string]string{"app": "web", hashLabel: hash} }
+		return func(t *corev1.PodTemplateSpec) {
+			t.Labels = map[string]string{"app": "web", appsv1.DefaultDeploymentUniqueLabelKey: hash}
+		}
 	}
 	for _, tt := range []struct {
 		name string
@@ -23,7 +25,9 @@ func TestSameTemplate(t *testing.T) {
 		{"only one has a hash", hashed("a"), func(*corev1.PodTemplateSpec) {}, true},
 		{"other hashes", hashed("a"), hashed("b"), true},
 		{"no labels, and none but the hash", func(t *corev1.PodTemplateSpec) { t.Labels = nil },
-			func(t *corev1.PodTemplateSpec) { t.Labels = map[string]string{hashLabel: "a"} }, true},
+			func(t *corev1.PodTemplateSpec) {
+				t.Labels = map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: "a"}
+			}, true},
 		{"another label", hashed("a"), func(t *corev1.PodTemplateSpec) { t.Labels = map[string]string{"app": "web", "more": ""} }, false},
 		{"another value", hashed("a"), func(t *corev1.PodTemplateSpec) { t.Labels["app"] = "shop" }, false},
 		{"an annotation", hashed("a"), func(t *corev1.PodTemplateSpec) { t.Annotations = map[string]string{"restartedAt": "now"} }, false},

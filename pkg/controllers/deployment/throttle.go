@@ -1,6 +1,7 @@
 package deployment
 
 import (
+	"maps"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -17,14 +18,15 @@ type throttle struct {
 	digest     string                   // of that template
 	spoiled    map[types.UID]struct{}   // those ReplicaSets, and such of other templates, until they are gone
 
-	ownership map[types.UID]refusal // ReplicaSets that the API server does not let us adopt or release
+	ownership map[types.UID]refusal                  // ReplicaSets that the API server does not let us adopt or release
+	resizes   map[types.UID]controller.CreateBackoff // of changes that were refused, by ReplicaSet
 
 	statusAt      time.Time // when the status was last written
 	noTerminating bool      // the API server drops status.terminatingReplicas
 }
 
 func newThrottle() *throttle {
-	return &throttle{spoiled: map[types.UID]struct{}{}, ownership: map[types.UID]refusal{}}
+	return &throttle{spoiled: map[types.UID]struct{}{}, ownership: map[types.UID]refusal{}, resizes: map[types.UID]controller.CreateBackoff{}}
 }
 
 // refusal keeps a ReplicaSet from being adopted or released until its time has come.
@@ -32,23 +34,16 @@ type refusal struct{ until time.Time }
 
 // forget drops what is known of ReplicaSets that are gone.
 func (t *throttle) forget(sets []*appsv1.ReplicaSet) {
-	if len(t.spoiled)+len(t.ownership) == 0 {
+	if len(t.spoiled)+len(t.ownership)+len(t.resizes) == 0 {
 		return
 	}
 	there := make(map[types.UID]bool, len(sets))
 	for _, rs := range sets {
 		there[rs.UID] = true
 	}
-	for uid := range t.spoiled {
-		if !there[uid] {
-			delete(t.spoiled, uid)
-		}
-	}
-	for uid := range t.ownership {
-		if !there[uid] {
-			delete(t.ownership, uid)
-		}
-	}
+	maps.DeleteFunc(t.spoiled, func(uid types.UID, _ struct{}) bool { return !there[uid] })
+	maps.DeleteFunc(t.ownership, func(uid types.UID, _ refusal) bool { return !there[uid] })
+	maps.DeleteFunc(t.resizes, func(uid types.UID, _ controller.CreateBackoff) bool { return !there[uid] })
 }
 
 // admitted leaves out the ReplicaSets whose adoption or release was refused a moment ago, and says when to try the first of those; 0: there are none.

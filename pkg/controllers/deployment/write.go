@@ -83,8 +83,16 @@ func (w *writer) apply(ctx context.Context, t task, d decision) applied {
 // stopped reports whether an error says that nothing can be written any more.
 func stopped(err error) bool { return errors.Is(err, context.Canceled) }
 
-// resize changes ReplicaSets, all at once.
+// resize changes ReplicaSets, all at once, but for those of which a change was refused not long ago.
 func (w *writer) resize(ctx context.Context, t task, a *applied, changes []change) {
+	changes = slices.DeleteFunc(slices.Clone(changes), func(c change) bool {
+		wait := t.throttle.resizes[c.rs.UID].Wait(t.d.Generation, t.now)
+		if wait > 0 && !slices.Contains(a.plan.held, holdResizeBackoff) {
+			a.plan.held = append(slices.Clip(a.plan.held), holdResizeBackoff)
+		}
+		a.again = controller.Soonest(a.again, wait)
+		return wait > 0
+	})
 	replies := make([]resized, len(changes))
 	var calls sync.WaitGroup
 	slots := make(chan struct{}, writesInFlight)
@@ -157,11 +165,12 @@ func (w *writer) prune(ctx context.Context, t task, sets []*appsv1.ReplicaSet) e
 	return nil
 }
 
-// Reasons of events about rollbacks, upstream's, as are the words.
+// Reasons of events about rollbacks. All but the last are upstream's, as are the words.
 const (
 	reasonRollback          = "DeploymentRollback"
 	reasonRollbackNotFound  = "DeploymentRollbackRevisionNotFound"
 	reasonRollbackUnchanged = "DeploymentRollbackTemplateUnchanged"
+	reasonRollbackFailed    = "DeploymentRollbackFailed"
 )
 
 // rollBack gives the Deployment the template and the annotations of an old ReplicaSet, and removes the annotation that asked for it.
@@ -171,7 +180,7 @@ func (w *writer) rollBack(ctx context.Context, t task, r rollback) error {
 	eventType, reason, message := corev1.EventTypeWarning, reasonRollbackNotFound, "Unable to find the revision to rollback to."
 	switch {
 	case r.to != nil:
-		rs, err := w.read.set(ctx, r.to.Namespace, r.to.Name) // the cache has no template of a ReplicaSet without pods
+		rs, err := w.read.set(ctx, r.to.Namespace, r.to.Name, readRollback) // the cache has no template of a ReplicaSet without pods
 		if err != nil {
 			return err
 		}
@@ -203,6 +212,8 @@ func (w *writer) rollBack(ctx context.Context, t task, r rollback) error {
 		return nil
 	case answer.Conflict, answer.Missing:
 		return errMoved
+	case answer.Refused:
+		w.recorder.Eventf(t.d, corev1.EventTypeWarning, reasonRollbackFailed, "Failed to roll back deployment %q: %v", t.d.Name, answer.ForUsers(err))
 	}
 	return fmt.Errorf("roll back: %w", err)
 }

@@ -54,6 +54,7 @@
 // which the API server does not admit, selects nothing.
 //
 // A sync that failed is retried after at most a minute, and failures of one ReplicaSet do not slow down the retries of others: there is no
-// bucket that all share. That fewer pods are ending than were is told once a second, that none is at once. Where somebody adds the numbers up, that more pods are ready is told at a pace that the answers of the API server set, that all are at once. Live reads list the pods that the selector selects and no others; a pod that lost its label is released when the cache
-// shows it.
+// bucket that all share. That fewer pods are ending than were is told once a second, that none is at once. Where somebody adds the numbers up, that more pods of
+// many are ready is told at a pace that the answers of the API server set, that all are at once. Live reads list the pods that the selector selects and no
+// others; a pod that lost its label is released when the cache shows it.
 package replicaset

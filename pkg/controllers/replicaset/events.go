@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"minikcm/pkg/caches"
+	"minikcm/pkg/controllers/internal/selection"
 )
 
 func (c *Controller) enqueue(rs *appsv1.ReplicaSet) { c.loop.Add(cache.MetaObjectToName(rs)) }
@@ -91,7 +92,7 @@ func couldAdopt(rs *appsv1.ReplicaSet, podLabels map[string]string) bool {
 	if len(podLabels) == 0 {
 		return false
 	}
-	selector, err := selectorOf(rs)
+	selector, err := selection.Of(rs.Spec.Selector)
 	return err == nil && selector.Matches(labels.Set(podLabels))
 }
 

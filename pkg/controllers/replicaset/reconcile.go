@@ -6,7 +6,6 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/cache"
@@ -14,6 +13,7 @@ import (
 
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
+	"minikcm/pkg/controllers/internal/selection"
 )
 
 // reconcile brings one ReplicaSet a step closer to its spec.
@@ -27,7 +27,7 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 		c.memories.drop(key) // its pods are the garbage collector's
 		return controller.Result{}, nil
 	}
-	selector, err := selectorOf(rs)
+	selector, err := selection.Of(rs.Spec.Selector)
 	if err != nil {
 		// Nothing to retry: the API server admits no such selector, and only a change can mend it.
 		utilruntime.HandleErrorWithContext(ctx, err, "ReplicaSet has an invalid selector")
@@ -176,8 +176,10 @@ func ended(err error) (controller.Result, error) {
 // status was made with, and waited for from now on.
 func untilAvailable(t task, active []*caches.Pod, now time.Time) time.Duration {
 	minReady := t.rs.Spec.MinReadySeconds
-	c := count(t.rs, active, -1, t.now)
-	if minReady == 0 || c.ready == c.available {
+	if minReady == 0 {
+		return 0
+	}
+	if c := count(t.rs, active, -1, t.now); c.ready == c.available {
 		return 0
 	}
 	at := nextAvailable(active, minReady, t.now)
@@ -225,13 +227,4 @@ func (t task) knows(pod *caches.Pod) bool {
 		}
 	}
 	return false
-}
-
-// selectorOf refuses a selector that is missing or empty: it would select nothing for ever, or everything.
-func selectorOf(rs *appsv1.ReplicaSet) (labels.Selector, error) {
-	selector, err := metav1.LabelSelectorAsSelector(rs.Spec.Selector)
-	if err == nil && (rs.Spec.Selector == nil || selector.Empty()) {
-		err = errors.New("selector is empty")
-	}
-	return selector, err
 }

@@ -79,19 +79,20 @@ func (w *statusWriter) changesNumbers(t task, claimed claims) bool {
 const endingEvery = time.Second
 
 // A status of a ReplicaSet with an owner that only tells that more of its pods are ready waits for as long as makes the last write of one a readyShare-th of
-// the time, and no longer than readyEvery. So where the API server is quick nobody waits, and where it is busy it is not kept busy with numbers that change
-// again at once: each of them would bring a status of the owner, and perhaps a new size, and another status for that.
+// the time, and no longer than readyEvery: where one takes 5 ms that is 0.1 s. A busy API server is not kept busy with numbers that change again at once: each of
+// them would bring a status of the owner, and perhaps a new size, and another status for that. With up to fewPods each pod may be the one that is waited for.
 const (
 	readyShare = 20
 	readyEvery = time.Second
+	fewPods    = 7
 )
 
-// pace is how long after the last status one is written, when that took so long; 0: at once.
+// pace is how long after the last status one is written, when that took so long, what --kube-api-qps made it wait included; 0: at once.
 func pace(rs *appsv1.ReplicaSet, to appsv1.ReplicaSetStatus, took time.Duration) time.Duration {
 	switch {
 	case onlyFewerEnding(rs.Status, to):
 		return endingEvery
-	case metav1.GetControllerOfNoCopy(rs) != nil && onlyMoreReady(rs, to):
+	case to.Replicas > fewPods && metav1.GetControllerOfNoCopy(rs) != nil && onlyMoreReady(rs, to):
 		return min(readyShare*took, readyEvery)
 	}
 	return 0

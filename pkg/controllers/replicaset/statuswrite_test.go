@@ -2,6 +2,7 @@ package replicaset
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -205,32 +206,34 @@ func TestMoreReadyPodsAreToldAtThePaceOfTheAPIServer(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		edits []func(*appsv1.ReplicaSet)
-		pods  int // of three, ready
+		pods  int // ready
 		took  int // milliseconds, the last status
 		since int // milliseconds since then
 		wait  int // milliseconds; 0: written
+		size  int
 	}{
-		{"one more", []func(*appsv1.ReplicaSet){owned, ready(1)}, 2, 20, 300, 100},
-		{"one more, a while after the last status", []func(*appsv1.ReplicaSet){owned, ready(1)}, 2, 20, 400, 0},
-		{"the API server is quick", []func(*appsv1.ReplicaSet){owned, ready(1)}, 2, 0, 0, 0},
-		{"the API server hardly answers", []func(*appsv1.ReplicaSet){owned, ready(1)}, 2, 60_000, 300, 700},
-		{"nobody adds them up", []func(*appsv1.ReplicaSet){ready(1)}, 2, 20, 300, 0},
-		{"all are ready", []func(*appsv1.ReplicaSet){owned, ready(1)}, 3, 20, 300, 0},
-		{"all are ready, though not available", []func(*appsv1.ReplicaSet){owned, ready(0), slow}, 3, 20, 300, 0},
-		{"fewer are", []func(*appsv1.ReplicaSet){owned, ready(2)}, 1, 20, 300, 0},
-		{"the generation with it", []func(*appsv1.ReplicaSet){owned, ready(1), func(rs *appsv1.ReplicaSet) { rs.Generation++ }}, 2, 20, 300, 0},
-		{"fewer are ending, too", []func(*appsv1.ReplicaSet){owned, ready(1), ending(1)}, 2, 20, 300, 0},
-		{"more pods, too", []func(*appsv1.ReplicaSet){owned, ready(1), func(rs *appsv1.ReplicaSet) { rs.Status.Replicas = 2 }}, 2, 20, 300, 0},
+		{"one more", []func(*appsv1.ReplicaSet){owned, ready(1)}, 2, 20, 300, 100, 8},
+		{"one more, a while after the last status", []func(*appsv1.ReplicaSet){owned, ready(1)}, 2, 20, 400, 0, 8},
+		{"the API server is quick", []func(*appsv1.ReplicaSet){owned, ready(1)}, 2, 0, 0, 0, 8},
+		{"the API server hardly answers", []func(*appsv1.ReplicaSet){owned, ready(1)}, 2, 60_000, 300, 700, 8},
+		{"of few pods each may be waited for", []func(*appsv1.ReplicaSet){owned, ready(1)}, 2, 20, 300, 0, 7},
+		{"nobody adds them up", []func(*appsv1.ReplicaSet){ready(1)}, 2, 20, 300, 0, 8},
+		{"all are ready", []func(*appsv1.ReplicaSet){owned, ready(1)}, 8, 20, 300, 0, 8},
+		{"all are ready, though not available", []func(*appsv1.ReplicaSet){owned, ready(0), slow}, 8, 20, 300, 0, 8},
+		{"fewer are", []func(*appsv1.ReplicaSet){owned, ready(2)}, 1, 20, 300, 0, 8},
+		{"the generation with it", []func(*appsv1.ReplicaSet){owned, ready(1), func(rs *appsv1.ReplicaSet) { rs.Generation++ }}, 2, 20, 300, 0, 8},
+		{"fewer are ending, too", []func(*appsv1.ReplicaSet){owned, ready(1), ending(1)}, 2, 20, 300, 0, 8},
+		{"more pods, too", []func(*appsv1.ReplicaSet){owned, ready(1), func(rs *appsv1.ReplicaSet) { rs.Status.Replicas = 7 }}, 2, 20, 300, 0, 8},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var pods []*caches.Pod
-			for i, name := range []string{"a", "b", "c"} {
-				pods = append(pods, newPod(name))
+			for i := range tt.size {
+				pods = append(pods, newPod(fmt.Sprint(i)))
 				if i < tt.pods {
 					pods[i].Ready = caches.Condition{Status: corev1.ConditionTrue, Since: metav1.NewTime(now)}
 				}
 			}
-			b := newBench(t, newSet(3, append([]func(*appsv1.ReplicaSet){statusOfSize(3)}, tt.edits...)...), pods...)
+			b := newBench(t, newSet(int32(tt.size), append([]func(*appsv1.ReplicaSet){statusOfSize(int32(tt.size))}, tt.edits...)...), pods...)
 			b.throttle.statusAt, b.throttle.statusTook = now.Add(-ms(tt.since)), ms(tt.took)
 			result, err := b.run(t.Context())
 			if err != nil {
