@@ -1,5 +1,5 @@
-// Command controller-manager runs the ReplicaSet, node, taint eviction, pod garbage
-// collection and namespace controllers of a Kubernetes control plane.
+// Command controller-manager runs the ReplicaSet, Deployment, node, taint eviction, pod garbage collection, namespace and garbage collector loops of a
+// Kubernetes control plane.
 package main
 
 import (

@@ -31,8 +31,8 @@ type Config struct {
 	// with rest.AddUserAgent. It is copied before it is changed.
 	REST *rest.Config
 
-	// Patience is how long an API server that is not there, or not ready, is waited for at the start; 0: for ever. A question that was sent has 5 s
-	// all the same.
+	// Patience is how long an API server that is not there, or not ready, is waited for at the start; 0: for ever. One that has been reached has 20 s
+	// for its answer all the same.
 	Patience time.Duration
 
 	// OwnProcess says that this manager is what its process is for: it uses the metrics of libraries, which a process has once and package command

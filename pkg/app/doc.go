@@ -1,4 +1,5 @@
-// Package app turns options into a running controller manager. The command line itself is in package command; nothing here touches what a process has only once.
+// Package app turns options into a running controller manager. The command line itself is in package command. Nothing here touches what a process has
+// only once, unless it is asked to: by [Options.UseGatesForLibraries], and by [Config.OwnProcess], which are for package command.
 //
 // The way through the package:
 //

@@ -3,16 +3,20 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 )
 
 // An API server that takes long for each event, or a controller that has very many, leaves the events of others alone.
@@ -25,7 +29,7 @@ func TestEventsOfOneControllerHoldUpNoneOfAnother(t *testing.T) {
 				return nil, err
 			}
 			if strings.Contains(string(body), "many") {
-				time.Sleep(10 * time.Second)
+				slowly(req, 10*time.Second)
 			} else {
 				sent <- struct{}{}
 			}
@@ -35,8 +39,8 @@ func TestEventsOfOneControllerHoldUpNoneOfAnother(t *testing.T) {
 			t.Fatal(err)
 		}
 		many, few := e.recorder("many"), e.recorder("few")
-		e.start()
-		defer func() { e.stop(); time.Sleep(24 * time.Hour) }() // senders end when they have sent what they have
+		e.start(t.Context())
+		defer e.stop()
 		object := &corev1.ObjectReference{Kind: "Pod", Namespace: "ns", Name: "p"}
 		for range 1500 { // more than a queue holds
 			many.Event(object, corev1.EventTypeNormal, "Many", "")
@@ -50,18 +54,26 @@ func TestEventsOfOneControllerHoldUpNoneOfAnother(t *testing.T) {
 	})
 }
 
+// slowly waits before a request is answered, or until nobody waits for its answer.
+func slowly(req *http.Request, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-req.Context().Done():
+	}
+}
+
 func TestFlushWaitsForTheEventsOfAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, err := newEvents(&rest.Config{Host: "https://server", QPS: -1, Transport: answering(func(req *http.Request) (*http.Response, error) {
-			time.Sleep(time.Second)
+			slowly(req, time.Second)
 			return &http.Response{StatusCode: http.StatusForbidden, Body: http.NoBody, Request: req}, nil
 		})})
 		if err != nil {
 			t.Fatal(err)
 		}
 		one, two := e.recorder("one"), e.recorder("two")
-		e.start()
-		defer func() { e.stop(); time.Sleep(24 * time.Hour) }() // senders end when they have sent what they have
+		e.start(t.Context())
+		defer e.stop()
 		object := &corev1.ObjectReference{Kind: "Pod", Namespace: "ns", Name: "p"}
 		one.Event(object, corev1.EventTypeNormal, "A", "")
 		for range 3 {
@@ -95,7 +107,7 @@ func TestFlushesLeaveNothingBehind(t *testing.T) {
 	for _, name := range []string{"one", "two", "three", "four"} {
 		e.recorder(name)
 	}
-	e.start()
+	e.start(t.Context())
 	defer e.stop()
 	flush := func(times int) (heap uint64) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -116,4 +128,59 @@ func TestFlushesLeaveNothingBehind(t *testing.T) {
 	if grown := int64(after) - int64(before); grown > 300_000 { // 5 MB if each left something
 		t.Errorf("1,200 flushes left %d bytes", grown)
 	}
+}
+
+// What cannot be sent, or recorded, is told to the logger of the manager. That of klog belongs to the process, which may have other work to do.
+func TestEventsAreLoggedByTheirManager(t *testing.T) {
+	var lines atomic.Int32
+	log := funcr.New(func(string, string) { lines.Add(1) }, funcr.Options{})
+	e, err := newEvents(&rest.Config{Host: "https://server", QPS: -1, Transport: answering(func(req *http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: http.StatusNotFound, Body: http.NoBody, Request: req}, nil // its namespace is gone
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorder := e.recorder("one")
+	e.start(klog.NewContext(t.Context(), log))
+	defer e.stop()
+	object := &corev1.ObjectReference{Kind: "Pod", Namespace: "ns", Name: "p"}
+	recorder.Event(object, corev1.EventTypeNormal, "Refused", "")
+	recorder.Event(object, "Strange", "NotRecorded", "")
+	e.flush(t.Context())
+	if lines.Load() != 2 {
+		t.Errorf("%d lines, want one about each event", lines.Load())
+	}
+}
+
+// When stop has returned no event is under way, and none is sent any more, however many there were.
+func TestNoEventIsSentAfterTheStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var under, sent atomic.Int32
+		e, err := newEvents(&rest.Config{Host: "https://server", QPS: -1, Transport: answering(func(req *http.Request) (*http.Response, error) {
+			sent.Add(1)
+			under.Add(1)
+			defer under.Add(-1)
+			slowly(req, time.Hour)
+			return nil, errors.New("no answer")
+		})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		recorder := e.recorder("one")
+		e.start(t.Context())
+		for i := range 100 {
+			object := &corev1.ObjectReference{Kind: "Pod", Namespace: "ns", Name: fmt.Sprint("p", i)}
+			recorder.Event(object, corev1.EventTypeNormal, "Reason", "")
+		}
+		synctest.Wait()
+		begun := time.Now()
+		e.stop()
+		if took := time.Since(begun); took > 0 || under.Load() != 0 {
+			t.Errorf("after %v %d events are under way, want at once none", took, under.Load())
+		}
+		time.Sleep(24 * time.Hour)
+		if sent.Load() != 1 {
+			t.Errorf("%d events were sent, want the one that was under way", sent.Load())
+		}
+	})
 }

@@ -166,7 +166,7 @@ func (m *Manager) serve(ctx context.Context, up func()) error {
 }
 
 func (m *Manager) sendEvents(ctx context.Context, up func()) error {
-	m.events.start()
+	m.events.start(ctx)
 	defer m.events.stop()
 	up()
 	<-ctx.Done()
@@ -261,18 +261,13 @@ func (m *Manager) lead(ctx context.Context, term leadership.Term) error {
 	}
 	ctx, abort := context.WithCancelCause(ctx)
 	defer abort(nil)
-	if m.cfg.OwnProcess {
-		controllersmetrics.Register() // once in a process, however often it is called
-	}
-	running := controllersmetrics.NewControllerManagerMetrics(Name)
 	var controllers sync.WaitGroup
 	for _, c := range m.controllers {
 		controllers.Go(func() {
 			if !m.pause(ctx) {
 				return
 			}
-			running.ControllerStarted(c.name)
-			defer running.ControllerStopped(c.name)
+			defer m.showRunning(c.name)()
 			logger := klog.FromContext(ctx)
 			logger.V(2).Info("Controller started", "controller", c.name, "term", term.Number)
 			if err := c.Run(ctx); err != nil {
@@ -287,6 +282,17 @@ func (m *Manager) lead(ctx context.Context, term leadership.Term) error {
 		return cause
 	}
 	return nil
+}
+
+// showRunning shows a controller in the metric that a process has of its controllers, until the function it returns is called.
+func (m *Manager) showRunning(name string) (end func()) {
+	if !m.cfg.OwnProcess {
+		return func() {}
+	}
+	controllersmetrics.Register() // once, however often it is called
+	running := controllersmetrics.NewControllerManagerMetrics(Name)
+	running.ControllerStarted(name)
+	return func() { running.ControllerStopped(name) }
 }
 
 // pause waits the start interval, spread, and reports whether the term is still on.

@@ -3,12 +3,19 @@ package app
 import (
 	"context"
 	"net/http"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
 	"k8s.io/client-go/rest"
+	"k8s.io/component-base/metrics/legacyregistry"
+	controllersmetrics "k8s.io/component-base/metrics/prometheus/controllers"
 	"k8s.io/utils/clock"
+
+	"minikcm/pkg/leadership"
 )
 
 // client-go's informers sleep without looking at their context when a streaming list is refused with 429, mostly for many seconds.
@@ -46,3 +53,33 @@ func TestStoppingWaitsASecondForInformersThatSleep(t *testing.T) {
 type answering func(*http.Request) (*http.Response, error)
 
 func (f answering) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+// brief is a controller that ends its term.
+type brief struct{ end func() }
+
+func (b brief) Run(context.Context) error { b.end(); return nil }
+
+func (brief) Healthy() error { return nil }
+
+// The metric of running controllers is the process's, which may show it, for controllers of its own.
+func TestRunningControllersAreShownByTheirOwnProcessOnly(t *testing.T) {
+	controllersmetrics.Register()
+	for name, own := range map[string]bool{"of-its-own-process": true, "of-a-part": false} {
+		ctx, stop := context.WithCancel(t.Context())
+		m := &Manager{cfg: Config{OwnProcess: own}, clock: clock.RealClock{}, controllers: []named{{brief{stop}, name}}, filled: make(chan struct{}), fill: func() {}, work: func() {}}
+		close(m.filled)
+		if err := m.lead(ctx, leadership.Term{}); err != nil {
+			t.Fatal(err)
+		}
+		families, err := legacyregistry.DefaultGatherer.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown := slices.ContainsFunc(families, func(f *dto.MetricFamily) bool {
+			return f.GetName() == "running_managed_controllers" && strings.Contains(f.String(), name)
+		})
+		if shown != own {
+			t.Errorf("%s: shown: %v, want %v", name, shown, own)
+		}
+	}
+}

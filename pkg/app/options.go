@@ -15,7 +15,6 @@ import (
 	"k8s.io/component-base/featuregate"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
-	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
 	"k8s.io/component-base/metrics"
 	baseversion "k8s.io/component-base/version"
 	zpagesfeatures "k8s.io/component-base/zpages/features"

@@ -3,6 +3,8 @@ package app
 import (
 	"strings"
 	"testing"
+
+	_ "k8s.io/component-base/logs/json/register" // as package command has it
 )
 
 func TestValidate(t *testing.T) {

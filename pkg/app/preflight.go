@@ -2,7 +2,9 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http/httptrace"
 	"slices"
 	"strings"
 	"sync"
@@ -21,8 +23,9 @@ import (
 )
 
 const (
-	// preflightTimeout bounds one question, so that an address that swallows packets is told as soon as a refused one.
-	preflightTimeout = 5 * time.Second
+	// preflightTimeout bounds one question, so that an address that swallows packets is told as soon as a refused one. Where it is not repeated for
+	// long, an API server that has been reached may take as long as a busy machine needs.
+	preflightTimeout, preflightPatience = 5 * time.Second, 20 * time.Second
 	// preflightPause is the pause between two attempts, preflightSay between two log lines about them.
 	preflightPause = 500 * time.Millisecond
 	preflightSay   = 5 * time.Second
@@ -40,6 +43,9 @@ const (
 func preflight(ctx context.Context, cfg Config) error {
 	rc := kubeclient.WithAgent(cfg.REST, "preflight")
 	rc.Timeout, rc.QPS = preflightTimeout, -1
+	if cfg.Patience > 0 {
+		rc.Timeout = preflightPatience
+	}
 	client, err := kubernetes.NewForConfig(rc)
 	if err != nil {
 		return fmt.Errorf("build the first client: %w", err)
@@ -52,8 +58,8 @@ func preflight(ctx context.Context, cfg Config) error {
 type preflighter struct {
 	client kubernetes.Interface
 	server string
-	clock  clock.Clock
-	// patience is how long it is repeated; 0: for ever.
+	clock  clock.WithDelayedExecution
+	// patience is how long it is repeated, and a connection waited for; 0: for ever.
 	patience time.Duration
 }
 
@@ -64,7 +70,7 @@ func (p *preflighter) run(ctx context.Context, all []asker) error {
 	var said, up time.Time // when we last told that we wait; when the API server first answered after we had waited
 	waited := false
 	for {
-		err := p.check(ctx, all)
+		err := p.reach(ctx, all)
 		if err == nil {
 			return nil
 		}
@@ -96,6 +102,26 @@ func (p *preflighter) run(ctx context.Context, all []asker) error {
 		}
 	}
 }
+
+// reach is check, but for a server with which there is no connection when our patience is over: an address may accept and say nothing. A server that
+// is only slow has shaken hands by then.
+func (p *preflighter) reach(ctx context.Context, all []asker) error {
+	if p.patience == 0 {
+		return p.check(ctx, all)
+	}
+	ctx, cut := context.WithCancelCause(ctx)
+	defer cut(nil)
+	silent := p.clock.AfterFunc(p.patience, func() { cut(errSilent) })
+	defer silent.Stop()
+	err := p.check(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { silent.Stop() }}), all)
+	if err != nil && errors.Is(context.Cause(ctx), errSilent) {
+		return fmt.Errorf("%w within %v", errSilent, p.patience)
+	}
+	return err
+}
+
+// errSilent: nobody answers, or somebody takes a connection and does not shake hands.
+var errSilent = errors.New("no connection, or no TLS handshake")
 
 // check asks once about all.
 func (p *preflighter) check(ctx context.Context, all []asker) error {

@@ -20,6 +20,8 @@ import (
 const description = `controller-manager runs control loops of a Kubernetes control plane: it keeps the pods of
 ReplicaSets in number, watches the health of nodes, evicts pods from nodes that are
 tainted, collects pods nobody else will delete, and empties namespaces that are deleted.
+If they are named, it also rolls out Deployments, and deletes objects whose owners are
+gone: --controllers=*,deployment,garbagecollector.
 
 Several replicas may run; one of them works, the others stand by with filled caches.
 Flags are those of kube-controller-manager as far as they apply.`

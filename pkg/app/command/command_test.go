@@ -97,6 +97,11 @@ func TestHelp(t *testing.T) {
 	if diff := cmp.Diff(want, sections); diff != "" {
 		t.Errorf("sections of --help (-want +got):\n%s", diff)
 	}
+	for _, loop := range []string{"ReplicaSets", "nodes", "pods nobody else", "namespaces", "Deployments", "owners"} {
+		if text, _, _ := strings.Cut(out.String(), "Usage:"); !strings.Contains(text, loop) {
+			t.Errorf("what help says of the program has no %q:\n%s", loop, text)
+		}
+	}
 	if strings.Contains(out.String(), "root-ca-file") {
 		t.Error("help shows flags that mean nothing here")
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"minikcm/pkg/caches"
@@ -61,7 +62,8 @@ type Controller struct {
 	deps Deps
 
 	loop     *controller.Loop[cache.ObjectName]
-	inTerm   atomic.Bool // handlers need not look anything up otherwise
+	inTerm   atomic.Bool                 // handlers need not look anything up otherwise
+	log      atomic.Pointer[klog.Logger] // of the latest term, for handlers; nil before the first
 	baseline controller.Baseline
 	memories *memories
 	metrics  *metrics
@@ -131,6 +133,7 @@ func (c *Controller) register() error {
 func (c *Controller) Run(ctx context.Context) error {
 	c.memories.reset()
 	c.baseline.Reset()
+	c.log.Store(new(klog.FromContext(ctx)))
 	c.inTerm.Store(true)
 	defer c.inTerm.Store(false)
 	var reading sync.WaitGroup

@@ -80,9 +80,9 @@ func (c *Controller) wakeAdopters(pod *caches.Pod) {
 	for _, rs := range adopters {
 		c.enqueue(rs)
 	}
-	if len(adopters) > 1 {
+	if log := c.log.Load(); len(adopters) > 1 && log != nil {
 		// Not through utilruntime, which may sleep: the watch stream waits for us.
-		klog.Background().Error(nil, "More than one ReplicaSet selects the pod", "controller", Name,
+		log.Error(nil, "More than one ReplicaSet selects the pod", "controller", Name,
 			"pod", klog.KObj(pod), "replicaSets", klog.KObjSlice(adopters))
 	}
 }
