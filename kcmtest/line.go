@@ -1,9 +1,11 @@
 package kcmtest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
+	"sync/atomic"
 	"time"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -15,6 +17,7 @@ import (
 type line struct {
 	config *rest.Config
 	dialer *connrotation.Dialer
+	closed atomic.Bool
 }
 
 // newLine returns the line behind a configuration, which it copies. Nothing is asked over the network.
@@ -36,7 +39,7 @@ func newLine(cfg *rest.Config) (*line, error) {
 		dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext // as client-go's own
 	}
 	l := &line{dialer: connrotation.NewDialer(dial)}
-	cfg.Dial = l.dialer.DialContext
+	cfg.Dial = l.dial
 	cfg.Timeout = 0
 	transport, err := rest.TransportFor(cfg)
 	if err != nil {
@@ -46,8 +49,22 @@ func newLine(cfg *rest.Config) (*line, error) {
 	return l, nil
 }
 
-// close closes all connections. Nobody may send a request any more.
+// dial makes a connection, unless the line is closed.
+func (l *line) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	if l.closed.Load() {
+		return nil, net.ErrClosed
+	}
+	conn, err := l.dialer.DialContext(ctx, network, address)
+	if err == nil && l.closed.Load() { // maybe it was made after close had closed all
+		_ = conn.Close()
+		return nil, net.ErrClosed
+	}
+	return conn, err
+}
+
+// close closes all connections, and no other will be made. Who sends a request nevertheless gets an error.
 func (l *line) close() {
+	l.closed.Store(true)
 	utilnet.CloseIdleConnectionsFor(l.config.Transport)
 	l.dialer.CloseAll()
 }

@@ -67,11 +67,28 @@ func NewPlayer(client kubernetes.Interface, namespace string, course func(*corev
 	return p, nil
 }
 
-// Run plays until ctx ends, and returns when all its goroutines have. It calls up when it has seen the pods that were there. It is called once.
+// informerPatience is how long the informer may take to end. Refused by an API server it may sleep for up to a minute, which client-go v0.37 does
+// not end. It asks nothing when it wakes up.
+const informerPatience = time.Second
+
+// Run plays until ctx ends, and returns when all its goroutines have, but for an informer that sleeps. It calls up when it has seen the pods that
+// were there. It is called once.
 func (p *Player) Run(ctx context.Context, up func()) {
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		p.informer.RunWithContext(ctx)
+	}()
 	var all sync.WaitGroup
-	defer all.Wait()
-	all.Go(func() { p.informer.RunWithContext(ctx) })
+	defer func() {
+		all.Wait()
+		patience := p.clock.NewTimer(informerPatience)
+		defer patience.Stop()
+		select {
+		case <-watched:
+		case <-patience.C():
+		}
+	}()
 	all.Go(func() { <-ctx.Done(); p.queue.ShutDown() })
 	if !cache.WaitFor(ctx, "", p.informer.HasSyncedChecker()) {
 		return

@@ -2,10 +2,14 @@
 // package kcmtest is made with. It needs nothing but the program.
 //
 //	process.Start(t, env.KubeConfig, process.Binary("bin/controller-manager")) // env is envtest's Environment
+//
+// The program ends with the test, and with the process of the test if that ends before its cleanups, because of a time limit or a signal. On Windows it
+// stays then.
 package process
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,6 +51,7 @@ type settings struct {
 	controllers []string
 	grace       time.Duration
 	log         io.Writer
+	patience    time.Duration // for the program to stop
 }
 
 // Binary is the path of the program. Without it that is $KCMTEST_BINARY.
@@ -74,7 +79,9 @@ type Program struct {
 // one line that says why. If the program ends before the test, the test fails.
 func Start(t TB, kubeconfig []byte, options ...Option) *Program {
 	t.Helper()
-	s := &settings{binary: os.Getenv(binaryEnv), controllers: []string{"namespace", "garbagecollector", "replicaset", "deployment"}}
+	s := &settings{
+		binary: os.Getenv(binaryEnv), controllers: []string{"namespace", "garbagecollector", "replicaset", "deployment"}, patience: stopPatience,
+	}
 	for _, o := range options {
 		o(s)
 	}
@@ -83,7 +90,7 @@ func Start(t TB, kubeconfig []byte, options ...Option) *Program {
 	started := make(chan struct{})
 	go func() {
 		defer close(p.done)
-		// The kernel ends a child together with the thread that started it, so that thread stays.
+		// Linux ends a child together with the thread that started it, so that thread stays.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		p.err = s.run(ctx, kubeconfig, sync.OnceFunc(func() { close(started) }))
@@ -141,7 +148,7 @@ func (s *settings) run(ctx context.Context, kubeconfig []byte, started func()) e
 	defer cancel()
 	cmd := exec.CommandContext(ctx, s.binary, s.arguments(file)...)
 	cmd.Cancel = func() error { return interrupt(cmd.Process) }
-	cmd.WaitDelay = stopPatience
+	cmd.WaitDelay = s.patience
 	cmd.SysProcAttr = attributes()
 	out, err := cmd.StderrPipe()
 	if err != nil {
@@ -150,16 +157,26 @@ func (s *settings) run(ctx context.Context, kubeconfig []byte, started func()) e
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start the program: %w", err)
 	}
+	release, err := guard(cmd.Process.Pid)
+	if err != nil {
+		cancel()
+		return errors.Join(err, cmd.Wait())
+	}
 	last := s.follow(out, started, cancel)
 	err = cmd.Wait()
+	release()
 	switch {
 	case last.away:
 		return errors.New(last.line)
-	case ctx.Err() != nil || err == nil:
+	case ctx.Err() != nil:
 		return nil
 	}
-	return fmt.Errorf("%s: %w", strings.TrimPrefix(last.line, "Error: "), err)
+	why := cmp.Or(strings.TrimPrefix(last.line, "Error: "), s.binary)
+	return fmt.Errorf("%s: %w", why, cmp.Or(err, errExitedWell))
 }
+
+// errExitedWell: the program ended as if it had been told to.
+var errExitedWell = errors.New("exit status 0")
 
 // arguments are the flags of a program that is alone with its API server.
 func (s *settings) arguments(kubeconfig string) []string {
@@ -182,15 +199,18 @@ const (
 )
 
 // follow reads the program's log to its end. giveUp is called when the API server has not been there for too long.
-func (s *settings) follow(log io.Reader, started, giveUp func()) (last told) {
-	lines := bufio.NewScanner(log)
-	lines.Buffer(nil, 1<<20)
-	var waited *time.Timer
-	var lock sync.Mutex
-	working := false
-	for lines.Scan() {
-		line := lines.Text()
-		if s.log != nil {
+func (s *settings) follow(log io.Reader, started, giveUp func()) told {
+	var (
+		lock    sync.Mutex
+		last    told
+		working bool
+		waited  *time.Timer
+	)
+	lines := bufio.NewReader(log)
+	for {
+		line, err := lines.ReadString('\n')
+		line = strings.TrimRight(line, "\r\n")
+		if s.log != nil && (line != "" || err == nil) {
 			_, _ = fmt.Fprintln(s.log, line)
 		}
 		lock.Lock()
@@ -199,12 +219,11 @@ func (s *settings) follow(log io.Reader, started, giveUp func()) (last told) {
 			working = true
 			started()
 		case strings.Contains(line, waits) && waited == nil:
-			reason := line
 			waited = time.AfterFunc(serverPatience-time.Second/2, func() {
 				lock.Lock()
 				defer lock.Unlock()
 				if !working {
-					last = told{line: reason, away: true}
+					last = told{line: line, away: true}
 					giveUp()
 				}
 			})
@@ -212,11 +231,15 @@ func (s *settings) follow(log io.Reader, started, giveUp func()) (last told) {
 			last.line = line
 		}
 		lock.Unlock()
+		if err != nil {
+			break
+		}
 	}
 	if waited != nil {
 		waited.Stop()
 	}
 	lock.Lock()
 	defer lock.Unlock()
-	return last
+	end := last // a timer that could not be stopped may still write to the other
+	return end
 }

@@ -10,4 +10,7 @@ func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
+// guard has nothing to do.
+func guard(int) (release func(), err error) { return func() {}, nil }
+
 func interrupt(p *os.Process) error { return p.Signal(syscall.SIGTERM) }

@@ -10,6 +10,9 @@ import (
 	"time"
 )
 
+// patient gives a shell on a busy machine the time it needs to end.
+func patient(s *settings) { s.patience = time.Minute }
+
 // program writes a shell script in the place of the program.
 func program(t *testing.T, script string) string {
 	t.Helper()
@@ -30,7 +33,7 @@ while :; do sleep 0.05; done`
 	var log strings.Builder
 	f := &fakeT{}
 	f.run(func() {
-		Start(f, []byte("the kubeconfig\n"), Binary(program(t, script)), Controllers("a", "b"), NamespaceGrace(time.Second), Log(&log))
+		Start(f, []byte("the kubeconfig\n"), Binary(program(t, script)), Controllers("a", "b"), NamespaceGrace(time.Second), Log(&log), patient)
 	})
 	if f.fatal != "" || len(f.errors) > 0 {
 		t.Errorf("told %q and %q", f.fatal, f.errors)
@@ -53,6 +56,8 @@ func TestStartEndsATestThatCannotWork(t *testing.T) {
 	}{
 		{"no program", "", "no program: give Binary or set KCMTEST_BINARY to the path of controller-manager", time.Second},
 		{"an error", "echo 'Error: user stranger is not allowed to: create pods' >&2\nexit 1", "kcmtest: user stranger is not allowed to: create pods: exit status 1", time.Second},
+		{"exit status 0", "exit 0", "/controller-manager: exit status 0", time.Second},
+		{"exit status 0 after a line", "echo usage >&2", "kcmtest: usage: exit status 0", time.Second},
 		{"no API server", `echo 'I1122 1 preflight.go:93] "Waiting for the API server" reason="connection refused"' >&2
 while :; do sleep 0.05; done`, "connection refused", 2 * time.Second},
 	} {
@@ -73,13 +78,34 @@ while :; do sleep 0.05; done`, "connection refused", 2 * time.Second},
 }
 
 func TestATestFailsWhoseProgramEnds(t *testing.T) {
+	for script, want := range map[string]string{
+		"echo 'Error: a reason' >&2\nexit 3": "the program ended by itself: a reason: exit status 3",
+		"echo Stopped >&2":                   "the program ended by itself: Stopped: exit status 0", // somebody told it to
+	} {
+		f := &fakeT{}
+		f.run(func() {
+			p := Start(f, nil, Binary(program(t, "echo '\"Term begins\"' >&2\n"+script)))
+			<-p.done
+		})
+		if f.fatal != "" || len(f.errors) != 1 || !strings.Contains(f.errors[0], want) {
+			t.Errorf("told %q and %q, want %q", f.fatal, f.errors, want)
+		}
+	}
+}
+
+// A program that nobody reads stands still in the middle of a line.
+func TestALongLineHoldsUpNothing(t *testing.T) {
 	f := &fakeT{}
+	var log strings.Builder
 	f.run(func() {
-		p := Start(f, nil, Binary(program(t, "echo '\"Term begins\"' >&2\necho 'Error: a reason' >&2\nexit 3")))
-		<-p.done
+		Start(f, nil, Log(&log), patient, Binary(program(t, `trap 'exit 0' TERM
+head -c 3000000 /dev/zero | tr '\0' x >&2
+echo >&2
+echo '"Term begins"' >&2
+while :; do sleep 0.05; done`)))
 	})
-	if f.fatal != "" || len(f.errors) != 1 || !strings.Contains(f.errors[0], "the program ended by itself: a reason: exit status 3") {
-		t.Errorf("told %q and %q", f.fatal, f.errors)
+	if f.fatal != "" || len(f.errors) > 0 || log.Len() < 3_000_000 {
+		t.Errorf("told %q and %q, read %d bytes", f.fatal, f.errors, log.Len())
 	}
 }
 

@@ -1,0 +1,63 @@
+package kcmtest
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"k8s.io/client-go/rest"
+)
+
+// A request that somebody sends after the end makes no connection, and a connection that was being made then is closed.
+func TestNoConnectionIsMadeWhenTheLineIsClosed(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	made, goOn := make(chan net.Conn), make(chan struct{})
+	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+		made <- conn
+		<-goOn
+		return conn, err
+	}
+	l, err := newLine(&rest.Config{Host: server.URL, Dial: dial})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func() error {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, l.config.Host, nil)
+		if err != nil {
+			return err
+		}
+		resp, err := l.config.Transport.RoundTrip(req)
+		if err != nil {
+			return err
+		}
+		return resp.Body.Close()
+	}
+
+	answered := make(chan error, 1)
+	go func() { answered <- ask() }()
+	conn := <-made
+	l.close()
+	close(goOn)
+	if err := <-answered; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("a request whose connection was made while the line was closed: %v, want %v", err, net.ErrClosed)
+	}
+	if _, err := conn.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the connection is still open: %v", err)
+	}
+
+	go func() { answered <- ask() }()
+	select {
+	case conn := <-made:
+		t.Errorf("a connection was made to %v after the end", conn.RemoteAddr())
+		<-answered
+	case err := <-answered:
+		if !errors.Is(err, net.ErrClosed) {
+			t.Errorf("a request after the end: %v, want %v", err, net.ErrClosed)
+		}
+	}
+}

@@ -1,0 +1,86 @@
+//go:build unix
+
+package process
+
+import (
+	"bufio"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+)
+
+// watcherEnv makes this program the one that is killed below.
+const watcherEnv = "KCMTEST_WATCHER"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(watcherEnv) != "" {
+		beWatcher()
+	}
+	os.Exit(m.Run())
+}
+
+// beWatcher starts a program that runs for ever and watches over it.
+func beWatcher() {
+	program := exec.Command("/bin/sh", "-c", "while :; do sleep 0.1; done")
+	program.Stdout = os.Stdout
+	err := program.Start()
+	if err == nil {
+		_, err = watch(program.Process.Pid)
+	}
+	if err == nil {
+		_, err = os.Stdout.WriteString("watching\n")
+	}
+	if err != nil {
+		panic(err)
+	}
+	select {}
+}
+
+// A process that is killed has no time for anything. The program that it watched over has its output, which ends with both.
+func TestAProgramEndsWithWhoWatches(t *testing.T) {
+	watcher := exec.Command(os.Args[0])
+	watcher.Env = append(os.Environ(), watcherEnv+"=1")
+	out, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	watcher.Stdout = in
+	if err := watcher.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = in.Close()
+	lines := bufio.NewReader(out)
+	if line, err := lines.ReadString('\n'); err != nil || line != "watching\n" {
+		t.Fatalf("read %q, %v", line, err)
+	}
+	if err := watcher.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = watcher.Wait()
+	if _, err := io.Copy(io.Discard, lines); err != nil { // returns when the program has ended
+		t.Error(err)
+	}
+}
+
+func TestAProgramThatIsReleasedIsLeftAlone(t *testing.T) {
+	program := exec.Command("/bin/sh", "-c", "read -r line; exit 7")
+	in, err := program.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := program.Start(); err != nil {
+		t.Fatal(err)
+	}
+	release, err := watch(program.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	release()
+	_ = in.Close()
+	_ = program.Wait()
+	if code := program.ProcessState.Sys().(syscall.WaitStatus).ExitStatus(); code != 7 {
+		t.Errorf("the program ended with %v, want its own exit code", program.ProcessState)
+	}
+}

@@ -1,0 +1,28 @@
+//go:build unix
+
+package process
+
+import (
+	"fmt"
+	"os/exec"
+	"strconv"
+	"syscall"
+)
+
+// watch starts a shell that kills a process when we end, until it is released. Its input ends with us: nobody else has the other end of that pipe.
+func watch(pid int) (release func(), err error) {
+	shell := exec.Command("/bin/sh", "-c", "read -r _; kill -KILL "+strconv.Itoa(pid))
+	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's Ctrl-C is for us
+	input, err := shell.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := shell.Start(); err != nil {
+		return nil, fmt.Errorf("start what watches over the program: %w", err)
+	}
+	return func() {
+		_ = shell.Process.Kill() // before its input ends
+		_ = shell.Wait()
+		_ = input.Close()
+	}, nil
+}
