@@ -10,23 +10,28 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-
-	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 
 	"minikcm/test/controlplane"
 )
 
 var cluster *controlplane.Cluster
 
+// process is what this process was told by klog, since its begin.
+var process = &log{over: true}
+
 func TestMain(m *testing.M) {
+	klog.SetLogger(process.logger())
 	os.Exit(controlplane.Run(m, controlplane.Options{}, func(c *controlplane.Cluster) { cluster = c }))
 }
 
 // patience is long against everything that is measured elsewhere.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // newNamespace makes a namespace, which nobody removes.
 func newNamespace(t testing.TB, client kubernetes.Interface) string {
@@ -90,10 +95,14 @@ func goroutines() map[string]string {
 	return found
 }
 
-// noneLeft fails the test if there are goroutines that were not there before. Those of a connection that was closed need a moment to see that.
-func noneLeft(t testing.TB, before map[string]string) {
+// noneLeft fails the test if there are goroutines that were not there before. Those of a connection that was closed need a moment to see that, and
+// the test's own clients may have made their connections anew meanwhile.
+func noneLeft(t testing.TB, before map[string]string, clients ...kubernetes.Interface) {
 	t.Helper()
 	controlplane.Eventually(t, patience, func(context.Context) error {
+		for _, client := range clients {
+			client.CoreV1().RESTClient().(*rest.RESTClient).Client.CloseIdleConnections()
+		}
 		var left []string
 		for name, stack := range goroutines() {
 			if _, was := before[name]; !was {
