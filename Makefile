@@ -90,7 +90,8 @@ test-integration: need-cc controlplane deploy-tools upstream-manager ## Run test
 test-examples: need-cc controlplane ## Run the tests of examples/
 	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 10m $(GOTESTFLAGS) $(EXAMPLES)
 
-# Its module is fetched from what the download leaves, not from the network.
+# The renamed module is fetched from what the download leaves, not from the network. The module graph of controller-runtime itself, which a consumer's is
+# compared with, has versions that we do not: the go.mod files of those are fetched once.
 .PHONY: test-hack
 test-hack: ## Run the tests of hack/: a renamed copy of the module is fetched and tested by another module
 	$(GO) list -deps -test ./... ./test/... $(EXAMPLES) >/dev/null

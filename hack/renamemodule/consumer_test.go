@@ -78,7 +78,11 @@ func copyOfModule(t *testing.T, module string) string {
 func TestModuleGraphOfAConsumer(t *testing.T) {
 	const most = 3
 	dir := newConsumer(t)
-	own := copyOfModule(t, strings.TrimSpace(run(t, dir, alone, "go", "list", "-m", "-f", "{{.Dir}}", controllerRuntime)))
+	var found struct{ Dir string }
+	if err := json.Unmarshal([]byte(run(t, dir, alone, "go", "mod", "download", "-json", controllerRuntime)), &found); err != nil {
+		t.Fatal(err)
+	}
+	own := copyOfModule(t, found.Dir)
 	known := map[string]bool{}
 	for _, module := range graph(t, own) {
 		known[module] = true

@@ -135,11 +135,7 @@ func TestARenamedCopyIsFetchedByAnotherModule(t *testing.T) {
 	if os.Getenv("LONG") != "" {
 		packages = []string{fetched + "/pkg/..."}
 	}
-	for line := range strings.Lines(run(t, consumer, env, "go", append([]string{"test"}, packages...)...)) {
-		if !strings.HasPrefix(line, "go: ") { // what was fetched
-			t.Log(strings.TrimSpace(line))
-		}
-	}
+	t.Log(strings.TrimSpace(run(t, consumer, env, "go", append([]string{"test"}, packages...)...)))
 }
 
 // copyOf copies what git knows, and would know, of the repository into a new one.
@@ -290,14 +286,16 @@ func moduleCache(t *testing.T) string {
 	return strings.TrimSpace(run(t, ".", nil, "go", "env", "GOMODCACHE"))
 }
 
-// run returns what a command prints and ends the test if it fails.
+// run returns what a command prints, without what it tells of downloads and the like, and ends the test if it fails.
 func run(t *testing.T, dir string, env []string, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, args...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
-	out, err := cmd.CombinedOutput()
+	var aside bytes.Buffer
+	cmd.Stderr = &aside
+	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("%s: %v\n%s", cmd, err, out)
+		t.Fatalf("%s: %v\n%s%s", cmd, err, out, &aside)
 	}
 	return string(out)
 }

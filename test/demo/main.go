@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,7 +15,10 @@ import (
 const childEnv = "MINIKCM_DEMO_CHILD"
 
 func main() {
-	if err := run(); err != nil && !errors.Is(err, context.Canceled) {
+	end := flag.Bool("end", false, "end after the last scene instead of leaving everything running until Ctrl-C")
+	manager := flag.String("manager", "", "path of the manager; without it bin/controller-manager")
+	flag.Parse()
+	if err := run(*manager, *end); err != nil && !errors.Is(err, context.Canceled) {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(1)
 	}
@@ -22,11 +26,11 @@ func main() {
 
 // run starts the demo in a process group of its own and passes on one Ctrl-C. A terminal sends that to the whole foreground group: the
 // servers would end at the same moment as the demo, and the manager could not release its lease.
-func run() error {
+func run(manager string, end bool) error {
 	if os.Getenv(childEnv) != "" {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		defer stop()
-		return demo(ctx)
+		return demo(ctx, manager, end)
 	}
 	interrupted := make(chan os.Signal, 1)
 	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
@@ -52,8 +56,8 @@ func run() error {
 	return nil
 }
 
-func demo(ctx context.Context) error {
-	s, err := raise(ctx)
+func demo(ctx context.Context, manager string, end bool) error {
+	s, err := raise(ctx, manager)
 	if err != nil {
 		return err
 	}
@@ -64,6 +68,14 @@ func demo(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", scene.title, err)
 		}
 		s.pause(ctx)
+	}
+	if end {
+		select {
+		case err := <-s.died: // during the last pause
+			return err
+		default:
+			return nil
+		}
 	}
 	s.title("Yours now")
 	s.say("export KUBECONFIG=%s", s.kubeconfig)

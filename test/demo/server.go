@@ -27,11 +27,13 @@ type server struct {
 
 var errExitedWell = errors.New("exit status 0")
 
-// launch starts a program with its output in a file. If it ends before it is told to, the scene that is playing fails.
-func (s *stage) launch(name string, args ...string) (*server, error) {
-	path, err := controlplane.Binary(name)
-	if err != nil {
-		return nil, err
+// launch starts a program, that of its name in bin/ unless path says where it is, with its output in a file. If it ends before it is told to, the scene
+// that is playing fails.
+func (s *stage) launch(name, path string, args ...string) (_ *server, err error) {
+	if path == "" {
+		if path, err = controlplane.Binary(name); err != nil {
+			return nil, err
+		}
 	}
 	log, err := os.CreateTemp(s.dir, name+"-*.log")
 	if err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -22,6 +23,7 @@ var nodes = []string{"node-a", "node-b"}
 // stage is everything that runs, and the voice that tells of it.
 type stage struct {
 	start      time.Time
+	program    string // of the manager; empty: the one in bin/
 	client     kubernetes.Interface
 	cluster    *controlplane.Cluster
 	kubeconfig string // file of the admin
@@ -36,8 +38,8 @@ type stage struct {
 }
 
 // raise starts everything. On error nothing is left running.
-func raise(ctx context.Context) (_ *stage, err error) {
-	s := &stage{start: time.Now(), kubelets: map[string]*player{}, died: make(chan error, 8)}
+func raise(ctx context.Context, program string) (_ *stage, err error) {
+	s := &stage{start: time.Now(), program: program, kubelets: map[string]*player{}, died: make(chan error, 8)}
 	defer func() {
 		if err != nil {
 			s.lower()
@@ -80,7 +82,7 @@ func (s *stage) startServers(ctx context.Context) error {
 	if s.port, err = controlplane.FindPort(); err != nil {
 		return err
 	}
-	s.manager, err = s.launch("controller-manager", "--kubeconfig="+s.kubeconfig, "--authentication-kubeconfig="+s.kubeconfig, "--authorization-kubeconfig="+s.kubeconfig,
+	s.manager, err = s.launch("controller-manager", s.program, "--kubeconfig="+s.kubeconfig, "--authentication-kubeconfig="+s.kubeconfig, "--authorization-kubeconfig="+s.kubeconfig,
 		"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", s.port), "--logging-format=json", "-v=2", "--controllers=*,deployment,garbagecollector", "--node-monitor-period=1s", "--node-monitor-grace-period="+grace)
 	if err != nil {
 		return err
@@ -161,10 +163,24 @@ func (s *stage) wait(ctx context.Context, what string, timeout time.Duration, lo
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("wait for %s: %w", what, context.Cause(ctx))
+			return errors.Join(fmt.Errorf("wait for %s: %w", what, context.Cause(ctx)), s.troubles())
 		case err := <-s.died:
 			return err
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
+}
+
+// troubles are what those who are played could not do last.
+func (s *stage) troubles() error {
+	troubles := []error{}
+	for name, k := range s.kubelets {
+		if err := k.trouble(); err != nil {
+			troubles = append(troubles, fmt.Errorf("the kubelet of %s: %w", name, err))
+		}
+	}
+	if s.scheduler != nil && s.scheduler.trouble() != nil {
+		troubles = append(troubles, fmt.Errorf("the scheduler: %w", s.scheduler.trouble()))
+	}
+	return errors.Join(troubles...)
 }
