@@ -20,6 +20,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"minikcm/pkg/freshness"
 )
 
 const (
@@ -36,27 +38,34 @@ const (
 	hurryPatience = time.Second
 	// lastingFeed is how long an attempt has lasted after which the next failure counts as the first.
 	lastingFeed = 2 * time.Minute
-	// refusalPatience is how long a watch is refused before its objects count as lost. Before, it goes on where it left off.
+	// refusalPatience is how long a watch is refused before that is told.
 	refusalPatience = 10 * time.Second
 )
 
 // FeedStore is where a feed puts the metadata of the objects of one type. It is called from one goroutine. What it is given is its own.
 type FeedStore = cache.TransformingStore
 
-// FeedEvents are what whoever has a feed is told of it, from the feed's goroutine. No function may be nil.
+// FeedEvents are what whoever has a feed is told of it, and asked, from the feed's goroutine. No function may be nil.
 type FeedEvents struct {
+	// Own asks whether the type is part of the API server itself, so that its watch is held while that fails, as the watches of caches are.
+	Own func() bool
 	// Listed: the store holds a list.
 	Listed func()
 	// Lost: the store is no longer followed and will be listed anew. The error says why; nil: its watch has ended, as watches do.
 	Lost func(error)
+	// Refused: the API server has had no room for the watch for a while. Nothing is listed on that account: it goes on where it left off as soon as there is,
+	// which is told with nil.
+	Refused func(error)
 }
 
 // Feeds bring in the metadata of types, each over one stream into a store of its owner's, from where nothing is copied. They come and go while the
-// process runs, which informers cannot. Feeds share connections that nothing else is on, and none has more of them than an API server allows.
+// process runs, which informers cannot. Feeds share connections that nothing else is on, and none has more of them than an API server allows. Connections are
+// kept for feeds to come.
 type Feeds struct {
 	caches       *Caches
 	clock        clock.WithTicker
 	first, again *semaphore.Weighted
+	refusals     time.Duration // refusalPatience
 
 	lock  sync.Mutex
 	feeds map[schema.GroupVersionResource]*Feed
@@ -73,7 +82,7 @@ type feedLink struct {
 func newFeeds(c *Caches) *Feeds {
 	return &Feeds{
 		caches: c, clock: c.cfg.Clock, feeds: map[schema.GroupVersionResource]*Feed{}, paths: map[string]*Feed{},
-		first: semaphore.NewWeighted(listsAtOnce), again: semaphore.NewWeighted(listsAtOnce),
+		first: semaphore.NewWeighted(listsAtOnce), again: semaphore.NewWeighted(listsAtOnce), refusals: refusalPatience,
 	}
 }
 
@@ -101,6 +110,7 @@ type attempt struct {
 	hurried bool      // somebody is in a hurry: if it fails, there is no pause
 	refused error     // what the API server answered to the request for a stream; it is not asked for a list then
 	barred  time.Time // since when its watch is refused; zero: it is not
+	told    bool      // that it is
 	ended   bool      // by us
 }
 
@@ -204,7 +214,8 @@ func (f *Feed) Reopen(since time.Time) {
 }
 
 // Hurry ends a pause: whatever was in the way may be gone. It ends an attempt, too, of which nothing is heard within hurryPatience of its beginning, as
-// that of a request that will never be answered; before, there would only be the same again. If the attempt fails, there is no pause after it.
+// that of a request that will never be answered; before, there would only be the same again. If the attempt fails, there is no pause after it. What is left to
+// do after that moment does nothing to a feed that was stopped.
 func (f *Feed) Hurry() {
 	f.lock.Lock()
 	defer f.lock.Unlock()
@@ -366,8 +377,8 @@ func (s told) Replace(list []any, version string) error {
 }
 
 // listWatch asks for metadata. Lists are of what is in etcd: an older one might bring back what is gone. A stream that is refused because
-// there are too many requests ends the attempt, where client-go would sleep, and not be woken. A watch that is refused ends it after refusalPatience,
-// where client-go would ask for ever.
+// there are too many requests ends the attempt, where client-go would sleep, and not be woken. A watch that is refused is asked for again by client-go, for
+// ever and seldom.
 func (f *Feed) listWatch() *cache.ListWatch {
 	objects := f.link.client.Resource(f.resource)
 	return &cache.ListWatch{
@@ -389,14 +400,15 @@ func (f *Feed) listWatch() *cache.ListWatch {
 			return page, nil
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			w, err := objects.Watch(ctx, o)
-			switch refused := apierrors.IsTooManyRequests(err); {
-			case refused && o.SendInitialEvents != nil:
-				return nil, f.refusal(err)
-			case refused:
-				return nil, f.bar(err)
+			if f.events.Own() {
+				ctx = freshness.Own(ctx)
 			}
-			f.unbar()
+			w, err := objects.Watch(ctx, o)
+			refused := apierrors.IsTooManyRequests(err)
+			if refused && o.SendInitialEvents != nil {
+				return nil, f.refusal(err)
+			}
+			f.answered(err, refused)
 			return w, err
 		},
 	}
@@ -410,37 +422,28 @@ func (f *Feed) refusal(err error) error {
 		return err
 	}
 	if err != nil {
-		f.attempt.refused = noRoom(err)
+		f.attempt.refused = fmt.Errorf("the API server has no room for the stream: %s", err.Error()) // client-go does not ask again after this one
 	}
 	return f.attempt.refused
 }
 
-// noRoom is an error that client-go does not take for one after which to ask again.
-func noRoom(err error) error {
-	return fmt.Errorf("the API server has no room for the stream: %s", err.Error())
-}
-
-// bar notes that a watch that was to go on is refused. What it returns ends the attempt if that has been so for long.
-func (f *Feed) bar(err error) error {
+// answered notes how a request for a watch was answered, and tells if watches have been refused for long, or are no longer.
+func (f *Feed) answered(err error, refused bool) {
 	f.lock.Lock()
-	defer f.lock.Unlock()
-	now := f.feeds.clock.Now()
-	switch a := f.attempt; {
+	now, a, told := f.feeds.clock.Now(), f.attempt, false
+	switch {
 	case a == nil:
+	case !refused:
+		told, a.barred, a.told = a.told, time.Time{}, false
+		err = nil
 	case a.barred.IsZero():
 		a.barred = now
-	case now.Sub(a.barred) >= refusalPatience:
-		return noRoom(err)
+	case !a.told && now.Sub(a.barred) >= f.feeds.refusals:
+		told, a.told = true, true
 	}
-	return err
-}
-
-// unbar notes that a watch is not refused.
-func (f *Feed) unbar() {
-	f.lock.Lock()
-	defer f.lock.Unlock()
-	if f.attempt != nil {
-		f.attempt.barred = time.Time{}
+	f.lock.Unlock()
+	if told {
+		f.events.Refused(err)
 	}
 }
 

@@ -68,6 +68,7 @@ type kept struct {
 	labels  int // of objects that were given with labels in lists
 	listed  int
 	lost    []error
+	refused []error
 }
 
 func (k *kept) do(f func()) error {
@@ -102,8 +103,10 @@ func (k *kept) Transformer() cache.TransformFunc {
 }
 func (k *kept) events() FeedEvents {
 	return FeedEvents{
-		Listed: func() { _ = k.do(func() { k.listed++ }) },
-		Lost:   func(err error) { _ = k.do(func() { k.lost = append(k.lost, err) }) },
+		Listed:  func() { _ = k.do(func() { k.listed++ }) },
+		Lost:    func(err error) { _ = k.do(func() { k.lost = append(k.lost, err) }) },
+		Own:     func() bool { return false },
+		Refused: func(err error) { _ = k.do(func() { k.refused = append(k.refused, err) }) },
 	}
 }
 
@@ -313,45 +316,69 @@ func TestAFeedWhoseStreamIsRefusedCanBeStopped(t *testing.T) {
 	}
 }
 
-// A watch that went on for hours may be refused as well, and client-go would ask again for as long as it is.
-func TestAFeedWhoseWatchIsRefusedIsLost(t *testing.T) {
+// A watch that went on for hours may be refused as well. It goes on where it left off, and nothing is listed of an API server that has too much to do.
+func TestAFeedWhoseWatchIsRefusedTellsAndGoesOn(t *testing.T) {
 	api := fakeapi.NewTypes(t)
-	api.Serve("example.com/v1", metav1.APIResource{Name: widgets, Kind: "Widget"})
+	api.Serve("example.com/v1", metav1.APIResource{Name: widgets, Kind: "Widget", Namespaced: true})
+	api.Put("example.com/v1", widgets, widget("first"))
 	feeds, _ := feedsOn(t, api)
+	feeds.refusals = time.Millisecond
 	_, k := startFeed(t, feeds, widgets)
-	k.shows(t)
-	heard := feeds.Heard(gvr(widgets))
+	k.shows(t, "first")
+	told := func(n int) {
+		t.Helper()
+		fakeapi.Eventually(t, func() error {
+			k.lock.Lock()
+			defer k.lock.Unlock()
+			if len(k.refused) < n {
+				return fmt.Errorf("told %v", k.refused)
+			}
+			return nil
+		})
+	}
 	api.Break("example.com/v1", widgets, http.StatusTooManyRequests)
-	fakeapi.Eventually(t, func() error {
-		k.lock.Lock()
-		defer k.lock.Unlock()
-		if len(k.lost) == 0 || !strings.Contains(fmt.Sprint(k.lost[0]), "no room for the stream") {
-			return fmt.Errorf("told %v", k.lost)
+	told(1)
+	heard := feeds.Heard(gvr(widgets))
+	fakeapi.Eventually(t, func() error { // it is asked for once more
+		if n := api.Asked("watch /apis/example.com/v1/widgets"); n < 3 {
+			return fmt.Errorf("asked for %d times", n)
 		}
 		return nil
 	})
 	if again := feeds.Heard(gvr(widgets)); again.After(heard) {
 		t.Errorf("what was answered counts as heard of the type: at %v, after %v", again, heard)
 	}
+	api.Break("example.com/v1", widgets, 0)
+	api.Put("example.com/v1", widgets, widget("late"))
+	k.shows(t, "first", "late")
+	told(2)
+	k.lock.Lock()
+	defer k.lock.Unlock()
+	if n := api.Asked("list /apis/example.com/v1/widgets"); n > 0 || k.listed != 1 || len(k.lost) > 0 || len(k.refused) != 2 || k.refused[0] == nil || k.refused[1] != nil {
+		t.Errorf("%d lists, listed %d times, lost %v, refused %v", n, k.listed, k.lost, k.refused)
+	}
 }
 
-// One that is refused for a moment goes on where it left off.
-func TestHowLongAWatchMayBeRefused(t *testing.T) {
+// That a watch is refused for a moment is not told, and that it is for long, once.
+func TestWhenAFeedTellsThatItsWatchIsRefused(t *testing.T) {
 	clk := clocktesting.NewFakeClock(time.Unix(1e9, 0))
-	f := &Feed{feeds: &Feeds{clock: clk}, attempt: &attempt{}}
-	refused := apierrors.NewTooManyRequests("later", 0)
-	for _, step := range []struct {
+	told := 0
+	f := &Feed{feeds: &Feeds{clock: clk, refusals: refusalPatience}, attempt: &attempt{}, events: FeedEvents{Refused: func(error) { told++ }}}
+	for n, step := range []struct {
 		after   time.Duration
 		granted bool
-		lost    bool
-	}{{0, false, false}, {refusalPatience - time.Second, false, false}, {time.Second, false, true}, {0, true, false}, {time.Hour, false, false}, {refusalPatience, false, true}} {
+		told    int
+	}{
+		{0, false, 0}, {refusalPatience - time.Second, false, 0}, {0, true, 0}, {time.Hour, false, 0}, {refusalPatience, false, 1}, {time.Hour, false, 1}, {0, true, 2}, {0, true, 2},
+	} {
 		clk.Step(step.after)
 		if step.granted {
-			f.unbar()
-			continue
+			f.answered(nil, false)
+		} else {
+			f.answered(apierrors.NewTooManyRequests("later", 0), true)
 		}
-		if err := f.bar(refused); apierrors.IsTooManyRequests(err) == step.lost {
-			t.Errorf("%v later the error is %v, want the feed lost: %v", step.after, err, step.lost)
+		if told != step.told {
+			t.Errorf("step %d: told %d times, want %d", n, told, step.told)
 		}
 	}
 }

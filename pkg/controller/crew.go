@@ -29,7 +29,8 @@ type crew[K comparable] struct {
 	workers  int
 	slowMost int
 	patience time.Duration
-	changed  chan struct{} // told when a sync has ended
+	due      func(K) time.Time // of keys that stand aside, the earliest comes first; see NewLoopByDeadline
+	changed  chan struct{}     // told when a sync has ended
 
 	lock    sync.Mutex
 	running map[*run]struct{}
@@ -43,7 +44,7 @@ type crew[K comparable] struct {
 type group[K comparable] struct {
 	slow  int // its slow syncs
 	old   int // those of them that have run for patience
-	aside line[K]
+	aside byDeadline[K]
 }
 
 // run is one sync that runs.
@@ -60,6 +61,7 @@ func (r *run) sign(now time.Time) { r.signed.Store(&now) }
 
 func newCrew[K comparable](workers int, patience time.Duration) *crew[K] {
 	c := &crew[K]{workers: workers, slowMost: slowPerWorker * workers, patience: patience, changed: make(chan struct{}, 1)}
+	c.due = func(K) time.Time { return time.Time{} }
 	c.disband()
 	return c
 }
@@ -111,7 +113,7 @@ func (c *crew[K]) slowDown(r *run) {
 func (c *crew[K]) of(name string) *group[K] {
 	g := c.groups[name]
 	if g == nil {
-		g = &group[K]{}
+		g = &group[K]{aside: byDeadline[K]{due: c.due}}
 		c.groups[name] = g
 	}
 	return g
@@ -128,7 +130,7 @@ func (c *crew[K]) begin(key K, name string, now time.Time) *run {
 	case name == "" || g == nil:
 		c.busy++
 	case !c.shares(g):
-		g.aside.push(key)
+		g.aside.add(key)
 		return nil
 	case g.old > 0:
 		c.slowDown(r)
@@ -171,8 +173,11 @@ func (c *crew[K]) end(r *run, now time.Time) []K {
 	if g == nil || !c.shares(g) {
 		return nil
 	}
-	keys := g.aside.pop(2)
-	if g.slow == 0 && len(g.aside.keys) == 0 {
+	var keys []K
+	for len(keys) < 2 && g.aside.Len() > 0 {
+		keys = append(keys, g.aside.Pop())
+	}
+	if g.slow == 0 && g.aside.Len() == 0 {
 		delete(c.groups, r.group)
 	}
 	return keys
@@ -188,34 +193,4 @@ func (c *crew[K]) check(now time.Time) error {
 		}
 	}
 	return nil
-}
-
-// line is a queue without duplicates.
-type line[K comparable] struct {
-	keys  []K
-	waits map[K]struct{} // the same keys
-}
-
-func (l *line[K]) push(key K) {
-	if _, ok := l.waits[key]; !ok {
-		if l.waits == nil {
-			l.waits = map[K]struct{}{}
-		}
-		l.waits[key] = struct{}{}
-		l.keys = append(l.keys, key)
-	}
-}
-
-func (l *line[K]) pop(n int) []K {
-	n = min(n, len(l.keys))
-	if n == 0 {
-		return nil
-	}
-	keys := slices.Clone(l.keys[:n])
-	clear(l.keys[:n]) // the array must not keep them
-	l.keys = l.keys[n:]
-	for _, key := range keys {
-		delete(l.waits, key)
-	}
-	return keys
 }

@@ -7,7 +7,7 @@ import (
 
 // byDeadline is the storage of a workqueue that hands out the key with the earliest deadline first, and of equal ones the one that
 // was pushed first. A key that is added again while it waits moves forward if it is due earlier by then, and never back. The workqueue calls it
-// under its lock.
+// under its lock; so does a crew, for keys that stand aside.
 type byDeadline[K comparable] struct {
 	due    func(K) time.Time
 	pushed uint64
@@ -30,6 +30,15 @@ func (q *byDeadline[K]) Push(key K) {
 	}
 	q.latest[key] = w
 	heap.Push(&q.heap, w)
+}
+
+// add pushes a key, or moves it forward if it waits.
+func (q *byDeadline[K]) add(key K) {
+	if _, waits := q.latest[key]; waits {
+		q.Touch(key)
+	} else {
+		q.Push(key)
+	}
 }
 
 func (q *byDeadline[K]) Len() int { return len(q.latest) }

@@ -98,7 +98,7 @@ func NewLoop[K comparable](cfg LoopConfig, reg prometheus.Registerer, reconcile 
 // the loop, and is called only during a term.
 func NewLoopByDeadline[K comparable](cfg LoopConfig, reg prometheus.Registerer, due func(K) time.Time, reconcile Reconcile[K]) *Loop[K] {
 	l := NewLoop(cfg, reg, reconcile)
-	l.due = due
+	l.due, l.crew.due = due, due
 	return l
 }
 

@@ -28,7 +28,8 @@ const reconnectPause = 250 * time.Millisecond
 const (
 	longestPause  = 4 * time.Second
 	errorPatience = 2 * time.Minute
-	// feedPatience is the same for a type that may be of another server, if it was the API server that answered.
+	// feedPatience is the same for a type that may be of another server, if it was the API server that answered: such a type is listed anew after it, while
+	// the watches of all others go on where they left off.
 	feedPatience = 10 * time.Second
 )
 
@@ -53,7 +54,7 @@ func (r *reconnecting) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(req *http.Request) (*http.Response, error) { return r.roundTrip(next, req, false) })
 }
 
-// wrapFeeds is for types of which each may be of another server.
+// wrapFeeds is for types of which each may be of another server, unless [Own] says that it is not.
 func (r *reconnecting) wrapFeeds(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(req *http.Request) (*http.Response, error) { return r.roundTrip(next, req, true) })
 }
@@ -64,7 +65,7 @@ func (r *reconnecting) roundTrip(next http.RoundTripper, req *http.Request, feed
 		asked := r.clock.Now()
 		resp, err := next.RoundTrip(req)
 		var reason string
-		patience, there := errorPatience, feeds && isAPIServers(resp)
+		patience, there := errorPatience, feeds && !isOwn(req.Context()) && isAPIServers(resp)
 		if there {
 			patience = feedPatience
 		}
@@ -95,6 +96,14 @@ func (r *reconnecting) roundTrip(next http.RoundTripper, req *http.Request, feed
 		}
 	}
 }
+
+type ownKey struct{}
+
+// Own marks the requests of a feed for a type that is part of the API server: if it answers them with 5xx, it is the API server that fails, and not one behind
+// it, or a webhook of that type.
+func Own(ctx context.Context) context.Context { return context.WithValue(ctx, ownKey{}, true) }
+
+func isOwn(ctx context.Context) bool { return ctx.Value(ownKey{}) != nil }
 
 // failing reports whether an answer is that of a server which cannot do its work now. That lists cannot be streamed has another code.
 func failing(resp *http.Response) bool {

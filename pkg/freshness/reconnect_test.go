@@ -114,13 +114,15 @@ func TestOneAPIThatFailsIsNotTheAPIServer(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		feeds bool
+		own   bool   // the type is part of the API server
 		audit string // of the answer
 		after time.Duration
 		lines int
 	}{
-		{"an API behind the API server", true, "a", 8 * time.Second, 0},
-		{"a load balancer in the place of the API server", true, "", 2 * time.Minute, 1},
-		{"the API server itself, which serves all types of the caches", false, "a", 2 * time.Minute, 1},
+		{"an API behind the API server", true, false, "a", 8 * time.Second, 0},
+		{"a load balancer in the place of the API server", true, false, "", 2 * time.Minute, 1},
+		{"the API server itself, which serves all types of the caches", false, false, "a", 2 * time.Minute, 1},
+		{"the API server itself, which serves some types of the feeds", true, true, "a", 2 * time.Minute, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -138,6 +140,9 @@ func TestOneAPIThatFailsIsNotTheAPIServer(t *testing.T) {
 					return answer(http.StatusOK, ""), nil
 				}))
 				ctx := klog.NewContext(t.Context(), funcr.New(func(string, string) { lines++ }, funcr.Options{}))
+				if tt.own {
+					ctx = Own(ctx)
+				}
 				req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://server/apis/example.com/v1/widgets?watch=true&resourceVersion=7", nil)
 				if err != nil {
 					t.Fatal(err)

@@ -83,7 +83,7 @@ var errRejected = errors.New("rejected")
 // send is the one place where requests that change something are sent from. The error says that ctx has ended, or why the write has failed, or was rejected.
 func (w *writer) send(ctx context.Context, at apiType, o object, account types.UID, what string, still func() bool, write func(context.Context) error, details ...any) (outcome, error) {
 	if err := usable(o.name); err != nil {
-		return failed, fmt.Errorf("%s %v %q: %w", what, at.GroupResource(), o.name, err)
+		return rejected, fmt.Errorf("%s %v %q: %w: %w", what, at.GroupResource(), o.name, errRejected, err)
 	}
 	slot := w.slots.Acquire(ctx, cache.NewObjectName(o.namespace, string(account)), w.clock.Now().Add(slotPatience))
 	if slot == nil {

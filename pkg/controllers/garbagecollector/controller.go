@@ -75,12 +75,12 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 		cfg: cfg, deps: deps, dues: newDues(deps.Clock), owners: newOwners(deps.Metadata, deps.Clock), sweeper: newSweeper(deps.Metadata, deps.Clock),
 		memories: newMemories(), metrics: newMetrics(deps.Metrics), curious: rate.NewLimiter(curiousPerSecond, curiousAtOnce),
 	}
+	c.graph = newGraph(deps.Clock, c.wake)
 	c.writer = newWriter(deps.Metadata, deps.Clock, cfg.ObserveOnly, c.metrics)
 	loop := controller.LoopConfig{Controller: Name, Queue: queueObjects, Workers: cfg.Workers, Drain: cfg.Drain, Clock: deps.Clock}
-	c.objectLoop = controller.NewLoopByDeadline(loop, deps.Metrics, c.dues.of, c.reconcileObject).GroupBy(c.namespaceOf)
+	c.objectLoop = controller.NewLoopByDeadline(loop, deps.Metrics, c.dues.of, c.reconcileObject).GroupBy(c.graph.groupOf)
 	loop.Queue = queueOwners
-	c.ownerLoop = controller.NewLoop(loop, deps.Metrics, c.reconcileOwner).GroupBy(c.namespaceOf)
-	c.graph = newGraph(deps.Clock, c.wake)
+	c.ownerLoop = controller.NewLoop(loop, deps.Metrics, c.reconcileOwner).GroupBy(c.graph.groupOf)
 	c.types, err = newTypes(typesDeps{
 		Graph: c.graph, Caches: deps.Caches, Ignored: ignored, Clock: deps.Clock, Changed: c.lookThrough, SyncError: c.metrics.syncErrors.Inc,
 	})
@@ -90,9 +90,6 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 	deps.Metrics.MustRegister(newState(c))
 	return c, nil
 }
-
-// namespaceOf is where an object is: those of one namespace share, so that none keeps others from their turn; empty: in none, or it is not seen.
-func (c *Controller) namespaceOf(key id) string { return c.graph.namespaceOf(key) }
 
 // wake queues what a change in the graph has made worth a look. Feeds call it.
 func (c *Controller) wake(w wakes) {

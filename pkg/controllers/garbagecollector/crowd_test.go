@@ -5,17 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr/funcr"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/metadata"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 )
@@ -23,13 +23,23 @@ import (
 // Whoever may create a ConfigMap chooses the names in its references. One that is a path is not gone to.
 func TestANameThatWouldBeAnotherPathIsNotAskedFor(t *testing.T) {
 	s := newShell(t)
-	key := s.dependent(t, ref("v1", "ConfigMap", "../services/http:evil:80/proxy/x", "any"))
+	owner := ref("v1", "ConfigMap", "../services/http:evil:80/proxy/x", "any")
+	key := s.dependent(t, owner)
+	s.curious = rate.NewLimiter(1, 1)
+	s.get = func(name string, _ int) (*thing, error) {
+		o := newThing("a", name, uid(2)).owned(owner)
+		o.CreationTimestamp = metav1.NewTime(s.clock.Now())
+		return o, nil
+	}
 	s.look(t, key)
-	if got := s.asked("get"); len(got) > 0 || len(s.sent()) != 1 {
-		t.Errorf("asked was %q, and %d deletes were sent, want no question: there can be no such owner", got, len(s.sent()))
+	if got := s.asked("get configmaps"); len(got) != 1 || got[0] != "get configmaps d" || len(s.sent()) != 1 {
+		t.Errorf("asked was %q, and %d deletes were sent, want no question about the owner: there can be none", got, len(s.sent()))
+	}
+	if got := s.told(); len(got) != 1 || !strings.Contains(got[0], eventOwnerNotFound) {
+		t.Errorf("events are %q, want to be told of the owner", got)
 	}
 	at := s.types.state(configMaps.GroupResource).apiType
-	if _, _, err := s.writer.read(t.Context(), at, object{name: "../secrets/s"}); err == nil || len(s.asked("get")) > 0 {
+	if _, _, err := s.writer.read(t.Context(), at, object{name: "../secrets/s"}); err == nil || len(s.asked("get configmaps")) > 1 {
 		t.Errorf("an object was read that is called like a path: %v", err)
 	}
 }
@@ -145,70 +155,6 @@ func TestWhoWaitsForASlotForTooLongComesAgain(t *testing.T) {
 		}
 		cancel()
 		synctest.Wait()
-	})
-}
-
-// hanging is an API whose lists of one type are not answered for a minute, and then not well. All others are empty.
-type hanging struct {
-	metadata.Interface
-	metadata.ResourceInterface
-	resource string
-	asked    *atomic.Int32
-}
-
-func (h hanging) Resource(r schema.GroupVersionResource) metadata.Getter {
-	h.resource = r.Resource
-	return h
-}
-
-func (h hanging) Namespace(string) metadata.ResourceInterface { return h }
-
-func (h hanging) List(context.Context, metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
-	if h.resource == "hanging" {
-		h.asked.Add(1)
-		time.Sleep(time.Minute)
-		return nil, errors.New("no answer")
-	}
-	return &metav1.PartialObjectMetadataList{}, nil
-}
-
-// Twenty-four owners in as many namespaces want to know who refers to them, and one type does not answer. Owners that have nothing to do with it do not wait
-// for its lists, and it is not asked again by everybody.
-func TestListsThatHangAreInNobodysWay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var asked atomic.Int32
-		s := newSweeper(hanging{asked: &asked}, clock.RealClock{})
-		typ := func(name string) []apiType {
-			return []apiType{{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: name}, namespaced: true}}
-		}
-		list := func(name, namespace string) (sweep, error) {
-			return s.dependents(t.Context(), typ(name), namespace, keyOf(uid(1)), time.Now(), func() map[id]bool { return map[id]bool{} })
-		}
-		for n := range 24 {
-			go func() { _, _ = list("hanging", fmt.Sprint("n", n)) }()
-		}
-		synctest.Wait()
-		begun := time.Now()
-		if got, err := list("quick", "elsewhere"); err != nil || len(got.failed) > 0 || time.Since(begun) > 10*time.Second {
-			t.Errorf("after %v: %v, %v", time.Since(begun), got, err)
-		}
-		time.Sleep(time.Minute)
-		before := asked.Load()
-		for n := range 24 {
-			if got, err := list("hanging", fmt.Sprint("n", n)); err != nil || len(got.failed) != 1 {
-				t.Errorf("%v, %v, want to be told that the type cannot be listed", got, err)
-			}
-		}
-		if asked.Load() != before {
-			t.Errorf("a type that had just failed was listed %d times more", asked.Load()-before)
-		}
-		time.Sleep(failedFor + time.Minute)
-		go func() { _, _ = list("hanging", "a") }()
-		synctest.Wait()
-		if got, err := list("hanging", "b"); asked.Load() != before+1 || err != nil || len(got.failed) != 1 {
-			t.Errorf("%v, %v: %d lists while one of the type is on its way, want that one", got, err, asked.Load()-before)
-		}
-		time.Sleep(2 * time.Minute)
 	})
 }
 
@@ -345,7 +291,47 @@ func TestRejectedRequestsAboutOwnersAreLogged(t *testing.T) {
 		}
 		s.clock.Step(time.Minute)
 	}
+	for range 3 { // whatever else holds it in between
+		s.memories.note(key, func(m *ownerMemory) { m.why = byRefs })
+		s.clock.Step(time.Minute)
+		if _, err := s.reconcileOwner(ctx, key); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if len(lines) != 1 || !strings.Contains(lines[0], "Request was rejected") || !strings.Contains(lines[0], `\"d1\"`) {
 		t.Errorf("logged was %q, want one line about d1", lines)
+	}
+}
+
+// Objects of other servers may be called what cannot be part of a path. No request about one can be made, so that is told once, as of what a policy refuses.
+func TestAnObjectWhoseNameIsAPathIsRefusedOnce(t *testing.T) {
+	s := newShell(t)
+	f := s.serve(t, objectType{widgetsType.GroupResource, "Widget", true}, "v1")
+	check(t, f.Add(newThing("a", "x/y", uid(2)).at("1").owned(ref("v1", "ConfigMap", "o", uid(1)))))
+	s.clock.Step(time.Minute)
+	var lines []string
+	ctx := klog.NewContext(t.Context(), funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{}))
+	for range 5 {
+		got, err := s.reconcileObject(ctx, keyOf(uid(2)))
+		if err != nil || got.After < minRejectedPause {
+			t.Fatalf("looked at again after %v, %v", got.After, err)
+		}
+		s.clock.Step(got.After)
+	}
+	if len(lines) != 1 || !strings.Contains(lines[0], "Request was rejected") || len(s.sent()) > 0 {
+		t.Errorf("logged was %q, and %d deletes were sent", lines, len(s.sent()))
+	}
+}
+
+// Who shares the attention of the loops with whom.
+func TestObjectsAreGroupedByNamespaceOrType(t *testing.T) {
+	s := newShell(t)
+	f := s.serve(t, nodesType, "v1")
+	check(t, s.feed.Add(newThing("a", "one", uid(2)).owned(ref("v1", "Node", "n", uid(4)))))
+	check(t, f.Add(newThing("", "n", uid(3))))
+	for u, want := range map[types.UID]string{uid(2): "a", uid(3): "/nodes", uid(4): ""} {
+		if got := s.graph.groupOf(keyOf(u)); got != want {
+			t.Errorf("%s is in %q, want %q", u, got, want)
+		}
 	}
 }

@@ -10,12 +10,14 @@
 //
 // # Where to read
 //
-//   - graph.go is what is known of the cluster, feed.go how it comes in; object.go, identity.go and intern.go are what it is made of. It is the only
+//   - graph.go is what is known of the cluster, edge.go who refers to whom there, suspicion.go what speaks against an owner, sights.go what else is read off
+//     it, and feed.go how it comes in; object.go, identity.go and intern.go are what it is made of. It is the only
 //     copy, and small: 64 bytes for an object and as many for a reference, besides the name and an entry in the index.
 //   - reference.go says where the owner is that a reference names, or why nobody can tell.
 //   - evidence.go says what is known of that owner: present, waiting, absent or unknown.
 //   - plan.go decides about an object, finish.go about an owner that is being deleted, cycle.go how owners that wait for each other come free.
-//   - request.go is what is sent, and what comes of it, apply.go sends it; sweep.go lists types; explain.go is what users are told when nothing is.
+//   - request.go is what is sent, and what comes of it, apply.go sends it. inquiry.go is how questions are asked for many, and not of an API that does not
+//     answer; owners.go asks for owners, sweep.go lists types. explain.go is what users are told when nothing is sent.
 //   - why.go and dump.go are the debug page: what is known of an object in words, and the graph for Graphviz.
 //   - standing.go is how far the feed of a type has come, due.go the order in which objects are looked at.
 //   - types.go, local.go and schedule.go are which types there are, which of them the API server serves itself, and when discovery is asked; feeds.go is
@@ -24,9 +26,9 @@
 // # Nothing goes without proof
 //
 // The graph can be late, and a feed can be silent. What it shows is enough to leave an object alone, and no more than a suspicion otherwise. An
-// owner is absent if the API server has said, within the last second or together with what it said last of the other owners of the same object, that another
+// owner is absent if the API server has said, within the last second or together with what it said last of the other owners of the same object, which may take half a minute, that another
 // object has its name, or that there is none of this name and something else says so, too: the owner's feed told of its deletion, or has been up to date for two seconds since the reference was seen
-// and does not show it, or the API server has said so two seconds before. Only answers count that were asked for after the reference was seen:
+// and does not show it, or the API server has said so two seconds before. One of a type of the API server's own is absent, too, if no object can have its name. Only answers count that were asked for after the reference was seen:
 // who wrote it had seen the owner, and an answer from before may be about a namesake. That an owner waits for its dependents can
 // end, so it is asked for at each look, and what was decided is judged again at the moment at which a request can be sent. A 404 that does not name the object is not about the object: a server that does not know the type
 // yet, or no longer, gives it for every path. It says nothing, and neither do a refusal and silence.
@@ -47,7 +49,8 @@
 // # One does not keep others waiting
 //
 // An object may have thousands of owners, an API may not answer, and admission may take long in a namespace. So questions about one object are few at once, as
-// are those about one type; a list that hangs gives its place to another, and the type is listed by one at a time until that goes well; and writes share slots by
+// are those about one type. If two of these have hung for two seconds, or one to its end, the others are told so without being asked, and one tries again now
+// and then; what fails at once is held against nobody. Writes share slots by
 // namespace, and by the owner on whose account they are. Who waits for a slot in vain comes again.
 //
 // # Owners that are being deleted

@@ -15,6 +15,8 @@ const (
 	liveFor = time.Second
 	// waitingFor is how long the answer is that an owner waits for its dependents: the user may still change his mind.
 	waitingFor = 200 * time.Millisecond
+	// longestRound is how long a round of questions may take that has all its answers count as new at its end.
+	longestRound = 30 * time.Second
 	// settled is for how long a feed must have been heard from, and a reference seen, before what the feed lacks says something, and how far apart two
 	// answers must be that confirm each other: longer than events of one object are behind those of another.
 	settled = 2 * time.Second
@@ -166,13 +168,18 @@ type testimony struct {
 	round   round     // the latest one
 }
 
-// round is of questions about several owners of one object that were asked together. However long it took, the first answer is not old when the last one
-// comes: otherwise an object with many owners, or one that somebody slow is asked for, would never be decided about.
-type round struct{ began, ended time.Time }
+// round is of questions about several owners of one object that were asked together. The first answer is not old when the last one
+// comes, unless the round took longer than longestRound: otherwise an object with many owners, or one that somebody slow is asked for, would never be decided
+// about. That owners wait can come to an end, so they are asked for last, and what they were found to do is no older for a second only.
+type round struct{ began, late, ended time.Time }
 
 // age is for how long an answer has been known, if that was asked for in the round, since the end of the round.
 func (r round) age(a reply, now time.Time) time.Duration {
-	if r.ended.IsZero() || a.asked.Before(r.began) || a.answered.After(r.ended) {
+	begun, most := r.began, longestRound
+	if a.leaving {
+		begun, most = r.late, liveFor
+	}
+	if r.ended.IsZero() || r.ended.Sub(begun) > most || a.asked.Before(begun) || a.answered.After(r.ended) {
 		return a.age(now)
 	}
 	return now.Sub(r.ended)

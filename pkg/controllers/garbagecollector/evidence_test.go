@@ -374,9 +374,9 @@ func TestPollsAreSpread(t *testing.T) {
 		}
 	}
 	slots := map[time.Time]bool{}
-	for _, q := range s.owners.replies {
-		slots[q.reply.poll] = true
-		if wait := q.reply.poll.Sub(s.clock.Now()); wait < pollEvery || wait > pollEvery+many*pollApart {
+	for _, q := range s.owners.replies.known {
+		slots[q.answer.poll] = true
+		if wait := q.answer.poll.Sub(s.clock.Now()); wait < pollEvery || wait > pollEvery+many*pollApart {
 			t.Errorf("asked again after %v", wait)
 		}
 	}
@@ -385,7 +385,60 @@ func TestPollsAreSpread(t *testing.T) {
 	}
 	s.clock.Step(pollEvery - time.Second)
 	s.owners.prune()
-	if len(s.owners.replies) != many {
-		t.Errorf("%d replies are left, and those who refer to the other owners would all ask", len(s.owners.replies))
+	if left := len(s.owners.replies.known); left != many {
+		t.Errorf("%d replies are left, and those who refer to the other owners would all ask", left)
+	}
+}
+
+// How old an answer is among others that were asked for together.
+func TestHowOldTheAnswersOfARoundAre(t *testing.T) {
+	s := time.Second
+	at := func(d time.Duration) time.Time { return began.Add(d) }
+	of := func(began, late, ended time.Duration) round { return round{at(began), at(late), at(ended)} }
+	for _, tt := range []struct {
+		name            string
+		leaving         bool
+		asked, answered time.Duration
+		round           round
+		want            time.Duration // at 100 s
+	}{
+		{"no round", false, 90 * s, 91 * s, round{}, 9 * s},
+		{"from before the round", false, 90 * s, 91 * s, of(92*s, 99*s, 99*s), 9 * s},
+		{"the first of the round", false, 80 * s, 81 * s, of(80*s, 99*s, 99*s), s},
+		{"from after the round", false, 99 * s, 99*s + 1, of(80*s, 98*s, 98*s), s - 1},
+		{"of a round that took long", false, 69 * s, 70 * s, of(69*s-1, 99*s, 99*s), 30 * s},
+		{"of one that took as long as it may", false, 69 * s, 70 * s, of(69*s, 99*s, 99*s), s},
+		{"an owner that waits, asked for with the first", true, 80 * s, 81 * s, of(80*s, 99*s, 99*s), 19 * s},
+		{"asked for with the last", true, 99 * s, 99*s + 1, of(80*s, 99*s, 100*s), 0},
+		{"with the last, which took long", true, 90 * s, 91 * s, of(80*s, 90*s, 100*s), 9 * s},
+	} {
+		if got := tt.round.age(reply{says: found, leaving: tt.leaving, asked: at(tt.asked), answered: at(tt.answered)}, at(100*s)); got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
+// The user turns a foreground deletion into one that leaves orphans while a slow owner of the same object is asked for. Nobody tells but the API server.
+func TestThatAnOwnerWaitsIsNoOlderThanItSeems(t *testing.T) {
+	s := newShell(t)
+	key := s.dependent(t, ref("v1", "ConfigMap", "waits", uid(10)), ref("v1", "ConfigMap", "slow", uid(11)))
+	changed := s.clock.Now().Add(time.Second)
+	s.get = func(name string, _ int) (*thing, error) {
+		if name == "slow" {
+			s.clock.Step(9 * time.Second)
+			return nil, notFound(name)
+		}
+		o := newThing("a", name, uid(10)).finalizedBy("foregroundDeletion").deleted()
+		if s.clock.Now().After(changed) {
+			o.Finalizers = []string{"orphan"}
+		}
+		return o, nil
+	}
+	for range 5 {
+		got := s.look(t, key)
+		s.clock.Step(max(got.After, time.Second))
+	}
+	if got := s.sent(); len(got) > 0 {
+		t.Errorf("%d deletes were sent of what is to be kept", len(got))
 	}
 }

@@ -90,6 +90,14 @@ func (t *knownTypes) start(ctx context.Context, r schema.GroupResource) {
 		started, err = t.feeds.Start(ctx, k.GroupVersionResource, t.storeOf(r, f), caches.FeedEvents{
 			Listed: func() { t.happened(ctx, r, turn, listed, nil) },
 			Lost:   func(err error) { t.happened(ctx, r, turn, lost, err) },
+			Own:    func() bool { return t.isOwn(r) },
+			Refused: func(err error) {
+				what := quiet
+				if err == nil {
+					what = heard
+				}
+				t.happened(ctx, r, turn, what, err)
+			},
 		})
 		if err == nil {
 			k.source = started
@@ -109,6 +117,13 @@ func (k *knownType) lacksFeed() bool {
 	return k.watched && !k.cached && k.phase == listing && k.source == nil
 }
 
+// isOwn reports whether a type is part of the API server itself: no definition, whose webhook may fail, and no other server.
+func (t *knownTypes) isOwn(r schema.GroupResource) bool {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	return t.types[r] != nil && builtIn(t.types[r].apiType)
+}
+
 // happened notes what a source has told of itself, whose turn it was.
 func (t *knownTypes) happened(ctx context.Context, r schema.GroupResource, turn int, what occurrence, err error) {
 	t.lock.Lock()
@@ -120,7 +135,7 @@ func (t *knownTypes) happened(ctx context.Context, r schema.GroupResource, turn 
 	was := k.phase
 	k.standing = k.after(what, t.deps.Clock.Now())
 	k.whole = k.whole || what == listed
-	if k.phase != away && (err != nil || what == listed) { // a watch that ends well does not mend what was wrong
+	if k.phase != away && (err != nil || what == listed || what == heard) { // a watch that ends well does not mend what was wrong
 		k.err = err
 	}
 	is := k.phase
@@ -216,6 +231,8 @@ func (k *knownType) tellSilence(ctx context.Context, now time.Time) {
 	case k.logged:
 		return
 	case k.phase == listing && k.err != nil && k.listingFor(now) >= syncPatience:
+		reason = k.err
+	case k.phase == silent && k.err != nil:
 		reason = k.err
 	case k.phase == listing && k.listingFor(now) >= quietFor, k.phase == silent:
 	default:

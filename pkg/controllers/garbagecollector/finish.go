@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"minikcm/pkg/controller"
 )
 
 const (
@@ -31,6 +33,7 @@ type ownerSight struct {
 	refs     int           // dependents whose references to it are not known to be gone
 	looked   bool          // the types that may hold a dependent have been listed: when orphaning, all of them, since the deletion was seen to be so
 	blind    int           // types that could not be listed, or are not seen
+	again    time.Duration // when the first of those can be tried again that do not answer; 0: nobody knows
 	waited   time.Duration // since it was seen to be deleted
 	// undiscovered: which types there are has not been told; when orphaning, not since the deletion was seen to be so.
 	undiscovered bool
@@ -59,6 +62,7 @@ const (
 	byBlindness  reason = "unseen_type"
 	byRefs       reason = "references"
 	byRejection  reason = "rejected" // a request was, by a policy or for lack of a right
+	byLine       reason = "busy"     // a request waits for its turn; also of objects
 )
 
 // next is a step with why it is this one.
@@ -89,7 +93,7 @@ func finishOrphaning(o ownerSight) next {
 	case o.refs > 0:
 		return next{do: orphan, why: byRefs, after: recheck(o.waited)}
 	case o.blind > 0:
-		return next{do: hold, why: byBlindness, after: minRecheck}
+		return next{do: hold, why: byBlindness, after: controller.Soonest(minRecheck, o.again)}
 	}
 	return next{do: finalize}
 }

@@ -67,6 +67,9 @@ func (c *Controller) reconcileOwner(ctx context.Context, key id) (controller.Res
 		if errors.Is(err, errRejected) {
 			return c.wait(ctx, key, o.live, afterRejection(o.waited(c.deps.Clock.Now())), hindrance{refused: err.Error()}), nil
 		}
+		if errors.Is(err, errBusy) {
+			c.memories.note(key, func(m *ownerMemory) { m.why = byLine })
+		}
 		if !changed {
 			return result, err
 		}
@@ -112,6 +115,19 @@ func (c *Controller) inGraph(key id, d dependents, m ownerMemory) ownerSight {
 	return s
 }
 
+// listPatience is how long a list may take for an owner that is deleted in the foreground and has waited for so long. A type that is likely to hold dependents
+// may use up the time that the owner waits for it, and has some more if its feed works, as it may only have many objects; one that is looked at for good
+// measure may not keep the owner.
+func listPatience(likely, blind bool, waited time.Duration) time.Duration {
+	switch {
+	case likely && blind:
+		return max(blindPatience-waited, hangs)
+	case likely:
+		return max(blindPatience-waited, askTimeout)
+	}
+	return hangs
+}
+
 // finishForeground lets an owner go that has waited for its dependents. It reports whether the owner has changed meanwhile.
 func (c *Controller) finishForeground(ctx context.Context, o ending) (controller.Result, bool, error) {
 	d, ok := c.graph.dependentsOf(o.key, most)
@@ -125,11 +141,16 @@ func (c *Controller) finishForeground(ctx context.Context, o ending) (controller
 	var strays []object
 	if n.do == list {
 		types, likely := c.pairsOf(o)
-		swept, err := c.straysOf(ctx, o, types)
+		swept, err := c.straysOf(ctx, search{
+			types: types, patience: func(t apiType) time.Duration {
+				return listPatience(likely[t.GroupResource()], c.types.state(t.GroupResource()).blind(), s.waited)
+			},
+			namespace: o.live.namespace, owner: o.key, since: o.memory.since,
+		})
 		if err != nil {
 			return controller.Result{}, false, err
 		}
-		s.looked = true
+		s.looked, s.waited = true, o.waited(c.deps.Clock.Now())
 		for _, r := range swept.failed {
 			if likely[r] {
 				s.blind++
@@ -149,7 +170,7 @@ func (c *Controller) finishForeground(ctx context.Context, o ending) (controller
 	case finalize:
 		changed, err := c.finalize(ctx, o, metav1.FinalizerDeleteDependents)
 		if len(all.blind) > 0 && err == nil && !changed {
-			c.tellBlindness(ctx, o, all.blind)
+			c.tellBlindness(ctx, o, all.blind, s.blind > 0)
 		}
 		return controller.Result{}, changed, err
 	}
@@ -170,16 +191,17 @@ func (c *Controller) finishForeground(ctx context.Context, o ending) (controller
 
 // straysOf lists types for dependents of an owner that the graph does not show. A list that others share may be from before some of them were gone, which the
 // graph knows: the types of those that it shows are listed once more.
-func (c *Controller) straysOf(ctx context.Context, o ending, types []apiType) (sweep, error) {
+func (c *Controller) straysOf(ctx context.Context, what search) (sweep, error) {
 	look := c.deps.Clock.Now()
-	first, err := c.sweeper.dependents(ctx, types, o.live.namespace, o.key, o.memory.since, c.memories.finishing)
+	first, err := c.sweeper.dependents(ctx, what, c.memories.finishing)
 	if err != nil || len(first.found) == 0 {
 		return first, err
 	}
-	shown := slices.DeleteFunc(types, func(t apiType) bool {
+	what.since = look
+	what.types = slices.DeleteFunc(what.types, func(t apiType) bool {
 		return !slices.ContainsFunc(first.found, func(o object) bool { return o.resource == t.GroupResource() })
 	})
-	again, err := c.sweeper.dependents(ctx, shown, o.live.namespace, o.key, look, c.memories.finishing)
+	again, err := c.sweeper.dependents(ctx, what, c.memories.finishing)
 	return sweep{found: again.found, blind: slices.Concat(first.blind, again.blind), failed: slices.Concat(first.failed, again.failed)}, err
 }
 
@@ -294,7 +316,7 @@ func (c *Controller) whereOrphansMayBe(o ending) (types []apiType, known []objec
 
 // makeOrphans takes away the references to an owner that a pass shows. The next step is to let it go if the pass has left nothing to be done.
 func (c *Controller) makeOrphans(ctx context.Context, o ending, s ownerSight, p pass) (next, hindrance, error) {
-	swept, err := c.sweeper.dependents(ctx, p.types, o.live.namespace, o.key, o.memory.since, c.memories.finishing)
+	swept, err := c.sweeper.dependents(ctx, search{types: p.types, namespace: o.live.namespace, owner: o.key, since: o.memory.since}, c.memories.finishing)
 	if err != nil {
 		return next{}, hindrance{}, err
 	}
@@ -306,13 +328,15 @@ func (c *Controller) makeOrphans(ctx context.Context, o ending, s ownerSight, p 
 	})
 	left := union(swept.found, p.known)
 	h := hindrance{blind: slices.Concat(p.unseen, swept.blind)}
-	s.looked, s.blind, s.refs = true, len(h.blind), len(left)
+	s.looked, s.blind, s.again, s.refs = true, len(h.blind), swept.again, len(left)
 	n := finish(s)
 	if n.do != orphan {
 		return n, h, nil
 	}
 	if err := c.each(ctx, left, func(ctx context.Context, dependent object) error { return c.orphan(ctx, dependent, o.live.uid) }); err != nil {
-		h.all, h.refused = len(left), err.Error()
+		if h.all = len(left); !errors.Is(err, context.Canceled) {
+			h.refused = err.Error()
+		}
 		return n, h, err
 	}
 	c.noteCounted(o.key, orphan)

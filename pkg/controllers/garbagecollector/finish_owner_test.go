@@ -298,11 +298,11 @@ func TestOneOwnerAtATimeHasAllNamespacesListed(t *testing.T) {
 		s := newShell(t)
 		s.serve(t, nodesType, "v1")
 		types := []apiType{s.types.state(configMaps.GroupResource).apiType}
-		check(t, s.sweeper.wide.Acquire(t.Context(), 1))
+		s.sweeper.wide <- struct{}{}
 		var all sync.WaitGroup
 		for n := range 3 {
 			all.Go(func() {
-				_, err := s.sweeper.dependents(t.Context(), types, "", keyOf(uid(n)), began, func() map[id]bool {
+				_, err := s.sweeper.dependents(t.Context(), search{types: types, owner: keyOf(uid(n)), since: began}, func() map[id]bool {
 					return map[id]bool{keyOf(uid(0)): true, keyOf(uid(1)): true, keyOf(uid(2)): true}
 				})
 				check(t, err)
@@ -312,7 +312,7 @@ func TestOneOwnerAtATimeHasAllNamespacesListed(t *testing.T) {
 		if got := s.asked("list"); len(got) > 0 {
 			t.Errorf("listed was %q while another owner was at it", got)
 		}
-		s.sweeper.wide.Release(1)
+		<-s.sweeper.wide
 		all.Wait()
 		if got := s.asked("list"); len(got) != 1 {
 			t.Errorf("listed was %q for three owners, want one list", got)
@@ -329,7 +329,7 @@ func TestAnOwnerIsNotHeldByWhatASharedListShowedAndHasGoneSince(t *testing.T) {
 	check(t, s.feed.Add(dependent))
 	s.finish(t, key) // its deletion is seen
 	other := keyOf(uid(9))
-	_, err := s.sweeper.dependents(t.Context(), []apiType{s.types.state(configMaps.GroupResource).apiType}, "a", other, s.clock.Now(), func() map[id]bool {
+	_, err := s.sweeper.dependents(t.Context(), search{types: typeCalled("configmaps"), namespace: "a", owner: other, since: s.clock.Now()}, func() map[id]bool {
 		return map[id]bool{key: true}
 	})
 	check(t, err)

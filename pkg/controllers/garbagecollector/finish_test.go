@@ -49,6 +49,7 @@ func TestFinish(t *testing.T) {
 		{"some refer to it", let, ownerSight{looked: true, refs: 3}, next{do: orphan, why: byRefs, after: 30 * s}},
 		{"some do, and not all could be looked at", let, ownerSight{looked: true, refs: 3, blind: 1}, next{do: orphan, why: byRefs, after: 30 * s}},
 		{"none does where one could look", let, ownerSight{looked: true, blind: 1}, next{do: hold, why: byBlindness, after: 30 * s}},
+		{"one of them is left alone for a moment, because it does not answer", let, ownerSight{looked: true, blind: 1, again: 2 * s}, next{do: hold, why: byBlindness, after: 2 * s}},
 		{"for however long", let, ownerSight{looked: true, blind: 1, waited: 24 * time.Hour}, next{do: hold, why: byBlindness, after: 30 * s}},
 		{"none does", let, ownerSight{looked: true}, next{do: finalize}},
 		{"whether dependents hold it does not matter", let, ownerSight{looked: true, blocking: 3, idle: 3}, next{do: finalize}},
@@ -100,5 +101,20 @@ func checkFinish(t *testing.T, o ownerSight) {
 		t.Fatalf("%+v is given up", o)
 	case (got.do == hold || got.do == collect) && got.after <= 0:
 		t.Fatalf("%+v waits for ever", o)
+	}
+}
+
+func TestHowLongAListMayTake(t *testing.T) {
+	for _, tt := range []struct {
+		likely, blind bool
+		waited, want  time.Duration
+	}{
+		{false, true, 0, hangs}, {false, false, time.Hour, hangs},
+		{true, true, 0, 30 * time.Second}, {true, true, 25 * time.Second, 5 * time.Second}, {true, true, time.Hour, hangs},
+		{true, false, 0, 30 * time.Second}, {true, false, 25 * time.Second, 10 * time.Second}, {true, false, time.Hour, 10 * time.Second},
+	} {
+		if got := listPatience(tt.likely, tt.blind, tt.waited); got != tt.want {
+			t.Errorf("likely %v, blind %v, after %v: %v, want %v", tt.likely, tt.blind, tt.waited, got, tt.want)
+		}
 	}
 }

@@ -70,9 +70,10 @@ func (t *knownTypes) relocate() {
 func (t *knownTypes) storeOf(r schema.GroupResource, f *feed) caches.FeedStore {
 	switch r {
 	case crds:
-		return tapped{feed: f, resource: r, types: t, saw: t.sawDefinition, listed: t.listedDefinitions}
+		return tapped{feed: f, resource: r, types: t, saw: t.sawDefinition, listed: t.listedDefinitions, names: func(k *knownType) string { return k.GroupResource().String() }}
 	case apiServices:
-		return tapped{feed: f, resource: r, types: t, saw: t.sawService, listed: t.listedServices, label: automanaged}
+		return tapped{feed: f, resource: r, types: t, saw: t.sawService, listed: t.listedServices, label: automanaged,
+			names: func(k *knownType) string { return discovery.ServiceOf(k.GroupVersion()) }}
 	}
 	return f
 }
@@ -85,6 +86,7 @@ type tapped struct {
 	saw      func(obj metav1.Object, gone bool) stir
 	listed   func(names map[string]bool) stir // those that it has not are gone
 	label    string                           // that is kept for saw; empty: none
+	names    func(*knownType) string          // the object that is about a type
 }
 
 // Add implements cache.ReflectorStore.
@@ -112,6 +114,7 @@ func (s tapped) tell(obj any, gone bool) {
 		what := s.saw(m, gone)
 		s.types.relocate()
 		s.types.wake(what)
+		s.types.hurry(map[string]bool{m.GetName(): true}, s.names)
 	}
 }
 
@@ -133,6 +136,7 @@ func (s tapped) Replace(list []any, version string) error {
 		most = filled
 	}
 	s.types.wake(most)
+	s.types.hurry(names, s.names)
 	return nil
 }
 
@@ -160,6 +164,7 @@ func (s tapped) Transformer() cache.TransformFunc {
 func (t *knownTypes) sawDefinition(crd metav1.Object, gone bool) stir {
 	name := crd.GetName()
 	t.lock.Lock()
+	defer t.lock.Unlock()
 	k := t.types[schema.ParseGroupResource(name)]
 	served := k != nil && k.served
 	what := changed
@@ -178,12 +183,6 @@ func (t *knownTypes) sawDefinition(crd metav1.Object, gone bool) stir {
 	if k != nil {
 		k.emptied = gone
 	}
-	var feeds []*caches.Feed
-	if k != nil {
-		feeds = k.listing()
-	}
-	t.lock.Unlock()
-	hurry(feeds)
 	return what
 }
 
@@ -203,8 +202,8 @@ func (t *knownTypes) listedDefinitions(names map[string]bool) stir {
 func (t *knownTypes) sawService(service metav1.Object, gone bool) stir {
 	name := service.GetName()
 	_, local := service.GetLabels()[automanaged]
-	var feeds []*caches.Feed
 	t.lock.Lock()
+	defer t.lock.Unlock()
 	claimed, met := t.services[name]
 	what := changed
 	if gone || !met && closed(t.known) {
@@ -216,13 +215,6 @@ func (t *knownTypes) sawService(service metav1.Object, gone bool) stir {
 		claimed.local = local
 		t.services[name] = claimed
 	}
-	for _, k := range t.types {
-		if discovery.ServiceOf(k.GroupVersion()) == name {
-			feeds = append(feeds, k.listing()...)
-		}
-	}
-	t.lock.Unlock()
-	hurry(feeds)
 	return what
 }
 
@@ -260,8 +252,16 @@ func (k *knownType) listing() []*caches.Feed {
 	return []*caches.Feed{k.source}
 }
 
-// hurry has feeds try again: whatever was in their way may be gone.
-func hurry(feeds []*caches.Feed) {
+// hurry has the feeds of types try again that something has been heard about: whatever was in their way may be gone.
+func (t *knownTypes) hurry(about map[string]bool, names func(*knownType) string) {
+	var feeds []*caches.Feed
+	t.lock.Lock()
+	for _, k := range t.types {
+		if k.phase == listing && about[names(k)] {
+			feeds = append(feeds, k.listing()...)
+		}
+	}
+	t.lock.Unlock()
 	for _, f := range feeds {
 		f.Hurry()
 	}

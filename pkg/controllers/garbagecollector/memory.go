@@ -30,6 +30,7 @@ type ownerMemory struct {
 	holders   int       // how many dependents held it when it was last looked at
 	moved     time.Time // that number has changed; zero: it was not looked at yet
 	notice    notice
+	told      bool // the log has told of a request that was rejected
 
 	listed   bool                          // orphaning: every type was, and the owner did not come free
 	unlisted map[schema.GroupResource]bool // those that could not be, the last time

@@ -7,9 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/semaphore"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
 )
@@ -27,72 +25,63 @@ const (
 // owners asks the API server for owners, and remembers what it said for all that refer to them. What was said in an earlier term does
 // not count: see [owners.reset].
 type owners struct {
-	client metadata.Interface
-	clock  clock.PassiveClock
+	client  metadata.Interface
+	clock   clock.PassiveClock
+	replies *inquiries[target, reply]
 
-	lock    sync.Mutex
-	replies map[target]*inquiry
-	places  map[schema.GroupVersionResource]*semaphore.Weighted
-	polled  time.Time // the latest moment at which an owner is to be asked for again of whose deletion no feed tells
-}
-
-// inquiry is what is known of one owner.
-type inquiry struct {
-	turn  chan struct{} // holds one while somebody asks, so that others wait for the answer instead of asking too
-	reply reply         // guarded by the lock of owners
+	lock   sync.Mutex
+	polled time.Time // the latest moment at which an owner is to be asked for again of whose deletion no feed tells
 }
 
 func newOwners(client metadata.Interface, clk clock.PassiveClock) *owners {
-	return &owners{client: client, clock: clk, replies: map[target]*inquiry{}, places: map[schema.GroupVersionResource]*semaphore.Weighted{}}
+	return &owners{client: client, clock: clk, replies: newInquiries[target, reply](clk, 2*questionsAtOnce)}
 }
 
 // known is the latest reply about an owner, the zero reply if there is none.
-func (o *owners) known(at target) reply {
-	o.lock.Lock()
-	defer o.lock.Unlock()
-	if q := o.replies[at]; q != nil {
-		return q.reply
-	}
-	return reply{}
+func (o *owners) known(at target) reply { return o.replies.latest(at) }
+
+// pause is for how long owners of a type are not to be asked for, because its API does not answer; 0: they may be.
+func (o *owners) pause(at target) time.Duration {
+	return o.replies.pause(api{GroupVersionResource: at.GroupVersionResource})
 }
 
-// ask asks for an owner, unless somebody else has since the reply before, with which the caller could not decide. If it is found it is polled from then on if
-// the caller says that no feed tells of it. It reports only that ctx, or the term,
+// ask asks for an owner, unless somebody else has since the reply before, with which the caller could not decide, or its API does not answer. If it is found
+// it is polled from then on if the caller says that no feed tells of it. It reports only that ctx, or the term,
 // has ended, or that too many others are in line: whatever else there is to an answer is in the reply.
 func (o *owners) ask(ctx context.Context, at target, before reply, polled bool) error {
-	q := o.inquiry(at)
-	if err := inTime(ctx, enter(q.turn)); err != nil {
-		return err
-	}
-	defer func() { <-q.turn }()
-	if o.known(at).asked.After(before.asked) {
+	_, err := o.replies.ask(ctx, at, api{GroupVersionResource: at.GroupVersionResource},
+		func(known reply) bool { return known.asked.After(before.asked) },
+		func(ctx context.Context) (reply, error) { return o.put(ctx, at, polled) })
+	var silent *silence
+	if err == nil || errors.As(err, &silent) {
 		return nil
 	}
-	places := o.placesOf(at.GroupVersionResource)
-	if err := inTime(ctx, func(ctx context.Context) error { return places.Acquire(ctx, 1) }); err != nil {
-		return err
-	}
-	defer places.Release(1)
+	return fmt.Errorf("get %v %q: %w", at.GroupResource(), at.name, err)
+}
+
+// put asks for an owner, and reports apart from the reply if there was no answer.
+func (o *owners) put(ctx context.Context, at target, polled bool) (reply, error) {
 	asked := o.clock.Now()
 	found, err := o.get(ctx, at)
-	if err != nil && (ctx.Err() != nil || errors.Is(err, context.Canceled)) {
-		return fmt.Errorf("get %v %q: %w", at.GroupResource(), at.name, err) // the term has ended, which says nothing about the owner
-	}
 	var m metav1.Object
 	if err == nil {
 		m = found
 	}
-	o.lock.Lock()
-	defer o.lock.Unlock()
-	q.reply = q.reply.then(sayingOf(m, err, at.name), m, asked, o.clock.Now())
-	if err == nil && polled && q.reply.asked.Equal(asked) && !q.reply.leaving {
-		q.reply.poll = o.nextPoll()
+	says := sayingOf(m, err, at.name)
+	next := o.known(at).then(says, m, asked, o.clock.Now())
+	if err == nil && polled && next.asked.Equal(asked) && !next.leaving {
+		next.poll = o.nextPoll()
 	}
-	return nil
+	if says != unable {
+		err = nil
+	}
+	return next, err
 }
 
-// nextPoll is when to ask for an owner again, each at another moment. The lock is held.
+// nextPoll is when to ask for an owner again, each at another moment.
 func (o *owners) nextPoll() time.Time {
+	o.lock.Lock()
+	defer o.lock.Unlock()
 	o.polled = later(o.polled.Add(pollApart), o.clock.Now().Add(pollEvery))
 	return o.polled
 }
@@ -103,43 +92,16 @@ func (o *owners) get(ctx context.Context, at target) (*metav1.PartialObjectMetad
 	return o.client.Resource(at.GroupVersionResource).Namespace(at.namespace).Get(ctx, at.name, metav1.GetOptions{})
 }
 
-func (o *owners) placesOf(r schema.GroupVersionResource) *semaphore.Weighted {
-	o.lock.Lock()
-	defer o.lock.Unlock()
-	if o.places[r] == nil {
-		o.places[r] = semaphore.NewWeighted(2 * questionsAtOnce)
-	}
-	return o.places[r]
-}
-
-func (o *owners) inquiry(at target) *inquiry {
-	o.lock.Lock()
-	defer o.lock.Unlock()
-	q := o.replies[at]
-	if q == nil {
-		q = &inquiry{turn: make(chan struct{}, 1)}
-		o.replies[at] = q
-	}
-	return q
-}
-
 // reset forgets everything, at the beginning of a term. Nobody may be asking.
 func (o *owners) reset() {
+	o.replies.reset()
 	o.lock.Lock()
 	defer o.lock.Unlock()
-	clear(o.replies)
-	clear(o.places)
 	o.polled = time.Time{}
 }
 
 // prune forgets what is too old to matter.
 func (o *owners) prune() {
-	o.lock.Lock()
-	defer o.lock.Unlock()
 	now := o.clock.Now()
-	for at, q := range o.replies {
-		if len(q.turn) == 0 && now.Sub(later(q.reply.asked, q.reply.poll)) > repliesKept {
-			delete(o.replies, at)
-		}
-	}
+	o.replies.prune(func(r reply) bool { return now.Sub(later(r.asked, r.poll)) > repliesKept })
 }

@@ -38,6 +38,7 @@ func (c *Controller) settle(ctx context.Context, o object, against []suspicion, 
 		}
 		v, err := c.judged(ctx, o, against)
 		if err != nil {
+			c.busy(o, err)
 			return controller.Result{}, err
 		}
 		a := decide(sight{object: o, owners: v.owners, owns: owns})
@@ -207,7 +208,7 @@ type view struct {
 	polled   []bool // no feed would tell if it went
 }
 
-// judged asks for owners until nothing is left that an answer of the API server could tell. The error is that the term has ended.
+// judged asks for owners until nothing is left that an answer of the API server could tell. The error is that the term has ended, or errBusy.
 func (c *Controller) judged(ctx context.Context, o object, against []suspicion) (view, error) {
 	look, last := c.deps.Clock.Now(), round{}
 	for range tries {
@@ -215,18 +216,13 @@ func (c *Controller) judged(ctx context.Context, o object, against []suspicion) 
 		if len(v.ask) == 0 {
 			return v, nil
 		}
-		if controller.Draining(ctx) {
-			return view{}, controller.ErrDraining
-		}
+		first, late := v.together()
 		last = round{began: c.deps.Clock.Now()}
-		var all errgroup.Group
-		all.SetLimit(questionsAtOnce)
-		for _, n := range v.together() {
-			all.Go(func() error {
-				return safely(func() error { return c.owners.ask(ctx, v.at[n], v.replies[n], v.polled[n]) })
-			})
+		if err := c.askFor(ctx, v, first); err != nil {
+			return view{}, err
 		}
-		if err := all.Wait(); err != nil {
+		last.late = c.deps.Clock.Now()
+		if err := c.askFor(ctx, v, late); err != nil {
 			return view{}, err
 		}
 		last.ended = c.deps.Clock.Now()
@@ -238,15 +234,34 @@ func (c *Controller) judged(ctx context.Context, o object, against []suspicion) 
 	return v, nil
 }
 
-// together are the owners to ask for at once: those that have to be asked for, and those that were found to wait, as that can come to an end meanwhile.
-func (v view) together() []int {
-	ask := slices.Clone(v.ask)
+// askFor asks for some owners, a few at once.
+func (c *Controller) askFor(ctx context.Context, v view, some []int) error {
+	var all errgroup.Group
+	all.SetLimit(questionsAtOnce)
+	for _, n := range some {
+		if controller.Draining(ctx) {
+			all.Go(func() error { return controller.ErrDraining })
+			break
+		}
+		all.Go(func() error {
+			return safely(func() error { return c.owners.ask(ctx, v.at[n], v.replies[n], v.polled[n]) })
+		})
+	}
+	return all.Wait()
+}
+
+// together are the owners to ask for in one round: those that have to be asked for, and, after them, those that wait as far as is known, whether they have to
+// be or not: that can come to an end while the others are asked for.
+func (v view) together() (first, late []int) {
 	for n, r := range v.rulings {
-		if r.verdict == waiting {
-			ask = append(ask, n)
+		switch {
+		case r.verdict == waiting, r.ask && v.replies[n].leaving:
+			late = append(late, n)
+		case r.ask:
+			first = append(first, n)
 		}
 	}
-	return ask
+	return first, late
 }
 
 // view judges every owner of an object by what is known now, in a look that began at a moment, after a round of questions.
@@ -270,7 +285,13 @@ func (c *Controller) view(o object, against []suspicion, look time.Time, last ro
 				t.removed = !t.gone.IsZero() && known.lacks(r, t.gone)
 			}
 		}
-		v.rulings = append(v.rulings, judge(t, now))
+		r := judge(t, now)
+		if r.ask {
+			if pause := c.owners.pause(v.at[n]); pause > 0 {
+				r = ruling{after: pause, held: heldBy(unable)}
+			}
+		}
+		v.rulings = append(v.rulings, r)
 	}
 	v.weighed = weigh(v.rulings)
 	return v
@@ -289,7 +310,7 @@ func (v view) unheardOf() bool { return v.unheard() >= 0 }
 func (v view) unheard() int {
 	return slices.IndexFunc(v.rulings, func(r ruling) bool {
 		switch r.witness {
-		case otherUID, notListed, askedTwice:
+		case otherUID, notListed, askedTwice, noSuchName:
 			return true
 		}
 		return false

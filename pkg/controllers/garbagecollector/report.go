@@ -44,7 +44,8 @@ func (c *Controller) wait(ctx context.Context, key id, owner object, n next, h h
 	now := c.deps.Clock.Now()
 	var m ownerMemory
 	c.memories.note(key, func(known *ownerMemory) {
-		if n.why == byRejection && known.why != byRejection { // once for as long as it lasts, as of objects
+		if n.why == byRejection && !known.told { // once: events say more
+			known.told = true
 			klog.FromContext(ctx).Info("Request was rejected", "resource", owner.resource, "object", klog.KRef(owner.namespace, owner.name), "uid", owner.uid, "reason", h.refused)
 		}
 		known.why = n.why
@@ -115,9 +116,14 @@ func foreign(finalizers []string) []string {
 	})
 }
 
-// tellBlindness says that an owner was let go although not all of its dependents may have been seen.
-func (c *Controller) tellBlindness(ctx context.Context, o ending, unseen []blind) {
-	klog.FromContext(ctx).Info("Owner was let go although some types cannot be listed: dependents of these types, if there are any, go after it",
+// tellBlindness says that an owner was let go although not all of its dependents may have been seen. While any type is broken that is so of every owner, and
+// worth the log of operators only if it is likely to have some of that type.
+func (c *Controller) tellBlindness(ctx context.Context, o ending, unseen []blind, likely bool) {
+	level := klog.Level(2)
+	if likely {
+		level = 0
+	}
+	klog.FromContext(ctx).V(int(level)).Info("Owner was let go although some types cannot be listed: dependents of these types, if there are any, go after it",
 		"resource", o.live.resource, "object", klog.KRef(o.live.namespace, o.live.name), "reason", explainBlindness(unseen))
 }
 
@@ -157,11 +163,22 @@ func (v view) unreachable() int {
 // failed keeps what a request was answered that is to be repeated: that is what holds the owner of the object meanwhile. What the end of the term has cut
 // short has not failed.
 func (c *Controller) failed(o object, a action, err error) {
+	c.busy(o, err)
 	if errors.Is(err, context.Canceled) {
 		return
 	}
 	key := keyed(o)
 	c.memories.setObject(key, c.memories.object(key).fail(a.do, err.Error(), c.deps.Clock.Now()))
+}
+
+// busy keeps that others are in line, if that is what an error says.
+func (c *Controller) busy(o object, err error) {
+	if errors.Is(err, errBusy) {
+		key := keyed(o)
+		m := c.memories.object(key)
+		m.held = string(byLine)
+		c.memories.setObject(key, m)
+	}
 }
 
 // refused keeps what a request was answered that was rejected, and returns when to try again. A policy may keep thousands of objects, so that is told once

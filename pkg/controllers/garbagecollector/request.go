@@ -91,9 +91,12 @@ func without(o object, as types.PatchType, refs []int) (patch, error) {
 	if o.live == nil {
 		return patch{}, fmt.Errorf("take references away: %w", errNotLive)
 	}
-	left := []metav1.OwnerReference{}
+	left, out := []metav1.OwnerReference{}, map[int]bool{}
+	for _, n := range refs {
+		out[n] = true
+	}
 	for n, ref := range o.live.OwnerReferences {
-		if !slices.Contains(refs, n) {
+		if !out[n] {
 			left = append(left, ref)
 		}
 	}

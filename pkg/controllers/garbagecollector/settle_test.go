@@ -224,7 +224,7 @@ func TestAPanicIsAnErrorOfItsKey(t *testing.T) {
 		t.Error("a panic about one of many is no error")
 	}
 	s.list = func(string) ([]*thing, error) { panic("of a test") }
-	if _, err := s.sweeper.dependents(t.Context(), []apiType{s.types.state(configMaps.GroupResource).apiType}, "a", key, began, s.memories.finishing); err == nil {
+	if _, err := s.sweeper.dependents(t.Context(), search{types: typeCalled("configmaps"), namespace: "a", owner: key, since: began}, s.memories.finishing); err == nil {
 		t.Error("a panic of a list is no error")
 	}
 }

@@ -26,7 +26,7 @@ const (
 	listed   occurrence = "listed"    // a list has come
 	heard    occurrence = "heard"     // an event or a bookmark has come
 	lost     occurrence = "lost"      // its watch has ended, and it has to list anew
-	quiet    occurrence = "quiet"     // nothing has come for quietFor
+	quiet    occurrence = "quiet"     // nothing has come for quietFor, or its watch is refused
 	shown    occurrence = "shown"     // discovery shows the type
 	notShown occurrence = "not shown" // discovery does not, and none of the versions of its group failed
 )

@@ -4,30 +4,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sync/semaphore"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
+
+	"minikcm/pkg/controller"
 )
 
 const (
-	// listsAtOnce is how many lists are under way at most.
+	// listsAtOnce is how many lists are under way at most for one owner, listsOfType about one type, and listsInAll for all owners. A type whose lists hang
+	// keeps the others from few of those, then.
 	listsAtOnce = 8
+	listsOfType = 2
+	listsInAll  = 32
 	// pageSize is how many objects come at once.
 	pageSize = 500
 	// pageTimeout is for one page; kube-apiserver v1.37 ends a request after a minute.
 	pageTimeout = time.Minute
-	// placeFor is how long a list keeps its place: one that takes longer is large, or of an API that does not answer.
-	placeFor = 2 * time.Second
-	// placePatience is how long a list waits for a place; see slotPatience.
-	placePatience = 30 * time.Second
-	// failedFor is how long nobody lists a type again whose list has failed: what the one got all others are told.
-	failedFor = 10 * time.Second
 	// listFresh is how long a list is good for owners whose deletion was seen before it was asked for.
 	listFresh = time.Second
 )
@@ -40,8 +37,7 @@ type place struct {
 
 // shelf is the latest list of a place, for all owners that want to know who refers to them.
 type shelf struct {
-	turn    chan struct{} // holds one while somebody lists
-	asked   time.Time     // zero: never
+	asked   time.Time // zero: never
 	came    time.Time
 	err     error
 	of      map[id]bool     // owners that it was looked through for
@@ -50,26 +46,27 @@ type shelf struct {
 
 // sweeper lists types, to find dependents that the graph may not show yet.
 type sweeper struct {
-	client metadata.Interface
-	clock  clock.WithTicker
-	lists  *semaphore.Weighted
-	wide   *semaphore.Weighted // held by who lists all namespaces
-
-	lock    sync.Mutex
-	shelves map[place]*shelf
-	failing map[schema.GroupVersionResource]*setback
+	client  metadata.Interface
+	clock   clock.PassiveClock
+	shelves *inquiries[place, shelf]
+	lists   chan struct{} // holds one for each list that is under way
+	wide    chan struct{} // holds one while somebody lists all namespaces
 }
 
-// setback is of a type whose latest list has failed, wherever that was.
-type setback struct {
-	at      time.Time
-	err     error
-	probing bool // somebody lists it again
+func newSweeper(client metadata.Interface, clk clock.PassiveClock) *sweeper {
+	return &sweeper{
+		client: client, clock: clk, shelves: newInquiries[place, shelf](clk, listsOfType),
+		lists: make(chan struct{}, listsInAll), wide: make(chan struct{}, 1),
+	}
 }
 
-func newSweeper(client metadata.Interface, clk clock.WithTicker) *sweeper {
-	return &sweeper{client: client, clock: clk, lists: semaphore.NewWeighted(listsAtOnce), wide: semaphore.NewWeighted(1), shelves: map[place]*shelf{},
-		failing: map[schema.GroupVersionResource]*setback{}}
+// search is for whoever refers to an owner.
+type search struct {
+	types     []apiType
+	patience  func(apiType) time.Duration // how long each may take; nil: as long as it takes
+	namespace string                      // empty: all
+	owner     id
+	since     time.Time // no list counts that was asked for before
 }
 
 // sweep is what lists have shown of the dependents of one owner.
@@ -77,32 +74,29 @@ type sweep struct {
 	found  []object               // that refer to it, each once
 	blind  []blind                // types that could not be listed, and why
 	failed []schema.GroupResource // the same
+	again  time.Duration          // when the first of those may be tried again that are not listed now because they do not answer; 0: there is none
 }
 
-// dependents lists types, none of which was asked for before since, and returns what refers to an owner. The others in all are owners that the same
-// lists may be asked about; their lists are shared. The error is that ctx, or the term, has ended.
-func (s *sweeper) dependents(ctx context.Context, types []apiType, namespace string, owner id, since time.Time, all func() map[id]bool) (sweep, error) {
+// dependents lists types and returns what refers to an owner. The others in all are owners that the same
+// lists may be asked about; their lists are shared. The error is that ctx, or the term, has ended, or that others are in line.
+func (s *sweeper) dependents(ctx context.Context, what search, all func() map[id]bool) (sweep, error) {
 	type result struct {
 		objects []object
 		err     error
 	}
-	if namespace == "" { // the next one then shares what is still fresh
-		if err := inTime(ctx, func(ctx context.Context) error { return s.wide.Acquire(ctx, 1) }); err != nil {
+	if what.namespace == "" { // the next one then shares what is still fresh
+		if err := enter(ctx, s.wide, nil); err != nil {
 			return sweep{}, err
 		}
-		defer s.wide.Release(1)
+		defer func() { <-s.wide }()
 	}
-	results := make([]result, len(types))
+	results := make([]result, len(what.types))
 	var group errgroup.Group
 	group.SetLimit(listsAtOnce)
-	for n, t := range types {
+	for n, t := range what.types {
 		group.Go(func() error {
 			return safely(func() error {
-				at := place{t.GroupVersionResource, namespace}
-				if !t.namespaced {
-					at.namespace = ""
-				}
-				results[n].objects, results[n].err = s.list(ctx, at, owner, since, all)
+				results[n].objects, results[n].err = s.list(ctx, t, what, all)
 				return nil
 			})
 		})
@@ -117,8 +111,12 @@ func (s *sweeper) dependents(ctx context.Context, types []apiType, namespace str
 		case r.err != nil && (ctx.Err() != nil || errors.Is(r.err, context.Canceled)):
 			return sweep{}, r.err
 		case r.err != nil:
-			got.blind = append(got.blind, blind{types[n].GroupResource().String(), r.err.Error()})
-			got.failed = append(got.failed, types[n].GroupResource())
+			got.blind = append(got.blind, blind{what.types[n].GroupResource().String(), r.err.Error()})
+			got.failed = append(got.failed, what.types[n].GroupResource())
+			var silent *silence
+			if errors.As(r.err, &silent) {
+				got.again = controller.Soonest(got.again, silent.again)
+			}
 		}
 		for _, o := range r.objects {
 			if key, _ := idOf(o.uid); !met[key] {
@@ -130,108 +128,39 @@ func (s *sweeper) dependents(ctx context.Context, types []apiType, namespace str
 	return got, nil
 }
 
-// list returns the objects of a place that refer to an owner, from a list that was asked for at since or later.
-func (s *sweeper) list(ctx context.Context, at place, owner id, since time.Time, all func() map[id]bool) ([]object, error) {
-	of := s.shelf(at)
-	if err := s.failed(at.GroupVersionResource); err != nil { // who tries it may be in there for a minute
-		return nil, err
+// list returns the objects of a type that refer to an owner.
+func (s *sweeper) list(ctx context.Context, t apiType, what search, all func() map[id]bool) ([]object, error) {
+	at := place{t.GroupVersionResource, what.namespace}
+	if !t.namespaced {
+		at.namespace = ""
 	}
-	if err := inTime(ctx, enter(of.turn)); err != nil {
-		return nil, err
+	of := api{GroupVersionResource: t.GroupVersionResource, wide: at.namespace == "", hasty: what.patience != nil}
+	if of.hasty {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, what.patience(t))
+		defer cancel()
 	}
-	defer func() { <-of.turn }()
-	if !of.asked.IsZero() && !of.asked.Before(since) && of.of[owner] && s.clock.Since(of.came) < listFresh {
-		return of.objects[owner], of.err
-	}
-	if err := s.probe(at.GroupVersionResource); err != nil {
-		return nil, err
-	}
-	defer s.unprobed(at.GroupVersionResource)
-	if err := inTime(ctx, func(ctx context.Context) error { return s.lists.Acquire(ctx, 1) }); err != nil {
-		return nil, err
-	}
-	leave := sync.OnceFunc(func() { s.lists.Release(1) })
-	defer leave()
-	defer time.AfterFunc(placeFor, leave).Stop()
-	wanted := all()
-	wanted[owner] = true
-	asked := s.clock.Now()
-	objects, err := s.read(ctx, at, wanted)
-	if err != nil && (ctx.Err() != nil || errors.Is(err, context.Canceled)) {
-		return nil, err
-	}
-	s.listed(at.GroupVersionResource, err)
-	of.asked, of.came, of.err, of.of, of.objects = asked, s.clock.Now(), err, wanted, objects
-	return objects[owner], err
-}
-
-// enter waits for a channel that holds one.
-func enter(of chan struct{}) func(context.Context) error {
-	return func(ctx context.Context) error {
-		select {
-		case of <- struct{}{}:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
+	got, err := s.shelves.ask(ctx, at, of, func(known shelf) bool {
+		return !known.asked.IsZero() && !known.asked.Before(what.since) && known.of[what.owner] && s.clock.Since(known.came) < listFresh
+	}, func(ctx context.Context) (shelf, error) {
+		if err := enter(ctx, s.lists, nil); err != nil {
+			return shelf{}, err
 		}
-	}
-}
-
-// inTime has somebody wait for his turn, but not for longer than placePatience.
-func inTime(ctx context.Context, wait func(context.Context) error) error {
-	patience, cancel := context.WithTimeout(ctx, placePatience)
-	defer cancel()
-	if err := wait(patience); err != nil {
-		return noSlot(ctx)
-	}
-	return nil
-}
-
-// failed is why a type need not be listed now: it was tried a moment ago, or somebody is trying.
-func (s *sweeper) failed(r schema.GroupVersionResource) error {
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	return s.setback(r)
-}
-
-func (s *sweeper) setback(r schema.GroupVersionResource) error {
-	if f := s.failing[r]; f != nil && (f.probing || s.clock.Since(f.at) < failedFor) {
-		return f.err
-	}
-	return nil
-}
-
-// probe is failed for somebody who then lists the type, and calls unprobed.
-func (s *sweeper) probe(r schema.GroupVersionResource) error {
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	if err := s.setback(r); err != nil {
-		return err
-	}
-	if f := s.failing[r]; f != nil {
-		f.probing = true
-	}
-	return nil
-}
-
-// unprobed notes that a list is over, or was not made after all.
-func (s *sweeper) unprobed(r schema.GroupVersionResource) {
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	if f := s.failing[r]; f != nil {
-		f.probing = false
-	}
-}
-
-// listed notes what came of a list.
-func (s *sweeper) listed(r schema.GroupVersionResource, err error) {
-	s.lock.Lock()
-	defer s.lock.Unlock()
+		defer func() { <-s.lists }()
+		wanted := all()
+		wanted[what.owner] = true
+		list := shelf{asked: s.clock.Now(), of: wanted}
+		list.objects, list.err = s.read(ctx, at, wanted)
+		list.came = s.clock.Now()
+		return list, list.err
+	})
 	if err == nil {
-		delete(s.failing, r)
-		return
+		err = got.err
 	}
-	s.failing[r] = &setback{at: s.clock.Now(), err: err}
+	if err != nil {
+		return nil, fmt.Errorf("list %v: %w", t.GroupResource(), err)
+	}
+	return got.objects[what.owner], nil
 }
 
 // read lists a place, page by page, and keeps what refers to one of the owners. It reads what is stored now, not what some watch cache has.
@@ -242,7 +171,7 @@ func (s *sweeper) read(ctx context.Context, at place, wanted map[id]bool) (map[i
 	for {
 		page, err := s.page(ctx, at, options)
 		if err != nil {
-			return nil, fmt.Errorf("list %v: %w", at.GroupResource(), err)
+			return nil, err
 		}
 		if came.IsZero() {
 			came = s.clock.Now()
@@ -271,37 +200,10 @@ func (s *sweeper) page(ctx context.Context, at place, options metav1.ListOptions
 	return s.client.Resource(at.GroupVersionResource).Namespace(at.namespace).List(ctx, options)
 }
 
-func (s *sweeper) shelf(at place) *shelf {
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	of := s.shelves[at]
-	if of == nil {
-		of = &shelf{turn: make(chan struct{}, 1)}
-		s.shelves[at] = of
-	}
-	return of
-}
-
 // reset forgets all lists, at the beginning of a term. Nobody may be listing.
-func (s *sweeper) reset() {
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	clear(s.shelves)
-	clear(s.failing)
-}
+func (s *sweeper) reset() { s.shelves.reset() }
 
 // prune forgets lists that are no longer good for anybody.
 func (s *sweeper) prune() {
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	for at, of := range s.shelves {
-		select {
-		case of.turn <- struct{}{}:
-			if s.clock.Since(of.came) >= listFresh {
-				delete(s.shelves, at)
-			}
-			<-of.turn
-		default: // somebody lists
-		}
-	}
+	s.shelves.prune(func(known shelf) bool { return s.clock.Since(known.came) >= listFresh })
 }

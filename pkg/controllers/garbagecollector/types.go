@@ -207,13 +207,17 @@ func (t *knownTypes) unknownGroups() []string {
 func (t *knownTypes) overdue(now time.Time) map[string]bool {
 	groups := map[string]bool{}
 	for name, b := range t.defined {
-		if r := schema.ParseGroupResource(name); b.overdue(now) && !t.ignored[r] {
-			groups[r.Group] = true
+		if b.overdue(now) {
+			if r := schema.ParseGroupResource(name); !t.ignored[r] {
+				groups[r.Group] = true
+			}
 		}
 	}
 	for name, b := range t.services {
-		if gv := discovery.ServedBy(name); b.overdue(now) && !unstored[gv.Group] {
-			groups[gv.Group] = true
+		if b.overdue(now) {
+			if gv := discovery.ServedBy(name); !unstored[gv.Group] {
+				groups[gv.Group] = true
+			}
 		}
 	}
 	return groups

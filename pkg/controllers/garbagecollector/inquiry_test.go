@@ -1,0 +1,502 @@
+package garbagecollector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"minikcm/pkg/controller"
+)
+
+func TestWhenAnAPIThatDoesNotAnswerIsAskedAgain(t *testing.T) {
+	s := time.Second
+	broken := errors.New("broken")
+	type step struct {
+		at     time.Duration
+		begin  bool
+		over   int // of the questions so far, the one that is over; -1: none
+		failed error
+		again  time.Duration // for how long a question is refused then
+	}
+	begins := func(at time.Duration) step { return step{at: at, begin: true, over: -1} }
+	ends := func(at time.Duration, nth int, failed error, again time.Duration) step {
+		return step{at: at, over: nth, failed: failed, again: again}
+	}
+	for _, tt := range []struct {
+		name  string
+		steps []step
+	}{
+		{"it answers", []step{begins(0), ends(s, 0, nil, 0)}},
+		{"it says at once that it has failed", []step{begins(0), ends(s, 0, broken, 0), begins(s), ends(2*s, 1, broken, 0)}},
+		{"one question hangs, which may be about something large", []step{begins(0), {at: 10 * s, over: -1}}},
+		{"two do", []step{begins(0), begins(s), {at: 2 * s, over: -1}, {at: 3 * s, over: -1, again: hangs}, ends(4*s, 0, nil, 0)}},
+		{"it takes long, and answers", []step{begins(0), ends(10*s, 0, nil, 0)}},
+		{"it does not answer", []step{begins(0), ends(10*s, 0, broken, s), {at: 11*s - 1, over: -1, again: 1}, begins(11 * s),
+			{at: 12 * s, over: -1, again: probeFor - s}, ends(21*s, 1, broken, 2*s), begins(23 * s), ends(33*s, 2, broken, 4*s)}},
+		{"those that were asked together fail together", []step{begins(0), begins(0), begins(s), ends(10*s, 0, broken, s), ends(10*s, 1, broken, s), ends(11*s-1, 2, broken, 1)}},
+		{"it answers again", []step{begins(0), ends(10*s, 0, broken, s), begins(11 * s), ends(12*s, 1, nil, 0), begins(12 * s), ends(22*s, 2, broken, s)}},
+		{"it fails at once again, which costs nothing", []step{begins(0), ends(10*s, 0, broken, s), begins(11 * s), ends(12*s, 1, broken, 0)}},
+		{"who tries it again is cut short", []step{begins(0), ends(10*s, 0, broken, s), begins(11 * s), ends(20*s, 1, context.Canceled, 0), begins(20 * s), {at: 21 * s, over: -1, again: probeFor - s}}},
+		{"one that was asked before comes late", []step{begins(0), begins(0), ends(10*s, 0, broken, s), begins(11 * s), ends(15*s, 1, context.Canceled, probeFor-4*s)}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var b breaker
+			var begun []time.Time
+			for n, s := range tt.steps {
+				now := began.Add(s.at)
+				if s.begin {
+					if refused := b.begin(now); refused != nil {
+						t.Fatalf("step %d: refused for %v", n, refused.again)
+					}
+					begun = append(begun, now)
+					continue
+				}
+				if s.over >= 0 {
+					b.end(begun[s.over])
+					b.judge(begun[s.over], s.failed, now)
+				}
+				var again time.Duration
+				if refused := b.refusal(now); refused != nil {
+					again = refused.again
+				}
+				if again != s.again {
+					t.Errorf("step %d, at %v: refused for %v, want %v", n, s.at, again, s.again)
+				}
+			}
+		})
+	}
+}
+
+// apiCalls is an API server whose answers are one function, which may take its time.
+type apiCalls struct {
+	metadata.Interface
+	metadata.ResourceInterface
+	resource, namespace string
+	do                  func(ctx context.Context, verb, resource, namespace, name string) (*thing, error)
+}
+
+func (a apiCalls) Resource(r schema.GroupVersionResource) metadata.Getter {
+	a.resource = r.Resource
+	return a
+}
+
+func (a apiCalls) Namespace(namespace string) metadata.ResourceInterface {
+	a.namespace = namespace
+	return a
+}
+
+func (a apiCalls) Get(ctx context.Context, name string, _ metav1.GetOptions, _ ...string) (*metav1.PartialObjectMetadata, error) {
+	o, err := a.do(ctx, "get", a.resource, a.namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	return &o.PartialObjectMetadata, nil
+}
+
+func (a apiCalls) List(ctx context.Context, _ metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+	if _, err := a.do(ctx, "list", a.resource, a.namespace, ""); err != nil {
+		return nil, err
+	}
+	return &metav1.PartialObjectMetadataList{}, nil
+}
+
+func (a apiCalls) Delete(ctx context.Context, name string, _ metav1.DeleteOptions, _ ...string) error {
+	_, err := a.do(ctx, "delete", a.resource, a.namespace, name)
+	return err
+}
+
+func (a apiCalls) Patch(ctx context.Context, name string, _ types.PatchType, _ []byte, _ metav1.PatchOptions, _ ...string) (*metav1.PartialObjectMetadata, error) {
+	_, err := a.do(ctx, "patch", a.resource, a.namespace, name)
+	return nil, err
+}
+
+// silent answers nothing for so long.
+func silentFor(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return apierrors.NewTimeoutError("no answer", 0)
+	}
+}
+
+// on has a shell ask an API server by the clock of the bubble that it is in.
+func (s *shell) on(do func(ctx context.Context, verb, resource, namespace, name string) (*thing, error)) {
+	c, client := s.Controller, apiCalls{do: do}
+	c.deps.Clock, c.deps.Metadata = clock.RealClock{}, client
+	c.graph.clock, c.graph.began, c.graph.wake = c.deps.Clock, time.Now(), c.wake
+	c.types.deps.Clock = c.deps.Clock
+	for _, k := range c.types.types {
+		k.standing = standing{current, time.Now().Add(-time.Hour)}
+	}
+	s.discover(time.Now())
+	c.owners, c.sweeper, c.dues = newOwners(client, c.deps.Clock), newSweeper(client, c.deps.Clock), newDues(c.deps.Clock)
+	c.writer = newWriter(client, c.deps.Clock, false, c.metrics)
+	loop := controller.LoopConfig{Controller: Name, Queue: queueObjects, Workers: 20, Drain: time.Minute, Clock: c.deps.Clock}
+	c.objectLoop = controller.NewLoopByDeadline(loop, prometheus.NewRegistry(), c.dues.of, c.reconcileObject).GroupBy(c.graph.groupOf)
+	loop.Queue = queueOwners
+	c.ownerLoop = controller.NewLoop(loop, prometheus.NewRegistry(), c.reconcileOwner).GroupBy(c.graph.groupOf)
+}
+
+var widgetsType = objectType{schema.GroupResource{Group: "example.com", Resource: "widgets"}, "Widget", true}
+
+// A conversion webhook accepts connections and says nothing, so that nobody can tell whether the owners of one type live. All else goes on, in the same
+// namespaces, for as long as that lasts, and the term can end at any time.
+func TestOwnersThatNobodyCanAskForHoldUpNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShell(t)
+		s.serve(t, widgetsType, "v1")
+		var questions atomic.Int32
+		deleted := make(chan string, 1000)
+		s.on(func(ctx context.Context, verb, resource, namespace, name string) (*thing, error) {
+			switch {
+			case resource == "widgets":
+				questions.Add(1)
+				return nil, silentFor(ctx, 10*time.Second)
+			case verb == "delete":
+				deleted <- namespace + "/" + name
+				return nil, nil
+			}
+			return nil, notFound(name)
+		})
+		s.types.types[widgetsType.GroupResource].standing = standing{listing, time.Now().Add(-time.Hour)}
+		for n := range 400 {
+			owner := ref("example.com/v1", "Widget", fmt.Sprint("w", n), uid(1000+n))
+			check(t, s.feed.Add(newThing(fmt.Sprint("n", n%5), fmt.Sprint("d", n), uid(2000+n)).at("1").owned(owner)))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- s.Run(ctx) }()
+		for minute := range 10 {
+			for range 6 {
+				time.Sleep(10 * time.Second)
+				if err := s.Healthy(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			owner := newThing("n1", fmt.Sprint("owner", minute), uid(3000+minute))
+			dependent := newThing("n1", fmt.Sprint("of", minute), uid(4000+minute)).at("1").owned(ref("v1", "ConfigMap", owner.Name, owner.UID))
+			check(t, errors.Join(s.feed.Add(owner), s.feed.Add(dependent), s.feed.Delete(owner)))
+			begun := time.Now()
+			if got := <-deleted; got != "n1/"+dependent.Name || time.Since(begun) > 2*time.Second {
+				t.Errorf("minute %d: %s was deleted after %v", minute, got, time.Since(begun))
+			}
+			check(t, s.feed.Delete(dependent))
+		}
+		if n := questions.Load(); n > 100 {
+			t.Errorf("%d questions were sent to an API that does not answer", n)
+		}
+		if got := s.memories.count()["unable"]; got != 400 {
+			t.Errorf("%d dependents are counted as held, want 400: %v", got, s.memories.count())
+		}
+		begun := time.Now()
+		cancel()
+		check(t, <-ended)
+		if took := time.Since(begun); took > time.Second {
+			t.Errorf("the term took %v to end", took)
+		}
+	})
+}
+
+// Those who wait to ask when the term ends ask no more.
+func TestNobodyAsksAfterTheEndOfTheTerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShell(t)
+		var questions atomic.Int32
+		s.on(func(ctx context.Context, verb, _, _, name string) (*thing, error) {
+			questions.Add(1)
+			return nil, silentFor(ctx, time.Minute)
+		})
+		for n := range 40 {
+			check(t, s.feed.Add(newThing("a", fmt.Sprint("o", n), uid(5000+n)).at("1").finalizedBy("orphan").deleted()))
+			check(t, s.feed.Add(newThing("a", fmt.Sprint("d", n), uid(2000+n)).at("1").owned(ref("v1", "ConfigMap", "x", uid(1000+n)), ref("v1", "ConfigMap", fmt.Sprint("w", n), uid(1000+n)))))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- s.Run(ctx) }()
+		time.Sleep(time.Second)
+		before, begun := questions.Load(), time.Now()
+		cancel()
+		check(t, <-ended)
+		if after := questions.Load(); before == 0 || after != before || time.Since(begun) > 0 {
+			t.Errorf("%d questions before the end of the term, %d after it, which took %v", before, after-before, time.Since(begun))
+		}
+	})
+}
+
+// One page after the other is asked for, and none after the end of the term.
+func TestAListEndsWithTheTerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pages := 0
+		s := newSweeper(paged{pages: &pages}, clock.RealClock{})
+		var failed error
+		loop := controller.NewLoop(controller.LoopConfig{Workers: 1, Clock: clock.RealClock{}}, prometheus.NewRegistry(), func(ctx context.Context, _ int) (controller.Result, error) {
+			_, failed = s.dependents(ctx, search{types: typeCalled("a"), namespace: "n", owner: keyOf(uid(1)), since: time.Now()}, nobodyElse)
+			return controller.Result{}, nil
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		loop.Start(ctx, &all, func() []int { return []int{1} })
+		time.Sleep(2500 * time.Millisecond)
+		cancel()
+		all.Wait()
+		if pages != 3 || !errors.Is(failed, controller.ErrDraining) {
+			t.Errorf("%d pages were asked for, %v", pages, failed)
+		}
+	})
+}
+
+// paged is an API with lists that never end, of a page each second.
+type paged struct {
+	metadata.Interface
+	metadata.ResourceInterface
+	pages *int
+}
+
+func (p paged) Resource(schema.GroupVersionResource) metadata.Getter { return p }
+func (p paged) Namespace(string) metadata.ResourceInterface          { return p }
+
+func (p paged) List(ctx context.Context, _ metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+	*p.pages++
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-time.After(time.Second):
+	}
+	return &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{Continue: "more"}}, nil
+}
+
+func typeCalled(name string) []apiType {
+	return []apiType{{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: name}, namespaced: true}}
+}
+
+func nobodyElse() map[id]bool { return map[id]bool{} }
+
+// Twenty-four owners in as many namespaces want to know who refers to them, and one type does not answer. Owners that have nothing to do with it do not wait
+// for its lists, and it is not asked again by everybody.
+func TestListsThatHangAreInNobodysWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int32
+		s := newSweeper(apiCalls{do: func(ctx context.Context, _, resource, _, _ string) (*thing, error) {
+			if resource != "hanging" {
+				return nil, nil
+			}
+			asked.Add(1)
+			return nil, silentFor(ctx, time.Minute)
+		}}, clock.RealClock{})
+		list := func(name, namespace string) (sweep, error) {
+			return s.dependents(t.Context(), search{types: typeCalled(name), namespace: namespace, owner: keyOf(uid(1)), since: time.Now()}, nobodyElse)
+		}
+		quick := func(what string) {
+			t.Helper()
+			begun := time.Now()
+			if got, err := list("quick", "elsewhere"); err != nil || len(got.failed) > 0 || time.Since(begun) > 0 {
+				t.Errorf("%s, after %v: %v, %v", what, time.Since(begun), got, err)
+			}
+		}
+		var told atomic.Int32
+		for n := range 24 {
+			go func() {
+				if got, err := list("hanging", fmt.Sprint("n", n)); err == nil && len(got.failed) == 1 && got.again > 0 {
+					told.Add(1)
+				}
+			}()
+		}
+		synctest.Wait()
+		quick("at once")
+		time.Sleep(2 * hangs)
+		quick("while it hangs")
+		if asked.Load() != listsOfType || told.Load() != 24-listsOfType {
+			t.Errorf("%d lists are on their way, and %d owners have been told", asked.Load(), told.Load())
+		}
+		time.Sleep(time.Minute - 2*hangs)
+		synctest.Wait()
+		before := asked.Load()
+		for n := range 24 {
+			if got, err := list("hanging", fmt.Sprint("n", n)); err != nil || len(got.failed) != 1 || got.again <= 0 || got.again > minPause {
+				t.Errorf("%v, %v, want to be told that the type cannot be listed, and for how long", got, err)
+			}
+		}
+		if asked.Load() != before {
+			t.Errorf("a type that had just failed was listed %d times more", asked.Load()-before)
+		}
+		time.Sleep(minPause)
+		go func() { _, _ = list("hanging", "a") }()
+		synctest.Wait()
+		if got, err := list("hanging", "b"); asked.Load() != before+1 || err != nil || len(got.failed) != 1 {
+			t.Errorf("%v, %v: %d lists while one of the type is on its way, want that one", got, err, asked.Load()-before)
+		}
+		time.Sleep(2 * time.Minute)
+	})
+}
+
+// A server may be slow in everything. Then there are only so many lists at once, however many owners want to know.
+func TestSoManyListsAreUnderWayAtMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var now, most atomic.Int32
+		s := newSweeper(apiCalls{do: func(context.Context, string, string, string, string) (*thing, error) {
+			if n := now.Add(1); n > most.Load() {
+				most.Store(n)
+			}
+			time.Sleep(time.Second)
+			now.Add(-1)
+			return nil, nil
+		}}, clock.RealClock{})
+		var types []apiType
+		for n := range 60 {
+			types = append(types, typeCalled(fmt.Sprint("t", n))...)
+		}
+		for n := range 30 {
+			go func() {
+				_, _ = s.dependents(t.Context(), search{types: types, namespace: fmt.Sprint("n", n), owner: keyOf(uid(1)), since: time.Now()}, nobodyElse)
+			}()
+		}
+		time.Sleep(10 * time.Minute)
+		if most.Load() > listsInAll || most.Load() < listsAtOnce || now.Load() > 0 {
+			t.Errorf("%d lists at once, and %d in the end", most.Load(), now.Load())
+		}
+	})
+}
+
+// What fails at once fails where it was asked for, and nowhere else: a right that is missing in a namespace, or an API server that is restarted.
+func TestAListThatFailsAtOnceSaysNothingOfOtherPlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSweeper(apiCalls{do: func(_ context.Context, _, _, namespace, _ string) (*thing, error) {
+			switch namespace {
+			case "panics":
+				panic("as tests do")
+			case "refused", "": // a list of all namespaces takes long, and its token expires
+				if namespace == "" {
+					time.Sleep(time.Minute)
+				}
+				return nil, apierrors.NewResourceExpired("too old")
+			}
+			return nil, nil
+		}}, clock.RealClock{})
+		list := func(namespace string) (sweep, error) {
+			return s.dependents(t.Context(), search{types: typeCalled("pods"), namespace: namespace, owner: keyOf(uid(1)), since: time.Now()}, nobodyElse)
+		}
+		for range 3 {
+			for _, failing := range []string{"refused", "", "panics"} {
+				if got, err := list(failing); err == nil && len(got.failed) != 1 {
+					t.Errorf("%q: %v", failing, got)
+				}
+				if got, err := list("fine"); err != nil || len(got.failed) > 0 {
+					t.Errorf("after %q: %v, %v", failing, got, err)
+				}
+				time.Sleep(listFresh)
+			}
+		}
+	})
+}
+
+// A type that nobody can list, because its webhook says nothing, and that has not been seen to depend on the type of an owner, holds none, also while it is tried.
+func TestATypeThatHangsHoldsNoOwnerThatHasNothingToDoWithIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShell(t)
+		s.serve(t, widgetsType, "v1")
+		finalized := make(chan string, 100)
+		s.on(func(ctx context.Context, verb, resource, _, name string) (*thing, error) {
+			switch {
+			case verb == "list" && resource == "widgets":
+				return nil, silentFor(ctx, time.Minute)
+			case verb == "get" && strings.HasPrefix(name, "o"):
+				var n int
+				_, _ = fmt.Sscanf(name, "o%d", &n)
+				return newThing("a", name, uid(n)).at("3").finalizedBy("foregroundDeletion").deleted(), nil
+			case verb == "patch":
+				finalized <- name
+			}
+			return nil, nil
+		})
+		s.types.types[widgetsType.GroupResource].standing = standing{listing, time.Now().Add(-time.Hour)}
+		var lines []string
+		var lock sync.Mutex
+		ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), funcr.New(func(_, args string) {
+			lock.Lock()
+			defer lock.Unlock()
+			lines = append(lines, args)
+		}, funcr.Options{})))
+		ended := make(chan error)
+		go func() { ended <- s.Run(ctx) }()
+		for wave := range 20 {
+			begun := time.Now()
+			for n := range 5 {
+				n += 10 * wave
+				check(t, s.feed.Add(newThing("a", fmt.Sprint("o", n), uid(n)).at("3").finalizedBy("foregroundDeletion").deleted()))
+			}
+			for range 5 {
+				<-finalized
+			}
+			if took := time.Since(begun); took > 3*time.Second {
+				t.Errorf("wave %d: five owners took %v", wave, took)
+			}
+			time.Sleep(700 * time.Millisecond)
+		}
+		cancel()
+		check(t, <-ended)
+		if len(lines) > 0 {
+			t.Errorf("logged for everybody was %q", lines)
+		}
+	})
+}
+
+// One that is likely to hold dependents holds them for as long as it may, and no longer.
+func TestATypeThatHangsHoldsItsOwnersForHalfAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShell(t)
+		f := s.serve(t, widgetsType, "v1")
+		finalized := make(chan struct{}, 100)
+		s.on(func(ctx context.Context, verb, resource, _, name string) (*thing, error) {
+			switch {
+			case verb == "list" && resource == "widgets":
+				return nil, silentFor(ctx, time.Minute)
+			case verb == "get":
+				return newThing("a", name, uid(1)).at("3").finalizedBy("foregroundDeletion").deleted(), nil
+			case verb == "patch":
+				finalized <- struct{}{}
+			}
+			return nil, nil
+		})
+		check(t, s.feed.Add(newThing("a", "other", uid(7))))
+		check(t, f.Add(newThing("a", "of-other", uid(8)).owned(ref("v1", "ConfigMap", "other", uid(7)))))
+		s.types.types[widgetsType.GroupResource].standing = standing{listing, time.Now().Add(-time.Hour)}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- s.Run(ctx) }()
+		begun := time.Now()
+		check(t, s.feed.Add(newThing("a", "o", uid(1)).at("3").finalizedBy("foregroundDeletion").deleted()))
+		<-finalized
+		if took := time.Since(begun); took < blindPatience || took > blindPatience+2*time.Second {
+			t.Errorf("the owner went after %v", took)
+		}
+		cancel()
+		check(t, <-ended)
+	})
+}
+
+// Who is held because others are in line is counted.
+func TestWhoIsInLineIsCounted(t *testing.T) {
+	s := newShell(t)
+	o := newThing("a", "d", uid(2))
+	s.failed(objectOf(configMaps.GroupResource, o), action{do: remove}, fmt.Errorf("delete: %w", errBusy))
+	if got := s.memories.count(); got[string(byLine)] != 1 || got[string(byRejection)] > 0 {
+		t.Errorf("counted are %v", got)
+	}
+}

@@ -1,0 +1,112 @@
+package garbagecollector
+
+import (
+	"time"
+)
+
+// suspicious reports whether an object has a reference that may not be to a living owner.
+func (g *graph) suspicious(n *node) bool {
+	if !n.marks.has(seen) || n.marks.has(terminating) {
+		return false
+	}
+	for e := n.refs; e != nil; e = e.next {
+		if g.doubt(e) != none {
+			return true
+		}
+	}
+	return false
+}
+
+// doubt is what the graph holds against a reference.
+type doubt uint8
+
+const (
+	none       doubt = iota // the owner is seen where the reference says, and lives
+	unseen                  // nothing with this UID is seen
+	mismatched              // what is seen with this UID has another name or kind
+	elsewhere               // what is seen with this UID is in a namespace that the object cannot refer into
+	leaving                 // the owner waits for its dependents to go
+)
+
+func (g *graph) doubt(e *edge) doubt {
+	switch owner := e.owner; {
+	case !owner.marks.has(seen):
+		return unseen
+	case !g.reachable(e):
+		return elsewhere
+	case !g.isCalled(owner, g.kinds.at(e.kind), g.nameOf(e)):
+		return mismatched
+	case owner.marks.waiting():
+		return leaving
+	}
+	return none
+}
+
+// look returns an object, what there is against each of its references, and whether others refer to it. It reports false if it is not seen.
+func (g *graph) look(key id) (o object, against []suspicion, owns, ok bool) {
+	g.lock.Lock()
+	defer g.lock.Unlock()
+	n := g.nodes[key]
+	if n == nil || !n.marks.has(seen) {
+		return object{}, nil, false, false
+	}
+	for e := n.refs; e != nil; e = e.next {
+		against = append(against, suspicion{doubt: g.doubt(e), gone: g.goneAs(e.owner, g.kinds.at(e.kind)), since: g.began.Add(e.since)})
+	}
+	return g.snapshot(n), against, g.ownsOthers(n), true
+}
+
+// ownsOthers reports whether other objects refer to one, which must be seen, in a way that can be meant.
+func (g *graph) ownsOthers(n *node) bool {
+	for e := n.dependents; e != nil; e = e.after {
+		if e.dependent != n && g.reachable(e) {
+			return true
+		}
+	}
+	return false
+}
+
+// against is what there is against the references of an object that was read live, and that the graph may not show as it is now.
+func (g *graph) against(o object) []suspicion {
+	g.lock.Lock()
+	defer g.lock.Unlock()
+	var before *edge
+	if n := g.nodes[keyed(o)]; n != nil {
+		before = n.refs
+	}
+	read := o.read
+	if read.IsZero() {
+		read = g.clock.Now()
+	}
+	against := make([]suspicion, 0, len(o.refs))
+	known := g.finder(before)
+	for _, r := range o.refs {
+		key, _ := idOf(r.uid)
+		n := g.nodes[key]
+		s := suspicion{doubt: none, since: read}
+		if e := known(r); e != nil && g.began.Add(e.since).Before(read) {
+			s.since = g.began.Add(e.since)
+		}
+		switch {
+		case n == nil:
+			s.doubt = unseen
+		case !n.marks.has(seen):
+			s.doubt, s.gone = unseen, g.goneAs(n, writtenKind{r.apiVersion, r.kind})
+		case g.spaces.at(n.space) != "" && g.spaces.at(n.space) != o.namespace:
+			s.doubt = elsewhere
+		case !g.isCalled(n, writtenKind{r.apiVersion, r.kind}, r.name):
+			s.doubt = mismatched
+		case n.marks.waiting():
+			s.doubt = leaving
+		}
+		against = append(against, s)
+	}
+	return against
+}
+
+// suspicion is what the graph knows of the owner that a reference names.
+type suspicion struct {
+	doubt doubt
+	gone  time.Time // when the feed of its kind told that it was deleted; zero: it did not
+	since time.Time // when the object was first seen to refer to it; who wrote the reference had seen the owner before
+}
