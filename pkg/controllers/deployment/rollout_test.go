@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strconv"
 	"testing"
@@ -328,11 +329,11 @@ func TestRolloutProperties(t *testing.T) {
 		// The order, and what was given.
 		shuffled := slices.Clone(sets)
 		r.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-		if diff := cmp.Diff(got, rollout(d, shuffled, f, now), cmp.AllowUnexported(plan{}, change{}, rollback{}, outcome{})); diff != "" {
-			problem("another order makes another plan:\n%s", diff)
+		if other := rollout(d, shuffled, f, now); !reflect.DeepEqual(got, other) { // quicker than cmp.Diff
+			problem("another order makes another plan:\n%s", cmp.Diff(got, other, cmp.AllowUnexported(plan{}, change{}, rollback{}, outcome{})))
 		}
-		if diff := cmp.Diff(before, d); diff != "" {
-			problem("the Deployment was changed:\n%s", diff)
+		if !reflect.DeepEqual(before, d) {
+			problem("the Deployment was changed:\n%s", cmp.Diff(before, d))
 		}
 
 		// Its own result, before anybody reacts.
