@@ -190,7 +190,7 @@ func (c *Cluster) ResumeAPIServer() error { return signal(c.primary.pidFile, sys
 
 // FreezeSecond cuts the second API server off from what happens in etcd. It goes on serving its cache (reads at
 // resourceVersion 0) and keeps its watches open, silently; what needs etcd, such as writes and consistent reads, hangs.
-// After 40 s it takes its connections to etcd for dead. With types, plurals of the core group such as "namespaces", only these are
+// After 40 s it takes its connections to etcd for dead. With types, plurals such as "namespaces", only these are
 // frozen and all others go on.
 func (c *Cluster) FreezeSecond(types ...string) { c.relay.freeze(types...) }
 

@@ -3,6 +3,7 @@ package controlplane
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync"
@@ -34,6 +35,8 @@ type Options struct {
 	// SecondAPIServer starts another kube-apiserver on the same etcd with the same users, see [Cluster.AtSecond] and
 	// [Cluster.FreezeSecond].
 	SecondAPIServer bool
+	// SecondAPIServerArgs are flags of that one, besides APIServerArgs.
+	SecondAPIServerArgs map[string][]string
 }
 
 // Cluster is a running control plane. Its methods may be called from several tests at once, except those that stop,
@@ -114,6 +117,11 @@ func (c *Cluster) startSecond(o Options) (err error) {
 	if c.relay, err = startRelay(c.etcd.URL.Host); err != nil {
 		return err
 	}
+	o.APIServerArgs = maps.Clone(o.APIServerArgs)
+	if o.APIServerArgs == nil {
+		o.APIServerArgs = map[string][]string{}
+	}
+	maps.Copy(o.APIServerArgs, o.SecondAPIServerArgs)
 	if c.second, err = c.newServer("kube-apiserver-2", o, c.relay.url(), c.primary); err != nil {
 		return err
 	}

@@ -158,5 +158,5 @@ func (a asking) Write(p []byte) (int, error) {
 	return a.gated.Write(p)
 }
 
-// keyOfType finds the type in a key of etcd, such as /registry/namespaces/default.
-var keyOfType = regexp.MustCompile(`/registry/([a-z]+)/`)
+// keyOfType finds the type in a key of etcd, such as /registry/namespaces/default or /registry/apiextensions.k8s.io/customresourcedefinitions/a.
+var keyOfType = regexp.MustCompile(`/registry/(?:[a-z0-9-]+(?:\.[a-z0-9-]+)+/)?([a-z]+)/`)

@@ -105,22 +105,30 @@ func TestEveryTypeHasOneStream(t *testing.T) {
 			if len(want) < 30 {
 				t.Fatalf("discovery shows only %v", want)
 			}
-			// An attempt that is not answered for a second may be given up; what counts is that one stream of each type is open in the end.
+			// An attempt that is not answered for a second may be given up; what counts is that one stream of each type is open in the end, and stays it.
 			streams := func() map[string]int {
-				open := map[string]int{}
+				log, open := cluster.AuditLog(t), map[string]int{}
 				for n, stage := range map[int]controlplane.AuditMatch{1: controlplane.Received, -1: controlplane.Completed} {
-					for _, e := range cluster.AuditLog(t).Where(controlplane.ByUser(user), controlplane.ByVerb("watch"), stage) {
+					for _, e := range log.Where(controlplane.ByUser(user), controlplane.ByVerb("watch"), stage) {
 						open[schema.GroupResource{Group: e.ObjectRef.APIGroup, Resource: e.ObjectRef.Resource}.String()] += n
 					}
 				}
 				return open
 			}
-			controlplane.Eventually(t, soon, func(context.Context) error {
+			var since time.Time // for how long it has been so
+			controlplane.Eventually(t, 2*soon, func(context.Context) error {
 				open := streams()
 				for _, name := range want {
 					if open[name] != 1 {
+						since = time.Time{}
 						return fmt.Errorf("%d streams of %s are open", open[name], name)
 					}
+				}
+				if since.IsZero() {
+					since = time.Now()
+				}
+				if lasted := time.Since(since); lasted < 2*time.Second {
+					return fmt.Errorf("one stream of each type has been open for %v", lasted)
 				}
 				return nil
 			})

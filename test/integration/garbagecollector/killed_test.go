@@ -41,20 +41,31 @@ func startProcess(t testing.TB, flags ...string) process {
 type cascade struct {
 	name   string
 	policy metav1.DeletionPropagation
+	all    bool // whatever is to leave is deleted so
 	build  func(t *testing.T, ns string) (owner thing, leave, orphans []thing)
 }
 
 var cascades = []cascade{
-	{"background", metav1.DeletePropagationBackground, func(t *testing.T, ns string) (thing, []thing, []thing) {
+	{"background", metav1.DeletePropagationBackground, false, func(t *testing.T, ns string) (thing, []thing, []thing) {
 		owner := create(t, configMaps, ns, "owner")
 		return owner, []thing{create(t, configMaps, ns, "one", ownedBy(owner)), create(t, configMaps, ns, "two", ownedBy(owner))}, nil
 	}},
-	{"foreground", metav1.DeletePropagationForeground, func(t *testing.T, ns string) (thing, []thing, []thing) {
+	{"foreground", metav1.DeletePropagationForeground, false, func(t *testing.T, ns string) (thing, []thing, []thing) {
 		owner := create(t, configMaps, ns, "owner")
 		middle := create(t, configMaps, ns, "middle", blockedBy(owner))
 		return owner, []thing{middle, create(t, configMaps, ns, "leaf", blockedBy(middle))}, nil
 	}},
-	{"orphan", metav1.DeletePropagationOrphan, func(t *testing.T, ns string) (thing, []thing, []thing) {
+	{"ring", metav1.DeletePropagationForeground, true, func(t *testing.T, ns string) (thing, []thing, []thing) {
+		owner := create(t, configMaps, ns, "owner")
+		second := create(t, configMaps, ns, "second", blockedBy(owner))
+		third := create(t, configMaps, ns, "third", blockedBy(second))
+		ref := third.reference()
+		owner.patch(t, map[string]any{"ownerReferences": []any{map[string]any{
+			"apiVersion": ref.APIVersion, "kind": ref.Kind, "name": ref.Name, "uid": ref.UID, "blockOwnerDeletion": true,
+		}}})
+		return owner, []thing{second, third}, nil
+	}},
+	{"orphan", metav1.DeletePropagationOrphan, false, func(t *testing.T, ns string) (thing, []thing, []thing) {
 		owner := create(t, configMaps, ns, "owner")
 		return owner, nil, []thing{create(t, configMaps, ns, "one", ownedBy(owner)), create(t, configMaps, ns, "two", blockedBy(owner))}
 	}},
@@ -100,6 +111,11 @@ func TestKilledAtEachRequest(t *testing.T) {
 					gate := faults.NewGate()
 					rule := next.proxy.Inject(m, when.fault(gate), faults.After(killed), faults.Next(1))
 					owner.delete(sub, c.policy)
+					for _, o := range leave {
+						if c.all {
+							o.deleteIfThere(sub, c.policy)
+						}
+					}
 					leave = append(leave, owner)
 					done := func(ctx context.Context) error {
 						now, err := kept.now(sub, ctx)

@@ -43,7 +43,9 @@ func TestMain(m *testing.M) {
 		klog.SetLogger(klog.Logger{})
 	}
 	setUpProcess()
-	os.Exit(controlplane.Run(m, controlplane.Options{Audit: true}, func(c *controlplane.Cluster) { cluster = c }))
+	os.Exit(controlplane.Run(m, controlplane.Options{
+		Audit: true, SecondAPIServer: true, SecondAPIServerArgs: map[string][]string{"watch-cache": {"false"}},
+	}, func(c *controlplane.Cluster) { cluster = c }))
 }
 
 // setUpProcess has a manager that cannot start set what the first one in a process sets, such as logging, before there is anybody who reads it.
@@ -91,6 +93,13 @@ func (c *collector) writes(t testing.TB, matches ...controlplane.AuditMatch) con
 	return slices.DeleteFunc(cluster.AuditLog(t).Where(matches...), func(e auditv1.Event) bool { return e.ObjectRef.Resource == "events" })
 }
 
+// startAll runs controllers that work together until the test ends, with the rights of all.
+func startAll(t testing.TB, controllers string) {
+	t.Helper()
+	controlplane.StartManager(t, command.New(app.Controllers()), "--kubeconfig="+cluster.ManagerKubeconfig(t, "gc-"+rand.String(8)), "--secure-port=0",
+		"--leader-elect=false", "--controllers="+controllers)
+}
+
 // metric is the sum of a metric over all its labels that contain a text.
 func (c *collector) metric(t testing.TB, name, labels string) (sum float64) {
 	t.Helper()
@@ -135,11 +144,14 @@ var (
 	volumes     = schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumes"}
 	leases      = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
 	replicaSets = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}
+	deployments = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+	jobs        = schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}
+	cronJobs    = schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "cronjobs"}
 )
 
 var kinds = map[schema.GroupVersionResource]string{
 	configMaps: "ConfigMap", secrets: "Secret", pods: "Pod", nodes: "Node", namespaces: "Namespace", rcs: "ReplicationController", volumes: "PersistentVolume",
-	leases: "Lease", replicaSets: "ReplicaSet",
+	leases: "Lease", replicaSets: "ReplicaSet", deployments: "Deployment", jobs: "Job", cronJobs: "CronJob",
 }
 
 // thing is an object of a test: created, and then known by its UID.
@@ -171,9 +183,15 @@ func create(t testing.TB, typ schema.GroupVersionResource, namespace, name strin
 		o.Object["spec"] = template["spec"]
 	case rcs:
 		o.Object["spec"] = map[string]any{"replicas": int64(0), "selector": map[string]any{"app": name}, "template": template}
-	case replicaSets:
+	case replicaSets, deployments:
 		delete(template["spec"].(map[string]any), "terminationGracePeriodSeconds")
 		o.Object["spec"] = map[string]any{"replicas": int64(0), "selector": map[string]any{"matchLabels": map[string]any{"app": name}}, "template": template}
+	case jobs, cronJobs:
+		template["spec"].(map[string]any)["restartPolicy"] = "Never"
+		o.Object["spec"] = map[string]any{"template": template}
+		if typ == cronJobs {
+			o.Object["spec"] = map[string]any{"schedule": "0 0 1 1 *", "jobTemplate": map[string]any{"spec": o.Object["spec"]}}
+		}
 	case volumes:
 		o.Object["spec"] = map[string]any{
 			"capacity": map[string]any{"storage": "1Mi"}, "accessModes": []any{"ReadWriteOnce"}, "hostPath": map[string]any{"path": "/nowhere"},
@@ -253,6 +271,15 @@ func (o thing) String() string {
 func (o thing) delete(t testing.TB, policy metav1.DeletionPropagation) {
 	t.Helper()
 	check(t, objects(t, o.typ, o.GetNamespace()).Delete(t.Context(), o.GetName(), metav1.DeleteOptions{PropagationPolicy: &policy, GracePeriodSeconds: new(int64(0))}))
+}
+
+// deleteIfThere is delete for what may have been deleted already.
+func (o thing) deleteIfThere(t testing.TB, policy metav1.DeletionPropagation) {
+	t.Helper()
+	err := objects(t, o.typ, o.GetNamespace()).Delete(t.Context(), o.GetName(), metav1.DeleteOptions{PropagationPolicy: &policy})
+	if err != nil && !apierrors.IsNotFound(err) {
+		t.Fatal(err)
+	}
 }
 
 // patch merges metadata.

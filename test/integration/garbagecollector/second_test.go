@@ -1,0 +1,74 @@
+package garbagecollector_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+
+	"minikcm/test/controlplane"
+)
+
+// An API server whose watch cache is off answers reads and watches from etcd. The collector decides as everywhere.
+func TestWithoutAWatchCache(t *testing.T) {
+	ns, there := cluster.Namespace(t), cluster.Namespace(t)
+	elsewhere, own := create(t, configMaps, there, "elsewhere"), create(t, configMaps, ns, "own")
+	wrong, both := create(t, secrets, ns, "wrong", ownedBy(elsewhere)), create(t, secrets, ns, "both", ownedBy(elsewhere, own))
+	right := create(t, secrets, there, "right", ownedBy(elsewhere))
+	start(t, cluster.AtSecond)
+	gone(t, soon, wrong)
+	owners(t, soon, both, own)
+	foreground, orphaned := create(t, rcs, ns, "foreground"), create(t, rcs, ns, "orphan")
+	blocks, stays := create(t, pods, ns, "blocks", blockedBy(foreground)), create(t, pods, ns, "stays", blockedBy(orphaned))
+	foreground.delete(t, metav1.DeletePropagationForeground)
+	orphaned.delete(t, metav1.DeletePropagationOrphan)
+	gone(t, soon, foreground, blocks, orphaned)
+	owners(t, soon, stays)
+	settled(t, ns)
+	alive(t, elsewhere, own, both, right, stays)
+}
+
+// The API server that the collector asks hears late of a definition that was made at another one: it knows neither the type nor its objects, and says 404 to
+// whoever asks for them. Nothing that such an object owns is deleted for that.
+func TestAnAPIServerThatLearnsOfTypesLate(t *testing.T) {
+	ns := cluster.Namespace(t)
+	run := start(t, cluster.AtSecond)
+	settled(t, ns)
+	second, err := dynamic.NewForConfig(cluster.AtSecond(cluster.Config()))
+	check(t, err)
+	cluster.FreezeSecond("customresourcedefinitions")
+	t.Cleanup(cluster.ThawSecond)
+	typ := newType()
+	defineType(t, typ)
+	owner, doomed := newWidget(t, typ, ns, "owner"), newWidget(t, typ, ns, "doomed")
+	if _, err := second.Resource(typ).Namespace(ns).Get(t.Context(), "owner", metav1.GetOptions{}); err == nil {
+		t.Fatal("the second API server knows the type")
+	}
+	before := run.metric(t, "garbagecollector_waiting", `cause="unknown_kind"`) // of other tests
+	var stay, leave []thing
+	for n := range 5 {
+		stay = append(stay, create(t, configMaps, ns, fmt.Sprint("stays-", n), ownedBy(owner)))
+		leave = append(leave, create(t, configMaps, ns, fmt.Sprint("leaves-", n), ownedBy(doomed)))
+	}
+	controlplane.Eventually(t, soon, func(context.Context) error {
+		if held := run.metric(t, "garbagecollector_waiting", `cause="unknown_kind"`) - before; held != 10 {
+			return fmt.Errorf("%v objects are held because nobody serves the kind of their owner, want 10", held)
+		}
+		return nil
+	})
+	settled(t, ns)
+	alive(t, append(stay, leave...)...)
+	doomed.delete(t, metav1.DeletePropagationBackground)
+	settled(t, ns)
+	alive(t, append(stay, leave...)...)
+	cluster.ThawSecond()
+	gone(t, 2*soon, leave...)
+	settled(t, ns)
+	alive(t, append(stay, owner)...)
+	if now, err := doomed.now(t, t.Context()); err != nil || now != nil {
+		t.Error(errors.Join(err, fmt.Errorf("%v is still there", doomed)))
+	}
+}

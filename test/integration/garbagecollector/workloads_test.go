@@ -1,0 +1,136 @@
+package garbagecollector_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/rand"
+
+	"minikcm/test/controlplane"
+)
+
+// made waits until others have made so many objects of a type in a namespace.
+func made(t *testing.T, typ schema.GroupVersionResource, ns string, n int) (all []thing) {
+	t.Helper()
+	controlplane.Eventually(t, soon, func(ctx context.Context) error {
+		list, err := objects(t, typ, ns).List(ctx, metav1.ListOptions{})
+		if err != nil || len(list.Items) != n {
+			return errors.Join(err, fmt.Errorf("%d %s, want %d", len(list.Items), typ.Resource, n))
+		}
+		all = nil
+		for i := range list.Items {
+			all = append(all, thing{&list.Items[i], typ})
+		}
+		return nil
+	})
+	return all
+}
+
+// A Deployment is deleted, with the controllers at work that make ReplicaSets of it, and pods of those.
+func TestDeploymentsGoWithWhatIsBelowThem(t *testing.T) {
+	startAll(t, "replicaset,deployment,garbagecollector")
+	for _, tt := range []struct {
+		policy metav1.DeletionPropagation
+		stays  bool
+	}{{metav1.DeletePropagationBackground, false}, {metav1.DeletePropagationForeground, false}, {metav1.DeletePropagationOrphan, true}} {
+		t.Run(string(tt.policy), func(t *testing.T) {
+			ns := cluster.Namespace(t)
+			deployment := create(t, deployments, ns, "web", func(o *unstructured.Unstructured) {
+				check(t, unstructured.SetNestedField(o.Object, int64(3), "spec", "replicas"))
+			})
+			below, pods := made(t, replicaSets, ns, 1), made(t, pods, ns, 3)
+			deployment.delete(t, tt.policy)
+			gone(t, soon, deployment)
+			if !tt.stays {
+				gone(t, soon, append(below, pods...)...)
+				return
+			}
+			settled(t, ns)
+			alive(t, append(below, pods...)...)
+			owners(t, soon, below[0])
+			for _, pod := range pods {
+				owners(t, soon, pod, below[0])
+			}
+		})
+	}
+}
+
+// What a CronJob has made goes with it; of a Job that is deleted by who does not say how, the pods stay, as its API has it.
+func TestJobsGoWithTheirCronJobAndPodsWithTheirJob(t *testing.T) {
+	ns := cluster.Namespace(t)
+	start(t, nil)
+	cronJob := create(t, cronJobs, ns, "nightly")
+	var leave []thing
+	for n := range 2 {
+		job := create(t, jobs, ns, fmt.Sprint("nightly-", n), blockedBy(cronJob))
+		leave = append(leave, job, create(t, pods, ns, fmt.Sprint("nightly-pod-", n), blockedBy(job)))
+	}
+	other := create(t, jobs, ns, "other")
+	stays := create(t, pods, ns, "other-pod", blockedBy(other))
+	cronJob.delete(t, metav1.DeletePropagationBackground)
+	check(t, objects(t, jobs, ns).Delete(t.Context(), other.GetName(), metav1.DeleteOptions{}))
+	gone(t, soon, append(leave, cronJob, other)...)
+	settled(t, ns)
+	alive(t, stays)
+	owners(t, soon, stays)
+}
+
+// A node is deleted, and nobody is left who would delete what its kubelet has made.
+func TestMirrorPodsAndTheLeaseGoWithTheirNode(t *testing.T) {
+	ns := cluster.Namespace(t)
+	start(t, nil)
+	node, other := create(t, nodes, "", "node-"+ns), create(t, nodes, "", "other-"+ns)
+	t.Cleanup(func() {
+		_ = objects(t, nodes, "").Delete(cleanupContext(t), other.GetName(), metav1.DeleteOptions{})
+	})
+	mirror := func(of thing) []thing {
+		return []thing{
+			create(t, pods, ns, "static-"+of.GetName(), ownedBy(of), func(o *unstructured.Unstructured) {
+				o.SetAnnotations(map[string]string{corev1.MirrorPodAnnotationKey: "hash"})
+				check(t, unstructured.SetNestedField(o.Object, of.GetName(), "spec", "nodeName"))
+			}),
+			create(t, leases, corev1.NamespaceNodeLease, of.GetName(), ownedBy(of)),
+		}
+	}
+	leave, stay := mirror(node), mirror(other)
+	node.delete(t, metav1.DeletePropagationBackground)
+	gone(t, soon, append(leave, node)...)
+	settled(t, ns)
+	alive(t, append(stay, other)...)
+	other.delete(t, metav1.DeletePropagationBackground)
+	gone(t, soon, append(stay, other)...)
+}
+
+// A namespace is deleted while owners in it wait for their dependents, or are to leave orphans. All of it goes, in whatever order.
+func TestANamespaceIsDeletedWithOwnersInIt(t *testing.T) {
+	startAll(t, "namespace,garbagecollector")
+	namespace := create(t, namespaces, "", "doomed-"+rand.String(6))
+	ns := namespace.GetName()
+	owner := create(t, configMaps, ns, "owner")
+	middle := create(t, configMaps, ns, "middle", blockedBy(owner))
+	leaf := create(t, secrets, ns, "leaf", blockedBy(middle), finalizedBy("x/y"))
+	leaves := create(t, rcs, ns, "leaves-orphans", finalizedBy("x/y"))
+	orphan := create(t, pods, ns, "orphan", blockedBy(leaves))
+	late := create(t, configMaps, ns, "late")
+	owned := create(t, configMaps, ns, "owned-by-late", blockedBy(late))
+	owner.delete(t, metav1.DeletePropagationForeground)
+	leaves.delete(t, metav1.DeletePropagationOrphan)
+	owners(t, soon, orphan)
+	namespace.delete(t, metav1.DeletePropagationBackground)
+	controlplane.Eventually(t, soon, func(ctx context.Context) error {
+		now, err := late.now(t, ctx)
+		if err != nil || now != nil {
+			return fmt.Errorf("%v is still there: %w", late, err)
+		}
+		return nil
+	})
+	leaf.letGo(t)
+	leaves.letGo(t)
+	gone(t, 2*soon, owner, middle, leaf, leaves, orphan, late, owned, namespace)
+}
