@@ -370,10 +370,10 @@ func TestARefusedChangeHasABackOffOfItsOwn(t *testing.T) {
 		again time.Duration // of what is put off
 	}{
 		{0, []string{"old", "next"}, 0},
-		{400 * time.Millisecond, []string{"next"}, 600 * time.Millisecond},
-		{time.Second, []string{"old", "next"}, 0},
-		{2 * time.Second, []string{"next"}, time.Second},
-		{3 * time.Second, []string{"old", "next"}, 0},
+		{20 * time.Millisecond, []string{"next"}, 30 * time.Millisecond},
+		{50 * time.Millisecond, []string{"old", "next"}, 0},
+		{100 * time.Millisecond, []string{"next"}, 50 * time.Millisecond},
+		{150 * time.Millisecond, []string{"old", "next"}, 0},
 	} {
 		b.client.ClearActions()
 		b.clock.SetTime(now.Add(tt.after))
@@ -399,6 +399,11 @@ func TestARefusedChangeHasABackOffOfItsOwn(t *testing.T) {
 	b.d.Generation++
 	if a := b.writes.apply(t.Context(), b.task, d); a.err == nil {
 		t.Error("another spec is not tried at once")
+	}
+	changed := b.sets[0].DeepCopy()
+	changed.Generation++
+	if wait := b.throttle.refused(b.d, changed, b.task.now); wait != 0 || b.throttle.refused(b.d, b.sets[0], b.task.now) == 0 {
+		t.Errorf("the ReplicaSet is another, and the refusal of before holds it back for %v", wait)
 	}
 	replyTo(b, nil)
 	b.clock.SetTime(now.Add(time.Minute))

@@ -141,7 +141,7 @@ func (r *reader) counted(t task, mine []*appsv1.ReplicaSet) []set {
 		}
 		_, spoiled := t.throttle.spoiled[rs.UID]
 		sets[i] = set{
-			rs: rs, current: current, spoiled: spoiled, resized: t.ledger.resized[rs.UID],
+			rs: rs, current: current, spoiled: spoiled, resized: t.ledger.resized[rs.UID], refused: t.throttle.refused(t.d, rs, t.now),
 			pods: countPods(r.pods.ControlledBy(rs.UID), rs.Spec.MinReadySeconds, t.now),
 		}
 	}

@@ -102,8 +102,8 @@ func (w *writer) send(ctx context.Context, c change) resized {
 	}
 	live, readErr := w.read.set(ctx, c.rs.Namespace, c.rs.Name, readRefused)
 	switch {
-	case readErr != nil:
-		r.err = errors.Join(err, readErr)
+	case readErr != nil: // it was not done, and why is not known
+		r.outcome, r.err = answer.Unsent, errors.Join(err, readErr)
 	case live == nil || live.UID != c.rs.UID:
 		r.outcome = answer.Missing
 	case live.Generation != c.rs.Generation, outcome == answer.Conflict, len(live.Annotations) == 0 && len(c.rs.Annotations) > 0:
@@ -136,7 +136,7 @@ func (w *writer) note(ctx context.Context, t task, c change, r resized) error {
 	case answer.Unknown:
 		t.ledger.resizes[c.rs.UID] = unansweredResize{change: c, until: w.clock.Now().Add(answer.LandsWithin)}
 	case answer.Refused:
-		t.throttle.resizes[c.rs.UID] = t.throttle.resizes[c.rs.UID].Refused(t.d.Generation, false, w.clock.Now())
+		t.throttle.refuse(t.d, c.rs, w.clock.Now())
 	}
 	if stopped(r.err) {
 		return r.err

@@ -41,6 +41,12 @@ func (p pass) rolling() sizing {
 		step = append(step, t)
 	}
 
+	for _, old := range p.old {
+		if old.refused > 0 && old.active() { // what it cannot give the others do
+			s.held, s.again = append(s.held, holdResizeBackoff), controller.Soonest(s.again, old.refused)
+		}
+	}
+
 	// 3. The new one gets the room.
 	if to := min(p.bounds.replicas, limit-left); to > size {
 		step = append(step, target{set: next, to: to, why: whySurge})
@@ -87,7 +93,7 @@ func total(sets []set, of func(set) int) (sum int) {
 
 func sizes(sets []set) int { return total(sets, set.size) }
 
-// shrink chooses how many pods old ReplicaSets, oldest first, give up while least pods are to stay available. Of the new one nextAvailable are, once
+// shrink chooses how many pods old ReplicaSets, oldest first, but for those that cannot be changed, give up while least pods are to stay available. Of the new one nextAvailable are, once
 // it has the size that it is to keep. The sizes of the old ones and nextAvailable together stay at least, so pods of the new one that are not available
 // yet are not counted upon. bold is for giveFree.
 func shrink(old []set, nextAvailable, least int, bold bool) (targets []target) {
@@ -119,6 +125,9 @@ func shrink(old []set, nextAvailable, least int, bold bool) (targets []target) {
 func giveFree(old []set, room int, bold bool) []int {
 	given := make([]int, len(old))
 	for i, s := range old {
+		if s.refused > 0 {
+			continue
+		}
 		free := s.expendable()
 		if bold {
 			free = s.size() - s.possible()
@@ -136,6 +145,9 @@ func giveSpare(old []set, free []int, room, spare int) []int {
 	tooFew := spare < 0
 	spare = max(0, spare)
 	for i, s := range old {
+		if s.refused > 0 {
+			continue
+		}
 		k := min(room, s.size()-free[i])
 		if tooFew || s.available() > spare {
 			k = min(k, spare)

@@ -101,6 +101,18 @@ func TestReductionsComeBeforeRaises(t *testing.T) {
 	}
 }
 
+// One that a policy keeps as it is would otherwise be asked for the same pods for ever, and the rollout stand.
+func TestWhatAReplicaSetCannotGiveTheOthersDo(t *testing.T) {
+	stuck := func(s *set) { s.refused = 3 * time.Second }
+	got := rollout(newDeployment(10, within(2, 2)), []set{newNext("new", 0), newOld("older", 5, 2, stuck), newOld("old", 5, 1)}, facts{}, now)
+	if diff := cmp.Diff([]string{"old 5→3", "new 0→4"}, sizesOf(got.changes)); diff != "" {
+		t.Errorf("sizes (-want +got):\n%s", diff)
+	}
+	if !slices.Contains(got.held, holdResizeBackoff) || got.again != 3*time.Second {
+		t.Errorf("held are %v, looked at again after %v", got.held, got.again)
+	}
+}
+
 func TestNothingIsDecidedWhileSizesAreNotKnown(t *testing.T) {
 	d := newDeployment(3, within(1, 0), annotated(appsv1.DeprecatedRollbackTo, "0"))
 	d.Generation = 2

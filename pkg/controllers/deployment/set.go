@@ -14,6 +14,7 @@ type set struct {
 	current bool               // its template is that of the Deployment
 	spoiled bool               // something changed its template when we created it
 	resized time.Time          // when we last did that; zero: not lately, or not known
+	refused time.Duration      // how long changes of it are still held back; 0: not at all
 	pods    podCounts
 }
 

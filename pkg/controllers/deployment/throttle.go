@@ -18,15 +18,15 @@ type throttle struct {
 	digest     string                   // of that template
 	spoiled    map[types.UID]struct{}   // those ReplicaSets, and such of other templates, until they are gone
 
-	ownership map[types.UID]refusal                  // ReplicaSets that the API server does not let us adopt or release
-	resizes   map[types.UID]controller.CreateBackoff // of changes that were refused, by ReplicaSet
+	ownership map[types.UID]refusal       // ReplicaSets that the API server does not let us adopt or release
+	resizes   map[types.UID]refusedChange // of changes that were refused, by ReplicaSet
 
 	statusAt      time.Time // when the status was last written
 	noTerminating bool      // the API server drops status.terminatingReplicas
 }
 
 func newThrottle() *throttle {
-	return &throttle{spoiled: map[types.UID]struct{}{}, ownership: map[types.UID]refusal{}, resizes: map[types.UID]controller.CreateBackoff{}}
+	return &throttle{spoiled: map[types.UID]struct{}{}, ownership: map[types.UID]refusal{}, resizes: map[types.UID]refusedChange{}}
 }
 
 // refusal keeps a ReplicaSet from being adopted or released until its time has come.
@@ -43,7 +43,7 @@ func (t *throttle) forget(sets []*appsv1.ReplicaSet) {
 	}
 	maps.DeleteFunc(t.spoiled, func(uid types.UID, _ struct{}) bool { return !there[uid] })
 	maps.DeleteFunc(t.ownership, func(uid types.UID, _ refusal) bool { return !there[uid] })
-	maps.DeleteFunc(t.resizes, func(uid types.UID, _ controller.CreateBackoff) bool { return !there[uid] })
+	maps.DeleteFunc(t.resizes, func(uid types.UID, _ refusedChange) bool { return !there[uid] })
 }
 
 // admitted leaves out the ReplicaSets whose adoption or release was refused a moment ago, and says when to try the first of those; 0: there are none.
@@ -61,10 +61,11 @@ func (t *throttle) admitted(sets []*appsv1.ReplicaSet, now time.Time) (rest []*a
 	return rest, again
 }
 
-// Back-offs of names and of templates that are changed on their way.
+// Back-offs of names, of templates that are changed on their way, and of changes that were refused.
 const (
 	minCollision, maxCollision = time.Second, 5 * time.Minute
 	minChanged, maxChanged     = 5 * time.Second, 5 * time.Minute
+	minRefused, maxRefused     = 50 * time.Millisecond, 10 * time.Second
 )
 
 // doubling is a time to wait that doubles from one try to the next. Zero lets the first one pass.
@@ -79,6 +80,30 @@ func (b doubling) next(least, most time.Duration, now time.Time) doubling {
 
 // wait says how long to wait still; zero not at all.
 func (b doubling) wait(now time.Time) time.Duration { return max(b.until.Sub(now), 0) }
+
+// refusedChange holds back changes of one ReplicaSet after one was refused. It is apart from the queue, so events neither bypass nor lengthen it. A change of
+// either object ends it. Zero holds nothing back.
+type refusedChange struct {
+	doubling
+	of, to int64 // generations of the Deployment and of the ReplicaSet
+}
+
+func (t *throttle) refuse(d *appsv1.Deployment, rs *appsv1.ReplicaSet, now time.Time) {
+	was := t.resizes[rs.UID]
+	if was.of != d.Generation || was.to != rs.Generation {
+		was = refusedChange{}
+	}
+	t.resizes[rs.UID] = refusedChange{was.next(minRefused, maxRefused, now), d.Generation, rs.Generation}
+}
+
+// refused is for how long changes of a ReplicaSet are still held back.
+func (t *throttle) refused(d *appsv1.Deployment, rs *appsv1.ReplicaSet, now time.Time) time.Duration {
+	r, ok := t.resizes[rs.UID]
+	if !ok || r.of != d.Generation || r.to != rs.Generation {
+		return 0
+	}
+	return r.wait(now)
+}
 
 // spoiledHere notes that something changed the template with a digest on its way into a ReplicaSet.
 func (t *throttle) spoiledHere(digest string, rs types.UID, now time.Time) {

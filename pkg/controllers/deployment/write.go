@@ -86,7 +86,7 @@ func stopped(err error) bool { return errors.Is(err, context.Canceled) }
 // resize changes ReplicaSets, all at once, but for those of which a change was refused not long ago.
 func (w *writer) resize(ctx context.Context, t task, a *applied, changes []change) {
 	changes = slices.DeleteFunc(slices.Clone(changes), func(c change) bool {
-		wait := t.throttle.resizes[c.rs.UID].Wait(t.d.Generation, t.now)
+		wait := t.throttle.refused(t.d, c.rs, t.now)
 		if wait > 0 && !slices.Contains(a.plan.held, holdResizeBackoff) {
 			a.plan.held = append(slices.Clip(a.plan.held), holdResizeBackoff)
 		}

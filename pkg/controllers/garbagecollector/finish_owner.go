@@ -198,10 +198,15 @@ func (c *Controller) straysOf(ctx context.Context, what search) (sweep, error) {
 		return first, err
 	}
 	what.since = look
-	what.types = slices.DeleteFunc(what.types, func(t apiType) bool {
+	what.types = slices.DeleteFunc(slices.Clone(what.types), func(t apiType) bool {
 		return !slices.ContainsFunc(first.found, func(o object) bool { return o.resource == t.GroupResource() })
 	})
 	again, err := c.sweeper.dependents(ctx, what, c.memories.finishing)
+	for _, o := range first.found {
+		if slices.Contains(again.failed, o.resource) { // nobody says that it has gone
+			again.found = append(again.found, o)
+		}
+	}
 	return sweep{found: again.found, blind: slices.Concat(first.blind, again.blind), failed: slices.Concat(first.failed, again.failed)}, err
 }
 
