@@ -341,3 +341,46 @@ func TestAnOwnerIsNotHeldByWhatASharedListShowedAndHasGoneSince(t *testing.T) {
 		t.Errorf("sent was %q after %q, want the finalizer taken away after another list", got, s.asked("list"))
 	}
 }
+
+// A conversion webhook may be away. What is stored in the version that is asked for needs none.
+func TestATypeIsListedInAnyVersionThatWorks(t *testing.T) {
+	for _, local := range []bool{true, false} {
+		t.Run(fmt.Sprint("local ", local), func(t *testing.T) {
+			s := newShell(t)
+			key := s.owner(t, "foregroundDeletion")
+			s.unconvertible = "v2"
+			typ := typeCalled("configmaps")
+			typ[0].Version, typ[0].versions, typ[0].local = "v2", []string{"v2", "v1"}, local
+			s.list = func(string) ([]*thing, error) {
+				return []*thing{newThing("a", "d", uid(2)).owned(ref("v1", "ConfigMap", "o", uid(1)))}, nil
+			}
+			got, err := s.sweeper.dependents(t.Context(), search{types: typ, namespace: "a", owner: key, since: s.clock.Now()}, nobodyElse)
+			check(t, err)
+			if (len(got.found) == 1 && len(got.failed) == 0) != local {
+				t.Errorf("found %v, failed %v", got.found, got.failed)
+			}
+		})
+	}
+}
+
+// What a list has shown is there until another says that it is not. One that fails does not say so.
+func TestAnOwnerIsHeldByWhatASharedListShowedIfTheNextOneFails(t *testing.T) {
+	s := newShell(t)
+	key := s.owner(t, "foregroundDeletion")
+	stray := newThing("a", "d", uid(2)).owned(blockingRef("v1", "ConfigMap", "o", uid(1))).finalizedBy("x/y").deleted()
+	check(t, s.feed.Add(stray))
+	s.finish(t, key)
+	check(t, s.feed.Delete(stray))
+	s.clock.Step(blindPatience)
+	s.list = func(string) ([]*thing, error) { return []*thing{stray}, nil }
+	_, err := s.sweeper.dependents(t.Context(), search{types: typeCalled("configmaps"), namespace: "a", owner: keyOf(uid(9)), since: s.clock.Now()}, func() map[id]bool {
+		return map[id]bool{key: true}
+	})
+	check(t, err)
+	s.clock.Step(10 * time.Millisecond)
+	s.list = func(string) ([]*thing, error) { return nil, errors.New("away") }
+	s.finish(t, key)
+	if got := s.asked("patch"); len(got) != 0 || len(s.asked("list")) != 2 {
+		t.Errorf("sent was %q after %q, want nothing", got, s.asked("list"))
+	}
+}

@@ -96,7 +96,7 @@ func (s *sweeper) dependents(ctx context.Context, what search, all func() map[id
 	for n, t := range what.types {
 		group.Go(func() error {
 			return safely(func() error {
-				results[n].objects, results[n].err = s.list(ctx, t, what, all)
+				results[n].objects, results[n].err = s.inAnyVersion(ctx, t, what, all)
 				return nil
 			})
 		})
@@ -126,6 +126,24 @@ func (s *sweeper) dependents(ctx context.Context, what search, all func() map[id
 		}
 	}
 	return got, nil
+}
+
+// inAnyVersion is list in the preferred version, or in another one if that fails: what is stored in that version needs no conversion, which may be what fails.
+// Of an API that is not the API server's own, versions may be different things.
+func (s *sweeper) inAnyVersion(ctx context.Context, t apiType, what search, all func() map[id]bool) ([]object, error) {
+	objects, err := s.list(ctx, t, what, all)
+	for _, version := range t.versions {
+		if err == nil || !t.local || ctx.Err() != nil || errors.Is(err, context.Canceled) {
+			break
+		}
+		if other := t; version != t.Version {
+			other.Version = version
+			if all, failed := s.list(ctx, other, what, all); failed == nil {
+				return all, nil
+			}
+		}
+	}
+	return objects, err
 }
 
 // list returns the objects of a type that refer to an owner.
