@@ -433,9 +433,9 @@ func (f *Feed) answered(err error, refused bool) {
 	now, a, told := f.feeds.clock.Now(), f.attempt, false
 	switch {
 	case a == nil:
+	case !refused && err != nil: // the watch is lost, which is told
 	case !refused:
 		told, a.barred, a.told = a.told, time.Time{}, false
-		err = nil
 	case a.barred.IsZero():
 		a.barred = now
 	case !a.told && now.Sub(a.barred) >= f.feeds.refusals:

@@ -16,6 +16,8 @@ import (
 const (
 	// hangs is how long a question takes at least that counts as one that is not answered. The API server answers within milliseconds.
 	hangs = 2 * time.Second
+	// nearlyHangs is as long as hangs for somebody whose own time is that, and was spent in part before the question was sent.
+	nearlyHangs = hangs * 9 / 10
 	// hangingMost is how many questions to one API may hang before nobody asks another: one may be about something large.
 	hangingMost = 2
 	// probeFor is for how long others leave an API that did not answer to the one who tries it again: no question but that for a long list takes longer.
@@ -36,7 +38,8 @@ type api struct {
 // few are asked at once, and if that does not answer, one now and then: all others are told so at once, so that nobody is held up by an API that hangs.
 type inquiries[K comparable, A any] struct {
 	clock clock.PassiveClock
-	most  int // questions to one API at once
+	most  int           // questions to one API at once
+	all   chan struct{} // holds one for each question that is on its way; nil: only those to one API are counted
 
 	lock     sync.Mutex
 	known    map[K]*inquiry[A]
@@ -78,12 +81,10 @@ func (q *inquiries[K, A]) pause(of api) time.Duration {
 // ask returns the latest answer about a thing if that is good, and otherwise that of put, which reports apart from it whether the API has failed. The error is a
 // *silence if the API does not answer, ErrDraining, errBusy, or that ctx has ended.
 func (q *inquiries[K, A]) ask(ctx context.Context, key K, of api, good func(A) bool, put func(context.Context) (A, error)) (none A, err error) {
-	i, b, came := q.inquiry(key), q.breaker(of), q.clock.Now()
-	defer func() {
-		if errors.Is(err, context.DeadlineExceeded) {
-			q.judge(b, came, err) // also if the time was spent in line
-		}
-	}()
+	if a := q.latest(key); good(a) {
+		return a, nil
+	}
+	i, b := q.inquiry(key), q.breaker(of)
 	refused := func() error { return q.refused(b) }
 	if err := enter(ctx, i.turn, refused); err != nil {
 		return none, err
@@ -96,6 +97,12 @@ func (q *inquiries[K, A]) ask(ctx context.Context, key K, of api, good func(A) b
 		return none, err
 	}
 	defer func() { <-b.places }()
+	if q.all != nil { // to wait for others is not held against the API
+		if err := enter(ctx, q.all, refused); err != nil {
+			return none, err
+		}
+		defer func() { <-q.all }()
+	}
 	ctx, cancel := withinTerm(ctx)
 	defer cancel()
 	if controller.Draining(ctx) || ctx.Err() != nil {
@@ -215,12 +222,6 @@ func (q *inquiries[K, A]) end(b *breaker, begun time.Time, failed error) {
 	b.judge(begun, failed, q.clock.Now())
 }
 
-func (q *inquiries[K, A]) judge(b *breaker, begun time.Time, failed error) {
-	q.lock.Lock()
-	defer q.lock.Unlock()
-	b.judge(begun, failed, q.clock.Now())
-}
-
 func (q *inquiries[K, A]) keep(i *inquiry[A], answer A) {
 	q.lock.Lock()
 	defer q.lock.Unlock()
@@ -257,8 +258,8 @@ type silence struct {
 	again time.Duration // until somebody may
 }
 
+// Error does not unwrap: that somebody else ran out of time is not that the caller did.
 func (s *silence) Error() string { return s.err.Error() }
-func (s *silence) Unwrap() error { return s.err }
 
 var errNoAnswer = errors.New("the API server does not answer")
 
@@ -268,13 +269,16 @@ type breaker struct {
 	asking   []time.Time   // when those were begun, in this order
 	failures int           // in a row, of questions that hung; those that were asked together count as one
 	failed   time.Time     // the latest of them
-	until    time.Time     // nobody asks before; somebody may be trying
+	until    time.Time     // nobody asks before
+	probe    time.Time     // when the question was begun with which somebody tries it again; zero: nobody does
 	err      error         // what came of the latest
 }
 
 // refusal is why a question is not to be asked now; nil: it may be.
 func (b *breaker) refusal(now time.Time) *silence {
 	switch {
+	case now.Before(b.until) && !b.probe.IsZero():
+		return &silence{b.err, min(b.until.Sub(now), hangs)} // it may answer at any moment
 	case now.Before(b.until):
 		return &silence{b.err, b.until.Sub(now)}
 	case b.failures == 0 && len(b.asking) >= hangingMost && now.Sub(b.asking[hangingMost-1]) >= hangs:
@@ -289,7 +293,7 @@ func (b *breaker) begin(now time.Time) *silence {
 		return s
 	}
 	if b.failures > 0 {
-		b.until = now.Add(probeFor)
+		b.until, b.probe = now.Add(probeFor), now
 	}
 	b.asking = append(b.asking, now)
 	return nil
@@ -299,17 +303,22 @@ func (b *breaker) begin(now time.Time) *silence {
 func (b *breaker) end(begun time.Time) {
 	n := slices.IndexFunc(b.asking, begun.Equal)
 	b.asking = slices.Delete(b.asking, n, n+1)
+	if begun.Equal(b.probe) {
+		b.probe = time.Time{}
+	}
 }
 
 // judge notes what came of a question. Only one that hung is held against the API: a failure that is told at once costs nothing, and is shared like any answer.
+// Who had no time to wait has learnt nothing.
 func (b *breaker) judge(begun time.Time, failed error, now time.Time) {
-	newer := b.failures == 0 || begun.After(b.failed)
+	newer, took := b.failures == 0 || begun.After(b.failed), now.Sub(begun)
+	late := errors.Is(failed, context.DeadlineExceeded)
 	switch {
-	case errors.Is(failed, context.Canceled):
+	case errors.Is(failed, context.Canceled), late && took < nearlyHangs:
 		if newer {
 			b.until = time.Time{} // the next one tries
 		}
-	case failed == nil, now.Sub(begun) < hangs:
+	case failed == nil, !late && took < hangs:
 		b.failures, b.until = 0, time.Time{}
 	case newer:
 		b.failures++

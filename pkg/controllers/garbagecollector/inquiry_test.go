@@ -48,12 +48,15 @@ func TestWhenAnAPIThatDoesNotAnswerIsAskedAgain(t *testing.T) {
 		{"two do", []step{begins(0), begins(s), {at: 2 * s, over: -1}, {at: 3 * s, over: -1, again: hangs}, ends(4*s, 0, nil, 0)}},
 		{"it takes long, and answers", []step{begins(0), ends(10*s, 0, nil, 0)}},
 		{"it does not answer", []step{begins(0), ends(10*s, 0, broken, s), {at: 11*s - 1, over: -1, again: 1}, begins(11 * s),
-			{at: 12 * s, over: -1, again: probeFor - s}, ends(21*s, 1, broken, 2*s), begins(23 * s), ends(33*s, 2, broken, 4*s)}},
+			{at: 12 * s, over: -1, again: hangs}, ends(21*s, 1, broken, 2*s), begins(23 * s), ends(33*s, 2, broken, 4*s)}},
 		{"those that were asked together fail together", []step{begins(0), begins(0), begins(s), ends(10*s, 0, broken, s), ends(10*s, 1, broken, s), ends(11*s-1, 2, broken, 1)}},
 		{"it answers again", []step{begins(0), ends(10*s, 0, broken, s), begins(11 * s), ends(12*s, 1, nil, 0), begins(12 * s), ends(22*s, 2, broken, s)}},
 		{"it fails at once again, which costs nothing", []step{begins(0), ends(10*s, 0, broken, s), begins(11 * s), ends(12*s, 1, broken, 0)}},
-		{"who tries it again is cut short", []step{begins(0), ends(10*s, 0, broken, s), begins(11 * s), ends(20*s, 1, context.Canceled, 0), begins(20 * s), {at: 21 * s, over: -1, again: probeFor - s}}},
-		{"one that was asked before comes late", []step{begins(0), begins(0), ends(10*s, 0, broken, s), begins(11 * s), ends(15*s, 1, context.Canceled, probeFor-4*s)}},
+		{"who tries it again is cut short", []step{begins(0), ends(10*s, 0, broken, s), begins(11 * s), ends(20*s, 1, context.Canceled, 0), begins(20 * s), {at: 21 * s, over: -1, again: hangs}}},
+		{"one that was asked before comes late", []step{begins(0), begins(0), ends(10*s, 0, broken, s), begins(11 * s), ends(15*s, 1, context.Canceled, hangs)}},
+		{"who asks runs out of time", []step{begins(0), ends(2*s, 0, context.DeadlineExceeded, s), begins(3 * s), ends(13*s, 1, context.DeadlineExceeded, 2*s)}},
+		{"who asks has hardly any", []step{begins(0), ends(s, 0, context.DeadlineExceeded, 0), begins(s), ends(11*s, 1, broken, s), begins(12 * s), ends(13*s, 2, context.DeadlineExceeded, 0),
+			begins(13 * s), ends(23*s, 3, broken, 2*s)}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var b breaker
@@ -499,4 +502,34 @@ func TestWhoIsInLineIsCounted(t *testing.T) {
 	if got := s.memories.count(); got[string(byLine)] != 1 || got[string(byRejection)] > 0 {
 		t.Errorf("counted are %v", got)
 	}
+}
+
+// That an API hangs is seen when whoever asks runs out of time. The others are told so, which is not an answer of the API.
+func TestAnAPIThatHangsIsAskedByOneNowAndThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newInquiries[int, int](clock.RealClock{}, 16)
+		var asked atomic.Int32
+		var all sync.WaitGroup
+		for key := range 200 {
+			all.Go(func() {
+				for begun := time.Now(); time.Since(begun) < 10*time.Minute; {
+					_, err := q.ask(t.Context(), key, api{}, func(int) bool { return false }, func(ctx context.Context) (int, error) {
+						asked.Add(1)
+						ctx, cancel := context.WithTimeout(ctx, askTimeout)
+						defer cancel()
+						return 0, silentFor(ctx, time.Hour)
+					})
+					pause := time.Second
+					if silent := (*silence)(nil); errors.As(err, &silent) {
+						pause = silent.again
+					}
+					time.Sleep(pause)
+				}
+			})
+		}
+		all.Wait()
+		if n := asked.Load(); n < 8 || n > 32 { // 16 before it is known, and then one after 1, 2, 4 … 60 s, which takes 10 s
+			t.Errorf("asked %d times in ten minutes", n)
+		}
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
@@ -49,15 +50,13 @@ type sweeper struct {
 	client  metadata.Interface
 	clock   clock.PassiveClock
 	shelves *inquiries[place, shelf]
-	lists   chan struct{} // holds one for each list that is under way
 	wide    chan struct{} // holds one while somebody lists all namespaces
 }
 
 func newSweeper(client metadata.Interface, clk clock.PassiveClock) *sweeper {
-	return &sweeper{
-		client: client, clock: clk, shelves: newInquiries[place, shelf](clk, listsOfType),
-		lists: make(chan struct{}, listsInAll), wide: make(chan struct{}, 1),
-	}
+	s := &sweeper{client: client, clock: clk, shelves: newInquiries[place, shelf](clk, listsOfType), wide: make(chan struct{}, 1)}
+	s.shelves.all = make(chan struct{}, listsInAll)
+	return s
 }
 
 // search is for whoever refers to an owner.
@@ -67,6 +66,7 @@ type search struct {
 	namespace string                      // empty: all
 	owner     id
 	since     time.Time // no list counts that was asked for before
+	hasty     bool      // see api
 }
 
 // sweep is what lists have shown of the dependents of one owner.
@@ -131,9 +131,18 @@ func (s *sweeper) dependents(ctx context.Context, what search, all func() map[id
 // inAnyVersion is list in the preferred version, or in another one if that fails: what is stored in that version needs no conversion, which may be what fails.
 // Of an API that is not the API server's own, versions may be different things.
 func (s *sweeper) inAnyVersion(ctx context.Context, t apiType, what search, all func() map[id]bool) ([]object, error) {
+	patience := time.Duration(0)
+	if what.patience != nil {
+		patience = what.patience(t)
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, patience)
+		defer cancel()
+	}
+	what.hasty = patience > 0 && patience <= hangs
 	objects, err := s.list(ctx, t, what, all)
 	for _, version := range t.versions {
-		if err == nil || !t.local || ctx.Err() != nil || errors.Is(err, context.Canceled) {
+		var silent *silence
+		if !t.local || ctx.Err() != nil || !apierrors.IsInternalError(err) && !errors.As(err, &silent) {
 			break
 		}
 		if other := t; version != t.Version {
@@ -152,19 +161,10 @@ func (s *sweeper) list(ctx context.Context, t apiType, what search, all func() m
 	if !t.namespaced {
 		at.namespace = ""
 	}
-	of := api{GroupVersionResource: t.GroupVersionResource, wide: at.namespace == "", hasty: what.patience != nil}
-	if of.hasty {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, what.patience(t))
-		defer cancel()
-	}
+	of := api{GroupVersionResource: t.GroupVersionResource, wide: at.namespace == "", hasty: what.hasty}
 	got, err := s.shelves.ask(ctx, at, of, func(known shelf) bool {
 		return !known.asked.IsZero() && !known.asked.Before(what.since) && known.of[what.owner] && s.clock.Since(known.came) < listFresh
 	}, func(ctx context.Context) (shelf, error) {
-		if err := enter(ctx, s.lists, nil); err != nil {
-			return shelf{}, err
-		}
-		defer func() { <-s.lists }()
 		wanted := all()
 		wanted[what.owner] = true
 		list := shelf{asked: s.clock.Now(), of: wanted}
