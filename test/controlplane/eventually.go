@@ -9,10 +9,14 @@ import (
 // pollInterval is short against everything a test waits for and long against one request.
 const pollInterval = 20 * time.Millisecond
 
-// Eventually polls check until it returns nil. After timeout it ends the test with check's last error, so that error
-// should tell what was found and what was wanted. The context given to check ends with timeout.
+// leeway is how many times longer things may take on a machine that does much else. No test is about speed.
+const leeway = 4
+
+// Eventually polls check until it returns nil. timeout is for a machine that does nothing else; after leeway times as long it ends the test with check's
+// last error, so that error should tell what was found and what was wanted. The context given to check ends then, too.
 func Eventually(t testing.TB, timeout time.Duration, check func(context.Context) error) {
 	t.Helper()
+	timeout *= leeway
 	// Not the test's own context: that one has ended when cleanups run, and they poll too.
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
