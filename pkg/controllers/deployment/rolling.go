@@ -93,9 +93,9 @@ func total(sets []set, of func(set) int) (sum int) {
 
 func sizes(sets []set) int { return total(sets, set.size) }
 
-// shrink chooses how many pods old ReplicaSets, oldest first, but for those that cannot be changed, give up while least pods are to stay available. Of the new one nextAvailable are, once
-// it has the size that it is to keep. The sizes of the old ones and nextAvailable together stay at least, so pods of the new one that are not available
-// yet are not counted upon. bold is for giveFree.
+// shrink chooses how many pods old ReplicaSets give up, oldest first, but for those that cannot be changed, while least pods are to stay available. Of the
+// new one nextAvailable are, once it has the size that it is to keep. The sizes of the old ones and nextAvailable together stay at least, so pods of the
+// new one that are not available yet are not counted upon. bold is for giveFree.
 func shrink(old []set, nextAvailable, least int, bold bool) (targets []target) {
 	room := max(0, nextAvailable+sizes(old)-least)
 	available := nextAvailable + total(old, set.available)

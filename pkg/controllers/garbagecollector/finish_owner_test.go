@@ -342,27 +342,6 @@ func TestAnOwnerIsNotHeldByWhatASharedListShowedAndHasGoneSince(t *testing.T) {
 	}
 }
 
-// A conversion webhook may be away. What is stored in the version that is asked for needs none.
-func TestATypeIsListedInAnyVersionThatWorks(t *testing.T) {
-	for _, local := range []bool{true, false} {
-		t.Run(fmt.Sprint("local ", local), func(t *testing.T) {
-			s := newShell(t)
-			key := s.owner(t, "foregroundDeletion")
-			s.unconvertible = "v2"
-			typ := typeCalled("configmaps")
-			typ[0].Version, typ[0].versions, typ[0].local = "v2", []string{"v2", "v1"}, local
-			s.list = func(string) ([]*thing, error) {
-				return []*thing{newThing("a", "d", uid(2)).owned(ref("v1", "ConfigMap", "o", uid(1)))}, nil
-			}
-			got, err := s.sweeper.dependents(t.Context(), search{types: typ, namespace: "a", owner: key, since: s.clock.Now()}, nobodyElse)
-			check(t, err)
-			if (len(got.found) == 1 && len(got.failed) == 0) != local {
-				t.Errorf("found %v, failed %v", got.found, got.failed)
-			}
-		})
-	}
-}
-
 // What a list has shown is there until another says that it is not. One that fails does not say so.
 func TestAnOwnerIsHeldByWhatASharedListShowedIfTheNextOneFails(t *testing.T) {
 	s := newShell(t)

@@ -1,7 +1,6 @@
 package garbagecollector
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -29,16 +28,15 @@ type shell struct {
 	feed   *feed // of ConfigMaps
 	events chan string
 
-	lock          sync.Mutex
-	get           func(name string, nth int) (*thing, error)
-	remove        func(nth int) error
-	patch         func(name string, nth int) error
-	list          func(resource string) ([]*thing, error)
-	unconvertible string // version in which nothing can be listed
-	gets          map[string]int
-	patches       map[string]int
-	deletes       []metav1.DeleteOptions
-	requests      []string // all of them, in order: verb, what, and the body of a patch
+	lock     sync.Mutex
+	get      func(name string, nth int) (*thing, error)
+	remove   func(nth int) error
+	patch    func(name string, nth int) error
+	list     func(resource string) ([]*thing, error)
+	gets     map[string]int
+	patches  map[string]int
+	deletes  []metav1.DeleteOptions
+	requests []string // all of them, in order: verb, what, and the body of a patch
 }
 
 func newShell(t *testing.T) *shell {
@@ -71,9 +69,6 @@ func newShell(t *testing.T) *shell {
 	})
 	react("list", func(a clienttesting.Action) (runtime.Object, error) {
 		s.note("list", a, a.GetNamespace())
-		if a.GetResource().Version == s.unconvertible {
-			return nil, apierrors.NewInternalError(errors.New("conversion webhook failed"))
-		}
 		all, err := s.list(a.GetResource().Resource)
 		if err != nil {
 			return nil, err

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
@@ -66,7 +65,6 @@ type search struct {
 	namespace string                      // empty: all
 	owner     id
 	since     time.Time // no list counts that was asked for before
-	hasty     bool      // see api
 }
 
 // sweep is what lists have shown of the dependents of one owner.
@@ -96,7 +94,7 @@ func (s *sweeper) dependents(ctx context.Context, what search, all func() map[id
 	for n, t := range what.types {
 		group.Go(func() error {
 			return safely(func() error {
-				results[n].objects, results[n].err = s.inAnyVersion(ctx, t, what, all)
+				results[n].objects, results[n].err = s.list(ctx, t, what, all)
 				return nil
 			})
 		})
@@ -128,40 +126,20 @@ func (s *sweeper) dependents(ctx context.Context, what search, all func() map[id
 	return got, nil
 }
 
-// inAnyVersion is list in the preferred version, or in another one if that fails: what is stored in that version needs no conversion, which may be what fails.
-// Of an API that is not the API server's own, versions may be different things.
-func (s *sweeper) inAnyVersion(ctx context.Context, t apiType, what search, all func() map[id]bool) ([]object, error) {
-	patience := time.Duration(0)
-	if what.patience != nil {
-		patience = what.patience(t)
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, patience)
-		defer cancel()
-	}
-	what.hasty = patience > 0 && patience <= hangs
-	objects, err := s.list(ctx, t, what, all)
-	for _, version := range t.versions {
-		var silent *silence
-		if !t.local || ctx.Err() != nil || !apierrors.IsInternalError(err) && !errors.As(err, &silent) {
-			break
-		}
-		if other := t; version != t.Version {
-			other.Version = version
-			if all, failed := s.list(ctx, other, what, all); failed == nil {
-				return all, nil
-			}
-		}
-	}
-	return objects, err
-}
-
 // list returns the objects of a type that refer to an owner.
 func (s *sweeper) list(ctx context.Context, t apiType, what search, all func() map[id]bool) ([]object, error) {
 	at := place{t.GroupVersionResource, what.namespace}
 	if !t.namespaced {
 		at.namespace = ""
 	}
-	of := api{GroupVersionResource: t.GroupVersionResource, wide: at.namespace == "", hasty: what.hasty}
+	of := api{GroupVersionResource: t.GroupVersionResource, wide: at.namespace == ""}
+	if what.patience != nil {
+		patience := what.patience(t)
+		of.hasty = patience <= hangs
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, patience)
+		defer cancel()
+	}
 	got, err := s.shelves.ask(ctx, at, of, func(known shelf) bool {
 		return !known.asked.IsZero() && !known.asked.Before(what.since) && known.of[what.owner] && s.clock.Since(known.came) < listFresh
 	}, func(ctx context.Context) (shelf, error) {
