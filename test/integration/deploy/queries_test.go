@@ -64,7 +64,7 @@ func queries(t *testing.T) (list []query) {
 	for _, a := range alerts(t) {
 		list = append(list, query{"alert " + a.Alert, a.Expr, true})
 	}
-	grafana := strings.NewReplacer("$job", "controller-manager", "$__rate_interval", "10s")
+	grafana := strings.NewReplacer("$job", "controller-manager", "$__rate_interval", rateInterval)
 	for _, p := range panels(t) {
 		for _, target := range p.Targets {
 			list = append(list, query{"panel " + p.Title, grafana.Replace(target.Expr), false})

@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/kubernetes"
 
 	"minikcm/test/controlplane"
@@ -39,7 +40,7 @@ type step struct {
 // startWorkload makes the objects. Their nodes stop with the test.
 func startWorkload(t *testing.T, name string) *workload {
 	t.Helper()
-	w := &workload{client: cluster.Client(t), name: marker + "-" + name}
+	w := &workload{client: cluster.Client(t), name: fmt.Sprintf("%s-%s-%s", marker, name, rand.String(5))}
 	namespace(t, w.name)
 	w.nodes(t)
 	w.replicaSets(t)
