@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -57,6 +58,12 @@ func (c *Cluster) newServer(name string, o Options, etcd *url.URL, like *server)
 		Path: starter, CertDir: certs, EtcdURL: etcd,
 		StartTimeout: startTimeout, StopTimeout: startTimeout,
 	}
+	// While the server is stopped its port must not be given to anybody.
+	port, err := FindPort()
+	if err != nil {
+		return nil, err
+	}
+	s.api.SecureServing.Address, s.api.SecureServing.Port = "127.0.0.1", strconv.Itoa(port)
 	if like != nil {
 		// Found in CertDir, the certificates are not made anew, and then envtest does not know their authority.
 		s.api.SecureServing.CA = like.api.SecureServing.CA

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"os"
 	"path/filepath"
 	"sync"
@@ -16,7 +17,7 @@ import (
 
 const (
 	// startTimeout bounds the start of one server; on an idle machine it takes 3 s.
-	startTimeout = 90 * time.Second
+	startTimeout = 3 * time.Minute
 	// startAttempts: a port found free may be taken by another process before the server listens on it.
 	startAttempts = 3
 )
@@ -171,8 +172,14 @@ func (c *Cluster) startEtcd(o Options) error {
 	}
 	defer func() { _ = logFile.Close() }() // the child has its own copy
 	c.etcdPID = pidFile
+	var failed error
 	for range startAttempts {
+		port, err := FindPort()
+		if err != nil {
+			return err
+		}
 		c.etcd = &envtest.Etcd{
+			URL:  &url.URL{Scheme: "http", Host: fmt.Sprintf("127.0.0.1:%d", port)},
 			Path: starter, DataDir: filepath.Join(c.dir, "data"), Out: logFile, Err: logFile,
 			StartTimeout: startTimeout, StopTimeout: startTimeout,
 		}
@@ -180,11 +187,11 @@ func (c *Cluster) startEtcd(o Options) error {
 		for name, values := range o.EtcdArgs {
 			c.etcd.Configure().Set(name, values...)
 		}
-		if err = c.etcd.Start(); err == nil {
+		if failed = c.etcd.Start(); failed == nil {
 			return nil
 		}
 	}
-	return fmt.Errorf("start etcd: %w\n%s", err, tail(logFile.Name()))
+	return fmt.Errorf("start etcd: %w\n%s", failed, tail(logFile.Name()))
 }
 
 func (c *Cluster) stopEtcd() error {

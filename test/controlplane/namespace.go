@@ -29,7 +29,7 @@ func (c *Cluster) Namespace(t testing.TB) string {
 		t.Fatalf("create namespace: %v", err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := removeNamespace(ctx, client, ns.Name); err != nil {
 			t.Logf("remove namespace %s: %v", ns.Name, err)

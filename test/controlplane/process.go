@@ -16,7 +16,7 @@ import (
 
 const (
 	// logTimeout bounds the wait for a line in a child's output, and for a child that was told to end or to stand still.
-	logTimeout = 60 * time.Second
+	logTimeout = 3 * time.Minute
 	// statusTimeout bounds a status write that meets other writers.
 	statusTimeout = 10 * time.Second
 	// dumpLimit is how much of a child's output a failed test shows, in bytes.
@@ -102,7 +102,7 @@ func (p *Process) ExitCode() int {
 // Output is everything the process has printed so far.
 func (p *Process) Output() string { return p.output.String() }
 
-// WaitForLog waits until the process has printed substring. It ends the test if that takes a minute, or if the
+// WaitForLog waits until the process has printed substring. It ends the test if that takes three minutes, or if the
 // process ends without.
 func (p *Process) WaitForLog(t testing.TB, substring string) {
 	t.Helper()

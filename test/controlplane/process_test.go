@@ -28,7 +28,7 @@ func TestProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.WaitForLog(t, "leaving")
-	if code, err := p.Wait(10 * time.Second); code != 7 || err != nil {
+	if code, err := p.Wait(time.Minute); code != 7 || err != nil {
 		t.Errorf("Wait = %d, %v; want 7", code, err)
 	}
 	if err := p.Kill(); err != nil {
@@ -85,7 +85,7 @@ func spin() {
 
 func TestManagerBinaryRuns(t *testing.T) {
 	p := StartProcess(t, "--help")
-	if code, err := p.Wait(30 * time.Second); code != 0 || err != nil {
+	if code, err := p.Wait(time.Minute); code != 0 || err != nil {
 		t.Errorf("controller-manager --help: exit code %d, %v", code, err)
 	}
 	if !strings.Contains(p.Output(), "controller-manager") {
@@ -111,7 +111,7 @@ func TestManagerInProcess(t *testing.T) {
 
 	refused := fmt.Errorf("bad flag")
 	m = StartManager(t, &cobra.Command{SilenceErrors: true, SilenceUsage: true, RunE: func(*cobra.Command, []string) error { return refused }})
-	if err := m.Wait(t, 10*time.Second); err != refused {
+	if err := m.Wait(t, time.Minute); err != refused {
 		t.Errorf("Wait = %v, want %v", err, refused)
 	}
 }
@@ -140,7 +140,7 @@ func TestGuardCleansUpBehindADeadProcess(t *testing.T) {
 	if err := g.release(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ours.Wait(10 * time.Second); err != nil {
+	if _, err := ours.Wait(time.Minute); err != nil {
 		t.Errorf("server of the dead process: %v", err)
 	}
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"testing"
@@ -12,7 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// FreePort returns a port of loopback that nobody listens on. Another process may be faster to take it.
+// FreePort returns a port of loopback that nobody listens on, and that the system gives to nobody who does not ask for it by its number.
 func FreePort(t testing.TB) int {
 	t.Helper()
 	port, err := FindPort()
@@ -24,11 +25,16 @@ func FreePort(t testing.TB) int {
 
 // FindPort is FreePort for programs.
 func FindPort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
+	const first, last = 10_000, 32_000 // Linux gives those from 32768 on to whoever wants any
+	var err error
+	for range 100 {
+		port := first + rand.IntN(last-first)
+		var l net.Listener
+		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			return port, l.Close()
+		}
 	}
-	return l.Addr().(*net.TCPAddr).Port, l.Close()
+	return 0, fmt.Errorf("find a free port: %w", err)
 }
 
 // Page reads a page of the server of a manager on this machine, with the client certificate of identity. An answer other than 200 is

@@ -114,7 +114,7 @@ func (a *Admission) Stop() error {
 	if again {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	var err error
 	if a.hook.Mutating {

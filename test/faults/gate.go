@@ -12,8 +12,8 @@ import (
 var errCut = errors.New("cut by the test")
 
 const (
-	gateCapacity = 1024             // requests held at once before Held() is read
-	gatePatience = 30 * time.Second // of Gate.Next
+	gateCapacity = 1024            // requests held at once before Held() is read
+	gatePatience = 2 * time.Minute // of Gate.Next
 )
 
 // Gate stops requests until the test lets each of them go.
@@ -31,7 +31,7 @@ func NewGate() *Gate {
 // Held yields each request that has arrived at the gate, in order of arrival.
 func (g *Gate) Held() <-chan *Held { return g.held }
 
-// Next waits for the next request to arrive and ends the test if none does within 30 s.
+// Next waits for the next request to arrive and ends the test if none does within two minutes.
 func (g *Gate) Next(t testing.TB) *Held {
 	t.Helper()
 	select {

@@ -70,6 +70,8 @@ func TestMain(m *testing.M) {
 type pool struct {
 	busy chan struct{} // one per test that works
 
+	starting sync.Mutex // one after the other, or none has started before it is given up
+
 	lock sync.Mutex
 	free []*controlplane.Cluster
 }
@@ -84,6 +86,8 @@ func (p *pool) get() (*controlplane.Cluster, error) {
 		return c, nil
 	}
 	p.lock.Unlock()
+	p.starting.Lock()
+	defer p.starting.Unlock()
 	return controlplane.Start(controlplane.Options{AuditPolicy: auditPolicy})
 }
 
