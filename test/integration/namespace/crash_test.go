@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"sync"
 	"testing"
 	"time"
 
@@ -51,20 +52,14 @@ func letGo(ctx context.Context, t *testing.T, ns string) {
 // Requests fail, or succeed without an answer, at random.
 func TestFaultyRequestsConverge(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
-	random := make(chan float64)
-	go func() {
-		for r := rand.New(rand.NewPCG(seed, 0)); ; {
-			select {
-			case random <- r.Float64():
-			case <-t.Context().Done():
-				return
-			}
-		}
-	}()
+	var lock sync.Mutex
+	random := rand.New(rand.NewPCG(seed, 0))
 	t.Logf("seed %d", seed)
 	faulty := func(next http.RoundTripper) http.RoundTripper {
 		return roundTrip(func(req *http.Request) (*http.Response, error) {
-			dice := <-random
+			lock.Lock()
+			dice := random.Float64()
+			lock.Unlock()
 			if dice < .05 {
 				return nil, fmt.Errorf("not sent")
 			}

@@ -50,7 +50,16 @@ func define(t *testing.T, plural string, edits ...func(*apiextensionsv1.CustomRe
 	}
 	_, err = c.definitions.ApiextensionsV1().CustomResourceDefinitions().Create(t.Context(), crd, metav1.CreateOptions{})
 	check(t, err)
-	t.Cleanup(func() { c.undefine(t) })
+	t.Cleanup(func() {
+		c.undefine(t)
+		controlplane.Eventually(t, 20*time.Second, func(ctx context.Context) error { // for who defines it again
+			_, err := c.definitions.ApiextensionsV1().CustomResourceDefinitions().Get(ctx, c.definition, metav1.GetOptions{})
+			if !apierrors.IsNotFound(err) {
+				return fmt.Errorf("%s is still there: %v", c.definition, err)
+			}
+			return nil
+		})
+	})
 	client, err := dynamic.NewForConfig(cluster.Config())
 	check(t, err)
 	c.objects = client.Resource(schema.GroupVersionResource{Group: crdGroup, Version: "v1", Resource: plural})

@@ -55,9 +55,7 @@ func TestThirtyObjectsGoFast(t *testing.T) {
 	gone(t, ns, 10*time.Second)
 	took := time.Since(begin)
 	t.Logf("30 objects: gone after %v", took.Round(time.Millisecond))
-	if took > 6*time.Second { // alone on the machine 0.6 s
-		t.Errorf("gone after %v", took)
-	}
+	notSlow(t, took, 6*time.Second) // alone on the machine 0.6 s
 	if left := leftovers(t, ns); len(left) > 0 {
 		t.Errorf("orphans: %v", left)
 	}
@@ -98,9 +96,7 @@ func TestConditionsHaveTheKnownTexts(t *testing.T) {
 	}
 	_, err = client.AppsV1().Deployments(ns).Patch(t.Context(), "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	check(t, err)
-	if took := gone(t, ns, 10*time.Second); took > 4*time.Second {
-		t.Errorf("gone %v after the last finalizer, want a watch to tell at once", took)
-	}
+	notSlow(t, gone(t, ns, 10*time.Second), 4*time.Second) // a watch tells of the last finalizer at once
 }
 
 // podsFirst checks in the audit log that nothing but pods was deleted before a list of pods, received at or after gate,
@@ -151,9 +147,7 @@ func TestPodsGoFirst(t *testing.T) {
 	_, err = client.CoreV1().Pods(ns).Patch(t.Context(), "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	check(t, err)
 	kill(t, client, ns, "held")
-	if took := gone(t, ns, 10*time.Second); took > 4*time.Second { // alone on the machine 1 s
-		t.Errorf("gone %v after the last pod", took)
-	}
+	notSlow(t, gone(t, ns, 10*time.Second), 4*time.Second) // alone on the machine 1 s
 	podsFirst(t, m, ns, time.Time{})
 	if n := len(m.requests(t, controlplane.ByNamespace(ns), controlplane.ByVerb("deletecollection"), controlplane.ByResource("pods"))); n != 1 {
 		t.Errorf("pods were deleted %d times, want once", n)
@@ -178,9 +172,11 @@ func TestPodsAreDeletedAtOnceAndTheRestAfterTheGrace(t *testing.T) {
 	})
 	kill(t, client, ns, "pod")
 	gone(t, ns, 10*time.Second)
-	if took := time.Since(deleted); took < wait || took > 2*wait {
-		t.Errorf("gone after %v, want soon after the grace of %v", took, wait)
+	took := time.Since(deleted)
+	if took < wait {
+		t.Errorf("gone after %v with a grace of %v", took, wait)
 	}
+	notSlow(t, took, 2*wait)
 	podsFirst(t, m, ns, deleted.Add(wait))
 }
 
@@ -190,7 +186,11 @@ func TestStandbyKnowsTheGrace(t *testing.T) {
 	for name, warm := range map[string]bool{"warm": true, "cold": false} {
 		t.Run(name, func(t *testing.T) {
 			standby := func(s *setup) { s.standby = true }
-			m := start(t, grace(wait), standby)
+			m := start(t, grace(wait), standby, func(s *setup) {
+				if warm {
+					s.clock = endlessClock{} // in which the grace would not end
+				}
+			})
 			ns := create(t)
 			begin := time.Now()
 			remove(t, ns)
@@ -210,8 +210,8 @@ func TestStandbyKnowsTheGrace(t *testing.T) {
 			}
 			m.BeginTerm()
 			gone(t, ns, 3*wait)
-			if took := time.Since(begin); warm != (took < wait) {
-				t.Errorf("gone after %v, warm %v, grace %v", took, warm, wait)
+			if took := time.Since(begin); !warm && took < wait {
+				t.Errorf("gone after %v with a grace of %v", took, wait)
 			}
 		})
 	}
@@ -263,11 +263,15 @@ func bind(t testing.TB, user string, rules ...rbacv1.PolicyRule) {
 	client := cluster.Client(t)
 	_, err := client.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: rules}, metav1.CreateOptions{})
 	check(t, err)
+	t.Cleanup(func() { _ = client.RbacV1().ClusterRoles().Delete(context.Background(), user, metav1.DeleteOptions{}) })
 	_, err = client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: user}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}},
 	}, metav1.CreateOptions{})
 	check(t, err)
+	t.Cleanup(func() {
+		_ = client.RbacV1().ClusterRoleBindings().Delete(context.Background(), user, metav1.DeleteOptions{})
+	})
 	theirs := controlplane.ClientFor(t, cluster.ConfigFor(user))
 	controlplane.Eventually(t, 10*time.Second, func(ctx context.Context) error {
 		_, err := theirs.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})

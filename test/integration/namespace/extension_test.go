@@ -52,7 +52,10 @@ func extend(t *testing.T, e *extension) {
 		},
 	}, metav1.CreateOptions{})
 	check(t, err)
-	t.Cleanup(func() { withdraw(t, apis) })
+	t.Cleanup(func() {
+		withdraw(t, apis)
+		forgotten(t)
+	})
 }
 
 func withdraw(t *testing.T, apis aggregator.Interface) {

@@ -126,9 +126,12 @@ func TestOneTypeHangs(t *testing.T) {
 	ns, other := create(t), create(t)
 	fill(t, client, ns, 6)
 	fill(t, client, other, 6)
-	gate := faults.NewGate()
+	gate, later := faults.NewGate(), faults.NewGate()
 	t.Cleanup(gate.Open)
-	proxy.Inject(faults.Match{Verbs: "list", Resource: "secrets", Namespace: ns}, faults.Hold(gate), faults.Next(1))
+	t.Cleanup(later.Open)
+	secrets := faults.Match{Verbs: "list", Resource: "secrets", Namespace: ns}
+	proxy.Inject(secrets, faults.Hold(gate), faults.Next(1))
+	proxy.Inject(secrets, faults.Hold(later)) // until the other namespace is gone
 	begin := time.Now()
 	remove(t, ns)
 	gate.Next(t)
@@ -142,6 +145,7 @@ func TestOneTypeHangs(t *testing.T) {
 	remove(t, other)
 	gone(t, other, 30*time.Second)
 	check(t, namespaceKnown(t.Context(), client, ns)) // it still waits for its list
+	later.Open()
 	gone(t, ns, 30*time.Second)
 	if took := time.Since(begin); took < 9*time.Second {
 		t.Errorf("gone after %v although a list was not answered", took)

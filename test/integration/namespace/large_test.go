@@ -45,28 +45,31 @@ func TestALargeNamespaceHoldsUpNoReplicaSet(t *testing.T) {
 	t.Logf("%d pods made", pods)
 	begin := time.Now()
 	remove(t, large)
-	var slowest, machine time.Duration // machine: what the API server takes for our own create meanwhile
-	replacements := 0
+	var took, machine []time.Duration // machine: what the API server takes for our own create meanwhile
 	for namespaceKnown(t.Context(), client, large) == nil {
 		victim := replaced(t, client, rs, "")
 		check(t, client.CoreV1().Pods(elsewhere).Delete(t.Context(), victim, metav1.DeleteOptions{}))
 		deleted := time.Now()
 		replaced(t, client, rs, victim)
-		slowest = max(slowest, time.Since(deleted))
-		replacements++
+		took = append(took, time.Since(deleted))
 		asked := time.Now()
 		_, err := client.CoreV1().Pods(elsewhere).Create(t.Context(), controlplane.Pod(elsewhere, "dry", nil), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		check(t, err)
-		machine = max(machine, time.Since(asked))
+		machine = append(machine, time.Since(asked))
 	}
-	t.Logf("%d pods gone after %v; %d replacements elsewhere meanwhile, the slowest after %v, while the API server took up to %v for a create",
-		pods, time.Since(begin).Round(time.Millisecond), replacements, slowest.Round(time.Millisecond), machine.Round(time.Millisecond))
-	if slowest > time.Second+3*machine {
-		t.Errorf("a replacement took %v, want at most 1s and what three creates take", slowest)
+	if len(took) == 0 {
+		t.Fatal("the namespace was gone before anything could be seen")
 	}
-	if replacements == 0 {
-		t.Error("the namespace was gone before anything could be seen")
+	t.Logf("%d pods gone after %v; %d replacements elsewhere meanwhile, half of them within %v, the slowest after %v, while the API server took %v, at most %v, for a create",
+		pods, time.Since(begin).Round(time.Millisecond), len(took), median(took), slices.Max(took), median(machine), slices.Max(machine))
+	if most := time.Second + 3*median(machine); median(took) > most { // one may have met the machine at a bad moment
+		t.Errorf("half of the replacements took more than %v, want at most %v", median(took), most)
 	}
+	notSlow(t, slices.Max(took), time.Second+3*slices.Max(machine))
+}
+
+func median(of []time.Duration) time.Duration {
+	return slices.Sorted(slices.Values(of))[len(of)/2].Round(time.Millisecond)
 }
 
 // replaced waits until the ReplicaSet has as many active pods as it wants, without the one that was deleted, and names one of them.
@@ -129,9 +132,10 @@ func TestZeroGraceWaitsForWebhooks(t *testing.T) {
 				}
 				return nil
 			})
+			removed := time.Now()
 			remove(t, ns)
-			if err := <-created; err != nil {
-				t.Skipf("not admitted: %v", err) // the machine was too slow for it
+			if err := <-created; err != nil || time.Since(removed) > 1400*time.Millisecond {
+				t.Skipf("admitted %v after the deletion, %v", time.Since(removed), err) // the machine was too slow for it
 			}
 			gone(t, ns, 20*time.Second)
 			if left := leftovers(t, ns); len(left) > 0 {

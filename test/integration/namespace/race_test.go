@@ -64,6 +64,9 @@ func TestGraceOutlastsALaggingAPIServer(t *testing.T) {
 	defer cancel()
 	admitted := stealIn(lagging, t, late, ns)
 	catchUp()
+	if lagged := time.Since(begin); lagged > 4500*time.Millisecond {
+		t.Skipf("creates were on their way for %v, as long as the grace", lagged) // the machine was too slow for it
+	}
 	if admitted < 5 {
 		t.Fatalf("%d objects were admitted: the second API server is not behind", admitted)
 	}

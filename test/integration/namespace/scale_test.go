@@ -80,7 +80,7 @@ func TestManyAtOnce(t *testing.T) {
 			if tt.objects == 0 && len(sent) > 40*tt.count {
 				t.Errorf("%d requests for %d empty namespaces", len(sent), tt.count)
 			}
-			if discoveries > tt.count/2 {
+			if discoveries > tt.count/2+int(took/(10*time.Second)) { // none is good for longer
 				t.Errorf("%d discoveries for %d namespaces", discoveries, tt.count)
 			}
 			if conflicts := cluster.AuditLog(t).Where(controlplane.ByUserAgent(m.agent), controlplane.ByCode(409)); len(conflicts) > 0 {

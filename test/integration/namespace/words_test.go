@@ -3,6 +3,7 @@ package namespace_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"net/http"
 	"strings"
 	"testing"
@@ -153,6 +154,31 @@ func (h hook) wrap(next http.RoundTripper) http.RoundTripper {
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+// notSlow fails a test in which something took too long. A machine that runs all tests at once says nothing about that.
+func notSlow(t testing.TB, took, most time.Duration) {
+	t.Helper()
+	if controlplane.Long() && took > most {
+		t.Errorf("it took %v, want at most %v", took, most)
+	}
+}
+
+// endlessClock is right, but who waits for four seconds or longer waits for ever: what happens all the same was not waited for.
+type endlessClock struct{ clock.RealClock }
+
+func (endlessClock) NewTimer(d time.Duration) clock.Timer {
+	return clock.RealClock{}.NewTimer(endless(d))
+}
+func (endlessClock) NewTicker(d time.Duration) clock.Ticker {
+	return clock.RealClock{}.NewTicker(endless(d))
+}
+
+func endless(d time.Duration) time.Duration {
+	if d < 4*time.Second {
+		return d
+	}
+	return math.MaxInt64
+}
 
 // fastClock runs ten times as fast as the clock on the wall, so that blockers grow old while the test does not.
 type fastClock struct {
