@@ -35,16 +35,19 @@ func TestMain(m *testing.M) {
 
 // start runs the controller with upstream's test timings until the test ends. It has the rights of deploy/rbac for this controller
 // alone, so that the tests also show that they are enough.
-func start(t *testing.T, threshold int, edits ...func(*podgc.Config)) {
+func start(t *testing.T, threshold int) {
+	t.Helper()
+	startAt(t, threshold, clock.RealClock{})
+}
+
+// startAt is start with a clock.
+func startAt(t *testing.T, threshold int, clock clock.WithTicker) {
 	t.Helper()
 	cfg := podgc.Config{TerminatedPodThreshold: threshold, Quarantine: time.Second, Period: 500 * time.Millisecond, Workers: 8}
-	for _, edit := range edits {
-		edit(&cfg)
-	}
 	controlplane.Standby(t, controlplane.LoopOptions{Config: cluster.ManagerConfig("pod-garbage-collector", podgc.Name)}, func(b controlplane.LoopBase) ([]controlplane.RunFunc, error) {
 		pods, err1 := b.Caches.Pods()
 		nodes, err2 := b.Caches.Nodes()
-		c, err3 := podgc.New(cfg, podgc.Deps{Client: b.Client, Pods: pods, Nodes: nodes, Clock: clock.RealClock{}, Metrics: b.Metrics})
+		c, err3 := podgc.New(cfg, podgc.Deps{Client: b.Client, Pods: pods, Nodes: nodes, Clock: clock, Metrics: b.Metrics})
 		return []controlplane.RunFunc{c.Run}, errors.Join(err1, err2, err3)
 	}).BeginTerm()
 }

@@ -12,8 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	testingclock "k8s.io/utils/clock/testing"
 
-	"minikcm/pkg/controllers/podgc"
 	"minikcm/test/controlplane"
 )
 
@@ -117,7 +117,8 @@ func TestNodeBackInTime(t *testing.T) {
 	client, ns := cluster.Client(t), cluster.Namespace(t)
 	node := createNode(t, client)
 	pod, witness := createPod(t, client, ns, node), createPod(t, client, ns, "never-there")
-	start(t, 0, func(cfg *podgc.Config) { cfg.Quarantine = 5 * time.Second })
+	now := testingclock.NewFakeClock(time.Now()) // the quarantine lasts until the test says so
+	startAt(t, 0, now)
 	stays := func(ctx context.Context) error {
 		found, err := client.CoreV1().Pods(ns).Get(ctx, pod.Name, metav1.GetOptions{})
 		if err == nil && found.DeletionTimestamp != nil {
@@ -128,7 +129,10 @@ func TestNodeBackInTime(t *testing.T) {
 	must(t, client.CoreV1().Nodes().Delete(t.Context(), node, metav1.DeleteOptions{}))
 	controlplane.Consistently(t, 300*time.Millisecond, stays)
 	createNode(t, client, func(n *corev1.Node) { n.Name = node })
-	eventually(t, client, witness, isGone) // went through a quarantine that began no later
+	eventually(t, client, witness, func(p *corev1.Pod) error { // went through a quarantine that began no later
+		now.Step(100 * time.Millisecond)
+		return isGone(p)
+	})
 	controlplane.Consistently(t, time.Second, stays)
 }
 
@@ -187,9 +191,9 @@ func TestHeldPodsAreDeletedOnce(t *testing.T) {
 			start(t, 0)
 			witness := createPod(t, client, ns, "never-there-either")
 			eventually(t, client, witness, isGone) // so the quarantine is over for the other as well
+			eventually(t, client, pod, isTerminating)
 		})
 	}
-	eventually(t, client, pod, isTerminating)
 	count := map[string]int{}
 	for _, e := range cluster.AuditLog(t) {
 		if ref := e.ObjectRef; ref != nil && ref.Name == pod.Name && ref.Namespace == ns && e.Stage == "ResponseComplete" {

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	testingclock "k8s.io/utils/clock/testing"
 
 	"minikcm/test/controlplane"
 )
@@ -58,12 +59,19 @@ func TestRemovingTaintCancels(t *testing.T) {
 	client, ns := cluster.Client(t), cluster.Namespace(t)
 	node := createNode(t, client, corev1.ConditionTrue)
 	createPod(t, client, ns, "p", node, tolerates(evictKey, 3))
-	start(t, time.Minute)
+	now := testingclock.NewFakeClock(time.Now()) // the toleration lasts until the test says so
+	run := startAt(t, time.Minute, now)
 	setTaints(t, client, node, evictTaint())
-	stays(t, client, ns, "p", time.Second)
+	controlplane.Eventually(t, patience, func(context.Context) error {
+		if pending := run.Metric(t, "taint_eviction_controller_evictions_pending"); pending != 1 {
+			return fmt.Errorf("%v evictions are pending, want 1", pending)
+		}
+		return nil
+	})
 	setTaints(t, client, node)
-	stays(t, client, ns, "p", 2*time.Second+soon)
 	hasEvent(t, ns, "Cancelling deletion of Pod "+ns+"/p")
+	now.Step(time.Minute)
+	stays(t, client, ns, "p", soon)
 }
 
 func TestDisruptionCondition(t *testing.T) {

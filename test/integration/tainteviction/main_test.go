@@ -32,25 +32,31 @@ const patience = 30 * time.Second
 const soon = 2 * time.Second
 
 // late is how much after its time something may happen on a busy machine.
-const late = 10 * time.Second
+const late = time.Minute
 
 const finalizer = "test.k8s.io/finalizer"
 
 var cluster *controlplane.Cluster
 
 func TestMain(m *testing.M) {
-	os.Exit(controlplane.Run(m, controlplane.Options{}, func(c *controlplane.Cluster) { cluster = c }))
+	os.Exit(controlplane.Run(m, controlplane.Options{Audit: true}, func(c *controlplane.Cluster) { cluster = c }))
 }
 
 // start runs the controller until the test ends. It has the rights of deploy/rbac for this controller alone, so that the tests also
 // show that they are enough.
 func start(t *testing.T, window time.Duration) {
 	t.Helper()
-	controlplane.Standby(t, controlplane.LoopOptions{Config: cluster.ManagerConfig("node-controller", tainteviction.Name)}, func(b controlplane.LoopBase) ([]controlplane.RunFunc, error) {
+	startAt(t, window, clock.RealClock{})
+}
+
+// startAt is start with a clock.
+func startAt(t *testing.T, window time.Duration, clock clock.WithTicker) *controlplane.Loop {
+	t.Helper()
+	return controlplane.Standby(t, controlplane.LoopOptions{Config: cluster.ManagerConfig("node-controller", tainteviction.Name)}, func(b controlplane.LoopBase) ([]controlplane.RunFunc, error) {
 		pods, err1 := b.Caches.Pods()
 		nodes, err2 := b.Caches.Nodes()
 		c, err3 := tainteviction.New(tainteviction.Config{Workers: 8, TrustWindow: window}, tainteviction.Deps{
-			Client: b.Client, Pods: pods, Nodes: nodes, Clock: clock.RealClock{}, Metrics: b.Metrics, Recorder: b.Recorder(tainteviction.Name),
+			Client: b.Client, Pods: pods, Nodes: nodes, Clock: clock, Metrics: b.Metrics, Recorder: b.Recorder(tainteviction.Name),
 		})
 		return []controlplane.RunFunc{c.Run}, errors.Join(err1, err2, err3)
 	}).BeginTerm()
@@ -159,8 +165,15 @@ func tolerates(key string, seconds ...int64) func(*corev1.Pod) {
 // evicted waits until a pod is terminating and returns it.
 func evicted(t *testing.T, client kubernetes.Interface, namespace, name string) *corev1.Pod {
 	t.Helper()
+	return evictedWhile(t, client, namespace, name, func() {})
+}
+
+// evictedWhile is evicted while something is done again and again.
+func evictedWhile(t *testing.T, client kubernetes.Interface, namespace, name string, do func()) *corev1.Pod {
+	t.Helper()
 	var pod *corev1.Pod
 	controlplane.Eventually(t, patience, func(ctx context.Context) (err error) {
+		do()
 		if pod, err = client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{}); err != nil {
 			return err
 		}

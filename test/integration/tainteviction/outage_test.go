@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	testingclock "k8s.io/utils/clock/testing"
 
 	"minikcm/test/controlplane"
 )
@@ -46,23 +47,41 @@ func TestManagerBackAfterAnHour(t *testing.T) {
 			node := createNode(t, client, tt.ready, hourOld(unreachable))
 			renew(t, client, node, ago)
 			createPod(t, client, ns, "p", node, tolerates(unreachable, 300))
-			start(t, window)
-			began := time.Now()
+			now := testingclock.NewFakeClock(time.Now()) // the window lasts until the test says so
+			began := now.Now()
+			startAt(t, window, now)
+			if tt.ready == corev1.ConditionUnknown {
+				leaseIsRead(t, node)
+			}
 			if tt.meanwhile != nil {
-				stays(t, client, ns, "p", window/4)
+				now.Step(window / 4)
+				stays(t, client, ns, "p", soon/4)
 				tt.meanwhile(t, node)
 			}
 			if tt.at == 0 {
-				stays(t, client, ns, "p", 2*window)
+				for range 2 {
+					now.Step(window)
+					stays(t, client, ns, "p", soon)
+				}
 				return
 			}
-			evicted(t, client, ns, "p")
-			// The term began a moment before we took the time.
-			if d := time.Since(began); d < tt.at-100*time.Millisecond || d > tt.at+late {
+			evictedWhile(t, client, ns, "p", func() { now.Step(window / 40) })
+			if d := now.Since(began); d < tt.at {
 				t.Errorf("evicted after %v, want after %v", d, tt.at)
 			}
 		})
 	}
+}
+
+// leaseIsRead waits until the controller has read the Lease of a node.
+func leaseIsRead(t *testing.T, node string) {
+	t.Helper()
+	controlplane.Eventually(t, patience, func(context.Context) error {
+		if len(cluster.AuditLog(t).Where(controlplane.Completed, controlplane.ByVerb("get"), controlplane.ByResource("leases"), controlplane.ByName(node))) == 0 {
+			return fmt.Errorf("the Lease of %s has not been read", node)
+		}
+		return nil
+	})
 }
 
 // The deletion is refused, and then called off.
