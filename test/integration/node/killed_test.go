@@ -21,7 +21,7 @@ func daemon(t *testing.T, script func(*faults.Proxy)) *controlplane.Process {
 	}
 	return controlplane.StartProcess(t, "--kubeconfig="+cluster.KubeconfigFor(t, proxy.Config()),
 		"--controllers=node-lifecycle-controller,taint-eviction-controller", "--leader-elect=false", "--secure-port=0", "-v=2",
-		"--node-monitor-period=500ms", "--node-monitor-grace-period=3s", "--node-startup-grace-period=5s")
+		"--node-monitor-period=500ms", "--node-monitor-grace-period=8s", "--node-startup-grace-period=9s")
 }
 
 // The process is killed with SIGKILL at its nth write, wherever that is between the status of the dead node and the last of its pods:

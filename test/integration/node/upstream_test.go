@@ -115,7 +115,7 @@ func TestTaintBasedEvictions(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			w, ns := newWorld(t), cluster.Namespace(t)
 			cfg := shortGrace()
-			cfg.MonitorGracePeriod = 5 * time.Second // upstream's is a millisecond: a second later a node that is not ready is unreachable
+			cfg.MonitorGracePeriod = time.Hour // upstream's is a millisecond: a second later a node that is not ready is unreachable
 			start(t, cfg, true)
 			name := w.threeNodes(conditions("Ready", tt.ready))
 			if tt.pod != nil {
