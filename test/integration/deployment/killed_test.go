@@ -143,7 +143,7 @@ func ended(n *namespace, rule *faults.Rule) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), 4*patience)
 		defer cancel()
 		for ctx.Err() == nil && rule.Hits() == 0 {
 			d, _, err := n.completed(ctx, "web")

@@ -18,21 +18,21 @@ func TestKubectlRollout(t *testing.T) {
 	n, _ := side(t)
 	k := newKubectl(n)
 	n.apply(3, rolling("1", "1"), annotate("kubernetes.io/change-cause", "the first"))
-	k.says("successfully rolled out", "rollout", "status", "deployment/web", "--timeout=60s")
+	k.says("successfully rolled out", "rollout", "status", "deployment/web", "--timeout=4m")
 
 	k.says("image updated", "set", "image", "deployment/web", "main=example.com/web:v2")
 	k.says("annotated", "annotate", "deployment/web", "kubernetes.io/change-cause=the second", "--overwrite")
-	k.says("successfully rolled out", "rollout", "status", "deployment/web", "--timeout=60s")
+	k.says("successfully rolled out", "rollout", "status", "deployment/web", "--timeout=4m")
 	n.eventually(n.causes(map[int]string{1: "the first", 2: "the second"}))
 	k.saysAll([]string{"1         the first", "2         the second"}, "rollout", "history", "deployment/web")
 	k.says("example.com/web:v1", "rollout", "history", "deployment/web", "--revision=1")
 
 	k.says("rolled back", "rollout", "undo", "deployment/web")
-	k.says("successfully rolled out", "rollout", "status", "deployment/web", "--timeout=60s")
+	k.says("successfully rolled out", "rollout", "status", "deployment/web", "--timeout=4m")
 	n.eventually(n.causes(map[int]string{2: "the second", 3: "the first"}))
 	k.saysAll([]string{"2         the second", "3         the first"}, "rollout", "history", "deployment/web")
 	k.says("rolled back", "rollout", "undo", "deployment/web", "--to-revision=2")
-	k.says("successfully rolled out", "rollout", "status", "deployment/web", "--timeout=60s")
+	k.says("successfully rolled out", "rollout", "status", "deployment/web", "--timeout=4m")
 	if _, s := n.complete(); imageOf(&s.Spec.Template) != "example.com/web:v2" || s.Annotations[revisionKey] != "4" {
 		t.Errorf("after the undo the ReplicaSet is of %s at revision %s", imageOf(&s.Spec.Template), s.Annotations[revisionKey])
 	}
@@ -45,14 +45,14 @@ func TestKubectlRollout(t *testing.T) {
 	}
 	k.fails("cannot rollback a paused deployment", "rollout", "undo", "deployment/web")
 	k.says("resumed", "rollout", "resume", "deployment/web")
-	k.says("successfully rolled out", "rollout", "status", "deployment/web", "--timeout=60s")
+	k.says("successfully rolled out", "rollout", "status", "deployment/web", "--timeout=4m")
 
 	before := map[string]bool{}
 	for _, pod := range n.pods() {
 		before[pod.Name] = true
 	}
 	k.says("restarted", "rollout", "restart", "deployment/web")
-	k.says("successfully rolled out", "rollout", "status", "deployment/web", "--timeout=60s")
+	k.says("successfully rolled out", "rollout", "status", "deployment/web", "--timeout=4m")
 	for _, pod := range n.pods() {
 		if pod.DeletionTimestamp == nil && before[pod.Name] {
 			t.Errorf("pod %s has lived through the restart", pod.Name)
@@ -61,12 +61,12 @@ func TestKubectlRollout(t *testing.T) {
 
 	n.kubelet.Ready(func(p *corev1.Pod) bool { return !tagged("broken")(p) })
 	n.edit(deadline(2), image("broken"))
-	k.fails("exceeded its progress deadline", "rollout", "status", "deployment/web", "--timeout=60s")
+	k.fails("exceeded its progress deadline", "rollout", "status", "deployment/web", "--timeout=4m")
+	n.edit(deadline(600)) // before the rollout back, which may take more than two seconds
 	k.says("rolled back", "rollout", "undo", "deployment/web")
-	n.edit(deadline(600))
-	k.says("successfully rolled out", "rollout", "status", "deployment/web", "--timeout=60s")
+	k.says("successfully rolled out", "rollout", "status", "deployment/web", "--timeout=4m")
 	k.says("scaled", "scale", "deployment/web", "--replicas=1")
-	k.says("successfully rolled out", "rollout", "status", "deployment/web", "--timeout=60s")
+	k.says("successfully rolled out", "rollout", "status", "deployment/web", "--timeout=4m")
 	k.says("1/1", "get", "deployment/web")
 }
 

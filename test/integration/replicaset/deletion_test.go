@@ -66,6 +66,7 @@ func (tt deletionCostCase) run(t *testing.T) {
 			n.editPod(name, func(pod *corev1.Pod) { pod.Annotations = map[string]string{corev1.PodDeletionCost: tt.costs[i]} })
 		}
 	}
+	n.shown()
 	n.scale("rs", 1)
 	n.settled("rs")
 	if left := n.active(rs); left[0] != names[tt.stays] {
@@ -158,15 +159,18 @@ func testCollectionDelete(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Its pods are the garbage collector's: they are neither deleted nor replaced. A fourth set shows that the controller has moved on.
+	// Its pods are the garbage collector's: they are neither deleted nor replaced. A fourth set shows that the controller has seen the deletion, and later
+	// that it has moved on.
 	pods := n.pods()
 	if len(pods) != 3 {
 		t.Fatalf("%d pods, want 3", len(pods))
 	}
-	n.delete(pods[0].Name)
 	n.applyNamed("four", 1)
 	n.settled("four")
-	if left := n.pods(); len(left) != 3 {
-		t.Errorf("%d pods, want the 2 left over and the one of the new set", len(left))
+	n.delete(pods[0].Name)
+	n.scale("four", 2)
+	n.settled("four")
+	if left := n.pods(); len(left) != 4 {
+		t.Errorf("%d pods, want the 2 left over and the 2 of the new set", len(left))
 	}
 }

@@ -182,15 +182,16 @@ func testExtraPods(t *testing.T) {
 	for i := range 3 {
 		n.create(controlplane.Pod(n.name, fmt.Sprintf("pod-%d", i), map[string]string{"app": "rs"}))
 	}
+	n.shown()
 	rs := n.apply(2)
 	n.settled("rs")
 	n.eventually(func(context.Context) error {
-		if got := n.pods(); len(got) != 2 || len(n.active(rs)) != 2 {
+		if got := n.pods("app=rs"); len(got) != 2 || len(n.active(rs)) != 2 {
 			return fmt.Errorf("pods are %s", podNames(got))
 		}
 		return nil
 	})
-	for _, pod := range n.pods() {
+	for _, pod := range n.pods("app=rs") {
 		if pod.GenerateName != "" {
 			t.Errorf("pod %s was created though there were enough to adopt", pod.Name)
 		}

@@ -21,13 +21,13 @@ import (
 func TestSlowAdmissionHoldsUpNobodyElse(t *testing.T) {
 	const (
 		sets, size = 8, 12
-		delay      = 2 * time.Second
+		delay      = 25 * time.Second // admission hangs for longer
 	)
 	slow, quick := newNamespace(t), newNamespace(t)
 	hook := cluster.Webhook(t, controlplane.Webhook{
-		Operations: []string{"CREATE"}, Resource: "pods", Namespace: slow.name, TimeoutSeconds: 10, Ignore: true,
+		Operations: []string{"CREATE"}, Resource: "pods", Namespace: slow.name, TimeoutSeconds: 30, Ignore: true,
 	})
-	hook.Delay(delay)
+	hook.Hang()
 	l := start(t, defaults())
 	alone := quick.timeToPods(t, "alone")
 	for i := range sets {

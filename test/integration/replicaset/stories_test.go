@@ -163,7 +163,7 @@ func testBecomesAvailable(t *testing.T) {
 	n.settled("rs")
 	since := time.Now().Truncate(time.Second)
 	setReady(t, n, n.active(rs)[0], since)
-	n.status("rs", func(s appsv1.ReplicaSetStatus) bool { return s.ReadyReplicas == 1 && s.AvailableReplicas == 0 })
+	n.status("rs", func(s appsv1.ReplicaSetStatus) bool { return s.ReadyReplicas == 1 })
 	n.status("rs", func(s appsv1.ReplicaSetStatus) bool { return s.AvailableReplicas == 1 })
 	if took := time.Since(since); took < 3*time.Second {
 		t.Errorf("available %v after it became ready, want 3 s", took)
