@@ -174,7 +174,10 @@ func TestHandOverInTheMiddleOfACascade(t *testing.T) {
 		leave = append(leave, create(t, configMaps, ns, fmt.Sprint("dependent-", n), ownedBy(owner)))
 	}
 	first := startProcess(t, "--leader-elect")
-	first.proxy.Inject(faults.On("delete", configMaps.Resource), faults.DelayRequest(50*time.Millisecond))
+	gate := faults.NewGate()
+	t.Cleanup(gate.Open)
+	// It does not come to the end.
+	first.proxy.Inject(faults.On("delete", configMaps.Resource), faults.Hold(gate), faults.After(size/10))
 	settled(t, ns) // it leads
 	second := startProcess(t, "--leader-elect")
 	controlplane.Eventually(t, soon, func(context.Context) error {
@@ -192,7 +195,9 @@ func TestHandOverInTheMiddleOfACascade(t *testing.T) {
 		return nil
 	})
 	check(t, first.Signal(syscall.SIGTERM))
-	_, err := first.Wait(soon)
+	first.WaitForLog(t, "Term ends")
+	gate.Open()
+	_, err := first.Wait(time.Minute)
 	check(t, err)
 	gone(t, 2*soon, leave...)
 	var last, begun time.Time

@@ -390,7 +390,7 @@ func told(t testing.TB, within time.Duration, o thing, reason string, texts ...s
 
 // cleanupContext is a context that outlives the test's own, for cleanups.
 func cleanupContext(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), soon)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

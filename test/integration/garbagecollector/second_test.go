@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,18 +48,20 @@ func TestAnAPIServerThatLearnsOfTypesLate(t *testing.T) {
 	if _, err := second.Resource(typ).Namespace(ns).Get(t.Context(), "owner", metav1.GetOptions{}); err == nil {
 		t.Fatal("the second API server knows the type")
 	}
-	before := run.metric(t, "garbagecollector_waiting", `cause="unknown_kind"`) // of other tests
 	var stay, leave []thing
 	for n := range 5 {
 		stay = append(stay, create(t, configMaps, ns, fmt.Sprint("stays-", n), ownedBy(owner)))
 		leave = append(leave, create(t, configMaps, ns, fmt.Sprint("leaves-", n), ownedBy(doomed)))
 	}
-	controlplane.Eventually(t, soon, func(context.Context) error {
-		if held := run.metric(t, "garbagecollector_waiting", `cause="unknown_kind"`) - before; held != 10 {
-			return fmt.Errorf("%v objects are held because nobody serves the kind of their owner, want 10", held)
-		}
-		return nil
-	})
+	for _, o := range append(stay, leave...) {
+		controlplane.Eventually(t, soon, func(ctx context.Context) error {
+			page, err := controlplane.Page(ctx, cluster.Config(), run.port, "/debug/controllers/garbage-collector-controller/graph?why="+string(o.GetUID()))
+			if err == nil && !strings.Contains(string(page), "its kind is not known") {
+				err = fmt.Errorf("%v is not held because nobody serves the kind of its owner:\n%s", o, page)
+			}
+			return err
+		})
+	}
 	settled(t, ns)
 	alive(t, append(stay, leave...)...)
 	doomed.delete(t, metav1.DeletePropagationBackground)

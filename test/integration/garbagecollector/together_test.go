@@ -232,6 +232,11 @@ func TestToObserveOnlyNothingIsWritten(t *testing.T) {
 	}
 	_, err = client.ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{})
 	check(t, err)
+	observer := controlplane.ClientFor(t, cluster.ManagerConfig(account, "no controller"))
+	controlplane.Eventually(t, soon, func(ctx context.Context) error { // the authorizer learns of them a moment later
+		_, err := observer.CoreV1().Secrets(ns).List(ctx, metav1.ListOptions{})
+		return err
+	})
 	admin := cluster.Kubeconfig(t, "admin", "system:masters")
 	c := &collector{user: user, port: controlplane.FreePort(t)}
 	c.Manager = controlplane.StartManager(t, command.New(app.Controllers()),
