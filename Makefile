@@ -84,11 +84,11 @@ test-unit: need-cc ## Run unit tests, twice, in random order
 .PHONY: test-integration
 test-integration: need-cc controlplane deploy-tools upstream-manager ## Run tests on a real etcd and kube-apiserver
 	CGO_ENABLED=1 $(GO) build -race ./cmd/... ./pkg/... ./kcmtest/... ./test/...
-	CGO_ENABLED=1 $(GO) test -race -shuffle=on -count=1 -p 3 -timeout 40m $(GOTESTFLAGS) $(INTEGRATION)
+	CGO_ENABLED=1 $(GO) test -race -shuffle=on -count=1 -p 3 -timeout 90m $(GOTESTFLAGS) $(INTEGRATION)
 
 .PHONY: test-examples
 test-examples: need-cc controlplane ## Run the tests of examples/
-	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 10m $(GOTESTFLAGS) $(EXAMPLES)
+	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 40m $(GOTESTFLAGS) $(EXAMPLES)
 
 # The renamed module is fetched from what the download leaves, not from the network. The module graph of controller-runtime itself, which a consumer's is
 # compared with, has versions that we do not: the go.mod files of those are fetched once.
@@ -96,7 +96,7 @@ test-examples: need-cc controlplane ## Run the tests of examples/
 test-hack: ## Run the tests of hack/: a renamed copy of the module is fetched and tested by another module
 	$(GO) list -deps -test ./... ./test/... $(EXAMPLES) >/dev/null
 	GOWORK=off $(GO) mod download
-	cd hack/renamemodule && GOWORK=off $(GO) test -count=1 -timeout 20m $(GOTESTFLAGS) ./...
+	cd hack/renamemodule && GOWORK=off $(GO) test -count=1 -timeout 40m $(GOTESTFLAGS) ./...
 
 .PHONY: test-long
 test-long: need-cc controlplane ## Run what takes too long for every change: PKG and RUN choose (one hour and more for all of it)

@@ -36,7 +36,7 @@ func run(m *testing.M) int {
 	log.SetLogger(logr.Discard()) // the operator's log is not what this is about
 	env := &envtest.Environment{
 		CRDDirectoryPaths: []string{"crd.yaml"}, ErrorIfCRDPathMissing: true, Scheme: scheme,
-		ControlPlaneStartTimeout: time.Minute, // of a busy machine
+		ControlPlaneStartTimeout: 3 * time.Minute, ControlPlaneStopTimeout: time.Minute, // of a busy machine
 	}
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		env.BinaryAssetsDirectory = "../../bin"

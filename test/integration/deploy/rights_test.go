@@ -275,8 +275,8 @@ var consequences = regexp.MustCompile(` \([^)]*\)`)
 func expectMissing(t *testing.T, user string, r right, args ...string) {
 	t.Helper()
 	// The authorizer learns of new roles a moment after they are stored, so at first more is missing.
-	controlplane.Eventually(t, 10*time.Second, func(context.Context) error {
-		said := missing(t, cluster.Kubeconfig(t, user), 10*time.Second, args...)
+	controlplane.Eventually(t, patience, func(context.Context) error {
+		said := missing(t, cluster.Kubeconfig(t, user), time.Minute, args...)
 		if said == nil {
 			t.Fatalf("the manager works without the right to %s", r)
 		}

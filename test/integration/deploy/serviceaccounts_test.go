@@ -102,7 +102,7 @@ func missingForAccounts(t *testing.T) map[string][]string {
 	var asked map[string][]string
 	kubeconfig := cluster.KubeconfigFor(t, tokenConfig(t))
 	controlplane.Eventually(t, patience, func(context.Context) error { // the authorizer learns of roles a moment after they are stored
-		said := missing(t, kubeconfig, 10*time.Second, everything, withAccounts)
+		said := missing(t, kubeconfig, time.Minute, everything, withAccounts)
 		if said == nil {
 			t.Fatal("the manager works though its accounts may nothing")
 		}

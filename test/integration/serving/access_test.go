@@ -9,6 +9,7 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,6 +53,17 @@ func allow(t *testing.T, ns, name string, verbs []string, paths ...string) {
 	t.Cleanup(func() {
 		_ = client.RbacV1().ClusterRoleBindings().Delete(ctx, full, metav1.DeleteOptions{})
 		_ = client.RbacV1().ClusterRoles().Delete(ctx, full, metav1.DeleteOptions{})
+	})
+	controlplane.Eventually(t, 20*time.Second, func(ctx context.Context) error { // the manager would remember a refusal
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User:                  "system:serviceaccount:" + ns + ":" + name,
+			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: verbs[0], Path: paths[0]},
+		}}
+		answer, err := client.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+		if err == nil && !answer.Status.Allowed {
+			err = fmt.Errorf("%s may not %s %s yet", review.Spec.User, verbs[0], paths[0])
+		}
+		return err
 	})
 }
 
@@ -181,12 +193,16 @@ func TestPages(t *testing.T) {
 			t.Errorf("GET %s = %d, want 200 and %q in it:\n%.1000s", path, code, want, body)
 		}
 	}
-	_, metrics := e.get(t, "/metrics", nil)
-	for _, want := range []string{"kubernetes_feature_enabled{", "version_info{", "rest_client_requests_total{", "workqueue_depth{", "process_start_time_seconds "} {
-		if !strings.Contains(metrics, want) {
-			t.Errorf("/metrics lacks %s", want)
+	var metrics string
+	controlplane.Eventually(t, 20*time.Second, func(context.Context) error { // some come with the first request
+		_, metrics = e.get(t, "/metrics", nil)
+		for _, want := range []string{"kubernetes_feature_enabled{", "version_info{", "rest_client_requests_total{", "workqueue_depth{", "process_start_time_seconds "} {
+			if !strings.Contains(metrics, want) {
+				return fmt.Errorf("/metrics lacks %s", want)
+			}
 		}
-	}
+		return nil
+	})
 	for _, noise := range []string{"apiserver_audit", "apiserver_envelope", "aggregator_", "apiserver_cel"} {
 		if strings.Contains(metrics, noise) {
 			t.Errorf("/metrics has %s…, which has nothing to do with a controller manager", noise)
