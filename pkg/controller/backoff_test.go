@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-func TestCreateBackoff(t *testing.T) {
+func TestBackoff(t *testing.T) {
 	now := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
-	var b CreateBackoff
+	var b Backoff
 	if got := b.Wait(0, now); got != 0 {
 		t.Errorf("before any refusal creates wait %v", got)
 	}

@@ -402,7 +402,7 @@ func TestARefusedChangeHasABackOffOfItsOwn(t *testing.T) {
 	}
 	changed := b.sets[0].DeepCopy()
 	changed.Generation++
-	if wait := b.throttle.refused(b.d, changed, b.task.now); wait != 0 || b.throttle.refused(b.d, b.sets[0], b.task.now) == 0 {
+	if wait := b.throttle.refused(b.d, changed).wait(b.task.now); wait != 0 || b.throttle.refused(b.d, b.sets[0]).wait(b.task.now) == 0 {
 		t.Errorf("the ReplicaSet is another, and the refusal of before holds it back for %v", wait)
 	}
 	replyTo(b, nil)
@@ -410,6 +410,37 @@ func TestARefusedChangeHasABackOffOfItsOwn(t *testing.T) {
 	b.task.now = b.clock.Now()
 	if a := b.writes.apply(t.Context(), b.task, d); a.err != nil || len(b.throttle.resizes) > 0 {
 		t.Errorf("accepted: %v, back-offs %v", a.err, b.throttle.resizes)
+	}
+}
+
+// TestAReplicaSetThatCannotBeScaledDoesNotHoldUpTheRollout: the Deployment is scaled and gets another template while a webhook keeps one ReplicaSet as it is.
+func TestAReplicaSetThatCannotBeScaledDoesNotHoldUpTheRollout(t *testing.T) {
+	d := newDeployment(8, within(1, 0))
+	b := newBench(t, d, owned(d, "v-1", newOld("older", 2, 9, sizedFor(5, 6), revision("1"))), owned(d, "v0", newOld("old", 3, 5, sizedFor(5, 6), revision("2"))))
+	b.on("patch replicasets", func(_ int, a clienttesting.Action) (runtime.Object, error) {
+		if a.(clienttesting.PatchAction).GetName() == "older" {
+			return nil, apierrors.NewForbidden(setResource, "older", errors.New("by a webhook"))
+		}
+		return nil, nil // and the rest as ever
+	})
+	created := false
+	b.on("create replicasets", func(call int, a clienttesting.Action) (runtime.Object, error) {
+		created = true
+		return answersMade(call, a)
+	})
+	for !created {
+		b.sets, b.now = b.stored(t), b.clock.Now()
+		if b.now.Sub(now) > 5*time.Second {
+			t.Fatalf("the new template has no ReplicaSet yet; the others have %v", b.throttle.resizes)
+		}
+		switch result, err := b.run(t.Context()); {
+		case apierrors.IsForbidden(err):
+			b.clock.Step(5 * time.Millisecond) // the back-off of the queue
+		case err != nil || result.After == 0:
+			t.Fatalf("%+v, %v; want to look again", result, err)
+		default:
+			b.clock.Step(result.After)
+		}
 	}
 }
 
@@ -707,7 +738,7 @@ func TestRollingBackReadsTheTemplateLive(t *testing.T) {
 	}
 }
 
-// TestARefusedRollbackIsTold: the annotation stays, and whoever set it is to know why nothing happens.
+// TestARefusedRollbackIsTold: the annotation stays, and whoever set it is to know why nothing happens. All else goes on until it is tried again.
 func TestARefusedRollbackIsTold(t *testing.T) {
 	d := newDeployment(3, annotated(appsv1.DeprecatedRollbackTo, "1"), annotated(revisionAnnotation, "2"))
 	b := newBench(t, d, owned(d, "v0", newOld("old", 0, 9, revision("1"))), owned(d, "v1", newNext("next", 3, revision("2"))))
@@ -716,6 +747,21 @@ func TestARefusedRollbackIsTold(t *testing.T) {
 		t.Errorf("error %v, want that of the API server", err)
 	}
 	b.wantsEvents(t, `Warning DeploymentRollbackFailed Failed to roll back deployment "web": `)
+
+	b.client.ClearActions()
+	if result, err := b.run(t.Context()); err != nil || result.After != time.Second {
+		t.Errorf("while it waits: %+v, %v; want After 1 s", result, err)
+	}
+	b.wants(t, "update deployments/status")
+	b.wantsEvents(t)
+
+	b.client.ClearActions()
+	b.clock.SetTime(now.Add(time.Second))
+	b.now = b.clock.Now()
+	if _, err := b.run(t.Context()); !apierrors.IsForbidden(err) {
+		t.Errorf("tried again: error %v, want that of the API server", err)
+	}
+	b.wants(t, "get replicasets", "update deployments")
 }
 
 func TestRollbacksThatCannotBe(t *testing.T) {

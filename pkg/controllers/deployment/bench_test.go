@@ -107,6 +107,19 @@ func fails(err error) func(int, clienttesting.Action) (runtime.Object, error) {
 	return func(int, clienttesting.Action) (runtime.Object, error) { return nil, err }
 }
 
+// stored returns the ReplicaSets that the API server has.
+func (b *bench) stored(t *testing.T) (sets []*appsv1.ReplicaSet) {
+	t.Helper()
+	list, err := b.client.Tracker().List(appsv1.SchemeGroupVersion.WithResource("replicasets"), appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range list.(*appsv1.ReplicaSetList).Items {
+		sets = append(sets, list.(*appsv1.ReplicaSetList).Items[i].DeepCopy())
+	}
+	return sets
+}
+
 // wants compares what was asked of the API server, reads of caches excepted.
 func (b *bench) wants(t *testing.T, requests ...string) {
 	t.Helper()

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"minikcm/pkg/caches"
@@ -47,7 +48,8 @@ type Controller struct {
 	deps Deps
 
 	loop     *controller.Loop[cache.ObjectName]
-	inTerm   atomic.Bool // handlers need not look anything up otherwise
+	inTerm   atomic.Bool                 // handlers need not look anything up otherwise
+	log      atomic.Pointer[klog.Logger] // of the latest term, for handlers; nil before the first
 	baseline controller.Baseline
 	memories *memories
 	metrics  *metrics
@@ -88,6 +90,7 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 func (c *Controller) Run(ctx context.Context) error {
 	c.memories.reset()
 	c.baseline.Reset()
+	c.log.Store(new(klog.FromContext(ctx)))
 	c.inTerm.Store(true)
 	defer c.inTerm.Store(false)
 	var reading sync.WaitGroup

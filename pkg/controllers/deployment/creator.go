@@ -67,7 +67,7 @@ func (w *writer) made(ctx context.Context, t task, want, got *appsv1.ReplicaSet,
 	got.ManagedFields = nil
 	t.ledger.end(want.Name)
 	t.ledger.barrier.Require(w.sets, got.ResourceVersion, t.now)
-	t.throttle.creates = controller.CreateBackoff{}
+	t.throttle.creates = controller.Backoff{}
 	if attempt.Unknown {
 		w.metrics.lostAnswers.WithLabelValues("create", fateAbsent).Inc()
 	}

@@ -16,16 +16,16 @@
 //   - template.go tells the ReplicaSet of the present template, hash.go names it, create.go makes it.
 //   - status.go, conditions.go, annotations.go, history.go and rollback.go are the rest of what a Deployment and its ReplicaSets tell each other.
 //     So far everything is a function of what it is given, and nothing depends on the order of a list.
-//   - claim.go says which ReplicaSets are ours. read.go, ownership.go, creator.go, resize.go, write.go and statuswrite.go act.
+//   - claim.go says which ReplicaSets are ours. read.go, ownership.go, creator.go, resize.go, write.go, rollbackwrite.go and statuswrite.go act.
 //   - memory.go is what lasts from one sync to the next: the ledger (ledger.go), without which something wrong would be done, and the
 //     throttle (throttle.go), without which too much would be.
 //
 // # Within the bounds
 //
 // With a constant spec and no other writer the sizes never add up to more than replicas and surge, unless they did before, and what we
-// write never takes the available pods below replicas without maxUnavailable, as long as no others take pods that statuses still tell of. Both hold
-// after each single write, whichever of the others are refused or not answered, however old the statuses of ReplicaSets are, and however far the
-// cache of pods is behind:
+// write never takes the available pods below replicas without maxUnavailable where statuses tell of that many, as long as no others take pods that
+// statuses still tell of. Both hold after each single write, whichever of the others are refused or not answered, however old the statuses of
+// ReplicaSets are, and however far the cache of pods is behind:
 //
 //   - Available are as many pods of a ReplicaSet as its size, its status and the cache of pods agree on. What a size has given up is gone.
 //   - If there are too few, pods that are not available may go without regard to which of them go first: those that neither the status nor the cache of pods shows
@@ -69,12 +69,16 @@
 // in it is applied. A pod that becomes ready, or is replaced, again and again is no progress, as long as the ReplicaSet keeps its size. The deadline is
 // looked at when it passes. Progress counts while sizes follow a scaling, too, and failures of ReplicaSets are told while a Deployment is paused.
 //
-// The generation is observed when its sizes are written. A raise that has to wait for the ReplicaSet controller, or a change that was refused, puts that off.
+// The generation is observed when its sizes are written. A raise that has to wait for the ReplicaSet controller puts that off, and so does a change that was
+// refused, until a rolling update goes on without it.
 //
-// A key that fails is retried after at most a minute, for ever. Creates that are refused have a back-off of their own, of which resizes and status know nothing. A
-// resize that is refused is told, has a back-off, too, and holds up no other. Something that changes templates on their way into new ReplicaSets is told, with the field: such a
-// ReplicaSet loses its pods, stays to be looked at, and is deleted when the next is made, no sooner than after 5 s, then 10 s, up to 5 min. Those are made
-// without pods and raised when they have come back as they were sent. A new term knows nothing of that: one more stays behind in the history.
+// A key that fails is retried after at most a minute, for ever. Creates and rollbacks that are refused have a back-off of their own, of which resizes and status
+// know nothing. A resize that is refused is told, has a back-off, too, and holds up no other: in a rolling update other ReplicaSets give up pods in its place, and
+// a rollout does not wait for ever for one that refuses the size that it is to have since the Deployment was scaled.
+//
+// Something that changes templates on their way into new ReplicaSets is told, with the field: such a ReplicaSet loses its pods, stays to be looked at, and is
+// deleted when the next is made, no sooner than after 5 s, then 10 s, up to 5 min. Those are made without pods and raised when they have come back as they were
+// sent. A new term knows nothing of that: one more stays behind in the history.
 //
 // Steps of a rolling update are larger where the API server is slow: an old ReplicaSet that has not acted on its last size gives up no more for a while, and where
 // many pods may be on their way at once a step that moves few of them follows the last one after a multiple of what a resize takes. Both only put off, so the

@@ -137,8 +137,8 @@ func (c *Controller) wakeAdopters(rs *appsv1.ReplicaSet) {
 	for _, d := range adopters {
 		c.enqueue(d)
 	}
-	if len(adopters) > 1 {
-		klog.Background().V(4).Info("More than one Deployment selects the ReplicaSet", "controller", Name,
+	if log := c.log.Load(); len(adopters) > 1 && log != nil {
+		log.V(4).Info("More than one Deployment selects the ReplicaSet", "controller", Name,
 			"replicaSet", klog.KObj(rs), "deployments", klog.KObjSlice(adopters))
 	}
 }

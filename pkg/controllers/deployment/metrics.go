@@ -47,7 +47,7 @@ func newMetrics(reg prometheus.Registerer, l *memories, c clock.PassiveClock) *m
 		}),
 		liveReads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Subsystem: subsystem, Name: "live_reads_total",
-			Help: "Consistent reads of the API server, because the caches were not enough to decide on.",
+			Help: "Requests that read from the API server what the caches may not show, by why.",
 		}, []string{"reason"}),
 		held: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Subsystem: subsystem, Name: "held_total",
@@ -67,7 +67,8 @@ func newMetrics(reg prometheus.Registerer, l *memories, c clock.PassiveClock) *m
 	for _, reason := range []string{readFirstWrite, readOverdue, readNameTaken, readRecreate, readRefused, readAdopt, readRollback} {
 		m.liveReads.WithLabelValues(reason)
 	}
-	for _, why := range []hold{holdShrinkUnseen, holdShrinking, holdSmallStep, holdPodsLower, holdOldPods, holdCreateBackoff, holdResizeBackoff, holdTemplateChanged, holdTerminating} {
+	for _, why := range []hold{holdShrinkUnseen, holdShrinking, holdSmallStep, holdPodsLower, holdStatusLower, holdOldPods,
+		holdCreateBackoff, holdResizeBackoff, holdRollbackBackoff, holdTemplateChanged, holdTerminating} {
 		m.held.WithLabelValues(string(why))
 	}
 	for _, verb := range []string{"create", "patch"} {

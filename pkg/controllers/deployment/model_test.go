@@ -17,11 +17,13 @@ import (
 // write their status late; pods become ready, then available, and never cease to be by themselves; of ready pods any may be deleted first; a
 // pass can be killed after each of its writes.
 // The cache of pods shows what there is, or helps as little as it can: it shows neither ready nor unfinished ones, and either never makes available pods less; or,
-// where it lags, it shows for any of the ReplicaSets that none is available. Where writes fail, any of the reductions of a pass may be refused, and a create may
-// not be answered: it is carried out later, or never.
+// where it lags, it shows for any of the ReplicaSets that none is available. Where writes fail, any of the reductions of a pass may be refused, any of the
+// ReplicaSets may be held back because a change of it was refused before, and a create may not be answered: it is carried out later, or never.
 //
 // After an outage there are two old ReplicaSets whose pods are not ready. They may recover, and their statuses tell of that late; there the cache shows what there
-// is. Or they never do.
+// is, or, where it lags, that of any of the ReplicaSets no pod is ready. Or they never do.
+//
+// Where one refuses everything for good, the others do what it does not.
 //
 // Where pods are ready before they are available, one that becomes ready after it was given up as not ready may cost an available one: which of both is
 // deleted is up to their nodes and costs. There the cache shows ready pods, and none becomes ready while its ReplicaSet is to shrink.
@@ -75,8 +77,10 @@ type model struct {
 	lags               bool // the cache of pods may be behind
 	fails              bool // reductions may be refused
 	patient            bool // no reduction while a ReplicaSet has not acted on the last, however long that takes
-	outage             bool // the cache of pods always shows what there is
+	outage             bool // the cache of pods shows what there is, where it does not lag
 	dead               bool // pods of old ReplicaSets never get ready
+	refuse             held // for good
+	retries            bool // passes find them stubborn, and not held back
 	plans              map[seenState]*plan
 	steps              []step // what can happen in the present state
 }
@@ -85,7 +89,13 @@ type model struct {
 type seenState struct {
 	modelState
 	view view
+	held held
 }
+
+// held are ReplicaSets, a bit for each, of which no change is carried out in a pass, and the pass knows that it may be so.
+type held uint8
+
+func (h held) has(set int) bool { return h&(1<<set) != 0 }
 
 // view is what the cache of pods shows: a bit for each ReplicaSet of which it shows no available pods though it shows all that its size allows of the others; or
 // what there is.
@@ -120,18 +130,18 @@ func (m *model) want(s modelState) int {
 }
 
 // decide asks rollout, with what the cache of pods shows.
-func (m *model) decide(s modelState, shown view) *plan {
-	seen := seenState{s, shown}
+func (m *model) decide(s modelState, shown view, back held) *plan {
+	seen := seenState{s, shown, back}
 	seen.changes, seen.losses = 0, 0
 	for i := range seen.sets {
 		v := &seen.sets[i]
 		if m.strategy == appsv1.RollingUpdateDeploymentStrategyType {
 			up, ready := v.up, v.up+v.early
 			v.up, v.early, v.down, v.upGone, v.earlyGone, v.downGone = 0, 0, 0, 0, 0, 0
-			if shown == showsTruth {
+			if shown&showsTruth != 0 {
 				v.up = up
 			}
-			if shown == showsTruth || m.minReady {
+			if shown&showsTruth != 0 || m.minReady {
 				v.early = ready
 			}
 		}
@@ -183,16 +193,24 @@ func (m *model) decide(s modelState, shown view) *plan {
 		}
 		counted := podCounts{available: 100, ready: int(v.early)}
 		switch {
-		case shown == showsTruth:
-			counted.available = int(v.up)
+		case shown.behind(i) && !m.minReady:
+			counted = podCounts{}
 		case shown.behind(i):
 			counted.available = 0
+		case shown&showsTruth != 0:
+			counted.available = int(v.up)
 		}
-		var resized time.Time
+		known := set{rs: rs, current: current, pods: counted}
 		if m.patient {
-			resized = now
+			known.resized = now
 		}
-		sets = append(sets, set{rs: rs, current: current, resized: resized, pods: counted})
+		switch {
+		case back.has(i) && m.retries:
+			known.stubborn = true
+		case back.has(i):
+			known.refused = time.Second
+		}
+		sets = append(sets, known)
 	}
 	all := rollout(d, sets, f, now)
 	p := &plan{create: all.create, changes: all.changes, room: all.room}
@@ -262,13 +280,18 @@ func (m *model) next(s modelState) (steps []step, quiet bool) {
 			add("pod available", i, w)
 		}
 	}
-	m.writes(s, showsTruth) // which it does in the end
+	m.writes(s, showsTruth, m.refuse) // which it does in the end
 	quiet = len(m.steps) == 0
+	others := showsTruth
 	if !m.outage {
-		m.writes(s, showsAll)
+		others = showsAll
+		m.writes(s, others, m.refuse)
 	}
 	for behind := view(1); m.lags && behind < 1<<m.sets; behind++ {
-		m.writes(s, behind)
+		m.writes(s, behind|others, m.refuse)
+	}
+	for back := held(1); m.fails && back < 1<<m.sets; back++ {
+		m.writes(s, showsAll, back)
 	}
 	m.failures(s)
 	if s.changes > 0 {
@@ -293,15 +316,21 @@ func (m *model) step(what string, set int, n int8, to modelState) {
 }
 
 // writes adds the state after each write of a pass.
-func (m *model) writes(s modelState, shown view) {
-	p := m.decide(s, shown)
+func (m *model) writes(s modelState, shown view, back held) {
+	p := m.decide(s, shown, back)
 	to := s
 	if p.create != nil {
 		size := int8(*p.create.Spec.Replicas)
 		to.sets[s.template] = created(size)
 		m.step("write: create", int(s.template), size, to)
 	}
-	for _, c := range p.changes {
+	refused := func(c change) bool { return back != 0 && c.rs != p.create && back.has(int(c.rs.Name[0]-'0')) }
+	changes := p.changes
+	if slices.ContainsFunc(changes, refused) {
+		changes = slices.DeleteFunc(slices.Clone(changes), func(c change) bool { return c.raises() || refused(c) })
+		changes = append(changes, slices.DeleteFunc(p.raisesAfter(changes), refused)...)
+	}
+	for _, c := range changes {
 		if i, changed := to.write(c, p.create); changed {
 			m.step("write: size of", i, int8(c.to), to)
 		}
@@ -313,7 +342,7 @@ func (m *model) failures(s modelState) {
 	if s.losses == 0 && !m.fails {
 		return
 	}
-	p := m.decide(s, showsAll)
+	p := m.decide(s, showsAll, 0)
 	if p.create != nil && s.losses > 0 && *p.create.Spec.Replicas > 0 {
 		to := s
 		to.losses--
@@ -401,10 +430,20 @@ func (m *model) walk(start modelState, check func(from, to modelState, quiet boo
 
 // finished is the state in which a Deployment has all its pods.
 func (m *model) finished(changes int8) modelState {
-	r := int8(m.replicas)
 	s := modelState{changes: changes}
-	s.sets[0] = modelSet{exists: true, size: r, known: r, fresh: true, told: true, replicas: r, ready: r, available: r, up: r}
+	s.sets[0] = running(int8(m.replicas))
 	return s
+}
+
+// between is the state in which two old ReplicaSets share the pods.
+func (m *model) between(older int8) modelState {
+	s := modelState{template: 2}
+	s.sets[0], s.sets[1] = running(older), running(int8(m.replicas)-older)
+	return s
+}
+
+func running(size int8) modelSet {
+	return modelSet{exists: true, size: size, known: size, fresh: true, told: true, replicas: size, ready: size, available: size, up: size}
 }
 
 // afterOutage is the state in which two old ReplicaSets have lost their pods, and so has the new one.
@@ -417,10 +456,19 @@ func (m *model) afterOutage(older, old, next int8) modelState {
 }
 
 func (m *model) unfinished(s modelState) string {
+	kept := 0
+	for i, v := range s.sets {
+		if m.refuse.has(i) {
+			kept += int(v.size)
+		}
+	}
 	for i, v := range s.sets {
 		want := int8(0)
-		if int8(i) == s.template {
-			want = int8(m.want(s))
+		switch {
+		case m.refuse.has(i):
+			want = v.size
+		case int8(i) == s.template:
+			want = int8(min(m.want(s), m.want(s)+m.surge-kept))
 		}
 		if v.size != want || v.up != want || v.sizedForOld && v.size > 0 {
 			return fmt.Sprintf("nothing moves any more: ReplicaSet %d has size %d and %d pods available, want %d", i, v.size, v.up, want)
@@ -437,7 +485,7 @@ func sizesIn(s modelState) (sum int) {
 }
 
 // TestModelOfRollingUpdates: however late the statuses are, whenever the template changes, back too, and wherever a pass is cut off, the sizes do not add
-// up to more than replicas and surge, the available pods are never fewer than the Deployment allows, and the rollout ends.
+// up to more than replicas and surge, available pods that are as many as the Deployment asks for stay as many, and the rollout ends.
 func TestModelOfRollingUpdates(t *testing.T) { modelOfRollingUpdates().tell(t) }
 
 var modelOfRollingUpdates = walked(func() (w walks) {
@@ -464,13 +512,27 @@ var modelOfRollingUpdates = walked(func() (w walks) {
 	for _, tt := range []struct {
 		replicas, surge, unavailable int
 		older, old, next             int8
-		dead                         bool
+		dead, lags                   bool
 	}{
-		{2, 1, 1, 1, 1, 1, false}, {3, 1, 1, 2, 1, 1, false}, {3, 1, 1, 1, 2, 1, false},
-		{2, 1, 1, 1, 1, 1, true}, {3, 0, 1, 2, 1, 0, true}, {3, 1, 0, 2, 1, 1, true},
+		{2, 1, 1, 1, 1, 1, false, false}, {3, 1, 1, 2, 1, 1, false, false}, {3, 1, 1, 1, 2, 1, false, false},
+		{2, 1, 1, 1, 1, 1, true, false}, {3, 0, 1, 2, 1, 0, true, false}, {3, 1, 0, 2, 1, 1, true, false},
+		{2, 1, 1, 1, 1, 1, false, true}, {3, 1, 0, 2, 1, 1, true, true},
 	} {
-		m := &model{strategy: appsv1.RollingUpdateDeploymentStrategyType, replicas: tt.replicas, surge: tt.surge, unavailable: tt.unavailable, sets: 3, outage: true, dead: tt.dead}
+		m := &model{strategy: appsv1.RollingUpdateDeploymentStrategyType, replicas: tt.replicas, surge: tt.surge, unavailable: tt.unavailable, sets: 3,
+			outage: true, dead: tt.dead, lags: tt.lags}
 		w.add(tt, m, m.afterOutage(tt.older, tt.old, tt.next), m.withinBounds)
+	}
+	for _, tt := range []struct {
+		replicas, surge, unavailable int
+		older                        int8
+		refuse                       held // the older, or the old one
+		retries                      bool
+	}{
+		{3, 1, 0, 2, 1, false}, {3, 1, 0, 1, 2, false}, {3, 0, 1, 2, 1, true}, {3, 1, 1, 1, 1, true},
+	} {
+		m := &model{strategy: appsv1.RollingUpdateDeploymentStrategyType, replicas: tt.replicas, surge: tt.surge, unavailable: tt.unavailable, sets: 3,
+			refuse: tt.refuse, retries: tt.retries}
+		w.add(tt, m, m.between(tt.older), m.withinBounds)
 	}
 	return w
 })
@@ -500,9 +562,12 @@ func (w walks) tell(t *testing.T) {
 
 // withinBounds checks a rolling update at a constant number of replicas.
 func (m *model) withinBounds(from, to modelState, quiet bool) string {
-	had, left, sum := 0, 0, sizesIn(to)
-	for i := range to.sets {
-		had, left = had+from.sets[i].secured(), left+to.sets[i].secured()
+	had, told, left, sum := 0, 0, 0, sizesIn(to)
+	for i, v := range from.sets {
+		had, told, left = had+v.secured(), told+int(min(v.size, v.available)), left+to.sets[i].secured()
+	}
+	if m.outage && m.lags { // what neither the statuses nor the cache of pods tell of nobody can spare
+		had = min(had, told)
 	}
 	switch least, most := m.replicas-m.unavailable, m.replicas+m.surge; {
 	case quiet:

@@ -112,9 +112,11 @@ const (
 	holdShrinking       hold = "shrinking"        // an old ReplicaSet gives up no more before its controller has acted on the reduction before, or has had the time
 	holdSmallStep       hold = "small_step"       // more new pods are about to make it a larger one
 	holdPodsLower       hold = "pods_lower"       // the cache shows fewer available pods than statuses do
+	holdStatusLower     hold = "status_lower"     // statuses show too few available pods, and the cache enough
 	holdOldPods         hold = "old_pods"         // Recreate: pods of old ReplicaSets are not gone
 	holdCreateBackoff   hold = "create_backoff"   // a create was refused not long ago
 	holdResizeBackoff   hold = "resize_backoff"   // a change of a ReplicaSet was
+	holdRollbackBackoff hold = "rollback_backoff" // a rollback was
 	holdTemplateChanged hold = "template_changed" // something changes the templates of ReplicaSets that we create
 	holdTerminating     hold = "terminating"      // the namespace is terminating
 )
@@ -125,6 +127,7 @@ type facts struct {
 	oldPodsGone         bool          // a live list shows that no pod of an old ReplicaSet is unfinished
 	nameTaken           bool          // the name of the new ReplicaSet belongs to one that is not it
 	holdCreate          hold          // why no ReplicaSet is to be created; empty: nothing is in the way
+	holdRollback        time.Duration // for how long none is tried again, because one was refused; 0: not at all
 	suspect             bool          // the last ReplicaSet for the present template was spoiled: the next is created without pods, and raised if it is as it was sent
 	unsettled           bool          // a write of a size was not answered, and it is not known what became of it
 	attempted           int           // pods of a ReplicaSet for the present template whose create was not answered

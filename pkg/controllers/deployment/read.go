@@ -140,8 +140,9 @@ func (r *reader) counted(t task, mine []*appsv1.ReplicaSet) []set {
 			t.throttle.redeemed(rs.UID)
 		}
 		_, spoiled := t.throttle.spoiled[rs.UID]
+		refused := t.throttle.refused(t.d, rs)
 		sets[i] = set{
-			rs: rs, current: current, spoiled: spoiled, resized: t.ledger.resized[rs.UID], refused: t.throttle.refused(t.d, rs, t.now),
+			rs: rs, current: current, spoiled: spoiled, resized: t.ledger.resized[rs.UID], refused: refused.wait(t.now), stubborn: refused.stubborn(),
 			pods: countPods(r.pods.ControlledBy(rs.UID), rs.Spec.MinReadySeconds, t.now),
 		}
 	}

@@ -59,9 +59,6 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 
 // step is the rest of a sync. It decides on the ReplicaSets that the task has from the cache, unless there is a reason for a live read from the start.
 func (c *Controller) step(ctx context.Context, t task, liveReason string) (controller.Result, error) {
-	var judged decision
-	var err error
-
 	// 4. Writes of sizes that were not answered are sent again: until it is known what became of them nothing else is decided.
 	settling, err := c.writes.settle(ctx, t)
 	if err != nil || settling.answered {
@@ -70,6 +67,7 @@ func (c *Controller) step(ctx context.Context, t task, liveReason string) (contr
 	t.unsettled = settling.again > 0
 
 	// 5. Claim, adopt and release, and plan, on the cache.
+	var judged decision
 	if liveReason == "" {
 		if judged, err = c.claimAndPlan(ctx, t); err != nil {
 			return controller.Result{}, err
@@ -189,7 +187,10 @@ func (d *decision) replan(t task) { d.plan = rollout(t.d, d.sets, d.facts, t.now
 // facts are what is known besides the Deployment and its ReplicaSets. found tells that there is one of the present template. again is brought forward to
 // when what is held back may go on.
 func (c *Controller) facts(t task, found bool, again *time.Duration) facts {
-	f := facts{terminatingReplicas: c.cfg.TerminatingReplicas && !t.throttle.noTerminating, unsettled: t.unsettled, untold: t.ledger.untold, gather: t.ledger.steps.gather(pass{d: t.d}.pace(), t.now)}
+	f := facts{
+		terminatingReplicas: c.cfg.TerminatingReplicas && !t.throttle.noTerminating, unsettled: t.unsettled, untold: t.ledger.untold,
+		gather: t.ledger.steps.gather(pass{d: t.d}.pace(), t.now), holdRollback: t.throttle.rollbacks.Wait(t.d.Generation, t.now),
+	}
 	if len(t.ledger.creates) > 0 {
 		f.attempted, f.reserved = t.ledger.reserved(nextName(t.d))
 	}

@@ -2,6 +2,7 @@ package deployment
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -36,6 +37,7 @@ func TestRecreate(t *testing.T) {
 		{"all are gone", facts{oldPodsGone: true}, []set{newOld("old", 0, 1)}, nil, true, false, nil},
 		{"all are gone and the new one is there", facts{oldPodsGone: true}, []set{newNext("new", 0), newOld("old", 0, 1)}, []string{"new 0→3"}, false, false, nil},
 		{"the shrink of the new one was not seen: nobody is asked", facts{}, []set{newNext("new", 0, unseen), newOld("old", 0, 1)}, nil, false, false, []hold{holdShrinkUnseen}},
+		{"its raise was refused: nobody is asked again", facts{}, []set{newNext("new", 0, func(s *set) { s.refused = time.Second }), newOld("old", 0, 1)}, nil, false, false, []hold{holdResizeBackoff}},
 		{"one of another template may still come into being", facts{oldPodsGone: true, reserved: 3}, []set{newOld("old", 0, 1)}, nil, false, false, []hold{holdOldPods}},
 		{"so nobody is asked, either", facts{reserved: 3}, nil, nil, false, false, []hold{holdOldPods}},
 		{"nor does the new one grow beside it", facts{oldPodsGone: true, reserved: 1}, []set{newNext("new", 2)}, nil, false, false, []hold{holdOldPods}},

@@ -101,8 +101,9 @@ func TestReadinessThatNoStatusTellsIsLookedAtAgain(t *testing.T) {
 		{"told", []set{newNext("new", 2, having(0)), newOld("old", 10, 1, having(9))}, 0},
 		{"nothing old is left", []set{newNext("new", 10, having(5), seeing(9, 9))}, 0},
 	} {
-		if s := newPass(newDeployment(10, within(2, 2)), tt.sets...).rolling(); s.again != tt.want {
-			t.Errorf("%s: again after %v, want %v", tt.name, s.again, tt.want)
+		s := newPass(newDeployment(10, within(2, 2)), tt.sets...).rolling()
+		if s.again != tt.want || slices.Contains(s.held, holdStatusLower) != (tt.want > 0) {
+			t.Errorf("%s: again after %v, held %v; want %v", tt.name, s.again, s.held, tt.want)
 		}
 	}
 }
@@ -179,7 +180,7 @@ func TestRollingUpdate(t *testing.T) {
 		{"nor does a clock that is, where pods are ready before they are available", 10, 0, 2, []set{newNext("new", 0, slow), newOld("old", 10, 1, slow, seeing(10, 7),
 			telling(func(s *appsv1.ReplicaSetStatus) { s.AvailableReplicas = 8 }))}, nil, []hold{holdPodsLower}},
 		{"pods that are ready again are not given up because no status tells of them yet", 10, 2, 2, []set{newNext("new", 2, having(0)),
-			newOld("older", 5, 2, having(2), seeing(4, 4)), newOld("old", 5, 1, having(4))}, []string{"older 5→4", "old 5→4", "new 2→4"}, nil},
+			newOld("older", 5, 2, having(2), seeing(4, 4)), newOld("old", 5, 1, having(4))}, []string{"older 5→4", "old 5→4", "new 2→4"}, []hold{holdStatusLower}},
 		{"nor because another ReplicaSet has lost all", 10, 2, 2, []set{newNext("new", 2, having(0)),
 			newOld("older", 5, 2, having(2), seeing(5, 5)), newOld("old", 5, 1, having(0))}, []string{"old 5→3", "new 2→4"}, nil},
 		{"the cache never makes it more", 3, 1, 0, []set{newNext("new", 1, having(0), seeing(1, 1)), newOld("old", 3, 1)}, nil, nil},

@@ -65,24 +65,25 @@ func rollout(d *appsv1.Deployment, sets []set, f facts, now time.Time) plan {
 		return plan{status: p.status(o), outcome: o}
 	}
 
-	// 3. A rollback makes another Deployment of it.
-	if back := p.rollback(); back != nil && !d.Spec.Paused {
+	// 3. A rollback makes another Deployment of it. All else goes on while one that was refused has to wait.
+	if back := p.rollback(); back != nil && !d.Spec.Paused && f.holdRollback == 0 {
 		return plan{rollback: back, status: d.Status}
 	}
 
 	// 4. Sizes.
 	var s sizing
 	scales := p.d.Spec.Paused || p.scalingEvent()
+	rolls := !scales && d.Spec.Strategy.Type == appsv1.RollingUpdateDeploymentStrategyType
 	switch {
 	case scales:
 		s = p.scale()
+	case rolls:
+		s = p.rolling()
 	case d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType:
 		s = p.recreate()
-	case d.Spec.Strategy.Type == appsv1.RollingUpdateDeploymentStrategyType:
-		s = p.rolling()
 	}
 
-	// 5. Without the new ReplicaSet nothing is given up for it.
+	// 5. Without the new ReplicaSet nothing is given up for it. A rollback is held back alone.
 	o := outcome{observed: true, judged: !d.Spec.Paused}
 	if why, blocked := p.blockedBy(); s.create != nil && blocked {
 		s.create, s.targets = nil, p.spoiled()
@@ -91,12 +92,16 @@ func rollout(d *appsv1.Deployment, sets []set, f facts, now time.Time) plan {
 			s.held = append(s.held, why)
 		}
 	}
+	if f.holdRollback > 0 {
+		s.held, s.again = append(s.held, holdRollbackBackoff), controller.Soonest(s.again, f.holdRollback)
+	}
 
 	// 6. One write for each ReplicaSet that is to change.
 	out := plan{create: s.create, confirm: s.confirm}
 	out.changes, out.held = p.changes(s)
 	out.room = p.room(out.create, out.changes)
-	if slices.Contains(out.held, holdShrinkUnseen) || scales && slices.Contains(out.held, holdPodsLower) {
+	holds := func(why hold) bool { return slices.Contains(out.held, why) }
+	if holds(holdShrinkUnseen) || !rolls && (holds(holdPodsLower) || holds(holdResizeBackoff)) {
 		o.observed = false // who sees the generation observed may read the sizes
 	}
 
@@ -104,7 +109,7 @@ func rollout(d *appsv1.Deployment, sets []set, f facts, now time.Time) plan {
 	o.created, o.changes = out.create, out.changes
 	out.status, out.revision, out.outcome = p.status(o), p.revision(o), o
 	out.again = p.untilTimeout(out.status, o)
-	if slices.Contains(out.held, holdPodsLower) {
+	if holds(holdPodsLower) {
 		out.again = controller.Soonest(out.again, podsRecheck)
 	}
 	out.again = controller.Soonest(out.again, s.again)
@@ -123,11 +128,11 @@ func rollout(d *appsv1.Deployment, sets []set, f facts, now time.Time) plan {
 	return out
 }
 
-// scalingEvent reports whether the Deployment was scaled since a ReplicaSet with pods got its size. With the strategy Recreate a rollout gives all
-// ReplicaSets their sizes anyway.
+// scalingEvent reports whether the Deployment was scaled since a ReplicaSet with pods got its size. A stubborn one does not count, or no rollout would go on
+// beside it. With the strategy Recreate a rollout gives all ReplicaSets their sizes anyway.
 func (p pass) scalingEvent() bool {
 	return p.d.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType &&
-		slices.ContainsFunc(p.all, func(s set) bool { return s.active() && p.sizedForOther(s) })
+		slices.ContainsFunc(p.all, func(s set) bool { return s.active() && !s.stubborn && p.sizedForOther(s) })
 }
 
 // sizedForThis reports whether a ReplicaSet tells that it was sized for the present number of replicas.
@@ -173,17 +178,20 @@ func (p pass) changes(s sizing) (changes []change, held []hold) {
 	if p.found {
 		changes = p.describeNext(changes)
 	}
-	slices.SortStableFunc(changes, func(a, b change) int {
-		switch {
-		case a.raises() == b.raises():
-			return 0
-		case b.raises():
-			return -1
-		}
-		return 1
-	})
+	putLast(changes, change.raises)
 	slices.Sort(held)
 	return changes, slices.Compact(held)
+}
+
+// putLast moves some to the end of a list, which keeps its order otherwise.
+func putLast[T any](list []T, last func(T) bool) {
+	rank := func(v T) int {
+		if last(v) {
+			return 1
+		}
+		return 0
+	}
+	slices.SortStableFunc(list, func(a, b T) int { return rank(a) - rank(b) })
 }
 
 // room is by how many pods sizes may rise after a create, before changes make room. Changes that are all carried out always have enough.

@@ -43,6 +43,8 @@ func TestRollout(t *testing.T) {
 		{"with the strategy Recreate old ones are not scaled", newDeployment(5, recreating), facts{}, []set{newOld("old", 3, 1, sizedFor(3, 3))}, false, []string{"old 3→0"}, nil},
 		{"scaled: one that waits does not hold up the other", newDeployment(12), facts{},
 			[]set{newNext("new", 5, sizedFor(10, 10), unseen), newOld("old", 5, 1, sizedFor(10, 10))}, false, []string{"old 5→6"}, []hold{holdShrinkUnseen}},
+		{"scaled: the rollout goes on without one that refuses that again and again", newDeployment(20), facts{}, []set{newNext("new", 5, sizedFor(20, 20)),
+			newOld("old", 5, 1, sizedFor(10, 10), func(s *set) { s.refused, s.stubborn = 3*time.Second, true })}, false, []string{"new 5→15"}, []hold{holdResizeBackoff}},
 
 		{"nothing is given up for one that cannot be created", newDeployment(10, within(0, 2)), facts{holdCreate: holdCreateBackoff}, []set{newOld("old", 10, 1)}, false, nil, []hold{holdCreateBackoff}},
 		{"nor in a namespace that is terminating", newDeployment(10, within(0, 2)), facts{holdCreate: holdTerminating}, []set{newOld("old", 10, 1)}, false, nil, []hold{holdTerminating}},
@@ -101,15 +103,30 @@ func TestReductionsComeBeforeRaises(t *testing.T) {
 	}
 }
 
-// One that a policy keeps as it is would otherwise be asked for the same pods for ever, and the rollout stand.
+// TestWhatAReplicaSetCannotGiveTheOthersDo: one that a policy keeps as it is would otherwise be asked for the same pods for ever, and the rollout stand. The
+// generation is observed all the same: who waits for the rollout is told how it goes.
 func TestWhatAReplicaSetCannotGiveTheOthersDo(t *testing.T) {
-	stuck := func(s *set) { s.refused = 3 * time.Second }
-	got := rollout(newDeployment(10, within(2, 2)), []set{newNext("new", 0), newOld("older", 5, 2, stuck), newOld("old", 5, 1)}, facts{}, now)
-	if diff := cmp.Diff([]string{"old 5→3", "new 0→4"}, sizesOf(got.changes)); diff != "" {
-		t.Errorf("sizes (-want +got):\n%s", diff)
-	}
-	if !slices.Contains(got.held, holdResizeBackoff) || got.again != 3*time.Second {
-		t.Errorf("held are %v, looked at again after %v", got.held, got.again)
+	heldBack := func(s *set) { s.refused = 3 * time.Second }
+	stubborn := func(s *set) { s.stubborn = true }
+	for _, tt := range []struct {
+		name       string
+		older, old set
+		want       []string
+		again      time.Duration
+	}{
+		{"one is held back", newOld("older", 5, 2, heldBack), newOld("old", 5, 1), []string{"old 5→3", "new 0→4"}, 3 * time.Second},
+		{"one is stubborn, and may be tried again", newOld("older", 5, 2, stubborn), newOld("old", 5, 1), []string{"old 5→3", "new 0→4"}, 0},
+		{"the others have no more", newOld("older", 9, 2, stubborn), newOld("old", 1, 1), []string{"old 1→0", "older 9→8", "new 0→4"}, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := rollout(newDeployment(10, within(2, 2)), []set{newNext("new", 0), tt.older, tt.old}, facts{}, now)
+			if diff := cmp.Diff(tt.want, sizesOf(got.changes)); diff != "" {
+				t.Errorf("sizes (-want +got):\n%s", diff)
+			}
+			if slices.Contains(got.held, holdResizeBackoff) != (tt.again > 0) || got.again != tt.again || got.status.ObservedGeneration != 1 {
+				t.Errorf("held are %v, looked at again after %v, generation %d observed", got.held, got.again, got.status.ObservedGeneration)
+			}
+		})
 	}
 }
 
@@ -265,6 +282,9 @@ func (r random) sets(sane bool) (sets []set) {
 		s.current = r.IntN(3) == 0
 		if r.IntN(3) == 0 {
 			s.resized = now
+		}
+		if r.IntN(5) == 0 {
+			s.refused, s.stubborn = time.Second, r.IntN(2) == 0
 		}
 		if r.IntN(10) == 0 {
 			s.rs.Spec.Replicas = nil

@@ -10,12 +10,13 @@ import (
 
 // set is a ReplicaSet of a Deployment, with what the cache shows of its pods.
 type set struct {
-	rs      *appsv1.ReplicaSet // not to be changed
-	current bool               // its template is that of the Deployment
-	spoiled bool               // something changed its template when we created it
-	resized time.Time          // when we last did that; zero: not lately, or not known
-	refused time.Duration      // how long changes of it are still held back; 0: not at all
-	pods    podCounts
+	rs       *appsv1.ReplicaSet // not to be changed
+	current  bool               // its template is that of the Deployment
+	spoiled  bool               // something changed its template when we created it
+	resized  time.Time          // when we last did that; zero: not lately, or not known
+	refused  time.Duration      // how long changes of it are still held back; 0: not at all
+	stubborn bool               // changes of it were refused again and again: the others do not wait for it
+	pods     podCounts
 }
 
 // podCounts counts the pods that a ReplicaSet controls, those that have neither failed nor succeeded.

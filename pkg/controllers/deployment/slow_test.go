@@ -1,6 +1,7 @@
 package deployment
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strconv"
@@ -37,7 +38,7 @@ func (s *slowSet) act(at time.Time, ready func() time.Time) (changed bool) {
 			}
 			return since.UnixNano()
 		}
-		return int(rank(a) - rank(b))
+		return cmp.Compare(rank(a), rank(b))
 	})
 	s.pods = s.pods[:min(len(s.pods), size)]
 	for len(s.pods) < size {

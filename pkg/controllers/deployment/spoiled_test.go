@@ -84,18 +84,6 @@ func (s *spoiling) template(image string) {
 	s.d.Spec.Template = newTemplate(image)
 }
 
-func (s *spoiling) stored(t *testing.T) (sets []*appsv1.ReplicaSet) {
-	t.Helper()
-	list, err := s.client.Tracker().List(appsv1.SchemeGroupVersion.WithResource("replicasets"), appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), "default")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range list.(*appsv1.ReplicaSetList).Items {
-		sets = append(sets, list.(*appsv1.ReplicaSetList).Items[i].DeepCopy())
-	}
-	return sets
-}
-
 // during syncs for a while, as often as syncs ask for it and after each change.
 func (s *spoiling) during(t *testing.T, while time.Duration, check func()) {
 	t.Helper()

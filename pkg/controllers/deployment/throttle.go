@@ -12,11 +12,12 @@ import (
 
 // throttle is what a Deployment does not try for the time being, or tries more slowly. Without it nothing wrong would be done, but too much.
 type throttle struct {
-	creates    controller.CreateBackoff // after creates that were refused
-	collisions doubling                 // between two bumps of the collisionCount
-	changed    doubling                 // between two ReplicaSets of one template that something changed on their way
-	digest     string                   // of that template
-	spoiled    map[types.UID]struct{}   // those ReplicaSets, and such of other templates, until they are gone
+	creates    controller.Backoff     // after creates that were refused
+	rollbacks  controller.Backoff     // after rollbacks that were
+	collisions doubling               // between two bumps of the collisionCount
+	changed    doubling               // between two ReplicaSets of one template that something changed on their way
+	digest     string                 // of that template
+	spoiled    map[types.UID]struct{} // those ReplicaSets, and such of other templates, until they are gone
 
 	ownership map[types.UID]refusal       // ReplicaSets that the API server does not let us adopt or release
 	resizes   map[types.UID]refusedChange // of changes that were refused, by ReplicaSet
@@ -88,21 +89,20 @@ type refusedChange struct {
 	of, to int64 // generations of the Deployment and of the ReplicaSet
 }
 
-func (t *throttle) refuse(d *appsv1.Deployment, rs *appsv1.ReplicaSet, now time.Time) {
-	was := t.resizes[rs.UID]
-	if was.of != d.Generation || was.to != rs.Generation {
-		was = refusedChange{}
+// stubborn reports whether changes of the ReplicaSet were refused so often that the others do not wait for it. The sixth refusal comes after a second and a half.
+func (r refusedChange) stubborn() bool { return r.tries >= 6 }
+
+// refused is what is known of changes of a ReplicaSet that were refused since it or the Deployment was another.
+func (t *throttle) refused(d *appsv1.Deployment, rs *appsv1.ReplicaSet) refusedChange {
+	r := t.resizes[rs.UID]
+	if r.of != d.Generation || r.to != rs.Generation {
+		return refusedChange{}
 	}
-	t.resizes[rs.UID] = refusedChange{was.next(minRefused, maxRefused, now), d.Generation, rs.Generation}
+	return r
 }
 
-// refused is for how long changes of a ReplicaSet are still held back.
-func (t *throttle) refused(d *appsv1.Deployment, rs *appsv1.ReplicaSet, now time.Time) time.Duration {
-	r, ok := t.resizes[rs.UID]
-	if !ok || r.of != d.Generation || r.to != rs.Generation {
-		return 0
-	}
-	return r.wait(now)
+func (t *throttle) refuse(d *appsv1.Deployment, rs *appsv1.ReplicaSet, now time.Time) {
+	t.resizes[rs.UID] = refusedChange{t.refused(d, rs).next(minRefused, maxRefused, now), d.Generation, rs.Generation}
 }
 
 // spoiledHere notes that something changed the template with a digest on its way into a ReplicaSet.

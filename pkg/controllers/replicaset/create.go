@@ -101,7 +101,7 @@ func (c *creator) create(ctx context.Context, t task, n int) applied {
 	case last.refused:
 		return applied{tooFew: true, created: made, err: err, again: c.backOff(t, len(made) > 0)}
 	case err == nil:
-		t.throttle.creates = controller.CreateBackoff{}
+		t.throttle.creates = controller.Backoff{}
 	}
 	return applied{tooFew: true, created: made, err: err}
 }

@@ -11,9 +11,9 @@ import (
 
 // throttle is what a ReplicaSet does not try for the time being, or tries more slowly. Without it nothing wrong would be done, but too much.
 type throttle struct {
-	creates controller.CreateBackoff // after creates that were refused
-	pace    int                      // the batch with which a slow start goes on that the time of a sync cut; 0: none was
-	failed  successors               // of pods that fail soon after they are created
+	creates controller.Backoff // after creates that were refused
+	pace    int                // the batch with which a slow start goes on that the time of a sync cut; 0: none was
+	failed  successors         // of pods that fail soon after they are created
 
 	ownership map[types.UID]refusal // pods that the API server does not let us adopt or release
 	disowned  bool                  // the last adoption was accepted and had no effect

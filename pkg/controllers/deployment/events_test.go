@@ -1,0 +1,154 @@
+package deployment
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/go-logr/logr/funcr"
+	"github.com/prometheus/client_golang/prometheus"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"minikcm/pkg/caches"
+	"minikcm/pkg/controller"
+)
+
+// TestWakeUps: who is woken by what happens to a ReplicaSet, a pod or a namespace. web and twin select app=web, gone app=gone with the strategy Recreate.
+func TestWakeUps(t *testing.T) {
+	named := func(name, app string, edits ...func(*appsv1.Deployment)) *appsv1.Deployment {
+		d := newDeployment(1, edits...)
+		d.Name, d.UID, d.Spec.Selector = name, types.UID(name), &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
+		return d
+	}
+	web, twin, gone := named("web", "web"), named("twin", "web"), named("gone", "gone", recreating)
+	of := func(d *appsv1.Deployment, edits ...func(*appsv1.ReplicaSet)) *appsv1.ReplicaSet {
+		rs := owned(web, "v1", newOld("rs-of-"+d.Name, 1, 1))
+		rs.OwnerReferences = []metav1.OwnerReference{*controllerRef(d)}
+		for _, edit := range edits {
+			edit(rs)
+		}
+		return rs
+	}
+	newer := func(rs *appsv1.ReplicaSet) { rs.ResourceVersion = "6" }
+	orphan := func(rs *appsv1.ReplicaSet) { rs.OwnerReferences = nil }
+	another := func(rs *appsv1.ReplicaSet) { rs.OwnerReferences[0].UID = "another" }
+	ofJob := func(rs *appsv1.ReplicaSet) { rs.OwnerReferences[0].Kind = "Job" }
+	labelled := func(rs *appsv1.ReplicaSet) { rs.Labels = map[string]string{"app": "gone"} }
+	unlabelled := func(rs *appsv1.ReplicaSet) { rs.Labels = nil }
+	ending := func(rs *appsv1.ReplicaSet) { rs.DeletionTimestamp = new(ago(0)) }
+	podOf := func(d *appsv1.Deployment, phase corev1.PodPhase) *caches.Pod {
+		rs := of(d)
+		return &caches.Pod{Phase: phase, ObjectMeta: metav1.ObjectMeta{Namespace: rs.Namespace, Name: "pod",
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(rs, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))}}}
+	}
+	namespace := func(uid types.UID) *corev1.Namespace {
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default", UID: uid}}
+	}
+
+	synctest.Test(t, func(t *testing.T) {
+		store := caches.New(fake.NewClientset(web, twin, gone, of(web), of(gone)), caches.Config{Name: t.Name()})
+		deps := Deps{Clock: clock.RealClock{}, Metrics: prometheus.NewRegistry()}
+		var err error
+		if deps.Deployments, err = store.Deployments(); err != nil {
+			t.Fatal(err)
+		}
+		if deps.ReplicaSets, err = store.ReplicaSets(); err != nil {
+			t.Fatal(err)
+		}
+		if deps.Pods, err = store.Pods(); err != nil {
+			t.Fatal(err)
+		}
+		c, err := New(Config{}, deps)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var lock sync.Mutex
+		var queued, logged []string
+		taken := func(list *[]string) []string {
+			synctest.Wait()
+			lock.Lock()
+			defer lock.Unlock()
+			defer func() { *list = nil }()
+			slices.Sort(*list)
+			return *list
+		}
+		c.loop = controller.NewLoop(controller.LoopConfig{Controller: Name, Queue: queueName, Workers: 1, Clock: clock.RealClock{}}, prometheus.NewRegistry(),
+			func(_ context.Context, key cache.ObjectName) (controller.Result, error) {
+				lock.Lock()
+				defer lock.Unlock()
+				queued = append(queued, key.Name)
+				return controller.Result{}, nil
+			})
+		ctx, cancel := context.WithCancel(t.Context())
+		store.Start(ctx)
+		if err := store.WaitForSync(ctx); err != nil {
+			t.Fatal(err)
+		}
+		c.setAdded(of(web)) // before the term, in which all are looked at
+		ended := make(chan error)
+		go func() {
+			ended <- c.Run(klog.NewContext(ctx, funcr.New(func(_, line string) {
+				lock.Lock()
+				defer lock.Unlock()
+				logged = append(logged, line)
+			}, funcr.Options{Verbosity: 4})))
+		}()
+		if got := taken(&queued); !slices.Equal(got, []string{"gone", "twin", "web"}) {
+			t.Errorf("at the beginning of a term %v are woken", got)
+		}
+
+		for _, tt := range []struct {
+			name    string
+			happens func()
+			want    []string
+		}{
+			{"added", func() { c.setAdded(of(web)) }, []string{"web"}},
+			{"added, of another Deployment of that name", func() { c.setAdded(of(web, another)) }, nil},
+			{"added, of another kind", func() { c.setAdded(of(web, ofJob)) }, nil},
+			{"added, nobody's: all who select it", func() { c.setAdded(of(web, orphan)) }, []string{"twin", "web"}},
+			{"added, nobody's, and nobody selects it", func() { c.setAdded(of(web, orphan, unlabelled)) }, nil},
+			{"added, nobody's, being deleted", func() { c.setAdded(of(web, orphan, ending)) }, nil},
+			{"changed", func() { c.setUpdated(of(web), of(web, newer)) }, []string{"web"}},
+			{"seen again", func() { c.setUpdated(of(web), of(web)) }, nil},
+			{"changes hands", func() { c.setUpdated(of(web), of(gone, newer)) }, []string{"gone", "web"}},
+			{"released: its owner and all who select it", func() { c.setUpdated(of(gone), of(gone, orphan, newer)) }, []string{"gone", "twin", "web"}},
+			{"released, being deleted", func() { c.setUpdated(of(web), of(web, orphan, ending, newer)) }, []string{"web"}},
+			{"nobody's, with other labels", func() { c.setUpdated(of(web, orphan), of(web, orphan, labelled, newer)) }, []string{"gone"}},
+			{"nobody's, with another status", func() { c.setUpdated(of(web, orphan), of(web, orphan, newer)) }, nil},
+			{"deleted", func() { c.setDeleted(of(web)) }, []string{"web"}},
+			{"deleted, nobody's", func() { c.setDeleted(of(web, orphan)) }, nil},
+
+			{"a pod is deleted", func() { c.podDeleted(podOf(web, corev1.PodRunning)) }, nil},
+			{"a pod is deleted, strategy Recreate", func() { c.podDeleted(podOf(gone, corev1.PodRunning)) }, []string{"gone"}},
+			{"a pod is deleted whose ReplicaSet is gone", func() { c.podDeleted(podOf(twin, corev1.PodRunning)) }, nil},
+			{"a pod ends, strategy Recreate", func() { c.podUpdated(podOf(gone, corev1.PodRunning), podOf(gone, corev1.PodFailed)) }, []string{"gone"}},
+			{"a pod changes, strategy Recreate", func() { c.podUpdated(podOf(gone, corev1.PodPending), podOf(gone, corev1.PodRunning)) }, nil},
+
+			{"a namespace of an old name", func() { c.namespaceUpdated(namespace("1"), namespace("2")) }, []string{"gone", "twin", "web"}},
+			{"a namespace changes", func() { c.namespaceUpdated(namespace("1"), namespace("1")) }, nil},
+		} {
+			tt.happens()
+			if got := taken(&queued); !slices.Equal(got, tt.want) {
+				t.Errorf("%s: %v are woken, want %v", tt.name, got, tt.want)
+			}
+		}
+		if got := taken(&logged); !slices.ContainsFunc(got, func(line string) bool { return strings.Contains(line, "More than one Deployment selects") }) {
+			t.Errorf("logged by the logger of the term is %q, want that two select a ReplicaSet", got)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		store.Shutdown()
+	})
+}
