@@ -63,7 +63,7 @@ func TestEtcdIsRestoredFromABackup(t *testing.T) {
 		t.Fatal(err)
 	}
 	create("new", 2) // unseen by a watch that waits for what was
-	if code, err := p.Wait(90 * time.Second); err != nil || code != 1 {
+	if code, err := p.Wait(5 * time.Minute); err != nil || code != 1 {
 		t.Fatalf("the manager ended with %d, %v; want 1", code, err)
 	}
 	p.WaitForLog(t, "the API server's data were set back")

@@ -31,7 +31,7 @@ func TestColdStandbyFillsItsCachesWhenItWins(t *testing.T) {
 	pods := faults.NewGate()
 	rule := second.proxy.Inject(faults.On("list,watch", "pods"), faults.Hold(pods))
 	first.signal(t, syscall.SIGTERM)
-	first.endsWell(t, 10*time.Second)
+	first.endsWell(t)
 	pods.Next(t)
 	thief := "somebody-else"
 	editLease(t, func(spec *coordinationv1.LeaseSpec) { spec.HolderIdentity = &thief })

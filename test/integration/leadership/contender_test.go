@@ -132,9 +132,9 @@ func (c *contender) signal(t *testing.T, s interface {
 }
 
 // endsWell waits for the end of a manager that was told to stop.
-func (c *contender) endsWell(t *testing.T, within time.Duration) {
+func (c *contender) endsWell(t *testing.T) {
 	t.Helper()
-	if code, err := c.Wait(within); err != nil || code != 0 {
+	if code, err := c.Wait(time.Minute); err != nil || code != 0 {
 		t.Errorf("%s ended with %d, %v; want 0", c.user, code, err)
 	}
 }

@@ -120,7 +120,7 @@ func measure(t *testing.T, port int) usage {
 // get reads a page of a manager.
 func get(t *testing.T, port int, page string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	body, err := controlplane.Page(ctx, here(t).Config(), port, page)
 	if err != nil {

@@ -26,7 +26,7 @@ func TestThreeManagersOneAfterTheOther(t *testing.T) {
 	all := []*contender{a, b, c}
 	createdBy(t, a, time.Time{}, 10*time.Second)
 	next, _ := relieves(t, a, b, c) // both want it at the same moment
-	a.endsWell(t, 10*time.Second)
+	a.endsWell(t)
 	if taken := takings(leaseChanges(t)); len(taken) != 2 {
 		t.Errorf("the lease was taken %d times, want twice", len(taken))
 	}
