@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -420,25 +421,33 @@ func TestHowOldTheAnswersOfARoundAre(t *testing.T) {
 
 // The user turns a foreground deletion into one that leaves orphans while a slow owner of the same object is asked for. Nobody tells but the API server.
 func TestThatAnOwnerWaitsIsNoOlderThanItSeems(t *testing.T) {
-	s := newShell(t)
-	key := s.dependent(t, ref("v1", "ConfigMap", "waits", uid(10)), ref("v1", "ConfigMap", "slow", uid(11)))
-	changed := s.clock.Now().Add(time.Second)
-	s.get = func(name string, _ int) (*thing, error) {
-		if name == "slow" {
-			s.clock.Step(9 * time.Second)
-			return nil, notFound(name)
+	synctest.Test(t, func(t *testing.T) {
+		s := newShell(t)
+		changed := time.Now().Add(time.Minute + time.Second)
+		deletes := 0
+		s.on(func(_ context.Context, verb, _, _, name string) (*thing, error) {
+			switch {
+			case verb == "delete":
+				deletes++
+				return nil, nil
+			case name == "slow": // while the answer about the other grows old
+				time.Sleep(9 * time.Second)
+				return nil, notFound(name)
+			}
+			o := newThing("a", name, uid(10)).finalizedBy("foregroundDeletion").deleted()
+			if time.Now().After(changed) {
+				o.Finalizers = []string{"orphan"}
+			}
+			return o, nil
+		})
+		check(t, s.feed.Add(newThing("a", "d", uid(2)).at("5").owned(ref("v1", "ConfigMap", "waits", uid(10)), ref("v1", "ConfigMap", "slow", uid(11)))))
+		time.Sleep(time.Minute)
+		for range 5 {
+			got := s.look(t, keyOf(uid(2)))
+			time.Sleep(max(got.After, time.Second))
 		}
-		o := newThing("a", name, uid(10)).finalizedBy("foregroundDeletion").deleted()
-		if s.clock.Now().After(changed) {
-			o.Finalizers = []string{"orphan"}
+		if deletes > 0 {
+			t.Errorf("%d deletes were sent of what is to be kept", deletes)
 		}
-		return o, nil
-	}
-	for range 5 {
-		got := s.look(t, key)
-		s.clock.Step(max(got.After, time.Second))
-	}
-	if got := s.sent(); len(got) > 0 {
-		t.Errorf("%d deletes were sent of what is to be kept", len(got))
-	}
+	})
 }

@@ -4,15 +4,13 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-
-	"minikcm/pkg/controller"
 )
 
 const (
 	// ringPatience is how long an owner waits for dependents that wait themselves before a ring is looked for: blockers need a moment to go.
 	ringPatience = time.Second
-	// blindPatience is how long a foreground deletion waits for a type that cannot be looked at. A dependent that is missed goes later, and is
-	// not lost.
+	// blindPatience is how long a foreground deletion waits for a type that cannot be looked at, once nothing else is seen to hold it. A dependent that is
+	// missed goes later, and is not lost.
 	blindPatience = 30 * time.Second
 	// A waiting owner is looked at again after as long as it has waited, within these bounds, in case an event was missed.
 	minRecheck = 30 * time.Second
@@ -35,6 +33,7 @@ type ownerSight struct {
 	blind    int           // types that could not be listed, or are not seen
 	again    time.Duration // when the first of those can be tried again that do not answer; 0: nobody knows
 	waited   time.Duration // since it was seen to be deleted
+	free     time.Duration // for which no dependent has been seen to hold it
 	// undiscovered: which types there are has not been told; when orphaning, not since the deletion was seen to be so.
 	undiscovered bool
 }
@@ -62,6 +61,7 @@ const (
 	byBlindness  reason = "unseen_type"
 	byRefs       reason = "references"
 	byRejection  reason = "rejected" // a request was, by a policy or for lack of a right
+	byFailure    reason = "failed"   // a request about it does, and is tried again
 	byLine       reason = "busy"     // a request waits for its turn; also of objects
 )
 
@@ -93,7 +93,7 @@ func finishOrphaning(o ownerSight) next {
 	case o.refs > 0:
 		return next{do: orphan, why: byRefs, after: recheck(o.waited)}
 	case o.blind > 0:
-		return next{do: hold, why: byBlindness, after: controller.Soonest(minRecheck, o.again)}
+		return next{do: hold, why: byBlindness, after: orphansRecheck(o)}
 	}
 	return next{do: finalize}
 }
@@ -114,8 +114,8 @@ func finishForeground(o ownerSight) next {
 		return undiscoveredFor(o.waited)
 	case !o.looked:
 		return next{do: list}
-	case o.blind > 0 && o.waited < blindPatience:
-		return next{do: hold, why: byBlindness, after: min(blindPatience-o.waited, ringPatience)}
+	case o.blind > 0 && o.free < blindPatience:
+		return next{do: hold, why: byBlindness, after: min(blindPatience-o.free, ringPatience)}
 	case o.blind > 0:
 		return next{do: finalize, why: byBlindness}
 	}
@@ -129,6 +129,15 @@ func undiscoveredFor(waited time.Duration) next {
 // afterRejection is what to do about an owner that has waited for so long when a request on its account was rejected.
 func afterRejection(waited time.Duration) next {
 	return next{do: hold, why: byRejection, after: recheck(waited)}
+}
+
+// orphansRecheck is when to look again at an owner that waits for types that cannot be looked at: as soon as one may answer, but seldom if it has waited for
+// long, as thousands may.
+func orphansRecheck(o ownerSight) time.Duration {
+	if o.again == 0 {
+		return minRecheck
+	}
+	return min(max(o.again, o.waited/8), minRecheck)
 }
 
 // recheck is when to look again at an owner that has waited for so long.

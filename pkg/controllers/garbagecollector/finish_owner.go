@@ -1,6 +1,7 @@
 package garbagecollector
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,7 +30,7 @@ func (c *Controller) reconcileOwner(ctx context.Context, key id) (controller.Res
 	m := c.memories.owner(key, d.owner.marks.has(orphaning), c.deps.Clock.Now())
 	switch n := finish(c.inGraph(key, d, m)); {
 	case n.do == hold && n.why == byBlindness:
-		return c.awaitDiscovery(ctx, key, d.owner, n), nil
+		return c.wait(ctx, key, d.owner, n, noTypes()), nil
 	case n.do == hold, n.do == collect:
 		c.collectAgain(key, n)
 		return c.wait(ctx, key, d.owner, n, hindrance{all: d.blocking, some: d.some}), nil
@@ -45,7 +46,7 @@ func (c *Controller) reconcileOwner(ctx context.Context, key id) (controller.Res
 		live, after, err := c.reread(ctx, at.apiType, d.owner)
 		switch {
 		case err != nil:
-			return controller.Result{}, err
+			return c.conclude(ctx, key, d.owner, next{}, hindrance{}, err)
 		case live != nil && before != "" && live.version == before:
 			m := c.memories.owner(key, live.marks.has(orphaning), c.deps.Clock.Now())
 			return c.wait(ctx, key, *live, afterRejection(c.deps.Clock.Since(m.since)), hindrance{refused: errNoConflict.Error()}), nil
@@ -57,21 +58,13 @@ func (c *Controller) reconcileOwner(ctx context.Context, key id) (controller.Res
 			return controller.Result{}, nil // its event comes
 		}
 		o := ending{key: key, at: at.apiType, live: *live, memory: c.memories.owner(key, live.marks.has(orphaning), c.deps.Clock.Now())}
-		var result controller.Result
-		var changed bool
+		end := c.finishForeground
 		if live.marks.has(orphaning) {
-			result, changed, err = c.finishOrphaning(ctx, o)
-		} else {
-			result, changed, err = c.finishForeground(ctx, o)
+			end = c.finishOrphaning
 		}
-		if errors.Is(err, errRejected) {
-			return c.wait(ctx, key, o.live, afterRejection(o.waited(c.deps.Clock.Now())), hindrance{refused: err.Error()}), nil
-		}
-		if errors.Is(err, errBusy) {
-			c.memories.note(key, func(m *ownerMemory) { m.why = byLine })
-		}
+		n, h, changed, err := end(ctx, o)
 		if !changed {
-			return result, err
+			return c.conclude(ctx, key, o.live, n, h, err)
 		}
 		before = live.version
 	}
@@ -88,9 +81,29 @@ type ending struct {
 
 func (o ending) waited(now time.Time) time.Duration { return now.Sub(o.memory.since) }
 
-// awaitDiscovery holds an owner until it is known which types there are.
-func (c *Controller) awaitDiscovery(ctx context.Context, key id, owner object, n next) controller.Result {
-	return c.wait(ctx, key, owner, n, hindrance{blind: []blind{{"any type", "the API server has not told which types there are"}}})
+// conclude notes what holds an owner, if anything does, and says when to look again. What was rejected is asked for again now and then, what has failed with the
+// back-off of the loop. That others are in line, or that the term ends, is no failure.
+func (c *Controller) conclude(ctx context.Context, key id, owner object, n next, h hindrance, err error) (controller.Result, error) {
+	switch {
+	case err == nil && n == (next{}):
+		return controller.Result{}, nil
+	case errors.Is(err, errRejected):
+		m, _ := c.memories.knownOwner(key)
+		n, h.refused, err = afterRejection(c.deps.Clock.Since(m.since)), err.Error(), nil
+	case errors.Is(err, errBusy):
+		c.memories.note(key, func(m *ownerMemory) { m.why = byLine })
+		return controller.Result{}, err
+	case errors.Is(err, context.Canceled):
+		return controller.Result{}, err
+	case err != nil:
+		n.why, h.refused = cmp.Or(n.why, byFailure), err.Error()
+	}
+	return c.wait(ctx, key, owner, n, h), err
+}
+
+// noTypes is what holds an owner until it is known which types there are.
+func noTypes() hindrance {
+	return hindrance{blind: []blind{{"any type", "the API server has not told which types there are"}}}
 }
 
 // undiscovered reports whether an owner has to wait until it is known which types there are: all that there are now, if dependents are to be kept that
@@ -115,24 +128,24 @@ func (c *Controller) inGraph(key id, d dependents, m ownerMemory) ownerSight {
 	return s
 }
 
-// listPatience is how long a list may take for an owner that is deleted in the foreground and has waited for so long. A type that is likely to hold dependents
-// may use up the time that the owner waits for it, and has some more if its feed works, as it may only have many objects; one that is looked at for good
-// measure may not keep the owner.
-func listPatience(likely, blind bool, waited time.Duration) time.Duration {
+// listPatience is how long a list may take for an owner that is deleted in the foreground and that nothing has been seen to hold for so long. A type that is
+// likely to hold dependents may use up the time that the owner waits for it, and has some more if its feed works, as it may only have many objects; one that is
+// looked at for good measure may not keep the owner.
+func listPatience(likely, blind bool, free time.Duration) time.Duration {
 	switch {
 	case likely && blind:
-		return max(blindPatience-waited, hangs)
+		return max(blindPatience-free, hangs)
 	case likely:
-		return max(blindPatience-waited, askTimeout)
+		return max(blindPatience-free, askTimeout)
 	}
 	return hangs
 }
 
-// finishForeground lets an owner go that has waited for its dependents. It reports whether the owner has changed meanwhile.
-func (c *Controller) finishForeground(ctx context.Context, o ending) (controller.Result, bool, error) {
+// finishForeground lets an owner go that has waited for its dependents. It returns what still holds it, and whether it has changed meanwhile.
+func (c *Controller) finishForeground(ctx context.Context, o ending) (next, hindrance, bool, error) {
 	d, ok := c.graph.dependentsOf(o.key, most)
 	if !ok {
-		return controller.Result{}, false, nil
+		return next{}, hindrance{}, false, nil
 	}
 	s := c.inGraph(o.key, d, o.memory)
 	s.owner = o.live
@@ -140,17 +153,19 @@ func (c *Controller) finishForeground(ctx context.Context, o ending) (controller
 	all := hindrance{all: d.blocking, some: d.some}
 	var strays []object
 	if n.do == list {
+		free := c.memories.free(o.key, c.deps.Clock.Now())
+		s.free = c.deps.Clock.Since(free)
 		types, likely := c.pairsOf(o)
 		swept, err := c.straysOf(ctx, search{
 			types: types, patience: func(t apiType) time.Duration {
-				return listPatience(likely[t.GroupResource()], c.types.state(t.GroupResource()).blind(), s.waited)
+				return listPatience(likely[t.GroupResource()], c.types.state(t.GroupResource()).blind(), s.free)
 			},
 			namespace: o.live.namespace, owner: o.key, since: o.memory.since,
 		})
 		if err != nil {
-			return controller.Result{}, false, err
+			return n, all, false, err
 		}
-		s.looked, s.waited = true, o.waited(c.deps.Clock.Now())
+		s.looked, s.waited, s.free = true, o.waited(c.deps.Clock.Now()), c.deps.Clock.Since(free)
 		for _, r := range swept.failed {
 			if likely[r] {
 				s.blind++
@@ -163,30 +178,26 @@ func (c *Controller) finishForeground(ctx context.Context, o ending) (controller
 	}
 	switch n.do {
 	case unblock:
-		if err := c.unblock(ctx, o); err != nil {
-			return controller.Result{}, false, err
-		}
-		return c.wait(ctx, o.key, o.live, n, all), false, nil
+		return n, all, false, c.unblock(ctx, o)
 	case finalize:
 		changed, err := c.finalize(ctx, o, metav1.FinalizerDeleteDependents)
 		if len(all.blind) > 0 && err == nil && !changed {
 			c.tellBlindness(ctx, o, all.blind, s.blind > 0)
 		}
-		return controller.Result{}, changed, err
+		return next{}, hindrance{}, changed, err
 	}
 	if len(strays) > 0 {
 		n.after = min(max(o.waited(c.deps.Clock.Now()), strayRecheck), minRecheck)
-		if err := c.each(ctx, strays, func(ctx context.Context, stray object) error {
+		err := c.each(ctx, strays, func(ctx context.Context, stray object) error {
 			if !c.types.state(stray.resource).local {
 				stray.live = nil // its API may not keep to preconditions, and the list may be old
 			}
 			_, err := c.settle(ctx, stray, c.graph.against(stray), c.graph.owns(keyed(stray)))
 			return err
-		}); err != nil {
-			return controller.Result{}, false, err
-		}
+		})
+		return n, all, false, err
 	}
-	return c.wait(ctx, o.key, o.live, n, all), false, nil
+	return n, all, false, nil
 }
 
 // straysOf lists types for dependents of an owner that the graph does not show. A list that others share may be from before some of them were gone, which the
@@ -254,12 +265,11 @@ func (c *Controller) pairsOf(o ending) (types []apiType, likely map[schema.Group
 	return types, likely
 }
 
-// finishOrphaning takes away all references to an owner, and then lets it go. It reports whether the owner has changed meanwhile.
-func (c *Controller) finishOrphaning(ctx context.Context, o ending) (controller.Result, bool, error) {
+// finishOrphaning takes away all references to an owner, and then lets it go. It returns what still holds it, and whether it has changed meanwhile.
+func (c *Controller) finishOrphaning(ctx context.Context, o ending) (next, hindrance, bool, error) {
 	s := ownerSight{meant: o.live.uid, owner: o.live, waited: o.waited(c.deps.Clock.Now()), undiscovered: c.undiscovered(o.memory)}
-	n := finish(s)
-	if n.do == hold { // the deletion was of another kind when discovery was asked
-		return c.awaitDiscovery(ctx, o.key, o.live, n), false, nil
+	if n := finish(s); n.do == hold { // the deletion was of another kind when discovery was asked
+		return n, noTypes(), false, nil
 	}
 	types, known, unseen := c.whereOrphansMayBe(o)
 	passes := []pass{{types: types, unseen: unseen}}
@@ -268,23 +278,13 @@ func (c *Controller) finishOrphaning(ctx context.Context, o ending) (controller.
 		passes = []pass{{types: failed, known: known, unseen: unseen}, passes[0]}
 	}
 	for _, p := range passes {
-		var h hindrance
-		var err error
-		if n, h, err = c.makeOrphans(ctx, o, s, p); err != nil {
-			switch {
-			case errors.Is(err, errRejected):
-				return c.wait(ctx, o.key, o.live, afterRejection(s.waited), h), false, nil
-			case h.refused != "":
-				c.wait(ctx, o.key, o.live, n, h)
-			}
-			return controller.Result{}, false, err
-		}
-		if n.do != finalize {
-			return c.wait(ctx, o.key, o.live, n, h), false, nil
+		n, h, err := c.makeOrphans(ctx, o, s, p)
+		if err != nil || n.do != finalize {
+			return n, h, false, err
 		}
 	}
 	changed, err := c.finalize(ctx, o, metav1.FinalizerOrphanDependents)
-	return controller.Result{}, changed, err
+	return next{}, hindrance{}, changed, err
 }
 
 // pass is one of the looks for orphans-to-be.
@@ -339,9 +339,7 @@ func (c *Controller) makeOrphans(ctx context.Context, o ending, s ownerSight, p 
 		return n, h, nil
 	}
 	if err := c.each(ctx, left, func(ctx context.Context, dependent object) error { return c.orphan(ctx, dependent, o.live.uid) }); err != nil {
-		if h.all = len(left); !errors.Is(err, context.Canceled) {
-			h.refused = err.Error()
-		}
+		h.all = len(left)
 		return n, h, err
 	}
 	c.noteCounted(o.key, orphan)

@@ -363,3 +363,89 @@ func TestAnOwnerIsHeldByWhatASharedListShowedIfTheNextOneFails(t *testing.T) {
 		t.Errorf("sent was %q after %q, want nothing", got, s.asked("list"))
 	}
 }
+
+// A type that its owners are known to depend on, and that cannot be listed, holds them for half a minute, counted from when nothing else does.
+func TestATypeHasItsTimeHoweverLongOthersHaveHeldItsOwner(t *testing.T) {
+	s := newShell(t)
+	f := s.serve(t, replicaSets, "v1")
+	check(t, s.feed.Add(newThing("a", "other", uid(7))))
+	check(t, f.Add(newThing("a", "of-other", uid(8)).owned(ref("v1", "ConfigMap", "other", uid(7)))))
+	s.types.types[replicaSets.GroupResource].standing = standing{silent, began}
+	s.list = func(resource string) ([]*thing, error) {
+		if resource == "replicasets" {
+			return nil, errors.New("away")
+		}
+		return nil, nil
+	}
+	key := s.owner(t, "foregroundDeletion")
+	slow := newThing("a", "d", uid(2)).owned(blockingRef("v1", "ConfigMap", "o", uid(1))).finalizedBy("x/y").deleted()
+	check(t, s.feed.Add(slow))
+	s.finish(t, key)
+	s.clock.Step(time.Hour)
+	check(t, s.feed.Delete(slow))
+	for range int(blindPatience / time.Second) {
+		if s.finish(t, key); len(s.asked("patch")) > 0 {
+			t.Fatalf("sent was %q after %v", s.asked("patch"), s.clock.Since(began)-time.Hour)
+		}
+		s.clock.Step(time.Second)
+	}
+	if s.finish(t, key); len(s.asked("patch")) != 1 {
+		t.Errorf("sent was %q, want the finalizer taken away", s.asked("patch"))
+	}
+}
+
+// Whatever fails about an owner is tried again, for however long, and neither metrics nor events are silent about it.
+func TestAnOwnerThatIsHeldByFailuresIsCountedAndTold(t *testing.T) {
+	outage := apierrors.NewInternalError(errors.New("failed calling webhook"))
+	for _, tt := range []struct {
+		name  string
+		owner func(*shell, *testing.T) id
+		why   reason
+	}{
+		{"it cannot be read", func(s *shell, t *testing.T) id {
+			key := s.owner(t, "foregroundDeletion")
+			s.get = func(string, int) (*thing, error) { return nil, outage }
+			return key
+		}, byFailure},
+		{"its finalizer cannot be taken away", func(s *shell, t *testing.T) id { return s.owner(t, "foregroundDeletion") }, byFailure},
+		{"nor that of one without orphans", func(s *shell, t *testing.T) id {
+			key := s.owner(t, "orphan")
+			s.ready(key)
+			return key
+		}, byFailure},
+		{"its orphans cannot be changed", func(s *shell, t *testing.T) id { return s.orphans(t) }, byRefs},
+		{"a ring cannot be broken", func(s *shell, t *testing.T) id {
+			key := s.owner(t, "foregroundDeletion")
+			check(t, s.feed.Add(newThing("a", "o", uid(1)).at("3").finalizedBy("foregroundDeletion").deleted().owned(blockingRef("v1", "ConfigMap", "p", uid(2)))))
+			check(t, s.feed.Add(newThing("a", "p", uid(2)).finalizedBy("foregroundDeletion").deleted().owned(blockingRef("v1", "ConfigMap", "o", uid(1)))))
+			return key
+		}, byDependents},
+		{"a dependent that only a list shows cannot be deleted", func(s *shell, t *testing.T) id {
+			key := s.owner(t, "foregroundDeletion")
+			earlier := newThing("a", "c", uid(2)).owned(blockingRef("v1", "ConfigMap", "o", uid(1)))
+			check(t, errors.Join(s.feed.Add(earlier), s.feed.Delete(earlier)))
+			s.list = func(string) ([]*thing, error) {
+				return []*thing{newThing("a", "d", uid(3)).owned(blockingRef("v1", "ConfigMap", "o", uid(1)))}, nil
+			}
+			return key
+		}, byIdle},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newShell(t)
+			s.patch = func(string, int) error { return outage }
+			s.remove = func(int) error { return outage }
+			key := tt.owner(s, t)
+			_, _ = s.reconcileOwner(t.Context(), key)
+			s.clock.Step(noticeAfter)
+			if _, err := s.reconcileOwner(t.Context(), key); !errors.Is(err, outage) {
+				t.Errorf("it ends with %v, want to be tried again because of %v", err, outage)
+			}
+			if got := s.memories.count(); got[string(tt.why)] != 1 {
+				t.Errorf("held are %v, want one for %s", got, tt.why)
+			}
+			if got := s.told(); len(got) != 1 || !strings.Contains(got[0], "failed calling webhook") {
+				t.Errorf("events are %q, want one with the answer", got)
+			}
+		})
+	}
+}

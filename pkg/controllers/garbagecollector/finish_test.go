@@ -39,9 +39,10 @@ func TestFinish(t *testing.T) {
 		{"none is known for long", front, ownerSight{waited: time.Hour, blind: 1}, next{do: list}},
 		{"there is none", front, ownerSight{looked: true}, next{do: finalize}},
 		{"there is none that holds it", front, ownerSight{looked: true, refs: 5}, next{do: finalize}},
-		{"there is none where one could look", front, ownerSight{looked: true, blind: 1, waited: 29*s + s/2}, next{do: hold, why: byBlindness, after: s / 2}},
+		{"there is none where one could look", front, ownerSight{looked: true, blind: 1, free: 29*s + s/2}, next{do: hold, why: byBlindness, after: s / 2}},
 		{"and one looks again soon", front, ownerSight{looked: true, blind: 1}, next{do: hold, why: byBlindness, after: s}},
-		{"and it has taken too long", front, ownerSight{looked: true, blind: 1, waited: 30 * s}, next{do: finalize, why: byBlindness}},
+		{"and it has taken too long", front, ownerSight{looked: true, blind: 1, free: 30 * s}, next{do: finalize, why: byBlindness}},
+		{"others had held it for long before", front, ownerSight{looked: true, blind: 1, free: 29 * s, waited: time.Hour}, next{do: hold, why: byBlindness, after: s}},
 		{"a dependent is there, whatever could not be looked at", front, ownerSight{looked: true, blocking: 1, blind: 1, waited: time.Hour}, next{do: hold, why: byFinalizers, after: 300 * s}},
 
 		{"orphans: nobody has looked", let, ownerSight{refs: 3}, next{do: list}},
@@ -50,6 +51,9 @@ func TestFinish(t *testing.T) {
 		{"some do, and not all could be looked at", let, ownerSight{looked: true, refs: 3, blind: 1}, next{do: orphan, why: byRefs, after: 30 * s}},
 		{"none does where one could look", let, ownerSight{looked: true, blind: 1}, next{do: hold, why: byBlindness, after: 30 * s}},
 		{"one of them is left alone for a moment, because it does not answer", let, ownerSight{looked: true, blind: 1, again: 2 * s}, next{do: hold, why: byBlindness, after: 2 * s}},
+		{"and has been left alone often", let, ownerSight{looked: true, blind: 1, again: 2 * s, waited: 80 * s}, next{do: hold, why: byBlindness, after: 10 * s}},
+		{"and very often", let, ownerSight{looked: true, blind: 1, again: 2 * s, waited: time.Hour}, next{do: hold, why: byBlindness, after: 30 * s}},
+		{"and is left alone for long", let, ownerSight{looked: true, blind: 1, again: 60 * s}, next{do: hold, why: byBlindness, after: 30 * s}},
 		{"for however long", let, ownerSight{looked: true, blind: 1, waited: 24 * time.Hour}, next{do: hold, why: byBlindness, after: 30 * s}},
 		{"none does", let, ownerSight{looked: true}, next{do: finalize}},
 		{"whether dependents hold it does not matter", let, ownerSight{looked: true, blocking: 3, idle: 3}, next{do: finalize}},
@@ -74,7 +78,7 @@ func TestOwnersAreNotLetGoTooEarly(t *testing.T) {
 				for _, waited := range []time.Duration{0, time.Second, 29 * time.Second, 30 * time.Second, time.Hour} {
 					o := ownerSight{
 						owner: object{marks: seen | terminating | m}, idle: n % 3, waiting: n / 3 % 3, refs: n / 9 % 3, blind: n / 27,
-						ring: bits&1 != 0, looked: bits&2 != 0, undiscovered: bits&8 != 0, waited: waited,
+						ring: bits&1 != 0, looked: bits&2 != 0, undiscovered: bits&8 != 0, waited: waited, free: waited,
 					}
 					o.blocking = o.idle + o.waiting + bits>>2&1
 					checkFinish(t, o)
@@ -107,14 +111,14 @@ func checkFinish(t *testing.T, o ownerSight) {
 func TestHowLongAListMayTake(t *testing.T) {
 	for _, tt := range []struct {
 		likely, blind bool
-		waited, want  time.Duration
+		free, want    time.Duration
 	}{
 		{false, true, 0, hangs}, {false, false, time.Hour, hangs},
 		{true, true, 0, 30 * time.Second}, {true, true, 25 * time.Second, 5 * time.Second}, {true, true, time.Hour, hangs},
 		{true, false, 0, 30 * time.Second}, {true, false, 25 * time.Second, 10 * time.Second}, {true, false, time.Hour, 10 * time.Second},
 	} {
-		if got := listPatience(tt.likely, tt.blind, tt.waited); got != tt.want {
-			t.Errorf("likely %v, blind %v, after %v: %v, want %v", tt.likely, tt.blind, tt.waited, got, tt.want)
+		if got := listPatience(tt.likely, tt.blind, tt.free); got != tt.want {
+			t.Errorf("likely %v, blind %v, after %v: %v, want %v", tt.likely, tt.blind, tt.free, got, tt.want)
 		}
 	}
 }

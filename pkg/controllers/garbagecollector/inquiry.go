@@ -30,9 +30,18 @@ const (
 // api is what answers, or does not, as a whole: the questions of one kind about one type.
 type api struct {
 	schema.GroupVersionResource
-	wide  bool // lists of all namespaces, which may take long although others do not
-	hasty bool // lists that are not waited for: that one does not come in time says nothing to those who have the time
+	wide  bool  // lists of all namespaces, which may take long although others do not
+	haste haste // of lists: that one does not come in time says nothing to those who have more of it, and theirs are in nobody's way
 }
+
+// haste is how long somebody waits for a list at most.
+type haste uint8
+
+const (
+	unhurried haste = iota // for as long as it takes, as owners do that leave orphans
+	limited                // for as long as an owner may be held that is deleted in the foreground
+	brief                  // for a moment, as for types that are looked at for good measure
+)
 
 // inquiries are questions to the API server that are asked for many. About one thing one asks at a time, and those who wait share the answer. To one API
 // few are asked at once, and if that does not answer, one now and then: all others are told so at once, so that nobody is held up by an API that hangs.
@@ -254,14 +263,11 @@ func (q *inquiries[K, A]) prune(old func(A) bool) {
 
 // silence is an error that says that an API is not asked now, because it does not answer.
 type silence struct {
-	err   error         // of who asked last
 	again time.Duration // until somebody may
 }
 
-// Error does not unwrap: that somebody else ran out of time is not that the caller did.
-func (s *silence) Error() string { return s.err.Error() }
-
-var errNoAnswer = errors.New("the API server does not answer")
+// Error says nothing of who asked last: it may have been about another's namespace, and that he ran out of time is not that the caller did.
+func (s *silence) Error() string { return "the API server does not answer" }
 
 // breaker is how an API has answered of late.
 type breaker struct {
@@ -271,18 +277,17 @@ type breaker struct {
 	failed   time.Time     // the latest of them
 	until    time.Time     // nobody asks before
 	probe    time.Time     // when the question was begun with which somebody tries it again; zero: nobody does
-	err      error         // what came of the latest
 }
 
 // refusal is why a question is not to be asked now; nil: it may be.
 func (b *breaker) refusal(now time.Time) *silence {
 	switch {
 	case now.Before(b.until) && !b.probe.IsZero():
-		return &silence{b.err, min(b.until.Sub(now), hangs)} // it may answer at any moment
+		return &silence{min(b.until.Sub(now), hangs)} // it may answer at any moment
 	case now.Before(b.until):
-		return &silence{b.err, b.until.Sub(now)}
+		return &silence{b.until.Sub(now)}
 	case b.failures == 0 && len(b.asking) >= hangingMost && now.Sub(b.asking[hangingMost-1]) >= hangs:
-		return &silence{errNoAnswer, hangs}
+		return &silence{hangs}
 	}
 	return nil
 }
@@ -322,6 +327,6 @@ func (b *breaker) judge(begun time.Time, failed error, now time.Time) {
 		b.failures, b.until = 0, time.Time{}
 	case newer:
 		b.failures++
-		b.failed, b.err, b.until = now, failed, now.Add(pauseAfter(b.failures))
+		b.failed, b.until = now, now.Add(pauseAfter(b.failures))
 	}
 }

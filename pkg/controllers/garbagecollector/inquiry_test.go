@@ -349,6 +349,42 @@ func TestListsThatHangAreInNobodysWay(t *testing.T) {
 	})
 }
 
+// Large lists have been under way for long, or have been cut short. Who waits for the same type longer, or less, is not told that it does not answer: it does.
+func TestListsOfATypeAreInNobodysWayWhoWaitsForThemDifferently(t *testing.T) {
+	waits := []time.Duration{0, askTimeout, hangs}
+	for _, theirs := range waits {
+		t.Run(theirs.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSweeper(apiCalls{do: func(ctx context.Context, _, _, namespace, _ string) (*thing, error) {
+					if strings.HasPrefix(namespace, "large") {
+						return nil, silentFor(ctx, time.Minute)
+					}
+					return nil, nil
+				}}, clock.RealClock{})
+				list := func(namespace string, patience time.Duration) (sweep, error) {
+					what := search{types: typeCalled("pods"), namespace: namespace, owner: keyOf(uid(1)), since: time.Now()}
+					if patience > 0 {
+						what.patience = func(apiType) time.Duration { return patience }
+					}
+					return s.dependents(t.Context(), what, nobodyElse)
+				}
+				for n := range listsOfType {
+					go func() { _, _ = list(fmt.Sprint("large", n), theirs) }()
+				}
+				time.Sleep(hangs + minPause/2)
+				for _, mine := range waits {
+					begun := time.Now()
+					got, err := list(fmt.Sprint("small", mine), mine)
+					if err != nil || (len(got.failed) > 0) != (mine == theirs) || time.Since(begun) > 0 {
+						t.Errorf("who waits for %v: failed %v, %v, after %v", mine, got.failed, err, time.Since(begun))
+					}
+				}
+				time.Sleep(time.Minute)
+			})
+		})
+	}
+}
+
 // A server may be slow in everything. Then there are only so many lists at once, however many owners want to know.
 func TestSoManyListsAreUnderWayAtMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -26,6 +26,7 @@ type ownerMemory struct {
 	orphaning bool
 	since     time.Time // it was first seen to be deleted so
 	collected time.Time // its dependents were last woken on its account
+	free      time.Time // no dependent has been seen to hold it since; zero: one has
 	why       reason    // it is held; empty: it is not
 	holders   int       // how many dependents held it when it was last looked at
 	moved     time.Time // that number has changed; zero: it was not looked at yet
@@ -157,6 +158,18 @@ func (m *memories) note(key id, change func(*ownerMemory)) {
 		change(&memory)
 		m.owners[key] = memory
 	}
+}
+
+// free is since when no dependent has been seen to hold an owner: now, if one had.
+func (m *memories) free(key id, now time.Time) (since time.Time) {
+	since = now
+	m.note(key, func(known *ownerMemory) {
+		if known.free.IsZero() {
+			known.free = now
+		}
+		since = known.free
+	})
+	return since
 }
 
 // finishing returns every owner that is remembered: lists look for those that refer to one of them.

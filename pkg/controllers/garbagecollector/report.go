@@ -49,6 +49,9 @@ func (c *Controller) wait(ctx context.Context, key id, owner object, n next, h h
 			klog.FromContext(ctx).Info("Request was rejected", "resource", owner.resource, "object", klog.KRef(owner.namespace, owner.name), "uid", owner.uid, "reason", h.refused)
 		}
 		known.why = n.why
+		if h.all > 0 {
+			known.free = time.Time{}
+		}
 		if holders := h.all + len(h.blind); known.moved.IsZero() || known.holders != holders {
 			known.holders, known.moved = holders, now
 		}

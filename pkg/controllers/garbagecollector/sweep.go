@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// listsAtOnce is how many lists are under way at most for one owner, listsOfType about one type, and listsInAll for all owners. A type whose lists hang
-	// keeps the others from few of those, then.
+	// listsAtOnce is how many lists are under way at most for one owner, listsOfType about one type that are waited for alike, and listsInAll for all owners. A
+	// type whose lists hang keeps the others from few of those, then.
 	listsAtOnce = 8
 	listsOfType = 2
 	listsInAll  = 32
@@ -135,7 +135,10 @@ func (s *sweeper) list(ctx context.Context, t apiType, what search, all func() m
 	of := api{GroupVersionResource: t.GroupVersionResource, wide: at.namespace == ""}
 	if what.patience != nil {
 		patience := what.patience(t)
-		of.hasty = patience <= hangs
+		of.haste = limited
+		if patience <= hangs {
+			of.haste = brief
+		}
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, patience)
 		defer cancel()
