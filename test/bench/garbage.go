@@ -435,7 +435,7 @@ func measureNewTypes(ctx context.Context, r *rig, c contestant) ([]reading, erro
 	return []reading{{newTypeMean, sum / newTypes}, {newTypeWorst, slices.Max(seconds)}}, nil
 }
 
-// brokenType defines a type that nobody can list: what is stored has to be converted, and the webhook is away.
+// brokenType defines a type that nobody can list in the preferred version: what is stored has to be converted, and the webhook is away.
 func brokenType(ctx context.Context, r *rig) error {
 	t, err := r.define(ctx, "brokens", func(crd *apiextensionsv1.CustomResourceDefinition) {
 		old := crd.Spec.Versions[0]
@@ -477,7 +477,7 @@ func brokenType(ctx context.Context, r *rig) error {
 	})
 }
 
-// measureBrokenStart starts a manager beside a type that cannot be listed, with something to collect.
+// measureBrokenStart starts a manager beside such a type, with something to collect.
 func measureBrokenStart(ctx context.Context, r *rig, c contestant) ([]reading, error) {
 	owner, err := r.configMap(ctx, "owner", nil)
 	if err != nil {

@@ -418,7 +418,7 @@ func positions(o object, wanted func(reference) bool) []int {
 // rewrite changes references of an object, on account of an owner, and begins anew as often as the object turns out not to be as it was seen. make says what to send, and whether
 // anything has to be.
 func (c *Controller) rewrite(ctx context.Context, o object, account types.UID, what string, make func(object, types.PatchType) (patch, bool, error)) error {
-	try, changed := attempt{at: c.types.state(o.resource).apiType}, false
+	try, changed := attempt{at: c.types.state(o.resource).in(o.listedIn)}, false
 	refused := "" // version that a conflict was about
 	for range tries {
 		if changed || try.patchType(o) == types.MergePatchType && o.live == nil {

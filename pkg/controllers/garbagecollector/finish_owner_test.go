@@ -342,6 +342,40 @@ func TestAnOwnerIsNotHeldByWhatASharedListShowedAndHasGoneSince(t *testing.T) {
 	}
 }
 
+// A conversion webhook may be away. What is stored in the version that is asked for needs none, and it is found, deleted and changed in that.
+func TestWhatOneVersionCannotShowAnotherDoes(t *testing.T) {
+	for _, tt := range []struct {
+		name, finalizer string
+		local           bool
+		want            string
+	}{
+		{"a dependent that holds its owner", "foregroundDeletion", true, "delete widgets d"},
+		{"an orphan", "orphan", true, "patch widgets d"},
+		{"versions of another server may be different things", "foregroundDeletion", false, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newShell(t)
+			s.broken = "v2"
+			s.serve(t, objectType{widgetsType.GroupResource, "Widget", tt.local}, s.broken)
+			k := s.types.types[widgetsType.GroupResource]
+			k.versions, k.standing = []string{s.broken, "v1"}, standing{listing, began}
+			key := s.owner(t, tt.finalizer)
+			s.ready(key)
+			s.list = func(resource string) ([]*thing, error) {
+				if resource == "widgets" {
+					return []*thing{newThing("a", "d", uid(2)).owned(blockingRef("v1", "ConfigMap", "o", uid(1)))}, nil
+				}
+				return nil, nil
+			}
+			s.finish(t, key)
+			sent := slices.Concat(s.asked("delete"), s.asked("patch widgets"))
+			if len(sent) > 1 || !strings.HasPrefix(strings.Join(sent, ""), tt.want) || (len(sent) > 0) != (tt.want != "") {
+				t.Errorf("sent was %q, want %q", sent, tt.want)
+			}
+		})
+	}
+}
+
 // What a list has shown is there until another says that it is not. One that fails does not say so.
 func TestAnOwnerIsHeldByWhatASharedListShowedIfTheNextOneFails(t *testing.T) {
 	s := newShell(t)

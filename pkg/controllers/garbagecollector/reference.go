@@ -20,6 +20,14 @@ type apiType struct {
 	watched bool // it has a feed
 }
 
+// in is the type in a version; in the preferred one, if it is not served in that.
+func (t apiType) in(version string) apiType {
+	if slices.Contains(t.versions, version) {
+		t.Version = version
+	}
+	return t
+}
+
 func (t apiType) objectType() objectType { return objectType{t.GroupResource(), t.kind, t.local} }
 
 // catalogue is what discovery showed.

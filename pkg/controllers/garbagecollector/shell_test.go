@@ -2,6 +2,7 @@ package garbagecollector
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -33,6 +34,7 @@ type shell struct {
 	remove   func(nth int) error
 	patch    func(name string, nth int) error
 	list     func(resource string) ([]*thing, error)
+	broken   string // version that needs a conversion which fails
 	gets     map[string]int
 	patches  map[string]int
 	deletes  []metav1.DeleteOptions
@@ -53,6 +55,9 @@ func newShell(t *testing.T) *shell {
 		client.PrependReactor(verb, "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
 			s.lock.Lock()
 			defer s.lock.Unlock()
+			if a.GetResource().Version == s.broken {
+				return true, nil, errConversion
+			}
 			o, err := answer(a)
 			return true, o, err
 		})
@@ -144,6 +149,11 @@ func (s *shell) sent() []metav1.DeleteOptions {
 	defer s.lock.Unlock()
 	return slices.Clone(s.deletes)
 }
+
+// errConversion is what kube-apiserver v1.37 answers if something that is stored has to be converted, and cannot be.
+var errConversion = &apierrors.StatusError{ErrStatus: metav1.Status{
+	Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Reason: metav1.StatusReasonStoreReadError, Message: "conversion webhook failed",
+}}
 
 func notFound(name string) error {
 	return apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, name)

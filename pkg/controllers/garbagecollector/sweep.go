@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
@@ -126,23 +128,46 @@ func (s *sweeper) dependents(ctx context.Context, what search, all func() map[id
 	return got, nil
 }
 
-// list returns the objects of a type that refer to an owner.
+// list returns the objects of a type that refer to an owner. If what is stored cannot be read in the preferred version, as that takes a conversion whose webhook
+// is away, it may be in another. Of an API that is not the API server's own, versions may be different things.
 func (s *sweeper) list(ctx context.Context, t apiType, what search, all func() map[id]bool) ([]object, error) {
-	at := place{t.GroupVersionResource, what.namespace}
-	if !t.namespaced {
-		at.namespace = ""
-	}
-	of := api{GroupVersionResource: t.GroupVersionResource, wide: at.namespace == ""}
+	how := unhurried
 	if what.patience != nil {
 		patience := what.patience(t)
-		of.haste = limited
+		how = limited
 		if patience <= hangs {
-			of.haste = brief
+			how = brief
 		}
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, patience)
 		defer cancel()
 	}
+	objects, err := s.listIn(ctx, t, how, what, all)
+	for _, version := range t.versions {
+		if !t.local || !unreadable(err) || version == t.Version {
+			continue
+		}
+		if others, failed := s.listIn(ctx, t.in(version), how, what, all); failed == nil {
+			return others, nil
+		}
+	}
+	return objects, err
+}
+
+// unreadable reports whether an error says that the API server has failed, which it does if it cannot convert something, or has not answered in that version.
+func unreadable(err error) bool {
+	var status apierrors.APIStatus
+	var silent *silence
+	return errors.As(err, &status) && status.Status().Code == http.StatusInternalServerError || errors.As(err, &silent)
+}
+
+// listIn is list in one version.
+func (s *sweeper) listIn(ctx context.Context, t apiType, how haste, what search, all func() map[id]bool) ([]object, error) {
+	at := place{t.GroupVersionResource, what.namespace}
+	if !t.namespaced {
+		at.namespace = ""
+	}
+	of := api{GroupVersionResource: t.GroupVersionResource, wide: at.namespace == "", haste: how}
 	got, err := s.shelves.ask(ctx, at, of, func(known shelf) bool {
 		return !known.asked.IsZero() && !known.asked.Before(what.since) && known.of[what.owner] && s.clock.Since(known.came) < listFresh
 	}, func(ctx context.Context) (shelf, error) {
@@ -182,7 +207,7 @@ func (s *sweeper) read(ctx context.Context, at place, wanted map[id]bool) (map[i
 				if key, _ := idOf(ref.UID); wanted[key] && !referred[key] {
 					referred[key] = true
 					o := objectOf(at.GroupResource(), m)
-					o.read = came
+					o.listedIn, o.read = at.Version, came
 					found[key] = append(found[key], o)
 				}
 			}
