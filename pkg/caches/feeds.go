@@ -433,7 +433,10 @@ func (f *Feed) answered(err error, refused bool) {
 	now, a, told := f.feeds.clock.Now(), f.attempt, false
 	switch {
 	case a == nil:
-	case !refused && err != nil: // the watch is lost, which is told
+	case !refused && err != nil: // the watch is lost, which is told, or asked for again
+		if !a.told {
+			a.barred = time.Time{}
+		}
 	case !refused:
 		told, a.barred, a.told = a.told, time.Time{}, false
 	case a.barred.IsZero():

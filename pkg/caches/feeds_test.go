@@ -364,19 +364,17 @@ func TestWhenAFeedTellsThatItsWatchIsRefused(t *testing.T) {
 	clk := clocktesting.NewFakeClock(time.Unix(1e9, 0))
 	told := 0
 	f := &Feed{feeds: &Feeds{clock: clk, refusals: refusalPatience}, attempt: &attempt{}, events: FeedEvents{Refused: func(error) { told++ }}}
+	later := apierrors.NewTooManyRequests("later", 0)
 	for n, step := range []struct {
-		after   time.Duration
-		granted bool
-		told    int
+		after  time.Duration
+		answer error
+		told   int
 	}{
-		{0, false, 0}, {refusalPatience - time.Second, false, 0}, {0, true, 0}, {time.Hour, false, 0}, {refusalPatience, false, 1}, {time.Hour, false, 1}, {0, true, 2}, {0, true, 2},
+		{0, later, 0}, {refusalPatience - time.Second, later, 0}, {0, nil, 0}, {time.Hour, later, 0}, {refusalPatience, later, 1}, {time.Hour, later, 1}, {0, nil, 2}, {0, nil, 2},
+		{0, later, 2}, {time.Second, errNoWay, 2}, {refusalPatience, later, 2}, {refusalPatience, later, 3}, {0, errNoWay, 3}, {0, later, 3}, {0, nil, 4},
 	} {
 		clk.Step(step.after)
-		if step.granted {
-			f.answered(nil, false)
-		} else {
-			f.answered(apierrors.NewTooManyRequests("later", 0), true)
-		}
+		f.answered(step.answer, apierrors.IsTooManyRequests(step.answer))
 		if told != step.told {
 			t.Errorf("step %d: told %d times, want %d", n, told, step.told)
 		}
