@@ -479,14 +479,12 @@ func TestNothingIsLeftOfTypesThatCameAndWent(t *testing.T) {
 		w.is(t, widgetType, current)
 		w.undefine()
 		w.is(t, widgetType, away)
-		fakeapi.Eventually(t, func() error {
-			w.lock.Lock()
-			defer w.lock.Unlock()
-			if w.types[widgetType].source != nil {
-				return errors.New("its feed is still there")
-			}
-			return nil
-		})
+		w.heed(t.Context(), time.Now().Add(lingering))
+		w.lock.Lock()
+		defer w.lock.Unlock()
+		if w.types[widgetType].source != nil {
+			t.Error("its feed is still there")
+		}
 	}
 	round()
 	before := goroutinesOfOurs()
