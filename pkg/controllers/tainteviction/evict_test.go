@@ -95,6 +95,21 @@ func TestCalledOffAfterTheMark(t *testing.T) {
 	}
 }
 
+// A pod that a slow webhook does not let be deleted comes after those of its namespace that have not had their turn.
+func TestAfterAFailureOthersHaveTheirTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, aNode("t1")(), aPod("p"))
+		w.Break(errors.New("a webhook says no"), "delete pods")
+		c, stop := w.standby(0)
+		defer stop()
+		defer w.run(c)()
+		w.until(10 * time.Minute)
+		if turn := c.term.ledger.turn(w.Pod("p").UID).Sub(w.begin); turn < 5*time.Minute {
+			t.Errorf("after ten minutes of failures its turn is as of one that was due after %v", turn)
+		}
+	})
+}
+
 // The new leader's cache may show the old one's last mark only when the term has begun.
 func TestMarkSeenLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -58,6 +58,11 @@ func (l *ledger) lineUp(pod types.UID, due time.Time) (first bool) {
 	return first
 }
 
+// stepBack sends the pod to the end of the line: it has had its turn, and others may not.
+func (l *ledger) stepBack(pod types.UID, now time.Time) {
+	l.change(pod, func(e entry) entry { e.turn = now; return e })
+}
+
 // turn is the pod's place in the line of evictions. Zero is before all others: what is not yet decided costs no request to decide.
 func (l *ledger) turn(pod types.UID) time.Time {
 	l.lock.Lock()

@@ -25,6 +25,7 @@ func TestLedger(t *testing.T) {
 		{"deadline", func() any { l.expect("u", at(9)); return nil }, nil, 1},
 		{"another deadline", func() any { l.expect("u", at(5)); return nil }, nil, 1},
 		{"in line by that", func() any { return l.turn("u") }, at(5), 1},
+		{"has failed", func() any { l.stepBack("u", at(7)); return l.turn("u") }, at(7), 1},
 		{"another pod", func() any { l.expect("v", at(5)); return nil }, nil, 2},
 		{"begun", func() any { return l.start("u") }, true, 2},
 		{"begun again", func() any { return l.start("u") }, false, 2},

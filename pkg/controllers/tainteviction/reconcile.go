@@ -70,7 +70,11 @@ func (c *Controller) decidePod(ctx context.Context, key podkey.Key) (controller.
 		return controller.Result{}, nil
 	}
 	if d.verdict == leaves {
-		return c.evict(ctx, key, e.seen, pod.NodeName)
+		result, err := c.evict(ctx, key, e.seen, pod.NodeName)
+		if err != nil {
+			c.term.ledger.stepBack(key.UID, c.clock.Now())
+		}
+		return result, err
 	}
 	return c.keep(ctx, key, pod, d, now)
 }
