@@ -149,10 +149,31 @@ func (p *purger) purge(ctx context.Context, r discovery.Type) outcome {
 	}
 	out, removed := p.walk(ctx, r, true)
 	if late := out.late; removed && out.err == nil {
-		out, _ = p.walk(ctx, r, false)
+		out = p.lookAgain(ctx, r, out)
 		out.late = out.late || late
 	}
 	out.deleted = removed
+	return out
+}
+
+// lookAgain counts what is left of the objects of a type after a walk that deleted them. A list as new as that of the walk will do if nothing in
+// it was left undeleted, and most do: for the newest one the server may wait, see pageOf.
+func (p *purger) lookAgain(ctx context.Context, r discovery.Type, walked outcome) outcome {
+	asked := p.strides.list(r, false)
+	if walked.remaining <= asked.page && isVersion(walked.version) {
+		page, _, err := p.list(ctx, r, asked, metav1.ListOptions{ResourceVersion: walked.version, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan})
+		out := outcome{resource: r, listing: walked.listing} // what it shows may be as old
+		switch {
+		case err == nil && page.Continue == "" && !slices.ContainsFunc(page.Items, notDeleted):
+			out.version = page.ResourceVersion
+			out.add(page.Items, p.deleted)
+			return out
+		case err != nil && !refused(err):
+			out.notListed(err, "")
+			return out
+		}
+	}
+	out, _ := p.walk(ctx, r, false)
 	return out
 }
 
@@ -186,7 +207,7 @@ func (p *purger) walk(ctx context.Context, r discovery.Type, remove bool) (out o
 	next := ""
 	for {
 		token, asked := next, p.strides.list(r, remove)
-		page, took, err := p.list(ctx, r, asked, token)
+		page, took, err := p.list(ctx, r, asked, metav1.ListOptions{Continue: token})
 		out.listing.took += took
 		if err != nil {
 			out.notListed(err, token)
@@ -257,8 +278,8 @@ func (o *outcome) add(items []metav1.PartialObjectMetadata, deleted time.Time) {
 	}
 }
 
-// list asks for one page and returns with it how long the answer took.
-func (p *purger) list(ctx context.Context, r discovery.Type, asked stride, token string) (*metav1.PartialObjectMetadataList, time.Duration, error) {
+// list asks for one page and returns with it how long the answer took. Without a version in from it is as new as etcd.
+func (p *purger) list(ctx context.Context, r discovery.Type, asked stride, from metav1.ListOptions) (*metav1.PartialObjectMetadataList, time.Duration, error) {
 	if err := p.acquire(ctx); err != nil {
 		return nil, 0, err
 	}
@@ -266,9 +287,8 @@ func (p *purger) list(ctx context.Context, r discovery.Type, asked stride, token
 	bounded, cancel := context.WithTimeout(ctx, asked.patience)
 	defer cancel()
 	begin := p.clock.Now()
-	// No resource version: the answer is as new as etcd.
-	page, err := p.client.Resource(r.GroupVersionResource).Namespace(p.namespace).
-		List(bounded, metav1.ListOptions{Limit: asked.page, Continue: token})
+	from.Limit = asked.page
+	page, err := p.client.Resource(r.GroupVersionResource).Namespace(p.namespace).List(bounded, from)
 	took := p.clock.Since(begin)
 	if ctx.Err() == nil {
 		p.strides.listed(r, asked, took, err)

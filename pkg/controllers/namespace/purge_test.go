@@ -65,7 +65,7 @@ func TestPagesOfALargeTypeFollowTheToken(t *testing.T) {
 	var removed []string
 	p := b.newPurger(terminating(), b.memory(terminating()), b.clock.Now())
 	p.client = pagedClient{
-		list: func(token string) (*metav1.PartialObjectMetadataList, error) { return pages[token], nil },
+		list: func(o metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) { return pages[o.Continue], nil },
 		remove: func(token string) error {
 			lock.Lock()
 			defer lock.Unlock()
@@ -84,8 +84,8 @@ func TestPagesOfALargeTypeFollowTheToken(t *testing.T) {
 		t.Errorf("%d objects when the time is over after the first page, want the server's count 9", out.remaining)
 	}
 	p.until = b.clock.Now().Add(time.Minute)
-	p.client = pagedClient{list: func(token string) (*metav1.PartialObjectMetadataList, error) {
-		if token != "" {
+	p.client = pagedClient{list: func(o metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+		if o.Continue != "" {
 			return nil, apierrors.NewResourceExpired("too old")
 		}
 		return pages[""], nil
@@ -114,7 +114,7 @@ func TestTheFirstPageIsRemovedAsListed(t *testing.T) {
 			var got []string
 			p := b.newPurger(terminating(), b.memory(terminating()), b.clock.Now())
 			p.client = pagedClient{
-				list: func(string) (*metav1.PartialObjectMetadataList, error) {
+				list: func(metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 					return &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: tt.version}, Items: make([]metav1.PartialObjectMetadata, 1)}, nil
 				},
 				remove: func(version string) error {
@@ -132,11 +132,65 @@ func TestTheFirstPageIsRemovedAsListed(t *testing.T) {
 	}
 }
 
+// A server that is asked for the newest state of a type that it has just listed may wait for it. The version of that list spares it the wait, if
+// what it shows then is what the deletion has left.
+func TestTheSecondLookMayBeAsOldAsTheFirst(t *testing.T) {
+	page := func(items ...metav1.PartialObjectMetadata) *metav1.PartialObjectMetadataList {
+		return &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: "7"}, Items: items}
+	}
+	there, held := metav1.PartialObjectMetadata{}, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		DeletionTimestamp: &metav1.Time{Time: epoch}, Finalizers: []string{"a/b"}}}
+	unversioned, many := page(there), page(there)
+	unversioned.ResourceVersion = ""
+	many.Continue, many.RemainingItemCount = "more", new(int64(pageSize))
+	type answer struct {
+		page *metav1.PartialObjectMetadataList
+		err  error
+	}
+	for _, tt := range []struct {
+		name    string
+		answers []answer
+		want    []string // versions the lists were asked for
+		left    int64
+		fails   bool
+	}{
+		{"nothing is left", []answer{{page: page(there)}, {page: page()}}, []string{"", "7"}, 0, false},
+		{"what is left is being deleted", []answer{{page: page(there)}, {page: page(held)}}, []string{"", "7"}, 1, false},
+		{"the server has not seen the deletion yet", []answer{{page: page(there)}, {page: page(there)}, {page: page()}}, []string{"", "7", ""}, 0, false},
+		{"a server that will not have it", []answer{{page: page(there)}, {err: apierrors.NewBadRequest("resourceVersionMatch")}, {page: page()}}, []string{"", "7", ""}, 0, false},
+		{"no answer", []answer{{page: page(there)}, {err: io.ErrUnexpectedEOF}}, []string{"", "7"}, 0, true},
+		{"a list without a version", []answer{{page: unversioned}, {page: page()}}, []string{"", ""}, 0, false},
+		{"more than a page", []answer{{page: many}, {page: page()}}, []string{"", ""}, 0, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, terminating())
+			p := b.newPurger(terminating(), b.memory(terminating()), b.clock.Now())
+			p.until = b.clock.Now().Add(-1) // so the first page is all that is looked at
+			var asked []string
+			p.client = pagedClient{
+				list: func(o metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+					if o.ResourceVersion != "" && o.ResourceVersionMatch != metav1.ResourceVersionMatchNotOlderThan {
+						t.Errorf("asked for version %s, match %q", o.ResourceVersion, o.ResourceVersionMatch)
+					}
+					asked = append(asked, o.ResourceVersion)
+					a := tt.answers[len(asked)-1]
+					return a.page, a.err
+				},
+				remove: func(string) error { return nil },
+			}
+			out := p.purge(t.Context(), discovery.Pods)
+			if diff := gocmp.Diff(tt.want, asked); diff != "" || out.remaining != tt.left || (out.err != nil) != tt.fails || !out.deleted {
+				t.Errorf("%d left, error %v, deleted %v\n%s", out.remaining, out.err, out.deleted, diff)
+			}
+		})
+	}
+}
+
 // pagedClient lists by continue token and deletes by that or by the resource version. The fake client knows neither.
 type pagedClient struct {
 	metadata.Interface
 	metadata.ResourceInterface
-	list   func(token string) (*metav1.PartialObjectMetadataList, error)
+	list   func(metav1.ListOptions) (*metav1.PartialObjectMetadataList, error)
 	remove func(token string) error
 	one    func(name string) error
 }
@@ -144,7 +198,7 @@ type pagedClient struct {
 func (c pagedClient) Resource(schema.GroupVersionResource) metadata.Getter { return c }
 func (c pagedClient) Namespace(string) metadata.ResourceInterface          { return c }
 func (c pagedClient) List(_ context.Context, o metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
-	return c.list(o.Continue)
+	return c.list(o)
 }
 func (c pagedClient) DeleteCollection(_ context.Context, _ metav1.DeleteOptions, o metav1.ListOptions) error {
 	return c.remove(cmp.Or(o.Continue, o.ResourceVersion))
@@ -183,7 +237,7 @@ func TestOneRefusalKeepsNobodyElse(t *testing.T) {
 			p := b.newPurger(terminating(), b.memory(terminating()), b.clock.Now())
 			var asked []string
 			p.client = pagedClient{
-				list:   func(string) (*metav1.PartialObjectMetadataList, error) { return page, nil },
+				list:   func(metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) { return page, nil },
 				remove: func(string) error { return tt.all },
 				one: func(name string) error {
 					asked = append(asked, name)

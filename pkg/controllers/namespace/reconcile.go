@@ -74,17 +74,17 @@ func (c *Controller) sync(ctx context.Context, name string) (followUp, error) {
 // namespace waits for the gate, or for something that is told (hold), or is finished (finish), or is found to be gone (forget), or the next
 // sync goes on at once.
 func (c *Controller) advance(ctx context.Context, ns *corev1.Namespace) (followUp, error) {
-	// 1. The gate: when types other than pods may be deleted.
+	// 1. The pods, which wait for nothing.
 	m := c.memory(ns)
-	seen := c.deletions.note(ns.UID, firstSeen{at: c.deps.Clock.Now(), watched: true})
-	gate := c.gate(ctx, ns, m, seen)
-
-	// 2. The pods, which do not wait for the gate.
 	now := c.deps.Clock.Now() // before the first request for content: what is sent from here on is later than this
+	seen := c.deletions.note(ns.UID, firstSeen{at: now, watched: true})
 	p := c.newPurger(ns, m, now)
 	defer c.end(p)
 	pods := p.purge(ctx, discovery.Pods)
 	c.noteLate(ctx, ns, pods)
+
+	// 2. The gate: when types other than pods may be deleted.
+	gate := c.gate(ctx, ns, m, seen)
 	if judgePods(pods, now, gate, discovery.Answer{}) == podsEarly {
 		c.metrics.show(ns.Name, report{}, []string{causeGrace})
 		return followUp{after: max(gate.Sub(c.deps.Clock.Now()), time.Millisecond)}, nil

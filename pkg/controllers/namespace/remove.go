@@ -24,11 +24,14 @@ const refusalsPerPage = 10
 // if the type was read shortly before: its watch cache asks etcd no more often how far it has come.
 func pageOf(page *metav1.PartialObjectMetadataList, token string, limit int64) metav1.ListOptions {
 	options := metav1.ListOptions{Limit: limit, Continue: token}
-	if token == "" && page.ResourceVersion != "" && page.ResourceVersion != "0" {
+	if token == "" && isVersion(page.ResourceVersion) {
 		options.ResourceVersion, options.ResourceVersionMatch = page.ResourceVersion, metav1.ResourceVersionMatchExact
 	}
 	return options
 }
+
+// isVersion reports whether it is the version of a list, which the server can be asked for.
+func isVersion(version string) bool { return version != "" && version != "0" }
 
 // removePage deletes a page of objects: by deletecollection, and one by one if the server does not support that, or refuses. It may have refused
 // one object only, for it stops at the first refusal. Missing support is not remembered, because a server gives the same answer when only

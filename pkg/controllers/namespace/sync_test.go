@@ -203,3 +203,16 @@ func TestNothingButPodsBeforeTheGraceIsOver(t *testing.T) {
 	b.mustSync(t)
 	expect(t, requests(b.metadata.Actions())[2:], "list pods", "list configmaps")
 }
+
+// Whether there are webhooks decides how long everything else waits. Their lists may take as long as their server likes.
+func TestPodsWaitForNothing(t *testing.T) {
+	b := newBench(t, terminating(func(ns *corev1.Namespace) { ns.DeletionTimestamp = &metav1.Time{Time: epoch.Add(time.Hour)} }))
+	var before []string
+	b.metadata.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		before = requests(b.client.Actions())
+		return false, nil, nil
+	})
+	b.mustSync(t)
+	expect(t, before, "get namespaces")
+	expect(t, requests(b.client.Actions()), "get namespaces", "list mutatingwebhookconfigurations", "list validatingwebhookconfigurations")
+}
