@@ -65,6 +65,7 @@ type Caches struct {
 	stores  map[schema.GroupVersionResource]any // Store[T]
 	types   []watchedType
 	started bool
+	log     klog.Logger // since Start
 
 	observers []Observer
 	alongside []func(context.Context)
@@ -181,7 +182,7 @@ func (c *Caches) Start(ctx context.Context) {
 	if err := c.attach(); err != nil { // only an informer that has ended already takes no handler
 		klog.FromContext(ctx).Error(err, "Nobody observes a cache")
 	}
-	c.started = true
+	c.started, c.log = true, klog.FromContext(ctx)
 	c.factory.StartWithContext(ctx)
 	for _, run := range c.alongside {
 		c.running.Go(func() { run(ctx) })

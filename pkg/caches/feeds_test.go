@@ -539,7 +539,7 @@ func TestObserversAreToldOfWhatCachesHold(t *testing.T) {
 	all = append(all, Handler[*corev1.Node]{
 		Delete: func(n *corev1.Node) { told <- "delete " + n.Name }, Missed: func(n *corev1.Node) { told <- "missed " + n.Name },
 	}, Handler[*corev1.Node]{Delete: func(n *corev1.Node) { told <- "delete " + n.Name }})
-	all.events().OnDelete(cache.DeletedFinalStateUnknown{Obj: node})
+	all.events(nil).OnDelete(cache.DeletedFinalStateUnknown{Obj: node})
 	expect("missed n")
 	expect("delete n")
 }

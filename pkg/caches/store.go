@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"minikcm/pkg/freshness"
@@ -64,7 +63,7 @@ func (s Store[T]) register() error {
 	if t.handled != nil {
 		return nil
 	}
-	registration, err := s.informer.AddEventHandler(s.handlers.events())
+	registration, err := s.informer.AddEventHandler(s.handlers.events(s.caches))
 	if err != nil {
 		return fmt.Errorf("register handler: %w", err)
 	}
@@ -92,7 +91,7 @@ func (s Store[T]) observe(o Observer) error {
 	return s.Handle(typed)
 }
 
-func (f *fanOut[T]) events() cache.ResourceEventHandler {
+func (f *fanOut[T]) events(of *Caches) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) {
 			for _, h := range *f {
@@ -110,8 +109,13 @@ func (f *fanOut[T]) events() cache.ResourceEventHandler {
 		},
 		DeleteFunc: func(obj any) {
 			gone, missed, ok := lastKnown[T](obj)
+			if !ok {
+				// Not through utilruntime, which may sleep: the watch stream waits for us.
+				of.log.Error(nil, "Delete event carries an unexpected type", "type", fmt.Sprintf("%T", obj))
+				return
+			}
 			for _, h := range *f {
-				if tell := h.deleted(missed); ok && tell != nil {
+				if tell := h.deleted(missed); tell != nil {
 					tell(gone)
 				}
 			}
@@ -125,10 +129,6 @@ func lastKnown[T metav1.Object](obj any) (last T, missed, ok bool) {
 		obj, missed = tombstone.Obj, true
 	}
 	last, ok = obj.(T)
-	if !ok {
-		// Not through utilruntime, which may sleep: the watch stream waits for us.
-		klog.Background().Error(nil, "Delete event carries an unexpected type", "type", fmt.Sprintf("%T", obj))
-	}
 	return last, missed, ok
 }
 

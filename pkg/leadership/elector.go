@@ -8,7 +8,6 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/clock"
 )
 
@@ -46,15 +45,14 @@ type Deps struct {
 
 // Elector holds the lease for this process, one term after the other.
 type Elector struct {
-	cfg      Config
-	deps     Deps
-	clock    clock.WithTicker
-	fence    *Fence
-	aside    *aside
-	lease    *leaseClient               // nil with election off
-	recorder resourcelock.EventRecorder // nil: no events
-	news     chan struct{}              // something a waiting standby should know has happened
-	paced    chan struct{}              // the lease is renewed for longer, or for less time, than before
+	cfg   Config
+	deps  Deps
+	clock clock.WithTicker
+	fence *Fence
+	aside *aside
+	lease *leaseClient  // nil with election off
+	news  chan struct{} // something a waiting standby should know has happened
+	paced chan struct{} // the lease is renewed for longer, or for less time, than before
 
 	lock    sync.Mutex
 	term    Term
@@ -92,9 +90,6 @@ func New(cfg Config, deps Deps) (*Elector, error) {
 		client:    deps.Clients.Leases.Leases(cfg.Namespace),
 		namespace: cfg.Namespace, name: cfg.Name, identity: cfg.Identity,
 		shortest: cfg.LeaseDuration.Truncate(time.Second), clock: e.clock,
-	}
-	if deps.Clients.Events != nil {
-		e.recorder = &leaseEvents{client: deps.Clients.Events, clock: e.clock}
 	}
 	e.deps.Metrics.contend(cfg.Name)
 	return e, nil

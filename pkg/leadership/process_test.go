@@ -3,7 +3,7 @@ package leadership
 import (
 	"context"
 	"fmt"
-	goruntime "runtime"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -11,7 +11,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
 // process is one elector with its surroundings, running in a synctest bubble.
@@ -38,15 +40,20 @@ type span struct {
 	writable   bool // when it was asked to stop
 }
 
+// eventLog is a client of events that keeps what they say.
 type eventLog struct {
+	corev1client.EventInterface
 	lock sync.Mutex
 	text []string
 }
 
-func (l *eventLog) Eventf(_ runtime.Object, _, _, format string, args ...any) {
+func (l *eventLog) Events(string) corev1client.EventInterface { return l }
+
+func (l *eventLog) Create(_ context.Context, event *corev1.Event, _ metav1.CreateOptions) (*corev1.Event, error) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
-	l.text = append(l.text, fmt.Sprintf(format, args...))
+	l.text = append(l.text, event.Message)
+	return event, nil
 }
 
 // start runs an elector on the server until the test ends or cancel is called.
@@ -60,11 +67,10 @@ func start(t *testing.T, s *leaseServer, identity string, change ...func(*proces
 	}
 	metrics := NewMetrics(prometheus.NewRegistry())
 	p.fence = NewFence(realClock, metrics)
-	elector, err := New(cfg, Deps{Clients: Clients{Leases: p.conn}, Fence: p.fence, Metrics: metrics, Flush: p.flush})
+	elector, err := New(cfg, Deps{Clients: Clients{Leases: p.conn, Events: p.events}, Fence: p.fence, Metrics: metrics, Flush: p.flush})
 	if err != nil {
 		t.Fatal(err)
 	}
-	elector.recorder = p.events
 	p.Elector = elector
 	watch := func(lease *coordinationv1.Lease) {
 		p.conn.lock.Lock()
@@ -136,4 +142,4 @@ func sleep(d time.Duration) {
 }
 
 // goroutines counts those of this process.
-func goroutines() int { return goruntime.NumGoroutine() }
+func goroutines() int { return runtime.NumGoroutine() }

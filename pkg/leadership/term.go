@@ -274,7 +274,7 @@ func (s *service) conclude(ctx context.Context) {
 		s.holding.stop()
 		<-s.holding.done
 		e.lease.resign()
-		e.announce(stoppedLeading)
+		e.announce(ctx, stoppedLeading)
 		s.handOver(ctx, inFlight)
 	}
 	s.retire()
