@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -57,7 +58,8 @@ func run(ctx context.Context, elected string, election leadership.Config, metric
 		return err
 	}
 	options := manager.Options{
-		Metrics: metricsserver.Options{BindAddress: metrics},
+		Controller: config.Controller{EnableWarmup: new(true)}, // a standby fills its caches
+		Metrics:    metricsserver.Options{BindAddress: metrics},
 		Cache: cache.Options{
 			DefaultNamespaces: map[string]cache.Config{election.Namespace: {}},
 			ByObject:          map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Label: marked}},
