@@ -29,8 +29,8 @@ type Config struct {
 	// Name is the name label of the informer metrics; empty: there are none. A second set of caches of one name in the same process has none
 	// either.
 	Name string
-	// FreeMemory gives the memory that only the first lists needed back to the operating system, when they are all there. It stops the whole
-	// process for a moment, so it is for a process that has nothing else to do.
+	// FreeMemory gives the memory that only lists needed back to the operating system, when the first ones of the caches are all there and after long ones of
+	// feeds. It stops the whole process for a moment, so it is for a process that has nothing else to do.
 	FreeMemory bool
 	// Resync is how often handlers are told of every object again; zero never.
 	Resync time.Duration

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -40,6 +41,8 @@ const (
 	lastingFeed = 2 * time.Minute
 	// refusalPatience is how long a watch is refused before that is told.
 	refusalPatience = 10 * time.Second
+	// manyObjects are so many in lists that the memory which only the lists needed, 1 to 2 KiB each, is worth giving back.
+	manyObjects = 10_000
 )
 
 // FeedStore is where a feed puts the metadata of the objects of one type. It is called from one goroutine. What it is given is its own.
@@ -67,10 +70,11 @@ type Feeds struct {
 	first, again *semaphore.Weighted
 	refusals     time.Duration // refusalPatience
 
-	lock  sync.Mutex
-	feeds map[schema.GroupVersionResource]*Feed
-	paths map[string]*Feed // by where they ask
-	links []*feedLink
+	lock    sync.Mutex
+	feeds   map[schema.GroupVersionResource]*Feed
+	paths   map[string]*Feed // by where they ask
+	links   []*feedLink
+	brought int // objects of lists since memory was given back
 }
 
 // feedLink is a client with connections of its own.
@@ -373,7 +377,23 @@ func (s told) Replace(list []any, version string) error {
 	}
 	f.lock.Unlock()
 	f.events.Listed()
+	if f.feeds.worthFreeing(len(list)) && f.feeds.caches.cfg.FreeMemory {
+		debug.FreeOSMemory()
+	}
 	return nil
+}
+
+// worthFreeing notes that a list has brought so many objects. It reports whether the memory that lists needed is to be given back: client-go holds each whole
+// until its end, so that is when no other is under way or waits for its place.
+func (f *Feeds) worthFreeing(objects int) bool {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	if f.brought += objects; f.brought < manyObjects || !f.first.TryAcquire(listsAtOnce) {
+		return false
+	}
+	f.first.Release(listsAtOnce)
+	f.brought = 0
+	return true
 }
 
 // listWatch asks for metadata. Lists are of what is in etcd: an older one might bring back what is gone. A stream that is refused because

@@ -418,6 +418,29 @@ func TestListsThatDoNotComeAreInNobodysWay(t *testing.T) {
 	k.shows(t)
 }
 
+func TestMemoryIsGivenBackAfterTheLastOfLongLists(t *testing.T) {
+	f := newFeeds(&Caches{})
+	for _, step := range []struct {
+		under   int64 // lists that are under way
+		objects int
+		want    bool
+	}{
+		{0, manyObjects - 1, false},
+		{1, 1, false}, // enough by now, but another list is not there yet
+		{0, 0, true},
+		{0, 1, false}, // counted anew
+		{0, manyObjects, true},
+	} {
+		if !f.first.TryAcquire(step.under) {
+			t.Fatal("no place is free")
+		}
+		if got := f.worthFreeing(step.objects); got != step.want {
+			t.Errorf("%d objects, with %d lists under way: %t, want %t", step.objects, step.under, got, step.want)
+		}
+		f.first.Release(step.under)
+	}
+}
+
 func TestFeedsHaveAsManyConnectionsAsTheyNeed(t *testing.T) {
 	api := fakeapi.NewTypes(t)
 	feeds, ways := feedsOn(t, api)

@@ -5,6 +5,9 @@ import (
 	"time"
 )
 
+// manyKeys are so many that their memory is given up when none of them waits any more: neither a map nor a slice becomes smaller by itself.
+const manyKeys = 1000
+
 // byDeadline is the storage of a workqueue that hands out the key with the earliest deadline first, and of equal ones the one that
 // was pushed first. A key that is added again while it waits moves forward if it is due earlier by then, and never back. The workqueue calls it
 // under its lock; so does a crew, for keys that stand aside.
@@ -48,6 +51,9 @@ func (q *byDeadline[K]) Pop() K {
 		w := heap.Pop(&q.heap).(waiting[K])
 		if q.latest[w.key].seq == w.seq {
 			delete(q.latest, w.key)
+			if len(q.latest) == 0 && cap(q.heap) > manyKeys {
+				q.heap, q.latest = nil, nil
+			}
 			return w.key
 		}
 	}

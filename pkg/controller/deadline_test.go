@@ -37,6 +37,25 @@ func TestTheEarliestDeadlineIsServedFirst(t *testing.T) {
 	})
 }
 
+func TestWhenNothingWaitsLittleIsKept(t *testing.T) {
+	q := byDeadline[int]{due: func(int) time.Time { return time.Time{} }}
+	for key := range 2 * manyKeys {
+		q.Push(key)
+	}
+	for key := range 2 * manyKeys {
+		if got := q.Pop(); got != key {
+			t.Fatalf("served %d, want %d", got, key)
+		}
+	}
+	if cap(q.heap) > 0 {
+		t.Errorf("there is room for %d keys", cap(q.heap))
+	}
+	q.Push(1)
+	if got := q.Pop(); got != 1 || q.Len() != 0 {
+		t.Errorf("served %d, and %d wait, want 1 and none", got, q.Len())
+	}
+}
+
 // A key that waits for long may be woken again for a better reason.
 func TestAKeyThatIsAddedAgainMovesForward(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

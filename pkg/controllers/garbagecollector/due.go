@@ -49,6 +49,9 @@ func (d *dues) begin(key id) {
 	d.lock.Lock()
 	defer d.lock.Unlock()
 	delete(d.at, key)
+	if len(d.at) == 0 { // a map does not become smaller by itself
+		d.at = map[id]time.Time{}
+	}
 }
 
 // reset forgets everything, at the beginning of a term.
