@@ -108,7 +108,8 @@ func TestDependentsGoWithTheTypeOfTheirOwners(t *testing.T) {
 	}
 }
 
-// The conversion webhook of a type does not answer: its objects cannot be listed. Others do not have to wait for that.
+// The conversion webhook of a type does not answer: its objects cannot be listed in the version that is preferred. Others do not have to wait for that, and
+// what holds an owner is found in the version that is stored.
 func TestATypeThatCannotBeListedHoldsUpNobodyElse(t *testing.T) {
 	ns := cluster.Namespace(t)
 	address := closedPort(t)
@@ -118,7 +119,9 @@ func TestATypeThatCannotBeListedHoldsUpNobodyElse(t *testing.T) {
 		crd.Spec.Versions[0].Storage = false // what is stored is not what is asked for
 		crd.Spec.Versions = append(crd.Spec.Versions, old)
 	})
-	c.make(t, ns, "object")
+	waiting, leaving := create(t, configMaps, ns, "waiting"), create(t, configMaps, ns, "leaving")
+	held := c.make(t, ns, "of-waiting", blockedBy(waiting))
+	c.make(t, ns, "of-leaving", ownedBy(leaving))
 	definitions := c.clients.ApiextensionsV1().CustomResourceDefinitions()
 	controlplane.Eventually(t, soon, func(ctx context.Context) error {
 		crd, err := definitions.Get(ctx, c.name, metav1.GetOptions{})
@@ -148,5 +151,8 @@ func TestATypeThatCannotBeListedHoldsUpNobodyElse(t *testing.T) {
 		}
 		return nil
 	})
+	waiting.delete(t, metav1.DeletePropagationForeground)
+	leaving.delete(t, metav1.DeletePropagationOrphan)
+	gone(t, 2*soon, waiting, leaving, held)
 	c.undefine(t)
 }
