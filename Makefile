@@ -84,7 +84,7 @@ test-unit: need-cc ## Run unit tests, twice, in random order
 .PHONY: test-integration
 test-integration: need-cc controlplane deploy-tools upstream-manager ## Run tests on a real etcd and kube-apiserver
 	CGO_ENABLED=1 $(GO) build -race ./cmd/... ./pkg/... ./kcmtest/... ./test/...
-	CGO_ENABLED=1 $(GO) test -race -shuffle=on -count=1 -p 3 -timeout 90m $(GOTESTFLAGS) $(INTEGRATION)
+	CGO_ENABLED=1 $(GO) test -race -shuffle=on -count=1 -p 3 -timeout 60m $(GOTESTFLAGS) $(INTEGRATION)
 
 .PHONY: test-examples
 test-examples: need-cc controlplane ## Run the tests of examples/

@@ -377,7 +377,7 @@ func (s told) Replace(list []any, version string) error {
 	}
 	f.lock.Unlock()
 	f.events.Listed()
-	if f.feeds.worthFreeing(len(list)) && f.feeds.caches.cfg.FreeMemory {
+	if f.feeds.caches.cfg.FreeMemory && f.feeds.worthFreeing(len(list)) {
 		debug.FreeOSMemory()
 	}
 	return nil
@@ -388,10 +388,15 @@ func (s told) Replace(list []any, version string) error {
 func (f *Feeds) worthFreeing(objects int) bool {
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	if f.brought += objects; f.brought < manyObjects || !f.first.TryAcquire(listsAtOnce) {
+	if f.brought += objects; f.brought < manyObjects {
 		return false
 	}
-	f.first.Release(listsAtOnce)
+	for _, places := range []*semaphore.Weighted{f.first, f.again} {
+		if !places.TryAcquire(listsAtOnce) {
+			return false
+		}
+		defer places.Release(listsAtOnce)
+	}
 	f.brought = 0
 	return true
 }

@@ -166,6 +166,7 @@ func (s *shadow) launch(program, user string, more ...string) (*controlplane.Pro
 func (s *shadow) stop() error {
 	errs := []error{s.ours.Kill(), s.other.Kill()}
 	if s.logs != "" {
+		errs = append(errs, os.MkdirAll(s.logs, 0o755))
 		for name, p := range map[string]*controlplane.Process{"ours.log": s.ours, "upstream.log": s.other} {
 			errs = append(errs, os.WriteFile(filepath.Join(s.logs, name), []byte(p.Output()), 0o600))
 		}

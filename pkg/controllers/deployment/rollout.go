@@ -66,7 +66,9 @@ func rollout(d *appsv1.Deployment, sets []set, f facts, now time.Time) plan {
 	}
 
 	// 3. A rollback makes another Deployment of it. All else goes on while one that was refused has to wait.
-	if back := p.rollback(); back != nil && !d.Spec.Paused && f.holdRollback == 0 {
+	back := p.rollback()
+	wanted := back != nil && !d.Spec.Paused
+	if wanted && f.holdRollback == 0 {
 		return plan{rollback: back, status: d.Status}
 	}
 
@@ -92,7 +94,7 @@ func rollout(d *appsv1.Deployment, sets []set, f facts, now time.Time) plan {
 			s.held = append(s.held, why)
 		}
 	}
-	if f.holdRollback > 0 {
+	if wanted && f.holdRollback > 0 {
 		s.held, s.again = append(s.held, holdRollbackBackoff), controller.Soonest(s.again, f.holdRollback)
 	}
 

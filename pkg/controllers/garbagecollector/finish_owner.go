@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"minikcm/pkg/answer"
 	"minikcm/pkg/controller"
 )
 
@@ -96,7 +97,7 @@ func (c *Controller) conclude(ctx context.Context, key id, owner object, n next,
 	case errors.Is(err, context.Canceled):
 		return controller.Result{}, err
 	case err != nil:
-		n.why, h.refused = cmp.Or(n.why, byFailure), err.Error()
+		n.why, h.refused = cmp.Or(n.why, byFailure), answer.ForUsers(err)
 	}
 	return c.wait(ctx, key, owner, n, h), err
 }
@@ -298,10 +299,11 @@ type pass struct {
 func (c *Controller) whereOrphansMayBe(o ending) (types []apiType, known []object, unseen []blind) {
 	unserved := map[schema.GroupResource]bool{}
 	for _, d := range c.graph.referring(o.key) {
-		if c.types.state(d.resource).served() {
-			known = append(known, d)
-		} else {
+		switch s := c.types.state(d.resource); {
+		case !s.served():
 			unserved[d.resource] = true
+		case !s.blind(): // otherwise the graph may show what is no more, or what can be changed in another version only
+			known = append(known, d)
 		}
 	}
 	for _, t := range c.types.states() {

@@ -347,15 +347,17 @@ func TestWhatOneVersionCannotShowAnotherDoes(t *testing.T) {
 	for _, tt := range []struct {
 		name, finalizer string
 		local           bool
+		failure         error
 		want            string
 	}{
-		{"a dependent that holds its owner", "foregroundDeletion", true, "delete widgets d"},
-		{"an orphan", "orphan", true, "patch widgets d"},
-		{"versions of another server may be different things", "foregroundDeletion", false, ""},
+		{"a dependent that holds its owner", "foregroundDeletion", true, errConversion, "delete widgets d"},
+		{"an orphan", "orphan", true, errConversion, "patch widgets d"},
+		{"versions of another server may be different things", "foregroundDeletion", false, errConversion, ""},
+		{"any other failure: it may have fields that an older version lacks", "orphan", true, apierrors.NewInternalError(errors.New("etcdserver: leader changed")), ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newShell(t)
-			s.broken = "v2"
+			s.broken, s.failure = "v2", tt.failure
 			s.serve(t, objectType{widgetsType.GroupResource, "Widget", tt.local}, s.broken)
 			k := s.types.types[widgetsType.GroupResource]
 			k.versions, k.standing = []string{s.broken, "v1"}, standing{listing, began}
@@ -373,6 +375,48 @@ func TestWhatOneVersionCannotShowAnotherDoes(t *testing.T) {
 				t.Errorf("sent was %q, want %q", sent, tt.want)
 			}
 		})
+	}
+}
+
+// The feed of a type that is read in another version does not learn of the changes that were made in that.
+func TestTheGraphIsNotAskedAgainForOrphansOfABlindType(t *testing.T) {
+	s := newShell(t)
+	s.broken, s.failure = "v2", errConversion
+	shown := s.serve(t, widgetsType, s.broken)
+	k := s.types.types[widgetsType.GroupResource]
+	k.versions, k.standing = []string{s.broken, "v1"}, standing{listing, began}
+	check(t, shown.Add(newThing("a", "d", uid(2)).owned(blockingRef("v1", "ConfigMap", "o", uid(1)))))
+	key := s.owner(t, "orphan")
+	s.ready(key)
+	s.memories.note(key, func(m *ownerMemory) { m.listed = true })
+	s.list = func(string) ([]*thing, error) { return nil, nil } // the reference has been taken away
+	s.finish(t, key)
+	if sent := s.asked("patch"); len(sent) != 1 || !strings.HasPrefix(sent[0], "patch configmaps o") {
+		t.Errorf("sent was %q, want the owner let go", sent)
+	}
+}
+
+func TestAnOwnerThatNobodyCouldLookAtHasNotMoved(t *testing.T) {
+	s := newShell(t)
+	key := s.owner(t, "foregroundDeletion")
+	s.ready(key)
+	for _, step := range []struct {
+		name  string
+		holds hindrance
+		moved bool
+	}{
+		{"five dependents hold it", hindrance{all: 5}, true},
+		{"a read fails", hindrance{refused: "no answer from the API server"}, false},
+		{"still five", hindrance{all: 5}, false},
+		{"four, and a delete fails", hindrance{all: 4, refused: "no answer from the API server"}, true},
+		{"it is looked at, and none", hindrance{}, true},
+	} {
+		s.clock.Step(time.Hour)
+		s.wait(t.Context(), key, object{}, next{why: byDependents}, step.holds)
+		m, _ := s.memories.knownOwner(key)
+		if moved := m.moved.Equal(s.clock.Now()); moved != step.moved {
+			t.Errorf("%s: moved %t, want %t", step.name, moved, step.moved)
+		}
 	}
 }
 

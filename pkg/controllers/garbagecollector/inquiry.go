@@ -31,7 +31,7 @@ const (
 type api struct {
 	schema.GroupVersionResource
 	wide  bool  // lists of all namespaces, which may take long although others do not
-	haste haste // of lists: that one does not come in time says nothing to those who have more of it, and theirs are in nobody's way
+	haste haste // of lists: that one does not come in time says nothing to those who have more time, and theirs are in nobody's way
 }
 
 // haste is how long somebody waits for a list at most.

@@ -36,7 +36,7 @@ type hindrance struct {
 	all     int      // dependents
 	some    []object // of them
 	blind   []blind
-	refused string // what the last request was answered
+	refused string // why the last request has failed
 }
 
 // wait notes why an owner is held, tells its users when it has been for long, and says when to look again.
@@ -52,7 +52,8 @@ func (c *Controller) wait(ctx context.Context, key id, owner object, n next, h h
 		if h.all > 0 {
 			known.free = time.Time{}
 		}
-		if holders := h.all + len(h.blind); known.moved.IsZero() || known.holders != holders {
+		looked := h.refused == "" || h.all+len(h.blind) > 0
+		if holders := h.all + len(h.blind); known.moved.IsZero() || looked && known.holders != holders {
 			known.holders, known.moved = holders, now
 		}
 		m = *known
@@ -74,7 +75,7 @@ func (c *Controller) wait(ctx context.Context, key id, owner object, n next, h h
 		text = explainForeground(h.all, c.blockers(ctx, h.some), h.blind)
 	}
 	if h.refused != "" {
-		text = strings.TrimSpace(text + " The last request was answered: " + h.refused)
+		text = strings.TrimSpace(text + " The last request failed: " + h.refused)
 	}
 	if m.notice.due(text, waited, now) {
 		c.event(ctx, owner, reason, text)

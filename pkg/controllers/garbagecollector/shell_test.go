@@ -34,7 +34,8 @@ type shell struct {
 	remove   func(nth int) error
 	patch    func(name string, nth int) error
 	list     func(resource string) ([]*thing, error)
-	broken   string // version that needs a conversion which fails
+	broken   string // version in which nothing can be read
+	failure  error  // of reads in it
 	gets     map[string]int
 	patches  map[string]int
 	deletes  []metav1.DeleteOptions
@@ -56,7 +57,7 @@ func newShell(t *testing.T) *shell {
 			s.lock.Lock()
 			defer s.lock.Unlock()
 			if a.GetResource().Version == s.broken {
-				return true, nil, errConversion
+				return true, nil, s.failure
 			}
 			o, err := answer(a)
 			return true, o, err
@@ -152,7 +153,7 @@ func (s *shell) sent() []metav1.DeleteOptions {
 
 // errConversion is what kube-apiserver v1.37 answers if something that is stored has to be converted, and cannot be.
 var errConversion = &apierrors.StatusError{ErrStatus: metav1.Status{
-	Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Reason: metav1.StatusReasonStoreReadError, Message: "conversion webhook failed",
+	Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Reason: metav1.StatusReasonStoreReadError, Message: "conversion webhook for example.com/v1, Kind=Widget failed",
 }}
 
 func notFound(name string) error {

@@ -4,11 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
@@ -143,8 +142,11 @@ func (s *sweeper) list(ctx context.Context, t apiType, what search, all func() m
 		defer cancel()
 	}
 	objects, err := s.listIn(ctx, t, how, what, all)
+	if !t.local || !unconverted(err) {
+		return objects, err
+	}
 	for _, version := range t.versions {
-		if !t.local || !unreadable(err) || version == t.Version {
+		if version == t.Version {
 			continue
 		}
 		if others, failed := s.listIn(ctx, t.in(version), how, what, all); failed == nil {
@@ -154,11 +156,10 @@ func (s *sweeper) list(ctx context.Context, t apiType, what search, all func() m
 	return objects, err
 }
 
-// unreadable reports whether an error says that the API server has failed, which it does if it cannot convert something, or has not answered in that version.
-func unreadable(err error) bool {
-	var status apierrors.APIStatus
-	var silent *silence
-	return errors.As(err, &status) && status.Status().Code == http.StatusInternalServerError || errors.As(err, &silent)
+// unconverted reports whether an error says that a conversion webhook has failed. What can be read in another version then is stored in that. After any other
+// failure it may be stored in a newer one, and a change in an older one would take away the fields that only the newer has.
+func unconverted(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "conversion webhook for ") // apiextensions-apiserver/pkg/apiserver/conversion/webhook_converter.go
 }
 
 // listIn is list in one version.

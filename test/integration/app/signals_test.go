@@ -161,12 +161,12 @@ func TestReadinessEndsBeforeTheDrain(t *testing.T) {
 			return nil
 		})
 	}
-	held := gate.Next(t)
+	gate.Next(t)
 	passes("/readyz", true)
 	send(t, p, syscall.SIGTERM)
 	passes("/readyz", false)
 	passes("/livez", true)
-	held.Release()
+	gate.Open() // also for a create that has been sent again
 	endsWith(t, p, 0)
 }
 

@@ -175,7 +175,8 @@ func TestPrometheusScrapesTwoReplicas(t *testing.T) {
 	newApplier(t).keep(t, kustomize(t, everythingsRights)...)
 	newApplier(t).keep(t, render(t, "prometheus")...)
 	_ = cluster.Client(t).CoordinationV1().Leases("kube-system").Delete(t.Context(), "controller-manager", metav1.DeleteOptions{}) // of an earlier test
-	leader, standby := startReplica(t, everything), startReplica(t, everything)
+	silence := []string{everything, "--node-monitor-grace-period=12s", "--node-startup-grace-period=12s"}                          // that the zone is scraped before a node of it is given up
+	leader, standby := startReplica(t, silence...), startReplica(t, silence...)
 	discoverable(t, "controller-manager-a", leader.address)
 	discoverable(t, "controller-manager-b", standby.address)
 	decoys(t)

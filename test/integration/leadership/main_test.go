@@ -78,17 +78,28 @@ type pool struct {
 
 // get starts a control plane if none is free.
 func (p *pool) get() (*controlplane.Cluster, error) {
-	p.lock.Lock()
-	if n := len(p.free); n > 0 {
-		defer p.lock.Unlock()
-		c := p.free[n-1]
-		p.free = p.free[:n-1]
+	if c := p.take(); c != nil {
 		return c, nil
 	}
-	p.lock.Unlock()
 	p.starting.Lock()
 	defer p.starting.Unlock()
+	if c := p.take(); c != nil { // another test has ended meanwhile
+		return c, nil
+	}
 	return controlplane.Start(controlplane.Options{AuditPolicy: auditPolicy})
+}
+
+// take returns nil if none is free.
+func (p *pool) take() *controlplane.Cluster {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	last := len(p.free) - 1
+	if last < 0 {
+		return nil
+	}
+	c := p.free[last]
+	p.free = p.free[:last]
+	return c
 }
 
 func (p *pool) put(c *controlplane.Cluster) {

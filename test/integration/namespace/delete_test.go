@@ -192,8 +192,8 @@ func TestStandbyKnowsTheGrace(t *testing.T) {
 				}
 			})
 			ns := create(t)
-			begin := time.Now()
 			remove(t, ns)
+			begin := time.Now()
 			controlplane.Eventually(t, 2*wait, func(context.Context) error {
 				if since := time.Since(begin); since < wait {
 					return fmt.Errorf("only %v have passed", since)

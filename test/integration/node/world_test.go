@@ -136,14 +136,16 @@ func (f *fleet) fallSilent() {
 	f.world.t.Helper()
 	f.silence(true, f.names...)
 	controlplane.Eventually(f.world.t, patience, func(context.Context) error {
-		begin := time.Now()
-		var kubelets sync.WaitGroup
-		for _, name := range f.names {
-			kubelets.Go(func() { f.renewNow(name) })
-		}
-		kubelets.Wait()
-		if took := time.Since(begin); took > time.Second {
-			return fmt.Errorf("a round of renewals takes %v", took)
+		for range 2 { // the second tells how often they renew, and who is late is judged by that
+			begin := time.Now()
+			var kubelets sync.WaitGroup
+			for _, name := range f.names {
+				kubelets.Go(func() { f.renewNow(name) })
+			}
+			kubelets.Wait()
+			if took := time.Since(begin); took > time.Second {
+				return fmt.Errorf("a round of renewals takes %v", took)
+			}
 		}
 		return nil
 	})
