@@ -384,19 +384,14 @@ func (s told) Replace(list []any, version string) error {
 }
 
 // worthFreeing notes that a list has brought so many objects. It reports whether the memory that lists needed is to be given back: client-go holds each whole
-// until its end, so that is when no other is under way or waits for its place.
+// until its end, so that is when no other first one has or waits for a place.
 func (f *Feeds) worthFreeing(objects int) bool {
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	if f.brought += objects; f.brought < manyObjects {
+	if f.brought += objects; f.brought < manyObjects || !f.first.TryAcquire(listsAtOnce) {
 		return false
 	}
-	for _, places := range []*semaphore.Weighted{f.first, f.again} {
-		if !places.TryAcquire(listsAtOnce) {
-			return false
-		}
-		defer places.Release(listsAtOnce)
-	}
+	f.first.Release(listsAtOnce)
 	f.brought = 0
 	return true
 }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
@@ -65,16 +67,41 @@ func newWriter(client metadata.Interface, clk clock.WithTicker, observe bool, m 
 func (w *writer) remove(ctx context.Context, at apiType, o object, policy metav1.DeletionPropagation, byUID bool, still func() bool) (outcome, error) {
 	options := removal(o, policy, byUID)
 	return w.send(ctx, at, o, o.uid, requestDelete, still, func(ctx context.Context) error {
-		return w.client.Resource(at.GroupVersionResource).Namespace(o.namespace).Delete(ctx, o.name, options)
+		return converted(at, func(r schema.GroupVersionResource) error {
+			return w.client.Resource(r).Namespace(o.namespace).Delete(ctx, o.name, options)
+		})
 	}, "policy", policy)
 }
 
 // patch changes the metadata of an object on account of another, or itself: all that is done on account of one shares slots. what tells the log what for.
 func (w *writer) patch(ctx context.Context, at apiType, o object, account types.UID, p patch, what string, still func() bool) (outcome, error) {
 	return w.send(ctx, at, o, account, what, still, func(ctx context.Context) error {
-		_, err := w.client.Resource(at.GroupVersionResource).Namespace(o.namespace).Patch(ctx, o.name, p.as, p.body, metav1.PatchOptions{})
-		return err
+		return converted(at, func(r schema.GroupVersionResource) error {
+			_, err := w.client.Resource(r).Namespace(o.namespace).Patch(ctx, o.name, p.as, p.body, metav1.PatchOptions{})
+			return err
+		})
 	})
+}
+
+// converted sends a request about an object in the preferred version of its type and, if a conversion webhook has failed, in the others: what is stored in the
+// version that is asked for needs no webhook. After no other failure, because a change in an older version takes away the fields that only a newer one has.
+func converted(at apiType, send func(schema.GroupVersionResource) error) error {
+	err := send(at.GroupVersionResource)
+	if !unconverted(err) {
+		return err
+	}
+	for _, other := range at.others() {
+		if err := send(other.GroupVersionResource); !unconverted(err) {
+			return err
+		}
+	}
+	return err
+}
+
+// unconverted reports whether an error says that a conversion webhook has failed, in the words of apiextensions-apiserver v0.37
+// (pkg/apiserver/conversion/webhook_converter.go). There is no code for it.
+func unconverted(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "conversion webhook for ")
 }
 
 // errRejected is what a write was answered that asking again soon will not help.
@@ -149,7 +176,11 @@ func (w *writer) read(ctx context.Context, at apiType, o object) (now object, sa
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	m, err := w.client.Resource(at.GroupVersionResource).Namespace(o.namespace).Get(ctx, o.name, metav1.GetOptions{})
+	var m *metav1.PartialObjectMetadata
+	err = converted(at, func(r schema.GroupVersionResource) (err error) {
+		m, err = w.client.Resource(r).Namespace(o.namespace).Get(ctx, o.name, metav1.GetOptions{})
+		return err
+	})
 	var got metav1.Object
 	if err == nil {
 		got = m

@@ -56,8 +56,8 @@
 // # Owners that are being deleted
 //
 // Orphaning is exact: discovery is asked, and every type that it shows and that may hold a dependent is listed, after the deletion was seen. As long as one
-// cannot be listed, or a group cannot be discovered, the owner stays. What cannot be read in the preferred version, because a conversion webhook is away, is
-// listed in another, and what only such a list shows is dealt with in that. Discovery may lag: a CustomResourceDefinition or an APIService that it does not show
+// cannot be listed, or a group cannot be discovered, the owner stays. What cannot be read or changed in the preferred version, because a conversion webhook is
+// away, is in another. Discovery may lag: a CustomResourceDefinition or an APIService that it does not show
 // holds such owners for a minute. A type that has gone before its objects were seen holds them for ten minutes, unless its definition, which goes after the last
 // of its objects, has gone, too. A foreground deletion does not wait for ever for such a type: a dependent that is missed goes later, and is not lost.
 //

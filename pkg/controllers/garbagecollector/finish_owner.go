@@ -299,11 +299,10 @@ type pass struct {
 func (c *Controller) whereOrphansMayBe(o ending) (types []apiType, known []object, unseen []blind) {
 	unserved := map[schema.GroupResource]bool{}
 	for _, d := range c.graph.referring(o.key) {
-		switch s := c.types.state(d.resource); {
-		case !s.served():
-			unserved[d.resource] = true
-		case !s.blind(): // otherwise the graph may show what is no more, or what can be changed in another version only
+		if c.types.state(d.resource).served() {
 			known = append(known, d)
+		} else {
+			unserved[d.resource] = true
 		}
 	}
 	for _, t := range c.types.states() {
@@ -420,7 +419,7 @@ func positions(o object, wanted func(reference) bool) []int {
 // rewrite changes references of an object, on account of an owner, and begins anew as often as the object turns out not to be as it was seen. make says what to send, and whether
 // anything has to be.
 func (c *Controller) rewrite(ctx context.Context, o object, account types.UID, what string, make func(object, types.PatchType) (patch, bool, error)) error {
-	try, changed := attempt{at: c.types.state(o.resource).in(o.listedIn)}, false
+	try, changed := attempt{at: c.types.state(o.resource).apiType}, false
 	refused := "" // version that a conflict was about
 	for range tries {
 		if changed || try.patchType(o) == types.MergePatchType && o.live == nil {

@@ -16,7 +16,6 @@ type object struct {
 	namespace, name string // namespace is empty for cluster-scoped objects
 	uid             types.UID
 	version         string // empty: only a live read can tell
-	listedIn        string // version of its type in which a list has shown it, which may be the only one that can be converted to; empty: none has
 	marks           marks
 	refs            []reference // in the order in which they are written
 

@@ -31,7 +31,7 @@ func (c *Controller) reconcileObject(ctx context.Context, key id) (controller.Re
 // was seen.
 func (c *Controller) settle(ctx context.Context, o object, against []suspicion, owns bool) (controller.Result, error) {
 	t := c.types.state(o.resource)
-	try := attempt{at: t.in(o.listedIn)}
+	try := attempt{at: t.apiType}
 	for range tries {
 		if o.read.IsZero() {
 			o.read = c.deps.Clock.Now()

@@ -95,7 +95,7 @@ func (c *Controller) blockers(ctx context.Context, all []object) []blocker {
 		}
 		switch {
 		case o.marks.has(terminating):
-			switch now, says, err := c.writer.read(ctx, c.types.state(o.resource).in(o.listedIn), o); {
+			switch now, says, err := c.writer.read(ctx, c.types.state(o.resource).apiType, o); {
 			case err != nil:
 			case says == found && now.uid == o.uid:
 				b.finalizers = foreign(now.live.Finalizers)

@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"net/http"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
@@ -128,7 +129,7 @@ func (s *sweeper) dependents(ctx context.Context, what search, all func() map[id
 }
 
 // list returns the objects of a type that refer to an owner. If what is stored cannot be read in the preferred version, as that takes a conversion whose webhook
-// is away, it may be in another. Of an API that is not the API server's own, versions may be different things.
+// is away, it may be in another.
 func (s *sweeper) list(ctx context.Context, t apiType, what search, all func() map[id]bool) ([]object, error) {
 	how := unhurried
 	if what.patience != nil {
@@ -142,24 +143,22 @@ func (s *sweeper) list(ctx context.Context, t apiType, what search, all func() m
 		defer cancel()
 	}
 	objects, err := s.listIn(ctx, t, how, what, all)
-	if !t.local || !unconverted(err) {
+	if !unreadable(err) {
 		return objects, err
 	}
-	for _, version := range t.versions {
-		if version == t.Version {
-			continue
-		}
-		if others, failed := s.listIn(ctx, t.in(version), how, what, all); failed == nil {
-			return others, nil
+	for _, other := range t.others() {
+		if objects, failed := s.listIn(ctx, other, how, what, all); failed == nil {
+			return objects, nil
 		}
 	}
 	return objects, err
 }
 
-// unconverted reports whether an error says that a conversion webhook has failed. What can be read in another version then is stored in that. After any other
-// failure it may be stored in a newer one, and a change in an older one would take away the fields that only the newer has.
-func unconverted(err error) bool {
-	return err != nil && strings.Contains(err.Error(), "conversion webhook for ") // apiextensions-apiserver/pkg/apiserver/conversion/webhook_converter.go
+// unreadable reports whether an error says that the API server has failed, which it does if it cannot convert something, or has not answered in that version.
+func unreadable(err error) bool {
+	var status apierrors.APIStatus
+	var silent *silence
+	return errors.As(err, &status) && status.Status().Code == http.StatusInternalServerError || errors.As(err, &silent)
 }
 
 // listIn is list in one version.
@@ -208,7 +207,7 @@ func (s *sweeper) read(ctx context.Context, at place, wanted map[id]bool) (map[i
 				if key, _ := idOf(ref.UID); wanted[key] && !referred[key] {
 					referred[key] = true
 					o := objectOf(at.GroupResource(), m)
-					o.listedIn, o.read = at.Version, came
+					o.read = came
 					found[key] = append(found[key], o)
 				}
 			}

@@ -168,7 +168,7 @@ func (p *purger) lookAgain(ctx context.Context, r discovery.Type, walked outcome
 			out.version = page.ResourceVersion
 			out.add(page.Items, p.deleted)
 			return out
-		case err != nil && !refused(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge): // etcd has it, if not the watch cache
+		case err != nil && !refused(err):
 			out.notListed(err, "")
 			return out
 		}

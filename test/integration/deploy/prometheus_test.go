@@ -175,8 +175,9 @@ func TestPrometheusScrapesTwoReplicas(t *testing.T) {
 	newApplier(t).keep(t, kustomize(t, everythingsRights)...)
 	newApplier(t).keep(t, render(t, "prometheus")...)
 	_ = cluster.Client(t).CoordinationV1().Leases("kube-system").Delete(t.Context(), "controller-manager", metav1.DeleteOptions{}) // of an earlier test
-	silence := []string{everything, "--node-monitor-grace-period=12s", "--node-startup-grace-period=12s"}                          // that the zone is scraped before a node of it is given up
-	leader, standby := startReplica(t, silence...), startReplica(t, silence...)
+	// Nodes live for two scrapes, or their zone would not be seen before one is given up.
+	flags := []string{everything, "--node-monitor-grace-period=12s", "--node-startup-grace-period=12s"}
+	leader, standby := startReplica(t, flags...), startReplica(t, flags...)
 	discoverable(t, "controller-manager-a", leader.address)
 	discoverable(t, "controller-manager-b", standby.address)
 	decoys(t)
