@@ -762,6 +762,11 @@ func TestARefusedRollbackIsTold(t *testing.T) {
 		t.Errorf("tried again: error %v, want that of the API server", err)
 	}
 	b.wants(t, "get replicasets", "update deployments")
+
+	delete(b.d.Annotations, appsv1.DeprecatedRollbackTo)
+	if result, err := b.run(t.Context()); err != nil || result.After != 0 {
+		t.Errorf("no longer asked for: %+v, %v; want nothing to wait for", result, err)
+	}
 }
 
 func TestRollbacksThatCannotBe(t *testing.T) {
