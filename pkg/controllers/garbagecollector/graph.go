@@ -32,6 +32,8 @@ type graph struct {
 	gone   map[*node]departure // of objects that are still referred to
 	denied map[*node]time.Time // when the API server first said of an object that is seen that there is none
 	pairs  map[pair]struct{}   // of types whose objects have been owner and dependent
+
+	expected expected // owners
 }
 
 // departure is what a feed told of the deletion of an object.

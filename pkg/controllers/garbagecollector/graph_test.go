@@ -185,6 +185,82 @@ func TestDoubt(t *testing.T) {
 	}
 }
 
+func TestAnObjectWhoseOwnersAreToComeIsNotLookedAt(t *testing.T) {
+	toCome := ref("apps/v1", "ReplicaSet", "o", uid(1))
+	sets := map[schema.GroupKind]bool{{Group: "apps", Kind: "ReplicaSet"}: true}
+	for _, tt := range []struct {
+		name     string
+		expected expected
+		owner    *thing // a ReplicaSet; nil: none
+		gone     bool   // it was deleted
+		refs     []metav1.OwnerReference
+		want     bool
+	}{
+		{"nothing is expected", expected{}, nil, false, []metav1.OwnerReference{toCome}, true},
+		{"its owner may be to come", expected{kinds: sets}, nil, false, []metav1.OwnerReference{toCome}, false},
+		{"in another version", expected{kinds: sets}, nil, false, []metav1.OwnerReference{ref("apps/v1beta2", "ReplicaSet", "o", uid(1))}, false},
+		{"which types there are is not known", expected{all: true}, nil, false, []metav1.OwnerReference{toCome}, false},
+		{"not even with a version that is none", expected{all: true}, nil, false, []metav1.OwnerReference{ref("a/b/c", "Kind", "o", uid(1))}, false},
+		{"which is of no kind that may be to come", expected{kinds: sets}, nil, false, []metav1.OwnerReference{ref("a/b/c", "ReplicaSet", "o", uid(1))}, true},
+		{"another kind is expected", expected{kinds: sets}, nil, false, []metav1.OwnerReference{ref("v1", "ReplicaSet", "o", uid(1))}, true},
+		{"one of two owners may be to come", expected{kinds: sets}, nil, false, []metav1.OwnerReference{toCome, ref("v1", "ConfigMap", "o", uid(2))}, true},
+		{"it has come, and was deleted", expected{all: true}, newThing("a", "o", uid(1)), true, []metav1.OwnerReference{toCome}, true},
+		{"it has come", expected{all: true}, newThing("a", "o", uid(1)), false, []metav1.OwnerReference{toCome}, false},
+		{"it has come with another name", expected{all: true}, newThing("a", "p", uid(1)), false, []metav1.OwnerReference{toCome}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			maps, owners := w.feed(configMaps), w.feed(replicaSets)
+			w.graph.expect(tt.expected)
+			first := newThing("a", "first", uid(9)).owned(toCome) // otherwise what came and went before its dependents is forgotten
+			w.do(func() error { return maps.Add(first) })
+			if tt.owner != nil {
+				w.do(func() error { return owners.Add(tt.owner) })
+			}
+			if tt.gone {
+				w.do(func() error { return owners.Delete(tt.owner) })
+			}
+			objects, _ := w.do(func() error { return maps.Add(newThing("a", "c", uid(3)).owned(tt.refs...)) })
+			if woken := slices.Contains(objects, uid(3)); woken != tt.want {
+				t.Errorf("it is looked at: %v, want %v", woken, tt.want)
+			}
+			if found := slices.ContainsFunc(w.graph.all().objects, func(s suspect) bool { return s.id == keyOf(uid(3)) }); found != tt.want {
+				t.Errorf("who looks through everything finds it: %v, want %v", found, tt.want)
+			}
+		})
+	}
+}
+
+func TestWhatIsNotExpectedAnyMoreIsTold(t *testing.T) {
+	kinds := func(names ...string) expected {
+		e := expected{kinds: map[schema.GroupKind]bool{}}
+		for _, name := range names {
+			e.kinds[schema.GroupKind{Kind: name}] = true
+		}
+		return e
+	}
+	for _, tt := range []struct {
+		name        string
+		before, now expected
+		want        bool
+	}{
+		{"nothing, and nothing", expected{}, kinds(), false},
+		{"more", kinds("A"), kinds("A", "B"), false},
+		{"the same", kinds("A"), kinds("A"), false},
+		{"less", kinds("A", "B"), kinds("A"), true},
+		{"another", kinds("A"), kinds("B"), true},
+		{"some of all", expected{all: true}, kinds("A"), true},
+		{"all still", expected{all: true}, expected{all: true}, false},
+		{"all of some", kinds("A"), expected{all: true}, false},
+	} {
+		g := newWorld(t).graph
+		g.expect(tt.before)
+		if got := g.expect(tt.now); got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
 func TestDeletionsThatWereToldAreRemembered(t *testing.T) {
 	child := func() *thing { return newThing("a", "c", uid(3)).owned(ref("apps/v1", "ReplicaSet", "o", uid(1))) }
 	owner := func() *thing { return newThing("a", "o", uid(1)) }

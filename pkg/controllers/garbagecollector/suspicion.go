@@ -2,15 +2,57 @@ package garbagecollector
 
 import (
 	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// suspicious reports whether an object has a reference that may not be to a living owner.
+// expected is which owners are still to come. Objects need not be looked at on account of those: there may be a hundred thousand when a process starts.
+type expected struct {
+	all   bool // which types there are is not known yet
+	kinds map[schema.GroupKind]bool
+}
+
+// of reports whether an owner may be to come.
+func (e expected) of(kind writtenKind) bool {
+	group, ok := groupOf(kind.apiVersion)
+	return e.all || ok && e.kinds[schema.GroupKind{Group: group, Kind: kind.kind}]
+}
+
+// beyond reports whether something is expected that is not among others.
+func (e expected) beyond(others expected) bool {
+	if e.all || others.all {
+		return e.all && !others.all
+	}
+	for kind := range e.kinds {
+		if !others.kinds[kind] {
+			return true
+		}
+	}
+	return false
+}
+
+// expect replaces what is expected. It reports whether something is not any more: then everything is worth a look.
+func (g *graph) expect(now expected) (less bool) {
+	g.lock.Lock()
+	defer g.lock.Unlock()
+	less = g.expected.beyond(now)
+	g.expected = now
+	return less
+}
+
+// suspicious reports whether an object has a reference that may not be to a living owner, nor to one that is still to come.
 func (g *graph) suspicious(n *node) bool {
 	if !n.marks.has(seen) || n.marks.has(terminating) {
 		return false
 	}
 	for e := n.refs; e != nil; e = e.next {
-		if g.doubt(e) != none {
+		switch g.doubt(e) {
+		case none:
+		case unseen:
+			if _, departed := g.gone[e.owner]; departed || !g.expected.of(g.kinds.at(e.kind)) {
+				return true
+			}
+		default:
 			return true
 		}
 	}

@@ -177,6 +177,7 @@ func newTypes(d typesDeps) (*knownTypes, error) {
 		}
 		t.deps.Discovery = client
 	}
+	d.Graph.expect(expected{all: true})
 	d.Caches.Observe(t.observe)
 	d.Caches.Alongside(t.run)
 	return t, nil
@@ -405,10 +406,11 @@ func (t *knownTypes) take(ctx context.Context, answer discovery.Answer) bool {
 	complete := answer.Complete() && len(late) == 0
 	maps.Copy(late, failing)
 	changed := t.compile(answer.Sent, late)
+	less := t.expect(now)
 	t.lock.Unlock()
 	t.end(stop, old)
 	t.begin(ctx, begin)
-	if changed || fresh {
+	if changed || fresh || less {
 		t.changed()
 	}
 	return complete
@@ -435,6 +437,21 @@ func (t *knownTypes) compile(sent time.Time, failing map[string]bool) bool {
 	same := reflect.DeepEqual(next.kinds, t.latest.kinds) && maps.Equal(next.failing, t.latest.failing) && !t.latest.sent.IsZero()
 	t.latest = next
 	return !same
+}
+
+// expect tells the graph which owners are still to come: those of types that are being listed, unless that takes too long. It reports whether some are not
+// expected any more. The lock is held.
+func (t *knownTypes) expect(now time.Time) (less bool) {
+	if t.latest.sent.IsZero() {
+		return false
+	}
+	kinds := map[schema.GroupKind]bool{}
+	for _, k := range t.types {
+		if waited := k.listingFor(now); waited > 0 && waited < syncPatience {
+			kinds[schema.GroupKind{Group: k.Group, Kind: k.kind}] = true
+		}
+	}
+	return t.deps.Graph.expect(expected{kinds: kinds})
 }
 
 func closed(c <-chan struct{}) bool {

@@ -434,6 +434,54 @@ func TestATypeThatCannotBeListedIsInNobodysWay(t *testing.T) {
 	}
 }
 
+// A hundred thousand objects whose owners are still to come are not looked at one by one; but nobody waits for ever.
+func TestOwnersAreToComeWhileTheirTypeIsListed(t *testing.T) {
+	w := newAPIWorld(t)
+	w.define()
+	w.api.Serve(widgetsV1, metav1.APIResource{Name: "hanging", Kind: "Hanging", Namespaced: true})
+	heal := w.api.Hang(t, widgetsV1, "hanging")
+	owned := func(name, kind string) types.UID {
+		owner := metav1.OwnerReference{APIVersion: widgetsV1, Kind: kind, Name: "o", UID: types.UID("no-such-" + kind)}
+		return w.api.Put("v1", "secrets", metav1.ObjectMeta{Name: name, Namespace: "ns", OwnerReferences: []metav1.OwnerReference{owner}})
+	}
+	ofWidget, ofHanging := owned("a", "Widget"), owned("b", "Hanging")
+	w.start(t)
+	suspects := func(want ...types.UID) {
+		t.Helper()
+		fakeapi.Eventually(t, func() error {
+			var got []types.UID
+			for _, s := range w.graph.all().objects {
+				for _, u := range []types.UID{ofWidget, ofHanging} {
+					if s.id == keyOf(u) {
+						got = append(got, u)
+					}
+				}
+			}
+			slices.Sort(got)
+			if slices.Sort(want); !slices.Equal(got, want) {
+				return fmt.Errorf("looked at are %v, want %v", got, want)
+			}
+			return nil
+		})
+	}
+	w.is(t, secretsType, current)
+	w.is(t, widgetType, current)
+	w.has(t, ofHanging, true)
+	suspects(ofWidget)
+	before := w.changes.Load()
+	w.heed(t.Context(), time.Now().Add(syncPatience))
+	suspects(ofWidget, ofHanging)
+	fakeapi.Eventually(t, func() error {
+		if w.changes.Load() == before {
+			return errors.New("that it takes too long is not told")
+		}
+		return nil
+	})
+	heal()
+	w.is(t, schema.GroupResource{Group: "example.com", Resource: "hanging"}, current)
+	suspects(ofWidget, ofHanging)
+}
+
 func TestAnotherVersionKeepsTheObjects(t *testing.T) {
 	w := newAPIWorld(t)
 	w.define()
