@@ -36,7 +36,7 @@
 // kube-controller-manager, it takes slower ones. So a grace below 1.5 s becomes 1.5 s where a webhook is asked about creates in the namespace,
 // and everywhere once an object was seen that is younger than the deletion of its namespace. The pods are looked at when the deletion
 // is seen and everything is looked at again when the time is over; what an earlier look at the other types could prove, the
-// later one proves too, so they are listed once, and an empty namespace costs 40 requests, 38 with a longer grace.
+// later one proves too, so they are listed once, and an empty namespace costs 39 requests, 37 with a longer grace.
 //
 // # What is slow
 //

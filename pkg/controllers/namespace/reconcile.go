@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,8 +18,12 @@ import (
 	"minikcm/pkg/controllers/internal/discovery"
 )
 
-// syncTimeout ends a sync that is held up at many requests in a row, before the loop counts as stuck.
-const syncTimeout = 100 * time.Second
+const (
+	// syncTimeout ends a sync that is held up at many requests in a row, before the loop counts as stuck.
+	syncTimeout = 100 * time.Second
+	// readFor is how long a namespace that was read is good for deletions in it: somebody else may finish it, and a new one may get its name.
+	readFor = 100 * time.Millisecond
+)
 
 // discoveryKey is what watches on APIServices are armed for, being of use to all namespaces.
 const discoveryKey = ""
@@ -74,10 +79,13 @@ func (c *Controller) sync(ctx context.Context, name string) (followUp, error) {
 // namespace waits for the gate, or for something that is told (hold), or is finished (finish), or is found to be gone (forget), or the next
 // sync goes on at once.
 func (c *Controller) advance(ctx context.Context, ns *corev1.Namespace) (followUp, error) {
-	// 1. The pods, which wait for nothing.
+	// 1. The pods, which wait for nothing. What will be asked of discovery is asked meanwhile.
 	m := c.memory(ns)
 	now := c.deps.Clock.Now() // before the first request for content: what is sent from here on is later than this
 	seen := c.deletions.note(ns.UID, firstSeen{at: now, watched: true})
+	if m.grace > 0 && !now.Before(gateAt(seen, ns.DeletionTimestamp.Time, m.grace)) {
+		defer c.discoverAhead(ctx, now)()
+	}
 	p := c.newPurger(ns, m, now)
 	defer c.end(p)
 	pods := p.purge(ctx, discovery.Pods)
@@ -114,13 +122,15 @@ func (c *Controller) advance(ctx context.Context, ns *corev1.Namespace) (followU
 	}
 
 	// 5. All other types, if the namespace still is the one that was read.
-	uid := ns.UID
-	if ns, err = c.read(ctx, ns.Name); err != nil {
-		return followUp{}, err
-	}
-	if ns == nil || ns.UID != uid {
-		c.forget(ctx, p.namespace) // finished by somebody else; a new one of that name has events of its own
-		return followUp{}, nil
+	if c.deps.Clock.Since(now) > readFor {
+		uid := ns.UID
+		if ns, err = c.read(ctx, ns.Name); err != nil {
+			return followUp{}, err
+		}
+		if ns == nil || ns.UID != uid {
+			c.forget(ctx, p.namespace) // finished by somebody else; a new one of that name has events of its own
+			return followUp{}, nil
+		}
 	}
 	v, r, pause, err := c.purgeOthers(ctx, ns, m, p, r, pause)
 	if err != nil {
@@ -136,6 +146,17 @@ func (c *Controller) advance(ctx context.Context, ns *corev1.Namespace) (followU
 		return followUp{after: time.Millisecond, content: &r.content}, r.stopped()
 	default:
 		return c.hold(ctx, ns, m, r, pause)
+	}
+}
+
+// discoverAhead has discovery asked, for those who will need an answer that was asked for at notBefore or later. It returns a function that ends that.
+func (c *Controller) discoverAhead(ctx context.Context, notBefore time.Time) (end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var asking sync.WaitGroup
+	asking.Go(func() { _, _, _ = c.catalogue.Read(ctx, notBefore) }) // whoever needs the answer asks, too
+	return func() {
+		cancel()
+		asking.Wait()
 	}
 }
 

@@ -36,10 +36,14 @@ type fakeDiscovery struct {
 	lists  []*metav1.APIResourceList
 	err    error
 	asked  int
+	ask    func() // nil: nothing is to happen
 }
 
 func (d *fakeDiscovery) ServerGroupsAndResourcesWithContext(context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
 	d.asked++
+	if d.ask != nil {
+		d.ask()
+	}
 	return d.groups, d.lists, d.err
 }
 
