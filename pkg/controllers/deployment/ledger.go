@@ -47,8 +47,8 @@ type steps struct {
 }
 
 // stepShare: each step costs two resizes and the statuses that follow. So a small one comes when a resize is no more than a stepShare-th of the time since the
-// last step. Where a resize takes 5 ms that is 0.1 s later, and where the API server is busy there are fewer and larger steps.
-const stepShare = 20
+// last step. Where a resize takes 5 ms that is 0.4 s later, and where the API server is busy there are fewer and larger steps.
+const stepShare = 80
 
 // gather is for how long a small step may still be put off, when it may be for patience after the last step at most.
 func (s steps) gather(patience time.Duration, now time.Time) time.Duration {

@@ -56,9 +56,9 @@ func TestHowLongSmallStepsWait(t *testing.T) {
 		patience time.Duration
 		want     time.Duration
 	}{
-		{"the API server is quick", 5 * time.Millisecond, 0, 2 * time.Second, 100 * time.Millisecond},
-		{"some time ago", 5 * time.Millisecond, 40 * time.Millisecond, 2 * time.Second, 60 * time.Millisecond},
-		{"it is over", 5 * time.Millisecond, 100 * time.Millisecond, 2 * time.Second, 0},
+		{"the API server is quick", 5 * time.Millisecond, 0, 2 * time.Second, 400 * time.Millisecond},
+		{"some time ago", 5 * time.Millisecond, 40 * time.Millisecond, 2 * time.Second, 360 * time.Millisecond},
+		{"it is over", 5 * time.Millisecond, 400 * time.Millisecond, 2 * time.Second, 0},
 		{"the API server is slow", time.Minute, 500 * time.Millisecond, 2 * time.Second, 1500 * time.Millisecond},
 		{"and the deadline is short", time.Minute, 40 * time.Millisecond, 50 * time.Millisecond, 10 * time.Millisecond},
 	} {
