@@ -124,7 +124,7 @@ func (c *Controller) claimAndPlan(ctx context.Context, t task) (decision, error)
 func (c *Controller) doubts(t task, d decision) string {
 	first := c.cfg.VerifyFirstWrite && !t.ledger.verified
 	switch {
-	case first && (d.todo.writes() || c.statuses.changesNumbers(t, d.claimed)) && !c.baseline.ReachedBy(t.at):
+	case first && !c.baseline.ReachedBy(t.at) && (d.todo.writes() || c.statuses.changesNumbers(t, d.claimed)):
 		return readFirstWrite
 	case d.todo.spared() > 0 && !t.ledger.decided().After(t.now):
 		return readUnanswered

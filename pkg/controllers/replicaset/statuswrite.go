@@ -80,11 +80,12 @@ const endingEvery = time.Second
 
 // A status of a ReplicaSet with an owner that only tells that more of its pods are ready waits for as long as makes the last write of one a readyShare-th of
 // the time, and no longer than readyEvery: where one takes 5 ms that is 0.1 s. A busy API server is not kept busy with numbers that change again at once: each of
-// them would bring a status of the owner, and perhaps a new size, and another status for that. With up to fewPods each pod may be the one that is waited for.
+// them would bring a status of the owner, and perhaps a new size, and another status for that. With up to fewPods each pod may be the one that is waited for:
+// a Deployment of so many replaces no more than seven at a time by default.
 const (
 	readyShare = 20
 	readyEvery = time.Second
-	fewPods    = 7
+	fewPods    = 14
 )
 
 // pace is how long after the last status one is written, when that took so long, what --kube-api-qps made it wait included; 0: at once.

@@ -212,18 +212,18 @@ func TestMoreReadyPodsAreToldAtThePaceOfTheAPIServer(t *testing.T) {
 		wait  int // milliseconds; 0: written
 		size  int
 	}{
-		{"one more", []func(*appsv1.ReplicaSet){owned, ready(1)}, 2, 20, 300, 100, 8},
-		{"one more, a while after the last status", []func(*appsv1.ReplicaSet){owned, ready(1)}, 2, 20, 400, 0, 8},
-		{"the API server is quick", []func(*appsv1.ReplicaSet){owned, ready(1)}, 2, 0, 0, 0, 8},
-		{"the API server hardly answers", []func(*appsv1.ReplicaSet){owned, ready(1)}, 2, 60_000, 300, 700, 8},
-		{"of few pods each may be waited for", []func(*appsv1.ReplicaSet){owned, ready(1)}, 2, 20, 300, 0, 7},
-		{"nobody adds them up", []func(*appsv1.ReplicaSet){ready(1)}, 2, 20, 300, 0, 8},
-		{"all are ready", []func(*appsv1.ReplicaSet){owned, ready(1)}, 8, 20, 300, 0, 8},
-		{"all are ready, though not available", []func(*appsv1.ReplicaSet){owned, ready(0), slow}, 8, 20, 300, 0, 8},
-		{"fewer are", []func(*appsv1.ReplicaSet){owned, ready(2)}, 1, 20, 300, 0, 8},
-		{"the generation with it", []func(*appsv1.ReplicaSet){owned, ready(1), func(rs *appsv1.ReplicaSet) { rs.Generation++ }}, 2, 20, 300, 0, 8},
-		{"fewer are ending, too", []func(*appsv1.ReplicaSet){owned, ready(1), ending(1)}, 2, 20, 300, 0, 8},
-		{"more pods, too", []func(*appsv1.ReplicaSet){owned, ready(1), func(rs *appsv1.ReplicaSet) { rs.Status.Replicas = 7 }}, 2, 20, 300, 0, 8},
+		{"one more", []func(*appsv1.ReplicaSet){owned, ready(1)}, 2, 20, 300, 100, 15},
+		{"one more, a while after the last status", []func(*appsv1.ReplicaSet){owned, ready(1)}, 2, 20, 400, 0, 15},
+		{"the API server is quick", []func(*appsv1.ReplicaSet){owned, ready(1)}, 2, 0, 0, 0, 15},
+		{"the API server hardly answers", []func(*appsv1.ReplicaSet){owned, ready(1)}, 2, 60_000, 300, 700, 15},
+		{"of few pods each may be waited for", []func(*appsv1.ReplicaSet){owned, ready(1)}, 2, 20, 300, 0, 14},
+		{"nobody adds them up", []func(*appsv1.ReplicaSet){ready(1)}, 2, 20, 300, 0, 15},
+		{"all are ready", []func(*appsv1.ReplicaSet){owned, ready(1)}, 15, 20, 300, 0, 15},
+		{"all are ready, though not available", []func(*appsv1.ReplicaSet){owned, ready(0), slow}, 15, 20, 300, 0, 15},
+		{"fewer are", []func(*appsv1.ReplicaSet){owned, ready(2)}, 1, 20, 300, 0, 15},
+		{"the generation with it", []func(*appsv1.ReplicaSet){owned, ready(1), func(rs *appsv1.ReplicaSet) { rs.Generation++ }}, 2, 20, 300, 0, 15},
+		{"fewer are ending, too", []func(*appsv1.ReplicaSet){owned, ready(1), ending(1)}, 2, 20, 300, 0, 15},
+		{"more pods, too", []func(*appsv1.ReplicaSet){owned, ready(1), func(rs *appsv1.ReplicaSet) { rs.Status.Replicas = 14 }}, 2, 20, 300, 0, 15},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var pods []*caches.Pod
