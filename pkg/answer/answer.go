@@ -62,8 +62,8 @@ func Complete(status int) bool {
 // deadline is another answer). The webhook may be away for long, and nobody should wait for deadlines meanwhile.
 func WebhookFailed(text string) bool { return strings.Contains(text, "failed calling webhook ") }
 
-// Unable reports whether an error says that the API server was not able to answer, or did not: so it may be for others, too. An answer
-// about the object (not found, conflict, forbidden) is an answer.
+// Unable reports whether err means that the API server gave no usable answer: none at all, an incomplete one (see Complete), or 429. Then other
+// clients may get none either. It is false for nil and for answers about the object, such as not found, conflict or forbidden.
 func Unable(err error) bool {
 	var answer apierrors.APIStatus
 	if err == nil {

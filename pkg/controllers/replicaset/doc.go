@@ -13,7 +13,7 @@
 //   - claim.go, plan.go, victims.go and status.go decide: which pods are ours, how many to create or delete, which ones, what the status is.
 //   - read.go, ownership.go, create.go, remove.go and statuswrite.go act, one object each; internal/slots bounds what they have in flight.
 //   - memory.go is what lasts from one sync to the next: the ledger (ledger.go), without which something wrong would be done, and the
-//     throttle (throttle.go, backoff.go), without which too much would be.
+//     throttle (throttle.go, failed.go), without which too much would be.
 //
 // # Never more, never fewer
 //
@@ -53,8 +53,9 @@
 // refused does not hold up the others. A new pod that something gave other labels on its way is deleted. A selector that is empty or missing,
 // which the API server does not admit, selects nothing.
 //
-// A sync that failed is retried after at most a minute, and failures of one ReplicaSet do not slow down the retries of others: there is no
-// bucket that all share. That fewer pods are ending than were is told once a second, that none is at once. Where somebody adds the numbers up, that more pods of
-// many are ready is told at a pace that the answers of the API server set, that all are at once. Live reads list the pods that the selector selects and no
-// others; a pod that lost its label is released when the cache shows it.
+// A sync that failed is retried after at most a minute, and failures of one ReplicaSet do not slow down the retries of others: there is no rate limiter
+// that all share. A status that only lowers terminatingReplicas is written at most once a second, unless it reaches zero. A status that only raises the
+// ready or available count, of a ReplicaSet with a controller and more than 14 pods, waits for twenty times as long as the last status write took, at
+// most a second, unless it reaches all replicas. Live reads list the pods that the selector selects and no others; a pod that lost its label is released
+// when the cache shows it.
 package replicaset

@@ -13,7 +13,7 @@ type plan struct {
 	repeat     int           // pods to choose from unanswered and delete again
 	candidates []*caches.Pod // the other active pods
 	surplus    int           // pods to choose from candidates and delete
-	missing    int           // how many active pods are missing, or, if negative, too many; not bounded by burst
+	missing    int           // active pods too few; negative: too many. Not bounded by burst
 }
 
 // writes reports whether the plan creates or deletes anything.
@@ -21,7 +21,7 @@ func (p plan) writes() bool { return p.create > 0 || p.deletes() }
 
 func (p plan) deletes() bool { return p.repeat+p.surplus > 0 }
 
-// spared is how many pods the spec no longer wants gone since a delete was sent for them.
+// spared is how many pods are wanted again although a delete that was sent for them has not been answered.
 func (p plan) spared() int { return len(p.unanswered) - p.repeat }
 
 // planReplicas compares the active pods of a ReplicaSet with the number it wants. Pods with an unanswered delete are deleted before all others:

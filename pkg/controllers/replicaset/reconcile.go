@@ -81,7 +81,7 @@ func (c *Controller) step(ctx context.Context, t task, liveReason string) (contr
 
 	// 6. Create or delete.
 	a := c.apply(ctx, t, d)
-	met := d.todo.missing == 0 || c.creator.terminating(t.rs.Namespace) // where nothing can be created
+	met := d.todo.missing == 0 || c.creator.terminating(t.rs.Namespace) // nothing can be created in a terminating namespace
 	c.memories.note(t.key, t.ledger.creates.Unanswered(), met, t.now)
 	if stopping(a.err) {
 		return controller.Result{}, a.err
@@ -118,9 +118,9 @@ func (c *Controller) claimAndPlan(ctx context.Context, t task) (decision, error)
 	return decision{claimed, planReplicas(t.want(), claimed.mine, t.ledger.unanswered, c.cfg.Burst), again}, nil
 }
 
-// doubts says why a decision on the cache must be made again on a live read; empty: it stands. It is not to be trusted if it is the first of
-// the term that creates or deletes, or that tells other numbers than an earlier manager told, and the cache may not show yet all that
-// one saw and wrote. Nor is it if only a live read can tell what became of a delete.
+// doubts returns why a decision on the cache must be made again on a live read, as the label of a metric; empty: the decision stands. There are two
+// reasons. The first create, delete or changed count of the term, unless the caches have reached the baseline: before that they may lack writes of an
+// earlier leader. And a pod that is wanted again although a delete for it was not answered, once only a live read can tell what became of that delete.
 func (c *Controller) doubts(t task, d decision) string {
 	first := c.cfg.VerifyFirstWrite && !t.ledger.verified
 	switch {

@@ -26,8 +26,8 @@ type statusWriter struct {
 	terminating bool // status.terminatingReplicas is filled
 }
 
-// write writes the status if it has changed, and returns when to look again. The counts are those after this sync created and deleted, as far as it was
-// answered: what is not known to have been carried out counts as if it had not, and the events of it bring the next sync.
+// write writes the status if it has changed, and returns when to look again; 0: no need. The counts include the creates and deletes of this sync that were
+// answered with success. Those whose outcome is unknown do not count; the events that show it bring the next sync.
 func (w *statusWriter) write(ctx context.Context, t task, claimed claims, a applied) (again time.Duration, err error) {
 	if newest, ok := w.sets.Get(t.key); ok && newest.UID == t.rs.UID && newest.Generation > t.rs.Generation {
 		return 0, nil // the numbers were made for another spec, and would be refused; its event brings the next sync
@@ -74,14 +74,14 @@ func (w *statusWriter) changesNumbers(t task, claimed claims) bool {
 	return !sameNumbers(t.rs.Status, status)
 }
 
-// endingEvery is how long after a status one is written that only tells that fewer pods are ending. Many end one by one, and
-// few wait for any but the last: a Deployment controller that replaces pods only once they are gone gets their room in steps of up to that long.
+// endingEvery is the least time between two statuses of which the second only lowers terminatingReplicas, and not to zero. Pods end one by one, and
+// little waits for any but the last: a Deployment controller that replaces pods only when they are gone sees their room in steps of up to that long.
 const endingEvery = time.Second
 
-// A status of a ReplicaSet with an owner that only tells that more of its pods are ready waits for as long as makes the last write of one a readyShare-th of
-// the time, and no longer than readyEvery: where one takes 5 ms that is 0.1 s. A busy API server is not kept busy with numbers that change again at once: each of
-// them would bring a status of the owner, and perhaps a new size, and another status for that. With up to fewPods each pod may be the one that is waited for:
-// a Deployment of so many replaces no more than seven at a time by default.
+// If the ReplicaSet has a controller and more than fewPods pods, a status that only raises the ready or available count waits readyShare times as long as
+// the last status write took, at most readyEvery: 0.1 s where a write takes 5 ms. So a busy API server is not kept busy with numbers that change again
+// at once, each of which would bring a status of the owner, and perhaps another size. Of few pods each may be the one that somebody waits for: a Deployment
+// of fewPods replaces seven at a time by default.
 const (
 	readyShare = 20
 	readyEvery = time.Second

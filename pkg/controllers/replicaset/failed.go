@@ -55,3 +55,30 @@ func failedHold(failed []*caches.Pod, replaced map[types.UID]struct{}, want int,
 	}
 	return pods, delay
 }
+
+// successors are the pods that take the place of failed ones.
+type successors struct {
+	replaced   map[types.UID]struct{} // failed pods that have successors, or need none
+	reported   int                    // how many failed pods there were when the user was last told that they hold up creates
+	generation int64                  // of the spec that pods were last created for; 0: none yet in this term
+	specSince  time.Time              // when it last changed; zero: not since the term began
+}
+
+// observeSpec notes when the spec changes. acted is the generation that the status tells of.
+func (s *successors) observeSpec(generation, acted int64, now time.Time) {
+	if s.generation != generation && (s.generation != 0 || acted != generation) {
+		s.specSince = now
+	}
+	s.generation = generation
+}
+
+// complete notes that all the failed pods have successors, or need none.
+func (s *successors) complete(failed []*caches.Pod) {
+	s.replaced = nil
+	for _, pod := range failed {
+		if s.replaced == nil {
+			s.replaced = make(map[types.UID]struct{}, len(failed))
+		}
+		s.replaced[pod.UID] = struct{}{}
+	}
+}
