@@ -139,6 +139,37 @@ func TestAReplicaSetThatIsThereIsNotMissedForEver(t *testing.T) {
 	}
 }
 
+// TestWhatIsRaisedTooEarlyIsDoubtful until the status shows the raise; so is what was not shown when the term began.
+func TestWhatIsRaisedTooEarlyIsDoubtful(t *testing.T) {
+	d := newDeployment(20, within(1, 0))
+	tooMany := telling(func(s *appsv1.ReplicaSetStatus) { s.Replicas, s.ReadyReplicas, s.AvailableReplicas = 20, 20, 20 })
+	reduced := owned(d, "v1", newNext("web", 2, tooMany, sizedFor(2, 3), revision("1")))
+	b := newBench(t, d, reduced)
+	raised := reduced.DeepCopy()
+	raised.Generation, raised.Spec.Replicas, raised.ResourceVersion = 3, new(int32(20)), "60"
+	b.on("patch replicasets", func(int, clienttesting.Action) (runtime.Object, error) { return raised, nil })
+	if _, err := b.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.wantsEvents(t, "Scaled up replica set web from 2 to 20")
+	shown := raised.DeepCopy()
+	shown.Status.ObservedGeneration = 3
+	for _, tt := range []struct {
+		when   string
+		ledger *ledger
+		rs     *appsv1.ReplicaSet
+		want   bool
+	}{
+		{"raised", b.ledger, raised, true}, {"the status shows that", b.ledger, shown, false}, {"once it did", b.ledger, raised, false},
+		{"at the beginning of a term", newLedger("web"), raised, true}, {"shown", newLedger("web"), shown, false},
+		{"never reduced", newLedger("web"), newReplicaSet(d, nil, 3), false},
+	} {
+		if got := tt.ledger.doubts(tt.rs); got != tt.want {
+			t.Errorf("%s: doubtful %t, want %t", tt.when, got, tt.want)
+		}
+	}
+}
+
 func TestWhatAnUnansweredCreateReserves(t *testing.T) {
 	d := newDeployment(3)
 	l := newLedger("web")

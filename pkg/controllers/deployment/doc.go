@@ -31,8 +31,11 @@
 //   - If there are too few, pods that are not available may go without regard to which of them go first: those that neither the status nor the cache of pods shows
 //     as available, and only if both together show too few. Either alone, behind as it may be, would let pods go that are needed.
 //   - Sizes rise only into room that is there: what was to be given up and was not keeps its own, and so does a ReplicaSet that may still come to exist.
-//   - A ReplicaSet is raised only when it has caught up: its status shows the last reduction. Else pods that are about to go would be counted as available
-//     as soon as its size allows for them again: a rollout that is turned round in the middle would lose all its pods.
+//   - In exchange for others a ReplicaSet is raised only when it has caught up: its status shows the last reduction. Else pods that are about to go would be
+//     counted as available as soon as its size allows for them again: a rollout that is turned round in the middle would lose all its pods.
+//   - A scale-down, and a rollout, is taken back without that wait, or it would cost all the pods that are still to go: where no other ReplicaSet keeps pods, or none
+//     can be deleted. Of a ReplicaSet that was raised so none is relied on until its status shows the raise. That is enough with our ReplicaSet
+//     controller, which looks at another size only when it sees what it has deleted for the last; a delete that was not answered may come later.
 //   - Of the pods that an old ReplicaSet gives up only those are free of charge that are expendable: they go before any ready one does.
 //   - With minReadySeconds an available pod may go before one that is only ready. So until its status shows the reduction none of the
 //     ReplicaSet's pods is relied on, and none of the new one's while it is told to wait longer. What remains is a pod that is ready when its ReplicaSet
@@ -69,8 +72,8 @@
 // in it is applied. A pod that becomes ready, or is replaced, again and again is no progress, as long as the ReplicaSet keeps its size. The deadline is
 // looked at when it passes. Progress counts while sizes follow a scaling, too, and failures of ReplicaSets are told while a Deployment is paused.
 //
-// The generation is observed when its sizes are written. A raise that has to wait for the ReplicaSet controller puts that off, and so does a change that was
-// refused, until a rolling update goes on without it.
+// The generation is observed when its sizes are written. A raise that has to wait for the ReplicaSet controller, or should have, puts that off until its status
+// is true, and so does a change that was refused, until a rolling update goes on without it.
 //
 // A key that fails is retried after at most a minute, for ever. Creates and rollbacks that are refused have a back-off of their own, of which resizes and status
 // know nothing. A resize that is refused is told, has a back-off, too, and holds up no other: in a rolling update other ReplicaSets give up pods in its place, and

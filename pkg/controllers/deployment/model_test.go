@@ -9,6 +9,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -46,7 +47,9 @@ type modelSet struct {
 	upGone      int8 // deleted pods that its controller still counts
 	earlyGone   int8
 	downGone    int8
-	sizedForOld bool // its annotations tell the number of replicas before the Deployment was scaled
+	sizedForOld bool // its annotations tell another number of replicas than the Deployment's
+	doubtful    bool // see set
+	failing     bool // the status tells that deletes are refused
 }
 
 func (m modelSet) active() int8 { return m.up + m.early + m.down }
@@ -60,17 +63,27 @@ type modelState struct {
 	changes  int8 // of the template that are still to come
 	losses   int8 // of answers to creates
 	scaled   bool
+	back     bool // it was, and that was taken back
 	sets     [3]modelSet
 }
 
-// secured is how many available pods are left when the size that was written last has been carried out, whichever of the ready pods go first.
-func (m modelSet) secured() int { return int(max(0, m.up-max(0, m.active()-m.size-m.down))) }
+// secured is how many available pods are left when the size that was written last has been carried out, and perhaps the one that its controller
+// knows before that, whichever of the ready pods go first.
+func (m modelSet) secured() int {
+	return int(max(0, m.up-max(0, m.active()-min(m.size, m.known)-m.down)))
+}
+
+// caughtUp is as that of a set.
+func (m modelSet) caughtUp() bool { return m.first || m.told && m.replicas <= m.size }
 
 // model is what stays the same in a walk.
 type model struct {
 	strategy           appsv1.DeploymentStrategyType
 	replicas           int
-	scaleTo            int // once; 0: never
+	scaleTo            int  // once; 0: never
+	takesBack          bool // the number of replicas is what it was, after that
+	restarts           bool // ledgers may be lost
+	undeletable        bool // deletes of pods are refused
 	surge, unavailable int
 	minReady           bool // pods are ready for a while before they are available
 	sets               int
@@ -132,7 +145,7 @@ func (m *model) want(s modelState) int {
 // decide asks rollout, with what the cache of pods shows.
 func (m *model) decide(s modelState, shown view, back held) *plan {
 	seen := seenState{s, shown, back}
-	seen.changes, seen.losses = 0, 0
+	seen.changes, seen.losses, seen.back = 0, 0, false
 	for i := range seen.sets {
 		v := &seen.sets[i]
 		if m.strategy == appsv1.RollingUpdateDeploymentStrategyType {
@@ -186,7 +199,7 @@ func (m *model) decide(s modelState, shown view, back held) *plan {
 		}
 		sized := boundsOf(d)
 		if v.sizedForOld {
-			sized.replicas = m.replicas
+			sized.replicas = m.replicas + m.scaleTo - sized.replicas
 		}
 		for key, value := range sizeAnnotations(sized) {
 			rs.Annotations[key] = value
@@ -200,7 +213,10 @@ func (m *model) decide(s modelState, shown view, back held) *plan {
 		case shown&showsTruth != 0:
 			counted.available = int(v.up)
 		}
-		known := set{rs: rs, current: current, pods: counted}
+		if v.failing {
+			rs.Status.Conditions = []appsv1.ReplicaSetCondition{{Type: appsv1.ReplicaSetReplicaFailure, Status: corev1.ConditionTrue, Reason: reasonFailedDelete}}
+		}
+		known := set{rs: rs, current: current, doubtful: v.doubtful, pods: counted}
 		if m.patient {
 			known.resized = now
 		}
@@ -237,7 +253,7 @@ func (m *model) next(s modelState) (steps []step, quiet bool) {
 		if !v.exists {
 			continue
 		}
-		if !v.fresh {
+		if !v.fresh && !(v.doubtful && v.gone() > 0) { // our ReplicaSet controller sees its deletes before it looks at another size
 			w := v
 			w.known, w.fresh = v.size, true
 			add("see size", i, w)
@@ -250,7 +266,7 @@ func (m *model) next(s modelState) (steps []step, quiet bool) {
 		case active < v.known:
 			w.down += v.known - active
 			add("create pods", i, w)
-		case active > v.known:
+		case active > v.known && !m.undeletable:
 			excess := active - v.known
 			w.downGone = min(v.down, excess)
 			excess -= w.downGone
@@ -263,6 +279,7 @@ func (m *model) next(s modelState) (steps []step, quiet bool) {
 		}
 		w = v
 		w.replicas, w.ready, w.available, w.told = v.pods(), v.up+v.early+v.upGone+v.earlyGone, v.up+v.upGone, v.told || v.fresh
+		w.doubtful, w.failing = v.doubtful && !w.told, m.undeletable && v.active() > v.known
 		add("status", i, w)
 		if shrinks := !v.fresh || v.active() > v.known; v.down > 0 && !(m.minReady && shrinks) && !(m.dead && int8(i) != s.template) {
 			w = v
@@ -300,13 +317,28 @@ func (m *model) next(s modelState) (steps []step, quiet bool) {
 		to.template = (s.template + 1) % int8(m.sets)
 		m.step("change template", int(to.template), 0, to)
 	}
-	if m.scaleTo > 0 && !s.scaled {
+	if m.scaleTo > 0 && !s.scaled && !s.back {
 		to := s
 		to.scaled = true
 		for i := range to.sets {
 			to.sets[i].sizedForOld = to.sets[i].exists
 		}
 		m.step("scale", 0, int8(m.scaleTo), to)
+	}
+	if m.takesBack && s.scaled {
+		to := s
+		to.scaled, to.back = false, true
+		for i, v := range to.sets {
+			to.sets[i].sizedForOld = v.exists && !v.sizedForOld
+		}
+		m.step("scale back", 0, int8(m.replicas), to)
+	}
+	if m.restarts {
+		to := s
+		for i, v := range to.sets {
+			to.sets[i].doubtful = v.exists && !v.first && !v.told
+		}
+		m.step("restart", 0, 0, to)
 	}
 	return m.steps, quiet
 }
@@ -383,6 +415,7 @@ func (s *modelState) write(c change, fresh *appsv1.ReplicaSet) (i int, changed b
 		return i, false
 	}
 	if c.from != c.to {
+		v.doubtful = v.doubtful || c.raises() && !v.caughtUp()
 		v.first, v.fresh, v.told = false, false, false
 	}
 	v.size, v.sizedForOld = int8(c.to), v.sizedForOld && !marks
@@ -470,7 +503,11 @@ func (m *model) unfinished(s modelState) string {
 		case int8(i) == s.template:
 			want = int8(min(m.want(s), m.want(s)+m.surge-kept))
 		}
-		if v.size != want || v.up != want || v.sizedForOld && v.size > 0 {
+		up := v.up
+		if m.undeletable { // so there may be more
+			up = min(up, want)
+		}
+		if v.size != want || up != want || v.sizedForOld && v.size > 0 {
 			return fmt.Sprintf("nothing moves any more: ReplicaSet %d has size %d and %d pods available, want %d", i, v.size, v.up, want)
 		}
 	}
@@ -533,6 +570,16 @@ var modelOfRollingUpdates = walked(func() (w walks) {
 		m := &model{strategy: appsv1.RollingUpdateDeploymentStrategyType, replicas: tt.replicas, surge: tt.surge, unavailable: tt.unavailable, sets: 3,
 			refuse: tt.refuse, retries: tt.retries}
 		w.add(tt, m, m.between(tt.older), m.withinBounds)
+	}
+	for _, tt := range []struct {
+		replicas, surge, unavailable int
+		minReady, undeletable        bool
+	}{
+		{2, 1, 0, false, false}, {3, 1, 1, false, false}, {2, 1, 1, true, false}, {2, 1, 0, false, true}, {3, 1, 1, false, true}, {3, 0, 1, false, true}, {2, 1, 1, true, true},
+	} {
+		m := &model{strategy: appsv1.RollingUpdateDeploymentStrategyType, replicas: tt.replicas, surge: tt.surge, unavailable: tt.unavailable, sets: 2,
+			minReady: tt.minReady, restarts: !tt.undeletable, undeletable: tt.undeletable}
+		w.add(tt, m, m.finished(2), m.withinBounds)
 	}
 	return w
 })
@@ -597,6 +644,36 @@ var modelOfScaling = walked(func() (w walks) {
 					return m.unfinished(to)
 				case sizesIn(to) > max(most, sizesIn(from)):
 					return fmt.Sprintf("sizes add up to %d, from %d, want at most %d", sizesIn(to), sizesIn(from), most)
+				}
+				return ""
+			})
+		}
+	}
+	return w
+})
+
+// TestModelOfScalingThatIsTakenBack, also where no pod can be deleted: the Deployment has its pods again without one having to go first, and a rollout beside
+// that stays within its bounds.
+func TestModelOfScalingThatIsTakenBack(t *testing.T) { modelOfScalingThatIsTakenBack().tell(t) }
+
+var modelOfScalingThatIsTakenBack = walked(func() (w walks) {
+	for _, strategy := range []appsv1.DeploymentStrategyType{appsv1.RollingUpdateDeploymentStrategyType, appsv1.RecreateDeploymentStrategyType} {
+		for _, tt := range []struct {
+			replicas, scaleTo, surge, unavailable int
+			changes                               int8
+			undeletable                           bool
+		}{
+			{3, 1, 0, 1, 0, true}, {3, 1, 1, 1, 1, true}, {2, 1, 1, 0, 1, true}, {3, 0, 1, 0, 1, true}, {2, 1, 1, 0, 1, false}, {3, 1, 0, 1, 1, false},
+		} {
+			m := &model{strategy: strategy, replicas: tt.replicas, scaleTo: tt.scaleTo, takesBack: true, surge: tt.surge, unavailable: tt.unavailable, sets: 2, undeletable: tt.undeletable}
+			w.add(fmt.Sprintf("%s %+v", strategy, tt), m, m.finished(tt.changes), func(from, to modelState, quiet bool) string {
+				switch {
+				case quiet && (!to.back || tt.undeletable && strategy == appsv1.RecreateDeploymentStrategyType && to.template == 1): // its old pods never go
+					return ""
+				case quiet:
+					return m.unfinished(to)
+				case from.back && strategy == appsv1.RollingUpdateDeploymentStrategyType:
+					return m.withinBounds(from, to, false)
 				}
 				return ""
 			})

@@ -143,7 +143,7 @@ func (r *reader) counted(t task, mine []*appsv1.ReplicaSet) []set {
 		refused := t.throttle.refused(t.d, rs)
 		sets[i] = set{
 			rs: rs, current: current, spoiled: spoiled, resized: t.ledger.resized[rs.UID], refused: refused.wait(t.now), stubborn: refused.stubborn(),
-			pods: countPods(r.pods.ControlledBy(rs.UID), rs.Spec.MinReadySeconds, t.now),
+			doubtful: t.ledger.doubts(rs), pods: countPods(r.pods.ControlledBy(rs.UID), rs.Spec.MinReadySeconds, t.now),
 		}
 	}
 	return sets

@@ -27,7 +27,7 @@ func (p pass) recreate() sizing {
 		}
 	}
 	// The API server is asked once in a rollout: when the new ReplicaSet is about to get its first pods.
-	begins := !p.found && !p.blocked() || p.found && !p.next.active() && p.next.caughtUp()
+	begins := !p.found && !p.blocked() || p.found && !p.next.active()
 	if begins && len(p.old) > 0 && !p.facts.oldPodsGone {
 		if s.again = p.next.refused; s.again > 0 {
 			s.held = append(s.held, holdResizeBackoff)

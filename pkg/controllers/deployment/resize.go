@@ -114,6 +114,9 @@ func (w *writer) send(ctx context.Context, c change) resized {
 
 // note enters a reply into the ledger and tells users of it. It returns what the sync fails with.
 func (w *writer) note(ctx context.Context, t task, c change, r resized) error {
+	if c.raises() && !(set{rs: c.rs}).caughtUp() {
+		delete(t.ledger.trusted, c.rs.UID) // whatever the answer: it may have been carried out
+	}
 	switch r.outcome {
 	case answer.Done:
 		delete(t.ledger.resizes, c.rs.UID)

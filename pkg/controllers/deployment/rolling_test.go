@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // TestSmallSteps: where many pods may be on their way at once, a step that moves few of them waits for more, as long as more are coming and enough are available.
@@ -112,6 +113,11 @@ func TestRollingUpdate(t *testing.T) {
 	justNow := func(s *set) { s.resized = now }
 	longAgo := func(s *set) { s.resized = now.Add(-2 * time.Second) }
 	slow := func(s *set) { s.rs.Spec.MinReadySeconds = 10 }
+	tooMany := telling(func(s *appsv1.ReplicaSetStatus) { s.Replicas = 2 })
+	undeletable := telling(func(s *appsv1.ReplicaSetStatus) {
+		s.Conditions = []appsv1.ReplicaSetCondition{{Type: appsv1.ReplicaSetReplicaFailure, Status: corev1.ConditionTrue, Reason: "FailedDelete"}}
+	})
+	doubtful := func(s *set) { s.doubtful = true }
 	notAvailable := telling(func(s *appsv1.ReplicaSetStatus) { s.AvailableReplicas = 0 })
 	for _, tt := range []struct {
 		name               string
@@ -169,8 +175,12 @@ func TestRollingUpdate(t *testing.T) {
 			telling(func(s *appsv1.ReplicaSetStatus) { s.AvailableReplicas = 2 }), seeing(0, 0))}, []string{"old 2→1"}, []hold{holdPodsLower}},
 		{"a status that is higher than the size", 2, 1, 1, []set{newOld("old", 2, 1), newNext("new", 0, unseen, having(2))},
 			[]string{"old 2→1"}, []hold{holdShrinkUnseen}},
-		{"no raise before the shrink was seen", 2, 1, 1, []set{newNext("new", 0, unseen)}, nil, []hold{holdShrinkUnseen}},
-		{"nor while there are too many pods", 2, 1, 1, []set{newNext("new", 1, telling(func(s *appsv1.ReplicaSetStatus) { s.Replicas = 2 }))}, nil, []hold{holdShrinkUnseen}},
+		{"no raise before the shrink was seen", 2, 1, 1, []set{newNext("new", 0, unseen), newOld("old", 1, 1)}, nil, []hold{holdShrinkUnseen}},
+		{"nor while there are too many pods", 2, 1, 0, []set{newNext("new", 1, tooMany), newOld("old", 1, 1, having(0))}, nil, []hold{holdShrinkUnseen}},
+		{"unless all others give up theirs", 2, 1, 1, []set{newNext("new", 1, tooMany), newOld("old", 1, 1, having(0))}, []string{"old 1→0", "new 1→2"}, nil},
+		{"or have none", 2, 1, 1, []set{newNext("new", 1, tooMany), newOld("old", 0, 1)}, []string{"new 1→2"}, nil},
+		{"or they cannot be deleted", 2, 1, 0, []set{newNext("new", 1, tooMany, undeletable), newOld("old", 1, 1, having(0))}, []string{"new 1→2"}, nil},
+		{"what was raised so counts for nothing until its status shows that", 2, 1, 0, []set{newNext("new", 1), newOld("old", 2, 1, unseen, doubtful)}, nil, nil},
 		{"one that was never reduced needs no status", 2, 1, 1, []set{newNext("new", 0, func(s *set) { s.rs.Generation, s.rs.Status.ObservedGeneration = 1, 0 })},
 			[]string{"new 0→2"}, nil},
 		{"the cache sees a pod become unready before the status does", 3, 1, 1, []set{newNext("new", 1), newOld("old", 3, 1, seeing(1, 1))},

@@ -103,8 +103,8 @@ func rollout(d *appsv1.Deployment, sets []set, f facts, now time.Time) plan {
 	out.changes, out.held = p.changes(s)
 	out.room = p.room(out.create, out.changes)
 	holds := func(why hold) bool { return slices.Contains(out.held, why) }
-	if holds(holdShrinkUnseen) || !rolls && (holds(holdPodsLower) || holds(holdResizeBackoff)) {
-		o.observed = false // who sees the generation observed may read the sizes
+	if holds(holdShrinkUnseen) || p.unsure(out.changes) || !rolls && (holds(holdPodsLower) || holds(holdResizeBackoff)) {
+		o.observed = false // who sees the generation observed may read the sizes, and what became of them
 	}
 
 	// 7. The status, and when to look at it again.
@@ -159,15 +159,14 @@ func (p pass) spoiled() (targets []target) {
 	return targets
 }
 
-// changes makes writes of targets. A ReplicaSet is raised only if its status shows the last reduction: before that its pods may still be those
-// it had, counted as available and about to go.
+// changes makes writes of targets.
 func (p pass) changes(s sizing) (changes []change, held []hold) {
 	held = s.held
 	sizedFor := sizeAnnotations(p.bounds)
 	for _, t := range s.targets {
 		c := change{rs: t.set.rs, from: t.set.size(), to: t.to, why: t.why}
 		switch {
-		case c.raises() && !t.set.caughtUp():
+		case c.raises() && p.tooEarly(t, s.targets):
 			held = append(held, holdShrinkUnseen)
 			continue
 		case c.from != c.to || t.mark:
@@ -183,6 +182,25 @@ func (p pass) changes(s sizing) (changes []change, held []hold) {
 	putLast(changes, change.raises)
 	slices.Sort(held)
 	return changes, slices.Compact(held)
+}
+
+// tooEarly reports whether a ReplicaSet is not to be raised yet, because its status does not show the last reduction: its pods may still be those it had,
+// counted as available and about to go. That matters where others keep pods that they may give up for those. If none does, or it cannot delete its pods, or
+// the Deployment was scaled, each moment may cost pods that are wanted: it is raised, and doubtful.
+func (p pass) tooEarly(t target, targets []target) bool {
+	if t.why != whySurge || t.set.caughtUp() || t.set.keepsPods() {
+		return false
+	}
+	return slices.ContainsFunc(p.all, func(other set) bool {
+		emptied := slices.ContainsFunc(targets, func(t target) bool { return t.set.rs == other.rs && t.to == 0 })
+		return other.rs != t.set.rs && other.active() && !emptied
+	})
+}
+
+// unsure reports whether there is a ReplicaSet whose status may count pods that are about to go, also after changes.
+func (p pass) unsure(changes []change) bool {
+	return slices.ContainsFunc(p.all, func(s set) bool { return s.doubtful }) ||
+		slices.ContainsFunc(changes, func(c change) bool { return c.raises() && !(set{rs: c.rs}).caughtUp() })
 }
 
 // putLast moves some to the end of a list, which keeps its order otherwise.

@@ -41,8 +41,8 @@ func TestRollout(t *testing.T) {
 		{"to nothing", newDeployment(0, paused, recreating), facts{}, []set{newNext("new", 1, sizedFor(4, 5)), newOld("old", 3, 1, sizedFor(4, 5))},
 			false, []string{"old 3→0", "new 1→0"}, nil},
 		{"with the strategy Recreate old ones are not scaled", newDeployment(5, recreating), facts{}, []set{newOld("old", 3, 1, sizedFor(3, 3))}, false, []string{"old 3→0"}, nil},
-		{"scaled: one that waits does not hold up the other", newDeployment(12), facts{},
-			[]set{newNext("new", 5, sizedFor(10, 10), unseen), newOld("old", 5, 1, sizedFor(10, 10))}, false, []string{"old 5→6"}, []hold{holdShrinkUnseen}},
+		{"scaled: at once, also if the last reduction was not seen", newDeployment(12), facts{},
+			[]set{newNext("new", 5, sizedFor(10, 10), unseen), newOld("old", 5, 1, sizedFor(10, 10))}, false, []string{"new 5→6", "old 5→6"}, nil},
 		{"scaled: the rollout goes on without one that refuses that again and again", newDeployment(20), facts{}, []set{newNext("new", 5, sizedFor(20, 20)),
 			newOld("old", 5, 1, sizedFor(10, 10), func(s *set) { s.refused, s.stubborn = 3*time.Second, true })}, false, []string{"new 5→15"}, []hold{holdResizeBackoff}},
 

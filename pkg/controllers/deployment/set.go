@@ -6,6 +6,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // set is a ReplicaSet of a Deployment, with what the cache shows of its pods.
@@ -16,6 +17,7 @@ type set struct {
 	resized  time.Time          // when we last did that; zero: not lately, or not known
 	refused  time.Duration      // how long changes of it are still held back; 0: not at all
 	stubborn bool               // changes of it were refused again and again: the others do not wait for it
+	doubtful bool               // its status may count pods that are about to go; see ledger.doubts
 	pods     podCounts
 }
 
@@ -44,7 +46,7 @@ func (s set) empty() bool {
 //	told        yes    available   -               -                    what the status says, and no more than will be there
 //	apparent    yes    available   available       -                    what both can see
 //	possible    yes    available   available       -                    what either can see: only to doubt that pods are missing
-//	available   yes    available   available       with minReadySeconds what can be relied on
+//	available   yes    available   available       with minReadySeconds what can be relied on; of a doubtful one nothing
 //	expendable  yes    ready       ready           -                    what goes before any ready pod when the ReplicaSet shrinks
 
 func (s set) told() int { return max(0, min(s.size(), int(s.rs.Status.AvailableReplicas))) }
@@ -56,7 +58,7 @@ func (s set) possible() int { return max(s.told(), min(s.size(), s.pods.availabl
 // available is 0 where pods are ready before they are available and the status does not show the last reduction: a pod that is to go may be an available
 // one though others are not, and nobody knows how many are left.
 func (s set) available() int {
-	if s.rs.Spec.MinReadySeconds > 0 && !s.caughtUp() {
+	if s.doubtful || s.rs.Spec.MinReadySeconds > 0 && !s.caughtUp() {
 		return 0
 	}
 	return s.apparent()
@@ -83,6 +85,15 @@ func (s set) caughtUp() bool {
 	seen := s.rs.Status.ObservedGeneration == s.rs.Generation || s.rs.Generation <= 1
 	return seen && int(s.rs.Status.Replicas) <= s.size()
 }
+
+// keepsPods reports whether the ReplicaSet cannot delete the pods that it was to give up.
+func (s set) keepsPods() bool {
+	return s.rs.Status.ObservedGeneration == s.rs.Generation && slices.ContainsFunc(s.rs.Status.Conditions, func(c appsv1.ReplicaSetCondition) bool {
+		return c.Type == appsv1.ReplicaSetReplicaFailure && c.Status == corev1.ConditionTrue && c.Reason == reasonFailedDelete
+	})
+}
+
+const reasonFailedDelete = "FailedDelete" // of the ReplicaSet controller
 
 // busy is for how long a ReplicaSet that we have just resized is left to act on that, if it gets patience; 0: it has, or has had the time. Its controller would
 // not look at another size before, and what is given up in the meantime is given up in one write.
