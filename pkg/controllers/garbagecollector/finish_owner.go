@@ -273,16 +273,21 @@ func (c *Controller) finishOrphaning(ctx context.Context, o ending) (next, hindr
 		return n, noTypes(), false, nil
 	}
 	types, known, unseen := c.whereOrphansMayBe(o)
-	passes := []pass{{types: types, unseen: unseen}}
+	passes := []pass{{types: types, known: known, unseen: unseen}}
 	if o.memory.listed { // to list everything again is expensive, so what held the owner then is tried first
 		failed := slices.DeleteFunc(slices.Clone(types), func(t apiType) bool { return !o.memory.unlisted[t.GroupResource()] })
-		passes = []pass{{types: failed, known: known, unseen: unseen}, passes[0]}
+		passes = []pass{{types: failed, known: known, unseen: unseen}, {types: types, unseen: unseen}}
 	}
+	var orphans []object
 	for _, p := range passes {
-		n, h, err := c.makeOrphans(ctx, o, s, p)
+		n, h, found, err := c.makeOrphans(ctx, o, s, p)
 		if err != nil || n.do != finalize {
 			return n, h, false, err
 		}
+		orphans = union(orphans, found)
+	}
+	if late := len(union(orphans, c.graph.referring(o.key))) - len(orphans); late > 0 { // they would be deleted with the owner
+		return next{do: hold, why: byRefs, after: ringPatience}, hindrance{all: late}, false, nil
 	}
 	changed, err := c.finalize(ctx, o, metav1.FinalizerOrphanDependents)
 	return next{}, hindrance{}, changed, err
@@ -320,11 +325,12 @@ func (c *Controller) whereOrphansMayBe(o ending) (types []apiType, known []objec
 	return types, known, unseen
 }
 
-// makeOrphans takes away the references to an owner that a pass shows. The next step is to let it go if the pass has left nothing to be done.
-func (c *Controller) makeOrphans(ctx context.Context, o ending, s ownerSight, p pass) (next, hindrance, error) {
+// makeOrphans takes away the references to an owner that a pass shows, and returns the dependents that had them. The next step is to let the owner go if the
+// pass has left nothing to be done.
+func (c *Controller) makeOrphans(ctx context.Context, o ending, s ownerSight, p pass) (next, hindrance, []object, error) {
 	swept, err := c.sweeper.dependents(ctx, search{types: p.types, namespace: o.live.namespace, owner: o.key, since: o.memory.since}, c.memories.finishing)
 	if err != nil {
-		return next{}, hindrance{}, err
+		return next{}, hindrance{}, nil, err
 	}
 	c.memories.note(o.key, func(m *ownerMemory) {
 		m.listed, m.unlisted = true, map[schema.GroupResource]bool{}
@@ -332,20 +338,20 @@ func (c *Controller) makeOrphans(ctx context.Context, o ending, s ownerSight, p 
 			m.unlisted[r] = true
 		}
 	})
-	left := union(swept.found, p.known)
+	dependents := union(swept.found, p.known)
 	h := hindrance{blind: slices.Concat(p.unseen, swept.blind)}
-	s.looked, s.blind, s.again, s.refs = true, len(h.blind), swept.again, len(left)
+	s.looked, s.blind, s.again, s.refs = true, len(h.blind), swept.again, len(dependents)
 	n := finish(s)
 	if n.do != orphan {
-		return n, h, nil
+		return n, h, dependents, nil
 	}
-	if err := c.each(ctx, left, func(ctx context.Context, dependent object) error { return c.orphan(ctx, dependent, o.live.uid) }); err != nil {
-		h.all = len(left)
-		return n, h, err
+	if err := c.each(ctx, dependents, func(ctx context.Context, dependent object) error { return c.orphan(ctx, dependent, o.live.uid) }); err != nil {
+		h.all = len(dependents)
+		return n, h, dependents, err
 	}
 	c.noteCounted(o.key, orphan)
 	s.refs = 0
-	return finish(s), h, nil
+	return finish(s), h, dependents, nil
 }
 
 // noteCounted keeps, in observe-only mode, which step was counted for an owner.

@@ -529,3 +529,38 @@ func TestAnOwnerThatIsHeldByFailuresIsCountedAndTold(t *testing.T) {
 		})
 	}
 }
+
+// A list may be older than what the graph shows when its turn comes.
+func TestDependentsThatOnlyTheGraphShowsAreMadeOrphans(t *testing.T) {
+	s := newShell(t)
+	key := s.owner(t, "orphan")
+	check(t, s.feed.Add(newThing("a", "d", uid(2)).owned(ref("v1", "ConfigMap", "o", uid(1)))))
+	s.ready(key)
+	s.finish(t, key)
+	if got := s.asked("patch"); len(got) != 2 || !strings.HasPrefix(got[0], "patch configmaps d ") || !strings.HasPrefix(got[1], "patch configmaps o ") {
+		t.Errorf("sent was %q, want the reference taken away and then the finalizer", got)
+	}
+}
+
+// What comes while references are being taken away would be deleted if its owner went.
+func TestADependentThatComesWhileOrphansAreMadeHoldsItsOwner(t *testing.T) {
+	s := newShell(t)
+	key := s.orphans(t)
+	s.patch = func(name string, nth int) error {
+		if name == "d0" && nth == 1 {
+			return s.feed.Add(newThing("a", "late", uid(9)).owned(ref("v1", "ConfigMap", "o", uid(1))))
+		}
+		return nil
+	}
+	if got := s.finish(t, key); got.After != ringPatience || len(s.asked("patch configmaps o")) > 0 {
+		t.Fatalf("%q was sent, and it is looked at again in %v", s.asked("patch"), got.After)
+	}
+	if got := s.memories.count(); got[string(byRefs)] != 1 {
+		t.Errorf("held are %v, want one for %s", got, byRefs)
+	}
+	s.clock.Step(ringPatience)
+	s.finish(t, key)
+	if late, owner := s.asked("patch configmaps late"), s.asked("patch configmaps o"); len(late) != 1 || len(owner) != 1 {
+		t.Errorf("sent was %q, want the late one made an orphan and the owner let go", s.asked("patch"))
+	}
+}
