@@ -298,7 +298,7 @@ func TestOneOwnerAtATimeHasAllNamespacesListed(t *testing.T) {
 		s := newShell(t)
 		s.serve(t, nodesType, "v1")
 		types := []apiType{s.types.state(configMaps.GroupResource).apiType}
-		s.sweeper.wide <- struct{}{}
+		s.sweeper.wideUnhurried <- struct{}{}
 		var all sync.WaitGroup
 		for n := range 3 {
 			all.Go(func() {
@@ -312,7 +312,7 @@ func TestOneOwnerAtATimeHasAllNamespacesListed(t *testing.T) {
 		if got := s.asked("list"); len(got) > 0 {
 			t.Errorf("listed was %q while another owner was at it", got)
 		}
-		<-s.sweeper.wide
+		<-s.sweeper.wideUnhurried
 		all.Wait()
 		if got := s.asked("list"); len(got) != 1 {
 			t.Errorf("listed was %q for three owners, want one list", got)

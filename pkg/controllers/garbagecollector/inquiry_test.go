@@ -496,6 +496,33 @@ func TestATypeThatHangsHoldsNoOwnerThatHasNothingToDoWithIt(t *testing.T) {
 	})
 }
 
+// Lists of all namespaces are asked for one after the other. Owners that are deleted in the foreground do not wait for those that take as long as they take,
+// and who has nothing to list waits for nobody.
+func TestALongListOfAllNamespacesIsInNobodysWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSweeper(apiCalls{do: func(ctx context.Context, _, resource, _, _ string) (*thing, error) {
+			if resource == "hanging" {
+				return nil, silentFor(ctx, time.Minute)
+			}
+			return nil, nil
+		}}, clock.RealClock{})
+		ended := make(chan struct{})
+		go func() {
+			_, _ = s.dependents(t.Context(), search{types: typeCalled("hanging"), owner: keyOf(uid(1)), since: time.Now()}, nobodyElse)
+			close(ended)
+		}()
+		synctest.Wait()
+		patience := func(apiType) time.Duration { return hangs }
+		for _, what := range []search{{owner: keyOf(uid(2))}, {owner: keyOf(uid(3)), patience: patience}, {types: typeCalled("quick"), owner: keyOf(uid(4)), patience: patience}} {
+			begun := time.Now()
+			if _, err := s.dependents(t.Context(), what, nobodyElse); err != nil || time.Since(begun) > 0 {
+				t.Errorf("lists of %d types take %v, %v", len(what.types), time.Since(begun), err)
+			}
+		}
+		<-ended
+	})
+}
+
 // One that is likely to hold dependents holds them for as long as it may, and no longer.
 func TestATypeThatHangsHoldsItsOwnersForHalfAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

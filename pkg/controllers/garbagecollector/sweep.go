@@ -51,11 +51,15 @@ type sweeper struct {
 	client  metadata.Interface
 	clock   clock.PassiveClock
 	shelves *inquiries[place, shelf]
-	wide    chan struct{} // holds one while somebody lists all namespaces
+	// Each holds one while somebody lists all namespaces: one for owners with limited patience, the other for those that wait for as long as it takes.
+	wideLimited, wideUnhurried chan struct{}
 }
 
 func newSweeper(client metadata.Interface, clk clock.PassiveClock) *sweeper {
-	s := &sweeper{client: client, clock: clk, shelves: newInquiries[place, shelf](clk, listsOfType), wide: make(chan struct{}, 1)}
+	s := &sweeper{
+		client: client, clock: clk, shelves: newInquiries[place, shelf](clk, listsOfType),
+		wideLimited: make(chan struct{}, 1), wideUnhurried: make(chan struct{}, 1),
+	}
 	s.shelves.all = make(chan struct{}, listsInAll)
 	return s
 }
@@ -84,11 +88,15 @@ func (s *sweeper) dependents(ctx context.Context, what search, all func() map[id
 		objects []object
 		err     error
 	}
-	if what.namespace == "" { // the next one then shares what is still fresh
-		if err := enter(ctx, s.wide, nil); err != nil {
+	if what.namespace == "" && len(what.types) > 0 { // the next one then shares what is still fresh
+		wide := s.wideLimited
+		if what.patience == nil {
+			wide = s.wideUnhurried
+		}
+		if err := enter(ctx, wide, nil); err != nil {
 			return sweep{}, err
 		}
-		defer func() { <-s.wide }()
+		defer func() { <-wide }()
 	}
 	results := make([]result, len(what.types))
 	var group errgroup.Group
