@@ -5,11 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"regexp"
 	"time"
 )
 
-// ForUsers is the text of an error for events and conditions. Errors of connections name ports and streams, so each would be another
-// text for the same thing; the log has them.
+// from is where a connection comes from, as package net writes it.
+var from = regexp.MustCompile(`[\w.:%\[\]]+:\d+->`)
+
+// ForUsers is the text of an error for events and conditions. Errors of connections name ports and streams, ours and, in what it says of webhooks, the API
+// server's, so each would be another text for the same thing; the log has them.
 func ForUsers(err error) string {
 	var late interface{ WriteTimeout() time.Duration } // what a write has, which says more than that it was not enough
 	var transport *url.Error
@@ -19,5 +23,5 @@ func ForUsers(err error) string {
 	case errors.As(err, &transport) || errors.Is(err, context.DeadlineExceeded):
 		return "no answer from the API server"
 	}
-	return err.Error()
+	return from.ReplaceAllString(err.Error(), "")
 }

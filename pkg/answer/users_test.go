@@ -23,6 +23,12 @@ func TestForUsers(t *testing.T) {
 	if got, want := answer.ForUsers(late), "no answer from the API server in the 11s that a write has, admission may be slow"; got != want {
 		t.Errorf("ForUsers(%v) = %q, want %q", late, got, want)
 	}
+	for _, here := range []string{"10.0.0.1:53412", "[fd00::1]:53412", "[fe80::1%eth0]:53412"} {
+		webhook := errors.New("conversion webhook for widgets failed: read tcp " + here + "->10.96.0.12:443: connection reset by peer")
+		if got, want := answer.ForUsers(webhook), "conversion webhook for widgets failed: read tcp 10.96.0.12:443: connection reset by peer"; got != want {
+			t.Errorf("ForUsers(%v) = %q, want %q", webhook, got, want)
+		}
+	}
 	if got := answer.ForUsers(errors.New("unable to create pods, no labels")); got != "unable to create pods, no labels" {
 		t.Errorf("ForUsers of an error of ours = %q", got)
 	}

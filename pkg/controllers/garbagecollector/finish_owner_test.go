@@ -3,6 +3,7 @@ package garbagecollector
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -562,5 +563,31 @@ func TestADependentThatComesWhileOrphansAreMadeHoldsItsOwner(t *testing.T) {
 	s.finish(t, key)
 	if late, owner := s.asked("patch configmaps late"), s.asked("patch configmaps o"); len(late) != 1 || len(owner) != 1 {
 		t.Errorf("sent was %q, want the late one made an orphan and the owner let go", s.asked("patch"))
+	}
+}
+
+// Each attempt fails with another port. That is no news.
+func TestAnEventIsNotRepeatedForAnotherConnection(t *testing.T) {
+	s := newShell(t)
+	key := s.owner(t, "foregroundDeletion")
+	owner := s.get
+	d := newThing("a", "d", uid(2)).at("5").owned(blockingRef("v1", "ConfigMap", "o", uid(1)))
+	check(t, s.feed.Add(d))
+	s.get = func(name string, nth int) (*thing, error) {
+		if name == "d" {
+			return d, nil
+		}
+		return owner(name, nth)
+	}
+	s.remove = func(nth int) error {
+		return &url.Error{Op: "Delete", URL: "https://10.0.0.1:6443/", Err: fmt.Errorf("read tcp 10.0.0.7:%d->10.0.0.1:6443: connection reset by peer", 40000+nth)}
+	}
+	for range 5 {
+		_, _ = s.reconcileObject(t.Context(), keyOf(uid(2)))
+		s.finish(t, key)
+		s.clock.Step(noticeAfter)
+	}
+	if got := s.told(); len(got) != 1 || !strings.Contains(got[0], "no answer from the API server") || len(s.sent()) != 5 {
+		t.Errorf("events are %q after %d requests, want one", got, len(s.sent()))
 	}
 }

@@ -266,8 +266,9 @@ type silence struct {
 	again time.Duration // until somebody may
 }
 
-// Error says nothing of who asked last: it may have been about another's namespace, and that he ran out of time is not that the caller did.
-func (s *silence) Error() string { return "the API server does not answer" }
+// Error says nothing of who asked last: it may have been about another's namespace, and that he ran out of time is not that the caller did. It is what
+// answer.ForUsers says to whoever did ask.
+func (s *silence) Error() string { return "no answer from the API server" }
 
 // breaker is how an API has answered of late.
 type breaker struct {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -521,6 +522,27 @@ func TestALongListOfAllNamespacesIsInNobodysWay(t *testing.T) {
 		}
 		<-ended
 	})
+}
+
+// Who is told first that a type cannot be listed, and by which connection, is chance. The text is that of an event.
+func TestThatATypeCannotBeListedIsSaidInTheSameWordsToAll(t *testing.T) {
+	port := 40000
+	s := newSweeper(apiCalls{do: func(context.Context, string, string, string, string) (*thing, error) {
+		if port++; port == 40001 {
+			return nil, context.DeadlineExceeded
+		}
+		return nil, &url.Error{Op: "Get", URL: "https://10.0.0.1:6443/?continue=x", Err: fmt.Errorf("read tcp 10.0.0.7:%d->10.0.0.1:6443: connection reset by peer", port)}
+	}}, clock.RealClock{})
+	why := func() string {
+		got, err := s.dependents(t.Context(), search{types: typeCalled("broken"), namespace: "a", owner: keyOf(uid(1)), since: time.Now()}, nobodyElse)
+		check(t, err)
+		return got.blind[0].why
+	}
+	got := []string{why(), why()}
+	s.shelves.breaker(api{GroupVersionResource: typeCalled("broken")[0].GroupVersionResource}).until = time.Now().Add(time.Hour)
+	if got = append(got, why()); got[0] != got[1] || got[1] != got[2] || port != 40002 {
+		t.Errorf("users are told %q", got)
+	}
 }
 
 // One that is likely to hold dependents holds them for as long as it may, and no longer.

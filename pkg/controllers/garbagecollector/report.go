@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 
+	"minikcm/pkg/answer"
 	"minikcm/pkg/controller"
 )
 
@@ -172,7 +173,7 @@ func (c *Controller) failed(o object, a action, err error) {
 		return
 	}
 	key := keyed(o)
-	c.memories.setObject(key, c.memories.object(key).fail(a.do, err.Error(), c.deps.Clock.Now()))
+	c.memories.setObject(key, c.memories.object(key).fail(a.do, answer.ForUsers(err), c.deps.Clock.Now()))
 }
 
 // busy keeps that others are in line, if that is what an error says.

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"minikcm/pkg/answer"
 	"minikcm/pkg/controller"
 )
 
@@ -111,8 +112,8 @@ func TestADeletionThatFailsIsAnError(t *testing.T) {
 		if _, got := s.reconcileObject(t.Context(), key); !errors.Is(got, err) {
 			t.Errorf("answered %q it ends with %v", err, got)
 		}
-		if got := s.memories.object(key).refused; !strings.Contains(got, err.Error()) {
-			t.Errorf("who asks what holds its owner is told %q, want %q", got, err)
+		if got := s.memories.object(key).refused; !strings.Contains(got, answer.ForUsers(err)) {
+			t.Errorf("who asks what holds its owner is told %q, want %q", got, answer.ForUsers(err))
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
 
+	"minikcm/pkg/answer"
 	"minikcm/pkg/controller"
 )
 
@@ -119,12 +120,13 @@ func (s *sweeper) dependents(ctx context.Context, what search, all func() map[id
 		case r.err != nil && (ctx.Err() != nil || errors.Is(r.err, context.Canceled)):
 			return sweep{}, r.err
 		case r.err != nil:
-			got.blind = append(got.blind, blind{what.types[n].GroupResource().String(), r.err.Error()})
-			got.failed = append(got.failed, what.types[n].GroupResource())
+			why := answer.ForUsers(r.err)
 			var silent *silence
 			if errors.As(r.err, &silent) {
-				got.again = controller.Soonest(got.again, silent.again)
+				why, got.again = silent.Error(), controller.Soonest(got.again, silent.again)
 			}
+			got.blind = append(got.blind, blind{what.types[n].GroupResource().String(), why})
+			got.failed = append(got.failed, what.types[n].GroupResource())
 		}
 		for _, o := range r.objects {
 			if key, _ := idOf(o.uid); !met[key] {
