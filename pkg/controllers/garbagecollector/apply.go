@@ -110,11 +110,11 @@ var errRejected = errors.New("rejected")
 // send is the one place where requests that change something are sent from. The error says that ctx has ended, or why the write has failed, or was rejected.
 func (w *writer) send(ctx context.Context, at apiType, o object, account types.UID, what string, still func() bool, write func(context.Context) error, details ...any) (outcome, error) {
 	if err := usable(o.name); err != nil {
-		return rejected, fmt.Errorf("%s %v %q: %w: %w", what, at.GroupResource(), o.name, errRejected, err)
+		return rejected, fmt.Errorf("%s %v %q: %w: %w", what, at.GroupResource(), named(o), errRejected, err)
 	}
 	slot := w.slots.Acquire(ctx, cache.NewObjectName(o.namespace, string(account)), w.clock.Now().Add(slotPatience))
 	if slot == nil {
-		return failed, fmt.Errorf("%s %v %q: %w", what, at.GroupResource(), o.name, noSlot(ctx))
+		return failed, fmt.Errorf("%s %v %q: %w", what, at.GroupResource(), named(o), noSlot(ctx))
 	}
 	defer w.slots.Release(slot)
 	if !still() {
@@ -133,9 +133,9 @@ func (w *writer) send(ctx context.Context, at apiType, o object, account types.U
 	w.metrics.requests.WithLabelValues(what, string(got)).Inc()
 	switch got {
 	case failed:
-		return failed, fmt.Errorf("%s %v %q: %w", what, at.GroupResource(), o.name, err)
+		return failed, fmt.Errorf("%s %v %q: %w", what, at.GroupResource(), named(o), err)
 	case rejected:
-		return rejected, fmt.Errorf("%s %v %q: %w: %w", what, at.GroupResource(), o.name, errRejected, err)
+		return rejected, fmt.Errorf("%s %v %q: %w: %w", what, at.GroupResource(), named(o), errRejected, err)
 	case done:
 		logger.V(2).Info("Request was done", append([]any{"request", what}, details...)...)
 	default:
@@ -172,7 +172,7 @@ func always() bool { return true }
 // read shows the object that has a name now; says is found or missing. An answer that tells neither is an error.
 func (w *writer) read(ctx context.Context, at apiType, o object) (now object, says saying, err error) {
 	if err := usable(o.name); err != nil {
-		return object{}, unable, fmt.Errorf("get %v %q: %w", at.GroupResource(), o.name, err)
+		return object{}, unable, fmt.Errorf("get %v %q: %w", at.GroupResource(), named(o), err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -194,5 +194,5 @@ func (w *writer) read(ctx context.Context, at apiType, o object) (now object, sa
 	if err == nil {
 		err = errors.New("the answer has no UID")
 	}
-	return object{}, says, fmt.Errorf("get %v %q: %w", at.GroupResource(), o.name, err)
+	return object{}, says, fmt.Errorf("get %v %q: %w", at.GroupResource(), named(o), err)
 }

@@ -298,7 +298,7 @@ func TestRejectedRequestsAboutOwnersAreLogged(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(lines) != 1 || !strings.Contains(lines[0], "Request was rejected") || !strings.Contains(lines[0], `\"d1\"`) {
+	if len(lines) != 1 || !strings.Contains(lines[0], "Request was rejected") || !strings.Contains(lines[0], `\"a/d1\"`) {
 		t.Errorf("logged was %q, want one line about d1", lines)
 	}
 }

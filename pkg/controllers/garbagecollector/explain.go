@@ -26,7 +26,7 @@ const most = 3
 
 // String says what holds the dependent.
 func (b blocker) String() string {
-	name := fmt.Sprintf("%s %q", b.object.resource, b.object.name)
+	name := fmt.Sprintf("%s %q", b.object.resource, named(b.object))
 	switch m := b.object.marks; {
 	case m.has(terminating) && len(b.finalizers) > 0:
 		return fmt.Sprintf("%s is held by finalizers %s", name, strings.Join(slices.Sorted(slices.Values(b.finalizers)), ", "))

@@ -444,7 +444,7 @@ func (c *Controller) rewrite(ctx context.Context, o object, account types.UID, w
 		case err != nil:
 			return err
 		case got == conflict && o.version != "" && o.version == refused:
-			return fmt.Errorf("%s %v %q: %w: %w", what, o.resource, o.name, errRejected, errNoConflict)
+			return fmt.Errorf("%s %v %q: %w: %w", what, o.resource, named(o), errRejected, errNoConflict)
 		case got == conflict:
 			changed, refused = true, o.version
 		case got == unfit && as == types.MergePatchType:
@@ -455,7 +455,7 @@ func (c *Controller) rewrite(ctx context.Context, o object, account types.UID, w
 			return nil
 		}
 	}
-	return fmt.Errorf("patch %v %q: %w", o.resource, o.name, errKeepsChanging)
+	return fmt.Errorf("patch %v %q: %w", o.resource, named(o), errKeepsChanging)
 }
 
 var errKeepsChanging = errors.New("it keeps changing")

@@ -134,7 +134,7 @@ func (c *Controller) act(ctx context.Context, try *attempt, o object, v view, a 
 var errNoConflict = errors.New("it was answered with a conflict, and the object has not changed")
 
 func unpatchable(o object) error {
-	return fmt.Errorf("patch %v %q: it takes neither a strategic nor a merge patch", o.resource, o.name)
+	return fmt.Errorf("patch %v %q: it takes neither a strategic nor a merge patch", o.resource, named(o))
 }
 
 // wantsLive reports whether the object has to be read before a request can be sent.
@@ -182,7 +182,7 @@ func (c *Controller) afterConflict(ctx context.Context, try *attempt, was object
 		return next, err
 	}
 	if was.version != "" && next.object.version == was.version {
-		err := fmt.Errorf("%s %v %q: %w: %w", a.do, was.resource, was.name, errRejected, errNoConflict)
+		err := fmt.Errorf("%s %v %q: %w: %w", a.do, was.resource, named(was), errRejected, errNoConflict)
 		return turn{over: true, after: c.refused(ctx, was, a, err)}, nil
 	}
 	try.conflicts++

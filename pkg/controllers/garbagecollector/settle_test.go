@@ -109,8 +109,12 @@ func TestADeletionThatFailsIsAnError(t *testing.T) {
 	} {
 		s.clock.Step(time.Minute)
 		s.remove = func(int) error { return err }
-		if _, got := s.reconcileObject(t.Context(), key); !errors.Is(got, err) {
+		_, got := s.reconcileObject(t.Context(), key)
+		if !errors.Is(got, err) {
 			t.Errorf("answered %q it ends with %v", err, got)
+		}
+		if !strings.HasPrefix(got.Error(), `delete configmaps "a/d": `) {
+			t.Errorf("the log is told %q, want the namespace, too", got)
 		}
 		if got := s.memories.object(key).refused; !strings.Contains(got, answer.ForUsers(err)) {
 			t.Errorf("who asks what holds its owner is told %q, want %q", got, answer.ForUsers(err))
