@@ -14,7 +14,7 @@ type blocker struct {
 	finalizers []string  // of others, if it was read live
 	own        int       // dependents of its own that hold it
 	unknown    reference // an owner of it that nobody can tell anything about
-	problem    problem   // why nobody can
+	why        string    // nobody can
 	refused    string    // the last answer to its deletion, if that was refused
 }
 
@@ -36,9 +36,9 @@ func (b blocker) String() string {
 		return name + " is held by finalizers"
 	case m.has(terminating):
 		return name + " is being deleted"
-	case b.problem != fine:
-		return fmt.Sprintf("%s is not deleted, because it has another owner, %s %s %q, that cannot be looked for: %s",
-			name, b.unknown.apiVersion, b.unknown.kind, b.unknown.name, b.problem.text())
+	case b.why != "":
+		return fmt.Sprintf("%s is not deleted, because its owner %s %s %q cannot be looked for: %s",
+			name, b.unknown.apiVersion, b.unknown.kind, b.unknown.name, b.why)
 	case b.refused != "":
 		return fmt.Sprintf("%s cannot be deleted: %s", name, b.refused)
 	}
@@ -64,6 +64,17 @@ func (p problem) text() string {
 		return "its name cannot be that of an object"
 	}
 	return ""
+}
+
+// text is what has been answered about an owner, in words, if that says nothing about it.
+func (s saying) text() string {
+	switch s {
+	case refused:
+		return "its API refuses to show it"
+	case unnamed:
+		return "its API answers with a 404 that does not name it"
+	}
+	return "its API gives no answer, or an error"
 }
 
 // explainForeground is the text of the event ForegroundDeletionBlocked. all counts the blockers, of which some are known in detail.

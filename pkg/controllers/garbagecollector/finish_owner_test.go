@@ -591,3 +591,36 @@ func TestAnEventIsNotRepeatedForAnotherConnection(t *testing.T) {
 		t.Errorf("events are %q after %d requests, want one", got, len(s.sent()))
 	}
 }
+
+// The user who waits for an owner sees its events, and neither metrics nor the debug page.
+func TestAnEventNamesAnOwnerThatNobodyCanTellAnythingAbout(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		err  error
+		want string
+	}{
+		{"it may not be read", errPolicy, "its API refuses to show it"},
+		{"its API fails", apierrors.NewInternalError(errors.New("conversion webhook")), "its API gives no answer, or an error"},
+		{"a 404 that is not about it", apierrors.NewGenericServerResponse(404, "get", configMaps.GroupResource, "x", "404 page not found", 0, true), "its API answers with a 404 that does not name it"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newShell(t)
+			key := s.owner(t, "foregroundDeletion")
+			owner := s.get
+			check(t, s.feed.Add(newThing("a", "d", uid(2)).at("5").owned(blockingRef("v1", "ConfigMap", "o", uid(1)), ref("v1", "ConfigMap", "x", uid(3)))))
+			s.get = func(name string, nth int) (*thing, error) {
+				if name == "x" {
+					return nil, tt.err
+				}
+				return owner(name, nth)
+			}
+			s.finish(t, key)
+			s.clock.Step(noticeAfter)
+			s.look(t, keyOf(uid(2)))
+			s.finish(t, key)
+			if got := s.told(); len(got) != 1 || !strings.Contains(got[0], `v1 ConfigMap "x"`) || !strings.Contains(got[0], tt.want) {
+				t.Errorf("events are %q, want one about x: %s", got, tt.want)
+			}
+		})
+	}
+}

@@ -105,13 +105,28 @@ func (c *Controller) blockers(ctx context.Context, all []object) []blocker {
 			}
 		case !o.marks.has(terminating):
 			v := c.view(o, c.graph.against(o), c.deps.Clock.Now(), round{})
-			if n := slices.IndexFunc(v.problems, func(p problem) bool { return p != fine }); n >= 0 {
-				b.unknown, b.problem = o.refs[n], v.problems[n]
+			if n, why := v.obscure(); n >= 0 {
+				b.unknown, b.why = o.refs[n], why
 			}
 		}
 		some = append(some, b)
 	}
 	return some
+}
+
+// obscure is the position of the first owner that nobody can tell anything about, and why; -1: there is none.
+func (v view) obscure() (n int, why string) {
+	for n, r := range v.rulings {
+		switch {
+		case v.problems[n] != fine:
+			return n, v.problems[n].text()
+		case v.replies[n].failures > 0: // also while it is time to ask again
+			return n, v.replies[n].says.text()
+		case r.held == heldBy(unable): // its API was not even asked, because it does not answer
+			return n, unable.text()
+		}
+	}
+	return -1, ""
 }
 
 // foreign are the finalizers that are not the garbage collector's.
