@@ -150,14 +150,19 @@ func (c *Controller) keepHouse(ctx context.Context) {
 			return
 		case <-ticker.C():
 		}
-		c.owners.prune()
-		c.sweeper.prune()
-		c.memories.prune(c.graph.sees)
+		c.prune()
 		if c.deps.Clock.Since(looked) >= walkEvery {
 			looked = c.deps.Clock.Now()
 			c.lookThrough()
 		}
 	}
+}
+
+// prune forgets what is not needed any more.
+func (c *Controller) prune() {
+	c.owners.prune()
+	c.sweeper.prune()
+	c.memories.prune(c.graph.sees, c.graph.doubts)
 }
 
 // Healthy fails while a sync is stuck.

@@ -206,8 +206,8 @@ func (m *memories) setObject(key id, memory objectMemory) {
 	m.objects[key] = memory
 }
 
-// prune forgets what is no longer seen.
-func (m *memories) prune(seen func(id) bool) {
+// prune forgets owners that are no longer seen, and objects of whose owners there is no doubt any more: nobody looks at those again.
+func (m *memories) prune(seen, doubted func(id) bool) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
 	for key := range m.owners {
@@ -216,7 +216,7 @@ func (m *memories) prune(seen func(id) bool) {
 		}
 	}
 	for key := range m.objects {
-		if !seen(key) {
+		if !doubted(key) {
 			delete(m.objects, key)
 		}
 	}

@@ -44,7 +44,8 @@ func TestAnOwnerThatIsDeletedInAnotherWayBeginsToWaitAnew(t *testing.T) {
 	if got := m.count(); got[string(byBlindness)] != 1 || got["refused"] != 1 {
 		t.Errorf("counted are %v", got)
 	}
-	m.prune(func(key id) bool { return key == keyOf(uid(2)) })
+	second := func(key id) bool { return key == keyOf(uid(2)) }
+	m.prune(second, second)
 	if got := m.count(); len(got) != 1 || got["refused"] != 1 {
 		t.Errorf("counted after one is gone are %v", got)
 	}

@@ -233,3 +233,35 @@ func TestAPanicIsAnErrorOfItsKey(t *testing.T) {
 		t.Error("a panic of a list is no error")
 	}
 }
+
+// A reference may be corrected, and a type installed, without anybody looking at the object again.
+func TestAnObjectThatNothingHoldsAnyMoreIsNotCounted(t *testing.T) {
+	widget := ref("example.com/v1", "Widget", "w", uid(9))
+	for _, tt := range []struct {
+		name    string
+		happens func(*shell, *testing.T) error
+		want    int
+	}{
+		{"nothing happens", func(*shell, *testing.T) error { return nil }, 1},
+		{"its owner is seen", func(s *shell, t *testing.T) error {
+			return s.serve(t, widgetsType, "v1").Add(newThing("a", "w", uid(9)))
+		}, 0},
+		{"its reference is taken away", func(s *shell, _ *testing.T) error { return s.feed.Add(newThing("a", "d", uid(2)).at("6")) }, 0},
+		{"somebody deletes it", func(s *shell, _ *testing.T) error {
+			return s.feed.Add(newThing("a", "d", uid(2)).at("6").owned(widget).finalizedBy("x/y").deleted())
+		}, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newShell(t)
+			s.look(t, s.dependent(t, widget))
+			if got := s.memories.count()["unknown_kind"]; got != 1 {
+				t.Fatalf("%d are held at first, want one", got)
+			}
+			check(t, tt.happens(s, t))
+			s.prune()
+			if got := s.memories.count()["unknown_kind"]; got != tt.want {
+				t.Errorf("%d are held, want %d", got, tt.want)
+			}
+		})
+	}
+}

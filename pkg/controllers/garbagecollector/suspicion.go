@@ -59,6 +59,22 @@ func (g *graph) suspicious(n *node) bool {
 	return false
 }
 
+// doubts reports whether an object has a reference that may not be to a living owner. One that is still to come counts, too.
+func (g *graph) doubts(key id) bool {
+	g.lock.Lock()
+	defer g.lock.Unlock()
+	n := g.nodes[key]
+	if n == nil || !n.marks.has(seen) || n.marks.has(terminating) {
+		return false
+	}
+	for e := n.refs; e != nil; e = e.next {
+		if g.doubt(e) != none {
+			return true
+		}
+	}
+	return false
+}
+
 // doubt is what the graph holds against a reference.
 type doubt uint8
 
