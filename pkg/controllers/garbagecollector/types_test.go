@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"minikcm/pkg/caches"
 	"minikcm/pkg/freshness"
@@ -468,18 +469,42 @@ func TestOwnersAreToComeWhileTheirTypeIsListed(t *testing.T) {
 	w.is(t, widgetType, current)
 	w.has(t, ofHanging, true)
 	suspects(ofWidget)
-	before := w.changes.Load()
 	w.heed(t.Context(), time.Now().Add(syncPatience))
 	suspects(ofWidget, ofHanging)
-	fakeapi.Eventually(t, func() error {
-		if w.changes.Load() == before {
-			return errors.New("that it takes too long is not told")
-		}
-		return nil
-	})
 	heal()
 	w.is(t, schema.GroupResource{Group: "example.com", Resource: "hanging"}, current)
 	suspects(ofWidget, ofHanging)
+}
+
+func TestThatATypeTakesTooLongToListIsTold(t *testing.T) {
+	now := began.Add(time.Hour)
+	slow, other := widgetType, secretsType
+	for _, tt := range []struct {
+		name    string
+		happens func(*knownTypes)
+	}{
+		{"by who listens to feeds", func(k *knownTypes) { k.heed(t.Context(), now) }},
+		{"or when something happens to the feed of another type", func(k *knownTypes) { k.happened(t.Context(), other, 0, lost, nil) }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newGraph(clocktesting.NewFakePassiveClock(now), func(wakes) {})
+			k := &knownTypes{
+				deps: typesDeps{Graph: g, Clock: clocktesting.NewFakeClock(now), SyncError: func() {}}, tell: make(chan struct{}, 1), latest: newCatalogue(began, nil),
+				types: map[schema.GroupResource]*knownType{
+					slow:  {apiType: apiType{kind: "Widget"}, standing: standing{listing, now.Add(-syncPatience)}},
+					other: {apiType: apiType{kind: "Secret"}, standing: standing{listing, now}},
+				},
+			}
+			k.expect(now.Add(-1))
+			if tt.happens(k); len(k.tell) != 1 {
+				t.Fatal("that it takes too long is not told")
+			}
+			<-k.tell
+			if tt.happens(k); len(k.tell) != 0 {
+				t.Error("it is told twice")
+			}
+		})
+	}
 }
 
 func TestAnotherVersionKeepsTheObjects(t *testing.T) {
