@@ -230,8 +230,8 @@ func judge(t testimony, now time.Time) ruling {
 	if t.live.uid != t.uid {
 		return ruling{verdict: absent, witness: otherUID}
 	}
-	if t.live.leaving || t.doubt == leaving || !t.gone.IsZero() {
-		// That an owner waits can come to an end, and an answer that it lives may be from before its feed told of its deletion. So it is asked for at
+	if t.live.leaving || t.doubt == leaving || !t.departed.IsZero() {
+		// That an owner waits can come to an end, and an answer that it lives may be from before a feed told of its deletion. So it is asked for at
 		// each look, and those share an answer that begin while it is on its way.
 		if t.live.asked.Before(t.look) || t.live.leaving && t.age(now) > waitingFor {
 			return ruling{ask: true}
@@ -256,9 +256,9 @@ func (t testimony) age(now time.Time) time.Duration { return t.round.age(t.live,
 func (t testimony) lacking(now time.Time) time.Duration { return min(t.heard, now.Sub(t.since)) }
 
 // polled reports whether the owner was found, and no feed would tell if it went: none sees it, or can witness. To leave its dependents alone meanwhile is
-// late, and no more.
+// late, and no more. If a feed tells all the same, it is asked for again.
 func (t testimony) polled() bool {
-	return t.untold() && t.live.says == found && t.live.uid == t.uid && !t.live.leaving
+	return t.untold() && t.live.says == found && t.live.uid == t.uid && !t.live.leaving && !t.live.asked.Before(t.departed)
 }
 
 // untold reports whether no feed would tell if the owner went.

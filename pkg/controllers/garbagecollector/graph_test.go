@@ -298,7 +298,7 @@ func TestDeletionsThatWereToldAreRemembered(t *testing.T) {
 			_, against, _, _ := w.graph.look(keyOf(uid(3)))
 			want := suspicion{doubt: unseen, since: w.clock.Now()}
 			if tt.told {
-				want.gone = w.clock.Now()
+				want.gone, want.departed = w.clock.Now(), w.clock.Now()
 			}
 			if len(against) != 1 || against[0] != want {
 				t.Errorf("against its owner there is %v, want %v", against, want)

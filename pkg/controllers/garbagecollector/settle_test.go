@@ -265,3 +265,25 @@ func TestAnObjectThatNothingHoldsAnyMoreIsNotCounted(t *testing.T) {
 		})
 	}
 }
+
+// What another server tells is no proof, but reason enough to ask.
+func TestAnOwnerIsAskedForWhenTheFeedOfAnotherServerTellsOfItsDeletion(t *testing.T) {
+	s := newShell(t)
+	f := s.serve(t, widgets, "v1")
+	owner := newThing("a", "w", uid(9))
+	s.get = func(string, int) (*thing, error) { return owner, nil }
+	key := s.dependent(t, ref("example.com/v1", "Widget", "w", uid(9)))
+	if got := s.look(t, key); got.After < pollEvery { // its own event has come first
+		t.Fatalf("it is looked at again in %v, want with the next poll", got.After)
+	}
+	s.clock.Step(time.Second)
+	check(t, errors.Join(f.Add(owner), f.Delete(owner)))
+	s.get = func(name string, _ int) (*thing, error) { return nil, notFound(name) }
+	begun := s.clock.Now()
+	for len(s.sent()) == 0 && s.clock.Since(begun) < pollEvery {
+		s.clock.Step(s.look(t, key).After)
+	}
+	if took := s.clock.Since(begun); took > 2*settled {
+		t.Errorf("it was deleted after %v", took)
+	}
+}

@@ -109,7 +109,9 @@ func (g *graph) look(key id) (o object, against []suspicion, owns, ok bool) {
 		return object{}, nil, false, false
 	}
 	for e := n.refs; e != nil; e = e.next {
-		against = append(against, suspicion{doubt: g.doubt(e), gone: g.goneAs(e.owner, g.kinds.at(e.kind)), since: g.began.Add(e.since)})
+		against = append(against, suspicion{
+			doubt: g.doubt(e), gone: g.goneAs(e.owner, g.kinds.at(e.kind)), departed: g.gone[e.owner].at, since: g.began.Add(e.since),
+		})
 	}
 	return g.snapshot(n), against, g.ownsOthers(n), true
 }
@@ -149,7 +151,7 @@ func (g *graph) against(o object) []suspicion {
 		case n == nil:
 			s.doubt = unseen
 		case !n.marks.has(seen):
-			s.doubt, s.gone = unseen, g.goneAs(n, writtenKind{r.apiVersion, r.kind})
+			s.doubt, s.gone, s.departed = unseen, g.goneAs(n, writtenKind{r.apiVersion, r.kind}), g.gone[n].at
 		case g.spaces.at(n.space) != "" && g.spaces.at(n.space) != o.namespace:
 			s.doubt = elsewhere
 		case !g.isCalled(n, writtenKind{r.apiVersion, r.kind}, r.name):
@@ -164,7 +166,8 @@ func (g *graph) against(o object) []suspicion {
 
 // suspicion is what the graph knows of the owner that a reference names.
 type suspicion struct {
-	doubt doubt
-	gone  time.Time // when the feed of its kind told that it was deleted; zero: it did not
-	since time.Time // when the object was first seen to refer to it; who wrote the reference had seen the owner before
+	doubt    doubt
+	gone     time.Time // when the feed of its kind told that it was deleted; zero: it did not
+	departed time.Time // when any feed did, also that of another server: reason to ask, and no proof; zero: none did
+	since    time.Time // when the object was first seen to refer to it; who wrote the reference had seen the owner before
 }
