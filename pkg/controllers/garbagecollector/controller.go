@@ -18,7 +18,6 @@ import (
 )
 
 const (
-
 	// Queues, as in kube-controller-manager v1.37: the name label of the workqueue metrics. The second is of all owners that are being deleted.
 	queueObjects = "garbage_collector_attempt_to_delete"
 	queueOwners  = "garbage_collector_attempt_to_orphan"
@@ -46,7 +45,6 @@ type Deps struct {
 
 // Controller is the garbage collector.
 type Controller struct {
-	cfg        Config
 	deps       Deps
 	graph      *graph
 	types      *knownTypes
@@ -72,7 +70,7 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 		return nil, err
 	}
 	c := &Controller{
-		cfg: cfg, deps: deps, dues: newDues(deps.Clock), owners: newOwners(deps.Metadata, deps.Clock), sweeper: newSweeper(deps.Metadata, deps.Clock),
+		deps: deps, dues: newDues(deps.Clock), owners: newOwners(deps.Metadata, deps.Clock), sweeper: newSweeper(deps.Metadata, deps.Clock),
 		memories: newMemories(), metrics: newMetrics(deps.Metrics), curious: rate.NewLimiter(curiousPerSecond, curiousAtOnce),
 	}
 	c.graph = newGraph(deps.Clock, c.wake)

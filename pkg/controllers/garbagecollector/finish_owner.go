@@ -189,7 +189,7 @@ func (c *Controller) finishForeground(ctx context.Context, o ending) (next, hind
 	}
 	if len(strays) > 0 {
 		n.after = min(max(o.waited(c.deps.Clock.Now()), strayRecheck), minRecheck)
-		err := c.each(ctx, strays, func(ctx context.Context, stray object) error {
+		err := each(ctx, strays, func(ctx context.Context, stray object) error {
 			if !c.types.state(stray.resource).local {
 				stray.live = nil // its API may not keep to preconditions, and the list may be old
 			}
@@ -345,7 +345,7 @@ func (c *Controller) makeOrphans(ctx context.Context, o ending, s ownerSight, p 
 	if n.do != orphan {
 		return n, h, dependents, nil
 	}
-	if err := c.each(ctx, dependents, func(ctx context.Context, dependent object) error { return c.orphan(ctx, dependent, o.live.uid) }); err != nil {
+	if err := each(ctx, dependents, func(ctx context.Context, dependent object) error { return c.orphan(ctx, dependent, o.live.uid) }); err != nil {
 		h.all = len(dependents)
 		return n, h, dependents, err
 	}
@@ -396,7 +396,7 @@ func (c *Controller) unblock(ctx context.Context, victim ending) error {
 			members = append(members, o)
 		}
 	}
-	err := c.each(ctx, members, func(ctx context.Context, member object) error {
+	err := each(ctx, members, func(ctx context.Context, member object) error {
 		return c.rewrite(ctx, member, victim.live.uid, requestUnblock, func(o object, as types.PatchType) (patch, bool, error) {
 			refs := positions(o, func(r reference) bool { return r.uid == victim.live.uid && r.blocking })
 			if len(refs) == 0 || !o.marks.waiting() {
@@ -484,7 +484,7 @@ func (c *Controller) finalize(ctx context.Context, o ending, finalizer string) (
 
 // each does something about many objects at once, and returns an error when all have been tried: the first one after which it is worth trying again soon, or
 // the first. Once the term has ended, or one has waited for its slot in vain, it begins with no more of them.
-func (c *Controller) each(ctx context.Context, all []object, do func(context.Context, object) error) error {
+func each(ctx context.Context, all []object, do func(context.Context, object) error) error {
 	var wait sync.WaitGroup
 	var first error
 	var lock sync.Mutex

@@ -224,7 +224,7 @@ func TestAPanicIsAnErrorOfItsKey(t *testing.T) {
 	if _, err := s.reconcileObject(t.Context(), key); err == nil || !strings.Contains(err.Error(), "of a test") {
 		t.Errorf("it ends with %v", err)
 	}
-	err := s.each(t.Context(), []object{{name: "one"}}, func(context.Context, object) error { panic("of a test") })
+	err := each(t.Context(), []object{{name: "one"}}, func(context.Context, object) error { panic("of a test") })
 	if err == nil {
 		t.Error("a panic about one of many is no error")
 	}
