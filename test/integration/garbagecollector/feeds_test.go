@@ -206,7 +206,7 @@ func TestAnAPIThatIsAwayHoldsUpNoOtherType(t *testing.T) {
 
 // Types that come and go leave nothing.
 func TestNothingIsLeftOfTypesThatComeAndGo(t *testing.T) {
-	c := start(t, nil)
+	c := startApart(t)
 	types, rounds := 8, 6
 	if controlplane.Long() {
 		types, rounds = 100, 10
@@ -249,5 +249,9 @@ func TestNothingIsLeftOfTypesThatComeAndGo(t *testing.T) {
 		}
 		return nil
 	})
-	t.Logf("%d types, %d rounds: %v goroutines before, %v after; %.0f MiB before, %.0f after", types, rounds, before, level(), memory/(1<<20), c.metric(t, "process_resident_memory_bytes", "")/(1<<20))
+	used := c.metric(t, "process_resident_memory_bytes", "")
+	t.Logf("%d types, %d rounds: %v goroutines before, %v after; %.0f MiB before, %.0f after", types, rounds, before, level(), memory/(1<<20), used/(1<<20))
+	if used > 1.5*memory {
+		t.Errorf("%.0f MiB after one round, %.0f after %d", memory/(1<<20), used/(1<<20), rounds)
+	}
 }

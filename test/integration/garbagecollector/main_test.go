@@ -63,7 +63,8 @@ const soon = 30 * time.Second
 
 // collector is a manager that runs nothing but the garbage collector, with the rights that deploy/rbac gives it.
 type collector struct {
-	*controlplane.Manager
+	*controlplane.Manager // nil: it is a process of its own
+
 	user string // by which the audit log knows it
 	port int
 }
@@ -77,13 +78,25 @@ func start(t testing.TB, through func(*rest.Config) *rest.Config, flags ...strin
 		cfg, account = through(cfg), proxiedAccount
 	}
 	c := &collector{user: controlplane.ServiceAccount(account), port: controlplane.FreePort(t)}
-	kubeconfig := cluster.KubeconfigFor(t, cfg)
-	args := append([]string{
-		"--kubeconfig=" + kubeconfig, "--controllers=garbagecollector", "--leader-elect=false", fmt.Sprintf("--secure-port=%d", c.port), "--bind-address=127.0.0.1",
-		"--authentication-kubeconfig=" + cluster.Kubeconfig(t, "admin", "system:masters"), "--authorization-kubeconfig=" + cluster.Kubeconfig(t, "admin", "system:masters"),
-	}, flags...)
-	c.Manager = controlplane.StartManager(t, command.New(app.Controllers()), args...)
+	c.Manager = controlplane.StartManager(t, command.New(app.Controllers()), append(c.flags(t, cfg), flags...)...)
 	return c
+}
+
+// startApart runs a collector in a process of its own, whose memory is nobody else's, until the test ends.
+func startApart(t testing.TB) *collector {
+	t.Helper()
+	account := "gc-" + rand.String(8)
+	c := &collector{user: controlplane.ServiceAccount(account), port: controlplane.FreePort(t)}
+	controlplane.StartProcess(t, c.flags(t, cluster.ManagerConfig(account, garbagecollector.Name))...)
+	return c
+}
+
+func (c *collector) flags(t testing.TB, cfg *rest.Config) []string {
+	t.Helper()
+	return []string{
+		"--kubeconfig=" + cluster.KubeconfigFor(t, cfg), "--controllers=garbagecollector", "--leader-elect=false", fmt.Sprintf("--secure-port=%d", c.port), "--bind-address=127.0.0.1",
+		"--authentication-kubeconfig=" + cluster.Kubeconfig(t, "admin", "system:masters"), "--authorization-kubeconfig=" + cluster.Kubeconfig(t, "admin", "system:masters"),
+	}
 }
 
 // writes are the requests with which a collector has changed something, in order, but for events.
