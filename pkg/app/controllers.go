@@ -62,11 +62,11 @@ func namesWithAliases(controllers []controller.Registration) []string {
 	return out
 }
 
-// butNamed is for help: which controllers * does not switch on.
-func butNamed(controllers []controller.Registration) string {
+// exceptDisabled is for help: which controllers * does not switch on.
+func exceptDisabled(controllers []controller.Registration) string {
 	var apart []string
 	for _, c := range controllers {
-		if c.Named {
+		if c.DisabledByDefault {
 			apart = append(apart, c.Name)
 		}
 	}
@@ -103,7 +103,7 @@ func enabled(c controller.Registration, items []string) bool {
 			return false
 		}
 	}
-	return !c.Named && slices.Contains(items, "*")
+	return !c.DisabledByDefault && slices.Contains(items, "*")
 }
 
 // unknownControllers reports the items, canonical, that name no controller; nil if all are known.

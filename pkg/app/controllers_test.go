@@ -46,15 +46,15 @@ func TestSomeControllersHaveToBeNamed(t *testing.T) {
 	}{
 		{[]string{"*"}, false}, {[]string{"*", "a"}, true}, {[]string{"a"}, true}, {[]string{"*", "-a", "a"}, false}, {[]string{"*", "b"}, false}, {nil, false},
 	} {
-		if got := enabled(controller.Registration{Name: "a", Named: true}, tt.items); got != tt.want {
+		if got := enabled(controller.Registration{Name: "a", DisabledByDefault: true}, tt.items); got != tt.want {
 			t.Errorf("enabled(a, %q) = %v, want %v", tt.items, got, tt.want)
 		}
 	}
-	apart := []controller.Registration{{Name: "a", Named: true}, {Name: "b"}, {Name: "c", Named: true}}
-	if got := butNamed(apart); got != ", a and c excepted" {
+	apart := []controller.Registration{{Name: "a", DisabledByDefault: true}, {Name: "b"}, {Name: "c", DisabledByDefault: true}}
+	if got := exceptDisabled(apart); got != ", a and c excepted" {
 		t.Errorf("help says %q", got)
 	}
-	if got := butNamed(apart[1:2]); got != "" {
+	if got := exceptDisabled(apart[1:2]); got != "" {
 		t.Errorf("help says %q of controllers that need no name", got)
 	}
 }

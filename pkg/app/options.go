@@ -122,7 +122,7 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 func (o *GenericOptions) addFlags(fs *pflag.FlagSet, controllers []controller.Registration) {
 	fs.StringSliceVar(&o.Controllers, "controllers", o.Controllers,
 		"Controllers to run: 'foo' switches foo on, '-foo' switches it off, '*' switches on all that no other item names"+
-			butNamed(controllers)+". The first item that names a controller decides.\nKnown: "+strings.Join(namesWithAliases(controllers), ", "))
+			exceptDisabled(controllers)+". The first item that names a controller decides.\nKnown: "+strings.Join(namesWithAliases(controllers), ", "))
 	fs.DurationVar(&o.MinResyncPeriod, "min-resync-period", o.MinResyncPeriod,
 		"Each informer replays its whole store to its handlers once in a random time between this and twice this. 0 never does.")
 	fs.DurationVar(&o.ControllerStartInterval, "controller-start-interval", o.ControllerStartInterval,
@@ -260,7 +260,7 @@ func (o *Options) leftOut() (out []leftOut) {
 		return nil
 	}
 	for _, c := range o.controllers {
-		if !c.Named || enabled(c, items) || slices.Contains(items, "-"+c.Name) {
+		if !c.DisabledByDefault || enabled(c, items) || slices.Contains(items, "-"+c.Name) {
 			continue
 		}
 		l := leftOut{name: c.Name}

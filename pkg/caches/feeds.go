@@ -50,20 +50,21 @@ type FeedStore = cache.TransformingStore
 
 // FeedEvents are what whoever has a feed is told of it, and asked, from the feed's goroutine. No function may be nil.
 type FeedEvents struct {
-	// Own asks whether the type is part of the API server itself, so that its watch is held while that fails, as the watches of caches are.
+	// Own reports whether the type is built into the API server. Then a watch that is answered with 5xx is held as those of caches are, for up to 2 min;
+	// for any other type the API server may have failed to reach somebody else, and the feed is lost after 10 s.
 	Own func() bool
 	// Listed: the store holds a list.
 	Listed func()
 	// Lost: the store is no longer followed and will be listed anew. The error says why; nil: its watch has ended, as watches do.
 	Lost func(error)
-	// Refused: the API server has had no room for the watch for a while. Nothing is listed on that account: it goes on where it left off as soon as there is,
-	// which is told with nil.
+	// Refused: the API server has answered the watch with 429 for 10 s. The store keeps what it has. The watch is resumed where it left off as soon as it
+	// is accepted, which Refused(nil) tells.
 	Refused func(error)
 }
 
-// Feeds bring in the metadata of types, each over one stream into a store of its owner's, from where nothing is copied. They come and go while the
-// process runs, which informers cannot. Feeds share connections that nothing else is on, and none has more of them than an API server allows. Connections are
-// kept for feeds to come.
+// Feeds keep the metadata of types, one stream per type, in stores that belong to those who ask for them; nothing is copied from there. Unlike informers,
+// feeds can be started and stopped while the process runs. They share connections that nothing else uses, with no more than feedsPerLink feeds on one,
+// because an API server limits the streams of a connection. Connections are kept for later feeds.
 type Feeds struct {
 	caches       *Caches
 	clock        clock.WithTicker
@@ -217,9 +218,9 @@ func (f *Feed) Reopen(since time.Time) {
 	}
 }
 
-// Hurry ends a pause: whatever was in the way may be gone. It ends an attempt, too, of which nothing is heard within hurryPatience of its beginning, as
-// that of a request that will never be answered; before, there would only be the same again. If the attempt fails, there is no pause after it. What is left to
-// do after that moment does nothing to a feed that was stopped.
+// Hurry has the feed try again soon, because what was in its way may be gone. It ends a pause at once. An attempt that has not listed yet is given up if
+// nothing is heard of the type within hurryPatience of the attempt's start, and the next attempt begins without a pause. It does nothing to a feed that
+// has its list, or that was stopped.
 func (f *Feed) Hurry() {
 	f.lock.Lock()
 	defer f.lock.Unlock()

@@ -99,8 +99,8 @@ func shareLabels(rs *appsv1.ReplicaSet) {
 	}
 }
 
-// Deployments is the cache of Deployments. They have no managed fields, and are otherwise as they came: the hash of a template depends on what was never
-// marshalled.
+// Deployments is the cache of Deployments. They have no managed fields, and are otherwise unchanged. Their templates must not even be marshalled: a
+// quantity keeps its text from then on, and the hash of a template covers that.
 type Deployments struct{ Store[*appsv1.Deployment] }
 
 // Deployments returns the cache of Deployments and puts it under watch. ReplicaSets have digests of their templates from then on.

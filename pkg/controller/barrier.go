@@ -76,8 +76,8 @@ const (
 	Overdue                     // a live read: the caches should show it by now, or nobody can tell whether they do
 )
 
-// Require has the key wait until a cache shows a version that this process has written, or read live; "" is ignored. So a cache
-// is told what this process wrote; what it has read live, Pods.Read tells.
+// Require holds the key back until the cache has reached version, which this process has written or read live; "" is ignored. It also tells the cache
+// to expect that version, see Cache.Expect.
 func (b *Barrier) Require(c Cache, version string, now time.Time) {
 	if version == "" {
 		return

@@ -13,9 +13,9 @@ import (
 // baselineRetry is how long to wait before the API server is asked again.
 const baselineRetry = time.Second
 
-// Baseline is how far types had come when the API server was asked in this term. Nobody but this process leads meanwhile, so caches that have
-// reached the baseline show all that the leaders before wrote, and a first write that is decided on them needs no live read. Zero is
-// a baseline that is not known. Reset and Read belong to the controller's Run; ReachedBy may be asked by anybody at any time.
+// Baseline holds the resource versions that some types had when the API server was asked for them in this term. Only this process has led since, so
+// caches that have reached the baseline show every write of earlier leaders, and a first write of the term may be decided on them without a live
+// read. The zero value is an unknown baseline. Reset and Read are for the controller's Run; ReachedBy is safe to call from any goroutine.
 type Baseline struct {
 	versions atomic.Pointer[Versions] // nil: not known
 }

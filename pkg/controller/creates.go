@@ -12,8 +12,8 @@ type Create struct {
 	Until   time.Time // by then it exists or never will; zero: an attempt is under way. For metrics: whether to repeat it does not depend on this
 }
 
-// Creates are those of the objects of one owner that are not known to have come to an end. One that was not answered is
-// repeated under its name: both attempts together make one object at most. They belong to the sync of the owner, and are not safe for concurrent use.
+// Creates are the creates for one owner that are neither known to have succeeded nor to have failed for good. One whose answer was lost is repeated
+// under the same name, so that all its attempts make at most one object. They belong to the sync of the owner, and are not safe for concurrent use.
 type Creates []Create
 
 // Choose returns n names to create objects under: first those of earlier creates, then new ones from draw that are not taken.

@@ -19,12 +19,12 @@ const (
 	stuckAfter = 2 * time.Minute
 )
 
-// crew decides which syncs may run. A sync that has run for less than patience occupies a worker. An old one waits for somebody, as a rule for
-// the API server: it counts as slow, and its worker goes on with another key.
+// crew decides which syncs may run. A sync occupies a worker until it has run for patience. After that it is old: it is waiting, as a rule for the API
+// server, counts as slow, and its worker takes another key.
 //
-// Keys may belong to groups. While a group has an old sync, its next ones count as slow from the start, so that they keep no worker from
-// others. Of the slow syncs a group may have as many as it leaves free: a group alone has half of them, each of n groups one n+1st. Keys of a
-// group that has its share stand aside until a sync of that group has ended.
+// Keys may belong to groups. While a group has an old sync, its further syncs count as slow from the start, so that they take no worker from others. A
+// group may hold at most as many slow syncs as are still free, so that a newcomer always finds some: a single group gets half of slowMost, n groups
+// get one (n+1)th each. Keys of a group that has its share wait aside until one of its syncs ends.
 type crew[K comparable] struct {
 	workers  int
 	slowMost int
@@ -40,7 +40,7 @@ type crew[K comparable] struct {
 	groups  map[string]*group[K] // those with slow syncs or keys aside
 }
 
-// group is what there is of one.
+// group is the state of one group.
 type group[K comparable] struct {
 	slow  int // its slow syncs
 	old   int // those of them that have run for patience
@@ -73,7 +73,7 @@ func (c *crew[K]) disband() {
 	c.running, c.young, c.busy, c.slow, c.groups = map[*run]struct{}{}, nil, 0, 0, map[string]*group[K]{}
 }
 
-// vacancy reports whether a worker is free, and if not, when one will be; 0: when a sync has ended.
+// vacancy reports whether a sync may begin now. If not, in is when a worker becomes free, or 0 if only the end of a sync helps.
 func (c *crew[K]) vacancy(now time.Time) (free bool, in time.Duration) {
 	c.lock.Lock()
 	defer c.lock.Unlock()

@@ -201,7 +201,7 @@ func (l *Loop[K]) awaitVacancy(term context.Context) bool {
 			return true
 		}
 		if in == 0 {
-			in = l.cfg.Patience // for good measure: too many are slow, only the end of one helps, and that is told
+			in = l.cfg.Patience // the limit on slow syncs is reached: the end of one is signalled on changed; the timer is a safety net only
 		}
 		timer := l.cfg.Clock.NewTimer(in)
 		select {
@@ -227,8 +227,8 @@ func (l *Loop[K]) newQueue() *termQueue[K] {
 	)}
 }
 
-// settleGauges has the gauges of the syncs in progress say that there are none. The queue of the term stopped updating them when it was shut
-// down, while syncs were still running; an idle queue of the same name updates them once more.
+// settleGauges sets the workqueue gauges of syncs in progress to zero. The queue of the term stopped updating them when it was shut down, while
+// syncs were still running; an idle queue of the same name updates them once more.
 func (l *Loop[K]) settleGauges() {
 	if l.cfg.Queue == "" {
 		return // a queue without a name has no gauges

@@ -16,8 +16,8 @@ const (
 	resultCanceled = "canceled" // cut short by the end of the term
 )
 
-// QueueMetrics is a registerer for a process whose workqueue metrics are ours. client-go has one place for those of all queues in a process, and
-// somebody has filled it. The queue of a loop that is given another registerer has none.
+// QueueMetrics marks the registerer of a process that has set client-go's workqueue metrics provider, of which there is one for all queues of a
+// process; package command does so. A loop that is given any other registerer has a queue without workqueue metrics.
 type QueueMetrics struct{ prometheus.Registerer }
 
 type metrics struct {

@@ -21,10 +21,11 @@ import (
 type Registration struct {
 	Name  string // canonical, as users write it into manifests; never changed
 	Alias string // another name that --controllers takes; empty: none
-	Named bool   // it runs only if --controllers names it, * is not enough
 	Agent string // end of the user agent, and service account with --use-service-account-credentials; upstream's where it has one
 
-	// Off says, when the flags have been read, that one of them has switched it off; nil: none can.
+	// DisabledByDefault is upstream's word for a controller that --controllers has to name: * is not enough.
+	DisabledByDefault bool
+	// Off reports whether the controller's own flags switch it off. It is asked after the flags have been parsed. nil: no flag can.
 	Off func() bool
 
 	// Watches are the types it reads from caches, without verbs; all controllers share them, so the process itself has the rights. Leases are
@@ -32,11 +33,13 @@ type Registration struct {
 	Watches []Access
 	// Needs are the rights that its own requests take: with --use-service-account-credentials, those of its account.
 	Needs []Access
-	// OnlyReads says, when the flags have been read, that it changes nothing: of Needs only the verbs that read count then; nil: it writes.
+	// OnlyReads reports whether the controller sends no writes with its present flags: then only the get, list and watch verbs of Needs are required.
+	// It is asked after the flags have been parsed. nil: it writes.
 	OnlyReads func() bool
 	// LeaseNamespaces are the namespaces whose Leases it reads.
 	LeaseNamespaces []string
-	// FollowsOwners: it wants to know the owners of objects of all types, so that caches keep those of Leases, too, of all namespaces.
+	// FollowsOwners is for a controller that needs the owner references of objects of every type. The cache of Leases then keeps theirs, which it
+	// drops otherwise, and covers all namespaces.
 	FollowsOwners bool
 	// Gates are its feature gates. One that is GA and not locked is a promise: switching it off is logged.
 	Gates map[featuregate.Feature]featuregate.VersionedSpecs
@@ -90,8 +93,8 @@ type Base struct {
 	APIServers func() int
 }
 
-// PodWorkers is how many pods a loop works on at once whose work comes in bursts, when a node or a zone dies. Then the bound is on requests
-// in flight: more than this does not make a small API server faster.
+// PodWorkers is the number of workers of loops whose pods come in bursts, as when a node or a zone dies. It bounds the requests in flight: more of
+// them do not make a small API server faster.
 const PodWorkers = 32
 
 // Gates that several controllers have.
@@ -110,8 +113,8 @@ func TerminatingReplicasStages() featuregate.VersionedSpecs {
 	}
 }
 
-// Promise is the gate of a behaviour that is on unless somebody gives it up. As beta it would go with AllBeta=false, which is given to whole
-// clusters and means upstream's experiments.
+// Promise returns the spec of a gate whose behaviour is on by default and can be switched off. The gate is GA and unlocked: as a beta gate it would be
+// switched off by AllBeta=false, which people set for whole clusters and mean for upstream's beta features.
 func Promise() featuregate.VersionedSpecs {
 	return featuregate.VersionedSpecs{{Version: OldestEmulation(), Default: true, PreRelease: featuregate.GA}}
 }
@@ -119,7 +122,7 @@ func Promise() featuregate.VersionedSpecs {
 // OldestEmulation is how far back --emulated-version may go: three minor versions, as upstream.
 func OldestEmulation() *apiversion.Version { return apiversion.MajorMinor(1, 34) }
 
-// Access is one thing with all that has to be done to it.
+// Access is a set of permissions on one resource, or on one non-resource path.
 type Access struct {
 	Group       string
 	Resource    string // with a slash before a subresource

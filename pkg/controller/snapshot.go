@@ -6,8 +6,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// Snapshot is a consistent list of the objects that a key selects. Until the cache has come as far it tells which cached objects are gone:
-// no event of their own shows that. Zero is none. It is not safe for concurrent use: it belongs to the sync of its key.
+// Snapshot remembers which objects a consistent list of a key's objects contained. Until the cache has reached the version of that list, it tells which
+// cached objects were gone by then. A Barrier cannot tell: what is gone has no version to require. The zero value is no snapshot. It is not safe for
+// concurrent use: it belongs to the sync of its key.
 type Snapshot struct {
 	version string
 	uids    map[types.UID]struct{} // nil: there is none

@@ -1,4 +1,4 @@
-// Bench compares controller-manager with upstream's kube-controller-manager on this machine: how long they take, how much
+// Command bench compares controller-manager with upstream's kube-controller-manager on this machine: how long they take, how much
 // of the processor and of memory, and how many requests.
 //
 //	go run ./test/bench -list

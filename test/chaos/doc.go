@@ -2,7 +2,7 @@
 // drawn from one seed, and then judges what they did. It finds what nobody thought of scripting; whatever it finds
 // deserves a deterministic test in test/integration.
 //
-//	go run ./test/chaos -manager bin/test/controller-manager-race -seed 7 -for 2m
+//	go run ./test/chaos -manager bin/test/controller-manager-chaos -seed 7 -for 2m
 //
 // Every manager is a process of its own behind a fault proxy of its own. Kubelets, the scheduler
 // and the user, all simulated here, reach the API server directly: what they do is never disturbed by more than an

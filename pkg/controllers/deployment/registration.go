@@ -38,7 +38,7 @@ func (c *Config) Validate() []error {
 // Registration returns the controller as the manager knows it; flags are bound to cfg.
 func Registration(cfg *Config) controller.Registration {
 	return controller.Registration{
-		Name: Name, Alias: "deployment", Agent: Name, Named: true,
+		Name: Name, Alias: "deployment", Agent: Name, DisabledByDefault: true,
 		Gates: map[featuregate.Feature]featuregate.VersionedSpecs{
 			controller.TerminatingReplicas: controller.TerminatingReplicasStages(),
 			controller.VerifyFirstWrite:    controller.Promise(),

@@ -73,7 +73,7 @@ func (c *Config) ignored() ([]schema.GroupResource, error) {
 func Registration(cfg *Config) controller.Registration {
 	return controller.Registration{
 		Name: Name, Alias: "garbagecollector", Agent: "generic-garbage-collector",
-		Named: true, Off: func() bool { return !cfg.Enabled }, FollowsOwners: true,
+		DisabledByDefault: true, Off: func() bool { return !cfg.Enabled }, FollowsOwners: true,
 		Config: cfg, Section: "GarbageCollectorController",
 		Watches:   []controller.Access{{Group: "*", Resource: "*"}},
 		OnlyReads: func() bool { return cfg.ObserveOnly },

@@ -30,10 +30,10 @@ const discoveryKey = ""
 
 // followUp is what a sync wants to happen next.
 type followUp struct {
-	after   time.Duration     // until the next sync; zero: an event will tell
-	targets []target          // objects whose deletion calls for a sync before that
-	rest    time.Duration     // but not earlier than this, if such a deletion called for a sync before
-	content *discovery.Answer // of a discovery, if there was one: what is broken in it calls for a sync when it is repaired
+	after   time.Duration     // until the next sync; 0: wait for an event
+	targets []target          // what to watch until then: a deletion among them brings a sync earlier
+	rest    time.Duration     // least time between two syncs that targets bring
+	content *discovery.Answer // of the discovery of this sync, nil if there was none; the APIServices that failed in it are watched, too
 }
 
 // reconcile takes a deleted namespace as far as it can go now. An error means that requests failed; that something remains is

@@ -14,7 +14,8 @@ import (
 // Config of the controller.
 type Config struct {
 	Workers int `json:"ConcurrentNamespaceSyncs"` // namespaces worked on at once, at least 1
-	// SyncPeriod is how often every Terminating namespace is looked at even if nothing happened; zero never.
+	// SyncPeriod is how often every Terminating namespace is synced even if nothing happened. Validate requires it to be positive; New also takes 0, which
+	// switches these syncs off.
 	SyncPeriod time.Duration `json:"NamespaceSyncPeriod"`
 	// Grace is how long types other than pods are left alone after a deletion was seen. Less than 5 s is for exactly one
 	// API server; zero means 100 ms, or 1.5 s where creates may be held up in admission. A create that takes longer than that

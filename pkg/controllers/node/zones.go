@@ -9,8 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// lookAhead is how long a node waits that was refused its taint because its zone is about to change state, and lookAheadShare the most that
-// may be of a grace period. So long, too, what was found out for one node serves the others of its zone.
+// lookAhead is how long a node waits before it asks again for a taint that it was refused because its zone may be about to change state, see zones.holds.
+// A forecast of the state of a zone is good for as long, but for no more than one part in lookAheadShare of the grace period.
 const (
 	lookAhead      = time.Second
 	lookAheadShare = 50

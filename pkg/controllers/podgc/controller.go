@@ -53,8 +53,9 @@ const countKey = "finished pods"
 // gather collects events of pods on one node into one look at that node.
 const gather = 100 * time.Millisecond
 
-// removal is how long the API server gets to remove a pod itself that nothing holds: it tells that such a pod is being deleted a moment before it is gone.
-const removal = time.Second
+// removalDelay is how long the API server is given to remove an unscheduled pod without finalizers by itself: it announces the deletion a moment before
+// the pod is gone.
+const removalDelay = time.Second
 
 // term is the knowledge that ends with a term.
 type term struct {
@@ -134,7 +135,7 @@ func (c *Controller) enqueue(pod *caches.Pod) {
 	case pod.NodeName == "" && pod.DeletionTimestamp != nil && len(pod.Finalizers) > 0:
 		c.podLoop.Add(podkey.Of(pod))
 	case pod.NodeName == "" && pod.DeletionTimestamp != nil:
-		c.podLoop.AddAfter(podkey.Of(pod), removal)
+		c.podLoop.AddAfter(podkey.Of(pod), removalDelay)
 	case pod.NodeName != "" && mayConcern(c.cachedNode(pod.NodeName), pod):
 		c.nodeLoop.AddAfter(pod.NodeName, gather)
 	}

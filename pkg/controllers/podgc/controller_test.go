@@ -161,7 +161,7 @@ func TestUnscheduledPodsThatGoByThemselvesCostNoRequest(t *testing.T) {
 		before := len(w.Requests(""))
 		w.Put(aPod("p", "", pending))
 		w.Put(aPod("p", "", pending, terminating))
-		w.until(time.Minute + removal/2)
+		w.until(time.Minute + removalDelay/2)
 		w.Remove("pods", "default", "p")
 		w.until(time.Hour)
 		if requests := w.Requests("")[before:]; len(requests) > 0 {

@@ -31,7 +31,7 @@ var controllers = []string{
 // named are those of them that run only if they are named.
 func named() (names []string) {
 	for _, c := range app.Controllers() {
-		if c.Named {
+		if c.DisabledByDefault {
 			names = append(names, c.Name)
 		}
 	}

@@ -151,9 +151,9 @@ func (s *Slots) serve() {
 	})
 }
 
-// share divides a number between namespaces, and what a namespace has between its keys, so that there is always some left for the next: a
-// namespace has at most as much as is left over, and a key at most what is left over beyond what its namespace has. So a key alone has a third
-// of all, a namespace alone at most half, and each of n namespaces one n+1st.
+// share divides slots between namespaces, and those of a namespace between its keys, so that a newcomer always finds some free. A namespace may hold as
+// many as are left free, a key as many as are left free beyond those of its namespace. So a single key gets a third of all, a single namespace
+// half, and each of n namespaces one (n+1)th.
 type share struct {
 	left        int
 	byNamespace map[string]int
