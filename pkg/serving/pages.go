@@ -20,6 +20,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/component-base/metrics/prometheus/slis"
 	"k8s.io/component-base/version"
+	"k8s.io/klog/v2"
 )
 
 // newMux routes to what is behind authorization. Everything else is 404.
@@ -66,10 +67,12 @@ func metricsHandler(ours prometheus.Gatherer) http.Handler {
 	if ours != nil {
 		all = append(all, ours)
 	}
-	return promhttp.HandlerFor(all, promhttp.HandlerOpts{
-		ErrorHandling:    promhttp.ContinueOnError,
-		ErrorLog:         quietLog(),
-		ProcessStartTime: legacyregistry.GetProcessStart(),
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		promhttp.HandlerFor(all, promhttp.HandlerOpts{
+			ErrorHandling:    promhttp.ContinueOnError,
+			ErrorLog:         quietLog(klog.FromContext(r.Context())),
+			ProcessStartTime: legacyregistry.GetProcessStart(),
+		}).ServeHTTP(w, r)
 	})
 }
 

@@ -87,7 +87,6 @@ func New(cfg Config, deps Deps) (*Server, error) {
 		MaxHeaderBytes:    maxHeaderBytes,
 		HTTP2:             http2Config(cfg.TLS),
 		Protocols:         protocols(cfg.TLS),
-		ErrorLog:          quietLog(),
 	}
 	return s, nil
 }
@@ -123,6 +122,8 @@ func (s *Server) Run(ctx context.Context) error {
 	if s.lookup != nil {
 		helpers.Go(func() { s.lookup.run(ctx) })
 	}
+	s.http.ErrorLog = quietLog(log)
+	s.http.BaseContext = func(net.Listener) context.Context { return klog.NewContext(context.Background(), log) }
 	served := make(chan error, 1)
 	go func() { served <- s.http.ServeTLS(s.listener, "", "") }()
 	log.Info("Serving", "address", s.Address())

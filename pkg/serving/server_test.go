@@ -3,6 +3,7 @@ package serving
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -14,6 +15,8 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"minikcm/pkg/internal/fakeapi"
@@ -263,5 +266,31 @@ func TestServingAlwaysAllowedPaths(t *testing.T) {
 		if got, _ := request(t, s, "GET", path, "", nil); got != want {
 			t.Errorf("GET %s = %d, want %d", path, got, want)
 		}
+	}
+}
+
+// A program may have a logger of its own.
+func TestServingLogsToTheLoggerOfRun(t *testing.T) {
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(5)))
+	s := newServer(t, testServing(t, nil), Deps{})
+	s.AddReady("caches", func() error { return errors.New("not synced") })
+	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	request(t, s, "GET", "/readyz", "", nil)
+	if resp, err := http.Get("http://" + s.Address()); err == nil { // no TLS handshake
+		_ = resp.Body.Close()
+	}
+	logged := func() string { return logger.GetSink().(ktesting.Underlier).GetBuffer().String() }
+	for _, want := range []string{"Health check fails", "HTTP server"} {
+		for deadline := time.Now().Add(10 * time.Second); !strings.Contains(logged(), want); time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("the logger has no %q: %s", want, logged())
+			}
+		}
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
 	}
 }

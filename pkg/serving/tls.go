@@ -219,18 +219,18 @@ func http2Config(cfg TLSConfig) *http.HTTP2Config {
 }
 
 // quietLog is for what net/http has to say: failed handshakes are the noise of port scans and probes.
-func quietLog() *log.Logger { return log.New(httpErrors{}, "", 0) }
+func quietLog(to klog.Logger) *log.Logger { return log.New(httpErrors{to}, "", 0) }
 
-type httpErrors struct{}
+type httpErrors struct{ log klog.Logger }
 
 var _ io.Writer = httpErrors{}
 
-func (httpErrors) Write(line []byte) (int, error) {
-	level := klog.Level(1)
+func (e httpErrors) Write(line []byte) (int, error) {
+	level := 1
 	if bytes.Contains(line, []byte("TLS handshake error")) {
 		level = 5
 	}
-	klog.V(level).InfoS("HTTP server", "message", string(bytes.TrimSpace(line)))
+	e.log.V(level).Info("HTTP server", "message", string(bytes.TrimSpace(line)))
 	return len(line), nil
 }
 
