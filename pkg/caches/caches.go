@@ -36,7 +36,7 @@ type Config struct {
 	Resync time.Duration
 	// LeaseNamespaces are the namespaces whose Leases are kept with their holder and times. If it is only one, no other is watched.
 	LeaseNamespaces []string
-	// LeaseOwners keeps what says of a Lease when it goes, too: its owner references, finalizers and deletion. All namespaces are watched then.
+	// LeaseOwners also keeps the owner references, finalizers and deletion timestamp of Leases, and watches those of all namespaces.
 	LeaseOwners bool
 	// LeaseClient is what Leases are watched with, if not with the client of all other types.
 	LeaseClient kubernetes.Interface
@@ -76,6 +76,7 @@ type Caches struct {
 type watchedType struct {
 	freshness.Watched
 	observe func(Observer) error
+	trimmed bool // its informer has a trim
 	synced  cache.DoneChecker
 	handled cache.DoneChecker // nil: there is no handler
 }

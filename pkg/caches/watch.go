@@ -3,6 +3,7 @@ package caches
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"time"
@@ -25,8 +26,8 @@ import (
 type Options struct {
 	// Namespace is the only one that is watched; empty for all and for cluster-scoped types. An Informer has to keep to it by itself.
 	Namespace string
-	// Trim drops what nobody reads from an object on its way into the cache, and may return another type, that of the store. What it is
-	// given, it may change. Objects of a streamed list come twice, the second time as it has left them. Nil keeps everything.
+	// Trim drops what nobody reads from an object on its way into the cache, and may return another type, that of the store. It may modify its argument, and
+	// must be idempotent: client-go passes the objects of a streaming list through it twice. Nil keeps everything.
 	Trim cache.TransformFunc
 	// Indexers are kept up to date besides the one by namespace.
 	Indexers cache.Indexers
@@ -38,14 +39,15 @@ type Options struct {
 }
 
 // Watch puts a type under watch and returns its store. It must come before Start, like everything that shapes an informer. Whoever asks for
-// a type again gets the same store, and the options do not count then.
+// a type again gets the same store, with the indexers that it lacked, and the trim if it had none. A type of which one namespace is watched
+// cannot be had of others.
 func Watch[T metav1.Object](c *Caches, gvr schema.GroupVersionResource, o Options) (Store[T], error) {
 	if known, ok := c.stores[gvr]; ok {
 		store, ok := known.(Store[T])
 		if !ok {
 			return Store[T]{}, fmt.Errorf("watch %s: it is in a %T already", gvr.Resource, known)
 		}
-		return store, nil
+		return store, store.extend(o)
 	}
 	if c.started {
 		return Store[T]{}, fmt.Errorf("watch %s: the informers have been started", gvr.Resource)
@@ -54,20 +56,36 @@ func Watch[T metav1.Object](c *Caches, gvr schema.GroupVersionResource, o Option
 	if err != nil {
 		return Store[T]{}, fmt.Errorf("watch %s: %w", gvr.Resource, err)
 	}
-	if o.Trim != nil {
-		if err := informer.SetTransform(o.Trim); err != nil {
-			return Store[T]{}, fmt.Errorf("watch %s: %w", gvr.Resource, err)
-		}
-	}
-	if err := informer.AddIndexers(o.Indexers); err != nil {
-		return Store[T]{}, fmt.Errorf("watch %s: %w", gvr.Resource, err)
-	}
 	s := Store[T]{caches: c, informer: informer, typ: len(c.types), handlers: &fanOut[T]{}, expected: &highest{}}
 	c.types = append(c.types, watchedType{observe: s.observe, synced: informer.HasSyncedChecker(), Watched: freshness.Watched{
 		Resource: gvr, Namespace: o.Namespace, Version: s.Version, Expected: s.expected.get, Objects: s.objects,
 	}})
 	c.stores[gvr] = s
-	return s, nil
+	return s, s.extend(o)
+}
+
+// extend adds what options ask for and the informer does not have yet.
+func (s Store[T]) extend(o Options) error {
+	t := &s.caches.types[s.typ]
+	if t.Namespace != metav1.NamespaceAll && t.Namespace != o.Namespace {
+		return fmt.Errorf("watch %s: only those of namespace %s are watched", t.Resource.Resource, t.Namespace)
+	}
+	if o.Trim != nil && !t.trimmed {
+		if err := s.informer.SetTransform(o.Trim); err != nil {
+			return fmt.Errorf("watch %s: %w", t.Resource.Resource, err)
+		}
+		t.trimmed = true
+	}
+	known := s.informer.GetIndexer().GetIndexers()
+	missing := maps.Clone(o.Indexers)
+	maps.DeleteFunc(missing, func(name string, _ cache.IndexFunc) bool { return known[name] != nil })
+	if len(missing) == 0 {
+		return nil
+	}
+	if err := s.informer.AddIndexers(missing); err != nil {
+		return fmt.Errorf("watch %s: %w", t.Resource.Resource, err)
+	}
+	return nil
 }
 
 // informerFor makes the informer of a type, in the factory.

@@ -3,13 +3,20 @@ package caches
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"minikcm/pkg/internal/fakeapi"
 )
 
 // A type that is not Kubernetes' own is watched on a real API server in examples/own-controller.
@@ -45,4 +52,41 @@ func TestWatchOfAnyType(t *testing.T) {
 	c.started = true
 	_, err = Watch[*corev1.Secret](c, corev1.SchemeGroupVersion.WithResource("secrets"), Options{})
 	refused("after the start", "watch secrets: the informers have been started", err)
+}
+
+// A controller may watch a type of Kubernetes' own before those that know it better.
+func TestATypeThatWasAskedForPlainIsExtended(t *testing.T) {
+	isController := true
+	rs := &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "rs", OwnerReferences: []metav1.OwnerReference{{UID: "owner", Controller: &isController}},
+			ManagedFields: []metav1.ManagedFieldsEntry{{}}},
+	}
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset(rs)
+		c := New(client, Config{})
+		plain := must[Store[*appsv1.ReplicaSet]](t)(Watch[*appsv1.ReplicaSet](c, appsv1.SchemeGroupVersion.WithResource("replicasets"), Options{
+			Informer: func(f informers.SharedInformerFactory) cache.SharedIndexInformer {
+				return f.Apps().V1().ReplicaSets().Informer()
+			},
+		}))
+		sets := must[*ReplicaSets](t)(c.ReplicaSets())
+		again := must[*ReplicaSets](t)(c.ReplicaSets())
+		defer fakeapi.Fill(t, c)()
+		if len(sets.ControlledBy("owner")) != 1 || len(again.ControlledBy("owner")) != 1 || len(plain.List()) != 1 {
+			t.Errorf("found %d, %d and %d ReplicaSets, want 1", len(sets.ControlledBy("owner")), len(again.ControlledBy("owner")), len(plain.List()))
+		}
+		if fields := plain.List()[0].ManagedFields; fields != nil {
+			t.Error("a ReplicaSet is kept whole")
+		}
+	})
+}
+
+func TestATypeOfOneNamespaceIsNotHadOfAll(t *testing.T) {
+	c := New(fake.NewClientset(), Config{LeaseNamespaces: []string{"kube-system"}})
+	must[*Leases](t)(c.Leases())
+	must[*Leases](t)(c.Leases())
+	_, err := Watch[*coordinationv1.Lease](c, coordinationv1.SchemeGroupVersion.WithResource("leases"), Options{})
+	if err == nil || err.Error() != "watch leases: only those of namespace kube-system are watched" {
+		t.Errorf("error %v", err)
+	}
 }
