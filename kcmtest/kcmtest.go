@@ -1,9 +1,11 @@
 package kcmtest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -36,7 +38,7 @@ type TB interface {
 // Manager is what [Start] has started.
 type Manager struct {
 	t    TB
-	stop context.CancelFunc
+	stop func()
 	done chan struct{}
 	err  error // valid once done is closed
 	once sync.Once
@@ -46,8 +48,8 @@ type Manager struct {
 // that says why. If they stop by themselves before the end of the test, the test fails.
 func Start(t TB, cfg *rest.Config, options ...Option) *Manager {
 	t.Helper()
-	ctx, stop := context.WithCancel(context.Background())
-	m := &Manager{t: t, stop: stop, done: make(chan struct{})}
+	ctx, stop := context.WithCancelCause(context.Background())
+	m := &Manager{t: t, stop: func() { stop(nil) }, done: make(chan struct{})}
 	started := make(chan struct{})
 	go func() {
 		defer close(m.done)
@@ -61,9 +63,9 @@ func Start(t TB, cfg *rest.Config, options ...Option) *Manager {
 		return m
 	case <-m.done:
 	case <-patience.C:
-		stop()
+		stop(errLate)
 		<-m.done
-		m.err = fmt.Errorf("the controllers do not work after %v; does the API server answer lists and watches?", startPatience)
+		m.err = cmp.Or(m.err, errLate)
 	}
 	err := m.err
 	m.err = nil // it is told here
@@ -71,8 +73,15 @@ func Start(t TB, cfg *rest.Config, options ...Option) *Manager {
 	return m
 }
 
-// Stop stops the controllers before the test ends, and returns when all that was started has ended, but for what [app.Manager.Run] excepts. It may be called again, and does nothing then.
+// errLate: the controllers do not work although startPatience is over.
+var errLate = fmt.Errorf("the controllers do not work after %v", startPatience)
+
+// Stop stops the controllers before the test ends, and returns when all that was started has ended, but for what [app.Manager.Run] excepts. It may be called again, or of nil after a
+// Start that failed, and does nothing then.
 func (m *Manager) Stop() {
+	if m == nil {
+		return
+	}
 	m.t.Helper()
 	m.once.Do(func() {
 		m.stop()
@@ -123,8 +132,24 @@ func run(ctx context.Context, cfg *rest.Config, s *settings, started func()) err
 	err = m.Run(running)
 	stop()
 	beside.Wait()
+	if errors.Is(err, errLate) {
+		return missing(err, m)
+	}
 	if ctx.Err() != nil && errors.Is(err, leadership.ErrShutdownTimeout) {
 		return nil // somebody did not answer; all was cut
+	}
+	return err
+}
+
+// missing adds to an error what the controllers wait for.
+func missing(err error, m *app.Manager) error {
+	select {
+	case <-m.Started():
+		return fmt.Errorf("%w: no list of pods has come for PodsReady", err)
+	default:
+	}
+	if types := m.Unsynced(); len(types) > 0 {
+		return fmt.Errorf("%w: no list of %s has come", err, strings.Join(types, ", "))
 	}
 	return err
 }
@@ -144,7 +169,7 @@ func (s *settings) config(cfg *rest.Config) (app.Config, error) {
 	if err != nil {
 		return app.Config{}, err
 	}
-	out.Patience = serverPatience
+	out.StartTimeout = serverPatience
 	out.MinResync = 0 // nothing is open for so long
 	out.Election.Enabled, out.Election.ShutdownTimeout = false, stopPatience
 	out.Promises.WatchLiveness = false // what freezes here, somebody froze on purpose

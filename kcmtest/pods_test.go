@@ -1,12 +1,19 @@
 package kcmtest
 
 import (
+	"context"
+	"io"
+	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 
 	"minikcm/internal/kubelet"
 )
@@ -44,3 +51,43 @@ func TestAnnotationSteersAPod(t *testing.T) {
 		t.Errorf("course without the annotation (-want +got):\n%s", diff)
 	}
 }
+
+// A watch that follows a streamed list may be silent for as long as nothing happens.
+func TestAQuietMinuteIsNoStall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		streams := 0
+		api := roundTripper(func(req *http.Request) (*http.Response, error) {
+			streams++
+			body, events := io.Pipe()
+			go func() {
+				_, _ = io.WriteString(events, `{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"1","annotations":{"k8s.io/initial-events-end":"true"}}}}`)
+				<-req.Context().Done()
+				_ = events.Close()
+			}()
+			return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: body, Request: req}, nil
+		})
+		player, err := newKubelets(&rest.Config{Host: "http://api", Transport: api})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var log []string
+		logger := funcr.New(func(_, args string) { log = append(log, args) }, funcr.Options{})
+		ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logger))
+		up, done := false, make(chan struct{})
+		go func() {
+			defer close(done)
+			player.Run(ctx, func() { up = true })
+		}()
+		time.Sleep(61 * time.Second)
+		synctest.Wait()
+		if !up || streams != 1 || len(log) > 0 {
+			t.Errorf("filled: %v; %d streams, want 1; logged %q", up, streams, log)
+		}
+		stop()
+		<-done
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }

@@ -28,7 +28,7 @@ type Player struct {
 	client   kubernetes.Interface
 	informer cache.SharedIndexInformer
 	pods     corev1listers.PodLister
-	queue    workqueue.TypedRateLimitingInterface[cache.ObjectName]
+	queue    workqueue.TypedRateLimitingInterface[cache.ObjectName] // since Run, which ends its goroutine; before, no pod has been seen
 	clock    clock.Clock
 
 	lock   sync.Mutex
@@ -42,7 +42,6 @@ func NewPlayer(client kubernetes.Interface, namespace string, course func(*corev
 	informer := coreinformers.NewPodInformer(client, namespace, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	p := &Player{
 		client: client, informer: informer, pods: corev1listers.NewPodLister(informer.GetIndexer()), clock: clock.RealClock{},
-		queue:  workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](10*time.Millisecond, time.Second)),
 		course: course, known: map[types.UID]progress{},
 	}
 	seen := func(object any) {
@@ -74,6 +73,7 @@ const informerPatience = time.Second
 // Run plays until ctx ends, and returns when all its goroutines have, but for an informer that sleeps. It calls up when it has seen the pods that
 // were there. It is called once.
 func (p *Player) Run(ctx context.Context, up func()) {
+	p.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](10*time.Millisecond, time.Second))
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
@@ -98,6 +98,9 @@ func (p *Player) Run(ctx context.Context, up func()) {
 		all.Go(func() { p.work(ctx) })
 	}
 }
+
+// Synced reports whether it has seen the pods that were there.
+func (p *Player) Synced() bool { return p.informer.HasSynced() }
 
 // Follow gives every pod another course, those included that are there.
 func (p *Player) Follow(course func(*corev1.Pod) Course) {

@@ -12,6 +12,15 @@ import (
 	"k8s.io/client-go/rest"
 )
 
+// A player of a manager that never starts is not run.
+func TestAPlayerThatIsNotRunLeavesNoGoroutine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		if _, err := NewPlayer(kubernetes.New(nil), corev1.NamespaceAll, func(*corev1.Pod) Course { return Course{} }); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 // client-go's informers sleep without looking at their context when a streaming list is refused with 429, mostly for many seconds.
 func TestStoppingWaitsASecondForAnInformerThatSleeps(t *testing.T) {
 	overloaded := answering(func(req *http.Request) (*http.Response, error) {

@@ -1,7 +1,7 @@
 // Package process runs the program controller-manager beside the API server of a test, for tests that cannot have the version of Kubernetes that
 // package kcmtest is made with. It needs nothing but the program.
 //
-//	process.Start(t, env.KubeConfig, process.Binary("bin/controller-manager")) // env is envtest's Environment
+//	process.Start(t, env.KubeConfig, process.Binary("bin/controller-manager")) // env is envtest's Environment, of controller-runtime v0.21 or newer
 //
 // The program ends with the test, and with the process of the test if that ends before its cleanups, because of a time limit or a signal. On Windows it
 // stays then.
@@ -118,8 +118,12 @@ func Start(t TB, kubeconfig []byte, options ...Option) *Program {
 	return p
 }
 
-// Stop stops the program before the test ends, and returns when it has ended. It may be called again, and does nothing then.
+// Stop stops the program before the test ends, and returns when it has ended. It may be called again, or of nil after a Start that failed,
+// and does nothing then.
 func (p *Program) Stop() {
+	if p == nil {
+		return
+	}
 	p.t.Helper()
 	p.once.Do(func() {
 		p.stop()

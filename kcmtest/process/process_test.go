@@ -77,6 +77,12 @@ while :; do sleep 0.05; done`, "connection refused", 2 * time.Second},
 	}
 }
 
+// AfterSuite runs when BeforeSuite has failed, too.
+func TestStopOfAProgramThatWasNeverStarted(t *testing.T) {
+	var p *Program
+	p.Stop()
+}
+
 func TestATestFailsWhoseProgramEnds(t *testing.T) {
 	for script, want := range map[string]string{
 		"echo 'Error: a reason' >&2\nexit 3": "the program ended by itself: a reason: exit status 3",

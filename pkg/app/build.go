@@ -53,8 +53,9 @@ func newBuilder(cfg Config, clk clock.WithTicker) (*builder, error) {
 	return b, err
 }
 
-// buildCaches makes the caches and their two clients. The renewals of the nodes' Leases come hundreds at a time, and nothing waits for one
-// of them as a ReplicaSet waits for its pods. Our own Lease, which is on the same stream then, is seen some tens of milliseconds later.
+// buildCaches makes the caches and their two clients. Leases have a client that coalesces reads: with many nodes renewals arrive by the hundred, and
+// nothing waits for a single one of them as a ReplicaSet waits for its pods. The price is that the events of our own Lease, which come on the same
+// stream, are seen up to 75 ms later.
 func (b *builder) buildCaches() error {
 	informers := kubeclient.WithAgent(b.cfg.REST, "shared-informers")
 	informers.QPS = -1
@@ -167,7 +168,7 @@ func (b *builder) fenced(name string) (kubernetes.Interface, *rest.Config, error
 }
 
 // controllers builds the enabled controllers, in start order. They register their handlers, so this comes before the caches start.
-func (b *builder) controllers() ([]named, error) {
+func (b *builder) controllers() ([]builtController, error) {
 	base := controller.Base{
 		Caches: b.caches, Recorder: b.events.recorder, Clock: b.clock, Metrics: b.registry,
 		Drain: drain(b.cfg.Election.ShutdownTimeout), Enabled: b.cfg.Enabled,
@@ -182,7 +183,7 @@ func (b *builder) controllers() ([]named, error) {
 		}
 		base.APIServers = apiServers(leases)
 	}
-	var built []named
+	var built []builtController
 	for _, r := range b.cfg.Controllers {
 		var err error
 		if base.Client, base.REST, err = b.fenced(r.Agent); err != nil {
@@ -192,14 +193,14 @@ func (b *builder) controllers() ([]named, error) {
 		if err != nil {
 			return nil, fmt.Errorf("build %s: %w", r.Name, err)
 		}
-		built = append(built, named{c, r.Name})
+		built = append(built, builtController{c, r.Name})
 	}
 	return built, nil
 }
 
-// drain is how long syncs may go on after the end of a term before their own loops cancel them: longer than the elector waits. So it is the
-// elector that cuts a write which is not answered, and knows that the API server may still do it; had the loop cancelled it, the lease would
-// seem free to be released. Zero is no limit for both.
+// drain returns how long a loop lets its syncs run on after the end of a term: a second longer than the elector waits for them. So it is the elector
+// that cuts a write which is not answered, and it knows then that the API server may still carry the write out. If the loop cancelled it first, the
+// controllers would seem to have drained in time, and the lease to be free to be released. 0 means no limit for both.
 func drain(shutdown time.Duration) time.Duration {
 	if shutdown == 0 {
 		return 0
@@ -241,8 +242,8 @@ func apiServers(leases *caches.Leases) func() int {
 	}
 }
 
-// named is a controller that was built.
-type named struct {
+// builtController is a controller that was built.
+type builtController struct {
 	controller.Controller
 	name string
 }

@@ -31,12 +31,12 @@ type Config struct {
 	// with rest.AddUserAgent. It is copied before it is changed.
 	REST *rest.Config
 
-	// Patience is how long an API server that is not there, or not ready, is waited for at the start; 0: for ever. One that has been reached has 20 s
-	// for its answer all the same.
-	Patience time.Duration
+	// StartTimeout is how long the manager waits at its start for an API server that is not there, or not ready; 0: for ever. A server that can be
+	// reached is given 20 s for its answer even if that is longer.
+	StartTimeout time.Duration
 
-	// OwnProcess says that this manager is what its process is for: it uses the metrics of libraries, which a process has once and package command
-	// sets up, and gives memory back to the operating system when its caches are filled. It is for package command to say that.
+	// OwnProcess says that the process has no other purpose than this manager. The manager then uses the library metrics that exist once per process, and
+	// returns memory to the operating system when its caches are filled; advice in its errors names the command's flags. Only package command sets it, and sets those metrics up.
 	OwnProcess bool
 
 	// ServiceAccounts makes each controller work as the service account of its name in kube-system.

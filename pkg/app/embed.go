@@ -6,14 +6,15 @@ import (
 	"slices"
 	"strings"
 
+	clientfeatures "k8s.io/client-go/features"
 	"k8s.io/client-go/rest"
 
 	"minikcm/pkg/controller"
 )
 
-// DefaultConfig is the configuration of a manager in a program of one's own: what the command has without any flag, for these controllers and
-// with the API server and the credentials of cfg. cfg is copied. Of it, limits of requests, timeout, content type, compression, user agent and warning handler do not count.
-// A program that is not alone will want to change Election and Serving.
+// DefaultConfig is the configuration of a manager inside another program: what the command has without any flag, for these controllers, with the API
+// server and the credentials of cfg. cfg is copied; its rate limits, timeout, content type, compression, user agent and warning handler are replaced.
+// Such a program will usually want to change Election and Serving. It fails if cfg is nil, or if the host name, part of the identity, cannot be read.
 func DefaultConfig(cfg *rest.Config, controllers []controller.Registration) (Config, error) {
 	if cfg == nil {
 		return Config{}, errors.New("no rest.Config")
@@ -49,6 +50,9 @@ func (c *Config) validate() error {
 		return errors.New("no rest.Config")
 	}
 	var errs []error
+	if !clientfeatures.FeatureGates().Enabled(clientfeatures.AtomicFIFO) { // the command locks it, other programs may have replaced the gates
+		errs = append(errs, errors.New("client-go's feature gate AtomicFIFO is off: without it a cache cannot say which version it has reached"))
+	}
 	for _, r := range c.Controllers {
 		if r.Config != nil {
 			errs = append(errs, r.Config.Validate()...)

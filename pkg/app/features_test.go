@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	clientfeatures "k8s.io/client-go/features"
+	"k8s.io/client-go/rest"
 	"k8s.io/component-base/featuregate"
 	baseversion "k8s.io/component-base/version"
 )
@@ -155,4 +156,29 @@ func TestClientGoUsesOurGates(t *testing.T) {
 			t.Errorf("%s: client-go sees %v", arg, got)
 		}
 	}
+}
+
+// As a library a manager goes by whatever gates the program has.
+func TestAManagerNeedsAtomicFIFO(t *testing.T) {
+	before := clientfeatures.FeatureGates()
+	t.Cleanup(func() { clientfeatures.ReplaceFeatureGates(before) })
+	cfg, err := DefaultConfig(&rest.Config{Host: "https://127.0.0.1"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Serving.Port = 0
+	clientfeatures.ReplaceFeatureGates(withoutAtomicFIFO{before})
+	if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), "AtomicFIFO is off") {
+		t.Errorf("New = %v, want an error that names the gate", err)
+	}
+	clientfeatures.ReplaceFeatureGates(before)
+	if _, err := New(cfg); err != nil {
+		t.Error(err)
+	}
+}
+
+type withoutAtomicFIFO struct{ clientfeatures.Gates }
+
+func (w withoutAtomicFIFO) Enabled(key clientfeatures.Feature) bool {
+	return key != clientfeatures.AtomicFIFO && w.Gates.Enabled(key)
 }

@@ -31,7 +31,7 @@ type Manager struct {
 	events      *events
 	elector     *leadership.Elector
 	freshness   *freshness.Monitor // nil if switched off
-	controllers []named
+	controllers []builtController
 
 	fillNow chan struct{} // closed when the caches are to be filled
 	fill    func()        // closes it; may be called again
@@ -139,6 +139,9 @@ func (m *Manager) addChecks() {
 
 // warmNow reports whether the caches should be filled at this moment: always, unless they wait for the lease.
 func (m *Manager) warmNow() bool { return m.cfg.Promises.WarmStandby || m.elector.Status().Leading }
+
+// Unsynced names the types whose first list has not come yet.
+func (m *Manager) Unsynced() []string { return m.caches.Unsynced() }
 
 // Started is closed when the caches are filled and the controllers work, for the first time.
 func (m *Manager) Started() <-chan struct{} { return m.working }

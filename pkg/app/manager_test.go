@@ -66,7 +66,7 @@ func TestRunningControllersAreShownByTheirOwnProcessOnly(t *testing.T) {
 	controllersmetrics.Register()
 	for name, own := range map[string]bool{"of-its-own-process": true, "of-a-part": false} {
 		ctx, stop := context.WithCancel(t.Context())
-		m := &Manager{cfg: Config{OwnProcess: own}, clock: clock.RealClock{}, controllers: []named{{brief{stop}, name}}, filled: make(chan struct{}), fill: func() {}, work: func() {}}
+		m := &Manager{cfg: Config{OwnProcess: own}, clock: clock.RealClock{}, controllers: []builtController{{brief{stop}, name}}, filled: make(chan struct{}), fill: func() {}, work: func() {}}
 		close(m.filled)
 		if err := m.lead(ctx, leadership.Term{}); err != nil {
 			t.Fatal(err)

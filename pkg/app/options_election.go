@@ -20,7 +20,7 @@ func (o *LeaderElectionOptions) addFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.Enabled, "leader-elect", o.Enabled,
 		"Work only while holding a Lease, so that several replicas can run and only one works.")
 	fs.DurationVar(&o.LeaseDuration, "leader-elect-lease-duration", o.LeaseDuration,
-		"Others may take the Lease when they have seen no renewal for this long. After a crash this is how long nobody works; while writes are slow, it is up to 45 seconds. Rounded up to whole seconds.")
+		"Others may take the Lease when they have seen no renewal for this long. After a crash this is how long nobody works; while writes are slow, it is up to 45 seconds (55 with --leader-elect-retry-period=5s). Rounded up to whole seconds.")
 	fs.DurationVar(&o.RenewDeadline, "leader-elect-renew-deadline", o.RenewDeadline,
 		"A leader that has not been able to renew for this long stops leading. Must be less than --leader-elect-lease-duration, by more than 0.1 s.")
 	fs.DurationVar(&o.RetryPeriod, "leader-elect-retry-period", o.RetryPeriod,

@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// preflightTimeout bounds one question, so that an address that swallows packets is told as soon as a refused one. Where it is not repeated for
-	// long, an API server that has been reached may take as long as a busy machine needs.
+	// preflightTimeout bounds one request, so that an address that drops packets is reported as soon as one that refuses connections. preflightPatience
+	// takes its place if Config.StartTimeout is set: with few attempts, a busy API server needs the time for a slow answer.
 	preflightTimeout, preflightPatience = 5 * time.Second, 20 * time.Second
 	// preflightPause is the pause between two attempts, preflightSay between two log lines about them.
 	preflightPause = 500 * time.Millisecond
@@ -38,19 +38,22 @@ const (
 
 // preflight asks the API server, before caches, election and controllers start, whether it can be reached and whether all that the enabled
 // controllers will do is allowed: to this process, and to the service accounts that they use instead of its identity. An API server that is
-// not there yet is waited for, at most for Config.Patience. What will not get better by waiting is an error of one line that says what to do about it. It returns ctx's
+// not there yet is waited for, at most for Config.StartTimeout. What will not get better by waiting is an error of one line that says what to do about it. It returns ctx's
 // error if ctx ends first.
 func preflight(ctx context.Context, cfg Config) error {
 	rc := kubeclient.WithAgent(cfg.REST, "preflight")
 	rc.Timeout, rc.QPS = preflightTimeout, -1
-	if cfg.Patience > 0 {
+	if cfg.StartTimeout > 0 {
 		rc.Timeout = preflightPatience
 	}
 	client, err := kubernetes.NewForConfig(rc)
 	if err != nil {
 		return fmt.Errorf("build the first client: %w", err)
 	}
-	p := &preflighter{client: client, server: rc.Host, clock: clock.RealClock{}, patience: cfg.Patience}
+	p := &preflighter{client: client, server: rc.Host, from: fromProgram, clock: clock.RealClock{}, patience: cfg.StartTimeout}
+	if cfg.OwnProcess {
+		p.from = fromFlags
+	}
 	return p.run(ctx, required(cfg))
 }
 
@@ -58,6 +61,7 @@ func preflight(ctx context.Context, cfg Config) error {
 type preflighter struct {
 	client kubernetes.Interface
 	server string
+	from   origin
 	clock  clock.WithDelayedExecution
 	// patience is how long it is repeated, and a connection waited for; 0: for ever.
 	patience time.Duration
@@ -78,7 +82,7 @@ func (p *preflighter) run(ctx context.Context, all []asker) error {
 			return context.Cause(ctx)
 		}
 		now := p.clock.Now()
-		reason, lasting := classify(err, p.server)
+		reason, lasting := classify(err, p.server, p.from)
 		switch {
 		case p.patience > 0 && now.Sub(begun) >= p.patience:
 			return reason
@@ -103,8 +107,8 @@ func (p *preflighter) run(ctx context.Context, all []asker) error {
 	}
 }
 
-// reach is check, but for a server with which there is no connection when our patience is over: an address may accept and say nothing. A server that
-// is only slow has shaken hands by then.
+// reach is check, ended with errSilent if no connection, TLS handshake included, was made within p.patience: an address may accept connections and say
+// nothing. A server that is only slow has completed the handshake by then, and gets the time of its request.
 func (p *preflighter) reach(ctx context.Context, all []asker) error {
 	if p.patience == 0 {
 		return p.check(ctx, all)
@@ -246,8 +250,7 @@ func (e *missingError) Error() string {
 	for i, r := range e.refusals {
 		users[i] = r.String()
 	}
-	return strings.Join(users, "; ") + "; grant it with a ClusterRole and its binding (deploy/ has them), " +
-		"or switch off the controllers that need it with --controllers"
+	return strings.Join(users, "; ")
 }
 
 // String names what works no more once, behind all the rights that are missing for it.

@@ -50,7 +50,7 @@ func TestClassify(t *testing.T) {
 		{"server broken", apierrors.NewInternalError(errors.New("etcd")), false, "etcd"},
 		{"server slow", apierrors.NewTimeoutError("slow", 1), false, "slow"},
 		{"gateway", status(502), false, "m"},
-		{"wrong CA", through(&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}), true, "check certificate-authority in --kubeconfig"},
+		{"wrong CA", through(&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}), true, "check the certificate authority in --kubeconfig"},
 		{"wrong name", through(x509.HostnameError{Certificate: &x509.Certificate{}, Host: "h"}), true, "check the address"},
 		{"expired", through(x509.CertificateInvalidError{Reason: x509.Expired, Cert: &x509.Certificate{}}), true, "the clock of this machine"},
 		{"no TLS there", through(http.ErrSchemeMismatch), true, "speaks no TLS"},
@@ -63,7 +63,7 @@ func TestClassify(t *testing.T) {
 		{"several lines become one", errors.New("a\n\tb"), false, "a b"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			reason, lasting := classify(tt.err, "https://h")
+			reason, lasting := classify(tt.err, "https://h", fromFlags)
 			if lasting != tt.lasting || !strings.Contains(reason.Error(), tt.want) || strings.Contains(reason.Error(), "\n") {
 				t.Errorf("classify(%v) = %q, lasting %v; want one line with %q, lasting %v", tt.err, reason, lasting, tt.want, tt.lasting)
 			}
@@ -93,7 +93,7 @@ func newPreflighter(t *testing.T, cfg *rest.Config) (*preflighter, *clocktesting
 		t.Fatal(err)
 	}
 	clk := clocktesting.NewFakeClock(time.Now())
-	return &preflighter{client: client, server: cfg.Host, clock: clk}, clk
+	return &preflighter{client: client, server: cfg.Host, from: fromFlags, clock: clk}, clk
 }
 
 // testNeeds are those of this process and of a service account.
@@ -182,7 +182,7 @@ func TestPreflightFailsAtOnce(t *testing.T) {
 		{"forbidden", 403, nil, "forbids even to ask"},
 		{"another CA", 0, func(c *clientcmdapi.Config) {
 			c.Clusters["c"].CertificateAuthorityData = fakeapi.NewCA(t, "other").PEM
-		}, "certificate signed by unknown authority; check certificate-authority"},
+		}, "certificate signed by unknown authority; check the certificate authority"},
 		{"another name", 0, func(c *clientcmdapi.Config) {
 			c.Clusters["c"].TLSServerName = "elsewhere.invalid"
 		}, "the server's certificate is for other names"},

@@ -1,0 +1,101 @@
+package kcmtest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/client-go/rest"
+)
+
+// AfterSuite runs when BeforeSuite has failed, too.
+func TestStopOfAManagerThatWasNeverStarted(t *testing.T) {
+	var m *Manager
+	m.Stop()
+}
+
+// fakeServer is an API server that allows all, or nothing, and answers nothing else.
+type fakeServer struct{ allowed bool }
+
+// RoundTrip implements http.RoundTripper.
+func (f fakeServer) RoundTrip(req *http.Request) (*http.Response, error) {
+	var answer any
+	switch path := req.URL.Path; {
+	case strings.HasSuffix(path, "/selfsubjectaccessreviews"):
+		answer = authorizationv1.SelfSubjectAccessReview{Status: authorizationv1.SubjectAccessReviewStatus{Allowed: f.allowed}}
+	case strings.HasSuffix(path, "/selfsubjectreviews"):
+		answer = authenticationv1.SelfSubjectReview{Status: authenticationv1.SelfSubjectReviewStatus{UserInfo: authenticationv1.UserInfo{Username: "stranger"}}}
+	default:
+		<-req.Context().Done()
+		return nil, req.Context().Err()
+	}
+	body, err := json.Marshal(answer)
+	return &http.Response{
+		StatusCode: http.StatusCreated, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body)), Request: req,
+	}, err
+}
+
+func TestStartSaysWhatIsMissing(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		server fakeServer
+		want   string
+	}{
+		{"rights", fakeServer{}, "kcmtest: user stranger is not allowed to: "},
+		{"lists", fakeServer{allowed: true}, "kcmtest: the controllers do not work after 30s: no list of namespaces, pods has come"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &fakeT{}
+				f.run(func() { Start(f, &rest.Config{Host: "http://api", Transport: tt.server}, Controllers("namespace")) })
+				if !strings.HasPrefix(f.fatal, tt.want) || strings.Contains(f.fatal, " --") || len(f.errors) > 0 {
+					t.Errorf("told %q and %q, want it to begin with %q and to name no flag", f.fatal, f.errors, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// fakeT is a test that may fail.
+type fakeT struct {
+	fatal    string
+	errors   []string
+	cleanups []func()
+}
+
+func (f *fakeT) Helper() {}
+
+func (f *fakeT) Cleanup(c func()) { f.cleanups = append(f.cleanups, c) }
+
+func (f *fakeT) Errorf(format string, args ...any) {
+	f.errors = append(f.errors, fmt.Sprintf(format, args...))
+}
+
+type ended struct{}
+
+func (f *fakeT) Fatalf(format string, args ...any) {
+	f.fatal = fmt.Sprintf(format, args...)
+	panic(ended{})
+}
+
+// run is the test with its cleanups.
+func (f *fakeT) run(test func()) {
+	defer func() {
+		for i := range f.cleanups {
+			f.cleanups[len(f.cleanups)-1-i]()
+		}
+	}()
+	defer func() {
+		if r := recover(); r != nil && r != (ended{}) {
+			panic(r)
+		}
+	}()
+	test()
+}
