@@ -18,7 +18,7 @@ import (
 func main() {
 	cmd := command.New(append(app.Controllers(), foo.Registration(foo.DefaultConfig())))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	cmd.SetContext(ctx)
 	os.Exit(cli.Run(cmd))
 }
