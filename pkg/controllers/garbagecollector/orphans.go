@@ -1,0 +1,123 @@
+package garbagecollector
+
+import (
+	"context"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// finishOrphaning takes away all references to an owner, and then lets it go. It returns what still holds it, and whether it has changed meanwhile.
+func (c *Controller) finishOrphaning(ctx context.Context, o ending) (next, hindrance, bool, error) {
+	s := ownerSight{meant: o.live.uid, owner: o.live, waited: o.waited(c.deps.Clock.Now()), undiscovered: c.undiscovered(o.memory)}
+	if n := finish(s); n.do == hold { // the deletion was of another kind when discovery was asked
+		return n, noTypes(), false, nil
+	}
+	types, known, unseen := c.whereOrphansMayBe(o)
+	passes := []pass{{types: types, known: known, unseen: unseen}}
+	if o.memory.listed { // to list everything again is expensive, so what held the owner then is tried first
+		failed := slices.DeleteFunc(slices.Clone(types), func(t apiType) bool { return !o.memory.unlisted[t.GroupResource()] })
+		passes = []pass{{types: failed, known: known, unseen: unseen}, {types: types, unseen: unseen}}
+	}
+	var orphans []object
+	for _, p := range passes {
+		n, h, found, err := c.makeOrphans(ctx, o, s, p)
+		if err != nil || n.do != finalize {
+			return n, h, false, err
+		}
+		orphans = union(orphans, found)
+	}
+	if late := len(union(orphans, c.graph.referring(o.key))) - len(orphans); late > 0 { // they would be deleted with the owner
+		return next{do: hold, why: byRefs, after: ringPatience}, hindrance{all: late}, false, nil
+	}
+	changed, err := c.finalize(ctx, o, metav1.FinalizerOrphanDependents)
+	return next{}, hindrance{}, changed, err
+}
+
+// pass is one of the looks for orphans-to-be.
+type pass struct {
+	types  []apiType // to list
+	known  []object  // dependents that the graph shows
+	unseen []blind   // types that cannot even be asked for
+}
+
+// whereOrphansMayBe returns the types to list for dependents of an owner, those that the graph shows, and the types that nothing can be known of.
+func (c *Controller) whereOrphansMayBe(o ending) (types []apiType, known []object, unseen []blind) {
+	unserved := map[schema.GroupResource]bool{}
+	for _, d := range c.graph.referring(o.key) {
+		if c.types.state(d.resource).served() {
+			known = append(known, d)
+		} else {
+			unserved[d.resource] = true
+		}
+	}
+	for _, t := range c.types.states() {
+		switch r := t.GroupResource(); {
+		case !t.watched || !t.mayDependOn(o.at):
+		case t.served():
+			types = append(types, t.apiType)
+		case unserved[r], t.blind(): // otherwise the graph shows all there was of it, and nothing refers to the owner
+			unseen = append(unseen, blind{r.String(), "the API server does not serve it at the moment"})
+		}
+	}
+	for _, group := range c.types.unknownGroups() {
+		unseen = append(unseen, blind{"*." + group, "the API server cannot tell what is in the group"})
+	}
+	return types, known, unseen
+}
+
+// makeOrphans takes away the references to an owner that a pass shows, and returns the dependents that had them. The next step is to let the owner go if the
+// pass has left nothing to be done.
+func (c *Controller) makeOrphans(ctx context.Context, o ending, s ownerSight, p pass) (next, hindrance, []object, error) {
+	swept, err := c.sweeper.dependents(ctx, search{types: p.types, namespace: o.live.namespace, owner: o.key, since: o.memory.since}, c.memories.finishing)
+	if err != nil {
+		return next{}, hindrance{}, nil, err
+	}
+	c.memories.note(o.key, func(m *ownerMemory) {
+		m.listed, m.unlisted = true, map[schema.GroupResource]bool{}
+		for _, r := range swept.failed {
+			m.unlisted[r] = true
+		}
+	})
+	dependents := union(swept.found, p.known)
+	h := hindrance{blind: slices.Concat(p.unseen, swept.blind)}
+	s.looked, s.blind, s.again, s.refs = true, len(h.blind), swept.again, len(dependents)
+	n := finish(s)
+	if n.do != orphan {
+		return n, h, dependents, nil
+	}
+	if err := each(ctx, dependents, func(ctx context.Context, dependent object) error { return c.orphan(ctx, dependent, o.live.uid) }); err != nil {
+		h.all = len(dependents)
+		return n, h, dependents, err
+	}
+	c.noteCounted(o.key, orphan)
+	s.refs = 0
+	return finish(s), h, dependents, nil
+}
+
+// union is what lists and the graph have shown, each once, as the lists have it: they are newer, and complete.
+func union(listed, known []object) []object {
+	met := map[types.UID]bool{}
+	var all []object
+	for _, o := range append(slices.Clone(listed), known...) {
+		if !met[o.uid] {
+			met[o.uid] = true
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+// orphan takes the references to an owner away from one dependent.
+func (c *Controller) orphan(ctx context.Context, dependent object, owner types.UID) error {
+	return c.rewrite(ctx, dependent, owner, requestOrphan, func(o object, as types.PatchType) (patch, bool, error) {
+		refs := positions(o, func(r reference) bool { return r.uid == owner })
+		if len(refs) == 0 {
+			return patch{}, false, nil
+		}
+		p, err := without(o, as, refs)
+		return p, true, err
+	})
+}
