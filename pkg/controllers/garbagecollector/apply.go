@@ -73,7 +73,8 @@ func (w *writer) remove(ctx context.Context, at apiType, o object, policy metav1
 	}, "policy", policy)
 }
 
-// patch changes the metadata of an object on account of another, or itself: all that is done on account of one shares slots. what tells the log what for.
+// patch changes the metadata of an object. account is the UID of the object on whose account that is done, maybe itself: writes on one account share slots.
+// what is one of the request constants, for the log and the metrics. still is asked when the request can be sent, see remove.
 func (w *writer) patch(ctx context.Context, at apiType, o object, account types.UID, p patch, what string, still func() bool) (outcome, error) {
 	return w.send(ctx, at, o, account, what, still, func(ctx context.Context) error {
 		return converted(at, func(r schema.GroupVersionResource) error {

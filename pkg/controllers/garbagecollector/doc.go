@@ -16,6 +16,7 @@
 //   - reference.go says where the owner is that a reference names, or why nobody can tell.
 //   - evidence.go says what is known of that owner: present, waiting, absent or unknown.
 //   - plan.go decides about an object, finish.go about an owner that is being deleted, cycle.go how owners that wait for each other come free.
+//   - reconcile.go does what was decided about an object, finish_owner.go what was about an owner, orphans.go if its dependents are to stay.
 //   - request.go is what is sent, and what comes of it, apply.go sends it. inquiry.go is how questions are asked for many, and not of an API that does not
 //     answer; owners.go asks for owners, sweep.go lists types. explain.go is what users are told when nothing is sent.
 //   - why.go and dump.go are the debug page: what is known of an object in words, and the graph for Graphviz.
@@ -25,13 +26,22 @@
 //
 // # Nothing goes without proof
 //
-// The graph can be late, and a feed can be silent. What it shows is enough to leave an object alone, and no more than a suspicion otherwise. An
-// owner is absent if the API server has said, within the last second or together with what it said last of the other owners of the same object, which may take half a minute, that another
-// object has its name, or that there is none of this name and something else says so, too: the owner's feed told of its deletion, or has been up to date for two seconds since the reference was seen
-// and does not show it, or the API server has said so two seconds before. One of a type of the API server's own is absent, too, if no object can have its name. Only answers count that were asked for after the reference was seen:
-// who wrote it had seen the owner, and an answer from before may be about a namesake. That an owner waits for its dependents can
-// end, so it is asked for at each look, and what was decided is judged again at the moment at which a request can be sent. A 404 that does not name the object is not about the object: a server that does not know the type
-// yet, or no longer, gives it for every path. It says nothing, and neither do a refusal and silence.
+// The graph can be late, and a feed can be silent. What it shows is enough to leave an object alone, and no more than a suspicion otherwise. An owner is
+// absent in these cases only (see judge):
+//
+//   - The API server showed another object under its name.
+//   - The API server said that there is no object of this name, and something else says so, too: the owner's feed told of its deletion; or the feed has
+//     been up to date for two seconds since the reference was seen and does not show the owner; or the API server had said the same two seconds before.
+//   - The API server itself serves the type, and no object can have such a name.
+//   - Its kind is no longer served, see below.
+//
+// An answer counts if it was asked for after the reference was seen: who wrote the reference had seen the owner, and an answer from before may be about a
+// namesake. It is good for a second, counted from the end of the round in which the other owners of the same object were asked for, if the round took no
+// more than half a minute. That an owner waits for its dependents can end, so it is asked for at each look. A decision is judged again at the moment at
+// which its request can be sent.
+//
+// A 404 that does not name the object proves nothing: a server that does not know the type yet, or no longer, gives it for every path. Neither do a refusal
+// and silence.
 //
 // An object whose kind is no longer served cannot be asked for. It is absent if its feed told of its deletion before discovery stopped to show
 // the kind, as it is when a CustomResourceDefinition is deleted with its objects; otherwise it stays unknown.

@@ -110,8 +110,8 @@ type reply struct {
 	leaving         bool      // what was found waits for its dependents
 	asked, answered time.Time
 	failures        int // in a row: answers that say nothing about the owner
-	// When two answers were asked for, settled apart, between which and since then the target was never found: both said missing. The later one is
-	// renewed, and becomes the earlier one, as soon as there is one settled after it. Zero: there is none.
+	// When two answers that said missing were asked for, at least settled apart, if the target was never found in between or since. A further one, settled
+	// after later, becomes later, and later becomes earlier. Zero: there is no such answer.
 	earlier, later time.Time
 	poll           time.Time // when to ask again if no feed tells of what was found; zero: it was not, or was found to leave
 }
@@ -168,9 +168,9 @@ type testimony struct {
 	round   round     // the latest one
 }
 
-// round is of questions about several owners of one object that were asked together. The first answer is not old when the last one
-// comes, unless the round took longer than longestRound: otherwise an object with many owners, or one that somebody slow is asked for, would never be decided
-// about. That owners wait can come to an end, so they are asked for last, and what they were found to do is no older for a second only.
+// round is one set of questions about several owners of one object. Its answers count as given at its end, unless it took longer than longestRound:
+// otherwise an object with many owners, or with one whose API is slow, could never be decided about. Owners that wait are asked for last, from late on:
+// their waiting can end, so their answers are good for a second only.
 type round struct{ began, late, ended time.Time }
 
 // age is for how long an answer has been known, if that was asked for in the round, since the end of the round.

@@ -244,7 +244,8 @@ func (k *knownType) tellSilence(ctx context.Context, now time.Time) {
 	klog.FromContext(ctx).Info("Objects of a type are not seen", "controller", Name, "resource", k.GroupResource().String(), "reason", reason)
 }
 
-// relist has the feeds of types begin anew that show objects which have gone from under another. Caches go by what they are told.
+// relist starts the feeds anew of types that may show objects which the graph has lost: one object can be served as two types, and was in the graph under
+// the other one, from which it has gone. Types that come from a cache cannot be listed anew, and are left out.
 func (t *knownTypes) relist(ctx context.Context, now time.Time) {
 	t.shifting.Lock()
 	defer t.shifting.Unlock()

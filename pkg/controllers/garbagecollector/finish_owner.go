@@ -20,8 +20,8 @@ import (
 // strayRecheck is when to look again, at first, at an owner whose dependents only a list has shown: their events are on their way.
 const strayRecheck = time.Second
 
-// reconcileOwner brings an owner that is being deleted a step closer to its end. As long as the graph shows who holds it, it is not read: those
-// who are deleted on its account ask for it themselves.
+// reconcileOwner brings an owner that is being deleted a step closer to its end. As long as the graph shows dependents that hold it, it is not read live
+// here: the syncs that delete those dependents ask for it themselves.
 func (c *Controller) reconcileOwner(ctx context.Context, key id) (controller.Result, error) {
 	d, ok := c.graph.dependentsOf(key, most)
 	if !ok || !d.owner.marks.finishing() {
@@ -369,8 +369,8 @@ func (c *Controller) finalize(ctx context.Context, o ending, finalizer string) (
 	return false, nil
 }
 
-// each does something about many objects at once, and returns an error when all have been tried: the first one after which it is worth trying again soon, or
-// the first. Once the term has ended, or one has waited for its slot in vain, it begins with no more of them.
+// each calls do for many objects, writesAtOnce at a time, and returns when all have been tried. Of several errors it returns the one after which a retry
+// makes sense soonest: errBusy, then any but errRejected, then the first. After ErrDraining or errBusy it begins no more.
 func each(ctx context.Context, all []object, do func(context.Context, object) error) error {
 	var wait sync.WaitGroup
 	var first error

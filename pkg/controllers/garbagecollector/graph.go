@@ -14,6 +14,9 @@ import (
 // to; an edge for every owner reference. It is what feeds write into, so there is no other copy. It sends no requests, and its lock is held
 // for microseconds, but for a walk over all nodes, over the dependents of one owner, or over the references of one object: 30 ms for 100,000.
 //
+// Objects leave it in steps. deny notes that the API server said that there is none, vanish that it is no longer seen, depart that a feed told of its deletion;
+// tidy drops the node when nothing refers to it any more.
+//
 // It tells who should be looked at. What it shows is a suspicion and never a proof: see evidence.go.
 type graph struct {
 	clock clock.PassiveClock

@@ -43,8 +43,9 @@ const (
 	brief                  // for a moment, as for types that are looked at for good measure
 )
 
-// inquiries are questions to the API server that are asked for many. About one thing one asks at a time, and those who wait share the answer. To one API
-// few are asked at once, and if that does not answer, one now and then: all others are told so at once, so that nobody is held up by an API that hangs.
+// inquiries share questions to the API server between all who have the same one. About one key only one goroutine asks at a time, and those who wait share
+// the answer. Of one API few questions are in flight at once. If the API hangs, all others get a *silence error without asking, and now and then
+// one is let through to try it: nobody is held up by an API that hangs.
 type inquiries[K comparable, A any] struct {
 	clock clock.PassiveClock
 	most  int           // questions to one API at once
@@ -314,8 +315,8 @@ func (b *breaker) end(begun time.Time) {
 	}
 }
 
-// judge notes what came of a question. Only one that hung is held against the API: a failure that is told at once costs nothing, and is shared like any answer.
-// Who had no time to wait has learnt nothing.
+// judge notes the result of a question. Only one that hung counts against the API: an error that comes at once costs nothing, and is shared like any answer.
+// A question that its asker cut short, before it could be said to hang, proves nothing, and the next one may try.
 func (b *breaker) judge(begun time.Time, failed error, now time.Time) {
 	newer, took := b.failures == 0 || begun.After(b.failed), now.Sub(begun)
 	late := errors.Is(failed, context.DeadlineExceeded)

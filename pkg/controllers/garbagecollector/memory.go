@@ -24,17 +24,17 @@ type memories struct {
 // ownerMemory is of an owner that is being deleted.
 type ownerMemory struct {
 	orphaning bool
-	since     time.Time // it was first seen to be deleted so
-	collected time.Time // its dependents were last woken on its account
-	free      time.Time // no dependent has been seen to hold it since; zero: one has
-	why       reason    // it is held; empty: it is not
-	holders   int       // how many dependents held it when it was last looked at
-	moved     time.Time // that number has changed; zero: it was not looked at yet
+	since     time.Time // when it was first seen to be deleted in this way
+	collected time.Time // when its dependents were last woken on its account
+	free      time.Time // since when no dependent has been seen to hold it; zero: one has
+	why       reason    // what holds it; empty: nothing
+	holders   int       // how many dependents and types held it at the last look
+	moved     time.Time // when holders last changed; zero: it has not been looked at yet
 	notice    notice
-	told      bool // the log has told of a request that was rejected
+	told      bool // the rejection of a request has been logged
 
-	listed   bool                          // orphaning: every type was, and the owner did not come free
-	unlisted map[schema.GroupResource]bool // those that could not be, the last time
+	listed   bool                          // orphaning: all types have been listed once, and something still held the owner
+	unlisted map[schema.GroupResource]bool // the types whose list failed the last time
 	would    step                          // in observe-only mode, what was counted last
 }
 
@@ -64,7 +64,7 @@ func (n notice) due(text string, waited time.Duration, now time.Time) bool {
 // objectMemory is of an object that should go, or may have to.
 type objectMemory struct {
 	held string // why nothing can be told of an owner; empty: there is no such owner
-	told bool   // an event has said that a reference cannot be meant
+	told bool   // the event OwnerRefInvalidNamespace has been sent
 
 	refused string // what the last request about it was answered, if it was not done
 	// What was rejected or has failed last, if it was, how often in a row, and when it may be sent again, whatever wakes the object.

@@ -41,11 +41,11 @@ const (
 // schedule is when discovery is asked next.
 type schedule struct {
 	next  time.Time
-	last  time.Time     // it was asked
-	rest  time.Duration // after the last one, whatever happens
-	event time.Time     // the latest
-	echo  int           // of echoes, the next one; all: they are over
-	pause time.Duration // after the last discovery, if that was incomplete
+	last  time.Time     // when discovery was last asked
+	rest  time.Duration // least time after last, whatever happens
+	event time.Time     // when the latest event came
+	echo  int           // index of the next of echoes; their number: they are over
+	pause time.Duration // least time after last if the answer was incomplete; 0: it was complete
 }
 
 // after is the schedule after an event.

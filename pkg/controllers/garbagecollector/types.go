@@ -111,20 +111,20 @@ type knownType struct {
 	apiType
 	standing              // zero if it is not watched
 	shown    time.Time    // when discovery first showed it; zero: from the beginning, or not yet
-	served   bool         // discovery shows it
+	served   bool         // discovery shows the type
 	err      error        // why its feed does not work; nil: it does, or there is none
-	logged   bool         // that, since it last worked
-	whole    bool         // it has been listed since it was last away
-	lacking  bool         // it is away, and was not current when it went
+	logged   bool         // err, or that nothing is heard, has been logged since the feed last worked
+	whole    bool         // the type has been listed since it was last away
+	lacking  bool         // the type is away, and was not current when it went
 	emptied  bool         // its definition has gone, as it does after the last of its objects
-	reopened time.Time    // its watch, by us
-	feed     *feed        // in the graph; nil if it is not watched
-	source   *caches.Feed // nil: none now
-	turn     int          // of sources, which one this is: what one before it still tells is not heard
+	reopened time.Time    // when its watch was last reopened by us
+	feed     *feed        // in the graph; nil: the type is not watched
+	source   *caches.Feed // what fills feed; nil: nothing at the moment
+	turn     int          // the number of source: what an earlier one still tells is not heard
 	cached   bool         // its objects come from a cache
 
-	uncovered bool      // it has to be listed anew: objects that it shows have gone from under another type
-	relisted  time.Time // for that reason
+	uncovered bool      // the type has to be listed anew: objects that it shows have gone from under another type
+	relisted  time.Time // when that was last done
 }
 
 // typeState is what others see of a type.
