@@ -568,6 +568,35 @@ func TestAnUnansweredResizeIsSentAgain(t *testing.T) {
 			t.Errorf("when it can no longer be carried out: %+v, %v, %d", settling, err, len(b.ledger.resizes))
 		}
 	})
+	t.Run("the Deployment wants those pods again: it is not sent, and may still be carried out", func(t *testing.T) {
+		d := newDeployment(3)
+		d.Generation = 2
+		b := newBench(t, d, owned(d, "v1", newNext("web", 3, sizedFor(3, 3), revision("1"))))
+		lost(b)
+		live(b, b.sets[0].Generation, 3)
+		replyTo(b, nil)
+		if result, err := b.run(t.Context()); err != nil || result.After != answer.LandsWithin {
+			t.Errorf("%+v, %v; want to wait until it can no longer be carried out", result, err)
+		}
+		b.wants(t, "get replicasets", "update deployments/status")
+		live(b, 3, 2)
+		b.client.ClearActions()
+		if _, err := b.run(t.Context()); err != nil || len(b.ledger.resizes) > 0 || !b.ledger.barrier.Unseen() {
+			t.Errorf("carried out: %v, still not answered %d", err, len(b.ledger.resizes))
+		}
+		b.wants(t, "get replicasets")
+	})
+	t.Run("it is refused now: it has a back-off", func(t *testing.T) {
+		b := rollingBench(t)
+		lost(b)
+		replyTo(b, map[string]error{"old": apierrors.NewForbidden(setResource, "old", errors.New("no"))})
+		for range 2 {
+			if settling, err := b.writes.settle(t.Context(), b.task); err != nil || settling.again != minRefused {
+				t.Errorf("%+v, %v; want another try after %v", settling, err, minRefused)
+			}
+		}
+		b.wants(t, "patch replicasets")
+	})
 	conflict := apierrors.NewConflict(setResource, "old", errors.New("too many changes at once"))
 	t.Run("it conflicts now, at the generation that was judged: the first attempt may still be carried out", func(t *testing.T) {
 		b := rollingBench(t)

@@ -38,8 +38,21 @@ type ledger struct {
 // unansweredResize is a change of a ReplicaSet that was sent and not answered. It is sent again as it was: the size is changed once at most,
 // whichever of the two arrives.
 type unansweredResize struct {
-	change change
-	until  time.Time // by then it has been carried out or never will be
+	change     change
+	generation int64     // of the Deployment that wanted it
+	until      time.Time // by then it has been carried out or never will be
+}
+
+// unwanted reports whether the Deployment has changed since and may want the contrary: pods of its template that the change takes, or none that it makes.
+func (u unansweredResize) unwanted(d *appsv1.Deployment, current bool) bool {
+	if u.generation == d.Generation {
+		return false
+	}
+	to, all := u.change.to, orOne(d.Spec.Replicas)
+	if u.change.raises() {
+		return !current || to > all
+	}
+	return current && to < min(all, u.change.from)
 }
 
 // steps is the last change of a size of a Deployment's ReplicaSets that was answered; zero: none was yet.

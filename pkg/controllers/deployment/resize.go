@@ -137,7 +137,7 @@ func (w *writer) note(ctx context.Context, t task, c change, r resized) error {
 		delete(t.ledger.resizes, c.rs.UID)
 		return errMoved
 	case answer.Unknown:
-		t.ledger.resizes[c.rs.UID] = unansweredResize{change: c, until: w.clock.Now().Add(answer.LandsWithin)}
+		t.ledger.resizes[c.rs.UID] = unansweredResize{change: c, generation: t.d.Generation, until: w.clock.Now().Add(answer.LandsWithin)}
 	case answer.Refused:
 		t.throttle.refuse(t.d, c.rs, w.clock.Now())
 	}
@@ -167,12 +167,31 @@ type settled struct {
 	again    time.Duration // when it will be known of the others; 0: of all
 }
 
+// sendAgain sends a change again that was not answered, unless that was refused not long ago, or is not wanted any more: then it only looks what became of it.
+func (w *writer) sendAgain(ctx context.Context, t task, known unansweredResize) resized {
+	rs := known.change.rs
+	switch {
+	case t.throttle.refused(t.d, rs).wait(t.now) > 0:
+		return resized{outcome: answer.Unsent}
+	case !known.unwanted(t.d, t.ledger.templates.isOf(t.d, rs)):
+		return w.send(ctx, known.change)
+	}
+	live, err := w.read.set(ctx, rs.Namespace, rs.Name, readRefused)
+	switch {
+	case err != nil:
+		return resized{outcome: answer.Unsent, err: err}
+	case live == nil || live.UID != rs.UID:
+		return resized{outcome: answer.Missing}
+	}
+	return resized{outcome: answer.Conflict, set: live}
+}
+
 // settle sends changes again that were not answered, as they were.
 func (w *writer) settle(ctx context.Context, t task) (settled, error) {
 	var s settled
 	var failures []error
 	for uid, known := range t.ledger.resizes {
-		r := w.send(ctx, known.change)
+		r := w.sendAgain(ctx, t, known)
 		now := w.clock.Now()
 		outcome := r.outcome
 		if outcome == answer.Conflict && !known.change.outdatedBy(r.set) {
@@ -195,14 +214,18 @@ func (w *writer) settle(ctx context.Context, t task) (settled, error) {
 			delete(t.ledger.resizes, uid)
 			s.answered = true
 		case answer.Unknown:
-			t.ledger.resizes[uid] = unansweredResize{change: known.change, until: now.Add(answer.LandsWithin)}
+			known.until = now.Add(answer.LandsWithin)
+			t.ledger.resizes[uid] = known
 			failures = append(failures, fmt.Errorf("scale ReplicaSet %s again: %w", known.change.rs.Name, r.err))
 		default: // refused, or not sent: the attempt before may still be carried out
 			if !now.Before(known.until) {
 				delete(t.ledger.resizes, uid)
 				continue
 			}
-			s.again = controller.Soonest(s.again, known.until.Sub(now))
+			if r.outcome == answer.Refused {
+				t.throttle.refuse(t.d, known.change.rs, now)
+			}
+			s.again = controller.Soonest(s.again, controller.Soonest(known.until.Sub(now), t.throttle.refused(t.d, known.change.rs).wait(now)))
 			if stopped(r.err) {
 				failures = append(failures, r.err)
 			}
