@@ -85,8 +85,8 @@ func (c *Controller) setDeleted(rs *appsv1.ReplicaSet) {
 
 // podUpdated and podDeleted wake a Deployment that may wait for its old pods to be gone: no event of their ReplicaSet needs to follow.
 func (c *Controller) podUpdated(old, pod *caches.Pod) {
-	if c.inTerm.Load() && !old.IsFinished() && pod.IsFinished() {
-		c.wakeRecreated(pod)
+	if c.inTerm.Load() && (!old.IsFinished() && pod.IsFinished() || old.ControllerUID() != pod.ControllerUID()) {
+		c.wakeRecreated(old)
 	}
 }
 

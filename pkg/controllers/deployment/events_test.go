@@ -51,6 +51,10 @@ func TestWakeUps(t *testing.T) {
 		return &caches.Pod{Phase: phase, ObjectMeta: metav1.ObjectMeta{Namespace: rs.Namespace, Name: "pod",
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(rs, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))}}}
 	}
+	letGo := func(pod *caches.Pod) *caches.Pod {
+		pod.OwnerReferences = nil
+		return pod
+	}
 	namespace := func(uid types.UID) *corev1.Namespace {
 		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default", UID: uid}}
 	}
@@ -132,6 +136,7 @@ func TestWakeUps(t *testing.T) {
 			{"a pod is deleted, strategy Recreate", func() { c.podDeleted(podOf(gone, corev1.PodRunning)) }, []string{"gone"}},
 			{"a pod is deleted whose ReplicaSet is gone", func() { c.podDeleted(podOf(twin, corev1.PodRunning)) }, nil},
 			{"a pod ends, strategy Recreate", func() { c.podUpdated(podOf(gone, corev1.PodRunning), podOf(gone, corev1.PodFailed)) }, []string{"gone"}},
+			{"a pod is let go, strategy Recreate", func() { c.podUpdated(podOf(gone, corev1.PodRunning), letGo(podOf(gone, corev1.PodRunning))) }, []string{"gone"}},
 			{"a pod changes, strategy Recreate", func() { c.podUpdated(podOf(gone, corev1.PodPending), podOf(gone, corev1.PodRunning)) }, nil},
 
 			{"a namespace of an old name", func() { c.namespaceUpdated(namespace("1"), namespace("2")) }, []string{"gone", "twin", "web"}},

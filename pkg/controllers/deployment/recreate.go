@@ -20,8 +20,9 @@ func (p pass) recreate() sizing {
 		s.held = append(s.held, holdOldPods)
 		return s
 	}
+	scaled := p.found && p.next.active() && p.sizedForOther(p.next) // it has had pods beside those that are still ending
 	for _, old := range p.old {
-		if !old.gone() {
+		if !old.gone() && !(scaled && old.caughtUp()) {
 			s.held = append(s.held, holdOldPods)
 			return s
 		}

@@ -25,6 +25,7 @@ func TestRecreate(t *testing.T) {
 		{"beside a new one that has pods", facts{}, []set{newNext("new", 1), newOld("old", 3, 1)}, []string{"old 3→0"}, false, false, nil},
 		{"the new one has too many", facts{}, []set{newNext("new", 5)}, []string{"new 5→3"}, false, false, nil},
 		{"complete", facts{}, []set{newNext("new", 3), newOld("old", 0, 1)}, nil, false, false, nil},
+		{"scaled up: pods of old ones that are still ending are not waited for", facts{}, []set{newNext("new", 2, sizedFor(2, 2)), newOld("old", 0, 1, terminating)}, []string{"new 2→3"}, false, false, nil},
 		{"scaled up: the pods of the new one are there, so those of the old one are not", facts{}, []set{newNext("new", 2), newOld("old", 0, 1)}, []string{"new 2→3"}, false, false, nil},
 
 		{"its pods are in the status", facts{oldPodsGone: true}, []set{newOld("old", 0, 1, telling(func(s *appsv1.ReplicaSetStatus) { s.Replicas = 1 }))}, nil, false, false, []hold{holdOldPods}},
