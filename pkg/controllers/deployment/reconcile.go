@@ -188,7 +188,7 @@ func (d *decision) replan(t task) { d.plan = rollout(t.d, d.sets, d.facts, t.now
 // when what is held back may go on.
 func (c *Controller) facts(t task, found bool, again *time.Duration) facts {
 	f := facts{
-		terminatingReplicas: c.cfg.TerminatingReplicas && !t.throttle.noTerminating, unsettled: t.unsettled, untold: t.ledger.untold,
+		terminatingReplicas: c.cfg.TerminatingReplicas && t.throttle.noTerminating != t.d.Generation, unsettled: t.unsettled, untold: t.ledger.untold,
 		gather: t.ledger.steps.gather(pass{d: t.d}.pace(), t.now), holdRollback: t.throttle.rollbacks.Wait(t.d.Generation, t.now),
 	}
 	if len(t.ledger.creates) > 0 {

@@ -40,7 +40,7 @@ type statusWriter struct {
 
 // changes reports whether there is anything to write.
 func (w *statusWriter) changes(t task, status appsv1.DeploymentStatus, revision string) bool {
-	if t.throttle.noTerminating {
+	if t.throttle.noTerminating == t.d.Generation {
 		status.TerminatingReplicas = nil
 	}
 	return revision != "" && t.d.Annotations[revisionAnnotation] != revision || !equality.Semantic.DeepEqual(t.d.Status, status)
@@ -77,7 +77,7 @@ func (w *statusWriter) write(ctx context.Context, t task, status appsv1.Deployme
 	t.throttle.statusAt = w.clock.Now()
 	t.ledger.barrier.Require(w.deployments, written.ResourceVersion, t.now)
 	if status.TerminatingReplicas != nil && written.Status.TerminatingReplicas == nil {
-		t.throttle.noTerminating = true // the field is off in the API server; do not write it again and again
+		t.throttle.noTerminating = t.d.Generation // the field is off in that API server; do not write it again and again
 	}
 	return 0, nil
 }

@@ -23,7 +23,7 @@ type throttle struct {
 	resizes   map[types.UID]refusedChange // of changes that were refused, by ReplicaSet
 
 	statusAt      time.Time // when the status was last written
-	noTerminating bool      // the API server drops status.terminatingReplicas
+	noTerminating int64     // generation of the Deployment at which an API server dropped status.terminatingReplicas; 0: none did
 }
 
 func newThrottle() *throttle {
