@@ -699,6 +699,30 @@ func TestThePaceOfNumbersFollowsTheDeadline(t *testing.T) {
 	}
 }
 
+// TestTerminatingReplicasAreToldAgain with the next generation, if an API server has dropped them: another may not.
+func TestTerminatingReplicasAreToldAgain(t *testing.T) {
+	d := newDeployment(3)
+	b := newBench(t, d, owned(d, "v1", newNext("new", 3, sizedFor(3, 3), revision("1"), telling(func(s *appsv1.ReplicaSetStatus) { s.TerminatingReplicas = new(int32) }))))
+	b.on("update deployments/status", func(_ int, a clienttesting.Action) (runtime.Object, error) {
+		got := a.(clienttesting.UpdateAction).GetObject().(*appsv1.Deployment).DeepCopy()
+		got.Status.TerminatingReplicas = nil
+		return got, nil
+	})
+	for _, want := range []bool{true, false} {
+		if got := b.facts(b.task, true, new(time.Duration)).terminatingReplicas; got != want {
+			t.Errorf("told: %t, want %t", got, want)
+		}
+		if _, err := b.run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.d = d.DeepCopy()
+	b.d.Generation++
+	if !b.facts(b.task, true, new(time.Duration)).terminatingReplicas {
+		t.Error("not told of another generation")
+	}
+}
+
 // TestProgressThatIsToldLaterCountsFromWhenItWasSeen, so that no deadline moves by the pace of numbers.
 func TestProgressThatIsToldLaterCountsFromWhenItWasSeen(t *testing.T) {
 	const minute = 60

@@ -61,8 +61,8 @@ func (w *writer) create(ctx context.Context, t task, want *appsv1.ReplicaSet) cr
 	return w.notMade(t, want, attempt, outcome, err)
 }
 
-// made takes the answer to a create. Something may have changed the template on its way: then the ReplicaSet would never be found again, and one
-// more would be made, and so on.
+// made takes the answer to a create. Something may have changed the template, the labels or the owner on its way: then the ReplicaSet would never be found
+// again, and one more would be made, and so on. One that is not ours would keep its pods for good, so it is deleted at once.
 func (w *writer) made(ctx context.Context, t task, want, got *appsv1.ReplicaSet, attempt controller.Create) creation {
 	got.ManagedFields = nil
 	t.ledger.end(want.Name)
@@ -76,14 +76,34 @@ func (w *writer) made(ctx context.Context, t task, want, got *appsv1.ReplicaSet,
 	if size > 0 {
 		w.recorder.Eventf(t.d, corev1.EventTypeNormal, reasonScaling, "Scaled up replica set %s from 0 to %d", got.Name, size)
 	}
+	var what string
+	var err error
 	if field := firstDifference(&want.Spec.Template, &got.Spec.Template); field != "" {
+		what = "its template differs from that of the deployment in " + field
+	}
+	if !t.selects(got) || !controls(t.d, got) {
+		what = "the deployment does not select its labels, or is not its owner"
+		if err = w.delete(ctx, got); err != nil {
+			err = fmt.Errorf("delete ReplicaSet %s, which is not ours: %w", got.Name, err)
+		}
+	}
+	if what != "" {
 		t.throttle.spoiledHere(t.ledger.templates.digestOf(t.d), got.UID, w.clock.Now())
-		message := fmt.Sprintf("Replica set %q was changed on its way: its template differs from that of the deployment in %s", got.Name, field)
+		message := fmt.Sprintf("Replica set %q was changed on its way: %s", got.Name, what)
 		w.recorder.Event(t.d, corev1.EventTypeWarning, "ReplicaSetChanged", message)
-		return creation{fate: createRefused, hold: holdTemplateChanged, message: message, again: t.throttle.changed.wait(w.clock.Now())}
+		return creation{fate: createRefused, hold: holdTemplateChanged, message: message, err: err, again: t.throttle.changed.wait(w.clock.Now())}
 	}
 	t.throttle.collisions, t.throttle.changed = doubling{}, doubling{}
 	return creation{fate: createDone, set: got}
+}
+
+// delete deletes a ReplicaSet, whatever has become of it since it was made.
+func (w *writer) delete(ctx context.Context, rs *appsv1.ReplicaSet) error {
+	err := w.client.AppsV1().ReplicaSets(rs.Namespace).Delete(ctx, rs.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &rs.UID}})
+	if answer.Of(err) == answer.Missing {
+		return nil
+	}
+	return err
 }
 
 // explain looks for the ReplicaSet that has the name.

@@ -54,7 +54,7 @@
 //
 // A change of a ReplicaSet is a JSON patch that tests its UID and its generation, so a size is changed once at most, and only on the spec that was judged. Annotations
 // raise no generation: of a change that is sent twice they may be set twice, late, and the next pass puts them right. A change that was not answered is sent again as
-// it was, before anything else is decided. Adopting and releasing is bound to the version, and needs no live read before it.
+// it was, before anything else is decided; if the Deployment wants the contrary by now it is only looked for until it can no longer be carried out. Adopting and releasing is bound to the version, and needs no live read before it.
 //
 // # Where we differ from upstream
 //
@@ -81,7 +81,7 @@
 //
 // Something that changes templates on their way into new ReplicaSets is told, with the field: such a ReplicaSet loses its pods, stays to be looked at, and is
 // deleted when the next is made, no sooner than after 5 s, then 10 s, up to 5 min. Those are made without pods and raised when they have come back as they were
-// sent. A new term knows nothing of that: one more stays behind in the history.
+// sent. A new term knows nothing of that: one more stays behind in the history. One that comes back with other labels or another owner is not ours, and is deleted at once.
 //
 // Steps of a rolling update are larger where the API server is slow: an old ReplicaSet that has not acted on its last size gives up no more for a while, and where
 // many pods may be on their way at once a step that moves few of them follows the last one after a multiple of what a resize takes. Both only put off, so the

@@ -62,8 +62,12 @@ func (o *owners) adoptAndRelease(ctx context.Context, t task) (mine []*appsv1.Re
 			return nil, 0, err
 		}
 		again = controller.Soonest(again, refused)
-		if adopted != nil && controls(t.d, adopted) {
+		switch {
+		case adopted == nil:
+		case controls(t.d, adopted):
 			c.mine = append(c.mine, adopted)
+		default:
+			again = controller.Soonest(again, o.refuse(t, rs, "Adopt", errors.New("it has another owner, or none, after that")))
 		}
 	}
 	for _, rs := range toRelease {
@@ -116,9 +120,14 @@ func (o *owners) patch(ctx context.Context, t task, rs *appsv1.ReplicaSet, body 
 		if verb == "Release" && apierrors.IsInvalid(err) {
 			return nil, 0, nil // it is another under the old name, or has no such reference
 		}
-		o.recorder.Eventf(t.d, corev1.EventTypeWarning, "Failed"+verb, "Failed to %s replica set %s: %v", strings.ToLower(verb), rs.Name, err)
-		t.throttle.ownership[rs.UID] = refusal{until: o.clock.Now().Add(refusedFor)}
-		return nil, refusedFor, nil
+		return nil, o.refuse(t, rs, verb, err), nil
 	}
 	return nil, 0, fmt.Errorf("%s ReplicaSet %s: %w", strings.ToLower(verb), rs.Name, err)
+}
+
+// refuse notes that a ReplicaSet cannot be adopted or released, tells why, and returns for how long it is left alone.
+func (o *owners) refuse(t task, rs *appsv1.ReplicaSet, verb string, why error) time.Duration {
+	o.recorder.Eventf(t.d, corev1.EventTypeWarning, "Failed"+verb, "Failed to %s replica set %s: %v", strings.ToLower(verb), rs.Name, why)
+	t.throttle.ownership[rs.UID] = refusal{until: o.clock.Now().Add(refusedFor)}
+	return refusedFor
 }

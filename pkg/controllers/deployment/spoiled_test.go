@@ -3,6 +3,7 @@ package deployment
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -18,21 +19,24 @@ import (
 	"minikcm/pkg/controller"
 )
 
-// spoiling is an API server with something before it that changes the templates of ReplicaSets, and a ReplicaSet controller that is quick.
+// spoiling is an API server with something before it that changes ReplicaSets, their templates if nothing else is said, and a ReplicaSet controller that is quick.
 type spoiling struct {
 	*bench
-	heal    bool // templates stay as they are
+	spoil   func(*appsv1.ReplicaSet)
+	heal    bool // ReplicaSets stay as they are
 	sizes   []int
 	changed bool // the last sync has written the status
 }
 
 func newSpoiling(t *testing.T, d *appsv1.Deployment) *spoiling {
-	s := &spoiling{bench: newBench(t, d)}
+	s := &spoiling{bench: newBench(t, d), spoil: func(rs *appsv1.ReplicaSet) {
+		rs.Spec.Template.Spec.Containers[0].Image = "registry/" + rs.Spec.Template.Spec.Containers[0].Image
+	}}
 	s.on("create replicasets", func(_ int, a clienttesting.Action) (runtime.Object, error) {
 		rs := a.(clienttesting.CreateAction).GetObject().(*appsv1.ReplicaSet)
 		rs.UID, rs.ResourceVersion, rs.Generation = types.UID(fmt.Sprintf("rs-%d", len(s.sizes))), fmt.Sprint(100+len(s.sizes)), 1
 		if !s.heal {
-			rs.Spec.Template.Spec.Containers[0].Image = "registry/" + rs.Spec.Template.Spec.Containers[0].Image
+			s.spoil(rs)
 		}
 		s.sizes = append(s.sizes, orOne(rs.Spec.Replicas))
 		return nil, nil // and the rest as ever
@@ -131,6 +135,52 @@ func TestChangedReplicaSetsDoNotPileUp(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestReplicaSetsThatAreNotOursDoNotPileUp: for an hour all of them get another label or lose their owner on their way. None is left, only the first has pods, no name is
+// used up, and in the end the rollout goes on.
+func TestReplicaSetsThatAreNotOursDoNotPileUp(t *testing.T) {
+	for name, spoil := range map[string]func(*appsv1.ReplicaSet){
+		"labels": func(rs *appsv1.ReplicaSet) { rs.Labels = map[string]string{"app": "other"} },
+		"owner":  func(rs *appsv1.ReplicaSet) { rs.OwnerReferences = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSpoiling(t, newDeployment(3, within(1, 1), deadline(600)))
+			s.spoil = spoil
+			s.during(t, time.Hour, func() {
+				if left := len(s.stored(t)); left > 0 && !t.Failed() {
+					t.Errorf("after %v %d ReplicaSets are left", s.clock.Since(now), left)
+				}
+			})
+			if len(s.sizes) < 10 || len(s.sizes) > 20 || s.sizes[0] != 3 || slices.Max(s.sizes[1:]) != 0 {
+				t.Errorf("ReplicaSets were made with %v pods in an hour", s.sizes)
+			}
+			if count := orZero(s.d.Status.CollisionCount); count != 0 {
+				t.Errorf("%d collisions were counted", count)
+			}
+			s.heal = true
+			s.during(t, maxChanged, func() {})
+			if sets := s.stored(t); len(sets) != 1 || *sets[0].Spec.Replicas != 3 {
+				t.Errorf("they are no longer changed, and there are %d: %+v", len(sets), sets)
+			}
+		})
+	}
+}
+
+// TestAnAdoptionWithoutEffectIsARefusal: something takes the owner away again. It is told, and not tried again at once.
+func TestAnAdoptionWithoutEffectIsARefusal(t *testing.T) {
+	d := newDeployment(3)
+	orphan := owned(d, "v1", newNext("orphan", 3, sizedFor(3, 3), revision("1")))
+	orphan.OwnerReferences = nil
+	b := newBench(t, d, orphan)
+	b.on("patch replicasets", func(int, clienttesting.Action) (runtime.Object, error) { return orphan, nil })
+	for range 2 {
+		if _, again, err := b.owners.adoptAndRelease(t.Context(), b.task); err != nil || again != refusedFor {
+			t.Errorf("again after %v, error %v; want %v", again, err, refusedFor)
+		}
+	}
+	b.wants(t, "get deployments", "patch replicasets")
+	b.wantsEvents(t, "Warning FailedAdopt Failed to adopt replica set orphan")
 }
 
 // TestAChangedReplicaSetGoesWhenTheTemplateDoes: another template is tried at once, and what is left of the last one is deleted.
