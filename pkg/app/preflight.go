@@ -29,9 +29,9 @@ const (
 	// preflightPause is the pause between two attempts, preflightSay between two log lines about them.
 	preflightPause = 500 * time.Millisecond
 	preflightSay   = 5 * time.Second
-	// preflightSettle is how long an API server that came up while we waited may still refuse us: it answers before it has
+	// preflightGrace is how long an API server that came up while we waited may still refuse us: it answers before it has
 	// made its default roles.
-	preflightSettle = 30 * time.Second
+	preflightGrace = 30 * time.Second
 	// preflightParallel bounds the questions asked at once.
 	preflightParallel = 8
 )
@@ -92,7 +92,7 @@ func (p *preflighter) run(ctx context.Context, all []asker) error {
 			return reason
 		case up.IsZero():
 			up = now
-		case now.Sub(up) > preflightSettle:
+		case now.Sub(up) > preflightGrace:
 			return reason
 		}
 		if now.Sub(said) >= preflightSay {
@@ -137,7 +137,7 @@ func (p *preflighter) check(ctx context.Context, all []asker) error {
 			// Nothing the controllers do needs the right to ask about others. The role system:auth-delegator, which clients of the serving
 			// port need us to have, has it.
 			klog.FromContext(ctx).Info("Rights of the controllers' accounts are not checked", "reason", flagcheck.OneLine(err).Error())
-			return verdict(ctx, missing)
+			return missingRights(ctx, missing)
 		case err != nil:
 			return err
 		case len(lacks) == 0:
@@ -147,11 +147,11 @@ func (p *preflighter) check(ctx context.Context, all []asker) error {
 			missing = append(missing, refusal{"user " + username(id.account), lacks})
 		}
 	}
-	return verdict(ctx, missing)
+	return missingRights(ctx, missing)
 }
 
-// verdict is an error that tells all that is missing, if the work cannot be done without some of it. What it can be done without is logged.
-func verdict(ctx context.Context, missing []refusal) error {
+// missingRights returns an error that names all that is missing if some of it is required. If all of it is optional it is logged, and there is no error.
+func missingRights(ctx context.Context, missing []refusal) error {
 	for _, r := range missing {
 		if slices.ContainsFunc(r.lacks, func(n need) bool { return !n.optional }) {
 			return &missingError{refusals: missing}

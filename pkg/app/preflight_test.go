@@ -245,7 +245,7 @@ func TestPreflightWaits(t *testing.T) {
 			done := make(chan error, 1)
 			go func() { done <- p.run(t.Context(), testNeeds[:1]) }()
 			fakeapi.Eventually(t, func() error {
-				if clk.Since(start) < 2*preflightSettle && len(done) == 0 {
+				if clk.Since(start) < 2*preflightGrace && len(done) == 0 {
 					return errors.New("neither a minute has passed nor an end been made")
 				}
 				return nil

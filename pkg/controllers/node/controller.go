@@ -147,7 +147,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 	now := c.clock.Now()
 	c.silence.begin(now)
-	defer c.metrics.rest()
+	defer c.metrics.reset()
 	defer c.silence.end()
 	c.confirmation.begin()
 	c.zones = newZones(c.cfg, c.metrics)

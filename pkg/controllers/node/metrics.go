@@ -81,8 +81,8 @@ func (m *metrics) suspend(causes map[cause]bool) {
 	}
 }
 
-// rest is the state outside a term: gauges speak of what the leader knows, and with two managers it would count twice.
-func (m *metrics) rest() {
+// reset puts the gauges into their state outside a term: they speak of what the leader knows, and with two managers it would count twice.
+func (m *metrics) reset() {
 	for _, gauge := range []*prometheus.GaugeVec{m.zoneHealth, m.zoneSize, m.zoneUnhealthy, m.zoneState, m.pending} {
 		gauge.Reset()
 	}

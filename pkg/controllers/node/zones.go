@@ -75,7 +75,7 @@ type effects struct {
 	wake    map[string]time.Time // nodes in line and when to look at them
 }
 
-func (e *effects) call(name string, at time.Time) {
+func (e *effects) wakeAt(name string, at time.Time) {
 	if e.wake == nil {
 		e.wake = map[string]time.Time{}
 	}
@@ -180,7 +180,7 @@ func (z *zones) freeze(frozen bool, now time.Time) (e effects) {
 	for _, in := range z.zones {
 		in.forecast = forecast{} // nodes may have seemed to lag because we were blind
 		if !frozen {
-			in.callAll(&e) // nodes that asked while the zone was frozen wait to be woken, and only a change of the rate would wake them
+			in.wakeAll(&e) // nodes that asked while the zone was frozen wait to be woken, and only a change of the rate would wake them
 		}
 	}
 	return e
@@ -252,16 +252,16 @@ func (z *zones) setRate(in *zone, now time.Time, e *effects) {
 		return
 	}
 	in.limiter.set(r, now)
-	in.callAll(e)
+	in.wakeAll(e)
 }
 
-// callAll wakes each node in line for its turn, unless the zone is blocked.
-func (in *zone) callAll(e *effects) {
+// wakeAll wakes each node in line for its turn, unless the zone is blocked.
+func (in *zone) wakeAll(e *effects) {
 	if in.limiter.rate == 0 {
 		return
 	}
 	for p, name := range in.waiting.all() {
-		e.call(name, in.limiter.slot(p))
+		e.wakeAt(name, in.limiter.slot(p))
 	}
 }
 
@@ -359,7 +359,7 @@ func (z *zones) refund(name string, now time.Time) (e effects) {
 	defer z.lock.Unlock()
 	if in := z.zones[z.homes[name]]; in != nil {
 		in.limiter.next = now
-		in.callFirst(&e)
+		in.wakeFirst(&e)
 	}
 	return e
 }
@@ -368,13 +368,13 @@ func (z *zones) refund(name string, now time.Time) (e effects) {
 func (z *zones) quit(in *zone, name string, e *effects) {
 	first := in.waiting.first() == name
 	if in.waiting.leave(name) && first {
-		in.callFirst(e)
+		in.wakeFirst(e)
 	}
 }
 
-// callFirst wakes the first in line for its turn, unless the zone is blocked.
-func (in *zone) callFirst(e *effects) {
+// wakeFirst wakes the first in line for its turn, unless the zone is blocked.
+func (in *zone) wakeFirst(e *effects) {
 	if first := in.waiting.first(); first != "" && in.limiter.rate > 0 {
-		e.call(first, in.limiter.slot(0))
+		e.wakeAt(first, in.limiter.slot(0))
 	}
 }
