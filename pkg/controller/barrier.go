@@ -8,7 +8,8 @@ import (
 )
 
 const (
-	// BarrierPatience is how long a key waits for the caches to show what this process wrote for it. After that it is read live.
+	// BarrierPatience is how long a key waits for the caches to show what this process wrote for it. After that it is read live, unless it has
+	// been found behind for less than a BarrierRecheck.
 	BarrierPatience = 30 * time.Second
 	// BarrierRecheck bounds the wait for an event that may never come: that of an object created and removed between two lists.
 	BarrierRecheck = time.Second
@@ -63,7 +64,7 @@ func (v Versions) Of(resource schema.GroupResource) string {
 //	b.Require(pods, created.ResourceVersion, now) // after each write
 type Barrier struct {
 	required Versions  // the highest of each type that has been required
-	since    time.Time // when the first of them was
+	since    time.Time // when the first of them was, or the sync that required it began
 	waiting  time.Time // when the key was first held back; zero: it has not been
 }
 
@@ -101,10 +102,15 @@ func (b *Barrier) State(at Versions, now time.Time) BarrierState {
 	switch {
 	case err == nil && len(missing) == 0:
 		return Open
-	case err != nil || now.Sub(b.since) >= BarrierPatience:
+	case err != nil || now.Sub(b.since) >= BarrierPatience && b.lookedAgain(now):
 		return Overdue
 	}
 	return Behind
+}
+
+// lookedAgain reports whether the key was found behind before, and not just now: the sync that wrote may have taken longer than patience itself.
+func (b *Barrier) lookedAgain(now time.Time) bool {
+	return !b.waiting.IsZero() && now.Sub(b.waiting) >= BarrierRecheck
 }
 
 // Missing names the types whose caches at these versions lack something. It names none if a version cannot be compared.

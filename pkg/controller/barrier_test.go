@@ -55,6 +55,7 @@ func TestBarrierState(t *testing.T) {
 			var b Barrier
 			b.Require(pods, tt.pod, now.Add(-tt.waitedFor))
 			b.Require(sets, tt.set, now.Add(-tt.waitedFor))
+			b.Wait(now.Add(-tt.waitedFor))
 			if got, missing := b.State(tt.at, now), b.Missing(tt.at); got != tt.want || !slices.Equal(missing, tt.missing) {
 				t.Errorf("state %d, missing %v; want %d, %v", got, missing, tt.want, tt.missing)
 			}
@@ -72,6 +73,7 @@ func TestBarrierOverTime(t *testing.T) {
 	b.Require(pods, "50", now)
 	b.Require(pods, "100", now.Add(time.Second))
 	b.Require(pods, "70", now.Add(2*time.Second))
+	b.Wait(now.Add(3 * time.Second))
 	for _, step := range []struct {
 		after time.Duration
 		pods  string
@@ -86,6 +88,7 @@ func TestBarrierOverTime(t *testing.T) {
 	}
 	read := now.Add(time.Minute)
 	b.ReadLive(pods, "250", read)
+	b.Wait(read)
 	for after, want := range map[time.Duration]BarrierState{0: Behind, BarrierPatience - 1: Behind, BarrierPatience: Overdue} {
 		if got := b.State(at("99", "1"), read.Add(after)); got != want {
 			t.Errorf("%v after a live read: state %d, want %d", after, got, want)
@@ -94,6 +97,21 @@ func TestBarrierOverTime(t *testing.T) {
 	b.Clear(read)
 	if got := b.State(at("1", "1"), read.Add(time.Hour)); got != Open || b.Unseen() {
 		t.Errorf("once all has been shown: state %d, unseen %t; want open and nothing", got, b.Unseen())
+	}
+}
+
+// TestBarrierAfterALongSync: the writes of one that took longer than patience count from its beginning, and the last of them was answered just now.
+func TestBarrierAfterALongSync(t *testing.T) {
+	var b Barrier
+	b.Require(pods, "100", now)
+	for _, step := range []struct {
+		after time.Duration
+		want  BarrierState
+	}{{31 * time.Second, Behind}, {31*time.Second + BarrierRecheck - 1, Behind}, {31*time.Second + BarrierRecheck, Overdue}} {
+		if got := b.State(at("99", "1"), now.Add(step.after)); got != step.want {
+			t.Errorf("%v after the sync began: state %d, want %d", step.after, got, step.want)
+		}
+		b.Wait(now.Add(step.after))
 	}
 }
 

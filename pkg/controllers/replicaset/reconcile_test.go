@@ -213,6 +213,7 @@ func TestWritesThatNothingShows(t *testing.T) {
 	if result, err := b.run(t.Context()); err != nil || result.After != controller.BarrierPatience {
 		t.Errorf("after a create: result %+v, error %v, want another sync after %v", result, err, controller.BarrierPatience)
 	}
+	b.ledger.barrier.Wait(now.Add(controller.BarrierPatience - controller.BarrierRecheck))
 	if got := b.ledger.barrier.State(versions("99", "10"), now.Add(controller.BarrierPatience)); got != controller.Overdue {
 		t.Errorf("barrier by then %d, want overdue", got)
 	}
