@@ -49,6 +49,16 @@ type authorityFollower struct {
 // WrappedRoundTripper lets client-go find the TLS settings below.
 func (a *authorityFollower) WrappedRoundTripper() http.RoundTripper { return a.base }
 
+// CloseIdleConnections closes those of the transport in use.
+func (a *authorityFollower) CloseIdleConnections() {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	if a.fresh != nil {
+		a.fresh.CloseIdleConnections()
+	}
+	utilnet.CloseIdleConnectionsFor(a.base)
+}
+
 // RoundTrip implements http.RoundTripper. A request that has met an unknown authority was not sent, and fails; the next one may not.
 func (a *authorityFollower) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := a.current(req.Context()).RoundTrip(req)

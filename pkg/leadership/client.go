@@ -3,14 +3,19 @@ package leadership
 import (
 	"fmt"
 	"net"
+	"net/http"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
+
+	"minikcm/pkg/answer"
 )
 
 // NewIdentity returns hostname_uuid, new for each process.
@@ -33,16 +38,51 @@ type Clients struct {
 // NewClients builds the elector's own clients from a copy of base: nothing else shares their connection
 // and rate limiter, so a burst of other requests cannot delay a renewal. They speak HTTP/1.1, because a
 // request that times out there takes its connection with it and the next try gets a fresh one; on HTTP/2
-// every try before the renew deadline would wait on the same dead connection.
+// every try before the renew deadline would wait on the same dead connection. One that is refused has the next
+// try take a fresh connection as well, and does not make it wait for longer than the elector does.
 func NewClients(base *rest.Config, renewDeadline time.Duration) (Clients, error) {
 	cfg := rest.AddUserAgent(rest.CopyConfig(base), "leader-election")
 	cfg.Timeout = max(time.Second, renewDeadline/2) // as kube-controller-manager v1.37
 	cfg.QPS, cfg.RateLimiter = -1, nil
 	cfg.Dial = (&net.Dialer{Timeout: cfg.Timeout, KeepAlive: 30 * time.Second}).DialContext
 	cfg.TLSClientConfig.NextProtos = []string{"http/1.1"}
+	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &fickle{next: rt} })
 	set, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return Clients{}, fmt.Errorf("build the leader election client: %w", err)
 	}
 	return Clients{Leases: set.CoordinationV1(), Events: set.CoreV1()}, nil
+}
+
+// fickle leaves an API server that refuses: a load balancer sends new connections to healthy ones, and keeps those that are there. It also hides
+// for how long the server asks to wait: client-go would sleep for so long, up to ten times, while the lease runs out.
+type fickle struct {
+	next    http.RoundTripper
+	refused atomic.Bool // the last request
+}
+
+// WrappedRoundTripper lets client-go find the TLS settings below.
+func (f *fickle) WrappedRoundTripper() http.RoundTripper { return f.next }
+
+// RoundTrip implements http.RoundTripper.
+func (f *fickle) RoundTrip(req *http.Request) (*http.Response, error) {
+	if f.refused.Swap(false) { // not earlier: a connection is idle when the answer was read
+		utilnet.CloseIdleConnectionsFor(f.next)
+	}
+	resp, err := f.next.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	f.refused.Store(refuses(resp.StatusCode))
+	resp.Header.Del("Retry-After")
+	return resp, nil
+}
+
+// refuses says whether another API server might not give an answer with this HTTP status.
+func refuses(status int) bool {
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests:
+		return true
+	}
+	return !answer.Complete(status)
 }
