@@ -85,11 +85,12 @@ type hearing struct {
 	listing time.Time
 	// answered is the last sign that the list is being worked on: a connection was found for it, an answer of whatever kind, a byte.
 	answered time.Time
+	link     *Link // of the last request
 }
 
 // with is h and other together.
 func (h hearing) with(other hearing) hearing {
-	return hearing{h.open || other.open, later(h.heard, other.heard), later(h.listing, other.listing), later(h.answered, other.answered)}
+	return hearing{open: h.open || other.open, heard: later(h.heard, other.heard), listing: later(h.listing, other.listing), answered: later(h.answered, other.answered)}
 }
 
 // hear returns what is known of one target. A watch of all namespaces serves each of them.
@@ -122,28 +123,31 @@ type stream struct {
 }
 
 // reopen ends the watches of one target; their reflector opens new ones where they left off. If nothing has been heard on their link since,
-// its connections are closed too, so that the new ones take others. It says whether there was a watch to end.
+// its connections are closed too, so that the new ones take others; so they do between two tries of a watch that is refused. It says whether there was
+// a watch to end.
 func (s *Streams) reopen(target watchTarget, since time.Time) bool {
 	s.lock.Lock()
-	silent, ended := map[*Link]bool{}, false
+	ended := false
 	for st := range s.open {
 		if st.target.serves(target) && !st.closed {
 			st.closed, ended = true, true
-			silent[st.link] = !st.link.heard.After(since)
 			defer st.stop()
 		}
 	}
-	s.lock.Unlock()
-	if !ended {
-		return false
-	}
-	s.metrics.reopened.WithLabelValues(target.labels()...).Inc()
-	for link, silent := range silent {
-		if silent {
-			defer link.dialer.CloseAll() // before the streams' own ends: their new requests must find none of these
+	silent := map[*Link]bool{}
+	for other, known := range s.known {
+		if other.serves(target) && known.link != nil && !known.link.heard.After(since) {
+			silent[known.link] = true
 		}
 	}
-	return true
+	s.lock.Unlock()
+	if ended {
+		s.metrics.reopened.WithLabelValues(target.labels()...).Inc()
+	}
+	for link := range silent {
+		defer link.dialer.CloseAll() // before the streams' own ends: their new requests must find none of these
+	}
+	return ended
 }
 
 // Heard is when the last byte of a type came, on watches and lists of all namespaces; zero: none ever did.
@@ -182,8 +186,9 @@ func (s *Streams) update(target watchTarget, change func(h *hearing, now time.Ti
 }
 
 // asks notes a request.
-func (s *Streams) asks(r informerRequest) {
+func (s *Streams) asks(r informerRequest, link *Link) {
 	s.update(r.watchTarget, func(h *hearing, now time.Time) {
+		h.link = link
 		if h.listing = now; r.resumes {
 			h.listing = time.Time{}
 		}
@@ -236,7 +241,7 @@ func (t *streamTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return t.next.RoundTrip(req)
 	}
 	streams := t.link.streams
-	streams.asks(r)
+	streams.asks(r, t.link)
 	ctx, stop := context.WithCancel(req.Context())
 	st := &stream{target: r.watchTarget, link: t.link, stop: stop}
 	if r.watch {

@@ -230,3 +230,28 @@ func TestStreamsForgetClosedWatches(t *testing.T) {
 		t.Errorf("%d watches still known after they were closed", len(streams.open))
 	}
 }
+
+// A watch that is refused is open no more, and between two tries there is none. The next one takes another connection all the same.
+func TestReopenedWatchThatIsRefusedTakesAnotherConnection(t *testing.T) {
+	streams := NewStreams(clock.RealClock{}, NewMetrics(prometheus.NewRegistry()))
+	conns := map[string]bool{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conns[r.RemoteAddr] = true
+		http.Error(w, "sick", http.StatusServiceUnavailable)
+	}))
+	link := streams.Link()
+	client := &http.Client{Transport: link.Wrap(&http.Transport{DialContext: link.Dial})}
+	for range 2 {
+		resp, err := client.Get(server.URL + "/api/v1/pods?watch=true&resourceVersion=7")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.ReadAll(resp.Body)
+		resp.Body.Close()
+		streams.reopen(watchTarget{podResource, ""}, time.Now())
+	}
+	server.Close()
+	if len(conns) != 2 {
+		t.Errorf("%d connections, want one for each try", len(conns))
+	}
+}

@@ -48,7 +48,7 @@ type keeper struct {
 	before   time.Time // the look before that
 	looked   time.Time // the last look
 	relists  time.Time // its reflector was first seen to list anew, and the store has not moved since; zero: it does not
-	roused   time.Time // its watch was last reopened because of this
+	roused   time.Time // its watch was last reopened for what it lacks
 	compared time.Time // last
 	proven   string    // the store was equal to the API server at this version; "": never found so
 	lacking  difference
@@ -83,7 +83,7 @@ func (k *keeper) look(ctx context.Context) {
 	case compare:
 		next = next.found(k.compare(ctx, now))
 	case reopen:
-		k.reopen(ctx, h, now)
+		k.reopen(ctx, h, now, now.Add(-k.monitor.cfg.Silence))
 	case declare:
 		if k.ask(ctx, now); !k.answered { // nobody could do better
 			return
@@ -92,7 +92,9 @@ func (k *keeper) look(ctx context.Context) {
 	k.enter(ctx, next, now)
 	if next == stale && (verdict == declare || verdict == compare) {
 		k.monitor.setStale(ctx, suspicion{target: k.target}, k.reason())
-		k.rouse(ctx, h, now)
+		if verdict == declare || now.Sub(k.roused) >= k.monitor.cfg.Lag {
+			k.reopen(ctx, h, now, now) // others may go on on a connection to an API server that has nothing for this one
+		}
 	}
 }
 
@@ -219,18 +221,12 @@ func (k *keeper) reason() string {
 	return "the cache has not been found equal to a list since" // what was missing has come, but who knows what else
 }
 
-// reopen gives the watch another chance.
-func (k *keeper) reopen(ctx context.Context, h hearing, now time.Time) {
+// reopen gives the watch another chance, on another connection if nothing has come on the one it has since, whatever it was for. Other watches on that
+// one lose nothing: they go on where they were.
+func (k *keeper) reopen(ctx context.Context, h hearing, now, since time.Time) {
 	klog.FromContext(ctx).Info("Reopening a watch that does not deliver", "watch", k.target.String(), "heard", h.heard, "reason", k.reason())
-	k.monitor.deps.Streams.reopen(k.target, now.Add(-k.monitor.cfg.Silence))
+	k.monitor.deps.Streams.reopen(k.target, since)
 	k.roused = now
-}
-
-// rouse reopens the watch of a stale type once more if it has been silent again.
-func (k *keeper) rouse(ctx context.Context, h hearing, now time.Time) {
-	if now.Sub(later(h.heard, k.roused)) >= k.monitor.cfg.Silence {
-		k.reopen(ctx, h, now)
-	}
 }
 
 // compare finds out what the store lacks: an own write that no watch has shown is enough, then what has happened since the store is known

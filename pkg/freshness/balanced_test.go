@@ -1,0 +1,147 @@
+package freshness
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+)
+
+// balanced are two API servers behind a load balancer that keeps the first connection with the sick one and gives all later ones to the other. A Lease
+// is written once the caches are filled; the healthy server shows it to whoever watches.
+type balanced struct {
+	filled  atomic.Bool
+	refuses bool // the sick server answers 503 and ends its streams, else it shows nothing of Leases and goes on with pods
+}
+
+func (b *balanced) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	sick := r.Context().Value(connKey{}) == int64(1)
+	flush := func(event string) {
+		fmt.Fprintln(w, event)
+		w.(http.Flusher).Flush()
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if sick && b.refuses && b.filled.Load() {
+		http.Error(w, "sick", http.StatusServiceUnavailable)
+		return
+	}
+	pods := strings.HasSuffix(r.URL.Path, "/pods")
+	bookmark := `{"type":"BOOKMARK","object":` + leaseJSON("", 5, `"k8s.io/initial-events-end":"true"`) + `}`
+	if pods {
+		bookmark = strings.NewReplacer("Lease", "Pod", "coordination.k8s.io/v1", "v1").Replace(bookmark)
+	}
+	switch {
+	case r.URL.Query().Get("sendInitialEvents") == "true":
+		flush(bookmark)
+	case !sick && !pods:
+		flush(`{"type":"ADDED","object":` + leaseJSON("x", 6, "") + `}`)
+	default:
+		w.(http.Flusher).Flush()
+	}
+	for r.Context().Err() == nil && !(sick && b.refuses && b.filled.Load()) {
+		if pods {
+			flush(bookmark)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+type connKey struct{}
+
+// newest is what a list shows: the Lease.
+type newest struct{ metadata.ResourceInterface }
+
+func (n newest) Resource(schema.GroupVersionResource) metadata.Getter { return n }
+func (n newest) Namespace(string) metadata.ResourceInterface          { return n }
+
+func (newest) List(context.Context, metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+	lease := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "x", UID: "u", ResourceVersion: "6"}}
+	return &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: "6"}, Items: []metav1.PartialObjectMetadata{lease}}, nil
+}
+
+func (newest) Watch(context.Context, metav1.ListOptions) (watch.Interface, error) {
+	return watch.NewEmptyWatch(), nil
+}
+
+// bystander is an election that is not ours.
+type bystander struct{}
+
+func (bystander) StepDown(string, func() bool)       {}
+func (bystander) LeaseLag() (int, string, time.Time) { return 0, "", time.Time{} }
+func (bystander) LeaseReopened()                     {}
+
+// A type that one API server does not show is watched on another connection, whether its watches are refused there or say nothing, and whatever else
+// goes on on the connection it has.
+func TestMonitorLeavesAServerThatShowsNothing(t *testing.T) {
+	for name, refuses := range map[string]bool{"it refuses watches": true, "one type is stuck, and others go on": false} {
+		t.Run(name, func(t *testing.T) {
+			b := &balanced{refuses: refuses}
+			server := httptest.NewUnstartedServer(b)
+			var conns atomic.Int64
+			server.Config.ConnContext = func(ctx context.Context, _ net.Conn) context.Context {
+				return context.WithValue(ctx, connKey{}, conns.Add(1))
+			}
+			server.EnableHTTP2 = true
+			server.StartTLS()
+			t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
+
+			metrics := NewMetrics(prometheus.NewRegistry())
+			line := NewLine(clock.RealClock{}, metrics)
+			cfg, client, err := line.Client(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true},
+				ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			set, err := kubernetes.NewForConfigAndClient(cfg, client)
+			if err != nil {
+				t.Fatal(err)
+			}
+			factory := informers.NewSharedInformerFactory(set, 0)
+			ctx, cancel := context.WithCancel(context.Background())
+			defer factory.Shutdown()
+			defer cancel()
+			pods := factory.Core().V1().Pods().Informer()
+			factory.StartWithContext(ctx)
+			cache.WaitForCacheSync(ctx.Done(), pods.HasSynced) // so that there is a connection for both
+			leases := factory.Coordination().V1().Leases().Informer()
+			factory.StartWithContext(ctx)
+			cache.WaitForCacheSync(ctx.Done(), leases.HasSynced)
+			b.filled.Store(true)
+
+			watched := Watched{Resource: leaseResource, Version: leases.LastSyncResourceVersion, Objects: func() (all []ObjectVersion) {
+				for _, item := range leases.GetStore().List() {
+					lease := item.(*coordinationv1.Lease)
+					all = append(all, ObjectVersion{lease.Namespace, lease.Name, lease.UID, lease.ResourceVersion})
+				}
+				return all
+			}}
+			short := Config{Interval: 50 * time.Millisecond, Silence: 500 * time.Millisecond, Lag: time.Second, Settle: 100 * time.Millisecond}
+			monitor := New(short, Deps{Metadata: newest{}, Streams: line.Streams, Election: bystander{}, Metrics: metrics}, []Watched{watched})
+			done := make(chan error)
+			go func() { done <- monitor.Run(ctx) }()
+			eventually(t, "what the healthy server shows", func() bool { return len(leases.GetStore().List()) == 1 })
+			eventually(t, "a cache that is current", func() bool { return len(monitor.Stale()) == 0 })
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
