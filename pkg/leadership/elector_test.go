@@ -49,9 +49,22 @@ func TestFirstProcessLeadsAtOnce(t *testing.T) {
 		if got := a.Status(); got.Term.Number != 1 || got.SinceRenewal > 2*time.Second || got.Holder != "a" {
 			t.Errorf("status after an hour: %+v", got)
 		}
-		if got := b.conn.requests(); got > 3 {
-			t.Errorf("a standby whose watch works sent %d requests in an hour: %v", got, b.conn.calls[:4])
+		if got := b.conn.requests(); got > 3600/3 || slices.Contains(b.conn.calls, "update") {
+			t.Errorf("a standby sent %d requests in an hour, want GETs, one in 3 s at most", got)
 		}
+	})
+}
+
+// What the watch shows is as fresh as the API server it comes from. An own look is as fresh as etcd.
+func TestReleaseIsNoticedBesideALateWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &leaseServer{}
+		a, b := start(t, s, "a"), start(t, s, "b", func(p *process, _ *Config) { p.conn.behind = 30 * time.Second })
+		sleep(time.Minute)
+		a.cancel()
+		<-a.done
+		sleep(5 * time.Second)
+		wantLeading(t, b, true)
 	})
 }
 

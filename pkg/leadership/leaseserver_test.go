@@ -43,6 +43,7 @@ type conn struct {
 	told   error         // updates are done and answered so
 	late   time.Duration // updates are done so much later, and not answered within 5 s
 	frozen bool          // its watch delivers nothing
+	behind time.Duration // its watch is so late; set before it starts
 	calls  []string
 }
 

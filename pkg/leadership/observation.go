@@ -31,13 +31,11 @@ type observation struct {
 	lasted  time.Duration // of the last record that named a holder; 0 if none was seen
 	version string        // resourceVersion of the newest state seen
 	since   time.Time     // when the record was first seen, or when the Lease was first found missing
-	heard   time.Time     // when anything was last heard, new or not
 }
 
 // saw adds the sight of a Lease by watch. One older than what is known changes nothing, so a late watch cannot
 // undo what a request has shown.
 func (o observation) saw(lease *coordinationv1.Lease, now time.Time) observation {
-	o.heard = now
 	if o.known && o.version != "" && !newer(lease.ResourceVersion, o.version) {
 		return o
 	}
@@ -55,13 +53,12 @@ func (o observation) read(lease *coordinationv1.Lease, now time.Time) observatio
 	if record.HolderIdentity != "" {
 		o.lasted = time.Duration(record.LeaseDurationSeconds) * time.Second
 	}
-	o.heard, o.known, o.exists, o.record, o.version = now, true, true, *record, lease.ResourceVersion
+	o.known, o.exists, o.record, o.version = true, true, *record, lease.ResourceVersion
 	return o
 }
 
 // gone adds that there is no Lease.
 func (o observation) gone(now time.Time) observation {
-	o.heard = now
 	if !o.known {
 		o.since = now
 	}
@@ -114,8 +111,8 @@ type lastTry struct {
 }
 
 // nextTry says when a standby should look at the lease again: at once if it has not yet; at the moment it
-// becomes free; after the pause if it was free already and the try failed; and in any case poll after it
-// last heard of it, for the watch may be what is broken.
+// becomes free; after the pause if it was free already and the try failed; and in any case poll after its
+// last look of its own, for the watch may be broken, or late, which what it delivers does not show.
 func nextTry(o observation, identity string, shortest time.Duration, last lastTry, poll time.Duration) time.Time {
 	retry := last.at.Add(last.pause)
 	if !o.known || last.at.IsZero() {
@@ -125,7 +122,7 @@ func nextTry(o observation, identity string, shortest time.Duration, last lastTr
 	if o.version == last.version && !free.After(last.at) {
 		free = retry
 	}
-	return earlier(free, later(o.heard.Add(poll), retry))
+	return earlier(free, later(last.at.Add(poll), retry))
 }
 
 // watchLag compares what the watch delivers with what our own requests show.

@@ -126,9 +126,10 @@ func TestNextTry(t *testing.T) {
 		want float64
 	}{
 		{"nothing seen yet, but the server did not answer", observation{}, lastTry{at: at(3), pause: time.Second}, 4},
-		{"held, just heard of: look if it stays silent", foreign, lastTry{at: at(0), version: "10", pause: time.Second}, 4},
-		{"held, and expiry comes before the next look", func() observation { o := foreign; o.heard = at(13); return o }(), lastTry{at: at(1), version: "10", pause: time.Second}, 15},
-		{"expired, and the try failed", func() observation { o := foreign; o.heard = at(15); return o }(), lastTry{at: at(15), version: "10", pause: time.Second}, 16},
+		{"held, just looked at", foreign, lastTry{at: at(0), version: "10", pause: time.Second}, 4},
+		{"held, renewed all the time, by a watch that may be late", observation{}.saw(held("x", "16", epoch), at(13)), lastTry{at: at(1), version: "10", pause: time.Second}, 5},
+		{"held, and expiry comes before the next look", foreign, lastTry{at: at(13), version: "10", pause: time.Second}, 15},
+		{"expired, and the try failed", foreign, lastTry{at: at(15), version: "10", pause: time.Second}, 16},
 		{"free, and the try failed", free, lastTry{at: at(2), version: "10", pause: time.Second}, 3},
 		{"free since the last try", free, lastTry{at: at(-1), version: "9", pause: time.Second}, 0},
 		{"freed while the last try was on its way", free, lastTry{at: at(2), version: "9", pause: time.Second}, 0},

@@ -74,8 +74,12 @@ func start(t *testing.T, s *leaseServer, identity string, change ...func(*proces
 	p.Elector = elector
 	watch := func(lease *coordinationv1.Lease) {
 		p.conn.lock.Lock()
-		frozen := p.conn.frozen
+		frozen, behind := p.conn.frozen, p.conn.behind
 		p.conn.lock.Unlock()
+		if behind > 0 {
+			time.AfterFunc(behind, func() { p.Observe(lease) })
+			return
+		}
 		if !frozen {
 			p.Observe(lease)
 		}
