@@ -63,11 +63,16 @@ func renewal(slow bool, settled, now time.Time, short, long time.Duration) (writ
 
 // duration says for how long to take or renew the lease, and on how much of that writes may rely.
 func (e *Elector) duration() (write, rely time.Duration) {
-	now, short := e.clock.Now(), e.cfg.LeaseDuration
-	write, rely = renewal(e.fence.slow(), e.fence.settled(), now, short, e.cfg.patient())
-	if rely > short {
-		return write, rely
+	slow := e.fence.slow()
+	if !slow {
+		e.shorten() // first: a write that begins after settled was asked must not have more time than that tells of
 	}
+	return renewal(slow, e.fence.settled(), e.clock.Now(), e.cfg.LeaseDuration, e.cfg.patient())
+}
+
+// shorten gives the writes to come what the short lease leaves them.
+func (e *Elector) shorten() {
+	short := e.cfg.LeaseDuration
 	e.lock.Lock()
 	defer e.lock.Unlock()
 	if e.relied > short {
@@ -75,7 +80,6 @@ func (e *Elector) duration() (write, rely time.Duration) {
 		e.fence.shorten(e.cfg.allowed(e.renewed, short))
 		signal(e.paced)
 	}
-	return write, rely
 }
 
 // paced logs a change of how long the lease is renewed for.
