@@ -26,7 +26,7 @@ import (
 //
 // Safe for concurrent use. A new Fence is closed.
 type Fence struct {
-	clock   clock.PassiveClock
+	clock   clock.Clock
 	metrics *Metrics
 	conns   *connections
 
@@ -39,7 +39,7 @@ type Fence struct {
 }
 
 // NewFence returns a closed fence.
-func NewFence(clk clock.PassiveClock, m *Metrics) *Fence {
+func NewFence(clk clock.Clock, m *Metrics) *Fence {
 	return &Fence{clock: clk, metrics: m, conns: newConnections(), term: tenure{why: "no term has begun"}, flights: map[*flight]struct{}{}}
 }
 
@@ -105,7 +105,8 @@ type tenure struct {
 	number  uint64
 	open    bool
 	allowed allowance
-	why     string // not open: why not
+	why     string        // not open: why not
+	ending  chan struct{} // closed when it has begun to end
 }
 
 // admission is the answer to one request.
@@ -136,7 +137,7 @@ func (t tenure) admit(carried uint64, mutating bool, now time.Time) admission {
 func (f *Fence) open(number uint64, allowed allowance) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	f.term = tenure{number: number, open: true, allowed: allowed}
+	f.term = tenure{number: number, open: true, allowed: allowed, ending: make(chan struct{})}
 }
 
 // extend gives the writes of the running term more time, never less: answers to renewals may come in another order.
@@ -154,6 +155,20 @@ func (f *Fence) shorten(allowed allowance) {
 	defer f.lock.Unlock()
 	if f.term.open && allowed.until.Before(f.term.allowed.until) {
 		f.term.allowed = allowed
+	}
+}
+
+// drain tells that the running term is going to end. What is to be finished is still sent.
+func (f *Fence) drain() {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	f.term.end()
+}
+
+// end is called with the lock held.
+func (t tenure) end() {
+	if t.ending != nil && !isClosed(t.ending) {
+		close(t.ending)
 	}
 }
 
@@ -181,6 +196,7 @@ func (f *Fence) end(why string) int {
 
 // shut ends the running term. The lock is held.
 func (f *Fence) shut(why string) {
+	f.term.end()
 	if f.term.open {
 		f.term.open, f.term.why = false, why
 	}
@@ -218,7 +234,7 @@ func (f *Fence) start(req *http.Request) (*http.Request, *flight, error) {
 	if a.term == 0 {
 		return req, nil, nil
 	}
-	fl := &flight{fence: f, method: req.Method, path: req.URL.Path, term: a.term, began: f.clock.Now()}
+	fl := &flight{fence: f, method: req.Method, path: req.URL.Path, term: a.term, ending: f.term.ending, began: f.clock.Now()}
 	if a.left > 0 {
 		fl.allowed = f.term.allowed
 	}

@@ -1,6 +1,7 @@
 package leadership
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"strconv"
 	"sync"
 	"time"
 
@@ -91,7 +93,43 @@ func (t *fencedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	explain := func(err error) error { return fl.explain(admitted.Context(), err) }
 	land := func(said []byte) { fl.land(answer.Complete(resp.StatusCode) || answer.WebhookFailed(string(said))) }
 	resp.Body = &flightBody{ReadCloser: resp.Body, explain: explain, land: land}
+	if wait := asksToWait(resp); wait > 0 {
+		if err := fl.heed(req.Context(), resp, wait); err != nil {
+			return nil, err
+		}
+	}
 	return resp, nil
+}
+
+// asksToWait is for how long client-go would sleep after an answer before it sends the request once more.
+func asksToWait(resp *http.Response) time.Duration {
+	seconds, err := strconv.Atoi(resp.Header.Get("Retry-After"))
+	if err != nil || resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode < http.StatusInternalServerError {
+		return 0
+	}
+	return time.Duration(seconds) * time.Second
+}
+
+// heed waits in place of client-go, whose sleep goes on when the term ends and holds up the hand-over though nothing is in flight. Then the answer goes
+// to the caller, and is not asked for again.
+func (fl *flight) heed(ctx context.Context, resp *http.Response, wait time.Duration) error {
+	said, err := io.ReadAll(resp.Body)
+	resp.Body.Close() // it has landed
+	if err != nil {
+		return err
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(said))
+	timer := fl.fence.clock.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+		resp.Header.Set("Retry-After", "0")
+	case <-fl.ending:
+		resp.Header.Del("Retry-After")
+	case <-ctx.Done():
+		resp.Header.Del("Retry-After")
+	}
+	return nil
 }
 
 // flight is a request of a term from its sending to the end of its answer.
@@ -99,8 +137,9 @@ type flight struct {
 	fence        *Fence
 	method, path string
 	term         uint64
-	allowed      allowance // zero for reads, and for writes without limits
-	deadline     time.Time // when it is over on both sides; meaningful if allowed is limited
+	ending       <-chan struct{} // closed when its term has begun to end
+	allowed      allowance       // zero for reads, and for writes without limits
+	deadline     time.Time       // when it is over on both sides; meaningful if allowed is limited
 
 	// The lock of the fence guards these.
 	began  time.Time // when it was sent, as far as is known

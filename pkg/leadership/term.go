@@ -164,8 +164,9 @@ func (s *service) finish(ctx context.Context, ev event, reason string) {
 	s.e.lock.Lock()
 	s.e.ended = s.endBegan
 	s.e.lock.Unlock()
+	s.e.fence.drain()
+	s.cancel() // before the log, which may block
 	klog.FromContext(ctx).Info("Term ends", "term", s.term.Number, "why", s.end, "reason", reason)
-	s.cancel()
 }
 
 // late takes in that a phase took too long. It is an error if controllers still worked or waited for an answer, and the process stops.

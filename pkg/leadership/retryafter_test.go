@@ -1,0 +1,80 @@
+package leadership
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// busyServer answers 429 and asks to wait.
+type busyServer struct {
+	asked, done int // requests, and the one that is done; 0: none is
+}
+
+func (s *busyServer) RoundTrip(req *http.Request) (*http.Response, error) {
+	s.asked++
+	resp := &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"30"}}, Body: io.NopCloser(strings.NewReader("later")), Request: req}
+	if s.asked == s.done {
+		resp.StatusCode, resp.Header = http.StatusCreated, http.Header{"Content-Type": {"application/json"}}
+		resp.Body = io.NopCloser(strings.NewReader(`{"kind":"Pod","apiVersion":"v1"}`))
+	}
+	return resp, nil
+}
+
+// create sends a write of a controller.
+func (s *busyServer) create(t *testing.T, p *process) error {
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://server", Transport: s, WrapTransport: p.fence.Wrap, QPS: -1})
+	if err != nil {
+		t.Error(err)
+		return nil
+	}
+	_, err = client.CoreV1().Pods("default").Create(context.Background(), &corev1.Pod{}, metav1.CreateOptions{})
+	return err
+}
+
+// A controller that was asked to wait holds up nothing: what it sent was answered.
+func TestHandOverDoesNotWaitForARetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, server, answered := &leaseServer{}, &busyServer{}, make(chan error, 1)
+		a := start(t, s, "a", func(p *process, _ *Config) {
+			p.work = func(context.Context) error {
+				err := <-answered
+				answered <- err
+				return nil
+			}
+		})
+		go func() { answered <- server.create(t, a) }()
+		sleep(time.Second)
+		begun := time.Now()
+		a.cancel()
+		<-a.done
+		if took := time.Since(begun); a.err != nil || s.holder() != "" || took > 0 {
+			t.Errorf("Run = %v after %v, holder = %q; want nil at once, none", a.err, took, s.holder())
+		}
+		if err := <-answered; !apierrors.IsTooManyRequests(err) || server.asked != 1 {
+			t.Errorf("the controller was told %v after %d requests, want what the first was answered", err, server.asked)
+		}
+	})
+}
+
+func TestRetryAfterIsHeededInATerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &busyServer{done: 3}
+		a := start(t, &leaseServer{}, "a")
+		begun := time.Now()
+		err := server.create(t, a)
+		if took := time.Since(begun); err != nil || server.asked != 3 || took != time.Minute {
+			t.Errorf("%v after %d requests and %v, want nil after 3 and 1m", err, server.asked, took)
+		}
+	})
+}
