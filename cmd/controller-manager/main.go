@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"k8s.io/component-base/cli"
 	"k8s.io/klog/v2"
@@ -14,6 +15,9 @@ import (
 	"minikcm/pkg/app"
 	"minikcm/pkg/app/command"
 )
+
+// lastWords is how long a log that blocks may hold up the end of the process.
+const lastWords = 100 * time.Millisecond
 
 func main() {
 	cmd := command.New(app.Controllers())
@@ -40,11 +44,19 @@ func untilSignalled() context.Context {
 		case s = <-signals:
 		case s = <-hangup:
 		}
-		klog.InfoS("Stopping", "signal", s)
 		cancel()
+		go klog.InfoS("Stopping", "signal", s) // a log that nobody reads blocks
 		s = <-signals
-		klog.InfoS("Second signal, leaving at once", "signal", s)
-		klog.Flush()
+		logged := make(chan struct{})
+		go func() {
+			defer close(logged)
+			klog.InfoS("Second signal, leaving at once", "signal", s)
+			klog.Flush()
+		}()
+		select {
+		case <-logged:
+		case <-time.After(lastWords):
+		}
 		os.Exit(1)
 	}()
 	return ctx

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+)
+
+// helper is set for the process that TestSignalsBesideALogThatBlocks starts.
+const helper = "CONTROLLER_MANAGER_SIGNALS"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(helper) == "" {
+		os.Exit(m.Run())
+	}
+	ctx := untilSignalled()
+	fmt.Println("ready")
+	<-ctx.Done()
+	fmt.Println("stopping")
+	select {}
+}
+
+// The first signal ends the work and the second the process, though nobody reads the log.
+func TestSignalsBesideALogThatBlocks(t *testing.T) {
+	unread, full, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unread.Close()
+	defer full.Close()
+	if err := fill(full); err != nil {
+		t.Fatal(err)
+	}
+	process := exec.Command(os.Args[0])
+	process.Env, process.Stderr = append(os.Environ(), helper+"=1"), full
+	said, err := process.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer process.Process.Kill()
+	lines := bufio.NewScanner(said)
+	for _, want := range []string{"ready", "stopping"} {
+		if lines.Scan(); lines.Text() != want {
+			t.Fatalf("the process says %q, want %q", lines.Text(), want)
+		}
+		if err := process.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var exit *exec.ExitError
+	if err := process.Wait(); !errors.As(err, &exit) || exit.ExitCode() != 1 {
+		t.Errorf("the process has ended with %v, want code 1", err)
+	}
+}
+
+// fill writes to a pipe until it takes no more.
+func fill(pipe *os.File) error {
+	conn, err := pipe.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return conn.Control(func(fd uintptr) {
+		_ = syscall.SetNonblock(int(fd), true)
+		for err == nil {
+			_, err = syscall.Write(int(fd), make([]byte, 512))
+		}
+		for err = nil; err == nil; {
+			_, err = syscall.Write(int(fd), []byte{0})
+		}
+		_ = syscall.SetNonblock(int(fd), false)
+	})
+}
