@@ -26,9 +26,9 @@ func main() {
 	os.Exit(cli.Run(cmd))
 }
 
-// untilSignalled ends with the first SIGTERM, SIGINT or SIGHUP: finish what runs, release the lease, exit 0. Another SIGTERM or SIGINT
-// ends the process at once, with 1; the lease then has to expire. A terminal that goes may send several SIGHUP, and under nohup none
-// counts. Nobody reading the log is no reason to end.
+// untilSignalled returns a context that ends with the first SIGTERM, SIGINT or SIGHUP: running syncs finish, the lease is released, the process exits
+// with 0. A second SIGTERM or SIGINT exits with 1 at once, and the lease has to expire. Further SIGHUPs are ignored, because a terminal that closes may
+// send several; under nohup all are. SIGPIPE is ignored, so that the process survives whoever reads its log.
 func untilSignalled() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	signal.Ignore(syscall.SIGPIPE)

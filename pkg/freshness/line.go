@@ -24,9 +24,9 @@ func NewLine(clk clock.WithTicker, m *Metrics) *Line {
 	return &Line{Streams: NewStreams(clk, m), fallback: newFallback(clk), pages: inPages(), holds: newReconnecting(clk)}
 }
 
-// Client returns a copy of cfg and the HTTP client to make clients of it with. It has connections of its own. Requests pass what Line does and
-// are given their credentials after that: one that is held, or sent once more, has those of the moment at which it is sent. With coalesce,
-// what arrives in quick succession is read together, up to 75 ms late.
+// Client returns a copy of cfg and an HTTP client to build clients with; it has connections of its own. What Line adds sits outside of authentication,
+// so a request that is held back or repeated carries the credentials that are valid when it is sent at last. With coalesce, events that arrive in
+// quick succession are read together, up to 75 ms late.
 func (l *Line) Client(cfg *rest.Config, coalesce bool) (*rest.Config, *http.Client, error) {
 	return l.client(cfg, coalesce, l.holds.wrap)
 }

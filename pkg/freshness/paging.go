@@ -16,7 +16,8 @@ const (
 	largestPage = 16000 // however often pages expire
 )
 
-// errExpired is what a reflector begins its list anew for. Told that it expired, it would ask for everything in one answer.
+// errExpired replaces the 410 Gone of a page that is not the first. After a 410 a reflector asks for everything in one answer; after any other error it
+// begins a new list, which is paged again.
 var errExpired = errors.New("the list expired while its pages were read")
 
 // inPages returns a wrapper, to be put around the transport of the caches' client and of no other, that makes every plain LIST one of pages.

@@ -37,11 +37,10 @@ const (
 // of everything, and with a pause that they double each time. For the stream of a list they begin to count when that is complete.
 const shortestWatch = 1250 * time.Millisecond // client-go v0.37 (VeryShortWatchError): 1 s, and a little for storing what was listed
 
-// reconnecting makes wrappers, to be put around the transport of the caches' client, outside of what authenticates it, that holds a
-// request until a connection can be made, and a watch until the API server has an answer for it. To a reflector an API server that is away,
-// or behind a load balancer that answers in its place, then looks like a slow one: nothing fails, nothing backs off, and nothing is listed
-// again. A network that breaks connections again and again looks like one whose watches end, once a second at most, and go on where they
-// left off.
+// reconnecting makes round trippers for the informers' clients, to be placed outside of what authenticates them. They hold a request until a
+// connection can be made, and a watch until the API server answers it with something other than 5xx, for at most errorPatience or feedPatience. To a reflector an API
+// server that is away, or a load balancer that answers in its place, then looks like a slow API server: nothing fails, backs off or lists again. A
+// network that keeps breaking connections looks like watches that end, at most once a second, and are resumed where they left off.
 type reconnecting struct {
 	clock clock.Clock
 	away  atomic.Bool // one line for all streams when the API server goes, and one when it is back
@@ -105,7 +104,7 @@ func Own(ctx context.Context) context.Context { return context.WithValue(ctx, ow
 
 func isOwn(ctx context.Context) bool { return ctx.Value(ownKey{}) != nil }
 
-// failing reports whether an answer is that of a server which cannot do its work now. That lists cannot be streamed has another code.
+// failing reports whether a server answered that it cannot do its work now: 5xx. A server that cannot stream lists answers 422, which does not count.
 func failing(resp *http.Response) bool {
 	return resp != nil && resp.StatusCode >= http.StatusInternalServerError
 }

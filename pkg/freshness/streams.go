@@ -145,7 +145,7 @@ func (s *Streams) reopen(target watchTarget, since time.Time) bool {
 		s.metrics.reopened.WithLabelValues(target.labels()...).Inc()
 	}
 	for link := range silent {
-		defer link.dialer.CloseAll() // before the streams' own ends: their new requests must find none of these
+		defer link.dialer.CloseAll() // deferred last, so it runs before the streams are stopped: the requests that follow must find none of these connections
 	}
 	return ended
 }

@@ -44,15 +44,15 @@ type keeper struct {
 	state    freshness
 	since    time.Time // it began
 	version  string    // of the store, at the last look
-	moved    time.Time // when the store was last seen to have changed
-	before   time.Time // the look before that
+	moved    time.Time // the look that last saw the store changed
+	before   time.Time // the look before that one: the store changed in between
 	looked   time.Time // the last look
 	relists  time.Time // its reflector was first seen to list anew, and the store has not moved since; zero: it does not
 	roused   time.Time // its watch was last reopened for what it lacks
 	compared time.Time // last
 	proven   string    // the store was equal to the API server at this version; "": never found so
 	lacking  difference
-	unshown  string    // version of an object that the store lacked when it was compared; "": the difference tells
+	unshown  string    // version that an object is known to have had and that the store lacked when it was last compared; "": see lacking
 	whole    time.Time // when the next whole list may be asked for
 	pause    time.Duration
 }
@@ -92,7 +92,7 @@ func (k *keeper) look(ctx context.Context) {
 	k.enter(ctx, next, now)
 	if next == stale && (verdict == declare || verdict == compare) {
 		k.monitor.setStale(ctx, suspicion{target: k.target}, k.reason())
-		if verdict == declare || now.Sub(k.roused) >= k.monitor.cfg.Lag {
+		if verdict == declare || now.Sub(k.roused) >= k.monitor.cfg.Relist {
 			k.reopen(ctx, h, now, now) // others may go on on a connection to an API server that has nothing for this one
 		}
 	}
@@ -222,7 +222,7 @@ func (k *keeper) reason() string {
 }
 
 // reopen gives the watch another chance, on another connection if nothing has come on the one it has since, whatever it was for. Other watches on that
-// one lose nothing: they go on where they were.
+// one go on where they were, but lists begin anew: so this is done once in cfg.Relist, which is what a list gets.
 func (k *keeper) reopen(ctx context.Context, h hearing, now, since time.Time) {
 	klog.FromContext(ctx).Info("Reopening a watch that does not deliver", "watch", k.target.String(), "heard", h.heard, "reason", k.reason())
 	k.monitor.deps.Streams.reopen(k.target, since)

@@ -51,17 +51,17 @@ type Elector struct {
 	fence *Fence
 	aside *aside
 	lease *leaseClient  // nil with election off
-	news  chan struct{} // something a waiting standby should know has happened
-	paced chan struct{} // the lease is renewed for longer, or for less time, than before
+	news  chan struct{} // of size one; wakes a waiting standby: the Lease was observed, or StepDown was called
+	paced chan struct{} // of size one; the lease duration that writes may rely on has changed, or a term has begun
 
 	lock    sync.Mutex
 	term    Term
-	leading bool          // from begin until the books of the term are closed; it stays if controllers have not returned
-	ended   time.Time     // when the running term was found to be over; zero: it is not
+	leading bool          // from begin to retire; it stays true if the controllers have not returned
+	ended   time.Time     // when the running term was found to be over; zero while it goes on
 	renewed time.Time     // when the last successful renewal was sent
-	relied  time.Duration // for how long writes may rely on it
-	holding *holding      // the running one, or the one that was tried for last; nil after a term
-	holder  string        // last one logged
+	relied  time.Duration // how much of the lease, from renewed on, the deadlines of writes are computed from
+	holding *holding      // of the running term, or of the acquisition under way; nil after a term
+	holder  string        // the holder that was last logged
 }
 
 // New returns an elector that does nothing before Run. The error joins every problem of cfg.

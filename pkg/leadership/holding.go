@@ -15,7 +15,8 @@ import (
 // retry periods.
 const renewJitter = 1.2
 
-// holding is one uninterrupted holding of the lease as the one knows it who renews it: from the attempt that takes it to the last renewal.
+// holding is one uninterrupted possession of the lease as its renewal loop sees it: from the attempt that acquired it to the last renewal. Controllers
+// know the same period as a Term.
 type holding struct {
 	e     *Elector
 	cause Cause         // how the lease was free

@@ -228,9 +228,9 @@ const (
 	releasePause = 250 * time.Millisecond
 )
 
-// leave gives the Lease away: at once if hold is not positive, otherwise it stays ours and expires after hold, rounded up to seconds. It
-// returns errNotOurs if the Lease is not ours any more. It reads first, and again after a conflict, which a renewal in flight can cause,
-// and after a pause when it fails otherwise, until ctx ends.
+// leave writes our last record. If hold returns 0 or less, the Lease is released: the record names no holder. Otherwise we stay its holder, and it expires
+// after hold, rounded up to whole seconds. Each try reads the Lease first. A conflict, which a renewal in flight can cause, is tried again at once, any
+// other failure after pause, until ctx ends; Forbidden and Unauthorized are returned at once. The error is errNotOurs if the Lease is not ours any more.
 func (l *leaseClient) leave(ctx context.Context, hold func() time.Duration, pause func(context.Context)) error {
 	var last error
 	for ctx.Err() == nil {

@@ -48,9 +48,9 @@ func (c Config) patient() time.Duration {
 	return max(c.LeaseDuration, time.Duration(seconds)*time.Second)
 }
 
-// renewal says for how long to renew a lease, and on how much of that writes may rely once it is confirmed. slow is whether writes are,
-// settled when the last of those sent so far cannot be done any more. A lease gets shorter in two steps: writes get less time at once, the
-// record follows when no earlier write needs more.
+// renewal returns the duration to write at the next renewal, and how much of it the deadlines of writes may rely on once that renewal is confirmed.
+// While writes are slow both are long. settled is when no write sent so far can be carried out any more. The way back to short has two steps: new writes
+// get the short deadline at once, and the Lease keeps the long duration until no earlier write needs it.
 func renewal(slow bool, settled, now time.Time, short, long time.Duration) (write, rely time.Duration) {
 	switch {
 	case slow:

@@ -64,8 +64,9 @@ func (p phase) next(ev event) phase {
 // over says whether the term is.
 func (p phase) over() bool { return p == clean || p == broken }
 
-// settle returns the event that ends settling if it is due, over, or else how long to wait; nothing is in flight any more. settled is when no
-// write of the term can be done any more, bound when the phase must end, zero if never. It does not wait for writes that outlast bound.
+// settle decides how the settling phase goes on once no request is in flight. settled is the first moment at which no unanswered write can still be
+// carried out; bound is when the phase has to end, zero for never. If the phase is over, over is true and ev says how it ended: landed, or timedOut
+// if settled lies beyond bound, which is not waited for then. Otherwise wait is the time until settled.
 func settle(settled, bound, now time.Time) (ev event, over bool, wait time.Duration) {
 	switch {
 	case !settled.After(now):

@@ -83,9 +83,9 @@
 // deleted when the next is made, no sooner than after 5 s, then 10 s, up to 5 min. Those are made without pods and raised when they have come back as they were
 // sent. A new term knows nothing of that: one more stays behind in the history. One that comes back with other labels or another owner is not ours, and is deleted at once.
 //
-// Steps of a rolling update are larger where the API server is slow: an old ReplicaSet that has not acted on its last size gives up no more for a while, and where
-// many pods may be on their way at once a step that moves few of them follows the last one after a multiple of what a resize takes. Both only put off, so the
-// bounds hold, and both count from the last step, so they do not add up.
+// Steps of a rolling update get larger where the API server is slow. An old ReplicaSet whose controller has not acted on its last size gives up no more
+// for up to 2 s. Where more than seven pods may be on their way at once (surge and unavailable together), a small step waits for 80 times as long as
+// the last resize took, at most 2 s. Both only put off, so the bounds hold, and both count from the last step, so the delays do not add up.
 //
 // Of ReplicaSets without replicas the cache keeps no template but a digest, which tells whether it is that of the Deployment; a rollback reads it live.
 // A status of which only numbers have changed that decide nothing is written two seconds after the last one at the earliest. That the rollout makes progress

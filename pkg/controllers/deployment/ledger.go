@@ -65,7 +65,8 @@ type steps struct {
 // last step. Where a resize takes 5 ms that is 0.4 s later, and where the API server is busy there are fewer and larger steps.
 const stepShare = 80
 
-// gather is for how long a small step may still be put off, when it may be for patience after the last step at most.
+// gather returns how much longer a small step may be put off, so that it becomes a larger one: until stepShare times as long as the last resize took, at
+// most patience, has passed since the last step.
 func (s steps) gather(patience time.Duration, now time.Time) time.Duration {
 	return max(0, s.at.Add(min(stepShare*s.took, patience)).Sub(now))
 }

@@ -33,8 +33,8 @@ type plan struct {
 	again   time.Duration // plan again after, if no event comes; 0: no need
 }
 
-// raisesAfter returns the changes that raise, in their order, when of the others those in done were carried out. The first ones get what room there is.
-// Of one that gets none remains what does not belong to the size.
+// raisesAfter returns the changes that raise, in their order, given that the changes in done were carried out. Room is handed out in that order: a change for
+// which there is too little is cut to what there is, and one that gets none keeps only what does not belong to the size.
 func (p plan) raisesAfter(done []change) (raises []change) {
 	room := p.room
 	for _, c := range done {

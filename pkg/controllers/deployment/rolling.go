@@ -61,7 +61,8 @@ func (p pass) rolling() sizing {
 	if left > 0 && slices.ContainsFunc(p.all, set.lowered) {
 		s.held = append(s.held, holdPodsLower)
 	}
-	if left > 0 && told < least && possible >= least { // nor if one of which its status never told that it was ready becomes so again
+	// Likewise for a pod that becomes unready again before a status has counted it as ready: then no status changes, and no event comes.
+	if left > 0 && told < least && possible >= least {
 		s.held, s.again = append(s.held, holdStatusLower), controller.Soonest(s.again, podsRecheck)
 	}
 	return s
@@ -121,9 +122,9 @@ func shrink(old []set, nextAvailable, least int, bold bool) (targets []target) {
 
 // giveFree takes, of each ReplicaSet and up to room in all, the pods that cost nothing.
 //
-// Carefully, those are the pods that go before any ready one does. If too few pods are available already, boldly all that are not: an available one may stand
-// before them in the order of deletion, but a rollout would wait for ever for pods that never become available. That a pod is not available both have to
-// say, status and cache of pods: each may be behind, and would turn a rollout bold that has all its pods.
+// Normally those are the pods that are deleted before any ready one, see set.expendable. With bold, for when too few pods are available anyway, they are all
+// pods that neither the status nor the cache of pods shows as available. An available pod may be deleted before one of those, but otherwise the rollout
+// would wait for ever for pods that never become available. Both sources have to say so because each may be stale.
 func giveFree(old []set, room int, bold bool) []int {
 	given := make([]int, len(old))
 	for i, s := range old {

@@ -214,7 +214,8 @@ func putLast[T any](list []T, last func(T) bool) {
 	slices.SortStableFunc(list, func(a, b T) int { return rank(a) - rank(b) })
 }
 
-// room is by how many pods sizes may rise after a create, before changes make room. Changes that are all carried out always have enough.
+// room returns by how many pods sizes may rise after the create and before any change that shrinks; negative: something has to shrink first. It is at least
+// what the plan needs if all its changes are carried out.
 func (p pass) room(create *appsv1.ReplicaSet, changes []change) int {
 	limit, sum := p.bounds.most()-p.facts.reserved, sizes(p.all)
 	if create != nil {

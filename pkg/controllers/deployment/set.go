@@ -95,8 +95,8 @@ func (s set) keepsPods() bool {
 
 const reasonFailedDelete = "FailedDelete" // of the ReplicaSet controller
 
-// busy is for how long a ReplicaSet that we have just resized is left to act on that, if it gets patience; 0: it has, or has had the time. Its controller would
-// not look at another size before, and what is given up in the meantime is given up in one write.
+// busy returns how much longer a ReplicaSet that we have just resized is left alone to act on its new size, at most patience after the resize; 0: it has
+// acted, or has had the time. Its controller would not look at another size before, and what is given up meanwhile is given up in one write.
 func (s set) busy(patience time.Duration, now time.Time) time.Duration {
 	if s.resized.IsZero() || s.rs.Status.ObservedGeneration >= s.rs.Generation {
 		return 0

@@ -18,10 +18,9 @@ import (
 	"minikcm/pkg/controller"
 )
 
-// pace is how long after a status one is written of which only numbers have changed that decide nothing. Each pod that becomes ready, and each that ends,
-// changes them; who reads them while they move has no use for more. It is also for how long at most a step of a rolling update waits for the one before, or for its
-// ReplicaSet. Short deadlines for progress have a shorter one: a step that waits is no progress, and progress that is not told yet is not known to a successor of
-// this process.
+// pace is the least time between two statuses of which the second has only new numbers that nobody waits for (see urgent): each pod that becomes ready or
+// ends changes them. It is also the longest that a step of a rolling update waits for the step before, or for its ReplicaSet. It is 2 s, or a twentieth
+// of progressDeadlineSeconds if that is less: a step that waits is no progress, and progress that was not written is lost with this process.
 func (p pass) pace() time.Duration {
 	if deadline := p.deadline(); deadline > 0 {
 		return min(longestPace, deadline/20)
@@ -52,7 +51,7 @@ func (w *statusWriter) write(ctx context.Context, t task, status appsv1.Deployme
 	if !w.changes(t, status, revision) {
 		return 0, nil
 	}
-	if wait := t.throttle.statusAt.Add(pass{d: t.d}.pace()).Sub(w.clock.Now()); wait > 0 && !decisive(t.d, status, revision) {
+	if wait := t.throttle.statusAt.Add(pass{d: t.d}.pace()).Sub(w.clock.Now()); wait > 0 && !urgent(t.d, status, revision) {
 		return wait, nil
 	}
 	if controller.Draining(ctx) {
@@ -82,9 +81,10 @@ func (w *statusWriter) write(ctx context.Context, t task, status appsv1.Deployme
 	return 0, nil
 }
 
-// decisive reports whether somebody may wait for what a status tells: more than numbers that are on their way. That a rollout is under way is such news, that
-// it is making progress after that is not. Pods that are no longer available are, unless there are old ones, of which a rollout takes them.
-func decisive(d *appsv1.Deployment, status appsv1.DeploymentStatus, revision string) bool {
+// urgent reports whether somebody may wait for what a status tells, so that it is written at once: another observed generation, revision or collisionCount,
+// completion or its end, all replicas updated or no longer, fewer pods available although no old ones are left, or another condition. That Progressing
+// goes from its first reason (created, found) to ReplicaSetUpdated is not urgent.
+func urgent(d *appsv1.Deployment, status appsv1.DeploymentStatus, revision string) bool {
 	was := d.Status
 	replicas := orOne(d.Spec.Replicas)
 	return was.ObservedGeneration != status.ObservedGeneration ||
