@@ -100,7 +100,8 @@ func (w *writer) made(ctx context.Context, t task, want, got *appsv1.ReplicaSet,
 // delete deletes a ReplicaSet, whatever has become of it since it was made.
 func (w *writer) delete(ctx context.Context, rs *appsv1.ReplicaSet) error {
 	err := w.client.AppsV1().ReplicaSets(rs.Namespace).Delete(ctx, rs.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &rs.UID}})
-	if answer.Of(err) == answer.Missing {
+	switch answer.Of(err) {
+	case answer.Missing, answer.Conflict: // that one has gone
 		return nil
 	}
 	return err

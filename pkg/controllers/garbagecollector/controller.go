@@ -160,7 +160,7 @@ func (c *Controller) keepHouse(ctx context.Context) {
 func (c *Controller) prune() {
 	c.owners.prune()
 	c.sweeper.prune()
-	c.memories.prune(c.graph.sees, c.graph.doubts)
+	c.memories.prune(c.graph.sees, c.graph.doubts, c.deps.Clock.Now())
 }
 
 // Healthy fails while a sync is stuck.

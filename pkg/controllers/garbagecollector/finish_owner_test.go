@@ -544,6 +544,29 @@ func TestDependentsThatOnlyTheGraphShowsAreMadeOrphans(t *testing.T) {
 }
 
 // What comes while references are being taken away would be deleted if its owner went.
+// An operator that replaces each child that is made an orphan does not keep the owner for ever.
+func TestDependentsThatKeepComingHoldTheirOwnerForAWhile(t *testing.T) {
+	s := newShell(t)
+	key := s.orphans(t)
+	made := 100
+	s.patch = func(name string, nth int) error {
+		if name == "o" {
+			return nil
+		}
+		made++
+		return s.feed.Add(newThing("a", fmt.Sprint("late-", made), uid(made)).owned(ref("v1", "ConfigMap", "o", uid(1))))
+	}
+	for range lateRounds {
+		if s.finish(t, key); len(s.asked("patch configmaps o")) > 0 {
+			t.Fatalf("%q was sent, while others came", s.asked("patch"))
+		}
+		s.clock.Step(ringPatience)
+	}
+	if s.finish(t, key); len(s.asked("patch configmaps o")) != 1 {
+		t.Errorf("sent was %q, want the owner let go after %d rounds", s.asked("patch"), lateRounds)
+	}
+}
+
 func TestADependentThatComesWhileOrphansAreMadeHoldsItsOwner(t *testing.T) {
 	s := newShell(t)
 	key := s.orphans(t)

@@ -35,6 +35,7 @@ type ownerMemory struct {
 
 	listed   bool                          // orphaning: all types have been listed once, and something still held the owner
 	unlisted map[schema.GroupResource]bool // the types whose list failed the last time
+	late     int                           // orphaning: how often dependents came while the references of others were taken away
 	would    step                          // in observe-only mode, what was counted last
 }
 
@@ -206,8 +207,9 @@ func (m *memories) setObject(key id, memory objectMemory) {
 	m.objects[key] = memory
 }
 
-// prune forgets owners that are no longer seen, and objects of whose owners there is no doubt any more: nobody looks at those again.
-func (m *memories) prune(seen, doubted func(id) bool) {
+// prune forgets owners that are no longer seen, and objects of whose owners there is no doubt any more, unless their back-off goes on: they may be dependents
+// that only lists have shown.
+func (m *memories) prune(seen, doubted func(id) bool, now time.Time) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
 	for key := range m.owners {
@@ -215,8 +217,8 @@ func (m *memories) prune(seen, doubted func(id) bool) {
 			delete(m.owners, key)
 		}
 	}
-	for key := range m.objects {
-		if !doubted(key) {
+	for key, memory := range m.objects {
+		if !doubted(key) && !memory.again.After(now) {
 			delete(m.objects, key)
 		}
 	}

@@ -45,9 +45,23 @@ func TestAnOwnerThatIsDeletedInAnotherWayBeginsToWaitAnew(t *testing.T) {
 		t.Errorf("counted are %v", got)
 	}
 	second := func(key id) bool { return key == keyOf(uid(2)) }
-	m.prune(second, second)
+	m.prune(second, second, began)
 	if got := m.count(); len(got) != 1 || got["refused"] != 1 {
 		t.Errorf("counted after one is gone are %v", got)
+	}
+}
+
+func TestABackOffOutlastsTheDoubt(t *testing.T) {
+	m := newMemories()
+	key := keyOf(uid(1))
+	nobody := func(id) bool { return false }
+	m.setObject(key, objectMemory{}.reject(remove, "not now", began))
+	m.prune(nobody, nobody, began)
+	if got := m.object(key).pause(remove, began); got != minRejectedPause {
+		t.Errorf("it may be sent again in %v, want %v", got, minRejectedPause)
+	}
+	if m.prune(nobody, nobody, began.Add(minRejectedPause)); len(m.objects) > 0 {
+		t.Errorf("remembered are %v", m.objects)
 	}
 }
 

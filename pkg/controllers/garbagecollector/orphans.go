@@ -9,6 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
+// lateRounds is how often an owner is held for dependents that came while it was made to leave the others behind. Somebody who goes on making them, because
+// those are no longer its dependents, would hold it for ever.
+const lateRounds = 3
+
 // finishOrphaning takes away all references to an owner, and then lets it go. It returns what still holds it, and whether it has changed meanwhile.
 func (c *Controller) finishOrphaning(ctx context.Context, o ending) (next, hindrance, bool, error) {
 	s := ownerSight{meant: o.live.uid, owner: o.live, waited: o.waited(c.deps.Clock.Now()), undiscovered: c.undiscovered(o.memory)}
@@ -29,7 +33,9 @@ func (c *Controller) finishOrphaning(ctx context.Context, o ending) (next, hindr
 		}
 		orphans = union(orphans, found)
 	}
-	if late := len(union(orphans, c.graph.referring(o.key))) - len(orphans); late > 0 { // they would be deleted with the owner
+	late := len(union(orphans, c.graph.referring(o.key))) - len(orphans) // those would be deleted with the owner
+	if late > 0 && o.memory.late < lateRounds && !c.writer.observe {
+		c.memories.note(o.key, func(m *ownerMemory) { m.late++ })
 		return next{do: hold, why: byRefs, after: ringPatience}, hindrance{all: late}, false, nil
 	}
 	changed, err := c.finalize(ctx, o, metav1.FinalizerOrphanDependents)

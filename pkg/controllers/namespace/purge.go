@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
 
+	"minikcm/pkg/answer"
 	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/internal/discovery"
 )
@@ -70,7 +71,7 @@ func forUsers(err error) string {
 	if errors.As(err, &f) && (errors.As(err, &transport) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errNotTried)) {
 		return f.doing + ": no answer from the API server"
 	}
-	return err.Error()
+	return answer.ForUsers(err)
 }
 
 // purger deletes and counts the content of one namespace during one pass.

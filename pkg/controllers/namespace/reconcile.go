@@ -83,8 +83,8 @@ func (c *Controller) advance(ctx context.Context, ns *corev1.Namespace) (followU
 	m := c.memory(ns)
 	now := c.deps.Clock.Now() // before the first request for content: what is sent from here on is later than this
 	seen := c.deletions.note(ns.UID, firstSeen{at: now, watched: true})
-	if m.grace > 0 && !now.Before(gateAt(seen, ns.DeletionTimestamp.Time, m.grace)) {
-		defer c.discoverAhead(ctx, now)()
+	if open := gateAt(seen, ns.DeletionTimestamp.Time, m.grace); m.grace > 0 && !now.Before(open) {
+		defer c.discoverAhead(ctx, discoverySince(seen, open, now))()
 	}
 	p := c.newPurger(ns, m, now)
 	defer c.end(p)
@@ -98,13 +98,9 @@ func (c *Controller) advance(ctx context.Context, ns *corev1.Namespace) (followU
 		return followUp{after: max(gate.Sub(c.deps.Clock.Now()), time.Millisecond)}, nil
 	}
 
-	// 3. Discovery: which types there are. Before the gate a discovery since the deletion will do, after it one since the gate.
-	notBefore := seen.at
-	if gate.After(seen.at) && !now.Before(gate) {
-		notBefore = gate
-	}
+	// 3. Discovery: which types there are.
 	asked := c.deps.Clock.Now()
-	known, pause, err := c.catalogue.Read(ctx, notBefore)
+	known, pause, err := c.catalogue.Read(ctx, discoverySince(seen, gate, now))
 	if err != nil {
 		return followUp{}, fmt.Errorf("discover: %w", err)
 	}
@@ -158,6 +154,14 @@ func (c *Controller) discoverAhead(ctx context.Context, notBefore time.Time) (en
 		cancel()
 		asking.Wait()
 	}
+}
+
+// discoverySince is from when on a discovery will do in a sync that began at now: since the deletion before the gate, since the gate after it.
+func discoverySince(seen firstSeen, gate, now time.Time) time.Time {
+	if gate.After(seen.at) && !now.Before(gate) {
+		return gate
+	}
+	return seen.at
 }
 
 // gate is when types other than pods may be deleted. Where the grace is so short that a webhook could outlast it, it is decided by whether there

@@ -111,6 +111,21 @@ func TestANamespaceIsReadAgainAfterPodsThatTookLong(t *testing.T) {
 	expect(t, requests(b.client.Actions(), b.metadata.Actions()), "get namespaces", "get namespaces", "list pods")
 }
 
+func TestOneDiscoveryServesTheSyncsAfterTheGate(t *testing.T) {
+	b := newBench(t, terminating())
+	b.memory(terminating()).grace = minGrace
+	b.metadata.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, &metav1.List{Items: []runtime.RawExtension{{Object: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "stays", DeletionTimestamp: &metav1.Time{Time: epoch}}}}}}, nil
+	})
+	for range 3 {
+		b.mustSync(t)
+		b.clock.Step(time.Second)
+	}
+	if b.discovery.asked != 1 {
+		t.Errorf("discovery was asked %d times, want once", b.discovery.asked)
+	}
+}
+
 func TestDiscoveryIsAskedWhilePodsAreListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, terminating())
