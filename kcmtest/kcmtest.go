@@ -76,8 +76,8 @@ func Start(t TB, cfg *rest.Config, options ...Option) *Manager {
 // errLate: the controllers do not work although startPatience is over.
 var errLate = fmt.Errorf("the controllers do not work after %v", startPatience)
 
-// Stop stops the controllers before the test ends, and returns when all that was started has ended, but for what [app.Manager.Run] excepts. It may be called again, or of nil after a
-// Start that failed, and does nothing then.
+// Stop stops the controllers before the test ends, and returns when all that was started has ended, but for what [app.Manager.Run] excepts. It may be called again, or on nil
+// after a Start that failed, and does nothing then.
 func (m *Manager) Stop() {
 	if m == nil {
 		return

@@ -118,7 +118,7 @@ func Start(t TB, kubeconfig []byte, options ...Option) *Program {
 	return p
 }
 
-// Stop stops the program before the test ends, and returns when it has ended. It may be called again, or of nil after a Start that failed,
+// Stop stops the program before the test ends, and returns when it has ended. It may be called again, or on nil after a Start that failed,
 // and does nothing then.
 func (p *Program) Stop() {
 	if p == nil {

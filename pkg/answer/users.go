@@ -12,8 +12,8 @@ import (
 // from is where a connection comes from, as package net writes it.
 var from = regexp.MustCompile(`[\w.:%\[\]]+:\d+->`)
 
-// ForUsers is the text of an error for events and conditions. Errors of connections name ports and streams, ours and, in what it says of webhooks, the API
-// server's, so each would be another text for the same thing; the log has them.
+// ForUsers is the text of an error for events and conditions. It leaves out the ports and streams that errors of connections name, ours and, where a webhook
+// fails, the API server's: with them the same failure would have another text each time. The log has them.
 func ForUsers(err error) string {
 	var late interface{ WriteTimeout() time.Duration } // what a write has, which says more than that it was not enough
 	var transport *url.Error

@@ -24,7 +24,7 @@ func (o *LeaderElectionOptions) addFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.RenewDeadline, "leader-elect-renew-deadline", o.RenewDeadline,
 		"A leader that has not been able to renew for this long stops leading. Must be less than --leader-elect-lease-duration, by more than 0.1 s.")
 	fs.DurationVar(&o.RetryPeriod, "leader-elect-retry-period", o.RetryPeriod,
-		"Pause between two renewals, and between two attempts to take the Lease.")
+		"Pause between two renewals. A standby looks at a Lease that is held after 1.5 to 2.5 times as long, and tries again after half of it to all of it if it could not take one that is free.")
 	fs.StringVar(&o.ResourceLock, "leader-elect-resource-lock", o.ResourceLock,
 		"Kind of object to lock. Only 'leases'.")
 	fs.StringVar(&o.Name, "leader-elect-resource-name", o.Name,

@@ -39,8 +39,8 @@ type Options struct {
 }
 
 // Watch puts a type under watch and returns its store. It must come before Start, like everything that shapes an informer. Whoever asks for
-// a type again gets the same store, with the indexers that it lacked, and the trim if it had none. A type of which one namespace is watched
-// cannot be had of others.
+// a type again gets the same store, with the indexers that it lacked, and the trim if it had none. If only one namespace of a type is watched, it is an
+// error to ask for another one, or for all.
 func Watch[T metav1.Object](c *Caches, gvr schema.GroupVersionResource, o Options) (Store[T], error) {
 	if known, ok := c.stores[gvr]; ok {
 		store, ok := known.(Store[T])

@@ -37,7 +37,7 @@ type Config struct {
 	Lag      time.Duration // after which a cache that moves is doubted too, if it still misses the same version; 3 min
 	Settle   time.Duration // for a difference to heal, or a reopened watch to deliver; 10 s
 	Rest     time.Duration // between two whole lists of a type that was found equal; 10 min
-	Relist   time.Duration // for which a reflector that lists anew, and gets answers, is not doubted; 10 min
+	Relist   time.Duration // for which a reflector that lists anew, and gets answers, is not doubted, and between two reopenings for a type that stays stale; 10 min
 }
 
 func (c Config) withDefaults() Config {

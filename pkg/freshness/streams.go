@@ -122,9 +122,9 @@ type stream struct {
 	closed bool // by us: the reader sees the end of the stream, not an error; under the lock of Streams
 }
 
-// reopen ends the watches of one target; their reflector opens new ones where they left off. If nothing has been heard on their link since,
-// its connections are closed too, so that the new ones take others; so they do between two tries of a watch that is refused. It says whether there was
-// a watch to end.
+// reopen ends the watches of one target; their reflector opens new ones where they left off. If nothing has been heard after since on the link of the
+// target's last request, the connections of that link are closed too, so that the next watch takes another one. That is done even if no watch is open, as
+// between two tries of a watch that is refused. It reports whether there was a watch to end.
 func (s *Streams) reopen(target watchTarget, since time.Time) bool {
 	s.lock.Lock()
 	ended := false

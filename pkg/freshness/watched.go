@@ -221,8 +221,8 @@ func (k *keeper) reason() string {
 	return "the cache has not been found equal to a list since" // what was missing has come, but who knows what else
 }
 
-// reopen gives the watch another chance, on another connection if nothing has come on the one it has since, whatever it was for. Other watches on that
-// one go on where they were, but lists begin anew: so this is done once in cfg.Relist, which is what a list gets.
+// reopen gives the watch another chance. If nothing at all has come on its connection after since, it takes another one, and so does everything else on that
+// connection: watches are resumed where they were, lists begin anew. So a type that stays stale is reopened only once in cfg.Relist, the time that a list gets.
 func (k *keeper) reopen(ctx context.Context, h hearing, now, since time.Time) {
 	klog.FromContext(ctx).Info("Reopening a watch that does not deliver", "watch", k.target.String(), "heard", h.heard, "reason", k.reason())
 	k.monitor.deps.Streams.reopen(k.target, since)

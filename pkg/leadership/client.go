@@ -38,8 +38,8 @@ type Clients struct {
 // NewClients builds the elector's own clients from a copy of base: nothing else shares their connection
 // and rate limiter, so a burst of other requests cannot delay a renewal. They speak HTTP/1.1, because a
 // request that times out there takes its connection with it and the next try gets a fresh one; on HTTP/2
-// every try before the renew deadline would wait on the same dead connection. One that is refused has the next
-// try take a fresh connection as well, and does not make it wait for longer than the elector does.
+// every try before the renew deadline would wait on the same dead connection. After a refusal the next try takes
+// a fresh connection, too, and begins when the elector wants it, not when the answer asks for it (Retry-After).
 func NewClients(base *rest.Config, renewDeadline time.Duration) (Clients, error) {
 	cfg := rest.AddUserAgent(rest.CopyConfig(base), "leader-election")
 	cfg.Timeout = max(time.Second, renewDeadline/2) // as kube-controller-manager v1.37
@@ -54,8 +54,8 @@ func NewClients(base *rest.Config, renewDeadline time.Duration) (Clients, error)
 	return Clients{Leases: set.CoordinationV1(), Events: set.CoreV1()}, nil
 }
 
-// fickle leaves an API server that refuses: a load balancer sends new connections to healthy ones, and keeps those that are there. It also hides
-// for how long the server asks to wait: client-go would sleep for so long, up to ten times, while the lease runs out.
+// fickle takes another connection after an API server has refused a request: a load balancer gives new connections to healthy servers, and leaves the old
+// ones where they are. It also hides Retry-After: client-go would sleep for so long, up to ten times, while the lease runs out.
 type fickle struct {
 	next    http.RoundTripper
 	refused atomic.Bool // the last request

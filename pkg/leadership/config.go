@@ -15,7 +15,8 @@ type Config struct {
 	LeaseDuration time.Duration
 	// RenewDeadline is how long a leader goes on trying to renew before it ends its term.
 	RenewDeadline time.Duration
-	// RetryPeriod is the pause between renewals, and about the pause between tries of a standby.
+	// RetryPeriod is the pause between renewals. A standby tries again after 0.5 to 1 times as long if it could not take a lease that is free, and looks at one
+	// that is held after 1.5 to 2.5 times as long.
 	RetryPeriod time.Duration
 
 	// Namespace and Name say which Lease.

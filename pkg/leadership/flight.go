@@ -110,8 +110,9 @@ func asksToWait(resp *http.Response) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// heed waits in place of client-go, whose sleep goes on when the term ends and holds up the hand-over though nothing is in flight. Then the answer goes
-// to the caller, and is not asked for again.
+// heed waits as long as an answer asks to, in place of client-go, whose sleep would go on after the end of the term and hold up the hand-over though nothing is
+// in flight. After the wait client-go sends the request again at once. If the term or ctx ends before that, the answer goes to the caller without its
+// Retry-After, so that client-go does not repeat the request.
 func (fl *flight) heed(ctx context.Context, resp *http.Response, wait time.Duration) error {
 	said, err := io.ReadAll(resp.Body)
 	resp.Body.Close() // it has landed

@@ -33,9 +33,9 @@
 //   - Sizes rise only into room that is there: what was to be given up and was not keeps its own, and so does a ReplicaSet that may still come to exist.
 //   - In exchange for others a ReplicaSet is raised only when it has caught up: its status shows the last reduction. Else pods that are about to go would be
 //     counted as available as soon as its size allows for them again: a rollout that is turned round in the middle would lose all its pods.
-//   - A scale-down, and a rollout, is taken back without that wait, or it would cost all the pods that are still to go: where no other ReplicaSet keeps pods, or none
-//     can be deleted. Of a ReplicaSet that was raised so none is relied on until its status shows the raise. That is enough with our ReplicaSet
-//     controller, which looks at another size only when it sees what it has deleted for the last; a delete that was not answered may come later.
+//   - A scale-down is taken back without that wait, and so is a rollout if no other ReplicaSet keeps pods, or if the ReplicaSet cannot delete its own: the wait would
+//     cost all the pods that are still to go. No pod of a ReplicaSet that was raised so is relied on until its status shows the raise. That is enough with our
+//     ReplicaSet controller, which looks at another size only when it sees what it has deleted for the last; a delete that was not answered may come later.
 //   - Of the pods that an old ReplicaSet gives up only those are free of charge that are expendable: they go before any ready one does.
 //   - With minReadySeconds an available pod may go before one that is only ready. So until its status shows the reduction none of the
 //     ReplicaSet's pods is relied on, and none of the new one's while it is told to wait longer. What remains is a pod that is ready when its ReplicaSet
@@ -62,7 +62,7 @@
 //
 // The annotations that tell for which number of replicas a ReplicaSet was sized are part of its size, so scaling always ends. A Deployment with the
 // strategy Recreate has no proportions to keep: its rollout gives the sizes. Its old pods are gone when the ReplicaSet controller
-// has reported that for the present size, and a live list of pods agrees.
+// has reported that for the present size, and a live list of pods agrees. A new ReplicaSet that has pods already is scaled beside old ones that are still ending.
 //
 // A revision that is no positive number is none, and the highest possible one stays. What annotations make of proportions stays within the
 // bounds. A rollback to the last revision is one to the highest of the old ones, also while the new one has not got its own.
@@ -72,8 +72,8 @@
 // in it is applied. A pod that becomes ready, or is replaced, again and again is no progress, as long as the ReplicaSet keeps its size. The deadline is
 // looked at when it passes. Progress counts while sizes follow a scaling, too, and failures of ReplicaSets are told while a Deployment is paused.
 //
-// The generation is observed when its sizes are written. A raise that has to wait for the ReplicaSet controller, or should have, puts that off until its status
-// is true, and so does a change that was refused, until a rolling update goes on without it.
+// The generation is observed when its sizes are written. A raise that has to wait for the ReplicaSet controller puts that off. So does one that was made without
+// that wait, until the status of the ReplicaSet shows it, and a change that was refused, until a rolling update goes on without it.
 //
 // A key that fails is retried after at most a minute, for ever. Creates and rollbacks that are refused have a back-off of their own, of which resizes and status
 // know nothing. A resize that is refused is told, has a back-off, too, and holds up no other: in a rolling update other ReplicaSets give up pods in its place, and

@@ -35,7 +35,7 @@ type ledger struct {
 	templates templates // which ReplicaSets have the present one
 }
 
-// unansweredResize is a change of a ReplicaSet that was sent and not answered. It is sent again as it was: the size is changed once at most,
+// unansweredResize is a change of a ReplicaSet that was sent and not answered. If it is sent again, then as it was: the size is changed once at most,
 // whichever of the two arrives.
 type unansweredResize struct {
 	change     change
@@ -43,7 +43,8 @@ type unansweredResize struct {
 	until      time.Time // by then it has been carried out or never will be
 }
 
-// unwanted reports whether the Deployment has changed since and may want the contrary: pods of its template that the change takes, or none that it makes.
+// unwanted reports whether the Deployment has changed since and may not want the change any more: a raise of a ReplicaSet that is not of the present
+// template, or to more pods than there are to be, or a reduction that would take pods of the present template. current: the ReplicaSet is of that template.
 func (u unansweredResize) unwanted(d *appsv1.Deployment, current bool) bool {
 	if u.generation == d.Generation {
 		return false

@@ -117,7 +117,7 @@ const (
 	holdCreateBackoff   hold = "create_backoff"   // a create was refused not long ago
 	holdResizeBackoff   hold = "resize_backoff"   // a change of a ReplicaSet was
 	holdRollbackBackoff hold = "rollback_backoff" // a rollback was
-	holdTemplateChanged hold = "template_changed" // something changes the templates of ReplicaSets that we create
+	holdTemplateChanged hold = "template_changed" // something changes the templates, labels or owners of ReplicaSets that we create
 	holdTerminating     hold = "terminating"      // the namespace is terminating
 )
 

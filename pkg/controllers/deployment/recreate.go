@@ -1,7 +1,8 @@
 package deployment
 
 // recreate sizes the ReplicaSets of a Deployment whose old pods must be gone before there are new ones: all old ReplicaSets to nothing first, the
-// new one when they, their controller and the pods say that there is nothing left.
+// new one when they, their controller and the pods say that there is nothing left. A new one that has pods already, and is only scaled, does not wait for
+// old pods that are still ending.
 func (p pass) recreate() sizing {
 	var s sizing
 	for _, old := range p.old {

@@ -167,7 +167,8 @@ type settled struct {
 	again    time.Duration // when it will be known of the others; 0: of all
 }
 
-// sendAgain sends a change again that was not answered, unless that was refused not long ago, or is not wanted any more: then it only looks what became of it.
+// sendAgain sends a change again that was not answered. It sends nothing during the back-off after a refusal, and if the change is not wanted any more it
+// only reads the ReplicaSet, to see whether the change was carried out.
 func (w *writer) sendAgain(ctx context.Context, t task, known unansweredResize) resized {
 	rs := known.change.rs
 	switch {
@@ -186,7 +187,7 @@ func (w *writer) sendAgain(ctx context.Context, t task, known unansweredResize) 
 	return resized{outcome: answer.Conflict, set: live}
 }
 
-// settle sends changes again that were not answered, as they were.
+// settle finds out what became of changes that were not answered: it sends them again as they were, or only looks, see sendAgain.
 func (w *writer) settle(ctx context.Context, t task) (settled, error) {
 	var s settled
 	var failures []error

@@ -13,7 +13,7 @@ import (
 type set struct {
 	rs       *appsv1.ReplicaSet // not to be changed
 	current  bool               // its template is that of the Deployment
-	spoiled  bool               // something changed its template when we created it
+	spoiled  bool               // something changed its template, labels or owner when we created it
 	resized  time.Time          // when we last did that; zero: not lately, or not known
 	refused  time.Duration      // how long changes of it are still held back; 0: not at all
 	stubborn bool               // changes of it were refused again and again: the others do not wait for it
@@ -55,8 +55,8 @@ func (s set) apparent() int { return min(s.told(), max(0, s.pods.available)) }
 
 func (s set) possible() int { return max(s.told(), min(s.size(), s.pods.available)) }
 
-// available is 0 where pods are ready before they are available and the status does not show the last reduction: a pod that is to go may be an available
-// one though others are not, and nobody knows how many are left.
+// available is 0 of a doubtful ReplicaSet, see ledger.doubts. It is also 0 where pods are ready before they are available and the status does not show the last
+// reduction: a pod that is to go may be an available one though others are not, and nobody knows how many are left.
 func (s set) available() int {
 	if s.doubtful || s.rs.Spec.MinReadySeconds > 0 && !s.caughtUp() {
 		return 0

@@ -105,7 +105,7 @@ func (t *throttle) refuse(d *appsv1.Deployment, rs *appsv1.ReplicaSet, now time.
 	t.resizes[rs.UID] = refusedChange{t.refused(d, rs).next(minRefused, maxRefused, now), d.Generation, rs.Generation}
 }
 
-// spoiledHere notes that something changed the template with a digest on its way into a ReplicaSet.
+// spoiledHere notes that something changed a ReplicaSet on its way, in its template, labels or owner. digest is that of the template it was made for.
 func (t *throttle) spoiledHere(digest string, rs types.UID, now time.Time) {
 	if t.digest != digest {
 		t.digest, t.changed = digest, doubling{}
@@ -117,7 +117,7 @@ func (t *throttle) spoiledHere(digest string, rs types.UID, now time.Time) {
 // redeemed notes that a ReplicaSet is not, or no longer, one to be got rid of: the Deployment has come to want what was made of it, or it cannot be deleted.
 func (t *throttle) redeemed(rs types.UID) { delete(t.spoiled, rs) }
 
-// suspects reports whether the last ReplicaSet that was made for the template with a digest was not of that template.
+// suspects reports whether the last ReplicaSet that was made for the template with a digest was changed on its way.
 func (t *throttle) suspects(digest func() string) bool {
 	return t.changed.tries > 0 && t.digest == digest()
 }

@@ -16,7 +16,8 @@
 //   - reference.go says where the owner is that a reference names, or why nobody can tell.
 //   - evidence.go says what is known of that owner: present, waiting, absent or unknown.
 //   - plan.go decides about an object, finish.go about an owner that is being deleted, cycle.go how owners that wait for each other come free.
-//   - reconcile.go does what was decided about an object, finish_owner.go what was about an owner, orphans.go if its dependents are to stay.
+//   - reconcile.go carries out what was decided about an object, finish_owner.go what was decided about an owner that is being deleted, and orphans.go
+//     the part of it for owners whose dependents are to stay.
 //   - request.go is what is sent, and what comes of it, apply.go sends it. inquiry.go is how questions are asked for many, and not of an API that does not
 //     answer; owners.go asks for owners, sweep.go lists types. explain.go is what users are told when nothing is sent.
 //   - why.go and dump.go are the debug page: what is known of an object in words, and the graph for Graphviz.
@@ -66,7 +67,8 @@
 // # Owners that are being deleted
 //
 // Orphaning is exact: discovery is asked, and every type that it shows and that may hold a dependent is listed, after the deletion was seen. As long as one
-// cannot be listed, or a group cannot be discovered, the owner stays. What cannot be read or changed in the preferred version, because a conversion webhook is
+// cannot be listed, or a group cannot be discovered, the owner stays. It also stays when dependents have come meanwhile, three times at most, a second
+// each: somebody who replaces each orphan by a new dependent would hold it for ever. What comes after that goes with the owner. What cannot be read or changed in the preferred version, because a conversion webhook is
 // away, is in another. Discovery may lag: a CustomResourceDefinition or an APIService that it does not show
 // holds such owners for a minute. A type that has gone before its objects were seen holds them for ten minutes, unless its definition, which goes after the last
 // of its objects, has gone, too. A foreground deletion does not wait for ever for such a type: a dependent that is missed goes later, and is not lost.

@@ -14,7 +14,7 @@ type blocker struct {
 	finalizers []string  // of others, if it was read live
 	own        int       // dependents of its own that hold it
 	unknown    reference // an owner of it that nobody can tell anything about
-	why        string    // nobody can
+	why        string    // why nobody can; empty: there is no such owner
 	refused    string    // the last answer to its deletion, if that was refused
 }
 

@@ -567,6 +567,7 @@ func TestDependentsThatKeepComingHoldTheirOwnerForAWhile(t *testing.T) {
 	}
 }
 
+// What comes while references are being taken away would be deleted if its owner went.
 func TestADependentThatComesWhileOrphansAreMadeHoldsItsOwner(t *testing.T) {
 	s := newShell(t)
 	key := s.orphans(t)

@@ -17,8 +17,8 @@
 //     show it any more.
 //   - No request that deletes anything but pods is sent before a pod list, begun after the grace, was answered and empty.
 //     An error keeps that gate shut: NetworkPolicies and Secrets outlive the pods they restrain or serve.
-//   - Every sync begins with a live read of the namespace, and reads it again before other types than pods if 100 ms have passed. That is also the rule that the first write of a term is
-//     verified: nothing is ever decided from a cache, so a warm standby with a late one decides as well as anybody.
+//   - Every sync begins with a live read of the namespace. If more than 100 ms have passed since, it is read again before other types than pods are deleted.
+//     So the first write of a term is verified, too: nothing is ever decided from a cache, and a warm standby with a late one decides as well as anybody.
 //   - All that is remembered between syncs saves requests and paces them. A process killed after any request and started
 //     again does the same work again and arrives at the same end.
 //

@@ -21,7 +21,7 @@ import (
 const (
 	// syncTimeout ends a sync that is held up at many requests in a row, before the loop counts as stuck.
 	syncTimeout = 100 * time.Second
-	// readFor is how long a namespace that was read is good for deletions in it: somebody else may finish it, and a new one may get its name.
+	// readFor is how long a read of a namespace is relied on for deletions in it: somebody else may finish it, and a new one may get its name.
 	readFor = 100 * time.Millisecond
 )
 
@@ -79,7 +79,7 @@ func (c *Controller) sync(ctx context.Context, name string) (followUp, error) {
 // namespace waits for the gate, or for something that is told (hold), or is finished (finish), or is found to be gone (forget), or the next
 // sync goes on at once.
 func (c *Controller) advance(ctx context.Context, ns *corev1.Namespace) (followUp, error) {
-	// 1. The pods, which wait for nothing. What will be asked of discovery is asked meanwhile.
+	// 1. The pods, which wait for nothing. If the gate is open already, discovery is asked meanwhile.
 	m := c.memory(ns)
 	now := c.deps.Clock.Now() // before the first request for content: what is sent from here on is later than this
 	seen := c.deletions.note(ns.UID, firstSeen{at: now, watched: true})
@@ -145,11 +145,12 @@ func (c *Controller) advance(ctx context.Context, ns *corev1.Namespace) (followU
 	}
 }
 
-// discoverAhead has discovery asked, for those who will need an answer that was asked for at notBefore or later. It returns a function that ends that.
+// discoverAhead begins the discovery that step 3 of advance needs, of notBefore or later, so that it is there or on its way by then. It returns a function that
+// cancels it and waits for its end.
 func (c *Controller) discoverAhead(ctx context.Context, notBefore time.Time) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var asking sync.WaitGroup
-	asking.Go(func() { _, _, _ = c.catalogue.Read(ctx, notBefore) }) // whoever needs the answer asks, too
+	asking.Go(func() { _, _, _ = c.catalogue.Read(ctx, notBefore) }) // step 3 reads the same from the catalogue, errors included
 	return func() {
 		cancel()
 		asking.Wait()
