@@ -126,6 +126,14 @@ type stream struct {
 // target's last request, the connections of that link are closed too, so that the next watch takes another one. That is done even if no watch is open, as
 // between two tries of a watch that is refused. It reports whether there was a watch to end.
 func (s *Streams) reopen(target watchTarget, since time.Time) bool {
+	return s.end(target, func(l *Link) bool { return !l.heard.After(since) })
+}
+
+// leave is reopen with the connections closed whatever is heard on them.
+func (s *Streams) leave(target watchTarget) { s.end(target, func(*Link) bool { return true }) }
+
+// end ends the watches of one target, and the connections of its link if that is useless. useless is called with the lock held.
+func (s *Streams) end(target watchTarget, useless func(*Link) bool) bool {
 	s.lock.Lock()
 	ended := false
 	for st := range s.open {
@@ -134,17 +142,17 @@ func (s *Streams) reopen(target watchTarget, since time.Time) bool {
 			defer st.stop()
 		}
 	}
-	silent := map[*Link]bool{}
+	closing := map[*Link]bool{}
 	for other, known := range s.known {
-		if other.serves(target) && known.link != nil && !known.link.heard.After(since) {
-			silent[known.link] = true
+		if other.serves(target) && known.link != nil && useless(known.link) {
+			closing[known.link] = true
 		}
 	}
 	s.lock.Unlock()
 	if ended {
 		s.metrics.reopened.WithLabelValues(target.labels()...).Inc()
 	}
-	for link := range silent {
+	for link := range closing {
 		defer link.dialer.CloseAll() // deferred last, so it runs before the streams are stopped: the requests that follow must find none of these connections
 	}
 	return ended

@@ -231,27 +231,47 @@ func TestStreamsForgetClosedWatches(t *testing.T) {
 	}
 }
 
-// A watch that is refused is open no more, and between two tries there is none. The next one takes another connection all the same.
+// A watch that is refused is open no more, and between two tries there is none. The next one takes another connection all the same, if nothing is heard on
+// this one, or whatever is.
 func TestReopenedWatchThatIsRefusedTakesAnotherConnection(t *testing.T) {
-	streams := NewStreams(clock.RealClock{}, NewMetrics(prometheus.NewRegistry()))
-	conns := map[string]bool{}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		conns[r.RemoteAddr] = true
-		http.Error(w, "sick", http.StatusServiceUnavailable)
-	}))
-	link := streams.Link()
-	client := &http.Client{Transport: link.Wrap(&http.Transport{DialContext: link.Dial})}
-	for range 2 {
-		resp, err := client.Get(server.URL + "/api/v1/pods?watch=true&resourceVersion=7")
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, _ = io.ReadAll(resp.Body)
-		resp.Body.Close()
-		streams.reopen(watchTarget{podResource, ""}, time.Now())
-	}
-	server.Close()
-	if len(conns) != 2 {
-		t.Errorf("%d connections, want one for each try", len(conns))
+	target := watchTarget{podResource, ""}
+	for _, tt := range []struct {
+		name  string
+		again func(*Streams)
+		want  int // connections
+	}{
+		{"nothing is heard", func(s *Streams) { s.reopen(target, time.Now().Add(time.Minute)) }, 2},
+		{"something is heard", func(s *Streams) { s.reopen(target, time.Now().Add(-time.Minute)) }, 1},
+		{"whatever is heard", func(s *Streams) { s.leave(target) }, 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			streams := NewStreams(clock.RealClock{}, NewMetrics(prometheus.NewRegistry()))
+			conns := map[string]bool{}
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				conns[r.RemoteAddr] = true
+				if r.URL.Path == "/api/v1/nodes" {
+					_, _ = io.WriteString(w, "{}")
+					return
+				}
+				http.Error(w, "sick", http.StatusServiceUnavailable)
+			}))
+			link := streams.Link()
+			client := &http.Client{Transport: link.Wrap(&http.Transport{DialContext: link.Dial})}
+			for range 2 {
+				for _, path := range []string{"/api/v1/nodes?watch=true&resourceVersion=7", "/api/v1/pods?watch=true&resourceVersion=7"} {
+					resp, err := client.Get(server.URL + path)
+					if err != nil {
+						t.Fatal(err)
+					}
+					_, _ = io.ReadAll(resp.Body)
+					resp.Body.Close()
+				}
+				tt.again(streams)
+			}
+			server.Close()
+			if len(conns) != tt.want {
+				t.Errorf("%d connections, want %d", len(conns), tt.want)
+			}
+		})
 	}
 }

@@ -83,7 +83,7 @@ func (k *keeper) look(ctx context.Context) {
 	case compare:
 		next = next.found(k.compare(ctx, now))
 	case reopen:
-		k.reopen(ctx, h, now, now.Add(-k.monitor.cfg.Silence))
+		k.reopen(ctx, h, now)
 	case declare:
 		if k.ask(ctx, now); !k.answered { // nobody could do better
 			return
@@ -93,7 +93,7 @@ func (k *keeper) look(ctx context.Context) {
 	if next == stale && (verdict == declare || verdict == compare) {
 		k.monitor.setStale(ctx, suspicion{target: k.target}, k.reason())
 		if verdict == declare || now.Sub(k.roused) >= k.monitor.cfg.Relist {
-			k.reopen(ctx, h, now, now) // others may go on on a connection to an API server that has nothing for this one
+			k.leave(ctx, h, now)
 		}
 	}
 }
@@ -221,11 +221,19 @@ func (k *keeper) reason() string {
 	return "the cache has not been found equal to a list since" // what was missing has come, but who knows what else
 }
 
-// reopen gives the watch another chance. If nothing at all has come on its connection after since, it takes another one, and so does everything else on that
-// connection: watches are resumed where they were, lists begin anew. So a type that stays stale is reopened only once in cfg.Relist, the time that a list gets.
-func (k *keeper) reopen(ctx context.Context, h hearing, now, since time.Time) {
+// reopen gives the watch another chance, on another connection if nothing at all has come on this one for cfg.Silence.
+func (k *keeper) reopen(ctx context.Context, h hearing, now time.Time) {
 	klog.FromContext(ctx).Info("Reopening a watch that does not deliver", "watch", k.target.String(), "heard", h.heard, "reason", k.reason())
-	k.monitor.deps.Streams.reopen(k.target, since)
+	k.monitor.deps.Streams.reopen(k.target, now.Add(-k.monitor.cfg.Silence))
+	k.roused = now
+}
+
+// leave gives the watch another chance on another connection, though others may go on on this one: it may lead to an API server that has nothing for this type only.
+// Whatever else is on it has to take another one, too: watches are resumed where they were, lists begin anew. So that is done once in cfg.Relist, the time that
+// a list gets.
+func (k *keeper) leave(ctx context.Context, h hearing, now time.Time) {
+	klog.FromContext(ctx).Info("Reopening a watch that does not deliver on another connection", "watch", k.target.String(), "heard", h.heard, "reason", k.reason())
+	k.monitor.deps.Streams.leave(k.target)
 	k.roused = now
 }
 
