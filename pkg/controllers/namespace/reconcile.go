@@ -18,12 +18,8 @@ import (
 	"minikcm/pkg/controllers/internal/discovery"
 )
 
-const (
-	// syncTimeout ends a sync that is held up at many requests in a row, before the loop counts as stuck.
-	syncTimeout = 100 * time.Second
-	// readFor is how long a read of a namespace is relied on for deletions in it: somebody else may finish it, and a new one may get its name.
-	readFor = 100 * time.Millisecond
-)
+// syncTimeout ends a sync that is held up at many requests in a row, before the loop counts as stuck.
+const syncTimeout = 100 * time.Second
 
 // discoveryKey is what watches on APIServices are armed for, being of use to all namespaces.
 const discoveryKey = ""
@@ -118,15 +114,13 @@ func (c *Controller) advance(ctx context.Context, ns *corev1.Namespace) (followU
 	}
 
 	// 5. All other types, if the namespace still is the one that was read.
-	if c.deps.Clock.Since(now) > readFor {
-		uid := ns.UID
-		if ns, err = c.read(ctx, ns.Name); err != nil {
-			return followUp{}, err
-		}
-		if ns == nil || ns.UID != uid {
-			c.forget(ctx, p.namespace) // finished by somebody else; a new one of that name has events of its own
-			return followUp{}, nil
-		}
+	uid := ns.UID
+	if ns, err = c.read(ctx, ns.Name); err != nil {
+		return followUp{}, err
+	}
+	if ns == nil || ns.UID != uid {
+		c.forget(ctx, p.namespace) // finished by somebody else; a new one of that name has events of its own
+		return followUp{}, nil
 	}
 	v, r, pause, err := c.purgeOthers(ctx, ns, m, p, r, pause)
 	if err != nil {
