@@ -45,7 +45,7 @@
 // # Where we differ from upstream
 //
 // The ledger replaces expectations and the consistency store. The order in which pods are deleted is total, so it does not depend on the
-// order in which the cache lists them. Creates that the API server refuses are retried with a back-off of their own, apart from the queue.
+// order in which the cache lists them. Creates and deletes that the API server refuses are retried with back-offs of their own, apart from the queue.
 // So are the successors of pods that fail soon after they were made, because kubelets refuse them for instance; pods that replace deleted
 // ones, or that a change of the spec asks for, do not wait for that. In a namespace that the cache shows as terminating nothing is created.
 //

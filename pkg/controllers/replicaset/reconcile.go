@@ -147,7 +147,11 @@ func (c *Controller) apply(ctx context.Context, t task, d decision) applied {
 	var a applied
 	switch {
 	case d.todo.deletes():
-		a = c.remover.remove(ctx, t, d.todo)
+		if delay := t.throttle.deletes.Wait(t.rs.Generation, t.now); delay > 0 {
+			a.held, later = true, controller.Soonest(later, delay)
+		} else {
+			a = c.remover.remove(ctx, t, d.todo)
+		}
 	case d.todo.create > 0:
 		allowed, delay := c.creator.allowed(ctx, t, d.todo.missing, d.claimed.failed)
 		later = controller.Soonest(later, delay)

@@ -59,12 +59,20 @@ func (r *remover) remove(ctx context.Context, t task, todo plan) applied {
 		a.again, err = controller.AtOnce, nil
 	}
 	a.err = err
+	refused := false
 	for i, result := range results[:begun] {
+		refused = refused || answer.Of(result.err) == answer.Refused
 		again, err := r.note(t, victims[i].pod, result)
 		a.again, a.err = controller.Soonest(a.again, again), decisive(a.err, err)
 		if result.outcome == answer.Done || result.outcome == answer.Missing {
 			a.deleted = append(a.deleted, victims[i].pod)
 		}
+	}
+	switch {
+	case refused:
+		t.throttle.deletes = t.throttle.deletes.Refused(t.rs.Generation, len(a.deleted) > 0, r.clock.Now())
+	case a.err == nil:
+		t.throttle.deletes = controller.Backoff{}
 	}
 	return a
 }

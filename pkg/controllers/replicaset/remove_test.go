@@ -6,15 +6,19 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
+	testingclock "k8s.io/utils/clock/testing"
 
 	"minikcm/pkg/answer"
 	"minikcm/pkg/caches"
+	"minikcm/pkg/controller"
 )
 
 func TestDeleteAnswers(t *testing.T) {
@@ -75,6 +79,55 @@ func TestDeleteAnswers(t *testing.T) {
 				t.Errorf("events are %v, want %d", told, tt.told)
 			}
 		})
+	}
+}
+
+// TestRefusedDeletesHaveABackOffOfTheirOwn: events of the ReplicaSet do not bypass it. What is told names the same pod each time, or each attempt would
+// write a status, and so wake its own ReplicaSet.
+func TestRefusedDeletesHaveABackOffOfTheirOwn(t *testing.T) {
+	b := newBench(t, newSet(0, statusOfSize(3)), newPod("a"), newPod("b"), newPod("c"))
+	refuse := true
+	b.on("delete pods", func(_ int, a clienttesting.Action) (runtime.Object, error) {
+		if refuse {
+			return nil, apierrors.NewForbidden(podResource, a.(clienttesting.DeleteAction).GetName(), errors.New("by a policy"))
+		}
+		return &corev1.Pod{}, nil
+	})
+	b.on("update replicasets/status", func(_ int, a clienttesting.Action) (runtime.Object, error) {
+		b.rs = a.(clienttesting.UpdateAction).GetObject().(*appsv1.ReplicaSet)
+		return b.rs, nil
+	})
+	deletes := []string{"delete pods", "delete pods", "delete pods"}
+	for _, tt := range []struct {
+		when   string
+		after  time.Duration // since the first
+		spec   int64         // the generation
+		refuse bool
+		wait   time.Duration // before the next attempt; 0: this is one
+		want   []string
+	}{
+		{"at first", 0, 1, true, 0, append(deletes, "update replicasets/status")},
+		{"an event", ms(10), 1, true, ms(990), nil},
+		{"the back-off is over", ms(1000), 1, true, 0, deletes},
+		{"an event, after two refusals", ms(1010), 1, true, ms(1990), nil},
+		{"another spec", ms(1020), 2, true, 0, append(deletes, "update replicasets/status")},
+		{"accepted", ms(2020), 2, false, 0, append(deletes, "update replicasets/status")},
+	} {
+		b.client.ClearActions()
+		slices.Reverse(b.pods)
+		b.now, refuse = now.Add(tt.after), tt.refuse
+		b.deps.Clock.(*testingclock.FakeClock).SetTime(b.now)
+		b.rs = b.rs.DeepCopy()
+		b.rs.Generation = tt.spec
+		result, err := b.run(t.Context())
+		if failed := tt.refuse && tt.wait == 0; (err != nil) != failed || tt.wait > 0 && result.After != tt.wait {
+			t.Errorf("%s: %+v, %v; want After %v", tt.when, result, err, tt.wait)
+		}
+		t.Log(tt.when)
+		b.wants(t, tt.want...)
+	}
+	if b.throttle.deletes != (controller.Backoff{}) {
+		t.Errorf("accepted, and still held back: %+v", b.throttle.deletes)
 	}
 }
 

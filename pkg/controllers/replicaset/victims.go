@@ -74,11 +74,11 @@ func compareRanks(a, b *rank) (int, string) {
 }
 
 // chooseVictims picks n of pods to delete. related are all pods that do the same work, pods included; useCost makes the deletion cost annotation
-// count. Nothing is ranked if all go.
+// count. If all go they are not ranked, but in the order of their names.
 func chooseVictims(pods, related []*caches.Pod, n int, useCost bool, now time.Time) []victim {
 	victims := make([]victim, 0, min(n, len(pods)))
 	if n >= len(pods) {
-		for _, pod := range pods {
+		for _, pod := range slices.SortedFunc(slices.Values(pods), func(a, b *caches.Pod) int { return cmp.Compare(a.Name, b.Name) }) {
 			victims = append(victims, victim{pod: pod, rule: ruleNoneStays})
 		}
 		return victims

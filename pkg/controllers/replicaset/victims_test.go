@@ -125,12 +125,11 @@ func TestChooseVictims(t *testing.T) {
 		want    []*caches.Pod
 	}{
 		{"none of none", nil, nil, 0, nil},
-		{"all of two", []*caches.Pod{broken, one}, nil, 2, []*caches.Pod{broken, one}},
+		{"all of two", []*caches.Pod{broken, one}, nil, 2, []*caches.Pod{one, broken}},
 		{"the one that is not ready", []*caches.Pod{one, broken}, nil, 1, []*caches.Pod{broken}},
-		{"all of six, in the given order", []*caches.Pod{one, one, two, broken, waiting, homeless}, nil, 6,
-			[]*caches.Pod{one, one, two, broken, waiting, homeless}},
-		{"all of six, with nothing related", []*caches.Pod{one, one, two, broken, waiting, homeless}, []*caches.Pod{}, 6,
-			[]*caches.Pod{one, one, two, broken, waiting, homeless}},
+		{"all of five, by name", []*caches.Pod{homeless, one, two, broken, waiting}, nil, 5, []*caches.Pod{one, two, broken, waiting, homeless}},
+		{"all of five, with nothing related", []*caches.Pod{homeless, one, two, broken, waiting}, []*caches.Pod{}, 5,
+			[]*caches.Pod{one, two, broken, waiting, homeless}},
 		{"not assigned before assigned", []*caches.Pod{waiting, homeless}, nil, 1, []*caches.Pod{homeless}},
 		{"both that are not ready", []*caches.Pod{one, broken, broken}, nil, 2, []*caches.Pod{broken, broken}},
 		{"the one with company on its node", []*caches.Pod{one, two}, []*caches.Pod{one, two, two}, 1, []*caches.Pod{two}},
@@ -180,7 +179,7 @@ func TestOrderIsTotal(t *testing.T) {
 				pods[i].Ready = caches.Condition{}
 			}
 		}
-		n := 1 + random.IntN(len(pods)-1)
+		n := 1 + random.IntN(len(pods))
 		want := chooseVictims(pods, pods, n, true, now)
 		for range 5 {
 			random.Shuffle(len(pods), func(i, j int) { pods[i], pods[j] = pods[j], pods[i] })
