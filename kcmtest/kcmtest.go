@@ -132,26 +132,26 @@ func run(ctx context.Context, cfg *rest.Config, s *settings, started func()) err
 	err = m.Run(running)
 	stop()
 	beside.Wait()
-	if errors.Is(err, errLate) {
-		return missing(err, m)
-	}
 	if ctx.Err() != nil && errors.Is(err, leadership.ErrShutdownTimeout) {
-		return nil // somebody did not answer; all was cut
+		err = nil // somebody did not answer; all was cut
+	}
+	if err == nil && context.Cause(ctx) == errLate {
+		return late(m)
 	}
 	return err
 }
 
-// missing adds to an error what the controllers wait for.
-func missing(err error, m *app.Manager) error {
+// late is errLate with what the controllers wait for.
+func late(m *app.Manager) error {
 	select {
 	case <-m.Started():
-		return fmt.Errorf("%w: no list of pods has come for PodsReady", err)
+		return fmt.Errorf("%w: no list of pods has come for PodsReady", errLate)
 	default:
 	}
 	if types := m.Unsynced(); len(types) > 0 {
-		return fmt.Errorf("%w: no list of %s has come", err, strings.Join(types, ", "))
+		return fmt.Errorf("%w: no list of %s has come", errLate, strings.Join(types, ", "))
 	}
-	return err
+	return errLate
 }
 
 // config is that of the manager.

@@ -3,9 +3,11 @@ package kcmtest
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -19,6 +21,18 @@ import (
 func TestStopOfAManagerThatWasNeverStarted(t *testing.T) {
 	var m *Manager
 	m.Stop()
+}
+
+// The test that uses what has gone fails, and once is enough.
+func TestStopOfAManagerThatStoppedByItself(t *testing.T) {
+	f, ended := &fakeT{}, make(chan struct{})
+	close(ended)
+	m := &Manager{t: f, stop: func() {}, done: ended, err: errors.New("broken")}
+	m.Stop()
+	m.Stop()
+	if want := []string{"kcmtest: the controllers stopped by themselves: broken"}; !slices.Equal(f.errors, want) {
+		t.Errorf("told %q, want %q", f.errors, want)
+	}
 }
 
 // fakeServer is an API server that allows all, or nothing, and answers nothing else.

@@ -146,9 +146,9 @@ func (m *Manager) Unsynced() []string { return m.caches.Unsynced() }
 // Started is closed when the caches are filled and the controllers work, for the first time.
 func (m *Manager) Started() <-chan struct{} { return m.working }
 
-// Run serves, keeps caches, competes for the lease and runs the controllers while it holds it. It blocks until ctx ends, and then returns nil
-// if everything was stopped in order. It is called once. Every goroutine has ended when it returns, but for informers that client-go lets
-// sleep when the API server refused them: they end within a minute and ask nothing more.
+// Run serves, keeps caches, competes for the lease and runs the controllers while it holds it. It blocks until ctx ends, for whatever cause, and
+// then returns nil if everything was stopped in order. It is called once. Every goroutine has ended when it returns, but for informers that
+// client-go lets sleep when the API server refused them: they end within a minute and ask nothing more.
 func (m *Manager) Run(ctx context.Context) error {
 	m.server.AddReady("shutdown", func() error { return stopping(ctx) })
 	if m.cfg.Promises.WarmStandby {

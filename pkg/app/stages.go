@@ -11,13 +11,13 @@ type stage func(ctx context.Context, up func()) error
 
 // runStages starts each stage when the one before it is up, or has returned. When ctx ends, when a stage fails or when the last one returns, it
 // stops them from the last to the first: the context of a stage ends when the stages after it have returned. It returns the error of the stage that
-// failed first. To end because ctx has ended is no failure.
+// failed first. To end because ctx has ended is no failure, whatever ended it.
 func runStages(ctx context.Context, stages ...stage) error {
-	ctx, fail := context.WithCancelCause(ctx)
-	defer fail(nil)
+	ctx, end := context.WithCancel(ctx)
+	defer end()
 	var once sync.Once
 	var first error
-	failed := func(err error) { once.Do(func() { first = err }); fail(err) }
+	failed := func(err error) { once.Do(func() { first = err }); end() }
 
 	var running []func() // how to stop each
 	for i, run := range stages {
@@ -45,9 +45,6 @@ func runStages(ctx context.Context, stages ...stage) error {
 	}
 	for i := range running {
 		running[len(running)-1-i]()
-	}
-	if cause := context.Cause(ctx); first == nil && !errors.Is(cause, context.Canceled) {
-		return cause
 	}
 	return first
 }

@@ -63,7 +63,7 @@ func TestStages(t *testing.T) {
 		withTold error // the cause with which it is told
 	}{
 		{name: "told to stop", told: time.Minute, lines: slices.Concat(started, stopped)},
-		{name: "told to stop with a cause", told: time.Minute, withTold: broken, want: broken, lines: slices.Concat(started, stopped)},
+		{name: "told to stop with a cause", told: time.Minute, withTold: broken, lines: slices.Concat(started, stopped)},
 		{name: "told to stop while one starts", told: 1500 * time.Millisecond, lines: []string{"a starts", "a is up", "b starts", "b is not up", "a ends"}},
 		{name: "the last one fails at the end", c: late, told: time.Minute, want: late, lines: slices.Concat(started, stopped)},
 		{name: "the last one is done", earlyC: true, told: time.Hour, lines: slices.Concat(started, stopped[1:])},
