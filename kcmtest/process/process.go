@@ -8,7 +8,6 @@
 package process
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -17,7 +16,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -90,9 +88,6 @@ func Start(t TB, kubeconfig []byte, options ...Option) *Program {
 	started := make(chan struct{})
 	go func() {
 		defer close(p.done)
-		// Linux ends a child together with the thread that started it, so that thread stays.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
 		p.err = s.run(ctx, kubeconfig, sync.OnceFunc(func() { close(started) }))
 	}()
 	t.Cleanup(p.Stop)
@@ -154,21 +149,20 @@ func (s *settings) run(ctx context.Context, kubeconfig []byte, started func()) e
 	cmd.Cancel = func() error { return interrupt(cmd.Process) }
 	cmd.WaitDelay = s.patience
 	cmd.SysProcAttr = attributes()
-	out, err := cmd.StderrPipe()
-	if err != nil {
-		return err
-	}
+	log := &follower{copy: s.log, started: started, giveUp: cancel}
+	cmd.Stderr = log // StderrPipe would be read beyond WaitDelay, while a child of a wrapper script has it open
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start the program: %w", err)
 	}
-	release, err := guard(cmd.Process.Pid)
+	release, err := guard(cmd.Process)
 	if err != nil {
 		cancel()
 		return errors.Join(err, cmd.Wait())
 	}
-	last := s.follow(out, started, cancel)
 	err = cmd.Wait()
+	kill(cmd.Process) // what a wrapper script has left
 	release()
+	last := log.end()
 	switch {
 	case last.away:
 		return errors.New(last.line)
@@ -188,62 +182,4 @@ func (s *settings) arguments(kubeconfig string) []string {
 		"--kubeconfig=" + kubeconfig, "--leader-elect=false", "--secure-port=0", "--controller-shutdown-timeout=2s",
 		"--controllers=" + strings.Join(s.controllers, ","), "--namespace-deletion-grace-period=" + s.grace.String(),
 	}
-}
-
-// told is what the program said last.
-type told struct {
-	line string
-	away bool // the API server is not there
-}
-
-// What the program logs when its controllers begin to work, and while it waits for the API server.
-const (
-	works = `"Term begins"`
-	waits = `"Waiting for the API server"`
-)
-
-// follow reads the program's log to its end. giveUp is called when the API server has not been there for too long.
-func (s *settings) follow(log io.Reader, started, giveUp func()) told {
-	var (
-		lock    sync.Mutex
-		last    told
-		working bool
-		waited  *time.Timer
-	)
-	lines := bufio.NewReader(log)
-	for {
-		line, err := lines.ReadString('\n')
-		line = strings.TrimRight(line, "\r\n")
-		if s.log != nil && (line != "" || err == nil) {
-			_, _ = fmt.Fprintln(s.log, line)
-		}
-		lock.Lock()
-		switch {
-		case strings.Contains(line, works):
-			working = true
-			started()
-		case strings.Contains(line, waits) && waited == nil:
-			waited = time.AfterFunc(serverPatience-time.Second/2, func() {
-				lock.Lock()
-				defer lock.Unlock()
-				if !working {
-					last = told{line: line, away: true}
-					giveUp()
-				}
-			})
-		case !last.away && strings.TrimSpace(line) != "":
-			last.line = line
-		}
-		lock.Unlock()
-		if err != nil {
-			break
-		}
-	}
-	if waited != nil {
-		waited.Stop()
-	}
-	lock.Lock()
-	defer lock.Unlock()
-	end := last // a timer that could not be stopped may still write to the other
-	return end
 }

@@ -1,16 +1,30 @@
-//go:build unix && !linux
+//go:build unix
 
 package process
 
 import (
+	"errors"
 	"os"
 	"syscall"
 )
 
-// attributes keep the terminal's Ctrl-C away from the program.
+// attributes give the program a group of its own: with whatever it starts it can be told to end, and a terminal's Ctrl-C is not for it.
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// guard ends the program when we end, however that is, until it is released.
-func guard(pid int) (release func(), err error) { return watch(pid) }
+// guard kills the program when this process ends, however that is, until it is released.
+func guard(program *os.Process) (release func(), err error) { return watch(program.Pid) }
 
-func interrupt(p *os.Process) error { return p.Signal(syscall.SIGTERM) }
+// interrupt asks the program to end.
+func interrupt(program *os.Process) error { return signal(program, syscall.SIGTERM) }
+
+// kill ends what is left of the program.
+func kill(program *os.Process) { _ = signal(program, syscall.SIGKILL) }
+
+// signal goes to the whole group: the program may be the child of a wrapper script.
+func signal(program *os.Process, s syscall.Signal) error {
+	err := syscall.Kill(-program.Pid, s)
+	if errors.Is(err, syscall.ESRCH) {
+		return os.ErrProcessDone
+	}
+	return err
+}

@@ -23,11 +23,11 @@ func TestMain(m *testing.M) {
 
 // beWatcher starts a program that runs for ever and watches over it.
 func beWatcher() {
-	program := exec.Command("/bin/sh", "-c", "while :; do sleep 0.1; done")
-	program.Stdout = os.Stdout
+	program := exec.Command("/bin/sh", "-c", "sh -c 'while :; do sleep 0.1; done'; :") // behind a script
+	program.Stdout, program.SysProcAttr = os.Stdout, attributes()
 	err := program.Start()
 	if err == nil {
-		_, err = watch(program.Process.Pid)
+		_, err = guard(program.Process)
 	}
 	if err == nil {
 		_, err = os.Stdout.WriteString("watching\n")
@@ -66,6 +66,7 @@ func TestAProgramEndsWithWhoWatches(t *testing.T) {
 
 func TestAProgramThatIsReleasedIsLeftAlone(t *testing.T) {
 	program := exec.Command("/bin/sh", "-c", "read -r line; exit 7")
+	program.SysProcAttr = attributes()
 	in, err := program.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +74,7 @@ func TestAProgramThatIsReleasedIsLeftAlone(t *testing.T) {
 	if err := program.Start(); err != nil {
 		t.Fatal(err)
 	}
-	release, err := watch(program.Process.Pid)
+	release, err := guard(program.Process)
 	if err != nil {
 		t.Fatal(err)
 	}

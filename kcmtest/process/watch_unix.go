@@ -9,9 +9,9 @@ import (
 	"syscall"
 )
 
-// watch starts a shell that kills a process when we end, until it is released. Its input ends with us: nobody else has the other end of that pipe.
-func watch(pid int) (release func(), err error) {
-	shell := exec.Command("/bin/sh", "-c", "read -r _; kill -KILL "+strconv.Itoa(pid))
+// watch starts a shell that kills a process group when we end, until it is released. Its input ends with us: nobody else has the other end of that pipe.
+func watch(group int) (release func(), err error) {
+	shell := exec.Command("/bin/sh", "-c", "read -r _; kill -s KILL -- -"+strconv.Itoa(group))
 	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's Ctrl-C is for us
 	input, err := shell.StdinPipe()
 	if err != nil {

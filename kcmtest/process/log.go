@@ -1,0 +1,88 @@
+package process
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+)
+
+// What the program logs when its controllers begin to work, and while it waits for the API server.
+const (
+	works = `"Term begins"`
+	waits = `"Waiting for the API server"`
+)
+
+// follower reads the program's log. It implements io.Writer.
+type follower struct {
+	copy            io.Writer // nil: the log goes nowhere else
+	started, giveUp func()    // giveUp is called when the API server has not been there for too long
+	rest            []byte    // of a line that has not ended
+
+	lock    sync.Mutex
+	last    told
+	working bool
+	waited  *time.Timer
+}
+
+// told is what the program said last.
+type told struct {
+	line string
+	away bool // the API server is not there
+}
+
+// Write takes a part of the log.
+func (f *follower) Write(part []byte) (int, error) {
+	f.rest = append(f.rest, part...)
+	for {
+		line, rest, ended := bytes.Cut(f.rest, []byte("\n"))
+		if !ended {
+			return len(part), nil
+		}
+		f.line(string(line))
+		f.rest = rest
+	}
+}
+
+// end says what the program said last, once nothing more comes.
+func (f *follower) end() told {
+	if len(f.rest) > 0 {
+		f.line(string(f.rest))
+	}
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	if f.waited != nil {
+		f.waited.Stop()
+	}
+	return f.last
+}
+
+func (f *follower) line(line string) {
+	line = strings.TrimRight(line, "\r")
+	if f.copy != nil {
+		_, _ = fmt.Fprintln(f.copy, line)
+	}
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	switch {
+	case strings.Contains(line, works):
+		f.working = true
+		f.started()
+	case strings.Contains(line, waits) && f.waited == nil:
+		f.waited = time.AfterFunc(serverPatience-time.Second/2, func() { f.away(line) })
+	case !f.last.away && strings.TrimSpace(line) != "":
+		f.last.line = line
+	}
+}
+
+// away gives up, unless the API server was there after all.
+func (f *follower) away(line string) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	if !f.working {
+		f.last = told{line: line, away: true}
+		f.giveUp()
+	}
+}
