@@ -92,17 +92,28 @@ func TestARefusedCreateIsHeldBack(t *testing.T) {
 	b.wants(t)
 }
 
-// TestAnUnansweredCreateKeepsItsName, and its pods are reserved when the template moves on.
+// TestAnUnansweredCreateKeepsItsName, and the status tells that there is no answer.
 func TestAnUnansweredCreateKeepsItsName(t *testing.T) {
-	d := newDeployment(3, within(1, 0))
+	d := newDeployment(3, within(1, 0), deadline(600))
 	b := newBench(t, d)
-	b.on("create replicasets", fails(errBroken))
+	var names []string
+	posted := func(a clienttesting.Action) {
+		names = append(names, a.(clienttesting.CreateAction).GetObject().(*appsv1.ReplicaSet).Name)
+	}
+	b.on("create replicasets", func(_ int, a clienttesting.Action) (runtime.Object, error) {
+		posted(a)
+		return nil, errBroken
+	})
 	if _, err := b.run(t.Context()); err == nil {
 		t.Error("no error")
 	}
-	first := nextName(d)
-	b.on("create replicasets", func(int, clienttesting.Action) (runtime.Object, error) {
-		return nil, apierrors.NewAlreadyExists(setResource, first)
+	b.wants(t, "create replicasets", "update deployments/status")
+	if has := progressingOf(b.written().Status); has.Reason != reasonCreateFailed || has.Status != corev1.ConditionFalse {
+		t.Errorf("Progressing %+v, want what went wrong", has)
+	}
+	b.on("create replicasets", func(_ int, a clienttesting.Action) (runtime.Object, error) {
+		posted(a)
+		return nil, apierrors.NewAlreadyExists(setResource, names[0])
 	})
 	landed := newReplicaSet(d, nil, 3)
 	landed.UID, landed.ResourceVersion = "landed", "60"
@@ -112,8 +123,8 @@ func TestAnUnansweredCreateKeepsItsName(t *testing.T) {
 		t.Errorf("%+v, %v; want to look again", result, err)
 	}
 	b.wants(t, "create replicasets", "get replicasets")
-	if len(b.ledger.creates) > 0 || !b.ledger.barrier.Unseen() {
-		t.Errorf("creates %v, unseen %t; want it to be known, and to be seen", b.ledger.creates, b.ledger.barrier.Unseen())
+	if len(names) != 2 || names[0] != names[1] || len(b.ledger.creates) > 0 || !b.ledger.barrier.Unseen() {
+		t.Errorf("posted %v, creates %v, unseen %t; want one name, it to be known, and to be seen", names, b.ledger.creates, b.ledger.barrier.Unseen())
 	}
 }
 
@@ -551,6 +562,16 @@ func TestAnUnansweredResizeIsSentAgain(t *testing.T) {
 		}
 		b.wants(t, "patch replicasets")
 	})
+	t.Run("it cannot be sent: the sync fails, and is retried", func(t *testing.T) {
+		b := rollingBench(t)
+		lost(b)
+		refused := errors.New("connection refused")
+		replyTo(b, map[string]error{"old": refused})
+		if result, err := b.run(t.Context()); !errors.Is(err, refused) || len(b.ledger.resizes) != 1 {
+			t.Errorf("%+v, %v, not answered %d; want the error of the connection", result, err, len(b.ledger.resizes))
+		}
+		b.wants(t, "patch replicasets")
+	})
 	t.Run("it is refused now: the first attempt may still be carried out, so only the status is written", func(t *testing.T) {
 		b := rollingBench(t)
 		lost(b)
@@ -612,8 +633,8 @@ func TestAnUnansweredResizeIsSentAgain(t *testing.T) {
 		lost(b)
 		replyTo(b, map[string]error{"old": conflict})
 		b.on("get replicasets", fails(errBroken))
-		if settling, _ := b.writes.settle(t.Context(), b.task); settling.answered || len(b.ledger.resizes) != 1 {
-			t.Errorf("%+v, not answered %d; want it to be waited for", settling, len(b.ledger.resizes))
+		if settling, err := b.writes.settle(t.Context(), b.task); !errors.Is(err, errBroken) || settling.answered || len(b.ledger.resizes) != 1 {
+			t.Errorf("%+v, %v, not answered %d; want an error, and it to be waited for", settling, err, len(b.ledger.resizes))
 		}
 	})
 }

@@ -227,8 +227,8 @@ func (w *writer) settle(ctx context.Context, t task) (settled, error) {
 				t.throttle.refuse(t.d, known.change.rs, now)
 			}
 			s.again = controller.Soonest(s.again, controller.Soonest(known.until.Sub(now), t.throttle.refused(t.d, known.change.rs).wait(now)))
-			if stopped(r.err) {
-				failures = append(failures, r.err)
+			if r.outcome == answer.Unsent && r.err != nil {
+				failures = append(failures, fmt.Errorf("scale ReplicaSet %s again: %w", known.change.rs.Name, r.err))
 			}
 		}
 	}

@@ -65,6 +65,7 @@ func (w *writer) apply(ctx context.Context, t task, d decision) applied {
 			d.replan(t)
 			a.plan, a.failed = d.plan, creation.message
 		case createUnknown:
+			a.failed = creation.message
 			return a
 		}
 	}
