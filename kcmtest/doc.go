@@ -17,5 +17,5 @@
 // Several managers may run in one process, one for each API server: two that run the same controllers on one would both make pods. Tests that share an API
 // server share a manager, which the test around them starts, or TestMain with [Run].
 //
-// The user of the rest.Config needs the rights of the controllers; envtest's is an administrator.
+// The user of the rest.Config needs the rights of the controllers, and of kubelets for [PodsReady]; envtest's is an administrator.
 package kcmtest

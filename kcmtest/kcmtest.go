@@ -169,6 +169,9 @@ func (s *settings) config(cfg *rest.Config) (app.Config, error) {
 	if err != nil {
 		return app.Config{}, err
 	}
+	if s.podsReady {
+		out.Needs = kubeletNeeds()
+	}
 	out.StartTimeout = serverPatience
 	out.MinResync = 0 // nothing is open for so long
 	out.Election.Enabled, out.Election.ShutdownTimeout = false, stopPatience

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"minikcm/internal/kubelet"
+	"minikcm/pkg/controller"
 	"minikcm/pkg/freshness"
 	"minikcm/pkg/kubeclient"
 )
@@ -95,6 +96,15 @@ func parseCourse(text string) (kubelet.Course, error) {
 		c.Steps = []kubelet.Step{{State: kubelet.Ready}}
 	}
 	return c, nil
+}
+
+// kubeletNeeds are the rights that kubelets take.
+func kubeletNeeds() []controller.Access {
+	const without = "pods do not get ready"
+	return []controller.Access{
+		{Resource: "pods", Verbs: []string{"list", "watch", "delete"}, Without: without},
+		{Resource: "pods/status", Verbs: []string{"patch"}, Without: without},
+	}
 }
 
 // newKubelets returns what plays the kubelets on an API server. Its watch waits while that is away, as those of the controllers do.

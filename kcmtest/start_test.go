@@ -14,6 +14,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 )
 
@@ -35,15 +36,26 @@ func TestStopOfAManagerThatStoppedByItself(t *testing.T) {
 	}
 }
 
-// fakeServer is an API server that allows all, or nothing, and answers nothing else.
-type fakeServer struct{ allowed bool }
+// fakeServer is an API server that says whether something is allowed, and answers nothing else.
+type fakeServer struct {
+	allows func(authorizationv1.SelfSubjectAccessReviewSpec) bool
+}
 
 // RoundTrip implements http.RoundTripper.
 func (f fakeServer) RoundTrip(req *http.Request) (*http.Response, error) {
 	var answer any
 	switch path := req.URL.Path; {
 	case strings.HasSuffix(path, "/selfsubjectaccessreviews"):
-		answer = authorizationv1.SelfSubjectAccessReview{Status: authorizationv1.SubjectAccessReviewStatus{Allowed: f.allowed}}
+		var review authorizationv1.SelfSubjectAccessReview
+		body, err := io.ReadAll(req.Body)
+		if err != nil {
+			return nil, err
+		}
+		if _, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, &review); err != nil {
+			return nil, err
+		}
+		review.Status.Allowed = f.allows(review.Spec)
+		answer = review
 	case strings.HasSuffix(path, "/selfsubjectreviews"):
 		answer = authenticationv1.SelfSubjectReview{Status: authenticationv1.SelfSubjectReviewStatus{UserInfo: authenticationv1.UserInfo{Username: "stranger"}}}
 	default:
@@ -57,18 +69,27 @@ func (f fakeServer) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 func TestStartSaysWhatIsMissing(t *testing.T) {
+	type right = authorizationv1.SelfSubjectAccessReviewSpec
 	for _, tt := range []struct {
 		name   string
-		server fakeServer
+		allows func(right) bool
+		option Option
 		want   string
 	}{
-		{"rights", fakeServer{}, "kcmtest: user stranger is not allowed to: "},
-		{"lists", fakeServer{allowed: true}, "kcmtest: the controllers do not work after 30s: no list of namespaces, pods has come"},
+		{"rights", func(right) bool { return false }, Controllers("namespace"), "kcmtest: user stranger is not allowed to: "},
+		{"rights of the kubelets", func(r right) bool {
+			a := r.ResourceAttributes
+			return a == nil || a.Resource != "*" && (a.Resource != "pods" || a.Subresource != "status")
+		}, PodsReady(),
+			"kcmtest: user stranger is not allowed to: patch pods/status (pods do not get ready)"},
+		{"lists", func(right) bool { return true }, Controllers("namespace"), "kcmtest: the controllers do not work after 30s: no list of namespaces, pods has come"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := &fakeT{}
-				f.run(func() { Start(f, &rest.Config{Host: "http://api", Transport: tt.server}, Controllers("namespace")) })
+				f.run(func() {
+					Start(f, &rest.Config{Host: "http://api", Transport: fakeServer{tt.allows}}, Controllers("replicaset"), tt.option)
+				})
 				if !strings.HasPrefix(f.fatal, tt.want) || strings.Contains(f.fatal, " --") || len(f.errors) > 0 {
 					t.Errorf("told %q and %q, want it to begin with %q and to name no flag", f.fatal, f.errors, tt.want)
 				}

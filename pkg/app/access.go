@@ -56,6 +56,9 @@ func required(cfg Config) []asker {
 		lease.Name, lease.Verbs = e.Name, []string{"get", "update"}
 		add("", lease)
 	}
+	for _, a := range cfg.Needs {
+		add("", a)
+	}
 	for _, a := range watchedLeases(cfg) {
 		add("", watched(a))
 	}

@@ -24,6 +24,8 @@ type Config struct {
 	Controllers []controller.Registration
 	// Sections are the configurations of all controllers, those that are not enabled too, as /configz shows them.
 	Sections map[string]controller.Config
+	// Needs are rights that the program around the manager takes beside those of the controllers: the manager does not start without them, either.
+	Needs []controller.Access
 	// Enabled reports whether a feature gate of a controller is on.
 	Enabled func(featuregate.Feature) bool
 
