@@ -10,7 +10,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// fresh is how long an answer may be shared, counted from when it was asked for.
+// fresh is how long an answer may be shared, counted from when it came: a read that takes longer serves those who have waited for it.
 const fresh = time.Second
 
 // Reads are the latest live answers by name. The methods may be called from any goroutine.
@@ -24,7 +24,8 @@ type Reads[T any] struct {
 
 type answer[T any] struct {
 	turn  chan struct{} // holds one while somebody asks, so that others wait for the answer instead of asking too
-	asked time.Time     // zero: never answered
+	asked time.Time     // what the answer shows is no older
+	came  time.Time     // zero: never answered
 	value T
 }
 
@@ -33,7 +34,7 @@ func NewReads[T any](c clock.PassiveClock, read func(ctx context.Context, name s
 	return &Reads[T]{read: read, clock: c, answers: map[string]*answer[T]{}}
 }
 
-// Get returns an answer that was asked for neither before since nor as long ago as a second. It asks if there is none,
+// Get returns an answer that was not asked for before since and came less than a second ago. It asks if there is none,
 // and so may block like the read itself. Errors are the read's and are not shared, or the context's.
 func (r *Reads[T]) Get(ctx context.Context, name string, since time.Time) (T, error) {
 	a := r.of(name)
@@ -45,14 +46,14 @@ func (r *Reads[T]) Get(ctx context.Context, name string, since time.Time) (T, er
 	}
 	defer func() { <-a.turn }()
 	now := r.clock.Now()
-	if !a.asked.IsZero() && !a.asked.Before(since) && now.Sub(a.asked) < fresh {
+	if !a.came.IsZero() && !a.asked.Before(since) && now.Sub(a.came) < fresh {
 		return a.value, nil
 	}
 	value, err := r.read(ctx, name)
 	if err != nil {
 		return value, err
 	}
-	a.asked, a.value = now, value
+	a.asked, a.came, a.value = now, r.clock.Now(), value
 	return value, nil
 }
 
