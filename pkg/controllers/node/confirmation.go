@@ -51,7 +51,7 @@ func (c *confirmation) run(ctx context.Context) {
 }
 
 func (c *confirmation) compare(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	return c.nodes.Confirm(ctx, c.metadata, c.clock)
 }

@@ -80,7 +80,7 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 	c.silence = &silence{cfg: cfg, clock: deps.Clock, metrics: c.metrics, health: c.health, visibility: visibility, leases: leases}
 	c.confirmation = &confirmation{nodes: deps.Nodes, metadata: deps.Metadata, clock: deps.Clock, visibility: visibility}
 	c.writer = &nodeWriter{
-		cfg: cfg, client: deps.Client, reads: deps.Reads, clock: deps.Clock, visibility: visibility, ledger: map[string]ledgerEntry{},
+		client: deps.Client, reads: deps.Reads, clock: deps.Clock, visibility: visibility, ledger: map[string]ledgerEntry{},
 	}
 	c.pods = &podMarker{
 		client: deps.Client, nodes: deps.Nodes, pods: deps.Pods, recorder: deps.Recorder, clock: deps.Clock, metrics: c.metrics, visibility: visibility,

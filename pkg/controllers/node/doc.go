@@ -35,12 +35,12 @@
 // # What it promises
 //
 //   - No node is condemned because we are blind. A verdict needs a live read of the Lease that shows nothing newer. While requests
-//     fail or take too long, while the Lease cache is behind what a live read showed, or before we know how long we stood still, there
+//     fail, while the Lease cache is behind what a live read showed, or before we know how long we stood still, there
 //     are no verdicts, no NoExecute taints and no changes of zones, and nothing is forgotten. After a time of blindness every node
 //     has a whole grace period again. The blind time itself is free; what is given on top is limited to three grace periods until
 //     the node's next sign of life. Whoever has been given them is judged by the live read alone.
-//   - Slow is not blind. What has to come in time is each piece of evidence; a list of all Leases may take half a minute and the write of a
-//     verdict as long as the API server lets it. That requests of one object fail says nothing about the API server: it takes a second
+//   - Slow is not blind. A piece of evidence, of one node or of all, may take half a minute, and the write of a verdict as long as the API server
+//     lets it. What has to come in time is the probe that is sent when no Lease has been renewed for long. That requests of one object fail says nothing about the API server: it takes a second
 //     object, a failed probe, or a long quiet.
 //   - Each step follows from the API alone. A crash after the status and before the last pod leaves an Unknown node, and the
 //     pods of Unknown nodes are queued when a term starts.

@@ -17,14 +17,15 @@ import (
 )
 
 const (
-	listTimeout   = 30 * time.Second // of a list of all nodes, or of all Leases
-	leasesPerPage = 1000             // a page of them is some hundred kilobytes
+	// readTimeout is of a read that is to prove something, of one object or of all. Such an answer proves what it proves, however long it took: it
+	// is as of a moment after it was asked for, and requests of kubelets have a higher priority in the API server than ours.
+	readTimeout   = 30 * time.Second
+	leasesPerPage = 1000 // a page of them is some hundred kilobytes
 )
 
-// answerTime is how long the API server may take for one answer that is to prove a node's silence: a tenth of the grace period, within
-// limits. A server that takes longer, or a connection that hangs, keeps kubelets from renewing as well, and what it says in the end
-// says nothing about them. It is not a limit of what follows from the proof: a write may take as long as the API server lets it.
-func (c Config) answerTime() time.Duration {
+// probeTimeout is how long the API server may take for next to nothing: a tenth of the grace period, within limits. When no Lease is renewed and
+// it takes longer, or the connection hangs, kubelets may not reach it either.
+func (c Config) probeTimeout() time.Duration {
 	return min(max(c.MonitorGracePeriod/10, time.Second), 10*time.Second)
 }
 
@@ -79,7 +80,7 @@ func (l *leaseReader) manyDue(now time.Time) bool {
 
 // read takes in a node's Lease as it is now. Having none is an answer.
 func (l *leaseReader) read(ctx context.Context, name string) error {
-	ctx, cancel := context.WithTimeout(ctx, l.cfg.answerTime())
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	lease, err := l.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, name, metav1.GetOptions{})
 	now := l.clock.Now()
@@ -96,7 +97,7 @@ func (l *leaseReader) read(ctx context.Context, name string) error {
 
 // list takes in the Leases of all nodes as they are now. All pages are of the moment of the first.
 func (l *leaseReader) list(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	begun, all := l.clock.Now(), reading("list", "leases")
 	news := false
@@ -132,7 +133,7 @@ func (l *leaseReader) compare(version string, now time.Time) {
 
 // probe asks for next to nothing, to see whether the API server answers.
 func (l *leaseReader) probe(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, l.cfg.answerTime())
+	ctx, cancel := context.WithTimeout(ctx, l.cfg.probeTimeout())
 	defer cancel()
 	_, err := l.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {

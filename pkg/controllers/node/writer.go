@@ -18,7 +18,6 @@ import (
 // nodeWriter writes nodes, and remembers which versions its writes have left, so that nothing is decided on a cached node that does not show
 // them yet. It tells visibility how its requests went.
 type nodeWriter struct {
-	cfg        Config
 	client     kubernetes.Interface
 	reads      kubernetes.Interface
 	clock      clock.PassiveClock
@@ -51,7 +50,7 @@ func (w *nodeWriter) newest(ctx context.Context, cached *corev1.Node) (*corev1.N
 
 // read reads a node live. Nil is a node that is gone, or another one of the name: its events will come.
 func (w *nodeWriter) read(ctx context.Context, node *corev1.Node) (*corev1.Node, error) {
-	ctx, cancel := context.WithTimeout(ctx, w.cfg.answerTime())
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	live, err := w.reads.CoreV1().Nodes().Get(ctx, node.Name, metav1.GetOptions{})
 	now := w.clock.Now()
