@@ -300,18 +300,22 @@ func (c *steppedClock) step(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// TestGaugesOfWorkInProgressEndWithTheTerm though the queue stops updating them while a sync is still running.
-func TestGaugesOfWorkInProgressEndWithTheTerm(t *testing.T) {
+// TestGaugesEndWithTheTerm though the queue stops updating them while a sync is still running, and keys are left in it.
+func TestGaugesEndWithTheTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewLoop(LoopConfig{Controller: "c", Queue: "gauges", Workers: 1, Clock: clock.RealClock{}}, QueueMetrics{prometheus.NewRegistry()},
 			func(context.Context, string) (Result, error) { time.Sleep(125 * time.Second); return Result{}, nil })
-		end := term(l, "k")
+		keys := make([]string, 40) // more than are in progress at once
+		for i := range keys {
+			keys[i] = fmt.Sprint(i)
+		}
+		end := term(l, keys...)
 		time.Sleep(124 * time.Second)
 		if got := gauge(t, "workqueue_longest_running_processor_seconds", "gauges"); got < 120 {
 			t.Errorf("longest running sync %v s, want about 124", got)
 		}
 		end()
-		for _, name := range []string{"workqueue_longest_running_processor_seconds", "workqueue_unfinished_work_seconds"} {
+		for _, name := range []string{"workqueue_longest_running_processor_seconds", "workqueue_unfinished_work_seconds", "workqueue_depth"} {
 			if got := gauge(t, name, "gauges"); got != 0 {
 				t.Errorf("%s is %v after the term, want 0", name, got)
 			}

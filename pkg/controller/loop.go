@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http/httptrace"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -162,6 +161,9 @@ func (l *Loop[K]) serve(ctx context.Context, q *termQueue[K]) {
 	}
 	syncs.Wait()
 	l.crew.disband()
+	for key, shutdown := q.Get(); !shutdown; key, shutdown = q.Get() { // what is left there counts in the gauge of its depth
+		q.Done(key)
+	}
 	l.settleGauges()
 }
 
@@ -313,22 +315,16 @@ func (l *Loop[K]) traced(ctx context.Context, r *run) context.Context {
 	})
 }
 
-// panicError is the error of a sync that panicked: the key is retried like any other that failed.
-type panicError struct {
-	value any
-	stack []byte
-}
-
-func (e *panicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.value, e.stack) }
-
+// contained makes an error of a panic: its key is retried like any other that failed.
 func (l *Loop[K]) contained(ctx context.Context, key K) (result Result, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			l.metrics.panics.Inc()
-			err = &panicError{value: v, stack: debug.Stack()}
-		}
-	}()
-	return l.reconcile(ctx, key)
+	err = Contain(func() (err error) {
+		result, err = l.reconcile(ctx, key)
+		return err
+	})
+	if panicked := (*PanicError)(nil); errors.As(err, &panicked) {
+		l.metrics.panics.Inc()
+	}
+	return result, err
 }
 
 // Healthy fails when a sync has neither sent a request nor got an answer for two minutes. Outside a term it succeeds.

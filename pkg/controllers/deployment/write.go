@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -94,16 +93,15 @@ func (w *writer) resize(ctx context.Context, t task, a *applied, changes []chang
 		return wait > 0
 	})
 	replies := make([]resized, len(changes))
-	var calls sync.WaitGroup
-	slots := make(chan struct{}, writesInFlight)
+	var calls controller.Group
+	calls.SetLimit(writesInFlight)
 	for i, c := range changes {
-		calls.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
+		calls.Go(func() error {
 			replies[i] = w.send(ctx, c)
+			return nil
 		})
 	}
-	calls.Wait()
+	_ = calls.Wait() // errors are part of the replies
 	for i, c := range changes {
 		switch err := w.note(ctx, t, c, replies[i]); {
 		case err == nil:

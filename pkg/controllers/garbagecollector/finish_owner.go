@@ -387,7 +387,7 @@ func each(ctx context.Context, all []object, do func(context.Context, object) er
 				if busy() {
 					continue
 				}
-				if err := safely(func() error { return do(ctx, o) }); err != nil {
+				if err := controller.Contain(func() error { return do(ctx, o) }); err != nil {
 					lock.Lock()
 					if first == nil || errors.Is(first, errRejected) && !errors.Is(err, errRejected) || errors.Is(err, errBusy) {
 						first = err

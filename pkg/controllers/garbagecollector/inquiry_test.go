@@ -429,8 +429,12 @@ func TestAListThatFailsAtOnceSaysNothingOfOtherPlaces(t *testing.T) {
 			}
 			return nil, nil
 		}}, clock.RealClock{})
-		list := func(namespace string) (sweep, error) {
-			return s.dependents(t.Context(), search{types: typeCalled("pods"), namespace: namespace, owner: keyOf(uid(1)), since: time.Now()}, nobodyElse)
+		list := func(namespace string) (got sweep, err error) {
+			err = controller.Contain(func() error { // as the loop does
+				got, err = s.dependents(t.Context(), search{types: typeCalled("pods"), namespace: namespace, owner: keyOf(uid(1)), since: time.Now()}, nobodyElse)
+				return err
+			})
+			return got, err
 		}
 		for range 3 {
 			for _, failing := range []string{"refused", "", "panics"} {

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 
@@ -236,16 +234,14 @@ func (c *Controller) judged(ctx context.Context, o object, against []suspicion) 
 
 // askFor asks for some owners, a few at once.
 func (c *Controller) askFor(ctx context.Context, v view, some []int) error {
-	var all errgroup.Group
+	var all controller.Group
 	all.SetLimit(questionsAtOnce)
 	for _, n := range some {
 		if controller.Draining(ctx) {
 			all.Go(func() error { return controller.ErrDraining })
 			break
 		}
-		all.Go(func() error {
-			return safely(func() error { return c.owners.ask(ctx, v.at[n], v.replies[n], v.polled[n]) })
-		})
+		all.Go(func() error { return c.owners.ask(ctx, v.at[n], v.replies[n], v.polled[n]) })
 	}
 	return all.Wait()
 }
@@ -320,14 +316,4 @@ func (v view) unheard() int {
 // builtIn reports whether a type is compiled into the API server, and so takes a strategic patch.
 func builtIn(t apiType) bool {
 	return t.local && scheme.Scheme.Recognizes(t.GroupVersion().WithKind(t.kind))
-}
-
-// safely makes an error of a panic, so that its key is tried again: in a goroutine of its own it would end the process.
-func safely(do func() error) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
-		}
-	}()
-	return do()
 }

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -100,19 +99,15 @@ func (s *sweeper) dependents(ctx context.Context, what search, all func() map[id
 		defer func() { <-wide }()
 	}
 	results := make([]result, len(what.types))
-	var group errgroup.Group
+	var group controller.Group
 	group.SetLimit(listsAtOnce)
 	for n, t := range what.types {
 		group.Go(func() error {
-			return safely(func() error {
-				results[n].objects, results[n].err = s.list(ctx, t, what, all)
-				return nil
-			})
+			results[n].objects, results[n].err = s.list(ctx, t, what, all)
+			return nil
 		})
 	}
-	if err := group.Wait(); err != nil {
-		return sweep{}, err
-	}
+	_ = group.Wait() // errors are part of the results
 	var got sweep
 	met := map[id]bool{}
 	for n, r := range results {

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -115,7 +114,7 @@ var errNotTried = errors.New("not tried, its API does not answer")
 // is tried then is left to chance, or one that never answers could stand before the others for ever.
 func (p *purger) purgeAll(ctx context.Context, types []discovery.Type) []outcome {
 	outcomes := make([]outcome, len(types))
-	var group errgroup.Group
+	var group controller.Group
 	group.SetLimit(typesAtOnce)
 	for _, i := range rand.Perm(len(types)) {
 		r := types[i]
@@ -198,7 +197,7 @@ func (p *purger) purgeUnseen(ctx context.Context, r discovery.Type) outcome {
 // those behind them, and deletecollection is given the same token and thus takes the same page.
 func (p *purger) walk(ctx context.Context, r discovery.Type, remove bool) (out outcome, removed bool) {
 	out = outcome{resource: r, listing: listing{sent: p.clock.Now()}}
-	var removals errgroup.Group
+	var removals controller.Group
 	removals.SetLimit(removalsAtOnce)
 	defer func() {
 		if err := removals.Wait(); err != nil && out.err == nil {

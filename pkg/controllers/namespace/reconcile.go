@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -143,11 +142,14 @@ func (c *Controller) advance(ctx context.Context, ns *corev1.Namespace) (followU
 // cancels it and waits for its end.
 func (c *Controller) discoverAhead(ctx context.Context, notBefore time.Time) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	var asking sync.WaitGroup
-	asking.Go(func() { _, _, _ = c.catalogue.Read(ctx, notBefore) }) // step 3 reads the same from the catalogue, errors included
+	var asking controller.Group
+	asking.Go(func() error {
+		_, _, _ = c.catalogue.Read(ctx, notBefore) // step 3 reads the same from the catalogue, errors included
+		return nil
+	})
 	return func() {
 		cancel()
-		asking.Wait()
+		_ = asking.Wait()
 	}
 }
 

@@ -57,7 +57,7 @@ func New(clk clock.WithTicker, quick, all int) *Slots {
 // Each calls do with 0 to n-1, each call in a goroutine that holds a slot, and returns when all have returned. It returns how many it began,
 // and if not all, why: ErrCut when the time is up, until; controller.ErrDraining when the term is.
 func (s *Slots) Each(ctx context.Context, key cache.ObjectName, until time.Time, n int, do func(i int)) (begun int, err error) {
-	var calls sync.WaitGroup
+	var calls controller.Group
 	for begun < n {
 		w := s.Acquire(ctx, key, until)
 		if w == nil {
@@ -68,13 +68,14 @@ func (s *Slots) Each(ctx context.Context, key cache.ObjectName, until time.Time,
 			break
 		}
 		i := begun
-		calls.Go(func() {
+		calls.Go(func() error {
 			defer s.Release(w)
 			do(i)
+			return nil
 		})
 		begun++
 	}
-	calls.Wait()
+	_ = calls.Wait() // which panics if a call has
 	return begun, err
 }
 

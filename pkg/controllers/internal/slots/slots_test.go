@@ -2,6 +2,7 @@ package slots
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -152,5 +153,23 @@ func TestWhoNoLongerWaitsGetsNoSlot(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestAPanicOfACallIsThatOfEach after all calls have returned, and gives its slot back.
+func TestAPanicOfACallIsThatOfEach(t *testing.T) {
+	s := New(clock.RealClock{}, 10, 10)
+	returned := 0
+	err := controller.Contain(func() error {
+		_, err := s.Each(t.Context(), keyOf("a", "1"), time.Now().Add(time.Minute), 2, func(i int) {
+			if i == 0 {
+				panic("an odd pod")
+			}
+			returned++
+		})
+		return err
+	})
+	if panicked := (*controller.PanicError)(nil); !errors.As(err, &panicked) || returned != 1 || s.all.left != 10 {
+		t.Errorf("%v, %d returned, %d slots left; want the panic, 1, 10", err, returned, s.all.left)
 	}
 }

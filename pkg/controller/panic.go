@@ -1,0 +1,47 @@
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// PanicError is what [Contain] makes of a panic.
+type PanicError struct {
+	Value any    // what panic was called with
+	Stack []byte // of the goroutine that panicked, as text
+}
+
+func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.Value, e.Stack) }
+
+// Contain calls do and returns its error, or a [*PanicError] if it panics. One that was contained before, as by [Group], is returned as it is.
+func Contain(do func() error) (err error) {
+	defer func() {
+		switch v := recover().(type) {
+		case nil:
+		case *PanicError:
+			err = v
+		default:
+			err = &PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	return do()
+}
+
+// Group is an [errgroup.Group] for goroutines of a sync. A panic in one of them is a panic of Wait, and so contained as one of the sync itself; in the goroutine it
+// would end the process, and that of the next leader, who meets the same object. The zero value is ready to use and has no limit.
+type Group struct{ errgroup.Group }
+
+// Go calls do in a goroutine, once there are fewer than the limit.
+func (g *Group) Go(do func() error) { g.Group.Go(func() error { return Contain(do) }) }
+
+// Wait waits for all goroutines and returns the first error that one of them has returned. If that was a panic, it panics with a [*PanicError].
+func (g *Group) Wait() error {
+	err := g.Group.Wait()
+	if panicked := (*PanicError)(nil); errors.As(err, &panicked) {
+		panic(panicked)
+	}
+	return err
+}
