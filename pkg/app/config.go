@@ -30,7 +30,8 @@ type Config struct {
 	Enabled func(featuregate.Feature) bool
 
 	// REST reaches the API server as this process. Its user agent is the program's; each client appends its purpose
-	// with rest.AddUserAgent. It is copied before it is changed.
+	// with rest.AddUserAgent. It is copied before it is changed. It has no Dial, and no Transport with Election or WatchLiveness: both need connections that
+	// the manager can cut.
 	REST *rest.Config
 
 	// StartTimeout is how long the manager waits at its start for an API server that is not there, or not ready; 0: for ever. A server that can be

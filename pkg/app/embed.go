@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	clientfeatures "k8s.io/client-go/features"
 	"k8s.io/client-go/rest"
 
@@ -14,7 +15,8 @@ import (
 
 // DefaultConfig is the configuration of a manager inside another program: what the command has without any flag, for these controllers, with the API
 // server and the credentials of cfg. cfg is copied; its rate limits, timeout, content type, compression, user agent and warning handler are replaced.
-// Such a program will usually want to change Election and Serving. It fails if cfg is nil, or if the host name, part of the identity, cannot be read.
+// Such a program will usually want to change Election and Serving. A controller that its own Config switches off is left out. It fails if cfg is nil, or
+// if the host name, part of the identity, cannot be read; [New] refuses a cfg with a Dial, and one with a Transport beside Election or WatchLiveness.
 func DefaultConfig(cfg *rest.Config, controllers []controller.Registration) (Config, error) {
 	if cfg == nil {
 		return Config{}, errors.New("no rest.Config")
@@ -28,7 +30,9 @@ func DefaultConfig(cfg *rest.Config, controllers []controller.Registration) (Con
 		return Config{}, err
 	}
 	out, err := o.configFor(reach)
-	out.Controllers = slices.Clone(controllers) // those too that a command line has to name
+	out.Controllers = slices.DeleteFunc(slices.Clone(controllers), func(c controller.Registration) bool {
+		return c.Off != nil && c.Off() // one that a command line has to name is on
+	})
 	return out, err
 }
 
@@ -50,6 +54,12 @@ func (c *Config) validate() error {
 		return errors.New("no rest.Config")
 	}
 	var errs []error
+	if c.REST.Dial != nil {
+		errs = append(errs, errors.New("rest.Config.Dial would not be used: the manager makes connections that it can cut"))
+	}
+	if c.REST.Transport != nil && (c.Election.Enabled || c.Promises.WatchLiveness) {
+		errs = append(errs, errors.New("rest.Config.Transport has connections that the manager cannot cut: Election and WatchLiveness do not go with it"))
+	}
 	if !clientfeatures.FeatureGates().Enabled(clientfeatures.AtomicFIFO) { // the command locks it, other programs may have replaced the gates
 		errs = append(errs, errors.New("client-go's feature gate AtomicFIFO is off: without it a cache cannot say which version it has reached"))
 	}
@@ -58,5 +68,5 @@ func (c *Config) validate() error {
 			errs = append(errs, r.Config.Validate()...)
 		}
 	}
-	return errors.Join(errs...)
+	return utilerrors.NewAggregate(errs)
 }

@@ -70,8 +70,8 @@ func Run(ctx context.Context, cfg *rest.Config, election leadership.Config, opti
 
 // build makes a manager whose writes pass the fence and whose election is decided by lock.
 func build(cfg *rest.Config, fence *leadership.Fence, lock *lock, shutdown time.Duration, options manager.Options) (manager.Manager, error) {
-	if options.Client.HTTPClient != nil || options.NewClient != nil || cfg.Transport != nil {
-		return nil, errors.New("a client or a transport of one's own would pass beside the fence")
+	if options.Client.HTTPClient != nil || options.NewClient != nil || cfg.Transport != nil || cfg.Dial != nil {
+		return nil, errors.New("a client, a transport or a dialer of one's own would pass beside the fence")
 	}
 	options.LeaderElection, options.LeaderElectionResourceLockInterface = true, lock
 	options.LeaderElectionReleaseOnCancel = false // there is nothing of its own to release

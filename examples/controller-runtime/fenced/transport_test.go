@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -11,7 +12,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"minikcm/pkg/leadership"
 )
@@ -33,6 +36,17 @@ func TestWhatPassesBesideTheFence(t *testing.T) {
 	} {
 		if got := passes(path); got != want {
 			t.Errorf("passes(%s) = %v, want %v", path, got, want)
+		}
+	}
+}
+
+func TestNothingPassesBesideTheFenceUnseen(t *testing.T) {
+	for name, cfg := range map[string]*rest.Config{
+		"a Transport": {Transport: http.DefaultTransport},
+		"a Dial":      {Dial: (&net.Dialer{}).DialContext},
+	} {
+		if _, err := build(cfg, nil, nil, 0, manager.Options{}); err == nil || !strings.Contains(err.Error(), "beside the fence") {
+			t.Errorf("with %s: build = %v, want an error", name, err)
 		}
 	}
 }
