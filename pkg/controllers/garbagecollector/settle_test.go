@@ -221,7 +221,8 @@ func TestAPanicIsAnErrorOfItsKey(t *testing.T) {
 	s := newShell(t)
 	key := s.dependent(t, ref("v1", "ConfigMap", "o", uid(1)))
 	s.get = func(string, int) (*thing, error) { panic("of a test") }
-	if _, err := s.reconcileObject(t.Context(), key); err == nil || !strings.Contains(err.Error(), "of a test") {
+	sync := func() error { _, err := s.reconcileObject(t.Context(), key); return err }
+	if err := controller.Contain(sync); err == nil || !strings.Contains(err.Error(), "of a test") {
 		t.Errorf("it ends with %v", err)
 	}
 	err := each(t.Context(), []object{{name: "one"}}, func(context.Context, object) error { panic("of a test") })
@@ -229,7 +230,11 @@ func TestAPanicIsAnErrorOfItsKey(t *testing.T) {
 		t.Error("a panic about one of many is no error")
 	}
 	s.list = func(string) ([]*thing, error) { panic("of a test") }
-	if _, err := s.sweeper.dependents(t.Context(), search{types: typeCalled("configmaps"), namespace: "a", owner: key, since: began}, s.memories.finishing); err == nil {
+	list := func() error {
+		_, err := s.sweeper.dependents(t.Context(), search{types: typeCalled("configmaps"), namespace: "a", owner: key, since: began}, s.memories.finishing)
+		return err
+	}
+	if controller.Contain(list) == nil {
 		t.Error("a panic of a list is no error")
 	}
 }
