@@ -59,7 +59,7 @@ func (w *statusWriter) write(ctx context.Context, t task, claimed claims, a appl
 
 func (w *statusWriter) count(t task, claimed claims) counts {
 	terminating := claimed.terminating
-	if !w.terminating || t.throttle.noTerminating {
+	if !w.terminating || t.throttle.noTerminating == t.rs.Generation {
 		terminating = -1
 	}
 	return count(t.rs, claimed.mine, terminating, t.now)
@@ -123,7 +123,7 @@ func (w *statusWriter) put(ctx context.Context, t task, rs *appsv1.ReplicaSet, c
 	t.throttle.statusTook = t.throttle.statusAt.Sub(sent)
 	t.ledger.barrier.Require(w.sets, written.ResourceVersion, t.now)
 	if status.TerminatingReplicas != nil && written.Status.TerminatingReplicas == nil {
-		t.throttle.noTerminating = true // the field is off in the API server; do not write it again and again
+		t.throttle.noTerminating = rs.Generation // the field is off in that API server; do not write it again and again
 	}
 	return 0, nil
 }

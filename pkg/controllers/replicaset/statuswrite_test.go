@@ -97,7 +97,7 @@ func TestStatusAfterATakeOver(t *testing.T) {
 	}
 }
 
-// TestServerWithoutTerminatingReplicas: an API server that drops the field must not be told for ever.
+// TestServerWithoutTerminatingReplicas: an API server that drops the field must not be told for ever. Another may not drop it, so it is told of the next generation.
 func TestServerWithoutTerminatingReplicas(t *testing.T) {
 	b := newBench(t, newSet(1), newPod("a"))
 	b.on("update replicasets/status", func(_ int, a clienttesting.Action) (runtime.Object, error) {
@@ -112,6 +112,10 @@ func TestServerWithoutTerminatingReplicas(t *testing.T) {
 		}
 	}
 	b.wants(t, "update replicasets/status")
+	b.rs.Generation++
+	if c := b.statuses.count(b.task, claims{}); c.terminating == nil {
+		t.Error("not told of another generation")
+	}
 }
 
 // TestAvailabilityRecheck asks for the sync at which the pod becomes available, as upstream: 700 ms for a pod ready for 4.3 s of 5.

@@ -21,7 +21,7 @@ type throttle struct {
 
 	statusAt      time.Time     // when the last status was written
 	statusTook    time.Duration // to write it
-	noTerminating bool          // the API server drops status.terminatingReplicas
+	noTerminating int64         // generation of the ReplicaSet at which an API server dropped status.terminatingReplicas; 0: none did
 }
 
 func newThrottle() *throttle { return &throttle{ownership: map[types.UID]refusal{}} }
