@@ -19,13 +19,13 @@ func (p pass) rolling() sizing {
 
 	// 1. The new ReplicaSet never keeps more than all.
 	size, available, least := next.size(), next.available(), p.bounds.least()
-	if next.rs.Spec.MinReadySeconds < p.d.Spec.MinReadySeconds {
-		available = 0 // by what they are to be from now on, nobody knows yet
-	}
 	if size > p.bounds.replicas {
 		size = p.bounds.replicas
 		available = next.availableOf(size)
 		s.targets = append(s.targets, target{set: next, to: size, why: whyTooMany})
+	}
+	if next.rs.Spec.MinReadySeconds < p.d.Spec.MinReadySeconds {
+		available = 0 // by what they are to be from now on, nobody knows yet
 	}
 
 	// 2. Old ones give up what can be spared, in no more steps than their controller takes.

@@ -258,13 +258,16 @@ func TestNewReplicaSetIsCreatedInTheSurge(t *testing.T) {
 // TestPodsAreJudgedByTheMinReadySecondsThatAreToCome: the new ReplicaSet is told to wait longer for its pods in the same pass.
 func TestPodsAreJudgedByTheMinReadySecondsThatAreToCome(t *testing.T) {
 	for _, tt := range []struct {
-		seconds int32
-		want    []string
-	}{{0, []string{"old 5→3", "new 5→7"}}, {3600, []string{}}} {
+		seconds, size int32
+		want          []string
+	}{
+		{0, 5, []string{"old 5→3", "new 5→7"}}, {3600, 5, []string{}},
+		{0, 12, []string{"new 12→10", "old 5→0"}}, {3600, 12, []string{"new 12→10"}},
+	} {
 		d := newDeployment(10, within(0, 2), func(d *appsv1.Deployment) { d.Spec.MinReadySeconds = tt.seconds })
-		got := rollout(d, []set{newNext("new", 5), newOld("old", 5, 1)}, facts{}, now)
+		got := rollout(d, []set{newNext("new", tt.size), newOld("old", 5, 1)}, facts{}, now)
 		if diff := cmp.Diff(tt.want, sizesOf(got.changes)); diff != "" {
-			t.Errorf("minReadySeconds %d: sizes (-want +got):\n%s", tt.seconds, diff)
+			t.Errorf("minReadySeconds %d, size %d: sizes (-want +got):\n%s", tt.seconds, tt.size, diff)
 		}
 	}
 }
