@@ -216,6 +216,9 @@ func TestATakenNameCountsAsACollision(t *testing.T) {
 		"nobody's":         func(rs *appsv1.ReplicaSet) { rs.OwnerReferences = nil },
 		"another template": func(rs *appsv1.ReplicaSet) { rs.Spec.Template.Spec.Containers[0].Image = "other" },
 		"being deleted":    func(rs *appsv1.ReplicaSet) { rs.DeletionTimestamp = new(ago(0)) },
+		"no longer selected, and its release is refused": func(rs *appsv1.ReplicaSet) {
+			rs.Labels = map[string]string{"app": "other"}
+		},
 		"the predecessor's of this name": func(rs *appsv1.ReplicaSet) {
 			rs.OwnerReferences[0].UID = "before"
 		},

@@ -120,7 +120,7 @@ func (w *writer) explain(ctx context.Context, t task, want *appsv1.ReplicaSet, a
 		return creation{fate: createMet}
 	case found == nil:
 		return w.notMade(t, want, attempt, outcome, refusal) // the earlier attempt may still be on its way
-	case controls(t.d, found) && found.DeletionTimestamp == nil && sameTemplate(&found.Spec.Template, &t.d.Spec.Template):
+	case controls(t.d, found) && t.selects(found) && found.DeletionTimestamp == nil && sameTemplate(&found.Spec.Template, &t.d.Spec.Template):
 		t.ledger.end(want.Name)
 		t.ledger.barrier.Require(w.sets, found.ResourceVersion, t.now)
 		if size := orOne(found.Spec.Replicas); attempt.Unknown {

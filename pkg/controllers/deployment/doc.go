@@ -50,7 +50,7 @@
 //
 // The name of a new ReplicaSet follows from its template and collisionCount, so a create that was not answered is posted again under the same name
 // ([controller.Creates]): both attempts make one. If the template has changed meanwhile, its pods stay reserved until it can no longer come to exist.
-// A name that is taken is looked at live: what is ours and equal is the new ReplicaSet, all else raises collisionCount.
+// A name that is taken is looked at live: what is ours, selected and equal is the new ReplicaSet, all else raises collisionCount.
 //
 // A change of a ReplicaSet is a JSON patch that tests its UID and its generation, so a size is changed once at most, and only on the spec that was judged. Annotations
 // raise no generation: of a change that is sent twice they may be set twice, late, and the next pass puts them right. A change that was not answered is sent again as
