@@ -52,7 +52,8 @@
 // # What it cannot do
 //
 // A network that cuts nodes off from the API server but not us looks like the death of these nodes; only the rates of zones stand
-// between it and evictions. A node that dies during an outage is found up to a grace period after it. A change of a pod's status queues
+// between it and evictions. A node that dies during an outage is found up to a grace period after it. While writes fail
+// and nobody renews, one verdict in a grace period is written all the same, to see whether writes are taken again: it may be on a node that lives. A change of a pod's status queues
 // nothing, so a pod whose last Ready=True reaches the cache more than a grace period late, after its node was found dead, stays Ready until
 // the next term.
 //

@@ -62,7 +62,7 @@ func (s *silence) forget(node string) {
 // prove says whether a node that has been silent for too long by what is known, h, has been so in truth. If not, it says when to judge the
 // node again. It asks the API server itself, because the watch may be late.
 func (s *silence) prove(ctx context.Context, node *corev1.Node, h nodeHealth, now time.Time) (judgement, error) {
-	if why := s.suspended(h.isExhausted(s.cfg), now); why != causeNone {
+	if why := s.suspended(h.isExhausted(s.cfg), now); why != causeNone && !s.visibility.triesWrite(false, now) {
 		return s.suppress(why), nil
 	}
 	if err := s.leases.readSince(ctx, node.Name, h.due(s.cfg)); err != nil {
@@ -78,7 +78,7 @@ func (s *silence) prove(ctx context.Context, node *corev1.Node, h nodeHealth, no
 		return judgement{recheck: s.alive(node, now)}, nil
 	}
 	// An answer that was asked for before an outage and came after it proves nothing: kubelets have not had their time yet.
-	if why := s.suspended(h.isExhausted(s.cfg), now); why != causeNone {
+	if why := s.suspended(h.isExhausted(s.cfg), now); why != causeNone && !s.visibility.triesWrite(true, now) {
 		return s.suppress(why), nil
 	}
 	return judgement{silent: true}, nil

@@ -12,7 +12,7 @@ import (
 // and of ticks, and asked for a verdict. Three things make silence meaningless.
 //
 // Blind: requests fail, so kubelets' requests may fail as well. Blindness starts at the last moment at which we certainly saw, ends with any
-// Lease event or success, and is then credited to every node. One request that fails does not make us blind: it takes another one,
+// Lease event or success, which must be of a write if writes failed, and is then credited to every node. One request that fails does not make us blind: it takes another one,
 // of another object or another kind, a failed probe, or a long quiet.
 //
 // Stale: the Lease cache is behind what a live read showed. Staleness ends when the cache has caught up. While it lasts, lists of all Leases
@@ -28,7 +28,7 @@ type visibility struct {
 	lastEvent time.Time // of any Lease
 	lastSeen  time.Time // event, or read that succeeded
 	blind     *blindness
-	byWrite   time.Time // when the last failing write made us blind; reads that succeed prove nothing then
+	byWrite   time.Time // if a failing write made us blind: when one was last tried; reads that succeed prove nothing then
 	ended     []blindness
 	failures  failures
 	stale     staleness
@@ -127,8 +127,8 @@ func (v *visibility) readSucceeded(of request, now time.Time) {
 	defer v.lock.Unlock()
 	v.lastSeen = now
 	v.failures.succeeded(of)
-	if v.byWrite.IsZero() || now.Sub(v.byWrite) > v.grace {
-		v.endBlind(now) // after a failed write: the next write will tell
+	if v.byWrite.IsZero() { // else only a write can tell, see triesWrite
+		v.endBlind(now)
 	}
 }
 
@@ -242,6 +242,18 @@ func (v *visibility) suspended(exhausted bool, now time.Time) cause {
 		return causeStale
 	}
 	return causeNone
+}
+
+// triesWrite reports whether a verdict may be passed although we are blind because writes failed. One in a grace period finds out whether the API
+// server takes writes again: there may be nobody else who writes. Whoever is about to write claims it.
+func (v *visibility) triesWrite(claim bool, now time.Time) bool {
+	v.lock.Lock()
+	defer v.lock.Unlock()
+	due := v.blind != nil && !v.byWrite.IsZero() && now.Sub(v.byWrite) > v.grace && !v.failures.hasRead() && !v.isStalled(now)
+	if due && claim {
+		v.byWrite = now
+	}
+	return due
 }
 
 // causes returns the causes of all suspensions since the last call, however short they were, and why, that of now.
