@@ -23,6 +23,7 @@ require (
 	k8s.io/kube-aggregator v0.37.1
 	k8s.io/utils v0.0.0-20260626114624-be93311217bd
 	minikcm v0.0.0
+	minikcm/kcmtest/process v0.0.0
 	sigs.k8s.io/controller-runtime v0.25.2
 	sigs.k8s.io/yaml v1.6.0
 )
@@ -89,3 +90,5 @@ require (
 )
 
 replace minikcm => ..
+
+replace minikcm/kcmtest/process => ../kcmtest/process

@@ -77,3 +77,5 @@ require (
 replace minikcm => ../..
 
 replace minikcm/test => ../../test
+
+replace minikcm/kcmtest/process => ../../kcmtest/process

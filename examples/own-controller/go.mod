@@ -83,3 +83,5 @@ require (
 replace minikcm => ../..
 
 replace minikcm/test => ../../test
+
+replace minikcm/kcmtest/process => ../../kcmtest/process

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -29,8 +31,25 @@ type follower struct {
 
 // told is what the program said last.
 type told struct {
-	line string
+	why  string
 	away bool // the API server is not there
+}
+
+// Of a line of klog, what stands before the message; and of those that tell why the program ends or waits, that.
+var (
+	header = regexp.MustCompile(`^[IWEF]\d{4} [^]]*\] `)
+	reason = regexp.MustCompile(`^("command failed" err|` + waits + ` .*reason)=("(?:[^"\\]|\\.)*")`)
+)
+
+// why is what a line tells, without what only a log needs.
+func why(line string) string {
+	line = header.ReplaceAllString(line, "")
+	if parts := reason.FindStringSubmatch(line); parts != nil {
+		if text, err := strconv.Unquote(parts[2]); err == nil {
+			return text
+		}
+	}
+	return strings.TrimPrefix(line, "Error: ")
 }
 
 // Write takes a part of the log.
@@ -71,9 +90,9 @@ func (f *follower) line(line string) {
 		f.working = true
 		f.started()
 	case strings.Contains(line, waits) && f.waited == nil:
-		f.waited = time.AfterFunc(serverPatience-time.Second/2, func() { f.away(line) })
+		f.waited = time.AfterFunc(serverPatience, func() { f.away(line) })
 	case !f.last.away && strings.TrimSpace(line) != "":
-		f.last.line = line
+		f.last.why = why(line)
 	}
 }
 
@@ -82,7 +101,7 @@ func (f *follower) away(line string) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	if !f.working {
-		f.last = told{line: line, away: true}
+		f.last = told{why: why(line), away: true}
 		f.giveUp()
 	}
 }

@@ -22,8 +22,9 @@ import (
 )
 
 const (
-	// serverPatience is how long an API server that does not answer is waited for; the program itself would wait for ever.
-	serverPatience = 2 * time.Second
+	// serverPatience is how long the program may wait for the API server, which it would do for ever. It begins when the program says that it waits: at once
+	// if nobody listens, after the time limit of a request, 5 s, if nobody answers.
+	serverPatience = 1500 * time.Millisecond
 	// startPatience is how long the program may take until it works.
 	startPatience = 30 * time.Second
 	// stopPatience is how long it may take to stop, before it is killed.
@@ -165,12 +166,11 @@ func (s *settings) run(ctx context.Context, kubeconfig []byte, started func()) e
 	last := log.end()
 	switch {
 	case last.away:
-		return errors.New(last.line)
+		return errors.New(last.why)
 	case ctx.Err() != nil:
 		return nil
 	}
-	why := cmp.Or(strings.TrimPrefix(last.line, "Error: "), s.binary)
-	return fmt.Errorf("%s: %w", why, cmp.Or(err, errExitedWell))
+	return fmt.Errorf("%s: %w", cmp.Or(last.why, s.binary), cmp.Or(err, errExitedWell))
 }
 
 // errExitedWell: the program ended as if it had been told to.

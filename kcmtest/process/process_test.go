@@ -55,11 +55,15 @@ func TestStartEndsATestThatCannotWork(t *testing.T) {
 		within             time.Duration
 	}{
 		{"no program", "", "no program: give Binary or set KCMTEST_BINARY to the path of controller-manager", time.Second},
-		{"an error", "echo 'Error: user stranger is not allowed to: create pods' >&2\nexit 1", "kcmtest: user stranger is not allowed to: create pods: exit status 1", time.Second},
+		{"a flag it does not know", "echo 'Error: unknown flag: --x' >&2\nexit 1", "kcmtest: unknown flag: --x: exit status 1", time.Second},
+		{"an error", `echo 'E1123 07:02:49.123456   12345 run.go:72] "command failed" err="user \"x\" is not allowed to: create pods"' >&2
+exit 1`, `kcmtest: user "x" is not allowed to: create pods: exit status 1`, time.Second},
+		{"an error of another kind", `echo 'F1123 07:02:49.123456   12345 x.go:1] "Odd" err="x"' >&2
+exit 255`, `kcmtest: "Odd" err="x": exit status 255`, time.Second},
 		{"exit status 0", "exit 0", "/controller-manager: exit status 0", time.Second},
 		{"exit status 0 after a line", "echo usage >&2", "kcmtest: usage: exit status 0", time.Second},
-		{"no API server", `echo 'I1122 1 preflight.go:93] "Waiting for the API server" reason="connection refused"' >&2
-while :; do sleep 0.05; done`, "connection refused", 2 * time.Second},
+		{"no API server", `echo 'I1122 1 preflight.go:93] "Waiting for the API server" server="s" reason="Post \"https://s\": connection refused"' >&2
+while :; do sleep 0.05; done`, `kcmtest: Post "https://s": connection refused`, 2 * time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var options []Option

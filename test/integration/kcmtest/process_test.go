@@ -1,0 +1,71 @@
+package kcmtest
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	program "minikcm/kcmtest/process"
+	"minikcm/test/controlplane"
+)
+
+// kubeconfig is that of cfg, as those have it who run the program.
+func kubeconfig(t *testing.T, cfg *rest.Config) []byte {
+	t.Helper()
+	text, err := os.ReadFile(cluster.KubeconfigFor(t, cfg))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// What package process reads in the program's log, the program writes: else each Start takes until it gives up.
+func TestTheProgramWorks(t *testing.T) {
+	script := filepath.Join(t.TempDir(), "controller-manager")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\n"+controlplane.ManagerBinary(t)+" -v=4 \"$@\"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, binary := range map[string]string{"alone": controlplane.ManagerBinary(t), "behind a script": script} {
+		t.Run(name, func(t *testing.T) {
+			var log strings.Builder
+			p := program.Start(t, kubeconfig(t, cluster.Config()), program.Binary(binary), program.Controllers("namespace"), program.Log(&log))
+			client := cluster.Client(t)
+			deleteNamespace(t, client, newNamespace(t, client))
+			p.Stop()
+			if !strings.Contains(log.String(), `"Stopped"`) {
+				t.Errorf("the program was not stopped in order:\n%s", &log)
+			}
+		})
+	}
+}
+
+func TestTheProgramSaysWhyItCannotWork(t *testing.T) {
+	ofKlog := regexp.MustCompile(`[IWEF]\d{4} |\\"|err=|reason=`)
+	for _, tt := range []struct {
+		name       string
+		kubeconfig []byte
+		controller string
+		want       string
+	}{
+		{"without a kubeconfig", nil, "namespace", "no configuration has been provided"},
+		{"with a controller that does not exist", kubeconfig(t, cluster.Config()), "namespaces", `"namespaces"`},
+		{"without rights", kubeconfig(t, cluster.ConfigFor("stranger")), "namespace", "user stranger is not allowed to: "},
+		{"with another authority", kubeconfig(t, other(cluster.Config())), "namespace", "x509: "},
+		{"without an API server", kubeconfig(t, &rest.Config{Host: "https://" + freeAddress(t)}), "namespace", "connection refused"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := &fakeT{}
+			f.run(func() {
+				program.Start(f, tt.kubeconfig, program.Binary(controlplane.ManagerBinary(t)), program.Controllers(tt.controller))
+			})
+			t.Log(f.fatal)
+			if !strings.Contains(f.fatal, tt.want) || strings.Contains(f.fatal, "\n") || ofKlog.MatchString(f.fatal) || len(f.errors) > 0 {
+				t.Errorf("told %q and %q, want one line with %q and nothing of a log's", f.fatal, f.errors, tt.want)
+			}
+		})
+	}
+}
