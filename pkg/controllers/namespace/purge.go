@@ -148,11 +148,10 @@ func (p *purger) purge(ctx context.Context, r discovery.Type) outcome {
 		return outcome{resource: r, err: listFailed(r, errNotTried)}
 	}
 	out, removed := p.walk(ctx, r, true)
-	if late := out.late; removed && out.err == nil {
-		out = p.lookAgain(ctx, r, out)
-		out.late = out.late || late
+	if walked := out; removed && out.err == nil {
+		out = p.lookAgain(ctx, r, walked)
+		out.late, out.deleted = out.late || walked.late, walked.deleted
 	}
-	out.deleted = removed
 	return out
 }
 
@@ -164,7 +163,7 @@ func (p *purger) lookAgain(ctx context.Context, r discovery.Type, walked outcome
 		page, _, err := p.list(ctx, r, asked, metav1.ListOptions{ResourceVersion: walked.version, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan})
 		out := outcome{resource: r, listing: walked.listing} // what it shows may be as old
 		switch {
-		case err == nil && page.Continue == "" && !slices.ContainsFunc(page.Items, notDeleted):
+		case err == nil && page.Continue == "" && !slices.ContainsFunc(page.Items, removable):
 			out.version = page.ResourceVersion
 			out.add(page.Items, p.deleted)
 			return out
@@ -190,8 +189,8 @@ func (p *purger) purgeUnseen(ctx context.Context, r discovery.Type) outcome {
 	return out
 }
 
-// walk lists the objects of a type page by page and counts them. If remove is set it also deletes each page unless all
-// objects of the page are being deleted already, and reports whether it tried to: then the count is out of date.
+// walk lists the objects of a type page by page and counts them. If remove is set it also deletes each page that has
+// removable objects, and reports whether it tried to: then the count is out of date.
 //
 // The pages of a walk follow each other by continue token, so that objects held by finalizers at the front do not hide
 // those behind them, and deletecollection is given the same token and thus takes the same page.
@@ -215,8 +214,8 @@ func (p *purger) walk(ctx context.Context, r discovery.Type, remove bool) (out o
 		}
 		out.add(page.Items, p.deleted)
 		out.version = page.ResourceVersion
-		if remove && slices.ContainsFunc(page.Items, notDeleted) {
-			removed = true
+		if remove && slices.ContainsFunc(page.Items, removable) {
+			removed, out.deleted = true, out.deleted || slices.ContainsFunc(page.Items, notDeleted)
 			removals.Go(func() error { return p.removePage(ctx, r, pageOf(page, token, asked.page), page.Items) })
 		}
 		next = page.Continue
@@ -243,6 +242,12 @@ func (o *outcome) notListed(err error, token string) {
 }
 
 func notDeleted(o metav1.PartialObjectMetadata) bool { return o.DeletionTimestamp == nil }
+
+// removable reports whether deleting an object does something: if it was deleted before, the API server removes the finalizers of the garbage
+// collector when it is deleted again in the background.
+func removable(o metav1.PartialObjectMetadata) bool {
+	return notDeleted(o) || slices.Contains(o.Finalizers, metav1.FinalizerDeleteDependents) || slices.Contains(o.Finalizers, metav1.FinalizerOrphanDependents)
+}
 
 // following is how many objects follow those of the page, zero if the server does not say.
 func following(page *metav1.PartialObjectMetadataList) int64 {

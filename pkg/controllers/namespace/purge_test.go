@@ -186,6 +186,41 @@ func TestTheSecondLookMayBeAsOldAsTheFirst(t *testing.T) {
 	}
 }
 
+// The API server takes the finalizers of the garbage collector away when an object is deleted once more, in the background, and there may be no garbage
+// collector, or none that can. All others are their controllers' business.
+func TestObjectsThatWaitForTheGarbageCollectorAreDeletedOnceMore(t *testing.T) {
+	for _, tt := range []struct {
+		finalizers []string
+		again      bool
+	}{
+		{[]string{metav1.FinalizerDeleteDependents}, true},
+		{[]string{"a/b", metav1.FinalizerOrphanDependents}, true},
+		{[]string{"a/b"}, false},
+		{nil, false}, // a pod in its grace period
+	} {
+		for _, collections := range []bool{true, false} {
+			t.Run(fmt.Sprint(tt.finalizers, collections), func(t *testing.T) {
+				b := newBench(t, terminating())
+				page := &metav1.PartialObjectMetadataList{Items: []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{
+					Name: "x", DeletionTimestamp: &metav1.Time{Time: epoch}, Finalizers: tt.finalizers}}}}
+				removed := 0
+				remove := func(string) error {
+					removed++
+					return nil
+				}
+				p := b.newPurger(terminating(), b.memory(terminating()), b.clock.Now())
+				p.client = pagedClient{list: func(metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) { return page, nil }, remove: remove, one: remove}
+				r := discovery.Pods
+				r.DeleteCollection = collections
+				out := p.purge(t.Context(), r)
+				if want := map[bool]int{true: 1}[tt.again]; removed != want || out.deleted || out.err != nil {
+					t.Errorf("deleted %d times, want %d; as something new: %v; error %v", removed, want, out.deleted, out.err)
+				}
+			})
+		}
+	}
+}
+
 // pagedClient lists by continue token and deletes by that or by the resource version. The fake client knows neither.
 type pagedClient struct {
 	metadata.Interface

@@ -67,7 +67,7 @@ func (p *purger) removePage(ctx context.Context, r discovery.Type, page metav1.L
 // removeEach deletes objects one by one and goes on after refusals. all is the refusal of deletecollection, nil if the server does not support
 // that. The order is random, or the objects behind the same refusals would never have their turn.
 func (p *purger) removeEach(ctx context.Context, r discovery.Type, items []metav1.PartialObjectMetadata, all error) error {
-	todo := slices.DeleteFunc(slices.Clone(items), func(o metav1.PartialObjectMetadata) bool { return !notDeleted(o) })
+	todo := slices.DeleteFunc(slices.Clone(items), func(o metav1.PartialObjectMetadata) bool { return !removable(o) })
 	rand.Shuffle(len(todo), func(i, j int) { todo[i], todo[j] = todo[j], todo[i] })
 	var refusals []error
 	for _, item := range todo {
