@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
@@ -17,6 +16,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"minikcm/pkg/controller"
+	"minikcm/pkg/controllers/internal/conversion"
 	"minikcm/pkg/controllers/internal/slots"
 )
 
@@ -84,25 +84,13 @@ func (w *writer) patch(ctx context.Context, at apiType, o object, account types.
 	})
 }
 
-// converted sends a request about an object in the preferred version of its type and, if a conversion webhook has failed, in the others: what is stored in the
-// version that is asked for needs no webhook. After no other failure, because a change in an older version takes away the fields that only a newer one has.
+// converted sends a request about an object, see conversion.Try. Of an API that is not the API server's own, versions may be different things.
 func converted(at apiType, send func(schema.GroupVersionResource) error) error {
-	err := send(at.GroupVersionResource)
-	if !unconverted(err) {
-		return err
+	var versions []string
+	if at.local {
+		versions = at.versions
 	}
-	for _, other := range at.others() {
-		if err := send(other.GroupVersionResource); !unconverted(err) {
-			return err
-		}
-	}
-	return err
-}
-
-// unconverted reports whether an error says that a conversion webhook has failed, in the words of apiextensions-apiserver v0.37
-// (pkg/apiserver/conversion/webhook_converter.go). There is no code for it.
-func unconverted(err error) bool {
-	return err != nil && strings.Contains(err.Error(), "conversion webhook for ")
+	return conversion.Try(at.GroupVersionResource, versions, send)
 }
 
 // errRejected is what a write was answered that asking again soon will not help.

@@ -283,6 +283,49 @@ func TestTypeThatIsNotServedAnyMoreIsEmpty(t *testing.T) {
 	}
 }
 
+// A conversion webhook is away. What is stored in another version than the preferred one is listed and deleted in that.
+func TestAConversionWebhookThatIsAwayHoldsUpNothing(t *testing.T) {
+	unconverted := apierrors.NewInternalError(errors.New("conversion webhook for a.io/v1, Kind=Legacy failed"))
+	for _, tt := range []struct {
+		name    string
+		failure error
+		want    []string
+		left    bool
+	}{
+		{"stored in v1", unconverted, []string{"list v2", "list v1", "delete-collection v1", "list v1"}, false},
+		{"another failure", apierrors.NewInternalError(errors.New("etcdserver: leader changed")), []string{"list v2"}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, terminating())
+			legacies := typ("legacies", "delete", "deletecollection", "list")
+			b.discovery.groups = append(b.discovery.groups, group("a.io", "v2", "v1"))
+			b.discovery.lists = append(b.discovery.lists, served("a.io/v2", legacies), served("a.io/v1", legacies))
+			var sent []string
+			removed := false
+			b.metadata.PrependReactor("*", "legacies", func(a clienttesting.Action) (bool, runtime.Object, error) {
+				sent = append(sent, a.GetVerb()+" "+a.GetResource().Version)
+				switch {
+				case a.GetResource().Version == "v2":
+					return true, nil, tt.failure
+				case a.GetVerb() == "delete-collection":
+					removed = true
+				case !removed:
+					return true, itemOf("Legacy", "a.io/v1"), nil
+				}
+				return true, &metav1.List{}, nil
+			})
+			_, err := b.sync(t.Context(), "test")
+			if (err != nil) != tt.left {
+				t.Errorf("error %v, want one: %v", err, tt.left)
+			}
+			expect(t, sent, tt.want...)
+			if finalized := slices.Contains(requests(b.client.Actions()), "create namespaces/finalize"); finalized == tt.left {
+				t.Errorf("finalized: %v, want %v", finalized, !tt.left)
+			}
+		})
+	}
+}
+
 func itemOf(kind, version string) *metav1.List {
 	return &metav1.List{Items: []runtime.RawExtension{{Object: &metav1.PartialObjectMetadata{
 		TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: kind}, ObjectMeta: metav1.ObjectMeta{Namespace: "test", Name: "x"}}}}}

@@ -12,11 +12,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
 
 	"minikcm/pkg/answer"
 	"minikcm/pkg/controller"
+	"minikcm/pkg/controllers/internal/conversion"
 	"minikcm/pkg/controllers/internal/discovery"
 )
 
@@ -83,8 +85,9 @@ type purger struct {
 	patient   bool // may wait for types that need more than the first patience
 	clock     clock.PassiveClock
 	namespace string
-	deleted   time.Time // deletionTimestamp of the namespace
-	until     time.Time // begin no further page
+	content   discovery.Answer // shows in which versions types are served; zero: in the preferred one only
+	deleted   time.Time        // deletionTimestamp of the namespace
+	until     time.Time        // begin no further page
 }
 
 // newPurger returns a purger whose pass begins at now. The caller must end it.
@@ -139,8 +142,21 @@ func (p *purger) purgeAll(ctx context.Context, types []discovery.Type) []outcome
 	return outcomes
 }
 
-// purge deletes the objects of one type and reports what is left. If there are none, that is one request.
-func (p *purger) purge(ctx context.Context, r discovery.Type) outcome {
+// purge deletes the objects of one type and reports what is left. If there are none, that is one request. If they cannot be converted to the
+// preferred version, another shows the same ones: a list that cannot convert all of them is an error.
+func (p *purger) purge(ctx context.Context, r discovery.Type) (out outcome) {
+	err := conversion.Try(r.GroupVersionResource, p.content.Versions(r.GroupResource()), func(version schema.GroupVersionResource) error {
+		in := r
+		in.GroupVersionResource = version
+		out = p.purgeIn(ctx, in)
+		return out.err
+	})
+	out.resource, out.err = r, err
+	return out
+}
+
+// purgeIn is purge in one version.
+func (p *purger) purgeIn(ctx context.Context, r discovery.Type) outcome {
 	if !r.List {
 		return p.purgeUnseen(ctx, r)
 	}

@@ -199,6 +199,7 @@ func (c *Controller) purgeOthers(
 	v := unproven
 	p.until = c.deps.Clock.Now().Add(passBudget) // that of the pods may be over
 	for range 2 {                                // the second time for what was seen empty too long ago, or has come meanwhile
+		p.content = r.content
 		r.outcomes = append([]outcome{pods}, p.purgeAll(ctx, m.notYetEmpty(others(r.content)))...)
 		c.noteLate(ctx, ns, r.outcomes...)
 		if r.hidden() {

@@ -137,8 +137,8 @@ func TestTypeGoesWhileANamespaceWaitsForIt(t *testing.T) {
 	gone(t, ns, 20*time.Second)
 }
 
-// The server prefers v2, objects are stored in v1, and the webhook that converts them is away. So they can be neither listed nor
-// deleted: the namespace says whose fault that is, everything else goes, and nothing is orphaned.
+// The server prefers v2, objects are stored in v1, and the webhook that converts them is away, as one is that ran in the namespace: the pods go first.
+// In v1 the objects can be listed and deleted without it.
 func TestConversionWebhookIsDown(t *testing.T) {
 	start(t)
 	client := cluster.Client(t)
@@ -159,21 +159,18 @@ func TestConversionWebhookIsDown(t *testing.T) {
 	})
 	ns := create(t)
 	legacy.make(t, ns, "stored-in-v1")
+	legacy.make(t, ns, "held", "crd.example.com/hold")
 	configMap(t, client, ns, "content")
 	remove(t, ns)
 	shows(t, ns, map[corev1.NamespaceConditionType]string{
-		corev1.NamespaceDeletionContentFailure: "list legacies.crd.example.com: ",
-		"NamespaceDeletionBlocked":             "conversion webhook",
+		corev1.NamespaceDeletionContentFailure: "False ContentDeleted",
+		corev1.NamespaceFinalizersRemaining:    "crd.example.com/hold in 1 resource instances",
+		"NamespaceDeletionBlocked":             "1 legacies.crd.example.com held by finalizer crd.example.com/hold (held)",
 	})
 	if left := leftovers(t, ns); len(left) > 0 {
 		t.Errorf("other content is still there: %v", left)
 	}
-	if _, err := legacy.objects.Namespace(ns).Get(t.Context(), "stored-in-v1", metav1.GetOptions{}); err != nil {
-		t.Errorf("the object: %v", err)
-	}
-	_, err = legacy.definitions.ApiextensionsV1().CustomResourceDefinitions().Patch(t.Context(), legacy.definition, types.MergePatchType,
-		[]byte(`{"spec":{"conversion":{"strategy":"None","webhook":null}}}`), metav1.PatchOptions{})
-	check(t, err)
+	legacy.letGo(t, ns, "held")
 	gone(t, ns, 20*time.Second)
 	if left, err := legacy.objects.Namespace(ns).List(t.Context(), metav1.ListOptions{}); err != nil || len(left.Items) > 0 {
 		t.Errorf("orphans: %v, %v", left, err)
