@@ -78,6 +78,7 @@ type memory struct {
 	uid        types.UID
 	grace      time.Duration              // zero: not decided yet
 	emptyTypes map[discovery.Type]listing // the types that were seen empty after the grace; they are not listed again before everything else is
+	cut        time.Time                  // when a pass ended before it was through; zero: the last one was not cut
 	failures   map[discovery.Type]int     // how often each type failed
 	strides    *strides
 	wait       wait

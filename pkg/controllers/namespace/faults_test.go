@@ -431,6 +431,30 @@ func TestALargeAPIOnASlowServerIsProvenInPieces(t *testing.T) {
 	})
 }
 
+// More namespaces than workers have passes that are cut, so minutes pass between two of each. What a pass has seen counts in the next one.
+func TestWaitingForAWorkerTakesNothingFromAProof(t *testing.T) {
+	b := newBench(t, terminating())
+	var apis []metav1.APIResource
+	for i := range 20 {
+		apis = append(apis, typ(fmt.Sprintf("type-%02d", i), "delete", "list"))
+	}
+	b.discovery.lists = append(b.discovery.lists, served("apps/v1", apis...))
+	b.metadata.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+		b.clock.Step(4 * time.Second)
+		return false, nil, nil
+	})
+	for look := 0; !slices.Contains(requests(b.client.Actions()), "create namespaces/finalize"); look++ {
+		if look == 20 {
+			t.Fatalf("not finalized after %d looks", look)
+		}
+		b.mustSync(t)
+		b.clock.Step(3 * time.Minute)
+	}
+	if n := len(slices.DeleteFunc(requests(b.metadata.Actions()), func(r string) bool { return r == "list pods" })); n != 21 {
+		t.Errorf("%d lists of 21 types", n)
+	}
+}
+
 // slowLister answers lists empty and late.
 type slowLister struct {
 	metadata.Interface

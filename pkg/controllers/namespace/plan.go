@@ -72,14 +72,14 @@ const (
 // listing is when a type was listed.
 type listing struct {
 	sent time.Time     // the first page
-	took time.Duration // until all pages were answered, without the time between them
+	took time.Duration // until all pages were answered, with the wait for slots and without the time between pages
 }
 
 // minSpan is the least span; see spanOf.
 const minSpan = 30 * time.Second
 
 // spanOf is how old the first list of a proof may be when the last is answered: as old as it would be if the lists were sent one after the other,
-// as kube-controller-manager sends them, and minSpan at least. So an API with thousands of types, or a slow one, has the time it needs, and a
+// as kube-controller-manager sends them, and minSpan at least. The time between a pass that was cut and the next one does not count, see memory.resume. So an API with thousands of types, or a slow one, has the time it needs, and a
 // list that failed is repeated alone.
 func spanOf(emptyTypes map[discovery.Type]listing) time.Duration {
 	var sum time.Duration

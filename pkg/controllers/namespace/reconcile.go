@@ -131,6 +131,7 @@ func (c *Controller) advance(ctx context.Context, ns *corev1.Namespace) (followU
 	case empty:
 		return c.finish(ctx, ns, r)
 	case unfinished, unproven: // nothing is known to be in the way
+		m.cut = c.deps.Clock.Now()
 		c.metrics.show(ns.Name, r, nil)
 		return followUp{after: time.Millisecond, content: &r.content}, r.stopped()
 	default:
@@ -197,8 +198,10 @@ func (c *Controller) purgeOthers(
 ) (verdict, report, time.Duration, error) {
 	pods := r.outcomes[0]
 	v := unproven
-	p.until = c.deps.Clock.Now().Add(passBudget) // that of the pods may be over
-	for range 2 {                                // the second time for what was seen empty too long ago, or has come meanwhile
+	began := c.deps.Clock.Now()
+	m.resume(began)
+	p.until = began.Add(passBudget) // that of the pods may be over
+	for range 2 {                   // the second time for what was seen empty too long ago, or has come meanwhile
 		p.content = r.content
 		r.outcomes = append([]outcome{pods}, p.purgeAll(ctx, m.notYetEmpty(others(r.content)))...)
 		c.noteLate(ctx, ns, r.outcomes...)
@@ -251,13 +254,14 @@ func (c *Controller) hold(ctx context.Context, ns *corev1.Namespace, m *memory, 
 	ns = c.writeConditions(ctx, ns, r)
 	b := blockerOf(r)
 	now := c.deps.Clock.Now()
+	m.cut = time.Time{}
 	c.metrics.show(ns.Name, r, b.causes)
 	var say bool
 	if m.notice, say = m.notice.next(b.identity, now); say {
 		c.deps.Recorder.Event(ns, corev1.EventTypeWarning, "NamespaceDeletionBlocked", "Deletion waits: "+b.text)
 	}
 	if r.pending() > 0 {
-		next.after = time.Millisecond // first to the types that the pass had no time for
+		m.cut, next.after = now, time.Millisecond // first to the types that the pass had no time for
 		return next, nil
 	}
 	waits := func(err error) bool { return errors.Is(err, errNotTried) } // for another namespace to try
@@ -339,6 +343,19 @@ func (m *memory) note(outcomes []outcome) {
 			m.emptyTypes[o.resource] = o.listing
 		}
 	}
+}
+
+// resume leaves out of account how long the namespace has waited for a worker since its last pass was cut: the more namespaces wait, the longer that takes,
+// and none would ever have seen all types in time.
+func (m *memory) resume(now time.Time) {
+	if m.cut.IsZero() {
+		return
+	}
+	for r, s := range m.emptyTypes {
+		s.sent = s.sent.Add(now.Sub(m.cut))
+		m.emptyTypes[r] = s
+	}
+	m.cut = time.Time{}
 }
 
 // expire forgets the types that were seen empty too long ago.
