@@ -79,19 +79,23 @@ func newNamespaceGauge(name, help string, labels ...string) *namespaceGauge {
 func (g *namespaceGauge) replace(namespace string, values map[[2]string]float64) {
 	g.lock.Lock()
 	defer g.lock.Unlock()
+	var kept [][2]string
 	for _, key := range g.shown[namespace] {
-		if _, stays := values[key]; !stays {
+		if _, stays := values[key]; stays {
+			kept = append(kept, key)
+		} else {
 			g.vec.DeleteLabelValues(g.with(namespace, key)...)
 		}
 	}
-	g.total -= len(g.shown[namespace])
-	var kept [][2]string
+	g.total -= len(g.shown[namespace]) - len(kept)
 	for key, value := range values {
-		if g.total == maxSeries && !slices.Contains(g.shown[namespace], key) {
-			continue
+		if !slices.Contains(kept, key) {
+			if g.total >= maxSeries {
+				continue
+			}
+			kept, g.total = append(kept, key), g.total+1
 		}
 		g.vec.WithLabelValues(g.with(namespace, key)...).Set(value)
-		kept, g.total = append(kept, key), g.total+1
 	}
 	if g.shown[namespace] = kept; len(kept) == 0 {
 		delete(g.shown, namespace)

@@ -44,3 +44,19 @@ func TestMetricsAreBounded(t *testing.T) {
 		t.Errorf("%d series after the term", n)
 	}
 }
+
+// A namespace shows more causes now and fewer then. Which of those find room is left to chance, the bound is not.
+func TestMetricsOfManyCausesAreBounded(t *testing.T) {
+	m := newMetrics(prometheus.NewRegistry())
+	for i := range maxSeries - 2 {
+		m.show(fmt.Sprint("other-", i), report{}, []string{causePods})
+	}
+	few, many := []string{causePods, causeError}, []string{causePods, causeError, causeContent, causeDiscovery}
+	for range 50 {
+		m.show("x", report{}, few)
+		m.show("x", report{}, many)
+		if n := testutil.CollectAndCount(m.blocked.vec); n > 100 {
+			t.Fatalf("%d series, want at most 100", n)
+		}
+	}
+}
