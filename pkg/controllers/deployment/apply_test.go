@@ -175,6 +175,7 @@ func TestWhatIsRaisedTooEarlyIsDoubtful(t *testing.T) {
 		{"at the beginning of a term", newLedger("web"), raised, true}, {"shown", newLedger("web"), shown, false},
 		{"never reduced", newLedger("web"), newReplicaSet(d, nil, 3), false},
 	} {
+		tt.ledger.observe(tt.rs)
 		if got := tt.ledger.doubts(tt.rs); got != tt.want {
 			t.Errorf("%s: doubtful %t, want %t", tt.when, got, tt.want)
 		}

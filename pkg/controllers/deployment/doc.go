@@ -54,7 +54,8 @@
 //
 // A change of a ReplicaSet is a JSON patch that tests its UID and its generation, so a size is changed once at most, and only on the spec that was judged. Annotations
 // raise no generation: of a change that is sent twice they may be set twice, late, and the next pass puts them right. A change that was not answered is sent again as
-// it was, before anything else is decided; if the Deployment wants the contrary by now it is only looked for until it can no longer be carried out. Adopting and releasing is bound to the version, and needs no live read before it.
+// it was, before anything else is decided; if the Deployment wants the contrary by now it is only looked for until it can no longer be carried out. Adopting and releasing is bound to the
+// version, so it may be the first write of a term without a live read of the ReplicaSets; an adoption is preceded by one of the Deployment.
 //
 // # Where we differ from upstream
 //

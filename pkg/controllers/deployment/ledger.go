@@ -22,15 +22,15 @@ type ledger struct {
 	doubted  bool                // the cache has not led to a ReplicaSet of ours that it shows: the next decision is made on a live read
 	list     controller.Snapshot // the last live read, until the cache has reached it
 
-	creates controller.Creates             // ReplicaSets that are to be created, and may have been
-	sizes   map[string]int                 // of those, by name
-	resizes map[types.UID]unansweredResize // by ReplicaSet
-	trusted map[types.UID]struct{}         // ReplicaSets whose status has shown their last size in this term, and that were not raised too early since
-	resized map[types.UID]time.Time        // when a size was last changed and that was answered, by ReplicaSet
-	steps   steps                          // the last of the rolling update
-	pruned  map[types.UID]struct{}         // ReplicaSets deleted for certain, though the cache may show them
-	best    best                           // what the status has told of the new ReplicaSet
-	untold  sighting                       // the last numbers that no status has told yet; zero: there are none
+	creates   controller.Creates             // ReplicaSets that are to be created, and may have been
+	sizes     map[string]int                 // of those, by name
+	resizes   map[types.UID]unansweredResize // by ReplicaSet
+	trusted   map[types.UID]struct{}         // ReplicaSets whose status has shown their last size in this term, and that were not raised too early since
+	resizedAt map[types.UID]time.Time        // when a size was last changed and that was answered, by ReplicaSet
+	steps     steps                          // the last of the rolling update
+	pruned    map[types.UID]struct{}         // ReplicaSets deleted for certain, though the cache may show them
+	best      best                           // what the status has told of the new ReplicaSet
+	untold    sighting                       // the last numbers that no status has told yet; zero: there are none
 
 	templates templates // which ReplicaSets have the present one
 }
@@ -106,7 +106,7 @@ func (l *ledger) told(next *appsv1.ReplicaSet, status appsv1.DeploymentStatus) {
 }
 
 func newLedger(uid types.UID) *ledger {
-	return &ledger{uid: uid, sizes: map[string]int{}, resizes: map[types.UID]unansweredResize{}, trusted: map[types.UID]struct{}{}, resized: map[types.UID]time.Time{}, pruned: map[types.UID]struct{}{}}
+	return &ledger{uid: uid, sizes: map[string]int{}, resizes: map[types.UID]unansweredResize{}, trusted: map[types.UID]struct{}{}, resizedAt: map[types.UID]time.Time{}, pruned: map[types.UID]struct{}{}}
 }
 
 // readLive notes a consistent read: the Deployment, and the ReplicaSets it selects, as of a version. The caches have to come that far.
@@ -122,15 +122,19 @@ func (l *ledger) readLive(from *reader, d *appsv1.Deployment, sets []*appsv1.Rep
 }
 
 // doubts reports whether the status of a ReplicaSet may count pods that are about to go, though its size allows for them: it was raised before the status showed
-// the last reduction, or may have been before this term. That ends when the status shows the raise: our ReplicaSet controller looks at another size
-// only when it sees what it deleted for the last.
+// the last reduction, or may have been before this term.
 func (l *ledger) doubts(rs *appsv1.ReplicaSet) bool {
+	_, trusted := l.trusted[rs.UID]
+	return !trusted
+}
+
+// observe ends the doubts about a ReplicaSet whose status shows its size: our ReplicaSet controller looks at another size only when it sees what it deleted
+// for the last.
+func (l *ledger) observe(rs *appsv1.ReplicaSet) {
 	_, unanswered := l.resizes[rs.UID]
 	if shown := rs.Status.ObservedGeneration >= rs.Generation || rs.Generation <= 1; shown && !unanswered { // the first has reduced nothing
 		l.trusted[rs.UID] = struct{}{}
 	}
-	_, trusted := l.trusted[rs.UID]
-	return !trusted
 }
 
 // begin notes that a ReplicaSet is about to be created, and returns what was known of its name before.
@@ -169,9 +173,9 @@ func (l *ledger) resolve(sets []*appsv1.ReplicaSet, byName func(name string) (*a
 		}
 	}
 	maps.DeleteFunc(l.trusted, func(uid types.UID, _ struct{}) bool { return gone(uid) })
-	for uid, at := range l.resized {
+	for uid, at := range l.resizedAt {
 		if gone(uid) || !now.Before(at.Add(longestPace)) {
-			delete(l.resized, uid)
+			delete(l.resizedAt, uid)
 		}
 	}
 	return made

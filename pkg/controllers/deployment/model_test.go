@@ -218,7 +218,7 @@ func (m *model) decide(s modelState, shown view, back held) *plan {
 		}
 		known := set{rs: rs, current: current, doubtful: v.doubtful, pods: counted}
 		if m.patient {
-			known.resized = now
+			known.resizedAt = now
 		}
 		switch {
 		case back.has(i) && m.retries:

@@ -130,8 +130,8 @@ func (r *reader) terminating(namespace string) bool {
 	return ok && ns.DeletionTimestamp != nil
 }
 
-// counted returns ReplicaSets with what the cache shows of their pods.
-func (r *reader) counted(t task, mine []*appsv1.ReplicaSet) []set {
+// observed notes what ReplicaSets show, and returns them with what the cache shows of their pods.
+func (r *reader) observed(t task, mine []*appsv1.ReplicaSet) []set {
 	t.ledger.templates.forget(mine)
 	sets := make([]set, len(mine))
 	for i, rs := range mine {
@@ -139,10 +139,11 @@ func (r *reader) counted(t task, mine []*appsv1.ReplicaSet) []set {
 		if current {
 			t.throttle.redeemed(rs.UID)
 		}
+		t.ledger.observe(rs)
 		_, spoiled := t.throttle.spoiled[rs.UID]
 		refused := t.throttle.refused(t.d, rs)
 		sets[i] = set{
-			rs: rs, current: current, spoiled: spoiled, resized: t.ledger.resized[rs.UID], refused: refused.wait(t.now), stubborn: refused.stubborn(),
+			rs: rs, current: current, spoiled: spoiled, resizedAt: t.ledger.resizedAt[rs.UID], refused: refused.wait(t.now), stubborn: refused.stubborn(),
 			doubtful: t.ledger.doubts(rs), pods: countPods(r.pods.ControlledBy(rs.UID), rs.Spec.MinReadySeconds, t.now),
 		}
 	}

@@ -3,7 +3,6 @@ package deployment
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -156,7 +155,7 @@ func (c *Controller) claimAndPlan(ctx context.Context, t task) (decision, error)
 	if err != nil {
 		return decision{}, err
 	}
-	judged := decision{sets: c.read.counted(t, mine), again: again}
+	judged := decision{sets: c.read.observed(t, mine), again: again}
 	next, found, _ := divide(judged.sets)
 	judged.facts = c.facts(t, found, &judged.again)
 	if found {
@@ -286,6 +285,3 @@ type task struct {
 }
 
 func (t task) selects(rs *appsv1.ReplicaSet) bool { return t.selector.Matches(labels.Set(rs.Labels)) }
-
-// String is for errors.
-func (t task) String() string { return fmt.Sprintf("Deployment %s", t.key) }

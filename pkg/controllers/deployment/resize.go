@@ -73,8 +73,8 @@ func (c change) mergePatch() ([]byte, error) {
 	})
 }
 
-// resized is the reply to one change.
-type resized struct {
+// patched is the reply to one change.
+type patched struct {
 	outcome answer.Meaning     // Conflict: the ReplicaSet is not what was judged
 	set     *appsv1.ReplicaSet // as it is now, if it is known
 	took    time.Duration
@@ -82,13 +82,13 @@ type resized struct {
 }
 
 // send carries out a change. A failed test is answered like an object that cannot be, so a look tells one from the other.
-func (w *writer) send(ctx context.Context, c change) resized {
+func (w *writer) send(ctx context.Context, c change) patched {
 	if controller.Draining(ctx) {
-		return resized{outcome: answer.Unsent, err: controller.ErrDraining}
+		return patched{outcome: answer.Unsent, err: controller.ErrDraining}
 	}
 	patchType, body, err := c.body()
 	if err != nil {
-		return resized{outcome: answer.Unsent, err: err}
+		return patched{outcome: answer.Unsent, err: err}
 	}
 	var got *appsv1.ReplicaSet
 	sent := w.clock.Now()
@@ -96,7 +96,7 @@ func (w *writer) send(ctx context.Context, c change) resized {
 		got, err = w.client.AppsV1().ReplicaSets(c.rs.Namespace).Patch(ctx, c.rs.Name, patchType, body, metav1.PatchOptions{})
 		return err
 	})
-	r := resized{outcome: outcome, set: got, took: w.clock.Since(sent), err: err}
+	r := patched{outcome: outcome, set: got, took: w.clock.Since(sent), err: err}
 	if outcome != answer.Conflict && !(outcome == answer.Refused && apierrors.IsInvalid(err)) {
 		return r
 	}
@@ -113,7 +113,7 @@ func (w *writer) send(ctx context.Context, c change) resized {
 }
 
 // note enters a reply into the ledger and tells users of it. It returns what the sync fails with.
-func (w *writer) note(ctx context.Context, t task, c change, r resized) error {
+func (w *writer) note(ctx context.Context, t task, c change, r patched) error {
 	if c.raises() && !(set{rs: c.rs}).caughtUp() {
 		delete(t.ledger.trusted, c.rs.UID) // whatever the answer: it may have been carried out
 	}
@@ -123,7 +123,7 @@ func (w *writer) note(ctx context.Context, t task, c change, r resized) error {
 		delete(t.throttle.resizes, c.rs.UID)
 		if c.from != c.to {
 			t.ledger.steps = steps{at: w.clock.Now(), took: r.took}
-			t.ledger.resized[c.rs.UID] = t.ledger.steps.at
+			t.ledger.resizedAt[c.rs.UID] = t.ledger.steps.at
 		}
 		t.ledger.barrier.Require(w.sets, r.set.ResourceVersion, t.now)
 		w.tellScaled(ctx, t, c)
@@ -169,22 +169,22 @@ type settled struct {
 
 // sendAgain sends a change again that was not answered. It sends nothing during the back-off after a refusal, and if the change is not wanted any more it
 // only reads the ReplicaSet, to see whether the change was carried out.
-func (w *writer) sendAgain(ctx context.Context, t task, known unansweredResize) resized {
+func (w *writer) sendAgain(ctx context.Context, t task, known unansweredResize) patched {
 	rs := known.change.rs
 	switch {
 	case t.throttle.refused(t.d, rs).wait(t.now) > 0:
-		return resized{outcome: answer.Unsent}
+		return patched{outcome: answer.Unsent}
 	case !known.unwanted(t.d, t.ledger.templates.isOf(t.d, rs)):
 		return w.send(ctx, known.change)
 	}
 	live, err := w.read.set(ctx, rs.Namespace, rs.Name, readRefused)
 	switch {
 	case err != nil:
-		return resized{outcome: answer.Unsent, err: err}
+		return patched{outcome: answer.Unsent, err: err}
 	case live == nil || live.UID != rs.UID:
-		return resized{outcome: answer.Missing}
+		return patched{outcome: answer.Missing}
 	}
-	return resized{outcome: answer.Conflict, set: live}
+	return patched{outcome: answer.Conflict, set: live}
 }
 
 // settle finds out what became of changes that were not answered: it sends them again as they were, or only looks, see sendAgain.

@@ -75,7 +75,7 @@ func TestHowLongSmallStepsWait(t *testing.T) {
 
 // TestStepsWaitNoLongerThanADeadlineAllows: a wait is no progress.
 func TestStepsWaitNoLongerThanADeadlineAllows(t *testing.T) {
-	justNow := func(s *set) { s.resized = now }
+	justNow := func(s *set) { s.resizedAt = now }
 	for seconds, want := range map[int32]time.Duration{1: 50 * time.Millisecond, 10: 500 * time.Millisecond, 600: 2 * time.Second} {
 		p := newPass(newDeployment(4, within(1, 1), deadline(seconds)), newNext("new", 2), newOld("old", 2, 1, unseen, justNow))
 		if s := p.rolling(); !slices.Contains(s.held, holdShrinking) || s.again != want {
@@ -110,8 +110,8 @@ func TestReadinessThatNoStatusTellsIsLookedAtAgain(t *testing.T) {
 }
 
 func TestRollingUpdate(t *testing.T) {
-	justNow := func(s *set) { s.resized = now }
-	longAgo := func(s *set) { s.resized = now.Add(-2 * time.Second) }
+	justNow := func(s *set) { s.resizedAt = now }
+	longAgo := func(s *set) { s.resizedAt = now.Add(-2 * time.Second) }
 	slow := func(s *set) { s.rs.Spec.MinReadySeconds = 10 }
 	tooMany := telling(func(s *appsv1.ReplicaSetStatus) { s.Replicas = 2 })
 	undeletable := telling(func(s *appsv1.ReplicaSetStatus) {

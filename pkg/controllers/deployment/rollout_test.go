@@ -281,7 +281,7 @@ func (r random) sets(sane bool) (sets []set) {
 		}
 		s.current = r.IntN(3) == 0
 		if r.IntN(3) == 0 {
-			s.resized = now
+			s.resizedAt = now
 		}
 		if r.IntN(5) == 0 {
 			s.refused, s.stubborn = time.Second, r.IntN(2) == 0

@@ -11,14 +11,14 @@ import (
 
 // set is a ReplicaSet of a Deployment, with what the cache shows of its pods.
 type set struct {
-	rs       *appsv1.ReplicaSet // not to be changed
-	current  bool               // its template is that of the Deployment
-	spoiled  bool               // something changed its template, labels or owner when we created it
-	resized  time.Time          // when we last did that; zero: not lately, or not known
-	refused  time.Duration      // how long changes of it are still held back; 0: not at all
-	stubborn bool               // changes of it were refused again and again: the others do not wait for it
-	doubtful bool               // its status may count pods that are about to go; see ledger.doubts
-	pods     podCounts
+	rs        *appsv1.ReplicaSet // not to be changed
+	current   bool               // its template is that of the Deployment
+	spoiled   bool               // something changed its template, labels or owner when we created it
+	resizedAt time.Time          // when we last changed its size; zero: not lately, or not known
+	refused   time.Duration      // how long changes of it are still held back; 0: not at all
+	stubborn  bool               // changes of it were refused again and again: the others do not wait for it
+	doubtful  bool               // its status may count pods that are about to go; see ledger.doubts
+	pods      podCounts
 }
 
 // podCounts counts the pods that a ReplicaSet controls, those that have neither failed nor succeeded.
@@ -98,10 +98,10 @@ const reasonFailedDelete = "FailedDelete" // of the ReplicaSet controller
 // busy returns how much longer a ReplicaSet that we have just resized is left alone to act on its new size, at most patience after the resize; 0: it has
 // acted, or has had the time. Its controller would not look at another size before, and what is given up meanwhile is given up in one write.
 func (s set) busy(patience time.Duration, now time.Time) time.Duration {
-	if s.resized.IsZero() || s.rs.Status.ObservedGeneration >= s.rs.Generation {
+	if s.resizedAt.IsZero() || s.rs.Status.ObservedGeneration >= s.rs.Generation {
 		return 0
 	}
-	return max(0, s.resized.Add(patience).Sub(now))
+	return max(0, s.resizedAt.Add(patience).Sub(now))
 }
 
 // gone reports whether the ReplicaSet wants no pods, has none, and its controller will make none for an earlier size.

@@ -102,7 +102,7 @@ func TestARolloutBehindASlowAPIServerEnds(t *testing.T) {
 	}
 	seen := func(s *slowSet) set {
 		n := s.ready(b.clock.Now())
-		return set{rs: s.rs, current: s == next, resized: b.ledger.resized[s.rs.UID], pods: podCounts{unfinished: len(s.pods), ready: n, available: n}}
+		return set{rs: s.rs, current: s == next, resizedAt: b.ledger.resizedAt[s.rs.UID], pods: podCounts{unfinished: len(s.pods), ready: n, available: n}}
 	}
 	due, last := now, time.Time{}
 	steps, held := 0, 0

@@ -92,7 +92,7 @@ func (w *writer) resize(ctx context.Context, t task, a *applied, changes []chang
 		a.again = controller.Soonest(a.again, wait)
 		return wait > 0
 	})
-	replies := make([]resized, len(changes))
+	replies := make([]patched, len(changes))
 	var calls controller.Group
 	calls.SetLimit(writesInFlight)
 	for i, c := range changes {

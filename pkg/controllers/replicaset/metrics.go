@@ -10,7 +10,7 @@ const subsystem = "replicaset_controller" // as upstream
 
 // Reasons for a live read.
 const (
-	readFirstWrite = "first_write" // before the first create or delete for a key in a term
+	readFirstWrite = "first_write" // before the first create, delete or status with other numbers for a key in a term
 	readOverdue    = "overdue"     // the caches did not come to show our own writes
 	readUnanswered = "unanswered"  // a delete that was not answered can no longer be carried out, and its pod is wanted again
 )

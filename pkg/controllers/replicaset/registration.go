@@ -17,7 +17,7 @@ const (
 	PodDeletionCost featuregate.Feature = "PodDeletionCost"
 	// TerminatingReplicas fills status.terminatingReplicas.
 	TerminatingReplicas = controller.TerminatingReplicas
-	// VerifyFirstWrite is ours: the first create or delete for an object in a term is decided on a consistent read.
+	// VerifyFirstWrite is ours: the first create, delete or status with other numbers for an object in a term is decided on a consistent read.
 	VerifyFirstWrite = controller.VerifyFirstWrite
 )
 

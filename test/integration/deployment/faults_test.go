@@ -167,19 +167,24 @@ func TestLostAnswers(t *testing.T) {
 // try again when the last was refused.
 func TestRefusedWrites(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct{ verbs, resource string }{
-		{"create", "replicasets"}, {"update,patch", "replicasets"}, {"update,patch", "deployments/status"},
+	for _, tt := range []struct {
+		verbs, resource string
+		code, times     int
+	}{
+		{"create", "replicasets", 500, 4}, {"create", "replicasets", 403, 2}, {"create", "replicasets", 429, 2}, // a back-off of 1 s, then 2 s
+		{"update,patch", "replicasets", 500, 4}, {"update,patch", "replicasets", 403, 4}, {"update,patch", "replicasets", 429, 4},
+		{"update,patch", "deployments/status", 500, 4}, {"update,patch", "deployments/status", 403, 4}, {"update,patch", "deployments/status", 429, 4},
 	} {
-		t.Run(strings.ReplaceAll(tt.verbs+" "+tt.resource, "/", " "), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s %s %d", tt.verbs, strings.ReplaceAll(tt.resource, "/", " "), tt.code), func(t *testing.T) {
 			n, m := side(t)
 			d := n.apply(3, rolling("1", "1"))
 			n.complete()
 			o := n.observe(d, 2, 4)
-			rule := m.proxy.Inject(n.on(tt.verbs, tt.resource), faults.Refuse(500), faults.Next(4))
+			rule := m.proxy.Inject(n.on(tt.verbs, tt.resource), faults.Refuse(tt.code), faults.Next(tt.times))
 			n.edit(image("v2"))
 			o.complete()
-			if rule.Hits() != 4 {
-				t.Errorf("%d requests were refused, want 4", rule.Hits())
+			if rule.Hits() != tt.times {
+				t.Errorf("%d requests were refused, want %d", rule.Hits(), tt.times)
 			}
 		})
 	}
