@@ -85,9 +85,9 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 	c.pods = &podMarker{
 		client: deps.Client, nodes: deps.Nodes, pods: deps.Pods, recorder: deps.Recorder, clock: deps.Clock, metrics: c.metrics, visibility: visibility,
 	}
-	c.nodeLoop = controller.NewLoop(controller.LoopConfig{
+	c.nodeLoop = controller.NewLoopByDeadline(controller.LoopConfig{
 		Controller: Name, Queue: nodeQueue, Workers: cfg.Workers, MaxBackoff: maxBackoff, Drain: cfg.Drain, Clock: deps.Clock,
-	}, deps.Metrics, c.reconcile)
+	}, deps.Metrics, c.turn, c.reconcile)
 	c.pods.loop = controller.NewLoop(controller.LoopConfig{
 		Controller: Name, Queue: podQueue, Workers: cfg.PodWorkers, Drain: cfg.Drain, Clock: deps.Clock,
 	}, deps.Metrics, c.pods.reconcile).GroupBy(func(key podKey) string { return key.Namespace })
@@ -191,6 +191,14 @@ func (c *Controller) allNodes() []string {
 		names = append(names, name.Name)
 	}
 	return names
+}
+
+// turn puts nodes that are about to be found dead, one after the other, behind all others: verdicts may take long, and a zone may die at once.
+func (c *Controller) turn(name string) time.Time {
+	if h, ok := c.health.of(name, ""); ok && h.ready != corev1.ConditionUnknown && h.due(c.cfg).Before(c.clock.Now()) {
+		return h.due(c.cfg)
+	}
+	return time.Time{}
 }
 
 // Healthy fails when a sync has been running for very long.

@@ -11,7 +11,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"minikcm/pkg/caches"
 )
@@ -153,6 +156,54 @@ func TestNodesThatCannotBeWrittenCostOthersNoTime(t *testing.T) {
 			})
 		})
 	}
+}
+
+// slowStatus is a client whose writes of the status of nodes take some time.
+type slowStatus struct {
+	kubernetes.Interface
+	takes time.Duration
+}
+
+func (s slowStatus) CoreV1() typedcorev1.CoreV1Interface {
+	return slowCore{s.Interface.CoreV1(), s.takes}
+}
+
+type slowCore struct {
+	typedcorev1.CoreV1Interface
+	takes time.Duration
+}
+
+func (s slowCore) Nodes() typedcorev1.NodeInterface {
+	return slowNodes{s.CoreV1Interface.Nodes(), s.takes}
+}
+
+type slowNodes struct {
+	typedcorev1.NodeInterface
+	takes time.Duration
+}
+
+func (s slowNodes) UpdateStatus(ctx context.Context, node *corev1.Node, opts metav1.UpdateOptions) (*corev1.Node, error) {
+	time.Sleep(s.takes)
+	return s.NodeInterface.UpdateStatus(ctx, node, opts)
+}
+
+// A zone dies while a webhook holds up each write of a status: the nodes of it are looked at some a second.
+func TestDeadNodesHoldUpNoLivingOne(t *testing.T) {
+	objects, live, dying := cluster(5, 60)
+	inBubble(t, defaults(), objects, func(b *bench) {
+		b.controller.writer.client = slowStatus{b.Clientset, 10 * time.Second}
+		b.term()
+		b.renewFor(52*time.Second, live...)
+		b.edit("live0", func(node *corev1.Node) { node.Spec.Unschedulable = true })
+		b.pass(time.Second)
+		if !hasTaint(b.Node("live0"), "unschedulable:NoSchedule") {
+			t.Error("a node that was cordoned has not been tainted within a second")
+		}
+		b.renewFor(25*time.Second, live...)
+		if got := b.withStatus("Unknown", dying); got != len(dying) {
+			t.Errorf("%d of %d dead nodes Unknown", got, len(dying))
+		}
+	})
 }
 
 // A suspension that comes and goes between two ticks is seen all the same.
