@@ -101,13 +101,17 @@ func (t *fencedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// asksToWait is for how long client-go would sleep after an answer before it sends the request once more.
+// longestWait is for how long an answer can have a request wait: kube-apiserver v1.37 asks for no more, a webhook or a load balancer may. Each try is a sign of life
+// of its sync, which would count as stuck without one.
+const longestWait = 32 * time.Second
+
+// asksToWait is for how long client-go would sleep after an answer before it sends the request once more, but longestWait at most.
 func asksToWait(resp *http.Response) time.Duration {
 	seconds, err := strconv.Atoi(resp.Header.Get("Retry-After"))
 	if err != nil || resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode < http.StatusInternalServerError {
 		return 0
 	}
-	return time.Duration(seconds) * time.Second
+	return min(time.Duration(seconds)*time.Second, longestWait)
 }
 
 // heed waits as long as an answer asks to, in place of client-go, whose sleep would go on after the end of the term and hold up the hand-over though nothing is

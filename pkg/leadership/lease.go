@@ -226,20 +226,27 @@ const (
 	releaseTimeout = 5 * time.Second
 	// releasePause lies between tries.
 	releasePause = 250 * time.Millisecond
+	// releaseRefusals in all end the tries: one API server behind a load balancer may refuse what others grant while it starts or ends.
+	releaseRefusals = 3
 )
 
 // leave writes our last record. If hold returns 0 or less, the Lease is released: the record names no holder. Otherwise we stay its holder, and it expires
 // after hold, rounded up to whole seconds. Each try reads the Lease first. A conflict, which a renewal in flight can cause, is tried again at once, any
-// other failure after pause, until ctx ends; Forbidden and Unauthorized are returned at once. The error is errNotOurs if the Lease is not ours any more.
+// other failure after pause, until ctx ends or releaseRefusals answers were Forbidden or Unauthorized. The error is errNotOurs if the Lease is not ours any more.
 func (l *leaseClient) leave(ctx context.Context, hold func() time.Duration, pause func(context.Context)) error {
 	var last error
+	refusals := 0
 	for ctx.Err() == nil {
 		last = l.leaveOnce(ctx, hold())
 		switch {
-		case last == nil || errors.Is(last, errNotOurs) || apierrors.IsForbidden(last) || apierrors.IsUnauthorized(last):
+		case last == nil || errors.Is(last, errNotOurs):
 			return last
 		case apierrors.IsConflict(last):
 			continue
+		case apierrors.IsForbidden(last) || apierrors.IsUnauthorized(last):
+			if refusals++; refusals == releaseRefusals {
+				return last
+			}
 		}
 		pause(ctx)
 	}
@@ -248,8 +255,9 @@ func (l *leaseClient) leave(ctx context.Context, hold func() time.Duration, paus
 
 func (l *leaseClient) leaveOnce(ctx context.Context, hold time.Duration) error {
 	lease, err := l.client.Get(ctx, l.name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return errNotOurs
+	var status apierrors.APIStatus
+	if apierrors.IsNotFound(err) && errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Name == l.name {
+		return errNotOurs // any other 404 is that of a load balancer without API servers
 	}
 	if err != nil {
 		return fmt.Errorf("read the lease to release it: %w", err)

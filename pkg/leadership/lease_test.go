@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
@@ -106,7 +107,7 @@ func TestRenewalPaths(t *testing.T) {
 }
 
 func TestRelease(t *testing.T) {
-	refused := errors.New("refused")
+	refused, forbidden := errors.New("refused"), apierrors.NewForbidden(schema.GroupResource{}, "test", nil)
 	for _, tt := range []struct {
 		name    string
 		prepare func(*leaseServer, *conn)
@@ -116,6 +117,15 @@ func TestRelease(t *testing.T) {
 	}{
 		{"ours", func(*leaseServer, *conn) {}, "", []string{"get", "update"}, nil},
 		{"somebody else's", func(s *leaseServer, _ *conn) { s.hold("x") }, "x", []string{"get"}, errNotOurs},
+		{"the server refuses at first", func(_ *leaseServer, c *conn) {
+			c.err = apierrors.NewUnauthorized("starting")
+			time.AfterFunc(releasePause+time.Millisecond, func() { c.set(func(c *conn) { c.err = nil }) })
+		}, "", []string{"get", "get", "get", "update"}, nil},
+		{"the server refuses", func(_ *leaseServer, c *conn) { c.err = forbidden }, "a", []string{"get", "get", "get"}, forbidden},
+		{"a load balancer answers", func(_ *leaseServer, c *conn) {
+			c.err = apierrors.NewGenericServerResponse(404, "get", schema.GroupResource{}, "", "no such page", 0, true)
+			time.AfterFunc(time.Second, func() { c.set(func(c *conn) { c.err = nil }) })
+		}, "", nil, nil},
 		{"gone", func(s *leaseServer, _ *conn) { s.write(nil) }, "-", []string{"get"}, errNotOurs},
 		{"a renewal of ours arrives late", func(s *leaseServer, c *conn) {
 			once := true
