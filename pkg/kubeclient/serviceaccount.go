@@ -3,6 +3,7 @@ package kubeclient
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"time"
 
 	"golang.org/x/oauth2"
@@ -36,7 +37,7 @@ func AsServiceAccount(base *rest.Config, name string, guard func(*rest.Config)) 
 	cfg.UserAgent = WithAgent(base, name).UserAgent
 	followAuthority(cfg)
 	guard(cfg)
-	cfg.Wrap(transport.ResettableTokenSourceWrapTransport(tokens)) // which asks for a new one on 401
+	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &bearer{tokens: tokens, next: rt} })
 	return cfg, nil
 }
 

@@ -1,0 +1,95 @@
+package kubeclient
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/oauth2"
+	"k8s.io/client-go/transport"
+)
+
+// tokenSource answers after a time.
+type tokenSource struct {
+	takes time.Duration
+	err   error
+	asked int
+}
+
+func (s *tokenSource) Token() (*oauth2.Token, error) {
+	s.asked++
+	time.Sleep(s.takes)
+	if s.err != nil {
+		return nil, s.err
+	}
+	return &oauth2.Token{AccessToken: "secret", Expiry: time.Now().Add(time.Hour)}, nil
+}
+
+func TestRequestsWaitForOneTokenTogether(t *testing.T) {
+	away := errors.New("no answer")
+	for _, tt := range []struct {
+		name   string
+		source tokenSource
+		most   time.Duration // that each request may take
+		want   error
+		after  time.Duration
+	}{
+		{"it comes", tokenSource{takes: 20 * time.Second}, time.Minute, nil, 20 * time.Second},
+		{"it does not come", tokenSource{takes: tokenTimeout, err: away}, time.Minute, away, tokenTimeout},
+		{"requests have less time", tokenSource{takes: tokenTimeout, err: away}, 5 * time.Second, context.DeadlineExceeded, 5 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := &bearer{tokens: transport.NewCachedTokenSource(&tt.source), next: roundTripper(func(req *http.Request) (*http.Response, error) {
+					if got := req.Header.Get("Authorization"); got != "Bearer secret" {
+						t.Errorf("authorization %q", got)
+					}
+					return &http.Response{StatusCode: http.StatusOK}, nil
+				})}
+				begun := time.Now()
+				var requests sync.WaitGroup
+				for range 10 {
+					requests.Go(func() {
+						ctx, cancel := context.WithTimeout(t.Context(), tt.most)
+						defer cancel()
+						req, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://server/", nil)
+						_, err := b.RoundTrip(req)
+						if took := time.Since(begun); !errors.Is(err, tt.want) || tt.want == nil && err != nil || took != tt.after {
+							t.Errorf("%v after %v, want %v after %v", err, took, tt.want, tt.after)
+						}
+					})
+				}
+				requests.Wait()
+				time.Sleep(tokenTimeout) // the fetch ends for itself
+				synctest.Wait()
+				if tt.source.asked != 1 {
+					t.Errorf("%d tokens were asked for, want 1", tt.source.asked)
+				}
+			})
+		})
+	}
+}
+
+func TestATokenThatIsRefusedIsNotUsedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &tokenSource{}
+		status := http.StatusUnauthorized
+		b := &bearer{tokens: transport.NewCachedTokenSource(source), next: roundTripper(func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: status}, nil
+		})}
+		for n, want := range []int{1, 1, 2, 2} { // the first answer may be about the token before
+			if n == 2 {
+				status = http.StatusOK
+			}
+			time.Sleep(time.Second)
+			req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://server/", nil)
+			if _, err := b.RoundTrip(req); err != nil || source.asked != want {
+				t.Errorf("request %d: %v, %d tokens, want %d", n, err, source.asked, want)
+			}
+		}
+	})
+}
