@@ -8,8 +8,9 @@
 # kubeconfig goes to the standard output.
 #
 # With kubeadm the same can be had with:
-#   kubeadm kubeconfig user --client-name=system:serviceaccount:kube-system:controller-manager \
-#     --org=system:serviceaccounts --org=system:serviceaccounts:kube-system >/etc/kubernetes/minikcm.conf
+#   (umask 077; kubeadm kubeconfig user --client-name=system:serviceaccount:kube-system:controller-manager \
+#     --org=system:serviceaccounts --org=system:serviceaccounts:kube-system >/etc/kubernetes/minikcm.conf)
+#   chgrp 10267 /etc/kubernetes/minikcm.conf; chmod 0640 /etc/kubernetes/minikcm.conf
 set -eu
 if [ $# -lt 3 ] || [ $# -gt 4 ]; then
 	echo "usage: $0 ca.crt ca.key https://server:port [kubeconfig]" >&2

@@ -30,7 +30,8 @@ type Manager struct {
 	caches      *caches.Caches
 	events      *events
 	elector     *leadership.Elector
-	freshness   *freshness.Monitor // nil if switched off
+	stepDown    func(reason string, caughtUp func() bool) // the elector's
+	freshness   *freshness.Monitor                        // nil if switched off
 	controllers []builtController
 
 	fillNow chan struct{} // closed when the caches are to be filled
@@ -66,6 +67,7 @@ func New(cfg Config) (*Manager, error) {
 	if m.elector, err = b.elector(m.events.flush); err != nil {
 		return nil, err
 	}
+	m.stepDown = m.elector.StepDown
 	if m.controllers, err = b.controllers(); err != nil {
 		return nil, err
 	}
@@ -257,9 +259,7 @@ func within(clk clock.Clock, patience time.Duration, f func()) bool {
 // lead is one term: it runs every controller until the term ends or one of them gives up.
 func (m *Manager) lead(ctx context.Context, term leadership.Term) error {
 	m.fill()
-	select {
-	case <-m.filled:
-	case <-ctx.Done():
+	if !m.awaitCaches(ctx) {
 		return nil
 	}
 	ctx, abort := context.WithCancelCause(ctx)
@@ -285,6 +285,36 @@ func (m *Manager) lead(ctx context.Context, term leadership.Term) error {
 		return cause
 	}
 	return nil
+}
+
+// fillTimeout is for how long a leader may fill its caches before another replica gets its chance: as long as a list that is answered gets.
+const fillTimeout = 10 * time.Minute
+
+// awaitCaches waits until the caches are filled, and reports false if ctx ended before. A leader that cannot fill them steps aside again and again, until
+// it can or another one leads; filling goes on meanwhile.
+func (m *Manager) awaitCaches(ctx context.Context) bool {
+	retry := m.clock.NewTicker(fillTimeout)
+	defer retry.Stop()
+	for {
+		select {
+		case <-m.filled:
+			return true
+		case <-ctx.Done():
+			return false
+		case <-retry.C():
+			m.stepDown("the caches cannot be filled", m.isFilled)
+		}
+	}
+}
+
+// isFilled reports whether the caches are filled.
+func (m *Manager) isFilled() bool {
+	select {
+	case <-m.filled:
+		return true
+	default:
+		return false
+	}
 }
 
 // showRunning shows a controller in the metric that a process has of its controllers, until the function it returns is called.

@@ -83,3 +83,22 @@ func TestRunningControllersAreShownByTheirOwnProcessOnly(t *testing.T) {
 		}
 	}
 }
+
+// TestALeaderThatCannotFillItsCachesStepsAside as often as others may lead in its place, and begins where it is when they are filled.
+func TestALeaderThatCannotFillItsCachesStepsAside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var aside []bool // whether it has caught up
+		m := &Manager{clock: clock.RealClock{}, filled: make(chan struct{}), fill: func() {}, work: func() {}}
+		m.stepDown = func(_ string, caughtUp func() bool) { aside = append(aside, caughtUp()) }
+		ctx, stop := context.WithCancel(t.Context())
+		led := make(chan error, 1)
+		go func() { led <- m.lead(ctx, leadership.Term{}) }()
+		time.Sleep(2*fillTimeout + time.Minute)
+		close(m.filled)
+		time.Sleep(time.Hour)
+		stop()
+		if err := <-led; err != nil || !slices.Equal(aside, []bool{false, false}) {
+			t.Errorf("%v, it stepped aside %v, want twice, not caught up", err, aside)
+		}
+	})
+}

@@ -90,7 +90,10 @@ func (o *ClientOptions) apply(cfg *rest.Config) error {
 	if kind == runtime.ContentTypeJSON {
 		cfg.AcceptContentTypes = runtime.ContentTypeJSON
 	}
-	cfg.QPS, cfg.Burst = o.QPS, int(o.Burst) // 0 is client-go's own default, as upstream
+	cfg.QPS, cfg.Burst = o.QPS, int(o.Burst)
+	if cfg.QPS > 0 && cfg.Burst == 0 {
+		cfg.Burst = rest.DefaultBurst // as with a rate of 0; a Clientset takes no other rate without one
+	}
 	return nil
 }
 

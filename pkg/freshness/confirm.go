@@ -29,7 +29,7 @@ func (w Watched) Confirm(ctx context.Context, client metadata.Interface, clk clo
 		return err
 	}
 	for range confirmSteps {
-		if !older(w.Version(), version) {
+		if at := w.Version(); at != "" && !older(at, version) { // without a version it has not been filled
 			return nil
 		}
 		timer := clk.NewTimer(confirmStep)

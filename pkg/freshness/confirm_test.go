@@ -31,6 +31,7 @@ func TestConfirm(t *testing.T) {
 		{"it has gone on since", "31", 0, nil, nil, nil, 1},
 		{"it reaches the version in a moment", "29", 100 * time.Millisecond, nil, nil, nil, 1},
 		{"its type is quiet", "20", 0, listed, nil, nil, 2},
+		{"it was never filled", "", 0, nil, nil, ErrBehind, 2},
 		{"it lacks an object", "20", 0, listed[:1], nil, ErrBehind, 2},
 		{"it has an object that was deleted", "20", 0, append([]ObjectVersion{{Name: "c", UID: "3", ResourceVersion: "15"}}, listed...), nil, ErrBehind, 2},
 		{"it shows an older state of an object", "19", 0, []ObjectVersion{listed[0], {Name: "b", UID: "2", ResourceVersion: "19"}}, nil, ErrBehind, 2},

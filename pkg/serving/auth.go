@@ -33,6 +33,7 @@ type auth struct {
 	may       *authorizer
 	clientCAs []dynamiccertificates.CAContentProvider // whose certificates clients may present
 	lookup    *clusterAuth                            // nil: nothing is read from the cluster
+	unasked   []string                                // flags without which nobody is asked about tokens, or rights
 }
 
 // frontProxy says how a trusted proxy tells us who its client is.
@@ -54,6 +55,12 @@ func newAuth(cfg Config, deps Deps) (*auth, error) {
 		return nil, err
 	}
 	a := &auth{may: newAuthorizer(authz, authzClient, newReviewer(deps.Clock))}
+	if authnClient == nil {
+		a.unasked = append(a.unasked, "authentication-kubeconfig")
+	}
+	if authzClient == nil {
+		a.unasked = append(a.unasked, "authorization-kubeconfig")
+	}
 	if authnClient != nil && !authn.SkipLookup && (authn.ClientCAFile == "" || authn.RequestHeader.ClientCAFile == "") {
 		a.lookup = newClusterAuth(authnClient)
 	}

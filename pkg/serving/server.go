@@ -49,6 +49,7 @@ type Server struct {
 	http     *http.Server
 	certs    *certificates
 	lookup   *clusterAuth // nil: nothing is looked up in the cluster
+	unasked  []string     // flags without which nobody is asked about clients
 	live     *checks
 	ready    *checks
 }
@@ -67,7 +68,7 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.lookup = auth.lookup
+	s.lookup, s.unasked = auth.lookup, auth.unasked
 	if s.certs, err = newCertificates(cfg.TLS, owner{deps.Name, cfg.BindAddress}, auth.clientCAs); err != nil {
 		return nil, err
 	}
@@ -127,6 +128,9 @@ func (s *Server) Run(ctx context.Context) error {
 	served := make(chan error, 1)
 	go func() { served <- s.http.ServeTLS(s.listener, "", "") }()
 	log.Info("Serving", "address", s.Address())
+	if len(s.unasked) > 0 {
+		log.Info("No API server is asked about clients: tokens are refused, or only --authorization-always-allow-paths are served", "missing", s.unasked)
+	}
 	select {
 	case err := <-served:
 		return fmt.Errorf("serve on %s: %w", s.Address(), err)
