@@ -585,8 +585,8 @@ func TestAnUnansweredResizeIsSentAgain(t *testing.T) {
 			t.Errorf("%+v, %v", result, err)
 		}
 		b.wants(t, "patch replicasets", "update deployments/status")
-		if got := b.written().Status.ObservedGeneration; got != 0 {
-			t.Errorf("generation %d observed", got)
+		if got, held := b.written().Status.ObservedGeneration, testutil.ToFloat64(b.metrics.held.WithLabelValues("resize_unanswered")); got != 0 || held != 1 {
+			t.Errorf("generation %d observed, held %v times", got, held)
 		}
 		b.clock.SetTime(now.Add(answer.LandsWithin))
 		if settling, err := b.writes.settle(t.Context(), b.task); err != nil || settling.again > 0 || len(b.ledger.resizes) > 0 {

@@ -68,7 +68,7 @@ func newMetrics(reg prometheus.Registerer, l *memories, c clock.PassiveClock) *m
 		m.liveReads.WithLabelValues(reason)
 	}
 	for _, why := range []hold{holdShrinkUnseen, holdShrinking, holdSmallStep, holdPodsLower, holdStatusLower, holdOldPods,
-		holdCreateBackoff, holdResizeBackoff, holdRollbackBackoff, holdTemplateChanged, holdTerminating} {
+		holdCreateBackoff, holdResizeBackoff, holdResizeUnanswered, holdRollbackBackoff, holdTemplateChanged, holdTerminating} {
 		m.held.WithLabelValues(string(why))
 	}
 	for _, verb := range []string{"create", "patch"} {

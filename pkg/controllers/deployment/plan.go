@@ -108,17 +108,18 @@ const (
 type hold string
 
 const (
-	holdShrinkUnseen    hold = "shrink_unseen"    // no raise before the ReplicaSet controller is known to have carried out the reduction before
-	holdShrinking       hold = "shrinking"        // an old ReplicaSet gives up no more before its controller has acted on the reduction before, or has had the time
-	holdSmallStep       hold = "small_step"       // more new pods are about to make it a larger one
-	holdPodsLower       hold = "pods_lower"       // the cache shows fewer available pods than statuses do
-	holdStatusLower     hold = "status_lower"     // statuses show too few available pods, and the cache enough
-	holdOldPods         hold = "old_pods"         // Recreate: pods of old ReplicaSets are not gone
-	holdCreateBackoff   hold = "create_backoff"   // a create was refused not long ago
-	holdResizeBackoff   hold = "resize_backoff"   // a change of a ReplicaSet was
-	holdRollbackBackoff hold = "rollback_backoff" // a rollback was
-	holdTemplateChanged hold = "template_changed" // something changes the templates, labels or owners of ReplicaSets that we create
-	holdTerminating     hold = "terminating"      // the namespace is terminating
+	holdShrinkUnseen     hold = "shrink_unseen"     // no raise before the ReplicaSet controller is known to have carried out the reduction before
+	holdShrinking        hold = "shrinking"         // an old ReplicaSet gives up no more before its controller has acted on the reduction before, or has had the time
+	holdSmallStep        hold = "small_step"        // more new pods are about to make it a larger one
+	holdPodsLower        hold = "pods_lower"        // the cache shows fewer available pods than statuses do
+	holdStatusLower      hold = "status_lower"      // statuses show too few available pods, and the cache enough
+	holdOldPods          hold = "old_pods"          // Recreate: pods of old ReplicaSets are not gone
+	holdCreateBackoff    hold = "create_backoff"    // a create was refused not long ago
+	holdResizeBackoff    hold = "resize_backoff"    // a change of a ReplicaSet was
+	holdResizeUnanswered hold = "resize_unanswered" // a change of a ReplicaSet was not answered, and may still be carried out
+	holdRollbackBackoff  hold = "rollback_backoff"  // a rollback was
+	holdTemplateChanged  hold = "template_changed"  // something changes the templates, labels or owners of ReplicaSets that we create
+	holdTerminating      hold = "terminating"       // the namespace is terminating
 )
 
 // facts are what a pass knows besides the Deployment and its ReplicaSets.

@@ -62,7 +62,7 @@ func rollout(d *appsv1.Deployment, sets []set, f facts, now time.Time) plan {
 	// 2. As long as it is not known which sizes there are, no other ones are decided on.
 	if f.unsettled {
 		o := outcome{judged: !d.Spec.Paused}
-		return plan{status: p.status(o), outcome: o}
+		return plan{status: p.status(o), outcome: o, held: []hold{holdResizeUnanswered}}
 	}
 
 	// 3. A rollback makes another Deployment of it. All else goes on while one that was refused has to wait.
