@@ -9,12 +9,12 @@ import (
 // until returns a logger that writes to log until silence is called. client-go has goroutines that nobody can wait for, and what a
 // *testing.T is told after its test has ended is a panic.
 func until(log logr.Logger) (_ logr.Logger, silence func()) {
-	sink := log.GetSink()
+	sink := log.WithCallDepth(1).GetSink() // an endingSink stands between it and whoever logs
 	if sink == nil {
 		return log, func() {}
 	}
-	line := &ending{}
-	return log.WithSink(&endingSink{LogSink: sink, ending: line}), line.end
+	end := &ending{}
+	return log.WithSink(&endingSink{LogSink: sink, ending: end}), end.reach
 }
 
 // ending is the end of a log.
@@ -23,19 +23,10 @@ type ending struct {
 	over bool
 }
 
-func (e *ending) end() {
+func (e *ending) reach() {
 	e.lock.Lock()
 	defer e.lock.Unlock()
 	e.over = true
-}
-
-// before calls f unless the log has ended.
-func (e *ending) before(f func()) {
-	e.lock.RLock()
-	defer e.lock.RUnlock()
-	if !e.over {
-		f()
-	}
 }
 
 // endingSink is a logr.LogSink that ends.
@@ -44,17 +35,28 @@ type endingSink struct {
 	*ending // of all sinks that come from one
 }
 
-func (s *endingSink) Enabled(level int) (enabled bool) {
-	s.before(func() { enabled = s.LogSink.Enabled(level) })
-	return enabled
+func (s *endingSink) Enabled(level int) bool {
+	s.lock.RLock()
+	defer s.lock.RUnlock()
+	return !s.over && s.LogSink.Enabled(level)
 }
 
 func (s *endingSink) Info(level int, msg string, keysAndValues ...any) {
-	s.before(func() { s.LogSink.Info(level, msg, keysAndValues...) })
+	s.lock.RLock()
+	defer s.lock.RUnlock()
+	if !s.over {
+		s.GetCallStackHelper()()
+		s.LogSink.Info(level, msg, keysAndValues...)
+	}
 }
 
 func (s *endingSink) Error(err error, msg string, keysAndValues ...any) {
-	s.before(func() { s.LogSink.Error(err, msg, keysAndValues...) })
+	s.lock.RLock()
+	defer s.lock.RUnlock()
+	if !s.over {
+		s.GetCallStackHelper()()
+		s.LogSink.Error(err, msg, keysAndValues...)
+	}
 }
 
 func (s *endingSink) WithValues(keysAndValues ...any) logr.LogSink {
@@ -65,10 +67,18 @@ func (s *endingSink) WithName(name string) logr.LogSink {
 	return &endingSink{s.LogSink.WithName(name), s.ending}
 }
 
-// WithCallDepth implements logr.CallDepthLogSink. The caller is one function and one closure further away here.
+// WithCallDepth implements logr.CallDepthLogSink.
 func (s *endingSink) WithCallDepth(depth int) logr.LogSink {
 	if deep, ok := s.LogSink.(logr.CallDepthLogSink); ok {
 		return &endingSink{deep.WithCallDepth(depth), s.ending}
 	}
 	return s
+}
+
+// GetCallStackHelper implements logr.CallStackHelperLogSink. A *testing.T finds out who logs by what it returns.
+func (s *endingSink) GetCallStackHelper() func() {
+	if helped, ok := s.LogSink.(logr.CallStackHelperLogSink); ok {
+		return helped.GetCallStackHelper()
+	}
+	return func() {}
 }

@@ -1,0 +1,73 @@
+package kcmtest
+
+import (
+	"path"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	"github.com/go-logr/logr/testr"
+)
+
+// However a sink finds out who logs, it is not what stands between.
+func TestLinesOfTheLogNameWhoWroteThem(t *testing.T) {
+	for name, sink := range map[string]func(told func(string)) logr.Logger{
+		"by the depth of the call": func(told func(string)) logr.Logger {
+			return funcr.New(func(_, args string) { told(args) }, funcr.Options{LogCaller: funcr.All})
+		},
+		"by helpers": func(told func(string)) logr.Logger {
+			return testr.NewWithInterface(&helped{told: told, helpers: map[string]bool{}}, testr.Options{})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var lines []string
+			log, silence := until(sink(func(line string) { lines = append(lines, line) }))
+			log.Info("One")
+			log.WithName("a").WithValues("b", "c").Error(nil, "Another")
+			func() { log.WithCallDepth(1).Info("For whoever called") }()
+			silence()
+			log.Info("Too late")
+			if len(lines) != 3 {
+				t.Errorf("logged %q, want 3 lines", lines)
+			}
+			for _, line := range lines {
+				if !strings.Contains(line, "log_test.go") {
+					t.Errorf("the caller is not in %s", line)
+				}
+			}
+		})
+	}
+}
+
+// helped is a test that tells who logs, as *testing.T does.
+type helped struct {
+	told    func(string)
+	helpers map[string]bool
+}
+
+func (h *helped) Helper() {
+	frame, _ := caller(1)
+	h.helpers[frame.Function] = true
+}
+
+func (h *helped) Log(...any) {
+	for skip := 1; ; skip++ {
+		if frame, ok := caller(skip); !ok || !h.helpers[frame.Function] {
+			h.told(path.Base(frame.File))
+			return
+		}
+	}
+}
+
+// caller is the function that called the one which asks, or one of those that called it.
+func caller(skip int) (runtime.Frame, bool) {
+	pcs := make([]uintptr, 50)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
+	for range skip {
+		frames.Next()
+	}
+	frame, _ := frames.Next()
+	return frame, frame.Function != ""
+}
