@@ -18,7 +18,7 @@ type Course struct {
 type Step struct {
 	State State
 	After time.Duration // since the step before, or since the pod was first seen
-	// Reason and Message are in the status of the pod; empty: what is there stays.
+	// Reason and Message are in the status of the pod; empty: there are none.
 	Reason, Message string
 }
 
@@ -55,7 +55,7 @@ type act int
 
 const (
 	nothing act = iota
-	post        // the last step that was taken
+	post        // its step
 	letGo
 )
 
@@ -65,21 +65,29 @@ func (p progress) next(pod *corev1.Pod, now time.Time) (act, time.Duration) {
 		return p.end(pod, now)
 	}
 	state := StateOf(pod)
-	if state.Over() {
+	if state.Over() || len(p.course.Steps) == 0 {
 		return nothing, 0
 	}
 	var wait time.Duration
 	if p.steps < len(p.course.Steps) {
 		wait = p.since.Add(p.course.Steps[p.steps].After).Sub(now)
 	}
-	if p.steps == 0 {
-		return nothing, wait
-	}
-	if step := p.course.Steps[p.steps-1]; state != step.State || step.Reason != "" && step.Reason != pod.Status.Reason ||
-		step.Message != "" && step.Message != pod.Status.Message {
+	if step := p.step(pod); state != step.State || step.Reason != pod.Status.Reason || step.Message != pod.Status.Message {
 		return post, wait
 	}
 	return nothing, wait
+}
+
+// step is the last step that was taken, as far as the readiness gates of the pod let it come. Before the first a pod stays where it is.
+func (p progress) step(pod *corev1.Pod) Step {
+	if p.steps == 0 {
+		return Step{State: StateOf(pod)}
+	}
+	step := p.course.Steps[p.steps-1]
+	if step.State == Ready && !passesGates(pod) {
+		step.State = ContainersReady
+	}
+	return step
 }
 
 // end is next for a pod that is being deleted. Without time left its kubelet has nothing to do with it any more: it waits for finalizers.

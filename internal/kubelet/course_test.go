@@ -19,6 +19,18 @@ func TestCourse(t *testing.T) {
 		}
 		return pod
 	}
+	because := func(pod *corev1.Pod, reason string) *corev1.Pod {
+		pod.Status.Reason = reason
+		return pod
+	}
+	gated := func(containers, gate, ready corev1.ConditionStatus) *corev1.Pod {
+		pod := in(Running)
+		pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.com/registered"}}
+		pod.Status.Conditions = []corev1.PodCondition{
+			{Type: corev1.ContainersReady, Status: containers}, {Type: "example.com/registered", Status: gate}, {Type: corev1.PodReady, Status: ready},
+		}
+		return pod
+	}
 	deleted := func(grace int64) *corev1.Pod {
 		pod := in(Ready)
 		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &metav1.Time{Time: begun}, &grace
@@ -45,6 +57,14 @@ func TestCourse(t *testing.T) {
 		{"needs time to end", slow, deleted(30), 0, nothing, time.Second},
 		{"never ends", Course{GoneAfter: -1}, deleted(30), time.Hour, nothing, 0},
 		{"waits for finalizers", ready, deleted(0), 0, nothing, 0},
+		{"a reason that holds no more", Course{Steps: []Step{{State: Pending}}}, because(in(Pending), "R"), 0, post, 0},
+		{"a reason that holds no more, before the first step", slow, because(in(Pending), "R"), 0, post, time.Second},
+		{"a reason of somebody else's, without a course", Course{}, because(in(Pending), "R"), 0, nothing, 0},
+		{"containers before a readiness gate", ready, gated("False", "False", "False"), 0, post, 0},
+		{"behind a readiness gate", ready, gated("True", "False", "False"), 0, nothing, 0},
+		{"a readiness gate opens", ready, gated("True", "True", "False"), 0, post, 0},
+		{"a readiness gate is open", ready, gated("True", "True", "True"), 0, nothing, 0},
+		{"a readiness gate closes", ready, gated("True", "False", "True"), 0, post, 0},
 		{"a reason that is missing", Course{Steps: []Step{{State: Pending, Reason: "R"}}}, in(Pending), 0, post, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

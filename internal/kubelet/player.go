@@ -143,13 +143,17 @@ func (p *Player) play(ctx context.Context, name cache.ObjectName) error {
 	}
 	switch do {
 	case post:
-		step := at.course.Steps[at.steps-1]
+		step := at.step(pod)
 		err = Post(ctx, p.client, pod, step.State, step.Reason, step.Message)
 	case letGo:
 		err = LetGo(ctx, p.client, pod)
 	}
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) {
+	switch {
+	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
 		return nil // another pod has its name, or none
+	case apierrors.IsInvalid(err): // somebody else has written a status that this one cannot follow; it is no other when it is sent again
+		klog.FromContext(ctx).V(2).Info("Status of pod refused", "pod", name, "err", err)
+		return nil
 	}
 	return err
 }
@@ -158,7 +162,11 @@ func (p *Player) play(ctx context.Context, name cache.ObjectName) error {
 func (p *Player) advance(pod *corev1.Pod, now time.Time) progress {
 	p.lock.Lock()
 	defer p.lock.Unlock()
-	at := p.known[pod.UID].advance(p.course(pod), pod.DeletionTimestamp != nil, now)
+	course := p.course(pod)
+	if len(pod.Spec.SchedulingGates) > 0 {
+		course.Steps = nil // no kubelet has it before they are gone
+	}
+	at := p.known[pod.UID].advance(course, pod.DeletionTimestamp != nil, now)
 	p.known[pod.UID] = at
 	return at
 }

@@ -1,15 +1,25 @@
 package kubelet
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"io"
 	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 )
 
 // A player of a manager that never starts is not run.
@@ -51,6 +61,57 @@ func TestStoppingWaitsASecondForAnInformerThatSleeps(t *testing.T) {
 			}
 			time.Sleep(2 * time.Minute) // it wakes up, and ends
 		})
+	}
+}
+
+// A status that the API server refuses, such as that of a container which somebody else has ended, is refused again however often it is posted.
+func TestAStatusThatIsRefusedIsLogged(t *testing.T) {
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: "https://server", Transport: answering(func(req *http.Request) (*http.Response, error) {
+		status := apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "web", nil).ErrStatus
+		body, err := json.Marshal(status)
+		return &http.Response{
+			StatusCode: int(status.Code), Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body)), Request: req,
+		}, err
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	player, err := NewPlayer(client, corev1.NamespaceAll, func(*corev1.Pod) Course { return Course{Steps: []Step{{State: Ready}}} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
+	if err := player.informer.GetIndexer().Add(pod); err != nil {
+		t.Fatal(err)
+	}
+	var log []string
+	logger := funcr.New(func(_, args string) { log = append(log, args) }, funcr.Options{Verbosity: 2})
+	if err := player.play(klog.NewContext(t.Context(), logger), cache.MetaObjectToName(pod)); err != nil || len(log) != 1 {
+		t.Errorf("play = %v, want nil; logged %q, want one line", err, log)
+	}
+}
+
+func TestACourseBeginsWhenThePodIsScheduled(t *testing.T) {
+	slow := Course{Steps: []Step{{State: Ready, After: time.Second}}, GoneAfter: time.Minute}
+	player := &Player{course: func(*corev1.Pod) Course { return slow }, known: map[types.UID]progress{}}
+	begun := time.Unix(1e9, 0)
+	free := &corev1.Pod{}
+	gated := &corev1.Pod{Spec: corev1.PodSpec{SchedulingGates: []corev1.PodSchedulingGate{{Name: "example.com/queue"}}}}
+	for _, tt := range []struct {
+		pod  *corev1.Pod
+		at   time.Duration
+		do   act
+		wait time.Duration
+	}{
+		{gated, 0, nothing, 0},
+		{gated, time.Hour, nothing, 0},
+		{free, 2 * time.Hour, nothing, time.Second},
+		{free, 2*time.Hour + time.Second, post, 0},
+	} {
+		now := begun.Add(tt.at)
+		if do, wait := player.advance(tt.pod, now).next(tt.pod, now); do != tt.do || wait != tt.wait {
+			t.Errorf("%d gates, after %v: %v, %v; want %v, %v", len(tt.pod.Spec.SchedulingGates), tt.at, do, wait, tt.do, tt.wait)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,11 +17,12 @@ import (
 type State string
 
 const (
-	Pending   State = "pending"   // it is being started
-	Running   State = "running"   // it runs and is not ready
-	Ready     State = "ready"     // it runs and is ready
-	Failed    State = "failed"    // its containers have ended, not all with success
-	Succeeded State = "succeeded" // its containers have ended, all with success
+	Pending         State = "pending"          // it is being started
+	Running         State = "running"          // it runs and is not ready
+	Ready           State = "ready"            // it runs and is ready
+	ContainersReady State = "containers ready" // it runs, and one of its readiness gates keeps it from being ready
+	Failed          State = "failed"           // its containers have ended, not all with success
+	Succeeded       State = "succeeded"        // its containers have ended, all with success
 )
 
 // Phase is the phase of a pod in this state.
@@ -30,7 +32,7 @@ func (s State) Phase() corev1.PodPhase {
 		return corev1.PodFailed
 	case Succeeded:
 		return corev1.PodSucceeded
-	case Running, Ready:
+	case Running, ContainersReady, Ready:
 		return corev1.PodRunning
 	}
 	return corev1.PodPending
@@ -38,6 +40,9 @@ func (s State) Phase() corev1.PodPhase {
 
 // Over reports whether a pod does not leave this state.
 func (s State) Over() bool { return s == Failed || s == Succeeded }
+
+// containersReady reports whether the containers of a pod in this state are ready.
+func (s State) containersReady() bool { return s == Ready || s == ContainersReady }
 
 // StateOf is the state that a pod's status shows.
 func StateOf(pod *corev1.Pod) State {
@@ -47,8 +52,11 @@ func StateOf(pod *corev1.Pod) State {
 	case corev1.PodSucceeded:
 		return Succeeded
 	case corev1.PodRunning:
-		if IsReady(pod) {
+		switch {
+		case IsReady(pod):
 			return Ready
+		case isTrue(pod, corev1.ContainersReady):
+			return ContainersReady
 		}
 		return Running
 	}
@@ -56,27 +64,33 @@ func StateOf(pod *corev1.Pod) State {
 }
 
 // IsReady reports whether a pod's condition Ready is true.
-func IsReady(pod *corev1.Pod) bool {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
+func IsReady(pod *corev1.Pod) bool { return isTrue(pod, corev1.PodReady) }
+
+func isTrue(pod *corev1.Pod, condition corev1.PodConditionType) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == condition && c.Status == corev1.ConditionTrue
+	})
 }
 
-// Post posts the state of a pod: its phase, its condition Ready, its containers and, if it says more about why, a reason and a message. Nothing is
-// posted about another pod of the name: the error is then a conflict.
+// passesGates reports whether the conditions of all readiness gates of a pod are true.
+func passesGates(pod *corev1.Pod) bool {
+	return !slices.ContainsFunc(pod.Spec.ReadinessGates, func(gate corev1.PodReadinessGate) bool { return !isTrue(pod, gate.ConditionType) })
+}
+
+// Post posts the state of a pod: its phase, its conditions Ready and ContainersReady, its containers, and a reason and a message that say more about
+// why, or nothing. Nothing is posted about another pod of the name: the error is then a conflict.
 func Post(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, state State, reason, message string) error {
-	ready, now := corev1.ConditionFalse, metav1.Now()
-	if state == Ready {
-		ready = corev1.ConditionTrue
+	now := metav1.Now()
+	condition := func(name corev1.PodConditionType, holds bool) map[string]any {
+		status := corev1.ConditionFalse
+		if holds {
+			status = corev1.ConditionTrue
+		}
+		return map[string]any{"type": name, "status": status, "lastTransitionTime": now.UTC().Format(time.RFC3339)}
 	}
 	status := map[string]any{
-		"phase": state.Phase(),
-		"conditions": []map[string]any{
-			{"type": corev1.PodReady, "status": ready, "lastTransitionTime": now.UTC().Format(time.RFC3339)},
-		},
+		"phase":             state.Phase(),
+		"conditions":        []map[string]any{condition(corev1.PodReady, state == Ready), condition(corev1.ContainersReady, state.containersReady())},
 		"containerStatuses": containers(pod, state, now),
 	}
 	if reason != pod.Status.Reason {
@@ -99,11 +113,11 @@ func Post(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, sta
 func containers(pod *corev1.Pod, state State, now metav1.Time) []corev1.ContainerStatus {
 	statuses := make([]corev1.ContainerStatus, len(pod.Spec.Containers))
 	for i, c := range pod.Spec.Containers {
-		s := corev1.ContainerStatus{Name: c.Name, Image: c.Image, Ready: state == Ready, Started: new(state.Phase() == corev1.PodRunning)}
+		s := corev1.ContainerStatus{Name: c.Name, Image: c.Image, Ready: state.containersReady(), Started: new(state.Phase() == corev1.PodRunning)}
 		switch state {
 		case Pending:
 			s.State.Waiting = &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}
-		case Running, Ready:
+		case Running, ContainersReady, Ready:
 			s.State.Running = &corev1.ContainerStateRunning{StartedAt: startOf(pod, c.Name, now)}
 		case Failed:
 			s.State.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error", StartedAt: startOf(pod, c.Name, now), FinishedAt: now}

@@ -23,6 +23,7 @@ func TestContainersFollowTheStateOfTheirPod(t *testing.T) {
 		{"not started", corev1.ContainerState{}, Pending, false, false, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}},
 		{"started", corev1.ContainerState{}, Running, false, true, corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}},
 		{"ready, started before", running, Ready, true, true, running},
+		{"ready but for a readiness gate", running, ContainersReady, true, true, running},
 		{"failed", running, Failed, false, false, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error", StartedAt: before, FinishedAt: now}}},
 		{"succeeded at once", corev1.ContainerState{}, Succeeded, false, false, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", StartedAt: now, FinishedAt: now}}},
 	} {
