@@ -37,8 +37,9 @@ import (
 // Only a pod that is on a node takes time to end: the API server removes others at once.
 const PodAnnotation = "kcmtest/pod"
 
-// PodsReady plays kubelets for all pods, those without a node too: they run and get ready, and those that are being deleted go. Nothing else of
-// a kubelet is there: nothing runs, and pods have no address. [PodAnnotation] steers a pod.
+// PodsReady plays kubelets for all pods, those without a node too: they run and get ready, and those that are being deleted go. They
+// wait for whoever owns their scheduling gates and readiness gates. Nothing else of a kubelet is there: nothing runs, and pods have no address.
+// [PodAnnotation] steers a pod.
 func PodsReady() Option {
 	return func(s *settings) { s.podsReady = true }
 }
