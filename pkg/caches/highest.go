@@ -3,7 +3,7 @@ package caches
 import (
 	"sync"
 
-	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"minikcm/internal/rv"
 )
 
 // highest keeps the highest of the resource versions that it is given. Zero has none.
@@ -20,7 +20,7 @@ func (h *highest) raise(version string) {
 	if than == "" {
 		than = version // as long as there is none, all that is a version will do
 	}
-	if order, err := resourceversion.CompareResourceVersion(version, than); err == nil && order >= 0 {
+	if rv.AtLeast(version, than) {
 		h.version = version
 	}
 }

@@ -5,6 +5,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"minikcm/internal/rv"
 )
 
 const (
@@ -89,7 +91,7 @@ func (b *Barrier) Require(c Cache, version string, now time.Time) {
 	}
 	for i := range b.required {
 		if r := &b.required[i]; r.Resource == c.Resource() {
-			r.Version = later(r.Version, version)
+			r.Version = higher(r.Version, version)
 			return
 		}
 	}
@@ -156,20 +158,20 @@ func (b *Barrier) Clear(now time.Time) (waited time.Duration) {
 func (b *Barrier) ReadLive(c Cache, version string, now time.Time) {
 	b.since, b.waiting = now, time.Time{}
 	for i, r := range b.required {
-		if r.Resource == c.Resource() && later(version, r.Version) != version {
+		if r.Resource == c.Resource() && higher(version, r.Version) != version {
 			b.required = append(b.required[:i], b.required[i+1:]...)
 			return
 		}
 	}
 }
 
-// later returns the higher of two versions. One that cannot be compared is kept: the barrier is overdue then.
-func later(a, b string) string {
+// higher returns the higher of two versions. One that cannot be compared is kept: the barrier is overdue then.
+func higher(a, b string) string {
 	if a == "" {
 		return b
 	}
-	if order, err := resourceversion.CompareResourceVersion(a, b); err != nil || order >= 0 {
-		return a
+	if rv.Newer(b, a) {
+		return b
 	}
-	return b
+	return a
 }

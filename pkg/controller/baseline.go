@@ -5,9 +5,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"minikcm/internal/rv"
 )
 
 // baselineRetry is how long to wait before the API server is asked again.
@@ -31,7 +32,7 @@ func (b *Baseline) ReachedBy(at Versions) bool {
 		return false
 	}
 	for _, v := range *known {
-		if order, err := resourceversion.CompareResourceVersion(at.Of(v.Resource), v.Version); err != nil || order < 0 {
+		if !rv.AtLeast(at.Of(v.Resource), v.Version) {
 			return false
 		}
 	}

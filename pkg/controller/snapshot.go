@@ -3,7 +3,8 @@ package controller
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"minikcm/internal/rv"
 )
 
 // Snapshot remembers which objects a consistent list of a key's objects contained. Until the cache has reached the version of that list, it tells which
@@ -31,7 +32,7 @@ func (s *Snapshot) Reached(version string) {
 	if !s.Taken() {
 		return
 	}
-	if order, err := resourceversion.CompareResourceVersion(version, s.version); err != nil || order >= 0 {
+	if !rv.Newer(s.version, version) {
 		*s = Snapshot{}
 	}
 }
@@ -44,6 +45,5 @@ func (s *Snapshot) Gone(object metav1.Object) bool {
 	if _, listed := s.uids[object.GetUID()]; listed {
 		return false
 	}
-	order, err := resourceversion.CompareResourceVersion(object.GetResourceVersion(), s.version)
-	return err == nil && order <= 0
+	return rv.AtLeast(s.version, object.GetResourceVersion())
 }

@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
+
+	"minikcm/internal/rv"
 )
 
 // ErrBehind is in the error of Confirm when the store misses something that the API server has shown.
@@ -29,7 +31,7 @@ func (w Watched) Confirm(ctx context.Context, client metadata.Interface, clk clo
 		return err
 	}
 	for range confirmSteps {
-		if at := w.Version(); at != "" && !older(at, version) { // without a version it has not been filled
+		if at := w.Version(); at != "" && !rv.Newer(version, at) { // without a version it has not been filled
 			return nil
 		}
 		timer := clk.NewTimer(confirmStep)

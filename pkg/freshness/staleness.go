@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"minikcm/internal/rv"
 )
 
 // freshness is how the cache of one type stands against what the API server has.
@@ -156,7 +158,7 @@ func compareSets(listed []ObjectVersion, version string, cached []ObjectVersion)
 		delete(have, want.key())
 	}
 	for key, extra := range have {
-		if !newer(extra.ResourceVersion, version) {
+		if rv.AtLeast(version, extra.ResourceVersion) {
 			diff[key] = gone(key, version)
 		}
 	}
@@ -170,7 +172,7 @@ func gone(key types.NamespacedName, version string) ObjectVersion {
 
 // reached says whether got is want or something newer.
 func reached(got, want ObjectVersion) bool {
-	return got.ResourceVersion == want.ResourceVersion || newer(got.ResourceVersion, want.ResourceVersion)
+	return got.ResourceVersion == want.ResourceVersion || rv.MayBeNewer(got.ResourceVersion, want.ResourceVersion)
 }
 
 // unhealed is what of d cached still lacks.
@@ -186,7 +188,7 @@ func (d difference) unhealed(cached []ObjectVersion) difference {
 		got, ok := have[key]
 		lacks := !ok || !reached(got, want)
 		if want.UID == "" { // there may be another of that name by now
-			lacks = ok && !newer(got.ResourceVersion, want.ResourceVersion)
+			lacks = ok && rv.AtLeast(want.ResourceVersion, got.ResourceVersion)
 		}
 		if lacks {
 			left[key] = want

@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/klog/v2"
+
+	"minikcm/internal/rv"
 )
 
 // listTimeout bounds one metadata list. An API server that needs longer is not one to be judged by.
@@ -123,7 +125,7 @@ func (k *keeper) ask(ctx context.Context, now time.Time) {
 		k.enter(ctx, k.state.unanswered(), now)
 		return
 	}
-	if older(version, k.highest) {
+	if rv.Newer(k.highest, version) {
 		k.monitor.setBack(k.target, k.highest, version)
 	}
 	k.learn(version)
@@ -132,7 +134,7 @@ func (k *keeper) ask(ctx context.Context, now time.Time) {
 
 // learn takes in a version that the API server has had.
 func (k *keeper) learn(version string) {
-	if k.highest == "" || older(k.highest, version) {
+	if k.highest == "" || rv.Newer(version, k.highest) {
 		k.highest = version
 	}
 }
@@ -140,16 +142,16 @@ func (k *keeper) learn(version string) {
 // aim sets the version the store has to reach next.
 func (k *keeper) aim(now time.Time) {
 	reached := k.Version()
-	if k.proven != "" && newer(k.proven, reached) {
+	if k.proven != "" && rv.MayBeNewer(k.proven, reached) {
 		reached = k.proven
 	}
-	if k.goal != "" && !newer(k.goal, reached) {
+	if k.goal != "" && rv.AtLeast(reached, k.goal) {
 		k.goal = ""
 		if k.state != stale {
 			return // the next version gets a time of its own
 		}
 	}
-	if k.goal == "" && k.newest != "" && newer(k.newest, reached) {
+	if k.goal == "" && k.newest != "" && rv.MayBeNewer(k.newest, reached) {
 		k.goal, k.goalSince = k.newest, now
 	}
 }
@@ -157,13 +159,13 @@ func (k *keeper) aim(now time.Time) {
 // miss notes an object that the store should show.
 func (k *keeper) miss(now time.Time) {
 	version := k.Version()
-	if k.missing != "" && !newer(k.missing, version) {
+	if k.missing != "" && rv.AtLeast(version, k.missing) {
 		k.missing = ""
 	}
 	if k.missing != "" || k.Expected == nil {
 		return
 	}
-	if v := k.Expected(); v != "" && newer(v, version) {
+	if v := k.Expected(); v != "" && rv.MayBeNewer(v, version) {
 		k.missing, k.missingSince = v, now
 	}
 }
@@ -202,7 +204,7 @@ func (k *keeper) sight(h hearing, now time.Time) sight {
 // lacks says whether what the last comparison showed is still missing.
 func (k *keeper) lacks() bool {
 	if k.unshown != "" {
-		return newer(k.unshown, k.Version())
+		return rv.MayBeNewer(k.unshown, k.Version())
 	}
 	if len(k.lacking) > 0 {
 		k.lacking = k.lacking.unhealed(k.Objects())
@@ -250,12 +252,12 @@ func (k *keeper) compare(ctx context.Context, now time.Time) finding {
 	}
 	k.unshown, k.lacking = "", nil
 	since := k.Version()
-	if k.proven != "" && newer(k.proven, since) {
+	if k.proven != "" && rv.MayBeNewer(k.proven, since) {
 		since = k.proven
 	}
 	diff, version, err := k.recent(ctx, since)
 	k.monitor.deps.Metrics.compared.WithLabelValues(append(k.target.labels(), comparedRecent)...).Inc()
-	if diff = diff.unhealed(k.Objects()); len(diff) > 0 || version != "" && !newer(k.goal, version) {
+	if diff = diff.unhealed(k.Objects()); len(diff) > 0 || version != "" && rv.AtLeast(version, k.goal) {
 		return k.learned(diff, version)
 	}
 	klog.FromContext(ctx).V(2).Info("A new watch shows nothing either", "watch", k.target.String(), "since", since, "err", err)

@@ -5,8 +5,9 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"minikcm/internal/rv"
 )
 
 // Cause says how the lease became free for a term.
@@ -36,7 +37,7 @@ type observation struct {
 // saw adds the sight of a Lease by watch. One older than what is known changes nothing, so a late watch cannot
 // undo what a request has shown.
 func (o observation) saw(lease *coordinationv1.Lease, now time.Time) observation {
-	if o.known && o.version != "" && !newer(lease.ResourceVersion, o.version) {
+	if o.known && o.version != "" && rv.AtLeast(o.version, lease.ResourceVersion) {
 		return o
 	}
 	return o.read(lease, now)
@@ -135,7 +136,7 @@ type watchLag struct {
 
 // sawDirect adds a version one of our requests showed.
 func (w watchLag) sawDirect(version string, now time.Time) watchLag {
-	if version == w.direct || w.version == "" || !newer(version, w.version) {
+	if version == w.direct || w.version == "" || rv.AtLeast(w.version, version) {
 		return w
 	}
 	if w.ahead == 0 {
@@ -147,7 +148,7 @@ func (w watchLag) sawDirect(version string, now time.Time) watchLag {
 
 // sawWatched adds a version the watch delivered. Anything new is progress, even if it is late.
 func (w watchLag) sawWatched(version string) watchLag {
-	if w.version == "" || newer(version, w.version) {
+	if w.version == "" || rv.MayBeNewer(version, w.version) {
 		w.version, w.ahead = version, 0
 	}
 	return w
@@ -162,13 +163,6 @@ func sameRecord(a, b resourcelock.LeaderElectionRecord) bool {
 }
 
 func sameTime(a, b metav1.Time) bool { return a.UnixMicro() == b.UnixMicro() }
-
-// newer says whether resourceVersion a is newer than b. Versions that cannot be compared count as newer:
-// then the later sight wins.
-func newer(a, b string) bool {
-	order, err := resourceversion.CompareResourceVersion(a, b)
-	return err != nil || order > 0
-}
 
 func earlier(a, b time.Time) time.Time {
 	if a.Before(b) {

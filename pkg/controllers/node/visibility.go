@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"minikcm/internal/rv"
 )
 
 // visibility is whether signs of life would reach us, if kubelets gave any. It makes no requests: it is told of Lease events, of requests
@@ -330,6 +330,5 @@ func (s staleness) suspends(grace, period time.Duration, now time.Time) bool {
 // reached reports whether a resource version is at least another. Versions that cannot be compared count as reached: waiting for
 // them would have no end.
 func reached(have, want string) bool {
-	order, err := resourceversion.CompareResourceVersion(have, want)
-	return err != nil || order >= 0
+	return !rv.Newer(want, have)
 }

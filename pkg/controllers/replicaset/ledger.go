@@ -6,8 +6,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 
+	"minikcm/internal/rv"
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
 )
@@ -81,7 +81,7 @@ func (l *ledger) resolve(pods []*caches.Pod, byName func(name string) (*caches.P
 		case pod == nil || pod.DeletionTimestamp != nil:
 			delete(l.unanswered, uid)
 			found.deleted++
-		case newer(pod.ResourceVersion, d.version) || !live.Before(d.until):
+		case rv.Newer(pod.ResourceVersion, d.version) || !live.Before(d.until):
 			delete(l.unanswered, uid)
 			found.undone++
 		}
@@ -105,10 +105,4 @@ func byUID(pods []*caches.Pod) map[types.UID]*caches.Pod {
 		there[pod.UID] = pod
 	}
 	return there
-}
-
-// newer reports whether version a is known to be higher than b.
-func newer(a, b string) bool {
-	order, err := resourceversion.CompareResourceVersion(a, b)
-	return err == nil && order > 0
 }

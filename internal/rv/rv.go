@@ -1,0 +1,20 @@
+// Package rv compares resource versions. Some cannot be compared: empty ones, and those that are no numbers. Then nothing is known of their order, and
+// each function says what it makes of that.
+package rv
+
+import "k8s.io/apimachinery/pkg/util/resourceversion"
+
+// Newer reports whether a is known to be newer than b.
+func Newer(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && order > 0
+}
+
+// AtLeast reports whether a is known to be as new as b.
+func AtLeast(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && order >= 0
+}
+
+// MayBeNewer reports whether a is newer than b, or cannot be compared with it.
+func MayBeNewer(a, b string) bool { return !AtLeast(b, a) }
