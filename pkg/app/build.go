@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strings"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -80,7 +80,7 @@ func (b *builder) buildCaches() error {
 		name = Name
 	}
 	b.caches = caches.New(most, caches.Config{
-		Name: name, FreeMemory: b.cfg.OwnProcess, Resync: resyncPeriod(b.cfg.MinResync),
+		Name: name, FreeMemory: b.cfg.OwnProcess, Resync: wait.Jitter(max(0, b.cfg.MinResync), 1),
 		LeaseNamespaces: leaseNamespaces(b.cfg), LeaseOwners: followsOwners(b.cfg),
 		LeaseClient: leases, Line: b.line, Clock: b.clock,
 		Direct: func() (*rest.Config, *http.Client, error) {
@@ -101,14 +101,6 @@ func (b *builder) buildCaches() error {
 		},
 	})
 	return nil
-}
-
-// resyncPeriod is a random time between least and twice least; 0, which means never, stays 0.
-func resyncPeriod(least time.Duration) time.Duration {
-	if least <= 0 {
-		return 0
-	}
-	return least + rand.N(least)
 }
 
 // followsOwners reports whether some controller wants to know the owners of all objects.

@@ -28,17 +28,6 @@ func TestLeasesAreWatchedWhereSomebodyReadsThem(t *testing.T) {
 	}
 }
 
-func TestResyncPeriod(t *testing.T) {
-	if got := resyncPeriod(0); got != 0 {
-		t.Errorf("a resync period of 0 becomes %v, want 0, which is never", got)
-	}
-	for range 1000 {
-		if got := resyncPeriod(time.Hour); got < time.Hour || got >= 2*time.Hour {
-			t.Fatalf("a resync period of an hour becomes %v, want one to two hours", got)
-		}
-	}
-}
-
 // Whoever cuts a write that is not answered decides whether the lease may be released.
 func TestLoopsOutlastTheElectorsPatience(t *testing.T) {
 	for shutdown, want := range map[time.Duration]time.Duration{0: 0, time.Nanosecond: time.Second + 1, 10 * time.Second: 11 * time.Second} {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"minikcm/internal/timing"
 	"minikcm/pkg/flagcheck"
 	"minikcm/pkg/kubeclient"
 )
@@ -99,10 +100,8 @@ func (p *preflighter) run(ctx context.Context, all []asker) error {
 			said = now
 			log.Info("Waiting for the API server", "reason", reason.Error())
 		}
-		select {
-		case <-ctx.Done():
+		if !timing.Sleep(ctx, p.clock, preflightPause) {
 			return context.Cause(ctx)
-		case <-p.clock.After(preflightPause):
 		}
 	}
 }

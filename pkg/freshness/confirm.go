@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"minikcm/internal/rv"
+	"minikcm/internal/timing"
 )
 
 // ErrBehind is in the error of Confirm when the store misses something that the API server has shown.
@@ -34,11 +35,7 @@ func (w Watched) Confirm(ctx context.Context, client metadata.Interface, clk clo
 		if at := w.Version(); at != "" && !rv.Newer(version, at) { // without a version it has not been filled
 			return nil
 		}
-		timer := clk.NewTimer(confirmStep)
-		select {
-		case <-timer.C():
-		case <-ctx.Done():
-			timer.Stop()
+		if !timing.Sleep(ctx, clk, confirmStep) {
 			return context.Cause(ctx)
 		}
 	}

@@ -17,6 +17,8 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"minikcm/internal/timing"
 )
 
 // reconnectPause is the pause between attempts to reach an API server that is not there. Reflectors would wait up to 30 s, each on its
@@ -85,10 +87,8 @@ func (r *reconnecting) roundTrip(next http.RoundTripper, req *http.Request, feed
 		if (neverConnected(err) || failing(resp) && !there) && r.away.CompareAndSwap(false, true) {
 			logger.Info("API server cannot be reached, caches are kept", "server", req.URL.Host, "reason", reason)
 		}
-		select {
-		case <-req.Context().Done():
+		if !timing.Sleep(req.Context(), r.clock, pause) {
 			return nil, cmp.Or(err, req.Context().Err())
-		case <-r.clock.After(pause):
 		}
 		if err == nil {
 			pause = min(2*pause, longestPause)

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/connrotation"
 	"k8s.io/utils/clock"
+
+	"minikcm/internal/timing"
 )
 
 // Streams knows every open watch of the informers' clients, and what was heard of each type on all watches and lists so far: a new
@@ -90,7 +92,7 @@ type hearing struct {
 
 // with is h and other together.
 func (h hearing) with(other hearing) hearing {
-	return hearing{open: h.open || other.open, heard: later(h.heard, other.heard), listing: later(h.listing, other.listing), answered: later(h.answered, other.answered)}
+	return hearing{open: h.open || other.open, heard: timing.Later(h.heard, other.heard), listing: timing.Later(h.listing, other.listing), answered: timing.Later(h.answered, other.answered)}
 }
 
 // hear returns what is known of one target. A watch of all namespaces serves each of them.

@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/klog/v2"
 
@@ -269,7 +270,7 @@ func (k *keeper) compare(ctx context.Context, now time.Time) finding {
 	now = k.monitor.clock.Now()
 	if err != nil {
 		k.pause = min(max(2*k.pause, k.monitor.cfg.Interval), k.monitor.cfg.Rest)
-		k.whole = now.Add(between(k.pause, 1, 1.5))
+		k.whole = now.Add(wait.Jitter(k.pause, 0.5))
 		klog.FromContext(ctx).V(2).Info("No judgement without a whole list", "watch", k.target.String(), "err", err, "nextTry", k.whole)
 		return unknown
 	}

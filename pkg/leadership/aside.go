@@ -7,6 +7,8 @@ import (
 
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"minikcm/internal/timing"
 )
 
 // aloneFor is for how many cool-downs a process is not asked to step down again if nobody else took the lease the last time.
@@ -89,7 +91,7 @@ func (a *aside) notBefore(free time.Time) {
 	a.lock.Lock()
 	defer a.lock.Unlock()
 	if a.current != nil {
-		a.current.until = later(a.current.until, free.Add(a.coolDown))
+		a.current.until = timing.Later(a.current.until, free.Add(a.coolDown))
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"minikcm/internal/timing"
 )
 
 // Fence is the transport under every client that writes for a controller: set rest.Config.Wrap(fence.Wrap) and
@@ -69,7 +71,7 @@ func (f *Fence) settled() time.Time {
 	at := f.unsettled
 	for fl := range f.flights {
 		if fl.allowed.limited() {
-			at = later(at, fl.settled())
+			at = timing.Later(at, fl.settled())
 		}
 	}
 	return at
@@ -89,7 +91,7 @@ func (f *Fence) slow() bool {
 // noteSlow judges a write that is, or just was, in flight. The lock is held.
 func (f *Fence) noteSlow(fl *flight, now time.Time) {
 	if fl.allowed.limited() && !fl.waits && now.Sub(fl.began) >= fl.allowed.slow {
-		f.slowUntil = later(f.slowUntil, now.Add(patienceHold))
+		f.slowUntil = timing.Later(f.slowUntil, now.Add(patienceHold))
 	}
 }
 
@@ -252,7 +254,7 @@ func (f *Fence) landed(fl *flight, known bool) {
 	if !known && !fl.waits && mutates(fl.method) {
 		f.metrics.unknown.WithLabelValues(fl.method).Inc()
 		if fl.allowed.limited() {
-			f.unsettled = later(f.unsettled, fl.settled())
+			f.unsettled = timing.Later(f.unsettled, fl.settled())
 		}
 	}
 	delete(f.flights, fl)

@@ -9,6 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"minikcm/internal/timing"
 )
 
 // renewJitter bounds the flags as client-go v0.37 does (tools/leaderelection, JitterFactor): the renew deadline has to be longer than so many
@@ -86,7 +88,7 @@ func (h *holding) keep(ctx context.Context) {
 	metrics.leads(lease, true)
 	defer metrics.leads(lease, false)
 	for ok := true; ok; ok = h.renew(ctx) {
-		wait(ctx, h.e.clock, h.e.cfg.RetryPeriod)
+		timing.Sleep(ctx, h.e.clock, h.e.cfg.RetryPeriod)
 	}
 }
 
@@ -104,7 +106,7 @@ func (h *holding) renew(ctx context.Context) bool {
 		if o.held {
 			return true
 		}
-		wait(ctx, e.clock, again.Sub(e.clock.Now()))
+		timing.Sleep(ctx, e.clock, again.Sub(e.clock.Now()))
 	}
 	return false
 }
@@ -149,7 +151,7 @@ func (e *Elector) leave(ctx context.Context, hold func() time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, min(releaseTimeout, e.cfg.RenewDeadline))
 	defer cancel()
 	begun := e.clock.Now()
-	err := e.lease.leave(ctx, hold, func(ctx context.Context) { wait(ctx, e.clock, releasePause) })
+	err := e.lease.leave(ctx, hold, func(ctx context.Context) { timing.Sleep(ctx, e.clock, releasePause) })
 	switch {
 	case errors.Is(err, errNotOurs):
 		logger.Info("Nothing to release", "lease", e.lease, "reason", err)
@@ -166,21 +168,11 @@ func (e *Elector) leave(ctx context.Context, hold func() time.Duration) {
 func outliving(ctx context.Context, clk clock.Clock, d time.Duration) (context.Context, context.CancelFunc) {
 	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
-		wait(late, clk, d)
+		timing.Sleep(late, clk, d)
 		cancel()
 	})
 	return late, func() {
 		stop()
 		cancel()
-	}
-}
-
-// wait waits until d has passed or ctx ends.
-func wait(ctx context.Context, clk clock.Clock, d time.Duration) {
-	timer := clk.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C():
-	case <-ctx.Done():
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"minikcm/internal/rv"
+	"minikcm/internal/timing"
 )
 
 // Cause says how the lease became free for a term.
@@ -123,7 +124,7 @@ func nextTry(o observation, identity string, shortest time.Duration, last lastTr
 	if o.version == last.version && !free.After(last.at) {
 		free = retry
 	}
-	return earlier(free, later(last.at.Add(poll), retry))
+	return timing.Earlier(free, timing.Later(last.at.Add(poll), retry))
 }
 
 // watchLag compares what the watch delivers with what our own requests show.
@@ -163,17 +164,3 @@ func sameRecord(a, b resourcelock.LeaderElectionRecord) bool {
 }
 
 func sameTime(a, b metav1.Time) bool { return a.UnixMicro() == b.UnixMicro() }
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}

@@ -2,10 +2,12 @@ package leadership
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
+
+	"minikcm/internal/timing"
 )
 
 // standby waits until it has won the lease, or returns nil when ctx ends.
@@ -17,8 +19,8 @@ func (e *Elector) standby(ctx context.Context) *holding {
 	for ctx.Err() == nil {
 		e.noteHolder(ctx)
 		seen := e.lease.observed()
-		if wait := e.outFor(ctx); wait > 0 {
-			e.pause(ctx, wait)
+		if out := e.outFor(ctx); out > 0 {
+			e.pause(ctx, out)
 			continue
 		}
 		now, settled := e.clock.Now(), e.fence.settled()
@@ -26,8 +28,8 @@ func (e *Elector) standby(ctx context.Context) *holding {
 			told = true
 			logger.Info("Not competing yet, a write of the last term may still be done", "lease", e.lease, "for", settled.Sub(now).Round(time.Millisecond))
 		}
-		if wait := later(settled, nextTry(seen, e.cfg.Identity, e.lease.shortest, last, poll)).Sub(now); wait > 0 {
-			e.pause(ctx, wait)
+		if left := timing.Later(settled, nextTry(seen, e.cfg.Identity, e.lease.shortest, last, poll)).Sub(now); left > 0 {
+			e.pause(ctx, left)
 			continue
 		}
 		h, judged, doubtful := e.take(ctx)
@@ -42,8 +44,8 @@ func (e *Elector) standby(ctx context.Context) *holding {
 			logger.Info("Standing aside, writes to the lease are not answered", "lease", e.lease)
 			e.StepDown("writes to the lease are not answered", e.untaken)
 		}
-		last = lastTry{at: e.clock.Now(), version: judged, pause: between(e.cfg.RetryPeriod, 0.5, 1)}
-		poll = between(e.cfg.RetryPeriod, 1.5, 2.5)
+		last = lastTry{at: e.clock.Now(), version: judged, pause: wait.Jitter(e.cfg.RetryPeriod/2, 1)}
+		poll = wait.Jitter(3*e.cfg.RetryPeriod/2, 2.0/3) // 1.5 to 2.5 of them
 	}
 	return nil
 }
@@ -83,9 +85,4 @@ func (e *Elector) noteHolder(ctx context.Context) {
 	if changed && other {
 		klog.FromContext(ctx).Info("Standing by for another holder", "lease", e.lease, "holder", holder)
 	}
-}
-
-// between is a random part of d, so that standbys do not move in step.
-func between(d time.Duration, low, high float64) time.Duration {
-	return time.Duration(float64(d) * (low + rand.Float64()*(high-low)))
 }

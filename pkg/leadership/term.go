@@ -8,6 +8,8 @@ import (
 
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"minikcm/internal/timing"
 )
 
 // endReason says why a term ended.
@@ -184,7 +186,7 @@ func (s *service) enter() {
 	switch {
 	case s.phase == joining && s.stopping:
 		now := s.e.clock.Now()
-		s.timer = s.e.clock.NewTimer(later(s.bound, now.Add(joinTimeout)).Sub(now))
+		s.timer = s.e.clock.NewTimer(timing.Later(s.bound, now.Add(joinTimeout)).Sub(now))
 	case s.phase == draining || s.phase == settling:
 		if !s.bound.IsZero() {
 			s.timer = s.e.clock.NewTimer(s.bound.Sub(s.e.clock.Now()))
@@ -314,7 +316,7 @@ func (s *service) retire() {
 	e.deps.Metrics.ended.WithLabelValues(string(s.end)).Inc()
 	e.deps.Metrics.started.Set(0)
 	e.deps.Metrics.lease.Set(0)
-	e.aside.notBefore(later(e.clock.Now(), e.fence.settled())) // a drain is no time in which others could have taken the lease
+	e.aside.notBefore(timing.Later(e.clock.Now(), e.fence.settled())) // a drain is no time in which others could have taken the lease
 	e.lock.Lock()
 	defer e.lock.Unlock()
 	e.leading, e.holding = s.stuck, nil

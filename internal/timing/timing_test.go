@@ -1,0 +1,46 @@
+package timing
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+func TestSleep(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		ends    time.Duration
+		want    bool
+		wantFor time.Duration
+	}{
+		{"all of it", time.Hour, true, time.Minute},
+		{"until the context ends", time.Second, false, time.Second},
+		{"not at all if it has ended", 0, false, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), tt.ends)
+				defer cancel()
+				begun := time.Now()
+				if got := Sleep(ctx, clock.RealClock{}, time.Minute); got != tt.want || time.Since(begun) != tt.wantFor {
+					t.Errorf("a minute's sleep: %v after %v, want %v after %v", got, time.Since(begun), tt.want, tt.wantFor)
+				}
+			})
+		})
+	}
+}
+
+func TestOrder(t *testing.T) {
+	a, b := time.Unix(1, 0), time.Unix(2, 0)
+	for _, pair := range [][2]time.Time{{a, b}, {b, a}} {
+		if got := Earlier(pair[0], pair[1]); got != a {
+			t.Errorf("earlier of %v: %v", pair, got)
+		}
+		if got := Later(pair[0], pair[1]); got != b {
+			t.Errorf("later of %v: %v", pair, got)
+		}
+	}
+}
