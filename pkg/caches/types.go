@@ -173,6 +173,15 @@ func (c *Caches) Namespaces() (*Namespaces, error) {
 	return &Namespaces{store}, err
 }
 
+// Terminating reports whether the cache shows that a namespace is being deleted. Of nil, where nobody knows, it is false.
+func (n *Namespaces) Terminating(name string) bool {
+	if n == nil {
+		return false
+	}
+	ns, ok := n.Get(cache.NewObjectName("", name))
+	return ok && ns.DeletionTimestamp != nil
+}
+
 func trimNamespace(obj any) (any, error) {
 	if ns, ok := obj.(*corev1.Namespace); ok {
 		ns.ManagedFields, ns.Annotations = nil, nil

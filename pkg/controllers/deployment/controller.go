@@ -68,9 +68,7 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 	cfg.Workers = cmp.Or(cfg.Workers, DefaultConfig().Workers)
 	c := &Controller{cfg: cfg, deps: deps, memories: newMemories()}
 	c.metrics = newMetrics(deps.Metrics, c.memories, deps.Clock)
-	c.read = &reader{
-		client: deps.Client, deployments: deps.Deployments, sets: deps.ReplicaSets, pods: deps.Pods, namespaces: deps.Namespaces, metrics: c.metrics,
-	}
+	c.read = &reader{client: deps.Client, deployments: deps.Deployments, sets: deps.ReplicaSets, pods: deps.Pods, metrics: c.metrics}
 	c.owners = &owners{client: deps.Client, sets: deps.ReplicaSets, read: c.read, recorder: deps.Recorder, clock: deps.Clock}
 	c.writes = &writer{
 		client: deps.Client, deployments: deps.Deployments, sets: deps.ReplicaSets, read: c.read, recorder: deps.Recorder, clock: deps.Clock, metrics: c.metrics,

@@ -27,7 +27,6 @@ type reader struct {
 	deployments *caches.Deployments
 	sets        *caches.ReplicaSets
 	pods        *caches.Pods
-	namespaces  *caches.Namespaces // nil: nobody knows which are terminating
 	metrics     *metrics
 }
 
@@ -119,15 +118,6 @@ func (r *reader) oldPodsGone(ctx context.Context, t task, old []set) (bool, erro
 		uids[s.rs.UID] = true
 	}
 	return !slices.ContainsFunc(pods, func(pod *caches.Pod) bool { return !pod.IsFinished() && uids[pod.ControllerUID()] }), nil
-}
-
-// terminating reports whether the cache shows that a namespace is.
-func (r *reader) terminating(namespace string) bool {
-	if r.namespaces == nil {
-		return false
-	}
-	ns, ok := r.namespaces.Get(cache.NewObjectName("", namespace))
-	return ok && ns.DeletionTimestamp != nil
 }
 
 // observed notes what ReplicaSets show, and returns them with what the cache shows of their pods.

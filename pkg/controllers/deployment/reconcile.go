@@ -196,7 +196,7 @@ func (c *Controller) facts(t task, found bool, again *time.Duration) facts {
 	if found {
 		return f
 	}
-	if c.read.terminating(t.d.Namespace) {
+	if c.deps.Namespaces.Terminating(t.d.Namespace) {
 		f.holdCreate = holdTerminating // its successor wakes us
 		return f
 	}
@@ -247,7 +247,7 @@ func ended(result controller.Result, err error) (controller.Result, error) {
 
 // finished reports whether no rollout is under way, or none that could go on.
 func (c *Controller) finished(d *appsv1.Deployment, status appsv1.DeploymentStatus) bool {
-	return d.DeletionTimestamp != nil || d.Spec.Paused || c.read.terminating(d.Namespace) || rolledOut(d, status)
+	return d.DeletionTimestamp != nil || d.Spec.Paused || c.deps.Namespaces.Terminating(d.Namespace) || rolledOut(d, status)
 }
 
 // rolledOut reports whether a status tells that a rollout is over. Pods that become unavailable later do not begin another. Where no deadline, and so no

@@ -44,7 +44,7 @@ type creator struct {
 // allowed is how many of the missing pods may be created now, and when to look for more; 0: no need.
 func (c *creator) allowed(ctx context.Context, t task, missing int, failed []*caches.Pod) (n int, again time.Duration) {
 	logger := klog.FromContext(ctx)
-	if c.terminating(t.rs.Namespace) {
+	if c.namespaces.Terminating(t.rs.Namespace) {
 		logger.V(4).Info("Namespace is terminating, creating no pods") // its successor wakes us
 		return 0, 0
 	}
@@ -64,15 +64,6 @@ func (c *creator) allowed(ctx context.Context, t task, missing int, failed []*ca
 		c.recorder.Event(t.rs, corev1.EventTypeWarning, "BackOff", "Pods fail soon after they are created, their successors are created later")
 	}
 	return max(missing-held, 0), delay
-}
-
-// terminating reports whether the cache shows that a namespace is.
-func (c *creator) terminating(namespace string) bool {
-	if c.namespaces == nil {
-		return false
-	}
-	ns, ok := c.namespaces.Get(cache.NewObjectName("", namespace))
-	return ok && ns.DeletionTimestamp != nil
 }
 
 // create makes n pods, in batches that grow while they succeed.

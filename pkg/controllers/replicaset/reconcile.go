@@ -81,7 +81,7 @@ func (c *Controller) step(ctx context.Context, t task, liveReason string) (contr
 
 	// 6. Create or delete.
 	a := c.apply(ctx, t, d)
-	met := d.todo.missing == 0 || c.creator.terminating(t.rs.Namespace) // nothing can be created in a terminating namespace
+	met := d.todo.missing == 0 || c.creator.namespaces.Terminating(t.rs.Namespace) // nothing can be created in a terminating namespace
 	c.memories.note(t.key, t.ledger.creates.Unanswered(), met, t.now)
 	if stopping(a.err) {
 		return controller.Result{}, a.err
