@@ -2,7 +2,6 @@ package deployment
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -16,10 +15,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"minikcm/pkg/caches"
+	"minikcm/pkg/controllers/internal/live"
 )
-
-// errReplaced means that the Deployment is gone; the one of its name is another, which the cache will show.
-var errReplaced = errors.New("deployment has been deleted and created again")
 
 // reader reads Deployments, ReplicaSets and pods, from the caches and live: as they are in etcd now.
 type reader struct {
@@ -77,20 +74,9 @@ func (r *reader) resolve(t task, sets []*appsv1.ReplicaSet, byName func(string) 
 	t.throttle.forget(sets)
 }
 
-// deployment reads a Deployment live. If the one of its name is another by now the error is errReplaced.
+// deployment reads a Deployment live; see [live.Same].
 func (r *reader) deployment(ctx context.Context, known *appsv1.Deployment) (*appsv1.Deployment, error) {
-	d, err := r.client.AppsV1().Deployments(known.Namespace).Get(ctx, known.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, errReplaced
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read the Deployment live: %w", err)
-	}
-	if d.UID != known.UID {
-		return nil, errReplaced
-	}
-	d.ManagedFields = nil
-	return d, nil
+	return live.Same(ctx, known, r.client.AppsV1().Deployments(known.Namespace).Get)
 }
 
 // set reads one ReplicaSet live; nil if there is none. reason is for the metric.

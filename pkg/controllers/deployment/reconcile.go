@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"minikcm/pkg/controller"
+	"minikcm/pkg/controllers/internal/live"
 	"minikcm/pkg/controllers/internal/selection"
 )
 
@@ -236,7 +237,7 @@ func (c *Controller) unselected(ctx context.Context, t task, err error) (control
 
 // ended is the answer of a sync. That something has changed meanwhile is no failure.
 func ended(result controller.Result, err error) (controller.Result, error) {
-	if errors.Is(err, errReplaced) || errors.Is(err, errMoved) {
+	if errors.Is(err, live.ErrReplaced) || errors.Is(err, errMoved) {
 		return controller.Result{After: controller.BarrierRecheck}, nil
 	}
 	if err != nil {

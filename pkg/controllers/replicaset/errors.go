@@ -10,8 +10,6 @@ import (
 var (
 	// errCut ends a sync whose time is up. It is not a failure: the key is queued again at once.
 	errCut = slots.ErrCut
-	// errReplaced means that the ReplicaSet is gone; the one of its name is another, which the cache will show.
-	errReplaced = errors.New("replicaset has been deleted and created again")
 	// errTerminating ends a slow start. It is not a failure: nothing can be created in the namespace any more, and nothing need be.
 	errTerminating = errors.New("namespace is terminating")
 	errNoLabels    = errors.New("unable to create pods, no labels") // upstream's words

@@ -6,13 +6,13 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
 	"minikcm/pkg/caches"
+	"minikcm/pkg/controllers/internal/live"
 )
 
 // reader reads ReplicaSets and pods, from the caches and live: as they are in etcd now.
@@ -66,20 +66,9 @@ func byNameIn(pods []*caches.Pod) func(string) (*caches.Pod, bool) {
 	}
 }
 
-// set reads a ReplicaSet live. If the one of its name is another by now the error is errReplaced.
+// set reads a ReplicaSet live; see [live.Same].
 func (r *reader) set(ctx context.Context, known *appsv1.ReplicaSet) (*appsv1.ReplicaSet, error) {
-	rs, err := r.client.AppsV1().ReplicaSets(known.Namespace).Get(ctx, known.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, errReplaced
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read the ReplicaSet live: %w", err)
-	}
-	if rs.UID != known.UID {
-		return nil, errReplaced
-	}
-	rs.ManagedFields = nil
-	return rs, nil
+	return live.Same(ctx, known, r.client.AppsV1().ReplicaSets(known.Namespace).Get)
 }
 
 // pod reads one pod live; nil if there is none. It is a list, because ReplicaSet controllers are not allowed to get pods.

@@ -13,6 +13,7 @@ import (
 
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
+	"minikcm/pkg/controllers/internal/live"
 	"minikcm/pkg/controllers/internal/selection"
 )
 
@@ -168,7 +169,7 @@ func (c *Controller) apply(ctx context.Context, t task, d decision) applied {
 // ended is the answer of a sync that an error ended before anything was created or deleted.
 func ended(err error) (controller.Result, error) {
 	switch {
-	case errors.Is(err, errReplaced):
+	case errors.Is(err, live.ErrReplaced):
 		return controller.Result{After: controller.BarrierRecheck}, nil
 	case err == errCut: // alone, without a failure beside it
 		return controller.Result{After: controller.AtOnce}, nil

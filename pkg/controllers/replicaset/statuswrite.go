@@ -15,6 +15,7 @@ import (
 
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
+	"minikcm/pkg/controllers/internal/live"
 )
 
 // statusWriter writes the status of ReplicaSets.
@@ -37,20 +38,20 @@ func (w *statusWriter) write(ctx context.Context, t task, claimed claims, a appl
 	if !apierrors.IsConflict(err) {
 		return again, err
 	}
-	live, err := w.read.set(ctx, t.rs)
+	stored, err := w.read.set(ctx, t.rs)
 	switch {
-	case errors.Is(err, errReplaced):
+	case errors.Is(err, live.ErrReplaced):
 		return 0, nil
 	case err != nil:
 		return 0, err
-	case live.Generation != t.rs.Generation:
+	case stored.Generation != t.rs.Generation:
 		return 0, nil // the numbers were made for another spec; its event brings the next sync
-	case !sameNumbers(live.Status, t.rs.Status):
+	case !sameNumbers(stored.Status, t.rs.Status):
 		// They were written by a manager before us, or by ourselves without an answer. Whose pods are newer shows once the cache has them.
-		t.ledger.barrier.Require(w.sets, live.ResourceVersion, t.now)
+		t.ledger.barrier.Require(w.sets, stored.ResourceVersion, t.now)
 		return controller.BarrierRecheck, nil
 	}
-	again, err = w.put(ctx, t, live, c, a)
+	again, err = w.put(ctx, t, stored, c, a)
 	if apierrors.IsConflict(err) {
 		return controller.BarrierRecheck, nil // somebody writes all the time, and each write wakes us
 	}

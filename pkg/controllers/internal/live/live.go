@@ -1,14 +1,35 @@
-// Package live shares reads that go to the API server instead of a cache. Before a controller acts on many pods of one node it
-// wants to know how that node is now, not how the cache remembers it; one answer will do for all of them.
+// Package live reads from the API server instead of a cache. Before a controller acts on many pods of one node it wants to know how
+// that node is now, not how the cache remembers it; one answer will do for all of them ([Reads]). Before it acts for an owner it wants to
+// know whether that is still there ([Same]).
 package live
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 )
+
+// ErrReplaced means that an object is gone; the one of its name, if there is one, is another, which the cache will show.
+var ErrReplaced = errors.New("the object has been deleted, or deleted and created again")
+
+// Same returns an object as it is now, without managed fields. get is that of its client. The error is ErrReplaced if the object is gone.
+func Same[T metav1.Object](ctx context.Context, known T, get func(context.Context, string, metav1.GetOptions) (T, error)) (T, error) {
+	now, err := get(ctx, known.GetName(), metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err), err == nil && now.GetUID() != known.GetUID():
+		return known, ErrReplaced
+	case err != nil:
+		return known, fmt.Errorf("read %s live: %w", known.GetName(), err)
+	}
+	now.SetManagedFields(nil)
+	return now, nil
+}
 
 // fresh is how long an answer may be shared, counted from when it came: a read that takes longer serves those who have waited for it.
 const fresh = time.Second
