@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/mod/modfile"
 )
 
 // consumer is a module elsewhere: an operator's tests, which use ours from a copy on disk. Its requirements are those of examples/envtest. It imports no
@@ -54,8 +56,18 @@ func newConsumer(t *testing.T) string {
 	if err := os.WriteFile(filepath.Join(dir, "operator.go"), []byte(consumer), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	run(t, dir, nil, "go", "mod", "edit", "-module=example.com/operator", "-replace=minikcm="+root)
+	run(t, dir, nil, "go", "mod", "edit", "-module=example.com/operator", "-replace="+own(t)+"="+root)
 	return dir
+}
+
+// own is the path of our module, which is another in a fork.
+func own(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return modfile.ModulePath(text)
 }
 
 // copyOfModule copies go.mod and go.sum of a module into a new folder.
@@ -82,9 +94,9 @@ func TestModuleGraphOfAConsumer(t *testing.T) {
 	if err := json.Unmarshal([]byte(run(t, dir, alone, "go", "mod", "download", "-json", controllerRuntime)), &found); err != nil {
 		t.Fatal(err)
 	}
-	own := copyOfModule(t, found.Dir)
+	theirs := copyOfModule(t, found.Dir)
 	known := map[string]bool{}
-	for _, module := range graph(t, own) {
+	for _, module := range graph(t, theirs) {
 		known[module] = true
 	}
 	all := graph(t, dir)
@@ -145,7 +157,7 @@ func checkTypes(t *testing.T, dir string, env []string) (ours, all int) {
 		if p.ImportPath == "unsafe" {
 			continue
 		}
-		mine := p.Module != nil && (p.Module.Path == "minikcm" || p.Module.Path == "example.com/operator")
+		mine := p.Module != nil && (p.Module.Path == own(t) || p.Module.Path == "example.com/operator")
 		files := token.NewFileSet()
 		var parsed []*ast.File
 		for _, name := range p.GoFiles {

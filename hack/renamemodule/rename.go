@@ -83,6 +83,9 @@ func tracked(dir string) ([]string, error) {
 	list := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 	list.Dir = dir
 	out, err := list.Output()
+	if failed := (*exec.ExitError)(nil); errors.As(err, &failed) {
+		return nil, fmt.Errorf("list the files of the repository: %w: %s", err, bytes.TrimSpace(failed.Stderr))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("list the files of the repository: %w", err)
 	}
@@ -102,11 +105,12 @@ func overwrite(name string, text []byte) error {
 // renamer knows both paths.
 type renamer struct {
 	from, to string
-	inText   *regexp.Regexp // the path of a package or module below from, the slash after from being its last character
+	inText   *regexp.Regexp // from, where text names a package or a module by it
 }
 
 // newRenamer takes the files of the repository with slashes. Where text names what lies below the module, it begins with one of the
-// repository's folders; the module's name alone, or before something else, is the name of the project and stays.
+// repository's folders; where it names the module itself, a version follows or, in commands, the folder that replaces it. The module's name alone, or before
+// something else, is the name of the project and stays.
 func newRenamer(from, to string, files []string) (renamer, error) {
 	var folders []string
 	for _, name := range files {
@@ -120,7 +124,7 @@ func newRenamer(from, to string, files []string) (renamer, error) {
 	for i, folder := range folders {
 		folders[i] = regexp.QuoteMeta(folder)
 	}
-	inText, err := regexp.Compile(`(^|[^\w./-])` + regexp.QuoteMeta(from) + `(/(?:` + strings.Join(folders, "|") + `)\b)`)
+	inText, err := regexp.Compile(`(^|[^\w./-])` + regexp.QuoteMeta(from) + `(/(?:` + strings.Join(folders, "|") + `)\b|@v|=\.\./)`)
 	return renamer{from: from, to: to, inText: inText}, err
 }
 

@@ -50,6 +50,11 @@ func TestTextsAreRenamed(t *testing.T) {
 			"# mini\n\nmini/pkg/a\n`mini/cmd/x`, /etc/mini/pkg, ./mini/pkg, mini/pkgs, mini-pkg/a\n",
 			"# mini\n\nexample.com/a/mini/pkg/a\n`example.com/a/mini/cmd/x`, /etc/mini/pkg, ./mini/pkg, mini/pkgs, mini-pkg/a\n",
 		},
+		{
+			"commands of pages", "README.md",
+			"go mod edit -require=mini@v0.0.0 -replace=mini=../mini && go mod edit -replace=mini/pkg=../mini/pkg -replace=gemini=../mini; kubectl get -l mini=x\n",
+			"go mod edit -require=example.com/a/mini@v0.0.0 -replace=example.com/a/mini=../mini && go mod edit -replace=example.com/a/mini/pkg=../mini/pkg -replace=gemini=../mini; kubectl get -l mini=x\n",
+		},
 		{"sums", "go.sum", "mini/test v0.0.0 h1:x\n", "mini/test v0.0.0 h1:x\n"},
 		{"what is not text", "logo.png", "\x00 mini/pkg/a", "\x00 mini/pkg/a"},
 	} {
@@ -81,7 +86,18 @@ func TestPathsThatCannotBeFetchedAreRefused(t *testing.T) {
 	}
 }
 
-// What the copy is called in the test below.
+func TestAFolderThatIsNoRepository(t *testing.T) {
+	t.Setenv("LC_ALL", "C") // git's language
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module minikcm\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rename(dir, fetched); err == nil || !strings.Contains(err.Error(), "not a git repository") {
+		t.Errorf("%v, want what git says", err)
+	}
+}
+
+// What the copy is called in the tests below.
 const (
 	fetched = "example.org/fleet/minikcm"
 	version = "v0.1.0"
@@ -90,34 +106,31 @@ const (
 // Packages of the fetched module whose unit tests another module runs. With LONG=1 it runs those of all packages.
 var tested = []string{"/pkg/answer", "/pkg/controller", "/pkg/leadership"}
 
-// A copy of the repository gets a path with a host in it. It builds then, its other modules find what they import, and a module
-// elsewhere that knows nothing but a module proxy fetches it and runs its unit tests.
-func TestARenamedCopyIsFetchedByAnotherModule(t *testing.T) {
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	copied := copyOf(t, root)
-	changed, err := rename(copied, fetched)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("%d files changed", changed)
+// A copy of the repository gets a path with a host in it, again and again.
+func TestACopyIsRenamed(t *testing.T) {
+	copied := renamedCopy(t)
 	if again, err := rename(copied, fetched); err != nil || again != 0 {
 		t.Errorf("a second time changed %d files (%v), want none", again, err)
 	}
 	late := filepath.Join(copied, "pkg", "late.go") // comes with a merge
-	if err := os.WriteFile(late, []byte("package pkg\n\nimport _ \"minikcm/pkg/answer\"\n"), 0o600); err != nil {
+	if err := os.WriteFile(late, []byte("package pkg\n\nimport _ \""+original+"/pkg/answer\"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if again, err := rename(copied, fetched); err != nil || again != 1 {
 		t.Errorf("after a merge %d files changed (%v), want the one that came with it", again, err)
 	}
 	nothingIsLeft(t, copied)
+}
+
+// A renamed copy builds, its other modules find what they import, and its own tests of renaming pass. A module elsewhere that knows nothing but a module
+// proxy fetches it and runs its unit tests.
+func TestARenamedCopyIsFetchedByAnotherModule(t *testing.T) {
+	copied := renamedCopy(t)
 	run(t, copied, []string{"GOWORK=off", "GOFLAGS=-trimpath", "CGO_ENABLED=0"}, "go", "build", "./...") // as below, so that most is compiled once
 	for _, dir := range workspace(t, copied) {
 		run(t, filepath.Join(copied, dir), []string{"GOPROXY=off"}, "go", "list", "-deps", "-test", "./...")
 	}
+	run(t, filepath.Join(copied, "hack", "renamemodule"), []string{"GOWORK=off"}, "go", "test", "-run", "Renamed$|Refused|OfAConsumer", ".")
 
 	consumer := t.TempDir()
 	goMod := fmt.Sprintf("module example.com/consumer\n\ngo 1.26.0\n\nrequire %s %s\n", fetched, version)
@@ -136,6 +149,21 @@ func TestARenamedCopyIsFetchedByAnotherModule(t *testing.T) {
 		packages = []string{fetched + "/pkg/..."}
 	}
 	t.Log(strings.TrimSpace(run(t, consumer, env, "go", append([]string{"test"}, packages...)...)))
+}
+
+func renamedCopy(t *testing.T) string {
+	t.Helper()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := copyOf(t, root)
+	changed, err := rename(dir, fetched)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d files changed", changed)
+	return dir
 }
 
 // copyOf copies what git knows, and would know, of the repository into a new one.
