@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	// ringPatience is how long an owner waits for dependents that wait themselves before a ring is looked for: blockers need a moment to go.
+	// ringPatience is how long an owner is held by as many dependents, which wait themselves, before a ring is looked for: blockers need a moment to go.
 	ringPatience = time.Second
 	// blindPatience is how long a foreground deletion waits for a type that cannot be looked at, once nothing else is seen to hold it. A dependent that is
 	// missed goes later, and is not lost.
@@ -33,6 +33,7 @@ type ownerSight struct {
 	blind    int           // types that could not be listed, or are not seen
 	again    time.Duration // when the first of those can be tried again that do not answer; 0: nobody knows
 	waited   time.Duration // since it was seen to be deleted
+	still    time.Duration // for which it has been held by as many
 	free     time.Duration // for which no dependent has been seen to hold it
 	// undiscovered: which types there are has not been told; when orphaning, not since the deletion was seen to be so.
 	undiscovered bool
@@ -104,8 +105,8 @@ func finishForeground(o ownerSight) next {
 		return next{do: collect, why: byIdle, after: recheck(o.waited)}
 	case o.blocking > o.waiting:
 		return next{do: hold, why: byFinalizers, after: recheck(o.waited)}
-	case o.blocking > 0 && o.waited < ringPatience:
-		return next{do: hold, why: byDependents, after: ringPatience - o.waited}
+	case o.blocking > 0 && o.still < ringPatience:
+		return next{do: hold, why: byDependents, after: ringPatience - o.still}
 	case o.blocking > 0 && o.ring:
 		return next{do: unblock, why: byDependents, after: recheck(o.waited)}
 	case o.blocking > 0:

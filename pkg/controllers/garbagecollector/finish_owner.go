@@ -69,7 +69,7 @@ func (c *Controller) reconcileOwner(ctx context.Context, key id) (controller.Res
 		}
 		before = live.version
 	}
-	return controller.Result{After: minPause}, nil // it keeps changing
+	return c.wait(ctx, key, d.owner, next{do: hold, why: byFailure, after: minPause}, hindrance{refused: errKeepsChanging.Error()}), nil
 }
 
 // ending is an owner that is being deleted, as it is now.
@@ -118,11 +118,11 @@ func (c *Controller) undiscovered(m ownerMemory) bool {
 
 // inGraph is what the graph shows of an owner that is being deleted.
 func (c *Controller) inGraph(key id, d dependents, m ownerMemory) ownerSight {
-	waited := c.deps.Clock.Since(m.since)
 	s := ownerSight{
-		meant: d.owner.uid, owner: d.owner, blocking: d.blocking, idle: d.idle, waiting: d.waiting, refs: d.all, waited: waited, undiscovered: c.undiscovered(m),
+		meant: d.owner.uid, owner: d.owner, blocking: d.blocking, idle: d.idle, waiting: d.waiting, refs: d.all,
+		waited: c.deps.Clock.Since(m.since), still: c.deps.Clock.Since(later(m.since, m.moved)), undiscovered: c.undiscovered(m),
 	}
-	if s.blocking > 0 && s.blocking == s.waiting && waited >= ringPatience { // or it is not asked for
+	if s.blocking > 0 && s.blocking == s.waiting && s.still >= ringPatience { // or it is not asked for
 		r, ok := c.graph.waitingBelow(key).ringOf(d.owner.uid)
 		s.ring = ok && r.victim == d.owner.uid
 	}
@@ -347,26 +347,34 @@ func (c *Controller) rewrite(ctx context.Context, o object, account types.UID, w
 
 var errKeepsChanging = errors.New("it keeps changing")
 
-// finalize takes our finalizer away from an owner, as it was read. It reports whether the owner has changed since.
+// finalize takes our finalizer away from an owner. Whoever writes to the owner meanwhile does not have its dependents looked for again, unless he changes what
+// counts: finalize reports whether that is so.
 func (c *Controller) finalize(ctx context.Context, o ending, finalizer string) (changed bool, err error) {
-	p, err := finalized(o.live, finalizer)
-	if err != nil {
-		return false, err
+	for range tries {
+		p, err := finalized(o.live, finalizer)
+		if err != nil {
+			return false, err
+		}
+		switch got, err := c.writer.patch(ctx, o.at, o.live, o.live.uid, p, requestFinalize, always); {
+		case err != nil:
+			return false, err
+		case got == conflict:
+			now, _, err := c.reread(ctx, o.at, o.live)
+			if now == nil || now.version == o.live.version || !now.sameFor(o.live) {
+				return err == nil, err
+			}
+			o.live = *now
+		case got == unfit:
+			return false, unpatchable(o.live)
+		case got == observed:
+			c.noteCounted(o.key, finalize)
+			return false, nil
+		default:
+			c.memories.forgetOwner(o.key)
+			return false, nil
+		}
 	}
-	got, err := c.writer.patch(ctx, o.at, o.live, o.live.uid, p, requestFinalize, always)
-	switch {
-	case err != nil:
-		return false, err
-	case got == conflict:
-		return true, nil
-	case got == unfit:
-		return false, unpatchable(o.live)
-	case got == observed:
-		c.noteCounted(o.key, finalize)
-		return false, nil
-	}
-	c.memories.forgetOwner(o.key)
-	return false, nil
+	return false, fmt.Errorf("%s %v %q: %w", requestFinalize, o.live.resource, named(o.live), errKeepsChanging)
 }
 
 // each calls do for many objects, writesAtOnce at a time, and returns when all have been tried. Of several errors it returns the one after which a retry

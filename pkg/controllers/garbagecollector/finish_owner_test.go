@@ -648,3 +648,75 @@ func TestAnEventNamesAnOwnerThatNobodyCanTellAnythingAbout(t *testing.T) {
 		})
 	}
 }
+
+// An operator that writes a status every second is no reason to list all types again before each attempt, which would take longer than that second.
+func TestAnOwnerThatIsWrittenToWhileItsDependentsAreLookedForIsLetGo(t *testing.T) {
+	for _, tt := range []struct {
+		name               string
+		perGet, ownerships int // what each read changes
+		lists, patches     int
+		held               int
+	}{
+		{"while they are listed", 0, 0, 1, 2, 0},
+		{"after each read", 1, 0, 1, tries, 1},
+		{"after each read, with new owners each time", 1, 1, tries, tries, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newShell(t)
+			key := s.owner(t, "orphan")
+			s.ready(key)
+			version, owner := 3, 0
+			s.list = func(string) ([]*thing, error) {
+				version++
+				return nil, nil
+			}
+			s.get = func(string, int) (*thing, error) {
+				o := newThing("a", "o", uid(1)).at(fmt.Sprint(version)).finalizedBy("orphan").deleted().owned(ref("v1", "ConfigMap", "p", uid(10+owner)))
+				s.clock.Step(listFresh)
+				version, owner = version+tt.perGet, owner+tt.ownerships
+				return o, nil
+			}
+			s.patch = func(name string, _ int) error {
+				if !strings.Contains(s.requests[len(s.requests)-1], fmt.Sprintf(`"resourceVersion":"%d"`, version)) {
+					return conflictOn(name)
+				}
+				return nil
+			}
+			_, _ = s.reconcileOwner(t.Context(), key)
+			if lists, patches := s.asked("list"), s.asked("patch"); len(lists) != tt.lists || len(patches) != tt.patches {
+				t.Errorf("listed %d and patched %d times, want %d and %d", len(lists), len(patches), tt.lists, tt.patches)
+			}
+			if got := s.memories.count(); got[string(byFailure)] != tt.held {
+				t.Errorf("held are %v, want %d for %s", got, tt.held, byFailure)
+			}
+		})
+	}
+}
+
+// Looking for a ring takes a walk over all that is below an owner, with the graph locked. Thousands of dependents that go one after the other are no ring.
+func TestARingIsLookedForWhenNothingMovesAnyMore(t *testing.T) {
+	s := newShell(t)
+	ring := func(name string, n int, owner string) *thing {
+		return newThing("a", name, uid(n)).at("3").finalizedBy("foregroundDeletion").deleted().owned(blockingRef("v1", "ConfigMap", owner, uid(3-n)))
+	}
+	key := s.owner(t, "foregroundDeletion")
+	check(t, s.feed.Add(ring("o", 1, "p")))
+	check(t, s.feed.Add(ring("p", 2, "o")))
+	var all []*thing
+	for n := range 50 {
+		all = append(all, newThing("a", fmt.Sprint("d", n), uid(10+n)).finalizedBy("foregroundDeletion").deleted().owned(blockingRef("v1", "ConfigMap", "o", uid(1))))
+		check(t, s.feed.Add(all[n]))
+	}
+	for _, gone := range all {
+		s.finish(t, key)
+		s.clock.Step(100 * time.Millisecond)
+		check(t, s.feed.Delete(gone))
+	}
+	if got := s.finish(t, key); got.After <= 0 || got.After > ringPatience || len(s.asked("patch")) > 0 {
+		t.Errorf("sent were %d patches while dependents go, and it is looked at again after %v", len(s.asked("patch")), got.After)
+	}
+	s.clock.Step(ringPatience)
+	if s.finish(t, key); len(s.asked("patch configmaps p")) != 1 {
+		t.Errorf("sent were %d patches, want the ring broken", len(s.asked("patch")))
+	}
+}

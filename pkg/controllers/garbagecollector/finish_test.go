@@ -32,9 +32,10 @@ func TestFinish(t *testing.T) {
 		{"and for very long", front, ownerSight{blocking: 2, idle: 1, waited: time.Hour}, next{do: collect, why: byIdle, after: 300 * s}},
 		{"something holds a dependent", front, ownerSight{blocking: 1}, next{do: hold, why: byFinalizers, after: 30 * s}},
 		{"and another waits", front, ownerSight{blocking: 2, waiting: 1, ring: true, waited: time.Hour}, next{do: hold, why: byFinalizers, after: 300 * s}},
-		{"all wait, since a moment", front, ownerSight{blocking: 2, waiting: 2, ring: true, waited: s / 4}, next{do: hold, why: byDependents, after: 3 * s / 4}},
-		{"all wait", front, ownerSight{blocking: 2, waiting: 2, waited: s}, next{do: hold, why: byDependents, after: 30 * s}},
-		{"all wait, for it", front, ownerSight{blocking: 2, waiting: 2, ring: true, waited: s}, next{do: unblock, why: byDependents, after: 30 * s}},
+		{"all wait, since a moment", front, ownerSight{blocking: 2, waiting: 2, ring: true, waited: s / 4, still: s / 4}, next{do: hold, why: byDependents, after: 3 * s / 4}},
+		{"all wait, but one has just gone", front, ownerSight{blocking: 2, waiting: 2, waited: time.Hour, still: s / 4}, next{do: hold, why: byDependents, after: 3 * s / 4}},
+		{"all wait", front, ownerSight{blocking: 2, waiting: 2, waited: s, still: s}, next{do: hold, why: byDependents, after: 30 * s}},
+		{"all wait, for it", front, ownerSight{blocking: 2, waiting: 2, ring: true, waited: s, still: s}, next{do: unblock, why: byDependents, after: 30 * s}},
 		{"none is known", front, ownerSight{}, next{do: list}},
 		{"none is known for long", front, ownerSight{waited: time.Hour, blind: 1}, next{do: list}},
 		{"there is none", front, ownerSight{looked: true}, next{do: finalize}},
@@ -78,7 +79,7 @@ func TestOwnersAreNotLetGoTooEarly(t *testing.T) {
 				for _, waited := range []time.Duration{0, time.Second, 29 * time.Second, 30 * time.Second, time.Hour} {
 					o := ownerSight{
 						owner: object{marks: seen | terminating | m}, idle: n % 3, waiting: n / 3 % 3, refs: n / 9 % 3, blind: n / 27,
-						ring: bits&1 != 0, looked: bits&2 != 0, undiscovered: bits&8 != 0, waited: waited, free: waited,
+						ring: bits&1 != 0, looked: bits&2 != 0, undiscovered: bits&8 != 0, waited: waited, still: waited, free: waited,
 					}
 					o.blocking = o.idle + o.waiting + bits>>2&1
 					checkFinish(t, o)

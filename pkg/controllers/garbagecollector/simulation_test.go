@@ -383,7 +383,7 @@ func (c *collector) doOwner(key id) {
 	r, ringed := c.graph.waitingBelow(key).ringOf(live.uid)
 	sight := ownerSight{
 		meant: d.owner.uid, owner: live, blocking: d.blocking, idle: d.idle, waiting: d.waiting, refs: len(m.left), looked: m.looked,
-		ring: ringed && r.victim == live.uid, waited: c.clock.Since(m.since), free: c.clock.Since(m.since),
+		ring: ringed && r.victim == live.uid, waited: c.clock.Since(m.since), still: c.clock.Since(m.since), free: c.clock.Since(m.since),
 	}
 	if c.faults && c.r.IntN(4) == 0 {
 		sight.blind = 1
