@@ -196,14 +196,16 @@ func (c *Controller) afterConflict(ctx context.Context, try *attempt, was object
 // view is what is known, at one moment, of all owners of an object.
 type view struct {
 	weighed
-	look     time.Time // began
-	round    round     // the latest
-	rulings  []ruling
-	against  []suspicion
-	problems []problem
-	at       []target
-	replies  []reply
-	polled   []bool // no feed would tell if it went
+	look  time.Time  // began
+	round round      // the latest
+	of    []judgment // by reference
+}
+
+// judgment is what is known of the owner that one reference names, and what follows.
+type judgment struct {
+	testimony
+	ruling
+	at target
 }
 
 // judged asks for owners until nothing is left that an answer of the API server could tell. The error is that the term has ended, or errBusy.
@@ -241,7 +243,7 @@ func (c *Controller) askFor(ctx context.Context, v view, some []int) error {
 			all.Go(func() error { return controller.ErrDraining })
 			break
 		}
-		all.Go(func() error { return c.owners.ask(ctx, v.at[n], v.replies[n], v.polled[n]) })
+		all.Go(func() error { return c.owners.ask(ctx, v.of[n].at, v.of[n].live, v.of[n].untold()) })
 	}
 	return all.Wait()
 }
@@ -249,11 +251,11 @@ func (c *Controller) askFor(ctx context.Context, v view, some []int) error {
 // together are the owners to ask for in one round: those that have to be asked for, and, after them, those that wait as far as is known, whether they have to
 // be or not: that can come to an end while the others are asked for.
 func (v view) together() (first, late []int) {
-	for n, r := range v.rulings {
+	for n, j := range v.of {
 		switch {
-		case r.verdict == waiting, r.ask && v.replies[n].leaving:
+		case j.verdict == waiting, j.ask && j.live.leaving:
 			late = append(late, n)
-		case r.ask:
+		case j.ask:
 			first = append(first, n)
 		}
 	}
@@ -262,34 +264,28 @@ func (v view) together() (first, late []int) {
 
 // view judges every owner of an object by what is known now, in a look that began at a moment, after a round of questions.
 func (c *Controller) view(o object, against []suspicion, look time.Time, last round) view {
-	v := view{
-		look: look, round: last, against: against, problems: make([]problem, len(o.refs)), at: make([]target, len(o.refs)), replies: make([]reply, len(o.refs)),
-		polled: make([]bool, len(o.refs)),
-	}
-	now := c.deps.Clock.Now()
-	known := c.types.catalogue()
+	v := view{look: look, round: last, of: make([]judgment, len(o.refs))}
+	now, known := c.deps.Clock.Now(), c.types.catalogue()
+	rulings := make([]ruling, len(o.refs))
 	for n, r := range o.refs {
-		t := testimony{suspicion: against[n], uid: r.uid, look: look, round: last}
-		if t.doubt != none {
-			v.at[n], v.problems[n] = known.resolve(r, o.namespace)
-			if t.problem = v.problems[n]; t.problem == fine {
-				s := c.types.state(v.at[n].GroupResource())
-				v.replies[n] = c.owners.known(v.at[n])
-				t.live, t.syncing, t.heard = v.replies[n], s.listingFor(now), v.at[n].heardFor(s.standing, now)
-				v.polled[n] = t.untold()
+		j := &v.of[n]
+		j.testimony = testimony{suspicion: against[n], uid: r.uid, look: look, round: last}
+		if j.doubt != none {
+			if j.at, j.problem = known.resolve(r, o.namespace); j.problem == fine {
+				s := c.types.state(j.at.GroupResource())
+				j.live, j.syncing, j.heard = c.owners.known(j.at), s.listingFor(now), j.at.heardFor(s.standing, now)
 			} else {
-				t.removed = !t.gone.IsZero() && known.lacks(r, t.gone)
+				j.removed = !j.gone.IsZero() && known.lacks(r, j.gone)
 			}
 		}
-		r := judge(t, now)
-		if r.ask {
-			if pause := c.owners.pause(v.at[n]); pause > 0 {
-				r = ruling{after: pause, held: heldBy(unable)}
+		if j.ruling = judge(j.testimony, now); j.ask {
+			if pause := c.owners.pause(j.at); pause > 0 {
+				j.ruling = ruling{after: pause, held: heldBy(unable)}
 			}
 		}
-		v.rulings = append(v.rulings, r)
+		rulings[n] = j.ruling
 	}
-	v.weighed = weigh(v.rulings)
+	v.weighed = weigh(rulings)
 	return v
 }
 
@@ -304,8 +300,8 @@ func (v view) unheardOf() bool { return v.unheard() >= 0 }
 
 // unheard is the position of the first such owner; -1: there is none.
 func (v view) unheard() int {
-	return slices.IndexFunc(v.rulings, func(r ruling) bool {
-		switch r.witness {
+	return slices.IndexFunc(v.of, func(j judgment) bool {
+		switch j.witness {
 		case otherUID, notListed, askedTwice, noSuchName:
 			return true
 		}

@@ -116,13 +116,13 @@ func (c *Controller) blockers(ctx context.Context, all []object) []blocker {
 
 // obscure is the position of the first owner that nobody can tell anything about, and why; -1: there is none.
 func (v view) obscure() (n int, why string) {
-	for n, r := range v.rulings {
+	for n, j := range v.of {
 		switch {
-		case v.problems[n] != fine:
-			return n, v.problems[n].text()
-		case v.replies[n].failures > 0: // also while it is time to ask again
-			return n, v.replies[n].says.text()
-		case r.held == heldBy(unable): // its API was not even asked, because it does not answer
+		case j.problem != fine:
+			return n, j.problem.text()
+		case j.live.failures > 0: // also while it is time to ask again
+			return n, j.live.says.text()
+		case j.held == heldBy(unable): // its API was not even asked, because it does not answer
 			return n, unable.text()
 		}
 	}
@@ -172,12 +172,7 @@ func (c *Controller) remember(ctx context.Context, o object, a action, v view) {
 
 // unreachable is the position of the first reference that cannot be meant, because its owner is, or would be, where the object cannot refer to; -1: there is none.
 func (v view) unreachable() int {
-	for n := range v.against {
-		if v.against[n].doubt == elsewhere || v.problems[n] == outOfReach {
-			return n
-		}
-	}
-	return -1
+	return slices.IndexFunc(v.of, func(j judgment) bool { return j.doubt == elsewhere || j.problem == outOfReach })
 }
 
 // failed keeps what a request was answered that is to be repeated: that is what holds the owner of the object meanwhile. What the end of the term has cut
@@ -224,13 +219,11 @@ func (c *Controller) done(ctx context.Context, o object, v view, a action, got o
 	}
 	now := c.deps.Clock.Now()
 	var last time.Time
-	for n, r := range v.rulings {
-		if r.verdict == absent || r.verdict == waiting {
-			c.metrics.evidence.WithLabelValues(string(r.witness)).Inc()
+	for _, j := range v.of {
+		if j.verdict == absent || j.verdict == waiting {
+			c.metrics.evidence.WithLabelValues(string(j.witness)).Inc()
 		}
-		if g := v.against[n].gone; g.After(last) {
-			last = g
-		}
+		last = later(last, j.gone)
 	}
 	if a.do == release {
 		c.metrics.released.Inc()
@@ -244,7 +237,7 @@ func (c *Controller) done(ctx context.Context, o object, v view, a action, got o
 	if n < 0 || o.live == nil || now.Sub(o.live.CreationTimestamp.Time) > youngFor {
 		return
 	}
-	c.event(ctx, o, eventOwnerNotFound, ownerNotFound(o.refs[n], v.replies[n]))
+	c.event(ctx, o, eventOwnerNotFound, ownerNotFound(o.refs[n], v.of[n].live))
 }
 
 // lasting counts what would have been done, once for each object, and once more if it still stands after a while. It returns when to look again.

@@ -49,7 +49,7 @@ func (c *Controller) why(w io.Writer, uid types.UID) {
 	now := c.deps.Clock.Now()
 	v := c.view(o, against, now, round{})
 	for n, r := range o.refs {
-		say("owner %s %q, UID %s, blocks %v: %s%s", r.apiVersion+" "+r.kind, r.name, r.uid, r.blocking, inWords(v.rulings[n]), reasonOf(v.problems[n]))
+		say("owner %s %q, UID %s, blocks %v: %s%s", r.apiVersion+" "+r.kind, r.name, r.uid, r.blocking, inWords(v.of[n].ruling), reasonOf(v.of[n].problem))
 	}
 	if len(o.refs) > 0 {
 		a := decide(sight{object: o, owners: v.owners, owns: c.graph.owns(key)})
