@@ -70,7 +70,7 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 		return nil, err
 	}
 	c := &Controller{
-		deps: deps, dues: newDues(deps.Clock), owners: newOwners(deps.Metadata, deps.Clock), sweeper: newSweeper(deps.Metadata, deps.Clock),
+		deps: deps, dues: newDues(deps.Clock), sweeper: newSweeper(deps.Metadata, deps.Clock),
 		memories: newMemories(), metrics: newMetrics(deps.Metrics), curious: rate.NewLimiter(curiousPerSecond, curiousAtOnce),
 	}
 	c.graph = newGraph(deps.Clock, c.wake)
@@ -85,6 +85,7 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("garbage collector: %w", err)
 	}
+	c.owners = newOwners(deps.Metadata, deps.Clock, c.graph, c.types)
 	deps.Metrics.MustRegister(newState(c))
 	return c, nil
 }

@@ -150,7 +150,7 @@ func (s *shell) on(do func(ctx context.Context, verb, resource, namespace, name 
 		k.standing = standing{current, time.Now().Add(-time.Hour)}
 	}
 	s.discover(time.Now())
-	c.owners, c.sweeper, c.dues = newOwners(client, c.deps.Clock), newSweeper(client, c.deps.Clock), newDues(c.deps.Clock)
+	c.owners, c.sweeper, c.dues = newOwners(client, c.deps.Clock, c.graph, c.types), newSweeper(client, c.deps.Clock), newDues(c.deps.Clock)
 	c.writer = newWriter(client, c.deps.Clock, false, c.metrics)
 	loop := controller.LoopConfig{Controller: Name, Queue: queueObjects, Workers: 20, Drain: time.Minute, Clock: c.deps.Clock}
 	c.objectLoop = controller.NewLoopByDeadline(loop, prometheus.NewRegistry(), c.dues.of, c.reconcileObject).GroupBy(c.graph.groupOf)

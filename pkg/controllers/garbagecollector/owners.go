@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
+
+	"minikcm/pkg/controller"
 )
 
 const (
@@ -22,19 +25,154 @@ const (
 	questionsAtOnce = 8
 )
 
-// owners asks the API server for owners, and remembers what it said for all that refer to them. What was said in an earlier term does
-// not count: see [owners.reset].
+// owners says what is known of the owners that objects refer to. It asks the API server where that is not enough, and remembers the replies for all that refer to
+// them. What was said in an earlier term does not count: see [owners.reset].
 type owners struct {
 	client  metadata.Interface
 	clock   clock.PassiveClock
+	graph   *graph
+	types   *knownTypes
 	replies *inquiries[target, reply]
 
 	lock   sync.Mutex
 	polled time.Time // the latest moment at which an owner is to be asked for again of whose deletion no feed tells
 }
 
-func newOwners(client metadata.Interface, clk clock.PassiveClock) *owners {
-	return &owners{client: client, clock: clk, replies: newInquiries[target, reply](clk, 2*questionsAtOnce)}
+func newOwners(client metadata.Interface, clk clock.PassiveClock, g *graph, known *knownTypes) *owners {
+	return &owners{client: client, clock: clk, graph: g, types: known, replies: newInquiries[target, reply](clk, 2*questionsAtOnce)}
+}
+
+// view is what is known, at one moment, of all owners of an object.
+type view struct {
+	weighed
+	look  time.Time  // began
+	round round      // the latest
+	of    []judgment // by reference
+}
+
+// judgment is what is known of the owner that one reference names, and what follows.
+type judgment struct {
+	testimony
+	ruling
+	at target
+}
+
+// judged asks for owners until nothing is left that an answer of the API server could tell. The error is that the term has ended, or errBusy.
+func (o *owners) judged(ctx context.Context, dependent object, against []suspicion) (view, error) {
+	look, last := o.clock.Now(), round{}
+	for range tries {
+		v := o.view(dependent, against, look, last)
+		if len(v.ask) == 0 {
+			return v, nil
+		}
+		first, late := v.together()
+		last = round{began: o.clock.Now()}
+		if err := o.askFor(ctx, v, first); err != nil {
+			return view{}, err
+		}
+		last.late = o.clock.Now()
+		if err := o.askFor(ctx, v, late); err != nil {
+			return view{}, err
+		}
+		last.ended = o.clock.Now()
+	}
+	v := o.view(dependent, against, look, last)
+	if len(v.ask) > 0 { // answers are too old as soon as they come; those that are still to be asked for count as unknown
+		v.after, v.held = minPause, "slow"
+	}
+	return v, nil
+}
+
+// askFor asks for some owners, a few at once.
+func (o *owners) askFor(ctx context.Context, v view, some []int) error {
+	var all controller.Group
+	all.SetLimit(questionsAtOnce)
+	for _, n := range some {
+		if controller.Draining(ctx) {
+			all.Go(func() error { return controller.ErrDraining })
+			break
+		}
+		all.Go(func() error { return o.ask(ctx, v.of[n].at, v.of[n].live, v.of[n].untold()) })
+	}
+	return all.Wait()
+}
+
+// together are the owners to ask for in one round: those that have to be asked for, and, after them, those that wait as far as is known, whether they have to
+// be or not: that can come to an end while the others are asked for.
+func (v view) together() (first, late []int) {
+	for n, j := range v.of {
+		switch {
+		case j.verdict == waiting, j.ask && j.live.leaving:
+			late = append(late, n)
+		case j.ask:
+			first = append(first, n)
+		}
+	}
+	return first, late
+}
+
+// view judges every owner of an object by what is known now, in a look that began at a moment, after a round of questions.
+func (o *owners) view(dependent object, against []suspicion, look time.Time, last round) view {
+	v := view{look: look, round: last, of: make([]judgment, len(dependent.refs))}
+	now, known := o.clock.Now(), o.types.catalogue()
+	rulings := make([]ruling, len(dependent.refs))
+	for n, r := range dependent.refs {
+		j := &v.of[n]
+		j.testimony = testimony{suspicion: against[n], uid: r.uid, look: look, round: last}
+		if j.doubt != none {
+			if j.at, j.problem = known.resolve(r, dependent.namespace); j.problem == fine {
+				s := o.types.state(j.at.GroupResource())
+				j.live, j.syncing, j.heard = o.known(j.at), s.listingFor(now), j.at.heardFor(s.standing, now)
+			} else {
+				j.removed = !j.gone.IsZero() && known.lacks(r, j.gone)
+			}
+		}
+		if j.ruling = judge(j.testimony, now); j.ask {
+			if pause := o.pause(j.at); pause > 0 {
+				j.ruling = ruling{after: pause, held: heldBy(unable)}
+			}
+		}
+		rulings[n] = j.ruling
+	}
+	v.weighed = weigh(rulings)
+	return v
+}
+
+// holds reports whether what was decided would be decided now: while a request waits to be sent answers grow old, and events come.
+func (o *owners) holds(dependent object, was view) bool {
+	now := o.view(dependent, o.graph.against(dependent), was.look, was.round)
+	return len(now.ask) == 0 && slices.Equal(now.owners, was.owners)
+}
+
+// unheard is the position of the first owner that is gone, and of which nothing was seen but the reference; -1: there is none.
+func (v view) unheard() int {
+	return slices.IndexFunc(v.of, func(j judgment) bool {
+		switch j.witness {
+		case otherUID, notListed, askedTwice, noSuchName:
+			return true
+		}
+		return false
+	})
+}
+
+// obscure is the position of the first owner that nobody can tell anything about, and why; -1: there is none.
+func (v view) obscure() (n int, why string) {
+	for n, j := range v.of {
+		switch {
+		case j.problem != fine:
+			return n, j.problem.text()
+		case j.live.failures > 0: // also while it is time to ask again
+			return n, j.live.says.text()
+		case j.held == heldBy(unable): // its API was not even asked, because it does not answer
+			return n, unable.text()
+		}
+	}
+	return -1, ""
+}
+
+// unreachable is the position of the first reference that cannot be meant, because its owner is, or would be, where the object cannot refer to; -1: there is none.
+func (v view) unreachable() int {
+	return slices.IndexFunc(v.of, func(j judgment) bool { return j.doubt == elsewhere || j.problem == outOfReach })
 }
 
 // known is the latest reply about an owner, the zero reply if there is none.

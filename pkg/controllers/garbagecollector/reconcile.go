@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -34,7 +33,7 @@ func (c *Controller) settle(ctx context.Context, o object, against []suspicion, 
 		if o.read.IsZero() {
 			o.read = c.deps.Clock.Now()
 		}
-		v, err := c.judged(ctx, o, against)
+		v, err := c.owners.judged(ctx, o, against)
 		if err != nil {
 			c.busy(o, err)
 			return controller.Result{}, err
@@ -93,7 +92,7 @@ func (c *Controller) act(ctx context.Context, try *attempt, o object, v view, a 
 		return c.anew(ctx, *try, o)
 	}
 	as := try.patchType(o)
-	still := func() bool { return !c.outdated(*try, o) && c.holds(o, v) }
+	still := func() bool { return !c.outdated(*try, o) && c.owners.holds(o, v) }
 	var got outcome
 	var err error
 	if a.do == remove {
@@ -143,7 +142,7 @@ func (c *Controller) wantsLive(try attempt, o object, v view, a action) bool {
 	case a.do == release:
 		return try.patchType(o) == types.MergePatchType || o.version == ""
 	}
-	return needsLive(o, try.at.local) || v.unheardOf() && c.curious.AllowN(c.deps.Clock.Now(), 1)
+	return needsLive(o, try.at.local) || v.unheard() >= 0 && c.curious.AllowN(c.deps.Clock.Now(), 1)
 }
 
 // outdated reports whether an object was read so long ago that it may be another by now, and its API may not keep to preconditions.
@@ -191,122 +190,6 @@ func (c *Controller) afterConflict(ctx context.Context, try *attempt, was object
 		try.byUID = true
 	}
 	return next, nil
-}
-
-// view is what is known, at one moment, of all owners of an object.
-type view struct {
-	weighed
-	look  time.Time  // began
-	round round      // the latest
-	of    []judgment // by reference
-}
-
-// judgment is what is known of the owner that one reference names, and what follows.
-type judgment struct {
-	testimony
-	ruling
-	at target
-}
-
-// judged asks for owners until nothing is left that an answer of the API server could tell. The error is that the term has ended, or errBusy.
-func (c *Controller) judged(ctx context.Context, o object, against []suspicion) (view, error) {
-	look, last := c.deps.Clock.Now(), round{}
-	for range tries {
-		v := c.view(o, against, look, last)
-		if len(v.ask) == 0 {
-			return v, nil
-		}
-		first, late := v.together()
-		last = round{began: c.deps.Clock.Now()}
-		if err := c.askFor(ctx, v, first); err != nil {
-			return view{}, err
-		}
-		last.late = c.deps.Clock.Now()
-		if err := c.askFor(ctx, v, late); err != nil {
-			return view{}, err
-		}
-		last.ended = c.deps.Clock.Now()
-	}
-	v := c.view(o, against, look, last)
-	if len(v.ask) > 0 { // answers are too old as soon as they come; those that are still to be asked for count as unknown
-		v.after, v.held = minPause, "slow"
-	}
-	return v, nil
-}
-
-// askFor asks for some owners, a few at once.
-func (c *Controller) askFor(ctx context.Context, v view, some []int) error {
-	var all controller.Group
-	all.SetLimit(questionsAtOnce)
-	for _, n := range some {
-		if controller.Draining(ctx) {
-			all.Go(func() error { return controller.ErrDraining })
-			break
-		}
-		all.Go(func() error { return c.owners.ask(ctx, v.of[n].at, v.of[n].live, v.of[n].untold()) })
-	}
-	return all.Wait()
-}
-
-// together are the owners to ask for in one round: those that have to be asked for, and, after them, those that wait as far as is known, whether they have to
-// be or not: that can come to an end while the others are asked for.
-func (v view) together() (first, late []int) {
-	for n, j := range v.of {
-		switch {
-		case j.verdict == waiting, j.ask && j.live.leaving:
-			late = append(late, n)
-		case j.ask:
-			first = append(first, n)
-		}
-	}
-	return first, late
-}
-
-// view judges every owner of an object by what is known now, in a look that began at a moment, after a round of questions.
-func (c *Controller) view(o object, against []suspicion, look time.Time, last round) view {
-	v := view{look: look, round: last, of: make([]judgment, len(o.refs))}
-	now, known := c.deps.Clock.Now(), c.types.catalogue()
-	rulings := make([]ruling, len(o.refs))
-	for n, r := range o.refs {
-		j := &v.of[n]
-		j.testimony = testimony{suspicion: against[n], uid: r.uid, look: look, round: last}
-		if j.doubt != none {
-			if j.at, j.problem = known.resolve(r, o.namespace); j.problem == fine {
-				s := c.types.state(j.at.GroupResource())
-				j.live, j.syncing, j.heard = c.owners.known(j.at), s.listingFor(now), j.at.heardFor(s.standing, now)
-			} else {
-				j.removed = !j.gone.IsZero() && known.lacks(r, j.gone)
-			}
-		}
-		if j.ruling = judge(j.testimony, now); j.ask {
-			if pause := c.owners.pause(j.at); pause > 0 {
-				j.ruling = ruling{after: pause, held: heldBy(unable)}
-			}
-		}
-		rulings[n] = j.ruling
-	}
-	v.weighed = weigh(rulings)
-	return v
-}
-
-// holds reports whether what was decided would be decided now: while a request waits to be sent answers grow old, and events come.
-func (c *Controller) holds(o object, was view) bool {
-	now := c.view(o, c.graph.against(o), was.look, was.round)
-	return len(now.ask) == 0 && slices.Equal(now.owners, was.owners)
-}
-
-// unheardOf reports whether an owner is gone of which nothing was seen but the reference.
-func (v view) unheardOf() bool { return v.unheard() >= 0 }
-
-// unheard is the position of the first such owner; -1: there is none.
-func (v view) unheard() int {
-	return slices.IndexFunc(v.of, func(j judgment) bool {
-		switch j.witness {
-		case otherUID, notListed, askedTwice, noSuchName:
-			return true
-		}
-		return false
-	})
 }
 
 // builtIn reports whether a type is compiled into the API server, and so takes a strategic patch.

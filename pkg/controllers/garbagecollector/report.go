@@ -104,7 +104,7 @@ func (c *Controller) blockers(ctx context.Context, all []object) []blocker {
 				c.graph.deny(key)
 			}
 		case !o.marks.has(terminating):
-			v := c.view(o, c.graph.against(o), c.deps.Clock.Now(), round{})
+			v := c.owners.view(o, c.graph.against(o), c.deps.Clock.Now(), round{})
 			if n, why := v.obscure(); n >= 0 {
 				b.unknown, b.why = o.refs[n], why
 			}
@@ -112,21 +112,6 @@ func (c *Controller) blockers(ctx context.Context, all []object) []blocker {
 		some = append(some, b)
 	}
 	return some
-}
-
-// obscure is the position of the first owner that nobody can tell anything about, and why; -1: there is none.
-func (v view) obscure() (n int, why string) {
-	for n, j := range v.of {
-		switch {
-		case j.problem != fine:
-			return n, j.problem.text()
-		case j.live.failures > 0: // also while it is time to ask again
-			return n, j.live.says.text()
-		case j.held == heldBy(unable): // its API was not even asked, because it does not answer
-			return n, unable.text()
-		}
-	}
-	return -1, ""
 }
 
 // foreign are the finalizers that are not the garbage collector's.
@@ -168,11 +153,6 @@ func (c *Controller) remember(ctx context.Context, o object, a action, v view) {
 		c.tell(ctx, c.referenceTo(o), eventInvalidNamespace, invalidNamespace(o.refs[n], o.namespace))
 	}
 	c.memories.setObject(key, m)
-}
-
-// unreachable is the position of the first reference that cannot be meant, because its owner is, or would be, where the object cannot refer to; -1: there is none.
-func (v view) unreachable() int {
-	return slices.IndexFunc(v.of, func(j judgment) bool { return j.doubt == elsewhere || j.problem == outOfReach })
 }
 
 // failed keeps what a request was answered that is to be repeated: that is what holds the owner of the object meanwhile. What the end of the term has cut

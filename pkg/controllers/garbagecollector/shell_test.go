@@ -103,7 +103,7 @@ func newShell(t *testing.T) *shell {
 	s.events = recorder.Events
 	s.Controller = &Controller{
 		deps: Deps{Metadata: client, Clock: s.clock, Recorder: recorder}, graph: g, types: known, dues: newDues(s.clock),
-		owners: newOwners(client, s.clock), sweeper: newSweeper(client, s.clock), writer: newWriter(client, s.clock, false, m), memories: newMemories(), metrics: m,
+		owners: newOwners(client, s.clock, g, known), sweeper: newSweeper(client, s.clock), writer: newWriter(client, s.clock, false, m), memories: newMemories(), metrics: m,
 		curious: rate.NewLimiter(0, 0),
 	}
 	s.feed = s.serve(t, configMaps, "v1")

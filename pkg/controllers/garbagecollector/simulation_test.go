@@ -1,12 +1,17 @@
 package garbagecollector
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -101,7 +106,7 @@ func (s *storage) owner(from *thing, r metav1.OwnerReference) *thing {
 	return o.obj
 }
 
-// collector is what a controller does with the graph and the functions of this package, one step at a time.
+// collector is what a controller does with the graph, its owners and the functions of this package, one step at a time.
 type collector struct {
 	*storage
 	r       *rand.Rand
@@ -109,8 +114,8 @@ type collector struct {
 	graph   *graph
 	feeds   map[schema.GroupResource]*feed
 	read    map[schema.GroupResource]int // of each stream
-	listed  map[schema.GroupResource]time.Time
-	replies map[string]reply
+	types   *knownTypes
+	judges  *owners
 	ending  map[id]ended
 	objects map[id]bool // queued
 	owners  map[id]bool // queued
@@ -140,10 +145,11 @@ var simulatedCatalogue = newCatalogue(began, nil,
 // start is a process that begins and remembers nothing.
 func (c *collector) start() {
 	c.note("a new process")
-	c.feeds, c.read, c.replies = map[schema.GroupResource]*feed{}, map[schema.GroupResource]int{}, map[string]reply{}
-	c.ending, c.listed = map[id]ended{}, map[schema.GroupResource]time.Time{}
+	c.feeds, c.read, c.ending = map[schema.GroupResource]*feed{}, map[schema.GroupResource]int{}, map[id]ended{}
 	c.objects, c.owners = map[id]bool{}, map[id]bool{}
 	c.graph = newGraph(c.clock, c.queue)
+	c.types = &knownTypes{types: map[schema.GroupResource]*knownType{}, latest: simulatedCatalogue}
+	c.judges = newOwners(apiCalls{do: c.answer}, c.clock, c.graph, c.types)
 	for _, typ := range simulated {
 		f, err := c.graph.feed(typ)
 		if err != nil {
@@ -175,7 +181,7 @@ func (c *collector) relist(of schema.GroupResource, late bool) {
 	if !late {
 		c.read[of] = len(c.streams[of])
 	}
-	c.listed[of] = c.clock.Now()
+	c.types.types[of] = &knownType{standing: standing{current, c.clock.Now()}} // and it is late all the same
 	if err := c.feeds[of].Replace(list, fmt.Sprint(c.version)); err != nil {
 		c.t.Fatal(err)
 	}
@@ -208,43 +214,23 @@ func (c *collector) hear(of schema.GroupResource) bool {
 	return true
 }
 
-// ask is a live read, which may go wrong.
-func (c *collector) ask(at target) {
-	says, m := missing, (*thing)(nil)
-	if c.faults && c.r.IntN(4) == 0 {
-		says = []saying{unnamed, refused, unable}[c.r.IntN(3)]
-	} else {
-		for _, o := range c.storage.objects {
-			if o.typ.GroupResource == at.GroupResource() && o.obj.Name == at.name && o.obj.Namespace == at.namespace {
-				says, m = found, o.obj
-			}
+// answer is a live read, which may go wrong. Owners of one object are asked for at once, so it is the moment and the name that say whether one does.
+func (c *collector) answer(_ context.Context, _, resource, namespace, name string) (*thing, error) {
+	of := schema.GroupResource{Resource: resource}
+	chance := fnv.New64a()
+	fmt.Fprint(chance, resource, namespace, name)
+	if r := rand.New(rand.NewPCG(uint64(c.clock.Now().UnixNano()), chance.Sum64())); c.faults && r.IntN(4) == 0 {
+		return nil, []error{
+			apierrors.NewGenericServerResponse(http.StatusNotFound, "get", of, name, "404 page not found", 0, true),
+			apierrors.NewForbidden(of, name, nil), apierrors.NewInternalError(errors.New("of a test")),
+		}[r.IntN(3)]
+	}
+	for _, o := range c.storage.objects {
+		if o.typ.Resource == resource && o.obj.Name == name && o.obj.Namespace == namespace {
+			return o.obj, nil
 		}
 	}
-	c.replies[at.String()] = c.replies[at.String()].then(says, m, c.clock.Now(), c.clock.Now())
-}
-
-// weigh asks for what has to be asked for, until all owners are judged.
-func (c *collector) weigh(o object, against []suspicion) weighed {
-	look := c.clock.Now()
-	for {
-		var rulings []ruling
-		var at []target
-		for i, r := range o.refs {
-			t, p := simulatedCatalogue.resolve(r, o.namespace)
-			at = append(at, t)
-			rulings = append(rulings, judge(testimony{
-				suspicion: against[i], uid: r.uid, problem: p, live: c.replies[t.String()],
-				heard: c.clock.Since(c.listed[t.GroupResource()]), look: look, // and feeds are late all the same
-			}, c.clock.Now()))
-		}
-		w := weigh(rulings)
-		if len(w.ask) == 0 {
-			return w
-		}
-		for _, n := range w.ask {
-			c.ask(at[n])
-		}
-	}
+	return nil, apierrors.NewNotFound(of, name)
 }
 
 // doObject works off one object.
@@ -257,11 +243,14 @@ func (c *collector) doObject(key id) {
 	byUID := false
 	for conflicts := 1; ; {
 		o.read = c.clock.Now()
-		w := c.weigh(o, against)
-		if w.after > 0 {
+		v, err := c.judges.judged(c.t.Context(), o, against)
+		if err != nil {
+			c.fail("judge the owners of %s: %v", o.name, err)
+		}
+		if v.after > 0 {
 			c.objects[key] = true
 		}
-		a := decide(sight{o, w.owners, owns})
+		a := decide(sight{o, v.owners, owns})
 		now := c.storage.objects[o.uid]
 		switch a.do {
 		case let:

@@ -47,7 +47,7 @@ func (c *Controller) why(w io.Writer, uid types.UID) {
 		say("This process does not lead: nothing is decided here.")
 	}
 	now := c.deps.Clock.Now()
-	v := c.view(o, against, now, round{})
+	v := c.owners.view(o, against, now, round{})
 	for n, r := range o.refs {
 		say("owner %s %q, UID %s, blocks %v: %s%s", r.apiVersion+" "+r.kind, r.name, r.uid, r.blocking, inWords(v.of[n].ruling), reasonOf(v.of[n].problem))
 	}
