@@ -52,7 +52,7 @@ type Controller struct {
 	ownerLoop  *controller.Loop[id]
 	dues       *dues
 	owners     *owners
-	sweeper    *sweeper
+	lists      *lists
 	writer     *writer
 	memories   *memories
 	metrics    *metrics
@@ -70,7 +70,7 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 		return nil, err
 	}
 	c := &Controller{
-		deps: deps, dues: newDues(deps.Clock), sweeper: newSweeper(deps.Metadata, deps.Clock),
+		deps: deps, dues: newDues(deps.Clock),
 		memories: newMemories(), metrics: newMetrics(deps.Metrics), curious: rate.NewLimiter(curiousPerSecond, curiousAtOnce),
 	}
 	c.graph = newGraph(deps.Clock, c.wake)
@@ -86,6 +86,7 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 		return nil, fmt.Errorf("garbage collector: %w", err)
 	}
 	c.owners = newOwners(deps.Metadata, deps.Clock, c.graph, c.types)
+	c.lists = newLists(deps.Metadata, deps.Clock, c.graph, c.types, c.memories.finishing)
 	deps.Metrics.MustRegister(newState(c))
 	return c, nil
 }
@@ -116,7 +117,7 @@ func (c *Controller) lookThrough() {
 func (c *Controller) Run(ctx context.Context) error {
 	c.dues.reset()
 	c.owners.reset()
-	c.sweeper.reset()
+	c.lists.reset()
 	c.memories.reset()
 	c.inTerm.Store(true)
 	defer c.inTerm.Store(false)
@@ -160,7 +161,7 @@ func (c *Controller) keepHouse(ctx context.Context) {
 // prune forgets what is not needed any more.
 func (c *Controller) prune() {
 	c.owners.prune()
-	c.sweeper.prune()
+	c.lists.prune()
 	c.memories.prune(c.graph.sees, c.graph.doubts, c.deps.Clock.Now())
 }
 

@@ -19,7 +19,7 @@
 //   - reconcile.go carries out what was decided about an object, finish_owner.go what was decided about an owner that is being deleted, and orphans.go
 //     the part of it for owners whose dependents are to stay.
 //   - request.go is what is sent, and what comes of it, apply.go sends it. inquiry.go is how questions are asked for many, and not of an API that does not
-//     answer; owners.go asks for the owners of an object and has them judged, sweep.go lists types. explain.go is what users are told when nothing is sent.
+//     answer; owners.go asks for the owners of an object and has them judged, lists.go looks for dependents that the graph does not show. explain.go is what users are told when nothing is sent.
 //   - why.go and dump.go are the debug page: what is known of an object in words, and the graph for Graphviz.
 //   - standing.go is how far the feed of a type has come, due.go the order in which objects are looked at.
 //   - types.go, local.go and schedule.go are which types there are, which of them the API server serves itself, and when discovery is asked; feeds.go is

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"minikcm/pkg/answer"
@@ -129,19 +128,6 @@ func (c *Controller) inGraph(key id, d dependents, m ownerMemory) ownerSight {
 	return s
 }
 
-// listPatience is how long a list may take for an owner that is deleted in the foreground and that nothing has been seen to hold for so long. A type that is
-// likely to hold dependents may use up the time that the owner waits for it, and has some more if its feed works, as it may only have many objects; one that is
-// looked at for good measure may not keep the owner.
-func listPatience(likely, blind bool, free time.Duration) time.Duration {
-	switch {
-	case likely && blind:
-		return max(blindPatience-free, hangs)
-	case likely:
-		return max(blindPatience-free, askTimeout)
-	}
-	return hangs
-}
-
 // finishForeground lets an owner go that has waited for its dependents. It returns what still holds it, and whether it has changed meanwhile.
 func (c *Controller) finishForeground(ctx context.Context, o ending) (next, hindrance, bool, error) {
 	d, ok := c.graph.dependentsOf(o.key, most)
@@ -156,22 +142,11 @@ func (c *Controller) finishForeground(ctx context.Context, o ending) (next, hind
 	if n.do == list {
 		free := c.memories.free(o.key, c.deps.Clock.Now())
 		s.free = c.deps.Clock.Since(free)
-		types, likely := c.pairsOf(o)
-		swept, err := c.straysOf(ctx, search{
-			types: types, patience: func(t apiType) time.Duration {
-				return listPatience(likely[t.GroupResource()], c.types.state(t.GroupResource()).blind(), s.free)
-			},
-			namespace: o.live.namespace, owner: o.key, since: o.memory.since,
-		})
+		swept, unlisted, err := c.lists.strays(ctx, o, s.free)
 		if err != nil {
 			return n, all, false, err
 		}
-		s.looked, s.waited, s.free = true, o.waited(c.deps.Clock.Now()), c.deps.Clock.Since(free)
-		for _, r := range swept.failed {
-			if likely[r] {
-				s.blind++
-			}
-		}
+		s.looked, s.blind, s.waited, s.free = true, unlisted, o.waited(c.deps.Clock.Now()), c.deps.Clock.Since(free)
 		strays = holding(swept.found, o.live)
 		s = s.with(strays)
 		all = hindrance{all: len(strays), some: strays[:min(len(strays), most)], blind: swept.blind}
@@ -201,27 +176,6 @@ func (c *Controller) finishForeground(ctx context.Context, o ending) (next, hind
 	return n, all, false, nil
 }
 
-// straysOf lists types for dependents of an owner that the graph does not show. A list that others share may be from before some of them were gone, which the
-// graph knows: the types of those that it shows are listed once more.
-func (c *Controller) straysOf(ctx context.Context, what search) (sweep, error) {
-	look := c.deps.Clock.Now()
-	first, err := c.sweeper.dependents(ctx, what, c.memories.finishing)
-	if err != nil || len(first.found) == 0 {
-		return first, err
-	}
-	what.since = look
-	what.types = slices.DeleteFunc(slices.Clone(what.types), func(t apiType) bool {
-		return !slices.ContainsFunc(first.found, func(o object) bool { return o.resource == t.GroupResource() })
-	})
-	again, err := c.sweeper.dependents(ctx, what, c.memories.finishing)
-	for _, o := range first.found {
-		if slices.Contains(again.failed, o.resource) { // nobody says that it has gone
-			again.found = append(again.found, o)
-		}
-	}
-	return sweep{found: again.found, blind: slices.Concat(first.blind, again.blind), failed: slices.Concat(first.failed, again.failed)}, err
-}
-
 // with adds dependents that only lists have shown.
 func (o ownerSight) with(strays []object) ownerSight {
 	for _, s := range strays {
@@ -241,29 +195,6 @@ func holding(all []object, owner object) []object {
 	return slices.DeleteFunc(all, func(o object) bool {
 		return o.uid == owner.uid || !slices.ContainsFunc(o.refs, func(r reference) bool { return r.uid == owner.uid && r.blocking })
 	})
-}
-
-// pairsOf are the types that may hold dependents of an owner that the graph does not show: those whose objects its type has been seen to own, and those whose
-// feeds have only just begun, or do not work. Which of them are likely to, it says, too: one that has been failing for long, and that its type was never seen
-// to own, does not hold up everybody.
-func (c *Controller) pairsOf(o ending) (types []apiType, likely map[schema.GroupResource]bool) {
-	now := c.deps.Clock.Now()
-	likely = map[schema.GroupResource]bool{}
-	for _, t := range c.graph.typesOfDependents(o.live.resource) {
-		likely[t] = true
-	}
-	for _, s := range c.types.states() {
-		if !s.watched || s.phase == away || !s.mayDependOn(o.at) {
-			continue
-		}
-		if s.blind() && now.Sub(s.since) < blindPatience || now.Sub(s.shown) < blindPatience {
-			likely[s.GroupResource()] = true
-		}
-		if likely[s.GroupResource()] || s.blind() {
-			types = append(types, s.apiType)
-		}
-	}
-	return types, likely
 }
 
 // noteCounted keeps, in observe-only mode, which step was counted for an owner.

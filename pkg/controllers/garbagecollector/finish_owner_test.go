@@ -299,13 +299,14 @@ func TestOneOwnerAtATimeHasAllNamespacesListed(t *testing.T) {
 		s := newShell(t)
 		s.serve(t, nodesType, "v1")
 		types := []apiType{s.types.state(configMaps.GroupResource).apiType}
-		s.sweeper.wideUnhurried <- struct{}{}
+		s.lists.wideUnhurried <- struct{}{}
 		var all sync.WaitGroup
 		for n := range 3 {
+			s.memories.owner(keyOf(uid(n)), false, began)
+		}
+		for n := range 3 {
 			all.Go(func() {
-				_, err := s.sweeper.dependents(t.Context(), search{types: types, owner: keyOf(uid(n)), since: began}, func() map[id]bool {
-					return map[id]bool{keyOf(uid(0)): true, keyOf(uid(1)): true, keyOf(uid(2)): true}
-				})
+				_, err := s.lists.dependents(t.Context(), search{types: types, owner: keyOf(uid(n)), since: began})
 				check(t, err)
 			})
 		}
@@ -313,7 +314,7 @@ func TestOneOwnerAtATimeHasAllNamespacesListed(t *testing.T) {
 		if got := s.asked("list"); len(got) > 0 {
 			t.Errorf("listed was %q while another owner was at it", got)
 		}
-		<-s.sweeper.wideUnhurried
+		<-s.lists.wideUnhurried
 		all.Wait()
 		if got := s.asked("list"); len(got) != 1 {
 			t.Errorf("listed was %q for three owners, want one list", got)
@@ -330,9 +331,7 @@ func TestAnOwnerIsNotHeldByWhatASharedListShowedAndHasGoneSince(t *testing.T) {
 	check(t, s.feed.Add(dependent))
 	s.finish(t, key) // its deletion is seen
 	other := keyOf(uid(9))
-	_, err := s.sweeper.dependents(t.Context(), search{types: typeCalled("configmaps"), namespace: "a", owner: other, since: s.clock.Now()}, func() map[id]bool {
-		return map[id]bool{key: true}
-	})
+	_, err := s.lists.dependents(t.Context(), search{types: typeCalled("configmaps"), namespace: "a", owner: other, since: s.clock.Now()})
 	check(t, err)
 	s.clock.Step(10 * time.Millisecond)
 	check(t, s.feed.Delete(dependent))
@@ -433,9 +432,7 @@ func TestAnOwnerIsHeldByWhatASharedListShowedIfTheNextOneFails(t *testing.T) {
 	check(t, s.feed.Delete(stray))
 	s.clock.Step(blindPatience)
 	s.list = func(string) ([]*thing, error) { return []*thing{stray}, nil }
-	_, err := s.sweeper.dependents(t.Context(), search{types: typeCalled("configmaps"), namespace: "a", owner: keyOf(uid(9)), since: s.clock.Now()}, func() map[id]bool {
-		return map[id]bool{key: true}
-	})
+	_, err := s.lists.dependents(t.Context(), search{types: typeCalled("configmaps"), namespace: "a", owner: keyOf(uid(9)), since: s.clock.Now()})
 	check(t, err)
 	s.clock.Step(10 * time.Millisecond)
 	s.list = func(string) ([]*thing, error) { return nil, errors.New("away") }

@@ -150,7 +150,7 @@ func (s *shell) on(do func(ctx context.Context, verb, resource, namespace, name 
 		k.standing = standing{current, time.Now().Add(-time.Hour)}
 	}
 	s.discover(time.Now())
-	c.owners, c.sweeper, c.dues = newOwners(client, c.deps.Clock, c.graph, c.types), newSweeper(client, c.deps.Clock), newDues(c.deps.Clock)
+	c.owners, c.lists, c.dues = newOwners(client, c.deps.Clock, c.graph, c.types), newLists(client, c.deps.Clock, c.graph, c.types, c.memories.finishing), newDues(c.deps.Clock)
 	c.writer = newWriter(client, c.deps.Clock, false, c.metrics)
 	loop := controller.LoopConfig{Controller: Name, Queue: queueObjects, Workers: 20, Drain: time.Minute, Clock: c.deps.Clock}
 	c.objectLoop = controller.NewLoopByDeadline(loop, prometheus.NewRegistry(), c.dues.of, c.reconcileObject).GroupBy(c.graph.groupOf)
@@ -248,10 +248,10 @@ func TestNobodyAsksAfterTheEndOfTheTerm(t *testing.T) {
 func TestAListEndsWithTheTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pages := 0
-		s := newSweeper(paged{pages: &pages}, clock.RealClock{})
+		s := newLists(paged{pages: &pages}, clock.RealClock{}, nil, nil, nobodyElse)
 		var failed error
 		loop := controller.NewLoop(controller.LoopConfig{Workers: 1, Clock: clock.RealClock{}}, prometheus.NewRegistry(), func(ctx context.Context, _ int) (controller.Result, error) {
-			_, failed = s.dependents(ctx, search{types: typeCalled("a"), namespace: "n", owner: keyOf(uid(1)), since: time.Now()}, nobodyElse)
+			_, failed = s.dependents(ctx, search{types: typeCalled("a"), namespace: "n", owner: keyOf(uid(1)), since: time.Now()})
 			return controller.Result{}, nil
 		})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -297,15 +297,15 @@ func nobodyElse() map[id]bool { return map[id]bool{} }
 func TestListsThatHangAreInNobodysWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int32
-		s := newSweeper(apiCalls{do: func(ctx context.Context, _, resource, _, _ string) (*thing, error) {
+		s := newLists(apiCalls{do: func(ctx context.Context, _, resource, _, _ string) (*thing, error) {
 			if resource != "hanging" {
 				return nil, nil
 			}
 			asked.Add(1)
 			return nil, silentFor(ctx, time.Minute)
-		}}, clock.RealClock{})
+		}}, clock.RealClock{}, nil, nil, nobodyElse)
 		list := func(name, namespace string) (sweep, error) {
-			return s.dependents(t.Context(), search{types: typeCalled(name), namespace: namespace, owner: keyOf(uid(1)), since: time.Now()}, nobodyElse)
+			return s.dependents(t.Context(), search{types: typeCalled(name), namespace: namespace, owner: keyOf(uid(1)), since: time.Now()})
 		}
 		quick := func(what string) {
 			t.Helper()
@@ -356,18 +356,18 @@ func TestListsOfATypeAreInNobodysWayWhoWaitsForThemDifferently(t *testing.T) {
 	for _, theirs := range waits {
 		t.Run(theirs.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newSweeper(apiCalls{do: func(ctx context.Context, _, _, namespace, _ string) (*thing, error) {
+				s := newLists(apiCalls{do: func(ctx context.Context, _, _, namespace, _ string) (*thing, error) {
 					if strings.HasPrefix(namespace, "large") {
 						return nil, silentFor(ctx, time.Minute)
 					}
 					return nil, nil
-				}}, clock.RealClock{})
+				}}, clock.RealClock{}, nil, nil, nobodyElse)
 				list := func(namespace string, patience time.Duration) (sweep, error) {
 					what := search{types: typeCalled("pods"), namespace: namespace, owner: keyOf(uid(1)), since: time.Now()}
 					if patience > 0 {
 						what.patience = func(apiType) time.Duration { return patience }
 					}
-					return s.dependents(t.Context(), what, nobodyElse)
+					return s.dependents(t.Context(), what)
 				}
 				for n := range listsOfType {
 					go func() { _, _ = list(fmt.Sprint("large", n), theirs) }()
@@ -390,21 +390,21 @@ func TestListsOfATypeAreInNobodysWayWhoWaitsForThemDifferently(t *testing.T) {
 func TestSoManyListsAreUnderWayAtMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var now, most atomic.Int32
-		s := newSweeper(apiCalls{do: func(context.Context, string, string, string, string) (*thing, error) {
+		s := newLists(apiCalls{do: func(context.Context, string, string, string, string) (*thing, error) {
 			if n := now.Add(1); n > most.Load() {
 				most.Store(n)
 			}
 			time.Sleep(time.Second)
 			now.Add(-1)
 			return nil, nil
-		}}, clock.RealClock{})
+		}}, clock.RealClock{}, nil, nil, nobodyElse)
 		var types []apiType
 		for n := range 60 {
 			types = append(types, typeCalled(fmt.Sprint("t", n))...)
 		}
 		for n := range 30 {
 			go func() {
-				_, _ = s.dependents(t.Context(), search{types: types, namespace: fmt.Sprint("n", n), owner: keyOf(uid(1)), since: time.Now()}, nobodyElse)
+				_, _ = s.dependents(t.Context(), search{types: types, namespace: fmt.Sprint("n", n), owner: keyOf(uid(1)), since: time.Now()})
 			}()
 		}
 		time.Sleep(10 * time.Minute)
@@ -417,7 +417,7 @@ func TestSoManyListsAreUnderWayAtMost(t *testing.T) {
 // What fails at once fails where it was asked for, and nowhere else: a right that is missing in a namespace, or an API server that is restarted.
 func TestAListThatFailsAtOnceSaysNothingOfOtherPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSweeper(apiCalls{do: func(_ context.Context, _, _, namespace, _ string) (*thing, error) {
+		s := newLists(apiCalls{do: func(_ context.Context, _, _, namespace, _ string) (*thing, error) {
 			switch namespace {
 			case "panics":
 				panic("as tests do")
@@ -428,10 +428,10 @@ func TestAListThatFailsAtOnceSaysNothingOfOtherPlaces(t *testing.T) {
 				return nil, apierrors.NewResourceExpired("too old")
 			}
 			return nil, nil
-		}}, clock.RealClock{})
+		}}, clock.RealClock{}, nil, nil, nobodyElse)
 		list := func(namespace string) (got sweep, err error) {
 			err = controller.Contain(func() error { // as the loop does
-				got, err = s.dependents(t.Context(), search{types: typeCalled("pods"), namespace: namespace, owner: keyOf(uid(1)), since: time.Now()}, nobodyElse)
+				got, err = s.dependents(t.Context(), search{types: typeCalled("pods"), namespace: namespace, owner: keyOf(uid(1)), since: time.Now()})
 				return err
 			})
 			return got, err
@@ -505,22 +505,22 @@ func TestATypeThatHangsHoldsNoOwnerThatHasNothingToDoWithIt(t *testing.T) {
 // and who has nothing to list waits for nobody.
 func TestALongListOfAllNamespacesIsInNobodysWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSweeper(apiCalls{do: func(ctx context.Context, _, resource, _, _ string) (*thing, error) {
+		s := newLists(apiCalls{do: func(ctx context.Context, _, resource, _, _ string) (*thing, error) {
 			if resource == "hanging" {
 				return nil, silentFor(ctx, time.Minute)
 			}
 			return nil, nil
-		}}, clock.RealClock{})
+		}}, clock.RealClock{}, nil, nil, nobodyElse)
 		ended := make(chan struct{})
 		go func() {
-			_, _ = s.dependents(t.Context(), search{types: typeCalled("hanging"), owner: keyOf(uid(1)), since: time.Now()}, nobodyElse)
+			_, _ = s.dependents(t.Context(), search{types: typeCalled("hanging"), owner: keyOf(uid(1)), since: time.Now()})
 			close(ended)
 		}()
 		synctest.Wait()
 		patience := func(apiType) time.Duration { return hangs }
 		for _, what := range []search{{owner: keyOf(uid(2))}, {owner: keyOf(uid(3)), patience: patience}, {types: typeCalled("quick"), owner: keyOf(uid(4)), patience: patience}} {
 			begun := time.Now()
-			if _, err := s.dependents(t.Context(), what, nobodyElse); err != nil || time.Since(begun) > 0 {
+			if _, err := s.dependents(t.Context(), what); err != nil || time.Since(begun) > 0 {
 				t.Errorf("lists of %d types take %v, %v", len(what.types), time.Since(begun), err)
 			}
 		}
@@ -531,14 +531,14 @@ func TestALongListOfAllNamespacesIsInNobodysWay(t *testing.T) {
 // Who is told first that a type cannot be listed, and by which connection, is chance. The text is that of an event.
 func TestThatATypeCannotBeListedIsSaidInTheSameWordsToAll(t *testing.T) {
 	port := 40000
-	s := newSweeper(apiCalls{do: func(context.Context, string, string, string, string) (*thing, error) {
+	s := newLists(apiCalls{do: func(context.Context, string, string, string, string) (*thing, error) {
 		if port++; port == 40001 {
 			return nil, context.DeadlineExceeded
 		}
 		return nil, &url.Error{Op: "Get", URL: "https://10.0.0.1:6443/?continue=x", Err: fmt.Errorf("read tcp 10.0.0.7:%d->10.0.0.1:6443: connection reset by peer", port)}
-	}}, clock.RealClock{})
+	}}, clock.RealClock{}, nil, nil, nobodyElse)
 	why := func() string {
-		got, err := s.dependents(t.Context(), search{types: typeCalled("broken"), namespace: "a", owner: keyOf(uid(1)), since: time.Now()}, nobodyElse)
+		got, err := s.dependents(t.Context(), search{types: typeCalled("broken"), namespace: "a", owner: keyOf(uid(1)), since: time.Now()})
 		check(t, err)
 		return got.blind[0].why
 	}

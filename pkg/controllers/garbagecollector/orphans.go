@@ -19,7 +19,7 @@ func (c *Controller) finishOrphaning(ctx context.Context, o ending) (next, hindr
 	if n := finish(s); n.do == hold { // the deletion was of another kind when discovery was asked
 		return n, noTypes(), false, nil
 	}
-	types, known, unseen := c.whereOrphansMayBe(o)
+	types, known, unseen := c.lists.everywhere(o)
 	passes := []pass{{types: types, known: known, unseen: unseen}}
 	if o.memory.listed { // to list everything again is expensive, so what held the owner then is tried first
 		failed := slices.DeleteFunc(slices.Clone(types), func(t apiType) bool { return !o.memory.unlisted[t.GroupResource()] })
@@ -49,35 +49,10 @@ type pass struct {
 	unseen []blind   // types that cannot even be asked for
 }
 
-// whereOrphansMayBe returns the types to list for dependents of an owner, those that the graph shows, and the types that nothing can be known of.
-func (c *Controller) whereOrphansMayBe(o ending) (types []apiType, known []object, unseen []blind) {
-	unserved := map[schema.GroupResource]bool{}
-	for _, d := range c.graph.referring(o.key) {
-		if c.types.state(d.resource).served() {
-			known = append(known, d)
-		} else {
-			unserved[d.resource] = true
-		}
-	}
-	for _, t := range c.types.states() {
-		switch r := t.GroupResource(); {
-		case !t.watched || !t.mayDependOn(o.at):
-		case t.served():
-			types = append(types, t.apiType)
-		case unserved[r], t.blind(): // otherwise the graph shows all there was of it, and nothing refers to the owner
-			unseen = append(unseen, blind{r.String(), "the API server does not serve it at the moment"})
-		}
-	}
-	for _, group := range c.types.unknownGroups() {
-		unseen = append(unseen, blind{"*." + group, "the API server cannot tell what is in the group"})
-	}
-	return types, known, unseen
-}
-
 // makeOrphans takes away the references to an owner that a pass shows, and returns the dependents that had them. The next step is to let the owner go if the
 // pass has left nothing to be done.
 func (c *Controller) makeOrphans(ctx context.Context, o ending, s ownerSight, p pass) (next, hindrance, []object, error) {
-	swept, err := c.sweeper.dependents(ctx, search{types: p.types, namespace: o.live.namespace, owner: o.key, since: o.memory.since}, c.memories.finishing)
+	swept, err := c.lists.dependents(ctx, search{types: p.types, namespace: o.live.namespace, owner: o.key, since: o.memory.since})
 	if err != nil {
 		return next{}, hindrance{}, nil, err
 	}

@@ -231,7 +231,7 @@ func TestAPanicIsAnErrorOfItsKey(t *testing.T) {
 	}
 	s.list = func(string) ([]*thing, error) { panic("of a test") }
 	list := func() error {
-		_, err := s.sweeper.dependents(t.Context(), search{types: typeCalled("configmaps"), namespace: "a", owner: key, since: began}, s.memories.finishing)
+		_, err := s.lists.dependents(t.Context(), search{types: typeCalled("configmaps"), namespace: "a", owner: key, since: began})
 		return err
 	}
 	if controller.Contain(list) == nil {

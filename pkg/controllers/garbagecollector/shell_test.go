@@ -99,11 +99,13 @@ func newShell(t *testing.T) *shell {
 	g := newGraph(s.clock, func(wakes) {})
 	known := &knownTypes{deps: typesDeps{Graph: g, Clock: s.clock}, defined: map[string]claim{}, types: map[schema.GroupResource]*knownType{}, latest: newCatalogue(began, nil)}
 	m := newMetrics(prometheus.NewRegistry())
+	remembered := newMemories()
 	recorder := record.NewFakeRecorder(100)
 	s.events = recorder.Events
 	s.Controller = &Controller{
 		deps: Deps{Metadata: client, Clock: s.clock, Recorder: recorder}, graph: g, types: known, dues: newDues(s.clock),
-		owners: newOwners(client, s.clock, g, known), sweeper: newSweeper(client, s.clock), writer: newWriter(client, s.clock, false, m), memories: newMemories(), metrics: m,
+		owners: newOwners(client, s.clock, g, known), lists: newLists(client, s.clock, g, known, remembered.finishing), memories: remembered,
+		writer: newWriter(client, s.clock, false, m), metrics: m,
 		curious: rate.NewLimiter(0, 0),
 	}
 	s.feed = s.serve(t, configMaps, "v1")

@@ -1,0 +1,335 @@
+package garbagecollector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
+	"k8s.io/utils/clock"
+
+	"minikcm/pkg/answer"
+	"minikcm/pkg/controller"
+)
+
+const (
+	// listsAtOnce is how many lists are under way at most for one owner, listsOfType about one type that are waited for alike, and listsInAll for all owners. A
+	// type whose lists hang keeps the others from few of those, then.
+	listsAtOnce = 8
+	listsOfType = 2
+	listsInAll  = 32
+	// pageSize is how many objects come at once.
+	pageSize = 500
+	// pageTimeout is for one page; kube-apiserver v1.37 ends a request after a minute.
+	pageTimeout = time.Minute
+	// listFresh is how long a list is good for owners whose deletion was seen before it was asked for.
+	listFresh = time.Second
+)
+
+// place is what one list shows: a type in a namespace, or everywhere if that is empty.
+type place struct {
+	schema.GroupVersionResource
+	namespace string
+}
+
+// shelf is the latest list of a place, for all owners that want to know who refers to them.
+type shelf struct {
+	asked   time.Time // zero: never
+	came    time.Time
+	err     error
+	of      map[id]bool     // owners that it was looked through for
+	objects map[id][]object // that refer to one of them, by owner
+}
+
+// lists shows who refers to an owner beside what the graph shows: which types may hold dependents, and what lists of them say.
+type lists struct {
+	client  metadata.Interface
+	clock   clock.PassiveClock
+	graph   *graph
+	types   *knownTypes
+	others  func() map[id]bool // owners that a list is looked through for, too
+	shelves *inquiries[place, shelf]
+	// Each holds one while somebody lists all namespaces: one for owners with limited patience, the other for those that wait for as long as it takes.
+	wideLimited, wideUnhurried chan struct{}
+}
+
+func newLists(client metadata.Interface, clk clock.PassiveClock, g *graph, known *knownTypes, others func() map[id]bool) *lists {
+	l := &lists{
+		client: client, clock: clk, graph: g, types: known, others: others, shelves: newInquiries[place, shelf](clk, listsOfType),
+		wideLimited: make(chan struct{}, 1), wideUnhurried: make(chan struct{}, 1),
+	}
+	l.shelves.all = make(chan struct{}, listsInAll)
+	return l
+}
+
+// search is for whoever refers to an owner.
+type search struct {
+	types     []apiType
+	patience  func(apiType) time.Duration // how long each may take; nil: as long as it takes
+	namespace string                      // empty: all
+	owner     id
+	since     time.Time // no list counts that was asked for before
+}
+
+// sweep is what lists have shown of the dependents of one owner.
+type sweep struct {
+	found  []object               // that refer to it, each once
+	blind  []blind                // types that could not be listed, and why
+	failed []schema.GroupResource // the same
+	again  time.Duration          // when the first of those may be tried again that are not listed now because they do not answer; 0: there is none
+}
+
+// strays lists the types that may hold dependents of an owner that the graph does not show, and that nothing has been seen to hold for so long. It says how many of
+// the likely ones could not be listed, too. A list that others share may be from before some dependents were gone, which the graph knows: the types of those that it
+// shows are listed once more.
+func (l *lists) strays(ctx context.Context, o ending, free time.Duration) (got sweep, unlisted int, err error) {
+	types, likely := l.candidates(o)
+	what := search{types: types, namespace: o.live.namespace, owner: o.key, since: o.memory.since}
+	what.patience = func(t apiType) time.Duration {
+		return listPatience(likely[t.GroupResource()], l.types.state(t.GroupResource()).blind(), free)
+	}
+	look := l.clock.Now()
+	got, err = l.dependents(ctx, what)
+	if err == nil && len(got.found) > 0 {
+		what.since = look
+		what.types = slices.DeleteFunc(types, func(t apiType) bool {
+			return !slices.ContainsFunc(got.found, func(o object) bool { return o.resource == t.GroupResource() })
+		})
+		var again sweep
+		again, err = l.dependents(ctx, what)
+		for _, o := range got.found {
+			if slices.Contains(again.failed, o.resource) { // nobody says that it has gone
+				again.found = append(again.found, o)
+			}
+		}
+		got = sweep{found: again.found, blind: slices.Concat(got.blind, again.blind), failed: slices.Concat(got.failed, again.failed)}
+	}
+	for _, r := range got.failed {
+		if likely[r] {
+			unlisted++
+		}
+	}
+	return got, unlisted, err
+}
+
+// listPatience is how long a list may take for an owner that is deleted in the foreground and that nothing has been seen to hold for so long. A type that is
+// likely to hold dependents may use up the time that the owner waits for it, and has some more if its feed works, as it may only have many objects; one that is
+// looked at for good measure may not keep the owner.
+func listPatience(likely, blind bool, free time.Duration) time.Duration {
+	switch {
+	case likely && blind:
+		return max(blindPatience-free, hangs)
+	case likely:
+		return max(blindPatience-free, askTimeout)
+	}
+	return hangs
+}
+
+// candidates are the types that may hold dependents of an owner that the graph does not show: those whose objects its type has been seen to own, and those whose
+// feeds have only just begun, or do not work. Those that are likely to it marks: one that has been failing for long, and that its type was never seen
+// to own, does not hold up everybody.
+func (l *lists) candidates(o ending) (types []apiType, likely map[schema.GroupResource]bool) {
+	now := l.clock.Now()
+	likely = map[schema.GroupResource]bool{}
+	for _, t := range l.graph.typesOfDependents(o.live.resource) {
+		likely[t] = true
+	}
+	for _, s := range l.types.states() {
+		if !s.watched || s.phase == away || !s.mayDependOn(o.at) {
+			continue
+		}
+		if s.blind() && now.Sub(s.since) < blindPatience || now.Sub(s.shown) < blindPatience {
+			likely[s.GroupResource()] = true
+		}
+		if likely[s.GroupResource()] || s.blind() {
+			types = append(types, s.apiType)
+		}
+	}
+	return types, likely
+}
+
+// everywhere returns the types to list for dependents of an owner, those that the graph shows, and the types that nothing can be known of.
+func (l *lists) everywhere(o ending) (types []apiType, known []object, unseen []blind) {
+	unserved := map[schema.GroupResource]bool{}
+	for _, d := range l.graph.referring(o.key) {
+		if l.types.state(d.resource).served() {
+			known = append(known, d)
+		} else {
+			unserved[d.resource] = true
+		}
+	}
+	for _, t := range l.types.states() {
+		switch r := t.GroupResource(); {
+		case !t.watched || !t.mayDependOn(o.at):
+		case t.served():
+			types = append(types, t.apiType)
+		case unserved[r], t.blind(): // otherwise the graph shows all there was of it, and nothing refers to the owner
+			unseen = append(unseen, blind{r.String(), "the API server does not serve it at the moment"})
+		}
+	}
+	for _, group := range l.types.unknownGroups() {
+		unseen = append(unseen, blind{"*." + group, "the API server cannot tell what is in the group"})
+	}
+	return types, known, unseen
+}
+
+// dependents lists types and returns what refers to an owner. Its lists are shared with the others. The error is that ctx, or the term, has ended, or that others are in line.
+func (l *lists) dependents(ctx context.Context, what search) (sweep, error) {
+	type result struct {
+		objects []object
+		err     error
+	}
+	if what.namespace == "" && len(what.types) > 0 { // the next one then shares what is still fresh
+		wide := l.wideLimited
+		if what.patience == nil {
+			wide = l.wideUnhurried
+		}
+		if err := enter(ctx, wide, nil); err != nil {
+			return sweep{}, err
+		}
+		defer func() { <-wide }()
+	}
+	results := make([]result, len(what.types))
+	var group controller.Group
+	group.SetLimit(listsAtOnce)
+	for n, t := range what.types {
+		group.Go(func() error {
+			results[n].objects, results[n].err = l.list(ctx, t, what)
+			return nil
+		})
+	}
+	_ = group.Wait() // errors are part of the results
+	var got sweep
+	met := map[id]bool{}
+	for n, r := range results {
+		switch {
+		case r.err != nil && (ctx.Err() != nil || errors.Is(r.err, context.Canceled)):
+			return sweep{}, r.err
+		case r.err != nil:
+			why := answer.ForUsers(r.err)
+			var silent *silence
+			if errors.As(r.err, &silent) {
+				why, got.again = silent.Error(), controller.Soonest(got.again, silent.again)
+			}
+			got.blind = append(got.blind, blind{what.types[n].GroupResource().String(), why})
+			got.failed = append(got.failed, what.types[n].GroupResource())
+		}
+		for _, o := range r.objects {
+			if key, _ := idOf(o.uid); !met[key] {
+				met[key] = true
+				got.found = append(got.found, o)
+			}
+		}
+	}
+	return got, nil
+}
+
+// list returns the objects of a type that refer to an owner. If what is stored cannot be read in the preferred version, as that takes a conversion whose webhook
+// is away, it may be in another.
+func (l *lists) list(ctx context.Context, t apiType, what search) ([]object, error) {
+	how := unhurried
+	if what.patience != nil {
+		patience := what.patience(t)
+		how = limited
+		if patience <= hangs {
+			how = brief
+		}
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, patience)
+		defer cancel()
+	}
+	objects, err := l.listIn(ctx, t, how, what)
+	if !unreadable(err) {
+		return objects, err
+	}
+	for _, other := range t.others() {
+		if objects, failed := l.listIn(ctx, other, how, what); failed == nil {
+			return objects, nil
+		}
+	}
+	return objects, err
+}
+
+// unreadable reports whether an error says that the API server has failed, which it does if it cannot convert something, or has not answered in that version.
+func unreadable(err error) bool {
+	var status apierrors.APIStatus
+	var silent *silence
+	return errors.As(err, &status) && status.Status().Code == http.StatusInternalServerError || errors.As(err, &silent)
+}
+
+// listIn is list in one version.
+func (l *lists) listIn(ctx context.Context, t apiType, how haste, what search) ([]object, error) {
+	at := place{t.GroupVersionResource, what.namespace}
+	if !t.namespaced {
+		at.namespace = ""
+	}
+	of := api{GroupVersionResource: t.GroupVersionResource, wide: at.namespace == "", haste: how}
+	got, err := l.shelves.ask(ctx, at, of, func(known shelf) bool {
+		return !known.asked.IsZero() && !known.asked.Before(what.since) && known.of[what.owner] && l.clock.Since(known.came) < listFresh
+	}, func(ctx context.Context) (shelf, error) {
+		wanted := l.others()
+		wanted[what.owner] = true
+		list := shelf{asked: l.clock.Now(), of: wanted}
+		list.objects, list.err = l.read(ctx, at, wanted)
+		list.came = l.clock.Now()
+		return list, list.err
+	})
+	if err == nil {
+		err = got.err
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list %v: %w", t.GroupResource(), err)
+	}
+	return got.objects[what.owner], nil
+}
+
+// read lists a place, page by page, and keeps what refers to one of the owners. It reads what is stored now, not what some watch cache has.
+func (l *lists) read(ctx context.Context, at place, wanted map[id]bool) (map[id][]object, error) {
+	found := map[id][]object{}
+	var came time.Time // all pages show what was stored when the first one came, or before
+	options := metav1.ListOptions{Limit: pageSize}
+	for {
+		page, err := l.page(ctx, at, options)
+		if err != nil {
+			return nil, err
+		}
+		if came.IsZero() {
+			came = l.clock.Now()
+		}
+		for i := range page.Items {
+			m := &page.Items[i]
+			referred := map[id]bool{}
+			for _, ref := range m.OwnerReferences {
+				if key, _ := idOf(ref.UID); wanted[key] && !referred[key] {
+					referred[key] = true
+					o := objectOf(at.GroupResource(), m)
+					o.read = came
+					found[key] = append(found[key], o)
+				}
+			}
+		}
+		if options.Continue = page.Continue; options.Continue == "" {
+			return found, nil
+		}
+	}
+}
+
+func (l *lists) page(ctx context.Context, at place, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
+	defer cancel()
+	return l.client.Resource(at.GroupVersionResource).Namespace(at.namespace).List(ctx, options)
+}
+
+// reset forgets all lists, at the beginning of a term. Nobody may be listing.
+func (l *lists) reset() { l.shelves.reset() }
+
+// prune forgets lists that are no longer good for anybody.
+func (l *lists) prune() {
+	l.shelves.prune(func(known shelf) bool { return l.clock.Since(known.came) >= listFresh })
+}
