@@ -726,3 +726,20 @@ func TestObjectsWithoutUIDAreNotKept(t *testing.T) {
 		t.Errorf("%d objects, want none", objects)
 	}
 }
+
+// size counts objects that are seen, those that are only referred to, and references.
+func (g *graph) size() (objects, absent, refs int) {
+	g.lock.Lock()
+	defer g.lock.Unlock()
+	for _, n := range g.nodes {
+		if n.marks.has(seen) {
+			objects++
+		} else {
+			absent++
+		}
+		for e := n.refs; e != nil; e = e.next {
+			refs++
+		}
+	}
+	return objects, absent, refs
+}

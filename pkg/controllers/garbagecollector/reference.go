@@ -85,11 +85,6 @@ func (t target) heardFor(s standing, now time.Time) time.Duration {
 	return s.heardFor(now)
 }
 
-// String is a key for answers that many dependents share.
-func (t target) String() string {
-	return fmt.Sprintf("%s/%s/%s", t.GroupVersionResource, t.namespace, t.name)
-}
-
 // resolve says where to ask for the owner that an object in a namespace refers to; empty: one in no namespace.
 func (c catalogue) resolve(r reference, namespace string) (target, problem) {
 	gv, err := schema.ParseGroupVersion(r.apiVersion)

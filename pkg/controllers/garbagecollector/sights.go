@@ -160,20 +160,3 @@ func (g *graph) sees(key id) bool {
 	n := g.nodes[key]
 	return n != nil && n.marks.has(seen)
 }
-
-// size counts objects that are seen, those that are only referred to, and references.
-func (g *graph) size() (objects, absent, refs int) {
-	g.lock.Lock()
-	defer g.lock.Unlock()
-	for _, n := range g.nodes {
-		if n.marks.has(seen) {
-			objects++
-		} else {
-			absent++
-		}
-		for e := n.refs; e != nil; e = e.next {
-			refs++
-		}
-	}
-	return objects, absent, refs
-}
