@@ -272,7 +272,7 @@ func (g *graph) consider(n *node, w *wakes) {
 	switch {
 	case n.marks.finishing():
 		w.owner(n)
-	case g.suspicious(n):
+	case g.doubted(n, false):
 		w.object(n, 0)
 	}
 }

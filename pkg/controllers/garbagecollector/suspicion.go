@@ -40,8 +40,16 @@ func (g *graph) expect(now expected) (less bool) {
 	return less
 }
 
-// suspicious reports whether an object has a reference that may not be to a living owner, nor to one that is still to come.
-func (g *graph) suspicious(n *node) bool {
+// doubts reports whether an object has a reference that may not be to a living owner. One that is still to come counts, too.
+func (g *graph) doubts(key id) bool {
+	g.lock.Lock()
+	defer g.lock.Unlock()
+	n := g.nodes[key]
+	return n != nil && g.doubted(n, true)
+}
+
+// doubted reports whether an object has a reference that may not be to a living owner; to one that is still to come only if those count.
+func (g *graph) doubted(n *node, toCome bool) bool {
 	if !n.marks.has(seen) || n.marks.has(terminating) {
 		return false
 	}
@@ -49,26 +57,10 @@ func (g *graph) suspicious(n *node) bool {
 		switch g.doubt(e) {
 		case none:
 		case unseen:
-			if _, departed := g.gone[e.owner]; departed || !g.expected.of(g.kinds.at(e.kind)) {
+			if _, departed := g.gone[e.owner]; toCome || departed || !g.expected.of(g.kinds.at(e.kind)) {
 				return true
 			}
 		default:
-			return true
-		}
-	}
-	return false
-}
-
-// doubts reports whether an object has a reference that may not be to a living owner. One that is still to come counts, too.
-func (g *graph) doubts(key id) bool {
-	g.lock.Lock()
-	defer g.lock.Unlock()
-	n := g.nodes[key]
-	if n == nil || !n.marks.has(seen) || n.marks.has(terminating) {
-		return false
-	}
-	for e := n.refs; e != nil; e = e.next {
-		if g.doubt(e) != none {
 			return true
 		}
 	}
@@ -87,12 +79,17 @@ const (
 )
 
 func (g *graph) doubt(e *edge) doubt {
-	switch owner := e.owner; {
-	case !owner.marks.has(seen):
+	return g.doubtOf(e.owner, g.spaces.at(e.dependent.space), g.kinds.at(e.kind), g.nameOf(e))
+}
+
+// doubtOf is what the graph holds against a reference from a namespace to an owner, by its kind and name as they are written; nil: nobody refers to it.
+func (g *graph) doubtOf(owner *node, namespace string, kind writtenKind, name string) doubt {
+	switch {
+	case owner == nil || !owner.marks.has(seen):
 		return unseen
-	case !g.reachable(e):
+	case g.spaces.at(owner.space) != "" && g.spaces.at(owner.space) != namespace:
 		return elsewhere
-	case !g.isCalled(owner, g.kinds.at(e.kind), g.nameOf(e)):
+	case !g.isCalled(owner, kind, name):
 		return mismatched
 	case owner.marks.waiting():
 		return leaving
@@ -108,12 +105,8 @@ func (g *graph) look(key id) (o object, against []suspicion, owns, ok bool) {
 	if n == nil || !n.marks.has(seen) {
 		return object{}, nil, false, false
 	}
-	for e := n.refs; e != nil; e = e.next {
-		against = append(against, suspicion{
-			doubt: g.doubt(e), gone: g.goneAs(e.owner, g.kinds.at(e.kind)), departed: g.gone[e.owner].at, since: g.began.Add(e.since),
-		})
-	}
-	return g.snapshot(n), against, g.ownsOthers(n), true
+	o = g.snapshot(n)
+	return o, g.heldAgainst(o), g.ownsOthers(n), true
 }
 
 // ownsOthers reports whether other objects refer to one, which must be seen, in a way that can be meant.
@@ -130,6 +123,11 @@ func (g *graph) ownsOthers(n *node) bool {
 func (g *graph) against(o object) []suspicion {
 	g.lock.Lock()
 	defer g.lock.Unlock()
+	return g.heldAgainst(o)
+}
+
+// heldAgainst is against with the lock held.
+func (g *graph) heldAgainst(o object) []suspicion {
 	var before *edge
 	if n := g.nodes[keyed(o)]; n != nil {
 		before = n.refs
@@ -142,22 +140,10 @@ func (g *graph) against(o object) []suspicion {
 	known := g.finder(before)
 	for _, r := range o.refs {
 		key, _ := idOf(r.uid)
-		n := g.nodes[key]
-		s := suspicion{doubt: none, since: read}
+		n, kind := g.nodes[key], writtenKind{r.apiVersion, r.kind}
+		s := suspicion{doubt: g.doubtOf(n, o.namespace, kind, r.name), gone: g.goneAs(n, kind), departed: g.gone[n].at, since: read}
 		if e := known(r); e != nil && g.began.Add(e.since).Before(read) {
 			s.since = g.began.Add(e.since)
-		}
-		switch {
-		case n == nil:
-			s.doubt = unseen
-		case !n.marks.has(seen):
-			s.doubt, s.gone, s.departed = unseen, g.goneAs(n, writtenKind{r.apiVersion, r.kind}), g.gone[n].at
-		case g.spaces.at(n.space) != "" && g.spaces.at(n.space) != o.namespace:
-			s.doubt = elsewhere
-		case !g.isCalled(n, writtenKind{r.apiVersion, r.kind}, r.name):
-			s.doubt = mismatched
-		case n.marks.waiting():
-			s.doubt = leaving
 		}
 		against = append(against, s)
 	}
