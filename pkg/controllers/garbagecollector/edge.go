@@ -86,26 +86,8 @@ type meaning struct {
 	kind  writtenKind
 }
 
-// fewRefs are so few that looking through them is quicker than a map of them. There is no limit to what an object may have.
-const fewRefs = 8
-
 // finder returns what finds the first of some references that names the same owner as another; nil: none does.
 func (g *graph) finder(among *edge) func(reference) *edge {
-	count := 0
-	for e := among; e != nil && count <= fewRefs; e = e.next {
-		count++
-	}
-	if count <= fewRefs {
-		return func(r reference) *edge {
-			key, _ := idOf(r.uid)
-			for e := among; e != nil; e = e.next {
-				if e.owner.uid == key && g.nameOf(e) == r.name && g.kinds.at(e.kind) == (writtenKind{r.apiVersion, r.kind}) {
-					return e
-				}
-			}
-			return nil
-		}
-	}
 	first := map[meaning]*edge{}
 	for e := among; e != nil; e = e.next {
 		key := meaning{e.owner.uid, g.nameOf(e), g.kinds.at(e.kind)}
