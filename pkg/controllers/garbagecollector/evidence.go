@@ -54,16 +54,16 @@ const (
 	noSuchName  witness = "impossible_name"
 )
 
-// saying is what an answer of the API server to a request for an owner says.
-type saying uint8
+// saying is what an answer of the API server to a request for an owner says. The last three are also labels of metrics.
+type saying string
 
 const (
-	unasked saying = iota
-	found          // an object of this name
-	missing        // that there is no object of this name
-	unnamed        // 404, but not about the object: this server may not know the type, or not yet
-	refused        // that we may not ask, or not so
-	unable         // nothing that could be relied on, or nothing at all
+	unasked saying = ""
+	found   saying = "found"       // an object of this name
+	missing saying = "missing"     // that there is no object of this name
+	unnamed saying = "unnamed_404" // 404, but not about the object: this server may not know the type, or not yet
+	refused saying = "refused"     // that we may not ask, or not so
+	unable  saying = "unable"      // nothing that could be relied on, or nothing at all
 )
 
 // sayingOf reads an answer. m is not looked at if there is an error.
@@ -215,7 +215,7 @@ func judge(t testimony, now time.Time) ruling {
 		return ruling{ask: true}
 	case t.live.failures > 0:
 		if pause := pauseAfter(t.live.failures) - t.live.age(now); pause > 0 {
-			return ruling{after: pause, held: heldBy(t.live.says)}
+			return ruling{after: pause, held: string(t.live.says)}
 		}
 		return ruling{ask: true}
 	case t.polled() && now.Before(t.live.poll):
@@ -292,14 +292,4 @@ func confirmed(t testimony, now time.Time) ruling {
 // pauseAfter is how long an owner is not asked for after so many failures in a row.
 func pauseAfter(failures int) time.Duration {
 	return min(minPause<<min(failures-1, 10), maxPause)
-}
-
-func heldBy(s saying) string {
-	switch s {
-	case refused:
-		return "refused"
-	case unnamed:
-		return "unnamed_404"
-	}
-	return "unable"
 }

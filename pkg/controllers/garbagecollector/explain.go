@@ -45,26 +45,19 @@ func (b blocker) String() string {
 	return name + " is not deleted yet"
 }
 
-// text is the problem in words.
-func (p problem) text() string {
-	switch p {
-	case unparsable:
-		return "its apiVersion cannot be read"
-	case outOfReach:
-		return "its kind lives in namespaces, and the dependent in none"
-	case undiscovered:
-		return "the API server cannot tell what is in its group"
-	case unserved:
-		return "its kind is not known"
-	case otherVersion:
-		return "its version is not served"
-	case ambiguous:
-		return "several types are of its kind"
-	case impossible, unusable:
-		return "its name cannot be that of an object"
-	}
-	return ""
+var problemTexts = map[problem]string{
+	unparsable:   "its apiVersion cannot be read",
+	outOfReach:   "its kind lives in namespaces, and the dependent in none",
+	undiscovered: "the API server cannot tell what is in its group",
+	unserved:     "its kind is not known",
+	otherVersion: "its version is not served",
+	ambiguous:    "several types are of its kind",
+	impossible:   "its name cannot be that of an object",
+	unusable:     "its name cannot be that of an object",
 }
+
+// text is the problem in words.
+func (p problem) text() string { return problemTexts[p] }
 
 // text is what has been answered about an owner, in words, if that says nothing about it.
 func (s saying) text() string {

@@ -95,7 +95,7 @@ func newState(c *Controller) *state {
 var causes = [...]string{
 	string(byFinalizers), string(byDependents), string(byIdle), string(byBlindness), string(byRefs), string(byRejection), string(byFailure), string(byLine),
 	string(unparsable), string(outOfReach), string(undiscovered), string(unserved), string(otherVersion), string(ambiguous), string(unusable),
-	"syncing", "refused", "unnamed_404", "unable", "unconfirmed", "slow",
+	"syncing", string(refused), string(unnamed), string(unable), "unconfirmed", "slow",
 }
 
 // Describe implements prometheus.Collector.

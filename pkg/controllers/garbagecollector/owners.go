@@ -129,7 +129,7 @@ func (o *owners) view(dependent object, against []suspicion, look time.Time, las
 		}
 		if j.ruling = judge(j.testimony, now); j.ask {
 			if pause := o.pause(j.at); pause > 0 {
-				j.ruling = ruling{after: pause, held: heldBy(unable)}
+				j.ruling = ruling{after: pause, held: string(unable)}
 			}
 		}
 		rulings[n] = j.ruling
@@ -163,7 +163,7 @@ func (v view) obscure() (n int, why string) {
 			return n, j.problem.text()
 		case j.live.failures > 0: // also while it is time to ask again
 			return n, j.live.says.text()
-		case j.held == heldBy(unable): // its API was not even asked, because it does not answer
+		case j.held == string(unable): // its API was not even asked, because it does not answer
 			return n, unable.text()
 		}
 	}
