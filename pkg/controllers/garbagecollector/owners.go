@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
@@ -33,13 +33,11 @@ type owners struct {
 	graph   *graph
 	types   *knownTypes
 	replies *inquiries[target, reply]
-
-	lock   sync.Mutex
-	polled time.Time // the latest moment at which an owner is to be asked for again of whose deletion no feed tells
+	polls   *rate.Limiter // of owners of whose deletion no feed tells
 }
 
 func newOwners(client metadata.Interface, clk clock.PassiveClock, g *graph, known *knownTypes) *owners {
-	return &owners{client: client, clock: clk, graph: g, types: known, replies: newInquiries[target, reply](clk, 2*questionsAtOnce)}
+	return &owners{client: client, clock: clk, graph: g, types: known, replies: newInquiries[target, reply](clk, 2*questionsAtOnce), polls: newPolls()}
 }
 
 // view is what is known, at one moment, of all owners of an object.
@@ -205,10 +203,10 @@ func (o *owners) put(ctx context.Context, at target, polled bool) (reply, error)
 	if err == nil {
 		m = found
 	}
-	says := sayingOf(m, err, at.name)
-	next := o.known(at).then(says, m, asked, o.clock.Now())
+	says, now := sayingOf(m, err, at.name), o.clock.Now()
+	next := o.known(at).then(says, m, asked, now)
 	if err == nil && polled && next.asked.Equal(asked) && !next.leaving {
-		next.poll = o.nextPoll()
+		next.poll = now.Add(pollEvery + o.polls.ReserveN(now, 1).DelayFrom(now))
 	}
 	if says != unable {
 		err = nil
@@ -216,13 +214,8 @@ func (o *owners) put(ctx context.Context, at target, polled bool) (reply, error)
 	return next, err
 }
 
-// nextPoll is when to ask for an owner again, each at another moment.
-func (o *owners) nextPoll() time.Time {
-	o.lock.Lock()
-	defer o.lock.Unlock()
-	o.polled = later(o.polled.Add(pollApart), o.clock.Now().Add(pollEvery))
-	return o.polled
-}
+// newPolls spreads polls: each is at another moment.
+func newPolls() *rate.Limiter { return rate.NewLimiter(rate.Every(pollApart), 1) }
 
 func (o *owners) get(ctx context.Context, at target) (*metav1.PartialObjectMetadata, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
@@ -233,9 +226,7 @@ func (o *owners) get(ctx context.Context, at target) (*metav1.PartialObjectMetad
 // reset forgets everything, at the beginning of a term. Nobody may be asking.
 func (o *owners) reset() {
 	o.replies.reset()
-	o.lock.Lock()
-	defer o.lock.Unlock()
-	o.polled = time.Time{}
+	o.polls = newPolls()
 }
 
 // prune forgets what is too old to matter.
