@@ -119,24 +119,15 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.owners.reset()
 	c.lists.reset()
 	c.memories.reset()
-	c.inTerm.Store(true)
+	var loops sync.WaitGroup
+	c.ownerLoop.Start(ctx, &loops, nil)
+	c.objectLoop.Start(ctx, &loops, nil)
+	c.inTerm.Store(true) // no earlier than there are queues: nobody would look at what is noted
 	defer c.inTerm.Store(false)
-	var rest sync.WaitGroup
-	c.ownerLoop.Start(ctx, &rest, func() []id { return c.graph.all().owners })
-	rest.Go(func() { c.keepHouse(ctx) })
-	c.objectLoop.Run(ctx, c.suspects)
-	rest.Wait()
+	c.lookThrough()
+	c.keepHouse(ctx)
+	loops.Wait()
 	return nil
-}
-
-// suspects are the objects that a term begins with.
-func (c *Controller) suspects() []id {
-	w := c.graph.all()
-	keys := make([]id, len(w.objects))
-	for n, o := range w.objects {
-		keys[n] = o.id
-	}
-	return keys
 }
 
 // keepHouse forgets what is not needed any more, and looks for what was missed, until ctx ends.
