@@ -90,24 +90,17 @@ const (
 	maxFailedPause = time.Minute
 )
 
-// reject is the memory after a request was rejected.
-func (m objectMemory) reject(what deed, text string, now time.Time) objectMemory {
-	if m.rejected != what || m.outage {
+// refuse is the memory after a request was rejected or, in an outage, has failed.
+func (m objectMemory) refuse(what deed, text string, outage bool, now time.Time) objectMemory {
+	first, last := minRejectedPause, maxRejectedPause
+	if outage {
+		first, last = minFailedPause, maxFailedPause
+	}
+	if m.rejected != what || m.outage != outage {
 		m.times = 0
 	}
-	m.refused, m.rejected, m.outage = text, what, false
-	m.again = now.Add(min(minRejectedPause<<min(m.times, 16), maxRejectedPause))
-	m.times++
-	return m
-}
-
-// fail is the memory after a request has failed.
-func (m objectMemory) fail(what deed, text string, now time.Time) objectMemory {
-	if m.rejected != what || !m.outage {
-		m.times = 0
-	}
-	m.refused, m.rejected, m.outage = text, what, true
-	m.again = now.Add(min(minFailedPause<<min(m.times, 16), maxFailedPause))
+	m.refused, m.rejected, m.outage = text, what, outage
+	m.again = now.Add(min(first<<min(m.times, 16), last))
 	m.times++
 	return m
 }

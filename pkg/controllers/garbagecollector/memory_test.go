@@ -55,7 +55,7 @@ func TestABackOffOutlastsTheDoubt(t *testing.T) {
 	m := newMemories()
 	key := keyOf(uid(1))
 	nobody := func(id) bool { return false }
-	m.setObject(key, objectMemory{}.reject(remove, "not now", began))
+	m.setObject(key, objectMemory{}.refuse(remove, "not now", false, began))
 	m.prune(nobody, nobody, began)
 	if got := m.object(key).pause(remove, began); got != minRejectedPause {
 		t.Errorf("it may be sent again in %v, want %v", got, minRejectedPause)

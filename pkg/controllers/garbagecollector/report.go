@@ -163,7 +163,7 @@ func (c *Controller) failed(o object, a action, err error) {
 		return
 	}
 	key := keyed(o)
-	c.memories.setObject(key, c.memories.object(key).fail(a.do, answer.ForUsers(err), c.deps.Clock.Now()))
+	c.memories.setObject(key, c.memories.object(key).refuse(a.do, answer.ForUsers(err), true, c.deps.Clock.Now()))
 }
 
 // busy keeps that others are in line, if that is what an error says.
@@ -180,7 +180,7 @@ func (c *Controller) busy(o object, err error) {
 // for each of them.
 func (c *Controller) refused(ctx context.Context, o object, a action, err error) time.Duration {
 	key, now := keyed(o), c.deps.Clock.Now()
-	m := c.memories.object(key).reject(a.do, err.Error(), now)
+	m := c.memories.object(key).refuse(a.do, err.Error(), false, now)
 	c.memories.setObject(key, m)
 	level := klog.Level(2)
 	if m.times == 1 {
