@@ -15,31 +15,24 @@ const mostDrawn = 5_000
 
 // drawing is a part of the graph.
 type drawing struct {
-	objects []object       // in the order of their UIDs
-	edges   []drawnEdge    // in the order of those of the dependents
-	more    bool           // there is more than was taken
-	index   map[*node]bool // what is in it
-}
-
-// drawnEdge is one reference.
-type drawnEdge struct {
-	dependent, owner types.UID
-	blocking         bool
+	objects []object // in the order of their UIDs
+	more    bool     // there is more than was taken
 }
 
 // draw takes what is around some objects, their owners and dependents with all theirs; around none: all that owns something or is owned.
 func (g *graph) draw(around []id, most int) drawing {
 	g.lock.Lock()
 	defer g.lock.Unlock()
-	d := drawing{index: map[*node]bool{}}
+	var d drawing
 	var open []*node
+	taken := map[*node]bool{}
 	take := func(n *node) {
 		switch {
-		case n == nil || d.index[n]:
-		case len(d.index) >= most:
+		case n == nil || taken[n]:
+		case len(taken) >= most:
 			d.more = true
 		default:
-			d.index[n] = true
+			taken[n] = true
 			open = append(open, n)
 		}
 	}
@@ -68,17 +61,7 @@ func (g *graph) draw(around []id, most int) drawing {
 			take(e.dependent)
 		}
 	}
-	for n := range d.index {
-		for e := n.refs; e != nil; e = e.next {
-			if d.index[e.owner] {
-				d.edges = append(d.edges, drawnEdge{g.uidOf(n), g.uidOf(e.owner), e.blocking})
-			}
-		}
-	}
 	slices.SortFunc(d.objects, func(a, b object) int { return cmp.Compare(a.uid, b.uid) })
-	slices.SortFunc(d.edges, func(a, b drawnEdge) int {
-		return cmp.Or(cmp.Compare(a.dependent, b.dependent), cmp.Compare(a.owner, b.owner))
-	})
 	return d
 }
 
@@ -87,9 +70,11 @@ func (g *graph) draw(around []id, most int) drawing {
 func (d drawing) write(w io.Writer) error {
 	lines := []string{"digraph owners {", "\trankdir=BT;"}
 	if d.more {
-		lines = append(lines, fmt.Sprintf("\tlabel=\"%d objects of more: ask with ?uid=\";", len(d.index)))
+		lines = append(lines, fmt.Sprintf("\tlabel=\"%d objects of more: ask with ?uid=\";", len(d.objects)))
 	}
+	drawn := map[types.UID]bool{}
 	for _, o := range d.objects {
+		drawn[o.uid] = true
 		look := ""
 		switch {
 		case !o.marks.has(seen):
@@ -103,12 +88,13 @@ func (d drawing) write(w io.Writer) error {
 		}
 		lines = append(lines, fmt.Sprintf("\t%s [label=%s%s];", quoted(string(o.uid)), quoted(title), look))
 	}
-	for _, e := range d.edges {
-		look := ""
-		if e.blocking {
-			look = " [style=bold]"
+	for _, o := range d.objects {
+		for _, r := range o.refs {
+			if drawn[r.uid] {
+				look := map[bool]string{true: " [style=bold]"}[r.blocking]
+				lines = append(lines, fmt.Sprintf("\t%s -> %s%s;", quoted(string(o.uid)), quoted(string(r.uid)), look))
+			}
 		}
-		lines = append(lines, fmt.Sprintf("\t%s -> %s%s;", quoted(string(e.dependent)), quoted(string(e.owner)), look))
 	}
 	for _, line := range append(lines, "}") {
 		if _, err := io.WriteString(w, line+"\n"); err != nil {
