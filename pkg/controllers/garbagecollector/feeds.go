@@ -51,26 +51,8 @@ func (t *knownTypes) begin(ctx context.Context, types []schema.GroupResource) {
 
 // awaitServices waits until it is known which types are local, but not for long.
 func (t *knownTypes) awaitServices(ctx context.Context) {
-	if closed(t.known) {
-		return
-	}
-	timer := t.deps.Clock.NewTimer(firstPatience)
-	defer timer.Stop()
-	select {
-	case <-t.known:
-	case <-timer.C():
-	case <-ctx.Done():
-	}
+	t.await(ctx, t.known, firstPatience)
 	t.servicesKnown()
-}
-
-// servicesKnown ends the wait of all others.
-func (t *knownTypes) servicesKnown() {
-	t.lock.Lock()
-	defer t.lock.Unlock()
-	if !closed(t.known) {
-		close(t.known)
-	}
 }
 
 // start starts the feed of a type, if there is to be one.

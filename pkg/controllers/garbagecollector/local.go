@@ -222,9 +222,7 @@ func (t *knownTypes) sawService(service metav1.Object, gone bool) stir {
 func (t *knownTypes) listedServices(names map[string]bool) stir {
 	t.lock.Lock()
 	defer t.lock.Unlock()
-	if !closed(t.known) {
-		close(t.known)
-	}
+	t.servicesKnown()
 	return keepOnly(t.services, names)
 }
 

@@ -73,6 +73,8 @@ type knownTypes struct {
 	tell        chan struct{}     // holds one while Changed is to be called
 	filling     []<-chan struct{} // closed as the caches of other controllers are filled
 
+	servicesKnown func()
+
 	// shifting is held while feeds are begun or ended, from the decision until it is done. It comes before lock.
 	shifting sync.Mutex
 
@@ -81,7 +83,7 @@ type knownTypes struct {
 	latest   catalogue
 	services map[string]claim // APIServices by name
 	defined  map[string]claim // CustomResourceDefinitions by name
-	known    chan struct{}    // closed when the APIServices have been listed
+	known    chan struct{}    // closed by servicesKnown, when the APIServices have been listed
 	stirred  stir             // by events that are not scheduled yet
 	awaited  time.Time        // somebody has asked for a discovery after this
 }
@@ -164,6 +166,7 @@ func newTypes(d typesDeps) (*knownTypes, error) {
 		types: map[schema.GroupResource]*knownType{}, services: map[string]claim{}, defined: map[string]claim{}, known: make(chan struct{}),
 		latest: newCatalogue(time.Time{}, nil),
 	}
+	t.servicesKnown = sync.OnceFunc(func() { close(t.known) })
 	for _, r := range d.Ignored {
 		t.ignored[r] = true
 	}
@@ -279,23 +282,26 @@ func (t *knownTypes) run(ctx context.Context) {
 
 // giveWay waits until the caches are filled, but not for long, and for the head start of those who work with them.
 func (t *knownTypes) giveWay(ctx context.Context) {
-	patience := t.deps.Clock.NewTimer(firstPatience)
-	defer patience.Stop()
+	until := t.deps.Clock.Now().Add(firstPatience)
 	for _, synced := range t.filling {
-		select {
-		case <-synced:
-		case <-patience.C():
-			return
-		case <-ctx.Done():
+		if !t.await(ctx, synced, until.Sub(t.deps.Clock.Now())) {
 			return
 		}
 	}
-	head := t.deps.Clock.NewTimer(headStart)
-	defer head.Stop()
+	t.await(ctx, nil, headStart)
+}
+
+// await waits for something to happen, at most so long, and reports whether it has; nil never happens.
+func (t *knownTypes) await(ctx context.Context, what <-chan struct{}, most time.Duration) bool {
+	timer := t.deps.Clock.NewTimer(most)
+	defer timer.Stop()
 	select {
-	case <-head.C():
+	case <-what:
+		return true
+	case <-timer.C():
 	case <-ctx.Done():
 	}
+	return false
 }
 
 // wanted selects the types whose objects can be asked for, which may be owners, and those that can be watched, which may be owned.
@@ -488,12 +494,8 @@ func (t *knownTypes) telling(ctx context.Context) {
 		} else {
 			pause = minTold
 		}
-		timer := t.deps.Clock.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if t.await(ctx, nil, pause); ctx.Err() != nil {
 			return
-		case <-timer.C():
 		}
 		select { // those that came meanwhile
 		case <-t.tell:
