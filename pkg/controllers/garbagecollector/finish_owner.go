@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -308,46 +308,41 @@ func (c *Controller) finalize(ctx context.Context, o ending, finalizer string) (
 	return false, fmt.Errorf("%s %v %q: %w", requestFinalize, o.live.resource, named(o.live), errKeepsChanging)
 }
 
-// each calls do for many objects, writesAtOnce at a time, and returns when all have been tried. Of several errors it returns the one after which a retry
-// makes sense soonest: errBusy, then any but errRejected, then the first. After ErrDraining or errBusy it begins no more.
+// each calls do for many objects, writesAtOnce at a time, and returns when all have been tried. Of several errors it returns the most urgent, or the first of those.
+// After ErrDraining or errBusy it begins no more.
 func each(ctx context.Context, all []object, do func(context.Context, object) error) error {
-	var wait sync.WaitGroup
-	var first error
-	var lock sync.Mutex
-	busy := func() bool {
-		lock.Lock()
-		defer lock.Unlock()
-		return errors.Is(first, errBusy)
-	}
-	next := make(chan object)
-	for range min(len(all), writesAtOnce) {
-		wait.Go(func() {
-			for o := range next {
-				if busy() {
-					continue
-				}
-				if err := controller.Contain(func() error { return do(ctx, o) }); err != nil {
-					lock.Lock()
-					if first == nil || errors.Is(first, errRejected) && !errors.Is(err, errRejected) || errors.Is(err, errBusy) {
-						first = err
-					}
-					lock.Unlock()
-				}
-			}
-		})
-	}
-	for _, o := range all {
+	var group controller.Group
+	group.SetLimit(writesAtOnce)
+	var busy atomic.Bool
+	failed := make([]error, len(all)+1) // the last: the term ends
+	for n, o := range all {
 		if controller.Draining(ctx) {
-			lock.Lock()
-			first = controller.ErrDraining
-			lock.Unlock()
+			failed[len(all)] = controller.ErrDraining
 			break
 		}
-		next <- o
+		group.Go(func() error {
+			if !busy.Load() {
+				failed[n] = controller.Contain(func() error { return do(ctx, o) })
+				busy.CompareAndSwap(false, errors.Is(failed[n], errBusy))
+			}
+			return nil
+		})
 	}
-	close(next)
-	wait.Wait()
-	return first
+	_ = group.Wait()
+	return slices.MaxFunc(failed, func(a, b error) int { return cmp.Compare(urgency(a), urgency(b)) })
+}
+
+// urgency is the greater the sooner a retry makes sense.
+func urgency(err error) int {
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, errRejected):
+		return 1
+	case errors.Is(err, context.Canceled): // the term ends, or others are in line
+		return 3
+	}
+	return 2
 }
 
 // collectAgain wakes the dependents of an owner that are not being deleted yet, now and then: the events that do so may have been missed.
