@@ -27,8 +27,6 @@ const (
 	allWrites   = 300
 	// writesAtOnce is how many dependents of one owner are patched at once.
 	writesAtOnce = 32
-	// slotPatience is how long a request waits for its slot. After that its key waits for its turn again: a sync that does nothing for long counts as stuck.
-	slotPatience = 30 * time.Second
 	// writeTimeout is for one write: kube-apiserver v1.37 ends each after 34 s, and until then admission may just be slow.
 	writeTimeout = 40 * time.Second
 	// tries is how often an object is read and decided about anew because it was not as it had been seen, before it has to wait for its turn again.
@@ -101,7 +99,7 @@ func (w *writer) send(ctx context.Context, at apiType, o object, account types.U
 	if err := usable(o.name); err != nil {
 		return rejected, fmt.Errorf("%s %v %q: %w: %w", what, at.GroupResource(), named(o), errRejected, err)
 	}
-	slot := w.slots.Acquire(ctx, cache.NewObjectName(o.namespace, string(account)), w.clock.Now().Add(slotPatience))
+	slot := w.slots.Acquire(ctx, cache.NewObjectName(o.namespace, string(account)), w.clock.Now().Add(turnPatience))
 	if slot == nil {
 		return failed, fmt.Errorf("%s %v %q: %w", what, at.GroupResource(), named(o), noSlot(ctx))
 	}

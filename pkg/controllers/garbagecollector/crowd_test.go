@@ -150,8 +150,8 @@ func TestWhoWaitsForASlotForTooLongComesAgain(t *testing.T) {
 		begun := time.Now()
 		o := object{namespace: "a", name: "late", uid: uid(5000)}
 		_, err := w.send(t.Context(), apiType{}, o, o.uid, requestDelete, always, func(context.Context) error { return nil })
-		if took := time.Since(begun); !errors.Is(err, errBusy) || !errors.Is(err, context.Canceled) || took != slotPatience {
-			t.Errorf("after %v: %v, want to be told after %v that others are in line", took, err, slotPatience)
+		if took := time.Since(begun); !errors.Is(err, errBusy) || !errors.Is(err, context.Canceled) || took != turnPatience {
+			t.Errorf("after %v: %v, want to be told after %v that others are in line", took, err, turnPatience)
 		}
 		cancel()
 		synctest.Wait()

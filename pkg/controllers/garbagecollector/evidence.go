@@ -3,6 +3,7 @@ package garbagecollector
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -95,12 +96,7 @@ func isNamed(status metav1.Status, name string) bool {
 	if status.Code != http.StatusNotFound || status.Reason != metav1.StatusReasonNotFound || status.Details == nil || status.Details.Name != name {
 		return false
 	}
-	for _, cause := range status.Details.Causes {
-		if cause.Type == metav1.CauseTypeUnexpectedServerResponse {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(status.Details.Causes, func(c metav1.StatusCause) bool { return c.Type == metav1.CauseTypeUnexpectedServerResponse })
 }
 
 // reply is the latest answer about a target. It serves everybody who refers to it, with whatever UID.

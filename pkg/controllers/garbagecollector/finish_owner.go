@@ -50,12 +50,9 @@ func (c *Controller) reconcileOwner(ctx context.Context, key id) (controller.Res
 		case live != nil && before != "" && live.version == before:
 			m := c.memories.owner(key, live.marks.has(orphaning), c.deps.Clock.Now())
 			return c.wait(ctx, key, *live, afterRejection(c.deps.Clock.Since(m.since)), hindrance{refused: errNoConflict.Error()}), nil
-		case live == nil:
+		case live == nil || finish(ownerSight{meant: d.owner.uid, owner: *live}).do == nothing: // its event comes
 			c.memories.note(key, func(m *ownerMemory) { m.why = "" })
 			return controller.Result{After: after}, nil
-		case finish(ownerSight{meant: d.owner.uid, owner: *live}).do == nothing:
-			c.memories.note(key, func(m *ownerMemory) { m.why = "" })
-			return controller.Result{}, nil // its event comes
 		}
 		o := ending{key: key, at: at.apiType, live: *live, memory: c.memories.owner(key, live.marks.has(orphaning), c.deps.Clock.Now())}
 		end := c.finishForeground

@@ -22,9 +22,9 @@ const (
 	hangingMost = 2
 	// probeFor is for how long others leave an API that did not answer to the one who tries it again: no question but that for a long list takes longer.
 	probeFor = time.Minute
-	// linePatience is how long anybody waits for a turn or a place. After that the key waits for its turn again: a sync that does nothing for long counts as
+	// turnPatience is how long anybody waits for a turn, a place or a slot. After that the key waits for its turn again: a sync that does nothing for long counts as
 	// stuck.
-	linePatience = 30 * time.Second
+	turnPatience = 30 * time.Second
 )
 
 // api is what answers, or does not, as a whole: the questions of one kind about one type.
@@ -149,7 +149,7 @@ func withinTerm(ctx context.Context) (context.Context, context.CancelFunc) {
 	return within, func() { cancel(context.Canceled) }
 }
 
-// enter takes one of the places of a channel. It waits for linePatience at most, until the term ends, and as long as it is not refused; nil: it never is.
+// enter takes one of the places of a channel. It waits for turnPatience at most, until the term ends, and as long as it is not refused; nil: it never is.
 func enter(ctx context.Context, places chan struct{}, refused func() error) error {
 	if refused != nil {
 		if err := refused(); err != nil {
@@ -161,7 +161,7 @@ func enter(ctx context.Context, places chan struct{}, refused func() error) erro
 		return nil
 	default:
 	}
-	patience, cancel := context.WithTimeout(ctx, linePatience)
+	patience, cancel := context.WithTimeout(ctx, turnPatience)
 	defer cancel()
 	again := time.NewTicker(hangs / 2)
 	defer again.Stop()

@@ -1,8 +1,6 @@
 package garbagecollector
 
 import (
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -64,9 +62,6 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	reg.MustRegister(m.syncErrors, m.removed, m.latency, m.released, m.requests, m.evidence, m.would, m.lasting)
 	return m
 }
-
-// took notes how long after its owner an object was deleted.
-func (m *metrics) took(d time.Duration) { m.latency.Observe(d.Seconds()) }
 
 // state is what is shown of the present, when somebody asks.
 type state struct {

@@ -1,9 +1,12 @@
 package garbagecollector
 
 import (
+	"cmp"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"minikcm/pkg/controller"
 )
 
 // weighed is what the rulings on all owners of an object amount to.
@@ -22,12 +25,7 @@ func weigh(rulings []ruling) weighed {
 		if r.ask {
 			w.ask = append(w.ask, n)
 		}
-		if r.after > 0 && (w.after == 0 || r.after < w.after) {
-			w.after = r.after
-		}
-		if w.held == "" {
-			w.held = r.held
-		}
+		w.after, w.held = controller.Soonest(w.after, r.after), cmp.Or(w.held, r.held)
 	}
 	return w
 }

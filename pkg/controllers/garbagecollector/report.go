@@ -94,16 +94,11 @@ func (c *Controller) blockers(ctx context.Context, all []object) []blocker {
 		if d, ok := c.graph.dependentsOf(key, 0); ok {
 			b.own = d.blocking
 		}
-		switch {
-		case o.marks.has(terminating):
-			switch now, says, err := c.writer.read(ctx, c.types.state(o.resource).apiType, o); {
-			case err != nil:
-			case says == found && now.uid == o.uid:
+		if o.marks.has(terminating) { // the event that it is gone may have been missed, and it would hold its owner for ever
+			if now, _, err := c.reread(ctx, c.types.state(o.resource).apiType, o); err == nil && now != nil {
 				b.finalizers = foreign(now.live.Finalizers)
-			default: // its event may have been missed, and it would hold its owner for ever
-				c.graph.deny(key)
 			}
-		case !o.marks.has(terminating):
+		} else {
 			v := c.owners.view(o, c.graph.against(o), c.deps.Clock.Now(), round{})
 			if n, why := v.obscure(); n >= 0 {
 				b.unknown, b.why = o.refs[n], why
@@ -211,7 +206,7 @@ func (c *Controller) done(ctx context.Context, o object, v view, a action, got o
 	}
 	c.metrics.removed.WithLabelValues(string(a.policy)).Inc()
 	if !last.IsZero() {
-		c.metrics.took(now.Sub(last))
+		c.metrics.latency.Observe(now.Sub(last).Seconds())
 	}
 	n := v.unheard()
 	if n < 0 || o.live == nil || now.Sub(o.live.CreationTimestamp.Time) > youngFor {

@@ -50,15 +50,14 @@ var defaultIgnored = []schema.GroupResource{{Resource: "events"}, {Group: "event
 
 // typesDeps are what types work with.
 type typesDeps struct {
-	Graph     *graph
-	Caches    *caches.Caches
-	Discovery discovery.Client // nil: one on the way of feeds
-	Ignored   []schema.GroupResource
-	Clock     clock.WithTicker
+	Graph   *graph
+	Caches  *caches.Caches
+	Ignored []schema.GroupResource
+	Clock   clock.WithTicker
 	// Changed is called, without locks and once in a while only, when the catalogue or a standing has changed in a way by which more may be known
 	// of owners that were unknown.
 	Changed func()
-	// SyncError is called for each discovery and each feed that fails; nil: nobody counts them.
+	// SyncError is called for each discovery and each feed that fails.
 	SyncError func()
 }
 
@@ -69,6 +68,7 @@ type knownTypes struct {
 	// ignoredTold: types to be ignored that are not there have been logged. Only looking knows.
 	ignoredTold bool
 	feeds       *caches.Feeds
+	discovery   discovery.Client
 	woken       chan struct{}     // holds one while there is something to be scheduled
 	tell        chan struct{}     // holds one while Changed is to be called
 	filling     []<-chan struct{} // closed as the caches of other controllers are filled
@@ -170,15 +170,9 @@ func newTypes(d typesDeps) (*knownTypes, error) {
 	for _, r := range d.Ignored {
 		t.ignored[r] = true
 	}
-	if t.deps.SyncError == nil {
-		t.deps.SyncError = func() {}
-	}
-	if t.deps.Discovery == nil {
-		client, err := t.feeds.Discovery()
-		if err != nil {
-			return nil, err
-		}
-		t.deps.Discovery = client
+	var err error
+	if t.discovery, err = t.feeds.Discovery(); err != nil {
+		return nil, err
 	}
 	d.Graph.expect(expected{all: true})
 	d.Caches.Observe(t.observe)
@@ -312,7 +306,7 @@ func wanted(api metav1.APIResource) bool {
 
 // look asks discovery once and acts on the answer. It reports whether that was complete.
 func (t *knownTypes) look(ctx context.Context) bool {
-	answer := discovery.Ask(ctx, t.deps.Discovery, t.deps.Clock, wanted)
+	answer := discovery.Ask(ctx, t.discovery, t.deps.Clock, wanted)
 	if ctx.Err() != nil {
 		return false
 	}
