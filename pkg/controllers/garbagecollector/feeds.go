@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"minikcm/internal/timing"
 	"minikcm/pkg/caches"
 )
 
@@ -259,7 +260,7 @@ func (t *knownTypes) relist(ctx context.Context, now time.Time) {
 func (t *knownTypes) listen(k *knownType, now time.Time) occurrence {
 	last := t.feeds.Heard(k.GroupVersionResource)
 	switch {
-	case now.Sub(later(last, later(k.since, k.reopened))) >= quietFor:
+	case now.Sub(timing.Later(last, timing.Later(k.since, k.reopened))) >= quietFor:
 		return quiet
 	case last.After(k.since):
 		return heard

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"minikcm/internal/timing"
 	"minikcm/pkg/answer"
 	"minikcm/pkg/controller"
 )
@@ -116,7 +117,7 @@ func (c *Controller) undiscovered(m ownerMemory) bool {
 func (c *Controller) inGraph(key id, d dependents, m ownerMemory) ownerSight {
 	s := ownerSight{
 		meant: d.owner.uid, owner: d.owner, blocking: d.blocking, idle: d.idle, waiting: d.waiting, refs: d.all,
-		waited: c.deps.Clock.Since(m.since), still: c.deps.Clock.Since(later(m.since, m.moved)), undiscovered: c.undiscovered(m),
+		waited: c.deps.Clock.Since(m.since), still: c.deps.Clock.Since(timing.Later(m.since, m.moved)), undiscovered: c.undiscovered(m),
 	}
 	if s.blocking > 0 && s.blocking == s.waiting && s.still >= ringPatience { // or it is not asked for
 		r, ok := c.graph.waitingBelow(key).ringOf(d.owner.uid)

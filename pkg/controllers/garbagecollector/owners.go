@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
 
+	"minikcm/internal/timing"
 	"minikcm/pkg/controller"
 )
 
@@ -232,5 +233,5 @@ func (o *owners) reset() {
 // prune forgets what is too old to matter.
 func (o *owners) prune() {
 	now := o.clock.Now()
-	o.replies.prune(func(r reply) bool { return now.Sub(later(r.asked, r.poll)) > repliesKept })
+	o.replies.prune(func(r reply) bool { return now.Sub(timing.Later(r.asked, r.poll)) > repliesKept })
 }

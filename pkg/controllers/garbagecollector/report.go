@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 
+	"minikcm/internal/timing"
 	"minikcm/pkg/answer"
 	"minikcm/pkg/controller"
 )
@@ -198,7 +199,7 @@ func (c *Controller) done(ctx context.Context, o object, v view, a action, got o
 		if j.verdict == absent || j.verdict == waiting {
 			c.metrics.evidence.WithLabelValues(string(j.witness)).Inc()
 		}
-		last = later(last, j.gone)
+		last = timing.Later(last, j.gone)
 	}
 	if a.do == release {
 		c.metrics.released.Inc()

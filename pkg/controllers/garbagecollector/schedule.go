@@ -3,6 +3,8 @@ package garbagecollector
 import (
 	"context"
 	"time"
+
+	"minikcm/internal/timing"
 )
 
 const (
@@ -63,13 +65,13 @@ func (s schedule) after(what stir, now time.Time) schedule {
 		s.rest = min(s.rest, newcomerRest)
 	}
 	s.event, s.echo, s.pause = now, echo, 0
-	s.next = earlier(s.next, s.rested(now.Add(echoes[echo])))
+	s.next = timing.Earlier(s.next, s.rested(now.Add(echoes[echo])))
 	return s
 }
 
 // soon is the schedule after somebody has asked for a discovery of his own: an owner is held until it comes, so it does not rest for as long as after events.
 func (s schedule) soon(now time.Time) schedule {
-	s.next = earlier(s.next, later(now, s.last.Add(max(s.pause, askedRest))))
+	s.next = timing.Earlier(s.next, timing.Later(now, s.last.Add(max(s.pause, askedRest))))
 	return s
 }
 
@@ -88,7 +90,7 @@ func (s schedule) looked(complete bool, now time.Time) schedule {
 	}
 	for ; s.echo < len(echoes); s.echo++ {
 		if at := s.event.Add(echoes[s.echo]); at.After(now) {
-			s.next = earlier(s.next, s.rested(at))
+			s.next = timing.Earlier(s.next, s.rested(at))
 			break
 		}
 	}
@@ -96,21 +98,7 @@ func (s schedule) looked(complete bool, now time.Time) schedule {
 }
 
 // rested is a moment, or a later one if there has to be a rest until then.
-func (s schedule) rested(at time.Time) time.Time { return later(at, s.last.Add(s.rest)) }
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
+func (s schedule) rested(at time.Time) time.Time { return timing.Later(at, s.last.Add(s.rest)) }
 
 // looking asks which types there are: at once, after events, when somebody wants to know, and now and then.
 func (t *knownTypes) looking(ctx context.Context) {
@@ -166,7 +154,7 @@ func (t *knownTypes) discoveredSince(moment time.Time) bool {
 	t.lock.Lock()
 	known := t.latest.sent.After(moment)
 	if !known {
-		t.awaited = later(t.awaited, moment)
+		t.awaited = timing.Later(t.awaited, moment)
 	}
 	t.lock.Unlock()
 	if !known {

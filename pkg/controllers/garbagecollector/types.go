@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"minikcm/internal/timing"
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controllers/internal/discovery"
 )
@@ -282,10 +283,10 @@ func (t *knownTypes) giveWay(ctx context.Context) {
 			return
 		}
 	}
-	t.await(ctx, nil, headStart)
+	timing.Sleep(ctx, t.deps.Clock, headStart)
 }
 
-// await waits for something to happen, at most so long, and reports whether it has; nil never happens.
+// await waits for something to happen, at most so long, and reports whether it has.
 func (t *knownTypes) await(ctx context.Context, what <-chan struct{}, most time.Duration) bool {
 	timer := t.deps.Clock.NewTimer(most)
 	defer timer.Stop()
@@ -488,7 +489,7 @@ func (t *knownTypes) telling(ctx context.Context) {
 		} else {
 			pause = minTold
 		}
-		if t.await(ctx, nil, pause); ctx.Err() != nil {
+		if !timing.Sleep(ctx, t.deps.Clock, pause) {
 			return
 		}
 		select { // those that came meanwhile
