@@ -10,20 +10,30 @@
 //
 // # Where to read
 //
-//   - graph.go is what is known of the cluster, edge.go who refers to whom there, suspicion.go what speaks against an owner, sights.go what else is read off
-//     it, and feed.go how it comes in; object.go, identity.go and intern.go are what it is made of. It is the only
-//     copy, and small: 64 bytes for an object and as many for a reference, besides the name and an entry in the index.
-//   - reference.go says where the owner is that a reference names, or why nobody can tell.
-//   - evidence.go says what is known of that owner: present, waiting, absent or unknown.
-//   - plan.go decides about an object, finish.go about an owner that is being deleted, cycle.go how owners that wait for each other come free.
-//   - reconcile.go carries out what was decided about an object, finish_owner.go what was decided about an owner that is being deleted, and orphans.go
-//     the part of it for owners whose dependents are to stay.
-//   - request.go is what is sent, and what comes of it, apply.go sends it. inquiry.go is how questions are asked for many, and not of an API that does not
-//     answer; owners.go asks for the owners of an object and has them judged, lists.go looks for dependents that the graph does not show. explain.go is what users are told when nothing is sent.
-//   - why.go and dump.go are the debug page: what is known of an object in words, and the graph for Graphviz.
-//   - standing.go is how far the feed of a type has come, due.go the order in which objects are looked at.
-//   - types.go, local.go and schedule.go are which types there are, which of them the API server serves itself, and when discovery is asked; feeds.go is
-//     the life of their feeds.
+//	concern                      files
+//	what is known of objects     object, graph, edge, suspicion, sights, feed; identity, intern
+//	which types there are        types, local, schedule; feeds, standing
+//	proof that an owner is gone  reference, evidence, owners, inquiry
+//	decisions, which are pure    plan, finish, cycle, request
+//	doing                        reconcile; finish_owner, orphans, lists; apply
+//	telling                      report, explain; memory, metrics; why, dump
+//	wiring                       registration, controller, due
+//
+// File by file:
+//
+//   - The graph is the only copy of what is in the cluster, and small: 64 bytes for an object and as many for a reference, besides the name and an entry in the
+//     index. edge.go is who refers to whom there, suspicion.go what speaks against an owner, sights.go what else is read off it, feed.go how it comes in.
+//   - types.go and local.go are which types there are, and which of them the API server serves itself. schedule.go is when discovery is asked, feeds.go the life
+//     of their feeds, standing.go how far a feed has come.
+//   - reference.go says where the owner is that a reference names, or why nobody can tell; evidence.go whether it is present, waiting, absent or unknown.
+//     owners.go asks for the owners of an object until that is known. inquiry.go is how questions are asked for many, and not of an API that does not answer.
+//   - plan.go decides about an object, finish.go about an owner that is being deleted, cycle.go how owners that wait for each other come free. request.go is
+//     what is sent, and what comes of it.
+//   - reconcile.go carries out what was decided about an object; finish_owner.go the same about an owner that is being deleted, and orphans.go about one whose
+//     dependents are to stay. lists.go looks for dependents that the graph does not show. apply.go sends.
+//   - explain.go is what users are told when nothing is sent, memory.go what has to be remembered for that and for back-offs. why.go and dump.go are the debug
+//     page: what is known of an object in words, and the graph for Graphviz.
+//   - due.go is the order in which objects are looked at.
 //
 // # Nothing goes without proof
 //
@@ -68,12 +78,13 @@
 //
 // Orphaning is exact: discovery is asked, and every type that it shows and that may hold a dependent is listed, after the deletion was seen. As long as one
 // cannot be listed, or a group cannot be discovered, the owner stays. It also stays when dependents have come meanwhile, three times at most, a second
-// each: somebody who replaces each orphan by a new dependent would hold it for ever. What comes after that goes with the owner. What cannot be read or changed in the preferred version, because a conversion webhook is
-// away, is in another. Discovery may lag: a CustomResourceDefinition or an APIService that it does not show
+// each: somebody who replaces each orphan by a new dependent would hold it for ever. What comes after that goes with the owner. What cannot be read or changed in
+// the preferred version, because a conversion webhook is away, is in another. Discovery may lag: a CustomResourceDefinition or an APIService that it does not show
 // holds such owners for a minute. A type that has gone before its objects were seen holds them for ten minutes, unless its definition, which goes after the last
 // of its objects, has gone, too. A foreground deletion does not wait for ever for such a type: a dependent that is missed goes later, and is not lost.
 //
-// Owners that wait for each other are let go by the one with the lowest UID, whose blockers no longer hold it. A reference to oneself holds
+// Owners that wait for each other, which is looked for when nothing has moved for a second, are let go by the one with the lowest UID, whose blockers no longer
+// hold it. A reference to oneself holds
 // nobody, and neither does one that cannot be meant because its owner is in another namespace.
 //
 // # Where we differ from upstream

@@ -238,8 +238,8 @@ func positions(o object, wanted func(reference) bool) []int {
 	return at
 }
 
-// rewrite changes references of an object, on account of an owner, and begins anew as often as the object turns out not to be as it was seen. make says what to send, and whether
-// anything has to be.
+// rewrite changes references of an object, on account of an owner, and begins anew as often as the object turns out not to be as it was seen. make says what to
+// send, and whether anything has to be.
 func (c *Controller) rewrite(ctx context.Context, o object, account types.UID, what string, make func(object, types.PatchType) (patch, bool, error)) error {
 	try, changed := attempt{at: c.types.state(o.resource).apiType}, false
 	refused := "" // version that a conflict was about

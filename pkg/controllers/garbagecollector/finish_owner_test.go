@@ -540,7 +540,6 @@ func TestDependentsThatOnlyTheGraphShowsAreMadeOrphans(t *testing.T) {
 	}
 }
 
-// What comes while references are being taken away would be deleted if its owner went.
 // An operator that replaces each child that is made an orphan does not keep the owner for ever.
 func TestDependentsThatKeepComingHoldTheirOwnerForAWhile(t *testing.T) {
 	s := newShell(t)

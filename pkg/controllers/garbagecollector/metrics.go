@@ -44,7 +44,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}, []string{"request"}),
 		lasting: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "garbagecollector_would_remove_lasting_total",
-			Help: "Objects that would have been deleted, but for --garbage-collector-observe-only, and that still stand a minute later. Beside another collector that works each of them has to be explained.",
+			Help: "Objects that would have been deleted, but for --garbage-collector-observe-only, and that still stand a minute later. " +
+				"Beside another collector that works each of them has to be explained.",
 		}),
 	}
 	for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan} {
