@@ -276,8 +276,8 @@ func (c *Controller) rewrite(ctx context.Context, o object, account types.UID, w
 
 var errKeepsChanging = errors.New("it keeps changing")
 
-// finalize takes our finalizer away from an owner. Whoever writes to the owner meanwhile does not have its dependents looked for again, unless he changes what
-// counts: finalize reports whether that is so.
+// finalize takes our finalizer away from an owner. It reports whether the owner has changed, or gone, since it was read. A change of nothing that counts has only
+// the patch made anew: to look for dependents again may take longer than somebody takes to write the next one.
 func (c *Controller) finalize(ctx context.Context, o ending, finalizer string) (changed bool, err error) {
 	for range tries {
 		p, err := finalized(o.live, finalizer)
