@@ -26,8 +26,8 @@ const (
 	calledOffMessage = "Taint manager: deletion called off"
 )
 
-// errChanged is a pod that changed, or went, between being read and being marked.
-var errChanged = errors.New("the pod has changed since it was read")
+// errGone is a pod that went between being read and being marked.
+var errGone = errors.New("the pod has gone since it was read")
 
 // marked reports whether the pod carries our mark of an eviction that was begun.
 func marked(pod *caches.Pod) bool {
@@ -140,9 +140,9 @@ func (c *Controller) patch(ctx context.Context, pod *corev1.Pod, change podstatu
 	}
 	_, err = c.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	switch {
-	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		return errChanged
-	case err != nil:
+	case apierrors.IsNotFound(err):
+		return errGone
+	case err != nil: // a conflict too: it may be a webhook's, and last
 		return fmt.Errorf("patch status of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	return nil

@@ -28,30 +28,47 @@ func TestNodeReplacedInOneEvent(t *testing.T) {
 }
 
 // A refusal that looks like the conflict of a UID is still a refusal.
-func TestDeletesRefusedAsConflicts(t *testing.T) {
+func TestRefusalsOfAllKinds(t *testing.T) {
 	for name, refusal := range map[string]error{
 		"conflict":          apierrors.NewConflict(corev1.Resource("pods"), "p", errors.New("not now")),
 		"too many requests": apierrors.NewTooManyRequests("later", 1),
 		"internal error":    apierrors.NewInternalError(errors.New("webhook")),
 		"invalid":           apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "p", nil),
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, aNode("t1")(), aPod("p"))
-				w.Break(refusal, "delete pods")
-				defer w.manager(0)()
-				w.until(10 * time.Minute)
-				if n := w.Count("delete pods"); n < 5 || n > 40 {
-					t.Errorf("%d tries in ten minutes, want a few", n)
-				}
-				w.Break(nil, "delete pods", "get nodes")
-				w.until(12 * time.Minute)
-				if _, ok := w.deletedAt("p"); !ok {
-					t.Error("never deleted")
-				}
+		for _, refused := range []string{"patch pods/status", "delete pods"} {
+			t.Run(name+" of "+refused, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t, aNode("t1")(), aPod("p"))
+					w.Break(refusal, refused)
+					defer w.manager(0)()
+					w.until(10 * time.Minute)
+					if n := w.Count(refused); n < 5 || n > 40 {
+						t.Errorf("%d tries in ten minutes, want a few", n)
+					}
+					w.Break(nil, refused)
+					w.until(12 * time.Minute)
+					if _, ok := w.deletedAt("p"); !ok {
+						t.Error("never deleted")
+					}
+				})
 			})
-		})
+		}
 	}
+}
+
+func TestUnmarkRefusedAsAConflict(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pod := aPod("p")
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: markReason}}
+		w := newWorld(t, aNode()(), pod)
+		w.Break(apierrors.NewConflict(corev1.Resource("pods"), "p", errors.New("not now")), "patch pods/status")
+		defer w.manager(0)()
+		w.until(10 * time.Minute)
+		if n := w.Count("patch pods/status"); n < 5 || n > 40 {
+			t.Errorf("%d tries in ten minutes, want a few", n)
+		}
+		w.mustLive("p")
+	})
 }
 
 func TestOddTolerations(t *testing.T) {

@@ -20,8 +20,8 @@ import (
 // liveRecheck is when to look again at a pod that the caches want to evict and the API server does not. By then they should agree.
 const liveRecheck = 5 * time.Second
 
-// conflictRetry is when to look again at a pod that changed while we wrote it.
-const conflictRetry = 100 * time.Millisecond
+// goneRecheck is when to look again at a pod that went while we wrote it.
+const goneRecheck = 100 * time.Millisecond
 
 // reconcileNode has the pods of a node decided anew, and looks at the Lease of a node that was unreachable before the term, so that a
 // later look can tell whether it has been renewed.
@@ -46,8 +46,8 @@ func (c *Controller) reconcileNode(ctx context.Context, name string) (controller
 // reconcilePod brings one pod to where its node's taints want it.
 func (c *Controller) reconcilePod(ctx context.Context, key podkey.Key) (controller.Result, error) {
 	result, err := c.decidePod(ctx, key)
-	if errors.Is(err, errChanged) {
-		return controller.Result{After: conflictRetry}, nil
+	if errors.Is(err, errGone) {
+		return controller.Result{After: goneRecheck}, nil
 	}
 	return result, err
 }
