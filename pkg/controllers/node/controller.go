@@ -184,9 +184,9 @@ func (c *Controller) wake(e effects, now time.Time) {
 	}
 }
 
-// allNodes names the nodes there are, and those that there were when we led last.
+// allNodes names the nodes there are, those that there were when we led last, and those that have gone since the zones were filled.
 func (c *Controller) allNodes() []string {
-	names := c.announcer.names()
+	names := append(c.announcer.names(), c.zones.names()...)
 	for _, name := range c.nodes.Names() {
 		names = append(names, name.Name)
 	}

@@ -1,11 +1,15 @@
 package node
 
 import (
+	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"minikcm/pkg/internal/fakeapi"
 )
 
 func TestNodeMadeAnewStartsAfresh(t *testing.T) {
@@ -51,6 +55,25 @@ func TestTaintsSurviveANewTerm(t *testing.T) {
 			if !taint.TimeAdded.Equal(&old) {
 				t.Errorf("time of %s:%s = %v, want %v", taint.Key, taint.Effect, taint.TimeAdded, old)
 			}
+		}
+	})
+}
+
+// A node goes after the zones have been filled and before events are queued.
+func TestNodeThatGoesWhileATermStartsLeavesItsZone(t *testing.T) {
+	objects, _, _ := cluster(3, 0)
+	inBubble(t, defaults(), objects, func(b *bench) {
+		c := b.controller
+		c.silence.begin(time.Now())
+		c.pods.marks, c.zones = newMarks(), newZones(defaults(), c.metrics)
+		c.zones.begin(c.nodes.List(), time.Now())
+		if err := b.CoreV1().Nodes().Delete(b.t.Context(), "live0", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		defer fakeapi.Term(b.t, func(ctx context.Context) error { c.nodeLoop.Run(ctx, c.allNodes); return nil })()
+		if got := c.zones.homes; got["live0"] != "" || len(got) != 2 {
+			t.Errorf("nodes in zones: %v, want those that there are", got)
 		}
 	})
 }

@@ -95,6 +95,13 @@ func (z *zones) begin(nodes []*corev1.Node, now time.Time) {
 	z.freeze(false, now)
 }
 
+// names are the nodes that are in a zone.
+func (z *zones) names() []string {
+	z.lock.Lock()
+	defer z.lock.Unlock()
+	return slices.Collect(maps.Keys(z.homes))
+}
+
 // put takes in where a node is and how it is.
 func (z *zones) put(name, key string, m member, now time.Time) (e effects) {
 	z.lock.Lock()
