@@ -2,7 +2,7 @@
 // references cascade, Deployments make ReplicaSets and these make pods, and, with [PodsReady], pods get ready.
 //
 //	func TestOperator(t *testing.T) {
-//		cfg := … // of envtest, or of any API server
+//		cfg := … // of envtest, or of an API server that lets pods be without service accounts
 //		kcmtest.Start(t, cfg, kcmtest.PodsReady())
 //		…
 //	}

@@ -1,7 +1,7 @@
 // Package process runs the program controller-manager beside the API server of a test, for tests that cannot have the version of Kubernetes that
 // package kcmtest is made with. It needs nothing but the program.
 //
-//	process.Start(t, env.KubeConfig, process.Binary("bin/controller-manager")) // env is envtest's Environment, of controller-runtime v0.21 or newer
+//	process.Start(t, env.KubeConfig, process.Binary("/usr/local/bin/controller-manager")) // env is envtest's Environment, of controller-runtime v0.21 or newer
 //
 // The program ends with the test, and with the process of the test if that ends before its cleanups, because of a time limit or a signal. On Windows it
 // stays then.
@@ -53,7 +53,7 @@ type settings struct {
 	patience    time.Duration // for the program to stop
 }
 
-// Binary is the path of the program. Without it that is $KCMTEST_BINARY.
+// Binary is the path of the program, or of a script that runs it. Without it that is $KCMTEST_BINARY. A path that is not absolute begins in the folder of the test.
 func Binary(path string) Option { return func(s *settings) { s.binary = path } }
 
 // Controllers says which controllers run, as --controllers of the program does. Without it these are namespace, garbagecollector, replicaset and deployment.
