@@ -17,8 +17,8 @@
 //     show it any more.
 //   - No request that deletes anything but pods is sent before a pod list, begun after the grace, was answered and empty.
 //     An error keeps that gate shut: NetworkPolicies and Secrets outlive the pods they restrain or serve.
-//   - Every sync begins with a live read of the namespace. It is read again before other types than pods are deleted: somebody else may have finished it
-//     meanwhile, and a new one may have its name. So the first write of a term is verified, too: nothing is ever decided from a cache, and a warm standby
+//   - Every sync begins with a live read of the namespace. It is read again before the first object other than a pod is deleted: somebody else may have finished
+//     it meanwhile, and a new one may have its name. Finalize carries the version that was read. So the first write of a term is verified, too: nothing is ever decided from a cache, and a warm standby
 //     with a late one decides as well as anybody.
 //   - All that is remembered between syncs saves requests and paces them. A process killed after any request and started
 //     again does the same work again and arrives at the same end.
@@ -37,7 +37,7 @@
 // kube-controller-manager, it takes slower ones. So a grace below 1.5 s becomes 1.5 s where a webhook is asked about creates in the namespace,
 // and everywhere once an object was seen that is younger than the deletion of its namespace. The pods are looked at when the deletion
 // is seen and everything is looked at again when the time is over; what an earlier look at the other types could prove, the
-// later one proves too, so they are listed once, and an empty namespace costs 40 requests, 38 with a longer grace.
+// later one proves too, so they are listed once, and an empty namespace costs 39 requests, 37 with a longer grace.
 //
 // # What is slow
 //

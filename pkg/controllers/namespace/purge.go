@@ -88,6 +88,7 @@ type purger struct {
 	content   discovery.Answer // shows in which versions types are served; zero: in the preferred one only
 	deleted   time.Time        // deletionTimestamp of the namespace
 	until     time.Time        // begin no further page
+	permit    func() error     // asked before each delete; nil: it is permitted
 }
 
 // newPurger returns a purger whose pass begins at now. The caller must end it.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -52,8 +53,11 @@ func (c *Controller) reconcile(ctx context.Context, name string) (controller.Res
 	return controller.Result{After: next.after}, err
 }
 
-// sync reads the namespace and, if it is being deleted and somebody has to finish it, takes it further.
+// sync reads the namespace and, if it is being deleted and somebody has to finish it, takes it further. If the gate is open, discovery is asked meanwhile.
 func (c *Controller) sync(ctx context.Context, name string) (followUp, error) {
+	if gate := c.gateOf(name); !gate.IsZero() && !c.deps.Clock.Now().Before(gate) {
+		defer c.discoverAhead(ctx, gate)()
+	}
 	ns, err := c.read(ctx, name)
 	if err != nil {
 		return followUp{}, err
@@ -74,13 +78,10 @@ func (c *Controller) sync(ctx context.Context, name string) (followUp, error) {
 // namespace waits for the gate, or for something that is told (hold), or is finished (finish), or is found to be gone (forget), or the next
 // sync goes on at once.
 func (c *Controller) advance(ctx context.Context, ns *corev1.Namespace) (followUp, error) {
-	// 1. The pods, which wait for nothing. If the gate is open already, discovery is asked meanwhile.
+	// 1. The pods, which wait for nothing.
 	m := c.memory(ns)
 	now := c.deps.Clock.Now() // before the first request for content: what is sent from here on is later than this
 	seen := c.deletions.note(ns.UID, firstSeen{at: now, watched: true})
-	if open := gateAt(seen, ns.DeletionTimestamp.Time, m.grace); m.grace > 0 && !now.Before(open) {
-		defer c.discoverAhead(ctx, discoverySince(seen, open, now))()
-	}
 	p := c.newPurger(ns, m, now)
 	defer c.end(p)
 	pods := p.purge(ctx, discovery.Pods)
@@ -88,6 +89,7 @@ func (c *Controller) advance(ctx context.Context, ns *corev1.Namespace) (followU
 
 	// 2. The gate: when types other than pods may be deleted.
 	gate := c.gate(ctx, ns, m, seen)
+	m.gate = gate
 	if judgePods(pods, now, gate, discovery.Answer{}) == podsEarly {
 		c.metrics.show(ns.Name, report{}, []string{causeGrace})
 		return followUp{after: max(gate.Sub(c.deps.Clock.Now()), time.Millisecond)}, nil
@@ -112,16 +114,12 @@ func (c *Controller) advance(ctx context.Context, ns *corev1.Namespace) (followU
 		return c.hold(ctx, ns, m, r, pause)
 	}
 
-	// 5. All other types, if the namespace still is the one that was read.
-	uid := ns.UID
-	if ns, err = c.read(ctx, ns.Name); err != nil {
-		return followUp{}, err
-	}
-	if ns == nil || ns.UID != uid {
-		c.forget(ctx, p.namespace) // finished by somebody else; a new one of that name has events of its own
+	// 5. All other types. Before the first delete it is asked whether the namespace still is the one that was read.
+	v, r, pause, err := c.purgeOthers(ctx, ns, m, p, r, pause)
+	if errors.Is(err, errReplaced) {
+		c.forget(ctx, ns.Name) // finished by somebody else; a new one of that name has events of its own
 		return followUp{}, nil
 	}
-	v, r, pause, err := c.purgeOthers(ctx, ns, m, p, r, pause)
 	if err != nil {
 		return followUp{}, err
 	}
@@ -188,6 +186,18 @@ func (c *Controller) noteLate(ctx context.Context, ns *corev1.Namespace, outcome
 	}
 }
 
+// errReplaced: the namespace is not the one any more whose content was to be deleted.
+var errReplaced = errors.New("the namespace is gone")
+
+// stillThere returns an error unless the namespace exists. Another one of its name is another.
+func (c *Controller) stillThere(ctx context.Context, ns *corev1.Namespace) error {
+	now, err := c.read(ctx, ns.Name)
+	if err == nil && (now == nil || now.UID != ns.UID) {
+		return errReplaced
+	}
+	return err
+}
+
 // errHidden: discovery shows the type, yet listing it is answered with 404 or 405.
 var errHidden = errors.New("the API server shows the type in its discovery and does not list it")
 
@@ -198,12 +208,24 @@ func (c *Controller) purgeOthers(
 ) (verdict, report, time.Duration, error) {
 	pods := r.outcomes[0]
 	v := unproven
+	pass, stop := context.WithCancel(ctx)
+	defer stop()
+	var refusal error
+	p.permit = sync.OnceValue(func() error {
+		if refusal = c.stillThere(pass, ns); refusal != nil {
+			stop()
+		}
+		return refusal
+	})
 	began := c.deps.Clock.Now()
 	m.resume(began)
 	p.until = began.Add(passBudget) // that of the pods may be over
 	for range 2 {                   // the second time for what was seen empty too long ago, or has come meanwhile
 		p.content = r.content
-		r.outcomes = append([]outcome{pods}, p.purgeAll(ctx, m.notYetEmpty(others(r.content)))...)
+		r.outcomes = append([]outcome{pods}, p.purgeAll(pass, m.notYetEmpty(others(r.content)))...)
+		if refusal != nil {
+			return "", r, 0, refusal
+		}
 		c.noteLate(ctx, ns, r.outcomes...)
 		if r.hidden() {
 			var err error
@@ -374,6 +396,16 @@ func (c *Controller) memory(ns *corev1.Namespace) *memory {
 	m := &memory{uid: ns.UID, emptyTypes: map[discovery.Type]listing{}, failures: map[discovery.Type]int{}, strides: newStrides()}
 	c.memories[ns.Name] = m
 	return m
+}
+
+// gateOf is when the gate of the namespace opens, or has opened, as the last sync found; zero: not known. It may be that of another one of the name.
+func (c *Controller) gateOf(name string) time.Time {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	if m, ok := c.memories[name]; ok {
+		return m.gate
+	}
+	return time.Time{}
 }
 
 // forget ends all that is remembered and shown of a namespace.

@@ -99,11 +99,21 @@ func inWords(errs []error) (all error) {
 	return all
 }
 
+// mayDelete asks for the permission to delete, and waits for a slot.
+func (p *purger) mayDelete(ctx context.Context) error {
+	if p.permit != nil {
+		if err := p.permit(); err != nil {
+			return err
+		}
+	}
+	return p.acquire(ctx)
+}
+
 // errTooLong: the server did not get through a page in time. What it did get through is done.
 var errTooLong = errors.New("no answer in time")
 
 func (p *purger) removeCollection(ctx context.Context, r discovery.Type, page metav1.ListOptions) error {
-	if err := p.acquire(ctx); err != nil {
+	if err := p.mayDelete(ctx); err != nil {
 		return err
 	}
 	defer p.slots.Release(1)
@@ -123,7 +133,7 @@ func (p *purger) removeCollection(ctx context.Context, r discovery.Type, page me
 }
 
 func (p *purger) remove(ctx context.Context, r discovery.Type, item metav1.PartialObjectMetadata) error {
-	if err := p.acquire(ctx); err != nil {
+	if err := p.mayDelete(ctx); err != nil {
 		return err
 	}
 	defer p.slots.Release(1)

@@ -1,8 +1,10 @@
 package namespace
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -78,12 +80,12 @@ func TestEmptyNamespaceIsListedOnceAndFinalized(t *testing.T) {
 	b.mustSync(t)
 	expect(t, requests(b.metadata.Actions()), "list pods", "list configmaps")
 	// It stays, so its conditions are brought up to date.
-	expect(t, requests(b.client.Actions()), "get namespaces", "get namespaces", "update namespaces/status", "create namespaces/finalize")
+	expect(t, requests(b.client.Actions()), "get namespaces", "update namespaces/status", "create namespaces/finalize")
 	if t.Failed() {
 		return
 	}
 	actions := b.client.Actions()
-	sent := actions[3].(clienttesting.CreateAction).GetObject().(*corev1.Namespace)
+	sent := actions[2].(clienttesting.CreateAction).GetObject().(*corev1.Namespace)
 	if diff := cmp.Diff([]corev1.FinalizerName{"a/b", "other/x"}, sent.Spec.Finalizers); diff != "" {
 		t.Error(diff)
 	}
@@ -95,24 +97,58 @@ func TestForeignFinalizersAreVerifiedAndNotFinalized(t *testing.T) {
 		ns.Status.Conditions, _ = withConditions(nil, report{finalizers: []string{"other/x"}}, metav1.NewTime(epoch))
 	}))
 	b.mustSync(t)
-	expect(t, requests(b.client.Actions()), "get namespaces", "get namespaces")
+	expect(t, requests(b.client.Actions()), "get namespaces")
 	expect(t, requests(b.metadata.Actions()), "list pods", "list configmaps")
 }
 
-// Meanwhile somebody else may have finished the namespace, and another may have its name.
-func TestANamespaceIsReadAgainAfterItsPods(t *testing.T) {
-	b := newBench(t, terminating())
-	b.metadata.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-		err := b.client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("namespaces"), terminating(func(ns *corev1.Namespace) { ns.UID = "another" }), "")
-		return true, &metav1.List{}, err
-	})
-	b.mustSync(t)
-	expect(t, requests(b.client.Actions(), b.metadata.Actions()), "get namespaces", "get namespaces", "list pods")
+// Meanwhile somebody else may have finished the namespace, and another may have its name. Whatever is in that stays, and what it says proves nothing.
+func TestANamespaceIsReadAgainBeforeOthersThanPodsAreDeleted(t *testing.T) {
+	silent := apierrors.NewTimeoutError("no answer", 1)
+	for _, tt := range []struct {
+		name   string
+		verbs  []string // of the type that is to be deleted
+		answer error    // to the second read; nil: another namespace
+		want   string
+		fails  error
+	}{
+		{"objects", []string{"delete", "deletecollection", "list"}, nil, "list configmaps", nil},
+		{"objects, one by one", []string{"delete", "list"}, nil, "list configmaps", nil},
+		{"what cannot be listed", []string{"delete", "deletecollection"}, nil, "", nil},
+		{"no answer", []string{"delete", "deletecollection", "list"}, silent, "list configmaps", silent},
+		{"no answer in time", []string{"delete", "deletecollection", "list"}, context.DeadlineExceeded, "list configmaps", context.DeadlineExceeded},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, terminating())
+			b.discovery.lists = []*metav1.APIResourceList{coreList(typ("pods", "delete", "deletecollection", "list"), typ("configmaps", tt.verbs...))}
+			item := itemOf("ConfigMap", "v1")
+			item.Items[0].Object.(*metav1.PartialObjectMetadata).CreationTimestamp = metav1.NewTime(epoch.Add(time.Minute))
+			b.metadata.PrependReactor("list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) { return true, item, nil })
+			b.metadata.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+				b.client.PrependReactor("get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return true, terminating(func(ns *corev1.Namespace) { ns.UID = "another" }), tt.answer
+				})
+				return true, &metav1.List{}, nil
+			})
+			if _, err := b.sync(t.Context(), "test"); !errors.Is(err, tt.fails) {
+				t.Errorf("error %v, want %v", err, tt.fails)
+			}
+			expect(t, requests(b.client.Actions()), "get namespaces", "get namespaces")
+			expect(t, requests(b.metadata.Actions()), slices.DeleteFunc([]string{"list pods", tt.want}, func(r string) bool { return r == "" })...)
+			if b.late.Load() {
+				t.Error("what is in another namespace was taken for created too late in this one")
+			}
+			if len(b.silence.of) > 0 {
+				t.Error("a type was taken for one that does not answer")
+			}
+			if _, remembered := b.memories["test"]; remembered != (tt.answer != nil) {
+				t.Errorf("remembered: %v", remembered)
+			}
+		})
+	}
 }
 
 func TestOneDiscoveryServesTheSyncsAfterTheGate(t *testing.T) {
 	b := newBench(t, terminating())
-	b.memory(terminating()).grace = minGrace
 	b.metadata.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, &metav1.List{Items: []runtime.RawExtension{{Object: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "stays", DeletionTimestamp: &metav1.Time{Time: epoch}}}}}}, nil
 	})
@@ -125,29 +161,34 @@ func TestOneDiscoveryServesTheSyncsAfterTheGate(t *testing.T) {
 	}
 }
 
-func TestDiscoveryIsAskedWhilePodsAreListed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, terminating())
-		ns := terminating()
-		b.memory(ns).grace = minGrace
-		asked := make(chan struct{})
-		b.discovery.ask = func() { close(asked) }
-		b.metadata.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-			<-asked
-			return true, &metav1.List{}, nil
+// Discovery takes two requests, one after the other. With whatever grace, nobody waits for it once the gate is open.
+func TestDiscoveryIsAskedBeforeItIsNeeded(t *testing.T) {
+	for _, grace := range []time.Duration{0, 5 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, terminating(func(ns *corev1.Namespace) { ns.DeletionTimestamp = &metav1.Time{Time: epoch.Add(time.Hour)} }))
+			b.cfg.Grace = grace
+			b.mustSync(t) // before the gate
+			b.clock.Step(5 * time.Second)
+			b.client.ClearActions()
+			asked := make(chan struct{})
+			b.discovery.ask = func() { close(asked) }
+			b.client.PrependReactor("get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+				<-asked
+				return false, nil, nil
+			})
+			b.mustSync(t)
+			expect(t, requests(b.client.Actions()), "get namespaces", "create namespaces/finalize")
+			if b.discovery.asked != 1 {
+				t.Errorf("discovery was asked %d times, want once", b.discovery.asked)
+			}
 		})
-		b.mustSync(t)
-		expect(t, requests(b.client.Actions()), "get namespaces", "get namespaces", "create namespaces/finalize")
-		if b.discovery.asked != 1 {
-			t.Errorf("discovery was asked %d times, want once", b.discovery.asked)
-		}
-	})
+	}
 }
 
 func TestOldServersLeaveThePhaseToUs(t *testing.T) {
 	b := newBench(t, terminating(func(ns *corev1.Namespace) { ns.Status.Phase = corev1.NamespaceActive }))
 	b.mustSync(t)
-	expect(t, requests(b.client.Actions()), "get namespaces", "update namespaces/status", "get namespaces", "create namespaces/finalize")
+	expect(t, requests(b.client.Actions()), "get namespaces", "update namespaces/status", "create namespaces/finalize")
 	sent := b.client.Actions()[1].(clienttesting.UpdateAction).GetObject().(*corev1.Namespace)
 	if sent.Status.Phase != corev1.NamespaceTerminating {
 		t.Errorf("phase %v", sent.Status.Phase)

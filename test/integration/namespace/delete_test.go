@@ -31,8 +31,8 @@ func TestEmptyNamespaceCostsFewRequests(t *testing.T) {
 				return e.ObjectRef == nil || e.ObjectRef.Namespace == "" || e.ObjectRef.Namespace == ns
 			})
 			t.Logf("gone after %v, %d requests", took.Round(time.Millisecond), len(sent))
-			if len(sent) > 40 {
-				t.Errorf("%d requests, want at most 40:\n%s", len(sent), sent)
+			if len(sent) > 39 {
+				t.Errorf("%d requests, want at most 39:\n%s", len(sent), sent)
 			}
 			if writes := sent.Where(controlplane.Writes); len(writes) != 1 {
 				t.Errorf("%d writes, want the finalization alone:\n%s", len(writes), writes)
