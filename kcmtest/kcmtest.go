@@ -156,6 +156,12 @@ func late(m *app.Manager) error {
 
 // config is that of the manager.
 func (s *settings) config(cfg *rest.Config) (app.Config, error) {
+	if len(s.controllers) == 0 && !s.podsReady {
+		return app.Config{}, errors.New("Controllers: name at least one, there is nothing to run")
+	}
+	if s.grace < 0 {
+		return app.Config{}, fmt.Errorf("NamespaceGrace(%v): must not be negative", s.grace)
+	}
 	controllers, err := app.ControllersNamed(s.controllers...)
 	if err != nil {
 		return app.Config{}, err

@@ -94,7 +94,7 @@ func TestStartEndsATestThatCannotWork(t *testing.T) {
 			"unable to load root certificates", time.Second},
 		{"with a controller that does not exist", cluster.Config(), []kcmtest.Option{kcmtest.Controllers("namespaces")},
 			`no controller is called "namespaces"; known are `, time.Second},
-		{"with a grace that is none", cluster.Config(), []kcmtest.Option{kcmtest.NamespaceGrace(-1)}, "namespace-deletion-grace-period", time.Second},
+		{"with a grace that is none", cluster.Config(), []kcmtest.Option{kcmtest.NamespaceGrace(-1)}, "NamespaceGrace(-1ns)", time.Second},
 		{"without rights", cluster.ConfigFor("stranger"), nil, "user stranger is not allowed to: ", time.Second},
 		{"with another authority", other(cluster.Config()), nil, "x509: ", time.Second},
 		{"without an API server", &rest.Config{Host: "https://" + nobody}, nil, "connection refused", 2 * time.Second},
