@@ -99,12 +99,12 @@ func Run(ctx context.Context, cfg *rest.Config, options ...Option) error {
 
 // run calls started when the controllers work.
 func run(ctx context.Context, cfg *rest.Config, s *settings, started func()) error {
-	line, err := newLine(cfg)
+	api, err := newConnections(cfg)
 	if err != nil {
 		return err
 	}
-	defer line.close()
-	managerConfig, err := s.config(line.config)
+	defer api.close()
+	managerConfig, err := s.config(api.config)
 	if err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func run(ctx context.Context, cfg *rest.Config, s *settings, started func()) err
 	}
 	var kubelets *kubelet.Player
 	if s.podsReady {
-		if kubelets, err = newKubelets(line.config); err != nil {
+		if kubelets, err = newKubelets(api.config); err != nil {
 			return err
 		}
 	}

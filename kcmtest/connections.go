@@ -13,15 +13,15 @@ import (
 	"k8s.io/client-go/util/connrotation"
 )
 
-// line is the one way of a manager to its API server. It shares no connection with anybody, so all can be closed at the end.
-type line struct {
+// connections are those of a manager to its API server. They are shared with nobody, so all can be closed at the end.
+type connections struct {
 	config *rest.Config
 	dialer *connrotation.Dialer
 	closed atomic.Bool
 }
 
-// newLine returns the line behind a configuration, which it copies. Nothing is asked over the network.
-func newLine(cfg *rest.Config) (*line, error) {
+// newConnections returns what connects to the API server of a configuration, which it copies. No connection is made yet.
+func newConnections(cfg *rest.Config) (*connections, error) {
 	if cfg == nil {
 		return nil, errors.New("no rest.Config")
 	}
@@ -38,24 +38,24 @@ func newLine(cfg *rest.Config) (*line, error) {
 	if dial == nil {
 		dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext // as client-go's own
 	}
-	l := &line{dialer: connrotation.NewDialer(dial)}
-	cfg.Dial = l.dial
+	c := &connections{dialer: connrotation.NewDialer(dial)}
+	cfg.Dial = c.dial
 	cfg.Timeout = 0
 	transport, err := rest.TransportFor(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("rest.Config: %w", err)
 	}
-	l.config = &rest.Config{Host: address.String(), APIPath: cfg.APIPath, Transport: transport}
-	return l, nil
+	c.config = &rest.Config{Host: address.String(), APIPath: cfg.APIPath, Transport: transport}
+	return c, nil
 }
 
-// dial makes a connection, unless the line is closed.
-func (l *line) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	if l.closed.Load() {
+// dial makes a connection, unless all are closed.
+func (c *connections) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	if c.closed.Load() {
 		return nil, net.ErrClosed
 	}
-	conn, err := l.dialer.DialContext(ctx, network, address)
-	if err == nil && l.closed.Load() { // maybe it was made after close had closed all
+	conn, err := c.dialer.DialContext(ctx, network, address)
+	if err == nil && c.closed.Load() { // maybe it was made after close had closed all
 		_ = conn.Close()
 		return nil, net.ErrClosed
 	}
@@ -63,8 +63,8 @@ func (l *line) dial(ctx context.Context, network, address string) (net.Conn, err
 }
 
 // close closes all connections, and no other will be made. Who sends a request nevertheless gets an error.
-func (l *line) close() {
-	l.closed.Store(true)
-	utilnet.CloseIdleConnectionsFor(l.config.Transport)
-	l.dialer.CloseAll()
+func (c *connections) close() {
+	c.closed.Store(true)
+	utilnet.CloseIdleConnectionsFor(c.config.Transport)
+	c.dialer.CloseAll()
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // A request that somebody sends after the end makes no connection, and a connection that was being made then is closed.
-func TestNoConnectionIsMadeWhenTheLineIsClosed(t *testing.T) {
+func TestNoConnectionIsMadeAfterTheEnd(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()
 	made, goOn := make(chan net.Conn), make(chan struct{})
@@ -22,16 +22,16 @@ func TestNoConnectionIsMadeWhenTheLineIsClosed(t *testing.T) {
 		<-goOn
 		return conn, err
 	}
-	l, err := newLine(&rest.Config{Host: server.URL, Dial: dial})
+	c, err := newConnections(&rest.Config{Host: server.URL, Dial: dial})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ask := func() error {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, l.config.Host, nil)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.config.Host, nil)
 		if err != nil {
 			return err
 		}
-		resp, err := l.config.Transport.RoundTrip(req)
+		resp, err := c.config.Transport.RoundTrip(req)
 		if err != nil {
 			return err
 		}
@@ -41,10 +41,10 @@ func TestNoConnectionIsMadeWhenTheLineIsClosed(t *testing.T) {
 	answered := make(chan error, 1)
 	go func() { answered <- ask() }()
 	conn := <-made
-	l.close()
+	c.close()
 	close(goOn)
 	if err := <-answered; !errors.Is(err, net.ErrClosed) {
-		t.Errorf("a request whose connection was made while the line was closed: %v, want %v", err, net.ErrClosed)
+		t.Errorf("a request whose connection was made while all were closed: %v, want %v", err, net.ErrClosed)
 	}
 	if _, err := conn.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("the connection is still open: %v", err)
