@@ -3,6 +3,7 @@ package foo
 import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -32,12 +33,13 @@ func plan(foo *Foo, deployment *appsv1.Deployment) decision {
 		return decision{step: taken}
 	}
 	status := Status{AvailableReplicas: deployment.Status.AvailableReplicas}
-	if deployment.Spec.Replicas != nil && *deployment.Spec.Replicas == foo.Spec.Replicas {
+	changed := deployment.DeepCopy() // caches are shared
+	changed.Spec.Replicas = &foo.Spec.Replicas
+	changed.Spec.Template.Spec.Containers[0].Image = foo.Spec.Image // a Deployment has a container, the API server sees to that
+	if apiequality.Semantic.DeepEqual(deployment.Spec, changed.Spec) {
 		return decision{step: keep, status: status}
 	}
-	scaled := deployment.DeepCopy() // caches are shared
-	scaled.Spec.Replicas = &foo.Spec.Replicas
-	return decision{step: update, deployment: scaled, status: status}
+	return decision{step: update, deployment: changed, status: status}
 }
 
 func newDeployment(foo *Foo) *appsv1.Deployment {

@@ -8,7 +8,7 @@ import (
 )
 
 func TestPlan(t *testing.T) {
-	foo := &Foo{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "1"}, Spec: Spec{DeploymentName: "d", Replicas: 3}}
+	foo := &Foo{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "1"}, Spec: Spec{DeploymentName: "d", Image: "example.com/web:2", Replicas: 3}}
 	with := func(change func(*appsv1.Deployment)) *appsv1.Deployment {
 		d := newDeployment(foo.DeepCopyObject().(*Foo))
 		d.Status.AvailableReplicas = 2
@@ -24,6 +24,7 @@ func TestPlan(t *testing.T) {
 		{"there is none", nil, create, Status{}},
 		{"it is as it should be", with(func(*appsv1.Deployment) {}), keep, Status{2}},
 		{"somebody scaled it", with(func(d *appsv1.Deployment) { d.Spec.Replicas = new(int32(1)) }), update, Status{2}},
+		{"it is of another image", with(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "example.com/web:1" }), update, Status{2}},
 		{"another's has the name", with(func(d *appsv1.Deployment) { d.OwnerReferences = nil }), taken, Status{}},
 		{"that of a Foo before this one has it", with(func(d *appsv1.Deployment) { d.OwnerReferences[0].UID = "0" }), taken, Status{}},
 	} {
@@ -32,8 +33,11 @@ func TestPlan(t *testing.T) {
 			if got.step != tt.step || got.status != tt.status {
 				t.Errorf("%s with status %+v, want %s with %+v", got.step, got.status, tt.step, tt.status)
 			}
-			if got.step == update && *got.deployment.Spec.Replicas != 3 {
-				t.Errorf("it becomes %d replicas, want 3", *got.deployment.Spec.Replicas)
+			if got.step != update {
+				return
+			}
+			if spec := got.deployment.Spec; *spec.Replicas != 3 || spec.Template.Spec.Containers[0].Image != "example.com/web:2" {
+				t.Errorf("it becomes %d replicas of %s, want 3 of example.com/web:2", *spec.Replicas, spec.Template.Spec.Containers[0].Image)
 			}
 		})
 	}
