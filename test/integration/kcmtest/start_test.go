@@ -122,6 +122,22 @@ func TestStartEndsATestThatCannotWork(t *testing.T) {
 	}
 }
 
+// Tests that run at the same time start and stop managers at the same time.
+func TestStartInParallel(t *testing.T) {
+	client := cluster.Client(t)
+	newNamespace(t, client) // the client has its connection now
+	before := goroutines()
+	t.Run("tests", func(t *testing.T) {
+		for _, controller := range []string{"namespace", "garbagecollector", "replicaset", "deployment", "podgc"} {
+			t.Run(controller, func(t *testing.T) {
+				t.Parallel()
+				kcmtest.Start(t, cluster.Config(), kcmtest.Controllers(controller))
+			})
+		}
+	})
+	noneLeft(t, before, client)
+}
+
 // fakeT is a test that may fail.
 type fakeT struct {
 	lock     sync.Mutex
