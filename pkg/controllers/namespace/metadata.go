@@ -9,9 +9,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// NewMetadataClient returns a metadata client that does not hold answers to deletecollection in memory. They list every
-// object deleted, whole, and nobody reads them: 500 large custom resources are hundreds of megabytes. This client asks for
-// their metadata instead and drops that as it comes.
+// NewMetadataClient returns a metadata client that does not hold answers to deletes in memory. Those to deletecollection list every
+// object deleted, whole, and nobody reads them: 500 large custom resources are hundreds of megabytes. This client drops them
+// as they come, and asks for metadata instead where types can be listed.
 func NewMetadataClient(cfg *rest.Config) (metadata.Interface, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.WarningHandlerWithContext = rest.NoWarnings{} // that a type is deprecated is no news to who deletes what there is of it
@@ -30,12 +30,13 @@ const metadataAnswer = "application/vnd.kubernetes.protobuf;as=PartialObjectMeta
 type dropAnswers struct{ next http.RoundTripper }
 
 func (d dropAnswers) RoundTrip(req *http.Request) (*http.Response, error) {
-	// Only deletecollection has a limit.
-	if req.Method != http.MethodDelete || !req.URL.Query().Has("limit") {
+	if req.Method != http.MethodDelete {
 		return d.next.RoundTrip(req)
 	}
-	req = req.Clone(req.Context())
-	req.Header.Set("Accept", metadataAnswer)
+	if req.URL.Query().Has("limit") { // a deletecollection of a type that can be listed
+		req = req.Clone(req.Context())
+		req.Header.Set("Accept", metadataAnswer)
+	}
 	resp, err := d.next.RoundTrip(req)
 	if err != nil || resp.StatusCode != http.StatusOK {
 		return resp, err

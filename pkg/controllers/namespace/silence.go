@@ -1,6 +1,7 @@
 package namespace
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -63,7 +64,9 @@ func (s *silence) note(namespace string, gv schema.GroupVersion, answered bool) 
 		quiet = &silent{namespaces: map[string]time.Time{}}
 		s.of[gv] = quiet
 	}
-	until := s.clock.Now().Add(silencePause)
+	now := s.clock.Now()
+	maps.DeleteFunc(quiet.namespaces, func(_ string, until time.Time) bool { return now.Sub(until) > longRecheck }) // they are gone
+	until := now.Add(silencePause)
 	quiet.namespaces[namespace] = until
 	if len(quiet.namespaces) > 1 {
 		quiet.all = until
