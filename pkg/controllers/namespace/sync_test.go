@@ -262,6 +262,7 @@ func TestNotFoundIsNotRemembered(t *testing.T) {
 	}
 }
 
+// A pass over an API with thousands of types may take longer than emptiness is trusted otherwise. It must end all the same.
 func TestASlowPassProvesWhatItHasSeen(t *testing.T) {
 	b := newBench(t, terminating())
 	b.metadata.PrependReactor("list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
