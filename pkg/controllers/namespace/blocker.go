@@ -113,7 +113,7 @@ func names(examples []string, n int64) string {
 func unseenTypes(r report) string {
 	var unseen []string
 	for _, o := range r.outcomes {
-		if !o.resource.List {
+		if o.unlisted {
 			unseen = append(unseen, o.resource.String())
 		}
 	}

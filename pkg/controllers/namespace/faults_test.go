@@ -88,7 +88,6 @@ func TestPartialDiscoveryPurgesOnceAndWaits(t *testing.T) {
 }
 
 // client-go takes a 404 for /api as an API without core types. To finalize on such an answer would orphan all of them.
-// A pass over an API with thousands of types may take longer than emptiness is trusted otherwise. It must end all the same.
 func TestDiscoveryWithoutCoreTypesFinalizesNothing(t *testing.T) {
 	b := newBench(t, terminating())
 	b.discovery.lists = []*metav1.APIResourceList{served("apps/v1", typ("deployments", "delete", "list"))}
@@ -346,28 +345,50 @@ func TestAnAPIThatAnotherWaitsForIsNoError(t *testing.T) {
 
 // A server that restarts, or one that has not heard of a type yet, answers 404 to a list of what discovery shows.
 func TestATypeThatIsDiscoveredAndNotFoundIsNotEmpty(t *testing.T) {
-	for _, answer := range []error{
-		apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, ""),
-		apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "configmaps"}, "list"),
+	b := newBench(t, terminating())
+	failing := true
+	b.metadata.PrependReactor("list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+		b.clock.Step(1)
+		return failing, nil, apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, "")
+	})
+	if _, err := b.sync(t.Context(), "test"); !errors.Is(err, errHidden) {
+		t.Errorf("error %v, want that the type is hidden", err)
+	}
+	if b.discovery.asked != 2 {
+		t.Errorf("%d discoveries, want one more after the answer", b.discovery.asked)
+	}
+	expect(t, requests(b.client.Actions()), "get namespaces", "update namespaces/status")
+	failing = false
+	b.mustSync(t)
+	if actions := requests(b.client.Actions()); actions[len(actions)-1] != "create namespaces/finalize" {
+		t.Errorf("last request %s", actions[len(actions)-1])
+	}
+}
+
+// 405 is a server's word that the type has no list, whatever discovery says: nobody can do more than delete blindly. That pods are gone is not
+// believed then.
+func TestATypeThatHasNoListIsDeletedUnseen(t *testing.T) {
+	for _, tt := range []struct {
+		resource string
+		want     []string
+		fails    bool
+	}{
+		{"configmaps", []string{"list pods", "list configmaps", "delete-collection configmaps"}, false},
+		{"pods", []string{"list pods", "delete-collection pods"}, true},
 	} {
-		b := newBench(t, terminating())
-		failing := true
-		b.metadata.PrependReactor("list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
-			b.clock.Step(1)
-			return failing, nil, answer
+		t.Run(tt.resource, func(t *testing.T) {
+			b := newBench(t, terminating())
+			b.metadata.PrependReactor("list", tt.resource, func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, nil, apierrors.NewMethodNotSupported(schema.GroupResource{Resource: tt.resource}, "list")
+			})
+			if _, err := b.sync(t.Context(), "test"); (err != nil) != tt.fails {
+				t.Errorf("error %v, want one: %v", err, tt.fails)
+			}
+			expect(t, requests(b.metadata.Actions()), tt.want...)
+			if finalized := slices.Contains(requests(b.client.Actions()), "create namespaces/finalize"); finalized == tt.fails {
+				t.Errorf("finalized: %v, want %v", finalized, !tt.fails)
+			}
 		})
-		if _, err := b.sync(t.Context(), "test"); !errors.Is(err, errHidden) {
-			t.Errorf("error %v, want that the type is hidden", err)
-		}
-		if b.discovery.asked != 2 {
-			t.Errorf("%d discoveries, want one more after the answer", b.discovery.asked)
-		}
-		expect(t, requests(b.client.Actions()), "get namespaces", "update namespaces/status")
-		failing = false
-		b.mustSync(t)
-		if actions := requests(b.client.Actions()); actions[len(actions)-1] != "create namespaces/finalize" {
-			t.Errorf("last request %s", actions[len(actions)-1])
-		}
 	}
 }
 

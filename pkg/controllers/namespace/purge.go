@@ -42,6 +42,7 @@ type outcome struct {
 	examples   map[string][]string // by finalizer, or "" for objects without one: up to three names
 	version    string              // resource version of the list this comes from
 	unserved   bool                // the type could not be listed, so that nothing is known of it
+	unlisted   bool                // because it has no list, as discovery or the answer says
 	pending    bool                // the pass had no time for the type
 	deleted    bool                // whether there were objects that nobody had deleted before
 	late       bool                // whether an object was created after the deletion of the namespace
@@ -50,7 +51,7 @@ type outcome struct {
 }
 
 // hidden reports whether the type was discovered as one that can be listed, and its list was answered as if it did not exist.
-func (o outcome) hidden() bool { return o.unserved && o.resource.List }
+func (o outcome) hidden() bool { return o.unserved && !o.unlisted }
 
 // failure is what went wrong with one type.
 type failure struct {
@@ -165,6 +166,9 @@ func (p *purger) purgeIn(ctx context.Context, r discovery.Type) outcome {
 		return outcome{resource: r, err: listFailed(r, errNotTried)}
 	}
 	out, removed := p.walk(ctx, r, true)
+	if out.unlisted {
+		return p.purgeUnseen(ctx, r)
+	}
 	if walked := out; removed && out.err == nil {
 		out = p.lookAgain(ctx, r, walked)
 		out.late, out.deleted = out.late || walked.late, walked.deleted
@@ -195,7 +199,7 @@ func (p *purger) lookAgain(ctx context.Context, r discovery.Type, walked outcome
 
 // purgeUnseen deletes the objects of a type that cannot be listed.
 func (p *purger) purgeUnseen(ctx context.Context, r discovery.Type) outcome {
-	out := outcome{resource: r, unserved: true, listing: listing{sent: p.clock.Now()}}
+	out := outcome{resource: r, unserved: true, unlisted: true, listing: listing{sent: p.clock.Now()}}
 	if !r.DeleteCollection {
 		return out
 	}
@@ -228,6 +232,7 @@ func (p *purger) walk(ctx context.Context, r discovery.Type, remove bool) (out o
 		out.listing.took += p.clock.Since(begin)
 		if err != nil {
 			out.notListed(err, token)
+			out.unlisted = remove && token == "" && apierrors.IsMethodNotSupported(err)
 			return out, removed
 		}
 		out.add(page.Items, p.deleted)

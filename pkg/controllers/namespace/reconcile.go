@@ -198,7 +198,7 @@ func (c *Controller) stillThere(ctx context.Context, ns *corev1.Namespace) error
 	return err
 }
 
-// errHidden: discovery shows the type, yet listing it is answered with 404 or 405.
+// errHidden: discovery shows the type, yet listing it is answered with 404, or listing pods with 405.
 var errHidden = errors.New("the API server shows the type in its discovery and does not list it")
 
 // purgeOthers deletes the types other than pods and judges what is left. It returns the report with their outcomes, and for how long a discovery
@@ -243,7 +243,7 @@ func (c *Controller) purgeOthers(
 	return v, r, pause, nil
 }
 
-// rediscover finds out what has become of types whose list was answered with 404 or 405, by a discovery sent after that. Types that it does not
+// rediscover finds out what has become of types whose list was answered with 404, by a discovery sent after that. Types that it does not
 // show are gone. A type that it shows proves nothing: its server may be restarting, or may not have heard of the type yet. It returns for how
 // long a discovery that was incomplete is not to be repeated.
 func (c *Controller) rediscover(ctx context.Context, r *report) (time.Duration, error) {

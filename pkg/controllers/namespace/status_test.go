@@ -171,7 +171,7 @@ func TestBlocker(t *testing.T) {
 	held.examples = map[string][]string{"a.io/b": {"w", "x", "y"}}
 	free := left("", "pods", 2, nil)
 	free.examples = map[string][]string{"": {"p", "q"}}
-	hidden := outcome{resource: discovery.Type{GroupVersionResource: schema.GroupVersionResource{Group: "h.io", Resource: "hidden"}}, unserved: true}
+	hidden := outcome{resource: discovery.Type{GroupVersionResource: schema.GroupVersionResource{Group: "h.io", Resource: "hidden"}}, unserved: true, unlisted: true}
 	partial := discovery.Select(nil, coreOnly, &clientdiscovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{{Group: "b.io", Version: "v1"}: errors.New("down")}}, epoch, deletable)
 	fails := left("", "secrets", 0, nil)
 	fails.err = errors.New("list secrets: forbidden")
