@@ -22,9 +22,6 @@ import (
 	"minikcm/pkg/controllers/internal/ownerpatch"
 )
 
-// refusedFor is how long a ReplicaSet is left alone that the API server does not let us adopt or release.
-const refusedFor = time.Minute
-
 // errMoved ends a sync for which something has changed since it was read. It is not a failure: the cache will show it.
 var errMoved = errors.New("changed since it was read")
 
@@ -44,8 +41,8 @@ func (o *owners) adoptAndRelease(ctx context.Context, t task) (mine []*appsv1.Re
 	if t.d.DeletionTimestamp != nil {
 		return c.mine, 0, nil
 	}
-	toAdopt, adoptLater := t.throttle.admitted(c.adopt, t.now)
-	toRelease, releaseLater := t.throttle.admitted(c.release, t.now)
+	toAdopt, adoptLater := ownerpatch.Admitted(t.throttle.ownership, c.adopt, t.now)
+	toRelease, releaseLater := ownerpatch.Admitted(t.throttle.ownership, c.release, t.now)
 	again = controller.Soonest(adoptLater, releaseLater)
 	if len(toAdopt) > 0 {
 		if err := o.mayAdopt(ctx, t); err != nil {
@@ -67,7 +64,7 @@ func (o *owners) adoptAndRelease(ctx context.Context, t task) (mine []*appsv1.Re
 		case controls(t.d, adopted):
 			c.mine = append(c.mine, adopted)
 		default:
-			again = controller.Soonest(again, o.refuse(t, rs, "Adopt", errors.New("it has another owner, or none, after that")))
+			again = controller.Soonest(again, o.refuse(t, adopted, "Adopt", errors.New("it has another owner, or none, after that")))
 		}
 	}
 	for _, rs := range toRelease {
@@ -125,9 +122,8 @@ func (o *owners) patch(ctx context.Context, t task, rs *appsv1.ReplicaSet, body 
 	return nil, 0, fmt.Errorf("%s ReplicaSet %s: %w", strings.ToLower(verb), rs.Name, err)
 }
 
-// refuse notes that a ReplicaSet cannot be adopted or released, tells why, and returns for how long it is left alone.
+// refuse notes that a ReplicaSet cannot be adopted or released, tells why, and returns for how long it is left alone, unless it changes.
 func (o *owners) refuse(t task, rs *appsv1.ReplicaSet, verb string, why error) time.Duration {
 	o.recorder.Eventf(t.d, corev1.EventTypeWarning, "Failed"+verb, "Failed to %s replica set %s: %v", strings.ToLower(verb), rs.Name, why)
-	t.throttle.ownership[rs.UID] = refusal{until: o.clock.Now().Add(refusedFor)}
-	return refusedFor
+	return t.throttle.ownership.Note(rs.UID, rs.ResourceVersion, o.clock.Now())
 }

@@ -175,8 +175,8 @@ func TestAnAdoptionWithoutEffectIsARefusal(t *testing.T) {
 	b := newBench(t, d, orphan)
 	b.on("patch replicasets", func(int, clienttesting.Action) (runtime.Object, error) { return orphan, nil })
 	for range 2 {
-		if _, again, err := b.owners.adoptAndRelease(t.Context(), b.task); err != nil || again != refusedFor {
-			t.Errorf("again after %v, error %v; want %v", again, err, refusedFor)
+		if _, again, err := b.owners.adoptAndRelease(t.Context(), b.task); err != nil || again != time.Minute {
+			t.Errorf("again after %v, error %v; want %v", again, err, time.Minute)
 		}
 	}
 	b.wants(t, "get deployments", "patch replicasets")

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"minikcm/pkg/controller"
+	"minikcm/pkg/controllers/internal/ownerpatch"
 )
 
 // throttle is what a Deployment does not try for the time being, or tries more slowly. Without it nothing wrong would be done, but too much.
@@ -19,7 +20,7 @@ type throttle struct {
 	digest     string                 // of that template
 	spoiled    map[types.UID]struct{} // those ReplicaSets, and such of other templates, until they are gone
 
-	ownership map[types.UID]refusal       // ReplicaSets that the API server does not let us adopt or release
+	ownership ownerpatch.Refusals         // of ReplicaSets
 	resizes   map[types.UID]refusedChange // of changes that were refused, by ReplicaSet
 
 	statusAt      time.Time // when the status was last written
@@ -27,15 +28,13 @@ type throttle struct {
 }
 
 func newThrottle() *throttle {
-	return &throttle{spoiled: map[types.UID]struct{}{}, ownership: map[types.UID]refusal{}, resizes: map[types.UID]refusedChange{}}
+	return &throttle{spoiled: map[types.UID]struct{}{}, resizes: map[types.UID]refusedChange{}}
 }
 
-// refusal keeps a ReplicaSet from being adopted or released until its time has come.
-type refusal struct{ until time.Time }
-
-// forget drops what is known of ReplicaSets that are gone.
+// forget drops what is known of ReplicaSets that are gone, and refusals of such as have changed.
 func (t *throttle) forget(sets []*appsv1.ReplicaSet) {
-	if len(t.spoiled)+len(t.ownership)+len(t.resizes) == 0 {
+	ownerpatch.Forget(t.ownership, sets)
+	if len(t.spoiled)+len(t.resizes) == 0 {
 		return
 	}
 	there := make(map[types.UID]bool, len(sets))
@@ -43,23 +42,7 @@ func (t *throttle) forget(sets []*appsv1.ReplicaSet) {
 		there[rs.UID] = true
 	}
 	maps.DeleteFunc(t.spoiled, func(uid types.UID, _ struct{}) bool { return !there[uid] })
-	maps.DeleteFunc(t.ownership, func(uid types.UID, _ refusal) bool { return !there[uid] })
 	maps.DeleteFunc(t.resizes, func(uid types.UID, _ refusedChange) bool { return !there[uid] })
-}
-
-// admitted leaves out the ReplicaSets whose adoption or release was refused a moment ago, and says when to try the first of those; 0: there are none.
-func (t *throttle) admitted(sets []*appsv1.ReplicaSet, now time.Time) (rest []*appsv1.ReplicaSet, again time.Duration) {
-	if len(t.ownership) == 0 {
-		return sets, 0
-	}
-	for _, rs := range sets {
-		if r, ok := t.ownership[rs.UID]; ok && now.Before(r.until) {
-			again = controller.Soonest(again, r.until.Sub(now))
-			continue
-		}
-		rest = append(rest, rs)
-	}
-	return rest, again
 }
 
 // Back-offs of names, of templates that are changed on their way, and of changes that were refused.

@@ -39,7 +39,7 @@ func (m *memories) of(key cache.ObjectName, uid types.UID) *memory {
 	defer m.lock.Unlock()
 	known := m.byKey[key]
 	if known == nil || known.ledger.uid != uid {
-		known = &memory{ledger: newLedger(uid), throttle: newThrottle()}
+		known = &memory{ledger: newLedger(uid), throttle: &throttle{}}
 		m.byKey[key] = known
 	}
 	return known

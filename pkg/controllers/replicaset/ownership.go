@@ -25,9 +25,6 @@ import (
 	"minikcm/pkg/controllers/internal/slots"
 )
 
-// refusedFor is how long a pod is left alone that the API server does not let us adopt or release, unless it changes.
-const refusedFor = time.Minute
-
 // owners adopts and releases pods.
 type owners struct {
 	client   kubernetes.Interface
@@ -57,8 +54,8 @@ func (o *owners) adoptAndRelease(ctx context.Context, t task) (c claims, again t
 	if t.rs.DeletionTimestamp != nil {
 		return c, 0, nil
 	}
-	toAdopt, adoptLater := t.throttle.admitted(c.adopt, t.now)
-	toRelease, releaseLater := t.throttle.admitted(c.release, t.now)
+	toAdopt, adoptLater := ownerpatch.Admitted(t.throttle.ownership, c.adopt, t.now)
+	toRelease, releaseLater := ownerpatch.Admitted(t.throttle.ownership, c.release, t.now)
 	var failures []error
 	if len(toAdopt) > 0 {
 		if err := o.mayAdopt(ctx, t); err != nil {
@@ -190,8 +187,7 @@ func (o *owners) released(ctx context.Context, t task, pod *caches.Pod, reply pa
 // refused tells the user, and leaves the pod alone at this version for a while. It returns how long.
 func (o *owners) refused(t task, pod *caches.Pod, version, reason, format string, args ...any) time.Duration {
 	o.recorder.Eventf(t.rs, corev1.EventTypeWarning, reason, format, args...)
-	t.throttle.ownership[pod.UID] = refusal{version: version, until: o.clock.Now().Add(refusedFor)}
-	return refusedFor
+	return t.throttle.ownership.Note(pod.UID, version, o.clock.Now())
 }
 
 // adoptPatch makes rs the controller of the pod.

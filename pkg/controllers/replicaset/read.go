@@ -13,6 +13,7 @@ import (
 
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controllers/internal/live"
+	"minikcm/pkg/controllers/internal/ownerpatch"
 )
 
 // reader reads ReplicaSets and pods, from the caches and live: as they are in etcd now.
@@ -52,7 +53,7 @@ func (r *reader) live(ctx context.Context, t task, reason string) (task, error) 
 // resolve compares what is remembered with the pods that are there; see [ledger.resolve].
 func (r *reader) resolve(t task, byName func(string) (*caches.Pod, bool), live time.Time) {
 	r.metrics.resolved(t.ledger.resolve(t.pods, byName, live))
-	t.throttle.forget(t.pods)
+	ownerpatch.Forget(t.throttle.ownership, t.pods)
 }
 
 func byNameIn(pods []*caches.Pod) func(string) (*caches.Pod, bool) {

@@ -1,14 +1,6 @@
 package replicaset
 
-import (
-	"slices"
-	"testing"
-	"time"
-
-	"k8s.io/apimachinery/pkg/types"
-
-	"minikcm/pkg/caches"
-)
+import "testing"
 
 func TestObserveSpec(t *testing.T) {
 	for _, tt := range []struct {
@@ -29,22 +21,5 @@ func TestObserveSpec(t *testing.T) {
 		if changed := s.specSince.Equal(now); changed != tt.changed || s.generation != tt.generation {
 			t.Errorf("%s: changed %t, want %t; generation %d, want %d", tt.name, changed, tt.changed, s.generation, tt.generation)
 		}
-	}
-}
-
-func TestRefusedOwnershipWaits(t *testing.T) {
-	th := newThrottle()
-	minute := now.Add(time.Minute)
-	th.ownership = map[types.UID]refusal{
-		"refused": {"5", minute}, "refused-before": {"5", now.Add(time.Second)}, "over": {"5", now}, "changed": {"4", minute}, "gone": {"5", minute},
-	}
-	pods := []*caches.Pod{newPod("refused-before"), newPod("refused"), newPod("over"), newPod("changed"), newPod("other")}
-	th.forget(pods)
-	if left := keys(th.ownership); !slices.Equal(left, []types.UID{"over", "refused", "refused-before"}) {
-		t.Errorf("refusals left: %v; want those of pods that are there and have not changed", left)
-	}
-	rest, again := th.admitted(pods, now)
-	if want := []string{"over", "changed", "other"}; !slices.Equal(uids(rest), want) || again != time.Second {
-		t.Errorf("admitted %v, again after %v; want %v, 1s", uids(rest), again, want)
 	}
 }

@@ -1,4 +1,4 @@
-// Package ownerpatch makes the patches with which a controller adopts and releases objects, and says what a refusal of one means.
+// Package ownerpatch makes the patches with which a controller adopts and releases objects, and keeps what was refused.
 package ownerpatch
 
 import (
