@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
@@ -18,6 +19,7 @@ import (
 
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
+	"minikcm/pkg/controllers/internal/wake"
 )
 
 const (
@@ -48,6 +50,7 @@ type Controller struct {
 	deps Deps
 
 	loop     *controller.Loop[cache.ObjectName]
+	wake     *wake.Owners[*appsv1.Deployment, *appsv1.ReplicaSet]
 	inTerm   atomic.Bool                 // handlers need not look anything up otherwise
 	log      atomic.Pointer[klog.Logger] // of the latest term, for handlers; nil before the first
 	baseline controller.Baseline
@@ -67,6 +70,7 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 	}
 	cfg.Workers = cmp.Or(cfg.Workers, DefaultConfig().Workers)
 	c := &Controller{cfg: cfg, deps: deps, memories: newMemories()}
+	c.wake = c.wakes()
 	c.metrics = newMetrics(deps.Metrics, c.memories, deps.Clock)
 	c.read = &reader{client: deps.Client, deployments: deps.Deployments, sets: deps.ReplicaSets, pods: deps.Pods, metrics: c.metrics}
 	c.owners = &owners{client: deps.Client, sets: deps.ReplicaSets, read: c.read, recorder: deps.Recorder, clock: deps.Clock}

@@ -2,18 +2,14 @@ package deployment
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
 	"minikcm/pkg/caches"
-	"minikcm/pkg/controllers/internal/selection"
+	"minikcm/pkg/controllers/internal/wake"
 )
 
 func (c *Controller) register() error {
@@ -25,7 +21,7 @@ func (c *Controller) register() error {
 	if err != nil {
 		return fmt.Errorf("watch Deployments: %w", err)
 	}
-	err = c.deps.ReplicaSets.Handle(caches.Handler[*appsv1.ReplicaSet]{Add: c.setAdded, Update: c.setUpdated, Delete: c.setDeleted})
+	err = c.deps.ReplicaSets.Handle(caches.Handler[*appsv1.ReplicaSet]{Add: c.wake.Added, Update: c.wake.Updated, Delete: c.wake.Deleted})
 	if err != nil {
 		return fmt.Errorf("watch ReplicaSets: %w", err)
 	}
@@ -36,7 +32,7 @@ func (c *Controller) register() error {
 	if c.deps.Namespaces == nil {
 		return nil
 	}
-	err = c.deps.Namespaces.Handle(caches.Handler[*corev1.Namespace]{Add: c.namespaceAdded, Update: c.namespaceUpdated})
+	err = c.deps.Namespaces.Handle(c.wake.Namespaces())
 	if err != nil {
 		return fmt.Errorf("watch namespaces: %w", err)
 	}
@@ -45,41 +41,17 @@ func (c *Controller) register() error {
 
 func (c *Controller) enqueue(d *appsv1.Deployment) { c.loop.Add(cache.MetaObjectToName(d)) }
 
-func (c *Controller) setAdded(rs *appsv1.ReplicaSet) {
-	if !c.inTerm.Load() {
-		return
-	}
-	switch ref := metav1.GetControllerOfNoCopy(rs); {
-	case ref != nil:
-		c.wakeOwner(rs.Namespace, ref)
-	case rs.DeletionTimestamp == nil:
-		c.wakeAdopters(rs)
-	}
-}
-
-// setUpdated wakes whom the ReplicaSet concerns now and whom it concerned before.
-func (c *Controller) setUpdated(old, rs *appsv1.ReplicaSet) {
-	if !c.inTerm.Load() || old.ResourceVersion == rs.ResourceVersion { // a resync
-		return
-	}
-	oldRef, ref := metav1.GetControllerOfNoCopy(old), metav1.GetControllerOfNoCopy(rs)
-	if oldRef != nil && (ref == nil || ref.UID != oldRef.UID) {
-		c.wakeOwner(old.Namespace, oldRef)
-	}
-	switch {
-	case ref != nil:
-		c.wakeOwner(rs.Namespace, ref)
-	case rs.DeletionTimestamp == nil && (oldRef != nil || !maps.Equal(old.Labels, rs.Labels)):
-		c.wakeAdopters(rs)
-	}
-}
-
-func (c *Controller) setDeleted(rs *appsv1.ReplicaSet) {
-	if !c.inTerm.Load() {
-		return
-	}
-	if ref := metav1.GetControllerOfNoCopy(rs); ref != nil {
-		c.wakeOwner(rs.Namespace, ref)
+// wakes is who is woken by what happens to ReplicaSets and namespaces.
+func (c *Controller) wakes() *wake.Owners[*appsv1.Deployment, *appsv1.ReplicaSet] {
+	return &wake.Owners[*appsv1.Deployment, *appsv1.ReplicaSet]{
+		Kind: kind, InTerm: &c.inTerm, Get: c.deps.Deployments.Get, In: c.deps.Deployments.InNamespace,
+		Selector: func(d *appsv1.Deployment) *metav1.LabelSelector { return d.Spec.Selector },
+		Wake:     c.enqueue,
+		Several: func(rs *appsv1.ReplicaSet, deployments []*appsv1.Deployment) {
+			if log := c.log.Load(); log != nil {
+				log.V(4).Info("More than one Deployment selects the ReplicaSet", "controller", Name, "replicaSet", klog.KObj(rs), "deployments", klog.KObjSlice(deployments))
+			}
+		},
 	}
 }
 
@@ -106,64 +78,7 @@ func (c *Controller) wakeRecreated(pod *caches.Pod) {
 	if !ok || rs.UID != ref.UID {
 		return
 	}
-	if d := c.owner(rs.Namespace, metav1.GetControllerOfNoCopy(rs)); d != nil && d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
+	if d, ok := c.wake.Of(rs); ok && d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
 		c.enqueue(d)
-	}
-}
-
-// owner returns the Deployment that a controller reference points to; nil if there is none.
-func (c *Controller) owner(namespace string, ref *metav1.OwnerReference) *appsv1.Deployment {
-	if ref == nil || ref.Kind != kind {
-		return nil
-	}
-	d, ok := c.deps.Deployments.Get(cache.NewObjectName(namespace, ref.Name))
-	if !ok || d.UID != ref.UID {
-		return nil
-	}
-	return d
-}
-
-func (c *Controller) wakeOwner(namespace string, ref *metav1.OwnerReference) {
-	if d := c.owner(namespace, ref); d != nil {
-		c.enqueue(d)
-	}
-}
-
-// wakeAdopters queues every Deployment that could adopt the ReplicaSet.
-func (c *Controller) wakeAdopters(rs *appsv1.ReplicaSet) {
-	adopters := slices.DeleteFunc(c.deps.Deployments.InNamespace(rs.Namespace), func(d *appsv1.Deployment) bool {
-		return !couldAdopt(d, rs.Labels)
-	})
-	for _, d := range adopters {
-		c.enqueue(d)
-	}
-	if log := c.log.Load(); len(adopters) > 1 && log != nil {
-		log.V(4).Info("More than one Deployment selects the ReplicaSet", "controller", Name,
-			"replicaSet", klog.KObj(rs), "deployments", klog.KObjSlice(adopters))
-	}
-}
-
-// couldAdopt reports whether the Deployment selects ReplicaSets with these labels. A selector that is empty or invalid selects none.
-func couldAdopt(d *appsv1.Deployment, setLabels map[string]string) bool {
-	if len(setLabels) == 0 {
-		return false
-	}
-	selector, err := selection.Of(d.Spec.Selector)
-	return err == nil && selector.Matches(labels.Set(setLabels))
-}
-
-// namespaceAdded wakes Deployments that may have been held back by an older namespace of that name.
-func (c *Controller) namespaceAdded(ns *corev1.Namespace) {
-	if !c.inTerm.Load() {
-		return
-	}
-	for _, d := range c.deps.Deployments.InNamespace(ns.Name) {
-		c.enqueue(d)
-	}
-}
-
-func (c *Controller) namespaceUpdated(old, ns *corev1.Namespace) {
-	if old.UID != ns.UID {
-		c.namespaceAdded(ns)
 	}
 }

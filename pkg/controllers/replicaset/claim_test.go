@@ -108,31 +108,3 @@ func parsed(t *testing.T, text []byte) (v any) {
 	}
 	return v
 }
-
-func TestCouldAdopt(t *testing.T) {
-	app := map[string]string{"app": "web"}
-	for _, tt := range []struct {
-		name   string
-		edit   func(*appsv1.ReplicaSet)
-		labels map[string]string
-		want   bool
-	}{
-		{"matching", nil, app, true},
-		{"more labels than asked for", nil, map[string]string{"app": "web", "more": "x"}, true},
-		{"other labels", nil, map[string]string{"app": "db"}, false},
-		{"a pod without labels matches none", func(rs *appsv1.ReplicaSet) { rs.Spec.Selector.MatchLabels = nil }, nil, false},
-		{"an empty selector matches none", func(rs *appsv1.ReplicaSet) { rs.Spec.Selector.MatchLabels = nil }, app, false},
-		{"no selector matches none", func(rs *appsv1.ReplicaSet) { rs.Spec.Selector = nil }, app, false},
-		{"an invalid selector matches none", func(rs *appsv1.ReplicaSet) { rs.Spec.Selector.MatchLabels = map[string]string{"app": "?!"} }, app, false},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			rs := newSet(1)
-			if tt.edit != nil {
-				tt.edit(rs)
-			}
-			if got := couldAdopt(rs, tt.labels); got != tt.want {
-				t.Errorf("couldAdopt = %t, want %t", got, tt.want)
-			}
-		})
-	}
-}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
@@ -21,6 +20,7 @@ import (
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/internal/slots"
+	"minikcm/pkg/controllers/internal/wake"
 )
 
 const (
@@ -62,6 +62,7 @@ type Controller struct {
 	deps Deps
 
 	loop     *controller.Loop[cache.ObjectName]
+	wake     *wake.Owners[*appsv1.ReplicaSet, *caches.Pod]
 	inTerm   atomic.Bool                 // handlers need not look anything up otherwise
 	log      atomic.Pointer[klog.Logger] // of the latest term, for handlers; nil before the first
 	baseline controller.Baseline
@@ -83,6 +84,7 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 	cfg.Workers = cmp.Or(cfg.Workers, DefaultConfig().Workers)
 	cfg.Burst = cmp.Or(cfg.Burst, burst)
 	c := &Controller{cfg: cfg, deps: deps, memories: newMemories()}
+	c.wake = c.wakes()
 	c.metrics = newMetrics(deps.Metrics, c.memories, deps.Clock)
 	writes := slots.New(deps.Clock, quickWrites, allWrites)
 	c.read = &reader{client: deps.Client, pods: deps.Pods, sets: deps.ReplicaSets, metrics: c.metrics}
@@ -114,14 +116,14 @@ func (c *Controller) register() error {
 	if err != nil {
 		return fmt.Errorf("watch ReplicaSets: %w", err)
 	}
-	err = c.deps.Pods.Handle(caches.Handler[*caches.Pod]{Add: c.podAdded, Update: c.podUpdated, Delete: c.podDeleted})
+	err = c.deps.Pods.Handle(caches.Handler[*caches.Pod]{Add: c.wake.Added, Update: c.podUpdated, Delete: c.wake.Deleted})
 	if err != nil {
 		return fmt.Errorf("watch pods: %w", err)
 	}
 	if c.deps.Namespaces == nil {
 		return nil
 	}
-	err = c.deps.Namespaces.Handle(caches.Handler[*corev1.Namespace]{Add: c.namespaceAdded, Update: c.namespaceUpdated})
+	err = c.deps.Namespaces.Handle(c.wake.Namespaces())
 	if err != nil {
 		return fmt.Errorf("watch namespaces: %w", err)
 	}

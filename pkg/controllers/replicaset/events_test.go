@@ -108,8 +108,8 @@ func TestWakeUps(t *testing.T) {
 	update := func(old, pod *caches.Pod) func(*Controller) {
 		return func(c *Controller) { c.podUpdated(old, pod) }
 	}
-	added := func(pod *caches.Pod) func(*Controller) { return func(c *Controller) { c.podAdded(pod) } }
-	deleted := func(pod *caches.Pod) func(*Controller) { return func(c *Controller) { c.podDeleted(pod) } }
+	added := func(pod *caches.Pod) func(*Controller) { return func(c *Controller) { c.wake.Added(pod) } }
+	deleted := func(pod *caches.Pod) func(*Controller) { return func(c *Controller) { c.wake.Deleted(pod) } }
 	for _, tt := range []struct {
 		name  string
 		event func(*Controller)
@@ -138,13 +138,13 @@ func TestWakeUps(t *testing.T) {
 		{"ready, and available later", update(newPod("a", of("slow")), newPod("a", of("slow"), newer, readySince(ago(0)))), []string{"slow"}, []string{"slow"}},
 		{"ready before already", update(newPod("a", of("slow"), readySince(ago(0))), newPod("a", of("slow"), newer, readySince(ago(0)))), []string{"slow"}, nil},
 		{"a new namespace wakes all in it", func(c *Controller) {
-			c.namespaceUpdated(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default", UID: "1"}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default", UID: "2"}})
+			c.wake.Namespaces().Update(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default", UID: "1"}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default", UID: "2"}})
 		}, []string{"db", "empty", "slow", "twin", "web"}, nil},
 		{"outside a term nobody is woken", func(c *Controller) {
 			c.inTerm.Store(false)
-			c.podAdded(newPod("a", of("web")))
+			c.wake.Added(newPod("a", of("web")))
 			c.podUpdated(newPod("a", of("web")), newPod("a", of("web"), newer))
-			c.podDeleted(newPod("a", of("web")))
+			c.wake.Deleted(newPod("a", of("web")))
 		}, nil, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
