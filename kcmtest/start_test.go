@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -16,6 +15,8 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+
+	"minikcm/internal/faket"
 )
 
 // AfterSuite runs when BeforeSuite has failed, too.
@@ -26,13 +27,13 @@ func TestStopOfAManagerThatWasNeverStarted(t *testing.T) {
 
 // The test that uses what has gone fails, and once is enough.
 func TestStopOfAManagerThatStoppedByItself(t *testing.T) {
-	f, ended := &fakeT{}, make(chan struct{})
+	f, ended := &faket.T{}, make(chan struct{})
 	close(ended)
 	m := &Manager{t: f, stop: func() {}, done: ended, err: errors.New("broken")}
 	m.Stop()
 	m.Stop()
-	if want := []string{"kcmtest: the controllers stopped by themselves: broken"}; !slices.Equal(f.errors, want) {
-		t.Errorf("told %q, want %q", f.errors, want)
+	if want := []string{"kcmtest: the controllers stopped by themselves: broken"}; !slices.Equal(f.Errors, want) {
+		t.Errorf("told %q, want %q", f.Errors, want)
 	}
 }
 
@@ -86,51 +87,14 @@ func TestStartSaysWhatIsMissing(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := &fakeT{}
-				f.run(func() {
+				f := &faket.T{}
+				f.Run(func() {
 					Start(f, &rest.Config{Host: "http://api", Transport: fakeServer{tt.allows}}, Controllers("replicaset"), tt.option)
 				})
-				if !strings.HasPrefix(f.fatal, tt.want) || strings.Contains(f.fatal, " --") || len(f.errors) > 0 {
-					t.Errorf("told %q and %q, want it to begin with %q and to name no flag", f.fatal, f.errors, tt.want)
+				if !strings.HasPrefix(f.Fatal, tt.want) || strings.Contains(f.Fatal, " --") || len(f.Errors) > 0 {
+					t.Errorf("told %q and %q, want it to begin with %q and to name no flag", f.Fatal, f.Errors, tt.want)
 				}
 			})
 		})
 	}
-}
-
-// fakeT is a test that may fail.
-type fakeT struct {
-	fatal    string
-	errors   []string
-	cleanups []func()
-}
-
-func (f *fakeT) Helper() {}
-
-func (f *fakeT) Cleanup(c func()) { f.cleanups = append(f.cleanups, c) }
-
-func (f *fakeT) Errorf(format string, args ...any) {
-	f.errors = append(f.errors, fmt.Sprintf(format, args...))
-}
-
-type ended struct{}
-
-func (f *fakeT) Fatalf(format string, args ...any) {
-	f.fatal = fmt.Sprintf(format, args...)
-	panic(ended{})
-}
-
-// run is the test with its cleanups.
-func (f *fakeT) run(test func()) {
-	defer func() {
-		for i := range f.cleanups {
-			f.cleanups[len(f.cleanups)-1-i]()
-		}
-	}()
-	defer func() {
-		if r := recover(); r != nil && r != (ended{}) {
-			panic(r)
-		}
-	}()
-	test()
 }

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"minikcm/internal/faket"
 	program "minikcm/kcmtest/process"
 	"minikcm/test/controlplane"
 )
@@ -58,13 +59,13 @@ func TestTheProgramSaysWhyItCannotWork(t *testing.T) {
 		{"without an API server", kubeconfig(t, &rest.Config{Host: "https://" + freeAddress(t)}), "namespace", "connection refused"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f := &fakeT{}
-			f.run(func() {
+			f := &faket.T{}
+			f.Run(func() {
 				program.Start(f, tt.kubeconfig, program.Binary(controlplane.ManagerBinary(t)), program.Controllers(tt.controller))
 			})
-			t.Log(f.fatal)
-			if !strings.Contains(f.fatal, tt.want) || strings.Contains(f.fatal, "\n") || ofKlog.MatchString(f.fatal) || len(f.errors) > 0 {
-				t.Errorf("told %q and %q, want one line with %q and nothing of a log's", f.fatal, f.errors, tt.want)
+			t.Log(f.Fatal)
+			if !strings.Contains(f.Fatal, tt.want) || strings.Contains(f.Fatal, "\n") || ofKlog.MatchString(f.Fatal) || len(f.Errors) > 0 {
+				t.Errorf("told %q and %q, want one line with %q and nothing of a log's", f.Fatal, f.Errors, tt.want)
 			}
 		})
 	}

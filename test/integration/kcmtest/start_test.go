@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"minikcm/internal/faket"
 	"minikcm/kcmtest"
 	"minikcm/test/controlplane"
 )
@@ -101,19 +101,19 @@ func TestStartEndsATestThatCannotWork(t *testing.T) {
 		{"with an API server that says nothing", &rest.Config{Host: "https://" + silentAddress(t)}, nil, "no TLS handshake within 1.5s", 2 * time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var f *fakeT
+			var f *faket.T
 			var took time.Duration
 			for range 3 { // a machine that is busy enough answers too late
-				f = &fakeT{}
+				f = &faket.T{}
 				begun := time.Now()
-				f.run(func() { kcmtest.Start(f, tt.cfg, tt.options...) })
-				if took = time.Since(begun); strings.Contains(f.fatal, tt.want) {
+				f.Run(func() { kcmtest.Start(f, tt.cfg, tt.options...) })
+				if took = time.Since(begun); strings.Contains(f.Fatal, tt.want) {
 					break
 				}
 			}
-			t.Logf("%v: %s", took.Round(time.Millisecond), f.fatal)
-			if !strings.Contains(f.fatal, tt.want) || strings.Contains(f.fatal, "\n") || len(f.errors) > 0 {
-				t.Errorf("told %q and %q, want one line with %q", f.fatal, f.errors, tt.want)
+			t.Logf("%v: %s", took.Round(time.Millisecond), f.Fatal)
+			if !strings.Contains(f.Fatal, tt.want) || strings.Contains(f.Fatal, "\n") || len(f.Errors) > 0 {
+				t.Errorf("told %q and %q, want one line with %q", f.Fatal, f.Errors, tt.want)
 			}
 			if controlplane.Long() && took > tt.within+machine(t) { // on a busy machine it says nothing
 				t.Errorf("took %v, want %v", took, tt.within)
@@ -136,46 +136,6 @@ func TestStartInParallel(t *testing.T) {
 		}
 	})
 	noneLeft(t, before, client)
-}
-
-// fakeT is a test that may fail.
-type fakeT struct {
-	lock     sync.Mutex
-	fatal    string
-	errors   []string
-	cleanups []func()
-}
-
-func (f *fakeT) Helper() {}
-
-func (f *fakeT) Cleanup(c func()) { f.cleanups = append(f.cleanups, c) }
-
-func (f *fakeT) Errorf(format string, args ...any) {
-	f.lock.Lock()
-	defer f.lock.Unlock()
-	f.errors = append(f.errors, fmt.Sprintf(format, args...))
-}
-
-type ended struct{}
-
-func (f *fakeT) Fatalf(format string, args ...any) {
-	f.fatal = fmt.Sprintf(format, args...)
-	panic(ended{})
-}
-
-// run is the test with its cleanups.
-func (f *fakeT) run(test func()) {
-	defer func() {
-		for i := range f.cleanups {
-			f.cleanups[len(f.cleanups)-1-i]()
-		}
-	}()
-	defer func() {
-		if r := recover(); r != nil && r != (ended{}) {
-			panic(r)
-		}
-	}()
-	test()
 }
 
 func freeAddress(t *testing.T) string {
