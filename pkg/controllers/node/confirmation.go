@@ -28,12 +28,13 @@ type confirmation struct {
 // begin starts a term.
 func (c *confirmation) begin() { c.done.Store(false) }
 
-// run compares the cache with the API server until they agree, or ctx has ended.
-func (c *confirmation) run(ctx context.Context) {
+// run compares the cache with the API server until they agree, which it tells, or ctx has ended.
+func (c *confirmation) run(ctx context.Context, confirmed func()) {
 	for {
 		err := c.compare(ctx)
 		if err == nil {
 			c.done.Store(true)
+			confirmed()
 			return
 		}
 		if !errors.Is(err, freshness.ErrBehind) { // a cache that is behind was compared with an answer: kubelets get theirs as well

@@ -156,7 +156,9 @@ func (c *Controller) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	c.pods.start(ctx, &running) // first: the nodes' loop fills its queue
 	running.Go(func() { c.silence.watch(ctx, c.freeze) })
-	running.Go(func() { c.confirmation.run(ctx) })
+	running.Go(func() {
+		c.confirmation.run(ctx, func() { c.wake(effects{all: true}, c.clock.Now()) }) // what was put off until then
+	})
 	c.nodeLoop.Run(ctx, c.allNodes)
 	running.Wait()
 	return nil

@@ -11,7 +11,7 @@ const (
 	manyNodes     = 3                      // so many nodes are asked for one by one
 	manyShare     = 10                     // or one in so many
 	listAge       = 2 * time.Second        // how long a list of Leases serves, from when it has been read
-	listRetry     = 10 * time.Second       // after a list that failed nodes are asked for one by one for so long
+	listRetry     = 10 * time.Second       // after a list that failed no other is made for so long
 	countAge      = 100 * time.Millisecond // how long a count of the nodes that are due serves
 )
 
@@ -60,7 +60,7 @@ func (l *leaseLists) join(due time.Time) (covered bool, wait <-chan struct{}, mi
 	switch {
 	case l.asked.After(due) && now.Sub(l.read) < listAge:
 		return true, nil, false
-	case !l.failed.IsZero() && now.Sub(l.failed) < listRetry:
+	case l.isRefused(now):
 		return false, nil, false
 	case l.running != nil:
 		return false, l.running, false
@@ -75,10 +75,19 @@ func (l *leaseLists) join(due time.Time) (covered bool, wait <-chan struct{}, mi
 	return false, nil, true
 }
 
-// renew makes a list, or waits for the one that is being made.
+// isRefused reports whether a list has failed so lately that no other is made. The lock is held.
+func (l *leaseLists) isRefused(now time.Time) bool {
+	return !l.failed.IsZero() && now.Sub(l.failed) < listRetry
+}
+
+// renew makes a list, or waits for the one that is being made, unless one has failed lately.
 func (l *leaseLists) renew(ctx context.Context) error {
 	l.lock.Lock()
 	wait := l.running
+	if wait == nil && l.isRefused(l.now()) {
+		l.lock.Unlock()
+		return nil
+	}
 	if wait == nil {
 		l.start(l.now())
 	}

@@ -74,7 +74,8 @@ func (l *leaseReader) readSince(ctx context.Context, name string, due time.Time)
 
 // manyDue reports whether so many nodes are due that one list of all Leases is cheaper than reading theirs.
 func (l *leaseReader) manyDue(now time.Time) bool {
-	all, due := l.health.count(l.cfg, now.Add(leaseInterval))
+	soon := min(leaseInterval, l.cfg.MonitorGracePeriod/5) // with a short grace period every node is due within an interval
+	all, due := l.health.count(l.cfg, now.Add(soon))
 	return due > max(manyNodes, all/manyShare)
 }
 

@@ -208,3 +208,21 @@ func TestManyDueAreAskedForInOneList(t *testing.T) {
 		}
 	})
 }
+
+// Kubelets renew every 10 s whatever the grace period is, so with a short one each node is always due soon.
+func TestHealthyNodesAreNotDue(t *testing.T) {
+	objects, live, _ := cluster(20, 1)
+	cfg := defaults()
+	cfg.MonitorGracePeriod = 16 * time.Second
+	inBubble(t, cfg, objects, func(b *bench) {
+		b.term()
+		lists := b.Count("list leases")
+		b.renewFor(17*time.Second, live...)
+		if got := readiness(b.Node("dying0")); got != corev1.ConditionUnknown {
+			t.Errorf("Ready = %s, want Unknown", got)
+		}
+		if got := b.Count("list leases") - lists; got > 1 {
+			t.Errorf("%d lists of Leases, want none but the probe after eight quiet seconds", got)
+		}
+	})
+}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -182,4 +183,31 @@ func TestNewTermDoesNotTrustAStaleNodeCache(t *testing.T) {
 			t.Error("the cache was never confirmed")
 		}
 	})
+}
+
+// The comparison at the start of a term may take long, on the very API server that is slow.
+func TestNodesWaitForTheNodeCacheWithoutAsking(t *testing.T) {
+	objects := []runtime.Object{aNode("other", "zone", "True"), aLease("other", epoch), aNode("down", "zone", "False"), aLease("down", epoch)}
+	inBubble(t, defaults(), objects, func(b *bench) {
+		b.Break(errOutage, "list nodes")
+		b.term()
+		b.renewFor(10*time.Second, "other", "down")
+		if got := b.syncs(); got > 10 {
+			t.Errorf("%d syncs of two nodes in ten seconds", got)
+		}
+		b.Break(nil, "list nodes")
+		b.renewFor(20*time.Second, "other", "down")
+		if !hasTaint(b.Node("down"), notReadyNoExecute) {
+			t.Error("the node that is not Ready has not been tainted")
+		}
+	})
+}
+
+// syncs is how many looks at nodes there have been.
+func (b *bench) syncs() uint64 {
+	var m dto.Metric
+	if err := b.controller.metrics.updateSeconds.Write(&m); err != nil {
+		b.t.Fatal(err)
+	}
+	return m.GetHistogram().GetSampleCount()
 }

@@ -16,10 +16,9 @@ import (
 
 // When to look again at a node for which not everything could be done.
 const (
-	conflictRetry  = 20 * time.Millisecond  // somebody else wrote the node: as upstream's first retry
-	staleRecheck   = 250 * time.Millisecond // most caches are behind for milliseconds
-	blindRecheck   = 5 * time.Second        // recovery gives a whole grace period, so nothing is urgent
-	confirmRecheck = 100 * time.Millisecond // the comparison at the start of a term is under way
+	conflictRetry = 20 * time.Millisecond // somebody else wrote the node: as upstream's first retry
+	staleRecheck  = time.Second           // if the watch is stuck, all nodes are looked at so often
+	blindRecheck  = 5 * time.Second       // recovery gives a whole grace period, so nothing is urgent
 )
 
 // reconcile brings one node's conditions, taints and labels in line with what is known about it. An error means that something
@@ -60,7 +59,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) (controller.Res
 	c.wake(c.zones.put(name, zoneOf(node), memberOf(node), now), now)
 
 	// 6. Queue its pods if it is Unknown.
-	confirmed := c.confirmation.done.Load() // asked once: what is put off until then has to be looked at again
+	confirmed := c.confirmation.done.Load()
 	c.pods.follow(node, confirmed)
 
 	// 7. Write its taints and labels.
@@ -159,7 +158,7 @@ func (c *Controller) writeTaints(ctx context.Context, node *corev1.Node, confirm
 func (c *Controller) noExecute(node *corev1.Node, confirmed bool, now time.Time) (want noExecute, granted bool, wait time.Duration) {
 	ready := readiness(node)
 	if !confirmed && ready != corev1.ConditionTrue {
-		return noExecute{keep: true}, false, confirmRecheck // the zones may not be as the cache shows them
+		return noExecute{keep: true}, false, 0 // the zones may not be as the cache shows them; once it is confirmed, all nodes are looked at
 	}
 	want = noExecuteWanted(ready, c.zones.isStopped())
 	if !needsToken(node.Spec.Taints, want) {

@@ -107,6 +107,19 @@ func TestFailedListLeavesEachNodeToItsOwnLease(t *testing.T) {
 	})
 }
 
+func TestListThatTakesTheWatchsPlaceIsNotAskedForAgainAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lists := newSlowLists(0, errors.New("refused"))
+		for range 60 {
+			_ = lists.renew(t.Context())
+			time.Sleep(time.Second)
+		}
+		if got := lists.count(); got != 6 {
+			t.Errorf("%d lists in a minute, want one every %v", got, listRetry)
+		}
+	})
+}
+
 func TestWaitForAListEndsWithTheTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lists := newSlowLists(20*time.Second, nil)

@@ -117,6 +117,9 @@ func (v *visibility) event(now time.Time) {
 		v.startBlind()
 	}
 	v.endBlind(now)
+	if n := len(v.ended); !v.probing && n > 1 { // credits are given by the next term only
+		v.ended = []blindness{{v.ended[0].since, v.ended[n-1].until}}
+	}
 	v.failures.succeeded(request{write: true})
 	v.lastEvent, v.lastSeen = now, now
 }

@@ -163,3 +163,14 @@ func TestTriesWrite(t *testing.T) {
 		t.Error("a write is tried after one has succeeded")
 	}
 }
+
+func TestStandbyKeepsOneBlindness(t *testing.T) {
+	v := newVisibility(defaults(), day)
+	for i := 1; i <= 1000; i++ {
+		v.event(seconds(30 * i))
+	}
+	want := []blindness{{seconds(0), seconds(30000)}}
+	if diff := cmp.Diff(want, v.credits(), cmp.AllowUnexported(blindness{})); diff != "" {
+		t.Errorf("credits (-want +got):\n%s", diff)
+	}
+}

@@ -185,7 +185,7 @@ func (z *zones) freeze(frozen bool, now time.Time) (e effects) {
 	z.frozen = frozen
 	z.evaluate(now, &e, slices.Collect(maps.Keys(z.zones))...)
 	for _, in := range z.zones {
-		in.forecast = forecast{} // nodes may have seemed to lag because we were blind
+		in.forecast.at = time.Time{} // nodes may have seemed to lag because we were blind; for how long they have held it up is not forgotten
 		if !frozen {
 			in.wakeAll(&e) // nodes that asked while the zone was frozen wait to be woken, and only a change of the rate would wake them
 		}

@@ -204,15 +204,14 @@ func TestLookAhead(t *testing.T) {
 		name    string
 		up      int
 		lagging func(string) bool
-		other   bool // there is a healthy zone beside
 		want    bool
 	}{
-		{"nobody lags", 9, nobody, true, true},
-		{"two of nine lag: normal before and after", 9, lagging("up0", "up1"), true, true},
-		{"five of nine lag: it would be partial", 9, lagging("up0", "up1", "up2", "up3", "up4"), true, false},
-		{"all others lag: it would be full", 2, lagging("up0", "up1"), true, false},
-		{"full already, the other zone lags: all would be", 0, lagging("other0"), true, false},
-		{"full already, the other zone is well", 0, nobody, true, true},
+		{"nobody lags", 9, nobody, true},
+		{"two of nine lag: normal before and after", 9, lagging("up0", "up1"), true},
+		{"five of nine lag: it would be partial", 9, lagging("up0", "up1", "up2", "up3", "up4"), false},
+		{"all others lag: it would be full", 2, lagging("up0", "up1"), false},
+		{"full already, the other zone lags: all would be", 0, lagging("other0"), false},
+		{"full already, the other zone is well", 0, nobody, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			z := testZones(defaults())
@@ -254,6 +253,28 @@ func TestLookAheadDoesNotRefuseForEver(t *testing.T) {
 	if want := []time.Duration{60 * time.Second, 70 * time.Second, 80 * time.Second}; !slices.Equal(granted, want) {
 		t.Errorf("granted after %v, want %v: one grace after the first had its turn, which was after 10 s, then at the zone's rate", granted, want)
 	}
+}
+
+// Suspensions come and go more often than a grace period passes.
+func TestLookAheadIsNotStartedAnewBySuspensions(t *testing.T) {
+	z := testZones(defaults())
+	z.fill("up", "z", up, 3, day)
+	z.fill("down", "z", down, 2, day)
+	lagging := func(name string) bool { return name == "up0" }
+	for s := range 120 {
+		now := day.Add(time.Duration(s) * time.Second)
+		if s%30 == 29 {
+			z.freeze(true, now)
+			z.freeze(false, now)
+		}
+		if ok, _, _ := z.ask("down0", false, lagging, now); ok {
+			if s < 50 {
+				t.Errorf("granted after %d s, want a grace period", s)
+			}
+			return
+		}
+	}
+	t.Error("refused for two minutes")
 }
 
 // The API server takes half a minute for each verdict: a zone of a hundred that is dead needs longer than a grace period to be counted so.
