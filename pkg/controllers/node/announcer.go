@@ -17,8 +17,8 @@ const (
 	eventNotReady   = "NodeNotReady"
 )
 
-// announcer records the events of nodes. It remembers which nodes this process has announced, so that each comes and goes once, however
-// often we lead.
+// announcer records the events of nodes. It remembers which nodes this process has announced, so that it announces no node twice, however
+// often it leads; of a node that goes while another leads both announce it.
 type announcer struct {
 	recorder record.EventRecorder
 

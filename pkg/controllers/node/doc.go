@@ -71,7 +71,7 @@
 //     one and a half of the intervals in which they renew) would, if silent, change the state of the zone; but not for longer than a
 //     grace period.
 //   - The rate of a zone follows its present size, also inside one state.
-//   - Pods are marked when their node goes from False to Unknown too, and by a queue of their own.
+//   - Pods are marked when their node goes from False to Unknown too, and by a queue of their own; the event NodeNotReady is sent then as well.
 //   - A pod event is sent for a pod that was marked, not for one that could not be.
 //   - An error is retried with back-off, a conflict after 20 ms, and ever more slowly if it does not end.
 //   - Outside a term the gauges show no zones, so that two managers do not count twice.

@@ -72,8 +72,8 @@ func (h heartbeat) afterLease(renewed, now time.Time) heartbeat {
 	return h.renewedAt(renewed).alive(now)
 }
 
-// afterLiveLease takes in the renewTime that a consistent read of the Lease showed. Such a read is never older than what is known, so a time
-// that went back was written since: the kubelet's clock was ahead and has been set. By the watch, which may lag behind a read, that cannot
+// afterLiveLease takes in the renewTime that a consistent read of the Lease showed. Such a read is as of a moment after it was asked for, so a time
+// that went back was written since: the kubelet's clock was ahead and has been set, or the watch was faster than the answer, which does no harm. By the watch, which may lag behind a read, that cannot
 // be told.
 func (h heartbeat) afterLiveLease(renewed, now time.Time) heartbeat {
 	if renewed.IsZero() || renewed.Equal(h.renewed) {

@@ -94,7 +94,7 @@ func TestEveryPodIsWrittenOnce(t *testing.T) {
 }
 
 func TestPodWriteIsRetriedUntilItSucceeds(t *testing.T) {
-	objects, live, dying := cluster(1, 1)
+	objects, live, _ := cluster(1, 1)
 	inBubble(t, defaults(), append(objects, aPod("pod", "dying0")), func(b *bench) {
 		b.Break(apierrors.NewForbidden(corev1.Resource("pods"), "pod", nil), "patch pods/status")
 		b.term()
@@ -115,7 +115,6 @@ func TestPodWriteIsRetriedUntilItSucceeds(t *testing.T) {
 		if got := b.Count("patch pods/status"); got != before {
 			t.Errorf("%d more writes after it succeeded", got-before)
 		}
-		_ = dying
 	})
 }
 

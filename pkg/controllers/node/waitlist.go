@@ -1,6 +1,6 @@
 package node
 
-// waitlist is the nodes of a zone that wait for a taint, first come first served. Each of its methods takes a fixed time, on average.
+// waitlist is the nodes of a zone that wait for a taint, first come first served. Each of its methods but all takes a fixed time, on average.
 type waitlist struct {
 	names []string       // from the first in line; empty where one has left
 	left  int            // how many have left at the front since the line began

@@ -7,7 +7,8 @@
 // tolerationSeconds: it leaves that long after the taint and the pod came together, which is the later of the two beginnings (the
 // taint's timeAdded, the pod's binding). One without: it stays. The earliest moment is the pod's deadline. The deadline is computed
 // anew whenever taints, tolerations or binding change, so it moves both ways, and from what the API server stores, so a restart
-// changes nothing. Only a taint without timeAdded (kubectl writes none) dates from when this process first saw it. The API
+// changes nothing. Only a taint without timeAdded (kubectl writes none) dates from when this process first saw it. The
+// clocks of the hosts that set these times count, unlike upstream: what one that is behind has set is taken for older. The API
 // server stores whole seconds; a pod gets the benefit of the doubt and is never evicted early for it.
 //
 // # Trust in the health taints

@@ -64,7 +64,7 @@ func (s nodeState) unreachableBefore(before time.Time) bool {
 }
 
 // since dates what the API server knows to the second and this process first saw at seen: to the end of that second, or to seen
-// if that is earlier. So nothing is taken for older than it is, and a time in the future, set by a clock that is ahead, counts from
+// if that is earlier. So nothing is taken for older than it is by the clock that set it, and a time in the future, set by a clock that is ahead, counts from
 // when it was seen. A zero stamp means that the API server does not know.
 func since(stamp metav1.Time, seen time.Time) time.Time {
 	if end := stamp.Add(time.Second); !stamp.IsZero() && end.Before(seen) {
