@@ -157,7 +157,7 @@ func TestLastKnown(t *testing.T) {
 }
 
 func TestPodIndexes(t *testing.T) {
-	bound, orphan := trimPod(nil, fullPod()), &Pod{ObjectMeta: metav1.ObjectMeta{Name: "o", Namespace: "shop"}}
+	bound, orphan := TrimPod(fullPod()), &Pod{ObjectMeta: metav1.ObjectMeta{Name: "o", Namespace: "shop"}}
 	for _, tt := range []struct {
 		name  string
 		index cache.IndexFunc

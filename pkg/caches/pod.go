@@ -53,7 +53,7 @@ func (p *Pod) Reference() *corev1.ObjectReference {
 }
 
 // TrimPod returns what a cache would hold of a pod.
-func TrimPod(pod *corev1.Pod) *Pod { return trimPod(nil, pod) }
+func TrimPod(pod *corev1.Pod) *Pod { return trimPod(newShared(), pod) }
 
 func trimPod(share *shared, pod *corev1.Pod) *Pod {
 	p := &Pod{
@@ -66,7 +66,7 @@ func trimPod(share *shared, pod *corev1.Pod) *Pod {
 			CreationTimestamp:          pod.CreationTimestamp,
 			DeletionTimestamp:          pod.DeletionTimestamp,
 			DeletionGracePeriodSeconds: pod.DeletionGracePeriodSeconds,
-			Labels:                     share.labelsOf(pod.Labels),
+			Labels:                     share.mapOf(&share.labels, pod.Labels),
 			OwnerReferences:            share.ownersOf(pod.OwnerReferences),
 			Finalizers:                 pod.Finalizers,
 		},
@@ -76,7 +76,7 @@ func trimPod(share *shared, pod *corev1.Pod) *Pod {
 		Tolerations: share.tolerationsOf(pod.Spec.Tolerations),
 	}
 	if cost, ok := pod.Annotations[corev1.PodDeletionCost]; ok {
-		p.Annotations = share.annotationsOf(map[string]string{corev1.PodDeletionCost: cost})
+		p.Annotations = share.mapOf(&share.annotations, map[string]string{corev1.PodDeletionCost: cost})
 	}
 	for _, c := range pod.Status.Conditions {
 		condition := Condition{Status: canonical(c.Status), Reason: canonical(c.Reason), Since: c.LastTransitionTime}

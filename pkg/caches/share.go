@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
 // shareSlots is how many different values of a kind the table can lend at a time. It is a fixed number so that the table never
@@ -16,7 +17,7 @@ import (
 const shareSlots = 1024
 
 // shared lends one copy of equal values to many objects. Pods come in families: those of one ReplicaSet have the same labels,
-// the same owner and the same tolerations, and a map alone takes more room than the rest of a cached pod. A nil table copies.
+// the same owner and the same tolerations, and a map alone takes more room than the rest of a cached pod.
 type shared struct {
 	seed        maphash.Seed
 	lock        sync.Mutex
@@ -30,20 +31,6 @@ func newShared() *shared { return &shared{seed: maphash.MakeSeed()} }
 
 // canonical returns the one copy of a string that the process keeps for as long as somebody uses it.
 func canonical[S ~string](s S) S { return unique.Make(s).Value() }
-
-func (s *shared) labelsOf(in map[string]string) map[string]string {
-	if s == nil {
-		return copyLabels(in)
-	}
-	return s.mapOf(&s.labels, in)
-}
-
-func (s *shared) annotationsOf(in map[string]string) map[string]string {
-	if s == nil {
-		return copyLabels(in)
-	}
-	return s.mapOf(&s.annotations, in)
-}
 
 func (s *shared) mapOf(table *[shareSlots]map[string]string, in map[string]string) map[string]string {
 	if len(in) == 0 {
@@ -77,9 +64,6 @@ func (s *shared) ownersOf(in []metav1.OwnerReference) []metav1.OwnerReference {
 	if len(in) == 0 {
 		return nil
 	}
-	if s == nil {
-		return copyOwners(in)
-	}
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	slot := &s.owners[maphash.Comparable(s.seed, in[0].UID)%shareSlots]
@@ -103,9 +87,6 @@ func copyOwners(in []metav1.OwnerReference) []metav1.OwnerReference {
 func (s *shared) tolerationsOf(in []corev1.Toleration) []corev1.Toleration {
 	if len(in) == 0 {
 		return nil
-	}
-	if s == nil {
-		return copyTolerations(in)
 	}
 	var sum uint64
 	for _, t := range in {
@@ -137,21 +118,14 @@ func copyTolerations(in []corev1.Toleration) []corev1.Toleration {
 
 func sameOwner(a, b metav1.OwnerReference) bool {
 	return a.UID == b.UID && a.Name == b.Name && a.Kind == b.Kind && a.APIVersion == b.APIVersion &&
-		samePointee(a.Controller, b.Controller) && samePointee(a.BlockOwnerDeletion, b.BlockOwnerDeletion)
+		ptr.Equal(a.Controller, b.Controller) && ptr.Equal(a.BlockOwnerDeletion, b.BlockOwnerDeletion)
 }
 
 // SameTolerations reports whether two pods tolerate the same, written in the same order.
 func SameTolerations(a, b []corev1.Toleration) bool { return slices.EqualFunc(a, b, sameToleration) }
 
 func sameToleration(a, b corev1.Toleration) bool {
-	seconds := samePointee(a.TolerationSeconds, b.TolerationSeconds)
+	seconds := ptr.Equal(a.TolerationSeconds, b.TolerationSeconds)
 	a.TolerationSeconds, b.TolerationSeconds = nil, nil
 	return seconds && a == b
-}
-
-func samePointee[T comparable](a, b *T) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	return *a == *b
 }
