@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -14,17 +13,14 @@ import (
 
 // Pods is the cache of pods.
 type Pods struct {
-	Store[*Pod]
+	owned[*Pod]
 	share       *shared
 	inNamespace *tally
 	onNode      *tally
 }
 
-// Index names and the values a pod has in them.
-const (
-	podsByController = "controller" // UID of the controlling owner, or orphan/<namespace>
-	podsByNode       = "node"       // name of the node the pod is bound to; unbound pods are absent
-)
+// podsByNode is the name of an index: name of the node the pod is bound to; unbound pods are absent.
+const podsByNode = "node"
 
 // Pods returns the cache of pods and puts it under watch.
 func (c *Caches) Pods() (*Pods, error) {
@@ -39,14 +35,14 @@ func (c *Caches) Pods() (*Pods, error) {
 		return obj, nil
 	}
 	store, err := Watch[*Pod](c, corev1.SchemeGroupVersion.WithResource("pods"),
-		Options{Trim: trim, Indexers: cache.Indexers{podsByController: controllerIndex, podsByNode: nodeIndex},
+		Options{Trim: trim, Indexers: cache.Indexers{byController: controllerIndex, podsByNode: nodeIndex},
 			Informer: func(f informers.SharedInformerFactory) cache.SharedIndexInformer {
 				return f.Core().V1().Pods().Informer()
 			}})
 	if err != nil {
 		return nil, err
 	}
-	pods := &Pods{Store: store, share: share, inNamespace: newTally(), onNode: newTally()}
+	pods := &Pods{owned: owned[*Pod]{store}, share: share, inNamespace: newTally(), onNode: newTally()}
 	if err := pods.Handle(Handler[*Pod]{ // before all others
 		Add:    func(pod *Pod) { pods.count("", pod.Namespace, "", pod.NodeName) },
 		Update: func(old, pod *Pod) { pods.count(old.Namespace, pod.Namespace, old.NodeName, pod.NodeName) },
@@ -63,27 +59,11 @@ func (p *Pods) count(oldNamespace, newNamespace, oldNode, newNode string) {
 	p.onNode.move(oldNode, newNode)
 }
 
-func controllerIndex(obj any) ([]string, error) {
-	p := obj.(*Pod)
-	if uid := p.ControllerUID(); uid != "" {
-		return []string{string(uid)}, nil
-	}
-	return []string{"orphan/" + p.Namespace}, nil
-}
-
 func nodeIndex(obj any) ([]string, error) {
 	if name := obj.(*Pod).NodeName; name != "" {
 		return []string{name}, nil
 	}
 	return nil, nil
-}
-
-// ControlledBy returns the pods whose controlling owner has that UID.
-func (p *Pods) ControlledBy(uid types.UID) []*Pod { return p.byIndex(podsByController, string(uid)) }
-
-// Orphans returns the pods of a namespace that nobody controls.
-func (p *Pods) Orphans(namespace string) []*Pod {
-	return p.byIndex(podsByController, "orphan/"+namespace)
 }
 
 // OnNode returns the pods that are bound to a node.
@@ -135,9 +115,13 @@ func (p *Pods) Read(ctx context.Context, client kubernetes.Interface, namespace 
 // Latest asks the API server for the version that pods have reached now: a cache whose [Store.Version] is at least that shows everything that
 // was written before the call.
 func (p *Pods) Latest(ctx context.Context, client kubernetes.Interface) (string, error) {
-	list, err := client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{Limit: 1})
+	return latest(ctx, "pods", client.CoreV1().Pods(metav1.NamespaceAll).List)
+}
+
+func latest[L metav1.ListInterface](ctx context.Context, what string, list func(context.Context, metav1.ListOptions) (L, error)) (string, error) {
+	first, err := list(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
-		return "", fmt.Errorf("read the version of pods: %w", err)
+		return "", fmt.Errorf("read the version of %s: %w", what, err)
 	}
-	return list.ResourceVersion, nil
+	return first.GetResourceVersion(), nil
 }

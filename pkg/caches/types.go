@@ -2,7 +2,6 @@ package caches
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -21,19 +20,10 @@ import (
 
 // ReplicaSets is the cache of ReplicaSets. They have no managed fields. Of the pod template of those that ask for no pods there is
 // nothing but the labels and, if Deployments are watched, a digest; see [KeptDigest].
-type ReplicaSets struct{ Store[*appsv1.ReplicaSet] }
-
-const replicaSetsByController = "controller" // UID of the controlling owner, or orphan/<namespace>
+type ReplicaSets struct{ owned[*appsv1.ReplicaSet] }
 
 // ReplicaSets returns the cache of ReplicaSets and puts it under watch.
 func (c *Caches) ReplicaSets() (*ReplicaSets, error) {
-	byController := func(obj any) ([]string, error) {
-		rs := obj.(*appsv1.ReplicaSet)
-		if owner := metav1.GetControllerOfNoCopy(rs); owner != nil {
-			return []string{string(owner.UID)}, nil
-		}
-		return []string{"orphan/" + rs.Namespace}, nil
-	}
 	trim := func(obj any) (any, error) {
 		if rs, ok := obj.(*appsv1.ReplicaSet); ok {
 			trimReplicaSet(rs, c.deployments)
@@ -41,21 +31,11 @@ func (c *Caches) ReplicaSets() (*ReplicaSets, error) {
 		return obj, nil
 	}
 	store, err := Watch[*appsv1.ReplicaSet](c, appsv1.SchemeGroupVersion.WithResource("replicasets"),
-		Options{Trim: trim, Indexers: cache.Indexers{replicaSetsByController: byController},
+		Options{Trim: trim, Indexers: cache.Indexers{byController: controllerIndex},
 			Informer: func(f informers.SharedInformerFactory) cache.SharedIndexInformer {
 				return f.Apps().V1().ReplicaSets().Informer()
 			}})
-	return &ReplicaSets{store}, err
-}
-
-// ControlledBy returns the ReplicaSets whose controlling owner has that UID, those being deleted included.
-func (r *ReplicaSets) ControlledBy(uid types.UID) []*appsv1.ReplicaSet {
-	return r.byIndex(replicaSetsByController, string(uid))
-}
-
-// Orphans returns the ReplicaSets of a namespace that nobody controls.
-func (r *ReplicaSets) Orphans(namespace string) []*appsv1.ReplicaSet {
-	return r.byIndex(replicaSetsByController, "orphan/"+namespace)
+	return &ReplicaSets{owned[*appsv1.ReplicaSet]{store}}, err
 }
 
 // InNamespace returns the ReplicaSets of a namespace.
@@ -65,11 +45,7 @@ func (r *ReplicaSets) InNamespace(namespace string) []*appsv1.ReplicaSet {
 
 // Latest is what [Pods.Latest] is for pods.
 func (r *ReplicaSets) Latest(ctx context.Context, client kubernetes.Interface) (string, error) {
-	list, err := client.AppsV1().ReplicaSets(metav1.NamespaceAll).List(ctx, metav1.ListOptions{Limit: 1})
-	if err != nil {
-		return "", fmt.Errorf("read the version of ReplicaSets: %w", err)
-	}
-	return list.ResourceVersion, nil
+	return latest(ctx, "ReplicaSets", client.AppsV1().ReplicaSets(metav1.NamespaceAll).List)
 }
 
 // trimReplicaSet drops the template of those that ask for no pods: old revisions of Deployments, which are most ReplicaSets. It is needed once they
@@ -120,11 +96,7 @@ func (d *Deployments) InNamespace(namespace string) []*appsv1.Deployment {
 
 // Latest is what [Pods.Latest] is for pods.
 func (d *Deployments) Latest(ctx context.Context, client kubernetes.Interface) (string, error) {
-	list, err := client.AppsV1().Deployments(metav1.NamespaceAll).List(ctx, metav1.ListOptions{Limit: 1})
-	if err != nil {
-		return "", fmt.Errorf("read the version of Deployments: %w", err)
-	}
-	return list.ResourceVersion, nil
+	return latest(ctx, "Deployments", client.AppsV1().Deployments(metav1.NamespaceAll).List)
 }
 
 func trimDeployment(obj any) (any, error) {
