@@ -8,13 +8,11 @@ import (
 	"maps"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 )
 
 // streamPatience is how long a type's first streaming list may say nothing. Streams are known to stall without an error
@@ -24,16 +22,13 @@ const streamPatience = time.Minute
 // fallback makes a type whose first streaming list stalls use a plain LIST instead: it cuts the stream and refuses the next one,
 // which client-go answers by listing.
 type fallback struct {
-	clock   clock.WithTicker
 	lock    sync.Mutex
 	synced  func(path string) bool // nil before the caches exist
 	stalled map[string]bool        // by request path
 }
 
 // newFallback returns a fallback that has seen no stream yet.
-func newFallback(clk clock.WithTicker) *fallback {
-	return &fallback{clock: clk, stalled: map[string]bool{}}
-}
+func newFallback() *fallback { return &fallback{stalled: map[string]bool{}} }
 
 func (f *fallback) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(req *http.Request) (*http.Response, error) {
@@ -44,42 +39,28 @@ func (f *fallback) wrap(next http.RoundTripper) http.RoundTripper {
 			return refuseStream(req), nil
 		}
 		ctx, cancel := context.WithCancel(req.Context())
-		body := &heardBody{clock: f.clock, asked: f.clock.Now(), cancel: cancel}
-		go f.watchOver(ctx, body, req.URL.Path)
+		silent := time.AfterFunc(streamPatience, func() { f.cut(ctx, cancel, req.URL.Path) })
 		resp, err := next.RoundTrip(req.WithContext(ctx))
 		if err != nil {
+			silent.Stop()
 			cancel()
 			return nil, err
 		}
-		body.ReadCloser, resp.Body = resp.Body, body
+		resp.Body = &firstStream{ReadCloser: resp.Body, silent: silent, cancel: cancel}
 		return resp, nil
 	})
 }
 
-// watchOver cuts a stream that says nothing before it has filled its cache. It returns when the stream ends.
-func (f *fallback) watchOver(ctx context.Context, body *heardBody, path string) {
-	patience := f.clock.NewTimer(streamPatience)
-	defer patience.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-patience.C():
-		}
-		if f.isSynced(path) {
-			return
-		}
-		if left := streamPatience - body.silence(); left > 0 {
-			patience.Reset(left)
-			continue
-		}
-		f.lock.Lock()
-		f.stalled[path] = true
-		f.lock.Unlock()
-		klog.FromContext(ctx).Info("Streaming list says nothing, falling back to a plain list", "path", path, "for", streamPatience)
-		body.cancel()
+// cut ends a stream that says nothing, unless it has filled its cache or has just ended.
+func (f *fallback) cut(ctx context.Context, cancel context.CancelFunc, path string) {
+	if ctx.Err() != nil || f.isSynced(path) {
 		return
 	}
+	f.lock.Lock()
+	f.stalled[path] = true
+	f.lock.Unlock()
+	klog.FromContext(ctx).Info("Streaming list says nothing, falling back to a plain list", "path", path, "for", streamPatience)
+	cancel()
 }
 
 func (f *fallback) isSynced(path string) bool {
@@ -135,31 +116,25 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-// heardBody knows when the last byte came, and cancels when it is closed.
-type heardBody struct {
-	io.ReadCloser // set when there is an answer
-	clock         clock.PassiveClock
-	asked         time.Time
-	cancel        context.CancelFunc
-	heard         atomic.Int64 // ns after it was asked for; 0: nothing yet
-}
-
-// silence is the time since the last byte, or since it was asked for.
-func (b *heardBody) silence() time.Duration {
-	return b.clock.Since(b.asked) - time.Duration(b.heard.Load())
+// firstStream is the body of a first streaming list.
+type firstStream struct {
+	io.ReadCloser
+	silent *time.Timer // cuts it; every byte sets it back
+	cancel context.CancelFunc
 }
 
 // Read implements io.Reader.
-func (b *heardBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
+func (s *firstStream) Read(p []byte) (int, error) {
+	n, err := s.ReadCloser.Read(p)
 	if n > 0 {
-		b.heard.Store(int64(b.clock.Since(b.asked)))
+		s.silent.Reset(streamPatience)
 	}
 	return n, err
 }
 
 // Close implements io.Closer.
-func (b *heardBody) Close() error {
-	defer b.cancel()
-	return b.ReadCloser.Close()
+func (s *firstStream) Close() error {
+	defer s.cancel()
+	defer s.silent.Stop()
+	return s.ReadCloser.Close()
 }

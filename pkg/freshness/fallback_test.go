@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/utils/clock"
 )
 
 // stalling answers with a stream that never says anything and ends with the request.
@@ -42,7 +41,7 @@ const (
 
 func TestStalledStreamingListIsCutAndRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFallback(clock.RealClock{})
+		f := newFallback()
 		f.attach(func(string) bool { return false })
 		rt := f.wrap(roundTripper(stalling))
 		start := time.Now()
@@ -79,7 +78,7 @@ func TestStalledStreamingListIsCutAndRefused(t *testing.T) {
 // A long list over a slow network is no stalled one.
 func TestStreamingListThatFlowsIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFallback(clock.RealClock{})
+		f := newFallback()
 		f.attach(func(string) bool { return false })
 		rt := f.wrap(roundTripper(func(req *http.Request) (*http.Response, error) {
 			r, w := io.Pipe()
@@ -110,7 +109,7 @@ func TestStreamingListThatFlowsIsLeftAlone(t *testing.T) {
 
 func TestStreamThatFilledItsCacheIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFallback(clock.RealClock{})
+		f := newFallback()
 		var synced atomic.Bool
 		f.attach(func(string) bool { return synced.Load() })
 		resp := get(t, f.wrap(roundTripper(stalling)), streamingList)
@@ -126,7 +125,7 @@ func TestStreamThatFilledItsCacheIsLeftAlone(t *testing.T) {
 
 // The caches take locks of their own, under which they may call back.
 func TestCachesAreAskedWithoutALock(t *testing.T) {
-	f := newFallback(clock.RealClock{})
+	f := newFallback()
 	asked := false
 	f.attach(func(string) bool {
 		if asked = f.lock.TryLock(); asked {

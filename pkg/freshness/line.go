@@ -21,7 +21,7 @@ type Line struct {
 
 // NewLine returns a line that nobody uses yet.
 func NewLine(clk clock.WithTicker, m *Metrics) *Line {
-	return &Line{Streams: NewStreams(clk, m), fallback: newFallback(clk), pages: inPages(), holds: newReconnecting(clk)}
+	return &Line{Streams: NewStreams(clk, m), fallback: newFallback(), pages: inPages(), holds: newReconnecting(clk)}
 }
 
 // Client returns a copy of cfg and an HTTP client to build clients with; it has connections of its own. What Line adds sits outside of authentication,
