@@ -7,9 +7,9 @@ import (
 	"net/http/httptrace"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -168,29 +168,25 @@ func (p *preflighter) lacks(ctx context.Context, id asker) ([]need, error) {
 	if all, err := p.allowed(ctx, id.account, everything); err != nil || all {
 		return nil, err
 	}
-	var (
-		lock    sync.Mutex
-		missing []need
-		failed  error
-		wg      sync.WaitGroup
-		slots   = make(chan struct{}, preflightParallel)
-	)
-	for _, n := range id.needs {
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			ok, err := p.allowed(ctx, id.account, n.right)
-			lock.Lock()
-			defer lock.Unlock()
-			if err != nil {
-				failed = err
-			} else if !ok {
-				missing = append(missing, n)
-			}
+	granted := make([]bool, len(id.needs))
+	var asked errgroup.Group
+	asked.SetLimit(preflightParallel)
+	for i, n := range id.needs {
+		asked.Go(func() (err error) {
+			granted[i], err = p.allowed(ctx, id.account, n.right)
+			return err
 		})
 	}
-	wg.Wait()
-	return missing, failed
+	if err := asked.Wait(); err != nil {
+		return nil, err
+	}
+	var missing []need
+	for i, n := range id.needs {
+		if !granted[i] {
+			missing = append(missing, n)
+		}
+	}
+	return missing, nil
 }
 
 // allowed asks about this process or, without its token, about an account: it need not exist yet, and a standby makes nothing.
