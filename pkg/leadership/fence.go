@@ -95,8 +95,8 @@ func (f *Fence) noteSlow(fl *flight, now time.Time) {
 	}
 }
 
-// InFlight counts the requests of terms that were sent and not yet answered in full.
-func (f *Fence) InFlight() int {
+// inFlight counts the requests of terms that were sent and not yet answered in full.
+func (f *Fence) inFlight() int {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	return len(f.flights)

@@ -199,7 +199,7 @@ func TestFenceHardEndCutsWhatIsInFlight(t *testing.T) {
 			result := make(chan error, 1)
 			go func() { result <- s.do(withTerm(context.Background(), 7), tt.method, tt.path) }()
 			<-s.arrived
-			if got := s.fence.InFlight(); got != 1 {
+			if got := s.fence.inFlight(); got != 1 {
 				t.Errorf("in flight = %d, want 1", got)
 			}
 			s.fence.end("lease lost")
@@ -209,7 +209,7 @@ func TestFenceHardEndCutsWhatIsInFlight(t *testing.T) {
 				t.Errorf("got %v, want a cut request of term 7", err)
 			}
 			<-s.fence.idleNow()
-			if got := s.fence.InFlight(); got != 0 {
+			if got := s.fence.inFlight(); got != 0 {
 				t.Errorf("in flight after the cut = %d, want 0", got)
 			}
 		})

@@ -174,7 +174,7 @@ func (s *service) finish(ctx context.Context, ev event, reason string) {
 // late takes in that a phase took too long. It is an error if controllers still worked or waited for an answer, and the process stops.
 func (s *service) late(was phase) {
 	s.stuck = was == joining
-	if s.stuck || s.stopping && (was == draining || s.e.fence.InFlight() > 0) {
+	if s.stuck || s.stopping && (was == draining || s.e.fence.inFlight() > 0) {
 		s.err = errors.Join(s.err, ErrShutdownTimeout)
 	}
 }
@@ -269,7 +269,7 @@ func (s *service) conclude(ctx context.Context) {
 	e, ctx := s.e, context.WithoutCancel(ctx)
 	s.stopTimer()
 	e.fence.close("its term is over")
-	inFlight := e.fence.InFlight()
+	inFlight := e.fence.inFlight()
 	klog.FromContext(ctx).Info("Controllers stopped", "term", s.term.Number, "after", e.clock.Since(s.endBegan).Round(time.Millisecond),
 		"drained", s.phase == clean, "stuck", s.stuck, "inFlight", inFlight)
 	if s.holding != nil {
