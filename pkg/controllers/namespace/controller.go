@@ -78,8 +78,8 @@ type memory struct {
 	uid        types.UID
 	grace      time.Duration              // zero: not decided yet
 	gate       time.Time                  // when types other than pods may be deleted; zero: not known yet
+	settled    time.Time                  // when no create is under way any more that was admitted before the deletion
 	emptyTypes map[discovery.Type]listing // the types that were seen empty after the grace; they are not listed again before everything else is
-	cut        time.Time                  // when a pass ended before it was through; zero: the last one was not cut
 	failures   map[discovery.Type]int     // how often each type failed
 	strides    *strides
 	wait       wait

@@ -12,7 +12,7 @@
 //   - Finalize comes only after one pass, begun after the grace was over and working from a complete discovery, has seen
 //     every type empty in a consistent list or, if that showed objects and they were deleted, in one as new as that. All lists of a pass are
 //     sent within 30 s, or within the time that they take when they are sent one after the other. A pass that takes longer than 30 s is
-//     worked off in several syncs; the time for which it waits for a worker between two of them, or for a slot, does not count.
+//     worked off in several syncs. A list that was sent a minute after the deletion was seen stays good: no create takes longer.
 //   - A type that discovery shows and whose list is answered with 404 is not empty but unknown, until a discovery sent after that does not
 //     show it any more. One whose list is answered with 405, or that has none, is deleted unseen and named in what is told of the namespace.
 //   - No request that deletes anything but pods is sent before a pod list, begun after the grace, was answered and empty.

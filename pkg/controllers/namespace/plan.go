@@ -72,14 +72,25 @@ const (
 // listing is when a type was listed.
 type listing struct {
 	sent time.Time     // the first page
-	took time.Duration // until all pages were answered, with the wait for slots and without the time between pages
+	took time.Duration // until all pages were answered, without the time between them
+	// lasting: no create that was admitted before the deletion can have come later. So what a pass has seen that was cut counts in the next, however many
+	// namespaces wait for a worker in between.
+	lasting bool
+}
+
+// longestCreate is how long after its admission a create can reach etcd: kube-apiserver v1.37 ends it then, by default (--request-timeout).
+const longestCreate = time.Minute
+
+// expired reports whether a list proves nothing any more at now.
+func (l listing) expired(span time.Duration, now time.Time) bool {
+	return !l.lasting && now.Sub(l.sent) > span
 }
 
 // minSpan is the least span; see spanOf.
 const minSpan = 30 * time.Second
 
 // spanOf is how old the first list of a proof may be when the last is answered: as old as it would be if the lists were sent one after the other,
-// as kube-controller-manager sends them, and minSpan at least. The time between a pass that was cut and the next one does not count, see memory.resume. So an API with thousands of types, or a slow one, has the time it needs, and a
+// as kube-controller-manager sends them, and minSpan at least. So an API with thousands of types, or a slow one, has the time it needs, and a
 // list that failed is repeated alone.
 func spanOf(emptyTypes map[discovery.Type]listing) time.Duration {
 	var sum time.Duration
@@ -89,12 +100,12 @@ func spanOf(emptyTypes map[discovery.Type]listing) time.Duration {
 	return max(sum, minSpan)
 }
 
-// proven reports whether every type was seen empty within one span that ends now.
+// proven reports whether every type was seen empty within one span that ends now, or after all creates.
 func proven(types []discovery.Type, emptyTypes map[discovery.Type]listing, now time.Time) bool {
 	span := spanOf(emptyTypes)
 	return !slices.ContainsFunc(types, func(r discovery.Type) bool {
 		s, ok := emptyTypes[r]
-		return !ok || now.Sub(s.sent) > span
+		return !ok || s.expired(span, now)
 	})
 }
 

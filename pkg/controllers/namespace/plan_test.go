@@ -109,12 +109,13 @@ func TestProven(t *testing.T) {
 		emptyTypes map[discovery.Type]listing
 		want       bool
 	}{
-		{"all at once", map[discovery.Type]listing{pods: {at(0), 0}, other: {at(0), 0}}, true},
-		{"the failed one repeated in time", map[discovery.Type]listing{pods: {at(-30 * time.Second), 0}, other: {at(0), 0}}, true},
-		{"one seen too long ago", map[discovery.Type]listing{pods: {at(-30*time.Second - 1), 0}, other: {at(0), 0}}, false},
-		{"one never seen", map[discovery.Type]listing{pods: {at(0), 0}}, false},
-		{"lists that take long", map[discovery.Type]listing{pods: {at(-time.Minute), 40 * time.Second}, other: {at(-20 * time.Second), 20 * time.Second}}, true},
-		{"one seen before so many would have been listed", map[discovery.Type]listing{pods: {at(-time.Minute - 1), 40 * time.Second}, other: {at(0), 20 * time.Second}}, false},
+		{"all at once", map[discovery.Type]listing{pods: {sent: at(0)}, other: {sent: at(0)}}, true},
+		{"the failed one repeated in time", map[discovery.Type]listing{pods: {sent: at(-30 * time.Second)}, other: {sent: at(0)}}, true},
+		{"one seen too long ago", map[discovery.Type]listing{pods: {sent: at(-30*time.Second - 1)}, other: {sent: at(0)}}, false},
+		{"one seen long ago, and after all creates", map[discovery.Type]listing{pods: {sent: at(-time.Hour), lasting: true}, other: {sent: at(0)}}, true},
+		{"one never seen", map[discovery.Type]listing{pods: {sent: at(0)}}, false},
+		{"lists that take long", map[discovery.Type]listing{pods: {sent: at(-time.Minute), took: 40 * time.Second}, other: {sent: at(-20 * time.Second), took: 20 * time.Second}}, true},
+		{"one seen before so many would have been listed", map[discovery.Type]listing{pods: {sent: at(-time.Minute - 1), took: 40 * time.Second}, other: {sent: at(0), took: 20 * time.Second}}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := proven([]discovery.Type{pods, other}, tt.emptyTypes, epoch); got != tt.want {

@@ -181,10 +181,10 @@ func (p *purger) purgeIn(ctx context.Context, r discovery.Type) outcome {
 func (p *purger) lookAgain(ctx context.Context, r discovery.Type, walked outcome) outcome {
 	asked := p.strides.list(r, false)
 	if walked.remaining <= asked.page && isVersion(walked.version) {
-		page, err := p.list(ctx, r, asked, metav1.ListOptions{ResourceVersion: walked.version, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan})
+		page, _, err := p.list(ctx, r, asked, metav1.ListOptions{ResourceVersion: walked.version, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan})
 		out := outcome{resource: r, listing: walked.listing} // what it shows may be as old
 		switch {
-		case err == nil && page.Continue == "" && !slices.ContainsFunc(page.Items, removable):
+		case err == nil && page.Continue == "" && !slices.ContainsFunc(page.Items, notDeleted):
 			out.version = page.ResourceVersion
 			out.add(page.Items, p.deleted)
 			return out
@@ -227,9 +227,8 @@ func (p *purger) walk(ctx context.Context, r discovery.Type, remove bool) (out o
 	next := ""
 	for {
 		token, asked := next, p.strides.list(r, remove)
-		begin := p.clock.Now()
-		page, err := p.list(ctx, r, asked, metav1.ListOptions{Continue: token})
-		out.listing.took += p.clock.Since(begin)
+		page, took, err := p.list(ctx, r, asked, metav1.ListOptions{Continue: token})
+		out.listing.took += took
 		if err != nil {
 			out.notListed(err, token)
 			out.unlisted = remove && token == "" && apierrors.IsMethodNotSupported(err)
@@ -306,10 +305,10 @@ func (o *outcome) add(items []metav1.PartialObjectMetadata, deleted time.Time) {
 	}
 }
 
-// list asks for one page. Without a version in from it is as new as etcd.
-func (p *purger) list(ctx context.Context, r discovery.Type, asked stride, from metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+// list asks for one page and returns with it how long the answer took. Without a version in from it is as new as etcd.
+func (p *purger) list(ctx context.Context, r discovery.Type, asked stride, from metav1.ListOptions) (*metav1.PartialObjectMetadataList, time.Duration, error) {
 	if err := p.acquire(ctx); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer p.slots.Release(1)
 	bounded, cancel := context.WithTimeout(ctx, asked.patience)
@@ -317,10 +316,11 @@ func (p *purger) list(ctx context.Context, r discovery.Type, asked stride, from 
 	begin := p.clock.Now()
 	from.Limit = asked.page
 	page, err := p.client.Resource(r.GroupVersionResource).Namespace(p.namespace).List(bounded, from)
+	took := p.clock.Since(begin)
 	if ctx.Err() == nil {
-		p.strides.listed(r, asked, p.clock.Since(begin), err)
+		p.strides.listed(r, asked, took, err)
 	}
-	return page, err
+	return page, took, err
 }
 
 // acquire waits for one of the slots for requests. Nobody gets one when the term is over.

@@ -82,6 +82,7 @@ func (c *Controller) advance(ctx context.Context, ns *corev1.Namespace) (followU
 	m := c.memory(ns)
 	now := c.deps.Clock.Now() // before the first request for content: what is sent from here on is later than this
 	seen := c.deletions.note(ns.UID, firstSeen{at: now, watched: true})
+	m.settled = seen.at.Add(longestCreate)
 	p := c.newPurger(ns, m, now)
 	defer c.end(p)
 	pods := p.purge(ctx, discovery.Pods)
@@ -129,7 +130,6 @@ func (c *Controller) advance(ctx context.Context, ns *corev1.Namespace) (followU
 	case empty:
 		return c.finish(ctx, ns, r)
 	case unfinished, unproven: // nothing is known to be in the way
-		m.cut = c.deps.Clock.Now()
 		c.metrics.show(ns.Name, r, nil)
 		return followUp{after: time.Millisecond, content: &r.content}, r.stopped()
 	default:
@@ -217,10 +217,8 @@ func (c *Controller) purgeOthers(
 		}
 		return refusal
 	})
-	began := c.deps.Clock.Now()
-	m.resume(began)
-	p.until = began.Add(passBudget) // that of the pods may be over
-	for range 2 {                   // the second time for what was seen empty too long ago, or has come meanwhile
+	p.until = c.deps.Clock.Now().Add(passBudget) // that of the pods may be over
+	for range 2 {                                // the second time for what was seen empty too long ago, or has come meanwhile
 		p.content = r.content
 		r.outcomes = append([]outcome{pods}, p.purgeAll(pass, m.notYetEmpty(others(r.content)))...)
 		if refusal != nil {
@@ -276,20 +274,20 @@ func (c *Controller) hold(ctx context.Context, ns *corev1.Namespace, m *memory, 
 	ns = c.writeConditions(ctx, ns, r)
 	b := blockerOf(r)
 	now := c.deps.Clock.Now()
-	m.cut = time.Time{}
 	c.metrics.show(ns.Name, r, b.causes)
 	var say bool
 	if m.notice, say = m.notice.next(b.identity, now); say {
 		c.deps.Recorder.Event(ns, corev1.EventTypeWarning, "NamespaceDeletionBlocked", "Deletion waits: "+b.text)
 	}
 	if r.pending() > 0 {
-		m.cut, next.after = now, time.Millisecond // first to the types that the pass had no time for
+		next.after = time.Millisecond // first to the types that the pass had no time for
 		return next, nil
 	}
 	waits := func(err error) bool { return errors.Is(err, errNotTried) } // for another namespace to try
 	if errs := slices.DeleteFunc(r.errs(), waits); len(errs) > 0 {
 		return next, errors.Join(errs...)
 	}
+	m.verifyAgain()
 	klog.FromContext(ctx).V(4).Info("Namespace deletion waits", "namespace", ns.Name, "for", b.text)
 	m.wait = m.wait.next(r.scene(), now)
 	next.after = recheck(r, m.wait.pause, pause, m.notice.due(now))
@@ -330,12 +328,14 @@ func (c *Controller) finish(ctx context.Context, ns *corev1.Namespace, r report)
 	}
 	if ourFinalizer(ns) {
 		seen := c.deletions.note(ns.UID, firstSeen{at: c.deps.Clock.Now()}).at // not later: when the namespace goes, so does the note
-		if err := c.finalize(ctx, ns); err != nil {
+		done, err := c.finalize(ctx, ns)
+		if err != nil {
 			return followUp{}, err
 		}
-		took := c.deps.Clock.Since(seen)
-		c.metrics.finished(took)
-		klog.FromContext(ctx).V(2).Info("Finalized namespace", "namespace", ns.Name, "took", took)
+		if took := c.deps.Clock.Since(seen); done {
+			c.metrics.finished(took)
+			klog.FromContext(ctx).V(2).Info("Finalized namespace", "namespace", ns.Name, "took", took)
+		}
 	}
 	c.forget(ctx, ns.Name)
 	return followUp{content: &r.content}, nil
@@ -362,28 +362,24 @@ func (m *memory) note(outcomes []outcome) {
 		case o.err != nil:
 			m.failures[o.resource]++
 		case o.remaining == 0:
+			o.listing.lasting = !o.listing.sent.Before(m.settled)
 			m.emptyTypes[o.resource] = o.listing
 		}
 	}
 }
 
-// resume leaves out of account how long the namespace has waited for a worker since its last pass was cut: the more namespaces wait, the longer that takes,
-// and none would ever have seen all types in time.
-func (m *memory) resume(now time.Time) {
-	if m.cut.IsZero() {
-		return
-	}
+// verifyAgain has all types listed again in the end: the namespace waits for something else, so there is time.
+func (m *memory) verifyAgain() {
 	for r, s := range m.emptyTypes {
-		s.sent = s.sent.Add(now.Sub(m.cut))
+		s.lasting = false
 		m.emptyTypes[r] = s
 	}
-	m.cut = time.Time{}
 }
 
 // expire forgets the types that were seen empty too long ago.
 func (m *memory) expire(now time.Time) {
 	span := spanOf(m.emptyTypes)
-	maps.DeleteFunc(m.emptyTypes, func(_ discovery.Type, s listing) bool { return now.Sub(s.sent) > span })
+	maps.DeleteFunc(m.emptyTypes, func(_ discovery.Type, s listing) bool { return s.expired(span, now) })
 }
 
 // memory returns what is remembered of the namespace. Only the one sync that runs for it may use it.

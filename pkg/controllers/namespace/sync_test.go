@@ -214,8 +214,9 @@ func TestConflictsAreRetriedAndBounded(t *testing.T) {
 				}
 				return true, terminating(), nil
 			})
-			if err := b.finalize(t.Context(), terminating()); !errors.Is(err, tt.want) || tries != tt.tries {
-				t.Errorf("%v after %d tries, want %v after %d", err, tries, tt.want, tt.tries)
+			done, err := b.finalize(t.Context(), terminating())
+			if !errors.Is(err, tt.want) || tries != tt.tries || done != (err == nil) {
+				t.Errorf("%v, done %v, after %d tries, want %v after %d", err, done, tries, tt.want, tt.tries)
 			}
 		})
 	}
@@ -228,8 +229,8 @@ func TestConflictWithANamesakeEndsTheSync(t *testing.T) {
 		tries++
 		return true, nil, apierrors.NewConflict(schema.GroupResource{Resource: "namespaces"}, "test", errors.New("other UID"))
 	})
-	if err := b.finalize(t.Context(), terminating()); err != nil || tries != 1 {
-		t.Errorf("%v after %d tries, want none after 1", err, tries)
+	if done, err := b.finalize(t.Context(), terminating()); done || err != nil || tries != 1 {
+		t.Errorf("done %v, %v after %d tries, want not done, no error after 1", done, err, tries)
 	}
 }
 

@@ -84,18 +84,20 @@ func (c *Controller) markTerminating(ctx context.Context, ns *corev1.Namespace) 
 
 // finalize removes our token from spec.finalizers. The resource version of ns is a precondition, so a namespace that was
 // replaced by another of the same name is safe. The content is not looked at again after a conflict: nothing can have come.
-func (c *Controller) finalize(ctx context.Context, ns *corev1.Namespace) error {
-	_, err := c.update(ctx, ns, writeTries, func(ctx context.Context, ns *corev1.Namespace) (*corev1.Namespace, error) {
+func (c *Controller) finalize(ctx context.Context, ns *corev1.Namespace) (done bool, err error) {
+	_, err = c.update(ctx, ns, writeTries, func(ctx context.Context, ns *corev1.Namespace) (*corev1.Namespace, error) {
 		if !ourFinalizer(ns) {
 			return ns, nil
 		}
 		next := &corev1.Namespace{ObjectMeta: *ns.ObjectMeta.DeepCopy(), Spec: corev1.NamespaceSpec{Finalizers: otherFinalizers(ns)}}
-		return c.deps.Client.CoreV1().Namespaces().Finalize(ctx, next, metav1.UpdateOptions{})
+		written, err := c.deps.Client.CoreV1().Namespaces().Finalize(ctx, next, metav1.UpdateOptions{})
+		done = err == nil
+		return written, err
 	})
 	if err != nil {
-		return fmt.Errorf("finalize: %w", err)
+		return false, fmt.Errorf("finalize: %w", err)
 	}
-	return nil
+	return done, nil
 }
 
 // writeConditions brings the conditions up to date if the report changes them, and returns the newest state known. A failure is only logged:
