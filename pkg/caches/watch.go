@@ -29,7 +29,7 @@ type Options struct {
 	// Trim drops what nobody reads from an object on its way into the cache, and may return another type, that of the store. It may modify its argument, and
 	// must be idempotent: client-go passes the objects of a streaming list through it twice. Nil keeps everything.
 	Trim cache.TransformFunc
-	// Indexers are kept up to date besides the one by namespace. Another one of a name that is taken is an error.
+	// Indexers are kept up to date besides the one by namespace. If a name is taken, the index that has it stays: functions cannot be compared.
 	Indexers cache.Indexers
 	// Scheme knows a type that is not Kubernetes' own, and its list; nil for those that are.
 	Scheme *runtime.Scheme
@@ -79,11 +79,6 @@ func (s Store[T]) extend(o Options) error {
 	known := s.informer.GetIndexer().GetIndexers()
 	missing := maps.Clone(o.Indexers)
 	maps.DeleteFunc(missing, func(name string, _ cache.IndexFunc) bool { return known[name] != nil })
-	for name, wanted := range o.Indexers {
-		if had := known[name]; had != nil && reflect.ValueOf(had).Pointer() != reflect.ValueOf(wanted).Pointer() { // of closures it is the code that is compared
-			return fmt.Errorf("watch %s: another index is called %q", t.Resource.Resource, name)
-		}
-	}
 	if len(missing) == 0 {
 		return nil
 	}

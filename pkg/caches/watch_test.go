@@ -38,11 +38,6 @@ func TestWatchOfAnyType(t *testing.T) {
 	}
 	_, err := Watch[*corev1.Pod](c, services, Options{})
 	refused("a type that is watched as another", "watch services: it is in a caches.Store[*k8s.io/api/core/v1.Service] already", err)
-	one, other := func(any) ([]string, error) { return nil, nil }, func(any) ([]string, error) { return []string{"other"}, nil }
-	must[Store[*corev1.Service]](t)(Watch[*corev1.Service](c, services, Options{Indexers: cache.Indexers{"mine": one}}))
-	must[Store[*corev1.Service]](t)(Watch[*corev1.Service](c, services, Options{Indexers: cache.Indexers{"mine": one}}))
-	_, err = Watch[*corev1.Service](c, services, Options{Indexers: cache.Indexers{"mine": other}})
-	refused("another index of a name", `watch services: another index is called "mine"`, err)
 	_, err = Watch[*corev1.Service](c, own, Options{})
 	refused("a type of another group", "watch foos: *v1.Service is not of example.com/v1", err)
 	_, err = Watch[*corev1.Service](c, own, Options{Scheme: runtime.NewScheme()})

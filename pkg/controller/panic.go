@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -32,15 +33,29 @@ func Contain(do func() error) (err error) {
 
 // Group is an [errgroup.Group] for goroutines of a sync. A panic in one of them is a panic of Wait, and so contained as one of the sync itself; in the goroutine it
 // would end the process, and that of the next leader, who meets the same object. The zero value is ready to use and has no limit.
-type Group struct{ errgroup.Group }
+type Group struct {
+	calls    errgroup.Group
+	panicked atomic.Pointer[PanicError] // the first
+}
+
+// SetLimit bounds the goroutines to n at a time, before the first begins.
+func (g *Group) SetLimit(n int) { g.calls.SetLimit(n) }
 
 // Go calls do in a goroutine, once there are fewer than the limit.
-func (g *Group) Go(do func() error) { g.Group.Go(func() error { return Contain(do) }) }
+func (g *Group) Go(do func() error) {
+	g.calls.Go(func() error {
+		err := Contain(do)
+		if panicked := (*PanicError)(nil); errors.As(err, &panicked) {
+			g.panicked.CompareAndSwap(nil, panicked)
+		}
+		return err
+	})
+}
 
-// Wait waits for all goroutines and returns the first error that one of them has returned. If that was a panic, it panics with a [*PanicError].
+// Wait waits for all goroutines and returns the first error that one of them has returned. If one has panicked, it panics with a [*PanicError].
 func (g *Group) Wait() error {
-	err := g.Group.Wait()
-	if panicked := (*PanicError)(nil); errors.As(err, &panicked) {
+	err := g.calls.Wait()
+	if panicked := g.panicked.Load(); panicked != nil {
 		panic(panicked)
 	}
 	return err

@@ -17,8 +17,8 @@ func TestPanicsOfGoroutinesAreThoseOfTheSync(t *testing.T) {
 		outer.Go(func() error {
 			var inner Group
 			inner.SetLimit(1)
+			inner.Go(func() error { others++; return errors.New("the first error") })
 			inner.Go(func() error { panic("an odd object") })
-			inner.Go(func() error { others++; return errors.New("not the first error") })
 			return inner.Wait()
 		})
 		return Result{}, outer.Wait()

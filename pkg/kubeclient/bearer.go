@@ -15,7 +15,7 @@ import (
 type bearer struct {
 	tokens transport.ResettableTokenSource
 	next   http.RoundTripper
-	flight singleflight.Group
+	flight *singleflight.Group // of the account
 }
 
 // WrappedRoundTripper lets client-go find the TLS settings below.

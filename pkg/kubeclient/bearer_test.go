@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"golang.org/x/oauth2"
+	"golang.org/x/sync/singleflight"
 	"k8s.io/client-go/transport"
 )
 
@@ -44,7 +45,7 @@ func TestRequestsWaitForOneTokenTogether(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := &bearer{tokens: transport.NewCachedTokenSource(&tt.source), next: roundTripper(func(req *http.Request) (*http.Response, error) {
+				b := &bearer{flight: new(singleflight.Group), tokens: transport.NewCachedTokenSource(&tt.source), next: roundTripper(func(req *http.Request) (*http.Response, error) {
 					if got := req.Header.Get("Authorization"); got != "Bearer secret" {
 						t.Errorf("authorization %q", got)
 					}
@@ -78,7 +79,7 @@ func TestATokenThatIsRefusedIsNotUsedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &tokenSource{}
 		status := http.StatusUnauthorized
-		b := &bearer{tokens: transport.NewCachedTokenSource(source), next: roundTripper(func(*http.Request) (*http.Response, error) {
+		b := &bearer{flight: new(singleflight.Group), tokens: transport.NewCachedTokenSource(source), next: roundTripper(func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: status}, nil
 		})}
 		for n, want := range []int{1, 1, 2, 2} { // the first answer may be about the token before

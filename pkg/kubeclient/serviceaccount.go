@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"golang.org/x/oauth2"
+	"golang.org/x/sync/singleflight"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -33,11 +34,12 @@ func AsServiceAccount(base *rest.Config, name string, guard func(*rest.Config)) 
 		return nil, fmt.Errorf("build the client of service accounts: %w", err)
 	}
 	tokens := transport.NewCachedTokenSource(&serviceAccount{client: client.ServiceAccounts(metav1.NamespaceSystem), name: name, clock: clock.RealClock{}})
+	flight := new(singleflight.Group)
 	cfg := rest.AnonymousClientConfig(base)
 	cfg.UserAgent = WithAgent(base, name).UserAgent
 	followAuthority(cfg)
 	guard(cfg)
-	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &bearer{tokens: tokens, next: rt} })
+	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &bearer{tokens: tokens, next: rt, flight: flight} })
 	return cfg, nil
 }
 
