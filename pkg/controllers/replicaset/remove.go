@@ -61,7 +61,7 @@ func (r *remover) remove(ctx context.Context, t task, todo plan) applied {
 	a.err = err
 	refused := false
 	for i, result := range results[:begun] {
-		refused = refused || answer.Of(result.err) == answer.Refused
+		refused = refused || result.outcome == answer.Refused || answer.Of(result.err) == answer.Refused
 		again, err := r.note(t, victims[i].pod, result)
 		a.again, a.err = controller.Soonest(a.again, again), decisive(a.err, err)
 		if result.outcome == answer.Done || result.outcome == answer.Missing {
@@ -132,11 +132,14 @@ func (r *remover) removePod(ctx context.Context, t task, pod *caches.Pod, versio
 	live, err := r.read.pod(ctx, pod.Namespace, pod.Name)
 	switch {
 	case err != nil:
-		return removed{outcome: answer.Refused, version: version, err: errors.Join(first.err, err)}
+		return removed{outcome: answer.Unsent, version: version, err: errors.Join(first.err, err)}
 	case live == nil || live.UID != pod.UID:
 		return removed{outcome: answer.Missing, version: version}
 	case live.DeletionTimestamp != nil:
 		return removed{outcome: answer.Missing, version: version, changed: live}
+	case live.ResourceVersion == version:
+		// The precondition held, so the conflict is the answer of a webhook or a policy, and may last.
+		return removed{outcome: answer.Refused, version: version, err: first.err}
 	case !t.counts(live) || !sameStanding(pod, live):
 		return removed{outcome: answer.Conflict, version: version, changed: live, err: first.err}
 	}

@@ -35,11 +35,13 @@ func TestDeleteAnswers(t *testing.T) {
 		gone       bool
 		unanswered string // version to be deleted again; empty: none
 		failed     bool
+		held       bool // there is a back-off
 		told       int
 	}{
 		{name: "deleted", answers: []error{nil}, deletes: 1, gone: true, told: 1},
 		{name: "was gone already", answers: []error{apierrors.NewNotFound(podResource, "a")}, deletes: 1, gone: true},
-		{name: "refused", answers: []error{apierrors.NewForbidden(podResource, "a", errors.New("no"))}, deletes: 1, unanswered: "5", failed: true, told: 1},
+		{name: "refused", answers: []error{apierrors.NewForbidden(podResource, "a", errors.New("no"))}, deletes: 1, unanswered: "5", failed: true, held: true, told: 1},
+		{name: "refused as a conflict", answers: []error{precondition}, live: changed(version("5")), deletes: 1, failed: true, held: true, told: 1},
 		{name: "not answered", answers: []error{apierrors.NewTimeoutError("slow", 0)}, deletes: 1, unanswered: "5", failed: true, told: 1},
 		{name: "changed, and gone by now", answers: []error{precondition}, deletes: 1, gone: true},
 		{name: "changed, and being deleted", answers: []error{precondition}, live: changed(deleting), deletes: 1, gone: true},
@@ -74,6 +76,9 @@ func TestDeleteAnswers(t *testing.T) {
 			_, gone := b.ledger.deleted["a"]
 			if (err != nil) != tt.failed || deletes != tt.deletes || gone != tt.gone || b.ledger.unanswered["a"].version != tt.unanswered {
 				t.Errorf("error %v, %d deletes, gone %t, to be deleted again at %q", err, deletes, gone, b.ledger.unanswered["a"].version)
+			}
+			if wait := b.throttle.deletes.Wait(b.rs.Generation, now); (wait > 0) != tt.held {
+				t.Errorf("deletes are held back for %v, want %t", wait, tt.held)
 			}
 			if told := b.told(); len(told) != tt.told {
 				t.Errorf("events are %v, want %d", told, tt.told)
