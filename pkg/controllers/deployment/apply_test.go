@@ -941,6 +941,44 @@ func TestAnOrphanIsAdoptedAfterALiveRead(t *testing.T) {
 	})
 }
 
+// TestARefusedReplicaSetIsLeftAloneThroughoutItsStatuses, which are many, and change nothing of what was refused. Other labels may.
+func TestARefusedReplicaSetIsLeftAloneThroughoutItsStatuses(t *testing.T) {
+	d := newDeployment(3)
+	orphan := owned(d, "v1", newNext("set", 3))
+	orphan.OwnerReferences = nil
+	relabelled := owned(d, "v1", newNext("set", 3))
+	relabelled.Labels = nil
+	for verb, rs := range map[string]*appsv1.ReplicaSet{"adopt": orphan, "release": relabelled} {
+		t.Run(verb, func(t *testing.T) {
+			b := newBench(t, d, rs)
+			patches := 0
+			b.on("patch replicasets", func(int, clienttesting.Action) (runtime.Object, error) {
+				patches++
+				return nil, apierrors.NewForbidden(setResource, "set", errors.New("no"))
+			})
+			for _, change := range []struct {
+				what string
+				do   func(*appsv1.ReplicaSet)
+				want int // patches so far
+			}{
+				{"nothing", func(*appsv1.ReplicaSet) {}, 1},
+				{"the status", func(rs *appsv1.ReplicaSet) { rs.ResourceVersion, rs.Status.ReadyReplicas = "99", 1 }, 1},
+				{"a label", func(rs *appsv1.ReplicaSet) {
+					rs.ResourceVersion = "100"
+					metav1.SetMetaDataLabel(&rs.ObjectMeta, "more", "")
+				}, 2},
+			} {
+				b.sets[0] = b.sets[0].DeepCopy()
+				change.do(b.sets[0])
+				b.throttle.forget(b.sets)
+				if _, again, err := b.owners.adoptAndRelease(t.Context(), b.task); err != nil || again != time.Minute || patches != change.want {
+					t.Errorf("after a change of %s: again after %v, error %v, %d patches; want %v, %d", change.what, again, err, patches, time.Minute, change.want)
+				}
+			}
+		})
+	}
+}
+
 // TestTheFirstWriteOfATermIsDecidedOnALiveRead: the cache knows of no ReplicaSet, and there is one.
 func TestTheFirstWriteOfATermIsDecidedOnALiveRead(t *testing.T) {
 	d := newDeployment(3)

@@ -122,8 +122,8 @@ func (o *owners) patch(ctx context.Context, t task, rs *appsv1.ReplicaSet, body 
 	return nil, 0, fmt.Errorf("%s ReplicaSet %s: %w", strings.ToLower(verb), rs.Name, err)
 }
 
-// refuse notes that a ReplicaSet cannot be adopted or released, tells why, and returns for how long it is left alone, unless it changes.
+// refuse notes that a ReplicaSet cannot be adopted or released, tells why, and returns for how long it is left alone; see [ownerpatch.Forget].
 func (o *owners) refuse(t task, rs *appsv1.ReplicaSet, verb string, why error) time.Duration {
 	o.recorder.Eventf(t.d, corev1.EventTypeWarning, "Failed"+verb, "Failed to %s replica set %s: %v", strings.ToLower(verb), rs.Name, why)
-	return t.throttle.ownership.Note(rs.UID, rs.ResourceVersion, o.clock.Now())
+	return t.throttle.ownership.Note(rs, o.clock.Now())
 }

@@ -31,7 +31,7 @@ func newThrottle() *throttle {
 	return &throttle{spoiled: map[types.UID]struct{}{}, resizes: map[types.UID]refusedChange{}}
 }
 
-// forget drops what is known of ReplicaSets that are gone, and refusals of such as have changed.
+// forget drops what is known of ReplicaSets that are gone, and refusals of such as are to be tried again.
 func (t *throttle) forget(sets []*appsv1.ReplicaSet) {
 	ownerpatch.Forget(t.ownership, sets)
 	if len(t.spoiled)+len(t.resizes) == 0 {

@@ -158,14 +158,14 @@ func (o *owners) adopted(ctx context.Context, t task, pod *caches.Pod, reply pat
 		return 0, nil
 	case reply.err == nil && !controls(t.rs, reply.pod):
 		t.throttle.disowned = true
-		return o.refused(t, pod, reply.pod.ResourceVersion, "FailedAdopt", "Error adopting pod %v: it was changed on its way and has no owner", pod.Name), nil
+		return o.refused(t, reply.pod, "FailedAdopt", "Error adopting pod %v: it was changed on its way and has no owner", pod.Name), nil
 	case reply.err == nil:
 		t.throttle.disowned = false
 		klog.FromContext(ctx).V(2).Info("Adopted pod", "pod", klog.KObj(pod))
 		o.recorder.Eventf(t.rs, corev1.EventTypeNormal, "SuccessfulAdopt", "Adopted pod: %v", pod.Name)
 		return 0, nil
 	case ownerpatch.Refused(reply.err):
-		return o.refused(t, pod, pod.ResourceVersion, "FailedAdopt", "Error adopting pod %v: %v", pod.Name, reply.err), nil
+		return o.refused(t, pod, "FailedAdopt", "Error adopting pod %v: %v", pod.Name, reply.err), nil
 	}
 	return 0, fmt.Errorf("adopt pod %s: %w", pod.Name, reply.err)
 }
@@ -179,15 +179,15 @@ func (o *owners) released(ctx context.Context, t task, pod *caches.Pod, reply pa
 		klog.FromContext(ctx).V(2).Info("Released pod", "pod", klog.KObj(pod))
 		return 0, nil
 	case ownerpatch.Refused(reply.err):
-		return o.refused(t, pod, pod.ResourceVersion, "FailedRelease", "Error releasing pod %v: %v", pod.Name, reply.err), nil
+		return o.refused(t, pod, "FailedRelease", "Error releasing pod %v: %v", pod.Name, reply.err), nil
 	}
 	return 0, fmt.Errorf("release pod %s: %w", pod.Name, reply.err)
 }
 
-// refused tells the user, and leaves the pod alone at this version for a while. It returns how long.
-func (o *owners) refused(t task, pod *caches.Pod, version, reason, format string, args ...any) time.Duration {
+// refused tells the user, and leaves the pod alone for a while. It returns how long.
+func (o *owners) refused(t task, pod *caches.Pod, reason, format string, args ...any) time.Duration {
 	o.recorder.Eventf(t.rs, corev1.EventTypeWarning, reason, format, args...)
-	return t.throttle.ownership.Note(pod.UID, version, o.clock.Now())
+	return t.throttle.ownership.Note(pod, o.clock.Now())
 }
 
 // adoptPatch makes rs the controller of the pod.

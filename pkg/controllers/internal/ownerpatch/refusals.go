@@ -4,42 +4,53 @@ import (
 	"maps"
 	"time"
 
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"minikcm/pkg/controller"
 )
 
-// refusedFor is how long an object is left alone that the API server does not let us adopt or release, unless it changes.
+// refusedFor is how long an object is left alone that the API server does not let us adopt or release, unless [Forget] ends that.
 const refusedFor = time.Minute
 
 // Refusals are the objects that the API server does not let us adopt or release for one owner. Nil is none. They belong to the sync of the owner.
 type Refusals map[types.UID]refusal
 
 type refusal struct {
-	version string
-	until   time.Time
+	object metav1.Object // as it was
+	until  time.Time
 }
 
-// Note notes that the owner of an object at a version could not be changed, and returns for how long the object is left alone.
-func (r *Refusals) Note(object types.UID, version string, now time.Time) time.Duration {
+// Note notes that the owner of an object could not be changed, and returns for how long the object is left alone.
+func (r *Refusals) Note(object metav1.Object, now time.Time) time.Duration {
 	if *r == nil {
 		*r = Refusals{}
 	}
-	(*r)[object] = refusal{version, now.Add(refusedFor)}
+	(*r)[object.GetUID()] = refusal{object, now.Add(refusedFor)}
 	return refusedFor
 }
 
-// Forget drops the refusals of objects that are not there any more, or have changed.
+// Forget drops the refusals of objects that are not there any more, or have changed in what adoption and release go by: a status, of which there are many,
+// leaves a refusal as it is.
 func Forget[T metav1.Object](r Refusals, there []T) {
 	if len(r) == 0 {
 		return
 	}
-	versions := make(map[types.UID]string, len(there))
+	objects := make(map[types.UID]T, len(there))
 	for _, object := range there {
-		versions[object.GetUID()] = object.GetResourceVersion()
+		objects[object.GetUID()] = object
 	}
-	maps.DeleteFunc(r, func(uid types.UID, refused refusal) bool { return versions[uid] != refused.version })
+	maps.DeleteFunc(r, func(uid types.UID, refused refusal) bool {
+		object, ok := objects[uid]
+		return !ok || !same(object, refused.object)
+	})
+}
+
+// same reports whether two states of an object have the same labels and owners, and are both being deleted or both not.
+func same(a, b metav1.Object) bool {
+	return maps.Equal(a.GetLabels(), b.GetLabels()) && apiequality.Semantic.DeepEqual(a.GetOwnerReferences(), b.GetOwnerReferences()) &&
+		(a.GetDeletionTimestamp() == nil) == (b.GetDeletionTimestamp() == nil)
 }
 
 // Admitted leaves out the objects that were refused a moment ago, and says when to try the first of those; 0: there are none.
