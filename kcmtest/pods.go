@@ -44,9 +44,6 @@ func PodsReady() Option {
 	return func(s *settings) { s.podsReady = true }
 }
 
-// invalidAnnotation is the reason in the status of a pod whose annotation cannot be read.
-const invalidAnnotation = "InvalidAnnotation"
-
 // course is what becomes of a pod.
 func course(pod *corev1.Pod) kubelet.Course {
 	text, steered := pod.Annotations[PodAnnotation]
@@ -55,7 +52,7 @@ func course(pod *corev1.Pod) kubelet.Course {
 	}
 	c, err := parseCourse(text)
 	if err != nil {
-		return kubelet.Course{Steps: []kubelet.Step{{State: kubelet.Pending, Reason: invalidAnnotation, Message: err.Error()}}}
+		return kubelet.Course{Steps: []kubelet.Step{{State: kubelet.Pending, Reason: kubelet.InvalidAnnotation, Message: err.Error()}}}
 	}
 	return c
 }

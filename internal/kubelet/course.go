@@ -18,9 +18,12 @@ type Course struct {
 type Step struct {
 	State State
 	After time.Duration // since the step before, or since the pod was first seen
-	// Reason and Message are in the status of the pod; empty: there are none.
+	// Reason and Message are in the status of the pod; empty: somebody else's stay there, InvalidAnnotation does not.
 	Reason, Message string
 }
+
+// InvalidAnnotation is the reason in the status of a pod whose course is in an annotation that cannot be read.
+const InvalidAnnotation = "InvalidAnnotation"
 
 // equal reports whether two courses are the same.
 func (c Course) equal(other Course) bool {
@@ -80,12 +83,15 @@ func (p progress) next(pod *corev1.Pod, now time.Time) (act, time.Duration) {
 
 // step is the last step that was taken, as far as the readiness gates of the pod let it come. Before the first a pod stays where it is.
 func (p progress) step(pod *corev1.Pod) Step {
-	if p.steps == 0 {
-		return Step{State: StateOf(pod)}
+	step := Step{State: StateOf(pod)}
+	if p.steps > 0 {
+		step = p.course.Steps[p.steps-1]
+		if step.State == Ready && !passesGates(pod) {
+			step.State = ContainersReady
+		}
 	}
-	step := p.course.Steps[p.steps-1]
-	if step.State == Ready && !passesGates(pod) {
-		step.State = ContainersReady
+	if step.Reason == "" && pod.Status.Reason != InvalidAnnotation {
+		step.Reason, step.Message = pod.Status.Reason, pod.Status.Message
 	}
 	return step
 }

@@ -57,8 +57,10 @@ func TestCourse(t *testing.T) {
 		{"needs time to end", slow, deleted(30), 0, nothing, time.Second},
 		{"never ends", Course{GoneAfter: -1}, deleted(30), time.Hour, nothing, 0},
 		{"waits for finalizers", ready, deleted(0), 0, nothing, 0},
-		{"a reason that holds no more", Course{Steps: []Step{{State: Pending}}}, because(in(Pending), "R"), 0, post, 0},
-		{"a reason that holds no more, before the first step", slow, because(in(Pending), "R"), 0, post, time.Second},
+		{"a reason that holds no more", Course{Steps: []Step{{State: Pending}}}, because(in(Pending), "InvalidAnnotation"), 0, post, 0},
+		{"a reason that holds no more, before the first step", slow, because(in(Pending), "InvalidAnnotation"), 0, post, time.Second},
+		{"a reason of somebody else's", ready, because(in(Ready), "R"), 0, nothing, 0},
+		{"a reason of somebody else's, before the first step", slow, because(in(Pending), "R"), 0, nothing, time.Second},
 		{"a reason of somebody else's, without a course", Course{}, because(in(Pending), "R"), 0, nothing, 0},
 		{"containers before a readiness gate", ready, gated("False", "False", "False"), 0, post, 0},
 		{"behind a readiness gate", ready, gated("True", "False", "False"), 0, nothing, 0},
@@ -74,6 +76,14 @@ func TestCourse(t *testing.T) {
 				t.Errorf("next(after %v) = %v, %v; want %v, %v", tt.at, do, wait, tt.do, tt.wait)
 			}
 		})
+	}
+}
+
+func TestAStepWithoutAReasonKeepsThatOfSomebodyElse(t *testing.T) {
+	pod := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodPending, Reason: "R", Message: "m"}}
+	at := progress{}.advance(Course{Steps: []Step{{State: Ready}}}, false, time.Unix(1e9, 0))
+	if got, want := at.step(pod), (Step{State: Ready, Reason: "R", Message: "m"}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
 

@@ -67,9 +67,11 @@ func StateOf(pod *corev1.Pod) State {
 func IsReady(pod *corev1.Pod) bool { return isTrue(pod, corev1.PodReady) }
 
 func isTrue(pod *corev1.Pod, condition corev1.PodConditionType) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == condition && c.Status == corev1.ConditionTrue
-	})
+	return hasCondition(pod, condition, corev1.ConditionTrue)
+}
+
+func hasCondition(pod *corev1.Pod, condition corev1.PodConditionType, status corev1.ConditionStatus) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == condition && c.Status == status })
 }
 
 // passesGates reports whether the conditions of all readiness gates of a pod are true.
@@ -86,7 +88,11 @@ func Post(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, sta
 		if holds {
 			status = corev1.ConditionTrue
 		}
-		return map[string]any{"type": name, "status": status, "lastTransitionTime": now.UTC().Format(time.RFC3339)}
+		c := map[string]any{"type": name, "status": status}
+		if !hasCondition(pod, name, status) {
+			c["lastTransitionTime"] = now.UTC().Format(time.RFC3339)
+		}
+		return c
 	}
 	status := map[string]any{
 		"phase":             state.Phase(),

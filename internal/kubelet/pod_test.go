@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
 )
 
 func TestContainersFollowTheStateOfTheirPod(t *testing.T) {
@@ -35,6 +36,49 @@ func TestContainersFollowTheStateOfTheirPod(t *testing.T) {
 			want := []corev1.ContainerStatus{{Name: "main", Image: "example.com/main:1", Ready: tt.ready, Started: &tt.started, State: tt.want}}
 			if got := containers(pod, tt.state, now); !apiequality.Semantic.DeepEqual(got, want) {
 				t.Errorf("got %+v, want %+v", got, want)
+			}
+		})
+	}
+}
+
+// minReadySeconds begins with the transition.
+func TestAConditionThatStaysKeepsItsTransitionTime(t *testing.T) {
+	before := metav1.NewTime(time.Unix(1e9, 0))
+	for _, tt := range []struct {
+		name             string
+		was              State
+		state            State
+		ready, container bool // the condition stays
+	}{
+		{"ready, and posted again", Ready, Ready, true, true},
+		{"gets ready", Running, Ready, false, false},
+		{"ready but for a readiness gate", Running, ContainersReady, true, false},
+		{"has no conditions", Pending, Running, false, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
+			if tt.was != Pending {
+				status := map[bool]corev1.ConditionStatus{true: corev1.ConditionTrue, false: corev1.ConditionFalse}[tt.was == Ready]
+				pod.Status.Conditions = []corev1.PodCondition{
+					{Type: corev1.PodReady, Status: status, LastTransitionTime: before}, {Type: corev1.ContainersReady, Status: status, LastTransitionTime: before},
+				}
+			}
+			client := fake.NewClientset(pod)
+			if err := Post(t.Context(), client, pod, tt.state, "", ""); err != nil {
+				t.Fatal(err)
+			}
+			got, err := client.CoreV1().Pods("shop").Get(t.Context(), "web", metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(got.Status.Conditions) != 2 {
+				t.Errorf("conditions %+v, want two", got.Status.Conditions)
+			}
+			for _, c := range got.Status.Conditions {
+				want := map[corev1.PodConditionType]bool{corev1.PodReady: tt.ready, corev1.ContainersReady: tt.container}[c.Type]
+				if stays := c.LastTransitionTime.Equal(&before); stays != want || c.LastTransitionTime.IsZero() {
+					t.Errorf("%s is %s since %v, want its time kept: %v", c.Type, c.Status, c.LastTransitionTime, want)
+				}
 			}
 		})
 	}
