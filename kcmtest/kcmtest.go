@@ -56,21 +56,33 @@ func Start(t TB, cfg *rest.Config, options ...Option) *Manager {
 		m.err = run(ctx, cfg, newSettings(options), sync.OnceFunc(func() { close(started) }))
 	}()
 	t.Cleanup(m.Stop)
+	if !m.works(started, stop) {
+		err := m.err
+		m.err = nil // it is told here
+		t.Fatalf("kcmtest: %v", err)
+	}
+	return m
+}
+
+// works reports whether the controllers work, as soon as they do or have stopped. In err is then why they do not.
+func (m *Manager) works(started <-chan struct{}, stop context.CancelCauseFunc) bool {
 	patience := time.NewTimer(startPatience)
 	defer patience.Stop()
 	select {
 	case <-started:
-		return m
+		return true
 	case <-m.done:
+		select {
+		case <-started:
+			return true // and Stop tells how they ended
+		default:
+		}
 	case <-patience.C:
 		stop(errLate)
 		<-m.done
 		m.err = cmp.Or(m.err, errLate)
 	}
-	err := m.err
-	m.err = nil // it is told here
-	t.Fatalf("kcmtest: %v", err)
-	return m
+	return false
 }
 
 // errLate: the controllers do not work although startPatience is over.

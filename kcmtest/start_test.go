@@ -37,6 +37,18 @@ func TestStopOfAManagerThatStoppedByItself(t *testing.T) {
 	}
 }
 
+// Whether Start or Stop tells why they stopped is no matter of chance.
+func TestStartIsDoneWithControllersThatStopOnceTheyWork(t *testing.T) {
+	closed := make(chan struct{})
+	close(closed)
+	for range 20 {
+		m := &Manager{done: closed, err: errors.New("broken")}
+		if !m.works(closed, nil) {
+			t.Fatal("Start tells why they stopped, want it to be told by Stop")
+		}
+	}
+}
+
 // fakeServer is an API server that says whether something is allowed, and answers nothing else.
 type fakeServer struct {
 	allows func(authorizationv1.SelfSubjectAccessReviewSpec) bool
