@@ -4,7 +4,7 @@
 //	process.Start(t, env.KubeConfig, process.Binary("/usr/local/bin/controller-manager")) // env is envtest's Environment, of controller-runtime v0.21 or newer
 //
 // The program ends with the test, and with the process of the test if that ends before its cleanups, because of a time limit or a signal. On Windows it
-// stays then.
+// stays then, and so does one in a container, which ends with the test only if it ends on SIGTERM: a SIGKILL reaches the client that started it.
 package process
 
 import (
@@ -134,6 +134,12 @@ func (p *Program) Stop() {
 func (s *settings) run(ctx context.Context, kubeconfig []byte, started func()) error {
 	if s.binary == "" {
 		return fmt.Errorf("no program: give Binary or set %s to the path of controller-manager", binaryEnv)
+	}
+	if len(s.controllers) == 0 {
+		return errors.New("Controllers: name at least one, there is nothing to run")
+	}
+	if s.grace < 0 {
+		return fmt.Errorf("NamespaceGrace(%v): must not be negative", s.grace)
 	}
 	dir, err := os.MkdirTemp("", "kcmtest-")
 	if err != nil {

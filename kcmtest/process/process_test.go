@@ -81,6 +81,28 @@ while :; do sleep 0.05; done`, `kcmtest: Post "https://s": connection refused`, 
 	}
 }
 
+func TestOptionsThatWouldDoNothing(t *testing.T) {
+	works := Binary(program(t, `trap 'exit 0' TERM
+echo '"Term begins"' >&2
+while :; do sleep 0.05; done`))
+	for _, tt := range []struct {
+		name    string
+		options []Option
+		want    string
+	}{
+		{"no controllers", []Option{Controllers()}, "kcmtest: Controllers: name at least one, there is nothing to run"},
+		{"a grace that is none", []Option{NamespaceGrace(-1)}, "kcmtest: NamespaceGrace(-1ns): must not be negative"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := &fakeT{}
+			f.run(func() { Start(f, nil, append(tt.options, works, patient)...) })
+			if f.fatal != tt.want || len(f.errors) > 0 {
+				t.Errorf("told %q and %q, want %q", f.fatal, f.errors, tt.want)
+			}
+		})
+	}
+}
+
 // AfterSuite runs when BeforeSuite has failed, too.
 func TestStopOfAProgramThatWasNeverStarted(t *testing.T) {
 	var p *Program
