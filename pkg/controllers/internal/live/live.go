@@ -31,7 +31,8 @@ func Same[T metav1.Object](ctx context.Context, known T, get func(context.Contex
 	return now, nil
 }
 
-// fresh is how long an answer may be shared, counted from when it came: a read that takes longer serves those who have waited for it.
+// fresh is how old an answer may be that is shared, counted from when it was asked for to when the next one asks: how long both
+// then wait does not matter, so a read that takes longer serves those who came while it was new.
 const fresh = time.Second
 
 // Reads are the latest live answers by name. The methods may be called from any goroutine.
@@ -45,8 +46,7 @@ type Reads[T any] struct {
 
 type answer[T any] struct {
 	turn  chan struct{} // holds one while somebody asks, so that others wait for the answer instead of asking too
-	asked time.Time     // what the answer shows is no older
-	came  time.Time     // zero: never answered
+	asked time.Time     // what the answer shows is no older; zero: never answered
 	value T
 }
 
@@ -55,10 +55,10 @@ func NewReads[T any](c clock.PassiveClock, read func(ctx context.Context, name s
 	return &Reads[T]{read: read, clock: c, answers: map[string]*answer[T]{}}
 }
 
-// Get returns an answer that was not asked for before since and came less than a second ago. It asks if there is none,
+// Get returns an answer that was asked for neither before since nor as long ago as a second. It asks if there is none,
 // and so may block like the read itself. Errors are the read's and are not shared, or the context's.
 func (r *Reads[T]) Get(ctx context.Context, name string, since time.Time) (T, error) {
-	a := r.of(name)
+	came, a := r.clock.Now(), r.of(name)
 	select {
 	case a.turn <- struct{}{}:
 	case <-ctx.Done():
@@ -66,15 +66,15 @@ func (r *Reads[T]) Get(ctx context.Context, name string, since time.Time) (T, er
 		return none, ctx.Err()
 	}
 	defer func() { <-a.turn }()
-	now := r.clock.Now()
-	if !a.came.IsZero() && !a.asked.Before(since) && now.Sub(a.came) < fresh {
+	if !a.asked.IsZero() && !a.asked.Before(since) && came.Sub(a.asked) < fresh {
 		return a.value, nil
 	}
+	now := r.clock.Now()
 	value, err := r.read(ctx, name)
 	if err != nil {
 		return value, err
 	}
-	a.asked, a.came, a.value = now, r.clock.Now(), value
+	a.asked, a.value = now, value
 	return value, nil
 }
 

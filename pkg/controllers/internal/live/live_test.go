@@ -77,6 +77,39 @@ func TestOneReadForAll(t *testing.T) {
 	}
 }
 
+// What a slow answer shows is as old as the question: whoever came long after that wants to know what has happened since.
+func TestWhoComesDuringASlowReadDoesNotShareIt(t *testing.T) {
+	for _, tt := range []struct {
+		after time.Duration
+		want  int // number of the read that answers
+	}{
+		{999 * time.Millisecond, 1}, {time.Second, 2}, {5 * time.Second, 2},
+	} {
+		t.Run(fmt.Sprint("asks after ", tt.after), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				reads := 0
+				r := NewReads(clock.RealClock{}, func(context.Context, string) (int, error) {
+					reads++
+					number := reads
+					time.Sleep(20 * time.Second)
+					return number, nil
+				})
+				var all sync.WaitGroup
+				all.Go(func() { _, _ = r.Get(t.Context(), "n", time.Time{}) })
+				time.Sleep(tt.after)
+				for range 50 {
+					all.Go(func() {
+						if got, err := r.Get(t.Context(), "n", time.Time{}); got != tt.want || err != nil {
+							t.Errorf("answered by read %d, %v; want read %d", got, err, tt.want)
+						}
+					})
+				}
+				all.Wait()
+			})
+		})
+	}
+}
+
 func TestErrorsAreNotShared(t *testing.T) {
 	broken := errors.New("broken")
 	reads := 0
