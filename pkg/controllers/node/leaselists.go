@@ -11,7 +11,8 @@ const (
 	manyNodes     = 3                      // so many nodes are asked for one by one
 	manyShare     = 10                     // or one in so many
 	listAge       = 2 * time.Second        // how long a list of Leases serves, from when it has been read
-	listRetry     = 10 * time.Second       // after a list that failed no other is made for so long
+	minListRetry  = time.Second            // after a list that failed no other is made for so long, and after each further one for twice as long
+	maxListRetry  = 10 * time.Second       // but no longer
 	countAge      = 100 * time.Millisecond // how long a count of the nodes that are due serves
 )
 
@@ -26,6 +27,7 @@ type leaseLists struct {
 	asked   time.Time     // when the last list that was read was asked for: what it shows is no older
 	read    time.Time     // when it had been read to its end
 	failed  time.Time     // when one failed last
+	retry   time.Duration // no other is made for so long after that; 0: the last one did not fail
 	begun   time.Time     // when the list that is being made was asked for
 	running chan struct{} // closed when it has ended; nil: none is being made
 	counted time.Time
@@ -77,7 +79,7 @@ func (l *leaseLists) join(due time.Time) (covered bool, wait <-chan struct{}, mi
 
 // isRefused reports whether a list has failed so lately that no other is made. The lock is held.
 func (l *leaseLists) isRefused(now time.Time) bool {
-	return !l.failed.IsZero() && now.Sub(l.failed) < listRetry
+	return now.Sub(l.failed) < l.retry
 }
 
 // renew makes a list, or waits for the one that is being made, unless one has failed lately.
@@ -110,9 +112,9 @@ func (l *leaseLists) finish(err error) error {
 	defer l.lock.Unlock()
 	now := l.now()
 	if err != nil {
-		l.failed = now
+		l.failed, l.retry = now, min(max(minListRetry, 2*l.retry), maxListRetry)
 	} else {
-		l.asked, l.read, l.failed = l.begun, now, time.Time{}
+		l.asked, l.read, l.retry = l.begun, now, 0
 	}
 	close(l.running)
 	l.running = nil

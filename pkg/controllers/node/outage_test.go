@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -139,6 +140,32 @@ func TestFrozenLeaseWatchCondemnsNobodyAndStillFindsTheDead(t *testing.T) {
 		if got := b.controller.silence.suspended(false, time.Now()); got != causeNone {
 			t.Errorf("suspended (%s) after the watch came back", got)
 		}
+	})
+}
+
+func TestListThatFailsOnceSuspendsVerdictsForAMoment(t *testing.T) {
+	objects, live, _ := cluster(10, 0)
+	inBubble(t, defaults(), objects, func(b *bench) {
+		b.term()
+		b.renewFor(10*time.Second, live...)
+		b.Freeze("leases", true)
+		b.renewFor(3*time.Minute, live...)
+		b.Break(apierrors.NewTooManyRequests("later", 1), "list leases")
+		suspended, lists := 0, b.Count("list leases")
+		for range 30 {
+			b.renew(live...)
+			b.pass(time.Second)
+			if b.Count("list leases") > lists {
+				b.Break(nil, "list leases")
+			}
+			if b.controller.silence.suspended(false, time.Now()) != causeNone {
+				suspended++
+			}
+		}
+		if suspended > 2 {
+			t.Errorf("suspended for %d s, want no longer than until the next list", suspended)
+		}
+		b.Freeze("leases", false)
 	})
 }
 
