@@ -117,6 +117,26 @@ func TestFailoverDoesNotStartGraceAnew(t *testing.T) {
 	})
 }
 
+// A node that died long after one outage and long before another is owed nothing for either.
+func TestOutagesFarApartDoNotHideADeadNodeFromAStandby(t *testing.T) {
+	objects, live, dying := cluster(5, 1)
+	inBubble(t, defaults(), objects, func(b *bench) {
+		b.pass(time.Minute)
+		b.renewFor(30*time.Second, slices.Concat(live, dying)...)
+		b.renewFor(5*time.Minute, live...)
+		b.pass(time.Minute)
+		b.renew(live...)
+		b.term()
+		b.pass(time.Millisecond)
+		if got := b.withStatus("Unknown", dying); got != 1 {
+			t.Error("a node that was silent for five minutes before the last outage is not found when the term starts")
+		}
+		if got := b.withStatus("True", live); got != 5 {
+			t.Errorf("%d of 5 live nodes Ready", got)
+		}
+	})
+}
+
 func TestFrozenLeaseWatchCondemnsNobodyAndStillFindsTheDead(t *testing.T) {
 	objects, live, dying := cluster(10, 1)
 	all := slices.Concat(live, dying)

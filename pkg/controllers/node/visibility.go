@@ -118,7 +118,11 @@ func (v *visibility) event(now time.Time) {
 	}
 	v.endBlind(now)
 	if n := len(v.ended); !v.probing && n > 1 { // credits are given by the next term only
-		v.ended = []blindness{{v.ended[0].since, v.ended[n-1].until}}
+		first, before, last := v.ended[0], v.ended[n-2], v.ended[n-1]
+		if last.since.Sub(before.until) <= v.grace { // else whoever was alive has been seen in between
+			last.since = first.since
+		}
+		v.ended = []blindness{last}
 	}
 	v.failures.succeeded(request{write: true})
 	v.lastEvent, v.lastSeen = now, now
