@@ -32,14 +32,18 @@ const (
 	podQueue  = "node_lifecycle_controller_pods"
 )
 
-// maxBackoff of a node that failed is short against a grace period.
-const maxBackoff = 5 * time.Second
+const (
+	// maxBackoff of a node that failed is short against a grace period.
+	maxBackoff = 5 * time.Second
+	// verdictsYield is how much later than it is a verdict is queued: as long as a webhook may take, by default.
+	verdictsYield = 10 * time.Second
+)
 
 // Deps is what the controller works with. Client must be fenced and may be rate limited. Leases must keep the times of namespace
 // kube-node-lease.
 type Deps struct {
 	Client   kubernetes.Interface
-	Reads    kubernetes.Interface // for reads that have to be answered in time; must not be rate limited
+	Reads    kubernetes.Interface // for live reads, and the probe that has to be answered in time; must not be rate limited
 	Metadata metadata.Interface   // for lists of all nodes; the same
 	Nodes    *caches.Nodes
 	Pods     *caches.Pods
@@ -195,12 +199,14 @@ func (c *Controller) allNodes() []string {
 	return names
 }
 
-// turn puts nodes that are about to be found dead, one after the other, behind all others: verdicts may take long, and a zone may die at once.
+// turn lets nodes that are about to be found dead wait for those that are queued up to verdictsYield later: verdicts may take long, and a zone
+// may die at once. Not for all others, or nodes that are tried again and again would starve them.
 func (c *Controller) turn(name string) time.Time {
-	if h, ok := c.health.of(name, ""); ok && h.ready != corev1.ConditionUnknown && h.due(c.cfg).Before(c.clock.Now()) {
-		return h.due(c.cfg)
+	now := c.clock.Now()
+	if h, ok := c.health.of(name, ""); ok && h.ready != corev1.ConditionUnknown && h.due(c.cfg).Before(now) {
+		return now.Add(verdictsYield)
 	}
-	return time.Time{}
+	return now
 }
 
 // Healthy fails when a sync has been running for very long.

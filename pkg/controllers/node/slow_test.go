@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -171,40 +172,54 @@ func TestNodesThatCannotBeWrittenCostOthersNoTime(t *testing.T) {
 	}
 }
 
-// slowStatus is a client whose writes of the status of nodes take some time.
-type slowStatus struct {
-	kubernetes.Interface
-	takes time.Duration
+// slowWrites are how long writes of nodes take.
+type slowWrites struct {
+	status  time.Duration
+	refusal time.Duration // of each patch; 0: it is accepted at once
 }
 
-func (s slowStatus) CoreV1() typedcorev1.CoreV1Interface {
-	return slowCore{s.Interface.CoreV1(), s.takes}
+// slowClient is a client whose writes of nodes take some time.
+type slowClient struct {
+	kubernetes.Interface
+	slowWrites
+}
+
+func (s slowClient) CoreV1() typedcorev1.CoreV1Interface {
+	return slowCore{s.Interface.CoreV1(), s.slowWrites}
 }
 
 type slowCore struct {
 	typedcorev1.CoreV1Interface
-	takes time.Duration
+	slowWrites
 }
 
 func (s slowCore) Nodes() typedcorev1.NodeInterface {
-	return slowNodes{s.CoreV1Interface.Nodes(), s.takes}
+	return slowNodes{s.CoreV1Interface.Nodes(), s.slowWrites}
 }
 
 type slowNodes struct {
 	typedcorev1.NodeInterface
-	takes time.Duration
+	slowWrites
 }
 
 func (s slowNodes) UpdateStatus(ctx context.Context, node *corev1.Node, opts metav1.UpdateOptions) (*corev1.Node, error) {
-	time.Sleep(s.takes)
+	time.Sleep(s.status)
 	return s.NodeInterface.UpdateStatus(ctx, node, opts)
+}
+
+func (s slowNodes) Patch(ctx context.Context, name string, kind types.PatchType, data []byte, opts metav1.PatchOptions, sub ...string) (*corev1.Node, error) {
+	if s.refusal > 0 {
+		time.Sleep(s.refusal)
+		return nil, apierrors.NewForbidden(corev1.Resource("nodes"), name, errors.New("a webhook says no"))
+	}
+	return s.NodeInterface.Patch(ctx, name, kind, data, opts, sub...)
 }
 
 // A zone dies while a webhook holds up each write of a status: the nodes of it are looked at some a second.
 func TestDeadNodesHoldUpNoLivingOne(t *testing.T) {
 	objects, live, dying := cluster(5, 60)
 	inBubble(t, defaults(), objects, func(b *bench) {
-		b.controller.writer.client = slowStatus{b.Clientset, 10 * time.Second}
+		b.controller.writer.client = slowClient{b.Clientset, slowWrites{status: 10 * time.Second}}
 		b.term()
 		b.renewFor(52*time.Second, live...)
 		b.edit("live0", func(node *corev1.Node) { node.Spec.Unschedulable = true })
@@ -213,6 +228,19 @@ func TestDeadNodesHoldUpNoLivingOne(t *testing.T) {
 			t.Error("a node that was cordoned has not been tainted within a second")
 		}
 		b.renewFor(25*time.Second, live...)
+		if got := b.withStatus("Unknown", dying); got != len(dying) {
+			t.Errorf("%d of %d dead nodes Unknown", got, len(dying))
+		}
+	})
+}
+
+// A zone dies while a webhook holds up each patch and then refuses it: those that are tried again do not starve those that wait for their first try.
+func TestDeadNodesThatCannotBeTaintedStarveNoOther(t *testing.T) {
+	objects, live, dying := cluster(5, 200)
+	inBubble(t, defaults(), objects, func(b *bench) {
+		b.controller.writer.client = slowClient{b.Clientset, slowWrites{refusal: 10 * time.Second}}
+		b.term()
+		b.renewFor(3*time.Minute, live...)
 		if got := b.withStatus("Unknown", dying); got != len(dying) {
 			t.Errorf("%d of %d dead nodes Unknown", got, len(dying))
 		}
