@@ -179,12 +179,16 @@ func (p *purger) purgeIn(ctx context.Context, r discovery.Type) outcome {
 // lookAgain counts what is left of the objects of a type after a walk that deleted them. A list as new as that of the walk will do if nothing in
 // it was left undeleted, and most do: for the newest one the server may wait, see pageOf.
 func (p *purger) lookAgain(ctx context.Context, r discovery.Type, walked outcome) outcome {
+	undone := removable
+	if r.GroupResource() == discovery.Pods.GroupResource() {
+		undone = notDeleted // in its grace period a pod keeps the finalizers of the garbage collector, however often it is deleted
+	}
 	asked := p.strides.list(r, false)
 	if walked.remaining <= asked.page && isVersion(walked.version) {
 		page, _, err := p.list(ctx, r, asked, metav1.ListOptions{ResourceVersion: walked.version, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan})
 		out := outcome{resource: r, listing: walked.listing} // what it shows may be as old
 		switch {
-		case err == nil && page.Continue == "" && !slices.ContainsFunc(page.Items, notDeleted):
+		case err == nil && page.Continue == "" && !slices.ContainsFunc(page.Items, undone):
 			out.version = page.ResourceVersion
 			out.add(page.Items, p.deleted)
 			return out

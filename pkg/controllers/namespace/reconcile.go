@@ -283,11 +283,11 @@ func (c *Controller) hold(ctx context.Context, ns *corev1.Namespace, m *memory, 
 		next.after = time.Millisecond // first to the types that the pass had no time for
 		return next, nil
 	}
+	m.verifyAgain()
 	waits := func(err error) bool { return errors.Is(err, errNotTried) } // for another namespace to try
 	if errs := slices.DeleteFunc(r.errs(), waits); len(errs) > 0 {
 		return next, errors.Join(errs...)
 	}
-	m.verifyAgain()
 	klog.FromContext(ctx).V(4).Info("Namespace deletion waits", "namespace", ns.Name, "for", b.text)
 	m.wait = m.wait.next(r.scene(), now)
 	next.after = recheck(r, m.wait.pause, pause, m.notice.due(now))

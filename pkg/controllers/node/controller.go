@@ -35,8 +35,8 @@ const (
 const (
 	// maxBackoff of a node that failed is short against a grace period.
 	maxBackoff = 5 * time.Second
-	// verdictsYield is how much later than it is a verdict is queued: as long as a webhook may take, by default.
-	verdictsYield = 10 * time.Second
+	// verdictsYield is how much later than they are dead nodes are queued: a zone of thousands, behind a webhook, takes minutes.
+	verdictsYield = time.Minute
 )
 
 // Deps is what the controller works with. Client must be fenced and may be rate limited. Leases must keep the times of namespace
@@ -199,11 +199,11 @@ func (c *Controller) allNodes() []string {
 	return names
 }
 
-// turn lets nodes that are about to be found dead wait for those that are queued up to verdictsYield later: verdicts may take long, and a zone
-// may die at once. Not for all others, or nodes that are tried again and again would starve them.
+// turn lets nodes that are dead, or about to be found so, wait for all others that are queued up to verdictsYield later: verdicts may take long, and a zone
+// may die at once. Among themselves they keep the order in which they came, so none that is tried again and again starves another.
 func (c *Controller) turn(name string) time.Time {
 	now := c.clock.Now()
-	if h, ok := c.health.of(name, ""); ok && h.ready != corev1.ConditionUnknown && h.due(c.cfg).Before(now) {
+	if h, ok := c.health.of(name, ""); ok && (h.ready == corev1.ConditionUnknown || h.due(c.cfg).Before(now)) {
 		return now.Add(verdictsYield)
 	}
 	return now

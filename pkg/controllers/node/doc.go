@@ -17,7 +17,7 @@
 // A node's health is a deadline: each sign of life (a renewed Lease, a new heartbeat in the status) moves it, by our clock alone.
 // Handlers note signs of life in a fixed time and on a standby too; a key is queued only when something else changed, and once per
 // grace period. When a deadline passes, the node is judged by itself; while workers are short, nodes of
-// which something else is to be done go before it for ten seconds. reconcile.go tells the whole story:
+// which something else is to be done go before it for up to a minute. reconcile.go tells the whole story:
 //
 //	deadline ─▶ may silence be trusted? ─▶ live Lease ─▶ live node ─▶ status ─▶ zone ─▶ pods (their own queue) ─▶ taints
 //

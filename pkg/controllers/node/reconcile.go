@@ -16,9 +16,9 @@ import (
 
 // When to look again at a node for which not everything could be done.
 const (
-	conflictRetry = 20 * time.Millisecond // somebody else wrote the node: as upstream's first retry
-	staleRecheck  = time.Second           // if the watch is stuck, all nodes are looked at so often
-	blindRecheck  = 5 * time.Second       // recovery gives a whole grace period, so nothing is urgent
+	conflictRetry = 20 * time.Millisecond  // somebody else wrote the node: as upstream's first retry
+	staleRecheck  = 500 * time.Millisecond // if the watch is stuck, all nodes are looked at so often
+	blindRecheck  = 5 * time.Second        // recovery gives a whole grace period, so nothing is urgent
 )
 
 // reconcile brings one node's conditions, taints and labels in line with what is known about it. An error means that something

@@ -217,17 +217,17 @@ func (s slowNodes) Patch(ctx context.Context, name string, kind types.PatchType,
 
 // A zone dies while a webhook holds up each write of a status: the nodes of it are looked at some a second.
 func TestDeadNodesHoldUpNoLivingOne(t *testing.T) {
-	objects, live, dying := cluster(5, 60)
+	objects, live, dying := cluster(5, 300)
 	inBubble(t, defaults(), objects, func(b *bench) {
 		b.controller.writer.client = slowClient{b.Clientset, slowWrites{status: 10 * time.Second}}
 		b.term()
-		b.renewFor(52*time.Second, live...)
+		b.renewFor(70*time.Second, live...)
 		b.edit("live0", func(node *corev1.Node) { node.Spec.Unschedulable = true })
 		b.pass(time.Second)
 		if !hasTaint(b.Node("live0"), "unschedulable:NoSchedule") {
 			t.Error("a node that was cordoned has not been tainted within a second")
 		}
-		b.renewFor(25*time.Second, live...)
+		b.renewFor(2*time.Minute, live...)
 		if got := b.withStatus("Unknown", dying); got != len(dying) {
 			t.Errorf("%d of %d dead nodes Unknown", got, len(dying))
 		}
