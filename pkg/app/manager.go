@@ -4,17 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 	controllersmetrics "k8s.io/component-base/metrics/prometheus/controllers"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"minikcm/internal/timing"
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
 	"minikcm/pkg/freshness"
@@ -334,12 +335,5 @@ func (m *Manager) pause(ctx context.Context) bool {
 	if m.cfg.StartInterval <= 0 {
 		return ctx.Err() == nil
 	}
-	timer := m.clock.NewTimer(m.cfg.StartInterval + rand.N(m.cfg.StartInterval))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C():
-		return true
-	}
+	return timing.Sleep(ctx, m.clock, wait.Jitter(m.cfg.StartInterval, 1))
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"minikcm/internal/rv"
+	"minikcm/internal/timing"
 )
 
 // baselineRetry is how long to wait before the API server is asked again.
@@ -48,11 +49,7 @@ func (b *Baseline) Read(ctx context.Context, clk clock.WithTicker, ask func(cont
 			return
 		}
 		klog.FromContext(ctx).V(2).Info("Each first write is decided on a live read, the versions at the start of the term are not known", "err", err)
-		timer := clk.NewTimer(baselineRetry)
-		select {
-		case <-timer.C():
-		case <-ctx.Done():
-			timer.Stop()
+		if !timing.Sleep(ctx, clk, baselineRetry) {
 			return
 		}
 	}

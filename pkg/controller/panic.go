@@ -52,7 +52,8 @@ func (g *Group) Go(do func() error) {
 	})
 }
 
-// Wait waits for all goroutines and returns the first error that one of them has returned. If one has panicked, it panics with a [*PanicError].
+// Wait waits for all goroutines and returns the first error that one of them has returned. If one has panicked, it panics with a [*PanicError]:
+// an error would let its caller go on to results that are not there, and note a write as not sent that may have been.
 func (g *Group) Wait() error {
 	err := g.calls.Wait()
 	if panicked := g.panicked.Load(); panicked != nil {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"minikcm/internal/timing"
 	"minikcm/pkg/caches"
 	"minikcm/pkg/freshness"
 )
@@ -41,11 +42,7 @@ func (c *confirmation) run(ctx context.Context, confirmed func()) {
 			c.visibility.failed(reading("list", "nodes"), err, c.clock.Now())
 		}
 		klog.FromContext(ctx).V(2).Info("Node cache is not confirmed yet, no node is tainted NoExecute", "reason", err)
-		timer := c.clock.NewTimer(time.Second)
-		select {
-		case <-timer.C():
-		case <-ctx.Done():
-			timer.Stop()
+		if !timing.Sleep(ctx, c.clock, time.Second) {
 			return
 		}
 	}
