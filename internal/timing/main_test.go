@@ -1,0 +1,9 @@
+package timing
+
+import (
+	"testing"
+
+	"minikcm/internal/faket"
+)
+
+func TestMain(m *testing.M) { faket.Main(m) }

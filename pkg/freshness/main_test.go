@@ -1,0 +1,9 @@
+package freshness
+
+import (
+	"testing"
+
+	"minikcm/internal/faket"
+)
+
+func TestMain(m *testing.M) { faket.Main(m) }
