@@ -62,6 +62,7 @@
 //	...
 //	proxy.CutConnectionsOf(faults.Watches()) // with HungDials, watches cannot be opened again
 //	...
+//	proxy.Inject(faults.Match{PathPrefix: "/apis"}, faults.HideGroup("example.com"))
 //	err = proxy.RotateAuthority() // all connections are reset, and the server's certificate is one that nobody knows
 //
 // # What was seen

@@ -17,6 +17,8 @@ type Fault struct {
 	late       bool          // the client is cut after giveUp
 	giveUp     time.Duration
 	drop       bool // the client is cut instead of answered
+
+	hiddenGroup string // see HideGroup
 }
 
 // detaches tells whether the request must reach the server even if its client is gone.
@@ -75,6 +77,9 @@ func Join(all ...Fault) Fault {
 		sum.drop = sum.drop || f.drop
 		if f.late {
 			sum.late, sum.giveUp = true, f.giveUp
+		}
+		if f.hiddenGroup != "" {
+			sum.hiddenGroup = f.hiddenGroup
 		}
 		if f.refusal != nil {
 			sum.refusal = f.refusal

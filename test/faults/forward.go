@@ -70,6 +70,10 @@ func newReverse(server *url.URL, transport http.RoundTripper, w *watches) *httpu
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(server)
 			r.Out.Header.Del("Authorization") // the transport adds the credentials of the target
+			if exchangeOf(r.Out.Context()).fault.hiddenGroup != "" {
+				r.Out.Header.Del("Accept-Encoding")
+				r.Out.Header.Del("If-None-Match")
+			}
 		},
 		Transport:     transport,
 		FlushInterval: -1, // an event is passed on when it comes
@@ -80,6 +84,9 @@ func newReverse(server *url.URL, transport http.RoundTripper, w *watches) *httpu
 			x.entry.code(answer.StatusCode)
 			if err := x.afterCommit(ctx); err != nil {
 				return err
+			}
+			if x.fault.hiddenGroup != "" && answer.StatusCode == http.StatusOK {
+				return hideGroup(answer, x.fault.hiddenGroup)
 			}
 			if x.info.watch() && answer.StatusCode == http.StatusOK {
 				answer.Body = w.start(ctx, x.info, x.client, answer)

@@ -44,6 +44,7 @@ type network struct {
 	listener net.Listener // nil: refusing
 	full     *fullPort    // nil: dials do not hang
 	conns    map[*conn]struct{}
+	accepted int // connections so far
 }
 
 // newNetwork reserves a loopback port. serve is called in its own goroutine with each listener opened on it.
@@ -211,5 +212,6 @@ func (l *listener) Accept() (net.Conn, error) {
 		c.hold()
 	}
 	n.conns[c] = struct{}{}
+	n.accepted++
 	return c, nil
 }

@@ -171,6 +171,13 @@ func (p *Proxy) Restore() error { return p.network.restore() }
 // CutConnections resets every connection of the client; new ones are accepted.
 func (p *Proxy) CutConnections() { p.network.cut() }
 
+// Connections is the number of connections accepted so far, those of a black hole included.
+func (p *Proxy) Connections() int {
+	p.network.lock.Lock()
+	defer p.network.lock.Unlock()
+	return p.network.accepted
+}
+
 // Requests returns every request seen so far, in order of arrival.
 func (p *Proxy) Requests() []Request { return p.journal.requests() }
 
