@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -38,7 +37,7 @@ func cascade(ctx context.Context, s *stage) error {
 	if _, err := s.client.CoreV1().ConfigMaps(library).Create(ctx, catalogue, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("create ConfigMap: %w", err)
 	}
-	s.say("a Deployment of four pods, which owns a ConfigMap with the finalizer %s, too", pinned)
+	s.say("kubectl apply: a Deployment of four pods, and a ConfigMap that it owns, with the finalizer %s", pinned)
 	if err := s.wait(ctx, "Deployment library", time.Minute, s.available(4)); err != nil {
 		return err
 	}
@@ -47,22 +46,18 @@ func cascade(ctx context.Context, s *stage) error {
 	if err := s.client.AppsV1().Deployments(library).Delete(ctx, library, metav1.DeleteOptions{PropagationPolicy: &policy}); err != nil {
 		return fmt.Errorf("delete Deployment: %w", err)
 	}
-	if err := s.wait(ctx, "what it owned", time.Minute, s.owned(1)); err != nil {
+	if err := s.wait(ctx, "dependents", time.Minute, s.owned(1)); err != nil {
 		return err
 	}
-	page, err := controlplane.Page(ctx, s.cluster.ConfigFor("demo-debugger", "system:masters"), s.port, "/debug/controllers/garbage-collector-controller/graph?why="+string(d.UID))
-	if err != nil {
-		return fmt.Errorf("ask why it is still there: %w", err)
-	}
-	s.say("why it is still there, as the manager's page graph?why=%s says:", d.UID)
-	for line := range strings.Lines(string(page)) {
-		s.say("  %s", strings.TrimRight(line, "\n"))
+	s.say("the Deployment waits; an event explains the reason after half a minute:")
+	if err := s.wait(ctx, "event", time.Minute, s.blockedEvent); err != nil {
+		return err
 	}
 	s.say("the finalizer is removed")
 	if _, err := s.client.CoreV1().ConfigMaps(library).Patch(ctx, catalogue.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
 		return fmt.Errorf("remove the finalizer: %w", err)
 	}
-	if err := s.wait(ctx, "what it owned", time.Minute, s.owned(0)); err != nil {
+	if err := s.wait(ctx, "dependents", time.Minute, s.owned(0)); err != nil {
 		return err
 	}
 	return s.wait(ctx, "Deployment library", time.Minute, func(ctx context.Context) (string, bool, error) {
@@ -72,6 +67,15 @@ func cascade(ctx context.Context, s *stage) error {
 		}
 		return "", false, err
 	})
+}
+
+// blockedEvent reports whether an event explains what blocks the deletion of the Deployment.
+func (s *stage) blockedEvent(ctx context.Context) (string, bool, error) {
+	events, err := s.client.CoreV1().Events(library).List(ctx, metav1.ListOptions{FieldSelector: "reason=ForegroundDeletionBlocked"})
+	if err != nil || len(events.Items) == 0 {
+		return "no event", false, err
+	}
+	return events.Items[0].Message, true, nil
 }
 
 func (s *stage) available(n int32) look {

@@ -24,7 +24,7 @@ func (s *stage) replicas(n int32) look {
 			return "", false, err
 		}
 		st := rs.Status
-		return fmt.Sprintf("%d of %d ready", st.ReadyReplicas, *rs.Spec.Replicas),
+		return fmt.Sprintf("%d ready, %d wanted", st.ReadyReplicas, *rs.Spec.Replicas),
 			st.ObservedGeneration == rs.Generation && st.Replicas == n && st.ReadyReplicas == n, nil
 	}
 }
@@ -97,9 +97,16 @@ func (s *stage) pods(ctx context.Context) ([]corev1.Pod, error) {
 func (s *stage) show(ctx context.Context) error {
 	pods, err := s.pods(ctx)
 	for _, p := range pods {
-		s.say("  %s on %s", p.Name, p.Spec.NodeName)
+		s.say("  %s", placement(&p))
 	}
 	return err
+}
+
+func placement(p *corev1.Pod) string {
+	if p.Spec.NodeName == "" {
+		return p.Name + ", not scheduled yet"
+	}
+	return p.Name + " on " + p.Spec.NodeName
 }
 
 func readiness(n corev1.Node) (status corev1.ConditionStatus, message string) {

@@ -67,7 +67,9 @@ func demo(ctx context.Context, manager string, end bool) error {
 		if err := scene.play(ctx, s); err != nil {
 			return fmt.Errorf("%s: %w", scene.title, err)
 		}
-		s.pause(ctx)
+		if s.pause(ctx); ctx.Err() != nil {
+			return nil
+		}
 	}
 	if end {
 		select {
@@ -77,7 +79,7 @@ func demo(ctx context.Context, manager string, end bool) error {
 			return nil
 		}
 	}
-	s.title("Yours now")
+	s.title("Your turn")
 	s.say("export KUBECONFIG=%s", s.kubeconfig)
 	s.say("kubectl get replicasets,pods -o wide     # Ctrl-C here ends everything")
 	s.say("kill %d     # the manager; README.md says how to have another one take over", s.manager.cmd.Process.Pid)

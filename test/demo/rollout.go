@@ -51,7 +51,7 @@ func rollOut(ctx context.Context, s *stage) error {
 	if err := s.wait(ctx, "rollout", time.Minute, s.updated(shopReplicas/2)); err != nil {
 		return err
 	}
-	s.say("kubectl rollout undo deployment shop     # in the middle")
+	s.say("kubectl rollout undo deployment shop     # halfway")
 	if err := s.setShopImage(ctx, "registry.k8s.io/pause:3.10"); err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func rollOut(ctx context.Context, s *stage) error {
 		return err
 	}
 	sum, available := counts.extremes()
-	s.say("sizes never added up to more than %d (%d are allowed), never were fewer than %d pods available (%d are promised)",
+	s.say("ReplicaSets never wanted more than %d pods in all (limit %d), and never fewer than %d pods were available (limit %d)",
 		sum, shopReplicas+shopSurge, available, shopReplicas-shopMissing)
 	if sum > shopReplicas+shopSurge || available < shopReplicas-shopMissing {
 		return errors.New("the rollout has left its bounds")
@@ -105,8 +105,10 @@ func (s *stage) shopIs(wanted func(*appsv1.Deployment) bool) look {
 			return "", false, err
 		}
 		st := d.Status
-		return fmt.Sprintf("%d pods, %d new, %d available", st.Replicas, st.UpdatedReplicas, st.AvailableReplicas),
-			st.ObservedGeneration == d.Generation && wanted(d), nil
+		if st.ObservedGeneration != d.Generation {
+			return "", false, nil // the status describes an earlier template
+		}
+		return fmt.Sprintf("%d pods, %d of the current template, %d available", st.Replicas, st.UpdatedReplicas, st.AvailableReplicas), wanted(d), nil
 	}
 }
 

@@ -30,9 +30,9 @@ var scenes = []scene{
 	{"A pod is killed", killPod},
 	{"Scaled to ten, and back to three", scale},
 	{"A node dies", killNode},
-	{"A Deployment is rolled out, and turned round in the middle", rollOut},
-	{"An owner is deleted, and waits for what it owns", cascade},
-	{"The namespace is deleted, and made again", deleteNamespace},
+	{"A Deployment is rolled out, and the rollout is undone halfway", rollOut},
+	{"An owner is deleted in the foreground, and waits for its dependents", cascade},
+	{"The namespace is deleted, and created again", deleteNamespace},
 }
 
 func create(ctx context.Context, s *stage) error {
@@ -71,7 +71,7 @@ func killPod(ctx context.Context, s *stage) error {
 		now, err := s.pods(ctx)
 		for _, p := range now {
 			if !slices.ContainsFunc(before, func(b corev1.Pod) bool { return b.UID == p.UID }) {
-				return p.Name + " on " + p.Spec.NodeName, kubelet.IsReady(&p), err
+				return placement(&p), kubelet.IsReady(&p), err
 			}
 		}
 		return "", false, err

@@ -50,6 +50,9 @@ func raise(ctx context.Context, program string) (_ *stage, err error) {
 	if s.cluster, err = controlplane.Start(controlplane.Options{}); err != nil {
 		return nil, err
 	}
+	if err := ctx.Err(); err != nil { // Ctrl-C while the API server started
+		return nil, err
+	}
 	if s.client, err = kubernetes.NewForConfig(s.cluster.Config()); err != nil {
 		return nil, fmt.Errorf("build a client: %w", err)
 	}
@@ -67,7 +70,7 @@ func raise(ctx context.Context, program string) (_ *stage, err error) {
 }
 
 func (s *stage) startServers(ctx context.Context) error {
-	s.say("playing the scheduler, and the kubelets of %s", strings.Join(nodes, " and "))
+	s.say("simulating the scheduler and the kubelets of %s", strings.Join(nodes, " and "))
 	s.scheduler = playScheduler(s.client)
 	for _, name := range nodes {
 		if err := kubelet.Register(ctx, s.client, controlplane.Node(name), leaseGrace); err != nil {
@@ -77,7 +80,7 @@ func (s *stage) startServers(ctx context.Context) error {
 			return err
 		}
 	}
-	s.say("starting our controller-manager, with a node's silence trusted for %s instead of 50s", grace)
+	s.say("starting our controller-manager; a silent node is declared dead after %s instead of 50s", grace)
 	var err error
 	if s.port, err = controlplane.FindPort(); err != nil {
 		return err
