@@ -12,7 +12,7 @@ GOTESTFLAGS ?=
 
 # Tests in these packages start a control plane; those of all other packages are unit tests.
 # The slowest come first, so that the others run beside them.
-SLOW        := ./test/integration/namespace ./test/integration/leadership ./test/integration/deploy
+SLOW        := $(addprefix ./test/integration/,garbagecollector leadership deploy node namespace deployment)
 INTEGRATION := $(SLOW) ./test/controlplane/... ./test/integration/...
 UNIT         = ./pkg/controllers/node $$($(GO) list ./cmd/... ./pkg/... ./internal/... ./kcmtest/... ./test/... | grep -vE '/test/(controlplane|integration)(/|$$)|/pkg/controllers/node$$')
 
@@ -45,7 +45,8 @@ image: build ## Build a container image of it, with buildah (Debian: apt-get ins
 
 .PHONY: run
 run: demo-controlplane build ## Watch it work: a control plane, two simulated nodes, our controllers; Ctrl-C ends all
-	$(GO) run ./test/demo
+	$(GO) build -o bin/test/demo ./test/demo
+	bin/test/demo
 
 .PHONY: bench
 bench: bench-controlplane build ## Compare with kube-controller-manager on this machine
@@ -61,10 +62,6 @@ chaos: need-cc controlplane ## Random work and random faults for three managers,
 	CGO_ENABLED=1 $(GO) build -race -o bin/test/controller-manager-chaos ./cmd/controller-manager
 	$(GO) run ./test/chaos -manager bin/test/controller-manager-chaos -seed $(SEED) -for $(FOR) $(CHAOSFLAGS)
 
-.PHONY: shadow
-shadow: bench-controlplane build ## The garbage collector observes beside kube-controller-manager's, then they are compared: make shadow FOR=1h SEED=7
-	$(GO) run ./test/shadow -seed $(SEED) -for $(FOR)
-
 .PHONY: clean
 clean: ## Remove everything that was built
 	rm -rf bin
@@ -72,35 +69,32 @@ clean: ## Remove everything that was built
 ##@ Checks, as CI runs them
 
 .PHONY: test
-test: test-unit test-integration test-examples test-hack ## Run all tests, with the race detector
+test: test-unit test-integration ## Run the tests for every change (10 minutes)
 
+# Go keeps the results of packages that have not changed.
 .PHONY: test-unit
-test-unit: need-cc ## Run unit tests, twice, in random order
-	CGO_ENABLED=1 $(GO) test -race -shuffle=on -count=2 -timeout 40m $(GOTESTFLAGS) $(UNIT)
-	cd kcmtest/process && CGO_ENABLED=1 GOWORK=off $(GO) test -race -count=2 $(GOTESTFLAGS) .
+test-unit: need-cc ## Run unit tests, with the race detector
+	CGO_ENABLED=1 $(GO) test -race -timeout 8m $(GOTESTFLAGS) $(UNIT)
+	cd kcmtest/process && CGO_ENABLED=1 GOWORK=off $(GO) test -race $(GOTESTFLAGS) .
 
-# Three packages at a time: each has a control plane, and most of them wait most of the time. Their common dependencies are
-# built before, in parallel.
+# Three packages at a time: each has a control plane, and most of them wait most of the time.
 .PHONY: test-integration
-test-integration: need-cc controlplane deploy-tools upstream-manager ## Run tests on a real etcd and kube-apiserver
-	CGO_ENABLED=1 $(GO) build -race ./cmd/... ./pkg/... ./kcmtest/... ./test/...
-	CGO_ENABLED=1 $(GO) test -race -shuffle=on -count=1 -p 3 -timeout 60m $(GOTESTFLAGS) $(INTEGRATION)
+test-integration: controlplane deploy-tools upstream-manager ## Run tests on a real etcd and kube-apiserver
+	$(GO) test -count=1 -p 3 -parallel 8 -timeout 8m $(GOTESTFLAGS) $(INTEGRATION)
 
 .PHONY: test-examples
-test-examples: need-cc controlplane ## Run the tests of examples/
-	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 40m $(GOTESTFLAGS) $(EXAMPLES)
-
-# The renamed module is fetched from what the download leaves, not from the network. The module graph of controller-runtime itself, which a consumer's is
-# compared with, has versions that we do not: the go.mod files of those are fetched once.
-.PHONY: test-hack
-test-hack: ## Run the tests of hack/: a renamed copy of the module is fetched and tested by another module
-	$(GO) list -deps -test ./... ./test/... $(EXAMPLES) >/dev/null
-	GOWORK=off $(GO) mod download
-	cd hack/renamemodule && GOWORK=off $(GO) test -count=1 -timeout 40m $(GOTESTFLAGS) ./...
+test-examples: controlplane ## Run the tests of examples/
+	$(GO) test -count=1 -timeout 8m $(GOTESTFLAGS) $(EXAMPLES)
 
 .PHONY: test-long
-test-long: need-cc controlplane ## Run what takes too long for every change: PKG and RUN choose (one hour and more for all of it)
-	CGO_ENABLED=1 LONG=1 $(GO) test -race -count=1 -v -timeout 0 -run '$(RUN)' $(if $(filter file,$(origin PKG)),./test/integration/...,$(PKG))
+test-long: need-cc controlplane deploy-tools upstream-manager ## Run all tests with the race detector, long ones too, examples and chaos (30 minutes)
+	CGO_ENABLED=1 $(GO) test -race -shuffle=on -count=2 -timeout 20m $(GOTESTFLAGS) $(UNIT)
+	CGO_ENABLED=1 LONG=1 $(GO) test -race -shuffle=on -count=1 -p 3 -parallel 8 -timeout 25m $(GOTESTFLAGS) $(INTEGRATION) $(EXAMPLES)
+	$(foreach seed,1 2 3,$(MAKE) chaos SEED=$(seed) FOR=2m &&) true
+
+.PHONY: test-soak
+test-soak: need-cc controlplane ## Run tests that take many minutes: PKG and RUN choose (an hour and more for all of them)
+	CGO_ENABLED=1 LONG=1 SOAK=1 $(GO) test -race -count=1 -v -timeout 0 -run '$(RUN)' $(if $(filter file,$(origin PKG)),./test/integration/...,$(PKG))
 
 .PHONY: test-large
 test-large: controlplane ## Delete a namespace of 20,000 objects and watch the memory of the process that does it (2 minutes)
@@ -120,7 +114,6 @@ lint: bin/staticcheck ## Check formatting, go vet and staticcheck
 	if [ -n "$$unformatted" ]; then echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
 	GOWORK=off $(GO) vet ./...
 	$(GO) vet ./test/... $(EXAMPLES)
-	cd hack/renamemodule && GOWORK=off $(GO) vet ./...
 	cd kcmtest/process && GOWORK=off $(GO) vet . && GOOS=darwin GOWORK=off $(GO) vet . && GOOS=windows GOWORK=off $(GO) vet .
 	bin/staticcheck ./... ./test/... $(EXAMPLES)
 

@@ -17,14 +17,16 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
-// AuditLog returns what the API servers were asked since the cluster started, ordered by the time of the stage: one
-// event when a request was received and one when its answer was complete. All requests answered before the call are in
-// it, because the server logs them before it ends the answer; one that its client gave up may come later. Options.Audit
-// must be on.
-func (c *Cluster) AuditLog(t testing.TB) AuditEvents { return c.AuditLogSince(t, time.Time{}) }
+// AuditLog returns the requests to the API servers since the cluster started that every match accepts, ordered by the
+// time of the stage: one event when a request was received and one when its response was complete. The API server logs a
+// request before it ends the response, so the log holds all requests completed before the call. A request that its client
+// gave up may be logged later. Options.Audit must be on.
+func (c *Cluster) AuditLog(t testing.TB, matches ...AuditMatch) AuditEvents {
+	t.Helper()
+	return c.AuditLogSince(t, time.Time{}, matches...)
+}
 
-// AuditLogSince is AuditLog without stages before since, and only of events that every match accepts: what a test asks again
-// and again should not grow with the age of the cluster.
+// AuditLogSince is AuditLog without stages before since.
 func (c *Cluster) AuditLogSince(t testing.TB, since time.Time, matches ...AuditMatch) AuditEvents {
 	t.Helper()
 	events, err := c.readAuditLog(since, matches...)

@@ -29,7 +29,7 @@ func TestAuditLogShowsWhoDidWhat(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	all := cluster.AuditLog(t).Where(ByUser("auditee"), ByNamespace(ns))
+	all := cluster.AuditLog(t, ByUser("auditee"), ByNamespace(ns))
 	var got []string
 	for _, e := range all.Where(Completed) {
 		got = append(got, fmt.Sprintf("%s %s %s %d %s", e.Verb, e.ObjectRef.Resource, e.ObjectRef.Name, e.ResponseStatus.Code, e.UserAgent))
@@ -66,12 +66,12 @@ func TestAuditLogShowsWhoDidWhat(t *testing.T) {
 // TestAuditLogIsComplete lists what makes a long answer, whose parts are sent before the end of the request is logged.
 func TestAuditLogIsComplete(t *testing.T) {
 	client := ClientFor(t, cluster.ConfigFor("prober", "system:masters"))
-	before := len(cluster.AuditLog(t).Where(Completed, ByUser("prober")))
+	before := len(cluster.AuditLog(t, Completed, ByUser("prober")))
 	for n := before + 1; n <= before+100; n++ {
 		if _, err := client.RbacV1().ClusterRoles().List(t.Context(), metav1.ListOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if got := cluster.AuditLog(t).Where(Completed, ByUser("prober")); len(got) != n {
+		if got := cluster.AuditLog(t, Completed, ByUser("prober")); len(got) != n {
 			t.Fatalf("%d answers in the audit log, want %d", len(got), n)
 		}
 	}

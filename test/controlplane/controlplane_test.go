@@ -98,7 +98,7 @@ func TestRestartKeepsDataPortAndUsers(t *testing.T) {
 		if _, err := second.AppsV1().ReplicaSets(ns).Get(t.Context(), "web", metav1.GetOptions{}); err != nil {
 			t.Errorf("get from the second API server after %s: %v", stop.name, err)
 		}
-		if events := cluster.AuditLog(t).Where(ByNamespace(ns), ByVerb("create")); len(events) == 0 {
+		if events := cluster.AuditLog(t, ByNamespace(ns), ByVerb("create")); len(events) == 0 {
 			t.Errorf("audit log after %s has lost the create", stop.name)
 		}
 		resume := time.Now()

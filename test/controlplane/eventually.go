@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// pollInterval is short against everything a test waits for and long against one request.
-const pollInterval = 20 * time.Millisecond
+// A poll begins with short intervals and ends with long ones, so that many tests side by side do not load the API server.
+const firstPollInterval, lastPollInterval = 20 * time.Millisecond, 200 * time.Millisecond
 
 // leeway is how many times longer things may take on a machine that does much else. No test is about speed.
 const leeway = 4
@@ -31,7 +31,7 @@ func Consistently(t testing.TB, d time.Duration, check func(context.Context) err
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	defer cancel()
-	ticker := time.NewTicker(pollInterval)
+	ticker := time.NewTicker(firstPollInterval)
 	defer ticker.Stop()
 	for start := time.Now(); ; {
 		// A check begun inside d may end after it.
@@ -48,10 +48,8 @@ func Consistently(t testing.TB, d time.Duration, check func(context.Context) err
 
 // poll calls check until it returns nil or ctx ends; then it returns check's last error.
 func poll(ctx context.Context, check func(context.Context) error) error {
-	ticker := time.NewTicker(pollInterval)
-	defer ticker.Stop()
 	var last error
-	for {
+	for interval := firstPollInterval; ; interval = min(lastPollInterval, interval*5/4) {
 		err := check(ctx)
 		if err == nil {
 			return nil
@@ -63,7 +61,7 @@ func poll(ctx context.Context, check func(context.Context) error) error {
 		select {
 		case <-ctx.Done():
 			return last
-		case <-ticker.C:
+		case <-time.After(interval):
 		}
 	}
 }

@@ -1,6 +1,25 @@
 package controlplane
 
-import "os"
+import (
+	"os"
+	"testing"
+)
 
-// Long reports whether tests may take many minutes: the environment variable LONG is set, as by `make test-long`.
+// SkipUnlessLong skips a test that takes too long for every change, unless the environment variable LONG is set, as `make test-long` does.
+func SkipUnlessLong(t testing.TB) {
+	t.Helper()
+	if os.Getenv("LONG") == "" {
+		t.Skip("runs with make test-long")
+	}
+}
+
+// SkipUnlessSoak skips a test that takes many minutes, unless the environment variable SOAK is set, as `make test-soak` does.
+func SkipUnlessSoak(t testing.TB) {
+	t.Helper()
+	if os.Getenv("SOAK") == "" {
+		t.Skip("runs with make test-soak")
+	}
+}
+
+// Long reports whether the environment variable LONG is set. A test does not depend on it: what is too long is a test or subtest of its own.
 func Long() bool { return os.Getenv("LONG") != "" }

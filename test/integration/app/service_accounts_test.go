@@ -52,7 +52,7 @@ func TestUpstreamsRolesSufficeWithServiceAccounts(t *testing.T) {
 		}
 		return err
 	})
-	for _, e := range cluster.AuditLog(t).Where(controlplane.Completed, controlplane.ByResource("pods"), controlplane.ByVerb("create"), controlplane.ByNamespace(namespace)) {
+	for _, e := range cluster.AuditLog(t, controlplane.Completed, controlplane.ByResource("pods"), controlplane.ByVerb("create"), controlplane.ByNamespace(namespace)) {
 		if want := "system:serviceaccount:kube-system:replicaset-controller"; e.User.Username != want {
 			t.Errorf("pod created by %s, want %s", e.User.Username, want)
 		}
@@ -75,7 +75,7 @@ func TestUpstreamsRolesSufficeWithServiceAccounts(t *testing.T) {
 	if err := p.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	for _, e := range cluster.AuditLog(t).Where(controlplane.Completed, controlplane.ByCode(403), controlplane.ByUserAgent("controller-manager")) {
+	for _, e := range cluster.AuditLog(t, controlplane.Completed, controlplane.ByCode(403), controlplane.ByUserAgent("controller-manager")) {
 		if e.RequestReceivedTimestamp.After(begin) { // before, an API server that had just come up refused the managers of other tests
 			t.Errorf("%s was refused %s %s", e.User.Username, e.Verb, e.RequestURI)
 		}

@@ -53,7 +53,7 @@ func TestEveryTypeHasExactlyOneStream(t *testing.T) {
 					t.Errorf("%s was watched %d times, want once", resource, n)
 				}
 			}
-			for _, e := range cluster.AuditLogSince(t, begun).Where(controlplane.ByUser(user), controlplane.ByVerb("list"), controlplane.ByUserAgent("shared-informers"), controlplane.Completed) {
+			for _, e := range cluster.AuditLogSince(t, begun, controlplane.ByUser(user), controlplane.ByVerb("list"), controlplane.ByUserAgent("shared-informers"), controlplane.Completed) {
 				t.Errorf("%s was listed as well as streamed", e.ObjectRef.Resource)
 			}
 		})
@@ -64,7 +64,7 @@ func TestEveryTypeHasExactlyOneStream(t *testing.T) {
 func streams(t *testing.T, user string, since time.Time) map[string]int {
 	t.Helper()
 	opened := map[string]int{}
-	for _, e := range cluster.AuditLogSince(t, since).Where(controlplane.ByUser(user), controlplane.ByVerb("watch"), controlplane.Received) {
+	for _, e := range cluster.AuditLogSince(t, since, controlplane.ByUser(user), controlplane.ByVerb("watch"), controlplane.Received) {
 		opened[e.ObjectRef.Resource]++
 	}
 	return opened

@@ -82,7 +82,7 @@ func TestManagerWithDeploysRights(t *testing.T) {
 	w.letGo(t)
 
 	t.Run("nothing is refused", func(t *testing.T) {
-		requests := cluster.AuditLog(t).Where(controlplane.ByUser(identity), unauthorized, func(e *auditv1.Event) bool { return e.RequestReceivedTimestamp.After(begin) })
+		requests := cluster.AuditLog(t, controlplane.ByUser(identity), unauthorized, func(e *auditv1.Event) bool { return e.RequestReceivedTimestamp.After(begin) })
 		if len(requests) > 0 {
 			t.Errorf("the API server refused:\n%s", requests)
 		}
@@ -97,7 +97,7 @@ func unauthorized(e *auditv1.Event) bool {
 
 // checkUse shows a request for each right, so that none is granted because some list says so.
 func checkUse(t *testing.T) {
-	requests := cluster.AuditLog(t).Where(controlplane.ByUser(identity), controlplane.Received)
+	requests := cluster.AuditLog(t, controlplane.ByUser(identity), controlplane.Received)
 	for _, r := range rights(t, kustomize(t, everythingsRights)) {
 		used := len(requests.Where(func(e *auditv1.Event) bool { return r.allows(e) })) > 0
 		if _, excused := unused[r.role+": "+r.String()]; used == excused {

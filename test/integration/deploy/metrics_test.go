@@ -90,7 +90,7 @@ var sections = []struct {
 	prefixes []string
 }{
 	{"Leadership, fence and watches", []string{"leadership_", "leader_election_", "running_managed_controllers"}},
-	{"Queues and syncs", []string{"controller_sync_", "workqueue_"}},
+	{"Queues and syncs", []string{"controller_events_", "controller_sync_", "workqueue_"}},
 	{"ReplicaSets", []string{"replicaset_controller_"}},
 	{"Deployments", []string{"deployment_controller_"}},
 	{"Garbage collection", []string{"garbagecollector_"}},

@@ -253,7 +253,7 @@ var rare = regexp.MustCompile(`(replicaset|deployment)_controller_barrier_wait_s
 // checkDiscovery shows that Prometheus has used its rights to find the pods.
 func checkDiscovery(t *testing.T) {
 	t.Helper()
-	requests := cluster.AuditLog(t).Where(controlplane.Received, controlplane.ByUser("system:serviceaccount:monitoring:prometheus"))
+	requests := cluster.AuditLog(t, controlplane.Received, controlplane.ByUser("system:serviceaccount:monitoring:prometheus"))
 	granted := rights(t, render(t, "prometheus"))
 	if len(granted) == 0 {
 		t.Error("no rights found")

@@ -56,7 +56,7 @@ func TestManagerWithServiceAccounts(t *testing.T) {
 	w.wait(t)
 	w.letGo(t)
 
-	requests := cluster.AuditLog(t).Where(controlplane.Received, func(e *auditv1.Event) bool { return e.RequestReceivedTimestamp.After(begin) })
+	requests := cluster.AuditLog(t, controlplane.Received, func(e *auditv1.Event) bool { return e.RequestReceivedTimestamp.After(begin) })
 	users := []string{identity}
 	for role, account := range accounts {
 		user := controlplane.ServiceAccount(account)
@@ -71,7 +71,7 @@ func TestManagerWithServiceAccounts(t *testing.T) {
 			t.Errorf("the manager itself sent %s %s", e.Verb, e.RequestURI)
 		}
 	}
-	refused := cluster.AuditLog(t).Where(unauthorized, func(e *auditv1.Event) bool {
+	refused := cluster.AuditLog(t, unauthorized, func(e *auditv1.Event) bool {
 		return e.RequestReceivedTimestamp.After(begin) && slices.Contains(users, e.User.Username)
 	})
 	if len(refused) > 0 {

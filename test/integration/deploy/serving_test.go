@@ -145,7 +145,7 @@ func TestServingNeedsItsBindings(t *testing.T) {
 			endpoint{address: address, token: prometheus}.expect(t, "/metrics", tt.token)
 			// Until it has asked for the CAs the manager trusts nobody, which must not pass for the answer.
 			controlplane.Eventually(t, patience, func(context.Context) error {
-				if len(cluster.AuditLog(t).Where(controlplane.ByUser(user), controlplane.ByResource("configmaps"), controlplane.ByVerb("list", "watch"))) == 0 {
+				if len(cluster.AuditLog(t, controlplane.ByUser(user), controlplane.ByResource("configmaps"), controlplane.ByVerb("list", "watch"))) == 0 {
 					return errors.New("the manager has not asked for the cluster's CAs")
 				}
 				return nil

@@ -94,7 +94,7 @@ func TestTwoLeasesWorkTogether(t *testing.T) {
 		}
 		return nil
 	})
-	refused := cluster.AuditLog(t).Where(controlplane.ByUser(identity), unauthorized, func(e *auditv1.Event) bool { return e.RequestReceivedTimestamp.After(begin) })
+	refused := cluster.AuditLog(t, controlplane.ByUser(identity), unauthorized, func(e *auditv1.Event) bool { return e.RequestReceivedTimestamp.After(begin) })
 	if len(refused) > 0 {
 		t.Errorf("the API server refused:\n%s", refused)
 	}

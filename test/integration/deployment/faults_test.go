@@ -171,7 +171,7 @@ func TestRefusedWrites(t *testing.T) {
 		verbs, resource string
 		code, times     int
 	}{
-		{"create", "replicasets", 500, 4}, {"create", "replicasets", 403, 2}, {"create", "replicasets", 429, 2}, // a back-off of 1 s, then 2 s
+		{"create", "replicasets", 500, 4}, {"create", "replicasets", 403, 2}, {"create", "replicasets", 429, 2},
 		{"update,patch", "replicasets", 500, 4}, {"update,patch", "replicasets", 403, 4}, {"update,patch", "replicasets", 429, 4},
 		{"update,patch", "deployments/status", 500, 4}, {"update,patch", "deployments/status", 403, 4}, {"update,patch", "deployments/status", 429, 4},
 	} {

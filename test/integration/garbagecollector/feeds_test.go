@@ -143,7 +143,7 @@ func TestEveryTypeHasOneStream(t *testing.T) {
 				}
 			}
 			manager.Stop(t)
-			for _, e := range cluster.AuditLog(t).Where(controlplane.ByUser(user), controlplane.ByVerb("list"), controlplane.Completed) {
+			for _, e := range cluster.AuditLog(t, controlplane.ByUser(user), controlplane.ByVerb("list"), controlplane.Completed) {
 				if strings.Contains(e.UserAgent, "feeds") || strings.Contains(e.UserAgent, "shared-informers") {
 					t.Errorf("%s was listed as well as streamed", e.ObjectRef.Resource)
 				}
@@ -220,7 +220,7 @@ func TestNothingIsLeftOfTypesThatComeAndGo(t *testing.T) {
 		}
 		controlplane.Eventually(t, 2*soon, func(context.Context) error {
 			opened := map[string]bool{}
-			for _, e := range cluster.AuditLog(t).Where(controlplane.ByUser(c.user), controlplane.ByVerb("watch"), controlplane.Received) {
+			for _, e := range cluster.AuditLog(t, controlplane.ByUser(c.user), controlplane.ByVerb("watch"), controlplane.Received) {
 				opened[e.ObjectRef.APIGroup] = true
 			}
 			for _, typ := range all {

@@ -202,7 +202,7 @@ func TestHandOverInTheMiddleOfACascade(t *testing.T) {
 	gone(t, 2*soon, leave...)
 	var last, begun time.Time
 	deleted := map[string]int{}
-	for _, e := range cluster.AuditLog(t).Where(controlplane.ByNamespace(ns), controlplane.ByResource(configMaps.Resource), controlplane.Writes, controlplane.Completed) {
+	for _, e := range cluster.AuditLog(t, controlplane.ByNamespace(ns), controlplane.ByResource(configMaps.Resource), controlplane.Writes, controlplane.Completed) {
 		switch e.User.Username {
 		case first.user:
 			if e.StageTimestamp.After(last) {

@@ -103,7 +103,7 @@ func (c *collector) flags(t testing.TB, cfg *rest.Config) []string {
 func (c *collector) writes(t testing.TB, matches ...controlplane.AuditMatch) controlplane.AuditEvents {
 	t.Helper()
 	matches = append(matches, controlplane.ByUser(c.user), controlplane.Writes, controlplane.Completed)
-	return slices.DeleteFunc(cluster.AuditLog(t).Where(matches...), func(e auditv1.Event) bool { return e.ObjectRef.Resource == "events" })
+	return slices.DeleteFunc(cluster.AuditLog(t, matches...), func(e auditv1.Event) bool { return e.ObjectRef.Resource == "events" })
 }
 
 // startAll runs controllers that work together until the test ends, with the rights of all.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -167,43 +166,9 @@ func TestIgnoredTypes(t *testing.T) {
 	gone(t, soon, leaves)
 	settled(t, ns)
 	alive(t, stays, kept, lives)
-	if got := cluster.AuditLog(t).Where(controlplane.ByUser(c.user), controlplane.ByVerb("watch", "list"), controlplane.ByResource(configMaps.Resource)); len(got) > 0 {
+	if got := cluster.AuditLog(t, controlplane.ByUser(c.user), controlplane.ByVerb("watch", "list"), controlplane.ByResource(configMaps.Resource)); len(got) > 0 {
 		t.Errorf("an ignored type was asked for:\n%v", got)
 	}
-}
-
-// The page of an object says what is known of it.
-func TestTheDebugPageSaysWhy(t *testing.T) {
-	ns := cluster.Namespace(t)
-	c := start(t, nil)
-	owner := create(t, configMaps, ns, "owner")
-	blocker := create(t, secrets, ns, "blocker", blockedBy(owner), finalizedBy("x/y"))
-	unknown := create(t, secrets, ns, "unknown", refers(metav1.OwnerReference{APIVersion: "nobody.example.com/v1", Kind: "Widget", Name: "w", UID: "11111111-1111-4111-8111-111111111111"}))
-	owner.delete(t, metav1.DeletePropagationForeground)
-	for _, tt := range []struct {
-		about string
-		want  []string
-	}{
-		{string(owner.GetUID()), []string{"configmaps " + ns + "/owner", "is being deleted, finalizer foregroundDeletion", "1 of them block", "secrets " + ns + "/blocker", "held by: finalizer"}},
-		{string(blocker.GetUID()), []string{"finalizer of others", `v1 ConfigMap "owner"`, "the API server has to be asked"}},
-		{string(unknown.GetUID()), []string{`nobody.example.com/v1 Widget "w"`, "its kind is not known", "so: wait"}},
-		{"22222222-2222-4222-8222-222222222222", []string{"No object with the UID"}},
-	} {
-		controlplane.Eventually(t, soon, func(ctx context.Context) error {
-			page, err := controlplane.Page(ctx, cluster.Config(), c.port, "/debug/controllers/garbage-collector-controller/graph?why="+tt.about)
-			if err != nil {
-				return err
-			}
-			for _, text := range tt.want {
-				if !strings.Contains(string(page), text) {
-					return fmt.Errorf("the page says\n%s\nwithout %q", page, text)
-				}
-			}
-			return nil
-		})
-	}
-	blocker.letGo(t)
-	gone(t, soon, owner, blocker)
 }
 
 // collectLeftovers has what other tests have left collected. The probe refers to an owner that nobody has ever seen, which takes the longest to prove.
@@ -278,7 +243,7 @@ func TestToObserveOnlyNothingIsWritten(t *testing.T) {
 	if got := would(); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("counted are %v in the end, want %v", got, want)
 	}
-	written := cluster.AuditLog(t).Where(controlplane.ByUser(user), controlplane.Writes)
+	written := cluster.AuditLog(t, controlplane.ByUser(user), controlplane.Writes)
 	if got := slices.DeleteFunc(written, func(e auditv1.Event) bool { return e.ObjectRef.APIGroup == "authorization.k8s.io" }); len(got) > 0 { // what it may is asked for by a create
 		t.Errorf("written was\n%v", got)
 	}
@@ -307,7 +272,7 @@ func TestBesideTheCollectorOfKubeControllerManager(t *testing.T) {
 	// It loses orphans that it has not seen: the pods, which it has when it reads one that was made after them.
 	last := create(t, pods, ns, "last", refers(metav1.OwnerReference{APIVersion: "v1", Kind: "ReplicationController", Name: "never", UID: "never"}))
 	controlplane.Eventually(t, 2*soon, func(context.Context) error {
-		if len(cluster.AuditLog(t).Where(controlplane.ByUser(theirs), controlplane.ByVerb("get"), controlplane.ByNamespace(ns), controlplane.ByName(last.GetName()))) == 0 {
+		if len(cluster.AuditLog(t, controlplane.ByUser(theirs), controlplane.ByVerb("get"), controlplane.ByNamespace(ns), controlplane.ByName(last.GetName()))) == 0 {
 			return errors.New("it has not looked at the last pod yet")
 		}
 		return nil

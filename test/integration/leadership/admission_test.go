@@ -83,6 +83,7 @@ func leaseLasts(t *testing.T, seconds int32, timeout time.Duration) {
 
 // kube-apiserver would wait 34 s for each of these.
 func TestPodsAreCreatedThroughSlowAdmission(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name   string
 		hooks  []controlplane.Webhook
@@ -132,6 +133,7 @@ func TestPodsAreCreatedThroughSlowAdmission(t *testing.T) {
 
 // What the old leader has sent may be done until its deadline, whatever becomes of it.
 func TestNewLeaderWaitsForSlowAdmission(t *testing.T) {
+	t.Parallel()
 	const replicas = 3
 	for _, tt := range []struct {
 		name   string

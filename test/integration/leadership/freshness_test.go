@@ -43,6 +43,7 @@ var blindnesses = []struct {
 }
 
 func TestBlindLeaderIsReplaced(t *testing.T) {
+	t.Parallel()
 	for _, b := range blindnesses {
 		t.Run(b.name, func(t *testing.T) {
 			quiet(t) // silence is judged after a minute and a half
@@ -66,6 +67,7 @@ func TestBlindLeaderIsReplaced(t *testing.T) {
 
 // Nobody else could do better: it stands aside once, finds that it is alone, and goes on with what it sees.
 func TestBlindLeaderThatIsAloneGoesOn(t *testing.T) {
+	t.Parallel()
 	for _, b := range blindnesses[1:] { // the first takes the lease's connection, too, as soon as that is closed for some reason
 		t.Run(b.name, func(t *testing.T) {
 			quiet(t)

@@ -43,8 +43,11 @@ rules:
 - level: Metadata
 `
 
-// waiting is more than there are tests: what bounds those that run at once is lanes.
-const waiting = "100"
+// maxParallel is more than the number of tests: the lanes bound how many tests run at once.
+const maxParallel = "100"
+
+// quietLanes is how many tests that mostly wait run at once. Each has a control plane of its own.
+const quietLanes = 8
 
 var (
 	lanes    = flag.Int("lanes", 4, "how many tests that do not mostly wait run at once")
@@ -53,11 +56,11 @@ var (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if err := flag.Set("test.parallel", waiting); err != nil {
+	if err := flag.Set("test.parallel", maxParallel); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	clusters.busy = make(chan struct{}, *lanes)
+	clusters.busy, clusters.quiet = make(chan struct{}, *lanes), make(chan struct{}, quietLanes)
 	code := m.Run()
 	if err := clusters.stop(); err != nil {
 		fmt.Fprintln(os.Stderr, "stop control planes:", err)
@@ -68,7 +71,7 @@ func TestMain(m *testing.M) {
 
 // pool keeps control planes for the next test.
 type pool struct {
-	busy chan struct{} // one per test that works
+	busy, quiet chan struct{} // lanes
 
 	starting sync.Mutex // one after the other, or none has started before it is given up
 
@@ -119,8 +122,9 @@ func (p *pool) stop() error {
 // stage is where a test plays: a control plane on which nothing else happens.
 type stage struct {
 	*controlplane.Cluster
-	since time.Time // what is older in the audit log is of other tests
-	name  string    // unlike that of any other
+	since time.Time     // what is older in the audit log is of other tests
+	name  string        // unlike that of any other
+	pause time.Duration // between the deletions of pods
 	// lag is what the machine, not the manager, took of the time between a theft and the last write: the way of the event to a watch
 	// of the test's own, and the way of a request to the API server.
 	lag time.Duration
@@ -145,31 +149,37 @@ func here(t *testing.T) *stage {
 func busy(t *testing.T) {
 	t.Helper()
 	t.Parallel()
-	clusters.busy <- struct{}{}
-	t.Cleanup(func() { <-clusters.busy })
-	play(t)
+	enter(t, clusters.busy)
+	play(t, 100*time.Millisecond)
 }
 
-// quiet begins a test that mostly waits: it needs no lane.
+// quiet begins a test that mostly waits.
 func quiet(t *testing.T) {
 	t.Helper()
 	t.Parallel()
-	play(t)
+	enter(t, clusters.quiet)
+	play(t, time.Second)
 }
 
 // alone begins a test that measures in milliseconds: none of this package runs beside it.
 func alone(t *testing.T) {
 	t.Helper()
-	play(t)
+	play(t, 100*time.Millisecond)
 }
 
-func play(t *testing.T) {
+// enter takes a lane until the end of the test.
+func enter(t *testing.T, lanes chan struct{}) {
+	lanes <- struct{}{}
+	t.Cleanup(func() { <-lanes })
+}
+
+func play(t *testing.T, pause time.Duration) {
 	t.Helper()
 	c, err := clusters.get()
 	if err != nil {
 		t.Fatal(err)
 	}
-	stages.Store(t.Name(), &stage{Cluster: c, since: time.Now(), name: fmt.Sprintf("%s-%d", t.Name(), played.Add(1))})
+	stages.Store(t.Name(), &stage{Cluster: c, since: time.Now(), name: fmt.Sprintf("%s-%d", t.Name(), played.Add(1)), pause: pause})
 	t.Cleanup(func() {
 		stages.Delete(t.Name())
 		if !t.Failed() {

@@ -44,6 +44,7 @@ func losesTheLease(t *testing.T, match faults.Match, fault faults.Fault) {
 
 // Nobody can release a lease then, but everybody can go, also with an endpoint whose reviews and client CAs come from that API server.
 func TestSIGTERMWhileTheAPIServerIsAway(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name string
 		away time.Duration // before the signal; informers wait longer each time

@@ -46,16 +46,17 @@ func work(t *testing.T) *workload {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
 	pods := client.CoreV1().Pods(w.namespace)
-	running.Go(func() { w.deletePods(ctx, pods) })
+	pause := here(t).pause
+	running.Go(func() { w.deletePods(ctx, pods, pause) })
 	w.stop = func() { cancel(); running.Wait() }
 	t.Cleanup(w.stop)
 	w.watchPods(t, pods)
 	return w
 }
 
-// deletePods deletes the oldest pod ten times a second.
-func (w *workload) deletePods(ctx context.Context, pods corev1client.PodInterface) {
-	tick := time.NewTicker(100 * time.Millisecond)
+// deletePods deletes the oldest pod after each pause.
+func (w *workload) deletePods(ctx context.Context, pods corev1client.PodInterface, pause time.Duration) {
+	tick := time.NewTicker(pause)
 	defer tick.Stop()
 	for {
 		select {

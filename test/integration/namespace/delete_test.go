@@ -31,13 +31,14 @@ func TestEmptyNamespaceCostsFewRequests(t *testing.T) {
 				return e.ObjectRef == nil || e.ObjectRef.Namespace == "" || e.ObjectRef.Namespace == ns
 			})
 			t.Logf("gone after %v, %d requests", took.Round(time.Millisecond), len(sent))
-			if len(sent) > 39 {
-				t.Errorf("%d requests, want at most 39:\n%s", len(sent), sent)
+			// A second pass repeats seven requests if the first one was too early for a proof, as on a slow machine.
+			if most := 47; len(sent) > most {
+				t.Errorf("%d requests, want at most %d:\n%s", len(sent), most, sent)
 			}
 			if writes := sent.Where(controlplane.Writes); len(writes) != 1 {
 				t.Errorf("%d writes, want the finalization alone:\n%s", len(writes), writes)
 			}
-			if refused := cluster.AuditLog(t).Where(controlplane.ByUserAgent(m.agent), controlplane.ByCode(409)); len(refused) > 0 {
+			if refused := cluster.AuditLog(t, controlplane.ByUserAgent(m.agent), controlplane.ByCode(409)); len(refused) > 0 {
 				t.Errorf("conflicts:\n%s", refused)
 			}
 			if took < wait {
@@ -130,7 +131,7 @@ func TestObjectsThatWaitForAGarbageCollectorGo(t *testing.T) {
 // was answered. That it was empty shows in the others being deleted only once the pods were gone.
 func podsFirst(t testing.TB, m *manager, ns string, gate time.Time) {
 	t.Helper()
-	log := cluster.AuditLog(t).Where(controlplane.ByUserAgent(m.agent), controlplane.ByNamespace(ns))
+	log := cluster.AuditLog(t, controlplane.ByUserAgent(m.agent), controlplane.ByNamespace(ns))
 	opened := false
 	for _, e := range log {
 		switch {

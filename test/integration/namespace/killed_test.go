@@ -74,7 +74,7 @@ func TestKilledAtEveryRequest(t *testing.T) {
 	if now := contentOf(t, bystander); !slices.Equal(now, untouched) {
 		t.Errorf("a namespace that nobody deleted has\n%v\nand had\n%v", now, untouched)
 	}
-	elsewhere := cluster.AuditLog(t).Where(controlplane.Received, controlplane.Writes, func(e *auditv1.Event) bool {
+	elsewhere := cluster.AuditLog(t, controlplane.Received, controlplane.Writes, func(e *auditv1.Event) bool {
 		return e.User.Username == controlplane.ServiceAccount(user) && !slices.Contains(k.victims, e.ObjectRef.Namespace) && !slices.Contains(k.victims, e.ObjectRef.Name) &&
 			strings.HasPrefix(e.Verb, "delete")
 	})

@@ -83,7 +83,7 @@ func TestManyAtOnce(t *testing.T) {
 			if discoveries > tt.count/2+int(took/(10*time.Second)) { // none is good for longer
 				t.Errorf("%d discoveries for %d namespaces", discoveries, tt.count)
 			}
-			if conflicts := cluster.AuditLog(t).Where(controlplane.ByUserAgent(m.agent), controlplane.ByCode(409)); len(conflicts) > 0 {
+			if conflicts := cluster.AuditLog(t, controlplane.ByUserAgent(m.agent), controlplane.ByCode(409)); len(conflicts) > 0 {
 				t.Errorf("%d conflicts", len(conflicts))
 			}
 		})

@@ -123,7 +123,7 @@ func leftovers(t testing.TB, ns string) []string {
 func (m *manager) requests(t testing.TB, matches ...controlplane.AuditMatch) controlplane.AuditEvents {
 	t.Helper()
 	matches = append(matches, controlplane.Received, func(e *auditv1.Event) bool { return e.UserAgent == m.agent && e.Verb != "watch" })
-	return cluster.AuditLog(t).Where(matches...)
+	return cluster.AuditLog(t, matches...)
 }
 
 // isGone tells whether the namespace is gone.

@@ -60,7 +60,7 @@ func TestDeadNodeGoesTheWholeWay(t *testing.T) {
 	}
 	w.taints(dead, corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoSchedule}, corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute})
 	w.notReady(ns, pods...)
-	writes := cluster.AuditLog(t).Where(controlplane.Received, controlplane.Writes, controlplane.ByUser("system:serviceaccount:kube-system:node-controller"),
+	writes := cluster.AuditLog(t, controlplane.Received, controlplane.Writes, controlplane.ByUser("system:serviceaccount:kube-system:node-controller"),
 		controlplane.ByResource("nodes", "nodes/status"), controlplane.ByName(dead))
 	writes = writes.Where(func(e *auditv1.Event) bool { return e.StageTimestamp.Time.After(begin) })
 	if len(writes) != 2 {
@@ -72,7 +72,7 @@ func TestDeadNodeGoesTheWholeWay(t *testing.T) {
 	w.settled(dead, 0)
 	healthy := time.Now()
 	controlplane.Consistently(t, scaled().MonitorGracePeriod+2*time.Second, w.nobodyUnknown)
-	writes = cluster.AuditLog(t).Where(controlplane.Received, controlplane.Writes, controlplane.ByUser("system:serviceaccount:kube-system:node-controller"))
+	writes = cluster.AuditLog(t, controlplane.Received, controlplane.Writes, controlplane.ByUser("system:serviceaccount:kube-system:node-controller"))
 	writes = writes.Where(func(e *auditv1.Event) bool { return e.StageTimestamp.Time.After(healthy.Add(time.Second)) })
 	if len(writes) != 0 {
 		t.Errorf("writes while all nodes were healthy:\n%v", writes)

@@ -130,7 +130,7 @@ func TestNamespaceRecreated(t *testing.T) {
 		n.delete(name)
 	}
 	n.eventually(func(context.Context) error {
-		refused := cluster.AuditLog(t).Where(controlplane.Completed, controlplane.ByNamespace(n.name), controlplane.ByVerb("create"),
+		refused := cluster.AuditLog(t, controlplane.Completed, controlplane.ByNamespace(n.name), controlplane.ByVerb("create"),
 			controlplane.ByResource("pods"), controlplane.ByCode(403))
 		if len(refused) == 0 {
 			return fmt.Errorf("no create was refused")

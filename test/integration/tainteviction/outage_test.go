@@ -77,7 +77,7 @@ func TestManagerBackAfterAnHour(t *testing.T) {
 func leaseIsRead(t *testing.T, node string) {
 	t.Helper()
 	controlplane.Eventually(t, patience, func(context.Context) error {
-		if len(cluster.AuditLog(t).Where(controlplane.Completed, controlplane.ByVerb("get"), controlplane.ByResource("leases"), controlplane.ByName(node))) == 0 {
+		if len(cluster.AuditLog(t, controlplane.Completed, controlplane.ByVerb("get"), controlplane.ByResource("leases"), controlplane.ByName(node))) == 0 {
 			return fmt.Errorf("the Lease of %s has not been read", node)
 		}
 		return nil
