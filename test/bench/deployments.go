@@ -137,8 +137,12 @@ func (w written) readings(ending string) []reading {
 		{metric{"ReplicaSet writes of the Deployment loop" + ending, ""}, w.sets},
 		{metric{"ReplicaSet statuses" + ending, ""}, w.statuses},
 		{metric{"conflicts of ReplicaSet statuses" + ending, ""}, w.clashes},
+		{conflictsOfBoth(ending), w.conflicts + w.clashes},
 	}
 }
+
+// conflictsOfBoth is the metric of a phase for the conflicts of the loops of Deployments and of ReplicaSets.
+func conflictsOfBoth(ending string) metric { return metric{"conflicts of both loops" + ending, ""} }
 
 // countWritten counts what either program's loops wrote.
 func countWritten(events []auditv1.Event) (w written) {

@@ -369,13 +369,21 @@ func (r *rig) define(ctx context.Context, plural string, edits ...func(*apiexten
 }
 
 func (r *rig) objects(t custom) (dynamic.ResourceInterface, error) {
+	resource, err := r.resource(t)
+	if err != nil {
+		return nil, err
+	}
+	return resource.Namespace(benchNamespace), nil
+}
+
+func (r *rig) resource(t custom) (dynamic.NamespaceableResourceInterface, error) {
 	cfg := r.cluster.Config()
 	cfg.QPS = -1
 	client, err := dynamic.NewForConfig(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("build a client: %w", err)
 	}
-	return client.Resource(t.typ).Namespace(benchNamespace), nil
+	return client.Resource(t.typ), nil
 }
 
 func (t custom) object(name string, owners ...metav1.OwnerReference) *unstructured.Unstructured {

@@ -35,6 +35,24 @@ type kubelets struct {
 	signs  map[string]time.Time // last sign of life, by node: when the last renewal was sent
 }
 
+// startKubelets renews the leases of nodes until stop, which may be called more than once. An error ends the turn.
+func (r *rig) startKubelets(ctx context.Context, renewers int, nodes []string) (k *kubelets, stop func() error) {
+	ctx, cancel := context.WithCancel(ctx)
+	k = &kubelets{client: r.client, renewers: renewers, signs: map[string]time.Time{}}
+	ended := make(chan error, 1)
+	go func() {
+		err := k.run(ctx, nodes)
+		if err != nil {
+			r.abort(err)
+		}
+		ended <- err
+	}()
+	return k, sync.OnceValue(func() error {
+		cancel()
+		return <-ended
+	})
+}
+
 // run returns when ctx is done, which is no error.
 func (k *kubelets) run(ctx context.Context, nodes []string) error {
 	return inParallel(ctx, k.renewers, k.renewers, func(ctx context.Context, share int) error {

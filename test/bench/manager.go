@@ -41,7 +41,11 @@ func (r *rig) launch(c contestant, user string, more ...string) (*manager, error
 	}
 	m := &manager{port: port, identity: r.cluster.ConfigFor(user, "system:masters")}
 	kubeconfig := filepath.Join(r.dir, user+".kubeconfig")
-	if err := controlplane.WriteKubeconfig(kubeconfig, m.identity); err != nil {
+	server := m.identity
+	if r.proxy != nil && user == managerUser {
+		server = r.proxy.Config()
+	}
+	if err := controlplane.WriteKubeconfig(kubeconfig, server); err != nil {
 		return nil, err
 	}
 	if r.logs != "" {
@@ -91,7 +95,7 @@ func (r *rig) awaitWork(ctx context.Context) error {
 	return nil
 }
 
-// stopManagers ends those that still run, at once, and keeps what they printed if that is wanted.
+// stopManagers ends those that still run, at once, with the proxy, and keeps what they printed if that is wanted.
 func (r *rig) stopManagers() error {
 	var errs []error
 	for _, m := range r.managers {
@@ -102,6 +106,10 @@ func (r *rig) stopManagers() error {
 		}
 	}
 	r.managers = nil
+	if r.proxy != nil {
+		errs = append(errs, r.proxy.Stop())
+		r.proxy = nil
+	}
 	return errors.Join(errs...)
 }
 

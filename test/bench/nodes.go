@@ -43,17 +43,9 @@ func manyNodes(ctx context.Context, r *rig) error {
 }
 
 func measureNodes(ctx context.Context, r *rig, c contestant) ([]reading, error) {
-	beating, stopBeating := context.WithCancel(ctx)
-	defer stopBeating()
-	k := &kubelets{client: r.client, renewers: fewRenewers, signs: map[string]time.Time{}}
-	beats := make(chan error, 1)
-	go func() {
-		err := k.run(beating, nodeNames(nodeCount))
-		if err != nil {
-			r.abort(err)
-		}
-		beats <- err
-	}()
+	k, stopBeating := r.startKubelets(ctx, fewRenewers, nodeNames(nodeCount))
+	// Their first error ends the turn, so an early return need not report it.
+	defer func() { _ = stopBeating() }()
 	m, err := r.launchWorking(ctx, c, nodeGrace)
 	if err != nil {
 		return nil, err
@@ -69,8 +61,7 @@ func measureNodes(ctx context.Context, r *rig, c contestant) ([]reading, error) 
 	if err != nil {
 		return nil, err
 	}
-	stopBeating()
-	return append(readings, reading{nodeUnknown, silence.Seconds()}), <-beats
+	return append(readings, reading{nodeUnknown, silence.Seconds()}), stopBeating()
 }
 
 // awaitQuiet waits until nothing has come into the audit log for that long.

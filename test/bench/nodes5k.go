@@ -40,17 +40,9 @@ func measureManyNodes(ctx context.Context, r *rig, c contestant) ([]reading, err
 	if err != nil {
 		return nil, err
 	}
-	beating, stopBeating := context.WithCancel(ctx)
-	defer stopBeating()
-	k := &kubelets{client: r.client, renewers: manyRenewers, signs: map[string]time.Time{}}
-	beats := make(chan error, 1)
-	go func() {
-		err := k.run(beating, names)
-		if err != nil {
-			r.abort(err)
-		}
-		beats <- err
-	}()
+	k, stopBeating := r.startKubelets(ctx, manyRenewers, names)
+	// Their first error ends the turn, so an early return need not report it.
+	defer func() { _ = stopBeating() }()
 	m, err := r.launchWorking(ctx, c)
 	if err != nil {
 		return nil, err
@@ -76,9 +68,8 @@ func measureManyNodes(ctx context.Context, r *rig, c contestant) ([]reading, err
 	if err != nil {
 		return nil, err
 	}
-	stopBeating()
 	return append(readings, reading{renewals, reached}, reading{nodeLoopsCPU, share},
-		reading{memoryPerNode, 1024 * (used.resident - empty) / manyNodeCount}, reading{nodeUnknown, silence.Seconds()}), <-beats
+		reading{memoryPerNode, 1024 * (used.resident - empty) / manyNodeCount}, reading{nodeUnknown, silence.Seconds()}), stopBeating()
 }
 
 // restingMemory is the resident memory, in MiB, of a manager that has nothing to do. It ends it.

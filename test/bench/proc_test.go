@@ -73,3 +73,13 @@ func TestRelease(t *testing.T) {
 		}
 	}
 }
+
+func TestAttemptFails(t *testing.T) {
+	text := "Ip: Forwarding\nIp: 1\nTcp: RtoAlgorithm ActiveOpens PassiveOpens AttemptFails\nTcp: 1 20 3 17\nUdp: InDatagrams\nUdp: 4\n"
+	if got, err := attemptFails(text); got != 17 || err != nil {
+		t.Errorf("attemptFails = %d, %v, want 17", got, err)
+	}
+	if _, err := attemptFails("Tcp: RtoAlgorithm\nTcp: 1\n"); err == nil {
+		t.Error("attemptFails succeeded without the counter")
+	}
+}

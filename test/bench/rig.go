@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"minikcm/test/controlplane"
+	"minikcm/test/faults"
 )
 
 const (
@@ -44,7 +45,8 @@ type rig struct {
 	apiServer int // process id
 	audit     auditLog
 	managers  []*manager
-	probes    int // ReplicaSets made by awaitWork so far
+	proxy     *faults.Proxy // between the API server and managers of managerUser; nil: none
+	probes    int           // ReplicaSets made by awaitWork so far
 }
 
 // newRig starts a control plane. Without an error the caller stops it; with one nothing is left running.

@@ -46,10 +46,15 @@ const (
 	garbageTermScenario    = "garbage-pods-hand-over"
 	garbageMemoryScenario  = "garbage-memory"
 	garbageMemory2Scenario = "garbage-memory-50k"
+
+	lagScenario     = "discovery-lag"
+	webhookScenario = "broken-webhook"
+	awayScenario    = "api-server-away"
+	orphansScenario = "orphans"
 )
 
 // scenarios are all there are, in the order in which they are run and shown.
-var scenarios = []scenario{
+var scenarios = append([]scenario{
 	{
 		name:        startScenario,
 		about:       "From the start of the process to the first pod of a ReplicaSet that waits for it; then what it needs when idle",
@@ -235,6 +240,34 @@ var scenarios = []scenario{
 		audit: podCreates, measure: measureHandOver,
 	},
 	{
+		name:        lagScenario,
+		about:       "API server away for 20 s, then without custom types in its discovery: 20 Terminating namespaces that objects of these hold",
+		contestants: []contestant{ours, upstreamUnlimited}, peer: upstreamUnlimited.name, maxRuns: 1,
+		needs: []string{replicaSetController, namespaceController}, adds: []string{collectorController},
+		measure: measureDiscoveryLag,
+	},
+	{
+		name:        webhookScenario,
+		about:       "An owner of 2,000 ConfigMaps whose deletion a broken webhook refuses for a minute",
+		contestants: []contestant{ours, upstreamUnlimited}, peer: upstreamUnlimited.name, maxRuns: 1,
+		needs: []string{replicaSetController}, adds: []string{collectorController},
+		audit: managerRequests, measure: measureBrokenWebhook,
+	},
+	{
+		name:        awayScenario,
+		about:       "API server away for 30 s beside 300 custom types: connection attempts, and watches on its return",
+		contestants: []contestant{ours, upstreamUnlimited}, peer: upstreamUnlimited.name, maxRuns: 1,
+		needs: []string{replicaSetController}, adds: []string{collectorController},
+		shared: true, setup: manyTypes(awayTypes), measure: measureAway,
+	},
+	{
+		name:        orphansScenario,
+		about:       "200 Jobs in as many namespaces deleted with orphaning, beside 200 custom types",
+		contestants: []contestant{ours, upstreamUnlimited}, peer: upstreamUnlimited.name, maxRuns: 2,
+		needs: []string{replicaSetController}, adds: []string{collectorController},
+		setup: manyTypes(orphanTypes), measure: measureOrphans,
+	},
+	{
 		name:        garbageMemory2Scenario,
 		about:       "Resident memory beside 50,000 objects, of pods, ConfigMaps of 4 KB, Secrets and 10 custom types; one control plane for all turns",
 		contestants: []contestant{ours, oursWithout, upstream, upstreamWithout}, peer: upstream.name, long: true,
@@ -248,4 +281,4 @@ var scenarios = []scenario{
 		needs: []string{replicaSetController}, adds: []string{collectorController},
 		shared: true, maxRuns: 1, setup: manyObjects(1), measure: measureMemory(idleAfterFill),
 	},
-}
+}, stateScenarios()...)

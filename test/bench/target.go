@@ -17,7 +17,7 @@ type verdict struct {
 }
 
 // targets are the numbers we want, for an otherwise idle machine of two cores.
-var targets = []target{
+var targets = append([]target{
 	{what: "first pod after the start, s", of: key{startScenario, ours.name, firstPod.Name}, most: 1},
 	{what: "resident when idle, MiB", of: key{startScenario, ours.name, residentIdle.Name}, most: 40},
 	{
@@ -32,6 +32,10 @@ var targets = []target{
 	{
 		what: "1,000 pods deleted, ours / 8-clients",
 		of:   key{scaleScenario, ours.name, podsDeleted.Name}, against: key{directScenario, clients.name, podsDeleted.Name}, most: 2,
+	},
+	{
+		what: "1,000 pods, CPU, ours / upstream at 5,000 QPS",
+		of:   key{scaleScenario, ours.name, cpuCreating.Name}, against: key{scaleScenario, upstreamUnlimited.name, cpuCreating.Name}, most: 0.8,
 	},
 	{what: "1,000 pods, CPU of ours, s", of: key{scaleScenario, ours.name, cpuCreating.Name}, most: 0.5},
 	{what: "resident beside 20,000 pods, MiB", of: key{memoryScenario, ours.name, resident.Name}, most: 85},
@@ -71,6 +75,8 @@ var targets = []target{
 		what: "rollout of 20 x 50 pods, CPU, ours / upstream at 5,000 QPS",
 		of:   key{rolloutScenario, ours.name, allRolledCPU.Name}, against: key{rolloutScenario, upstreamUnlimited.name, allRolledCPU.Name}, most: 0.6,
 	},
+	{what: "rollout of 20 x 50 pods, CPU, s", of: key{rolloutScenario, ours.name, allRolledCPU.Name}, most: 1.3},
+	{what: "rollout of 20 x 50 pods, conflicts of both loops", of: key{rolloutScenario, ours.name, conflictsOfBoth(", rollout").Name}, most: 2},
 	{
 		what: "rollouts, Deployment writes, ours / upstream at 5,000 QPS",
 		of:   key{rolloutScenario, ours.name, deployWrites.Name}, against: key{rolloutScenario, upstreamUnlimited.name, deployWrites.Name}, most: 0.6,
@@ -112,7 +118,17 @@ var targets = []target{
 		of:   key{garbageMemoryScenario, ours.name, resident.Name}, against: key{garbageMemoryScenario, upstream.name, resident.Name}, most: 0.3,
 	},
 	{what: "5,000 nodes, writes while healthy", of: key{nodesLongScenario, ours.name, nodesWrites.Name}, most: 0},
-}
+	{what: "namespaces finalized early, discovery 1 s late", of: key{lagScenario, ours.name, finalizedEarly(lags[0]).Name}, most: 0},
+	{what: "namespaces finalized early, discovery 5 s late", of: key{lagScenario, ours.name, finalizedEarly(lags[1]).Name}, most: 0},
+	{what: "broken webhook, requests in 60 s", of: key{webhookScenario, ours.name, refusedRequests.Name}, most: 5_400},
+	{what: "broken webhook, log lines in 60 s", of: key{webhookScenario, ours.name, refusedLines.Name}, most: 600},
+	{what: "webhook removed to all deleted, s", of: key{webhookScenario, ours.name, refusedGone.Name}, most: 60},
+	{what: "API server away, connection attempts per second", of: key{awayScenario, ours.name, awayDials.Name}, most: 30},
+	{what: "API server back to 300 watches resumed, s", of: key{awayScenario, ours.name, watchesAgain.Name}, most: 5},
+	{what: "API server back, lists", of: key{awayScenario, ours.name, relists.Name}, most: 0},
+	{what: "200 Jobs with orphans gone, s", of: key{orphansScenario, ours.name, jobsGone.Name}, most: 3},
+	{what: "200 Jobs with orphans, CPU of the API server, s", of: key{orphansScenario, ours.name, jobsAPI.Name}, most: 3},
+}, stateTargets()...)
 
 // verdicts of the targets for which there are measurements.
 func (r *results) verdicts(targets []target) []verdict {
