@@ -37,9 +37,6 @@ func newMux(cfg Config, deps Deps, live, ready *checks) http.Handler {
 	if cfg.Flagz {
 		m.Handle("/flagz", flagzHandler(deps.Name, cfg.Flags))
 	}
-	for path, h := range deps.Debug {
-		m.ServeMux.Handle(path, h)
-	}
 	if cfg.Profiling {
 		addDebugging(m.ServeMux)
 	}

@@ -25,8 +25,6 @@ type Deps struct {
 	Metrics prometheus.Gatherer
 	// Configz is served as JSON by /configz: configurations by API group.
 	Configz map[string]any
-	// Debug are more pages, by path. They are not listed.
-	Debug map[string]http.Handler
 	// Clock measures the rate of questions to the API server; nil is the real one.
 	Clock clock.PassiveClock
 	// Listener replaces one at the configuration's address and port, for a program that has one; nil: it is opened. [Server.Run] closes it.
