@@ -49,7 +49,7 @@ func newBuilder(cfg Config, clk clock.WithTicker) (*builder, error) {
 		return nil, err
 	}
 	var err error
-	b.events, err = newEvents(kubeclient.WithAgent(cfg.REST, "events"))
+	b.events, err = newEvents(kubeclient.WithAgent(cfg.REST, "events"), b.registry)
 	return b, err
 }
 

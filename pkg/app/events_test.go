@@ -14,9 +14,13 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/funcr"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
+
+	"minikcm/pkg/internal/fakeapi"
 )
 
 // An API server that takes long for each event, or a controller that has very many, leaves the events of others alone.
@@ -34,22 +38,73 @@ func TestEventsOfOneControllerHoldUpNoneOfAnother(t *testing.T) {
 				sent <- struct{}{}
 			}
 			return &http.Response{StatusCode: http.StatusForbidden, Body: http.NoBody, Request: req}, nil
-		})})
+		})}, prometheus.NewRegistry())
 		if err != nil {
 			t.Fatal(err)
 		}
 		many, few := e.recorder("many"), e.recorder("few")
-		e.start(t.Context())
+		e.start(fakeapi.Quiet(t.Context()))
 		defer e.stop()
 		object := &corev1.ObjectReference{Kind: "Pod", Namespace: "ns", Name: "p"}
-		for range 1500 { // more than a queue holds
-			many.Event(object, corev1.EventTypeNormal, "Many", "")
+		for i := range 1500 { // more than a queue holds
+			many.Event(&corev1.ObjectReference{Kind: "Pod", Namespace: "ns", Name: fmt.Sprint("p", i)}, corev1.EventTypeNormal, "Many", "")
 		}
 		few.Event(object, corev1.EventTypeNormal, "Few", "")
 		start := time.Now()
 		<-sent
 		if took := time.Since(start); took > 0 {
 			t.Errorf("sent after %v, want at once", took)
+		}
+	})
+}
+
+// Events above the limit of client-go are dropped before client-go prepares a patch for each. Every dropped event is counted.
+func TestDroppedEventsAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var sent atomic.Int64
+		e, err := newEvents(&rest.Config{Host: "https://server", QPS: -1, Transport: answering(func(req *http.Request) (*http.Response, error) {
+			sent.Add(1)
+			slowly(req, 10*time.Millisecond)
+			return &http.Response{StatusCode: http.StatusForbidden, Body: http.NoBody, Request: req}, nil
+		})}, prometheus.NewRegistry())
+		if err != nil {
+			t.Fatal(err)
+		}
+		recorder := e.recorder("one")
+		e.start(fakeapi.Quiet(t.Context()))
+		defer e.stop()
+		record := func(eventType string, objects, times int) (accepted int64, limit, queue float64) {
+			sent.Store(0)
+			for i := range objects {
+				for range times {
+					recorder.Event(&corev1.ObjectReference{Kind: "Pod", Name: fmt.Sprint("p", i)}, eventType, "Reason", "")
+				}
+			}
+			e.flush(t.Context())
+			limit = testutil.ToFloat64(e.dropped.WithLabelValues("one", droppedByLimit))
+			queue = testutil.ToFloat64(e.dropped.WithLabelValues("one", droppedByQueue))
+			e.dropped.Reset()
+			return sent.Load(), limit, queue
+		}
+		for _, tt := range []struct {
+			after          time.Duration
+			eventType      string
+			objects, times int
+			sent           int64
+			limit, queue   float64
+		}{
+			{0, corev1.EventTypeNormal, 1, 40, 25, 15, 0},
+			{5 * time.Minute, corev1.EventTypeNormal, 1, 2, 1, 1, 0}, // one more in five minutes
+			{24 * time.Hour, corev1.EventTypeNormal, 1500, 1, 900, 0, 600},
+			{24 * time.Hour, corev1.EventTypeNormal, 900, 1, 900, 0, 0}, // the queue is empty again
+			{0, corev1.EventTypeWarning, 250, 1, 100, 150, 0},
+			{time.Minute, corev1.EventTypeWarning, 250, 1, 100, 150, 0},
+		} {
+			time.Sleep(tt.after)
+			if sent, limit, queue := record(tt.eventType, tt.objects, tt.times); sent != tt.sent || limit != tt.limit || queue != tt.queue {
+				t.Errorf("%d events about each of %d objects: %d sent, %v over the limit, %v over the queue, want %d, %v, %v",
+					tt.times, tt.objects, sent, limit, queue, tt.sent, tt.limit, tt.queue)
+			}
 		}
 	})
 }
@@ -67,7 +122,7 @@ func TestFlushWaitsForTheEventsOfAll(t *testing.T) {
 		e, err := newEvents(&rest.Config{Host: "https://server", QPS: -1, Transport: answering(func(req *http.Request) (*http.Response, error) {
 			slowly(req, time.Second)
 			return &http.Response{StatusCode: http.StatusForbidden, Body: http.NoBody, Request: req}, nil
-		})})
+		})}, prometheus.NewRegistry())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -100,7 +155,7 @@ func TestFlushesLeaveNothingBehind(t *testing.T) {
 	e, err := newEvents(&rest.Config{Host: "https://server", Transport: answering(func(req *http.Request) (*http.Response, error) {
 		t.Errorf("%s %s, want no request without an event", req.Method, req.URL)
 		return nil, errors.New("unexpected")
-	})})
+	})}, prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +178,7 @@ func TestFlushesLeaveNothingBehind(t *testing.T) {
 		runtime.ReadMemStats(&stats)
 		return stats.HeapAlloc
 	}
-	before := flush(markers)
+	before := flush(64)
 	after := flush(1200)
 	if grown := int64(after) - int64(before); grown > 300_000 { // 5 MB if each left something
 		t.Errorf("1,200 flushes left %d bytes", grown)
@@ -136,7 +191,7 @@ func TestEventsAreLoggedByTheirManager(t *testing.T) {
 	log := funcr.New(func(string, string) { lines.Add(1) }, funcr.Options{})
 	e, err := newEvents(&rest.Config{Host: "https://server", QPS: -1, Transport: answering(func(req *http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusNotFound, Body: http.NoBody, Request: req}, nil // its namespace is gone
-	})})
+	})}, prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +217,7 @@ func TestNoEventIsSentAfterTheStop(t *testing.T) {
 			defer under.Add(-1)
 			slowly(req, time.Hour)
 			return nil, errors.New("no answer")
-		})})
+		})}, prometheus.NewRegistry())
 		if err != nil {
 			t.Fatal(err)
 		}

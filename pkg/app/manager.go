@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"sync"
 	"time"
 
@@ -17,7 +16,6 @@ import (
 
 	"minikcm/internal/timing"
 	"minikcm/pkg/caches"
-	"minikcm/pkg/controller"
 	"minikcm/pkg/freshness"
 	"minikcm/pkg/leadership"
 	"minikcm/pkg/serving"
@@ -79,7 +77,7 @@ func New(cfg Config) (*Manager, error) {
 		return nil, err
 	}
 	configz := map[string]any{configzName: configzDocument(cfg)}
-	if m.server, err = serving.New(cfg.Serving, serving.Deps{Name: Name, Metrics: b.registry, Configz: configz, Debug: m.debugPages(), Clock: m.clock}); err != nil {
+	if m.server, err = serving.New(cfg.Serving, serving.Deps{Name: Name, Metrics: b.registry, Configz: configz, Clock: m.clock}); err != nil {
 		return nil, err
 	}
 	m.addChecks()
@@ -110,17 +108,6 @@ func (m *Manager) observeLease() error {
 			}
 		},
 	})
-}
-
-// debugPages are those of the controllers that have one, where kube-controller-manager has them.
-func (m *Manager) debugPages() map[string]http.Handler {
-	pages := map[string]http.Handler{}
-	for _, c := range m.controllers {
-		if d, ok := c.Controller.(controller.Debugger); ok {
-			pages["/debug/controllers/"+c.name+"/graph"] = d.Debug()
-		}
-	}
-	return pages
 }
 
 // addChecks tells the server what to look at. Liveness never depends on the API server, or an outage would restart every manager.

@@ -30,8 +30,8 @@ const (
 	// preflightPause is the pause between two attempts, preflightSay between two log lines about them.
 	preflightPause = 500 * time.Millisecond
 	preflightSay   = 5 * time.Second
-	// preflightGrace is how long an API server that came up while we waited may still refuse us: it answers before it has
-	// made its default roles.
+	// preflightGrace is how long an API server that is starting may reject requests. An API server accepts
+	// requests before its default roles exist.
 	preflightGrace = 30 * time.Second
 	// preflightParallel bounds the questions asked at once.
 	preflightParallel = 8
@@ -89,10 +89,10 @@ func (p *preflighter) run(ctx context.Context, all []asker) error {
 			return reason
 		case !lasting:
 			waited, up = true, time.Time{}
-		case !waited:
+		case !waited && !p.isStarting(ctx):
 			return reason
 		case up.IsZero():
-			up = now
+			waited, up = true, now
 		case now.Sub(up) > preflightGrace:
 			return reason
 		}
@@ -104,6 +104,12 @@ func (p *preflighter) run(ctx context.Context, all []asker) error {
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// isStarting reports whether the API server is not ready, or does not know the role yet that lets every client read that.
+func (p *preflighter) isStarting(ctx context.Context) bool {
+	err := kubeclient.CheckReady(ctx, p.client.Discovery().RESTClient())
+	return apierrors.IsInternalError(err) || apierrors.IsForbidden(err)
 }
 
 // reach is check, ended with errSilent if no connection, TLS handshake included, was made within p.patience: an address may accept connections and say

@@ -277,6 +277,26 @@ func TestPreflightWaits(t *testing.T) {
 			t.Errorf("preflight = %v, want nil", err)
 		}
 	})
+	t.Run("for a server that is not ready", func(t *testing.T) {
+		for _, code := range []int{http.StatusInternalServerError, http.StatusForbidden} {
+			api := fakeapi.New(t)
+			api.Set(func(f *fakeapi.Server) { f.Readyz.Status, f.Status = code, http.StatusForbidden })
+			p, clk := newPreflighter(t, restConfig(t, api, nil))
+			done := make(chan error, 1)
+			go func() { done <- p.run(t.Context(), testNeeds[:1]) }()
+			fakeapi.Eventually(t, func() error {
+				if !clk.HasWaiters() && len(done) == 0 {
+					return errors.New("neither waiting nor over")
+				}
+				return nil
+			})
+			api.Set(func(f *fakeapi.Server) { f.Readyz.Status, f.Status, f.Allowed = 0, 0, []string{"* *.*"} })
+			stepping(t, clk)
+			if err := <-done; err != nil {
+				t.Errorf("preflight with %d from /readyz = %v, want nil", code, err)
+			}
+		}
+	})
 	t.Run("and gives up when it is up and goes on to refuse", func(t *testing.T) {
 		api := fakeapi.New(t)
 		api.Set(func(f *fakeapi.Server) { f.Status = 503 })
@@ -421,7 +441,7 @@ func TestRequired(t *testing.T) {
 		"patch nodes", "patch pods/status", "update nodes/status"}
 	evictions := []string{"delete pods", "get " + leases + " in kube-node-lease", "get nodes", "get pods", "patch pods/status"}
 	podGC := []string{"delete pods", "get nodes", "list pods", "patch pods/status"}
-	namespaces := []string{"delete *.*", "deletecollection *.*", "get /api", "get /apis", "get namespaces", "list *.*",
+	namespaces := []string{"delete *.*", "deletecollection *.*", "get /api", "get /apis", "get /readyz", "get namespaces", "list *.*",
 		"update namespaces/finalize", "update namespaces/status", "watch *.*"}
 	garbage := []string{"delete *.*", "get *.*", "list *.*", "patch *.*"}
 
