@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,32 +20,44 @@ import (
 // (kubernetes/kubernetes issue 140890); client-go then waits for ever.
 const streamPatience = time.Minute
 
-// fallback makes a type whose first streaming list stalls use a plain LIST instead: it cuts the stream and refuses the next one,
-// which client-go answers by listing.
+// mostStreams is how many streaming lists of a type in a row may end before they are complete, as behind a proxy that ends long responses.
+const mostStreams = 2
+
+// fallback refuses streaming lists of types whose streams do not bring a list, and client-go then sends a plain LIST. That is done if the first
+// stream stalls, which is cut then, or if mostStreams in a row were not complete.
 type fallback struct {
 	lock    sync.Mutex
 	synced  func(path string) bool // nil before the caches exist
 	stalled map[string]bool        // by request path
+	begun   map[string]int         // streams since a list was complete, by request path
 }
 
 // newFallback returns a fallback that has seen no stream yet.
-func newFallback() *fallback { return &fallback{stalled: map[string]bool{}} }
+func newFallback() *fallback { return &fallback{stalled: map[string]bool{}, begun: map[string]int{}} }
 
 func (f *fallback) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(req *http.Request) (*http.Response, error) {
-		if req.URL.Query().Get("sendInitialEvents") != "true" || f.isSynced(req.URL.Path) {
+		path := req.URL.Path
+		if req.URL.Query().Get("sendInitialEvents") != "true" {
+			if resumes(req.URL) { // from the version of a complete list
+				f.note(func() { delete(f.begun, path) })
+			}
 			return next.RoundTrip(req)
 		}
-		if f.isStalled(req.URL.Path) {
+		if f.refuses(path) {
+			klog.FromContext(req.Context()).V(2).Info("Streaming lists stall or are cut, using a plain list", "path", path)
 			return refuseStream(req), nil
 		}
 		ctx, cancel := context.WithCancel(req.Context())
-		silent := time.AfterFunc(streamPatience, func() { f.cut(ctx, cancel, req.URL.Path) })
+		silent := time.AfterFunc(streamPatience, func() { f.cut(ctx, cancel, path) })
 		resp, err := next.RoundTrip(req.WithContext(ctx))
 		if err != nil {
 			silent.Stop()
 			cancel()
 			return nil, err
+		}
+		if resp.StatusCode == http.StatusOK {
+			f.note(func() { f.begun[path]++ })
 		}
 		resp.Body = &firstStream{ReadCloser: resp.Body, silent: silent, cancel: cancel}
 		return resp, nil
@@ -56,9 +69,7 @@ func (f *fallback) cut(ctx context.Context, cancel context.CancelFunc, path stri
 	if ctx.Err() != nil || f.isSynced(path) {
 		return
 	}
-	f.lock.Lock()
-	f.stalled[path] = true
-	f.lock.Unlock()
+	f.note(func() { f.stalled[path] = true })
 	klog.FromContext(ctx).Info("Streaming list says nothing, falling back to a plain list", "path", path, "for", streamPatience)
 	cancel()
 }
@@ -70,20 +81,31 @@ func (f *fallback) isSynced(path string) bool {
 	return synced != nil && synced(path)
 }
 
-func (f *fallback) isStalled(path string) bool {
+// refuses reports whether a type has to use a plain LIST.
+func (f *fallback) refuses(path string) bool {
+	synced := f.isSynced(path)
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	return f.stalled[path]
+	return f.begun[path] >= mostStreams || !synced && f.stalled[path]
+}
+
+// note changes what is known under the lock.
+func (f *fallback) note(change func()) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	change()
 }
 
 // forget drops what is known of a type.
 func (f *fallback) forget(resource schema.GroupVersionResource) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	maps.DeleteFunc(f.stalled, func(path string, _ bool) bool {
-		target, _ := collection(path)
-		return target == watchTarget{GroupVersionResource: resource}
-	})
+	for _, path := range slices.Concat(slices.Collect(maps.Keys(f.stalled)), slices.Collect(maps.Keys(f.begun))) {
+		if target, _ := collection(path); target == (watchTarget{GroupVersionResource: resource}) {
+			delete(f.stalled, path)
+			delete(f.begun, path)
+		}
+	}
 }
 
 // attach tells the fallback how to find out whether the cache behind a request path is filled.
@@ -100,7 +122,7 @@ func refuseStream(req *http.Request) *http.Response {
 		Status:   metav1.StatusFailure,
 		Code:     http.StatusUnprocessableEntity,
 		Reason:   metav1.StatusReasonInvalid,
-		Message:  "the streaming list of this type stalled, use a plain list",
+		Message:  "streaming lists of this type stall or are cut, use a plain list",
 	}
 	body, _ := json.Marshal(status) // a struct of strings and numbers
 	return &http.Response{

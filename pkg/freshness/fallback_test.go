@@ -55,11 +55,11 @@ func TestStalledStreamingListIsCutAndRefused(t *testing.T) {
 		refused := get(t, rt, streamingList)
 		body, _ := io.ReadAll(refused.Body)
 		f.forget(schema.GroupVersionResource{Version: "v1", Resource: "nodes"})
-		if !f.isStalled("/api/v1/pods") {
+		if !f.refuses("/api/v1/pods") {
 			t.Error("that the stream stalled is forgotten with another type")
 		}
 		f.forget(schema.GroupVersionResource{Version: "v1", Resource: "pods"})
-		if f.isStalled("/api/v1/pods") {
+		if f.refuses("/api/v1/pods") {
 			t.Error("that the stream stalled outlives the type")
 		}
 		if refused.StatusCode != http.StatusUnprocessableEntity || !strings.Contains(string(body), `"reason":"Invalid"`) {
@@ -73,6 +73,32 @@ func TestStalledStreamingListIsCutAndRefused(t *testing.T) {
 			resp.Body.Close()
 		}
 	})
+}
+
+// A proxy that ends responses may cut every streaming list before it is complete. Pages are short enough.
+func TestStreamingListsCutAreFollowedByAPlainList(t *testing.T) {
+	f := newFallback()
+	f.attach(func(string) bool { return true }) // also when a filled cache lists again
+	code := http.StatusOK
+	rt := f.wrap(roundTripper(func(*http.Request) (*http.Response, error) { return answer(code, ""), nil }))
+	streams := func(want ...int) {
+		t.Helper()
+		for _, want := range want {
+			if got := get(t, rt, streamingList).StatusCode; got != want {
+				t.Errorf("streaming list answered %d, want %d", got, want)
+			}
+		}
+	}
+	code = http.StatusServiceUnavailable // no list has begun
+	streams(503, 503, 503)
+	code = http.StatusOK
+	streams(200, 200, 422, 422)
+	get(t, rt, strings.Replace(plainWatch, "pods", "nodes", 1)+"&resourceVersion=7")
+	streams(422)
+	get(t, rt, plainWatch+"&resourceVersion=7") // the list is complete
+	streams(200, 200, 422)
+	f.forget(schema.GroupVersionResource{Version: "v1", Resource: "pods"})
+	streams(200)
 }
 
 // A long list over a slow network is no stalled one.
@@ -117,7 +143,7 @@ func TestStreamThatFilledItsCacheIsLeftAlone(t *testing.T) {
 		synced.Store(true)
 		time.Sleep(time.Hour)
 		resp.Body.Close()
-		if f.isStalled("/api/v1/pods") {
+		if f.stalled["/api/v1/pods"] {
 			t.Error("a stream that filled its cache counts as stalled")
 		}
 	})

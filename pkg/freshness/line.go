@@ -28,17 +28,19 @@ func NewLine(clk clock.WithTicker, m *Metrics) *Line {
 // so a request that is held back or repeated carries the credentials that are valid when it is sent at last. With coalesce, events that arrive in
 // quick succession are read together, up to 75 ms late.
 func (l *Line) Client(cfg *rest.Config, coalesce bool) (*rest.Config, *http.Client, error) {
-	return l.client(cfg, coalesce, l.holds.wrap)
+	return l.client(cfg, coalesce, l.Streams.Link(), l.holds.wrap)
 }
 
 // FeedClient is Client for types of which each may be of another server, behind the API server: that one of them fails says nothing about the API server,
 // and whoever watches it is told soon.
 func (l *Line) FeedClient(cfg *rest.Config) (*rest.Config, *http.Client, error) {
-	return l.client(cfg, false, l.holds.wrapFeeds)
+	link := l.Streams.Link()
+	link.feeds = true
+	return l.client(cfg, false, link, l.holds.wrapFeeds)
 }
 
-func (l *Line) client(cfg *rest.Config, coalesce bool, hold func(http.RoundTripper) http.RoundTripper) (*rest.Config, *http.Client, error) {
-	link, cfg := l.Streams.Link(), rest.CopyConfig(cfg)
+func (l *Line) client(cfg *rest.Config, coalesce bool, link *Link, hold func(http.RoundTripper) http.RoundTripper) (*rest.Config, *http.Client, error) {
+	cfg = rest.CopyConfig(cfg)
 	cfg.Dial = link.Dial
 	if coalesce {
 		cfg.Dial = coalesced(link.Dial)

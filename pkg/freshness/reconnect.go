@@ -8,90 +8,129 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+	"golang.org/x/time/rate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"minikcm/internal/timing"
 )
 
-// reconnectPause is the pause between attempts to reach an API server that is not there. Reflectors would wait up to 30 s, each on its
-// own, and see nothing for as long after the API server has come back.
-const reconnectPause = 250 * time.Millisecond
+// reconnectPause is the pause between attempts to connect of one client. Reflectors would wait up to 30 s, and notice the return of the API server that much later.
+const reconnectPause = 750 * time.Millisecond
 
-// An API server that is there and answers 5xx is asked again after a pause that doubles, for as long as it may take to be replaced by
-// another. After that the answer is the reflector's: it lists what it cannot watch.
+// turnFor is how long one request of a client may keep the others from connecting.
+const turnFor = time.Second
+
+// A watch is repeated after a 5xx answer, with a pause that doubles, for as long as it may take to replace an API server.
+// After that the reflector gets the answer, and lists.
 const (
-	longestPause  = 4 * time.Second
+	longestPause  = 3 * time.Second
 	errorPatience = 2 * time.Minute
-	// feedPatience is the same for a type that may be of another server, if it was the API server that answered: such a type is listed anew after it, while
-	// the watches of all others go on where they left off.
+	// feedPatience is the same for a type of an aggregated API, if the API server gave the answer: such a type is listed again,
+	// while the watches of all other types continue.
 	feedPatience = 10 * time.Second
 )
+
+// retriesPerSecond bounds the retries of all watches after 5xx answers. 350 watches are retried within 5 s.
+const retriesPerSecond = 80
+
+// pauseJitter spreads the requests that failed together.
+const pauseJitter = 0.25
 
 // shortestWatch is how old a watch is at least when it ends. One that ended sooner, and brought nothing, reflectors answer with a new list
 // of everything, and with a pause that they double each time. For the stream of a list they begin to count when that is complete.
 const shortestWatch = 1250 * time.Millisecond // client-go v0.37 (VeryShortWatchError): 1 s, and a little for storing what was listed
 
-// reconnecting makes round trippers for the informers' clients, to be placed outside of what authenticates them. They hold a request until a
-// connection can be made, and a watch until the API server answers it with something other than 5xx, for at most errorPatience or feedPatience. To a reflector an API
-// server that is away, or a load balancer that answers in its place, then looks like a slow API server: nothing fails, backs off or lists again. A
-// network that keeps breaking connections looks like watches that end, at most once a second, and are resumed where they left off.
+// reconnecting makes round trippers for the informers' clients, to be placed outside of authentication. They hold a request until a
+// connection can be made, and a watch until the API server answers it with something other than 5xx, for at most errorPatience or feedPatience.
+// To a reflector an API server that is away then looks like a slow API server: nothing fails, backs off or lists again. A network
+// that keeps breaking connections looks like watches that end, at most once a second, and are resumed.
+//
+// The requests of one client connect in turn: while the API server is away one of them probes, and the others share its connection.
 type reconnecting struct {
-	clock clock.Clock
-	away  atomic.Bool // one line for all streams when the API server goes, and one when it is back
+	clock   clock.Clock
+	retries *rate.Limiter // after 5xx answers
+	away    atomic.Bool   // one log line for all streams when the API server goes, and one when it is back
 }
 
-func newReconnecting(clk clock.Clock) *reconnecting { return &reconnecting{clock: clk} }
-
-// wrap is for types that the API server itself serves.
-func (r *reconnecting) wrap(next http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(req *http.Request) (*http.Response, error) { return r.roundTrip(next, req, false) })
+func newReconnecting(clk clock.Clock) *reconnecting {
+	return &reconnecting{clock: clk, retries: rate.NewLimiter(retriesPerSecond, 1)}
 }
 
-// wrapFeeds is for types of which each may be of another server, unless [Own] says that it is not.
+// wrap is for a client of types that the API server itself serves.
+func (r *reconnecting) wrap(next http.RoundTripper) http.RoundTripper { return r.holding(next, false) }
+
+// wrapFeeds is for a client of types that may belong to aggregated APIs, unless they are marked with [Own].
 func (r *reconnecting) wrapFeeds(next http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(req *http.Request) (*http.Response, error) { return r.roundTrip(next, req, true) })
+	return r.holding(next, true)
 }
 
-func (r *reconnecting) roundTrip(next http.RoundTripper, req *http.Request, feeds bool) (*http.Response, error) {
-	logger, begun := klog.FromContext(req.Context()), r.clock.Now()
-	for pause := reconnectPause; ; {
+func (r *reconnecting) holding(next http.RoundTripper, feeds bool) http.RoundTripper {
+	turn := semaphore.NewWeighted(1)
+	return roundTripper(func(req *http.Request) (*http.Response, error) {
+		if req.Method == http.MethodGet {
+			return r.roundTrip(next, turn, req, feeds)
+		}
+		return next.RoundTrip(req)
+	})
+}
+
+func (r *reconnecting) roundTrip(next http.RoundTripper, turn *semaphore.Weighted, req *http.Request, feeds bool) (*http.Response, error) {
+	var err error
+	logger := klog.FromContext(req.Context())
+	fails := r.clock.Now() // since then all answers were 5xx
+	for pause := reconnectPause; ; pause = min(2*pause, longestPause) {
+		if turn.Acquire(req.Context(), 1) != nil {
+			return nil, cmp.Or(err, req.Context().Err())
+		}
+		leave := sync.OnceFunc(func() { turn.Release(1) })
+		time.AfterFunc(turnFor, leave)
 		asked := r.clock.Now()
-		resp, err := next.RoundTrip(req)
+		trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { leave() }}
+		var resp *http.Response
+		if resp, err = next.RoundTrip(req.WithContext(httptrace.WithClientTrace(req.Context(), trace))); err == nil {
+			leave()
+		}
 		var reason string
 		patience, there := errorPatience, feeds && !isOwn(req.Context()) && isAPIServers(resp)
 		if there {
 			patience = feedPatience
 		}
+		if !failing(resp) {
+			fails = asked
+		}
 		switch {
-		case req.Method != http.MethodGet:
-			return resp, err
-		case neverConnected(err) || resumes(req.URL) && broken(err):
+		case neverConnected(err):
 			reason, pause = err.Error(), reconnectPause
-		case watches(req.URL) && failing(resp) && !saysTooLarge(resp) && asked.Sub(begun) < patience:
+		case resumes(req.URL) && broken(err):
+			reason = err.Error()
+		case watches(req.URL) && failing(resp) && !saysTooLarge(resp) && asked.Sub(fails) < patience:
 			reason = resp.Status
 			_ = resp.Body.Close()
 		default:
+			leave()
 			if err == nil && !failing(resp) && r.away.CompareAndSwap(true, false) {
-				logger.Info("API server is back, watches go on where they left off", "server", req.URL.Host)
+				logger.Info("API server is back, watches are resumed", "server", req.URL.Host)
 			}
 			return lasting(resp, req, asked, r.clock), err
 		}
 		if (neverConnected(err) || failing(resp) && !there) && r.away.CompareAndSwap(false, true) {
 			logger.Info("API server cannot be reached, caches are kept", "server", req.URL.Host, "reason", reason)
 		}
-		if !timing.Sleep(req.Context(), r.clock, pause) {
-			return nil, cmp.Or(err, req.Context().Err())
-		}
-		if err == nil {
-			pause = min(2*pause, longestPause)
+		timing.Sleep(req.Context(), r.clock, wait.Jitter(pause, pauseJitter))
+		leave()
+		if failing(resp) {
+			_ = r.retries.Wait(req.Context()) // a request that has ended gets no turn
 		}
 	}
 }

@@ -7,7 +7,11 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -52,8 +56,8 @@ func TestReconnectingHoldsARequestUntilTheServerIsThere(t *testing.T) {
 					t.Fatal(err)
 				}
 				_, err = rt.RoundTrip(req)
-				if took := time.Since(start); !errors.Is(err, tt.wantErr) || took != tt.want {
-					t.Errorf("returned %v after %v, want %v after %v", err, took, tt.wantErr, tt.want)
+				if took := time.Since(start); !errors.Is(err, tt.wantErr) || took < tt.want || took > 3*tt.want {
+					t.Errorf("returned %v after %v, want %v after %v, or somewhat later", err, took, tt.wantErr, tt.want)
 				}
 			})
 		})
@@ -114,15 +118,17 @@ func TestOneAPIThatFailsIsNotTheAPIServer(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		feeds bool
-		own   bool   // the type is part of the API server
-		audit string // of the answer
+		own   bool          // the type is part of the API server
+		away  time.Duration // the API server, before it answers
+		audit string        // of the answer
 		after time.Duration
 		lines int
 	}{
-		{"an API behind the API server", true, false, "a", 8 * time.Second, 0},
-		{"a load balancer in the place of the API server", true, false, "", 2 * time.Minute, 1},
-		{"the API server itself, which serves all types of the caches", false, false, "a", 2 * time.Minute, 1},
-		{"the API server itself, which serves some types of the feeds", true, true, "a", 2 * time.Minute, 1},
+		{"an API behind the API server", true, false, 0, "a", 8 * time.Second, 0},
+		{"an API behind the API server, after an outage", true, false, time.Minute, "a", 68 * time.Second, 1},
+		{"a load balancer in the place of the API server", true, false, 0, "", 2 * time.Minute, 1},
+		{"the API server itself, which serves all types of the caches", false, false, 0, "a", 2 * time.Minute, 1},
+		{"the API server itself, which serves some types of the feeds", true, true, 0, "a", 2 * time.Minute, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -131,7 +137,11 @@ func TestOneAPIThatFailsIsNotTheAPIServer(t *testing.T) {
 				if tt.feeds {
 					wrap = r.wrapFeeds
 				}
+				start := time.Now()
 				rt := wrap(roundTripper(func(req *http.Request) (*http.Response, error) {
+					if time.Since(start) < tt.away {
+						return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+					}
 					if strings.HasSuffix(req.URL.Path, "widgets") {
 						resp := answer(http.StatusServiceUnavailable, "")
 						resp.Header = http.Header{"Audit-Id": {tt.audit}}
@@ -147,7 +157,6 @@ func TestOneAPIThatFailsIsNotTheAPIServer(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				start := time.Now()
 				resp, err := rt.RoundTrip(req)
 				if took := time.Since(start); err != nil || resp.StatusCode != http.StatusServiceUnavailable || took < tt.after || took > tt.after+2*longestPause {
 					t.Errorf("answered %v, %v after %v, want the failure after %v", resp, err, took, tt.after)
@@ -158,6 +167,144 @@ func TestOneAPIThatFailsIsNotTheAPIServer(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestRetriesAfterErrorsShareARate(t *testing.T) {
+	const clients, watches, lasts = 10, 100, 50 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		var lock sync.Mutex
+		var seconds [lasts / time.Second]int
+		var group sync.WaitGroup
+		start, line := time.Now(), newReconnecting(clock.RealClock{})
+		for range clients {
+			rt := line.wrapFeeds(roundTripper(func(*http.Request) (*http.Response, error) {
+				lock.Lock()
+				defer lock.Unlock()
+				if past := time.Since(start); past < lasts {
+					seconds[past/time.Second]++
+					return answer(http.StatusServiceUnavailable, ""), nil
+				}
+				return answer(http.StatusOK, ""), nil
+			}))
+			for range watches {
+				group.Go(func() {
+					if resp := get(t, rt, "https://server/api/v1/pods?watch=true&resourceVersion=7"); resp.StatusCode != http.StatusOK {
+						t.Errorf("answered %d", resp.StatusCode)
+					}
+				})
+			}
+		}
+		group.Wait()
+		if most := slices.Max(seconds[1:]); most > retriesPerSecond+1 {
+			t.Errorf("%d retries in a second, want at most %d", most, retriesPerSecond)
+		}
+	})
+}
+
+// awayServer is an API server that refuses connections until back. It accepts a connection per client within 20 ms.
+type awayServer struct {
+	begun, back time.Time
+
+	lock     sync.Mutex
+	attempts [60]int // connections by second
+	accepted int
+}
+
+func (s *awayServer) client(line *reconnecting) http.RoundTripper {
+	var connected atomic.Bool
+	return line.wrapFeeds(roundTripper(func(req *http.Request) (*http.Response, error) {
+		if !connected.Load() {
+			s.lock.Lock()
+			s.attempts[int(time.Since(s.begun).Seconds())]++
+			s.lock.Unlock()
+			if time.Now().Before(s.back) {
+				return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+			}
+			time.Sleep(20 * time.Millisecond)
+			connected.Store(true)
+			s.lock.Lock()
+			s.accepted++
+			s.lock.Unlock()
+		}
+		if trace := httptrace.ContextClientTrace(req.Context()); trace != nil {
+			trace.GotConn(httptrace.GotConnInfo{})
+		}
+		return answer(http.StatusOK, ""), nil
+	}))
+}
+
+func TestWatchesReconnectTogether(t *testing.T) {
+	const clients, watches = 6, 60
+	for _, tt := range []struct {
+		name    string
+		leaving int // requests per client that end 10 s after their start
+	}{
+		{"all watches wait", 0},
+		{"the probing requests end", 20},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server, line := &awayServer{begun: time.Now(), back: time.Now().Add(30 * time.Second)}, newReconnecting(clock.RealClock{})
+				var held sync.WaitGroup
+				for range clients {
+					client := server.client(line)
+					for i := range watches {
+						held.Go(func() {
+							ctx := t.Context()
+							if i < tt.leaving {
+								ended, cancel := context.WithTimeout(ctx, 10*time.Second)
+								defer cancel()
+								ctx = ended
+							}
+							req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://server/api/v1/pods?watch=true&resourceVersion=7", nil)
+							if err != nil {
+								panic(err)
+							}
+							if resp, err := client.RoundTrip(req); i >= tt.leaving && (err != nil || resp.StatusCode != http.StatusOK) {
+								t.Errorf("answered %v, %v", resp, err)
+							}
+						})
+					}
+				}
+				held.Wait()
+				if most := slices.Max(server.attempts[:]); most > 27 { // the elector and the monitor make 3
+					t.Errorf("%d connection attempts in a second, want at most 27", most)
+				}
+				if late := time.Since(server.back); late > 5*time.Second {
+					t.Errorf("watches resumed %v after the return of the API server, want 5s at most", late)
+				}
+				if server.accepted != clients {
+					t.Errorf("%d connections made, want one per client: %d", server.accepted, clients)
+				}
+			})
+		})
+	}
+}
+
+// An aggregated API that does not answer its watch must not hold up the watches of other types on the same connection.
+func TestUnansweredWatchDelaysNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := newReconnecting(clock.RealClock{}).wrapFeeds(roundTripper(func(req *http.Request) (*http.Response, error) {
+			if strings.HasSuffix(req.URL.Path, "widgets") {
+				<-req.Context().Done()
+				return nil, req.Context().Err()
+			}
+			return answer(http.StatusOK, ""), nil
+		}))
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://server/apis/example.com/v1/widgets?watch=true&resourceVersion=7", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { _, _ = rt.RoundTrip(req) }()
+		synctest.Wait()
+		start := time.Now()
+		get(t, rt, "https://server/api/v1/pods?watch=true&resourceVersion=7")
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("a watch of pods was opened after %v, want 1s at most", took)
+		}
+	})
 }
 
 func TestReconnectingEndsWithItsRequest(t *testing.T) {

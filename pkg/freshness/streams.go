@@ -40,6 +40,7 @@ func NewStreams(clk clock.PassiveClock, m *Metrics) *Streams {
 type Link struct {
 	streams *Streams
 	dialer  *connrotation.Dialer
+	feeds   bool // lists are not counted
 
 	heard time.Time // last byte of any watch or list; under the lock of Streams
 }
@@ -265,7 +266,7 @@ func (t *streamTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	streams.answered(r.watchTarget)
-	if r.begins && resp.StatusCode == http.StatusOK {
+	if r.begins && !t.link.feeds && resp.StatusCode == http.StatusOK {
 		streams.metrics.lists.WithLabelValues(append(r.labels(), r.form())...).Inc()
 	}
 	resp.Body = &streamBody{ReadCloser: resp.Body, streams: streams, stream: st, refused: resp.StatusCode != http.StatusOK}

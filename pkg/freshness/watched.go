@@ -38,6 +38,7 @@ type keeper struct {
 	listed    time.Time // when the last one that was answered was asked for
 	newest    string    // its version
 	highest   string    // version of anything that was ever seen; a list cannot be older
+	barred    time.Time // since when lists are forbidden; zero: they are not
 	goal      string    // oldest version of a list the store has not reached, "" if it has them all
 	goalSince time.Time
 
@@ -78,6 +79,10 @@ func (k *keeper) look(ctx context.Context) {
 	k.miss(now)
 	h := k.monitor.deps.Streams.hear(k.target)
 	k.tell(h, now)
+	if silence := k.monitor.cfg.Silence; !k.barred.IsZero() && now.Sub(k.barred) >= silence && now.Sub(h.heard) >= silence {
+		k.enter(ctx, stale, now) // another replica may have the right
+		k.monitor.setStale(ctx, suspicion{target: k.target}, "its lists are forbidden and its watch is silent")
+	}
 	if !k.answered {
 		return
 	}
@@ -120,9 +125,13 @@ func (k *keeper) ask(ctx context.Context, now time.Time) {
 		k.learn(k.Expected())
 	}
 	version, err := k.latest(ctx, k.page)
+	if !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) {
+		k.barred = time.Time{}
+	} else if k.barred.IsZero() {
+		k.barred = now
+	}
 	if k.answered = err == nil; err != nil {
 		klog.FromContext(ctx).V(2).Info("No judgement without a list", "watch", k.target.String(), "err", err)
-		k.missing = ""
 		k.enter(ctx, k.state.unanswered(), now)
 		return
 	}
@@ -179,6 +188,9 @@ func (k *keeper) tell(h hearing, now time.Time) {
 	}
 	if k.goal != "" {
 		behind = now.Sub(k.goalSince).Seconds()
+	}
+	if !k.answered && !k.listed.IsZero() {
+		behind = max(behind, min(silence, now.Sub(k.listed).Seconds()))
 	}
 	k.monitor.deps.Metrics.silence.WithLabelValues(k.target.labels()...).Set(silence)
 	k.monitor.deps.Metrics.behind.WithLabelValues(k.target.labels()...).Set(behind)
