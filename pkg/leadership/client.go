@@ -30,8 +30,7 @@ func NewIdentity() (string, error) {
 // Clients are what an Elector talks through.
 type Clients struct {
 	Leases coordinationv1client.LeasesGetter
-	// Events gets "became leader" before the first write of a term and "stopped leading" after the last, before the release. Each is waited
-	// for, so that this order is also the one the API server sees. Nil: there are none.
+	// Events gets "became leader" at the start of a term and "stopped leading" after the release. Nil: there are none.
 	Events corev1client.EventsGetter
 }
 

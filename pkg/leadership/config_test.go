@@ -80,20 +80,23 @@ func TestLeaseIsRoundedUpToWholeSeconds(t *testing.T) {
 }
 
 func TestStuck(t *testing.T) {
-	cfg := Config{LeaseDuration: 15 * time.Second, ShutdownTimeout: 10 * time.Second, Name: "x"}
 	for _, tt := range []struct {
 		name    string
+		limit   time.Duration // the shutdown timeout; 0: none
 		renewed time.Duration
 		ended   time.Duration // ago; 0: the term goes on
 		stuck   bool
 	}{
-		{"renewed in time", 2 * time.Second, 0, false},
-		{"late, but within the tolerance", 35 * time.Second, 0, false},
-		{"beyond the tolerance", 35*time.Second + 1, 0, true},
-		{"an ended term is not renewed", time.Hour, time.Second, false},
-		{"controllers that do not return", time.Hour, 35*time.Second + 1, true},
+		{"renewed in time", 10 * time.Second, 2 * time.Second, 0, false},
+		{"late, but within the tolerance", 10 * time.Second, 35 * time.Second, 0, false},
+		{"beyond the tolerance", 10 * time.Second, 35*time.Second + 1, 0, true},
+		{"an ended term is not renewed", 10 * time.Second, time.Hour, time.Second, false},
+		{"controllers that do not return", 10 * time.Second, time.Hour, 35*time.Second + 1, true},
+		{"a drain without a limit, which renews the lease", 0, 2 * time.Second, time.Hour, false},
+		{"controllers that do not return, without a limit", 0, time.Hour, time.Hour, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			cfg := Config{LeaseDuration: 15 * time.Second, ShutdownTimeout: tt.limit, Name: "x"}
 			var ended time.Time
 			if tt.ended > 0 {
 				ended = epoch.Add(-tt.ended)

@@ -20,8 +20,7 @@ const (
 // eventTimeout bounds the wait for one event.
 const eventTimeout = 500 * time.Millisecond
 
-// announce writes an event on the Lease and waits for it, so that its order among other requests is fixed, whether ctx has ended or not. A
-// failure is only logged: an event is not worth a term.
+// announce writes an event on the Lease, whether ctx has ended or not. A failure is only logged.
 func (e *Elector) announce(ctx context.Context, what string) {
 	lease, _ := e.lease.current()
 	if e.deps.Clients.Events == nil || lease == nil {

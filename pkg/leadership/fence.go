@@ -160,11 +160,17 @@ func (f *Fence) shorten(allowed allowance) {
 	}
 }
 
-// drain tells that the running term is going to end. What is to be finished is still sent.
+// drain begins the end of the running term. Requests are still sent, so that syncs can finish. Reads in flight are abandoned: a slow
+// one would hold up the next leader.
 func (f *Fence) drain() {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	f.term.end()
+	for fl := range f.flights {
+		if !mutates(fl.method) {
+			fl.abandon("its term is over")
+		}
+	}
 }
 
 // end is called with the lock held.
@@ -251,7 +257,11 @@ func (f *Fence) landed(fl *flight, known bool) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	f.noteSlow(fl, f.clock.Now())
+	if known && mutates(fl.method) {
+		f.metrics.unanswered.Set(0)
+	}
 	if !known && !fl.waits && mutates(fl.method) {
+		f.metrics.unanswered.Inc()
 		f.metrics.unknown.WithLabelValues(fl.method).Inc()
 		if fl.allowed.limited() {
 			f.unsettled = timing.Later(f.unsettled, fl.settled())

@@ -236,6 +236,60 @@ func TestFenceGentleCloseLetsRequestsFinish(t *testing.T) {
 	<-idle
 }
 
+// A read that the API server answers slowly must not hold up the next leader. A write is finished, and so is a read that a sync needs after it.
+func TestDrainCutsReadsInFlight(t *testing.T) {
+	s := newFencedServer(t)
+	s.fence.open(1, within(time.Minute))
+	read, written := make(chan error, 1), make(chan error, 1)
+	go func() { read <- s.do(t.Context(), "GET", "/slow") }()
+	go func() { written <- s.do(t.Context(), "POST", "/slow") }()
+	<-s.arrived
+	<-s.arrived
+	s.fence.drain()
+	select {
+	case err := <-read:
+		var fenced *FencedError
+		if !errors.As(err, &fenced) || !fenced.Sent {
+			t.Errorf("read in flight: %v, want a cut request", err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("a read in flight goes on after the term began to end")
+	}
+	if err := s.do(t.Context(), "GET", "/"); err != nil {
+		t.Errorf("read while the term ends: %v", err)
+	}
+	close(s.release)
+	if err := <-written; err != nil {
+		t.Errorf("write in flight: %v", err)
+	}
+	if cuts := testutil.ToFloat64(s.metrics.cuts.WithLabelValues("GET")); cuts != 0 {
+		t.Errorf("%v cuts were counted, want none: the term did not end hard", cuts)
+	}
+}
+
+func TestUnansweredWritesInARow(t *testing.T) {
+	s := newFencedServer(t)
+	s.fence.open(1, within(time.Minute))
+	for _, step := range []struct {
+		method, path string
+		want         float64
+	}{{"POST", "/slow", 1}, {"GET", "/", 1}, {"PUT", "/slow", 2}, {"POST", "/", 0}} {
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			<-s.arrived
+			if step.path == "/slow" {
+				cancel()
+			}
+		}()
+		_ = s.do(ctx, step.method, step.path)
+		<-s.fence.idleNow()
+		cancel()
+		if got := testutil.ToFloat64(s.metrics.unanswered); got != step.want {
+			t.Errorf("after %s %s: %v, want %v", step.method, step.path, got, step.want)
+		}
+	}
+}
+
 func TestFenceDeadline(t *testing.T) {
 	s := newFencedServer(t)
 	arrived, allowed, err := s.overrun(t, func() error { return s.do(t.Context(), "POST", "/slow") })

@@ -215,12 +215,17 @@ func limitTimeout(query url.Values, left time.Duration) url.Values {
 	return query
 }
 
-// cut ends the request here; whether the server still does what it asks is unknown.
+// cut abandons a request because its term has ended hard.
 func (fl *flight) cut(why string) {
 	if !fl.wasCut {
 		fl.wasCut = true
 		fl.fence.metrics.cuts.WithLabelValues(fl.method).Inc()
 	}
+	fl.abandon(why)
+}
+
+// abandon ends the request here. Whether the server still carries it out is unknown.
+func (fl *flight) abandon(why string) {
 	fl.stop(&FencedError{Method: fl.method, Path: fl.path, Term: fl.term, Sent: true, Reason: why})
 }
 

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -30,6 +31,7 @@ import (
 type world struct {
 	metadata.ResourceInterface // what Monitor does not use
 	streams                    *freshness.Streams
+	registry                   *prometheus.Registry
 
 	lock    sync.Mutex
 	version int                       // of the server
@@ -192,7 +194,8 @@ func (w *world) set(change func(*world)) {
 // observeWorld runs Monitor on a world within a bubble.
 func observeWorld(t *testing.T, e *Elector, w *world, resources ...freshness.Watched) *freshness.Monitor {
 	t.Helper()
-	metrics := freshness.NewMetrics(prometheus.NewRegistry())
+	w.registry = prometheus.NewRegistry()
+	metrics := freshness.NewMetrics(w.registry)
 	w.streams = freshness.NewStreams(realClock, metrics)
 	l := freshness.New(freshness.Config{}, freshness.Deps{
 		Metadata: w, Streams: w.streams, Election: e, Metrics: metrics, LeaseNamespace: e.cfg.Namespace, RetryPeriod: e.cfg.RetryPeriod,
@@ -495,6 +498,63 @@ func TestNotStale(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestSilentTypeWhoseListsFail(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		err    error
+		frozen bool
+		stale  bool
+		behind bool // the metric says so
+	}{
+		{"lists are forbidden and the watch is silent", apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", nil), true, true, true},
+		{"lists are forbidden and the watch delivers", apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", nil), false, false, false},
+		{"the API server does not answer", errors.New("connection refused"), true, false, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := start(t, &leaseServer{}, "a")
+				w := newWorld()
+				l := observeWorld(t, a.Elector, w, w.pods())
+				w.run(10*time.Minute, time.Minute)
+				w.set(func(w *world) { w.err, w.frozen = tt.err, tt.frozen })
+				w.run(80*time.Second, 30*time.Second)
+				if got := l.Stale(); len(got) > 0 {
+					t.Errorf("stale after 80s: %v", got)
+				}
+				w.run(40*time.Second, 30*time.Second)
+				if got := l.Stale(); len(got) > 0 != tt.stale {
+					t.Errorf("stale after 2m: %q, want %v", got, tt.stale)
+				}
+				w.run(15*time.Minute, 30*time.Second)
+				if got := w.gauge(t, "leadership_watch_behind_seconds"); got > 900 != tt.behind {
+					t.Errorf("leadership_watch_behind_seconds = %v after 17m, want more than 900: %v", got, tt.behind)
+				}
+				w.set(func(w *world) { w.err, w.frozen = nil, false })
+				w.run(time.Minute, 10*time.Second)
+				if got := l.Stale(); len(got) > 0 {
+					t.Errorf("stale after lists and the watch are back: %v", got)
+				}
+			})
+		})
+	}
+}
+
+// gauge returns the value of a metric that has one series.
+func (w *world) gauge(t *testing.T, name string) float64 {
+	t.Helper()
+	families, err := w.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == name {
+			return family.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	t.Fatalf("no metric %s", name)
+	return 0
 }
 
 func TestDataSetBack(t *testing.T) {

@@ -255,9 +255,8 @@ func (l *leaseClient) leave(ctx context.Context, hold func() time.Duration, paus
 
 func (l *leaseClient) leaveOnce(ctx context.Context, hold time.Duration) error {
 	lease, err := l.client.Get(ctx, l.name, metav1.GetOptions{})
-	var status apierrors.APIStatus
-	if apierrors.IsNotFound(err) && errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Name == l.name {
-		return errNotOurs // any other 404 is that of a load balancer without API servers
+	if answer.NotFound(err, l.name) {
+		return errNotOurs
 	}
 	if err != nil {
 		return fmt.Errorf("read the lease to release it: %w", err)

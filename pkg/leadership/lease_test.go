@@ -123,7 +123,7 @@ func TestRelease(t *testing.T) {
 		}, "", []string{"get", "get", "get", "update"}, nil},
 		{"the server refuses", func(_ *leaseServer, c *conn) { c.err = forbidden }, "a", []string{"get", "get", "get"}, forbidden},
 		{"a load balancer answers", func(_ *leaseServer, c *conn) {
-			c.err = apierrors.NewGenericServerResponse(404, "get", schema.GroupResource{}, "", "no such page", 0, true)
+			c.err = apierrors.NewGenericServerResponse(404, "get", leases, "test", "no such page", 0, true)
 			time.AfterFunc(time.Second, func() { c.set(func(c *conn) { c.err = nil }) })
 		}, "", nil, nil},
 		{"gone", func(s *leaseServer, _ *conn) { s.write(nil) }, "-", []string{"get"}, errNotOurs},

@@ -18,11 +18,12 @@ type Metrics struct {
 	takeovers  *prometheus.HistogramVec // by cause
 	ended      *prometheus.CounterVec   // by reason
 
-	refusals  *prometheus.CounterVec // by verb
-	cuts      *prometheus.CounterVec // by verb
-	unknown   *prometheus.CounterVec // by verb
-	inFlight  prometheus.Gauge
-	atRelease prometheus.Gauge
+	refusals   *prometheus.CounterVec // by verb
+	cuts       *prometheus.CounterVec // by verb
+	unknown    *prometheus.CounterVec // by verb
+	unanswered prometheus.Gauge
+	inFlight   prometheus.Gauge
+	atRelease  prometheus.Gauge
 
 	aside prometheus.GaugeFunc
 	alone prometheus.GaugeFunc
@@ -34,7 +35,7 @@ type Metrics struct {
 // NewMetrics registers all metrics of this package with reg. Call it once per manager.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := newMetrics()
-	reg.MustRegister(m.master, m.slowpath, m.term, m.started, m.renewalAge, m.lease, m.takeovers, m.ended, m.refusals, m.cuts, m.unknown, m.inFlight, m.atRelease,
+	reg.MustRegister(m.master, m.slowpath, m.term, m.started, m.renewalAge, m.lease, m.takeovers, m.ended, m.refusals, m.cuts, m.unknown, m.unanswered, m.inFlight, m.atRelease,
 		m.aside, m.alone)
 	return m
 }
@@ -56,12 +57,13 @@ func newMetrics() *Metrics {
 			// a hand-over takes milliseconds, a retry period a few seconds, a lease some more
 			Buckets: []float64{0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2, 5, 15, 60},
 		}, []string{"cause"}),
-		ended:     counters("terms_ended_total", "Terms that ended, by reason.", "reason"),
-		refusals:  counters("fence_refusals_total", "Requests refused because they belonged to no running term.", "verb"),
-		cuts:      counters("fence_cuts_total", "Requests cut in flight because their term ended hard.", "verb"),
-		unknown:   counters("fence_unknown_outcomes_total", "Writes that ended without an answer that tells whether they were done.", "verb"),
-		inFlight:  gauge("fence_in_flight_requests", "Requests of controllers in flight."),
-		atRelease: gauge("fence_in_flight_requests_at_release", "Requests of controllers still in flight when this process last gave the lease away. More than 0 is a defect."),
+		ended:      counters("terms_ended_total", "Terms that ended, by reason.", "reason"),
+		refusals:   counters("fence_refusals_total", "Requests refused because they belonged to no running term.", "verb"),
+		cuts:       counters("fence_cuts_total", "Requests cut in flight because their term ended hard.", "verb"),
+		unknown:    counters("fence_unknown_outcomes_total", "Writes that ended without an answer that tells whether they were done.", "verb"),
+		unanswered: gauge("fence_unanswered_writes", "Writes in a row that ended without an answer that tells whether they were done; 0 after the next answered write."),
+		inFlight:   gauge("fence_in_flight_requests", "Requests of controllers in flight."),
+		atRelease:  gauge("fence_in_flight_requests_at_release", "Requests of controllers still in flight when this process last gave the lease away. More than 0 is a defect."),
 	}
 	m.renewalAge = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "leadership_last_renewal_age_seconds",

@@ -43,13 +43,18 @@ type span struct {
 // eventLog is a client of events that keeps what they say.
 type eventLog struct {
 	corev1client.EventInterface
-	lock sync.Mutex
-	text []string
+	hangs bool // no event is stored or answered
+	lock  sync.Mutex
+	text  []string
 }
 
 func (l *eventLog) Events(string) corev1client.EventInterface { return l }
 
-func (l *eventLog) Create(_ context.Context, event *corev1.Event, _ metav1.CreateOptions) (*corev1.Event, error) {
+func (l *eventLog) Create(ctx context.Context, event *corev1.Event, _ metav1.CreateOptions) (*corev1.Event, error) {
+	if l.hangs {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	l.lock.Lock()
 	defer l.lock.Unlock()
 	l.text = append(l.text, event.Message)

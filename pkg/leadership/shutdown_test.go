@@ -46,6 +46,22 @@ func TestHandOverOnShutdown(t *testing.T) {
 	})
 }
 
+func TestEventsDoNotDelayTheHandOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &leaseServer{}
+		hangs := func(p *process, _ *Config) { p.events.hangs = true }
+		a, b := start(t, s, "a", hangs), start(t, s, "b", hangs)
+		sleep(time.Minute)
+		begun := time.Now()
+		a.cancel()
+		<-a.done
+		sleep(time.Second)
+		if took := b.spans()[0].begun.Sub(begun); took > 100*time.Millisecond {
+			t.Errorf("b leads %v after a was told to stop, want at once", took)
+		}
+	})
+}
+
 func TestLeaseIsReleasedAfterTheLastRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &leaseServer{}

@@ -80,8 +80,8 @@ func (e *Elector) begin(ctx context.Context, held *holding) *service {
 	if held != nil {
 		allowed = e.cfg.allowed(e.renewed, relied)
 	}
+	e.fence.open(term.Number, allowed) // under the lock: a renewal must not shorten relied in between
 	e.lock.Unlock()
-	e.fence.open(term.Number, allowed)
 	if held != nil && isClosed(held.lost) { // before there was a term to end
 		e.fence.end(held.reason)
 	}
@@ -277,8 +277,8 @@ func (s *service) conclude(ctx context.Context) {
 		s.holding.stop()
 		<-s.holding.done
 		e.lease.resign()
-		e.announce(ctx, stoppedLeading)
 		s.handOver(ctx, inFlight)
+		e.announce(ctx, stoppedLeading)
 	}
 	s.retire()
 	s.flush(ctx) // after the release: nobody should wait for a leader because of what the last one still has to tell
