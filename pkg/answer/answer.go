@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Meaning is what an answer proves about a request.
@@ -74,4 +75,16 @@ func Unable(err error) bool {
 	}
 	code := int(answer.Status().Code)
 	return !Complete(code) || code == http.StatusTooManyRequests
+}
+
+// NotFound reports whether err is the Status 404 of an API server that has no object of this name. A load balancer, or a server
+// without the path, returns 404 with text. client-go makes a Status with the name of that text, too, with the cause
+// UnexpectedServerResponse.
+func NotFound(err error, name string) bool {
+	var answer apierrors.APIStatus
+	if !errors.As(err, &answer) || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
+		return false
+	}
+	status := answer.Status()
+	return status.Code == http.StatusNotFound && status.Reason == metav1.StatusReasonNotFound && status.Details != nil && status.Details.Name == name
 }

@@ -65,3 +65,24 @@ func TestOf(t *testing.T) {
 		})
 	}
 }
+
+func TestNotFoundNamesTheObject(t *testing.T) {
+	pods := schema.GroupResource{Resource: "pods"}
+	for _, tt := range []struct {
+		name string
+		err  error
+		want bool
+	}{
+		{"the object", apierrors.NewNotFound(pods, "a"), true},
+		{"wrapped", fmt.Errorf("read: %w", apierrors.NewNotFound(pods, "a")), true},
+		{"another object", apierrors.NewNotFound(pods, "b"), false},
+		{"the page of a load balancer", apierrors.NewGenericServerResponse(http.StatusNotFound, "get", pods, "a", "404 page not found", 0, true), false},
+		{"another status", apierrors.NewConflict(pods, "a", nil), false},
+		{"no answer", syscall.ECONNREFUSED, false},
+		{"no error", nil, false},
+	} {
+		if got := NotFound(tt.err, "a"); got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}

@@ -79,18 +79,21 @@ func trimPod(share *shared, pod *corev1.Pod) *Pod {
 		p.Annotations = share.mapOf(&share.annotations, map[string]string{corev1.PodDeletionCost: cost})
 	}
 	for _, c := range pod.Status.Conditions {
-		condition := Condition{Status: canonical(c.Status), Reason: canonical(c.Reason), Since: c.LastTransitionTime}
 		switch c.Type {
 		case corev1.PodReady:
-			p.Ready = condition
+			p.Ready = trimCondition(&c)
 		case corev1.PodScheduled:
-			p.Scheduled = condition
+			p.Scheduled = trimCondition(&c)
 		case corev1.DisruptionTarget:
-			p.Disruption = condition
+			p.Disruption = trimCondition(&c)
 		}
 	}
 	p.Restarts, p.SidecarRestarts = restarts(pod)
 	return p
+}
+
+func trimCondition(c *corev1.PodCondition) Condition {
+	return Condition{Status: canonical(c.Status), Reason: canonical(c.Reason), Since: c.LastTransitionTime}
 }
 
 func restarts(pod *corev1.Pod) (regular, sidecar int32) {

@@ -52,15 +52,18 @@ func WithoutHash(t *corev1.PodTemplateSpec) corev1.PodTemplateSpec {
 type digester struct{ hash.Hash }
 
 func (d digester) value(v reflect.Value) {
-	switch special := v.Interface().(type) {
-	case resource.Quantity:
-		d.quantity(special)
+	// v.Interface() would copy every value to the heap.
+	switch v.Type() {
+	case reflect.TypeFor[resource.Quantity]():
+		d.quantity(v.Interface().(resource.Quantity))
 		return
-	case metav1.Time:
-		d.time(special.Unix(), special.Nanosecond())
-		return
-	case metav1.MicroTime:
-		d.time(special.Unix(), special.Nanosecond())
+	case reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime]():
+		t := v.Interface().(interface {
+			Unix() int64
+			Nanosecond() int
+		})
+		d.number(uint64(t.Unix()))
+		d.number(uint64(t.Nanosecond()))
 		return
 	}
 	switch v.Kind() {
@@ -118,11 +121,6 @@ func (d digester) quantity(q resource.Quantity) {
 	}
 	d.text(digits)
 	d.number(uint64(scale))
-}
-
-func (d digester) time(seconds int64, nanoseconds int) {
-	d.number(uint64(seconds))
-	d.number(uint64(nanoseconds))
 }
 
 func (d digester) text(s string) {

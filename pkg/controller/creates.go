@@ -16,8 +16,10 @@ type Create struct {
 // under the same name, so that all its attempts make at most one object. They belong to the sync of the owner, and are not safe for concurrent use.
 type Creates []Create
 
-// Choose returns n names to create objects under: first those of earlier creates, then new ones from draw that are not taken.
+// Choose returns n names to create objects under: first those of earlier creates, unanswered ones before rejected ones, then new ones from draw that are not taken.
 func (c Creates) Choose(n int, draw func() string, taken func(name string) bool) []string {
+	rank := map[bool]int{true: 0, false: 1}
+	slices.SortStableFunc(c, func(a, b Create) int { return rank[a.Unknown] - rank[b.Unknown] })
 	names := make([]string, 0, n)
 	for _, a := range c[:min(n, len(c))] {
 		names = append(names, a.Name)

@@ -28,20 +28,20 @@ func TestCreatesUseUpNamesBeforeTheyDrawNewOnes(t *testing.T) {
 	if len(c.Unanswered()) != 3 {
 		t.Errorf("%d unanswered while the requests are out, want 3", len(c.Unanswered()))
 	}
-	lost := Create{Name: "web-3", Unknown: true, Until: now.Add(time.Minute)}
+	lost := Create{Name: "web-4", Unknown: true, Until: now.Add(time.Minute)}
 	c.End("web-1")                // made
 	c.Keep(lost)                  // not answered
-	c.Keep(Create{Name: "web-4"}) // refused
+	c.Keep(Create{Name: "web-3"}) // refused
 	if got := c.Unanswered(); len(got) != 1 || !got[0].Equal(lost.Until) {
 		t.Errorf("unanswered until %v, want one until %v", got, lost.Until)
 	}
-	for n, want := range [][]string{{}, {"web-3"}, {"web-3", "web-4"}, {"web-3", "web-4", "web-5"}} {
+	for n, want := range [][]string{{}, {"web-4"}, {"web-4", "web-3"}, {"web-4", "web-3", "web-5"}} {
 		if got := c.Choose(n, draw, free); !slices.Equal(got, want) {
 			t.Errorf("names %v, want %v", got, want)
 		}
 	}
-	if again := c.Begin("web-3"); again != lost {
-		t.Errorf("next is %+v, want web-3, not answered", again)
+	if again := c.Begin("web-4"); again != lost {
+		t.Errorf("next is %+v, want web-4, not answered", again)
 	}
 	if got := c.Unanswered(); len(got) != 1 || !got[0].IsZero() {
 		t.Errorf("unanswered until %v while the request is out, want one of which nobody knows", got)

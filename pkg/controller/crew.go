@@ -54,6 +54,8 @@ type run struct {
 	old    bool
 	slow   bool                      // it occupies no worker
 	signed atomic.Pointer[time.Time] // when it last sent a request or got an answer
+
+	requests atomic.Int32 // that it has sent
 }
 
 // sign notes a sign of life.
@@ -146,8 +148,8 @@ func (c *crew[K]) begin(key K, name string, now time.Time) *run {
 // shares reports whether a group may have another sync. The lock is held.
 func (c *crew[K]) shares(g *group[K]) bool { return g.slow == 0 || g.slow < c.slowMost-c.slow }
 
-// end notes that a sync has ended, and returns keys of its group that need no longer stand aside: one in its place, and one more so that a
-// group whose share has grown takes it.
+// end records the end of a sync, and returns keys of its group that need no longer stand aside: one in its place, and one more so that a
+// group whose share has grown takes it. After a sync without a group these are keys of all groups: a key may have left its group while it stood aside.
 func (c *crew[K]) end(r *run, now time.Time) []K {
 	c.lock.Lock()
 	defer c.lock.Unlock()
@@ -170,15 +172,17 @@ func (c *crew[K]) end(r *run, now time.Time) []K {
 	case c.changed <- struct{}{}:
 	default:
 	}
-	if g == nil || !c.shares(g) {
-		return nil
-	}
 	var keys []K
-	for len(keys) < 2 && g.aside.Len() > 0 {
-		keys = append(keys, g.aside.Pop())
-	}
-	if g.slow == 0 && g.aside.Len() == 0 {
-		delete(c.groups, r.group)
+	for name, g := range c.groups {
+		if name != r.group && r.group != "" || !c.shares(g) {
+			continue
+		}
+		for n := 0; n < 2 && g.aside.Len() > 0; n++ {
+			keys = append(keys, g.aside.Pop())
+		}
+		if g.slow == 0 && g.aside.Len() == 0 {
+			delete(c.groups, name)
+		}
 	}
 	return keys
 }

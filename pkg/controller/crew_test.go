@@ -61,6 +61,11 @@ func TestWhichSyncsMayRun(t *testing.T) {
 				{at: time.Second, end: "a/4", want: "18 19"},
 				{at: time.Second, end: "a/5", want: ""},
 			}), free: true},
+		{name: "a key that has left its group calls back others of groups", steps: slices.Concat(many("a", 0, 16, 0, "runs"), many("a", 16, 20, time.Second, "aside"), []step{
+			{at: time.Second, end: "a/3", want: "16 17"},
+			{at: time.Second, begin: "/16", want: "runs"},
+			{at: time.Second, end: "/16", want: "18 19"},
+		}), free: true},
 		{name: "the end of another group's calls back nobody", steps: slices.Concat(many("b", 0, 1, 0, "runs"), many("a", 0, 16, 0, "runs"),
 			many("a", 16, 20, time.Second, "aside"), []step{{at: time.Second, end: "b/0", want: ""}}), free: true},
 	} {

@@ -1,6 +1,7 @@
 // Package controller is what every controller is built on: how the manager knows it ([Registration], with its flags, gates and rights), what it
-// is given ([Base]), and the one loop that it runs its keys through ([Loop]): a queue without duplicates, a number of workers, back-off
-// for keys that failed, and containment of keys that panic.
+// is given ([Base]), and the one loop that it runs its keys through ([Loop]): a queue without duplicates, a number of workers,
+// back-off for keys that failed, and containment of keys that panic. All failing keys of a loop share two token buckets, for their first retries and for
+// later ones. When a failing key succeeds, the next one needs no token: recovery is as fast as the requests are.
 //
 // Slow is not stuck. A sync that waits, as a rule for the API server, gives its worker to another key, and keys of one slow namespace do not
 // hold up those of others ([Loop.GroupBy]). The loop is healthy as long as every sync sends requests or gets answers.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -33,10 +35,10 @@ type LoopConfig struct {
 	Clock      clock.WithTicker
 }
 
-// Result of a sync that did not fail.
+// Result of a sync.
 type Result struct {
 	// After asks for another sync of the key; zero leaves that to the next event. An earlier request for the same key wins,
-	// and an event in between does not cancel it.
+	// and an event in between does not cancel it. Beside an error, After bounds the back-off of the key.
 	After time.Duration
 }
 
@@ -53,8 +55,8 @@ func Soonest(waits ...time.Duration) (least time.Duration) {
 	return least
 }
 
-// Reconcile brings one key a step closer to its spec. An error is logged and the key retried with back-off; an error that is
-// context.Canceled means the process or the term is ending and is neither logged as a failure nor counted.
+// Reconcile brings one key a step closer to its spec. After an error the key is retried with back-off. A conflict and context.Canceled are no failures:
+// they are not logged, and their retries take no tokens.
 type Reconcile[K comparable] func(ctx context.Context, key K) (Result, error)
 
 // Loop runs Reconcile for the keys it is given. Add, AddAfter and Healthy may be called at any time from any goroutine.
@@ -65,11 +67,8 @@ type Loop[K comparable] struct {
 	group     func(K) string    // nil: keys belong to no group
 	metrics   *metrics
 	crew      *crew[K]
+	failures  failureLog
 	queue     atomic.Pointer[termQueue[K]] // nil outside a term
-}
-
-type termQueue[K comparable] struct {
-	workqueue.TypedRateLimitingInterface[K]
 }
 
 // NewLoop returns a loop that is not running. Its metrics are registered with reg under the queue's name.
@@ -150,6 +149,15 @@ func (l *Loop[K]) serve(ctx context.Context, q *termQueue[K]) {
 	defer cancel()
 	var syncs sync.WaitGroup
 	syncs.Go(func() { l.dispatch(ctx, work, q, &syncs) })
+	syncs.Go(func() {
+		q.serveLine(ctx, l.cfg.Clock, q.first, rate.NewLimiter(firstRetriesPerSecond, firstRetriesBurst))
+	})
+	syncs.Go(func() {
+		q.serveLine(ctx, l.cfg.Clock, q.later, rate.NewLimiter(laterRetriesPerSecond, laterRetriesBurst))
+	})
+	syncs.Go(func() {
+		l.failures.run(ctx, l.cfg.Clock, klog.LoggerWithValues(klog.FromContext(ctx), "controller", l.cfg.Controller))
+	})
 
 	<-ctx.Done()
 	l.queue.Store(nil)
@@ -173,6 +181,10 @@ func (l *Loop[K]) dispatch(term, work context.Context, q *termQueue[K], syncs *s
 		key, shutdown := q.Get()
 		if shutdown {
 			return
+		}
+		if !q.admits(key) {
+			q.Done(key)
+			continue
 		}
 		group := ""
 		if l.group != nil {
@@ -221,12 +233,22 @@ func (l *Loop[K]) newQueue() *termQueue[K] {
 	if l.due != nil {
 		order = &byDeadline[K]{due: l.due}
 	}
-	return &termQueue[K]{workqueue.NewTypedRateLimitingQueueWithConfig(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[K](l.cfg.MinBackoff, l.cfg.MaxBackoff),
-		workqueue.TypedRateLimitingQueueConfig[K]{Name: l.cfg.Queue, Clock: l.cfg.Clock, DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(
-			workqueue.TypedDelayingQueueConfig[K]{Name: l.cfg.Queue, Clock: l.cfg.Clock, Queue: workqueue.NewTypedWithConfig(
-				workqueue.TypedQueueConfig[K]{Name: l.cfg.Queue, Clock: l.cfg.Clock, Queue: order})})},
-	)}
+	newest := time.Time{}
+	newestFirst := func(K) time.Time { // an outage of many keys does not delay the retry of a key that fails only once
+		newest = newest.Add(-1)
+		return newest
+	}
+	backoff := workqueue.NewTypedItemExponentialFailureRateLimiter[K]
+	return &termQueue[K]{
+		TypedRateLimitingInterface: workqueue.NewTypedRateLimitingQueueWithConfig(backoff(l.cfg.MinBackoff, l.cfg.MaxBackoff),
+			workqueue.TypedRateLimitingQueueConfig[K]{Name: l.cfg.Queue, Clock: l.cfg.Clock, DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(
+				workqueue.TypedDelayingQueueConfig[K]{Name: l.cfg.Queue, Clock: l.cfg.Clock, Queue: workqueue.NewTypedWithConfig(
+					workqueue.TypedQueueConfig[K]{Name: l.cfg.Queue, Clock: l.cfg.Clock, Queue: order})})}),
+		cut:       backoff(l.cfg.MinBackoff, l.cfg.MaxBackoff),
+		first:     workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[K]{Queue: &byDeadline[K]{due: newestFirst}}),
+		later:     workqueue.NewTyped[K](),
+		recovered: make(chan struct{}, l.cfg.Workers),
+	}
 }
 
 // settleGauges sets the workqueue gauges of syncs in progress to zero. The queue of the term stopped updating them when it was shut down, while
@@ -292,25 +314,31 @@ func (l *Loop[K]) sync(work context.Context, q *termQueue[K], key K, r *run) {
 	result, err := l.contained(l.traced(klog.NewContext(work, logger), r), key)
 	l.metrics.observe(result, err, l.cfg.Clock.Since(r.start))
 	switch {
-	case errors.Is(err, context.Canceled):
+	case errors.Is(err, context.Canceled), apierrors.IsConflict(err) && q.cut.NumRequeues(key) < conflictRetries:
 		logger.V(4).Info("Sync was cut short", "reason", err)
-		q.AddRateLimited(key) // matters only if it was not the end of the term that cut it
+		q.AddAfter(key, q.cut.When(key))
 	case err != nil:
-		// Not utilruntime.HandleError: that sleeps under a lock of the whole process, so one failing key would hold up the others.
-		logger.Error(err, "Sync failed, the key will be retried")
+		if l.failures.admits(key, err) {
+			// Not utilruntime.HandleError: that sleeps under a lock of the whole process, so one failing key would hold up the others.
+			logger.Error(err, "Sync failed, the key will be retried")
+		}
+		q.requests.Store(key, r.requests.Load())
 		q.AddRateLimited(key)
 	default:
 		q.Forget(key)
-		if result.After > 0 {
-			q.AddAfter(key, result.After)
-		}
+	}
+	if result.After > 0 {
+		q.AddAfter(key, result.After)
 	}
 }
 
 // traced returns a context whose requests are signs of life of the sync.
 func (l *Loop[K]) traced(ctx context.Context, r *run) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GetConn:              func(string) { r.sign(l.cfg.Clock.Now()) }, // a request is about to be sent
+		GetConn: func(string) { // a request is about to be sent
+			r.sign(l.cfg.Clock.Now())
+			r.requests.Add(1)
+		},
 		GotFirstResponseByte: func() { r.sign(l.cfg.Clock.Now()) },
 	})
 }

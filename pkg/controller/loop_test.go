@@ -107,6 +107,8 @@ func TestResultsDecideWhenAKeyReturns(t *testing.T) {
 		{"errors back off from 5 ms, doubling", []func() (Result, error){fail, fail, fail, done}, []string{"k@0s", "k@15ms", "k@35ms", "k@5ms"}},
 		{"success forgets earlier errors", []func() (Result, error){fail, after(100 * time.Millisecond), fail, done},
 			[]string{"k@0s", "k@105ms", "k@110ms", "k@5ms"}},
+		{"after beside an error bounds the back-off", []func() (Result, error){fail, fail, fail, failAfter(3 * time.Millisecond), done},
+			[]string{"k@0s", "k@15ms", "k@35ms", "k@38ms", "k@5ms"}},
 		{"a panic is an error", []func() (Result, error){explode, done}, []string{"k@0s", "k@5ms"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -133,6 +135,9 @@ func TestResultsDecideWhenAKeyReturns(t *testing.T) {
 func done() (Result, error)    { return Result{}, nil }
 func fail() (Result, error)    { return Result{}, errors.New("no") }
 func explode() (Result, error) { panic("boom") }
+func failAfter(d time.Duration) func() (Result, error) {
+	return func() (Result, error) { return Result{After: d}, errors.New("no") }
+}
 func after(d time.Duration) func() (Result, error) {
 	return func() (Result, error) { return Result{After: d}, nil }
 }

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -69,11 +68,6 @@ type Controller interface {
 	Run(ctx context.Context) error
 	// Healthy returns an error that says what stands still, if something does. It may be called at any time.
 	Healthy() error
-}
-
-// Debugger is a controller that shows what it knows, to whoever may get the path /debug/controllers/<name>/graph.
-type Debugger interface {
-	Debug() http.Handler
 }
 
 // Base is what a controller is built on.

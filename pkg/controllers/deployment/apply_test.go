@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -20,7 +21,9 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"minikcm/pkg/answer"
+	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
+	"minikcm/pkg/internal/fakeapi"
 )
 
 // withTemplate makes what it is asked for, changed on its way.
@@ -66,8 +69,8 @@ func TestANewDeploymentTakesTwoWrites(t *testing.T) {
 	}
 }
 
-// TestARefusedCreateIsHeldBack: the status tells, nothing else is given up for it, and the next sync does not try again before its time.
-func TestARefusedCreateIsHeldBack(t *testing.T) {
+// TestRefusedCreateFailsEachSync: the status has the reason, no pods are given up for the create, and each sync is an error, so the loop paces the next.
+func TestRefusedCreateFailsEachSync(t *testing.T) {
 	d := newDeployment(3, within(1, 1), deadline(600))
 	d.Generation = 2
 	old := owned(d, "v0", newOld("old", 3, 1, sizedFor(3, 4), revision("1")))
@@ -85,11 +88,22 @@ func TestARefusedCreateIsHeldBack(t *testing.T) {
 	b.d = d.DeepCopy()
 	b.d.Status = got
 	b.client.ClearActions()
-	result, err := b.run(t.Context())
-	if err != nil || result.After != time.Second {
-		t.Errorf("during the back-off: %+v, %v; want After 1 s", result, err)
+	if _, err := b.run(t.Context()); !apierrors.IsForbidden(err) {
+		t.Errorf("next sync: %v, want the error of the API server", err)
 	}
-	b.wants(t)
+	b.wants(t, "create replicasets")
+}
+
+// TestAConflictOfACreateIsRetriedAtOnce: quota admission returns a conflict while other requests change the quota. The next try may succeed.
+func TestAConflictOfACreateIsRetriedAtOnce(t *testing.T) {
+	b := newBench(t, newDeployment(3))
+	b.on("create replicasets", fails(apierrors.NewConflict(setResource, "web", errors.New("quota"))))
+	for range 2 {
+		if _, err := b.run(t.Context()); err == nil {
+			t.Error("no error")
+		}
+	}
+	b.wants(t, "create replicasets", "update deployments/status", "create replicasets", "update deployments/status")
 }
 
 // TestAnUnansweredCreateKeepsItsName, and the status tells that there is no answer.
@@ -652,6 +666,38 @@ func TestAConflictOfTheStatusIsQuiet(t *testing.T) {
 	}
 }
 
+// TestARejectedStatusKeepsTheTimers: the step that waits must not wait for the back-off of the key.
+func TestARejectedStatusKeepsTheTimers(t *testing.T) {
+	d := newDeployment(4, within(1, 1), deadline(600))
+	old := owned(d, "v0", newOld("old", 2, 1, unseen, sizedFor(4, 5), revision("1")))
+	b := newBench(t, d, owned(d, "v1", newNext("new", 2, sizedFor(4, 5), revision("2"))), old)
+	b.ledger.resizedAt[old.UID] = now
+	b.on("update deployments/status", fails(apierrors.NewForbidden(setResource, "web", errors.New("webhook"))))
+	if result, err := b.run(t.Context()); err == nil || result.After == 0 || result.After > longestPace {
+		t.Errorf("result %+v, error %v; want an error, and After at most %v", result, err, longestPace)
+	}
+}
+
+// TestNoStatusForAnOutdatedSpec: the API server would reject a status of a Deployment that changed during the sync.
+func TestNoStatusForAnOutdatedSpec(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDeployment(3)
+		newer := d.DeepCopy()
+		newer.Generation++
+		store := caches.New(fakeapi.NewClientset(t, newer), caches.Config{Name: t.Name()})
+		b := newBench(t, d, owned(d, "v1", newNext("new", 3, sizedFor(3, 3), revision("1"))))
+		var err error
+		if b.statuses.deployments, err = store.Deployments(); err != nil {
+			t.Fatal(err)
+		}
+		defer fakeapi.Fill(t, store)()
+		if _, err := b.run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		b.wants(t)
+	})
+}
+
 // TestNumbersAloneAreWrittenAtTheirPace, and what somebody may wait for at once.
 func TestNumbersAloneAreWrittenAtTheirPace(t *testing.T) {
 	d := newDeployment(3)
@@ -724,78 +770,6 @@ func TestThePaceOfNumbersFollowsTheDeadline(t *testing.T) {
 	}
 }
 
-// TestTerminatingReplicasAreToldAgain with the next generation, if an API server has dropped them: another may not.
-func TestTerminatingReplicasAreToldAgain(t *testing.T) {
-	d := newDeployment(3)
-	b := newBench(t, d, owned(d, "v1", newNext("new", 3, sizedFor(3, 3), revision("1"), telling(func(s *appsv1.ReplicaSetStatus) { s.TerminatingReplicas = new(int32) }))))
-	b.on("update deployments/status", func(_ int, a clienttesting.Action) (runtime.Object, error) {
-		got := a.(clienttesting.UpdateAction).GetObject().(*appsv1.Deployment).DeepCopy()
-		got.Status.TerminatingReplicas = nil
-		return got, nil
-	})
-	for _, want := range []bool{true, false} {
-		if got := b.facts(b.task, true, new(time.Duration)).terminatingReplicas; got != want {
-			t.Errorf("told: %t, want %t", got, want)
-		}
-		if _, err := b.run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	b.d = d.DeepCopy()
-	b.d.Generation++
-	if !b.facts(b.task, true, new(time.Duration)).terminatingReplicas {
-		t.Error("not told of another generation")
-	}
-}
-
-// TestProgressThatIsToldLaterCountsFromWhenItWasSeen, so that no deadline moves by the pace of numbers.
-func TestProgressThatIsToldLaterCountsFromWhenItWasSeen(t *testing.T) {
-	const minute = 60
-	for _, tt := range []struct {
-		name  string
-		ready []int32       // of the new ReplicaSet in each of the syncs
-		every time.Duration // between the syncs
-		want  time.Duration // from the first sync to the time that the last one tells
-	}{
-		{"seen once", []int32{2, 2}, 2 * time.Second, 0},
-		{"seen often", []int32{2, 2, 2}, time.Second, 0},
-		{"more meanwhile", []int32{2, 3, 3}, time.Second, time.Second},
-		{"more at last", []int32{2, 3}, 2 * time.Second, 2 * time.Second},
-		{"too long ago to be a matter of pace", []int32{2, 2}, minute * time.Second, minute * time.Second},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			d := newDeployment(5, deadline(10*minute), annotated(revisionAnnotation, "1"))
-			d.Status = appsv1.DeploymentStatus{
-				ObservedGeneration: 1, Replicas: 5, UpdatedReplicas: 5, ReadyReplicas: 1, AvailableReplicas: 1, UnavailableReplicas: 4,
-				TerminatingReplicas: new(int32),
-				Conditions: []appsv1.DeploymentCondition{
-					{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionFalse, Reason: "MinimumReplicasUnavailable", LastUpdateTime: ago(time.Hour)},
-					{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: "ReplicaSetUpdated", LastUpdateTime: ago(minute * time.Second)},
-				},
-			}
-			next := newNext("new", 5, having(1), sizedFor(5, 5), revision("1"), telling(func(s *appsv1.ReplicaSetStatus) { s.TerminatingReplicas = new(int32) }))
-			b := newBench(t, d, owned(d, "v1", next))
-			b.throttle.statusAt = now
-			var told appsv1.DeploymentStatus
-			b.on("update deployments/status", func(_ int, a clienttesting.Action) (runtime.Object, error) {
-				told = a.(clienttesting.UpdateAction).GetObject().(*appsv1.Deployment).Status
-				return nil, nil
-			})
-			for i, ready := range tt.ready {
-				b.task.now = now.Add(time.Duration(i) * tt.every)
-				b.clock.SetTime(b.task.now)
-				b.sets[0].Status.ReadyReplicas, b.sets[0].Status.AvailableReplicas = ready, ready
-				if _, err := b.run(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if got := progressingOf(told).LastUpdateTime.Sub(now); got != tt.want || told.ReadyReplicas != tt.ready[len(tt.ready)-1] {
-				t.Errorf("told %+v: progress %v after the first sync, want %v", told, got, tt.want)
-			}
-		})
-	}
-}
-
 func TestHistoryIsPrunedWithPreconditions(t *testing.T) {
 	d := newDeployment(3)
 	old := owned(d, "v0", newOld("old", 0, 1))
@@ -816,9 +790,6 @@ func TestHistoryIsPrunedWithPreconditions(t *testing.T) {
 	}
 	if got.Preconditions == nil || *got.Preconditions.UID != old.UID || *got.Preconditions.ResourceVersion != "5" {
 		t.Errorf("preconditions %+v, want what was judged", got.Preconditions)
-	}
-	if _, ok := b.ledger.pruned[old.UID]; !ok {
-		t.Error("not remembered")
 	}
 }
 
@@ -847,7 +818,7 @@ func TestRollingBackReadsTheTemplateLive(t *testing.T) {
 	}
 }
 
-// TestARefusedRollbackIsTold: the annotation stays, and whoever set it is to know why nothing happens. All else goes on until it is tried again.
+// TestARefusedRollbackIsTold: the annotation stays, and whoever set it is to know why nothing happens.
 func TestARefusedRollbackIsTold(t *testing.T) {
 	d := newDeployment(3, annotated(appsv1.DeprecatedRollbackTo, "1"), annotated(revisionAnnotation, "2"))
 	b := newBench(t, d, owned(d, "v0", newOld("old", 0, 9, revision("1"))), owned(d, "v1", newNext("next", 3, revision("2"))))
@@ -858,15 +829,6 @@ func TestARefusedRollbackIsTold(t *testing.T) {
 	b.wantsEvents(t, `Warning DeploymentRollbackFailed Failed to roll back deployment "web": `)
 
 	b.client.ClearActions()
-	if result, err := b.run(t.Context()); err != nil || result.After != time.Second {
-		t.Errorf("while it waits: %+v, %v; want After 1 s", result, err)
-	}
-	b.wants(t, "update deployments/status")
-	b.wantsEvents(t)
-
-	b.client.ClearActions()
-	b.clock.SetTime(now.Add(time.Second))
-	b.now = b.clock.Now()
 	if _, err := b.run(t.Context()); !apierrors.IsForbidden(err) {
 		t.Errorf("tried again: error %v, want that of the API server", err)
 	}

@@ -16,6 +16,9 @@ import (
 	"minikcm/pkg/controller"
 )
 
+// terminatingRecheck repeats a create after an answer that the namespace is terminating. The answer may be about an earlier namespace of this name.
+const terminatingRecheck = time.Minute
+
 // createFate is how the creation of a ReplicaSet stands.
 type createFate int
 
@@ -67,7 +70,6 @@ func (w *writer) made(ctx context.Context, t task, want, got *appsv1.ReplicaSet,
 	got.ManagedFields = nil
 	t.ledger.end(want.Name)
 	t.ledger.barrier.Require(w.sets, got.ResourceVersion, t.now)
-	t.throttle.creates = controller.Backoff{}
 	if attempt.Unknown {
 		w.metrics.lostAnswers.WithLabelValues("create", fateAbsent).Inc()
 	}
@@ -163,11 +165,8 @@ func (w *writer) notMade(t task, want *appsv1.ReplicaSet, attempt controller.Cre
 	c := creation{fate: createUnknown, err: err}
 	switch outcome {
 	case answer.Terminating:
-		// The answer may be old: an API server hears later than others that a namespace has gone and another has its name.
-		t.throttle.creates = t.throttle.creates.Refused(t.d.Generation, false, now)
-		return creation{fate: createRefused, hold: holdTerminating, again: t.throttle.creates.Wait(t.d.Generation, now)}
-	case answer.Refused, answer.Missing, answer.Conflict:
-		t.throttle.creates = t.throttle.creates.Refused(t.d.Generation, false, now)
+		return creation{fate: createRefused, hold: holdTerminating, again: terminatingRecheck}
+	case answer.Refused, answer.Missing: // a conflict, of a quota for instance, is gone at the next try
 		c.fate, c.hold = createRefused, holdCreateBackoff
 	}
 	if !stopped(err) {

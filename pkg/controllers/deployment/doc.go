@@ -76,19 +76,17 @@
 // The generation is observed when its sizes are written. A raise that has to wait for the ReplicaSet controller puts that off. So does one that was made without
 // that wait, until the status of the ReplicaSet shows it, and a change that was refused, until a rolling update goes on without it.
 //
-// A key that fails is retried after at most a minute, for ever. Creates and rollbacks that are refused have a back-off of their own, of which resizes and status
-// know nothing. A resize that is refused is told, has a back-off, too, and holds up no other: in a rolling update other ReplicaSets give up pods in its place, and
+// A Deployment whose sync failed is synced again after at most a minute and at the rate that all failing Deployments share. Each such sync repeats a rejected
+// create, then resizes and writes the status; a rejected rollback ends the sync. A resize that is refused is told, has a back-off, too, and holds up no other: in a rolling update other ReplicaSets give up pods in its place, and
 // a rollout does not wait for ever for one that refuses the size that it is to have since the Deployment was scaled.
 //
 // Something that changes templates on their way into new ReplicaSets is told, with the field: such a ReplicaSet loses its pods, stays to be looked at, and is
 // deleted when the next is made, no sooner than after 5 s, then 10 s, up to 5 min. Those are made without pods and raised when they have come back as they were
 // sent. A new term knows nothing of that: one more stays behind in the history. One that comes back with other labels or another owner is not ours, and is deleted at once.
 //
-// Steps of a rolling update get larger where the API server is slow. An old ReplicaSet whose controller has not acted on its last size gives up no more
-// for up to 2 s. Where more than seven pods may be on their way at once (surge and unavailable together), a small step waits for 80 times as long as
-// the last resize took, at most 2 s. Both only put off, so the bounds hold, and both count from the last step, so the delays do not add up.
+// The ReplicaSet controller paces the statuses of large ReplicaSets, and steps of a rolling update follow those. An old ReplicaSet whose controller has not
+// acted on its last size gives up no more pods for up to 2 s. The wait counts from the last step, and the bounds hold meanwhile.
 //
 // Of ReplicaSets without replicas the cache keeps no template but a digest, which tells whether it is that of the Deployment; a rollback reads it live.
-// A status of which only numbers have changed that decide nothing is written two seconds after the last one at the earliest. That the rollout makes progress
-// is told with the time at which it was seen.
+// A status of which only numbers have changed that decide nothing is written two seconds after the last one at the earliest.
 package deployment

@@ -27,10 +27,7 @@ type ledger struct {
 	resizes   map[types.UID]unansweredResize // by ReplicaSet
 	trusted   map[types.UID]struct{}         // ReplicaSets whose status has shown their last size in this term, and that were not raised too early since
 	resizedAt map[types.UID]time.Time        // when a size was last changed and that was answered, by ReplicaSet
-	steps     steps                          // the last of the rolling update
-	pruned    map[types.UID]struct{}         // ReplicaSets deleted for certain, though the cache may show them
 	best      best                           // what the status has told of the new ReplicaSet
-	untold    sighting                       // the last numbers that no status has told yet; zero: there are none
 
 	templates templates // which ReplicaSets have the present one
 }
@@ -54,22 +51,6 @@ func (u unansweredResize) unwanted(d *appsv1.Deployment, current bool) bool {
 		return !current || to > all
 	}
 	return current && to < min(all, u.change.from)
-}
-
-// steps is the last change of a size of a Deployment's ReplicaSets that was answered; zero: none was yet.
-type steps struct {
-	at   time.Time     // of the answer
-	took time.Duration // what --kube-api-qps made it wait included: it bounds the writes no less than a slow API server does
-}
-
-// stepShare: each step costs two resizes and the statuses that follow. So a small one comes when a resize is no more than a stepShare-th of the time since the
-// last step. Where a resize takes 5 ms that is 0.4 s later, and where the API server is busy there are fewer and larger steps.
-const stepShare = 80
-
-// gather returns how much longer a small step may be put off, so that it becomes a larger one: until stepShare times as long as the last resize took, at
-// most patience, has passed since the last step.
-func (s steps) gather(patience time.Duration, now time.Time) time.Duration {
-	return max(0, s.at.Add(min(stepShare*s.took, patience)).Sub(now))
 }
 
 // best is how far statuses have told that a rollout has come with one new ReplicaSet at one size. With another size it is not known: the first pods that come
@@ -97,16 +78,8 @@ func (b *best) told(rs *appsv1.ReplicaSet, status appsv1.DeploymentStatus) {
 	*b = best{set: rs.UID, generation: rs.Generation, reached: now}
 }
 
-// told notes that a status was written, or told already what it would. next is the ReplicaSet of the present template; nil: there is none.
-func (l *ledger) told(next *appsv1.ReplicaSet, status appsv1.DeploymentStatus) {
-	l.untold = sighting{}
-	if next != nil {
-		l.best.told(next, status)
-	}
-}
-
 func newLedger(uid types.UID) *ledger {
-	return &ledger{uid: uid, sizes: map[string]int{}, resizes: map[types.UID]unansweredResize{}, trusted: map[types.UID]struct{}{}, resizedAt: map[types.UID]time.Time{}, pruned: map[types.UID]struct{}{}}
+	return &ledger{uid: uid, sizes: map[string]int{}, resizes: map[types.UID]unansweredResize{}, trusted: map[types.UID]struct{}{}, resizedAt: map[types.UID]time.Time{}}
 }
 
 // readLive notes a consistent read: the Deployment, and the ReplicaSets it selects, as of a version. The caches have to come that far.
@@ -151,8 +124,7 @@ func (l *ledger) end(name string) {
 	delete(l.sizes, name)
 }
 
-// resolve finds out what became of creates from the ReplicaSets that are there, and forgets those that can no longer be carried out, and what was
-// pruned and is gone. byName finds a ReplicaSet of the namespace, whoever owns it.
+// resolve finds out what became of creates from the ReplicaSets that are there, and forgets those that can no longer be carried out. byName finds a ReplicaSet of the namespace by its name, with any owner.
 func (l *ledger) resolve(sets []*appsv1.ReplicaSet, byName func(name string) (*appsv1.ReplicaSet, bool), now time.Time) (made int) {
 	made = l.creates.Resolve(func(name string) (found, ours bool) {
 		rs, found := byName(name)
@@ -166,11 +138,6 @@ func (l *ledger) resolve(sets []*appsv1.ReplicaSet, byName func(name string) (*a
 	}
 	gone := func(uid types.UID) bool {
 		return !slices.ContainsFunc(sets, func(rs *appsv1.ReplicaSet) bool { return rs.UID == uid })
-	}
-	for uid := range l.pruned {
-		if gone(uid) {
-			delete(l.pruned, uid)
-		}
 	}
 	maps.DeleteFunc(l.trusted, func(uid types.UID, _ struct{}) bool { return gone(uid) })
 	for uid, at := range l.resizedAt {

@@ -67,8 +67,8 @@ func newMetrics(reg prometheus.Registerer, l *memories, c clock.PassiveClock) *m
 	for _, reason := range []string{readFirstWrite, readOverdue, readNameTaken, readRecreate, readRefused, readAdopt, readRollback} {
 		m.liveReads.WithLabelValues(reason)
 	}
-	for _, why := range []hold{holdShrinkUnseen, holdShrinking, holdSmallStep, holdPodsLower, holdStatusLower, holdOldPods,
-		holdCreateBackoff, holdResizeBackoff, holdResizeUnanswered, holdRollbackBackoff, holdTemplateChanged, holdTerminating} {
+	for _, why := range []hold{holdShrinkUnseen, holdShrinking, holdPodsDiffer, holdOldPods,
+		holdCreateBackoff, holdResizeBackoff, holdResizeUnanswered, holdTemplateChanged, holdTerminating} {
 		m.held.WithLabelValues(string(why))
 	}
 	for _, verb := range []string{"create", "patch"} {

@@ -214,7 +214,7 @@ func (m *model) decide(s modelState, shown view, back held) *plan {
 			counted.available = int(v.up)
 		}
 		if v.failing {
-			rs.Status.Conditions = []appsv1.ReplicaSetCondition{{Type: appsv1.ReplicaSetReplicaFailure, Status: corev1.ConditionTrue, Reason: reasonFailedDelete}}
+			rs.Status.Conditions = []appsv1.ReplicaSetCondition{{Type: appsv1.ReplicaSetReplicaFailure, Status: corev1.ConditionTrue, Reason: "FailedDelete"}}
 		}
 		known := set{rs: rs, current: current, doubtful: v.doubtful, pods: counted}
 		if m.patient {

@@ -110,30 +110,24 @@ type hold string
 const (
 	holdShrinkUnseen     hold = "shrink_unseen"     // no raise before the ReplicaSet controller is known to have carried out the reduction before
 	holdShrinking        hold = "shrinking"         // an old ReplicaSet gives up no more before its controller has acted on the reduction before, or has had the time
-	holdSmallStep        hold = "small_step"        // more new pods are about to make it a larger one
-	holdPodsLower        hold = "pods_lower"        // the cache shows fewer available pods than statuses do
-	holdStatusLower      hold = "status_lower"      // statuses show too few available pods, and the cache enough
+	holdPodsDiffer       hold = "pods_differ"       // the cache and the statuses show different numbers of available pods
 	holdOldPods          hold = "old_pods"          // Recreate: pods of old ReplicaSets are not gone
-	holdCreateBackoff    hold = "create_backoff"    // a create was refused not long ago
+	holdCreateBackoff    hold = "create_backoff"    // a create was refused, or its name is taken
 	holdResizeBackoff    hold = "resize_backoff"    // a change of a ReplicaSet was
 	holdResizeUnanswered hold = "resize_unanswered" // a change of a ReplicaSet was not answered, and may still be carried out
-	holdRollbackBackoff  hold = "rollback_backoff"  // a rollback was
 	holdTemplateChanged  hold = "template_changed"  // something changes the templates, labels or owners of ReplicaSets that we create
 	holdTerminating      hold = "terminating"       // the namespace is terminating
 )
 
 // facts are what a pass knows besides the Deployment and its ReplicaSets.
 type facts struct {
-	terminatingReplicas bool          // the status tells how many pods are terminating
-	oldPodsGone         bool          // a live list shows that no pod of an old ReplicaSet is unfinished
-	nameTaken           bool          // the name of the new ReplicaSet belongs to one that is not it
-	holdCreate          hold          // why no ReplicaSet is to be created; empty: nothing is in the way
-	holdRollback        time.Duration // for how long none is tried again, because one was refused; 0: not at all
-	suspect             bool          // the last ReplicaSet for the present template was spoiled: the next is created without pods, and raised if it is as it was sent
-	unsettled           bool          // a write of a size was not answered, and it is not known what became of it
-	attempted           int           // pods of a ReplicaSet for the present template whose create was not answered
-	reserved            int           // pods of ReplicaSets whose create was not answered and that are not for the present template
-	untold              sighting      // the last numbers that no status has told yet; zero: there are none
-	gather              time.Duration // for how long a small step of a rolling update may still wait to become a larger one; 0: it may not
-	best                *reached      // the best that statuses told since the new ReplicaSet got its size; nil: not known
+	terminatingReplicas bool     // the status tells how many pods are terminating
+	oldPodsGone         bool     // a live list shows that no pod of an old ReplicaSet is unfinished
+	nameTaken           bool     // the name of the new ReplicaSet belongs to one that is not it
+	holdCreate          hold     // why no ReplicaSet is to be created; empty: nothing is in the way
+	suspect             bool     // the last ReplicaSet for the present template was spoiled: the next is created without pods, and raised if it is as it was sent
+	unsettled           bool     // a write of a size was not answered, and it is not known what became of it
+	attempted           int      // pods of a ReplicaSet for the present template whose create was not answered
+	reserved            int      // pods of ReplicaSets whose create was not answered and that are not for the present template
+	best                *reached // the best that statuses told since the new ReplicaSet got its size; nil: not known
 }

@@ -35,8 +35,7 @@ func (r *reader) cached(t task) task {
 		return r.sets.Get(cache.NewObjectName(t.d.Namespace, name))
 	})
 	t.sets = slices.DeleteFunc(sets, func(rs *appsv1.ReplicaSet) bool {
-		_, pruned := t.ledger.pruned[rs.UID]
-		return pruned || t.selects(rs) && t.ledger.list.Gone(rs)
+		return t.selects(rs) && t.ledger.list.Gone(rs)
 	})
 	return t
 }

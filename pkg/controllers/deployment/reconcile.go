@@ -113,13 +113,8 @@ func (c *Controller) step(ctx context.Context, t task, liveReason string) (contr
 	status, revision := a.tell(t, judged)
 	statusAgain, statusErr := c.statuses.write(ctx, t, status, revision)
 	before := t.ledger.best
-	switch {
-	case statusErr != nil:
-	case statusAgain > 0:
-		p := passOf(t.d, judged.sets, judged.facts, t.now)
-		t.ledger.untold = sighting{p.numbers(status), p.seenAt(status)}
-	default:
-		t.ledger.told(judged.next, status)
+	if statusErr == nil && statusAgain == 0 && judged.next != nil {
+		t.ledger.best.told(judged.next, status)
 	}
 	moved := a.created || t.ledger.best != before || slices.ContainsFunc(a.done, func(c change) bool { return c.from != c.to })
 	c.memories.note(t, c.finished(t.d, status), moved)
@@ -129,16 +124,13 @@ func (c *Controller) step(ctx context.Context, t task, liveReason string) (contr
 	if statusErr == nil && a.err == nil {
 		pruneErr = c.writes.prune(ctx, t, a.plan.delete)
 	}
-	if err := errors.Join(a.err, statusErr, pruneErr); err != nil {
-		return controller.Result{}, err
-	}
 
-	// 11. When to look again, if no event comes.
+	// 11. When to look again, if no event comes, also after a failure.
 	again = controller.Soonest(again, a.plan.again, a.again, statusAgain, settling.again, t.ledger.decided(t.now))
 	if t.ledger.barrier.Unseen() {
 		again = controller.Soonest(again, controller.BarrierPatience) // it is the events of our own writes that wake us, and they may be what is missing
 	}
-	return controller.Result{After: again}, nil
+	return controller.Result{After: again}, errors.Join(a.err, statusErr, pruneErr)
 }
 
 // decision is what a sync makes of the ReplicaSets that it has read.
@@ -187,10 +179,7 @@ func (d *decision) replan(t task) { d.plan = rollout(t.d, d.sets, d.facts, t.now
 // facts are what is known besides the Deployment and its ReplicaSets. found tells that there is one of the present template. again is brought forward to
 // when what is held back may go on.
 func (c *Controller) facts(t task, found bool, again *time.Duration) facts {
-	f := facts{
-		terminatingReplicas: c.cfg.TerminatingReplicas && t.throttle.noTerminating != t.d.Generation, unsettled: t.unsettled, untold: t.ledger.untold,
-		gather: t.ledger.steps.gather(pass{d: t.d}.pace(), t.now), holdRollback: t.throttle.rollbacks.Wait(t.d.Generation, t.now),
-	}
+	f := facts{terminatingReplicas: c.cfg.TerminatingReplicas, unsettled: t.unsettled}
 	if len(t.ledger.creates) > 0 {
 		f.attempted, f.reserved = t.ledger.reserved(nextName(t.d))
 	}
@@ -201,11 +190,11 @@ func (c *Controller) facts(t task, found bool, again *time.Duration) facts {
 		f.holdCreate = holdTerminating // its successor wakes us
 		return f
 	}
-	var wait time.Duration
 	digest := func() string { return t.ledger.templates.digestOf(t.d) }
-	f.holdCreate, wait = t.throttle.holdCreate(t.d.Generation, digest, t.now)
 	f.suspect = t.throttle.suspects(digest)
-	*again = controller.Soonest(*again, wait)
+	if wait := t.throttle.changed.wait(t.now); wait > 0 && f.suspect {
+		f.holdCreate, *again = holdTemplateChanged, controller.Soonest(*again, wait)
+	}
 	return f
 }
 
@@ -240,10 +229,7 @@ func ended(result controller.Result, err error) (controller.Result, error) {
 	if errors.Is(err, live.ErrReplaced) || errors.Is(err, errMoved) {
 		return controller.Result{After: controller.BarrierRecheck}, nil
 	}
-	if err != nil {
-		return controller.Result{}, err
-	}
-	return result, nil
+	return result, err
 }
 
 // finished reports whether no rollout is under way, or none that could go on.

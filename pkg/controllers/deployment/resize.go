@@ -77,7 +77,6 @@ func (c change) mergePatch() ([]byte, error) {
 type patched struct {
 	outcome answer.Meaning     // Conflict: the ReplicaSet is not what was judged
 	set     *appsv1.ReplicaSet // as it is now, if it is known
-	took    time.Duration
 	err     error
 }
 
@@ -91,12 +90,11 @@ func (w *writer) send(ctx context.Context, c change) patched {
 		return patched{outcome: answer.Unsent, err: err}
 	}
 	var got *appsv1.ReplicaSet
-	sent := w.clock.Now()
 	outcome, err := answer.Send(ctx, func(ctx context.Context) (err error) {
 		got, err = w.client.AppsV1().ReplicaSets(c.rs.Namespace).Patch(ctx, c.rs.Name, patchType, body, metav1.PatchOptions{})
 		return err
 	})
-	r := patched{outcome: outcome, set: got, took: w.clock.Since(sent), err: err}
+	r := patched{outcome: outcome, set: got, err: err}
 	if outcome != answer.Conflict && !(outcome == answer.Refused && apierrors.IsInvalid(err)) {
 		return r
 	}
@@ -122,8 +120,7 @@ func (w *writer) note(ctx context.Context, t task, c change, r patched) error {
 		delete(t.ledger.resizes, c.rs.UID)
 		delete(t.throttle.resizes, c.rs.UID)
 		if c.from != c.to {
-			t.ledger.steps = steps{at: w.clock.Now(), took: r.took}
-			t.ledger.resizedAt[c.rs.UID] = t.ledger.steps.at
+			t.ledger.resizedAt[c.rs.UID] = w.clock.Now()
 		}
 		t.ledger.barrier.Require(w.sets, r.set.ResourceVersion, t.now)
 		w.tellScaled(ctx, t, c)

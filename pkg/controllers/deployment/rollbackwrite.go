@@ -62,7 +62,6 @@ func (w *writer) rollBack(ctx context.Context, t task, r rollback) error {
 	case answer.Conflict, answer.Missing:
 		return errMoved
 	case answer.Refused:
-		t.throttle.rollbacks = t.throttle.rollbacks.Refused(t.d.Generation, false, w.clock.Now())
 		w.recorder.Eventf(t.d, corev1.EventTypeWarning, reasonRollbackFailed, "Failed to roll back deployment %q: %v", t.d.Name, answer.ForUsers(err))
 	}
 	return fmt.Errorf("roll back: %w", err)

@@ -29,16 +29,14 @@ func (p pass) rolling() sizing {
 	}
 
 	// 2. Old ones give up what can be spared, in no more steps than their controller takes.
-	told, possible := total(p.all, set.told), total(p.all, set.possible)
-	left := sizes(p.old)
-	var step []target
-	for _, t := range shrink(p.old, available, least, possible < least) {
+	bold, left := total(p.all, set.possible) < least, sizes(p.old)
+	for _, t := range shrink(p.old, available, least, bold) {
 		if wait := t.set.busy(p.pace(), p.now); wait > 0 {
 			s.held, s.again = append(s.held, holdShrinking), controller.Soonest(s.again, wait)
 			continue
 		}
 		left -= t.set.size() - t.to
-		step = append(step, t)
+		s.targets = append(s.targets, t)
 	}
 
 	for _, old := range p.old {
@@ -49,39 +47,14 @@ func (p pass) rolling() sizing {
 
 	// 3. The new one gets the room.
 	if to := min(p.bounds.replicas, limit-left); to > size {
-		step = append(step, target{set: next, to: to, why: whySurge})
+		s.targets = append(s.targets, target{set: next, to: to, why: whySurge})
 	}
-	if p.found && p.facts.gather > 0 && p.small(step) && size > available && told >= least {
-		s.held, s.again = append(s.held, holdSmallStep), controller.Soonest(s.again, p.facts.gather)
-		step = nil
-	}
-	s.targets = append(s.targets, step...)
 
-	// 4. Only the pods show that one has become unready, and no event of a ReplicaSet needs to follow.
-	if left > 0 && slices.ContainsFunc(p.all, set.lowered) {
-		s.held = append(s.held, holdPodsLower)
-	}
-	// Likewise for a pod that becomes unready again before a status has counted it as ready: then no status changes, and no event comes.
-	if left > 0 && told < least && possible >= least {
-		s.held, s.again = append(s.held, holdStatusLower), controller.Soonest(s.again, podsRecheck)
+	// 4. No event of a ReplicaSet needs to follow when the cache of pods agrees with the statuses again.
+	if left > 0 && slices.ContainsFunc(p.all, set.disputed) {
+		s.held = append(s.held, holdPodsDiffer)
 	}
 	return s
-}
-
-// fewInFlight is how many pods a rolling update may have on their way at once so that every step of it counts.
-const fewInFlight = 7
-
-// small reports whether a step moves less than half of what may be on its way at once, and less than is left to be moved. Nothing is no step.
-func (p pass) small(step []target) bool {
-	inFlight := p.bounds.surge + p.bounds.unavailable
-	if inFlight <= fewInFlight || len(step) == 0 {
-		return false
-	}
-	var up, down int
-	for _, t := range step {
-		up, down = up+max(0, t.to-t.set.size()), down+max(0, t.set.size()-t.to)
-	}
-	return max(up, down) < min(inFlight/2, max(p.bounds.replicas-p.next.size(), sizes(p.old)))
 }
 
 // total is the sum of a number over ReplicaSets.

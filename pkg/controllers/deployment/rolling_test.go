@@ -10,69 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestSmallSteps: where many pods may be on their way at once, a step that moves few of them waits for more, as long as more are coming and enough are available.
-func TestSmallSteps(t *testing.T) {
-	for _, tt := range []struct {
-		name               string
-		replicas           int32
-		surge, unavailable int
-		gather             time.Duration
-		sets               []set
-		want               []string
-	}{
-		{"few are ready", 50, 13, 12, time.Second, []set{newNext("new", 25, having(5)), newOld("old", 38, 1)}, nil},
-		{"and there is no time", 50, 13, 12, 0, []set{newNext("new", 25, having(5)), newOld("old", 38, 1)}, []string{"old 38→33", "new 25→30"}},
-		{"half of those on their way", 50, 13, 12, time.Second, []set{newNext("new", 25, having(12)), newOld("old", 38, 1)}, []string{"old 38→26", "new 25→37"}},
-		{"no more are coming", 50, 13, 12, time.Second, []set{newNext("new", 5), newOld("old", 38, 1)}, []string{"old 38→33", "new 5→30"}},
-		{"too few are available", 50, 13, 12, time.Second, []set{newNext("new", 25, having(1)), newOld("old", 38, 1, having(30))}, []string{"old 38→37", "new 25→26"}},
-		{"all that is left", 50, 13, 12, time.Second, []set{newNext("new", 47, having(41)), newOld("old", 3, 1)}, []string{"old 3→0", "new 47→50"}},
-		{"a part of what is left", 50, 13, 12, time.Second, []set{newNext("new", 50, having(36)), newOld("old", 4, 1)}, nil},
-		{"few may be on their way", 10, 4, 3, time.Second, []set{newNext("new", 7, having(1)), newOld("old", 7, 1)}, []string{"old 7→6", "new 7→8"}},
-		{"the new one is too large", 50, 13, 12, time.Second, []set{newNext("new", 52, having(37)), newOld("old", 3, 1)}, []string{"new 52→50"}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			p := newPass(newDeployment(tt.replicas, within(tt.surge, tt.unavailable)), tt.sets...)
-			p.facts.gather = tt.gather
-			s := p.rolling()
-			changes, held := p.changes(s)
-			if tt.want == nil {
-				tt.want = []string{}
-				if s.again != tt.gather || !slices.Contains(held, holdSmallStep) {
-					t.Errorf("again after %v, held %v; want %v, %s", s.again, held, tt.gather, holdSmallStep)
-				}
-			}
-			if diff := cmp.Diff(tt.want, sizesOf(changes)); diff != "" {
-				t.Errorf("sizes (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-// TestHowLongSmallStepsWait: for a multiple of what a resize takes, from the last step on.
-func TestHowLongSmallStepsWait(t *testing.T) {
-	for _, tt := range []struct {
-		what     string
-		took     time.Duration
-		since    time.Duration
-		patience time.Duration
-		want     time.Duration
-	}{
-		{"the API server is quick", 5 * time.Millisecond, 0, 2 * time.Second, 400 * time.Millisecond},
-		{"some time ago", 5 * time.Millisecond, 40 * time.Millisecond, 2 * time.Second, 360 * time.Millisecond},
-		{"it is over", 5 * time.Millisecond, 400 * time.Millisecond, 2 * time.Second, 0},
-		{"the API server is slow", time.Minute, 500 * time.Millisecond, 2 * time.Second, 1500 * time.Millisecond},
-		{"and the deadline is short", time.Minute, 40 * time.Millisecond, 50 * time.Millisecond, 10 * time.Millisecond},
-	} {
-		s := steps{at: now.Add(-tt.since), took: tt.took}
-		if got := s.gather(tt.patience, now); got != tt.want {
-			t.Errorf("%s: wait for %v, want %v", tt.what, got, tt.want)
-		}
-	}
-	if got := (steps{}).gather(2*time.Second, now); got != 0 {
-		t.Errorf("no step yet: wait for %v", got)
-	}
-}
-
 // TestStepsWaitNoLongerThanADeadlineAllows: a wait is no progress.
 func TestStepsWaitNoLongerThanADeadlineAllows(t *testing.T) {
 	justNow := func(s *set) { s.resizedAt = now }
@@ -80,12 +17,6 @@ func TestStepsWaitNoLongerThanADeadlineAllows(t *testing.T) {
 		p := newPass(newDeployment(4, within(1, 1), deadline(seconds)), newNext("new", 2), newOld("old", 2, 1, unseen, justNow))
 		if s := p.rolling(); !slices.Contains(s.held, holdShrinking) || s.again != want {
 			t.Errorf("deadline of %d s: held %v, again after %v, want %v", seconds, s.held, s.again, want)
-		}
-		d := newDeployment(50, within(13, 12), deadline(seconds))
-		b := newBench(t, d)
-		b.ledger.steps = steps{at: now, took: time.Minute}
-		if got := b.facts(b.task, true, new(time.Duration)).gather; got != want {
-			t.Errorf("deadline of %d s: small steps wait for %v, want %v", seconds, got, want)
 		}
 	}
 }
@@ -96,15 +27,16 @@ func TestReadinessThatNoStatusTellsIsLookedAtAgain(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		sets []set
-		want time.Duration
+		want bool
 	}{
-		{"ready again, and not told", []set{newNext("new", 2, having(0)), old}, podsRecheck},
-		{"told", []set{newNext("new", 2, having(0)), newOld("old", 10, 1, having(9))}, 0},
-		{"nothing old is left", []set{newNext("new", 10, having(5), seeing(9, 9))}, 0},
+		{"ready again, and not told", []set{newNext("new", 2, having(0)), old}, true},
+		{"not ready any more, and the cache is late", []set{newNext("new", 2, having(0)), newOld("old", 10, 1, having(8), seeing(10, 10))}, true},
+		{"told", []set{newNext("new", 2, having(0)), newOld("old", 10, 1, having(9))}, false},
+		{"nothing old is left", []set{newNext("new", 10, having(5), seeing(9, 9))}, false},
 	} {
-		s := newPass(newDeployment(10, within(2, 2)), tt.sets...).rolling()
-		if s.again != tt.want || slices.Contains(s.held, holdStatusLower) != (tt.want > 0) {
-			t.Errorf("%s: again after %v, held %v; want %v", tt.name, s.again, s.held, tt.want)
+		p := rollout(newDeployment(10, within(2, 2)), tt.sets, facts{}, now)
+		if slices.Contains(p.held, holdPodsDiffer) != tt.want || tt.want && p.again != podsRecheck {
+			t.Errorf("%s: again after %v, held %v; want %t", tt.name, p.again, p.held, tt.want)
 		}
 	}
 }
@@ -115,7 +47,7 @@ func TestRollingUpdate(t *testing.T) {
 	slow := func(s *set) { s.rs.Spec.MinReadySeconds = 10 }
 	tooMany := telling(func(s *appsv1.ReplicaSetStatus) { s.Replicas = 2 })
 	undeletable := telling(func(s *appsv1.ReplicaSetStatus) {
-		s.Conditions = []appsv1.ReplicaSetCondition{{Type: appsv1.ReplicaSetReplicaFailure, Status: corev1.ConditionTrue, Reason: "FailedDelete"}}
+		s.Conditions = []appsv1.ReplicaSetCondition{{Type: appsv1.ReplicaSetReplicaFailure, Status: corev1.ConditionTrue, Reason: "FailedCreate"}}
 	})
 	doubtful := func(s *set) { s.doubtful = true }
 	notAvailable := telling(func(s *appsv1.ReplicaSetStatus) { s.AvailableReplicas = 0 })
@@ -172,7 +104,7 @@ func TestRollingUpdate(t *testing.T) {
 
 		// What cannot be relied on.
 		{"pods that a size has given up are not counted", 2, 1, 1, []set{newOld("old", 2, 1), newNext("new", 2, unseen, having(0),
-			telling(func(s *appsv1.ReplicaSetStatus) { s.AvailableReplicas = 2 }), seeing(0, 0))}, []string{"old 2→1"}, []hold{holdPodsLower}},
+			telling(func(s *appsv1.ReplicaSetStatus) { s.AvailableReplicas = 2 }), seeing(0, 0))}, []string{"old 2→1"}, []hold{holdPodsDiffer}},
 		{"a status that is higher than the size", 2, 1, 1, []set{newOld("old", 2, 1), newNext("new", 0, unseen, having(2))},
 			[]string{"old 2→1"}, []hold{holdShrinkUnseen}},
 		{"no raise before the shrink was seen", 2, 1, 1, []set{newNext("new", 0, unseen), newOld("old", 1, 1)}, nil, []hold{holdShrinkUnseen}},
@@ -184,16 +116,16 @@ func TestRollingUpdate(t *testing.T) {
 		{"one that was never reduced needs no status", 2, 1, 1, []set{newNext("new", 0, func(s *set) { s.rs.Generation, s.rs.Status.ObservedGeneration = 1, 0 })},
 			[]string{"new 0→2"}, nil},
 		{"the cache sees a pod become unready before the status does", 3, 1, 1, []set{newNext("new", 1), newOld("old", 3, 1, seeing(1, 1))},
-			nil, []hold{holdPodsLower}},
+			nil, []hold{holdPodsDiffer}},
 		{"a cache of pods that is behind costs none that is available", 8, 2, 0, []set{newNext("new", 0), newOld("older", 5, 2, seeing(0, 0)), newOld("old", 5, 1, having(3))},
-			[]string{"old 5→3", "new 0→2"}, []hold{holdPodsLower}},
+			[]string{"old 5→3", "new 0→2"}, []hold{holdPodsDiffer}},
 		{"nor does a clock that is, where pods are ready before they are available", 10, 0, 2, []set{newNext("new", 0, slow), newOld("old", 10, 1, slow, seeing(10, 7),
-			telling(func(s *appsv1.ReplicaSetStatus) { s.AvailableReplicas = 8 }))}, nil, []hold{holdPodsLower}},
+			telling(func(s *appsv1.ReplicaSetStatus) { s.AvailableReplicas = 8 }))}, nil, []hold{holdPodsDiffer}},
 		{"pods that are ready again are not given up because no status tells of them yet", 10, 2, 2, []set{newNext("new", 2, having(0)),
-			newOld("older", 5, 2, having(2), seeing(4, 4)), newOld("old", 5, 1, having(4))}, []string{"older 5→4", "old 5→4", "new 2→4"}, []hold{holdStatusLower}},
+			newOld("older", 5, 2, having(2), seeing(4, 4)), newOld("old", 5, 1, having(4))}, []string{"older 5→4", "old 5→4", "new 2→4"}, []hold{holdPodsDiffer}},
 		{"nor because another ReplicaSet has lost all", 10, 2, 2, []set{newNext("new", 2, having(0)),
-			newOld("older", 5, 2, having(2), seeing(5, 5)), newOld("old", 5, 1, having(0))}, []string{"old 5→3", "new 2→4"}, nil},
-		{"the cache never makes it more", 3, 1, 0, []set{newNext("new", 1, having(0), seeing(1, 1)), newOld("old", 3, 1)}, nil, nil},
+			newOld("older", 5, 2, having(2), seeing(5, 5)), newOld("old", 5, 1, having(0))}, []string{"old 5→3", "new 2→4"}, []hold{holdPodsDiffer}},
+		{"the cache never makes it more", 3, 1, 0, []set{newNext("new", 1, having(0), seeing(1, 1)), newOld("old", 3, 1)}, nil, []hold{holdPodsDiffer}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := newPass(newDeployment(tt.replicas, within(tt.surge, tt.unavailable)), tt.sets...)

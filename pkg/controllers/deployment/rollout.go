@@ -65,10 +65,8 @@ func rollout(d *appsv1.Deployment, sets []set, f facts, now time.Time) plan {
 		return plan{status: p.status(o), outcome: o, held: []hold{holdResizeUnanswered}}
 	}
 
-	// 3. A rollback makes another Deployment of it. All else goes on while one that was refused has to wait.
-	back := p.rollback()
-	wanted := back != nil && !d.Spec.Paused
-	if wanted && f.holdRollback == 0 {
+	// 3. A rollback changes the template first.
+	if back := p.rollback(); back != nil && !d.Spec.Paused {
 		return plan{rollback: back, status: d.Status}
 	}
 
@@ -85,7 +83,7 @@ func rollout(d *appsv1.Deployment, sets []set, f facts, now time.Time) plan {
 		s = p.recreate()
 	}
 
-	// 5. Without the new ReplicaSet nothing is given up for it. A rollback is held back alone.
+	// 5. Without the new ReplicaSet nothing is given up for it.
 	o := outcome{observed: true, judged: !d.Spec.Paused}
 	if why, blocked := p.blockedBy(); s.create != nil && blocked {
 		s.create, s.targets = nil, p.spoiled()
@@ -94,16 +92,13 @@ func rollout(d *appsv1.Deployment, sets []set, f facts, now time.Time) plan {
 			s.held = append(s.held, why)
 		}
 	}
-	if wanted && f.holdRollback > 0 {
-		s.held, s.again = append(s.held, holdRollbackBackoff), controller.Soonest(s.again, f.holdRollback)
-	}
 
 	// 6. One write for each ReplicaSet that is to change.
 	out := plan{create: s.create, confirm: s.confirm}
 	out.changes, out.held = p.changes(s)
 	out.room = p.room(out.create, out.changes)
 	holds := func(why hold) bool { return slices.Contains(out.held, why) }
-	if holds(holdShrinkUnseen) || p.unsure(out.changes) || !rolls && (holds(holdPodsLower) || holds(holdResizeBackoff)) {
+	if holds(holdShrinkUnseen) || p.unsure(out.changes) || !rolls && (holds(holdPodsDiffer) || holds(holdResizeBackoff)) {
 		o.observed = false // who sees the generation observed may read the sizes, and what became of them
 	}
 
@@ -111,7 +106,7 @@ func rollout(d *appsv1.Deployment, sets []set, f facts, now time.Time) plan {
 	o.created, o.changes = out.create, out.changes
 	out.status, out.revision, out.outcome = p.status(o), p.revision(o), o
 	out.again = p.untilTimeout(out.status, o)
-	if holds(holdPodsLower) {
+	if holds(holdPodsDiffer) {
 		out.again = controller.Soonest(out.again, podsRecheck)
 	}
 	out.again = controller.Soonest(out.again, s.again)

@@ -56,7 +56,7 @@ func (p pass) dropOld() (s sizing) {
 	case !p.next.caughtUp():
 		s.held = []hold{holdShrinkUnseen}
 	default:
-		s.held = []hold{holdPodsLower}
+		s.held = []hold{holdPodsDiffer}
 	}
 	return s
 }

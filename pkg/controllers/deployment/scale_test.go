@@ -82,7 +82,7 @@ func TestOldPodsOfACompleteRolloutGoWhenAllAgree(t *testing.T) {
 		held []hold
 	}{
 		{"all agree", newNext("new", 10, sizedFor(10, 15)), []string{"old 1→0"}, nil},
-		{"the cache of pods shows fewer", newNext("new", 10, sizedFor(10, 15), seeing(9, 9)), []string{}, []hold{holdPodsLower}},
+		{"the cache of pods shows fewer", newNext("new", 10, sizedFor(10, 15), seeing(9, 9)), []string{}, []hold{holdPodsDiffer}},
 		{"the last reduction was not seen", newNext("new", 10, sizedFor(10, 15), slow, unseen), []string{}, []hold{holdShrinkUnseen}},
 		{"the status tells of fewer: they get their shares", newNext("new", 10, sizedFor(10, 15), having(9)), []string{"new 10→13", "old 1→2"}, nil},
 	} {

@@ -72,8 +72,8 @@ func (s set) availableOf(size int) int {
 	return min(s.available(), size)
 }
 
-// lowered reports whether the cache of pods shows fewer available ones than the status.
-func (s set) lowered() bool { return s.apparent() < s.told() }
+// disputed reports whether the cache of pods and the status show different numbers of available pods.
+func (s set) disputed() bool { return s.apparent() < s.possible() }
 
 func (s set) expendable() int {
 	return max(0, s.size()-max(int(s.rs.Status.ReadyReplicas), s.pods.ready))
@@ -86,14 +86,14 @@ func (s set) caughtUp() bool {
 	return seen && int(s.rs.Status.Replicas) <= s.size()
 }
 
-// keepsPods reports whether the ReplicaSet cannot delete the pods that it was to give up.
+// keepsPods reports whether the ReplicaSet cannot delete the pods that it was to give up. The reason of the condition does not matter: upstream's
+// ReplicaSet controller keeps the first.
 func (s set) keepsPods() bool {
-	return s.rs.Status.ObservedGeneration == s.rs.Generation && slices.ContainsFunc(s.rs.Status.Conditions, func(c appsv1.ReplicaSetCondition) bool {
-		return c.Type == appsv1.ReplicaSetReplicaFailure && c.Status == corev1.ConditionTrue && c.Reason == reasonFailedDelete
+	status := s.rs.Status
+	return status.ObservedGeneration == s.rs.Generation && int(status.Replicas) > s.size() && slices.ContainsFunc(status.Conditions, func(c appsv1.ReplicaSetCondition) bool {
+		return c.Type == appsv1.ReplicaSetReplicaFailure && c.Status == corev1.ConditionTrue
 	})
 }
-
-const reasonFailedDelete = "FailedDelete" // of the ReplicaSet controller
 
 // busy returns how much longer a ReplicaSet that we have just resized is left alone to act on its new size, at most patience after the resize; 0: it has
 // acted, or has had the time. Its controller would not look at another size before, and what is given up meanwhile is given up in one write.

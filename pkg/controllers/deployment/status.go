@@ -121,10 +121,7 @@ func (p pass) progressing(o outcome, status appsv1.DeploymentStatus, c *conditio
 	case complete(p.d, status):
 		c.set(about, corev1.ConditionTrue, reasonComplete, subject+" has successfully progressed.")
 	case p.progress(status):
-		at := *c
-		at.now = p.seenAt(status)
-		at.renew(about, corev1.ConditionTrue, reasonProgressing, subject+" is progressing.")
-		c.list = at.list
+		c.renew(about, corev1.ConditionTrue, reasonProgressing, subject+" is progressing.")
 	case p.timedOut(has):
 		c.set(about, corev1.ConditionFalse, reasonTimedOut, subject+" has timed out progressing.")
 	}
@@ -197,36 +194,6 @@ func (p pass) progress(status appsv1.DeploymentStatus) bool {
 	was := p.d.Status
 	return status.UpdatedReplicas > was.UpdatedReplicas || status.Replicas-status.UpdatedReplicas < was.Replicas-was.UpdatedReplicas ||
 		status.ReadyReplicas > was.ReadyReplicas || status.AvailableReplicas > was.AvailableReplicas
-}
-
-// numbers are those of a status that show how far a rollout is.
-type numbers struct {
-	reached
-	allReady, allAvailable int32 // pods of all ReplicaSets
-}
-
-func (p pass) numbers(status appsv1.DeploymentStatus) numbers {
-	var next *appsv1.ReplicaSet
-	if p.found {
-		next = p.next.rs
-	}
-	return numbers{reachedIn(status, next), status.ReadyReplicas, status.AvailableReplicas}
-}
-
-// sighting is when numbers that were not written yet were first seen.
-type sighting struct {
-	numbers numbers
-	at      time.Time
-}
-
-// seenAt is when the numbers of a status were first seen: if they are told later, no deadline moves by that. What could not be told for longer, because the
-// API server was away, counts as seen when it could be told.
-func (p pass) seenAt(status appsv1.DeploymentStatus) time.Time {
-	s := p.facts.untold
-	if s.at.IsZero() || s.numbers != p.numbers(status) || p.now.Sub(s.at) > 2*p.pace() {
-		return p.now
-	}
-	return s.at
 }
 
 // timedOut reports whether the deadline has passed without progress since a condition was updated.

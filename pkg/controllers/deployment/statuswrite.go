@@ -19,7 +19,7 @@ import (
 )
 
 // pace is the least time between two statuses of which the second has only new numbers that nobody waits for (see urgent): each pod that becomes ready or
-// ends changes them. It is also the longest that a step of a rolling update waits for the step before, or for its ReplicaSet. It is 2 s, or a twentieth
+// ends changes them. It is also the longest that an old ReplicaSet may take to act on its last size before it gives up more pods. It is 2 s, or a twentieth
 // of progressDeadlineSeconds if that is less: a step that waits is no progress, and progress that was not written is lost with this process.
 func (p pass) pace() time.Duration {
 	if deadline := p.deadline(); deadline > 0 {
@@ -39,9 +39,6 @@ type statusWriter struct {
 
 // changes reports whether there is anything to write.
 func (w *statusWriter) changes(t task, status appsv1.DeploymentStatus, revision string) bool {
-	if t.throttle.noTerminating == t.d.Generation {
-		status.TerminatingReplicas = nil
-	}
 	return revision != "" && t.d.Annotations[revisionAnnotation] != revision || !equality.Semantic.DeepEqual(t.d.Status, status)
 }
 
@@ -53,6 +50,9 @@ func (w *statusWriter) write(ctx context.Context, t task, status appsv1.Deployme
 	}
 	if wait := t.throttle.statusAt.Add(pass{d: t.d}.pace()).Sub(w.clock.Now()); wait > 0 && !urgent(t.d, status, revision) {
 		return wait, nil
+	}
+	if newest, ok := w.deployments.Get(t.key); ok && newest.UID == t.d.UID && newest.Generation > t.d.Generation {
+		return controller.BarrierRecheck, nil // the API server would return a conflict
 	}
 	if controller.Draining(ctx) {
 		return 0, controller.ErrDraining
@@ -75,9 +75,6 @@ func (w *statusWriter) write(ctx context.Context, t task, status appsv1.Deployme
 	}
 	t.throttle.statusAt = w.clock.Now()
 	t.ledger.barrier.Require(w.deployments, written.ResourceVersion, t.now)
-	if status.TerminatingReplicas != nil && written.Status.TerminatingReplicas == nil {
-		t.throttle.noTerminating = t.d.Generation // the field is off in that API server; do not write it again and again
-	}
 	return 0, nil
 }
 

@@ -7,14 +7,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/internal/ownerpatch"
 )
 
 // throttle is what a Deployment does not try for the time being, or tries more slowly. Without it nothing wrong would be done, but too much.
 type throttle struct {
-	creates    controller.Backoff     // after creates that were refused
-	rollbacks  controller.Backoff     // after rollbacks that were
 	collisions doubling               // between two bumps of the collisionCount
 	changed    doubling               // between two ReplicaSets of one template that something changed on their way
 	digest     string                 // of that template
@@ -23,8 +20,7 @@ type throttle struct {
 	ownership ownerpatch.Refusals         // of ReplicaSets
 	resizes   map[types.UID]refusedChange // of changes that were refused, by ReplicaSet
 
-	statusAt      time.Time // when the status was last written
-	noTerminating int64     // generation of the Deployment at which an API server dropped status.terminatingReplicas; 0: none did
+	statusAt time.Time // when the status was last written
 }
 
 func newThrottle() *throttle {
@@ -103,15 +99,4 @@ func (t *throttle) redeemed(rs types.UID) { delete(t.spoiled, rs) }
 // suspects reports whether the last ReplicaSet that was made for the template with a digest was changed on its way.
 func (t *throttle) suspects(digest func() string) bool {
 	return t.changed.tries > 0 && t.digest == digest()
-}
-
-// holdCreate says why no ReplicaSet is to be created for a template now, and for how long; empty: nothing is in the way.
-func (t *throttle) holdCreate(generation int64, digest func() string, now time.Time) (hold, time.Duration) {
-	if wait := t.changed.wait(now); wait > 0 && t.digest == digest() {
-		return holdTemplateChanged, wait
-	}
-	if wait := t.creates.Wait(generation, now); wait > 0 {
-		return holdCreateBackoff, wait
-	}
-	return "", 0
 }

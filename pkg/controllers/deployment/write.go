@@ -150,7 +150,6 @@ func (w *writer) prune(ctx context.Context, t task, sets []*appsv1.ReplicaSet) e
 		switch answer.Of(err) {
 		case answer.Done, answer.Missing:
 			klog.FromContext(ctx).V(2).Info("Deleted an old ReplicaSet", "replicaSet", klog.KObj(rs), "revision", revisionOf(rs.Annotations))
-			t.ledger.pruned[rs.UID] = struct{}{}
 		case answer.Conflict:
 			return errMoved
 		case answer.Refused:

@@ -248,31 +248,6 @@ func TestOwnersThatNeedNoPollTakeNoTurn(t *testing.T) {
 	}
 }
 
-// Whatever wakes an object, a request about it that has failed is not sent again at once.
-func TestWhatHasFailedIsNotTriedAgainByWhoeverIsWoken(t *testing.T) {
-	s := newShell(t)
-	key := s.dependent(t, ref("v1", "ConfigMap", "o", uid(1)))
-	s.remove = func(int) error { return apierrors.NewInternalError(errors.New("webhook")) }
-	for nth := 1; nth <= 20; nth++ {
-		if _, err := s.reconcileObject(t.Context(), key); err == nil || len(s.sent()) != nth {
-			t.Fatalf("%d deletes were sent, error %v, want one more and an error", len(s.sent()), err)
-		}
-		woken := s.look(t, key)
-		if woken.After <= 0 || woken.After > maxFailedPause || len(s.sent()) != nth {
-			t.Fatalf("woken after %d failures it sends %d, and is looked at again in %v", nth, len(s.sent()), woken.After)
-		}
-		s.clock.Step(woken.After)
-	}
-	if got := s.memories.count(); got[string(byRejection)] > 0 {
-		t.Errorf("counted are %v: nobody has rejected it", got)
-	}
-	s.remove = func(int) error { return nil }
-	s.look(t, key)
-	if got := s.memories.object(key); got != (objectMemory{}) {
-		t.Errorf("remembered is %+v", got)
-	}
-}
-
 // The log names what a policy does not let be changed, once.
 func TestRejectedRequestsAboutOwnersAreLogged(t *testing.T) {
 	s := newShell(t)

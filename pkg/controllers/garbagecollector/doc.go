@@ -31,8 +31,7 @@
 //     what is sent, and what comes of it.
 //   - reconcile.go carries out what was decided about an object; finish_owner.go the same about an owner that is being deleted, and orphans.go about one whose
 //     dependents are to stay. lists.go looks for dependents that the graph does not show. apply.go sends.
-//   - explain.go is what users are told when nothing is sent, memory.go what has to be remembered for that and for back-offs. why.go and dump.go are the debug
-//     page: what is known of an object in words, and the graph for Graphviz.
+//   - explain.go is what users are told when nothing is sent, memory.go what has to be remembered for that and for back-offs.
 //   - due.go is the order in which objects are looked at.
 //
 // # Nothing goes without proof
@@ -76,7 +75,8 @@
 //
 // # Owners that are being deleted
 //
-// Orphaning is exact: discovery is asked, and every type that it shows and that may hold a dependent is listed, after the deletion was seen. As long as one
+// Orphaning is exact: discovery is asked, and every type that it shows and that may hold a dependent is listed, after the deletion was seen. The list of a small type
+// covers all namespaces and serves all owners whose deletion was seen before the list began. As long as one
 // cannot be listed, or a group cannot be discovered, the owner stays. It also stays when dependents have come meanwhile, three times at most, a second
 // each: somebody who replaces each orphan by a new dependent would hold it for ever. What comes after that goes with the owner. What cannot be read or changed in
 // the preferred version, because a conversion webhook is away, is in another. Discovery may lag: a CustomResourceDefinition or an APIService that it does not show

@@ -3,12 +3,13 @@ package garbagecollector
 import (
 	"errors"
 	"net/http"
-	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"minikcm/pkg/answer"
 )
 
 const (
@@ -69,34 +70,24 @@ const (
 
 // sayingOf reads an answer. m is not looked at if there is an error.
 func sayingOf(m metav1.Object, err error, name string) saying {
-	var answer apierrors.APIStatus
+	var status apierrors.APIStatus
 	switch {
 	case err == nil && m.GetUID() == "":
 		return unable // what has no identity can be nobody's owner
 	case err == nil:
 		return found
-	case !errors.As(err, &answer):
+	case !errors.As(err, &status):
 		return unable
 	}
-	switch status := answer.Status(); {
-	case isNamed(status, name):
+	switch code := status.Status().Code; {
+	case answer.NotFound(err, name):
 		return missing
-	case status.Code == http.StatusNotFound || apierrors.IsNotFound(err):
+	case code == http.StatusNotFound || apierrors.IsNotFound(err):
 		return unnamed
-	case status.Code == http.StatusUnauthorized, status.Code == http.StatusForbidden, status.Code == http.StatusMethodNotAllowed, status.Code == http.StatusNotAcceptable:
+	case code == http.StatusUnauthorized, code == http.StatusForbidden, code == http.StatusMethodNotAllowed, code == http.StatusNotAcceptable:
 		return refused
 	}
 	return unable
-}
-
-// isNamed reports whether a status says that the object of a name is not found. A server that does not know the path, because it has not heard of
-// the type yet for instance, answers 404 as well, with text; client-go makes a status of that which names the object, but says in a cause
-// that it was unexpected.
-func isNamed(status metav1.Status, name string) bool {
-	if status.Code != http.StatusNotFound || status.Reason != metav1.StatusReasonNotFound || status.Details == nil || status.Details.Name != name {
-		return false
-	}
-	return !slices.ContainsFunc(status.Details.Causes, func(c metav1.StatusCause) bool { return c.Type == metav1.CauseTypeUnexpectedServerResponse })
 }
 
 // reply is the latest answer about a target. It serves everybody who refers to it, with whatever UID.

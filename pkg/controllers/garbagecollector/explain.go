@@ -45,6 +45,14 @@ func (b blocker) String() string {
 	return name + " is not deleted yet"
 }
 
+// named returns the name of an object as users write it.
+func named(o object) string {
+	if o.namespace == "" {
+		return o.name
+	}
+	return o.namespace + "/" + o.name
+}
+
 var problemTexts = map[problem]string{
 	unparsable:   "its apiVersion cannot be read",
 	outOfReach:   "its kind lives in namespaces, and the dependent in none",

@@ -306,12 +306,13 @@ func (c *Controller) finalize(ctx context.Context, o ending, finalizer string) (
 	return false, fmt.Errorf("%s %v %q: %w", requestFinalize, o.live.resource, named(o.live), errKeepsChanging)
 }
 
-// each calls do for many objects, writesAtOnce at a time, and returns when all have been tried. Of several errors it returns the most urgent, or the first of those.
-// After ErrDraining or errBusy it begins no more.
+// each calls do for many objects, writesAtOnce at a time. Of several errors it returns the most urgent, or the first of those.
+// After ErrDraining, errBusy or writesAtOnce errors in a row it begins no more calls.
 func each(ctx context.Context, all []object, do func(context.Context, object) error) error {
 	var group controller.Group
 	group.SetLimit(writesAtOnce)
 	var busy atomic.Bool
+	var inRow atomic.Int32
 	failed := make([]error, len(all)+1) // the last: the term ends
 	for n, o := range all {
 		if controller.Draining(ctx) {
@@ -319,9 +320,13 @@ func each(ctx context.Context, all []object, do func(context.Context, object) er
 			break
 		}
 		group.Go(func() error {
-			if !busy.Load() {
-				failed[n] = controller.Contain(func() error { return do(ctx, o) })
-				busy.CompareAndSwap(false, errors.Is(failed[n], errBusy))
+			if busy.Load() || inRow.Load() >= writesAtOnce {
+				return nil
+			}
+			failed[n] = controller.Contain(func() error { return do(ctx, o) })
+			busy.CompareAndSwap(false, errors.Is(failed[n], errBusy))
+			if inRow.Add(1); failed[n] == nil {
+				inRow.Store(0)
 			}
 			return nil
 		})

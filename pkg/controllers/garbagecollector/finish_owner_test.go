@@ -1,12 +1,14 @@
 package garbagecollector
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/url"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -176,8 +178,8 @@ func TestWhileATypeCannotBeListedTheOthersAreNotListedAgain(t *testing.T) {
 		}
 		return listed(resource)
 	}
-	if got := s.finish(t, key); got.After <= 0 || len(s.asked("list")) != 2 || len(s.asked("patch")) != 2 {
-		t.Fatalf("at first %q was sent, want both types of namespaces listed and the references taken away", s.asked(""))
+	if got := s.finish(t, key); got.After <= 0 || len(s.asked("list")) != 3 || len(s.asked("patch")) != 2 {
+		t.Fatalf("at first %q was sent, want both types listed, and a namespace of the broken one, and the references taken away", s.asked(""))
 	}
 	for n := range 2 {
 		check(t, s.feed.Add(newThing("a", fmt.Sprint("d", n), uid(2+n)).at("9")))
@@ -193,7 +195,7 @@ func TestWhileATypeCannotBeListedTheOthersAreNotListedAgain(t *testing.T) {
 		s.clock.Step(minRecheck)
 		s.finish(t, key)
 	}
-	if got := s.asked("list"); len(got) != 5 || slices.ContainsFunc(got, func(r string) bool { return r != "list replicasets a" }) {
+	if got := s.asked("list"); len(got) != 10 || slices.ContainsFunc(got, func(r string) bool { return r != "list replicasets" && r != "list replicasets a" }) {
 		t.Errorf("listed was %q, want what could not be listed only", got)
 	}
 	if got := s.asked("patch"); len(got) > 0 {
@@ -202,7 +204,7 @@ func TestWhileATypeCannotBeListedTheOthersAreNotListedAgain(t *testing.T) {
 	broken, s.requests = false, nil
 	s.clock.Step(minRecheck)
 	s.finish(t, key)
-	if got := s.asked(""); !slices.Contains(got, "list configmaps a") || len(s.asked("patch configmaps o")) != 1 {
+	if got := s.asked(""); !slices.Contains(got, "list configmaps") || len(s.asked("patch configmaps o")) != 1 {
 		t.Errorf("when it can be listed again %q was sent, want everything listed and the finalizer taken away", got)
 	}
 }
@@ -293,33 +295,81 @@ func TestToObserveOnlyNoEventsAreSent(t *testing.T) {
 	}
 }
 
-// Lists of all namespaces are long, so they are asked for one owner after the other, and the second shares what is fresh.
-func TestOneOwnerAtATimeHasAllNamespacesListed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newShell(t)
-		s.serve(t, nodesType, "v1")
-		types := []apiType{s.types.state(configMaps.GroupResource).apiType}
-		s.lists.wideUnhurried <- struct{}{}
-		var all sync.WaitGroup
-		for n := range 3 {
-			s.memories.owner(keyOf(uid(n)), false, began)
-		}
-		for n := range 3 {
-			all.Go(func() {
-				_, err := s.lists.dependents(t.Context(), search{types: types, owner: keyOf(uid(n)), since: began})
-				check(t, err)
+// One list of all namespaces serves owners in different namespaces if the type is small. Otherwise, or if the list fails, each namespace is listed.
+func TestSmallTypesAreListedOnceForAllNamespaces(t *testing.T) {
+	all, each := "list configmaps", []string{"list configmaps a", "list configmaps b", "list configmaps c"}
+	hang := func(ctx context.Context) error { return silentFor(ctx, time.Minute) }
+	for _, tt := range []struct {
+		name    string
+		objects int
+		phase   phase
+		fail    func(context.Context) error // of lists of all namespaces
+		took    time.Duration
+		want    []string
+	}{
+		{"small", pageSize, current, nil, 0, []string{all}},
+		{"large", pageSize + 1, current, nil, 0, each},
+		{"size unknown", 0, listing, nil, 0, each},
+		{"no right to list all namespaces", 0, current, func(context.Context) error { return errPolicy }, 0, slices.Concat([]string{all}, each)},
+		{"list of all namespaces hangs", 0, current, hang, askTimeout, slices.Concat([]string{all}, each)},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newShell(t)
+				var lock sync.Mutex
+				var got []string
+				s.on(func(ctx context.Context, verb, resource, namespace, _ string) (*thing, error) {
+					lock.Lock()
+					got = append(got, strings.TrimSpace(verb+" "+resource+" "+namespace))
+					lock.Unlock()
+					time.Sleep(time.Millisecond)
+					if namespace == "" && tt.fail != nil {
+						return nil, tt.fail(ctx)
+					}
+					return nil, nil
+				})
+				for n := range tt.objects {
+					check(t, s.feed.Add(newThing("a", fmt.Sprint("d", n), uid(100+n))))
+				}
+				k := s.types.types[configMaps.GroupResource]
+				k.standing = standing{tt.phase, time.Now()}
+				begun := time.Now()
+				for n := range each {
+					s.memories.owner(keyOf(uid(n)), true, begun)
+				}
+				var all sync.WaitGroup
+				for n, namespace := range []string{"a", "b", "c"} {
+					all.Go(func() {
+						what := search{types: []apiType{k.apiType}, shared: s.lists.isSmall, namespace: namespace, owner: keyOf(uid(n)), since: begun}
+						found, err := s.lists.dependents(t.Context(), what)
+						if check(t, err); len(found.failed) > 0 {
+							t.Errorf("namespace %s: failed is %v", namespace, found.failed)
+						}
+					})
+				}
+				all.Wait()
+				slices.Sort(got)
+				if took := time.Since(begun).Truncate(time.Second); !slices.Equal(got, tt.want) || took != tt.took {
+					t.Errorf("listed was %q in %v, want %q in %v", got, took, tt.want, tt.took)
+				}
 			})
-		}
-		synctest.Wait()
-		if got := s.asked("list"); len(got) > 0 {
-			t.Errorf("listed was %q while another owner was at it", got)
-		}
-		<-s.lists.wideUnhurried
-		all.Wait()
-		if got := s.asked("list"); len(got) != 1 {
-			t.Errorf("listed was %q for three owners, want one list", got)
-		}
-	})
+		})
+	}
+}
+
+// What refers to the owner from another namespace is no dependent, although the list of all namespaces shows it.
+func TestASharedListShowsOrphansOfTheOwnersNamespace(t *testing.T) {
+	s := newShell(t)
+	key := s.owner(t, "orphan")
+	s.ready(key)
+	s.list = func(string) ([]*thing, error) {
+		r := ref("v1", "ConfigMap", "o", uid(1))
+		return []*thing{newThing("a", "d", uid(2)).owned(r), newThing("b", "e", uid(3)).owned(r)}, nil
+	}
+	s.finish(t, key)
+	if got := s.asked(""); !slices.Contains(got, "list configmaps") || len(s.asked("patch configmaps d")) != 1 || len(s.asked("patch configmaps e")) != 0 {
+		t.Errorf("sent was %q, want d patched after a list of all namespaces, and e left alone", got)
+	}
 }
 
 // A list serves all owners in whose turn it is asked for. One whose last dependent has gone since is not to wait for the next look on its account.
@@ -472,6 +522,28 @@ func TestATypeHasItsTimeHoweverLongOthersHaveHeldItsOwner(t *testing.T) {
 	}
 }
 
+func TestEachStopsAfterErrorsInARow(t *testing.T) {
+	for _, tt := range []struct {
+		name        string
+		failing     func(n int64) bool
+		least, most int64 // calls
+	}{
+		{"all fail", func(int64) bool { return true }, writesAtOnce, 2 * writesAtOnce},
+		{"every second one fails", func(n int64) bool { return n%2 == 0 }, 1000, 1000},
+	} {
+		var calls atomic.Int64
+		err := each(t.Context(), make([]object, 1000), func(context.Context, object) error {
+			if tt.failing(calls.Add(1)) {
+				return errors.New("no")
+			}
+			return nil
+		})
+		if got := calls.Load(); err == nil || got < tt.least || got > tt.most {
+			t.Errorf("%s: %d calls, error %v, want %d to %d calls and an error", tt.name, got, err, tt.least, tt.most)
+		}
+	}
+}
+
 // Whatever fails about an owner is tried again, for however long, and neither metrics nor events are silent about it.
 func TestAnOwnerThatIsHeldByFailuresIsCountedAndTold(t *testing.T) {
 	outage := apierrors.NewInternalError(errors.New("failed calling webhook"))
@@ -560,6 +632,28 @@ func TestDependentsThatKeepComingHoldTheirOwnerForAWhile(t *testing.T) {
 	}
 	if s.finish(t, key); len(s.asked("patch configmaps o")) != 1 {
 		t.Errorf("sent was %q, want the owner let go after %d rounds", s.asked("patch"), lateRounds)
+	}
+}
+
+// The event about what holds an owner is due every ten minutes, and so are the reads for its text.
+func TestBlockersAreReadWhenTheEventIsDue(t *testing.T) {
+	s := newShell(t)
+	key := s.owner(t, "foregroundDeletion")
+	held := newThing("a", "d", uid(2)).at("5").finalizedBy("x/y").deleted().owned(blockingRef("v1", "ConfigMap", "o", uid(1)))
+	check(t, s.feed.Add(held))
+	owner := s.get
+	s.get = func(name string, nth int) (*thing, error) {
+		if name == "d" {
+			return held, nil
+		}
+		return owner(name, nth)
+	}
+	for range 20 {
+		s.finish(t, key)
+		s.clock.Step(noticeAfter)
+	}
+	if got := s.asked("get configmaps d"); len(got) != 1 || len(s.told()) != 1 {
+		t.Errorf("the blocker was read %d times in ten minutes, want once", len(got))
 	}
 }
 

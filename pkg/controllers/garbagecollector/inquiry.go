@@ -41,6 +41,7 @@ const (
 	unhurried haste = iota // for as long as it takes, as owners do that leave orphans
 	limited                // for as long as an owner may be held that is deleted in the foreground
 	brief                  // for a moment, as for types that are looked at for good measure
+	shared                 // as long as a page may take: if the list of all namespaces fails, that of one may work
 )
 
 // inquiries share questions to the API server between all who have the same one. About one key only one goroutine asks at a time, and those who wait share

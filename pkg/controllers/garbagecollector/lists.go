@@ -19,9 +19,8 @@ import (
 )
 
 const (
-	// listsAtOnce is how many lists are under way at most for one owner, listsOfType about one type that are waited for alike, and listsInAll for all owners. A
-	// type whose lists hang keeps the others from few of those, then.
-	listsAtOnce = 8
+	// listsOfType bounds the lists of one type that are in flight at once with the same haste, and listsInAll those of all types: a type whose lists hang leaves
+	// most of listsInAll to the other types.
 	listsOfType = 2
 	listsInAll  = 32
 	// pageSize is how many objects come at once.
@@ -55,15 +54,10 @@ type lists struct {
 	types   *knownTypes
 	others  func() map[id]bool // owners that a list is looked through for, too
 	shelves *inquiries[place, shelf]
-	// Each holds one while somebody lists all namespaces: one for owners with limited patience, the other for those that wait for as long as it takes.
-	wideLimited, wideUnhurried chan struct{}
 }
 
 func newLists(client metadata.Interface, clk clock.PassiveClock, g *graph, known *knownTypes, others func() map[id]bool) *lists {
-	l := &lists{
-		client: client, clock: clk, graph: g, types: known, others: others, shelves: newInquiries[place, shelf](clk, listsOfType),
-		wideLimited: make(chan struct{}, 1), wideUnhurried: make(chan struct{}, 1),
-	}
+	l := &lists{client: client, clock: clk, graph: g, types: known, others: others, shelves: newInquiries[place, shelf](clk, listsOfType)}
 	l.shelves.all = make(chan struct{}, listsInAll)
 	return l
 }
@@ -72,6 +66,7 @@ func newLists(client metadata.Interface, clk clock.PassiveClock, g *graph, known
 type search struct {
 	types     []apiType
 	patience  func(apiType) time.Duration // how long each may take; nil: as long as it takes
+	shared    func(apiType) bool          // lists all namespaces first, for the owners of all namespaces; nil: none
 	namespace string                      // empty: all
 	owner     id
 	since     time.Time // no list counts that was asked for before
@@ -185,19 +180,9 @@ func (l *lists) dependents(ctx context.Context, what search) (sweep, error) {
 		objects []object
 		err     error
 	}
-	if what.namespace == "" && len(what.types) > 0 { // the next one then shares what is still fresh
-		wide := l.wideLimited
-		if what.patience == nil {
-			wide = l.wideUnhurried
-		}
-		if err := enter(ctx, wide, nil); err != nil {
-			return sweep{}, err
-		}
-		defer func() { <-wide }()
-	}
 	results := make([]result, len(what.types))
 	var group controller.Group
-	group.SetLimit(listsAtOnce)
+	group.SetLimit(listsInAll)
 	for n, t := range what.types {
 		group.Go(func() error {
 			results[n].objects, results[n].err = l.list(ctx, t, what)
@@ -244,12 +229,19 @@ func (l *lists) list(ctx context.Context, t apiType, what search) ([]object, err
 		ctx, cancel = context.WithTimeout(ctx, patience)
 		defer cancel()
 	}
-	objects, err := l.listIn(ctx, t, how, what)
+	if what.namespace != "" && what.shared != nil && what.shared(t) {
+		objects, err := l.listIn(ctx, t, "", shared, what)
+		if err == nil || errors.Is(err, context.Canceled) {
+			elsewhere := func(o object) bool { return o.namespace != what.namespace }
+			return slices.DeleteFunc(slices.Clone(objects), elsewhere), err
+		}
+	}
+	objects, err := l.listIn(ctx, t, what.namespace, how, what)
 	if !unreadable(err) {
 		return objects, err
 	}
 	for _, other := range t.others() {
-		if objects, failed := l.listIn(ctx, other, how, what); failed == nil {
+		if objects, failed := l.listIn(ctx, other, what.namespace, how, what); failed == nil {
 			return objects, nil
 		}
 	}
@@ -263,9 +255,15 @@ func unreadable(err error) bool {
 	return errors.As(err, &status) && status.Status().Code == http.StatusInternalServerError || errors.As(err, &silent)
 }
 
-// listIn is list in one version.
-func (l *lists) listIn(ctx context.Context, t apiType, how haste, what search) ([]object, error) {
-	at := place{t.GroupVersionResource, what.namespace}
+// isSmall reports whether the graph shows no more objects of a type than fit into one page. The list of all namespaces then costs as much as the list of one.
+func (l *lists) isSmall(t apiType) bool {
+	s := l.types.state(t.GroupResource())
+	return s.phase == current && s.objects() <= pageSize
+}
+
+// listIn lists one version of a type in a namespace, or in all if that is empty.
+func (l *lists) listIn(ctx context.Context, t apiType, namespace string, how haste, what search) ([]object, error) {
+	at := place{t.GroupVersionResource, namespace}
 	if !t.namespaced {
 		at.namespace = ""
 	}
@@ -275,6 +273,11 @@ func (l *lists) listIn(ctx context.Context, t apiType, how haste, what search) (
 	}, func(ctx context.Context) (shelf, error) {
 		wanted := l.others()
 		wanted[what.owner] = true
+		if how == shared {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, askTimeout)
+			defer cancel()
+		}
 		list := shelf{asked: l.clock.Now(), of: wanted}
 		list.objects, list.err = l.read(ctx, at, wanted)
 		list.came = l.clock.Now()

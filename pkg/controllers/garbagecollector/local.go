@@ -22,10 +22,10 @@ func (t *knownTypes) isLocal(k *knownType) (local, told bool) {
 	}
 	local = len(k.versions) > 0
 	for _, version := range k.versions {
-		service, ok := t.services[discovery.ServiceOf(schema.GroupVersion{Group: k.Group, Version: version})]
+		own, ok := t.services[discovery.ServiceOf(schema.GroupVersion{Group: k.Group, Version: version})]
 		_, defined := t.defined[k.GroupResource().String()]
 		switch {
-		case ok && !service.local:
+		case ok && !own:
 			return false, true
 		case !ok && !defined:
 			local = false
@@ -168,17 +168,15 @@ func (t *knownTypes) sawDefinition(crd metav1.Object, gone bool) stir {
 	k := t.types[schema.ParseGroupResource(name)]
 	served := k != nil && k.served
 	what := changed
-	before, met := t.defined[name]
+	_, met := t.defined[name]
 	if gone || !met && !served {
 		what = newcomer
 	}
 	switch {
 	case gone:
 		delete(t.defined, name)
-	case !met && !t.latest.sent.IsZero():
-		t.defined[name] = before.after(served, t.deps.Clock.Now())
 	case !met:
-		t.defined[name] = before
+		t.defined[name] = t.deps.Clock.Now()
 	}
 	if k != nil {
 		k.emptied = gone
@@ -204,7 +202,7 @@ func (t *knownTypes) sawService(service metav1.Object, gone bool) stir {
 	_, local := service.GetLabels()[automanaged]
 	t.lock.Lock()
 	defer t.lock.Unlock()
-	claimed, met := t.services[name]
+	_, met := t.services[name]
 	what := changed
 	if gone || !met && closed(t.known) {
 		what = newcomer
@@ -212,8 +210,7 @@ func (t *knownTypes) sawService(service metav1.Object, gone bool) stir {
 	if gone {
 		delete(t.services, name)
 	} else {
-		claimed.local = local
-		t.services[name] = claimed
+		t.services[name] = local
 	}
 	return what
 }
@@ -234,9 +231,9 @@ func (t *knownTypes) wasListed(r schema.GroupResource) bool {
 }
 
 // keepOnly forgets all other names, and tells whether there were any.
-func keepOnly(known map[string]claim, names map[string]bool) stir {
+func keepOnly[T any](known map[string]T, names map[string]bool) stir {
 	before := len(known)
-	if maps.DeleteFunc(known, func(name string, _ claim) bool { return !names[name] }); len(known) < before {
+	if maps.DeleteFunc(known, func(name string, _ T) bool { return !names[name] }); len(known) < before {
 		return newcomer
 	}
 	return calm

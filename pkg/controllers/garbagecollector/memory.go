@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -16,9 +17,10 @@ const (
 
 // memories are what is remembered during a term. Losing them costs requests and events, and nothing else.
 type memories struct {
-	lock    sync.Mutex
-	owners  map[id]ownerMemory
-	objects map[id]objectMemory
+	lock       sync.Mutex
+	owners     map[id]ownerMemory
+	objects    map[id]objectMemory
+	rejections *rate.Limiter
 }
 
 // ownerMemory is of an owner that is being deleted.
@@ -68,11 +70,11 @@ type objectMemory struct {
 	told bool   // the event OwnerRefInvalidNamespace has been sent
 
 	refused string // what the last request about it was answered, if it was not done
-	// What was rejected or has failed last, if it was, how often in a row, and when it may be sent again, whatever wakes the object.
+	// The last request, if it was rejected, how often in a row, and when it may be sent again. Events do not shorten the pause.
 	rejected deed
-	outage   bool // it has failed
 	times    int
 	again    time.Time
+	version  string // of the object that the rejected request was about
 
 	// In observe-only mode: what would have been done, since when, and whether it was told that the object still stands.
 	would      deed
@@ -85,27 +87,28 @@ const (
 	// twenty times a second then.
 	minRejectedPause = time.Second
 	maxRejectedPause = 10 * time.Minute
-	// The same after requests that failed, as of a loop.
-	minFailedPause = 5 * time.Millisecond
-	maxFailedPause = time.Minute
+	// Beyond the burst, pauses are longer: so many end in a second.
+	rejectedPerSecond, rejectedBurst = 50, 200
 )
 
-// refuse is the memory after a request was rejected or, in an outage, has failed.
-func (m objectMemory) refuse(what deed, text string, outage bool, now time.Time) objectMemory {
-	first, last := minRejectedPause, maxRejectedPause
-	if outage {
-		first, last = minFailedPause, maxFailedPause
-	}
-	if m.rejected != what || m.outage != outage {
+// reject returns the memory after a request was rejected.
+func (m objectMemory) reject(what deed, text string, all *rate.Limiter, now time.Time) objectMemory {
+	if m.rejected != what {
 		m.times = 0
 	}
-	m.refused, m.rejected, m.outage = text, what, outage
-	m.again = now.Add(min(first<<min(m.times, 16), last))
+	m.refused, m.rejected = text, what
+	m.again = now.Add(min(minRejectedPause<<min(m.times, 16), maxRejectedPause) + all.ReserveN(now, 1).DelayFrom(now))
 	m.times++
 	return m
 }
 
-// pause is how long a request must not be sent, because it was rejected or has failed; 0: it may.
+// fail returns the memory after a request failed. The loop paces its retries.
+func (m objectMemory) fail(text string) objectMemory {
+	m.refused, m.rejected, m.times, m.again = text, "", 0, time.Time{}
+	return m
+}
+
+// pause returns how long a rejected request must not be sent. It returns 0 if the request may be sent.
 func (m objectMemory) pause(what deed, now time.Time) time.Duration {
 	if m.rejected != what {
 		return 0
@@ -114,7 +117,7 @@ func (m objectMemory) pause(what deed, now time.Time) time.Duration {
 }
 
 func newMemories() *memories {
-	return &memories{owners: map[id]ownerMemory{}, objects: map[id]objectMemory{}}
+	return &memories{owners: map[id]ownerMemory{}, objects: map[id]objectMemory{}, rejections: rate.NewLimiter(rejectedPerSecond, rejectedBurst)}
 }
 
 func (m *memories) reset() {
@@ -243,7 +246,7 @@ func (m *memories) count() map[string]int {
 		if memory.held != "" {
 			causes[memory.held]++
 		}
-		if memory.rejected != "" && !memory.outage {
+		if memory.rejected != "" {
 			causes[string(byRejection)]++
 		}
 	}

@@ -3,6 +3,8 @@ package garbagecollector
 import (
 	"testing"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 func TestWhenUsersAreToldWhatHoldsAnOwner(t *testing.T) {
@@ -55,13 +57,24 @@ func TestABackOffOutlastsTheDoubt(t *testing.T) {
 	m := newMemories()
 	key := keyOf(uid(1))
 	nobody := func(id) bool { return false }
-	m.setObject(key, objectMemory{}.refuse(remove, "not now", false, began))
+	m.setObject(key, objectMemory{}.reject(remove, "not now", rate.NewLimiter(1, 1), began))
 	m.prune(nobody, nobody, began)
 	if got := m.object(key).pause(remove, began); got != minRejectedPause {
 		t.Errorf("it may be sent again in %v, want %v", got, minRejectedPause)
 	}
 	if m.prune(nobody, nobody, began.Add(minRejectedPause)); len(m.objects) > 0 {
 		t.Errorf("remembered are %v", m.objects)
+	}
+}
+
+func TestRejectionsShareARate(t *testing.T) {
+	all, now := rate.NewLimiter(rejectedPerSecond, rejectedBurst), began
+	var last objectMemory
+	for range 2000 {
+		last = objectMemory{}.reject(remove, "no", all, now)
+	}
+	if got, least := last.pause(remove, now), 1800/rejectedPerSecond*time.Second; got < least || got > least+2*time.Second {
+		t.Errorf("the last of 2,000 rejected requests is sent again after %v, want about %v", got, least)
 	}
 }
 

@@ -52,7 +52,7 @@ type pass struct {
 // makeOrphans takes away the references to an owner that a pass shows, and returns the dependents that had them. The next step is to let the owner go if the
 // pass has left nothing to be done.
 func (c *Controller) makeOrphans(ctx context.Context, o ending, s ownerSight, p pass) (next, hindrance, []object, error) {
-	swept, err := c.lists.dependents(ctx, search{types: p.types, namespace: o.live.namespace, owner: o.key, since: o.memory.since})
+	swept, err := c.lists.dependents(ctx, search{types: p.types, shared: c.lists.isSmall, namespace: o.live.namespace, owner: o.key, since: o.memory.since})
 	if err != nil {
 		return next{}, hindrance{}, nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"minikcm/internal/timing"
 	"minikcm/pkg/controller"
 )
 
@@ -27,16 +28,24 @@ func (c *Controller) reconcileObject(ctx context.Context, key id) (controller.Re
 // settle has an object deleted, released or left alone, as its owners say. It begins anew as often as the object turns out not to be as it
 // was seen.
 func (c *Controller) settle(ctx context.Context, o object, against []suspicion, owns bool) (controller.Result, error) {
+	if m := c.memories.object(keyed(o)); m.version != "" && m.version == o.version {
+		if pause := m.again.Sub(c.deps.Clock.Now()); pause > 0 {
+			return controller.Result{After: pause}, nil
+		}
+	}
 	t := c.types.state(o.resource)
 	try := attempt{at: t.apiType}
 	for range tries {
 		if o.read.IsZero() {
 			o.read = c.deps.Clock.Now()
 		}
-		v, err := c.owners.judged(ctx, o, against)
-		if err != nil {
-			c.busy(o, err)
-			return controller.Result{}, err
+		var v view
+		if !o.marks.has(terminating) { // the owners of an object that is being deleted decide nothing
+			var err error
+			if v, err = c.owners.judged(ctx, o, against); err != nil {
+				c.busy(o, err)
+				return controller.Result{}, err
+			}
 		}
 		a := decide(sight{object: o, owners: v.owners, owns: owns})
 		c.remember(ctx, o, a, v)
@@ -92,7 +101,7 @@ func (c *Controller) act(ctx context.Context, try *attempt, o object, v view, a 
 		return c.anew(ctx, *try, o)
 	}
 	as := try.patchType(o)
-	still := func() bool { return !c.outdated(*try, o) && c.owners.holds(o, v) }
+	still := func() bool { return !c.outdated(*try, o, v) && c.owners.holds(o, v) }
 	var got outcome
 	var err error
 	if a.do == remove {
@@ -138,16 +147,21 @@ func unpatchable(o object) error {
 func (c *Controller) wantsLive(try attempt, o object, v view, a action) bool {
 	switch {
 	case o.live != nil:
-		return c.outdated(try, o)
+		return c.outdated(try, o, v)
 	case a.do == release:
 		return try.patchType(o) == types.MergePatchType || o.version == ""
 	}
 	return needsLive(o, try.at.local) || v.unheard() >= 0 && c.curious.AllowN(c.deps.Clock.Now(), 1)
 }
 
-// outdated reports whether an object was read so long ago that it may be another by now, and its API may not keep to preconditions.
-func (c *Controller) outdated(try attempt, o object) bool {
-	return !try.at.local && c.deps.Clock.Since(o.read) > liveFor
+// outdated reports whether an object was read so long ago that it may be another by now, and its API may not keep to preconditions. The age of an object that was
+// fresh when the round of its owners began counts from the end of the round: a slow API is not a broken one.
+func (c *Controller) outdated(try attempt, o object, v view) bool {
+	read, r := o.read, v.round
+	if r.began.Sub(read) <= liveFor && r.ended.Sub(r.began) <= longestRound {
+		read = timing.Later(read, r.ended)
+	}
+	return !try.at.local && c.deps.Clock.Since(read) > liveFor
 }
 
 // reread shows an object as it is now; nil if there is none of this UID any more. The graph is told so then, and may want to know again after a while.

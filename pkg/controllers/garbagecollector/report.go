@@ -67,7 +67,11 @@ func (c *Controller) wait(ctx context.Context, key id, owner object, n next, h h
 	if waited < noticeAfter {
 		return controller.Result{After: min(n.after, noticeAfter-waited)}
 	}
-	if !m.notice.at.IsZero() && now.Sub(m.notice.at) < noticeAfter {
+	pause := noticeAfter
+	if h.refused == "" && !m.moved.After(m.notice.at) { // to read the same blockers again shows nothing new
+		pause = noticeAgain
+	}
+	if !m.notice.at.IsZero() && now.Sub(m.notice.at) < pause {
 		return controller.Result{After: n.after}
 	}
 	reason, text := eventForeground, ""
@@ -159,7 +163,7 @@ func (c *Controller) failed(o object, a action, err error) {
 		return
 	}
 	key := keyed(o)
-	c.memories.setObject(key, c.memories.object(key).refuse(a.do, answer.ForUsers(err), true, c.deps.Clock.Now()))
+	c.memories.setObject(key, c.memories.object(key).fail(answer.ForUsers(err)))
 }
 
 // busy keeps that others are in line, if that is what an error says.
@@ -176,7 +180,8 @@ func (c *Controller) busy(o object, err error) {
 // for each of them.
 func (c *Controller) refused(ctx context.Context, o object, a action, err error) time.Duration {
 	key, now := keyed(o), c.deps.Clock.Now()
-	m := c.memories.object(key).refuse(a.do, err.Error(), false, now)
+	m := c.memories.object(key).reject(a.do, err.Error(), c.memories.rejections, now)
+	m.version = o.version
 	c.memories.setObject(key, m)
 	level := klog.Level(2)
 	if m.times == 1 {
@@ -224,7 +229,9 @@ func (c *Controller) lasting(ctx context.Context, o object, a action) time.Durat
 	switch {
 	case m.would != a.do:
 		m.would, m.wouldSince, m.wouldTold = a.do, now, false
-	case a.do == remove && !m.wouldTold && now.Sub(m.wouldSince) >= lastingAfter:
+	case a.do == release:
+		m.wouldTold = true
+	case !m.wouldTold && now.Sub(m.wouldSince) >= lastingAfter:
 		m.wouldTold = true
 		c.metrics.lasting.Inc()
 		klog.FromContext(ctx).Info("Would have deleted an object that still stands", "resource", o.resource, "object", klog.KRef(o.namespace, o.name), "uid", o.uid, "since", m.wouldSince)

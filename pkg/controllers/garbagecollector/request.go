@@ -171,7 +171,7 @@ func outcomeOf(err error, name string) outcome {
 		return failed
 	}
 	switch s := status.Status(); {
-	case isNamed(s, name), s.Code == http.StatusUnprocessableEntity && isAboutUID(s):
+	case answer.NotFound(err, name), s.Code == http.StatusUnprocessableEntity && isAboutUID(s):
 		return gone
 	case s.Code == http.StatusConflict && s.Reason == metav1.StatusReasonConflict:
 		return conflict

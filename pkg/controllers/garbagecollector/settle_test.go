@@ -77,8 +77,9 @@ func TestADeletionThatIsRejectedIsTriedAgainLessAndLessOften(t *testing.T) {
 			t.Fatalf("after rejection %d it is looked at in %v with %d requests so far, want %v", nth+1, got.After, len(s.sent()), want)
 		}
 		s.clock.Step(want / 2)
-		if got := s.look(t, key); got.After != want/2 || len(s.sent()) != nth+1 {
-			t.Fatalf("woken half-way it is looked at in %v with %d requests so far, want none more and the rest of the pause", got.After, len(s.sent()))
+		requests := len(s.asked(""))
+		if got := s.look(t, key); got.After != want/2 || len(s.asked("")) != requests {
+			t.Fatalf("woken half-way it is looked at in %v after %q, want no request and the rest of the pause", got.After, s.asked("")[requests:])
 		}
 		s.clock.Step(want / 2)
 	}
@@ -99,7 +100,68 @@ func TestADeletionThatIsRejectedIsTriedAgainLessAndLessOften(t *testing.T) {
 	}
 }
 
-// An outage is tried again with the back-off of the loop.
+// A change of the object may mean another decision, so the pause after a rejection does not delay the next look.
+func TestARejectionDoesNotDelayAnObjectThatHasChanged(t *testing.T) {
+	s := newShell(t)
+	key := s.dependent(t, ref("v1", "ConfigMap", "o", uid(1)))
+	s.remove = func(int) error { return errPolicy }
+	for range 10 {
+		s.clock.Step(s.look(t, key).After)
+	}
+	s.look(t, key)
+	check(t, s.feed.Add(newThing("a", "p", uid(3))))
+	check(t, s.feed.Add(newThing("a", "d", uid(2)).at("6").owned(ref("v1", "ConfigMap", "o", uid(1)), ref("v1", "ConfigMap", "p", uid(3)))))
+	s.look(t, key)
+	if got := s.asked("patch"); len(got) != 1 {
+		t.Errorf("sent was %q, want the reference to o taken away", got)
+	}
+}
+
+func TestOwnersOfTerminatingObjectsAreNotRead(t *testing.T) {
+	s := newShell(t)
+	check(t, s.feed.Add(newThing("a", "d", uid(2)).at("5").finalizedBy("x/y").deleted().owned(ref("v1", "ConfigMap", "o", uid(1)))))
+	s.clock.Step(time.Minute)
+	if got := s.look(t, keyOf(uid(2))); got.After != 0 || len(s.asked("")) > 0 {
+		t.Errorf("sent was %q, and it is looked at again in %v", s.asked(""), got.After)
+	}
+}
+
+// An aggregated API may need more than liveFor for each read.
+func TestObjectsOfASlowAPIAreDeleted(t *testing.T) {
+	s := newShell(t)
+	f := s.serve(t, objectType{widgetsType.GroupResource, "Widget", false}, "v1")
+	dependent := newThing("a", "d", uid(2)).at("5").owned(ref("example.com/v1", "Widget", "o", uid(1)))
+	check(t, f.Add(dependent))
+	s.clock.Step(time.Minute)
+	s.get = func(name string, _ int) (*thing, error) {
+		s.clock.Step(liveFor + 100*time.Millisecond)
+		if name == "d" {
+			return dependent, nil
+		}
+		return nil, notFound(name)
+	}
+	for range 3 {
+		s.clock.Step(s.look(t, keyOf(uid(2))).After)
+	}
+	if got := s.asked("delete"); len(got) == 0 {
+		t.Errorf("sent was %q, want a delete", s.asked(""))
+	}
+}
+
+// An object that would only be released is not looked at for ever.
+func TestToObserveOnlyAReleaseIsCountedOnce(t *testing.T) {
+	s := newShell(t)
+	s.writer.observe = true
+	check(t, s.feed.Add(newThing("a", "o", uid(1))))
+	key := s.dependent(t, ref("v1", "ConfigMap", "o", uid(1)), ref("v1", "ConfigMap", "x", uid(9)))
+	after := s.look(t, key).After
+	s.clock.Step(after)
+	if got := s.look(t, key); after != lastingAfter || got.After != 0 {
+		t.Errorf("it is looked at after %v, and then again after %v, want no third look", after, got.After)
+	}
+}
+
+// The loop paces retries after failures: each sync ends with an error, however soon an event adds the key again.
 func TestADeletionThatFailsIsAnError(t *testing.T) {
 	s := newShell(t)
 	key := s.dependent(t, ref("v1", "ConfigMap", "o", uid(1)))
@@ -107,7 +169,6 @@ func TestADeletionThatFailsIsAnError(t *testing.T) {
 		apierrors.NewInternalError(errors.New("failed calling webhook")), apierrors.NewTooManyRequests("later", 1), context.DeadlineExceeded,
 		apierrors.NewGenericServerResponse(404, "delete", configMaps.GroupResource, "d", "404 page not found", 0, true),
 	} {
-		s.clock.Step(time.Minute)
 		s.remove = func(int) error { return err }
 		_, got := s.reconcileObject(t.Context(), key)
 		if !errors.Is(got, err) {

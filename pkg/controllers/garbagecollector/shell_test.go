@@ -97,7 +97,7 @@ func newShell(t *testing.T) *shell {
 		return nil, s.patch(p.GetName(), s.patches[p.GetName()])
 	})
 	g := newGraph(s.clock, func(wakes) {})
-	known := &knownTypes{deps: typesDeps{Graph: g, Clock: s.clock}, defined: map[string]claim{}, types: map[schema.GroupResource]*knownType{}, latest: newCatalogue(began, nil)}
+	known := &knownTypes{deps: typesDeps{Graph: g, Clock: s.clock}, defined: map[string]time.Time{}, types: map[schema.GroupResource]*knownType{}, latest: newCatalogue(began, nil)}
 	m := newMetrics(prometheus.NewRegistry())
 	remembered := newMemories()
 	recorder := record.NewFakeRecorder(100)

@@ -37,7 +37,8 @@ const (
 	firstPatience = 2 * time.Second
 	// headStart is how long discovery, and the feeds with their hundred lists, leave the API server to the first term of other controllers.
 	headStart = 100 * time.Millisecond
-	// discoveryPatience is how long discovery may lag behind CustomResourceDefinitions and APIServices. One whose names are another's is never shown.
+	// discoveryPatience is how long discovery may lag behind a new CustomResourceDefinition. A definition without
+	// accepted names is never discovered.
 	discoveryPatience = time.Minute
 )
 
@@ -82,31 +83,11 @@ type knownTypes struct {
 	lock     sync.Mutex
 	types    map[schema.GroupResource]*knownType
 	latest   catalogue
-	services map[string]claim // APIServices by name
-	defined  map[string]claim // CustomResourceDefinitions by name
-	known    chan struct{}    // closed by servicesKnown, when the APIServices have been listed
-	stirred  stir             // by events that are not scheduled yet
-	awaited  time.Time        // somebody has asked for a discovery after this
-}
-
-// claim is something that says which types there are, beside discovery.
-type claim struct {
-	local  bool      // of an APIService: the API server itself serves the group version
-	unmet  bool      // discovery does not show what it says
-	missed time.Time // since when
-}
-
-// overdue reports whether discovery does not show, and may only be late: an API server that has just started, or hears late of a definition that was made
-// at another one, says that its answer is complete.
-func (b claim) overdue(now time.Time) bool { return b.unmet && now.Sub(b.missed) < discoveryPatience }
-
-// after is what it is once discovery has shown what it says, or has not.
-func (b claim) after(met bool, now time.Time) claim {
-	if !met && !b.unmet {
-		b.missed = now
-	}
-	b.unmet = !met
-	return b
+	services map[string]bool      // APIServices by name: whether the API server itself serves the group version
+	defined  map[string]time.Time // CustomResourceDefinitions by name: when they were first seen
+	known    chan struct{}        // closed by servicesKnown, when the APIServices have been listed
+	stirred  stir                 // by events that are not scheduled yet
+	awaited  time.Time            // somebody has asked for a discovery after this
 }
 
 // knownType is one type.
@@ -164,7 +145,7 @@ func newTypes(d typesDeps) (*knownTypes, error) {
 	t := &knownTypes{
 		deps: d, ignored: map[schema.GroupResource]bool{}, feeds: d.Caches.Feeds(),
 		woken: make(chan struct{}, 1), tell: make(chan struct{}, 1),
-		types: map[schema.GroupResource]*knownType{}, services: map[string]claim{}, defined: map[string]claim{}, known: make(chan struct{}),
+		types: map[schema.GroupResource]*knownType{}, services: map[string]bool{}, defined: map[string]time.Time{}, known: make(chan struct{}),
 		latest: newCatalogue(time.Time{}, nil),
 	}
 	t.servicesKnown = sync.OnceFunc(func() { close(t.known) })
@@ -189,44 +170,22 @@ var unstored = map[string]bool{"metrics.k8s.io": true, "custom.metrics.k8s.io": 
 func (t *knownTypes) unknownGroups() []string {
 	t.lock.Lock()
 	defer t.lock.Unlock()
-	known, watched := map[string]bool{}, map[string]bool{}
+	groups, known, watched := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for r, k := range t.types {
 		known[r.Group], watched[r.Group] = true, watched[r.Group] || k.watched
 	}
-	groups := t.overdue(t.deps.Clock.Now())
+	for name, since := range t.defined { // another API server may have it already, with objects
+		r := schema.ParseGroupResource(name)
+		if k := t.types[r]; (k == nil || !k.served) && !t.ignored[r] && t.deps.Clock.Since(since) < discoveryPatience {
+			groups[r.Group] = true
+		}
+	}
 	for group := range t.latest.failing {
 		if (!known[group] || watched[group]) && !unstored[group] {
 			groups[group] = true
 		}
 	}
 	return slices.Sorted(maps.Keys(groups))
-}
-
-// overdue are the groups in which discovery does not show yet what is known to be there. The lock is held.
-func (t *knownTypes) overdue(now time.Time) map[string]bool {
-	groups := map[string]bool{}
-	for name, b := range t.defined {
-		if b.overdue(now) {
-			if r := schema.ParseGroupResource(name); !t.ignored[r] {
-				groups[r.Group] = true
-			}
-		}
-	}
-	for name, b := range t.services {
-		if b.overdue(now) {
-			if gv := discovery.ServedBy(name); !unstored[gv.Group] {
-				groups[gv.Group] = true
-			}
-		}
-	}
-	return groups
-}
-
-// isOverdue reports whether something says that there is a type which discovery does not show yet. The lock is held.
-func (t *knownTypes) isOverdue(k *knownType, now time.Time) bool {
-	return t.defined[k.GroupResource().String()].overdue(now) || slices.ContainsFunc(k.versions, func(version string) bool {
-		return t.services[discovery.ServiceOf(schema.GroupVersion{Group: k.Group, Version: version})].overdue(now)
-	})
 }
 
 // catalogue is what discovery showed last. It does not change any more.
@@ -318,11 +277,11 @@ func (t *knownTypes) look(ctx context.Context) bool {
 			return false // who knows what is missing
 		}
 	}
-	complete := t.take(ctx, answer)
-	if complete {
+	t.take(ctx, answer)
+	if answer.Complete() {
 		t.tellIgnored(ctx, answer)
 	}
-	return complete
+	return answer.Complete()
 }
 
 // tellIgnored logs, once, which of the types that are to be ignored are not there: they may be misspelt.
@@ -338,8 +297,8 @@ func (t *knownTypes) tellIgnored(ctx context.Context, answer discovery.Answer) {
 	}
 }
 
-// take acts on what discovery showed: types come, change their version, and go. It reports whether that was all there is.
-func (t *knownTypes) take(ctx context.Context, answer discovery.Answer) bool {
+// take acts on what discovery showed: types come, change their version, and go.
+func (t *knownTypes) take(ctx context.Context, answer discovery.Answer) {
 	t.shifting.Lock()
 	defer t.shifting.Unlock()
 	now := t.deps.Clock.Now()
@@ -383,16 +342,9 @@ func (t *knownTypes) take(ctx context.Context, answer discovery.Answer) bool {
 			}
 		}
 	}
-	for name, b := range t.defined {
-		t.defined[name] = b.after(answer.Has(schema.ParseGroupResource(name)), now)
-	}
-	for name, b := range t.services {
-		t.services[name] = b.after(answer.Shows(discovery.ServedBy(name)), now)
-	}
-	late := t.overdue(now)
 	fresh := false // something has gone of late
 	for r, k := range t.types {
-		if !failing[r.Group] && !answer.Has(r) && !t.isOverdue(k, now) {
+		if !failing[r.Group] && !answer.Has(r) {
 			k.served = false
 			if k.watched && !k.cached && k.phase != away {
 				k.lacking = k.lacks(now)
@@ -404,9 +356,7 @@ func (t *knownTypes) take(ctx context.Context, answer discovery.Answer) bool {
 		}
 		fresh = fresh || k.phase == away && now.Sub(k.since) < time.Minute
 	}
-	complete := answer.Complete() && len(late) == 0
-	maps.Copy(late, failing)
-	changed := t.compile(answer.Sent, late)
+	changed := t.compile(answer.Sent, failing)
 	less := t.expect(now)
 	t.lock.Unlock()
 	t.end(stop, old)
@@ -414,7 +364,6 @@ func (t *knownTypes) take(ctx context.Context, answer discovery.Answer) bool {
 	if changed || fresh || less {
 		t.changed()
 	}
-	return complete
 }
 
 // lacks reports whether there may be objects of a type that goes away which its feed has not shown. That its watch has ended just before is of no account:

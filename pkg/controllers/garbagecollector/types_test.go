@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"runtime"
 	"slices"
@@ -222,12 +223,10 @@ func TestWhoServesAType(t *testing.T) {
 		{"of one version nothing says so, and the other is another server's", map[string]bool{"v2.example.com": false}, false, false, true},
 		{"nothing says so", nil, false, false, false},
 	} {
-		k := &knownTypes{services: map[string]claim{}, defined: map[string]claim{}, known: make(chan struct{})}
-		for name, local := range tt.services {
-			k.services[name] = claim{local: local}
-		}
+		k := &knownTypes{services: map[string]bool{}, defined: map[string]time.Time{}, known: make(chan struct{})}
+		maps.Copy(k.services, tt.services)
 		if tt.defined {
-			k.defined["widgets.example.com"] = claim{}
+			k.defined["widgets.example.com"] = began
 		}
 		typ := &knownType{apiType: apiType{GroupVersionResource: widgetType.WithVersion("v1"), versions: []string{"v1", "v2"}}}
 		if local, told := k.isLocal(typ); local != tt.want || told != tt.told {
@@ -878,8 +877,8 @@ func TestWhatIsWrongWithATypeIsSaidUntilItIsListed(t *testing.T) {
 	}
 }
 
-// An API server that has just started, or hears late of what was defined at another one, shows less than there is.
-func TestWhatIsDefinedIsNotGoneBecauseDiscoveryLacksIt(t *testing.T) {
+// An API server that has just started shows less than there is.
+func TestAnAPIServerThatIsNotReadyTakesNothingAway(t *testing.T) {
 	w := newAPIWorld(t)
 	w.define()
 	a := w.api.Put(widgetsV1, "widgets", widget("a"))
@@ -888,52 +887,24 @@ func TestWhatIsDefinedIsNotGoneBecauseDiscoveryLacksIt(t *testing.T) {
 	w.is(t, apiServices, current)
 	w.is(t, widgetType, current)
 	w.has(t, a, true)
+	w.api.SetReadyz(http.StatusInternalServerError)
+	w.look(t.Context()) // one that was under way has ended by then
+	sent := w.catalogue().sent
 	w.api.Withdraw(widgetsV1, "widgets")
-	w.api.Withdraw("v1", "secrets")
-	w.api.Withdraw("v1", "namespaces") // with it
 	w.api.Serve("other.example.com/v1", metav1.APIResource{Name: "gadgets", Kind: "Gadget"})
 	w.api.BreakDiscovery("other.example.com/v1", http.StatusServiceUnavailable)
 	if w.look(t.Context()) {
 		t.Error("discovery counts as complete")
 	}
-	for _, r := range []schema.GroupResource{widgetType, secretsType} {
-		if s := w.state(r); s.phase == away {
-			t.Errorf("%v is %+v", r, s)
-		}
+	if s := w.state(widgetType); s.phase == away {
+		t.Errorf("widgets are %+v", s)
 	}
-	if got := w.unknownGroups(); !slices.Contains(got, "example.com") {
-		t.Errorf("it is not known what is in %v, want example.com, too", got)
+	if w.catalogue().sent.After(sent) {
+		t.Error("owners that leave orphans may go by what the API server shows")
 	}
-	if _, p := w.catalogue().resolve(reference{apiVersion: widgetsV1, kind: "Gizmo", name: "x"}, "ns"); p != undiscovered {
-		t.Errorf("of a kind in the group it is said %q, want %q", p, undiscovered)
-	}
-	w.api.Remove("apiextensions.k8s.io/v1", "customresourcedefinitions", "", "widgets.example.com")
-	w.api.Remove("apiregistration.k8s.io/v1", "apiservices", "", "v1.example.com")
+	w.api.SetReadyz(0)
+	w.look(t.Context())
 	w.is(t, widgetType, away)
-}
-
-func TestHowLongDiscoveryMayBeLate(t *testing.T) {
-	now := began.Add(time.Hour)
-	new := claim{}
-	missed := new.after(false, began)
-	for _, tt := range []struct {
-		name  string
-		claim claim
-		at    time.Time
-		want  bool
-	}{
-		{"before any discovery", new, now, false},
-		{"it was shown", new.after(true, began), began, false},
-		{"it was not", missed, began, true},
-		{"nor a while later", missed.after(false, began.Add(30*time.Second)), began.Add(59 * time.Second), true},
-		{"nor after that", missed.after(false, began.Add(30*time.Second)), began.Add(discoveryPatience), false},
-		{"it came", missed.after(true, began.Add(time.Second)), began.Add(time.Second), false},
-		{"it came, and is missing again", missed.after(true, began).after(false, now), now, true},
-	} {
-		if got := tt.claim.overdue(tt.at); got != tt.want {
-			t.Errorf("%s: overdue %v, want %v", tt.name, got, tt.want)
-		}
-	}
 }
 
 // While types come in one after the other, whoever is told is told less and less often.
@@ -995,8 +966,8 @@ func TestWhatIsThereAtTheStartIsAskedForOnce(t *testing.T) {
 // What the graph knows of a type may change while a list of it comes: both feeds that say what is local do that to each other.
 func TestATypeMayBeRelocatedWhileItIsListed(t *testing.T) {
 	w := &knownTypes{
-		deps:  typesDeps{Graph: newGraph(clock.RealClock{}, func(wakes) {})},
-		types: map[schema.GroupResource]*knownType{}, services: map[string]claim{}, defined: map[string]claim{}, known: make(chan struct{}), woken: make(chan struct{}, 1),
+		deps:  typesDeps{Graph: newGraph(clock.RealClock{}, func(wakes) {}), Clock: clock.RealClock{}},
+		types: map[schema.GroupResource]*knownType{}, services: map[string]bool{}, defined: map[string]time.Time{}, known: make(chan struct{}), woken: make(chan struct{}, 1),
 	}
 	f, err := w.deps.Graph.feed(objectType{GroupResource: crds})
 	check(t, err)

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unique"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/semaphore"
@@ -76,11 +77,12 @@ type Controller struct {
 // memory is what is remembered of a namespace during a term. Losing it costs requests, nothing else.
 type memory struct {
 	uid        types.UID
-	grace      time.Duration              // zero: not decided yet
-	gate       time.Time                  // when types other than pods may be deleted; zero: not known yet
-	settled    time.Time                  // when no create is under way any more that was admitted before the deletion
-	emptyTypes map[discovery.Type]listing // the types that were seen empty after the grace; they are not listed again before everything else is
-	failures   map[discovery.Type]int     // how often each type failed
+	grace      time.Duration                              // zero: not decided yet
+	gate       time.Time                                  // when types other than pods may be deleted; zero: not known yet
+	settled    time.Time                                  // when no create is under way any more that was admitted before the deletion
+	emptyTypes map[discovery.Type]listing                 // the types that were seen empty after the grace; they are not listed again before everything else is
+	stale      map[unique.Handle[discovery.Type]]struct{} // seen empty too long ago for a proof: listed again at the end
+	failures   map[discovery.Type]int                     // how often each type failed
 	strides    *strides
 	wait       wait
 	notice     notice

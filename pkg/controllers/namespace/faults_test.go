@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -77,7 +79,7 @@ func TestPartialDiscoveryPurgesOnceAndWaits(t *testing.T) {
 	expect(t, requests(b.metadata.Actions())[2:], "list pods")
 
 	b.discovery.err = nil
-	b.clock.Step(minSpan)
+	b.clock.Step(span)
 	b.mustSync(t)
 	// Repaired long after: everything is proven again in one pass, then the namespace is finalized.
 	expect(t, requests(b.metadata.Actions())[3:], purge...)
@@ -96,6 +98,43 @@ func TestDiscoveryWithoutCoreTypesFinalizesNothing(t *testing.T) {
 		if strings.Contains(r, "finalize") {
 			t.Error("finalized")
 		}
+	}
+}
+
+// An API server that has just started shows its own types before those of CustomResourceDefinitions. Objects of
+// discovered types are deleted meanwhile.
+func TestNamespaceWaitsForAReadyAPIServer(t *testing.T) {
+	b := newBench(t, terminating())
+	b.discovery.Status = http.StatusInternalServerError
+	custom := true
+	b.metadata.PrependReactor("list", "widgets", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return custom, &metav1.List{Items: []runtime.RawExtension{{Object: &metav1.PartialObjectMetadata{
+			TypeMeta: metav1.TypeMeta{APIVersion: "a.io/v1", Kind: "Widget"}, ObjectMeta: metav1.ObjectMeta{Namespace: "test", Name: "w", Finalizers: []string{"a/b"}}}}}}, nil
+	})
+	b.mustSync(t)
+	expect(t, requests(b.metadata.Actions(), b.client.Actions()), "list pods", "list configmaps", "get namespaces", "update namespaces/status")
+	ns, err := b.client.CoreV1().Namespaces().Get(t.Context(), "test", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const reason = "discovery fails: API server is not ready: Internal error occurred: failing checks: poststarthook/start-apiextensions-controllers"
+	if !slices.ContainsFunc(ns.Status.Conditions, func(c corev1.NamespaceCondition) bool { return c.Type == deletionBlocked && c.Message == reason }) {
+		t.Errorf("conditions %v, want the reason %q", ns.Status.Conditions, reason)
+	}
+
+	b.discovery.Status = 0
+	b.discovery.lists = append(b.discovery.lists, served("a.io/v1", typ("widgets", "delete", "list")))
+	finalized := func() bool { return slices.Contains(requests(b.client.Actions()), "create namespaces/finalize") }
+	b.clock.Step(time.Second)
+	b.mustSync(t)
+	if finalized() {
+		t.Error("finalized before the custom resource is gone")
+	}
+	custom = false
+	b.clock.Step(span)
+	b.mustSync(t)
+	if !finalized() {
+		t.Error("not finalized")
 	}
 }
 
@@ -365,6 +404,34 @@ func TestATypeThatIsDiscoveredAndNotFoundIsNotEmpty(t *testing.T) {
 	}
 }
 
+// An extension API server may have no storage, or no tenant, for a namespace. A restarting one does not know the path.
+func TestExtensionServerWithoutStorageHoldsNoNamespace(t *testing.T) {
+	widgets := schema.GroupResource{Group: "a.io", Resource: "widgets"}
+	for _, tt := range []struct {
+		name    string
+		err     error
+		deleted time.Duration // ago
+		want    bool
+	}{
+		{"a Status", apierrors.NewNotFound(widgets, ""), 3 * time.Minute, true},
+		{"a Status soon after the deletion", apierrors.NewNotFound(widgets, ""), time.Minute, false},
+		{"an unknown path", apierrors.NewGenericServerResponse(http.StatusNotFound, "get", widgets, "", "404 page not found", 0, true), 3 * time.Minute, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			deleted := metav1.NewTime(epoch.Add(time.Hour - tt.deleted))
+			b := newBench(t, terminating(func(ns *corev1.Namespace) { ns.DeletionTimestamp = &deleted }))
+			b.discovery.lists = append(b.discovery.lists, served("a.io/v1", typ("widgets", "delete", "list")))
+			b.metadata.PrependReactor("list", "widgets", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tt.err })
+			_, _ = b.sync(t.Context(), "test")
+			b.clock.Step(2 * time.Second) // over the grace
+			_, _ = b.sync(t.Context(), "test")
+			if got := slices.Contains(requests(b.client.Actions()), "create namespaces/finalize"); got != tt.want {
+				t.Errorf("finalized: %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
 // 405 is a server's word that the type has no list, whatever discovery says: nobody can do more than delete blindly. That pods are gone is not
 // believed then.
 func TestATypeThatHasNoListIsDeletedUnseen(t *testing.T) {
@@ -446,8 +513,8 @@ func TestALargeAPIOnASlowServerIsProvenInPieces(t *testing.T) {
 			}
 			time.Sleep(next.after)
 		}
-		if n := lister.lists.Load(); n > count+100 {
-			t.Errorf("%d lists for %d types, want each but those of the pods once", n, count)
+		if n, early := lister.lists.Load(), int32(longestCreate/lister.takes)*typesAtOnce; n > count+early+100 {
+			t.Errorf("%d lists for %d types, want each but those of the pods once, and %d of the first minute again", n, count, early)
 		}
 	})
 }
@@ -488,7 +555,7 @@ func TestWaitingForAWorkerTakesNothingFromAProof(t *testing.T) {
 	if !removed {
 		t.Error("an object that came late outlives the namespace")
 	}
-	if n := len(slices.DeleteFunc(requests(b.metadata.Actions()), func(r string) bool { return !strings.HasPrefix(r, "list type-") })); n > 35 {
+	if n := len(slices.DeleteFunc(requests(b.metadata.Actions()), func(r string) bool { return !strings.HasPrefix(r, "list type-") })); n > 36 {
 		t.Errorf("%d lists of 20 types", n)
 	}
 }

@@ -71,8 +71,7 @@ const (
 
 // listing is when a type was listed.
 type listing struct {
-	sent time.Time     // the first page
-	took time.Duration // until all pages were answered, without the time between them
+	sent time.Time // the first page
 	// lasting: no create that was admitted before the deletion can have come later. So what a pass has seen that was cut counts in the next, however many
 	// namespaces wait for a worker in between.
 	lasting bool
@@ -81,31 +80,20 @@ type listing struct {
 // longestCreate is how long after its admission a create can reach etcd: kube-apiserver v1.37 ends it then, by default (--request-timeout).
 const longestCreate = time.Minute
 
+// span is how old the first list of a proof may be when the last is answered. It does not grow with the time that the lists take: lists that are
+// sent together wait for each other, so their sum says nothing, and those of a large API last once creates are over.
+const span = 30 * time.Second
+
 // expired reports whether a list proves nothing any more at now.
-func (l listing) expired(span time.Duration, now time.Time) bool {
+func (l listing) expired(now time.Time) bool {
 	return !l.lasting && now.Sub(l.sent) > span
-}
-
-// minSpan is the least span; see spanOf.
-const minSpan = 30 * time.Second
-
-// spanOf is how old the first list of a proof may be when the last is answered: as old as it would be if the lists were sent one after the other,
-// as kube-controller-manager sends them, and minSpan at least. So an API with thousands of types, or a slow one, has the time it needs, and a
-// list that failed is repeated alone.
-func spanOf(emptyTypes map[discovery.Type]listing) time.Duration {
-	var sum time.Duration
-	for _, s := range emptyTypes {
-		sum += s.took
-	}
-	return max(sum, minSpan)
 }
 
 // proven reports whether every type was seen empty within one span that ends now, or after all creates.
 func proven(types []discovery.Type, emptyTypes map[discovery.Type]listing, now time.Time) bool {
-	span := spanOf(emptyTypes)
 	return !slices.ContainsFunc(types, func(r discovery.Type) bool {
 		s, ok := emptyTypes[r]
-		return !ok || s.expired(span, now)
+		return !ok || s.expired(now)
 	})
 }
 

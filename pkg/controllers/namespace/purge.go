@@ -185,7 +185,7 @@ func (p *purger) lookAgain(ctx context.Context, r discovery.Type, walked outcome
 	}
 	asked := p.strides.list(r, false)
 	if walked.remaining <= asked.page && isVersion(walked.version) {
-		page, _, err := p.list(ctx, r, asked, metav1.ListOptions{ResourceVersion: walked.version, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan})
+		page, err := p.list(ctx, r, asked, metav1.ListOptions{ResourceVersion: walked.version, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan})
 		out := outcome{resource: r, listing: walked.listing} // what it shows may be as old
 		switch {
 		case err == nil && page.Continue == "" && !slices.ContainsFunc(page.Items, undone):
@@ -231,11 +231,10 @@ func (p *purger) walk(ctx context.Context, r discovery.Type, remove bool) (out o
 	next := ""
 	for {
 		token, asked := next, p.strides.list(r, remove)
-		page, took, err := p.list(ctx, r, asked, metav1.ListOptions{Continue: token})
-		out.listing.took += took
+		page, err := p.list(ctx, r, asked, metav1.ListOptions{Continue: token})
 		if err != nil {
 			out.notListed(err, token)
-			out.unlisted = remove && token == "" && apierrors.IsMethodNotSupported(err)
+			out.unlisted = remove && token == "" && (apierrors.IsMethodNotSupported(err) || p.lacksStorage(r, err))
 			return out, removed
 		}
 		out.add(page.Items, p.deleted)
@@ -253,6 +252,16 @@ func (p *purger) walk(ctx context.Context, r discovery.Type, remove bool) (out o
 			return out, removed
 		}
 	}
+}
+
+// storagePatience is how long a namespace waits for an extension API server that has no storage of a type.
+const storagePatience = 2 * time.Minute
+
+// lacksStorage reports whether an extension API server has no storage of a type for the namespace. A 404 without a Status only
+// means that the path is not known.
+func (p *purger) lacksStorage(r discovery.Type, err error) bool {
+	return r.Group != "" && apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) &&
+		p.clock.Since(p.deleted) > storagePatience
 }
 
 // notListed takes in the failure to list a page.
@@ -309,10 +318,10 @@ func (o *outcome) add(items []metav1.PartialObjectMetadata, deleted time.Time) {
 	}
 }
 
-// list asks for one page and returns with it how long the answer took. Without a version in from it is as new as etcd.
-func (p *purger) list(ctx context.Context, r discovery.Type, asked stride, from metav1.ListOptions) (*metav1.PartialObjectMetadataList, time.Duration, error) {
+// list asks for one page. Without a version in from it is as new as etcd.
+func (p *purger) list(ctx context.Context, r discovery.Type, asked stride, from metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 	if err := p.acquire(ctx); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	defer p.slots.Release(1)
 	bounded, cancel := context.WithTimeout(ctx, asked.patience)
@@ -320,11 +329,10 @@ func (p *purger) list(ctx context.Context, r discovery.Type, asked stride, from 
 	begin := p.clock.Now()
 	from.Limit = asked.page
 	page, err := p.client.Resource(r.GroupVersionResource).Namespace(p.namespace).List(bounded, from)
-	took := p.clock.Since(begin)
 	if ctx.Err() == nil {
-		p.strides.listed(r, asked, took, err)
+		p.strides.listed(r, asked, p.clock.Since(begin), err)
 	}
-	return page, took, err
+	return page, err
 }
 
 // acquire waits for one of the slots for requests. Nobody gets one when the term is over.

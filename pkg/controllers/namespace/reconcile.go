@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"time"
+	"unique"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -283,7 +284,7 @@ func (c *Controller) hold(ctx context.Context, ns *corev1.Namespace, m *memory, 
 		next.after = time.Millisecond // first to the types that the pass had no time for
 		return next, nil
 	}
-	m.verifyAgain()
+	m.verifyAgain(now)
 	waits := func(err error) bool { return errors.Is(err, errNotTried) } // for another namespace to try
 	if errs := slices.DeleteFunc(r.errs(), waits); len(errs) > 0 {
 		return next, errors.Join(errs...)
@@ -346,7 +347,8 @@ func (c *Controller) finish(ctx context.Context, ns *corev1.Namespace, r report)
 func (m *memory) notYetEmpty(types []discovery.Type) []discovery.Type {
 	var todo []discovery.Type
 	for _, r := range types {
-		if _, ok := m.emptyTypes[r]; !ok {
+		_, ok := m.emptyTypes[r]
+		if _, stale := m.stale[unique.Make(r)]; !ok && !stale {
 			todo = append(todo, r)
 		}
 	}
@@ -368,18 +370,24 @@ func (m *memory) note(outcomes []outcome) {
 	}
 }
 
-// verifyAgain has all types listed again in the end: the namespace waits for something else, so there is time.
-func (m *memory) verifyAgain() {
+// verifyAgain has all types listed again at the end. Of an old list only the type is kept: a thousand namespaces may
+// wait for days.
+func (m *memory) verifyAgain(now time.Time) {
+	recent := map[discovery.Type]listing{}
 	for r, s := range m.emptyTypes {
-		s.lasting = false
-		m.emptyTypes[r] = s
+		if s.lasting = false; s.expired(now) {
+			m.stale[unique.Make(r)] = struct{}{}
+		} else {
+			recent[r] = s
+		}
 	}
+	m.emptyTypes = recent
 }
 
 // expire forgets the types that were seen empty too long ago.
 func (m *memory) expire(now time.Time) {
-	span := spanOf(m.emptyTypes)
-	maps.DeleteFunc(m.emptyTypes, func(_ discovery.Type, s listing) bool { return s.expired(span, now) })
+	clear(m.stale)
+	maps.DeleteFunc(m.emptyTypes, func(_ discovery.Type, s listing) bool { return s.expired(now) })
 }
 
 // memory returns what is remembered of the namespace. Only the one sync that runs for it may use it.
@@ -389,7 +397,7 @@ func (c *Controller) memory(ns *corev1.Namespace) *memory {
 	if m, ok := c.memories[ns.Name]; ok && m.uid == ns.UID {
 		return m
 	}
-	m := &memory{uid: ns.UID, emptyTypes: map[discovery.Type]listing{}, failures: map[discovery.Type]int{}, strides: newStrides()}
+	m := &memory{uid: ns.UID, emptyTypes: map[discovery.Type]listing{}, stale: map[unique.Handle[discovery.Type]]struct{}{}, failures: map[discovery.Type]int{}, strides: newStrides()}
 	c.memories[ns.Name] = m
 	return m
 }

@@ -65,6 +65,7 @@ func Registration(cfg *Config) controller.Registration {
 			{Group: "*", Resource: "*", Verbs: []string{"watch"}, Without: "looks again at what remains by time only", Optional: true}, // upstream's role has no watch
 			{NonResource: "/api", Verbs: []string{"get"}, Without: "cannot tell what types there are"},
 			{NonResource: "/apis", Verbs: []string{"get"}, Without: "cannot tell what types there are"},
+			{NonResource: "/readyz", Verbs: []string{"get"}, Without: "may miss custom resources while the API server starts", Optional: true},
 		},
 		New: func(b controller.Base) (controller.Controller, error) {
 			c := *cfg

@@ -164,8 +164,9 @@ func blockedReason(r report) string {
 func adviceText(r report) string {
 	b := blockerOf(r)
 	var advice []string
+	unnamed := r.content.Err != nil && len(r.content.Failing) == 0 // no APIService is known to fail
 	for _, x := range remedies {
-		if x.advice != "" && slices.Contains(b.causes, x.cause) {
+		if x.advice != "" && slices.Contains(b.causes, x.cause) && !(unnamed && x.cause == causeDiscovery) {
 			advice = append(advice, x.advice)
 		}
 	}

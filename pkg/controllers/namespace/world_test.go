@@ -18,6 +18,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 	testclock "k8s.io/utils/clock/testing"
+
+	"minikcm/pkg/internal/fakeapi"
 )
 
 // bench is a controller on fakes that answer what a test tells them to. It exists to force errors; what really happens is
@@ -32,6 +34,7 @@ type bench struct {
 }
 
 type fakeDiscovery struct {
+	fakeapi.Readyz
 	groups []*metav1.APIGroup
 	lists  []*metav1.APIResourceList
 	err    error

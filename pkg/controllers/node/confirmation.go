@@ -26,23 +26,28 @@ type confirmation struct {
 	done atomic.Bool
 }
 
+// maxConfirmPause is the longest time from one list of all nodes to the next while the cache stays behind.
+const maxConfirmPause = 30 * time.Second
+
 // begin starts a term.
 func (c *confirmation) begin() { c.done.Store(false) }
 
 // run compares the cache with the API server until they agree, which it tells, or ctx has ended.
 func (c *confirmation) run(ctx context.Context, confirmed func()) {
-	for {
+	for pause := time.Second; ; {
 		err := c.compare(ctx)
 		if err == nil {
 			c.done.Store(true)
 			confirmed()
 			return
 		}
-		if !errors.Is(err, freshness.ErrBehind) { // a cache that is behind was compared with an answer: kubelets get theirs as well
-			c.visibility.failed(reading("list", "nodes"), err, c.clock.Now())
+		if errors.Is(err, freshness.ErrBehind) { // the API server has answered: kubelets get their answers as well
+			pause = min(2*pause, maxConfirmPause)
+		} else {
+			c.visibility.failed(readRequest, err, c.clock.Now())
 		}
 		klog.FromContext(ctx).V(2).Info("Node cache is not confirmed yet, no node is tainted NoExecute", "reason", err)
-		if !timing.Sleep(ctx, c.clock, time.Second) {
+		if !timing.Sleep(ctx, c.clock, pause) {
 			return
 		}
 	}

@@ -41,8 +41,8 @@
 //     has a whole grace period again. The blind time itself is free; what is given on top is limited to three grace periods until
 //     the node's next sign of life. Whoever has been given them is judged by the live read alone.
 //   - Slow is not blind. A piece of evidence, of one node or of all, may take half a minute, and the write of a verdict as long as the API server
-//     lets it. What has to come in time is the probe that is sent when no Lease has been renewed for long. That requests of one object fail says nothing about the API server: it takes a second
-//     object, a failed probe, or a long quiet.
+//     lets it. What has to come in time is the probe that is sent when no Lease has been renewed for long. Failed requests for objects say nothing about the API server while
+//     Leases are renewed: it takes a failed probe, or a long quiet.
 //   - Each step follows from the API alone. A crash after the status and before the last pod leaves an Unknown node, and the
 //     pods of Unknown nodes are queued when a term starts.
 //   - A pod is marked once per time that its node is Unknown, so a kubelet that comes back is not contradicted.
@@ -74,6 +74,6 @@
 //   - The rate of a zone follows its present size, also inside one state.
 //   - Pods are marked when their node goes from False to Unknown too, and by a queue of their own; the event NodeNotReady is sent then as well.
 //   - A pod event is sent for a pod that was marked, not for one that could not be.
-//   - An error is retried with back-off, a conflict after 20 ms, and ever more slowly if it does not end.
+//   - Errors and conflicts are retried with back-off. Upstream repeats a refused patch up to five times in place.
 //   - Outside a term the gauges show no zones, so that two managers do not count twice.
 package node

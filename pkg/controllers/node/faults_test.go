@@ -156,7 +156,7 @@ func TestPodConflictsDoNotStorm(t *testing.T) {
 			t.Errorf("%d patches in a minute on a pod cache that is behind", got)
 		}
 		b.Freeze("pods", false)
-		b.renewFor(6*time.Second, live...)
+		b.renewFor(time.Minute, live...)
 		if got := podReady(b.Pod("pod")); got != "False" {
 			t.Errorf("Ready = %s after the cache had caught up", got)
 		}

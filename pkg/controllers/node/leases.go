@@ -7,12 +7,12 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
+	"minikcm/pkg/answer"
 	"minikcm/pkg/caches"
 )
 
@@ -85,11 +85,11 @@ func (l *leaseReader) read(ctx context.Context, name string) error {
 	defer cancel()
 	lease, err := l.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, name, metav1.GetOptions{})
 	now := l.clock.Now()
-	if err != nil && !apierrors.IsNotFound(err) {
-		l.visibility.failed(reading("lease", name), err, now)
+	if err != nil && !answer.NotFound(err, name) {
+		l.visibility.failed(readRequest, err, now)
 		return fmt.Errorf("read lease: %w", err)
 	}
-	l.visibility.readSucceeded(reading("lease", name), now)
+	l.visibility.readSucceeded(now)
 	if err == nil && l.health.liveLease(name, renewal(lease), now) {
 		l.compare(lease.ResourceVersion, now)
 	}
@@ -100,13 +100,13 @@ func (l *leaseReader) read(ctx context.Context, name string) error {
 func (l *leaseReader) list(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	begun, all := l.clock.Now(), reading("list", "leases")
+	begun := l.clock.Now()
 	news := false
 	for opts := (metav1.ListOptions{Limit: leasesPerPage}); ; {
 		page, err := l.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, opts)
 		now := l.clock.Now()
 		if err != nil {
-			l.visibility.failed(all, err, now)
+			l.visibility.failed(readRequest, err, now)
 			return fmt.Errorf("list leases: %w", err)
 		}
 		for i := range page.Items {
@@ -116,7 +116,7 @@ func (l *leaseReader) list(ctx context.Context) error {
 		if opts.Continue = page.Continue; opts.Continue != "" {
 			continue
 		}
-		l.visibility.readSucceeded(all, now)
+		l.visibility.readSucceeded(now)
 		if news {
 			l.compare(page.ResourceVersion, now)
 		}
@@ -141,6 +141,6 @@ func (l *leaseReader) probe(ctx context.Context) error {
 		l.visibility.probeFailed(err)
 		return fmt.Errorf("probe: %w", err)
 	}
-	l.visibility.readSucceeded(request{}, l.clock.Now())
+	l.visibility.readSucceeded(l.clock.Now())
 	return nil
 }

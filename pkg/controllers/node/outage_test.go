@@ -1,12 +1,14 @@
 package node
 
 import (
+	"net/http"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	dto "github.com/prometheus/client_model/go"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -85,6 +87,24 @@ func TestReadOnlyAPIServerCondemnsOneAtMost(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestLeaseReadAnsweredByALoadBalancer(t *testing.T) {
+	objects, live, dying := cluster(3, 1)
+	inBubble(t, defaults(), objects, func(b *bench) {
+		b.term()
+		b.renewFor(49*time.Second, live...)
+		b.Break(apierrors.NewGenericServerResponse(http.StatusNotFound, "get", coordinationv1.Resource("leases"), "dying0", "404 page not found", 0, true), "get leases")
+		b.pass(5 * time.Second)
+		if got := b.withStatus("Unknown", dying); got != 0 {
+			t.Error("the node is Unknown, want it to wait for a proof")
+		}
+		b.Break(nil, "get leases")
+		b.renewFor(10*time.Second, live...)
+		if got := b.withStatus("Unknown", dying); got != 1 {
+			t.Error("the dead node was not found once its Lease could be read")
+		}
+	})
 }
 
 func TestOutageDuringStandbyCondemnsNobody(t *testing.T) {
@@ -247,6 +267,22 @@ func TestNodesWaitForTheNodeCacheWithoutAsking(t *testing.T) {
 		if !hasTaint(b.Node("down"), notReadyNoExecute) {
 			t.Error("the node that is not Ready has not been tainted")
 		}
+	})
+}
+
+// A standby's watch that was frozen at its take-over stays so for up to two minutes.
+func TestListsOfNodesBackOff(t *testing.T) {
+	objects, live, _ := cluster(2, 0)
+	inBubble(t, defaults(), objects, func(b *bench) {
+		b.Freeze("nodes", true)
+		b.edit("live0", func(n *corev1.Node) { n.Labels["new"] = "label" })
+		before := b.Count("list nodes")
+		b.term()
+		b.renewFor(2*time.Minute, live...)
+		if got := b.Count("list nodes") - before; got > 20 {
+			t.Errorf("%d lists of nodes in two minutes, want at most 20", got)
+		}
+		b.Freeze("nodes", false)
 	})
 }
 

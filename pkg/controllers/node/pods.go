@@ -21,9 +21,6 @@ import (
 	"minikcm/pkg/controllers/internal/podstatus"
 )
 
-// podConflictRetry is how long the pod cache is given to show what somebody else wrote.
-const podConflictRetry = 50 * time.Millisecond
-
 // podKey is a pod to look at.
 type podKey struct {
 	cache.ObjectName
@@ -51,10 +48,10 @@ func (p *podMarker) start(ctx context.Context, in *sync.WaitGroup) {
 	p.loop.Start(ctx, in, nil)
 }
 
-// bound queues a pod that has come to a node. Other changes of pods are left alone: a pod that its kubelet has set Ready is not ours
-// to set back.
+// bound queues a pod that has come to a node and says that it is ready. Other changes of pods are left alone: a pod that its kubelet has set Ready is not
+// ours to set back.
 func (p *podMarker) bound(before, pod *caches.Pod) {
-	if hasCome(before, pod) {
+	if hasCome(before, pod) && needsMark(pod) {
 		p.loop.Add(podKey{cache.MetaObjectToName(pod), true})
 	}
 }
@@ -97,12 +94,10 @@ func (p *podMarker) reconcile(ctx context.Context, key podKey) (controller.Resul
 	switch {
 	case apierrors.IsNotFound(err):
 		return controller.Result{}, nil
-	case apierrors.IsConflict(err):
-		return controller.Result{After: p.marks.conflict(pod.NodeName, pod.UID)}, nil
 	case err != nil:
 		return controller.Result{}, fmt.Errorf("set pod not ready: %w", err)
 	}
-	p.visibility.wrote(writing("pod", key.String()), p.clock.Now())
+	p.visibility.wrote(p.clock.Now())
 	p.marks.done(pod.NodeName, pod.UID)
 	p.metrics.podsMarked.Inc()
 	klog.FromContext(ctx).V(2).Info("Set pod not ready, its node does not answer", "node", pod.NodeName)
@@ -157,9 +152,8 @@ type marks struct {
 
 type marked struct {
 	downtime
-	followed  bool // its pods were queued
-	pods      map[types.UID]bool
-	conflicts map[types.UID]int
+	followed bool // its pods were queued
+	pods     map[types.UID]bool
 }
 
 func newMarks() *marks { return &marks{nodes: map[string]*marked{}} }
@@ -171,7 +165,7 @@ func (m *marks) begin(node string, d downtime) {
 	if old := m.nodes[node]; old != nil && old.node == d.node && old.ready == d.ready && old.since.Equal(d.since) {
 		return
 	}
-	m.nodes[node] = &marked{downtime: d, pods: map[types.UID]bool{}, conflicts: map[types.UID]int{}}
+	m.nodes[node] = &marked{downtime: d, pods: map[types.UID]bool{}}
 }
 
 // follow reports whether the pods of a node are to be queued, which they are once per downtime.
@@ -201,18 +195,6 @@ func (m *marks) due(node *corev1.Node, pod types.UID, bound bool) bool {
 	defer m.lock.Unlock()
 	d := m.nodes[node.Name]
 	return d != nil && d.node == node.UID && !d.pods[pod] && (bound || d.ready == corev1.ConditionUnknown)
-}
-
-// conflict notes that a pod was too old to be marked and returns when to try again.
-func (m *marks) conflict(node string, pod types.UID) time.Duration {
-	m.lock.Lock()
-	defer m.lock.Unlock()
-	d := m.nodes[node]
-	if d == nil {
-		return podConflictRetry
-	}
-	d.conflicts[pod]++
-	return afterConflicts(podConflictRetry, d.conflicts[pod]-1)
 }
 
 func (m *marks) done(node string, pod types.UID) {

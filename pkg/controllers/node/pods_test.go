@@ -12,7 +12,25 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"minikcm/pkg/internal/fakeapi"
 )
+
+func TestPodsThatAreNotReadyAreNotSynced(t *testing.T) {
+	objects, _, _ := cluster(1, 0)
+	inBubble(t, defaults(), objects, func(b *bench) {
+		b.term()
+		for i := range 10 {
+			pod := aPod(fmt.Sprint("new", i), "live0")
+			pod.Status.Conditions = nil
+			b.create(pod)
+		}
+		b.pass(time.Second)
+		if n := fakeapi.Syncs(t, b.registry, podQueue); n != 0 {
+			t.Errorf("%d syncs for ten new pods, want none", n)
+		}
+	})
+}
 
 func TestPodsMarkedWithTheirNode(t *testing.T) {
 	for _, tt := range []struct {

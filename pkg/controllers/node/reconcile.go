@@ -16,9 +16,8 @@ import (
 
 // When to look again at a node for which not everything could be done.
 const (
-	conflictRetry = 20 * time.Millisecond  // somebody else wrote the node: as upstream's first retry
-	staleRecheck  = 500 * time.Millisecond // if the watch is stuck, all nodes are looked at so often
-	blindRecheck  = 5 * time.Second        // recovery gives a whole grace period, so nothing is urgent
+	staleRecheck = 500 * time.Millisecond // if the watch is stuck, all nodes are looked at so often
+	blindRecheck = 5 * time.Second        // recovery gives a whole grace period, so nothing is urgent
 )
 
 // reconcile brings one node's conditions, taints and labels in line with what is known about it. An error means that something
@@ -116,9 +115,9 @@ func (c *Controller) writeUnknown(ctx context.Context, node *corev1.Node) (*core
 		return live, 0, nil
 	}
 	live.Status.Conditions = conditions
-	written, retry, err := c.writer.updateStatus(ctx, live)
+	written, err := c.writer.updateStatus(ctx, live)
 	if written == nil {
-		return node, retry, err
+		return node, 0, err
 	}
 	silent := now.Sub(h.heartbeat.seen)
 	klog.FromContext(ctx).V(2).Info("Node is silent, set its conditions to Unknown", "silent", silent, "was", h.ready)
@@ -138,13 +137,12 @@ func (c *Controller) writeTaints(ctx context.Context, node *corev1.Node, confirm
 	if !changed && labels == nil {
 		return wait, nil
 	}
-	written, retry, err := c.writer.patch(ctx, node, taints, labels)
+	written, err := c.writer.patch(ctx, node, taints, labels)
 	if written == nil {
-		if granted && answer.Of(err) != answer.Unknown {
-			now := c.clock.Now()
-			c.wake(c.zones.refund(node.Name, now), now)
+		if outcome := answer.Of(err); granted && outcome != answer.Unknown {
+			c.wake(c.zones.refund(node.Name, outcome == answer.Conflict), c.clock.Now())
 		}
-		return retry, err
+		return 0, err
 	}
 	klog.FromContext(ctx).V(2).Info("Changed taints or labels of node", "taints", taints, "labels", labels)
 	if granted {

@@ -54,10 +54,7 @@ func (s *silence) suspended(exhausted bool, now time.Time) cause {
 }
 
 // forget drops what is known of a node that is gone.
-func (s *silence) forget(node string) {
-	s.health.forget(node, "")
-	s.visibility.forget(node)
-}
+func (s *silence) forget(node string) { s.health.forget(node, "") }
 
 // prove says whether a node that has been silent for too long by what is known, h, has been so in truth. If not, it says when to judge the
 // node again. It asks the API server itself, because the watch may be late.

@@ -12,8 +12,8 @@ import (
 // and of ticks, and asked for a verdict. Three things make silence meaningless.
 //
 // Blind: requests fail, so kubelets' requests may fail as well. Blindness starts at the last moment at which we certainly saw, ends with any
-// Lease event or success, which must be of a write if writes failed, and is then credited to every node. One request that fails does not make us blind: it takes another one,
-// of another object or another kind, a failed probe, or a long quiet.
+// Lease event or success, which must be of a write if writes failed, and is then credited to every node. Failed requests make us blind only after a long quiet: as long as
+// Leases are renewed, kubelets reach the API server, and the cause is the object or a webhook. A failed probe makes us blind at once.
 //
 // Stale: the Lease cache is behind what a live read showed. Staleness ends when the cache has caught up. While it lasts, lists of all Leases
 // take the place of the watch.
@@ -30,7 +30,6 @@ type visibility struct {
 	blind     *blindness
 	byWrite   time.Time // if a failing write made us blind: when one was last tried; reads that succeed prove nothing then
 	ended     []blindness
-	failures  failures
 	stale     staleness
 	lastTick  time.Time
 	recent    map[cause]bool // causes that arose since the last tick
@@ -70,11 +69,11 @@ func (c cause) suppressed() string {
 func newVisibility(cfg Config, now time.Time) *visibility {
 	return &visibility{
 		grace: cfg.MonitorGracePeriod, period: cfg.MonitorPeriod, quiet: cfg.MonitorGracePeriod / 2,
-		lastEvent: now, lastSeen: now, failures: failures{}, recent: map[cause]bool{},
+		lastEvent: now, lastSeen: now, recent: map[cause]bool{},
 	}
 }
 
-// begin starts a term. What failed before, when nobody probed, does not count.
+// begin starts a term.
 func (v *visibility) begin(now time.Time) {
 	v.lock.Lock()
 	defer v.lock.Unlock()
@@ -82,7 +81,6 @@ func (v *visibility) begin(now time.Time) {
 		v.startBlind()
 	}
 	v.endBlind(now)
-	clear(v.failures)
 	v.probing, v.lastSeen, v.lastTick = true, now, now
 }
 
@@ -124,41 +122,46 @@ func (v *visibility) event(now time.Time) {
 		}
 		v.ended = []blindness{last}
 	}
-	v.failures.succeeded(request{write: true})
 	v.lastEvent, v.lastSeen = now, now
 }
 
-// readSucceeded notes a consistent read.
-func (v *visibility) readSucceeded(of request, now time.Time) {
+// readSucceeded records a consistent read.
+func (v *visibility) readSucceeded(now time.Time) {
 	v.lock.Lock()
 	defer v.lock.Unlock()
 	v.lastSeen = now
-	v.failures.succeeded(of)
 	if v.byWrite.IsZero() { // else only a write can tell, see triesWrite
 		v.endBlind(now)
 	}
 }
 
-// wrote notes a write that the API server accepted.
-func (v *visibility) wrote(what request, now time.Time) {
+// wrote records a write that the API server accepted.
+func (v *visibility) wrote(now time.Time) {
 	v.lock.Lock()
 	defer v.lock.Unlock()
 	v.lastSeen = now
-	v.failures.succeeded(what)
 	v.endBlind(now)
 }
 
-// failed notes a request that failed.
-func (v *visibility) failed(of request, err error, now time.Time) {
+// request is a kind of requests.
+type request int
+
+const (
+	readRequest request = iota
+	writeRequest
+)
+
+// failed records a request that failed.
+func (v *visibility) failed(kind request, err error, now time.Time) {
 	if !blinding(err) {
 		return
 	}
 	v.lock.Lock()
 	defer v.lock.Unlock()
-	if !v.failures.add(of) || v.failures.suspects() < 2 && now.Sub(v.lastEvent) <= v.quiet {
+	if now.Sub(v.lastEvent) <= v.quiet {
 		return
 	}
-	if of.write {
+	if kind == writeRequest {
 		v.byWrite = now
 	}
 	v.startBlind()
@@ -172,13 +175,6 @@ func (v *visibility) probeFailed(err error) {
 	v.lock.Lock()
 	defer v.lock.Unlock()
 	v.startBlind()
-}
-
-// forget drops the failures of a node that is gone.
-func (v *visibility) forget(node string) {
-	v.lock.Lock()
-	defer v.lock.Unlock()
-	v.failures.forget(node)
 }
 
 func (v *visibility) startBlind() {
@@ -256,7 +252,7 @@ func (v *visibility) suspended(exhausted bool, now time.Time) cause {
 func (v *visibility) triesWrite(claim bool, now time.Time) bool {
 	v.lock.Lock()
 	defer v.lock.Unlock()
-	due := v.blind != nil && !v.byWrite.IsZero() && now.Sub(v.byWrite) > v.grace && !v.failures.hasRead() && !v.isStalled(now)
+	due := v.blind != nil && !v.byWrite.IsZero() && now.Sub(v.byWrite) > v.grace && !v.isStalled(now)
 	if due && claim {
 		v.byWrite = now
 	}
@@ -288,7 +284,7 @@ func (v *visibility) remedy(now time.Time) remedy {
 	switch {
 	case v.stale.wantsList(v.grace, v.period, now):
 		return relist
-	case v.blind != nil, now.Sub(v.lastSeen) > max(v.quiet, v.period), v.failures.hasRead():
+	case v.blind != nil, now.Sub(v.lastSeen) > max(v.quiet, v.period):
 		return probe
 	}
 	return noRemedy

@@ -30,24 +30,21 @@ func TestVisibility(t *testing.T) {
 	type step func(v *visibility)
 	event := func(at int) step { return func(v *visibility) { v.event(seconds(at)) } }
 	begin := func(at int) step { return func(v *visibility) { v.begin(seconds(at)) } }
-	readFailsOf := func(node string, at int) step {
-		return func(v *visibility) { v.failed(reading("lease", node), errOutage, seconds(at)) }
+	readFails := func(at int) step {
+		return func(v *visibility) { v.failed(readRequest, errOutage, seconds(at)) }
 	}
-	writeFailsOf := func(node string, at int) step {
-		return func(v *visibility) { v.failed(writing("node", node), errOutage, seconds(at)) }
+	writeFails := func(at int) step {
+		return func(v *visibility) { v.failed(writeRequest, errOutage, seconds(at)) }
 	}
-	readFails := func(at int) step { return readFailsOf("a", at) }
-	writeFails := func(at int) step { return writeFailsOf("a", at) }
 	probeFails := func(v *visibility) { v.probeFailed(errOutage) }
-	reads := func(at int) step { return func(v *visibility) { v.readSucceeded(request{}, seconds(at)) } }
-	writes := func(at int) step { return func(v *visibility) { v.wrote(writing("node", "b"), seconds(at)) } }
+	reads := func(at int) step { return func(v *visibility) { v.readSucceeded(seconds(at)) } }
+	writes := func(at int) step { return func(v *visibility) { v.wrote(seconds(at)) } }
 	behind := func(version string, at int) step { return func(v *visibility) { v.behind(version, seconds(at)) } }
 	caughtUp := func(version string) step { return func(v *visibility) { v.caughtUp(version) } }
 	listed := func(at int) step { return func(v *visibility) { v.listed(seconds(at), 0) } }
 	listedIn := func(took, at int) step {
 		return func(v *visibility) { v.listed(seconds(at), time.Duration(took)*time.Second) }
 	}
-	gone := func(node string) step { return func(v *visibility) { v.forget(node) } }
 	for _, tt := range []struct {
 		name    string
 		steps   []step
@@ -81,23 +78,10 @@ func TestVisibility(t *testing.T) {
 		{"stood still, and nobody has noticed yet", []step{begin(0), event(7)}, 7, causeBlind, noRemedy, nil, true},
 		{"a late tick", []step{begin(0), event(6)}, 6, causeNone, noRemedy, nil, true},
 		{"the list takes longer than a period: the next one is still on its way", []step{begin(0), event(70), behind("20", 11), listedIn(20, 80)}, 105, causeNone, relist, nil, false},
-		{"one object cannot be written: that is its own affair", []step{begin(0), event(10), writeFails(20)}, 21, causeNone, noRemedy, nil, false},
-		{"nor the same one again", []step{begin(0), event(10), writeFails(20), writeFails(22)}, 23, causeNone, noRemedy, nil, false},
-		{"two cannot be written", []step{begin(0), event(10), writeFails(20), writeFailsOf("b", 22)}, 23, causeBlind, probe, nil, false},
-		{"two, but Leases are written in between", []step{begin(0), event(10), writeFails(20), event(21), writeFailsOf("b", 22)}, 23, causeNone, noRemedy, nil, false},
-		{"two, but another was written in between", []step{begin(0), event(10), writeFails(20), writes(21), writeFailsOf("b", 22)}, 23, causeNone, noRemedy, nil, false},
-		{"two, but one is gone", []step{begin(0), event(10), writeFails(20), gone("a"), writeFailsOf("b", 22)}, 23, causeNone, noRemedy, nil, false},
-		{"a read in between proves nothing about writes", []step{begin(0), event(10), writeFails(20), reads(21), writeFailsOf("b", 22)}, 23, causeBlind, probe, nil, false},
-		{"two that have long been bad do not count again", []step{
-			begin(0), event(10), writeFails(20), writeFailsOf("b", 20), event(21), writeFails(25), writeFailsOf("b", 25),
-		}, 26, causeBlind, noRemedy, []blindness{{seconds(10), seconds(21)}}, false},
-		{"bad for long, and nothing comes in: it is still its own affair", []step{begin(0), writeFails(5), event(10), writeFails(40)}, 41, causeNone, probe, nil, false},
-		{"bad, well, bad again beside another", []step{
-			begin(0), event(10), writeFailsOf("b", 11), event(12), writes(13), writeFailsOf("b", 14), writeFails(15),
-		}, 16, causeBlind, probe, nil, false},
-		{"one cannot be read: ask for something else", []step{begin(0), event(10), readFails(20)}, 21, causeNone, probe, nil, false},
-		{"and that fails too", []step{begin(0), event(10), readFails(20), probeFails}, 22, causeBlind, probe, nil, false},
-		{"or is answered", []step{begin(0), event(10), readFails(20), reads(22), readFails(23)}, 24, causeNone, noRemedy, nil, false},
+		{"writes fail, and Leases have been renewed", []step{begin(0), event(10), writeFails(20), writeFails(22)}, 23, causeNone, noRemedy, nil, false},
+		{"writes fail after a quiet", []step{begin(0), event(10), writeFails(20), writeFails(36)}, 37, causeBlind, probe, nil, false},
+		{"a read fails, and Leases have been renewed", []step{begin(0), event(10), readFails(20)}, 21, causeNone, noRemedy, nil, false},
+		{"a read and the probe fail", []step{begin(0), event(10), readFails(20), probeFails}, 22, causeBlind, probe, nil, false},
 		{"versions that cannot be compared are no reason to wait", []step{begin(0), event(10), behind("x", 11), caughtUp("20")}, 12, causeNone, noRemedy, nil, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -134,7 +118,7 @@ func TestTriesWrite(t *testing.T) {
 	v := newVisibility(defaults(), day)
 	v.begin(day)
 	v.event(seconds(10))
-	v.failed(writing("node", "a"), errOutage, seconds(36))
+	v.failed(writeRequest, errOutage, seconds(36))
 	for _, tt := range []struct {
 		name  string
 		at    int
@@ -152,12 +136,7 @@ func TestTriesWrite(t *testing.T) {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 		}
 	}
-	v.failed(reading("lease", "a"), errOutage, seconds(150))
-	v.tick(seconds(200))
-	if v.triesWrite(true, seconds(200)) {
-		t.Error("a write is tried while reads fail")
-	}
-	v.wrote(writing("node", "b"), seconds(201))
+	v.wrote(seconds(201))
 	v.tick(seconds(300))
 	if v.triesWrite(true, seconds(300)) {
 		t.Error("a write is tried after one has succeeded")

@@ -1,6 +1,6 @@
 package node
 
-// waitlist is the nodes of a zone that wait for a taint, first come first served. Each of its methods but all takes a fixed time, on average.
+// waitlist is the nodes of a zone that wait for a taint, first come first served. Its methods take a fixed time on average, except all and rejoin.
 type waitlist struct {
 	names []string       // from the first in line; empty where one has left
 	left  int            // how many have left at the front since the line began
@@ -20,6 +20,12 @@ func (l *waitlist) join(name string) (before int) {
 		l.names = append(l.names, name)
 	}
 	return place - l.left
+}
+
+// rejoin puts a node that has left the front of the line back to the front.
+func (l *waitlist) rejoin(name string) {
+	l.left--
+	l.place[name], l.names = l.left, append([]string{name}, l.names...)
 }
 
 // leave takes a node out of the line. It reports whether it was in it.

@@ -32,6 +32,7 @@ type bench struct {
 	controller *Controller
 	caches     *caches.Caches
 	events     *record.FakeRecorder
+	registry   *prometheus.Registry
 	start      time.Time
 	stopCaches func()
 	stopTerm   func()
@@ -50,7 +51,7 @@ func defaults() Config {
 func inBubble(t *testing.T, cfg Config, objects []runtime.Object, run func(b *bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := &bench{t: t, Clientset: fakeapi.NewClientset(t), events: record.NewFakeRecorder(10000), start: time.Now()}
+		b := &bench{t: t, Clientset: fakeapi.NewClientset(t), events: record.NewFakeRecorder(10000), registry: prometheus.NewRegistry(), start: time.Now()}
 		for _, obj := range objects {
 			b.create(obj)
 		}
@@ -64,7 +65,7 @@ func inBubble(t *testing.T, cfg Config, objects []runtime.Object, run func(b *be
 		var err error
 		b.controller, err = New(cfg, Deps{
 			Client: b.Clientset, Reads: b.Clientset, Metadata: metadataOf(b.Clientset), Nodes: nodes, Pods: pods, Leases: leases, Recorder: b.events,
-			Clock: clock.RealClock{}, Metrics: prometheus.NewRegistry(),
+			Clock: clock.RealClock{}, Metrics: b.registry,
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,10 +28,9 @@ type nodeWriter struct {
 
 // ledgerEntry is what our writes of a node have shown.
 type ledgerEntry struct {
-	uid       types.UID
-	written   string // resource version that our last write gave it
-	refused   string // resource version that was too old for our last write
-	conflicts int    // since our last write
+	uid     types.UID
+	written string // resource version that our last write gave it
+	refused string // resource version that was too old for our last write
 }
 
 // isOutdated reports whether a version of the node misses our last write, or is no newer than what a write was refused for.
@@ -55,10 +53,10 @@ func (w *nodeWriter) read(ctx context.Context, node *corev1.Node) (*corev1.Node,
 	live, err := w.reads.CoreV1().Nodes().Get(ctx, node.Name, metav1.GetOptions{})
 	now := w.clock.Now()
 	if err != nil && !apierrors.IsNotFound(err) {
-		w.visibility.failed(reading("node", node.Name), err, now)
+		w.visibility.failed(readRequest, err, now)
 		return nil, fmt.Errorf("read node: %w", err)
 	}
-	w.visibility.readSucceeded(reading("node", node.Name), now)
+	w.visibility.readSucceeded(now)
 	if err != nil || live.UID != node.UID {
 		return nil, nil
 	}
@@ -66,62 +64,41 @@ func (w *nodeWriter) read(ctx context.Context, node *corev1.Node) (*corev1.Node,
 }
 
 // updateStatus writes the status of a node that was read live. For what it returns see answered.
-func (w *nodeWriter) updateStatus(ctx context.Context, live *corev1.Node) (written *corev1.Node, retry time.Duration, err error) {
-	written, err = w.client.CoreV1().Nodes().UpdateStatus(ctx, live, metav1.UpdateOptions{})
+func (w *nodeWriter) updateStatus(ctx context.Context, live *corev1.Node) (*corev1.Node, error) {
+	written, err := w.client.CoreV1().Nodes().UpdateStatus(ctx, live, metav1.UpdateOptions{})
 	return w.answered("set node status", live, written, err)
 }
 
 // patch writes the whole list of taints, which has no merge key, and the labels given. UID and resource version guard it. For what it returns
 // see answered.
-func (w *nodeWriter) patch(ctx context.Context, node *corev1.Node, taints []corev1.Taint, labels map[string]string) (written *corev1.Node, retry time.Duration, err error) {
+func (w *nodeWriter) patch(ctx context.Context, node *corev1.Node, taints []corev1.Taint, labels map[string]string) (*corev1.Node, error) {
 	meta := map[string]any{"uid": node.UID, "resourceVersion": node.ResourceVersion}
 	if labels != nil {
 		meta["labels"] = labels
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": meta, "spec": map[string]any{"taints": taints}}) // no taints: null, which removes the list
 	if err != nil {
-		return nil, 0, fmt.Errorf("encode patch: %w", err)
+		return nil, fmt.Errorf("encode patch: %w", err)
 	}
-	written, err = w.client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	written, err := w.client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	return w.answered("patch node", node, written, err)
 }
 
-// answered takes in the answer to a write. It returns the node as written. Nil without an error is a node that is gone, or that was too old to
-// be written: then retry is when to try again.
-func (w *nodeWriter) answered(what string, node, written *corev1.Node, err error) (*corev1.Node, time.Duration, error) {
+// answered records the result of a write. It returns the node as written, or nil without an error if the node is gone.
+func (w *nodeWriter) answered(what string, node, written *corev1.Node, err error) (*corev1.Node, error) {
 	now := w.clock.Now()
 	switch {
 	case err == nil:
-		w.visibility.wrote(writing("node", node.Name), now)
-		w.change(node, func(e *ledgerEntry) { e.written, e.refused, e.conflicts = written.ResourceVersion, "", 0 })
-		return written, 0, nil
+		w.visibility.wrote(now)
+		w.change(node, func(e *ledgerEntry) { e.written, e.refused = written.ResourceVersion, "" })
+		return written, nil
 	case apierrors.IsNotFound(err):
-		return nil, 0, nil
+		return nil, nil
 	case apierrors.IsConflict(err):
-		return nil, w.conflict(node), nil
+		w.change(node, func(e *ledgerEntry) { e.refused = node.ResourceVersion })
 	}
-	w.visibility.failed(writing("node", node.Name), err, now)
-	return nil, 0, fmt.Errorf("%s: %w", what, err)
-}
-
-// conflict notes that a node was too old to be written and returns when to try again.
-func (w *nodeWriter) conflict(node *corev1.Node) (retry time.Duration) {
-	w.change(node, func(e *ledgerEntry) {
-		e.refused = node.ResourceVersion
-		retry = afterConflicts(conflictRetry, e.conflicts)
-		e.conflicts++
-	})
-	return retry
-}
-
-// afterConflicts is the wait after n conflicts and one more: first for the first five, because another writer is done soon, then doubled
-// each time. What goes on refusing is no other writer.
-func afterConflicts(first time.Duration, n int) time.Duration {
-	wait := first
-	for ; n >= 5 && wait < maxBackoff; n-- {
-		wait *= 2
-	}
-	return min(wait, maxBackoff)
+	w.visibility.failed(writeRequest, err, now)
+	return nil, fmt.Errorf("%s: %w", what, err)
 }
 
 // known is what is known of our writes of a node.

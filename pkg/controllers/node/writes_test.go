@@ -97,15 +97,15 @@ func TestConflictsAreRetriedQuietly(t *testing.T) {
 		b.renewFor(50*time.Second, live...)
 		b.pass(100 * time.Millisecond)
 		if got := b.Count("update nodes/status"); got < 3 || got > 7 {
-			t.Errorf("%d tries in 100 ms, want one each 20 ms", got)
+			t.Errorf("%d tries in 100 ms, want 3 to 7", got)
 		}
 		b.Break(nil, "update nodes/status")
-		b.pass(100 * time.Millisecond) // the patch is granted a token and refused
-		if got := b.Count("patch nodes"); got < 3 {
-			t.Errorf("%d tries to patch in 100 ms", got)
+		b.pass(500 * time.Millisecond) // the patch is granted a token and refused
+		if got := b.Count("patch nodes"); got < 2 {
+			t.Errorf("%d tries to patch in 500 ms, want at least 2", got)
 		}
 		b.Break(nil, "patch nodes")
-		b.pass(50 * time.Millisecond)
+		b.pass(time.Second)
 		if node := b.Node("dying0"); readiness(node) != "Unknown" || !hasTaint(node, unreachableNoExecute) {
 			t.Errorf("Ready %s, taints %v: a refused patch must not cost the token", readiness(node), node.Spec.Taints)
 		}
@@ -140,21 +140,21 @@ func TestCachedNodesThatMissOurWrites(t *testing.T) {
 		want   bool // it is outdated
 	}{
 		{"never written", func(*nodeWriter) {}, node("a", "1"), false},
-		{"written since", func(w *nodeWriter) { _, _, _ = w.answered("", node("a", "1"), node("a", "9"), nil) }, node("a", "8"), true},
-		{"it shows the write", func(w *nodeWriter) { _, _, _ = w.answered("", node("a", "1"), node("a", "9"), nil) }, node("a", "9"), false},
-		{"refused for this version", func(w *nodeWriter) { _, _, _ = w.answered("", node("a", "5"), nil, conflict) }, node("a", "5"), true},
-		{"newer than the one refused", func(w *nodeWriter) { _, _, _ = w.answered("", node("a", "5"), nil, conflict) }, node("a", "6"), false},
+		{"written since", func(w *nodeWriter) { _, _ = w.answered("", node("a", "1"), node("a", "9"), nil) }, node("a", "8"), true},
+		{"it shows the write", func(w *nodeWriter) { _, _ = w.answered("", node("a", "1"), node("a", "9"), nil) }, node("a", "9"), false},
+		{"refused for this version", func(w *nodeWriter) { _, _ = w.answered("", node("a", "5"), nil, conflict) }, node("a", "5"), true},
+		{"newer than the one refused", func(w *nodeWriter) { _, _ = w.answered("", node("a", "5"), nil, conflict) }, node("a", "6"), false},
 		{"refused, then written", func(w *nodeWriter) {
-			_, _, _ = w.answered("", node("a", "5"), nil, conflict)
-			_, _, _ = w.answered("", node("a", "6"), node("a", "7"), nil)
+			_, _ = w.answered("", node("a", "5"), nil, conflict)
+			_, _ = w.answered("", node("a", "6"), node("a", "7"), nil)
 		}, node("a", "7"), false},
-		{"another node of the name was written", func(w *nodeWriter) { _, _, _ = w.answered("", node("a", "1"), node("a", "9"), nil) }, node("b", "8"), false},
+		{"another node of the name was written", func(w *nodeWriter) { _, _ = w.answered("", node("a", "1"), node("a", "9"), nil) }, node("b", "8"), false},
 		{"forgotten", func(w *nodeWriter) {
-			_, _, _ = w.answered("", node("a", "1"), node("a", "9"), nil)
+			_, _ = w.answered("", node("a", "1"), node("a", "9"), nil)
 			w.forget("node", "a")
 		}, node("a", "8"), false},
 		{"another node of the name is forgotten", func(w *nodeWriter) {
-			_, _, _ = w.answered("", node("a", "1"), node("a", "9"), nil)
+			_, _ = w.answered("", node("a", "1"), node("a", "9"), nil)
 			w.forget("node", "b")
 		}, node("a", "8"), true},
 	} {

@@ -70,8 +70,9 @@ func rate(s zoneState, t tally, cfg Config) float32 {
 
 // limiter is a token bucket that holds one token. The zero value blocks.
 type limiter struct {
-	rate float32   // tokens a second; 0 blocks
-	next time.Time // when there is a token
+	rate   float32   // tokens a second; 0 blocks
+	next   time.Time // when there is a token
+	before time.Time // next before the last token was taken
 }
 
 func newLimiter(rate float32, now time.Time) limiter { return limiter{rate: rate, next: now} }
@@ -97,7 +98,7 @@ func (l *limiter) slot(p int) time.Time {
 	return l.next.Add(time.Duration(p) * each)
 }
 
-func (l *limiter) take(now time.Time) { l.next = now.Add(l.interval()) }
+func (l *limiter) take(now time.Time) { l.before, l.next = l.next, now.Add(l.interval()) }
 
 // longestWait is the longest that a rate, however small, lets a node wait: what is longer does not fit into a time.Duration.
 const longestWait = 365 * 24 * time.Hour

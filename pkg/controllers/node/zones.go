@@ -360,12 +360,17 @@ func (z *zones) withdraw(name string) (e effects) {
 	return e
 }
 
-// refund gives back the token of a taint that was not written. The node asks again, behind all others.
-func (z *zones) refund(name string, now time.Time) (e effects) {
+// refund gives back the token of a taint that was not written, as if it had not been taken. After a conflict the node keeps its turn,
+// otherwise it waits behind all others.
+func (z *zones) refund(name string, conflict bool) (e effects) {
 	z.lock.Lock()
 	defer z.lock.Unlock()
 	if in := z.zones[z.homes[name]]; in != nil {
-		in.limiter.next = now
+		in.limiter.next = in.limiter.before
+		if conflict {
+			in.waiting.rejoin(name) // the loop retries it
+			return e
+		}
 		in.wakeFirst(&e)
 	}
 	return e

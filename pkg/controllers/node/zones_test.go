@@ -159,7 +159,7 @@ func TestTokensGoToThoseWhoNeedThem(t *testing.T) {
 	ask("down2", at(10), true, 0)
 	ask("down3", at(20), true, 0)
 	ask("down0", at(31), true, 0) // its taint was removed by hand
-	z.refund("down0", at(31))     // and writing the new one failed
+	z.refund("down0", false)      // and writing the new one failed
 	ask("down0", at(31), true, 0)
 }
 
@@ -308,7 +308,7 @@ func TestTheNextInLineIsWoken(t *testing.T) {
 		{"the head moves to another zone", func(z *zones) effects { return z.put("down1", "other", down, day.Add(time.Second)) }, "down2", 10 * time.Second},
 		{"the head needs no taint any more", func(z *zones) effects { return z.withdraw("down1") }, "down2", 10 * time.Second},
 		{"one in the middle is deleted: nothing changes for the head", func(z *zones) effects { return z.drop("down2", day) }, "", 0},
-		{"a taint was not written: its token is back", func(z *zones) effects { return z.refund("down0", day.Add(time.Second)) }, "down1", time.Second},
+		{"a taint was not written: its token is back", func(z *zones) effects { return z.refund("down0", false) }, "down1", 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			z := testZones(defaults())
@@ -328,6 +328,24 @@ func TestTheNextInLineIsWoken(t *testing.T) {
 				t.Errorf("wakes %v, want %s after %v", e.wake, tt.wakes, tt.at)
 			}
 		})
+	}
+}
+
+func TestConflictKeepsTheTurn(t *testing.T) {
+	z := testZones(defaults())
+	z.fill("up", "z", up, 20, day)
+	z.fill("down", "z", down, 2, day)
+	z.ask("down0", false, nobody, day)
+	z.ask("down1", false, nobody, day)
+	for i := range 500 { // a conflict each 20 ms
+		z.refund("down0", true)
+		if ok, wait, _ := z.ask("down0", false, nobody, day.Add(time.Duration(i)*20*time.Millisecond)); !ok {
+			t.Fatalf("conflict %d: refused for %v, want the turn kept", i, wait)
+		}
+	}
+	z.refund("down0", true)
+	if ok, wait, _ := z.ask("down1", false, nobody, day.Add(10*time.Second)); !ok {
+		t.Errorf("the second in line is refused for %v after 10 s, want it tainted at the rate of the zone", wait)
 	}
 }
 

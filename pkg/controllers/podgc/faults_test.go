@@ -12,6 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
+
+	"minikcm/pkg/answer"
+	"minikcm/pkg/internal/fakeapi"
 )
 
 // Faults that nobody has scripted upstream.
@@ -27,7 +30,6 @@ func TestTenThousandFinishedPods(t *testing.T) {
 			}))
 		}
 		w := newWorld(t, pods...)
-		w.PrependReactor("list", "pods", w.listOnePod)
 		sent := 0
 		w.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 			sent++
@@ -48,23 +50,27 @@ func TestTenThousandFinishedPods(t *testing.T) {
 		if got, most := sent, all-threshold+2000; got > most {
 			t.Errorf("%d deletes, want at most %d", got, most)
 		}
+		if got := w.Count("list pods"); got > 1 {
+			t.Errorf("%d lists of pods, want that of the cache alone", got)
+		}
 		if len(o.Marked) != 0 {
 			t.Errorf("%d finished pods were marked", len(o.Marked))
 		}
 	})
 }
 
-// listOnePod answers a list by name as an API server does; the fake one would answer with all pods.
-func (w *world) listOnePod(action clienttesting.Action) (bool, runtime.Object, error) {
-	name, ok := action.(clienttesting.ListAction).GetListRestrictions().Fields.RequiresExactMatch(metav1.ObjectNameField)
-	if !ok {
-		return false, nil, nil
-	}
-	found := &corev1.PodList{}
-	if obj, err := w.Tracker().Get(corev1.SchemeGroupVersion.WithResource("pods"), action.GetNamespace(), name); err == nil {
-		found.Items = append(found.Items, *obj.(*corev1.Pod))
-	}
-	return true, found, nil
+// The node may come back while the API server puts a delete off: the next attempt decides again.
+func TestDeletePutOffIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, stop := newWorld(t).manager(0)
+		defer stop()
+		c.client = fakeapi.Busy(t)
+		begun := time.Now()
+		err := c.finish(fakeapi.Quiet(t.Context()), c.pods.Trim(aPod("p", "gone", failed)), work{remove: true}, orphaned)
+		if took := time.Since(begun); err == nil || took > answer.LandsWithin {
+			t.Errorf("delete ended after %v with %v, want an error after at most %v", took, err, answer.LandsWithin)
+		}
+	})
 }
 
 func TestRefusalsOfAllKinds(t *testing.T) {

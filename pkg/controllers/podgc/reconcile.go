@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"minikcm/pkg/answer"
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/internal/podkey"
@@ -78,9 +79,9 @@ func (c *Controller) reconcilePod(ctx context.Context, key podkey.Key) (controll
 	if because == none {
 		return controller.Result{}, nil
 	}
-	collected, err := c.collect(ctx, key, pod.NodeName)
+	collected, err := c.collect(ctx, key, pod, because)
 	switch {
-	case apierrors.IsConflict(err), apierrors.IsNotFound(err): // gone or changed since it was read
+	case apierrors.IsNotFound(err): // gone since it was read
 		return controller.Result{After: c.cfg.Quarantine}, nil
 	case err != nil:
 		if !errors.Is(err, context.Canceled) {
@@ -93,17 +94,20 @@ func (c *Controller) reconcilePod(ctx context.Context, key podkey.Key) (controll
 	return controller.Result{}, nil
 }
 
-// collect asks the API server about the pod and its node and does what is left to do about the pod. It reports false if there turns
-// out to be no cause.
-func (c *Controller) collect(ctx context.Context, key podkey.Key, nodeName string) (bool, error) {
+// collect reads the pod and its node from the API server and does what is left to do about the pod. It reports false if there turns
+// out to be no cause. A finished pod of the surplus is not read: the pod stays finished, and the delete names its UID.
+func (c *Controller) collect(ctx context.Context, key podkey.Key, cached *caches.Pod, because cause) (bool, error) {
+	if because == terminated && cached.IsFinished() {
+		return true, c.finish(ctx, cached, workOn(cached), because)
+	}
 	pod, err := c.livePod(ctx, key)
 	if pod == nil || err != nil {
 		return true, err
 	}
-	if pod.NodeName != nodeName {
+	if pod.NodeName != cached.NodeName {
 		return false, nil
 	}
-	because := why(pod, nodeState{exists: true}, false, c.isSurplus(key.UID))
+	because = why(pod, nodeState{exists: true}, false, c.isSurplus(key.UID))
 	if because == none {
 		if because, err = c.whyByNode(ctx, pod); err != nil || because == none {
 			return false, err
@@ -150,6 +154,8 @@ func (c *Controller) finish(ctx context.Context, pod *caches.Pod, todo work, bec
 	if !todo.remove {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, answer.LandsWithin) // a delete put off for longer is decided again
+	defer cancel()
 	err := c.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
 		GracePeriodSeconds: new(int64), Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
 	})

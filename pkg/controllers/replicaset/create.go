@@ -26,6 +26,9 @@ const (
 	maxNameBase  = 58 // apiserver v0.37 names.simpleNameGenerator: 63 characters less the suffix
 	nameSuffix   = 5
 	nameAttempts = 8 // apiserver v0.37: how often it draws a name
+
+	// terminatingRecheck repeats creates after an answer that the namespace is terminating. The answer may be about an earlier namespace of this name.
+	terminatingRecheck = time.Minute
 )
 
 // creator creates pods.
@@ -50,9 +53,6 @@ func (c *creator) allowed(ctx context.Context, t task, missing int, failed []*ca
 	}
 	known := &t.throttle.failed
 	known.observeSpec(t.rs.Generation, t.rs.Status.ObservedGeneration, t.now)
-	if delay := t.throttle.creates.Wait(t.rs.Generation, t.now); delay > 0 {
-		return 0, delay
-	}
 	held, delay := failedHold(failed, known.replaced, t.want(), known.specSince, t.now)
 	if held == 0 {
 		known.complete(failed)
@@ -87,28 +87,15 @@ func (c *creator) create(ctx context.Context, t task, n int) applied {
 		t.throttle.pace = last.size
 		return applied{tooFew: true, created: made, held: len(made) == 0, again: controller.AtOnce}
 	case errors.Is(err, errTerminating):
-		// The answer may be old: an API server hears later than others that a namespace has gone and another has its name.
-		return applied{held: true, created: made, again: c.backOff(t, len(made) > 0)}
-	case last.refused:
-		return applied{tooFew: true, created: made, err: err, again: c.backOff(t, len(made) > 0)}
-	case err == nil:
-		t.throttle.creates = controller.Backoff{}
+		return applied{held: true, created: made, again: terminatingRecheck}
 	}
 	return applied{tooFew: true, created: made, err: err}
-}
-
-// backOff holds back creates after a refusal, from now on: the sync may have taken long. It returns for how long.
-func (c *creator) backOff(t task, progress bool) time.Duration {
-	now := c.clock.Now()
-	t.throttle.creates = t.throttle.creates.Refused(t.rs.Generation, progress, now)
-	return t.throttle.creates.Wait(t.rs.Generation, now)
 }
 
 // batch is what became of some creates that were sent at once.
 type batch struct {
 	size    int
 	created []*caches.Pod
-	refused bool // one or more were refused by a definite answer, or made into somebody else's
 	err     error
 }
 
@@ -144,7 +131,6 @@ func (c *creator) createBatch(ctx context.Context, t task, template *corev1.Pod,
 			case err == nil:
 				b.created = append(b.created, result.pod)
 			default:
-				b.refused = b.refused || result.outcome == answer.Refused || result.outcome == answer.Done
 				b.err = decisive(b.err, err)
 			}
 		}
@@ -155,7 +141,7 @@ func (c *creator) createBatch(ctx context.Context, t task, template *corev1.Pod,
 			return b
 		}
 	}
-	b.refused, b.err = true, errTaken
+	b.err = errTaken
 	return b
 }
 
@@ -206,7 +192,7 @@ func (c *creator) deleteForeign(ctx context.Context, t task, pod *caches.Pod) *r
 	if metav1.GetControllerOfNoCopy(pod) != nil && !controls(t.rs, pod) {
 		return &removed{outcome: answer.Unsent}
 	}
-	r := c.remover.sendDelete(ctx, pod, pod.ResourceVersion)
+	r := c.remover.sendDelete(ctx, pod, "") // a scheduler may change the pod at any time
 	return &r
 }
 

@@ -45,17 +45,17 @@
 // # Where we differ from upstream
 //
 // The ledger replaces expectations and the consistency store. The order in which pods are deleted is total, so it does not depend on the
-// order in which the cache lists them. Creates and deletes that the API server refuses are retried with back-offs of their own, apart from the queue.
-// So are the successors of pods that fail soon after they were made, because kubelets refuse them for instance; pods that replace deleted
+// order in which the cache lists them. Successors of pods that fail soon after they were made, because kubelets
+// refuse them for instance, are created with a back-off of their own; pods that replace deleted
 // ones, or that a change of the spec asks for, do not wait for that. In a namespace that the cache shows as terminating nothing is created.
 //
 // The ReplicaFailure condition goes away only when creating or deleting was tried again and did not fail. A pod whose adoption or release is
 // refused does not hold up the others. A new pod that something gave other labels on its way is deleted. A selector that is empty or missing,
 // which the API server does not admit, selects nothing.
 //
-// A sync that failed is retried after at most a minute, and failures of one ReplicaSet do not slow down the retries of others: there is no rate limiter
-// that all share. A status that only lowers terminatingReplicas is written at most once a second, unless it reaches zero. A status that only raises the
-// ready or available count, of a ReplicaSet with a controller and more than 14 pods, waits for twenty times as long as the last status write took, at
-// most a second, unless it reaches all replicas. Live reads list the pods that the selector selects and no others; a pod that lost its label is released
-// when the cache shows it.
+// A ReplicaSet whose sync failed, for a rejected create for instance, is synced again after at most a minute and at the rate that all failing ReplicaSets
+// share, also when an event adds its key. Other ReplicaSets do not wait. A status that only lowers terminatingReplicas is written at most once a second, unless it reaches zero. If a ReplicaSet has a controller
+// and more than 14 pods, or its Deployment has, a status that makes less than a third of them available waits for 160 times as long as the last status
+// write took, at most 2 s. Updates of pods of a ReplicaSet with more than 14 are gathered for 20 ms. Live reads list the pods that the selector selects and no others; a pod that
+// lost its label is released when the cache shows it.
 package replicaset

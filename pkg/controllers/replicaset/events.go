@@ -30,13 +30,21 @@ func (c *Controller) wakes() *wake.Owners[*appsv1.ReplicaSet, *caches.Pod] {
 	}
 }
 
+// gatherPods is the delay of a sync after an update of a pod, if the ReplicaSet has more than fewPods pods: pods often become ready together.
+const gatherPods = 20 * time.Millisecond
+
 // podUpdated wakes the ReplicaSet of a pod that has become ready a second time, when the pod may be available.
 func (c *Controller) podUpdated(old, pod *caches.Pod) {
-	c.wake.Updated(old, pod)
-	if !c.inTerm.Load() || isReady(old) || !isReady(pod) || pod.DeletionTimestamp != nil {
+	if !c.inTerm.Load() {
 		return
 	}
-	if rs, ok := c.wake.Of(pod); ok && rs.Spec.MinReadySeconds > 0 {
+	rs, ok := c.wake.Of(pod)
+	if ok && pod.IsActive() && old.ControllerUID() == pod.ControllerUID() && (task{rs: rs}).want() > fewPods {
+		c.loop.AddAfter(cache.MetaObjectToName(rs), gatherPods)
+	} else {
+		c.wake.Updated(old, pod)
+	}
+	if ok && rs.Spec.MinReadySeconds > 0 && !isReady(old) && isReady(pod) && pod.DeletionTimestamp == nil {
 		c.loop.AddAfter(cache.MetaObjectToName(rs), time.Duration(rs.Spec.MinReadySeconds)*time.Second)
 	}
 }

@@ -94,6 +94,7 @@ func TestWakeUps(t *testing.T) {
 		named("web"), named("twin"), named("db", selects("db")),
 		named("slow", selects("slow"), func(rs *appsv1.ReplicaSet) { rs.Spec.MinReadySeconds = 5 }),
 		named("empty", func(rs *appsv1.ReplicaSet) { rs.Spec.Selector = &metav1.LabelSelector{} }),
+		named("large", selects("large"), func(rs *appsv1.ReplicaSet) { rs.Spec.Replicas = new(int32(fewPods + 1)) }),
 	}
 	of := func(name string) func(*caches.Pod) {
 		return func(pod *caches.Pod) {
@@ -137,9 +138,15 @@ func TestWakeUps(t *testing.T) {
 		{"a deleted orphan wakes nobody", deleted(newPod("a", orphaned)), nil, nil},
 		{"ready, and available later", update(newPod("a", of("slow")), newPod("a", of("slow"), newer, readySince(ago(0)))), []string{"slow"}, []string{"slow"}},
 		{"ready before already", update(newPod("a", of("slow"), readySince(ago(0))), newPod("a", of("slow"), newer, readySince(ago(0)))), []string{"slow"}, nil},
+		{"updates of pods of a large ReplicaSet are gathered", func(c *Controller) {
+			c.podUpdated(newPod("a", of("large")), newPod("a", of("large"), newer))
+			synctest.Wait()
+			c.podUpdated(newPod("b", of("large")), newPod("b", of("large"), newer))
+		}, nil, []string{"large"}},
+		{"the end of such a pod is not", update(newPod("a", of("large")), newPod("a", of("large"), newer, deleting)), []string{"large"}, nil},
 		{"a new namespace wakes all in it", func(c *Controller) {
 			c.wake.Namespaces().Update(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default", UID: "1"}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default", UID: "2"}})
-		}, []string{"db", "empty", "slow", "twin", "web"}, nil},
+		}, []string{"db", "empty", "large", "slow", "twin", "web"}, nil},
 		{"outside a term nobody is woken", func(c *Controller) {
 			c.inTerm.Store(false)
 			c.wake.Added(newPod("a", of("web")))

@@ -91,16 +91,13 @@ func (c *Controller) step(ctx context.Context, t task, liveReason string) (contr
 	// 7. Write the status.
 	claimed := d.claimed.after(t, a.created, a.deleted)
 	statusAgain, err := c.statuses.write(ctx, t, claimed, a)
-	if err := errors.Join(a.err, err); err != nil {
-		return controller.Result{}, err
-	}
 
-	// 8. When to look again, if no event comes.
+	// 8. When to look again, if no event comes, also after a failure.
 	again = controller.Soonest(again, a.again, statusAgain, untilAvailable(t, claimed.mine, c.deps.Clock.Now()))
 	if t.ledger.barrier.Unseen() {
 		again = controller.Soonest(again, controller.BarrierPatience) // it is the events of our own writes that wake us, and they may be what is missing
 	}
-	return controller.Result{After: again}, nil
+	return controller.Result{After: again}, errors.Join(a.err, err)
 }
 
 // decision is what a sync makes of the pods that it has read.
@@ -148,11 +145,7 @@ func (c *Controller) apply(ctx context.Context, t task, d decision) applied {
 	var a applied
 	switch {
 	case d.todo.deletes():
-		if delay := t.throttle.deletes.Wait(t.rs.Generation, t.now); delay > 0 {
-			a.held, later = true, controller.Soonest(later, delay)
-		} else {
-			a = c.remover.remove(ctx, t, d.todo)
-		}
+		a = c.remover.remove(ctx, t, d.todo)
 	case d.todo.create > 0:
 		allowed, delay := c.creator.allowed(ctx, t, d.todo.missing, d.claimed.failed)
 		later = controller.Soonest(later, delay)

@@ -59,20 +59,12 @@ func (r *remover) remove(ctx context.Context, t task, todo plan) applied {
 		a.again, err = controller.AtOnce, nil
 	}
 	a.err = err
-	refused := false
 	for i, result := range results[:begun] {
-		refused = refused || result.outcome == answer.Refused || answer.Of(result.err) == answer.Refused
 		again, err := r.note(t, victims[i].pod, result)
 		a.again, a.err = controller.Soonest(a.again, again), decisive(a.err, err)
 		if result.outcome == answer.Done || result.outcome == answer.Missing {
 			a.deleted = append(a.deleted, victims[i].pod)
 		}
-	}
-	switch {
-	case refused:
-		t.throttle.deletes = t.throttle.deletes.Refused(t.rs.Generation, len(a.deleted) > 0, r.clock.Now())
-	case a.err == nil:
-		t.throttle.deletes = controller.Backoff{}
 	}
 	return a
 }
@@ -148,12 +140,15 @@ func (r *remover) removePod(ctx context.Context, t task, pod *caches.Pod, versio
 	return second
 }
 
-// sendDelete deletes a version of a pod. A pod that does not linger is marked and removed in two steps, and admission is asked before each
+// sendDelete deletes a version of a pod, or any version if version is empty. A pod that does not linger is marked and removed in two steps, and admission is asked before each
 // (apiserver v0.37, Store.Delete): a refusal may come after the first.
 func (r *remover) sendDelete(ctx context.Context, pod *caches.Pod, version string) removed {
+	preconditions := metav1.Preconditions{UID: &pod.UID}
+	if version != "" {
+		preconditions.ResourceVersion = &version
+	}
 	outcome, err := answer.Send(ctx, func(ctx context.Context) error {
-		return r.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name,
-			metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID, ResourceVersion: &version}})
+		return r.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: &preconditions})
 	})
 	if outcome == answer.Refused && !lingers(pod) {
 		outcome = answer.Unknown

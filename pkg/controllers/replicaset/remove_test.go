@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -14,11 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
-	testingclock "k8s.io/utils/clock/testing"
 
 	"minikcm/pkg/answer"
 	"minikcm/pkg/caches"
-	"minikcm/pkg/controller"
 )
 
 func TestDeleteAnswers(t *testing.T) {
@@ -35,13 +32,12 @@ func TestDeleteAnswers(t *testing.T) {
 		gone       bool
 		unanswered string // version to be deleted again; empty: none
 		failed     bool
-		held       bool // there is a back-off
 		told       int
 	}{
 		{name: "deleted", answers: []error{nil}, deletes: 1, gone: true, told: 1},
 		{name: "was gone already", answers: []error{apierrors.NewNotFound(podResource, "a")}, deletes: 1, gone: true},
-		{name: "refused", answers: []error{apierrors.NewForbidden(podResource, "a", errors.New("no"))}, deletes: 1, unanswered: "5", failed: true, held: true, told: 1},
-		{name: "refused as a conflict", answers: []error{precondition}, live: changed(version("5")), deletes: 1, failed: true, held: true, told: 1},
+		{name: "refused", answers: []error{apierrors.NewForbidden(podResource, "a", errors.New("no"))}, deletes: 1, unanswered: "5", failed: true, told: 1},
+		{name: "refused as a conflict", answers: []error{precondition}, live: changed(version("5")), deletes: 1, failed: true, told: 1},
 		{name: "not answered", answers: []error{apierrors.NewTimeoutError("slow", 0)}, deletes: 1, unanswered: "5", failed: true, told: 1},
 		{name: "changed, and gone by now", answers: []error{precondition}, deletes: 1, gone: true},
 		{name: "changed, and being deleted", answers: []error{precondition}, live: changed(deleting), deletes: 1, gone: true},
@@ -77,9 +73,6 @@ func TestDeleteAnswers(t *testing.T) {
 			if (err != nil) != tt.failed || deletes != tt.deletes || gone != tt.gone || b.ledger.unanswered["a"].version != tt.unanswered {
 				t.Errorf("error %v, %d deletes, gone %t, to be deleted again at %q", err, deletes, gone, b.ledger.unanswered["a"].version)
 			}
-			if wait := b.throttle.deletes.Wait(b.rs.Generation, now); (wait > 0) != tt.held {
-				t.Errorf("deletes are held back for %v, want %t", wait, tt.held)
-			}
 			if told := b.told(); len(told) != tt.told {
 				t.Errorf("events are %v, want %d", told, tt.told)
 			}
@@ -87,52 +80,25 @@ func TestDeleteAnswers(t *testing.T) {
 	}
 }
 
-// TestRefusedDeletesHaveABackOffOfTheirOwn: events of the ReplicaSet do not bypass it. What is told names the same pod each time, or each attempt would
-// write a status, and so wake its own ReplicaSet.
-func TestRefusedDeletesHaveABackOffOfTheirOwn(t *testing.T) {
+// TestRefusedDeletesFailEachSync with the same message, or each sync would write a status and so wake its own ReplicaSet.
+func TestRefusedDeletesFailEachSync(t *testing.T) {
 	b := newBench(t, newSet(0, statusOfSize(3)), newPod("a"), newPod("b"), newPod("c"))
-	refuse := true
 	b.on("delete pods", func(_ int, a clienttesting.Action) (runtime.Object, error) {
-		if refuse {
-			return nil, apierrors.NewForbidden(podResource, a.(clienttesting.DeleteAction).GetName(), errors.New("by a policy"))
-		}
-		return &corev1.Pod{}, nil
+		return nil, apierrors.NewForbidden(podResource, a.(clienttesting.DeleteAction).GetName(), errors.New("by a policy"))
 	})
 	b.on("update replicasets/status", func(_ int, a clienttesting.Action) (runtime.Object, error) {
 		b.rs = a.(clienttesting.UpdateAction).GetObject().(*appsv1.ReplicaSet)
 		return b.rs, nil
 	})
 	deletes := []string{"delete pods", "delete pods", "delete pods"}
-	for _, tt := range []struct {
-		when   string
-		after  time.Duration // since the first
-		spec   int64         // the generation
-		refuse bool
-		wait   time.Duration // before the next attempt; 0: this is one
-		want   []string
-	}{
-		{"at first", 0, 1, true, 0, append(deletes, "update replicasets/status")},
-		{"an event", ms(10), 1, true, ms(990), nil},
-		{"the back-off is over", ms(1000), 1, true, 0, deletes},
-		{"an event, after two refusals", ms(1010), 1, true, ms(1990), nil},
-		{"another spec", ms(1020), 2, true, 0, append(deletes, "update replicasets/status")},
-		{"accepted", ms(2020), 2, false, 0, append(deletes, "update replicasets/status")},
-	} {
+	for _, want := range [][]string{append(deletes, "update replicasets/status"), deletes, deletes} {
 		b.client.ClearActions()
 		slices.Reverse(b.pods)
-		b.now, refuse = now.Add(tt.after), tt.refuse
-		b.deps.Clock.(*testingclock.FakeClock).SetTime(b.now)
 		b.rs = b.rs.DeepCopy()
-		b.rs.Generation = tt.spec
-		result, err := b.run(t.Context())
-		if failed := tt.refuse && tt.wait == 0; (err != nil) != failed || tt.wait > 0 && result.After != tt.wait {
-			t.Errorf("%s: %+v, %v; want After %v", tt.when, result, err, tt.wait)
+		if _, err := b.run(t.Context()); err == nil {
+			t.Error("no error")
 		}
-		t.Log(tt.when)
-		b.wants(t, tt.want...)
-	}
-	if b.throttle.deletes != (controller.Backoff{}) {
-		t.Errorf("accepted, and still held back: %+v", b.throttle.deletes)
+		b.wants(t, want...)
 	}
 }
 

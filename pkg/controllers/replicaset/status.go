@@ -151,11 +151,15 @@ func onlyFewerEnding(from, to appsv1.ReplicaSetStatus) bool {
 	return before != nil && after != nil && *after < *before && *after > 0 && sameStatus(from, to)
 }
 
-// onlyMoreReady reports whether the status changes in nothing but that more pods are ready or available, though not yet all, and perhaps that fewer are ending.
-func onlyMoreReady(rs *appsv1.ReplicaSet, to appsv1.ReplicaSetStatus) bool {
+// onlyMore reports whether the status changes in nothing but that there are more pods, or more ready or available ones, though not yet all, and perhaps that
+// fewer are ending. More pods may come with another generation.
+func onlyMore(rs *appsv1.ReplicaSet, to appsv1.ReplicaSetStatus) bool {
 	from, all := rs.Status, to.Replicas
-	rise := to.ReadyReplicas >= from.ReadyReplicas && to.AvailableReplicas >= from.AvailableReplicas
+	rise := to.Replicas >= from.Replicas && to.ReadyReplicas >= from.ReadyReplicas && to.AvailableReplicas >= from.AvailableReplicas
 	reached := to.ReadyReplicas == all && from.ReadyReplicas != all || to.AvailableReplicas == all && from.AvailableReplicas != all
+	if to.Replicas > from.Replicas {
+		from.Replicas, from.FullyLabeledReplicas, from.ObservedGeneration = to.Replicas, to.FullyLabeledReplicas, to.ObservedGeneration
+	}
 	from.ReadyReplicas, from.AvailableReplicas = to.ReadyReplicas, to.AvailableReplicas
 	return rise && !reached && (sameStatus(from, to) || onlyFewerEnding(from, to))
 }

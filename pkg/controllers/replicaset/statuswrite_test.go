@@ -70,6 +70,27 @@ func TestStatusConflict(t *testing.T) {
 	}
 }
 
+// TestRejectedStatusIsRepeatedWithTheTemplate: admission may require a template, which the cache lacks for a ReplicaSet that wants no pods.
+func TestRejectedStatusIsRepeatedWithTheTemplate(t *testing.T) {
+	b := newBench(t, newSet(0, statusOfSize(1), func(rs *appsv1.ReplicaSet) {
+		rs.Spec.Template = corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{UID: "digest"}}
+	}))
+	b.on("update replicasets/status", func(_ int, a clienttesting.Action) (runtime.Object, error) {
+		sent := a.(clienttesting.UpdateAction).GetObject().(*appsv1.ReplicaSet)
+		if template := sent.Spec.Template; template.UID != "" || len(template.Spec.Containers) == 0 {
+			return nil, apierrors.NewForbidden(schema.GroupResource{Group: "apps", Resource: "replicasets"}, "web", errors.New("no containers"))
+		}
+		return sent, nil
+	})
+	b.on("get replicasets", func(int, clienttesting.Action) (runtime.Object, error) {
+		return newSet(0, statusOfSize(1), func(rs *appsv1.ReplicaSet) { rs.Spec.Template.Spec.Containers = []corev1.Container{{Name: "main"}} }), nil
+	})
+	if _, err := b.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.wants(t, "update replicasets/status", "get replicasets", "update replicasets/status")
+}
+
 // TestStatusAfterATakeOver: the manager before us told numbers that a late cache does not know yet. They stand until somebody has looked.
 func TestStatusAfterATakeOver(t *testing.T) {
 	for _, tt := range []struct {
@@ -97,25 +118,32 @@ func TestStatusAfterATakeOver(t *testing.T) {
 	}
 }
 
-// TestServerWithoutTerminatingReplicas: an API server that drops the field must not be told for ever. Another may not drop it, so it is told of the next generation.
+// TestServerWithoutTerminatingReplicas: an API server that drops the field gets no status because of that field alone, for any ReplicaSet. Other statuses
+// have the field, because another API server may keep it.
 func TestServerWithoutTerminatingReplicas(t *testing.T) {
 	b := newBench(t, newSet(1), newPod("a"))
 	b.on("update replicasets/status", func(_ int, a clienttesting.Action) (runtime.Object, error) {
 		stored := a.(clienttesting.UpdateAction).GetObject().(*appsv1.ReplicaSet).DeepCopy()
+		if stored.Status.TerminatingReplicas == nil {
+			t.Error("a status lacks the field")
+		}
 		stored.Status.TerminatingReplicas = nil
 		b.rs = stored
 		return stored, nil
 	})
-	for range 3 {
+	run := func() {
+		t.Helper()
 		if _, err := b.run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
+	run()
+	*b.throttle, *b.ledger = throttle{}, *newLedger(b.rs.UID) // as those of another ReplicaSet
+	run()
 	b.wants(t, "update replicasets/status")
-	b.rs.Generation++
-	if c := b.statuses.count(b.task, claims{}); c.terminating == nil {
-		t.Error("not told of another generation")
-	}
+	b.rs.Status.ReadyReplicas = 1
+	run()
+	b.wants(t, "update replicasets/status", "update replicasets/status")
 }
 
 // TestAvailabilityRecheck asks for the sync at which the pod becomes available, as upstream: 700 ms for a pod ready for 4.3 s of 5.
@@ -203,6 +231,11 @@ func TestMoreReadyPodsAreToldAtThePaceOfTheAPIServer(t *testing.T) {
 	ready := func(pods int32) func(*appsv1.ReplicaSet) {
 		return func(rs *appsv1.ReplicaSet) { rs.Status.ReadyReplicas, rs.Status.AvailableReplicas = pods, pods }
 	}
+	desired := func(pods, most string) func(*appsv1.ReplicaSet) {
+		return func(rs *appsv1.ReplicaSet) {
+			rs.Annotations = map[string]string{"deployment.kubernetes.io/desired-replicas": pods, "deployment.kubernetes.io/max-replicas": most}
+		}
+	}
 	slow := func(rs *appsv1.ReplicaSet) { rs.Spec.MinReadySeconds = 3600 }
 	owned := func(rs *appsv1.ReplicaSet) {
 		rs.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(&appsv1.Deployment{}, appsv1.SchemeGroupVersion.WithKind("Deployment"))}
@@ -216,18 +249,25 @@ func TestMoreReadyPodsAreToldAtThePaceOfTheAPIServer(t *testing.T) {
 		wait  int // milliseconds; 0: written
 		size  int
 	}{
-		{"one more", []func(*appsv1.ReplicaSet){owned, ready(1)}, 2, 20, 300, 100, 15},
-		{"one more, a while after the last status", []func(*appsv1.ReplicaSet){owned, ready(1)}, 2, 20, 400, 0, 15},
+		{"one more", []func(*appsv1.ReplicaSet){owned, ready(1)}, 2, 5, 300, 500, 15},
+		{"one more, a while after the last status", []func(*appsv1.ReplicaSet){owned, ready(1)}, 2, 5, 800, 0, 15},
 		{"the API server is quick", []func(*appsv1.ReplicaSet){owned, ready(1)}, 2, 0, 0, 0, 15},
-		{"the API server hardly answers", []func(*appsv1.ReplicaSet){owned, ready(1)}, 2, 60_000, 300, 700, 15},
-		{"of few pods each may be waited for", []func(*appsv1.ReplicaSet){owned, ready(1)}, 2, 20, 300, 0, 14},
-		{"nobody adds them up", []func(*appsv1.ReplicaSet){ready(1)}, 2, 20, 300, 0, 15},
+		{"the API server hardly answers", []func(*appsv1.ReplicaSet){owned, ready(1)}, 2, 60_000, 300, 1700, 15},
+		{"of few pods each counts", []func(*appsv1.ReplicaSet){owned, ready(1)}, 2, 20, 300, 0, 14},
+		{"few of a large Deployment", []func(*appsv1.ReplicaSet){owned, ready(1), desired("50", "63")}, 13, 5, 300, 500, 14},
+		{"of a small surge each counts", []func(*appsv1.ReplicaSet){owned, ready(20), desired("100", "107")}, 21, 5, 300, 0, 50},
+		{"of a large surge not", []func(*appsv1.ReplicaSet){owned, ready(20), desired("100", "108")}, 21, 5, 300, 500, 50},
+		{"many of a small Deployment", []func(*appsv1.ReplicaSet){owned, ready(1), desired("14", "18")}, 2, 10, 300, 0, 15},
+		{"less than a third", []func(*appsv1.ReplicaSet){owned, ready(10)}, 26, 5, 300, 500, 50},
+		{"a third", []func(*appsv1.ReplicaSet){owned, ready(10)}, 27, 10, 300, 0, 50},
+		{"no owner", []func(*appsv1.ReplicaSet){ready(1)}, 2, 20, 300, 0, 15},
 		{"all are ready", []func(*appsv1.ReplicaSet){owned, ready(1)}, 15, 20, 300, 0, 15},
 		{"all are ready, though not available", []func(*appsv1.ReplicaSet){owned, ready(0), slow}, 15, 20, 300, 0, 15},
 		{"fewer are", []func(*appsv1.ReplicaSet){owned, ready(2)}, 1, 20, 300, 0, 15},
 		{"the generation with it", []func(*appsv1.ReplicaSet){owned, ready(1), func(rs *appsv1.ReplicaSet) { rs.Generation++ }}, 2, 20, 300, 0, 15},
 		{"fewer are ending, too", []func(*appsv1.ReplicaSet){owned, ready(1), ending(1)}, 2, 20, 300, 0, 15},
-		{"more pods, too", []func(*appsv1.ReplicaSet){owned, ready(1), func(rs *appsv1.ReplicaSet) { rs.Status.Replicas = 14 }}, 2, 20, 300, 0, 15},
+		{"more pods, too", []func(*appsv1.ReplicaSet){owned, ready(1), func(rs *appsv1.ReplicaSet) { rs.Status.Replicas = 14 }}, 2, 5, 300, 500, 15},
+		{"more pods of another generation", []func(*appsv1.ReplicaSet){owned, ready(1), func(rs *appsv1.ReplicaSet) { rs.Generation++; rs.Status.Replicas = 14 }}, 2, 5, 300, 500, 15},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var pods []*caches.Pod
@@ -289,6 +329,24 @@ func noStatusForASizeThatIsPast(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.wants(t)
+
+	// After a long sync the numbers are written beside the newer spec.
+	b.task.now = now.Add(-longSync)
+	b.on("update replicasets/status", func(call int, a clienttesting.Action) (runtime.Object, error) {
+		sent := a.(clienttesting.UpdateAction).GetObject().(*appsv1.ReplicaSet)
+		if call == 1 {
+			return nil, apierrors.NewConflict(schema.GroupResource{Group: "apps", Resource: "replicasets"}, "web", errors.New("newer"))
+		}
+		if *sent.Spec.Replicas != 2 || sent.Status.Replicas != 1 || sent.Status.ObservedGeneration != b.rs.Generation {
+			t.Errorf("sent %+v", sent)
+		}
+		return sent, nil
+	})
+	b.on("get replicasets", func(int, clienttesting.Action) (runtime.Object, error) { return newer, nil })
+	if _, err := b.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.wants(t, "update replicasets/status", "get replicasets", "update replicasets/status")
 }
 
 // ending is how many pods are by the status.

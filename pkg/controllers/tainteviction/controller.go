@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
@@ -42,6 +42,7 @@ type Controller struct {
 	clock    clock.WithTicker
 	metrics  *metrics
 
+	ledger   *ledger
 	taints   *firstSeen
 	nodeLoop *controller.Loop[string]
 	podLoop  *controller.Loop[podkey.Key]
@@ -50,9 +51,8 @@ type Controller struct {
 
 // term is the knowledge that ends with a term.
 type term struct {
-	ledger *ledger
-	trust  *trust
-	live   *live.Reads[nodeState]
+	trust *trust
+	live  *live.Reads[nodeState]
 }
 
 // New registers the controller's handlers with the caches, which must not have been started.
@@ -64,12 +64,12 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 		cfg: cfg, client: deps.Client, pods: deps.Pods, nodes: deps.Nodes, recorder: deps.Recorder, clock: deps.Clock,
 		metrics: newMetrics(deps.Metrics), taints: newFirstSeen(),
 	}
+	c.ledger = newLedger(c.metrics.pending)
 	// The queues' names are those of upstream's queues.
 	loop := controller.LoopConfig{Controller: Name, Queue: "noexec_taint_node", Workers: cfg.Workers, Drain: cfg.Drain, Clock: deps.Clock}
 	c.nodeLoop = controller.NewLoop(loop, deps.Metrics, c.reconcileNode)
 	loop.Queue = "noexec_taint_pod"
-	c.podLoop = controller.NewLoopByDeadline(loop, deps.Metrics, func(key podkey.Key) time.Time { return c.term.ledger.turn(key.UID) }, c.reconcilePod).
-		GroupBy(podkey.Key.Namespace)
+	c.podLoop = controller.NewLoop(loop, deps.Metrics, c.reconcilePod).GroupBy(podkey.Key.Namespace)
 	if err := errors.Join(c.handleNodes(), c.handlePods()); err != nil {
 		return nil, fmt.Errorf("%s: %w", Name, err)
 	}
@@ -100,7 +100,7 @@ func (c *Controller) handleNodes() error {
 
 func (c *Controller) handlePods() error {
 	changed := func(pod *caches.Pod) {
-		if pod.NodeName != "" {
+		if c.mayConcern(pod) {
 			c.podLoop.Add(podkey.Of(pod))
 		}
 	}
@@ -118,6 +118,12 @@ func (c *Controller) handlePods() error {
 	})
 }
 
+// mayConcern reports whether an eviction of a pod may be due, pending or to be undone. A change of a node queues the node's pods.
+func (c *Controller) mayConcern(pod *caches.Pod) bool {
+	node, ok := c.nodes.Get(cache.ObjectName{Name: pod.NodeName})
+	return ok && len(noExecute(node.Spec.Taints)) > 0 || marked(pod) || c.ledger.knows(pod.UID)
+}
+
 // concernsUs reports whether a pod changed in a way that moves its deadline, ends it or needs to be undone.
 func concernsUs(old, pod *caches.Pod) bool {
 	return old.UID != pod.UID || old.NodeName != pod.NodeName ||
@@ -128,11 +134,10 @@ func concernsUs(old, pod *caches.Pod) bool {
 // Run works for one term and returns nil when ctx has ended and everything it started has.
 func (c *Controller) Run(ctx context.Context) error {
 	c.term = &term{
-		ledger: newLedger(c.metrics.pending),
-		trust:  newTrust(c.clock.Now(), c.cfg.TrustWindow),
-		live:   live.NewReads(c.clock, c.readNode),
+		trust: newTrust(c.clock.Now(), c.cfg.TrustWindow),
+		live:  live.NewReads(c.clock, c.readNode),
 	}
-	defer c.metrics.pending.Set(0)
+	defer c.ledger.clear()
 	var loops sync.WaitGroup
 	c.podLoop.Start(ctx, &loops, c.leftMarked) // first: the nodes' loop fills its queue
 	c.nodeLoop.Run(ctx, c.tainted)

@@ -25,8 +25,7 @@
 // more. Then it sets the pod condition DisruptionTarget, unless the pod has finished, and deletes exactly that pod, by UID, with the
 // pod's own grace period. Pod disruption budgets are not asked. What fails is retried with back-off until the pod is gone or no
 // longer due. If an eviction is called off after the condition was set, the condition is set to False.
-// An event tells when an eviction begins, and when one that was pending is cancelled. Of the pods that are due, those with the earliest deadline are
-// evicted first.
+// An event tells when an eviction begins, and when one that was pending is cancelled.
 //
 // Rights needed: nodes and pods get, list, watch; leases in kube-node-lease get; pods delete; pods/status patch; events create, patch.
 //

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"minikcm/pkg/answer"
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/internal/podkey"
@@ -34,32 +35,32 @@ func marked(pod *caches.Pod) bool {
 	return pod.Disruption.Status == corev1.ConditionTrue && pod.Disruption.Reason == markReason && !pod.IsFinished()
 }
 
-// evict looks at node and pod in the API server and, if they still say so, marks and deletes the pod.
-func (c *Controller) evict(ctx context.Context, key podkey.Key, seen time.Time, nodeName string) (controller.Result, error) {
-	node, err := c.term.live.Get(ctx, nodeName, seen)
+// evict marks and deletes a pod if the API server confirms that the pod must leave. The pod is read after its node, and only if the
+// live node evicts the cached pod: a node that has recovered saves the reads of its pods.
+func (c *Controller) evict(ctx context.Context, key podkey.Key, pod *caches.Pod, seen time.Time) (controller.Result, error) {
+	node, err := c.term.live.Get(ctx, pod.NodeName, seen)
 	if err != nil {
 		return controller.Result{}, err
-	}
-	pod, err := c.livePod(ctx, key)
-	if err != nil {
-		return controller.Result{}, err
-	}
-	if pod == nil || pod.DeletionTimestamp != nil {
-		c.gone(key)
-		return controller.Result{}, nil
 	}
 	now := c.clock.Now()
-	trimmed := c.pods.Trim(pod)
-	d := c.judge(node, trimmed, seen, now)
-	if d.verdict != leaves {
-		result, err := c.keep(ctx, key, trimmed, d, now)
-		if result.After == 0 || result.After > liveRecheck {
-			result.After = liveRecheck
+	d := c.judge(node, pod, seen, now)
+	if d.verdict == leaves {
+		live, err := c.livePod(ctx, key)
+		if err != nil {
+			return controller.Result{}, err
 		}
-		return result, err
+		if live == nil || live.DeletionTimestamp != nil {
+			c.gone(key)
+			return controller.Result{}, nil
+		}
+		pod, now = c.pods.Trim(live), c.clock.Now()
+		if d = c.judge(node, pod, seen, now); d.verdict == leaves {
+			c.ledger.expect(key.UID, d.due)
+			return controller.Result{}, c.remove(ctx, key, live, d.due)
+		}
 	}
-	c.term.ledger.expect(key.UID, d.due)
-	return controller.Result{}, c.remove(ctx, key, pod, d.due)
+	result, err := c.keep(ctx, key, pod, d, now)
+	return controller.Result{After: controller.Soonest(result.After, liveRecheck)}, err
 }
 
 // livePod reads a pod from the API server; nil if it is gone, even if another has its name.
@@ -82,10 +83,12 @@ func (c *Controller) remove(ctx context.Context, key podkey.Key, pod *corev1.Pod
 			return err
 		}
 	}
-	if c.term.ledger.start(key.UID) {
+	if c.ledger.start(key.UID) {
 		c.metrics.begun(due, begun)
 		c.recorder.Eventf(reference(key), corev1.EventTypeNormal, eventReason, "Marking for deletion Pod %s", key.Name)
 	}
+	ctx, cancel := context.WithTimeout(ctx, answer.LandsWithin) // a delete put off for longer is decided again
+	defer cancel()
 	err := c.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
 	switch {
 	case err == nil:
@@ -95,7 +98,7 @@ func (c *Controller) remove(ctx context.Context, key podkey.Key, pod *corev1.Pod
 	default: // a conflict too: if another pod has the name, the next try will tell
 		return fmt.Errorf("delete pod %s: %w", key.Name, err)
 	}
-	c.term.ledger.done(key.UID)
+	c.ledger.done(key.UID)
 	return nil
 }
 

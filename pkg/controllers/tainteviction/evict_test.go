@@ -13,6 +13,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
+
+	"minikcm/pkg/answer"
+	"minikcm/pkg/controllers/internal/podkey"
+	"minikcm/pkg/internal/fakeapi"
 )
 
 func (w *world) mustBeDeletedAt(pod string, want time.Duration) {
@@ -95,21 +99,6 @@ func TestCalledOffAfterTheMark(t *testing.T) {
 	}
 }
 
-// A pod that a slow webhook does not let be deleted comes after those of its namespace that have not had their turn.
-func TestAfterAFailureOthersHaveTheirTurn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, aNode("t1")(), aPod("p"))
-		w.Break(errors.New("a webhook says no"), "delete pods")
-		c, stop := w.standby(0)
-		defer stop()
-		defer w.run(c)()
-		w.until(10 * time.Minute)
-		if turn := c.term.ledger.turn(w.Pod("p").UID).Sub(w.begin); turn < 5*time.Minute {
-			t.Errorf("after ten minutes of failures its turn is as of one that was due after %v", turn)
-		}
-	})
-}
-
 // The new leader's cache may show the old one's last mark only when the term has begun.
 func TestMarkSeenLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -185,6 +174,22 @@ func TestTerminatingAndFinished(t *testing.T) {
 		w.mustBeDeletedAt("failed", 0)
 		if got, want := []int{w.Count("patch pods"), w.Count("delete pods")}, []int{0, 2}; !slices.Equal(got, want) {
 			t.Errorf("%v patches and deletes, want %v", got, want)
+		}
+	})
+}
+
+// The taint may go while the API server puts a delete off: the next attempt decides again.
+func TestDeletePutOffIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, stop := newWorld(t).standby(0)
+		defer stop()
+		pod := aPod("p")
+		pod.Status.Phase = corev1.PodSucceeded // not marked
+		c.client = fakeapi.Busy(t)
+		begun := time.Now()
+		err := c.remove(fakeapi.Quiet(t.Context()), podkey.Key{UID: pod.UID}, pod, begun)
+		if took := time.Since(begun); err == nil || took > answer.LandsWithin {
+			t.Errorf("delete ended after %v with %v, want an error after at most %v", took, err, answer.LandsWithin)
 		}
 	})
 }

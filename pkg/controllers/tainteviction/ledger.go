@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ledger holds what this term knows of the pods on tainted nodes beyond what the cache shows. It lasts for one term.
+// ledger holds the state of evictions that the pod cache does not show. It is empty outside a term.
 type ledger struct {
 	pending prometheus.Gauge
 
@@ -19,7 +19,6 @@ type ledger struct {
 type entry struct {
 	seen    time.Time // when the pod was first seen on a tainted node
 	due     time.Time // its deadline; zero if it has none
-	turn    time.Time // its place in the line of evictions; zero before it has one
 	started bool      // the eviction was begun, and its event sent
 	deleted bool      // the API server accepted the delete
 }
@@ -28,8 +27,21 @@ type entry struct {
 func (e entry) awaited() bool { return !e.due.IsZero() && !e.deleted }
 
 func newLedger(pending prometheus.Gauge) *ledger {
-	pending.Set(0)
 	return &ledger{pending: pending, pods: map[types.UID]entry{}}
+}
+
+func (l *ledger) clear() {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	clear(l.pods)
+	l.pending.Set(0)
+}
+
+func (l *ledger) knows(pod types.UID) bool {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	_, ok := l.pods[pod]
+	return ok
 }
 
 // see returns what is known of a pod, noting that it was seen at now if nothing is.
@@ -44,30 +56,7 @@ func (l *ledger) see(pod types.UID, now time.Time) entry {
 
 // expect notes the pod's deadline.
 func (l *ledger) expect(pod types.UID, due time.Time) {
-	l.change(pod, func(e entry) entry { e.due, e.turn = due, due; return e })
-}
-
-// lineUp gives the pod a place in the line of evictions by its deadline. It reports whether it had none.
-func (l *ledger) lineUp(pod types.UID, due time.Time) (first bool) {
-	l.change(pod, func(e entry) entry {
-		if first = e.turn.IsZero(); first {
-			e.turn = due
-		}
-		return e
-	})
-	return first
-}
-
-// stepBack sends the pod to the end of the line: it has had its turn, and others may not.
-func (l *ledger) stepBack(pod types.UID, now time.Time) {
-	l.change(pod, func(e entry) entry { e.turn = now; return e })
-}
-
-// turn is the pod's place in the line of evictions. Zero is before all others: what is not yet decided costs no request to decide.
-func (l *ledger) turn(pod types.UID) time.Time {
-	l.lock.Lock()
-	defer l.lock.Unlock()
-	return l.pods[pod].turn
+	l.change(pod, func(e entry) entry { e.due = due; return e })
 }
 
 // start notes that the eviction was begun. It reports whether that is new.

@@ -63,12 +63,12 @@ func (s nodeState) unreachableBefore(before time.Time) bool {
 		slices.ContainsFunc(s.taints, func(t taint) bool { return ofHealth(t.Taint) && t.since.Before(before) })
 }
 
-// since dates what the API server knows to the second and this process first saw at seen: to the end of that second, or to seen
-// if that is earlier. So nothing is taken for older than it is by the clock that set it, and a time in the future, set by a clock that is ahead, counts from
-// when it was seen. A zero stamp means that the API server does not know.
+// since returns the end of the second that the API server stored, or seen if that is earlier or nothing was stored. So a taint or a
+// binding never counts as older than its stamp, and a stamp in the future counts from when this process saw it. The result keeps
+// the monotonic reading of seen: a later step of the wall clock does not move deadlines.
 func since(stamp metav1.Time, seen time.Time) time.Time {
-	if end := stamp.Add(time.Second); !stamp.IsZero() && end.Before(seen) {
-		return end
+	if age := seen.Sub(stamp.Add(time.Second)); !stamp.IsZero() && age > 0 {
+		return seen.Add(-age)
 	}
 	return seen
 }

@@ -3,6 +3,7 @@ package tainteviction
 import (
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -61,6 +62,15 @@ func TestSince(t *testing.T) {
 				t.Errorf("since = %v, want %v", got.Sub(begin), tt.want.Sub(begin))
 			}
 		})
+	}
+}
+
+// A step of the wall clock must not move a deadline: all comparisons need the monotonic reading.
+func TestSinceKeepsMonotonicReading(t *testing.T) {
+	seen := time.Now()
+	stamp := metav1.NewTime(seen.Add(-time.Hour).Truncate(time.Second))
+	if got := since(stamp, seen); !strings.Contains(got.String(), " m=") {
+		t.Errorf("since = %v, want a time with a monotonic reading", got)
 	}
 }
 

@@ -17,8 +17,9 @@ import (
 	"minikcm/pkg/controllers/internal/podkey"
 )
 
-// liveRecheck is when to look again at a pod that the caches want to evict and the API server does not. By then they should agree.
-const liveRecheck = 5 * time.Second
+// liveRecheck is the time until the next look at a pod that the caches evict and the API server does not. An event that
+// ends the disagreement comes first, unless a watch is frozen.
+const liveRecheck = 30 * time.Second
 
 // goneRecheck is when to look again at a pod that went while we wrote it.
 const goneRecheck = 100 * time.Millisecond
@@ -31,7 +32,7 @@ func (c *Controller) reconcileNode(ctx context.Context, name string) (controller
 	state := c.cachedNode(name, now)
 	for _, pod := range c.pods.OnNode(name) {
 		if len(state.taints) > 0 {
-			c.term.ledger.see(pod.UID, now)
+			c.ledger.see(pod.UID, now)
 		}
 		c.podLoop.Add(podkey.Of(pod))
 	}
@@ -60,21 +61,13 @@ func (c *Controller) decidePod(ctx context.Context, key podkey.Key) (controller.
 		return controller.Result{}, nil
 	}
 	now := c.clock.Now()
-	e := c.term.ledger.see(key.UID, now)
+	e := c.ledger.see(key.UID, now)
 	if e.deleted {
 		return controller.Result{}, nil // the cache does not show it yet
 	}
 	d := c.judge(c.cachedNode(pod.NodeName, now), pod, e.seen, now)
-	if d.verdict == leaves && c.term.ledger.lineUp(key.UID, d.due) {
-		c.podLoop.Add(key) // behind those that should have left before
-		return controller.Result{}, nil
-	}
 	if d.verdict == leaves {
-		result, err := c.evict(ctx, key, e.seen, pod.NodeName)
-		if err != nil {
-			c.term.ledger.stepBack(key.UID, c.clock.Now())
-		}
-		return result, err
+		return c.evict(ctx, key, pod, e.seen)
 	}
 	return c.keep(ctx, key, pod, d, now)
 }
@@ -90,7 +83,7 @@ func (c *Controller) keep(ctx context.Context, key podkey.Key, pod *caches.Pod, 
 	if d.verdict == stays {
 		c.calledOff(key)
 	} else {
-		c.term.ledger.expect(key.UID, d.due)
+		c.ledger.expect(key.UID, d.due)
 	}
 	if d.verdict != holds && marked(pod) {
 		if err := c.unmark(ctx, key); err != nil {
@@ -105,14 +98,14 @@ func (c *Controller) keep(ctx context.Context, key podkey.Key, pod *caches.Pod, 
 
 // gone ends the watch over a pod that was deleted, by whomever.
 func (c *Controller) gone(key podkey.Key) {
-	if e := c.term.ledger.drop(key.UID); e.awaited() && !e.started {
+	if e := c.ledger.drop(key.UID); e.awaited() && !e.started {
 		c.recordCancelled(key)
 	}
 }
 
 // calledOff ends the watch over a pod that no taint wants to leave.
 func (c *Controller) calledOff(key podkey.Key) {
-	if c.term.ledger.drop(key.UID).awaited() {
+	if c.ledger.drop(key.UID).awaited() {
 		c.recordCancelled(key)
 	}
 }

@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
+
+	"minikcm/pkg/internal/fakeapi"
 )
 
 // Work is for one pod, not for a name.
@@ -79,13 +81,20 @@ func TestSameName(t *testing.T) {
 func TestLiveCheck(t *testing.T) {
 	t.Run("a taint that is gone evicts nobody", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, aNode("t1")(), aPod("p", tolerates("t1", 10)))
+			w, reads := newWorld(t, aNode("t1")(), aPod("p", tolerates("t1", 10))), 0
 			w.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+				reads++
 				return true, node1(corev1.ConditionTrue), nil // the cache has not heard
 			})
 			defer w.manager(0)()
 			w.until(time.Minute)
 			w.mustLive("p")
+			if n := w.Count("get pods"); n != 0 {
+				t.Errorf("%d reads of the pod, want none: its node keeps every pod", n)
+			}
+			if reads > 3 {
+				t.Errorf("%d reads of the node in a minute, want one each 30 s", reads)
+			}
 		})
 	})
 	t.Run("a toleration that was added keeps the pod", func(t *testing.T) {
@@ -154,6 +163,22 @@ func TestNodeDeleted(t *testing.T) {
 		w.mustLive("p")
 		if diff := cmp.Diff([]string{cancelling("p")}, w.told()); diff != "" {
 			t.Errorf("events (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// Events of pods on a node without taints cost no sync.
+func TestPodsOfUntaintedNodesAreNotSynced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, aNode()(), aPod("p"))
+		defer w.manager(0)()
+		before := fakeapi.Syncs(t, w.registry, "noexec_taint_pod")
+		for i := range 10 {
+			w.Put(aPod(fmt.Sprint("q", i)))
+		}
+		w.until(time.Second)
+		if n := fakeapi.Syncs(t, w.registry, "noexec_taint_pod") - before; n != 0 {
+			t.Errorf("%d syncs for ten new pods, want none", n)
 		}
 	})
 }

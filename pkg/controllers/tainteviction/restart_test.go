@@ -1,10 +1,7 @@
 package tainteviction
 
 import (
-	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -177,57 +174,6 @@ func TestTrustWindow(t *testing.T) {
 					w.mustLive("p")
 				} else {
 					w.mustBeDeletedAt("p", tt.want)
-				}
-			})
-		})
-	}
-}
-
-// When many pods are due at once, those that should have left first do.
-func TestTheEarliestDeadlineGoesFirst(t *testing.T) {
-	const window = 50 * time.Second
-	order := func(w *world) []string {
-		var pods []string
-		for _, event := range w.told() {
-			pods = append(pods, event[strings.LastIndex(event, "/")+1:])
-		}
-		return pods
-	}
-	const pods = 40
-	tolerated := func(pod string) int64 {
-		n, _ := strconv.ParseInt(strings.TrimPrefix(pod, "p"), 10, 64)
-		return 7*n%pods + 1
-	}
-	for name, tt := range map[string]struct {
-		ready  corev1.ConditionStatus
-		taint  string
-		window time.Duration
-	}{
-		"taint of a user, found by a new term":                {corev1.ConditionTrue, "t1", window},
-		"taint of node health, when the trust window is over": {corev1.ConditionUnknown, corev1.TaintNodeUnreachable, window},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				objects := []runtime.Object{node1(tt.ready, agoTaint(tt.taint, time.Hour))}
-				for n := range pods {
-					name := fmt.Sprint("p", n)
-					objects = append(objects, aPod(name, tolerates(tt.taint, tolerated(name))))
-				}
-				w := newWorld(t, objects...)
-				w.workers = 1
-				defer w.manager(tt.window)()
-				w.until(time.Minute)
-				// They become due one after the other within a moment: the worker takes some before it knows of all.
-				got, passed := order(w), 0
-				for n, later := range got {
-					for _, earlier := range got[n:] {
-						if tolerated(earlier) < tolerated(later) {
-							passed++
-						}
-					}
-				}
-				if len(got) != pods || passed > pods*pods/8 { // by chance it would be twice that
-					t.Errorf("evicted in the order %v, in which one passes another %d times", got, passed)
 				}
 			})
 		})

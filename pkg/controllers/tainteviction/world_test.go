@@ -24,14 +24,13 @@ type world struct {
 	t        *testing.T
 	registry *prometheus.Registry
 	begin    time.Time
-	workers  int
 
 	lock   sync.Mutex
 	events []string
 }
 
 func newWorld(t *testing.T, objects ...runtime.Object) *world {
-	w := &world{t: t, Clientset: fakeapi.NewClientset(t, objects...), begin: time.Now(), workers: 4}
+	w := &world{t: t, Clientset: fakeapi.NewClientset(t, objects...), begin: time.Now()}
 	t.Cleanup(func() {
 		for _, r := range w.Requests("delete pods") {
 			if p, g := r.Delete.Preconditions, r.Delete.GracePeriodSeconds; p == nil || p.UID == nil || g != nil {
@@ -69,7 +68,7 @@ func (w *world) standby(window time.Duration) (c *Controller, stop func()) {
 		w.t.Fatal(err)
 	}
 	w.registry = prometheus.NewRegistry()
-	c, err = New(Config{Workers: w.workers, TrustWindow: window}, Deps{
+	c, err = New(Config{Workers: 4, TrustWindow: window}, Deps{
 		Client: w.Clientset, Pods: pods, Nodes: nodes, Recorder: w, Clock: clock.RealClock{}, Metrics: w.registry,
 	})
 	if err != nil {

@@ -2,9 +2,13 @@ package fakeapi
 
 import (
 	"context"
+	"net/http"
 	"testing"
 	"testing/synctest"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 )
 
@@ -46,4 +50,39 @@ func Term(t testing.TB, run func(context.Context) error) (end func()) {
 		cancel()
 		<-done
 	}
+}
+
+// Busy returns a client whose requests are answered 429, with a Retry-After of 30 s.
+func Busy(t testing.TB) kubernetes.Interface {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://busy", QPS: -1, Transport: busy{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+type busy struct{}
+
+func (busy) RoundTrip(*http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"30"}}, Body: http.NoBody}, nil
+}
+
+// Syncs returns the number of syncs of the loop that serves a queue.
+func Syncs(t testing.TB, registry prometheus.Gatherer, queue string) (n uint64) {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			for _, label := range m.GetLabel() {
+				if family.GetName() == "controller_sync_duration_seconds" && label.GetName() == "queue" && label.GetValue() == queue {
+					n += m.GetHistogram().GetSampleCount()
+				}
+			}
+		}
+	}
+	return n
 }

@@ -34,7 +34,8 @@ type Server struct {
 	Tokens    map[string]authenticationv1.UserInfo // bearer token → user
 	Allowed   []string                             // "verb path" or "verb resource.group/subresource name in namespace"; of others than us behind "user "
 	ConfigMap *corev1.ConfigMap                    // nil: not published
-	Status    int                                  // not 0: everything is answered with this
+	Readyz    Readyz                               // the health check
+	Status    int                                  // not 0: everything else is answered with this
 	Forbidden string                               // a resource that answers 403; empty: none
 	Asked     []string                             // kinds of review, in order: token, access or self
 }
@@ -91,6 +92,10 @@ func (f *Server) Count(kind string) int {
 func (f *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
+	if r.URL.Path == "/readyz" {
+		f.Readyz.serve(w)
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
 	if f.Status != 0 {
 		refuse(w, f.Status)

@@ -23,6 +23,7 @@ type Types struct {
 	*httptest.Server
 
 	lock    sync.Mutex
+	readyz  Readyz
 	version int
 	served  []*servedType
 	broken  map[string]int // group version → status of its discovery
@@ -137,6 +138,13 @@ func (f *Types) BreakDiscovery(groupVersion string, status int) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	f.broken[groupVersion] = status
+}
+
+// SetReadyz has /readyz return a status; 0 makes it ready.
+func (f *Types) SetReadyz(status int) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	f.readyz.Status = status
 }
 
 // Put creates or changes an object of a type, which needs a name and gets a UID and a version.
@@ -322,6 +330,8 @@ func (f *Types) discover(w http.ResponseWriter, r *http.Request) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	switch r.URL.Path {
+	case "/readyz":
+		f.readyz.serve(w)
 	case "/api":
 		f.asked = append(f.asked, "discovery")
 		_ = json.NewEncoder(w).Encode(metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions", APIVersion: "v1"}, Versions: []string{"v1"}})

@@ -6,14 +6,19 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+
+	"minikcm/pkg/kubeclient"
 )
 
-// Client is the one question we ask of an uncached discovery client.
+// Client is an uncached discovery client.
 type Client interface {
 	// ServerGroupsAndResourcesWithContext may return results along with an error of type ErrGroupDiscoveryFailed.
 	ServerGroupsAndResourcesWithContext(ctx context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error)
+	RESTClient() rest.Interface
 }
 
 const (
@@ -37,8 +42,17 @@ func Ask(ctx context.Context, client Client, clk clock.PassiveClock, wanted func
 func ask(ctx context.Context, client Client, sent time.Time, wanted func(metav1.APIResource) bool) Answer {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	// Check before the discovery: an API server that has become ready since may have returned too few types.
+	notReady := kubeclient.CheckReady(ctx, client.RESTClient())
 	groups, lists, err := client.ServerGroupsAndResourcesWithContext(ctx)
-	return Select(groups, lists, err, sent, wanted)
+	if apierrors.IsForbidden(notReady) && apierrors.IsForbidden(kubeclient.CheckReady(ctx, client.RESTClient())) {
+		notReady = nil // The right is missing. At the first check the API server might not have read its roles yet.
+	}
+	answer := Select(groups, lists, err, sent, wanted)
+	if notReady != nil {
+		answer.Err, answer.Failing = errors.Join(notReady, answer.Err), nil // any type may be missing
+	}
+	return answer
 }
 
 // Catalogue asks for the API's types once for many who want to know. Its methods may be called from any goroutine.
@@ -98,7 +112,7 @@ func (c *Catalogue) Read(ctx context.Context, notBefore time.Time) (Answer, time
 			return Answer{}, 0, err
 		}
 		switch {
-		case under.void, under.sent.Before(notBefore): // somebody else's, given up, or begun too early for us
+		case under.void, !mine && under.sent.Before(notBefore): // our own is early only if the clock was set back
 		case under.answer.Complete():
 			return under.answer, 0, nil
 		default:

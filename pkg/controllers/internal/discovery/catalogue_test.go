@@ -3,14 +3,19 @@ package discovery
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 	"k8s.io/utils/clock"
 	testclock "k8s.io/utils/clock/testing"
+
+	"minikcm/pkg/internal/fakeapi"
 )
 
 func TestFresh(t *testing.T) {
@@ -39,18 +44,24 @@ func TestFresh(t *testing.T) {
 }
 
 type fakeDiscovery struct {
+	fakeapi.Readyz
 	lists []*metav1.APIResourceList
 	err   error
 	asked int
+	ask   func() // called by each discovery if it is set
 }
 
 func (d *fakeDiscovery) ServerGroupsAndResourcesWithContext(context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
 	d.asked++
+	if d.ask != nil {
+		d.ask()
+	}
 	return nil, d.lists, d.err
 }
 
 // slowDiscovery takes a second to answer.
 type slowDiscovery struct {
+	fakeapi.Readyz
 	lock  sync.Mutex
 	asked int
 }
@@ -129,6 +140,54 @@ func TestDiscoveryThatIsGivenUpIsAskedForAgain(t *testing.T) {
 			t.Errorf("%d discoveries, want 2", client.asked)
 		}
 	})
+}
+
+// An API server that has just started serves its discovery before all types are in it.
+func TestDiscoveryBeforeReadinessIsIncomplete(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		before int // status of /readyz before the discovery
+		after  int // and after it
+		broken error
+		want   string // the error; empty: the answer is complete
+		checks int
+	}{
+		{"ready", 0, 0, nil, "", 1},
+		{"not ready", 500, 500, nil, "start-apiextensions-controllers", 1},
+		{"ready a moment later", 500, 0, nil, "start-apiextensions-controllers", 1},
+		{"not ready, and a group fails", 500, 500, &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{{Group: "x", Version: "v1"}: errors.New("down")}},
+			"start-apiextensions-controllers", 1},
+		{"no /readyz", 404, 404, nil, "", 1},
+		{"no right to read /readyz", 403, 403, nil, "", 2},
+		{"no roles yet", 403, 500, nil, "not ready", 2},
+		{"roles a moment later", 403, 0, nil, "not ready", 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			client := &fakeDiscovery{lists: []*metav1.APIResourceList{coreList()}, err: tt.broken}
+			client.Status = tt.before
+			client.ask = func() { client.Status = tt.after }
+			got := Ask(t.Context(), client, testclock.NewFakeClock(epoch), deletable)
+			if tt.want == "" && !got.Complete() || tt.want != "" && (got.Err == nil || !strings.Contains(got.Err.Error(), tt.want)) {
+				t.Errorf("error %v, want %q", got.Err, tt.want)
+			}
+			if len(got.Failing) > 0 {
+				t.Errorf("failing are %v alone, but any type may be missing", got.Failing)
+			}
+			if client.Checks != tt.checks {
+				t.Errorf("%d requests to /readyz, want %d", client.Checks, tt.checks)
+			}
+		})
+	}
+}
+
+func TestReadAfterAClockStepSendsOneDiscovery(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	client := &fakeDiscovery{lists: []*metav1.APIResourceList{coreList()}}
+	c := NewCatalogue(client, testclock.NewFakeClock(epoch), deletable)
+	if _, _, err := c.Read(ctx, epoch.Add(time.Hour)); err != nil || client.asked != 1 {
+		t.Errorf("%d discoveries, error %v, want one", client.asked, err)
+	}
 }
 
 // panicky is a client with a bug.

@@ -42,7 +42,6 @@ type Answer struct {
 	ParseErr error     // group versions whose names make no sense
 
 	versions map[schema.GroupResource][]string
-	shown    map[schema.GroupVersion]bool
 }
 
 // Failure is a group version that cannot be discovered.
@@ -57,12 +56,6 @@ func (f Failure) Service() string { return ServiceOf(f.GroupVersion) }
 // ServiceOf is the name of the APIService that serves a group version.
 func ServiceOf(gv schema.GroupVersion) string { return gv.Version + "." + gv.Group }
 
-// ServedBy is the group version that the APIService of a name serves.
-func ServedBy(service string) schema.GroupVersion {
-	version, group, _ := strings.Cut(service, ".")
-	return schema.GroupVersion{Group: group, Version: version}
-}
-
 // Complete reports whether Types are certainly all there are.
 func (a Answer) Complete() bool { return !a.Sent.IsZero() && a.Err == nil && a.ParseErr == nil }
 
@@ -71,9 +64,6 @@ func (a Answer) Has(r schema.GroupResource) bool {
 	_, ok := slices.BinarySearchFunc(a.Types, r.String(), func(t Type, name string) int { return strings.Compare(t.String(), name) })
 	return ok
 }
-
-// Shows reports whether a group version was discovered, whatever is in it.
-func (a Answer) Shows(gv schema.GroupVersion) bool { return a.shown[gv] }
 
 // Versions are those of its group in which a type is wanted and served, the chosen one first.
 func (a Answer) Versions(r schema.GroupResource) []string { return a.versions[r] }
@@ -85,7 +75,7 @@ func Select(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, err erro
 	if !showsNamespaces(lists) {
 		failing, err = withoutCore(err, failing)
 	}
-	a := Answer{Sent: sent, Err: err, Failing: failing, versions: map[schema.GroupResource][]string{}, shown: map[schema.GroupVersion]bool{}}
+	a := Answer{Sent: sent, Err: err, Failing: failing, versions: map[schema.GroupResource][]string{}}
 	ranks := versionRanks(groups)
 	found := map[schema.GroupResource][]Type{}
 	var unparsable []error
@@ -95,7 +85,6 @@ func Select(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, err erro
 			unparsable = append(unparsable, fmt.Errorf("group version %q: %w", list.GroupVersion, err))
 			continue
 		}
-		a.shown[gv] = true
 		for _, api := range list.APIResources {
 			if !strings.Contains(api.Name, "/") && wanted(api) {
 				t := typeOf(gv, api)

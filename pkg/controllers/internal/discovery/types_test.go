@@ -159,11 +159,6 @@ func TestAnAnswerWithoutTheCoreAPISaysSo(t *testing.T) {
 
 func TestAnAnswerTellsWhatItShows(t *testing.T) {
 	a := Select(nil, []*metav1.APIResourceList{coreList(typ("pods", "delete")), served("x/v1", typ("a", "get"))}, nil, epoch, deletable)
-	for gv, want := range map[schema.GroupVersion]bool{{Version: "v1"}: true, {Group: "x", Version: "v1"}: true, {Group: "x", Version: "v2"}: false} {
-		if got := a.Shows(gv); got != want {
-			t.Errorf("%v is shown: %v, want %v", gv, got, want)
-		}
-	}
 	for r, want := range map[string]bool{"pods": true, "a": false} {
 		if got := a.Has(schema.GroupResource{Resource: r}); got != want {
 			t.Errorf("it has %s: %v, want %v", r, got, want)

@@ -1,0 +1,69 @@
+package controller
+
+import (
+	"context"
+	"regexp"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+)
+
+const (
+	failureLogPeriod = time.Minute
+	failureLogLines  = 10 // per cause and period
+	failureCauses    = 10 // per period; all further causes count as one
+)
+
+// failureLog limits the log lines about failed syncs.
+type failureLog struct {
+	lock   sync.Mutex
+	causes map[string]failure // of this period
+}
+
+// failure is the last failed sync of one cause.
+type failure struct {
+	count int
+	key   any
+	err   error
+}
+
+// variableWord matches a word of an error that may differ between failures of one cause: a name, an address or a number.
+var variableWord = regexp.MustCompile(`\S*["/0-9]\S*`)
+
+// admits counts a failed sync, and reports whether a log line may be written for it.
+func (f *failureLog) admits(key any, err error) bool {
+	cause := variableWord.ReplaceAllLiteralString(err.Error(), "")
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	if _, known := f.causes[cause]; !known && len(f.causes) >= failureCauses {
+		cause = ""
+	}
+	if f.causes == nil {
+		f.causes = map[string]failure{}
+	}
+	f.causes[cause] = failure{f.causes[cause].count + 1, key, err}
+	return f.causes[cause].count <= failureLogLines
+}
+
+// run ends each period with one log line per cause that had too many failures.
+func (f *failureLog) run(term context.Context, clk clock.WithTicker, logger klog.Logger) {
+	ticker := clk.NewTicker(failureLogPeriod)
+	defer ticker.Stop()
+	for term.Err() == nil {
+		select {
+		case <-ticker.C():
+		case <-term.Done():
+		}
+		f.lock.Lock()
+		causes := f.causes
+		f.causes = nil
+		f.lock.Unlock()
+		for _, last := range causes {
+			if more := last.count - failureLogLines; more > 0 {
+				logger.Error(last.err, "Left out log lines about failed syncs", "count", more, "key", last.key)
+			}
+		}
+	}
+}

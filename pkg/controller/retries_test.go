@@ -1,0 +1,177 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http/httptrace"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
+)
+
+func TestFailingKeysShareTokens(t *testing.T) {
+	for _, tt := range []struct {
+		n, requests int // per sync
+	}{{1, 1}, {2_000, 1}, {10_000, 1}, {200, 16}} {
+		n := tt.n
+		synctest.Test(t, func(t *testing.T) {
+			var requests, healthy atomic.Int64
+			var mended atomic.Bool
+			var onceAt []time.Time
+			l := newLoop(t, 20, 0, func(ctx context.Context, key string) (Result, error) {
+				time.Sleep(time.Millisecond)
+				for range tt.requests {
+					httptrace.ContextClientTrace(ctx).GetConn("")
+				}
+				if key == "once" {
+					onceAt = append(onceAt, time.Now())
+				}
+				requests.Add(int64(tt.requests))
+				if mended.Load() || key == "once" && len(onceAt) == 2 {
+					healthy.Add(1)
+					return Result{}, nil
+				}
+				return Result{}, errors.New("no")
+			})
+			var keys []string
+			for i := range n {
+				keys = append(keys, fmt.Sprint(i))
+			}
+			end := term(l, keys...)
+			defer end()
+			time.Sleep(time.Second)
+			l.Add("once")
+			var last int64
+			for second := range 120 {
+				if second == 30 { // events do not bypass the limit
+					for _, key := range keys {
+						l.Add(key)
+					}
+				}
+				last = requests.Load()
+				time.Sleep(time.Second)
+				if got := requests.Load() - last; got > 80 {
+					t.Errorf("%d requests in second %d of %d keys that fail, want at most 80", got, second+2, n)
+				}
+			}
+			if waited := onceAt[1].Sub(onceAt[0]); waited > 100*time.Millisecond {
+				t.Errorf("a key that failed once was retried after %v, want 100 ms at most", waited)
+			}
+			mended.Store(true)
+			healthy.Store(0)
+			begun := time.Now()
+			for healthy.Load() < int64(n) && time.Since(begun) < 2*time.Minute {
+				time.Sleep(100 * time.Millisecond)
+			}
+			if took := time.Since(begun); took > time.Minute {
+				t.Errorf("%d keys recovered within %v, want one minute at most", n, took)
+			}
+		})
+	}
+}
+
+// logged runs a loop of n keys for d and returns its error lines.
+func logged(t *testing.T, n int, d time.Duration, r Reconcile[string]) (lines []string) {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	defer cancel()
+	var lock sync.Mutex
+	ctx = klog.NewContext(ctx, funcr.New(func(_, args string) {
+		lock.Lock()
+		defer lock.Unlock()
+		lines = append(lines, args)
+	}, funcr.Options{}))
+	newLoop(t, 1, 0, r).Run(ctx, func() (keys []string) {
+		for i := range n {
+			keys = append(keys, fmt.Sprint("k", i))
+		}
+		return keys
+	})
+	return lines
+}
+
+func TestConflictsTakeNoToken(t *testing.T) {
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "a", errors.New("changed"))
+	for _, tt := range []struct {
+		name      string
+		conflicts int // of each key, in a row
+		d         time.Duration
+		most      int // syncs
+		lines     bool
+	}{
+		{"of another writer", 5, time.Second, 500 * 6, false},
+		{"without end", 1 << 30, time.Minute, 500*(conflictRetries+1) + 200 + 60*50, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tries, syncs := map[string]int{}, 0
+				lines := logged(t, 500, tt.d, func(_ context.Context, key string) (Result, error) {
+					syncs++
+					if tries[key]++; tries[key] > tt.conflicts {
+						return Result{}, nil
+					}
+					return Result{}, fmt.Errorf("patch pod %s: %w", key, conflict)
+				})
+				if least := min(tt.conflicts+1, conflictRetries+1) * 500; syncs < least || syncs > tt.most {
+					t.Errorf("%d syncs, want %d to %d", syncs, least, tt.most)
+				}
+				if got := len(lines) > 0; got != tt.lines {
+					t.Errorf("%d error lines, want any: %v", len(lines), tt.lines)
+				}
+			})
+		})
+	}
+}
+
+func TestFailuresOfOneCauseShareLogLines(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		err    func(key string) error
+		causes int
+	}{
+		{"webhook", func(key string) error {
+			return fmt.Errorf("delete configmaps %q: %w", "ns/"+key, apierrors.NewInternalError(fmt.Errorf(`failed calling webhook "a.b.c": failed to call webhook: Post "https://10.0.0.1:443/%s": EOF`, key)))
+		}, 1},
+		{"connection", func(key string) error {
+			return fmt.Errorf("get node %s: dial tcp 127.0.0.1:6443: connect: connection refused", key)
+		}, 1},
+		{"names that look like words", func(key string) error {
+			return errors.New("pod " + strings.NewReplacer("0", "a", "1", "b", "2", "c", "3", "d", "4", "e", "5", "f", "6", "g", "7", "h", "8", "i", "9", "j").Replace(key) + " is denied")
+		}, failureCauses + 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				syncs := 0
+				lines := logged(t, 100, 3*time.Minute-time.Second, func(_ context.Context, key string) (Result, error) {
+					syncs++
+					return Result{}, tt.err(key)
+				})
+				perMinute := tt.causes * (failureLogLines + 1)
+				if got := len(lines); got < 3*(failureLogLines+1) || got > 3*perMinute {
+					t.Errorf("%d lines about %d failures in three minutes, want at most %d a minute", got, syncs, perMinute)
+				}
+				told := 0
+				for _, line := range lines {
+					n := 1
+					if _, after, ok := strings.Cut(line, `"count"=`); ok {
+						_, _ = fmt.Sscan(after, &n)
+					}
+					if told += n; !strings.Contains(line, `"key"="k`) {
+						t.Errorf("line without an example: %s", line)
+					}
+				}
+				if told != syncs {
+					t.Errorf("the log tells of %d failures, want %d", told, syncs)
+				}
+			})
+		})
+	}
+}
