@@ -1,6 +1,8 @@
 package caches
 
 import (
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -22,5 +24,17 @@ func controllerIndex(obj any) ([]string, error) {
 // ControlledBy returns the objects whose controlling owner has that UID, those being deleted included.
 func (o owned[T]) ControlledBy(uid types.UID) []T { return o.byIndex(byController, string(uid)) }
 
-// Orphans returns the objects of a namespace that nobody controls.
-func (o owned[T]) Orphans(namespace string) []T { return o.byIndex(byController, "orphan/"+namespace) }
+// Claimable returns the objects that a controller may claim: those of its namespace without a controlling owner, and those whose controlling owner has
+// that UID. It reads the index twice, the first kind first, so that an object that is adopted between the reads is in the result.
+func (o owned[T]) Claimable(namespace string, uid types.UID) []T {
+	orphans := o.byIndex(byController, "orphan/"+namespace)
+	controlled := o.ControlledBy(uid)
+	if len(orphans) == 0 {
+		return controlled
+	}
+	adopted := make(map[types.UID]bool, len(controlled))
+	for _, object := range controlled {
+		adopted[object.GetUID()] = true
+	}
+	return append(controlled, slices.DeleteFunc(orphans, func(orphan T) bool { return adopted[orphan.GetUID()] })...)
+}

@@ -215,8 +215,8 @@ func TestReplicaSetsKeepADigestIfDeploymentsAreWatched(t *testing.T) {
 				t.Fatal(err)
 			}
 			owned := sets.ControlledBy("web")
-			if len(owned) != 2 || len(sets.Orphans("shop")) != 1 || len(sets.Orphans("other")) != 0 {
-				t.Errorf("%d owned and %d orphans, want 2 and 1", len(owned), len(sets.Orphans("shop")))
+			if len(owned) != 2 || len(sets.Claimable("shop", "web")) != 3 || len(sets.Claimable("other", "none")) != 0 {
+				t.Errorf("%d owned and %d claimable, want 2 and 3", len(owned), len(sets.Claimable("shop", "web")))
 			}
 			for _, rs := range owned {
 				digest, ok := KeptDigest(rs)

@@ -72,6 +72,20 @@ func (c *Creates) Resolve(find func(name string) (found, ours bool)) (made int) 
 	return made
 }
 
+// LookUp calls get for the name of each create, and returns a function that finds the objects that get has returned.
+func LookUp[T any](c Creates, get func(name string) (T, bool)) func(name string) (T, bool) {
+	objects := make(map[string]T)
+	for _, a := range c {
+		if object, ok := get(a.Name); ok {
+			objects[a.Name] = object
+		}
+	}
+	return func(name string) (T, bool) {
+		object, ok := objects[name]
+		return object, ok
+	}
+}
+
 // Unanswered returns, for each attempt that was not answered, by when its object exists or never will.
 func (c *Creates) Unanswered() []time.Time {
 	var until []time.Time

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"minikcm/pkg/caches"
+	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/internal/live"
 )
 
@@ -30,10 +31,12 @@ type reader struct {
 // cached returns the task with its ReplicaSets from the cache.
 func (r *reader) cached(t task) task {
 	t.ledger.list.Reached(t.at.Of(r.sets.Resource()))
-	sets := append(r.sets.ControlledBy(t.d.UID), r.sets.Orphans(t.d.Namespace)...)
-	r.resolve(t, sets, func(name string) (*appsv1.ReplicaSet, bool) {
+	// Names before ReplicaSets: one that arrives between the reads is counted, and its name stays taken.
+	byName := controller.LookUp(t.ledger.creates, func(name string) (*appsv1.ReplicaSet, bool) {
 		return r.sets.Get(cache.NewObjectName(t.d.Namespace, name))
 	})
+	sets := r.sets.Claimable(t.d.Namespace, t.d.UID)
+	r.resolve(t, sets, byName)
 	t.sets = slices.DeleteFunc(sets, func(rs *appsv1.ReplicaSet) bool {
 		return t.selects(rs) && t.ledger.list.Gone(rs)
 	})

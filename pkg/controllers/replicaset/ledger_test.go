@@ -1,12 +1,17 @@
 package replicaset
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
 
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
@@ -124,4 +129,38 @@ func keys[V any](m map[types.UID]V) []types.UID {
 	}
 	slices.Sort(out)
 	return out
+}
+
+// TestCachedReadMissesNoPod reads the cache while it receives the pods of unanswered creates: each pod is in the result, or its name stays taken.
+func TestCachedReadMissesNoPod(t *testing.T) {
+	rs := newSet(1)
+	client := fake.NewClientset()
+	store := caches.New(client, caches.Config{Name: t.Name()})
+	pods, err := store.Pods()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newBenchWith(t, func(d *Deps) { d.Pods = pods }, rs)
+	ctx, cancel := context.WithCancel(t.Context())
+	store.Start(ctx)
+	defer store.Shutdown()
+	defer cancel()
+	if err := store.WaitForSync(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 300 {
+		name := fmt.Sprint("p", i)
+		b.ledger.creates.Begin(name)
+		go client.CoreV1().Pods(rs.Namespace).Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: rs.Namespace, UID: types.UID(name), Labels: rs.Spec.Selector.MatchLabels,
+			OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: rs.Name, UID: rs.UID, Controller: new(true)}},
+		}}, metav1.CreateOptions{})
+		for len(b.ledger.creates) > 0 {
+			read := b.read.cached(b.task).pods
+			counted := slices.ContainsFunc(read, func(pod *caches.Pod) bool { return pod.Name == name })
+			if !counted && len(b.ledger.creates) == 0 {
+				t.Fatalf("pod %s is not counted, and its name is free", name)
+			}
+		}
+	}
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"minikcm/pkg/caches"
+	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/internal/live"
 	"minikcm/pkg/controllers/internal/ownerpatch"
 )
@@ -27,9 +28,12 @@ type reader struct {
 // cached returns the task with its pods from the cache.
 func (r *reader) cached(t task) task {
 	t.ledger.list.Reached(t.at.Of(r.pods.Resource()))
-	pods := append(r.pods.ControlledBy(t.rs.UID), r.pods.Orphans(t.rs.Namespace)...)
-	t.pods = t.ledger.withoutRemoved(pods, t.selects)
-	r.resolve(t, func(name string) (*caches.Pod, bool) { return r.pods.Get(cache.NewObjectName(t.rs.Namespace, name)) }, time.Time{})
+	// Names before pods: a pod that arrives between the reads is counted, and its name stays taken.
+	byName := controller.LookUp(t.ledger.creates, func(name string) (*caches.Pod, bool) {
+		return r.pods.Get(cache.NewObjectName(t.rs.Namespace, name))
+	})
+	t.pods = t.ledger.withoutRemoved(r.pods.Claimable(t.rs.Namespace, t.rs.UID), t.selects)
+	r.resolve(t, byName, time.Time{})
 	return t
 }
 
