@@ -80,7 +80,7 @@ test-unit: need-cc ## Run unit tests, with the race detector
 # Three packages at a time: each has a control plane, and most of them wait most of the time.
 .PHONY: test-integration
 test-integration: controlplane deploy-tools upstream-manager ## Run tests on a real etcd and kube-apiserver
-	$(GO) test -count=1 -p 3 -parallel 8 -timeout 8m $(GOTESTFLAGS) $(INTEGRATION)
+	$(GO) test -count=1 -p 3 -timeout 8m $(GOTESTFLAGS) $(INTEGRATION)
 
 .PHONY: test-examples
 test-examples: controlplane ## Run the tests of examples/
@@ -89,7 +89,7 @@ test-examples: controlplane ## Run the tests of examples/
 .PHONY: test-long
 test-long: need-cc controlplane deploy-tools upstream-manager ## Run all tests with the race detector, long ones too, examples and chaos (30 minutes)
 	CGO_ENABLED=1 $(GO) test -race -shuffle=on -count=2 -timeout 20m $(GOTESTFLAGS) $(UNIT)
-	CGO_ENABLED=1 LONG=1 $(GO) test -race -shuffle=on -count=1 -p 3 -parallel 8 -timeout 25m $(GOTESTFLAGS) $(INTEGRATION) $(EXAMPLES)
+	CGO_ENABLED=1 LONG=1 $(GO) test -race -shuffle=on -count=1 -p 3 -timeout 25m $(GOTESTFLAGS) $(INTEGRATION) $(EXAMPLES)
 	$(foreach seed,1 2 3,$(MAKE) chaos SEED=$(seed) FOR=2m &&) true
 
 .PHONY: test-soak

@@ -1,12 +1,15 @@
 package controlplane
 
 import (
+	"cmp"
 	"errors"
+	"flag"
 	"fmt"
 	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -38,6 +41,9 @@ type Options struct {
 	SecondAPIServer bool
 	// SecondAPIServerArgs are flags of that one, besides APIServerArgs.
 	SecondAPIServerArgs map[string][]string
+	// Parallel is how many tests of the package run at once. Zero is 8: most tests wait most of the time. A negative value leaves the
+	// flag -parallel unset, because Ginkgo rejects it.
+	Parallel int
 }
 
 // Cluster is a running control plane. Its methods may be called from several tests at once, except those that stop,
@@ -62,6 +68,13 @@ type Cluster struct {
 // Run starts a cluster, hands it to use, runs the tests of m and stops the cluster. It returns the exit code for
 // TestMain.
 func Run(m *testing.M, o Options, use func(*Cluster)) int {
+	flag.Parse()
+	if o.Parallel >= 0 {
+		if err := flag.Set("test.parallel", strconv.Itoa(cmp.Or(o.Parallel, 8))); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
 	c, err := Start(o)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "start control plane:", err)

@@ -8,7 +8,6 @@ package deployment
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"slices"
@@ -36,7 +35,7 @@ const (
 	// patience is for things that take milliseconds on an idle machine.
 	patience = 40 * time.Second
 	// lanes is how many tests run at once: each mostly waits.
-	lanes = "6"
+	lanes = 6
 	// agent ends the user agent of the controller, in our manager as in kube-controller-manager.
 	agent = "deployment-controller"
 	// revisionKey is the annotation with the revision.
@@ -53,12 +52,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	if err := flag.Set("test.parallel", lanes); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(controlplane.Run(m, controlplane.Options{}, func(c *controlplane.Cluster) { cluster = c }))
+	os.Exit(controlplane.Run(m, controlplane.Options{Parallel: lanes}, func(c *controlplane.Cluster) { cluster = c }))
 }
 
 // shared is the manager that all tests use which run side by side, behind a proxy: what is injected there is for one namespace.

@@ -27,7 +27,7 @@ var process = &log{over: true}
 
 func TestMain(m *testing.M) {
 	klog.SetLogger(process.logger())
-	os.Exit(controlplane.Run(m, controlplane.Options{}, func(c *controlplane.Cluster) { cluster = c }))
+	os.Exit(controlplane.Run(m, controlplane.Options{Parallel: -1}, func(c *controlplane.Cluster) { cluster = c }))
 }
 
 // patience is long against everything that is measured elsewhere.
