@@ -150,10 +150,13 @@ func (l *Loop[K]) serve(ctx context.Context, q *termQueue[K]) {
 	var syncs sync.WaitGroup
 	syncs.Go(func() { l.dispatch(ctx, work, q, &syncs) })
 	syncs.Go(func() {
-		q.serveLine(ctx, l.cfg.Clock, q.first, rate.NewLimiter(firstRetriesPerSecond, firstRetriesBurst))
+		q.serveLine(ctx, l.cfg.Clock, q.untried, q.tries, q.passed)
 	})
 	syncs.Go(func() {
-		q.serveLine(ctx, l.cfg.Clock, q.later, rate.NewLimiter(laterRetriesPerSecond, laterRetriesBurst))
+		q.serveLine(ctx, l.cfg.Clock, q.first, rate.NewLimiter(firstRetriesPerSecond, firstRetriesBurst), q.recovered)
+	})
+	syncs.Go(func() {
+		q.serveLine(ctx, l.cfg.Clock, q.later, rate.NewLimiter(laterRetriesPerSecond, laterRetriesBurst), q.recovered)
 	})
 	syncs.Go(func() {
 		l.failures.run(ctx, l.cfg.Clock, klog.LoggerWithValues(klog.FromContext(ctx), "controller", l.cfg.Controller))
@@ -233,10 +236,12 @@ func (l *Loop[K]) newQueue() *termQueue[K] {
 	if l.due != nil {
 		order = &byDeadline[K]{due: l.due}
 	}
-	newest := time.Time{}
-	newestFirst := func(K) time.Time { // an outage of many keys does not delay the retry of a key that fails only once
-		newest = newest.Add(-1)
-		return newest
+	newestFirst := func() workqueue.TypedInterface[K] { // an outage of many keys does not delay a key that fails only once
+		newest := time.Time{}
+		return workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[K]{Queue: &byDeadline[K]{due: func(K) time.Time {
+			newest = newest.Add(-1)
+			return newest
+		}}})
 	}
 	backoff := workqueue.NewTypedItemExponentialFailureRateLimiter[K]
 	return &termQueue[K]{
@@ -245,9 +250,12 @@ func (l *Loop[K]) newQueue() *termQueue[K] {
 				workqueue.TypedDelayingQueueConfig[K]{Name: l.cfg.Queue, Clock: l.cfg.Clock, Queue: workqueue.NewTypedWithConfig(
 					workqueue.TypedQueueConfig[K]{Name: l.cfg.Queue, Clock: l.cfg.Clock, Queue: order})})}),
 		cut:       backoff(l.cfg.MinBackoff, l.cfg.MaxBackoff),
-		first:     workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[K]{Queue: &byDeadline[K]{due: newestFirst}}),
+		untried:   newestFirst(),
+		first:     newestFirst(),
 		later:     workqueue.NewTyped[K](),
 		recovered: make(chan struct{}, l.cfg.Workers),
+		passed:    make(chan struct{}, l.cfg.Workers),
+		tries:     rate.NewLimiter(firstTriesPerSecond, firstTriesBurst),
 	}
 }
 
@@ -322,10 +330,9 @@ func (l *Loop[K]) sync(work context.Context, q *termQueue[K], key K, r *run) {
 			// Not utilruntime.HandleError: that sleeps under a lock of the whole process, so one failing key would hold up the others.
 			logger.Error(err, "Sync failed, the key will be retried")
 		}
-		q.requests.Store(key, r.requests.Load())
-		q.AddRateLimited(key)
+		q.fail(key, r.requests.Load(), l.cfg.Clock.Now())
 	default:
-		q.Forget(key)
+		q.succeed(key, r.requests.Load())
 	}
 	if result.After > 0 {
 		q.AddAfter(key, result.After)

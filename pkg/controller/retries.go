@@ -3,55 +3,88 @@ package controller
 import (
 	"context"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"golang.org/x/time/rate"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 )
 
-// Rates of the retries of all failing keys of a loop. First retries have a bucket of their own: they do not wait for keys that fail repeatedly. A later
-// retry takes a token for each request of the last sync, and one at least.
+// Rates of the failing keys of a loop. First retries have a bucket of their own: they do not wait for keys that fail repeatedly. A sync takes a token for
+// each of its requests, and one at least; a first retry takes one.
 const (
+	firstTriesPerSecond, firstTriesBurst     = 30, 1 // of keys that have not failed, once the first tries before them have
 	firstRetriesPerSecond, firstRetriesBurst = 20, 200
 	laterRetriesPerSecond, laterRetriesBurst = 30, 30
-	conflictRetries                          = 8 // within 1.3 s; further conflicts in a row are failures, such as of a webhook
+	failedTriesLimit                         = 200 // requests of failed first tries, less those of syncs that succeed, from which on first tries take tokens
+	conflictRetries                          = 8   // within 1.3 s; further conflicts in a row are failures, such as of a webhook
 )
 
-// termQueue is the queue of one term. A key that has failed leaves it only with a token, even if an event adds the key.
+// termQueue is the queue of one term. A key that has failed leaves it only with a token, even if an event adds the key. While most first tries fail, the
+// same holds for keys that have not failed.
 type termQueue[K comparable] struct {
 	workqueue.TypedRateLimitingInterface[K]
-	cut          workqueue.TypedRateLimiter[K] // back-off after conflicts and cancelled requests
-	first, later workqueue.TypedInterface[K]   // failing keys that wait for a token
-	admitted     sync.Map                      // failing keys that have a token
-	requests     sync.Map                      // number of requests of the last failed sync, by key
-	recovered    chan struct{}                 // receives when a failing key succeeds
+	cut                   workqueue.TypedRateLimiter[K] // back-off after conflicts and cancelled requests
+	untried, first, later workqueue.TypedInterface[K]   // keys that wait for a token
+	admitted              sync.Map                      // keys that have a token
+	requests              sync.Map                      // number of requests of the last failed sync, by key
+	recovered             chan struct{}                 // receives when a failing key succeeds
+	passed                chan struct{}                 // receives when a key succeeds
+	tries                 *rate.Limiter
+	failedTries           atomic.Int32 // see failedTriesLimit
 }
 
 func (q *termQueue[K]) ShutDown() {
 	q.TypedRateLimitingInterface.ShutDown()
+	q.untried.ShutDown()
 	q.first.ShutDown()
 	q.later.ShutDown()
 }
 
-// Forget ends the back-off of a key. If the key was failing, the next failing key need not wait for a token: the cause may be gone.
-func (q *termQueue[K]) Forget(key K) {
-	if q.NumRequeues(key) > 0 {
+// fail retries a key with back-off. Its failed sync has sent that many requests.
+func (q *termQueue[K]) fail(key K, requests int32, now time.Time) {
+	switch {
+	case q.NumRequeues(key) > 0:
+	case q.failedTries.Load() < failedTriesLimit:
+		q.failedTries.Add(max(requests, 1))
+	default:
+		for range requests - 1 { // the next key waits for these
+			q.tries.ReserveN(now, 1)
+		}
+	}
+	q.requests.Store(key, requests)
+	q.AddRateLimited(key)
+}
+
+// succeed ends the back-off of a key. The next key need not wait for a token: the cause may be gone.
+func (q *termQueue[K]) succeed(key K, requests int32) {
+	if q.failedTries.Load() > 0 && q.failedTries.Add(-requests) < 0 {
+		q.failedTries.Store(0)
+	}
+	signal := func(c chan struct{}) {
 		select {
-		case q.recovered <- struct{}{}:
+		case c <- struct{}{}:
 		default:
 		}
 	}
-	q.TypedRateLimitingInterface.Forget(key)
+	signal(q.passed)
+	if q.NumRequeues(key) > 0 {
+		signal(q.recovered)
+	}
+	q.Forget(key)
 	q.cut.Forget(key)
 }
 
-// admits reports whether a key may be synced now. A failing key without a token is lined up for one instead.
+// admits reports whether a key may be synced now. A key that needs a token and has none is lined up for one instead.
 func (q *termQueue[K]) admits(key K) bool {
 	_, admitted := q.admitted.LoadAndDelete(key)
 	failures := q.NumRequeues(key)
 	switch {
-	case admitted || failures == 0:
+	case admitted || failures == 0 && q.failedTries.Load() < failedTriesLimit:
 		return true
+	case failures == 0:
+		q.untried.Add(key)
 	case failures == 1:
 		q.first.Add(key)
 	default:
@@ -60,8 +93,8 @@ func (q *termQueue[K]) admits(key K) bool {
 	return false
 }
 
-// serveLine returns the keys of a line to the queue, at the rate of the bucket or one for each key that recovers, until the queue is shut down.
-func (q *termQueue[K]) serveLine(term context.Context, clk clock.Clock, line workqueue.TypedInterface[K], bucket *rate.Limiter) {
+// serveLine returns the keys of a line to the queue, at the rate of the bucket or one for each signal, until the queue is shut down.
+func (q *termQueue[K]) serveLine(term context.Context, clk clock.Clock, line workqueue.TypedInterface[K], bucket *rate.Limiter, signal <-chan struct{}) {
 	for key, shutdown := line.Get(); !shutdown; key, shutdown = line.Get() {
 		line.Done(key)
 		further := int32(0)
@@ -74,7 +107,7 @@ func (q *termQueue[K]) serveLine(term context.Context, clk clock.Clock, line wor
 			timer := clk.NewTimer(delay)
 			select {
 			case <-timer.C():
-			case <-q.recovered:
+			case <-signal:
 				token.CancelAt(clk.Now())
 				further = 0
 			case <-term.Done():
