@@ -104,6 +104,18 @@ test-large: controlplane ## Delete a namespace of 20,000 objects and watch the m
 deflake: need-cc ## Rerun tests until one fails: make deflake PKG=./test/integration/... RUN=TestName COUNT=20
 	CGO_ENABLED=1 $(GO) test -race -shuffle=on -count=$(COUNT) -failfast -timeout 0 $(GOTESTFLAGS) -run '$(RUN)' $(PKG)
 
+# FROM is the output of an earlier `go test -json`.
+FROM ?= bin/test.json
+
+.PHONY: slowest
+slowest: ## Print the slowest tests of make test, or of an earlier go test -json: make slowest FROM=file
+ifeq ($(origin FROM),file)
+	@mkdir -p bin
+	$(MAKE) --keep-going test GOTESTFLAGS=-json >$(FROM); status=$$?; awk -f hack/slowest.awk $(FROM); exit $$status
+else
+	@awk -f hack/slowest.awk $(FROM)
+endif
+
 .PHONY: check-image
 check-image: build ## Build the container image and run it, in a storage that is gone afterwards
 	hack/check-image.sh $(IMAGE)
