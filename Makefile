@@ -14,7 +14,7 @@ GOTESTFLAGS ?=
 # The slowest come first, so that the others run beside them.
 SLOW        := $(addprefix ./test/integration/,garbagecollector leadership deploy node namespace deployment)
 INTEGRATION := $(SLOW) ./test/controlplane/... ./test/integration/...
-UNIT         = ./pkg/controllers/node $$($(GO) list ./cmd/... ./pkg/... ./internal/... ./kcmtest/... ./test/... | grep -vE '/test/(controlplane|integration)(/|$$)|/pkg/controllers/node$$')
+UNIT         = ./pkg/controllers/node $$($(GO) list ./cmd/... ./pkg/... ./internal/... ./kcmtest/... ./test/... | grep -vE '/test/(controlplane|integration|mutants|prose)(/|$$)|/pkg/controllers/node$$')
 
 # Programs on our base, each a module of its own.
 EXAMPLES := ./examples/own-controller/... ./examples/controller-runtime/... ./examples/envtest/...
@@ -121,9 +121,10 @@ check-image: build ## Build the container image and run it, in a storage that is
 	hack/check-image.sh $(IMAGE)
 
 .PHONY: lint
-lint: bin/staticcheck ## Check formatting, go vet and staticcheck
+lint: bin/staticcheck ## Check formatting and wording, go vet and staticcheck
 	@unformatted=$$(gofmt -l .); \
 	if [ -n "$$unformatted" ]; then echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
+	$(GO) test -count=1 ./test/prose
 	GOWORK=off $(GO) vet ./...
 	$(GO) vet ./test/... $(EXAMPLES)
 	cd kcmtest/process && GOWORK=off $(GO) vet . && GOOS=darwin GOWORK=off $(GO) vet . && GOOS=windows GOWORK=off $(GO) vet .

@@ -1,0 +1,89 @@
+// Package prose searches comments, log texts and pages for the words of words.txt.
+package prose
+
+import (
+	_ "embed"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+//go:embed words.txt
+var wordsFile string
+
+//go:embed pending.txt
+var pendingFile string
+
+// TestProse fails for a package or page that uses one of the words and is missing in pending.txt,
+// and for a line of pending.txt without a finding.
+func TestProse(t *testing.T) {
+	entries := regexp.MustCompile("(?m)^[^#\n].*")
+	words := regexp.MustCompile("(?im)" + strings.ReplaceAll(strings.Join(entries.FindAllString(wordsFile, -1), "|"), " ", `\s+`))
+	inlineCode := regexp.MustCompile("`[^`\n]*`")
+	found := map[string][]string{}
+	search := func(unit, file string, line int, text string) {
+		for _, at := range words.FindAllStringIndex(text, -1) {
+			found[unit] = append(found[unit], fmt.Sprintf("%s:%d: %q", file, line+strings.Count(text[:at[0]], "\n"), text[at[0]:at[1]]))
+		}
+	}
+	err := fs.WalkDir(os.DirFS("../.."), ".", func(file string, entry fs.DirEntry, err error) error {
+		if name := entry.Name(); err == nil && entry.IsDir() && (name == "bin" || name == "testdata" || len(name) > 1 && name[0] == '.') {
+			return fs.SkipDir
+		}
+		if ext := filepath.Ext(file); err != nil || ext != ".md" && ext != ".go" {
+			return err
+		}
+		content, err := os.ReadFile("../../" + file)
+		if err != nil || strings.HasSuffix(file, ".md") {
+			search(file, file, 1, inlineCode.ReplaceAllString(string(content), ""))
+			return err
+		}
+		unit := filepath.ToSlash(filepath.Dir(file)) + strings.Repeat(" tests", strings.Count(file, "_test.go"))
+		files := token.NewFileSet()
+		parsed, err := parser.ParseFile(files, file, content, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		for _, comment := range parsed.Comments {
+			search(unit, file, files.Position(comment.Pos()).Line, comment.Text())
+		}
+		for node := range ast.Preorder(parsed) {
+			call, _ := node.(*ast.CallExpr)
+			if call == nil {
+				continue
+			}
+			method, _ := call.Fun.(*ast.SelectorExpr)
+			if method == nil || !slices.Contains([]string{"Info", "InfoS", "Error", "ErrorS"}, method.Sel.Name) {
+				continue
+			}
+			for _, arg := range call.Args {
+				if text, ok := arg.(*ast.BasicLit); ok {
+					search(unit, file, files.Position(text.Pos()).Line, strings.Trim(text.Value, "\"`"))
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pending := entries.FindAllString(pendingFile, -1)
+	for unit, findings := range found {
+		if !slices.Contains(pending, unit) {
+			t.Errorf("%s uses words that words.txt forbids:\n\t%s", unit, strings.Join(findings, "\n\t"))
+		}
+	}
+	for _, unit := range pending {
+		if len(found[unit]) == 0 {
+			t.Errorf("pending.txt: remove the line %q, which has no finding any more", unit)
+		}
+	}
+}
