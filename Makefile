@@ -104,6 +104,10 @@ test-large: controlplane ## Delete a namespace of 20,000 objects and watch the m
 deflake: need-cc ## Rerun tests until one fails: make deflake PKG=./test/integration/... RUN=TestName COUNT=20
 	CGO_ENABLED=1 $(GO) test -race -shuffle=on -count=$(COUNT) -failfast -timeout 0 $(GOTESTFLAGS) -run '$(RUN)' $(PKG)
 
+.PHONY: mutants
+mutants: ## Break the code in the ways of test/mutants.txt and expect tests to fail: make mutants WORDS=lease (5 minutes)
+	$(GO) run ./test/mutants $(WORDS)
+
 # FROM is the output of an earlier `go test -json`.
 FROM ?= bin/test.json
 

@@ -2,9 +2,11 @@ package app
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +17,8 @@ import (
 	controllersmetrics "k8s.io/component-base/metrics/prometheus/controllers"
 	"k8s.io/utils/clock"
 
+	"minikcm/pkg/caches"
+	"minikcm/pkg/internal/fakeapi"
 	"minikcm/pkg/leadership"
 )
 
@@ -99,6 +103,35 @@ func TestALeaderThatCannotFillItsCachesStepsAside(t *testing.T) {
 		stop()
 		if err := <-led; err != nil || !slices.Equal(aside, []bool{false, false}) {
 			t.Errorf("%v, it stepped aside %v, want twice, not caught up", err, aside)
+		}
+	})
+}
+
+func TestStandbyWithEmptyCachesDoesNotCompete(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fakeapi.NewClientset(t)
+		client.Break(errors.New("no answer"), "list pods")
+		store := caches.New(client, caches.Config{Name: "test"})
+		if _, err := store.Pods(); err != nil {
+			t.Fatal(err)
+		}
+		m := &Manager{cfg: Config{Promises: Promises{WarmStandby: true}}, clock: clock.RealClock{}, caches: store, fillNow: make(chan struct{}), filled: make(chan struct{})}
+		close(m.fillNow)
+		ctx, stop := context.WithCancel(fakeapi.Quiet(t.Context()))
+		ended, competes := make(chan error, 1), atomic.Bool{}
+		go func() {
+			ended <- runStages(ctx, m.keepCaches, func(context.Context, func()) error { competes.Store(true); return nil })
+		}()
+		for _, filled := range []bool{false, true} {
+			time.Sleep(time.Hour)
+			if competes.Load() != filled {
+				t.Errorf("competes: %v, caches filled: %v", competes.Load(), filled)
+			}
+			client.Break(nil, "list pods")
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
@@ -202,7 +203,7 @@ func TestObjectsThatWaitForTheGarbageCollectorAreDeletedOnceMore(t *testing.T) {
 			t.Run(fmt.Sprint(tt.finalizers, collections), func(t *testing.T) {
 				b := newBench(t, terminating())
 				page := &metav1.PartialObjectMetadataList{Items: []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{
-					Name: "x", DeletionTimestamp: &metav1.Time{Time: epoch}, Finalizers: tt.finalizers}}}}
+					Name: "x", UID: "uid-x", DeletionTimestamp: &metav1.Time{Time: epoch}, Finalizers: tt.finalizers}}}}
 				removed := 0
 				remove := func(string) error {
 					removed++
@@ -238,7 +239,10 @@ func (c pagedClient) List(_ context.Context, o metav1.ListOptions) (*metav1.Part
 func (c pagedClient) DeleteCollection(_ context.Context, _ metav1.DeleteOptions, o metav1.ListOptions) error {
 	return c.remove(cmp.Or(o.Continue, o.ResourceVersion))
 }
-func (c pagedClient) Delete(_ context.Context, name string, _ metav1.DeleteOptions, _ ...string) error {
+func (c pagedClient) Delete(_ context.Context, name string, o metav1.DeleteOptions, _ ...string) error {
+	if o.Preconditions == nil || *o.Preconditions.UID != types.UID("uid-"+name) {
+		return errors.New("the delete does not have the UID of the listed object")
+	}
 	return c.one(name)
 }
 
@@ -267,7 +271,8 @@ func TestOneRefusalKeepsNobodyElse(t *testing.T) {
 			b := newBench(t, terminating())
 			page := &metav1.PartialObjectMetadataList{}
 			for i := range 20 {
-				page.Items = append(page.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%02d", i)}})
+				name := fmt.Sprintf("%02d", i)
+				page.Items = append(page.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)}})
 			}
 			p := b.newPurger(terminating(), b.memory(terminating()), b.clock.Now())
 			var asked []string

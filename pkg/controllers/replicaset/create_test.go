@@ -187,15 +187,24 @@ func TestQuotaHidesLostCreate(t *testing.T) {
 	for _, found := range []bool{true, false} {
 		t.Run(fmt.Sprintf("found=%t", found), func(t *testing.T) {
 			b := newBench(t, newSet(1))
-			b.ledger.creates = controller.Creates{{Name: "web-lost", Unknown: true}}
-			b.on("create pods", fails(apierrors.NewGenericServerResponse(http.StatusForbidden, "post", podResource, "web-lost", "exceeded quota", 0, true)))
+			var name string
+			b.on("create pods", func(call int, a clienttesting.Action) (runtime.Object, error) {
+				if call == 1 {
+					name = a.(clienttesting.CreateAction).GetObject().(*corev1.Pod).Name
+					return nil, apierrors.NewTimeoutError("no answer", 0)
+				}
+				return nil, apierrors.NewGenericServerResponse(http.StatusForbidden, "post", podResource, name, "exceeded quota", 0, true)
+			})
 			b.on("list pods", func(int, clienttesting.Action) (runtime.Object, error) {
 				list := &corev1.PodList{}
 				if found {
-					list.Items = []corev1.Pod{{ObjectMeta: newPod("web-lost").ObjectMeta}}
+					list.Items = []corev1.Pod{{ObjectMeta: newPod(name).ObjectMeta}}
 				}
 				return list, nil
 			})
+			if _, err := b.run(t.Context()); !apierrors.IsTimeout(err) {
+				t.Errorf("error of the lost create: %v", err)
+			}
 			_, err := b.run(t.Context())
 			if kept := len(b.ledger.creates) == 1; (err == nil) != found || kept == found {
 				t.Errorf("error %v, name kept %t", err, kept)
