@@ -1,7 +1,6 @@
 package app
 
 import (
-	_ "embed"
 	"errors"
 	"fmt"
 	"maps"
@@ -64,11 +63,6 @@ func fixed(on bool) featuregate.VersionedSpecs {
 	}}
 }
 
-// gatesElsewhere are the feature gates of Kubernetes, those of all components, one a line after a line that says so.
-//
-//go:embed gates.txt
-var gatesElsewhere string
-
 // gates is the one set of feature gates of a command, with the versions they depend on.
 type gates struct {
 	gate     featuregate.MutableVersionedFeatureGate
@@ -78,8 +72,8 @@ type gates struct {
 	err      error // two lists of gates contradict each other; told when values are set
 
 	given     *cliflag.ColonSeparatedMultimapStringString // the flag, by component
-	elsewhere []string                                    // gates of other components that were given, sorted
-	unknown   []error                                     // settings of gates that nobody has, or without a value
+	ignored   []string                                    // names of given gates that this program does not have, sorted
+	malformed []error                                     // settings of those whose value is not a boolean
 	refused   error                                       // settings of ours that cannot be
 }
 
@@ -126,35 +120,33 @@ func (g *gates) set() error {
 		*g.given.Multimap = maps.Clone(all)
 		for _, component := range []string{"", compatibility.DefaultKubeComponent} {
 			if settings, ok := all[component]; ok {
-				(*g.given.Multimap)[component] = slices.DeleteFunc(slices.Clone(settings), g.notOurs)
+				(*g.given.Multimap)[component] = slices.DeleteFunc(slices.Clone(settings), g.ignore)
 			}
 		}
 	}
-	slices.Sort(g.elsewhere)
-	g.elsewhere = slices.Compact(g.elsewhere)
+	slices.Sort(g.ignored)
+	g.ignored = slices.Compact(g.ignored)
 	g.refused = g.registry.Set()
 	return nil
 }
 
-// notOurs takes note of a setting, name=value, whose gate is not one of this program. Clusters give every component the same list,
-// and kube-controller-manager accepts the gates of all; a name that no component knows is a mistake.
-func (g *gates) notOurs(setting string) bool {
+// ignore reports whether the gate of a setting, name=value, is not one of this program, and records its name. Clusters
+// give every component the same list of gates.
+func (g *gates) ignore(setting string) bool {
 	name, value, _ := strings.Cut(setting, "=")
 	name, value = strings.TrimSpace(name), strings.TrimSpace(value)
 	if _, ours := g.gate.GetAll()[featuregate.Feature(name)]; ours {
 		return false
 	}
-	if !slices.Contains(strings.Split(gatesElsewhere, "\n"), name) {
-		g.unknown = append(g.unknown, fmt.Errorf("--feature-gates: unrecognized feature gate: %s", name))
-	} else if _, err := strconv.ParseBool(value); err != nil {
-		g.unknown = append(g.unknown, fmt.Errorf("--feature-gates: invalid value of %s=%s, err: %w", name, value, err))
+	if _, err := strconv.ParseBool(value); err != nil {
+		g.malformed = append(g.malformed, fmt.Errorf("--feature-gates: invalid value of %s=%s, err: %w", name, value, err))
 	} else {
-		g.elsewhere = append(g.elsewhere, name)
+		g.ignored = append(g.ignored, name)
 	}
 	return true
 }
 
-// validate reports gates and versions that are unknown, cannot be, or contradict each other.
+// validate returns an error for each value that is not a boolean, each locked gate and each version that is not valid.
 func (g *gates) validate() []error {
 	errs := g.registry.Validate()
 	if g.refused != nil {
@@ -163,7 +155,7 @@ func (g *gates) validate() []error {
 	for i, err := range errs {
 		errs[i] = fmt.Errorf("--feature-gates, --emulated-version, --min-compatibility-version: %w", err)
 	}
-	return slices.Concat(g.unknown, errs)
+	return slices.Concat(g.malformed, errs)
 }
 
 // useForLibraries hands the gates to the libraries that ask a global: client-go and the metrics package. It is called once

@@ -1,7 +1,6 @@
 package app
 
 import (
-	"os"
 	"strings"
 	"testing"
 
@@ -9,7 +8,6 @@ import (
 	clientfeatures "k8s.io/client-go/features"
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/featuregate"
-	baseversion "k8s.io/component-base/version"
 )
 
 // Defaults are literals here, so that a library that changes one is noticed.
@@ -69,24 +67,24 @@ func TestGates(t *testing.T) {
 }
 
 // Clusters give every component the same list of gates.
-func TestGatesOfOtherComponents(t *testing.T) {
+func TestUnknownGatesAreIgnored(t *testing.T) {
+	const versions = "--feature-gates, --emulated-version, --min-compatibility-version: "
 	for _, tt := range []struct {
-		name      string
-		args      []string
-		elsewhere []string
-		problems  []string
+		name     string
+		args     []string
+		ignored  []string
+		problems []string
 	}{
-		{"of the kubelet", []string{"--feature-gates=GracefulNodeShutdown=true"}, []string{"GracefulNodeShutdown"}, nil},
-		{"by the component's name, twice, beside ours", []string{"--feature-gates=kube:MemoryQoS=1,kube:PodDeletionCost=false", "--feature-gates=kube: GracefulNodeShutdown=false,kube:MemoryQoS=true"}, []string{"GracefulNodeShutdown", "MemoryQoS"}, nil},
-		{"of nobody", []string{"--feature-gates=Bogus=true,PodDeletionCost=false,GracefulNodeShutdown=true,Typo=false"}, []string{"GracefulNodeShutdown"}, []string{"--feature-gates: unrecognized feature gate: Bogus", "--feature-gates: unrecognized feature gate: Typo"}},
-		{"with a value that is none", []string{"--feature-gates=GracefulNodeShutdown=maybe,MemoryQoS"}, nil, []string{"--feature-gates: invalid value of GracefulNodeShutdown=maybe, err: ", "--feature-gates: invalid value of MemoryQoS=, err: "}},
-		{"of nobody beside what cannot be", []string{"--feature-gates=Bogus=true,AtomicFIFO=false"}, nil, []string{"--feature-gates: unrecognized feature gate: Bogus", "--feature-gates, --emulated-version, --min-compatibility-version: cannot set feature gate AtomicFIFO to false"}},
-		{"of another program", []string{"--feature-gates=wardle:GracefulNodeShutdown=true"}, nil, []string{"--feature-gates, --emulated-version, --min-compatibility-version: component not registered: wardle"}},
+		{"twice, by component, beside ours", []string{"--feature-gates=kube:MemoryQoS=1,kube:PodDeletionCost=false", "--feature-gates=kube: GracefulNodeShutdown=false,kube:MemoryQoS=true"}, []string{"GracefulNodeShutdown", "MemoryQoS"}, nil},
+		{"of no component", []string{"--feature-gates=Typo=false,PodDeletionCost=false,Bogus=true"}, []string{"Bogus", "Typo"}, nil},
+		{"without a boolean", []string{"--feature-gates=GracefulNodeShutdown=maybe,MemoryQoS"}, nil, []string{"--feature-gates: invalid value of GracefulNodeShutdown=maybe, err: ", "--feature-gates: invalid value of MemoryQoS=, err: "}},
+		{"beside a locked gate", []string{"--feature-gates=Bogus=true,AtomicFIFO=false"}, []string{"Bogus"}, []string{versions + "cannot set feature gate AtomicFIFO to false"}},
+		{"for an unknown component", []string{"--feature-gates=wardle:GracefulNodeShutdown=true"}, nil, []string{versions + "component not registered: wardle"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			o := parsed(t, tt.args...)
-			if diff := cmp.Diff(tt.elsewhere, o.gates.elsewhere); diff != "" {
-				t.Errorf("gates of others (-want +got):\n%s", diff)
+			if diff := cmp.Diff(tt.ignored, o.gates.ignored); diff != "" {
+				t.Errorf("ignored gates (-want +got):\n%s", diff)
 			}
 			errs := o.Validate()
 			for i, want := range tt.problems {
@@ -101,24 +99,14 @@ func TestGatesOfOtherComponents(t *testing.T) {
 	}
 }
 
-// Their names do not enter metrics and help, but /flagz shows what was given.
-func TestGatesOfOtherComponentsAreNotOurs(t *testing.T) {
+// The gates of metrics and help are ours alone, and /flagz shows the given values.
+func TestIgnoredGatesAreNotRegistered(t *testing.T) {
 	o := parsed(t, "--feature-gates=GracefulNodeShutdown=true,PodDeletionCost=false")
 	if _, known := o.gates.gate.GetAll()["GracefulNodeShutdown"]; known {
 		t.Error("the gate was registered")
 	}
 	if got, want := o.gates.given.String(), ":GracefulNodeShutdown=true,:PodDeletionCost=false"; got != want {
 		t.Errorf("--feature-gates is %q, want %q", got, want)
-	}
-}
-
-func TestGatesElsewhereAreOfThisVersion(t *testing.T) {
-	text, err := os.ReadFile("gates.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := "Kubernetes " + baseversion.DefaultKubeBinaryVersion + ","; !strings.Contains(string(text), want) {
-		t.Errorf("gates.txt does not say %q; hack/kubernetes/gates makes it anew", want)
 	}
 }
 

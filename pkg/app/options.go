@@ -290,8 +290,8 @@ func (o *Options) Warn(log klog.Logger) {
 	if off := o.gates.promisesGivenUp(); len(off) > 0 {
 		log.Info("Promises given up by --feature-gates", "off", off)
 	}
-	if len(o.gates.elsewhere) > 0 {
-		log.Info("Feature gates of other components change nothing here", "ignored", o.gates.elsewhere)
+	if len(o.gates.ignored) > 0 {
+		log.Info("Ignoring feature gates that this program does not have", "gates", o.gates.ignored)
 	}
 	for _, c := range o.leftOut() {
 		log.Info("Controller does not run: * leaves it out, and no other item of --controllers names it", "controller", c.name, "itsFlags", c.flags)
