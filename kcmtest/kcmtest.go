@@ -193,7 +193,7 @@ func (s *settings) config(cfg *rest.Config) (app.Config, error) {
 	out.StartTimeout = serverPatience
 	out.MinResync = 0 // nothing is open for so long
 	out.Election.Enabled, out.Election.ShutdownTimeout = false, stopPatience
-	out.Promises.WatchLiveness = false // what freezes here, somebody froze on purpose
+	out.WatchLiveness = false // what freezes here, somebody froze on purpose
 	out.Serving.Port = 0
 	return out, nil
 }

@@ -111,7 +111,7 @@ func followsOwners(cfg Config) bool {
 // leaseNamespaces are those of the Leases somebody reads: those of the controllers, and our own.
 func leaseNamespaces(cfg Config) []string {
 	var namespaces []string
-	if watchesLease(cfg) {
+	if cfg.Election.Enabled {
 		namespaces = append(namespaces, cfg.Election.Namespace)
 	}
 	for _, c := range cfg.Controllers {
@@ -136,13 +136,11 @@ func (b *builder) elector(flush func(context.Context)) (*leadership.Elector, err
 	return leadership.New(b.cfg.Election, deps)
 }
 
-// fenced returns a controller's client. Without the fence its writes are those of an ordinary client.
+// fenced returns a controller's client.
 func (b *builder) fenced(name string) (kubernetes.Interface, *rest.Config, error) {
 	guard := func(cfg *rest.Config) {
-		if b.cfg.Promises.FencedWrites {
-			cfg.Wrap(b.fence.Wrap)
-			cfg.Dial = b.fence.Dial
-		}
+		cfg.Wrap(b.fence.Wrap)
+		cfg.Dial = b.fence.Dial
 	}
 	cfg := kubeclient.WithAgent(b.cfg.REST, name)
 	guard(cfg)
@@ -168,7 +166,7 @@ func (b *builder) controllers() ([]builtController, error) {
 	if b.cfg.OwnProcess {
 		base.Metrics = controller.QueueMetrics{Registerer: b.registry}
 	}
-	if watchesLease(b.cfg) {
+	if b.cfg.Election.Enabled {
 		leases, err := b.caches.Leases()
 		if err != nil {
 			return nil, err
@@ -202,7 +200,7 @@ func drain(shutdown time.Duration) time.Duration {
 
 // freshness watches over the caches that were asked for so far; nil if that is switched off.
 func (b *builder) freshness(elector *leadership.Elector) (*freshness.Monitor, error) {
-	if !b.cfg.Promises.WatchLiveness {
+	if !b.cfg.WatchLiveness {
 		return nil, nil
 	}
 	client, err := metadata.NewForConfig(kubeclient.WithAgent(b.cfg.REST, "watch-liveness"))
@@ -239,6 +237,3 @@ type builtController struct {
 	controller.Controller
 	name string
 }
-
-// watchesLease reports whether our own Lease is under watch: from the start, or, with cold caches, from the first win on.
-func watchesLease(cfg Config) bool { return cfg.Election.Enabled && cfg.Promises.LeaseWatch }

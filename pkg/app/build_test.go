@@ -14,7 +14,6 @@ func TestLeasesAreWatchedWhereSomebodyReadsThem(t *testing.T) {
 		{nil, []string{"kube-system", "kube-node-lease"}},
 		{[]string{"--controllers=replicaset"}, []string{"kube-system"}},
 		{[]string{"--leader-elect=false"}, []string{"kube-node-lease"}},
-		{[]string{"--feature-gates=LeaseWatch=false"}, []string{"kube-node-lease"}},
 		{[]string{"--leader-elect=false", "--controllers=replicaset"}, nil},
 		{[]string{"--leader-elect-resource-namespace=kube-node-lease"}, []string{"kube-node-lease"}},
 	} {

@@ -54,17 +54,9 @@ type Config struct {
 
 	// Election says how the lease is held.
 	Election leadership.Config
-	// Promises are the behaviours on top of upstream's.
-	Promises Promises
+	// WatchLiveness reopens watch streams that deliver nothing. A leader whose caches stay behind steps down.
+	WatchLiveness bool
 
 	// Serving says what the HTTPS endpoint offers.
 	Serving serving.Config
-}
-
-// Promises are the behaviours that kube-controller-manager does not have. All are on unless a flag says otherwise.
-type Promises struct {
-	WarmStandby   bool // --leader-elect-warm-standby
-	FencedWrites  bool // feature gates from here on
-	LeaseWatch    bool
-	WatchLiveness bool
 }

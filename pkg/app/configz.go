@@ -14,7 +14,7 @@ import (
 const configzName = "kubecontrollermanager.config.k8s.io"
 
 // configzDocument is what /configz shows of cfg: kube-controller-manager's KubeControllerManagerConfiguration with the
-// sections that exist here, so that what reads that reads this, and a section of ours.
+// sections that exist here, so that what reads that reads this.
 func configzDocument(cfg Config) any {
 	elect, e := cfg.Election.Enabled, cfg.Election
 	profiling := cfg.Serving.Profiling
@@ -37,7 +37,7 @@ func configzDocument(cfg Config) any {
 			AcceptContentTypes: rc.AcceptContentTypes, ContentType: rc.ContentType, QPS: rc.QPS, Burst: int32(rc.Burst),
 		}
 	}
-	page := map[string]any{"kind": "KubeControllerManagerConfiguration", "apiVersion": configzName + "/v1alpha1", "Generic": generic, "Promises": cfg.Promises}
+	page := map[string]any{"kind": "KubeControllerManagerConfiguration", "apiVersion": configzName + "/v1alpha1", "Generic": generic}
 	for name, c := range cfg.Sections {
 		page[name] = section(c)
 	}

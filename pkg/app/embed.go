@@ -57,7 +57,7 @@ func (c *Config) validate() error {
 	if c.REST.Dial != nil {
 		errs = append(errs, errors.New("rest.Config.Dial would not be used: the manager makes connections that it can cut"))
 	}
-	if c.REST.Transport != nil && (c.Election.Enabled || c.Promises.WatchLiveness) {
+	if c.REST.Transport != nil && (c.Election.Enabled || c.WatchLiveness) {
 		errs = append(errs, errors.New("rest.Config.Transport has connections that the manager cannot cut: Election and WatchLiveness do not go with it"))
 	}
 	if !clientfeatures.FeatureGates().Enabled(clientfeatures.AtomicFIFO) { // the command locks it, other programs may have replaced the gates

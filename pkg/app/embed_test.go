@@ -37,7 +37,7 @@ func TestAManagerMakesItsOwnConnections(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			cfg.Serving.Port, cfg.Election.Enabled, cfg.Promises.WatchLiveness = 0, tt.election, tt.watch
+			cfg.Serving.Port, cfg.Election.Enabled, cfg.WatchLiveness = 0, tt.election, tt.watch
 			if _, err := New(cfg); tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 				t.Errorf("New = %v, want an error with %q", err, tt.want)
 			}

@@ -22,27 +22,12 @@ import (
 	"minikcm/pkg/controller"
 )
 
-// Feature gates of the manager; controllers have their own.
-const (
-	// FencedWrites is ours: no write outside the time in which the Lease cannot be anybody else's.
-	FencedWrites featuregate.Feature = "FencedWrites"
-	// LeaseWatch is ours: a standby takes the Lease when it is released or expires, not at its next poll, and a leader
-	// that sees somebody else hold it stops at once.
-	LeaseWatch featuregate.Feature = "LeaseWatch"
-	// WatchLiveness is ours: watch streams that deliver nothing are found and reopened.
-	WatchLiveness featuregate.Feature = "WatchLiveness"
-
-	// AtomicFIFO is client-go's. Caches need it: without it a store cannot say which version it has reached.
-	AtomicFIFO featuregate.Feature = "AtomicFIFO"
-)
+// AtomicFIFO is a gate of client-go. Caches need it: without it a store cannot return the version that it has reached.
+const AtomicFIFO featuregate.Feature = "AtomicFIFO"
 
 // gateSpecs are the gates of the manager and of its controllers.
 func gateSpecs(controllers []controller.Registration) map[featuregate.Feature]featuregate.VersionedSpecs {
 	specs := map[featuregate.Feature]featuregate.VersionedSpecs{
-		FencedWrites:  controller.Promise(),
-		LeaseWatch:    controller.Promise(),
-		WatchLiveness: controller.Promise(),
-
 		"SeparateTaintEvictionController":                  fixed(true),
 		"StaleControllerConsistencyReplicaSet":             fixed(true),
 		"NodeControllerLeaseCircuitBreaker":                fixed(true),
@@ -67,7 +52,6 @@ func fixed(on bool) featuregate.VersionedSpecs {
 type gates struct {
 	gate     featuregate.MutableVersionedFeatureGate
 	version  compatibility.MutableEffectiveVersion
-	promises []featuregate.Feature // gates whose behaviour is on unless somebody gives it up, sorted
 	registry compatibility.ComponentGlobalsRegistry
 	err      error // two lists of gates contradict each other; told when values are set
 
@@ -85,12 +69,6 @@ func newGates(controllers []controller.Registration) *gates {
 	gate := featuregate.NewVersionedFeatureGate(binary)
 	effective := compatibility.NewEffectiveVersionFromString(baseversion.DefaultKubeBinaryVersion, oldest, oldest)
 	g := &gates{gate: gate, version: effective, registry: compatibility.NewComponentGlobalsRegistry()}
-	for name, stages := range specs {
-		if last := stages[len(stages)-1]; last.PreRelease == featuregate.GA && !last.LockToDefault {
-			g.promises = append(g.promises, name)
-		}
-	}
-	slices.Sort(g.promises)
 	for _, add := range []func() error{
 		func() error { return gate.AddVersioned(specs) },
 		func() error { return logsapi.AddFeatureGates(gate) },
@@ -165,17 +143,6 @@ func (g *gates) useForLibraries() {
 	metricsfeatures.ApplyFeatureGates(g.gate)
 	g.gate.AddMetrics()
 	g.registry.AddMetrics()
-}
-
-// promisesGivenUp names the promises that are off, sorted.
-func (g *gates) promisesGivenUp() []string {
-	var off []string
-	for _, f := range g.promises {
-		if !g.gate.Enabled(f) {
-			off = append(off, string(f))
-		}
-	}
-	return off
 }
 
 // clientGates lets client-go register its gates in ours and ask ours for values: its types differ from component-base's

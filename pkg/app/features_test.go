@@ -14,7 +14,6 @@ import (
 func TestGateDefaults(t *testing.T) {
 	want := map[featuregate.Feature]bool{
 		"PodDeletionCost": true, "DeploymentReplicaSetTerminatingReplicas": true,
-		"FencedWrites": true, "LeaseWatch": true, "WatchLiveness": true, "VerifyFirstWrite": true,
 		"SeparateTaintEvictionController": true, "StaleControllerConsistencyReplicaSet": true, "NodeControllerLeaseCircuitBreaker": true,
 		"ControllerManagerReleaseLeaderElectionLockOnExit": true, "CoordinatedLeaderElection": false,
 		"AtomicFIFO": true, "InOrderInformers": true, "InformerResourceVersion": true, "UnlockWhileProcessingFIFO": true, "InOrderInformersBatchProcess": true, "WatchListClient": true,
@@ -37,17 +36,15 @@ func TestGates(t *testing.T) {
 		name string
 		args []string
 		want map[featuregate.Feature]bool
-		off  []string // promises given up
 	}{
-		{"one", []string{"--feature-gates=PodDeletionCost=false"}, map[featuregate.Feature]bool{"PodDeletionCost": false, "WatchListClient": true}, nil},
-		{"several flags", []string{"--feature-gates=kube:PodDeletionCost=false", "--feature-gates=kube:WatchListClient=false"}, map[featuregate.Feature]bool{"PodDeletionCost": false, "WatchListClient": false}, nil},
-		{"asking for what is fixed", []string{"--feature-gates=CoordinatedLeaderElection=false,SeparateTaintEvictionController=true"}, map[featuregate.Feature]bool{"CoordinatedLeaderElection": false}, nil},
-		{"all beta off keeps what is fixed, and the promises", []string{"--feature-gates=AllBeta=false"}, map[featuregate.Feature]bool{"AtomicFIFO": true, "SeparateTaintEvictionController": true, "PodDeletionCost": false, "FencedWrites": true}, nil},
-		{"all beta on keeps what is fixed", []string{"--feature-gates=AllBeta=true,AllAlpha=true"}, map[featuregate.Feature]bool{"CoordinatedLeaderElection": false, "ClientsAllowCBOR": true}, nil},
-		{"ours off", []string{"--feature-gates=FencedWrites=false"}, map[featuregate.Feature]bool{"FencedWrites": false}, []string{"FencedWrites"}},
-		{"the oldest version, ours stay", []string{"--emulated-version=1.34"}, map[featuregate.Feature]bool{"DeploymentReplicaSetTerminatingReplicas": false, "PodDeletionCost": true, "FencedWrites": true, "AtomicFIFO": true}, nil},
-		{"a version between", []string{"--emulated-version=kube=1.35"}, map[featuregate.Feature]bool{"DeploymentReplicaSetTerminatingReplicas": true}, nil},
-		{"our own version", []string{"--emulated-version=1.37"}, map[featuregate.Feature]bool{"DeploymentReplicaSetTerminatingReplicas": true}, nil},
+		{"one", []string{"--feature-gates=PodDeletionCost=false"}, map[featuregate.Feature]bool{"PodDeletionCost": false, "WatchListClient": true}},
+		{"several flags", []string{"--feature-gates=kube:PodDeletionCost=false", "--feature-gates=kube:WatchListClient=false"}, map[featuregate.Feature]bool{"PodDeletionCost": false, "WatchListClient": false}},
+		{"asking for what is fixed", []string{"--feature-gates=CoordinatedLeaderElection=false,SeparateTaintEvictionController=true"}, map[featuregate.Feature]bool{"CoordinatedLeaderElection": false}},
+		{"all beta off keeps what is fixed", []string{"--feature-gates=AllBeta=false"}, map[featuregate.Feature]bool{"AtomicFIFO": true, "SeparateTaintEvictionController": true, "PodDeletionCost": false}},
+		{"all beta on keeps what is fixed", []string{"--feature-gates=AllBeta=true,AllAlpha=true"}, map[featuregate.Feature]bool{"CoordinatedLeaderElection": false, "ClientsAllowCBOR": true}},
+		{"the oldest version", []string{"--emulated-version=1.34"}, map[featuregate.Feature]bool{"DeploymentReplicaSetTerminatingReplicas": false, "PodDeletionCost": true, "AtomicFIFO": true}},
+		{"a version between", []string{"--emulated-version=kube=1.35"}, map[featuregate.Feature]bool{"DeploymentReplicaSetTerminatingReplicas": true}},
+		{"our own version", []string{"--emulated-version=1.37"}, map[featuregate.Feature]bool{"DeploymentReplicaSetTerminatingReplicas": true}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			o := parsed(t, tt.args...)
@@ -58,9 +55,6 @@ func TestGates(t *testing.T) {
 				if got := o.gates.gate.Enabled(f); got != want {
 					t.Errorf("%s is %v, want %v", f, got, want)
 				}
-			}
-			if diff := cmp.Diff(tt.off, o.gates.promisesGivenUp()); diff != "" {
-				t.Errorf("promises given up (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -76,6 +70,7 @@ func TestUnknownGatesAreIgnored(t *testing.T) {
 		problems []string
 	}{
 		{"twice, by component, beside ours", []string{"--feature-gates=kube:MemoryQoS=1,kube:PodDeletionCost=false", "--feature-gates=kube: GracefulNodeShutdown=false,kube:MemoryQoS=true"}, []string{"GracefulNodeShutdown", "MemoryQoS"}, nil},
+		{"of earlier versions of this program", []string{"--feature-gates=FencedWrites=false,LeaseWatch=false,WatchLiveness=false,VerifyFirstWrite=false"}, []string{"FencedWrites", "LeaseWatch", "VerifyFirstWrite", "WatchLiveness"}, nil},
 		{"of no component", []string{"--feature-gates=Typo=false,PodDeletionCost=false,Bogus=true"}, []string{"Bogus", "Typo"}, nil},
 		{"without a boolean", []string{"--feature-gates=GracefulNodeShutdown=maybe,MemoryQoS"}, nil, []string{"--feature-gates: invalid value of GracefulNodeShutdown=maybe, err: ", "--feature-gates: invalid value of MemoryQoS=, err: "}},
 		{"beside a locked gate", []string{"--feature-gates=Bogus=true,AtomicFIFO=false"}, []string{"Bogus"}, []string{versions + "cannot set feature gate AtomicFIFO to false"}},

@@ -29,13 +29,9 @@ type Manager struct {
 	caches      *caches.Caches
 	events      *events
 	elector     *leadership.Elector
-	stepDown    func(reason string, caughtUp func() bool) // the elector's
-	freshness   *freshness.Monitor                        // nil if switched off
+	freshness   *freshness.Monitor // nil if switched off
 	controllers []builtController
 
-	fillNow chan struct{} // closed when the caches are to be filled
-	fill    func()        // closes it; may be called again
-	filled  chan struct{} // closed when they are
 	work    func()        // closes working; may be called again
 	working chan struct{} // closed when the controllers work for the first time
 }
@@ -55,8 +51,7 @@ func New(cfg Config) (*Manager, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	m := &Manager{cfg: cfg, clock: clock.RealClock{}, fillNow: make(chan struct{}), filled: make(chan struct{}), working: make(chan struct{})}
-	m.fill = sync.OnceFunc(func() { close(m.fillNow) })
+	m := &Manager{cfg: cfg, clock: clock.RealClock{}, working: make(chan struct{})}
 	m.work = sync.OnceFunc(func() { close(m.working) })
 	b, err := newBuilder(cfg, m.clock)
 	if err != nil {
@@ -66,7 +61,6 @@ func New(cfg Config) (*Manager, error) {
 	if m.elector, err = b.elector(m.events.flush); err != nil {
 		return nil, err
 	}
-	m.stepDown = m.elector.StepDown
 	if m.controllers, err = b.controllers(); err != nil {
 		return nil, err
 	}
@@ -86,7 +80,7 @@ func New(cfg Config) (*Manager, error) {
 
 // observeLease shows the elector what the shared informer sees of our Lease.
 func (m *Manager) observeLease() error {
-	if !watchesLease(m.cfg) {
+	if !m.cfg.Election.Enabled {
 		return nil
 	}
 	leases, err := m.caches.Leases()
@@ -117,7 +111,7 @@ func (m *Manager) addChecks() {
 		m.server.AddLive(c.name, c.Healthy)
 	}
 	m.server.AddReady("caches", func() error {
-		if missing := m.caches.Unsynced(); len(missing) > 0 && m.warmNow() {
+		if missing := m.caches.Unsynced(); len(missing) > 0 {
 			return fmt.Errorf("not synced: %v", missing)
 		}
 		return nil
@@ -126,9 +120,6 @@ func (m *Manager) addChecks() {
 		m.server.AddReady(m.freshness.Name(), func() error { return m.freshness.Check(nil) })
 	}
 }
-
-// warmNow reports whether the caches should be filled at this moment: always, unless they wait for the lease.
-func (m *Manager) warmNow() bool { return m.cfg.Promises.WarmStandby || m.elector.Status().Leading }
 
 // Unsynced names the types whose first list has not come yet.
 func (m *Manager) Unsynced() []string { return m.caches.Unsynced() }
@@ -142,9 +133,6 @@ func (m *Manager) Started() <-chan struct{} { return m.working }
 // still be fetched, for half a minute at most.
 func (m *Manager) Run(ctx context.Context) error {
 	m.server.AddReady("shutdown", func() error { return stopping(ctx) })
-	if m.cfg.Promises.WarmStandby {
-		m.fill()
-	}
 	// Whatever serves others is up before them, and down after them.
 	err := runStages(ctx, m.serve, m.sendEvents, m.preflight, m.keepCaches, m.watchOver, m.compete)
 	klog.FromContext(ctx).Info("Stopped", "reason", context.Cause(ctx))
@@ -176,20 +164,11 @@ func (m *Manager) preflight(ctx context.Context, up func()) error {
 	return nil
 }
 
-// keepCaches starts every informer. It is up when the caches are filled; if they wait for the lease, at once.
+// keepCaches starts every informer. It is up when the caches are filled.
 func (m *Manager) keepCaches(ctx context.Context, up func()) error {
-	if !m.cfg.Promises.WarmStandby {
-		up()
-	}
-	select {
-	case <-m.fillNow:
-	case <-ctx.Done():
-		return nil
-	}
 	m.caches.Start(ctx)
 	err := m.caches.WaitForSync(ctx)
 	if err == nil {
-		close(m.filled)
 		up()
 	}
 	<-ctx.Done()
@@ -206,11 +185,6 @@ const cachesPatience = time.Second
 // watchOver looks after the watches of the caches, once these are filled.
 func (m *Manager) watchOver(ctx context.Context, up func()) error {
 	up()
-	select {
-	case <-m.filled:
-	case <-ctx.Done():
-		return nil
-	}
 	if m.freshness == nil {
 		<-ctx.Done()
 		return nil
@@ -247,10 +221,6 @@ func within(clk clock.Clock, patience time.Duration, f func()) bool {
 
 // lead is one term: it runs every controller until the term ends or one of them gives up.
 func (m *Manager) lead(ctx context.Context, term leadership.Term) error {
-	m.fill()
-	if !m.awaitCaches(ctx) {
-		return nil
-	}
 	ctx, abort := context.WithCancelCause(ctx)
 	defer abort(nil)
 	var controllers sync.WaitGroup
@@ -274,36 +244,6 @@ func (m *Manager) lead(ctx context.Context, term leadership.Term) error {
 		return cause
 	}
 	return nil
-}
-
-// fillTimeout is for how long a leader may fill its caches before another replica gets its chance: as long as a list that is answered gets.
-const fillTimeout = 10 * time.Minute
-
-// awaitCaches waits until the caches are filled, and reports false if ctx ended before. A leader that cannot fill them steps aside again and again, until
-// it can or another one leads; filling goes on meanwhile.
-func (m *Manager) awaitCaches(ctx context.Context) bool {
-	retry := m.clock.NewTicker(fillTimeout)
-	defer retry.Stop()
-	for {
-		select {
-		case <-m.filled:
-			return true
-		case <-ctx.Done():
-			return false
-		case <-retry.C():
-			m.stepDown("the caches cannot be filled", m.isFilled)
-		}
-	}
-}
-
-// isFilled reports whether the caches are filled.
-func (m *Manager) isFilled() bool {
-	select {
-	case <-m.filled:
-		return true
-	default:
-		return false
-	}
 }
 
 // showRunning shows a controller in the metric that a process has of its controllers, until the function it returns is called.

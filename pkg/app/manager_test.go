@@ -36,8 +36,7 @@ func TestStoppingWaitsASecondForInformersThatSleep(t *testing.T) {
 			if _, err := b.caches.Pods(); err != nil {
 				t.Fatal(err)
 			}
-			m := &Manager{clock: b.clock, caches: b.caches, fillNow: make(chan struct{})}
-			close(m.fillNow)
+			m := &Manager{clock: b.clock, caches: b.caches}
 			ctx, stop := context.WithCancel(t.Context())
 			done := make(chan error)
 			go func() { done <- m.keepCaches(ctx, func() {}) }()
@@ -70,8 +69,7 @@ func TestRunningControllersAreShownByTheirOwnProcessOnly(t *testing.T) {
 	controllersmetrics.Register()
 	for name, own := range map[string]bool{"of-its-own-process": true, "of-a-part": false} {
 		ctx, stop := context.WithCancel(t.Context())
-		m := &Manager{cfg: Config{OwnProcess: own}, clock: clock.RealClock{}, controllers: []builtController{{brief{stop}, name}}, filled: make(chan struct{}), fill: func() {}, work: func() {}}
-		close(m.filled)
+		m := &Manager{cfg: Config{OwnProcess: own}, clock: clock.RealClock{}, controllers: []builtController{{brief{stop}, name}}, work: func() {}}
 		if err := m.lead(ctx, leadership.Term{}); err != nil {
 			t.Fatal(err)
 		}
@@ -88,25 +86,6 @@ func TestRunningControllersAreShownByTheirOwnProcessOnly(t *testing.T) {
 	}
 }
 
-// TestALeaderThatCannotFillItsCachesStepsAside as often as others may lead in its place, and begins where it is when they are filled.
-func TestALeaderThatCannotFillItsCachesStepsAside(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var aside []bool // whether it has caught up
-		m := &Manager{clock: clock.RealClock{}, filled: make(chan struct{}), fill: func() {}, work: func() {}}
-		m.stepDown = func(_ string, caughtUp func() bool) { aside = append(aside, caughtUp()) }
-		ctx, stop := context.WithCancel(t.Context())
-		led := make(chan error, 1)
-		go func() { led <- m.lead(ctx, leadership.Term{}) }()
-		time.Sleep(2*fillTimeout + time.Minute)
-		close(m.filled)
-		time.Sleep(time.Hour)
-		stop()
-		if err := <-led; err != nil || !slices.Equal(aside, []bool{false, false}) {
-			t.Errorf("%v, it stepped aside %v, want twice, not caught up", err, aside)
-		}
-	})
-}
-
 func TestStandbyWithEmptyCachesDoesNotCompete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fakeapi.NewClientset(t)
@@ -115,8 +94,7 @@ func TestStandbyWithEmptyCachesDoesNotCompete(t *testing.T) {
 		if _, err := store.Pods(); err != nil {
 			t.Fatal(err)
 		}
-		m := &Manager{cfg: Config{Promises: Promises{WarmStandby: true}}, clock: clock.RealClock{}, caches: store, fillNow: make(chan struct{}), filled: make(chan struct{})}
-		close(m.fillNow)
+		m := &Manager{clock: clock.RealClock{}, caches: store}
 		ctx, stop := context.WithCancel(fakeapi.Quiet(t.Context()))
 		ended, competes := make(chan error, 1), atomic.Bool{}
 		go func() {

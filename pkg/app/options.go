@@ -81,7 +81,6 @@ func NewOptions(controllers []controller.Registration) *Options {
 				Name: Name,
 			},
 			ResourceLock: leasesLock,
-			WarmStandby:  true,
 		},
 		Serving: serving.DefaultConfig(),
 		Metrics: metrics.NewOptions(),
@@ -198,23 +197,17 @@ func (o *Options) configFor(restConfig *rest.Config) (Config, error) {
 	if err != nil {
 		return Config{}, err
 	}
-	on := o.gates.gate.Enabled
 	return Config{
 		Controllers:     o.enabledControllers(),
 		Sections:        o.sections(),
-		Enabled:         on,
+		Enabled:         o.gates.gate.Enabled,
 		REST:            restConfig,
 		ServiceAccounts: o.Client.ServiceAccounts,
 		MinResync:       o.Generic.MinResyncPeriod,
 		StartInterval:   o.Generic.ControllerStartInterval,
 		Election:        o.LeaderElection.config(identity, o.Generic.ControllerShutdownTimeout),
-		Promises: Promises{
-			WarmStandby:   o.LeaderElection.WarmStandby,
-			FencedWrites:  on(FencedWrites),
-			LeaseWatch:    on(LeaseWatch),
-			WatchLiveness: on(WatchLiveness),
-		},
-		Serving: o.serving(),
+		WatchLiveness:   true,
+		Serving:         o.serving(),
 	}, nil
 }
 
@@ -287,9 +280,6 @@ func (o *Options) PrintVersion(w io.Writer) (bool, error) { return o.version.pri
 
 // Warn tells of valid options that are probably a mistake.
 func (o *Options) Warn(log klog.Logger) {
-	if off := o.gates.promisesGivenUp(); len(off) > 0 {
-		log.Info("Promises given up by --feature-gates", "off", off)
-	}
 	if len(o.gates.ignored) > 0 {
 		log.Info("Ignoring feature gates that this program does not have", "gates", o.gates.ignored)
 	}

@@ -9,11 +9,10 @@ import (
 	"minikcm/pkg/leadership"
 )
 
-// LeaderElectionOptions are kube-controller-manager's, plus WarmStandby. Identity and ShutdownTimeout come from elsewhere.
+// LeaderElectionOptions are kube-controller-manager's. Identity and ShutdownTimeout come from elsewhere.
 type LeaderElectionOptions struct {
 	leadership.Config
 	ResourceLock string // leasesLock
-	WarmStandby  bool
 }
 
 func (o *LeaderElectionOptions) addFlags(fs *pflag.FlagSet) {
@@ -31,9 +30,6 @@ func (o *LeaderElectionOptions) addFlags(fs *pflag.FlagSet) {
 		"Name of the Lease. 'kube-controller-manager' takes turns with a kube-controller-manager that runs the same controllers.")
 	fs.StringVar(&o.Namespace, "leader-elect-resource-namespace", o.Namespace,
 		"Namespace of the Lease.")
-	fs.BoolVar(&o.WarmStandby, "leader-elect-warm-standby", o.WarmStandby,
-		"Keep caches filled while another replica leads, so that taking over takes milliseconds. Without it a standby needs "+
-			"less memory and fills its caches after it has won; it has heard no node before, so every silent node gets its grace period anew.")
 }
 
 // validate follows component-base's and client-go's own rules, which kube-controller-manager finds out about only when

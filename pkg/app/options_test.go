@@ -96,7 +96,7 @@ func TestDefaults(t *testing.T) {
 			Enabled: true, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
 			Namespace: "kube-system", Name: "controller-manager", ShutdownTimeout: 10 * time.Second,
 		},
-		Promises: Promises{WarmStandby: true, FencedWrites: true, LeaseWatch: true, WatchLiveness: true},
+		WatchLiveness: true,
 		Serving: serving.Config{
 			BindAddress: net.IPv4zero, Port: 10257,
 			Authentication: serving.AuthenticationConfig{
@@ -142,9 +142,8 @@ func TestFlagsReachConfig(t *testing.T) {
 		"--controllers=*,-podgc,-nodelifecycle", "--min-resync-period=8h", "--controller-start-interval=2m", "--controller-shutdown-timeout=1h",
 		"--kube-api-qps=50", "--kube-api-burst=100", "--kube-api-content-type=application/json",
 		"--leader-elect=false", "--leader-elect-lease-duration=30s", "--leader-elect-renew-deadline=15s", "--leader-elect-retry-period=5s",
-		"--leader-elect-resource-name=name", "--leader-elect-resource-namespace=ns", "--leader-elect-warm-standby=false",
-		"--feature-gates=PodDeletionCost=false,FencedWrites=false", "--feature-gates=LeaseWatch=false,WatchLiveness=false,VerifyFirstWrite=false",
-		"--feature-gates=DeploymentReplicaSetTerminatingReplicas=false,ComponentFlagz=false,ComponentStatusz=false", "--emulated-version=1.36",
+		"--leader-elect-resource-name=name", "--leader-elect-resource-namespace=ns",
+		"--feature-gates=PodDeletionCost=false", "--feature-gates=DeploymentReplicaSetTerminatingReplicas=false,ComponentFlagz=false,ComponentStatusz=false", "--emulated-version=1.36",
 		"--bind-address=192.168.4.10", "--secure-port=10001", "--permit-port-sharing", "--permit-address-sharing",
 		"--cert-dir=/a/b/c", "--tls-cert-file=/c.crt", "--tls-private-key-file=/c.key", "--tls-sni-cert-key=/s.crt,/s.key:*.foo.com,foo.com",
 		"--tls-cipher-suites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "--tls-curve-preferences=23,29", "--tls-min-version=VersionTLS13",
@@ -175,6 +174,7 @@ func TestFlagsReachConfig(t *testing.T) {
 			LeaseDuration: 30 * time.Second, RenewDeadline: 15 * time.Second, RetryPeriod: 5 * time.Second,
 			Namespace: "ns", Name: "name", ShutdownTimeout: time.Hour,
 		},
+		WatchLiveness: true,
 		Serving: serving.Config{
 			BindAddress: net.IPv4(192, 168, 4, 10), Port: 10001, SharePort: true, ShareAddresses: true,
 			TLS: serving.TLSConfig{
@@ -235,7 +235,7 @@ func TestConfigz(t *testing.T) {
 		"Generic.LeaderElection.leaseDuration": "20s", "Generic.LeaderElection.leaderElect": true, "Generic.ClientConnection.qps": -1.0,
 		"Generic.Debugging.enableProfiling": true, "NamespaceController.ConcurrentNamespaceSyncs": 10.0,
 		"NodeLifecycleController.NodeMonitorGracePeriod": "50s", "PodGCController.TerminatedPodGCThreshold": 12500.0,
-		"ReplicaSetController.ConcurrentRSSyncs": 5.0, "Promises.FencedWrites": true,
+		"ReplicaSetController.ConcurrentRSSyncs": 5.0,
 	} {
 		at := any(doc)
 		for key := range strings.SplitSeq(path, ".") {

@@ -454,9 +454,6 @@ func TestRequired(t *testing.T) {
 		{"one controller, one namespace of Leases", []string{"--controllers=replicaset"}, map[string][][]string{
 			process: {common, elects, watches(leases + " in kube-system"), replicaSets, watches("pods", "replicasets.apps", "namespaces")},
 		}},
-		{"a cold look at the Lease", []string{"--controllers=replicaset", "--feature-gates=LeaseWatch=false"}, map[string][][]string{
-			process: {common, elects, replicaSets, watches("pods", "replicasets.apps", "namespaces")},
-		}},
 		{"nodes without election", []string{"--controllers=nodelifecycle", "--leader-elect=false"}, map[string][][]string{
 			process: {common, nodes, watches("nodes", "pods", leases+" in kube-node-lease")},
 		}},

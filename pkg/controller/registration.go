@@ -40,7 +40,7 @@ type Registration struct {
 	// FollowsOwners is for a controller that needs the owner references of objects of every type. The cache of Leases then keeps theirs, which it
 	// drops otherwise, and covers all namespaces.
 	FollowsOwners bool
-	// Gates are its feature gates. One that is GA and not locked is a promise: switching it off is logged.
+	// Gates are its feature gates.
 	Gates map[featuregate.Feature]featuregate.VersionedSpecs
 
 	// Config is what its flags are bound to, as a pointer; nil: it has no flags.
@@ -91,13 +91,8 @@ type Base struct {
 // them do not make a small API server faster.
 const PodWorkers = 32
 
-// Gates that several controllers have.
-const (
-	// TerminatingReplicas fills status.terminatingReplicas of ReplicaSets and Deployments; upstream's, see [TerminatingReplicasStages].
-	TerminatingReplicas featuregate.Feature = "DeploymentReplicaSetTerminatingReplicas"
-	// VerifyFirstWrite is ours: the first write for an object in a term is decided on a consistent read. It is a [Promise].
-	VerifyFirstWrite featuregate.Feature = "VerifyFirstWrite"
-)
+// TerminatingReplicas is upstream's gate that fills status.terminatingReplicas of ReplicaSets and Deployments, see [TerminatingReplicasStages].
+const TerminatingReplicas featuregate.Feature = "DeploymentReplicaSetTerminatingReplicas"
 
 // TerminatingReplicasStages are those of kube-controller-manager v1.37.
 func TerminatingReplicasStages() featuregate.VersionedSpecs {
@@ -105,12 +100,6 @@ func TerminatingReplicasStages() featuregate.VersionedSpecs {
 		{Version: apiversion.MajorMinor(1, 33), Default: false, PreRelease: featuregate.Alpha},
 		{Version: apiversion.MajorMinor(1, 35), Default: true, PreRelease: featuregate.Beta},
 	}
-}
-
-// Promise returns the spec of a gate whose behaviour is on by default and can be switched off. The gate is GA and unlocked: as a beta gate it would be
-// switched off by AllBeta=false, which people set for whole clusters and mean for upstream's beta features.
-func Promise() featuregate.VersionedSpecs {
-	return featuregate.VersionedSpecs{{Version: OldestEmulation(), Default: true, PreRelease: featuregate.GA}}
 }
 
 // OldestEmulation is how far back --emulated-version may go: three minor versions, as upstream.

@@ -28,7 +28,7 @@ func TestCommandRefuses(t *testing.T) {
 		{"unknown flag", []string{"--foo"}, "unknown flag: --foo"},
 		{"bad value", []string{"--secure-port=x"}, `invalid argument "x" for "--secure-port" flag`},
 		{"argument", []string{"", "extra"}, `controller-manager takes no arguments, got ["" "extra"]`},
-		{"bad gate", []string{"--feature-gates=FencedWrites=maybe"}, "invalid value of FencedWrites=maybe"},
+		{"bad gate", []string{"--feature-gates=PodDeletionCost=maybe"}, "invalid value of PodDeletionCost=maybe"},
 		{"gate of what we always do", []string{"--feature-gates=SeparateTaintEvictionController=false"}, "cannot set feature gate SeparateTaintEvictionController to false, feature is locked to true"},
 		{"gate that the caches need", []string{"--feature-gates=AtomicFIFO=false"}, "cannot set feature gate AtomicFIFO to false, feature is locked to true"},
 		{"gate of what we never do", []string{"--feature-gates=CoordinatedLeaderElection=true"}, "locked to false"},

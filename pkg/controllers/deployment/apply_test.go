@@ -946,7 +946,7 @@ func TestTheFirstWriteOfATermIsDecidedOnALiveRead(t *testing.T) {
 	d := newDeployment(3)
 	next := owned(d, "v1", newNext("next", 3, sizedFor(3, 3), revision("1")))
 	b := newBench(t, d, next)
-	b.cfg.VerifyFirstWrite = true
+	b.baseline.Reset()
 	b.sets = nil
 	if _, err := b.run(t.Context()); err != nil {
 		t.Fatal(err)
@@ -993,7 +993,7 @@ func TestRecreateAsksForPodsOnce(t *testing.T) {
 func TestRecreateAsksForPodsOnceInTheFirstSyncOfATermToo(t *testing.T) {
 	d := newDeployment(3, recreating)
 	b := newBench(t, d, owned(d, "v0", newOld("old", 0, 1)))
-	b.cfg.VerifyFirstWrite = true
+	b.baseline.Reset()
 	b.on("create replicasets", answersMade)
 	if _, err := b.run(t.Context()); err != nil {
 		t.Fatal(err)

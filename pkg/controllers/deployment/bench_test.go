@@ -61,6 +61,7 @@ func newBench(t *testing.T, d *appsv1.Deployment, sets ...*appsv1.ReplicaSet) *b
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.baseline.Read(t.Context(), clk, func(context.Context) (controller.Versions, error) { return nil, nil })
 	selector, err := selection.Of(d.Spec.Selector)
 	if err != nil {
 		t.Fatal(err)

@@ -60,8 +60,9 @@ func TestWakeUps(t *testing.T) {
 	}
 
 	synctest.Test(t, func(t *testing.T) {
-		store := caches.New(fake.NewClientset(web, twin, gone, of(web), of(gone)), caches.Config{Name: t.Name()})
-		deps := Deps{Clock: clock.RealClock{}, Metrics: prometheus.NewRegistry()}
+		client := fake.NewClientset(web, twin, gone, of(web), of(gone))
+		store := caches.New(client, caches.Config{Name: t.Name()})
+		deps := Deps{Client: client, Clock: clock.RealClock{}, Metrics: prometheus.NewRegistry()}
 		var err error
 		if deps.Deployments, err = store.Deployments(); err != nil {
 			t.Fatal(err)

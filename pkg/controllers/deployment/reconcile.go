@@ -204,7 +204,7 @@ func (c *Controller) doubts(t task, d decision) string {
 	if t.ledger.doubted {
 		return readNameTaken
 	}
-	first := c.cfg.VerifyFirstWrite && !t.ledger.verified && !c.baseline.ReachedBy(t.at)
+	first := !t.ledger.verified && !c.baseline.ReachedBy(t.at)
 	if first && (d.plan.writes() || d.plan.confirm || c.statuses.changes(t, d.plan.status, d.plan.revision)) {
 		return readFirstWrite
 	}

@@ -15,7 +15,6 @@ type Config struct {
 	Workers int `json:"ConcurrentDeploymentSyncs"` // syncs that run at once, apart from those that wait for the API server; 0: upstream's 5
 
 	TerminatingReplicas bool          `json:"-"` // the gates
-	VerifyFirstWrite    bool          `json:"-"`
 	Drain               time.Duration `json:"-"` // how long running syncs may go on when the term ends; 0: until they return
 }
 
@@ -41,7 +40,6 @@ func Registration(cfg *Config) controller.Registration {
 		Name: Name, Alias: "deployment", Agent: Name, DisabledByDefault: true,
 		Gates: map[featuregate.Feature]featuregate.VersionedSpecs{
 			controller.TerminatingReplicas: controller.TerminatingReplicasStages(),
-			controller.VerifyFirstWrite:    controller.Promise(),
 		},
 		Config: cfg, Section: "DeploymentController",
 		Watches: []controller.Access{
@@ -61,8 +59,7 @@ func Registration(cfg *Config) controller.Registration {
 		},
 		New: func(b controller.Base) (controller.Controller, error) {
 			c := *cfg
-			c.TerminatingReplicas, c.VerifyFirstWrite = b.Enabled(controller.TerminatingReplicas), b.Enabled(controller.VerifyFirstWrite)
-			c.Drain = b.Drain
+			c.TerminatingReplicas, c.Drain = b.Enabled(controller.TerminatingReplicas), b.Drain
 			deps := Deps{Client: b.Client, Recorder: b.Recorder(Name), Clock: b.Clock, Metrics: b.Metrics}
 			var err error
 			if deps.Deployments, err = b.Caches.Deployments(); err != nil {

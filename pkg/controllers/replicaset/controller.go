@@ -140,9 +140,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer c.inTerm.Store(false)
 	var reading sync.WaitGroup
 	defer reading.Wait()
-	if c.cfg.VerifyFirstWrite {
-		reading.Go(func() { c.baseline.Read(ctx, c.deps.Clock, c.latest) })
-	}
+	reading.Go(func() { c.baseline.Read(ctx, c.deps.Clock, c.latest) })
 	c.loop.Run(ctx, c.deps.ReplicaSets.Names)
 	return nil
 }

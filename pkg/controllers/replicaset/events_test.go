@@ -29,8 +29,9 @@ func woken(t *testing.T, sets []*appsv1.ReplicaSet, events func(*Controller)) (n
 	for i := range sets {
 		objects[i] = sets[i]
 	}
-	store := caches.New(fake.NewClientset(objects...), caches.Config{Name: t.Name()})
-	deps := Deps{Clock: clock.RealClock{}, Metrics: prometheus.NewRegistry()}
+	client := fake.NewClientset(objects...)
+	store := caches.New(client, caches.Config{Name: t.Name()})
+	deps := Deps{Client: client, Clock: clock.RealClock{}, Metrics: prometheus.NewRegistry()}
 	var err error
 	if deps.Pods, err = store.Pods(); err != nil {
 		t.Fatal(err)

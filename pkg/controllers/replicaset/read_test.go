@@ -25,7 +25,6 @@ func TestAFirstWriteIsReadLiveOnlyUntilTheCachesHaveReachedTheBaseline(t *testin
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, newSet(1))
-			b.cfg.VerifyFirstWrite = true
 			b.baselineAt(t, "100", "100")
 			b.at = tt.at
 			if _, err := b.run(t.Context()); err != nil {

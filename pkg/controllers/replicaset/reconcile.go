@@ -120,7 +120,7 @@ func (c *Controller) claimAndPlan(ctx context.Context, t task) (decision, error)
 // reasons. The first create, delete or changed count of the term, unless the caches have reached the baseline: before that they may lack writes of an
 // earlier leader. And a pod that is wanted again although a delete for it was not answered, once only a live read can tell what became of that delete.
 func (c *Controller) doubts(t task, d decision) string {
-	first := c.cfg.VerifyFirstWrite && !t.ledger.verified
+	first := !t.ledger.verified
 	switch {
 	case first && !c.baseline.ReachedBy(t.at) && (d.todo.writes() || c.statuses.changesNumbers(t, d.claimed)):
 		return readFirstWrite

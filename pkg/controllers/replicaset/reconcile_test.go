@@ -67,6 +67,7 @@ func newBenchWith(t *testing.T, edit func(*Deps), rs *appsv1.ReplicaSet, pods ..
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.baseline.Read(t.Context(), deps.Clock, func(context.Context) (controller.Versions, error) { return nil, nil })
 	work := task{key: cache.MetaObjectToName(rs), rs: rs, selector: mustSelect(rs), now: now, pods: pods, ledger: newLedger(rs.UID), throttle: &throttle{}}
 	return &bench{c, work, client, events}
 }

@@ -17,8 +17,6 @@ const (
 	PodDeletionCost featuregate.Feature = "PodDeletionCost"
 	// TerminatingReplicas fills status.terminatingReplicas.
 	TerminatingReplicas = controller.TerminatingReplicas
-	// VerifyFirstWrite is ours: the first create, delete or status with other numbers for an object in a term is decided on a consistent read.
-	VerifyFirstWrite = controller.VerifyFirstWrite
 )
 
 // Config of the controller.
@@ -28,7 +26,6 @@ type Config struct {
 	Burst               int           `json:"-"` // the most pods that one sync creates or deletes; 0: upstream's 500
 	PodDeletionCost     bool          `json:"-"` // the gates
 	TerminatingReplicas bool          `json:"-"`
-	VerifyFirstWrite    bool          `json:"-"`
 	Drain               time.Duration `json:"-"` // how long running syncs may go on when the term ends; 0: until they return
 }
 
@@ -58,7 +55,6 @@ func Registration(cfg *Config) controller.Registration {
 				{Version: apiversion.MajorMinor(1, 22), Default: true, PreRelease: featuregate.Beta},
 			},
 			TerminatingReplicas: controller.TerminatingReplicasStages(),
-			VerifyFirstWrite:    controller.Promise(),
 		},
 		Config: cfg, Section: "ReplicaSetController",
 		Watches: []controller.Access{{Group: "apps", Resource: "replicasets"}, {Resource: "pods"}, {Resource: "namespaces"}},
@@ -75,7 +71,7 @@ func Registration(cfg *Config) controller.Registration {
 		New: func(b controller.Base) (controller.Controller, error) {
 			c := *cfg
 			c.PodDeletionCost, c.TerminatingReplicas = b.Enabled(PodDeletionCost), b.Enabled(TerminatingReplicas)
-			c.VerifyFirstWrite, c.Drain = b.Enabled(VerifyFirstWrite), b.Drain
+			c.Drain = b.Drain
 			deps := Deps{Client: b.Client, Recorder: b.Recorder(Name), Clock: b.Clock, Metrics: b.Metrics}
 			var err error
 			if deps.Pods, err = b.Caches.Pods(); err != nil {

@@ -103,7 +103,7 @@ func TestStatusAfterATakeOver(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, newSet(1, statusOfSize(1), func(rs *appsv1.ReplicaSet) { rs.Status.ReadyReplicas, rs.Status.AvailableReplicas = 1, 1 }), newPod("a"))
-			b.cfg.VerifyFirstWrite, b.at = true, tt.at
+			b.at = tt.at
 			b.baselineAt(t, "100", "100")
 			b.on("list pods", func(int, clienttesting.Action) (runtime.Object, error) {
 				ready := corev1.Pod{ObjectMeta: newPod("a").ObjectMeta}

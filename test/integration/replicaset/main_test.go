@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 
 // defaults is the configuration that the daemon runs with.
 func defaults() replicaset.Config {
-	return replicaset.Config{PodDeletionCost: true, TerminatingReplicas: true, VerifyFirstWrite: true}
+	return replicaset.Config{PodDeletionCost: true, TerminatingReplicas: true}
 }
 
 // controllerConfig has the rights of deploy/rbac for this controller alone, so that the tests also show that they are enough.
