@@ -8,6 +8,8 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"minikcm/internal/hooks"
 )
 
 // Unsent is what [Send] adds to the meanings: not done, because it never left this process.
@@ -22,9 +24,7 @@ const LandsWithin = 41 * time.Second
 // and must use the context that it is given.
 func Send(ctx context.Context, write func(context.Context) error) (Meaning, error) {
 	var left atomic.Bool
-	err := write(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GotConn: func(httptrace.GotConnInfo) { left.Store(true) },
-	}))
+	err := write(hooks.WithConnections(ctx, func(string) {}, func(httptrace.GotConnInfo) { left.Store(true) }))
 	if err != nil && !left.Load() && !errors.As(err, new(apierrors.APIStatus)) {
 		return Unsent, err
 	}

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"minikcm/internal/hooks"
 	"minikcm/pkg/answer"
 )
 
@@ -174,16 +175,14 @@ func (fl *flight) prepare(req *http.Request, left time.Duration) *http.Request {
 		ctx, fl.free = context.WithTimeout(ctx, left)
 		target.RawQuery = limitTimeout(asked, left).Encode()
 	}
-	trace := &httptrace.ClientTrace{
-		GetConn: func(string) { fl.waitsForConnection() },
-		GotConn: func(httptrace.GotConnInfo) {
-			fl.hasConnection()
-			if left > 0 { // dialling took some of it; what the server is given counts from now, and nobody has read the URL yet
-				target.RawQuery = limitTimeout(asked, fl.deadline.Sub(fl.fence.clock.Now())).Encode()
-			}
-		},
+	getConn := func(string) { fl.waitsForConnection() }
+	gotConn := func(httptrace.GotConnInfo) {
+		fl.hasConnection()
+		if left > 0 { // dialling took some of it; what the server is given counts from now, and nobody has read the URL yet
+			target.RawQuery = limitTimeout(asked, fl.deadline.Sub(fl.fence.clock.Now())).Encode()
+		}
 	}
-	req = req.WithContext(httptrace.WithClientTrace(ctx, trace))
+	req = req.WithContext(hooks.WithConnections(ctx, getConn, gotConn))
 	req.URL = &target
 	return req
 }
