@@ -175,7 +175,6 @@ func (l *Loop[K]) serve(ctx context.Context, q *termQueue[K]) {
 	for key, shutdown := q.Get(); !shutdown; key, shutdown = q.Get() { // what is left there counts in the gauge of its depth
 		q.Done(key)
 	}
-	l.settleGauges()
 }
 
 // dispatch starts a sync for one key after the other until the term ends.
@@ -258,29 +257,6 @@ func (l *Loop[K]) newQueue() *termQueue[K] {
 		tries:     rate.NewLimiter(firstTriesPerSecond, firstTriesBurst),
 	}
 }
-
-// settleGauges sets the workqueue gauges of syncs in progress to zero. The queue of the term stopped updating them when it was shut down, while
-// syncs were still running; an idle queue of the same name updates them once more.
-func (l *Loop[K]) settleGauges() {
-	if l.cfg.Queue == "" {
-		return // a queue without a name has no gauges
-	}
-	ticks := make(chan time.Time)
-	q := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[K]{Name: l.cfg.Queue, Clock: tickedBy{l.cfg.Clock, ticks}})
-	ticks <- time.Time{}
-	ticks <- time.Time{} // taken when the first has been dealt with
-	q.ShutDown()
-}
-
-// tickedBy is a clock whose tickers tick when told to.
-type tickedBy struct {
-	clock.WithTicker
-	ticks chan time.Time
-}
-
-func (c tickedBy) NewTicker(time.Duration) clock.Ticker { return c }
-func (c tickedBy) C() <-chan time.Time                  { return c.ticks }
-func (c tickedBy) Stop()                                {}
 
 type termKey struct{}
 
