@@ -102,11 +102,11 @@ func (a *aside) others() {
 	a.aloneUntil = time.Time{}
 }
 
-// state says whether the process is out, and whether the last time showed that nobody else takes the lease.
-func (a *aside) state() (out, alone bool) {
+// alone reports whether no other process took the lease the last time that this one stood aside.
+func (a *aside) alone() bool {
 	a.lock.Lock()
 	defer a.lock.Unlock()
-	return a.current != nil, a.clock.Now().Before(a.aloneUntil)
+	return a.clock.Now().Before(a.aloneUntil)
 }
 
 // StepDown makes a leader end its term, release the lease and, like a standby, stay out of the election

@@ -81,8 +81,8 @@ func New(cfg Config, deps Deps) (*Elector, error) {
 	age := func() float64 { return e.Status().SinceRenewal.Seconds() }
 	deps.Metrics.age.Store(&age)
 	e.aside = newAside(e.clock, e.cfg.CoolDown)
-	standing := e.aside.state
-	deps.Metrics.standing.Store(&standing)
+	alone := e.aside.alone
+	deps.Metrics.isAlone.Store(&alone)
 	if !cfg.Enabled {
 		return e, nil
 	}

@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/utils/clock"
 )
@@ -197,27 +196,6 @@ func TestStepDown(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestStartOfATerm(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &leaseServer{}
-		s.hold("x")
-		a := start(t, s, "a")
-		want := func(when string, at float64) {
-			t.Helper()
-			if got := testutil.ToFloat64(a.deps.Metrics.started); got != at {
-				t.Errorf("leadership_term_start_timestamp_seconds is %v %s, want %v", got, when, at)
-			}
-		}
-		want("before the first term", 0)
-		begun := time.Now().Add(15 * time.Second)
-		sleep(time.Minute)
-		want("in a term", float64(begun.Unix()))
-		s.hold("y")
-		sleep(0)
-		want("after the term", 0)
-	})
 }
 
 // A leader that is alone does not lead and stand aside by turns: once it has seen that nobody else takes the lease it goes on.

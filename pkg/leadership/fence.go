@@ -248,7 +248,6 @@ func (f *Fence) start(req *http.Request) (*http.Request, *flight, error) {
 	}
 	req = fl.prepare(req, a.left)
 	f.flights[fl] = struct{}{}
-	f.metrics.inFlight.Set(float64(len(f.flights)))
 	return req, fl, nil
 }
 
@@ -262,13 +261,11 @@ func (f *Fence) landed(fl *flight, known bool) {
 	}
 	if !known && !fl.waits && mutates(fl.method) {
 		f.metrics.unanswered.Inc()
-		f.metrics.unknown.WithLabelValues(fl.method).Inc()
 		if fl.allowed.limited() {
 			f.unsettled = timing.Later(f.unsettled, fl.settled())
 		}
 	}
 	delete(f.flights, fl)
-	f.metrics.inFlight.Set(float64(len(f.flights)))
 	f.tellIdle()
 }
 

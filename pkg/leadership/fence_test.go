@@ -458,8 +458,8 @@ func TestUnknownOutcomes(t *testing.T) {
 				} else if fence.settled().After(sent) {
 					t.Errorf("it may be done for %v, want not any more", fence.settled().Sub(sent))
 				}
-				if got := testutil.ToFloat64(metrics.unknown.WithLabelValues(tt.method)); got != want {
-					t.Errorf("unknown outcomes = %v, want %v", got, want)
+				if got := testutil.ToFloat64(metrics.unanswered); got != want {
+					t.Errorf("unanswered writes = %v, want %v", got, want)
 				}
 			})
 		})

@@ -11,8 +11,6 @@ import (
 type Metrics struct {
 	master     *prometheus.GaugeVec   // by name of the lease
 	slowpath   *prometheus.CounterVec // by name of the lease
-	term       prometheus.Gauge
-	started    prometheus.Gauge
 	renewalAge prometheus.GaugeFunc
 	lease      prometheus.Gauge
 	takeovers  *prometheus.HistogramVec // by cause
@@ -20,23 +18,17 @@ type Metrics struct {
 
 	refusals   *prometheus.CounterVec // by verb
 	cuts       *prometheus.CounterVec // by verb
-	unknown    *prometheus.CounterVec // by verb
 	unanswered prometheus.Gauge
-	inFlight   prometheus.Gauge
-	atRelease  prometheus.Gauge
+	alone      prometheus.GaugeFunc
 
-	aside prometheus.GaugeFunc
-	alone prometheus.GaugeFunc
-
-	age      atomic.Pointer[func() float64]             // of the last renewal; set by the elector, as the next
-	standing atomic.Pointer[func() (aside, alone bool)] // see Metrics.outside
+	age     atomic.Pointer[func() float64] // of the last renewal; set by the elector, as the next
+	isAlone atomic.Pointer[func() bool]
 }
 
 // NewMetrics registers all metrics of this package with reg. Call it once per manager.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := newMetrics()
-	reg.MustRegister(m.master, m.slowpath, m.term, m.started, m.renewalAge, m.lease, m.takeovers, m.ended, m.refusals, m.cuts, m.unknown, m.unanswered, m.inFlight, m.atRelease,
-		m.aside, m.alone)
+	reg.MustRegister(m.master, m.slowpath, m.renewalAge, m.lease, m.takeovers, m.ended, m.refusals, m.cuts, m.unanswered, m.alone)
 	return m
 }
 
@@ -48,9 +40,7 @@ func newMetrics() *Metrics {
 			Help: "1 while this process holds and renews the lease, 0 while it does not."}, []string{"name"}),
 		slowpath: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "leader_election_slowpath_total",
 			Help: "Renewals of the lease that had to read it first."}, []string{"name"}),
-		term:    gauge("term_number", "Terms this process has begun; the number of the running or last one."),
-		started: gauge("term_start_timestamp_seconds", "Unix time at which the running term began; 0 while there is none."),
-		lease:   gauge("lease_duration_seconds", "For how long this process last renewed the lease; 0 while not leading. It is longer than configured while writes are slow."),
+		lease: gauge("lease_duration_seconds", "For how long this process last renewed the lease; 0 while not leading. It is longer than configured while writes are slow."),
 		takeovers: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "leadership_takeover_duration_seconds",
 			Help: "Time from the moment the lease was free, as seen here, to the start of the term, by how it became free.",
@@ -60,10 +50,7 @@ func newMetrics() *Metrics {
 		ended:      counters("terms_ended_total", "Terms that ended, by reason.", "reason"),
 		refusals:   counters("fence_refusals_total", "Requests refused because they belonged to no running term.", "verb"),
 		cuts:       counters("fence_cuts_total", "Requests cut in flight because their term ended hard.", "verb"),
-		unknown:    counters("fence_unknown_outcomes_total", "Writes that ended without an answer that tells whether they were done.", "verb"),
 		unanswered: gauge("fence_unanswered_writes", "Writes in a row that ended without an answer that tells whether they were done; 0 after the next answered write."),
-		inFlight:   gauge("fence_in_flight_requests", "Requests of controllers in flight."),
-		atRelease:  gauge("fence_in_flight_requests_at_release", "Requests of controllers still in flight when this process last gave the lease away. More than 0 is a defect."),
 	}
 	m.renewalAge = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "leadership_last_renewal_age_seconds",
@@ -74,14 +61,13 @@ func newMetrics() *Metrics {
 		}
 		return 0
 	})
-	m.aside = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "leadership_standing_aside",
-		Help: "1 while this process stays out of the election because it sees too little.",
-	}, func() float64 { aside, _ := m.outside(); return number(aside) })
 	m.alone = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "leadership_alone",
 		Help: "1 while this process leads, or competes for the lease, though it stood aside of late: nobody else took the lease.",
-	}, func() float64 { _, alone := m.outside(); return number(alone) })
+	}, func() float64 {
+		alone := m.isAlone.Load()
+		return number(alone != nil && (*alone)())
+	})
 	m.initialise()
 	return m
 }
@@ -97,14 +83,6 @@ func (m *Metrics) leads(lease string, yes bool) { m.master.WithLabelValues(lease
 
 // slow counts a renewal that had to read the lease first.
 func (m *Metrics) slow(lease string) { m.slowpath.WithLabelValues(lease).Inc() }
-
-// outside says whether the elector stands aside, and whether it has found that it is alone.
-func (m *Metrics) outside() (aside, alone bool) {
-	if standing := m.standing.Load(); standing != nil {
-		return (*standing)()
-	}
-	return false, false
-}
 
 func number(b bool) float64 {
 	if b {
@@ -124,9 +102,6 @@ func (m *Metrics) initialise() {
 	for _, verb := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 		m.refusals.WithLabelValues(verb)
 		m.cuts.WithLabelValues(verb)
-		if mutates(verb) {
-			m.unknown.WithLabelValues(verb)
-		}
 	}
 }
 

@@ -85,8 +85,6 @@ func (e *Elector) begin(ctx context.Context, held *holding) *service {
 	if held != nil && isClosed(held.lost) { // before there was a term to end
 		e.fence.end(held.reason)
 	}
-	e.deps.Metrics.term.Set(float64(term.Number))
-	e.deps.Metrics.started.Set(float64(now.UnixNano()) / float64(time.Second))
 	e.deps.Metrics.takeovers.WithLabelValues(string(cause)).Observe(now.Sub(free).Seconds())
 	klog.FromContext(ctx).Info("Term begins", "term", term.Number, "cause", cause, "leaseFreeFor", now.Sub(free).Round(time.Millisecond))
 	s := &service{e: e, term: term, holding: held, led: make(chan error, 1), relied: e.cfg.LeaseDuration}
@@ -269,15 +267,14 @@ func (s *service) conclude(ctx context.Context) {
 	e, ctx := s.e, context.WithoutCancel(ctx)
 	s.stopTimer()
 	e.fence.close("its term is over")
-	inFlight := e.fence.inFlight()
 	klog.FromContext(ctx).Info("Controllers stopped", "term", s.term.Number, "after", e.clock.Since(s.endBegan).Round(time.Millisecond),
-		"drained", s.phase == clean, "stuck", s.stuck, "inFlight", inFlight)
+		"drained", s.phase == clean, "stuck", s.stuck, "inFlight", e.fence.inFlight())
 	if s.holding != nil {
 		s.lapse.Stop()
 		s.holding.stop()
 		<-s.holding.done
 		e.lease.resign()
-		s.handOver(ctx, inFlight)
+		s.handOver(ctx)
 		e.announce(ctx, stoppedLeading)
 	}
 	s.retire()
@@ -285,12 +282,11 @@ func (s *service) conclude(ctx context.Context) {
 }
 
 // handOver gives the lease away as soon as that is safe: now, or by what it is left to expire.
-func (s *service) handOver(ctx context.Context, inFlight int) {
+func (s *service) handOver(ctx context.Context) {
 	e := s.e
 	switch {
 	case s.deposed:
 	case s.phase == clean:
-		e.deps.Metrics.atRelease.Set(float64(inFlight))
 		e.leave(ctx, func() time.Duration { return 0 })
 	case s.stuck:
 		klog.FromContext(ctx).Info("Left the lease to expire, controllers have not returned", "lease", e.lease)
@@ -314,7 +310,6 @@ func (s *service) flush(ctx context.Context) {
 func (s *service) retire() {
 	e := s.e
 	e.deps.Metrics.ended.WithLabelValues(string(s.end)).Inc()
-	e.deps.Metrics.started.Set(0)
 	e.deps.Metrics.lease.Set(0)
 	e.aside.notBefore(timing.Later(e.clock.Now(), e.fence.settled())) // a drain is no time in which others could have taken the lease
 	e.lock.Lock()
