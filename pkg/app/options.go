@@ -2,7 +2,6 @@ package app
 
 import (
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -40,7 +39,7 @@ type Options struct {
 	controllers []controller.Registration // with the configurations that their flags are bound to
 
 	gates   *gates
-	version versionFlag
+	version string                // --version: true, false or raw
 	flags   cliflag.NamedFlagSets // all flags by section, as given; shown by /flagz
 	unused  []string              // flags of kube-controller-manager that were given and mean nothing here
 }
@@ -111,7 +110,7 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	o.Client.addMiscFlags(misc)
 	addUnusedFlags(misc, &o.unused)
 	global := fss.FlagSet("global")
-	o.version.addFlag(global)
+	addVersionFlag(global, &o.version)
 	globalflag.AddGlobalFlags(global, Name, logs.SkipLoggingConfigurationFlags())
 	o.describe(fss)
 	o.flags = fss
@@ -274,9 +273,6 @@ func (o *Options) Gate() featuregate.FeatureGate { return o.gates.gate }
 // UseGatesForLibraries hands the gates to the libraries that ask a global: client-go and the metrics package. It is for a process that is
 // a controller manager, and called once, when the gates are set and before the first client is made.
 func (o *Options) UseGatesForLibraries() { o.gates.useForLibraries() }
-
-// PrintVersion writes what --version asks for and says whether it asks for anything.
-func (o *Options) PrintVersion(w io.Writer) (bool, error) { return o.version.print(w) }
 
 // Warn tells of valid options that are probably a mistake.
 func (o *Options) Warn(log klog.Logger) {
