@@ -13,11 +13,8 @@ import (
 	"golang.org/x/sync/singleflight"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/kubernetes"
@@ -28,7 +25,7 @@ import (
 )
 
 const (
-	// reviewTimeout bounds one question to the API server with all its repetitions.
+	// reviewTimeout bounds one review with the retries of client-go.
 	reviewTimeout = 10 * time.Second // k8s.io/apiserver v0.37: one try of one
 	// reviewRate and reviewBurst bound how many questions of each kind are asked, per second and at once: anybody who can reach the port
 	// can make us ask, with a token or a path that was not seen before. As k8s.io/apiserver v0.37.
@@ -39,12 +36,6 @@ const (
 	// decisionCacheSize bounds the remembered answers about access, as upstream.
 	decisionCacheSize = 8192
 )
-
-// reviewRetry says how often and when a question is repeated that the API server had no answer for in a moment of weakness. As
-// k8s.io/apiserver v0.37.
-func reviewRetry() wait.Backoff {
-	return wait.Backoff{Duration: 500 * time.Millisecond, Factor: 1.5, Jitter: 0.2, Steps: 5}
-}
 
 // errTooManyReviews means that the API server was not asked, because it was asked too often in the last moments.
 var errTooManyReviews = errors.New("too many questions about clients, the API server is spared")
@@ -58,36 +49,14 @@ func newReviewer(clk clock.PassiveClock) reviewer {
 	return reviewer{flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(reviewRate, reviewBurst, clk)}
 }
 
-// ask calls f until it succeeds, fails for a reason that will last, or time or retries are used up. It returns f's last error, or
-// errTooManyReviews, without waiting, if f was not called because of the limit.
+// ask calls f with a timeout. It returns errTooManyReviews, without calling f, if the limit is reached.
 func (r reviewer) ask(ctx context.Context, f func(context.Context) error) error {
+	if !r.limit.TryAccept() {
+		return errTooManyReviews
+	}
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
-	var last error
-	err := wait.ExponentialBackoffWithContext(ctx, reviewRetry(), func(ctx context.Context) (bool, error) {
-		if !r.limit.TryAccept() {
-			last = errTooManyReviews
-			return false, last
-		}
-		last = f(ctx)
-		if last != nil && !passing(last) {
-			return false, last
-		}
-		return last == nil, nil
-	})
-	if err != nil && last == nil {
-		return err
-	}
-	return last
-}
-
-// passing says whether the same question may well be answered in a moment.
-func passing(err error) bool {
-	if _, delay := apierrors.SuggestsClientDelay(err); delay {
-		return true
-	}
-	return utilnet.IsConnectionReset(err) || utilnet.IsHTTP2ConnectionLost(err) ||
-		apierrors.IsInternalError(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err)
+	return f(ctx)
 }
 
 // tokenReviewer asks the API server whose token it is, and remembers its answers for a while. Upstream's cache would do, but
