@@ -1,6 +1,5 @@
 // Package kubeclient makes client configurations: from a kubeconfig or the pod's service account, with the user agent of a purpose, or as
-// another service account. Clients made of them read the file with their API server's authorities again as soon as they meet a
-// certificate that none of these signed.
+// another service account.
 package kubeclient
 
 import (
@@ -25,9 +24,6 @@ func Load(flag, file, address string) (*rest.Config, error) {
 		if err != nil && !errors.Is(err, rest.ErrNotInCluster) {
 			return nil, fmt.Errorf("service account of the pod: %w", err)
 		}
-		if err == nil {
-			followAuthority(cfg)
-		}
 		return cfg, err
 	}
 	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: file}
@@ -49,7 +45,6 @@ func Load(flag, file, address string) (*rest.Config, error) {
 		}
 		return nil, fmt.Errorf("--%s=%s: %w", flag, file, flagcheck.OneLine(err))
 	}
-	followAuthority(cfg)
 	return cfg, nil
 }
 

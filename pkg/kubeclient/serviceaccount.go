@@ -37,7 +37,6 @@ func AsServiceAccount(base *rest.Config, name string, guard func(*rest.Config)) 
 	flight := new(singleflight.Group)
 	cfg := rest.AnonymousClientConfig(base)
 	cfg.UserAgent = WithAgent(base, name).UserAgent
-	followAuthority(cfg)
 	guard(cfg)
 	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &bearer{tokens: tokens, next: rt, flight: flight} })
 	return cfg, nil

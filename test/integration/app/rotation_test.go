@@ -16,8 +16,12 @@ import (
 	"minikcm/test/faults"
 )
 
-// The API server comes back with a certificate of another authority, and the file that the kubeconfig names has it too.
+// authorityPeriod is how often client-go v0.37 reads the file with the authorities of the API server.
+const authorityPeriod = 5 * time.Minute
+
+// The API server comes back with a certificate of another authority, which the file that the kubeconfig names has too.
 func TestNewAuthorityIsFollowedWithoutARestart(t *testing.T) {
+	controlplane.SkipUnlessLong(t) // it waits for client-go
 	namespace, client := cluster.Namespace(t), cluster.Client(t)
 	proxy := faults.New(t, cluster.ManagerConfig("manager"))
 	file := filepath.Join(t.TempDir(), "ca.crt")
@@ -40,7 +44,7 @@ func TestNewAuthorityIsFollowedWithoutARestart(t *testing.T) {
 	if _, err := client.AppsV1().ReplicaSets(namespace).Create(t.Context(), controlplane.ReplicaSet(namespace, "web", 1), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	controlplane.Eventually(t, 30*time.Second, func(ctx context.Context) error {
+	controlplane.Eventually(t, authorityPeriod+time.Minute, func(ctx context.Context) error {
 		pods, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
 		if err == nil && len(pods.Items) == 0 {
 			err = errors.New("no pod yet")
