@@ -1,0 +1,143 @@
+package app
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/util/yaml"
+)
+
+// rolesOf returns what the roles in files of deploy/ grant, one verb on one resource each. Elements of the paths may be patterns.
+func rolesOf(t *testing.T, files ...string) []right {
+	t.Helper()
+	var granted []right
+	for _, pattern := range files {
+		paths, err := filepath.Glob(filepath.Join("../../deploy", pattern))
+		if err != nil || len(paths) != 1 {
+			t.Fatalf("%s stands for %v, %v; want one file", pattern, paths, err)
+		}
+		file, err := os.Open(paths[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = file.Close() }()
+		for decoder := yaml.NewYAMLOrJSONDecoder(file, 4096); ; {
+			var role rbacv1.ClusterRole // a Role has the same fields
+			if err := decoder.Decode(&role); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatalf("%s: %v", paths[0], err)
+			}
+			if strings.HasSuffix(role.Kind, "Role") {
+				granted = append(granted, rightsOf(role)...)
+			}
+		}
+	}
+	return granted
+}
+
+func rightsOf(role rbacv1.ClusterRole) (all []right) {
+	for _, rule := range role.Rules {
+		names := rule.ResourceNames
+		if len(names) == 0 {
+			names = []string{""}
+		}
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				for _, verb := range rule.Verbs {
+					for _, name := range names {
+						all = append(all, right{verb: verb, group: group, resource: resource, namespace: role.Namespace, name: name})
+					}
+				}
+			}
+		}
+	}
+	return all
+}
+
+// covers reports whether a granted right is enough for a required one.
+func (r right) covers(required right) bool {
+	fits := func(granted, required, all string) bool { return granted == required || granted == all }
+	return r.verb == required.verb && fits(r.group, required.group, "*") && fits(r.resource, required.resource, "*") &&
+		fits(r.namespace, required.namespace, "") && fits(r.name, required.name, "")
+}
+
+// compareRights fails the test unless the granted rights cover the required ones, and each of own, which are granted besides, is the only one
+// that covers some required right.
+func compareRights(t *testing.T, required []need, granted, own []right) {
+	t.Helper()
+	granted = slices.Concat(granted, own)
+	needed := map[right]bool{}
+	for _, n := range required {
+		if n.nonResource != "" { // granted to every client by the API server's own roles
+			continue
+		}
+		var by []right
+		for _, g := range granted {
+			if g.covers(n.right) && !slices.Contains(by, g) {
+				by = append(by, g)
+			}
+		}
+		switch len(by) {
+		case 0:
+			t.Errorf("%s is required and not granted", n)
+		case 1:
+			needed[by[0]] = true
+		}
+	}
+	for _, g := range own {
+		if !needed[g] {
+			t.Errorf("%s is granted and not required", g)
+		}
+	}
+}
+
+// requiredBy returns what a manager with these flags requires, by account.
+func requiredBy(t *testing.T, args ...string) map[string][]need {
+	t.Helper()
+	cfg, err := parsed(t, append([]string{"--kubeconfig=" + minimalKubeconfig(t)}, args...)...).Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	by := map[string][]need{}
+	for _, id := range required(cfg) {
+		by[id.account] = append(by[id.account], id.needs...)
+	}
+	return by
+}
+
+// TestDeployGrantsExactlyWhatIsRequired compares the roles of deploy/ with the rights that controllers request: for each controller the role in its
+// own file, beside what every manager has; and with service accounts what is left to the manager, and that an account has what it needs.
+func TestDeployGrantsExactlyWhatIsRequired(t *testing.T) {
+	const identity, accounts, collector = "rbac/identity.yaml", "--use-service-account-credentials", "garbage-collector-controller"
+	var byDefault []string
+	for i, c := range Controllers() {
+		role := rolesOf(t, "*/"+c.Name+".yaml")
+		if !c.DisabledByDefault {
+			byDefault = append(byDefault, c.Name)
+		}
+		t.Run(c.Name, func(t *testing.T) {
+			common := rolesOf(t, identity)
+			required := requiredBy(t, "--controllers="+c.Name)[""]
+			compareRights(t, required, common, role)
+			if i == 0 {
+				compareRights(t, required, role, common)
+			}
+			for _, n := range requiredBy(t, "--controllers="+c.Name, accounts)[c.Agent] {
+				if n.nonResource == "" && !slices.ContainsFunc(role, func(g right) bool { return g.covers(n.right) }) {
+					t.Errorf("%s is required by the account %s and not granted", n, c.Agent)
+				}
+			}
+		})
+	}
+	t.Run(accounts, func(t *testing.T) {
+		compareRights(t, requiredBy(t, "--controllers="+strings.Join(byDefault, ","), accounts)[""], rolesOf(t, identity), rolesOf(t, "service-accounts/manager.yaml"))
+		compareRights(t, requiredBy(t, "--controllers="+collector, accounts)[""], rolesOf(t, identity), rolesOf(t, "garbage-collector/service-account/manager.yaml"))
+	})
+}
