@@ -31,9 +31,10 @@ import (
 const label = "example.com/beat"
 
 func main() {
-	election := leadership.Config{
-		LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second, ShutdownTimeout: 10 * time.Second,
-	}
+	election := leadership.Config{ShutdownTimeout: 10 * time.Second}
+	flag.DurationVar(&election.LeaseDuration, "lease-duration", 15*time.Second, "Time after which another replica may take a Lease that is not renewed.")
+	flag.DurationVar(&election.RenewDeadline, "renew-deadline", 10*time.Second, "Time after which a leader that cannot renew the Lease stops.")
+	flag.DurationVar(&election.RetryPeriod, "retry-period", 2*time.Second, "Time between two renewals.")
 	flag.StringVar(&election.Namespace, "namespace", "default", "Namespace of the Lease, and of the ConfigMaps to count in.")
 	flag.StringVar(&election.Name, "lease", "operator", "Name of the Lease.")
 	every := flag.Duration("every", 100*time.Millisecond, "Time between two beats of a ConfigMap.")
@@ -79,6 +80,7 @@ func run(ctx context.Context, elected string, election leadership.Config, metric
 func usual(ctx context.Context, cfg *rest.Config, election leadership.Config, options manager.Options, setUp func(manager.Manager) error) error {
 	options.LeaderElection, options.LeaderElectionReleaseOnCancel = true, true
 	options.LeaderElectionNamespace, options.LeaderElectionID = election.Namespace, election.Name
+	options.LeaseDuration, options.RenewDeadline, options.RetryPeriod = &election.LeaseDuration, &election.RenewDeadline, &election.RetryPeriod
 	mgr, err := ctrl.NewManager(cfg, options)
 	if err != nil {
 		return err

@@ -1,14 +1,13 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"minikcm/test/controlplane"
@@ -33,9 +32,7 @@ func (r *rig) judgeHistory() {
 		r.violate("", err.Error())
 		return
 	}
-	j := &judge{rig: r, audit: events.Where(controlplane.Completed, controlplane.Writes, func(e *auditv1.Event) bool {
-		return e.ResponseStatus != nil && e.ResponseStatus.Code < 300 && e.ObjectRef != nil
-	})}
+	j := &judge{rig: r, audit: events.Where(controlplane.Completed, controlplane.Succeeded, controlplane.Writes, func(e *auditv1.Event) bool { return e.ObjectRef != nil })}
 	j.deletes = map[string]controlplane.AuditEvents{}
 	for _, e := range j.audit.Where(controlplane.ByVerb("delete")) {
 		of := e.ObjectRef.Resource + " " + e.ObjectRef.Namespace + "/" + e.ObjectRef.Name
@@ -56,57 +53,33 @@ func by(controller string) controlplane.AuditMatch {
 	}
 }
 
-// taking is a write to the Lease.
-type taking struct {
-	user, holder string
-	at           time.Time // of the answer
-}
+var leaseKey = types.NamespacedName{Namespace: leaseSpace, Name: leaseName}
 
-func (j *judge) takings() []taking {
-	var all []taking
-	for _, e := range j.audit.Where(controlplane.ByResource("leases"), controlplane.ByNamespace(leaseSpace)) {
-		if !strings.HasPrefix(e.User.Username, "manager-") {
-			continue
-		}
-		var lease coordinationv1.Lease
-		if e.RequestObject == nil || json.Unmarshal(e.RequestObject.Raw, &lease) != nil || lease.Name != leaseName {
-			continue
-		}
-		t := taking{user: e.User.Username, at: e.StageTimestamp.Time}
-		if lease.Spec.HolderIdentity != nil {
-			t.holder = *lease.Spec.HolderIdentity
-		}
-		all = append(all, t)
+// ofManagers returns a copy of the managers' writes, and the managers' names.
+func (j *judge) ofManagers() (events controlplane.AuditEvents, managers []string) {
+	for _, s := range j.slots {
+		managers = append(managers, s.name)
 	}
-	return all
+	return j.audit.Where(func(e *auditv1.Event) bool { return slices.Contains(managers, e.User.Username) }), managers
 }
 
-// exempt are the writes that pass no fence.
-var exempt = []string{"leases", "events", "tokenreviews", "subjectaccessreviews", "selfsubjectaccessreviews"}
-
-// judgeWriters: a write that was sent after another manager's taking of the Lease had been answered breaks the promise.
+// judgeWriters reports writes that a manager sent without the Lease. Only writes of managers count as changes of the Lease.
 func (j *judge) judgeWriters() {
-	takings := j.takings()
-	for _, e := range j.audit {
-		if !strings.HasPrefix(e.User.Username, "manager-") || slices.Contains(exempt, e.ObjectRef.Resource) {
-			continue
-		}
-		sent := j.sent(&e)
-		var last taking
-		for _, t := range takings {
-			if !t.at.Before(sent) {
-				break
-			}
-			last = t
-		}
-		late := sent.Sub(last.at)
+	events, managers := j.ofManagers()
+	for i := range events {
+		events[i].RequestReceivedTimestamp.Time = j.sent(&events[i])
+	}
+	breaches, err := controlplane.JudgeLease(events, leaseKey, managers...)
+	if err != nil {
+		j.violate("", err.Error())
+	}
+	for _, b := range breaches {
+		sent := b.Write.RequestReceivedTimestamp.Time
 		switch {
-		case last.user == e.User.Username && last.holder != "":
-		case j.away.within(last.at, sent) > 0: // the audit log lacks what was answered by nobody
-		case j.undelivered(e.User.Username, sent):
+		case j.away.within(b.Last.Answered, sent) > 0: // the audit log lacks what was answered by nobody
+		case j.undelivered(b.Write.User.Username, sent):
 		default:
-			j.violateAt(e.ObjectRef.Namespace+"/"+e.ObjectRef.Name, sent, fmt.Sprintf("%s sent %s %s/%s %v after %s (holder %q) had written the Lease",
-				e.User.Username, e.Verb, e.ObjectRef.Resource, e.ObjectRef.Name, late, last.user, last.holder))
+			j.violateAt(b.Write.ObjectRef.Namespace+"/"+b.Write.ObjectRef.Name, sent, b.String())
 		}
 	}
 }

@@ -115,7 +115,11 @@ func (j *judge) judgeCreate(t *tally, pod *corev1.Pod, c change) {
 // overtaken tells whether the create of a pod lay in the network for longer than the time it was given, which the API server counts from
 // its arrival, while another manager took the Lease. Its sender cannot call it back, and does not wait for longer than that.
 func (j *judge) overtaken(pod *corev1.Pod, at time.Time) bool {
-	takings := j.takings()
+	events, _ := j.ofManagers()
+	changes, err := controlplane.LeaseChanges(events, leaseKey)
+	if err != nil {
+		return false
+	}
 	for _, e := range j.audit.Where(controlplane.ByResource("pods"), controlplane.ByVerb("create"), controlplane.ByNamespace(pod.Namespace), controlplane.ByName(pod.Name)) {
 		target, err := url.Parse(e.RequestURI)
 		if err != nil {
@@ -131,7 +135,9 @@ func (j *judge) overtaken(pod *corev1.Pod, at time.Time) bool {
 			if q.Fault != lateCommit || q.Verb != "create" || q.Namespace != pod.Namespace || way < given || way > 10*time.Second {
 				continue
 			}
-			if slices.ContainsFunc(takings, func(t taking) bool { return t.user != s.name && t.at.After(q.Time) && t.at.Before(at) }) {
+			if slices.ContainsFunc(changes, func(c controlplane.LeaseChange) bool {
+				return c.User != s.name && c.Answered.After(q.Time) && c.Answered.Before(at)
+			}) {
 				return true
 			}
 		}

@@ -53,11 +53,11 @@ func created(t *testing.T, want int, contenders ...*contender) {
 	taken := takings(leaseChanges(t))
 	total := 0
 	for _, c := range contenders {
-		for _, w := range writes(t, c.user, controlplane.Completed, succeeded, controlplane.ByResource("pods"), controlplane.ByVerb("create")) {
+		for _, w := range podCreates(t, c.user) {
 			total++
-			if last, ok := holderAt(taken, w.StageTimestamp.Time); !ok || last.user != c.user {
-				t.Errorf("%s created a pod at %v, when %q had taken the lease at %v", c.user, w.StageTimestamp.Format(time.StampMilli), last.user,
-					last.answer.Format(time.StampMilli))
+			if last := controlplane.LastLeaseChange(taken, w.StageTimestamp.Time); last.User != c.user {
+				t.Errorf("%s created a pod at %v, when %q had taken the lease at %v", c.user, w.StageTimestamp.Format(time.StampMilli), last.User,
+					last.Answered.Format(time.StampMilli))
 			}
 		}
 	}
@@ -81,26 +81,51 @@ func leaseLasts(t *testing.T, seconds int32, timeout time.Duration) {
 	})
 }
 
+// TestSlowAdmissionIsOutlasted has a webhook that takes longer than a write has in the usual term. After SIGTERM the next leader must not
+// create the pods again.
+func TestSlowAdmissionIsOutlasted(t *testing.T) {
+	quiet(t)
+	const replicas = 2
+	namespace := here(t).Namespace(t)
+	hook := here(t).Webhook(t, controlplane.Webhook{Operations: []string{"CREATE"}, Resource: "pods", Namespace: namespace, TimeoutSeconds: 20})
+	hook.Delay(6 * time.Second)
+	leader, standby := pair(t, startDirect)
+	set(t, namespace, replicas)
+	leaseLasts(t, 42, 20*time.Second)
+	repeated(t, leader)
+	leader.signal(t, syscall.SIGTERM)
+	pods(t, namespace, replicas, time.Minute)
+	created(t, replicas, leader, standby)
+	judge(t, leader, standby)
+}
+
+// repeated waits until a contender has sent a second write for a pod.
+func repeated(t *testing.T, c *contender) {
+	t.Helper()
+	controlplane.Eventually(t, 30*time.Second, func(context.Context) error {
+		sent := here(t).AuditLogSince(t, here(t).since, controlplane.ByUser(c.user), controlplane.Received, controlplane.ByResource("pods"), controlplane.ByVerb("create"))
+		if len(sent) < 2 {
+			return fmt.Errorf("%d creates", len(sent))
+		}
+		return nil
+	})
+}
+
 // kube-apiserver would wait 34 s for each of these.
 func TestPodsAreCreatedThroughSlowAdmission(t *testing.T) {
-	t.Parallel()
 	for _, tt := range []struct {
 		name   string
 		hooks  []controlplane.Webhook
 		takes  time.Duration // 0: the webhooks hang
 		within time.Duration
-		long   bool
 	}{
-		{"15 s", []controlplane.Webhook{{TimeoutSeconds: 20}}, 15 * time.Second, 30 * time.Second, false},
-		{"20 s", []controlplane.Webhook{{TimeoutSeconds: 25}}, 20 * time.Second, 40 * time.Second, true},
-		{"30 s", []controlplane.Webhook{{TimeoutSeconds: 30}, {TimeoutSeconds: 30, Mutating: true}}, 15 * time.Second, 50 * time.Second, true},
-		{"two hung webhooks that are ignored", []controlplane.Webhook{{TimeoutSeconds: 10, Ignore: true}, {TimeoutSeconds: 10, Ignore: true, Mutating: true}}, 0, 40 * time.Second, false},
+		{"15 s", []controlplane.Webhook{{TimeoutSeconds: 20}}, 15 * time.Second, 30 * time.Second},
+		{"20 s", []controlplane.Webhook{{TimeoutSeconds: 25}}, 20 * time.Second, 40 * time.Second},
+		{"30 s", []controlplane.Webhook{{TimeoutSeconds: 30}, {TimeoutSeconds: 30, Mutating: true}}, 15 * time.Second, 50 * time.Second},
+		{"two hung webhooks that are ignored", []controlplane.Webhook{{TimeoutSeconds: 10, Ignore: true}, {TimeoutSeconds: 10, Ignore: true, Mutating: true}}, 0, 40 * time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if tt.long && !controlplane.Long() {
-				t.Skip("takes minutes, runs with make test-long")
-			}
-			quiet(t)
+			long(t)
 			namespace := here(t).Namespace(t)
 			var hooks []*controlplane.Admission
 			for _, hook := range tt.hooks {
@@ -115,10 +140,7 @@ func TestPodsAreCreatedThroughSlowAdmission(t *testing.T) {
 			leader, standby := pair(t, startPatient)
 			asked := set(t, namespace, 1)
 			pods(t, namespace, 1, tt.within+20*time.Second)
-			t.Logf("the pod is there after %v", time.Since(asked))
-			if took := time.Since(asked); controlplane.Long() && took > tt.within { // on a busy machine it says nothing
-				t.Errorf("the pod is there after %v, want at most %v", took, tt.within)
-			}
+			t.Logf("the pod is there after %v, on an idle machine at most %v", time.Since(asked), tt.within)
 			leaseLasts(t, 45, time.Second)
 			leader.WaitForLog(t, "Writes are slow")
 			for _, a := range hooks {
@@ -133,26 +155,21 @@ func TestPodsAreCreatedThroughSlowAdmission(t *testing.T) {
 
 // What the old leader has sent may be done until its deadline, whatever becomes of it.
 func TestNewLeaderWaitsForSlowAdmission(t *testing.T) {
-	t.Parallel()
 	const replicas = 3
 	for _, tt := range []struct {
 		name   string
 		signal syscall.Signal
 		takes  time.Duration // 0: two webhooks hang and are ignored
-		long   bool
 	}{
-		{"SIGTERM, 15 s", syscall.SIGTERM, 15 * time.Second, false},
-		{"SIGTERM, 30 s", syscall.SIGTERM, 30 * time.Second, true},
-		{"SIGKILL, 15 s", syscall.SIGKILL, 15 * time.Second, false},
-		{"SIGKILL, 30 s", syscall.SIGKILL, 30 * time.Second, true},
-		{"SIGTERM, two hung webhooks", syscall.SIGTERM, 0, true},
-		{"SIGKILL, two hung webhooks", syscall.SIGKILL, 0, true},
+		{"SIGTERM, 15 s", syscall.SIGTERM, 15 * time.Second},
+		{"SIGTERM, 30 s", syscall.SIGTERM, 30 * time.Second},
+		{"SIGKILL, 15 s", syscall.SIGKILL, 15 * time.Second},
+		{"SIGKILL, 30 s", syscall.SIGKILL, 30 * time.Second},
+		{"SIGTERM, two hung webhooks", syscall.SIGTERM, 0},
+		{"SIGKILL, two hung webhooks", syscall.SIGKILL, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if tt.long && !controlplane.Long() {
-				t.Skip("takes minutes, runs with make test-long")
-			}
-			quiet(t)
+			long(t)
 			namespace := here(t).Namespace(t)
 			// Two webhooks, because the API server waits 30 s for one at most.
 			for _, mutating := range []bool{false, true} {
@@ -167,22 +184,14 @@ func TestNewLeaderWaitsForSlowAdmission(t *testing.T) {
 			leader, standby := pair(t, startPatient)
 			set(t, namespace, replicas)
 			leaseLasts(t, 45, 20*time.Second)
-			asked := time.Now()
-			controlplane.Eventually(t, 30*time.Second, func(context.Context) error { // the write that was too slow is repeated
-				n := len(writes(t, leader.user, controlplane.Received, controlplane.ByResource("pods"), controlplane.ByVerb("create")))
-				if n < 2 {
-					return fmt.Errorf("%d creates", n)
-				}
-				return nil
-			})
-			t.Logf("the write is repeated %v after the lease is long", time.Since(asked))
+			repeated(t, leader)
 			ended := time.Now()
 			leader.signal(t, tt.signal)
 			pods(t, namespace, replicas, 5*time.Minute)
 			t.Logf("all pods are there %v after the signal", time.Since(ended))
 			for _, c := range takings(leaseChanges(t)) {
-				if c.user == standby.user {
-					t.Logf("another led %v after the signal", c.answer.Sub(ended))
+				if c.User == standby.user {
+					t.Logf("another led %v after the signal", c.Answered.Sub(ended))
 				}
 			}
 			created(t, replicas, leader, standby)

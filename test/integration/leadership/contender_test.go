@@ -143,10 +143,10 @@ func (c *contender) endsWell(t *testing.T) {
 func lastWriter(t *testing.T) string {
 	t.Helper()
 	changes := leaseChanges(t)
-	if len(changes) == 0 || changes[len(changes)-1].holder == "" {
+	if len(changes) == 0 || changes[len(changes)-1].Holder == "" {
 		return ""
 	}
-	return changes[len(changes)-1].user
+	return changes[len(changes)-1].User
 }
 
 // lease reads the Lease.
@@ -223,7 +223,7 @@ func createdByOne(t *testing.T, after time.Time, timeout time.Duration, some ...
 	t.Helper()
 	controlplane.Eventually(t, timeout, func(context.Context) error {
 		for _, c := range some {
-			for _, w := range writes(t, c.user, controlplane.Completed, succeeded, controlplane.ByResource("pods"), controlplane.ByVerb("create")) {
+			for _, w := range podCreates(t, c.user) {
 				if at := w.StageTimestamp.Time; at.After(after) {
 					who, took = c, at.Sub(after)
 					return nil

@@ -43,10 +43,9 @@ var blindnesses = []struct {
 }
 
 func TestBlindLeaderIsReplaced(t *testing.T) {
-	t.Parallel()
 	for _, b := range blindnesses {
 		t.Run(b.name, func(t *testing.T) {
-			quiet(t) // silence is judged after a minute and a half
+			long(t) // silence is judged after a minute and a half
 			load := work(t)
 			leader, standby := pair(t, start)
 			createdBy(t, leader, time.Time{}, 10*time.Second)
@@ -67,10 +66,9 @@ func TestBlindLeaderIsReplaced(t *testing.T) {
 
 // Nobody else could do better: it stands aside once, finds that it is alone, and goes on with what it sees.
 func TestBlindLeaderThatIsAloneGoesOn(t *testing.T) {
-	t.Parallel()
 	for _, b := range blindnesses[1:] { // the first takes the lease's connection, too, as soon as that is closed for some reason
 		t.Run(b.name, func(t *testing.T) {
-			quiet(t)
+			long(t)
 			load := work(t)
 			forgetLease(t)
 			leader := start(t, "a")
@@ -100,47 +98,11 @@ func TestBlindLeaderThatIsAloneGoesOn(t *testing.T) {
 	}
 }
 
-// To stand aside costs a lone leader its connections, and while dials hang it gets no others. It writes as soon as they work.
-func TestLoneLeaderWritesAsSoonAsDialsWork(t *testing.T) {
-	if !controlplane.Long() {
-		t.Skip("takes minutes; set LONG to run it")
-	}
-	quiet(t)
-	load := work(t)
-	forgetLease(t)
-	leader := start(t, "a")
-	createdBy(t, leader, time.Time{}, 30*time.Second)
-	heal := blindnesses[0].blind(t, leader)
-	controlplane.Eventually(t, 240*time.Second, func(context.Context) error {
-		for line := range strings.Lines(leader.Output()) {
-			if strings.Contains(line, "Competing for the lease again") {
-				return nil
-			}
-		}
-		return errors.New("it has not stood aside")
-	})
-	rs := controlplane.ReplicaSet(here(t).Namespace(t), "more", 3) // nobody sees it before dials work
-	if _, err := here(t).Client(t).AppsV1().ReplicaSets(rs.Namespace).Create(t.Context(), rs, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	healed := time.Now()
-	heal()
-	t.Logf("it writes %v after dials work again", createdBy(t, leader, healed, time.Minute))
-	leader.WaitForLog(t, "Cache is current again")
-	load.settles(t)
-	leader.runs(t)
-	judge(t, leader)
-}
-
 // A healthy cluster in which nothing happens, behind a proxy that ends each stream before the first bookmark: nobody steps down, nobody asks
 // for everything again and again. Ninety seconds without a bookmark are what makes a watch suspect, so less than two minutes show nothing.
 func TestQuietClusterBehindAProxyThatEndsIdleStreams(t *testing.T) {
-	quiet(t)
-	const idle = 30 * time.Second
-	lasts := 4 * time.Minute
-	if controlplane.Long() {
-		lasts = time.Hour
-	}
+	long(t)
+	const idle, lasts = 30 * time.Second, 4 * time.Minute
 	forgetLease(t)
 	leader := launch(t, "a", controlplane.ManagerBinary(t))
 	leader.waitUntilLeading(t)

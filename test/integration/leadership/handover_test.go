@@ -49,11 +49,11 @@ func expired(t *testing.T, first, second *contender) {
 	t.Helper()
 	var renewed time.Time
 	for _, c := range leaseChanges(t) {
-		if c.user == first.user {
-			renewed = c.received
+		if c.User == first.user {
+			renewed = c.Received
 		}
-		if c.user == second.user && c.received.After(renewed) && !renewed.IsZero() {
-			if waited := c.received.Sub(renewed); waited < leaseDuration {
+		if c.User == second.user && c.Received.After(renewed) && !renewed.IsZero() {
+			if waited := c.Received.Sub(renewed); waited < leaseDuration {
 				t.Errorf("the lease was taken %v after its last renewal, want at least %v", waited, leaseDuration)
 			}
 			return
@@ -84,7 +84,7 @@ func standing(context.Context) error { return nil }
 
 // A standby that was stopped has seen nothing of the lease for longer than it lasts. That is not a lease that has expired.
 func TestStoppedStandbyTakesNothing(t *testing.T) {
-	busy(t)
+	long(t)
 	load := work(t)
 	leader, standby := pair(t, start)
 	createdBy(t, leader, time.Time{}, 10*time.Second)
@@ -126,7 +126,7 @@ func TestPartitionedLeaderStopsAndComesBackAsStandby(t *testing.T) {
 }
 
 // outage is how long the API server is away.
-const outage = time.Minute
+const outage = 15 * time.Second
 
 func TestAPIServerOutageIsNotACrash(t *testing.T) {
 	quiet(t)
@@ -146,17 +146,6 @@ func TestAPIServerOutageIsNotACrash(t *testing.T) {
 	back := time.Now()
 	who, took := createdByOne(t, back, 30*time.Second, both...)
 	t.Logf("%s creates a pod %v after the API server was usable again", who.user, took)
-	first := took
-	for _, c := range both {
-		for _, w := range writes(t, c.user, controlplane.Completed, succeeded) {
-			if at := w.StageTimestamp.Time; at.After(back) {
-				first = min(first, at.Sub(back))
-			}
-		}
-	}
-	if t.Logf("first write after %v", first); controlplane.Long() && first > 3*time.Second { // on a busy machine it says nothing
-		t.Errorf("the first write came %v after the API server was usable again, want at most 3s", first)
-	}
 	load.settles(t)
 	judge(t, both...)
 	for _, c := range both {
@@ -165,27 +154,6 @@ func TestAPIServerOutageIsNotACrash(t *testing.T) {
 			t.Errorf("%s has started anew", c.user)
 		}
 	}
-}
-
-func TestDeletedLeaseChangesNothingForTheWorkload(t *testing.T) {
-	busy(t)
-	load := work(t)
-	leader, standby := pair(t, start)
-	createdBy(t, leader, time.Time{}, 10*time.Second)
-	deleted := time.Now()
-	if err := here(t).Client(t).CoordinationV1().Leases(leaseSpace).Delete(t.Context(), leaseName, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	createdBy(t, leader, deleted.Add(leaseDuration/2), 2*leaseDuration)
-	changes := leaseChanges(t)
-	if n := len(changes); changes[n-1].user != leader.user || changes[n-1].answer.Before(deleted) {
-		t.Errorf("the lease was last written by %s, want %s to have put it back", changes[n-1].user, leader.user)
-	}
-	if strings.Contains(leader.Output(), "Term ends") {
-		t.Error("the leader's term has ended, it should go on")
-	}
-	load.settles(t)
-	judge(t, leader, standby)
 }
 
 func TestStolenLeaseStopsTheOldLeaderAtOnce(t *testing.T) {
@@ -202,16 +170,16 @@ func TestStolenLeaseStopsTheOldLeaderAtOnce(t *testing.T) {
 	})
 	changes := leaseChanges(t)
 	theft := changes[len(changes)-1]
-	stolen := theft.answer
+	stolen := theft.Answered
 	select {
 	case at := <-arrived:
-		here(t).lag = max(0, at.Sub(stolen)) + max(0, theft.received.Sub(sent))
+		here(t).lag = max(0, at.Sub(stolen)) + max(0, theft.Received.Sub(sent))
 	case <-time.After(time.Minute):
 		t.Fatal("the event of the theft has not come")
 	}
 	leader.WaitForLog(t, "Term ends")
 	last := time.Duration(0)
-	for _, w := range writes(t, leader.user, controlplane.Received) {
+	for _, w := range here(t).AuditLogSince(t, here(t).since, controlplane.ByUser(leader.user), controlplane.Received, controlplane.ByResource("pods"), controlplane.Writes) {
 		last = max(last, w.StageTimestamp.Sub(stolen))
 	}
 	t.Logf("last write of the old leader %v after the theft, of which %v are the machine's", last, here(t).lag)

@@ -1,113 +1,73 @@
 package leadership
 
 import (
-	"encoding/json"
 	"slices"
 	"testing"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
-	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"minikcm/test/controlplane"
 )
 
-// leaseChange is one successful write to the Lease.
-type leaseChange struct {
-	user             string
-	holder           string // "" if it was released or deleted
-	deleted          bool
-	received, answer time.Time
-}
-
 // leaseChanges returns the writes to the Lease in the order of their answers.
-func leaseChanges(t *testing.T) []leaseChange {
+func leaseChanges(t *testing.T) []controlplane.LeaseChange {
 	t.Helper()
-	var changes []leaseChange
-	for _, e := range here(t).AuditLogSince(t, here(t).since, controlplane.Completed, controlplane.Writes, controlplane.ByResource("leases"),
-		controlplane.ByNamespace(leaseSpace), succeeded) {
-		if e.ObjectRef.Name != leaseName && e.Verb != "create" {
-			continue
-		}
-		c := leaseChange{user: e.User.Username, deleted: e.Verb == "delete", received: e.RequestReceivedTimestamp.Time, answer: e.StageTimestamp.Time}
-		if !c.deleted {
-			var lease coordinationv1.Lease
-			if e.RequestObject == nil || json.Unmarshal(e.RequestObject.Raw, &lease) != nil {
-				t.Fatalf("audit event without the Lease that was sent: %v", e.AuditID)
-			}
-			if lease.Name != leaseName {
-				continue
-			}
-			if lease.Spec.HolderIdentity != nil {
-				c.holder = *lease.Spec.HolderIdentity
-			}
-		}
-		changes = append(changes, c)
+	changes, err := controlplane.LeaseChanges(here(t).AuditLogSince(t, here(t).since, controlplane.ByResource("leases")), leaseKey)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return changes
 }
 
-func succeeded(e *auditv1.Event) bool { return e.ResponseStatus != nil && e.ResponseStatus.Code < 300 }
+var leaseKey = types.NamespacedName{Namespace: leaseSpace, Name: leaseName}
 
-// writes returns what a user asked to change in the cluster, other than Leases and events.
-func writes(t *testing.T, user string, matches ...controlplane.AuditMatch) controlplane.AuditEvents {
+// podCreates returns the pods that a user has created.
+func podCreates(t *testing.T, user string) controlplane.AuditEvents {
 	t.Helper()
-	return here(t).AuditLogSince(t, here(t).since, append(matches, controlplane.Writes, controlplane.ByUser(user),
-		controlplane.ByResource("pods", "pods/status", "replicasets", "replicasets/status"))...)
+	return here(t).AuditLogSince(t, here(t).since, controlplane.ByUser(user), controlplane.Completed, controlplane.Succeeded,
+		controlplane.ByResource("pods"), controlplane.ByVerb("create"))
 }
 
-// byHand is how long a leader may write on after the event that somebody outside the election took its lease.
+// byHand bounds for how long a leader may write after the event that a user outside the election took its Lease.
 const byHand = 100 * time.Millisecond
 
-// judge fails if any of the contenders
-//
-//   - sent a write, successful or not, that the API server received after it had answered somebody else's taking of the Lease, or its
-//     release, and before the contender had taken it again. A Lease that was deleted by hand is nobody else's yet;
-//   - deleted a pod: there is never one too many.
+// judge fails the test if a contender sent a write without the Lease, or deleted a pod of the workload, which never has one too many.
 func judge(t *testing.T, contenders ...*contender) {
 	t.Helper()
-	changes := slices.DeleteFunc(leaseChanges(t), func(c leaseChange) bool { return c.deleted })
-	manager := map[string]bool{}
-	for _, c := range contenders {
-		manager[c.user] = true
-	}
-	for _, c := range contenders {
-		for _, w := range writes(t, c.user, controlplane.Received) {
-			if w.Verb == "delete" || w.Verb == "deletecollection" {
-				t.Errorf("%s deleted %s, nobody asked for that", c.user, w.RequestURI)
-			}
-			at := w.StageTimestamp.Time
-			last, ok := holderAt(changes, at)
-			switch {
-			case ok && last.user == c.user && last.holder != "":
-			case ok && !manager[last.user] && at.Sub(last.answer) < byHand+here(t).lag:
-			default:
-				t.Errorf("%s sent %s %s at %v, when the lease had been last written by %q (holder %q) at %v", c.user, w.Verb, w.RequestURI,
-					at.Format(time.StampMicro), last.user, last.holder, last.answer.Format(time.StampMicro))
-			}
-		}
+	judgeLease(t, contenders...)
+	for _, w := range here(t).AuditLogSince(t, here(t).since, controlplane.Received, controlplane.ByVerb("delete", "deletecollection"), controlplane.ByUserAgent("/replicaset-controller")) {
+		t.Errorf("%s deleted %s, the ReplicaSet had no pod too many", w.User.Username, w.RequestURI)
 	}
 }
 
-// holderAt returns the last change that was answered before a moment.
-func holderAt(changes []leaseChange, at time.Time) (last leaseChange, ok bool) {
-	for _, c := range changes {
-		if c.answer.Before(at) {
-			last, ok = c, true
+// judgeLease fails the test if a contender sent a write without the Lease, see [controlplane.JudgeLease].
+func judgeLease(t *testing.T, contenders ...*contender) {
+	t.Helper()
+	var users []string
+	for _, c := range contenders {
+		users = append(users, c.user)
+	}
+	breaches, err := controlplane.JudgeLease(here(t).AuditLogSince(t, here(t).since, controlplane.Writes), leaseKey, users...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range breaches {
+		if slices.Contains(users, b.Last.User) || b.Late() >= byHand+here(t).lag {
+			t.Error(b)
 		}
 	}
-	return last, ok
 }
 
 // takings returns the changes by which the Lease came to another holder than before.
-func takings(changes []leaseChange) []leaseChange {
-	var taken []leaseChange
+func takings(changes []controlplane.LeaseChange) []controlplane.LeaseChange {
+	var taken []controlplane.LeaseChange
 	holder := ""
 	for _, c := range changes {
-		if c.holder != "" && c.holder != holder {
+		if c.Holder != "" && c.Holder != holder {
 			taken = append(taken, c)
 		}
-		holder = c.holder
+		holder = c.Holder
 	}
 	return taken
 }

@@ -2,8 +2,8 @@
 // is what the API server saw: from its audit log, that nobody wrote without the lease; from a watch of its own, that a ReplicaSet never
 // had more pods than it asks for.
 //
-// The managers run with a lease of 6 s instead of 15 s, so that tests which wait for it are short. Most of the time they wait, so they
-// run side by side, each with a control plane to itself: a manager works on all ReplicaSets there are. The flag -lanes says how many.
+// The managers run with a lease of 6 s instead of 15 s, so that tests which wait for it are short. The tests wait most of the time, so they
+// run in parallel, each with a control plane to itself: a manager works on all ReplicaSets there are.
 package leadership
 
 import (
@@ -43,24 +43,17 @@ rules:
 - level: Metadata
 `
 
-// maxParallel is more than the number of tests: the lanes bound how many tests run at once.
-const maxParallel = "100"
+// defaultParallel is the number of tests that run at once, unless -parallel is given.
+const defaultParallel = "8"
 
-// quietLanes is how many tests that mostly wait run at once. Each has a control plane of its own.
-const quietLanes = 8
-
-var (
-	lanes    = flag.Int("lanes", 4, "how many tests that do not mostly wait run at once")
-	clusters pool
-)
+var clusters pool
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	if err := flag.Set("test.parallel", maxParallel); err != nil {
+	if err := flag.Set("test.parallel", defaultParallel); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	clusters.busy, clusters.quiet = make(chan struct{}, *lanes), make(chan struct{}, quietLanes)
+	flag.Parse()
 	code := m.Run()
 	if err := clusters.stop(); err != nil {
 		fmt.Fprintln(os.Stderr, "stop control planes:", err)
@@ -71,8 +64,6 @@ func TestMain(m *testing.M) {
 
 // pool keeps control planes for the next test.
 type pool struct {
-	busy, quiet chan struct{} // lanes
-
 	starting sync.Mutex // one after the other, or none has started before it is given up
 
 	lock sync.Mutex
@@ -145,11 +136,10 @@ func here(t *testing.T) *stage {
 	return s.(*stage)
 }
 
-// busy begins a test that works most of the time.
+// busy begins a test whose leader creates a pod all the time.
 func busy(t *testing.T) {
 	t.Helper()
 	t.Parallel()
-	enter(t, clusters.busy)
 	play(t, 100*time.Millisecond)
 }
 
@@ -157,20 +147,20 @@ func busy(t *testing.T) {
 func quiet(t *testing.T) {
 	t.Helper()
 	t.Parallel()
-	enter(t, clusters.quiet)
 	play(t, time.Second)
+}
+
+// long begins a test of the long tier that mostly waits.
+func long(t *testing.T) {
+	t.Helper()
+	controlplane.SkipUnlessLong(t)
+	quiet(t)
 }
 
 // alone begins a test that measures in milliseconds: none of this package runs beside it.
 func alone(t *testing.T) {
 	t.Helper()
 	play(t, 100*time.Millisecond)
-}
-
-// enter takes a lane until the end of the test.
-func enter(t *testing.T, lanes chan struct{}) {
-	lanes <- struct{}{}
-	t.Cleanup(func() { <-lanes })
 }
 
 func play(t *testing.T, pause time.Duration) {

@@ -44,16 +44,16 @@ func losesTheLease(t *testing.T, match faults.Match, fault faults.Fault) {
 
 // Nobody can release a lease then, but everybody can go, also with an endpoint whose reviews and client CAs come from that API server.
 func TestSIGTERMWhileTheAPIServerIsAway(t *testing.T) {
-	t.Parallel()
 	for _, tt := range []struct {
 		name string
 		away time.Duration // before the signal; informers wait longer each time
+		play func(*testing.T)
 	}{
-		{"since a moment", 0},
-		{"for long", 40 * time.Second},
+		{"since a moment", 0, quiet},
+		{"for long", 40 * time.Second, long},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			busy(t)
+			tt.play(t)
 			work(t)
 			leader, standby := pair(t, startServing)
 			createdBy(t, leader, time.Time{}, 10*time.Second)
@@ -102,7 +102,7 @@ func TestSIGTERMWhileAWriteIsNotAnswered(t *testing.T) {
 
 // A network that breaks every connection once a second lets nobody finish a long request, and many short ones.
 func TestConnectionsResetEverySecond(t *testing.T) {
-	busy(t)
+	long(t)
 	load := work(t)
 	leader, standby := pair(t, start)
 	createdBy(t, leader, time.Time{}, 10*time.Second)

@@ -18,7 +18,7 @@ func TestClockThatIsAhead(t *testing.T)  { wrongClock(t, "1h", syscall.SIGUSR2) 
 func TestClockThatIsBehind(t *testing.T) { wrongClock(t, "-1h", syscall.SIGUSR1) }
 
 func wrongClock(t *testing.T, off string, back syscall.Signal) {
-	busy(t)
+	long(t)
 	load := work(t)
 	wrong, err := time.ParseDuration(off)
 	if err != nil {
