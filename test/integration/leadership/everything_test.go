@@ -1,0 +1,166 @@
+package leadership
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"minikcm/pkg/app"
+	"minikcm/test/controlplane"
+)
+
+// everyLoop are writes that each controller sends all the time, by the end of its user agent, its verb and its resource.
+var everyLoop = []string{
+	"deployment-controller update deployments/status", "replicaset-controller create pods", "node-controller update nodes/status",
+	"node-controller delete pods", "pod-garbage-collector delete pods", "namespace-controller update namespaces/finalize",
+	"generic-garbage-collector delete configmaps",
+}
+
+// TestEveryControllerStopsWithItsTerm stops the leader and lets it go on, when another leads. Then that one is told to end.
+func TestEveryControllerStopsWithItsTerm(t *testing.T) {
+	quiet(t)
+	keepEveryLoopBusy(t)
+	a, b := pair(t, startEverything)
+	leads := func(c *contender) {
+		t.Helper()
+		since := time.Now()
+		controlplane.Eventually(t, 30*time.Second, func(context.Context) error {
+			if idle := c.idleLoops(t, since); len(idle) > 0 {
+				return fmt.Errorf("%s has sent no %q since %v", c.user, idle, since.Format(time.StampMilli))
+			}
+			return nil
+		})
+	}
+	leads(a)
+	a.signal(t, syscall.SIGSTOP)
+	leads(b)
+	a.signal(t, syscall.SIGCONT)
+	a.WaitForLog(t, "Term ends")
+	b.signal(t, syscall.SIGTERM)
+	leads(a)
+	b.endsWell(t)
+	judgeLease(t, a, b)
+}
+
+// startEverything starts a manager with all controllers, which give up nodes and namespaces soon.
+func startEverything(t *testing.T, name string) *contender {
+	t.Helper()
+	account := here(t).name + "-" + name
+	var all []string
+	for _, c := range app.Controllers() {
+		all = append(all, c.Name)
+	}
+	return &contender{
+		Process: run(t, here(t).ManagerConfig(account), []string{controlplane.ManagerBinary(t)}, "--secure-port=0", "--controllers="+strings.Join(all, ","),
+			"--node-monitor-period=500ms", "--node-monitor-grace-period=2s", "--node-startup-grace-period=2s", "--terminated-pod-gc-threshold=1",
+			"--namespace-deletion-grace-period=0"),
+		user: controlplane.ServiceAccount(account),
+	}
+}
+
+// idleLoops returns those of everyLoop that a contender has not sent since a time.
+func (c *contender) idleLoops(t *testing.T, since time.Time) (idle []string) {
+	t.Helper()
+	sent := here(t).AuditLogSince(t, since, controlplane.ByUser(c.user), controlplane.Completed, controlplane.Succeeded)
+	for _, loop := range everyLoop {
+		words := strings.Fields(loop)
+		if len(sent.Where(controlplane.ByUserAgent("/"+words[0]), controlplane.ByVerb(words[1]), controlplane.ByResource(words[2]))) == 0 {
+			idle = append(idle, loop)
+		}
+	}
+	return idle
+}
+
+// keepEveryLoopBusy makes work for each controller until the test ends.
+func keepEveryLoopBusy(t *testing.T) {
+	t.Helper()
+	namespace, client := here(t).Namespace(t), here(t).Client(t)
+	evicting := controlplane.Node("evicting")
+	evicting.Spec.Taints = []corev1.Taint{{Key: "test", Effect: corev1.TaintEffectNoExecute}}
+	if _, err := client.CoreV1().Nodes().Create(t.Context(), evicting, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for i := 0; ; i++ {
+			if err := workForEveryLoop(ctx, client, namespace, i); err != nil && ctx.Err() == nil {
+				t.Errorf("make work: %v", err)
+				return
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+		}
+	})
+	t.Cleanup(func() { cancel(); running.Wait() })
+}
+
+// workForEveryLoop makes a Deployment, an owner that goes before its dependent, a namespace that goes, a silent node, a pod on a node with
+// a NoExecute taint, and a finished pod.
+func workForEveryLoop(ctx context.Context, client kubernetes.Interface, namespace string, i int) error {
+	name := fmt.Sprintf("work-%d", i)
+	labels := map[string]string{"app": name}
+	pods, maps, nodes, namespaces := client.CoreV1().Pods(namespace), client.CoreV1().ConfigMaps(namespace), client.CoreV1().Nodes(), client.CoreV1().Namespaces()
+	var err error
+	do := func(step func() error) {
+		if err == nil {
+			err = step()
+		}
+	}
+	do(func() error {
+		_, err := client.AppsV1().Deployments(namespace).Create(ctx, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: controlplane.ReplicaSet(namespace, name, 1, func(rs *appsv1.ReplicaSet) {
+				rs.Spec.Template.Labels = labels
+			}).Spec.Template,
+		}}, metav1.CreateOptions{})
+		return err
+	})
+	do(func() error {
+		owner, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		if err != nil {
+			return err
+		}
+		_, err = maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name + "-dependent", OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID},
+		}}}, metav1.CreateOptions{})
+		return err
+	})
+	do(func() error { return maps.Delete(ctx, name, metav1.DeleteOptions{}) })
+	do(func() error {
+		_, err := namespaces.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace + "-" + name}}, metav1.CreateOptions{})
+		return err
+	})
+	do(func() error { return namespaces.Delete(ctx, namespace+"-"+name, metav1.DeleteOptions{}) })
+	do(func() error {
+		_, err := nodes.Create(ctx, controlplane.Node(name), metav1.CreateOptions{})
+		return err
+	})
+	do(func() error {
+		_, err := pods.Create(ctx, controlplane.Pod(namespace, name+"-evicted", nil, func(p *corev1.Pod) { p.Spec.NodeName = "evicting" }), metav1.CreateOptions{})
+		return err
+	})
+	do(func() error {
+		finished, err := pods.Create(ctx, controlplane.Pod(namespace, name+"-finished", nil), metav1.CreateOptions{})
+		if err != nil {
+			return err
+		}
+		finished.Status.Phase = corev1.PodSucceeded
+		_, err = pods.UpdateStatus(ctx, finished, metav1.UpdateOptions{})
+		return err
+	})
+	return err
+}
