@@ -21,6 +21,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"minikcm/test/controlplane"
 )
 
 // identity is who the manager is in either form of deploy/.
@@ -30,6 +32,7 @@ const identity = "system:serviceaccount:kube-system:controller-manager"
 var groups = []string{"system:serviceaccounts", "system:serviceaccounts:kube-system"}
 
 func TestKubeconfigRecipe(t *testing.T) {
+	controlplane.SkipUnlessLong(t)
 	program(t, "openssl", "Debian: apt-get install openssl")
 	ca, caFile, keyFile := authority(t)
 	text, complaints, err := kubeconfigScript(caFile, keyFile, "https://127.0.0.1:6443")
@@ -79,6 +82,7 @@ func kubeconfigScript(args ...string) (out []byte, complaints string, err error)
 
 // A renewal that fails must leave the kubeconfig that works, and say why it failed.
 func TestKubeconfigRecipeSparesTheFileThatWorks(t *testing.T) {
+	controlplane.SkipUnlessLong(t)
 	program(t, "openssl", "Debian: apt-get install openssl")
 	_, caFile, keyFile := authority(t)
 	_, _, otherKey := authority(t)

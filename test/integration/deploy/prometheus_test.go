@@ -78,6 +78,7 @@ func prometheusConfig(t *testing.T, edits ...func(scrape map[string]any)) string
 
 // A ServiceMonitor is turned into discovery through the Service, by one of two types of objects.
 func TestPrometheusOperatorsWayFindsAReplica(t *testing.T) {
+	controlplane.SkipUnlessLong(t)
 	newApplier(t).keep(t, kustomize(t, everythingsRights)...)
 	var objects []*unstructured.Unstructured
 	for _, o := range render(t, "prometheus-operator") {
@@ -172,6 +173,7 @@ func decoys(t *testing.T) {
 // TestPrometheusScrapesTwoReplicas lets a real Prometheus ask everything that alerts and dashboard ask, while there is something to
 // see in every panel: each controller works, one is refused, and a replica takes over from the other.
 func TestPrometheusScrapesTwoReplicas(t *testing.T) {
+	controlplane.SkipUnlessLong(t)
 	newApplier(t).keep(t, kustomize(t, everythingsRights)...)
 	newApplier(t).keep(t, render(t, "prometheus")...)
 	_ = cluster.Client(t).CoordinationV1().Leases("kube-system").Delete(t.Context(), "controller-manager", metav1.DeleteOptions{}) // of an earlier test

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -38,8 +39,14 @@ func render(t *testing.T, dir string) []*unstructured.Unstructured {
 	return kustomize(t, filepath.Join(deployDir, dir))
 }
 
+// kustomized holds what the program made of a folder, by its path.
+var kustomized sync.Map
+
 func kustomize(t *testing.T, dir string) []*unstructured.Unstructured {
 	t.Helper()
+	if text, ok := kustomized.Load(dir); ok {
+		return parse(t, text.([]byte))
+	}
 	var complaints bytes.Buffer
 	cmd := exec.Command(built(t, "kubectl"), "kustomize", dir)
 	cmd.Stderr = &complaints
@@ -47,6 +54,7 @@ func kustomize(t *testing.T, dir string) []*unstructured.Unstructured {
 	if err != nil || complaints.Len() > 0 {
 		t.Fatalf("kubectl kustomize %s: %v\n%s", dir, err, &complaints)
 	}
+	kustomized.Store(dir, out)
 	return parse(t, out)
 }
 

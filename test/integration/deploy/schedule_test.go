@@ -17,6 +17,7 @@ import (
 // No manager runs here, so the nodes keep the taints that only a manager takes away: that of every new node, and those that the last
 // leader left to a node that was silent.
 func TestReplicasStartInAClusterThatWasOff(t *testing.T) {
+	controlplane.SkipUnlessLong(t)
 	s := startScheduler(t)
 	s.node(t, "off-a")
 	s.node(t, "off-b",
@@ -32,6 +33,7 @@ func TestReplicasStartInAClusterThatWasOff(t *testing.T) {
 }
 
 func TestTheOnlyNodeGetsOneReplica(t *testing.T) {
+	controlplane.SkipUnlessLong(t)
 	s := startScheduler(t)
 	s.node(t, "only")
 	s.node(t, "reserved", corev1.Taint{Key: "example.com/reserved", Effect: corev1.TaintEffectNoSchedule})

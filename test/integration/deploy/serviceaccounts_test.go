@@ -34,6 +34,7 @@ const withAccounts = "--use-service-account-credentials"
 // TestManagerWithServiceAccounts runs all controllers. The manager has what deploy/service-accounts leaves to it, each account no more than
 // the manager asks for when it has nothing, and nothing of what API servers grant these accounts by themselves.
 func TestManagerWithServiceAccounts(t *testing.T) {
+	controlplane.SkipUnlessLong(t)
 	withoutUpstreamsBindings(t)
 	objects := kustomize(t, everythingsAccounts)
 	newApplier(t).keep(t, slices.DeleteFunc(slices.Clone(objects), func(o *unstructured.Unstructured) bool {
@@ -148,28 +149,6 @@ func exactly(account string, needs []string) (objects []*unstructured.Unstructur
 		}})
 	}
 	return objects
-}
-
-// TestEveryRightBesideServiceAccountsIsNeeded is TestEveryRightIsNeeded for what is left to the manager itself.
-func TestEveryRightBesideServiceAccountsIsNeeded(t *testing.T) {
-	identity := parse(t, read(t, deployDir, "rbac", "identity.yaml"))
-	for n, tt := range []struct {
-		controllers, dir string
-		roles            []string
-	}{
-		{"--controllers=*,deployment", "testdata/service-accounts-deployments", []string{"controller-manager:watches", "controller-manager:service-accounts"}},
-		// Who sees everything needs none of the others.
-		{"--controllers=garbagecollector", everythingsAccounts, []string{"controller-manager:watches-everything", "controller-manager:garbage-collector-account"}},
-	} {
-		own := slices.DeleteFunc(kustomize(t, tt.dir), func(o *unstructured.Unstructured) bool { return !slices.Contains(tt.roles, o.GetName()) })
-		for i, r := range rights(t, own) {
-			t.Run(tt.controllers+"/"+r.String(), func(t *testing.T) {
-				user := fmt.Sprintf("walk-accounts-%d-%d", n, i)
-				grant(t, user, slices.Concat(identity, own), &r)
-				expectMissing(t, user, r, tt.controllers, withAccounts)
-			})
-		}
-	}
 }
 
 // Our roles are within those that every API server makes for upstream's accounts, so that the same controllers work with either. The

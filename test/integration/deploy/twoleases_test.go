@@ -72,6 +72,7 @@ func TestTwoLeasesShareTheControllers(t *testing.T) {
 
 // Both lead at the same time, each for its controllers, and together do all the work with the rights that the folder grants.
 func TestTwoLeasesWorkTogether(t *testing.T) {
+	controlplane.SkipUnlessLong(t)
 	newApplier(t).keep(t, slices.DeleteFunc(kustomize(t, everythingsHalves), func(o *unstructured.Unstructured) bool { return o.GetKind() == "Deployment" })...)
 	begin := time.Now()
 	for _, h := range halves(t, kustomize(t, everythingsHalves)) {
