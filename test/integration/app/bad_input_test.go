@@ -13,6 +13,7 @@ import (
 
 // What an operator gets wrong first. Each is one line that names the thing, and exit code 1.
 func TestMistakesAreNamedInOneLine(t *testing.T) {
+	t.Parallel()
 	broken := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(broken, []byte("not: [a kubeconfig"), 0o600); err != nil {
 		t.Fatal(err)

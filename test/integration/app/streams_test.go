@@ -35,6 +35,7 @@ func TestEveryTypeHasExactlyOneStream(t *testing.T) {
 		{"", true, []string{lease}},
 	} {
 		t.Run(fmt.Sprintf("controllers=%s elect=%v", tt.controllers, tt.elect), func(t *testing.T) {
+			t.Parallel()
 			account := strings.NewReplacer("/", "-", "=", "-", "*", "all", " ", "-", "#", "-").Replace(t.Name())
 			user := controlplane.ServiceAccount(account)
 			args := []string{"--kubeconfig=" + cluster.ManagerKubeconfig(t, account), "--secure-port=0",
