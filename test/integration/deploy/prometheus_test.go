@@ -31,6 +31,7 @@ import (
 )
 
 func TestPromtool(t *testing.T) {
+	controlplane.SkipUnlessLong(t)
 	promtool := built(t, "promtool")
 	dir := filepath.Join(deployDir, "prometheus")
 	for _, args := range [][]string{{"check", "rules", "alerts.yaml"}, {"test", "rules", "alerts_test.yaml"}} {
