@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"minikcm/pkg/controllers/replicaset"
 	"minikcm/test/controlplane"
@@ -17,118 +20,152 @@ type daemon struct {
 	proxy *faults.Proxy
 }
 
-// startDaemon starts the manager without a lease, so that the next may work at once. The proxy is scripted before it starts.
-func startDaemon(t *testing.T, name string, script func(*faults.Proxy)) *daemon {
+// startDaemon starts the manager without a lease, so that the next may work at once.
+func startDaemon(t *testing.T, name string, flags ...string) *daemon {
 	t.Helper()
 	proxy := faults.New(t, cluster.ManagerConfig("manager", replicaset.Name), faults.WithName(name))
-	if script != nil {
-		script(proxy)
-	}
-	process := controlplane.StartProcess(t, "--kubeconfig="+cluster.KubeconfigFor(t, proxy.Config()),
-		"--controllers=replicaset-controller", "--leader-elect=false", "--secure-port=0", "-v=2")
+	process := controlplane.StartProcess(t, append(flags, "--kubeconfig="+cluster.KubeconfigFor(t, proxy.Config()),
+		"--controllers=replicaset-controller", "--leader-elect=false", "--secure-port=0", "-v=2")...)
 	return &daemon{process, proxy}
 }
 
-func (d *daemon) kill(t *testing.T) {
-	t.Helper()
-	if err := d.Kill(); err != nil {
-		t.Fatal(err)
-	}
+// deadlyWrite is a kind of write at which the manager is killed.
+type deadlyWrite struct {
+	name            string
+	verbs, resource string
+	writes          int   // at each of which it is killed, in a namespace of its own
+	from, to        int32 // replicas before and after act
+	least, most     int   // active pods meanwhile
+	pods            int   // that the ReplicaSet has had in the end
+	act             func(*namespace, *appsv1.ReplicaSet)
+	done            func(*testing.T, *namespace) // beyond the number of pods; nil: nothing
 }
 
-// TestKilled: the manager is killed between a write and its answer, and another takes over.
-func TestKilled(t *testing.T) {
-	for _, tt := range []struct {
-		name     string
-		verb     string
-		from, to int32
-		fault    func(*faults.Gate) faults.Fault
-		// late: the write is committed only after the other manager has finished. That is the one case in which nobody can
-		// help a pod too many, for a moment.
-		late bool
+const released = "released"
+
+var deadlyWrites = []deadlyWrite{
+	{
+		name: "create", verbs: "create", resource: "pods", writes: 4, from: 1, to: 5, least: 1, most: 5, pods: 5,
+		act: func(n *namespace, _ *appsv1.ReplicaSet) { n.scale("rs", 5) },
+	},
+	{
+		name: "delete", verbs: "delete", resource: "pods", writes: 3, from: 5, to: 2, least: 2, most: 5, pods: 5,
+		act: func(n *namespace, _ *appsv1.ReplicaSet) { n.scale("rs", 2) },
+	},
+	{
+		name: "adopt", verbs: "patch", resource: "pods", writes: 3, from: 4, to: 4, least: 1, most: 4, pods: 4,
+		act: func(n *namespace, rs *appsv1.ReplicaSet) {
+			for _, pod := range n.active(rs)[:3] {
+				n.editPod(pod, func(pod *corev1.Pod) { pod.OwnerReferences = nil })
+			}
+		},
+	},
+	{
+		name: "release", verbs: "patch", resource: "pods", writes: 2, from: 4, to: 4, least: 2, most: 4, pods: 6,
+		act: func(n *namespace, rs *appsv1.ReplicaSet) {
+			for _, pod := range n.active(rs)[:2] {
+				n.editPod(pod, func(pod *corev1.Pod) { pod.Labels["app"] = released })
+			}
+		},
+		done: func(t *testing.T, n *namespace) {
+			for _, pod := range n.pods("app=" + released) {
+				if owner := metav1.GetControllerOf(&pod); owner != nil {
+					t.Errorf("pod %s is still controlled by %s", pod.Name, owner.Name)
+				}
+			}
+		},
+	},
+	{
+		name: "status", verbs: "update", resource: "replicasets/status", writes: 1, from: 2, to: 3, least: 2, most: 3, pods: 3,
+		act: func(n *namespace, _ *appsv1.ReplicaSet) { n.scale("rs", 3) },
+	},
+}
+
+// TestKilledAtEachWrite kills the manager at each write, before the API server has it or before the answer is back, and starts another. One
+// death serves a namespace for each write.
+func TestKilledAtEachWrite(t *testing.T) {
+	for _, when := range []struct {
+		name  string
+		fault func(*faults.Gate) faults.Fault
+		late  bool // the write is committed when the other manager has finished. A pod too many cannot be prevented then
 	}{
-		{"CreateCommitted", "create", 3, 12, faults.HoldAnswer, false},
-		{"CreateCommitsLate", "create", 3, 12, faults.Hold, true},
-		{"DeleteCommitted", "delete", 9, 3, faults.HoldAnswer, false},
-		{"DeleteCommitsLate", "delete", 9, 3, faults.Hold, true},
+		{"Committed", faults.HoldAnswer, false},
+		{"Lost", faults.Hold, false},
+		{"CommittedLate", faults.Hold, true},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			n := newNamespace(t)
-			gate := faults.NewGate()
-			first := startDaemon(t, "first", func(p *faults.Proxy) {
-				p.Inject(on(n, tt.verb), tt.fault(gate), faults.After(int(tt.from)*boolToInt(tt.verb == "create")+2), faults.Next(1))
-			})
-			rs := n.apply(tt.from)
-			o := n.observe(rs, 0, int(tt.from))
-			o.settledAt(int(tt.from))
-			o.bounds(int(min(tt.from, tt.to)), int(max(tt.from, tt.to)))
-			n.scale("rs", tt.to)
-			held := gate.Next(t)
-			first.kill(t)
-
-			startDaemon(t, "second", nil)
-			o.settledAt(int(tt.to))
-			if tt.late && tt.verb == "create" {
-				o.bounds(int(tt.to), int(tt.to)+1)
+		t.Run(when.name, func(t *testing.T) {
+			if when.late {
+				controlplane.SkipUnlessLong(t)
 			}
-			held.Release()
-			if tt.late {
-				n.eventually(func(context.Context) error { return arrived(first.proxy, held) })
+			// A worker for each sync that waits.
+			first := startDaemon(t, "first", "--concurrent-replicaset-syncs=50")
+			var victims []*victim
+			for _, w := range deadlyWrites {
+				for i := range w.writes {
+					victims = append(victims, newVictim(t, w, i))
+				}
 			}
-			o.settledAt(int(tt.to))
+			for _, v := range victims {
+				v.settledAt(int(v.write.from))
+				v.bounds(v.write.least, v.write.most)
+				gate := faults.NewGate()
+				first.proxy.Inject(faults.Match{Verbs: v.write.verbs, Resource: v.write.resource, Namespace: v.n.name}, when.fault(gate), faults.After(v.index), faults.Next(1))
+				v.write.act(v.n, v.rs)
+				v.held = gate.Next(t)
+			}
+			if err := first.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			for _, v := range victims {
+				if !when.late {
+					v.held.Cut()
+				}
+			}
+			startDaemon(t, "second")
+			for _, v := range victims {
+				v.settledAt(int(v.write.to))
+				if when.late {
+					v.arrivesLate(first.proxy)
+				} else if v.seen() != v.write.pods {
+					t.Errorf("%s %d: the ReplicaSet has had %d pods, want %d", v.write.name, v.index, v.seen(), v.write.pods)
+				}
+				if v.write.done != nil {
+					v.write.done(t, v.n)
+				}
+			}
 		})
 	}
 }
 
-func boolToInt(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
+// victim is a namespace in which the manager dies at one write.
+type victim struct {
+	*observer
+	write deadlyWrite
+	index int // of the write
+	held  *faults.Held
 }
 
-// arrived fails until the server has answered a request that was held.
-func arrived(p *faults.Proxy, held *faults.Held) error {
-	for _, r := range p.Requests() {
-		if r.Time.Equal(held.Request.Time) && r.Path == held.Request.Path && r.Code != 0 {
-			return nil
-		}
-	}
-	return fmt.Errorf("%s %s has not been answered", held.Request.Method, held.Request.Path)
-}
-
-// TestKilledAgainAndAgain kills the manager at random moments while it scales, each time followed by another at once.
-func TestKilledAgainAndAgain(t *testing.T) {
+func newVictim(t *testing.T, w deadlyWrite, index int) *victim {
+	t.Helper()
 	n := newNamespace(t)
-	const most = 60
-	slow := func(p *faults.Proxy) { // so that there is something to kill into
-		p.Inject(on(n, faults.Writes), faults.Join(faults.DelayRequest(10*time.Millisecond), faults.DelayAnswer(10*time.Millisecond)))
+	rs := n.apply(w.from)
+	return &victim{observer: n.observe(rs, 0, int(w.from)), write: w, index: index}
+}
+
+// arrivesLate lets the held write go and waits until the ReplicaSet has settled again.
+func (v *victim) arrivesLate(first *faults.Proxy) {
+	v.t.Helper()
+	if v.write.verbs == "create" {
+		v.bounds(int(v.write.to), int(v.write.to)+1)
 	}
-	rs := n.apply(most)
-	o := n.observe(rs, 0, most)
-	random := faults.New(t, cluster.Config(), faults.WithName("random")).Rand("when to kill")
-	inFlight := 0
-	for i := range 4 {
-		d := startDaemon(t, fmt.Sprintf("manager-%d", i), slow)
-		n.eventually(func(context.Context) error {
-			if d.proxy.Count("create", "pods", 0) == 0 {
-				return fmt.Errorf("manager %d has created nothing yet", i)
-			}
-			return nil
-		})
-		time.Sleep(time.Duration(random.IntN(80)) * time.Millisecond)
-		d.kill(t)
-		for _, r := range d.proxy.Requests() {
-			if r.Verb == "create" && r.Resource == "pods" && !r.Answered {
-				inFlight++
+	v.held.Release()
+	v.n.eventually(func(context.Context) error {
+		for _, r := range first.Requests() {
+			if r.Time.Equal(v.held.Request.Time) && r.Path == v.held.Request.Path && r.Code != 0 {
+				return nil
 			}
 		}
-		o.bounds(0, most+inFlight) // each may be committed after the next manager has looked
-		if len(n.active(rs)) == most {
-			break
-		}
-	}
-	startDaemon(t, "last", nil)
-	o.settledAt(most)
-	t.Logf("%d creates were in flight when their manager was killed, %d pods were made", inFlight, o.seen())
+		return fmt.Errorf("%s %s has not been answered", v.held.Request.Method, v.held.Request.Path)
+	})
+	v.settledAt(int(v.write.to))
 }
