@@ -68,7 +68,6 @@ type Cluster struct {
 // Run starts a cluster, hands it to use, runs the tests of m and stops the cluster. It returns the exit code for
 // TestMain.
 func Run(m *testing.M, o Options, use func(*Cluster)) int {
-	flag.Parse()
 	if o.Parallel >= 0 {
 		if err := flag.Set("test.parallel", strconv.Itoa(cmp.Or(o.Parallel, 8))); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -14,6 +14,7 @@ import (
 
 // TestWhatIsTakenBackCostsNoPods: a webhook lets no pod go, so the user wants all of them again. None may go when it has healed.
 func TestWhatIsTakenBackCostsNoPods(t *testing.T) {
+	controlplane.SkipUnlessLong(t)
 	t.Parallel()
 	for _, tt := range []struct {
 		name        string
@@ -55,5 +56,37 @@ func TestWhatIsTakenBackCostsNoPods(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestSlowAdmissionHoldsUpNoOtherDeployment rolls out a Deployment while the ReplicaSets of more Deployments than there are workers wait for a
+// webhook.
+func TestSlowAdmissionHoldsUpNoOtherDeployment(t *testing.T) {
+	slow, m := side(t)
+	const count = 8
+	hook := cluster.Webhook(t, controlplane.Webhook{Operations: []string{"CREATE"}, APIGroup: "apps", Resource: "replicasets", Namespace: slow.name, TimeoutSeconds: 30})
+	hook.Hang()
+	for i := range count {
+		slow.applyNamed(fmt.Sprint("web-", i), 1)
+	}
+	slow.eventually(func(context.Context) error {
+		if got := hook.Requests(); got < count {
+			return fmt.Errorf("%d creates wait, want %d", got, count)
+		}
+		return nil
+	})
+	other := newNamespace(t)
+	other.apply(2)
+	other.complete()
+	other.edit(image("v2"))
+	other.complete()
+	for _, r := range slow.requests(m, []string{"create"}, []string{"replicasets"}, 0) {
+		if r.Code != 0 {
+			t.Errorf("the other Deployment was complete only after the create of %s had ended with %d", r.Name, r.Code)
+		}
+	}
+	hook.Heal()
+	for i := range count {
+		slow.completeNamed(fmt.Sprint("web-", i))
 	}
 }

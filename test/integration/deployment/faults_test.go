@@ -24,11 +24,7 @@ func TestUndisturbedWorkMeetsNoConflict(t *testing.T) {
 	n, m := side(t)
 	n.apply(3, rolling("1", "1"))
 	n.complete()
-	rounds := 3
-	if controlplane.Long() {
-		rounds = 33
-	}
-	for i := range rounds {
+	for i := range 3 {
 		n.edit(image(fmt.Sprintf("v%d", i+2)))
 		n.complete()
 		n.edit(image(fmt.Sprintf("v%d", i+1)), paused(true))
@@ -99,10 +95,8 @@ func TestATurnedRoundRolloutKeepsItsPromise(t *testing.T) {
 
 // TestRolloutsAreTurnedRoundWhileStatusesAreLate: again and again, with the status of every ReplicaSet a while behind.
 func TestRolloutsAreTurnedRoundWhileStatusesAreLate(t *testing.T) {
-	late, rounds := 300*time.Millisecond, 3
-	if controlplane.Long() {
-		late, rounds = 5*time.Second, 6
-	}
+	controlplane.SkipUnlessLong(t)
+	const late, rounds = 5 * time.Second, 6
 	n, m := side(t)
 	d := n.apply(4, rolling("2", "1"))
 	n.complete()
@@ -190,20 +184,6 @@ func TestRefusedWrites(t *testing.T) {
 	}
 }
 
-// TestSlowWrites: every write takes its time.
-func TestSlowWrites(t *testing.T) {
-	n, m := side(t)
-	d := n.apply(4, rolling("2", "1"))
-	n.complete()
-	o := n.observe(d, 3, 6)
-	rule := m.proxy.Inject(n.on(faults.Writes, ""), faults.Join(faults.DelayRequest(100*time.Millisecond), faults.DelayAnswer(100*time.Millisecond)))
-	n.edit(image("v2"))
-	n.set("v2", 3)
-	n.edit(image("v3"))
-	o.complete()
-	rule.Remove()
-}
-
 // TestARefusedScaleDownIsTold: a webhook refuses to let the old ReplicaSet shrink. Upstream fails: it says nothing.
 func TestARefusedScaleDownIsTold(t *testing.T) {
 	n, _ := side(t)
@@ -222,6 +202,7 @@ func TestARefusedScaleDownIsTold(t *testing.T) {
 
 // TestOneRefusedResizeDoesNotHoldUpTheOthers: of two old ReplicaSets one must not shrink.
 func TestOneRefusedResizeDoesNotHoldUpTheOthers(t *testing.T) {
+	controlplane.SkipUnlessLong(t)
 	n, _ := side(t)
 	n.apply(4, rolling("2", "2"))
 	_, old := n.complete()
@@ -240,6 +221,7 @@ func TestOneRefusedResizeDoesNotHoldUpTheOthers(t *testing.T) {
 
 // TestAWebhookThatChangesTemplatesMakesNoStorm: what comes back is never what was sent. Upstream fails: it makes one ReplicaSet after the other.
 func TestAWebhookThatChangesTemplatesMakesNoStorm(t *testing.T) {
+	controlplane.SkipUnlessLong(t)
 	n, _ := side(t)
 	hook := cluster.Webhook(t, controlplane.Webhook{Operations: []string{"CREATE"}, APIGroup: "apps", Resource: "replicasets", Namespace: n.name, Mutating: true})
 	hook.Patch(`[{"op":"add","path":"/spec/template/metadata/annotations","value":{"injected":"yes"}}]`)
@@ -259,15 +241,15 @@ func TestAWebhookThatChangesTemplatesMakesNoStorm(t *testing.T) {
 		return err
 	})
 	hook.Heal()
-	if controlplane.Long() { // the same template is tried again, but not soon
-		controlplane.Eventually(t, 3*time.Minute, func(ctx context.Context) error { _, _, err := n.completed(ctx, "web"); return err })
-	}
+	// The same template is tried again, but not soon.
+	controlplane.Eventually(t, 3*time.Minute, func(ctx context.Context) error { _, _, err := n.completed(ctx, "web"); return err })
 	n.edit(image("v2")) // another one is tried at once
 	n.complete()
 }
 
 // TestAQuotaOnReplicaSets: the refusal is told, by an event and a condition, and the rollout goes on when there is room.
 func TestAQuotaOnReplicaSets(t *testing.T) {
+	controlplane.SkipUnlessLong(t)
 	n, _ := side(t)
 	n.apply(2)
 	n.complete()
@@ -296,6 +278,7 @@ func TestAQuotaOnReplicaSets(t *testing.T) {
 
 // TestStatusOfAReplicaSetThatGoesBack: somebody writes nonsense into it, and the rollout ends all the same.
 func TestStatusOfAReplicaSetThatGoesBack(t *testing.T) {
+	controlplane.SkipUnlessLong(t)
 	n, _ := side(t)
 	n.apply(3, rolling("1", "1"))
 	_, old := n.complete()

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"minikcm/test/controlplane"
@@ -112,7 +114,7 @@ func TestKilledAtEachWrite(t *testing.T) {
 					o.exclusive = d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType
 					gate := faults.NewGate()
 					resources := "replicasets"
-					if controlplane.Long() {
+					if c.long {
 						resources += ",deployments,deployments/status"
 					}
 					rule := m.proxy.Inject(n.on(faults.Writes, resources), when.fault(gate), faults.After(i), faults.Next(1))
@@ -180,6 +182,7 @@ func TestHandOverInTheMiddleOfRollouts(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			begun := time.Now()
 			leader, err := launch("leader", upstream, nil, electionFlags...)
 			if err != nil {
 				t.Fatal(err)
@@ -214,6 +217,9 @@ func TestHandOverInTheMiddleOfRollouts(t *testing.T) {
 			for _, o := range observers {
 				o.complete()
 			}
+			if !upstream {
+				judgeLease(t, begun, "leader", "standby")
+			}
 			t.Logf("%v from the loss to the end of all rollouts", time.Since(next).Round(10*time.Millisecond))
 			for i, o := range observers {
 				if want := 2 + boolToInt(i >= count/2 && i%2 == 1); o.seen() != want {
@@ -221,6 +227,22 @@ func TestHandOverInTheMiddleOfRollouts(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// judgeLease fails the test if one of the managers sent a write without the Lease, see [controlplane.JudgeLease].
+func judgeLease(t *testing.T, since time.Time, managers ...string) {
+	t.Helper()
+	for i, name := range managers {
+		managers[i] = controlplane.ServiceAccount(name)
+	}
+	lease := types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: "controller-manager"}
+	breaches, err := controlplane.JudgeLease(cluster.AuditLogSince(t, since), lease, managers...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range breaches {
+		t.Error(b)
 	}
 }
 
@@ -233,10 +255,7 @@ func boolToInt(b bool) int {
 
 // TestFrozenWatches: for a while nothing is heard of one type, while templates change.
 func TestFrozenWatches(t *testing.T) {
-	frozen := 2 * time.Second
-	if controlplane.Long() {
-		frozen = 10 * time.Second
-	}
+	const frozen = 2 * time.Second
 	m := start(t, "manager")
 	for _, resource := range []string{"replicasets", "deployments", "pods"} {
 		t.Run(resource, func(t *testing.T) {
@@ -263,6 +282,7 @@ func TestFrozenWatches(t *testing.T) {
 
 // TestRecreateWithALatePodWatch: the cache of pods shows no new pod of the old ReplicaSet, and the rollout does not take that for none.
 func TestRecreateWithALatePodWatch(t *testing.T) {
+	controlplane.SkipUnlessLong(t)
 	m := start(t, "manager")
 	n := newNamespace(t)
 	d := n.apply(1, recreate, func(d *appsv1.Deployment) { d.Spec.Template.Spec.NodeName = "somewhere" })
@@ -287,6 +307,7 @@ func TestRecreateWithALatePodWatch(t *testing.T) {
 
 // TestOldTemplatesAreKnownAfterARestart: whoever starts later has old ReplicaSets from a list, and goes back to them as well.
 func TestOldTemplatesAreKnownAfterARestart(t *testing.T) {
+	controlplane.SkipUnlessLong(t)
 	first := start(t, "first")
 	n := newNamespace(t)
 	n.apply(2)

@@ -34,8 +34,6 @@ import (
 const (
 	// patience is for things that take milliseconds on an idle machine.
 	patience = 40 * time.Second
-	// lanes is how many tests run at once: each mostly waits.
-	lanes = 6
 	// agent ends the user agent of the controller, in our manager as in kube-controller-manager.
 	agent = "deployment-controller"
 	// revisionKey is the annotation with the revision.
@@ -43,6 +41,16 @@ const (
 	desiredKey  = "deployment.kubernetes.io/desired-replicas"
 	maxKey      = "deployment.kubernetes.io/max-replicas"
 )
+
+// auditPolicy keeps writes, and the bodies of those to Leases, which say who holds them.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [ResponseStarted]
+rules:
+- {level: None, verbs: [get, list, watch]}
+- {level: Request, resources: [{group: coordination.k8s.io, resources: [leases]}]}
+- {level: Metadata}
+`
 
 var (
 	cluster *controlplane.Cluster
@@ -52,7 +60,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(controlplane.Run(m, controlplane.Options{Parallel: lanes}, func(c *controlplane.Cluster) { cluster = c }))
+	os.Exit(controlplane.Run(m, controlplane.Options{AuditPolicy: auditPolicy}, func(c *controlplane.Cluster) { cluster = c }))
 }
 
 // shared is the manager that all tests use which run side by side, behind a proxy: what is injected there is for one namespace.

@@ -115,6 +115,7 @@ func TestOverlappingDeployments(t *testing.T) {
 
 // TestATakenNameCountsAsACollision: the template of the present ReplicaSet is edited by hand, so a new one is needed, and its name is taken.
 func TestATakenNameCountsAsACollision(t *testing.T) {
+	controlplane.SkipUnlessLong(t)
 	n, _ := side(t)
 	n.apply(1)
 	_, s := n.complete()
@@ -135,6 +136,7 @@ func TestATakenNameCountsAsACollision(t *testing.T) {
 
 // TestANameTakenBySomethingElse: a ReplicaSet of the very name that has nothing to do with the Deployment stays as it is.
 func TestANameTakenBySomethingElse(t *testing.T) {
+	controlplane.SkipUnlessLong(t)
 	n, _ := side(t)
 	probe := n.apply(0)
 	_, s := n.complete()
@@ -159,6 +161,7 @@ func TestANameTakenBySomethingElse(t *testing.T) {
 
 // TestDeletedAndMadeAgain: a Deployment of the same name meets the ReplicaSets of its predecessor, and waits for nobody.
 func TestDeletedAndMadeAgain(t *testing.T) {
+	controlplane.SkipUnlessLong(t)
 	n, _ := side(t)
 	d := n.apply(1)
 	_, s := n.complete()
@@ -177,6 +180,7 @@ func TestDeletedAndMadeAgain(t *testing.T) {
 
 // TestTheOldestOfEqualReplicaSetsIsTaken, and the others are old ones.
 func TestTheOldestOfEqualReplicaSetsIsTaken(t *testing.T) {
+	controlplane.SkipUnlessLong(t)
 	n, _ := side(t)
 	d := n.apply(2)
 	_, s := n.complete()
@@ -213,6 +217,7 @@ func relabelled(labels map[string]string, hash string) map[string]string {
 
 // TestAReplicaSetThatIsDeletedIsMadeAgain by the same name.
 func TestAReplicaSetThatIsDeletedIsMadeAgain(t *testing.T) {
+	controlplane.SkipUnlessLong(t)
 	n, _ := side(t)
 	n.apply(1)
 	_, s := n.complete()
@@ -232,6 +237,7 @@ func TestAReplicaSetThatIsDeletedIsMadeAgain(t *testing.T) {
 
 // TestADeploymentMayGoAtAnyTime: what it owns is left as it is, and nothing is said about it.
 func TestADeploymentMayGoAtAnyTime(t *testing.T) {
+	controlplane.SkipUnlessLong(t)
 	n, _ := side(t)
 	n.apply(4, rolling("1", "1"))
 	n.complete()

