@@ -75,9 +75,7 @@ func (c custom) make(t *testing.T, ns, name string, edits ...edit) thing {
 }
 
 // Custom resources own each other and objects of the core, and are owned by those, right after their type was made.
-func TestCustomResourcesOwnAndAreOwned(t *testing.T) {
-	ns := cluster.Namespace(t)
-	start(t, nil)
+func testCustomResourcesOwnAndAreOwned(t *testing.T, ns string) {
 	settled(t, ns)
 	made := time.Now()
 	c := define(t, "mixeds")
@@ -92,9 +90,7 @@ func TestCustomResourcesOwnAndAreOwned(t *testing.T) {
 
 // A CustomResourceDefinition is deleted, and with it owners that nobody can ask for any more. What they own goes, and so again when there is
 // another type of the same name.
-func TestDependentsGoWithTheTypeOfTheirOwners(t *testing.T) {
-	ns := cluster.Namespace(t)
-	start(t, nil)
+func testDependentsGoWithTheTypeOfTheirOwners(t *testing.T, ns string) {
 	for round := range 2 {
 		c := define(t, "vanishings")
 		var leave []thing

@@ -41,6 +41,10 @@ func readsOf(o thing) faults.Match {
 // Whatever is answered instead of "there is none", and for however long, nothing that has a living owner goes: references are to an owner that the collector
 // does not see, because its watch stands still, so that it has to ask. Once the answers are right, those whose owner is gone go.
 func TestAnswersThatProveNothing(t *testing.T) {
+	proxy, through := proxied(t)
+	c := start(t, through)
+	settled(t, cluster.Namespace(t))
+	proxy.FreezeWatches(faults.Watches(configMaps.Resource))
 	for _, tt := range []struct {
 		name  string
 		fault faults.Fault
@@ -62,11 +66,8 @@ func TestAnswersThatProveNothing(t *testing.T) {
 			continue
 		}
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			ns := cluster.Namespace(t)
-			proxy, through := proxied(t)
-			c := start(t, through)
-			settled(t, ns)
-			frozen := proxy.FreezeWatches(faults.Watches(configMaps.Resource))
 			alive1, dead := create(t, configMaps, ns, "alive"), create(t, configMaps, ns, "dead")
 			var stay, leave []thing
 			for n := range 5 {
@@ -92,7 +93,6 @@ func TestAnswersThatProveNothing(t *testing.T) {
 			}
 			first.Remove()
 			second.Remove()
-			frozen.Thaw()
 			gone(t, 2*soon, leave...)
 			settled(t, ns)
 			alive(t, stay...)
@@ -102,19 +102,20 @@ func TestAnswersThatProveNothing(t *testing.T) {
 
 // The deletion of the owner is seen, and its dependents, which were made right before it, are not: orphaning them asks for them.
 func TestOrphansAreNotLostWhenTheirWatchStandsStill(t *testing.T) {
+	proxy, through := proxied(t)
+	start(t, through)
 	for _, tt := range []struct {
 		name   string
 		custom bool
 	}{{"ConfigMaps, which take strategic patches", false}, {"custom resources, which do not", true}} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			ns := cluster.Namespace(t)
 			typ, make := configMaps, func(name string, edits ...edit) thing { return create(t, configMaps, ns, name, edits...) }
 			if tt.custom {
 				c := define(t, "frozens")
 				typ, make = c.typ, func(name string, edits ...edit) thing { return c.make(t, ns, name, edits...) }
 			}
-			proxy, through := proxied(t)
-			start(t, through)
 			settled(t, ns)
 			if tt.custom {
 				probe := make("probe", refers(metav1.OwnerReference{APIVersion: "v1", Kind: "Secret", Name: "never", UID: "never"}))

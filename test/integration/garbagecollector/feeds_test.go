@@ -153,9 +153,8 @@ func TestEveryTypeHasOneStream(t *testing.T) {
 }
 
 // A type is collected as soon as it is defined, also under a name that another type had before.
-func TestATypeIsCollectedAsSoonAsItIsDefined(t *testing.T) {
-	start(t, nil)
-	typ, ns := newType(), cluster.Namespace(t)
+func testATypeIsCollectedAsSoonAsItIsDefined(t *testing.T, ns string) {
+	typ := newType()
 	for round := range 2 {
 		began := time.Now()
 		defineType(t, typ)

@@ -87,75 +87,107 @@ func ended(t *testing.T, ctx context.Context, leave, orphans []thing) error {
 	return nil
 }
 
-// A collector is killed at each of its requests in turn, before the API server has it or before the answer is back, and another begins.
+// cascadeRun is a cascade under way in a namespace of its own.
+type cascadeRun struct {
+	cascade
+	kept, keeper   thing
+	leave, orphans []thing
+	gate           *faults.Gate
+	held           *faults.Held // nil: the cascade ended before the request
+}
+
+// begin deletes the owner of a cascade. The gate holds the cascade's write number n, counted from 0.
+func (c cascade) begin(t *testing.T, proxy *faults.Proxy, fault func(*faults.Gate) faults.Fault, n int) *cascadeRun {
+	t.Helper()
+	ns := cluster.Namespace(t)
+	run := &cascadeRun{cascade: c, gate: faults.NewGate(), keeper: create(t, secrets, ns, "keeper")}
+	owner, leave, orphans := c.build(t, ns)
+	run.kept = create(t, configMaps, ns, "kept", ownedBy(run.keeper, owner))
+	m := faults.On(faults.Writes, configMaps.Resource)
+	m.Namespace = ns
+	proxy.Inject(m, fault(run.gate), faults.After(n), faults.Next(1))
+	owner.delete(t, c.policy)
+	for _, o := range leave {
+		if c.all {
+			o.deleteIfThere(t, c.policy)
+		}
+	}
+	run.leave, run.orphans = append(leave, owner), orphans
+	return run
+}
+
+// done fails until the cascade has ended as it must.
+func (r *cascadeRun) done(t *testing.T, ctx context.Context) error {
+	kept, err := r.kept.now(t, ctx)
+	if err != nil || kept == nil || len(kept.GetOwnerReferences()) != 1 {
+		return fmt.Errorf("%v is %v, want one owner: %w", r.kept, kept, err)
+	}
+	return ended(t, ctx, r.leave, r.orphans)
+}
+
+// heldOrDone waits until the gate holds a request or the cascade has ended, and reports whether a request is held.
+func (r *cascadeRun) heldOrDone(t *testing.T) bool {
+	t.Helper()
+	controlplane.Eventually(t, soon, func(ctx context.Context) error {
+		err := r.done(t, ctx)
+		patience := time.Millisecond
+		if err == nil {
+			patience = time.Second // the answer to the last request may be about to be held
+		}
+		select {
+		case r.held = <-r.gate.Held():
+			return nil
+		case <-time.After(patience):
+			return err
+		}
+	})
+	return r.held != nil
+}
+
+// A collector is killed at each write in turn, before the API server has the write or before the response is back, and another begins.
+// Each process is killed while one write of each cascade is held.
 func TestKilledAtEachRequest(t *testing.T) {
 	next := startProcess(t)
-	for _, c := range cascades {
-		for _, when := range []struct {
-			name  string
-			fault func(*faults.Gate) faults.Fault
-			long  bool
-		}{{"done", faults.HoldAnswer, false}, {"lost", faults.Hold, true}} {
-			if when.long && !controlplane.Long() {
-				continue
+	for _, when := range []struct {
+		name  string
+		fault func(*faults.Gate) faults.Fault
+		long  bool
+	}{{"done", faults.HoldAnswer, false}, {"lost", faults.Hold, true}} {
+		if when.long && !controlplane.Long() {
+			continue
+		}
+		killed, left := map[string]int{}, cascades
+		for n := 0; len(left) > 0; n++ {
+			var runs []*cascadeRun
+			for _, c := range left {
+				runs = append(runs, c.begin(t, next.proxy, when.fault, n))
 			}
-			killed := 0
-			for over := false; !over; {
-				ok := t.Run(fmt.Sprintf("%s/%s/%d", c.name, when.name, killed), func(sub *testing.T) {
-					ns := cluster.Namespace(sub)
-					keeper := create(sub, secrets, ns, "keeper")
-					owner, leave, orphans := c.build(sub, ns)
-					kept := create(sub, configMaps, ns, "kept", ownedBy(keeper, owner))
-					m := faults.On(faults.Writes, configMaps.Resource)
-					m.Namespace = ns
-					gate := faults.NewGate()
-					rule := next.proxy.Inject(m, when.fault(gate), faults.After(killed), faults.Next(1))
-					owner.delete(sub, c.policy)
-					for _, o := range leave {
-						if c.all {
-							o.deleteIfThere(sub, c.policy)
-						}
-					}
-					leave = append(leave, owner)
-					done := func(ctx context.Context) error {
-						now, err := kept.now(sub, ctx)
-						if err != nil || now == nil || len(now.GetOwnerReferences()) != 1 {
-							return fmt.Errorf("%v is %v, want it to have one owner: %w", kept, now, err)
-						}
-						return ended(sub, ctx, leave, orphans)
-					}
-					struck, patience := false, 50*time.Millisecond
-					for stop := time.Now().Add(soon); !struck && !over; {
-						select {
-						case held := <-gate.Held():
-							check(sub, next.Kill())
-							held.Cut()
-							next = startProcess(t)
-							controlplane.Eventually(sub, 2*soon, done)
-							struck = true
-							killed++
-						case <-time.After(patience):
-							switch err := done(sub.Context()); {
-							case err == nil && patience == time.Second:
-								over = true
-							case err == nil:
-								patience = time.Second // the answer to the last request may be about to be held
-							case time.Now().After(stop):
-								sub.Fatal(err)
-							}
-						}
-					}
-					rule.Remove()
-					owners(sub, soon, kept, keeper)
-					alive(sub, append(orphans, kept, keeper)...)
-				})
-				if !ok {
-					return
+			left = nil
+			for _, r := range runs {
+				if r.heldOrDone(t) {
+					left = append(left, r.cascade)
+					killed[r.name]++
 				}
 			}
-			t.Logf("%s, %s: killed at %d requests", c.name, when.name, killed)
-			if killed < 3 {
-				t.Errorf("%s, %s: killed at %d requests, want 3 at least", c.name, when.name, killed)
+			if len(left) > 0 {
+				check(t, next.Kill())
+				for _, r := range runs {
+					if r.held != nil {
+						r.held.Cut()
+					}
+				}
+				next = startProcess(t)
+			}
+			for _, r := range runs {
+				controlplane.Eventually(t, 2*soon, func(ctx context.Context) error { return r.done(t, ctx) })
+				owners(t, soon, r.kept, r.keeper)
+				alive(t, append(r.orphans, r.kept, r.keeper)...)
+			}
+		}
+		t.Logf("%s: killed at %v requests", when.name, killed)
+		for _, c := range cascades {
+			if killed[c.name] < 3 {
+				t.Errorf("%s, %s: killed at %d requests, want 3 at least", c.name, when.name, killed[c.name])
 			}
 		}
 	}

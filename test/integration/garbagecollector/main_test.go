@@ -32,7 +32,7 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// One cluster for all tests. Every collector sees all of it, so the tests that have one of their own, or break something, are not parallel.
+// One cluster for all tests. Every collector sees all of it, so tests that need a collector of their own, or break something, run one after the other.
 var cluster *controlplane.Cluster
 
 var logs = flag.Bool("logs", false, "show what the controller logs")
@@ -106,7 +106,7 @@ func (c *collector) writes(t testing.TB, matches ...controlplane.AuditMatch) con
 	return slices.DeleteFunc(cluster.AuditLog(t, matches...), func(e auditv1.Event) bool { return e.ObjectRef.Resource == "events" })
 }
 
-// startAll runs controllers that work together until the test ends, with the rights of all.
+// startAll runs controllers until the test ends, with the rights of all.
 func startAll(t testing.TB, controllers string) {
 	t.Helper()
 	controlplane.StartManager(t, command.New(app.Controllers()), "--kubeconfig="+cluster.ManagerKubeconfig(t, "gc-"+rand.String(8)), "--secure-port=0",

@@ -131,9 +131,7 @@ func TestTheUserChangesHisMindHalfWay(t *testing.T) {
 }
 
 // A ring whose members are all deleted in the foreground at once, and an object that blocks itself, come free.
-func TestARingThatIsDeletedAtOnce(t *testing.T) {
-	ns := cluster.Namespace(t)
-	start(t, nil)
+func testARingThatIsDeletedAtOnce(t *testing.T, ns string) {
 	settled(t, ns)
 	first := create(t, configMaps, ns, "first")
 	second := create(t, configMaps, ns, "second", blockedBy(first))

@@ -12,9 +12,11 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// What kube-controller-manager v1.37's own tests of its garbage collector expect of it, with one collector for all.
-func TestWhatIsExpectedOfAnyGarbageCollector(t *testing.T) {
+// The cases of kube-controller-manager v1.37's own tests, and all tests that need a garbage collector with default flags. They share
+// the collector, and controllers of workloads and namespaces.
+func TestSharedCollector(t *testing.T) {
 	start(t, nil)
+	startAll(t, "replicaset,deployment,namespace")
 	for name, test := range map[string]func(t *testing.T, ns string){
 		"dependents of a deleted owner go, those with another owner and those without stay": func(t *testing.T, ns string) {
 			gone1, other := create(t, replicaSets, ns, "owner"), create(t, replicaSets, ns, "other")
@@ -137,6 +139,17 @@ func TestWhatIsExpectedOfAnyGarbageCollector(t *testing.T) {
 			first.delete(t, metav1.DeletePropagationForeground)
 			gone(t, soon, first, second, third)
 		},
+		"many owners are deleted at once":                     testManyOwnersAreDeletedAtOnce,
+		"custom resources own and are owned":                  testCustomResourcesOwnAndAreOwned,
+		"dependents go with the type of their owners":         testDependentsGoWithTheTypeOfTheirOwners,
+		"a ring that is deleted at once":                      testARingThatIsDeletedAtOnce,
+		"a type is collected as soon as it is defined":        testATypeIsCollectedAsSoonAsItIsDefined,
+		"jobs go with their cron job and pods with their job": testJobsGoWithTheirCronJobAndPodsWithTheirJob,
+		"mirror pods and the lease go with their node":        testMirrorPodsAndTheLeaseGoWithTheirNode,
+		"a namespace is deleted with owners in it":            testANamespaceIsDeletedWithOwnersInIt,
+		"deployment deleted in the background":                testDeployment(metav1.DeletePropagationBackground),
+		"deployment deleted in the foreground":                testDeployment(metav1.DeletePropagationForeground),
+		"deployment orphaned":                                 testDeployment(metav1.DeletePropagationOrphan),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -146,9 +159,7 @@ func TestWhatIsExpectedOfAnyGarbageCollector(t *testing.T) {
 }
 
 // Fifty owners of three dependents each are deleted at once, in five ways, right after they were made: who remains is known to the last.
-func TestManyOwnersAreDeletedAtOnce(t *testing.T) {
-	ns := cluster.Namespace(t)
-	start(t, nil)
+func testManyOwnersAreDeletedAtOnce(t *testing.T, ns string) {
 	policies := []struct {
 		name string
 		stay bool

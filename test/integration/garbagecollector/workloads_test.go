@@ -32,39 +32,30 @@ func made(t *testing.T, typ schema.GroupVersionResource, ns string, n int) (all 
 	return all
 }
 
-// A Deployment is deleted, with the controllers at work that make ReplicaSets of it, and pods of those.
-func TestDeploymentsGoWithWhatIsBelowThem(t *testing.T) {
-	startAll(t, "replicaset,deployment,garbagecollector")
-	for _, tt := range []struct {
-		policy metav1.DeletionPropagation
-		stays  bool
-	}{{metav1.DeletePropagationBackground, false}, {metav1.DeletePropagationForeground, false}, {metav1.DeletePropagationOrphan, true}} {
-		t.Run(string(tt.policy), func(t *testing.T) {
-			ns := cluster.Namespace(t)
-			deployment := create(t, deployments, ns, "web", func(o *unstructured.Unstructured) {
-				check(t, unstructured.SetNestedField(o.Object, int64(3), "spec", "replicas"))
-			})
-			below, pods := made(t, replicaSets, ns, 1), made(t, pods, ns, 3)
-			deployment.delete(t, tt.policy)
-			gone(t, soon, deployment)
-			if !tt.stays {
-				gone(t, soon, append(below, pods...)...)
-				return
-			}
-			settled(t, ns)
-			alive(t, append(below, pods...)...)
-			owners(t, soon, below[0])
-			for _, pod := range pods {
-				owners(t, soon, pod, below[0])
-			}
+// A Deployment is deleted while the Deployment and ReplicaSet controllers run.
+func testDeployment(policy metav1.DeletionPropagation) func(*testing.T, string) {
+	return func(t *testing.T, ns string) {
+		deployment := create(t, deployments, ns, "web", func(o *unstructured.Unstructured) {
+			check(t, unstructured.SetNestedField(o.Object, int64(3), "spec", "replicas"))
 		})
+		below, pods := made(t, replicaSets, ns, 1), made(t, pods, ns, 3)
+		deployment.delete(t, policy)
+		gone(t, soon, deployment)
+		if policy != metav1.DeletePropagationOrphan {
+			gone(t, soon, append(below, pods...)...)
+			return
+		}
+		settled(t, ns)
+		alive(t, append(below, pods...)...)
+		owners(t, soon, below[0])
+		for _, pod := range pods {
+			owners(t, soon, pod, below[0])
+		}
 	}
 }
 
 // What a CronJob has made goes with it; of a Job that is deleted by who does not say how, the pods stay, as its API has it.
-func TestJobsGoWithTheirCronJobAndPodsWithTheirJob(t *testing.T) {
-	ns := cluster.Namespace(t)
-	start(t, nil)
+func testJobsGoWithTheirCronJobAndPodsWithTheirJob(t *testing.T, ns string) {
 	cronJob := create(t, cronJobs, ns, "nightly")
 	var leave []thing
 	for n := range 2 {
@@ -82,9 +73,7 @@ func TestJobsGoWithTheirCronJobAndPodsWithTheirJob(t *testing.T) {
 }
 
 // A node is deleted, and nobody is left who would delete what its kubelet has made.
-func TestMirrorPodsAndTheLeaseGoWithTheirNode(t *testing.T) {
-	ns := cluster.Namespace(t)
-	start(t, nil)
+func testMirrorPodsAndTheLeaseGoWithTheirNode(t *testing.T, ns string) {
 	node, other := create(t, nodes, "", "node-"+ns), create(t, nodes, "", "other-"+ns)
 	t.Cleanup(func() {
 		_ = objects(t, nodes, "").Delete(cleanupContext(t), other.GetName(), metav1.DeleteOptions{})
@@ -108,10 +97,9 @@ func TestMirrorPodsAndTheLeaseGoWithTheirNode(t *testing.T) {
 }
 
 // A namespace is deleted while owners in it wait for their dependents, or are to leave orphans. All of it goes, in whatever order.
-func TestANamespaceIsDeletedWithOwnersInIt(t *testing.T) {
-	startAll(t, "namespace,garbagecollector")
+func testANamespaceIsDeletedWithOwnersInIt(t *testing.T, ns string) {
 	namespace := create(t, namespaces, "", "doomed-"+rand.String(6))
-	ns := namespace.GetName()
+	ns = namespace.GetName()
 	owner := create(t, configMaps, ns, "owner")
 	middle := create(t, configMaps, ns, "middle", blockedBy(owner))
 	leaf := create(t, secrets, ns, "leaf", blockedBy(middle), finalizedBy("x/y"))
