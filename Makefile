@@ -88,7 +88,7 @@ test-examples: controlplane ## Run the tests of examples/
 
 .PHONY: test-long
 test-long: need-cc controlplane deploy-tools upstream-manager ## Run all tests with the race detector, long ones too, examples and chaos (30 minutes)
-	CGO_ENABLED=1 $(GO) test -race -shuffle=on -count=2 -timeout 20m $(GOTESTFLAGS) $(UNIT)
+	CGO_ENABLED=1 LONG=1 $(GO) test -race -shuffle=on -timeout 20m $(GOTESTFLAGS) $(UNIT)
 	CGO_ENABLED=1 LONG=1 $(GO) test -race -shuffle=on -count=1 -p 3 -timeout 25m $(GOTESTFLAGS) $(INTEGRATION) $(EXAMPLES)
 	$(foreach seed,1 2 3,$(MAKE) chaos SEED=$(seed) FOR=2m &&) true
 
