@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/time/rate"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
@@ -28,10 +27,6 @@ const (
 	walkEvery = 10 * time.Minute
 	// pruneEvery is how often what is not needed any more is forgotten.
 	pruneEvery = 10 * time.Second
-
-	// Objects are read that are deleted without their owners having been seen, to tell of them if they are young: a few at once, and so many in a second.
-	curiousAtOnce    = 10
-	curiousPerSecond = 1
 )
 
 // Deps are what the controller works with.
@@ -56,7 +51,6 @@ type Controller struct {
 	writer     *writer
 	memories   *memories
 	metrics    *metrics
-	curious    *rate.Limiter
 	inTerm     atomic.Bool // what feeds tell need not be noted otherwise
 }
 
@@ -71,7 +65,7 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 	}
 	c := &Controller{
 		deps: deps, dues: newDues(deps.Clock),
-		memories: newMemories(), metrics: newMetrics(deps.Metrics), curious: rate.NewLimiter(curiousPerSecond, curiousAtOnce),
+		memories: newMemories(), metrics: newMetrics(deps.Metrics),
 	}
 	c.graph = newGraph(deps.Clock, c.wake)
 	c.writer = newWriter(deps.Metadata, deps.Clock, cfg.ObserveOnly, c.metrics)

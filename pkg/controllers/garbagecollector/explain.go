@@ -131,12 +131,3 @@ func counted(n int, what string) string {
 	}
 	return fmt.Sprintf("%d %ss", n, what)
 }
-
-// ownerNotFound is the text of the event OwnerNotFound. What is served under the name, if anything, is what a restored backup refers to as a rule.
-func ownerNotFound(r reference, live reply) string {
-	text := fmt.Sprintf("Deleted, because its owner does not exist: %s %s %q with UID %s", r.apiVersion, r.kind, r.name, r.uid)
-	if live.says == found {
-		return text + fmt.Sprintf(". The one of this name has the UID %s.", live.uid)
-	}
-	return text + "."
-}

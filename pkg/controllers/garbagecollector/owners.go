@@ -143,17 +143,6 @@ func (o *owners) holds(dependent object, was view) bool {
 	return len(now.ask) == 0 && slices.Equal(now.owners, was.owners)
 }
 
-// unheard is the position of the first owner that is gone, and of which nothing was seen but the reference; -1: there is none.
-func (v view) unheard() int {
-	return slices.IndexFunc(v.of, func(j judgment) bool {
-		switch j.witness {
-		case otherUID, notListed, askedTwice, noSuchName:
-			return true
-		}
-		return false
-	})
-}
-
 // obscure is the position of the first owner that nobody can tell anything about, and why; -1: there is none.
 func (v view) obscure() (n int, why string) {
 	for n, j := range v.of {

@@ -129,7 +129,7 @@ func (c *Controller) act(ctx context.Context, try *attempt, o object, v view, a 
 	case got == conflict:
 		return c.afterConflict(ctx, try, o, a)
 	}
-	c.done(ctx, o, v, a, got)
+	c.recordDone(o, v, a, got)
 	if got == gone {
 		return turn{over: true, after: c.graph.deny(keyed(o))}, nil
 	}
@@ -151,7 +151,7 @@ func (c *Controller) wantsLive(try attempt, o object, v view, a action) bool {
 	case a.do == release:
 		return try.patchType(o) == types.MergePatchType || o.version == ""
 	}
-	return needsLive(o, try.at.local) || v.unheard() >= 0 && c.curious.AllowN(c.deps.Clock.Now(), 1)
+	return needsLive(o, try.at.local)
 }
 
 // outdated reports whether an object was read so long ago that it may be another by now, and its API may not keep to preconditions. The age of an object that was

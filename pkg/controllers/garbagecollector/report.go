@@ -21,14 +21,11 @@ import (
 // Reasons of events. The first is kube-controller-manager's.
 const (
 	eventInvalidNamespace = "OwnerRefInvalidNamespace"
-	eventOwnerNotFound    = "OwnerNotFound"
 	eventForeground       = "ForegroundDeletionBlocked"
 	eventOrphan           = "OrphanDeletionBlocked"
 )
 
 const (
-	// youngFor is for how long after its creation an object whose owner never was is worth an event when it is deleted: somebody has just made it, and wonders.
-	youngFor = time.Minute
 	// lastingAfter is how long an object may stand that would be deleted, in observe-only mode, before that is told: another collector needs its time.
 	lastingAfter = time.Minute
 )
@@ -191,8 +188,8 @@ func (c *Controller) refused(ctx context.Context, o object, a action, err error)
 	return m.pause(a.do, now)
 }
 
-// done counts what was done, and tells who has to know.
-func (c *Controller) done(ctx context.Context, o object, v view, a action, got outcome) {
+// recordDone counts a request that has succeeded.
+func (c *Controller) recordDone(o object, v view, a action, got outcome) {
 	key := keyed(o)
 	c.memories.setObject(key, objectMemory{})
 	if got != done {
@@ -214,11 +211,6 @@ func (c *Controller) done(ctx context.Context, o object, v view, a action, got o
 	if !last.IsZero() {
 		c.metrics.latency.Observe(now.Sub(last).Seconds())
 	}
-	n := v.unheard()
-	if n < 0 || o.live == nil || now.Sub(o.live.CreationTimestamp.Time) > youngFor {
-		return
-	}
-	c.event(ctx, o, eventOwnerNotFound, ownerNotFound(o.refs[n], v.of[n].live))
 }
 
 // lasting counts what would have been done, once for each object, and once more if it still stands after a while. It returns when to look again.

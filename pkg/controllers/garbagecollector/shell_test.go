@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -106,7 +105,6 @@ func newShell(t *testing.T) *shell {
 		deps: Deps{Metadata: client, Clock: s.clock, Recorder: recorder}, graph: g, types: known, dues: newDues(s.clock),
 		owners: newOwners(client, s.clock, g, known), lists: newLists(client, s.clock, g, known, remembered.finishing), memories: remembered,
 		writer: newWriter(client, s.clock, false, m), metrics: m,
-		curious: rate.NewLimiter(0, 0),
 	}
 	s.feed = s.serve(t, configMaps, "v1")
 	return s
