@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"minikcm/pkg/controllers/node"
 	"minikcm/test/controlplane"
 	"minikcm/test/faults"
 )
@@ -48,14 +49,14 @@ func TestNodesAreComparedByTheirMetadata(t *testing.T) {
 	w := newWorld(t)
 	w.newFleet("a", 5)
 	seen := &nodeLists{}
-	cfg := controllerConfig()
+	cfg := w.config(node.Name)
 	cfg.Wrap(seen.wrap)
-	watches := faults.New(t, watcherConfig())
-	running := standby(t, scaled(), false, cfg, watches.Config())
+	watches := faults.New(t, w.config(node.Name))
+	running := w.standby(scaled(), cfg, watches.Config(), node.Name)
 	// The cache never reaches the version that the API server has, so all nodes are compared.
 	watches.FreezeWatches(faults.Watches("nodes"))
 	w.newFleet("b", 1)
-	running.beginTerm()
+	running.BeginTerm()
 	controlplane.Eventually(t, patience, func(context.Context) error {
 		seen.lock.Lock()
 		defer seen.lock.Unlock()

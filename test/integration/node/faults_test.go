@@ -7,9 +7,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
+	"minikcm/pkg/controllers/node"
 	"minikcm/test/controlplane"
 	"minikcm/test/faults"
 )
@@ -42,25 +42,23 @@ func (w *world) onlyUnknown(name string) {
 }
 
 func TestDeadNodeGoesTheWholeWay(t *testing.T) {
-	w, ns := newWorld(t), cluster.Namespace(t)
+	w := newWorld(t)
 	f := w.newFleet("a", 5)
 	dead := f.names[0]
-	pods := w.pods(ns, dead, 3)
-	start(t, scaled(), false)
+	pods := w.pods(dead, 3)
+	w.start(scaled(), node.Name)
 	for _, name := range f.names {
 		w.settled(name, 0) // the taint of its admission is gone
 	}
 	f.silence(true, dead)
 	begin := time.Now()
 	w.onlyUnknown(dead)
-	took := time.Since(begin)
-	t.Logf("silent node Unknown after %v", took)
-	if grace := scaled().MonitorGracePeriod; took < grace-renewEvery || controlplane.Long() && took > grace+10*time.Second { // on a busy machine it says nothing
-		t.Errorf("Unknown after %v, want about %v", took, grace)
+	if took, grace := time.Since(begin), scaled().MonitorGracePeriod; took < grace-renewEvery {
+		t.Errorf("Unknown after %v, want %v at least", took, grace)
 	}
 	w.taints(dead, corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoSchedule}, corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute})
-	w.notReady(ns, pods...)
-	writes := cluster.AuditLog(t, controlplane.Received, controlplane.Writes, controlplane.ByUser("system:serviceaccount:kube-system:node-controller"),
+	w.notReady(pods...)
+	writes := cluster.AuditLog(t, controlplane.Received, controlplane.Writes, controlplane.ByUser(controlplane.ServiceAccount("node-"+w.scope)),
 		controlplane.ByResource("nodes", "nodes/status"), controlplane.ByName(dead))
 	writes = writes.Where(func(e *auditv1.Event) bool { return e.StageTimestamp.Time.After(begin) })
 	if len(writes) != 2 {
@@ -72,7 +70,7 @@ func TestDeadNodeGoesTheWholeWay(t *testing.T) {
 	w.settled(dead, 0)
 	healthy := time.Now()
 	controlplane.Consistently(t, scaled().MonitorGracePeriod+2*time.Second, w.nobodyUnknown)
-	writes = cluster.AuditLog(t, controlplane.Received, controlplane.Writes, controlplane.ByUser("system:serviceaccount:kube-system:node-controller"))
+	writes = cluster.AuditLog(t, controlplane.Received, controlplane.Writes, controlplane.ByUser(controlplane.ServiceAccount("node-"+w.scope)))
 	writes = writes.Where(func(e *auditv1.Event) bool { return e.StageTimestamp.Time.After(healthy.Add(time.Second)) })
 	if len(writes) != 0 {
 		t.Errorf("writes while all nodes were healthy:\n%v", writes)
@@ -80,13 +78,14 @@ func TestDeadNodeGoesTheWholeWay(t *testing.T) {
 }
 
 func TestAPIServerAwayCondemnsNobody(t *testing.T) {
+	t.Parallel()
 	for _, outage := range []faults.Outage{faults.Refused, faults.BlackHole, faults.Partition} {
 		t.Run(fmt.Sprint("outage ", outage), func(t *testing.T) {
 			w := newWorld(t)
 			f := w.newFleet("a", 10)
-			proxy := faults.New(t, controllerConfig())
-			watches := faults.New(t, watcherConfig(), faults.WithName("watches"))
-			standby(t, scaled(), false, proxy.Config(), watches.Config()).beginTerm()
+			proxy := faults.New(t, w.config(node.Name))
+			watches := faults.New(t, w.config(node.Name), faults.WithName("watches"))
+			w.standby(scaled(), proxy.Config(), watches.Config(), node.Name).BeginTerm()
 			controlplane.Consistently(t, 2*time.Second, w.nobodyUnknown)
 
 			f.silence(true, f.names...) // nobody reaches the API server
@@ -103,28 +102,14 @@ func TestAPIServerAwayCondemnsNobody(t *testing.T) {
 	}
 }
 
-func TestFrozenLeaseWatchCondemnsNobody(t *testing.T) {
+func TestZoneDiesAtOnce(t *testing.T) {
+	const size, partial = 40, 22 // partial: from here on the zone is in state PartialDisruption
 	w := newWorld(t)
-	f := w.newFleet("a", 10)
-	watches := faults.New(t, watcherConfig())
-	standby(t, scaled(), false, controllerConfig(), watches.Config()).beginTerm()
-	fault := watches.FreezeWatches(faults.Watches("leases"))
-	controlplane.Consistently(t, scaled().MonitorGracePeriod+4*time.Second, w.nobodyUnknown)
-	f.silence(true, f.names[0])
-	w.onlyUnknown(f.names[0]) // found by the lists that take the watch's place
-	fault.Thaw()
-	f.silence(false, f.names[0])
-	controlplane.MarkNodeReady(t, w.client, f.names[0])
-	controlplane.Consistently(t, scaled().MonitorGracePeriod+2*time.Second, w.nobodyUnknown)
-}
-
-func TestZoneOfAHundredDiesAtOnce(t *testing.T) {
-	w := newWorld(t)
-	dying := w.newFleet("dying", 100)
+	dying := w.newFleet("dying", size)
 	w.newFleet("well", 3)
 	cfg := scaled()
 	cfg.MonitorGracePeriod, cfg.EvictionRate = 8*time.Second, 1 // so long a slow API server may bring no verdict
-	running := start(t, cfg, false)
+	running := w.start(cfg, node.Name)
 	dying.fallSilent()
 	controlplane.Eventually(t, patience, func(ctx context.Context) error {
 		nodes, err := w.list(ctx)
@@ -132,39 +117,16 @@ func TestZoneOfAHundredDiesAtOnce(t *testing.T) {
 			return err
 		}
 		dead, tainted := len(unknown(nodes)), len(noExecute(nodes, "dying"))
-		// 55 is the threshold of PartialDisruption. A busy API server shows the verdicts later than the controller counts them.
-		if known := running.unhealthy(t, "dying"); max(dead, known) < 55 && tainted > 0 {
-			t.Fatalf("%d nodes tainted NoExecute when %d of 100 were not Ready: the state of the zone had not changed", tainted, known)
+		// A busy API server shows the statuses later than the controller counts them.
+		if known := int(running.Metric(t, "node_collector_unhealthy_nodes_in_zone")); max(dead, known) < partial && tainted > 0 {
+			t.Fatalf("%d nodes tainted NoExecute when %d of %d were not Ready: the state of the zone had not changed", tainted, known, size)
 		}
-		if dead < 100 || tainted == 0 {
-			return fmt.Errorf("%d of 100 nodes Unknown, %d tainted", dead, tainted)
+		if dead < size || tainted == 0 {
+			return fmt.Errorf("%d of %d nodes Unknown, %d tainted", dead, size, tainted)
 		}
 		return nil
 	})
 	w.rate(t, "dying", cfg.EvictionRate)
-}
-
-func TestThreeOfAHundredDie(t *testing.T) {
-	w := newWorld(t)
-	f := w.newFleet("zone", 100)
-	cfg := scaled()
-	cfg.EvictionRate = 0.5
-	start(t, cfg, false)
-	f.silence(true, f.names[:3]...)
-	controlplane.Eventually(t, patience, func(ctx context.Context) error {
-		nodes, err := w.list(ctx)
-		if err != nil {
-			return err
-		}
-		if n := len(noExecute(nodes, "zone")); n != 3 {
-			return fmt.Errorf("%d nodes tainted, want 3", n)
-		}
-		return nil
-	})
-	w.rate(t, "zone", cfg.EvictionRate)
-	if err := w.othersReady(f.names[3:]); err != nil {
-		t.Error(err)
-	}
 }
 
 // rate compares the times of the NoExecute taints, which have whole seconds, with a rate.
@@ -191,17 +153,4 @@ func (w *world) rate(t testing.TB, prefix string, perSecond float32) {
 	if least := time.Duration(float64(n-1)/float64(perSecond)*float64(time.Second)) - time.Second; last.Sub(first) < least {
 		t.Errorf("%d nodes of %s tainted within %v, want at least %v", n, prefix, last.Sub(first), least)
 	}
-}
-
-func (w *world) othersReady(names []string) error {
-	for _, name := range names {
-		n, err := w.client.CoreV1().Nodes().Get(w.t.Context(), name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		if controlplane.NodeReady(n) != corev1.ConditionTrue || len(n.Spec.Taints) > 0 {
-			return fmt.Errorf("node %s: Ready %s, taints %v", name, controlplane.NodeReady(n), n.Spec.Taints)
-		}
-	}
-	return nil
 }

@@ -1,66 +1,149 @@
 package node
 
 import (
+	"context"
 	"fmt"
-	"net/http"
-	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"minikcm/pkg/caches"
+	"minikcm/pkg/controllers/node"
+	"minikcm/pkg/controllers/podgc"
+	"minikcm/pkg/controllers/tainteviction"
 	"minikcm/test/controlplane"
 	"minikcm/test/faults"
 )
 
-// daemon starts the whole program as a process of its own, on a proxy that may hold its writes.
-func daemon(t *testing.T, script func(*faults.Proxy)) *controlplane.Process {
-	t.Helper()
-	proxy := faults.New(t, cluster.ConfigFor("manager", "system:masters"))
-	if script != nil {
-		script(proxy)
-	}
-	return controlplane.StartProcess(t, "--kubeconfig="+cluster.KubeconfigFor(t, proxy.Config()),
-		"--controllers=node-lifecycle-controller,taint-eviction-controller", "--leader-elect=false", "--secure-port=0", "-v=2",
-		"--node-monitor-period=500ms", "--node-monitor-grace-period=8s", "--node-startup-grace-period=9s")
+// process starts the program with one controller as a process of its own, behind a proxy.
+func (w *world) process(name, controller string) (*controlplane.Process, *faults.Proxy) {
+	w.t.Helper()
+	proxy := faults.New(w.t, w.config(controller), faults.WithName(name))
+	return controlplane.StartProcess(w.t, "--kubeconfig="+cluster.KubeconfigFor(w.t, proxy.Config()),
+		"--controllers="+controller, "--leader-elect=false", "--secure-port=0", "--node-eviction-rate=10",
+		"--node-monitor-period=500ms", "--node-monitor-grace-period=8s", "--node-startup-grace-period=9s"), proxy
 }
 
-// The process is killed with SIGKILL at its nth write, wherever that is between the status of the dead node and the last of its pods:
-// before the API server has seen the write, or after it has and before the process knows. From then on nothing of it reaches the server.
-func TestKilledAtAnyWriteLeavesNoPodReady(t *testing.T) {
-	for _, tt := range []struct {
-		write int // from 1: the node's status, its taints and the pods
-		name  string
-		fault func(*faults.Gate) faults.Fault
-	}{
-		{1, "lost", faults.Hold}, {1, "committed", faults.HoldAnswer},
-		{2, "lost", faults.Hold}, {2, "committed", faults.HoldAnswer},
-		{3, "committed", faults.HoldAnswer}, {4, "committed", faults.HoldAnswer},
-	} {
-		t.Run(fmt.Sprintf("write %d %s", tt.write, tt.name), func(t *testing.T) {
-			w, ns := newWorld(t), cluster.Namespace(t)
-			f := w.newFleet("a", 3)
-			pods := w.pods(ns, f.names[0], 4)
-			gate, later := faults.NewGate(), faults.NewGate()
-			var armed atomic.Bool // the start brings writes of its own
-			first := daemon(t, func(p *faults.Proxy) {
-				ours := faults.On(faults.Writes, "nodes,nodes/status,pods/status")
-				ours.When = func(*http.Request) bool { return armed.Load() }
-				p.Inject(ours, tt.fault(gate), faults.After(tt.write-1), faults.Next(1))
-				p.Inject(ours, faults.Hold(later), faults.After(tt.write-1))
-			})
-			for _, name := range f.names {
-				w.settled(name, 0)
-			}
-			armed.Store(true)
-			f.silence(true, f.names[0])
-			held := gate.Next(t)
-			must(t, first.Kill())
-			held.Cut()
+// victim is a node with a pod.
+type victim struct{ node, pod string }
 
-			daemon(t, nil)
-			w.onlyUnknown(f.names[0])
-			w.notReady(ns, pods...)
-			w.taints(f.names[0], corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute})
+// The process dies by SIGKILL while it waits for the response to a write: for each kind of write of each controller before the API
+// server has the write, and after. The next process finishes the work. All kinds of one controller share a process, each with a node
+// and a pod of its own.
+func TestKilledAtEachWrite(t *testing.T) {
+	t.Parallel()
+	isNotReady := func(ctx context.Context, w *world, v victim) error {
+		n, err := w.client.CoreV1().Nodes().Get(ctx, v.node, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		pod, err := w.client.CoreV1().Pods(w.ns).Get(ctx, v.pod, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		tainted := hasTaint(n, corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute})
+		if ready := caches.TrimPod(pod).Ready.Status; controlplane.NodeReady(n) != corev1.ConditionUnknown || !tainted || ready != corev1.ConditionFalse {
+			return fmt.Errorf("node %s: Ready %s, taints %v; Ready of its pod %s", v.node, controlplane.NodeReady(n), n.Spec.Taints, ready)
+		}
+		return nil
+	}
+	for _, tt := range []struct {
+		controller string
+		writes     []faults.Match
+		act        func(w *world, f *fleet, victims []victim)
+		done       func(ctx context.Context, w *world, v victim) error
+	}{
+		{
+			node.Name, []faults.Match{faults.On("update,patch", "nodes/status"), faults.On("patch", "nodes"), faults.On("patch", "pods/status")},
+			func(_ *world, f *fleet, victims []victim) {
+				for _, v := range victims {
+					f.silence(true, v.node)
+				}
+			},
+			isNotReady,
+		},
+		{
+			tainteviction.Name, []faults.Match{faults.On("patch", "pods/status"), faults.On("delete", "pods")},
+			func(w *world, _ *fleet, victims []victim) {
+				for _, v := range victims {
+					w.setTaints(v.node, evictTaint)
+				}
+			},
+			func(ctx context.Context, w *world, v victim) error {
+				pod, err := w.client.CoreV1().Pods(w.ns).Get(ctx, v.pod, metav1.GetOptions{})
+				if err == nil && (pod.DeletionTimestamp == nil || controlplane.Disruption(pod) == nil) {
+					err = fmt.Errorf("pod %s deleted %v, condition %v", v.pod, pod.DeletionTimestamp, controlplane.Disruption(pod))
+				}
+				return err
+			},
+		},
+		{
+			// Pods of a node that is out of service, because for those of a missing node the process waits 40 s.
+			podgc.Name, []faults.Match{faults.On("patch", "pods/status"), faults.On("delete", "pods")},
+			func(w *world, _ *fleet, victims []victim) {
+				for _, v := range victims {
+					w.setTaints(v.node, corev1.Taint{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute})
+					must(w.t, w.client.CoreV1().Pods(w.ns).Delete(w.t.Context(), v.pod, metav1.DeleteOptions{GracePeriodSeconds: new(int64(300))}))
+				}
+			},
+			func(ctx context.Context, w *world, v victim) error {
+				if _, err := w.client.CoreV1().Pods(w.ns).Get(ctx, v.pod, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+					return fmt.Errorf("pod %s still exists: %v", v.pod, err)
+				}
+				return nil
+			},
+		},
+	} {
+		t.Run(tt.controller, func(t *testing.T) {
+			w := newWorld(t)
+			ways := []func(*faults.Gate) faults.Fault{faults.Hold, faults.HoldAnswer}
+			var f *fleet
+			var victims []victim
+			if tt.controller == node.Name {
+				f = w.newFleet("a", 14) // most stay alive, so that their zone is not disrupted
+			}
+			for n := range len(tt.writes) * len(ways) {
+				v := victim{pod: fmt.Sprint("pod-", n)}
+				if f != nil {
+					v.node = f.names[n]
+				} else {
+					v.node = w.node(fmt.Sprint("node-", n))
+				}
+				w.pod(v.pod, v.node)
+				controlplane.MarkPodReady(t, w.client, w.ns, v.pod)
+				victims = append(victims, v)
+			}
+			first, proxy := w.process("first", tt.controller)
+			if f != nil {
+				for _, name := range f.names {
+					w.settled(name, 0)
+				}
+			}
+			var gates []*faults.Gate
+			for n, v := range victims {
+				gates = append(gates, faults.NewGate())
+				m := tt.writes[n/len(ways)]
+				m.Name = v.node
+				if m.Resource == "pods" || m.Resource == "pods/status" {
+					m.Name = v.pod
+				}
+				proxy.Inject(m, ways[n%len(ways)](gates[n]))
+			}
+			tt.act(w, f, victims)
+			var held []*faults.Held
+			for _, gate := range gates {
+				held = append(held, gate.Next(t))
+			}
+			must(t, first.Kill())
+			for _, h := range held {
+				h.Cut()
+			}
+			w.process("second", tt.controller)
+			for _, v := range victims {
+				controlplane.Eventually(t, patience, func(ctx context.Context) error { return tt.done(ctx, w, v) })
+			}
 		})
 	}
 }

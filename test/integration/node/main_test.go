@@ -1,12 +1,13 @@
-// Package node tests the node lifecycle controller, and where a case needs it the taint eviction controller, on a real API server:
-// upstream's integration cases with their timings, and what must hold when the API server goes away, a watch freezes or the
-// process dies.
+// Package node tests the controllers of nodes and of pods on lost nodes (node lifecycle, taint eviction, pod garbage collector) on a real
+// API server: upstream's integration cases, and outages, slow admission and the death of the process.
+//
+// All tests run in parallel. The controllers of a test see only objects of the test, see [controlplane.Scope].
 package node
 
 import (
 	"errors"
 	"os"
-	"strings"
+	"slices"
 	"testing"
 	"time"
 
@@ -15,7 +16,9 @@ import (
 	"k8s.io/utils/clock"
 
 	"minikcm/pkg/caches"
+	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/node"
+	"minikcm/pkg/controllers/podgc"
 	"minikcm/pkg/controllers/tainteviction"
 	"minikcm/test/controlplane"
 )
@@ -33,17 +36,17 @@ func TestMain(m *testing.M) {
 	os.Exit(controlplane.Run(m, options, func(c *controlplane.Cluster) { cluster = c }))
 }
 
-// defaults is what the daemon runs with.
+// defaults is the configuration of the daemon.
 func defaults() node.Config {
 	return node.Config{
 		MonitorPeriod: 5 * time.Second, MonitorGracePeriod: 50 * time.Second, StartupGracePeriod: time.Minute,
 		EvictionRate: 0.1, SecondaryEvictionRate: 0.01, LargeClusterSizeThreshold: 50, UnhealthyZoneThreshold: 0.55,
-		Workers: 32, PodWorkers: 32, Drain: 5 * time.Second,
+		Workers: 32, PodWorkers: 32,
 	}
 }
 
-// scaled is the defaults with time running faster, for nodes that renew every half second. A machine that stands still for some seconds condemns
-// none of them.
+// scaled is the defaults with shorter times, for nodes that renew every half second. A pause of the machine of some seconds does not
+// make a node Unknown.
 func scaled() node.Config {
 	cfg := defaults()
 	cfg.MonitorPeriod, cfg.MonitorGracePeriod, cfg.StartupGracePeriod = 500*time.Millisecond, 8*time.Second, 9*time.Second
@@ -52,65 +55,40 @@ func scaled() node.Config {
 
 const renewEvery = 500 * time.Millisecond
 
-// controllerConfig has the rights of deploy/rbac for these controllers alone, so that the tests also show that they are enough.
-func controllerConfig() *rest.Config {
-	return cluster.ManagerConfig("node-controller", node.Name, tainteviction.Name)
+// config has the rights of deploy/rbac for these controllers alone, and the scope of the test.
+func (w *world) config(controllers ...string) *rest.Config {
+	return controlplane.Scope(cluster.ManagerConfig("node-"+w.scope, controllers...), w.scope, "nodes", "pods", "leases")
 }
 
-func watcherConfig() *rest.Config { return controllerConfig() }
-
-// loops is the controllers under test with caches of their own.
-type loops struct{ *controlplane.Loop }
-
-// unhealthy is how many nodes of a zone the controller holds for not Ready.
-func (l *loops) unhealthy(t testing.TB, zone string) int {
-	t.Helper()
-	families, err := l.Metrics.Gather()
-	must(t, err)
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			if f.GetName() == "node_collector_unhealthy_nodes_in_zone" && strings.Contains(m.GetLabel()[0].GetValue(), zone) {
-				return int(m.GetGauge().GetValue())
-			}
-		}
+// standby builds controllers on cfg, with caches that watch through watch. They end with the test.
+func (w *world) standby(config node.Config, cfg, watch *rest.Config, controllers ...string) *controlplane.Loop {
+	w.t.Helper()
+	grace := min(config.MonitorGracePeriod, 5*time.Second)
+	all := []controller.Registration{
+		node.Registration(&config), tainteviction.Registration(&grace),
+		podgc.Registration(&podgc.Config{Quarantine: time.Second, Period: 500 * time.Millisecond, Workers: controller.PodWorkers}),
 	}
-	return 0
-}
-
-// standby builds the controllers on cfg, with caches that watch through watch. They end with the test.
-func standby(t testing.TB, config node.Config, eviction bool, cfg, watch *rest.Config) *loops {
-	t.Helper()
-	unlimited := rest.CopyConfig(cfg)
-	unlimited.QPS = -1
-	return &loops{controlplane.Standby(t, controlplane.LoopOptions{
+	return controlplane.Standby(w.t, controlplane.LoopOptions{
 		Config: cfg, Watch: watch,
 		Events: cluster.Config(), // around the proxies: losing events is allowed
 		Caches: caches.Config{LeaseNamespaces: []string{corev1.NamespaceNodeLease}},
-	}, func(b controlplane.LoopBase) ([]controlplane.RunFunc, error) {
-		nodes, err1 := b.Caches.Nodes()
-		pods, err2 := b.Caches.Pods()
-		leases, err3 := b.Caches.Leases()
-		lifecycle, err4 := node.New(config, node.Deps{
-			Client: b.Client, Reads: controlplane.ClientFor(t, unlimited), Metadata: controlplane.MetadataFor(t, unlimited), Nodes: nodes, Pods: pods, Leases: leases,
-			Clock: clock.RealClock{}, Metrics: b.Metrics, Recorder: b.Recorder("node-controller"),
-		})
-		if err := errors.Join(err1, err2, err3, err4); err != nil || !eviction {
-			return []controlplane.RunFunc{lifecycle.Run}, err
+	}, func(b controlplane.LoopBase) (runs []controlplane.RunFunc, err error) {
+		base := controller.Base{Client: b.Client, REST: cfg, Caches: b.Caches, Recorder: b.Recorder, Clock: clock.RealClock{}, Metrics: b.Metrics, Drain: 5 * time.Second}
+		for _, r := range all {
+			if slices.Contains(controllers, r.Name) {
+				c, failed := r.New(base)
+				if err = errors.Join(err, failed); err == nil {
+					runs = append(runs, c.Run)
+				}
+			}
 		}
-		evict, err := tainteviction.New(tainteviction.Config{Workers: 8, TrustWindow: min(config.MonitorGracePeriod, 5*time.Second), Drain: 5 * time.Second}, tainteviction.Deps{
-			Client: b.Client, Nodes: nodes, Pods: pods, Clock: clock.RealClock{}, Metrics: b.Metrics, Recorder: b.Recorder(tainteviction.Name),
-		})
-		return []controlplane.RunFunc{lifecycle.Run, evict.Run}, err
-	})}
+		return runs, err
+	})
 }
 
-func (l *loops) beginTerm() *loops {
-	l.BeginTerm()
-	return l
-}
-
-// start runs the controllers with nothing between them and the API server.
-func start(t testing.TB, config node.Config, eviction bool) *loops {
-	t.Helper()
-	return standby(t, config, eviction, controllerConfig(), watcherConfig()).beginTerm()
+// start runs controllers without a proxy.
+func (w *world) start(config node.Config, controllers ...string) *controlplane.Loop {
+	w.t.Helper()
+	cfg := w.config(controllers...)
+	return w.standby(config, cfg, cfg, controllers...).BeginTerm()
 }

@@ -12,6 +12,7 @@ import (
 
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controllers/node"
+	"minikcm/pkg/controllers/tainteviction"
 	"minikcm/test/controlplane"
 )
 
@@ -35,7 +36,7 @@ func longPeriod() node.Config {
 func (w *world) threeNodes(middle []corev1.NodeCondition) (name string) {
 	w.t.Helper()
 	for i := range 3 {
-		w.create(controlplane.Node(fmt.Sprint("node-", i), func(n *corev1.Node) {
+		w.create(controlplane.Node(fmt.Sprintf("node-%d-%s", i, w.scope), func(n *corev1.Node) {
 			n.Labels["node.kubernetes.io/exclude-disruption"] = "true"
 			n.Labels[corev1.LabelTopologyRegion], n.Labels[corev1.LabelTopologyZone] = "region1", "zone1"
 			n.Status.Conditions = conditions("Ready", "True")
@@ -44,10 +45,11 @@ func (w *world) threeNodes(middle []corev1.NodeCondition) (name string) {
 			}
 		}))
 	}
-	return "node-1"
+	return "node-1-" + w.scope
 }
 
 func TestEvictionForNoExecuteTaintAddedByUser(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name     string
 		eviction bool
@@ -56,10 +58,14 @@ func TestEvictionForNoExecuteTaintAddedByUser(t *testing.T) {
 		{"eviction controller does not run", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			w, ns := newWorld(t), cluster.Namespace(t)
-			start(t, shortGrace(), tt.eviction)
+			w := newWorld(t)
+			controllers := []string{node.Name}
+			if tt.eviction {
+				controllers = append(controllers, tainteviction.Name)
+			}
+			w.start(shortGrace(), controllers...)
 			name := w.threeNodes(conditions("Ready", "True"))
-			pod := w.pods(ns, name, 1)[0]
+			pod := w.pods(name, 1)[0]
 			controlplane.Eventually(t, patience, func(ctx context.Context) error {
 				n, err := w.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 				if err != nil {
@@ -70,7 +76,7 @@ func TestEvictionForNoExecuteTaintAddedByUser(t *testing.T) {
 				return err
 			})
 			check := func(ctx context.Context) error {
-				p, err := w.client.CoreV1().Pods(ns).Get(ctx, pod, metav1.GetOptions{})
+				p, err := w.client.CoreV1().Pods(w.ns).Get(ctx, pod, metav1.GetOptions{})
 				if err != nil {
 					return err
 				}
@@ -90,6 +96,7 @@ func TestEvictionForNoExecuteTaintAddedByUser(t *testing.T) {
 }
 
 func TestTaintBasedEvictions(t *testing.T) {
+	t.Parallel()
 	notReady := corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute}
 	unreachable := corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute}
 	tolerating := func(seconds int64) func(*corev1.Pod) {
@@ -113,22 +120,20 @@ func TestTaintBasedEvictions(t *testing.T) {
 		{"unreachable", "Unknown", unreachable, nil, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			w, ns := newWorld(t), cluster.Namespace(t)
+			w := newWorld(t)
 			cfg := shortGrace()
 			cfg.MonitorGracePeriod = time.Hour // upstream's is a millisecond: a second later a node that is not ready is unreachable
-			start(t, cfg, true)
+			w.start(cfg, node.Name, tainteviction.Name)
 			name := w.threeNodes(conditions("Ready", tt.ready))
 			if tt.pod != nil {
-				pod := controlplane.Pod(ns, "pod", nil, tt.pod, func(p *corev1.Pod) { p.Spec.NodeName = name })
-				_, err := w.client.CoreV1().Pods(ns).Create(t.Context(), pod, metav1.CreateOptions{})
-				must(t, err)
+				w.pod("pod", name, tt.pod)
 			}
 			w.taints(name, tt.taint)
 			if tt.pod == nil {
 				return
 			}
 			controlplane.Eventually(t, 15*time.Second, func(ctx context.Context) error {
-				pod, err := w.client.CoreV1().Pods(ns).Get(ctx, "pod", metav1.GetOptions{})
+				pod, err := w.client.CoreV1().Pods(w.ns).Get(ctx, "pod", metav1.GetOptions{})
 				if err != nil {
 					return err
 				}
@@ -157,6 +162,8 @@ type podCase struct {
 }
 
 func TestTaintNodeByCondition(t *testing.T) {
+	t.Parallel()
+	startScheduler(t)
 	tolerates := func(keys ...string) (all []corev1.Toleration) {
 		for _, key := range keys {
 			all = append(all, corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule})
@@ -256,24 +263,24 @@ func TestTaintNodeByCondition(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			w, ns := newWorld(t), cluster.Namespace(t)
-			start(t, longPeriod(), false)
-			startScheduler(t)
+			w := newWorld(t)
+			w.start(longPeriod(), node.Name)
 			resources := corev1.ResourceList{
 				corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16Gi"), corev1.ResourcePods: resource.MustParse("110"),
 			}
-			w.create(controlplane.Node("node-1", func(n *corev1.Node) {
+			name := "node-" + w.scope
+			w.create(controlplane.Node(name, func(n *corev1.Node) {
 				n.Spec.Unschedulable, n.Spec.Taints = tt.unschedulable, tt.existing
 				n.Status = corev1.NodeStatus{Capacity: resources, Allocatable: resources, Conditions: tt.conditions}
 			}))
-			w.taints("node-1", tt.want...)
+			w.taints(name, tt.want...)
 			// A Ready node loses the taint of its admission; the scheduler must have seen what it is left with.
-			w.settled("node-1", len(tt.want))
+			w.settled(name, len(tt.want))
 			for i, p := range tt.pods {
-				w.createFor(ns, fmt.Sprint("pod-", i), p)
+				w.createFor(fmt.Sprint("pod-", i), p)
 			}
 			for i, p := range tt.pods {
-				w.scheduled(ns, fmt.Sprint("pod-", i), p.fits)
+				w.scheduled(fmt.Sprint("pod-", i), p.fits)
 			}
 		})
 	}
@@ -294,9 +301,11 @@ func (w *world) settled(name string, want int) {
 	})
 }
 
-func (w *world) createFor(namespace, name string, p podCase) {
+// createFor makes a pod for the scheduler, which may take only nodes of the test.
+func (w *world) createFor(name string, p podCase) {
 	w.t.Helper()
-	pod := controlplane.Pod(namespace, name, nil, func(pod *corev1.Pod) {
+	w.pod(name, "", func(pod *corev1.Pod) {
+		pod.Spec.SchedulerName, pod.Spec.NodeSelector = corev1.DefaultSchedulerName, map[string]string{controlplane.ScopeLabel: w.scope}
 		pod.Spec.Tolerations = p.tolerations
 		request := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("100Mi")}
 		switch p.resources {
@@ -306,15 +315,13 @@ func (w *world) createFor(namespace, name string, p podCase) {
 			pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: request, Limits: request}
 		}
 	})
-	_, err := w.client.CoreV1().Pods(namespace).Create(w.t.Context(), pod, metav1.CreateOptions{})
-	must(w.t, err)
 }
 
 // scheduled waits for the scheduler's answer about a pod.
-func (w *world) scheduled(namespace, name string, fits bool) {
+func (w *world) scheduled(name string, fits bool) {
 	w.t.Helper()
 	controlplane.Eventually(w.t, patience, func(ctx context.Context) error {
-		pod, err := w.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+		pod, err := w.client.CoreV1().Pods(w.ns).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}

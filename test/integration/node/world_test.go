@@ -2,7 +2,9 @@ package node
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/kubernetes"
 
 	"minikcm/pkg/caches"
@@ -27,17 +30,32 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// world is what tests do to nodes. Nodes and Leases made through it go with the test.
+// world is the nodes, Leases and pods of one test, and the controllers that see only these.
 type world struct {
 	t      testing.TB
 	client kubernetes.Interface
+	scope  string
+	ns     string
 }
 
-func newWorld(t testing.TB) *world { return &world{t, cluster.Client(t)} }
+// newWorld lets the test run in parallel with others.
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	t.Parallel()
+	return &world{t, cluster.Client(t), rand.String(8), cluster.Namespace(t)}
+}
 
-// create makes a node with its status as given, as a kubelet that registers does.
+// label adds the scope to an object.
+func (w *world) label(o metav1.Object) {
+	labels := map[string]string{controlplane.ScopeLabel: w.scope}
+	maps.Copy(labels, o.GetLabels())
+	o.SetLabels(labels)
+}
+
+// create makes a node with its status as given, as a kubelet that registers does. The node is deleted when the test ends.
 func (w *world) create(n *corev1.Node) {
 	w.t.Helper()
+	w.label(n)
 	_, err := w.client.CoreV1().Nodes().Create(w.t.Context(), n, metav1.CreateOptions{})
 	must(w.t, err)
 	w.t.Cleanup(func() {
@@ -45,6 +63,79 @@ func (w *world) create(n *corev1.Node) {
 		if err != nil && !apierrors.IsNotFound(err) {
 			w.t.Errorf("delete node: %v", err)
 		}
+	})
+}
+
+// node makes a node that has never posted a status, and returns its name.
+func (w *world) node(name string) string {
+	w.t.Helper()
+	name += "-" + w.scope
+	w.create(controlplane.Node(name))
+	return name
+}
+
+// pod makes a pod of the test's own namespace on a node.
+func (w *world) pod(name, node string, edits ...func(*corev1.Pod)) *corev1.Pod {
+	w.t.Helper()
+	return w.podIn(w.ns, name, node, edits...)
+}
+
+func (w *world) podIn(namespace, name, node string, edits ...func(*corev1.Pod)) *corev1.Pod {
+	w.t.Helper()
+	pod := controlplane.Pod(namespace, name, nil, append([]func(*corev1.Pod){func(p *corev1.Pod) {
+		p.Spec.NodeName, p.Spec.SchedulerName = node, "none"
+	}}, edits...)...)
+	w.label(pod)
+	pod, err := w.client.CoreV1().Pods(namespace).Create(w.t.Context(), pod, metav1.CreateOptions{})
+	must(w.t, err)
+	return pod
+}
+
+// setTaints replaces the taints of a node.
+func (w *world) setTaints(node string, taints ...corev1.Taint) {
+	w.t.Helper()
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"taints": taints}})
+	must(w.t, err)
+	_, err = w.client.CoreV1().Nodes().Patch(w.t.Context(), node, types.MergePatchType, patch, metav1.PatchOptions{})
+	must(w.t, err)
+}
+
+// terminating waits until a pod is being deleted and has a phase, and returns it.
+func (w *world) terminating(namespace, name string, phase corev1.PodPhase) (pod *corev1.Pod) {
+	w.t.Helper()
+	controlplane.Eventually(w.t, patience, func(ctx context.Context) (err error) {
+		pod, err = w.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+		if err == nil && (pod.DeletionTimestamp == nil || pod.Status.Phase != phase) {
+			err = fmt.Errorf("pod %s has phase %s, deleted at %v", name, pod.Status.Phase, pod.DeletionTimestamp)
+		}
+		return err
+	})
+	return pod
+}
+
+// gone waits until a pod does not exist.
+func (w *world) gone(namespace, name string) {
+	w.t.Helper()
+	controlplane.Eventually(w.t, patience, func(ctx context.Context) error {
+		if _, err := w.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("pod %s still exists: %v", name, err)
+		}
+		return nil
+	})
+}
+
+// leaves waits until a pod is being deleted or does not exist.
+func (w *world) leaves(namespace, name string) {
+	w.t.Helper()
+	controlplane.Eventually(w.t, patience, func(ctx context.Context) error {
+		pod, err := w.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err == nil && pod.DeletionTimestamp == nil {
+			err = fmt.Errorf("pod %s is not being deleted", name)
+		}
+		return err
 	})
 }
 
@@ -61,8 +152,6 @@ func conditions(pairs ...string) []corev1.NodeCondition {
 type fleet struct {
 	world *world
 	names []string
-	zone  string
-	every time.Duration // between two renewals of a Lease
 
 	lock    sync.Mutex
 	silent  map[string]bool
@@ -73,25 +162,21 @@ type fleet struct {
 // newFleet makes n Ready nodes in a zone.
 func (w *world) newFleet(zone string, n int) *fleet {
 	w.t.Helper()
-	return w.newFleetRenewing(zone, n, renewEvery)
-}
-
-// newFleetRenewing is newFleet with kubelets that renew as often as told, ten of them at different times.
-func (w *world) newFleetRenewing(zone string, n int, every time.Duration) *fleet {
-	w.t.Helper()
-	f := &fleet{world: w, zone: zone, every: every, silent: map[string]bool{}, stopped: make(chan struct{})}
+	f := &fleet{world: w, silent: map[string]bool{}, stopped: make(chan struct{})}
 	leases := w.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	for i := range n {
-		name := fmt.Sprintf("%s-%d", zone, i)
+		name := fmt.Sprintf("%s-%s-%d", zone, w.scope, i)
 		f.names = append(f.names, name)
 		w.create(controlplane.Node(name, func(n *corev1.Node) {
 			n.Labels[corev1.LabelTopologyZone], n.Labels[corev1.LabelTopologyRegion] = zone, "region"
 			n.Status.Conditions = conditions("Ready", "True")
 		}))
-		_, err := leases.Create(w.t.Context(), &coordinationv1.Lease{
+		lease := &coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &name, LeaseDurationSeconds: new(int32(40)), RenewTime: &metav1.MicroTime{Time: time.Now()}},
-		}, metav1.CreateOptions{})
+		}
+		w.label(lease)
+		_, err := leases.Create(w.t.Context(), lease, metav1.CreateOptions{})
 		must(w.t, err)
 		w.t.Cleanup(func() { _ = leases.Delete(context.Background(), name, metav1.DeleteOptions{}) })
 	}
@@ -110,11 +195,11 @@ func (f *fleet) renew() {
 	for first := range min(atOnce, len(f.names)) {
 		kubelets.Go(func() {
 			select {
-			case <-time.After(f.every * time.Duration(first) / atOnce):
+			case <-time.After(renewEvery * time.Duration(first) / atOnce):
 			case <-f.stopped:
 				return
 			}
-			ticker := time.NewTicker(f.every)
+			ticker := time.NewTicker(renewEvery)
 			defer ticker.Stop()
 			for {
 				for i := first; i < len(f.names); i += atOnce {
@@ -182,23 +267,21 @@ func (f *fleet) silence(silent bool, names ...string) {
 }
 
 // pods makes pods on a node that are Running and Ready.
-func (w *world) pods(namespace, on string, n int) []string {
+func (w *world) pods(on string, n int) []string {
 	w.t.Helper()
 	var names []string
 	for i := range n {
 		name := fmt.Sprintf("%s-pod-%d", on, i)
-		_, err := w.client.CoreV1().Pods(namespace).Create(w.t.Context(),
-			controlplane.Pod(namespace, name, nil, func(p *corev1.Pod) { p.Spec.NodeName = on }), metav1.CreateOptions{})
-		must(w.t, err)
-		controlplane.MarkPodReady(w.t, w.client, namespace, name)
+		w.pod(name, on)
+		controlplane.MarkPodReady(w.t, w.client, w.ns, name)
 		names = append(names, name)
 	}
 	return names
 }
 
-// list reads all nodes at one moment.
+// list reads all nodes of the test at one moment.
 func (w *world) list(ctx context.Context) ([]corev1.Node, error) {
-	list, err := w.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	list, err := w.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: controlplane.ScopeLabel + "=" + w.scope})
 	if err != nil {
 		return nil, err
 	}
@@ -250,11 +333,11 @@ func (w *world) taints(name string, want ...corev1.Taint) {
 }
 
 // notReady waits until every pod is not Ready.
-func (w *world) notReady(namespace string, names ...string) {
+func (w *world) notReady(names ...string) {
 	w.t.Helper()
 	controlplane.Eventually(w.t, patience, func(ctx context.Context) error {
 		for _, name := range names {
-			pod, err := w.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+			pod, err := w.client.CoreV1().Pods(w.ns).Get(ctx, name, metav1.GetOptions{})
 			if err != nil {
 				return err
 			}

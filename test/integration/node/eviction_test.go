@@ -1,0 +1,146 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"minikcm/pkg/controllers/podgc"
+	"minikcm/pkg/controllers/tainteviction"
+	"minikcm/test/controlplane"
+)
+
+// evictTaint is the taint of upstream's end-to-end tests. As with kubectl it has no time.
+var evictTaint = corev1.Taint{Key: "kubernetes.io/e2e-evict-taint-key", Value: "evictTaintVal", Effect: corev1.TaintEffectNoExecute}
+
+// Upstream's end-to-end test "pods evicted from tainted nodes have pod disruption condition", and the event.
+func TestEvictedPodHasDisruptionTarget(t *testing.T) {
+	w := newWorld(t)
+	name := w.node("tainted")
+	pod := w.pod("p", name, finalized)
+	w.start(defaults(), tainteviction.Name)
+	w.setTaints(name, evictTaint)
+	found := w.terminating(w.ns, "p", corev1.PodPending)
+	checkDisruption(t, found, &corev1.PodCondition{
+		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, ObservedGeneration: 1,
+		Reason: "DeletionByTaintManager", Message: "Taint manager: deleting due to NoExecute taint",
+	})
+	if grace := found.DeletionGracePeriodSeconds; grace == nil || *grace != 30 {
+		t.Errorf("grace period %v, want the pod's own, 30", grace)
+	}
+	controlplane.Eventually(t, patience, func(ctx context.Context) error {
+		list, err := w.client.CoreV1().Events(w.ns).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(list.Items, func(e corev1.Event) bool {
+			return e.Message == "Marking for deletion Pod "+w.ns+"/p" && e.Reason == "TaintManagerEviction" && e.Type == corev1.EventTypeNormal &&
+				e.InvolvedObject.UID == pod.UID && e.Source.Component == "taint-eviction-controller"
+		}) {
+			return fmt.Errorf("no event about the eviction among %+v", list.Items)
+		}
+		return nil
+	})
+}
+
+// Admission rejects deletions. A pod that tolerates the taint meanwhile loses the mark, the other pod goes when admission allows it.
+func TestRejectedEviction(t *testing.T) {
+	w := newWorld(t)
+	name := w.node("tainted")
+	w.pod("p", name)
+	w.pod("q", name)
+	hook := cluster.Webhook(t, controlplane.Webhook{Operations: []string{"DELETE"}, Resource: "pods", Namespace: w.ns})
+	hook.Deny("protected")
+	w.start(defaults(), tainteviction.Name)
+	w.setTaints(name, evictTaint)
+	marked := func(name string, want corev1.ConditionStatus) {
+		t.Helper()
+		controlplane.Eventually(t, patience, func(ctx context.Context) error {
+			pod, err := w.client.CoreV1().Pods(w.ns).Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			if c := controlplane.Disruption(pod); c == nil || c.Status != want || pod.DeletionTimestamp != nil {
+				return fmt.Errorf("pod %s deleted %v, condition %+v, want status %s", name, pod.DeletionTimestamp, c, want)
+			}
+			return nil
+		})
+	}
+	marked("p", corev1.ConditionTrue)
+	marked("q", corev1.ConditionTrue)
+	pod, err := w.client.CoreV1().Pods(w.ns).Get(t.Context(), "q", metav1.GetOptions{})
+	must(t, err)
+	pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{Key: evictTaint.Key, Operator: corev1.TolerationOpExists})
+	_, err = w.client.CoreV1().Pods(w.ns).Update(t.Context(), pod, metav1.UpdateOptions{})
+	must(t, err)
+	marked("q", corev1.ConditionFalse)
+	marked("p", corev1.ConditionTrue)
+	hook.Heal()
+	w.terminating(w.ns, "p", corev1.PodPending)
+	marked("q", corev1.ConditionFalse)
+}
+
+// Both controllers rely on the API server to reject a write for a pod that has another UID.
+func TestUIDPreconditions(t *testing.T) {
+	w := newWorld(t)
+	w.pod("p", "")
+	pods := w.client.CoreV1().Pods(w.ns)
+	patch := []byte(`{"metadata":{"uid":"another"},"status":{"phase":"Failed"}}`)
+	if _, err := pods.Patch(t.Context(), "p", types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); !apierrors.IsInvalid(err) {
+		t.Errorf("patch for another UID: %v, want it invalid", err)
+	}
+	err := pods.Delete(t.Context(), "p", metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions("another")})
+	if !apierrors.IsConflict(err) {
+		t.Errorf("delete for another UID: %v, want a conflict", err)
+	}
+}
+
+// Admission hangs for the deletions of one namespace. Pods of another namespace go before the first of these deletions ends.
+func TestSlowDeletesDoNotBlockOtherNamespaces(t *testing.T) {
+	t.Parallel()
+	for _, controller := range []string{podgc.Name, tainteviction.Name} {
+		t.Run(controller, func(t *testing.T) {
+			const slow = 40 // more than there are workers
+			w := newWorld(t)
+			other := cluster.Namespace(t)
+			first, second := w.node("first"), w.node("second")
+			for n := range slow {
+				w.pod(fmt.Sprint("slow-", n), first)
+			}
+			w.podIn(other, "quick", second)
+			hook := cluster.Webhook(t, controlplane.Webhook{Operations: []string{"DELETE"}, Resource: "pods", Namespace: w.ns, TimeoutSeconds: 30})
+			hook.Hang()
+			w.start(defaults(), controller)
+			lose := func(name string) {
+				if controller == podgc.Name {
+					must(t, w.client.CoreV1().Nodes().Delete(t.Context(), name, metav1.DeleteOptions{}))
+				} else {
+					w.setTaints(name, evictTaint)
+				}
+			}
+			lose(first)
+			controlplane.Eventually(t, patience, func(context.Context) error {
+				if n := hook.Requests(); n < 8 {
+					return fmt.Errorf("admission has received %d requests", n)
+				}
+				return nil
+			})
+			lose(second)
+			w.leaves(other, "quick")
+			ended := cluster.AuditLog(t, controlplane.Completed, controlplane.ByVerb("delete"), controlplane.ByNamespace(w.ns), controlplane.ByUser(controlplane.ServiceAccount("node-"+w.scope)))
+			if len(ended) > 0 {
+				t.Errorf("the pod of the other namespace went after slow deletions had ended:\n%s", ended)
+			}
+			hook.Heal()
+			for n := range slow {
+				w.leaves(w.ns, fmt.Sprint("slow-", n))
+			}
+		})
+	}
+}
