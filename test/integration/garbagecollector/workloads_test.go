@@ -97,9 +97,9 @@ func testMirrorPodsAndTheLeaseGoWithTheirNode(t *testing.T, ns string) {
 }
 
 // A namespace is deleted while owners in it wait for their dependents, or are to leave orphans. All of it goes, in whatever order.
-func testANamespaceIsDeletedWithOwnersInIt(t *testing.T, ns string) {
+func testANamespaceIsDeletedWithOwnersInIt(t *testing.T, _ string) {
 	namespace := create(t, namespaces, "", "doomed-"+rand.String(6))
-	ns = namespace.GetName()
+	ns := namespace.GetName()
 	owner := create(t, configMaps, ns, "owner")
 	middle := create(t, configMaps, ns, "middle", blockedBy(owner))
 	leaf := create(t, secrets, ns, "leaf", blockedBy(middle), finalizedBy("x/y"))
