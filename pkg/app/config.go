@@ -34,8 +34,8 @@ type Config struct {
 	// the manager can cut.
 	REST *rest.Config
 
-	// StartTimeout is how long the manager waits at its start for an API server that is not there, or not ready; 0: for ever. A server that can be
-	// reached is given 20 s for its answer even if that is longer.
+	// StartTimeout is how long the manager waits at its start for an API server that is not there, or not ready; 0: for ever. A TLS
+	// handshake is given 10 s and a request 20 s even if that is longer.
 	StartTimeout time.Duration
 
 	// OwnProcess says that the process has no other purpose than this manager. The manager then uses the library metrics that exist once per process, and

@@ -2,9 +2,7 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http/httptrace"
 	"slices"
 	"strings"
 	"time"
@@ -63,8 +61,8 @@ type preflighter struct {
 	client kubernetes.Interface
 	server string
 	from   origin
-	clock  clock.WithDelayedExecution
-	// patience is how long it is repeated, and a connection waited for; 0: for ever.
+	clock  clock.WithTicker
+	// patience is how long a check that fails is repeated. Without a limit it is zero.
 	patience time.Duration
 }
 
@@ -75,7 +73,7 @@ func (p *preflighter) run(ctx context.Context, all []asker) error {
 	var said, up time.Time // when we last told that we wait; when the API server first answered after we had waited
 	waited := false
 	for {
-		err := p.reach(ctx, all)
+		err := p.check(ctx, all)
 		if err == nil {
 			return nil
 		}
@@ -111,26 +109,6 @@ func (p *preflighter) isStarting(ctx context.Context) bool {
 	err := kubeclient.CheckReady(ctx, p.client.Discovery().RESTClient())
 	return apierrors.IsInternalError(err) || apierrors.IsForbidden(err)
 }
-
-// reach is check, ended with errSilent if no connection, TLS handshake included, was made within p.patience: an address may accept connections and say
-// nothing. A server that is only slow has completed the handshake by then, and gets the time of its request.
-func (p *preflighter) reach(ctx context.Context, all []asker) error {
-	if p.patience == 0 {
-		return p.check(ctx, all)
-	}
-	ctx, cut := context.WithCancelCause(ctx)
-	defer cut(nil)
-	silent := p.clock.AfterFunc(p.patience, func() { cut(errSilent) })
-	defer silent.Stop()
-	err := p.check(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { silent.Stop() }}), all)
-	if err != nil && errors.Is(context.Cause(ctx), errSilent) {
-		return fmt.Errorf("%w within %v", errSilent, p.patience)
-	}
-	return err
-}
-
-// errSilent: nobody answers, or somebody takes a connection and does not shake hands.
-var errSilent = errors.New("no connection, or no TLS handshake")
 
 // check asks once about all.
 func (p *preflighter) check(ctx context.Context, all []asker) error {

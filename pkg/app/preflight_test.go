@@ -339,61 +339,6 @@ func TestPreflightWaits(t *testing.T) {
 	})
 }
 
-// With a patience, an address that takes connections and says nothing is given up when that is over, and an API server that is busy is not.
-func TestPatienceIsForThoseWhoAreNotReached(t *testing.T) {
-	waits := func(clk *clocktesting.FakeClock) func() error {
-		return func() error {
-			if !clk.HasWaiters() {
-				return errors.New("not waiting yet")
-			}
-			return nil
-		}
-	}
-	t.Run("silent", func(t *testing.T) {
-		silent, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = silent.Close() }()
-		p, clk := newPreflighter(t, &rest.Config{Host: "https://" + silent.Addr().String()})
-		p.patience = time.Second
-		done := make(chan error, 1)
-		go func() { done <- p.run(t.Context(), testNeeds) }()
-		fakeapi.Eventually(t, waits(clk))
-		clk.Step(time.Second)
-		if err := <-done; err == nil || !strings.Contains(err.Error(), "no connection, or no TLS handshake within 1s") {
-			t.Errorf("preflight = %v, want it to say that nobody answers", err)
-		}
-	})
-	t.Run("busy", func(t *testing.T) {
-		api := fakeapi.New(t)
-		api.Set(func(f *fakeapi.Server) { f.Allowed = []string{"* *.*"} })
-		asked, answer := make(chan struct{}), make(chan struct{})
-		cfg := restConfig(t, api, nil)
-		cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper {
-			return answering(func(req *http.Request) (*http.Response, error) {
-				resp, err := rt.RoundTrip(req) // so there is a connection
-				close(asked)
-				<-answer
-				return resp, errors.Join(err, req.Context().Err())
-			})
-		})
-		p, clk := newPreflighter(t, cfg)
-		p.patience = time.Second
-		done := make(chan error, 1)
-		go func() { done <- p.run(t.Context(), testNeeds[:1]) }()
-		<-asked
-		if clk.HasWaiters() {
-			t.Error("the connection is still waited for")
-		}
-		clk.Step(time.Minute)
-		close(answer)
-		if err := <-done; err != nil {
-			t.Errorf("preflight = %v, want it to wait for the answer", err)
-		}
-	})
-}
-
 func TestRequired(t *testing.T) {
 	const (
 		process = ""
