@@ -15,13 +15,12 @@ type Line struct {
 	Streams *Streams
 
 	fallback *fallback
-	pages    func(http.RoundTripper) http.RoundTripper
 	holds    *reconnecting
 }
 
 // NewLine returns a line that nobody uses yet.
 func NewLine(clk clock.WithTicker, m *Metrics) *Line {
-	return &Line{Streams: NewStreams(clk, m), fallback: newFallback(), pages: inPages(), holds: newReconnecting(clk)}
+	return &Line{Streams: NewStreams(clk, m), fallback: newFallback(), holds: newReconnecting(clk)}
 }
 
 // Client returns a copy of cfg and an HTTP client to build clients with; it has connections of its own. What Line adds sits outside of authentication,
@@ -49,7 +48,7 @@ func (l *Line) client(cfg *rest.Config, coalesce bool, link *Link, hold func(htt
 	if err != nil {
 		return nil, nil, fmt.Errorf("build the informers' client: %w", err)
 	}
-	return cfg, &http.Client{Transport: hold(link.Wrap(l.fallback.wrap(l.pages(transport))))}, nil
+	return cfg, &http.Client{Transport: hold(link.Wrap(l.fallback.wrap(inPages(transport))))}, nil
 }
 
 // FilledBy tells how to find out whether the cache behind the path of a request is filled. Before that is told, none is.

@@ -77,18 +77,18 @@ func TestPlainListsComeInPages(t *testing.T) {
 		want    []string
 	}{
 		{"the first", false, "", []string{
-			"limit=1000 version= continue=", "limit=1000 version= continue=1000", "limit=1000 version= continue=2000"}},
+			"limit=2000 version= continue=", "limit=2000 version= continue=2000"}},
 		{"one from a version on", false, "5", []string{
-			"limit=1000 version= continue=", "limit=1000 version= continue=1000", "limit=1000 version= continue=2000"}},
-		{"one that expires begins anew, with larger pages", true, "", []string{
-			"limit=1000 version= continue=", "limit=1000 version= continue=1000", "limit=2000 version= continue=", "limit=2000 version= continue=2000"}},
+			"limit=2000 version= continue=", "limit=2000 version= continue=2000"}},
+		{"one that expires is listed again in pages", true, "", []string{
+			"limit=2000 version= continue=", "limit=2000 version= continue=2000", "limit=2000 version= continue=", "limit=2000 version= continue=2000"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := &pager{pods: 2500, expires: tt.expires}
 			server := httptest.NewServer(p)
 			defer server.Close()
 			defer server.CloseClientConnections()
-			client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, WrapTransport: inPages(), ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
+			client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, WrapTransport: inPages, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -123,7 +123,7 @@ func TestPlainListsComeInPages(t *testing.T) {
 }
 
 func TestExpiredPageIsNoExpiredList(t *testing.T) {
-	rt := inPages()(roundTripper(func(*http.Request) (*http.Response, error) { return answer(http.StatusGone, ""), nil }))
+	rt := inPages(roundTripper(func(*http.Request) (*http.Response, error) { return answer(http.StatusGone, ""), nil }))
 	for query, want := range map[string]error{"?continue=x": errExpired, "?resourceVersion=7": nil, "?watch=true&resourceVersion=7": nil} {
 		req := httptest.NewRequest(http.MethodGet, "https://server/api/v1/pods"+query, nil)
 		if _, err := rt.RoundTrip(req); !errors.Is(err, want) {
