@@ -21,8 +21,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
-
-	"minikcm/pkg/freshness"
 )
 
 const (
@@ -50,9 +48,6 @@ type FeedStore = cache.TransformingStore
 
 // FeedEvents are what whoever has a feed is told of it, and asked, from the feed's goroutine. No function may be nil.
 type FeedEvents struct {
-	// Own reports whether the type is built into the API server. Then a watch that is answered with 5xx is held as those of caches are, for up to 2 min;
-	// for any other type the API server may have failed to reach somebody else, and the feed is lost after 10 s.
-	Own func() bool
 	// Listed: the store holds a list.
 	Listed func()
 	// Lost: the store is no longer followed and will be listed anew. The error says why; nil: its watch has ended, as watches do.
@@ -421,9 +416,6 @@ func (f *Feed) listWatch() *cache.ListWatch {
 			return page, nil
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			if f.events.Own() {
-				ctx = freshness.Own(ctx)
-			}
 			w, err := objects.Watch(ctx, o)
 			refused := apierrors.IsTooManyRequests(err)
 			if refused && o.SendInitialEvents != nil {

@@ -105,7 +105,6 @@ func (k *kept) events() FeedEvents {
 	return FeedEvents{
 		Listed:  func() { _ = k.do(func() { k.listed++ }) },
 		Lost:    func(err error) { _ = k.do(func() { k.lost = append(k.lost, err) }) },
-		Own:     func() bool { return false },
 		Refused: func(err error) { _ = k.do(func() { k.refused = append(k.refused, err) }) },
 	}
 }

@@ -27,18 +27,17 @@ func NewLine(clk clock.WithTicker, m *Metrics) *Line {
 // so a request that is held back or repeated carries the credentials that are valid when it is sent at last. With coalesce, events that arrive in
 // quick succession are read together, up to 75 ms late.
 func (l *Line) Client(cfg *rest.Config, coalesce bool) (*rest.Config, *http.Client, error) {
-	return l.client(cfg, coalesce, l.Streams.Link(), l.holds.wrap)
+	return l.client(cfg, coalesce, l.Streams.Link())
 }
 
-// FeedClient is Client for types of which each may be of another server, behind the API server: that one of them fails says nothing about the API server,
-// and whoever watches it is told soon.
+// FeedClient is Client for types that come and go; their lists are not counted.
 func (l *Line) FeedClient(cfg *rest.Config) (*rest.Config, *http.Client, error) {
 	link := l.Streams.Link()
 	link.feeds = true
-	return l.client(cfg, false, link, l.holds.wrapFeeds)
+	return l.client(cfg, false, link)
 }
 
-func (l *Line) client(cfg *rest.Config, coalesce bool, link *Link, hold func(http.RoundTripper) http.RoundTripper) (*rest.Config, *http.Client, error) {
+func (l *Line) client(cfg *rest.Config, coalesce bool, link *Link) (*rest.Config, *http.Client, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.Dial = link.Dial
 	if coalesce {
@@ -48,7 +47,7 @@ func (l *Line) client(cfg *rest.Config, coalesce bool, link *Link, hold func(htt
 	if err != nil {
 		return nil, nil, fmt.Errorf("build the informers' client: %w", err)
 	}
-	return cfg, &http.Client{Transport: hold(link.Wrap(l.fallback.wrap(inPages(transport))))}, nil
+	return cfg, &http.Client{Transport: l.holds.wrap(link.Wrap(l.fallback.wrap(inPages(transport))))}, nil
 }
 
 // FilledBy tells how to find out whether the cache behind the path of a request is filled. Before that is told, none is.

@@ -36,9 +36,6 @@ const turnFor = time.Second
 const (
 	longestPause  = 3 * time.Second
 	errorPatience = 2 * time.Minute
-	// feedPatience is the same for a type of an aggregated API, if the API server gave the answer: such a type is listed again,
-	// while the watches of all other types continue.
-	feedPatience = 10 * time.Second
 )
 
 // retriesPerSecond bounds the retries of all watches after 5xx answers. 350 watches are retried within 5 s.
@@ -52,7 +49,7 @@ const pauseJitter = 0.25
 const shortestWatch = 1250 * time.Millisecond // client-go v0.37 (VeryShortWatchError): 1 s, and a little for storing what was listed
 
 // reconnecting makes round trippers for the informers' clients, to be placed outside of authentication. They hold a request until a
-// connection can be made, and a watch until the API server answers it with something other than 5xx, for at most errorPatience or feedPatience.
+// connection can be made, and a watch until the API server answers it with something other than 5xx, for at most errorPatience.
 // To a reflector an API server that is away then looks like a slow API server: nothing fails, backs off or lists again. A network
 // that keeps breaking connections looks like watches that end, at most once a second, and are resumed.
 //
@@ -67,25 +64,17 @@ func newReconnecting(clk clock.Clock) *reconnecting {
 	return &reconnecting{clock: clk, retries: rate.NewLimiter(retriesPerSecond, 1)}
 }
 
-// wrap is for a client of types that the API server itself serves.
-func (r *reconnecting) wrap(next http.RoundTripper) http.RoundTripper { return r.holding(next, false) }
-
-// wrapFeeds is for a client of types that may belong to aggregated APIs, unless they are marked with [Own].
-func (r *reconnecting) wrapFeeds(next http.RoundTripper) http.RoundTripper {
-	return r.holding(next, true)
-}
-
-func (r *reconnecting) holding(next http.RoundTripper, feeds bool) http.RoundTripper {
+func (r *reconnecting) wrap(next http.RoundTripper) http.RoundTripper {
 	turn := semaphore.NewWeighted(1)
 	return roundTripper(func(req *http.Request) (*http.Response, error) {
 		if req.Method == http.MethodGet {
-			return r.roundTrip(next, turn, req, feeds)
+			return r.roundTrip(next, turn, req)
 		}
 		return next.RoundTrip(req)
 	})
 }
 
-func (r *reconnecting) roundTrip(next http.RoundTripper, turn *semaphore.Weighted, req *http.Request, feeds bool) (*http.Response, error) {
+func (r *reconnecting) roundTrip(next http.RoundTripper, turn *semaphore.Weighted, req *http.Request) (*http.Response, error) {
 	var err error
 	logger := klog.FromContext(req.Context())
 	fails := r.clock.Now() // since then all answers were 5xx
@@ -102,10 +91,6 @@ func (r *reconnecting) roundTrip(next http.RoundTripper, turn *semaphore.Weighte
 			leave()
 		}
 		var reason string
-		patience, there := errorPatience, feeds && !isOwn(req.Context()) && isAPIServers(resp)
-		if there {
-			patience = feedPatience
-		}
 		if !failing(resp) {
 			fails = asked
 		}
@@ -114,7 +99,7 @@ func (r *reconnecting) roundTrip(next http.RoundTripper, turn *semaphore.Weighte
 			reason, pause = err.Error(), reconnectPause
 		case resumes(req.URL) && broken(err):
 			reason = err.Error()
-		case watches(req.URL) && failing(resp) && !saysTooLarge(resp) && asked.Sub(fails) < patience:
+		case watches(req.URL) && failing(resp) && !saysTooLarge(resp) && asked.Sub(fails) < errorPatience:
 			reason = resp.Status
 			_ = resp.Body.Close()
 		default:
@@ -124,7 +109,7 @@ func (r *reconnecting) roundTrip(next http.RoundTripper, turn *semaphore.Weighte
 			}
 			return lasting(resp, req, asked, r.clock), err
 		}
-		if (neverConnected(err) || failing(resp) && !there) && r.away.CompareAndSwap(false, true) {
+		if neverConnected(err) && r.away.CompareAndSwap(false, true) {
 			logger.Info("API server cannot be reached, caches are kept", "server", req.URL.Host, "reason", reason)
 		}
 		timing.Sleep(req.Context(), r.clock, wait.Jitter(pause, pauseJitter))
@@ -135,21 +120,10 @@ func (r *reconnecting) roundTrip(next http.RoundTripper, turn *semaphore.Weighte
 	}
 }
 
-type ownKey struct{}
-
-// Own marks the requests of a feed for a type that is part of the API server: if it answers them with 5xx, it is the API server that fails, and not one behind
-// it, or a webhook of that type.
-func Own(ctx context.Context) context.Context { return context.WithValue(ctx, ownKey{}, true) }
-
-func isOwn(ctx context.Context) bool { return ctx.Value(ownKey{}) != nil }
-
 // failing reports whether a server answered that it cannot do its work now: 5xx. A server that cannot stream lists answers 422, which does not count.
 func failing(resp *http.Response) bool {
 	return resp != nil && resp.StatusCode >= http.StatusInternalServerError
 }
-
-// isAPIServers reports whether an API server has given an answer, and nobody in its place.
-func isAPIServers(resp *http.Response) bool { return resp != nil && resp.Header.Get("Audit-Id") != "" }
 
 // saysTooLarge reports whether an answer is about the version that was asked for, which the API server does not have yet, or not any more.
 // A reflector then asks without one.

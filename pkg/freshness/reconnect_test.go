@@ -113,58 +113,30 @@ func TestReconnectingAsksAServerThatFailsAgain(t *testing.T) {
 	}
 }
 
-// Behind the API server there are others. That one of those fails is not for the watches of all types to be told, and those of its own are told soon.
-func TestOneAPIThatFailsIsNotTheAPIServer(t *testing.T) {
-	for _, tt := range []struct {
-		name  string
-		feeds bool
-		own   bool          // the type is part of the API server
-		away  time.Duration // the API server, before it answers
-		audit string        // of the answer
-		after time.Duration
-		lines int
-	}{
-		{"an API behind the API server", true, false, 0, "a", 8 * time.Second, 0},
-		{"an API behind the API server, after an outage", true, false, time.Minute, "a", 68 * time.Second, 1},
-		{"a load balancer in the place of the API server", true, false, 0, "", 2 * time.Minute, 1},
-		{"the API server itself, which serves all types of the caches", false, false, 0, "a", 2 * time.Minute, 1},
-		{"the API server itself, which serves some types of the feeds", true, true, 0, "a", 2 * time.Minute, 1},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r, lines := newReconnecting(clock.RealClock{}), 0
-				wrap := r.wrap
-				if tt.feeds {
-					wrap = r.wrapFeeds
+// The API server may have a load balancer in its place, or another server behind it.
+func TestLastingServerErrorIsReturned(t *testing.T) {
+	for _, away := range []time.Duration{0, time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			lines, start := 0, time.Now()
+			rt := newReconnecting(clock.RealClock{}).wrap(roundTripper(func(*http.Request) (*http.Response, error) {
+				if time.Since(start) < away {
+					return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 				}
-				start := time.Now()
-				rt := wrap(roundTripper(func(req *http.Request) (*http.Response, error) {
-					if time.Since(start) < tt.away {
-						return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
-					}
-					if strings.HasSuffix(req.URL.Path, "widgets") {
-						resp := answer(http.StatusServiceUnavailable, "")
-						resp.Header = http.Header{"Audit-Id": {tt.audit}}
-						return resp, nil
-					}
-					return answer(http.StatusOK, ""), nil
-				}))
-				ctx := klog.NewContext(t.Context(), funcr.New(func(string, string) { lines++ }, funcr.Options{}))
-				if tt.own {
-					ctx = Own(ctx)
-				}
-				req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://server/apis/example.com/v1/widgets?watch=true&resourceVersion=7", nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				resp, err := rt.RoundTrip(req)
-				if took := time.Since(start); err != nil || resp.StatusCode != http.StatusServiceUnavailable || took < tt.after || took > tt.after+2*longestPause {
-					t.Errorf("answered %v, %v after %v, want the failure after %v", resp, err, took, tt.after)
-				}
-				if lines != tt.lines {
-					t.Errorf("%d lines were logged, want %d", lines, tt.lines)
-				}
-			})
+				return answer(http.StatusServiceUnavailable, ""), nil
+			}))
+			ctx := klog.NewContext(t.Context(), funcr.New(func(string, string) { lines++ }, funcr.Options{}))
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://server/apis/example.com/v1/widgets?watch=true&resourceVersion=7", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := rt.RoundTrip(req)
+			late := time.Since(start) - away - errorPatience
+			if err != nil || resp.StatusCode != http.StatusServiceUnavailable || late < -time.Second || late > 2*longestPause {
+				t.Errorf("after an outage of %v: response %v, error %v, %v after %v", away, resp, err, late, errorPatience)
+			}
+			if want := min(int(away), 1); lines != want {
+				t.Errorf("after an outage of %v: %d log lines, want %d", away, lines, want)
+			}
 		})
 	}
 }
@@ -177,7 +149,7 @@ func TestRetriesAfterErrorsShareARate(t *testing.T) {
 		var group sync.WaitGroup
 		start, line := time.Now(), newReconnecting(clock.RealClock{})
 		for range clients {
-			rt := line.wrapFeeds(roundTripper(func(*http.Request) (*http.Response, error) {
+			rt := line.wrap(roundTripper(func(*http.Request) (*http.Response, error) {
 				lock.Lock()
 				defer lock.Unlock()
 				if past := time.Since(start); past < lasts {
@@ -212,7 +184,7 @@ type awayServer struct {
 
 func (s *awayServer) client(line *reconnecting) http.RoundTripper {
 	var connected atomic.Bool
-	return line.wrapFeeds(roundTripper(func(req *http.Request) (*http.Response, error) {
+	return line.wrap(roundTripper(func(req *http.Request) (*http.Response, error) {
 		if !connected.Load() {
 			s.lock.Lock()
 			s.attempts[int(time.Since(s.begun).Seconds())]++
@@ -284,7 +256,7 @@ func TestWatchesReconnectTogether(t *testing.T) {
 // An aggregated API that does not answer its watch must not hold up the watches of other types on the same connection.
 func TestUnansweredWatchDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rt := newReconnecting(clock.RealClock{}).wrapFeeds(roundTripper(func(req *http.Request) (*http.Response, error) {
+		rt := newReconnecting(clock.RealClock{}).wrap(roundTripper(func(req *http.Request) (*http.Response, error) {
 			if strings.HasSuffix(req.URL.Path, "widgets") {
 				<-req.Context().Done()
 				return nil, req.Context().Err()

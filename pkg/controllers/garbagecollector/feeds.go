@@ -73,7 +73,6 @@ func (t *knownTypes) start(ctx context.Context, r schema.GroupResource) {
 		started, err = t.feeds.Start(ctx, k.GroupVersionResource, t.storeOf(r, f), caches.FeedEvents{
 			Listed: func() { t.happened(ctx, r, turn, listed, nil) },
 			Lost:   func(err error) { t.happened(ctx, r, turn, lost, err) },
-			Own:    func() bool { return t.isOwn(r) },
 			Refused: func(err error) {
 				what := quiet
 				if err == nil {
@@ -98,13 +97,6 @@ func (t *knownTypes) start(ctx context.Context, r schema.GroupResource) {
 // lacksFeed reports whether the type should have a feed, and has none.
 func (k *knownType) lacksFeed() bool {
 	return k.watched && !k.cached && k.phase == listing && k.source == nil
-}
-
-// isOwn reports whether a type is part of the API server itself: no definition, whose webhook may fail, and no other server.
-func (t *knownTypes) isOwn(r schema.GroupResource) bool {
-	t.lock.Lock()
-	defer t.lock.Unlock()
-	return t.types[r] != nil && builtIn(t.types[r].apiType)
 }
 
 // happened notes what a source has told of itself, whose turn it was.
