@@ -187,7 +187,13 @@ func (a *Admission) admit(w http.ResponseWriter, r *http.Request) {
 func (a *Admission) asked(request *admissionv1.AdmissionRequest) (answer admissionAnswer, changed <-chan struct{}) {
 	a.lock.Lock()
 	defer a.lock.Unlock()
-	if a.hook.Name != "" && a.hook.Name != request.Name {
+	name := request.Name
+	if name == "" { // as for each object of a deletecollection
+		var old metav1.PartialObjectMetadata
+		_ = json.Unmarshal(request.OldObject.Raw, &old) // without an object the name is empty
+		name = old.Name
+	}
+	if a.hook.Name != "" && a.hook.Name != name {
 		return admissionAnswer{}, nil
 	}
 	a.requests++

@@ -48,9 +48,9 @@ package node
 //	tokens are spent on nodes that need none                                TestTokensGoToThoseWhoNeedThem
 //	a rate of one never resumes, a rate of zero taints one                  TestRateOfOneResumesAfterAStop, TestZoneWithoutRateTaintsNobody
 //	pods of a node that goes from False to Unknown stay Ready               TestPodsMarkedWithTheirNode
-//	a crash between node and pods leaves pods Ready                         TestCrashAtAnyWriteLeavesNoPodReady; int TestKilledAtAnyWrite…
+//	a crash between node and pods leaves pods Ready                         TestCrashAtAnyWriteLeavesNoPodReady; int TestKilledAtEachWrite
 //	changed tolerations do not move a deadline                              [tainteviction TestUpstreamCases, TestLimitsOf]
-//	a restart starts all deadlines anew                                     [tainteviction TestRestart; int TestManagerBackAfterAnHour]
+//	a restart starts all deadlines anew                                     [tainteviction TestRestart]
 //	an eviction is given up after 50 ms                                     [tainteviction TestRetry, TestDeletesRefusedAsConflicts]
 //	a pod is taken for another of its name                                  [tainteviction TestSameName]
 //	terminating pods are evicted again                                      [tainteviction TestTerminatingAndFinished]

@@ -30,7 +30,7 @@ const (
 //	                        TestGCTerminating                         TestOutOfService
 //	                        TestGCInspectingPatchedPodBeforeDeletion  TestMark
 //	pkg/util/node           TestIsNodeReady                           TestOutOfServiceNode
-//	test/integration/podgc  all 8 cases                               test/integration/podgc
+//	test/integration/podgc  all 8 cases                               test/integration/node TestPodGC
 
 // outcome is what became of the pods: those deleted, when, and those marked before that.
 type outcome struct {

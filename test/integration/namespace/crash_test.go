@@ -51,6 +51,7 @@ func letGo(ctx context.Context, t *testing.T, ns string) {
 
 // Requests fail, or succeed without an answer, at random.
 func TestFaultyRequestsConverge(t *testing.T) {
+	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
 	var lock sync.Mutex
 	random := rand.New(rand.NewPCG(seed, 0))

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -38,6 +37,7 @@ func held(t *testing.T, ns string) (letGo func()) {
 // A load balancer, or a server that is starting, answers 404 for /api. client-go takes that for an API without core types. A server that is not
 // ready may lack custom types. To finalize on such a discovery would orphan all there is of them.
 func TestDiscoveryThatMayLackTypes(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		path   string
 		code   int
@@ -48,6 +48,7 @@ func TestDiscoveryThatMayLackTypes(t *testing.T) {
 		{"/readyz", http.StatusInternalServerError, "API server is not ready", 0},
 	} {
 		t.Run(tt.path, func(t *testing.T) {
+			t.Parallel()
 			proxy := faults.New(t, rights("faulty"))
 			proxy.Inject(faults.Match{When: func(r *http.Request) bool { return r.URL.Path == tt.path }}, faults.Refuse(tt.code))
 			start(t, through(proxy))
@@ -72,6 +73,7 @@ func TestDiscoveryThatMayLackTypes(t *testing.T) {
 
 // Whatever is wrong with one type, the content of all others goes meanwhile, nobody finalizes, and when it is over so is the namespace.
 func TestOneTypeFails(t *testing.T) {
+	t.Parallel()
 	secrets := func(verbs, ns string) faults.Match {
 		return faults.Match{Verbs: verbs, Resource: "secrets", Namespace: ns}
 	}
@@ -88,6 +90,7 @@ func TestOneTypeFails(t *testing.T) {
 		{"loses every answer", "deletecollection", faults.DropAnswer(), "delete secrets: ", 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			proxy := faults.New(t, rights("faulty"))
 			m := start(t, through(proxy))
 			client := cluster.Client(t)
@@ -132,6 +135,7 @@ func TestOneTypeFails(t *testing.T) {
 
 // An API that takes a request and never answers holds up its own type, for one namespace, and nothing else.
 func TestOneTypeHangs(t *testing.T) {
+	t.Parallel()
 	proxy := faults.New(t, rights("faulty"))
 	start(t, through(proxy))
 	client := cluster.Client(t)
@@ -169,6 +173,7 @@ func TestOneTypeHangs(t *testing.T) {
 
 // The namespace was finalized, the controller does not learn it, and somebody makes the namespace again before it tries once more.
 func TestFinalizedWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
 	proxy := faults.New(t, rights("faulty"))
 	m := start(t, through(proxy))
 	client := cluster.Client(t)
@@ -178,7 +183,7 @@ func TestFinalizedWithoutAnAnswer(t *testing.T) {
 	remove(t, ns)
 	answer := gate.Next(t)
 	gone(t, ns, 5*time.Second)
-	_, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, metav1.CreateOptions{})
+	_, err := client.CoreV1().Namespaces().Create(t.Context(), named(t, ns), metav1.CreateOptions{})
 	check(t, err)
 	configMap(t, client, ns, "of-the-new-one")
 	seen := len(proxy.Requests())
@@ -199,6 +204,7 @@ func TestFinalizedWithoutAnAnswer(t *testing.T) {
 
 // Watches bring looks forward. Without any event the namespace goes all the same.
 func TestFrozenWatches(t *testing.T) {
+	t.Parallel()
 	proxy := faults.New(t, rights("faulty"))
 	start(t, through(proxy))
 	ns := create(t)
@@ -208,21 +214,4 @@ func TestFrozenWatches(t *testing.T) {
 	proxy.FreezeWatches(faults.Watches())
 	letGo()
 	gone(t, ns, 16*time.Second)
-}
-
-func TestImmortalNamespacesAreLeftAlone(t *testing.T) {
-	m := start(t)
-	for _, name := range []string{"default", "kube-system", "kube-public"} {
-		if err := cluster.Client(t).CoreV1().Namespaces().Delete(t.Context(), name, metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
-			t.Errorf("delete %s: %v, want it forbidden", name, err)
-		}
-	}
-	other := create(t)
-	remove(t, other)
-	gone(t, other, 10*time.Second)
-	for _, name := range []string{"default", "kube-system", "kube-public"} {
-		if sent := m.requests(t, controlplane.ByNamespace(name)); len(sent) > 0 {
-			t.Errorf("requests about %s:\n%s", name, sent)
-		}
-	}
 }

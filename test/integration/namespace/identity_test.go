@@ -21,6 +21,7 @@ import (
 )
 
 func TestForeignFinalizersStay(t *testing.T) {
+	t.Parallel()
 	m := start(t)
 	client := cluster.Client(t)
 	name := create(t)
@@ -61,6 +62,7 @@ func TestForeignFinalizersStay(t *testing.T) {
 }
 
 func TestActiveNamespacesAreLeftAlone(t *testing.T) {
+	t.Parallel()
 	m := start(t)
 	client := cluster.Client(t)
 	name := create(t)
@@ -90,6 +92,7 @@ func TestActiveNamespacesAreLeftAlone(t *testing.T) {
 }
 
 func TestRecreatedNamespaceKeepsItsContent(t *testing.T) {
+	t.Parallel()
 	start(t)
 	client := cluster.Client(t)
 	name := create(t)
@@ -97,7 +100,7 @@ func TestRecreatedNamespaceKeepsItsContent(t *testing.T) {
 		configMap(t, client, name, "content")
 		remove(t, name)
 		controlplane.Eventually(t, 10*time.Second, func(ctx context.Context) error {
-			_, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+			_, err := client.CoreV1().Namespaces().Create(ctx, named(t, name), metav1.CreateOptions{})
 			return err
 		})
 		if left := leftovers(t, name); len(left) > 0 {
@@ -115,6 +118,7 @@ func TestRecreatedNamespaceKeepsItsContent(t *testing.T) {
 
 // Somebody finalizes the namespace by force and makes a new one of its name while a pass is under way.
 func TestReplacedNamespaceStopsThePass(t *testing.T) {
+	t.Parallel()
 	client := cluster.Client(t)
 	name := create(t)
 	var once sync.Once
@@ -125,7 +129,7 @@ func TestReplacedNamespaceStopsThePass(t *testing.T) {
 			return nil
 		}
 		var err error
-		once.Do(func() { err = replaceNamespace(client, name) })
+		once.Do(func() { err = replaceNamespace(t, client, name) })
 		return err
 	})
 	m := start(t, func(s *setup) { s.transport = replace.wrap })
@@ -145,7 +149,7 @@ func TestReplacedNamespaceStopsThePass(t *testing.T) {
 	gone(t, name, 10*time.Second)
 }
 
-func replaceNamespace(client kubernetes.Interface, name string) error {
+func replaceNamespace(t *testing.T, client kubernetes.Interface, name string) error {
 	ctx := context.Background()
 	ns, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
@@ -155,7 +159,7 @@ func replaceNamespace(client kubernetes.Interface, name string) error {
 	if _, err := client.CoreV1().Namespaces().Finalize(ctx, ns, metav1.UpdateOptions{}); err != nil {
 		return err
 	}
-	if _, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+	if _, err := client.CoreV1().Namespaces().Create(ctx, named(t, name), metav1.CreateOptions{}); err != nil {
 		return err
 	}
 	_, err = client.CoreV1().ConfigMaps(name).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "of-the-new-one"}}, metav1.CreateOptions{})

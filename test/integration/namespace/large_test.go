@@ -19,10 +19,8 @@ import (
 // A namespace with very many pods is deleted. All handlers of pods share one goroutine: whoever walks the pods of the namespace for each that
 // goes keeps the ReplicaSets of all other namespaces waiting.
 func TestALargeNamespaceHoldsUpNoReplicaSet(t *testing.T) {
-	pods := 3000
-	if controlplane.Long() {
-		pods = 50_000
-	}
+	controlplane.SkipUnlessLong(t)
+	const pods = 10_000
 	client := cluster.Client(t)
 	elsewhere := cluster.Namespace(t)
 	manager := controlplane.StartProcess(t, "--kubeconfig="+cluster.ManagerKubeconfig(t, "large"), "--leader-elect=false",
@@ -65,7 +63,6 @@ func TestALargeNamespaceHoldsUpNoReplicaSet(t *testing.T) {
 	if most := time.Second + 3*median(machine); median(took) > most { // one may have met the machine at a bad moment
 		t.Errorf("half of the replacements took more than %v, want at most %v", median(took), most)
 	}
-	notSlow(t, slices.Max(took), time.Second+3*slices.Max(machine))
 }
 
 func median(of []time.Duration) time.Duration {
@@ -93,6 +90,7 @@ func replaced(t *testing.T, client kubernetes.Interface, rs *appsv1.ReplicaSet, 
 // A webhook is asked about each deletion and takes its time. Deletecollection asks for one object after the other, so pages of it take longer than
 // any request may under the lease.
 func TestASlowWebhookOnDeletesIsNoError(t *testing.T) {
+	t.Parallel()
 	const objects = 150
 	client := cluster.Client(t)
 	m := start(t)
@@ -113,10 +111,12 @@ func TestASlowWebhookOnDeletesIsNoError(t *testing.T) {
 
 // A create has passed the check that its namespace is there and waits in a webhook while the namespace is deleted.
 func TestZeroGraceWaitsForWebhooks(t *testing.T) {
+	t.Parallel()
 	client := cluster.Client(t)
-	start(t)
 	for _, mutating := range []bool{true, false} {
 		t.Run(fmt.Sprint("mutating ", mutating), func(t *testing.T) {
+			t.Parallel()
+			start(t)
 			ns := create(t)
 			hook := cluster.Webhook(t, controlplane.Webhook{Operations: []string{"CREATE"}, Resource: "configmaps", Namespace: ns, Mutating: mutating})
 			before := hook.Requests()

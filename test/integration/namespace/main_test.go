@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"hash/fnv"
 	"net/http"
 	"os"
 	"testing"
@@ -56,8 +57,8 @@ type setup struct {
 
 // start runs a controller until the test ends. Grace is zero unless an edit changes it.
 //
-// Every controller sees all namespaces of the cluster. Tests that count requests or need a namespace to stay are therefore
-// not parallel, and no controller is left running between tests.
+// A controller sees only namespaces that the same test has made, so tests run in parallel. Tests that change discovery for all, stop the
+// second API server or measure memory run before these, one after the other.
 func start(t testing.TB, edits ...func(*setup)) *manager {
 	t.Helper()
 	s := setup{cfg: namespace.Config{Workers: 10, SyncPeriod: 5 * time.Minute}, rest: cluster.ManagerConfig("namespace-controller", namespace.Name), clock: clock.RealClock{}}
@@ -68,7 +69,8 @@ func start(t testing.TB, edits ...func(*setup)) *manager {
 		s.watch = s.rest
 	}
 	agent := "namespace-test-" + rand.String(8)
-	cfg := rest.CopyConfig(s.rest)
+	s.watch = scoped(t, s.watch)
+	cfg := scoped(t, s.rest)
 	cfg.UserAgent = agent
 	cfg.QPS = -1
 	if s.transport != nil {
@@ -110,12 +112,28 @@ func check(t testing.TB, err error) {
 	}
 }
 
+// scopeOf is the scope of controllers and namespaces that a test makes, see [controlplane.Scope].
+func scopeOf(t testing.TB) string {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(t.Name()))
+	return fmt.Sprintf("%x", h.Sum64())
+}
+
+func scoped(t testing.TB, cfg *rest.Config) *rest.Config {
+	return controlplane.Scope(cfg, scopeOf(t), "namespaces")
+}
+
 // create makes a namespace. Unlike cluster.Namespace it leaves the removal to the test.
 func create(t testing.TB) string {
 	t.Helper()
-	ns, err := cluster.Client(t).CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
+	ns, err := cluster.Client(t).CoreV1().Namespaces().Create(t.Context(), named(t, "test-"+rand.String(8)), metav1.CreateOptions{})
 	check(t, err)
 	return ns.Name
+}
+
+// named returns a namespace in the scope of the test.
+func named(t testing.TB, name string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{controlplane.ScopeLabel: scopeOf(t)}}}
 }
 
 func remove(t testing.TB, name string) {

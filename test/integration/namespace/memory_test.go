@@ -23,7 +23,7 @@ func TestMemoryOfALargeNamespace(t *testing.T) {
 	if *objects == 0 {
 		t.Skip("takes minutes: make test-large")
 	}
-	proxy := faults.New(t, rights("large"))
+	proxy := faults.New(t, scoped(t, rights("large")))
 	manager := launch(t, proxy, "--leader-elect=false", "--namespace-deletion-grace-period=0")
 	client := cluster.Client(t)
 	small, large := create(t), create(t)

@@ -103,7 +103,7 @@ func TestZeroGraceIsForOneAPIServer(t *testing.T) {
 		return nil
 	})
 	// Nobody finds them, but who makes the namespace again.
-	_, err = cluster.Client(t).CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, metav1.CreateOptions{})
+	_, err = cluster.Client(t).CoreV1().Namespaces().Create(t.Context(), named(t, ns), metav1.CreateOptions{})
 	check(t, err)
 	remove(t, ns)
 	gone(t, ns, 10*time.Second)

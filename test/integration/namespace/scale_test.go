@@ -62,6 +62,7 @@ func deleteMany(t *testing.T, n, objects int) time.Duration {
 }
 
 func TestManyAtOnce(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name           string
 		count, objects int
@@ -71,6 +72,7 @@ func TestManyAtOnce(t *testing.T) {
 		{"10 of 30 objects, no grace", 10, 30, 0, 2 * time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			m := start(t, grace(tt.wait))
 			took := deleteMany(t, tt.count, tt.objects)
 			m.Stop()
@@ -92,6 +94,7 @@ func TestManyAtOnce(t *testing.T) {
 
 // 5,000 ConfigMaps of 10 KB: pages, progress and bounded memory.
 func TestLargeCollection(t *testing.T) {
+	controlplane.SkipUnlessLong(t)
 	const objects, size = 5000, 10 << 10
 	client := cluster.Client(t)
 	ns := create(t)
@@ -164,7 +167,8 @@ func heap() uint64 {
 
 // With one API server and no grace, objects are created in namespaces while they are being deleted. None may be left over.
 func TestCreatesDuringDeletionLeaveNoOrphans(t *testing.T) {
-	const namespaces, creators = 100, 10
+	t.Parallel()
+	const namespaces, creators = 40, 10
 	client := cluster.Client(t)
 	start(t)
 	var admitted, refused atomic.Int32

@@ -12,7 +12,8 @@ import (
 // A webhook that hangs and is passed over takes its own time from each write of the namespace. The API server has done such a write in less
 // than the 34 s it gives one.
 func TestNamespaceGoesThroughAdmissionThatHangs(t *testing.T) {
-	ns := cluster.Namespace(t)
+	t.Parallel()
+	ns := create(t)
 	hook := cluster.Webhook(t, controlplane.Webhook{
 		Operations: []string{"UPDATE"}, Resource: "namespaces/finalize", Name: ns, TimeoutSeconds: 12, Ignore: true,
 	})

@@ -155,14 +155,6 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-// notSlow fails a test in which something took too long. A machine that runs all tests at once says nothing about that.
-func notSlow(t testing.TB, took, most time.Duration) {
-	t.Helper()
-	if controlplane.Long() && took > most {
-		t.Errorf("it took %v, want at most %v", took, most)
-	}
-}
-
 // endlessClock is right, but who waits for four seconds or longer waits for ever: what happens all the same was not waited for.
 type endlessClock struct{ clock.RealClock }
 

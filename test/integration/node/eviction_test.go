@@ -106,7 +106,7 @@ func TestSlowDeletesDoNotBlockOtherNamespaces(t *testing.T) {
 	t.Parallel()
 	for _, controller := range []string{podgc.Name, tainteviction.Name} {
 		t.Run(controller, func(t *testing.T) {
-			const slow = 40 // more than there are workers
+			const slow = 40 // more than workers, and more than slow syncs that podgc with two workers allows
 			w := newWorld(t)
 			other := cluster.Namespace(t)
 			first, second := w.node("first"), w.node("second")

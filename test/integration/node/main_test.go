@@ -66,7 +66,7 @@ func (w *world) standby(config node.Config, cfg, watch *rest.Config, controllers
 	grace := min(config.MonitorGracePeriod, 5*time.Second)
 	all := []controller.Registration{
 		node.Registration(&config), tainteviction.Registration(&grace),
-		podgc.Registration(&podgc.Config{Quarantine: time.Second, Period: 500 * time.Millisecond, Workers: controller.PodWorkers}),
+		podgc.Registration(&podgc.Config{Quarantine: time.Second, Period: 500 * time.Millisecond, Workers: 2}),
 	}
 	return controlplane.Standby(w.t, controlplane.LoopOptions{
 		Config: cfg, Watch: watch,
