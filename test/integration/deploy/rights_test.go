@@ -123,12 +123,6 @@ func (r right) String() string {
 	return s
 }
 
-// grants reports whether r may be what grants the thing the message calls other.
-func (r right) grants(other string) bool {
-	everywhere := r.namespace == "" && strings.HasPrefix(other, r.String()+" in ")
-	return other == r.String() || everywhere || r.resource == "*" && strings.HasPrefix(other, r.verb+" ")
-}
-
 // rights lists what the roles among objects grant.
 func rights(t *testing.T, objects []*unstructured.Unstructured) []right {
 	t.Helper()

@@ -2,7 +2,6 @@ package deploy
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -12,7 +11,6 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"minikcm/test/controlplane"
@@ -31,25 +29,12 @@ var accounts = map[string]string{
 
 const withAccounts = "--use-service-account-credentials"
 
-// TestManagerWithServiceAccounts runs all controllers. The manager has what deploy/service-accounts leaves to it, each account no more than
-// the manager asks for when it has nothing, and nothing of what API servers grant these accounts by themselves.
+// TestManagerWithServiceAccounts runs all controllers with what deploy/service-accounts grants, and nothing of what API servers grant these
+// accounts by themselves.
 func TestManagerWithServiceAccounts(t *testing.T) {
 	controlplane.SkipUnlessLong(t)
 	withoutUpstreamsBindings(t)
-	objects := kustomize(t, everythingsAccounts)
-	newApplier(t).keep(t, slices.DeleteFunc(slices.Clone(objects), func(o *unstructured.Unstructured) bool {
-		_, ok := accounts[o.GetName()]
-		return ok && strings.HasSuffix(o.GetKind(), "RoleBinding")
-	})...)
-	asked := missingForAccounts(t)
-	for account, needs := range asked {
-		newApplier(t).keep(t, exactly(account, needs)...)
-		for _, need := range needs {
-			if !slices.ContainsFunc(rights(t, objects), func(r right) bool { return accounts[r.role] == account && r.grants(need) }) {
-				t.Errorf("%s is not granted to %s by deploy/service-accounts", need, account)
-			}
-		}
-	}
+	newApplier(t).keep(t, kustomize(t, everythingsAccounts)...)
 	_ = cluster.Client(t).CoordinationV1().Leases("kube-system").Delete(t.Context(), "controller-manager", metav1.DeleteOptions{}) // of an earlier test
 	begin := time.Now()
 	start(t, everything, withAccounts)
@@ -95,60 +80,6 @@ func withoutUpstreamsBindings(t *testing.T) {
 			}
 		})
 	}
-}
-
-// missingForAccounts is what the manager says that its accounts may not, when they may nothing and it lacks nothing itself.
-func missingForAccounts(t *testing.T) map[string][]string {
-	t.Helper()
-	var asked map[string][]string
-	kubeconfig := cluster.KubeconfigFor(t, tokenConfig(t))
-	controlplane.Eventually(t, patience, func(context.Context) error { // the authorizer learns of roles a moment after they are stored
-		said := missing(t, kubeconfig, time.Minute, everything, withAccounts)
-		if said == nil {
-			t.Fatal("the manager works though its accounts may nothing")
-		}
-		if own, ok := said[identity]; ok {
-			return fmt.Errorf("the manager itself may not %q", own)
-		}
-		asked = map[string][]string{}
-		for _, account := range accounts {
-			asked[account] = said[controlplane.ServiceAccount(account)]
-			if len(asked[account]) == 0 {
-				return fmt.Errorf("nothing is said to be missing for %s: %q", account, said)
-			}
-			if forEvictions := "delete pods"; account == "node-controller" && !slices.Contains(asked[account], forEvictions) {
-				return fmt.Errorf("%q are said to be missing for %s, not %s: one of its two controllers is forgotten", asked[account], account, forEvictions)
-			}
-		}
-		return nil
-	})
-	return asked
-}
-
-// exactly makes roles with just these rights, named as in the manager's message, for an account.
-func exactly(account string, needs []string) (objects []*unstructured.Unstructured) {
-	for i, need := range needs {
-		words := strings.Fields(need)
-		resource, sub, isSub := strings.Cut(words[1], "/")
-		resource, group, _ := strings.Cut(resource, ".")
-		if isSub {
-			resource += "/" + sub
-		}
-		kind, meta := "ClusterRole", map[string]any{"name": fmt.Sprintf("exactly-%s-%d", account, i)}
-		if len(words) == 4 && words[2] == "in" {
-			kind, meta["namespace"] = "Role", words[3]
-		}
-		version := rbacv1.SchemeGroupVersion.String()
-		objects = append(objects, &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": version, "kind": kind, "metadata": meta,
-			"rules": []any{map[string]any{"verbs": []any{words[0]}, "apiGroups": []any{group}, "resources": []any{resource}}},
-		}}, &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": version, "kind": kind + "Binding", "metadata": meta,
-			"roleRef":  map[string]any{"apiGroup": rbacv1.GroupName, "kind": kind, "name": meta["name"]},
-			"subjects": []any{map[string]any{"kind": rbacv1.ServiceAccountKind, "namespace": "kube-system", "name": account}},
-		}})
-	}
-	return objects
 }
 
 // Our roles are within those that every API server makes for upstream's accounts, so that the same controllers work with either. The

@@ -219,34 +219,6 @@ func TestOneRefusedResizeDoesNotHoldUpTheOthers(t *testing.T) {
 	n.complete()
 }
 
-// TestAWebhookThatChangesTemplatesMakesNoStorm: what comes back is never what was sent. Upstream fails: it makes one ReplicaSet after the other.
-func TestAWebhookThatChangesTemplatesMakesNoStorm(t *testing.T) {
-	controlplane.SkipUnlessLong(t)
-	n, _ := side(t)
-	hook := cluster.Webhook(t, controlplane.Webhook{Operations: []string{"CREATE"}, APIGroup: "apps", Resource: "replicasets", Namespace: n.name, Mutating: true})
-	hook.Patch(`[{"op":"add","path":"/spec/template/metadata/annotations","value":{"injected":"yes"}}]`)
-	d := n.apply(1)
-	if got := n.event("ReplicaSetChanged"); !strings.Contains(got, "annotations") {
-		t.Errorf("event says %q, want the field that was changed", got)
-	}
-	if c := n.conditionNow(appsv1.DeploymentProgressing, "ReplicaSetCreateError"); c.Status != corev1.ConditionFalse {
-		t.Errorf("Progressing is %+v", c)
-	}
-	// A storm makes one each 0.1 s.
-	controlplane.Consistently(t, 3*time.Second, func(ctx context.Context) error {
-		sets, err := n.sets(ctx, d)
-		if err == nil && len(sets) > 4 {
-			err = fmt.Errorf("there are %d ReplicaSets", len(sets))
-		}
-		return err
-	})
-	hook.Heal()
-	// The same template is tried again, but not soon.
-	controlplane.Eventually(t, 3*time.Minute, func(ctx context.Context) error { _, _, err := n.completed(ctx, "web"); return err })
-	n.edit(image("v2")) // another one is tried at once
-	n.complete()
-}
-
 // TestAQuotaOnReplicaSets: the refusal is told, by an event and a condition, and the rollout goes on when there is room.
 func TestAQuotaOnReplicaSets(t *testing.T) {
 	controlplane.SkipUnlessLong(t)

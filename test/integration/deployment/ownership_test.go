@@ -113,27 +113,6 @@ func TestOverlappingDeployments(t *testing.T) {
 	}
 }
 
-// TestATakenNameCountsAsACollision: the template of the present ReplicaSet is edited by hand, so a new one is needed, and its name is taken.
-func TestATakenNameCountsAsACollision(t *testing.T) {
-	controlplane.SkipUnlessLong(t)
-	n, _ := side(t)
-	n.apply(1)
-	_, s := n.complete()
-	n.editSet(s.Name, func(s *appsv1.ReplicaSet) {
-		s.Spec.Template.Spec.TerminationGracePeriodSeconds = ptr.To[int64](17)
-	})
-	n.eventually(func(context.Context) error {
-		if d := n.get(); ptr.Deref(d.Status.CollisionCount, 0) != 1 {
-			return fmt.Errorf("status is %+v, want one collision", d.Status)
-		}
-		return nil
-	})
-	d, _ := n.complete()
-	if got := d.Annotations[revisionKey]; got != "2" {
-		t.Errorf("revision is %q, want 2", got)
-	}
-}
-
 // TestANameTakenBySomethingElse: a ReplicaSet of the very name that has nothing to do with the Deployment stays as it is.
 func TestANameTakenBySomethingElse(t *testing.T) {
 	controlplane.SkipUnlessLong(t)

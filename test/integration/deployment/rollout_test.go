@@ -360,30 +360,6 @@ func TestRollbackByAnnotation(t *testing.T) {
 	})
 }
 
-// TestRevisionsGoOnFromTheHighest: also from those of ReplicaSets that were adopted, however high.
-func TestRevisionsGoOnFromTheHighest(t *testing.T) {
-	controlplane.SkipUnlessLong(t)
-	n, _ := side(t)
-	adopted := controlplane.ReplicaSet(n.name, "earlier", 1, func(s *appsv1.ReplicaSet) {
-		s.Labels["app"], s.Annotations = "web", map[string]string{revisionKey: "3546343826724305832"}
-		s.Spec.Selector.MatchLabels["app"], s.Spec.Template.Labels["app"] = "web", "web"
-	})
-	if _, err := n.client.AppsV1().ReplicaSets(n.name).Create(t.Context(), adopted, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	n.apply(1)
-	d, _ := n.complete()
-	if got := d.Annotations[revisionKey]; got != "3546343826724305833" {
-		t.Errorf("revision is %q, want the next", got)
-	}
-	n.eventually(func(context.Context) error {
-		if pods := n.pods(); len(pods) != 1 || imageOf(&corev1.PodTemplateSpec{Spec: pods[0].Spec}) != "example.com/web:v1" {
-			return fmt.Errorf("there are %d pods, want one of the Deployment's template", len(pods))
-		}
-		return nil
-	})
-}
-
 // TestADeploymentThatIsBeingDeletedIsLeftAlone: nothing is made for it, its status is kept.
 func TestADeploymentThatIsBeingDeletedIsLeftAlone(t *testing.T) {
 	controlplane.SkipUnlessLong(t)

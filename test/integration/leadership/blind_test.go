@@ -73,19 +73,6 @@ func TestStepDownOfAllProcesses(t *testing.T) {
 	judge(t, both...)
 }
 
-func TestLeaderWithAFrozenPodWatchNotices(t *testing.T) {
-	long(t) // bookmarks come once a minute
-	load := work(t)
-	leader, standby := pair(t, start)
-	createdBy(t, leader, time.Time{}, 10*time.Second)
-	frozen := time.Now()
-	freeze := leader.proxy.FreezeWatches(faults.Watches("pods"))
-	defer freeze.Thaw()
-	t.Logf("another serves %v after the pod watch froze", createdBy(t, standby, frozen, 150*time.Second))
-	load.settles(t)
-	judge(t, leader, standby)
-}
-
 // Reopening is enough if only the stream was broken: the leader keeps the lease.
 func TestLeaderKeepsTheLeaseIfReopeningHelps(t *testing.T) {
 	long(t) // a silence of 90 s

@@ -2,13 +2,10 @@ package leadership
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"minikcm/test/controlplane"
 	"minikcm/test/faults"
@@ -60,40 +57,6 @@ func TestBlindLeaderIsReplaced(t *testing.T) {
 			if taken := takings(leaseChanges(t)); len(taken) != 2 {
 				t.Errorf("the lease was taken %d times, want twice: nobody flaps", len(taken))
 			}
-		})
-	}
-}
-
-// Nobody else could do better: it stands aside once, finds that it is alone, and goes on with what it sees.
-func TestBlindLeaderThatIsAloneGoesOn(t *testing.T) {
-	for _, b := range blindnesses[1:] { // the first takes the lease's connection, too, as soon as that is closed for some reason
-		t.Run(b.name, func(t *testing.T) {
-			long(t)
-			load := work(t)
-			forgetLease(t)
-			leader := start(t, "a")
-			createdBy(t, leader, time.Time{}, 30*time.Second)
-			heal := b.blind(t, leader)
-			controlplane.Eventually(t, 180*time.Second, func(context.Context) error {
-				for line := range strings.Lines(leader.Output()) {
-					if strings.Contains(line, "Competing for the lease again") && strings.Contains(line, "alone=true") {
-						return nil
-					}
-				}
-				return errors.New("it has not said that it is alone")
-			})
-			leader.waitUntilLeading(t)
-			// A new ReplicaSet is seen, whatever pods are not.
-			rs := controlplane.ReplicaSet(here(t).Namespace(t), "more", 1)
-			if _, err := here(t).Client(t).AppsV1().ReplicaSets(rs.Namespace).Create(t.Context(), rs, metav1.CreateOptions{}); err != nil {
-				t.Fatal(err)
-			}
-			createdBy(t, leader, time.Now(), 30*time.Second)
-			heal()
-			leader.WaitForLog(t, "Cache is current again")
-			load.settles(t)
-			leader.runs(t)
-			judge(t, leader)
 		})
 	}
 }

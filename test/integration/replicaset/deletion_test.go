@@ -29,62 +29,6 @@ func testDeletingAndFailedPods(t *testing.T) {
 	n.settled("rs")
 }
 
-func testDeletionCost(t *testing.T) {
-	for _, tt := range deletionCostCases {
-		if !tt.disabled {
-			t.Run(tt.name, tt.run)
-		}
-	}
-}
-
-type deletionCostCase struct {
-	name     string
-	costs    []string // per pod; none: not annotated
-	restarts []int32
-	disabled bool // the gate
-	stays    int
-}
-
-var deletionCostCases = []deletionCostCase{
-	{name: "HigherCostStays", costs: []string{"1000", "100"}, restarts: []int32{5, 0}, stays: 0},
-	{name: "SameCost", costs: []string{"100", "100"}, restarts: []int32{5, 0}, stays: 1},
-	{name: "NoCost", restarts: []int32{5, 0}, stays: 1},
-	{name: "GateOff", costs: []string{"1000", "100"}, restarts: []int32{5, 0}, stays: 1, disabled: true},
-}
-
-// run scales from two pods to one. The pod with fewer restarts stays, unless cost decides first.
-func (tt deletionCostCase) run(t *testing.T) {
-	n := newNamespace(t)
-	rs := n.apply(2)
-	n.settled("rs")
-	names := n.active(rs)
-	for i, name := range names {
-		controlplane.SetPodStatus(t, n.client, n.name, name, func(s *corev1.PodStatus) {
-			s.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", RestartCount: tt.restarts[i]}}
-		})
-		if tt.costs != nil {
-			n.editPod(name, func(pod *corev1.Pod) { pod.Annotations = map[string]string{corev1.PodDeletionCost: tt.costs[i]} })
-		}
-	}
-	n.shown()
-	n.scale("rs", 1)
-	n.settled("rs")
-	if left := n.active(rs); left[0] != names[tt.stays] {
-		t.Errorf("%s stayed, want %s", left[0], names[tt.stays])
-	}
-}
-
-func TestDeletionCostGateOff(t *testing.T) {
-	config := defaults()
-	config.PodDeletionCost = false
-	start(t, config)
-	for _, tt := range deletionCostCases {
-		if tt.disabled {
-			t.Run(tt.name, tt.run)
-		}
-	}
-}
-
 func testFinalizersAreLeftAlone(t *testing.T) {
 	n := newNamespace(t)
 	finalizer := "example.com/keep"
@@ -124,25 +68,6 @@ func testTerminatingReplicas(t *testing.T) {
 	n.delete(names[0], 0)
 	terminating(1)
 	n.settled("rs")
-}
-
-func TestTerminatingReplicasGateOff(t *testing.T) {
-	config := defaults()
-	config.TerminatingReplicas = false
-	start(t, config)
-	n := newNamespace(t)
-	rs := n.apply(2, onNode)
-	n.settled("rs")
-	n.delete(n.active(rs)[0])
-	n.eventually(func(context.Context) error {
-		if pods, active := n.pods(), n.active(rs); len(pods) != 3 || len(active) != 2 {
-			return fmt.Errorf("%d pods, %d active", len(pods), len(active))
-		}
-		return nil
-	})
-	if got := n.settled("rs").Status.TerminatingReplicas; got != nil {
-		t.Errorf("terminatingReplicas is %d, want none", *got)
-	}
 }
 
 func testCollectionDelete(t *testing.T) {

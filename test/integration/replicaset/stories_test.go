@@ -30,7 +30,6 @@ func TestStories(t *testing.T) {
 		{"Adoption", prepared.check},
 		{"ScaleUpAndDown", testScaleUpAndDown},
 		{"DeletingAndFailedPods", testDeletingAndFailedPods},
-		{"DeletionCost", testDeletionCost},
 		{"RelatedPods", testRelatedPods},
 		{"OverlappingSelectors", testOverlappingSelectors},
 		{"ReleaseAndReadopt", testReleaseAndReadopt},
