@@ -76,7 +76,7 @@ func (j *judge) judgeWriters() {
 	for _, b := range breaches {
 		sent := b.Write.RequestReceivedTimestamp.Time
 		switch {
-		case j.away.within(b.Last.Answered, sent) > 0: // the audit log lacks what was answered by nobody
+		case j.away.within(b.Last.Answered, sent) > 0: // the audit log lacks requests without a response
 		case j.undelivered(b.Write.User.Username, sent):
 		default:
 			j.violateAt(b.Write.ObjectRef.Namespace+"/"+b.Write.ObjectRef.Name, sent, b.String())

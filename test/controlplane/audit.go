@@ -149,7 +149,7 @@ func Received(e *auditv1.Event) bool { return e.Stage == auditv1.StageRequestRec
 // Completed accepts the stage at which a request was answered; a watch is when its stream ends.
 func Completed(e *auditv1.Event) bool { return e.Stage == auditv1.StageResponseComplete }
 
-// Succeeded accepts answers with a code of success.
+// Succeeded accepts responses with a code below 300.
 func Succeeded(e *auditv1.Event) bool { return e.ResponseStatus != nil && e.ResponseStatus.Code < 300 }
 
 // Writes accepts requests that would change something.

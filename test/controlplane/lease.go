@@ -21,7 +21,8 @@ type LeaseChange struct {
 	Answered time.Time
 }
 
-// LeaseChanges returns the successful writes to a Lease in the order of their answers. The audit policy must keep the bodies of writes to Leases.
+// LeaseChanges returns the successful writes to a Lease in the order of their responses. The audit policy must keep the
+// bodies of requests for Leases.
 func LeaseChanges(events AuditEvents, lease types.NamespacedName) ([]LeaseChange, error) {
 	var changes []LeaseChange
 	for _, e := range events.Where(Completed, Succeeded, ByVerb("create", "update", "patch", "delete"), ByResource("leases"), ByNamespace(lease.Namespace)) {
@@ -49,7 +50,7 @@ func LeaseChanges(events AuditEvents, lease types.NamespacedName) ([]LeaseChange
 // LeaseBreach is a write by a manager that did not hold the Lease.
 type LeaseBreach struct {
 	Write auditv1.Event
-	Last  LeaseChange // the last change of the Lease that was answered before the write was received
+	Last  LeaseChange // complete before the write was received
 }
 
 // String describes the breach in one line.
@@ -58,14 +59,14 @@ func (b LeaseBreach) String() string {
 		b.Write.User.Username, b.Write.Verb, b.Write.RequestURI, b.Late(), b.Last.User, b.Last.Holder)
 }
 
-// Late returns the time between the answer to the last change of the Lease and the receipt of the write.
+// Late returns the time between the response to the last change of the Lease and the receipt of the write.
 func (b LeaseBreach) Late() time.Duration {
 	return b.Write.RequestReceivedTimestamp.Sub(b.Last.Answered)
 }
 
-// JudgeLease returns the writes of the managers, successful or not, that the API server received without their sender holding the Lease: after
-// the answer to another user's taking of the Lease or to the manager's own release, and before the manager took the Lease again. A deletion
-// of the Lease gives it to no other user. Writes of every resource count except Leases, Events and reviews, which need no Lease.
+// JudgeLease returns the writes, successful or not, of managers that did not hold the Lease: writes that the API server
+// received after its response to another user's acquisition of the Lease, or to the manager's own release. The deletion of a
+// Lease changes no holder. Leases, Events and reviews need no Lease.
 func JudgeLease(events AuditEvents, lease types.NamespacedName, managers ...string) ([]LeaseBreach, error) {
 	changes, err := LeaseChanges(events, lease)
 	if err != nil {
@@ -89,7 +90,7 @@ func JudgeLease(events AuditEvents, lease types.NamespacedName, managers ...stri
 	return breaches, nil
 }
 
-// LastLeaseChange returns the last change that was answered before a time. It returns the zero value if there is none.
+// LastLeaseChange returns the last change that was complete before a time, and the zero value if no change was.
 func LastLeaseChange(changes []LeaseChange, at time.Time) LeaseChange {
 	n, _ := slices.BinarySearchFunc(changes, at, func(c LeaseChange, at time.Time) int { return c.Answered.Compare(at) })
 	if n == 0 {

@@ -200,25 +200,6 @@ func TestARefusedScaleDownIsTold(t *testing.T) {
 	o.complete()
 }
 
-// TestOneRefusedResizeDoesNotHoldUpTheOthers: of two old ReplicaSets one must not shrink.
-func TestOneRefusedResizeDoesNotHoldUpTheOthers(t *testing.T) {
-	controlplane.SkipUnlessLong(t)
-	n, _ := side(t)
-	n.apply(4, rolling("2", "2"))
-	_, old := n.complete()
-	n.kubelet.Ready(tagged("v1"))
-	n.edit(image("v2"))
-	n.set("v2", 4)
-	n.set("v1", 2)
-	hook := cluster.Webhook(t, controlplane.Webhook{Operations: []string{"UPDATE"}, APIGroup: "apps", Resource: "replicasets", Namespace: n.name, Name: old.Name})
-	hook.Deny("hands off")
-	n.edit(image("v3"))
-	n.set("v2", 0) // its pods were never ready
-	hook.Heal()
-	n.kubelet.Ready(controlplane.All)
-	n.complete()
-}
-
 // TestAQuotaOnReplicaSets: the refusal is told, by an event and a condition, and the rollout goes on when there is room.
 func TestAQuotaOnReplicaSets(t *testing.T) {
 	controlplane.SkipUnlessLong(t)

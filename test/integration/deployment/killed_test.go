@@ -3,6 +3,8 @@ package deployment
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -86,57 +88,85 @@ func halfway(n *namespace) {
 	n.status(func(s appsv1.DeploymentStatus) bool { return s.UpdatedReplicas == 2 && s.AvailableReplicas == 3 })
 }
 
-// TestKilledAtEachWrite: the manager is killed at each write in turn, before the API server has it or before the answer is back, and
-// another takes over.
+// deaths are the moments of a write at which the manager is killed.
+var deaths = []func(*faults.Gate) faults.Fault{faults.HoldAnswer, faults.Hold}
+
+// TestKilledAtEachWrite kills the manager at each write, before the API server receives the write or before the manager
+// receives the response, and starts another manager. One death serves several Deployments, which are at different writes.
 func TestKilledAtEachWrite(t *testing.T) {
+	const batch = 4 // writes
 	next := start(t, "first")
 	for _, c := range changes {
 		if c.long && !controlplane.Long() {
 			continue
 		}
-		for _, when := range []struct {
-			name  string
-			fault func(*faults.Gate) faults.Fault
-		}{{"committed", faults.HoldAnswer}, {"lost", faults.Hold}} {
-			over := false
-			for i := 0; !over; i++ {
-				name := fmt.Sprintf("%s/%s/%d", c.name, when.name, i)
-				m := next
-				over = true // also of one that is not to be run
-				ok := t.Run(name, func(sub *testing.T) {
-					n := newNamespace(sub)
-					d := n.apply(4, append([]func(*appsv1.Deployment){rolling("1", "1")}, c.from...)...)
-					n.complete()
-					if c.prepare != nil {
-						c.prepare(n)
+		over := false
+		for first := 0; !over; first += batch {
+			over = true // also of one that is not to be run
+			ok := t.Run(fmt.Sprintf("%s/%d", c.name, first), func(sub *testing.T) {
+				victims := make([]*victim, 0, batch*len(deaths))
+				var all sync.WaitGroup
+				for i := range batch {
+					for _, fault := range deaths {
+						v := &victim{change: c}
+						victims = append(victims, v)
+						all.Go(func() { v.meet(sub, next, fault, first+i) })
 					}
-					o := n.observe(d, c.least, c.most)
-					o.exclusive = d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType
-					gate := faults.NewGate()
-					resources := "replicasets"
-					if c.long {
-						resources += ",deployments,deployments/status"
-					}
-					rule := m.proxy.Inject(n.on(faults.Writes, resources), when.fault(gate), faults.After(i), faults.Next(1))
-					c.change(n)
-					select {
-					case held := <-gate.Held():
-						over = false
-						m.kill(sub)
-						held.Cut()
-						next = start(t, fmt.Sprintf("manager after %d writes", i))
-					case <-ended(n, rule):
-					}
-					o.complete()
-					if c.done != nil {
-						c.done(n)
-					}
-				})
-				if !ok {
-					return
 				}
+				all.Wait()
+				if sub.Failed() {
+					sub.FailNow()
+				}
+				if slices.ContainsFunc(victims, func(v *victim) bool { return v.held != nil }) {
+					next.kill(sub)
+					next = start(t, fmt.Sprintf("manager after %d writes", first))
+				}
+				over = victims[len(victims)-1].held == nil
+				for _, v := range victims {
+					if v.held != nil {
+						v.held.Cut()
+					}
+					v.observer.complete()
+					if c.done != nil {
+						c.done(v.n)
+					}
+				}
+			})
+			if !ok {
+				return
 			}
 		}
+	}
+}
+
+// victim is a Deployment whose manager is killed at one write of a change.
+type victim struct {
+	change
+	n        *namespace
+	observer *observer
+	held     *faults.Held // nil: there are fewer writes
+}
+
+// meet goes through the change up to a write, or to its end.
+func (v *victim) meet(t *testing.T, m *manager, fault func(*faults.Gate) faults.Fault, write int) {
+	v.n = newNamespace(t)
+	d := v.n.apply(4, append([]func(*appsv1.Deployment){rolling("1", "1")}, v.from...)...)
+	v.n.complete()
+	if v.prepare != nil {
+		v.prepare(v.n)
+	}
+	v.observer = v.n.observe(d, v.least, v.most)
+	v.observer.exclusive = d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType
+	resources := "replicasets"
+	if v.long {
+		resources += ",deployments,deployments/status"
+	}
+	gate := faults.NewGate()
+	rule := m.proxy.Inject(v.n.on(faults.Writes, resources), fault(gate), faults.After(write), faults.Next(1))
+	v.change.change(v.n)
+	select {
+	case v.held = <-gate.Held():
+	case <-ended(v.n, rule):
 	}
 }
 
@@ -170,18 +200,22 @@ func TestHandOverInTheMiddleOfRollouts(t *testing.T) {
 	const count = 4
 	for _, tt := range []struct {
 		name string
+		long bool
 		lose func(*testing.T, *manager)
 	}{
-		{"told to end", func(t *testing.T, m *manager) {
+		{"told to end", false, func(t *testing.T, m *manager) {
 			if err := m.end(); err != nil {
 				t.Error(err)
 			}
 		}},
-		{"without its lease", func(_ *testing.T, m *manager) {
+		{"without its lease", true, func(_ *testing.T, m *manager) {
 			m.proxy.Inject(faults.On("update,patch", "leases"), faults.Refuse(503))
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			if tt.long {
+				controlplane.SkipUnlessLong(t)
+			}
 			begun := time.Now()
 			leader, err := launch("leader", upstream, nil, electionFlags...)
 			if err != nil {

@@ -3,7 +3,6 @@ package deployment
 import (
 	"context"
 	"fmt"
-	"slices"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -154,33 +153,6 @@ func TestDeletedAndMadeAgain(t *testing.T) {
 	}
 	if _, err := n.client.AppsV1().ReplicaSets(n.name).Get(t.Context(), s.Name, metav1.GetOptions{}); err != nil {
 		t.Errorf("the predecessor's ReplicaSet: %v", err)
-	}
-}
-
-// TestTheOldestOfEqualReplicaSetsIsTaken, and the others are old ones.
-func TestTheOldestOfEqualReplicaSetsIsTaken(t *testing.T) {
-	controlplane.SkipUnlessLong(t)
-	n, _ := side(t)
-	d := n.apply(2)
-	_, s := n.complete()
-	twin := s.DeepCopy()
-	twin.ObjectMeta = metav1.ObjectMeta{Name: "young-twin", Namespace: n.name, Labels: relabelled(s.Labels, "twin"), OwnerReferences: s.OwnerReferences}
-	twin.Spec.Selector.MatchLabels = relabelled(s.Spec.Selector.MatchLabels, "twin")
-	twin.Spec.Template.Labels = relabelled(s.Spec.Template.Labels, "twin")
-	twin.Spec.Replicas = ptr.To[int32](1)
-	twin, err := n.client.AppsV1().ReplicaSets(n.name).Create(t.Context(), twin, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	n.eventually(func(ctx context.Context) error {
-		now, err := n.client.AppsV1().ReplicaSets(n.name).Get(ctx, twin.Name, metav1.GetOptions{})
-		if err == nil && *now.Spec.Replicas != 0 {
-			err = fmt.Errorf("the twin asks for %d pods", *now.Spec.Replicas)
-		}
-		return err
-	})
-	if sets, err := n.sets(t.Context(), d); err != nil || !slices.Contains(uids(sets), s.UID) || *sets[slices.Index(uids(sets), s.UID)].Spec.Replicas != 2 {
-		t.Errorf("ReplicaSets are %v, %v", names(sets), err)
 	}
 }
 

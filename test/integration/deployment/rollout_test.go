@@ -282,40 +282,6 @@ func TestMinReadySecondsHoldsARolloutUp(t *testing.T) {
 	o.complete()
 }
 
-// TestHistoryIsKeptToItsLimit: the oldest ReplicaSets without pods go when a rollout is complete, none before.
-func TestHistoryIsKeptToItsLimit(t *testing.T) {
-	controlplane.SkipUnlessLong(t)
-	n, _ := side(t)
-	n.apply(1, history(2))
-	n.complete()
-	for i := 2; i <= 5; i++ {
-		n.edit(image(fmt.Sprintf("v%d", i)))
-		n.complete()
-	}
-	n.revisions(3, 4, 5)
-	n.edit(history(0))
-	n.revisions(5)
-}
-
-// TestHistoryWaitsForTheEndOfARollout: while the new pods are not there, there is something to go back to.
-func TestHistoryWaitsForTheEndOfARollout(t *testing.T) {
-	controlplane.SkipUnlessLong(t)
-	n, _ := side(t)
-	n.apply(1, history(0))
-	n.complete()
-	n.kubelet.Ready(tagged("v1"))
-	n.edit(image("v2"))
-	n.set("v2", 1)
-	n.edit(image("v3"))
-	n.set("v3", 1)
-	n.set("v2", 0)
-	n.observed()
-	n.revisions(1, 2, 3)
-	n.kubelet.Ready(controlplane.All)
-	n.complete()
-	n.revisions(3)
-}
-
 // TestRollbackByAnnotation: the template and the annotations of a revision come back, and events tell of it.
 func TestRollbackByAnnotation(t *testing.T) {
 	controlplane.SkipUnlessLong(t)
@@ -358,27 +324,6 @@ func TestRollbackByAnnotation(t *testing.T) {
 		}
 		return nil
 	})
-}
-
-// TestADeploymentThatIsBeingDeletedIsLeftAlone: nothing is made for it, its status is kept.
-func TestADeploymentThatIsBeingDeletedIsLeftAlone(t *testing.T) {
-	controlplane.SkipUnlessLong(t)
-	n, m := side(t)
-	n.apply(2, func(d *appsv1.Deployment) { d.Finalizers = []string{"example.com/wait"} })
-	_, first := n.complete()
-	if err := n.client.AppsV1().Deployments(n.name).Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	before := len(n.requests(m, nil, []string{"replicasets"}, 0))
-	n.edit(image("v2"), replicas(3))
-	n.observed()
-	if _, sets := n.owned(); len(sets) != 1 || sets[0].ResourceVersion != first.ResourceVersion && *sets[0].Spec.Replicas != 2 {
-		t.Errorf("ReplicaSets are %v, want the one there was, as it was", names(sets))
-	}
-	if after := len(n.requests(m, []string{"create", "update", "patch", "delete"}, []string{"replicasets"}, 0)); after > before {
-		t.Errorf("%d writes of ReplicaSets", after-before)
-	}
-	n.edit(func(d *appsv1.Deployment) { d.Finalizers = nil })
 }
 
 // owned are the Deployment and its ReplicaSets.

@@ -115,23 +115,6 @@ func TestSizeAndTemplateAtOnce(t *testing.T) {
 	o.catchUp()
 }
 
-// TestASaturatedRolloutEndsWhenScaled: what is left of the old goes.
-func TestASaturatedRolloutEndsWhenScaled(t *testing.T) {
-	controlplane.SkipUnlessLong(t)
-	n, _ := side(t)
-	n.apply(3, rolling("1", "1"))
-	n.complete()
-	n.kubelet.Ready(tagged("v1"))
-	n.edit(image("v2"))
-	n.set("v2", 2)
-	n.set("v1", 2)
-	n.edit(replicas(0))
-	n.complete()
-	n.kubelet.Ready(controlplane.All)
-	n.edit(replicas(3))
-	n.complete()
-}
-
 // TestAScaleAtTheWrongMomentDoesNotStopTheRollout: the only ReplicaSet with pods has just the size that the Deployment is scaled to, and says
 // that it was made for another. Upstream fails: it waits for ever.
 func TestAScaleAtTheWrongMomentDoesNotStopTheRollout(t *testing.T) {

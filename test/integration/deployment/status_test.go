@@ -9,7 +9,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"minikcm/test/controlplane"
@@ -74,22 +73,6 @@ func TestWithoutADeadlineThereIsNoProgressing(t *testing.T) {
 	n.complete()
 	if c := conditionOf(n.get().Status, appsv1.DeploymentProgressing); c != nil {
 		t.Errorf("Progressing is %+v", c)
-	}
-}
-
-// TestConditionsOfOthersAreKept, and status may be patched by hand.
-func TestConditionsOfOthersAreKept(t *testing.T) {
-	n, _ := side(t)
-	n.apply(1)
-	n.complete()
-	patch := []byte(`{"status":{"conditions":[{"type":"Blessed","status":"True","reason":"ByHand","message":"so be it"}]}}`)
-	if _, err := n.client.AppsV1().Deployments(n.name).Patch(t.Context(), "web", types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
-		t.Fatal(err)
-	}
-	n.edit(image("v2"), replicas(2))
-	n.complete()
-	if c := n.condition("Blessed", corev1.ConditionTrue, "ByHand"); c.Message != "so be it" {
-		t.Errorf("the condition says %q", c.Message)
 	}
 }
 

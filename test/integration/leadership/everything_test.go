@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -25,7 +24,7 @@ var everyLoop = []string{
 	"generic-garbage-collector delete configmaps",
 }
 
-// TestEveryControllerStopsWithItsTerm stops the leader and lets it go on, when another leads. Then that one is told to end.
+// TestEveryControllerStopsWithItsTerm sends SIGSTOP to the leader, and SIGCONT while the standby leads. The standby then hands over.
 func TestEveryControllerStopsWithItsTerm(t *testing.T) {
 	quiet(t)
 	keepEveryLoopBusy(t)
@@ -109,58 +108,46 @@ func keepEveryLoopBusy(t *testing.T) {
 	t.Cleanup(func() { cancel(); running.Wait() })
 }
 
-// workForEveryLoop makes a Deployment, an owner that goes before its dependent, a namespace that goes, a silent node, a pod on a node with
-// a NoExecute taint, and a finished pod.
+// workForEveryLoop makes a Deployment, an owner that goes before its dependent, a namespace that goes, a silent node, a pod
+// on a node with a NoExecute taint, and a finished pod.
 func workForEveryLoop(ctx context.Context, client kubernetes.Interface, namespace string, i int) error {
 	name := fmt.Sprintf("work-%d", i)
-	labels := map[string]string{"app": name}
-	pods, maps, nodes, namespaces := client.CoreV1().Pods(namespace), client.CoreV1().ConfigMaps(namespace), client.CoreV1().Nodes(), client.CoreV1().Namespaces()
-	var err error
-	do := func(step func() error) {
-		if err == nil {
-			err = step()
+	pods, maps, namespaces := client.CoreV1().Pods(namespace), client.CoreV1().ConfigMaps(namespace), client.CoreV1().Namespaces()
+	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	dependent := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name + "-dependent"}}
+	doomed := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace + "-" + name}}
+	evicted := controlplane.Pod(namespace, name+"-evicted", nil, func(p *corev1.Pod) { p.Spec.NodeName = "evicting" })
+	finished := controlplane.Pod(namespace, name+"-finished", nil)
+	create, remove := metav1.CreateOptions{}, metav1.DeleteOptions{}
+	for _, step := range []func() error{
+		func() error {
+			_, err := client.AppsV1().Deployments(namespace).Create(ctx, controlplane.Deployment(namespace, name, 1), create)
+			return err
+		},
+		func() (err error) { owner, err = maps.Create(ctx, owner, create); return err },
+		func() error {
+			dependent.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: name, UID: owner.UID}}
+			_, err := maps.Create(ctx, dependent, create)
+			return err
+		},
+		func() error { return maps.Delete(ctx, name, remove) },
+		func() error { _, err := namespaces.Create(ctx, doomed, create); return err },
+		func() error { return namespaces.Delete(ctx, doomed.Name, remove) },
+		func() error {
+			_, err := client.CoreV1().Nodes().Create(ctx, controlplane.Node(name), create)
+			return err
+		},
+		func() error { _, err := pods.Create(ctx, evicted, create); return err },
+		func() (err error) { finished, err = pods.Create(ctx, finished, create); return err },
+		func() error {
+			finished.Status.Phase = corev1.PodSucceeded
+			_, err := pods.UpdateStatus(ctx, finished, metav1.UpdateOptions{})
+			return err
+		},
+	} {
+		if err := step(); err != nil {
+			return err
 		}
 	}
-	do(func() error {
-		_, err := client.AppsV1().Deployments(namespace).Create(ctx, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1.DeploymentSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: controlplane.ReplicaSet(namespace, name, 1, func(rs *appsv1.ReplicaSet) {
-				rs.Spec.Template.Labels = labels
-			}).Spec.Template,
-		}}, metav1.CreateOptions{})
-		return err
-	})
-	do(func() error {
-		owner, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-		if err != nil {
-			return err
-		}
-		_, err = maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name + "-dependent", OwnerReferences: []metav1.OwnerReference{
-			{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID},
-		}}}, metav1.CreateOptions{})
-		return err
-	})
-	do(func() error { return maps.Delete(ctx, name, metav1.DeleteOptions{}) })
-	do(func() error {
-		_, err := namespaces.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace + "-" + name}}, metav1.CreateOptions{})
-		return err
-	})
-	do(func() error { return namespaces.Delete(ctx, namespace+"-"+name, metav1.DeleteOptions{}) })
-	do(func() error {
-		_, err := nodes.Create(ctx, controlplane.Node(name), metav1.CreateOptions{})
-		return err
-	})
-	do(func() error {
-		_, err := pods.Create(ctx, controlplane.Pod(namespace, name+"-evicted", nil, func(p *corev1.Pod) { p.Spec.NodeName = "evicting" }), metav1.CreateOptions{})
-		return err
-	})
-	do(func() error {
-		finished, err := pods.Create(ctx, controlplane.Pod(namespace, name+"-finished", nil), metav1.CreateOptions{})
-		if err != nil {
-			return err
-		}
-		finished.Status.Phase = corev1.PodSucceeded
-		_, err = pods.UpdateStatus(ctx, finished, metav1.UpdateOptions{})
-		return err
-	})
-	return err
+	return nil
 }

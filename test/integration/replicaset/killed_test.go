@@ -81,8 +81,8 @@ var deadlyWrites = []deadlyWrite{
 	},
 }
 
-// TestKilledAtEachWrite kills the manager at each write, before the API server has it or before the answer is back, and starts another. One
-// death serves a namespace for each write.
+// TestKilledAtEachWrite kills the manager at each write, before the API server receives the write or before the manager
+// receives the response, and starts another manager. One death serves a namespace for each write.
 func TestKilledAtEachWrite(t *testing.T) {
 	for _, when := range []struct {
 		name  string
