@@ -26,20 +26,28 @@ var crews = [][][]string{
 	{{"deployment"}, {"replicaset", "namespace"}, {"garbagecollector"}},
 }
 
-// A program has many tests, and starts and stops many managers, several of them at once. Nothing of one is left for the next.
-func TestManyManagersInOneProcess(t *testing.T) {
-	clusters, managers, waves, tests := []*controlplane.Cluster{cluster}, crews[1:2], 2, 6
-	if controlplane.Long() {
-		managers, waves, tests = crews, 4, 50
-		for range 2 {
-			c, err := controlplane.Start(controlplane.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = c.Stop() })
-			clusters = append(clusters, c)
+func TestManagersOfOneAPIServer(t *testing.T) {
+	manyManagers(t, []*controlplane.Cluster{cluster}, crews[1:2], 2, 6)
+}
+
+func TestManagersOfThreeAPIServers(t *testing.T) {
+	controlplane.SkipUnlessLong(t)
+	clusters := []*controlplane.Cluster{cluster}
+	for range 2 {
+		c, err := controlplane.Start(controlplane.Options{})
+		if err != nil {
+			t.Fatal(err)
 		}
+		t.Cleanup(func() { _ = c.Stop() })
+		clusters = append(clusters, c)
 	}
+	manyManagers(t, clusters, crews, 4, 50)
+}
+
+// manyManagers runs waves of tests of a program that starts and stops many managers, several of them at once. No manager leaves anything
+// for the next wave.
+func manyManagers(t *testing.T, clusters []*controlplane.Cluster, managers [][][]string, waves, tests int) {
+	t.Helper()
 	var clients []kubernetes.Interface
 	for _, c := range clusters {
 		clients = append(clients, c.Client(t))

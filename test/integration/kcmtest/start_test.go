@@ -86,19 +86,18 @@ func TestStartEndsATestThatCannotWork(t *testing.T) {
 		cfg     *rest.Config
 		options []kcmtest.Option
 		want    string
-		within  time.Duration
 	}{
-		{"without a configuration", nil, nil, "no rest.Config", time.Second},
-		{"with an address that is none", &rest.Config{Host: "::::"}, nil, `host "::::"`, time.Second},
+		{"without a configuration", nil, nil, "no rest.Config"},
+		{"with an address that is none", &rest.Config{Host: "::::"}, nil, `host "::::"`},
 		{"with a certificate that is none", &rest.Config{Host: "https://127.0.0.1:1", TLSClientConfig: rest.TLSClientConfig{CAData: []byte("x")}}, nil,
-			"unable to load root certificates", time.Second},
+			"unable to load root certificates"},
 		{"with a controller that does not exist", cluster.Config(), []kcmtest.Option{kcmtest.Controllers("namespaces")},
-			`no controller is called "namespaces"; known are `, time.Second},
-		{"with a grace that is none", cluster.Config(), []kcmtest.Option{kcmtest.NamespaceGrace(-1)}, "NamespaceGrace(-1ns)", time.Second},
-		{"without rights", cluster.ConfigFor("stranger"), nil, "user stranger is not allowed to: ", time.Second},
-		{"with another authority", other(cluster.Config()), nil, "x509: ", time.Second},
-		{"without an API server", &rest.Config{Host: "https://" + nobody}, nil, "connection refused", 2 * time.Second},
-		{"with an API server that says nothing", &rest.Config{Host: "https://" + silentAddress(t)}, nil, "TLS handshake timeout", 11 * time.Second},
+			`no controller is called "namespaces"; known are `},
+		{"with a grace that is none", cluster.Config(), []kcmtest.Option{kcmtest.NamespaceGrace(-1)}, "NamespaceGrace(-1ns)"},
+		{"without rights", cluster.ConfigFor("stranger"), nil, "user stranger is not allowed to: "},
+		{"with another authority", other(cluster.Config()), nil, "x509: "},
+		{"without an API server", &rest.Config{Host: "https://" + nobody}, nil, "connection refused"},
+		{"with an API server that says nothing", &rest.Config{Host: "https://" + silentAddress(t)}, nil, "TLS handshake timeout"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var f *faket.T
@@ -114,9 +113,6 @@ func TestStartEndsATestThatCannotWork(t *testing.T) {
 			t.Logf("%v: %s", took.Round(time.Millisecond), f.Fatal)
 			if !strings.Contains(f.Fatal, tt.want) || strings.Contains(f.Fatal, "\n") || len(f.Errors) > 0 {
 				t.Errorf("told %q and %q, want one line with %q", f.Fatal, f.Errors, tt.want)
-			}
-			if controlplane.Long() && took > tt.within+machine(t) { // on a busy machine it says nothing
-				t.Errorf("took %v, want %v", took, tt.within)
 			}
 		})
 	}
@@ -163,19 +159,6 @@ func silentAddress(t *testing.T) string {
 func other(cfg *rest.Config) *rest.Config {
 	cfg.CAData = nil
 	return cfg
-}
-
-// machine is what a moment takes on this machine now: no time that is measured here counts for less.
-func machine(t *testing.T) time.Duration {
-	t.Helper()
-	begun := time.Now()
-	client := cluster.Client(t)
-	for range 10 {
-		if _, err := client.CoreV1().Namespaces().Get(t.Context(), "default", metav1.GetOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return 5 * time.Since(begun)
 }
 
 // What was started is gone when the test has ended, and says nothing more. It said nothing to the logger of the process, which is that of klog.

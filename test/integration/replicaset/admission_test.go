@@ -32,8 +32,8 @@ func TestScaleDownRefusedAndTakenBack(t *testing.T) {
 		{"500 pods on a node", 500, onNode, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if tt.long && !controlplane.Long() {
-				t.Skip("takes minutes")
+			if tt.long {
+				controlplane.SkipUnlessLong(t)
 			}
 			t.Parallel()
 			n := newNamespace(t)

@@ -74,9 +74,7 @@ func (n *namespace) timeToPods(t *testing.T, name string) time.Duration {
 // seconds, or hangs and is ignored. It stays in office and alive, a ReplicaSet of another namespace that is scaled up and down all the time
 // is served as if it were alone, and the pods are made while admission is as slow as it was.
 func TestMinutesOfSlowAdmission(t *testing.T) {
-	if !controlplane.Long() {
-		t.Skip("takes minutes, runs with make test-long")
-	}
+	controlplane.SkipUnlessSoak(t)
 	const (
 		size  = 500
 		delay = 3 * time.Second
