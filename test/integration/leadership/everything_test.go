@@ -60,7 +60,7 @@ func startEverything(t *testing.T, name string) *contender {
 	}
 	return &contender{
 		Process: run(t, here(t).ManagerConfig(account), []string{controlplane.ManagerBinary(t)}, "--secure-port=0", "--controllers="+strings.Join(all, ","),
-			"--node-monitor-period=500ms", "--node-monitor-grace-period=2s", "--node-startup-grace-period=2s", "--terminated-pod-gc-threshold=1",
+			"--node-monitor-period=500ms", "--node-monitor-grace-period=2s", "--node-startup-grace-period=2s",
 			"--namespace-deletion-grace-period=0"),
 		user: controlplane.ServiceAccount(account),
 	}
@@ -84,7 +84,7 @@ func keepEveryLoopBusy(t *testing.T) {
 	t.Helper()
 	namespace, client := here(t).Namespace(t), here(t).Client(t)
 	evicting := controlplane.Node("evicting")
-	evicting.Spec.Taints = []corev1.Taint{{Key: "test", Effect: corev1.TaintEffectNoExecute}}
+	evicting.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute}}
 	if _, err := client.CoreV1().Nodes().Create(t.Context(), evicting, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -108,8 +108,8 @@ func keepEveryLoopBusy(t *testing.T) {
 	t.Cleanup(func() { cancel(); running.Wait() })
 }
 
-// workForEveryLoop makes a Deployment, an owner that goes before its dependent, a namespace that goes, a silent node, a pod
-// on a node with a NoExecute taint, and a finished pod.
+// workForEveryLoop makes a Deployment, an owner that goes before its dependent, a namespace that goes, a silent node, and a
+// pod on a node that is out of service, which is evicted and then removed.
 func workForEveryLoop(ctx context.Context, client kubernetes.Interface, namespace string, i int) error {
 	name := fmt.Sprintf("work-%d", i)
 	pods, maps, namespaces := client.CoreV1().Pods(namespace), client.CoreV1().ConfigMaps(namespace), client.CoreV1().Namespaces()
@@ -117,7 +117,6 @@ func workForEveryLoop(ctx context.Context, client kubernetes.Interface, namespac
 	dependent := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name + "-dependent"}}
 	doomed := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace + "-" + name}}
 	evicted := controlplane.Pod(namespace, name+"-evicted", nil, func(p *corev1.Pod) { p.Spec.NodeName = "evicting" })
-	finished := controlplane.Pod(namespace, name+"-finished", nil)
 	create, remove := metav1.CreateOptions{}, metav1.DeleteOptions{}
 	for _, step := range []func() error{
 		func() error {
@@ -138,12 +137,6 @@ func workForEveryLoop(ctx context.Context, client kubernetes.Interface, namespac
 			return err
 		},
 		func() error { _, err := pods.Create(ctx, evicted, create); return err },
-		func() (err error) { finished, err = pods.Create(ctx, finished, create); return err },
-		func() error {
-			finished.Status.Phase = corev1.PodSucceeded
-			_, err := pods.UpdateStatus(ctx, finished, metav1.UpdateOptions{})
-			return err
-		},
 	} {
 		if err := step(); err != nil {
 			return err
