@@ -22,7 +22,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -593,13 +592,4 @@ func (n *namespace) requests(m *manager, verbs, resources []string, code int) []
 
 func hasAgent(r faults.Request) bool {
 	return len(r.UserAgent) > len(agent) && r.UserAgent[len(r.UserAgent)-len(agent):] == agent
-}
-
-// uids of ReplicaSets, in the order given.
-func uids(sets []appsv1.ReplicaSet) []types.UID {
-	var all []types.UID
-	for i := range sets {
-		all = append(all, sets[i].UID)
-	}
-	return all
 }

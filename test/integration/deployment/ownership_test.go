@@ -156,16 +156,6 @@ func TestDeletedAndMadeAgain(t *testing.T) {
 	}
 }
 
-// relabelled is labels with another hash.
-func relabelled(labels map[string]string, hash string) map[string]string {
-	out := map[string]string{}
-	for key, value := range labels {
-		out[key] = value
-	}
-	out[appsv1.DefaultDeploymentUniqueLabelKey] = hash
-	return out
-}
-
 // TestAReplicaSetThatIsDeletedIsMadeAgain by the same name.
 func TestAReplicaSetThatIsDeletedIsMadeAgain(t *testing.T) {
 	controlplane.SkipUnlessLong(t)
