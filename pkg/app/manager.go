@@ -129,7 +129,7 @@ func (m *Manager) Started() <-chan struct{} { return m.working }
 
 // Run serves, keeps caches, competes for the lease and runs the controllers while it holds it. It blocks until ctx ends, for whatever cause, and
 // then returns nil if everything was stopped in order. It is called once. Every goroutine has ended when it returns, but for informers that
-// client-go lets sleep when the API server refused them: they end within a minute and ask nothing more. With Config.ServiceAccounts a token may
+// client-go lets sleep when the API server refused them or is away: they end within a minute and ask nothing more. With Config.ServiceAccounts a token may
 // still be fetched, for half a minute at most.
 func (m *Manager) Run(ctx context.Context) error {
 	m.server.AddReady("shutdown", func() error { return stopping(ctx) })

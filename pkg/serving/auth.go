@@ -62,7 +62,9 @@ func newAuth(cfg Config, deps Deps) (*auth, error) {
 		a.unasked = append(a.unasked, "authorization-kubeconfig")
 	}
 	if authnClient != nil && !authn.SkipLookup && (authn.ClientCAFile == "" || authn.RequestHeader.ClientCAFile == "") {
-		a.lookup = newClusterAuth(authnClient)
+		if a.lookup, err = newClusterAuth(authnClient); err != nil {
+			return nil, err
+		}
 	}
 	clientCA, proxy, err := a.trusted(authn)
 	if err != nil {

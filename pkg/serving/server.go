@@ -105,8 +105,8 @@ func (s *Server) Address() string {
 	return s.listener.Addr().String()
 }
 
-// Run serves until ctx ends, lets requests in flight finish for a moment, and returns when every goroutine has ended. An
-// error means that serving broke down, not that it was stopped.
+// Run serves until ctx ends and lets requests in flight finish for a moment. Informers of the cluster's authorities that sleep
+// end up to a minute after it has returned. An error means that serving broke down, not that it was stopped.
 func (s *Server) Run(ctx context.Context) error {
 	if s.listener == nil {
 		<-ctx.Done()
