@@ -2,7 +2,6 @@ package deployment
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 )
 
@@ -26,8 +25,6 @@ const (
 )
 
 type metrics struct {
-	staleSkips  *prometheus.CounterVec // group, resource
-	barrierWait prometheus.Histogram
 	liveReads   *prometheus.CounterVec // reason
 	held        *prometheus.CounterVec // reason
 	conflicts   prometheus.Counter
@@ -36,15 +33,6 @@ type metrics struct {
 
 func newMetrics(reg prometheus.Registerer, l *memories, c clock.PassiveClock) *metrics {
 	m := &metrics{
-		staleSkips: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Subsystem: subsystem, Name: "stale_sync_skips_total",
-			Help: "Syncs postponed because a cache did not show our own writes yet.",
-		}, []string{"group", "resource"}),
-		barrierWait: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Subsystem: subsystem, Name: "barrier_wait_seconds",
-			Help:    "How long a Deployment waited for the caches to show our own writes.",
-			Buckets: []float64{.001, .005, .01, .05, .1, .5, 1, 5, 30},
-		}),
 		liveReads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Subsystem: subsystem, Name: "live_reads_total",
 			Help: "Requests that read from the API server what the caches may not show, by why.",
@@ -62,8 +50,6 @@ func newMetrics(reg prometheus.Registerer, l *memories, c clock.PassiveClock) *m
 			Help: "Creates and changes of ReplicaSets whose answer was lost, by what was found out about them later.",
 		}, []string{"verb", "fate"}),
 	}
-	m.staleSkips.WithLabelValues("apps", "deployments")
-	m.staleSkips.WithLabelValues("apps", "replicasets")
 	for _, reason := range []string{readFirstWrite, readOverdue, readNameTaken, readRecreate, readRefused, readAdopt, readRollback} {
 		m.liveReads.WithLabelValues(reason)
 	}
@@ -83,7 +69,7 @@ func newMetrics(reg prometheus.Registerer, l *memories, c clock.PassiveClock) *m
 		Subsystem: subsystem, Name: "longest_stalled_rollout_seconds",
 		Help: "How long the rollout has not moved that has stood still longest, beyond its minReadySeconds: no other size, no pod more that is updated or available, no old one less.",
 	}, func() float64 { _, stalled := l.longest(c.Now()); return stalled.Seconds() })
-	reg.MustRegister(m.staleSkips, m.barrierWait, m.liveReads, m.held, m.conflicts, m.lostAnswers, oldest, stalled)
+	reg.MustRegister(m.liveReads, m.held, m.conflicts, m.lostAnswers, oldest, stalled)
 	return m
 }
 
@@ -91,11 +77,5 @@ func newMetrics(reg prometheus.Registerer, l *memories, c clock.PassiveClock) *m
 func (m *metrics) lost(verb string, made int) {
 	if made > 0 {
 		m.lostAnswers.WithLabelValues(verb, fateConfirmed).Add(float64(made))
-	}
-}
-
-func (m *metrics) skipped(missing []schema.GroupResource) {
-	for _, r := range missing {
-		m.staleSkips.WithLabelValues(r.Group, r.Resource).Inc()
 	}
 }

@@ -42,7 +42,6 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 	switch barrier := &t.ledger.barrier; barrier.State(at, t.now) {
 	case controller.Behind:
 		barrier.Wait(t.now)
-		c.metrics.skipped(barrier.Missing(at))
 		return controller.Result{After: controller.BarrierRecheck}, nil
 	case controller.Overdue:
 		barrier.Wait(t.now)
@@ -50,9 +49,7 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 			"deployments", at.Of(c.deps.Deployments.Resource()), "replicaSets", at.Of(c.deps.ReplicaSets.Resource()))
 		return ended(c.step(ctx, t, readOverdue))
 	case controller.Open:
-		if waited := barrier.Clear(t.now); waited > 0 {
-			c.metrics.barrierWait.Observe(waited.Seconds())
-		}
+		barrier.Clear(t.now)
 	}
 	return ended(c.step(ctx, c.read.cached(t), ""))
 }

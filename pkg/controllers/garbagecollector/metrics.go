@@ -11,7 +11,6 @@ type metrics struct {
 	latency    prometheus.Histogram
 	released   prometheus.Counter
 	requests   *prometheus.CounterVec
-	evidence   *prometheus.CounterVec
 	would      *prometheus.CounterVec
 	lasting    prometheus.Counter
 }
@@ -36,9 +35,6 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "garbagecollector_requests_total", Help: "Writes, by what they were for and what came of them.",
 		}, []string{"request", "outcome"}),
-		evidence: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "garbagecollector_evidence_total", Help: "Owners on whose account an object was deleted or released, by what shows that they are gone, or wait.",
-		}, []string{"witness"}),
 		would: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "garbagecollector_would_request_total", Help: "Writes that were not sent because of --garbage-collector-observe-only, by what they were for.",
 		}, []string{"request"}),
@@ -57,10 +53,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			m.requests.WithLabelValues(request, string(o))
 		}
 	}
-	for _, w := range []witness{byAnswer, otherUID, deletedToo, notListed, askedTwice, kindRemoved, noSuchName} {
-		m.evidence.WithLabelValues(string(w))
-	}
-	reg.MustRegister(m.syncErrors, m.removed, m.latency, m.released, m.requests, m.evidence, m.would, m.lasting)
+	reg.MustRegister(m.syncErrors, m.removed, m.latency, m.released, m.requests, m.would, m.lasting)
 	return m
 }
 

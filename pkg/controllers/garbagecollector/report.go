@@ -198,9 +198,6 @@ func (c *Controller) recordDone(o object, v view, a action, got outcome) {
 	now := c.deps.Clock.Now()
 	var last time.Time
 	for _, j := range v.of {
-		if j.verdict == absent || j.verdict == waiting {
-			c.metrics.evidence.WithLabelValues(string(j.witness)).Inc()
-		}
 		last = timing.Later(last, j.gone)
 	}
 	if a.do == release {

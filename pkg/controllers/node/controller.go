@@ -87,7 +87,7 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 		client: deps.Client, reads: deps.Reads, clock: deps.Clock, visibility: visibility, ledger: map[string]ledgerEntry{},
 	}
 	c.pods = &podMarker{
-		client: deps.Client, nodes: deps.Nodes, pods: deps.Pods, recorder: deps.Recorder, clock: deps.Clock, metrics: c.metrics, visibility: visibility,
+		client: deps.Client, nodes: deps.Nodes, pods: deps.Pods, recorder: deps.Recorder, clock: deps.Clock, visibility: visibility,
 	}
 	c.nodeLoop = controller.NewLoopByDeadline(controller.LoopConfig{
 		Controller: Name, Queue: nodeQueue, Workers: cfg.Workers, MaxBackoff: maxBackoff, Drain: cfg.Drain, Clock: deps.Clock,

@@ -20,12 +20,10 @@ type metrics struct {
 	evictions     *prometheus.CounterVec
 	updateSeconds prometheus.Histogram
 
-	zoneState    *prometheus.GaugeVec
-	pending      *prometheus.GaugeVec
-	heartbeatAge prometheus.Histogram
-	suppressed   *prometheus.CounterVec
-	suspended    *prometheus.GaugeVec
-	podsMarked   prometheus.Counter
+	zoneState  *prometheus.GaugeVec
+	pending    *prometheus.GaugeVec
+	suppressed *prometheus.CounterVec
+	suspended  *prometheus.GaugeVec
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -47,11 +45,6 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}),
 		zoneState: zoneGauge("node_collector_zone_state", "1 for the state the zone is in.", "state"),
 		pending:   zoneGauge("node_collector_pending_taints", "Nodes waiting for a NoExecute taint because of their zone's rate."),
-		heartbeatAge: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name:    "node_collector_verdict_heartbeat_age_seconds",
-			Help:    "How old a node's last sign of life was when the node was set to Unknown.",
-			Buckets: []float64{1, 10, 20, 30, 40, 45, 50, 51, 52, 55, 60, 75, 100, 150, 300, 600, 1800},
-		}),
 		suppressed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "node_collector_suppressed_verdicts_total",
 			Help: "Times a node's grace period ended without the node being set to Unknown, by cause.",
@@ -60,17 +53,13 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "node_collector_suspended",
 			Help: "1 if silent nodes were not acted upon within the last second, by cause.",
 		}, []string{"cause"}),
-		podsMarked: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "node_collector_pods_marked_not_ready_total",
-			Help: "Pods set to not Ready because their node does not answer.",
-		}),
 	}
 	for _, c := range []string{suppressedStale, suppressedBlind, suppressedUnreachable, suppressedAlive} {
 		m.suppressed.WithLabelValues(c)
 	}
 	m.suspend(nil)
 	reg.MustRegister(m.zoneHealth, m.zoneSize, m.zoneUnhealthy, m.evictions, m.updateSeconds,
-		m.zoneState, m.pending, m.heartbeatAge, m.suppressed, m.suspended, m.podsMarked)
+		m.zoneState, m.pending, m.suppressed, m.suspended)
 	return m
 }
 

@@ -35,7 +35,6 @@ type podMarker struct {
 	pods       *caches.Pods
 	recorder   record.EventRecorder
 	clock      clock.PassiveClock
-	metrics    *metrics
 	visibility *visibility
 	loop       *controller.Loop[podKey]
 
@@ -99,7 +98,6 @@ func (p *podMarker) reconcile(ctx context.Context, key podKey) (controller.Resul
 	}
 	p.visibility.wrote(p.clock.Now())
 	p.marks.done(pod.NodeName, pod.UID)
-	p.metrics.podsMarked.Inc()
 	klog.FromContext(ctx).V(2).Info("Set pod not ready, its node does not answer", "node", pod.NodeName)
 	p.recorder.Event(pod.Reference(), corev1.EventTypeWarning, eventNotReady, "Node is not ready")
 	return controller.Result{}, nil

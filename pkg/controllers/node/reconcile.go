@@ -121,7 +121,6 @@ func (c *Controller) writeUnknown(ctx context.Context, node *corev1.Node) (*core
 	}
 	silent := now.Sub(h.heartbeat.seen)
 	klog.FromContext(ctx).V(2).Info("Node is silent, set its conditions to Unknown", "silent", silent, "was", h.ready)
-	c.metrics.heartbeatAge.Observe(silent.Seconds())
 	c.health.change(node.Name, node.UID, func(h *nodeHealth) { h.setUnknown(written.ResourceVersion, now) })
 	if h.ready != "" {
 		c.announcer.notReady(node.Name, node.UID)
