@@ -12,7 +12,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
@@ -139,44 +138,6 @@ func TestBrokenAPIService(t *testing.T) {
 	gone(t, ns, 30*time.Second)
 	if got := e.requests(); !slices.Contains(got, "DELETE /apis/stub.example.com/v1/namespaces/"+ns+"/widgets/w") {
 		t.Errorf("the extension's object was orphaned: %v", got)
-	}
-}
-
-// One namespace held by a broken APIService and by a finalizer: the Event must be enough to know what to do.
-func TestEventNamesTheBlockers(t *testing.T) {
-	ns := create(t)
-	client := cluster.Client(t)
-	for _, name := range []string{"a", "b", "c", "d"} {
-		_, err := client.CoreV1().ConfigMaps(ns).Create(t.Context(), &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{"example.com/hold"}}}, metav1.CreateOptions{})
-		check(t, err)
-	}
-	extend(t, &extension{down: true})
-	discovered(t, false)
-	m := start(t, func(s *setup) { s.clock = fastClock{begin: time.Now()} })
-	remove(t, ns)
-	var events *corev1.EventList
-	controlplane.Eventually(t, 20*time.Second, func(ctx context.Context) (err error) {
-		events, err = client.CoreV1().Events("default").List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=Namespace,involvedObject.name=" + ns})
-		if err == nil && len(events.Items) == 0 {
-			err = fmt.Errorf("no event")
-		}
-		return err
-	})
-	event := events.Items[0]
-	for _, part := range []string{"4 configmaps held by finalizer example.com/hold (a, b, c, …)", "APIService v1.stub.example.com cannot be discovered"} {
-		if !strings.Contains(event.Message, part) || event.Reason != "NamespaceDeletionBlocked" || event.Type != corev1.EventTypeWarning {
-			t.Errorf("%s event %s: %s\ndoes not say %q", event.Type, event.Reason, event.Message, part)
-		}
-	}
-	if len(events.Items) != 1 || event.Count != 1 {
-		t.Errorf("%d events, the first counted %d times, want one", len(events.Items), event.Count)
-	}
-	wantMetric(t, m, "namespace_deletion_blocked", ns, "finalizers", 1)
-	wantMetric(t, m, "namespace_deletion_remaining_resources", ns, "configmaps", 4)
-	for _, name := range []string{"a", "b", "c", "d"} {
-		_, err := client.CoreV1().ConfigMaps(ns).Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
-		check(t, err)
 	}
 }
 

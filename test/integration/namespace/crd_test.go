@@ -3,7 +3,6 @@ package namespace_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"testing"
 	"time"
 
@@ -29,7 +28,7 @@ type custom struct {
 	objects     dynamic.NamespaceableResourceInterface // in version v1
 }
 
-func define(t *testing.T, plural string, edits ...func(*apiextensionsv1.CustomResourceDefinition)) *custom {
+func define(t *testing.T, plural string) *custom {
 	t.Helper()
 	c := &custom{definition: plural + "." + crdGroup}
 	var err error
@@ -44,9 +43,6 @@ func define(t *testing.T, plural string, edits ...func(*apiextensionsv1.CustomRe
 			Names:    apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Kind: kind, ListKind: kind + "List"},
 			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true, Schema: anything}},
 		},
-	}
-	for _, edit := range edits {
-		edit(crd)
 	}
 	_, err = c.definitions.ApiextensionsV1().CustomResourceDefinitions().Create(t.Context(), crd, metav1.CreateOptions{})
 	check(t, err)
@@ -135,44 +131,4 @@ func TestTypeGoesWhileANamespaceWaitsForIt(t *testing.T) {
 	going.undefine(t)
 	going.letGo(t, ns, "held")
 	gone(t, ns, 20*time.Second)
-}
-
-// The server prefers v2, objects are stored in v1, and the webhook that converts them is away, as one is that ran in the namespace: the pods go first.
-// In v1 the objects can be listed and deleted without it.
-func TestConversionWebhookIsDown(t *testing.T) {
-	start(t)
-	client := cluster.Client(t)
-	nobody, err := net.Listen("tcp", "127.0.0.1:0")
-	check(t, err)
-	url := "https://" + nobody.Addr().String() + "/convert"
-	check(t, nobody.Close())
-	legacy := define(t, "legacies", func(crd *apiextensionsv1.CustomResourceDefinition) {
-		v2 := crd.Spec.Versions[0]
-		v2.Name, v2.Storage = "v2", false
-		crd.Spec.Versions = append(crd.Spec.Versions, v2)
-		crd.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{
-			Strategy: apiextensionsv1.WebhookConverter,
-			Webhook: &apiextensionsv1.WebhookConversion{
-				ConversionReviewVersions: []string{"v1"}, ClientConfig: &apiextensionsv1.WebhookClientConfig{URL: &url},
-			},
-		}
-	})
-	ns := create(t)
-	legacy.make(t, ns, "stored-in-v1")
-	legacy.make(t, ns, "held", "crd.example.com/hold")
-	configMap(t, client, ns, "content")
-	remove(t, ns)
-	shows(t, ns, map[corev1.NamespaceConditionType]string{
-		corev1.NamespaceDeletionContentFailure: "False ContentDeleted",
-		corev1.NamespaceFinalizersRemaining:    "crd.example.com/hold in 1 resource instances",
-		"NamespaceDeletionBlocked":             "1 legacies.crd.example.com held by finalizer crd.example.com/hold (held)",
-	})
-	if left := leftovers(t, ns); len(left) > 0 {
-		t.Errorf("other content is still there: %v", left)
-	}
-	legacy.letGo(t, ns, "held")
-	gone(t, ns, 20*time.Second)
-	if left, err := legacy.objects.Namespace(ns).List(t.Context(), metav1.ListOptions{}); err != nil || len(left.Items) > 0 {
-		t.Errorf("orphans: %v, %v", left, err)
-	}
 }

@@ -194,45 +194,6 @@ func TestPodsAreDeletedAtOnceAndTheRestAfterTheGrace(t *testing.T) {
 	podsFirst(t, m, ns, deleted.Add(wait))
 }
 
-// A standby has seen the deletion and need not wait for the grace again. Who starts later has not, and does.
-func TestStandbyKnowsTheGrace(t *testing.T) {
-	t.Parallel()
-	const wait = 5 * time.Second
-	for name, warm := range map[string]bool{"warm": true, "cold": false} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			standby := func(s *setup) { s.standby = true }
-			m := start(t, grace(wait), standby, func(s *setup) {
-				if warm {
-					s.clock = endlessClock{} // in which the grace would not end
-				}
-			})
-			ns := create(t)
-			remove(t, ns)
-			begin := time.Now()
-			controlplane.Eventually(t, 2*wait, func(context.Context) error {
-				if since := time.Since(begin); since < wait {
-					return fmt.Errorf("only %v have passed", since)
-				}
-				return nil
-			})
-			if sent := m.requests(t); len(sent) > 0 {
-				t.Errorf("a standby has sent\n%s", sent)
-			}
-			begin = time.Now()
-			if !warm {
-				m.Stop()
-				m = start(t, grace(wait), standby) // sees the deletion, a little later than begin
-			}
-			m.BeginTerm()
-			gone(t, ns, 3*wait)
-			if took := time.Since(begin); !warm && took < wait {
-				t.Errorf("gone after %v with a grace of %v", took, wait)
-			}
-		})
-	}
-}
-
 func TestDeniedPodsKeepTheRest(t *testing.T) {
 	t.Parallel()
 	client := cluster.Client(t)

@@ -34,43 +34,6 @@ func held(t *testing.T, ns string) (letGo func()) {
 	}
 }
 
-// A load balancer, or a server that is starting, answers 404 for /api. client-go takes that for an API without core types. A server that is not
-// ready may lack custom types. To finalize on such a discovery would orphan all there is of them.
-func TestDiscoveryThatMayLackTypes(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		path   string
-		code   int
-		reason string
-		left   int // objects that stay meanwhile
-	}{
-		{"/api", http.StatusNotFound, "discovery shows no namespaces", 1},
-		{"/readyz", http.StatusInternalServerError, "API server is not ready", 0},
-	} {
-		t.Run(tt.path, func(t *testing.T) {
-			t.Parallel()
-			proxy := faults.New(t, rights("faulty"))
-			proxy.Inject(faults.Match{When: func(r *http.Request) bool { return r.URL.Path == tt.path }}, faults.Refuse(tt.code))
-			start(t, through(proxy))
-			ns := create(t)
-			configMap(t, cluster.Client(t), ns, "content")
-			remove(t, ns)
-			shows(t, ns, map[corev1.NamespaceConditionType]string{
-				corev1.NamespaceDeletionDiscoveryFailure: "True DiscoveryFailed " + tt.reason,
-				"NamespaceDeletionBlocked":               "True DiscoveryIncomplete discovery fails: " + tt.reason,
-			})
-			if left := leftovers(t, ns); len(left) != tt.left {
-				t.Errorf("content %v, want %d objects", left, tt.left)
-			}
-			proxy.Clear()
-			gone(t, ns, 20*time.Second)
-			if left := leftovers(t, ns); len(left) > 0 {
-				t.Errorf("orphans %v", left)
-			}
-		})
-	}
-}
-
 // Whatever is wrong with one type, the content of all others goes meanwhile, nobody finalizes, and when it is over so is the namespace.
 func TestOneTypeFails(t *testing.T) {
 	t.Parallel()
@@ -130,44 +93,6 @@ func TestOneTypeFails(t *testing.T) {
 			}
 			podsFirst(t, m, ns, time.Time{})
 		})
-	}
-}
-
-// An API that takes a request and never answers holds up its own type, for one namespace, and nothing else.
-func TestOneTypeHangs(t *testing.T) {
-	t.Parallel()
-	proxy := faults.New(t, rights("faulty"))
-	start(t, through(proxy))
-	client := cluster.Client(t)
-	ns, other := create(t), create(t)
-	fill(t, client, ns, 6)
-	fill(t, client, other, 6)
-	gate, later := faults.NewGate(), faults.NewGate()
-	t.Cleanup(gate.Open)
-	t.Cleanup(later.Open)
-	secrets := faults.Match{Verbs: "list", Resource: "secrets", Namespace: ns}
-	proxy.Inject(secrets, faults.Hold(gate), faults.Next(1))
-	proxy.Inject(secrets, faults.Hold(later)) // until the other namespace is gone
-	begin := time.Now()
-	remove(t, ns)
-	gate.Next(t)
-	controlplane.Eventually(t, 30*time.Second, func(ctx context.Context) error {
-		maps, err := client.CoreV1().ConfigMaps(ns).List(ctx, metav1.ListOptions{})
-		if err == nil && len(maps.Items) > 0 {
-			err = fmt.Errorf("%d ConfigMaps", len(maps.Items))
-		}
-		return err
-	})
-	remove(t, other)
-	gone(t, other, 30*time.Second)
-	check(t, namespaceKnown(t.Context(), client, ns)) // it still waits for its list
-	later.Open()
-	gone(t, ns, 30*time.Second)
-	if took := time.Since(begin); took < 9*time.Second {
-		t.Errorf("gone after %v although a list was not answered", took)
-	}
-	if left := append(leftovers(t, ns), leftovers(t, other)...); len(left) > 0 {
-		t.Errorf("orphans %v", left)
 	}
 }
 

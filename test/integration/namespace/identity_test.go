@@ -2,9 +2,7 @@ package namespace_test
 
 import (
 	"context"
-	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,47 +17,6 @@ import (
 
 	"minikcm/test/controlplane"
 )
-
-func TestForeignFinalizersStay(t *testing.T) {
-	t.Parallel()
-	m := start(t)
-	client := cluster.Client(t)
-	name := create(t)
-	ns, err := client.CoreV1().Namespaces().Get(t.Context(), name, metav1.GetOptions{})
-	check(t, err)
-	ns.Spec.Finalizers = append(ns.Spec.Finalizers, "example.com/mine")
-	_, err = client.CoreV1().Namespaces().Finalize(t.Context(), ns, metav1.UpdateOptions{})
-	check(t, err)
-	remove(t, name)
-	controlplane.Eventually(t, 10*time.Second, func(ctx context.Context) error {
-		ns, err = client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
-		if err == nil && !slices.Equal(ns.Spec.Finalizers, []corev1.FinalizerName{"example.com/mine"}) {
-			err = fmt.Errorf("finalizers %v", ns.Spec.Finalizers)
-		}
-		return err
-	})
-	if got := condition(ns, corev1.NamespaceContentRemaining); !strings.HasPrefix(got, "False ContentRemoved") {
-		t.Errorf("a namespace that stays has the condition %q", got)
-	}
-	if got := condition(ns, "NamespaceDeletionBlocked"); !strings.HasPrefix(got, "True NamespaceFinalizersRemain the namespace itself is held by its finalizer example.com/mine") {
-		t.Errorf("a namespace held by its own finalizer says %q", got)
-	}
-	ns.Labels["touched"] = "yes"
-	_, err = client.CoreV1().Namespaces().Update(t.Context(), ns, metav1.UpdateOptions{})
-	check(t, err)
-	controlplane.Consistently(t, time.Second, func(ctx context.Context) error {
-		_, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
-		return err
-	})
-	if n := len(m.requests(t, controlplane.ByName(name), controlplane.ByResource("namespaces/finalize"))); n != 1 {
-		t.Errorf("finalized %d times, want once", n)
-	}
-	ns, err = client.CoreV1().Namespaces().Get(t.Context(), name, metav1.GetOptions{})
-	check(t, err)
-	ns.Spec.Finalizers = nil
-	_, err = client.CoreV1().Namespaces().Finalize(t.Context(), ns, metav1.UpdateOptions{})
-	check(t, err)
-}
 
 func TestActiveNamespacesAreLeftAlone(t *testing.T) {
 	t.Parallel()

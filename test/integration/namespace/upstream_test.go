@@ -27,26 +27,26 @@ package namespace_test
 //	e2e should delete fast enough (90 of 100 in 150 s)               1  int TestManyAtOnce (100 of 100)
 //	e2e should patch a Namespace, apply changes to a namespace       3  int TestActiveNamespacesAreLeftAlone
 //	  status, apply an update to a Namespace
-//	e2e should apply a finalizer to a Namespace                      1  int TestForeignFinalizersStay
+//	e2e should apply a finalizer to a Namespace                      1  pkg TestForeignFinalizersAreVerifiedAndNotFinalized
 //	e2e namespace deletion should delete pod first                   1  int TestPodsGoFirst
 //
 // What can be in the way of a deletion.
 //
 //	custom resources, some with finalizers                    int TestCustomResources
 //	their type goes, another one comes                        int TestTypeGoesWhileANamespaceWaitsForIt; pkg TestTypesComeAndGo
-//	their conversion webhook is down                          int TestConversionWebhookIsDown; pkg TestAFailingTypeKeepsNoOther
+//	their conversion webhook is down                          pkg TestAConversionWebhookThatIsAwayHoldsUpNothing
 //	an APIService that is down; gone after its repair         int TestBrokenAPIService
-//	an API that takes requests and answers none               int TestOneTypeHangs; pkg TestASilentAPITakesNobodysTime,
+//	an API that takes requests and answers none               pkg TestASilentAPITakesNobodysTime,
 //	                                                          TestASilentAPIHoldsUpNoOtherNamespace
 //	types without deletecollection, list or delete            int TestTypesWithFewVerbs
-//	a discovery without the core API                          int TestDiscoveryThatMayLackTypes
+//	a discovery without the core API                          pkg TestDiscoveryWithoutCoreTypesFinalizesNothing
 //	one type fails, is throttled, loses its answers           int TestOneTypeFails
 //	admission refuses the deletion of one object              int TestOneProtectedPodKeepsNoOther; pkg TestOneRefusalKeepsNobodyElse
 //	objects that somebody makes again and again               pkg TestObjectsThatComeAgainAreNoHotLoop
 //	many namespaces that nobody can help                      pkg TestStuckNamespacesCostLittle
 //	a large collection that others take finalizers off        pkg TestLooksThatTakeLongAreFollowedByAPause, TestLooksAfterEventsAreSpaced
 //	a namespace whose status cannot be written                pkg TestStatusWritesMayFail
-//	finalizers of the namespace itself                        int TestForeignFinalizersStay; pkg TestForeignFinalizersAreVerifiedAndNotFinalized
+//	finalizers of the namespace itself                        pkg TestForeignFinalizersAreVerifiedAndNotFinalized
 //	watches that are frozen                                   int TestFrozenWatches
 //	5,000 ConfigMaps in one namespace                         int TestLargeCollection
 //	20,000 of them: resident memory grows by 30 MiB at most   int TestMemoryOfALargeNamespace (make test-large)
@@ -56,7 +56,7 @@ package namespace_test
 //	objects created while it is being deleted, one API server int TestCreatesDuringDeletionLeaveNoOrphans (400 races)
 //	  and two on one etcd, one of which is late               int TestGraceOutlastsALaggingAPIServer, TestZeroGraceIsForOneAPIServer
 //	a process killed at any request                           int TestKilledAtEveryRequest; all others TestFaultyRequestsConverge
-//	a leader that ends before the deletion does               int TestStandbyFinishesWhatTheLeaderBegan, TestStandbyKnowsTheGrace
+//	a leader that ends before the deletion does               int TestStandbyFinishesWhatTheLeaderBegan; pkg TestNotice
 //
 // What upstream does wrong or not at all.
 //
@@ -68,5 +68,5 @@ package namespace_test
 //	fixed waits: gone soon after the last pod, or finalizer   int TestPodsGoFirst, TestConditionsHaveTheKnownTexts
 //	a full pass every 8 s for ever                            int TestBrokenAPIService, TestConditionsHaveTheKnownTexts
 //	zero workers are accepted                                 pkg TestNewRejectsBadConfig
-//	nobody says what blocks                                   int TestEventNamesTheBlockers; pkg TestBlockedConditionNamesObjectsAndRemedy
+//	nobody says what blocks                                   pkg TestBlockedConditionNamesObjectsAndRemedy
 //	a short grace beside several API servers goes unnoticed   pkg TestShortGraceIsWarnedAbout

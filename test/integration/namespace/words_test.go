@@ -3,7 +3,6 @@ package namespace_test
 import (
 	"context"
 	"fmt"
-	"math"
 	"net/http"
 	"strings"
 	"testing"
@@ -14,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/clock"
 
 	"minikcm/test/controlplane"
 )
@@ -154,42 +152,3 @@ func (h hook) wrap(next http.RoundTripper) http.RoundTripper {
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
-
-// endlessClock is right, but who waits for four seconds or longer waits for ever: what happens all the same was not waited for.
-type endlessClock struct{ clock.RealClock }
-
-func (endlessClock) NewTimer(d time.Duration) clock.Timer {
-	return clock.RealClock{}.NewTimer(endless(d))
-}
-func (endlessClock) NewTicker(d time.Duration) clock.Ticker {
-	return clock.RealClock{}.NewTicker(endless(d))
-}
-
-func endless(d time.Duration) time.Duration {
-	if d < 4*time.Second {
-		return d
-	}
-	return math.MaxInt64
-}
-
-// fastClock runs ten times as fast as the clock on the wall, so that blockers grow old while the test does not.
-type fastClock struct {
-	clock.RealClock
-	begin time.Time
-}
-
-const speed = 10
-
-func (f fastClock) Now() time.Time                         { return f.begin.Add(speed * time.Since(f.begin)) }
-func (f fastClock) Since(then time.Time) time.Duration     { return f.Now().Sub(then) }
-func (f fastClock) After(d time.Duration) <-chan time.Time { return f.RealClock.After(d / speed) }
-func (f fastClock) NewTimer(d time.Duration) clock.Timer {
-	return fastTimer{f.RealClock.NewTimer(d / speed)}
-}
-func (f fastClock) NewTicker(d time.Duration) clock.Ticker {
-	return f.RealClock.NewTicker(max(d/speed, time.Millisecond))
-}
-
-type fastTimer struct{ clock.Timer }
-
-func (f fastTimer) Reset(d time.Duration) bool { return f.Timer.Reset(d / speed) }
