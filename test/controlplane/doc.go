@@ -16,6 +16,8 @@
 //		...
 //	}
 //
+// Controllers that would see objects of other tests get a config of [Scope], and the test labels its objects. Such tests run in parallel.
+//
 // The binaries come from KUBEBUILDER_ASSETS or, if that is unset, from bin/ of this repository, where `make controlplane`
 // puts them. Servers listen on loopback only, on free ports, and live in one temporary directory. They end with
 // [Cluster.Stop], and also when the process that started them dies in any way.

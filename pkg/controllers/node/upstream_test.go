@@ -50,7 +50,7 @@ package node
 //	pods of a node that goes from False to Unknown stay Ready               TestPodsMarkedWithTheirNode
 //	a crash between node and pods leaves pods Ready                         TestCrashAtAnyWriteLeavesNoPodReady; int TestKilledAtEachWrite
 //	changed tolerations do not move a deadline                              [tainteviction TestUpstreamCases, TestLimitsOf]
-//	a restart starts all deadlines anew                                     [tainteviction TestRestart]
+//	a restart starts all deadlines again                                    [tainteviction TestRestart]
 //	an eviction is given up after 50 ms                                     [tainteviction TestRetry, TestDeletesRefusedAsConflicts]
 //	a pod is taken for another of its name                                  [tainteviction TestSameName]
 //	terminating pods are evicted again                                      [tainteviction TestTerminatingAndFinished]
