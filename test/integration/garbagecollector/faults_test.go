@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/rest"
 
 	"minikcm/pkg/controllers/garbagecollector"
@@ -62,10 +64,10 @@ func TestAnswersThatProveNothing(t *testing.T) {
 		{"an answer that is lost", faults.DropAnswer(), false},
 		{"no answer in time", faults.DelayAnswer(time.Minute), true},
 	} {
-		if tt.long && !controlplane.Long() {
-			continue
-		}
 		t.Run(tt.name, func(t *testing.T) {
+			if tt.long {
+				controlplane.SkipUnlessLong(t)
+			}
 			t.Parallel()
 			ns := cluster.Namespace(t)
 			alive1, dead := create(t, configMaps, ns, "alive"), create(t, configMaps, ns, "dead")
@@ -88,7 +90,7 @@ func TestAnswersThatProveNothing(t *testing.T) {
 			settled(t, ns)
 			alive(t, stay...)
 			alive(t, leave...)
-			if deletes := c.writes(t, controlplane.ByVerb("delete"), controlplane.ByNamespace(ns), byNamePrefix("stays")); len(deletes) > 0 {
+			if deletes := c.writes(t, controlplane.ByVerb("delete"), controlplane.ByNamespace(ns), func(e *auditv1.Event) bool { return strings.HasPrefix(e.ObjectRef.Name, "stays") }); len(deletes) > 0 {
 				t.Errorf("deleted were\n%v", deletes)
 			}
 			first.Remove()
@@ -113,8 +115,9 @@ func TestOrphansAreNotLostWhenTheirWatchStandsStill(t *testing.T) {
 			ns := cluster.Namespace(t)
 			typ, make := configMaps, func(name string, edits ...edit) thing { return create(t, configMaps, ns, name, edits...) }
 			if tt.custom {
-				c := define(t, "frozens")
-				typ, make = c.typ, func(name string, edits ...edit) thing { return c.make(t, ns, name, edits...) }
+				typ = newType()
+				defineType(t, typ)
+				make = func(name string, edits ...edit) thing { return newWidget(t, typ, ns, name, edits...) }
 			}
 			settled(t, ns)
 			if tt.custom {
@@ -141,9 +144,7 @@ func TestOrphansAreNotLostWhenTheirWatchStandsStill(t *testing.T) {
 
 // A type that cannot be listed holds an owner whose dependents are to be kept, for as long as it takes, and its users are told.
 func TestAnOrphaningOwnerWaitsForTypesThatCannotBeListed(t *testing.T) {
-	if !controlplane.Long() {
-		t.Skip("users are told after half a minute: LONG=1 runs it")
-	}
+	controlplane.SkipUnlessLong(t) // the event comes after half a minute
 	ns := cluster.Namespace(t)
 	proxy, through := proxied(t)
 	start(t, through)

@@ -132,7 +132,7 @@ func (r *cascadeRun) heldOrDone(t *testing.T) bool {
 		err := r.done(t, ctx)
 		patience := time.Millisecond
 		if err == nil {
-			patience = time.Second // the answer to the last request may be about to be held
+			patience = time.Second // the last response may reach the gate a moment later
 		}
 		select {
 		case r.held = <-r.gate.Held():
@@ -147,59 +147,58 @@ func (r *cascadeRun) heldOrDone(t *testing.T) bool {
 // A collector is killed at each write in turn, before the API server has the write or before the response is back, and another begins.
 // Each process is killed while one write of each cascade is held.
 func TestKilledAtEachRequest(t *testing.T) {
-	next := startProcess(t)
 	for _, when := range []struct {
 		name  string
 		fault func(*faults.Gate) faults.Fault
 		long  bool
 	}{{"done", faults.HoldAnswer, false}, {"lost", faults.Hold, true}} {
-		if when.long && !controlplane.Long() {
-			continue
-		}
-		killed, left := map[string]int{}, cascades
-		for n := 0; len(left) > 0; n++ {
-			var runs []*cascadeRun
-			for _, c := range left {
-				runs = append(runs, c.begin(t, next.proxy, when.fault, n))
+		t.Run(when.name, func(t *testing.T) {
+			if when.long {
+				controlplane.SkipUnlessLong(t)
 			}
-			left = nil
-			for _, r := range runs {
-				if r.heldOrDone(t) {
-					left = append(left, r.cascade)
-					killed[r.name]++
+			next := startProcess(t)
+			killed, left := map[string]int{}, cascades
+			for n := 0; len(left) > 0; n++ {
+				var runs []*cascadeRun
+				for _, c := range left {
+					runs = append(runs, c.begin(t, next.proxy, when.fault, n))
 				}
-			}
-			if len(left) > 0 {
-				check(t, next.Kill())
+				left = nil
 				for _, r := range runs {
-					if r.held != nil {
-						r.held.Cut()
+					if r.heldOrDone(t) {
+						left = append(left, r.cascade)
+						killed[r.name]++
 					}
 				}
-				next = startProcess(t)
+				if len(left) > 0 {
+					check(t, next.Kill())
+					for _, r := range runs {
+						if r.held != nil {
+							r.held.Cut()
+						}
+					}
+					next = startProcess(t)
+				}
+				for _, r := range runs {
+					controlplane.Eventually(t, 2*soon, func(ctx context.Context) error { return r.done(t, ctx) })
+					owners(t, soon, r.kept, r.keeper)
+					alive(t, append(r.orphans, r.kept, r.keeper)...)
+				}
 			}
-			for _, r := range runs {
-				controlplane.Eventually(t, 2*soon, func(ctx context.Context) error { return r.done(t, ctx) })
-				owners(t, soon, r.kept, r.keeper)
-				alive(t, append(r.orphans, r.kept, r.keeper)...)
+			t.Logf("killed at %v requests", killed)
+			for _, c := range cascades {
+				if killed[c.name] < 3 {
+					t.Errorf("%s: killed at %d requests, want 3 at least", c.name, killed[c.name])
+				}
 			}
-		}
-		t.Logf("%s: killed at %v requests", when.name, killed)
-		for _, c := range cascades {
-			if killed[c.name] < 3 {
-				t.Errorf("%s, %s: killed at %d requests, want 3 at least", c.name, when.name, killed[c.name])
-			}
-		}
+		})
 	}
 }
 
 // The leader goes in the middle of a cascade, and the standby goes on where it was. Nobody writes before or after his time.
 func TestHandOverInTheMiddleOfACascade(t *testing.T) {
 	ns := cluster.Namespace(t)
-	size := 200
-	if controlplane.Long() {
-		size = 2000
-	}
+	const size = 200
 	owner := create(t, secrets, ns, "owner")
 	var leave []thing
 	for n := range size {

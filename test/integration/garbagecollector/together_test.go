@@ -75,61 +75,6 @@ func TestAnObjectThatChangesUnderItsDelete(t *testing.T) {
 	}
 }
 
-// A user who deletes in the background, then in the foreground, and then wants to keep what is left, keeps what is left.
-func TestTheUserChangesHisMindHalfWay(t *testing.T) {
-	ns := cluster.Namespace(t)
-	proxy, through := proxied(t)
-	start(t, through)
-	owner := create(t, secrets, ns, "owner", finalizedBy("x/y"))
-	var all []thing
-	for n := range 6 {
-		all = append(all, create(t, configMaps, ns, fmt.Sprint("dependent-", n), blockedBy(owner)))
-	}
-	settled(t, ns)
-	owner.delete(t, metav1.DeletePropagationBackground)
-	settled(t, ns)
-	alive(t, all...) // it is still there
-	gate := faults.NewGate()
-	m := faults.On("delete", configMaps.Resource)
-	m.Namespace = ns
-	rule := proxy.Inject(m, faults.Hold(gate), faults.After(3))
-	owner.delete(t, metav1.DeletePropagationForeground)
-	var held []*faults.Held
-	for range 3 {
-		held = append(held, gate.Next(t))
-	}
-	owner.delete(t, metav1.DeletePropagationOrphan)
-	rule.Remove()
-	for _, h := range held {
-		h.Cut() // these never arrive
-	}
-	controlplane.Eventually(t, soon, func(ctx context.Context) error {
-		now, err := owner.now(t, ctx)
-		if err != nil || len(now.GetFinalizers()) != 1 {
-			return fmt.Errorf("finalizers of the owner are %v: %w", now.GetFinalizers(), err)
-		}
-		return nil
-	})
-	owner.letGo(t)
-	gone(t, soon, owner)
-	settled(t, ns)
-	var left []thing
-	for _, o := range all {
-		now, err := o.now(t, t.Context())
-		check(t, err)
-		if now != nil {
-			left = append(left, o)
-		}
-	}
-	if len(left) != 3 {
-		t.Errorf("%v are left, want three", left)
-	}
-	alive(t, left...)
-	for _, o := range left {
-		owners(t, soon, o)
-	}
-}
-
 // A ring whose members are all deleted in the foreground at once, and an object that blocks itself, come free.
 func testARingThatIsDeletedAtOnce(t *testing.T, ns string) {
 	settled(t, ns)

@@ -139,8 +139,6 @@ func TestSharedCollector(t *testing.T) {
 			gone(t, soon, first, second, third)
 		},
 		"many owners are deleted at once":                     testManyOwnersAreDeletedAtOnce,
-		"custom resources own and are owned":                  testCustomResourcesOwnAndAreOwned,
-		"dependents go with the type of their owners":         testDependentsGoWithTheTypeOfTheirOwners,
 		"a ring that is deleted at once":                      testARingThatIsDeletedAtOnce,
 		"a type is collected as soon as it is defined":        testATypeIsCollectedAsSoonAsItIsDefined,
 		"jobs go with their cron job and pods with their job": testJobsGoWithTheirCronJobAndPodsWithTheirJob,
