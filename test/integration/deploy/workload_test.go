@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/kubernetes"
 
@@ -168,7 +169,7 @@ func (w *workload) has(ctx context.Context, n int32) error {
 	return nil
 }
 
-// pods makes one that must leave the silent node, one on a node that does not exist, and finished ones.
+// pods makes one that must leave the silent node, which is out of service then, and finished ones.
 func (w *workload) pods(t *testing.T) {
 	t.Helper()
 	for name, edit := range map[string]func(*corev1.Pod){
@@ -178,7 +179,6 @@ func (w *workload) pods(t *testing.T) {
 				Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(1)),
 			}}
 		},
-		"orphaned":   func(p *corev1.Pod) { p.Spec.NodeName = w.name + "-gone" },
 		"finished-1": func(p *corev1.Pod) { p.Spec.NodeName = w.name + "-alive" },
 		"finished-2": func(p *corev1.Pod) { p.Spec.NodeName = w.name + "-alive" },
 	} {
@@ -196,14 +196,19 @@ func (w *workload) pods(t *testing.T) {
 		}
 		return errors.New("it is not")
 	})
-	w.expect("a finished pod and the orphaned one are collected", func(ctx context.Context, w *workload) error {
+	w.expect("the silent node is out of service", func(ctx context.Context, w *workload) error {
+		taint := fmt.Appendf(nil, `{"spec":{"taints":[{"key":%q,"effect":"NoExecute"}]}}`, corev1.TaintNodeOutOfService)
+		_, err := w.client.CoreV1().Nodes().Patch(ctx, w.name+"-silent", types.StrategicMergePatchType, taint, metav1.PatchOptions{})
+		return err
+	})
+	w.expect("a finished pod and the evicted one are collected", func(ctx context.Context, w *workload) error {
 		pods, err := w.client.CoreV1().Pods(w.name).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
 		left := 0
 		for _, p := range pods.Items {
-			if p.Name == w.name+"-orphaned" || p.Status.Phase == corev1.PodSucceeded {
+			if p.Name == w.name+"-evicted" || p.Status.Phase == corev1.PodSucceeded {
 				left++
 			}
 		}
