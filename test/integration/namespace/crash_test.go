@@ -52,10 +52,8 @@ func letGo(ctx context.Context, t *testing.T, ns string) {
 // Requests fail, or succeed without an answer, at random.
 func TestFaultyRequestsConverge(t *testing.T) {
 	t.Parallel()
-	seed := uint64(time.Now().UnixNano())
 	var lock sync.Mutex
-	random := rand.New(rand.NewPCG(seed, 0))
-	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(1, 0))
 	faulty := func(next http.RoundTripper) http.RoundTripper {
 		return roundTrip(func(req *http.Request) (*http.Response, error) {
 			lock.Lock()

@@ -53,7 +53,7 @@ func TestRecreatedNamespaceKeepsItsContent(t *testing.T) {
 	start(t)
 	client := cluster.Client(t)
 	name := create(t)
-	for range 10 {
+	for range 4 {
 		configMap(t, client, name, "content")
 		remove(t, name)
 		controlplane.Eventually(t, 10*time.Second, func(ctx context.Context) error {

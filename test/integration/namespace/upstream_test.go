@@ -36,7 +36,7 @@ package namespace_test
 //	their type goes, another one comes                        int TestTypeGoesWhileANamespaceWaitsForIt; pkg TestTypesComeAndGo
 //	their conversion webhook is down                          pkg TestAConversionWebhookThatIsAwayHoldsUpNothing
 //	an APIService that is down; gone after its repair         int TestBrokenAPIService
-//	an API that takes requests and answers none               pkg TestASilentAPITakesNobodysTime,
+//	an API that never responds                                pkg TestASilentAPITakesNobodysTime,
 //	                                                          TestASilentAPIHoldsUpNoOtherNamespace
 //	types without deletecollection, list or delete            int TestTypesWithFewVerbs
 //	a discovery without the core API                          pkg TestDiscoveryWithoutCoreTypesFinalizesNothing
@@ -68,5 +68,5 @@ package namespace_test
 //	fixed waits: gone soon after the last pod, or finalizer   int TestPodsGoFirst, TestConditionsHaveTheKnownTexts
 //	a full pass every 8 s for ever                            int TestBrokenAPIService, TestConditionsHaveTheKnownTexts
 //	zero workers are accepted                                 pkg TestNewRejectsBadConfig
-//	nobody says what blocks                                   pkg TestBlockedConditionNamesObjectsAndRemedy
+//	no message names what blocks                              pkg TestBlockedConditionNamesObjectsAndRemedy
 //	a short grace beside several API servers goes unnoticed   pkg TestShortGraceIsWarnedAbout
