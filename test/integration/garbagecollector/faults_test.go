@@ -195,12 +195,11 @@ func TestForegroundAsksForTypesThatOwnersHadDependentsOf(t *testing.T) {
 }
 
 // Answers to deletes and patches are lost, every second one: the next look finds it done or not done.
-func TestLostAnswers(t *testing.T) {
-	ns := cluster.Namespace(t)
-	proxy, through := proxied(t)
-	start(t, through)
+func testLostAnswers(t *testing.T, ns string, proxy *faults.Proxy) {
 	settled(t, ns)
-	proxy.Inject(faults.On("delete,patch", ""), faults.DropAnswer(), faults.Chance(.5))
+	m := faults.On("delete,patch", "")
+	m.Namespace = ns
+	proxy.Inject(m, faults.DropAnswer(), faults.Chance(.5))
 	background, foreground, orphan := create(t, rcs, ns, "background"), create(t, rcs, ns, "foreground"), create(t, rcs, ns, "orphan")
 	var leave, stay []thing
 	for n := range 10 {

@@ -29,9 +29,7 @@ func heldDelete(t *testing.T, proxy *faults.Proxy, ns, name string) (*faults.Gat
 }
 
 // An object changes after it was decided about and before the API server has the delete: what it is then counts.
-func TestAnObjectThatChangesUnderItsDelete(t *testing.T) {
-	proxy, through := proxied(t)
-	c := start(t, through)
+func testObjectChanges(t *testing.T, c *collector, proxy *faults.Proxy) {
 	for _, tt := range []struct {
 		name  string
 		stays bool
@@ -51,6 +49,7 @@ func TestAnObjectThatChangesUnderItsDelete(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			ns := cluster.Namespace(t)
 			owner, other := create(t, secrets, ns, "owner"), create(t, secrets, ns, "other")
 			o := create(t, configMaps, ns, "object", ownedBy(owner))

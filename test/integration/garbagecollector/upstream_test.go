@@ -15,7 +15,8 @@ import (
 // The cases of kube-controller-manager v1.37's own tests, and all tests that need a garbage collector with default flags. They share
 // the collector, and controllers of workloads and namespaces.
 func TestSharedCollector(t *testing.T) {
-	start(t, nil)
+	proxy, through := proxied(t)
+	c := start(t, through)
 	startAll(t, "replicaset,deployment,namespace")
 	for name, test := range map[string]func(t *testing.T, ns string){
 		"dependents of a deleted owner go, those with another owner and those without stay": func(t *testing.T, ns string) {
@@ -144,15 +145,17 @@ func TestSharedCollector(t *testing.T) {
 		"jobs go with their cron job and pods with their job": testJobsGoWithTheirCronJobAndPodsWithTheirJob,
 		"mirror pods and the lease go with their node":        testMirrorPodsAndTheLeaseGoWithTheirNode,
 		"a namespace is deleted with owners in it":            testANamespaceIsDeletedWithOwnersInIt,
-		"deployment deleted in the background":                testDeployment(metav1.DeletePropagationBackground),
-		"deployment deleted in the foreground":                testDeployment(metav1.DeletePropagationForeground),
-		"deployment orphaned":                                 testDeployment(metav1.DeletePropagationOrphan),
+		"lost answers":                         func(t *testing.T, ns string) { testLostAnswers(t, ns, proxy) },
+		"deployment deleted in the background": testDeployment(metav1.DeletePropagationBackground),
+		"deployment deleted in the foreground": testDeployment(metav1.DeletePropagationForeground),
+		"deployment orphaned":                  testDeployment(metav1.DeletePropagationOrphan),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, cluster.Namespace(t))
 		})
 	}
+	testObjectChanges(t, c, proxy)
 }
 
 // Fifty owners of three dependents each are deleted at once, in five ways, right after they were made: who remains is known to the last.
