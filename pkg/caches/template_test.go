@@ -195,7 +195,7 @@ func TestReplicaSetsKeepADigestIfDeploymentsAreWatched(t *testing.T) {
 	labels := map[string]string{"app": "web", hashLabel: "abc"}
 	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{NodeName: "n"}}
 	named := func(name string, replicas int32, owner ...metav1.OwnerReference) *appsv1.ReplicaSet {
-		return &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{"app": "web", hashLabel: "abc"}, OwnerReferences: owner},
+		return &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name), Labels: map[string]string{"app": "web", hashLabel: "abc"}, OwnerReferences: owner},
 			Spec: appsv1.ReplicaSetSpec{Replicas: &replicas, Template: *template.DeepCopy()}}
 	}
 	ref := metav1.OwnerReference{Kind: "Deployment", Name: "web", UID: types.UID("web"), Controller: new(true)}
