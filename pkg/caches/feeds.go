@@ -99,6 +99,14 @@ type Feed struct {
 
 	lock    sync.Mutex
 	attempt *attempt // nil: it pauses, or waits for a place
+	begun   bool     // the first attempt has a place
+}
+
+// Begun reports whether the first list of the feed has begun. Until then the feed waits for a place among the lists.
+func (f *Feed) Begun() bool {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	return f.begun
 }
 
 // attempt is one list with the watch that follows it.
@@ -315,7 +323,7 @@ func (f *Feed) try(ctx context.Context, reflector *cache.Reflector, again bool) 
 	defer a.leave()
 	defer time.AfterFunc(placeFor, a.leave).Stop()
 	f.lock.Lock()
-	a.begun, f.attempt = f.feeds.clock.Now(), a
+	a.begun, f.attempt, f.begun = f.feeds.clock.Now(), a, true
 	select {
 	case <-f.hurried: // it has begun
 	default:

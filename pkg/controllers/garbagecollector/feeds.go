@@ -165,6 +165,9 @@ func (t *knownTypes) heed(ctx context.Context, now time.Time) {
 			stop, old = append(stop, k.release()), append(old, k.feed)
 			delete(t.types, r)
 		case listing:
+			if k.source != nil && !k.source.Begun() {
+				k.since = now // the wait for a place is no sign of a slow API
+			}
 			slow = append(slow, k.listing()...)
 			if k.lacksFeed() {
 				begin = append(begin, r)

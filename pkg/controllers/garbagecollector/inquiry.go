@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"minikcm/pkg/controller"
+	"minikcm/pkg/controllers/internal/conversion"
 )
 
 const (
@@ -316,7 +317,8 @@ func (b *breaker) end(begun time.Time) {
 	}
 }
 
-// judge notes the result of a question. Only one that hung counts against the API: an error that comes at once costs nothing, and is shared like any answer.
+// judge notes the result of a question. Only one that hung, or whose conversion webhook failed, counts against the API: another error that comes at once
+// costs nothing, and is shared like any answer.
 // A question that its asker cut short, before it could be said to hang, proves nothing, and the next one may try.
 func (b *breaker) judge(begun time.Time, failed error, now time.Time) {
 	newer, took := b.failures == 0 || begun.After(b.failed), now.Sub(begun)
@@ -326,7 +328,7 @@ func (b *breaker) judge(begun time.Time, failed error, now time.Time) {
 		if newer {
 			b.until = time.Time{} // the next one tries
 		}
-	case failed == nil, !late && took < hangs:
+	case failed == nil, !late && took < hangs && !conversion.Failed(failed):
 		b.failures, b.until = 0, time.Time{}
 	case newer:
 		b.failures++

@@ -27,7 +27,7 @@ import (
 
 func TestWhenAnAPIThatDoesNotAnswerIsAskedAgain(t *testing.T) {
 	s := time.Second
-	broken := errors.New("broken")
+	broken, converts := errors.New("broken"), errors.New("conversion webhook for example.com/v1, Kind=Widget failed: EOF")
 	type step struct {
 		at     time.Duration
 		begin  bool
@@ -45,6 +45,7 @@ func TestWhenAnAPIThatDoesNotAnswerIsAskedAgain(t *testing.T) {
 	}{
 		{"it answers", []step{begins(0), ends(s, 0, nil, 0)}},
 		{"it says at once that it has failed", []step{begins(0), ends(s, 0, broken, 0), begins(s), ends(2*s, 1, broken, 0)}},
+		{"its conversion webhook fails at once", []step{begins(0), ends(s, 0, converts, s), begins(2 * s), ends(2*s, 1, converts, 2*s)}},
 		{"one question hangs, which may be about something large", []step{begins(0), {at: 10 * s, over: -1}}},
 		{"two do", []step{begins(0), begins(s), {at: 2 * s, over: -1}, {at: 3 * s, over: -1, again: hangs}, ends(4*s, 0, nil, 0)}},
 		{"it takes long, and answers", []step{begins(0), ends(10*s, 0, nil, 0)}},

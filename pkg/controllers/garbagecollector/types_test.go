@@ -476,6 +476,31 @@ func TestOwnersAreToComeWhileTheirTypeIsListed(t *testing.T) {
 	suspects(ofWidget, ofHanging)
 }
 
+func TestTypesThatWaitForAPlaceAreNotSlow(t *testing.T) {
+	const n = 9 // one more than there are places
+	w := newAPIWorld(t)
+	w.define()
+	for i := range n {
+		resource := fmt.Sprint("hanging", i)
+		w.api.Serve(widgetsV1, metav1.APIResource{Name: resource, Kind: resource, Namespaced: true})
+		t.Cleanup(w.api.Hang(t, widgetsV1, resource))
+	}
+	w.start(t)
+	fakeapi.Eventually(t, func() error {
+		now := time.Now()
+		w.heed(t.Context(), now)
+		var since []time.Duration
+		for i := range n {
+			since = append(since, w.state(schema.GroupResource{Group: "example.com", Resource: fmt.Sprint("hanging", i)}).listingFor(now))
+		}
+		slices.Sort(since)
+		if since[0] != 1 || since[1] == 1 {
+			return fmt.Errorf("types are listed for %v, want one that waits for a place and is not", since)
+		}
+		return nil
+	})
+}
+
 func TestThatATypeTakesTooLongToListIsTold(t *testing.T) {
 	now := began.Add(time.Hour)
 	slow, other := widgetType, secretsType

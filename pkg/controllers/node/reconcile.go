@@ -138,8 +138,8 @@ func (c *Controller) writeTaints(ctx context.Context, node *corev1.Node, confirm
 	}
 	written, err := c.writer.patch(ctx, node, taints, labels)
 	if written == nil {
-		if outcome := answer.Of(err); granted && outcome != answer.Unknown {
-			c.wake(c.zones.refund(node.Name, outcome == answer.Conflict), c.clock.Now())
+		if granted {
+			c.wake(c.zones.refund(node.Name, answer.Of(err)), c.clock.Now())
 		}
 		return 0, err
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"minikcm/pkg/answer"
 )
 
 // lookAhead is how long a node waits before it asks again for a taint that it was refused because its zone may be about to change state, see zones.holds.
@@ -41,6 +43,8 @@ type zone struct {
 	waiting  waitlist
 	forecast forecast
 	shown    display
+
+	unanswered string // the last node that lost its token to a patch without an answer
 }
 
 // forecast is what a zone is about to become: the state it would have if the nodes that lag were found silent.
@@ -361,17 +365,25 @@ func (z *zones) withdraw(name string) (e effects) {
 }
 
 // refund gives back the token of a taint that was not written, as if it had not been taken. After a conflict the node keeps its turn,
-// otherwise it waits behind all others.
-func (z *zones) refund(name string, conflict bool) (e effects) {
+// otherwise it waits behind all others. A node whose patch got no answer keeps its turn once; its token is spent.
+func (z *zones) refund(name string, outcome answer.Meaning) (e effects) {
 	z.lock.Lock()
 	defer z.lock.Unlock()
-	if in := z.zones[z.homes[name]]; in != nil {
+	in := z.zones[z.homes[name]]
+	if in == nil {
+		return e
+	}
+	if outcome != answer.Unknown {
 		in.limiter.next = in.limiter.before
-		if conflict {
-			in.waiting.rejoin(name) // the loop retries it
-			return e
-		}
+	}
+	if outcome == answer.Conflict || outcome == answer.Unknown && in.unanswered != name {
+		in.waiting.rejoin(name) // the loop retries it
+	} else {
 		in.wakeFirst(&e)
+	}
+	in.unanswered = ""
+	if outcome == answer.Unknown {
+		in.unanswered = name
 	}
 	return e
 }
