@@ -100,8 +100,8 @@ func parseCourse(text string) (kubelet.Course, error) {
 func kubeletNeeds() []controller.Access {
 	const without = "pods do not get ready"
 	return []controller.Access{
-		{Resource: "pods", Verbs: []string{"list", "watch", "delete"}, Without: without},
-		{Resource: "pods/status", Verbs: []string{"patch"}, Without: without},
+		{Resource: "pods", Verbs: []string{"list", "watch", "delete"}, Impact: without},
+		{Resource: "pods/status", Verbs: []string{"patch"}, Impact: without},
 	}
 }
 

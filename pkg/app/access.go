@@ -47,10 +47,10 @@ func required(cfg Config) []asker {
 		}
 		ids[i].add(a)
 	}
-	add("", controller.Access{Resource: "events", Verbs: []string{"create"}, Without: "no events are told"})
-	add("", controller.Access{Resource: "events", Verbs: []string{"patch"}, Without: "events that happen again are not counted"})
+	add("", controller.Access{Resource: "events", Verbs: []string{"create"}, Impact: "no events are told"})
+	add("", controller.Access{Resource: "events", Verbs: []string{"patch"}, Impact: "events that happen again are not counted"})
 	if e := cfg.Election; e.Enabled {
-		lease := controller.Access{Group: "coordination.k8s.io", Resource: "leases", Namespace: e.Namespace, Without: "nobody leads"}
+		lease := controller.Access{Group: "coordination.k8s.io", Resource: "leases", Namespace: e.Namespace, Impact: "nobody leads"}
 		lease.Verbs = []string{"create"}
 		add("", lease)
 		lease.Name, lease.Verbs = e.Name, []string{"get", "update"}
@@ -63,7 +63,7 @@ func required(cfg Config) []asker {
 		add("", watched(a))
 	}
 	for _, c := range cfg.Controllers {
-		for _, a := range c.Watches {
+		for _, a := range c.WatchPermissions {
 			add("", watched(a))
 		}
 		account := ""
@@ -71,12 +71,12 @@ func required(cfg Config) []asker {
 			account = c.Agent
 			add("", controller.Access{
 				Resource: "serviceaccounts/token", Namespace: metav1.NamespaceSystem, Name: account, Verbs: []string{"create"},
-				Without: c.Name + " can do nothing",
+				Impact: c.Name + " can do nothing",
 			})
 		}
-		for _, a := range c.Needs {
-			a.Without = c.Name + " " + a.Without
-			if c.OnlyReads != nil && c.OnlyReads() {
+		for _, a := range c.Permissions {
+			a.Impact = c.Name + " " + a.Impact
+			if c.ReadOnly != nil && c.ReadOnly() {
 				a.Verbs = slices.DeleteFunc(slices.Clone(a.Verbs), func(verb string) bool { return !slices.Contains(reading, verb) })
 			}
 			add(account, a)
@@ -101,7 +101,7 @@ func watchedLeases(cfg Config) []controller.Access {
 
 // watched is what a cache of the type needs. While one cache is empty nobody leads.
 func watched(a controller.Access) controller.Access {
-	a.Verbs, a.Without = []string{"list", "watch"}, "no controller starts"
+	a.Verbs, a.Impact = []string{"list", "watch"}, "no controller starts"
 	return a
 }
 
@@ -114,8 +114,8 @@ func (id *asker) add(a controller.Access) {
 			i, id.needs = len(id.needs), append(id.needs, need{right: r, optional: true})
 		}
 		id.needs[i].optional = id.needs[i].optional && a.Optional
-		if !slices.Contains(id.needs[i].without, a.Without) {
-			id.needs[i].without = append(id.needs[i].without, a.Without)
+		if !slices.Contains(id.needs[i].without, a.Impact) {
+			id.needs[i].without = append(id.needs[i].without, a.Impact)
 		}
 	}
 }

@@ -31,7 +31,7 @@ func DefaultConfig(cfg *rest.Config, controllers []controller.Registration) (Con
 	}
 	out, err := o.configFor(reach)
 	out.Controllers = slices.DeleteFunc(slices.Clone(controllers), func(c controller.Registration) bool {
-		return c.Off != nil && c.Off() // one that a command line has to name is on
+		return c.Disabled != nil && c.Disabled() // one that a command line has to name is on
 	})
 	return out, err
 }

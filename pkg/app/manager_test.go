@@ -17,8 +17,8 @@ import (
 	controllersmetrics "k8s.io/component-base/metrics/prometheus/controllers"
 	"k8s.io/utils/clock"
 
+	"minikcm/internal/fakeapi"
 	"minikcm/pkg/caches"
-	"minikcm/pkg/internal/fakeapi"
 	"minikcm/pkg/leadership"
 )
 

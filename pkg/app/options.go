@@ -225,7 +225,7 @@ func (o *Options) sections() map[string]controller.Config {
 func (o *Options) enabledControllers() []controller.Registration {
 	items := canonical(o.Generic.Controllers, aliases(o.controllers))
 	return slices.DeleteFunc(slices.Clone(o.controllers), func(c controller.Registration) bool {
-		return !enabled(c, items) || c.Off != nil && c.Off()
+		return !enabled(c, items) || c.Disabled != nil && c.Disabled()
 	})
 }
 

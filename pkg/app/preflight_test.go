@@ -24,8 +24,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"minikcm/internal/fakeapi"
 	"minikcm/pkg/controller"
-	"minikcm/pkg/internal/fakeapi"
 	"minikcm/pkg/kubeclient"
 )
 
@@ -98,11 +98,11 @@ func newPreflighter(t *testing.T, cfg *rest.Config) (*preflighter, *clocktesting
 
 // testNeeds are those of this process and of a service account.
 var testNeeds = []asker{
-	asking("", controller.Access{Resource: "pods", Verbs: []string{"list"}, Without: "no controller starts"},
-		controller.Access{Group: "coordination.k8s.io", Resource: "leases", Namespace: "kube-system", Name: "controller-manager", Verbs: []string{"get"}, Without: "nobody leads"}),
-	asking("a-controller", controller.Access{Group: "apps", Resource: "replicasets/status", Verbs: []string{"update"}, Without: "a cannot tell"},
-		controller.Access{Resource: "pods", Verbs: []string{"create", "delete"}, Without: "a cannot write"}, controller.Access{NonResource: "/api", Verbs: []string{"get"}, Without: "a cannot see"},
-		controller.Access{Resource: "nodes", Verbs: []string{"watch"}, Without: "a is slower", Optional: true}),
+	asking("", controller.Access{Resource: "pods", Verbs: []string{"list"}, Impact: "no controller starts"},
+		controller.Access{Group: "coordination.k8s.io", Resource: "leases", Namespace: "kube-system", Name: "controller-manager", Verbs: []string{"get"}, Impact: "nobody leads"}),
+	asking("a-controller", controller.Access{Group: "apps", Resource: "replicasets/status", Verbs: []string{"update"}, Impact: "a cannot tell"},
+		controller.Access{Resource: "pods", Verbs: []string{"create", "delete"}, Impact: "a cannot write"}, controller.Access{NonResource: "/api", Verbs: []string{"get"}, Impact: "a cannot see"},
+		controller.Access{Resource: "nodes", Verbs: []string{"watch"}, Impact: "a is slower", Optional: true}),
 }
 
 func asking(account string, all ...controller.Access) asker {

@@ -24,8 +24,8 @@ import (
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"minikcm/internal/fakeapi"
 	"minikcm/pkg/freshness"
-	"minikcm/pkg/internal/fakeapi"
 )
 
 const widgets = "widgets"

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
-	"minikcm/pkg/internal/fakeapi"
+	"minikcm/internal/fakeapi"
 )
 
 // A type that is not Kubernetes' own is watched on a real API server in examples/own-controller.

@@ -34,7 +34,7 @@ func (c Creates) Choose(n int, draw func() string, taken func(name string) bool)
 
 // Begin notes that a create is about to be sent under a name, and returns what was known of that name before. Until Keep or End says
 // otherwise, the create counts as not answered.
-func (c *Creates) Begin(name string) Create {
+func (c *Creates) Start(name string) Create {
 	i := c.index(name)
 	if i < 0 {
 		i = len(*c)
@@ -46,14 +46,14 @@ func (c *Creates) Begin(name string) Create {
 }
 
 // Keep says how an attempt stands that is to be repeated.
-func (c *Creates) Keep(a Create) {
+func (c *Creates) Retry(a Create) {
 	if i := c.index(a.Name); i >= 0 {
 		(*c)[i] = a
 	}
 }
 
 // End drops an attempt: its object was made, or the name is another's.
-func (c *Creates) End(name string) {
+func (c *Creates) Done(name string) {
 	if i := c.index(name); i >= 0 {
 		*c = slices.Delete(*c, i, i+1)
 	}

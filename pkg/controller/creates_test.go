@@ -21,7 +21,7 @@ func TestCreatesUseUpNamesBeforeTheyDrawNewOnes(t *testing.T) {
 		t.Errorf("attempts %v before any was begun", c)
 	}
 	for _, name := range names {
-		if a := c.Begin(name); a != (Create{Name: name}) {
+		if a := c.Start(name); a != (Create{Name: name}) {
 			t.Errorf("attempt %+v, want a new one", a)
 		}
 	}
@@ -29,9 +29,9 @@ func TestCreatesUseUpNamesBeforeTheyDrawNewOnes(t *testing.T) {
 		t.Errorf("%d unanswered while the requests are out, want 3", len(c.Unanswered()))
 	}
 	lost := Create{Name: "web-4", Unknown: true, Until: now.Add(time.Minute)}
-	c.End("web-1")                // made
-	c.Keep(lost)                  // not answered
-	c.Keep(Create{Name: "web-3"}) // refused
+	c.Done("web-1")                // made
+	c.Retry(lost)                  // not answered
+	c.Retry(Create{Name: "web-3"}) // refused
 	if got := c.Unanswered(); len(got) != 1 || !got[0].Equal(lost.Until) {
 		t.Errorf("unanswered until %v, want one until %v", got, lost.Until)
 	}
@@ -40,7 +40,7 @@ func TestCreatesUseUpNamesBeforeTheyDrawNewOnes(t *testing.T) {
 			t.Errorf("names %v, want %v", got, want)
 		}
 	}
-	if again := c.Begin("web-4"); again != lost {
+	if again := c.Start("web-4"); again != lost {
 		t.Errorf("next is %+v, want web-4, not answered", again)
 	}
 	if got := c.Unanswered(); len(got) != 1 || !got[0].IsZero() {
@@ -57,8 +57,8 @@ func TestCreatesEndWhenTheNameHasAnObject(t *testing.T) {
 	if made != 1 || !slices.Equal(c, want) {
 		t.Errorf("%d made, left %v; want 1 and %v", made, c, want)
 	}
-	c.Keep(Create{Name: "unheard of"})
-	c.End("unheard of")
+	c.Retry(Create{Name: "unheard of"})
+	c.Done("unheard of")
 	if len(c) != 2 {
 		t.Errorf("left %v after a name that nobody began", c)
 	}

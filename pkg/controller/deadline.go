@@ -10,7 +10,7 @@ const manyKeys = 1000
 
 // byDeadline is the storage of a workqueue that hands out the key with the earliest deadline first, and of equal ones the one that
 // was pushed first. A key that is added again while it waits moves forward if it is due earlier by then, and never back. The workqueue calls it
-// under its lock; so does a crew, for keys that stand aside.
+// under its lock; so does a scheduler, for keys that stand aside.
 type byDeadline[K comparable] struct {
 	due    func(K) time.Time
 	pushed uint64

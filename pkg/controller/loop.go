@@ -39,14 +39,14 @@ type LoopConfig struct {
 type Result struct {
 	// After asks for another sync of the key; zero leaves that to the next event. An earlier request for the same key wins,
 	// and an event in between does not cancel it. Beside an error, After bounds the back-off of the key.
-	After time.Duration
+	RequeueAfter time.Duration
 }
 
 // AtOnce asks for another sync without delay: zero would ask for none.
-const AtOnce = time.Nanosecond
+const Immediately = time.Nanosecond
 
 // Soonest is the shortest of the times to wait; those that are not positive ask for nothing. 0: none does.
-func Soonest(waits ...time.Duration) (least time.Duration) {
+func MinPositive(waits ...time.Duration) (least time.Duration) {
 	for _, d := range waits {
 		if d > 0 && (least == 0 || d < least) {
 			least = d
@@ -66,7 +66,7 @@ type Loop[K comparable] struct {
 	due       func(K) time.Time // nil: keys are served in the order in which they came
 	group     func(K) string    // nil: keys belong to no group
 	metrics   *metrics
-	crew      *crew[K]
+	scheduler *scheduler[K]
 	failures  failureLog
 	queue     atomic.Pointer[termQueue[K]] // nil outside a term
 }
@@ -87,7 +87,7 @@ func NewLoop[K comparable](cfg LoopConfig, reg prometheus.Registerer, reconcile 
 		cfg.Queue = "" // what has no name has no metrics
 	}
 	return &Loop[K]{
-		cfg: cfg, reconcile: reconcile, metrics: metrics, crew: newCrew[K](cfg.Workers, cfg.Patience),
+		cfg: cfg, reconcile: reconcile, metrics: metrics, scheduler: newScheduler[K](cfg.Workers, cfg.Patience),
 	}
 }
 
@@ -96,7 +96,7 @@ func NewLoop[K comparable](cfg LoopConfig, reg prometheus.Registerer, reconcile 
 // the loop, and is called only during a term.
 func NewLoopByDeadline[K comparable](cfg LoopConfig, reg prometheus.Registerer, due func(K) time.Time, reconcile Reconcile[K]) *Loop[K] {
 	l := NewLoop(cfg, reg, reconcile)
-	l.due, l.crew.due = due, due
+	l.due, l.scheduler.due = due, due
 	return l
 }
 
@@ -171,7 +171,7 @@ func (l *Loop[K]) serve(ctx context.Context, q *termQueue[K]) {
 		go l.cancelOverdue(joined, cancel)
 	}
 	syncs.Wait()
-	l.crew.disband()
+	l.scheduler.disband()
 	for key, shutdown := q.Get(); !shutdown; key, shutdown = q.Get() { // what is left there counts in the gauge of its depth
 		q.Done(key)
 	}
@@ -194,7 +194,7 @@ func (l *Loop[K]) dispatch(term, work context.Context, q *termQueue[K], syncs *s
 		}
 		var r *run
 		if term.Err() == nil { // the queue still hands out what it held when it was shut down
-			r = l.crew.begin(key, group, l.cfg.Clock.Now())
+			r = l.scheduler.begin(key, group, l.cfg.Clock.Now())
 		}
 		if r == nil {
 			q.Done(key)
@@ -202,7 +202,7 @@ func (l *Loop[K]) dispatch(term, work context.Context, q *termQueue[K], syncs *s
 		}
 		syncs.Go(func() {
 			l.sync(work, q, key, r)
-			for _, key := range l.crew.end(r, l.cfg.Clock.Now()) {
+			for _, key := range l.scheduler.end(r, l.cfg.Clock.Now()) {
 				q.Add(key)
 			}
 		})
@@ -212,7 +212,7 @@ func (l *Loop[K]) dispatch(term, work context.Context, q *termQueue[K], syncs *s
 // awaitVacancy blocks until a sync may begin. It reports false if the term has ended.
 func (l *Loop[K]) awaitVacancy(term context.Context) bool {
 	for term.Err() == nil {
-		free, in := l.crew.vacancy(l.cfg.Clock.Now())
+		free, in := l.scheduler.vacancy(l.cfg.Clock.Now())
 		if free {
 			return true
 		}
@@ -222,7 +222,7 @@ func (l *Loop[K]) awaitVacancy(term context.Context) bool {
 		timer := l.cfg.Clock.NewTimer(in)
 		select {
 		case <-timer.C():
-		case <-l.crew.changed:
+		case <-l.scheduler.changed:
 		case <-term.Done():
 		}
 		timer.Stop()
@@ -264,7 +264,7 @@ type termKey struct{}
 var ErrDraining = fmt.Errorf("the term has ended: %w", context.Canceled)
 
 // Ended is closed when the term that a sync works for has ended; nil if ctx is that of no sync.
-func Ended(ctx context.Context) <-chan struct{} {
+func TermDone(ctx context.Context) <-chan struct{} {
 	ended, _ := ctx.Value(termKey{}).(<-chan struct{})
 	return ended
 }
@@ -273,7 +273,7 @@ func Ended(ctx context.Context) <-chan struct{} {
 // leaves the rest to the next leader, who cannot begin before it returns. ctx is that of the sync; of any other it is false.
 func Draining(ctx context.Context) bool {
 	select {
-	case <-Ended(ctx):
+	case <-TermDone(ctx):
 		return true
 	default:
 		return false
@@ -310,8 +310,8 @@ func (l *Loop[K]) sync(work context.Context, q *termQueue[K], key K, r *run) {
 	default:
 		q.succeed(key, r.requests.Load())
 	}
-	if result.After > 0 {
-		q.AddAfter(key, result.After)
+	if result.RequeueAfter > 0 {
+		q.AddAfter(key, result.RequeueAfter)
 	}
 }
 
@@ -339,4 +339,4 @@ func (l *Loop[K]) contained(ctx context.Context, key K) (result Result, err erro
 }
 
 // Healthy fails when a sync has neither sent a request nor got an answer for two minutes. Outside a term it succeeds.
-func (l *Loop[K]) Healthy() error { return l.crew.check(l.cfg.Clock.Now()) }
+func (l *Loop[K]) Healthy() error { return l.scheduler.check(l.cfg.Clock.Now()) }

@@ -136,10 +136,10 @@ func done() (Result, error)    { return Result{}, nil }
 func fail() (Result, error)    { return Result{}, errors.New("no") }
 func explode() (Result, error) { panic("boom") }
 func failAfter(d time.Duration) func() (Result, error) {
-	return func() (Result, error) { return Result{After: d}, errors.New("no") }
+	return func() (Result, error) { return Result{RequeueAfter: d}, errors.New("no") }
 }
 func after(d time.Duration) func() (Result, error) {
-	return func() (Result, error) { return Result{After: d}, nil }
+	return func() (Result, error) { return Result{RequeueAfter: d}, nil }
 }
 
 func TestAKeyNeverRunsTwiceAtOnce(t *testing.T) {
@@ -289,9 +289,9 @@ func TestSoonest(t *testing.T) {
 		{[]time.Duration{0, 0}, 0},
 		{[]time.Duration{0, 3, 2, 5}, 2},
 		{[]time.Duration{-1, 3}, 3},
-		{[]time.Duration{AtOnce, time.Minute}, AtOnce},
+		{[]time.Duration{Immediately, time.Minute}, Immediately},
 	} {
-		if got := Soonest(tt.waits...); got != tt.want {
+		if got := MinPositive(tt.waits...); got != tt.want {
 			t.Errorf("the soonest of %v is %v, want %v", tt.waits, got, tt.want)
 		}
 	}

@@ -54,7 +54,7 @@ func (m *metrics) observe(result Result, err error, d time.Duration) {
 		label = resultCanceled
 	case err != nil:
 		label = resultError
-	case result.After > 0:
+	case result.RequeueAfter > 0:
 		label = resultRequeue
 	}
 	m.seconds.WithLabelValues(label).Observe(d.Seconds())

@@ -25,16 +25,16 @@ type Registration struct {
 	// DisabledByDefault is upstream's word for a controller that --controllers has to name: * is not enough.
 	DisabledByDefault bool
 	// Off reports whether the controller's own flags switch it off. It is asked after the flags have been parsed. nil: no flag can.
-	Off func() bool
+	Disabled func() bool
 
 	// Watches are the types it reads from caches, without verbs; all controllers share them, so the process itself has the rights. Leases are
 	// not among them, see LeaseNamespaces.
-	Watches []Access
+	WatchPermissions []Access
 	// Needs are the rights that its own requests take: with --use-service-account-credentials, those of its account.
-	Needs []Access
+	Permissions []Access
 	// OnlyReads reports whether the controller sends no writes with its present flags: then only the get, list and watch verbs of Needs are required.
 	// It is asked after the flags have been parsed. nil: it writes.
-	OnlyReads func() bool
+	ReadOnly func() bool
 	// LeaseNamespaces are the namespaces whose Leases it reads.
 	LeaseNamespaces []string
 	// FollowsOwners is for a controller that needs the owner references of objects of every type. The cache of Leases then keeps theirs, which it
@@ -113,6 +113,6 @@ type Access struct {
 	Name        string // empty: any
 	NonResource string // a path instead of the four above
 	Verbs       []string
-	Without     string // what the controller cannot do when one of the verbs is refused; follows its name
+	Impact      string // what the controller cannot do when one of the verbs is refused; follows its name
 	Optional    bool   // it does its work all the same, if not as well: that the right is missing is logged, and no reason not to start
 }

@@ -15,7 +15,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
-	"minikcm/pkg/answer"
+	"minikcm/pkg/outcome"
 )
 
 // NewIdentity returns hostname_uuid, new for each process.
@@ -83,5 +83,5 @@ func refuses(status int) bool {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests:
 		return true
 	}
-	return !answer.Complete(status)
+	return !outcome.Complete(status)
 }

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"minikcm/internal/hooks"
-	"minikcm/pkg/answer"
+	"minikcm/pkg/outcome"
 )
 
 // ErrFenced is in every error of a request the fence refused or cut.
@@ -92,7 +92,7 @@ func (t *fencedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	explain := func(err error) error { return fl.explain(admitted.Context(), err) }
-	land := func(said []byte) { fl.land(answer.Complete(resp.StatusCode) || answer.WebhookFailed(string(said))) }
+	land := func(said []byte) { fl.land(outcome.Complete(resp.StatusCode) || outcome.WebhookFailed(string(said))) }
 	resp.Body = &flightBody{ReadCloser: resp.Body, explain: explain, land: land}
 	if wait := asksToWait(resp); wait > 0 {
 		if err := fl.heed(req.Context(), resp, wait); err != nil {

@@ -112,7 +112,7 @@ func (h *holding) renew(ctx context.Context) bool {
 }
 
 // attempt makes one try to take or renew the lease, and takes note of what came of it.
-func (e *Elector) attempt(ctx context.Context, renewing bool) outcome {
+func (e *Elector) attempt(ctx context.Context, renewing bool) attemptResult {
 	o := e.lease.attempt(ctx, renewing, e.duration)
 	logger := klog.FromContext(ctx)
 	switch {
@@ -134,7 +134,7 @@ func (e *Elector) attempt(ctx context.Context, renewing bool) outcome {
 }
 
 // noteHeld takes note of a write that made or kept us the holder.
-func (e *Elector) noteHeld(o outcome) {
+func (e *Elector) noteHeld(o attemptResult) {
 	e.fence.extend(e.cfg.allowed(o.sent, o.rely))
 	e.deps.Metrics.lease.Set(o.written.Truncate(time.Second).Seconds())
 	e.lock.Lock()

@@ -16,7 +16,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"minikcm/pkg/answer"
+	"minikcm/pkg/outcome"
 )
 
 // leaseClient takes, renews and gives away the Lease for one identity. It remembers what it saw of the Lease, fed by its own requests and
@@ -35,7 +35,7 @@ type leaseClient struct {
 }
 
 // outcome is what came of one attempt at the Lease.
-type outcome struct {
+type attemptResult struct {
 	held bool   // the Lease is ours
 	lost string // why it is not ours any more; "" if it is, or was not before
 	err  error  // why there was no write, or why it failed; nil if the Lease is somebody else's
@@ -51,13 +51,13 @@ type outcome struct {
 
 // attempt makes one try to take the Lease, or to renew it; one that is not ours any more is not renewed. duration is asked before each
 // write for how long it is to hold, and on how much of that writes may rely.
-func (l *leaseClient) attempt(ctx context.Context, renewing bool, duration func() (written, rely time.Duration)) outcome {
+func (l *leaseClient) attempt(ctx context.Context, renewing bool, duration func() (written, rely time.Duration)) attemptResult {
 	// 1. The holder writes over what it knows: one request.
 	var refused error
 	if renewing {
 		stored, holding := l.current()
 		if !holding { // whoever found out has said so
-			return outcome{}
+			return attemptResult{}
 		}
 		o := l.write(ctx, stored, duration)
 		if o.err == nil {
@@ -69,7 +69,7 @@ func (l *leaseClient) attempt(ctx context.Context, renewing bool, duration func(
 	// 2. Everybody else, and a holder whose write failed, reads the Lease.
 	lease, err := l.client.Get(ctx, l.name, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
-		return outcome{err: errors.Join(refused, fmt.Errorf("read the lease: %w", err)), version: l.observed().version}
+		return attemptResult{err: errors.Join(refused, fmt.Errorf("read the lease: %w", err)), version: l.observed().version}
 	}
 	if err != nil {
 		lease = nil
@@ -93,7 +93,7 @@ func (l *leaseClient) current() (*coordinationv1.Lease, bool) {
 }
 
 // judge takes in what a GET showed, nil if there is no Lease, and says whether we may write it.
-func (l *leaseClient) judge(lease *coordinationv1.Lease, renewing bool) (o outcome, ok bool) {
+func (l *leaseClient) judge(lease *coordinationv1.Lease, renewing bool) (o attemptResult, ok bool) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
 	now := l.clock.Now()
@@ -104,7 +104,7 @@ func (l *leaseClient) judge(lease *coordinationv1.Lease, renewing bool) (o outco
 		l.seen = l.seen.read(lease, now)
 		l.watch = l.watch.sawDirect(lease.ResourceVersion, now)
 	}
-	o = outcome{version: l.seen.version, read: true, lost: l.check()}
+	o = attemptResult{version: l.seen.version, read: true, lost: l.check()}
 	if renewing { // what took it away may have been seen before, too
 		return o, l.holding
 	}
@@ -113,7 +113,7 @@ func (l *leaseClient) judge(lease *coordinationv1.Lease, renewing bool) (o outco
 }
 
 // write makes us the holder of the Lease as it was read, or of a new one if that is nil.
-func (l *leaseClient) write(ctx context.Context, read *coordinationv1.Lease, duration func() (written, rely time.Duration)) outcome {
+func (l *leaseClient) write(ctx context.Context, read *coordinationv1.Lease, duration func() (written, rely time.Duration)) attemptResult {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: l.namespace, Name: l.name}}
 	send := func() (*coordinationv1.Lease, error) { return l.client.Create(ctx, lease, metav1.CreateOptions{}) }
 	if read != nil {
@@ -121,11 +121,11 @@ func (l *leaseClient) write(ctx context.Context, read *coordinationv1.Lease, dur
 		send = func() (*coordinationv1.Lease, error) { return l.client.Update(ctx, lease, metav1.UpdateOptions{}) }
 	}
 	written, rely := duration()
-	o := outcome{sent: l.clock.Now(), written: written, rely: rely}
+	o := attemptResult{sent: l.clock.Now(), written: written, rely: rely}
 	lease.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(holderRecord(read, l.identity, o.written, metav1.NewTime(o.sent)))
 	answered, err := send()
 	if err != nil {
-		return outcome{err: fmt.Errorf("write the lease: %w", err), unsure: answer.Of(err) == answer.Unknown}
+		return attemptResult{err: fmt.Errorf("write the lease: %w", err), unsure: outcome.FromError(err) == outcome.Unknown}
 	}
 	l.lock.Lock()
 	defer l.lock.Unlock()
@@ -255,7 +255,7 @@ func (l *leaseClient) leave(ctx context.Context, hold func() time.Duration, paus
 
 func (l *leaseClient) leaveOnce(ctx context.Context, hold time.Duration) error {
 	lease, err := l.client.Get(ctx, l.name, metav1.GetOptions{})
-	if answer.NotFound(err, l.name) {
+	if outcome.IsNotFound(err, l.name) {
 		return errNotOurs
 	}
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"k8s.io/klog/v2/ktesting"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"minikcm/pkg/internal/fakeapi"
+	"minikcm/internal/fakeapi"
 )
 
 // testServing is the default endpoint with all its pages, asking api who and whether; nil api is nobody.

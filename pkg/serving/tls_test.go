@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	cliflag "k8s.io/component-base/cli/flag"
 
-	"minikcm/pkg/internal/fakeapi"
+	"minikcm/internal/fakeapi"
 )
 
 func TestServingClientCertificates(t *testing.T) {

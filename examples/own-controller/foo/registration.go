@@ -41,11 +41,11 @@ func Registration(cfg *Config) controller.Registration {
 	return controller.Registration{
 		Name: Name, Alias: "foo", Agent: Name,
 		Config: cfg, Section: "FooController",
-		Watches: []controller.Access{{Group: Foos.Group, Resource: "foos"}, {Group: "apps", Resource: "deployments"}},
-		Needs: []controller.Access{
-			{Group: Foos.Group, Resource: "foos/status", Verbs: []string{"patch"}, Without: "cannot tell how many replicas are available"},
-			{Group: Foos.Group, Resource: "foos/finalizers", Verbs: []string{"update"}, Without: "cannot create Deployments that keep their owner"},
-			{Group: "apps", Resource: "deployments", Verbs: []string{"create", "update"}, Without: "cannot keep Deployments"},
+		WatchPermissions: []controller.Access{{Group: Foos.Group, Resource: "foos"}, {Group: "apps", Resource: "deployments"}},
+		Permissions: []controller.Access{
+			{Group: Foos.Group, Resource: "foos/status", Verbs: []string{"patch"}, Impact: "cannot tell how many replicas are available"},
+			{Group: Foos.Group, Resource: "foos/finalizers", Verbs: []string{"update"}, Impact: "cannot create Deployments that keep their owner"},
+			{Group: "apps", Resource: "deployments", Verbs: []string{"create", "update"}, Impact: "cannot keep Deployments"},
 		},
 		New: func(b controller.Base) (controller.Controller, error) { return build(*cfg, b) },
 	}

@@ -20,10 +20,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
 
-	"minikcm/pkg/answer"
+	"minikcm/internal/fakeapi"
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
-	"minikcm/pkg/internal/fakeapi"
+	"minikcm/pkg/outcome"
 )
 
 // withTemplate makes what it is asked for, changed on its way.
@@ -133,7 +133,7 @@ func TestAnUnansweredCreateKeepsItsName(t *testing.T) {
 	landed.UID, landed.ResourceVersion = "landed", "60"
 	b.on("get replicasets", func(int, clienttesting.Action) (runtime.Object, error) { return landed, nil })
 	b.client.ClearActions()
-	if result, err := b.run(t.Context()); err != nil || result.After == 0 {
+	if result, err := b.run(t.Context()); err != nil || result.RequeueAfter == 0 {
 		t.Errorf("%+v, %v; want to look again", result, err)
 	}
 	b.wants(t, "create replicasets", "get replicasets")
@@ -210,8 +210,8 @@ func TestWhatAnUnansweredCreateReserves(t *testing.T) {
 	if present, others := l.reserved("web-a"); present != 3 || others != 0 {
 		t.Errorf("the same template: reserved %d and %d, want 3 and 0", present, others)
 	}
-	if in := l.decided(now); in != answer.LandsWithin {
-		t.Errorf("decided in %v, want %v", in, answer.LandsWithin)
+	if in := l.decided(now); in != outcome.MaxCompletionDelay {
+		t.Errorf("decided in %v, want %v", in, outcome.MaxCompletionDelay)
 	}
 	ours := newReplicaSet(d, nil, 3)
 	ours.OwnerReferences[0].UID = "web"
@@ -219,7 +219,7 @@ func TestWhatAnUnansweredCreateReserves(t *testing.T) {
 		t.Errorf("seen: %d made, sizes %v", made, l.sizes)
 	}
 	l.begin("web-a", 3, now)
-	l.resolve(nil, none, now.Add(answer.LandsWithin))
+	l.resolve(nil, none, now.Add(outcome.MaxCompletionDelay))
 	if _, others := l.reserved(""); others != 0 {
 		t.Errorf("%d reserved though it can no longer come to exist", others)
 	}
@@ -257,7 +257,7 @@ func TestATakenNameCountsAsACollision(t *testing.T) {
 			b.d.Status = status
 			b.client.ClearActions()
 			result, err := b.run(t.Context())
-			if err != nil || result.After != time.Second {
+			if err != nil || result.RequeueAfter != time.Second {
 				t.Errorf("taken again: %+v, %v; want After 1 s", result, err)
 			}
 			b.wants(t, "create replicasets", "get replicasets")
@@ -276,7 +276,7 @@ func TestAChangedTemplateMakesNoStorm(t *testing.T) {
 		return got, err
 	})
 	result, err := b.run(t.Context())
-	if err != nil || result.After != controller.BarrierPatience && result.After != minChanged {
+	if err != nil || result.RequeueAfter != controller.BarrierPatience && result.RequeueAfter != minChanged {
 		t.Errorf("%+v, %v", result, err)
 	}
 	b.wants(t, "create replicasets", "update deployments/status")
@@ -496,10 +496,10 @@ func TestAReplicaSetThatCannotBeScaledDoesNotHoldUpTheRollout(t *testing.T) {
 		switch result, err := b.run(t.Context()); {
 		case apierrors.IsForbidden(err):
 			b.clock.Step(5 * time.Millisecond) // the back-off of the queue
-		case err != nil || result.After == 0:
+		case err != nil || result.RequeueAfter == 0:
 			t.Fatalf("%+v, %v; want to look again", result, err)
 		default:
-			b.clock.Step(result.After)
+			b.clock.Step(result.RequeueAfter)
 		}
 	}
 }
@@ -510,11 +510,11 @@ func TestAFailedTestIsNoRefusal(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		live func(*appsv1.ReplicaSet)
-		want answer.Meaning
+		want outcome.Outcome
 	}{
-		{"resized", func(rs *appsv1.ReplicaSet) { rs.Generation++; rs.ResourceVersion = "90" }, answer.Conflict},
-		{"replaced", func(rs *appsv1.ReplicaSet) { rs.UID = "another" }, answer.Missing},
-		{"as it was: refused", func(*appsv1.ReplicaSet) {}, answer.Refused},
+		{"resized", func(rs *appsv1.ReplicaSet) { rs.Generation++; rs.ResourceVersion = "90" }, outcome.Conflict},
+		{"replaced", func(rs *appsv1.ReplicaSet) { rs.UID = "another" }, outcome.NotFound},
+		{"as it was: refused", func(*appsv1.ReplicaSet) {}, outcome.Rejected},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := rollingBench(t)
@@ -529,7 +529,7 @@ func TestAFailedTestIsNoRefusal(t *testing.T) {
 				t.Errorf("outcome %s, want %s", r.outcome, tt.want)
 			}
 			err := b.writes.note(t.Context(), b.task, change{rs: b.sets[0], from: 3, to: 2}, r)
-			if moved := errors.Is(err, errMoved); moved != (tt.want != answer.Refused) {
+			if moved := errors.Is(err, errMoved); moved != (tt.want != outcome.Rejected) {
 				t.Errorf("error %v", err)
 			}
 		})
@@ -539,7 +539,7 @@ func TestAFailedTestIsNoRefusal(t *testing.T) {
 // TestAnUnansweredResizeIsSentAgain before anything else is decided, as it was.
 func TestAnUnansweredResizeIsSentAgain(t *testing.T) {
 	lost := func(b *bench) {
-		b.ledger.resizes[b.sets[0].UID] = unansweredResize{change: change{rs: b.sets[0], from: 3, to: 2}, until: now.Add(answer.LandsWithin)}
+		b.ledger.resizes[b.sets[0].UID] = unansweredResize{change: change{rs: b.sets[0], from: 3, to: 2}, until: now.Add(outcome.MaxCompletionDelay)}
 	}
 	moved := apierrors.NewGenericServerResponse(422, "patch", setResource, "old", "test failed", 0, false)
 	live := func(b *bench, generation int64, size int32) {
@@ -554,7 +554,7 @@ func TestAnUnansweredResizeIsSentAgain(t *testing.T) {
 		lost(b)
 		replyTo(b, nil)
 		result, err := b.run(t.Context())
-		if err != nil || result.After != time.Second || len(b.ledger.resizes) > 0 || !b.ledger.barrier.Unseen() {
+		if err != nil || result.RequeueAfter != time.Second || len(b.ledger.resizes) > 0 || !b.ledger.barrier.Unseen() {
 			t.Errorf("%+v, %v, still not answered %d", result, err, len(b.ledger.resizes))
 		}
 		b.wants(t, "patch replicasets")
@@ -595,14 +595,14 @@ func TestAnUnansweredResizeIsSentAgain(t *testing.T) {
 		lost(b)
 		replyTo(b, map[string]error{"old": apierrors.NewForbidden(setResource, "old", errors.New("no"))})
 		result, err := b.run(t.Context())
-		if err != nil || result.After == 0 || result.After > answer.LandsWithin {
+		if err != nil || result.RequeueAfter == 0 || result.RequeueAfter > outcome.MaxCompletionDelay {
 			t.Errorf("%+v, %v", result, err)
 		}
 		b.wants(t, "patch replicasets", "update deployments/status")
 		if got, held := b.written().Status.ObservedGeneration, testutil.ToFloat64(b.metrics.held.WithLabelValues("resize_unanswered")); got != 0 || held != 1 {
 			t.Errorf("generation %d observed, held %v times", got, held)
 		}
-		b.clock.SetTime(now.Add(answer.LandsWithin))
+		b.clock.SetTime(now.Add(outcome.MaxCompletionDelay))
 		if settling, err := b.writes.settle(t.Context(), b.task); err != nil || settling.again > 0 || len(b.ledger.resizes) > 0 {
 			t.Errorf("when it can no longer be carried out: %+v, %v, %d", settling, err, len(b.ledger.resizes))
 		}
@@ -614,7 +614,7 @@ func TestAnUnansweredResizeIsSentAgain(t *testing.T) {
 		lost(b)
 		live(b, b.sets[0].Generation, 3)
 		replyTo(b, nil)
-		if result, err := b.run(t.Context()); err != nil || result.After != answer.LandsWithin {
+		if result, err := b.run(t.Context()); err != nil || result.RequeueAfter != outcome.MaxCompletionDelay {
 			t.Errorf("%+v, %v; want to wait until it can no longer be carried out", result, err)
 		}
 		b.wants(t, "get replicasets", "update deployments/status")
@@ -661,7 +661,7 @@ func TestAConflictOfTheStatusIsQuiet(t *testing.T) {
 	b := newBench(t, newDeployment(0))
 	b.on("create replicasets", answersMade)
 	b.on("update deployments/status", fails(apierrors.NewConflict(setResource, "web", errors.New("changed"))))
-	if result, err := b.run(t.Context()); err != nil || result.After != time.Second {
+	if result, err := b.run(t.Context()); err != nil || result.RequeueAfter != time.Second {
 		t.Errorf("%+v, %v; want to wait for the cache", result, err)
 	}
 }
@@ -673,7 +673,7 @@ func TestARejectedStatusKeepsTheTimers(t *testing.T) {
 	b := newBench(t, d, owned(d, "v1", newNext("new", 2, sizedFor(4, 5), revision("2"))), old)
 	b.ledger.resizedAt[old.UID] = now
 	b.on("update deployments/status", fails(apierrors.NewForbidden(setResource, "web", errors.New("webhook"))))
-	if result, err := b.run(t.Context()); err == nil || result.After == 0 || result.After > longestPace {
+	if result, err := b.run(t.Context()); err == nil || result.RequeueAfter == 0 || result.RequeueAfter > longestPace {
 		t.Errorf("result %+v, error %v; want an error, and After at most %v", result, err, longestPace)
 	}
 }
@@ -835,7 +835,7 @@ func TestARefusedRollbackIsTold(t *testing.T) {
 	b.wants(t, "get replicasets", "update deployments")
 
 	delete(b.d.Annotations, appsv1.DeprecatedRollbackTo)
-	if result, err := b.run(t.Context()); err != nil || result.After != 0 {
+	if result, err := b.run(t.Context()); err != nil || result.RequeueAfter != 0 {
 		t.Errorf("no longer asked for: %+v, %v; want nothing to wait for", result, err)
 	}
 }
@@ -886,7 +886,7 @@ func TestAnOrphanIsAdoptedAfterALiveRead(t *testing.T) {
 		b.on("get deployments", func(int, clienttesting.Action) (runtime.Object, error) {
 			return newDeployment(3, func(d *appsv1.Deployment) { d.UID = "another" }), nil
 		})
-		if result, err := b.run(t.Context()); err != nil || result.After != time.Second {
+		if result, err := b.run(t.Context()); err != nil || result.RequeueAfter != time.Second {
 			t.Errorf("%+v, %v", result, err)
 		}
 		b.wants(t, "get deployments")
@@ -969,7 +969,7 @@ func TestRecreateAsksForPodsOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		result, err := b.run(t.Context())
-		if err != nil || result.After != time.Second {
+		if err != nil || result.RequeueAfter != time.Second {
 			t.Errorf("%+v, %v", result, err)
 		}
 		b.wants(t, "list pods", "update deployments/status")

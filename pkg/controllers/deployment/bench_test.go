@@ -21,7 +21,7 @@ import (
 
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
-	"minikcm/pkg/controllers/internal/selection"
+	"minikcm/pkg/controllers/internal/selectors"
 )
 
 var setResource = schema.GroupResource{Group: "apps", Resource: "replicasets"}
@@ -62,7 +62,7 @@ func newBench(t *testing.T, d *appsv1.Deployment, sets ...*appsv1.ReplicaSet) *b
 		t.Fatal(err)
 	}
 	c.baseline.Read(t.Context(), clk, func(context.Context) (controller.Versions, error) { return nil, nil })
-	selector, err := selection.Of(d.Spec.Selector)
+	selector, err := selectors.Of(d.Spec.Selector)
 	if err != nil {
 		t.Fatal(err)
 	}

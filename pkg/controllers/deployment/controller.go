@@ -19,7 +19,7 @@ import (
 
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
-	"minikcm/pkg/controllers/internal/wake"
+	"minikcm/pkg/controllers/internal/enqueue"
 )
 
 const (
@@ -50,7 +50,7 @@ type Controller struct {
 	deps Deps
 
 	loop     *controller.Loop[cache.ObjectName]
-	wake     *wake.Owners[*appsv1.Deployment, *appsv1.ReplicaSet]
+	wake     *enqueue.Owners[*appsv1.Deployment, *appsv1.ReplicaSet]
 	inTerm   atomic.Bool                 // handlers need not look anything up otherwise
 	log      atomic.Pointer[klog.Logger] // of the latest term, for handlers; nil before the first
 	baseline controller.Baseline

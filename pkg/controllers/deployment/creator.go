@@ -12,8 +12,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
-	"minikcm/pkg/answer"
 	"minikcm/pkg/controller"
+	"minikcm/pkg/outcome"
 )
 
 // terminatingRecheck repeats a create after an answer that the namespace is terminating. The answer may be about an earlier namespace of this name.
@@ -47,21 +47,21 @@ func (w *writer) create(ctx context.Context, t task, want *appsv1.ReplicaSet) cr
 		return creation{fate: createUnknown, err: controller.ErrDraining}
 	}
 	if _, there := w.sets.Get(cache.NewObjectName(want.Namespace, want.Name)); there {
-		return w.explain(ctx, t, want, controller.Create{Name: want.Name}, answer.Exists, nil)
+		return w.explain(ctx, t, want, controller.Create{Name: want.Name}, outcome.Exists, nil)
 	}
 	attempt := t.ledger.begin(want.Name, orOne(want.Spec.Replicas), w.clock.Now())
 	var got *appsv1.ReplicaSet
-	outcome, err := answer.Send(ctx, func(ctx context.Context) (err error) {
+	res, err := outcome.Do(ctx, func(ctx context.Context) (err error) {
 		got, err = w.client.AppsV1().ReplicaSets(want.Namespace).Create(ctx, want.DeepCopy(), metav1.CreateOptions{})
 		return err
 	})
 	switch {
-	case outcome == answer.Done:
+	case res == outcome.Done:
 		return w.made(ctx, t, want, got, attempt)
-	case outcome == answer.Exists, outcome == answer.Refused && attempt.Unknown:
-		return w.explain(ctx, t, want, attempt, outcome, err)
+	case res == outcome.Exists, res == outcome.Rejected && attempt.Unknown:
+		return w.explain(ctx, t, want, attempt, res, err)
 	}
-	return w.notMade(t, want, attempt, outcome, err)
+	return w.notMade(t, want, attempt, res, err)
 }
 
 // made takes the answer to a create. Something may have changed the template, the labels or the owner on its way: then the ReplicaSet would never be found
@@ -102,26 +102,26 @@ func (w *writer) made(ctx context.Context, t task, want, got *appsv1.ReplicaSet,
 // delete deletes a ReplicaSet, whatever has become of it since it was made.
 func (w *writer) delete(ctx context.Context, rs *appsv1.ReplicaSet) error {
 	err := w.client.AppsV1().ReplicaSets(rs.Namespace).Delete(ctx, rs.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &rs.UID}})
-	switch answer.Of(err) {
-	case answer.Missing, answer.Conflict: // that one has gone
+	switch outcome.FromError(err) {
+	case outcome.NotFound, outcome.Conflict: // that one has gone
 		return nil
 	}
 	return err
 }
 
 // explain looks for the ReplicaSet that has the name.
-func (w *writer) explain(ctx context.Context, t task, want *appsv1.ReplicaSet, attempt controller.Create, outcome answer.Meaning, refusal error) creation {
+func (w *writer) explain(ctx context.Context, t task, want *appsv1.ReplicaSet, attempt controller.Create, res outcome.Outcome, refusal error) creation {
 	found, err := w.read.set(ctx, want.Namespace, want.Name, readNameTaken)
 	switch {
 	case err != nil:
-		attempt.Unknown, attempt.Until = true, w.clock.Now().Add(answer.LandsWithin)
-		t.ledger.creates.Keep(attempt)
+		attempt.Unknown, attempt.Until = true, w.clock.Now().Add(outcome.MaxCompletionDelay)
+		t.ledger.creates.Retry(attempt)
 		return creation{fate: createUnknown, err: errors.Join(refusal, err)}
-	case found == nil && outcome == answer.Exists:
-		t.ledger.creates.Keep(attempt) // it was there a moment ago, and the name is free again
+	case found == nil && res == outcome.Exists:
+		t.ledger.creates.Retry(attempt) // it was there a moment ago, and the name is free again
 		return creation{fate: createMet}
 	case found == nil:
-		return w.notMade(t, want, attempt, outcome, refusal) // the earlier attempt may still be on its way
+		return w.notMade(t, want, attempt, res, refusal) // the earlier attempt may still be on its way
 	case controls(t.d, found) && t.selects(found) && found.DeletionTimestamp == nil && sameTemplate(&found.Spec.Template, &t.d.Spec.Template):
 		t.ledger.end(want.Name)
 		t.ledger.barrier.Require(w.sets, found.ResourceVersion, t.now)
@@ -150,27 +150,27 @@ func (w *writer) explain(ctx context.Context, t task, want *appsv1.ReplicaSet, a
 }
 
 // notMade takes an answer that says that nothing was made, or says nothing.
-func (w *writer) notMade(t task, want *appsv1.ReplicaSet, attempt controller.Create, outcome answer.Meaning, err error) creation {
+func (w *writer) notMade(t task, want *appsv1.ReplicaSet, attempt controller.Create, res outcome.Outcome, err error) creation {
 	now := w.clock.Now()
 	switch {
-	case outcome == answer.Unknown:
-		attempt.Unknown, attempt.Until = true, now.Add(answer.LandsWithin)
-		t.ledger.creates.Keep(attempt)
+	case res == outcome.Unknown:
+		attempt.Unknown, attempt.Until = true, now.Add(outcome.MaxCompletionDelay)
+		t.ledger.creates.Retry(attempt)
 	case attempt.Unknown:
-		t.ledger.creates.Keep(attempt)
+		t.ledger.creates.Retry(attempt)
 	default:
 		t.ledger.end(want.Name)
 	}
 	err = fmt.Errorf("create ReplicaSet %s: %w", want.Name, err)
 	c := creation{fate: createUnknown, err: err}
-	switch outcome {
-	case answer.Terminating:
+	switch res {
+	case outcome.Terminating:
 		return creation{fate: createRefused, hold: holdTerminating, again: terminatingRecheck}
-	case answer.Refused, answer.Missing: // a conflict, of a quota for instance, is gone at the next try
+	case outcome.Rejected, outcome.NotFound: // a conflict, of a quota for instance, is gone at the next try
 		c.fate, c.hold = createRefused, holdCreateBackoff
 	}
 	if !stopped(err) {
-		c.message = fmt.Sprintf("Failed to create new replica set %q: %v", want.Name, answer.ForUsers(errors.Unwrap(err)))
+		c.message = fmt.Sprintf("Failed to create new replica set %q: %v", want.Name, outcome.EventMessage(errors.Unwrap(err)))
 		w.recorder.Event(t.d, corev1.EventTypeWarning, reasonCreateFailed, c.message)
 	}
 	return c

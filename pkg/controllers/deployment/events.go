@@ -9,7 +9,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"minikcm/pkg/caches"
-	"minikcm/pkg/controllers/internal/wake"
+	"minikcm/pkg/controllers/internal/enqueue"
 )
 
 func (c *Controller) register() error {
@@ -42,8 +42,8 @@ func (c *Controller) register() error {
 func (c *Controller) enqueue(d *appsv1.Deployment) { c.loop.Add(cache.MetaObjectToName(d)) }
 
 // wakes is who is woken by what happens to ReplicaSets and namespaces.
-func (c *Controller) wakes() *wake.Owners[*appsv1.Deployment, *appsv1.ReplicaSet] {
-	return &wake.Owners[*appsv1.Deployment, *appsv1.ReplicaSet]{
+func (c *Controller) wakes() *enqueue.Owners[*appsv1.Deployment, *appsv1.ReplicaSet] {
+	return &enqueue.Owners[*appsv1.Deployment, *appsv1.ReplicaSet]{
 		Kind: kind, InTerm: &c.inTerm, Get: c.deps.Deployments.Get, In: c.deps.Deployments.InNamespace,
 		Selector: func(d *appsv1.Deployment) *metav1.LabelSelector { return d.Spec.Selector },
 		Wake:     c.enqueue,

@@ -8,8 +8,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"minikcm/pkg/answer"
 	"minikcm/pkg/controller"
+	"minikcm/pkg/outcome"
 )
 
 // ledger is what this process wrote for one Deployment in this term, as far as the caches may not show it or the API server has not answered, and
@@ -113,14 +113,14 @@ func (l *ledger) observe(rs *appsv1.ReplicaSet) {
 // begin notes that a ReplicaSet is about to be created, and returns what was known of its name before.
 func (l *ledger) begin(name string, size int, now time.Time) controller.Create {
 	l.sizes[name] = max(l.sizes[name], size)
-	before := l.creates.Begin(name)
-	l.creates.Keep(controller.Create{Name: name, Unknown: true, Until: now.Add(answer.LandsWithin)})
+	before := l.creates.Start(name)
+	l.creates.Retry(controller.Create{Name: name, Unknown: true, Until: now.Add(outcome.MaxCompletionDelay)})
 	return before
 }
 
 // end forgets a create whose fate is known.
 func (l *ledger) end(name string) {
-	l.creates.End(name)
+	l.creates.Done(name)
 	delete(l.sizes, name)
 }
 
@@ -163,7 +163,7 @@ func (l *ledger) reserved(name string) (present, others int) {
 // decided returns when the fate of the first unanswered create is known, if nobody sees the ReplicaSet before; 0: there is none.
 func (l *ledger) decided(now time.Time) (in time.Duration) {
 	for _, until := range l.creates.Unanswered() {
-		in = controller.Soonest(in, max(until.Sub(now), controller.AtOnce))
+		in = controller.MinPositive(in, max(until.Sub(now), controller.Immediately))
 	}
 	return in
 }

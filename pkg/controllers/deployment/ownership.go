@@ -43,7 +43,7 @@ func (o *owners) adoptAndRelease(ctx context.Context, t task) (mine []*appsv1.Re
 	}
 	toAdopt, adoptLater := ownerpatch.Admitted(t.throttle.ownership, c.adopt, t.now)
 	toRelease, releaseLater := ownerpatch.Admitted(t.throttle.ownership, c.release, t.now)
-	again = controller.Soonest(adoptLater, releaseLater)
+	again = controller.MinPositive(adoptLater, releaseLater)
 	if len(toAdopt) > 0 {
 		if err := o.mayAdopt(ctx, t); err != nil {
 			return nil, 0, err
@@ -58,13 +58,13 @@ func (o *owners) adoptAndRelease(ctx context.Context, t task) (mine []*appsv1.Re
 		if err != nil {
 			return nil, 0, err
 		}
-		again = controller.Soonest(again, refused)
+		again = controller.MinPositive(again, refused)
 		switch {
 		case adopted == nil:
 		case controls(t.d, adopted):
 			c.mine = append(c.mine, adopted)
 		default:
-			again = controller.Soonest(again, o.refuse(t, adopted, "Adopt", errors.New("it has another owner, or none, after that")))
+			again = controller.MinPositive(again, o.refuse(t, adopted, "Adopt", errors.New("it has another owner, or none, after that")))
 		}
 	}
 	for _, rs := range toRelease {
@@ -76,7 +76,7 @@ func (o *owners) adoptAndRelease(ctx context.Context, t task) (mine []*appsv1.Re
 		if err != nil {
 			return nil, 0, err
 		}
-		again = controller.Soonest(again, refused)
+		again = controller.MinPositive(again, refused)
 	}
 	return c.mine, again, nil
 }

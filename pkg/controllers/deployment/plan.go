@@ -25,7 +25,7 @@ type plan struct {
 	room     int                // by how many pods sizes may rise after create, before other changes make room; less than 0: those must make some first
 	status   appsv1.DeploymentStatus
 	revision string               // annotation of the Deployment; empty: it keeps what it has
-	outcome  outcome              // of which status and revision tell
+	outcome  applyResult          // of which status and revision tell
 	delete   []*appsv1.ReplicaSet // lowest revision first, then the spoiled ones
 
 	confirm bool          // list the pods that the Deployment selects from the API server; if none of an old ReplicaSet is unfinished, plan again with oldPodsGone

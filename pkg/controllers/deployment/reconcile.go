@@ -15,7 +15,7 @@ import (
 
 	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/internal/live"
-	"minikcm/pkg/controllers/internal/selection"
+	"minikcm/pkg/controllers/internal/selectors"
 )
 
 // reconcile brings one Deployment a step closer to its spec.
@@ -32,7 +32,7 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 	known := c.memories.of(key, d.UID)
 	t := task{key: key, now: c.deps.Clock.Now(), at: at, d: d, ledger: known.ledger, throttle: known.throttle}
 	var err error
-	if t.selector, err = selection.Of(d.Spec.Selector); err != nil {
+	if t.selector, err = selectors.Of(d.Spec.Selector); err != nil {
 		return c.unselected(ctx, t, err)
 	}
 
@@ -42,7 +42,7 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 	switch barrier := &t.ledger.barrier; barrier.State(at, t.now) {
 	case controller.Behind:
 		barrier.Wait(t.now)
-		return controller.Result{After: controller.BarrierRecheck}, nil
+		return controller.Result{RequeueAfter: controller.BarrierRecheck}, nil
 	case controller.Overdue:
 		barrier.Wait(t.now)
 		klog.FromContext(ctx).V(2).Info("Caches do not show our own writes, reading live",
@@ -59,7 +59,7 @@ func (c *Controller) step(ctx context.Context, t task, liveReason string) (contr
 	// 4. Writes of sizes that were not answered are sent again: until it is known what became of them nothing else is decided.
 	settling, err := c.writes.settle(ctx, t)
 	if err != nil || settling.answered {
-		return controller.Result{After: controller.BarrierRecheck}, err
+		return controller.Result{RequeueAfter: controller.BarrierRecheck}, err
 	}
 	t.unsettled = settling.again > 0
 
@@ -87,7 +87,7 @@ func (c *Controller) step(ctx context.Context, t task, liveReason string) (contr
 			return controller.Result{}, err
 		}
 	}
-	again = controller.Soonest(again, judged.again)
+	again = controller.MinPositive(again, judged.again)
 
 	// 7. A rollback is all that a sync does.
 	if judged.plan.rollback != nil {
@@ -123,11 +123,11 @@ func (c *Controller) step(ctx context.Context, t task, liveReason string) (contr
 	}
 
 	// 11. When to look again, if no event comes, also after a failure.
-	again = controller.Soonest(again, a.plan.again, a.again, statusAgain, settling.again, t.ledger.decided(t.now))
+	again = controller.MinPositive(again, a.plan.again, a.again, statusAgain, settling.again, t.ledger.decided(t.now))
 	if t.ledger.barrier.Unseen() {
-		again = controller.Soonest(again, controller.BarrierPatience) // it is the events of our own writes that wake us, and they may be what is missing
+		again = controller.MinPositive(again, controller.BarrierPatience) // it is the events of our own writes that wake us, and they may be what is missing
 	}
-	return controller.Result{After: again}, errors.Join(a.err, statusErr, pruneErr)
+	return controller.Result{RequeueAfter: again}, errors.Join(a.err, statusErr, pruneErr)
 }
 
 // decision is what a sync makes of the ReplicaSets that it has read.
@@ -167,7 +167,7 @@ func (c *Controller) confirm(ctx context.Context, t task, judged *decision) (err
 		return nil
 	}
 	judged.plan.held = append(judged.plan.held, holdOldPods)
-	judged.again = controller.Soonest(judged.again, controller.BarrierRecheck) // the cache is behind and may show the end of the last pod before we know of it
+	judged.again = controller.MinPositive(judged.again, controller.BarrierRecheck) // the cache is behind and may show the end of the last pod before we know of it
 	return nil
 }
 
@@ -190,7 +190,7 @@ func (c *Controller) facts(t task, found bool, again *time.Duration) facts {
 	digest := func() string { return t.ledger.templates.digestOf(t.d) }
 	f.suspect = t.throttle.suspects(digest)
 	if wait := t.throttle.changed.wait(t.now); wait > 0 && f.suspect {
-		f.holdCreate, *again = holdTemplateChanged, controller.Soonest(*again, wait)
+		f.holdCreate, *again = holdTemplateChanged, controller.MinPositive(*again, wait)
 	}
 	return f
 }
@@ -210,7 +210,7 @@ func (c *Controller) doubts(t task, d decision) string {
 
 // unselected ends the sync of a Deployment whose selector selects nothing, or everything. Only a change can mend it.
 func (c *Controller) unselected(ctx context.Context, t task, err error) (controller.Result, error) {
-	if !errors.Is(err, selection.ErrAll) {
+	if !errors.Is(err, selectors.ErrAll) {
 		utilruntime.HandleErrorWithContext(ctx, err, "Deployment has an invalid selector")
 		return controller.Result{}, nil
 	}
@@ -224,7 +224,7 @@ func (c *Controller) unselected(ctx context.Context, t task, err error) (control
 // ended is the answer of a sync. That something has changed meanwhile is no failure.
 func ended(result controller.Result, err error) (controller.Result, error) {
 	if errors.Is(err, live.ErrReplaced) || errors.Is(err, errMoved) {
-		return controller.Result{After: controller.BarrierRecheck}, nil
+		return controller.Result{RequeueAfter: controller.BarrierRecheck}, nil
 	}
 	return result, err
 }

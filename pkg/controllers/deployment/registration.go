@@ -42,20 +42,20 @@ func Registration(cfg *Config) controller.Registration {
 			controller.TerminatingReplicas: controller.TerminatingReplicasStages(),
 		},
 		Config: cfg, Section: "DeploymentController",
-		Watches: []controller.Access{
+		WatchPermissions: []controller.Access{
 			{Group: "apps", Resource: "deployments"}, {Group: "apps", Resource: "replicasets"}, {Resource: "pods"}, {Resource: "namespaces"},
 		},
-		Needs: []controller.Access{
-			{Group: "apps", Resource: "deployments", Verbs: []string{"get"}, Without: "cannot adopt ReplicaSets or write the first time in a term"},
-			{Group: "apps", Resource: "deployments", Verbs: []string{"list"}, Without: "reads every Deployment live in each term", Optional: true},
-			{Group: "apps", Resource: "deployments", Verbs: []string{"update"}, Without: "cannot carry out the annotation deprecated.deployment.rollback.to"},
-			{Group: "apps", Resource: "deployments/status", Verbs: []string{"update"}, Without: "cannot tell how a rollout goes"},
-			{Group: "apps", Resource: "deployments/finalizers", Verbs: []string{"update"}, Without: "cannot create ReplicaSets that keep their owner"}, // blockOwnerDeletion
-			{Group: "apps", Resource: "replicasets", Verbs: []string{"get", "list"}, Without: "cannot write the first time in a term or after a lost answer"},
-			{Group: "apps", Resource: "replicasets", Verbs: []string{"create"}, Without: "cannot begin a rollout"},
-			{Group: "apps", Resource: "replicasets", Verbs: []string{"patch"}, Without: "cannot scale, adopt or release ReplicaSets"},
-			{Group: "apps", Resource: "replicasets", Verbs: []string{"delete"}, Without: "cannot clean up the history"},
-			{Resource: "pods", Verbs: []string{"list"}, Without: "cannot roll out with the strategy Recreate"},
+		Permissions: []controller.Access{
+			{Group: "apps", Resource: "deployments", Verbs: []string{"get"}, Impact: "cannot adopt ReplicaSets or write the first time in a term"},
+			{Group: "apps", Resource: "deployments", Verbs: []string{"list"}, Impact: "reads every Deployment live in each term", Optional: true},
+			{Group: "apps", Resource: "deployments", Verbs: []string{"update"}, Impact: "cannot carry out the annotation deprecated.deployment.rollback.to"},
+			{Group: "apps", Resource: "deployments/status", Verbs: []string{"update"}, Impact: "cannot tell how a rollout goes"},
+			{Group: "apps", Resource: "deployments/finalizers", Verbs: []string{"update"}, Impact: "cannot create ReplicaSets that keep their owner"}, // blockOwnerDeletion
+			{Group: "apps", Resource: "replicasets", Verbs: []string{"get", "list"}, Impact: "cannot write the first time in a term or after a lost answer"},
+			{Group: "apps", Resource: "replicasets", Verbs: []string{"create"}, Impact: "cannot begin a rollout"},
+			{Group: "apps", Resource: "replicasets", Verbs: []string{"patch"}, Impact: "cannot scale, adopt or release ReplicaSets"},
+			{Group: "apps", Resource: "replicasets", Verbs: []string{"delete"}, Impact: "cannot clean up the history"},
+			{Resource: "pods", Verbs: []string{"list"}, Impact: "cannot roll out with the strategy Recreate"},
 		},
 		New: func(b controller.Base) (controller.Controller, error) {
 			c := *cfg

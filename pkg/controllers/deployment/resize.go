@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
-	"minikcm/pkg/answer"
 	"minikcm/pkg/controller"
+	"minikcm/pkg/outcome"
 )
 
 const reasonScaling = "ScalingReplicaSet" // as upstream
@@ -75,7 +75,7 @@ func (c change) mergePatch() ([]byte, error) {
 
 // patched is the reply to one change.
 type patched struct {
-	outcome answer.Meaning     // Conflict: the ReplicaSet is not what was judged
+	outcome outcome.Outcome    // Conflict: the ReplicaSet is not what was judged
 	set     *appsv1.ReplicaSet // as it is now, if it is known
 	err     error
 }
@@ -83,29 +83,29 @@ type patched struct {
 // send carries out a change. A failed test is answered like an object that cannot be, so a look tells one from the other.
 func (w *writer) send(ctx context.Context, c change) patched {
 	if controller.Draining(ctx) {
-		return patched{outcome: answer.Unsent, err: controller.ErrDraining}
+		return patched{outcome: outcome.NotSent, err: controller.ErrDraining}
 	}
 	patchType, body, err := c.body()
 	if err != nil {
-		return patched{outcome: answer.Unsent, err: err}
+		return patched{outcome: outcome.NotSent, err: err}
 	}
 	var got *appsv1.ReplicaSet
-	outcome, err := answer.Send(ctx, func(ctx context.Context) (err error) {
+	res, err := outcome.Do(ctx, func(ctx context.Context) (err error) {
 		got, err = w.client.AppsV1().ReplicaSets(c.rs.Namespace).Patch(ctx, c.rs.Name, patchType, body, metav1.PatchOptions{})
 		return err
 	})
-	r := patched{outcome: outcome, set: got, err: err}
-	if outcome != answer.Conflict && !(outcome == answer.Refused && apierrors.IsInvalid(err)) {
+	r := patched{outcome: res, set: got, err: err}
+	if res != outcome.Conflict && !(res == outcome.Rejected && apierrors.IsInvalid(err)) {
 		return r
 	}
 	live, readErr := w.read.set(ctx, c.rs.Namespace, c.rs.Name, readRefused)
 	switch {
 	case readErr != nil: // it was not done, and why is not known
-		r.outcome, r.err = answer.Unsent, errors.Join(err, readErr)
+		r.outcome, r.err = outcome.NotSent, errors.Join(err, readErr)
 	case live == nil || live.UID != c.rs.UID:
-		r.outcome = answer.Missing
-	case live.Generation != c.rs.Generation, outcome == answer.Conflict, len(live.Annotations) == 0 && len(c.rs.Annotations) > 0:
-		r.outcome, r.set = answer.Conflict, live
+		r.outcome = outcome.NotFound
+	case live.Generation != c.rs.Generation, res == outcome.Conflict, len(live.Annotations) == 0 && len(c.rs.Annotations) > 0:
+		r.outcome, r.set = outcome.Conflict, live
 	}
 	return r
 }
@@ -116,7 +116,7 @@ func (w *writer) note(ctx context.Context, t task, c change, r patched) error {
 		delete(t.ledger.trusted, c.rs.UID) // whatever the answer: it may have been carried out
 	}
 	switch r.outcome {
-	case answer.Done:
+	case outcome.Done:
 		delete(t.ledger.resizes, c.rs.UID)
 		delete(t.throttle.resizes, c.rs.UID)
 		if c.from != c.to {
@@ -125,23 +125,23 @@ func (w *writer) note(ctx context.Context, t task, c change, r patched) error {
 		t.ledger.barrier.Require(w.sets, r.set.ResourceVersion, t.now)
 		w.tellScaled(ctx, t, c)
 		return nil
-	case answer.Conflict:
+	case outcome.Conflict:
 		delete(t.ledger.resizes, c.rs.UID)
 		t.ledger.barrier.Require(w.sets, r.set.ResourceVersion, t.now)
 		w.metrics.conflicts.Inc()
 		return errMoved
-	case answer.Missing:
+	case outcome.NotFound:
 		delete(t.ledger.resizes, c.rs.UID)
 		return errMoved
-	case answer.Unknown:
-		t.ledger.resizes[c.rs.UID] = unansweredResize{change: c, generation: t.d.Generation, until: w.clock.Now().Add(answer.LandsWithin)}
-	case answer.Refused:
+	case outcome.Unknown:
+		t.ledger.resizes[c.rs.UID] = unansweredResize{change: c, generation: t.d.Generation, until: w.clock.Now().Add(outcome.MaxCompletionDelay)}
+	case outcome.Rejected:
 		t.throttle.refuse(t.d, c.rs, w.clock.Now())
 	}
 	if stopped(r.err) {
 		return r.err
 	}
-	w.recorder.Eventf(t.d, corev1.EventTypeWarning, "FailedScaleReplicaSet", "Failed to scale replica set %s from %d to %d: %v", c.rs.Name, c.from, c.to, answer.ForUsers(r.err))
+	w.recorder.Eventf(t.d, corev1.EventTypeWarning, "FailedScaleReplicaSet", "Failed to scale replica set %s from %d to %d: %v", c.rs.Name, c.from, c.to, outcome.EventMessage(r.err))
 	return fmt.Errorf("scale ReplicaSet %s from %d to %d: %w", c.rs.Name, c.from, c.to, r.err)
 }
 
@@ -170,18 +170,18 @@ func (w *writer) sendAgain(ctx context.Context, t task, known unansweredResize) 
 	rs := known.change.rs
 	switch {
 	case t.throttle.refused(t.d, rs).wait(t.now) > 0:
-		return patched{outcome: answer.Unsent}
+		return patched{outcome: outcome.NotSent}
 	case !known.unwanted(t.d, t.ledger.templates.isOf(t.d, rs)):
 		return w.send(ctx, known.change)
 	}
 	live, err := w.read.set(ctx, rs.Namespace, rs.Name, readRefused)
 	switch {
 	case err != nil:
-		return patched{outcome: answer.Unsent, err: err}
+		return patched{outcome: outcome.NotSent, err: err}
 	case live == nil || live.UID != rs.UID:
-		return patched{outcome: answer.Missing}
+		return patched{outcome: outcome.NotFound}
 	}
-	return patched{outcome: answer.Conflict, set: live}
+	return patched{outcome: outcome.Conflict, set: live}
 }
 
 // settle finds out what became of changes that were not answered: it sends them again as they were, or only looks, see sendAgain.
@@ -191,16 +191,16 @@ func (w *writer) settle(ctx context.Context, t task) (settled, error) {
 	for uid, known := range t.ledger.resizes {
 		r := w.sendAgain(ctx, t, known)
 		now := w.clock.Now()
-		outcome := r.outcome
-		if outcome == answer.Conflict && !known.change.outdatedBy(r.set) {
-			outcome = answer.Refused // which says nothing about the attempt before
+		res := r.outcome
+		if res == outcome.Conflict && !known.change.outdatedBy(r.set) {
+			res = outcome.Rejected // which says nothing about the attempt before
 		}
-		switch outcome {
-		case answer.Done:
+		switch res {
+		case outcome.Done:
 			w.metrics.lostAnswers.WithLabelValues("patch", fateAbsent).Inc()
 			s.answered = true
 			_ = w.note(ctx, t, known.change, r)
-		case answer.Conflict:
+		case outcome.Conflict:
 			w.metrics.lostAnswers.WithLabelValues("patch", fateConfirmed).Inc()
 			delete(t.ledger.resizes, uid)
 			t.ledger.barrier.Require(w.sets, r.set.ResourceVersion, t.now)
@@ -208,11 +208,11 @@ func (w *writer) settle(ctx context.Context, t task) (settled, error) {
 				w.tellScaled(ctx, t, known.change)
 			}
 			s.answered = true
-		case answer.Missing:
+		case outcome.NotFound:
 			delete(t.ledger.resizes, uid)
 			s.answered = true
-		case answer.Unknown:
-			known.until = now.Add(answer.LandsWithin)
+		case outcome.Unknown:
+			known.until = now.Add(outcome.MaxCompletionDelay)
 			t.ledger.resizes[uid] = known
 			failures = append(failures, fmt.Errorf("scale ReplicaSet %s again: %w", known.change.rs.Name, r.err))
 		default: // refused, or not sent: the attempt before may still be carried out
@@ -220,11 +220,11 @@ func (w *writer) settle(ctx context.Context, t task) (settled, error) {
 				delete(t.ledger.resizes, uid)
 				continue
 			}
-			if r.outcome == answer.Refused {
+			if r.outcome == outcome.Rejected {
 				t.throttle.refuse(t.d, known.change.rs, now)
 			}
-			s.again = controller.Soonest(s.again, controller.Soonest(known.until.Sub(now), t.throttle.refused(t.d, known.change.rs).wait(now)))
-			if r.outcome == answer.Unsent && r.err != nil {
+			s.again = controller.MinPositive(s.again, controller.MinPositive(known.until.Sub(now), t.throttle.refused(t.d, known.change.rs).wait(now)))
+			if r.outcome == outcome.NotSent && r.err != nil {
 				failures = append(failures, fmt.Errorf("scale ReplicaSet %s again: %w", known.change.rs.Name, r.err))
 			}
 		}

@@ -9,9 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
-	"minikcm/pkg/answer"
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
+	"minikcm/pkg/outcome"
 )
 
 // Reasons of events about rollbacks. All but the last are upstream's, as are the words.
@@ -53,16 +53,16 @@ func (w *writer) rollBack(ctx context.Context, t task, r rollback) error {
 		return controller.ErrDraining
 	}
 	written, err := w.client.AppsV1().Deployments(update.Namespace).Update(ctx, update, metav1.UpdateOptions{})
-	switch answer.Of(err) {
-	case answer.Done:
+	switch outcome.FromError(err) {
+	case outcome.Done:
 		t.ledger.barrier.Require(w.deployments, written.ResourceVersion, t.now)
 		klog.FromContext(ctx).V(2).Info("Took the annotation that asks for a rollback", "reason", reason, "revision", r.revision)
 		w.recorder.Event(t.d, eventType, reason, message)
 		return nil
-	case answer.Conflict, answer.Missing:
+	case outcome.Conflict, outcome.NotFound:
 		return errMoved
-	case answer.Refused:
-		w.recorder.Eventf(t.d, corev1.EventTypeWarning, reasonRollbackFailed, "Failed to roll back deployment %q: %v", t.d.Name, answer.ForUsers(err))
+	case outcome.Rejected:
+		w.recorder.Eventf(t.d, corev1.EventTypeWarning, reasonRollbackFailed, "Failed to roll back deployment %q: %v", t.d.Name, outcome.EventMessage(err))
 	}
 	return fmt.Errorf("roll back: %w", err)
 }

@@ -32,7 +32,7 @@ func (p pass) rolling() sizing {
 	bold, left := total(p.all, set.possible) < least, sizes(p.old)
 	for _, t := range shrink(p.old, available, least, bold) {
 		if wait := t.set.busy(p.pace(), p.now); wait > 0 {
-			s.held, s.again = append(s.held, holdShrinking), controller.Soonest(s.again, wait)
+			s.held, s.again = append(s.held, holdShrinking), controller.MinPositive(s.again, wait)
 			continue
 		}
 		left -= t.set.size() - t.to
@@ -41,7 +41,7 @@ func (p pass) rolling() sizing {
 
 	for _, old := range p.old {
 		if old.refused > 0 && old.active() { // what it cannot give the others do
-			s.held, s.again = append(s.held, holdResizeBackoff), controller.Soonest(s.again, old.refused)
+			s.held, s.again = append(s.held, holdResizeBackoff), controller.MinPositive(s.again, old.refused)
 		}
 	}
 

@@ -55,13 +55,13 @@ func rollout(d *appsv1.Deployment, sets []set, f facts, now time.Time) plan {
 
 	// 1. A Deployment that is being deleted only tells what is left.
 	if d.DeletionTimestamp != nil {
-		o := outcome{observed: true}
+		o := applyResult{observed: true}
 		return plan{status: p.status(o), outcome: o}
 	}
 
 	// 2. As long as it is not known which sizes there are, no other ones are decided on.
 	if f.unsettled {
-		o := outcome{judged: !d.Spec.Paused}
+		o := applyResult{judged: !d.Spec.Paused}
 		return plan{status: p.status(o), outcome: o, held: []hold{holdResizeUnanswered}}
 	}
 
@@ -84,10 +84,10 @@ func rollout(d *appsv1.Deployment, sets []set, f facts, now time.Time) plan {
 	}
 
 	// 5. Without the new ReplicaSet nothing is given up for it.
-	o := outcome{observed: true, judged: !d.Spec.Paused}
+	o := applyResult{observed: true, judged: !d.Spec.Paused}
 	if why, blocked := p.blockedBy(); s.create != nil && blocked {
 		s.create, s.targets = nil, p.spoiled()
-		o = outcome{collision: f.nameTaken}
+		o = applyResult{collision: f.nameTaken}
 		if why != "" {
 			s.held = append(s.held, why)
 		}
@@ -107,9 +107,9 @@ func rollout(d *appsv1.Deployment, sets []set, f facts, now time.Time) plan {
 	out.status, out.revision, out.outcome = p.status(o), p.revision(o), o
 	out.again = p.untilTimeout(out.status, o)
 	if holds(holdPodsDiffer) {
-		out.again = controller.Soonest(out.again, podsRecheck)
+		out.again = controller.MinPositive(out.again, podsRecheck)
 	}
-	out.again = controller.Soonest(out.again, s.again)
+	out.again = controller.MinPositive(out.again, s.again)
 
 	// 8. History, once the rollout is over, and at any time what is of no use to anybody.
 	if d.Spec.Paused || !scales && out.create == nil && len(out.changes) == 0 && complete(d, d.Status) {

@@ -361,7 +361,7 @@ func TestRolloutProperties(t *testing.T) {
 		shuffled := slices.Clone(sets)
 		r.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
 		if other := rollout(d, shuffled, f, now); !reflect.DeepEqual(got, other) { // quicker than cmp.Diff
-			problem("another order makes another plan:\n%s", cmp.Diff(got, other, cmp.AllowUnexported(plan{}, change{}, rollback{}, outcome{})))
+			problem("another order makes another plan:\n%s", cmp.Diff(got, other, cmp.AllowUnexported(plan{}, change{}, rollback{}, applyResult{})))
 		}
 		if !reflect.DeepEqual(before, d) {
 			problem("the Deployment was changed:\n%s", cmp.Diff(before, d))

@@ -62,7 +62,7 @@ func (s *spoiling) sync(t *testing.T) controller.Result {
 		if !apierrors.IsForbidden(err) {
 			t.Fatalf("after %v: %v", s.now.Sub(now), err)
 		}
-		result.After = time.Second // as its back-off is
+		result.RequeueAfter = time.Second // as its back-off is
 	}
 	s.changed = s.written() != nil
 	if s.changed {
@@ -92,7 +92,7 @@ func (s *spoiling) template(image string) {
 func (s *spoiling) during(t *testing.T, while time.Duration, check func()) {
 	t.Helper()
 	for end := s.clock.Now().Add(while); s.clock.Now().Before(end); {
-		again := s.sync(t).After
+		again := s.sync(t).RequeueAfter
 		check()
 		switch event := s.changed || !equality.Semantic.DeepEqual(s.sets, s.stored(t)); {
 		case event && (again == 0 || again > 100*time.Millisecond):

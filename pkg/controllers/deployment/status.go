@@ -13,7 +13,7 @@ import (
 )
 
 // outcome is what a pass did, or will have done, as far as the status tells it.
-type outcome struct {
+type applyResult struct {
 	created   *appsv1.ReplicaSet // for the present template; nil: none was
 	changes   []change
 	collision bool // the name of the new ReplicaSet was taken
@@ -22,7 +22,7 @@ type outcome struct {
 }
 
 // status is the one that a Deployment has after a pass.
-func (p pass) status(o outcome) appsv1.DeploymentStatus {
+func (p pass) status(o applyResult) appsv1.DeploymentStatus {
 	status := p.counts(o)
 	if o.observed {
 		status.ObservedGeneration = p.d.Generation
@@ -45,7 +45,7 @@ func (p pass) status(o outcome) appsv1.DeploymentStatus {
 }
 
 // counts is the old status with new numbers. The sizes of ReplicaSets are those after the pass.
-func (p pass) counts(o outcome) appsv1.DeploymentStatus {
+func (p pass) counts(o applyResult) appsv1.DeploymentStatus {
 	var size, replicas, ready, available, terminating int64
 	known := p.facts.terminatingReplicas
 	for _, s := range p.all {
@@ -79,7 +79,7 @@ func (p pass) counts(o outcome) appsv1.DeploymentStatus {
 }
 
 // progressing tells how the rollout goes on, if the Deployment has a deadline for that.
-func (p pass) progressing(o outcome, status appsv1.DeploymentStatus, c *conditions) {
+func (p pass) progressing(o applyResult, status appsv1.DeploymentStatus, c *conditions) {
 	const about = appsv1.DeploymentProgressing
 	if p.deadline() == 0 {
 		c.remove(about)
@@ -208,7 +208,7 @@ func (p pass) timedOut(progressing appsv1.DeploymentCondition) bool {
 }
 
 // untilTimeout is how long a rollout has until its deadline; 0: no deadline is running.
-func (p pass) untilTimeout(status appsv1.DeploymentStatus, o outcome) time.Duration {
+func (p pass) untilTimeout(status appsv1.DeploymentStatus, o applyResult) time.Duration {
 	c := conditions{list: status.Conditions}
 	has, ok := c.get(appsv1.DeploymentProgressing)
 	if !ok || !o.judged || p.deadline() == 0 || complete(p.d, status) || has.Reason == reasonComplete || has.Reason == reasonTimedOut {
@@ -247,7 +247,7 @@ func (p pass) replicaFailure(c *conditions) {
 }
 
 // nextName is the name of the ReplicaSet of the present template; empty if there is none.
-func (p pass) nextName(o outcome) string {
+func (p pass) nextName(o applyResult) string {
 	switch {
 	case o.created != nil:
 		return o.created.Name
@@ -258,7 +258,7 @@ func (p pass) nextName(o outcome) string {
 }
 
 // revision is that of the ReplicaSet of the present template after the pass; empty if there is none.
-func (p pass) revision(o outcome) string {
+func (p pass) revision(o applyResult) string {
 	switch {
 	case o.created != nil:
 		return o.created.Annotations[revisionAnnotation]

@@ -29,18 +29,18 @@ func TestCounts(t *testing.T) {
 		name    string
 		facts   facts
 		sets    []set
-		outcome outcome
+		outcome applyResult
 		want    numbers
 	}{
-		{"no ReplicaSet", facts{terminatingReplicas: true}, nil, outcome{}, numbers{}},
-		{"sums", facts{}, []set{newNext("new", 3, having(1)), newOld("old", 2, 1)}, outcome{}, numbers{5, 3, 3, 3, 2, -1}},
-		{"terminating pods", facts{terminatingReplicas: true}, []set{newNext("new", 1, terminating(2)), newOld("old", 2, 1, terminating(5))}, outcome{}, numbers{3, 1, 3, 3, 0, 7}},
-		{"one does not tell them", facts{terminatingReplicas: true}, []set{newNext("new", 1, terminating(2)), newOld("old", 2, 1)}, outcome{}, numbers{3, 1, 3, 3, 0, -1}},
-		{"one has told nothing yet", facts{terminatingReplicas: true}, []set{newNext("new", 1, never), newOld("old", 2, 1, terminating(5))}, outcome{}, numbers{2, 0, 2, 2, 1, 5}},
-		{"more available than asked for", facts{}, []set{newNext("new", 1, having(4))}, outcome{}, numbers{1, 1, 4, 4, 0, -1}},
-		{"sizes after the pass", facts{}, []set{newNext("new", 1)}, outcome{changes: []change{{from: 1, to: 4}}}, numbers{1, 1, 1, 1, 3, -1}},
-		{"a ReplicaSet of this pass", facts{}, []set{newOld("old", 1, 1)}, outcome{created: newOld("new", 2, 0).rs}, numbers{1, 0, 1, 1, 2, -1}},
-		{"sums beyond int32", facts{}, []set{newNext("new", math.MaxInt32), newOld("old", math.MaxInt32, 1)}, outcome{},
+		{"no ReplicaSet", facts{terminatingReplicas: true}, nil, applyResult{}, numbers{}},
+		{"sums", facts{}, []set{newNext("new", 3, having(1)), newOld("old", 2, 1)}, applyResult{}, numbers{5, 3, 3, 3, 2, -1}},
+		{"terminating pods", facts{terminatingReplicas: true}, []set{newNext("new", 1, terminating(2)), newOld("old", 2, 1, terminating(5))}, applyResult{}, numbers{3, 1, 3, 3, 0, 7}},
+		{"one does not tell them", facts{terminatingReplicas: true}, []set{newNext("new", 1, terminating(2)), newOld("old", 2, 1)}, applyResult{}, numbers{3, 1, 3, 3, 0, -1}},
+		{"one has told nothing yet", facts{terminatingReplicas: true}, []set{newNext("new", 1, never), newOld("old", 2, 1, terminating(5))}, applyResult{}, numbers{2, 0, 2, 2, 1, 5}},
+		{"more available than asked for", facts{}, []set{newNext("new", 1, having(4))}, applyResult{}, numbers{1, 1, 4, 4, 0, -1}},
+		{"sizes after the pass", facts{}, []set{newNext("new", 1)}, applyResult{changes: []change{{from: 1, to: 4}}}, numbers{1, 1, 1, 1, 3, -1}},
+		{"a ReplicaSet of this pass", facts{}, []set{newOld("old", 1, 1)}, applyResult{created: newOld("new", 2, 0).rs}, numbers{1, 0, 1, 1, 2, -1}},
+		{"sums beyond int32", facts{}, []set{newNext("new", math.MaxInt32), newOld("old", math.MaxInt32, 1)}, applyResult{},
 			numbers{math.MaxInt32, math.MaxInt32, math.MaxInt32, math.MaxInt32, 0, -1}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -157,14 +157,14 @@ func TestDeadline(t *testing.T) {
 			if tt.reason != "" {
 				status.Conditions = []appsv1.DeploymentCondition{has}
 			}
-			if got := p.untilTimeout(status, outcome{judged: true}); got != tt.until {
+			if got := p.untilTimeout(status, applyResult{judged: true}); got != tt.until {
 				t.Errorf("look again after %v, want %v", got, tt.until)
 			}
 		})
 	}
 	d := newDeployment(0, deadline(10))
 	d.Status.Conditions = []appsv1.DeploymentCondition{progressing(corev1.ConditionTrue, "ReplicaSetUpdated", 0, 0)}
-	if got := newPass(d).untilTimeout(appsv1.DeploymentStatus{ObservedGeneration: 1, Conditions: d.Status.Conditions}, outcome{judged: true}); got != 0 {
+	if got := newPass(d).untilTimeout(appsv1.DeploymentStatus{ObservedGeneration: 1, Conditions: d.Status.Conditions}, applyResult{judged: true}); got != 0 {
 		t.Errorf("a complete rollout is looked at again after %v", got)
 	}
 }
@@ -187,64 +187,64 @@ func TestProgressing(t *testing.T) {
 		edit func(*appsv1.Deployment)
 		was  []appsv1.DeploymentCondition
 		sets []set
-		o    outcome
+		o    applyResult
 		want []appsv1.DeploymentCondition
 	}{
-		{"no deadline: no condition", func(d *appsv1.Deployment) { d.Spec.ProgressDeadlineSeconds = nil }, was(yes, "ReplicaSetUpdated"), more, outcome{judged: true}, nil},
-		{"nothing happens", nil, was(yes, "ReplicaSetUpdated"), same, outcome{judged: true}, was(yes, "ReplicaSetUpdated")},
-		{"the first time", nil, nil, same, outcome{judged: true}, is(yes, "FoundNewReplicaSet", `Found new replica set "new"`, 0, 0)},
-		{"progress", nil, was(yes, "NewReplicaSetCreated"), more, outcome{judged: true}, is(yes, "ReplicaSetUpdated", `ReplicaSet "new" is progressing.`, 0, time.Minute)},
-		{"progress again", nil, was(yes, "ReplicaSetUpdated"), more, outcome{judged: true}, is(yes, "ReplicaSetUpdated", `ReplicaSet "new" is progressing.`, 0, time.Minute)},
-		{"progress after the deadline", nil, was(no, reasonTimedOut), more, outcome{judged: true}, is(yes, "ReplicaSetUpdated", `ReplicaSet "new" is progressing.`, 0, 0)},
-		{"complete", nil, was(yes, "ReplicaSetUpdated"), done, outcome{judged: true, observed: true},
+		{"no deadline: no condition", func(d *appsv1.Deployment) { d.Spec.ProgressDeadlineSeconds = nil }, was(yes, "ReplicaSetUpdated"), more, applyResult{judged: true}, nil},
+		{"nothing happens", nil, was(yes, "ReplicaSetUpdated"), same, applyResult{judged: true}, was(yes, "ReplicaSetUpdated")},
+		{"the first time", nil, nil, same, applyResult{judged: true}, is(yes, "FoundNewReplicaSet", `Found new replica set "new"`, 0, 0)},
+		{"progress", nil, was(yes, "NewReplicaSetCreated"), more, applyResult{judged: true}, is(yes, "ReplicaSetUpdated", `ReplicaSet "new" is progressing.`, 0, time.Minute)},
+		{"progress again", nil, was(yes, "ReplicaSetUpdated"), more, applyResult{judged: true}, is(yes, "ReplicaSetUpdated", `ReplicaSet "new" is progressing.`, 0, time.Minute)},
+		{"progress after the deadline", nil, was(no, reasonTimedOut), more, applyResult{judged: true}, is(yes, "ReplicaSetUpdated", `ReplicaSet "new" is progressing.`, 0, 0)},
+		{"complete", nil, was(yes, "ReplicaSetUpdated"), done, applyResult{judged: true, observed: true},
 			is(yes, reasonComplete, `ReplicaSet "new" has successfully progressed.`, 0, time.Minute)},
-		{"complete after the deadline", nil, was(no, reasonTimedOut), done, outcome{judged: true, observed: true},
+		{"complete after the deadline", nil, was(no, reasonTimedOut), done, applyResult{judged: true, observed: true},
 			is(yes, reasonComplete, `ReplicaSet "new" has successfully progressed.`, 0, 0)},
-		{"it was complete: pods that are lost later do not count", nil, was(yes, reasonComplete), []set{newNext("new", 2, having(0), revision("2"))}, outcome{judged: true},
+		{"it was complete: pods that are lost later do not count", nil, was(yes, reasonComplete), []set{newNext("new", 2, having(0), revision("2"))}, applyResult{judged: true},
 			was(yes, reasonComplete)},
-		{"the deadline", deadline(10), was(yes, "ReplicaSetUpdated"), same, outcome{judged: true}, is(no, reasonTimedOut, `ReplicaSet "new" has timed out progressing.`, 0, 0)},
-		{"long after", deadline(10), was(no, reasonTimedOut), same, outcome{judged: true}, is(no, reasonTimedOut, `ReplicaSet "new" has timed out progressing.`, 30*time.Second, time.Minute)},
+		{"the deadline", deadline(10), was(yes, "ReplicaSetUpdated"), same, applyResult{judged: true}, is(no, reasonTimedOut, `ReplicaSet "new" has timed out progressing.`, 0, 0)},
+		{"long after", deadline(10), was(no, reasonTimedOut), same, applyResult{judged: true}, is(no, reasonTimedOut, `ReplicaSet "new" has timed out progressing.`, 30*time.Second, time.Minute)},
 		{"without a new ReplicaSet it is the Deployment that takes too long", deadline(10), was(no, reasonCreateFailed), []set{newOld("old", 2, 1), newOld("older", 1, 2, having(0))},
-			outcome{judged: true}, is(no, reasonTimedOut, `Deployment "web" has timed out progressing.`, 0, time.Minute)},
+			applyResult{judged: true}, is(no, reasonTimedOut, `Deployment "web" has timed out progressing.`, 0, time.Minute)},
 		{"nothing is judged while nothing can be created", deadline(10), was(no, reasonCreateFailed), []set{newOld("old", 2, 1), newOld("older", 1, 2, having(0))},
-			outcome{}, was(no, reasonCreateFailed)},
+			applyResult{}, was(no, reasonCreateFailed)},
 
 		{"a new ReplicaSet", nil, was(yes, reasonComplete), []set{newOld("old", 3, 1, having(2), revision("2"))},
-			outcome{judged: true, created: newReplicaSet(newDeployment(3), []set{newOld("old", 3, 1, revision("2"))}, 0)},
+			applyResult{judged: true, created: newReplicaSet(newDeployment(3), []set{newOld("old", 3, 1, revision("2"))}, 0)},
 			is(yes, "NewReplicaSetCreated", `Created new replica set "`+newReplicaSet(newDeployment(3), nil, 0).Name+`"`, 0, time.Minute)},
 		{"undo after the deadline starts anew", deadline(10), was(no, reasonTimedOut), []set{newNext("back", 2, revision("3")), newOld("old", 1, 1, having(0), revision("2"))},
-			outcome{judged: true}, is(yes, "FoundNewReplicaSet", `Found new replica set "back"`, 0, 0)},
+			applyResult{judged: true}, is(yes, "FoundNewReplicaSet", `Found new replica set "back"`, 0, 0)},
 		{"undo of a complete rollout", nil, was(yes, reasonComplete), []set{newNext("back", 2, revision("3")), newOld("old", 1, 1, having(0), revision("2"))},
-			outcome{judged: true}, is(yes, "FoundNewReplicaSet", `Found new replica set "back"`, 0, time.Minute)},
+			applyResult{judged: true}, is(yes, "FoundNewReplicaSet", `Found new replica set "back"`, 0, time.Minute)},
 		{"a rollout that is stuck, and a revision that came with a manifest", deadline(10), is(yes, "ReplicaSetUpdated", `ReplicaSet "back" is progressing.`, 30*time.Second, time.Minute),
 			[]set{newNext("back", 2, revision("3")), newOld("old", 1, 1, having(0), revision("2"))},
-			outcome{judged: true}, is(no, reasonTimedOut, `ReplicaSet "back" has timed out progressing.`, 0, 0)},
+			applyResult{judged: true}, is(no, reasonTimedOut, `ReplicaSet "back" has timed out progressing.`, 0, 0)},
 		{"one that was complete, and such a revision", deadline(10), is(yes, reasonComplete, `ReplicaSet "back" has successfully progressed.`, 30*time.Second, time.Minute),
-			[]set{newNext("back", 2, revision("3"))}, outcome{judged: true},
+			[]set{newNext("back", 2, revision("3"))}, applyResult{judged: true},
 			is(yes, reasonComplete, `ReplicaSet "back" has successfully progressed.`, 30*time.Second, time.Minute)},
 		{"one that could not be created is there after all", nil, is(no, reasonCreateFailed, `Failed to create new replica set "new": no`, 30*time.Second, time.Minute), same,
-			outcome{judged: true}, is(yes, "FoundNewReplicaSet", `Found new replica set "new"`, 0, 0)},
+			applyResult{judged: true}, is(yes, "FoundNewReplicaSet", `Found new replica set "new"`, 0, 0)},
 		{"one that was deleted is created again", deadline(10), is(no, reasonTimedOut, `ReplicaSet "gone" has timed out progressing.`, 30*time.Second, time.Minute),
-			[]set{newOld("old", 3, 1, having(2), revision("1"))}, outcome{judged: true, created: newOld("gone", 0, 0, revision("2")).rs},
+			[]set{newOld("old", 3, 1, having(2), revision("1"))}, applyResult{judged: true, created: newOld("gone", 0, 0, revision("2")).rs},
 			is(yes, "NewReplicaSetCreated", `Created new replica set "gone"`, 0, 0)},
 		{"old ones make way after the deadline: that starts anew, too", deadline(10), is(no, reasonTimedOut, `ReplicaSet "old" has timed out progressing.`, 30*time.Second, time.Minute),
-			[]set{newOld("old", 3, 1, having(2), revision("2"))}, outcome{judged: true}, is(yes, "ReplicaSetUpdated", `Deployment "web" is progressing.`, 0, 0)},
+			[]set{newOld("old", 3, 1, having(2), revision("2"))}, applyResult{judged: true}, is(yes, "ReplicaSetUpdated", `Deployment "web" is progressing.`, 0, 0)},
 		{"once", deadline(10), is(yes, "ReplicaSetUpdated", `Deployment "web" is progressing.`, 30*time.Second, time.Minute),
-			[]set{newOld("old", 2, 1, revision("2")), newOld("older", 1, 2, having(0))}, outcome{judged: true},
+			[]set{newOld("old", 2, 1, revision("2")), newOld("older", 1, 2, having(0))}, applyResult{judged: true},
 			is(no, reasonTimedOut, `Deployment "web" has timed out progressing.`, 0, 0)},
 		{"but not while it is paused", paused, is(no, reasonTimedOut, `ReplicaSet "old" has timed out progressing.`, 30*time.Second, time.Minute),
-			[]set{newOld("old", 3, 1, having(2), revision("2"))}, outcome{}, is(no, reasonTimedOut, `ReplicaSet "old" has timed out progressing.`, 30*time.Second, time.Minute)},
+			[]set{newOld("old", 3, 1, having(2), revision("2"))}, applyResult{}, is(no, reasonTimedOut, `ReplicaSet "old" has timed out progressing.`, 30*time.Second, time.Minute)},
 		{"found once and again", nil, was(yes, "FoundNewReplicaSet"), []set{newNext("back", 2, revision("3")), newOld("old", 1, 1, having(0), revision("2"))},
-			outcome{judged: true}, is(yes, "FoundNewReplicaSet", `Found new replica set "back"`, 0, time.Minute)},
+			applyResult{judged: true}, is(yes, "FoundNewReplicaSet", `Found new replica set "back"`, 0, time.Minute)},
 
-		{"paused", paused, was(yes, "ReplicaSetUpdated"), more, outcome{}, is(unknown, reasonPaused, "Deployment is paused", 0, 0)},
-		{"still paused", paused, was(unknown, reasonPaused), more, outcome{}, is(unknown, reasonPaused, "Deployment is paused", 30*time.Second, time.Minute)},
-		{"paused for the first time it is seen", paused, nil, nil, outcome{}, is(unknown, reasonPaused, "Deployment is paused", 0, 0)},
-		{"paused after the deadline", paused, was(no, reasonTimedOut), more, outcome{}, was(no, reasonTimedOut)},
-		{"paused, and its template changed to another one that exists", paused, was(unknown, reasonPaused), []set{newNext("back", 2, revision("3"))}, outcome{},
+		{"paused", paused, was(yes, "ReplicaSetUpdated"), more, applyResult{}, is(unknown, reasonPaused, "Deployment is paused", 0, 0)},
+		{"still paused", paused, was(unknown, reasonPaused), more, applyResult{}, is(unknown, reasonPaused, "Deployment is paused", 30*time.Second, time.Minute)},
+		{"paused for the first time it is seen", paused, nil, nil, applyResult{}, is(unknown, reasonPaused, "Deployment is paused", 0, 0)},
+		{"paused after the deadline", paused, was(no, reasonTimedOut), more, applyResult{}, was(no, reasonTimedOut)},
+		{"paused, and its template changed to another one that exists", paused, was(unknown, reasonPaused), []set{newNext("back", 2, revision("3"))}, applyResult{},
 			is(unknown, reasonPaused, "Deployment is paused", 30*time.Second, time.Minute)},
-		{"resumed", deadline(10), was(unknown, reasonPaused), same, outcome{judged: true}, is(unknown, "DeploymentResumed", "Deployment is resumed", 0, time.Minute)},
-		{"resumed, and complete", nil, was(unknown, reasonPaused), done, outcome{judged: true, observed: true},
+		{"resumed", deadline(10), was(unknown, reasonPaused), same, applyResult{judged: true}, is(unknown, "DeploymentResumed", "Deployment is resumed", 0, time.Minute)},
+		{"resumed, and complete", nil, was(unknown, reasonPaused), done, applyResult{judged: true, observed: true},
 			is(yes, reasonComplete, `ReplicaSet "new" has successfully progressed.`, 0, 0)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -356,8 +356,8 @@ func TestCreateFailed(t *testing.T) {
 		d.Generation, d.Status.ObservedGeneration = 2, 1
 		d.Spec.ProgressDeadlineSeconds = limit
 		p := newPass(d, newOld("old", 3, 1))
-		got := p.createFailed(p.status(outcome{}), "no")
-		want := p.counts(outcome{})
+		got := p.createFailed(p.status(applyResult{}), "no")
+		want := p.counts(applyResult{})
 		want.Conditions = []appsv1.DeploymentCondition{condition(appsv1.DeploymentAvailable, corev1.ConditionTrue, "MinimumReplicasAvailable", "Deployment has minimum availability.", 0, 0)}
 		if limit != nil {
 			want.Conditions = append(want.Conditions, condition(appsv1.DeploymentProgressing, corev1.ConditionFalse, "ReplicaSetCreateError", "no", 0, 0))

@@ -14,9 +14,9 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"minikcm/pkg/answer"
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
+	"minikcm/pkg/outcome"
 )
 
 // writer carries out plans.
@@ -89,7 +89,7 @@ func (w *writer) resize(ctx context.Context, t task, a *applied, changes []chang
 		if wait > 0 && !slices.Contains(a.plan.held, holdResizeBackoff) {
 			a.plan.held = append(slices.Clip(a.plan.held), holdResizeBackoff)
 		}
-		a.again = controller.Soonest(a.again, wait)
+		a.again = controller.MinPositive(a.again, wait)
 		return wait > 0
 	})
 	replies := make([]patched, len(changes))
@@ -120,13 +120,13 @@ const writesInFlight = 10
 // tell returns the status and the revision after what was done.
 func (a applied) tell(t task, d decision) (appsv1.DeploymentStatus, string) {
 	status, revision := a.plan.status, a.plan.revision // as planned
-	instead := func(o outcome) {
+	instead := func(o applyResult) {
 		p := passOf(t.d, d.sets, d.facts, t.now)
 		status, revision = p.status(o), p.revision(o)
 	}
 	switch {
 	case a.plan.create != nil && !a.created: // nor was anything else done
-		instead(outcome{})
+		instead(applyResult{})
 	case len(a.done) < len(a.plan.changes):
 		o := a.plan.outcome
 		o.changes, o.observed = a.done, false
@@ -147,12 +147,12 @@ func (w *writer) prune(ctx context.Context, t task, sets []*appsv1.ReplicaSet) e
 		err := w.client.AppsV1().ReplicaSets(rs.Namespace).Delete(ctx, rs.Name, metav1.DeleteOptions{
 			Preconditions: &metav1.Preconditions{UID: &rs.UID, ResourceVersion: &rs.ResourceVersion},
 		})
-		switch answer.Of(err) {
-		case answer.Done, answer.Missing:
+		switch outcome.FromError(err) {
+		case outcome.Done, outcome.NotFound:
 			klog.FromContext(ctx).V(2).Info("Deleted an old ReplicaSet", "replicaSet", klog.KObj(rs), "revision", revisionOf(rs.Annotations))
-		case answer.Conflict:
+		case outcome.Conflict:
 			return errMoved
-		case answer.Refused:
+		case outcome.Rejected:
 			t.throttle.redeemed(rs.UID) // it keeps its name, and the next one gets another
 			fallthrough
 		default:

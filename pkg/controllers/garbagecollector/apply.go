@@ -17,7 +17,7 @@ import (
 
 	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/internal/conversion"
-	"minikcm/pkg/controllers/internal/slots"
+	"minikcm/pkg/controllers/internal/writelimit"
 )
 
 const (
@@ -44,25 +44,25 @@ const (
 
 // More outcomes, of writes that were not sent.
 const (
-	outdated outcome = "outdated" // what it was decided on is too old by now
-	observed outcome = "observed" // only told: see Config.ObserveOnly
+	outdated requestResult = "outdated" // what it was decided on is too old by now
+	observed requestResult = "observed" // only told: see Config.ObserveOnly
 )
 
 // writer sends what was decided: one request at a time for each object, and so many for all.
 type writer struct {
 	client  metadata.Interface
 	clock   clock.WithTicker
-	slots   *slots.Slots
+	slots   *writelimit.Slots
 	observe bool // nothing is sent
 	metrics *metrics
 }
 
 func newWriter(client metadata.Interface, clk clock.WithTicker, observe bool, m *metrics) *writer {
-	return &writer{client: client, clock: clk, slots: slots.New(clk, quickWrites, allWrites), observe: observe, metrics: m}
+	return &writer{client: client, clock: clk, slots: writelimit.New(clk, quickWrites, allWrites), observe: observe, metrics: m}
 }
 
 // remove deletes an object. still is asked when the request can be sent at last: whether what was decided still holds.
-func (w *writer) remove(ctx context.Context, at apiType, o object, policy metav1.DeletionPropagation, byUID bool, still func() bool) (outcome, error) {
+func (w *writer) remove(ctx context.Context, at apiType, o object, policy metav1.DeletionPropagation, byUID bool, still func() bool) (requestResult, error) {
 	options := removal(o, policy, byUID)
 	return w.send(ctx, at, o, o.uid, requestDelete, still, func(ctx context.Context) error {
 		return converted(at, func(r schema.GroupVersionResource) error {
@@ -73,7 +73,7 @@ func (w *writer) remove(ctx context.Context, at apiType, o object, policy metav1
 
 // patch changes the metadata of an object. account is the UID of the object on whose account that is done, maybe itself: writes on one account share slots.
 // what is one of the request constants, for the log and the metrics. still is asked when the request can be sent, see remove.
-func (w *writer) patch(ctx context.Context, at apiType, o object, account types.UID, p patch, what string, still func() bool) (outcome, error) {
+func (w *writer) patch(ctx context.Context, at apiType, o object, account types.UID, p patch, what string, still func() bool) (requestResult, error) {
 	return w.send(ctx, at, o, account, what, still, func(ctx context.Context) error {
 		return converted(at, func(r schema.GroupVersionResource) error {
 			_, err := w.client.Resource(r).Namespace(o.namespace).Patch(ctx, o.name, p.as, p.body, metav1.PatchOptions{})
@@ -95,7 +95,7 @@ func converted(at apiType, send func(schema.GroupVersionResource) error) error {
 var errRejected = errors.New("rejected")
 
 // send is the one place where requests that change something are sent from. The error says that ctx has ended, or why the write has failed, or was rejected.
-func (w *writer) send(ctx context.Context, at apiType, o object, account types.UID, what string, still func() bool, write func(context.Context) error, details ...any) (outcome, error) {
+func (w *writer) send(ctx context.Context, at apiType, o object, account types.UID, what string, still func() bool, write func(context.Context) error, details ...any) (requestResult, error) {
 	if err := usable(o.name); err != nil {
 		return rejected, fmt.Errorf("%s %v %q: %w: %w", what, at.GroupResource(), named(o), errRejected, err)
 	}

@@ -63,7 +63,7 @@ func TestAnObjectWhoseOwnersAreAnsweredForSlowlyIsDecidedAboutInOneLook(t *testi
 			key := s.dependent(t, refs...)
 			got := s.look(t, key)
 			if len(s.sent()) != 1 || len(s.asked("get")) > 3*tt.owners {
-				t.Errorf("%d deletes were sent after %d questions, and it is looked at again in %v", len(s.sent()), len(s.asked("get")), got.After)
+				t.Errorf("%d deletes were sent after %d questions, and it is looked at again in %v", len(s.sent()), len(s.asked("get")), got.RequeueAfter)
 			}
 		})
 	}
@@ -166,8 +166,8 @@ func TestAnOwnerWaitsForADependentOfATypeThatIsNotSeen(t *testing.T) {
 	for _, waits := range []time.Duration{0, 10 * time.Second, 40 * time.Second} {
 		s.clock.Step(waits)
 		got := s.finish(t, key)
-		if patches := s.asked("patch configmaps o"); len(patches) > 0 || got.After < min(waits, noticeAfter) {
-			t.Fatalf("%q was sent, and it is looked at again after %v, want it to wait, longer and longer", patches, got.After)
+		if patches := s.asked("patch configmaps o"); len(patches) > 0 || got.RequeueAfter < min(waits, noticeAfter) {
+			t.Fatalf("%q was sent, and it is looked at again after %v, want it to wait, longer and longer", patches, got.RequeueAfter)
 		}
 	}
 	s.list = func(string) ([]*thing, error) {
@@ -192,8 +192,8 @@ func TestAConflictAboutWhatHasNotChangedIsARejection(t *testing.T) {
 		return nil, notFound(name)
 	}
 	s.remove = func(int) error { return conflictOn("d") }
-	if got := s.look(t, key); got.After != minRejectedPause || len(s.sent()) != 1 {
-		t.Errorf("%d deletes were sent, and it is looked at again in %v", len(s.sent()), got.After)
+	if got := s.look(t, key); got.RequeueAfter != minRejectedPause || len(s.sent()) != 1 {
+		t.Errorf("%d deletes were sent, and it is looked at again in %v", len(s.sent()), got.RequeueAfter)
 	}
 	if got := s.memories.count(); got[string(byRejection)] != 1 {
 		t.Errorf("counted are %v", got)
@@ -202,8 +202,8 @@ func TestAConflictAboutWhatHasNotChangedIsARejection(t *testing.T) {
 	s = newShell(t)
 	finalized := s.owner(t, "foregroundDeletion")
 	s.patch = func(name string, _ int) error { return conflictOn(name) }
-	if got := s.finish(t, finalized); got.After < minRecheck || len(s.asked("patch")) > 2 {
-		t.Errorf("%d patches were sent, and it is looked at again in %v", len(s.asked("patch")), got.After)
+	if got := s.finish(t, finalized); got.RequeueAfter < minRecheck || len(s.asked("patch")) > 2 {
+		t.Errorf("%d patches were sent, and it is looked at again in %v", len(s.asked("patch")), got.RequeueAfter)
 	}
 
 	s = newShell(t)
@@ -216,8 +216,8 @@ func TestAConflictAboutWhatHasNotChangedIsARejection(t *testing.T) {
 		return newThing("a", name, uid(n)).at("7").owned(ref("v1", "ConfigMap", "o", uid(1))), nil
 	}
 	s.patch = func(name string, _ int) error { return conflictOn(name) }
-	if got := s.finish(t, orphaned); got.After < noticeAfter/2 || len(s.asked("patch")) > 6 {
-		t.Errorf("%d patches were sent, and it is looked at again in %v", len(s.asked("patch")), got.After)
+	if got := s.finish(t, orphaned); got.RequeueAfter < noticeAfter/2 || len(s.asked("patch")) > 6 {
+		t.Errorf("%d patches were sent, and it is looked at again in %v", len(s.asked("patch")), got.RequeueAfter)
 	}
 }
 
@@ -278,10 +278,10 @@ func TestAnObjectWhoseNameIsAPathIsRefusedOnce(t *testing.T) {
 	ctx := klog.NewContext(t.Context(), funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{}))
 	for range 5 {
 		got, err := s.reconcileObject(ctx, keyOf(uid(2)))
-		if err != nil || got.After < minRejectedPause {
-			t.Fatalf("looked at again after %v, %v", got.After, err)
+		if err != nil || got.RequeueAfter < minRejectedPause {
+			t.Fatalf("looked at again after %v, %v", got.RequeueAfter, err)
 		}
-		s.clock.Step(got.After)
+		s.clock.Step(got.RequeueAfter)
 	}
 	if len(lines) != 1 || !strings.Contains(lines[0], "Request was rejected") || len(s.sent()) > 0 {
 		t.Errorf("logged was %q, and %d deletes were sent", lines, len(s.sent()))

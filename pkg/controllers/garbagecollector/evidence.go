@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"minikcm/pkg/answer"
+	"minikcm/pkg/outcome"
 )
 
 const (
@@ -80,7 +80,7 @@ func sayingOf(m metav1.Object, err error, name string) saying {
 		return unable
 	}
 	switch code := status.Status().Code; {
-	case answer.NotFound(err, name):
+	case outcome.IsNotFound(err, name):
 		return missing
 	case code == http.StatusNotFound || apierrors.IsNotFound(err):
 		return unnamed

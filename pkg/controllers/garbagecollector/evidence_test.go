@@ -444,7 +444,7 @@ func TestThatAnOwnerWaitsIsNoOlderThanItSeems(t *testing.T) {
 		time.Sleep(time.Minute)
 		for range 5 {
 			got := s.look(t, keyOf(uid(2)))
-			time.Sleep(max(got.After, time.Second))
+			time.Sleep(max(got.RequeueAfter, time.Second))
 		}
 		if deletes > 0 {
 			t.Errorf("%d deletes were sent of what is to be kept", deletes)

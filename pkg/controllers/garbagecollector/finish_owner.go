@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"minikcm/internal/timing"
-	"minikcm/pkg/answer"
 	"minikcm/pkg/controller"
+	"minikcm/pkg/outcome"
 )
 
 // strayRecheck is when to look again, at first, at an owner whose dependents only a list has shown: their events are on their way.
@@ -36,7 +36,7 @@ func (c *Controller) reconcileOwner(ctx context.Context, key id) (controller.Res
 		c.collectAgain(key, n)
 		return c.wait(ctx, key, d.owner, n, hindrance{all: d.blocking, some: d.some}), nil
 	case c.writer.observe && m.counted(n.do):
-		return controller.Result{After: maxRecheck}, nil
+		return controller.Result{RequeueAfter: maxRecheck}, nil
 	}
 	at := c.types.state(d.owner.resource)
 	if !at.served() {
@@ -53,7 +53,7 @@ func (c *Controller) reconcileOwner(ctx context.Context, key id) (controller.Res
 			return c.wait(ctx, key, *live, afterRejection(c.deps.Clock.Since(m.since)), hindrance{refused: errNoConflict.Error()}), nil
 		case live == nil || finish(ownerSight{meant: d.owner.uid, owner: *live}).do == nothing: // its event comes
 			c.memories.note(key, func(m *ownerMemory) { m.why = "" })
-			return controller.Result{After: after}, nil
+			return controller.Result{RequeueAfter: after}, nil
 		}
 		o := ending{key: key, at: at.apiType, live: *live, memory: c.memories.owner(key, live.marks.has(orphaning), c.deps.Clock.Now())}
 		end := c.finishForeground
@@ -94,7 +94,7 @@ func (c *Controller) conclude(ctx context.Context, key id, owner object, n next,
 	case errors.Is(err, context.Canceled):
 		return controller.Result{}, err
 	case err != nil:
-		n.why, h.refused = cmp.Or(n.why, byFailure), answer.ForUsers(err)
+		n.why, h.refused = cmp.Or(n.why, byFailure), outcome.EventMessage(err)
 	}
 	return c.wait(ctx, key, owner, n, h), err
 }

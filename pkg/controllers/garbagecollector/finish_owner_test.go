@@ -67,8 +67,8 @@ func TestOwnersStayUntilItIsKnownWhichTypesThereAre(t *testing.T) {
 			s.discover(time.Time{})
 			key := s.owner(t, finalizer)
 			for range 10 {
-				if got := s.finish(t, key); got.After <= 0 || got.After > minPause {
-					t.Errorf("looked at again after %v, want soon", got.After)
+				if got := s.finish(t, key); got.RequeueAfter <= 0 || got.RequeueAfter > minPause {
+					t.Errorf("looked at again after %v, want soon", got.RequeueAfter)
 				}
 				s.clock.Step(time.Minute)
 			}
@@ -101,8 +101,8 @@ func TestOrphansAreLookedForInTypesThatThereAreWhenTheirOwnerIsDeleted(t *testin
 		}
 		return nil, nil
 	}
-	if got := s.finish(t, key); got.After != minDiscovery || len(s.asked("patch")) > 0 {
-		t.Fatalf("with a catalogue of an hour ago %q was sent, and %v later it goes on", s.asked("patch"), got.After)
+	if got := s.finish(t, key); got.RequeueAfter != minDiscovery || len(s.asked("patch")) > 0 {
+		t.Fatalf("with a catalogue of an hour ago %q was sent, and %v later it goes on", s.asked("patch"), got.RequeueAfter)
 	}
 	s.clock.Step(minDiscovery)
 	s.serve(t, replicaSets, "v1")
@@ -178,7 +178,7 @@ func TestWhileATypeCannotBeListedTheOthersAreNotListedAgain(t *testing.T) {
 		}
 		return listed(resource)
 	}
-	if got := s.finish(t, key); got.After <= 0 || len(s.asked("list")) != 3 || len(s.asked("patch")) != 2 {
+	if got := s.finish(t, key); got.RequeueAfter <= 0 || len(s.asked("list")) != 3 || len(s.asked("patch")) != 2 {
 		t.Fatalf("at first %q was sent, want both types listed, and a namespace of the broken one, and the references taken away", s.asked(""))
 	}
 	for n := range 2 {
@@ -220,8 +220,8 @@ func TestAnOwnerIsHeldByOrphansThatCannotBePatched(t *testing.T) {
 		return nil
 	}
 	for range 3 {
-		if got := s.finish(t, key); got.After < noticeAfter/2 {
-			t.Fatalf("it is looked at again in %v", got.After)
+		if got := s.finish(t, key); got.RequeueAfter < noticeAfter/2 {
+			t.Fatalf("it is looked at again in %v", got.RequeueAfter)
 		}
 		check(t, s.feed.Add(newThing("a", "d0", uid(2)).at("9")))
 		s.clock.Step(time.Minute)
@@ -667,8 +667,8 @@ func TestADependentThatComesWhileOrphansAreMadeHoldsItsOwner(t *testing.T) {
 		}
 		return nil
 	}
-	if got := s.finish(t, key); got.After != ringPatience || len(s.asked("patch configmaps o")) > 0 {
-		t.Fatalf("%q was sent, and it is looked at again in %v", s.asked("patch"), got.After)
+	if got := s.finish(t, key); got.RequeueAfter != ringPatience || len(s.asked("patch configmaps o")) > 0 {
+		t.Fatalf("%q was sent, and it is looked at again in %v", s.asked("patch"), got.RequeueAfter)
 	}
 	if got := s.memories.count(); got[string(byRefs)] != 1 {
 		t.Errorf("held are %v, want one for %s", got, byRefs)
@@ -802,8 +802,8 @@ func TestARingIsLookedForWhenNothingMovesAnyMore(t *testing.T) {
 		s.clock.Step(100 * time.Millisecond)
 		check(t, s.feed.Delete(gone))
 	}
-	if got := s.finish(t, key); got.After <= 0 || got.After > ringPatience || len(s.asked("patch")) > 0 {
-		t.Errorf("sent were %d patches while dependents go, and it is looked at again after %v", len(s.asked("patch")), got.After)
+	if got := s.finish(t, key); got.RequeueAfter <= 0 || got.RequeueAfter > ringPatience || len(s.asked("patch")) > 0 {
+		t.Errorf("sent were %d patches while dependents go, and it is looked at again after %v", len(s.asked("patch")), got.RequeueAfter)
 	}
 	s.clock.Step(ringPatience)
 	if s.finish(t, key); len(s.asked("patch configmaps p")) != 1 {

@@ -143,7 +143,7 @@ func withinTerm(ctx context.Context) (context.Context, context.CancelFunc) {
 	within, cancel := context.WithCancelCause(ctx)
 	go func() {
 		select {
-		case <-controller.Ended(ctx):
+		case <-controller.TermDone(ctx):
 			cancel(controller.ErrDraining)
 		case <-within.Done():
 		}
@@ -178,7 +178,7 @@ func enter(ctx context.Context, places chan struct{}, refused func() error) erro
 			if err := refused(); err != nil {
 				return err
 			}
-		case <-controller.Ended(ctx):
+		case <-controller.TermDone(ctx):
 			return noSlot(ctx)
 		case <-patience.Done():
 			return noSlot(ctx)

@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
 
-	"minikcm/pkg/answer"
 	"minikcm/pkg/controller"
+	"minikcm/pkg/outcome"
 )
 
 const (
@@ -197,10 +197,10 @@ func (l *lists) dependents(ctx context.Context, what search) (sweep, error) {
 		case r.err != nil && (ctx.Err() != nil || errors.Is(r.err, context.Canceled)):
 			return sweep{}, r.err
 		case r.err != nil:
-			why := answer.ForUsers(r.err)
+			why := outcome.EventMessage(r.err)
 			var silent *silence
 			if errors.As(r.err, &silent) {
-				why, got.again = silent.Error(), controller.Soonest(got.again, silent.again)
+				why, got.again = silent.Error(), controller.MinPositive(got.again, silent.again)
 			}
 			got.blind = append(got.blind, blind{what.types[n].GroupResource().String(), why})
 			got.failed = append(got.failed, what.types[n].GroupResource())

@@ -49,7 +49,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	}
 	for _, request := range []string{requestDelete, requestRelease, requestOrphan, requestUnblock, requestFinalize} {
 		m.would.WithLabelValues(request)
-		for _, o := range []outcome{done, gone, conflict, unfit, rejected, failed} {
+		for _, o := range []requestResult{done, gone, conflict, unfit, rejected, failed} {
 			m.requests.WithLabelValues(request, string(o))
 		}
 	}

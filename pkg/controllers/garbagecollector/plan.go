@@ -25,7 +25,7 @@ func weigh(rulings []ruling) weighed {
 		if r.ask {
 			w.ask = append(w.ask, n)
 		}
-		w.after, w.held = controller.Soonest(w.after, r.after), cmp.Or(w.held, r.held)
+		w.after, w.held = controller.MinPositive(w.after, r.after), cmp.Or(w.held, r.held)
 	}
 	return w
 }

@@ -30,7 +30,7 @@ func (c *Controller) reconcileObject(ctx context.Context, key id) (controller.Re
 func (c *Controller) settle(ctx context.Context, o object, against []suspicion, owns bool) (controller.Result, error) {
 	if m := c.memories.object(keyed(o)); m.version != "" && m.version == o.version {
 		if pause := m.again.Sub(c.deps.Clock.Now()); pause > 0 {
-			return controller.Result{After: pause}, nil
+			return controller.Result{RequeueAfter: pause}, nil
 		}
 	}
 	t := c.types.state(o.resource)
@@ -53,7 +53,7 @@ func (c *Controller) settle(ctx context.Context, o object, against []suspicion, 
 			c.ownerLoop.Add(keyed(o))
 		}
 		if a.do != remove && a.do != release || !t.served() {
-			return controller.Result{After: v.after}, nil
+			return controller.Result{RequeueAfter: v.after}, nil
 		}
 		next, err := c.act(ctx, &try, o, v, a)
 		if err != nil {
@@ -61,12 +61,12 @@ func (c *Controller) settle(ctx context.Context, o object, against []suspicion, 
 			return controller.Result{}, err
 		}
 		if next.over {
-			return controller.Result{After: next.after}, nil
+			return controller.Result{RequeueAfter: next.after}, nil
 		}
 		o = next.object
 		against, owns = c.graph.against(o), c.graph.owns(keyed(o)) // events may have come
 	}
-	return controller.Result{After: minPause}, nil // it keeps changing
+	return controller.Result{RequeueAfter: minPause}, nil // it keeps changing
 }
 
 // attempt is how far one settling has come.
@@ -102,7 +102,7 @@ func (c *Controller) act(ctx context.Context, try *attempt, o object, v view, a 
 	}
 	as := try.patchType(o)
 	still := func() bool { return !c.outdated(*try, o, v) && c.owners.holds(o, v) }
-	var got outcome
+	var got requestResult
 	var err error
 	if a.do == remove {
 		got, err = c.writer.remove(ctx, try.at, o, a.policy, try.byUID, still)

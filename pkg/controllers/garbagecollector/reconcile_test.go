@@ -13,13 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 
-	"minikcm/pkg/controllers/internal/slots"
+	"minikcm/pkg/controllers/internal/writelimit"
 )
 
 // whileItWaits decides about an object while no request can be sent, has something happen then, and lets it go on.
 func (s *shell) whileItWaits(t *testing.T, key id, happens func()) {
 	t.Helper()
-	var held []*slots.Write
+	var held []*writelimit.Write
 	for n := 0; ; n++ {
 		w := s.writer.slots.Acquire(t.Context(), cache.NewObjectName("a", fmt.Sprint(n)), s.clock.Now())
 		if w == nil {
@@ -145,7 +145,7 @@ func TestAnAnswerFromBeforeTheDeletionOfAnOwnerHoldsNobody(t *testing.T) {
 			look := func() time.Duration {
 				result, err := s.reconcileObject(t.Context(), keyOf(uid(2)))
 				check(t, err)
-				return result.After
+				return result.RequeueAfter
 			}
 			look()
 			s.clock.Step(liveFor / 2)

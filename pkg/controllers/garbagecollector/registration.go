@@ -73,14 +73,14 @@ func (c *Config) ignored() ([]schema.GroupResource, error) {
 func Registration(cfg *Config) controller.Registration {
 	return controller.Registration{
 		Name: Name, Alias: "garbagecollector", Agent: "generic-garbage-collector",
-		DisabledByDefault: true, Off: func() bool { return !cfg.Enabled }, FollowsOwners: true,
+		DisabledByDefault: true, Disabled: func() bool { return !cfg.Enabled }, FollowsOwners: true,
 		Config: cfg, Section: "GarbageCollectorController",
-		Watches:   []controller.Access{{Group: "*", Resource: "*"}},
-		OnlyReads: func() bool { return cfg.ObserveOnly },
-		Needs: []controller.Access{
-			{Group: "*", Resource: "*", Verbs: []string{"get", "list"}, Without: "cannot tell whether owners exist"},
-			{Group: "*", Resource: "*", Verbs: []string{"patch"}, Without: "cannot let owners go, or take references away"},
-			{Group: "*", Resource: "*", Verbs: []string{"delete"}, Without: "cannot delete dependents"},
+		WatchPermissions: []controller.Access{{Group: "*", Resource: "*"}},
+		ReadOnly:         func() bool { return cfg.ObserveOnly },
+		Permissions: []controller.Access{
+			{Group: "*", Resource: "*", Verbs: []string{"get", "list"}, Impact: "cannot tell whether owners exist"},
+			{Group: "*", Resource: "*", Verbs: []string{"patch"}, Impact: "cannot let owners go, or take references away"},
+			{Group: "*", Resource: "*", Verbs: []string{"delete"}, Impact: "cannot delete dependents"},
 		},
 		New: func(b controller.Base) (controller.Controller, error) {
 			c := *cfg

@@ -14,8 +14,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"minikcm/internal/timing"
-	"minikcm/pkg/answer"
 	"minikcm/pkg/controller"
+	"minikcm/pkg/outcome"
 )
 
 // Reasons of events. The first is kube-controller-manager's.
@@ -59,17 +59,17 @@ func (c *Controller) wait(ctx context.Context, key id, owner object, n next, h h
 	})
 	waited := now.Sub(m.since)
 	if c.writer.observe { // events are writes
-		return controller.Result{After: n.after}
+		return controller.Result{RequeueAfter: n.after}
 	}
 	if waited < noticeAfter {
-		return controller.Result{After: min(n.after, noticeAfter-waited)}
+		return controller.Result{RequeueAfter: min(n.after, noticeAfter-waited)}
 	}
 	pause := noticeAfter
 	if h.refused == "" && !m.moved.After(m.notice.at) { // to read the same blockers again shows nothing new
 		pause = noticeAgain
 	}
 	if !m.notice.at.IsZero() && now.Sub(m.notice.at) < pause {
-		return controller.Result{After: n.after}
+		return controller.Result{RequeueAfter: n.after}
 	}
 	reason, text := eventForeground, ""
 	if m.orphaning {
@@ -84,7 +84,7 @@ func (c *Controller) wait(ctx context.Context, key id, owner object, n next, h h
 		c.event(ctx, owner, reason, text)
 		c.memories.note(key, func(known *ownerMemory) { known.notice = notice{text, now} })
 	}
-	return controller.Result{After: n.after}
+	return controller.Result{RequeueAfter: n.after}
 }
 
 // blockers finds out what holds dependents. Their finalizers only a read can tell.
@@ -160,7 +160,7 @@ func (c *Controller) failed(o object, a action, err error) {
 		return
 	}
 	key := keyed(o)
-	c.memories.setObject(key, c.memories.object(key).fail(answer.ForUsers(err)))
+	c.memories.setObject(key, c.memories.object(key).fail(outcome.EventMessage(err)))
 }
 
 // busy keeps that others are in line, if that is what an error says.
@@ -189,7 +189,7 @@ func (c *Controller) refused(ctx context.Context, o object, a action, err error)
 }
 
 // recordDone counts a request that has succeeded.
-func (c *Controller) recordDone(o object, v view, a action, got outcome) {
+func (c *Controller) recordDone(o object, v view, a action, got requestResult) {
 	key := keyed(o)
 	c.memories.setObject(key, objectMemory{})
 	if got != done {

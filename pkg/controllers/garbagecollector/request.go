@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"minikcm/pkg/answer"
+	"minikcm/pkg/outcome"
 )
 
 // removal is what to send to delete an object that was decided about. The API server refuses it if the object is another, or has
@@ -150,28 +150,28 @@ func build(as types.PatchType, metadata map[string]any) (patch, error) {
 }
 
 // outcome is what came of a write.
-type outcome string
+type requestResult string
 
 const (
-	done     outcome = "done"     // the API server did it
-	gone     outcome = "gone"     // there is no such object any more: as good as done
-	conflict outcome = "conflict" // the object is not as it was seen
-	unfit    outcome = "unfit"    // it does not know this kind of patch
-	rejected outcome = "rejected" // it may not be, and asking again soon will not help: a policy, or a right that is missing
-	failed   outcome = "failed"   // it has to be tried again, after a pause
+	done     requestResult = "done"     // the API server did it
+	gone     requestResult = "gone"     // there is no such object any more: as good as done
+	conflict requestResult = "conflict" // the object is not as it was seen
+	unfit    requestResult = "unfit"    // it does not know this kind of patch
+	rejected requestResult = "rejected" // it may not be, and asking again soon will not help: a policy, or a right that is missing
+	failed   requestResult = "failed"   // it has to be tried again, after a pause
 )
 
 // outcomeOf reads what a write to an object of a name was answered. A lost answer is a failure: all our writes may be repeated.
-func outcomeOf(err error, name string) outcome {
+func outcomeOf(err error, name string) requestResult {
 	var status apierrors.APIStatus
-	if answer.Of(err) == answer.Done {
+	if outcome.FromError(err) == outcome.Done {
 		return done
 	}
 	if !errors.As(err, &status) {
 		return failed
 	}
 	switch s := status.Status(); {
-	case answer.NotFound(err, name), s.Code == http.StatusUnprocessableEntity && isAboutUID(s):
+	case outcome.IsNotFound(err, name), s.Code == http.StatusUnprocessableEntity && isAboutUID(s):
 		return gone
 	case s.Code == http.StatusConflict && s.Reason == metav1.StatusReasonConflict:
 		return conflict

@@ -130,7 +130,7 @@ func TestOutcome(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		err  error
-		want outcome
+		want requestResult
 	}{
 		{"done", nil, done},
 		{"not found", apierrors.NewNotFound(things, "c"), gone},

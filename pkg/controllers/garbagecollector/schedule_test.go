@@ -4,7 +4,7 @@ import (
 	"errors"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"minikcm/pkg/internal/fakeapi"
+	"minikcm/internal/fakeapi"
 	"slices"
 	"testing"
 	"time"

@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"minikcm/pkg/answer"
 	"minikcm/pkg/controller"
+	"minikcm/pkg/outcome"
 )
 
 var errPolicy = apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "d", errors.New("a policy keeps it"))
@@ -73,13 +73,13 @@ func TestADeletionThatIsRejectedIsTriedAgainLessAndLessOften(t *testing.T) {
 	key := s.dependent(t, ref("v1", "ConfigMap", "o", uid(1)))
 	s.remove = func(int) error { return errPolicy }
 	for nth, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second} {
-		if got := s.look(t, key); got.After != want || len(s.sent()) != nth+1 {
-			t.Fatalf("after rejection %d it is looked at in %v with %d requests so far, want %v", nth+1, got.After, len(s.sent()), want)
+		if got := s.look(t, key); got.RequeueAfter != want || len(s.sent()) != nth+1 {
+			t.Fatalf("after rejection %d it is looked at in %v with %d requests so far, want %v", nth+1, got.RequeueAfter, len(s.sent()), want)
 		}
 		s.clock.Step(want / 2)
 		requests := len(s.asked(""))
-		if got := s.look(t, key); got.After != want/2 || len(s.asked("")) != requests {
-			t.Fatalf("woken half-way it is looked at in %v after %q, want no request and the rest of the pause", got.After, s.asked("")[requests:])
+		if got := s.look(t, key); got.RequeueAfter != want/2 || len(s.asked("")) != requests {
+			t.Fatalf("woken half-way it is looked at in %v after %q, want no request and the rest of the pause", got.RequeueAfter, s.asked("")[requests:])
 		}
 		s.clock.Step(want / 2)
 	}
@@ -87,10 +87,10 @@ func TestADeletionThatIsRejectedIsTriedAgainLessAndLessOften(t *testing.T) {
 		t.Errorf("counted are %v, want one rejected", got)
 	}
 	for range 20 {
-		s.clock.Step(s.look(t, key).After)
+		s.clock.Step(s.look(t, key).RequeueAfter)
 	}
-	if got := s.look(t, key); got.After != maxRejectedPause {
-		t.Errorf("in the end the pause is %v, want %v", got.After, maxRejectedPause)
+	if got := s.look(t, key); got.RequeueAfter != maxRejectedPause {
+		t.Errorf("in the end the pause is %v, want %v", got.RequeueAfter, maxRejectedPause)
 	}
 	s.clock.Step(maxRejectedPause)
 	s.remove = func(int) error { return nil }
@@ -106,7 +106,7 @@ func TestARejectionDoesNotDelayAnObjectThatHasChanged(t *testing.T) {
 	key := s.dependent(t, ref("v1", "ConfigMap", "o", uid(1)))
 	s.remove = func(int) error { return errPolicy }
 	for range 10 {
-		s.clock.Step(s.look(t, key).After)
+		s.clock.Step(s.look(t, key).RequeueAfter)
 	}
 	s.look(t, key)
 	check(t, s.feed.Add(newThing("a", "p", uid(3))))
@@ -121,8 +121,8 @@ func TestOwnersOfTerminatingObjectsAreNotRead(t *testing.T) {
 	s := newShell(t)
 	check(t, s.feed.Add(newThing("a", "d", uid(2)).at("5").finalizedBy("x/y").deleted().owned(ref("v1", "ConfigMap", "o", uid(1)))))
 	s.clock.Step(time.Minute)
-	if got := s.look(t, keyOf(uid(2))); got.After != 0 || len(s.asked("")) > 0 {
-		t.Errorf("sent was %q, and it is looked at again in %v", s.asked(""), got.After)
+	if got := s.look(t, keyOf(uid(2))); got.RequeueAfter != 0 || len(s.asked("")) > 0 {
+		t.Errorf("sent was %q, and it is looked at again in %v", s.asked(""), got.RequeueAfter)
 	}
 }
 
@@ -141,7 +141,7 @@ func TestObjectsOfASlowAPIAreDeleted(t *testing.T) {
 		return nil, notFound(name)
 	}
 	for range 3 {
-		s.clock.Step(s.look(t, keyOf(uid(2))).After)
+		s.clock.Step(s.look(t, keyOf(uid(2))).RequeueAfter)
 	}
 	if got := s.asked("delete"); len(got) == 0 {
 		t.Errorf("sent was %q, want a delete", s.asked(""))
@@ -154,10 +154,10 @@ func TestToObserveOnlyAReleaseIsCountedOnce(t *testing.T) {
 	s.writer.observe = true
 	check(t, s.feed.Add(newThing("a", "o", uid(1))))
 	key := s.dependent(t, ref("v1", "ConfigMap", "o", uid(1)), ref("v1", "ConfigMap", "x", uid(9)))
-	after := s.look(t, key).After
+	after := s.look(t, key).RequeueAfter
 	s.clock.Step(after)
-	if got := s.look(t, key); after != lastingAfter || got.After != 0 {
-		t.Errorf("it is looked at after %v, and then again after %v, want no third look", after, got.After)
+	if got := s.look(t, key); after != lastingAfter || got.RequeueAfter != 0 {
+		t.Errorf("it is looked at after %v, and then again after %v, want no third look", after, got.RequeueAfter)
 	}
 }
 
@@ -177,8 +177,8 @@ func TestADeletionThatFailsIsAnError(t *testing.T) {
 		if !strings.HasPrefix(got.Error(), `delete configmaps "a/d": `) {
 			t.Errorf("the log is told %q, want the namespace, too", got)
 		}
-		if got := s.memories.object(key).refused; !strings.Contains(got, answer.ForUsers(err)) {
-			t.Errorf("who asks what holds its owner is told %q, want %q", got, answer.ForUsers(err))
+		if got := s.memories.object(key).refused; !strings.Contains(got, outcome.EventMessage(err)) {
+			t.Errorf("who asks what holds its owner is told %q, want %q", got, outcome.EventMessage(err))
 		}
 	}
 }
@@ -339,15 +339,15 @@ func TestAnOwnerIsAskedForWhenTheFeedOfAnotherServerTellsOfItsDeletion(t *testin
 	owner := newThing("a", "w", uid(9))
 	s.get = func(string, int) (*thing, error) { return owner, nil }
 	key := s.dependent(t, ref("example.com/v1", "Widget", "w", uid(9)))
-	if got := s.look(t, key); got.After < pollEvery { // its own event has come first
-		t.Fatalf("it is looked at again in %v, want with the next poll", got.After)
+	if got := s.look(t, key); got.RequeueAfter < pollEvery { // its own event has come first
+		t.Fatalf("it is looked at again in %v, want with the next poll", got.RequeueAfter)
 	}
 	s.clock.Step(time.Second)
 	check(t, errors.Join(f.Add(owner), f.Delete(owner)))
 	s.get = func(name string, _ int) (*thing, error) { return nil, notFound(name) }
 	begun := s.clock.Now()
 	for len(s.sent()) == 0 && s.clock.Since(begun) < pollEvery {
-		s.clock.Step(s.look(t, key).After)
+		s.clock.Step(s.look(t, key).RequeueAfter)
 	}
 	if took := s.clock.Since(begun); took > 2*settled {
 		t.Errorf("it was deleted after %v", took)

@@ -25,9 +25,9 @@ import (
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"minikcm/internal/fakeapi"
 	"minikcm/pkg/caches"
 	"minikcm/pkg/freshness"
-	"minikcm/pkg/internal/fakeapi"
 )
 
 // apiWorld is a graph with the types of a server.

@@ -75,7 +75,7 @@ func blockerOf(r report) blocker {
 }
 
 // reasonsOf explains one type: each finalizer with what it holds, then objects that nothing holds, then the error.
-func reasonsOf(o outcome) []reason {
+func reasonsOf(o typeResult) []reason {
 	var reasons []reason
 	pods := o.resource.GroupResource() == discovery.Pods.GroupResource()
 	for f, n := range o.finalizers {

@@ -10,8 +10,8 @@ import (
 
 func TestMetricsShowOnlyWhatIsTerminating(t *testing.T) {
 	m := newMetrics(prometheus.NewRegistry())
-	m.show("a", report{outcomes: []outcome{left("apps", "deployments", 2, nil)}}, []string{causeFinalizers, causeDiscovery})
-	m.show("a", report{outcomes: []outcome{left("apps", "deployments", 1, nil)}}, []string{causeFinalizers})
+	m.show("a", report{outcomes: []typeResult{left("apps", "deployments", 2, nil)}}, []string{causeFinalizers, causeDiscovery})
+	m.show("a", report{outcomes: []typeResult{left("apps", "deployments", 1, nil)}}, []string{causeFinalizers})
 	if got := testutil.ToFloat64(m.remaining.vec.WithLabelValues("a", "apps", "deployments")); got != 1 {
 		t.Errorf("remaining %v, want 1", got)
 	}

@@ -42,7 +42,7 @@ const (
 
 // judgePods decides whether the outcome of the pods, whose list was sent at now, proves them gone. Without that proof the other types wait;
 // upstream deletes them when the list fails.
-func judgePods(pods outcome, now, gate time.Time, c discovery.Answer) podGate {
+func judgePods(pods typeResult, now, gate time.Time, c discovery.Answer) podGate {
 	switch {
 	case pods.err != nil:
 		return podsFailed

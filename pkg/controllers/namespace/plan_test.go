@@ -50,22 +50,22 @@ func TestJudgePods(t *testing.T) {
 	broken := errors.New("broken")
 	for _, tt := range []struct {
 		name string
-		pods outcome
+		pods typeResult
 		now  time.Duration
 		c    discovery.Answer
 		want podGate
 	}{
-		{"empty list after the grace", outcome{}, 5 * time.Second, known(nil, discovery.Pods), podsGone},
-		{"empty list at its last instant", outcome{}, 5*time.Second - 1, known(nil, discovery.Pods), podsEarly},
-		{"pods", outcome{remaining: 1}, 5 * time.Second, known(nil, discovery.Pods), podsLeft},
-		{"pods before the grace is over", outcome{remaining: 1}, 0, known(nil, discovery.Pods), podsLeft},
-		{"a failing list is not an empty one", outcome{err: broken}, 5 * time.Second, known(nil, discovery.Pods), podsFailed},
-		{"a failing list with pods", outcome{err: broken, remaining: 3}, 5 * time.Second, known(nil, discovery.Pods), podsFailed},
-		{"not served, and not discovered either", outcome{unserved: true}, 5 * time.Second, known(nil), podsGone},
-		{"not served though discovered", outcome{unserved: true}, 5 * time.Second, known(nil, discovery.Pods), podsFailed},
-		{"not served, discovery incomplete", outcome{unserved: true}, 5 * time.Second, known(broken), podsFailed},
-		{"not served, no discovery", outcome{unserved: true}, 5 * time.Second, discovery.Answer{}, podsFailed},
-		{"empty list is proof even if discovery misses pods", outcome{}, 5 * time.Second, known(broken), podsGone},
+		{"empty list after the grace", typeResult{}, 5 * time.Second, known(nil, discovery.Pods), podsGone},
+		{"empty list at its last instant", typeResult{}, 5*time.Second - 1, known(nil, discovery.Pods), podsEarly},
+		{"pods", typeResult{remaining: 1}, 5 * time.Second, known(nil, discovery.Pods), podsLeft},
+		{"pods before the grace is over", typeResult{remaining: 1}, 0, known(nil, discovery.Pods), podsLeft},
+		{"a failing list is not an empty one", typeResult{err: broken}, 5 * time.Second, known(nil, discovery.Pods), podsFailed},
+		{"a failing list with pods", typeResult{err: broken, remaining: 3}, 5 * time.Second, known(nil, discovery.Pods), podsFailed},
+		{"not served, and not discovered either", typeResult{unserved: true}, 5 * time.Second, known(nil), podsGone},
+		{"not served though discovered", typeResult{unserved: true}, 5 * time.Second, known(nil, discovery.Pods), podsFailed},
+		{"not served, discovery incomplete", typeResult{unserved: true}, 5 * time.Second, known(broken), podsFailed},
+		{"not served, no discovery", typeResult{unserved: true}, 5 * time.Second, discovery.Answer{}, podsFailed},
+		{"empty list is proof even if discovery misses pods", typeResult{}, 5 * time.Second, known(broken), podsGone},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := judgePods(tt.pods, at(tt.now), at(5*time.Second), tt.c); got != tt.want {
@@ -84,16 +84,16 @@ func TestJudge(t *testing.T) {
 		all  bool
 		want verdict
 	}{
-		{"nothing left", report{content: complete, outcomes: []outcome{{}, {}}}, true, empty},
-		{"nothing left, but not seen so in one pass", report{content: complete, outcomes: []outcome{{}, {}}}, false, unproven},
-		{"nothing left of what can be seen", report{content: partial, outcomes: []outcome{{}, {}}}, true, undiscovered},
+		{"nothing left", report{content: complete, outcomes: []typeResult{{}, {}}}, true, empty},
+		{"nothing left, but not seen so in one pass", report{content: complete, outcomes: []typeResult{{}, {}}}, false, unproven},
+		{"nothing left of what can be seen", report{content: partial, outcomes: []typeResult{{}, {}}}, true, undiscovered},
 		{"a group version makes no sense", report{content: discovery.Answer{Sent: epoch, ParseErr: broken}}, true, undiscovered},
 		{"never discovered", report{}, true, undiscovered},
-		{"objects left", report{content: complete, outcomes: []outcome{{}, {remaining: 1}}}, true, waiting},
-		{"objects left and groups missing", report{content: partial, outcomes: []outcome{{remaining: 1}}}, true, waiting},
-		{"no time for some types", report{content: complete, outcomes: []outcome{{}, {pending: true}}}, false, unfinished},
-		{"no time for some types, and the discovery is incomplete", report{content: partial, outcomes: []outcome{{}, {pending: true}}}, false, unfinished},
-		{"an error comes before all", report{content: complete, outcomes: []outcome{{remaining: 1}, {err: broken}}}, true, failed},
+		{"objects left", report{content: complete, outcomes: []typeResult{{}, {remaining: 1}}}, true, waiting},
+		{"objects left and groups missing", report{content: partial, outcomes: []typeResult{{remaining: 1}}}, true, waiting},
+		{"no time for some types", report{content: complete, outcomes: []typeResult{{}, {pending: true}}}, false, unfinished},
+		{"no time for some types, and the discovery is incomplete", report{content: partial, outcomes: []typeResult{{}, {pending: true}}}, false, unfinished},
+		{"an error comes before all", report{content: complete, outcomes: []typeResult{{remaining: 1}, {err: broken}}}, true, failed},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := judge(tt.r, tt.all); got != tt.want {
@@ -157,7 +157,7 @@ func TestWaitGrowsWithTheTimeThatNothingMoves(t *testing.T) {
 }
 
 func TestRecheck(t *testing.T) {
-	left := report{outcomes: []outcome{{remaining: 1}}}
+	left := report{outcomes: []typeResult{{remaining: 1}}}
 	for _, tt := range []struct {
 		name                   string
 		r                      report
@@ -258,7 +258,7 @@ func TestObservationsOutliveTerms(t *testing.T) {
 
 // A thousand namespaces that wait for days remember three hundred types each.
 func TestMemoryOfWaitingNamespacesIsSmall(t *testing.T) {
-	var outcomes []outcome
+	var outcomes []typeResult
 	for i := range 300 {
 		outcomes = append(outcomes, left("apps", fmt.Sprint("type-", i), 0, nil))
 		outcomes[i].listing.sent = epoch

@@ -16,10 +16,10 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
 
-	"minikcm/pkg/answer"
 	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/internal/conversion"
 	"minikcm/pkg/controllers/internal/discovery"
+	"minikcm/pkg/outcome"
 )
 
 const (
@@ -35,7 +35,7 @@ const (
 )
 
 // outcome is what one pass over one type has left behind.
-type outcome struct {
+type typeResult struct {
 	resource   discovery.Type
 	remaining  int64               // objects
 	finalizers map[string]int      // how many of them carry each finalizer
@@ -51,7 +51,7 @@ type outcome struct {
 }
 
 // hidden reports whether the type was discovered as one that can be listed, and its list was answered as if it did not exist.
-func (o outcome) hidden() bool { return o.unserved && !o.unlisted }
+func (o typeResult) hidden() bool { return o.unserved && !o.unlisted }
 
 // failure is what went wrong with one type.
 type failure struct {
@@ -73,7 +73,7 @@ func forUsers(err error) string {
 	if errors.As(err, &f) && (errors.As(err, &transport) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errNotTried)) {
 		return f.doing + ": no answer from the API server"
 	}
-	return answer.ForUsers(err)
+	return outcome.EventMessage(err)
 }
 
 // purger deletes and counts the content of one namespace during one pass.
@@ -117,19 +117,19 @@ var errNotTried = errors.New("not tried, its API does not answer")
 // purgeAll takes every type through a pass, several at a time, and returns their outcomes in the order of types. When an API takes
 // requests and does not answer, its remaining types are left to later passes: waiting for each would take the time of all others. Which
 // is tried then is left to chance, or one that never answers could stand before the others for ever.
-func (p *purger) purgeAll(ctx context.Context, types []discovery.Type) []outcome {
-	outcomes := make([]outcome, len(types))
+func (p *purger) purgeAll(ctx context.Context, types []discovery.Type) []typeResult {
+	outcomes := make([]typeResult, len(types))
 	var group controller.Group
 	group.SetLimit(typesAtOnce)
 	for _, i := range rand.Perm(len(types)) {
 		r := types[i]
 		group.Go(func() error {
 			if p.clock.Now().After(p.until) {
-				outcomes[i] = outcome{resource: r, pending: true}
+				outcomes[i] = typeResult{resource: r, pending: true}
 				return nil
 			}
 			if p.silence.keeps(p.namespace, r.GroupVersion()) {
-				outcomes[i] = outcome{resource: r, err: listFailed(r, errNotTried)}
+				outcomes[i] = typeResult{resource: r, err: listFailed(r, errNotTried)}
 				return nil
 			}
 			outcomes[i] = p.purge(ctx, r)
@@ -146,7 +146,7 @@ func (p *purger) purgeAll(ctx context.Context, types []discovery.Type) []outcome
 
 // purge deletes the objects of one type and reports what is left. If there are none, that is one request. If they cannot be converted to the
 // preferred version, another shows the same ones: a list that cannot convert all of them is an error.
-func (p *purger) purge(ctx context.Context, r discovery.Type) (out outcome) {
+func (p *purger) purge(ctx context.Context, r discovery.Type) (out typeResult) {
 	err := conversion.Try(r.GroupVersionResource, p.content.Versions(r.GroupResource()), func(version schema.GroupVersionResource) error {
 		in := r
 		in.GroupVersionResource = version
@@ -158,12 +158,12 @@ func (p *purger) purge(ctx context.Context, r discovery.Type) (out outcome) {
 }
 
 // purgeIn is purge in one version.
-func (p *purger) purgeIn(ctx context.Context, r discovery.Type) outcome {
+func (p *purger) purgeIn(ctx context.Context, r discovery.Type) typeResult {
 	if !r.List {
 		return p.purgeUnseen(ctx, r)
 	}
 	if !p.patient && p.strides.list(r, false).patience > minPatience {
-		return outcome{resource: r, err: listFailed(r, errNotTried)}
+		return typeResult{resource: r, err: listFailed(r, errNotTried)}
 	}
 	out, removed := p.walk(ctx, r, true)
 	if out.unlisted {
@@ -178,7 +178,7 @@ func (p *purger) purgeIn(ctx context.Context, r discovery.Type) outcome {
 
 // lookAgain counts what is left of the objects of a type after a walk that deleted them. A list as new as that of the walk will do if nothing in
 // it was left undeleted, and most do: for the newest one the server may wait, see pageOf.
-func (p *purger) lookAgain(ctx context.Context, r discovery.Type, walked outcome) outcome {
+func (p *purger) lookAgain(ctx context.Context, r discovery.Type, walked typeResult) typeResult {
 	undone := removable
 	if r.GroupResource() == discovery.Pods.GroupResource() {
 		undone = notDeleted // in its grace period a pod keeps the finalizers of the garbage collector, however often it is deleted
@@ -186,7 +186,7 @@ func (p *purger) lookAgain(ctx context.Context, r discovery.Type, walked outcome
 	asked := p.strides.list(r, false)
 	if walked.remaining <= asked.page && isVersion(walked.version) {
 		page, err := p.list(ctx, r, asked, metav1.ListOptions{ResourceVersion: walked.version, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan})
-		out := outcome{resource: r, listing: walked.listing} // what it shows may be as old
+		out := typeResult{resource: r, listing: walked.listing} // what it shows may be as old
 		switch {
 		case err == nil && page.Continue == "" && !slices.ContainsFunc(page.Items, undone):
 			out.version = page.ResourceVersion
@@ -202,8 +202,8 @@ func (p *purger) lookAgain(ctx context.Context, r discovery.Type, walked outcome
 }
 
 // purgeUnseen deletes the objects of a type that cannot be listed.
-func (p *purger) purgeUnseen(ctx context.Context, r discovery.Type) outcome {
-	out := outcome{resource: r, unserved: true, unlisted: true, listing: listing{sent: p.clock.Now()}}
+func (p *purger) purgeUnseen(ctx context.Context, r discovery.Type) typeResult {
+	out := typeResult{resource: r, unserved: true, unlisted: true, listing: listing{sent: p.clock.Now()}}
 	if !r.DeleteCollection {
 		return out
 	}
@@ -219,8 +219,8 @@ func (p *purger) purgeUnseen(ctx context.Context, r discovery.Type) outcome {
 //
 // The pages of a walk follow each other by continue token, so that objects held by finalizers at the front do not hide
 // those behind them, and deletecollection is given the same token and thus takes the same page.
-func (p *purger) walk(ctx context.Context, r discovery.Type, remove bool) (out outcome, removed bool) {
-	out = outcome{resource: r, listing: listing{sent: p.clock.Now()}}
+func (p *purger) walk(ctx context.Context, r discovery.Type, remove bool) (out typeResult, removed bool) {
+	out = typeResult{resource: r, listing: listing{sent: p.clock.Now()}}
 	var removals controller.Group
 	removals.SetLimit(removalsAtOnce)
 	defer func() {
@@ -265,7 +265,7 @@ func (p *purger) lacksStorage(r discovery.Type, err error) bool {
 }
 
 // notListed takes in the failure to list a page.
-func (o *outcome) notListed(err error, token string) {
+func (o *typeResult) notListed(err error, token string) {
 	switch {
 	case unsupported(err):
 		o.unserved = true
@@ -296,7 +296,7 @@ func following(page *metav1.PartialObjectMetadataList) int64 {
 const examplesShown = 3
 
 // add counts the objects of a page. deleted is when the namespace was.
-func (o *outcome) add(items []metav1.PartialObjectMetadata, deleted time.Time) {
+func (o *typeResult) add(items []metav1.PartialObjectMetadata, deleted time.Time) {
 	if len(items) > 0 && o.examples == nil {
 		o.finalizers, o.examples = map[string]int{}, map[string][]string{}
 	}

@@ -51,7 +51,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) (controller.Res
 	if next.content != nil {
 		c.triggers.arm(ctx, discoveryKey, discoveryTargets(*next.content), 0)
 	}
-	return controller.Result{After: next.after}, err
+	return controller.Result{RequeueAfter: next.after}, err
 }
 
 // sync reads the namespace and, if it is being deleted and somebody has to finish it, takes it further. If the gate is open, discovery is asked meanwhile.
@@ -103,7 +103,7 @@ func (c *Controller) advance(ctx context.Context, ns *corev1.Namespace) (followU
 	if err != nil {
 		return followUp{}, fmt.Errorf("discover: %w", err)
 	}
-	r := report{began: now.Add(c.deps.Clock.Since(asked)), content: known, outcomes: []outcome{pods}}
+	r := report{began: now.Add(c.deps.Clock.Since(asked)), content: known, outcomes: []typeResult{pods}}
 
 	// 4. As long as the pods are not proven gone, nothing else is touched.
 	if judgePods(pods, now, gate, known) != podsGone {
@@ -180,7 +180,7 @@ func (c *Controller) gate(ctx context.Context, ns *corev1.Namespace, m *memory, 
 
 // noteLate remembers whether objects are created in namespaces that were deleted before. That the API servers' clocks differ can make it seem
 // so.
-func (c *Controller) noteLate(ctx context.Context, ns *corev1.Namespace, outcomes ...outcome) {
+func (c *Controller) noteLate(ctx context.Context, ns *corev1.Namespace, outcomes ...typeResult) {
 	if (report{outcomes: outcomes}).late() && !c.late.Swap(true) {
 		klog.FromContext(ctx).Info("An object was created in a namespace after its deletion, namespaces are given more time from now on",
 			"namespace", ns.Name, "time", max(c.cfg.Grace, heldUp))
@@ -221,7 +221,7 @@ func (c *Controller) purgeOthers(
 	p.until = c.deps.Clock.Now().Add(passBudget) // that of the pods may be over
 	for range 2 {                                // the second time for what was seen empty too long ago, or has come meanwhile
 		p.content = r.content
-		r.outcomes = append([]outcome{pods}, p.purgeAll(pass, m.notYetEmpty(others(r.content)))...)
+		r.outcomes = append([]typeResult{pods}, p.purgeAll(pass, m.notYetEmpty(others(r.content)))...)
 		if refusal != nil {
 			return "", r, 0, refusal
 		}
@@ -357,7 +357,7 @@ func (m *memory) notYetEmpty(types []discovery.Type) []discovery.Type {
 }
 
 // note takes in which types were found empty, and which failed.
-func (m *memory) note(outcomes []outcome) {
+func (m *memory) note(outcomes []typeResult) {
 	for _, o := range outcomes {
 		switch {
 		case o.pending || errors.Is(o.err, errNotTried):

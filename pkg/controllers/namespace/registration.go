@@ -56,16 +56,16 @@ func Registration(cfg *Config) controller.Registration {
 	return controller.Registration{
 		Name: Name, Alias: "namespace", Agent: Name,
 		Config: cfg, Section: "NamespaceController",
-		Watches: []controller.Access{{Resource: "namespaces"}, {Resource: "pods"}},
-		Needs: []controller.Access{
-			{Resource: "namespaces", Verbs: []string{"get"}, Without: "cannot empty namespaces"},
-			{Resource: "namespaces/status", Verbs: []string{"update"}, Without: "cannot tell what holds a namespace up"},
-			{Resource: "namespaces/finalize", Verbs: []string{"update"}, Without: "cannot let namespaces go"},
-			{Group: "*", Resource: "*", Verbs: []string{"list", "delete", "deletecollection"}, Without: "cannot empty namespaces"},
-			{Group: "*", Resource: "*", Verbs: []string{"watch"}, Without: "looks again at what remains by time only", Optional: true}, // upstream's role has no watch
-			{NonResource: "/api", Verbs: []string{"get"}, Without: "cannot tell what types there are"},
-			{NonResource: "/apis", Verbs: []string{"get"}, Without: "cannot tell what types there are"},
-			{NonResource: "/readyz", Verbs: []string{"get"}, Without: "may miss custom resources while the API server starts", Optional: true},
+		WatchPermissions: []controller.Access{{Resource: "namespaces"}, {Resource: "pods"}},
+		Permissions: []controller.Access{
+			{Resource: "namespaces", Verbs: []string{"get"}, Impact: "cannot empty namespaces"},
+			{Resource: "namespaces/status", Verbs: []string{"update"}, Impact: "cannot tell what holds a namespace up"},
+			{Resource: "namespaces/finalize", Verbs: []string{"update"}, Impact: "cannot let namespaces go"},
+			{Group: "*", Resource: "*", Verbs: []string{"list", "delete", "deletecollection"}, Impact: "cannot empty namespaces"},
+			{Group: "*", Resource: "*", Verbs: []string{"watch"}, Impact: "looks again at what remains by time only", Optional: true}, // upstream's role has no watch
+			{NonResource: "/api", Verbs: []string{"get"}, Impact: "cannot tell what types there are"},
+			{NonResource: "/apis", Verbs: []string{"get"}, Impact: "cannot tell what types there are"},
+			{NonResource: "/readyz", Verbs: []string{"get"}, Impact: "may miss custom resources while the API server starts", Optional: true},
 		},
 		New: func(b controller.Base) (controller.Controller, error) {
 			c := *cfg

@@ -15,8 +15,8 @@ import (
 type report struct {
 	began      time.Time // when the pass began; later by as much time as discovery took
 	content    discovery.Answer
-	outcomes   []outcome // pods first
-	finalizers []string  // of the namespace itself, which hold it when its content is gone; see heldBy
+	outcomes   []typeResult // pods first
+	finalizers []string     // of the namespace itself, which hold it when its content is gone; see heldBy
 }
 
 // errs are the errors of the types that failed, sorted by text.
@@ -43,7 +43,7 @@ func (r report) stopped() error {
 
 // deleted tells whether the pass had objects to delete.
 func (r report) deleted() bool {
-	return slices.ContainsFunc(r.outcomes, func(o outcome) bool { return o.deleted })
+	return slices.ContainsFunc(r.outcomes, func(o typeResult) bool { return o.deleted })
 }
 
 // remaining is how many objects are left.
@@ -67,17 +67,17 @@ func (r report) pending() (n int) {
 
 // hidden reports whether a type besides pods was not there to be listed although it had been discovered.
 func (r report) hidden() bool {
-	return slices.ContainsFunc(r.outcomes[1:], outcome.hidden)
+	return slices.ContainsFunc(r.outcomes[1:], typeResult.hidden)
 }
 
 // late reports whether an object was seen that was created after the deletion of the namespace.
 func (r report) late() bool {
-	return slices.ContainsFunc(r.outcomes, func(o outcome) bool { return o.late })
+	return slices.ContainsFunc(r.outcomes, func(o typeResult) bool { return o.late })
 }
 
 // held are the outcomes of types that have objects left.
-func (r report) held() []outcome {
-	return slices.DeleteFunc(slices.Clone(r.outcomes), func(o outcome) bool { return o.remaining == 0 })
+func (r report) held() []typeResult {
+	return slices.DeleteFunc(slices.Clone(r.outcomes), func(o typeResult) bool { return o.remaining == 0 })
 }
 
 // scene is a text that stays the same while nothing moves.

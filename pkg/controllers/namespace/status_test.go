@@ -19,8 +19,8 @@ import (
 // coreOnly is what discovery shows of an API server with namespaces and nothing else.
 var coreOnly = []*metav1.APIResourceList{{GroupVersion: "v1", APIResources: []metav1.APIResource{{Name: "namespaces", Verbs: metav1.Verbs{"delete", "list"}}}}}
 
-func left(group, name string, n int64, finalizers map[string]int) outcome {
-	return outcome{
+func left(group, name string, n int64, finalizers map[string]int) typeResult {
+	return typeResult{
 		resource:  discovery.Type{GroupVersionResource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: name}, List: true},
 		remaining: n, finalizers: finalizers,
 	}
@@ -93,18 +93,18 @@ func TestConditionTexts(t *testing.T) {
 		want []string // type, reason and text of each condition that is True
 	}{
 		{"nothing", report{}, nil},
-		{"just remaining", report{outcomes: []outcome{left("apps.k8s.io", "deployments", 5, nil), sets}},
+		{"just remaining", report{outcomes: []typeResult{left("apps.k8s.io", "deployments", 5, nil), sets}},
 			[]string{remaining + "daemonsets.apps.k8s.io has 5 resource instances, deployments.apps.k8s.io has 5 resource instances"}},
-		{"both, each finalizer counted over all types", report{outcomes: []outcome{deployments, catalog}},
+		{"both, each finalizer counted over all types", report{outcomes: []typeResult{deployments, catalog}},
 			[]string{remaining + "deployments.apps.k8s.io has 5 resource instances, secrets. has 6 resource instances",
 				finalizers + "kubedb in 6 resource instances, service-catalog in 6 resource instances"}},
-		{"pods are told of", report{outcomes: []outcome{left("", "pods", 2, map[string]int{"a.io/b": 1})}},
+		{"pods are told of", report{outcomes: []typeResult{left("", "pods", 2, map[string]int{"a.io/b": 1})}},
 			[]string{remaining + "pods. has 2 resource instances", finalizers + "a.io/b in 1 resource instances"}},
 		{"partial discovery", report{content: discovery.Select(nil, coreOnly, partial, epoch, deletable)},
 			[]string{"NamespaceDeletionDiscoveryFailure DiscoveryFailed Discovery failed for some groups, 1 failing: " + partial.Error()}},
 		{"no discovery", report{content: discovery.Answer{Err: errors.New("no answer")}},
 			[]string{"NamespaceDeletionDiscoveryFailure DiscoveryFailed no answer"}},
-		{"failed types", report{outcomes: []outcome{{err: errors.New("b")}, {err: errors.New("a")}}},
+		{"failed types", report{outcomes: []typeResult{{err: errors.New("b")}, {err: errors.New("a")}}},
 			[]string{"NamespaceDeletionContentFailure ContentDeletionFailed Failed to delete all resource types, 2 remaining: a, b"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -135,12 +135,12 @@ func TestBlockedConditionNamesObjectsAndRemedy(t *testing.T) {
 		r    report
 		want string // reason and text
 	}{
-		{"a finalizer", report{outcomes: []outcome{held}},
+		{"a finalizer", report{outcomes: []typeResult{held}},
 			"FinalizersRemain 1 configmaps held by finalizer a.io/b (settings). What to do: start the controller that is to remove the finalizer, or remove it by hand"},
-		{"pods come before what waits for them", report{outcomes: []outcome{pods, held}},
+		{"pods come before what waits for them", report{outcomes: []typeResult{pods, held}},
 			"PodsRemain 1 configmaps held by finalizer a.io/b (settings); 1 pods remaining (p). What to do: see whether the pods' nodes are there, " +
 				"and who should remove the pods' finalizers if they have any; start the controller that is to remove the finalizer, or remove it by hand"},
-		{"an error speaks for itself", report{outcomes: []outcome{fails}}, "RequestsFail list secrets: forbidden"},
+		{"an error speaks for itself", report{outcomes: []typeResult{fails}}, "RequestsFail list secrets: forbidden"},
 		{"the namespace's own finalizers", report{finalizers: []string{"x.io/y"}},
 			"NamespaceFinalizersRemain the namespace itself is held by its finalizer x.io/y. What to do: the owner of the namespace's finalizer is to remove it"},
 	} {
@@ -171,7 +171,7 @@ func TestBlocker(t *testing.T) {
 	held.examples = map[string][]string{"a.io/b": {"w", "x", "y"}}
 	free := left("", "pods", 2, nil)
 	free.examples = map[string][]string{"": {"p", "q"}}
-	hidden := outcome{resource: discovery.Type{GroupVersionResource: schema.GroupVersionResource{Group: "h.io", Resource: "hidden"}}, unserved: true, unlisted: true}
+	hidden := typeResult{resource: discovery.Type{GroupVersionResource: schema.GroupVersionResource{Group: "h.io", Resource: "hidden"}}, unserved: true, unlisted: true}
 	partial := discovery.Select(nil, coreOnly, &clientdiscovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{{Group: "b.io", Version: "v1"}: errors.New("down")}}, epoch, deletable)
 	fails := left("", "secrets", 0, nil)
 	fails.err = errors.New("list secrets: forbidden")
@@ -181,14 +181,14 @@ func TestBlocker(t *testing.T) {
 		want blocker
 	}{
 		{"nothing", report{}, blocker{}},
-		{"pods", report{outcomes: []outcome{free}}, blocker{[]string{"pods"}, "pods pods", "2 pods remaining (p, q)"}},
-		{"finalizers name three objects", report{outcomes: []outcome{held}},
+		{"pods", report{outcomes: []typeResult{free}}, blocker{[]string{"pods"}, "pods pods", "2 pods remaining (p, q)"}},
+		{"finalizers name three objects", report{outcomes: []typeResult{held}},
 			blocker{[]string{"finalizers"}, "finalizers deployments.apps a.io/b", "4 deployments.apps held by finalizer a.io/b (w, x, y, …)"}},
 		{"the APIService by its name", report{content: partial},
 			blocker{[]string{"discovery"}, "discovery v1.b.io", "APIService v1.b.io cannot be discovered: down"}},
-		{"an error, and what could not be looked at", report{outcomes: []outcome{fails, hidden}},
+		{"an error, and what could not be looked at", report{outcomes: []typeResult{fails, hidden}},
 			blocker{[]string{"error"}, "error secrets request failed", "list secrets: forbidden; types that cannot be listed were not looked at: hidden.h.io"}},
-		{"several", report{content: partial, outcomes: []outcome{held, fails}}, blocker{
+		{"several", report{content: partial, outcomes: []typeResult{held, fails}}, blocker{
 			[]string{"finalizers", "error", "discovery"},
 			"finalizers deployments.apps a.io/b; error secrets request failed; discovery v1.b.io",
 			"4 deployments.apps held by finalizer a.io/b (w, x, y, …); list secrets: forbidden; APIService v1.b.io cannot be discovered: down"}},
@@ -201,7 +201,7 @@ func TestBlocker(t *testing.T) {
 	}
 	more := held
 	more.remaining, more.finalizers = 7, map[string]int{"a.io/b": 7}
-	if a, b := blockerOf(report{outcomes: []outcome{held}}), blockerOf(report{outcomes: []outcome{more}}); a.identity != b.identity || a.text == b.text {
+	if a, b := blockerOf(report{outcomes: []typeResult{held}}), blockerOf(report{outcomes: []typeResult{more}}); a.identity != b.identity || a.text == b.text {
 		t.Errorf("another count must change the text only: %+v, %+v", a, b)
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	testclock "k8s.io/utils/clock/testing"
 
-	"minikcm/pkg/internal/fakeapi"
+	"minikcm/internal/fakeapi"
 )
 
 // bench is a controller on fakes that answer what a test tells them to. It exists to force errors; what really happens is

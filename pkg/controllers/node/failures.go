@@ -5,7 +5,7 @@ import (
 	"errors"
 	"strings"
 
-	"minikcm/pkg/answer"
+	"minikcm/pkg/outcome"
 )
 
 // blinding reports whether an error may mean that kubelets cannot reach the API server either: it gave no answer, or said that
@@ -14,7 +14,7 @@ func blinding(err error) bool {
 	if err == nil || errors.Is(err, context.Canceled) || strings.Contains(err.Error(), rateLimited) {
 		return false
 	}
-	return answer.Unable(err)
+	return outcome.IsUnavailable(err)
 }
 
 // rateLimited is how client-go v0.37 begins the error of a request that its own limiter did not let pass. It has no type.

@@ -12,8 +12,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
-	"minikcm/pkg/answer"
 	"minikcm/pkg/caches"
+	"minikcm/pkg/outcome"
 )
 
 const (
@@ -85,7 +85,7 @@ func (l *leaseReader) read(ctx context.Context, name string) error {
 	defer cancel()
 	lease, err := l.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, name, metav1.GetOptions{})
 	now := l.clock.Now()
-	if err != nil && !answer.NotFound(err, name) {
+	if err != nil && !outcome.IsNotFound(err, name) {
 		l.visibility.failed(readRequest, err, now)
 		return fmt.Errorf("read lease: %w", err)
 	}

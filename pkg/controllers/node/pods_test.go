@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"minikcm/pkg/internal/fakeapi"
+	"minikcm/internal/fakeapi"
 )
 
 func TestPodsThatAreNotReadyAreNotSynced(t *testing.T) {

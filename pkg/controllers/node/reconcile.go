@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
-	"minikcm/pkg/answer"
 	"minikcm/pkg/controller"
+	"minikcm/pkg/outcome"
 )
 
 // When to look again at a node for which not everything could be done.
@@ -65,7 +65,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) (controller.Res
 	taintRecheck, taintErr := c.writeTaints(ctx, node, confirmed, now)
 
 	// 8. Say when to look again.
-	return controller.Result{After: sooner(verdict.recheck, taintRecheck)}, errors.Join(err, taintErr)
+	return controller.Result{RequeueAfter: sooner(verdict.recheck, taintRecheck)}, errors.Join(err, taintErr)
 }
 
 // forget is the end of a node. The handler has dropped what was known of it, but a sync that was under way may have begun anew.
@@ -139,7 +139,7 @@ func (c *Controller) writeTaints(ctx context.Context, node *corev1.Node, confirm
 	written, err := c.writer.patch(ctx, node, taints, labels)
 	if written == nil {
 		if granted {
-			c.wake(c.zones.refund(node.Name, answer.Of(err)), c.clock.Now())
+			c.wake(c.zones.refund(node.Name, outcome.FromError(err)), c.clock.Now())
 		}
 		return 0, err
 	}

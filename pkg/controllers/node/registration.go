@@ -88,14 +88,14 @@ func Registration(cfg *Config) controller.Registration {
 		Name: Name, Alias: "nodelifecycle", Agent: Agent,
 		LeaseNamespaces: []string{corev1.NamespaceNodeLease},
 		Config:          cfg, Section: "NodeLifecycleController",
-		Watches: []controller.Access{{Resource: "nodes"}, {Resource: "pods"}},
-		Needs: []controller.Access{
-			{Resource: "nodes", Verbs: []string{"get"}, Without: "cannot find a silent node"},
-			{Resource: "nodes", Verbs: []string{"list"}, Without: "cannot taint a node NoExecute"},
-			{Resource: "nodes", Verbs: []string{"patch"}, Without: "cannot taint nodes"},
-			{Resource: "nodes/status", Verbs: []string{"update"}, Without: "cannot find a silent node"},
-			{Resource: "pods/status", Verbs: []string{"patch"}, Without: "cannot take the pods of a silent node out of their Services"},
-			{Group: "coordination.k8s.io", Resource: "leases", Namespace: corev1.NamespaceNodeLease, Verbs: []string{"get", "list"}, Without: "cannot find a silent node"},
+		WatchPermissions: []controller.Access{{Resource: "nodes"}, {Resource: "pods"}},
+		Permissions: []controller.Access{
+			{Resource: "nodes", Verbs: []string{"get"}, Impact: "cannot find a silent node"},
+			{Resource: "nodes", Verbs: []string{"list"}, Impact: "cannot taint a node NoExecute"},
+			{Resource: "nodes", Verbs: []string{"patch"}, Impact: "cannot taint nodes"},
+			{Resource: "nodes/status", Verbs: []string{"update"}, Impact: "cannot find a silent node"},
+			{Resource: "pods/status", Verbs: []string{"patch"}, Impact: "cannot take the pods of a silent node out of their Services"},
+			{Group: "coordination.k8s.io", Resource: "leases", Namespace: corev1.NamespaceNodeLease, Verbs: []string{"get", "list"}, Impact: "cannot find a silent node"},
 		},
 		New: func(b controller.Base) (controller.Controller, error) {
 			c := *cfg

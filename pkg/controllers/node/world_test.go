@@ -21,8 +21,8 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
+	"minikcm/internal/fakeapi"
 	"minikcm/pkg/caches"
-	"minikcm/pkg/internal/fakeapi"
 )
 
 // bench is a controller on a fake API in a bubble of fake time.

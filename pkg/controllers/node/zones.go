@@ -8,7 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"minikcm/pkg/answer"
+	"minikcm/pkg/outcome"
 )
 
 // lookAhead is how long a node waits before it asks again for a taint that it was refused because its zone may be about to change state, see zones.holds.
@@ -366,23 +366,23 @@ func (z *zones) withdraw(name string) (e effects) {
 
 // refund gives back the token of a taint that was not written, as if it had not been taken. After a conflict the node keeps its turn,
 // otherwise it waits behind all others. A node whose patch got no answer keeps its turn once; its token is spent.
-func (z *zones) refund(name string, outcome answer.Meaning) (e effects) {
+func (z *zones) refund(name string, result outcome.Outcome) (e effects) {
 	z.lock.Lock()
 	defer z.lock.Unlock()
 	in := z.zones[z.homes[name]]
 	if in == nil {
 		return e
 	}
-	if outcome != answer.Unknown {
+	if result != outcome.Unknown {
 		in.limiter.next = in.limiter.before
 	}
-	if outcome == answer.Conflict || outcome == answer.Unknown && in.unanswered != name {
+	if result == outcome.Conflict || result == outcome.Unknown && in.unanswered != name {
 		in.waiting.rejoin(name) // the loop retries it
 	} else {
 		in.wakeFirst(&e)
 	}
 	in.unanswered = ""
-	if outcome == answer.Unknown {
+	if result == outcome.Unknown {
 		in.unanswered = name
 	}
 	return e

@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 
-	"minikcm/pkg/answer"
+	"minikcm/pkg/outcome"
 )
 
 // fill makes n members of a zone, named prefix0, prefix1, …
@@ -160,8 +160,8 @@ func TestTokensGoToThoseWhoNeedThem(t *testing.T) {
 	}
 	ask("down2", at(10), true, 0)
 	ask("down3", at(20), true, 0)
-	ask("down0", at(31), true, 0)     // its taint was removed by hand
-	z.refund("down0", answer.Refused) // and writing the new one failed
+	ask("down0", at(31), true, 0)       // its taint was removed by hand
+	z.refund("down0", outcome.Rejected) // and writing the new one failed
 	ask("down0", at(31), true, 0)
 }
 
@@ -310,7 +310,7 @@ func TestTheNextInLineIsWoken(t *testing.T) {
 		{"the head moves to another zone", func(z *zones) effects { return z.put("down1", "other", down, day.Add(time.Second)) }, "down2", 10 * time.Second},
 		{"the head needs no taint any more", func(z *zones) effects { return z.withdraw("down1") }, "down2", 10 * time.Second},
 		{"one in the middle is deleted: nothing changes for the head", func(z *zones) effects { return z.drop("down2", day) }, "", 0},
-		{"a taint was not written: its token is back", func(z *zones) effects { return z.refund("down0", answer.Refused) }, "down1", 0},
+		{"a taint was not written: its token is back", func(z *zones) effects { return z.refund("down0", outcome.Rejected) }, "down1", 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			z := testZones(defaults())
@@ -340,12 +340,12 @@ func TestConflictKeepsTheTurn(t *testing.T) {
 	z.ask("down0", false, nobody, day)
 	z.ask("down1", false, nobody, day)
 	for i := range 500 { // a conflict each 20 ms
-		z.refund("down0", answer.Conflict)
+		z.refund("down0", outcome.Conflict)
 		if ok, wait, _ := z.ask("down0", false, nobody, day.Add(time.Duration(i)*20*time.Millisecond)); !ok {
 			t.Fatalf("conflict %d: refused for %v, want the turn kept", i, wait)
 		}
 	}
-	z.refund("down0", answer.Conflict)
+	z.refund("down0", outcome.Conflict)
 	if ok, wait, _ := z.ask("down1", false, nobody, day.Add(10*time.Second)); !ok {
 		t.Errorf("the second in line is refused for %v after 10 s, want it tainted at the rate of the zone", wait)
 	}
@@ -358,7 +358,7 @@ func TestUnansweredTaintKeepsTheTurnOnce(t *testing.T) {
 	for _, name := range []string{"down0", "down1", "down2"} {
 		z.ask(name, false, nobody, day)
 	}
-	z.refund("down0", answer.Unknown)
+	z.refund("down0", outcome.Unknown)
 	for i, want := range []string{"down0", "down1"} { // the second time, down0 waits behind the others
 		at := day.Add(time.Duration(10*(i+1)) * time.Second)
 		if got := z.zones["z"].waiting.first(); got != want {
@@ -367,7 +367,7 @@ func TestUnansweredTaintKeepsTheTurnOnce(t *testing.T) {
 		if ok, wait, _ := z.ask(want, false, nobody, at); !ok {
 			t.Fatalf("%s is refused for %v at its turn", want, wait)
 		}
-		z.refund(want, answer.Unknown)
+		z.refund(want, outcome.Unknown)
 		z.ask("down0", false, nobody, at)
 	}
 }

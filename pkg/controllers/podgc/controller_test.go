@@ -32,17 +32,17 @@ const (
 //	pkg/util/node           TestIsNodeReady                           TestOutOfServiceNode
 //	test/integration/podgc  all 8 cases                               test/integration/node TestPodGC
 
-// outcome is what became of the pods: those deleted, when, and those marked before that.
-type outcome struct {
+// podOutcome holds the deleted pods with the time of deletion, and the pods that were marked before.
+type podOutcome struct {
 	Deleted map[string]time.Duration
 	Marked  []string
 }
 
-func (w *world) outcome() outcome {
-	return outcome{Deleted: w.deletes(), Marked: slices.Sorted(maps.Keys(w.Accepted("patch pods", w.begin)))}
+func (w *world) outcome() podOutcome {
+	return podOutcome{Deleted: w.deletes(), Marked: slices.Sorted(maps.Keys(w.Accepted("patch pods", w.begin)))}
 }
 
-func (w *world) check(c *Controller, why cause, want outcome) {
+func (w *world) check(c *Controller, why cause, want podOutcome) {
 	w.t.Helper()
 	if want.Deleted == nil {
 		want.Deleted = map[string]time.Duration{}
@@ -72,52 +72,52 @@ func TestOrphaned(t *testing.T) {
 		start func() []runtime.Object
 		steps map[time.Duration]func(*world)
 		until time.Duration
-		want  outcome
+		want  podOutcome
 	}{
-		{"nodes are there", func() []runtime.Object { return append(three("n"), aNode("n")) }, nil, 2 * quarantine, outcome{}},
+		{"nodes are there", func() []runtime.Object { return append(three("n"), aNode("n")) }, nil, 2 * quarantine, podOutcome{}},
 		{"nodes are there, but the cache does not know", func() []runtime.Object { return three("n") },
-			map[time.Duration]func(*world){0: func(w *world) { w.pretend(aNode("n")) }}, 3 * quarantine, outcome{}},
+			map[time.Duration]func(*world){0: func(w *world) { w.pretend(aNode("n")) }}, 3 * quarantine, podOutcome{}},
 		{"no nodes, finished pods", func() []runtime.Object { return three("n")[:2] }, nil, 2 * quarantine,
-			outcome{Deleted: at(quarantine, "a", "b")}},
+			podOutcome{Deleted: at(quarantine, "a", "b")}},
 		{"no nodes, one running pod", func() []runtime.Object { return three("n") }, nil, 2 * quarantine,
-			outcome{Deleted: at(quarantine, "a", "b", "c"), Marked: []string{"c"}}},
-		{"quarantine not over", func() []runtime.Object { return three("n") }, nil, quarantine - 1, outcome{}},
+			podOutcome{Deleted: at(quarantine, "a", "b", "c"), Marked: []string{"c"}}},
+		{"quarantine not over", func() []runtime.Object { return three("n") }, nil, quarantine - 1, podOutcome{}},
 		{"another node", func() []runtime.Object { return append(three("n")[2:], aNode("other")) }, nil, 2 * quarantine,
-			outcome{Deleted: at(quarantine, "c"), Marked: []string{"c"}}},
+			podOutcome{Deleted: at(quarantine, "c"), Marked: []string{"c"}}},
 		{"some nodes missing", func() []runtime.Object {
 			return append(three("n"), aNode("other"), aPod("d", "other", failed), aPod("e", "other", running))
-		}, nil, 2 * quarantine, outcome{Deleted: at(quarantine, "a", "b", "c"), Marked: []string{"c"}}},
+		}, nil, 2 * quarantine, podOutcome{Deleted: at(quarantine, "a", "b", "c"), Marked: []string{"c"}}},
 		{"the API server knows of a node by the end of the quarantine", func() []runtime.Object { return three("n") },
-			map[time.Duration]func(*world){quarantine - 1: func(w *world) { w.pretend(aNode("n")) }}, 3 * quarantine, outcome{}},
+			map[time.Duration]func(*world){quarantine - 1: func(w *world) { w.pretend(aNode("n")) }}, 3 * quarantine, podOutcome{}},
 		{"the node is back by the end of the quarantine", func() []runtime.Object { return three("n") },
-			map[time.Duration]func(*world){quarantine - 1: func(w *world) { w.Put(aNode("n")) }}, 3 * quarantine, outcome{}},
+			map[time.Duration]func(*world){quarantine - 1: func(w *world) { w.Put(aNode("n")) }}, 3 * quarantine, podOutcome{}},
 		{"the API server ceases to know of the node", func() []runtime.Object { return append(three("n")[:1], aNode("n")) },
-			map[time.Duration]func(*world){0: func(w *world) { w.Remove("nodes", "", "n") }}, 2 * quarantine, outcome{Deleted: at(quarantine, "a")}},
+			map[time.Duration]func(*world){0: func(w *world) { w.Remove("nodes", "", "n") }}, 2 * quarantine, podOutcome{Deleted: at(quarantine, "a")}},
 		{"the node goes later", func() []runtime.Object { return append(three("n")[1:2], aNode("n")) },
-			map[time.Duration]func(*world){2 * quarantine: func(w *world) { w.Remove("nodes", "", "n") }}, 3*quarantine - 1, outcome{}},
+			map[time.Duration]func(*world){2 * quarantine: func(w *world) { w.Remove("nodes", "", "n") }}, 3*quarantine - 1, podOutcome{}},
 
 		{"one quarantine after the node went", func() []runtime.Object { return append(three("n"), aNode("n")) },
 			map[time.Duration]func(*world){time.Second: func(w *world) { w.Remove("nodes", "", "n") }}, time.Hour,
-			outcome{Deleted: at(time.Second+quarantine, "a", "b", "c"), Marked: []string{"c"}}},
+			podOutcome{Deleted: at(time.Second+quarantine, "a", "b", "c"), Marked: []string{"c"}}},
 		{"a node that comes and goes again begins a new quarantine", func() []runtime.Object { return append(three("n"), aNode("n")) },
 			map[time.Duration]func(*world){
 				1 * time.Second:  func(w *world) { w.Remove("nodes", "", "n") },
 				30 * time.Second: func(w *world) { w.Put(aNode("n")) },
 				35 * time.Second: func(w *world) { w.Remove("nodes", "", "n") },
-			}, time.Hour, outcome{Deleted: at(35*time.Second+quarantine, "a", "b", "c"), Marked: []string{"c"}}},
+			}, time.Hour, podOutcome{Deleted: at(35*time.Second+quarantine, "a", "b", "c"), Marked: []string{"c"}}},
 		{"a pod that comes later to a name long missing", func() []runtime.Object { return three("n")[:1] },
 			map[time.Duration]func(*world){time.Hour: func(w *world) { w.Put(aPod("late", "n", pending)) }}, 2 * time.Hour,
-			outcome{Deleted: map[string]time.Duration{"a": quarantine, "late": time.Hour + gather + quarantine}, Marked: []string{"late"}}},
+			podOutcome{Deleted: map[string]time.Duration{"a": quarantine, "late": time.Hour + gather + quarantine}, Marked: []string{"late"}}},
 		{"a pod on a node that is back and that the cache has not seen", func() []runtime.Object { return []runtime.Object{aPod("a", "n", running, finalized)} },
 			map[time.Duration]func(*world){quarantine + 200*time.Millisecond: func(w *world) {
 				w.pretend(aNode("n"))
 				w.Put(aPod("late", "n", pending)) // within the second in which the answer about "a" is shared
-			}}, time.Hour, outcome{Deleted: at(quarantine, "a"), Marked: []string{"a"}}},
+			}}, time.Hour, podOutcome{Deleted: at(quarantine, "a"), Marked: []string{"a"}}},
 		{"a node that only the API server knew of, and that went unseen", func() []runtime.Object { return three("n")[:1] },
 			map[time.Duration]func(*world){
 				0:             func(w *world) { w.pretend(aNode("n")) },
 				time.Hour - 1: func(w *world) { w.pretend(nil) },
-			}, 2 * time.Hour, outcome{Deleted: at(time.Hour, "a")}},
+			}, 2 * time.Hour, podOutcome{Deleted: at(time.Hour, "a")}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -145,7 +145,7 @@ func TestUnscheduledTerminating(t *testing.T) {
 		w.until(time.Minute)
 		w.Put(aPod("late", "", pending, terminating, finalized))
 		w.until(time.Hour)
-		w.check(c, unscheduled, outcome{
+		w.check(c, unscheduled, podOutcome{
 			Deleted: map[string]time.Duration{"failed": 0, "succeeded": 0, "running": 0, "late": time.Minute}, Marked: []string{"late", "running"},
 		})
 	})
@@ -167,7 +167,7 @@ func TestUnscheduledPodsThatGoByThemselvesCostNoRequest(t *testing.T) {
 		if requests := w.Requests("")[before:]; len(requests) > 0 {
 			t.Errorf("the first of %d requests: %s", len(requests), requests[0].What)
 		}
-		w.check(c, unscheduled, outcome{})
+		w.check(c, unscheduled, podOutcome{})
 	})
 }
 
@@ -191,22 +191,22 @@ func TestOutOfService(t *testing.T) {
 			aPod("staying", "n", running),
 		}
 	}
-	all := func(d time.Duration) outcome {
-		return outcome{Deleted: map[string]time.Duration{"running": d, "failed": d, "succeeded": d}, Marked: []string{"running"}}
+	all := func(d time.Duration) podOutcome {
+		return podOutcome{Deleted: map[string]time.Duration{"running": d, "failed": d, "succeeded": d}, Marked: []string{"running"}}
 	}
 	for _, tt := range []struct {
 		name string
 		node func() *corev1.Node
 		step func(*world) // after a second
-		want outcome
+		want podOutcome
 	}{
 		{"tainted before", func() *corev1.Node { return outOf("n", corev1.ConditionFalse) }, nil, all(0)},
 		{"tainted later", func() *corev1.Node { return silent("n") },
 			func(w *world) { w.Put(outOf("n", corev1.ConditionUnknown)) }, all(time.Second)},
 		{"silent only later", func() *corev1.Node { return outOf("n", corev1.ConditionTrue) },
 			func(w *world) { w.Put(outOf("n", corev1.ConditionUnknown)) }, all(time.Second)},
-		{"never tainted", func() *corev1.Node { return silent("n") }, nil, outcome{}},
-		{"ready after all", func() *corev1.Node { return outOf("n", corev1.ConditionTrue) }, nil, outcome{}},
+		{"never tainted", func() *corev1.Node { return silent("n") }, nil, podOutcome{}},
+		{"ready after all", func() *corev1.Node { return outOf("n", corev1.ConditionTrue) }, nil, podOutcome{}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -230,7 +230,7 @@ func TestOutOfService(t *testing.T) {
 			w.until(time.Second)
 			w.Put(aPod("p", "n", running, terminating))
 			w.until(time.Minute)
-			w.check(c, outOfService, outcome{Deleted: map[string]time.Duration{"p": time.Second + gather}, Marked: []string{"p"}})
+			w.check(c, outOfService, podOutcome{Deleted: map[string]time.Duration{"p": time.Second + gather}, Marked: []string{"p"}})
 		})
 	})
 	t.Run("a taint that is gone collects nothing, whatever the cache says", func(t *testing.T) {
@@ -240,7 +240,7 @@ func TestOutOfService(t *testing.T) {
 			c, stop := w.manager(0)
 			defer stop()
 			w.until(time.Minute)
-			w.check(c, outOfService, outcome{})
+			w.check(c, outOfService, podOutcome{})
 		})
 	})
 }
@@ -253,13 +253,13 @@ func TestFinishedPods(t *testing.T) {
 		c, stop := w.manager(2)
 		defer stop()
 		w.until(time.Minute + time.Second)
-		w.check(c, terminated, outcome{})
+		w.check(c, terminated, podOutcome{})
 		w.Put(aPod("b", "n", succeeded))
 		w.until(2 * time.Minute)
-		w.check(c, terminated, outcome{Deleted: map[string]time.Duration{"a": 80 * time.Second}})
+		w.check(c, terminated, podOutcome{Deleted: map[string]time.Duration{"a": 80 * time.Second}})
 		w.Put(aPod("d", "n", failed, func(p *corev1.Pod) { p.Status.Reason = "Evicted" }))
 		w.until(time.Hour)
-		w.check(c, terminated, outcome{Deleted: map[string]time.Duration{"a": 80 * time.Second, "d": 140 * time.Second}})
+		w.check(c, terminated, podOutcome{Deleted: map[string]time.Duration{"a": 80 * time.Second, "d": 140 * time.Second}})
 		if got := c.finished.Load(); got != 2 {
 			t.Errorf("%d finished pods counted, want 2", got)
 		}
@@ -272,7 +272,7 @@ func TestThresholdZeroKeepsAll(t *testing.T) {
 		c, stop := w.manager(0)
 		defer stop()
 		w.until(time.Hour)
-		w.check(c, terminated, outcome{})
+		w.check(c, terminated, podOutcome{})
 	})
 }
 
@@ -327,7 +327,7 @@ func TestRetry(t *testing.T) {
 		c, stop := w.manager(0)
 		defer stop()
 		w.until(time.Hour - time.Second)
-		w.check(c, orphaned, outcome{}) // an error of the mark stops the delete
+		w.check(c, orphaned, podOutcome{}) // an error of the mark stops the delete
 		if got := testutil.ToFloat64(c.metrics.errors.WithLabelValues("default", "orphaned")); got < 50 || got > 90 {
 			t.Errorf("%v errors counted in an hour, want about one a minute", got)
 		}
@@ -350,7 +350,7 @@ func TestSameName(t *testing.T) {
 		c, stop := w.manager(0)
 		defer stop()
 		w.until(time.Hour)
-		w.check(c, orphaned, outcome{Marked: []string{"p"}})
+		w.check(c, orphaned, podOutcome{Marked: []string{"p"}})
 		if n := w.Count("delete pods"); n != 1 {
 			t.Errorf("%d deletes sent, want the one that the UID refused", n)
 		}

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
-	"minikcm/pkg/answer"
-	"minikcm/pkg/internal/fakeapi"
+	"minikcm/internal/fakeapi"
+	"minikcm/pkg/outcome"
 )
 
 // Faults that nobody has scripted upstream.
@@ -67,8 +67,8 @@ func TestDeletePutOffIsGivenUp(t *testing.T) {
 		c.client = fakeapi.Busy(t)
 		begun := time.Now()
 		err := c.finish(fakeapi.Quiet(t.Context()), c.pods.Trim(aPod("p", "gone", failed)), work{remove: true}, orphaned)
-		if took := time.Since(begun); err == nil || took > answer.LandsWithin {
-			t.Errorf("delete ended after %v with %v, want an error after at most %v", took, err, answer.LandsWithin)
+		if took := time.Since(begun); err == nil || took > outcome.MaxCompletionDelay {
+			t.Errorf("delete ended after %v with %v, want an error after at most %v", took, err, outcome.MaxCompletionDelay)
 		}
 	})
 }

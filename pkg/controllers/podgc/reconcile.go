@@ -14,11 +14,11 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
-	"minikcm/pkg/answer"
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/internal/podkey"
 	"minikcm/pkg/controllers/internal/podstatus"
+	"minikcm/pkg/outcome"
 )
 
 // Texts of upstream, kube-controller-manager v1.37.
@@ -36,7 +36,7 @@ func (c *Controller) reconcileNode(_ context.Context, name string) (controller.R
 	} else {
 		now := c.clock.Now()
 		if left := remaining(c.term.absence.note(name, now), now, c.cfg.Quarantine); left > 0 {
-			return controller.Result{After: left}, nil
+			return controller.Result{RequeueAfter: left}, nil
 		}
 	}
 	if node.exists && !node.outOfService {
@@ -52,7 +52,7 @@ func (c *Controller) reconcileNode(_ context.Context, name string) (controller.R
 
 // reconcileCount chooses which finished pods are too many.
 func (c *Controller) reconcileCount(context.Context, string) (controller.Result, error) {
-	again := controller.Result{After: c.cfg.Period}
+	again := controller.Result{RequeueAfter: c.cfg.Period}
 	if c.finished.Load() <= int64(c.cfg.TerminatedPodThreshold) {
 		c.term.surplus.Store(nil)
 		return again, nil
@@ -82,14 +82,14 @@ func (c *Controller) reconcilePod(ctx context.Context, key podkey.Key) (controll
 	collected, err := c.collect(ctx, key, pod, because)
 	switch {
 	case apierrors.IsNotFound(err): // gone since it was read
-		return controller.Result{After: c.cfg.Quarantine}, nil
+		return controller.Result{RequeueAfter: c.cfg.Quarantine}, nil
 	case err != nil:
 		if !errors.Is(err, context.Canceled) {
 			c.metrics.errors.WithLabelValues(key.Name.Namespace, string(because)).Inc()
 		}
 		return controller.Result{}, err
 	case !collected:
-		return controller.Result{After: c.cfg.Quarantine}, nil // the caches should know by then
+		return controller.Result{RequeueAfter: c.cfg.Quarantine}, nil // the caches should know by then
 	}
 	return controller.Result{}, nil
 }
@@ -154,7 +154,7 @@ func (c *Controller) finish(ctx context.Context, pod *caches.Pod, todo work, bec
 	if !todo.remove {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, answer.LandsWithin) // a delete put off for longer is decided again
+	ctx, cancel := context.WithTimeout(ctx, outcome.MaxCompletionDelay) // a delete put off for longer is decided again
 	defer cancel()
 	err := c.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
 		GracePeriodSeconds: new(int64), Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),

@@ -47,11 +47,11 @@ func Registration(cfg *Config) controller.Registration {
 	return controller.Registration{
 		Name: Name, Alias: "podgc", Agent: "pod-garbage-collector",
 		Config: cfg, Section: "PodGCController",
-		Watches: []controller.Access{{Resource: "nodes"}, {Resource: "pods"}},
-		Needs: []controller.Access{
-			{Resource: "nodes", Verbs: []string{"get"}, Without: "cannot remove the pods of a node that is gone or out of service"},
-			{Resource: "pods", Verbs: []string{"list", "delete"}, Without: "cannot remove pods"},
-			{Resource: "pods/status", Verbs: []string{"patch"}, Without: "cannot remove pods that have not ended"},
+		WatchPermissions: []controller.Access{{Resource: "nodes"}, {Resource: "pods"}},
+		Permissions: []controller.Access{
+			{Resource: "nodes", Verbs: []string{"get"}, Impact: "cannot remove the pods of a node that is gone or out of service"},
+			{Resource: "pods", Verbs: []string{"list", "delete"}, Impact: "cannot remove pods"},
+			{Resource: "pods/status", Verbs: []string{"patch"}, Impact: "cannot remove pods that have not ended"},
 		},
 		New: func(b controller.Base) (controller.Controller, error) {
 			c := *cfg

@@ -15,8 +15,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 
+	"minikcm/internal/fakeapi"
 	"minikcm/pkg/caches"
-	"minikcm/pkg/internal/fakeapi"
 )
 
 // world is a cluster of fakes in a bubble of fake time.

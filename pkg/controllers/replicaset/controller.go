@@ -19,8 +19,8 @@ import (
 
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
-	"minikcm/pkg/controllers/internal/slots"
-	"minikcm/pkg/controllers/internal/wake"
+	"minikcm/pkg/controllers/internal/enqueue"
+	"minikcm/pkg/controllers/internal/writelimit"
 )
 
 const (
@@ -62,7 +62,7 @@ type Controller struct {
 	deps Deps
 
 	loop     *controller.Loop[cache.ObjectName]
-	wake     *wake.Owners[*appsv1.ReplicaSet, *caches.Pod]
+	wake     *enqueue.Owners[*appsv1.ReplicaSet, *caches.Pod]
 	inTerm   atomic.Bool                 // handlers need not look anything up otherwise
 	log      atomic.Pointer[klog.Logger] // of the latest term, for handlers; nil before the first
 	baseline controller.Baseline
@@ -86,7 +86,7 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 	c := &Controller{cfg: cfg, deps: deps, memories: newMemories()}
 	c.wake = c.wakes()
 	c.metrics = newMetrics(deps.Metrics, c.memories, deps.Clock)
-	writes := slots.New(deps.Clock, quickWrites, allWrites)
+	writes := writelimit.New(deps.Clock, quickWrites, allWrites)
 	c.read = &reader{client: deps.Client, pods: deps.Pods, sets: deps.ReplicaSets, metrics: c.metrics}
 	c.owners = &owners{client: deps.Client, pods: deps.Pods, read: c.read, slots: writes, recorder: deps.Recorder, clock: deps.Clock}
 	c.remover = &remover{

@@ -16,10 +16,10 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"minikcm/pkg/answer"
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
-	"minikcm/pkg/controllers/internal/slots"
+	"minikcm/pkg/controllers/internal/writelimit"
+	"minikcm/pkg/outcome"
 )
 
 const (
@@ -38,7 +38,7 @@ type creator struct {
 	namespaces *caches.Namespaces // nil: nobody knows which are terminating
 	read       *reader
 	remover    *remover // of pods that were changed on their way
-	slots      *slots.Slots
+	slots      *writelimit.Slots
 	recorder   record.EventRecorder
 	clock      clock.Clock
 	metrics    *metrics
@@ -85,7 +85,7 @@ func (c *creator) create(ctx context.Context, t task, n int) applied {
 	switch {
 	case errors.Is(err, errCut):
 		t.throttle.pace = last.size
-		return applied{tooFew: true, created: made, held: len(made) == 0, again: controller.AtOnce}
+		return applied{tooFew: true, created: made, held: len(made) == 0, again: controller.Immediately}
 	case errors.Is(err, errTerminating):
 		return applied{held: true, created: made, again: terminatingRecheck}
 	}
@@ -114,19 +114,19 @@ func (c *creator) createBatch(ctx context.Context, t task, template *corev1.Pod,
 		// 2. The ledger knows of each create before it is sent.
 		attempts := make([]controller.Create, n)
 		for i, name := range names {
-			attempts[i] = t.ledger.creates.Begin(name)
+			attempts[i] = t.ledger.creates.Start(name)
 		}
 		// 3. Send, and take back what was not sent.
 		results := make([]created, n)
 		begun, cut := c.slots.Each(ctx, t.key, t.deadline(), n, func(i int) { results[i] = c.createPod(ctx, t, template, attempts[i]) })
 		for _, attempt := range attempts[begun:] {
-			t.ledger.creates.Keep(attempt)
+			t.ledger.creates.Retry(attempt)
 		}
 		// 4. Note what became of each. Those whose names were taken go once more, under others.
 		n = 0
 		for i, result := range results[:begun] {
 			switch err := c.note(ctx, t, attempts[i], result); {
-			case result.outcome == answer.Exists:
+			case result.outcome == outcome.Exists:
 				n++
 			case err == nil:
 				b.created = append(b.created, result.pod)
@@ -147,7 +147,7 @@ func (c *creator) createBatch(ctx context.Context, t task, template *corev1.Pod,
 
 // created is what became of one create.
 type created struct {
-	outcome answer.Meaning
+	outcome outcome.Outcome
 	pod     *caches.Pod // if done
 	err     error       // if not done
 	late    bool        // done, by an attempt before this one
@@ -157,23 +157,23 @@ type created struct {
 // createPod makes one pod. A refusal of a name that was tried before is not believed until a look shows that no such pod of ours exists.
 func (c *creator) createPod(ctx context.Context, t task, template *corev1.Pod, attempt controller.Create) created {
 	if controller.Draining(ctx) {
-		return created{outcome: answer.Unsent, err: controller.ErrDraining}
+		return created{outcome: outcome.NotSent, err: controller.ErrDraining}
 	}
 	pod := template.DeepCopy() // marshalling writes to what it is given, and the template shares memory with the cache
 	pod.Name = attempt.Name
 	var made *corev1.Pod
-	outcome, err := answer.Send(ctx, func(ctx context.Context) (err error) {
+	res, err := outcome.Do(ctx, func(ctx context.Context) (err error) {
 		made, err = c.client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{})
 		return err
 	})
-	result := created{outcome: outcome, err: err}
+	result := created{outcome: res, err: err}
 	switch {
-	case outcome == answer.Done:
+	case res == outcome.Done:
 		result.pod = c.pods.Trim(made)
 		if !belongs(t, result.pod) {
 			result.foreign = c.deleteForeign(ctx, t, result.pod)
 		}
-	case outcome == answer.Exists, outcome == answer.Refused && attempt.Unknown:
+	case res == outcome.Exists, res == outcome.Rejected && attempt.Unknown:
 		return c.explain(ctx, t, attempt, result)
 	}
 	return result
@@ -190,7 +190,7 @@ func belongs(t task, pod *caches.Pod) bool {
 // not ours to delete.
 func (c *creator) deleteForeign(ctx context.Context, t task, pod *caches.Pod) *removed {
 	if metav1.GetControllerOfNoCopy(pod) != nil && !controls(t.rs, pod) {
-		return &removed{outcome: answer.Unsent}
+		return &removed{outcome: outcome.NotSent}
 	}
 	r := c.remover.sendDelete(ctx, pod, "") // a scheduler may change the pod at any time
 	return &r
@@ -199,7 +199,7 @@ func (c *creator) deleteForeign(ctx context.Context, t task, pod *caches.Pod) *r
 // foreign is the error of a pod that something changed on its way. It names no pod, so that all are alike.
 func foreign(pod removed) error {
 	switch {
-	case pod.outcome == answer.Done:
+	case pod.outcome == outcome.Done:
 		return errors.New("the new pod was changed on its way and does not belong to the ReplicaSet, so it was deleted")
 	case pod.err == nil:
 		return errors.New("the new pod was changed on its way and belongs to another controller")
@@ -212,22 +212,22 @@ func (c *creator) explain(ctx context.Context, t task, attempt controller.Create
 	found, readErr := c.read.pod(ctx, t.rs.Namespace, attempt.Name)
 	switch {
 	case readErr != nil:
-		return created{outcome: answer.Unknown, err: errors.Join(refused.err, readErr)}
-	case found == nil && refused.outcome == answer.Exists:
-		return created{outcome: answer.Unknown, err: refused.err} // it was there a moment ago, and the name is free again
+		return created{outcome: outcome.Unknown, err: errors.Join(refused.err, readErr)}
+	case found == nil && refused.outcome == outcome.Exists:
+		return created{outcome: outcome.Unknown, err: refused.err} // it was there a moment ago, and the name is free again
 	case found == nil:
 		return refused // the earlier attempt may still be on its way
 	case t.counts(found) && !t.knows(found):
-		return created{outcome: answer.Done, pod: found, late: true}
+		return created{outcome: outcome.Done, pod: found, late: true}
 	}
-	return created{outcome: answer.Exists, err: refused.err}
+	return created{outcome: outcome.Exists, err: refused.err}
 }
 
 // note enters one result into the ledger and tells users of it. It returns the error that the batch fails with; a name that is taken is none.
 func (c *creator) note(ctx context.Context, t task, attempt controller.Create, r created) error {
 	switch r.outcome {
-	case answer.Done:
-		t.ledger.creates.End(attempt.Name)
+	case outcome.Done:
+		t.ledger.creates.Done(attempt.Name)
 		t.ledger.barrier.Require(c.pods, r.pod.ResourceVersion, t.now)
 		if r.foreign != nil {
 			err := foreign(*r.foreign)
@@ -243,19 +243,19 @@ func (c *creator) note(ctx context.Context, t task, attempt controller.Create, r
 		klog.FromContext(ctx).V(4).Info("Created pod", "pod", klog.KObj(r.pod))
 		c.recorder.Eventf(t.rs, corev1.EventTypeNormal, "SuccessfulCreate", "Created pod: %v", r.pod.Name)
 		return nil
-	case answer.Exists:
-		t.ledger.creates.End(attempt.Name)
+	case outcome.Exists:
+		t.ledger.creates.Done(attempt.Name)
 		return nil
-	case answer.Terminating:
-		t.ledger.creates.Keep(attempt)
+	case outcome.Terminating:
+		t.ledger.creates.Retry(attempt)
 		return errTerminating
-	case answer.Unknown:
+	case outcome.Unknown:
 		// The next attempt uses the name again, so that both together make one pod.
-		attempt.Unknown, attempt.Until = true, c.clock.Now().Add(answer.LandsWithin)
+		attempt.Unknown, attempt.Until = true, c.clock.Now().Add(outcome.MaxCompletionDelay)
 	}
-	t.ledger.creates.Keep(attempt)
+	t.ledger.creates.Retry(attempt)
 	if !stopping(r.err) {
-		c.recorder.Eventf(t.rs, corev1.EventTypeWarning, reasonFailedCreate, "Error creating: %v", answer.ForUsers(r.err))
+		c.recorder.Eventf(t.rs, corev1.EventTypeWarning, reasonFailedCreate, "Error creating: %v", outcome.EventMessage(r.err))
 	}
 	return r.err
 }

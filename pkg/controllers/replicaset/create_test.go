@@ -171,7 +171,7 @@ func TestTerminatingNamespace(t *testing.T) {
 				creates++
 			}
 		}
-		if err != nil || result.After == 0 && creates < 100 || creates != want {
+		if err != nil || result.RequeueAfter == 0 && creates < 100 || creates != want {
 			t.Errorf("result %+v, error %v, %d creates, want another look and %d", result, err, creates, want)
 		}
 	}

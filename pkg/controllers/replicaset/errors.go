@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 
-	"minikcm/pkg/controllers/internal/slots"
+	"minikcm/pkg/controllers/internal/writelimit"
 )
 
 var (
 	// errCut ends a sync whose time is up. It is not a failure: the key is queued again at once.
-	errCut = slots.ErrCut
+	errCut = writelimit.ErrCut
 	// errTerminating ends a slow start. It is not a failure: nothing can be created in the namespace any more, and nothing need be.
 	errTerminating = errors.New("namespace is terminating")
 	errNoLabels    = errors.New("unable to create pods, no labels") // upstream's words

@@ -10,14 +10,14 @@ import (
 	"k8s.io/klog/v2"
 
 	"minikcm/pkg/caches"
-	"minikcm/pkg/controllers/internal/wake"
+	"minikcm/pkg/controllers/internal/enqueue"
 )
 
 func (c *Controller) enqueue(rs *appsv1.ReplicaSet) { c.loop.Add(cache.MetaObjectToName(rs)) }
 
 // wakes is who is woken by what happens to pods and namespaces.
-func (c *Controller) wakes() *wake.Owners[*appsv1.ReplicaSet, *caches.Pod] {
-	return &wake.Owners[*appsv1.ReplicaSet, *caches.Pod]{
+func (c *Controller) wakes() *enqueue.Owners[*appsv1.ReplicaSet, *caches.Pod] {
+	return &enqueue.Owners[*appsv1.ReplicaSet, *caches.Pod]{
 		Kind: kind, InTerm: &c.inTerm, Get: c.deps.ReplicaSets.Get, In: c.deps.ReplicaSets.InNamespace,
 		Selector: func(rs *appsv1.ReplicaSet) *metav1.LabelSelector { return rs.Spec.Selector },
 		Wake:     c.enqueue,

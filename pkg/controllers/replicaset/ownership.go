@@ -18,11 +18,11 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"minikcm/pkg/answer"
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/internal/ownerpatch"
-	"minikcm/pkg/controllers/internal/slots"
+	"minikcm/pkg/controllers/internal/writelimit"
+	"minikcm/pkg/outcome"
 )
 
 // owners adopts and releases pods.
@@ -30,7 +30,7 @@ type owners struct {
 	client   kubernetes.Interface
 	pods     *caches.Pods
 	read     *reader
-	slots    *slots.Slots
+	slots    *writelimit.Slots
 	recorder record.EventRecorder
 	clock    clock.Clock
 }
@@ -70,7 +70,7 @@ func (o *owners) adoptAndRelease(ctx context.Context, t task) (c claims, again t
 	}
 	c.mine = append(c.mine, slices.Concat(adopted.ours, released.ours)...)
 	failures = append(failures, adopted.err, released.err)
-	return c, controller.Soonest(adoptLater, releaseLater, adopted.again, released.again), cmp.Or(errors.Join(failures...), adopted.cut, released.cut)
+	return c, controller.MinPositive(adoptLater, releaseLater, adopted.again, released.again), cmp.Or(errors.Join(failures...), adopted.cut, released.cut)
 }
 
 // changed is what became of changing the owners of pods.
@@ -92,7 +92,7 @@ func (o *owners) change(ctx context.Context, t task, pods []*caches.Pod, what ch
 			t.ledger.barrier.Require(o.pods, reply.pod.ResourceVersion, t.now)
 		}
 		again, err := what.took(o, ctx, t, pods[i], reply)
-		failures, result.again = append(failures, err), controller.Soonest(result.again, again)
+		failures, result.again = append(failures, err), controller.MinPositive(result.again, again)
 		if reply.err == nil && reply.pod != nil && t.counts(reply.pod) {
 			result.ours = append(result.ours, reply.pod)
 		}
@@ -111,7 +111,7 @@ type patched struct {
 // patchOwner patches the pod if it still is the version that was judged, or if it is to be patched as it is now, too.
 func (o *owners) patchOwner(ctx context.Context, t task, pod *caches.Pod, what change) patched {
 	reply := o.sendPatch(ctx, t, pod, what)
-	if answer.Of(reply.err) != answer.Conflict {
+	if outcome.FromError(reply.err) != outcome.Conflict {
 		return reply
 	}
 	live, err := o.read.pod(ctx, pod.Namespace, pod.Name)

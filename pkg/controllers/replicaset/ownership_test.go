@@ -112,7 +112,7 @@ func TestRefusedOwnership(t *testing.T) {
 			for after, want := range []int{1, 1, 2} {
 				b.now = now.Add(time.Duration(after) * 30 * time.Second)
 				b.deps.Clock.(*testingclock.FakeClock).SetTime(b.now)
-				if result, err := b.run(t.Context()); err != nil || result.After == 0 || patches() != want {
+				if result, err := b.run(t.Context()); err != nil || result.RequeueAfter == 0 || patches() != want {
 					t.Errorf("after %d s: result %+v, error %v, %d patches, want %d", after*30, result, err, patches(), want)
 				}
 			}
@@ -128,7 +128,7 @@ func TestRefusedReleaseIsTriedAgainAfterALiveRead(t *testing.T) {
 	b := newBench(t, newSet(1, statusOfSize(0)), newPod("a", labelled(map[string]string{"app": "db"})))
 	b.Controller.baseline.Reset()
 	b.throttle.ownership.Note(b.pods[0], now.Add(-50*time.Second))
-	if result, err := b.run(t.Context()); err != nil || result.After != 10*time.Second {
+	if result, err := b.run(t.Context()); err != nil || result.RequeueAfter != 10*time.Second {
 		t.Errorf("result %+v, error %v, want another sync when the release may be tried again", result, err)
 	}
 	b.wants(t, "get replicasets", "list pods", "create pods", "update replicasets/status")

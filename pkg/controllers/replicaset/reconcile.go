@@ -14,7 +14,7 @@ import (
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/internal/live"
-	"minikcm/pkg/controllers/internal/selection"
+	"minikcm/pkg/controllers/internal/selectors"
 )
 
 // reconcile brings one ReplicaSet a step closer to its spec.
@@ -28,7 +28,7 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 		c.memories.drop(key) // its pods are the garbage collector's
 		return controller.Result{}, nil
 	}
-	selector, err := selection.Of(rs.Spec.Selector)
+	selector, err := selectors.Of(rs.Spec.Selector)
 	if err != nil {
 		// Nothing to retry: the API server admits no such selector, and only a change can mend it.
 		utilruntime.HandleErrorWithContext(ctx, err, "ReplicaSet has an invalid selector")
@@ -42,7 +42,7 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 	case controller.Behind:
 		barrier.Wait(t.now)
 		c.metrics.skipped(barrier.Missing(at))
-		return controller.Result{After: controller.BarrierRecheck}, nil
+		return controller.Result{RequeueAfter: controller.BarrierRecheck}, nil
 	case controller.Overdue:
 		barrier.Wait(t.now)
 		klog.FromContext(ctx).V(2).Info("Caches do not show our own writes, reading live", "pods", at.Of(c.deps.Pods.Resource()), "replicaSets", at.Of(c.deps.ReplicaSets.Resource()))
@@ -77,7 +77,7 @@ func (c *Controller) step(ctx context.Context, t task, liveReason string) (contr
 		if d, err = c.claimAndPlan(ctx, t); err != nil {
 			return ended(err)
 		}
-		again = controller.Soonest(again, d.again)
+		again = controller.MinPositive(again, d.again)
 	}
 
 	// 6. Create or delete.
@@ -93,11 +93,11 @@ func (c *Controller) step(ctx context.Context, t task, liveReason string) (contr
 	statusAgain, err := c.statuses.write(ctx, t, claimed, a)
 
 	// 8. When to look again, if no event comes, also after a failure.
-	again = controller.Soonest(again, a.again, statusAgain, untilAvailable(t, claimed.mine, c.deps.Clock.Now()))
+	again = controller.MinPositive(again, a.again, statusAgain, untilAvailable(t, claimed.mine, c.deps.Clock.Now()))
 	if t.ledger.barrier.Unseen() {
-		again = controller.Soonest(again, controller.BarrierPatience) // it is the events of our own writes that wake us, and they may be what is missing
+		again = controller.MinPositive(again, controller.BarrierPatience) // it is the events of our own writes that wake us, and they may be what is missing
 	}
-	return controller.Result{After: again}, errors.Join(a.err, err)
+	return controller.Result{RequeueAfter: again}, errors.Join(a.err, err)
 }
 
 // decision is what a sync makes of the pods that it has read.
@@ -148,14 +148,14 @@ func (c *Controller) apply(ctx context.Context, t task, d decision) applied {
 		a = c.remover.remove(ctx, t, d.todo)
 	case d.todo.create > 0:
 		allowed, delay := c.creator.allowed(ctx, t, d.todo.missing, d.claimed.failed)
-		later = controller.Soonest(later, delay)
+		later = controller.MinPositive(later, delay)
 		if n := min(d.todo.create, allowed); n > 0 {
 			a = c.creator.create(ctx, t, n)
 		} else {
 			a.held = true
 		}
 	}
-	a.again = controller.Soonest(a.again, later)
+	a.again = controller.MinPositive(a.again, later)
 	return a
 }
 
@@ -163,9 +163,9 @@ func (c *Controller) apply(ctx context.Context, t task, d decision) applied {
 func ended(err error) (controller.Result, error) {
 	switch {
 	case errors.Is(err, live.ErrReplaced):
-		return controller.Result{After: controller.BarrierRecheck}, nil
+		return controller.Result{RequeueAfter: controller.BarrierRecheck}, nil
 	case err == errCut: // alone, without a failure beside it
-		return controller.Result{After: controller.AtOnce}, nil
+		return controller.Result{RequeueAfter: controller.Immediately}, nil
 	}
 	return controller.Result{}, err
 }
@@ -184,7 +184,7 @@ func untilAvailable(t task, active []*caches.Pod, now time.Time) time.Duration {
 	if at.IsZero() {
 		return time.Duration(minReady) * time.Second
 	}
-	return max(at.Sub(now), controller.AtOnce)
+	return max(at.Sub(now), controller.Immediately)
 }
 
 // task is what one sync works on. It is a value: a live read makes another of it. What lasts beyond the sync is in its ledger and its throttle.

@@ -145,7 +145,7 @@ func statusOfSize(replicas int32) func(*appsv1.ReplicaSet) {
 func TestNothingToDo(t *testing.T) {
 	rs := newSet(2, statusOfSize(2))
 	b := newBench(t, rs, newPod("a"), newPod("b"))
-	if result, err := b.run(t.Context()); err != nil || result.After != 0 {
+	if result, err := b.run(t.Context()); err != nil || result.RequeueAfter != 0 {
 		t.Errorf("result %+v, error %v", result, err)
 	}
 	b.wants(t)
@@ -182,7 +182,7 @@ func TestAdoptionNeedsALiveReplicaSet(t *testing.T) {
 			b := newBench(t, newSet(2), newPod("a", orphaned))
 			b.on("get replicasets", func(int, clienttesting.Action) (runtime.Object, error) { return newSet(2, tt.live), nil })
 			result, err := b.run(t.Context())
-			if err == nil && result.After == 0 {
+			if err == nil && result.RequeueAfter == 0 {
 				t.Error("the sync is not repeated")
 			}
 			b.wants(t, "get replicasets")
@@ -211,7 +211,7 @@ func TestWritesThatNothingShows(t *testing.T) {
 		return pod, nil
 	})
 	b.on("update replicasets/status", func(int, clienttesting.Action) (runtime.Object, error) { return b.rs, nil })
-	if result, err := b.run(t.Context()); err != nil || result.After != controller.BarrierPatience {
+	if result, err := b.run(t.Context()); err != nil || result.RequeueAfter != controller.BarrierPatience {
 		t.Errorf("after a create: result %+v, error %v, want another sync after %v", result, err, controller.BarrierPatience)
 	}
 	b.ledger.barrier.Wait(now.Add(controller.BarrierPatience - controller.BarrierRecheck))
@@ -219,14 +219,14 @@ func TestWritesThatNothingShows(t *testing.T) {
 		t.Errorf("barrier by then %d, want overdue", got)
 	}
 	b.now, b.pods, b.rs = now.Add(controller.BarrierPatience), []*caches.Pod{newPod("a")}, newSet(1, statusOfSize(1))
-	if result, err := b.run(t.Context()); err != nil || result.After != controller.BarrierPatience {
+	if result, err := b.run(t.Context()); err != nil || result.RequeueAfter != controller.BarrierPatience {
 		t.Errorf("after a look that found nothing to do: result %+v, error %v, want yet another after %v", result, err, controller.BarrierPatience)
 	}
 	if got := b.ledger.barrier.State(versions("100", "10"), b.now); got != controller.Open {
 		t.Errorf("barrier when all is shown %d, want open", got)
 	}
 	b.ledger.barrier.Clear(b.now)
-	if result, err := b.run(t.Context()); err != nil || result.After != 0 {
+	if result, err := b.run(t.Context()); err != nil || result.RequeueAfter != 0 {
 		t.Errorf("when all is shown: result %+v, error %v, want none", result, err)
 	}
 }
@@ -251,7 +251,7 @@ func TestPodsThatKeepFailing(t *testing.T) {
 	}
 	b := newBench(t, newSet(1, statusOfSize(0)), pods...)
 	for range 2 {
-		if result, err := b.run(t.Context()); err != nil || result.After != minFailedBackoff {
+		if result, err := b.run(t.Context()); err != nil || result.RequeueAfter != minFailedBackoff {
 			t.Errorf("result %+v, error %v; want After 10s", result, err)
 		}
 	}
@@ -275,7 +275,7 @@ func TestOnlySuccessorsOfFailedPodsWait(t *testing.T) {
 	b := newBench(t, newSet(3, statusOfSize(1)), pods...)
 	b.throttle.failed.generation = 1
 	b.throttle.failed.complete(pods[2:5])
-	if result, err := b.run(t.Context()); err != nil || result.After != minFailedBackoff {
+	if result, err := b.run(t.Context()); err != nil || result.RequeueAfter != minFailedBackoff {
 		t.Errorf("result %+v, error %v; want After 10s for the successor of d", result, err)
 	}
 	creates := func() (n int) {

@@ -57,16 +57,16 @@ func Registration(cfg *Config) controller.Registration {
 			TerminatingReplicas: controller.TerminatingReplicasStages(),
 		},
 		Config: cfg, Section: "ReplicaSetController",
-		Watches: []controller.Access{{Group: "apps", Resource: "replicasets"}, {Resource: "pods"}, {Resource: "namespaces"}},
-		Needs: []controller.Access{
-			{Group: "apps", Resource: "replicasets", Verbs: []string{"get"}, Without: "cannot adopt or release pods or write the first time in a term"},
-			{Group: "apps", Resource: "replicasets", Verbs: []string{"list"}, Without: "reads the pods of every ReplicaSet live in each term", Optional: true},
-			{Group: "apps", Resource: "replicasets/status", Verbs: []string{"update"}, Without: "cannot tell how many pods there are"},
-			{Group: "apps", Resource: "replicasets/finalizers", Verbs: []string{"update"}, Without: "cannot create pods that keep their owner"}, // blockOwnerDeletion
-			{Resource: "pods", Verbs: []string{"list"}, Without: "cannot write the first time in a term or after a lost answer"},
-			{Resource: "pods", Verbs: []string{"create"}, Without: "cannot create pods"},
-			{Resource: "pods", Verbs: []string{"patch"}, Without: "cannot adopt or release pods"},
-			{Resource: "pods", Verbs: []string{"delete"}, Without: "cannot delete pods"},
+		WatchPermissions: []controller.Access{{Group: "apps", Resource: "replicasets"}, {Resource: "pods"}, {Resource: "namespaces"}},
+		Permissions: []controller.Access{
+			{Group: "apps", Resource: "replicasets", Verbs: []string{"get"}, Impact: "cannot adopt or release pods or write the first time in a term"},
+			{Group: "apps", Resource: "replicasets", Verbs: []string{"list"}, Impact: "reads the pods of every ReplicaSet live in each term", Optional: true},
+			{Group: "apps", Resource: "replicasets/status", Verbs: []string{"update"}, Impact: "cannot tell how many pods there are"},
+			{Group: "apps", Resource: "replicasets/finalizers", Verbs: []string{"update"}, Impact: "cannot create pods that keep their owner"}, // blockOwnerDeletion
+			{Resource: "pods", Verbs: []string{"list"}, Impact: "cannot write the first time in a term or after a lost answer"},
+			{Resource: "pods", Verbs: []string{"create"}, Impact: "cannot create pods"},
+			{Resource: "pods", Verbs: []string{"patch"}, Impact: "cannot adopt or release pods"},
+			{Resource: "pods", Verbs: []string{"delete"}, Impact: "cannot delete pods"},
 		},
 		New: func(b controller.Base) (controller.Controller, error) {
 			c := *cfg

@@ -14,10 +14,10 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"minikcm/pkg/answer"
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
-	"minikcm/pkg/controllers/internal/slots"
+	"minikcm/pkg/controllers/internal/writelimit"
+	"minikcm/pkg/outcome"
 )
 
 // remover deletes pods.
@@ -26,7 +26,7 @@ type remover struct {
 	pods       *caches.Pods
 	sets       *caches.ReplicaSets
 	read       *reader
-	slots      *slots.Slots
+	slots      *writelimit.Slots
 	recorder   record.EventRecorder
 	clock      clock.Clock
 	metrics    *metrics
@@ -56,13 +56,13 @@ func (r *remover) remove(ctx context.Context, t task, todo plan) applied {
 	})
 	var a applied
 	if errors.Is(err, errCut) {
-		a.again, err = controller.AtOnce, nil
+		a.again, err = controller.Immediately, nil
 	}
 	a.err = err
 	for i, result := range results[:begun] {
 		again, err := r.note(t, victims[i].pod, result)
-		a.again, a.err = controller.Soonest(a.again, again), decisive(a.err, err)
-		if result.outcome == answer.Done || result.outcome == answer.Missing {
+		a.again, a.err = controller.MinPositive(a.again, again), decisive(a.err, err)
+		if result.outcome == outcome.Done || result.outcome == outcome.NotFound {
 			a.deleted = append(a.deleted, victims[i].pod)
 		}
 	}
@@ -100,40 +100,40 @@ func judgedVersion(t task, pod *caches.Pod) string {
 
 // removed is what became of one delete.
 type removed struct {
-	outcome answer.Meaning // done, missing (gone already), conflict (to be judged again), unsent, unknown or rejected
-	version string         // of the last delete that was sent
-	changed *caches.Pod    // after a conflict: the pod as it is now; nil: it was not looked at, or is gone
+	outcome outcome.Outcome // done, missing (gone already), conflict (to be judged again), unsent, unknown or rejected
+	version string          // of the last delete that was sent
+	changed *caches.Pod     // after a conflict: the pod as it is now; nil: it was not looked at, or is gone
 	err     error
 }
 
 // ending reports whether a pod that is deleted is still there: one that somebody else deleted, if it was seen so, and one that we did, if it lingers.
 func (r removed) ending(pod *caches.Pod) bool {
 	pod = cmp.Or(r.changed, pod)
-	return pod.DeletionTimestamp != nil || r.outcome == answer.Done && lingers(pod)
+	return pod.DeletionTimestamp != nil || r.outcome == outcome.Done && lingers(pod)
 }
 
 // removePod deletes the pod if it still is the version that was judged, or has changed in ways that do not matter since.
 func (r *remover) removePod(ctx context.Context, t task, pod *caches.Pod, version string) removed {
 	if controller.Draining(ctx) {
-		return removed{outcome: answer.Unsent, version: version, err: controller.ErrDraining}
+		return removed{outcome: outcome.NotSent, version: version, err: controller.ErrDraining}
 	}
 	first := r.sendDelete(ctx, pod, version)
-	if first.outcome != answer.Conflict {
+	if first.outcome != outcome.Conflict {
 		return first
 	}
 	live, err := r.read.pod(ctx, pod.Namespace, pod.Name)
 	switch {
 	case err != nil:
-		return removed{outcome: answer.Unsent, version: version, err: errors.Join(first.err, err)}
+		return removed{outcome: outcome.NotSent, version: version, err: errors.Join(first.err, err)}
 	case live == nil || live.UID != pod.UID:
-		return removed{outcome: answer.Missing, version: version}
+		return removed{outcome: outcome.NotFound, version: version}
 	case live.DeletionTimestamp != nil:
-		return removed{outcome: answer.Missing, version: version, changed: live}
+		return removed{outcome: outcome.NotFound, version: version, changed: live}
 	case live.ResourceVersion == version:
 		// The precondition held, so the conflict is the answer of a webhook or a policy, and may last.
-		return removed{outcome: answer.Refused, version: version, err: first.err}
+		return removed{outcome: outcome.Rejected, version: version, err: first.err}
 	case !t.counts(live) || !sameStanding(pod, live):
-		return removed{outcome: answer.Conflict, version: version, changed: live, err: first.err}
+		return removed{outcome: outcome.Conflict, version: version, changed: live, err: first.err}
 	}
 	second := r.sendDelete(ctx, live, live.ResourceVersion)
 	second.changed = live
@@ -147,13 +147,13 @@ func (r *remover) sendDelete(ctx context.Context, pod *caches.Pod, version strin
 	if version != "" {
 		preconditions.ResourceVersion = &version
 	}
-	outcome, err := answer.Send(ctx, func(ctx context.Context) error {
+	res, err := outcome.Do(ctx, func(ctx context.Context) error {
 		return r.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: &preconditions})
 	})
-	if outcome == answer.Refused && !lingers(pod) {
-		outcome = answer.Unknown
+	if res == outcome.Rejected && !lingers(pod) {
+		res = outcome.Unknown
 	}
-	return removed{outcome: outcome, version: version, err: err}
+	return removed{outcome: res, version: version, err: err}
 }
 
 // sameStanding reports whether a pod would be ranked as before, as far as its node, readiness and deletion cost go.
@@ -166,33 +166,33 @@ func sameStanding(before, now *caches.Pod) bool {
 func (r *remover) note(t task, pod *caches.Pod, result removed) (again time.Duration, err error) {
 	_, repeated := t.ledger.unanswered[pod.UID]
 	switch result.outcome {
-	case answer.Done, answer.Missing:
+	case outcome.Done, outcome.NotFound:
 		delete(t.ledger.unanswered, pod.UID)
 		t.ledger.deleted[pod.UID] = result.ending(pod)
 		if repeated {
 			fate := fateAbsent
-			if result.outcome == answer.Missing {
+			if result.outcome == outcome.NotFound {
 				fate = fateConfirmed
 			}
 			r.metrics.lostAnswers.WithLabelValues("delete", fate).Inc()
 		}
-		if result.outcome == answer.Done {
+		if result.outcome == outcome.Done {
 			r.recorder.Eventf(t.rs, corev1.EventTypeNormal, "SuccessfulDelete", "Deleted pod: %v", pod.Name)
 		}
 		return 0, nil
-	case answer.Conflict:
+	case outcome.Conflict:
 		// No delete that was sent can succeed any more, for the version is past. Wait until the cache shows why, and judge again.
 		delete(t.ledger.unanswered, pod.UID)
 		if result.changed != nil {
 			t.ledger.barrier.Require(r.pods, result.changed.ResourceVersion, t.now)
 		}
 		return controller.BarrierRecheck, nil
-	case answer.Unknown:
-		t.ledger.unanswered[pod.UID] = unansweredDelete{version: result.version, until: r.clock.Now().Add(answer.LandsWithin)}
+	case outcome.Unknown:
+		t.ledger.unanswered[pod.UID] = unansweredDelete{version: result.version, until: r.clock.Now().Add(outcome.MaxCompletionDelay)}
 	}
 	if stopping(result.err) {
 		return 0, result.err
 	}
-	r.recorder.Eventf(t.rs, corev1.EventTypeWarning, reasonFailedDelete, "Error deleting: %v", answer.ForUsers(result.err))
+	r.recorder.Eventf(t.rs, corev1.EventTypeWarning, reasonFailedDelete, "Error deleting: %v", outcome.EventMessage(result.err))
 	return 0, fmt.Errorf("unable to delete pods: %w", result.err)
 }

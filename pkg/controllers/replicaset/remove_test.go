@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
-	"minikcm/pkg/answer"
 	"minikcm/pkg/caches"
+	"minikcm/pkg/outcome"
 )
 
 func TestDeleteAnswers(t *testing.T) {
@@ -134,7 +134,7 @@ func TestScaleDownTakenBack(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, newSet(3, statusOfSize(3)), newPod("a"), newPod("b"), newPod("c"))
-			b.ledger.unanswered["c"] = unansweredDelete{version: "5", until: now.Add(answer.LandsWithin)}
+			b.ledger.unanswered["c"] = unansweredDelete{version: "5", until: now.Add(outcome.MaxCompletionDelay)}
 			b.on("delete pods", func(_ int, a clienttesting.Action) (runtime.Object, error) {
 				t.Errorf("%s is deleted", a.(clienttesting.DeleteAction).GetName())
 				return nil, nil
@@ -146,11 +146,11 @@ func TestScaleDownTakenBack(t *testing.T) {
 				}
 				return list, nil
 			})
-			if result, err := b.run(t.Context()); err != nil || result.After != answer.LandsWithin {
-				t.Errorf("at once: result %+v, error %v, want another look after %v", result, err, answer.LandsWithin)
+			if result, err := b.run(t.Context()); err != nil || result.RequeueAfter != outcome.MaxCompletionDelay {
+				t.Errorf("at once: result %+v, error %v, want another look after %v", result, err, outcome.MaxCompletionDelay)
 			}
 			b.wants(t)
-			b.now = now.Add(answer.LandsWithin)
+			b.now = now.Add(outcome.MaxCompletionDelay)
 			if _, err := b.run(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -192,7 +192,7 @@ func TestDeletesThatMayStillBeCarriedOut(t *testing.T) {
 				t.Error("no error")
 			}
 			d, unanswered := b.ledger.unanswered["a"]
-			if unanswered != tt.unanswered || unanswered && d != (unansweredDelete{"5", now.Add(answer.LandsWithin)}) {
+			if unanswered != tt.unanswered || unanswered && d != (unansweredDelete{"5", now.Add(outcome.MaxCompletionDelay)}) {
 				t.Errorf("unanswered %t %+v, want %t", unanswered, d, tt.unanswered)
 			}
 		})

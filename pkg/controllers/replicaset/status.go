@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"minikcm/pkg/answer"
 	"minikcm/pkg/caches"
+	"minikcm/pkg/outcome"
 )
 
 // Reasons of the ReplicaFailure condition, and of the events that go with it.
@@ -119,7 +119,7 @@ func conditionsOf(old []appsv1.ReplicaSetCondition, a applied, now time.Time) []
 	}
 	failure := appsv1.ReplicaSetCondition{
 		Type: appsv1.ReplicaSetReplicaFailure, Status: corev1.ConditionTrue, Reason: reasonFailedDelete,
-		Message: answer.ForUsers(a.err), LastTransitionTime: metav1.NewTime(now),
+		Message: outcome.EventMessage(a.err), LastTransitionTime: metav1.NewTime(now),
 	}
 	if a.tooFew {
 		failure.Reason = reasonFailedCreate

@@ -15,10 +15,10 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"minikcm/pkg/answer"
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/internal/live"
+	"minikcm/pkg/outcome"
 )
 
 // statusWriter writes the status of ReplicaSets.
@@ -42,7 +42,7 @@ func (w *statusWriter) write(ctx context.Context, t task, claimed claims, a appl
 	c := w.count(t, claimed)
 	again, err = w.put(ctx, t, t.rs, c, a)
 	// Admission sees the template, which the cache lacks for a ReplicaSet that wants no pods.
-	incomplete := answer.Of(err) == answer.Refused && len(t.rs.Spec.Template.Spec.Containers) == 0
+	incomplete := outcome.FromError(err) == outcome.Rejected && len(t.rs.Spec.Template.Spec.Containers) == 0
 	if !apierrors.IsConflict(err) && !incomplete {
 		return again, err
 	}

@@ -16,9 +16,9 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	testingclock "k8s.io/utils/clock/testing"
 
+	"minikcm/internal/fakeapi"
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
-	"minikcm/pkg/internal/fakeapi"
 )
 
 func TestStatusConflict(t *testing.T) {
@@ -176,8 +176,8 @@ func TestAvailabilityRecheck(t *testing.T) {
 			if tt.want == 1 {
 				want = 1 // as soon as possible
 			}
-			if result.After != want {
-				t.Errorf("look again after %v, want %v", result.After, want)
+			if result.RequeueAfter != want {
+				t.Errorf("look again after %v, want %v", result.RequeueAfter, want)
 			}
 		})
 	}
@@ -208,8 +208,8 @@ func TestFewerEndingPodsAreToldAtTheirPace(t *testing.T) {
 			}
 			if tt.wait > 0 {
 				b.wants(t)
-				if result.After != ms(tt.wait) {
-					t.Errorf("again after %v, want %v", result.After, ms(tt.wait))
+				if result.RequeueAfter != ms(tt.wait) {
+					t.Errorf("again after %v, want %v", result.RequeueAfter, ms(tt.wait))
 				}
 				return
 			}
@@ -288,8 +288,8 @@ func TestMoreReadyPodsAreToldAtThePaceOfTheAPIServer(t *testing.T) {
 				return
 			}
 			b.wants(t)
-			if result.After != ms(tt.wait) {
-				t.Errorf("again after %v, want %v", result.After, ms(tt.wait))
+			if result.RequeueAfter != ms(tt.wait) {
+				t.Errorf("again after %v, want %v", result.RequeueAfter, ms(tt.wait))
 			}
 		})
 	}

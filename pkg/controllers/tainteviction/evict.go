@@ -12,11 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
-	"minikcm/pkg/answer"
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/internal/podkey"
 	"minikcm/pkg/controllers/internal/podstatus"
+	"minikcm/pkg/outcome"
 )
 
 // Texts of upstream, kube-controller-manager v1.37, except the last.
@@ -60,7 +60,7 @@ func (c *Controller) evict(ctx context.Context, key podkey.Key, pod *caches.Pod,
 		}
 	}
 	result, err := c.keep(ctx, key, pod, d, now)
-	return controller.Result{After: controller.Soonest(result.After, liveRecheck)}, err
+	return controller.Result{RequeueAfter: controller.MinPositive(result.RequeueAfter, liveRecheck)}, err
 }
 
 // livePod reads a pod from the API server; nil if it is gone, even if another has its name.
@@ -87,7 +87,7 @@ func (c *Controller) remove(ctx context.Context, key podkey.Key, pod *corev1.Pod
 		c.metrics.begun(due, begun)
 		c.recorder.Eventf(reference(key), corev1.EventTypeNormal, eventReason, "Marking for deletion Pod %s", key.Name)
 	}
-	ctx, cancel := context.WithTimeout(ctx, answer.LandsWithin) // a delete put off for longer is decided again
+	ctx, cancel := context.WithTimeout(ctx, outcome.MaxCompletionDelay) // a delete put off for longer is decided again
 	defer cancel()
 	err := c.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
 	switch {

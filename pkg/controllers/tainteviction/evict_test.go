@@ -14,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
-	"minikcm/pkg/answer"
+	"minikcm/internal/fakeapi"
 	"minikcm/pkg/controllers/internal/podkey"
-	"minikcm/pkg/internal/fakeapi"
+	"minikcm/pkg/outcome"
 )
 
 func (w *world) mustBeDeletedAt(pod string, want time.Duration) {
@@ -188,8 +188,8 @@ func TestDeletePutOffIsGivenUp(t *testing.T) {
 		c.client = fakeapi.Busy(t)
 		begun := time.Now()
 		err := c.remove(fakeapi.Quiet(t.Context()), podkey.Key{UID: pod.UID}, pod, begun)
-		if took := time.Since(begun); err == nil || took > answer.LandsWithin {
-			t.Errorf("delete ended after %v with %v, want an error after at most %v", took, err, answer.LandsWithin)
+		if took := time.Since(begun); err == nil || took > outcome.MaxCompletionDelay {
+			t.Errorf("delete ended after %v with %v, want an error after at most %v", took, err, outcome.MaxCompletionDelay)
 		}
 	})
 }

@@ -48,7 +48,7 @@ func (c *Controller) reconcileNode(ctx context.Context, name string) (controller
 func (c *Controller) reconcilePod(ctx context.Context, key podkey.Key) (controller.Result, error) {
 	result, err := c.decidePod(ctx, key)
 	if errors.Is(err, errGone) {
-		return controller.Result{After: goneRecheck}, nil
+		return controller.Result{RequeueAfter: goneRecheck}, nil
 	}
 	return result, err
 }
@@ -93,7 +93,7 @@ func (c *Controller) keep(ctx context.Context, key podkey.Key, pod *caches.Pod, 
 	if d.verdict == stays {
 		return controller.Result{}, nil
 	}
-	return controller.Result{After: d.again.Sub(now)}, nil
+	return controller.Result{RequeueAfter: d.again.Sub(now)}, nil
 }
 
 // gone ends the watch over a pod that was deleted, by whomever.

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
-	"minikcm/pkg/internal/fakeapi"
+	"minikcm/internal/fakeapi"
 )
 
 // Work is for one pod, not for a name.

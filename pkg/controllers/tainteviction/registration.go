@@ -25,12 +25,12 @@ type Config struct {
 func Registration(grace *time.Duration) controller.Registration {
 	return controller.Registration{
 		Name: Name, Agent: "node-controller", // upstream's for all loops of nodes
-		Watches: []controller.Access{{Resource: "nodes"}, {Resource: "pods"}},
-		Needs: []controller.Access{
-			{Resource: "nodes", Verbs: []string{"get"}, Without: "cannot evict pods"},
-			{Resource: "pods", Verbs: []string{"get", "delete"}, Without: "cannot evict pods"},
-			{Resource: "pods/status", Verbs: []string{"patch"}, Without: "cannot evict pods"},
-			{Group: "coordination.k8s.io", Resource: "leases", Namespace: corev1.NamespaceNodeLease, Verbs: []string{"get"}, Without: "cannot evict pods from unreachable nodes"},
+		WatchPermissions: []controller.Access{{Resource: "nodes"}, {Resource: "pods"}},
+		Permissions: []controller.Access{
+			{Resource: "nodes", Verbs: []string{"get"}, Impact: "cannot evict pods"},
+			{Resource: "pods", Verbs: []string{"get", "delete"}, Impact: "cannot evict pods"},
+			{Resource: "pods/status", Verbs: []string{"patch"}, Impact: "cannot evict pods"},
+			{Group: "coordination.k8s.io", Resource: "leases", Namespace: corev1.NamespaceNodeLease, Verbs: []string{"get"}, Impact: "cannot evict pods from unreachable nodes"},
 		},
 		New: func(b controller.Base) (controller.Controller, error) {
 			deps := Deps{Client: b.Client, Recorder: b.Recorder(Name), Clock: b.Clock, Metrics: b.Metrics}

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
+	"minikcm/internal/fakeapi"
 	"minikcm/pkg/caches"
-	"minikcm/pkg/internal/fakeapi"
 )
 
 // world is a cluster of fakes in a bubble of fake time, which begins at a whole second.

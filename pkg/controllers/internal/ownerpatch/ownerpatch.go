@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"minikcm/pkg/answer"
+	"minikcm/pkg/outcome"
 )
 
 // patch is a strategic merge patch of one owner reference. With the object's UID and version in it the API server refuses the patch if
@@ -42,5 +42,5 @@ func marshal(object metav1.Object, ref any) ([]byte, error) {
 
 // Refused reports whether a reply to a patch is about this one object and would be the same if asked again.
 func Refused(err error) bool {
-	return answer.Of(err) == answer.Refused && (apierrors.IsForbidden(err) || apierrors.IsInvalid(err))
+	return outcome.FromError(err) == outcome.Rejected && (apierrors.IsForbidden(err) || apierrors.IsInvalid(err))
 }

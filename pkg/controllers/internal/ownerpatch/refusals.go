@@ -57,7 +57,7 @@ func same(a, b metav1.Object) bool {
 func Admitted[T metav1.Object](r Refusals, objects []T, now time.Time) (rest []T, again time.Duration) {
 	for _, object := range objects {
 		if wait := r[object.GetUID()].until.Sub(now); wait > 0 {
-			again = controller.Soonest(again, wait)
+			again = controller.MinPositive(again, wait)
 			continue
 		}
 		rest = append(rest, object)

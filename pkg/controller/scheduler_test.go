@@ -71,7 +71,7 @@ func TestWhichSyncsMayRun(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			epoch := time.Unix(1e9, 0)
-			c := newCrew[string](2, time.Second)
+			c := newScheduler[string](2, time.Second)
 			runs := map[string]*run{}
 			now := epoch
 			for _, s := range tt.steps {
@@ -101,7 +101,7 @@ func TestWhichSyncsMayRun(t *testing.T) {
 // What is due first comes first, also among keys that stand aside.
 func TestKeysThatStandAsideKeepTheirOrder(t *testing.T) {
 	epoch := time.Unix(1e9, 0)
-	c := newCrew[string](1, time.Second)
+	c := newScheduler[string](1, time.Second)
 	c.due = func(key string) time.Time {
 		d, _ := time.ParseDuration(key)
 		return epoch.Add(d)
@@ -199,9 +199,9 @@ func TestAGroupOfSlowKeysDoesNotHoldUpOthers(t *testing.T) {
 		healed = true
 		lock.Unlock()
 		time.Sleep(time.Minute)
-		l.crew.lock.Lock()
-		groups := len(l.crew.groups)
-		l.crew.lock.Unlock()
+		l.scheduler.lock.Lock()
+		groups := len(l.scheduler.groups)
+		l.scheduler.lock.Unlock()
 		if groups != 0 {
 			t.Errorf("%d groups are kept in mind when nothing is slow any more", groups)
 		}
@@ -266,7 +266,7 @@ func TestRequestsAreSignsOfLife(t *testing.T) {
 			server.StartTLS()
 			defer server.Close()
 			l := NewLoop[string](LoopConfig{Controller: "c", Queue: "signs", Workers: 1, Clock: clk}, prometheus.NewRegistry(), nil)
-			r := l.crew.begin("k", "", clk.Now())
+			r := l.scheduler.begin("k", "", clk.Now())
 			for range 3 {
 				clk.step(time.Minute)
 				req, err := http.NewRequestWithContext(l.traced(t.Context(), r), http.MethodGet, server.URL, nil)

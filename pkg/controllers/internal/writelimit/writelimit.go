@@ -1,6 +1,6 @@
 // Package slots bounds the writes that a controller has in flight, and divides them between namespaces and keys, so that nobody who is slow keeps others
 // from theirs.
-package slots
+package writelimit
 
 import (
 	"context"
@@ -112,7 +112,7 @@ func (s *Slots) Acquire(ctx context.Context, key cache.ObjectName, until time.Ti
 			s.lock.Lock()
 			s.serve()
 			s.lock.Unlock()
-		case <-controller.Ended(ctx):
+		case <-controller.TermDone(ctx):
 		case <-ctx.Done():
 		}
 		timer.Stop()

@@ -1,5 +1,5 @@
 // Package selection reads the selectors of objects that select others by their labels.
-package selection
+package selectors
 
 import (
 	"errors"

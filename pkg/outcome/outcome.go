@@ -1,6 +1,6 @@
 // Package answer says what an answer of the API server to a request, or its absence, proves. Everybody who has to know whether a write may
 // still have happened asks here, so that there is one rule.
-package answer
+package outcome
 
 import (
 	"errors"
@@ -13,20 +13,20 @@ import (
 )
 
 // Meaning is what an answer proves about a request.
-type Meaning string
+type Outcome string
 
 const (
-	Done        Meaning = "done"        // it was done
-	Exists      Meaning = "exists"      // not done: the name is taken
-	Missing     Meaning = "missing"     // not done: there is no such object, or no such type
-	Conflict    Meaning = "conflict"    // not done: the object is not the version, or not the UID, that was asked for
-	Terminating Meaning = "terminating" // not done: the namespace is going away
-	Refused     Meaning = "refused"     // not done for another reason
-	Unknown     Meaning = "unknown"     // done, not done, or going to be
+	Done        Outcome = "done"        // it was done
+	Exists      Outcome = "exists"      // not done: the name is taken
+	NotFound    Outcome = "missing"     // not done: there is no such object, or no such type
+	Conflict    Outcome = "conflict"    // not done: the object is not the version, or not the UID, that was asked for
+	Terminating Outcome = "terminating" // not done: the namespace is going away
+	Rejected    Outcome = "refused"     // not done for another reason
+	Unknown     Outcome = "unknown"     // done, not done, or going to be
 )
 
 // Of says what err, the error of a request that was sent, proves; nil is Done.
-func Of(err error) Meaning {
+func FromError(err error) Outcome {
 	var answer apierrors.APIStatus
 	switch {
 	case err == nil:
@@ -37,7 +37,7 @@ func Of(err error) Meaning {
 	status := answer.Status()
 	switch {
 	case status.Code == http.StatusInternalServerError && WebhookFailed(status.Message):
-		return Refused
+		return Rejected
 	case status.Code < http.StatusBadRequest || !Complete(int(status.Code)) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err):
 		return Unknown
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
@@ -47,9 +47,9 @@ func Of(err error) Meaning {
 	case apierrors.IsConflict(err):
 		return Conflict
 	case apierrors.IsNotFound(err):
-		return Missing
+		return NotFound
 	}
-	return Refused
+	return Rejected
 }
 
 // Complete reports whether an answer with this HTTP status proves that the request is over at the server. A 5xx may be the voice of a proxy,
@@ -65,7 +65,7 @@ func WebhookFailed(text string) bool { return strings.Contains(text, "failed cal
 
 // Unable reports whether err means that the API server gave no usable answer: none at all, an incomplete one (see Complete), or 429. Then other
 // clients may get none either. It is false for nil and for answers about the object, such as not found, conflict or forbidden.
-func Unable(err error) bool {
+func IsUnavailable(err error) bool {
 	var answer apierrors.APIStatus
 	if err == nil {
 		return false
@@ -80,7 +80,7 @@ func Unable(err error) bool {
 // NotFound reports whether err is the Status 404 of an API server that has no object of this name. A load balancer, or a server
 // without the path, returns 404 with text. client-go makes a Status with the name of that text, too, with the cause
 // UnexpectedServerResponse.
-func NotFound(err error, name string) bool {
+func IsNotFound(err error, name string) bool {
 	var answer apierrors.APIStatus
 	if !errors.As(err, &answer) || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
 		return false

@@ -1,4 +1,4 @@
-package answer
+package outcome
 
 import (
 	"context"
@@ -25,15 +25,15 @@ func TestSend(t *testing.T) {
 		answer  func(http.ResponseWriter) // of the first attempt; nil: nobody listens
 		refused int                       // from this attempt on the transport refuses; 0: never
 		http1   bool
-		want    Meaning
+		want    Outcome
 	}{
-		{name: "nobody listens", want: Unsent},
-		{name: "the transport refuses", answer: reset, refused: 1, want: Unsent},
+		{name: "nobody listens", want: NotSent},
+		{name: "the transport refuses", answer: reset, refused: 1, want: NotSent},
 		{name: "the connection breaks", answer: reset, want: Unknown},
 		{name: "the connection breaks, HTTP/1.1", answer: reset, http1: true, want: Unknown},
 		{name: "asked to come again, then nobody listens", answer: later, want: Unknown},
 		{name: "asked to come again, then the transport refuses", answer: later, refused: 2, want: Unknown},
-		{name: "answered", answer: func(w http.ResponseWriter) { w.WriteHeader(http.StatusForbidden) }, want: Refused},
+		{name: "answered", answer: func(w http.ResponseWriter) { w.WriteHeader(http.StatusForbidden) }, want: Rejected},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var server *httptest.Server
@@ -65,7 +65,7 @@ func TestSend(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := Send(t.Context(), func(ctx context.Context) error {
+			got, err := Do(t.Context(), func(ctx context.Context) error {
 				return client.CoreV1().Pods("default").Delete(ctx, "a", metav1.DeleteOptions{})
 			})
 			if got != tt.want {

@@ -1,4 +1,4 @@
-package answer
+package outcome
 
 import (
 	"context"
@@ -24,19 +24,19 @@ func TestOf(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		err  error
-		want Meaning
+		want Outcome
 	}{
 		{"answered", nil, Done},
-		{"quota, webhook or RBAC", apierrors.NewForbidden(pods, "a", errors.New("exceeded quota")), Refused},
-		{"invalid", apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "a", nil), Refused},
-		{"bad request", code(http.StatusBadRequest), Refused},
-		{"unauthorized", apierrors.NewUnauthorized("who are you"), Refused},
-		{"too large", apierrors.NewRequestEntityTooLargeError("big"), Refused},
-		{"too many requests", apierrors.NewTooManyRequests("later", 1), Refused},
+		{"quota, webhook or RBAC", apierrors.NewForbidden(pods, "a", errors.New("exceeded quota")), Rejected},
+		{"invalid", apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "a", nil), Rejected},
+		{"bad request", code(http.StatusBadRequest), Rejected},
+		{"unauthorized", apierrors.NewUnauthorized("who are you"), Rejected},
+		{"too large", apierrors.NewRequestEntityTooLargeError("big"), Rejected},
+		{"too many requests", apierrors.NewTooManyRequests("later", 1), Rejected},
 		{"name taken", apierrors.NewAlreadyExists(pods, "a"), Exists},
 		{"name generation gave up", apierrors.NewGenerateNameConflict(pods, "a", 1), Exists},
 		{"precondition failed", apierrors.NewConflict(pods, "a", errors.New("uid")), Conflict},
-		{"not found", apierrors.NewNotFound(pods, "a"), Missing},
+		{"not found", apierrors.NewNotFound(pods, "a"), NotFound},
 		{"namespace terminating", ending, Terminating},
 		{"wrapped", fmt.Errorf("create: %w", apierrors.NewAlreadyExists(pods, "a")), Exists},
 
@@ -55,11 +55,11 @@ func TestOf(t *testing.T) {
 		{"we are being stopped", transport(context.Canceled), Unknown},
 		{"cut by the fence", fmt.Errorf("no lease: %w", context.Canceled), Unknown},
 
-		{"a webhook that could not be asked", apierrors.NewInternalError(errors.New(`failed calling webhook "a.b.c": an error on the server`)), Refused},
+		{"a webhook that could not be asked", apierrors.NewInternalError(errors.New(`failed calling webhook "a.b.c": an error on the server`)), Rejected},
 		{"a webhook that refuses with 500", code(http.StatusInternalServerError), Unknown},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := Of(tt.err); got != tt.want {
+			if got := FromError(tt.err); got != tt.want {
 				t.Errorf("Of(%v) = %s, want %s", tt.err, got, tt.want)
 			}
 		})
@@ -81,7 +81,7 @@ func TestNotFoundNamesTheObject(t *testing.T) {
 		{"no answer", syscall.ECONNREFUSED, false},
 		{"no error", nil, false},
 	} {
-		if got := NotFound(tt.err, "a"); got != tt.want {
+		if got := IsNotFound(tt.err, "a"); got != tt.want {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 		}
 	}

@@ -19,13 +19,13 @@ const (
 	stuckAfter = 2 * time.Minute
 )
 
-// crew decides which syncs may run. A sync occupies a worker until it has run for patience. After that it is old: it is waiting, as a rule for the API
+// scheduler decides which syncs may run. A sync occupies a worker until it has run for patience. After that it is old: it is waiting, as a rule for the API
 // server, counts as slow, and its worker takes another key.
 //
 // Keys may belong to groups. While a group has an old sync, its further syncs count as slow from the start, so that they take no worker from others. A
 // group may hold at most as many slow syncs as are still free, so that a newcomer always finds some: a single group gets half of slowMost, n groups
 // get one (n+1)th each. Keys of a group that has its share wait aside until one of its syncs ends.
-type crew[K comparable] struct {
+type scheduler[K comparable] struct {
 	workers  int
 	slowMost int
 	patience time.Duration
@@ -61,22 +61,22 @@ type run struct {
 // sign notes a sign of life.
 func (r *run) sign(now time.Time) { r.signed.Store(&now) }
 
-func newCrew[K comparable](workers int, patience time.Duration) *crew[K] {
-	c := &crew[K]{workers: workers, slowMost: slowPerWorker * workers, patience: patience, changed: make(chan struct{}, 1)}
+func newScheduler[K comparable](workers int, patience time.Duration) *scheduler[K] {
+	c := &scheduler[K]{workers: workers, slowMost: slowPerWorker * workers, patience: patience, changed: make(chan struct{}, 1)}
 	c.due = func(K) time.Time { return time.Time{} }
 	c.disband()
 	return c
 }
 
 // disband forgets the syncs of a term, all of which have ended.
-func (c *crew[K]) disband() {
+func (c *scheduler[K]) disband() {
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	c.running, c.young, c.busy, c.slow, c.groups = map[*run]struct{}{}, nil, 0, 0, map[string]*group[K]{}
 }
 
 // vacancy reports whether a sync may begin now. If not, in is when a worker becomes free, or 0 if only the end of a sync helps.
-func (c *crew[K]) vacancy(now time.Time) (free bool, in time.Duration) {
+func (c *scheduler[K]) vacancy(now time.Time) (free bool, in time.Duration) {
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	c.age(now)
@@ -91,7 +91,7 @@ func (c *crew[K]) vacancy(now time.Time) (free bool, in time.Duration) {
 }
 
 // age takes note of the syncs that have become old. The lock is held.
-func (c *crew[K]) age(now time.Time) {
+func (c *scheduler[K]) age(now time.Time) {
 	for len(c.young) > 0 && now.Sub(c.young[0].start) >= c.patience {
 		r := c.young[0]
 		c.young = c.young[1:]
@@ -105,14 +105,14 @@ func (c *crew[K]) age(now time.Time) {
 }
 
 // slowDown counts a sync as slow. The lock is held.
-func (c *crew[K]) slowDown(r *run) {
+func (c *scheduler[K]) slowDown(r *run) {
 	r.slow = true
 	c.slow++
 	c.of(r.group).slow++
 }
 
 // of returns what there is of a group. The lock is held.
-func (c *crew[K]) of(name string) *group[K] {
+func (c *scheduler[K]) of(name string) *group[K] {
 	g := c.groups[name]
 	if g == nil {
 		g = &group[K]{aside: byDeadline[K]{due: c.due}}
@@ -122,7 +122,7 @@ func (c *crew[K]) of(name string) *group[K] {
 }
 
 // begin starts a sync of a key. It returns nil if the key stands aside instead.
-func (c *crew[K]) begin(key K, name string, now time.Time) *run {
+func (c *scheduler[K]) begin(key K, name string, now time.Time) *run {
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	c.age(now)
@@ -146,11 +146,11 @@ func (c *crew[K]) begin(key K, name string, now time.Time) *run {
 }
 
 // shares reports whether a group may have another sync. The lock is held.
-func (c *crew[K]) shares(g *group[K]) bool { return g.slow == 0 || g.slow < c.slowMost-c.slow }
+func (c *scheduler[K]) shares(g *group[K]) bool { return g.slow == 0 || g.slow < c.slowMost-c.slow }
 
 // end records the end of a sync, and returns keys of its group that need no longer stand aside: one in its place, and one more so that a
 // group whose share has grown takes it. After a sync without a group these are keys of all groups: a key may have left its group while it stood aside.
-func (c *crew[K]) end(r *run, now time.Time) []K {
+func (c *scheduler[K]) end(r *run, now time.Time) []K {
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	c.age(now)
@@ -188,7 +188,7 @@ func (c *crew[K]) end(r *run, now time.Time) []K {
 }
 
 // check returns an error if a sync is stuck.
-func (c *crew[K]) check(now time.Time) error {
+func (c *scheduler[K]) check(now time.Time) error {
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	for r := range c.running {

@@ -1,4 +1,4 @@
-package answer
+package outcome
 
 import (
 	"context"
@@ -14,7 +14,7 @@ var from = regexp.MustCompile(`[\w.:%\[\]]+:\d+->`)
 
 // ForUsers is the text of an error for events and conditions. It leaves out the ports and streams that errors of connections name, ours and, where a webhook
 // fails, the API server's: with them the same failure would have another text each time. The log has them.
-func ForUsers(err error) string {
+func EventMessage(err error) string {
 	var late interface{ WriteTimeout() time.Duration } // what a write has, which says more than that it was not enough
 	var transport *url.Error
 	switch {

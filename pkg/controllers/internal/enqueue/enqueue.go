@@ -1,5 +1,5 @@
 // Package wake finds whose keys to queue when something happens to an object that has, or could have, a controller.
-package wake
+package enqueue
 
 import (
 	"maps"
@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"minikcm/pkg/caches"
-	"minikcm/pkg/controllers/internal/selection"
+	"minikcm/pkg/controllers/internal/selectors"
 )
 
 // Owners are the objects of one kind that control others, such as ReplicaSets, and are woken by what happens to those. All fields are needed. The methods are
@@ -110,6 +110,6 @@ func selects(s *metav1.LabelSelector, l map[string]string) bool {
 	if len(l) == 0 {
 		return false
 	}
-	selector, err := selection.Of(s)
+	selector, err := selectors.Of(s)
 	return err == nil && selector.Matches(labels.Set(l))
 }
