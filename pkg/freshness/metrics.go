@@ -16,8 +16,8 @@ type Metrics struct {
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		reopened: counters("watch_reopenings_total", "Watches closed here because they did not deliver what was there.", "resource", "namespace"),
-		silence:  gauges("watch_silence_seconds", "Time since the last byte of any watch of a resource.", "resource", "namespace"),
-		behind: gauges("watch_behind_seconds", "For how long the cache of a resource has not reached a version that a list has had, and was not found equal either; "+
+		silence:  gauges("watch_idle_seconds", "Time since the last byte of any watch of a resource.", "resource", "namespace"),
+		behind: gauges("watch_lag_seconds", "For how long the cache of a resource has not reached a version that a list has had, and was not found equal either; "+
 			"up to 60 s are normal, and 0 if it has them all. Without an answer to lists, for how long its watch has been silent since the last one.", "resource", "namespace"),
 		stale:    gauges("watch_stale", "1 while the cache of a resource misses what a consistent list shows.", "resource", "namespace"),
 		compared: counters("watch_comparisons_total", "Times the cache of a resource was compared, with what a short watch showed or with a whole list.", "resource", "namespace", "with"),

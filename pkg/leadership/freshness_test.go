@@ -529,8 +529,8 @@ func TestSilentTypeWhoseListsFail(t *testing.T) {
 					t.Errorf("stale after 2m: %q, want %v", got, tt.stale)
 				}
 				w.run(15*time.Minute, 30*time.Second)
-				if got := w.gauge(t, "leadership_watch_behind_seconds"); got > 900 != tt.behind {
-					t.Errorf("leadership_watch_behind_seconds = %v after 17m, want more than 900: %v", got, tt.behind)
+				if got := w.gauge(t, "leadership_watch_lag_seconds"); got > 900 != tt.behind {
+					t.Errorf("leadership_watch_lag_seconds = %v after 17m, want more than 900: %v", got, tt.behind)
 				}
 				w.set(func(w *world) { w.err, w.frozen = nil, false })
 				w.run(time.Minute, 10*time.Second)

@@ -62,7 +62,7 @@ func newMetrics() *Metrics {
 		return 0
 	})
 	m.alone = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "leadership_alone",
+		Name: "leadership_sole_candidate",
 		Help: "1 while this process leads, or competes for the lease, though it stood aside of late: nobody else took the lease.",
 	}, func() float64 {
 		alone := m.isAlone.Load()

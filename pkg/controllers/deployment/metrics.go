@@ -38,7 +38,7 @@ func newMetrics(reg prometheus.Registerer, l *memories, c clock.PassiveClock) *m
 			Help: "Requests that read from the API server what the caches may not show, by why.",
 		}, []string{"reason"}),
 		held: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Subsystem: subsystem, Name: "held_total",
+			Subsystem: subsystem, Name: "deferred_syncs_total",
 			Help: "Syncs in which something that is wanted was not done yet, by why.",
 		}, []string{"reason"}),
 		conflicts: prometheus.NewCounter(prometheus.CounterOpts{
@@ -46,9 +46,9 @@ func newMetrics(reg prometheus.Registerer, l *memories, c clock.PassiveClock) *m
 			Help: "Changes of ReplicaSets that were not made because somebody else had changed the spec.",
 		}),
 		lostAnswers: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Subsystem: subsystem, Name: "lost_answers_total",
+			Subsystem: subsystem, Name: "unknown_outcomes_total",
 			Help: "Creates and changes of ReplicaSets whose answer was lost, by what was found out about them later.",
-		}, []string{"verb", "fate"}),
+		}, []string{"verb", "outcome"}),
 	}
 	for _, reason := range []string{readFirstWrite, readOverdue, readNameTaken, readRecreate, readRefused, readAdopt, readRollback} {
 		m.liveReads.WithLabelValues(reason)

@@ -70,12 +70,12 @@ type state struct {
 func newState(c *Controller) *state {
 	return &state{
 		controller: c,
-		waiting: prometheus.NewDesc("garbagecollector_waiting",
+		waiting: prometheus.NewDesc("garbagecollector_blocked_objects",
 			"Owners that are held in their deletion, and objects that are kept because nothing is known of an owner or a request about them was rejected, by cause.", []string{"cause"}, nil),
 		types:   prometheus.NewDesc("garbagecollector_types", "Types, by how far their feed has come.", []string{"state"}, nil),
 		failing: prometheus.NewDesc("garbagecollector_type_failing", "1 for each type whose objects cannot be listed or watched.", []string{"group", "resource"}, nil),
 		objects: prometheus.NewDesc("garbagecollector_objects", "Objects in the graph.", nil, nil),
-		standstill: prometheus.NewDesc("garbagecollector_longest_standstill_seconds",
+		standstill: prometheus.NewDesc("garbagecollector_longest_blocked_owner_seconds",
 			"Longest time for which an owner that is being deleted has been held by the same number of dependents; 0 if none is held.", nil, nil),
 	}
 }

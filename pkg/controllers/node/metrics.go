@@ -46,7 +46,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		zoneState: zoneGauge("node_collector_zone_state", "1 for the state the zone is in.", "state"),
 		pending:   zoneGauge("node_collector_pending_taints", "Nodes waiting for a NoExecute taint because of their zone's rate."),
 		suppressed: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "node_collector_suppressed_verdicts_total",
+			Name: "node_collector_skipped_health_updates_total",
 			Help: "Times a node's grace period ended without the node being set to Unknown, by cause.",
 		}, []string{"cause"}),
 		suspended: prometheus.NewGaugeVec(prometheus.GaugeOpts{

@@ -50,9 +50,9 @@ func newMetrics(reg prometheus.Registerer, l *memories, c clock.PassiveClock) *m
 			Help: "Syncs decided on a consistent read of the API server instead of the caches.",
 		}, []string{"reason"}),
 		lostAnswers: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Subsystem: subsystem, Name: "lost_answers_total",
+			Subsystem: subsystem, Name: "unknown_outcomes_total",
 			Help: "Creates and deletes whose answer was lost, by what was found out about them later.",
-		}, []string{"verb", "fate"}),
+		}, []string{"verb", "outcome"}),
 	}
 	m.staleSkips.WithLabelValues("", "pods")
 	m.staleSkips.WithLabelValues("apps", "replicasets")
@@ -68,7 +68,7 @@ func newMetrics(reg prometheus.Registerer, l *memories, c clock.PassiveClock) *m
 		Help: "Creates whose answer was lost and which may still be carried out.",
 	}, func() float64 { return float64(l.unanswered(c.Now())) })
 	oldest := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Subsystem: subsystem, Name: "oldest_unmet_seconds",
+		Subsystem: subsystem, Name: "longest_mismatch_seconds",
 		Help: "How long the longest-waiting ReplicaSet has been without the number of pods it wants, terminating namespaces excepted.",
 	}, func() float64 { return l.oldestUnmet(c.Now()).Seconds() })
 	reg.MustRegister(m.deletionAgeRatio, m.staleSkips, m.barrierWait, m.liveReads, m.lostAnswers, unanswered, oldest)

@@ -53,7 +53,7 @@ func TestAnAPIServerThatLearnsOfTypesLate(t *testing.T) {
 		leave = append(leave, create(t, configMaps, ns, fmt.Sprint("leaves-", n), ownedBy(doomed)))
 	}
 	controlplane.Eventually(t, soon, func(context.Context) error {
-		if held := run.metric(t, "garbagecollector_waiting", `cause="unknown_kind"`); int(held) < len(stay)+len(leave) {
+		if held := run.metric(t, "garbagecollector_blocked_objects", `cause="unknown_kind"`); int(held) < len(stay)+len(leave) {
 			return fmt.Errorf("%v objects wait for the kind of their owner, want %d", held, len(stay)+len(leave))
 		}
 		return nil

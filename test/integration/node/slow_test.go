@@ -76,7 +76,7 @@ func TestRateLimitIsNotBlindness(t *testing.T) {
 	w.notReady(pods...)
 	t.Logf("%d of %d pods were waiting to be marked when the second node was found", left, len(pods))
 	for _, cause := range []string{"api_unreachable", "blind_credit"} {
-		if n := running.Metric(t, "node_collector_suppressed_verdicts_total", cause); n != 0 {
+		if n := running.Metric(t, "node_collector_skipped_health_updates_total", cause); n != 0 {
 			t.Errorf("%v verdicts were not passed because of %s", n, cause)
 		}
 	}
