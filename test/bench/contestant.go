@@ -29,9 +29,6 @@ var (
 		name: "upstream-release", program: upstreamProgram,
 		args: []string{"--feature-gates=ControllerManagerReleaseLeaderElectionLockOnExit=true"},
 	}
-	// oursWithout and upstreamWithout run everything but the garbage collector.
-	oursWithout     = contestant{name: "ours-without-gc", program: oursProgram, args: []string{"--enable-garbage-collector=false"}}
-	upstreamWithout = contestant{name: "upstream-without-gc", program: upstreamProgram, args: []string{"--enable-garbage-collector=false"}}
 	// clients is this program with eight parallel clients and no manager.
 	clients = contestant{name: "8-clients"}
 )

@@ -2,12 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -26,8 +23,6 @@ const (
 	rolloutPods        = 50
 	// turnAfter is how many new pods are ready in sum when a rollout is turned round.
 	turnAfter = rolloutDeployments * rolloutPods / 2
-	// fewRollouts are enough for a median.
-	fewRollouts = 20
 	// idleDeployments and idleRevisions make as many ReplicaSets as revisionHistoryLimit's default lets there be.
 	idleDeployments = 5_000
 	idleRevisions   = 10
@@ -49,19 +44,7 @@ var (
 	calmClashes   = metric{"conflicts of the Deployment loop, up and rollout", ""}
 	turnedClashes = metric{"conflicts of the Deployment loop, turned round", ""}
 	rolloutMemory = metric{"resident after all", "MiB"}
-
-	changeToPod     = metric{"template change to first new pod, median", "s"}
-	readyToComplete = metric{"last pod ready to NewReplicaSetAvailable, median", "s"}
-	clashesPerRoll  = metric{"conflicts of the Deployment loop per rollout", ""}
-
-	nextResize = metric{"signal to next resize by the other", "s"}
 )
-
-// replicaSetWrites logs what both programs' Deployment loops do to ReplicaSets.
-const replicaSetWrites = policyHead + `
-- {level: Metadata, verbs: [create, update, patch], resources: [{group: apps, resources: [replicasets]}]}
-- {level: None}
-`
 
 // measureRollouts brings Deployments up, rolls a template out, and turns the next rollout round in the middle.
 func measureRollouts(ctx context.Context, r *rig, c contestant) ([]reading, error) {
@@ -124,10 +107,6 @@ type written struct {
 
 func (w written) plus(other written) written {
 	return written{w.deployments + other.deployments, w.sets + other.sets, w.statuses + other.statuses, w.conflicts + other.conflicts, w.clashes + other.clashes}
-}
-
-func (w written) over(n float64) written {
-	return written{w.deployments / n, w.sets / n, w.statuses / n, w.conflicts / n, w.clashes / n}
 }
 
 // readings names the numbers, each with the same ending.
@@ -283,126 +262,6 @@ func (r *rig) halfReady(ctx context.Context, tag string) error {
 		}
 		return ready >= turnAfter, nil
 	})
-}
-
-// measureOneRollout rolls out a Deployment of one pod again and again.
-func measureOneRollout(ctx context.Context, r *rig, c contestant) ([]reading, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	if _, err := controlplane.StartKubelet(ctx, r.client, benchNamespace); err != nil {
-		return nil, err
-	}
-	if _, err := r.launchWorking(ctx, c); err != nil {
-		return nil, err
-	}
-	name := deploymentName(0)
-	if _, err := r.rolledOut(ctx, func() error { return r.createDeployment(ctx, name, 1) }); err != nil {
-		return nil, err
-	}
-	if err := pause(ctx, settled); err != nil {
-		return nil, err
-	}
-	var toPod, toComplete []float64
-	done, err := r.writtenDuring(ctx, func() error {
-		for i := range fewRollouts {
-			first, last, err := r.rollOnce(ctx, name, fmt.Sprintf("v%d", i+2))
-			if err != nil {
-				return err
-			}
-			toPod, toComplete = append(toPod, first.Seconds()), append(toComplete, last.Seconds())
-			if err := pause(ctx, 500*time.Millisecond); err != nil { // so that nothing of it is left
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	slices.Sort(toPod)
-	slices.Sort(toComplete)
-	each := done.over(fewRollouts)
-	return append([]reading{
-		{changeToPod, toPod[len(toPod)/2]}, {readyToComplete, toComplete[len(toComplete)/2]}, {clashesPerRoll, each.conflicts},
-	}, each.readings(" per rollout")...), nil
-}
-
-// rollOnce changes the template of a Deployment of one pod. It returns the time to the new pod, and from its readiness to the condition
-// that says that all is over.
-func (r *rig) rollOnce(ctx context.Context, name, tag string) (toPod, toComplete time.Duration, err error) {
-	pods, err := r.watchPods(ctx, benchNamespace)
-	if err != nil {
-		return 0, 0, err
-	}
-	defer pods.Stop()
-	deployments, err := watchFromNow(ctx, r.client.AppsV1().Deployments(benchNamespace), metav1.ListOptions{})
-	if err != nil {
-		return 0, 0, err
-	}
-	defer deployments.Stop()
-	changed := time.Now()
-	if err := r.setImage(ctx, name, tag); err != nil {
-		return 0, 0, err
-	}
-	of := func(e watch.Event) (*corev1.Pod, bool) {
-		pod, ok := e.Object.(*corev1.Pod)
-		return pod, ok && pod.Spec.Containers[0].Image == imageOf(tag)
-	}
-	created, err := follow(ctx, pods, func(e watch.Event) bool { _, ok := of(e); return ok && e.Type == watch.Added })
-	if err != nil {
-		return 0, 0, err
-	}
-	ready, err := follow(ctx, pods, func(e watch.Event) bool { pod, ok := of(e); return ok && controlplane.IsPodReady(pod) })
-	if err != nil {
-		return 0, 0, err
-	}
-	complete, err := follow(ctx, deployments, func(e watch.Event) bool {
-		d, ok := e.Object.(*appsv1.Deployment)
-		return ok && d.Spec.Template.Spec.Containers[0].Image == imageOf(tag) && isRolledOut(d) &&
-			slices.ContainsFunc(d.Status.Conditions, func(c appsv1.DeploymentCondition) bool {
-				return c.Type == appsv1.DeploymentProgressing && c.Reason == "NewReplicaSetAvailable"
-			})
-	})
-	return created.Sub(changed), complete.Sub(ready), err
-}
-
-// measureRolloutHandOver ends the leader of two in the middle of rollouts and asks the audit log when the other resized a ReplicaSet.
-func measureRolloutHandOver(ctx context.Context, r *rig, c contestant) ([]reading, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	if _, err := controlplane.StartKubelet(ctx, r.client, benchNamespace); err != nil {
-		return nil, err
-	}
-	leader, err := r.launchPair(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := r.rolledOut(ctx, func() error { return r.createDeployments(ctx) }); err != nil {
-		return nil, err
-	}
-	if err := r.setImages(ctx, "v2"); err != nil {
-		return nil, err
-	}
-	if err := r.halfReady(ctx, "v2"); err != nil {
-		return nil, err
-	}
-	sent := time.Now()
-	if err := leader.end(syscall.SIGTERM); err != nil {
-		return nil, err
-	}
-	var first time.Time
-	err = poll(ctx, auditPeriod, func() (bool, error) {
-		writes, err := r.audit.where(func(e *auditv1.Event) bool { return e.User.Username == standbyUser && deploymentLoop(e) })
-		if errors.Is(err, os.ErrNotExist) {
-			return false, nil
-		}
-		done := withCode(writes, 200, 201)
-		if len(done) > 0 {
-			first = earliest(done)
-		}
-		return len(done) > 0, err
-	})
-	return []reading{{nextResize, first.Sub(sent).Seconds()}}, err
 }
 
 // ownedDeployments fills benchNamespace with Deployments of one pod each and as many idle ReplicaSets as their history holds. All

@@ -30,14 +30,6 @@ var (
 	emptyCPU        = metric{"100 empty, manager CPU", "s"}
 	emptyServerCPU  = metric{"100 empty, API server CPU", "s"}
 
-	floodTime      = metric{"300 empty", "s"}
-	floodCPU       = metric{"300 empty, manager CPU", "s"}
-	floodServerCPU = metric{"300 empty, API server CPU", "s"}
-
-	latencyP50 = metric{"p50", "s"}
-	latencyP99 = metric{"p99", "s"}
-	latencyMax = metric{"worst", "s"}
-
 	requestsOne       = metric{"alone", "requests"}
 	requestsMany      = metric{"each of 20 at once", "requests"}
 	requestsConflicts = metric{"409 among those of one alone", "requests"}
@@ -61,37 +53,6 @@ func measureNamespaces(ctx context.Context, r *rig, c contestant) ([]reading, er
 		{oneNamespace, one.wall}, {manyNamespaces, many.wall}, {manyCPU, many.manager}, {manyServerCPU, many.apiServer},
 		{emptyNamespaces, empty.wall}, {emptyCPU, empty.manager}, {emptyServerCPU, empty.apiServer},
 	}, err
-}
-
-func measureFlood(ctx context.Context, r *rig, c contestant) ([]reading, error) {
-	m, err := r.launchWorking(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	flood, err := r.emptied(ctx, m, "flood", 300, nil)
-	return []reading{{floodTime, flood.wall}, {floodCPU, flood.manager}, {floodServerCPU, flood.apiServer}}, err
-}
-
-func measureLatency(ctx context.Context, r *rig, c contestant) ([]reading, error) {
-	if _, err := r.launchWorking(ctx, c); err != nil {
-		return nil, err
-	}
-	names, err := r.createNamespaces(ctx, "single", latencyNamespaces, nil)
-	if err != nil {
-		return nil, err
-	}
-	var seconds []float64
-	for _, name := range names {
-		start := time.Now()
-		end, err := r.deleteNamespaces(ctx, []string{name})
-		if err != nil {
-			return nil, err
-		}
-		seconds = append(seconds, end.Sub(start).Seconds())
-	}
-	return []reading{
-		{latencyP50, percentile(seconds, 50)}, {latencyP99, percentile(seconds, 99)}, {latencyMax, percentile(seconds, 100)},
-	}, nil
 }
 
 func measureRequests(ctx context.Context, r *rig, c contestant) ([]reading, error) {

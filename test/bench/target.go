@@ -39,11 +39,9 @@ var targets = append([]target{
 	},
 	{what: "1,000 pods, CPU of ours, s", of: key{scaleScenario, ours.name, cpuCreating.Name}, most: 0.5},
 	{what: "resident beside 20,000 pods, MiB", of: key{memoryScenario, ours.name, resident.Name}, most: 85},
-	{what: "resident beside 50,000 pods, MiB", of: key{memoryLongScenario, ours.name, resident.Name}, most: 140},
 	{what: "hand-over on SIGTERM, s", of: key{handOverScenario, ours.name, takeOver.Name}, most: 0.3},
 	{what: "hand-over on SIGTERM in long syncs, s", of: key{busyScenario, ours.name, takeOver.Name}, most: 0.3},
 	{what: "failover after SIGKILL, s", of: key{crashScenario, ours.name, takeOver.Name}, most: 15.5},
-	{what: "failover after SIGKILL, 10,000 pods, s", of: key{crashLongScenario, ours.name, takeOver.Name}, most: 15.5},
 	{what: "namespace of 30 objects, grace 5 s, s", of: key{namespaceScenario, ours.name, oneNamespace.Name}, most: 5.3},
 	{what: "namespace of 30 objects, zero grace, s", of: key{namespaceScenario, oursZeroGrace.name, oneNamespace.Name}, most: 0.6},
 	{what: "29 namespaces, zero grace, s", of: key{namespaceScenario, oursZeroGrace.name, manyNamespaces.Name}, most: 3},
@@ -56,7 +54,6 @@ var targets = append([]target{
 		of:   key{namespaceScenario, oursZeroGrace.name, manyServerCPU.Name}, against: key{namespaceScenario, upstream.name, manyServerCPU.Name}, most: 1,
 	},
 	{what: "100 empty namespaces, grace 5 s, s", of: key{namespaceScenario, ours.name, emptyNamespaces.Name}, most: 8},
-	{what: "empty namespace, zero grace, p99 of 200, s", of: key{latencyScenario, oursZeroGrace.name, latencyP99.Name}, most: 0.5},
 	{what: "requests per empty namespace", of: key{requestsScenario, ours.name, requestsOne.Name}, most: 40},
 	{what: "1,000 nodes, CPU of ours, % of a core", of: key{nodesScenario, ours.name, nodesCPU.Name}, most: 1.5},
 	{
@@ -65,8 +62,6 @@ var targets = append([]target{
 	},
 	{what: "1,000 nodes, writes while healthy", of: key{nodesScenario, ours.name, nodesWrites.Name}, most: 0},
 	{what: "silent node is Unknown, s after its last sign", of: key{nodesScenario, ours.name, nodeUnknown.Name}, most: 20.3},
-	{what: "5,000 nodes, CPU of the node controllers' own code, % of a core", of: key{nodesLongScenario, ours.name, nodeLoopsCPU.Name}, most: 10},
-	{what: "5,000 nodes, silent node is Unknown, s after its last sign", of: key{nodesLongScenario, ours.name, nodeUnknown.Name}, most: 51},
 	{
 		what: "rollout of 20 x 50 pods, ours / upstream at 5,000 QPS",
 		of:   key{rolloutScenario, ours.name, allRolled.Name}, against: key{rolloutScenario, upstreamUnlimited.name, allRolled.Name}, most: 1.1,
@@ -85,12 +80,6 @@ var targets = append([]target{
 	// Whoever turns 20 rollouts round writes to 20 Deployments whose statuses are being written.
 	{what: "rollouts that are turned round, conflicts", of: key{rolloutScenario, ours.name, turnedClashes.Name}, most: 20},
 	{
-		what: "template change to first new pod, ours / upstream",
-		of:   key{rolloutOneScenario, ours.name, changeToPod.Name}, against: key{rolloutOneScenario, upstream.name, changeToPod.Name}, most: 1,
-	},
-	{what: "last pod ready to NewReplicaSetAvailable, s", of: key{rolloutOneScenario, ours.name, readyToComplete.Name}, most: 0.15},
-	{what: "hand-over in the middle of rollouts, s", of: key{rolloutEndScenario, ours.name, nextResize.Name}, most: 0.3},
-	{
 		what: "resident beside 5,000 Deployments, ours / upstream",
 		of:   key{rolloutBigScenario, ours.name, resident.Name}, against: key{rolloutBigScenario, upstreamUnlimited.name, resident.Name}, most: 0.5,
 	},
@@ -104,20 +93,7 @@ var targets = append([]target{
 		of:   key{garbageScenario, ours.name, treeGone.Name}, against: key{garbageScenario, upstreamUnlimited.name, treeGone.Name}, most: 1,
 	},
 	{what: "100 orphans released, s", of: key{garbageScenario, ours.name, orphansReleased.Name}, most: 0.5},
-	{what: "100 owners of 100: dependents gone, s", of: key{garbageOwnersScenario, ours.name, ownersGone.Name}, most: 15},
-	{what: "foreground ring of 3 gone, s", of: key{garbageRingScenario, ours.name, ringGone.Name}, most: 3},
 	// For its first two seconds kube-apiserver lets nobody create an object of a new type.
-	{what: "new type to first foreground deletion done, worst, s", of: key{garbageTypeScenario, ours.name, newTypeWorst.Name}, most: 2.2},
-	{what: "hand-over in the middle of removals, s", of: key{garbageEndScenario, ours.name, nextRemoval.Name}, most: 0.3},
-	{
-		what: "first pod after the start, with the garbage collector / without",
-		of:   key{garbageStartScenario, ours.name, firstPod.Name}, against: key{garbageStartScenario, oursWithout.name, firstPod.Name}, most: 1.2,
-	},
-	{
-		what: "resident beside 100,000 objects, ours / upstream",
-		of:   key{garbageMemoryScenario, ours.name, resident.Name}, against: key{garbageMemoryScenario, upstream.name, resident.Name}, most: 0.3,
-	},
-	{what: "5,000 nodes, writes while healthy", of: key{nodesLongScenario, ours.name, nodesWrites.Name}, most: 0},
 	{what: "namespaces finalized early, discovery 1 s late", of: key{lagScenario, ours.name, finalizedEarly(lags[0]).Name}, most: 0},
 	{what: "namespaces finalized early, discovery 5 s late", of: key{lagScenario, ours.name, finalizedEarly(lags[1]).Name}, most: 0},
 	{what: "broken webhook, requests in 60 s", of: key{webhookScenario, ours.name, refusedRequests.Name}, most: 5_400},
