@@ -3,7 +3,7 @@ module minikcm/hack/prometheus
 
 go 1.26.0
 
-require github.com/prometheus/prometheus v0.315.0
+require github.com/prometheus/prometheus v0.315.0 // indirect
 
 require (
 	cloud.google.com/go/auth v0.23.2 // indirect
@@ -250,4 +250,9 @@ require (
 	sigs.k8s.io/randfill v1.0.0 // indirect
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // indirect
 	sigs.k8s.io/yaml v1.6.0 // indirect
+)
+
+tool (
+	github.com/prometheus/prometheus/cmd/prometheus
+	github.com/prometheus/prometheus/cmd/promtool
 )

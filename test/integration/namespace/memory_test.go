@@ -16,12 +16,12 @@ import (
 
 var objects = flag.Int("objects", 0, "size of the namespace whose deletion is to be watched from /proc; 0: none")
 
-// The memory of a real process while it deletes a namespace full of ConfigMaps. `make test-large` runs it with 20,000, without the race
-// detector, which would need several times as much.
+// The memory of a real process while it deletes a namespace of -objects ConfigMaps, see CONTRIBUTING.md. The race detector would
+// need several times as much.
 func TestMemoryOfALargeNamespace(t *testing.T) {
 	const size, limit = 1 << 10, 30 << 10 // bytes, KiB
 	if *objects == 0 {
-		t.Skip("takes minutes: make test-large")
+		t.Skip("takes minutes: go test -args -objects=20000")
 	}
 	proxy := faults.New(t, scoped(t, rights("large")))
 	manager := launch(t, proxy, "--leader-elect=false", "--namespace-deletion-grace-period=0")
