@@ -17,7 +17,7 @@ func TestLeasesAreWatchedWhereSomebodyReadsThem(t *testing.T) {
 		{[]string{"--leader-elect=false", "--controllers=replicaset"}, nil},
 		{[]string{"--leader-elect-resource-namespace=kube-node-lease"}, []string{"kube-node-lease"}},
 	} {
-		cfg, err := parsed(t, append(tt.args, "--kubeconfig="+minimalKubeconfig(t))...).Config()
+		cfg, err := parsed(t, append(tt.args, "--kubeconfig="+minimalKubeconfig(t))...).Complete()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,7 +15,7 @@ import (
 	"minikcm/pkg/controllers/tainteviction"
 )
 
-// Controllers are all controllers, in start order, with their default configurations.
+// Controllers returns all controllers, in start order, with their default configurations.
 func Controllers() []controller.Registration {
 	nodes := node.DefaultConfig()
 	return []controller.Registration{
@@ -29,7 +29,23 @@ func Controllers() []controller.Registration {
 	}
 }
 
-// names are the canonical names, in start order; the slice is the caller's.
+// ControllersNamed returns those of [Controllers] that have these names or aliases, in start order.
+func ControllersNamed(items ...string) ([]controller.Registration, error) {
+	all := Controllers()
+	for _, item := range items {
+		if !slices.ContainsFunc(all, func(c controller.Registration) bool { return hasName(c, item) }) {
+			return nil, fmt.Errorf("no controller is called %q; known are %s", item, namesWithAliases(all))
+		}
+	}
+	return slices.DeleteFunc(all, func(c controller.Registration) bool {
+		return !slices.ContainsFunc(items, func(item string) bool { return hasName(c, item) })
+	}), nil
+}
+
+func hasName(c controller.Registration, name string) bool {
+	return name == c.Name || name == c.Alias && c.Alias != ""
+}
+
 func names(controllers []controller.Registration) []string {
 	out := make([]string, 0, len(controllers))
 	for _, c := range controllers {
@@ -38,86 +54,44 @@ func names(controllers []controller.Registration) []string {
 	return out
 }
 
-// aliases maps each alias to its canonical name.
-func aliases(controllers []controller.Registration) map[string]string {
-	out := map[string]string{}
-	for _, c := range controllers {
+// namesWithAliases returns "name (alias), name" for messages.
+func namesWithAliases(controllers []controller.Registration) string {
+	out := names(controllers)
+	for i, c := range controllers {
 		if c.Alias != "" {
-			out[c.Alias] = c.Name
+			out[i] += " (" + c.Alias + ")"
 		}
 	}
-	return out
+	return strings.Join(out, ", ")
 }
 
-// namesWithAliases is for messages: "name (alias)".
-func namesWithAliases(controllers []controller.Registration) []string {
-	out := make([]string, 0, len(controllers))
-	for _, c := range controllers {
-		name := c.Name
-		if c.Alias != "" {
-			name += " (" + c.Alias + ")"
-		}
-		out = append(out, name)
-	}
-	return out
-}
-
-// exceptDisabled is for help: which controllers * does not switch on.
+// exceptDisabled returns the part of the help text that names the controllers which * does not enable.
 func exceptDisabled(controllers []controller.Registration) string {
-	var apart []string
-	for _, c := range controllers {
-		if c.DisabledByDefault {
-			apart = append(apart, c.Name)
-		}
-	}
-	if len(apart) == 0 {
+	disabled := names(slices.DeleteFunc(slices.Clone(controllers), func(c controller.Registration) bool { return !c.DisabledByDefault }))
+	if len(disabled) == 0 {
 		return ""
 	}
-	return ", " + strings.Join(apart, " and ") + " excepted"
+	return ", " + strings.Join(disabled, " and ") + " excepted"
 }
 
-// canonical replaces aliases in the items of --controllers by names and keeps a leading minus.
-func canonical(items []string, aliases map[string]string) []string {
-	out := make([]string, 0, len(items))
-	for _, item := range items {
-		name, off := strings.CutPrefix(item, "-")
-		if full, ok := aliases[name]; ok {
-			name = full
-		}
-		if off {
-			name = "-" + name
-		}
-		out = append(out, name)
-	}
-	return out
-}
-
-// enabled says whether items, which are canonical, switch a controller on. The first item that names it decides; unnamed it is
-// on if any item is *, unless it has to be named.
+// enabled reports whether the items of --controllers enable a controller. The first item that names the controller decides. If no item
+// names the controller, * enables it unless it is disabled by default.
 func enabled(c controller.Registration, items []string) bool {
 	for _, item := range items {
-		switch item {
-		case c.Name:
-			return true
-		case "-" + c.Name:
-			return false
+		if name, off := strings.CutPrefix(item, "-"); hasName(c, name) {
+			return !off
 		}
 	}
 	return !c.DisabledByDefault && slices.Contains(items, "*")
 }
 
-// unknownControllers reports the items, canonical, that name no controller; nil if all are known.
-func unknownControllers(items []string, controllers []controller.Registration) error {
-	known := names(controllers)
-	var unknown []string
+// unknownItems returns a message for each item of --controllers that names no controller.
+func unknownItems(controllers []controller.Registration, items []string) (messages []string) {
 	for _, item := range items {
 		name := strings.TrimPrefix(item, "-")
-		if item != "*" && !slices.Contains(known, name) {
-			unknown = append(unknown, fmt.Sprintf("%q is not in the list of known controllers", name))
+		if item != "*" && !slices.ContainsFunc(controllers, func(c controller.Registration) bool { return hasName(c, name) }) {
+			messages = append(messages, fmt.Sprintf("%q is not in the list of known controllers", name))
 		}
 	}
-	if len(unknown) == 0 {
-		return nil
-	}
-	return fmt.Errorf("--controllers: %s; known are %s", strings.Join(unknown, ", "), strings.Join(namesWithAliases(controllers), ", "))
+	return messages
 }

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -30,9 +31,13 @@ func TestEnabled(t *testing.T) {
 		{"the first item that names it decides: on", []string{"a", "-a"}, true},
 		{"a star never overrides a name", []string{"*", "a", "-a"}, true},
 		{"nothing", nil, false},
+		{"alias", []string{"short"}, true},
+		{"alias switched off", []string{"*", "-short"}, false},
+		{"name after alias", []string{"-short", "a"}, false},
+		{"two dashes", []string{"--a", "*"}, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := enabled(controller.Registration{Name: "a"}, tt.items); got != tt.want {
+			if got := enabled(controller.Registration{Name: "a", Alias: "short"}, tt.items); got != tt.want {
 				t.Errorf("enabled(a, %q) = %v, want %v", tt.items, got, tt.want)
 			}
 		})
@@ -59,44 +64,24 @@ func TestSomeControllersHaveToBeNamed(t *testing.T) {
 	}
 }
 
-func TestCanonical(t *testing.T) {
-	aliases := map[string]string{"short": "long-controller"}
+func TestUnknownItems(t *testing.T) {
+	known := []controller.Registration{{Name: "a-controller", Alias: "a"}, {Name: "b-controller"}}
 	for _, tt := range []struct{ items, want []string }{
-		{[]string{"short"}, []string{"long-controller"}},
-		{[]string{"-short", "*", "long-controller"}, []string{"-long-controller", "*", "long-controller"}},
-		{[]string{"--short", "other", "-"}, []string{"--short", "other", "-"}},
-		{[]string{}, []string{}},
-	} {
-		if diff := cmp.Diff(tt.want, canonical(tt.items, aliases)); diff != "" {
-			t.Errorf("canonical(%q) (-want +got):\n%s", tt.items, diff)
-		}
-	}
-}
-
-func TestUnknownControllers(t *testing.T) {
-	known := []controller.Registration{{Name: "a-controller"}, {Name: "b-controller"}}
-	for _, tt := range []struct {
-		items []string
-		want  []string // names in the text, none: all are known
-	}{
 		{[]string{"*"}, nil},
-		{[]string{"a-controller", "-b-controller", "*"}, nil},
+		{[]string{"a", "-b-controller", "*", "-a", "a-controller"}, nil},
 		{nil, nil},
-		{[]string{"x"}, []string{`"x"`}},
-		{[]string{"-x", "y", "a-controller"}, []string{`"x"`, `"y"`}},
-		{[]string{"-*"}, []string{`"*"`}},
-		{[]string{""}, []string{`""`}},
-		{[]string{"A-controller"}, []string{`"A-controller"`}},
+		{[]string{"x"}, []string{"x"}},
+		{[]string{"-x", "y", "a-controller"}, []string{"x", "y"}},
+		{[]string{"-*"}, []string{"*"}},
+		{[]string{"", "-"}, []string{"", ""}},
+		{[]string{"A-controller", "--a"}, []string{"A-controller", "-a"}},
 	} {
-		err := unknownControllers(tt.items, known)
-		if (err == nil) != (len(tt.want) == 0) {
-			t.Errorf("unknownControllers(%q) = %v, want %q", tt.items, err, tt.want)
-			continue
-		}
+		var want []string
 		for _, name := range tt.want {
-			if !strings.Contains(err.Error(), name+" is not in the list of known controllers") {
-				t.Errorf("unknownControllers(%q) = %v, want it to name %s", tt.items, err, name)
-			}
+			want = append(want, fmt.Sprintf("%q is not in the list of known controllers", name))
+		}
+		if diff := cmp.Diff(want, unknownItems(known, tt.items)); diff != "" {
+			t.Errorf("unknownItems(%q) (-want +got):\n%s", tt.items, diff)
 		}
 	}
 }

@@ -101,7 +101,7 @@ func compareRights(t *testing.T, required []need, granted, own []right) {
 // requiredBy returns what a manager with these flags requires, by account.
 func requiredBy(t *testing.T, args ...string) map[string][]need {
 	t.Helper()
-	cfg, err := parsed(t, append([]string{"--kubeconfig=" + minimalKubeconfig(t)}, args...)...).Config()
+	cfg, err := parsed(t, append([]string{"--kubeconfig=" + minimalKubeconfig(t)}, args...)...).Complete()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,14 +17,14 @@ func Example() {
 	o := app.NewOptions([]controller.Registration{
 		replicaset.Registration(replicaset.DefaultConfig()), namespace.Registration(namespaces),
 	})
-	o.Client.Kubeconfig = "kubeconfig"
-	o.LeaderElection.Enabled = false
+	o.Kubeconfig = "kubeconfig"
+	o.Election.Enabled = false
 	o.Serving.Port = 0
 	if errs := o.Validate(); len(errs) > 0 {
 		fmt.Println(errs)
 		return
 	}
-	cfg, err := o.Config()
+	cfg, err := o.Complete()
 	if err != nil {
 		fmt.Println(err)
 		return

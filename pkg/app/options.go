@@ -2,16 +2,20 @@ package app
 
 import (
 	"fmt"
+	"io"
+	"math"
+	"mime"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime"
 	apiversion "k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/cli/globalflag"
-	"k8s.io/component-base/featuregate"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/component-base/metrics"
@@ -21,84 +25,77 @@ import (
 
 	"minikcm/pkg/controller"
 	"minikcm/pkg/flagcheck"
+	"minikcm/pkg/kubeclient"
 	"minikcm/pkg/leadership"
 	"minikcm/pkg/serving"
 )
 
-// Options are the values of all flags, as given. [Options.Validate] says whether they make sense,
-// [Options.Config] turns them into what the rest of the program works with.
+// Options holds the values of all flags. Flags are bound to the fields of Config, and [Options.Complete] fills the rest of Config from the other fields.
 type Options struct {
-	Generic        GenericOptions
-	Client         ClientOptions
-	LeaderElection LeaderElectionOptions
-	Serving        serving.Config
+	Config
+	Kubeconfig  string
+	Master      string
+	ContentType string
+	QPS         float32
+	Burst       int32
+	Items       []string // of --controllers
 
 	Metrics *metrics.Options
 	Logs    *logs.Options
 
-	controllers []controller.Registration // with the configurations that their flags are bound to
-
-	gates   *gates
-	version string                // --version: true, false or raw
-	flags   cliflag.NamedFlagSets // all flags by section, as given; shown by /flagz
-	unused  []string              // flags of kube-controller-manager that were given and mean nothing here
+	*gates
+	version string                // true, false or raw
+	flags   cliflag.NamedFlagSets // shown by /flagz
+	unused  []string              // flags of kube-controller-manager that were given and have no effect here
 }
 
-// GenericOptions are about the process as a whole.
-type GenericOptions struct {
-	Controllers               []string
-	MinResyncPeriod           time.Duration
-	ControllerStartInterval   time.Duration
-	ControllerShutdownTimeout time.Duration
-}
-
-// NewOptions returns the defaults for a manager of these controllers, as a rule [Controllers] and some of your own. Unless a line says otherwise
-// they are kube-controller-manager v1.37's. Flags are bound to the configurations of the controllers, so they belong to one Options only.
+// NewOptions returns the defaults for a manager of these controllers, as a rule [Controllers] and some of your own. Defaults are
+// kube-controller-manager v1.37's unless a comment says otherwise. Flags are bound to the configurations of the controllers, so the
+// controllers belong to one Options only.
 func NewOptions(controllers []controller.Registration) *Options {
+	gates := newGates(controllers)
 	return &Options{
-		controllers: controllers,
-		Generic: GenericOptions{
-			Controllers:               []string{"*"},
-			MinResyncPeriod:           12 * time.Hour,
-			ControllerShutdownTimeout: 10 * time.Second,
-		},
-		Client: ClientOptions{
-			ContentType: "application/vnd.kubernetes.protobuf",
-			// Ours: no rate limit. Load is bounded by the number of workers and of writes in flight, and by the API
-			// server's priority and fairness. Upstream's 20/s makes 1,000 pods take 49 s.
-			QPS:   -1,
-			Burst: 30,
-		},
-		LeaderElection: LeaderElectionOptions{
-			Config: leadership.Config{
+		Config: Config{
+			Controllers: controllers,
+			Known:       controllers,
+			Enabled:     gates.gate.Enabled,
+			MinResync:   12 * time.Hour,
+			Election: leadership.Config{
 				Enabled:       true,
 				LeaseDuration: 15 * time.Second,
 				RenewDeadline: 10 * time.Second,
 				RetryPeriod:   2 * time.Second,
 				Namespace:     "kube-system",
-				// Ours: a name of our own, so that a kube-controller-manager with the other loops can lead beside us.
-				Name: Name,
+				// Ours: a separate name, so that a kube-controller-manager with the other loops can lead at the same time.
+				Name:            Name,
+				ResourceLock:    leadership.ResourceLock,
+				ShutdownTimeout: 10 * time.Second,
 			},
-			ResourceLock: leasesLock,
+			WatchLiveness: true,
+			Serving:       serving.DefaultConfig(),
 		},
-		Serving: serving.DefaultConfig(),
+		ContentType: runtime.ContentTypeProtobuf,
+		// Ours: no rate limit. The number of workers, the writes in flight and the API server's priority and fairness bound the load.
+		// With upstream's 20/s the creation of 1,000 pods takes 49 s.
+		QPS:     -1,
+		Burst:   30,
+		Items:   []string{"*"},
 		Metrics: metrics.NewOptions(),
 		Logs:    logs.NewOptions(),
-		gates:   newGates(controllers),
+		gates:   gates,
 	}
 }
 
 // Flags returns all flags, bound to o, in upstream's sections and order. It is called once per Options.
 func (o *Options) Flags() cliflag.NamedFlagSets {
 	fss := cliflag.NamedFlagSets{NormalizeNameFunc: cliflag.WordSepNormalizeFunc}
-	fss.FlagSet("debugging") // comes first
+	fss.FlagSet("debugging") // the first section
 	generic := fss.FlagSet("generic")
-	o.Generic.addFlags(generic, o.controllers)
-	o.Client.addGenericFlags(generic)
-	o.LeaderElection.addFlags(generic)
+	o.addGenericFlags(generic)
+	o.Election.AddFlags(generic)
 	o.gates.addFlags(generic)
 	o.Serving.AddFlags(&fss)
-	byName := slices.SortedFunc(slices.Values(o.controllers), func(a, b controller.Registration) int { return strings.Compare(a.Name, b.Name) })
+	byName := slices.SortedFunc(slices.Values(o.Known), func(a, b controller.Registration) int { return strings.Compare(a.Name, b.Name) })
 	for _, c := range byName {
 		if c.Config != nil {
 			c.Config.AddFlags(fss.FlagSet(c.Name))
@@ -107,41 +104,62 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	o.Metrics.AddFlags(fss.FlagSet("metrics"))
 	logsapi.AddFlags(o.Logs, fss.FlagSet("logs"))
 	misc := fss.FlagSet("misc")
-	o.Client.addMiscFlags(misc)
+	misc.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig,
+		"Kubeconfig with the address of the API server and the credentials of this process. Without --kubeconfig and --master the service account of the pod is used.")
+	misc.StringVar(&o.Master, "master", o.Master, "Address of the API server. Overrides the address in --kubeconfig.")
 	addUnusedFlags(misc, &o.unused)
 	global := fss.FlagSet("global")
-	addVersionFlag(global, &o.version)
+	global.StringVar(&o.version, "version", "false", "Print the version and exit; --version=raw prints all build information.")
+	global.Lookup("version").NoOptDefVal = "true"
 	globalflag.AddGlobalFlags(global, Name, logs.SkipLoggingConfigurationFlags())
-	o.describe(fss)
 	o.flags = fss
 	return fss
 }
 
-func (o *GenericOptions) addFlags(fs *pflag.FlagSet, controllers []controller.Registration) {
-	fs.StringSliceVar(&o.Controllers, "controllers", o.Controllers,
-		"Controllers to run: 'foo' switches foo on, '-foo' switches it off, '*' switches on all that no other item names"+
-			exceptDisabled(controllers)+". The first item that names a controller decides.\nKnown: "+strings.Join(namesWithAliases(controllers), ", "))
-	fs.DurationVar(&o.MinResyncPeriod, "min-resync-period", o.MinResyncPeriod,
-		"Each informer replays its whole store to its handlers once in a random time between this and twice this. 0 never does.")
-	fs.DurationVar(&o.ControllerStartInterval, "controller-start-interval", o.ControllerStartInterval,
-		"At the start of a term each controller waits a random time between this and twice this. 0 starts all at once.")
-	fs.DurationVar(&o.ControllerShutdownTimeout, "controller-shutdown-timeout", o.ControllerShutdownTimeout,
-		"How long running syncs may take to finish when the process is told to stop. 0 waits forever.")
+func (o *Options) addGenericFlags(fs *pflag.FlagSet) {
+	fs.StringSliceVar(&o.Items, "controllers", o.Items,
+		"Controllers to run: 'foo' enables foo, '-foo' disables foo, '*' enables all controllers that no other item names"+
+			exceptDisabled(o.Known)+". The first item that names a controller decides.\nKnown: "+namesWithAliases(o.Known))
+	fs.DurationVar(&o.MinResync, "min-resync-period", o.MinResync,
+		"Each informer replays its store to its handlers once in a random time between this and twice this. 0 disables resyncs.")
+	fs.DurationVar(&o.StartInterval, "controller-start-interval", o.StartInterval,
+		"Each controller waits a random time between this and twice this when leading starts. 0 starts all at once.")
+	fs.StringVar(&o.ContentType, "kube-api-content-type", o.ContentType,
+		"Content type of requests to the API server: application/vnd.kubernetes.protobuf, application/json or application/yaml, parameters allowed. Empty: JSON.")
+	fs.Float32Var(&o.QPS, "kube-api-qps", o.QPS,
+		"Requests per second that each client may send on average. Negative: no client-side limit; the number of workers "+
+			"and the API server's priority and fairness bound the load. 0: client-go's default of 5.")
+	fs.Int32Var(&o.Burst, "kube-api-burst", o.Burst,
+		"Requests that each client may send at once before --kube-api-qps applies. Not used with a negative --kube-api-qps. 0: client-go's default of 10.")
+	fs.BoolVar(&o.ServiceAccounts, "use-service-account-credentials", o.ServiceAccounts,
+		"Let each controller use a service account in kube-system with upstream's name, so that upstream's "+
+			"roles for controllers apply. Watches, events and the Lease use the identity of this process.")
 }
 
-// Validate returns every problem, each naming its flag or its group of flags. It asks nobody and reads no file but
-// --allow-metric-labels-manifest.
+// Validate returns every problem, each with the name of a flag or of a group of flags. It sends no request and reads no file but --allow-metric-labels-manifest.
 func (o *Options) Validate() []error {
 	var p flagcheck.Problems
 	for _, name := range o.unused {
 		p.Addf(name, "not used by this manager, remove it")
 	}
-	p.Append(o.Generic.validate(o.controllers)...)
-	p.Append(o.Client.validate()...)
-	p.Append(o.LeaderElection.validate()...)
+	if unknown := unknownItems(o.Known, o.Items); len(unknown) > 0 {
+		p.Addf("controllers", "%s; known are %s", strings.Join(unknown, ", "), namesWithAliases(o.Known))
+	}
+	p.NotNegative("min-resync-period", o.MinResync)
+	p.NotNegative("controller-start-interval", o.StartInterval)
+	switch qps := float64(o.QPS); {
+	case math.IsNaN(qps) || math.IsInf(qps, 0):
+		p.Addf("kube-api-qps", "%v is not a rate", o.QPS)
+	case o.QPS >= 0 && o.Burst < 0:
+		p.Addf("kube-api-burst", "%d is negative, which with --kube-api-qps=%v would send nothing", o.Burst, o.QPS)
+	}
+	if _, err := mediaType(o.ContentType); err != nil {
+		p.Addf("kube-api-content-type", "%w", err)
+	}
+	p.Append(o.Election.Validate()...)
 	p.Append(o.gates.validate()...)
 	p.Append(o.Serving.Validate()...)
-	for _, c := range o.controllers {
+	for _, c := range o.Known {
 		if c.Config != nil {
 			p.Append(c.Config.Validate()...)
 		}
@@ -153,24 +171,13 @@ func (o *Options) Validate() []error {
 	return p
 }
 
-func (o *GenericOptions) validate(controllers []controller.Registration) []error {
-	var p flagcheck.Problems
-	if err := unknownControllers(canonical(o.Controllers, aliases(controllers)), controllers); err != nil {
-		p = append(p, err)
-	}
-	p.NotNegative("min-resync-period", o.MinResyncPeriod)
-	p.NotNegative("controller-start-interval", o.ControllerStartInterval)
-	p.NotNegative("controller-shutdown-timeout", o.ControllerShutdownTimeout)
-	return p
-}
-
-// validateMetrics leaves --show-hidden-metrics-for-version out of the library's own check, which compares with the version that
-// was linked in: ours is the program's, and what is hidden depends on the library's.
+// validateMetrics checks --show-hidden-metrics-for-version itself: the library compares the value with the version of this program, but the version of the library
+// decides which metrics are hidden.
 func validateMetrics(o *metrics.Options) []error {
 	var p flagcheck.Problems
-	kept := *o
-	kept.ShowHiddenMetricsForVersion = ""
-	for _, err := range kept.Validate() {
+	others := *o
+	others.ShowHiddenMetricsForVersion = ""
+	for _, err := range others.Validate() {
 		p = append(p, fmt.Errorf("metrics flags: %w", err))
 	}
 	previous := apiversion.MustParse(baseversion.DefaultKubeBinaryVersion).SubtractMinor(1).String()
@@ -180,109 +187,97 @@ func validateMetrics(o *metrics.Options) []error {
 	return p
 }
 
-// Config turns valid options into a configuration. It reads the kubeconfig file, so it can fail though
-// [Options.Validate] found nothing; nothing is asked over the network.
-func (o *Options) Config() (Config, error) {
-	restConfig, err := o.Client.restConfig()
-	if err != nil {
-		return Config{}, err
+// mediaType returns a content type without its parameters. An empty content type means JSON, as in client-go. It returns an error if no client can encode the type.
+func mediaType(contentType string) (string, error) {
+	if contentType == "" {
+		return runtime.ContentTypeJSON, nil
 	}
-	return o.configFor(restConfig)
+	kind, _, err := mime.ParseMediaType(contentType)
+	if err != nil {
+		return "", fmt.Errorf("%q: %w", contentType, err)
+	}
+	var known []string
+	for _, info := range scheme.Codecs.SupportedMediaTypes() {
+		known = append(known, info.MediaType)
+	}
+	if !slices.Contains(known, kind) {
+		return "", fmt.Errorf("%q is none of %s", contentType, strings.Join(known, ", "))
+	}
+	return kind, nil
 }
 
-// configFor is Config for an API server that is known.
-func (o *Options) configFor(restConfig *rest.Config) (Config, error) {
-	identity, err := leadership.NewIdentity()
-	if err != nil {
-		return Config{}, err
-	}
-	return Config{
-		Controllers:     o.enabledControllers(),
-		Sections:        o.sections(),
-		Enabled:         o.gates.gate.Enabled,
-		REST:            restConfig,
-		ServiceAccounts: o.Client.ServiceAccounts,
-		MinResync:       o.Generic.MinResyncPeriod,
-		StartInterval:   o.Generic.ControllerStartInterval,
-		Election:        o.LeaderElection.config(identity, o.Generic.ControllerShutdownTimeout),
-		WatchLiveness:   true,
-		Serving:         o.serving(),
-	}, nil
-}
-
-// sections are the configurations that have a place in /configz.
-func (o *Options) sections() map[string]controller.Config {
-	sections := map[string]controller.Config{}
-	for _, c := range o.controllers {
-		if c.Section != "" {
-			sections[c.Section] = c.Config
+// Complete returns the configuration of the manager. It reads the kubeconfig file unless REST is set, and sends no request. It may fail for valid options.
+func (o *Options) Complete() (Config, error) {
+	cfg := o.Config
+	var err error
+	if cfg.REST == nil {
+		if cfg.REST, err = kubeclient.Load("kubeconfig", o.Kubeconfig, o.Master); err != nil {
+			return Config{}, err
 		}
 	}
-	return sections
-}
+	rc := rest.CopyConfig(cfg.REST)
+	rc.UserAgent = kubeclient.UserAgent(Name)
+	rc.DisableCompression = true // cheap on a local network, expensive in CPU; as upstream
+	rc.ContentType, rc.AcceptContentTypes = o.ContentType, "application/vnd.kubernetes.protobuf,application/json"
+	switch kind, err := mediaType(o.ContentType); {
+	case err != nil:
+		return Config{}, err
+	case kind == runtime.ContentTypeJSON:
+		rc.AcceptContentTypes = runtime.ContentTypeJSON
+	}
+	rc.QPS, rc.Burst = o.QPS, int(o.Burst)
+	if rc.QPS > 0 && rc.Burst == 0 {
+		rc.Burst = rest.DefaultBurst // a Clientset accepts no rate without a burst
+	}
+	cfg.REST = rc
 
-// enabledControllers are those that --controllers switches on.
-func (o *Options) enabledControllers() []controller.Registration {
-	items := canonical(o.Generic.Controllers, aliases(o.controllers))
-	return slices.DeleteFunc(slices.Clone(o.controllers), func(c controller.Registration) bool {
-		return !enabled(c, items) || c.Disabled != nil && c.Disabled()
+	if cfg.Election.Identity, err = leadership.NewIdentity(); err != nil {
+		return Config{}, err
+	}
+	cfg.Controllers = slices.DeleteFunc(slices.Clone(o.Known), func(c controller.Registration) bool {
+		return !enabled(c, o.Items) || c.Disabled != nil && c.Disabled()
 	})
+	cfg.Serving.Flags = o.flags
+	cfg.Serving.Flagz = o.gates.gate.Enabled(zpagesfeatures.ComponentFlagz)
+	cfg.Serving.Statusz = o.gates.gate.Enabled(zpagesfeatures.ComponentStatusz)
+	cfg.Serving.EmulationVersion = o.gates.version.EmulationVersion().String()
+	return cfg, nil
 }
 
-// serving adds what /flagz and /statusz show.
-func (o *Options) serving() serving.Config {
-	cfg := o.Serving
-	cfg.Flags = o.flags
-	cfg.Flagz = o.gates.gate.Enabled(zpagesfeatures.ComponentFlagz)
-	cfg.Statusz = o.gates.gate.Enabled(zpagesfeatures.ComponentStatusz)
-	cfg.EmulationVersion = o.gates.version.EmulationVersion().String()
-	return cfg
-}
-
-// leftOut is a controller that * does not switch on, with its flags, which change nothing.
-type leftOut struct {
-	name  string
-	flags []string
-}
-
-// leftOut returns the controllers that do not run though * is given, because they have to be named; those that an item switches off are not left out.
-func (o *Options) leftOut() (out []leftOut) {
-	items := canonical(o.Generic.Controllers, aliases(o.controllers))
-	if !slices.Contains(items, "*") {
-		return nil
+// PrintVersion writes the output of --version and reports whether the flag was given.
+func (o *Options) PrintVersion(w io.Writer) (bool, error) {
+	var err error
+	switch o.version {
+	case "false":
+		return false, nil
+	case "true":
+		_, err = fmt.Fprintf(w, "%s %s\n", Name, baseversion.Get().GitVersion)
+	case "raw":
+		_, err = fmt.Fprintf(w, "%#v\n", baseversion.Get())
+	default:
+		err = fmt.Errorf("--version=%s: want true, false or raw", o.version)
 	}
-	for _, c := range o.controllers {
-		if !c.DisabledByDefault || enabled(c, items) || slices.Contains(items, "-"+c.Name) {
-			continue
-		}
-		l := leftOut{name: c.Name}
-		if fs := o.flags.FlagSets[c.Name]; fs != nil {
-			fs.VisitAll(func(f *pflag.Flag) { l.flags = append(l.flags, f.Name) })
-		}
-		out = append(out, l)
-	}
-	return out
+	return true, err
 }
 
-// SetGates makes the feature gates that were given effective. Nothing may ask a gate before. What is wrong with them [Options.Validate] tells.
-func (o *Options) SetGates() error { return o.gates.set() }
-
-// Gate is the set of all feature gates.
-func (o *Options) Gate() featuregate.FeatureGate { return o.gates.gate }
-
-// UseGatesForLibraries hands the gates to the libraries that ask a global: client-go and the metrics package. It is for a process that is
-// a controller manager, and called once, when the gates are set and before the first client is made.
-func (o *Options) UseGatesForLibraries() { o.gates.useForLibraries() }
-
-// Warn tells of valid options that are probably a mistake.
+// Warn logs valid options that are probably mistakes.
 func (o *Options) Warn(log klog.Logger) {
 	if len(o.gates.ignored) > 0 {
 		log.Info("Ignoring feature gates that this program does not have", "gates", o.gates.ignored)
 	}
-	for _, c := range o.leftOut() {
-		log.Info("Controller does not run: * leaves it out, and no other item of --controllers names it", "controller", c.name, "itsFlags", c.flags)
+	runs := false
+	for _, c := range o.Known {
+		runs = runs || enabled(c, o.Items) && (c.Disabled == nil || !c.Disabled())
+		if !c.DisabledByDefault || !slices.Contains(o.Items, "*") || slices.ContainsFunc(o.Items, func(item string) bool { return hasName(c, strings.TrimPrefix(item, "-")) }) {
+			continue
+		}
+		var flags []string
+		if fs := o.flags.FlagSets[c.Name]; fs != nil {
+			fs.VisitAll(func(f *pflag.Flag) { flags = append(flags, f.Name) })
+		}
+		log.Info("Controller is disabled by default and no item of --controllers names it", "controller", c.Name, "flags", flags)
 	}
-	if len(o.enabledControllers()) == 0 {
-		log.Info("No controller is enabled, nothing will be done", "controllers", o.Generic.Controllers)
+	if !runs {
+		log.Info("No controller is enabled", "controllers", o.Items)
 	}
 }

@@ -37,7 +37,7 @@ func parsed(t *testing.T, args ...string) *Options {
 	if err := fs.Parse(args); err != nil {
 		t.Fatal(err)
 	}
-	if err := o.gates.set(); err != nil {
+	if err := o.SetGates(); err != nil {
 		t.Fatal(err)
 	}
 	return o
@@ -52,7 +52,7 @@ func minimalKubeconfig(t *testing.T) string {
 
 // What can be compared of a Config: what is new in each process is left out, flags are functions, and so are most parts of a controller.
 var comparable = cmp.Options{
-	cmpopts.IgnoreFields(Config{}, "Controllers", "Sections", "Enabled"),
+	cmpopts.IgnoreFields(Config{}, "Controllers", "Known", "Enabled"),
 	cmpopts.IgnoreFields(leadership.Config{}, "Identity"),
 	cmpopts.IgnoreFields(rest.Config{}, "UserAgent"),
 	cmpopts.IgnoreFields(serving.Config{}, "Flags"),
@@ -65,7 +65,7 @@ func wantControllers(t *testing.T, o *Options, cfg Config, enabled []string, gat
 	if diff := cmp.Diff(enabled, names(cfg.Controllers)); diff != "" {
 		t.Errorf("enabled controllers (-want +got):\n%s", diff)
 	}
-	for i, c := range o.controllers {
+	for i, c := range o.Known {
 		if diff := cmp.Diff(configs[i], c.Config); diff != "" {
 			t.Errorf("configuration of %s (-want +got):\n%s", c.Name, diff)
 		}
@@ -82,7 +82,7 @@ func TestDefaults(t *testing.T) {
 	if errs := o.Validate(); len(errs) > 0 {
 		t.Fatalf("defaults are not valid: %v", errs)
 	}
-	got, err := o.Config()
+	got, err := o.Complete()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestDefaults(t *testing.T) {
 		MinResync: 12 * time.Hour,
 		Election: leadership.Config{
 			Enabled: true, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
-			Namespace: "kube-system", Name: "controller-manager", ShutdownTimeout: 10 * time.Second,
+			Namespace: "kube-system", Name: "controller-manager", ResourceLock: "leases", ShutdownTimeout: 10 * time.Second,
 		},
 		WatchLiveness: true,
 		Serving: serving.Config{
@@ -162,7 +162,7 @@ func TestFlagsReachConfig(t *testing.T) {
 	if errs := o.Validate(); len(errs) > 0 {
 		t.Fatal(errs)
 	}
-	got, err := o.Config()
+	got, err := o.Complete()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +172,7 @@ func TestFlagsReachConfig(t *testing.T) {
 		StartInterval: 2 * time.Minute,
 		Election: leadership.Config{
 			LeaseDuration: 30 * time.Second, RenewDeadline: 15 * time.Second, RetryPeriod: 5 * time.Second,
-			Namespace: "ns", Name: "name", ShutdownTimeout: time.Hour,
+			Namespace: "ns", Name: "name", ResourceLock: "leases", ShutdownTimeout: time.Hour,
 		},
 		WatchLiveness: true,
 		Serving: serving.Config{
@@ -217,7 +217,7 @@ func TestFlagsReachConfig(t *testing.T) {
 
 func TestConfigz(t *testing.T) {
 	o := parsed(t, "--kubeconfig="+minimalKubeconfig(t), "--leader-elect-lease-duration=20s", "--controllers=replicaset")
-	cfg, err := o.Config()
+	cfg, err := o.Complete()
 	if err != nil {
 		t.Fatal(err)
 	}

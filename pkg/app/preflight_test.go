@@ -347,7 +347,7 @@ func TestRequired(t *testing.T) {
 	// by is what is asked for by whom, as text. A right that is asked for twice is an error.
 	by := func(t *testing.T, args ...string) map[string][]string {
 		t.Helper()
-		cfg, err := parsed(t, append([]string{"--kubeconfig=" + minimalKubeconfig(t), "--leader-elect-resource-name=n"}, args...)...).Config()
+		cfg, err := parsed(t, append([]string{"--kubeconfig=" + minimalKubeconfig(t), "--leader-elect-resource-name=n"}, args...)...).Complete()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -21,7 +21,10 @@ import (
 func Load(flag, file, address string) (*rest.Config, error) {
 	if file == "" && address == "" {
 		cfg, err := rest.InClusterConfig()
-		if err != nil && !errors.Is(err, rest.ErrNotInCluster) {
+		switch {
+		case errors.Is(err, rest.ErrNotInCluster):
+			return nil, fmt.Errorf("--%s: needed to reach an API server, because this process does not run in a pod with a service account: %w", flag, err)
+		case err != nil:
 			return nil, fmt.Errorf("service account of the pod: %w", err)
 		}
 		return cfg, err

@@ -66,9 +66,9 @@ type Elector struct {
 
 // New returns an elector that does nothing before Run. The error joins every problem of cfg.
 func New(cfg Config, deps Deps) (*Elector, error) {
-	var errs []error
-	for _, e := range cfg.Validate() {
-		errs = append(errs, e)
+	errs := cfg.Validate()
+	if cfg.Enabled && cfg.Identity == "" {
+		errs = append(errs, errors.New("identity must not be empty"))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("leader election: %w", err)

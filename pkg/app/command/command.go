@@ -75,7 +75,7 @@ func run(cmd *cobra.Command, o *app.Options) error {
 		return err
 	}
 	cliflag.PrintFlags(cmd.Flags())
-	cfg, err := o.Config()
+	cfg, err := o.Complete()
 	if err != nil {
 		return err
 	}

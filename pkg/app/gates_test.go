@@ -112,7 +112,7 @@ func TestEmulatedVersionRange(t *testing.T) {
 		if err := fs.Parse([]string{"--emulated-version=" + version}); err != nil {
 			t.Fatal(err)
 		}
-		err := o.gates.set()
+		err := o.SetGates()
 		if err == nil {
 			for _, e := range o.gates.validate() {
 				err = e

@@ -1,0 +1,175 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+	apiversion "k8s.io/apimachinery/pkg/util/version"
+	clientfeatures "k8s.io/client-go/features"
+	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/component-base/compatibility"
+	"k8s.io/component-base/featuregate"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	metricsfeatures "k8s.io/component-base/metrics/features"
+	baseversion "k8s.io/component-base/version"
+	zpagesfeatures "k8s.io/component-base/zpages/features"
+
+	"minikcm/pkg/controller"
+)
+
+// AtomicFIFO is a gate of client-go. Caches need the gate: without it a store cannot return the version that it has reached.
+const AtomicFIFO featuregate.Feature = "AtomicFIFO"
+
+// gates holds the feature gates of a command, and the versions that the gates depend on.
+type gates struct {
+	gate     featuregate.MutableVersionedFeatureGate
+	version  compatibility.MutableEffectiveVersion
+	registry compatibility.ComponentGlobalsRegistry
+	err      error // of the registration of all gates
+
+	given     *cliflag.ColonSeparatedMultimapStringString // value of --feature-gates, by component
+	ignored   []string                                    // names of given gates that this program does not have, sorted
+	malformed []error                                     // given gates that this program does not have and whose value is not a boolean
+	rejected  error                                       // given gates of this program that cannot be set
+}
+
+// newGates returns all gates at their defaults: those of the manager, of its controllers, and of client-go, logging, metrics and z-pages.
+func newGates(controllers []controller.Registration) *gates {
+	specs := map[featuregate.Feature]featuregate.VersionedSpecs{
+		"SeparateTaintEvictionController":                  lockedTo(true),
+		"StaleControllerConsistencyReplicaSet":             lockedTo(true),
+		"NodeControllerLeaseCircuitBreaker":                lockedTo(true),
+		"ControllerManagerReleaseLeaderElectionLockOnExit": lockedTo(true),
+		"CoordinatedLeaderElection":                        lockedTo(false),
+	}
+	for _, c := range controllers {
+		maps.Copy(specs, c.Gates)
+	}
+	oldest := controller.OldestEmulation().String()
+	gate := featuregate.NewVersionedFeatureGate(apiversion.MustParse(baseversion.DefaultKubeBinaryVersion))
+	effective := compatibility.NewEffectiveVersionFromString(baseversion.DefaultKubeBinaryVersion, oldest, oldest)
+	registry := compatibility.NewComponentGlobalsRegistry()
+	err := errors.Join(
+		gate.AddVersioned(specs),
+		logsapi.AddFeatureGates(gate),
+		metricsfeatures.AddFeatureGates(gate),
+		zpagesfeatures.AddFeatureGates(gate),
+		clientfeatures.AddVersionedFeaturesToExistingFeatureGates(clientGates{gate}),
+		registry.Register(compatibility.DefaultKubeComponent, effective, gate),
+	)
+	return &gates{gate: gate, version: effective, registry: registry, err: err}
+}
+
+// lockedTo returns the stages of a gate for a behaviour that this program always or never has. A manifest that sets the gate to the opposite is rejected.
+func lockedTo(on bool) featuregate.VersionedSpecs {
+	return featuregate.VersionedSpecs{{
+		Version: controller.OldestEmulation(), Default: on, LockToDefault: true, PreRelease: featuregate.GA,
+	}}
+}
+
+func (g *gates) addFlags(fs *pflag.FlagSet) {
+	g.registry.AddFlags(fs)
+	g.given, _ = fs.Lookup("feature-gates").Value.(*cliflag.ColonSeparatedMultimapStringString)
+}
+
+// Gate returns the set of all feature gates.
+func (g *gates) Gate() featuregate.FeatureGate { return g.gate }
+
+// SetGates makes the given feature gates effective. No gate may be read before. [Options.Validate] returns the invalid settings.
+func (g *gates) SetGates() error {
+	if g.err != nil {
+		return fmt.Errorf("register feature gates: %w", g.err)
+	}
+	if g.given != nil {
+		all := *g.given.Multimap
+		defer func() { *g.given.Multimap = all }() // /flagz shows all given gates
+		*g.given.Multimap = maps.Clone(all)
+		for _, component := range []string{"", compatibility.DefaultKubeComponent} {
+			if settings, ok := all[component]; ok {
+				(*g.given.Multimap)[component] = slices.DeleteFunc(slices.Clone(settings), g.ignore)
+			}
+		}
+	}
+	slices.Sort(g.ignored)
+	g.ignored = slices.Compact(g.ignored)
+	g.rejected = g.registry.Set()
+	return nil
+}
+
+// ignore reports whether a setting, name=value, names a gate that this program does not have, and records the name. Clusters
+// pass the same list of gates to every component.
+func (g *gates) ignore(setting string) bool {
+	name, value, _ := strings.Cut(setting, "=")
+	name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+	if _, known := g.gate.GetAll()[featuregate.Feature(name)]; known {
+		return false
+	}
+	if _, err := strconv.ParseBool(value); err != nil {
+		g.malformed = append(g.malformed, fmt.Errorf("--feature-gates: invalid value of %s=%s, err: %w", name, value, err))
+	} else {
+		g.ignored = append(g.ignored, name)
+	}
+	return true
+}
+
+// validate returns an error for each value that is not a boolean, each locked gate and each invalid version.
+func (g *gates) validate() []error {
+	errs := g.registry.Validate()
+	if g.rejected != nil {
+		errs = []error{g.rejected} // contained in errs
+	}
+	for i, err := range errs {
+		errs[i] = fmt.Errorf("--feature-gates, --emulated-version, --min-compatibility-version: %w", err)
+	}
+	return slices.Concat(g.malformed, errs)
+}
+
+// UseGatesForLibraries sets the gates of client-go and of the metrics package, which are global variables. Only a process that is a controller manager calls it,
+// once, after [Options.SetGates] and before the first client is built.
+func (g *gates) UseGatesForLibraries() {
+	clientfeatures.ReplaceFeatureGates(clientGates{g.gate})
+	metricsfeatures.ApplyFeatureGates(g.gate)
+	g.gate.AddMetrics()
+	g.registry.AddMetrics()
+}
+
+// clientGates adapts the gates to client-go, which registers and reads its gates through types of its own.
+type clientGates struct {
+	gate featuregate.MutableVersionedFeatureGate
+}
+
+// Enabled implements client-go's Gates.
+func (c clientGates) Enabled(key clientfeatures.Feature) bool {
+	return c.gate.Enabled(featuregate.Feature(key))
+}
+
+// AddVersioned implements client-go's VersionedRegistry.
+func (c clientGates) AddVersioned(in map[clientfeatures.Feature]clientfeatures.VersionedSpecs) error {
+	stages := map[string]featuregate.FeatureSpec{
+		string(clientfeatures.Alpha):      {PreRelease: featuregate.Alpha},
+		string(clientfeatures.Beta):       {PreRelease: featuregate.Beta},
+		string(clientfeatures.GA):         {PreRelease: featuregate.GA},
+		string(clientfeatures.Deprecated): {PreRelease: featuregate.Deprecated},
+	}
+	out := make(map[featuregate.Feature]featuregate.VersionedSpecs, len(in))
+	for name, specs := range in {
+		var converted featuregate.VersionedSpecs
+		for _, s := range specs {
+			spec, ok := stages[string(s.PreRelease)]
+			if !ok {
+				return fmt.Errorf("gate %s of client-go has the unknown stage %q", name, s.PreRelease)
+			}
+			spec.Default, spec.LockToDefault, spec.Version = s.Default, s.LockToDefault, s.Version
+			converted = append(converted, spec)
+		}
+		out[featuregate.Feature(name)] = converted
+	}
+	// The emulated version does not change how this process reads a stream.
+	out[AtomicFIFO] = lockedTo(true)
+	return c.gate.AddVersioned(out)
+}
