@@ -119,12 +119,7 @@ func newKubelets(cfg *rest.Config) (*kubelet.Player, error) {
 	if err != nil {
 		return nil, fmt.Errorf("build the client of the kubelets: %w", err)
 	}
-	player, err := kubelet.NewPlayer(client, corev1.NamespaceAll, course)
-	if err != nil {
-		return nil, err
-	}
-	line.FilledBy(func(string) bool { return player.Synced() }) // pods are all that it watches
-	return player, nil
+	return kubelet.NewPlayer(client, corev1.NamespaceAll, course)
 }
 
 // play runs the kubelets beside the manager.

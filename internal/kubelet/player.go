@@ -99,9 +99,6 @@ func (p *Player) Run(ctx context.Context, up func()) {
 	}
 }
 
-// Synced reports whether it has seen the pods that were there.
-func (p *Player) Synced() bool { return p.informer.HasSynced() }
-
 // Follow gives every pod another course, those included that are there.
 func (p *Player) Follow(course func(*corev1.Pod) Course) {
 	p.lock.Lock()

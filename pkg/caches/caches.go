@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"path"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -108,33 +106,7 @@ func New(client kubernetes.Interface, cfg Config) *Caches {
 		factory: informers.NewSharedInformerFactoryWithOptions(client, cfg.Resync, options...),
 	}
 	c.feeds = newFeeds(c)
-	if cfg.Line != nil {
-		cfg.Line.FilledBy(c.synced)
-	}
 	return c
-}
-
-// synced reports whether the cache, or the feed, that is filled from an API path holds its first list. It is called once Start has been, and
-// the API server may be behind a prefix.
-func (c *Caches) synced(request string) bool {
-	for _, t := range c.types {
-		if strings.HasSuffix(request, collectionPath(t.Resource, t.Namespace)) {
-			return !unfinished(t.synced)
-		}
-	}
-	return c.feeds.filled(request)
-}
-
-// collectionPath is where all objects of a type are listed and watched.
-func collectionPath(gvr schema.GroupVersionResource, namespace string) string {
-	elements := []string{"/apis", gvr.Group, gvr.Version}
-	if gvr.Group == "" {
-		elements = []string{"/api", gvr.Version}
-	}
-	if namespace != "" {
-		elements = append(elements, "namespaces", namespace)
-	}
-	return path.Join(append(elements, gvr.Resource)...)
 }
 
 // Types lists the watched types in the order they were first asked for.

@@ -68,7 +68,6 @@ type Feeds struct {
 
 	lock    sync.Mutex
 	feeds   map[schema.GroupVersionResource]*Feed
-	paths   map[string]*Feed // by where they ask
 	links   []*feedLink
 	brought int // objects of lists since memory was given back
 }
@@ -81,7 +80,7 @@ type feedLink struct {
 
 func newFeeds(c *Caches) *Feeds {
 	return &Feeds{
-		caches: c, clock: c.cfg.Clock, feeds: map[schema.GroupVersionResource]*Feed{}, paths: map[string]*Feed{},
+		caches: c, clock: c.cfg.Clock, feeds: map[schema.GroupVersionResource]*Feed{},
 		first: semaphore.NewWeighted(listsAtOnce), again: semaphore.NewWeighted(listsAtOnce), refusals: refusalPatience,
 	}
 }
@@ -156,7 +155,7 @@ func (f *Feeds) Start(ctx context.Context, resource schema.GroupVersionResource,
 	link.feeds++
 	ctx, stop := context.WithCancel(ctx)
 	feed := &Feed{feeds: f, resource: resource, link: link, store: store, events: events, stop: stop, done: make(chan struct{}), hurried: make(chan struct{}, 1)}
-	f.feeds[resource], f.paths[collectionPath(resource, metav1.NamespaceAll)] = feed, feed
+	f.feeds[resource] = feed
 	go feed.run(ctx)
 	return feed, nil
 }
@@ -186,18 +185,6 @@ func (f *Feeds) leastUsed() (*feedLink, error) {
 	least = &feedLink{client: m}
 	f.links = append(f.links, least)
 	return least, nil
-}
-
-// filled reports whether the feed that asks on an API path has brought the list of its present attempt: each begins with a stream that may stall.
-func (f *Feeds) filled(request string) bool {
-	f.lock.Lock()
-	defer f.lock.Unlock()
-	for at, c := range request { // the API server may be behind a prefix
-		if c == '/' && f.paths[request[at:]] != nil {
-			return f.paths[request[at:]].isFilled()
-		}
-	}
-	return false
 }
 
 // Heard is when the last byte of a type came, of those with a cache as well; zero: none ever did. Without a Line nobody listens, and it is now.
@@ -267,12 +254,6 @@ func (f *Feed) skipPause() {
 	}
 }
 
-func (f *Feed) isFilled() bool {
-	f.lock.Lock()
-	defer f.lock.Unlock()
-	return f.attempt != nil && !f.attempt.listed.IsZero()
-}
-
 func (f *Feed) run(ctx context.Context) {
 	defer close(f.done)
 	defer f.leave()
@@ -304,7 +285,6 @@ func (f *Feed) leave() {
 	defer f.feeds.lock.Unlock()
 	f.link.feeds--
 	delete(f.feeds.feeds, f.resource)
-	delete(f.feeds.paths, collectionPath(f.resource, metav1.NamespaceAll))
 }
 
 // try lists once and watches for as long as that goes well.

@@ -7,7 +7,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
@@ -16,31 +15,32 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// streamPatience is how long a type's first streaming list may say nothing. Streams are known to stall without an error
+// streamPatience is the longest time without a byte in a streaming list that is not complete. Streams are known to stall without an error
 // (kubernetes/kubernetes issue 140890); client-go then waits for ever.
 const streamPatience = time.Minute
 
 // mostStreams is how many streaming lists of a type in a row may end before they are complete, as behind a proxy that ends long responses.
 const mostStreams = 2
 
-// fallback refuses streaming lists of types whose streams do not bring a list, and client-go then sends a plain LIST. That is done if the first
-// stream stalls, which is cut then, or if mostStreams in a row were not complete.
+// endOfList is part of the bookmark that ends a streaming list, in JSON, CBOR and protobuf alike.
+var endOfList = []byte(metav1.InitialEventsAnnotationKey)
+
+// fallback refuses streaming lists of types whose streams do not bring a list, and client-go then sends a plain LIST. That is done if a stream
+// stalls, which is cut then, or if mostStreams in a row were not complete, until the type has a list.
 type fallback struct {
-	lock    sync.Mutex
-	synced  func(path string) bool // nil before the caches exist
-	stalled map[string]bool        // by request path
-	begun   map[string]int         // streams since a list was complete, by request path
+	lock       sync.Mutex
+	incomplete map[string]int // streams since a list was complete, by request path; mostStreams if one stalled
 }
 
 // newFallback returns a fallback that has seen no stream yet.
-func newFallback() *fallback { return &fallback{stalled: map[string]bool{}, begun: map[string]int{}} }
+func newFallback() *fallback { return &fallback{incomplete: map[string]int{}} }
 
 func (f *fallback) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(req *http.Request) (*http.Response, error) {
 		path := req.URL.Path
 		if req.URL.Query().Get("sendInitialEvents") != "true" {
 			if resumes(req.URL) { // from the version of a complete list
-				f.note(func() { delete(f.begun, path) })
+				f.note(func() { delete(f.incomplete, path) })
 			}
 			return next.RoundTrip(req)
 		}
@@ -57,36 +57,28 @@ func (f *fallback) wrap(next http.RoundTripper) http.RoundTripper {
 			return nil, err
 		}
 		if resp.StatusCode == http.StatusOK {
-			f.note(func() { f.begun[path]++ })
+			f.note(func() { f.incomplete[path]++ })
 		}
-		resp.Body = &firstStream{ReadCloser: resp.Body, silent: silent, cancel: cancel}
+		resp.Body = &listStream{ReadCloser: resp.Body, silent: silent, cancel: cancel}
 		return resp, nil
 	})
 }
 
-// cut ends a stream that says nothing, unless it has filled its cache or has just ended.
+// cut ends a stream that has stalled, unless it has just ended.
 func (f *fallback) cut(ctx context.Context, cancel context.CancelFunc, path string) {
-	if ctx.Err() != nil || f.isSynced(path) {
+	if ctx.Err() != nil {
 		return
 	}
-	f.note(func() { f.stalled[path] = true })
-	klog.FromContext(ctx).Info("Streaming list says nothing, falling back to a plain list", "path", path, "for", streamPatience)
+	f.note(func() { f.incomplete[path] = mostStreams })
+	klog.FromContext(ctx).Info("Streaming list stalls, falling back to a plain list", "path", path, "for", streamPatience)
 	cancel()
-}
-
-func (f *fallback) isSynced(path string) bool {
-	f.lock.Lock()
-	synced := f.synced
-	f.lock.Unlock() // the caches have locks of their own
-	return synced != nil && synced(path)
 }
 
 // refuses reports whether a type has to use a plain LIST.
 func (f *fallback) refuses(path string) bool {
-	synced := f.isSynced(path)
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	return f.begun[path] >= mostStreams || !synced && f.stalled[path]
+	return f.incomplete[path] >= mostStreams
 }
 
 // note changes what is known under the lock.
@@ -98,21 +90,12 @@ func (f *fallback) note(change func()) {
 
 // forget drops what is known of a type.
 func (f *fallback) forget(resource schema.GroupVersionResource) {
-	f.lock.Lock()
-	defer f.lock.Unlock()
-	for _, path := range slices.Concat(slices.Collect(maps.Keys(f.stalled)), slices.Collect(maps.Keys(f.begun))) {
-		if target, _ := collection(path); target == (watchTarget{GroupVersionResource: resource}) {
-			delete(f.stalled, path)
-			delete(f.begun, path)
-		}
-	}
-}
-
-// attach tells the fallback how to find out whether the cache behind a request path is filled.
-func (f *fallback) attach(synced func(path string) bool) {
-	f.lock.Lock()
-	defer f.lock.Unlock()
-	f.synced = synced
+	f.note(func() {
+		maps.DeleteFunc(f.incomplete, func(path string, _ int) bool {
+			target, _ := collection(path)
+			return target == watchTarget{GroupVersionResource: resource}
+		})
+	})
 }
 
 // refuseStream answers as an API server does that cannot stream lists.
@@ -138,24 +121,42 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-// firstStream is the body of a first streaming list.
-type firstStream struct {
+// listStream is the body of a streaming list and of the watch that follows.
+type listStream struct {
 	io.ReadCloser
-	silent *time.Timer // cuts it; every byte sets it back
-	cancel context.CancelFunc
+	silent   *time.Timer // cuts a list that stalls
+	complete bool
+	tail     []byte // the last bytes of the list
+	cancel   context.CancelFunc
 }
 
 // Read implements io.Reader.
-func (s *firstStream) Read(p []byte) (int, error) {
+func (s *listStream) Read(p []byte) (int, error) {
 	n, err := s.ReadCloser.Read(p)
-	if n > 0 {
+	if n > 0 && !s.complete {
 		s.silent.Reset(streamPatience)
+		if s.complete = s.ends(p[:n]); s.complete {
+			s.silent.Stop()
+		}
 	}
 	return n, err
 }
 
+// ends reports whether the end of the list is in the next bytes, or began in those before.
+func (s *listStream) ends(p []byte) bool {
+	seam := append(s.tail, p[:min(len(p), len(endOfList))]...)
+	if bytes.Contains(seam, endOfList) || bytes.Contains(p, endOfList) {
+		return true
+	}
+	if len(p) > len(endOfList) {
+		seam = append(s.tail[:0], p[len(p)-len(endOfList):]...)
+	}
+	s.tail = seam[max(0, len(seam)-len(endOfList)):]
+	return false
+}
+
 // Close implements io.Closer.
-func (s *firstStream) Close() error {
+func (s *listStream) Close() error {
 	defer s.cancel()
 	defer s.silent.Stop()
 	return s.ReadCloser.Close()

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,7 +41,6 @@ const (
 func TestStalledStreamingListIsCutAndRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFallback()
-		f.attach(func(string) bool { return false })
 		rt := f.wrap(roundTripper(stalling))
 		start := time.Now()
 		resp := get(t, rt, streamingList)
@@ -78,7 +76,6 @@ func TestStalledStreamingListIsCutAndRefused(t *testing.T) {
 // A proxy that ends responses may cut every streaming list before it is complete. Pages are short enough.
 func TestStreamingListsCutAreFollowedByAPlainList(t *testing.T) {
 	f := newFallback()
-	f.attach(func(string) bool { return true }) // also when a filled cache lists again
 	code := http.StatusOK
 	rt := f.wrap(roundTripper(func(*http.Request) (*http.Response, error) { return answer(code, ""), nil }))
 	streams := func(want ...int) {
@@ -105,7 +102,6 @@ func TestStreamingListsCutAreFollowedByAPlainList(t *testing.T) {
 func TestStreamingListThatFlowsIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFallback()
-		f.attach(func(string) bool { return false })
 		rt := f.wrap(roundTripper(func(req *http.Request) (*http.Response, error) {
 			r, w := io.Pipe()
 			context.AfterFunc(req.Context(), func() { w.CloseWithError(req.Context().Err()) })
@@ -133,33 +129,36 @@ func TestStreamingListThatFlowsIsLeftAlone(t *testing.T) {
 	})
 }
 
-func TestStreamThatFilledItsCacheIsLeftAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFallback()
-		var synced atomic.Bool
-		f.attach(func(string) bool { return synced.Load() })
-		resp := get(t, f.wrap(roundTripper(stalling)), streamingList)
-		time.Sleep(time.Second)
-		synced.Store(true)
-		time.Sleep(time.Hour)
-		resp.Body.Close()
-		if f.stalled["/api/v1/pods"] {
-			t.Error("a stream that filled its cache counts as stalled")
-		}
-	})
-}
-
-// The caches take locks of their own, under which they may call back.
-func TestCachesAreAskedWithoutALock(t *testing.T) {
-	f := newFallback()
-	asked := false
-	f.attach(func(string) bool {
-		if asked = f.lock.TryLock(); asked {
-			f.lock.Unlock()
-		}
-		return true
-	})
-	if !f.isSynced("/api/v1/pods") || !asked {
-		t.Error("the caches were asked under the lock")
+func TestCompleteStreamingListIsNotCut(t *testing.T) {
+	for name, parts := range map[string][]string{
+		"JSON":                        {`{"type":"BOOKMARK","object":{"metadata":{"annotations":{"k8s.io/initial-events-end":"true"}}}}`},
+		"protobuf":                    {"pod\x00", "\x12\x19k8s.io/initial-events-end\x12\x04true"},
+		"the text is cut by a read":   {`{"k8s.io/initial-ev`, `ents-end":"true"}`},
+		"the text comes in bytes":     strings.Split("pods and k8s.io/initial-events-end and pods", ""),
+		"long reads before and after": {strings.Repeat("x", 5000) + "k8s.io/initi", "al-events-end" + strings.Repeat("y", 5000)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFallback()
+				rt := f.wrap(roundTripper(func(req *http.Request) (*http.Response, error) {
+					r, w := io.Pipe()
+					context.AfterFunc(req.Context(), func() { w.CloseWithError(req.Context().Err()) })
+					go func() {
+						for _, part := range parts {
+							_, _ = io.WriteString(w, part)
+						}
+						time.Sleep(time.Hour)
+						w.CloseWithError(io.ErrUnexpectedEOF)
+					}()
+					return &http.Response{StatusCode: http.StatusOK, Body: r}, nil
+				}))
+				resp := get(t, rt, streamingList)
+				text, err := io.ReadAll(resp.Body)
+				if string(text) != strings.Join(parts, "") || !errors.Is(err, io.ErrUnexpectedEOF) {
+					t.Errorf("%d bytes, %v, want all and the end that the API server gave", len(text), err)
+				}
+				resp.Body.Close()
+			})
+		})
 	}
 }

@@ -50,9 +50,6 @@ func (l *Line) client(cfg *rest.Config, coalesce bool, link *Link) (*rest.Config
 	return cfg, &http.Client{Transport: l.holds.wrap(link.Wrap(l.fallback.wrap(inPages(transport))))}, nil
 }
 
-// FilledBy tells how to find out whether the cache behind the path of a request is filled. Before that is told, none is.
-func (l *Line) FilledBy(synced func(path string) bool) { l.fallback.attach(synced) }
-
 // Forget drops what is known of a type that is no longer watched: types may come and go by the thousand.
 func (l *Line) Forget(resource schema.GroupVersionResource) {
 	l.fallback.forget(resource)
