@@ -17,7 +17,8 @@
 //
 // A reconcile function answers with return values; only the loop touches the queue. See [Result] for what the answers mean.
 //
-// A controller that creates objects, or that must not act twice, needs to know what its caches may not show yet. [Barrier] holds a key back until
-// the caches show what this process wrote for it, [Baseline] tells whether they show what the leaders before wrote, and [Creates] has creates that
-// were not answered repeated under their names. See package answer for what an answer, or its absence, proves.
+// A controller that creates objects, or that must not act twice, needs to know what its caches may not show yet. [ConsistencyBarrier] records what the
+// controller wrote for a key, [Baseline] the versions at the start of the term, and [Creates] the names of creates with unknown outcome.
+// [Loader.LoadConsistent] is the common head of their reconciles, and [KeyStates] holds the state of each key.
+// [Metrics] creates a metric in one line and registers it.
 package controller

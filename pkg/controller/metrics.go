@@ -20,31 +20,97 @@ const (
 // process; package command does so. A loop that is given any other registerer has a queue without workqueue metrics.
 type QueueMetrics struct{ prometheus.Registerer }
 
+// Metrics creates metrics and registers them.
+type Metrics struct {
+	Registerer prometheus.Registerer
+	Subsystem  string            // prefix of the names, with an underscore between
+	Labels     prometheus.Labels // constant labels
+}
+
+// Label is the name of a label, followed by the values that exist from the start.
+type Label []string
+
+// Counter returns a new counter.
+func (m Metrics) Counter(name, help string) prometheus.Counter {
+	return register(m, prometheus.NewCounter(prometheus.CounterOpts(m.opts(name, help))))
+}
+
+// CounterVec returns new counters. Every combination of the given label values starts at zero.
+func (m Metrics) CounterVec(name, help string, labels ...Label) *prometheus.CounterVec {
+	vec := register(m, prometheus.NewCounterVec(prometheus.CounterOpts(m.opts(name, help)), names(labels)))
+	combine(labels, nil, func(values []string) { vec.WithLabelValues(values...) })
+	return vec
+}
+
+// Gauge returns a new gauge.
+func (m Metrics) Gauge(name, help string) prometheus.Gauge {
+	return register(m, prometheus.NewGauge(prometheus.GaugeOpts(m.opts(name, help))))
+}
+
+// GaugeVec returns new gauges. Every combination of the given label values starts at zero.
+func (m Metrics) GaugeVec(name, help string, labels ...Label) *prometheus.GaugeVec {
+	vec := register(m, prometheus.NewGaugeVec(prometheus.GaugeOpts(m.opts(name, help)), names(labels)))
+	combine(labels, nil, func(values []string) { vec.WithLabelValues(values...) })
+	return vec
+}
+
+// GaugeFunc registers a gauge whose value is computed when it is scraped.
+func (m Metrics) GaugeFunc(name, help string, value func() float64) {
+	register(m, prometheus.NewGaugeFunc(prometheus.GaugeOpts(m.opts(name, help)), value))
+}
+
+// Histogram returns a new histogram.
+func (m Metrics) Histogram(name, help string, buckets []float64) prometheus.Histogram {
+	return m.HistogramVec(name, help, buckets).WithLabelValues().(prometheus.Histogram)
+}
+
+// HistogramVec returns new histograms. Every combination of the given label values exists from the start.
+func (m Metrics) HistogramVec(name, help string, buckets []float64, labels ...Label) *prometheus.HistogramVec {
+	vec := register(m, prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Subsystem: m.Subsystem, Name: name, Help: help, ConstLabels: m.Labels, Buckets: buckets,
+	}, names(labels)))
+	combine(labels, nil, func(values []string) { vec.WithLabelValues(values...) })
+	return vec
+}
+
+func (m Metrics) opts(name, help string) prometheus.Opts {
+	return prometheus.Opts{Subsystem: m.Subsystem, Name: name, Help: help, ConstLabels: m.Labels}
+}
+
+func register[C prometheus.Collector](m Metrics, c C) C {
+	m.Registerer.MustRegister(c)
+	return c
+}
+
+func names(labels []Label) (names []string) {
+	for _, label := range labels {
+		names = append(names, label[0])
+	}
+	return names
+}
+
+func combine(labels []Label, values []string, visit func([]string)) {
+	if len(labels) == 0 {
+		visit(values)
+		return
+	}
+	for _, value := range labels[0][1:] {
+		combine(labels[1:], append(values, value), visit)
+	}
+}
+
 type metrics struct {
 	seconds *prometheus.HistogramVec
 	panics  prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer, controller, queue string) *metrics {
-	labels := prometheus.Labels{"controller": controller, "queue": queue}
-	m := &metrics{
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:        "controller_sync_duration_seconds",
-			Help:        "How long one sync of one key took, by its result.",
-			ConstLabels: labels,
-			Buckets:     []float64{.0005, .001, .005, .01, .05, .1, .5, 1, 5, 30, 120},
-		}, []string{"result"}),
-		panics: prometheus.NewCounter(prometheus.CounterOpts{
-			Name:        "controller_sync_panics_total",
-			Help:        "Syncs that panicked; their keys were retried.",
-			ConstLabels: labels,
-		}),
+	m := Metrics{Registerer: reg, Labels: prometheus.Labels{"controller": controller, "queue": queue}}
+	return &metrics{
+		seconds: m.HistogramVec("controller_sync_duration_seconds", "How long one sync of one key took, by its result.",
+			[]float64{.0005, .001, .005, .01, .05, .1, .5, 1, 5, 30, 120}, Label{"result", resultDone, resultRequeue, resultError, resultCanceled}),
+		panics: m.Counter("controller_sync_panics_total", "Syncs that panicked; their keys were retried."),
 	}
-	for _, r := range []string{resultDone, resultRequeue, resultError, resultCanceled} {
-		m.seconds.WithLabelValues(r)
-	}
-	reg.MustRegister(m.seconds, m.panics)
-	return m
 }
 
 func (m *metrics) observe(result Result, err error, d time.Duration) {

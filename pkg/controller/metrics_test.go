@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,4 +16,25 @@ func count(t *testing.T, o prometheus.Observer) uint64 {
 		t.Fatal(err)
 	}
 	return m.GetHistogram().GetSampleCount()
+}
+
+func TestLabelValuesExistFromTheStart(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	m := Metrics{Registerer: reg, Subsystem: "test", Labels: prometheus.Labels{"queue": "web"}}
+	m.CounterVec("a_total", "help", Label{"verb", "create", "delete"}, Label{"outcome", "done", "failed"})
+	m.CounterVec("b_total", "help", Label{"verb", "create"}, Label{"namespace"}) // no values yet
+	m.Gauge("c", "help")
+	m.GaugeFunc("d", "help", func() float64 { return 7 })
+	m.Histogram("e", "help", []float64{1})
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	series := map[string]int{}
+	for _, f := range families {
+		series[f.GetName()] = len(f.GetMetric())
+	}
+	if want := map[string]int{"test_a_total": 4, "test_c": 1, "test_d": 1, "test_e": 1}; !maps.Equal(series, want) {
+		t.Errorf("series %v, want %v", series, want)
+	}
 }

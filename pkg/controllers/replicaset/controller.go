@@ -56,7 +56,7 @@ type Deps struct {
 }
 
 // Controller is the ReplicaSet control loop: the wiring, the event handlers and the one reconcile. What it does to pods and statuses is the job
-// of its parts, which keep nothing of their own from one sync to the next: that is in the memories.
+// of its parts, which keep nothing of their own from one sync to the next: that is in the states.
 type Controller struct {
 	cfg  Config
 	deps Deps
@@ -66,8 +66,9 @@ type Controller struct {
 	inTerm   atomic.Bool                 // handlers need not look anything up otherwise
 	log      atomic.Pointer[klog.Logger] // of the latest term, for handlers; nil before the first
 	baseline controller.Baseline
-	memories *memories
+	states   *states
 	metrics  *metrics
+	loader   controller.Loader[task, decision]
 
 	read     *reader
 	owners   *owners
@@ -83,9 +84,9 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 	}
 	cfg.Workers = cmp.Or(cfg.Workers, DefaultConfig().Workers)
 	cfg.Burst = cmp.Or(cfg.Burst, burst)
-	c := &Controller{cfg: cfg, deps: deps, memories: newMemories()}
+	c := &Controller{cfg: cfg, deps: deps, states: controller.NewKeyStates[cache.ObjectName](newState)}
 	c.wake = c.wakes()
-	c.metrics = newMetrics(deps.Metrics, c.memories, deps.Clock)
+	c.metrics = newMetrics(deps.Metrics, c.states, deps.Clock)
 	writes := writelimit.New(deps.Clock, quickWrites, allWrites)
 	c.read = &reader{client: deps.Client, pods: deps.Pods, sets: deps.ReplicaSets, metrics: c.metrics}
 	c.owners = &owners{client: deps.Client, pods: deps.Pods, read: c.read, slots: writes, recorder: deps.Recorder, clock: deps.Clock}
@@ -98,6 +99,9 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 		recorder: deps.Recorder, clock: deps.Clock, metrics: c.metrics,
 	}
 	c.statuses = &statusWriter{client: deps.Client, sets: deps.ReplicaSets, read: c.read, clock: deps.Clock, terminating: cfg.TerminatingReplicas}
+	c.loader = controller.Loader[task, decision]{
+		Baseline: &c.baseline, Cached: c.read.cached, Live: c.read.live, Decide: c.claimAndPlan, Writes: c.writes, Unconfirmed: unconfirmed,
+	}
 	c.loop = controller.NewLoop(controller.LoopConfig{
 		Controller: Name, Queue: queueName, Workers: cfg.Workers, Patience: patience, Drain: cfg.Drain, Clock: deps.Clock,
 	}, deps.Metrics, c.reconcile).GroupBy(func(key cache.ObjectName) string { return key.Namespace })
@@ -133,7 +137,7 @@ func (c *Controller) register() error {
 // Run works for one term: it queues every ReplicaSet and blocks until ctx has ended and every sync has returned. The caches must
 // have synced.
 func (c *Controller) Run(ctx context.Context) error {
-	c.memories.reset()
+	c.states.Reset()
 	c.baseline.Reset()
 	c.log.Store(new(klog.FromContext(ctx)))
 	c.inTerm.Store(true)

@@ -228,7 +228,7 @@ func (c *creator) note(ctx context.Context, t task, attempt controller.Create, r
 	switch r.outcome {
 	case outcome.Done:
 		t.ledger.creates.Done(attempt.Name)
-		t.ledger.barrier.Require(c.pods, r.pod.ResourceVersion, t.now)
+		t.ledger.barrier.WroteAt(c.pods, r.pod.ResourceVersion, t.now)
 		if r.foreign != nil {
 			err := foreign(*r.foreign)
 			c.recorder.Eventf(t.rs, corev1.EventTypeWarning, reasonFailedCreate, "Error creating: %v", err)

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"minikcm/internal/rv"
@@ -14,12 +13,7 @@ import (
 
 // ledger is what this process wrote for one ReplicaSet in this term, as far as the caches may not show it or the API server has not answered.
 type ledger struct {
-	uid types.UID
-
-	barrier  controller.Barrier  // what the caches have to show before the next decision
-	verified bool                // the first write of this term has been decided on a live read
-	list     controller.Snapshot // the last live read, until the cache has reached it
-
+	barrier    controller.ConsistencyBarrier
 	creates    controller.Creates             // pods that are to be created, and may have been
 	deleted    map[types.UID]bool             // pods deleted for certain, though the cache may show them; true: they take their time to end
 	unanswered map[types.UID]unansweredDelete // pods deleted perhaps
@@ -31,29 +25,13 @@ type unansweredDelete struct {
 	until   time.Time // by then it has been carried out or never will be
 }
 
-func newLedger(uid types.UID) *ledger {
-	return &ledger{uid: uid, deleted: map[types.UID]bool{}, unanswered: map[types.UID]unansweredDelete{}}
+func newLedger() ledger {
+	return ledger{deleted: map[types.UID]bool{}, unanswered: map[types.UID]unansweredDelete{}}
 }
 
-// readLive notes a consistent read: the ReplicaSet, and the pods it selects, as of a version. The caches have to come that far, with the pods of
-// others too, which they may still show as ours.
-func (l *ledger) readLive(from *reader, rs *appsv1.ReplicaSet, pods []*caches.Pod, version string, now time.Time) {
-	l.verified = true
-	l.barrier.ReadLive(from.pods, version, now)
-	l.barrier.ReadLive(from.sets, rs.ResourceVersion, now)
-	l.barrier.Require(from.sets, rs.ResourceVersion, now)
-	l.list = controller.SnapshotOf(pods, version)
-	for _, pod := range pods {
-		l.barrier.Require(from.pods, pod.ResourceVersion, now)
-	}
-}
-
-// withoutRemoved returns cached pods without those that were gone at the last live read: no newer than it, selected, and not in it.
+// withoutRemoved returns cached pods without those that were gone at the last live read.
 func (l *ledger) withoutRemoved(pods []*caches.Pod, selects func(*caches.Pod) bool) []*caches.Pod {
-	if !l.list.Taken() {
-		return pods
-	}
-	return slices.DeleteFunc(slices.Clone(pods), func(pod *caches.Pod) bool { return selects(pod) && l.list.Gone(pod) })
+	return slices.DeleteFunc(pods, func(pod *caches.Pod) bool { return selects(pod) && l.barrier.DeletedBeforeList(pod) })
 }
 
 // lostAnswers counts writes whose answer was lost and whose fate has become known. undone are deletes that were not and will not be
@@ -62,10 +40,10 @@ type lostAnswers struct{ created, deleted, undone int }
 
 // resolve finds out what became of creates and deletes from the pods that are there. byName finds a pod of the namespace, whoever owns it. live is
 // when the consistent read began that the pods are from; zero if they are from the cache.
-func (l *ledger) resolve(pods []*caches.Pod, byName func(name string) (*caches.Pod, bool), live time.Time) lostAnswers {
+func (l *ledger) resolve(uid types.UID, pods []*caches.Pod, byName func(name string) (*caches.Pod, bool), live time.Time) lostAnswers {
 	found := lostAnswers{created: l.creates.Resolve(func(name string) (found, ours bool) {
 		pod, found := byName(name)
-		return found, found && pod.ControllerUID() == l.uid
+		return found, found && pod.ControllerUID() == uid
 	})}
 	if len(l.deleted)+len(l.unanswered) == 0 {
 		return found

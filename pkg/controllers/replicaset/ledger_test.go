@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,71 +16,21 @@ import (
 	"minikcm/pkg/controller"
 )
 
-// TestCachesMustReachALiveRead: they have to show the ReplicaSet that was read, and the pods, those of others too.
-func TestCachesMustReachALiveRead(t *testing.T) {
-	set := newSet(3, func(rs *appsv1.ReplicaSet) { rs.ResourceVersion = "40" })
-	pods := []*caches.Pod{newPod("a", version("30")), newPod("b", version("35")), newPod("c", version("39"), ownedBy("another"))}
-	b := newBench(t, set)
-	b.ledger.readLive(b.read, set, pods, "44", now)
-	if !b.ledger.verified {
-		t.Error("not verified")
-	}
-	for _, tt := range []struct {
-		at   controller.Versions
-		want controller.BarrierState
-	}{
-		{versions("39", "40"), controller.Open}, {versions("38", "40"), controller.Behind}, {versions("39", "39"), controller.Behind},
-	} {
-		if got := b.ledger.barrier.State(tt.at, now); got != tt.want {
-			t.Errorf("caches at %v: barrier %d, want %d", tt.at, got, tt.want)
-		}
-	}
-	t.Run("versions lower than those we wrote mean that history was rewound", func(t *testing.T) {
-		b := newBench(t, set)
-		b.ledger.barrier.Require(b.read.pods, "1000", now)
-		b.ledger.barrier.Require(b.read.sets, "2000", now)
-		b.ledger.readLive(b.read, set, pods, "44", now)
-		if got := b.ledger.barrier.State(versions("39", "40"), now); got != controller.Open {
-			t.Errorf("barrier %d, want open", got)
-		}
-	})
-}
-
-// TestRemovedPods: after a live read the cache may still show pods that are gone, even ones it has not shown before.
+// TestRemovedPods: a live read lists only selected pods, so a pod that lost its label is not taken for a deleted one.
 func TestRemovedPods(t *testing.T) {
-	cached := []*caches.Pod{
-		newPod("listed", version("30")),
-		newPod("removed", version("20")),
-		newPod("newer", version("60")),
-		newPod("relabelled", version("20"), labelled(map[string]string{"app": "db"})),
-	}
-	for _, tt := range []struct {
-		name  string
-		store string // version of the cache
-		want  []string
-	}{
-		{"the cache is behind the list", "49", []string{"listed", "newer", "relabelled"}},
-		{"the cache has reached the list", "50", []string{"listed", "removed", "newer", "relabelled"}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			b := newBench(t, newSet(1))
-			l := b.ledger
-			l.readLive(b.read, newSet(1), []*caches.Pod{newPod("listed", version("30"))}, "50", now)
-			l.list.Reached(tt.store)
-			got := l.withoutRemoved(slices.Clone(cached), b.selects)
-			if !slices.Equal(uids(got), tt.want) {
-				t.Errorf("pods %v, want %v", uids(got), tt.want)
-			}
-			// The list is no longer needed once the cache has reached it.
-			if forgotten := !l.list.Taken(); forgotten != (tt.store == "50") {
-				t.Errorf("list forgotten: %t", forgotten)
-			}
-		})
+	b := newBench(t, newSet(1))
+	listed := []*caches.Pod{newPod("listed", version("30"))}
+	controller.RecordLiveRead(&b.ledger.barrier, b.read.sets, b.rs, b.read.pods, listed, "50", now)
+	got := b.ledger.withoutRemoved([]*caches.Pod{
+		newPod("listed", version("30")), newPod("removed", version("20")), newPod("relabelled", version("20"), labelled(map[string]string{"app": "db"})),
+	}, b.selects)
+	if want := []string{"listed", "relabelled"}; !slices.Equal(uids(got), want) {
+		t.Errorf("pods %v, want %v", uids(got), want)
 	}
 }
 
 func TestResolve(t *testing.T) {
-	l := newLedger("set")
+	l := newLedger()
 	l.creates = controller.Creates{{Name: "made", Unknown: true}, {Name: "taken", Unknown: true}, {Name: "pending", Unknown: true}, {Name: "free"}}
 	l.deleted = map[types.UID]bool{"deleted-shown": false, "deleted-terminating": true, "deleted-gone": true}
 	soon, late := unansweredDelete{"5", now.Add(time.Second)}, unansweredDelete{"5", now.Add(time.Minute)}
@@ -92,7 +41,7 @@ func TestResolve(t *testing.T) {
 		newPod("made"), newPod("deleted-shown"), newPod("deleted-terminating", deleting), newPod("perhaps-shown"), newPod("perhaps-terminating", deleting),
 		newPod("perhaps-soon"), newPod("perhaps-changed", version("6")), newPod("perhaps-older"),
 	}
-	found := l.resolve(pods, byNameIn(append(pods, newPod("taken", ownedBy("another")))), time.Time{})
+	found := l.resolve("set", pods, byNameIn(append(pods, newPod("taken", ownedBy("another")))), time.Time{})
 	if found != (lostAnswers{created: 1, deleted: 2, undone: 1}) {
 		t.Errorf("found out about %+v, want 1 created, 2 deleted and 1 not", found)
 	}
@@ -107,7 +56,7 @@ func TestResolve(t *testing.T) {
 		if live.Equal(soon.until) {
 			want.undone = 1
 		}
-		if found := l.resolve(pods, byNameIn(nil), live); found != want {
+		if found := l.resolve("set", pods, byNameIn(nil), live); found != want {
 			t.Errorf("a read at %v finds out about %+v, want %+v", live, found, want)
 		}
 	}

@@ -54,8 +54,8 @@ func (o *owners) adoptAndRelease(ctx context.Context, t task) (c claims, again t
 	if t.rs.DeletionTimestamp != nil {
 		return c, 0, nil
 	}
-	toAdopt, adoptLater := ownerpatch.Admitted(t.throttle.ownership, c.adopt, t.now)
-	toRelease, releaseLater := ownerpatch.Admitted(t.throttle.ownership, c.release, t.now)
+	toAdopt, _ := ownerpatch.Admitted(t.throttle.ownership, c.adopt, t.now)
+	toRelease, _ := ownerpatch.Admitted(t.throttle.ownership, c.release, t.now)
 	var failures []error
 	if len(toAdopt) > 0 {
 		if err := o.mayAdopt(ctx, t); err != nil {
@@ -70,7 +70,7 @@ func (o *owners) adoptAndRelease(ctx context.Context, t task) (c claims, again t
 	}
 	c.mine = append(c.mine, slices.Concat(adopted.ours, released.ours)...)
 	failures = append(failures, adopted.err, released.err)
-	return c, controller.MinPositive(adoptLater, releaseLater, adopted.again, released.again), cmp.Or(errors.Join(failures...), adopted.cut, released.cut)
+	return c, t.throttle.ownership.Remaining(t.now), cmp.Or(errors.Join(failures...), adopted.cut, released.cut)
 }
 
 // changed is what became of changing the owners of pods.
@@ -89,7 +89,7 @@ func (o *owners) change(ctx context.Context, t task, pods []*caches.Pod, what ch
 	var failures []error
 	for i, reply := range replies[:begun] {
 		if reply.pod != nil {
-			t.ledger.barrier.Require(o.pods, reply.pod.ResourceVersion, t.now)
+			t.ledger.barrier.WroteAt(o.pods, reply.pod.ResourceVersion, t.now)
 		}
 		again, err := what.took(o, ctx, t, pods[i], reply)
 		failures, result.again = append(failures, err), controller.MinPositive(result.again, again)

@@ -14,7 +14,6 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"minikcm/pkg/caches"
-	"minikcm/pkg/controller"
 )
 
 // apiPod is the pod as the API server has it.
@@ -79,7 +78,7 @@ func TestOwnerOfAChangedPod(t *testing.T) {
 					creates++
 				}
 			}
-			if tt.patches == 2 && b.ledger.barrier.State(versions("9", "10"), now) != controller.Behind {
+			if tt.patches == 2 && ready(b, versions("9", "10"), now) {
 				t.Error("a cache that does not show the patch is good enough for the next sync")
 			}
 			if want := []string{"5", "9"}[:tt.patches]; !slices.Equal(patched, want) || creates != tt.creates {

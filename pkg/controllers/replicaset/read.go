@@ -27,13 +27,13 @@ type reader struct {
 
 // cached returns the task with its pods from the cache.
 func (r *reader) cached(t task) task {
-	t.ledger.list.Reached(t.at.Of(r.pods.Resource()))
 	// Names before pods: a pod that arrives between the reads is counted, and its name stays taken.
 	byName := controller.LookUp(t.ledger.creates, func(name string) (*caches.Pod, bool) {
 		return r.pods.Get(cache.NewObjectName(t.rs.Namespace, name))
 	})
 	t.pods = t.ledger.withoutRemoved(r.pods.Claimable(t.rs.Namespace, t.rs.UID), t.selects)
 	r.resolve(t, byName, time.Time{})
+	ownerpatch.Forget(t.throttle.ownership, t.pods) // not after a live read, which does not list pods to release
 	return t
 }
 
@@ -49,15 +49,14 @@ func (r *reader) live(ctx context.Context, t task, reason string) (task, error) 
 		return t, fmt.Errorf("read the pods live: %w", err)
 	}
 	t.rs, t.pods = rs, pods
-	t.ledger.readLive(r, rs, pods, version, t.now)
+	controller.RecordLiveRead(&t.ledger.barrier, r.sets, rs, r.pods, pods, version, t.now)
 	r.resolve(t, byNameIn(pods), t.now)
 	return t, nil
 }
 
 // resolve compares what is remembered with the pods that are there; see [ledger.resolve].
 func (r *reader) resolve(t task, byName func(string) (*caches.Pod, bool), live time.Time) {
-	r.metrics.resolved(t.ledger.resolve(t.pods, byName, live))
-	ownerpatch.Forget(t.throttle.ownership, t.pods)
+	r.metrics.resolved(t.ledger.resolve(t.rs.UID, t.pods, byName, live))
 }
 
 func byNameIn(pods []*caches.Pod) func(string) (*caches.Pod, bool) {

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
 
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
@@ -25,7 +24,7 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 	// 2. The ReplicaSet.
 	rs, ok := c.deps.ReplicaSets.Get(key)
 	if !ok {
-		c.memories.drop(key) // its pods are the garbage collector's
+		c.states.Delete(key) // its pods are the garbage collector's
 		return controller.Result{}, nil
 	}
 	selector, err := selectors.Of(rs.Spec.Selector)
@@ -34,68 +33,35 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 		utilruntime.HandleErrorWithContext(ctx, err, "ReplicaSet has an invalid selector")
 		return controller.Result{}, nil
 	}
-	known := c.memories.of(key, rs.UID)
-	t := task{key: key, now: c.deps.Clock.Now(), at: at, rs: rs, selector: selector, ledger: known.ledger, throttle: known.throttle}
-
-	// 3. The barrier: do the caches show what this process wrote?
-	switch barrier := &t.ledger.barrier; barrier.State(at, t.now) {
-	case controller.Behind:
-		barrier.Wait(t.now)
-		c.metrics.skipped(barrier.Missing(at))
-		return controller.Result{RequeueAfter: controller.BarrierRecheck}, nil
-	case controller.Overdue:
-		barrier.Wait(t.now)
-		klog.FromContext(ctx).V(2).Info("Caches do not show our own writes, reading live", "pods", at.Of(c.deps.Pods.Resource()), "replicaSets", at.Of(c.deps.ReplicaSets.Resource()))
-		return c.step(ctx, t, readOverdue)
-	case controller.Open:
-		if waited := barrier.Clear(t.now); waited > 0 {
-			c.metrics.barrierWait.Observe(waited.Seconds())
-		}
-	}
-	return c.step(ctx, c.read.cached(t), "")
+	st := c.states.For(key, rs.UID)
+	t := task{key: key, now: c.deps.Clock.Now(), at: at, rs: rs, selector: selector, ledger: &st.ledger, throttle: &st.throttle}
+	return c.step(ctx, t)
 }
 
-// step is the rest of a sync. It decides on the pods that the task has from the cache, unless there is a reason for a live read from the start.
-func (c *Controller) step(ctx context.Context, t task, liveReason string) (controller.Result, error) {
-	var d decision
-	var err error
-
-	// 4. Claim, adopt and release, and plan, on the cache.
-	if liveReason == "" {
-		if d, err = c.claimAndPlan(ctx, t); err != nil {
-			return ended(err)
-		}
-		liveReason = c.doubts(t, d)
+// step is the rest of a sync.
+func (c *Controller) step(ctx context.Context, t task) (controller.Result, error) {
+	// 3. Load the pods and plan, on the caches or a live read.
+	t, d, err := c.loader.LoadConsistent(ctx, &t.ledger.barrier, t.at, t.now, t)
+	if err != nil {
+		return c.ended(err)
 	}
 
-	// 5. If that will not do: once more on a live read.
-	again := d.again
-	if liveReason != "" {
-		if t, err = c.read.live(ctx, t, liveReason); err != nil {
-			return ended(err)
-		}
-		if d, err = c.claimAndPlan(ctx, t); err != nil {
-			return ended(err)
-		}
-		again = controller.MinPositive(again, d.again)
-	}
-
-	// 6. Create or delete.
+	// 4. Create or delete.
 	a := c.apply(ctx, t, d)
 	met := d.todo.missing == 0 || c.creator.namespaces.Terminating(t.rs.Namespace) // nothing can be created in a terminating namespace
-	c.memories.note(t.key, t.ledger.creates.Unanswered(), met, t.now)
+	c.states.Update(t.key, func(s *state) { s.record(t.ledger.creates.Unanswered(), met, t.now) })
 	if stopping(a.err) {
 		return controller.Result{}, a.err
 	}
 
-	// 7. Write the status.
+	// 5. Write the status.
 	claimed := d.claimed.after(t, a.created, a.deleted)
 	statusAgain, err := c.statuses.write(ctx, t, claimed, a)
 
-	// 8. When to look again, if no event comes, also after a failure.
-	again = controller.MinPositive(again, a.again, statusAgain, untilAvailable(t, claimed.mine, c.deps.Clock.Now()))
-	if t.ledger.barrier.Unseen() {
-		again = controller.MinPositive(again, controller.BarrierPatience) // it is the events of our own writes that wake us, and they may be what is missing
+	// 6. When to look again, if no event comes, also after a failure.
+	again := controller.MinPositive(d.again, a.again, statusAgain, untilAvailable(t, claimed.mine, c.deps.Clock.Now()))
+	if t.ledger.barrier.Pending() {
+		again = controller.MinPositive(again, controller.ConsistencyTimeout) // it is the events of our own writes that wake us, and they may be what is missing
 	}
 	return controller.Result{RequeueAfter: again}, errors.Join(a.err, err)
 }
@@ -116,15 +82,14 @@ func (c *Controller) claimAndPlan(ctx context.Context, t task) (decision, error)
 	return decision{claimed, planReplicas(t.want(), claimed.mine, t.ledger.unanswered, c.cfg.Burst), again}, nil
 }
 
-// doubts returns why a decision on the cache must be made again on a live read, as the label of a metric; empty: the decision stands. There are two
-// reasons. The first create, delete or changed count of the term, unless the caches have reached the baseline: before that they may lack writes of an
-// earlier leader. And a pod that is wanted again although a delete for it was not answered, once only a live read can tell what became of that delete.
-func (c *Controller) doubts(t task, d decision) string {
-	first := !t.ledger.verified
-	switch {
-	case first && !c.baseline.ReachedBy(t.at) && (d.todo.writes() || c.statuses.changesNumbers(t, d.claimed)):
-		return readFirstWrite
-	case d.todo.spared() > 0 && !t.ledger.decided().After(t.now):
+// writes reports whether the decision creates or deletes pods, or changes numbers of the status.
+func (c *Controller) writes(t task, d decision) bool {
+	return d.todo.writes() || c.statuses.changesNumbers(t, d.claimed)
+}
+
+// unconfirmed returns a reason for a live read if a pod is wanted again, its delete was not answered, and only a live read can show the outcome.
+func unconfirmed(t task, d decision) string {
+	if d.todo.spared() > 0 && !t.ledger.decided().After(t.now) {
 		return readUnanswered
 	}
 	return ""
@@ -160,10 +125,14 @@ func (c *Controller) apply(ctx context.Context, t task, d decision) applied {
 }
 
 // ended is the answer of a sync that an error ended before anything was created or deleted.
-func ended(err error) (controller.Result, error) {
+func (c *Controller) ended(err error) (controller.Result, error) {
+	notReady := (*controller.NotReadyError)(nil)
 	switch {
+	case errors.As(err, &notReady):
+		c.metrics.skipped(notReady.Missing)
+		return controller.Result{RequeueAfter: controller.ConsistencyRecheck}, nil
 	case errors.Is(err, live.ErrReplaced):
-		return controller.Result{RequeueAfter: controller.BarrierRecheck}, nil
+		return controller.Result{RequeueAfter: controller.ConsistencyRecheck}, nil
 	case err == errCut: // alone, without a failure beside it
 		return controller.Result{RequeueAfter: controller.Immediately}, nil
 	}

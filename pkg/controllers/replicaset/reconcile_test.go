@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -68,12 +69,22 @@ func newBenchWith(t *testing.T, edit func(*Deps), rs *appsv1.ReplicaSet, pods ..
 		t.Fatal(err)
 	}
 	c.baseline.Read(t.Context(), deps.Clock, func(context.Context) (controller.Versions, error) { return nil, nil })
-	work := task{key: cache.MetaObjectToName(rs), rs: rs, selector: mustSelect(rs), now: now, pods: pods, ledger: newLedger(rs.UID), throttle: &throttle{}}
+	c.loader.Cached = func(t task) task { return t }
+	st := c.states.For(cache.MetaObjectToName(rs), rs.UID)
+	work := task{
+		key: cache.MetaObjectToName(rs), rs: rs, selector: mustSelect(rs), now: now, at: versions("1000000", "1000000"), pods: pods,
+		ledger: &st.ledger, throttle: &st.throttle,
+	}
 	return &bench{c, work, client, events}
 }
 
-// run is the sync after the barrier.
-func (b *bench) run(ctx context.Context) (controller.Result, error) { return b.step(ctx, b.task, "") }
+func (b *bench) run(ctx context.Context) (controller.Result, error) { return b.step(ctx, b.task) }
+
+// ready reports whether caches at these versions show every write.
+func ready(b *bench, at controller.Versions, now time.Time) bool {
+	overdue, err := b.ledger.barrier.EnsureReady(at, now)
+	return err == nil && !overdue
+}
 
 // versions are those of the caches of pods and ReplicaSets.
 func versions(pods, sets string) controller.Versions {
@@ -211,21 +222,21 @@ func TestWritesThatNothingShows(t *testing.T) {
 		return pod, nil
 	})
 	b.on("update replicasets/status", func(int, clienttesting.Action) (runtime.Object, error) { return b.rs, nil })
-	if result, err := b.run(t.Context()); err != nil || result.RequeueAfter != controller.BarrierPatience {
-		t.Errorf("after a create: result %+v, error %v, want another sync after %v", result, err, controller.BarrierPatience)
+	if result, err := b.run(t.Context()); err != nil || result.RequeueAfter != controller.ConsistencyTimeout {
+		t.Errorf("after a create: result %+v, error %v, want another sync after %v", result, err, controller.ConsistencyTimeout)
 	}
-	b.ledger.barrier.Wait(now.Add(controller.BarrierPatience - controller.BarrierRecheck))
-	if got := b.ledger.barrier.State(versions("99", "10"), now.Add(controller.BarrierPatience)); got != controller.Overdue {
-		t.Errorf("barrier by then %d, want overdue", got)
+	b.pods, b.rs, b.at = []*caches.Pod{newPod("a")}, newSet(1, statusOfSize(1)), versions("99", "10")
+	if result, err := b.run(t.Context()); err != nil || result.RequeueAfter != controller.ConsistencyRecheck {
+		t.Errorf("while the cache lags: result %+v, error %v, want another sync after %v", result, err, controller.ConsistencyRecheck)
 	}
-	b.now, b.pods, b.rs = now.Add(controller.BarrierPatience), []*caches.Pod{newPod("a")}, newSet(1, statusOfSize(1))
-	if result, err := b.run(t.Context()); err != nil || result.RequeueAfter != controller.BarrierPatience {
-		t.Errorf("after a look that found nothing to do: result %+v, error %v, want yet another after %v", result, err, controller.BarrierPatience)
+	if skips := testutil.ToFloat64(b.metrics.staleSkips.WithLabelValues("", "pods")); skips != 1 {
+		t.Errorf("%v skipped syncs are counted, want 1", skips)
 	}
-	if got := b.ledger.barrier.State(versions("100", "10"), b.now); got != controller.Open {
-		t.Errorf("barrier when all is shown %d, want open", got)
+	b.now = now.Add(controller.ConsistencyTimeout)
+	if _, err := b.run(t.Context()); err != nil || !slices.Contains(b.requests(), "list pods") {
+		t.Errorf("when the cache is overdue: error %v, requests %v, want a live read", err, b.requests())
 	}
-	b.ledger.barrier.Clear(b.now)
+	b.at = versions("100", "10")
 	if result, err := b.run(t.Context()); err != nil || result.RequeueAfter != 0 {
 		t.Errorf("when all is shown: result %+v, error %v, want none", result, err)
 	}
@@ -321,11 +332,10 @@ func TestTerminatingNamespaceHasNoWishes(t *testing.T) {
 			}
 			b := newBench(t, newSet(1, statusOfSize(0)))
 			b.creator.namespaces = namespaces
-			b.memories.of(b.key, b.rs.UID)
 			if _, err := b.run(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			unmet := b.memories.oldestUnmet(now.Add(time.Hour)) > 0
+			unmet := longestMismatch(b.states, now.Add(time.Hour)) > 0
 			if created := len(b.requests()) > 0; created == terminating || unmet == terminating {
 				t.Errorf("created %t, unmet %t", created, unmet)
 			}

@@ -184,9 +184,9 @@ func (r *remover) note(t task, pod *caches.Pod, result removed) (again time.Dura
 		// No delete that was sent can succeed any more, for the version is past. Wait until the cache shows why, and judge again.
 		delete(t.ledger.unanswered, pod.UID)
 		if result.changed != nil {
-			t.ledger.barrier.Require(r.pods, result.changed.ResourceVersion, t.now)
+			t.ledger.barrier.WroteAt(r.pods, result.changed.ResourceVersion, t.now)
 		}
-		return controller.BarrierRecheck, nil
+		return controller.ConsistencyRecheck, nil
 	case outcome.Unknown:
 		t.ledger.unanswered[pod.UID] = unansweredDelete{version: result.version, until: r.clock.Now().Add(outcome.MaxCompletionDelay)}
 	}

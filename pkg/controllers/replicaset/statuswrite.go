@@ -56,12 +56,12 @@ func (w *statusWriter) write(ctx context.Context, t task, claimed claims, a appl
 		return 0, nil // likewise
 	case !sameNumbers(stored.Status, t.rs.Status):
 		// They were written by a manager before us, or by ourselves without an answer. Whose pods are newer shows once the cache has them.
-		t.ledger.barrier.Require(w.sets, stored.ResourceVersion, t.now)
-		return controller.BarrierRecheck, nil
+		t.ledger.barrier.WroteAt(w.sets, stored.ResourceVersion, t.now)
+		return controller.ConsistencyRecheck, nil
 	}
 	again, err = w.put(ctx, t, stored, c, a)
 	if apierrors.IsConflict(err) {
-		return controller.BarrierRecheck, nil // somebody writes all the time, and each write wakes us
+		return controller.ConsistencyRecheck, nil // somebody writes all the time, and each write wakes us
 	}
 	return again, err
 }
@@ -146,7 +146,7 @@ func (w *statusWriter) put(ctx context.Context, t task, rs *appsv1.ReplicaSet, c
 	}
 	t.throttle.statusAt = w.clock.Now()
 	t.throttle.statusTook = t.throttle.statusAt.Sub(sent)
-	t.ledger.barrier.Require(w.sets, written.ResourceVersion, t.now)
+	t.ledger.barrier.WroteAt(w.sets, written.ResourceVersion, t.now)
 	w.dropsTerminating.Store(status.TerminatingReplicas != nil && written.Status.TerminatingReplicas == nil)
 	return 0, nil
 }

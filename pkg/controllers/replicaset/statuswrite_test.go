@@ -138,7 +138,7 @@ func TestServerWithoutTerminatingReplicas(t *testing.T) {
 		}
 	}
 	run()
-	*b.throttle, *b.ledger = throttle{}, *newLedger(b.rs.UID) // as those of another ReplicaSet
+	*b.throttle, *b.ledger = throttle{}, newLedger() // as those of another ReplicaSet
 	run()
 	b.wants(t, "update replicasets/status")
 	b.rs.Status.ReadyReplicas = 1

@@ -31,6 +31,14 @@ func (r *Refusals) Note(object metav1.Object, now time.Time) time.Duration {
 	return refusedFor
 }
 
+// Remaining returns the time until the first object may be tried again, or 0 if there is none.
+func (r Refusals) Remaining(now time.Time) (first time.Duration) {
+	for _, refused := range r {
+		first = controller.MinPositive(first, refused.until.Sub(now))
+	}
+	return first
+}
+
 // Forget drops the refusals of objects that are not there any more, or have changed in what adoption and release go by: a status, of which there are many,
 // leaves a refusal as it is.
 func Forget[T metav1.Object](r Refusals, there []T) {

@@ -1,0 +1,190 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/klog/v2"
+
+	"minikcm/internal/rv"
+)
+
+const (
+	// ConsistencyTimeout is the time after which a key is read live if the caches still do not show the writes of this process.
+	ConsistencyTimeout = 30 * time.Second
+	// ConsistencyRecheck is the requeue delay of a key whose caches lag. No event may follow: an object can be created and
+	// deleted between two lists.
+	ConsistencyRecheck = time.Second
+)
+
+// Reasons for a live read, as values of a metric label.
+const (
+	ReadFirstWrite = "first_write" // before the first write for a key in a term
+	ReadOverdue    = "overdue"     // the caches do not show the writes of this process
+)
+
+// NotReadyError is the error of a sync that has to wait for the caches. The key is requeued after ConsistencyRecheck.
+type NotReadyError struct {
+	Missing []schema.GroupResource // types whose caches lack writes of this process
+}
+
+func (e *NotReadyError) Error() string {
+	return fmt.Sprintf("caches do not show the writes of this process yet: %v", e.Missing)
+}
+
+// ConsistencyBarrier records the writes for one key, and keeps the key from being decided on caches that do not show the writes.
+// The zero value has no writes. A barrier belongs to the sync of its key and is not safe for concurrent use.
+type ConsistencyBarrier struct {
+	required Versions  // the highest version written or read live, by type
+	since    time.Time // time of the first required version
+	waiting  time.Time // time of the first sync that had to wait
+
+	verified     bool // a live read was made in this term
+	listResource schema.GroupResource
+	listVersion  string
+	listed       map[types.UID]struct{} // objects of the last live list; nil once the cache has reached its version
+}
+
+// WroteAt records that this process wrote or read an object at a version. It also announces the version to the cache.
+// An empty version is ignored.
+func (b *ConsistencyBarrier) WroteAt(c Cache, version string, now time.Time) {
+	if version == "" {
+		return
+	}
+	c.Expect(version)
+	if len(b.required) == 0 {
+		b.since = now
+	}
+	for i := range b.required {
+		if r := &b.required[i]; r.Resource == c.Resource() {
+			if rv.Newer(version, r.Version) { // a version that cannot be compared is kept: the key is overdue then
+				r.Version = version
+			}
+			return
+		}
+	}
+	b.required = append(b.required, Version{c.Resource(), version})
+}
+
+// EnsureReady returns nil if caches at these versions show every recorded write, and a NotReadyError if the key has to wait.
+// After ConsistencyTimeout, or if versions cannot be compared, overdue is true and the key has to be read live.
+func (b *ConsistencyBarrier) EnsureReady(at Versions, now time.Time) (overdue bool, err error) {
+	if b.listed != nil && !rv.Newer(b.listVersion, at.Of(b.listResource)) {
+		b.listed = nil
+	}
+	var missing []schema.GroupResource
+	ordered := true
+	for _, r := range b.required {
+		order, err := resourceversion.CompareResourceVersion(r.Version, at.Of(r.Resource))
+		ordered = ordered && err == nil
+		if order > 0 {
+			missing = append(missing, r.Resource)
+		}
+	}
+	if ordered && len(missing) == 0 {
+		b.required, b.waiting = nil, time.Time{}
+		return false, nil
+	}
+	// The sync that wrote may itself have taken longer than the timeout, so the caches get a recheck after that.
+	rechecked := !b.waiting.IsZero() && now.Sub(b.waiting) >= ConsistencyRecheck
+	if b.waiting.IsZero() {
+		b.waiting = now
+	}
+	if !ordered || rechecked && now.Sub(b.since) >= ConsistencyTimeout {
+		return true, nil
+	}
+	return false, &NotReadyError{missing}
+}
+
+// Pending reports whether the caches have not been found to show all recorded writes.
+func (b *ConsistencyBarrier) Pending() bool { return len(b.required) > 0 }
+
+// RecordLiveRead records a live read of an owner and a consistent list of its objects. The caches have to reach both, within another
+// ConsistencyTimeout. Versions lower than recorded writes mean that the cluster was restored from a backup; the writes are dropped.
+func RecordLiveRead[T metav1.Object](b *ConsistencyBarrier, owners Cache, owner metav1.Object, objects Cache, list []T, listVersion string, now time.Time) {
+	b.verified, b.since, b.waiting = true, now, time.Time{}
+	b.dropNewer(objects.Resource(), listVersion)
+	b.dropNewer(owners.Resource(), owner.GetResourceVersion())
+	b.WroteAt(owners, owner.GetResourceVersion(), now)
+	b.listResource, b.listVersion, b.listed = objects.Resource(), listVersion, make(map[types.UID]struct{}, len(list))
+	for _, object := range list {
+		b.WroteAt(objects, object.GetResourceVersion(), now)
+		b.listed[object.GetUID()] = struct{}{}
+	}
+}
+
+func (b *ConsistencyBarrier) dropNewer(resource schema.GroupResource, version string) {
+	for i, r := range b.required {
+		if r.Resource == resource && rv.Newer(r.Version, version) {
+			b.required = append(b.required[:i], b.required[i+1:]...)
+			return
+		}
+	}
+}
+
+// DeletedBeforeList reports whether the last live list proves that a cached object is deleted: the object matches the list, is not in the
+// list, and is no newer. A deleted object has no version that the cache could be waited for.
+func (b *ConsistencyBarrier) DeletedBeforeList(object metav1.Object) bool {
+	if b.listed == nil {
+		return false
+	}
+	_, listed := b.listed[object.GetUID()]
+	return !listed && rv.AtLeast(b.listVersion, object.GetResourceVersion())
+}
+
+// Loader loads the objects of one key and decides on them. T is the input of a sync, D its decision.
+type Loader[T, D any] struct {
+	Baseline *Baseline
+	// Cached returns the input with the objects that the caches hold.
+	Cached func(T) T
+	// Live returns the input with the objects that the API server holds. It calls RecordLiveRead. reason is for a metric.
+	Live func(ctx context.Context, in T, reason string) (T, error)
+	// Decide plans the writes. It may adopt and release objects.
+	Decide func(context.Context, T) (D, error)
+	// Writes reports whether the decision changes the cluster.
+	Writes func(T, D) bool
+	// Unconfirmed returns a reason of the controller's own to repeat a decision on a live read; empty if there is none.
+	Unconfirmed func(T, D) string
+}
+
+// LoadConsistent is the common first half of a reconcile. It returns the objects of a key and the decision on them:
+//
+//  1. The key waits until caches at the versions show what this process wrote ([ConsistencyBarrier]). The error is a NotReadyError.
+//  2. The decision is made on the caches.
+//  3. The decision is repeated on a live read if the caches are overdue, if the decision is the first of the term that writes and
+//     the caches may lack writes of an earlier leader ([Baseline]), or if it is Unconfirmed.
+//
+// The versions must have been read before the owner of the key was.
+func (l *Loader[T, D]) LoadConsistent(ctx context.Context, b *ConsistencyBarrier, at Versions, now time.Time, in T) (T, D, error) {
+	var decision D
+	overdue, err := b.EnsureReady(at, now)
+	if err != nil {
+		return in, decision, err
+	}
+	reason := ReadOverdue
+	if overdue {
+		klog.FromContext(ctx).V(2).Info("Caches do not show the writes of this process, reading live", "versions", at)
+	} else {
+		in = l.Cached(in)
+		if decision, err = l.Decide(ctx, in); err != nil {
+			return in, decision, err
+		}
+		reason = l.Unconfirmed(in, decision)
+		if !b.verified && !l.Baseline.ReachedBy(at) && l.Writes(in, decision) {
+			reason = ReadFirstWrite
+		}
+		if reason == "" {
+			return in, decision, nil
+		}
+	}
+	if in, err = l.Live(ctx, in, reason); err != nil {
+		return in, decision, err
+	}
+	decision, err = l.Decide(ctx, in)
+	return in, decision, err
+}

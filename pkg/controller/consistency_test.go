@@ -1,0 +1,264 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func object(uid, version string) *metav1.ObjectMeta {
+	return &metav1.ObjectMeta{UID: types.UID(uid), ResourceVersion: version}
+}
+
+// readiness is a result of EnsureReady.
+type readiness string
+
+const (
+	ready   readiness = "ready"
+	behind  readiness = "behind"
+	overdue readiness = "overdue"
+)
+
+func readinessOf(b *ConsistencyBarrier, at Versions, now time.Time) (readiness, []schema.GroupResource) {
+	late, err := b.EnsureReady(at, now)
+	notReady := (*NotReadyError)(nil)
+	switch {
+	case errors.As(err, &notReady):
+		return behind, notReady.Missing
+	case late:
+		return overdue, nil
+	}
+	return ready, nil
+}
+
+func TestEnsureReady(t *testing.T) {
+	for _, tt := range []struct {
+		name      string
+		pod, set  string // written
+		at        Versions
+		waitedFor time.Duration
+		want      readiness
+		missing   []schema.GroupResource
+	}{
+		{"nothing written", "", "", at("1", "1"), 0, ready, nil},
+		{"nothing written, no versions", "", "", at("", ""), 0, ready, nil},
+		{"pods behind", "100", "", at("99", "200"), 0, behind, []schema.GroupResource{pods.resource}},
+		{"ReplicaSets behind", "", "100", at("200", "99"), 0, behind, []schema.GroupResource{sets.resource}},
+		{"both behind", "100", "100", at("99", "99"), 0, behind, []schema.GroupResource{pods.resource, sets.resource}},
+		{"both reached", "100", "100", at("100", "100"), 0, ready, nil},
+		{"both past", "9", "9", at("10", "1000"), 0, ready, nil},
+		{"just before the timeout", "100", "", at("99", "1"), ConsistencyTimeout - 1, behind, []schema.GroupResource{pods.resource}},
+		{"timeout", "100", "", at("99", "1"), ConsistencyTimeout, overdue, nil},
+		{"cache without a version", "100", "", at("", "1"), 0, overdue, nil},
+		{"version that is no number", "100", "", at("abc", "1"), 0, overdue, nil},
+		{"version of another type only", "100", "", Versions{{sets.resource, "1"}}, 0, overdue, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var b ConsistencyBarrier
+			began := now.Add(-tt.waitedFor)
+			b.WroteAt(pods, tt.pod, began)
+			b.WroteAt(sets, tt.set, began)
+			if written := tt.pod+tt.set != ""; b.Pending() != written {
+				t.Errorf("pending %t, want %t", b.Pending(), written)
+			}
+			readinessOf(&b, at("0", "0"), began)
+			if got, missing := readinessOf(&b, tt.at, now); got != tt.want || !slices.Equal(missing, tt.missing) {
+				t.Errorf("%s, missing %v; want %s, %v", got, missing, tt.want, tt.missing)
+			}
+			if b.Pending() != (tt.want != ready) {
+				t.Errorf("pending %t when %s", b.Pending(), tt.want)
+			}
+		})
+	}
+}
+
+// TestEnsureReadyOverTime: the timeout counts from the first write, lasts until a live read and starts again after the read.
+func TestEnsureReadyOverTime(t *testing.T) {
+	var b ConsistencyBarrier
+	b.WroteAt(pods, "50", now)
+	b.WroteAt(pods, "100", now.Add(time.Second))
+	b.WroteAt(pods, "70", now.Add(2*time.Second))
+	for _, step := range []struct {
+		after time.Duration
+		want  readiness
+	}{
+		{3 * time.Second, behind}, {29 * time.Second, behind}, {30 * time.Second, overdue}, {31 * time.Second, overdue},
+	} {
+		if got, _ := readinessOf(&b, at("99", "1"), now.Add(step.after)); got != step.want {
+			t.Errorf("after %v: %s, want %s", step.after, got, step.want)
+		}
+	}
+	read := now.Add(time.Minute)
+	RecordLiveRead(&b, sets, object("set", "1"), pods, []*metav1.ObjectMeta{object("a", "100")}, "250", read)
+	for _, step := range []struct {
+		after time.Duration
+		pods  string
+		want  readiness
+	}{{0, "99", behind}, {ConsistencyTimeout - 1, "99", behind}, {ConsistencyTimeout, "99", overdue}, {ConsistencyTimeout, "100", ready}} {
+		if got, _ := readinessOf(&b, at(step.pods, "1"), read.Add(step.after)); got != step.want {
+			t.Errorf("%v after a live read, pods at %s: %s, want %s", step.after, step.pods, got, step.want)
+		}
+	}
+}
+
+// TestEnsureReadyAfterALongSync: a sync that took longer than the timeout does not make its own last write overdue.
+func TestEnsureReadyAfterALongSync(t *testing.T) {
+	var b ConsistencyBarrier
+	b.WroteAt(pods, "100", now)
+	for _, step := range []struct {
+		after time.Duration
+		want  readiness
+	}{{31 * time.Second, behind}, {31*time.Second + ConsistencyRecheck - 1, behind}, {31*time.Second + ConsistencyRecheck, overdue}} {
+		if got, _ := readinessOf(&b, at("99", "1"), now.Add(step.after)); got != step.want {
+			t.Errorf("%v after the sync began: %s, want %s", step.after, got, step.want)
+		}
+	}
+}
+
+func TestRecordLiveRead(t *testing.T) {
+	listed := []*metav1.ObjectMeta{object("a", "30"), object("b", "39")}
+	for _, tt := range []struct {
+		name           string
+		pod, set, list string // written before, and the version of the list
+		at             Versions
+		want           readiness
+	}{
+		{"caches show what was read", "", "", "44", at("39", "40"), ready},
+		{"pods behind", "", "", "44", at("38", "40"), behind},
+		{"ReplicaSets behind", "", "", "44", at("39", "39"), behind},
+		{"earlier writes still count", "42", "", "44", at("41", "40"), behind},
+		{"writes newer than the read: the cluster was restored", "1000", "2000", "44", at("39", "40"), ready},
+		{"a list without a comparable version proves nothing", "1000", "", "abc", at("39", "40"), behind},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var b ConsistencyBarrier
+			b.WroteAt(pods, tt.pod, now)
+			b.WroteAt(sets, tt.set, now)
+			RecordLiveRead(&b, sets, object("set", "40"), pods, listed, tt.list, now)
+			if got, _ := readinessOf(&b, tt.at, now); got != tt.want {
+				t.Errorf("%s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestDeletedBeforeList: after a live read a cache may still show objects that are gone, and may even receive objects that are gone.
+func TestDeletedBeforeList(t *testing.T) {
+	cached := []*metav1.ObjectMeta{object("listed", "30"), object("removed", "20"), object("newer", "60")}
+	for version, want := range map[string][]bool{"49": {false, true, false}, "50": {false, false, false}} {
+		var b ConsistencyBarrier
+		RecordLiveRead(&b, sets, object("set", "1"), pods, []*metav1.ObjectMeta{object("listed", "30")}, "50", now)
+		readinessOf(&b, at(version, "1"), now)
+		for i, o := range cached {
+			if got := b.DeletedBeforeList(o); got != want[i] {
+				t.Errorf("cache at %s: %s deleted %t, want %t", version, o.UID, got, want[i])
+			}
+		}
+	}
+}
+
+func TestWrittenVersionIsExpectedOfTheCache(t *testing.T) {
+	cache := &fakeCache{resource: pods.resource}
+	var b ConsistencyBarrier
+	for _, version := range []string{"5", "", "4"} {
+		b.WroteAt(cache, version, now)
+	}
+	if want := []string{"5", "4"}; !slices.Equal(cache.expected, want) {
+		t.Errorf("expected of the cache %v, want %v", cache.expected, want)
+	}
+}
+
+func TestLoadConsistent(t *testing.T) {
+	failed := errors.New("failed")
+	wrote := func(b *ConsistencyBarrier) { b.WroteAt(pods, "100", now.Add(-time.Hour)) }
+	verified := func(b *ConsistencyBarrier) {
+		RecordLiveRead(b, sets, object("set", "1"), pods, []*metav1.ObjectMeta{}, "1", now)
+	}
+	for _, tt := range []struct {
+		name        string
+		before      func(*ConsistencyBarrier)
+		baseline    Versions
+		writes      bool
+		unconfirmed string
+		fails       string // step that returns an error
+		want        []string
+	}{
+		{"nothing to write", nil, at("200", "1"), false, "", "", []string{"cached", "decide"}},
+		{"first write behind the baseline", nil, at("200", "1"), true, "", "", []string{"cached", "decide", "live first_write", "decide"}},
+		{"first write past the baseline", nil, at("50", "1"), true, "", "", []string{"cached", "decide"}},
+		{"later write", verified, at("200", "1"), true, "", "", []string{"cached", "decide"}},
+		{"unconfirmed", nil, at("50", "1"), true, "doubt", "", []string{"cached", "decide", "live doubt", "decide"}},
+		{"caches behind", wrote, nil, true, "", "", []string{}},
+		{"decision fails", nil, nil, true, "", "decide", []string{"cached", "decide"}},
+		{"live read fails", nil, nil, true, "", "live first_write", []string{"cached", "decide", "live first_write"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			calls := []string{}
+			step := func(name string) error {
+				calls = append(calls, name)
+				if name == tt.fails {
+					return failed
+				}
+				return nil
+			}
+			var baseline Baseline
+			if tt.baseline != nil {
+				baseline.versions.Store(&tt.baseline)
+			}
+			loader := Loader[int, string]{
+				Baseline: &baseline,
+				Cached:   func(in int) int { step("cached"); return in + 1 },
+				Live: func(_ context.Context, in int, reason string) (int, error) {
+					return in + 10, step("live " + reason)
+				},
+				Decide:      func(_ context.Context, in int) (string, error) { return fmt.Sprint(in), step("decide") },
+				Writes:      func(int, string) bool { return tt.writes },
+				Unconfirmed: func(int, string) string { return tt.unconfirmed },
+			}
+			var b ConsistencyBarrier
+			if tt.before != nil {
+				tt.before(&b)
+			}
+			in, decision, err := loader.LoadConsistent(t.Context(), &b, at("99", "1"), now, 0)
+			if !slices.Equal(calls, tt.want) {
+				t.Errorf("steps %v, want %v", calls, tt.want)
+			}
+			switch notReady := (*NotReadyError)(nil); {
+			case tt.fails != "":
+				if !errors.Is(err, failed) {
+					t.Errorf("error %v", err)
+				}
+			case len(tt.want) == 0:
+				if !errors.As(err, &notReady) {
+					t.Errorf("error %v", err)
+				}
+			case err != nil || decision != fmt.Sprint(in):
+				t.Errorf("decision %q on %d, error %v", decision, in, err)
+			}
+		})
+	}
+}
+
+func TestOverdueCachesAreReadLive(t *testing.T) {
+	var b ConsistencyBarrier
+	b.WroteAt(pods, "100", now.Add(-time.Hour))
+	readinessOf(&b, at("99", "1"), now.Add(-time.Minute))
+	var reasons []string
+	loader := Loader[int, int]{
+		Live: func(_ context.Context, in int, reason string) (int, error) {
+			reasons = append(reasons, reason)
+			return in, nil
+		},
+		Decide: func(context.Context, int) (int, error) { return 1, nil },
+	}
+	if _, decision, err := loader.LoadConsistent(t.Context(), &b, at("99", "1"), now, 0); err != nil || decision != 1 || !slices.Equal(reasons, []string{ReadOverdue}) {
+		t.Errorf("decision %d after live reads %v, error %v", decision, reasons, err)
+	}
+}
