@@ -10,46 +10,46 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"minikcm/pkg/caches"
+	"minikcm/pkg/controllers/internal/ownership"
 )
 
 const kind = "ReplicaSet"
 
-// claims says what the pods of a namespace are to a ReplicaSet.
+var ownerKind = appsv1.SchemeGroupVersion.WithKind(kind)
+
+// claims holds the pods of a ReplicaSet, by what they count for.
 type claims struct {
-	mine        []*caches.Pod // active, ours and selected
-	adopt       []*caches.Pod // active, nobody's and selected
-	release     []*caches.Pod // active and ours, no longer selected
-	failed      []*caches.Pod // ours and failed, by itself and not because it was deleted
-	terminating int           // ours, selected and being deleted
+	mine        []*caches.Pod // active, controlled and selected
+	adopt       []*caches.Pod // active and selected orphans
+	release     []*caches.Pod // active and controlled, no longer selected
+	failed      []*caches.Pod // controlled and failed before any deletion
+	terminating int           // controlled, selected and being deleted
 }
 
-// claim sorts pods. Pods of others, and finished or terminating pods that are nobody's, are nothing to the ReplicaSet. gone holds pods that
-// were deleted though they may look active: those that take their time to end count as terminating, the others not at all. A ReplicaSet that is
-// being deleted neither adopts nor releases.
-func claim(rs *appsv1.ReplicaSet, selector labels.Selector, pods []*caches.Pod, gone map[types.UID]bool) claims {
+// claim sorts pods. deleted holds the pods that this process deleted though the cache may show them as active: lingering pods count as
+// terminating, others do not count. A ReplicaSet that is being deleted neither adopts nor releases.
+func claim(rs *appsv1.ReplicaSet, selector labels.Selector, pods []*caches.Pod, deleted map[types.UID]bool) claims {
 	var c claims
 	for _, pod := range pods {
-		orphan := metav1.GetControllerOfNoCopy(pod) == nil
-		selected := selector.Matches(labels.Set(pod.Labels))
-		ending, deleted := gone[pod.UID]
-		deleted = deleted || pod.DeletionTimestamp != nil
+		relation := ownership.RelationOf(rs, kind, selector, pod)
+		lingering, gone := deleted[pod.UID]
+		gone = gone || pod.DeletionTimestamp != nil
 		switch {
-		case pod.Namespace != rs.Namespace || !orphan && !controls(rs, pod):
+		case relation == ownership.Unrelated:
 		case pod.IsFinished():
-			if !orphan && !deleted && pod.Phase == corev1.PodFailed {
+			if relation != ownership.Adoptable && !gone && pod.Phase == corev1.PodFailed {
 				c.failed = append(c.failed, pod)
 			}
-		case orphan:
-			if selected && rs.DeletionTimestamp == nil && !deleted {
-				c.adopt = append(c.adopt, pod)
-			}
-		case deleted:
-			if selected && (pod.DeletionTimestamp != nil || ending) {
+		case gone:
+			if relation == ownership.Owned && (pod.DeletionTimestamp != nil || lingering) {
 				c.terminating++
 			}
-		case selected:
+		case relation == ownership.Owned:
 			c.mine = append(c.mine, pod)
-		case rs.DeletionTimestamp == nil:
+		case rs.DeletionTimestamp != nil:
+		case relation == ownership.Adoptable:
+			c.adopt = append(c.adopt, pod)
+		default:
 			c.release = append(c.release, pod)
 		}
 	}
@@ -76,17 +76,12 @@ func (c claims) after(t task, created, deleted []*caches.Pod) claims {
 	return c
 }
 
-// controls reports whether rs is the controller of a pod. A reference with the right UID and another name or kind is an error of somebody's:
-// the garbage collector takes its pod for an orphan of a deleted owner.
-func controls(rs *appsv1.ReplicaSet, pod *caches.Pod) bool {
-	ref := metav1.GetControllerOfNoCopy(pod)
-	return ref != nil && ref.UID == rs.UID && ref.Kind == kind && ref.Name == rs.Name
-}
+func controls(rs *appsv1.ReplicaSet, pod *caches.Pod) bool { return ownership.Controls(rs, kind, pod) }
 
 // lingers reports whether a pod stays for a while after its deletion: a kubelet stops it first, or somebody holds a finalizer.
 func lingers(pod *caches.Pod) bool { return pod.NodeName != "" || len(pod.Finalizers) > 0 }
 
 // controllerRef is the owner reference of our pods.
 func controllerRef(rs *appsv1.ReplicaSet) *metav1.OwnerReference {
-	return metav1.NewControllerRef(rs, appsv1.SchemeGroupVersion.WithKind(kind))
+	return metav1.NewControllerRef(rs, ownerKind)
 }

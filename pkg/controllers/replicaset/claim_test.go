@@ -1,7 +1,6 @@
 package replicaset
 
 import (
-	"encoding/json"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -76,35 +75,4 @@ func uidsOrNil(pods []*caches.Pod) []string {
 		return nil
 	}
 	return uids(pods)
-}
-
-func TestOwnerPatches(t *testing.T) {
-	adopt, err := adoptPatch(newSet(1), newPod("pod-uid"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	release, err := releasePatch(newSet(1), newPod("pod-uid"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, tt := range []struct {
-		name, want string
-		got        []byte
-	}{
-		{"adopt", `{"metadata":{"uid":"pod-uid","resourceVersion":"5","ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"set",
-			"controller":true,"blockOwnerDeletion":true}]}}`, adopt},
-		{"release", `{"metadata":{"uid":"pod-uid","resourceVersion":"5","ownerReferences":[{"$patch":"delete","uid":"set"}]}}`, release},
-	} {
-		if diff := cmp.Diff(parsed(t, []byte(tt.want)), parsed(t, tt.got)); diff != "" {
-			t.Errorf("%s patch (-want +got):\n%s", tt.name, diff)
-		}
-	}
-}
-
-func parsed(t *testing.T, text []byte) (v any) {
-	t.Helper()
-	if err := json.Unmarshal(text, &v); err != nil {
-		t.Fatal(err)
-	}
-	return v
 }

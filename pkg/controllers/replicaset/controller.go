@@ -20,6 +20,7 @@ import (
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/internal/enqueue"
+	"minikcm/pkg/controllers/internal/ownership"
 	"minikcm/pkg/controllers/internal/writelimit"
 )
 
@@ -71,7 +72,8 @@ type Controller struct {
 	loader   controller.Loader[task, decision]
 
 	read     *reader
-	owners   *owners
+	owners   ownership.Changer[*appsv1.ReplicaSet, *caches.Pod]
+	slots    *writelimit.Slots
 	creator  *creator
 	remover  *remover
 	statuses *statusWriter
@@ -87,15 +89,17 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 	c := &Controller{cfg: cfg, deps: deps, states: controller.NewKeyStates[cache.ObjectName](newState)}
 	c.wake = c.wakes()
 	c.metrics = newMetrics(deps.Metrics, c.states, deps.Clock)
-	writes := writelimit.New(deps.Clock, quickWrites, allWrites)
+	c.slots = writelimit.New(deps.Clock, quickWrites, allWrites)
 	c.read = &reader{client: deps.Client, pods: deps.Pods, sets: deps.ReplicaSets, metrics: c.metrics}
-	c.owners = &owners{client: deps.Client, pods: deps.Pods, read: c.read, slots: writes, recorder: deps.Recorder, clock: deps.Clock}
+	c.owners = ownership.Changer[*appsv1.ReplicaSet, *caches.Pod]{
+		Kind: ownerKind, Noun: "pod", Objects: deps.Pods, Get: c.read.set, Patch: c.patchPod, Recorder: deps.Recorder, Clock: deps.Clock,
+	}
 	c.remover = &remover{
-		client: deps.Client, pods: deps.Pods, sets: deps.ReplicaSets, read: c.read, slots: writes, recorder: deps.Recorder, clock: deps.Clock,
+		client: deps.Client, pods: deps.Pods, sets: deps.ReplicaSets, read: c.read, slots: c.slots, recorder: deps.Recorder, clock: deps.Clock,
 		metrics: c.metrics, honourCost: cfg.PodDeletionCost,
 	}
 	c.creator = &creator{
-		client: deps.Client, pods: deps.Pods, namespaces: deps.Namespaces, read: c.read, remover: c.remover, slots: writes,
+		client: deps.Client, pods: deps.Pods, namespaces: deps.Namespaces, read: c.read, remover: c.remover, slots: c.slots,
 		recorder: deps.Recorder, clock: deps.Clock, metrics: c.metrics,
 	}
 	c.statuses = &statusWriter{client: deps.Client, sets: deps.ReplicaSets, read: c.read, clock: deps.Clock, terminating: cfg.TerminatingReplicas}

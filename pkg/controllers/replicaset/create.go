@@ -183,7 +183,7 @@ func (c *creator) createPod(ctx context.Context, t task, template *corev1.Pod, a
 // meet the same fate.
 func belongs(t task, pod *caches.Pod) bool {
 	orphan := metav1.GetControllerOfNoCopy(pod) == nil
-	return t.selects(pod) && (controls(t.rs, pod) || orphan && !t.throttle.disowned)
+	return t.selects(pod) && (controls(t.rs, pod) || orphan && !t.throttle.ownership.Disowned)
 }
 
 // deleteForeign deletes a pod that we made and that does not belong to us, for nobody else would. One that was given to another controller is

@@ -85,7 +85,7 @@ func TestPodChangedOnItsWay(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, newSet(2, statusOfSize(0)))
-			b.throttle.disowned = tt.undone
+			b.throttle.ownership.Disowned = tt.undone
 			b.on("create pods", func(call int, a clienttesting.Action) (runtime.Object, error) {
 				pod := a.(clienttesting.CreateAction).GetObject().(*corev1.Pod).DeepCopy()
 				pod.UID, pod.ResourceVersion = types.UID(pod.Name), "77"

@@ -14,7 +14,6 @@ import (
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/internal/live"
-	"minikcm/pkg/controllers/internal/ownerpatch"
 )
 
 // reader reads ReplicaSets and pods, from the caches and live: as they are in etcd now.
@@ -33,7 +32,6 @@ func (r *reader) cached(t task) task {
 	})
 	t.pods = t.ledger.withoutRemoved(r.pods.Claimable(t.rs.Namespace, t.rs.UID), t.selects)
 	r.resolve(t, byName, time.Time{})
-	ownerpatch.Forget(t.throttle.ownership, t.pods) // not after a live read, which does not list pods to release
 	return t
 }
 

@@ -3,10 +3,13 @@ package replicaset
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/cache"
 
@@ -59,7 +62,7 @@ func (c *Controller) step(ctx context.Context, t task) (controller.Result, error
 	statusAgain, err := c.statuses.write(ctx, t, claimed, a)
 
 	// 6. When to look again, if no event comes, also after a failure.
-	again := controller.MinPositive(d.again, a.again, statusAgain, untilAvailable(t, claimed.mine, c.deps.Clock.Now()))
+	again := controller.MinPositive(t.throttle.ownership.Remaining(t.now), a.again, statusAgain, untilAvailable(t, claimed.mine, c.deps.Clock.Now()))
 	if t.ledger.barrier.Pending() {
 		again = controller.MinPositive(again, controller.ConsistencyTimeout) // it is the events of our own writes that wake us, and they may be what is missing
 	}
@@ -70,16 +73,30 @@ func (c *Controller) step(ctx context.Context, t task) (controller.Result, error
 type decision struct {
 	claimed claims
 	todo    plan
-	again   time.Duration // try again to adopt or release what was refused; 0: nothing was
 }
 
 // claimAndPlan finds out which pods are ours, adopts and releases what is to be, and plans what to do about their number.
-func (c *Controller) claimAndPlan(ctx context.Context, t task) (decision, error) {
-	claimed, again, err := c.owners.adoptAndRelease(ctx, t)
-	if err != nil || t.rs.DeletionTimestamp != nil {
-		return decision{claimed: claimed}, err
+func (c *Controller) claimAndPlan(ctx context.Context, t task) (d decision, err error) {
+	d.claimed = claim(t.rs, t.selector, t.pods, t.ledger.deleted)
+	if t.rs.DeletionTimestamp != nil {
+		return d, nil
 	}
-	return decision{claimed, planReplicas(t.want(), claimed.mine, t.ledger.unanswered, c.cfg.Burst), again}, nil
+	adopted, err := c.owners.AdoptAndRelease(ctx, t.rs, d.claimed.adopt, d.claimed.release, &t.throttle.ownership, &t.ledger.barrier,
+		func(n int, do func(int)) (int, error) { return c.slots.Each(ctx, t.key, t.deadline(), n, do) })
+	if err != nil {
+		return d, err
+	}
+	d.claimed.mine = append(d.claimed.mine, slices.DeleteFunc(adopted, func(pod *caches.Pod) bool { return !t.counts(pod) })...)
+	d.todo = planReplicas(t.want(), d.claimed.mine, t.ledger.unanswered, c.cfg.Burst)
+	return d, nil
+}
+
+func (c *Controller) patchPod(ctx context.Context, pod *caches.Pod, body []byte) (*caches.Pod, error) {
+	patched, err := c.deps.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return c.deps.Pods.Trim(patched), nil
 }
 
 // writes reports whether the decision creates or deletes pods, or changes numbers of the status.

@@ -3,7 +3,7 @@ package replicaset
 import (
 	"time"
 
-	"minikcm/pkg/controllers/internal/ownerpatch"
+	"minikcm/pkg/controllers/internal/ownership"
 )
 
 // throttle is what a ReplicaSet does not try for the time being, or tries more slowly. Without it nothing wrong would be done, but too much.
@@ -11,8 +11,7 @@ type throttle struct {
 	pace   int        // the batch with which a slow start goes on that the time of a sync cut; 0: none was
 	failed successors // of pods that fail soon after they are created
 
-	ownership ownerpatch.Refusals // of pods
-	disowned  bool                // the last adoption was accepted and had no effect
+	ownership ownership.State
 
 	statusAt   time.Time     // when the last status was written
 	statusTook time.Duration // to write it

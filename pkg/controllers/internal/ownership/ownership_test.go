@@ -1,0 +1,237 @@
+package ownership
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"minikcm/pkg/controller"
+)
+
+var (
+	now  = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+	kind = appsv1.SchemeGroupVersion.WithKind("ReplicaSet")
+	pods = schema.GroupResource{Resource: "pods"}
+	web  = map[string]string{"app": "web"}
+	db   = map[string]string{"app": "db"}
+)
+
+func owner() *appsv1.ReplicaSet {
+	return &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "set"}}
+}
+
+func newPod(name string, labels map[string]string, owners ...metav1.OwnerReference) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "default", Name: name, UID: types.UID(name), ResourceVersion: "5", Labels: labels, OwnerReferences: owners,
+	}}
+}
+
+func ours() metav1.OwnerReference { return *metav1.NewControllerRef(owner(), kind) }
+
+func edited(edit func(*metav1.OwnerReference)) metav1.OwnerReference {
+	ref := ours()
+	edit(&ref)
+	return ref
+}
+
+func TestRelationOf(t *testing.T) {
+	elsewhere := newPod("a", web)
+	elsewhere.Namespace = "elsewhere"
+	for name, tt := range map[string]struct {
+		pod  *corev1.Pod
+		want Relation
+	}{
+		"owned":                      {newPod("a", web, ours()), Owned},
+		"no longer selected":         {newPod("a", db, ours()), Releasable},
+		"selected orphan":            {newPod("a", web), Adoptable},
+		"other orphan":               {newPod("a", db), Unrelated},
+		"another namespace":          {elsewhere, Unrelated},
+		"another UID":                {newPod("a", web, edited(func(r *metav1.OwnerReference) { r.UID = "another" })), Unrelated},
+		"our UID, another name":      {newPod("a", web, edited(func(r *metav1.OwnerReference) { r.Name = "another" })), Unrelated},
+		"our UID, another kind":      {newPod("a", web, edited(func(r *metav1.OwnerReference) { r.Kind = "Job" })), Unrelated},
+		"an owner but no controller": {newPod("a", web, edited(func(r *metav1.OwnerReference) { r.Controller = nil })), Adoptable},
+	} {
+		if got := RelationOf(owner(), kind.Kind, labels.SelectorFromSet(web), tt.pod); got != tt.want {
+			t.Errorf("%s: relation %d, want %d", name, got, tt.want)
+		}
+	}
+}
+
+// podCache is the cache of pods.
+type podCache struct{}
+
+func (podCache) Resource() schema.GroupResource { return pods }
+func (podCache) Version() string                { return "5" }
+func (podCache) Expect(string)                  {}
+
+// bench is a Changer whose API server returns the given results.
+type bench struct {
+	*Changer[*appsv1.ReplicaSet, *corev1.Pod]
+	state   State
+	barrier controller.ConsistencyBarrier
+	events  *record.FakeRecorder
+	clock   *testingclock.FakePassiveClock
+	live    *appsv1.ReplicaSet
+	bodies  []string
+	patch   func(*corev1.Pod) (*corev1.Pod, error)
+}
+
+func newBench() *bench {
+	b := &bench{events: record.NewFakeRecorder(100), clock: testingclock.NewFakePassiveClock(now), live: owner()}
+	b.patch = func(pod *corev1.Pod) (*corev1.Pod, error) {
+		patched := newPod(pod.Name, pod.Labels, ours())
+		patched.ResourceVersion = "9"
+		return patched, nil
+	}
+	b.Changer = &Changer[*appsv1.ReplicaSet, *corev1.Pod]{
+		Kind: kind, Noun: "pod", Objects: podCache{}, Recorder: b.events, Clock: b.clock,
+		Get: func(context.Context, *appsv1.ReplicaSet) (*appsv1.ReplicaSet, error) { return b.live, nil },
+		Patch: func(_ context.Context, pod *corev1.Pod, body []byte) (*corev1.Pod, error) {
+			b.bodies = append(b.bodies, string(body))
+			return b.patch(pod)
+		},
+	}
+	return b
+}
+
+func (b *bench) run(t *testing.T, adopt, release []*corev1.Pod) ([]*corev1.Pod, error) {
+	return b.AdoptAndRelease(t.Context(), owner(), adopt, release, &b.state, &b.barrier, func(n int, do func(int)) (int, error) {
+		for i := range n {
+			do(i)
+		}
+		return n, nil
+	})
+}
+
+func (b *bench) told() (events []string) {
+	for len(b.events.Events) > 0 {
+		events = append(events, <-b.events.Events)
+	}
+	return events
+}
+
+func TestPatches(t *testing.T) {
+	b := newBench()
+	adopted, err := b.run(t, []*corev1.Pod{newPod("orphan", web)}, []*corev1.Pod{newPod("stray", db, ours())})
+	if err != nil || len(adopted) != 1 || adopted[0].ResourceVersion != "9" || !b.barrier.Pending() {
+		t.Errorf("adopted %v, error %v, pending %t", adopted, err, b.barrier.Pending())
+	}
+	for i, want := range []string{
+		`{"metadata":{"uid":"orphan","resourceVersion":"5","ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"set",
+			"controller":true,"blockOwnerDeletion":true}]}}`,
+		`{"metadata":{"uid":"stray","resourceVersion":"5","ownerReferences":[{"$patch":"delete","uid":"set"}]}}`,
+	} {
+		if diff := cmp.Diff(parsed(t, want), parsed(t, b.bodies[i])); diff != "" {
+			t.Errorf("patch (-want +got):\n%s", diff)
+		}
+	}
+	if told := b.told(); !slices.Equal(told, []string{"Normal SuccessfulAdopt Adopted pod: orphan"}) {
+		t.Errorf("events %q", told)
+	}
+}
+
+func parsed(t *testing.T, text string) (v any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func TestOwnerBeingDeletedAdoptsNothing(t *testing.T) {
+	b := newBench()
+	b.live.DeletionTimestamp = &metav1.Time{Time: now}
+	if _, err := b.run(t, []*corev1.Pod{newPod("orphan", web)}, nil); err == nil || len(b.bodies) > 0 {
+		t.Errorf("error %v, patches %v; want an error and none", err, b.bodies)
+	}
+}
+
+func TestFailedChanges(t *testing.T) {
+	invalid := apierrors.NewInvalid(kind.GroupKind(), "a", nil)
+	forbidden := apierrors.NewForbidden(pods, "a", errors.New("no"))
+	for _, tt := range []struct {
+		name             string
+		err              error
+		adoption         string // event of an adoption; none if it begins with an error
+		release          string
+		adopts, releases bool // the sync ends with the error
+	}{
+		{"deleted", apierrors.NewNotFound(pods, "a"), "", "", false, false},
+		{"forbidden", forbidden, "FailedAdopt", "FailedRelease", false, false},
+		{"invalid", invalid, "FailedAdopt", "", false, false},
+		{"changed", apierrors.NewConflict(pods, "a", errors.New("changed")), "", "", true, true},
+		{"failed", apierrors.NewInternalError(errors.New("boom")), "", "", true, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for event, change := range map[string][2][]*corev1.Pod{
+				tt.adoption + " ": {{newPod("a", web)}, nil}, tt.release + "  ": {nil, {newPod("a", db, ours())}},
+			} {
+				b := newBench()
+				b.patch = func(*corev1.Pod) (*corev1.Pod, error) { return nil, tt.err }
+				adopted, err := b.run(t, change[0], change[1])
+				if ends := change[0] != nil && tt.adopts || change[1] != nil && tt.releases; len(adopted) > 0 || ends != errors.Is(err, tt.err) {
+					t.Errorf("adopted %v, error %v", adopted, err)
+				}
+				told := strings.Join(b.told(), "")
+				if event = strings.TrimSpace(event); !strings.Contains(told, event) || event == "" && told != "" {
+					t.Errorf("event %q, want %q", told, event)
+				}
+				if rejected := b.state.Remaining(now) == time.Minute; rejected != (event != "") {
+					t.Errorf("next attempt after %v", b.state.Remaining(now))
+				}
+			}
+		})
+	}
+}
+
+// TestRejectedChangesAreRepeatedAfterAMinute, or as soon as the labels or owners of the object change.
+func TestRejectedChangesAreRepeatedAfterAMinute(t *testing.T) {
+	b := newBench()
+	b.patch = func(*corev1.Pod) (*corev1.Pod, error) {
+		return nil, apierrors.NewForbidden(pods, "a", errors.New("no"))
+	}
+	pod := newPod("a", web)
+	newer := newPod("a", web)
+	newer.ResourceVersion, newer.Status.Phase = "6", corev1.PodRunning
+	relabelled := newPod("a", map[string]string{"app": "web", "tier": "front"})
+	for _, step := range []struct {
+		after   time.Duration
+		pod     *corev1.Pod
+		patches int
+	}{{0, pod, 1}, {30 * time.Second, newer, 1}, {40 * time.Second, relabelled, 2}, {time.Minute, newer, 3}} {
+		b.clock.SetTime(now.Add(step.after))
+		if _, err := b.run(t, []*corev1.Pod{step.pod}, nil); err != nil || len(b.bodies) != step.patches {
+			t.Errorf("after %v: %d patches, error %v; want %d", step.after, len(b.bodies), err, step.patches)
+		}
+	}
+	if b.state.Remaining(now.Add(time.Hour)) != 0 || len(b.state.rejected) != 0 {
+		t.Error("rejections do not expire")
+	}
+}
+
+func TestAdoptionWithoutEffect(t *testing.T) {
+	b := newBench()
+	b.patch = func(pod *corev1.Pod) (*corev1.Pod, error) { return newPod(pod.Name, pod.Labels), nil }
+	adopted, err := b.run(t, []*corev1.Pod{newPod("a", web)}, nil)
+	if err != nil || len(adopted) > 0 || !b.state.Disowned || b.state.Remaining(now) != time.Minute {
+		t.Errorf("adopted %v, error %v, disowned %t", adopted, err, b.state.Disowned)
+	}
+	if told := b.told(); len(told) != 1 || !strings.Contains(told[0], "FailedAdopt") {
+		t.Errorf("events %q", told)
+	}
+}
