@@ -110,8 +110,8 @@ func newKubelets(cfg *rest.Config) (*kubelet.Player, error) {
 	cfg = kubeclient.WithAgent(cfg, "kubelets")
 	cfg.QPS = -1
 	cfg.WarningHandler = rest.NoWarnings{}
-	line := freshness.NewLine(clock.RealClock{}, freshness.NewMetrics(prometheus.NewRegistry()))
-	cfg, held, err := line.Client(cfg, false)
+	transport := freshness.NewTransport(clock.RealClock{}, freshness.NewMetrics(prometheus.NewRegistry()))
+	cfg, held, err := transport.Client(cfg, false)
 	if err != nil {
 		return nil, err
 	}

@@ -26,15 +26,15 @@ import (
 // builder makes the parts of a manager from its configuration. Every client has its own path to the API server: informers one that
 // is watched for silence, controllers one that is fenced, the elector one that nothing else can hold up.
 type builder struct {
-	cfg      Config
-	clock    clock.WithTicker
-	registry *prometheus.Registry
-	metrics  *leadership.Metrics
-	watches  *freshness.Metrics
-	fence    *leadership.Fence
-	line     *freshness.Line
-	caches   *caches.Caches
-	events   *events
+	cfg       Config
+	clock     clock.WithTicker
+	registry  *prometheus.Registry
+	metrics   *leadership.Metrics
+	watches   *freshness.Metrics
+	fence     *leadership.Fence
+	transport *freshness.Transport
+	caches    *caches.Caches
+	events    *events
 }
 
 func newBuilder(cfg Config, clk clock.WithTicker) (*builder, error) {
@@ -43,7 +43,7 @@ func newBuilder(cfg Config, clk clock.WithTicker) (*builder, error) {
 	b.registry.MustRegister(kubeclient.CertificateMetric(cfg.REST.TLSClientConfig))
 	b.fence = leadership.NewFence(clk, b.metrics)
 	b.watches = freshness.NewMetrics(b.registry)
-	b.line = freshness.NewLine(clk, b.watches)
+	b.transport = freshness.NewTransport(clk, b.watches)
 
 	if err := b.buildCaches(); err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func newBuilder(cfg Config, clk clock.WithTicker) (*builder, error) {
 func (b *builder) buildCaches() error {
 	informers := kubeclient.WithAgent(b.cfg.REST, "shared-informers")
 	informers.QPS = -1
-	cfg, client, err := b.line.Client(informers, false)
+	cfg, client, err := b.transport.Client(informers, false)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (b *builder) buildCaches() error {
 	if err != nil {
 		return fmt.Errorf("build the informers' client: %w", err)
 	}
-	leaseCfg, leaseClient, err := b.line.Client(informers, true)
+	leaseCfg, leaseClient, err := b.transport.Client(informers, true)
 	if err != nil {
 		return err
 	}
@@ -82,11 +82,11 @@ func (b *builder) buildCaches() error {
 	b.caches = caches.New(most, caches.Config{
 		Name: name, FreeMemory: b.cfg.OwnProcess, Resync: wait.Jitter(max(0, b.cfg.MinResync), 1),
 		LeaseNamespaces: leaseNamespaces(b.cfg), LeaseOwners: followsOwners(b.cfg),
-		LeaseClient: leases, Line: b.line, Clock: b.clock,
+		LeaseClient: leases, Transport: b.transport, Clock: b.clock,
 		Direct: func() (*rest.Config, *http.Client, error) {
 			feeds := kubeclient.WithAgent(b.cfg.REST, "feeds")
 			feeds.QPS = -1
-			return b.line.FeedClient(feeds)
+			return b.transport.FeedClient(feeds)
 		},
 		REST: func(content *rest.ContentConfig) (rest.Interface, error) {
 			if content.ContentType == "" {
@@ -207,7 +207,7 @@ func (b *builder) freshness(elector *leadership.Elector) (*freshness.Monitor, er
 	if err != nil {
 		return nil, fmt.Errorf("build the client of the watch monitor: %w", err)
 	}
-	deps := freshness.Deps{Metadata: client, Streams: b.line.Streams, Election: elector, Metrics: b.watches, Clock: b.clock}
+	deps := freshness.Deps{Metadata: client, Transport: b.transport, Election: elector, Metrics: b.watches, Clock: b.clock}
 	if e := b.cfg.Election; e.Enabled {
 		deps.LeaseNamespace, deps.RetryPeriod = e.Namespace, e.RetryPeriod
 	}

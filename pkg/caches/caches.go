@@ -43,8 +43,8 @@ type Config struct {
 	// Direct returns a way to the API server for what has no informer, on connections of its own each time; nil: there is none. It should be
 	// neither rate limited nor fenced.
 	Direct func() (*rest.Config, *http.Client, error)
-	// Line is what the clients were made with; nil: ordinary ones.
-	Line *freshness.Line
+	// Transport made the clients. Nil for ordinary clients.
+	Transport *freshness.Transport
 	// Clock is that of feeds; nil: the real one.
 	Clock clock.WithTicker
 }

@@ -15,7 +15,7 @@
 // One stream carries the Leases of all namespaces, because an informer can be limited to one namespace only and two are needed: the
 // nodes' and our own. The others are kept as a name and a version. Where the nodes' are not needed, only our own namespace is watched.
 // That stream has a connection of its own, so that it can be read every 75 ms when many nodes renew, instead of at every renewal (see
-// [freshness.Line]).
+// [freshness.Transport]).
 //
 // A cache can be late. [Store.Version] is how far its contents have come, and the Read functions ask the API server with no resource
 // version, which it answers with what is in etcd at that moment.

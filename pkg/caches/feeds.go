@@ -187,12 +187,12 @@ func (f *Feeds) leastUsed() (*feedLink, error) {
 	return least, nil
 }
 
-// Heard is when the last byte of a type came, of those with a cache as well; zero: none ever did. Without a Line nobody listens, and it is now.
+// Heard returns the time of the last byte of a type, with or without a cache. It returns zero before the first byte, and now without a Transport.
 func (f *Feeds) Heard(resource schema.GroupVersionResource) time.Time {
-	if f.caches.cfg.Line == nil {
+	if f.caches.cfg.Transport == nil {
 		return f.clock.Now()
 	}
-	return f.caches.cfg.Line.Streams.Heard(resource)
+	return f.caches.cfg.Transport.LastActivity(resource)
 }
 
 // Stop ends the feed and returns when it has ended: the store is told nothing more.
@@ -203,8 +203,8 @@ func (f *Feed) Stop() {
 
 // Reopen ends the watch, which goes on where it left off, on another connection if nothing has come on this one since.
 func (f *Feed) Reopen(since time.Time) {
-	if line := f.feeds.caches.cfg.Line; line != nil {
-		line.Streams.Reopen(f.resource, since)
+	if transport := f.feeds.caches.cfg.Transport; transport != nil {
+		transport.Reopen(f.resource, since)
 	}
 }
 
@@ -278,8 +278,8 @@ func (f *Feed) run(ctx context.Context) {
 // leave gives back what the feed had.
 func (f *Feed) leave() {
 	f.stop()
-	if line := f.feeds.caches.cfg.Line; line != nil {
-		line.Forget(f.resource) // before another feed of the type can begin
+	if transport := f.feeds.caches.cfg.Transport; transport != nil {
+		transport.Forget(f.resource) // before another feed of the type can begin
 	}
 	f.feeds.lock.Lock()
 	defer f.feeds.lock.Unlock()

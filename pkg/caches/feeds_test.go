@@ -41,14 +41,14 @@ func widget(name string) metav1.ObjectMeta {
 // feedsOn returns feeds of a server, over the line that a manager uses.
 func feedsOn(t *testing.T, api *fakeapi.Types) (feeds *Feeds, ways func() int) {
 	t.Helper()
-	line := freshness.NewLine(clock.RealClock{}, freshness.NewMetrics(prometheus.NewRegistry()))
+	transport := freshness.NewTransport(clock.RealClock{}, freshness.NewMetrics(prometheus.NewRegistry()))
 	var lock sync.Mutex
 	made := 0
-	c := New(fake.NewClientset(), Config{Name: t.Name(), Line: line, Direct: func() (*rest.Config, *http.Client, error) {
+	c := New(fake.NewClientset(), Config{Name: t.Name(), Transport: transport, Direct: func() (*rest.Config, *http.Client, error) {
 		lock.Lock()
 		defer lock.Unlock()
 		made++
-		return line.FeedClient(api.Config())
+		return transport.FeedClient(api.Config())
 	}})
 	if _, err := c.Nodes(); err != nil {
 		t.Fatal(err)

@@ -103,8 +103,8 @@ func TestMonitorLeavesAServerThatShowsNothing(t *testing.T) {
 			t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
 
 			metrics := NewMetrics(prometheus.NewRegistry())
-			line := NewLine(clock.RealClock{}, metrics)
-			cfg, client, err := line.Client(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true},
+			transport := NewTransport(clock.RealClock{}, metrics)
+			cfg, client, err := transport.Client(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true},
 				ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, false)
 			if err != nil {
 				t.Fatal(err)
@@ -133,7 +133,7 @@ func TestMonitorLeavesAServerThatShowsNothing(t *testing.T) {
 				return all
 			}}
 			short := Config{Interval: 50 * time.Millisecond, Silence: 500 * time.Millisecond, Lag: time.Second, Settle: 100 * time.Millisecond}
-			monitor := New(short, Deps{Metadata: newest{}, Streams: line.Streams, Election: bystander{}, Metrics: metrics}, []Watched{watched})
+			monitor := New(short, Deps{Metadata: newest{}, Transport: transport, Election: bystander{}, Metrics: metrics}, []Watched{watched})
 			done := make(chan error)
 			go func() { done <- monitor.Run(ctx) }()
 			eventually(t, "what the healthy server shows", func() bool { return len(leases.GetStore().List()) == 1 })

@@ -27,12 +27,12 @@ func newCanary(m *Monitor) *canary {
 // look is one round.
 func (c *canary) look(ctx context.Context) {
 	ahead, delivered, since := c.monitor.deps.Election.LeaseLag()
-	h, now := c.monitor.deps.Streams.hear(c.target), c.monitor.clock.Now()
+	h, now := c.monitor.deps.Transport.activityOf(c.target), c.monitor.clock.Now()
 	if c.reopened && delivered != c.delivered {
 		c.reopened = false
 		c.monitor.setCurrent(ctx, suspicion{c.target, true})
 	}
-	s := canarySight{ahead: ahead, open: h.open, silent: now.Sub(h.heard), reopened: c.reopened}
+	s := canarySight{ahead: ahead, open: h.open, silent: now.Sub(h.lastByte), reopened: c.reopened}
 	switch judgeCanary(s, c.monitor.deps.RetryPeriod) {
 	case reopen:
 		klog.FromContext(ctx).Info("Reopening the watch of the lease, it misses renewals", "missed", ahead, "since", since)
@@ -47,5 +47,5 @@ func (c *canary) look(ctx context.Context) {
 // reopen gives the watch another chance, on another connection if all watches are silent.
 func (c *canary) reopen(now time.Time) {
 	c.monitor.deps.Election.LeaseReopened()
-	c.monitor.deps.Streams.reopen(c.target, now.Add(-canaryLimit*c.monitor.deps.RetryPeriod))
+	c.monitor.deps.Transport.reopen(c.target, now.Add(-canaryLimit*c.monitor.deps.RetryPeriod))
 }

@@ -2,15 +2,12 @@ package freshness
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // stalling answers with a stream that never says anything and ends with the request.
@@ -40,25 +37,21 @@ const (
 
 func TestStalledStreamingListIsCutAndRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFallback()
-		rt := f.wrap(roundTripper(stalling))
+		transport := newTransport()
+		rt := newPool(t, transport, roundTripper(stalling))
 		start := time.Now()
 		resp := get(t, rt, streamingList)
 		_, err := io.ReadAll(resp.Body)
-		if took := time.Since(start); !errors.Is(err, context.Canceled) || took != time.Minute {
-			t.Errorf("stream ended with %v after %v, want context.Canceled after 1m", err, took)
+		if took := time.Since(start); err != nil || took != time.Minute {
+			t.Errorf("stream ended with %v after %v, want its end after 1m", err, took)
 		}
 		resp.Body.Close()
 
 		refused := get(t, rt, streamingList)
 		body, _ := io.ReadAll(refused.Body)
-		f.forget(schema.GroupVersionResource{Version: "v1", Resource: "nodes"})
-		if !f.refuses("/api/v1/pods") {
-			t.Error("that the stream stalled is forgotten with another type")
-		}
-		f.forget(schema.GroupVersionResource{Version: "v1", Resource: "pods"})
-		if f.refuses("/api/v1/pods") {
-			t.Error("that the stream stalled outlives the type")
+		transport.Forget(leaseResource)
+		if got := get(t, rt, streamingList).StatusCode; got != http.StatusUnprocessableEntity {
+			t.Errorf("after another type was forgotten the stream is answered %d, want 422", got)
 		}
 		if refused.StatusCode != http.StatusUnprocessableEntity || !strings.Contains(string(body), `"reason":"Invalid"`) {
 			t.Errorf("second stream answered %d %s, want 422 Invalid", refused.StatusCode, body)
@@ -75,34 +68,35 @@ func TestStalledStreamingListIsCutAndRefused(t *testing.T) {
 
 // A proxy that ends responses may cut every streaming list before it is complete. Pages are short enough.
 func TestStreamingListsCutAreFollowedByAPlainList(t *testing.T) {
-	f := newFallback()
-	code := http.StatusOK
-	rt := f.wrap(roundTripper(func(*http.Request) (*http.Response, error) { return answer(code, ""), nil }))
-	streams := func(want ...int) {
-		t.Helper()
-		for _, want := range want {
-			if got := get(t, rt, streamingList).StatusCode; got != want {
-				t.Errorf("streaming list answered %d, want %d", got, want)
+	synctest.Test(t, func(t *testing.T) {
+		code := http.StatusOK
+		transport := newTransport()
+		rt := newPool(t, transport, roundTripper(func(*http.Request) (*http.Response, error) { return answer(code, ""), nil }))
+		streams := func(want ...int) {
+			t.Helper()
+			for _, want := range want {
+				if got := get(t, rt, streamingList).StatusCode; got != want {
+					t.Errorf("streaming list answered %d, want %d", got, want)
+				}
 			}
 		}
-	}
-	code = http.StatusServiceUnavailable // no list has begun
-	streams(503, 503, 503)
-	code = http.StatusOK
-	streams(200, 200, 422, 422)
-	get(t, rt, strings.Replace(plainWatch, "pods", "nodes", 1)+"&resourceVersion=7")
-	streams(422)
-	get(t, rt, plainWatch+"&resourceVersion=7") // the list is complete
-	streams(200, 200, 422)
-	f.forget(schema.GroupVersionResource{Version: "v1", Resource: "pods"})
-	streams(200)
+		code = http.StatusServiceUnavailable // no list has begun
+		streams(503, 503, 503)
+		code = http.StatusOK
+		streams(200, 200, 422, 422)
+		get(t, rt, strings.Replace(plainWatch, "pods", "nodes", 1)+"&resourceVersion=7")
+		streams(422)
+		get(t, rt, plainWatch+"&resourceVersion=7") // the list is complete
+		streams(200, 200, 422)
+		transport.Forget(podResource)
+		streams(200)
+	})
 }
 
 // A long list over a slow network is no stalled one.
 func TestStreamingListThatFlowsIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFallback()
-		rt := f.wrap(roundTripper(func(req *http.Request) (*http.Response, error) {
+		rt := newPool(t, newTransport(), roundTripper(func(req *http.Request) (*http.Response, error) {
 			r, w := io.Pipe()
 			context.AfterFunc(req.Context(), func() { w.CloseWithError(req.Context().Err()) })
 			go func() {
@@ -122,7 +116,7 @@ func TestStreamingListThatFlowsIsLeftAlone(t *testing.T) {
 		start := time.Now()
 		resp := get(t, rt, streamingList)
 		text, err := io.ReadAll(resp.Body)
-		if took := time.Since(start); len(text) != 60 || !errors.Is(err, context.Canceled) || took != 11*time.Minute {
+		if took := time.Since(start); len(text) != 60 || err != nil || took != 11*time.Minute {
 			t.Errorf("stream ended with %v after %v and %d bytes, want it to be cut a minute after the last of 60, at 11m", err, took, len(text))
 		}
 		resp.Body.Close()
@@ -139,8 +133,7 @@ func TestCompleteStreamingListIsNotCut(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFallback()
-				rt := f.wrap(roundTripper(func(req *http.Request) (*http.Response, error) {
+				rt := newPool(t, newTransport(), roundTripper(func(req *http.Request) (*http.Response, error) {
 					r, w := io.Pipe()
 					context.AfterFunc(req.Context(), func() { w.CloseWithError(req.Context().Err()) })
 					go func() {
@@ -152,10 +145,11 @@ func TestCompleteStreamingListIsNotCut(t *testing.T) {
 					}()
 					return &http.Response{StatusCode: http.StatusOK, Body: r}, nil
 				}))
+				start := time.Now()
 				resp := get(t, rt, streamingList)
 				text, err := io.ReadAll(resp.Body)
-				if string(text) != strings.Join(parts, "") || !errors.Is(err, io.ErrUnexpectedEOF) {
-					t.Errorf("%d bytes, %v, want all and the end that the API server gave", len(text), err)
+				if string(text) != strings.Join(parts, "") || err != nil || time.Since(start) != time.Hour {
+					t.Errorf("%d bytes, %v after %v, want all and the end that the API server gave after 1h", len(text), err, time.Since(start))
 				}
 				resp.Body.Close()
 			})

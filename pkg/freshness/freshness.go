@@ -57,11 +57,11 @@ func (c Config) withDefaults() Config {
 
 // Deps are what Monitor works with.
 type Deps struct {
-	Metadata metadata.Interface // not through Link.Dial: it must get answers when watches do not
-	Streams  *Streams
-	Election Election
-	Metrics  *Metrics
-	Clock    clock.WithTicker // nil: the real one
+	Metadata  metadata.Interface // not through the Transport: it must get answers when watches do not
+	Transport *Transport
+	Election  Election
+	Metrics   *Metrics
+	Clock     clock.WithTicker // nil: the real one
 
 	// The watch of our own Lease tells of its silence sooner: something is written there every RetryPeriod. Zero: there is no election.
 	LeaseNamespace string

@@ -10,30 +10,27 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/clock"
 )
 
 // Types of feeds come and go by the thousand.
 func TestListsOfFeedsHaveNoSeries(t *testing.T) {
-	metrics := NewMetrics(prometheus.NewRegistry())
-	line := NewLine(clock.RealClock{}, metrics)
+	transport := newTransport()
 	cfg := &rest.Config{Host: "https://server", Transport: roundTripper(func(*http.Request) (*http.Response, error) { return answer(http.StatusOK, "{}"), nil })}
-	_, client, err := line.Client(cfg, false)
+	_, client, err := transport.Client(cfg, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, feeds, err := line.FeedClient(cfg)
+	_, feeds, err := transport.FeedClient(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	get(t, client.Transport, "https://server/api/v1/pods?limit=500")
 	get(t, feeds.Transport, "https://server/apis/example.com/v1/widgets?limit=500")
-	if got := testutil.CollectAndCount(metrics.lists); got != 1 {
+	if got := testutil.CollectAndCount(transport.metrics.lists); got != 1 {
 		t.Errorf("%d series, want 1: pods", got)
 	}
 }
@@ -57,16 +54,16 @@ func TestHeldRequestIsSentWithTheTokenOfThatMoment(t *testing.T) {
 			}
 			return &http.Response{StatusCode: http.StatusForbidden, Body: http.NoBody, Request: req}, nil
 		})}
-		cfg, transport, err := NewLine(clock.RealClock{}, NewMetrics(prometheus.NewRegistry())).Client(cfg, false)
+		cfg, client, err := newTransport().Client(cfg, false)
 		if err != nil {
 			t.Fatal(err)
 		}
-		client, err := kubernetes.NewForConfigAndClient(cfg, transport)
+		set, err := kubernetes.NewForConfigAndClient(cfg, client)
 		if err != nil {
 			t.Fatal(err)
 		}
 		time.AfterFunc(time.Minute, func() { write("new") })
-		if _, err := client.CoreV1().Pods("").Watch(t.Context(), metav1.ListOptions{ResourceVersion: "7"}); err == nil {
+		if _, err := set.CoreV1().Pods("").Watch(t.Context(), metav1.ListOptions{ResourceVersion: "7"}); err == nil {
 			t.Error("no error from a server that forbids it")
 		}
 		if first, last := sent[0], sent[len(sent)-1]; first != "Bearer old" || last != "Bearer new" {

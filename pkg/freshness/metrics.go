@@ -2,7 +2,7 @@ package freshness
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Metrics are the metrics of one Streams and Monitor. Their names begin with leadership_watch_: they tell why a leader stepped down.
+// Metrics are the metrics of one Transport and Monitor. Their names begin with leadership_watch_: they tell why a leader stepped down.
 type Metrics struct {
 	reopened *prometheus.CounterVec // by resource and namespace, as those below
 	silence  *prometheus.GaugeVec

@@ -88,7 +88,11 @@ func TestPlainListsComeInPages(t *testing.T) {
 			server := httptest.NewServer(p)
 			defer server.Close()
 			defer server.CloseClientConnections()
-			client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, WrapTransport: inPages, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
+			cfg, http, err := newTransport().Client(&rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			client, err := kubernetes.NewForConfigAndClient(cfg, http)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -123,7 +127,7 @@ func TestPlainListsComeInPages(t *testing.T) {
 }
 
 func TestExpiredPageIsNoExpiredList(t *testing.T) {
-	rt := inPages(roundTripper(func(*http.Request) (*http.Response, error) { return answer(http.StatusGone, ""), nil }))
+	rt := newPool(t, newTransport(), roundTripper(func(*http.Request) (*http.Response, error) { return answer(http.StatusGone, ""), nil }))
 	for query, want := range map[string]error{"?continue=x": errExpired, "?resourceVersion=7": nil, "?watch=true&resourceVersion=7": nil} {
 		req := httptest.NewRequest(http.MethodGet, "https://server/api/v1/pods"+query, nil)
 		if _, err := rt.RoundTrip(req); !errors.Is(err, want) {

@@ -18,9 +18,29 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/funcr"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 )
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+func newTransport() *Transport {
+	return NewTransport(clock.RealClock{}, NewMetrics(prometheus.NewRegistry()))
+}
+
+// newPool returns the round tripper of a client whose API server is next.
+func newPool(t *testing.T, transport *Transport, next http.RoundTripper) http.RoundTripper {
+	t.Helper()
+	_, client, err := transport.Client(&rest.Config{Host: "https://server", Transport: next}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client.Transport
+}
 
 func TestReconnectingHoldsARequestUntilTheServerIsThere(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
@@ -45,11 +65,11 @@ func TestReconnectingHoldsARequestUntilTheServerIsThere(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
-				rt := newReconnecting(clock.RealClock{}).wrap(roundTripper(func(*http.Request) (*http.Response, error) {
+				rt := newPool(t, newTransport(), roundTripper(func(*http.Request) (*http.Response, error) {
 					if time.Since(start) < time.Second {
 						return nil, tt.err
 					}
-					return &http.Response{StatusCode: http.StatusOK}, nil
+					return answer(http.StatusOK, ""), nil
 				}))
 				req, err := http.NewRequestWithContext(t.Context(), tt.method, "https://server/api/v1/pods"+tt.query, nil)
 				if err != nil {
@@ -95,7 +115,7 @@ func TestReconnectingAsksAServerThatFailsAgain(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				start, asked := time.Now(), 0
-				rt := newReconnecting(clock.RealClock{}).wrap(roundTripper(func(*http.Request) (*http.Response, error) {
+				rt := newPool(t, newTransport(), roundTripper(func(*http.Request) (*http.Response, error) {
 					if asked++; time.Since(start) < tt.lasts {
 						return answer(tt.code, tt.body), nil
 					}
@@ -118,7 +138,7 @@ func TestLastingServerErrorIsReturned(t *testing.T) {
 	for _, away := range []time.Duration{0, time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
 			lines, start := 0, time.Now()
-			rt := newReconnecting(clock.RealClock{}).wrap(roundTripper(func(*http.Request) (*http.Response, error) {
+			rt := newPool(t, newTransport(), roundTripper(func(*http.Request) (*http.Response, error) {
 				if time.Since(start) < away {
 					return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 				}
@@ -131,7 +151,7 @@ func TestLastingServerErrorIsReturned(t *testing.T) {
 			}
 			resp, err := rt.RoundTrip(req)
 			late := time.Since(start) - away - errorPatience
-			if err != nil || resp.StatusCode != http.StatusServiceUnavailable || late < -time.Second || late > 2*longestPause {
+			if err != nil || resp.StatusCode != http.StatusServiceUnavailable || late < -time.Second || late > 2*maxErrorPause {
 				t.Errorf("after an outage of %v: response %v, error %v, %v after %v", away, resp, err, late, errorPatience)
 			}
 			if want := min(int(away), 1); lines != want {
@@ -147,9 +167,9 @@ func TestRetriesAfterErrorsShareARate(t *testing.T) {
 		var lock sync.Mutex
 		var seconds [lasts / time.Second]int
 		var group sync.WaitGroup
-		start, line := time.Now(), newReconnecting(clock.RealClock{})
+		start, transport := time.Now(), newTransport()
 		for range clients {
-			rt := line.wrap(roundTripper(func(*http.Request) (*http.Response, error) {
+			rt := newPool(t, transport, roundTripper(func(*http.Request) (*http.Response, error) {
 				lock.Lock()
 				defer lock.Unlock()
 				if past := time.Since(start); past < lasts {
@@ -182,9 +202,9 @@ type awayServer struct {
 	accepted int
 }
 
-func (s *awayServer) client(line *reconnecting) http.RoundTripper {
+func (s *awayServer) client(t *testing.T, transport *Transport) http.RoundTripper {
 	var connected atomic.Bool
-	return line.wrap(roundTripper(func(req *http.Request) (*http.Response, error) {
+	return newPool(t, transport, roundTripper(func(req *http.Request) (*http.Response, error) {
 		if !connected.Load() {
 			s.lock.Lock()
 			s.attempts[int(time.Since(s.begun).Seconds())]++
@@ -216,10 +236,10 @@ func TestWatchesReconnectTogether(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server, line := &awayServer{begun: time.Now(), back: time.Now().Add(30 * time.Second)}, newReconnecting(clock.RealClock{})
+				server, transport := &awayServer{begun: time.Now(), back: time.Now().Add(30 * time.Second)}, newTransport()
 				var held sync.WaitGroup
 				for range clients {
-					client := server.client(line)
+					client := server.client(t, transport)
 					for i := range watches {
 						held.Go(func() {
 							ctx := t.Context()
@@ -256,7 +276,7 @@ func TestWatchesReconnectTogether(t *testing.T) {
 // An aggregated API that does not answer its watch must not hold up the watches of other types on the same connection.
 func TestUnansweredWatchDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rt := newReconnecting(clock.RealClock{}).wrap(roundTripper(func(req *http.Request) (*http.Response, error) {
+		rt := newPool(t, newTransport(), roundTripper(func(req *http.Request) (*http.Response, error) {
 			if strings.HasSuffix(req.URL.Path, "widgets") {
 				<-req.Context().Done()
 				return nil, req.Context().Err()
@@ -281,7 +301,7 @@ func TestUnansweredWatchDelaysNoOther(t *testing.T) {
 
 func TestReconnectingEndsWithItsRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rt := newReconnecting(clock.RealClock{}).wrap(roundTripper(func(*http.Request) (*http.Response, error) {
+		rt := newPool(t, newTransport(), roundTripper(func(*http.Request) (*http.Response, error) {
 			return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 		}))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -336,7 +356,7 @@ func TestWatchesNeitherFailNorEndEarly(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
-				rt := newReconnecting(clock.RealClock{}).wrap(roundTripper(func(*http.Request) (*http.Response, error) {
+				rt := newPool(t, newTransport(), roundTripper(func(*http.Request) (*http.Response, error) {
 					return &http.Response{StatusCode: tt.code, Body: &brokenBody{start.Add(tt.after), tt.event, reset}}, nil
 				}))
 				req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://server/api/v1/pods"+tt.query, nil)
@@ -359,7 +379,7 @@ func TestWatchesNeitherFailNorEndEarly(t *testing.T) {
 func TestClosedWatchReturnsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		rt := newReconnecting(clock.RealClock{}).wrap(roundTripper(func(*http.Request) (*http.Response, error) {
+		rt := newPool(t, newTransport(), roundTripper(func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: http.StatusOK, Body: &brokenBody{start, "", io.ErrUnexpectedEOF}}, nil
 		}))
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://server/api/v1/pods?watch=true", nil)

@@ -1,357 +1,224 @@
 package freshness
 
 import (
+	"bytes"
 	"context"
 	"io"
-	"net"
-	"net/http"
-	"net/http/httptrace"
-	"strings"
-	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/util/connrotation"
-	"k8s.io/utils/clock"
+	"k8s.io/klog/v2"
 
 	"minikcm/internal/timing"
 )
 
-// Streams knows every open watch of the informers' clients, and what was heard of each type on all watches and lists so far: a new
-// attempt knows what those before it did. Each client gets a [Link].
-//
-// Safe for concurrent use.
-type Streams struct {
-	clock   clock.PassiveClock
-	metrics *Metrics
+const (
+	// streamPatience is the longest time without a byte in a streaming list that is not complete. Streams are known to stall without an error
+	// (kubernetes/kubernetes issue 140890). client-go then waits for ever.
+	streamPatience = time.Minute
+	// minWatchAge is the age of a watch before its end is reported. client-go v0.37 (VeryShortWatchError) lists again, with back-off, after a
+	// watch that ended within 1 s and delivered nothing. Storing a streamed list takes a little longer.
+	minWatchAge = 1250 * time.Millisecond
+)
 
-	lock  sync.Mutex
-	open  map[*stream]struct{}
-	known map[watchTarget]hearing
-}
+// endOfList is part of the bookmark that ends a streaming list, in JSON, CBOR and protobuf alike.
+var endOfList = []byte(metav1.InitialEventsAnnotationKey)
 
-// NewStreams returns a registry without streams.
-func NewStreams(clk clock.PassiveClock, m *Metrics) *Streams {
-	return &Streams{clock: clk, metrics: m, open: map[*stream]struct{}{}, known: map[watchTarget]hearing{}}
-}
-
-// Link is the way of one client to the API server, on connections of its own: set rest.Config.Wrap(link.Wrap) and
-// rest.Config.Dial = link.Dial on that client's config, and on no other.
-type Link struct {
-	streams *Streams
-	dialer  *connrotation.Dialer
-	feeds   bool // lists are not counted
-
-	heard time.Time // last byte of any watch or list; under the lock of Streams
-}
-
-// Link returns a link that has no connection yet.
-func (s *Streams) Link() *Link {
-	dialer := &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second} // as client-go's own
-	return &Link{streams: s, dialer: connrotation.NewDialer(dialer.DialContext)}
-}
-
-// Wrap listens to the watches and lists that go through rt. It fits rest.Config.Wrap.
-func (l *Link) Wrap(rt http.RoundTripper) http.RoundTripper {
-	return &streamTransport{link: l, next: rt}
-}
-
-// Dial opens a connection that Streams can close when everything on the link has gone silent. It fits rest.Config.Dial.
-func (l *Link) Dial(ctx context.Context, network, address string) (net.Conn, error) {
-	return l.dialer.DialContext(ctx, network, address)
-}
-
-// watchTarget is what a watch request asks for.
-type watchTarget struct {
-	schema.GroupVersionResource
-	namespace string // "": all
-}
-
-// String is how logs and readiness name it.
-func (t watchTarget) String() string {
-	if t.namespace == "" {
-		return t.Resource
-	}
-	return t.Resource + " in " + t.namespace
-}
-
-// labels are those of its metrics.
-func (t watchTarget) labels() []string { return []string{t.Resource, t.namespace} }
-
-// hearing is what is known of the requests of one target.
-type hearing struct {
-	open bool // some watch is open, or asked for
-	// heard is when the last byte came, of whatever watch or list; zero if none ever did.
-	heard time.Time
-	// listing is when its reflector last asked for everything, or for a page of it; zero if it has gone on from a version since. Where a
-	// list ends that begins a stream, only its reader knows.
+// activity is the state of the requests of one target.
+type activity struct {
+	open     bool      // A watch is open, or requested.
+	lastByte time.Time // Of any watch or list. Zero before the first byte.
+	// listing is the time of the last request that read the whole collection, or a page. Zero once a watch has been resumed from a version.
 	listing time.Time
-	// answered is the last sign that the list is being worked on: a connection was found for it, an answer of whatever kind, a byte.
-	answered time.Time
-	link     *Link // of the last request
+	// lastProgress is the time of the last connection, response or byte of a request. A request that waits for a connection has no progress.
+	lastProgress time.Time
+	pool         *connectionPool // Of the last request.
+	// incompleteStreams counts the streaming lists since the last complete list. A stalled stream counts as maxIncompleteStreams.
+	incompleteStreams int
 }
 
-// with is h and other together.
-func (h hearing) with(other hearing) hearing {
-	return hearing{open: h.open || other.open, heard: timing.Later(h.heard, other.heard), listing: timing.Later(h.listing, other.listing), answered: timing.Later(h.answered, other.answered)}
-}
-
-// hear returns what is known of one target. A watch of all namespaces serves each of them.
-func (s *Streams) hear(target watchTarget) hearing {
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	var h hearing
-	for other, known := range s.known {
-		if other.serves(target) {
-			h = h.with(known)
+// activityOf returns the activity of one target, including watches of all namespaces.
+func (t *Transport) activityOf(target watchTarget) activity {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	var sum activity
+	for other, a := range t.types {
+		if other.includes(target) {
+			sum.lastByte, sum.listing = timing.Later(sum.lastByte, a.lastByte), timing.Later(sum.listing, a.listing)
+			sum.lastProgress = timing.Later(sum.lastProgress, a.lastProgress)
+			sum.incompleteStreams = max(sum.incompleteStreams, a.incompleteStreams)
 		}
 	}
-	for st := range s.open {
-		h.open = h.open || st.target.serves(target) && !st.closed
+	for s := range t.open {
+		sum.open = sum.open || s.includes(target)
 	}
-	return h
+	return sum
 }
 
-// serves says whether who asks for t gets all of other.
-func (t watchTarget) serves(other watchTarget) bool {
-	return t.GroupVersionResource == other.GroupVersionResource && (t.namespace == other.namespace || t.namespace == "")
+func (t *Transport) update(target watchTarget, change func(a *activity, now time.Time)) {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	a := t.types[target]
+	change(&a, t.clock.Now())
+	t.types[target] = a
 }
 
-// stream is one open watch, from the sending of its request.
-type stream struct {
-	target watchTarget
-	link   *Link
-	stop   context.CancelFunc
-	closed bool // by us: the reader sees the end of the stream, not an error; under the lock of Streams
+func (t *Transport) recordProgress(target watchTarget) {
+	t.update(target, func(a *activity, now time.Time) { a.lastProgress = now })
 }
 
-// reopen ends the watches of one target; their reflector opens new ones where they left off. If nothing has been heard after since on the link of the
-// target's last request, the connections of that link are closed too, so that the next watch takes another one. That is done even if no watch is open, as
-// between two tries of a watch that is refused. It reports whether there was a watch to end.
-func (s *Streams) reopen(target watchTarget, since time.Time) bool {
-	return s.end(target, func(l *Link) bool { return !l.heard.After(since) })
+// LastActivity returns the time of the last byte of a type, on watches and lists of all namespaces. It returns zero before the first byte.
+func (t *Transport) LastActivity(resource schema.GroupVersionResource) time.Time {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	return t.types[watchTarget{GroupVersionResource: resource}].lastByte
 }
 
-// leave is reopen with the connections closed whatever is heard on them.
-func (s *Streams) leave(target watchTarget) { s.end(target, func(*Link) bool { return true }) }
+// Reopen ends the watch of a type in all namespaces. Its reflector resumes the watch, on another connection if the client has received
+// nothing since. Reopen reports whether there was a watch to end.
+func (t *Transport) Reopen(resource schema.GroupVersionResource, since time.Time) bool {
+	return t.reopen(watchTarget{GroupVersionResource: resource}, since)
+}
 
-// end ends the watches of one target, and the connections of its link if that is useless. useless is called with the lock held.
-func (s *Streams) end(target watchTarget, useless func(*Link) bool) bool {
-	s.lock.Lock()
-	ended := false
-	for st := range s.open {
-		if st.target.serves(target) && !st.closed {
-			st.closed, ended = true, true
-			defer st.stop()
+// reopen ends the watches of one target, which their reflectors resume. If the client of the last request has received nothing after since,
+// its connections are closed too, so that the next watch takes another connection. The connections are closed even if no watch is open, as
+// between two attempts of a watch that is rejected.
+func (t *Transport) reopen(target watchTarget, since time.Time) (ended bool) {
+	t.lock.Lock()
+	for s := range t.open {
+		if s.includes(target) {
+			ended = true
+			delete(t.open, s)
+			defer s.cut()
 		}
 	}
-	closing := map[*Link]bool{}
-	for other, known := range s.known {
-		if other.serves(target) && known.link != nil && useless(known.link) {
-			closing[known.link] = true
+	silent := map[*connectionPool]bool{}
+	for other, a := range t.types {
+		if other.includes(target) && a.pool != nil && !a.pool.lastByte.After(since) {
+			silent[a.pool] = true
 		}
 	}
-	s.lock.Unlock()
+	t.lock.Unlock()
 	if ended {
-		s.metrics.reopened.WithLabelValues(target.labels()...).Inc()
+		t.metrics.reopened.WithLabelValues(target.labels()...).Inc()
 	}
-	for link := range closing {
-		defer link.dialer.CloseAll() // deferred last, so it runs before the streams are stopped: the requests that follow must find none of these connections
+	for pool := range silent {
+		defer pool.dialer.CloseAll() // Deferred last, to run first: the next requests must not find these connections.
 	}
 	return ended
 }
 
-// Heard is when the last byte of a type came, on watches and lists of all namespaces; zero: none ever did.
-func (s *Streams) Heard(resource schema.GroupVersionResource) time.Time {
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	return s.known[watchTarget{GroupVersionResource: resource}].heard
-}
-
-// Reopen ends the watch of a type in all namespaces; its reflector opens another, and goes on where it left off. If nothing has been heard on
-// its link since, that one takes another connection. It says whether there was a watch to end.
-func (s *Streams) Reopen(resource schema.GroupVersionResource, since time.Time) bool {
-	return s.reopen(watchTarget{GroupVersionResource: resource}, since)
-}
-
-// Forget drops what is known of a type that is no longer watched, and its metrics: types may come and go by the thousand.
-func (s *Streams) Forget(resource schema.GroupVersionResource) {
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	delete(s.known, watchTarget{GroupVersionResource: resource})
-	for other := range s.known {
-		if other.Resource == resource.Resource { // of another group, or version: they are not told apart
+// Forget drops the state and the metrics of a type that is no longer watched. Types may come and go by the thousand.
+func (t *Transport) Forget(resource schema.GroupVersionResource) {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	delete(t.types, watchTarget{GroupVersionResource: resource})
+	for other := range t.types {
+		if other.Resource == resource.Resource { // Series do not name the group and the version.
 			return
 		}
 	}
-	s.metrics.forget(resource.Resource)
+	t.metrics.forget(resource.Resource)
 }
 
-// update changes what is known of a target.
-func (s *Streams) update(target watchTarget, change func(h *hearing, now time.Time)) {
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	h := s.known[target]
-	change(&h, s.clock.Now())
-	s.known[target] = h
+// stream is the response to a request, from the time at which the request is sent.
+type stream struct {
+	io.ReadCloser
+	informerRequest
+	pool  *connectionPool
+	ctx   context.Context // Ends with Close.
+	close context.CancelFunc
+	cut   context.CancelFunc
+
+	accepted    bool // The response has a body of the type.
+	earliestEnd time.Time
+
+	complete bool // The list at the beginning of the stream.
+	stall    *time.Timer
+	tail     []byte // The last bytes of the list.
 }
 
-// asks notes a request.
-func (s *Streams) asks(r informerRequest, link *Link) {
-	s.update(r.watchTarget, func(h *hearing, now time.Time) {
-		h.link = link
-		if h.listing = now; r.resumes {
-			h.listing = time.Time{}
+// newStream registers a request that is about to be sent with the returned context.
+func (p *connectionPool) newStream(ctx context.Context, r informerRequest) (*stream, context.Context) {
+	s := &stream{informerRequest: r, pool: p, earliestEnd: p.clock.Now().Add(minWatchAge), complete: !r.watch || r.resumes}
+	s.ctx, s.close = context.WithCancel(ctx)
+	ctx, s.cut = context.WithCancel(s.ctx)
+	s.stall = time.AfterFunc(streamPatience, s.stalled)
+	if !r.streams {
+		s.stall.Stop()
+	}
+	p.update(r.watchTarget, func(a *activity, now time.Time) {
+		a.pool, a.listing = p, now
+		if r.resumes { // From the version of a complete list.
+			a.listing, a.incompleteStreams = time.Time{}, 0
+		}
+		if r.watch {
+			p.open[s] = struct{}{}
 		}
 	})
+	return s, ctx
 }
 
-// answered notes that a request is being worked on.
-func (s *Streams) answered(target watchTarget) {
-	s.update(target, func(h *hearing, now time.Time) { h.answered = now })
-}
-
-// heard notes that bytes have arrived.
-func (s *Streams) heard(target watchTarget, link *Link) {
-	s.update(target, func(h *hearing, now time.Time) { h.heard, h.answered, link.heard = now, now, now })
-}
-
-func (s *Streams) add(st *stream) {
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	s.open[st] = struct{}{}
-}
-
-func (s *Streams) remove(st *stream) {
-	st.stop()
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	delete(s.open, st)
-}
-
-// wasClosed says whether we have closed a stream.
-func (s *Streams) wasClosed(st *stream) bool {
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	return st.closed
-}
-
-// streamTransport registers the watches that pass it.
-type streamTransport struct {
-	link *Link
-	next http.RoundTripper
-}
-
-// WrappedRoundTripper lets client-go find the TLS settings below.
-func (t *streamTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
-
-// RoundTrip implements http.RoundTripper.
-func (t *streamTransport) RoundTrip(req *http.Request) (*http.Response, error) {
-	r, ok := informerRequestOf(req)
-	if !ok {
-		return t.next.RoundTrip(req)
+// stalled cuts a streaming list.
+func (s *stream) stalled() {
+	if s.ctx.Err() != nil {
+		return
 	}
-	streams := t.link.streams
-	streams.asks(r, t.link)
-	ctx, stop := context.WithCancel(req.Context())
-	st := &stream{target: r.watchTarget, link: t.link, stop: stop}
-	if r.watch {
-		streams.add(st)
-	}
-	// A request that waits for a connection is not being worked on, however long that takes.
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { streams.answered(r.watchTarget) }})
-	resp, err := t.next.RoundTrip(req.WithContext(ctx))
-	if err != nil {
-		streams.remove(st)
-		return nil, err
-	}
-	streams.answered(r.watchTarget)
-	if r.begins && !t.link.feeds && resp.StatusCode == http.StatusOK {
-		streams.metrics.lists.WithLabelValues(append(r.labels(), r.form())...).Inc()
-	}
-	resp.Body = &streamBody{ReadCloser: resp.Body, streams: streams, stream: st, refused: resp.StatusCode != http.StatusOK}
-	return resp, nil
+	s.pool.update(s.watchTarget, func(a *activity, _ time.Time) { a.incompleteStreams = maxIncompleteStreams })
+	klog.FromContext(s.ctx).Info("Streaming list stalls, falling back to a plain list", "watch", s.watchTarget.String(), "duration", streamPatience)
+	s.cut()
 }
 
-// streamBody listens to a watch or a list.
-type streamBody struct {
-	io.ReadCloser
-	streams *Streams
-	stream  *stream
-	refused bool // why is said in it, and nothing of the type
+// Read implements io.Reader. A watch ends neither early nor with an error, so its reflector resumes the watch.
+func (s *stream) Read(p []byte) (int, error) {
+	n, err := s.ReadCloser.Read(p)
+	if n > 0 && s.accepted {
+		s.pool.update(s.watchTarget, func(a *activity, now time.Time) { a.lastByte, a.lastProgress, s.pool.lastByte = now, now, now })
+		s.readList(p[:n])
+	}
+	switch {
+	case err == nil || !s.watch || !s.accepted || s.ctx.Err() != nil:
+		return n, err
+	case n > 0:
+		return n, nil // The next Read fails again.
+	case timing.Sleep(s.ctx, s.pool.clock, s.earliestEnd.Sub(s.pool.clock.Now())):
+		return 0, io.EOF
+	}
+	return 0, err
 }
 
-// Read implements io.Reader. A stream we closed ends like one the server closed: a reflector then goes on
-// from the version it has reached, while after an error it would list anew.
-func (b *streamBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if n > 0 && !b.refused {
-		b.streams.heard(b.stream.target, b.stream.link)
+// readList looks for the end of the list in the next bytes.
+func (s *stream) readList(p []byte) {
+	if s.complete {
+		return
 	}
-	if err != nil && b.streams.wasClosed(b.stream) {
-		err = io.EOF
+	s.earliestEnd = s.pool.clock.Now().Add(minWatchAge)
+	if !s.streams {
+		return
 	}
-	return n, err
+	s.stall.Reset(streamPatience)
+	seam := append(s.tail, p[:min(len(p), len(endOfList))]...)
+	if s.complete = bytes.Contains(seam, endOfList) || bytes.Contains(p, endOfList); s.complete {
+		s.stall.Stop()
+		return
+	}
+	if len(p) > len(endOfList) {
+		seam = append(s.tail[:0], p[len(p)-len(endOfList):]...)
+	}
+	s.tail = seam[max(0, len(seam)-len(endOfList)):]
 }
 
 // Close implements io.Closer.
-func (b *streamBody) Close() error {
-	err := b.ReadCloser.Close()
-	b.streams.remove(b.stream)
-	return err
+func (s *stream) Close() error {
+	defer s.end()
+	return s.ReadCloser.Close()
 }
 
-// informerRequest is what a request of an informer asks for.
-type informerRequest struct {
-	watchTarget
-	watch   bool // the answer is a stream
-	resumes bool // it goes on from a version; all others are of everything there is
-	begins  bool // it is the first of a list
-}
-
-// form is how a list comes.
-func (r informerRequest) form() string {
-	if r.watch {
-		return listStreamed
-	}
-	return listPaged
-}
-
-// informerRequestOf reads a request. It is false for what is no list and no watch of a type.
-func informerRequestOf(req *http.Request) (informerRequest, bool) {
-	target, ok := collection(req.URL.Path)
-	if !ok || req.Method != http.MethodGet {
-		return informerRequest{}, false
-	}
-	query := req.URL.Query()
-	version := query.Get("resourceVersion")
-	r := informerRequest{watchTarget: target, watch: query.Get("watch") == "true" || query.Get("watch") == "1"}
-	r.resumes = r.watch && version != "" && version != "0" && query.Get("sendInitialEvents") != "true"
-	r.begins = !r.resumes && query.Get("continue") == ""
-	return r, true
-}
-
-// collection tells which type a path lists: [prefix]/api/v1 or /apis/group/version, then [/namespaces/x]/resource.
-func collection(path string) (watchTarget, bool) {
-	parts := strings.Split(strings.Trim(path, "/"), "/")
-	var target watchTarget
-	for len(parts) > 0 && parts[0] != "api" && parts[0] != "apis" {
-		parts = parts[1:] // the path of a server behind a proxy
-	}
-	switch {
-	case len(parts) >= 3 && parts[0] == "api":
-		target.Version, parts = parts[1], parts[2:]
-	case len(parts) >= 4 && parts[0] == "apis":
-		target.Group, target.Version, parts = parts[1], parts[2], parts[3:]
-	default:
-		return watchTarget{}, false
-	}
-	if len(parts) == 3 && parts[0] == "namespaces" {
-		target.namespace, parts = parts[1], parts[2:]
-	}
-	if len(parts) != 1 {
-		return watchTarget{}, false
-	}
-	target.Resource = parts[0]
-	return target, true
+func (s *stream) end() {
+	s.close()
+	s.stall.Stop()
+	s.pool.lock.Lock()
+	defer s.pool.lock.Unlock()
+	delete(s.pool.open, s)
 }

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -20,7 +19,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/utils/clock"
 )
 
 var (
@@ -28,30 +26,28 @@ var (
 	leaseResource = coordinationv1.SchemeGroupVersion.WithResource("leases")
 )
 
-func TestInformerRequestOf(t *testing.T) {
+func TestParseRequest(t *testing.T) {
 	pods, leases := watchTarget{podResource, ""}, watchTarget{leaseResource, ""}
 	for _, tt := range []struct {
 		name, url string
 		want      informerRequest
-		ok        bool
 	}{
-		{"a watch that goes on", "/api/v1/pods?watch=true&resourceVersion=7", informerRequest{pods, true, true, false}, true},
-		{"client-go's older spelling", "/api/v1/pods?watch=1&resourceVersion=7", informerRequest{pods, true, true, false}, true},
-		{"a watch that begins with what there is", "/api/v1/pods?watch=true&resourceVersion=0", informerRequest{pods, true, false, true}, true},
-		{"a streaming list", "/api/v1/pods?watch=true&resourceVersion=7&sendInitialEvents=true", informerRequest{pods, true, false, true}, true},
-		{"a list", "/api/v1/pods?limit=500", informerRequest{pods, false, false, true}, true},
-		{"its next page", "/api/v1/pods?limit=500&continue=x", informerRequest{pods, false, false, false}, true},
-		{"a group", "/apis/coordination.k8s.io/v1/leases?allowWatchBookmarks=true", informerRequest{leases, false, false, true}, true},
-		{"one namespace", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases", informerRequest{watchTarget{leaseResource, "kube-system"}, false, false, true}, true},
-		{"namespaces themselves", "/api/v1/namespaces", informerRequest{watchTarget{schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, ""}, false, false, true}, true},
-		{"behind a prefix", "/clusters/one/api/v1/pods", informerRequest{pods, false, false, true}, true},
-		{"not a resource", "/healthz?watch=true", informerRequest{}, false},
-		{"cut short", "/apis/apps?watch=true", informerRequest{}, false},
+		{"a watch that goes on", "/api/v1/pods?watch=true&resourceVersion=7", informerRequest{pods, true, true, false, false}},
+		{"client-go's older spelling", "/api/v1/pods?watch=1&resourceVersion=7", informerRequest{pods, true, true, false, false}},
+		{"a watch that begins with what there is", "/api/v1/pods?watch=true&resourceVersion=0", informerRequest{pods, true, false, true, false}},
+		{"a streaming list", "/api/v1/pods?watch=true&resourceVersion=7&sendInitialEvents=true", informerRequest{pods, true, false, true, true}},
+		{"a list", "/api/v1/pods?limit=500", informerRequest{pods, false, false, true, false}},
+		{"its next page", "/api/v1/pods?limit=500&continue=x", informerRequest{pods, false, false, false, false}},
+		{"a group", "/apis/coordination.k8s.io/v1/leases?allowWatchBookmarks=true", informerRequest{leases, false, false, true, false}},
+		{"one namespace", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases", informerRequest{watchTarget{leaseResource, "kube-system"}, false, false, true, false}},
+		{"namespaces themselves", "/api/v1/namespaces", informerRequest{watchTarget{schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, ""}, false, false, true, false}},
+		{"behind a prefix", "/clusters/one/api/v1/pods", informerRequest{pods, false, false, true, false}},
+		{"not a resource", "/healthz?watch=true", informerRequest{}},
+		{"cut short", "/apis/apps?watch=true", informerRequest{}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			req := httptest.NewRequest(http.MethodGet, "https://host"+tt.url, nil)
-			if got, ok := informerRequestOf(req); got != tt.want || ok != tt.ok {
-				t.Errorf("informerRequestOf(%s) = %+v, %v; want %+v, %v", tt.url, got, ok, tt.want, tt.ok)
+			if got := parseRequest(httptest.NewRequest(http.MethodGet, "https://host"+tt.url, nil).URL); got != tt.want {
+				t.Errorf("parseRequest(%s) = %+v; want %+v", tt.url, got, tt.want)
 			}
 		})
 	}
@@ -150,18 +146,19 @@ func TestReopenedWatchGoesOnWhereItWas(t *testing.T) {
 			s.EnableHTTP2 = true
 			s.StartTLS()
 			t.Cleanup(func() { s.CloseClientConnections(); s.Close() }) // after the informer's
-			metrics := NewMetrics(prometheus.NewRegistry())
-			streams := NewStreams(clock.RealClock{}, metrics)
-			informer := s.informer(t, streams)
+			transport := newTransport()
+			informer := s.informer(t, transport)
 			target := watchTarget{leaseResource, "kube-system"}
-			eventually(t, "a stream that was heard", func() bool { h := streams.hear(target); return h.open && !h.heard.IsZero() })
+			eventually(t, "a stream that was heard", func() bool { a := transport.activityOf(target); return a.open && !a.lastByte.IsZero() })
 			time.Sleep(2500 * time.Millisecond) // a reflector lists again after a watch that brought nothing within a second
 
 			since := time.Now().Add(-tt.since)
 			if tt.other {
-				streams.add(&stream{target: watchTarget{podResource, ""}, link: streams.Link(), stop: func() {}})
+				pods := get(t, newPool(t, transport, roundTripper(func(*http.Request) (*http.Response, error) { return answer(http.StatusOK, "{}"), nil })), plainWatch)
+				_, _ = pods.Body.Read(make([]byte, 1))
+				defer pods.Body.Close()
 			}
-			if !streams.reopen(target, since) {
+			if !transport.reopen(target, since) {
 				t.Fatal("there was no watch to reopen")
 			}
 			eventually(t, "a second watch", func() bool { asked, _, _ := s.requests(); return len(asked) == 2 })
@@ -170,22 +167,25 @@ func TestReopenedWatchGoesOnWhereItWas(t *testing.T) {
 			}
 			s.send(`{"type":"ADDED","object":` + leaseJSON("x", 6, "") + `}`)
 			eventually(t, "the event of the new watch", func() bool { return informer.LastSyncResourceVersion() == "6" })
-			if got := testutil.ToFloat64(metrics.reopened.WithLabelValues("leases", "kube-system")); got != 1 {
+			if got := testutil.ToFloat64(transport.metrics.reopened.WithLabelValues("leases", "kube-system")); got != 1 {
 				t.Errorf("reopenings = %v, want 1", got)
 			}
-			before := streams.hear(target).heard
+			before := transport.activityOf(target).lastByte
 			s.send(`{"type":"BOOKMARK","object":` + leaseJSON("", 9, "") + `}`)
-			eventually(t, "a bookmark to be heard", func() bool { return streams.hear(target).heard.After(before) })
+			eventually(t, "a bookmark to be heard", func() bool { return transport.activityOf(target).lastByte.After(before) })
 		})
 	}
 }
 
-// informer runs an informer of Leases through streams until the test ends.
-func (s *watchServer) informer(t *testing.T, streams *Streams) cache.SharedIndexInformer {
+// informer runs an informer of Leases on a client of transport until the test ends.
+func (s *watchServer) informer(t *testing.T, transport *Transport) cache.SharedIndexInformer {
 	t.Helper()
-	link := streams.Link()
-	client, err := kubernetes.NewForConfig(&rest.Config{Host: s.URL, Dial: link.Dial, WrapTransport: link.Wrap,
-		TLSClientConfig: rest.TLSClientConfig{Insecure: true}, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
+	cfg, http, err := transport.Client(&rest.Config{Host: s.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true},
+		ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := kubernetes.NewForConfigAndClient(cfg, http)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,18 +204,18 @@ func (s *watchServer) informer(t *testing.T, streams *Streams) cache.SharedIndex
 }
 
 func TestStreamsForgetClosedWatches(t *testing.T) {
-	streams := NewStreams(clock.RealClock{}, NewMetrics(prometheus.NewRegistry()))
+	transport := newTransport()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		json.NewEncoder(w).Encode("x")
 	}))
 	defer server.Close()
-	client := &http.Client{Transport: streams.Link().Wrap(http.DefaultTransport)}
+	client := &http.Client{Transport: newPool(t, transport, http.DefaultTransport)}
 	for range 3 {
 		resp, err := client.Get(server.URL + "/api/v1/pods?watch=true")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !streams.hear(watchTarget{podResource, "any"}).open {
+		if !transport.activityOf(watchTarget{podResource, "any"}).open {
 			t.Error("an open watch is not known")
 		}
 		if _, err := bufio.NewReader(resp.Body).ReadString('\n'); err != nil {
@@ -226,8 +226,8 @@ func TestStreamsForgetClosedWatches(t *testing.T) {
 		}
 		resp.Body.Close()
 	}
-	if len(streams.open) != 0 || streams.reopen(watchTarget{podResource, ""}, time.Now()) {
-		t.Errorf("%d watches still known after they were closed", len(streams.open))
+	if len(transport.open) != 0 || transport.reopen(watchTarget{podResource, ""}, time.Now()) {
+		t.Errorf("%d watches still known after they were closed", len(transport.open))
 	}
 }
 
@@ -237,15 +237,15 @@ func TestReopenedWatchThatIsRefusedTakesAnotherConnection(t *testing.T) {
 	target := watchTarget{podResource, ""}
 	for _, tt := range []struct {
 		name  string
-		again func(*Streams)
+		again func(*Transport)
 		want  int // connections
 	}{
-		{"nothing is heard", func(s *Streams) { s.reopen(target, time.Now().Add(time.Minute)) }, 2},
-		{"something is heard", func(s *Streams) { s.reopen(target, time.Now().Add(-time.Minute)) }, 1},
-		{"whatever is heard", func(s *Streams) { s.leave(target) }, 2},
+		{"nothing is heard", func(s *Transport) { s.reopen(target, time.Now().Add(time.Minute)) }, 2},
+		{"something is heard", func(s *Transport) { s.reopen(target, time.Now().Add(-time.Minute)) }, 1},
+		{"whatever is heard", func(s *Transport) { s.reopen(target, time.Now().Add(time.Hour)) }, 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			streams := NewStreams(clock.RealClock{}, NewMetrics(prometheus.NewRegistry()))
+			transport := newTransport()
 			conns := map[string]bool{}
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				conns[r.RemoteAddr] = true
@@ -253,10 +253,12 @@ func TestReopenedWatchThatIsRefusedTakesAnotherConnection(t *testing.T) {
 					_, _ = io.WriteString(w, "{}")
 					return
 				}
-				http.Error(w, "sick", http.StatusServiceUnavailable)
+				http.Error(w, "sick", http.StatusForbidden) // A 5xx response would be held.
 			}))
-			link := streams.Link()
-			client := &http.Client{Transport: link.Wrap(&http.Transport{DialContext: link.Dial})}
+			_, client, err := transport.Client(&rest.Config{Host: server.URL}, false)
+			if err != nil {
+				t.Fatal(err)
+			}
 			for range 2 {
 				for _, path := range []string{"/api/v1/nodes?watch=true&resourceVersion=7", "/api/v1/pods?watch=true&resourceVersion=7"} {
 					resp, err := client.Get(server.URL + path)
@@ -266,7 +268,7 @@ func TestReopenedWatchThatIsRefusedTakesAnotherConnection(t *testing.T) {
 					_, _ = io.ReadAll(resp.Body)
 					resp.Body.Close()
 				}
-				tt.again(streams)
+				tt.again(transport)
 			}
 			server.Close()
 			if len(conns) != tt.want {

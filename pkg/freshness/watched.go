@@ -18,9 +18,6 @@ import (
 // listTimeout bounds one metadata list. An API server that needs longer is not one to be judged by.
 const listTimeout = 10 * time.Second
 
-// pageSize of a whole list: client-go's default.
-const pageSize = 500
-
 // recentTimeout bounds a look at what has happened of late. The API server ends such a watch after recentFor, and sends a bookmark 2 s
 // before that: then it is known that there is nothing more.
 const (
@@ -77,9 +74,9 @@ func (k *keeper) look(ctx context.Context) {
 	}
 	k.aim(now)
 	k.miss(now)
-	h := k.monitor.deps.Streams.hear(k.target)
+	h := k.monitor.deps.Transport.activityOf(k.target)
 	k.tell(h, now)
-	if silence := k.monitor.cfg.Silence; !k.barred.IsZero() && now.Sub(k.barred) >= silence && now.Sub(h.heard) >= silence {
+	if silence := k.monitor.cfg.Silence; !k.barred.IsZero() && now.Sub(k.barred) >= silence && now.Sub(h.lastByte) >= silence {
 		k.enter(ctx, stale, now) // another replica may have the right
 		k.monitor.setStale(ctx, suspicion{target: k.target}, "its lists are forbidden and its watch is silent")
 	}
@@ -181,10 +178,10 @@ func (k *keeper) miss(now time.Time) {
 }
 
 // tell tells the metrics.
-func (k *keeper) tell(h hearing, now time.Time) {
+func (k *keeper) tell(h activity, now time.Time) {
 	silence, behind := 0.0, 0.0
-	if !h.heard.IsZero() {
-		silence = max(0, now.Sub(h.heard).Seconds()) // something may have been heard after now was read
+	if !h.lastByte.IsZero() {
+		silence = max(0, now.Sub(h.lastByte).Seconds()) // something may have been heard after now was read
 	}
 	if k.goal != "" {
 		behind = now.Sub(k.goalSince).Seconds()
@@ -197,7 +194,7 @@ func (k *keeper) tell(h hearing, now time.Time) {
 }
 
 // sight collects what decides about the next state.
-func (k *keeper) sight(h hearing, now time.Time) sight {
+func (k *keeper) sight(h activity, now time.Time) sight {
 	switch {
 	case !h.listing.After(k.before): // the list has come, or there is none
 		k.relists = time.Time{}
@@ -210,7 +207,7 @@ func (k *keeper) sight(h hearing, now time.Time) sight {
 		lasts:    now.Sub(k.since),
 		still:    now.Sub(k.moved),
 		compared: now.Sub(k.compared),
-		listing:  !k.relists.IsZero() && now.Sub(k.relists) < k.monitor.cfg.Relist && now.Sub(h.answered) < k.monitor.cfg.Silence,
+		listing:  !k.relists.IsZero() && now.Sub(k.relists) < k.monitor.cfg.Relist && now.Sub(h.lastProgress) < k.monitor.cfg.Silence,
 	}
 }
 
@@ -237,18 +234,18 @@ func (k *keeper) reason() string {
 }
 
 // reopen gives the watch another chance, on another connection if nothing at all has come on this one for cfg.Silence.
-func (k *keeper) reopen(ctx context.Context, h hearing, now time.Time) {
-	klog.FromContext(ctx).Info("Reopening a watch that does not deliver", "watch", k.target.String(), "heard", h.heard, "reason", k.reason())
-	k.monitor.deps.Streams.reopen(k.target, now.Add(-k.monitor.cfg.Silence))
+func (k *keeper) reopen(ctx context.Context, h activity, now time.Time) {
+	klog.FromContext(ctx).Info("Reopening a watch that does not deliver", "watch", k.target.String(), "heard", h.lastByte, "reason", k.reason())
+	k.monitor.deps.Transport.reopen(k.target, now.Add(-k.monitor.cfg.Silence))
 	k.roused = now
 }
 
 // leave gives the watch another chance on another connection, though others may go on on this one: it may lead to an API server that has nothing for this type only.
 // Whatever else is on it has to take another one, too: watches are resumed where they were, lists begin anew. So that is done once in cfg.Relist, the time that
 // a list gets.
-func (k *keeper) leave(ctx context.Context, h hearing, now time.Time) {
-	klog.FromContext(ctx).Info("Reopening a watch that does not deliver on another connection", "watch", k.target.String(), "heard", h.heard, "reason", k.reason())
-	k.monitor.deps.Streams.leave(k.target)
+func (k *keeper) leave(ctx context.Context, h activity, now time.Time) {
+	klog.FromContext(ctx).Info("Reopening a watch that does not deliver on another connection", "watch", k.target.String(), "heard", h.lastByte, "reason", k.reason())
+	k.monitor.deps.Transport.reopen(k.target, now.Add(time.Hour))
 	k.roused = now
 }
 
@@ -340,6 +337,6 @@ func (k *keeper) recent(ctx context.Context, since string) (diff difference, ver
 func (k *keeper) page(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	defer func() { k.tell(k.monitor.deps.Streams.hear(k.target), k.monitor.clock.Now()) }()
+	defer func() { k.tell(k.monitor.deps.Transport.activityOf(k.target), k.monitor.clock.Now()) }()
 	return k.monitor.deps.Metadata.Resource(k.Resource).Namespace(k.Namespace).List(ctx, options)
 }

@@ -22,15 +22,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
 
 	"minikcm/pkg/freshness"
 )
 
-// world is an API server as Monitor sees it, with one resource, and a cache that follows it by a watch
-// through Streams.
+// world is an API server with one resource, and a cache that follows the resource by a watch through a Transport.
 type world struct {
 	metadata.ResourceInterface // what Monitor does not use
-	streams                    *freshness.Streams
+	transport                  *freshness.Transport
+	client                     http.RoundTripper // of the cache
 	registry                   *prometheus.Registry
 
 	lock    sync.Mutex
@@ -122,6 +123,12 @@ func (w *world) RoundTrip(req *http.Request) (*http.Response, error) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	w.asked, w.pipe = w.asked+1, pipe
+	if req.URL.Query().Get("sendInitialEvents") == "true" {
+		return &http.Response{StatusCode: 200, Body: struct {
+			io.Reader
+			io.Closer
+		}{io.MultiReader(strings.NewReader(metav1.InitialEventsAnnotationKey), r), r}}, nil
+	}
 	return &http.Response{StatusCode: 200, Body: r}, nil
 }
 
@@ -136,7 +143,7 @@ func (w *world) follow(ctx context.Context, path string) {
 			continue
 		}
 		req, _ := http.NewRequestWithContext(ctx, "GET", "http://host"+path+"?watch=true&"+query, nil)
-		resp, err := w.streams.Link().Wrap(w).RoundTrip(req)
+		resp, err := w.client.RoundTrip(req)
 		if err != nil {
 			time.Sleep(250 * time.Millisecond)
 			continue
@@ -196,9 +203,10 @@ func observeWorld(t *testing.T, e *Elector, w *world, resources ...freshness.Wat
 	t.Helper()
 	w.registry = prometheus.NewRegistry()
 	metrics := freshness.NewMetrics(w.registry)
-	w.streams = freshness.NewStreams(realClock, metrics)
+	w.transport = freshness.NewTransport(realClock, metrics)
+	w.client = w.newClient(t, w)
 	l := freshness.New(freshness.Config{}, freshness.Deps{
-		Metadata: w, Streams: w.streams, Election: e, Metrics: metrics, LeaseNamespace: e.cfg.Namespace, RetryPeriod: e.cfg.RetryPeriod,
+		Metadata: w, Transport: w.transport, Election: e, Metrics: metrics, LeaseNamespace: e.cfg.Namespace, RetryPeriod: e.cfg.RetryPeriod,
 	}, resources)
 	ctx, cancel := context.WithCancel(t.Context())
 	var done sync.WaitGroup
@@ -210,6 +218,15 @@ func observeWorld(t *testing.T, e *Elector, w *world, resources ...freshness.Wat
 	done.Go(func() { w.ended = l.Run(ctx) })
 	t.Cleanup(func() { cancel(); done.Wait() })
 	return l
+}
+
+func (w *world) newClient(t *testing.T, server http.RoundTripper) http.RoundTripper {
+	t.Helper()
+	_, client, err := w.transport.Client(&rest.Config{Host: "http://host", Transport: server}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client.Transport
 }
 
 func (w *world) pods() freshness.Watched {
@@ -386,7 +403,7 @@ func TestSlowRelistIsNotStaleness(t *testing.T) {
 			w.objects = append(w.objects, object("b", "2", strconv.Itoa(w.version+1)))
 		})
 		w.cut()
-		lists := w.streams.Link().Wrap(roundTrip(func(*http.Request) (*http.Response, error) {
+		lists := w.newClient(t, roundTrip(func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: http.StatusTooManyRequests, Body: http.NoBody}, nil
 		}))
 		for range 16 { // 8 minutes

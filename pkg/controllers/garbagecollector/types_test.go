@@ -109,16 +109,16 @@ func (w *apiWorld) separate() {
 
 func (w *apiWorld) start(t *testing.T) {
 	t.Helper()
-	line := freshness.NewLine(clock.RealClock{}, freshness.NewMetrics(prometheus.NewRegistry()))
+	transport := freshness.NewTransport(clock.RealClock{}, freshness.NewMetrics(prometheus.NewRegistry()))
 	made := false
 	direct := func() (*rest.Config, *http.Client, error) {
 		if made && w.noWay.Load() { // but discovery has one
 			return nil, nil, errors.New("no way")
 		}
 		made = true
-		return line.FeedClient(w.api.Config())
+		return transport.FeedClient(w.api.Config())
 	}
-	w.caches = caches.New(fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "node-uid"}}), caches.Config{Name: t.Name(), Direct: direct, Line: line})
+	w.caches = caches.New(fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "node-uid"}}), caches.Config{Name: t.Name(), Direct: direct, Transport: transport})
 	if _, err := w.caches.Nodes(); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,252 @@
+package freshness
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+	"golang.org/x/time/rate"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/connrotation"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"minikcm/internal/timing"
+)
+
+const (
+	// reconnectPause is the pause between connection attempts of one client. Reflectors would wait up to 30 s.
+	reconnectPause = 750 * time.Millisecond
+	// connectTimeout is the longest time for which a request keeps other requests of the same client from connecting.
+	connectTimeout = time.Second
+	// maxErrorPause and errorPatience bound the retries of a watch after 5xx responses. After that the reflector gets the response, and lists.
+	maxErrorPause = 3 * time.Second
+	errorPatience = 2 * time.Minute
+	// retriesPerSecond bounds the retries of all watches after 5xx responses. 350 watches are retried within 5 s.
+	retriesPerSecond = 80
+	// pauseJitter spreads requests that failed together.
+	pauseJitter = 0.25
+	// pageSize is the number of objects in a page of a plain list. A list in one response would be held twice, encoded and decoded.
+	pageSize = 2000
+	// maxIncompleteStreams is how many streaming lists of a type in a row may end before the list is complete, as behind a proxy that ends
+	// long responses.
+	maxIncompleteStreams = 2
+)
+
+// errExpired replaces the 410 Gone of a page that is not the first. After a 410 a reflector requests everything in one response. After any
+// other error the reflector begins a new list in pages.
+var errExpired = errors.New("the list expired while its pages were read")
+
+// Transport connects informers with the API server. An informer sees an absent API server as a slow API server, without an error, a
+// back-off or a new list:
+//
+//  1. A request is held until a connection can be made. A watch is held for two minutes while the API server returns 5xx. The requests of
+//     one client connect in turn, so that one of them probes an API server that is away.
+//  2. The connection errors of a watch are turned into the end of the watch, which the reflector resumes.
+//  3. A streaming list that stalls is cut. Its type is then listed in pages.
+//
+// Transport also records the last activity of each type over all requests, and reopens watches. Safe for concurrent use.
+type Transport struct {
+	clock       clock.WithTicker
+	metrics     *Metrics
+	retries     *rate.Limiter
+	unreachable atomic.Bool // Limits the log to one line when the API server goes, and one line when the API server is back.
+
+	lock  sync.Mutex
+	open  map[*stream]struct{}
+	types map[watchTarget]activity
+}
+
+// NewTransport returns a transport without clients.
+func NewTransport(clk clock.WithTicker, m *Metrics) *Transport {
+	return &Transport{clock: clk, metrics: m, retries: rate.NewLimiter(retriesPerSecond, 1),
+		open: map[*stream]struct{}{}, types: map[watchTarget]activity{}}
+}
+
+// Client returns a copy of cfg and an HTTP client with connections of its own. The transport wraps authentication: a request that was held
+// carries the credentials that are valid when the request is sent. With coalesce, events in quick succession are read together, up to
+// 75 ms late.
+func (t *Transport) Client(cfg *rest.Config, coalesce bool) (*rest.Config, *http.Client, error) {
+	return t.newClient(cfg, coalesce, false)
+}
+
+// FeedClient is Client for types that come and go. Their lists are not counted.
+func (t *Transport) FeedClient(cfg *rest.Config) (*rest.Config, *http.Client, error) {
+	return t.newClient(cfg, false, true)
+}
+
+func (t *Transport) newClient(cfg *rest.Config, coalesce, feeds bool) (_ *rest.Config, _ *http.Client, err error) {
+	dialer := &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second} // As client-go.
+	pool := &connectionPool{Transport: t, dialer: connrotation.NewDialer(dialer.DialContext), connecting: semaphore.NewWeighted(1), feeds: feeds}
+	cfg = rest.CopyConfig(cfg)
+	cfg.Dial = pool.dialer.DialContext
+	if coalesce {
+		cfg.Dial = coalesced(cfg.Dial)
+	}
+	if pool.next, err = rest.TransportFor(cfg); err != nil {
+		return nil, nil, fmt.Errorf("build the informers' client: %w", err)
+	}
+	return cfg, &http.Client{Transport: pool}, nil
+}
+
+// connectionPool is the round tripper of one client.
+type connectionPool struct {
+	*Transport
+	next       http.RoundTripper
+	dialer     *connrotation.Dialer
+	connecting *semaphore.Weighted
+	feeds      bool
+
+	lastByte time.Time // Under the lock of Transport.
+}
+
+// RoundTrip implements http.RoundTripper.
+func (p *connectionPool) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Method != http.MethodGet {
+		return p.next.RoundTrip(req)
+	}
+	r, logger := parseRequest(req.URL), klog.FromContext(req.Context())
+	if r.streams && p.activityOf(r.watchTarget).incompleteStreams >= maxIncompleteStreams {
+		logger.V(2).Info("Streaming lists stall or are cut, using a plain list", "watch", r.watchTarget.String())
+		return rejectStream(req), nil
+	}
+	if r.Resource != "" && !r.watch {
+		req = inPages(req)
+	}
+	var err error
+	failingSince := p.clock.Now()
+	for pause := reconnectPause; ; pause = min(2*pause, maxErrorPause) {
+		if p.connecting.Acquire(req.Context(), 1) != nil {
+			return nil, cmp.Or(err, req.Context().Err())
+		}
+		release := sync.OnceFunc(func() { p.connecting.Release(1) })
+		time.AfterFunc(connectTimeout, release)
+		sent := p.clock.Now()
+		var resp *http.Response
+		resp, err = p.send(req, r, release)
+		failed := resp != nil && resp.StatusCode >= http.StatusInternalServerError
+		if !failed {
+			failingSince = sent
+		}
+		switch {
+		case neverConnected(err):
+			pause = reconnectPause
+			if p.unreachable.CompareAndSwap(false, true) {
+				logger.Info("API server cannot be reached, caches are kept", "server", req.URL.Host, "reason", err.Error())
+			}
+		case r.resumes && isBroken(err):
+		case r.watch && failed && sent.Sub(failingSince) < errorPatience && !isTooLarge(resp):
+			_ = resp.Body.Close()
+		default:
+			release()
+			if err == nil && !failed && p.unreachable.CompareAndSwap(true, false) {
+				logger.Info("API server is back, watches are resumed", "server", req.URL.Host)
+			}
+			return resp, err
+		}
+		timing.Sleep(req.Context(), p.clock, wait.Jitter(pause, pauseJitter))
+		release()
+		if failed {
+			_ = p.retries.Wait(req.Context()) // Acquire returns the error of a context that has ended.
+		}
+	}
+}
+
+// send sends a request once, and calls connected when the request has a connection.
+func (p *connectionPool) send(req *http.Request, r informerRequest, connected func()) (*http.Response, error) {
+	s, ctx := p.newStream(req.Context(), r)
+	resp, err := p.next.RoundTrip(req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) {
+		connected()
+		p.recordProgress(r.watchTarget)
+	}})))
+	if err != nil {
+		s.end()
+		return nil, err
+	}
+	connected()
+	p.recordProgress(r.watchTarget)
+	s.ReadCloser, s.accepted, resp.Body = resp.Body, resp.StatusCode == http.StatusOK, s
+	if s.accepted && r.streams {
+		p.update(r.watchTarget, func(a *activity, _ time.Time) { a.incompleteStreams++ })
+	} else {
+		s.stall.Stop()
+	}
+	if s.accepted && r.firstPage && !p.feeds {
+		p.metrics.lists.WithLabelValues(append(r.labels(), r.form())...).Inc()
+	}
+	if resp.StatusCode == http.StatusGone && !r.watch && !r.firstPage {
+		_ = resp.Body.Close()
+		return nil, errExpired
+	}
+	return resp, nil
+}
+
+// inPages returns the request of a plain list as one of pages, which reflectors follow. The list is of the objects in etcd when the list
+// begins, because no other list has pages.
+func inPages(req *http.Request) *http.Request {
+	query := req.URL.Query()
+	query.Set("limit", strconv.Itoa(pageSize))
+	query.Del("resourceVersion")
+	query.Del("resourceVersionMatch")
+	out := req.Clone(req.Context())
+	out.URL.RawQuery = query.Encode()
+	return out
+}
+
+// rejectStream returns the response of an API server that cannot stream lists. client-go then sends a plain list.
+func rejectStream(req *http.Request) *http.Response {
+	body, _ := json.Marshal(metav1.Status{ // Strings and numbers can be marshalled.
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+		Status:   metav1.StatusFailure,
+		Code:     http.StatusUnprocessableEntity,
+		Reason:   metav1.StatusReasonInvalid,
+		Message:  "streaming lists of this type stall or are cut, use a plain list",
+	})
+	return &http.Response{
+		StatusCode: http.StatusUnprocessableEntity, Status: "422 Unprocessable Entity",
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header:  http.Header{"Content-Type": {"application/json"}},
+		Body:    io.NopCloser(bytes.NewReader(body)),
+		Request: req,
+	}
+}
+
+// isTooLarge reports whether a response rejects the requested resourceVersion. A reflector then lists without a version.
+func isTooLarge(resp *http.Response) bool {
+	if resp.StatusCode != http.StatusGatewayTimeout {
+		return false
+	}
+	head, _ := io.ReadAll(io.LimitReader(resp.Body, 8<<10)) // An incomplete body is not such a response.
+	resp.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(head), resp.Body), resp.Body}
+	return bytes.Contains(head, []byte(metav1.CauseTypeResourceVersionTooLarge))
+}
+
+// neverConnected reports whether a request failed before any part of the request was sent.
+func neverConnected(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
+}
+
+// isBroken reports whether a request failed because its connection did, or was cut by reopen.
+func isBroken(err error) bool {
+	return err != nil && (utilnet.IsProbableEOF(err) || utilnet.IsTimeout(err) || utilnet.IsConnectionReset(err) ||
+		utilnet.IsHTTP2ConnectionLost(err) || errors.Is(err, context.Canceled))
+}
