@@ -51,16 +51,13 @@ func (c *creator) allowed(ctx context.Context, t task, missing int, failed []*ca
 		logger.V(4).Info("Namespace is terminating, creating no pods") // its successor wakes us
 		return 0, 0
 	}
-	known := &t.throttle.failed
-	known.observeSpec(t.rs.Generation, t.rs.Status.ObservedGeneration, t.now)
-	held, delay := failedHold(failed, known.replaced, t.want(), known.specSince, t.now)
+	held, delay := failedBackoff(failed, t.want(), t.now)
 	if held == 0 {
-		known.complete(failed)
 		return missing, 0
 	}
-	logger.V(2).Info("Pods keep failing, their successors are created later", "failed", len(failed), "held", held, "delay", delay)
-	if known.reported != len(failed) {
-		known.reported = len(failed)
+	logger.V(2).Info("Pods fail soon after creation, delaying creates", "failed", held, "delay", delay)
+	if t.throttle.reportedFailures != held {
+		t.throttle.reportedFailures = held
 		c.recorder.Event(t.rs, corev1.EventTypeWarning, "BackOff", "Pods fail soon after they are created, their successors are created later")
 	}
 	return max(missing-held, 0), delay
@@ -150,7 +147,6 @@ type created struct {
 	outcome outcome.Outcome
 	pod     *caches.Pod // if done
 	err     error       // if not done
-	late    bool        // done, by an attempt before this one
 	foreign *removed    // done, but something changed the pod on its way so that it is not ours; what became of deleting it, if that was tried
 }
 
@@ -218,7 +214,7 @@ func (c *creator) explain(ctx context.Context, t task, attempt controller.Create
 	case found == nil:
 		return refused // the earlier attempt may still be on its way
 	case t.counts(found) && !t.knows(found):
-		return created{outcome: outcome.Done, pod: found, late: true}
+		return created{outcome: outcome.Done, pod: found}
 	}
 	return created{outcome: outcome.Exists, err: refused.err}
 }
@@ -234,12 +230,6 @@ func (c *creator) note(ctx context.Context, t task, attempt controller.Create, r
 			c.recorder.Eventf(t.rs, corev1.EventTypeWarning, reasonFailedCreate, "Error creating: %v", err)
 			return err
 		}
-		switch {
-		case r.late:
-			c.metrics.lostAnswers.WithLabelValues("create", fateConfirmed).Inc()
-		case attempt.Unknown:
-			c.metrics.lostAnswers.WithLabelValues("create", fateAbsent).Inc()
-		}
 		klog.FromContext(ctx).V(4).Info("Created pod", "pod", klog.KObj(r.pod))
 		c.recorder.Eventf(t.rs, corev1.EventTypeNormal, "SuccessfulCreate", "Created pod: %v", r.pod.Name)
 		return nil
@@ -251,6 +241,7 @@ func (c *creator) note(ctx context.Context, t task, attempt controller.Create, r
 		return errTerminating
 	case outcome.Unknown:
 		// The next attempt uses the name again, so that both together make one pod.
+		c.metrics.unknownOutcomes.WithLabelValues("create").Inc()
 		attempt.Unknown, attempt.Until = true, c.clock.Now().Add(outcome.MaxCompletionDelay)
 	}
 	t.ledger.creates.Retry(attempt)

@@ -1,6 +1,7 @@
 package replicaset
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -34,37 +35,22 @@ func (l *ledger) withoutRemoved(pods []*caches.Pod, selects func(*caches.Pod) bo
 	return slices.DeleteFunc(pods, func(pod *caches.Pod) bool { return selects(pod) && l.barrier.DeletedBeforeList(pod) })
 }
 
-// lostAnswers counts writes whose answer was lost and whose fate has become known. undone are deletes that were not and will not be
-// carried out.
-type lostAnswers struct{ created, deleted, undone int }
-
 // resolve finds out what became of creates and deletes from the pods that are there. byName finds a pod of the namespace, whoever owns it. live is
 // when the consistent read began that the pods are from; zero if they are from the cache.
-func (l *ledger) resolve(uid types.UID, pods []*caches.Pod, byName func(name string) (*caches.Pod, bool), live time.Time) lostAnswers {
-	found := lostAnswers{created: l.creates.Resolve(func(name string) (found, ours bool) {
+func (l *ledger) resolve(uid types.UID, pods []*caches.Pod, byName func(name string) (*caches.Pod, bool), live time.Time) {
+	l.creates.Resolve(func(name string) (found, ours bool) {
 		pod, found := byName(name)
 		return found, found && pod.ControllerUID() == uid
-	})}
+	})
 	if len(l.deleted)+len(l.unanswered) == 0 {
-		return found
+		return
 	}
 	there := byUID(pods)
-	for uid := range l.deleted {
-		if pod := there[uid]; pod == nil || pod.DeletionTimestamp != nil {
-			delete(l.deleted, uid)
-		}
-	}
-	for uid, d := range l.unanswered {
-		switch pod := there[uid]; {
-		case pod == nil || pod.DeletionTimestamp != nil:
-			delete(l.unanswered, uid)
-			found.deleted++
-		case rv.Newer(pod.ResourceVersion, d.version) || !live.Before(d.until):
-			delete(l.unanswered, uid)
-			found.undone++
-		}
-	}
-	return found
+	gone := func(uid types.UID) bool { return there[uid] == nil || there[uid].DeletionTimestamp != nil }
+	maps.DeleteFunc(l.deleted, func(uid types.UID, _ bool) bool { return gone(uid) })
+	maps.DeleteFunc(l.unanswered, func(uid types.UID, d unansweredDelete) bool {
+		return gone(uid) || rv.Newer(there[uid].ResourceVersion, d.version) || !live.Before(d.until)
+	})
 }
 
 // decided returns the first moment at which a live read can tell what became of an unanswered delete; zero if there is none.

@@ -15,40 +15,24 @@ type state struct {
 	ledger   ledger
 	throttle throttle
 
-	// Updated with KeyStates.Update.
-	unanswered []time.Time // by when the fate is decided of each create that was not answered
-	unmet      time.Time   // since when the number of active pods has been wrong
+	mismatchSince time.Time // zero while the number of active pods is right; set with KeyStates.Update
 }
 
 func newState() *state { return &state{ledger: newLedger()} }
 
-// record stores the result of a sync for the metrics.
-func (s *state) record(unanswered []time.Time, met bool, now time.Time) {
-	s.unanswered = unanswered
-	if met {
-		s.unmet = time.Time{}
-	} else if s.unmet.IsZero() {
-		s.unmet = now
+func (s *state) recordMatch(matches bool, now time.Time) {
+	if matches {
+		s.mismatchSince = time.Time{}
+	} else if s.mismatchSince.IsZero() {
+		s.mismatchSince = now
 	}
-}
-
-// unanswered returns the number of creates that may still be carried out.
-func unanswered(all *states, now time.Time) (n int) {
-	all.ForEach(func(s *state) {
-		for _, until := range s.unanswered {
-			if until.After(now) {
-				n++
-			}
-		}
-	})
-	return n
 }
 
 // longestMismatch returns the longest time for which a ReplicaSet has not had the number of pods it wants.
 func longestMismatch(all *states, now time.Time) (longest time.Duration) {
 	all.ForEach(func(s *state) {
-		if !s.unmet.IsZero() {
-			longest = max(longest, now.Sub(s.unmet))
+		if !s.mismatchSince.IsZero() {
+			longest = max(longest, now.Sub(s.mismatchSince))
 		}
 	})
 	return longest

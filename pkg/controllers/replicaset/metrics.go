@@ -13,23 +13,15 @@ const subsystem = "replicaset_controller" // as upstream
 // readUnanswered is a reason for a live read: an unanswered delete can no longer be carried out, and its pod is wanted again.
 const readUnanswered = "unanswered"
 
-// The fate of a write whose answer was lost.
-const (
-	fateConfirmed = "confirmed"
-	fateAbsent    = "absent"
-)
-
 type metrics struct {
 	deletionAgeRatio prometheus.Histogram
 	staleSkips       *prometheus.CounterVec // group, resource
 	liveReads        *prometheus.CounterVec // reason
-	lostAnswers      *prometheus.CounterVec // verb, outcome
+	unknownOutcomes  *prometheus.CounterVec // verb
 }
 
 func newMetrics(reg prometheus.Registerer, states *states, c clock.PassiveClock) *metrics {
 	m := controller.Metrics{Registerer: reg, Subsystem: subsystem}
-	m.GaugeFunc("unanswered_creates", "Creates whose answer was lost and which may still be carried out.",
-		func() float64 { return float64(unanswered(states, c.Now())) })
 	m.GaugeFunc("longest_mismatch_seconds",
 		"How long the longest-waiting ReplicaSet has been without the number of pods it wants, terminating namespaces excepted.",
 		func() float64 { return longestMismatch(states, c.Now()).Seconds() })
@@ -41,24 +33,12 @@ func newMetrics(reg prometheus.Registerer, states *states, c clock.PassiveClock)
 			controller.Label{"group"}, controller.Label{"resource"}),
 		liveReads: m.CounterVec("live_reads_total", "Syncs decided on a consistent read of the API server instead of the caches.",
 			controller.Label{"reason", controller.ReadFirstWrite, controller.ReadOverdue, readUnanswered}),
-		lostAnswers: m.CounterVec("unknown_outcomes_total", "Creates and deletes whose answer was lost, by what was found out about them later.",
-			controller.Label{"verb", "create", "delete"}, controller.Label{"outcome", fateConfirmed, fateAbsent}),
+		unknownOutcomes: m.CounterVec("unknown_outcomes_total", "Creates and deletes with unknown outcome, for example because of a timeout. None is carried out twice.",
+			controller.Label{"verb", "create", "delete"}),
 	}
 	ms.staleSkips.WithLabelValues("", "pods")
 	ms.staleSkips.WithLabelValues("apps", "replicasets")
 	return ms
-}
-
-func (m *metrics) resolved(found lostAnswers) {
-	if found.created > 0 {
-		m.lostAnswers.WithLabelValues("create", fateConfirmed).Add(float64(found.created))
-	}
-	if found.deleted > 0 {
-		m.lostAnswers.WithLabelValues("delete", fateConfirmed).Add(float64(found.deleted))
-	}
-	if found.undone > 0 {
-		m.lostAnswers.WithLabelValues("delete", fateAbsent).Add(float64(found.undone))
-	}
 }
 
 func (m *metrics) skipped(missing []schema.GroupResource) {

@@ -74,12 +74,7 @@ func TestPlanProperties(t *testing.T) {
 		}
 		want, burst := random.IntN(20), 1+random.IntN(10)
 		p := planReplicas(want, pods, unanswered, burst)
-		victims := chooseVictims(p.candidates, pods, p.surplus, true, now)
-
-		var leaving []*caches.Pod
-		for _, v := range append(victims, chooseVictims(p.unanswered, pods, p.repeat, true, now)...) {
-			leaving = append(leaving, v.pod)
-		}
+		leaving := append(chooseVictims(p.candidates, pods, p.surplus, true, now), chooseVictims(p.unanswered, pods, p.repeat, true, now)...)
 		seen := map[types.UID]bool{}
 		for _, pod := range leaving {
 			if seen[pod.UID] || !slices.Contains(pods, pod) {
@@ -93,8 +88,8 @@ func TestPlanProperties(t *testing.T) {
 			t.Fatalf("burst %d: %d creates and %d deletes", burst, p.create, len(leaving))
 		case len(leaving) > 0 && left < want:
 			t.Fatalf("want %d, %d pods would be left of %d", want, left, len(pods))
-		case len(victims) > 0 && p.spared() > 0:
-			t.Fatalf("%d new deletes while %d unanswered ones may be carried out", len(victims), p.spared())
+		case p.surplus > 0 && p.spared() > 0:
+			t.Fatalf("%d new deletes while %d unanswered ones may be carried out", p.surplus, p.spared())
 		case left+p.create > want && len(leaving) < burst:
 			t.Fatalf("want %d, %d pods would be left and %d created within a burst of %d", want, left, p.create, burst)
 		case left+p.create < want && p.create < burst:

@@ -54,7 +54,7 @@ func (r *reader) live(ctx context.Context, t task, reason string) (task, error) 
 
 // resolve compares what is remembered with the pods that are there; see [ledger.resolve].
 func (r *reader) resolve(t task, byName func(string) (*caches.Pod, bool), live time.Time) {
-	r.metrics.resolved(t.ledger.resolve(t.rs.UID, t.pods, byName, live))
+	t.ledger.resolve(t.rs.UID, t.pods, byName, live)
 }
 
 func byNameIn(pods []*caches.Pod) func(string) (*caches.Pod, bool) {

@@ -52,7 +52,7 @@ func (c *Controller) step(ctx context.Context, t task) (controller.Result, error
 	// 4. Create or delete.
 	a := c.apply(ctx, t, d)
 	met := d.todo.missing == 0 || c.creator.namespaces.Terminating(t.rs.Namespace) // nothing can be created in a terminating namespace
-	c.states.Update(t.key, func(s *state) { s.record(t.ledger.creates.Unanswered(), met, t.now) })
+	c.states.Update(t.key, func(s *state) { s.recordMatch(met, t.now) })
 	if stopping(a.err) {
 		return controller.Result{}, a.err
 	}
@@ -120,9 +120,6 @@ func (c *Controller) apply(ctx context.Context, t task, d decision) applied {
 	var later time.Duration
 	if d.todo.spared() > 0 {
 		later = t.ledger.decided().Sub(t.now)
-	}
-	if d.todo.missing <= 0 {
-		t.throttle.failed.complete(d.claimed.failed)
 	}
 	var a applied
 	switch {

@@ -277,36 +277,24 @@ func TestPodsThatKeepFailing(t *testing.T) {
 	}
 }
 
-// TestOnlySuccessorsOfFailedPodsWait: a pod that somebody deleted is replaced at once, and so is what a new spec asks for.
-func TestOnlySuccessorsOfFailedPodsWait(t *testing.T) {
-	pods := []*caches.Pod{newPod("e"), newPod("f", deleting)}
+// TestFailedPodsDelayAsManyCreates: the other missing pods are created at once.
+func TestFailedPodsDelayAsManyCreates(t *testing.T) {
+	pods := []*caches.Pod{newPod("e")}
 	for _, name := range []string{"a", "b", "c", "d"} {
 		pods = append(pods, newPod(name, phase(corev1.PodFailed), createdAt(ago(0))))
 	}
-	b := newBench(t, newSet(3, statusOfSize(1)), pods...)
-	b.throttle.failed.generation = 1
-	b.throttle.failed.complete(pods[2:5])
+	b := newBench(t, newSet(10, statusOfSize(1)), pods...)
 	if result, err := b.run(t.Context()); err != nil || result.RequeueAfter != minFailedBackoff {
-		t.Errorf("result %+v, error %v; want After 10s for the successor of d", result, err)
+		t.Errorf("result %+v, error %v; want another sync after 10s", result, err)
 	}
-	creates := func() (n int) {
-		for _, r := range b.requests() {
-			if r == "create pods" {
-				n++
-			}
+	creates := 0
+	for _, r := range b.requests() {
+		if r == "create pods" {
+			creates++
 		}
-		return n
 	}
-	if got := creates(); got != 1 {
-		t.Errorf("%d creates, want one for f", got)
-	}
-	b.rs = newSet(10, statusOfSize(1), func(rs *appsv1.ReplicaSet) { rs.Generation = 2 })
-	b.now = now.Add(time.Second)
-	if _, err := b.run(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if got := creates(); got != 1+9 {
-		t.Errorf("%d creates, want one for f and nine for the new spec", got)
+	if creates != 9-4 {
+		t.Errorf("%d creates, want all but four", creates)
 	}
 }
 

@@ -47,12 +47,12 @@ func (r *remover) remove(ctx context.Context, t task, todo plan) applied {
 		}
 		victims = append(victims, chosen...)
 	}
-	for _, v := range victims {
-		logger.V(2).Info("Chose pod to delete", "pod", klog.KObj(v.pod), "because", v.rule, "kept", v.kept)
+	for _, pod := range victims {
+		logger.V(2).Info("Deleting pod", "pod", klog.KObj(pod))
 	}
 	results := make([]removed, len(victims))
 	begun, err := r.slots.Each(ctx, t.key, t.deadline(), len(victims), func(i int) {
-		results[i] = r.removePod(ctx, t, victims[i].pod, judgedVersion(t, victims[i].pod))
+		results[i] = r.removePod(ctx, t, victims[i], judgedVersion(t, victims[i]))
 	})
 	var a applied
 	if errors.Is(err, errCut) {
@@ -60,17 +60,17 @@ func (r *remover) remove(ctx context.Context, t task, todo plan) applied {
 	}
 	a.err = err
 	for i, result := range results[:begun] {
-		again, err := r.note(t, victims[i].pod, result)
+		again, err := r.note(t, victims[i], result)
 		a.again, a.err = controller.MinPositive(a.again, again), decisive(a.err, err)
 		if result.outcome == outcome.Done || result.outcome == outcome.NotFound {
-			a.deleted = append(a.deleted, victims[i].pod)
+			a.deleted = append(a.deleted, victims[i])
 		}
 	}
 	return a
 }
 
 // choose picks n of the pods to delete.
-func (r *remover) choose(t task, pods []*caches.Pod, n int) []victim {
+func (r *remover) choose(t task, pods []*caches.Pod, n int) []*caches.Pod {
 	return chooseVictims(pods, r.related(t, pods, n), n, r.honourCost, t.now)
 }
 
@@ -164,18 +164,10 @@ func sameStanding(before, now *caches.Pod) bool {
 
 // note enters one result into the ledger and tells users of it. It returns the error that the sync fails with, or when to look again.
 func (r *remover) note(t task, pod *caches.Pod, result removed) (again time.Duration, err error) {
-	_, repeated := t.ledger.unanswered[pod.UID]
 	switch result.outcome {
 	case outcome.Done, outcome.NotFound:
 		delete(t.ledger.unanswered, pod.UID)
 		t.ledger.deleted[pod.UID] = result.ending(pod)
-		if repeated {
-			fate := fateAbsent
-			if result.outcome == outcome.NotFound {
-				fate = fateConfirmed
-			}
-			r.metrics.lostAnswers.WithLabelValues("delete", fate).Inc()
-		}
 		if result.outcome == outcome.Done {
 			r.recorder.Eventf(t.rs, corev1.EventTypeNormal, "SuccessfulDelete", "Deleted pod: %v", pod.Name)
 		}
@@ -188,6 +180,7 @@ func (r *remover) note(t task, pod *caches.Pod, result removed) (again time.Dura
 		}
 		return controller.ConsistencyRecheck, nil
 	case outcome.Unknown:
+		r.metrics.unknownOutcomes.WithLabelValues("delete").Inc()
 		t.ledger.unanswered[pod.UID] = unansweredDelete{version: result.version, until: r.clock.Now().Add(outcome.MaxCompletionDelay)}
 	}
 	if stopping(result.err) {

@@ -8,8 +8,8 @@ import (
 
 // throttle is what a ReplicaSet does not try for the time being, or tries more slowly. Without it nothing wrong would be done, but too much.
 type throttle struct {
-	pace   int        // the batch with which a slow start goes on that the time of a sync cut; 0: none was
-	failed successors // of pods that fail soon after they are created
+	pace             int // the batch with which a slow start goes on that the time of a sync cut; 0: none was
+	reportedFailures int // number of failed pods in the last event
 
 	ownership ownership.State
 

@@ -12,13 +12,6 @@ import (
 	"minikcm/pkg/caches"
 )
 
-// victim is a pod chosen to be deleted, and why it rather than the first one that stays.
-type victim struct {
-	pod  *caches.Pod
-	rule string
-	kept string // name of the pod that stays and was next in line; empty if none stays
-}
-
 // rank is where a pod stands in the order of deletion, computed once per pod so that sorting compares plain values.
 type rank struct {
 	pod        *caches.Pod
@@ -33,25 +26,6 @@ type rank struct {
 	age        int   // bucket
 }
 
-// rules are the order of deletion: the first rule that tells two pods apart decides. Together they are a total order.
-var rules = []struct {
-	name    string
-	compare func(a, b *rank) int
-}{
-	{"not assigned to a node", func(a, b *rank) int { return first(a.unassigned, b.unassigned) }},
-	{"earlier phase", func(a, b *rank) int { return cmp.Compare(a.phase, b.phase) }},
-	{"not ready", func(a, b *rank) int { return first(!a.ready, !b.ready) }},
-	{"lower deletion cost", func(a, b *rank) int { return cmp.Compare(a.cost, b.cost) }},
-	{"more related pods on its node", func(a, b *rank) int { return cmp.Compare(b.neighbours, a.neighbours) }},
-	{"ready for a shorter time", func(a, b *rank) int { return cmp.Compare(a.readyAge, b.readyAge) }},
-	{"more restarts", func(a, b *rank) int { return cmp.Compare(b.restarts, a.restarts) }},
-	{"more sidecar restarts", func(a, b *rank) int { return cmp.Compare(b.sidecars, a.sidecars) }},
-	{"younger", func(a, b *rank) int { return cmp.Compare(a.age, b.age) }},
-	{"smaller UID", func(a, b *rank) int { return cmp.Compare(a.pod.UID, b.pod.UID) }},
-}
-
-const ruleNoneStays = "none stays"
-
 // first orders those that are before those that are not.
 func first(a, b bool) int {
 	switch {
@@ -63,34 +37,33 @@ func first(a, b bool) int {
 	return 1
 }
 
-// compareRanks orders two pods by who is deleted first and names the rule that decided.
-func compareRanks(a, b *rank) (int, string) {
-	for _, rule := range rules {
-		if c := rule.compare(a, b); c != 0 {
-			return c, rule.name
-		}
-	}
-	return 0, ""
+// compareRanks orders pods by deletion. The order is total, so the order in which the cache lists pods does not matter.
+func compareRanks(a, b rank) int {
+	return cmp.Or(
+		first(a.unassigned, b.unassigned),
+		cmp.Compare(a.phase, b.phase),
+		first(!a.ready, !b.ready),
+		cmp.Compare(a.cost, b.cost),
+		cmp.Compare(b.neighbours, a.neighbours),
+		cmp.Compare(a.readyAge, b.readyAge),
+		cmp.Compare(b.restarts, a.restarts),
+		cmp.Compare(b.sidecars, a.sidecars),
+		cmp.Compare(a.age, b.age),
+		cmp.Compare(a.pod.UID, b.pod.UID),
+	)
 }
 
-// chooseVictims picks n of pods to delete. related are all pods that do the same work, pods included; useCost makes the deletion cost annotation
-// count. If all go they are not ranked, but in the order of their names.
-func chooseVictims(pods, related []*caches.Pod, n int, useCost bool, now time.Time) []victim {
-	victims := make([]victim, 0, min(n, len(pods)))
+// chooseVictims returns n of the pods to delete. related are all pods that do the same work, the pods included. useCost makes the
+// deletion cost annotation count. If all pods go, they are ordered by name.
+func chooseVictims(pods, related []*caches.Pod, n int, useCost bool, now time.Time) []*caches.Pod {
 	if n >= len(pods) {
-		for _, pod := range slices.SortedFunc(slices.Values(pods), func(a, b *caches.Pod) int { return cmp.Compare(a.Name, b.Name) }) {
-			victims = append(victims, victim{pod: pod, rule: ruleNoneStays})
-		}
-		return victims
+		return slices.SortedFunc(slices.Values(pods), func(a, b *caches.Pod) int { return cmp.Compare(a.Name, b.Name) })
 	}
 	ranks := rankPods(pods, related, useCost, now)
-	slices.SortFunc(ranks, func(a, b rank) int {
-		c, _ := compareRanks(&a, &b)
-		return c
-	})
-	for i := range n {
-		_, rule := compareRanks(&ranks[i], &ranks[n])
-		victims = append(victims, victim{pod: ranks[i].pod, rule: rule, kept: ranks[n].pod.Name})
+	slices.SortFunc(ranks, compareRanks)
+	victims := make([]*caches.Pod, n)
+	for i := range victims {
+		victims[i] = ranks[i].pod
 	}
 	return victims
 }
@@ -163,7 +136,7 @@ func deletionCost(annotations map[string]string) int32 {
 
 // ageRatios are the ages of the ready victims, as multiples of the age of the youngest ready pod. Without a positive age to compare with
 // there are none.
-func ageRatios(active []*caches.Pod, victims []victim, now time.Time) []float64 {
+func ageRatios(active []*caches.Pod, victims []*caches.Pod, now time.Time) []float64 {
 	var youngest time.Time
 	for _, pod := range active {
 		if isReady(pod) && pod.CreationTimestamp.After(youngest) {
@@ -175,9 +148,9 @@ func ageRatios(active []*caches.Pod, victims []victim, now time.Time) []float64 
 		return nil
 	}
 	var ratios []float64
-	for _, v := range victims {
-		if isReady(v.pod) {
-			ratios = append(ratios, float64(now.Sub(v.pod.CreationTimestamp.Time))/float64(least))
+	for _, pod := range victims {
+		if isReady(pod) {
+			ratios = append(ratios, float64(now.Sub(pod.CreationTimestamp.Time))/float64(least))
 		}
 	}
 	return ratios
