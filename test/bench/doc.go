@@ -14,5 +14,5 @@
 // matters which process wrote, they come from the API server's audit log. Processor time and resident memory are read
 // from /proc, so this works on Linux only.
 //
-// docs/benchmarks.md explains how to read the output.
+// docs/benchmarks.md describes the method and the output.
 package main
