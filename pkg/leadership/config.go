@@ -23,36 +23,28 @@ type Config struct {
 	// Identity is this process as written to the Lease; see NewIdentity.
 	Identity string
 
-	// Margin is kept between the last moment a write may still be running here and the first moment
-	// another process may write. 0 means DefaultMargin.
-	Margin time.Duration
 	// ShutdownTimeout bounds the drain at shutdown and at a step-down. 0 waits for ever.
 	ShutdownTimeout time.Duration
-	// CoolDown is how long a process that stepped down stays out of the election if it does not catch up
-	// earlier. 0 means two lease durations.
-	CoolDown time.Duration
 }
 
-// DefaultMargin covers clocks that run at different rates and the tail of a request that was cut: a tenth of the lease and at least a
-// second, but no more than half of what the renew deadline leaves of it: client-go asks for no more than a lease longer than its renew
-// deadline. It is never less than a tenth of a second.
-func DefaultMargin(lease, renewDeadline time.Duration) time.Duration {
-	return max(100*time.Millisecond, min(max(time.Second, lease/10), (lease-renewDeadline)/2))
+// margin returns the time between the last moment at which a write may run here and the first moment at which another process may
+// write, for a lease that is renewed for the given duration. The margin covers clocks that run at different rates and the tail of a
+// cancelled request: a tenth of the lease, at least a second, at most half of the time between renew deadline and lease.
+// client-go accepts any lease longer than the renew deadline, so the margin may be as short as a tenth of a second.
+func (c Config) margin(lease time.Duration) time.Duration {
+	return max(100*time.Millisecond, min(max(time.Second, lease/10), (lease-c.RenewDeadline)/2))
 }
+
+// coolDown returns how long a process that stepped down does not compete for the lease, unless its caches catch up earlier.
+func (c Config) coolDown() time.Duration { return 2 * c.LeaseDuration }
 
 // ResourceLock is the only kind of lock.
 const ResourceLock = "leases"
 
-// withDefaults fills in what was left zero. A lease is rounded up to whole seconds, which is what others see of it.
-func (c Config) withDefaults() Config {
+// rounded returns c with the lease rounded up to whole seconds, as the Lease stores it.
+func (c Config) rounded() Config {
 	if rest := c.LeaseDuration % time.Second; rest > 0 {
 		c.LeaseDuration += time.Second - rest
-	}
-	if c.Margin == 0 {
-		c.Margin = DefaultMargin(c.LeaseDuration, c.RenewDeadline)
-	}
-	if c.CoolDown == 0 {
-		c.CoolDown = max(0, 2*c.LeaseDuration)
 	}
 	return c
 }

@@ -34,8 +34,6 @@ func TestValidate(t *testing.T) {
 		}, nil},
 		{"little room for the margin", func(c *Config) { c.LeaseDuration, c.RenewDeadline = 20*time.Second, 18*time.Second }, nil},
 		{"hardly any room", func(c *Config) { c.RenewDeadline = 15*time.Second - 1 }, []string{"leader-elect-lease-duration"}},
-		{"no room for a margin of one's own", func(c *Config) { c.RenewDeadline, c.Margin = 13500*time.Millisecond, 1500*time.Millisecond }, []string{"leader-elect-lease-duration"}},
-		{"a margin of one's own", func(c *Config) { c.Margin = 5 * time.Second }, []string{"leader-elect-lease-duration"}},
 		{"one retry per renew deadline", func(c *Config) { c.RetryPeriod = 8500 * time.Millisecond }, []string{"leader-elect-renew-deadline"}},
 		{"names", func(c *Config) { c.Namespace, c.Name = "", "" }, []string{"leader-elect-resource-namespace", "leader-elect-resource-name"}},
 		{"resource lock", func(c *Config) { c.ResourceLock = "endpoints" }, []string{"leader-elect-resource-lock"}},
@@ -56,7 +54,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-func TestDefaultMargin(t *testing.T) {
+func TestMargin(t *testing.T) {
 	for _, tt := range []struct{ lease, renew, want time.Duration }{
 		{15 * time.Second, 10 * time.Second, 1500 * time.Millisecond},
 		{time.Minute, 40 * time.Second, 6 * time.Second},
@@ -66,8 +64,8 @@ func TestDefaultMargin(t *testing.T) {
 		{11 * time.Second, 10 * time.Second, 500 * time.Millisecond},
 		{10 * time.Second, 15 * time.Second, 100 * time.Millisecond},
 	} {
-		if got := DefaultMargin(tt.lease, tt.renew); got != tt.want {
-			t.Errorf("DefaultMargin(%v, %v) = %v, want %v", tt.lease, tt.renew, got, tt.want)
+		if got := (Config{RenewDeadline: tt.renew}).margin(tt.lease); got != tt.want {
+			t.Errorf("margin(%v) = %v with a renew deadline of %v, want %v", tt.lease, got, tt.renew, tt.want)
 		}
 	}
 }
@@ -76,7 +74,7 @@ func TestLeaseIsRoundedUpToWholeSeconds(t *testing.T) {
 	for lease, want := range map[time.Duration]time.Duration{
 		15 * time.Second: 15 * time.Second, 15*time.Second + 1: 16 * time.Second, 900 * time.Millisecond: time.Second, 0: 0, -1: -1,
 	} {
-		if got := (Config{LeaseDuration: lease}).withDefaults().LeaseDuration; got != want {
+		if got := (Config{LeaseDuration: lease}).rounded().LeaseDuration; got != want {
 			t.Errorf("a lease of %v is kept for %v, want %v", lease, got, want)
 		}
 	}

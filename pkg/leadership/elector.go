@@ -73,14 +73,14 @@ func New(cfg Config, deps Deps) (*Elector, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("leader election: %w", err)
 	}
-	e := &Elector{cfg: cfg.withDefaults(), deps: deps, clock: deps.Clock, fence: deps.Fence,
+	e := &Elector{cfg: cfg.rounded(), deps: deps, clock: deps.Clock, fence: deps.Fence,
 		news: make(chan struct{}, 1), paced: make(chan struct{}, 1)}
 	if e.clock == nil {
 		e.clock = clock.RealClock{}
 	}
 	age := func() float64 { return e.Status().SinceRenewal.Seconds() }
 	deps.Metrics.age.Store(&age)
-	e.aside = newAside(e.clock, e.cfg.CoolDown)
+	e.aside = newAside(e.clock, e.cfg.coolDown())
 	alone := e.aside.alone
 	deps.Metrics.isAlone.Store(&alone)
 	if !cfg.Enabled {

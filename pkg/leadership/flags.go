@@ -39,14 +39,14 @@ func (c Config) Validate() []error {
 		return p
 	}
 	given := c.LeaseDuration
-	c = c.withDefaults()
+	c = c.rounded()
 	switch {
 	case given <= 0:
 		p.Addf("leader-elect-lease-duration", "must be greater than zero")
 	case given <= c.RenewDeadline:
 		p.Addf("leader-elect-lease-duration", "must be greater than the renew deadline of %v", c.RenewDeadline)
-	case c.LeaseDuration-c.RenewDeadline <= c.Margin:
-		p.Addf("leader-elect-lease-duration", "must exceed the renew deadline of %v by more than the safety margin of %v", c.RenewDeadline, c.Margin)
+	case c.LeaseDuration-c.RenewDeadline <= c.margin(c.LeaseDuration):
+		p.Addf("leader-elect-lease-duration", "must exceed the renew deadline of %v by more than the safety margin of %v", c.RenewDeadline, c.margin(c.LeaseDuration))
 	}
 	switch slowest := time.Duration(renewJitter * float64(c.RetryPeriod)); {
 	case c.RenewDeadline <= 0:

@@ -30,13 +30,10 @@ func (a allowance) limited() bool { return !a.until.IsZero() }
 // allowed is what writes may take after a renewal for a duration that was sent at that time. Others may have seen it, and started to
 // count, right after that. The duration they go by is the one in the Lease, in whole seconds.
 func (c Config) allowed(sent time.Time, lease time.Duration) allowance {
-	margin := c.Margin
-	if lease > c.LeaseDuration {
-		margin = max(margin, DefaultMargin(lease, c.RenewDeadline))
-	}
+	margin := c.margin(lease)
 	lease = lease.Truncate(time.Second)
 	most := min(writeLimit, lease-margin-c.RetryPeriod)
-	short := min(writeLimit, c.LeaseDuration.Truncate(time.Second)-c.Margin-c.RetryPeriod)
+	short := min(writeLimit, c.LeaseDuration.Truncate(time.Second)-c.margin(c.LeaseDuration)-c.RetryPeriod)
 	return allowance{until: sent.Add(lease - margin), most: most, slow: short / 2, margin: margin}
 }
 
@@ -44,7 +41,7 @@ func (c Config) allowed(sent time.Time, lease time.Duration) allowance {
 // Three retry periods are left for renewals that fail.
 func (c Config) patient() time.Duration {
 	need := writeLimit + 3*c.RetryPeriod
-	seconds := math.Ceil(max(need.Seconds()/0.9, (need + c.Margin).Seconds())) // DefaultMargin is a tenth
+	seconds := math.Ceil(max(need.Seconds()/0.9, (need + c.margin(c.LeaseDuration)).Seconds())) // the margin is a tenth of the lease
 	return max(c.LeaseDuration, time.Duration(seconds)*time.Second)
 }
 

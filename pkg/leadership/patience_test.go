@@ -41,27 +41,28 @@ func TestRenewal(t *testing.T) {
 func TestAllowed(t *testing.T) {
 	for _, tt := range []struct {
 		name                   string
-		lease, margin, retry   time.Duration
+		lease, renew, retry    time.Duration
+		margin                 time.Duration
 		until, most, slow      time.Duration
 		patient                time.Duration
 		longUntil, longAtMost  time.Duration
 		longMargin, longSlower time.Duration
 	}{
-		{"upstream's defaults", 15 * time.Second, 1500 * time.Millisecond, 2 * time.Second,
+		{"upstream's defaults", 15 * time.Second, 10 * time.Second, 2 * time.Second, 1500 * time.Millisecond,
 			13500 * time.Millisecond, 11500 * time.Millisecond, 5750 * time.Millisecond,
 			45 * time.Second, 40500 * time.Millisecond, 34 * time.Second, 4500 * time.Millisecond, 5750 * time.Millisecond},
-		{"others only see whole seconds", 15900 * time.Millisecond, time.Second, 2 * time.Second,
+		{"others only see whole seconds", 15900 * time.Millisecond, 13900 * time.Millisecond, 2 * time.Second, time.Second,
 			14 * time.Second, 12 * time.Second, 6 * time.Second,
 			45 * time.Second, 40500 * time.Millisecond, 34 * time.Second, 4500 * time.Millisecond, 6 * time.Second},
-		{"a lease that is long enough as it is", time.Minute, 6 * time.Second, 2 * time.Second,
+		{"a lease that is long enough as it is", time.Minute, 40 * time.Second, 2 * time.Second, 6 * time.Second,
 			54 * time.Second, 34 * time.Second, 17 * time.Second,
 			time.Minute, 54 * time.Second, 34 * time.Second, 6 * time.Second, 17 * time.Second},
-		{"rare renewals", 30 * time.Second, 3 * time.Second, 8 * time.Second,
+		{"rare renewals", 30 * time.Second, 20 * time.Second, 8 * time.Second, 3 * time.Second,
 			27 * time.Second, 19 * time.Second, 9500 * time.Millisecond,
 			65 * time.Second, 58500 * time.Millisecond, 34 * time.Second, 6500 * time.Millisecond, 9500 * time.Millisecond},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			cfg := Config{LeaseDuration: tt.lease, Margin: tt.margin, RetryPeriod: tt.retry}
+			cfg := Config{LeaseDuration: tt.lease, RenewDeadline: tt.renew, RetryPeriod: tt.retry}
 			want := allowance{until: epoch.Add(tt.until), most: tt.most, slow: tt.slow, margin: tt.margin}
 			if got := cfg.allowed(epoch, tt.lease); got != want {
 				t.Errorf("allowed = %+v, want %+v", got, want)
