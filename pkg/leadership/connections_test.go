@@ -42,9 +42,6 @@ func TestEndOfATermAbortsItsConnections(t *testing.T) {
 				peer.Close()
 				conn.Close()
 			}
-			if n := len(fence.conns.open); n != 0 {
-				t.Errorf("%d connections are remembered, want none", n)
-			}
 		})
 	}
 }

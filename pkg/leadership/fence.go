@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/client-go/util/connrotation"
 	"k8s.io/utils/clock"
 
 	"minikcm/internal/timing"
@@ -30,7 +31,7 @@ import (
 type Fence struct {
 	clock   clock.Clock
 	metrics *Metrics
-	conns   *connections
+	dialer  *connrotation.Dialer
 
 	lock      sync.Mutex
 	term      tenure
@@ -42,7 +43,7 @@ type Fence struct {
 
 // NewFence returns a closed fence.
 func NewFence(clk clock.Clock, m *Metrics) *Fence {
-	return &Fence{clock: clk, metrics: m, conns: newConnections(), term: tenure{why: "no term has begun"}, flights: map[*flight]struct{}{}}
+	return &Fence{clock: clk, metrics: m, dialer: connrotation.NewDialer(dialResettable), term: tenure{why: "no term has begun"}, flights: map[*flight]struct{}{}}
 }
 
 // Wrap puts the fence around rt. It fits rest.Config.Wrap.
@@ -50,9 +51,20 @@ func (f *Fence) Wrap(rt http.RoundTripper) http.RoundTripper {
 	return &fencedTransport{fence: f, next: rt}
 }
 
-// Dial opens a connection that is aborted at the end of the term. It fits rest.Config.Dial.
+// Dial opens a connection that is reset at the end of the term: a cancelled write may still lie in a send buffer, and would reach the
+// API server once a broken network heals. It fits rest.Config.Dial.
 func (f *Fence) Dial(ctx context.Context, network, address string) (net.Conn, error) {
-	return f.conns.dial(ctx, network, address)
+	return f.dialer.DialContext(ctx, network, address)
+}
+
+// dialResettable opens a connection whose Close drops the bytes that the peer has not acknowledged.
+func dialResettable(ctx context.Context, network, address string) (net.Conn, error) {
+	dialer := net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second} // client-go's own
+	conn, err := dialer.DialContext(ctx, network, address)
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	return conn, err
 }
 
 // deadline is the first moment at which the running term may not write any more, false if it has none or no term runs.
@@ -186,13 +198,13 @@ func (f *Fence) close(why string) {
 	f.lock.Lock()
 	f.shut(why)
 	f.lock.Unlock()
-	f.conns.abort()
+	f.dialer.CloseAll()
 }
 
 // end ends the running term hard and cuts what is in flight. It does nothing about a term that is over
 // except to cut what that left in flight. It returns how many requests it cut.
 func (f *Fence) end(why string) int {
-	defer f.conns.abort() // after the cuts, which are why the requests end
+	defer f.dialer.CloseAll() // after the cuts, which are why the requests end
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	f.shut(why)
