@@ -127,11 +127,11 @@ func leaseNamespaces(cfg Config) []string {
 func (b *builder) elector(flush func(context.Context)) (*leadership.Elector, error) {
 	deps := leadership.Deps{Fence: b.fence, Metrics: b.metrics, Clock: b.clock, Flush: flush}
 	if b.cfg.Election.Enabled {
-		clients, err := leadership.NewClients(b.cfg.REST, b.cfg.Election.RenewDeadline)
-		if err != nil {
+		var err error
+		if deps.Leases, err = leadership.NewLeaseClient(b.cfg.REST, b.cfg.Election.RenewDeadline); err != nil {
 			return nil, err
 		}
-		deps.Clients = clients
+		deps.Events = b.events.recorder(Name)
 	}
 	return leadership.New(b.cfg.Election, deps)
 }

@@ -10,9 +10,7 @@ import (
 
 	"github.com/google/uuid"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
-	"k8s.io/client-go/kubernetes"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
 	"minikcm/pkg/outcome"
@@ -27,30 +25,22 @@ func NewIdentity() (string, error) {
 	return host + "_" + uuid.NewString(), nil
 }
 
-// Clients are what an Elector talks through.
-type Clients struct {
-	Leases coordinationv1client.LeasesGetter
-	// Events gets "became leader" at the start of a term and "stopped leading" after the release. Nil: there are none.
-	Events corev1client.EventsGetter
-}
-
-// NewClients builds the elector's own clients from a copy of base: nothing else shares their connection
-// and rate limiter, so a burst of other requests cannot delay a renewal. They speak HTTP/1.1, because a
-// request that times out there takes its connection with it and the next try gets a fresh one; on HTTP/2
-// every try before the renew deadline would wait on the same dead connection. After a refusal the next try takes
-// a fresh connection, too, and begins when the elector wants it, not when the answer asks for it (Retry-After).
-func NewClients(base *rest.Config, renewDeadline time.Duration) (Clients, error) {
+// NewLeaseClient builds the client of an Elector from a copy of base. Nothing else shares the connection and the rate limiter of the
+// client, so a burst of other requests cannot delay a renewal. The client speaks HTTP/1.1: there a request that times out closes its
+// connection, and the next attempt dials. On HTTP/2 every attempt before the renew deadline would wait on the same dead connection.
+// After a rejection the next attempt dials, too, and starts when the elector is due, without regard to Retry-After.
+func NewLeaseClient(base *rest.Config, renewDeadline time.Duration) (coordinationv1client.LeasesGetter, error) {
 	cfg := rest.AddUserAgent(rest.CopyConfig(base), "leader-election")
 	cfg.Timeout = max(time.Second, renewDeadline/2) // as kube-controller-manager v1.37
 	cfg.QPS, cfg.RateLimiter = -1, nil
 	cfg.Dial = (&net.Dialer{Timeout: cfg.Timeout, KeepAlive: 30 * time.Second}).DialContext
 	cfg.TLSClientConfig.NextProtos = []string{"http/1.1"}
 	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &fickle{next: rt} })
-	set, err := kubernetes.NewForConfig(cfg)
+	client, err := coordinationv1client.NewForConfig(cfg)
 	if err != nil {
-		return Clients{}, fmt.Errorf("build the leader election client: %w", err)
+		return nil, fmt.Errorf("build the leader election client: %w", err)
 	}
-	return Clients{Leases: set.CoordinationV1(), Events: set.CoreV1()}, nil
+	return client, nil
 }
 
 // fickle takes another connection after an API server has refused a request: a load balancer gives new connections to healthy servers, and leaves the old

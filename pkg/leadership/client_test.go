@@ -15,6 +15,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 )
 
@@ -83,15 +84,14 @@ func (b *balanced) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(lease)
 }
 
-func (b *balanced) clients(t *testing.T, renewDeadline time.Duration) Clients {
+func (b *balanced) client(t *testing.T, renewDeadline time.Duration) coordinationv1client.LeasesGetter {
 	t.Helper()
-	clients, err := NewClients(&rest.Config{Host: b.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true},
+	client, err := NewLeaseClient(&rest.Config{Host: b.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true},
 		ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, renewDeadline)
 	if err != nil {
 		t.Fatal(err)
 	}
-	clients.Events = nil
-	return clients
+	return client
 }
 
 // One of several API servers behind one address refuses everything, and a load balancer keeps the connections to it.
@@ -107,7 +107,7 @@ func TestElectorLeavesAServerThatRefuses(t *testing.T) {
 			metrics := NewMetrics(prometheus.NewRegistry())
 			cfg := Config{Enabled: true, LeaseDuration: 3 * time.Second, RenewDeadline: time.Second, RetryPeriod: 20 * time.Millisecond,
 				Namespace: "kube-system", Name: "test", Identity: "a", ShutdownTimeout: time.Second}
-			e, err := New(cfg, Deps{Clients: b.clients(t, cfg.RenewDeadline), Fence: NewFence(realClock, metrics), Metrics: metrics})
+			e, err := New(cfg, Deps{Leases: b.client(t, cfg.RenewDeadline), Fence: NewFence(realClock, metrics), Metrics: metrics})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -130,7 +130,7 @@ func TestElectorLeavesAServerThatRefuses(t *testing.T) {
 // An elector has tries of its own, and their errors say what the server said.
 func TestElectorDoesNotWaitAsLongAsItIsAskedTo(t *testing.T) {
 	b := newBalanced(t, func(int) int { return http.StatusServiceUnavailable })
-	_, err := b.clients(t, 2*time.Second).Leases.Leases("kube-system").Get(t.Context(), "test", metav1.GetOptions{})
+	_, err := b.client(t, 2*time.Second).Leases("kube-system").Get(t.Context(), "test", metav1.GetOptions{})
 	if !apierrors.IsServiceUnavailable(err) || b.asked != 1 {
 		t.Errorf("Get = %v after %d requests, want what the first was answered", err, b.asked)
 	}

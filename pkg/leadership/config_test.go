@@ -109,8 +109,7 @@ func TestStuck(t *testing.T) {
 	}
 }
 
-// TestClientsHaveAConnectionOfTheirOwn: one that a slow request takes with it.
-func TestClientsHaveAConnectionOfTheirOwn(t *testing.T) {
+func TestLeaseClientHasItsOwnConnection(t *testing.T) {
 	var seen []string
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		seen = append(seen, r.Proto+" "+r.RemoteAddr)
@@ -123,11 +122,11 @@ func TestClientsHaveAConnectionOfTheirOwn(t *testing.T) {
 	base := &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true},
 		ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
 	for range 2 {
-		clients, err := NewClients(base, 10*time.Second)
+		client, err := NewLeaseClient(base, 10*time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := clients.Leases.Leases("a").Get(t.Context(), "x", metav1.GetOptions{}); err != nil {
+		if _, err := client.Leases("a").Get(t.Context(), "x", metav1.GetOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}

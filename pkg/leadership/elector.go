@@ -8,6 +8,9 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 )
 
@@ -33,7 +36,8 @@ type Lead func(ctx context.Context, term Term) error
 
 // Deps are what an Elector works with.
 type Deps struct {
-	Clients Clients // see NewClients; not needed with election off
+	Leases  coordinationv1client.LeasesGetter // see NewLeaseClient; not needed with election off
+	Events  record.EventRecorder              // records "became leader" and "stopped leading"; may be nil
 	Fence   *Fence
 	Metrics *Metrics
 	Clock   clock.WithTicker // nil: the real one
@@ -87,7 +91,7 @@ func New(cfg Config, deps Deps) (*Elector, error) {
 		return e, nil
 	}
 	e.lease = &leaseClient{
-		client:    deps.Clients.Leases.Leases(cfg.Namespace),
+		client:    deps.Leases.Leases(cfg.Namespace),
 		namespace: cfg.Namespace, name: cfg.Name, identity: cfg.Identity,
 		shortest: cfg.LeaseDuration.Truncate(time.Second), clock: e.clock,
 	}
@@ -150,6 +154,13 @@ func (e *Elector) Status() Status {
 		s.SinceRenewal = e.clock.Since(e.renewed)
 	}
 	return s
+}
+
+// recordEvent records an event on the Lease, as client-go's resourcelock does.
+func (e *Elector) recordEvent(text string) {
+	if lease, _ := e.lease.current(); e.deps.Events != nil && lease != nil {
+		e.deps.Events.Eventf(lease, corev1.EventTypeNormal, "LeaderElection", "%s %s", e.cfg.Identity, text)
+	}
 }
 
 // lose takes in that somebody else holds the lease. Nothing may be written from now on. The lock is held until the fence has ended, so that

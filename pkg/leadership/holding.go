@@ -69,7 +69,7 @@ func (e *Elector) take(ctx context.Context) (h *holding, version string, doubtfu
 	cancel()
 	if o.held && ctx.Err() == nil {
 		h.cause, h.free = o.cause, o.free
-		go e.announce(ctx, becameLeader)
+		e.recordEvent("became leader")
 		ctx, h.stop = context.WithCancel(context.WithoutCancel(ctx)) // a leader renews while it drains
 		go h.keep(ctx)
 		return h, o.version, false

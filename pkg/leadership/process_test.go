@@ -11,9 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/record"
 )
 
 // process is one elector with its surroundings, running in a synctest bubble.
@@ -21,7 +19,7 @@ type process struct {
 	*Elector
 	conn   *conn
 	fence  *Fence
-	events *eventLog
+	events *record.FakeRecorder
 	cancel context.CancelFunc
 	done   chan struct{}
 	err    error // of Run, once done is closed
@@ -40,31 +38,10 @@ type span struct {
 	writable   bool // when it was asked to stop
 }
 
-// eventLog is a client of events that keeps what they say.
-type eventLog struct {
-	corev1client.EventInterface
-	hangs bool // no event is stored or answered
-	lock  sync.Mutex
-	text  []string
-}
-
-func (l *eventLog) Events(string) corev1client.EventInterface { return l }
-
-func (l *eventLog) Create(ctx context.Context, event *corev1.Event, _ metav1.CreateOptions) (*corev1.Event, error) {
-	if l.hangs {
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}
-	l.lock.Lock()
-	defer l.lock.Unlock()
-	l.text = append(l.text, event.Message)
-	return event, nil
-}
-
 // start runs an elector on the server until the test ends or cancel is called.
 func start(t *testing.T, s *leaseServer, identity string, change ...func(*process, *Config)) *process {
 	t.Helper()
-	p := &process{conn: &conn{server: s}, events: &eventLog{}, done: make(chan struct{})}
+	p := &process{conn: &conn{server: s}, events: record.NewFakeRecorder(10000), done: make(chan struct{})}
 	cfg := Config{Enabled: true, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second,
 		RetryPeriod: 2 * time.Second, Namespace: "kube-system", Name: "test", Identity: identity, ShutdownTimeout: 10 * time.Second}
 	for _, c := range change {
@@ -72,7 +49,7 @@ func start(t *testing.T, s *leaseServer, identity string, change ...func(*proces
 	}
 	metrics := NewMetrics(prometheus.NewRegistry())
 	p.fence = NewFence(realClock, metrics)
-	elector, err := New(cfg, Deps{Clients: Clients{Leases: p.conn, Events: p.events}, Fence: p.fence, Metrics: metrics, Flush: p.flush})
+	elector, err := New(cfg, Deps{Leases: p.conn, Events: p.events, Fence: p.fence, Metrics: metrics, Flush: p.flush})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -275,7 +275,7 @@ func (s *service) conclude(ctx context.Context) {
 		<-s.holding.done
 		e.lease.resign()
 		s.handOver(ctx)
-		e.announce(ctx, stoppedLeading)
+		e.recordEvent("stopped leading")
 	}
 	s.retire()
 	s.flush(ctx) // after the release: nobody should wait for a leader because of what the last one still has to tell

@@ -40,13 +40,13 @@ func Run(ctx context.Context, cfg *rest.Config, election leadership.Config, opti
 			return err
 		}
 	}
-	clients, err := leadership.NewClients(cfg, election.RenewDeadline)
+	client, err := leadership.NewLeaseClient(cfg, election.RenewDeadline)
 	if err != nil {
 		return err
 	}
 	m := leadership.NewMetrics(prometheus.WrapRegistererWithPrefix("minikcm_", metrics.Registry))
 	fence := leadership.NewFence(clock.RealClock{}, m)
-	elector, err := leadership.New(election, leadership.Deps{Clients: clients, Fence: fence, Metrics: m})
+	elector, err := leadership.New(election, leadership.Deps{Leases: client, Fence: fence, Metrics: m})
 	if err != nil {
 		return err
 	}
