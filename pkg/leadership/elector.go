@@ -53,10 +53,8 @@ type Elector struct {
 	deps  Deps
 	clock clock.WithTicker
 	fence *Fence
-	aside *aside
 	lease *leaseClient  // nil with election off
-	news  chan struct{} // of size one; wakes a waiting standby: the Lease was observed, or StepDown was called
-	paced chan struct{} // of size one; the lease duration that writes may rely on has changed, or a term has begun
+	wake  chan struct{} // of size one; makes the standby or the running term look at the fields below and at the lease again
 
 	lock    sync.Mutex
 	term    Term
@@ -66,6 +64,8 @@ type Elector struct {
 	relied  time.Duration // how much of the lease, from renewed on, the deadlines of writes are computed from
 	holding *holding      // of the running term, or of the acquisition under way; nil after a term
 	holder  string        // the holder that was last logged
+
+	standDown standDown
 }
 
 // New returns an elector that does nothing before Run. The error joins every problem of cfg.
@@ -77,25 +77,18 @@ func New(cfg Config, deps Deps) (*Elector, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("leader election: %w", err)
 	}
-	e := &Elector{cfg: cfg.rounded(), deps: deps, clock: deps.Clock, fence: deps.Fence,
-		news: make(chan struct{}, 1), paced: make(chan struct{}, 1)}
+	e := &Elector{cfg: cfg.rounded(), deps: deps, clock: deps.Clock, fence: deps.Fence, wake: make(chan struct{}, 1)}
 	if e.clock == nil {
 		e.clock = clock.RealClock{}
 	}
-	age := func() float64 { return e.Status().SinceRenewal.Seconds() }
-	deps.Metrics.age.Store(&age)
-	e.aside = newAside(e.clock, e.cfg.coolDown())
-	alone := e.aside.alone
-	deps.Metrics.isAlone.Store(&alone)
-	if !cfg.Enabled {
-		return e, nil
+	if cfg.Enabled {
+		e.lease = &leaseClient{
+			client:    deps.Leases.Leases(cfg.Namespace),
+			namespace: cfg.Namespace, name: cfg.Name, identity: cfg.Identity,
+			shortest: cfg.LeaseDuration.Truncate(time.Second), clock: e.clock,
+		}
 	}
-	e.lease = &leaseClient{
-		client:    deps.Leases.Leases(cfg.Namespace),
-		namespace: cfg.Namespace, name: cfg.Name, identity: cfg.Identity,
-		shortest: cfg.LeaseDuration.Truncate(time.Second), clock: e.clock,
-	}
-	e.deps.Metrics.contend(cfg.Name)
+	deps.Metrics.registerElector(e)
 	return e, nil
 }
 
@@ -111,7 +104,7 @@ func (e *Elector) Observe(lease *coordinationv1.Lease) {
 		e.lose(reason)
 	}
 	e.lock.Unlock()
-	signal(e.news)
+	signal(e.wake)
 }
 
 // Run competes for the lease and calls lead once per term, never twice at a time, until ctx ends.
@@ -133,27 +126,14 @@ func (e *Elector) Run(ctx context.Context, lead Lead) error {
 	}
 }
 
-// Status is a snapshot for logs and tests.
-type Status struct {
-	Leading      bool
-	Term         Term          // the running or last one; zero before the first
-	SinceRenewal time.Duration // since the last successful renewal was sent; 0 if not leading
-	Holder       string        // last seen holder; "" if free or unknown
-}
-
-// Status says where the elector stands.
-func (e *Elector) Status() Status {
-	holder := ""
-	if e.lease != nil {
-		holder = e.lease.observed().record.HolderIdentity
-	}
+// renewalAge returns the time since the last successful renewal was sent, 0 while not leading.
+func (e *Elector) renewalAge() time.Duration {
 	e.lock.Lock()
 	defer e.lock.Unlock()
-	s := Status{Leading: e.leading && e.ended.IsZero(), Term: e.term, Holder: holder}
-	if s.Leading && e.lease != nil {
-		s.SinceRenewal = e.clock.Since(e.renewed)
+	if !e.leading || !e.ended.IsZero() || e.lease == nil {
+		return 0
 	}
-	return s
+	return e.clock.Since(e.renewed)
 }
 
 // recordEvent records an event on the Lease, as client-go's resourcelock does.

@@ -84,9 +84,9 @@ func (e *Elector) take(ctx context.Context) (h *holding, version string, doubtfu
 // keep renews the lease until ctx ends, it is in other hands, or it was not renewed for the renew deadline.
 func (h *holding) keep(ctx context.Context) {
 	defer close(h.done)
-	metrics, lease := h.e.deps.Metrics, h.e.cfg.Name
-	metrics.leads(lease, true)
-	defer metrics.leads(lease, false)
+	master := h.e.deps.Metrics.master.WithLabelValues(h.e.cfg.Name)
+	master.Set(1)
+	defer master.Set(0)
 	for ok := true; ok; ok = h.renew(ctx) {
 		timing.Sleep(ctx, h.e.clock, h.e.cfg.RetryPeriod)
 	}
@@ -101,7 +101,7 @@ func (h *holding) renew(ctx context.Context) bool {
 		again := e.clock.Now().Add(e.cfg.RetryPeriod)
 		o := e.attempt(ctx, true)
 		if o.read && o.lost == "" {
-			e.deps.Metrics.slow(e.cfg.Name)
+			e.deps.Metrics.slowpath.WithLabelValues(e.cfg.Name).Inc()
 		}
 		if o.held {
 			return true
@@ -140,7 +140,7 @@ func (e *Elector) noteHeld(o attemptResult) {
 	e.lock.Lock()
 	defer e.lock.Unlock()
 	if o.rely > e.relied {
-		signal(e.paced)
+		signal(e.wake)
 	}
 	e.renewed, e.relied = o.sent, o.rely
 }

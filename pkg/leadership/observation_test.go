@@ -165,23 +165,43 @@ func TestWatchLag(t *testing.T) {
 	}
 }
 
-func TestStandAside(t *testing.T) {
-	aside := &timeOut{until: epoch.Add(30 * time.Second)}
+func TestStandDown(t *testing.T) {
+	const coolDown = 30 * time.Second
+	at := func(s int) time.Time { return epoch.Add(time.Duration(s) * time.Second) }
+	var begun standDown
+	if !begun.begin("stale", nil, epoch, coolDown) || begun.begin("again", nil, at(1), coolDown) {
+		t.Fatal("want the first stand-down to begin, and no second one during the first")
+	}
+	alone, joined, extended := begun, begun, begun
+	alone.end(true, at(30), coolDown)
+	joined.end(false, at(30), coolDown)
+	extended.extend(at(40))
+	var none standDown
+	none.extend(at(40))
 	for _, tt := range []struct {
 		name     string
-		aside    *timeOut
+		state    standDown
 		caughtUp bool
-		after    time.Duration
+		now      time.Time
 		want     time.Duration
+		again    bool // a further stand-down may begin
 	}{
-		{"never stepped down", nil, false, 0, 0},
-		{"stale", aside, false, 10 * time.Second, 20 * time.Second},
-		{"caught up", aside, true, 10 * time.Second, 0},
-		{"the cool-down is over", aside, false, 30 * time.Second, 0},
+		{"never stepped down", none, false, at(0), 0, true},
+		{"stale", begun, false, at(10), 20 * time.Second, false},
+		{"caught up", begun, true, at(10), 0, false},
+		{"cool-down has passed", begun, false, at(30), 0, false},
+		{"other processes could take the lease later", extended, false, at(10), 30 * time.Second, false},
+		{"another process took the lease", joined, false, at(30), 0, true},
+		{"no other process took the lease", alone, false, at(30), 0, false},
+		{"nor within ten cool-downs", alone, false, at(329), 0, false},
+		{"after ten cool-downs", alone, false, at(330), 0, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := tt.aside.left(tt.caughtUp, epoch.Add(tt.after)); got != tt.want {
-				t.Errorf("left = %v, want %v", got, tt.want)
+			if got := tt.state.remaining(tt.caughtUp, tt.now); got != tt.want {
+				t.Errorf("remaining = %v, want %v", got, tt.want)
+			}
+			if got := tt.state.begin("again", nil, tt.now, coolDown); got != tt.again {
+				t.Errorf("begin = %v, want %v", got, tt.again)
 			}
 		})
 	}

@@ -75,7 +75,7 @@ func (e *Elector) shorten() {
 	if e.relied > short {
 		e.relied = short
 		e.fence.shorten(e.cfg.allowed(e.renewed, short))
-		signal(e.paced)
+		signal(e.wake)
 	}
 }
 

@@ -121,6 +121,25 @@ func (p *process) writable() bool {
 	return p.fence.term.admit(0, true, time.Now()).refused == ""
 }
 
+// Status is what tests look at.
+type Status struct {
+	Leading      bool
+	Term         Term // the running or last one; zero before the first
+	SinceRenewal time.Duration
+	Holder       string
+}
+
+func (p *process) Status() Status {
+	s := Status{SinceRenewal: p.renewalAge()}
+	if p.lease != nil {
+		s.Holder = p.lease.observed().record.HolderIdentity
+	}
+	p.Elector.lock.Lock()
+	defer p.Elector.lock.Unlock()
+	s.Leading, s.Term = p.leading && p.ended.IsZero(), p.Elector.term
+	return s
+}
+
 // sleep lets time pass in the bubble and everything settle.
 func sleep(d time.Duration) {
 	time.Sleep(d)

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 func TestHandOverOnShutdown(t *testing.T) {
@@ -199,6 +201,7 @@ func TestLeadErrorEndsRun(t *testing.T) {
 				idle := start(t, s, "a")
 				idle.cancel()
 				<-idle.done
+				idle.deps.Metrics = NewMetrics(prometheus.NewRegistry())
 				e, err := New(idle.cfg, idle.deps)
 				if err != nil {
 					t.Fatal(err)

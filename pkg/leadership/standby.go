@@ -19,7 +19,7 @@ func (e *Elector) standby(ctx context.Context) *holding {
 	for ctx.Err() == nil {
 		e.noteHolder(ctx)
 		seen := e.lease.observed()
-		if out := e.outFor(ctx); out > 0 {
+		if out := e.standDownPause(ctx); out > 0 {
 			e.pause(ctx, out)
 			continue
 		}
@@ -67,7 +67,7 @@ func (e *Elector) pause(ctx context.Context, d time.Duration) {
 	defer timer.Stop()
 	select {
 	case <-timer.C():
-	case <-e.news:
+	case <-e.wake:
 	case <-ctx.Done():
 	}
 }
@@ -78,10 +78,10 @@ func (e *Elector) noteHolder(ctx context.Context) {
 	e.lock.Lock()
 	changed, other := holder != e.holder, holder != "" && holder != e.cfg.Identity
 	e.holder = holder
-	e.lock.Unlock()
 	if other {
-		e.aside.others()
+		e.standDown.aloneUntil = time.Time{}
 	}
+	e.lock.Unlock()
 	if changed && other {
 		klog.FromContext(ctx).Info("Standing by for another holder", "lease", e.lease, "holder", holder)
 	}

@@ -90,14 +90,14 @@ func (e *Elector) begin(ctx context.Context, held *holding) *service {
 	s := &service{e: e, term: term, holding: held, led: make(chan error, 1), relied: e.cfg.LeaseDuration}
 	if held != nil {
 		s.lapse = e.clock.NewTimer(allowed.until.Sub(now))
-		signal(e.paced)
+		signal(e.wake)
 	}
 	return s
 }
 
 // await takes the term through its phases.
 func (s *service) await(ctx context.Context) {
-	stop, out := ctx.Done(), s.e.aside.begun
+	stop := ctx.Done()
 	gone, done := s.holding.endings()
 	for !s.phase.over() {
 		select {
@@ -112,11 +112,12 @@ func (s *service) await(ctx context.Context) {
 		case <-stop:
 			stop = nil
 			s.on(ctx, stopped, "shutdown")
-		case <-out:
-			s.on(ctx, steppedDown, s.e.aside.reason())
 		case <-fires(s.lapse):
 			s.checkLapse(ctx)
-		case <-s.e.paced:
+		case <-s.e.wake:
+			if down := s.e.currentStandDown(); down.active() {
+				s.on(ctx, steppedDown, down.reason)
+			}
 			s.paced(klog.FromContext(ctx))
 			s.checkLapse(ctx)
 		case <-s.idle:
@@ -311,8 +312,9 @@ func (s *service) retire() {
 	e := s.e
 	e.deps.Metrics.ended.WithLabelValues(string(s.end)).Inc()
 	e.deps.Metrics.lease.Set(0)
-	e.aside.notBefore(timing.Later(e.clock.Now(), e.fence.settled())) // a drain is no time in which others could have taken the lease
+	free := timing.Later(e.clock.Now(), e.fence.settled()) // other processes cannot take the lease before
 	e.lock.Lock()
 	defer e.lock.Unlock()
+	e.standDown.extend(free.Add(e.cfg.coolDown()))
 	e.leading, e.holding = s.stuck, nil
 }
