@@ -91,7 +91,7 @@ func (e *Elector) standDownPause(ctx context.Context) time.Duration {
 	if left := s.remaining(caughtUp, now); left > 0 {
 		return min(left, e.cfg.RetryPeriod)
 	}
-	holder := e.lease.observed().record.HolderIdentity
+	holder := e.lease.latestObservation().record.HolderIdentity
 	alone := !caughtUp && (holder == "" || holder == e.cfg.Identity)
 	e.lock.Lock()
 	e.standDown.end(alone, now, e.cfg.coolDown())

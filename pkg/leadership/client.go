@@ -35,7 +35,7 @@ func NewLeaseClient(base *rest.Config, renewDeadline time.Duration) (coordinatio
 	cfg.QPS, cfg.RateLimiter = -1, nil
 	cfg.Dial = (&net.Dialer{Timeout: cfg.Timeout, KeepAlive: 30 * time.Second}).DialContext
 	cfg.TLSClientConfig.NextProtos = []string{"http/1.1"}
-	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &fickle{next: rt} })
+	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &redialTransport{next: rt} })
 	client, err := coordinationv1client.NewForConfig(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("build the leader election client: %w", err)
@@ -45,16 +45,16 @@ func NewLeaseClient(base *rest.Config, renewDeadline time.Duration) (coordinatio
 
 // fickle takes another connection after an API server has refused a request: a load balancer gives new connections to healthy servers, and leaves the old
 // ones where they are. It also hides Retry-After: client-go would sleep for so long, up to ten times, while the lease runs out.
-type fickle struct {
+type redialTransport struct {
 	next    http.RoundTripper
 	refused atomic.Bool // the last request
 }
 
 // WrappedRoundTripper lets client-go find the TLS settings below.
-func (f *fickle) WrappedRoundTripper() http.RoundTripper { return f.next }
+func (f *redialTransport) WrappedRoundTripper() http.RoundTripper { return f.next }
 
 // RoundTrip implements http.RoundTripper.
-func (f *fickle) RoundTrip(req *http.Request) (*http.Response, error) {
+func (f *redialTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if f.refused.Swap(false) { // not earlier: a connection is idle when the answer was read
 		utilnet.CloseIdleConnectionsFor(f.next)
 	}
@@ -62,13 +62,13 @@ func (f *fickle) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.refused.Store(refuses(resp.StatusCode))
+	f.refused.Store(isRejection(resp.StatusCode))
 	resp.Header.Del("Retry-After")
 	return resp, nil
 }
 
 // refuses says whether another API server might not give an answer with this HTTP status.
-func refuses(status int) bool {
+func isRejection(status int) bool {
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests:
 		return true

@@ -102,7 +102,7 @@ func TestStuck(t *testing.T) {
 			if tt.ended > 0 {
 				ended = epoch.Add(-tt.ended)
 			}
-			if err := stuck(tt.renewed, ended, epoch, cfg); (err != nil) != tt.stuck {
+			if err := checkStuck(tt.renewed, ended, epoch, cfg); (err != nil) != tt.stuck {
 				t.Errorf("stuck = %v, want %v", err, tt.stuck)
 			}
 		})

@@ -13,8 +13,8 @@ import (
 // What a term has written and nobody has acknowledged must not arrive after its end: the connection is reset, not closed.
 func TestEndOfATermAbortsItsConnections(t *testing.T) {
 	for name, end := range map[string]func(*Fence){
-		"hard":   func(f *Fence) { f.end("lost") },
-		"gentle": func(f *Fence) { f.close("over") },
+		"hard":   func(f *Fence) { f.abortTerm("lost") },
+		"gentle": func(f *Fence) { f.closeTerm("over") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -56,14 +56,14 @@ type Elector struct {
 	lease *leaseClient  // nil with election off
 	wake  chan struct{} // of size one; makes the standby or the running term look at the fields below and at the lease again
 
-	lock    sync.Mutex
-	term    Term
-	leading bool          // from begin to retire; it stays true if the controllers have not returned
-	ended   time.Time     // when the running term was found to be over; zero while it goes on
-	renewed time.Time     // when the last successful renewal was sent
-	relied  time.Duration // how much of the lease, from renewed on, the deadlines of writes are computed from
-	holding *holding      // of the running term, or of the acquisition under way; nil after a term
-	holder  string        // the holder that was last logged
+	lock              sync.Mutex
+	term              Term
+	leading           bool          // from begin to retire; it stays true if the controllers have not returned
+	endedAt           time.Time     // when the running term was found to be over; zero while it goes on
+	renewedAt         time.Time     // when the last successful renewal was sent
+	confirmedDuration time.Duration // how much of the lease, from renewed on, the deadlines of writes are computed from
+	leaseHolder       *leaseHolder  // of the running term, or of the acquisition under way; nil after a term
+	loggedHolder      string        // the holder that was last logged
 
 	standDown standDown
 }
@@ -85,7 +85,7 @@ func New(cfg Config, deps Deps) (*Elector, error) {
 		e.lease = &leaseClient{
 			client:    deps.Leases.Leases(cfg.Namespace),
 			namespace: cfg.Namespace, name: cfg.Name, identity: cfg.Identity,
-			shortest: cfg.LeaseDuration.Truncate(time.Second), clock: e.clock,
+			minDuration: cfg.LeaseDuration.Truncate(time.Second), clock: e.clock,
 		}
 	}
 	deps.Metrics.registerElector(e)
@@ -100,8 +100,8 @@ func (e *Elector) Observe(lease *coordinationv1.Lease) {
 		return
 	}
 	e.lock.Lock()
-	if reason := e.lease.observe(lease); reason != "" {
-		e.lose(reason)
+	if reason := e.lease.observeEvent(lease); reason != "" {
+		e.loseLease(reason)
 	}
 	e.lock.Unlock()
 	signal(e.wake)
@@ -112,15 +112,15 @@ func (e *Elector) Observe(lease *coordinationv1.Lease) {
 // error with ErrShutdownTimeout if the drain took too long, or the error of lead. Call it once.
 func (e *Elector) Run(ctx context.Context, lead Lead) error {
 	if e.lease == nil {
-		_, err := e.serve(ctx, nil, lead)
+		_, err := e.runTerm(ctx, nil, lead)
 		return err
 	}
 	for {
-		won := e.standby(ctx)
+		won := e.waitForLease(ctx)
 		if won == nil {
 			return nil
 		}
-		if over, err := e.serve(ctx, won, lead); over {
+		if over, err := e.runTerm(ctx, won, lead); over {
 			return err
 		}
 	}
@@ -130,26 +130,26 @@ func (e *Elector) Run(ctx context.Context, lead Lead) error {
 func (e *Elector) renewalAge() time.Duration {
 	e.lock.Lock()
 	defer e.lock.Unlock()
-	if !e.leading || !e.ended.IsZero() || e.lease == nil {
+	if !e.leading || !e.endedAt.IsZero() || e.lease == nil {
 		return 0
 	}
-	return e.clock.Since(e.renewed)
+	return e.clock.Since(e.renewedAt)
 }
 
 // recordEvent records an event on the Lease, as client-go's resourcelock does.
 func (e *Elector) recordEvent(text string) {
-	if lease, _ := e.lease.current(); e.deps.Events != nil && lease != nil {
+	if lease, _ := e.lease.storedLease(); e.deps.Events != nil && lease != nil {
 		e.deps.Events.Eventf(lease, corev1.EventTypeNormal, "LeaderElection", "%s %s", e.cfg.Identity, text)
 	}
 }
 
 // lose takes in that somebody else holds the lease. Nothing may be written from now on. The lock is held until the fence has ended, so that
 // no other holding can begin in between, whose fence that would be.
-func (e *Elector) lose(reason string) {
-	if e.holding != nil {
-		e.holding.lose(reason)
+func (e *Elector) loseLease(reason string) {
+	if e.leaseHolder != nil {
+		e.leaseHolder.markLost(reason)
 	}
-	e.fence.end(reason) // after lose: begin looks at that when it has opened the fence
+	e.fence.abortTerm(reason) // after lose: begin looks at that when it has opened the fence
 }
 
 // signal makes a channel of size one ready, if it is not.

@@ -33,17 +33,17 @@ type Fence struct {
 	metrics *Metrics
 	dialer  *connrotation.Dialer
 
-	lock      sync.Mutex
-	term      tenure
-	flights   map[*flight]struct{} // of the running term and of earlier ones that were closed
-	idle      chan struct{}        // closed when flights gets empty; nil if nobody waits
-	unsettled time.Time            // first moment at which no write of unknown outcome can be done any more
-	slowUntil time.Time            // until then writes count as slow; see slow
+	lock        sync.Mutex
+	term        fenceTerm
+	flights     map[*flight]struct{} // of the running term and of earlier ones that were closed
+	idle        chan struct{}        // closed when flights gets empty; nil if nobody waits
+	lastUnknown time.Time            // first moment at which no write of unknown outcome can be done any more
+	slowUntil   time.Time            // until then writes count as slow; see slow
 }
 
 // NewFence returns a closed fence.
 func NewFence(clk clock.Clock, m *Metrics) *Fence {
-	return &Fence{clock: clk, metrics: m, dialer: connrotation.NewDialer(dialResettable), term: tenure{why: "no term has begun"}, flights: map[*flight]struct{}{}}
+	return &Fence{clock: clk, metrics: m, dialer: connrotation.NewDialer(dialResettable), term: fenceTerm{closedReason: "no term has begun"}, flights: map[*flight]struct{}{}}
 }
 
 // Wrap puts the fence around rt. It fits rest.Config.Wrap.
@@ -68,42 +68,42 @@ func dialResettable(ctx context.Context, network, address string) (net.Conn, err
 }
 
 // deadline is the first moment at which the running term may not write any more, false if it has none or no term runs.
-func (f *Fence) deadline() (until time.Time, limited bool) {
+func (f *Fence) termDeadline() (until time.Time, limited bool) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	return f.term.allowed.until, f.term.open && f.term.allowed.limited()
+	return f.term.limits.until, f.term.open && f.term.limits.isLimited()
 }
 
 // settled is the first moment at which nothing that was sent so far can be done any more, as far as is known now: a write in flight
 // may still be answered and then counts no longer. It lies in the past if there is nothing to wait for. Writes that were given no
 // deadline do not count: nobody else can lead.
-func (f *Fence) settled() time.Time {
+func (f *Fence) unknownUntil() time.Time {
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	at := f.unsettled
+	at := f.lastUnknown
 	for fl := range f.flights {
-		if fl.allowed.limited() {
-			at = timing.Later(at, fl.settled())
+		if fl.limits.isLimited() {
+			at = timing.Later(at, fl.completedBy())
 		}
 	}
 	return at
 }
 
 // slow reports whether a write has been in flight for half of what the short lease gives one, now or within patienceHold.
-func (f *Fence) slow() bool {
+func (f *Fence) hasSlowWrites() bool {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	now := f.clock.Now()
 	for fl := range f.flights {
-		f.noteSlow(fl, now)
+		f.recordSlow(fl, now)
 	}
 	return now.Before(f.slowUntil)
 }
 
 // noteSlow judges a write that is, or just was, in flight. The lock is held.
-func (f *Fence) noteSlow(fl *flight, now time.Time) {
-	if fl.allowed.limited() && !fl.waits && now.Sub(fl.began) >= fl.allowed.slow {
-		f.slowUntil = timing.Later(f.slowUntil, now.Add(patienceHold))
+func (f *Fence) recordSlow(fl *flight, now time.Time) {
+	if fl.limits.isLimited() && !fl.dialing && now.Sub(fl.sentAt) >= fl.limits.slowAfter {
+		f.slowUntil = timing.Later(f.slowUntil, now.Add(extendedFor))
 	}
 }
 
@@ -115,12 +115,12 @@ func (f *Fence) inFlight() int {
 }
 
 // tenure is a term as the fence sees it.
-type tenure struct {
-	number  uint64
-	open    bool
-	allowed allowance
-	why     string        // not open: why not
-	ending  chan struct{} // closed when it has begun to end
+type fenceTerm struct {
+	number       uint64
+	open         bool
+	limits       writeLimits
+	closedReason string        // not open: why not
+	ending       chan struct{} // closed when it has begun to end
 }
 
 // admission is the answer to one request.
@@ -131,62 +131,62 @@ type admission struct {
 }
 
 // admit decides about one request. carried is the term its context belongs to, 0 if none.
-func (t tenure) admit(carried uint64, mutating bool, now time.Time) admission {
+func (t fenceTerm) admit(carried uint64, mutating bool, now time.Time) admission {
 	switch {
 	case carried != 0 && carried != t.number:
 		return admission{refused: "its term is over", term: carried}
 	case !t.open && (mutating || carried != 0):
-		return admission{refused: t.why, term: carried}
+		return admission{refused: t.closedReason, term: carried}
 	case !t.open:
 		return admission{}
-	case !mutating || !t.allowed.limited():
+	case !mutating || !t.limits.isLimited():
 		return admission{term: t.number}
-	case !now.Before(t.allowed.until):
+	case !now.Before(t.limits.until):
 		return admission{refused: notRenewed, term: t.number}
 	}
-	return admission{term: t.number, left: min(t.allowed.until.Sub(now), t.allowed.most)}
+	return admission{term: t.number, left: min(t.limits.until.Sub(now), t.limits.maxDuration)}
 }
 
 // open begins a term. allowed is what its writes are, zero if they have no limits.
-func (f *Fence) open(number uint64, allowed allowance) {
+func (f *Fence) openTerm(number uint64, allowed writeLimits) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	f.term = tenure{number: number, open: true, allowed: allowed, ending: make(chan struct{})}
+	f.term = fenceTerm{number: number, open: true, limits: allowed, ending: make(chan struct{})}
 }
 
 // extend gives the writes of the running term more time, never less: answers to renewals may come in another order.
-func (f *Fence) extend(allowed allowance) {
+func (f *Fence) extendDeadline(allowed writeLimits) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	if f.term.open && allowed.until.After(f.term.allowed.until) {
-		f.term.allowed = allowed
+	if f.term.open && allowed.until.After(f.term.limits.until) {
+		f.term.limits = allowed
 	}
 }
 
 // shorten gives the writes that the running term sends from now on less time. Those in flight keep what they have.
-func (f *Fence) shorten(allowed allowance) {
+func (f *Fence) shortenDeadline(allowed writeLimits) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	if f.term.open && allowed.until.Before(f.term.allowed.until) {
-		f.term.allowed = allowed
+	if f.term.open && allowed.until.Before(f.term.limits.until) {
+		f.term.limits = allowed
 	}
 }
 
 // drain begins the end of the running term. Requests are still sent, so that syncs can finish. Reads in flight are abandoned: a slow
 // one would hold up the next leader.
-func (f *Fence) drain() {
+func (f *Fence) startDrain() {
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	f.term.end()
+	f.term.signalEnding()
 	for fl := range f.flights {
-		if !mutates(fl.method) {
-			fl.abandon("its term is over")
+		if !isMutating(fl.method) {
+			fl.cancelRequest("its term is over")
 		}
 	}
 }
 
 // end is called with the lock held.
-func (t tenure) end() {
+func (t fenceTerm) signalEnding() {
 	if t.ending != nil && !isClosed(t.ending) {
 		close(t.ending)
 	}
@@ -194,48 +194,48 @@ func (t tenure) end() {
 
 // close ends the running term when its work is done: nothing more is sent. Connections are aborted, for a request that was given up
 // during the term may still lie in one.
-func (f *Fence) close(why string) {
+func (f *Fence) closeTerm(why string) {
 	f.lock.Lock()
-	f.shut(why)
+	f.endTerm(why)
 	f.lock.Unlock()
 	f.dialer.CloseAll()
 }
 
 // end ends the running term hard and cuts what is in flight. It does nothing about a term that is over
 // except to cut what that left in flight. It returns how many requests it cut.
-func (f *Fence) end(why string) int {
+func (f *Fence) abortTerm(why string) int {
 	defer f.dialer.CloseAll() // after the cuts, which are why the requests end
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	f.shut(why)
+	f.endTerm(why)
 	for fl := range f.flights {
-		fl.cut(why)
+		fl.cancelCounted(why)
 	}
 	return len(f.flights)
 }
 
 // shut ends the running term. The lock is held.
-func (f *Fence) shut(why string) {
-	f.term.end()
+func (f *Fence) endTerm(why string) {
+	f.term.signalEnding()
 	if f.term.open {
-		f.term.open, f.term.why = false, why
+		f.term.open, f.term.closedReason = false, why
 	}
 }
 
 // idleNow returns a channel that is closed when no request of a term is in flight.
-func (f *Fence) idleNow() <-chan struct{} {
+func (f *Fence) idleChannel() <-chan struct{} {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	if f.idle == nil {
 		f.idle = make(chan struct{})
 	}
 	idle := f.idle
-	f.tellIdle()
+	f.signalIdle()
 	return idle
 }
 
 // tellIdle closes the channel somebody may wait on if nothing is in flight. The lock is held.
-func (f *Fence) tellIdle() {
+func (f *Fence) signalIdle() {
 	if len(f.flights) == 0 && f.idle != nil {
 		close(f.idle)
 		f.idle = nil
@@ -243,10 +243,10 @@ func (f *Fence) tellIdle() {
 }
 
 // start admits req and gives the request to send in its place, or refuses it with a *FencedError.
-func (f *Fence) start(req *http.Request) (*http.Request, *flight, error) {
+func (f *Fence) startRequest(req *http.Request) (*http.Request, *flight, error) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	a := f.term.admit(termOf(req.Context()), mutates(req.Method), f.clock.Now())
+	a := f.term.admit(termOf(req.Context()), isMutating(req.Method), f.clock.Now())
 	if a.refused != "" {
 		f.metrics.refusals.WithLabelValues(req.Method).Inc()
 		return nil, nil, &FencedError{Method: req.Method, Path: req.URL.Path, Term: a.term, Reason: a.refused}
@@ -254,35 +254,35 @@ func (f *Fence) start(req *http.Request) (*http.Request, *flight, error) {
 	if a.term == 0 {
 		return req, nil, nil
 	}
-	fl := &flight{fence: f, method: req.Method, path: req.URL.Path, term: a.term, ending: f.term.ending, began: f.clock.Now()}
+	fl := &flight{fence: f, method: req.Method, path: req.URL.Path, term: a.term, ending: f.term.ending, sentAt: f.clock.Now()}
 	if a.left > 0 {
-		fl.allowed = f.term.allowed
+		fl.limits = f.term.limits
 	}
-	req = fl.prepare(req, a.left)
+	req = fl.prepareRequest(req, a.left)
 	f.flights[fl] = struct{}{}
 	return req, fl, nil
 }
 
 // landed takes a request out of the count. known says whether its outcome is.
-func (f *Fence) landed(fl *flight, known bool) {
+func (f *Fence) finishRequest(fl *flight, known bool) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	f.noteSlow(fl, f.clock.Now())
-	if known && mutates(fl.method) {
+	f.recordSlow(fl, f.clock.Now())
+	if known && isMutating(fl.method) {
 		f.metrics.unanswered.Set(0)
 	}
-	if !known && !fl.waits && mutates(fl.method) {
+	if !known && !fl.dialing && isMutating(fl.method) {
 		f.metrics.unanswered.Inc()
-		if fl.allowed.limited() {
-			f.unsettled = timing.Later(f.unsettled, fl.settled())
+		if fl.limits.isLimited() {
+			f.lastUnknown = timing.Later(f.lastUnknown, fl.completedBy())
 		}
 	}
 	delete(f.flights, fl)
-	f.tellIdle()
+	f.signalIdle()
 }
 
 // mutates says whether a request with this method may change something.
-func mutates(method string) bool {
+func isMutating(method string) bool {
 	switch method {
 	case http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
 		return true

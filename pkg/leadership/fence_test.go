@@ -26,14 +26,14 @@ import (
 
 func TestAdmit(t *testing.T) {
 	now := time.Unix(1e9, 0)
-	open := tenure{number: 3, open: true, allowed: allowance{until: now.Add(5 * time.Second), most: 11 * time.Second}}
-	fresh := tenure{number: 3, open: true, allowed: allowance{until: now.Add(13 * time.Second), most: 11 * time.Second}}
-	late := tenure{number: 3, open: true, allowed: allowance{until: now, most: 11 * time.Second}}
-	endless := tenure{number: 1, open: true}
-	shut := tenure{number: 3, why: "shutdown"}
+	open := fenceTerm{number: 3, open: true, limits: writeLimits{until: now.Add(5 * time.Second), maxDuration: 11 * time.Second}}
+	fresh := fenceTerm{number: 3, open: true, limits: writeLimits{until: now.Add(13 * time.Second), maxDuration: 11 * time.Second}}
+	late := fenceTerm{number: 3, open: true, limits: writeLimits{until: now, maxDuration: 11 * time.Second}}
+	endless := fenceTerm{number: 1, open: true}
+	shut := fenceTerm{number: 3, closedReason: "shutdown"}
 	for _, tt := range []struct {
 		name    string
-		term    tenure
+		term    fenceTerm
 		carried uint64
 		mutates bool
 		want    admission
@@ -82,8 +82,8 @@ func TestLimitTimeout(t *testing.T) {
 }
 
 // within is what a term allows that may write for d.
-func within(d time.Duration) allowance {
-	return allowance{until: time.Now().Add(d), most: time.Hour, slow: time.Hour}
+func within(d time.Duration) writeLimits {
+	return writeLimits{until: time.Now().Add(d), maxDuration: time.Hour, slowAfter: time.Hour}
 }
 
 // fencedServer is a server behind a fence. Its handler blocks on paths with "slow" until release is closed
@@ -144,7 +144,7 @@ func (s *fencedServer) do(ctx context.Context, method, path string) error {
 func (s *fencedServer) overrun(t *testing.T, send func() error) (arrived *http.Request, allowed time.Duration, err error) {
 	t.Helper()
 	for allowed = 50 * time.Millisecond; allowed < time.Minute; allowed *= 2 {
-		s.fence.open(1, within(allowed))
+		s.fence.openTerm(1, within(allowed))
 		err = send()
 		select {
 		case arrived = <-s.arrived:
@@ -175,12 +175,12 @@ func TestFenceRefusesOutsideATerm(t *testing.T) {
 		}
 	}
 	check("before the first term")
-	s.fence.open(1, allowance{})
+	s.fence.openTerm(1, writeLimits{})
 	if err := s.do(t.Context(), "POST", "/"); err != nil {
 		t.Errorf("POST inside a term: %v", err)
 	}
 	<-s.arrived
-	s.fence.close("over")
+	s.fence.closeTerm("over")
 	check("after a term")
 	if got := testutil.ToFloat64(s.metrics.refusals.WithLabelValues("PUT")); got != 2 {
 		t.Errorf("refusals of PUT = %v, want 2", got)
@@ -195,20 +195,20 @@ func TestFenceHardEndCutsWhatIsInFlight(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newFencedServer(t)
-			s.fence.open(7, within(time.Minute))
+			s.fence.openTerm(7, within(time.Minute))
 			result := make(chan error, 1)
 			go func() { result <- s.do(withTerm(context.Background(), 7), tt.method, tt.path) }()
 			<-s.arrived
 			if got := s.fence.inFlight(); got != 1 {
 				t.Errorf("in flight = %d, want 1", got)
 			}
-			s.fence.end("lease lost")
+			s.fence.abortTerm("lease lost")
 			err := <-result
 			var fenced *FencedError
 			if !errors.As(err, &fenced) || !fenced.Sent || fenced.Term != 7 || !errors.Is(err, context.Canceled) {
 				t.Errorf("got %v, want a cut request of term 7", err)
 			}
-			<-s.fence.idleNow()
+			<-s.fence.idleChannel()
 			if got := s.fence.inFlight(); got != 0 {
 				t.Errorf("in flight after the cut = %d, want 0", got)
 			}
@@ -218,12 +218,12 @@ func TestFenceHardEndCutsWhatIsInFlight(t *testing.T) {
 
 func TestFenceGentleCloseLetsRequestsFinish(t *testing.T) {
 	s := newFencedServer(t)
-	s.fence.open(1, within(time.Minute))
+	s.fence.openTerm(1, within(time.Minute))
 	result := make(chan error, 1)
 	go func() { result <- s.do(t.Context(), "POST", "/slow") }()
 	<-s.arrived
-	s.fence.close("shutdown")
-	idle := s.fence.idleNow()
+	s.fence.closeTerm("shutdown")
+	idle := s.fence.idleChannel()
 	select {
 	case <-idle:
 		t.Error("idle with a request in flight")
@@ -239,13 +239,13 @@ func TestFenceGentleCloseLetsRequestsFinish(t *testing.T) {
 // A read that the API server answers slowly must not hold up the next leader. A write is finished, and so is a read that a sync needs after it.
 func TestDrainCutsReadsInFlight(t *testing.T) {
 	s := newFencedServer(t)
-	s.fence.open(1, within(time.Minute))
+	s.fence.openTerm(1, within(time.Minute))
 	read, written := make(chan error, 1), make(chan error, 1)
 	go func() { read <- s.do(t.Context(), "GET", "/slow") }()
 	go func() { written <- s.do(t.Context(), "POST", "/slow") }()
 	<-s.arrived
 	<-s.arrived
-	s.fence.drain()
+	s.fence.startDrain()
 	select {
 	case err := <-read:
 		var fenced *FencedError
@@ -269,7 +269,7 @@ func TestDrainCutsReadsInFlight(t *testing.T) {
 
 func TestUnansweredWritesInARow(t *testing.T) {
 	s := newFencedServer(t)
-	s.fence.open(1, within(time.Minute))
+	s.fence.openTerm(1, within(time.Minute))
 	for _, step := range []struct {
 		method, path string
 		want         float64
@@ -282,7 +282,7 @@ func TestUnansweredWritesInARow(t *testing.T) {
 			}
 		}()
 		_ = s.do(ctx, step.method, step.path)
-		<-s.fence.idleNow()
+		<-s.fence.idleChannel()
 		cancel()
 		if got := testutil.ToFloat64(s.metrics.unanswered); got != step.want {
 			t.Errorf("after %s %s: %v, want %v", step.method, step.path, got, step.want)
@@ -303,11 +303,11 @@ func TestFenceDeadline(t *testing.T) {
 	if err := s.do(t.Context(), "POST", "/"); !errors.Is(err, ErrFenced) {
 		t.Errorf("a write after the deadline: %v, want a refusal", err)
 	}
-	s.fence.extend(within(time.Minute))
+	s.fence.extendDeadline(within(time.Minute))
 	if err := s.do(t.Context(), "POST", "/"); err != nil {
 		t.Errorf("a write after a renewal: %v", err)
 	}
-	s.fence.extend(within(0))
+	s.fence.extendDeadline(within(0))
 	if err := s.do(t.Context(), "POST", "/"); err != nil {
 		t.Errorf("a write after a late answer to an earlier renewal: %v", err)
 	}
@@ -315,10 +315,10 @@ func TestFenceDeadline(t *testing.T) {
 
 func TestFenceDoesNotCarryAWriteIntoTheNextTerm(t *testing.T) {
 	s := newFencedServer(t)
-	s.fence.open(1, allowance{})
+	s.fence.openTerm(1, writeLimits{})
 	old := context.WithoutCancel(withTerm(t.Context(), 1))
-	s.fence.end("lost")
-	s.fence.open(2, allowance{})
+	s.fence.abortTerm("lost")
+	s.fence.openTerm(2, writeLimits{})
 	if err := s.do(old, "POST", "/"); !errors.Is(err, ErrFenced) {
 		t.Errorf("a write of term 1 in term 2: %v, want a refusal", err)
 	}
@@ -343,15 +343,15 @@ func TestFenceExplainsWhateverTheTransportSays(t *testing.T) {
 			_, err := rt.RoundTrip(httptest.NewRequest("POST", "/", strings.NewReader("x")))
 			return err
 		}
-		fence.open(1, within(time.Millisecond))
+		fence.openTerm(1, within(time.Millisecond))
 		if err := post(); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("at the deadline: %v, want context.DeadlineExceeded", err)
 		}
 		<-sent
-		fence.open(2, allowance{})
+		fence.openTerm(2, writeLimits{})
 		go func() {
 			<-sent
-			fence.end("lost")
+			fence.abortTerm("lost")
 		}()
 		if err := post(); !errors.Is(err, ErrFenced) || !errors.Is(err, context.Canceled) {
 			t.Errorf("cut: %v, want a *FencedError", err)
@@ -442,7 +442,7 @@ func TestUnknownOutcomes(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				metrics := NewMetrics(prometheus.NewRegistry())
 				fence := NewFence(clock.RealClock{}, metrics)
-				fence.open(1, allowance{until: time.Now().Add(left), most: time.Minute, slow: time.Minute, margin: margin})
+				fence.openTerm(1, writeLimits{until: time.Now().Add(left), maxDuration: time.Minute, slowAfter: time.Minute, margin: margin})
 				sent := time.Now()
 				resp, err := fence.Wrap(tt.server).RoundTrip(httptest.NewRequest(tt.method, "/", nil))
 				if err == nil {
@@ -452,11 +452,11 @@ func TestUnknownOutcomes(t *testing.T) {
 				want := 0.0
 				if tt.unknown {
 					want = 1
-					if got := fence.settled().Sub(sent); got != left+margin {
+					if got := fence.unknownUntil().Sub(sent); got != left+margin {
 						t.Errorf("it may be done for %v, want %v", got, left+margin)
 					}
-				} else if fence.settled().After(sent) {
-					t.Errorf("it may be done for %v, want not any more", fence.settled().Sub(sent))
+				} else if fence.unknownUntil().After(sent) {
+					t.Errorf("it may be done for %v, want not any more", fence.unknownUntil().Sub(sent))
 				}
 				if got := testutil.ToFloat64(metrics.unanswered); got != want {
 					t.Errorf("unanswered writes = %v, want %v", got, want)
@@ -469,7 +469,7 @@ func TestUnknownOutcomes(t *testing.T) {
 // A watch is stopped while somebody waits for its next event. Only the race detector can tell.
 func TestAnAnswerMayBeClosedWhileItIsRead(t *testing.T) {
 	fence := NewFence(clock.RealClock{}, NewMetrics(prometheus.NewRegistry()))
-	fence.open(1, allowance{until: time.Now().Add(time.Hour), most: time.Minute, slow: time.Minute, margin: time.Second})
+	fence.openTerm(1, writeLimits{until: time.Now().Add(time.Hour), maxDuration: time.Minute, slowAfter: time.Minute, margin: time.Second})
 	resp, err := fence.Wrap(transportFunc(func(*http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("event"))}, nil
 	})).RoundTrip(httptest.NewRequest("GET", "/", nil))
@@ -486,7 +486,7 @@ func TestAnAnswerMayBeClosedWhileItIsRead(t *testing.T) {
 func TestCutRequestsMayBeDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fence := NewFence(clock.RealClock{}, NewMetrics(prometheus.NewRegistry()))
-		fence.open(1, allowance{until: time.Now().Add(10 * time.Second), most: time.Minute, slow: time.Minute, margin: time.Second})
+		fence.openTerm(1, writeLimits{until: time.Now().Add(10 * time.Second), maxDuration: time.Minute, slowAfter: time.Minute, margin: time.Second})
 		sent := time.Now()
 		go func() {
 			_, _ = fence.Wrap(transportFunc(func(*http.Request) (*http.Response, error) {
@@ -495,9 +495,9 @@ func TestCutRequestsMayBeDone(t *testing.T) {
 			})).RoundTrip(httptest.NewRequest("POST", "/", nil))
 		}()
 		sleep(time.Second)
-		fence.end("lost")
+		fence.abortTerm("lost")
 		for range 2 {
-			if got := fence.settled().Sub(sent); got != 11*time.Second {
+			if got := fence.unknownUntil().Sub(sent); got != 11*time.Second {
 				t.Errorf("%v after it was sent: it may be done for %v, want 11s", time.Since(sent), got)
 			}
 			sleep(5 * time.Second)
@@ -517,7 +517,7 @@ func TestServerIsToldWhatIsLeftWhenThereIsAConnection(t *testing.T) {
 			server.StartTLS()
 			t.Cleanup(server.Close)
 			fence := NewFence(clock.RealClock{}, NewMetrics(prometheus.NewRegistry()))
-			fence.open(1, within(30*time.Second))
+			fence.openTerm(1, within(30*time.Second))
 			transport := server.Client().Transport.(*http.Transport).Clone()
 			dialled := make(chan struct{})
 			transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -547,7 +547,7 @@ func TestWriteThatNeverLeftIsNotSlow(t *testing.T) {
 	for _, connects := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			fence := NewFence(clock.RealClock{}, NewMetrics(prometheus.NewRegistry()))
-			fence.open(1, allowance{until: time.Now().Add(10 * time.Second), most: time.Minute, slow: 4 * time.Second})
+			fence.openTerm(1, writeLimits{until: time.Now().Add(10 * time.Second), maxDuration: time.Minute, slowAfter: 4 * time.Second})
 			go func() {
 				_, _ = fence.Wrap(transportFunc(func(req *http.Request) (*http.Response, error) {
 					trace := httptrace.ContextClientTrace(req.Context())
@@ -560,11 +560,11 @@ func TestWriteThatNeverLeftIsNotSlow(t *testing.T) {
 				})).RoundTrip(httptest.NewRequest("POST", "/", nil))
 			}()
 			sleep(3 * time.Second)
-			if fence.slow() {
+			if fence.hasSlowWrites() {
 				t.Error("slow after 3s")
 			}
 			sleep(2 * time.Second)
-			if got := fence.slow(); got != connects {
+			if got := fence.hasSlowWrites(); got != connects {
 				t.Errorf("slow after 5s = %v, want %v", got, connects)
 			}
 			sleep(10 * time.Second)
@@ -577,7 +577,7 @@ func TestACutIsCountedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		metrics := NewMetrics(prometheus.NewRegistry())
 		fence := NewFence(clock.RealClock{}, metrics)
-		fence.open(1, allowance{})
+		fence.openTerm(1, writeLimits{})
 		slow := transportFunc(func(req *http.Request) (*http.Response, error) {
 			<-req.Context().Done()
 			time.Sleep(time.Second) // to come back
@@ -589,8 +589,8 @@ func TestACutIsCountedOnce(t *testing.T) {
 			_, _ = fence.Wrap(slow).RoundTrip(httptest.NewRequest("PUT", "/", nil))
 		}()
 		synctest.Wait()
-		fence.end("seen")
-		fence.end("noticed")
+		fence.abortTerm("seen")
+		fence.abortTerm("noticed")
 		<-done
 		if n := testutil.ToFloat64(metrics.cuts.WithLabelValues("PUT")); n != 1 {
 			t.Errorf("%v requests were counted as cut, want 1", n)

@@ -75,7 +75,7 @@ func (t *fencedTransport) WrappedRoundTripper() http.RoundTripper { return t.nex
 
 // RoundTrip implements http.RoundTripper.
 func (t *fencedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
-	admitted, fl, err := t.fence.start(req)
+	admitted, fl, err := t.fence.startRequest(req)
 	if err != nil {
 		if req.Body != nil {
 			req.Body.Close() // a RoundTripper closes the body whatever happens
@@ -87,15 +87,17 @@ func (t *fencedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return resp, err
 	}
 	if err != nil {
-		err = fl.explain(admitted.Context(), err)
-		fl.land(false)
+		err = fl.explainError(admitted.Context(), err)
+		fl.complete(false)
 		return nil, err
 	}
-	explain := func(err error) error { return fl.explain(admitted.Context(), err) }
-	land := func(said []byte) { fl.land(outcome.Complete(resp.StatusCode) || outcome.WebhookFailed(string(said))) }
+	explain := func(err error) error { return fl.explainError(admitted.Context(), err) }
+	land := func(said []byte) {
+		fl.complete(outcome.Complete(resp.StatusCode) || outcome.WebhookFailed(string(said)))
+	}
 	resp.Body = &flightBody{ReadCloser: resp.Body, explain: explain, land: land}
-	if wait := asksToWait(resp); wait > 0 {
-		if err := fl.heed(req.Context(), resp, wait); err != nil {
+	if wait := retryAfter(resp); wait > 0 {
+		if err := fl.waitRetryAfter(req.Context(), resp, wait); err != nil {
 			return nil, err
 		}
 	}
@@ -104,21 +106,21 @@ func (t *fencedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // longestWait is for how long an answer can have a request wait: kube-apiserver v1.37 asks for no more, a webhook or a load balancer may. Each try is a sign of life
 // of its sync, which would count as stuck without one.
-const longestWait = 32 * time.Second
+const maxRetryAfter = 32 * time.Second
 
 // asksToWait is for how long client-go would sleep after an answer before it sends the request once more, but longestWait at most.
-func asksToWait(resp *http.Response) time.Duration {
+func retryAfter(resp *http.Response) time.Duration {
 	seconds, err := strconv.Atoi(resp.Header.Get("Retry-After"))
 	if err != nil || resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode < http.StatusInternalServerError {
 		return 0
 	}
-	return min(time.Duration(seconds)*time.Second, longestWait)
+	return min(time.Duration(seconds)*time.Second, maxRetryAfter)
 }
 
 // heed waits as long as an answer asks to, in place of client-go, whose sleep would go on after the end of the term and hold up the hand-over though nothing is
 // in flight. After the wait client-go sends the request again at once. If the term or ctx ends before that, the answer goes to the caller without its
 // Retry-After, so that client-go does not repeat the request.
-func (fl *flight) heed(ctx context.Context, resp *http.Response, wait time.Duration) error {
+func (fl *flight) waitRetryAfter(ctx context.Context, resp *http.Response, wait time.Duration) error {
 	said, err := io.ReadAll(resp.Body)
 	resp.Body.Close() // it has landed
 	if err != nil {
@@ -144,35 +146,35 @@ type flight struct {
 	method, path string
 	term         uint64
 	ending       <-chan struct{} // closed when its term has begun to end
-	allowed      allowance       // zero for reads, and for writes without limits
+	limits       writeLimits     // zero for reads, and for writes without limits
 	deadline     time.Time       // when it is over on both sides; meaningful if allowed is limited
 
 	// The lock of the fence guards these.
-	began  time.Time // when it was sent, as far as is known
-	waits  bool      // for its first connection, so nothing was sent
-	had    bool      // a connection
-	wasCut bool
+	sentAt    time.Time // when it was sent, as far as is known
+	dialing   bool      // for its first connection, so nothing was sent
+	connected bool      // a connection
+	cancelled bool
 
-	stop context.CancelCauseFunc // cuts it
-	free context.CancelFunc      // frees the timer of its deadline
-	once sync.Once
+	cancel    context.CancelCauseFunc // cuts it
+	stopTimer context.CancelFunc      // frees the timer of its deadline
+	once      sync.Once
 }
 
 // settled is when a write cannot be done any more, if its answer does not come: at the end of the time the server has for it, and of
 // the margin that is kept towards other processes as well.
-func (fl *flight) settled() time.Time { return fl.deadline.Add(fl.allowed.margin) }
+func (fl *flight) completedBy() time.Time { return fl.deadline.Add(fl.limits.margin) }
 
 // prepare derives the request to send: one that can be cut, and that ends on both sides within left.
-func (fl *flight) prepare(req *http.Request, left time.Duration) *http.Request {
+func (fl *flight) prepareRequest(req *http.Request, left time.Duration) *http.Request {
 	ctx, stop := context.WithCancelCause(req.Context())
-	fl.stop, fl.free = stop, func() {}
-	if !mutates(fl.method) {
+	fl.cancel, fl.stopTimer = stop, func() {}
+	if !isMutating(fl.method) {
 		return req.WithContext(ctx)
 	}
 	target, asked := *req.URL, req.URL.Query()
 	if left > 0 {
-		fl.deadline = fl.began.Add(left)
-		ctx, fl.free = context.WithTimeout(ctx, left)
+		fl.deadline = fl.sentAt.Add(left)
+		ctx, fl.stopTimer = context.WithTimeout(ctx, left)
 		target.RawQuery = limitTimeout(asked, left).Encode()
 	}
 	getConn := func(string) { fl.waitsForConnection() }
@@ -191,15 +193,15 @@ func (fl *flight) prepare(req *http.Request, left time.Duration) *http.Request {
 func (fl *flight) waitsForConnection() {
 	fl.fence.lock.Lock()
 	defer fl.fence.lock.Unlock()
-	fl.waits = !fl.had
+	fl.dialing = !fl.connected
 }
 
 // hasConnection notes that the request may be on its way from now on.
 func (fl *flight) hasConnection() {
 	fl.fence.lock.Lock()
 	defer fl.fence.lock.Unlock()
-	if !fl.had {
-		fl.waits, fl.had, fl.began = false, true, fl.fence.clock.Now()
+	if !fl.connected {
+		fl.dialing, fl.connected, fl.sentAt = false, true, fl.fence.clock.Now()
 	}
 }
 
@@ -215,30 +217,30 @@ func limitTimeout(query url.Values, left time.Duration) url.Values {
 }
 
 // cut abandons a request because its term has ended hard.
-func (fl *flight) cut(why string) {
-	if !fl.wasCut {
-		fl.wasCut = true
+func (fl *flight) cancelCounted(why string) {
+	if !fl.cancelled {
+		fl.cancelled = true
 		fl.fence.metrics.cuts.WithLabelValues(fl.method).Inc()
 	}
-	fl.abandon(why)
+	fl.cancelRequest(why)
 }
 
 // abandon ends the request here. Whether the server still carries it out is unknown.
-func (fl *flight) abandon(why string) {
-	fl.stop(&FencedError{Method: fl.method, Path: fl.path, Term: fl.term, Sent: true, Reason: why})
+func (fl *flight) cancelRequest(why string) {
+	fl.cancel(&FencedError{Method: fl.method, Path: fl.path, Term: fl.term, Sent: true, Reason: why})
 }
 
 // land ends the accounting. known says whether the outcome is. It may be called again.
-func (fl *flight) land(known bool) {
+func (fl *flight) complete(known bool) {
 	fl.once.Do(func() {
-		fl.free()
-		fl.stop(nil)
-		fl.fence.landed(fl, known)
+		fl.stopTimer()
+		fl.cancel(nil)
+		fl.fence.finishRequest(fl, known)
 	})
 }
 
 // explain turns the transport's error into the reason the request ended, if that was ours.
-func (fl *flight) explain(ctx context.Context, err error) error {
+func (fl *flight) explainError(ctx context.Context, err error) error {
 	var fenced *FencedError
 	cause := context.Cause(ctx)
 	switch {
@@ -246,8 +248,8 @@ func (fl *flight) explain(ctx context.Context, err error) error {
 		return fenced
 	case !errors.Is(cause, context.DeadlineExceeded):
 		return err
-	case fl.allowed.limited() && !fl.fence.clock.Now().Before(fl.deadline):
-		return &TimeoutError{Method: fl.method, Path: fl.path, Most: fl.allowed.most}
+	case fl.limits.isLimited() && !fl.fence.clock.Now().Before(fl.deadline):
+		return &TimeoutError{Method: fl.method, Path: fl.path, Most: fl.limits.maxDuration}
 	case !errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
 	}
@@ -261,17 +263,17 @@ type flightBody struct {
 	land    func(said []byte)
 
 	lock sync.Mutex
-	said []byte // the beginning of the answer
+	head []byte // the beginning of the answer
 }
 
 // saidMost bounds what is kept of an answer. That of an error is short.
-const saidMost = 512
+const maxHead = 512
 
 // Read implements io.Reader.
 func (b *flightBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.lock.Lock()
-	b.said = append(b.said, p[:min(n, saidMost-len(b.said))]...)
+	b.head = append(b.head, p[:min(n, maxHead-len(b.head))]...)
 	b.lock.Unlock()
 	if err != nil && err != io.EOF {
 		err = b.explain(err)
@@ -283,7 +285,7 @@ func (b *flightBody) Read(p []byte) (int, error) {
 func (b *flightBody) Close() error {
 	err := b.ReadCloser.Close()
 	b.lock.Lock()
-	said := b.said
+	said := b.head
 	b.lock.Unlock()
 	b.land(said)
 	return err

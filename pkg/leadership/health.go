@@ -21,12 +21,12 @@ func (e *Elector) Check(*http.Request) error {
 	if e.lease == nil || !e.leading {
 		return nil
 	}
-	return stuck(e.clock.Since(e.renewed), e.ended, e.clock.Now(), e.cfg)
+	return checkStuck(e.clock.Since(e.renewedAt), e.endedAt, e.clock.Now(), e.cfg)
 }
 
 // stuck judges a leader: renewed is the age of its last renewal, ended when its term was found to be over,
 // zero while it is not.
-func stuck(renewed time.Duration, ended, now time.Time, cfg Config) error {
+func checkStuck(renewed time.Duration, ended, now time.Time, cfg Config) error {
 	limit := cfg.LeaseDuration + healthTolerance
 	if ended.IsZero() || cfg.ShutdownTimeout == 0 { // a drain without a limit renews the lease
 		if renewed > limit {

@@ -28,39 +28,39 @@ type observation struct {
 	known  bool // false: nothing heard yet, and the rest means nothing
 	exists bool
 	// record is the last one seen. It outlives the Lease: deleting a Lease does not stop its holder.
-	record  resourcelock.LeaderElectionRecord
-	renewed bool          // its holder has written it: the renew time is another than that of the holder's record before
-	lasted  time.Duration // of the last record that named a holder; 0 if none was seen
-	version string        // resourceVersion of the newest state seen
-	since   time.Time     // when the record was first seen, or when the Lease was first found missing
+	record          resourcelock.LeaderElectionRecord
+	renewedByHolder bool          // its holder has written it: the renew time is another than that of the holder's record before
+	lastDuration    time.Duration // of the last record that named a holder; 0 if none was seen
+	version         string        // resourceVersion of the newest state seen
+	since           time.Time     // when the record was first seen, or when the Lease was first found missing
 }
 
 // saw adds the sight of a Lease by watch. One older than what is known changes nothing, so a late watch cannot
 // undo what a request has shown.
-func (o observation) saw(lease *coordinationv1.Lease, now time.Time) observation {
+func (o observation) withEvent(lease *coordinationv1.Lease, now time.Time) observation {
 	if o.known && o.version != "" && rv.AtLeast(o.version, lease.ResourceVersion) {
 		return o
 	}
-	return o.read(lease, now)
+	return o.withResponse(lease, now)
 }
 
 // read adds the answer to a request of ours. That is the Lease as it is in etcd, so it counts even if its version is lower than
 // what is known: then the cluster was restored from a backup, and all versions to come will be lower for a while.
-func (o observation) read(lease *coordinationv1.Lease, now time.Time) observation {
+func (o observation) withResponse(lease *coordinationv1.Lease, now time.Time) observation {
 	record := resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec)
 	if !o.known || !o.exists || !sameRecord(o.record, *record) {
 		o.since = now
-		o.renewed = o.known && record.HolderIdentity == o.record.HolderIdentity && !sameTime(record.RenewTime, o.record.RenewTime)
+		o.renewedByHolder = o.known && record.HolderIdentity == o.record.HolderIdentity && !sameTime(record.RenewTime, o.record.RenewTime)
 	}
 	if record.HolderIdentity != "" {
-		o.lasted = time.Duration(record.LeaseDurationSeconds) * time.Second
+		o.lastDuration = time.Duration(record.LeaseDurationSeconds) * time.Second
 	}
 	o.known, o.exists, o.record, o.version = true, true, *record, lease.ResourceVersion
 	return o
 }
 
 // gone adds that there is no Lease.
-func (o observation) gone(now time.Time) observation {
+func (o observation) withoutLease(now time.Time) observation {
 	if !o.known {
 		o.since = now
 	}
@@ -73,22 +73,22 @@ func (o observation) gone(now time.Time) observation {
 // back at its next renewal. So does a holder whose name somebody else has taken out of the record, until it
 // sees that. shortest is how long a holder is waited for at least: a record that says less, or nothing, and was
 // not written by its holder, was written by hand, and its holder may not know yet.
-func (o observation) free(identity string, shortest time.Duration) (time.Time, Cause) {
+func (o observation) freeAt(identity string, shortest time.Duration) (time.Time, Cause) {
 	switch {
 	case o.record.HolderIdentity == identity:
 		return o.since, CauseReacquired
-	case o.record.HolderIdentity == "" && o.lasted == 0 && (!o.exists || unwritten(o.record)):
+	case o.record.HolderIdentity == "" && o.lastDuration == 0 && (!o.exists || isEmpty(o.record)):
 		return o.since, CauseInitial
-	case o.record.HolderIdentity == "" && released(o.record):
+	case o.record.HolderIdentity == "" && isReleased(o.record):
 		if !o.exists {
 			return o.since, CauseInitial
 		}
 		return o.since, CauseReleased
 	case o.record.HolderIdentity == "":
-		return o.since.Add(max(shortest, o.lasted)), CauseExpired
+		return o.since.Add(max(shortest, o.lastDuration)), CauseExpired
 	}
 	duration := time.Duration(o.record.LeaseDurationSeconds) * time.Second
-	if !o.renewed {
+	if !o.renewedByHolder {
 		duration = max(duration, shortest)
 	}
 	return o.since.Add(duration), CauseExpired
@@ -96,17 +96,17 @@ func (o observation) free(identity string, shortest time.Duration) (time.Time, C
 
 // released says whether a record without a holder has the form in which a holder gives a lease away, client-go's and ours: for a second,
 // from a moment that is the time of both. What somebody else empties keeps the times of its last renewal.
-func released(record resourcelock.LeaderElectionRecord) bool {
+func isReleased(record resourcelock.LeaderElectionRecord) bool {
 	return record.LeaseDurationSeconds == 1 && sameTime(record.AcquireTime, record.RenewTime)
 }
 
 // unwritten says whether a record is as a Lease has it that was only created, so that managers need no right to create it.
-func unwritten(record resourcelock.LeaderElectionRecord) bool {
+func isEmpty(record resourcelock.LeaderElectionRecord) bool {
 	return record.LeaseDurationSeconds == 0 && record.LeaderTransitions == 0 && record.AcquireTime.IsZero() && record.RenewTime.IsZero()
 }
 
 // lastTry is the last attempt of a standby to take the lease. The zero value is none.
-type lastTry struct {
+type lastAttempt struct {
 	at      time.Time     // when it ended
 	version string        // of the Lease it judged
 	pause   time.Duration // before another one on the same version
@@ -115,12 +115,12 @@ type lastTry struct {
 // nextTry says when a standby should look at the lease again: at once if it has not yet; at the moment it
 // becomes free; after the pause if it was free already and the try failed; and in any case poll after its
 // last look of its own, for the watch may be broken, or late, which what it delivers does not show.
-func nextTry(o observation, identity string, shortest time.Duration, last lastTry, poll time.Duration) time.Time {
+func nextAttempt(o observation, identity string, shortest time.Duration, last lastAttempt, poll time.Duration) time.Time {
 	retry := last.at.Add(last.pause)
 	if !o.known || last.at.IsZero() {
 		return retry
 	}
-	free, _ := o.free(identity, shortest)
+	free, _ := o.freeAt(identity, shortest)
 	if o.version == last.version && !free.After(last.at) {
 		free = retry
 	}

@@ -30,7 +30,7 @@ func TestRenewal(t *testing.T) {
 		{"writes were slow, and one of them may still be done", false, short + 1, long, short},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			write, rely := renewal(tt.slow, epoch.Add(tt.settled), epoch, short, long)
+			write, rely := renewalDurations(tt.slow, epoch.Add(tt.settled), epoch, short, long)
 			if write != tt.write || rely != tt.rely {
 				t.Errorf("renewal = %v, %v; want %v, %v", write, rely, tt.write, tt.rely)
 			}
@@ -63,15 +63,15 @@ func TestAllowed(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg := Config{LeaseDuration: tt.lease, RenewDeadline: tt.renew, RetryPeriod: tt.retry}
-			want := allowance{until: epoch.Add(tt.until), most: tt.most, slow: tt.slow, margin: tt.margin}
-			if got := cfg.allowed(epoch, tt.lease); got != want {
+			want := writeLimits{until: epoch.Add(tt.until), maxDuration: tt.most, slowAfter: tt.slow, margin: tt.margin}
+			if got := cfg.limitsAfter(epoch, tt.lease); got != want {
 				t.Errorf("allowed = %+v, want %+v", got, want)
 			}
-			if got := cfg.patient(); got != tt.patient {
+			if got := cfg.extendedLease(); got != tt.patient {
 				t.Errorf("patient = %v, want %v", got, tt.patient)
 			}
-			want = allowance{until: epoch.Add(tt.longUntil), most: tt.longAtMost, slow: tt.longSlower, margin: tt.longMargin}
-			if got := cfg.allowed(epoch, tt.patient); got != want {
+			want = writeLimits{until: epoch.Add(tt.longUntil), maxDuration: tt.longAtMost, slowAfter: tt.longSlower, margin: tt.longMargin}
+			if got := cfg.limitsAfter(epoch, tt.patient); got != want {
 				t.Errorf("allowed by the long lease = %+v, want %+v", got, want)
 			}
 		})
@@ -190,7 +190,7 @@ func TestSlowWritesAreDone(t *testing.T) {
 					t.Errorf("%d writes were done, want one", n)
 				}
 				server.set(func(s *slowServer) { s.takes = 0 })
-				sleep(patienceHold + 3*time.Second)
+				sleep(extendedFor + 3*time.Second)
 				if got := s.duration(); got != 15*time.Second {
 					t.Errorf("the lease is renewed for %v when nothing is slow any more, want 15s", got)
 				}
@@ -211,7 +211,7 @@ func TestLongLeaseOutlivesItsLastLongWrite(t *testing.T) {
 		a := start(t, s, "a")
 		sleep(time.Minute)
 		server.createUntilDone(t, a.fence)
-		sleep(patienceHold - 3*time.Second)
+		sleep(extendedFor - 3*time.Second)
 		server.set(func(s *slowServer) { s.takes, s.deaf = 33*time.Second, true })
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()

@@ -6,24 +6,24 @@ import "time"
 type phase int
 
 const (
-	serving  phase = iota // controllers work; no timer
-	draining              // they finish what runs; until the shutdown timeout
-	settling              // they have returned, but what they sent may still be done; until the shutdown timeout, too
-	joining               // their requests were cut, they have to return; as joinTimeout says if the process stops, else without end
-	clean                 // the end: nothing of the term can be done any more
-	broken                // the end: what was cut or not answered may still be done, or controllers have not returned
+	serving          phase = iota // controllers work; no timer
+	draining                      // they finish what runs; until the shutdown timeout
+	waitingForWrites              // they have returned, but what they sent may still be done; until the shutdown timeout, too
+	joining                       // their requests were cut, they have to return; as joinTimeout says if the process stops, else without end
+	clean                         // the end: nothing of the term can be done any more
+	broken                        // the end: what was cut or not answered may still be done, or controllers have not returned
 )
 
 // event is what happens to a term.
 type event int
 
 const (
-	returned    event = iota // Lead has returned
-	lost                     // the lease is in other hands, or was not renewed in time
-	stopped                  // the process is told to stop
-	steppedDown              // StepDown was called
-	timedOut                 // the timer of the phase has fired
-	landed                   // nothing is in flight, and nothing that was not answered can be done any more
+	leadReturned    event = iota // Lead has returned
+	lost                         // the lease is in other hands, or was not renewed in time
+	stopped                      // the process is told to stop
+	steppedDown                  // StepDown was called
+	timedOut                     // the timer of the phase has fired
+	writesCompleted              // nothing is in flight, and nothing that was not answered can be done any more
 )
 
 // next is the phase after an event. What changes nothing stays without effect.
@@ -31,8 +31,8 @@ func (p phase) next(ev event) phase {
 	switch p {
 	case serving:
 		switch ev {
-		case returned:
-			return settling
+		case leadReturned:
+			return waitingForWrites
 		case lost:
 			return joining
 		case stopped, steppedDown:
@@ -40,21 +40,21 @@ func (p phase) next(ev event) phase {
 		}
 	case draining:
 		switch ev {
-		case returned:
-			return settling
+		case leadReturned:
+			return waitingForWrites
 		case lost, timedOut:
 			return joining
 		}
-	case settling:
+	case waitingForWrites:
 		switch ev {
 		case lost, timedOut:
 			return broken
-		case landed:
+		case writesCompleted:
 			return clean
 		}
 	case joining:
 		switch ev {
-		case returned, timedOut:
+		case leadReturned, timedOut:
 			return broken
 		}
 	}
@@ -62,15 +62,15 @@ func (p phase) next(ev event) phase {
 }
 
 // over says whether the term is.
-func (p phase) over() bool { return p == clean || p == broken }
+func (p phase) isOver() bool { return p == clean || p == broken }
 
 // settle decides how the settling phase goes on once no request is in flight. settled is the first moment at which no unanswered write can still be
 // carried out; bound is when the phase has to end, zero for never. If the phase is over, over is true and ev says how it ended: landed, or timedOut
 // if settled lies beyond bound, which is not waited for then. Otherwise wait is the time until settled.
-func settle(settled, bound, now time.Time) (ev event, over bool, wait time.Duration) {
+func decideWait(settled, bound, now time.Time) (ev event, over bool, wait time.Duration) {
 	switch {
 	case !settled.After(now):
-		return landed, true, 0
+		return writesCompleted, true, 0
 	case !bound.IsZero() && settled.After(bound):
 		return timedOut, true, 0
 	}

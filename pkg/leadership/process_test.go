@@ -132,11 +132,11 @@ type Status struct {
 func (p *process) Status() Status {
 	s := Status{SinceRenewal: p.renewalAge()}
 	if p.lease != nil {
-		s.Holder = p.lease.observed().record.HolderIdentity
+		s.Holder = p.lease.latestObservation().record.HolderIdentity
 	}
 	p.Elector.lock.Lock()
 	defer p.Elector.lock.Unlock()
-	s.Leading, s.Term = p.leading && p.ended.IsZero(), p.Elector.term
+	s.Leading, s.Term = p.leading && p.endedAt.IsZero(), p.Elector.term
 	return s
 }
 

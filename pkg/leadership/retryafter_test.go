@@ -71,7 +71,7 @@ func TestHandOverDoesNotWaitForARetry(t *testing.T) {
 func TestRetryAfterIsHeededInATerm(t *testing.T) {
 	for asked, want := range map[string]time.Duration{
 		"30":  time.Minute,
-		"600": 2 * longestWait, // or its sync would count as stuck
+		"600": 2 * maxRetryAfter, // or its sync would count as stuck
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			server := &busyServer{done: 3, wait: asked}

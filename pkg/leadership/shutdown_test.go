@@ -53,7 +53,7 @@ func TestLeaseIsReleasedAfterTheLastRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &leaseServer{}
 		a := start(t, s, "a")
-		fl := &flight{fence: a.fence, method: "POST", stop: func(error) {}, free: func() {}}
+		fl := &flight{fence: a.fence, method: "POST", cancel: func(error) {}, stopTimer: func() {}}
 		a.fence.lock.Lock()
 		a.fence.flights[fl] = struct{}{} // its controller has returned, the answer is still being read
 		a.fence.lock.Unlock()
@@ -62,7 +62,7 @@ func TestLeaseIsReleasedAfterTheLastRequest(t *testing.T) {
 		if s.holder() != "a" {
 			t.Error("released with a request in flight")
 		}
-		fl.land(true)
+		fl.complete(true)
 		sleep(0)
 		if got := s.holder(); got != "" {
 			t.Errorf("holder after the last answer = %q, want none", got)
