@@ -16,7 +16,7 @@ import (
 	"minikcm/pkg/outcome"
 )
 
-// NewIdentity returns hostname_uuid, new for each process.
+// NewIdentity returns hostname_uuid. Each process needs a new identity.
 func NewIdentity() (string, error) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -25,10 +25,12 @@ func NewIdentity() (string, error) {
 	return host + "_" + uuid.NewString(), nil
 }
 
-// NewLeaseClient builds the client of an Elector from a copy of base. Nothing else shares the connection and the rate limiter of the
-// client, so a burst of other requests cannot delay a renewal. The client speaks HTTP/1.1: there a request that times out closes its
-// connection, and the next attempt dials. On HTTP/2 every attempt before the renew deadline would wait on the same dead connection.
-// After a rejection the next attempt dials, too, and starts when the elector is due, without regard to Retry-After.
+// NewLeaseClient builds the client of an Elector from a copy of base. Nothing else shares the
+// connection and the rate limiter of the client, so a burst of other requests cannot delay a renewal.
+// The client speaks HTTP/1.1: there a request that times out closes its connection, and the next
+// attempt dials. On HTTP/2 every attempt before the renew deadline would wait on the same dead
+// connection. After a rejection the next attempt dials, too, and starts when the elector is due,
+// without regard to Retry-After.
 func NewLeaseClient(base *rest.Config, renewDeadline time.Duration) (coordinationv1client.LeasesGetter, error) {
 	cfg := rest.AddUserAgent(rest.CopyConfig(base), "leader-election")
 	cfg.Timeout = max(time.Second, renewDeadline/2) // as kube-controller-manager v1.37
@@ -43,31 +45,32 @@ func NewLeaseClient(base *rest.Config, renewDeadline time.Duration) (coordinatio
 	return client, nil
 }
 
-// fickle takes another connection after an API server has refused a request: a load balancer gives new connections to healthy servers, and leaves the old
-// ones where they are. It also hides Retry-After: client-go would sleep for so long, up to ten times, while the lease runs out.
+// redialTransport uses another connection after an API server rejected a request: a load balancer
+// assigns new connections to healthy servers, and does not move existing connections. The transport
+// also removes Retry-After: client-go would sleep up to ten times while the lease expires.
 type redialTransport struct {
-	next    http.RoundTripper
-	refused atomic.Bool // the last request
+	next     http.RoundTripper
+	rejected atomic.Bool // the last request
 }
 
-// WrappedRoundTripper lets client-go find the TLS settings below.
-func (f *redialTransport) WrappedRoundTripper() http.RoundTripper { return f.next }
+// WrappedRoundTripper lets client-go find the TLS settings of next.
+func (t *redialTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 // RoundTrip implements http.RoundTripper.
-func (f *redialTransport) RoundTrip(req *http.Request) (*http.Response, error) {
-	if f.refused.Swap(false) { // not earlier: a connection is idle when the answer was read
-		utilnet.CloseIdleConnectionsFor(f.next)
+func (t *redialTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if t.rejected.Swap(false) { // not earlier: a connection becomes idle when its response was read
+		utilnet.CloseIdleConnectionsFor(t.next)
 	}
-	resp, err := f.next.RoundTrip(req)
+	resp, err := t.next.RoundTrip(req)
 	if err != nil {
 		return nil, err
 	}
-	f.refused.Store(isRejection(resp.StatusCode))
+	t.rejected.Store(isRejection(resp.StatusCode))
 	resp.Header.Del("Retry-After")
 	return resp, nil
 }
 
-// refuses says whether another API server might not give an answer with this HTTP status.
+// isRejection reports whether another API server might respond with another status.
 func isRejection(status int) bool {
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests:

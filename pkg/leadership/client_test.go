@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// balanced is a leaseServer over the network, behind a load balancer. What sick says of the number of a connection decides how its requests are
-// answered: 0 as by a healthy server.
+// balanced is a leaseServer over the network, behind a load balancer. What sick says of the number of
+// a connection decides how its requests are answered: 0 as by a healthy server.
 type balanced struct {
 	*httptest.Server
 	leases leaseServer
@@ -94,7 +94,8 @@ func (b *balanced) client(t *testing.T, renewDeadline time.Duration) coordinatio
 	return client
 }
 
-// One of several API servers behind one address refuses everything, and a load balancer keeps the connections to it.
+// One of several API servers behind one address refuses everything, and a load balancer keeps the
+// connections to it.
 func TestElectorLeavesAServerThatRefuses(t *testing.T) {
 	for _, status := range []int{http.StatusServiceUnavailable, http.StatusInternalServerError, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests} {
 		t.Run(http.StatusText(status), func(t *testing.T) {

@@ -1,41 +1,50 @@
 package leadership
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
-// Config says how the lease is held. It is immutable.
+// Config configures an Elector. It is immutable.
 type Config struct {
-	// Enabled false means one endless term without a lease.
+	// Enabled is false for one endless term without a lease.
 	Enabled bool
 
-	// LeaseDuration is how long others wait after the last change of the Lease they saw. It is written to
-	// the Lease in whole seconds; what is below a second is not relied on.
+	// LeaseDuration is the time after which other processes may take a Lease that was not renewed. The
+	// Lease holds whole seconds.
 	LeaseDuration time.Duration
-	// RenewDeadline is how long a leader goes on trying to renew before it ends its term.
+	// RenewDeadline is the time after which a leader that cannot renew ends its term.
 	RenewDeadline time.Duration
-	// RetryPeriod is the pause between renewals. A standby tries again after 0.5 to 1 times as long if it could not take a lease that is free, and looks at one
-	// that is held after 1.5 to 2.5 times as long.
+	// RetryPeriod is the pause between renewals. A standby that failed to take a free lease pauses for
+	// 0.5 to 1 retry periods. A standby reads a held lease every 1.5 to 2.5 retry periods.
 	RetryPeriod time.Duration
 
-	// Namespace and Name say which Lease.
+	// Namespace and Name identify the Lease.
 	Namespace, Name string
-	// ResourceLock is the kind of lock. Only [ResourceLock] exists, and empty means the same.
+	// ResourceLock is the kind of lock, [ResourceLock] or empty.
 	ResourceLock string
-	// Identity is this process as written to the Lease; see NewIdentity.
+	// Identity is the holder identity of this process; see NewIdentity.
 	Identity string
 
-	// ShutdownTimeout bounds the drain at shutdown and at a step-down. 0 waits for ever.
+	// ShutdownTimeout bounds the drain at shutdown and at a step-down. 0 means no bound.
 	ShutdownTimeout time.Duration
 }
 
-// margin returns the time between the last moment at which a write may run here and the first moment at which another process may
-// write, for a lease that is renewed for the given duration. The margin covers clocks that run at different rates and the tail of a
-// cancelled request: a tenth of the lease, at least a second, at most half of the time between renew deadline and lease.
-// client-go accepts any lease longer than the renew deadline, so the margin may be as short as a tenth of a second.
+// renewJitter is client-go's JitterFactor: the renew deadline must be longer than the retry period by
+// this factor.
+const renewJitter = 1.2
+
+// margin returns the time between the last moment at which a write may run here and the first moment
+// at which another process may write, for a lease that is renewed for the given duration. The margin
+// covers clocks that run at different rates and the tail of a cancelled request: a tenth of the lease,
+// at least a second, at most half of the time between renew deadline and lease. client-go accepts any
+// lease longer than the renew deadline, so the margin may be as short as a tenth of a second.
 func (c Config) margin(lease time.Duration) time.Duration {
 	return max(100*time.Millisecond, min(max(time.Second, lease/10), (lease-c.RenewDeadline)/2))
 }
 
-// coolDown returns how long a process that stepped down does not compete for the lease, unless its caches catch up earlier.
+// coolDown returns how long a process that stepped down does not compete for the lease, unless its
+// caches catch up earlier.
 func (c Config) coolDown() time.Duration { return 2 * c.LeaseDuration }
 
 // ResourceLock is the only kind of lock.
@@ -47,4 +56,62 @@ func (c Config) rounded() Config {
 		c.LeaseDuration += time.Second - rest
 	}
 	return c
+}
+
+// maxWriteDuration is the longest time that kube-apiserver v1.37 gives a write (endpoints/handlers,
+// requestTimeoutUpperBound).
+const maxWriteDuration = 34 * time.Second
+
+// extendedFor is the time for which the lease stays extended after the last slow write. It is longer
+// than a controller waits before it repeats a write.
+const extendedFor = 30 * time.Second
+
+// writeLimits are the time limits of writes after a renewal of the lease. The zero value has no limits.
+type writeLimits struct {
+	until       time.Time     // first moment at which no write may run any more
+	maxDuration time.Duration // of a write, if renewals succeed in time
+	slowAfter   time.Duration // a longer write shows that the configured lease may be too short
+	margin      time.Duration // between the end of a write and the first write of another process
+}
+
+func (l writeLimits) isLimited() bool { return !l.until.IsZero() }
+
+// limitsAfter returns the limits of writes after a renewal for the given duration. Other processes may
+// have seen the renewal, and counted the duration in whole seconds, from the moment at which the
+// renewal was sent.
+func (c Config) limitsAfter(sent time.Time, lease time.Duration) writeLimits {
+	margin := c.margin(lease)
+	lease = lease.Truncate(time.Second)
+	configured := min(maxWriteDuration, c.LeaseDuration.Truncate(time.Second)-c.margin(c.LeaseDuration)-c.RetryPeriod)
+	return writeLimits{
+		until:       sent.Add(lease - margin),
+		maxDuration: min(maxWriteDuration, lease-margin-c.RetryPeriod),
+		slowAfter:   configured / 2,
+		margin:      margin,
+	}
+}
+
+// extendedLease returns a duration in whole seconds that covers maxWriteDuration and three retry
+// periods for failed renewals: 45 s with the default flags. A lease of 15 s leaves a write 11.5 s, but
+// admission may need the 34 s that the API server allows. Other processes use the duration in the
+// Lease, so no other process must support extended leases.
+func (c Config) extendedLease() time.Duration {
+	need := maxWriteDuration + 3*c.RetryPeriod
+	// The margin is a tenth of the extended lease.
+	seconds := math.Ceil(max(need.Seconds()/0.9, (need + c.margin(c.LeaseDuration)).Seconds()))
+	return max(c.LeaseDuration, time.Duration(seconds)*time.Second)
+}
+
+// renewalDurations returns the duration of the next renewal, and the part of the duration from which
+// deadlines of writes may be computed once the renewal is confirmed. Both are extended while writes
+// are slow. After that, new writes get the short deadline at once, and the renewals stay extended
+// until the short lease covers unknownUntil, when all earlier writes have completed.
+func renewalDurations(slow bool, unknownUntil, now time.Time, short, extended time.Duration) (renewal, reliable time.Duration) {
+	switch {
+	case slow:
+		return extended, extended
+	case unknownUntil.After(now.Add(short)):
+		return extended, short
+	}
+	return short, short
 }

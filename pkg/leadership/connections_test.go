@@ -10,7 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// What a term has written and nobody has acknowledged must not arrive after its end: the connection is reset, not closed.
+// What a term has written and nobody has acknowledged must not arrive after its end: the connection is
+// reset, not closed.
 func TestEndOfATermAbortsItsConnections(t *testing.T) {
 	for name, end := range map[string]func(*Fence){
 		"hard":   func(f *Fence) { f.abortTerm("lost") },

@@ -198,7 +198,8 @@ func TestStepDown(t *testing.T) {
 	}
 }
 
-// A leader that is alone does not lead and stand aside by turns: once it has seen that nobody else takes the lease it goes on.
+// A leader that is alone does not lead and stand aside by turns: once it has seen that nobody else
+// takes the lease it goes on.
 func TestStepDownOfOneWhoIsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &leaseServer{}

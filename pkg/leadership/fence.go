@@ -13,21 +13,27 @@ import (
 	"minikcm/internal/timing"
 )
 
-// Fence is the transport under every client that writes for a controller: set rest.Config.Wrap(fence.Wrap) and
-// rest.Config.Dial = fence.Dial on their configs. The clients of informers, events, reviews and of the lease itself do not pass it.
+// Fence is the transport of every client that writes for a controller: set
+// rest.Config.Wrap(fence.Wrap) and rest.Config.Dial = fence.Dial. The clients of informers, events,
+// reviews and of the Lease do not use the fence.
 //
-// A mutating request (POST, PUT, PATCH, DELETE) is sent only inside a term, with a deadline: its context
-// ends, and its "timeout" query parameter makes the server end it too, before another process could hold
-// the lease. A request of an ended term, reads included, is refused; a hard end also cuts those in flight.
-// A deadline that passes in flight is a *TimeoutError: like any timeout, the outcome is unknown.
+// A mutating request (POST, PUT, PATCH, DELETE) is sent only within a term and with a deadline: its
+// context ends, and its "timeout" query parameter makes the server end the request, before another
+// process could hold the lease. Requests of an ended term, reads included, are rejected. At a hard
+// end, requests in flight are cancelled. A write that exceeds its deadline fails with a *TimeoutError.
 //
-// A write whose outcome is unknown outlives its request: the API server may still do it until the deadline it was
-// given. The fence remembers that moment, and the Elector neither releases the lease nor leads anew before it.
+// The API server may still execute a write with an unknown outcome until the deadline of the write.
+// The fence records that moment, and the Elector neither releases the lease nor begins another term
+// before.
 //
-// What belongs to a term is told by the context Lead was given. A request without it belongs to the term
-// that runs when it is sent, or, if it reads and none runs, to nobody and passes.
+// A request belongs to the term of its context; see Lead. A request without a term belongs to the
+// running term. Without a running term, reads pass and writes are rejected.
 //
-// Safe for concurrent use. A new Fence is closed.
+// The clock of a paused virtual machine stops with the machine. After such a pause, and for bytes that
+// had left the machine before, only preconditions (UID, resourceVersion, fixed names) protect against
+// writes that arrive too late.
+//
+// A Fence is safe for concurrent use. A new Fence is closed.
 type Fence struct {
 	clock   clock.Clock
 	metrics *Metrics
@@ -35,15 +41,16 @@ type Fence struct {
 
 	lock        sync.Mutex
 	term        fenceTerm
-	flights     map[*flight]struct{} // of the running term and of earlier ones that were closed
-	idle        chan struct{}        // closed when flights gets empty; nil if nobody waits
-	lastUnknown time.Time            // first moment at which no write of unknown outcome can be done any more
-	slowUntil   time.Time            // until then writes count as slow; see slow
+	flights     map[*flight]struct{} // of the running term and of earlier terms
+	idle        chan struct{}        // closed once flights is empty; nil without a receiver
+	lastUnknown time.Time            // first moment at which no finished write has an unknown outcome
+	slowUntil   time.Time            // end of the period in which writes count as slow
 }
 
 // NewFence returns a closed fence.
 func NewFence(clk clock.Clock, m *Metrics) *Fence {
-	return &Fence{clock: clk, metrics: m, dialer: connrotation.NewDialer(dialResettable), term: fenceTerm{closedReason: "no term has begun"}, flights: map[*flight]struct{}{}}
+	return &Fence{clock: clk, metrics: m, dialer: connrotation.NewDialer(dialResettable),
+		term: fenceTerm{closedReason: "no term has begun"}, flights: map[*flight]struct{}{}}
 }
 
 // Wrap puts the fence around rt. It fits rest.Config.Wrap.
@@ -51,8 +58,8 @@ func (f *Fence) Wrap(rt http.RoundTripper) http.RoundTripper {
 	return &fencedTransport{fence: f, next: rt}
 }
 
-// Dial opens a connection that is reset at the end of the term: a cancelled write may still lie in a send buffer, and would reach the
-// API server once a broken network heals. It fits rest.Config.Dial.
+// Dial opens a connection that is reset at the end of the term: a cancelled write may still lie in a
+// send buffer, and would reach the API server once a broken network heals. Dial fits rest.Config.Dial.
 func (f *Fence) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	return f.dialer.DialContext(ctx, network, address)
 }
@@ -67,29 +74,31 @@ func dialResettable(ctx context.Context, network, address string) (net.Conn, err
 	return conn, err
 }
 
-// deadline is the first moment at which the running term may not write any more, false if it has none or no term runs.
+// termDeadline returns the first moment at which the running term may not write. limited is false
+// without a term or deadline.
 func (f *Fence) termDeadline() (until time.Time, limited bool) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	return f.term.limits.until, f.term.open && f.term.limits.isLimited()
 }
 
-// settled is the first moment at which nothing that was sent so far can be done any more, as far as is known now: a write in flight
-// may still be answered and then counts no longer. It lies in the past if there is nothing to wait for. Writes that were given no
-// deadline do not count: nobody else can lead.
+// unknownUntil returns the first moment at which no write sent so far can be executed. A write in
+// flight counts until its response is complete. The moment is in the past if all outcomes are known.
+// Writes without a deadline do not count: no other process can lead.
 func (f *Fence) unknownUntil() time.Time {
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	at := f.lastUnknown
+	until := f.lastUnknown
 	for fl := range f.flights {
 		if fl.limits.isLimited() {
-			at = timing.Later(at, fl.completedBy())
+			until = timing.Later(until, fl.completedBy())
 		}
 	}
-	return at
+	return until
 }
 
-// slow reports whether a write has been in flight for half of what the short lease gives one, now or within patienceHold.
+// hasSlowWrites reports whether a write has been in flight for longer than slowAfter, now or within
+// the last extendedFor.
 func (f *Fence) hasSlowWrites() bool {
 	f.lock.Lock()
 	defer f.lock.Unlock()
@@ -100,41 +109,41 @@ func (f *Fence) hasSlowWrites() bool {
 	return now.Before(f.slowUntil)
 }
 
-// noteSlow judges a write that is, or just was, in flight. The lock is held.
+// recordSlow requires the lock.
 func (f *Fence) recordSlow(fl *flight, now time.Time) {
 	if fl.limits.isLimited() && !fl.dialing && now.Sub(fl.sentAt) >= fl.limits.slowAfter {
 		f.slowUntil = timing.Later(f.slowUntil, now.Add(extendedFor))
 	}
 }
 
-// inFlight counts the requests of terms that were sent and not yet answered in full.
+// inFlight returns the number of requests of terms without a complete response.
 func (f *Fence) inFlight() int {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	return len(f.flights)
 }
 
-// tenure is a term as the fence sees it.
+// fenceTerm is the state of a term in the fence.
 type fenceTerm struct {
 	number       uint64
 	open         bool
 	limits       writeLimits
-	closedReason string        // not open: why not
-	ending       chan struct{} // closed when it has begun to end
+	closedReason string
+	ending       chan struct{} // closed when the term begins to end; nil before the first term
 }
 
-// admission is the answer to one request.
+// admission is the decision on a request.
 type admission struct {
-	refused string        // why not; empty: go
-	term    uint64        // term it counts for, 0: none
-	left    time.Duration // it must be over by then; 0: no limit
+	refused string        // reason; "" if the request is admitted
+	term    uint64        // 0: the request belongs to no term and needs no accounting
+	left    time.Duration // until the deadline of the request; 0 for no deadline
 }
 
-// admit decides about one request. carried is the term its context belongs to, 0 if none.
+// admit decides on a request. carried is the term of the context, 0 for none.
 func (t fenceTerm) admit(carried uint64, mutating bool, now time.Time) admission {
 	switch {
 	case carried != 0 && carried != t.number:
-		return admission{refused: "its term is over", term: carried}
+		return admission{refused: termOver, term: carried}
 	case !t.open && (mutating || carried != 0):
 		return admission{refused: t.closedReason, term: carried}
 	case !t.open:
@@ -147,82 +156,83 @@ func (t fenceTerm) admit(carried uint64, mutating bool, now time.Time) admission
 	return admission{term: t.number, left: min(t.limits.until.Sub(now), t.limits.maxDuration)}
 }
 
-// open begins a term. allowed is what its writes are, zero if they have no limits.
-func (f *Fence) openTerm(number uint64, allowed writeLimits) {
+func (f *Fence) openTerm(number uint64, limits writeLimits) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	f.term = fenceTerm{number: number, open: true, limits: allowed, ending: make(chan struct{})}
+	f.term = fenceTerm{number: number, open: true, limits: limits, ending: make(chan struct{})}
 }
 
-// extend gives the writes of the running term more time, never less: answers to renewals may come in another order.
-func (f *Fence) extendDeadline(allowed writeLimits) {
+// extendDeadline moves the deadline of the running term, but never back: responses to renewals may
+// arrive out of order.
+func (f *Fence) extendDeadline(limits writeLimits) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	if f.term.open && allowed.until.After(f.term.limits.until) {
-		f.term.limits = allowed
+	if f.term.open && limits.until.After(f.term.limits.until) {
+		f.term.limits = limits
 	}
 }
 
-// shorten gives the writes that the running term sends from now on less time. Those in flight keep what they have.
-func (f *Fence) shortenDeadline(allowed writeLimits) {
+// shortenDeadline moves the deadline of later writes of the running term back. Writes in flight keep
+// their deadlines.
+func (f *Fence) shortenDeadline(limits writeLimits) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	if f.term.open && allowed.until.Before(f.term.limits.until) {
-		f.term.limits = allowed
+	if f.term.open && limits.until.Before(f.term.limits.until) {
+		f.term.limits = limits
 	}
 }
 
-// drain begins the end of the running term. Requests are still sent, so that syncs can finish. Reads in flight are abandoned: a slow
-// one would hold up the next leader.
+// startDrain begins the end of the running term. Requests are still sent, so that syncs can finish.
+// Reads in flight are cancelled: a slow read would delay the next leader.
 func (f *Fence) startDrain() {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	f.term.signalEnding()
 	for fl := range f.flights {
 		if !isMutating(fl.method) {
-			fl.cancelRequest("its term is over")
+			fl.cancelRequest(termOver)
 		}
 	}
 }
 
-// end is called with the lock held.
-func (t fenceTerm) signalEnding() {
+// signalEnding requires the lock.
+func (t *fenceTerm) signalEnding() {
 	if t.ending != nil && !isClosed(t.ending) {
 		close(t.ending)
 	}
 }
 
-// close ends the running term when its work is done: nothing more is sent. Connections are aborted, for a request that was given up
-// during the term may still lie in one.
-func (f *Fence) closeTerm(why string) {
+// closeTerm ends the running term after the controllers have returned: no further request is sent.
+// Requests in flight continue on other connections only.
+func (f *Fence) closeTerm(reason string) {
 	f.lock.Lock()
-	f.endTerm(why)
+	f.endTerm(reason)
 	f.lock.Unlock()
 	f.dialer.CloseAll()
 }
 
-// end ends the running term hard and cuts what is in flight. It does nothing about a term that is over
-// except to cut what that left in flight. It returns how many requests it cut.
-func (f *Fence) abortTerm(why string) int {
-	defer f.dialer.CloseAll() // after the cuts, which are why the requests end
+// abortTerm ends the running term, if there is one, and cancels all requests in flight. It returns the
+// number of these requests.
+func (f *Fence) abortTerm(reason string) int {
+	defer f.dialer.CloseAll() // after the cancellations, so that requests fail with the reason
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	f.endTerm(why)
+	f.endTerm(reason)
 	for fl := range f.flights {
-		fl.cancelCounted(why)
+		fl.cancelCounted(reason)
 	}
 	return len(f.flights)
 }
 
-// shut ends the running term. The lock is held.
-func (f *Fence) endTerm(why string) {
+// endTerm requires the lock.
+func (f *Fence) endTerm(reason string) {
 	f.term.signalEnding()
 	if f.term.open {
-		f.term.open, f.term.closedReason = false, why
+		f.term.open, f.term.closedReason = false, reason
 	}
 }
 
-// idleNow returns a channel that is closed when no request of a term is in flight.
+// idleChannel returns a channel that is closed once no request of a term is in flight.
 func (f *Fence) idleChannel() <-chan struct{} {
 	f.lock.Lock()
 	defer f.lock.Unlock()
@@ -234,7 +244,7 @@ func (f *Fence) idleChannel() <-chan struct{} {
 	return idle
 }
 
-// tellIdle closes the channel somebody may wait on if nothing is in flight. The lock is held.
+// signalIdle requires the lock.
 func (f *Fence) signalIdle() {
 	if len(f.flights) == 0 && f.idle != nil {
 		close(f.idle)
@@ -242,11 +252,13 @@ func (f *Fence) signalIdle() {
 	}
 }
 
-// start admits req and gives the request to send in its place, or refuses it with a *FencedError.
+// startRequest returns the request to send in place of req, or a *FencedError. The flight is nil for a
+// request without a term.
 func (f *Fence) startRequest(req *http.Request) (*http.Request, *flight, error) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	a := f.term.admit(termOf(req.Context()), isMutating(req.Method), f.clock.Now())
+	now := f.clock.Now()
+	a := f.term.admit(termOf(req.Context()), isMutating(req.Method), now)
 	if a.refused != "" {
 		f.metrics.refusals.WithLabelValues(req.Method).Inc()
 		return nil, nil, &FencedError{Method: req.Method, Path: req.URL.Path, Term: a.term, Reason: a.refused}
@@ -254,7 +266,7 @@ func (f *Fence) startRequest(req *http.Request) (*http.Request, *flight, error) 
 	if a.term == 0 {
 		return req, nil, nil
 	}
-	fl := &flight{fence: f, method: req.Method, path: req.URL.Path, term: a.term, ending: f.term.ending, sentAt: f.clock.Now()}
+	fl := &flight{fence: f, method: req.Method, path: req.URL.Path, term: a.term, ending: f.term.ending, sentAt: now}
 	if a.left > 0 {
 		fl.limits = f.term.limits
 	}
@@ -263,15 +275,14 @@ func (f *Fence) startRequest(req *http.Request) (*http.Request, *flight, error) 
 	return req, fl, nil
 }
 
-// landed takes a request out of the count. known says whether its outcome is.
-func (f *Fence) finishRequest(fl *flight, known bool) {
+func (f *Fence) finishRequest(fl *flight, outcomeKnown bool) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	f.recordSlow(fl, f.clock.Now())
-	if known && isMutating(fl.method) {
+	if outcomeKnown && isMutating(fl.method) {
 		f.metrics.unanswered.Set(0)
 	}
-	if !known && !fl.dialing && isMutating(fl.method) {
+	if !outcomeKnown && !fl.dialing && isMutating(fl.method) {
 		f.metrics.unanswered.Inc()
 		if fl.limits.isLimited() {
 			f.lastUnknown = timing.Later(f.lastUnknown, fl.completedBy())
@@ -281,7 +292,6 @@ func (f *Fence) finishRequest(fl *flight, known bool) {
 	f.signalIdle()
 }
 
-// mutates says whether a request with this method may change something.
 func isMutating(method string) bool {
 	switch method {
 	case http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
@@ -292,12 +302,12 @@ func isMutating(method string) bool {
 
 type termKey struct{}
 
-// withTerm marks ctx, and what is derived from it, as belonging to a term.
+// withTerm marks ctx, and every context derived from ctx, as part of a term.
 func withTerm(ctx context.Context, number uint64) context.Context {
 	return context.WithValue(ctx, termKey{}, number)
 }
 
-// termOf returns the term ctx belongs to, 0 if none.
+// termOf returns the term of ctx, 0 for none.
 func termOf(ctx context.Context) uint64 {
 	number, _ := ctx.Value(termKey{}).(uint64)
 	return number

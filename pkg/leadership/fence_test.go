@@ -86,8 +86,8 @@ func within(d time.Duration) writeLimits {
 	return writeLimits{until: time.Now().Add(d), maxDuration: time.Hour, slowAfter: time.Hour}
 }
 
-// fencedServer is a server behind a fence. Its handler blocks on paths with "slow" until release is closed
-// or the request ends.
+// fencedServer is a server behind a fence. Its handler blocks on paths with "slow" until release is
+// closed or the request ends.
 type fencedServer struct {
 	*httptest.Server
 	fence   *Fence
@@ -140,7 +140,8 @@ func (s *fencedServer) do(ctx context.Context, method, path string) error {
 	return err
 }
 
-// overrun has a term run out while a request to a slow path is under way. The term is as long as it takes for the request to arrive.
+// overrun has a term run out while a request to a slow path is under way. The term is as long as it
+// takes for the request to arrive.
 func (s *fencedServer) overrun(t *testing.T, send func() error) (arrived *http.Request, allowed time.Duration, err error) {
 	t.Helper()
 	for allowed = 50 * time.Millisecond; allowed < time.Minute; allowed *= 2 {
@@ -236,7 +237,8 @@ func TestFenceGentleCloseLetsRequestsFinish(t *testing.T) {
 	<-idle
 }
 
-// A read that the API server answers slowly must not hold up the next leader. A write is finished, and so is a read that a sync needs after it.
+// A read that the API server answers slowly must not hold up the next leader. A write is finished, and
+// so is a read that a sync needs after it.
 func TestDrainCutsReadsInFlight(t *testing.T) {
 	s := newFencedServer(t)
 	s.fence.openTerm(1, within(time.Minute))
@@ -390,7 +392,8 @@ func TestFenceUnderClientGo(t *testing.T) {
 	}
 }
 
-// TestUnknownOutcomes: what was sent and not answered may be done until the deadline it was given, and for the margin after that.
+// TestUnknownOutcomes: what was sent and not answered may be done until the deadline it was given, and
+// for the margin after that.
 func TestUnknownOutcomes(t *testing.T) {
 	const left, margin = 10 * time.Second, time.Second
 	answer := func(status int) transportFunc {
@@ -505,7 +508,8 @@ func TestCutRequestsMayBeDone(t *testing.T) {
 	})
 }
 
-// TestServerIsToldWhatIsLeftWhenThereIsAConnection: dialling takes some of the time a write has, and the server counts from its arrival.
+// TestServerIsToldWhatIsLeftWhenThereIsAConnection: dialling takes some of the time a write has, and
+// the server counts from its arrival.
 func TestServerIsToldWhatIsLeftWhenThereIsAConnection(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		t.Run(fmt.Sprintf("HTTP/2 %v", http2), func(t *testing.T) {
@@ -542,7 +546,8 @@ func TestServerIsToldWhatIsLeftWhenThereIsAConnection(t *testing.T) {
 	}
 }
 
-// TestWriteThatNeverLeftIsNotSlow: patience helps with admission, not with a network that lets nobody through.
+// TestWriteThatNeverLeftIsNotSlow: patience helps with admission, not with a network that lets nobody
+// through.
 func TestWriteThatNeverLeftIsNotSlow(t *testing.T) {
 	for _, connects := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -572,7 +577,8 @@ func TestWriteThatNeverLeftIsNotSlow(t *testing.T) {
 	}
 }
 
-// TestACutIsCountedOnce: a loss that the watch shows ends the fence, and so does the term that takes notice of it.
+// TestACutIsCountedOnce: a loss that the watch shows ends the fence, and so does the term that takes
+// notice of it.
 func TestACutIsCountedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		metrics := NewMetrics(prometheus.NewRegistry())

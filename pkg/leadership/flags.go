@@ -8,7 +8,8 @@ import (
 	"minikcm/pkg/flagcheck"
 )
 
-// AddFlags binds the flags of leader election to c, with kube-controller-manager's names. The values of c are the defaults.
+// AddFlags binds the flags of leader election to c, with kube-controller-manager's names. The values
+// of c are the defaults.
 func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&c.Enabled, "leader-elect", c.Enabled,
 		"Run controllers only while holding a Lease. With several replicas, one replica works.")
@@ -30,8 +31,8 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 		"Time that running syncs have to finish after the process is told to stop. 0 waits forever.")
 }
 
-// Validate returns every problem, each with the name of the flag. The rules are those of component-base and of client-go's elector.
-// With election off only ShutdownTimeout is checked.
+// Validate returns every problem, each with the name of the flag. The rules are those of
+// component-base and of client-go's elector. With election off only ShutdownTimeout is checked.
 func (c Config) Validate() []error {
 	var p flagcheck.Problems
 	p.NotNegative("controller-shutdown-timeout", c.ShutdownTimeout)

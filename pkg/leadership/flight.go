@@ -17,16 +17,16 @@ import (
 	"minikcm/pkg/outcome"
 )
 
-// ErrFenced is in every error of a request the fence refused or cut.
+// ErrFenced is in every error of a request that the fence rejected or cancelled.
 var ErrFenced = errors.New("not leading")
 
-// FencedError tells of a request that was not allowed to finish because its term is over. It satisfies
-// errors.Is with ErrFenced and with context.Canceled.
+// FencedError is the error of a request whose term is over. It satisfies errors.Is with ErrFenced and
+// with context.Canceled.
 type FencedError struct {
 	Method string
 	Path   string
-	Term   uint64 // number of the term the request belonged to, 0 if none
-	Sent   bool   // false: refused, the server never saw it; true: cut in flight, the outcome is unknown
+	Term   uint64 // of the request, 0 for none
+	Sent   bool   // true: the request was cancelled in flight and its outcome is unknown
 	Reason string
 }
 
@@ -39,15 +39,15 @@ func (e *FencedError) Error() string {
 	return fmt.Sprintf("%v: %s %s was %s: %s", ErrFenced, e.Method, e.Path, done, e.Reason)
 }
 
-// Unwrap makes errors.Is true for what the error stands for.
+// Unwrap implements errors.Is.
 func (e *FencedError) Unwrap() []error { return []error{ErrFenced, context.Canceled} }
 
-// TimeoutError tells of a write that was not answered in the time a write has; whether it was done is unknown. It satisfies errors.Is
-// with context.DeadlineExceeded.
+// TimeoutError is the error of a write without a response within Most. The outcome of the write is
+// unknown. The error satisfies errors.Is with context.DeadlineExceeded.
 type TimeoutError struct {
 	Method string
 	Path   string
-	Most   time.Duration // what a write has at most, as the lease was when it was sent
+	Most   time.Duration // time limit of a write under the lease at the time of the request
 }
 
 // Error implements error.
@@ -55,22 +55,22 @@ func (e *TimeoutError) Error() string {
 	return fmt.Sprintf("%s %s: no answer in the %v that a write has", e.Method, e.Path, e.Most)
 }
 
-// Unwrap makes errors.Is true for what the error stands for.
+// Unwrap implements errors.Is.
 func (e *TimeoutError) Unwrap() error { return context.DeadlineExceeded }
 
-// Timeout says that this is one, as net.Error does.
+// Timeout implements net.Error.
 func (e *TimeoutError) Timeout() bool { return true }
 
-// WriteTimeout is Most, for those who know nothing of leases.
+// WriteTimeout returns Most, for packages that do not import this package.
 func (e *TimeoutError) WriteTimeout() time.Duration { return e.Most }
 
-// fencedTransport passes what the fence admits.
+// fencedTransport sends the requests that the fence admits.
 type fencedTransport struct {
 	fence *Fence
 	next  http.RoundTripper
 }
 
-// WrappedRoundTripper lets client-go find the TLS settings below.
+// WrappedRoundTripper lets client-go find the TLS settings of next.
 func (t *fencedTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 // RoundTrip implements http.RoundTripper.
@@ -78,7 +78,7 @@ func (t *fencedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	admitted, fl, err := t.fence.startRequest(req)
 	if err != nil {
 		if req.Body != nil {
-			req.Body.Close() // a RoundTripper closes the body whatever happens
+			req.Body.Close() // a RoundTripper must close the body
 		}
 		return nil, err
 	}
@@ -92,10 +92,7 @@ func (t *fencedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	explain := func(err error) error { return fl.explainError(admitted.Context(), err) }
-	land := func(said []byte) {
-		fl.complete(outcome.Complete(resp.StatusCode) || outcome.WebhookFailed(string(said)))
-	}
-	resp.Body = &flightBody{ReadCloser: resp.Body, explain: explain, land: land}
+	resp.Body = &flightBody{ReadCloser: resp.Body, explain: explain, flight: fl, status: resp.StatusCode}
 	if wait := retryAfter(resp); wait > 0 {
 		if err := fl.waitRetryAfter(req.Context(), resp, wait); err != nil {
 			return nil, err
@@ -104,11 +101,12 @@ func (t *fencedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// longestWait is for how long an answer can have a request wait: kube-apiserver v1.37 asks for no more, a webhook or a load balancer may. Each try is a sign of life
-// of its sync, which would count as stuck without one.
+// maxRetryAfter bounds Retry-After. kube-apiserver v1.37 never exceeds 32 s, but webhooks and load
+// balancers may. A sync that waits longer between two attempts would count as stuck.
 const maxRetryAfter = 32 * time.Second
 
-// asksToWait is for how long client-go would sleep after an answer before it sends the request once more, but longestWait at most.
+// retryAfter returns the time that client-go would sleep before it repeats the request, at most
+// maxRetryAfter.
 func retryAfter(resp *http.Response) time.Duration {
 	seconds, err := strconv.Atoi(resp.Header.Get("Retry-After"))
 	if err != nil || resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode < http.StatusInternalServerError {
@@ -117,16 +115,16 @@ func retryAfter(resp *http.Response) time.Duration {
 	return min(time.Duration(seconds)*time.Second, maxRetryAfter)
 }
 
-// heed waits as long as an answer asks to, in place of client-go, whose sleep would go on after the end of the term and hold up the hand-over though nothing is
-// in flight. After the wait client-go sends the request again at once. If the term or ctx ends before that, the answer goes to the caller without its
-// Retry-After, so that client-go does not repeat the request.
+// waitRetryAfter waits in place of client-go, whose sleep would continue after the end of the term and
+// delay the hand-over. After the wait client-go repeats the request at once. If the term or ctx ends
+// before, the response loses its Retry-After, so that client-go returns.
 func (fl *flight) waitRetryAfter(ctx context.Context, resp *http.Response, wait time.Duration) error {
-	said, err := io.ReadAll(resp.Body)
-	resp.Body.Close() // it has landed
+	text, err := io.ReadAll(resp.Body)
+	resp.Body.Close() // completes the flight
 	if err != nil {
 		return err
 	}
-	resp.Body = io.NopCloser(bytes.NewReader(said))
+	resp.Body = io.NopCloser(bytes.NewReader(text))
 	timer := fl.fence.clock.NewTimer(wait)
 	defer timer.Stop()
 	select {
@@ -140,48 +138,48 @@ func (fl *flight) waitRetryAfter(ctx context.Context, resp *http.Response, wait 
 	return nil
 }
 
-// flight is a request of a term from its sending to the end of its answer.
+// flight is a request of a term from its start to the end of its response.
 type flight struct {
 	fence        *Fence
 	method, path string
 	term         uint64
-	ending       <-chan struct{} // closed when its term has begun to end
-	limits       writeLimits     // zero for reads, and for writes without limits
-	deadline     time.Time       // when it is over on both sides; meaningful if allowed is limited
+	ending       <-chan struct{} // closed when the term begins to end
+	limits       writeLimits     // zero for reads and for writes without limits
+	deadline     time.Time       // on both sides; zero without limits
 
-	// The lock of the fence guards these.
-	sentAt    time.Time // when it was sent, as far as is known
-	dialing   bool      // for its first connection, so nothing was sent
-	connected bool      // a connection
-	cancelled bool
+	// The lock of the fence guards these fields.
+	sentAt    time.Time // start of the request until there is a connection
+	dialing   bool      // waiting for the first connection: no byte was sent
+	connected bool
+	cancelled bool // counted in leadership_fence_cuts_total
 
-	cancel    context.CancelCauseFunc // cuts it
-	stopTimer context.CancelFunc      // frees the timer of its deadline
+	cancel    context.CancelCauseFunc
+	stopTimer context.CancelFunc
 	once      sync.Once
 }
 
-// settled is when a write cannot be done any more, if its answer does not come: at the end of the time the server has for it, and of
-// the margin that is kept towards other processes as well.
+// completedBy returns the first moment at which the API server cannot execute the write any more: its
+// deadline and the margin.
 func (fl *flight) completedBy() time.Time { return fl.deadline.Add(fl.limits.margin) }
 
-// prepare derives the request to send: one that can be cut, and that ends on both sides within left.
+// prepareRequest returns a copy of req that can be cancelled, and ends on both sides within left.
 func (fl *flight) prepareRequest(req *http.Request, left time.Duration) *http.Request {
-	ctx, stop := context.WithCancelCause(req.Context())
-	fl.cancel, fl.stopTimer = stop, func() {}
+	ctx, cancel := context.WithCancelCause(req.Context())
+	fl.cancel, fl.stopTimer = cancel, func() {}
 	if !isMutating(fl.method) {
 		return req.WithContext(ctx)
 	}
-	target, asked := *req.URL, req.URL.Query()
+	target, query := *req.URL, req.URL.Query()
 	if left > 0 {
 		fl.deadline = fl.sentAt.Add(left)
 		ctx, fl.stopTimer = context.WithTimeout(ctx, left)
-		target.RawQuery = limitTimeout(asked, left).Encode()
+		target.RawQuery = limitTimeout(query, left).Encode()
 	}
-	getConn := func(string) { fl.waitsForConnection() }
+	getConn := func(string) { fl.startDialing() }
 	gotConn := func(httptrace.GotConnInfo) {
-		fl.hasConnection()
-		if left > 0 { // dialling took some of it; what the server is given counts from now, and nobody has read the URL yet
-			target.RawQuery = limitTimeout(asked, fl.deadline.Sub(fl.fence.clock.Now())).Encode()
+		fl.setConnected()
+		if left > 0 { // the transport reads the URL after this hook; the server counts from the arrival
+			target.RawQuery = limitTimeout(query, fl.deadline.Sub(fl.fence.clock.Now())).Encode()
 		}
 	}
 	req = req.WithContext(hooks.WithConnections(ctx, getConn, gotConn))
@@ -189,15 +187,15 @@ func (fl *flight) prepareRequest(req *http.Request, left time.Duration) *http.Re
 	return req
 }
 
-// waitsForConnection notes that nothing was sent, unless there was a connection before and the transport tries another one.
-func (fl *flight) waitsForConnection() {
+// startDialing has no effect if the transport replaces a broken connection: the request may have been
+// sent.
+func (fl *flight) startDialing() {
 	fl.fence.lock.Lock()
 	defer fl.fence.lock.Unlock()
 	fl.dialing = !fl.connected
 }
 
-// hasConnection notes that the request may be on its way from now on.
-func (fl *flight) hasConnection() {
+func (fl *flight) setConnected() {
 	fl.fence.lock.Lock()
 	defer fl.fence.lock.Unlock()
 	if !fl.connected {
@@ -205,41 +203,42 @@ func (fl *flight) hasConnection() {
 	}
 }
 
-// limitTimeout gives query a "timeout" of at most left. The server takes any Go duration, ignores one of
-// zero or above its own maximum, and refuses what it cannot parse (kube-apiserver v1.37: parseTimeout); so
-// a shorter one and a malformed one stay as they are.
+// limitTimeout sets the "timeout" of query to at most left. kube-apiserver v1.37 (parseTimeout)
+// accepts any Go duration, ignores zero and durations above its maximum, and rejects malformed ones.
+// Shorter and malformed timeouts stay unchanged.
 func limitTimeout(query url.Values, left time.Duration) url.Values {
-	asked := query.Get("timeout")
-	if d, err := time.ParseDuration(asked); asked == "" || err == nil && (d <= 0 || d > left) {
+	timeout := query.Get("timeout")
+	if d, err := time.ParseDuration(timeout); timeout == "" || err == nil && (d <= 0 || d > left) {
 		query.Set("timeout", max(left.Truncate(time.Millisecond), time.Millisecond).String())
 	}
 	return query
 }
 
-// cut abandons a request because its term has ended hard.
-func (fl *flight) cancelCounted(why string) {
+// cancelCounted cancels a request at the hard end of its term. It requires the lock of the fence.
+func (fl *flight) cancelCounted(reason string) {
 	if !fl.cancelled {
 		fl.cancelled = true
 		fl.fence.metrics.cuts.WithLabelValues(fl.method).Inc()
 	}
-	fl.cancelRequest(why)
+	fl.cancelRequest(reason)
 }
 
-// abandon ends the request here. Whether the server still carries it out is unknown.
-func (fl *flight) cancelRequest(why string) {
-	fl.cancel(&FencedError{Method: fl.method, Path: fl.path, Term: fl.term, Sent: true, Reason: why})
+// cancelRequest ends the request in this process. The API server may still execute the request.
+func (fl *flight) cancelRequest(reason string) {
+	fl.cancel(&FencedError{Method: fl.method, Path: fl.path, Term: fl.term, Sent: true, Reason: reason})
 }
 
-// land ends the accounting. known says whether the outcome is. It may be called again.
-func (fl *flight) complete(known bool) {
+// complete ends the accounting of the request. Further calls have no effect.
+func (fl *flight) complete(outcomeKnown bool) {
 	fl.once.Do(func() {
 		fl.stopTimer()
 		fl.cancel(nil)
-		fl.fence.finishRequest(fl, known)
+		fl.fence.finishRequest(fl, outcomeKnown)
 	})
 }
 
-// explain turns the transport's error into the reason the request ended, if that was ours.
+// explainError replaces the error of the transport by the cancellation or deadline of the fence that
+// caused the error.
 func (fl *flight) explainError(ctx context.Context, err error) error {
 	var fenced *FencedError
 	cause := context.Cause(ctx)
@@ -256,17 +255,18 @@ func (fl *flight) explainError(ctx context.Context, err error) error {
 	return err
 }
 
-// flightBody counts the request as in flight until its answer is read or given up. A watch is closed while it is read.
+// flightBody completes its flight when it is closed. A watch is closed while another goroutine reads.
 type flightBody struct {
 	io.ReadCloser
 	explain func(error) error
-	land    func(said []byte)
+	flight  *flight
+	status  int
 
 	lock sync.Mutex
-	head []byte // the beginning of the answer
+	head []byte
 }
 
-// saidMost bounds what is kept of an answer. That of an error is short.
+// maxHead bounds head. A Status of a failed webhook is shorter.
 const maxHead = 512
 
 // Read implements io.Reader.
@@ -285,8 +285,8 @@ func (b *flightBody) Read(p []byte) (int, error) {
 func (b *flightBody) Close() error {
 	err := b.ReadCloser.Close()
 	b.lock.Lock()
-	said := b.head
+	head := string(b.head)
 	b.lock.Unlock()
-	b.land(said)
+	b.flight.complete(outcome.Complete(b.status) || outcome.WebhookFailed(head))
 	return err
 }

@@ -19,80 +19,88 @@ import (
 	"minikcm/pkg/outcome"
 )
 
-// leaseClient takes, renews and gives away the Lease for one identity. It remembers what it saw of the Lease, fed by its own requests and
-// by watch events, and tells as soon as either shows that the Lease is not ours any more.
+// leaseClient acquires, renews and releases the Lease for one identity. It observes the Lease by its
+// own requests and by watch events, and detects a loss by either.
 type leaseClient struct {
 	client                    coordinationv1client.LeaseInterface
 	namespace, name, identity string
-	minDuration               time.Duration // see observation.free
+	minDuration               time.Duration // see observation.freeAt
 	clock                     clock.PassiveClock
 
 	lock    sync.Mutex
-	stored  *coordinationv1.Lease // as of our last own request; its version goes with the next write
+	stored  *coordinationv1.Lease // by the last own request; the next write carries its resourceVersion
 	seen    observation
-	holding bool // our last write made us the holder, and nothing since took that away
+	holding bool // since the last own write, no observation names another holder
 	watch   watchLag
 }
 
-// outcome is what came of one attempt at the Lease.
+// attemptResult is the result of one attempt to acquire or renew the Lease.
 type attemptResult struct {
-	held       bool   // the Lease is ours
-	lostReason string // why it is not ours any more; "" if it is, or was not before
-	err        error  // why there was no write, or why it failed; nil if the Lease is somebody else's
+	held       bool
+	lostReason string // set by the attempt that detects a loss
+	err        error  // of the read or write; nil if another process holds the Lease
 
-	sent              time.Time     // held: when the write was sent
-	written, reliable time.Duration // held: for how long it holds, and on how much of that writes may rely
-	cause             Cause         // held: how the Lease was free for us
-	freeSince         time.Time     // held: since when
-	read              bool          // it took a GET
-	unknown           bool          // not held: a write may have been done all the same
-	version           string        // of the Lease that was judged; "" if none is known
+	// If held:
+	sent              time.Time // of the write
+	written, reliable time.Duration
+	cause             Cause
+	freeSince         time.Time
+
+	read    bool   // the attempt needed a GET
+	unknown bool   // a write has an unknown outcome
+	version string // of the Lease on which the attempt was decided; may be ""
 }
 
-// attempt makes one try to take the Lease, or to renew it; one that is not ours any more is not renewed. duration is asked before each
-// write for how long it is to hold, and on how much of that writes may rely.
-func (l *leaseClient) acquireOrRenew(ctx context.Context, renewing bool, duration func() (written, rely time.Duration)) attemptResult {
-	// 1. The holder writes over what it knows: one request.
-	var refused error
+// leaseDurations returns the duration of a renewal, and the part of the duration that deadlines of
+// writes may use.
+type leaseDurations func() (renewal, reliable time.Duration)
+
+// acquireOrRenew makes one attempt to acquire the Lease, or to renew the Lease if this process still
+// is the holder.
+func (l *leaseClient) acquireOrRenew(ctx context.Context, renewing bool, durations leaseDurations) attemptResult {
+	// 1. The holder updates the stored Lease with one request.
+	var updateErr error
 	if renewing {
 		stored, holding := l.storedLease()
-		if !holding { // whoever found out has said so
+		if !holding { // the loss was reported before
 			return attemptResult{}
 		}
-		o := l.writeHolder(ctx, stored, duration)
+		o := l.writeHolder(ctx, stored, durations)
 		if o.err == nil {
 			return o
 		}
-		refused = o.err
-		klog.FromContext(ctx).V(2).Info("The lease is read before it is renewed", "lease", l, "err", refused)
+		updateErr = o.err
+		klog.FromContext(ctx).V(2).Info("Reading the lease before the renewal", "lease", l, "err", updateErr)
 	}
-	// 2. Everybody else, and a holder whose write failed, reads the Lease.
+	// 2. A standby, and a holder whose update failed, read the Lease.
 	lease, err := l.client.Get(ctx, l.name, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
-		return attemptResult{err: errors.Join(refused, fmt.Errorf("read the lease: %w", err)), version: l.latestObservation().version}
+		return attemptResult{err: errors.Join(updateErr, fmt.Errorf("read the lease: %w", err)), version: l.latestObservation().version}
 	}
 	if err != nil {
 		lease = nil
 	}
-	// 3. It has to be ours, or free.
+	// 3. The Lease must be free, or held by this process.
 	o, ok := l.evaluateRead(lease, renewing)
 	if !ok {
 		return o
 	}
-	// 4. The write carries the version that was read: if somebody else came first, it is refused.
-	w := l.writeHolder(ctx, lease, duration)
+	// 4. The write carries the version of the read. It fails with a conflict if another process was
+	// faster.
+	w := l.writeHolder(ctx, lease, durations)
 	w.cause, w.freeSince, w.version, w.read = o.cause, o.freeSince, o.version, true
 	return w
 }
 
-// current returns the Lease as of our last request, and whether we hold it.
-func (l *leaseClient) storedLease() (*coordinationv1.Lease, bool) {
+// storedLease returns the Lease as of the last own request.
+func (l *leaseClient) storedLease() (lease *coordinationv1.Lease, holding bool) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
 	return l.stored, l.holding
 }
 
-// judge takes in what a GET showed, nil if there is no Lease, and says whether we may write it.
+// evaluateRead records the response to a GET, nil for no Lease, and decides whether this process may
+// write the Lease.
 func (l *leaseClient) evaluateRead(lease *coordinationv1.Lease, renewing bool) (o attemptResult, ok bool) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
@@ -105,45 +113,46 @@ func (l *leaseClient) evaluateRead(lease *coordinationv1.Lease, renewing bool) (
 		l.watch = l.watch.sawDirect(lease.ResourceVersion, now)
 	}
 	o = attemptResult{version: l.seen.version, read: true, lostReason: l.checkHolder()}
-	if renewing { // what took it away may have been seen before, too
+	if renewing {
 		return o, l.holding
 	}
 	o.freeSince, o.cause = l.seen.freeAt(l.identity, l.minDuration)
 	return o, !now.Before(o.freeSince)
 }
 
-// write makes us the holder of the Lease as it was read, or of a new one if that is nil.
-func (l *leaseClient) writeHolder(ctx context.Context, read *coordinationv1.Lease, duration func() (written, rely time.Duration)) attemptResult {
+// writeHolder makes this process the holder of the Lease that was read, or creates the Lease if read
+// is nil.
+func (l *leaseClient) writeHolder(ctx context.Context, read *coordinationv1.Lease, durations leaseDurations) attemptResult {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: l.namespace, Name: l.name}}
 	send := func() (*coordinationv1.Lease, error) { return l.client.Create(ctx, lease, metav1.CreateOptions{}) }
 	if read != nil {
 		lease = read.DeepCopy()
 		send = func() (*coordinationv1.Lease, error) { return l.client.Update(ctx, lease, metav1.UpdateOptions{}) }
 	}
-	written, rely := duration()
-	o := attemptResult{sent: l.clock.Now(), written: written, reliable: rely}
+	renewal, reliable := durations()
+	o := attemptResult{sent: l.clock.Now(), written: renewal, reliable: reliable}
 	lease.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(holderRecord(read, l.identity, o.written, metav1.NewTime(o.sent)))
-	answered, err := send()
+	stored, err := send()
 	if err != nil {
 		return attemptResult{err: fmt.Errorf("write the lease: %w", err), unknown: outcome.FromError(err) == outcome.Unknown}
 	}
 	l.lock.Lock()
 	defer l.lock.Unlock()
 	now := l.clock.Now()
-	l.stored = answered
-	if l.seen.exists { // the watch may have shown a successor before the answer came
-		l.seen = l.seen.withEvent(answered, now)
+	l.stored = stored
+	if l.seen.exists { // the watch may have shown a successor before the response
+		l.seen = l.seen.withEvent(stored, now)
 	} else {
-		l.seen = l.seen.withResponse(answered, now)
+		l.seen = l.seen.withResponse(stored, now)
 	}
-	l.watch = l.watch.sawDirect(answered.ResourceVersion, now)
+	l.watch = l.watch.sawDirect(stored.ResourceVersion, now)
 	l.holding = true
 	o.lostReason = l.checkHolder()
 	o.held = l.holding
 	return o
 }
 
-// holderRecord is what a holder writes over the Lease that was read; nil if there was none.
+// holderRecord returns the record of a holder in place of the record that was read. read may be nil.
 func holderRecord(read *coordinationv1.Lease, identity string, duration time.Duration, now metav1.Time) *resourcelock.LeaderElectionRecord {
 	record := &resourcelock.LeaderElectionRecord{HolderIdentity: identity, LeaseDurationSeconds: int(duration / time.Second),
 		AcquireTime: now, RenewTime: now}
@@ -159,8 +168,9 @@ func holderRecord(read *coordinationv1.Lease, identity string, duration time.Dur
 	return record
 }
 
-// observe takes in what the watch says; nil means deleted. It returns why the Lease is not ours any more, "" if nothing changed about that.
-func (l *leaseClient) observeEvent(lease *coordinationv1.Lease) (lost string) {
+// observeEvent records a watch event; nil is a deletion. It returns the reason if the event shows a
+// loss.
+func (l *leaseClient) observeEvent(lease *coordinationv1.Lease) (lostReason string) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
 	now := l.clock.Now()
@@ -173,9 +183,10 @@ func (l *leaseClient) observeEvent(lease *coordinationv1.Lease) (lost string) {
 	return l.checkHolder()
 }
 
-// check ends our holding if the newest record names another holder, or none, and says so once. The lock is held.
-// A deleted Lease leaves our record the newest: it names no successor, and our next renewal puts it back.
-func (l *leaseClient) checkHolder() (lost string) {
+// checkHolder returns the reason of a loss once: the newest record names another holder or none. A
+// deleted Lease is no loss: the deletion names no successor, and the next renewal creates the Lease
+// again. checkHolder requires the lock.
+func (l *leaseClient) checkHolder() (lostReason string) {
 	if !l.holding || l.seen.record.HolderIdentity == l.identity {
 		return ""
 	}
@@ -183,20 +194,19 @@ func (l *leaseClient) checkHolder() (lost string) {
 	if holder := l.seen.record.HolderIdentity; holder != "" {
 		return "the lease is held by " + holder
 	}
-	return "the lease was released by somebody else"
+	return "another process removed the holder of the lease"
 }
 
-// resign forgets that we hold the Lease; the next attempt judges it as a standby does.
+// stopHolding makes the next attempt that of a standby.
 func (l *leaseClient) stopHolding() {
 	l.lock.Lock()
 	defer l.lock.Unlock()
 	l.holding = false
 }
 
-// String is the namespace and name of the Lease, for logs.
+// String returns the namespace and name of the Lease.
 func (l *leaseClient) String() string { return l.namespace + "/" + l.name }
 
-// observed returns what is known of the Lease.
 func (l *leaseClient) latestObservation() observation {
 	l.lock.Lock()
 	defer l.lock.Unlock()
@@ -217,34 +227,35 @@ func (l *leaseClient) reopened() {
 	l.watch.ahead = 0
 }
 
-// errNotOurs is the outcome of a release that came too late: the Lease is gone, or somebody else's.
-var errNotOurs = errors.New("the lease is not ours any more")
+// errNotOurs is the error of a release after the Lease was deleted or acquired by another process.
+var errNotOurs = errors.New("this process does not hold the lease")
 
 const (
-	// releaseTimeout is for how long a release is tried. It happens when control planes are drained, so that storage elects a new leader or
-	// an API server goes away at the same time: that takes a second or two.
+	// releaseTimeout bounds the attempts to release. While a control plane is drained, etcd elections
+	// and restarts of API servers take a second or two.
 	releaseTimeout = 5 * time.Second
-	// releasePause lies between tries.
-	releasePause = 250 * time.Millisecond
-	// releaseRefusals in all end the tries: one API server behind a load balancer may refuse what others grant while it starts or ends.
-	releaseRefusals = 3
+	releasePause   = 250 * time.Millisecond
+	// maxReleaseRejections ends the attempts. A single API server behind a load balancer may reject
+	// requests while it starts or stops.
+	maxReleaseRejections = 3
 )
 
-// leave writes our last record. If hold returns 0 or less, the Lease is released: the record names no holder. Otherwise we stay its holder, and it expires
-// after hold, rounded up to whole seconds. Each try reads the Lease first. A conflict, which a renewal in flight can cause, is tried again at once, any
-// other failure after pause, until ctx ends or releaseRefusals answers were Forbidden or Unauthorized. The error is errNotOurs if the Lease is not ours any more.
-func (l *leaseClient) release(ctx context.Context, hold func() time.Duration, pause func(context.Context)) error {
+// release writes the last record of this process. If expiry returns 0 or less, the record names no
+// holder. Otherwise the Lease expires after expiry, rounded up to whole seconds. Each attempt reads
+// the Lease first. A conflict, as by a renewal in flight, is repeated at once, other failures after
+// pause, until ctx ends or maxReleaseRejections requests were forbidden or unauthorized.
+func (l *leaseClient) release(ctx context.Context, expiry func() time.Duration, pause func(context.Context)) error {
 	var last error
-	refusals := 0
+	rejections := 0
 	for ctx.Err() == nil {
-		last = l.releaseOnce(ctx, hold())
+		last = l.releaseOnce(ctx, expiry())
 		switch {
 		case last == nil || errors.Is(last, errNotOurs):
 			return last
 		case apierrors.IsConflict(last):
 			continue
 		case apierrors.IsForbidden(last) || apierrors.IsUnauthorized(last):
-			if refusals++; refusals == releaseRefusals {
+			if rejections++; rejections == maxReleaseRejections {
 				return last
 			}
 		}
@@ -253,7 +264,7 @@ func (l *leaseClient) release(ctx context.Context, hold func() time.Duration, pa
 	return errors.Join(last, ctx.Err())
 }
 
-func (l *leaseClient) releaseOnce(ctx context.Context, hold time.Duration) error {
+func (l *leaseClient) releaseOnce(ctx context.Context, expiry time.Duration) error {
 	lease, err := l.client.Get(ctx, l.name, metav1.GetOptions{})
 	if outcome.IsNotFound(err, l.name) {
 		return errNotOurs
@@ -265,7 +276,7 @@ func (l *leaseClient) releaseOnce(ctx context.Context, hold time.Duration) error
 	if record.HolderIdentity != l.identity {
 		return errNotOurs
 	}
-	lease.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(releaseRecord(*record, hold, metav1.NewTime(l.clock.Now())))
+	lease.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(releaseRecord(*record, expiry, metav1.NewTime(l.clock.Now())))
 	written, err := l.client.Update(ctx, lease, metav1.UpdateOptions{})
 	if err != nil {
 		return fmt.Errorf("write the lease to release it: %w", err)
@@ -276,16 +287,16 @@ func (l *leaseClient) releaseOnce(ctx context.Context, hold time.Duration) error
 	return nil
 }
 
-// lastRecord is the last that a holder writes, over the given one.
-func releaseRecord(record resourcelock.LeaderElectionRecord, hold time.Duration, now metav1.Time) *resourcelock.LeaderElectionRecord {
-	if hold <= 0 {
+// releaseRecord returns the last record of a holder, in place of record.
+func releaseRecord(record resourcelock.LeaderElectionRecord, expiry time.Duration, now metav1.Time) *resourcelock.LeaderElectionRecord {
+	if expiry <= 0 {
 		return &resourcelock.LeaderElectionRecord{
-			LeaseDurationSeconds: 1, // as client-go: a reader that ignores the empty holder waits no longer
+			LeaseDurationSeconds: 1, // as client-go: for readers that ignore the empty holder
 			LeaderTransitions:    record.LeaderTransitions,
 			AcquireTime:          now,
 			RenewTime:            now,
 		}
 	}
-	record.RenewTime, record.LeaseDurationSeconds = now, int(math.Ceil(hold.Seconds()))
+	record.RenewTime, record.LeaseDurationSeconds = now, int(math.Ceil(expiry.Seconds()))
 	return &record
 }

@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// TestAcquire runs the cases of client-go's own elector tests through our lock. One ends otherwise: a holder without a duration, which
-// no elector writes, gets ours instead of none.
+// TestAcquire runs the cases of client-go's own elector tests through our lock. One ends otherwise: a
+// holder without a duration, which no elector writes, gets ours instead of none.
 func TestAcquire(t *testing.T) {
 	long := metav1.NewTime(time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC))
 	record := func(holder string, seconds int) *resourcelock.LeaderElectionRecord {

@@ -123,7 +123,8 @@ func TestWritesEndBeforeTheLeaseCanBeTaken(t *testing.T) {
 	})
 }
 
-// A storage that takes no writes for a while keeps the lease from everybody; there is nobody to make way for.
+// A storage that takes no writes for a while keeps the lease from everybody; there is nobody to make
+// way for.
 func TestLeaseIsTakenSoonAfterItCanBeWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &leaseServer{}
@@ -145,7 +146,8 @@ func TestLeaseIsTakenSoonAfterItCanBeWritten(t *testing.T) {
 	})
 }
 
-// TestHolderThatGetsNoAnswersMakesWay: its renewals arrive, so the lease never expires, but it does not know and so cannot work.
+// TestHolderThatGetsNoAnswersMakesWay: its renewals arrive, so the lease never expires, but it does
+// not know and so cannot work.
 func TestHolderThatGetsNoAnswersMakesWay(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -175,8 +177,8 @@ func TestHolderThatGetsNoAnswersMakesWay(t *testing.T) {
 	}
 }
 
-// TestASuccessorSeenBeforeTheAnswer: the watch shows that the lease went on to somebody else while the answer to the write that took it was
-// still on its way.
+// TestASuccessorSeenBeforeTheAnswer: the watch shows that the lease went on to somebody else while the
+// answer to the write that took it was still on its way.
 func TestASuccessorSeenBeforeTheAnswer(t *testing.T) {
 	for _, tt := range []struct {
 		name   string

@@ -21,8 +21,8 @@ type Metrics struct {
 	unanswered prometheus.Gauge
 }
 
-// NewMetrics registers the metrics of a Fence with reg. New adds two metrics of the Elector. Every known series exists from the start,
-// so that rates are right from the first scrape.
+// NewMetrics registers the metrics of a Fence with reg. New adds two metrics of the Elector. Every
+// known series exists from the start, so that rates are right from the first scrape.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	auto := promauto.With(reg)
 	counters := func(name, help, label string) *prometheus.CounterVec {
@@ -35,18 +35,18 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Help: "1 while this process holds and renews the lease, 0 while it does not."}, []string{"name"}),
 		slowpath: counters("leader_election_slowpath_total", "Renewals of the lease that had to read it first.", "name"),
 		lease: auto.NewGauge(prometheus.GaugeOpts{Name: "leadership_lease_duration_seconds",
-			Help: "For how long this process last renewed the lease; 0 while not leading. It is longer than configured while writes are slow."}),
+			Help: "Duration of the last renewal of the lease; 0 while not leading. Longer than configured while writes are slow."}),
 		takeovers: auto.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "leadership_takeover_duration_seconds",
-			Help: "Time from the moment the lease was free, as seen here, to the start of the term, by how it became free.",
+			Help: "Time from the moment the lease became free, as observed by this process, to the start of the term.",
 			// A hand-over takes milliseconds, a retry period a few seconds, an expiry 15 s or more.
 			Buckets: []float64{0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2, 5, 15, 60},
 		}, []string{"cause"}),
 		ended:    counters("leadership_terms_ended_total", "Terms that ended, by reason.", "reason"),
-		refusals: counters("leadership_fence_refusals_total", "Requests refused because they belonged to no running term.", "verb"),
-		cuts:     counters("leadership_fence_cuts_total", "Requests cut in flight because their term ended hard.", "verb"),
+		refusals: counters("leadership_fence_refusals_total", "Requests rejected because their term was over, or no term was running.", "verb"),
+		cuts:     counters("leadership_fence_cuts_total", "Requests cancelled in flight at a hard end of their term.", "verb"),
 		unanswered: auto.NewGauge(prometheus.GaugeOpts{Name: "leadership_fence_unanswered_writes",
-			Help: "Writes in a row that ended without an answer that tells whether they were done; 0 after the next answered write."}),
+			Help: "Consecutive writes with unknown outcome; 0 after the next write with a known outcome."}),
 	}
 	for _, cause := range []Cause{CauseInitial, CauseReleased, CauseExpired, CauseReacquired} {
 		m.takeovers.WithLabelValues(string(cause))
@@ -69,7 +69,7 @@ func (m *Metrics) registerElector(e *Elector) {
 	}, func() float64 { return e.renewalAge().Seconds() })
 	m.auto.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "leadership_sole_candidate",
-		Help: "1 while this process leads, or competes for the lease, though it stood aside of late: nobody else took the lease.",
+		Help: "1 if no other replica acquired the lease after the last step-down of this process.",
 	}, func() float64 {
 		if e.noOtherCandidate() {
 			return 1

@@ -11,32 +11,33 @@ import (
 	"minikcm/internal/timing"
 )
 
-// Cause says how the lease became free for a term.
+// Cause is the way in which the lease became free for a term.
 type Cause string
 
 // The causes of a takeover.
 const (
 	CauseInitial    Cause = "initial"    // there was no lease, or election is off
-	CauseReleased   Cause = "released"   // the holder gave it away
-	CauseExpired    Cause = "expired"    // the holder let it expire
-	CauseReacquired Cause = "reacquired" // it was still ours: a term ended and nobody else came
+	CauseReleased   Cause = "released"   // the holder released the lease
+	CauseExpired    Cause = "expired"    // the holder did not renew the lease
+	CauseReacquired Cause = "reacquired" // this process still was the holder when its term ended
 )
 
-// observation is what this process knows of the Lease, and since when by its own clock. It is a value:
-// each new sight gives a new one.
+// observation is the knowledge of this process about the Lease, with times of the local clock. It is a
+// value: each event or response gives a new observation.
 type observation struct {
-	known  bool // false: nothing heard yet, and the rest means nothing
+	known  bool // false: no other field is meaningful
 	exists bool
-	// record is the last one seen. It outlives the Lease: deleting a Lease does not stop its holder.
+	// record is the last record of the Lease. It outlives the Lease: the deletion of a Lease does not
+	// stop its holder.
 	record          resourcelock.LeaderElectionRecord
-	renewedByHolder bool          // its holder has written it: the renew time is another than that of the holder's record before
-	lastDuration    time.Duration // of the last record that named a holder; 0 if none was seen
-	version         string        // resourceVersion of the newest state seen
-	since           time.Time     // when the record was first seen, or when the Lease was first found missing
+	renewedByHolder bool          // the renew time differs from that in the previous record of the same holder
+	lastDuration    time.Duration // in the last record with a holder; 0 for none
+	version         string        // newest resourceVersion
+	since           time.Time     // first observation of record, or of the missing Lease
 }
 
-// saw adds the sight of a Lease by watch. One older than what is known changes nothing, so a late watch cannot
-// undo what a request has shown.
+// withEvent adds a watch event. An event older than the observation changes nothing: a delayed watch
+// must not undo a response.
 func (o observation) withEvent(lease *coordinationv1.Lease, now time.Time) observation {
 	if o.known && o.version != "" && rv.AtLeast(o.version, lease.ResourceVersion) {
 		return o
@@ -44,8 +45,8 @@ func (o observation) withEvent(lease *coordinationv1.Lease, now time.Time) obser
 	return o.withResponse(lease, now)
 }
 
-// read adds the answer to a request of ours. That is the Lease as it is in etcd, so it counts even if its version is lower than
-// what is known: then the cluster was restored from a backup, and all versions to come will be lower for a while.
+// withResponse adds the response to an own request. Responses come from etcd, so they count even if
+// the version is lower than before: after a restore from a backup all versions are lower for a while.
 func (o observation) withResponse(lease *coordinationv1.Lease, now time.Time) observation {
 	record := resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec)
 	if !o.known || !o.exists || !sameRecord(o.record, *record) {
@@ -59,7 +60,7 @@ func (o observation) withResponse(lease *coordinationv1.Lease, now time.Time) ob
 	return o
 }
 
-// gone adds that there is no Lease.
+// withoutLease adds a deletion or a GET that found no Lease.
 func (o observation) withoutLease(now time.Time) observation {
 	if !o.known {
 		o.since = now
@@ -68,12 +69,14 @@ func (o observation) withoutLease(now time.Time) observation {
 	return o
 }
 
-// free says from which moment identity may try to take the lease, and why then. Only meaningful if known.
-// A missing Lease whose holder has not let it expire is not free: that holder still works, and puts it
-// back at its next renewal. So does a holder whose name somebody else has taken out of the record, until it
-// sees that. shortest is how long a holder is waited for at least: a record that says less, or nothing, and was
-// not written by its holder, was written by hand, and its holder may not know yet.
-func (o observation) freeAt(identity string, shortest time.Duration) (time.Time, Cause) {
+// freeAt returns the moment from which identity may try to acquire the lease. It requires a known
+// observation.
+//
+// A deleted Lease is not free before its last record expires: the holder still works, and creates the
+// Lease again at its next renewal. The same is true for a record whose holder another process has
+// removed. minDuration is the minimal duration of a record that its holder has not written: a shorter
+// duration was written by hand, and the holder may not have noticed.
+func (o observation) freeAt(identity string, minDuration time.Duration) (time.Time, Cause) {
 	switch {
 	case o.record.HolderIdentity == identity:
 		return o.since, CauseReacquired
@@ -85,47 +88,59 @@ func (o observation) freeAt(identity string, shortest time.Duration) (time.Time,
 		}
 		return o.since, CauseReleased
 	case o.record.HolderIdentity == "":
-		return o.since.Add(max(shortest, o.lastDuration)), CauseExpired
+		return o.since.Add(max(minDuration, o.lastDuration)), CauseExpired
 	}
 	duration := time.Duration(o.record.LeaseDurationSeconds) * time.Second
 	if !o.renewedByHolder {
-		duration = max(duration, shortest)
+		duration = max(duration, minDuration)
 	}
 	return o.since.Add(duration), CauseExpired
 }
 
-// released says whether a record without a holder has the form in which a holder gives a lease away, client-go's and ours: for a second,
-// from a moment that is the time of both. What somebody else empties keeps the times of its last renewal.
+// isReleased reports whether a record without a holder was written by a holder, client-go's or this
+// package's: the duration is a second and both times are the same. A record whose holder another
+// process removed keeps the times of the last renewal.
 func isReleased(record resourcelock.LeaderElectionRecord) bool {
 	return record.LeaseDurationSeconds == 1 && sameTime(record.AcquireTime, record.RenewTime)
 }
 
-// unwritten says whether a record is as a Lease has it that was only created, so that managers need no right to create it.
+// isEmpty reports whether a Lease was only created, as by an administrator who does not grant the
+// right to create Leases.
 func isEmpty(record resourcelock.LeaderElectionRecord) bool {
 	return record.LeaseDurationSeconds == 0 && record.LeaderTransitions == 0 && record.AcquireTime.IsZero() && record.RenewTime.IsZero()
 }
 
-// lastTry is the last attempt of a standby to take the lease. The zero value is none.
+// lastAttempt is the last attempt of a standby to acquire the lease. The zero value is none.
 type lastAttempt struct {
-	at      time.Time     // when it ended
-	version string        // of the Lease it judged
-	pause   time.Duration // before another one on the same version
+	at      time.Time     // end of the attempt
+	version string        // of the Lease on which the attempt was decided
+	pause   time.Duration // before the next attempt on the same version
 }
 
-// nextTry says when a standby should look at the lease again: at once if it has not yet; at the moment it
-// becomes free; after the pause if it was free already and the try failed; and in any case poll after its
-// last look of its own, for the watch may be broken, or late, which what it delivers does not show.
-func nextAttempt(o observation, identity string, shortest time.Duration, last lastAttempt, poll time.Duration) time.Time {
+// nextAttempt returns the time of the next attempt of a standby: at once before the first attempt,
+// when the lease becomes free, after the pause if the last attempt failed on a free lease, and at the
+// latest poll after the last attempt, because the watch may be broken or late.
+func nextAttempt(o observation, identity string, minDuration time.Duration, last lastAttempt, poll time.Duration) time.Time {
 	retry := last.at.Add(last.pause)
 	if !o.known || last.at.IsZero() {
 		return retry
 	}
-	free, _ := o.freeAt(identity, shortest)
+	free, _ := o.freeAt(identity, minDuration)
 	if o.version == last.version && !free.After(last.at) {
 		free = retry
 	}
 	return timing.Earlier(free, timing.Later(last.at.Add(poll), retry))
 }
+
+// sameRecord compares two records with the precision of a Lease, a microsecond.
+func sameRecord(a, b resourcelock.LeaderElectionRecord) bool {
+	return a.HolderIdentity == b.HolderIdentity &&
+		a.LeaseDurationSeconds == b.LeaseDurationSeconds &&
+		a.LeaderTransitions == b.LeaderTransitions &&
+		sameTime(a.AcquireTime, b.AcquireTime) && sameTime(a.RenewTime, b.RenewTime)
+}
+
+func sameTime(a, b metav1.Time) bool { return a.UnixMicro() == b.UnixMicro() }
 
 // watchLag compares what the watch delivers with what our own requests show.
 type watchLag struct {
@@ -154,13 +169,3 @@ func (w watchLag) sawWatched(version string) watchLag {
 	}
 	return w
 }
-
-// sameRecord compares what the holder wrote, to the microsecond a Lease keeps.
-func sameRecord(a, b resourcelock.LeaderElectionRecord) bool {
-	return a.HolderIdentity == b.HolderIdentity &&
-		a.LeaseDurationSeconds == b.LeaseDurationSeconds &&
-		a.LeaderTransitions == b.LeaderTransitions &&
-		sameTime(a.AcquireTime, b.AcquireTime) && sameTime(a.RenewTime, b.RenewTime)
-}
-
-func sameTime(a, b metav1.Time) bool { return a.UnixMicro() == b.UnixMicro() }

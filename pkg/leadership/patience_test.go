@@ -78,7 +78,8 @@ func TestAllowed(t *testing.T) {
 	}
 }
 
-// slowServer is an API server whose admission takes a while for each write, which is done only if the time it was given suffices.
+// slowServer is an API server whose admission takes a while for each write, which is done only if the
+// time it was given suffices.
 type slowServer struct {
 	lock   sync.Mutex
 	takes  time.Duration
@@ -204,7 +205,8 @@ func TestSlowWritesAreDone(t *testing.T) {
 	}
 }
 
-// TestLongLeaseOutlivesItsLastLongWrite: a write that was given 34 s and not answered may be done at the end of them.
+// TestLongLeaseOutlivesItsLastLongWrite: a write that was given 34 s and not answered may be done at
+// the end of them.
 func TestLongLeaseOutlivesItsLastLongWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, server := &leaseServer{}, &slowServer{takes: 20 * time.Second}
@@ -263,7 +265,8 @@ func TestLongerLeaseIsReliedOnWhenItIsConfirmed(t *testing.T) {
 	})
 }
 
-// TestNoWriteLandsInAnotherTerm: whatever becomes of its client, what a write was given ends before another can lead.
+// TestNoWriteLandsInAnotherTerm: whatever becomes of its client, what a write was given ends before
+// another can lead.
 func TestNoWriteLandsInAnotherTerm(t *testing.T) {
 	for _, takes := range []time.Duration{10 * time.Second, 15 * time.Second, 30 * time.Second} {
 		for _, tt := range []struct {

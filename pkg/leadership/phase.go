@@ -2,31 +2,31 @@ package leadership
 
 import "time"
 
-// phase says how far a term has come. Each has at most one timer.
+// phase is the state of a term. A phase has at most one timer.
 type phase int
 
 const (
 	serving          phase = iota // controllers work; no timer
-	draining                      // they finish what runs; until the shutdown timeout
-	waitingForWrites              // they have returned, but what they sent may still be done; until the shutdown timeout, too
-	joining                       // their requests were cut, they have to return; as joinTimeout says if the process stops, else without end
-	clean                         // the end: nothing of the term can be done any more
-	broken                        // the end: what was cut or not answered may still be done, or controllers have not returned
+	draining                      // controllers finish their syncs, until the shutdown timeout
+	waitingForWrites              // controllers have returned, writes may still complete; until the shutdown timeout
+	joining                       // requests were cancelled and controllers must return; at shutdown within joinTimeout
+	clean                         // final: all writes of the term have completed
+	broken                        // final: writes may still complete, or controllers have not returned
 )
 
-// event is what happens to a term.
+// event is an event in the life of a term.
 type event int
 
 const (
 	leadReturned    event = iota // Lead has returned
-	lost                         // the lease is in other hands, or was not renewed in time
-	stopped                      // the process is told to stop
+	lost                         // another process holds the lease, or the renew deadline has passed
+	stopped                      // the process is shutting down
 	steppedDown                  // StepDown was called
 	timedOut                     // the timer of the phase has fired
-	writesCompleted              // nothing is in flight, and nothing that was not answered can be done any more
+	writesCompleted              // no request is in flight, and no write has an unknown outcome
 )
 
-// next is the phase after an event. What changes nothing stays without effect.
+// next returns the phase after an event. All other events leave the phase unchanged.
 func (p phase) next(ev event) phase {
 	switch p {
 	case serving:
@@ -61,18 +61,18 @@ func (p phase) next(ev event) phase {
 	return p
 }
 
-// over says whether the term is.
 func (p phase) isOver() bool { return p == clean || p == broken }
 
-// settle decides how the settling phase goes on once no request is in flight. settled is the first moment at which no unanswered write can still be
-// carried out; bound is when the phase has to end, zero for never. If the phase is over, over is true and ev says how it ended: landed, or timedOut
-// if settled lies beyond bound, which is not waited for then. Otherwise wait is the time until settled.
-func decideWait(settled, bound, now time.Time) (ev event, over bool, wait time.Duration) {
+// decideWait decides how waitingForWrites continues once no request is in flight. unknownUntil is the
+// first moment at which no write has an unknown outcome. phaseDeadline is the end of the phase, zero
+// for none. If over is true, ev ends the phase: writesCompleted, or timedOut if unknownUntil is after
+// phaseDeadline, because waiting would be useless. Otherwise wait is the time until unknownUntil.
+func decideWait(unknownUntil, phaseDeadline, now time.Time) (ev event, over bool, wait time.Duration) {
 	switch {
-	case !settled.After(now):
+	case !unknownUntil.After(now):
 		return writesCompleted, true, 0
-	case !bound.IsZero() && settled.After(bound):
+	case !phaseDeadline.IsZero() && unknownUntil.After(phaseDeadline):
 		return timedOut, true, 0
 	}
-	return 0, false, settled.Sub(now)
+	return 0, false, unknownUntil.Sub(now)
 }

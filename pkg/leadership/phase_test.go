@@ -56,7 +56,8 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// TestLossDuringADrain: the time a drain has is not the time controllers have to return after their requests were cut.
+// TestLossDuringADrain: the time a drain has is not the time controllers have to return after their
+// requests were cut.
 func TestLossDuringADrain(t *testing.T) {
 	slow := func(d time.Duration) func(*process, *Config) {
 		return func(p *process, _ *Config) {

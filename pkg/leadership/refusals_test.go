@@ -28,11 +28,12 @@ var refusals = []struct {
 	{"connection reset", io.ErrUnexpectedEOF},
 }
 
-// perSecond is the most requests about the lease in a second that is no hot loop: a GET and a PUT per retry period, and a little.
+// perSecond is the most requests about the lease in a second that is no hot loop: a GET and a PUT per
+// retry period, and a little.
 const perSecond = 2
 
-// TestRefusalsPass: the lease is refused to the leader, to the standby, or to both for two minutes. Nobody exits, nobody
-// hammers, and once it is granted again, somebody leads within a lease duration.
+// TestRefusalsPass: the lease is refused to the leader, to the standby, or to both for two minutes.
+// Nobody exits, nobody hammers, and once it is granted again, somebody leads within a lease duration.
 func TestRefusalsPass(t *testing.T) {
 	const refused = 2 * time.Minute
 	for _, tt := range refusals {
@@ -87,7 +88,8 @@ func oneWriter(t *testing.T, d time.Duration, ps ...*process) {
 	}
 }
 
-// TestRenewalsCommittedLate: every write to the lease of one process is done 10 s after it was sent, when its sender has long given up.
+// TestRenewalsCommittedLate: every write to the lease of one process is done 10 s after it was sent,
+// when its sender has long given up.
 func TestRenewalsCommittedLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &leaseServer{}
@@ -170,7 +172,8 @@ func TestLeaseEditedByHand(t *testing.T) {
 	}
 }
 
-// TestManyAtOnce: ten processes start in the same moment on an empty cluster, and one after the other releases.
+// TestManyAtOnce: ten processes start in the same moment on an empty cluster, and one after the other
+// releases.
 func TestManyAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &leaseServer{}

@@ -70,7 +70,8 @@ func TestReleaseWaitsForUnknownOutcomes(t *testing.T) {
 	}
 }
 
-// TestNobodyLeadsAnewWhileAnOwnWriteMayBeDone: the margin that other processes get is kept towards ourselves.
+// TestNobodyLeadsAnewWhileAnOwnWriteMayBeDone: the margin that other processes get is kept towards
+// ourselves.
 func TestNobodyLeadsAnewWhileAnOwnWriteMayBeDone(t *testing.T) {
 	for _, tt := range []struct {
 		name string

@@ -70,7 +70,8 @@ func TestLeaseIsReleasedAfterTheLastRequest(t *testing.T) {
 	})
 }
 
-// Events of an ended term do nothing, so the next leader need not wait for them. The end of the process does, for a second.
+// Events of an ended term do nothing, so the next leader need not wait for them. The end of the
+// process does, for a second.
 func TestNobodyWaitsForTheLastEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &leaseServer{}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -12,243 +13,356 @@ import (
 	"minikcm/internal/timing"
 )
 
-// endReason says why a term ended.
+// endReason is the reason for the end of a term.
 type endReason string
 
 const (
-	endLost     endReason = "lost"      // not renewed in time, or in other hands
-	endShutdown endReason = "shutdown"  // the process stops
+	endLost     endReason = "lost"      // not renewed in time, or held by another process
+	endShutdown endReason = "shutdown"  // of the process
 	endStepDown endReason = "step-down" // StepDown was called
 	endFailed   endReason = "failed"    // Lead returned
 )
 
-// joinTimeout is how long Lead may take to return after its requests were cut, at shutdown, if no more of the shutdown timeout is left.
+// joinTimeout is the time for Lead to return after the cancellation of requests at shutdown, if the
+// shutdown timeout ends before.
 const joinTimeout = 2 * time.Second
 
-const notRenewed = "the lease was not renewed in time"
+const (
+	notRenewed = "the lease was not renewed in time"
+	termOver   = "its term is over"
+)
 
 // flushTimeout bounds Deps.Flush.
 const flushTimeout = time.Second
 
-// service is a term while it is served.
+// leaseHolder renews the lease from the attempt that acquired the lease to the end of the term.
+type leaseHolder struct {
+	e         *Elector
+	cause     Cause
+	freeSince time.Time
+	lost      chan struct{} // closed when the Lease names another holder
+	done      chan struct{} // closed when renewals have ended
+	stop      context.CancelFunc
+
+	once       sync.Once
+	lostReason string // set before lost is closed
+}
+
+// markLost keeps the first reason.
+func (h *leaseHolder) markLost(reason string) {
+	h.once.Do(func() {
+		h.lostReason = reason
+		close(h.lost)
+	})
+}
+
+// endChannels returns nil channels without election.
+func (h *leaseHolder) endChannels() (lost, done <-chan struct{}) {
+	if h == nil {
+		return nil, nil
+	}
+	return h.lost, h.done
+}
+
+// acquire makes one attempt to acquire the lease. It returns a nil holder if the attempt failed;
+// unknown is true if this process may hold the lease nevertheless. When ctx ends during the attempt,
+// acquire waits a second for the response, and releases the lease.
+func (e *Elector) acquire(ctx context.Context) (h *leaseHolder, version string, unknown bool) {
+	h = &leaseHolder{e: e, lost: make(chan struct{}), done: make(chan struct{})}
+	e.lock.Lock()
+	e.leaseHolder = h // before the attempt: the watch may be faster than the response
+	e.lock.Unlock()
+	attemptCtx, cancel := outlivingContext(ctx, e.clock, time.Second)
+	result := e.attemptLease(attemptCtx, false)
+	cancel()
+	if result.held && ctx.Err() == nil {
+		h.cause, h.freeSince = result.cause, result.freeSince
+		e.recordEvent("became leader")
+		ctx, h.stop = context.WithCancel(context.WithoutCancel(ctx)) // a leader renews while it drains
+		go h.keepRenewing(ctx)
+		return h, result.version, false
+	}
+	e.lease.stopHolding()
+	if ctx.Err() != nil && (result.held || result.unknown) {
+		e.releaseLease(context.WithoutCancel(ctx), func() time.Duration { return 0 })
+	}
+	return nil, result.version, result.unknown
+}
+
+// keepRenewing renews the lease until ctx ends, another process holds the lease, or the renew deadline
+// has passed.
+func (h *leaseHolder) keepRenewing(ctx context.Context) {
+	defer close(h.done)
+	master := h.e.deps.Metrics.master.WithLabelValues(h.e.cfg.Name)
+	master.Set(1)
+	defer master.Set(0)
+	for ok := true; ok; ok = h.renewOrTimeOut(ctx) {
+		timing.Sleep(ctx, h.e.clock, h.e.cfg.RetryPeriod)
+	}
+}
+
+// renewOrTimeOut repeats attempts to renew the lease until one succeeds. It returns false after the
+// renew deadline or a loss.
+func (h *leaseHolder) renewOrTimeOut(ctx context.Context) bool {
+	e := h.e
+	ctx, cancel := context.WithTimeout(ctx, e.cfg.RenewDeadline)
+	defer cancel()
+	for ctx.Err() == nil && !isClosed(h.lost) {
+		next := e.clock.Now().Add(e.cfg.RetryPeriod)
+		result := e.attemptLease(ctx, true)
+		if result.read && result.lostReason == "" {
+			e.deps.Metrics.slowpath.WithLabelValues(e.cfg.Name).Inc()
+		}
+		if result.held {
+			return true
+		}
+		timing.Sleep(ctx, e.clock, next.Sub(e.clock.Now()))
+	}
+	return false
+}
+
+// outlivingContext returns a context that ends d after ctx ends, or when cancel is called.
+func outlivingContext(ctx context.Context, clk clock.Clock, d time.Duration) (outliving context.Context, cancel context.CancelFunc) {
+	outliving, end := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		timing.Sleep(outliving, clk, d)
+		end()
+	})
+	return outliving, func() {
+		stop()
+		end()
+	}
+}
+
+// termRunner runs one term.
 type termRunner struct {
 	e        *Elector
 	term     Term
-	holder   *leaseHolder // nil with election off
+	holder   *leaseHolder // nil without election
 	cancel   context.CancelFunc
 	leadDone chan error
 
 	phase         phase
-	timer         clock.Timer     // of the phase; nil: it has none
-	idle          <-chan struct{} // settling: closed when nothing is in flight; nil: it was, or another phase
-	phaseDeadline time.Time       // of draining and settling; zero: none
+	timer         clock.Timer     // of the phase; nil for none
+	idle          <-chan struct{} // in waitingForWrites, until no request is in flight
+	phaseDeadline time.Time       // of draining and waitingForWrites; zero for none
 	endedAt       time.Time
 
-	end       endReason // "" while it goes on
-	stopping  bool      // the process stops
-	leaseLost bool      // the lease was lost, be it after the end had begun
+	end       endReason // "" before the end
+	stopping  bool      // the process is shutting down
+	leaseLost bool      // the lease was lost, maybe after the end
 	stuck     bool      // Lead did not return in time
 	err       error
 
-	deadlineTimer  clock.Timer   // of the last moment at which the term may write, as known when it was set; nil with election off
-	loggedDuration time.Duration // Elector.relied as last logged
+	deadlineTimer  clock.Timer // for the deadline of the fence; nil without election
+	loggedDuration time.Duration
 }
 
-// serve opens the fence, calls lead, and ends the term in order. over means Run must return err.
-func (e *Elector) runTerm(ctx context.Context, held *leaseHolder, lead Lead) (over bool, err error) {
-	s := e.beginTerm(ctx, held)
-	termCtx, cancel := context.WithCancel(withTerm(context.WithoutCancel(ctx), s.term.Number))
+// runTerm opens the fence, calls lead and ends the term in order. If stop is true, Run must return err.
+func (e *Elector) runTerm(ctx context.Context, holder *leaseHolder, lead Lead) (stop bool, err error) {
+	t := e.beginTerm(ctx, holder)
+	termCtx, cancel := context.WithCancel(withTerm(context.WithoutCancel(ctx), t.term.Number))
 	defer cancel()
-	s.cancel = cancel
-	go func() { s.leadDone <- lead(termCtx, s.term) }()
-	s.runPhases(ctx)
-	s.finishTerm(ctx)
-	return s.stopping || s.err != nil, s.err
+	t.cancel = cancel
+	go func() { t.leadDone <- lead(termCtx, t.term) }()
+	t.runPhases(ctx)
+	t.finishTerm(ctx)
+	return t.stopping || t.err != nil, t.err
 }
 
-// begin starts the books of a term and opens the fence for it.
-func (e *Elector) beginTerm(ctx context.Context, held *leaseHolder) *termRunner {
-	cause, free := CauseInitial, e.clock.Now()
-	if held != nil {
-		cause, free = held.cause, held.freeSince
-	}
+func (e *Elector) beginTerm(ctx context.Context, holder *leaseHolder) *termRunner {
 	now := e.clock.Now()
+	cause, freeSince := CauseInitial, now
+	if holder != nil {
+		cause, freeSince = holder.cause, holder.freeSince
+	}
 	e.lock.Lock()
 	e.term = Term{Number: e.term.Number + 1, Cause: cause}
 	e.leading, e.endedAt = true, time.Time{}
-	term, relied, allowed := e.term, e.confirmedDuration, writeLimits{}
-	if held != nil {
-		allowed = e.cfg.limitsAfter(e.renewedAt, relied)
+	term, limits := e.term, writeLimits{}
+	if holder != nil {
+		limits = e.cfg.limitsAfter(e.renewedAt, e.confirmedDuration)
 	}
-	e.fence.openTerm(term.Number, allowed) // under the lock: a renewal must not shorten relied in between
+	e.fence.openTerm(term.Number, limits) // under the lock: a renewal must not shorten confirmedDuration in between
 	e.lock.Unlock()
-	if held != nil && isClosed(held.lost) { // before there was a term to end
-		e.fence.abortTerm(held.lostReason)
+	if holder != nil && isClosed(holder.lost) { // before the fence was open
+		e.fence.abortTerm(holder.lostReason)
 	}
-	e.deps.Metrics.takeovers.WithLabelValues(string(cause)).Observe(now.Sub(free).Seconds())
-	klog.FromContext(ctx).Info("Term begins", "term", term.Number, "cause", cause, "leaseFreeFor", now.Sub(free).Round(time.Millisecond))
-	s := &termRunner{e: e, term: term, holder: held, leadDone: make(chan error, 1), loggedDuration: e.cfg.LeaseDuration}
-	if held != nil {
-		s.deadlineTimer = e.clock.NewTimer(allowed.until.Sub(now))
+	e.deps.Metrics.takeovers.WithLabelValues(string(cause)).Observe(now.Sub(freeSince).Seconds())
+	klog.FromContext(ctx).Info("Term begins", "term", term.Number, "cause", cause, "leaseFreeFor", now.Sub(freeSince).Round(time.Millisecond))
+	t := &termRunner{e: e, term: term, holder: holder, leadDone: make(chan error, 1), loggedDuration: e.cfg.LeaseDuration}
+	if holder != nil {
+		t.deadlineTimer = e.clock.NewTimer(limits.until.Sub(now))
 		signal(e.wake)
 	}
-	return s
+	return t
 }
 
-// await takes the term through its phases.
-func (s *termRunner) runPhases(ctx context.Context) {
+// runPhases runs the term to its final phase.
+func (t *termRunner) runPhases(ctx context.Context) {
 	stop := ctx.Done()
-	gone, done := s.holder.endChannels()
-	for !s.phase.isOver() {
+	leaseLost, renewalsDone := t.holder.endChannels()
+	for !t.phase.isOver() {
 		select {
-		case err := <-s.leadDone:
-			s.onLeadReturned(ctx, err)
-		case <-gone:
-			gone = nil
-			s.handle(ctx, lost, s.holder.lostReason)
-		case <-done:
-			done = nil
-			s.handle(ctx, lost, notRenewed)
+		case err := <-t.leadDone:
+			t.onLeadReturned(ctx, err)
+		case <-leaseLost:
+			leaseLost = nil
+			t.handle(ctx, lost, t.holder.lostReason)
+		case <-renewalsDone:
+			renewalsDone = nil
+			t.handle(ctx, lost, notRenewed)
 		case <-stop:
 			stop = nil
-			s.handle(ctx, stopped, "shutdown")
-		case <-timerChannel(s.deadlineTimer):
-			s.checkDeadline(ctx)
-		case <-s.e.wake:
-			if down := s.e.currentStandDown(); down.active() {
-				s.handle(ctx, steppedDown, down.reason)
+			t.handle(ctx, stopped, "shutdown")
+		case <-t.e.wake:
+			if down := t.e.currentStandDown(); down.active() {
+				t.handle(ctx, steppedDown, down.reason)
 			}
-			s.logLeaseDuration(klog.FromContext(ctx))
-			s.checkDeadline(ctx)
-		case <-s.idle:
-			s.idle = nil
-			s.e.fence.closeTerm("its term is over")
-			s.checkWrites(ctx)
-		case <-timerChannel(s.timer):
-			if s.phase == waitingForWrites && s.idle == nil {
-				s.checkWrites(ctx)
+			t.logLeaseDuration(ctx)
+			t.checkDeadline(ctx)
+		case <-timerChannel(t.deadlineTimer):
+			t.checkDeadline(ctx)
+		case <-t.idle:
+			t.idle = nil
+			t.e.fence.closeTerm(termOver)
+			t.checkWrites(ctx)
+		case <-timerChannel(t.timer):
+			if t.phase == waitingForWrites && t.idle == nil {
+				t.checkWrites(ctx)
 			} else {
-				s.handle(ctx, timedOut, "the drain took too long")
+				t.handle(ctx, timedOut, "the drain took too long")
 			}
 		}
 	}
 }
 
-// on takes the term to the phase after an event. Writes that are to be cut are cut before the controllers are told.
-func (s *termRunner) handle(ctx context.Context, ev event, reason string) {
-	was := s.phase
-	s.phase = was.next(ev)
-	s.stopping = s.stopping || ev == stopped
-	s.leaseLost = s.leaseLost || ev == lost && was != joining // after the cut we have ended the renewals ourselves
-	if s.phase == was && (ev != stopped || was != joining) {  // a process that is told to stop while it joins gets a timer for that
-		return
+// handle moves the term to the phase after an event. Requests are cancelled before the controllers
+// stop.
+func (t *termRunner) handle(ctx context.Context, ev event, reason string) {
+	before := t.phase
+	t.phase = before.next(ev)
+	t.stopping = t.stopping || ev == stopped
+	t.leaseLost = t.leaseLost || ev == lost && before != joining // abortRequests has stopped the renewals
+	if t.phase == before && (ev != stopped || before != joining) {
+		return // a shutdown in the joining phase starts a timer
 	}
-	if s.phase == joining && was != joining || s.phase == broken && was == waitingForWrites {
-		s.abortRequests(ctx, reason)
+	if t.phase == joining && before != joining || t.phase == broken && before == waitingForWrites {
+		t.abortRequests(ctx, reason)
 	}
-	if was == serving {
-		s.stopControllers(ctx, ev, reason)
+	if before == serving {
+		t.stopControllers(ctx, ev, reason)
 	}
 	if ev == timedOut {
-		s.onTimeout(was)
+		t.onTimeout(before)
 	}
-	s.startPhase()
+	t.startPhase()
 }
 
-// finish tells the controllers that the term is over.
-func (s *termRunner) stopControllers(ctx context.Context, ev event, reason string) {
-	s.end = map[event]endReason{lost: endLost, stopped: endShutdown, steppedDown: endStepDown, leadReturned: endFailed}[ev]
-	s.endedAt = s.e.clock.Now()
-	if s.e.cfg.ShutdownTimeout > 0 {
-		s.phaseDeadline = s.endedAt.Add(s.e.cfg.ShutdownTimeout)
+func (t *termRunner) stopControllers(ctx context.Context, ev event, reason string) {
+	t.end = map[event]endReason{lost: endLost, stopped: endShutdown, steppedDown: endStepDown, leadReturned: endFailed}[ev]
+	t.endedAt = t.e.clock.Now()
+	if t.e.cfg.ShutdownTimeout > 0 {
+		t.phaseDeadline = t.endedAt.Add(t.e.cfg.ShutdownTimeout)
 	}
-	s.e.lock.Lock()
-	s.e.endedAt = s.endedAt
-	s.e.lock.Unlock()
-	s.e.fence.startDrain()
-	s.cancel() // before the log, which may block
-	klog.FromContext(ctx).Info("Term ends", "term", s.term.Number, "why", s.end, "reason", reason)
+	t.e.lock.Lock()
+	t.e.endedAt = t.endedAt
+	t.e.lock.Unlock()
+	t.e.fence.startDrain()
+	t.cancel() // before the log, which may block
+	klog.FromContext(ctx).Info("Term ends", "term", t.term.Number, "end", t.end, "reason", reason)
 }
 
-// late takes in that a phase took too long. It is an error if controllers still worked or waited for an answer, and the process stops.
-func (s *termRunner) onTimeout(was phase) {
-	s.stuck = was == joining
-	if s.stuck || s.stopping && (was == draining || s.e.fence.inFlight() > 0) {
-		s.err = errors.Join(s.err, ErrShutdownTimeout)
+// onTimeout records an error if controllers still ran or waited for responses at the end of a phase.
+// The process then stops.
+func (t *termRunner) onTimeout(ended phase) {
+	t.stuck = ended == joining
+	if t.stuck || t.stopping && (ended == draining || t.e.fence.inFlight() > 0) {
+		t.err = errors.Join(t.err, ErrShutdownTimeout)
 	}
 }
 
-// enter starts what a phase begins with.
-func (s *termRunner) startPhase() {
-	s.idle = nil
-	s.stopTimer()
+func (t *termRunner) startPhase() {
+	t.idle = nil
+	t.stopTimer()
+	now := t.e.clock.Now()
 	switch {
-	case s.phase == joining && s.stopping:
-		now := s.e.clock.Now()
-		s.timer = s.e.clock.NewTimer(timing.Later(s.phaseDeadline, now.Add(joinTimeout)).Sub(now))
-	case s.phase == draining || s.phase == waitingForWrites:
-		if !s.phaseDeadline.IsZero() {
-			s.timer = s.e.clock.NewTimer(s.phaseDeadline.Sub(s.e.clock.Now()))
-		}
+	case t.phase == joining && t.stopping:
+		t.timer = t.e.clock.NewTimer(timing.Later(t.phaseDeadline, now.Add(joinTimeout)).Sub(now))
+	case (t.phase == draining || t.phase == waitingForWrites) && !t.phaseDeadline.IsZero():
+		t.timer = t.e.clock.NewTimer(t.phaseDeadline.Sub(now))
 	}
-	if s.phase == waitingForWrites {
-		s.idle = s.e.fence.idleChannel()
+	if t.phase == waitingForWrites {
+		t.idle = t.e.fence.idleChannel()
 	}
 }
 
-// settle goes on with settling when nothing is in flight any more.
-func (s *termRunner) checkWrites(ctx context.Context) {
-	s.stopTimer()
-	now := s.e.clock.Now()
-	settled := now
-	if s.holder != nil {
-		settled = s.e.fence.unknownUntil()
+// checkWrites continues waitingForWrites once no request is in flight.
+func (t *termRunner) checkWrites(ctx context.Context) {
+	t.stopTimer()
+	now := t.e.clock.Now()
+	unknownUntil := now
+	if t.holder != nil {
+		unknownUntil = t.e.fence.unknownUntil()
 	}
-	ev, over, wait := decideWait(settled, s.phaseDeadline, now)
+	ev, over, wait := decideWait(unknownUntil, t.phaseDeadline, now)
 	if over {
-		s.handle(ctx, ev, "a write was not answered and may still be done")
+		t.handle(ctx, ev, "a write has an unknown outcome")
 		return
 	}
-	klog.FromContext(ctx).Info("Waiting until a write that was not answered cannot be done any more", "term", s.term.Number, "for", wait.Round(time.Millisecond))
-	s.timer = s.e.clock.NewTimer(wait)
+	klog.FromContext(ctx).Info("Waiting for writes with unknown outcome", "term", t.term.Number, "duration", wait.Round(time.Millisecond))
+	t.timer = t.e.clock.NewTimer(wait)
 }
 
-// cut ends the fence hard. The lease is not renewed any more: nobody here can use it, however long controllers take to return.
-func (s *termRunner) abortRequests(ctx context.Context, reason string) {
-	if s.holder != nil {
-		s.holder.stop()
+// abortRequests ends the renewals and cancels all requests: this process cannot use the lease any more.
+func (t *termRunner) abortRequests(ctx context.Context, reason string) {
+	if t.holder != nil {
+		t.holder.stop()
 	}
-	n := s.e.fence.abortTerm(reason)
-	klog.FromContext(ctx).V(2).Info("Fence ended", "term", s.term.Number, "reason", reason, "cut", n)
+	n := t.e.fence.abortTerm(reason)
+	klog.FromContext(ctx).V(2).Info("Cancelled the requests of the term", "term", t.term.Number, "reason", reason, "requests", n)
 }
 
-// returned takes in the return of lead.
-func (s *termRunner) onLeadReturned(ctx context.Context, err error) {
-	if err == nil && s.phase == serving {
+func (t *termRunner) onLeadReturned(ctx context.Context, err error) {
+	if err == nil && t.phase == serving {
 		err = ErrLeadReturned
 	}
 	reason := ""
 	if err != nil {
-		s.err, reason = fmt.Errorf("term %d: %w", s.term.Number, err), err.Error()
+		t.err, reason = fmt.Errorf("term %d: %w", t.term.Number, err), err.Error()
 	}
-	s.handle(ctx, leadReturned, reason)
+	t.handle(ctx, leadReturned, reason)
 }
 
-// checkLapse ends a term that may not write any more. The renew deadline counts from the answer to a renewal, the fence from when
-// it was sent, so it may be the fence that knows first. What was given up then may lie in a send buffer: connections are not kept.
-func (s *termRunner) checkDeadline(ctx context.Context) {
-	until, limited := s.e.fence.termDeadline()
+// checkDeadline ends a term whose deadline for writes has passed. The renew deadline counts from the
+// response to a renewal and the deadline of the fence from its request, so the deadline of the fence
+// may pass first.
+func (t *termRunner) checkDeadline(ctx context.Context) {
+	until, limited := t.e.fence.termDeadline()
 	if !limited {
 		return
 	}
-	if left := until.Sub(s.e.clock.Now()); left > 0 {
-		s.deadlineTimer.Reset(left)
+	if left := until.Sub(t.e.clock.Now()); left > 0 {
+		t.deadlineTimer.Reset(left)
 		return
 	}
-	s.handle(ctx, lost, notRenewed)
+	t.handle(ctx, lost, notRenewed)
 }
 
-// fires is the channel of a timer that may not be there.
+// logLeaseDuration logs a change between configured and extended lease.
+func (t *termRunner) logLeaseDuration(ctx context.Context) {
+	t.e.lock.Lock()
+	duration := t.e.confirmedDuration
+	t.e.lock.Unlock()
+	if t.holder == nil || duration == t.loggedDuration {
+		return
+	}
+	klog.FromContext(ctx).Info("Lease duration changed, it is extended while writes are slow",
+		"from", t.loggedDuration, "to", duration, "writeTimeout", t.e.cfg.limitsAfter(time.Time{}, duration).maxDuration)
+	t.loggedDuration = duration
+}
+
+// timerChannel returns nil for a nil timer.
 func timerChannel(t clock.Timer) <-chan time.Time {
 	if t == nil {
 		return nil
@@ -256,65 +370,59 @@ func timerChannel(t clock.Timer) <-chan time.Time {
 	return t.C()
 }
 
-func (s *termRunner) stopTimer() {
-	if s.timer != nil {
-		s.timer.Stop()
-		s.timer = nil
+func (t *termRunner) stopTimer() {
+	if t.timer != nil {
+		t.timer.Stop()
+		t.timer = nil
 	}
 }
 
-// conclude closes the books of a term that is over: the fence first, the release last and only if nothing of ours can be running any more.
-func (s *termRunner) finishTerm(ctx context.Context) {
-	e, ctx := s.e, context.WithoutCancel(ctx)
-	s.stopTimer()
-	e.fence.closeTerm("its term is over")
-	klog.FromContext(ctx).Info("Controllers stopped", "term", s.term.Number, "after", e.clock.Since(s.endedAt).Round(time.Millisecond),
-		"drained", s.phase == clean, "stuck", s.stuck, "inFlight", e.fence.inFlight())
-	if s.holder != nil {
-		s.deadlineTimer.Stop()
-		s.holder.stop()
-		<-s.holder.done
+// finishTerm closes the fence and then releases the lease, if no write of the term can complete any
+// more.
+func (t *termRunner) finishTerm(ctx context.Context) {
+	e, ctx := t.e, context.WithoutCancel(ctx)
+	t.stopTimer()
+	e.fence.closeTerm(termOver)
+	klog.FromContext(ctx).Info("Controllers stopped", "term", t.term.Number, "duration", e.clock.Since(t.endedAt).Round(time.Millisecond),
+		"drained", t.phase == clean, "stuck", t.stuck, "inFlight", e.fence.inFlight())
+	if t.holder != nil {
+		t.deadlineTimer.Stop()
+		t.holder.stop()
+		<-t.holder.done
 		e.lease.stopHolding()
-		s.handOver(ctx)
+		t.handOver(ctx)
 		e.recordEvent("stopped leading")
 	}
-	s.recordEnd()
-	s.flushEvents(ctx) // after the release: nobody should wait for a leader because of what the last one still has to tell
+	t.recordEnd()
+	if e.deps.Flush != nil { // after the release: pending events must not delay the next leader
+		ctx, cancel := context.WithTimeout(ctx, flushTimeout)
+		defer cancel()
+		e.deps.Flush(ctx)
+	}
 }
 
-// handOver gives the lease away as soon as that is safe: now, or by what it is left to expire.
-func (s *termRunner) handOver(ctx context.Context) {
-	e := s.e
+// handOver releases the lease, or lets the lease expire when all writes of the term have completed.
+func (t *termRunner) handOver(ctx context.Context) {
+	e := t.e
 	switch {
-	case s.leaseLost:
-	case s.phase == clean:
+	case t.leaseLost:
+	case t.phase == clean:
 		e.releaseLease(ctx, func() time.Duration { return 0 })
-	case s.stuck:
-		klog.FromContext(ctx).Info("Left the lease to expire, controllers have not returned", "lease", e.lease)
+	case t.stuck:
+		klog.FromContext(ctx).Info("Not releasing the lease, controllers have not returned", "lease", e.lease)
 	default:
-		settled := e.fence.unknownUntil()
-		e.releaseLease(ctx, func() time.Duration { return max(settled.Sub(e.clock.Now()), time.Second) })
+		unknownUntil := e.fence.unknownUntil()
+		e.releaseLease(ctx, func() time.Duration { return max(unknownUntil.Sub(e.clock.Now()), time.Second) })
 	}
 }
 
-// flush gives the events of controllers a moment to leave.
-func (s *termRunner) flushEvents(ctx context.Context) {
-	if s.e.deps.Flush == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
-	defer cancel()
-	s.e.deps.Flush(ctx)
-}
-
-// retire ends the books of a term.
-func (s *termRunner) recordEnd() {
-	e := s.e
-	e.deps.Metrics.ended.WithLabelValues(string(s.end)).Inc()
+func (t *termRunner) recordEnd() {
+	e := t.e
+	e.deps.Metrics.ended.WithLabelValues(string(t.end)).Inc()
 	e.deps.Metrics.lease.Set(0)
 	free := timing.Later(e.clock.Now(), e.fence.unknownUntil()) // other processes cannot take the lease before
 	e.lock.Lock()
 	defer e.lock.Unlock()
 	e.standDown.extend(free.Add(e.cfg.coolDown()))
-	e.leading, e.leaseHolder = s.stuck, nil
+	e.leading, e.leaseHolder = t.stuck, nil
 }

@@ -142,7 +142,7 @@ func TestPodsAreCreatedThroughSlowAdmission(t *testing.T) {
 			pods(t, namespace, 1, tt.within+20*time.Second)
 			t.Logf("the pod is there after %v, on an idle machine at most %v", time.Since(asked), tt.within)
 			leaseLasts(t, 45, time.Second)
-			leader.WaitForLog(t, "Writes are slow")
+			leader.WaitForLog(t, "Lease duration changed")
 			for _, a := range hooks {
 				a.Heal()
 			}

@@ -52,7 +52,7 @@ func TestStepDownOfAllProcesses(t *testing.T) {
 	}
 	alone := func(c *contender) bool {
 		return slices.ContainsFunc(strings.Split(c.Output(), "\n"), func(line string) bool {
-			return strings.Contains(line, "Competing for the lease again") && strings.Contains(line, "alone=true")
+			return strings.Contains(line, "Competing for the lease again") && strings.Contains(line, "noOtherCandidate=true")
 		})
 	}
 	controlplane.Eventually(t, time.Minute, func(context.Context) error {

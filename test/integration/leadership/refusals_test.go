@@ -94,7 +94,7 @@ func TestSIGTERMWhileAWriteIsNotAnswered(t *testing.T) {
 	}
 	held.Release()
 	t.Logf("the next one creates a pod %v after SIGTERM", createdBy(t, standby, signalled, 3*leaseDuration))
-	leader.WaitForLog(t, "Left the lease to expire")
+	leader.WaitForLog(t, "Not releasing the lease")
 	standby.WaitForLog(t, `cause="expired"`)
 	load.settles(t)
 	judge(t, leader, standby)

@@ -9,8 +9,8 @@ import (
 	"minikcm/internal/timing"
 )
 
-// aloneCoolDowns is the number of cool-downs during which a process ignores calls of StepDown after a stand-down in which no other
-// process took the lease.
+// aloneCoolDowns is the number of cool-downs during which a process ignores calls of StepDown after a
+// stand-down in which no other process took the lease.
 const aloneCoolDowns = 10
 
 // standDown is a period in which this process does not compete for the lease. The zero value is none.
@@ -25,7 +25,8 @@ func (s *standDown) active() bool { return !s.until.IsZero() }
 
 func (s *standDown) noOtherCandidate(now time.Time) bool { return now.Before(s.aloneUntil) }
 
-// begin starts a stand-down. It returns false during a stand-down and while there is no other candidate.
+// begin starts a stand-down. It returns false during a stand-down and while there is no other
+// candidate.
 func (s *standDown) begin(reason string, caughtUp func() bool, now time.Time, coolDown time.Duration) bool {
 	if s.active() || s.noOtherCandidate(now) {
 		return false
@@ -34,7 +35,8 @@ func (s *standDown) begin(reason string, caughtUp func() bool, now time.Time, co
 	return true
 }
 
-// remaining returns 0 if there is no stand-down, or the stand-down has passed, or the caches have caught up.
+// remaining returns 0 if there is no stand-down, or the stand-down has passed, or the caches have
+// caught up.
 func (s *standDown) remaining(caughtUp bool, now time.Time) time.Duration {
 	if caughtUp {
 		return 0
@@ -57,9 +59,10 @@ func (s *standDown) extend(until time.Time) {
 	}
 }
 
-// StepDown makes a leader end its term and release the lease. The process, leader or standby, then does not compete for the lease until
-// caughtUp returns true or the cool-down has passed since other processes could take the lease. StepDown returns at once. If no other
-// process takes the lease within the cool-down, further calls are ignored for ten cool-downs, or until another holder is seen. Calls
+// StepDown makes a leader end its term and release the lease. The process, leader or standby, then
+// does not compete for the lease until caughtUp returns true or the cool-down has passed since other
+// processes could take the lease. StepDown returns at once. If no other process takes the lease within
+// the cool-down, further calls are ignored for ten cool-downs, or until another holder is seen. Calls
 // during a stand-down and without election have no effect.
 func (e *Elector) StepDown(reason string, caughtUp func() bool) {
 	e.lock.Lock()
@@ -81,7 +84,8 @@ func (e *Elector) noOtherCandidate() bool {
 	return s.noOtherCandidate(e.clock.Now())
 }
 
-// standDownPause returns how long a standby waits before it checks its stand-down again. It returns 0 once the process may compete.
+// standDownPause returns how long a standby waits before it checks its stand-down again. It returns 0
+// once the process may compete.
 func (e *Elector) standDownPause(ctx context.Context) time.Duration {
 	s := e.currentStandDown()
 	if !s.active() {
