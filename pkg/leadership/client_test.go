@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// balanced is a leaseServer over the network, behind a load balancer. What sick says of the number of
-// a connection decides how its requests are answered: 0 as by a healthy server.
+// balanced is a leaseServer on a network, behind a load balancer. sick returns the status of all
+// responses on the connection with a number, 0 for a healthy server.
 type balanced struct {
 	*httptest.Server
 	leases leaseServer
@@ -94,9 +94,8 @@ func (b *balanced) client(t *testing.T, renewDeadline time.Duration) coordinatio
 	return client
 }
 
-// One of several API servers behind one address refuses everything, and a load balancer keeps the
-// connections to it.
-func TestElectorLeavesAServerThatRefuses(t *testing.T) {
+// One of several API servers behind a load balancer rejects all requests. Existing connections stay.
+func TestElectorRedialsAfterRejection(t *testing.T) {
 	for _, status := range []int{http.StatusServiceUnavailable, http.StatusInternalServerError, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests} {
 		t.Run(http.StatusText(status), func(t *testing.T) {
 			b := newBalanced(t, func(conn int) int {
@@ -128,8 +127,8 @@ func TestElectorLeavesAServerThatRefuses(t *testing.T) {
 	}
 }
 
-// An elector has tries of its own, and their errors say what the server said.
-func TestElectorDoesNotWaitAsLongAsItIsAskedTo(t *testing.T) {
+// The elector schedules its own attempts, and returns the error of the server.
+func TestElectorIgnoresRetryAfter(t *testing.T) {
 	b := newBalanced(t, func(int) int { return http.StatusServiceUnavailable })
 	_, err := b.client(t, 2*time.Second).Leases("kube-system").Get(t.Context(), "test", metav1.GetOptions{})
 	if !apierrors.IsServiceUnavailable(err) || b.asked != 1 {

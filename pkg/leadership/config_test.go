@@ -83,9 +83,9 @@ func TestLeaseIsRoundedUpToWholeSeconds(t *testing.T) {
 func TestStuck(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
-		limit   time.Duration // the shutdown timeout; 0: none
+		limit   time.Duration // the shutdown timeout; 0 for none
 		renewed time.Duration
-		ended   time.Duration // ago; 0: the term goes on
+		ended   time.Duration // ago; 0 during the term
 		stuck   bool
 	}{
 		{"renewed in time", 10 * time.Second, 2 * time.Second, 0, false},

@@ -10,9 +10,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// What a term has written and nobody has acknowledged must not arrive after its end: the connection is
-// reset, not closed.
-func TestEndOfATermAbortsItsConnections(t *testing.T) {
+// Unacknowledged bytes of a term must not arrive after the end of the term: the connection is reset,
+// not closed.
+func TestEndOfTermResetsConnections(t *testing.T) {
 	for name, end := range map[string]func(*Fence){
 		"hard":   func(f *Fence) { f.abortTerm("lost") },
 		"gentle": func(f *Fence) { f.closeTerm("over") },

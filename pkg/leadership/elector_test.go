@@ -54,8 +54,8 @@ func TestFirstProcessLeadsAtOnce(t *testing.T) {
 	})
 }
 
-// What the watch shows is as fresh as the API server it comes from. An own look is as fresh as etcd.
-func TestReleaseIsNoticedBesideALateWatch(t *testing.T) {
+// A watch is as fresh as its API server, a GET as fresh as etcd.
+func TestReleaseIsNoticedDespiteLateWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &leaseServer{}
 		a, b := start(t, s, "a"), start(t, s, "b", func(p *process, _ *Config) { p.conn.behind = 30 * time.Second })
@@ -105,14 +105,14 @@ func TestExpiredLeaseIsTakenAtThatInstant(t *testing.T) {
 	}
 }
 
-// TestRenewalBeatsExpiry: the old holder renews between the GET and the PUT of the candidate.
+// The holder renews between the GET and the PUT of the candidate.
 func TestRenewalBeatsExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &leaseServer{}
 		s.hold("x")
 		b := start(t, s, "b")
 		b.conn.set(func(c *conn) {
-			c.frozen = true // only the PUT's precondition can help
+			c.frozen = true // only the precondition of the PUT protects the holder
 			c.before = func(verb string) {
 				if verb == "update" {
 					s.hold("x")
@@ -127,7 +127,7 @@ func TestRenewalBeatsExpiry(t *testing.T) {
 	})
 }
 
-func TestDeletedLeaseIsNotAFreeOne(t *testing.T) {
+func TestDeletedLeaseIsNotFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &leaseServer{}
 		a, b := start(t, s, "a"), start(t, s, "b")
@@ -198,14 +198,14 @@ func TestStepDown(t *testing.T) {
 	}
 }
 
-// A leader that is alone does not lead and stand aside by turns: once it has seen that nobody else
-// takes the lease it goes on.
-func TestStepDownOfOneWhoIsAlone(t *testing.T) {
+// A leader without other candidates does not alternate between terms and stand-downs: after one
+// stand-down the leader continues.
+func TestStepDownWithoutOtherCandidates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &leaseServer{}
 		a := start(t, s, "a")
 		never := func() bool { return false }
-		staleFor := func(d time.Duration) { // as long as it is, the freshness monitor says so every 30 s
+		staleFor := func(d time.Duration) { // the freshness monitor calls StepDown every 30 s
 			for range d / (30 * time.Second) {
 				a.StepDown("pods are stale", never)
 				sleep(30 * time.Second)
@@ -220,7 +220,7 @@ func TestStepDownOfOneWhoIsAlone(t *testing.T) {
 		if got := len(a.spans()); got != 3 {
 			t.Errorf("%d terms in ten minutes, want 3: somebody may have come", got)
 		}
-		s.hold("another") // there is somebody, after all
+		s.hold("another") // another candidate exists
 		sleep(20 * time.Second)
 		wantLeading(t, a, true)
 		a.StepDown("pods are stale", never)
@@ -229,7 +229,7 @@ func TestStepDownOfOneWhoIsAlone(t *testing.T) {
 	})
 }
 
-// A step-down hands over even if controllers never return: nobody renews a lease that cannot be used.
+// A step-down hands over even if controllers never return: the lease is not renewed any more.
 func TestStepDownWithControllersThatNeverReturn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &leaseServer{}
@@ -257,7 +257,7 @@ func TestStepDownHandsOver(t *testing.T) {
 		wantLeading(t, b, true)
 		b.cancel()
 		sleep(time.Second)
-		wantLeading(t, a, false) // standing aside even from a free lease
+		wantLeading(t, a, false) // the stand-down also applies to a free lease
 		sleep(time.Minute)
 		wantLeading(t, a, true)
 	})
@@ -314,7 +314,7 @@ func TestAThousandLossesLeakNothing(t *testing.T) {
 		if got := len(a.spans()); got < 900 {
 			t.Errorf("%d terms: the test shows nothing", got)
 		}
-		if after := goroutines(); after > before+10 { // a renewal may be on its way; a leak would be a thousand
+		if after := goroutines(); after > before+10 { // a renewal may be in flight; a leak would be a thousand
 			t.Errorf("%d goroutines before, %d after", before, after)
 		}
 	})

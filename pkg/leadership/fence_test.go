@@ -81,7 +81,7 @@ func TestLimitTimeout(t *testing.T) {
 	}
 }
 
-// within is what a term allows that may write for d.
+// within returns the limits of a term with a deadline in d.
 func within(d time.Duration) writeLimits {
 	return writeLimits{until: time.Now().Add(d), maxDuration: time.Hour, slowAfter: time.Hour}
 }
@@ -101,7 +101,7 @@ func newFencedServer(t *testing.T) *fencedServer {
 	t.Helper()
 	s := &fencedServer{metrics: NewMetrics(prometheus.NewRegistry()), arrived: make(chan *http.Request, 100), release: make(chan struct{})}
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		io.Copy(io.Discard, r.Body) // only then does the server notice a client that goes away
+		io.Copy(io.Discard, r.Body) // otherwise the server does not notice a client that disconnects
 		s.arrived <- r
 		if strings.Contains(r.URL.Path, "slow") {
 			select {
@@ -125,7 +125,7 @@ func newFencedServer(t *testing.T) *fencedServer {
 	return s
 }
 
-// do sends a request and reads the whole answer.
+// do sends a request and reads the whole response.
 func (s *fencedServer) do(ctx context.Context, method, path string) error {
 	req, err := http.NewRequestWithContext(ctx, method, s.URL+path, strings.NewReader("x"))
 	if err != nil {
@@ -140,8 +140,8 @@ func (s *fencedServer) do(ctx context.Context, method, path string) error {
 	return err
 }
 
-// overrun has a term run out while a request to a slow path is under way. The term is as long as it
-// takes for the request to arrive.
+// overrun sends a request to a slow path in a term whose deadline passes before the response. The
+// deadline grows until the request arrives.
 func (s *fencedServer) overrun(t *testing.T, send func() error) (arrived *http.Request, allowed time.Duration, err error) {
 	t.Helper()
 	for allowed = 50 * time.Millisecond; allowed < time.Minute; allowed *= 2 {
@@ -188,7 +188,7 @@ func TestFenceRefusesOutsideATerm(t *testing.T) {
 	}
 }
 
-func TestFenceHardEndCutsWhatIsInFlight(t *testing.T) {
+func TestAbortTermCancelsRequests(t *testing.T) {
 	for _, tt := range []struct{ name, method, path string }{
 		{"a write without an answer", "POST", "/slow"},
 		{"a read without an answer", "GET", "/slow"},
@@ -217,7 +217,7 @@ func TestFenceHardEndCutsWhatIsInFlight(t *testing.T) {
 	}
 }
 
-func TestFenceGentleCloseLetsRequestsFinish(t *testing.T) {
+func TestCloseTermLetsRequestsFinish(t *testing.T) {
 	s := newFencedServer(t)
 	s.fence.openTerm(1, within(time.Minute))
 	result := make(chan error, 1)
@@ -237,9 +237,8 @@ func TestFenceGentleCloseLetsRequestsFinish(t *testing.T) {
 	<-idle
 }
 
-// A read that the API server answers slowly must not hold up the next leader. A write is finished, and
-// so is a read that a sync needs after it.
-func TestDrainCutsReadsInFlight(t *testing.T) {
+// A slow read must not delay the next leader. Writes finish, and so do reads of syncs after the writes.
+func TestDrainCancelsReads(t *testing.T) {
 	s := newFencedServer(t)
 	s.fence.openTerm(1, within(time.Minute))
 	read, written := make(chan error, 1), make(chan error, 1)
@@ -269,7 +268,7 @@ func TestDrainCutsReadsInFlight(t *testing.T) {
 	}
 }
 
-func TestUnansweredWritesInARow(t *testing.T) {
+func TestUnansweredWritesMetric(t *testing.T) {
 	s := newFencedServer(t)
 	s.fence.openTerm(1, within(time.Minute))
 	for _, step := range []struct {
@@ -326,13 +325,13 @@ func TestFenceDoesNotCarryAWriteIntoTheNextTerm(t *testing.T) {
 	}
 }
 
-// transportFunc is a transport that answers in its own words.
+// transportFunc is a function as http.RoundTripper.
 type transportFunc func(*http.Request) (*http.Response, error)
 
 func (f transportFunc) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-// TestFenceExplainsWhateverTheTransportSays: HTTP/2 has errors of its own for a request that was ended.
-func TestFenceExplainsWhateverTheTransportSays(t *testing.T) {
+// HTTP/2 has other errors for a cancelled request.
+func TestFenceReplacesTransportErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fence := NewFence(clock.RealClock{}, NewMetrics(prometheus.NewRegistry()))
 		sent := make(chan struct{}, 1)
@@ -361,7 +360,7 @@ func TestFenceExplainsWhateverTheTransportSays(t *testing.T) {
 	})
 }
 
-// TestFenceUnderClientGo sees what a controller sees: the error through a typed client, and no retry.
+// A controller gets the error through a typed client, and client-go does not repeat the request.
 func TestFenceUnderClientGo(t *testing.T) {
 	s := newFencedServer(t)
 	client, err := kubernetes.NewForConfig(&rest.Config{Host: s.URL, WrapTransport: s.fence.Wrap})
@@ -392,8 +391,7 @@ func TestFenceUnderClientGo(t *testing.T) {
 	}
 }
 
-// TestUnknownOutcomes: what was sent and not answered may be done until the deadline it was given, and
-// for the margin after that.
+// A write without a response may complete until its deadline and the margin.
 func TestUnknownOutcomes(t *testing.T) {
 	const left, margin = 10 * time.Second, time.Second
 	answer := func(status int) transportFunc {
@@ -415,7 +413,7 @@ func TestUnknownOutcomes(t *testing.T) {
 			trace.GetConn("api:443")
 			if connects {
 				trace.GotConn(httptrace.GotConnInfo{})
-				trace.GetConn("api:443") // the transport tries another one
+				trace.GetConn("api:443") // the transport dials again
 			}
 			return nil, errors.New("connection refused")
 		}
@@ -469,8 +467,8 @@ func TestUnknownOutcomes(t *testing.T) {
 	}
 }
 
-// A watch is stopped while somebody waits for its next event. Only the race detector can tell.
-func TestAnAnswerMayBeClosedWhileItIsRead(t *testing.T) {
+// A watch is stopped while another goroutine reads. Only the race detector can find a fault.
+func TestResponseIsClosedDuringRead(t *testing.T) {
 	fence := NewFence(clock.RealClock{}, NewMetrics(prometheus.NewRegistry()))
 	fence.openTerm(1, writeLimits{until: time.Now().Add(time.Hour), maxDuration: time.Minute, slowAfter: time.Minute, margin: time.Second})
 	resp, err := fence.Wrap(transportFunc(func(*http.Request) (*http.Response, error) {
@@ -485,8 +483,8 @@ func TestAnAnswerMayBeClosedWhileItIsRead(t *testing.T) {
 	reader.Wait()
 }
 
-// TestCutRequestsMayBeDone, also if the transport does not notice that they were cut.
-func TestCutRequestsMayBeDone(t *testing.T) {
+// The transport does not notice the cancellation.
+func TestCancelledWritesHaveUnknownOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fence := NewFence(clock.RealClock{}, NewMetrics(prometheus.NewRegistry()))
 		fence.openTerm(1, writeLimits{until: time.Now().Add(10 * time.Second), maxDuration: time.Minute, slowAfter: time.Minute, margin: time.Second})
@@ -508,9 +506,8 @@ func TestCutRequestsMayBeDone(t *testing.T) {
 	})
 }
 
-// TestServerIsToldWhatIsLeftWhenThereIsAConnection: dialling takes some of the time a write has, and
-// the server counts from its arrival.
-func TestServerIsToldWhatIsLeftWhenThereIsAConnection(t *testing.T) {
+// Dialing uses part of the time of a write, and the server counts from the arrival of the request.
+func TestTimeoutExcludesDialing(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		t.Run(fmt.Sprintf("HTTP/2 %v", http2), func(t *testing.T) {
 			told := make(chan string, 1)
@@ -546,9 +543,8 @@ func TestServerIsToldWhatIsLeftWhenThereIsAConnection(t *testing.T) {
 	}
 }
 
-// TestWriteThatNeverLeftIsNotSlow: patience helps with admission, not with a network that lets nobody
-// through.
-func TestWriteThatNeverLeftIsNotSlow(t *testing.T) {
+// An extended lease helps with slow admission, not with a broken network.
+func TestDialingWriteIsNotSlow(t *testing.T) {
 	for _, connects := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			fence := NewFence(clock.RealClock{}, NewMetrics(prometheus.NewRegistry()))
@@ -577,16 +573,15 @@ func TestWriteThatNeverLeftIsNotSlow(t *testing.T) {
 	}
 }
 
-// TestACutIsCountedOnce: a loss that the watch shows ends the fence, and so does the term that takes
-// notice of it.
-func TestACutIsCountedOnce(t *testing.T) {
+// A loss in a watch event aborts the term in the fence, and so does the term runner.
+func TestCancelledRequestIsCountedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		metrics := NewMetrics(prometheus.NewRegistry())
 		fence := NewFence(clock.RealClock{}, metrics)
 		fence.openTerm(1, writeLimits{})
 		slow := transportFunc(func(req *http.Request) (*http.Response, error) {
 			<-req.Context().Done()
-			time.Sleep(time.Second) // to come back
+			time.Sleep(time.Second) // until the transport returns
 			return nil, req.Context().Err()
 		})
 		done := make(chan struct{})

@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// TestAcquire runs the cases of client-go's own elector tests through our lock. One ends otherwise: a
-// holder without a duration, which no elector writes, gets ours instead of none.
+// TestAcquire runs the cases of client-go's elector tests. One differs: a record without a duration,
+// which no elector writes, counts as the configured duration.
 func TestAcquire(t *testing.T) {
 	long := metav1.NewTime(time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC))
 	record := func(holder string, seconds int) *resourcelock.LeaderElectionRecord {
@@ -26,7 +26,7 @@ func TestAcquire(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
 		lease       *resourcelock.LeaderElectionRecord
-		after       time.Duration // nothing is written meanwhile
+		after       time.Duration // without writes
 		leads       bool
 		transitions int32
 		keeps       bool // the acquire time
@@ -71,7 +71,7 @@ func TestAcquire(t *testing.T) {
 	}
 }
 
-// TestRenewalPaths: one PUT per renewal, and a GET only after one that failed.
+// A renewal is one PUT. A GET follows only a failed PUT.
 func TestRenewalPaths(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &leaseServer{}
@@ -112,7 +112,7 @@ func TestRelease(t *testing.T) {
 		name    string
 		prepare func(*leaseServer, *conn)
 		holder  string   // afterwards
-		calls   []string // nil: as many as it takes
+		calls   []string // nil for any number
 		err     error
 	}{
 		{"ours", func(*leaseServer, *conn) {}, "", []string{"get", "update"}, nil},
@@ -188,7 +188,7 @@ func TestReleasedRecord(t *testing.T) {
 	})
 }
 
-// TestReleaseIsBounded: conflict upon conflict.
+// Every attempt to release fails with a conflict.
 func TestReleaseIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &leaseServer{}

@@ -25,25 +25,25 @@ type leaseServer struct {
 	watches []func(*coordinationv1.Lease)
 }
 
-// write is one change of the Lease.
+// write is a change of the Lease.
 type write struct {
 	at     time.Time
-	holder string // "-": deleted
+	holder string // "-" for a deletion
 }
 
-// conn is one process's way to a leaseServer. Its faults are its own.
+// conn is the connection of one process to a leaseServer, with faults.
 type conn struct {
-	coordinationv1client.LeaseInterface // what the elector does not use
+	coordinationv1client.LeaseInterface // the elector does not use the other methods
 	server                              *leaseServer
 
 	lock   sync.Mutex
-	err    error         // every request fails with it
-	slow   time.Duration // an answer takes this long; what a request changes is changed at once
+	err    error         // of every request
+	slow   time.Duration // delay of responses; changes apply at once
 	before func(verb string)
-	told   error         // updates are done and answered so
-	late   time.Duration // updates are done so much later, and not answered within 5 s
-	frozen bool          // its watch delivers nothing
-	behind time.Duration // its watch is so late; set before it starts
+	told   error         // error of updates that were applied
+	late   time.Duration // delay of updates, which get no response within 5 s
+	frozen bool          // the watch delivers no events
+	behind time.Duration // delay of the watch; set before the start
 	calls  []string
 }
 
@@ -57,7 +57,7 @@ func (c *conn) set(change func(*conn)) {
 	change(c)
 }
 
-// requests counts those sent so far.
+// requests returns the number of requests.
 func (c *conn) requests() int {
 	c.lock.Lock()
 	defer c.lock.Unlock()
@@ -77,7 +77,7 @@ func (c *conn) enter(verb string) error {
 	return c.err
 }
 
-// leave waits as long as an answer takes.
+// leave waits for the delay of responses.
 func (c *conn) leave(ctx context.Context) error {
 	c.lock.Lock()
 	slow := c.slow
@@ -144,7 +144,7 @@ func (c *conn) Update(ctx context.Context, lease *coordinationv1.Lease, _ metav1
 	return lease, nil
 }
 
-// giveUp waits as long as an elector's client does for an answer that does not come.
+// giveUp waits for the client timeout of an elector.
 func giveUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -152,7 +152,7 @@ func giveUp(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// update stores lease if it is the next version.
+// update stores lease, or returns a conflict.
 func (s *leaseServer) update(lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	switch now := s.read(); {
 	case now == nil:
@@ -169,7 +169,7 @@ func (s *leaseServer) read() *coordinationv1.Lease {
 	return s.lease.DeepCopy()
 }
 
-// write stores lease, nil deletes it, and tells every watch.
+// write stores lease, or deletes the Lease if lease is nil, and notifies all watches.
 func (s *leaseServer) write(lease *coordinationv1.Lease) *coordinationv1.Lease {
 	s.lock.Lock()
 	defer s.lock.Unlock()
@@ -187,7 +187,7 @@ func (s *leaseServer) write(lease *coordinationv1.Lease) *coordinationv1.Lease {
 	return lease.DeepCopy()
 }
 
-// hold writes the Lease as holder would; "" releases it, as its holder would.
+// hold writes the Lease as holder does. An empty holder releases the Lease.
 func (s *leaseServer) hold(holder string) {
 	lease := s.read()
 	if lease == nil {

@@ -94,8 +94,7 @@ func TestOutageEndsTheTermButNotTheProcess(t *testing.T) {
 	})
 }
 
-// TestWritesEndBeforeTheLeaseCanBeTaken: answers take 4 s, so the elector believes in its lease longer
-// than others do.
+// Responses take 4 s, so the renew deadline ends after the deadline of writes.
 func TestWritesEndBeforeTheLeaseCanBeTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &leaseServer{}
@@ -123,8 +122,7 @@ func TestWritesEndBeforeTheLeaseCanBeTaken(t *testing.T) {
 	})
 }
 
-// A storage that takes no writes for a while keeps the lease from everybody; there is nobody to make
-// way for.
+// While storage accepts no writes, no process can acquire the lease, and a stand-down would be useless.
 func TestLeaseIsTakenSoonAfterItCanBeWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &leaseServer{}
@@ -139,16 +137,16 @@ func TestLeaseIsTakenSoonAfterItCanBeWritten(t *testing.T) {
 		for _, p := range []*process{a, b} {
 			p.conn.set(func(c *conn) { c.late = 0 })
 		}
-		sleep(10 * time.Second) // a try that is under way and a poll
+		sleep(10 * time.Second) // a running attempt and a poll
 		if !a.Status().Leading && !b.Status().Leading {
 			t.Error("nobody leads 10 s after the lease can be written again")
 		}
 	})
 }
 
-// TestHolderThatGetsNoAnswersMakesWay: its renewals arrive, so the lease never expires, but it does
-// not know and so cannot work.
-func TestHolderThatGetsNoAnswersMakesWay(t *testing.T) {
+// The renewals of the holder succeed without a response: the lease never expires, but the holder
+// cannot write.
+func TestHolderWithoutResponsesStepsDown(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		told error
@@ -164,7 +162,7 @@ func TestHolderThatGetsNoAnswersMakesWay(t *testing.T) {
 				a, b := start(t, s, "a"), start(t, s, "b")
 				sleep(time.Minute)
 				a.conn.set(func(c *conn) { c.told = tt.told })
-				sleep(45 * time.Second) // the renew deadline, two tries, a lease duration
+				sleep(45 * time.Second) // the renew deadline, two attempts, a lease duration
 				wantLeading(t, a, false)
 				wantLeading(t, b, true)
 				a.conn.set(func(c *conn) { c.told = nil })
@@ -177,9 +175,8 @@ func TestHolderThatGetsNoAnswersMakesWay(t *testing.T) {
 	}
 }
 
-// TestASuccessorSeenBeforeTheAnswer: the watch shows that the lease went on to somebody else while the
-// answer to the write that took it was still on its way.
-func TestASuccessorSeenBeforeTheAnswer(t *testing.T) {
+// The watch shows another holder before the response to the write that acquired the lease.
+func TestSuccessorSeenBeforeResponse(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		exists bool

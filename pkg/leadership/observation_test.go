@@ -11,28 +11,28 @@ import (
 
 var epoch = time.Unix(1e9, 0)
 
-// held is the Lease as holder wrote it at a time of its own clock, which nobody may compare with ours.
+// held returns the Lease of holder. renewed is a time of the holder's clock.
 func held(holder, version string, renewed time.Time) *coordinationv1.Lease {
 	spec := resourcelock.LeaderElectionRecordToLeaseSpec(&resourcelock.LeaderElectionRecord{
 		HolderIdentity: holder, LeaseDurationSeconds: 15, RenewTime: metav1.NewTime(renewed)})
 	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version}, Spec: spec}
 }
 
-// given is the Lease as its holder leaves it.
+// given returns a released Lease.
 func given(version string, at time.Time) *coordinationv1.Lease {
 	spec := resourcelock.LeaderElectionRecordToLeaseSpec(&resourcelock.LeaderElectionRecord{
 		LeaseDurationSeconds: 1, AcquireTime: metav1.NewTime(at), RenewTime: metav1.NewTime(at)})
 	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version}, Spec: spec}
 }
 
-// lasting is held for another duration.
+// lasting returns a Lease with another duration.
 func lasting(seconds int32, holder, version string, renewed time.Time) *coordinationv1.Lease {
 	lease := held(holder, version, renewed)
 	lease.Spec.LeaseDurationSeconds = &seconds
 	return lease
 }
 
-// bare is a Lease without a word in it.
+// bare returns a Lease with an empty spec.
 func bare(version string) *coordinationv1.Lease {
 	lease := held("", version, epoch)
 	lease.Spec = coordinationv1.LeaseSpec{}

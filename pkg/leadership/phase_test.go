@@ -56,8 +56,7 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// TestLossDuringADrain: the time a drain has is not the time controllers have to return after their
-// requests were cut.
+// After a loss, controllers have joinTimeout to return, not the rest of the shutdown timeout.
 func TestLossDuringADrain(t *testing.T) {
 	slow := func(d time.Duration) func(*process, *Config) {
 		return func(p *process, _ *Config) {

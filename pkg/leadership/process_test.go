@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/tools/record"
 )
 
-// process is one elector with its surroundings, running in a synctest bubble.
+// process is an elector with its dependencies in a synctest bubble.
 type process struct {
 	*Elector
 	conn   *conn
@@ -26,7 +26,7 @@ type process struct {
 
 	lock  sync.Mutex
 	terms []span
-	work  func(ctx context.Context) error // what Lead does until it returns; nil: wait for ctx
+	work  func(ctx context.Context) error // run by Lead after the end of ctx; may be nil
 	flush func(ctx context.Context)       // may be nil
 }
 
@@ -35,7 +35,7 @@ type span struct {
 	term       Term
 	begun, end time.Time
 	stopAsked  time.Time
-	writable   bool // when it was asked to stop
+	writable   bool // at stopAsked
 }
 
 // start runs an elector on the server until the test ends or cancel is called.
@@ -107,21 +107,21 @@ func (p *process) lead(ctx context.Context, term Term) error {
 	return err
 }
 
-// spans returns the calls of Lead so far.
+// spans returns the calls of Lead.
 func (p *process) spans() []span {
 	p.lock.Lock()
 	defer p.lock.Unlock()
 	return append([]span(nil), p.terms...)
 }
 
-// writable says whether the fence lets a write through now.
+// writable reports whether the fence admits a write.
 func (p *process) writable() bool {
 	p.fence.lock.Lock()
 	defer p.fence.lock.Unlock()
 	return p.fence.term.admit(0, true, time.Now()).refused == ""
 }
 
-// Status is what tests look at.
+// Status is the state of an elector for assertions.
 type Status struct {
 	Leading      bool
 	Term         Term // the running or last one; zero before the first
@@ -140,11 +140,11 @@ func (p *process) Status() Status {
 	return s
 }
 
-// sleep lets time pass in the bubble and everything settle.
+// sleep advances the time of the bubble and waits for all goroutines.
 func sleep(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// goroutines counts those of this process.
+// goroutines returns the number of goroutines.
 func goroutines() int { return runtime.NumGoroutine() }

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// refusals are answers of an API server that pass, sooner or later.
+// refusals are temporary errors of an API server.
 var refusals = []struct {
 	name string
 	err  error
@@ -28,12 +28,11 @@ var refusals = []struct {
 	{"connection reset", io.ErrUnexpectedEOF},
 }
 
-// perSecond is the most requests about the lease in a second that is no hot loop: a GET and a PUT per
-// retry period, and a little.
+// perSecond bounds the requests for the lease: a GET and a PUT per retry period, and a reserve.
 const perSecond = 2
 
-// TestRefusalsPass: the lease is refused to the leader, to the standby, or to both for two minutes.
-// Nobody exits, nobody hammers, and once it is granted again, somebody leads within a lease duration.
+// Requests for the lease fail for two minutes, for the leader, the standby or both. No process exits
+// or sends too many requests. After that, a process leads within a lease duration.
 func TestRefusalsPass(t *testing.T) {
 	const refused = 2 * time.Minute
 	for _, tt := range refusals {
@@ -68,7 +67,7 @@ func TestRefusalsPass(t *testing.T) {
 	}
 }
 
-// oneWriter lets time pass and fails if two processes may write at once, or one has ended.
+// oneWriter sleeps for d and fails if two processes may write at the same time, or a process has ended.
 func oneWriter(t *testing.T, d time.Duration, ps ...*process) {
 	t.Helper()
 	for range d / (50 * time.Millisecond) {
@@ -88,8 +87,7 @@ func oneWriter(t *testing.T, d time.Duration, ps ...*process) {
 	}
 }
 
-// TestRenewalsCommittedLate: every write to the lease of one process is done 10 s after it was sent,
-// when its sender has long given up.
+// The writes of one process are applied after 10 s, when the request has timed out.
 func TestRenewalsCommittedLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &leaseServer{}
@@ -108,7 +106,7 @@ func TestRenewalsCommittedLate(t *testing.T) {
 	})
 }
 
-// TestLeaseEditedByHand: somebody writes nonsense into the lease of a leader, or of one that is dead.
+// An administrator edits the lease of a running or of a dead leader.
 func TestLeaseEditedByHand(t *testing.T) {
 	text := func(s string) *string { return &s }
 	number := func(n int32) *int32 { return &n }
@@ -116,7 +114,7 @@ func TestLeaseEditedByHand(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		edit func(*coordinationv1.Lease)
-		free time.Duration // a lease of a dead holder may be taken so long after the edit
+		free time.Duration // between the edit and the takeover from a dead holder
 	}{
 		{"no holder", func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = text("") }, 15 * time.Second},
 		{"nothing", func(l *coordinationv1.Lease) { l.Spec = coordinationv1.LeaseSpec{HolderIdentity: text("")} }, 15 * time.Second},
@@ -172,8 +170,7 @@ func TestLeaseEditedByHand(t *testing.T) {
 	}
 }
 
-// TestManyAtOnce: ten processes start in the same moment on an empty cluster, and one after the other
-// releases.
+// Ten processes start at the same time on an empty cluster and release the lease one after another.
 func TestManyAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &leaseServer{}

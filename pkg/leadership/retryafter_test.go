@@ -16,9 +16,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// busyServer answers 429 and asks to wait.
+// busyServer returns 429 with a Retry-After.
 type busyServer struct {
-	asked, done int    // requests, and the one that is done; 0: none is
+	asked, done int    // number of requests, and of the successful request
 	wait        string // Retry-After
 }
 
@@ -43,7 +43,7 @@ func (s *busyServer) create(t *testing.T, p *process) error {
 	return err
 }
 
-// A controller that was asked to wait holds up nothing: what it sent was answered.
+// A controller that waits for a Retry-After has no request in flight and does not delay the hand-over.
 func TestHandOverDoesNotWaitForARetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, server, answered := &leaseServer{}, &busyServer{wait: "30"}, make(chan error, 1)
@@ -68,10 +68,10 @@ func TestHandOverDoesNotWaitForARetry(t *testing.T) {
 	})
 }
 
-func TestRetryAfterIsHeededInATerm(t *testing.T) {
+func TestRetryAfterWithinTerm(t *testing.T) {
 	for asked, want := range map[string]time.Duration{
 		"30":  time.Minute,
-		"600": 2 * maxRetryAfter, // or its sync would count as stuck
+		"600": 2 * maxRetryAfter, // a longer wait would count as a stuck sync
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			server := &busyServer{done: 3, wait: asked}

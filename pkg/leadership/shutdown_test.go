@@ -16,7 +16,7 @@ func TestHandOverOnShutdown(t *testing.T) {
 		drain := func(p *process, c *Config) {
 			c.ShutdownTimeout = time.Minute
 			p.work = func(context.Context) error {
-				time.Sleep(40 * time.Second) // longer than a lease: it must be renewed while draining
+				time.Sleep(40 * time.Second) // longer than a lease, which is renewed while draining
 				return nil
 			}
 		}
@@ -55,7 +55,7 @@ func TestLeaseIsReleasedAfterTheLastRequest(t *testing.T) {
 		a := start(t, s, "a")
 		fl := &flight{fence: a.fence, method: "POST", cancel: func(error) {}, stopTimer: func() {}}
 		a.fence.lock.Lock()
-		a.fence.flights[fl] = struct{}{} // its controller has returned, the answer is still being read
+		a.fence.flights[fl] = struct{}{} // the controller has returned, the response is incomplete
 		a.fence.lock.Unlock()
 		a.cancel()
 		sleep(5 * time.Second)
@@ -70,9 +70,8 @@ func TestLeaseIsReleasedAfterTheLastRequest(t *testing.T) {
 	})
 }
 
-// Events of an ended term do nothing, so the next leader need not wait for them. The end of the
-// process does, for a second.
-func TestNobodyWaitsForTheLastEvents(t *testing.T) {
+// Pending events do not delay the next leader. The process waits a second for the events.
+func TestPendingEventsDoNotDelayHandOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &leaseServer{}
 		sent := 0
@@ -101,7 +100,7 @@ func TestDrainThatTakesTooLong(t *testing.T) {
 		name  string
 		drain time.Duration
 		takes time.Duration
-		lasts time.Duration // the lease, from then on
+		lasts time.Duration // remaining duration of the lease
 	}{
 		{"controllers return soon after they are cut", 11 * time.Second, 11 * time.Second, time.Second},
 		{"controllers never return", time.Hour, 10*time.Second + joinTimeout, 15 * time.Second},
@@ -161,7 +160,7 @@ func TestShutdownOfAStandbyLeavesTheLeaseAlone(t *testing.T) {
 	})
 }
 
-// TestShutdownDuringATry: the PUT that takes the lease is answered after the shutdown began.
+// The response to the PUT that acquires the lease arrives after the start of the shutdown.
 func TestShutdownDuringATry(t *testing.T) {
 	for _, slow := range []time.Duration{500 * time.Millisecond, 3 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {

@@ -38,7 +38,7 @@ func TestRenewal(t *testing.T) {
 	}
 }
 
-func TestAllowed(t *testing.T) {
+func TestLimitsAfter(t *testing.T) {
 	for _, tt := range []struct {
 		name                   string
 		lease, renew, retry    time.Duration
@@ -78,14 +78,13 @@ func TestAllowed(t *testing.T) {
 	}
 }
 
-// slowServer is an API server whose admission takes a while for each write, which is done only if the
-// time it was given suffices.
+// slowServer is an API server with slow admission. A write is applied only within its timeout.
 type slowServer struct {
 	lock   sync.Mutex
 	takes  time.Duration
-	given  []time.Duration // what each write was given
-	landed []time.Time     // when writes were done
-	deaf   bool            // it does not notice that its client has gone, and answers nobody
+	given  []time.Duration // timeout of each write
+	landed []time.Time     // times of applied writes
+	deaf   bool            // does not notice disconnected clients and sends no responses
 }
 
 func (s *slowServer) set(change func(*slowServer)) {
@@ -129,7 +128,7 @@ func (s *slowServer) land(done bool) {
 	}
 }
 
-// post sends one write of a term and says what came of it.
+// post sends a write and returns its error.
 func (s *slowServer) post(ctx context.Context, f *Fence) error {
 	resp, err := f.Wrap(s).RoundTrip(httptest.NewRequest("POST", "/pods", nil).WithContext(ctx))
 	if err != nil {
@@ -142,7 +141,7 @@ func (s *slowServer) post(ctx context.Context, f *Fence) error {
 	return nil
 }
 
-// createUntilDone repeats a write until it is done, and returns how long that took.
+// createUntilDone repeats a write until it succeeds and returns the duration.
 func (s *slowServer) createUntilDone(t *testing.T, f *Fence) time.Duration {
 	t.Helper()
 	begun := time.Now()
@@ -160,8 +159,8 @@ func (s *leaseServer) duration() time.Duration {
 	return time.Duration(*s.read().Spec.LeaseDurationSeconds) * time.Second
 }
 
-// TestSlowWritesAreDone: the API server would give each of them 34 s.
-func TestSlowWritesAreDone(t *testing.T) {
+// The API server allows each write 34 s.
+func TestSlowWritesSucceed(t *testing.T) {
 	for _, tt := range []struct {
 		takes, within time.Duration
 		longer        bool // the lease is renewed for longer
@@ -205,9 +204,8 @@ func TestSlowWritesAreDone(t *testing.T) {
 	}
 }
 
-// TestLongLeaseOutlivesItsLastLongWrite: a write that was given 34 s and not answered may be done at
-// the end of them.
-func TestLongLeaseOutlivesItsLastLongWrite(t *testing.T) {
+// A write with a timeout of 34 s and without a response may be applied at the end of its timeout.
+func TestExtendedLeaseCoversLastSlowWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, server := &leaseServer{}, &slowServer{takes: 20 * time.Second}
 		a := start(t, s, "a")
@@ -234,8 +232,8 @@ func TestLongLeaseOutlivesItsLastLongWrite(t *testing.T) {
 	})
 }
 
-// TestLongerLeaseIsReliedOnWhenItIsConfirmed: until then nobody else may have seen it.
-func TestLongerLeaseIsReliedOnWhenItIsConfirmed(t *testing.T) {
+// Before the confirmation, other processes may not have seen the extended lease.
+func TestExtendedLeaseIsUsedAfterConfirmation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, server := &leaseServer{}, &slowServer{takes: 30 * time.Second}
 		a := start(t, s, "a")
@@ -265,8 +263,7 @@ func TestLongerLeaseIsReliedOnWhenItIsConfirmed(t *testing.T) {
 	})
 }
 
-// TestNoWriteLandsInAnotherTerm: whatever becomes of its client, what a write was given ends before
-// another can lead.
+// The timeout of every write ends before another process can lead.
 func TestNoWriteLandsInAnotherTerm(t *testing.T) {
 	for _, takes := range []time.Duration{10 * time.Second, 15 * time.Second, 30 * time.Second} {
 		for _, tt := range []struct {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// unansweredWrite sends a write of p that takes a while and whose client gives up at once.
+// unansweredWrite sends a slow write of p and cancels the request at once.
 func unansweredWrite(t *testing.T, p *process, takes time.Duration) *slowServer {
 	t.Helper()
 	server := &slowServer{takes: takes, deaf: true}
@@ -19,14 +19,14 @@ func unansweredWrite(t *testing.T, p *process, takes time.Duration) *slowServer 
 	return server
 }
 
-// TestReleaseWaitsForUnknownOutcomes: what is released is taken within milliseconds.
+// A standby takes a released lease within milliseconds.
 func TestReleaseWaitsForUnknownOutcomes(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		timeout time.Duration // of the shutdown
 		end     func(*process)
 		exits   bool
-		within  time.Duration // another leads, after the end was asked for
+		within  time.Duration // from the end of the term to the next leader
 		after   time.Duration // Run returns, at most
 		cause   Cause
 	}{
@@ -70,9 +70,8 @@ func TestReleaseWaitsForUnknownOutcomes(t *testing.T) {
 	}
 }
 
-// TestNobodyLeadsAnewWhileAnOwnWriteMayBeDone: the margin that other processes get is kept towards
-// ourselves.
-func TestNobodyLeadsAnewWhileAnOwnWriteMayBeDone(t *testing.T) {
+// The margin towards other processes also applies to the next own term.
+func TestNextTermWaitsForOwnWrites(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		lose func(*leaseServer, *process)
