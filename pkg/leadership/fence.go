@@ -50,7 +50,7 @@ type Fence struct {
 // NewFence returns a closed fence.
 func NewFence(clk clock.Clock, m *Metrics) *Fence {
 	return &Fence{clock: clk, metrics: m, dialer: connrotation.NewDialer(dialResettable),
-		term: fenceTerm{closedReason: "no term has begun"}, flights: map[*flight]struct{}{}}
+		term: fenceTerm{closedReason: "no term has begun", signalEnding: func() {}}, flights: map[*flight]struct{}{}}
 }
 
 // Wrap puts the fence around rt. It fits rest.Config.Wrap.
@@ -129,7 +129,8 @@ type fenceTerm struct {
 	open         bool
 	limits       writeLimits
 	closedReason string
-	ending       chan struct{} // closed when the term begins to end; nil before the first term
+	ending       <-chan struct{} // closed when the term begins to end
+	signalEnding func()
 }
 
 // admission is the decision on a request.
@@ -159,7 +160,8 @@ func (t fenceTerm) admit(carried uint64, mutating bool, now time.Time) admission
 func (f *Fence) openTerm(number uint64, limits writeLimits) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	f.term = fenceTerm{number: number, open: true, limits: limits, ending: make(chan struct{})}
+	ending, signalEnding := context.WithCancel(context.Background())
+	f.term = fenceTerm{number: number, open: true, limits: limits, ending: ending.Done(), signalEnding: signalEnding}
 }
 
 // extendDeadline moves the deadline of the running term, but never back: responses to renewals may
@@ -192,13 +194,6 @@ func (f *Fence) startDrain() {
 		if !isMutating(fl.method) {
 			fl.cancelRequest(termOver)
 		}
-	}
-}
-
-// signalEnding requires the lock.
-func (t *fenceTerm) signalEnding() {
-	if t.ending != nil && !isClosed(t.ending) {
-		close(t.ending)
 	}
 }
 
