@@ -265,21 +265,21 @@ func (e *Elector) shortenDeadline() {
 	}
 }
 
-// releaseLease releases the lease, or lets the lease expire after the returned duration if positive.
-// Failures are only logged: then the lease expires.
-func (e *Elector) releaseLease(ctx context.Context, expiry func() time.Duration) {
+// releaseLease releases the lease. If expires is not zero, the lease is left to expire then. Failures
+// are only logged: then the lease expires.
+func (e *Elector) releaseLease(ctx context.Context, expires time.Time) {
 	logger := klog.FromContext(ctx)
 	ctx, cancel := context.WithTimeout(ctx, min(releaseTimeout, e.cfg.RenewDeadline))
 	defer cancel()
 	begun := e.clock.Now()
-	err := e.lease.release(ctx, expiry, func(ctx context.Context) { timing.Sleep(ctx, e.clock, releasePause) })
+	err := e.lease.release(ctx, expires)
 	switch {
 	case errors.Is(err, errNotOurs):
 		logger.Info("Nothing to release", "lease", e.lease, "reason", err)
 	case err != nil:
 		logger.Error(err, "Failed to release the lease", "lease", e.lease)
-	case expiry() > 0:
-		logger.Info("Not releasing the lease, writes have unknown outcomes", "lease", e.lease, "expiresIn", expiry().Round(time.Millisecond))
+	case !expires.IsZero():
+		logger.Info("Not releasing the lease, writes have unknown outcomes", "lease", e.lease, "expiresIn", expires.Sub(begun).Round(time.Millisecond))
 	default:
 		logger.Info("Released the lease", "lease", e.lease, "duration", e.clock.Since(begun).Round(time.Millisecond))
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"minikcm/internal/timing"
 	"minikcm/pkg/outcome"
 )
 
@@ -25,7 +26,7 @@ type leaseClient struct {
 	client                    coordinationv1client.LeaseInterface
 	namespace, name, identity string
 	minDuration               time.Duration // see observation.freeAt
-	clock                     clock.PassiveClock
+	clock                     clock.Clock
 
 	lock    sync.Mutex
 	stored  *coordinationv1.Lease // by the last own request; the next write carries its resourceVersion
@@ -240,15 +241,15 @@ const (
 	maxReleaseRejections = 3
 )
 
-// release writes the last record of this process. If expiry returns 0 or less, the record names no
-// holder. Otherwise the Lease expires after expiry, rounded up to whole seconds. Each attempt reads
-// the Lease first. A conflict, as by a renewal in flight, is repeated at once, other failures after
-// pause, until ctx ends or maxReleaseRejections requests were forbidden or unauthorized.
-func (l *leaseClient) release(ctx context.Context, expiry func() time.Duration, pause func(context.Context)) error {
+// release writes the last record of this process. If expires is zero, the record names no holder.
+// Otherwise the Lease expires then, rounded up to whole seconds. Each attempt reads the Lease first. A
+// conflict, as by a renewal in flight, is repeated at once, other failures after releasePause, until
+// ctx ends or maxReleaseRejections requests were forbidden or unauthorized.
+func (l *leaseClient) release(ctx context.Context, expires time.Time) error {
 	var last error
 	rejections := 0
 	for ctx.Err() == nil {
-		last = l.releaseOnce(ctx, expiry())
+		last = l.releaseOnce(ctx, expires)
 		switch {
 		case last == nil || errors.Is(last, errNotOurs):
 			return last
@@ -259,12 +260,12 @@ func (l *leaseClient) release(ctx context.Context, expiry func() time.Duration, 
 				return last
 			}
 		}
-		pause(ctx)
+		timing.Sleep(ctx, l.clock, releasePause)
 	}
 	return errors.Join(last, ctx.Err())
 }
 
-func (l *leaseClient) releaseOnce(ctx context.Context, expiry time.Duration) error {
+func (l *leaseClient) releaseOnce(ctx context.Context, expires time.Time) error {
 	lease, err := l.client.Get(ctx, l.name, metav1.GetOptions{})
 	if outcome.IsNotFound(err, l.name) {
 		return errNotOurs
@@ -276,7 +277,7 @@ func (l *leaseClient) releaseOnce(ctx context.Context, expiry time.Duration) err
 	if record.HolderIdentity != l.identity {
 		return errNotOurs
 	}
-	lease.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(releaseRecord(*record, expiry, metav1.NewTime(l.clock.Now())))
+	lease.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(releaseRecord(*record, expires, l.clock.Now()))
 	written, err := l.client.Update(ctx, lease, metav1.UpdateOptions{})
 	if err != nil {
 		return fmt.Errorf("write the lease to release it: %w", err)
@@ -288,15 +289,16 @@ func (l *leaseClient) releaseOnce(ctx context.Context, expiry time.Duration) err
 }
 
 // releaseRecord returns the last record of a holder, in place of record.
-func releaseRecord(record resourcelock.LeaderElectionRecord, expiry time.Duration, now metav1.Time) *resourcelock.LeaderElectionRecord {
-	if expiry <= 0 {
+func releaseRecord(record resourcelock.LeaderElectionRecord, expires, now time.Time) *resourcelock.LeaderElectionRecord {
+	if expires.IsZero() {
 		return &resourcelock.LeaderElectionRecord{
 			LeaseDurationSeconds: 1, // as client-go: for readers that ignore the empty holder
 			LeaderTransitions:    record.LeaderTransitions,
-			AcquireTime:          now,
-			RenewTime:            now,
+			AcquireTime:          metav1.NewTime(now),
+			RenewTime:            metav1.NewTime(now),
 		}
 	}
-	record.RenewTime, record.LeaseDurationSeconds = now, int(math.Ceil(expiry.Seconds()))
+	record.RenewTime = metav1.NewTime(now)
+	record.LeaseDurationSeconds = max(1, int(math.Ceil(expires.Sub(now).Seconds())))
 	return &record
 }

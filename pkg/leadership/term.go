@@ -84,7 +84,7 @@ func (e *Elector) acquire(ctx context.Context) (h *leaseHolder, version string, 
 	}
 	e.lease.stopHolding()
 	if ctx.Err() != nil && (result.held || result.unknown) {
-		e.releaseLease(context.WithoutCancel(ctx), func() time.Duration { return 0 })
+		e.releaseLease(context.WithoutCancel(ctx), time.Time{})
 	}
 	return nil, result.version, result.unknown
 }
@@ -407,12 +407,11 @@ func (t *termRunner) handOver(ctx context.Context) {
 	switch {
 	case t.leaseLost:
 	case t.phase == clean:
-		e.releaseLease(ctx, func() time.Duration { return 0 })
+		e.releaseLease(ctx, time.Time{})
 	case t.stuck:
 		klog.FromContext(ctx).Info("Not releasing the lease, controllers have not returned", "lease", e.lease)
 	default:
-		unknownUntil := e.fence.unknownUntil()
-		e.releaseLease(ctx, func() time.Duration { return max(unknownUntil.Sub(e.clock.Now()), time.Second) })
+		e.releaseLease(ctx, timing.Later(e.clock.Now(), e.fence.unknownUntil()))
 	}
 }
 
