@@ -22,35 +22,38 @@ import (
 	"minikcm/pkg/freshness"
 )
 
-// Config of the caches.
+// Config configures the caches.
 type Config struct {
-	// Name is the name label of the informer metrics; empty: there are none. A second set of caches of one name in the same process has none
-	// either.
+	// Name is the name label of the informer metrics; empty for none. Another set of caches with the name
+	// has no metrics.
 	Name string
-	// FreeMemory gives the memory that only lists needed back to the operating system, when the first ones of the caches are all there and after long ones of
-	// feeds. It stops the whole process for a moment, so it is for a process that has nothing else to do.
+	// FreeMemory returns memory to the operating system after the first lists of the caches and after long
+	// lists of feeds. It stops the whole process for a moment.
 	FreeMemory bool
-	// Resync is how often handlers are told of every object again; zero never.
+	// Resync is the resync period of handlers; zero means never.
 	Resync time.Duration
-	// LeaseNamespaces are the namespaces whose Leases are kept with their holder and times. If it is only one, no other is watched.
+	// LeaseNamespaces lists the namespaces whose Leases keep holder and times. If there is only one, only
+	// that namespace is watched.
 	LeaseNamespaces []string
-	// LeaseOwners also keeps the owner references, finalizers and deletion timestamp of Leases, and watches those of all namespaces.
+	// LeaseOwners also keeps owner references, finalizers and deletion timestamp of Leases, and watches all
+	// namespaces.
 	LeaseOwners bool
-	// LeaseClient is what Leases are watched with, if not with the client of all other types.
+	// LeaseClient is the client for Leases, if Leases need a client of their own.
 	LeaseClient kubernetes.Interface
-	// REST makes the client of a type that comes without an informer; nil: there can be none. An empty content type is that of all others.
+	// REST returns the client of a type without informer. An empty content type means the default.
+	// Optional.
 	REST func(*rest.ContentConfig) (rest.Interface, error)
-	// Direct returns a way to the API server for what has no informer, on connections of its own each time; nil: there is none. It should be
-	// neither rate limited nor fenced.
+	// Direct returns a client configuration for types without informer, with new connections for each call.
+	// It should be neither rate limited nor fenced. Optional.
 	Direct func() (*rest.Config, *http.Client, error)
-	// Transport made the clients. Nil for ordinary clients.
+	// Transport is the transport of the clients, if it is not an ordinary one.
 	Transport *freshness.Transport
-	// Clock is that of feeds; nil: the real one.
+	// Clock is the clock of feeds; by default the real one.
 	Clock clock.WithTicker
 }
 
-// Caches are built in three steps, in one goroutine: New, then whoever wants a type asks for it and registers handlers, then
-// Start. After that everything may be called from any goroutine.
+// Caches is built in one goroutine in three steps: New, requests for types and handlers, Start. After that
+// all methods may be called from any goroutine.
 type Caches struct {
 	cfg     Config
 	name    *cache.InformerName
@@ -58,28 +61,26 @@ type Caches struct {
 
 	pods        *Pods
 	feeds       *Feeds
-	deployments bool // are watched
+	deployments bool
 
 	stores  map[schema.GroupVersionResource]any // Store[T]
 	types   []watchedType
 	started bool
-	log     klog.Logger // since Start
+	log     klog.Logger
 
 	observers []Observer
 	alongside []func(context.Context)
-	running   sync.WaitGroup // those alongside
+	running   sync.WaitGroup
 }
 
-// watchedType is one type that is watched.
 type watchedType struct {
 	freshness.Watched
 	observe func(Observer) error
-	trimmed bool // its informer has a trim
+	trimmed bool
 	synced  cache.DoneChecker
-	handled cache.DoneChecker // nil: there is no handler
+	handled cache.DoneChecker // nil without a handler
 }
 
-// filled is what there is to wait for.
 func (t watchedType) filled() []cache.DoneChecker {
 	if t.handled == nil {
 		return []cache.DoneChecker{t.synced}
@@ -87,13 +88,13 @@ func (t watchedType) filled() []cache.DoneChecker {
 	return []cache.DoneChecker{t.synced, t.handled}
 }
 
-// New returns caches that watch nothing yet. The client should be neither rate limited nor fenced.
+// New returns caches without types. The client should be neither rate limited nor fenced.
 func New(client kubernetes.Interface, cfg Config) *Caches {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
 	}
 	options := []informers.SharedInformerOption{}
-	var name *cache.InformerName // nil has no metrics
+	var name *cache.InformerName // nil: no metrics
 	if cfg.Name != "" {
 		if unique, err := cache.NewInformerName(cfg.Name); err == nil {
 			name, options = unique, append(options, informers.WithInformerName(unique))
@@ -109,7 +110,7 @@ func New(client kubernetes.Interface, cfg Config) *Caches {
 	return c
 }
 
-// Types lists the watched types in the order they were first asked for.
+// Types returns the watched types in the order of their requests.
 func (c *Caches) Types() []freshness.Watched {
 	types := make([]freshness.Watched, len(c.types))
 	for i, t := range c.types {
@@ -118,23 +119,24 @@ func (c *Caches) Types() []freshness.Watched {
 	return types
 }
 
-// Alongside has a function run from Start on, until its context ends, on a standby as well if that keeps its caches warm. It must come before Start.
+// Alongside registers a function that runs from Start until its context ends. Call it before Start.
 func (c *Caches) Alongside(run func(context.Context)) { c.alongside = append(c.alongside, run) }
 
 // Cached is a type that has a cache of all namespaces.
 type Cached struct {
 	Resource schema.GroupVersionResource
-	Kind     string          // as the Go type is called
-	Synced   <-chan struct{} // closed when handlers have been told of the first list
+	Kind     string          // name of the Go type
+	Synced   <-chan struct{} // closed when handlers have received the first list
 }
 
-// Observer returns the handler that is told of every object of a type that somebody has asked for.
+// Observer returns the handler for the objects of a cached type.
 type Observer func(Cached) Handler[metav1.Object]
 
-// Observe has an observer told of the objects of all caches that are of all namespaces. It must come before Start, and is called by it.
+// Observe registers an observer of all caches of all namespaces. Call it before Start, which calls the
+// observer.
 func (c *Caches) Observe(o Observer) { c.observers = append(c.observers, o) }
 
-// attach registers the handlers of the observers, after those of everybody else.
+// attachObservers registers the handlers of the observers after all other handlers.
 func (c *Caches) attach() error {
 	var failed []error
 	for _, t := range c.types {
@@ -147,12 +149,13 @@ func (c *Caches) attach() error {
 	return errors.Join(failed...)
 }
 
-// Feeds brings in the metadata of types that have no cache.
+// Feeds returns the feeds of types that have no cache.
 func (c *Caches) Feeds() *Feeds { return c.feeds }
 
-// Start starts every informer that somebody asked for, and what is to run alongside. They run until ctx ends; Shutdown waits for them.
+// Start starts all informers and the functions of Alongside. They run until ctx ends; Shutdown waits for
+// them.
 func (c *Caches) Start(ctx context.Context) {
-	if err := c.attach(); err != nil { // only an informer that has ended already takes no handler
+	if err := c.attach(); err != nil { // only a stopped informer rejects handlers
 		klog.FromContext(ctx).Error(err, "Nobody observes a cache")
 	}
 	c.started, c.log = true, klog.FromContext(ctx)
@@ -162,17 +165,17 @@ func (c *Caches) Start(ctx context.Context) {
 	}
 }
 
-// Shutdown waits until every informer, and whatever runs alongside, has stopped. The context of Start must have ended.
+// Shutdown waits until all informers and functions have stopped. The context of Start must have ended.
 func (c *Caches) Shutdown() {
 	c.factory.Shutdown()
 	c.running.Wait()
 	c.name.Release()
 }
 
-// WaitForSync blocks until every cache holds its first list and every handler has seen it, or ctx has ended.
+// WaitForSync blocks until every cache and every handler has the first list, or ctx has ended.
 func (c *Caches) WaitForSync(ctx context.Context) error {
 	for _, t := range c.types {
-		if !cache.WaitFor(ctx, "", t.filled()...) { // unnamed it logs nothing
+		if !cache.WaitFor(ctx, "", t.filled()...) { // without a name nothing is logged
 			return fmt.Errorf("wait for the cache of %s: %w", t.Resource.Resource, context.Cause(ctx))
 		}
 		klog.FromContext(ctx).V(2).Info("Cache synced", "resource", t.Resource.Resource, "resourceVersion", t.Version())
@@ -183,7 +186,7 @@ func (c *Caches) WaitForSync(ctx context.Context) error {
 	return nil
 }
 
-// Unsynced names the watched resources whose first list, or a handler's view of it, is still missing.
+// Unsynced returns the types whose first list has not reached the cache or a handler.
 func (c *Caches) Unsynced() []string {
 	var names []string
 	for _, t := range c.types {

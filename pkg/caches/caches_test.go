@@ -198,12 +198,7 @@ func TestTrimNode(t *testing.T) {
 			Images:     []corev1.ContainerImage{{SizeBytes: 1}},
 		},
 	}
-	got, err := trimNode(node)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := got.(*corev1.Node)
-	if n.Status.Images != nil || n.Annotations != nil || n.Labels["zone"] != "a" || len(n.Status.Conditions) != 1 || !n.Spec.Unschedulable || len(n.Spec.Taints) != 1 {
+	if n := trimNode(node).(*corev1.Node); n.Status.Images != nil || n.Annotations != nil || n.Labels["zone"] != "a" || len(n.Status.Conditions) != 1 || !n.Spec.Unschedulable || len(n.Spec.Taints) != 1 {
 		t.Errorf("trimmed node = %+v", n)
 	}
 }

@@ -6,38 +6,39 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Pod is what the loops read of a pod. Of its metadata it has name, namespace, UID, resource version, generation, labels,
-// owner references, finalizers, both timestamps and the deletion grace period; of its annotations only the deletion cost.
+// Pod holds the fields of a pod that controllers read. The metadata has name, namespace, UID,
+// resourceVersion, generation, labels, owner references, finalizers, both timestamps and the deletion grace
+// period; of the annotations only the deletion cost.
 type Pod struct {
 	metav1.ObjectMeta
 
 	NodeName    string
 	Phase       corev1.PodPhase
-	Reason      string // status.reason: why a kubelet failed the pod
+	Reason      string // status.reason, set by a kubelet
 	Tolerations []corev1.Toleration
 
 	Ready      Condition
-	Scheduled  Condition // PodScheduled: since when the pod has been bound
+	Scheduled  Condition // PodScheduled
 	Disruption Condition // DisruptionTarget
 
-	Restarts        int32 // the most that any regular container was restarted
-	SidecarRestarts int32 // the most that any restartable init container was restarted
+	Restarts        int32 // maximum of the regular containers
+	SidecarRestarts int32 // maximum of the restartable init containers
 }
 
-// Condition is a pod condition without its texts. An absent condition has an empty Status.
+// Condition is a pod condition without texts. An absent condition has an empty Status.
 type Condition struct {
 	Status corev1.ConditionStatus
 	Reason string
 	Since  metav1.Time // last transition
 }
 
-// IsActive reports whether the pod counts as a replica: it has not finished and is not being deleted.
+// IsActive reports whether the pod counts as a replica: neither finished nor being deleted.
 func (p *Pod) IsActive() bool { return p.DeletionTimestamp == nil && !p.IsFinished() }
 
-// IsFinished reports whether all containers have ended for good.
+// IsFinished reports whether the phase is Succeeded or Failed.
 func (p *Pod) IsFinished() bool { return p.Phase == corev1.PodSucceeded || p.Phase == corev1.PodFailed }
 
-// ControllerUID is the UID of the owner that controls the pod, empty if none does.
+// ControllerUID returns the UID of the controller, or an empty string.
 func (p *Pod) ControllerUID() types.UID {
 	if c := metav1.GetControllerOfNoCopy(p); c != nil {
 		return c.UID
@@ -45,14 +46,14 @@ func (p *Pod) ControllerUID() types.UID {
 	return ""
 }
 
-// Reference is what an event about the pod is attached to.
+// Reference returns the reference for events about the pod.
 func (p *Pod) Reference() *corev1.ObjectReference {
 	return &corev1.ObjectReference{
 		APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion,
 	}
 }
 
-// TrimPod returns what a cache would hold of a pod.
+// TrimPod returns a pod as a cache would hold it.
 func TrimPod(pod *corev1.Pod) *Pod { return trimPod(newShared(), pod) }
 
 func trimPod(share *shared, pod *corev1.Pod) *Pod {

@@ -96,7 +96,7 @@ func TestSharingNeverMixesUpValues(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	share := newShared()
 	for range 8_000 {
-		n := rnd.IntN(4 * shareSlots) // more values than slots, so that slots change hands
+		n := rnd.IntN(4 * len(share.labels.slots)) // more values than slots, so that slots change hands
 		seconds, controller := int64(n%3), n%2 == 0
 		pod := fullPod()
 		pod.Labels = map[string]string{"app": strconv.Itoa(n), "n": strconv.Itoa(n % 7)}

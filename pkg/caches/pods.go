@@ -19,23 +19,18 @@ type Pods struct {
 	onNode      *tally
 }
 
-// podsByNode is the name of an index: name of the node the pod is bound to; unbound pods are absent.
+// podsByNode is the index by node name. It does not contain unbound pods.
 const podsByNode = "node"
 
-// Pods returns the cache of pods and puts it under watch.
+// Pods returns the cache of pods and starts to watch them.
 func (c *Caches) Pods() (*Pods, error) {
 	if c.pods != nil {
 		return c.pods, nil
 	}
 	share := newShared()
-	trim := func(obj any) (any, error) {
-		if pod, ok := obj.(*corev1.Pod); ok {
-			return trimPod(share, pod), nil
-		}
-		return obj, nil
-	}
+	trim := func(pod *corev1.Pod) any { return trimPod(share, pod) }
 	store, err := Watch[*Pod](c, corev1.SchemeGroupVersion.WithResource("pods"),
-		Options{Trim: trim, Indexers: cache.Indexers{byController: controllerIndex, podsByNode: nodeIndex},
+		Options{Trim: trimmer(trim), Indexers: cache.Indexers{byController: controllerIndex, podsByNode: nodeIndex},
 			Informer: func(f informers.SharedInformerFactory) cache.SharedIndexInformer {
 				return f.Core().V1().Pods().Informer()
 			}})
@@ -43,7 +38,7 @@ func (c *Caches) Pods() (*Pods, error) {
 		return nil, err
 	}
 	pods := &Pods{owned: owned[*Pod]{store}, share: share, inNamespace: newTally(), onNode: newTally()}
-	if err := pods.Handle(Handler[*Pod]{ // before all others
+	if err := pods.Handle(Handler[*Pod]{ // before all other handlers
 		Add:    func(pod *Pod) { pods.count("", pod.Namespace, "", pod.NodeName) },
 		Update: func(old, pod *Pod) { pods.count(old.Namespace, pod.Namespace, old.NodeName, pod.NodeName) },
 		Delete: func(pod *Pod) { pods.count(pod.Namespace, "", pod.NodeName, "") },
@@ -69,28 +64,28 @@ func nodeIndex(obj any) ([]string, error) {
 // OnNode returns the pods that are bound to a node.
 func (p *Pods) OnNode(node string) []*Pod { return p.byIndex(podsByNode, node) }
 
-// CountOnNode is how many pods are bound to a node as far as handlers have been told: zero when they are told of the deletion of the
-// last one. Unlike OnNode it takes the same time whatever their number.
+// CountOnNode returns the number of pods bound to a node, in constant time. It follows the events of
+// handlers: it is zero when handlers receive the deletion of the last pod.
 func (p *Pods) CountOnNode(node string) int { return p.onNode.of(node) }
 
-// CountInNamespace is how many pods a namespace has as far as handlers have been told: zero when they are told of the deletion of the
-// last one. It takes the same time whatever their number.
+// CountInNamespace is like CountOnNode for the pods of a namespace.
 func (p *Pods) CountInNamespace(namespace string) int { return p.inNamespace.of(namespace) }
 
-// BoundNodes returns the names of the nodes that have at least one pod bound to them, whether or not such nodes exist.
+// BoundNodes returns the names of all nodes that pods are bound to, including nodes that do not exist.
 func (p *Pods) BoundNodes() []string {
 	return p.informer.GetIndexer().ListIndexFuncValues(podsByNode)
 }
 
-// Trim returns what the cache would hold of a pod that came in an answer of the API server.
+// Trim returns a pod as the cache would hold it.
 func (p *Pods) Trim(pod *corev1.Pod) *Pod { return trimPod(p.share, pod) }
 
-// readPage is how many pods one answer to Read holds: some megabytes when decoded. It is the page size of client-go's pager.
+// readPage is the number of pods per page of Read: some megabytes when decoded, and the page size of
+// client-go's pager.
 const readPage = 500
 
-// Read asks the API server for the pods of a namespace that match opts, as they are in etcd now, and returns them with the resource
-// version of the answer. They come in pages, all of one version, and are trimmed page by page. Any resource version, limit or continue
-// token in opts is ignored.
+// Read reads the pods of a namespace that match opts with a consistent list, and returns them with the
+// resourceVersion of the list. All pages have that version, and each page is trimmed at once. Any
+// resourceVersion, limit or continue token in opts is ignored.
 func (p *Pods) Read(ctx context.Context, client kubernetes.Interface, namespace string, opts metav1.ListOptions) ([]*Pod, string, error) {
 	opts.ResourceVersion, opts.ResourceVersionMatch = "", ""
 	opts.Limit, opts.Continue = readPage, ""
@@ -112,8 +107,8 @@ func (p *Pods) Read(ctx context.Context, client kubernetes.Interface, namespace 
 	}
 }
 
-// Latest asks the API server for the version that pods have reached now: a cache whose [Store.Version] is at least that shows everything that
-// was written before the call.
+// Latest reads the current resourceVersion of pods with a limit=1 list. A cache with at least that
+// [Store.Version] shows everything written before the call.
 func (p *Pods) Latest(ctx context.Context, client kubernetes.Interface) (string, error) {
 	return latest(ctx, "pods", client.CoreV1().Pods(metav1.NamespaceAll).List)
 }

@@ -12,41 +12,46 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// shareSlots is how many different values of a kind the table can lend at a time. It is a fixed number so that the table never
-// needs sweeping: a value that loses its slot is merely stored twice.
-const shareSlots = 1024
-
-// shared lends one copy of equal values to many objects. Pods come in families: those of one ReplicaSet have the same labels,
-// the same owner and the same tolerations, and a map alone takes more room than the rest of a cached pod.
+// shared holds one copy of values that are equal in many pods. Pods of one ReplicaSet have the same labels, owners and
+// tolerations, and a map alone takes more memory than the rest of a cached pod.
 type shared struct {
 	seed        maphash.Seed
-	lock        sync.Mutex
-	labels      [shareSlots]map[string]string
-	annotations [shareSlots]map[string]string
-	owners      [shareSlots][]metav1.OwnerReference
-	tolerations [shareSlots][]corev1.Toleration
+	labels      table[map[string]string]
+	annotations table[map[string]string]
+	owners      table[[]metav1.OwnerReference]
+	tolerations table[[]corev1.Toleration]
+}
+
+// table holds the last value of each hash. Its size is fixed, so it needs no sweep: a value that loses its slot is stored twice.
+type table[T any] struct {
+	lock  sync.Mutex
+	slots [1024]T
+}
+
+func (t *table[T]) share(hash uint64, value T, equal func(a, b T) bool, copied func(T) T) T {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	slot := &t.slots[hash%uint64(len(t.slots))]
+	if !equal(*slot, value) {
+		*slot = copied(value)
+	}
+	return *slot
 }
 
 func newShared() *shared { return &shared{seed: maphash.MakeSeed()} }
 
-// canonical returns the one copy of a string that the process keeps for as long as somebody uses it.
+// canonical returns the copy of a string that the process keeps while the string is in use.
 func canonical[S ~string](s S) S { return unique.Make(s).Value() }
 
-func (s *shared) mapOf(table *[shareSlots]map[string]string, in map[string]string) map[string]string {
+func (s *shared) mapOf(t *table[map[string]string], in map[string]string) map[string]string {
 	if len(in) == 0 {
 		return nil
 	}
-	var sum uint64 // order must not matter
+	var hash uint64 // independent of the order
 	for k, v := range in {
-		sum += maphash.Comparable(s.seed, [2]string{k, v})
+		hash += maphash.Comparable(s.seed, [2]string{k, v})
 	}
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	slot := &table[sum%shareSlots]
-	if !maps.Equal(*slot, in) {
-		*slot = copyLabels(in)
-	}
-	return *slot
+	return t.share(hash, in, maps.Equal, copyLabels)
 }
 
 func copyLabels(in map[string]string) map[string]string {
@@ -64,22 +69,14 @@ func (s *shared) ownersOf(in []metav1.OwnerReference) []metav1.OwnerReference {
 	if len(in) == 0 {
 		return nil
 	}
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	slot := &s.owners[maphash.Comparable(s.seed, in[0].UID)%shareSlots]
-	if !slices.EqualFunc(*slot, in, sameOwner) {
-		*slot = copyOwners(in)
-	}
-	return *slot
+	return s.owners.share(maphash.Comparable(s.seed, in[0].UID), in, sameOwners, copyOwners)
 }
 
 func copyOwners(in []metav1.OwnerReference) []metav1.OwnerReference {
-	out := make([]metav1.OwnerReference, len(in))
-	for i, o := range in {
-		out[i] = metav1.OwnerReference{
-			APIVersion: canonical(o.APIVersion), Kind: canonical(o.Kind), Name: canonical(o.Name), UID: canonical(o.UID),
-			Controller: o.Controller, BlockOwnerDeletion: o.BlockOwnerDeletion,
-		}
+	out := slices.Clone(in)
+	for i := range out {
+		o := &out[i]
+		o.APIVersion, o.Kind, o.Name, o.UID = canonical(o.APIVersion), canonical(o.Kind), canonical(o.Name), canonical(o.UID)
 	}
 	return out
 }
@@ -88,22 +85,13 @@ func (s *shared) tolerationsOf(in []corev1.Toleration) []corev1.Toleration {
 	if len(in) == 0 {
 		return nil
 	}
-	var sum uint64
+	var hash uint64
 	for _, t := range in {
-		seconds := t.TolerationSeconds
-		t.TolerationSeconds = nil // a pointer is not its value
-		sum = sum*31 + maphash.Comparable(s.seed, t)
-		if seconds != nil {
-			sum += uint64(*seconds)
-		}
+		hash = hash*31 + uint64(ptr.Deref(t.TolerationSeconds, -1))
+		t.TolerationSeconds = nil // hashed by value above
+		hash = hash*31 + maphash.Comparable(s.seed, t)
 	}
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	slot := &s.tolerations[sum%shareSlots]
-	if !SameTolerations(*slot, in) {
-		*slot = copyTolerations(in)
-	}
-	return *slot
+	return s.tolerations.share(hash, in, SameTolerations, copyTolerations)
 }
 
 func copyTolerations(in []corev1.Toleration) []corev1.Toleration {
@@ -116,16 +104,18 @@ func copyTolerations(in []corev1.Toleration) []corev1.Toleration {
 	return out
 }
 
-func sameOwner(a, b metav1.OwnerReference) bool {
-	return a.UID == b.UID && a.Name == b.Name && a.Kind == b.Kind && a.APIVersion == b.APIVersion &&
-		ptr.Equal(a.Controller, b.Controller) && ptr.Equal(a.BlockOwnerDeletion, b.BlockOwnerDeletion)
+func sameOwners(a, b []metav1.OwnerReference) bool {
+	return slices.EqualFunc(a, b, func(a, b metav1.OwnerReference) bool {
+		return a.UID == b.UID && a.Name == b.Name && a.Kind == b.Kind && a.APIVersion == b.APIVersion &&
+			ptr.Equal(a.Controller, b.Controller) && ptr.Equal(a.BlockOwnerDeletion, b.BlockOwnerDeletion)
+	})
 }
 
-// SameTolerations reports whether two pods tolerate the same, written in the same order.
-func SameTolerations(a, b []corev1.Toleration) bool { return slices.EqualFunc(a, b, sameToleration) }
-
-func sameToleration(a, b corev1.Toleration) bool {
-	seconds := ptr.Equal(a.TolerationSeconds, b.TolerationSeconds)
-	a.TolerationSeconds, b.TolerationSeconds = nil, nil
-	return seconds && a == b
+// SameTolerations reports whether two lists hold equal tolerations in the same order.
+func SameTolerations(a, b []corev1.Toleration) bool {
+	return slices.EqualFunc(a, b, func(a, b corev1.Toleration) bool {
+		seconds := ptr.Equal(a.TolerationSeconds, b.TolerationSeconds)
+		a.TolerationSeconds, b.TolerationSeconds = nil, nil
+		return seconds && a == b
+	})
 }

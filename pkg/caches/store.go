@@ -15,31 +15,31 @@ import (
 	"minikcm/pkg/freshness"
 )
 
-// Store is the cache of one type. What it returns is shared and must not be changed.
+// Store is the cache of one type. Returned objects are shared and must not be changed.
 type Store[T metav1.Object] struct {
 	caches   *Caches
 	informer cache.SharedIndexInformer
-	typ      int // index into caches.types
+	typ      int
 	handlers *fanOut[T]
 	expected *highest
 }
 
-// fanOut tells several handlers from one goroutine. client-go would give each two of its own, and a thousand nodes that renew their Leases
-// wake them a hundred times a second.
+// fanOut calls several handlers from one goroutine. client-go would give each handler two goroutines, and
+// the Leases of a thousand nodes would wake them a hundred times per second.
 type fanOut[T metav1.Object] []Handler[T]
 
-// Handler is told of changes, one at a time and in order for each object. It must not block: the stream waits for it. A nil
-// function is not called.
+// Handler receives changes, one at a time and in order for each object. It must not block, because the
+// watch waits for it. All functions are optional.
 type Handler[T metav1.Object] struct {
 	Add    func(obj T)
 	Update func(old, new T)
-	// Delete gets the last state that was seen, which is not the object's last state if events were missed.
+	// Delete gets the last known state, which is not the final state if events were missed.
 	Delete func(obj T)
-	// Missed is called instead of Delete if no event told of the deletion, and the object was only missing from a list. Nil: Delete is.
+	// Missed is called instead of Delete if a list showed the deletion and no event did. It defaults to
+	// Delete.
 	Missed func(obj T)
 }
 
-// deleted is whom to tell of an object that is no more.
 func (h Handler[T]) deleted(missed bool) func(T) {
 	if missed && h.Missed != nil {
 		return h.Missed
@@ -47,7 +47,7 @@ func (h Handler[T]) deleted(missed bool) func(T) {
 	return h.Delete
 }
 
-// Handle registers a handler. It must be called before Start. Handlers of one type are told one after the other, in the order of their
+// Handle registers a handler. Call it before Start. Handlers of one type are called in the order of
 // registration.
 func (s Store[T]) Handle(h Handler[T]) error {
 	if s.caches.started {
@@ -57,7 +57,6 @@ func (s Store[T]) Handle(h Handler[T]) error {
 	return s.register()
 }
 
-// register has the informer tell the handlers.
 func (s Store[T]) register() error {
 	t := &s.caches.types[s.typ]
 	if t.handled != nil {
@@ -71,7 +70,7 @@ func (s Store[T]) register() error {
 	return nil
 }
 
-// observe registers a handler of objects of whatever type.
+// observe registers a handler for objects of any type.
 func (s Store[T]) observe(o Observer) error {
 	if err := s.register(); err != nil {
 		return err
@@ -110,7 +109,7 @@ func (f *fanOut[T]) events(of *Caches) cache.ResourceEventHandler {
 		DeleteFunc: func(obj any) {
 			gone, missed, ok := lastKnown[T](obj)
 			if !ok {
-				// Not through utilruntime, which may sleep: the watch stream waits for us.
+				// Not utilruntime.HandleError, which may sleep: handlers must not delay the watch.
 				of.log.Error(nil, "Delete event carries an unexpected type", "type", fmt.Sprintf("%T", obj))
 				return
 			}
@@ -123,7 +122,7 @@ func (f *fanOut[T]) events(of *Caches) cache.ResourceEventHandler {
 	}
 }
 
-// lastKnown unwraps what a delete event carries: the object or, if the event itself was missed, a tombstone around the last one that was seen.
+// lastKnown returns the object of a delete event. If the event was missed, the object is in a tombstone.
 func lastKnown[T metav1.Object](obj any) (last T, missed, ok bool) {
 	if tombstone, wrapped := obj.(cache.DeletedFinalStateUnknown); wrapped {
 		obj, missed = tombstone.Obj, true
@@ -132,7 +131,7 @@ func lastKnown[T metav1.Object](obj any) (last T, missed, ok bool) {
 	return last, missed, ok
 }
 
-// Get returns the object of a name, and whether there is one. Cluster-scoped types have an empty namespace.
+// Get returns the object with a name. Cluster-scoped types have an empty namespace.
 func (s Store[T]) Get(name cache.ObjectName) (T, bool) {
 	obj, ok, err := s.informer.GetIndexer().GetByKey(name.String())
 	if err != nil || !ok {
@@ -142,10 +141,15 @@ func (s Store[T]) Get(name cache.ObjectName) (T, bool) {
 	return obj.(T), true
 }
 
-// List returns every object, in no order.
+// List returns all objects, in any order.
 func (s Store[T]) List() []T { return typed[T](s.informer.GetIndexer().List()) }
 
-// Names returns the name of every object, in no order.
+// InNamespace returns the objects of a namespace.
+func (s Store[T]) InNamespace(namespace string) []T {
+	return s.byIndex(cache.NamespaceIndex, namespace)
+}
+
+// Names returns the names of all objects, in any order.
 func (s Store[T]) Names() []cache.ObjectName {
 	objects := s.informer.GetIndexer().List()
 	names := make([]cache.ObjectName, len(objects))
@@ -155,27 +159,28 @@ func (s Store[T]) Names() []cache.ObjectName {
 	return names
 }
 
-// Resource names the type.
+// Resource returns the type.
 func (s Store[T]) Resource() schema.GroupResource {
 	return s.caches.types[s.typ].Resource.GroupResource()
 }
 
-// Version is the resource version that the contents have reached: every object is at least as new. It is empty before the first
-// list, and comparable only with versions of the same resource.
+// Version returns the resourceVersion that the cache has reached: every object is at least as new. It is
+// empty before the first list, and comparable only within the type.
 func (s Store[T]) Version() string { return s.informer.GetIndexer().LastStoreSyncResourceVersion() }
 
-// Expect notes that an object of this type had a version, because this process has just written or read it: a watch that works shows it,
-// or a newer one, at once. What is not a version is ignored.
+// Expect records that this process has written or read an object at a version. A working watch shows the
+// version soon. Strings that are no versions are ignored.
 func (s Store[T]) Expect(version string) { s.expected.raise(version) }
 
-// Confirm returns nil once the contents are known to be no older than this call; see [freshness.Watched.Confirm].
+// Confirm returns nil once the cache is known to be no older than the call; see
+// [freshness.Watched.Confirm].
 func (s Store[T]) Confirm(ctx context.Context, client metadata.Interface, clk clock.Clock) error {
 	return s.caches.types[s.typ].Confirm(ctx, client, clk)
 }
 
 func (s Store[T]) byIndex(index, value string) []T {
 	objects, err := s.informer.GetIndexer().ByIndex(index, value)
-	if err != nil { // only an index that was never added
+	if err != nil { // the index does not exist
 		return nil
 	}
 	return typed[T](objects)

@@ -16,21 +16,25 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// hashLabel tells the templates of one Deployment apart. It is no part of what the template says.
+// hashLabel is no part of the template that a user writes.
 const hashLabel = appsv1.DefaultDeploymentUniqueLabelKey
 
-// digestMark begins the UID of a template of which only the digest is kept. A template from the API server has containers, and so cannot be taken for one.
+// digestMark is the prefix of the UID of a template that was replaced by its digest. Templates of the API
+// server have containers, so none is taken for a digest.
 const digestMark = "digest of the template:"
 
-// TemplateDigest is the same for two templates exactly if apimachinery's equality.Semantic finds them equal without the label pod-template-hash: nil is
-// empty, quantities and times count by value. It is 32 bytes long and changes nothing in the template, the cached texts of quantities included.
+// TemplateDigest returns 32 bytes that are equal for two templates exactly if apimachinery's
+// equality.Semantic finds the templates equal without the label pod-template-hash: nil is empty, and
+// quantities and times count by value. It changes nothing in the template, not even the cached text of
+// quantities.
 func TemplateDigest(t *corev1.PodTemplateSpec) string {
 	sum := digester{sha256.New()}
 	sum.value(reflect.ValueOf(WithoutHash(t)))
 	return string(sum.Sum(nil))
 }
 
-// KeptDigest returns the [TemplateDigest] of a cached ReplicaSet that has no template because it asks for no pods; ok is false if it has its template.
+// KeptDigest returns the [TemplateDigest] of a cached ReplicaSet without template. ok is false if the
+// template is there.
 func KeptDigest(rs *appsv1.ReplicaSet) (digest string, ok bool) {
 	if len(rs.Spec.Template.Spec.Containers) > 0 {
 		return "", false
@@ -38,7 +42,7 @@ func KeptDigest(rs *appsv1.ReplicaSet) (digest string, ok bool) {
 	return strings.CutPrefix(string(rs.Spec.Template.UID), digestMark)
 }
 
-// WithoutHash returns a template without the label pod-template-hash. It shares all but the labels with the one that it is given.
+// WithoutHash returns a template without the label pod-template-hash. It shares memory with the argument.
 func WithoutHash(t *corev1.PodTemplateSpec) corev1.PodTemplateSpec {
 	out := *t
 	if _, ok := t.Labels[hashLabel]; ok {
@@ -48,7 +52,7 @@ func WithoutHash(t *corev1.PodTemplateSpec) corev1.PodTemplateSpec {
 	return out
 }
 
-// digester writes values so that what was written tells them apart: types are known, so every value needs to tell only where it ends.
+// digester writes values unambiguously. Types are known, so every value only has to show its end.
 type digester struct{ hash.Hash }
 
 func (d digester) value(v reflect.Value) {
@@ -85,7 +89,7 @@ func (d digester) value(v reflect.Value) {
 		}
 	case reflect.Map:
 		d.number(uint64(v.Len()))
-		keys := v.MapKeys() // of strings, as in all of the API
+		keys := v.MapKeys() // API maps have string keys
 		slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
 		for _, key := range keys {
 			d.value(key)
@@ -104,11 +108,11 @@ func (d digester) value(v reflect.Value) {
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		d.number(v.Uint())
 	default:
-		d.text(fmt.Sprint(v.Interface())) // no such type is in a template
+		d.text(fmt.Sprint(v.Interface())) // templates hold no other kinds
 	}
 }
 
-// quantity writes a number without the zeros that may stand at its end.
+// quantity writes a number without trailing zeros.
 func (d digester) quantity(q resource.Quantity) {
 	q = q.DeepCopy()
 	number := q.AsDec()

@@ -22,25 +22,29 @@ import (
 	"minikcm/pkg/freshness"
 )
 
-// Options say how a type is watched. The zero value is for a type of Kubernetes' own, in all namespaces, kept whole.
+// Options configures the watch of a type. The zero value is for a Kubernetes type, in all namespaces,
+// without trimming.
 type Options struct {
-	// Namespace is the only one that is watched; empty for all and for cluster-scoped types. An Informer has to keep to it by itself.
+	// Namespace limits the watch to one namespace. It is empty for all namespaces and for cluster-scoped
+	// types. Informer has to respect it.
 	Namespace string
-	// Trim drops what nobody reads from an object on its way into the cache, and may return another type, that of the store. It may modify its argument, and
-	// must be idempotent: client-go passes the objects of a streaming list through it twice. Nil keeps everything.
+	// Trim drops unused fields before an object enters the cache, and may return another type, that of the
+	// store. It may modify its argument, and must be idempotent: client-go passes the objects of a
+	// streaming list twice. Optional.
 	Trim cache.TransformFunc
-	// Indexers are kept up to date besides the one by namespace. If a name is taken, the index that has it stays: functions cannot be compared.
+	// Indexers are maintained beside the index by namespace. An existing index of the same name stays,
+	// because functions cannot be compared.
 	Indexers cache.Indexers
-	// Scheme knows a type that is not Kubernetes' own, and its list; nil for those that are.
+	// Scheme holds a type that is not from Kubernetes, and its list. Optional.
 	Scheme *runtime.Scheme
-	// Informer takes the informer from the factory, such as factory.Core().V1().Pods().Informer(); nil: it is made for T. A type that Trim
-	// turns into another needs it.
+	// Informer returns the informer from the factory, such as factory.Core().V1().Pods().Informer(). By
+	// default an informer is made for T. A type that Trim converts needs it.
 	Informer func(informers.SharedInformerFactory) cache.SharedIndexInformer
 }
 
-// Watch puts a type under watch and returns its store. It must come before Start, like everything that shapes an informer. Whoever asks for
-// a type again gets the same store, with the indexers that it lacked, and the trim if it had none. If only one namespace of a type is watched, it is an
-// error to ask for another one, or for all.
+// Watch starts to watch a type when Start is called, and returns its store. Another call for the type
+// returns the same store, adds missing indexers, and sets a missing trim. It is an error to request another
+// namespace than the watched one.
 func Watch[T metav1.Object](c *Caches, gvr schema.GroupVersionResource, o Options) (Store[T], error) {
 	if known, ok := c.stores[gvr]; ok {
 		store, ok := known.(Store[T])
@@ -64,7 +68,6 @@ func Watch[T metav1.Object](c *Caches, gvr schema.GroupVersionResource, o Option
 	return s, s.extend(o)
 }
 
-// extend adds what options ask for and the informer does not have yet.
 func (s Store[T]) extend(o Options) error {
 	t := &s.caches.types[s.typ]
 	if t.Namespace != metav1.NamespaceAll && t.Namespace != o.Namespace {
@@ -88,12 +91,11 @@ func (s Store[T]) extend(o Options) error {
 	return nil
 }
 
-// informerFor makes the informer of a type, in the factory.
 func informerFor[T metav1.Object](c *Caches, gvr schema.GroupVersionResource, o Options) (cache.SharedIndexInformer, error) {
 	if o.Informer != nil {
 		return o.Informer(c.factory), nil
 	}
-	object, ok := reflect.New(reflect.TypeFor[T]().Elem()).Interface().(runtime.Object) // T is a pointer
+	object, ok := reflect.New(reflect.TypeFor[T]().Elem()).Interface().(runtime.Object)
 	if !ok {
 		return nil, fmt.Errorf("%v is not what the API server has", reflect.TypeFor[T]())
 	}
