@@ -12,21 +12,22 @@ import (
 	"minikcm/internal/timing"
 )
 
-// baselineRetry is how long to wait before the API server is asked again.
+// baselineRetry is the delay between attempts.
 const baselineRetry = time.Second
 
-// Baseline holds the resource versions that some types had when the API server was asked for them in this term. Only this process has led since, so
-// caches that have reached the baseline show every write of earlier leaders, and a first write of the term may be decided on them without a live
-// read. The zero value is an unknown baseline. Reset and Read are for the controller's Run; ReachedBy is safe to call from any goroutine.
+// Baseline holds the resourceVersions of some types at the start of a term. Only this process has led
+// since, so caches that have reached the baseline show every write of earlier leaders. The zero value is an
+// unknown baseline. Reset and Read are for Run of the controller; ReachedBy may be called from any
+// goroutine.
 type Baseline struct {
-	versions atomic.Pointer[Versions] // nil: not known
+	versions atomic.Pointer[Versions] // nil if unknown
 }
 
-// Reset forgets the baseline, as a new term must.
+// Reset forgets the baseline. A new term calls it.
 func (b *Baseline) Reset() { b.versions.Store(nil) }
 
-// ReachedBy reports whether caches at these versions have reached the baseline. While it is not known, or if versions cannot be compared, they
-// have not.
+// ReachedBy reports whether caches at these versions have reached the baseline. It returns false if the
+// baseline is unknown or versions cannot be compared.
 func (b *Baseline) ReachedBy(at Versions) bool {
 	known := b.versions.Load()
 	if known == nil {
@@ -40,7 +41,7 @@ func (b *Baseline) ReachedBy(at Versions) bool {
 	return true
 }
 
-// Read asks for the baseline until ask succeeds or ctx, that of the term, has ended.
+// Read calls latest until it succeeds or the term ends.
 func (b *Baseline) Read(ctx context.Context, clk clock.WithTicker, ask func(context.Context) (Versions, error)) {
 	for {
 		versions, err := ask(ctx)

@@ -5,18 +5,20 @@ import (
 	"time"
 )
 
-// Create is the creation of an object under a name, in one attempt or several.
+// Create is the creation of an object under one name, in one or more attempts.
 type Create struct {
 	Name    string
-	Unknown bool      // an attempt was not answered, so the object may exist or come to exist
-	Until   time.Time // by then it exists or never will; zero: an attempt is under way. For metrics: whether to repeat it does not depend on this
+	Unknown bool      // an attempt has an unknown outcome, so the object may exist
+	Until   time.Time // time at which the outcome is final; zero while a request is in flight
 }
 
-// Creates are the creates for one owner that are neither known to have succeeded nor to have failed for good. One whose answer was lost is repeated
-// under the same name, so that all its attempts make at most one object. They belong to the sync of the owner, and are not safe for concurrent use.
+// Creates holds the creates for one owner that are neither known to have succeeded nor to have failed for
+// good. A create with unknown outcome is repeated under the same name, so all its attempts create at most
+// one object. Creates belong to the sync of the owner and are not safe for concurrent use.
 type Creates []Create
 
-// Choose returns n names to create objects under: first those of earlier creates, unanswered ones before rejected ones, then new ones from draw that are not taken.
+// Choose returns n names: first names of earlier creates, unknown outcomes before rejected ones, then new
+// names from draw that are not taken.
 func (c Creates) Choose(n int, draw func() string, taken func(name string) bool) []string {
 	rank := map[bool]int{true: 0, false: 1}
 	slices.SortStableFunc(c, func(a, b Create) int { return rank[a.Unknown] - rank[b.Unknown] })
@@ -32,8 +34,8 @@ func (c Creates) Choose(n int, draw func() string, taken func(name string) bool)
 	return names
 }
 
-// Begin notes that a create is about to be sent under a name, and returns what was known of that name before. Until Keep or End says
-// otherwise, the create counts as not answered.
+// Start records that a create is about to be sent, and returns the earlier state of the name. Until Retry
+// or Done the outcome is unknown.
 func (c *Creates) Start(name string) Create {
 	i := c.index(name)
 	if i < 0 {
@@ -45,22 +47,22 @@ func (c *Creates) Start(name string) Create {
 	return begun
 }
 
-// Keep says how an attempt stands that is to be repeated.
+// Retry records the state of an attempt that is to be repeated.
 func (c *Creates) Retry(a Create) {
 	if i := c.index(a.Name); i >= 0 {
 		(*c)[i] = a
 	}
 }
 
-// End drops an attempt: its object was made, or the name is another's.
+// Done forgets a create: the object was created, or the name belongs to another owner.
 func (c *Creates) Done(name string) {
 	if i := c.index(name); i >= 0 {
 		*c = slices.Delete(*c, i, i+1)
 	}
 }
 
-// Resolve ends the attempts whose name has an object, and returns how many that were not answered have made it. find tells whether there is an
-// object of that name, and whether it is the owner's.
+// Resolve forgets creates whose name has an object, and returns the number of unknown outcomes that
+// succeeded. find reports whether an object of a name exists and belongs to the owner.
 func (c *Creates) Resolve(find func(name string) (found, ours bool)) (made int) {
 	*c = slices.DeleteFunc(*c, func(a Create) bool {
 		found, ours := find(a.Name)
@@ -72,7 +74,7 @@ func (c *Creates) Resolve(find func(name string) (found, ours bool)) (made int) 
 	return made
 }
 
-// LookUp calls get for the name of each create, and returns a function that finds the objects that get has returned.
+// LookUp calls get for the name of each create, and returns a function that finds the objects.
 func LookUp[T any](c Creates, get func(name string) (T, bool)) func(name string) (T, bool) {
 	objects := make(map[string]T)
 	for _, a := range c {
@@ -86,7 +88,7 @@ func LookUp[T any](c Creates, get func(name string) (T, bool)) func(name string)
 	}
 }
 
-// Unanswered returns, for each attempt that was not answered, by when its object exists or never will.
+// Unanswered returns the times at which unknown outcomes are final.
 func (c *Creates) Unanswered() []time.Time {
 	var until []time.Time
 	for _, a := range *c {

@@ -5,20 +5,21 @@ import (
 	"time"
 )
 
-// manyKeys are so many that their memory is given up when none of them waits any more: neither a map nor a slice becomes smaller by itself.
+// manyKeys is the number of keys from which the memory of an empty queue is released. Maps and slices do
+// not shrink.
 const manyKeys = 1000
 
-// byDeadline is the storage of a workqueue that hands out the key with the earliest deadline first, and of equal ones the one that
-// was pushed first. A key that is added again while it waits moves forward if it is due earlier by then, and never back. The workqueue calls it
-// under its lock; so does a scheduler, for keys that stand aside.
+// byDeadline is the storage of a workqueue that returns the key with the earliest deadline, and equal
+// deadlines in order of arrival. A key that is added again may move forward, never back. The workqueue
+// calls it under its lock, and so does the scheduler for keys held aside.
 type byDeadline[K comparable] struct {
 	due    func(K) time.Time
 	pushed uint64
 	heap   deadlineHeap[K]
-	latest map[K]waiting[K] // of each key that waits; what else is in the heap of it has been overtaken
+	latest map[K]waiting[K] // latest entry of each waiting key; other entries in the heap are outdated
 }
 
-// Touch is called for a key that is added while it waits.
+// Touch is called for a waiting key that is added again.
 func (q *byDeadline[K]) Touch(key K) {
 	if q.due(key).Before(q.latest[key].due) {
 		q.Push(key)
@@ -35,7 +36,6 @@ func (q *byDeadline[K]) Push(key K) {
 	heap.Push(&q.heap, w)
 }
 
-// add pushes a key, or moves it forward if it waits.
 func (q *byDeadline[K]) add(key K) {
 	if _, waits := q.latest[key]; waits {
 		q.Touch(key)
@@ -65,7 +65,6 @@ type waiting[K comparable] struct {
 	seq uint64
 }
 
-// deadlineHeap is a heap.Interface.
 type deadlineHeap[K comparable] []waiting[K]
 
 func (h deadlineHeap[K]) Len() int      { return len(h) }
@@ -83,7 +82,7 @@ func (h *deadlineHeap[K]) Push(x any) { *h = append(*h, x.(waiting[K])) }
 func (h *deadlineHeap[K]) Pop() any {
 	last := len(*h) - 1
 	w := (*h)[last]
-	(*h)[last] = waiting[K]{} // the array must not keep the key
+	(*h)[last] = waiting[K]{} // release the key
 	*h = (*h)[:last]
 	return w
 }

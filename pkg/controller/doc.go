@@ -1,24 +1,15 @@
-// Package controller is what every controller is built on: how the manager knows it ([Registration], with its flags, gates and rights), what it
-// is given ([Base]), and the one loop that it runs its keys through ([Loop]): a queue without duplicates, a number of workers,
-// back-off for keys that failed, and containment of keys that panic. All failing keys of a loop share two token buckets, for their first retries and for
-// later ones. When a failing key succeeds, the next one needs no token: recovery is as fast as the requests are.
+// Package controller is the framework of every controller.
 //
-// Slow is not stuck. A sync that waits, as a rule for the API server, gives its worker to another key, and keys of one slow namespace do not
-// hold up those of others ([Loop.GroupBy]). The loop is healthy as long as every sync sends requests or gets answers.
+// A package declares its controller in a [Registration]: name, flags, feature gates, permissions and a constructor. The manager
+// passes the dependencies in a [Base].
 //
-// A Loop outlives terms, its queue does not. Outside [Loop.Run] there is no queue and [Loop.Add] drops its key, so
-// event handlers may stay registered for the life of the process: a standby's handlers cost nothing and leave nothing
-// behind. A term starts by creating the queue first and enqueuing every key second, so an event that falls between the two
-// is queued twice at worst and lost never.
+// A [Loop] calls a [Reconcile] function for the keys of a queue: with workers, retries with back-off, shares for namespaces, and
+// containment of panics. Only the loop calls the queue; see [Result]. A Loop outlives terms, its queue does not: outside of
+// Loop.Run, Loop.Add drops keys, so event handlers stay registered on a standby.
 //
-// Stopping is gentle here and hard elsewhere. When the context of Run ends, workers take no more keys, and the syncs that
-// are running keep a live context until LoopConfig.Drain has passed; long ones ask [Draining] and stop half-way. Whoever must
-// end requests at once, because the lease is gone, does so at the transport.
+// A sync that waits for the API server is slow, not stuck: it gives its worker to another key. At the end of a term running syncs
+// may finish within LoopConfig.Drain; long ones check [Draining]. The fence cancels requests after a lost lease.
 //
-// A reconcile function answers with return values; only the loop touches the queue. See [Result] for what the answers mean.
-//
-// A controller that creates objects, or that must not act twice, needs to know what its caches may not show yet. [ConsistencyBarrier] records what the
-// controller wrote for a key, [Baseline] the versions at the start of the term, and [Creates] the names of creates with unknown outcome.
-// [Loader.LoadConsistent] is the common head of their reconciles, and [KeyStates] holds the state of each key.
-// [Metrics] creates a metric in one line and registers it.
+// Caches lag behind writes. [Loader.LoadConsistent] decides on objects that show all writes of this process and of earlier leaders.
+// [Creates] repeats creates with unknown outcome under their names. [KeyStates] holds state per key, [Metrics] declares metrics.
 package controller

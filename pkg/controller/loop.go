@@ -17,35 +17,36 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Back-off of a key that failed: doubled from the first to the last with every failure in a row.
+// Back-off of a failed key, doubled with every failure in a row.
 const (
-	defaultMinBackoff = 5 * time.Millisecond // client-go's default controller rate limiter
-	defaultMaxBackoff = time.Minute          // client-go's is 1000 s, which outlasts every outage it waits for
+	defaultMinBackoff = 5 * time.Millisecond // client-go's default
+	defaultMaxBackoff = time.Minute          // client-go's 1000 s outlast every outage
 )
 
-// LoopConfig says how a loop works. Workers must be at least 1.
+// LoopConfig configures a loop. Workers must be at least 1.
 type LoopConfig struct {
-	Controller string        // canonical controller name, for logs and metrics
-	Queue      string        // queue name: the name label of the workqueue metrics
-	Workers    int           // syncs that run at once, slow ones apart; never two of one key
-	Patience   time.Duration // a sync that runs for longer is slow: its worker goes on with another key; 0: one second
-	MinBackoff time.Duration // 0: 5 ms
-	MaxBackoff time.Duration // 0: one minute
-	Drain      time.Duration // how long running syncs may go on after Run's context ended; 0: until they return
+	Controller string        // canonical name of the controller, for logs and metrics
+	Queue      string        // name label of the workqueue metrics
+	Workers    int           // concurrent syncs, slow ones excluded; never two of one key
+	Patience   time.Duration // a sync that takes longer is slow and gives its worker to another key; default 1 s
+	MinBackoff time.Duration // default 5 ms
+	MaxBackoff time.Duration // default 1 min
+	Drain      time.Duration // time of running syncs after the end of a term; 0 means no limit
 	Clock      clock.WithTicker
 }
 
-// Result of a sync.
+// Result is the result of a sync.
 type Result struct {
-	// After asks for another sync of the key; zero leaves that to the next event. An earlier request for the same key wins,
-	// and an event in between does not cancel it. Beside an error, After bounds the back-off of the key.
+	// RequeueAfter requests another sync of the key. Zero leaves that to the next event. The earliest
+	// request for a key wins, and an event in between does not cancel the request. Beside an error,
+	// RequeueAfter limits the back-off.
 	RequeueAfter time.Duration
 }
 
-// AtOnce asks for another sync without delay: zero would ask for none.
+// Immediately is a RequeueAfter without delay. Zero would request no sync.
 const Immediately = time.Nanosecond
 
-// Soonest is the shortest of the times to wait; those that are not positive ask for nothing. 0: none does.
+// MinPositive returns the smallest positive duration, or 0 if no duration is positive.
 func MinPositive(waits ...time.Duration) (least time.Duration) {
 	for _, d := range waits {
 		if d > 0 && (least == 0 || d < least) {
@@ -55,23 +56,24 @@ func MinPositive(waits ...time.Duration) (least time.Duration) {
 	return least
 }
 
-// Reconcile brings one key a step closer to its spec. After an error the key is retried with back-off. A conflict and context.Canceled are no failures:
-// they are not logged, and their retries take no tokens.
+// Reconcile changes the cluster towards the spec of one key. After an error the key is retried with back-
+// off. A conflict and context.Canceled are no failures: they are not logged, and their retries take no
+// tokens.
 type Reconcile[K comparable] func(ctx context.Context, key K) (Result, error)
 
-// Loop runs Reconcile for the keys it is given. Add, AddAfter and Healthy may be called at any time from any goroutine.
+// Loop calls Reconcile for keys. Add, AddAfter and Healthy may be called at any time from any goroutine.
 type Loop[K comparable] struct {
 	cfg       LoopConfig
 	reconcile Reconcile[K]
-	due       func(K) time.Time // nil: keys are served in the order in which they came
-	group     func(K) string    // nil: keys belong to no group
+	due       func(K) time.Time // optional; see NewLoopByDeadline
+	group     func(K) string    // optional; see GroupBy
 	metrics   *metrics
 	scheduler *scheduler[K]
 	failures  failureLog
 	queue     atomic.Pointer[termQueue[K]] // nil outside a term
 }
 
-// NewLoop returns a loop that is not running. Its metrics are registered with reg under the queue's name.
+// NewLoop returns a loop and registers its metrics under the name of the queue.
 func NewLoop[K comparable](cfg LoopConfig, reg prometheus.Registerer, reconcile Reconcile[K]) *Loop[K] {
 	if cfg.MinBackoff == 0 {
 		cfg.MinBackoff = defaultMinBackoff
@@ -80,60 +82,61 @@ func NewLoop[K comparable](cfg LoopConfig, reg prometheus.Registerer, reconcile 
 		cfg.MaxBackoff = defaultMaxBackoff
 	}
 	if cfg.Patience == 0 {
-		cfg.Patience = defaultPatience
+		cfg.Patience = defaultSlowAfter
 	}
 	metrics := newMetrics(reg, cfg.Controller, cfg.Queue)
 	if _, ours := reg.(QueueMetrics); !ours {
-		cfg.Queue = "" // what has no name has no metrics
+		cfg.Queue = "" // queues without a name have no metrics
 	}
 	return &Loop[K]{
 		cfg: cfg, reconcile: reconcile, metrics: metrics, scheduler: newScheduler[K](cfg.Workers, cfg.Patience),
 	}
 }
 
-// NewLoopByDeadline is like NewLoop for a loop that serves the waiting key with the earliest deadline first; a zero time is before all
-// others, and equal ones are served in the order in which they came. due is asked each time a key is added, must not call
-// the loop, and is called only during a term.
+// NewLoopByDeadline is like NewLoop for a loop that serves the key with the earliest deadline first. The
+// zero time comes first, and equal deadlines are served in the order of arrival. due is called for each
+// added key during a term, and must not call the loop.
 func NewLoopByDeadline[K comparable](cfg LoopConfig, reg prometheus.Registerer, due func(K) time.Time, reconcile Reconcile[K]) *Loop[K] {
 	l := NewLoop(cfg, reg, reconcile)
 	l.due, l.scheduler.due = due, due
 	return l
 }
 
-// GroupBy makes the keys of one group, as a rule of one namespace, share: however slow their syncs are, those of other groups go on. Keys whose group
-// is empty share with nobody. It must be called before the first term, and returns the loop.
+// GroupBy makes the keys of a group share the slow syncs, as a rule the keys of a namespace: slow syncs of
+// one group do not delay other groups. Keys with an empty group share with no other key. Call it before the
+// first term.
 func (l *Loop[K]) GroupBy(group func(K) string) *Loop[K] {
 	l.group = group
 	return l
 }
 
-// Add queues a key. Outside a term it does nothing.
+// Add queues a key. Outside of a term it drops the key.
 func (l *Loop[K]) Add(key K) {
 	if q := l.queue.Load(); q != nil {
 		q.Add(key)
 	}
 }
 
-// AddAfter queues a key once d has passed, or at once if d is not positive. Outside a term it does nothing.
+// AddAfter queues a key after d, or now if d is not positive. Outside of a term it drops the key.
 func (l *Loop[K]) AddAfter(key K, d time.Duration) {
 	if q := l.queue.Load(); q != nil {
 		q.AddAfter(key, d)
 	}
 }
 
-// Run works for one term: it queues every key that all names, then blocks until ctx has ended and every sync has returned.
-// It must not be called again before it has returned.
-func (l *Loop[K]) Run(ctx context.Context, all func() []K) { l.serve(ctx, l.begin(all)) }
+// Run works for one term: it queues every key that all returns, and blocks until ctx is done and every sync
+// has returned. Terms must not overlap.
+func (l *Loop[K]) Run(ctx context.Context, all func() []K) { l.runTerm(ctx, l.startQueue(all)) }
 
-// Start is Run in a goroutine of the group, for a loop that other loops fill: once it returns, no key they add is lost. A nil all names
-// none. The caller waits for the group before the next term.
+// Start calls Run in a goroutine of the group, for a loop that other loops fill: keys added after Start
+// returns are not lost. The caller waits for the group before the next term. all may be nil.
 func (l *Loop[K]) Start(ctx context.Context, in *sync.WaitGroup, all func() []K) {
-	q := l.begin(all)
-	in.Go(func() { l.serve(ctx, q) })
+	q := l.startQueue(all)
+	in.Go(func() { l.runTerm(ctx, q) })
 }
 
-// begin makes the queue first and asks for the keys second, so that no event falls between the two.
-func (l *Loop[K]) begin(all func() []K) *termQueue[K] {
+// begin creates the queue before it reads the keys, so that no event is lost in between.
+func (l *Loop[K]) startQueue(all func() []K) *termQueue[K] {
 	q := l.newQueue()
 	l.queue.Store(q)
 	if all != nil {
@@ -144,11 +147,11 @@ func (l *Loop[K]) begin(all func() []K) *termQueue[K] {
 	return q
 }
 
-func (l *Loop[K]) serve(ctx context.Context, q *termQueue[K]) {
+func (l *Loop[K]) runTerm(ctx context.Context, q *termQueue[K]) {
 	work, cancel := context.WithCancel(context.WithValue(context.WithoutCancel(ctx), termKey{}, ctx.Done()))
 	defer cancel()
 	var syncs sync.WaitGroup
-	syncs.Go(func() { l.dispatch(ctx, work, q, &syncs) })
+	syncs.Go(func() { l.startSyncs(ctx, work, q, &syncs) })
 	syncs.Go(func() {
 		q.serveLine(ctx, l.cfg.Clock, q.untried, q.tries, q.passed)
 	})
@@ -171,14 +174,13 @@ func (l *Loop[K]) serve(ctx context.Context, q *termQueue[K]) {
 		go l.cancelOverdue(joined, cancel)
 	}
 	syncs.Wait()
-	l.scheduler.disband()
-	for key, shutdown := q.Get(); !shutdown; key, shutdown = q.Get() { // what is left there counts in the gauge of its depth
+	l.scheduler.reset()
+	for key, shutdown := q.Get(); !shutdown; key, shutdown = q.Get() { // remaining keys would count in the depth metric
 		q.Done(key)
 	}
 }
 
-// dispatch starts a sync for one key after the other until the term ends.
-func (l *Loop[K]) dispatch(term, work context.Context, q *termQueue[K], syncs *sync.WaitGroup) {
+func (l *Loop[K]) startSyncs(term, work context.Context, q *termQueue[K], syncs *sync.WaitGroup) {
 	for l.awaitVacancy(term) {
 		key, shutdown := q.Get()
 		if shutdown {
@@ -193,23 +195,23 @@ func (l *Loop[K]) dispatch(term, work context.Context, q *termQueue[K], syncs *s
 			group = l.group(key)
 		}
 		var r *run
-		if term.Err() == nil { // the queue still hands out what it held when it was shut down
-			r = l.scheduler.begin(key, group, l.cfg.Clock.Now())
+		if term.Err() == nil { // a queue that was shut down still returns its keys
+			r = l.scheduler.startSync(key, group, l.cfg.Clock.Now())
 		}
 		if r == nil {
 			q.Done(key)
 			continue
 		}
 		syncs.Go(func() {
-			l.sync(work, q, key, r)
-			for _, key := range l.scheduler.end(r, l.cfg.Clock.Now()) {
+			l.syncKey(work, q, key, r)
+			for _, key := range l.scheduler.endSync(r, l.cfg.Clock.Now()) {
 				q.Add(key)
 			}
 		})
 	}
 }
 
-// awaitVacancy blocks until a sync may begin. It reports false if the term has ended.
+// awaitVacancy blocks until a sync may start. It returns false at the end of the term.
 func (l *Loop[K]) awaitVacancy(term context.Context) bool {
 	for term.Err() == nil {
 		free, in := l.scheduler.vacancy(l.cfg.Clock.Now())
@@ -217,7 +219,7 @@ func (l *Loop[K]) awaitVacancy(term context.Context) bool {
 			return true
 		}
 		if in == 0 {
-			in = l.cfg.Patience // the limit on slow syncs is reached: the end of one is signalled on changed; the timer is a safety net only
+			in = l.cfg.Patience // the limit of slow syncs is reached, and the end of a sync is signalled on changed; the timer is a safety net
 		}
 		timer := l.cfg.Clock.NewTimer(in)
 		select {
@@ -235,7 +237,7 @@ func (l *Loop[K]) newQueue() *termQueue[K] {
 	if l.due != nil {
 		order = &byDeadline[K]{due: l.due}
 	}
-	newestFirst := func() workqueue.TypedInterface[K] { // an outage of many keys does not delay a key that fails only once
+	newestFirst := func() workqueue.TypedInterface[K] { // an outage of many keys does not delay a key that fails once
 		newest := time.Time{}
 		return workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[K]{Queue: &byDeadline[K]{due: func(K) time.Time {
 			newest = newest.Add(-1)
@@ -260,17 +262,18 @@ func (l *Loop[K]) newQueue() *termQueue[K] {
 
 type termKey struct{}
 
-// ErrDraining is what a sync may return that stopped half-way because [Draining] told it to. It is a context.Canceled.
+// ErrDraining is the error of a sync that stopped because of [Draining]. It is a context.Canceled.
 var ErrDraining = fmt.Errorf("the term has ended: %w", context.Canceled)
 
-// Ended is closed when the term that a sync works for has ended; nil if ctx is that of no sync.
+// TermDone returns a channel that is closed at the end of the term of a sync. It is nil for any other
+// context.
 func TermDone(ctx context.Context) <-chan struct{} {
 	ended, _ := ctx.Value(termKey{}).(<-chan struct{})
 	return ended
 }
 
-// Draining reports whether the term that a sync works for has ended. A sync that still has many requests to send asks before each, and
-// leaves the rest to the next leader, who cannot begin before it returns. ctx is that of the sync; of any other it is false.
+// Draining reports whether the term of a sync has ended. A sync that has many requests left checks it
+// before each request, and leaves the rest to the next leader. It returns false for the context of no sync.
 func Draining(ctx context.Context) bool {
 	select {
 	case <-TermDone(ctx):
@@ -280,7 +283,7 @@ func Draining(ctx context.Context) bool {
 	}
 }
 
-// cancelOverdue cancels the syncs that are still running when the drain time is over.
+// cancelOverdue cancels running syncs after the drain time.
 func (l *Loop[K]) cancelOverdue(joined <-chan struct{}, cancel context.CancelFunc) {
 	overdue := l.cfg.Clock.NewTimer(l.cfg.Drain)
 	defer overdue.Stop()
@@ -291,11 +294,10 @@ func (l *Loop[K]) cancelOverdue(joined <-chan struct{}, cancel context.CancelFun
 	}
 }
 
-// sync takes one key through a sync.
-func (l *Loop[K]) sync(work context.Context, q *termQueue[K], key K, r *run) {
+func (l *Loop[K]) syncKey(work context.Context, q *termQueue[K], key K, r *run) {
 	defer q.Done(key)
 	logger := klog.LoggerWithValues(klog.FromContext(work), "controller", l.cfg.Controller, "key", key)
-	result, err := l.contained(l.traced(klog.NewContext(work, logger), r), key)
+	result, err := l.reconcileContained(l.withTrace(klog.NewContext(work, logger), r), key)
 	l.metrics.observe(result, err, l.cfg.Clock.Since(r.start))
 	switch {
 	case errors.Is(err, context.Canceled), apierrors.IsConflict(err) && q.cut.NumRequeues(key) < conflictRetries:
@@ -303,31 +305,32 @@ func (l *Loop[K]) sync(work context.Context, q *termQueue[K], key K, r *run) {
 		q.AddAfter(key, q.cut.When(key))
 	case err != nil:
 		if l.failures.admits(key, err) {
-			// Not utilruntime.HandleError: that sleeps under a lock of the whole process, so one failing key would hold up the others.
+			// Not utilruntime.HandleError: it sleeps under a process-wide lock, so one failing key would
+			// delay all others.
 			logger.Error(err, "Sync failed, the key will be retried")
 		}
-		q.fail(key, r.requests.Load(), l.cfg.Clock.Now())
+		q.retryLater(key, r.requests.Load(), l.cfg.Clock.Now())
 	default:
-		q.succeed(key, r.requests.Load())
+		q.recordSuccess(key, r.requests.Load())
 	}
 	if result.RequeueAfter > 0 {
 		q.AddAfter(key, result.RequeueAfter)
 	}
 }
 
-// traced returns a context whose requests are signs of life of the sync.
-func (l *Loop[K]) traced(ctx context.Context, r *run) context.Context {
+// traced returns a context whose requests are recorded as progress of the sync.
+func (l *Loop[K]) withTrace(ctx context.Context, r *run) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GetConn: func(string) { // a request is about to be sent
-			r.sign(l.cfg.Clock.Now())
+		GetConn: func(string) {
+			r.recordProgress(l.cfg.Clock.Now())
 			r.requests.Add(1)
 		},
-		GotFirstResponseByte: func() { r.sign(l.cfg.Clock.Now()) },
+		GotFirstResponseByte: func() { r.recordProgress(l.cfg.Clock.Now()) },
 	})
 }
 
-// contained makes an error of a panic: its key is retried like any other that failed.
-func (l *Loop[K]) contained(ctx context.Context, key K) (result Result, err error) {
+// contained turns a panic into an error, so that the key is retried.
+func (l *Loop[K]) reconcileContained(ctx context.Context, key K) (result Result, err error) {
 	err = Contain(func() (err error) {
 		result, err = l.reconcile(ctx, key)
 		return err
@@ -338,5 +341,6 @@ func (l *Loop[K]) contained(ctx context.Context, key K) (result Result, err erro
 	return result, err
 }
 
-// Healthy fails when a sync has neither sent a request nor got an answer for two minutes. Outside a term it succeeds.
-func (l *Loop[K]) Healthy() error { return l.scheduler.check(l.cfg.Clock.Now()) }
+// Healthy returns an error if a sync has neither sent a request nor received a response for two minutes.
+// Outside of a term it returns nil.
+func (l *Loop[K]) Healthy() error { return l.scheduler.checkStuck(l.cfg.Clock.Now()) }

@@ -8,16 +8,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// The values of the result label.
+// Values of the label result.
 const (
 	resultDone     = "done"     // nothing left to do until the next event
-	resultRequeue  = "requeue"  // done, and will look again by itself
-	resultError    = "error"    // will be retried with back-off
-	resultCanceled = "canceled" // cut short by the end of the term
+	resultRequeue  = "requeue"  // done, and requeued
+	resultError    = "error"    // retried with back-off
+	resultCanceled = "canceled" // stopped by the end of the term
 )
 
-// QueueMetrics marks the registerer of a process that has set client-go's workqueue metrics provider, of which there is one for all queues of a
-// process; package command does so. A loop that is given any other registerer has a queue without workqueue metrics.
+// QueueMetrics marks the registerer of a process that has set client-go's workqueue metrics provider, which
+// is global. Package command sets it. With any other registerer a queue has no workqueue metrics.
 type QueueMetrics struct{ prometheus.Registerer }
 
 // Metrics creates metrics and registers them.
@@ -37,8 +37,8 @@ func (m Metrics) Counter(name, help string) prometheus.Counter {
 
 // CounterVec returns new counters. Every combination of the given label values starts at zero.
 func (m Metrics) CounterVec(name, help string, labels ...Label) *prometheus.CounterVec {
-	vec := register(m, prometheus.NewCounterVec(prometheus.CounterOpts(m.opts(name, help)), names(labels)))
-	combine(labels, nil, func(values []string) { vec.WithLabelValues(values...) })
+	vec := register(m, prometheus.NewCounterVec(prometheus.CounterOpts(m.opts(name, help)), labelNames(labels)))
+	forEachCombination(labels, nil, func(values []string) { vec.WithLabelValues(values...) })
 	return vec
 }
 
@@ -49,8 +49,8 @@ func (m Metrics) Gauge(name, help string) prometheus.Gauge {
 
 // GaugeVec returns new gauges. Every combination of the given label values starts at zero.
 func (m Metrics) GaugeVec(name, help string, labels ...Label) *prometheus.GaugeVec {
-	vec := register(m, prometheus.NewGaugeVec(prometheus.GaugeOpts(m.opts(name, help)), names(labels)))
-	combine(labels, nil, func(values []string) { vec.WithLabelValues(values...) })
+	vec := register(m, prometheus.NewGaugeVec(prometheus.GaugeOpts(m.opts(name, help)), labelNames(labels)))
+	forEachCombination(labels, nil, func(values []string) { vec.WithLabelValues(values...) })
 	return vec
 }
 
@@ -68,8 +68,8 @@ func (m Metrics) Histogram(name, help string, buckets []float64) prometheus.Hist
 func (m Metrics) HistogramVec(name, help string, buckets []float64, labels ...Label) *prometheus.HistogramVec {
 	vec := register(m, prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Subsystem: m.Subsystem, Name: name, Help: help, ConstLabels: m.Labels, Buckets: buckets,
-	}, names(labels)))
-	combine(labels, nil, func(values []string) { vec.WithLabelValues(values...) })
+	}, labelNames(labels)))
+	forEachCombination(labels, nil, func(values []string) { vec.WithLabelValues(values...) })
 	return vec
 }
 
@@ -82,20 +82,20 @@ func register[C prometheus.Collector](m Metrics, c C) C {
 	return c
 }
 
-func names(labels []Label) (names []string) {
+func labelNames(labels []Label) (names []string) {
 	for _, label := range labels {
 		names = append(names, label[0])
 	}
 	return names
 }
 
-func combine(labels []Label, values []string, visit func([]string)) {
+func forEachCombination(labels []Label, values []string, visit func([]string)) {
 	if len(labels) == 0 {
 		visit(values)
 		return
 	}
 	for _, value := range labels[0][1:] {
-		combine(labels[1:], append(values, value), visit)
+		forEachCombination(labels[1:], append(values, value), visit)
 	}
 }
 

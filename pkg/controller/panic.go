@@ -9,15 +9,16 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// PanicError is what [Contain] makes of a panic.
+// PanicError is the error of a panic; see [Contain].
 type PanicError struct {
-	Value any    // what panic was called with
-	Stack []byte // of the goroutine that panicked, as text
+	Value any    // argument of panic
+	Stack []byte // stack of the goroutine
 }
 
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.Value, e.Stack) }
 
-// Contain calls do and returns its error, or a [*PanicError] if it panics. One that was contained before, as by [Group], is returned as it is.
+// Contain calls do and returns its error, or a [*PanicError] if do panics. A panic that was contained
+// before is returned as it is.
 func Contain(do func() error) (err error) {
 	defer func() {
 		switch v := recover().(type) {
@@ -31,14 +32,15 @@ func Contain(do func() error) (err error) {
 	return do()
 }
 
-// Group is an [errgroup.Group] for goroutines of a sync. A panic in one of them is a panic of Wait, and so contained as one of the sync itself; in the goroutine it
-// would end the process, and that of the next leader, who meets the same object. The zero value is ready to use and has no limit.
+// Group is an [errgroup.Group] for goroutines of a sync. A panic in a goroutine becomes a panic of Wait,
+// and is contained like a panic of the sync. Otherwise it would end the process, and then the next leader
+// that reads the same object. The zero value is ready to use and has no limit.
 type Group struct {
 	calls    errgroup.Group
-	panicked atomic.Pointer[PanicError] // the first
+	panicked atomic.Pointer[PanicError] // first panic
 }
 
-// SetLimit bounds the goroutines to n at a time, before the first begins.
+// SetLimit limits the running goroutines to n. Call it before Go.
 func (g *Group) SetLimit(n int) { g.calls.SetLimit(n) }
 
 // Go calls do in a goroutine, once there are fewer than the limit.
@@ -52,8 +54,9 @@ func (g *Group) Go(do func() error) {
 	})
 }
 
-// Wait waits for all goroutines and returns the first error that one of them has returned. If one has panicked, it panics with a [*PanicError]:
-// an error would let its caller go on to results that are not there, and note a write as not sent that may have been.
+// Wait waits for all goroutines and returns the first error. If a goroutine panicked, it panics with a
+// [*PanicError]: after an error the caller would continue with missing results, and could record a sent
+// write as not sent.
 func (g *Group) Wait() error {
 	err := g.calls.Wait()
 	if panicked := g.panicked.Load(); panicked != nil {

@@ -23,7 +23,7 @@ func TestPanicsOfGoroutinesAreThoseOfTheSync(t *testing.T) {
 		})
 		return Result{}, outer.Wait()
 	})
-	err := func() error { _, err := l.contained(t.Context(), "k"); return err }()
+	err := func() error { _, err := l.reconcileContained(t.Context(), "k"); return err }()
 	var panicked *PanicError
 	if !errors.As(err, &panicked) || panicked.Value != "an odd object" || !strings.Contains(string(panicked.Stack), "TestPanicsOfGoroutines") {
 		t.Errorf("the sync returns %v, want the panic with its stack", err)

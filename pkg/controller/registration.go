@@ -16,85 +16,91 @@ import (
 	"minikcm/pkg/caches"
 )
 
-// Registration is all that the manager knows of a controller. It stands in the controller's own package.
+// Registration declares a controller. It belongs into the package of the controller.
 type Registration struct {
-	Name  string // canonical, as users write it into manifests; never changed
-	Alias string // another name that --controllers takes; empty: none
-	Agent string // end of the user agent, and service account with --use-service-account-credentials; upstream's where it has one
+	Name  string // canonical name, for --controllers and manifests; never changed
+	Alias string // optional second name for --controllers
+	Agent string // suffix of the user agent, and service account with --use-service-account-credentials; upstream's name if there is one
 
-	// DisabledByDefault is upstream's word for a controller that --controllers has to name: * is not enough.
+	// DisabledByDefault excludes the controller from --controllers=*.
 	DisabledByDefault bool
-	// Off reports whether the controller's own flags switch it off. It is asked after the flags have been parsed. nil: no flag can.
+	// Disabled reports, after the flags were parsed, whether a flag of the controller disables it.
+	// Optional.
 	Disabled func() bool
 
-	// Watches are the types it reads from caches, without verbs; all controllers share them, so the process itself has the rights. Leases are
-	// not among them, see LeaseNamespaces.
+	// WatchPermissions lists the types that the controller reads from caches, without verbs. All
+	// controllers share the caches, so the process needs these permissions. Leases are listed in
+	// LeaseNamespaces instead.
 	WatchPermissions []Access
-	// Needs are the rights that its own requests take: with --use-service-account-credentials, those of its account.
+	// Permissions lists the permissions for the requests of the controller itself. With --use-service-
+	// account-credentials its account needs them.
 	Permissions []Access
-	// OnlyReads reports whether the controller sends no writes with its present flags: then only the get, list and watch verbs of Needs are required.
-	// It is asked after the flags have been parsed. nil: it writes.
+	// ReadOnly reports, after the flags were parsed, whether the controller sends no writes. It then needs
+	// only the get, list and watch verbs of Permissions. Optional.
 	ReadOnly func() bool
-	// LeaseNamespaces are the namespaces whose Leases it reads.
+	// LeaseNamespaces lists the namespaces whose Leases the controller reads.
 	LeaseNamespaces []string
-	// FollowsOwners is for a controller that needs the owner references of objects of every type. The cache of Leases then keeps theirs, which it
-	// drops otherwise, and covers all namespaces.
+	// FollowsOwners is set by a controller that needs the owner references of all objects. The cache of
+	// Leases then keeps owner references and covers all namespaces.
 	FollowsOwners bool
-	// Gates are its feature gates.
+	// Gates holds the feature gates of the controller.
 	Gates map[featuregate.Feature]featuregate.VersionedSpecs
 
-	// Config is what its flags are bound to, as a pointer; nil: it has no flags.
+	// Config holds a pointer to the configuration that the flags are bound to. Optional.
 	Config Config
-	// Section is what /configz calls Config, upstream's name where it has one; empty: it is not shown.
+	// Section is the name of Config in /configz, upstream's name if there is one. An empty section is not
+	// shown.
 	Section string
 
-	// New builds the controller. It registers handlers with the caches, which are started afterwards, and sends no request.
+	// New returns the controller. It registers handlers with the caches, which are started later, and sends
+	// no request.
 	New func(Base) (Controller, error)
 }
 
-// Config is what a controller's flags are bound to. Fields with a json tag are shown by /configz.
+// Config holds the flags of a controller. /configz shows fields with a json tag.
 type Config interface {
-	// AddFlags adds a flag for each field that users may set; what the fields hold is the default.
+	// AddFlags adds the flags. The present values of the fields are the defaults.
 	AddFlags(*pflag.FlagSet)
-	// Validate returns every problem, each naming its flag.
+	// Validate returns all problems, each with the name of its flag.
 	Validate() []error
 }
 
-// Controller is one control loop.
+// Controller is a control loop.
 type Controller interface {
-	// Run works for one term: it enqueues every key, then blocks until ctx is cancelled and every goroutine it started
-	// has returned. It is called again for the next term. A non-nil error stops the process; errors about one object are
-	// retried inside and never returned.
+	// Run works for one term: it enqueues every key, and blocks until ctx is cancelled and all its
+	// goroutines have returned. The next term calls Run again. A non-nil error stops the process; errors of
+	// single objects are retried and never returned.
 	Run(ctx context.Context) error
-	// Healthy returns an error that says what stands still, if something does. It may be called at any time.
+	// Healthy returns an error that names the work that is stuck. It may be called at any time.
 	Healthy() error
 }
 
-// Base is what a controller is built on.
+// Base holds the dependencies passed to every controller.
 type Base struct {
-	Client kubernetes.Interface // fenced: it writes only while the lease is held
-	REST   *rest.Config         // Client was built from it; copy it before you change it
+	Client kubernetes.Interface // fenced: it rejects writes without the lease
+	REST   *rest.Config         // configuration of Client; copy it before a change
 	Caches *caches.Caches
-	// Recorder returns a recorder of events whose source is component.
+	// Recorder returns an event recorder with the given source.
 	Recorder func(component string) record.EventRecorder
 	Clock    clock.WithTicker
 	Metrics  prometheus.Registerer
-	// Drain is how long syncs may go on when a term ends, see [LoopConfig].
+	// Drain is the time that running syncs have after the end of a term; see [LoopConfig].
 	Drain time.Duration
-	// Enabled reports whether a feature gate is on.
+	// Enabled reports whether a feature gate is enabled.
 	Enabled func(featuregate.Feature) bool
-	// APIServers counts the API servers that are known by their Leases; nil: nobody watches those.
+	// APIServers returns the number of API servers that hold a Lease. It is nil if the Leases are not
+	// watched.
 	APIServers func() int
 }
 
-// PodWorkers is the number of workers of loops whose pods come in bursts, as when a node or a zone dies. It bounds the requests in flight: more of
-// them do not make a small API server faster.
+// PodWorkers is the number of workers of loops that delete many pods at a time, as when a zone fails. More
+// requests in flight do not make a small API server faster.
 const PodWorkers = 32
 
-// TerminatingReplicas is upstream's gate that fills status.terminatingReplicas of ReplicaSets and Deployments, see [TerminatingReplicasStages].
+// TerminatingReplicas is upstream's gate for status.terminatingReplicas of ReplicaSets and Deployments.
 const TerminatingReplicas featuregate.Feature = "DeploymentReplicaSetTerminatingReplicas"
 
-// TerminatingReplicasStages are those of kube-controller-manager v1.37.
+// TerminatingReplicasStages returns the stages of the gate in kube-controller-manager v1.37.
 func TerminatingReplicasStages() featuregate.VersionedSpecs {
 	return featuregate.VersionedSpecs{
 		{Version: apiversion.MajorMinor(1, 33), Default: false, PreRelease: featuregate.Alpha},
@@ -102,17 +108,17 @@ func TerminatingReplicasStages() featuregate.VersionedSpecs {
 	}
 }
 
-// OldestEmulation is how far back --emulated-version may go: three minor versions, as upstream.
+// OldestEmulation returns the lowest value of --emulated-version: three minor versions back, as upstream.
 func OldestEmulation() *apiversion.Version { return apiversion.MajorMinor(1, 34) }
 
-// Access is a set of permissions on one resource, or on one non-resource path.
+// Access is a set of permissions on a resource or a non-resource path.
 type Access struct {
 	Group       string
-	Resource    string // with a slash before a subresource
-	Namespace   string // empty: in all
-	Name        string // empty: any
-	NonResource string // a path instead of the four above
+	Resource    string // subresource after a slash
+	Namespace   string // empty means all namespaces
+	Name        string // empty means any name
+	NonResource string // path; excludes the fields above
 	Verbs       []string
-	Impact      string // what the controller cannot do when one of the verbs is refused; follows its name
-	Optional    bool   // it does its work all the same, if not as well: that the right is missing is logged, and no reason not to start
+	Impact      string // effect of a missing permission, as the predicate of a sentence about the controller
+	Optional    bool   // a missing permission is logged and does not prevent the start
 }

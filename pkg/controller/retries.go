@@ -11,18 +11,19 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Rates of the failing keys of a loop. First retries have a bucket of their own: they do not wait for keys that fail repeatedly. A sync takes a token for
-// each of its requests, and one at least; a first retry takes one.
+// Rates of the failing keys of a loop. First retries have a bucket of their own, so they never wait for
+// keys that fail repeatedly. A sync takes one token per request, at least one; a first retry takes one
+// token.
 const (
-	firstTriesPerSecond, firstTriesBurst     = 30, 1 // of keys that have not failed, once the first tries before them have
+	firstTriesPerSecond, firstTriesBurst     = 30, 1 // first syncs, once most first syncs fail
 	firstRetriesPerSecond, firstRetriesBurst = 20, 200
 	laterRetriesPerSecond, laterRetriesBurst = 30, 30
-	failedTriesLimit                         = 200 // requests of failed first tries, less those of syncs that succeed, from which on first tries take tokens
-	conflictRetries                          = 8   // within 1.3 s; further conflicts in a row are failures, such as of a webhook
+	failedTriesLimit                         = 200 // failed first syncs, weighted by requests, from which on first syncs take tokens
+	conflictRetries                          = 8   // within 1.3 s; further conflicts in a row count as failures, for example of a webhook
 )
 
-// termQueue is the queue of one term. A key that has failed leaves it only with a token, even if an event adds the key. While most first tries fail, the
-// same holds for keys that have not failed.
+// termQueue is the queue of one term. A failed key leaves the queue only with a token, even if an event
+// adds the key. While most first syncs fail, this also holds for keys that have not failed.
 type termQueue[K comparable] struct {
 	workqueue.TypedRateLimitingInterface[K]
 	cut                   workqueue.TypedRateLimiter[K] // back-off after conflicts and cancelled requests
@@ -42,14 +43,14 @@ func (q *termQueue[K]) ShutDown() {
 	q.later.ShutDown()
 }
 
-// fail retries a key with back-off. Its failed sync has sent that many requests.
-func (q *termQueue[K]) fail(key K, requests int32, now time.Time) {
+// fail retries a key with back-off. requests is the number of requests of the failed sync.
+func (q *termQueue[K]) retryLater(key K, requests int32, now time.Time) {
 	switch {
 	case q.NumRequeues(key) > 0:
 	case q.failedTries.Load() < failedTriesLimit:
 		q.failedTries.Add(max(requests, 1))
 	default:
-		for range requests - 1 { // the next key waits for these
+		for range requests - 1 { // the next key waits for these tokens
 			q.tries.ReserveN(now, 1)
 		}
 	}
@@ -57,8 +58,8 @@ func (q *termQueue[K]) fail(key K, requests int32, now time.Time) {
 	q.AddRateLimited(key)
 }
 
-// succeed ends the back-off of a key. The next key need not wait for a token: the cause may be gone.
-func (q *termQueue[K]) succeed(key K, requests int32) {
+// succeed ends the back-off of a key. The next failing key needs no token, because the cause may be gone.
+func (q *termQueue[K]) recordSuccess(key K, requests int32) {
 	if q.failedTries.Load() > 0 && q.failedTries.Add(-requests) < 0 {
 		q.failedTries.Store(0)
 	}
@@ -76,7 +77,7 @@ func (q *termQueue[K]) succeed(key K, requests int32) {
 	q.cut.Forget(key)
 }
 
-// admits reports whether a key may be synced now. A key that needs a token and has none is lined up for one instead.
+// admits reports whether a key may be synced now. A key that needs a token is queued for one instead.
 func (q *termQueue[K]) admits(key K) bool {
 	_, admitted := q.admitted.LoadAndDelete(key)
 	failures := q.NumRequeues(key)
@@ -93,7 +94,8 @@ func (q *termQueue[K]) admits(key K) bool {
 	return false
 }
 
-// serveLine returns the keys of a line to the queue, at the rate of the bucket or one for each signal, until the queue is shut down.
+// serveLine returns keys to the queue, at the rate of the bucket or one per signal, until the queue is shut
+// down.
 func (q *termQueue[K]) serveLine(term context.Context, clk clock.Clock, line workqueue.TypedInterface[K], bucket *rate.Limiter, signal <-chan struct{}) {
 	for key, shutdown := line.Get(); !shutdown; key, shutdown = line.Get() {
 		line.Done(key)

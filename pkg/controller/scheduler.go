@@ -9,77 +9,77 @@ import (
 )
 
 const (
-	// defaultPatience is for syncs of a few requests: much longer than those take, much shorter than admission that hangs.
-	defaultPatience = time.Second
-	// slowPerWorker bounds the slow syncs, each of which costs a goroutine and what it works on.
+	// defaultSlowAfter is much longer than a few requests, and much shorter than admission that hangs.
+	defaultSlowAfter = time.Second
+	// slowPerWorker limits slow syncs. Each one costs a goroutine and memory.
 	slowPerWorker = 16
-	// stuckAfter is how long a sync may run without sending a request or getting an answer: twice the longest time the API server works on
-	// one request (60 s). Syncs that wait for the API server are slow, not stuck. A queue with a worker stands still only if a sync does,
-	// so this one bound covers both.
+	// stuckAfter is the time without a request or response after which a sync is stuck: twice the longest
+	// request of an API server (60 s). A queue only stops if a sync is stuck, so one limit covers both.
 	stuckAfter = 2 * time.Minute
 )
 
-// scheduler decides which syncs may run. A sync occupies a worker until it has run for patience. After that it is old: it is waiting, as a rule for the API
-// server, counts as slow, and its worker takes another key.
+// scheduler decides which syncs may run. A sync occupies a worker until it is slow, that is for Patience.
+// Then the worker takes another key.
 //
-// Keys may belong to groups. While a group has an old sync, its further syncs count as slow from the start, so that they take no worker from others. A
-// group may hold at most as many slow syncs as are still free, so that a newcomer always finds some: a single group gets half of slowMost, n groups
-// get one (n+1)th each. Keys of a group that has its share wait aside until one of its syncs ends.
+// Keys may belong to groups. While a group has an overdue sync, its further syncs count as slow from the
+// start and take no worker. A group may hold at most as many slow syncs as are still free, so a new group
+// always finds some: one group gets half of slowMost, each of n groups one (n+1)th. Further keys of a group
+// are held aside until one of its syncs ends.
 type scheduler[K comparable] struct {
 	workers  int
 	slowMost int
 	patience time.Duration
-	due      func(K) time.Time // of keys that stand aside, the earliest comes first; see NewLoopByDeadline
-	changed  chan struct{}     // told when a sync has ended
+	due      func(K) time.Time // order of the keys held aside; see NewLoopByDeadline
+	changed  chan struct{}     // receives when a sync has ended
 
 	lock    sync.Mutex
 	running map[*run]struct{}
-	young   []*run // in the order of their start
-	busy    int    // workers that are occupied
+	young   []*run // in order of start
+	busy    int    // occupied workers
 	slow    int
-	groups  map[string]*group[K] // those with slow syncs or keys aside
+	groups  map[string]*group[K] // groups with slow syncs or keys held aside
 }
 
-// group is the state of one group.
 type group[K comparable] struct {
-	slow  int // its slow syncs
-	old   int // those of them that have run for patience
+	slow  int // slow syncs
+	old   int // slow syncs that have run for Patience
 	aside byDeadline[K]
 }
 
-// run is one sync that runs.
+// run is a running sync.
 type run struct {
-	group  string // empty: none
+	group  string
 	start  time.Time
 	old    bool
-	slow   bool                      // it occupies no worker
-	signed atomic.Pointer[time.Time] // when it last sent a request or got an answer
+	slow   bool                      // occupies no worker
+	signed atomic.Pointer[time.Time] // time of the last request or response
 
-	requests atomic.Int32 // that it has sent
+	requests atomic.Int32 // number of requests
 }
 
-// sign notes a sign of life.
-func (r *run) sign(now time.Time) { r.signed.Store(&now) }
+// sign records progress.
+func (r *run) recordProgress(now time.Time) { r.signed.Store(&now) }
 
 func newScheduler[K comparable](workers int, patience time.Duration) *scheduler[K] {
 	c := &scheduler[K]{workers: workers, slowMost: slowPerWorker * workers, patience: patience, changed: make(chan struct{}, 1)}
 	c.due = func(K) time.Time { return time.Time{} }
-	c.disband()
+	c.reset()
 	return c
 }
 
-// disband forgets the syncs of a term, all of which have ended.
-func (c *scheduler[K]) disband() {
+// reset forgets the syncs of a term, which have all ended.
+func (c *scheduler[K]) reset() {
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	c.running, c.young, c.busy, c.slow, c.groups = map[*run]struct{}{}, nil, 0, 0, map[string]*group[K]{}
 }
 
-// vacancy reports whether a sync may begin now. If not, in is when a worker becomes free, or 0 if only the end of a sync helps.
+// vacancy reports whether a sync may start. If not, in is the time until a worker becomes free, or 0 if a
+// sync has to end first.
 func (c *scheduler[K]) vacancy(now time.Time) (free bool, in time.Duration) {
 	c.lock.Lock()
 	defer c.lock.Unlock()
-	c.age(now)
+	c.markSlow(now)
 	switch {
 	case c.slow >= c.slowMost:
 		return false, 0
@@ -90,29 +90,29 @@ func (c *scheduler[K]) vacancy(now time.Time) (free bool, in time.Duration) {
 	return false, c.young[eldest].start.Add(c.patience).Sub(now)
 }
 
-// age takes note of the syncs that have become old. The lock is held.
-func (c *scheduler[K]) age(now time.Time) {
+// markSlow marks syncs that have run for Patience. The caller holds the lock.
+func (c *scheduler[K]) markSlow(now time.Time) {
 	for len(c.young) > 0 && now.Sub(c.young[0].start) >= c.patience {
 		r := c.young[0]
 		c.young = c.young[1:]
 		r.old = true
-		c.of(r.group).old++
+		c.groupOf(r.group).old++
 		if !r.slow {
 			c.busy--
-			c.slowDown(r)
+			c.countSlow(r)
 		}
 	}
 }
 
-// slowDown counts a sync as slow. The lock is held.
-func (c *scheduler[K]) slowDown(r *run) {
+// countSlow counts a sync as slow. The caller holds the lock.
+func (c *scheduler[K]) countSlow(r *run) {
 	r.slow = true
 	c.slow++
-	c.of(r.group).slow++
+	c.groupOf(r.group).slow++
 }
 
-// of returns what there is of a group. The lock is held.
-func (c *scheduler[K]) of(name string) *group[K] {
+// groupOf returns the state of a group. The caller holds the lock.
+func (c *scheduler[K]) groupOf(name string) *group[K] {
 	g := c.groups[name]
 	if g == nil {
 		g = &group[K]{aside: byDeadline[K]{due: c.due}}
@@ -121,39 +121,40 @@ func (c *scheduler[K]) of(name string) *group[K] {
 	return g
 }
 
-// begin starts a sync of a key. It returns nil if the key stands aside instead.
-func (c *scheduler[K]) begin(key K, name string, now time.Time) *run {
+// begin records the start of a sync. It returns nil if the key is held aside.
+func (c *scheduler[K]) startSync(key K, name string, now time.Time) *run {
 	c.lock.Lock()
 	defer c.lock.Unlock()
-	c.age(now)
+	c.markSlow(now)
 	r := &run{group: name, start: now}
 	g := c.groups[name]
 	switch {
 	case name == "" || g == nil:
 		c.busy++
-	case !c.shares(g):
+	case !c.hasShare(g):
 		g.aside.add(key)
 		return nil
 	case g.old > 0:
-		c.slowDown(r)
+		c.countSlow(r)
 	default:
 		c.busy++
 	}
-	r.sign(now)
+	r.recordProgress(now)
 	c.running[r] = struct{}{}
 	c.young = append(c.young, r)
 	return r
 }
 
-// shares reports whether a group may have another sync. The lock is held.
-func (c *scheduler[K]) shares(g *group[K]) bool { return g.slow == 0 || g.slow < c.slowMost-c.slow }
+// hasShare reports whether a group may have another slow sync. The caller holds the lock.
+func (c *scheduler[K]) hasShare(g *group[K]) bool { return g.slow == 0 || g.slow < c.slowMost-c.slow }
 
-// end records the end of a sync, and returns keys of its group that need no longer stand aside: one in its place, and one more so that a
-// group whose share has grown takes it. After a sync without a group these are keys of all groups: a key may have left its group while it stood aside.
-func (c *scheduler[K]) end(r *run, now time.Time) []K {
+// end records the end of a sync, and returns keys that are no longer held aside: one key of the group in
+// place of the sync, and one more if the share of the group has grown. After a sync without a group it
+// returns keys of all groups, because a key may have left its group.
+func (c *scheduler[K]) endSync(r *run, now time.Time) []K {
 	c.lock.Lock()
 	defer c.lock.Unlock()
-	c.age(now)
+	c.markSlow(now)
 	delete(c.running, r)
 	if !r.old {
 		c.young = slices.DeleteFunc(c.young, func(y *run) bool { return y == r })
@@ -174,7 +175,7 @@ func (c *scheduler[K]) end(r *run, now time.Time) []K {
 	}
 	var keys []K
 	for name, g := range c.groups {
-		if name != r.group && r.group != "" || !c.shares(g) {
+		if name != r.group && r.group != "" || !c.hasShare(g) {
 			continue
 		}
 		for n := 0; n < 2 && g.aside.Len() > 0; n++ {
@@ -187,8 +188,7 @@ func (c *scheduler[K]) end(r *run, now time.Time) []K {
 	return keys
 }
 
-// check returns an error if a sync is stuck.
-func (c *scheduler[K]) check(now time.Time) error {
+func (c *scheduler[K]) checkStuck(now time.Time) error {
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	for r := range c.running {

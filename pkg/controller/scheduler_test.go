@@ -79,7 +79,7 @@ func TestWhichSyncsMayRun(t *testing.T) {
 				if s.begin != "" {
 					group, key, _ := strings.Cut(s.begin, "/")
 					got := "runs"
-					if runs[s.begin] = c.begin(key, group, epoch.Add(s.at)); runs[s.begin] == nil {
+					if runs[s.begin] = c.startSync(key, group, epoch.Add(s.at)); runs[s.begin] == nil {
 						got = "aside"
 					}
 					if got != s.want {
@@ -87,7 +87,7 @@ func TestWhichSyncsMayRun(t *testing.T) {
 					}
 					continue
 				}
-				if got := strings.Join(c.end(runs[s.end], now), " "); got != s.want {
+				if got := strings.Join(c.endSync(runs[s.end], now), " "); got != s.want {
 					t.Errorf("the end of %s at %v calls back %q, want %q", s.end, s.at, got, s.want)
 				}
 			}
@@ -108,16 +108,16 @@ func TestKeysThatStandAsideKeepTheirOrder(t *testing.T) {
 	}
 	var runs []*run
 	for range 8 {
-		runs = append(runs, c.begin("1h", "a", epoch))
+		runs = append(runs, c.startSync("1h", "a", epoch))
 	}
 	for _, key := range []string{"3m", "1m", "3m", "2m", "4m"} {
-		if c.begin(key, "a", epoch.Add(time.Second)) != nil {
+		if c.startSync(key, "a", epoch.Add(time.Second)) != nil {
 			t.Fatalf("%s runs", key)
 		}
 	}
 	var got []string
 	for _, r := range runs {
-		got = append(got, c.end(r, epoch.Add(time.Second))...)
+		got = append(got, c.endSync(r, epoch.Add(time.Second))...)
 	}
 	if want := []string{"1m", "2m", "3m", "4m"}; !slices.Equal(got, want) {
 		t.Errorf("called back are %q, want %q", got, want)
@@ -266,10 +266,10 @@ func TestRequestsAreSignsOfLife(t *testing.T) {
 			server.StartTLS()
 			defer server.Close()
 			l := NewLoop[string](LoopConfig{Controller: "c", Queue: "signs", Workers: 1, Clock: clk}, prometheus.NewRegistry(), nil)
-			r := l.scheduler.begin("k", "", clk.Now())
+			r := l.scheduler.startSync("k", "", clk.Now())
 			for range 3 {
 				clk.step(time.Minute)
-				req, err := http.NewRequestWithContext(l.traced(t.Context(), r), http.MethodGet, server.URL, nil)
+				req, err := http.NewRequestWithContext(l.withTrace(t.Context(), r), http.MethodGet, server.URL, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
