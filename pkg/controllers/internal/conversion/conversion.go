@@ -1,4 +1,5 @@
-// Package conversion works on custom resources whose conversion webhook is away. What is stored in the version that is asked for needs no webhook.
+// Package conversion sends requests for custom resources whose conversion webhook is unavailable. Objects
+// that are stored in the requested version need no webhook.
 package conversion
 
 import (
@@ -7,8 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Try sends a request in the preferred version of a type and, if a conversion webhook has failed, in the other versions in which it is served. The error is that of
-// the first if none works. After no other failure, because a change in an older version takes away the fields that only a newer one has.
+// Try sends a request in the preferred version of a type and, if a conversion webhook failed, in the other
+// served versions. If all fail, it returns the first error. Other failures are not retried: a change in an
+// older version drops the fields of newer versions.
 func Try(preferred schema.GroupVersionResource, versions []string, send func(schema.GroupVersionResource) error) error {
 	err := send(preferred)
 	if !Failed(err) {
@@ -25,8 +27,8 @@ func Try(preferred schema.GroupVersionResource, versions []string, send func(sch
 	return err
 }
 
-// Failed reports whether an error says that a conversion webhook has failed, in the words of apiextensions-apiserver v0.37
-// (pkg/apiserver/conversion/webhook_converter.go). There is no code for it.
+// Failed reports whether an error is the failure of a conversion webhook. There is no code for it, so it
+// compares the text of apiextensions-apiserver v0.37 (pkg/apiserver/conversion/webhook_converter.go).
 func Failed(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "conversion webhook for ")
 }

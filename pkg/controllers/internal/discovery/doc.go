@@ -1,4 +1,4 @@
-// Package discovery asks an API server which types it serves. Controllers that work on objects of all types choose theirs by a predicate, and
-// each type comes in one version. An answer says whether it is complete, and which group versions are missing from it if it is not: what was not
-// shown need not be gone.
+// Package discovery finds the types that an API server serves. Controllers select types by a predicate, and
+// each type has one version. A result is complete or names the group versions that are missing: a type that
+// is missing from an incomplete result may still exist.
 package discovery

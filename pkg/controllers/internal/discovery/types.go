@@ -14,21 +14,21 @@ import (
 	"k8s.io/client-go/discovery"
 )
 
-// Type is one that was selected, in the version chosen for it.
+// Type is a selected type in its selected version.
 type Type struct {
 	schema.GroupVersionResource
 	Kind                                  string
 	Namespaced                            bool
-	List, Delete, DeleteCollection, Watch bool // verbs it has
+	List, Delete, DeleteCollection, Watch bool // supported verbs
 }
 
-// String is the name used for a type in errors, conditions and events.
+// String returns the name of the type for errors, conditions and events.
 func (t Type) String() string { return t.GroupResource().String() }
 
-// Pods are what they are before any discovery.
+// Pods is the type of pods, known before any discovery.
 var Pods = Type{corev1.SchemeGroupVersion.WithResource("pods"), "Pod", true, true, true, true, true}
 
-// sameObjects are types whose objects are also served, and stored, as another type.
+// sameObjects holds types whose objects are also served and stored as another type.
 var sameObjects = map[schema.GroupResource]schema.GroupResource{
 	{Group: "events.k8s.io", Resource: "events"}: {Resource: "events"},
 }
@@ -50,22 +50,22 @@ type Failure struct {
 	Err error
 }
 
-// Service is the name of the APIService that serves the group version.
+// Service returns the name of the APIService that serves the group version.
 func (f Failure) Service() string { return ServiceOf(f.GroupVersion) }
 
-// ServiceOf is the name of the APIService that serves a group version.
+// ServiceOf returns the name of the APIService that serves a group version.
 func ServiceOf(gv schema.GroupVersion) string { return gv.Version + "." + gv.Group }
 
-// Complete reports whether Types are certainly all there are.
+// Complete reports whether Types holds all types.
 func (a Answer) Complete() bool { return !a.Sent.IsZero() && a.Err == nil && a.ParseErr == nil }
 
-// Has reports whether the type was discovered, in whatever version.
+// Has reports whether the type was discovered in any version.
 func (a Answer) Has(r schema.GroupResource) bool {
 	_, ok := slices.BinarySearchFunc(a.Types, r.String(), func(t Type, name string) int { return strings.Compare(t.String(), name) })
 	return ok
 }
 
-// Versions are those of its group in which a type is wanted and served, the chosen one first.
+// Versions returns the wanted and served versions of a type, the selected one first.
 func (a Answer) Versions(r schema.GroupResource) []string { return a.versions[r] }
 
 // Select picks from what a discovery client returned every type that is wanted, each once: in the version the server prefers, or in the first
@@ -141,7 +141,8 @@ func typeOf(gv schema.GroupVersion, api metav1.APIResource) Type {
 	}
 }
 
-// ranks orders the versions of a group: 0 is the preferred one, the others follow in the order the server names them.
+// ranks holds the order of the versions of a group: 0 is preferred, others follow in the order of the
+// server.
 type ranks map[schema.GroupVersion]int
 
 func versionRanks(groups []*metav1.APIGroup) ranks {

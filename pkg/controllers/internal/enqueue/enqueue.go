@@ -1,4 +1,4 @@
-// Package wake finds whose keys to queue when something happens to an object that has, or could have, a controller.
+// Package enqueue maps an event on an object to the keys of its owners.
 package enqueue
 
 import (
@@ -15,19 +15,19 @@ import (
 	"minikcm/pkg/controllers/internal/selectors"
 )
 
-// Owners are the objects of one kind that control others, such as ReplicaSets, and are woken by what happens to those. All fields are needed. The methods are
-// event handlers, for any goroutine.
+// Owners maps events on objects of type T to owners of type O, such as pods to ReplicaSets. All fields are
+// required. The methods are event handlers, for any goroutine.
 type Owners[O, T metav1.Object] struct {
 	Kind     string
-	InTerm   *atomic.Bool // nobody is looked up otherwise
+	InTerm   *atomic.Bool // events outside of a term are ignored
 	Get      func(cache.ObjectName) (O, bool)
 	In       func(namespace string) []O
 	Selector func(O) *metav1.LabelSelector
 	Wake     func(O)
-	Several  func(object T, owners []O) // told if more than one could adopt an object
+	Several  func(object T, owners []O) // called if several owners select an orphan
 }
 
-// Of returns the owner that controls an object; ok is false if there is none.
+// Of returns the owner that controls an object.
 func (w *Owners[O, T]) Of(object T) (owner O, ok bool) {
 	ref := metav1.GetControllerOfNoCopy(object)
 	if ref == nil || ref.Kind != w.Kind {
@@ -37,7 +37,7 @@ func (w *Owners[O, T]) Of(object T) (owner O, ok bool) {
 	return owner, ok && owner.GetUID() == ref.UID
 }
 
-// Added wakes the owner of an object, or all who could adopt it.
+// Added enqueues the owner of an object, or all owners that could adopt it.
 func (w *Owners[O, T]) Added(object T) {
 	switch {
 	case !w.InTerm.Load():
@@ -48,9 +48,9 @@ func (w *Owners[O, T]) Added(object T) {
 	}
 }
 
-// Updated wakes whom the object concerns now and whom it concerned before.
+// Updated enqueues the owners that an object had, has or could get.
 func (w *Owners[O, T]) Updated(old, object T) {
-	if !w.InTerm.Load() || old.GetResourceVersion() == object.GetResourceVersion() { // a resync
+	if !w.InTerm.Load() || old.GetResourceVersion() == object.GetResourceVersion() { // resync
 		return
 	}
 	oldRef, ref := metav1.GetControllerOfNoCopy(old), metav1.GetControllerOfNoCopy(object)
@@ -65,14 +65,15 @@ func (w *Owners[O, T]) Updated(old, object T) {
 	}
 }
 
-// Deleted wakes the owner of an object.
+// Deleted enqueues the owner of an object.
 func (w *Owners[O, T]) Deleted(object T) {
 	if w.InTerm.Load() {
 		w.wakeOwner(object)
 	}
 }
 
-// Namespaces wakes owners that may have been held back by an older namespace of the name of a new one.
+// Namespaces enqueues the owners in a new namespace. An earlier namespace with the same name may have
+// blocked them.
 func (w *Owners[O, T]) Namespaces() caches.Handler[*corev1.Namespace] {
 	added := func(ns *corev1.Namespace) {
 		if !w.InTerm.Load() {
@@ -105,7 +106,7 @@ func (w *Owners[O, T]) wakeAdopters(object T) {
 	}
 }
 
-// selects reports whether a selector selects objects with these labels. One that is empty or invalid selects none.
+// selects reports whether a selector matches labels. An empty or invalid selector matches nothing.
 func selects(s *metav1.LabelSelector, l map[string]string) bool {
 	if len(l) == 0 {
 		return false

@@ -1,6 +1,5 @@
-// Package live reads from the API server instead of a cache. Before a controller acts on many pods of one node it wants to know how
-// that node is now, not how the cache remembers it; one answer will do for all of them ([Reads]). Before it acts for an owner it wants to
-// know whether that is still there ([Same]).
+// Package live reads from the API server instead of a cache: [Reads] shares reads of one object between
+// syncs, [Same] reads an owner before a controller acts for the owner.
 package live
 
 import (
@@ -15,10 +14,11 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// ErrReplaced means that an object is gone; the one of its name, if there is one, is another, which the cache will show.
+// ErrReplaced is the error for an object that was deleted, or deleted and created again.
 var ErrReplaced = errors.New("the object has been deleted, or deleted and created again")
 
-// Same returns an object as it is now, without managed fields. get is that of its client. The error is ErrReplaced if the object is gone.
+// Same reads the current state of an object, without managed fields. The error is ErrReplaced if the object
+// is gone.
 func Same[T metav1.Object](ctx context.Context, known T, get func(context.Context, string, metav1.GetOptions) (T, error)) (T, error) {
 	now, err := get(ctx, known.GetName(), metav1.GetOptions{})
 	switch {
@@ -31,11 +31,11 @@ func Same[T metav1.Object](ctx context.Context, known T, get func(context.Contex
 	return now, nil
 }
 
-// fresh is how old an answer may be that is shared, counted from when it was asked for to when the next one asks: how long both
-// then wait does not matter, so a read that takes longer serves those who came while it was new.
+// maxAge is the maximum age of a shared result when it is requested. The time that either request waits
+// does not count, so a slow read serves all requests that arrived in its first second.
 const fresh = time.Second
 
-// Reads are the latest live answers by name. The methods may be called from any goroutine.
+// Reads holds the latest results by name. The methods may be called from any goroutine.
 type Reads[T any] struct {
 	read  func(ctx context.Context, name string) (T, error)
 	clock clock.PassiveClock
@@ -45,18 +45,18 @@ type Reads[T any] struct {
 }
 
 type answer[T any] struct {
-	turn  chan struct{} // holds one while somebody asks, so that others wait for the answer instead of asking too
-	asked time.Time     // what the answer shows is no older; zero: never answered
+	turn  chan struct{} // semaphore: others wait for the running read
+	asked time.Time     // start of the read; zero before the first
 	value T
 }
 
-// NewReads returns reads that have no answers yet.
+// NewReads returns an empty set of results.
 func NewReads[T any](c clock.PassiveClock, read func(ctx context.Context, name string) (T, error)) *Reads[T] {
 	return &Reads[T]{read: read, clock: c, answers: map[string]*answer[T]{}}
 }
 
-// Get returns an answer that was asked for neither before since nor as long ago as a second. It asks if there is none,
-// and so may block like the read itself. Errors are the read's and are not shared, or the context's.
+// Get returns a result whose read started at since or later, and not more than a second before the call. If
+// there is none, it reads. Errors are not shared.
 func (r *Reads[T]) Get(ctx context.Context, name string, since time.Time) (T, error) {
 	came, a := r.clock.Now(), r.of(name)
 	select {
@@ -78,7 +78,7 @@ func (r *Reads[T]) Get(ctx context.Context, name string, since time.Time) (T, er
 	return value, nil
 }
 
-// Forget drops the answer about a name: the next Get asks.
+// Forget drops the result of a name.
 func (r *Reads[T]) Forget(name string) {
 	r.lock.Lock()
 	defer r.lock.Unlock()

@@ -1,2 +1,2 @@
-// Package nodestatus reads the conditions in a node's status.
+// Package nodestatus reads the conditions of nodes.
 package nodestatus

@@ -1,3 +1,3 @@
-// Package podkey is the key of queues whose work is about one pod for good: a decision to evict or collect a pod must never meet
-// another pod that has come to bear its name.
+// Package podkey identifies pods in queues by name and UID: a decision to evict or collect a pod must not
+// reach a later pod with the same name.
 package podkey

@@ -7,7 +7,7 @@ import (
 	"minikcm/pkg/caches"
 )
 
-// Key names one pod for good; a pod of the same name that comes later has another key.
+// Key identifies a pod by name and UID.
 type Key struct {
 	Name cache.ObjectName
 	UID  types.UID
@@ -16,8 +16,8 @@ type Key struct {
 // Of returns the key of a pod.
 func Of(pod *caches.Pod) Key { return Key{Name: cache.MetaObjectToName(pod), UID: pod.UID} }
 
-// Namespace is that of the pod.
+// Namespace returns the namespace of the pod.
 func (k Key) Namespace() string { return k.Name.Namespace }
 
-// String is how logs show the key.
+// String returns the key for logs.
 func (k Key) String() string { return k.Name.String() + "/" + string(k.UID) }

@@ -1,6 +1,6 @@
-// Package podstatus makes the patches by which controllers change a pod's status. A patch names only what changes, so a pod of which
-// only a part was read is never written back, and lists elsewhere in the pod that violate their merge keys (duplicate environment
-// variables or ports) do not come into it.
+// Package podstatus creates patches of the status of pods. A patch contains only changes, so trimmed pods
+// are never written back, and lists of the pod that violate their merge keys (duplicate environment
+// variables or ports) do not matter.
 package podstatus
 
 import (
@@ -12,14 +12,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Change of a pod's status. Zero fields change nothing, those of the condition included, except that UID must be set: the patch is
-// refused by another pod of the same name.
+// Change is a change of the status of a pod. Zero fields change nothing. UID must be set: the API server
+// rejects the patch for another pod with the same name.
 type Change struct {
 	UID                types.UID
-	ResourceVersion    string // if set, the patch is refused by any other version of the pod
+	ResourceVersion    string // optional precondition
 	Phase              corev1.PodPhase
 	ObservedGeneration int64
-	Condition          *corev1.PodCondition // its transition time must be set; its probe time, which is a kubelet's, is not sent
+	Condition          *corev1.PodCondition // the transition time must be set; the probe time belongs to the kubelet and is not sent
 }
 
 // Patch returns the change as a strategic merge patch of the status subresource.
@@ -30,7 +30,7 @@ func (c Change) Patch() ([]byte, error) {
 	}
 	type condition struct {
 		corev1.PodCondition
-		LastProbeTime *metav1.Time `json:"lastProbeTime,omitempty"` // encoded as null, the one embedded would remove a kubelet's
+		LastProbeTime *metav1.Time `json:"lastProbeTime,omitempty"` // omitted: null would remove the probe time of the kubelet
 	}
 	type status struct {
 		Phase              corev1.PodPhase `json:"phase,omitempty"`
@@ -54,7 +54,7 @@ func (c Change) Patch() ([]byte, error) {
 	return data, nil
 }
 
-// Find returns the condition of a type, nil if there is none.
+// Find returns the condition of a type, or nil.
 func Find(conditions []corev1.PodCondition, of corev1.PodConditionType) *corev1.PodCondition {
 	for i := range conditions {
 		if conditions[i].Type == of {
@@ -64,7 +64,7 @@ func Find(conditions []corev1.PodCondition, of corev1.PodConditionType) *corev1.
 	return nil
 }
 
-// Transition returns next with the transition time it must have after old, which may be nil: now if the status changes.
+// Transition returns next with its transition time: now if the status differs from old, which may be nil.
 func Transition(old *corev1.PodCondition, next corev1.PodCondition, now metav1.Time) *corev1.PodCondition {
 	next.LastTransitionTime = now
 	if old != nil && old.Status == next.Status {

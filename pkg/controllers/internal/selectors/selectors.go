@@ -1,4 +1,4 @@
-// Package selection reads the selectors of objects that select others by their labels.
+// Package selectors parses label selectors.
 package selectors
 
 import (
@@ -11,8 +11,9 @@ import (
 // ErrAll is the error of a selector that selects everything.
 var ErrAll = errors.New("selector is empty")
 
-// Of returns what a selector of an object selects. It refuses one that is missing or empty, which would select nothing for ever, or everything: ErrAll. Plain
-// labels are not checked again, as the API server has: that would be most of the work, and it is done in every sync.
+// Of parses the selector of an object. A missing or an empty selector is an error; the error of an empty
+// one is ErrAll. Plain labels are not validated again, because the API server did so and every sync would
+// repeat it.
 func Of(s *metav1.LabelSelector) (labels.Selector, error) {
 	switch {
 	case s == nil:

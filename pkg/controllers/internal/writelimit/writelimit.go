@@ -1,5 +1,4 @@
-// Package slots bounds the writes that a controller has in flight, and divides them between namespaces and keys, so that nobody who is slow keeps others
-// from theirs.
+// Package writelimit limits the in-flight writes of a controller, fairly per namespace and key.
 package writelimit
 
 import (
@@ -15,47 +14,49 @@ import (
 	"minikcm/pkg/controller"
 )
 
-// writePatience is how long a write counts as quick: many times what one takes that nothing holds up.
+// quickFor is the time for which a write counts as quick: many times the duration of an undisturbed write.
 const writePatience = time.Second
 
-// ErrCut says that the time for which a slot could be waited for is over.
+// ErrCut is the error of a wait that reached its deadline.
 var ErrCut = errors.New("the time of the sync is up")
 
-// Slots bound the writes in flight. Two bounds hold: one on quick writes, those that have been in flight for less than writePatience, because
-// more of them do not make an API server faster; a much higher one on all, because a write that waits for a webhook costs the API server little.
+// Slots limits in-flight writes with two limits. The lower one is for quick writes, that is for the first
+// quickFor of each write: more quick writes do not make an API server faster. The higher one is for all
+// writes: a write that waits for a webhook costs the API server little.
 //
-// Under each bound everybody leaves room for others: see [share].
+// Under each limit every namespace and key leaves room for others; see [share].
 type Slots struct {
 	clock clock.WithTicker
 
 	lock    sync.Mutex
 	quick   share
 	all     share
-	young   []*Write  // that count as quick, in the order of their start
-	waiting []*waiter // in the order in which they came
+	young   []*Write  // quick writes, in order of start
+	waiting []*waiter // in order of arrival
 }
 
-// Write is one write in flight.
+// Write is a write in flight.
 type Write struct {
 	key   cache.ObjectName
 	start time.Time
-	old   bool // no longer quick
+	old   bool
 }
 
-// waiter waits for a slot.
+// waiter is a request for a slot.
 type waiter struct {
 	key   cache.ObjectName
-	write *Write        // its slot; nil: it waits. Guarded by the lock of the slots
-	got   chan struct{} // closed when it has its slot
+	write *Write        // set with the slot, under the lock of the slots
+	got   chan struct{} // closed with the slot
 }
 
-// New returns slots for so many quick writes, and so many in all.
+// New returns slots with a limit for quick writes and a limit for all writes.
 func New(clk clock.WithTicker, quick, all int) *Slots {
 	return &Slots{clock: clk, quick: newShare(quick), all: newShare(all)}
 }
 
-// Each calls do with 0 to n-1, each call in a goroutine that holds a slot, and returns when all have returned. It returns how many it began,
-// and if not all, why: ErrCut when the time is up, until; controller.ErrDraining when the term is.
+// Each calls do with 0 to n-1, each call in a goroutine with a slot, and waits for all calls. It returns
+// the number of calls. If that is less than n, the error is ErrCut after until, or controller.ErrDraining
+// at the end of the term.
 func (s *Slots) Each(ctx context.Context, key cache.ObjectName, until time.Time, n int, do func(i int)) (begun int, err error) {
 	var calls controller.Group
 	for begun < n {
@@ -75,11 +76,12 @@ func (s *Slots) Each(ctx context.Context, key cache.ObjectName, until time.Time,
 		})
 		begun++
 	}
-	_ = calls.Wait() // which panics if a call has
+	_ = calls.Wait() // panics if a call panicked
 	return begun, err
 }
 
-// Acquire waits for a slot until the given time, or until the term has ended. The write that it returns must be released; nil: there is none.
+// Acquire waits for a slot until the given time or the end of the term. It returns nil if it gets none. The
+// caller releases the write.
 func (s *Slots) Acquire(ctx context.Context, key cache.ObjectName, until time.Time) *Write {
 	s.lock.Lock()
 	t := &waiter{key: key, got: make(chan struct{})}
@@ -95,7 +97,7 @@ func (s *Slots) Acquire(ctx context.Context, key cache.ObjectName, until time.Ti
 			return nil
 		}
 		wake := until
-		if len(s.young) > 0 { // when it is old there may be room
+		if len(s.young) > 0 { // the oldest quick write may make room then
 			if next := s.young[0].start.Add(writePatience); next.Before(wake) {
 				wake = next
 			}
@@ -131,7 +133,7 @@ func (s *Slots) Release(w *Write) {
 	s.serve()
 }
 
-// serve gives slots to those who wait and may have one. The lock is held.
+// serve assigns free slots to waiters. The caller holds the lock.
 func (s *Slots) serve() {
 	now := s.clock.Now()
 	for len(s.young) > 0 && now.Sub(s.young[0].start) >= writePatience {
@@ -152,9 +154,10 @@ func (s *Slots) serve() {
 	})
 }
 
-// share divides slots between namespaces, and those of a namespace between its keys, so that a newcomer always finds some free. A namespace may hold as
-// many as are left free, a key as many as are left free beyond those of its namespace. So a single key gets a third of all, a single namespace
-// half, and each of n namespaces one (n+1)th.
+// share divides slots between namespaces, and the slots of a namespace between its keys, so that a new one
+// always finds some. A namespace may hold as many slots as are free, a key as many as are free beyond the
+// slots of its namespace. So one key gets a third, one namespace half, and each of n namespaces one
+// (n+1)th.
 type share struct {
 	left        int
 	byNamespace map[string]int
@@ -165,7 +168,7 @@ func newShare(n int) share {
 	return share{left: n, byNamespace: map[string]int{}, byKey: map[cache.ObjectName]int{}}
 }
 
-// admits reports whether a key may have one more.
+// admits reports whether a key may hold one more slot.
 func (s *share) admits(key cache.ObjectName) bool {
 	return s.byKey[key] < s.left-s.byNamespace[key.Namespace]
 }
