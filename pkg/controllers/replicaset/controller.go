@@ -11,6 +11,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
@@ -25,27 +27,31 @@ import (
 )
 
 const (
-	// Name is upstream's name of this controller, also the source of its events and the suffix of its user agent.
+	// Name is the upstream name of the controller, the source of its events and the suffix of its user
+	// agent.
 	Name      = "replicaset-controller"
-	queueName = "replicaset" // as upstream: the name label of the workqueue metrics
+	queueName = "replicaset" // upstream's name label of the workqueue metrics
 
-	// patience is how long a sync may hold up another ReplicaSet: a batch of creates that are answered takes less.
-	patience = 100 * time.Millisecond
+	// slowAfter is the time after which a sync gives its worker away. A batch of creates usually takes
+	// less.
+	slowAfter = 100 * time.Millisecond
 )
 
-// burst is the most pods that one sync creates or deletes: kube-controller-manager v1.37, BurstReplicas.
+// burst is the maximum number of pods that one sync creates or deletes (kube-controller-manager v1.37,
+// BurstReplicas).
 const burst = 500
 
-// Writes in flight, over all ReplicaSets; see package slots.
+// Limits of writes in flight, over all ReplicaSets; see package writelimit.
 const (
-	quickWrites = 96  // a ReplicaSet alone has a third: more does not make a small API server faster
-	allWrites   = 300 // half of what a kube-apiserver v1.37 works on at once: 200 that mutate and 400 others, shared by priority and fairness
+	quickWrites = 96  // one ReplicaSet gets a third; more does not make a small API server faster
+	allWrites   = 300 // half of the requests that kube-apiserver v1.37 works on at a time
 )
 
-// syncLimit is how long a sync goes on sending writes. What is left then is done by the next sync of the key, which comes at once.
+// syncLimit is the time after which a sync sends no more writes. The key is requeued at once for the rest.
 const syncLimit = 30 * time.Second
 
-// Deps are what the controller works with. Only Namespaces may be nil: it saves requests in terminating namespaces.
+// Deps holds the dependencies of the controller. Only Namespaces may be nil: requests in terminating
+// namespaces are then sent and rejected.
 type Deps struct {
 	Client      kubernetes.Interface // fenced
 	Pods        *caches.Pods
@@ -56,16 +62,15 @@ type Deps struct {
 	Metrics     prometheus.Registerer
 }
 
-// Controller is the ReplicaSet control loop: the wiring, the event handlers and the one reconcile. What it does to pods and statuses is the job
-// of its parts, which keep nothing of their own from one sync to the next: that is in the states.
+// Controller is the ReplicaSet control loop. Its parts keep nothing between syncs; states does.
 type Controller struct {
 	cfg  Config
 	deps Deps
 
 	loop     *controller.Loop[cache.ObjectName]
 	wake     *enqueue.Owners[*appsv1.ReplicaSet, *caches.Pod]
-	inTerm   atomic.Bool                 // handlers need not look anything up otherwise
-	log      atomic.Pointer[klog.Logger] // of the latest term, for handlers; nil before the first
+	inTerm   atomic.Bool
+	log      atomic.Pointer[klog.Logger] // of the latest term; nil before the first
 	baseline controller.Baseline
 	states   *states
 	metrics  *metrics
@@ -75,11 +80,11 @@ type Controller struct {
 	owners   ownership.Changer[*appsv1.ReplicaSet, *caches.Pod]
 	slots    *writelimit.Slots
 	creator  *creator
-	remover  *remover
+	deleter  *deleter
 	statuses *statusWriter
 }
 
-// New builds the controller and registers its handlers with the caches, which must not have been started.
+// New returns a controller and registers its handlers with the caches, which must not have been started.
 func New(cfg Config, deps Deps) (*Controller, error) {
 	if cfg.Workers < 0 || cfg.Burst < 0 {
 		return nil, errors.New("replicaset: workers and burst must not be negative")
@@ -87,35 +92,35 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 	cfg.Workers = cmp.Or(cfg.Workers, DefaultConfig().Workers)
 	cfg.Burst = cmp.Or(cfg.Burst, burst)
 	c := &Controller{cfg: cfg, deps: deps, states: controller.NewKeyStates[cache.ObjectName](newState)}
-	c.wake = c.wakes()
+	c.wake = c.ownersOf()
 	c.metrics = newMetrics(deps.Metrics, c.states, deps.Clock)
 	c.slots = writelimit.New(deps.Clock, quickWrites, allWrites)
 	c.read = &reader{client: deps.Client, pods: deps.Pods, sets: deps.ReplicaSets, metrics: c.metrics}
 	c.owners = ownership.Changer[*appsv1.ReplicaSet, *caches.Pod]{
-		Kind: ownerKind, Noun: "pod", Objects: deps.Pods, Get: c.read.set, Patch: c.patchPod, Recorder: deps.Recorder, Clock: deps.Clock,
+		Kind: ownerKind, Noun: "pod", Objects: deps.Pods, Get: c.read.liveReplicaSet, Patch: c.patchPod, Recorder: deps.Recorder, Clock: deps.Clock,
 	}
-	c.remover = &remover{
+	c.deleter = &deleter{
 		client: deps.Client, pods: deps.Pods, sets: deps.ReplicaSets, read: c.read, slots: c.slots, recorder: deps.Recorder, clock: deps.Clock,
 		metrics: c.metrics, honourCost: cfg.PodDeletionCost,
 	}
 	c.creator = &creator{
-		client: deps.Client, pods: deps.Pods, namespaces: deps.Namespaces, read: c.read, remover: c.remover, slots: c.slots,
+		client: deps.Client, pods: deps.Pods, namespaces: deps.Namespaces, read: c.read, deleter: c.deleter, slots: c.slots,
 		recorder: deps.Recorder, clock: deps.Clock, metrics: c.metrics,
 	}
 	c.statuses = &statusWriter{client: deps.Client, sets: deps.ReplicaSets, read: c.read, clock: deps.Clock, terminating: cfg.TerminatingReplicas}
 	c.loader = controller.Loader[task, decision]{
-		Baseline: &c.baseline, Cached: c.read.cached, Live: c.read.live, Decide: c.claimAndPlan, Writes: c.writes, Unconfirmed: unconfirmed,
+		Baseline: &c.baseline, Cached: c.read.readCached, Live: c.read.readLive, Decide: c.claimAndPlan, Writes: c.changesCluster, Unconfirmed: needsConfirmation,
 	}
 	c.loop = controller.NewLoop(controller.LoopConfig{
-		Controller: Name, Queue: queueName, Workers: cfg.Workers, Patience: patience, Drain: cfg.Drain, Clock: deps.Clock,
+		Controller: Name, Queue: queueName, Workers: cfg.Workers, Patience: slowAfter, Drain: cfg.Drain, Clock: deps.Clock,
 	}, deps.Metrics, c.reconcile).GroupBy(func(key cache.ObjectName) string { return key.Namespace })
-	if err := c.register(); err != nil {
+	if err := c.registerHandlers(); err != nil {
 		return nil, fmt.Errorf("replicaset: %w", err)
 	}
 	return c, nil
 }
 
-func (c *Controller) register() error {
+func (c *Controller) registerHandlers() error {
 	err := c.deps.ReplicaSets.Handle(caches.Handler[*appsv1.ReplicaSet]{
 		Add:    func(rs *appsv1.ReplicaSet) { c.enqueue(rs) },
 		Update: func(_, rs *appsv1.ReplicaSet) { c.enqueue(rs) },
@@ -138,8 +143,7 @@ func (c *Controller) register() error {
 	return nil
 }
 
-// Run works for one term: it queues every ReplicaSet and blocks until ctx has ended and every sync has returned. The caches must
-// have synced.
+// Run works for one term. The caches must have synced.
 func (c *Controller) Run(ctx context.Context) error {
 	c.states.Reset()
 	c.baseline.Reset()
@@ -148,16 +152,16 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer c.inTerm.Store(false)
 	var reading sync.WaitGroup
 	defer reading.Wait()
-	reading.Go(func() { c.baseline.Read(ctx, c.deps.Clock, c.latest) })
+	reading.Go(func() { c.baseline.Read(ctx, c.deps.Clock, c.latestVersions) })
 	c.loop.Run(ctx, c.deps.ReplicaSets.Names)
 	return nil
 }
 
-// Healthy fails when a sync is stuck.
+// Healthy returns an error if a sync is stuck.
 func (c *Controller) Healthy() error { return c.loop.Healthy() }
 
-// latest asks the API server how far ReplicaSets and pods have come.
-func (c *Controller) latest(ctx context.Context) (controller.Versions, error) {
+// latestVersions reads the current resourceVersions of ReplicaSets and pods.
+func (c *Controller) latestVersions(ctx context.Context) (controller.Versions, error) {
 	pods, podsErr := c.deps.Pods.Latest(ctx, c.deps.Client)
 	sets, setsErr := c.deps.ReplicaSets.Latest(ctx, c.deps.Client)
 	if err := errors.Join(podsErr, setsErr); err != nil {
@@ -167,3 +171,43 @@ func (c *Controller) latest(ctx context.Context) (controller.Versions, error) {
 		{Resource: c.deps.Pods.Resource(), Version: pods}, {Resource: c.deps.ReplicaSets.Resource(), Version: sets},
 	}, nil
 }
+
+func (c *Controller) enqueue(rs *appsv1.ReplicaSet) { c.loop.Add(cache.MetaObjectToName(rs)) }
+
+// ownersOf returns the mapping from pods and namespaces to the keys of ReplicaSets.
+func (c *Controller) ownersOf() *enqueue.Owners[*appsv1.ReplicaSet, *caches.Pod] {
+	return &enqueue.Owners[*appsv1.ReplicaSet, *caches.Pod]{
+		Kind: kind, InTerm: &c.inTerm, Get: c.deps.ReplicaSets.Get, In: c.deps.ReplicaSets.InNamespace,
+		Selector: func(rs *appsv1.ReplicaSet) *metav1.LabelSelector { return rs.Spec.Selector },
+		Wake:     c.enqueue,
+		Several: func(pod *caches.Pod, sets []*appsv1.ReplicaSet) {
+			if log := c.log.Load(); log != nil {
+				// Not utilruntime.HandleError, which may sleep: handlers must not delay the watch.
+				log.Error(nil, "More than one ReplicaSet selects the pod", "controller", Name, "pod", klog.KObj(pod), "replicaSets", klog.KObjSlice(sets))
+			}
+		},
+	}
+}
+
+// gatherPods delays syncs after updates of pods, for ReplicaSets with more than fewPods pods: pods often
+// become ready together.
+const gatherPods = 20 * time.Millisecond
+
+// podUpdated enqueues the ReplicaSet of a pod, and once more at the time at which a ready pod becomes
+// available.
+func (c *Controller) podUpdated(old, pod *caches.Pod) {
+	if !c.inTerm.Load() {
+		return
+	}
+	rs, ok := c.wake.Of(pod)
+	if ok && pod.IsActive() && old.ControllerUID() == pod.ControllerUID() && (task{rs: rs}).wantedReplicas() > fewPods {
+		c.loop.AddAfter(cache.MetaObjectToName(rs), gatherPods)
+	} else {
+		c.wake.Updated(old, pod)
+	}
+	if ok && rs.Spec.MinReadySeconds > 0 && !isReady(old) && isReady(pod) && pod.DeletionTimestamp == nil {
+		c.loop.AddAfter(cache.MetaObjectToName(rs), time.Duration(rs.Spec.MinReadySeconds)*time.Second)
+	}
+}
+
+func isReady(pod *caches.Pod) bool { return pod.Ready.Status == corev1.ConditionTrue }

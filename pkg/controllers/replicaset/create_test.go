@@ -41,8 +41,8 @@ func TestCreateUntilNameIsFree(t *testing.T) {
 	if _, err := b.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if len(tried) != 3 || tried[0] == tried[1] || tried[1] == tried[2] || len(b.ledger.creates) != 0 {
-		t.Errorf("names tried are %v, names kept %v", tried, b.ledger.creates)
+	if len(tried) != 3 || tried[0] == tried[1] || tried[1] == tried[2] || len(b.expectations.creates) != 0 {
+		t.Errorf("names tried are %v, names kept %v", tried, b.expectations.creates)
 	}
 }
 
@@ -85,7 +85,7 @@ func TestPodChangedOnItsWay(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, newSet(2, statusOfSize(0)))
-			b.throttle.ownership.Disowned = tt.undone
+			b.backoffs.ownership.Disowned = tt.undone
 			b.on("create pods", func(call int, a clienttesting.Action) (runtime.Object, error) {
 				pod := a.(clienttesting.CreateAction).GetObject().(*corev1.Pod).DeepCopy()
 				pod.UID, pod.ResourceVersion = types.UID(pod.Name), "77"
@@ -99,8 +99,8 @@ func TestPodChangedOnItsWay(t *testing.T) {
 				return &corev1.Pod{}, nil
 			})
 			_, err := b.run(t.Context())
-			if (err != nil) != tt.failed || len(b.ledger.creates) != 0 {
-				t.Errorf("error %v, names kept %v", err, b.ledger.creates)
+			if (err != nil) != tt.failed || len(b.expectations.creates) != 0 {
+				t.Errorf("error %v, names kept %v", err, b.expectations.creates)
 			}
 			if got := slices.DeleteFunc(b.requests(), func(r string) bool { return strings.Contains(r, "status") }); !slices.Equal(got, tt.requests) {
 				t.Errorf("requests are %v, want %v", got, tt.requests)
@@ -206,7 +206,7 @@ func TestQuotaHidesLostCreate(t *testing.T) {
 				t.Errorf("error of the lost create: %v", err)
 			}
 			_, err := b.run(t.Context())
-			if kept := len(b.ledger.creates) == 1; (err == nil) != found || kept == found {
+			if kept := len(b.expectations.creates) == 1; (err == nil) != found || kept == found {
 				t.Errorf("error %v, name kept %t", err, kept)
 			}
 		})
@@ -233,5 +233,26 @@ func TestEndOfTermStopsALongSync(t *testing.T) {
 	loop.Run(ctx, func() []string { return []string{"default/set"} })
 	if creates != 3 || !errors.Is(err, context.Canceled) {
 		t.Errorf("%d creates and error %v, want 3, for the batch of four was not begun, and a cancellation", creates, err)
+	}
+}
+
+func TestDecisiveErrorOfASync(t *testing.T) {
+	first, next := errors.New("first"), errors.New("next")
+	ending := fmt.Errorf("no lease: %w", context.Canceled)
+	for _, tt := range []struct{ first, next, want error }{
+		{nil, nil, nil},
+		{nil, next, next},
+		{first, nil, first},
+		{first, next, first},
+		{first, ending, ending},
+		{ending, next, ending},
+		{first, errTerminating, errTerminating},
+		{errTerminating, next, errTerminating},
+		{errTerminating, ending, ending},
+		{errTimeUp, apierrors.NewTimeoutError("slow", 0), errTimeUp},
+	} {
+		if got := mainError(tt.first, tt.next); got != tt.want {
+			t.Errorf("of %v and %v %v is decisive, want %v", tt.first, tt.next, got, tt.want)
+		}
 	}
 }

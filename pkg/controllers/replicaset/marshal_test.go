@@ -37,7 +37,7 @@ func TestWritesLeaveTheCachedReplicaSetAlone(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBenchWith(t, func(d *Deps) { d.Client = client }, tt.rs)
-			b.throttle.pace = 8
+			b.backoffs.batchSize = 8
 			before := tt.rs.DeepCopy()
 			if _, err := b.run(t.Context()); err == nil {
 				t.Error("no error, so nothing was sent")

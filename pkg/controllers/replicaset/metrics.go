@@ -8,10 +8,10 @@ import (
 	"minikcm/pkg/controller"
 )
 
-const subsystem = "replicaset_controller" // as upstream
+const subsystem = "replicaset_controller" // upstream's
 
-// readUnanswered is a reason for a live read: an unanswered delete can no longer be carried out, and its pod is wanted again.
-const readUnanswered = "unanswered"
+// readUnconfirmed is the reason for a live read of a needed pod whose delete has an unknown outcome.
+const readUnconfirmed = "unanswered"
 
 type metrics struct {
 	deletionAgeRatio prometheus.Histogram
@@ -32,7 +32,7 @@ func newMetrics(reg prometheus.Registerer, states *states, c clock.PassiveClock)
 		staleSkips: m.CounterVec("stale_sync_skips_total", "Syncs postponed because a cache did not show our own writes yet.",
 			controller.Label{"group"}, controller.Label{"resource"}),
 		liveReads: m.CounterVec("live_reads_total", "Syncs decided on a consistent read of the API server instead of the caches.",
-			controller.Label{"reason", controller.ReadFirstWrite, controller.ReadOverdue, readUnanswered}),
+			controller.Label{"reason", controller.ReadFirstWrite, controller.ReadOverdue, readUnconfirmed}),
 		unknownOutcomes: m.CounterVec("unknown_outcomes_total", "Creates and deletes with unknown outcome, for example because of a timeout. None is carried out twice.",
 			controller.Label{"verb", "create", "delete"}),
 	}
@@ -41,7 +41,7 @@ func newMetrics(reg prometheus.Registerer, states *states, c clock.PassiveClock)
 	return ms
 }
 
-func (m *metrics) skipped(missing []schema.GroupResource) {
+func (m *metrics) countSkips(missing []schema.GroupResource) {
 	for _, r := range missing {
 		m.staleSkips.WithLabelValues(r.Group, r.Resource).Inc()
 	}

@@ -129,7 +129,7 @@ func TestRefusedReleaseIsTriedAgainAfterALiveRead(t *testing.T) {
 	if result, err := b.run(t.Context()); err != nil || result.RequeueAfter == 0 || result.RequeueAfter > time.Minute {
 		t.Errorf("result %+v, error %v, want another sync when the release may be tried again", result, err)
 	}
-	if b.wants(t, "patch pods", "get replicasets", "list pods", "create pods", "update replicasets/status"); b.throttle.ownership.Remaining(now) != time.Minute {
+	if b.wants(t, "patch pods", "get replicasets", "list pods", "create pods", "update replicasets/status"); b.backoffs.ownership.Remaining(now) != time.Minute {
 		t.Error("the live read, which does not list the pod, ended the back-off")
 	}
 }

@@ -26,7 +26,7 @@ func TestAFirstWriteIsReadLiveOnlyUntilTheCachesHaveReachedTheBaseline(t *testin
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, newSet(1))
 			b.baselineAt(t, "100", "100")
-			b.at = tt.at
+			b.versions = tt.at
 			if _, err := b.run(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -46,10 +46,10 @@ func TestTheBaselineIsToldByPodsAndReplicaSets(t *testing.T) {
 	b.on("list replicasets", func(int, clienttesting.Action) (runtime.Object, error) {
 		return &appsv1.ReplicaSetList{ListMeta: metav1.ListMeta{ResourceVersion: "8"}}, nil
 	})
-	if got, err := b.latest(t.Context()); err == nil {
+	if got, err := b.latestVersions(t.Context()); err == nil {
 		t.Errorf("told %v although pods were not", got)
 	}
-	if got, err := b.latest(t.Context()); err != nil || !slices.Equal(got, versions("7", "8")) {
+	if got, err := b.latestVersions(t.Context()); err != nil || !slices.Equal(got, versions("7", "8")) {
 		t.Errorf("told %v with error %v, want pods at 7 and ReplicaSets at 8", got, err)
 	}
 }

@@ -72,8 +72,8 @@ func newBenchWith(t *testing.T, edit func(*Deps), rs *appsv1.ReplicaSet, pods ..
 	c.loader.Cached = func(t task) task { return t }
 	st := c.states.For(cache.MetaObjectToName(rs), rs.UID)
 	work := task{
-		key: cache.MetaObjectToName(rs), rs: rs, selector: mustSelect(rs), now: now, at: versions("1000000", "1000000"), pods: pods,
-		ledger: &st.ledger, throttle: &st.throttle,
+		key: cache.MetaObjectToName(rs), rs: rs, selector: mustSelect(rs), now: now, versions: versions("1000000", "1000000"), pods: pods,
+		expectations: &st.expectations, backoffs: &st.backoffs,
 	}
 	return &bench{c, work, client, events}
 }
@@ -82,7 +82,7 @@ func (b *bench) run(ctx context.Context) (controller.Result, error) { return b.s
 
 // ready reports whether caches at these versions show every write.
 func ready(b *bench, at controller.Versions, now time.Time) bool {
-	overdue, err := b.ledger.barrier.EnsureReady(at, now)
+	overdue, err := b.expectations.barrier.EnsureReady(at, now)
 	return err == nil && !overdue
 }
 
@@ -225,7 +225,7 @@ func TestWritesThatNothingShows(t *testing.T) {
 	if result, err := b.run(t.Context()); err != nil || result.RequeueAfter != controller.ConsistencyTimeout {
 		t.Errorf("after a create: result %+v, error %v, want another sync after %v", result, err, controller.ConsistencyTimeout)
 	}
-	b.pods, b.rs, b.at = []*caches.Pod{newPod("a")}, newSet(1, statusOfSize(1)), versions("99", "10")
+	b.pods, b.rs, b.versions = []*caches.Pod{newPod("a")}, newSet(1, statusOfSize(1)), versions("99", "10")
 	if result, err := b.run(t.Context()); err != nil || result.RequeueAfter != controller.ConsistencyRecheck {
 		t.Errorf("while the cache lags: result %+v, error %v, want another sync after %v", result, err, controller.ConsistencyRecheck)
 	}
@@ -236,7 +236,7 @@ func TestWritesThatNothingShows(t *testing.T) {
 	if _, err := b.run(t.Context()); err != nil || !slices.Contains(b.requests(), "list pods") {
 		t.Errorf("when the cache is overdue: error %v, requests %v, want a live read", err, b.requests())
 	}
-	b.at = versions("100", "10")
+	b.versions = versions("100", "10")
 	if result, err := b.run(t.Context()); err != nil || result.RequeueAfter != 0 {
 		t.Errorf("when all is shown: result %+v, error %v, want none", result, err)
 	}

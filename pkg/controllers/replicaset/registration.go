@@ -11,25 +11,25 @@ import (
 	"minikcm/pkg/flagcheck"
 )
 
-// Feature gates. Where the behaviour is upstream's, name, stage and default are too.
+// Feature gates, with upstream's names, stages and defaults.
 const (
-	// PodDeletionCost lets an annotation influence which pod of a ReplicaSet is deleted first.
+	// PodDeletionCost makes an annotation influence which pod of a ReplicaSet is deleted first.
 	PodDeletionCost featuregate.Feature = "PodDeletionCost"
 	// TerminatingReplicas fills status.terminatingReplicas.
 	TerminatingReplicas = controller.TerminatingReplicas
 )
 
-// Config of the controller.
+// Config is the configuration of the controller.
 type Config struct {
-	Workers int `json:"ConcurrentRSSyncs"` // syncs that run at once, apart from those that wait for the API server; 0: upstream's 5
+	Workers int `json:"ConcurrentRSSyncs"` // concurrent syncs; syncs that wait for the API server do not count. 0 means 5
 
-	Burst               int           `json:"-"` // the most pods that one sync creates or deletes; 0: upstream's 500
-	PodDeletionCost     bool          `json:"-"` // the gates
+	Burst               int           `json:"-"` // pods created or deleted per sync; 0 means 500
+	PodDeletionCost     bool          `json:"-"`
 	TerminatingReplicas bool          `json:"-"`
-	Drain               time.Duration `json:"-"` // how long running syncs may go on when the term ends; 0: until they return
+	Drain               time.Duration `json:"-"` // maximum time of running syncs after the end of a term; 0 means no limit
 }
 
-// DefaultConfig is that of kube-controller-manager v1.37.
+// DefaultConfig returns the defaults of kube-controller-manager v1.37.
 func DefaultConfig() *Config { return &Config{Workers: 5} }
 
 // AddFlags implements controller.Config.
@@ -45,7 +45,7 @@ func (c *Config) Validate() []error {
 	return p
 }
 
-// Registration returns the controller as the manager knows it; flags are bound to cfg.
+// Registration declares the controller. Flags are bound to cfg.
 func Registration(cfg *Config) controller.Registration {
 	return controller.Registration{
 		Name: Name, Alias: "replicaset", Agent: Name,

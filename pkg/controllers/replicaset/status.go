@@ -13,23 +13,23 @@ import (
 	"minikcm/pkg/outcome"
 )
 
-// Reasons of the ReplicaFailure condition, and of the events that go with it.
+// Reasons of the ReplicaFailure condition and of the events beside it.
 const (
 	reasonFailedCreate = "FailedCreate"
 	reasonFailedDelete = "FailedDelete"
 )
 
-// counts are the numbers in a status.
+// counts holds the numbers of a status.
 type counts struct {
 	replicas, fullyLabeled, ready, available int32
 	terminating                              *int32 // nil: not reported
 }
 
-// count counts active pods as they are at now. terminating is reported unless it is negative.
-func count(rs *appsv1.ReplicaSet, active []*caches.Pod, terminating int, now time.Time) counts {
+// countPods counts active pods. A negative number of terminating pods is not reported.
+func countPods(rs *appsv1.ReplicaSet, active []*caches.Pod, terminating int, now time.Time) counts {
 	c := counts{replicas: int32(len(active))}
 	for _, pod := range active {
-		if carries(pod.Labels, rs.Spec.Template.Labels) {
+		if hasLabels(pod.Labels, rs.Spec.Template.Labels) {
 			c.fullyLabeled++
 		}
 		if isReady(pod) {
@@ -45,8 +45,7 @@ func count(rs *appsv1.ReplicaSet, active []*caches.Pod, terminating int, now tim
 	return c
 }
 
-// carries reports whether all the wanted labels are there with equal values.
-func carries(have, want map[string]string) bool {
+func hasLabels(have, want map[string]string) bool {
 	for k, v := range want {
 		if got, ok := have[k]; !ok || got != v {
 			return false
@@ -55,7 +54,8 @@ func carries(have, want map[string]string) bool {
 	return true
 }
 
-// isAvailable reports whether a ready pod has been so for long enough. Without the time of its transition nobody knows.
+// isAvailable reports whether a ready pod has been ready for minReadySeconds. Without a transition time it
+// is not available.
 func isAvailable(pod *caches.Pod, minReadySeconds int32, now time.Time) bool {
 	if minReadySeconds == 0 {
 		return true
@@ -67,7 +67,7 @@ func availableAt(pod *caches.Pod, minReadySeconds int32) time.Time {
 	return pod.Ready.Since.Add(time.Duration(minReadySeconds) * time.Second)
 }
 
-// nextAvailable returns when the first of the ready pods that were not available at now will be; the zero time if there is none.
+// nextAvailable returns the first time at which another ready pod becomes available, or zero.
 func nextAvailable(active []*caches.Pod, minReadySeconds int32, now time.Time) time.Time {
 	var next time.Time
 	for _, pod := range active {
@@ -81,19 +81,19 @@ func nextAvailable(active []*caches.Pod, minReadySeconds int32, now time.Time) t
 	return next
 }
 
-// applied is what became of a plan.
-type applied struct {
-	held   bool          // not carried out although the number is wrong: nothing was learnt
-	tooFew bool          // pods were to be created, not deleted
-	err    error         // the one that the sync fails with
-	again  time.Duration // go on after; 0: no need
+// applyResult is the result of the creates and deletes of a sync.
+type applyResult struct {
+	deferred     bool // the number is wrong, but no request was sent: the condition does not change
+	creating     bool // creates, not deletes
+	err          error
+	requeueAfter time.Duration // 0 if no requeue is needed
 
-	// Pods of which answers proved that they are there, and that they are gone or going. They change the counts of the status.
+	// Pods whose creation and deletion are confirmed. They change the counts of the status.
 	created, deleted []*caches.Pod
 }
 
-// statusOf returns the status that follows from old. Conditions of other types stay as they are.
-func statusOf(old appsv1.ReplicaSetStatus, generation int64, c counts, a applied, now time.Time) appsv1.ReplicaSetStatus {
+// newStatus returns the next status. Conditions of other types stay.
+func newStatus(old appsv1.ReplicaSetStatus, generation int64, c counts, a applyResult, now time.Time) appsv1.ReplicaSetStatus {
 	return appsv1.ReplicaSetStatus{
 		Replicas:             c.replicas,
 		FullyLabeledReplicas: c.fullyLabeled,
@@ -101,16 +101,16 @@ func statusOf(old appsv1.ReplicaSetStatus, generation int64, c counts, a applied
 		AvailableReplicas:    c.available,
 		TerminatingReplicas:  c.terminating,
 		ObservedGeneration:   generation,
-		Conditions:           conditionsOf(old.Conditions, a, now),
+		Conditions:           newConditions(old.Conditions, a, now),
 	}
 }
 
-// conditionsOf keeps ReplicaFailure true to the last attempt: set while it failed, with the current reason and message, removed when one
-// has not, untouched when none was made.
-func conditionsOf(old []appsv1.ReplicaSetCondition, a applied, now time.Time) []appsv1.ReplicaSetCondition {
+// newConditions sets ReplicaFailure if the last attempt failed, and removes the condition if the attempt
+// succeeded. Without an attempt the condition stays.
+func newConditions(old []appsv1.ReplicaSetCondition, a applyResult, now time.Time) []appsv1.ReplicaSetCondition {
 	at := slices.IndexFunc(old, func(c appsv1.ReplicaSetCondition) bool { return c.Type == appsv1.ReplicaSetReplicaFailure })
 	switch {
-	case a.err == nil && (a.held || at < 0):
+	case a.err == nil && (a.deferred || at < 0):
 		return old
 	case a.err == nil && len(old) == 1:
 		return nil
@@ -121,7 +121,7 @@ func conditionsOf(old []appsv1.ReplicaSetCondition, a applied, now time.Time) []
 		Type: appsv1.ReplicaSetReplicaFailure, Status: corev1.ConditionTrue, Reason: reasonFailedDelete,
 		Message: outcome.EventMessage(a.err), LastTransitionTime: metav1.NewTime(now),
 	}
-	if a.tooFew {
+	if a.creating {
 		failure.Reason = reasonFailedCreate
 	}
 	if at < 0 {
@@ -135,24 +135,23 @@ func conditionsOf(old []appsv1.ReplicaSetCondition, a applied, now time.Time) []
 	return conditions
 }
 
-// sameStatus reports whether writing b over a would change nothing.
 func sameStatus(a, b appsv1.ReplicaSetStatus) bool { return equality.Semantic.DeepEqual(a, b) }
 
-// sameNumbers is sameStatus for the counts alone.
+// sameNumbers compares the counts only.
 func sameNumbers(a, b appsv1.ReplicaSetStatus) bool {
 	a.Conditions, a.ObservedGeneration, b.Conditions, b.ObservedGeneration = nil, 0, nil, 0
 	return sameStatus(a, b)
 }
 
-// onlyFewerEnding reports whether the status changes in nothing but that fewer pods are ending, though not yet none.
-func onlyFewerEnding(from, to appsv1.ReplicaSetStatus) bool {
+// onlyFewerTerminating reports whether the new status only lowers terminatingReplicas, and not to zero.
+func onlyFewerTerminating(from, to appsv1.ReplicaSetStatus) bool {
 	before, after := from.TerminatingReplicas, to.TerminatingReplicas
 	from.TerminatingReplicas = after
 	return before != nil && after != nil && *after < *before && *after > 0 && sameStatus(from, to)
 }
 
-// onlyMore reports whether the status changes in nothing but that there are more pods, or more ready or available ones, though not yet all, and perhaps that
-// fewer are ending. More pods may come with another generation.
+// onlyMore reports whether the new status only raises counts, does not reach all replicas, and at most
+// lowers terminatingReplicas. More replicas may come with another generation.
 func onlyMore(rs *appsv1.ReplicaSet, to appsv1.ReplicaSetStatus) bool {
 	from, all := rs.Status, to.Replicas
 	rise := to.Replicas >= from.Replicas && to.ReadyReplicas >= from.ReadyReplicas && to.AvailableReplicas >= from.AvailableReplicas
@@ -161,5 +160,5 @@ func onlyMore(rs *appsv1.ReplicaSet, to appsv1.ReplicaSetStatus) bool {
 		from.Replicas, from.FullyLabeledReplicas, from.ObservedGeneration = to.Replicas, to.FullyLabeledReplicas, to.ObservedGeneration
 	}
 	from.ReadyReplicas, from.AvailableReplicas = to.ReadyReplicas, to.AvailableReplicas
-	return rise && !reached && (sameStatus(from, to) || onlyFewerEnding(from, to))
+	return rise && !reached && (sameStatus(from, to) || onlyFewerTerminating(from, to))
 }

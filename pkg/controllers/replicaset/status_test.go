@@ -51,7 +51,7 @@ func TestCount(t *testing.T) {
 			counts{replicas: 1, fullyLabeled: 1, ready: 1, available: 1, terminating: new(int32(2))}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got := count(tt.set, tt.pods, tt.terminating, now)
+			got := countPods(tt.set, tt.pods, tt.terminating, now)
 			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(counts{})); diff != "" {
 				t.Errorf("counts (-want +got):\n%s", diff)
 			}
@@ -70,27 +70,27 @@ func TestConditions(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		old  list
-		a    applied
+		a    applyResult
 		want list
 	}{
-		{"none, nothing failed", nil, applied{}, nil},
-		{"creating failed", nil, applied{err: denied, tooFew: true}, list{condition(corev1.ConditionTrue, "FailedCreate", "denied", ago(0))}},
-		{"deleting failed", nil, applied{err: denied}, list{condition(corev1.ConditionTrue, "FailedDelete", "denied", ago(0))}},
-		{"nothing failed any more", list{condition(corev1.ConditionTrue, "FailedCreate", "denied", earlier)}, applied{}, nil},
-		{"nothing was tried: nobody knows", list{condition(corev1.ConditionTrue, "FailedCreate", "denied", earlier)}, applied{held: true},
+		{"none, nothing failed", nil, applyResult{}, nil},
+		{"creating failed", nil, applyResult{err: denied, creating: true}, list{condition(corev1.ConditionTrue, "FailedCreate", "denied", ago(0))}},
+		{"deleting failed", nil, applyResult{err: denied}, list{condition(corev1.ConditionTrue, "FailedDelete", "denied", ago(0))}},
+		{"nothing failed any more", list{condition(corev1.ConditionTrue, "FailedCreate", "denied", earlier)}, applyResult{}, nil},
+		{"nothing was tried: nobody knows", list{condition(corev1.ConditionTrue, "FailedCreate", "denied", earlier)}, applyResult{deferred: true},
 			list{condition(corev1.ConditionTrue, "FailedCreate", "denied", earlier)}},
-		{"failed again for another reason", list{condition(corev1.ConditionTrue, "FailedDelete", "gone", earlier)}, applied{err: denied, tooFew: true},
+		{"failed again for another reason", list{condition(corev1.ConditionTrue, "FailedDelete", "gone", earlier)}, applyResult{err: denied, creating: true},
 			list{condition(corev1.ConditionTrue, "FailedCreate", "denied", earlier)}},
-		{"a false one turns true now", list{condition(corev1.ConditionFalse, "", "", earlier)}, applied{err: denied, tooFew: true},
+		{"a false one turns true now", list{condition(corev1.ConditionFalse, "", "", earlier)}, applyResult{err: denied, creating: true},
 			list{condition(corev1.ConditionTrue, "FailedCreate", "denied", ago(0))}},
-		{"conditions of others stay when it is set", list{foreign}, applied{err: denied, tooFew: true},
+		{"conditions of others stay when it is set", list{foreign}, applyResult{err: denied, creating: true},
 			list{foreign, condition(corev1.ConditionTrue, "FailedCreate", "denied", ago(0))}},
-		{"and when it is removed", list{condition(corev1.ConditionTrue, "FailedCreate", "denied", earlier), foreign}, applied{}, list{foreign}},
-		{"and otherwise", list{foreign}, applied{}, list{foreign}},
+		{"and when it is removed", list{condition(corev1.ConditionTrue, "FailedCreate", "denied", earlier), foreign}, applyResult{}, list{foreign}},
+		{"and otherwise", list{foreign}, applyResult{}, list{foreign}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			before := append(list(nil), tt.old...)
-			got := conditionsOf(tt.old, tt.a, now)
+			got := newConditions(tt.old, tt.a, now)
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("conditions (-want +got):\n%s", diff)
 			}

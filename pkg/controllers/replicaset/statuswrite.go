@@ -21,47 +21,48 @@ import (
 	"minikcm/pkg/outcome"
 )
 
-// statusWriter writes the status of ReplicaSets.
 type statusWriter struct {
 	client      kubernetes.Interface
 	sets        *caches.ReplicaSets
 	read        *reader
 	clock       clock.PassiveClock
-	terminating bool // status.terminatingReplicas is filled
+	terminating bool // fill status.terminatingReplicas
 
 	dropsTerminating atomic.Bool // the API server dropped status.terminatingReplicas from the last status
 }
 
-// write writes the status if it has changed, and returns when to look again; 0: no need. The counts include the creates and deletes of this sync that were
-// answered with success. Those whose outcome is unknown do not count; the events that show it bring the next sync.
-func (w *statusWriter) write(ctx context.Context, t task, claimed claims, a applied) (again time.Duration, err error) {
+// writeStatus writes the status if it changed, and returns the requeue delay or 0. The counts include
+// confirmed creates and deletes of this sync. Events of creates and deletes with unknown outcome cause
+// another sync.
+func (w *statusWriter) writeStatus(ctx context.Context, t task, claimed claims, a applyResult) (again time.Duration, err error) {
 	brief := w.clock.Since(t.now) < longSync
 	if newest, ok := w.sets.Get(t.key); ok && newest.UID == t.rs.UID && newest.Generation > t.rs.Generation && brief {
-		return 0, nil // the event of the newer spec brings the next sync, which has newer numbers
+		return 0, nil // the event of the newer spec causes another sync
 	}
 	c := w.count(t, claimed)
-	again, err = w.put(ctx, t, t.rs, c, a)
-	// Admission sees the template, which the cache lacks for a ReplicaSet that wants no pods.
+	again, err = w.putStatus(ctx, t, t.rs, c, a)
+	// Admission sees the template, which the cache drops for ReplicaSets with zero replicas.
 	incomplete := outcome.FromError(err) == outcome.Rejected && len(t.rs.Spec.Template.Spec.Containers) == 0
 	if !apierrors.IsConflict(err) && !incomplete {
 		return again, err
 	}
-	stored, err := w.read.set(ctx, t.rs)
+	stored, err := w.read.liveReplicaSet(ctx, t.rs)
 	switch {
 	case errors.Is(err, live.ErrReplaced):
 		return 0, nil
 	case err != nil:
 		return 0, err
 	case stored.Generation != t.rs.Generation && brief:
-		return 0, nil // likewise
+		return 0, nil // the event of the newer spec causes another sync
 	case !sameNumbers(stored.Status, t.rs.Status):
-		// They were written by a manager before us, or by ourselves without an answer. Whose pods are newer shows once the cache has them.
-		t.ledger.barrier.WroteAt(w.sets, stored.ResourceVersion, t.now)
+		// An earlier leader wrote the numbers, or this process without a response. Wait until the cache
+		// shows them.
+		t.expectations.barrier.WroteAt(w.sets, stored.ResourceVersion, t.now)
 		return controller.ConsistencyRecheck, nil
 	}
-	again, err = w.put(ctx, t, stored, c, a)
+	again, err = w.putStatus(ctx, t, stored, c, a)
 	if apierrors.IsConflict(err) {
-		return controller.ConsistencyRecheck, nil // somebody writes all the time, and each write wakes us
+		return controller.ConsistencyRecheck, nil // the event of the other write causes another sync
 	}
 	return again, err
 }
@@ -71,37 +72,40 @@ func (w *statusWriter) count(t task, claimed claims) counts {
 	if !w.terminating {
 		terminating = -1
 	}
-	return count(t.rs, claimed.mine, terminating, t.now)
+	return countPods(t.rs, claimed.owned, terminating, t.now)
 }
 
-// changesNumbers reports whether the status will have other numbers than it has.
+// changesNumbers reports whether the next status has other numbers than the current one.
 func (w *statusWriter) changesNumbers(t task, claimed claims) bool {
-	status := statusOf(t.rs.Status, t.rs.Generation, w.count(t, claimed), applied{held: true}, t.now)
+	status := newStatus(t.rs.Status, t.rs.Generation, w.count(t, claimed), applyResult{deferred: true}, t.now)
 	if t.rs.Status.TerminatingReplicas == nil {
-		status.TerminatingReplicas = nil // nobody has told that one yet
+		status.TerminatingReplicas = nil // not reported yet
 	}
 	return !sameNumbers(t.rs.Status, status)
 }
 
-// longSync is the duration from which a sync writes its status although the spec has changed. The next sync may last as long, while pods become ready.
+// longSync is the duration of a sync from which the status is written although the spec has changed. The
+// next sync may take as long.
 const longSync = time.Second
 
-// endingEvery is the least time between two statuses of which the second only lowers terminatingReplicas, and not to zero. Pods end one by one, and
-// little waits for any but the last: a Deployment controller that replaces pods only when they are gone sees their room in steps of up to that long.
-const endingEvery = time.Second
+// terminatingInterval is the minimum time between statuses that only lower terminatingReplicas, and not to
+// zero. A Deployment controller that replaces pods only after their end sees the change with that delay.
+const terminatingInterval = time.Second
 
-// Steps of a rolling update follow the statuses of ReplicaSets, so this is the only clock of both. If a ReplicaSet has a controller and more than fewPods
-// pods, a status that makes less than a third of them available, and only raises other counts besides, waits readyShare times as long as the last status
-// write took, at most readyEvery. With the default bounds, half of the pods are on their way at once, and seven of fewPods. A Deployment with a surge of
-// seven pods at most may have no more on their way, and each counts.
+// Rolling updates follow the statuses of ReplicaSets, so the statuses pace both controllers. A status is
+// delayed if the ReplicaSet has a controller and more than fewPods pods, and the status only raises counts
+// and makes less than a third of the pods available. The delay is readyShare times the duration of the last
+// status write, at most readyInterval. A Deployment with a surge of at most fewPods/2 pods is not delayed,
+// because each pod counts.
 const (
-	readyShare = 160
-	readyEvery = 2 * time.Second
-	fewPods    = 14
+	readyShare    = 160
+	readyInterval = 2 * time.Second
+	fewPods       = 14
 )
 
-// pace is how long after the last status one is written, when that took so long, what --kube-api-qps made it wait included; 0: at once.
-func pace(rs *appsv1.ReplicaSet, to appsv1.ReplicaSetStatus, took time.Duration) time.Duration {
+// statusInterval returns the minimum time since the last status write, or 0. took is the duration of that
+// write, client-side rate limiting included.
+func statusInterval(rs *appsv1.ReplicaSet, to appsv1.ReplicaSetStatus, took time.Duration) time.Duration {
 	size, more := int(to.Replicas), int(to.AvailableReplicas-rs.Status.AvailableReplicas)
 	desired, err := strconv.Atoi(rs.Annotations["deployment.kubernetes.io/desired-replicas"])
 	if err == nil {
@@ -109,19 +113,20 @@ func pace(rs *appsv1.ReplicaSet, to appsv1.ReplicaSetStatus, took time.Duration)
 	}
 	most, err := strconv.Atoi(rs.Annotations["deployment.kubernetes.io/max-replicas"])
 	switch {
-	case onlyFewerEnding(rs.Status, to):
-		return endingEvery
-	case err == nil && most-desired <= fewPods/2: // the surge
+	case onlyFewerTerminating(rs.Status, to):
+		return terminatingInterval
+	case err == nil && most-desired <= fewPods/2:
 		return 0
 	case size > fewPods && 3*more < size && metav1.GetControllerOfNoCopy(rs) != nil && onlyMore(rs, to):
-		return min(readyShare*took, readyEvery)
+		return min(readyShare*took, readyInterval)
 	}
 	return 0
 }
 
-// put writes the status over rs, which must be the version that the API server has, and returns when to look again if that can wait.
-func (w *statusWriter) put(ctx context.Context, t task, rs *appsv1.ReplicaSet, c counts, a applied) (again time.Duration, err error) {
-	status := statusOf(rs.Status, t.rs.Generation, c, a, t.now)
+// put writes the status over rs, which must have the current version. It returns the requeue delay if the
+// write can wait.
+func (w *statusWriter) putStatus(ctx context.Context, t task, rs *appsv1.ReplicaSet, c counts, a applyResult) (again time.Duration, err error) {
+	status := newStatus(rs.Status, t.rs.Generation, c, a, t.now)
 	shown := status
 	if rs.Status.TerminatingReplicas == nil && w.dropsTerminating.Load() {
 		shown.TerminatingReplicas = nil
@@ -129,24 +134,24 @@ func (w *statusWriter) put(ctx context.Context, t task, rs *appsv1.ReplicaSet, c
 	if sameStatus(rs.Status, shown) {
 		return 0, nil
 	}
-	if wait := t.throttle.statusAt.Add(pace(rs, shown, t.throttle.statusTook)).Sub(t.now); wait > 0 {
+	if wait := t.backoffs.statusAt.Add(statusInterval(rs, shown, t.backoffs.statusTook)).Sub(t.now); wait > 0 {
 		return wait, nil
 	}
-	update := rs.DeepCopy() // marshalling writes to what it is given, and rs may be the cache's
+	update := rs.DeepCopy() // marshalling writes to its argument, and rs may be cached
 	update.Spec.Template.UID = ""
 	update.Status = status
 	klog.FromContext(ctx).V(4).Info("Updating status", "replicas", c.replicas, "ready", c.ready, "available", c.available, "generation", rs.Generation)
 	sent := w.clock.Now()
 	written, err := w.client.AppsV1().ReplicaSets(rs.Namespace).UpdateStatus(ctx, update, metav1.UpdateOptions{})
 	if apierrors.IsNotFound(err) {
-		return 0, nil // deleted
+		return 0, nil
 	}
 	if err != nil {
 		return 0, fmt.Errorf("write status: %w", err)
 	}
-	t.throttle.statusAt = w.clock.Now()
-	t.throttle.statusTook = t.throttle.statusAt.Sub(sent)
-	t.ledger.barrier.WroteAt(w.sets, written.ResourceVersion, t.now)
+	t.backoffs.statusAt = w.clock.Now()
+	t.backoffs.statusTook = t.backoffs.statusAt.Sub(sent)
+	t.expectations.barrier.WroteAt(w.sets, written.ResourceVersion, t.now)
 	w.dropsTerminating.Store(status.TerminatingReplicas != nil && written.Status.TerminatingReplicas == nil)
 	return 0, nil
 }

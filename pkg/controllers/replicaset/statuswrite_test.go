@@ -103,7 +103,7 @@ func TestStatusAfterATakeOver(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, newSet(1, statusOfSize(1), func(rs *appsv1.ReplicaSet) { rs.Status.ReadyReplicas, rs.Status.AvailableReplicas = 1, 1 }), newPod("a"))
-			b.at = tt.at
+			b.versions = tt.at
 			b.baselineAt(t, "100", "100")
 			b.on("list pods", func(int, clienttesting.Action) (runtime.Object, error) {
 				ready := corev1.Pod{ObjectMeta: newPod("a").ObjectMeta}
@@ -138,7 +138,7 @@ func TestServerWithoutTerminatingReplicas(t *testing.T) {
 		}
 	}
 	run()
-	*b.throttle, *b.ledger = throttle{}, newLedger() // as those of another ReplicaSet
+	*b.backoffs, *b.expectations = backoffs{}, newExpectations() // as those of another ReplicaSet
 	run()
 	b.wants(t, "update replicasets/status")
 	b.rs.Status.ReadyReplicas = 1
@@ -201,7 +201,7 @@ func TestFewerEndingPodsAreToldAtTheirPace(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, newSet(1, append([]func(*appsv1.ReplicaSet){last, ending(3)}, tt.edits...)...), newPod("a"), newPod("b", deleting), newPod("c", deleting))
-			b.throttle.statusAt = now.Add(-ms(tt.since))
+			b.backoffs.statusAt = now.Add(-ms(tt.since))
 			result, err := b.run(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -218,7 +218,7 @@ func TestFewerEndingPodsAreToldAtTheirPace(t *testing.T) {
 	}
 	t.Run("none is left", func(t *testing.T) {
 		b := newBench(t, newSet(1, last, ending(1)), newPod("a"))
-		b.throttle.statusAt = now
+		b.backoffs.statusAt = now
 		if _, err := b.run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -278,7 +278,7 @@ func TestMoreReadyPodsAreToldAtThePaceOfTheAPIServer(t *testing.T) {
 				}
 			}
 			b := newBench(t, newSet(int32(tt.size), append([]func(*appsv1.ReplicaSet){statusOfSize(int32(tt.size))}, tt.edits...)...), pods...)
-			b.throttle.statusAt, b.throttle.statusTook = now.Add(-ms(tt.since)), ms(tt.took)
+			b.backoffs.statusAt, b.backoffs.statusTook = now.Add(-ms(tt.since)), ms(tt.took)
 			result, err := b.run(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -306,8 +306,8 @@ func TestHowLongAStatusTookIsRemembered(t *testing.T) {
 	if _, err := b.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if b.throttle.statusTook != ms(30) || !b.throttle.statusAt.Equal(now.Add(ms(30))) {
-		t.Errorf("a status took %v, and was written at %v; want 30 ms, %v", b.throttle.statusTook, b.throttle.statusAt, now.Add(ms(30)))
+	if b.backoffs.statusTook != ms(30) || !b.backoffs.statusAt.Equal(now.Add(ms(30))) {
+		t.Errorf("a status took %v, and was written at %v; want 30 ms, %v", b.backoffs.statusTook, b.backoffs.statusAt, now.Add(ms(30)))
 	}
 }
 

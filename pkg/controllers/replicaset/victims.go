@@ -12,7 +12,7 @@ import (
 	"minikcm/pkg/caches"
 )
 
-// rank is where a pod stands in the order of deletion, computed once per pod so that sorting compares plain values.
+// rank holds the sort keys of a pod in the order of deletion.
 type rank struct {
 	pod        *caches.Pod
 	unassigned bool
@@ -20,14 +20,14 @@ type rank struct {
 	ready      bool
 	cost       int32
 	neighbours int // related active pods on the same node
-	readyAge   int // bucket; 0 for all that are not ready
+	readyAge   int // bucket; 0 if not ready
 	restarts   int32
-	sidecars   int32 // restarts of restartable init containers
+	sidecars   int32 // of restartable init containers
 	age        int   // bucket
 }
 
-// first orders those that are before those that are not.
-func first(a, b bool) int {
+// trueFirst orders true before false.
+func trueFirst(a, b bool) int {
 	switch {
 	case a == b:
 		return 0
@@ -40,9 +40,9 @@ func first(a, b bool) int {
 // compareRanks orders pods by deletion. The order is total, so the order in which the cache lists pods does not matter.
 func compareRanks(a, b rank) int {
 	return cmp.Or(
-		first(a.unassigned, b.unassigned),
+		trueFirst(a.unassigned, b.unassigned),
 		cmp.Compare(a.phase, b.phase),
-		first(!a.ready, !b.ready),
+		trueFirst(!a.ready, !b.ready),
 		cmp.Compare(a.cost, b.cost),
 		cmp.Compare(b.neighbours, a.neighbours),
 		cmp.Compare(a.readyAge, b.readyAge),
@@ -85,13 +85,13 @@ func rankPods(pods, related []*caches.Pod, useCost bool, now time.Time) []rank {
 			neighbours: onNode[pod.NodeName],
 			restarts:   pod.Restarts,
 			sidecars:   pod.SidecarRestarts,
-			age:        bucket(pod.CreationTimestamp.Time, now),
+			age:        ageBucket(pod.CreationTimestamp.Time, now),
 		}
 		if useCost {
 			ranks[i].cost = deletionCost(pod.Annotations)
 		}
 		if ranks[i].ready {
-			ranks[i].readyAge = bucket(pod.Ready.Since.Time, now)
+			ranks[i].readyAge = ageBucket(pod.Ready.Since.Time, now)
 		}
 	}
 	return ranks
@@ -107,9 +107,9 @@ func phaseOrder(phase corev1.PodPhase) int {
 	return 0
 }
 
-// bucket sorts a time by the order of magnitude of its age: the integer part of log2 of the nanoseconds since. A time that is not in the
-// past is -1, an unknown one -2, so that both come before every age.
-func bucket(t, now time.Time) int {
+// ageBucket returns the integer part of log2 of an age in nanoseconds. A time that is not in the past is
+// -1, an unknown time -2.
+func ageBucket(t, now time.Time) int {
 	if t.IsZero() {
 		return -2
 	}
@@ -120,8 +120,8 @@ func bucket(t, now time.Time) int {
 	return bits.Len64(uint64(age)) - 1
 }
 
-// deletionCost reads the annotation. Like the API server's validation it takes no plus sign and no leading zeros; what it does not
-// take counts as 0, like an absent annotation.
+// deletionCost parses the annotation. Like the validation of the API server it accepts no plus sign and no
+// leading zeros. An invalid or absent annotation counts as 0.
 func deletionCost(annotations map[string]string) int32 {
 	value := annotations[corev1.PodDeletionCost]
 	if value == "" || value[0] == '+' || value[0] == '0' {
@@ -134,8 +134,7 @@ func deletionCost(annotations map[string]string) int32 {
 	return int32(cost)
 }
 
-// ageRatios are the ages of the ready victims, as multiples of the age of the youngest ready pod. Without a positive age to compare with
-// there are none.
+// ageRatios returns the ages of the ready victims as multiples of the age of the youngest ready pod.
 func ageRatios(active []*caches.Pod, victims []*caches.Pod, now time.Time) []float64 {
 	var youngest time.Time
 	for _, pod := range active {

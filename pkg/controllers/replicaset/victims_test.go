@@ -206,14 +206,14 @@ func TestDeletionCost(t *testing.T) {
 }
 
 func TestBucket(t *testing.T) {
-	at := func(d time.Duration) int { return bucket(now.Add(-d), now) }
+	at := func(d time.Duration) int { return ageBucket(now.Add(-d), now) }
 	if at(2*time.Hour) >= at(5*time.Hour) {
 		t.Errorf("2 h is in bucket %d, 5 h in %d; want 2 h younger", at(2*time.Hour), at(5*time.Hour))
 	}
 	if at(5*time.Hour) != at(8*time.Hour) {
 		t.Errorf("5 h is in bucket %d, 8 h in %d; want the same", at(5*time.Hour), at(8*time.Hour))
 	}
-	for want, got := range map[int]int{-2: bucket(time.Time{}, now), -1: at(0), 0: at(1), 1: at(3), 2: at(4)} {
+	for want, got := range map[int]int{-2: ageBucket(time.Time{}, now), -1: at(0), 0: at(1), 1: at(3), 2: at(4)} {
 		if got != want {
 			t.Errorf("bucket %d, want %d", got, want)
 		}

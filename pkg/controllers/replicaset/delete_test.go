@@ -69,9 +69,9 @@ func TestDeleteAnswers(t *testing.T) {
 				return list, nil
 			})
 			_, err := b.run(t.Context())
-			_, gone := b.ledger.deleted["a"]
-			if (err != nil) != tt.failed || deletes != tt.deletes || gone != tt.gone || b.ledger.unanswered["a"].version != tt.unanswered {
-				t.Errorf("error %v, %d deletes, gone %t, to be deleted again at %q", err, deletes, gone, b.ledger.unanswered["a"].version)
+			_, gone := b.expectations.deleted["a"]
+			if (err != nil) != tt.failed || deletes != tt.deletes || gone != tt.gone || b.expectations.unconfirmed["a"].version != tt.unanswered {
+				t.Errorf("error %v, %d deletes, gone %t, to be deleted again at %q", err, deletes, gone, b.expectations.unconfirmed["a"].version)
 			}
 			if told := b.told(); len(told) != tt.told {
 				t.Errorf("events are %v, want %d", told, tt.told)
@@ -105,7 +105,7 @@ func TestRefusedDeletesFailEachSync(t *testing.T) {
 // TestUnansweredDeleteIsSentAgain before anything else, with the precondition it was sent with, and no other pod in its place.
 func TestUnansweredDeleteIsSentAgain(t *testing.T) {
 	b := newBench(t, newSet(1), newPod("a"), newPod("b", version("7")))
-	b.ledger.unanswered["b"] = unansweredDelete{version: "6"}
+	b.expectations.unconfirmed["b"] = unconfirmedDelete{version: "6"}
 	var deleted []string
 	b.on("delete pods", func(_ int, a clienttesting.Action) (runtime.Object, error) {
 		d := a.(clienttesting.DeleteActionImpl)
@@ -115,8 +115,8 @@ func TestUnansweredDeleteIsSentAgain(t *testing.T) {
 	if _, err := b.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(deleted, []string{"b@6"}) || len(b.ledger.unanswered) != 0 {
-		t.Errorf("deleted %v, still unanswered %v", deleted, b.ledger.unanswered)
+	if !slices.Equal(deleted, []string{"b@6"}) || len(b.expectations.unconfirmed) != 0 {
+		t.Errorf("deleted %v, still unanswered %v", deleted, b.expectations.unconfirmed)
 	}
 }
 
@@ -134,7 +134,7 @@ func TestScaleDownTakenBack(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, newSet(3, statusOfSize(3)), newPod("a"), newPod("b"), newPod("c"))
-			b.ledger.unanswered["c"] = unansweredDelete{version: "5", until: now.Add(outcome.MaxCompletionDelay)}
+			b.expectations.unconfirmed["c"] = unconfirmedDelete{version: "5", until: now.Add(outcome.MaxCompletionDelay)}
 			b.on("delete pods", func(_ int, a clienttesting.Action) (runtime.Object, error) {
 				t.Errorf("%s is deleted", a.(clienttesting.DeleteAction).GetName())
 				return nil, nil
@@ -160,8 +160,8 @@ func TestScaleDownTakenBack(t *testing.T) {
 					creates++
 				}
 			}
-			if creates != tt.count || len(b.ledger.unanswered) != 0 {
-				t.Errorf("%d creates, want %d; still unanswered: %v", creates, tt.count, b.ledger.unanswered)
+			if creates != tt.count || len(b.expectations.unconfirmed) != 0 {
+				t.Errorf("%d creates, want %d; still unanswered: %v", creates, tt.count, b.expectations.unconfirmed)
 			}
 		})
 	}
@@ -191,8 +191,8 @@ func TestDeletesThatMayStillBeCarriedOut(t *testing.T) {
 			if _, err := b.run(t.Context()); err == nil {
 				t.Error("no error")
 			}
-			d, unanswered := b.ledger.unanswered["a"]
-			if unanswered != tt.unanswered || unanswered && d != (unansweredDelete{"5", now.Add(outcome.MaxCompletionDelay)}) {
+			d, unanswered := b.expectations.unconfirmed["a"]
+			if unanswered != tt.unanswered || unanswered && d != (unconfirmedDelete{"5", now.Add(outcome.MaxCompletionDelay)}) {
 				t.Errorf("unanswered %t %+v, want %t", unanswered, d, tt.unanswered)
 			}
 		})

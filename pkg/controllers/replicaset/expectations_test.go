@@ -21,8 +21,8 @@ import (
 func TestRemovedPods(t *testing.T) {
 	b := newBench(t, newSet(1))
 	listed := []*caches.Pod{newPod("listed", version("30"))}
-	controller.RecordLiveRead(&b.ledger.barrier, b.read.sets, b.rs, b.read.pods, listed, "50", now)
-	got := b.ledger.withoutRemoved([]*caches.Pod{
+	controller.RecordLiveRead(&b.expectations.barrier, b.read.sets, b.rs, b.read.pods, listed, "50", now)
+	got := b.expectations.withoutDeleted([]*caches.Pod{
 		newPod("listed", version("30")), newPod("removed", version("20")), newPod("relabelled", version("20"), labelled(map[string]string{"app": "db"})),
 	}, b.selects)
 	if want := []string{"listed", "relabelled"}; !slices.Equal(uids(got), want) {
@@ -31,35 +31,35 @@ func TestRemovedPods(t *testing.T) {
 }
 
 func TestResolve(t *testing.T) {
-	l := newLedger()
+	l := newExpectations()
 	l.creates = controller.Creates{{Name: "made", Unknown: true}, {Name: "taken", Unknown: true}, {Name: "pending", Unknown: true}, {Name: "free"}}
 	l.deleted = map[types.UID]bool{"deleted-shown": false, "deleted-terminating": true, "deleted-gone": true}
-	soon, late := unansweredDelete{"5", now.Add(time.Second)}, unansweredDelete{"5", now.Add(time.Minute)}
-	l.unanswered = map[types.UID]unansweredDelete{
+	soon, late := unconfirmedDelete{"5", now.Add(time.Second)}, unconfirmedDelete{"5", now.Add(time.Minute)}
+	l.unconfirmed = map[types.UID]unconfirmedDelete{
 		"perhaps-shown": late, "perhaps-soon": soon, "perhaps-terminating": soon, "perhaps-gone": late, "perhaps-changed": late, "perhaps-older": {"9", late.until},
 	}
 	pods := []*caches.Pod{
 		newPod("made"), newPod("deleted-shown"), newPod("deleted-terminating", deleting), newPod("perhaps-shown"), newPod("perhaps-terminating", deleting),
 		newPod("perhaps-soon"), newPod("perhaps-changed", version("6")), newPod("perhaps-older"),
 	}
-	l.resolve("set", pods, byNameIn(append(pods, newPod("taken", ownedBy("another")))), time.Time{})
-	if got := l.decided(); !got.Equal(soon.until) {
+	l.update("set", pods, findByName(append(pods, newPod("taken", ownedBy("another")))), time.Time{})
+	if got := l.confirmableAt(); !got.Equal(soon.until) {
 		t.Errorf("the next is known at %v, want %v", got, soon.until)
 	}
-	if unanswered := keys(l.unanswered); !slices.Equal(unanswered, []types.UID{"perhaps-older", "perhaps-shown", "perhaps-soon"}) {
+	if unanswered := keys(l.unconfirmed); !slices.Equal(unanswered, []types.UID{"perhaps-older", "perhaps-shown", "perhaps-soon"}) {
 		t.Errorf("unanswered are deletes of %v: a pod that has changed cannot be deleted by an old request", unanswered)
 	}
 	for live, want := range map[time.Time]int{soon.until.Add(-1): 3, soon.until: 2} {
-		copied := ledger{unanswered: maps.Clone(l.unanswered)}
-		if copied.resolve("set", pods, byNameIn(nil), live); len(copied.unanswered) != want {
-			t.Errorf("after a read at %v %d unanswered deletes are left, want %d", live, len(copied.unanswered), want)
+		copied := expectations{unconfirmed: maps.Clone(l.unconfirmed)}
+		if copied.update("set", pods, findByName(nil), live); len(copied.unconfirmed) != want {
+			t.Errorf("after a read at %v %d unanswered deletes are left, want %d", live, len(copied.unconfirmed), want)
 		}
 	}
-	l.resolve("set", pods, byNameIn(nil), soon.until)
+	l.update("set", pods, findByName(nil), soon.until)
 	if want := (controller.Creates{{Name: "pending", Unknown: true}, {Name: "free"}}); !slices.Equal(l.creates, want) {
 		t.Errorf("creates %v, want %v", l.creates, want)
 	}
-	for name, left := range map[string][]types.UID{"deleted": keys(l.deleted), "unanswered": keys(l.unanswered)} {
+	for name, left := range map[string][]types.UID{"deleted": keys(l.deleted), "unanswered": keys(l.unconfirmed)} {
 		want := map[string][]types.UID{"deleted": {"deleted-shown"}, "unanswered": {"perhaps-older", "perhaps-shown"}}[name]
 		if !slices.Equal(left, want) {
 			t.Errorf("%s left: %v, want %v", name, left, want)
@@ -95,15 +95,15 @@ func TestCachedReadMissesNoPod(t *testing.T) {
 	}
 	for i := range 300 {
 		name := fmt.Sprint("p", i)
-		b.ledger.creates.Start(name)
+		b.expectations.creates.Start(name)
 		go client.CoreV1().Pods(rs.Namespace).Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Name: name, Namespace: rs.Namespace, UID: types.UID(name), Labels: rs.Spec.Selector.MatchLabels,
 			OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: rs.Name, UID: rs.UID, Controller: new(true)}},
 		}}, metav1.CreateOptions{})
-		for len(b.ledger.creates) > 0 {
-			read := b.read.cached(b.task).pods
+		for len(b.expectations.creates) > 0 {
+			read := b.read.readCached(b.task).pods
 			counted := slices.ContainsFunc(read, func(pod *caches.Pod) bool { return pod.Name == name })
-			if !counted && len(b.ledger.creates) == 0 {
+			if !counted && len(b.expectations.creates) == 0 {
 				t.Fatalf("pod %s is not counted, and its name is free", name)
 			}
 		}

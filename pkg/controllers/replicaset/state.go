@@ -4,9 +4,53 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
 
 	"minikcm/pkg/caches"
+	"minikcm/pkg/controller"
+	"minikcm/pkg/controllers/internal/ownership"
 )
+
+type states = controller.KeyStates[cache.ObjectName, state]
+
+// state is the state of one ReplicaSet during a term.
+type state struct {
+	expectations expectations
+	backoffs     backoffs
+
+	mismatchSince time.Time // zero while the number of active pods is right; set with KeyStates.Update
+}
+
+func newState() *state { return &state{expectations: newExpectations()} }
+
+func (s *state) recordMatch(matches bool, now time.Time) {
+	if matches {
+		s.mismatchSince = time.Time{}
+	} else if s.mismatchSince.IsZero() {
+		s.mismatchSince = now
+	}
+}
+
+// longestMismatch returns the longest time for which a ReplicaSet has not had the wanted number of pods.
+func longestMismatch(all *states, now time.Time) (longest time.Duration) {
+	all.ForEach(func(s *state) {
+		if !s.mismatchSince.IsZero() {
+			longest = max(longest, now.Sub(s.mismatchSince))
+		}
+	})
+	return longest
+}
+
+// backoffs holds the retry state of one ReplicaSet.
+type backoffs struct {
+	batchSize        int // size of the slow-start batch that the last sync did not finish; 0 if none
+	reportedFailures int // in the last event
+
+	ownership ownership.State
+
+	statusAt   time.Time     // time of the last status write
+	statusTook time.Duration // duration of the last status write
+}
 
 // Back-off of creates while pods fail soon after their creation, for example because kubelets reject the pods.
 const (

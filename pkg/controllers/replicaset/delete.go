@@ -1,0 +1,192 @@
+package replicaset
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"minikcm/pkg/caches"
+	"minikcm/pkg/controller"
+	"minikcm/pkg/controllers/internal/writelimit"
+	"minikcm/pkg/outcome"
+)
+
+type deleter struct {
+	client     kubernetes.Interface
+	pods       *caches.Pods
+	sets       *caches.ReplicaSets
+	read       *reader
+	slots      *writelimit.Slots
+	recorder   record.EventRecorder
+	clock      clock.Clock
+	metrics    *metrics
+	honourCost bool // of the annotation controller.kubernetes.io/pod-deletion-cost
+}
+
+// deletePods deletes the surplus, and repeats deletes with unknown outcome.
+func (r *deleter) deletePods(ctx context.Context, t task, todo plan) applyResult {
+	logger := klog.FromContext(ctx)
+	logger.V(2).Info("Too many replicas", "need", t.wantedReplicas(), "deleting", todo.surplus, "deletingAgain", todo.repeat)
+	victims := r.chooseVictims(t, todo.unconfirmed, todo.repeat)
+	if todo.surplus > 0 {
+		chosen := r.chooseVictims(t, todo.candidates, todo.surplus)
+		if todo.surplus < len(todo.candidates) {
+			for _, ratio := range ageRatios(todo.candidates, chosen, t.now) {
+				r.metrics.deletionAgeRatio.Observe(ratio)
+			}
+		}
+		victims = append(victims, chosen...)
+	}
+	for _, pod := range victims {
+		logger.V(2).Info("Deleting pod", "pod", klog.KObj(pod))
+	}
+	results := make([]deleteResult, len(victims))
+	begun, err := r.slots.Each(ctx, t.key, t.deadline(), len(victims), func(i int) {
+		results[i] = r.deletePod(ctx, t, victims[i], deleteVersion(t, victims[i]))
+	})
+	var a applyResult
+	if errors.Is(err, errTimeUp) {
+		a.requeueAfter, err = controller.Immediately, nil
+	}
+	a.err = err
+	for i, result := range results[:begun] {
+		again, err := r.recordDelete(t, victims[i], result)
+		a.requeueAfter, a.err = controller.MinPositive(a.requeueAfter, again), mainError(a.err, err)
+		if result.outcome == outcome.Done || result.outcome == outcome.NotFound {
+			a.deleted = append(a.deleted, victims[i])
+		}
+	}
+	return a
+}
+
+func (r *deleter) chooseVictims(t task, pods []*caches.Pod, n int) []*caches.Pod {
+	return chooseVictims(pods, r.relatedPods(t, pods, n), n, r.honourCost, t.now)
+}
+
+// related returns the pods that do the same work: the active pods of all ReplicaSets with the same
+// controller, for example a Deployment.
+func (r *deleter) relatedPods(t task, own []*caches.Pod, surplus int) []*caches.Pod {
+	owner := metav1.GetControllerOfNoCopy(t.rs)
+	if owner == nil || surplus >= len(own) {
+		return own
+	}
+	related := own[:len(own):len(own)]
+	for _, sibling := range r.sets.ControlledBy(owner.UID) {
+		if sibling.UID != t.rs.UID && sibling.Namespace == t.rs.Namespace {
+			related = append(related, r.pods.ControlledBy(sibling.UID)...)
+		}
+	}
+	return related
+}
+
+// deleteVersion returns the version of the pod for the delete. A repeated delete uses the version of the
+// first one.
+func deleteVersion(t task, pod *caches.Pod) string {
+	if d, ok := t.expectations.unconfirmed[pod.UID]; ok {
+		return d.version
+	}
+	return pod.ResourceVersion
+}
+
+// deleteResult is the result of one delete.
+type deleteResult struct {
+	outcome outcome.Outcome // not Exists and not Terminating
+	version string          // of the last request
+	current *caches.Pod     // after a conflict, the pod of a live read; nil if deleted or not read
+	err     error
+}
+
+// isTerminating reports whether a deleted pod still exists.
+func (r deleteResult) isTerminating(pod *caches.Pod) bool {
+	pod = cmp.Or(r.current, pod)
+	return pod.DeletionTimestamp != nil || r.outcome == outcome.Done && lingers(pod)
+}
+
+// deletePod deletes the pod if it is unchanged since the decision, or changed only in fields that do not
+// matter.
+func (r *deleter) deletePod(ctx context.Context, t task, pod *caches.Pod, version string) deleteResult {
+	if controller.Draining(ctx) {
+		return deleteResult{outcome: outcome.NotSent, version: version, err: controller.ErrDraining}
+	}
+	first := r.sendDelete(ctx, pod, version)
+	if first.outcome != outcome.Conflict {
+		return first
+	}
+	live, err := r.read.livePod(ctx, pod.Namespace, pod.Name)
+	switch {
+	case err != nil:
+		return deleteResult{outcome: outcome.NotSent, version: version, err: errors.Join(first.err, err)}
+	case live == nil || live.UID != pod.UID:
+		return deleteResult{outcome: outcome.NotFound, version: version}
+	case live.DeletionTimestamp != nil:
+		return deleteResult{outcome: outcome.NotFound, version: version, current: live}
+	case live.ResourceVersion == version:
+		// The precondition held, so a webhook or a policy returned the conflict, and may return it again.
+		return deleteResult{outcome: outcome.Rejected, version: version, err: first.err}
+	case !t.isOwned(live) || !sameRank(pod, live):
+		return deleteResult{outcome: outcome.Conflict, version: version, current: live, err: first.err}
+	}
+	second := r.sendDelete(ctx, live, live.ResourceVersion)
+	second.current = live
+	return second
+}
+
+// sendDelete deletes a pod at a version, or at any version if the version is empty. The API server marks
+// and removes a pod that does not linger in two steps with admission before each (apiserver v0.37,
+// Store.Delete): a rejection may follow the first step.
+func (r *deleter) sendDelete(ctx context.Context, pod *caches.Pod, version string) deleteResult {
+	preconditions := metav1.Preconditions{UID: &pod.UID}
+	if version != "" {
+		preconditions.ResourceVersion = &version
+	}
+	res, err := outcome.Do(ctx, func(ctx context.Context) error {
+		return r.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: &preconditions})
+	})
+	if res == outcome.Rejected && !lingers(pod) {
+		res = outcome.Unknown
+	}
+	return deleteResult{outcome: res, version: version, err: err}
+}
+
+// sameRank reports whether node, readiness and deletion cost of a pod are unchanged.
+func sameRank(before, now *caches.Pod) bool {
+	return before.NodeName == now.NodeName && isReady(before) == isReady(now) &&
+		before.Annotations[corev1.PodDeletionCost] == now.Annotations[corev1.PodDeletionCost]
+}
+
+// recordDelete records one result and its event. It returns the requeue delay, or the error of the sync.
+func (r *deleter) recordDelete(t task, pod *caches.Pod, result deleteResult) (again time.Duration, err error) {
+	switch result.outcome {
+	case outcome.Done, outcome.NotFound:
+		delete(t.expectations.unconfirmed, pod.UID)
+		t.expectations.deleted[pod.UID] = result.isTerminating(pod)
+		if result.outcome == outcome.Done {
+			r.recorder.Eventf(t.rs, corev1.EventTypeNormal, "SuccessfulDelete", "Deleted pod: %v", pod.Name)
+		}
+		return 0, nil
+	case outcome.Conflict:
+		// No delete of the old version can succeed now. Decide again when the cache shows the change.
+		delete(t.expectations.unconfirmed, pod.UID)
+		if result.current != nil {
+			t.expectations.barrier.WroteAt(r.pods, result.current.ResourceVersion, t.now)
+		}
+		return controller.ConsistencyRecheck, nil
+	case outcome.Unknown:
+		r.metrics.unknownOutcomes.WithLabelValues("delete").Inc()
+		t.expectations.unconfirmed[pod.UID] = unconfirmedDelete{version: result.version, until: r.clock.Now().Add(outcome.MaxCompletionDelay)}
+	}
+	if isCanceled(result.err) {
+		return 0, result.err
+	}
+	r.recorder.Eventf(t.rs, corev1.EventTypeWarning, reasonFailedDelete, "Error deleting: %v", outcome.EventMessage(result.err))
+	return 0, fmt.Errorf("unable to delete pods: %w", result.err)
+}
