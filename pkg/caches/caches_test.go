@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// The fake clientset stands in for the wiring only: which informers exist and what handlers are told. Behaviour on a real API server is
-// in test/integration.
+// The fake clientset stands in for the wiring only: which informers exist and what handlers are told.
+// Behaviour on a real API server is in test/integration.
 
 func must[T any](t *testing.T) func(T, error) T {
 	return func(v T, err error) T {

@@ -1,14 +1,15 @@
 // Package caches holds the objects that controllers read: one shared informer factory with one watch per type.
 //
-// A type has a cache if a controller requested it before Start. [Feeds] deliver the metadata of all other types. Informers run
-// until the process ends; a standby keeps its caches.
+// A type has a cache if a controller requested it before Start. [Feeds] deliver the metadata of all other
+// types. Informers run until the process ends; a standby keeps its caches.
 //
-// Objects are trimmed before they are stored. Pods become [Pod], a third of the size of corev1.Pod, and share equal labels, owner
-// references and tolerations. ReplicaSets with zero replicas lose their template. Never change a cached object, and never write a
-// trimmed object back: send a patch, or build the object from a live read.
+// Objects are trimmed before they are stored. Pods become [Pod], a third of the size of corev1.Pod, and share
+// equal labels, owner references and tolerations. ReplicaSets with zero replicas lose their template. Never
+// change a cached object, and never write a trimmed object back: send a patch, or build the object from a
+// live read.
 //
-// One watch delivers the Leases of all namespaces, because an informer has one namespace at most. Without the node controllers only
-// the namespace of the election is watched.
+// One watch delivers the Leases of all namespaces, because an informer has one namespace at most. Without the
+// node controllers only the namespace of the election is watched.
 //
 // [Store.Version] is the version that a cache has reached. Functions named Read and Latest read from the API server.
 package caches

@@ -24,9 +24,11 @@ import (
 )
 
 const (
-	// feedsPerLink leaves room for lists on a connection: API servers allow 100 streams on one (--http2-max-streams-per-connection).
+	// feedsPerLink leaves room for lists on a connection: API servers allow 100 streams on one
+	// (--http2-max-streams-per-connection).
 	feedsPerLink = 64
-	// listsAtOnce bounds the first lists that are under way. What fails has as many places of its own, so that it is in nobody's way.
+	// listsAtOnce bounds the first lists that are under way. What fails has as many places of its own, so
+	// that it is in nobody's way.
 	listsAtOnce = 8
 	// placeFor is how long a list keeps its place. One that takes longer is large, or of an API that does not answer.
 	placeFor = 2 * time.Second
@@ -39,27 +41,31 @@ const (
 	lastingFeed = 2 * time.Minute
 	// refusalPatience is how long a watch is refused before that is told.
 	refusalPatience = 10 * time.Second
-	// manyObjects are so many in lists that the memory which only the lists needed, 1 to 2 KiB each, is worth giving back.
+	// manyObjects are so many in lists that the memory which only the lists needed, 1 to 2 KiB each, is worth
+	// giving back.
 	manyObjects = 10_000
 )
 
-// FeedStore is where a feed puts the metadata of the objects of one type. It is called from one goroutine. What it is given is its own.
+// FeedStore is where a feed puts the metadata of the objects of one type. It is called from one goroutine.
+// What it is given is its own.
 type FeedStore = cache.TransformingStore
 
 // FeedEvents are what whoever has a feed is told of it, and asked, from the feed's goroutine. No function may be nil.
 type FeedEvents struct {
 	// Listed: the store holds a list.
 	Listed func()
-	// Lost: the store is no longer followed and will be listed anew. The error says why; nil: its watch has ended, as watches do.
+	// Lost: the store is no longer followed and will be listed anew. The error says why; nil: its watch has
+	// ended, as watches do.
 	Lost func(error)
-	// Refused: the API server has answered the watch with 429 for 10 s. The store keeps what it has. The watch is resumed where it left off as soon as it
-	// is accepted, which Refused(nil) tells.
+	// Refused: the API server has answered the watch with 429 for 10 s. The store keeps what it has. The
+	// watch is resumed where it left off as soon as it is accepted, which Refused(nil) tells.
 	Refused func(error)
 }
 
-// Feeds keep the metadata of types, one stream per type, in stores that belong to those who ask for them; nothing is copied from there. Unlike informers,
-// feeds can be started and stopped while the process runs. They share connections that nothing else uses, with no more than feedsPerLink feeds on one,
-// because an API server limits the streams of a connection. Connections are kept for later feeds.
+// Feeds keep the metadata of types, one stream per type, in stores that belong to those who ask for them;
+// nothing is copied from there. Unlike informers, feeds can be started and stopped while the process runs.
+// They share connections that nothing else uses, with no more than feedsPerLink feeds on one, because an API
+// server limits the streams of a connection. Connections are kept for later feeds.
 type Feeds struct {
 	caches       *Caches
 	clock        clock.WithTicker
@@ -135,8 +141,8 @@ func (f *Feeds) Discovery() (*discovery.DiscoveryClient, error) {
 
 var errNoWay = errors.New("feeds have no way to the API server")
 
-// Start begins to bring in a type, until ctx ends or the feed is stopped. It is refused for a type that has a cache of all namespaces, or a feed: no
-// type has two streams.
+// Start begins to bring in a type, until ctx ends or the feed is stopped. It is refused for a type that has a
+// cache of all namespaces, or a feed: no type has two streams.
 func (f *Feeds) Start(ctx context.Context, resource schema.GroupVersionResource, store FeedStore, events FeedEvents) (*Feed, error) {
 	for _, t := range f.caches.types {
 		if t.Resource.GroupResource() == resource.GroupResource() && t.Namespace == metav1.NamespaceAll {
@@ -187,7 +193,8 @@ func (f *Feeds) leastUsed() (*feedLink, error) {
 	return least, nil
 }
 
-// Heard returns the time of the last byte of a type, with or without a cache. It returns zero before the first byte, and now without a Transport.
+// Heard returns the time of the last byte of a type, with or without a cache. It returns zero before the
+// first byte, and now without a Transport.
 func (f *Feeds) Heard(resource schema.GroupVersionResource) time.Time {
 	if f.caches.cfg.Transport == nil {
 		return f.clock.Now()
@@ -201,16 +208,18 @@ func (f *Feed) Stop() {
 	<-f.done
 }
 
-// Reopen ends the watch, which goes on where it left off, on another connection if nothing has come on this one since.
+// Reopen ends the watch, which goes on where it left off, on another connection if nothing has come on this
+// one since.
 func (f *Feed) Reopen(since time.Time) {
 	if transport := f.feeds.caches.cfg.Transport; transport != nil {
 		transport.Reopen(f.resource, since)
 	}
 }
 
-// Hurry has the feed try again soon, because what was in its way may be gone. It ends a pause at once. An attempt that has not listed yet is given up if
-// nothing is heard of the type within hurryPatience of the attempt's start, and the next attempt begins without a pause. It does nothing to a feed that
-// has its list, or that was stopped.
+// Hurry has the feed try again soon, because what was in its way may be gone. It ends a pause at once. An
+// attempt that has not listed yet is given up if nothing is heard of the type within hurryPatience of the
+// attempt's start, and the next attempt begins without a pause. It does nothing to a feed that has its list,
+// or that was stopped.
 func (f *Feed) Hurry() {
 	f.lock.Lock()
 	defer f.lock.Unlock()
@@ -225,7 +234,8 @@ func (f *Feed) Hurry() {
 	}
 }
 
-// GiveUp ends an attempt that has not brought its list, and of which nothing has been heard for so long. The next one begins at once.
+// GiveUp ends an attempt that has not brought its list, and of which nothing has been heard for so long. The
+// next one begins at once.
 func (f *Feed) GiveUp(quiet time.Duration) {
 	f.giveUp(func(a *attempt) bool {
 		last := a.begun
@@ -336,7 +346,8 @@ func (f *Feed) pause(ctx context.Context, pause time.Duration) bool {
 	return true
 }
 
-// pauseOf is how long to wait after so many failures in a row; spread, so that those who failed together do not come back together.
+// pauseOf is how long to wait after so many failures in a row; spread, so that those who failed together do
+// not come back together.
 func pauseOf(failures int) time.Duration {
 	pause := min(minFeedPause<<min(failures-1, 10), maxFeedPause)
 	return pause - rand.N(pause/4)
@@ -367,8 +378,9 @@ func (s told) Replace(list []any, version string) error {
 	return nil
 }
 
-// worthFreeing notes that a list has brought so many objects. It reports whether the memory that lists needed is to be given back: client-go holds each whole
-// until its end, so that is when no other first one has or waits for a place.
+// worthFreeing notes that a list has brought so many objects. It reports whether the memory that lists needed
+// is to be given back: client-go holds each whole until its end, so that is when no other first one has or
+// waits for a place.
 func (f *Feeds) worthFreeing(objects int) bool {
 	f.lock.Lock()
 	defer f.lock.Unlock()
@@ -380,9 +392,9 @@ func (f *Feeds) worthFreeing(objects int) bool {
 	return true
 }
 
-// listWatch asks for metadata. Lists are of what is in etcd: an older one might bring back what is gone. A stream that is refused because
-// there are too many requests ends the attempt, where client-go would sleep, and not be woken. A watch that is refused is asked for again by client-go, for
-// ever and seldom.
+// listWatch asks for metadata. Lists are of what is in etcd: an older one might bring back what is gone. A
+// stream that is refused because there are too many requests ends the attempt, where client-go would sleep,
+// and not be woken. A watch that is refused is asked for again by client-go, for ever and seldom.
 func (f *Feed) listWatch() *cache.ListWatch {
 	objects := f.link.client.Resource(f.resource)
 	return &cache.ListWatch{
@@ -415,7 +427,8 @@ func (f *Feed) listWatch() *cache.ListWatch {
 	}
 }
 
-// refusal notes that the stream of this attempt was refused; nil: only asks. What it returns is no reason for client-go to sleep.
+// refusal notes that the stream of this attempt was refused; nil: only asks. What it returns is no reason for
+// client-go to sleep.
 func (f *Feed) refusal(err error) error {
 	f.lock.Lock()
 	defer f.lock.Unlock()
@@ -428,7 +441,8 @@ func (f *Feed) refusal(err error) error {
 	return f.attempt.refused
 }
 
-// answered notes how a request for a watch was answered, and tells if watches have been refused for long, or are no longer.
+// answered notes how a request for a watch was answered, and tells if watches have been refused for long, or
+// are no longer.
 func (f *Feed) answered(err error, refused bool) {
 	f.lock.Lock()
 	now, a, told := f.feeds.clock.Now(), f.attempt, false
@@ -451,8 +465,8 @@ func (f *Feed) answered(err error, refused bool) {
 	}
 }
 
-// impatient hides from a client for how long an API server asks it to wait. It would do so up to ten times, where nothing is told of it and nothing wakes it;
-// feeds have pauses of their own.
+// impatient hides from a client for how long an API server asks it to wait. It would do so up to ten times,
+// where nothing is told of it and nothing wakes it; feeds have pauses of their own.
 type impatient struct{ next http.RoundTripper }
 
 // WrappedRoundTripper lets client-go find the transport below.

@@ -178,7 +178,8 @@ func TestNoTypeHasTwoStreams(t *testing.T) {
 	}
 }
 
-// What cannot be listed tries again, is told about, and is heeded at once when whoever has the feed knows that something has changed.
+// What cannot be listed tries again, is told about, and is heeded at once when whoever has the feed knows
+// that something has changed.
 func TestAFeedThatFailsIsTriedAgainAtOnceWhenAskedTo(t *testing.T) {
 	api := fakeapi.NewTypes(t)
 	api.Serve("example.com/v1", metav1.APIResource{Name: widgets, Kind: "Widget"})
@@ -232,7 +233,8 @@ func arrives(t *testing.T, api *fakeapi.Types) {
 	})
 }
 
-// An attempt that has just begun would only be replaced by the same. It is left alone when somebody is in a hurry, and so is one that is heard of.
+// An attempt that has just begun would only be replaced by the same. It is left alone when somebody is in a
+// hurry, and so is one that is heard of.
 func TestAHurryLeavesAnAttemptThatIsAnswered(t *testing.T) {
 	api := fakeapi.NewTypes(t)
 	api.Serve("example.com/v1", metav1.APIResource{Name: widgets, Kind: "Widget"})
@@ -253,7 +255,8 @@ func TestAHurryLeavesAnAttemptThatIsAnswered(t *testing.T) {
 	}
 }
 
-// What was asked for and is not answered is asked for again when whoever has the feed loses patience, whether or not something was heard before.
+// What was asked for and is not answered is asked for again when whoever has the feed loses patience, whether
+// or not something was heard before.
 func TestAnAttemptThatStallsIsGivenUp(t *testing.T) {
 	api := fakeapi.NewTypes(t)
 	api.Serve("example.com/v1", metav1.APIResource{Name: widgets, Kind: "Widget"})
@@ -285,7 +288,8 @@ func TestAnAttemptThatStallsIsGivenUp(t *testing.T) {
 	k.shows(t, "new")
 }
 
-// An API server may refuse streams because it has too many requests. client-go sleeps then, for up to a minute, and would not end before.
+// An API server may refuse streams because it has too many requests. client-go sleeps then, for up to a
+// minute, and would not end before.
 func TestAFeedWhoseStreamIsRefusedCanBeStopped(t *testing.T) {
 	api := fakeapi.NewTypes(t)
 	api.Serve("example.com/v1", metav1.APIResource{Name: widgets, Kind: "Widget"})
@@ -306,7 +310,8 @@ func TestAFeedWhoseStreamIsRefusedCanBeStopped(t *testing.T) {
 	}
 }
 
-// A watch that went on for hours may be refused as well. It goes on where it left off, and nothing is listed of an API server that has too much to do.
+// A watch that went on for hours may be refused as well. It goes on where it left off, and nothing is listed
+// of an API server that has too much to do.
 func TestAFeedWhoseWatchIsRefusedTellsAndGoesOn(t *testing.T) {
 	api := fakeapi.NewTypes(t)
 	api.Serve("example.com/v1", metav1.APIResource{Name: widgets, Kind: "Widget", Namespaced: true})
@@ -505,7 +510,8 @@ func watched(t *testing.T, client *fake.Clientset) {
 	})
 }
 
-// Whoever observes all types hears of those that have a cache, and of a tombstone as of what was only missing from a list.
+// Whoever observes all types hears of those that have a cache, and of a tombstone as of what was only missing
+// from a list.
 func TestObserversAreToldOfWhatCachesHold(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
 	client := fake.NewClientset(node)

@@ -27,8 +27,9 @@ func controllerIndex(obj any) ([]string, error) {
 // ControlledBy returns the objects whose controller has that UID, terminating objects included.
 func (o owned[T]) ControlledBy(uid types.UID) []T { return o.byIndex(byController, string(uid)) }
 
-// Claimable returns the objects that a controller may claim: orphans of the namespace, and objects whose controller has that UID.
-// Orphans are read first, so an object that is adopted between the two reads is in the result.
+// Claimable returns the objects that a controller may claim: orphans of the namespace, and objects whose
+// controller has that UID. Orphans are read first, so an object that is adopted between the two reads is in
+// the result.
 func (o owned[T]) Claimable(namespace string, uid types.UID) []T {
 	orphans := o.byIndex(byController, "orphan/"+namespace)
 	controlled := o.ControlledBy(uid)
@@ -42,8 +43,8 @@ func (o owned[T]) Claimable(namespace string, uid types.UID) []T {
 	return append(controlled, slices.DeleteFunc(orphans, func(orphan T) bool { return adopted[orphan.GetUID()] })...)
 }
 
-// tally counts objects by a value. It follows the events of handlers and runs before all other handlers. Indexes of the store can
-// only be counted by copying them.
+// tally counts objects by a value. It follows the events of handlers and runs before all other handlers.
+// Indexes of the store can only be counted by copying them.
 type tally struct {
 	lock   sync.Mutex
 	counts map[string]int // no zeros

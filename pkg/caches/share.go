@@ -12,8 +12,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// shared holds one copy of values that are equal in many pods. Pods of one ReplicaSet have the same labels, owners and
-// tolerations, and a map alone takes more memory than the rest of a cached pod.
+// shared holds one copy of values that are equal in many pods. Pods of one ReplicaSet have the same labels,
+// owners and tolerations, and a map alone takes more memory than the rest of a cached pod.
 type shared struct {
 	seed        maphash.Seed
 	labels      table[map[string]string]
@@ -22,7 +22,8 @@ type shared struct {
 	tolerations table[[]corev1.Toleration]
 }
 
-// table holds the last value of each hash. Its size is fixed, so it needs no sweep: a value that loses its slot is stored twice.
+// table holds the last value of each hash. Its size is fixed, so it needs no sweep: a value that loses its
+// slot is stored twice.
 type table[T any] struct {
 	lock  sync.Mutex
 	slots [1024]T

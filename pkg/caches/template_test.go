@@ -19,7 +19,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 )
 
-// filler fills values at random, most fields with nothing, from few different values, so that equal ones are frequent.
+// filler fills values at random, most fields with nothing, from few different values, so that equal ones are
+// frequent.
 type filler struct{ *rand.Rand }
 
 func (f filler) fill(v reflect.Value, depth int) {
@@ -115,7 +116,8 @@ func (f filler) other(v reflect.Value) {
 	}
 }
 
-// TestDigestsAreEqualExactlyIfTemplatesAre over many pairs of templates that differ in one thing, or only in how it is written.
+// TestDigestsAreEqualExactlyIfTemplatesAre over many pairs of templates that differ in one thing, or only in
+// how it is written.
 func TestDigestsAreEqualExactlyIfTemplatesAre(t *testing.T) {
 	f := filler{rand.New(rand.NewPCG(1, 2))}
 	same, different := 0, 0

@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// trimmer returns a transform for objects of type T. Other objects were trimmed before: client-go passes the objects of a streaming
-// list twice.
+// trimmer returns a transform for objects of type T. Other objects were trimmed before: client-go passes the
+// objects of a streaming list twice.
 func trimmer[T any](trim func(T) any) cache.TransformFunc {
 	return func(obj any) (any, error) {
 		if object, ok := obj.(T); ok {
@@ -29,8 +29,8 @@ func trimmer[T any](trim func(T) any) cache.TransformFunc {
 	}
 }
 
-// ReplicaSets is the cache of ReplicaSets, without managed fields. A ReplicaSet with zero replicas keeps only the labels of its pod
-// template and, if Deployments are watched, a digest; see [KeptDigest].
+// ReplicaSets is the cache of ReplicaSets, without managed fields. A ReplicaSet with zero replicas keeps only
+// the labels of its pod template and, if Deployments are watched, a digest; see [KeptDigest].
 type ReplicaSets struct{ owned[*appsv1.ReplicaSet] }
 
 // ReplicaSets returns the cache of ReplicaSets and starts to watch them.
@@ -49,8 +49,9 @@ func (r *ReplicaSets) Latest(ctx context.Context, client kubernetes.Interface) (
 	return latest(ctx, "ReplicaSets", client.AppsV1().ReplicaSets(metav1.NamespaceAll).List)
 }
 
-// trimReplicaSet drops the template of ReplicaSets with zero replicas. These are old revisions of Deployments, and most of all
-// ReplicaSets. The event that raises the replicas brings the template back. Controllers that compare templates use the digest.
+// trimReplicaSet drops the template of ReplicaSets with zero replicas. These are old revisions of
+// Deployments, and most of all ReplicaSets. The event that raises the replicas brings the template back.
+// Controllers that compare templates use the digest.
 func trimReplicaSet(rs *appsv1.ReplicaSet, digest bool) {
 	rs.ManagedFields = nil
 	if _, kept := KeptDigest(rs); kept {
@@ -76,11 +77,12 @@ func shareLabels(rs *appsv1.ReplicaSet) {
 	}
 }
 
-// Deployments is the cache of Deployments, without managed fields. Do not marshal their templates: a quantity then keeps its text,
-// which changes the hash of the template.
+// Deployments is the cache of Deployments, without managed fields. Do not marshal their templates: a quantity
+// then keeps its text, which changes the hash of the template.
 type Deployments struct{ Store[*appsv1.Deployment] }
 
-// Deployments returns the cache of Deployments and starts to watch them. ReplicaSets then keep digests of their templates.
+// Deployments returns the cache of Deployments and starts to watch them. ReplicaSets then keep digests of
+// their templates.
 func (c *Caches) Deployments() (*Deployments, error) {
 	trim := func(d *appsv1.Deployment) any { d.ManagedFields = nil; return d }
 	store, err := Watch[*appsv1.Deployment](c, appsv1.SchemeGroupVersion.WithResource("deployments"), Options{Trim: trimmer(trim),
@@ -144,8 +146,8 @@ func (n *Namespaces) Terminating(name string) bool {
 // Leases is the cache of Leases. Leases outside Config.LeaseNamespaces have no spec.
 type Leases struct{ Store[*coordinationv1.Lease] }
 
-// Leases returns the cache of Leases and starts to watch them: in the one namespace of Config.LeaseNamespaces, or in all namespaces
-// if there are more, or if Config.LeaseOwners is set.
+// Leases returns the cache of Leases and starts to watch them: in the one namespace of
+// Config.LeaseNamespaces, or in all namespaces if there are more, or if Config.LeaseOwners is set.
 func (c *Caches) Leases() (*Leases, error) {
 	keep, scope := c.cfg.LeaseNamespaces, metav1.NamespaceAll
 	if len(keep) == 1 && !c.cfg.LeaseOwners {

@@ -15,10 +15,11 @@ import (
 )
 
 const (
-	// ConsistencyTimeout is the time after which a key is read live if the caches still do not show the writes of this process.
+	// ConsistencyTimeout is the time after which a key is read live if the caches still do not show the
+	// writes of this process.
 	ConsistencyTimeout = 30 * time.Second
-	// ConsistencyRecheck is the requeue delay of a key whose caches lag. No event may follow: an object can be created and
-	// deleted between two lists.
+	// ConsistencyRecheck is the requeue delay of a key whose caches lag. No event may follow: an object can
+	// be created and deleted between two lists.
 	ConsistencyRecheck = time.Second
 )
 
@@ -37,8 +38,9 @@ func (e *NotReadyError) Error() string {
 	return fmt.Sprintf("caches do not show the writes of this process yet: %v", e.Missing)
 }
 
-// ConsistencyBarrier records the writes for one key, and keeps the key from being decided on caches that do not show the writes.
-// The zero value has no writes. A barrier belongs to the sync of its key and is not safe for concurrent use.
+// ConsistencyBarrier records the writes for one key, and keeps the key from being decided on caches that do
+// not show the writes. The zero value has no writes. A barrier belongs to the sync of its key and is not safe
+// for concurrent use.
 type ConsistencyBarrier struct {
 	required Versions  // the highest version written or read live, by type
 	since    time.Time // time of the first required version
@@ -71,8 +73,9 @@ func (b *ConsistencyBarrier) WroteAt(c Cache, version string, now time.Time) {
 	b.required = append(b.required, Version{c.Resource(), version})
 }
 
-// EnsureReady returns nil if caches at these versions show every recorded write, and a NotReadyError if the key has to wait.
-// After ConsistencyTimeout, or if versions cannot be compared, overdue is true and the key has to be read live.
+// EnsureReady returns nil if caches at these versions show every recorded write, and a NotReadyError if the
+// key has to wait. After ConsistencyTimeout, or if versions cannot be compared, overdue is true and the key
+// has to be read live.
 func (b *ConsistencyBarrier) EnsureReady(at Versions, now time.Time) (overdue bool, err error) {
 	if b.listed != nil && !rv.Newer(b.listVersion, at.Of(b.listResource)) {
 		b.listed = nil
@@ -104,8 +107,9 @@ func (b *ConsistencyBarrier) EnsureReady(at Versions, now time.Time) (overdue bo
 // Pending reports whether the caches have not been found to show all recorded writes.
 func (b *ConsistencyBarrier) Pending() bool { return len(b.required) > 0 }
 
-// RecordLiveRead records a live read of an owner and a consistent list of its objects. The caches have to reach both, within another
-// ConsistencyTimeout. Versions lower than recorded writes mean that the cluster was restored from a backup; the writes are dropped.
+// RecordLiveRead records a live read of an owner and a consistent list of its objects. The caches have to
+// reach both, within another ConsistencyTimeout. Versions lower than recorded writes mean that the cluster
+// was restored from a backup; the writes are dropped.
 func RecordLiveRead[T metav1.Object](b *ConsistencyBarrier, owners Cache, owner metav1.Object, objects Cache, list []T, listVersion string, now time.Time) {
 	b.verified, b.since, b.waiting = true, now, time.Time{}
 	b.dropNewer(objects.Resource(), listVersion)
@@ -127,8 +131,9 @@ func (b *ConsistencyBarrier) dropNewer(resource schema.GroupResource, version st
 	}
 }
 
-// DeletedBeforeList reports whether the last live list proves that a cached object is deleted: the object matches the list, is not in the
-// list, and is no newer. A deleted object has no version that the cache could be waited for.
+// DeletedBeforeList reports whether the last live list proves that a cached object is deleted: the object
+// matches the list, is not in the list, and is no newer. A deleted object has no version that the cache could
+// be waited for.
 func (b *ConsistencyBarrier) DeletedBeforeList(object metav1.Object) bool {
 	if b.listed == nil {
 		return false
@@ -142,13 +147,15 @@ type Loader[T, D any] struct {
 	Baseline *Baseline
 	// Cached returns the input with the objects that the caches hold.
 	Cached func(T) T
-	// Live returns the input with the objects that the API server holds. It calls RecordLiveRead. reason is for a metric.
+	// Live returns the input with the objects that the API server holds. It calls RecordLiveRead. reason is
+	// for a metric.
 	Live func(ctx context.Context, in T, reason string) (T, error)
 	// Decide plans the writes. It may adopt and release objects.
 	Decide func(context.Context, T) (D, error)
 	// Writes reports whether the decision changes the cluster.
 	Writes func(T, D) bool
-	// Unconfirmed returns a reason of the controller's own to repeat a decision on a live read; empty if there is none.
+	// Unconfirmed returns a reason of the controller's own to repeat a decision on a live read; empty if
+	// there is none.
 	Unconfirmed func(T, D) string
 }
 

@@ -79,7 +79,8 @@ func TestEnsureReady(t *testing.T) {
 	}
 }
 
-// TestEnsureReadyOverTime: the timeout counts from the first write, lasts until a live read and starts again after the read.
+// TestEnsureReadyOverTime: the timeout counts from the first write, lasts until a live read and starts again
+// after the read.
 func TestEnsureReadyOverTime(t *testing.T) {
 	var b ConsistencyBarrier
 	b.WroteAt(pods, "50", now)
@@ -149,7 +150,8 @@ func TestRecordLiveRead(t *testing.T) {
 	}
 }
 
-// TestDeletedBeforeList: after a live read a cache may still show objects that are gone, and may even receive objects that are gone.
+// TestDeletedBeforeList: after a live read a cache may still show objects that are gone, and may even receive
+// objects that are gone.
 func TestDeletedBeforeList(t *testing.T) {
 	cached := []*metav1.ObjectMeta{object("listed", "30"), object("removed", "20"), object("newer", "60")}
 	for version, want := range map[string][]bool{"49": {false, true, false}, "50": {false, false, false}} {

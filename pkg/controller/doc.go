@@ -1,15 +1,18 @@
 // Package controller is the framework of every controller.
 //
-// A package declares its controller in a [Registration]: name, flags, feature gates, permissions and a constructor. The manager
-// passes the dependencies in a [Base].
+// A package declares its controller in a [Registration]: name, flags, feature gates, permissions and a
+// constructor. The manager passes the dependencies in a [Base].
 //
-// A [Loop] calls a [Reconcile] function for the keys of a queue: with workers, retries with back-off, shares for namespaces, and
-// containment of panics. Only the loop calls the queue; see [Result]. A Loop outlives terms, its queue does not: outside of
-// Loop.Run, Loop.Add drops keys, so event handlers stay registered on a standby.
+// A [Loop] calls a [Reconcile] function for the keys of a queue: with workers, retries with back-off, shares
+// for namespaces, and containment of panics. Only the loop calls the queue; see [Result]. A Loop outlives
+// terms, its queue does not: outside of Loop.Run, Loop.Add drops keys, so event handlers stay registered on a
+// standby.
 //
-// A sync that waits for the API server is slow, not stuck: it gives its worker to another key. At the end of a term running syncs
-// may finish within LoopConfig.Drain; long ones check [Draining]. The fence cancels requests after a lost lease.
+// A sync that waits for the API server is slow, not stuck: it gives its worker to another key. At the end of
+// a term running syncs may finish within LoopConfig.Drain; long ones check [Draining]. The fence cancels
+// requests after a lost lease.
 //
-// Caches lag behind writes. [Loader.LoadConsistent] decides on objects that show all writes of this process and of earlier leaders.
-// [Creates] repeats creates with unknown outcome under their names. [KeyStates] holds state per key, [Metrics] declares metrics.
+// Caches lag behind writes. [Loader.LoadConsistent] decides on objects that show all writes of this process
+// and of earlier leaders. [Creates] repeats creates with unknown outcome under their names. [KeyStates] holds
+// state per key, [Metrics] declares metrics.
 package controller

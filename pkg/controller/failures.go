@@ -29,7 +29,8 @@ type failure struct {
 	err   error
 }
 
-// variableWord matches a word of an error that may differ between failures of one cause: a name, an address or a number.
+// variableWord matches a word of an error that may differ between failures of one cause: a name, an address
+// or a number.
 var variableWord = regexp.MustCompile(`\S*["/0-9]\S*`)
 
 // admits counts a failed sync, and reports whether a log line may be written for it.

@@ -6,8 +6,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// KeyStates holds the state that a controller keeps per key during a term. An object that is created again under the same key gets a
-// new state. A state belongs to the sync of its key; fields that other goroutines read are written in Update and read in ForEach.
+// KeyStates holds the state that a controller keeps per key during a term. An object that is created again
+// under the same key gets a new state. A state belongs to the sync of its key; fields that other goroutines
+// read are written in Update and read in ForEach.
 type KeyStates[K comparable, S any] struct {
 	newState func() *S
 

@@ -219,7 +219,7 @@ func (l *Loop[K]) awaitVacancy(term context.Context) bool {
 			return true
 		}
 		if in == 0 {
-			in = l.cfg.Patience // the limit of slow syncs is reached, and the end of a sync is signalled on changed; the timer is a safety net
+			in = l.cfg.Patience // the end of a sync is signalled on changed; the timer is a safety net
 		}
 		timer := l.cfg.Clock.NewTimer(in)
 		select {

@@ -20,7 +20,7 @@ import (
 type Registration struct {
 	Name  string // canonical name, for --controllers and manifests; never changed
 	Alias string // optional second name for --controllers
-	Agent string // suffix of the user agent, and service account with --use-service-account-credentials; upstream's name if there is one
+	Agent string // suffix of the user agent and name of the service account; upstream's if it has one
 
 	// DisabledByDefault excludes the controller from --controllers=*.
 	DisabledByDefault bool

@@ -18,8 +18,8 @@ const (
 	firstTriesPerSecond, firstTriesBurst     = 30, 1 // first syncs, once most first syncs fail
 	firstRetriesPerSecond, firstRetriesBurst = 20, 200
 	laterRetriesPerSecond, laterRetriesBurst = 30, 30
-	failedTriesLimit                         = 200 // failed first syncs, weighted by requests, from which on first syncs take tokens
-	conflictRetries                          = 8   // within 1.3 s; further conflicts in a row count as failures, for example of a webhook
+	failedTriesLimit                         = 200 // requests of failed first syncs from which first syncs take tokens
+	conflictRetries                          = 8   // within 1.3 s; further conflicts in a row are failures
 )
 
 // termQueue is the queue of one term. A failed key leaves the queue only with a token, even if an event

@@ -67,7 +67,8 @@ func TestRefusedCreateIsRetriedByItsName(t *testing.T) {
 	}
 }
 
-// TestPodChangedOnItsWay: a webhook took the label or the owner away, or gave the pod another. Making one after the other would never end.
+// TestPodChangedOnItsWay: a webhook took the label or the owner away, or gave the pod another. Making one
+// after the other would never end.
 func TestPodChangedOnItsWay(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
@@ -151,7 +152,8 @@ func TestPodFor(t *testing.T) {
 	}
 }
 
-// TestTerminatingNamespace: the answer to a create may be old. The next try is a minute later or with the next event, and no event is recorded.
+// TestTerminatingNamespace: the answer to a create may be old. The next try is a minute later or with the
+// next event, and no event is recorded.
 func TestTerminatingNamespace(t *testing.T) {
 	ending := apierrors.NewForbidden(podResource, "a", errors.New("being terminated"))
 	ending.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
@@ -182,7 +184,8 @@ func TestTerminatingNamespace(t *testing.T) {
 	}
 }
 
-// TestQuotaHidesLostCreate: the repetition of a create that was committed is refused for another reason than its name.
+// TestQuotaHidesLostCreate: the repetition of a create that was committed is refused for another reason than
+// its name.
 func TestQuotaHidesLostCreate(t *testing.T) {
 	for _, found := range []bool{true, false} {
 		t.Run(fmt.Sprintf("found=%t", found), func(t *testing.T) {

@@ -80,7 +80,8 @@ func TestDeleteAnswers(t *testing.T) {
 	}
 }
 
-// TestRefusedDeletesFailEachSync with the same message, or each sync would write a status and so wake its own ReplicaSet.
+// TestRefusedDeletesFailEachSync with the same message, or each sync would write a status and so wake its own
+// ReplicaSet.
 func TestRefusedDeletesFailEachSync(t *testing.T) {
 	b := newBench(t, newSet(0, statusOfSize(3)), newPod("a"), newPod("b"), newPod("c"))
 	b.on("delete pods", func(_ int, a clienttesting.Action) (runtime.Object, error) {
@@ -102,7 +103,8 @@ func TestRefusedDeletesFailEachSync(t *testing.T) {
 	}
 }
 
-// TestUnansweredDeleteIsSentAgain before anything else, with the precondition it was sent with, and no other pod in its place.
+// TestUnansweredDeleteIsSentAgain before anything else, with the precondition it was sent with, and no other
+// pod in its place.
 func TestUnansweredDeleteIsSentAgain(t *testing.T) {
 	b := newBench(t, newSet(1), newPod("a"), newPod("b", version("7")))
 	b.expectations.unconfirmed["b"] = unconfirmedDelete{version: "6"}
@@ -120,8 +122,9 @@ func TestUnansweredDeleteIsSentAgain(t *testing.T) {
 	}
 }
 
-// TestScaleDownTakenBack: a pod whose delete was not answered and that is wanted again is neither deleted nor replaced. Once that delete
-// can no longer be carried out, a look at the API server tells whether the pod stays.
+// TestScaleDownTakenBack: a pod whose delete was not answered and that is wanted again is neither deleted nor
+// replaced. Once that delete can no longer be carried out, a look at the API server tells whether the pod
+// stays.
 func TestScaleDownTakenBack(t *testing.T) {
 	for _, tt := range []struct {
 		name  string

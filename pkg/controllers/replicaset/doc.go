@@ -1,9 +1,11 @@
-// Package replicaset is the ReplicaSet controller: it keeps the number of active pods of every ReplicaSet at spec.replicas.
+// Package replicaset is the ReplicaSet controller: it keeps the number of active pods of every ReplicaSet at
+// spec.replicas.
 //
-// The controller owns the controller references of pods, creates and deletes pods, and writes the status of ReplicaSets.
+// The controller owns the controller references of pods, creates and deletes pods, and writes the status of
+// ReplicaSets.
 //
-// Invariant: with a constant spec and no other writer, a ReplicaSet never has more active pods than specified, and deletes never
-// take it below. Per ReplicaSet, expectations record what caches do not show:
+// Invariant: with a constant spec and no other writer, a ReplicaSet never has more active pods than
+// specified, and deletes never take it below. Per ReplicaSet, expectations record what caches do not show:
 //
 //   - versions written, in a [controller.ConsistencyBarrier];
 //   - names of creates with unknown outcome. A retry uses the name again and fails with AlreadyExists if the first attempt succeeded;
@@ -11,7 +13,7 @@
 //
 // Deletes, adoptions and releases carry UID and version of the pod.
 //
-// Differences from upstream: the order of deletion is total; creates are delayed while pods keep failing; no pod is created in
-// terminating namespaces; ReplicaFailure is removed only after a successful attempt; statuses of rollouts are paced; writes in
-// flight are limited and shared fairly.
+// Differences from upstream: the order of deletion is total; creates are delayed while pods keep failing; no
+// pod is created in terminating namespaces; ReplicaFailure is removed only after a successful attempt;
+// statuses of rollouts are paced; writes in flight are limited and shared fairly.
 package replicaset

@@ -21,8 +21,9 @@ import (
 	"minikcm/pkg/controller"
 )
 
-// woken runs events on a controller that knows the ReplicaSets and returns the names of those it queues for a sync, in order. It must be
-// called in a synctest bubble. later tells which were queued once more, for a later time.
+// woken runs events on a controller that knows the ReplicaSets and returns the names of those it queues for a
+// sync, in order. It must be called in a synctest bubble. later tells which were queued once more, for a
+// later time.
 func woken(t *testing.T, sets []*appsv1.ReplicaSet, events func(*Controller)) (names, later []string) {
 	t.Helper()
 	objects := make([]runtime.Object, len(sets))

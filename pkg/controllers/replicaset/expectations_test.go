@@ -76,7 +76,8 @@ func keys[V any](m map[types.UID]V) []types.UID {
 	return out
 }
 
-// TestCachedReadMissesNoPod reads the cache while it receives the pods of unanswered creates: each pod is in the result, or its name stays taken.
+// TestCachedReadMissesNoPod reads the cache while it receives the pods of unanswered creates: each pod is in
+// the result, or its name stays taken.
 func TestCachedReadMissesNoPod(t *testing.T) {
 	rs := newSet(1)
 	client := fake.NewClientset()

@@ -14,8 +14,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestWritesLeaveTheCachedReplicaSetAlone: protobuf marshalling notes the text of a quantity in the quantity, so what is marshalled must not
-// be what the cache holds, nor be shared by creates that are sent at once (which the race detector sees).
+// TestWritesLeaveTheCachedReplicaSetAlone: protobuf marshalling notes the text of a quantity in the quantity,
+// so what is marshalled must not be what the cache holds, nor be shared by creates that are sent at once
+// (which the race detector sees).
 func TestWritesLeaveTheCachedReplicaSetAlone(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }))
 	defer server.Close()

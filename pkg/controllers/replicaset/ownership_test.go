@@ -21,7 +21,8 @@ func apiPod(pod *caches.Pod) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: pod.ObjectMeta, Spec: corev1.PodSpec{NodeName: pod.NodeName}, Status: corev1.PodStatus{Phase: pod.Phase}}
 }
 
-// TestOwnerOfAChangedPod: after a conflict nothing is created, because the count of pods is not known. The next sync decides on the changed pod.
+// TestOwnerOfAChangedPod: after a conflict nothing is created, because the count of pods is not known. The
+// next sync decides on the changed pod.
 func TestOwnerOfAChangedPod(t *testing.T) {
 	other := labelled(map[string]string{"app": "db"})
 	newer := version("9")
@@ -87,7 +88,8 @@ func TestOwnerOfAChangedPod(t *testing.T) {
 	}
 }
 
-// TestRefusedOwnership: what the API server does not let us change is left alone for a minute, and the user is told once.
+// TestRefusedOwnership: what the API server does not let us change is left alone for a minute, and the user
+// is told once.
 func TestRefusedOwnership(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -121,7 +123,8 @@ func TestRefusedOwnership(t *testing.T) {
 	}
 }
 
-// TestRefusedReleaseIsTriedAgainAfterALiveRead: that reads the pods that the ReplicaSet selects, so it does not show the one to release.
+// TestRefusedReleaseIsTriedAgainAfterALiveRead: that reads the pods that the ReplicaSet selects, so it does
+// not show the one to release.
 func TestRefusedReleaseIsTriedAgainAfterALiveRead(t *testing.T) {
 	b := newBench(t, newSet(1, statusOfSize(0)), newPod("a", labelled(map[string]string{"app": "db"})))
 	b.on("patch pods", fails(apierrors.NewForbidden(podResource, "a", errors.New("no"))))
@@ -134,7 +137,8 @@ func TestRefusedReleaseIsTriedAgainAfterALiveRead(t *testing.T) {
 	}
 }
 
-// TestAdoptionWithoutEffect: something takes the owner away again. Nothing is created in the place of such a pod on and on.
+// TestAdoptionWithoutEffect: something takes the owner away again. Nothing is created in the place of such a
+// pod on and on.
 func TestAdoptionWithoutEffect(t *testing.T) {
 	b := newBench(t, newSet(1, statusOfSize(0)), newPod("a", orphaned))
 	b.on("patch pods", func(int, clienttesting.Action) (runtime.Object, error) { return apiPod(newPod("a", orphaned)), nil })

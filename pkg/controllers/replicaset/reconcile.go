@@ -63,7 +63,7 @@ func (c *Controller) step(ctx context.Context, t task) (controller.Result, error
 	// 6. Requeue, also after a failure, in case no event comes.
 	again := controller.MinPositive(t.backoffs.ownership.Remaining(t.now), a.requeueAfter, statusAgain, untilAvailable(t, claimed.owned, c.deps.Clock.Now()))
 	if t.expectations.barrier.Pending() {
-		again = controller.MinPositive(again, controller.ConsistencyTimeout) // the event of the write may be the one that is missing
+		again = controller.MinPositive(again, controller.ConsistencyTimeout)
 	}
 	return controller.Result{RequeueAfter: again}, errors.Join(a.err, err)
 }

@@ -32,7 +32,8 @@ var (
 	setResource = schema.GroupResource{Group: "apps", Resource: "replicasets"}
 )
 
-// bench is one sync against a client whose answers a test chooses. Its caches are empty; the sync is given what it sees.
+// bench is one sync against a client whose answers a test chooses. Its caches are empty; the sync is given
+// what it sees.
 type bench struct {
 	*Controller
 	task
@@ -96,7 +97,8 @@ func (b *bench) baselineAt(t *testing.T, pods, sets string) {
 	b.Controller.baseline.Read(t.Context(), b.deps.Clock, func(context.Context) (controller.Versions, error) { return versions(pods, sets), nil })
 }
 
-// on makes the client answer requests of a verb and resource, such as "create pods", with the results of answer, one per call.
+// on makes the client answer requests of a verb and resource, such as "create pods", with the results of
+// answer, one per call.
 func (b *bench) on(request string, answer func(call int, a clienttesting.Action) (runtime.Object, error)) {
 	verb, resource, _ := strings.Cut(request, " ")
 	calls := 0

@@ -61,9 +61,9 @@ const (
 	maxFailedBackoff = 5 * time.Minute
 )
 
-// failedBackoff returns the number of creates that have to wait because pods failed, and for how long. At most as many creates wait as
-// pods have failed. Only pods of the last ten minutes count, because a pod that ran for long says nothing about its successor. Evicted
-// and preempted pods do not count.
+// failedBackoff returns the number of creates that have to wait because pods failed, and for how long. At
+// most as many creates wait as pods have failed. Only pods of the last ten minutes count, because a pod that
+// ran for long says nothing about its successor. Evicted and preempted pods do not count.
 func failedBackoff(failed []*caches.Pod, want int, now time.Time) (pods int, delay time.Duration) {
 	var newest time.Time
 	for _, pod := range failed {

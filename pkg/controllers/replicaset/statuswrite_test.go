@@ -70,7 +70,8 @@ func TestStatusConflict(t *testing.T) {
 	}
 }
 
-// TestRejectedStatusIsRepeatedWithTheTemplate: admission may require a template, which the cache lacks for a ReplicaSet that wants no pods.
+// TestRejectedStatusIsRepeatedWithTheTemplate: admission may require a template, which the cache lacks for a
+// ReplicaSet that wants no pods.
 func TestRejectedStatusIsRepeatedWithTheTemplate(t *testing.T) {
 	b := newBench(t, newSet(0, statusOfSize(1), func(rs *appsv1.ReplicaSet) {
 		rs.Spec.Template = corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{UID: "digest"}}
@@ -91,7 +92,8 @@ func TestRejectedStatusIsRepeatedWithTheTemplate(t *testing.T) {
 	b.wants(t, "update replicasets/status", "get replicasets", "update replicasets/status")
 }
 
-// TestStatusAfterATakeOver: the manager before us told numbers that a late cache does not know yet. They stand until somebody has looked.
+// TestStatusAfterATakeOver: the manager before us told numbers that a late cache does not know yet. They
+// stand until somebody has looked.
 func TestStatusAfterATakeOver(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -118,8 +120,8 @@ func TestStatusAfterATakeOver(t *testing.T) {
 	}
 }
 
-// TestServerWithoutTerminatingReplicas: an API server that drops the field gets no status because of that field alone, for any ReplicaSet. Other statuses
-// have the field, because another API server may keep it.
+// TestServerWithoutTerminatingReplicas: an API server that drops the field gets no status because of that
+// field alone, for any ReplicaSet. Other statuses have the field, because another API server may keep it.
 func TestServerWithoutTerminatingReplicas(t *testing.T) {
 	b := newBench(t, newSet(1), newPod("a"))
 	b.on("update replicasets/status", func(_ int, a clienttesting.Action) (runtime.Object, error) {
@@ -146,7 +148,8 @@ func TestServerWithoutTerminatingReplicas(t *testing.T) {
 	b.wants(t, "update replicasets/status", "update replicasets/status")
 }
 
-// TestAvailabilityRecheck asks for the sync at which the pod becomes available, as upstream: 700 ms for a pod ready for 4.3 s of 5.
+// TestAvailabilityRecheck asks for the sync at which the pod becomes available, as upstream: 700 ms for a pod
+// ready for 4.3 s of 5.
 func TestAvailabilityRecheck(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -226,7 +229,8 @@ func TestFewerEndingPodsAreToldAtTheirPace(t *testing.T) {
 	})
 }
 
-// TestMoreReadyPodsAreToldAtThePaceOfTheAPIServer where somebody adds the numbers up, and the last one, or anything else, at once.
+// TestMoreReadyPodsAreToldAtThePaceOfTheAPIServer where somebody adds the numbers up, and the last one, or
+// anything else, at once.
 func TestMoreReadyPodsAreToldAtThePaceOfTheAPIServer(t *testing.T) {
 	ready := func(pods int32) func(*appsv1.ReplicaSet) {
 		return func(rs *appsv1.ReplicaSet) { rs.Status.ReadyReplicas, rs.Status.AvailableReplicas = pods, pods }
@@ -354,7 +358,8 @@ func ending(pods int32) func(*appsv1.ReplicaSet) {
 	return func(rs *appsv1.ReplicaSet) { rs.Status.TerminatingReplicas = &pods }
 }
 
-// TestStatusCountsWhatASyncWasAnswered, so that there is one status for each change of the size, and none tells what the API server does not have.
+// TestStatusCountsWhatASyncWasAnswered, so that there is one status for each change of the size, and none
+// tells what the API server does not have.
 func TestStatusCountsWhatASyncWasAnswered(t *testing.T) {
 	unanswered := apierrors.NewTimeoutError("etcd is slow", 0)
 	for _, tt := range []struct {

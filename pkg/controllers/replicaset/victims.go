@@ -37,7 +37,8 @@ func trueFirst(a, b bool) int {
 	return 1
 }
 
-// compareRanks orders pods by deletion. The order is total, so the order in which the cache lists pods does not matter.
+// compareRanks orders pods by deletion. The order is total, so the order in which the cache lists pods does
+// not matter.
 func compareRanks(a, b rank) int {
 	return cmp.Or(
 		trueFirst(a.unassigned, b.unassigned),
@@ -53,8 +54,8 @@ func compareRanks(a, b rank) int {
 	)
 }
 
-// chooseVictims returns n of the pods to delete. related are all pods that do the same work, the pods included. useCost makes the
-// deletion cost annotation count. If all pods go, they are ordered by name.
+// chooseVictims returns n of the pods to delete. related are all pods that do the same work, the pods
+// included. useCost makes the deletion cost annotation count. If all pods go, they are ordered by name.
 func chooseVictims(pods, related []*caches.Pod, n int, useCost bool, now time.Time) []*caches.Pod {
 	if n >= len(pods) {
 		return slices.SortedFunc(slices.Values(pods), func(a, b *caches.Pod) int { return cmp.Compare(a.Name, b.Name) })

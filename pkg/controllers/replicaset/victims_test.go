@@ -154,8 +154,8 @@ func podNames(pods []*caches.Pod) []string {
 	return names
 }
 
-// TestOrderIsTotal: the choice does not depend on the order in which pods are listed, and the comparison is transitive. The ages and
-// restarts are drawn so that upstream's order has cycles.
+// TestOrderIsTotal: the choice does not depend on the order in which pods are listed, and the comparison is
+// transitive. The ages and restarts are drawn so that upstream's order has cycles.
 func TestOrderIsTotal(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	pick := func(values ...time.Duration) metav1.Time { return ago(values[random.IntN(len(values))]) }

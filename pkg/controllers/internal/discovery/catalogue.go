@@ -29,8 +29,8 @@ const (
 	// Pauses after an incomplete answer, doubled from the first to the last.
 	minPause = time.Second
 	maxPause = 30 * time.Second
-	// hurryFor is how long the pause stays the first one after an APIService has changed: the aggregator asks a repaired
-	// server for its types a few seconds later.
+	// hurryFor is how long the pause stays the first one after an APIService has changed: the aggregator asks
+	// a repaired server for its types a few seconds later.
 	hurryFor = 30 * time.Second
 )
 
@@ -121,8 +121,8 @@ func (c *Catalogue) Read(ctx context.Context, notBefore time.Time) (Answer, time
 	}
 }
 
-// fresh decides whether an answer serves somebody who needs one sent at notBefore or later, and if it is incomplete, how long it
-// is to be used until the next attempt.
+// fresh decides whether an answer serves somebody who needs one sent at notBefore or later, and if it is
+// incomplete, how long it is to be used until the next attempt.
 func fresh(latest Answer, pause time.Duration, notBefore, now time.Time) (bool, time.Duration) {
 	if latest.Complete() {
 		return !latest.Sent.Before(notBefore) && now.Sub(latest.Sent) <= maxAge, 0

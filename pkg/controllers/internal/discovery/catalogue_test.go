@@ -116,7 +116,8 @@ func TestDiscoveryCutShortIsNotKept(t *testing.T) {
 	}
 }
 
-// Whoever asks runs out of time. That is no failure of the discovery for those who wait for the answer: the next one asks.
+// Whoever asks runs out of time. That is no failure of the discovery for those who wait for the answer: the
+// next one asks.
 func TestDiscoveryThatIsGivenUpIsAskedForAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := &slowDiscovery{}

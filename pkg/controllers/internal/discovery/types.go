@@ -68,8 +68,8 @@ func (a Answer) Has(r schema.GroupResource) bool {
 // Versions returns the wanted and served versions of a type, the selected one first.
 func (a Answer) Versions(r schema.GroupResource) []string { return a.versions[r] }
 
-// Select picks from what a discovery client returned every type that is wanted, each once: in the version the server prefers, or in the first
-// other one in which it is wanted. Subresources are no types.
+// Select picks from what a discovery client returned every type that is wanted, each once: in the version the
+// server prefers, or in the first other one in which it is wanted. Subresources are no types.
 func Select(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, err error, sent time.Time, wanted func(metav1.APIResource) bool) Answer {
 	failing := failingVersions(err)
 	if !showsNamespaces(lists) {
@@ -110,11 +110,12 @@ func Select(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, err erro
 	return a
 }
 
-// errNoNamespaces: the client takes an answer of 404 for an API without core types, and a document may have lost them. A server that has
-// namespaces, as ours does, shows them.
+// errNoNamespaces: the client takes an answer of 404 for an API without core types, and a document may have
+// lost them. A server that has namespaces, as ours does, shows them.
 var errNoNamespaces = errors.New("discovery shows no namespaces: the core API is missing from it")
 
-// withoutCore adds to what has failed that the core API is missing. An answer in which nothing else failed may lack anything.
+// withoutCore adds to what has failed that the core API is missing. An answer in which nothing else failed
+// may lack anything.
 func withoutCore(err error, failing []Failure) ([]Failure, error) {
 	core := func(f Failure) bool { return f.GroupVersion == corev1.SchemeGroupVersion }
 	switch {

@@ -77,7 +77,8 @@ func TestOneReadForAll(t *testing.T) {
 	}
 }
 
-// What a slow answer shows is as old as the question: whoever came long after that wants to know what has happened since.
+// What a slow answer shows is as old as the question: whoever came long after that wants to know what has
+// happened since.
 func TestWhoComesDuringASlowReadDoesNotShareIt(t *testing.T) {
 	for _, tt := range []struct {
 		after time.Duration

@@ -1,4 +1,5 @@
-// Package ownerpatch makes the patches with which a controller adopts and releases objects, and keeps what was refused.
+// Package ownerpatch makes the patches with which a controller adopts and releases objects, and keeps what
+// was refused.
 package ownerpatch
 
 import (
@@ -11,8 +12,9 @@ import (
 	"minikcm/pkg/outcome"
 )
 
-// patch is a strategic merge patch of one owner reference. With the object's UID and version in it the API server refuses the patch if
-// another object has the name by now, or if the object has changed since it was judged.
+// patch is a strategic merge patch of one owner reference. With the object's UID and version in it the API
+// server refuses the patch if another object has the name by now, or if the object has changed since it was
+// judged.
 type patch struct {
 	Metadata struct {
 		UID             types.UID `json:"uid"`
@@ -21,7 +23,8 @@ type patch struct {
 	} `json:"metadata"`
 }
 
-// Adopt makes ref a reference of the object. References to others stay; one to the same owner that is no controller reference becomes one.
+// Adopt makes ref a reference of the object. References to others stay; one to the same owner that is no
+// controller reference becomes one.
 func Adopt(object metav1.Object, ref *metav1.OwnerReference) ([]byte, error) {
 	return marshal(object, ref)
 }

@@ -11,10 +11,12 @@ import (
 	"minikcm/pkg/controller"
 )
 
-// refusedFor is how long an object is left alone that the API server does not let us adopt or release, unless [Forget] ends that.
+// refusedFor is how long an object is left alone that the API server does not let us adopt or release, unless
+// [Forget] ends that.
 const refusedFor = time.Minute
 
-// Refusals are the objects that the API server does not let us adopt or release for one owner. Nil is none. They belong to the sync of the owner.
+// Refusals are the objects that the API server does not let us adopt or release for one owner. Nil is none.
+// They belong to the sync of the owner.
 type Refusals map[types.UID]refusal
 
 type refusal struct {
@@ -39,8 +41,8 @@ func (r Refusals) Remaining(now time.Time) (first time.Duration) {
 	return first
 }
 
-// Forget drops the refusals of objects that are not there any more, or have changed in what adoption and release go by: a status, of which there are many,
-// leaves a refusal as it is.
+// Forget drops the refusals of objects that are not there any more, or have changed in what adoption and
+// release go by: a status, of which there are many, leaves a refusal as it is.
 func Forget[T metav1.Object](r Refusals, there []T) {
 	if len(r) == 0 {
 		return
@@ -55,13 +57,15 @@ func Forget[T metav1.Object](r Refusals, there []T) {
 	})
 }
 
-// same reports whether two states of an object have the same labels and owners, and are both being deleted or both not.
+// same reports whether two states of an object have the same labels and owners, and are both being deleted or
+// both not.
 func same(a, b metav1.Object) bool {
 	return maps.Equal(a.GetLabels(), b.GetLabels()) && apiequality.Semantic.DeepEqual(a.GetOwnerReferences(), b.GetOwnerReferences()) &&
 		(a.GetDeletionTimestamp() == nil) == (b.GetDeletionTimestamp() == nil)
 }
 
-// Admitted leaves out the objects that were refused a moment ago, and says when to try the first of those; 0: there are none.
+// Admitted leaves out the objects that were refused a moment ago, and says when to try the first of those; 0:
+// there are none.
 func Admitted[T metav1.Object](r Refusals, objects []T, now time.Time) (rest []T, again time.Duration) {
 	for _, object := range objects {
 		if wait := r[object.GetUID()].until.Sub(now); wait > 0 {

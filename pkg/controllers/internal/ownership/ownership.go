@@ -1,5 +1,5 @@
-// Package ownership claims objects for the controllers that own them: it sorts objects by their relation to an owner, and adopts and
-// releases objects.
+// Package ownership claims objects for the controllers that own them: it sorts objects by their relation to
+// an owner, and adopts and releases objects.
 package ownership
 
 import (
@@ -25,7 +25,8 @@ import (
 	"minikcm/pkg/outcome"
 )
 
-// rejectedFor is the time without further attempts after the API server has rejected the adoption or release of an object.
+// rejectedFor is the time without further attempts after the API server has rejected the adoption or release
+// of an object.
 const rejectedFor = time.Minute
 
 // Relation is the relation of an object to an owner.
@@ -54,8 +55,8 @@ func RelationOf(owner metav1.Object, kind string, selector labels.Selector, obje
 	return Unrelated
 }
 
-// Controls reports whether an object has a controller reference to the owner. A reference with the UID of the owner but another name
-// or kind is invalid: for the garbage collector its owner is deleted.
+// Controls reports whether an object has a controller reference to the owner. A reference with the UID of the
+// owner but another name or kind is invalid: for the garbage collector its owner is deleted.
 func Controls(owner metav1.Object, kind string, object metav1.Object) bool {
 	ref := metav1.GetControllerOfNoCopy(object)
 	return ref != nil && ref.UID == owner.GetUID() && ref.Kind == kind && ref.Name == owner.GetName()
@@ -78,7 +79,8 @@ type Changer[O Owner, T metav1.Object] struct {
 	Clock    clock.PassiveClock
 }
 
-// State holds the results of earlier changes for one owner. The zero value has none. A state belongs to the sync of its owner.
+// State holds the results of earlier changes for one owner. The zero value has none. A state belongs to the
+// sync of its owner.
 type State struct {
 	// Disowned is set if the last adoption was accepted and had no effect: a webhook removed the owner.
 	Disowned bool
@@ -118,8 +120,9 @@ type change[T metav1.Object] struct {
 	err     error
 }
 
-// AdoptAndRelease adopts and releases objects, and returns the adopted ones. Rejections of single objects are reported in events and are no
-// errors. The live read of the owner comes after the objects were read: a cached owner must not take back objects that were orphaned by its deletion.
+// AdoptAndRelease adopts and releases objects, and returns the adopted ones. Rejections of single objects are
+// reported in events and are no errors. The live read of the owner comes after the objects were read: a
+// cached owner must not take back objects that were orphaned by its deletion.
 func (c *Changer[O, T]) AdoptAndRelease(ctx context.Context, owner O, adopt, release []T, s *State, b *controller.ConsistencyBarrier, each Each) (adopted []T, err error) {
 	now := c.Clock.Now()
 	var failures []error
@@ -184,8 +187,9 @@ func (c *Changer[O, T]) reject(owner O, s *State, ch change[T], err error) {
 	s.rejected[versionOf(ch.object)] = c.Clock.Now().Add(rejectedFor)
 }
 
-// patch adds or removes the reference to the owner. With the UID and the version of the object in the patch, the API server rejects the
-// patch if the object was changed or replaced since the decision. Other references stay.
+// patch adds or removes the reference to the owner. With the UID and the version of the object in the patch,
+// the API server rejects the patch if the object was changed or replaced since the decision. Other references
+// stay.
 func (c *Changer[O, T]) patch(ctx context.Context, owner O, ch change[T]) (patched T, err error) {
 	if controller.Draining(ctx) {
 		return patched, controller.ErrDraining

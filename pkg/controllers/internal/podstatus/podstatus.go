@@ -19,7 +19,7 @@ type Change struct {
 	ResourceVersion    string // optional precondition
 	Phase              corev1.PodPhase
 	ObservedGeneration int64
-	Condition          *corev1.PodCondition // the transition time must be set; the probe time belongs to the kubelet and is not sent
+	Condition          *corev1.PodCondition // needs a transition time; the probe time is not sent
 }
 
 // Patch returns the change as a strategic merge patch of the status subresource.
@@ -30,7 +30,7 @@ func (c Change) Patch() ([]byte, error) {
 	}
 	type condition struct {
 		corev1.PodCondition
-		LastProbeTime *metav1.Time `json:"lastProbeTime,omitempty"` // omitted: null would remove the probe time of the kubelet
+		LastProbeTime *metav1.Time `json:"lastProbeTime,omitempty"` // null would remove the kubelet's
 	}
 	type status struct {
 		Phase              corev1.PodPhase `json:"phase,omitempty"`

@@ -122,7 +122,8 @@ func TestSlotsAreGivenWhileOthersAskForOne(t *testing.T) {
 	all.Wait()
 }
 
-// TestWhoNoLongerWaitsGetsNoSlot: the time that it had is over, or the term has ended. Nobody would release what it got.
+// TestWhoNoLongerWaitsGetsNoSlot: the time that it had is over, or the term has ended. Nobody would release
+// what it got.
 func TestWhoNoLongerWaitsGetsNoSlot(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
