@@ -152,8 +152,8 @@ func TestPodFor(t *testing.T) {
 	}
 }
 
-// TestTerminatingNamespace: the answer to a create may be old. The next try is a minute later or with the
-// next event, and no event is recorded.
+// TestTerminatingNamespace: the response may concern an earlier namespace, so the key is requeued after a
+// minute. No event is recorded.
 func TestTerminatingNamespace(t *testing.T) {
 	ending := apierrors.NewForbidden(podResource, "a", errors.New("being terminated"))
 	ending.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}

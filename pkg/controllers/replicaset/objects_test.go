@@ -12,7 +12,7 @@ import (
 	"minikcm/pkg/caches"
 )
 
-// now is when the unit tests happen.
+// now is the time of the unit tests.
 var now = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
 func ago(d time.Duration) metav1.Time { return metav1.NewTime(now.Add(-d)) }

@@ -88,8 +88,8 @@ func TestOwnerOfAChangedPod(t *testing.T) {
 	}
 }
 
-// TestRefusedOwnership: what the API server does not let us change is left alone for a minute, and the user
-// is told once.
+// TestRefusedOwnership: a rejected adoption or release is repeated after a minute, with one event each
+// time.
 func TestRefusedOwnership(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -123,8 +123,8 @@ func TestRefusedOwnership(t *testing.T) {
 	}
 }
 
-// TestRefusedReleaseIsTriedAgainAfterALiveRead: that reads the pods that the ReplicaSet selects, so it does
-// not show the one to release.
+// TestRefusedReleaseIsTriedAgainAfterALiveRead: a live read lists selected pods only, so the list lacks the
+// pod to release.
 func TestRefusedReleaseIsTriedAgainAfterALiveRead(t *testing.T) {
 	b := newBench(t, newSet(1, statusOfSize(0)), newPod("a", labelled(map[string]string{"app": "db"})))
 	b.on("patch pods", fails(apierrors.NewForbidden(podResource, "a", errors.New("no"))))
@@ -137,8 +137,8 @@ func TestRefusedReleaseIsTriedAgainAfterALiveRead(t *testing.T) {
 	}
 }
 
-// TestAdoptionWithoutEffect: something takes the owner away again. Nothing is created in the place of such a
-// pod on and on.
+// TestAdoptionWithoutEffect: a webhook removes the owner. Pods without effective adoption are not replaced
+// again and again.
 func TestAdoptionWithoutEffect(t *testing.T) {
 	b := newBench(t, newSet(1, statusOfSize(0)), newPod("a", orphaned))
 	b.on("patch pods", func(int, clienttesting.Action) (runtime.Object, error) { return apiPod(newPod("a", orphaned)), nil })

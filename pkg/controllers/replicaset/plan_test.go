@@ -128,8 +128,8 @@ func TestPlanReplicas(t *testing.T) {
 	}
 }
 
-// TestPlanProperties: whatever the numbers, a plan stays within the burst, touches only the pods it was
-// given, each once, and ends at the wanted number if the burst allows.
+// TestPlanProperties: a plan stays within the burst, deletes only given pods, each pod once, and reaches
+// the wanted number if the burst allows.
 func TestPlanProperties(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {

@@ -32,8 +32,8 @@ var (
 	setResource = schema.GroupResource{Group: "apps", Resource: "replicasets"}
 )
 
-// bench is one sync against a client whose answers a test chooses. Its caches are empty; the sync is given
-// what it sees.
+// bench runs one sync against a client with chosen responses. The caches are empty; the sync gets its pods
+// from the test.
 type bench struct {
 	*Controller
 	task
@@ -97,8 +97,7 @@ func (b *bench) baselineAt(t *testing.T, pods, sets string) {
 	b.Controller.baseline.Read(t.Context(), b.deps.Clock, func(context.Context) (controller.Versions, error) { return versions(pods, sets), nil })
 }
 
-// on makes the client answer requests of a verb and resource, such as "create pods", with the results of
-// answer, one per call.
+// on makes the client respond to requests such as "create pods" with the results of answer, one per call.
 func (b *bench) on(request string, answer func(call int, a clienttesting.Action) (runtime.Object, error)) {
 	verb, resource, _ := strings.Cut(request, " ")
 	calls := 0
@@ -120,7 +119,7 @@ func fails(err error) func(int, clienttesting.Action) (runtime.Object, error) {
 	return func(int, clienttesting.Action) (runtime.Object, error) { return nil, err }
 }
 
-// requests lists what was asked of the API server, reads of caches excepted.
+// requests returns the requests to the API server, without the requests of caches.
 func (b *bench) requests() []string {
 	var out []string
 	for _, a := range b.client.Actions() {
@@ -215,7 +214,7 @@ func TestSetBeingDeleted(t *testing.T) {
 	b.wants(t, "update replicasets/status")
 }
 
-// TestWritesThatNothingShows: a watch that is frozen wakes nobody, so whoever wrote something looks again by itself.
+// TestWritesThatNothingShows: a frozen watch delivers no events, so a sync that wrote is requeued.
 func TestWritesThatNothingShows(t *testing.T) {
 	b := newBench(t, newSet(1, statusOfSize(0)))
 	b.on("create pods", func(_ int, a clienttesting.Action) (runtime.Object, error) {
@@ -256,7 +255,7 @@ func TestStoppedSyncSaysNothing(t *testing.T) {
 	}
 }
 
-// TestPodsThatKeepFailing are not replaced in a tight loop, and the user is told once.
+// TestPodsThatKeepFailing: pods that fail soon are replaced with a delay, and one event reports the delay.
 func TestPodsThatKeepFailing(t *testing.T) {
 	pods := []*caches.Pod{}
 	for _, name := range []string{"a", "b", "c", "d"} {

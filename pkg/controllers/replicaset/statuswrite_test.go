@@ -92,8 +92,8 @@ func TestRejectedStatusIsRepeatedWithTheTemplate(t *testing.T) {
 	b.wants(t, "update replicasets/status", "get replicasets", "update replicasets/status")
 }
 
-// TestStatusAfterATakeOver: the manager before us told numbers that a late cache does not know yet. They
-// stand until somebody has looked.
+// TestStatusAfterATakeOver: numbers of an earlier leader that a late cache does not show stay until a live
+// read.
 func TestStatusAfterATakeOver(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -148,8 +148,8 @@ func TestServerWithoutTerminatingReplicas(t *testing.T) {
 	b.wants(t, "update replicasets/status", "update replicasets/status")
 }
 
-// TestAvailabilityRecheck asks for the sync at which the pod becomes available, as upstream: 700 ms for a pod
-// ready for 4.3 s of 5.
+// TestAvailabilityRecheck: the key is requeued at the time at which the pod becomes available, as upstream:
+// 700 ms for a pod ready for 4.3 s of 5.
 func TestAvailabilityRecheck(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -186,7 +186,8 @@ func TestAvailabilityRecheck(t *testing.T) {
 	}
 }
 
-// TestFewerEndingPodsAreToldAtTheirPace, and that none is left, or anything else, at once.
+// TestFewerEndingPodsAreToldAtTheirPace: statuses with fewer terminating pods are paced, except the last
+// status.
 func TestFewerEndingPodsAreToldAtTheirPace(t *testing.T) {
 	last := statusOfSize(1)
 	for _, tt := range []struct {
@@ -229,8 +230,8 @@ func TestFewerEndingPodsAreToldAtTheirPace(t *testing.T) {
 	})
 }
 
-// TestMoreReadyPodsAreToldAtThePaceOfTheAPIServer where somebody adds the numbers up, and the last one, or
-// anything else, at once.
+// TestMoreReadyPodsAreToldAtThePaceOfTheAPIServer: statuses with more ready pods are paced if a controller
+// adds the numbers up, except the last status.
 func TestMoreReadyPodsAreToldAtThePaceOfTheAPIServer(t *testing.T) {
 	ready := func(pods int32) func(*appsv1.ReplicaSet) {
 		return func(rs *appsv1.ReplicaSet) { rs.Status.ReadyReplicas, rs.Status.AvailableReplicas = pods, pods }
@@ -299,7 +300,7 @@ func TestMoreReadyPodsAreToldAtThePaceOfTheAPIServer(t *testing.T) {
 	}
 }
 
-// TestHowLongAStatusTookIsRemembered: it is what the pace of the next ones follows.
+// TestHowLongAStatusTookIsRemembered: the duration of a status write sets the pace of the next writes.
 func TestHowLongAStatusTookIsRemembered(t *testing.T) {
 	clk := testingclock.NewFakeClock(now)
 	b := newBenchWith(t, func(d *Deps) { d.Clock = clk }, newSet(1), newPod("a"))
@@ -315,7 +316,8 @@ func TestHowLongAStatusTookIsRemembered(t *testing.T) {
 	}
 }
 
-// TestNoStatusForASizeThatIsPast: the API server would refuse it, and a look at why would be one more request.
+// TestNoStatusForASizeThatIsPast: the API server would return a conflict, and the live read after that
+// would be one more request.
 func TestNoStatusForASizeThatIsPast(t *testing.T) { synctest.Test(t, noStatusForASizeThatIsPast) }
 
 func noStatusForASizeThatIsPast(t *testing.T) {
@@ -353,13 +355,13 @@ func noStatusForASizeThatIsPast(t *testing.T) {
 	b.wants(t, "update replicasets/status", "get replicasets", "update replicasets/status")
 }
 
-// ending is how many pods are by the status.
+// ending sets the number of terminating pods of the status.
 func ending(pods int32) func(*appsv1.ReplicaSet) {
 	return func(rs *appsv1.ReplicaSet) { rs.Status.TerminatingReplicas = &pods }
 }
 
-// TestStatusCountsWhatASyncWasAnswered, so that there is one status for each change of the size, and none
-// tells what the API server does not have.
+// TestStatusCountsWhatASyncWasAnswered: confirmed creates and deletes count, so each change of the size has
+// one status.
 func TestStatusCountsWhatASyncWasAnswered(t *testing.T) {
 	unanswered := apierrors.NewTimeoutError("etcd is slow", 0)
 	for _, tt := range []struct {
@@ -422,7 +424,7 @@ func TestStatusCountsWhatASyncWasAnswered(t *testing.T) {
 	}
 }
 
-// TestOneStatusForEachSize: when the cache shows what was created there is nothing more to tell.
+// TestOneStatusForEachSize: when the cache shows the created pods, the status is already right.
 func TestOneStatusForEachSize(t *testing.T) {
 	b := newBench(t, newSet(2))
 	var made []*caches.Pod
