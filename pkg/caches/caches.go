@@ -156,7 +156,7 @@ func (c *Caches) Feeds() *Feeds { return c.feeds }
 // them.
 func (c *Caches) Start(ctx context.Context) {
 	if err := c.attach(); err != nil { // only a stopped informer rejects handlers
-		klog.FromContext(ctx).Error(err, "Nobody observes a cache")
+		klog.FromContext(ctx).Error(err, "Failed to register an observer")
 	}
 	c.started, c.log = true, klog.FromContext(ctx)
 	c.factory.StartWithContext(ctx)

@@ -47,7 +47,7 @@ func TestBaselineIsAskedForUntilItIsKnown(t *testing.T) {
 		begin, calls := time.Now(), 0
 		b.Read(t.Context(), clock.RealClock{}, func(context.Context) (Versions, error) {
 			if b.ReachedBy(at("1000", "1000")) {
-				t.Error("known although nobody has told")
+				t.Error("known without a result")
 			}
 			if calls++; calls < 3 {
 				return nil, errors.New("no answer")
@@ -67,7 +67,7 @@ func TestBaselineIsNotAskedForAfterTheTerm(t *testing.T) {
 		var b Baseline
 		b.Read(ctx, clock.RealClock{}, func(context.Context) (Versions, error) { return nil, errors.New("no answer") })
 		if b.ReachedBy(at("1", "1")) {
-			t.Error("known although nobody has told")
+			t.Error("known without a result")
 		}
 	})
 }

@@ -98,7 +98,7 @@ func TestWhichSyncsMayRun(t *testing.T) {
 	}
 }
 
-// What is due first comes first, also among keys that stand aside.
+// Keys held aside start in the order of their deadlines.
 func TestKeysThatStandAsideKeepTheirOrder(t *testing.T) {
 	epoch := time.Unix(1e9, 0)
 	c := newScheduler[string](1, time.Second)

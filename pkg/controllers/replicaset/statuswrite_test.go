@@ -52,7 +52,7 @@ func TestStatusConflict(t *testing.T) {
 			b.on("update replicasets/status", func(call int, a clienttesting.Action) (runtime.Object, error) {
 				sent := a.(clienttesting.UpdateAction).GetObject().(*appsv1.ReplicaSet)
 				if call == 2 && sent.ResourceVersion == "11" && !slices.Contains(sent.Status.Conditions, foreign) {
-					t.Error("the second try drops a condition of somebody else")
+					t.Error("the second try drops a condition of another writer")
 				}
 				return sent, tt.answers[min(call, len(tt.answers))-1]
 			})

@@ -77,8 +77,7 @@ func TestOneReadForAll(t *testing.T) {
 	}
 }
 
-// What a slow answer shows is as old as the question: whoever came long after that wants to know what has
-// happened since.
+// A result is as old as its request: a caller that arrives later needs a newer read.
 func TestWhoComesDuringASlowReadDoesNotShareIt(t *testing.T) {
 	for _, tt := range []struct {
 		after time.Duration

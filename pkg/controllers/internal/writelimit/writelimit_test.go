@@ -122,8 +122,8 @@ func TestSlotsAreGivenWhileOthersAskForOne(t *testing.T) {
 	all.Wait()
 }
 
-// TestWhoNoLongerWaitsGetsNoSlot: the time that it had is over, or the term has ended. Nobody would release
-// what it got.
+// TestWhoNoLongerWaitsGetsNoSlot: a waiter whose time is over, or whose term has ended, would never release
+// a slot.
 func TestWhoNoLongerWaitsGetsNoSlot(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
