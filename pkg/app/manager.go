@@ -4,24 +4,38 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
 	controllersmetrics "k8s.io/component-base/metrics/prometheus/controllers"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"minikcm/internal/timing"
 	"minikcm/pkg/caches"
+	"minikcm/pkg/controller"
 	"minikcm/pkg/freshness"
+	"minikcm/pkg/kubeclient"
 	"minikcm/pkg/leadership"
 	"minikcm/pkg/serving"
 )
 
-// Manager is one run of the program, built and not yet started.
+// shutdownTimeoutOfCaches is the time that informers have to end. client-go v0.37 does not wake an informer that sleeps, for up to a minute, after an overloaded
+// API server rejected its streaming list. Such an informer sends no further request and no reader is left.
+const shutdownTimeoutOfCaches = time.Second
+
+// Manager is one run of the program.
 type Manager struct {
 	cfg         Config
 	clock       clock.WithTicker
@@ -29,11 +43,17 @@ type Manager struct {
 	caches      *caches.Caches
 	events      *events
 	elector     *leadership.Elector
-	freshness   *freshness.Monitor // nil if switched off
-	controllers []builtController
+	freshness   *freshness.Monitor // nil if Config.WatchLiveness is off
+	controllers []namedController
 
-	work    func()        // closes working; may be called again
-	working chan struct{} // closed when the controllers work for the first time
+	markStarted func() // closes started; may be called again
+	started     chan struct{}
+	stopping    atomic.Bool
+}
+
+type namedController struct {
+	controller.Controller
+	name string
 }
 
 // Run is [New] and [Manager.Run].
@@ -45,40 +65,209 @@ func Run(ctx context.Context, cfg Config) error {
 	return m.Run(ctx)
 }
 
-// New builds every part, controllers last, and starts none; it binds the serving port, and asks nothing over the network. The error says what
-// is wrong with cfg. Several managers may run in one process.
+// New builds every part and starts none. It binds the serving port and sends no request. The error names the problems of cfg. Several managers may run in one
+// process. Every client has its own connections to the API server: those of informers are checked for silence, those of controllers pass the fence,
+// and the elector's are delayed by no other request.
 func New(cfg Config) (*Manager, error) {
-	if err := cfg.validate(); err != nil {
-		return nil, err
-	}
-	m := &Manager{cfg: cfg, clock: clock.RealClock{}, working: make(chan struct{})}
-	m.work = sync.OnceFunc(func() { close(m.working) })
-	b, err := newBuilder(cfg, m.clock)
+	// 1. Check the configuration.
+	err := cfg.validate()
 	if err != nil {
 		return nil, err
 	}
-	m.caches, m.events = b.caches, b.events
-	if m.elector, err = b.elector(m.events.flush); err != nil {
+	m := &Manager{cfg: cfg, clock: clock.RealClock{}, started: make(chan struct{})}
+	m.markStarted = sync.OnceFunc(func() { close(m.started) })
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(kubeclient.CertificateMetric(cfg.REST.TLSClientConfig))
+
+	// 2. Build the caches and the events, which all controllers share.
+	watchMetrics := freshness.NewMetrics(registry)
+	transport := freshness.NewTransport(m.clock, watchMetrics)
+	if m.caches, err = newCaches(cfg, transport, m.clock); err != nil {
 		return nil, err
 	}
-	if m.controllers, err = b.controllers(); err != nil {
+	if m.events, err = newEvents(kubeclient.WithAgent(cfg.REST, "events"), registry); err != nil {
+		return nil, err
+	}
+
+	// 3. Build the elector, and show it the Lease as the shared informer sees it.
+	termMetrics := leadership.NewMetrics(registry)
+	fence := leadership.NewFence(m.clock, termMetrics)
+	electorDeps := leadership.Deps{Fence: fence, Metrics: termMetrics, Clock: m.clock, Flush: m.events.flush}
+	if cfg.Election.Enabled {
+		if electorDeps.Leases, err = leadership.NewLeaseClient(cfg.REST, cfg.Election.RenewDeadline); err != nil {
+			return nil, err
+		}
+		electorDeps.Events = m.events.recorder(Name)
+	}
+	if m.elector, err = leadership.New(cfg.Election, electorDeps); err != nil {
 		return nil, err
 	}
 	if err := m.observeLease(); err != nil {
 		return nil, err
 	}
-	if m.freshness, err = b.freshness(m.elector); err != nil {
-		return nil, err
+
+	// 4. Build the controllers, which register their handlers before the caches start.
+	base := controller.Base{
+		Caches: m.caches, Recorder: m.events.recorder, Clock: m.clock, Metrics: registry,
+		Drain: drain(cfg.Election.ShutdownTimeout), Enabled: cfg.Enabled,
 	}
-	configz := map[string]any{configzName: configzDocument(cfg)}
-	if m.server, err = serving.New(cfg.Serving, serving.Deps{Name: Name, Metrics: b.registry, Configz: configz, Clock: m.clock}); err != nil {
-		return nil, err
+	if cfg.OwnProcess {
+		base.Metrics = controller.QueueMetrics{Registerer: registry}
 	}
-	m.addChecks()
-	return m, nil
+	if cfg.Election.Enabled {
+		leases, err := m.caches.Leases()
+		if err != nil {
+			return nil, err
+		}
+		base.APIServers = apiServers(leases)
+	}
+	for _, r := range cfg.Controllers {
+		if base.Client, base.REST, err = fencedClient(cfg, fence, r.Agent); err != nil {
+			return nil, err
+		}
+		c, err := r.New(base)
+		if err != nil {
+			return nil, fmt.Errorf("build %s: %w", r.Name, err)
+		}
+		m.controllers = append(m.controllers, namedController{c, r.Name})
+	}
+
+	// 5. Build the monitor of all caches that the steps above use.
+	if cfg.WatchLiveness {
+		client, err := metadata.NewForConfig(kubeclient.WithAgent(cfg.REST, "watch-liveness"))
+		if err != nil {
+			return nil, fmt.Errorf("build the client of the watch monitor: %w", err)
+		}
+		deps := freshness.Deps{Metadata: client, Transport: transport, Election: m.elector, Metrics: watchMetrics, Clock: m.clock}
+		if e := cfg.Election; e.Enabled {
+			deps.LeaseNamespace, deps.RetryPeriod = e.Namespace, e.RetryPeriod
+		}
+		m.freshness = freshness.New(freshness.Config{}, deps, m.caches.Types())
+	}
+
+	// 6. Bind the serving port.
+	m.server, err = serving.New(cfg.Serving, serving.Deps{
+		Name: Name, Metrics: registry, Configz: map[string]any{configzName: configzDocument(cfg)}, Clock: m.clock,
+		Live: m.liveChecks(), Ready: m.readyChecks(),
+	})
+	return m, err
 }
 
-// observeLease shows the elector what the shared informer sees of our Lease.
+// newCaches builds the caches and their two clients. Leases have a client that coalesces reads: with many nodes hundreds of renewals arrive at once, and
+// no controller waits for a single renewal. Events of the Lease of this process use the same stream and are seen up to 75 ms later.
+func newCaches(cfg Config, transport *freshness.Transport, clk clock.WithTicker) (*caches.Caches, error) {
+	informers := kubeclient.WithAgent(cfg.REST, "shared-informers")
+	informers.QPS = -1
+	rc, httpClient, err := transport.Client(informers, false)
+	if err != nil {
+		return nil, err
+	}
+	client, err := kubernetes.NewForConfigAndClient(rc, httpClient)
+	if err != nil {
+		return nil, fmt.Errorf("build the client of the informers: %w", err)
+	}
+	leaseConfig, leaseHTTPClient, err := transport.Client(informers, true)
+	if err != nil {
+		return nil, err
+	}
+	leaseClient, err := kubernetes.NewForConfigAndClient(leaseConfig, leaseHTTPClient)
+	if err != nil {
+		return nil, fmt.Errorf("build the client of the Lease informer: %w", err)
+	}
+	name := ""
+	if cfg.OwnProcess {
+		name = Name
+	}
+	return caches.New(client, caches.Config{
+		Name: name, FreeMemory: cfg.OwnProcess, Resync: wait.Jitter(max(0, cfg.MinResync), 1),
+		LeaseNamespaces: leaseNamespaces(cfg),
+		LeaseOwners:     slices.ContainsFunc(cfg.Controllers, func(c controller.Registration) bool { return c.FollowsOwners }),
+		LeaseClient:     leaseClient, Transport: transport, Clock: clk,
+		Direct: func() (*rest.Config, *http.Client, error) {
+			feeds := kubeclient.WithAgent(cfg.REST, "feeds")
+			feeds.QPS = -1
+			return transport.FeedClient(feeds)
+		},
+		REST: func(content *rest.ContentConfig) (rest.Interface, error) {
+			if content.ContentType == "" {
+				content.ContentType, content.AcceptContentTypes = rc.ContentType, rc.AcceptContentTypes
+			}
+			typed := rest.CopyConfig(rc)
+			typed.APIPath, typed.ContentConfig = "/apis", *content
+			if content.GroupVersion.Group == "" {
+				typed.APIPath = "/api"
+			}
+			return rest.RESTClientForConfigAndClient(typed, httpClient)
+		},
+	}), nil
+}
+
+// leaseNamespaces returns the namespaces of the Leases that the controllers read, and of the Lease of this process.
+func leaseNamespaces(cfg Config) []string {
+	var namespaces []string
+	if cfg.Election.Enabled {
+		namespaces = append(namespaces, cfg.Election.Namespace)
+	}
+	for _, c := range cfg.Controllers {
+		for _, namespace := range c.LeaseNamespaces {
+			if !slices.Contains(namespaces, namespace) {
+				namespaces = append(namespaces, namespace)
+			}
+		}
+	}
+	return namespaces
+}
+
+// fencedClient returns the client of a controller and its configuration.
+func fencedClient(cfg Config, fence *leadership.Fence, agent string) (kubernetes.Interface, *rest.Config, error) {
+	guard := func(rc *rest.Config) {
+		rc.Wrap(fence.Wrap)
+		rc.Dial = fence.Dial
+	}
+	rc := kubeclient.WithAgent(cfg.REST, agent)
+	guard(rc)
+	if cfg.ServiceAccounts {
+		var err error
+		if rc, err = kubeclient.AsServiceAccount(cfg.REST, agent, guard); err != nil {
+			return nil, nil, err
+		}
+	}
+	client, err := kubernetes.NewForConfig(rc)
+	if err != nil {
+		return nil, nil, fmt.Errorf("build the client of %s: %w", agent, err)
+	}
+	return client, rc, nil
+}
+
+// drain returns the time that the syncs of a loop have after the end of a term: a second more than the elector waits for the controllers. So the elector
+// cancels a write without a response, and knows that the API server may still complete the write. If the loop cancelled the write first, the
+// controllers would seem to have drained in time, and the lease would be released too early. 0 means no limit.
+func drain(shutdownTimeout time.Duration) time.Duration {
+	if shutdownTimeout == 0 {
+		return 0
+	}
+	return shutdownTimeout + time.Second
+}
+
+// apiServerLease is the prefix of the Leases that identify API servers. Their label
+// apiserver.kubernetes.io/identity is not in the cache.
+const apiServerLease = "apiserver-" // k8s.io/apiserver v0.37, server.NewConfig
+
+// apiServers returns a function that counts the API servers by their identity Leases. The count is a hint: a stopped server is
+// counted for up to an hour, and servers on one host name share a Lease.
+func apiServers(leases *caches.Leases) func() int {
+	return func() int {
+		n := 0
+		for _, name := range leases.Names() {
+			if name.Namespace == metav1.NamespaceSystem && strings.HasPrefix(name.Name, apiServerLease) {
+				n++
+			}
+		}
+		return n
+	}
+}
+
+// observeLease passes the events of the Lease to the elector.
 func (m *Manager) observeLease() error {
 	if !m.cfg.Election.Enabled {
 		return nil
@@ -87,53 +276,58 @@ func (m *Manager) observeLease() error {
 	if err != nil {
 		return err
 	}
-	ours := cache.NewObjectName(m.cfg.Election.Namespace, m.cfg.Election.Name)
-	observe := func(lease *coordinationv1.Lease) {
-		if cache.MetaObjectToName(lease) == ours {
-			m.elector.Observe(lease)
+	observe := func(lease, state *coordinationv1.Lease) {
+		if lease.Namespace == m.cfg.Election.Namespace && lease.Name == m.cfg.Election.Name {
+			m.elector.Observe(state)
 		}
 	}
 	return leases.Handle(caches.Handler[*coordinationv1.Lease]{
-		Add:    observe,
-		Update: func(_, lease *coordinationv1.Lease) { observe(lease) },
-		Delete: func(lease *coordinationv1.Lease) {
-			if cache.MetaObjectToName(lease) == ours {
-				m.elector.Observe(nil)
-			}
-		},
+		Add:    func(lease *coordinationv1.Lease) { observe(lease, lease) },
+		Update: func(_, lease *coordinationv1.Lease) { observe(lease, lease) },
+		Delete: func(lease *coordinationv1.Lease) { observe(lease, nil) },
 	})
 }
 
-// addChecks tells the server what to look at. Liveness never depends on the API server, or an outage would restart every manager.
-func (m *Manager) addChecks() {
-	m.server.AddLive(m.elector.Name(), func() error { return m.elector.Check(nil) })
+// liveChecks returns the checks of /livez. None depends on the API server, or an outage would restart every manager.
+func (m *Manager) liveChecks() []serving.Check {
+	checks := []serving.Check{{Name: m.elector.Name(), Run: func() error { return m.elector.Check(nil) }}}
 	for _, c := range m.controllers {
-		m.server.AddLive(c.name, c.Healthy)
+		checks = append(checks, serving.Check{Name: c.name, Run: c.Healthy})
 	}
-	m.server.AddReady("caches", func() error {
+	return checks
+}
+
+// readyChecks returns the checks of /readyz. A stopping process is not ready: its Service sends no further clients while running syncs end.
+func (m *Manager) readyChecks() []serving.Check {
+	checks := []serving.Check{{Name: "caches", Run: func() error {
 		if missing := m.caches.Unsynced(); len(missing) > 0 {
 			return fmt.Errorf("not synced: %v", missing)
 		}
 		return nil
-	})
+	}}}
 	if m.freshness != nil {
-		m.server.AddReady(m.freshness.Name(), func() error { return m.freshness.Check(nil) })
+		checks = append(checks, serving.Check{Name: m.freshness.Name(), Run: func() error { return m.freshness.Check(nil) }})
 	}
+	return append(checks, serving.Check{Name: "shutdown", Run: func() error {
+		if m.stopping.Load() {
+			return errors.New("the process is stopping")
+		}
+		return nil
+	}})
 }
 
-// Unsynced names the types whose first list has not come yet.
+// Unsynced returns the names of the types whose first list is not complete.
 func (m *Manager) Unsynced() []string { return m.caches.Unsynced() }
 
-// Started is closed when the caches are filled and the controllers work, for the first time.
-func (m *Manager) Started() <-chan struct{} { return m.working }
+// Started returns a channel that is closed when the caches are filled and the controllers run for the first time.
+func (m *Manager) Started() <-chan struct{} { return m.started }
 
-// Run serves, keeps caches, competes for the lease and runs the controllers while it holds it. It blocks until ctx ends, for whatever cause, and
-// then returns nil if everything was stopped in order. It is called once. Every goroutine has ended when it returns, but for informers that
-// client-go lets sleep when the API server refused them or is away: they end within a minute and ask nothing more. With Config.ServiceAccounts a token may
-// still be fetched, for half a minute at most.
+// Run serves, fills caches, competes for the lease and runs the controllers while holding the lease. It blocks until ctx ends, and
+// returns nil if every part was stopped in order. It is called once. Every goroutine has ended when Run returns, with two exceptions: informers that
+// client-go lets sleep after the API server rejected their lists end within a minute and send no request, and with Config.ServiceAccounts the request for a token may
+// take half a minute.
 func (m *Manager) Run(ctx context.Context) error {
-	m.server.AddReady("shutdown", func() error { return stopping(ctx) })
-	// Whatever serves others is up before them, and down after them.
+	defer context.AfterFunc(ctx, func() { m.stopping.Store(true) })()
 	err := runStages(ctx, m.serve, m.sendEvents, m.preflight, m.keepCaches, m.watchOver, m.compete)
 	klog.FromContext(ctx).Info("Stopped", "reason", context.Cause(ctx))
 	return err
@@ -164,7 +358,7 @@ func (m *Manager) preflight(ctx context.Context, up func()) error {
 	return nil
 }
 
-// keepCaches starts every informer. It is up when the caches are filled.
+// keepCaches starts every informer. The stage is up when the caches are filled.
 func (m *Manager) keepCaches(ctx context.Context, up func()) error {
 	m.caches.Start(ctx)
 	err := m.caches.WaitForSync(ctx)
@@ -172,17 +366,22 @@ func (m *Manager) keepCaches(ctx context.Context, up func()) error {
 		up()
 	}
 	<-ctx.Done()
-	if !within(m.clock, cachesPatience, m.caches.Shutdown) {
-		klog.FromContext(ctx).Info("Stopped without waiting for informers that sleep", "waited", cachesPatience)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		m.caches.Shutdown()
+	}()
+	timer := m.clock.NewTimer(shutdownTimeoutOfCaches)
+	defer timer.Stop()
+	select {
+	case <-ended:
+	case <-timer.C():
+		klog.FromContext(ctx).Info("Stopped without waiting for sleeping informers", "duration", shutdownTimeoutOfCaches)
 	}
 	return err
 }
 
-// cachesPatience is how long informers may take to end. One whose streaming list is refused by an overloaded API server may sleep for up to
-// a minute, and client-go v0.37 does not wake it; nobody reads what it fills any more, and it asks nothing when it wakes up.
-const cachesPatience = time.Second
-
-// watchOver looks after the watches of the caches, once these are filled.
+// watchOver monitors the watches of filled caches.
 func (m *Manager) watchOver(ctx context.Context, up func()) error {
 	up()
 	if m.freshness == nil {
@@ -194,73 +393,36 @@ func (m *Manager) watchOver(ctx context.Context, up func()) error {
 
 func (m *Manager) compete(ctx context.Context, _ func()) error { return m.elector.Run(ctx, m.lead) }
 
-// stopping is the readiness of a process that was told to stop: its Service should send nobody any more, while running syncs end.
-func stopping(ctx context.Context) error {
-	if ctx.Err() != nil {
-		return errors.New("the process is stopping")
-	}
-	return nil
-}
-
-// within calls f and reports whether it returned in time. If not, it goes on.
-func within(clk clock.Clock, patience time.Duration, f func()) bool {
-	returned := make(chan struct{})
-	go func() {
-		defer close(returned)
-		f()
-	}()
-	timer := clk.NewTimer(patience)
-	defer timer.Stop()
-	select {
-	case <-returned:
-		return true
-	case <-timer.C():
-		return false
-	}
-}
-
-// lead is one term: it runs every controller until the term ends or one of them gives up.
+// lead runs every controller until the term ends or a controller fails.
 func (m *Manager) lead(ctx context.Context, term leadership.Term) error {
 	ctx, abort := context.WithCancelCause(ctx)
 	defer abort(nil)
 	var controllers sync.WaitGroup
 	for _, c := range m.controllers {
 		controllers.Go(func() {
-			if !m.pause(ctx) {
+			if m.cfg.StartInterval > 0 {
+				timing.Sleep(ctx, m.clock, wait.Jitter(m.cfg.StartInterval, 1))
+			}
+			if ctx.Err() != nil {
 				return
 			}
-			defer m.showRunning(c.name)()
-			logger := klog.FromContext(ctx)
-			logger.V(2).Info("Controller started", "controller", c.name, "term", term.Number)
+			if m.cfg.OwnProcess {
+				controllersmetrics.Register() // has an effect once
+				running := controllersmetrics.NewControllerManagerMetrics(Name)
+				running.ControllerStarted(c.name)
+				defer running.ControllerStopped(c.name)
+			}
+			klog.FromContext(ctx).V(2).Info("Controller started", "controller", c.name, "term", term.Number)
 			if err := c.Run(ctx); err != nil {
 				abort(fmt.Errorf("%s: %w", c.name, err))
 			}
 		})
 	}
-	m.work()
+	m.markStarted()
 	<-ctx.Done()
 	controllers.Wait()
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 		return cause
 	}
 	return nil
-}
-
-// showRunning shows a controller in the metric that a process has of its controllers, until the function it returns is called.
-func (m *Manager) showRunning(name string) (end func()) {
-	if !m.cfg.OwnProcess {
-		return func() {}
-	}
-	controllersmetrics.Register() // once, however often it is called
-	running := controllersmetrics.NewControllerManagerMetrics(Name)
-	running.ControllerStarted(name)
-	return func() { running.ControllerStopped(name) }
-}
-
-// pause waits the start interval, spread, and reports whether the term is still on.
-func (m *Manager) pause(ctx context.Context) bool {
-	if m.cfg.StartInterval <= 0 {
-		return ctx.Err() == nil
-	}
-	return timing.Sleep(ctx, m.clock, wait.Jitter(m.cfg.StartInterval, 1))
 }

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics/legacyregistry"
@@ -19,6 +20,7 @@ import (
 
 	"minikcm/internal/fakeapi"
 	"minikcm/pkg/caches"
+	"minikcm/pkg/freshness"
 	"minikcm/pkg/leadership"
 )
 
@@ -29,14 +31,16 @@ func TestStoppingWaitsASecondForInformersThatSleep(t *testing.T) {
 	})
 	for range 10 { // how long they sleep is random
 		synctest.Test(t, func(t *testing.T) {
-			b, err := newBuilder(Config{REST: &rest.Config{Host: "https://server", Transport: overloaded}}, clock.RealClock{})
+			clk := clock.RealClock{}
+			store, err := newCaches(Config{REST: &rest.Config{Host: "https://server", Transport: overloaded}},
+				freshness.NewTransport(clk, freshness.NewMetrics(prometheus.NewRegistry())), clk)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := b.caches.Pods(); err != nil {
+			if _, err := store.Pods(); err != nil {
 				t.Fatal(err)
 			}
-			m := &Manager{clock: b.clock, caches: b.caches}
+			m := &Manager{clock: clk, caches: store}
 			ctx, stop := context.WithCancel(t.Context())
 			done := make(chan error)
 			go func() { done <- m.keepCaches(ctx, func() {}) }()
@@ -69,7 +73,7 @@ func TestRunningControllersAreShownByTheirOwnProcessOnly(t *testing.T) {
 	controllersmetrics.Register()
 	for name, own := range map[string]bool{"of-its-own-process": true, "of-a-part": false} {
 		ctx, stop := context.WithCancel(t.Context())
-		m := &Manager{cfg: Config{OwnProcess: own}, clock: clock.RealClock{}, controllers: []builtController{{brief{stop}, name}}, work: func() {}}
+		m := &Manager{cfg: Config{OwnProcess: own}, clock: clock.RealClock{}, controllers: []namedController{{brief{stop}, name}}, markStarted: func() {}}
 		if err := m.lead(ctx, leadership.Term{}); err != nil {
 			t.Fatal(err)
 		}
@@ -112,4 +116,34 @@ func TestStandbyWithEmptyCachesDoesNotCompete(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+func TestLeasesAreWatchedWhereSomebodyReadsThem(t *testing.T) {
+	for _, tt := range []struct {
+		args []string
+		want []string
+	}{
+		{nil, []string{"kube-system", "kube-node-lease"}},
+		{[]string{"--controllers=replicaset"}, []string{"kube-system"}},
+		{[]string{"--leader-elect=false"}, []string{"kube-node-lease"}},
+		{[]string{"--leader-elect=false", "--controllers=replicaset"}, nil},
+		{[]string{"--leader-elect-resource-namespace=kube-node-lease"}, []string{"kube-node-lease"}},
+	} {
+		cfg, err := parsed(t, append(tt.args, "--kubeconfig="+minimalKubeconfig(t))...).Complete()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := leaseNamespaces(cfg); !slices.Equal(got, tt.want) {
+			t.Errorf("with %q Leases of %q are watched, want %q", tt.args, got, tt.want)
+		}
+	}
+}
+
+// Whoever cuts a write that is not answered decides whether the lease may be released.
+func TestLoopsOutlastTheElectorsPatience(t *testing.T) {
+	for shutdown, want := range map[time.Duration]time.Duration{0: 0, time.Nanosecond: time.Second + 1, 10 * time.Second: 11 * time.Second} {
+		if got := drain(shutdown); got != want {
+			t.Errorf("drain(%v) = %v, want %v", shutdown, got, want)
+		}
+	}
 }

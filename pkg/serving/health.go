@@ -11,47 +11,32 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// checks are the named conditions behind a health path. They may be added while requests are answered.
-type checks struct {
-	lock sync.RWMutex
-	list []*check
+// Check is a named condition of /livez, /healthz or /readyz. Several goroutines call the function, once per request, so the function must not block.
+type Check struct {
+	Name string
+	Run  func() error
 }
+
+// checks are the conditions of one path.
+type checks []*check
 
 type check struct {
-	name string
-	ask  func() error
-
+	Check
 	lock    sync.Mutex
-	failing bool // at the last request; a change is logged
+	failing bool // at the last request
 }
 
-// newChecks returns checks with the one that always passes, so that there is something to list.
-func newChecks() *checks {
-	c := &checks{}
-	c.add("ping", func() error { return nil })
-	return c
-}
-
-// add puts a check at the end, or in the place of one of the same name.
-func (c *checks) add(name string, ask func() error) {
-	c.lock.Lock()
-	defer c.lock.Unlock()
-	added := &check{name: name, ask: ask}
-	if i := slices.IndexFunc(c.list, func(old *check) bool { return old.name == name }); i >= 0 {
-		c.list[i] = added
-		return
+// newChecks returns the checks behind "ping", which always passes.
+func newChecks(list []Check) checks {
+	all := checks{{Check: Check{Name: "ping", Run: func() error { return nil }}}}
+	for _, c := range list {
+		all = append(all, &check{Check: c})
 	}
-	c.list = append(c.list, added)
+	return all
 }
 
-func (c *checks) all() []*check {
-	c.lock.RLock()
-	defer c.lock.RUnlock()
-	return slices.Clone(c.list)
-}
-
-// handler answers path and, below it, one path per check.
-func (c *checks) handler(path string) http.Handler {
+// handler serves path and, below path, one path per check.
+func (c checks) handler(path string) http.Handler {
 	kind := strings.TrimPrefix(path, "/")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -61,14 +46,13 @@ func (c *checks) handler(path string) http.Handler {
 			c.serveAll(w, r, kind)
 			return
 		}
-		list := c.all()
-		i := slices.IndexFunc(list, func(one *check) bool { return one.name == rest })
+		i := slices.IndexFunc(c, func(one *check) bool { return one.Name == rest })
 		if i < 0 {
 			http.NotFound(w, r)
 			return
 		}
-		// Whoever may read this path was authorized for it, so the reason is told.
-		if err := list[i].ask(); err != nil {
+		// Clients of this path were authorized for the path, so the reason is included.
+		if err := c[i].Run(); err != nil {
 			http.Error(w, fmt.Sprintf("internal server error: %v", err), http.StatusInternalServerError)
 			return
 		}
@@ -76,25 +60,25 @@ func (c *checks) handler(path string) http.Handler {
 	})
 }
 
-// serveAll answers in the words of the health endpoints of Kubernetes components, which people and tools read. Reasons are
-// withheld because anybody may ask; they are in the log and on the path of the check.
-func (c *checks) serveAll(w http.ResponseWriter, r *http.Request, kind string) {
+// serveAll has the output of the health endpoints of Kubernetes components. Reasons are in the log and on the path of the check,
+// because every client may read the result.
+func (c checks) serveAll(w http.ResponseWriter, r *http.Request, kind string) {
 	query := r.URL.Query()
 	excluded := query["exclude"]
 	var report strings.Builder
 	healthy := true
-	for _, one := range c.all() {
-		if slices.Contains(excluded, one.name) {
-			excluded = slices.DeleteFunc(slices.Clone(excluded), func(name string) bool { return name == one.name })
-			_, _ = fmt.Fprintf(&report, "[+]%s excluded: ok\n", one.name)
+	for _, one := range c {
+		if slices.Contains(excluded, one.Name) {
+			excluded = slices.DeleteFunc(slices.Clone(excluded), func(name string) bool { return name == one.Name })
+			_, _ = fmt.Fprintf(&report, "[+]%s excluded: ok\n", one.Name)
 			continue
 		}
 		if one.passes(r, kind) {
-			_, _ = fmt.Fprintf(&report, "[+]%s ok\n", one.name)
+			_, _ = fmt.Fprintf(&report, "[+]%s ok\n", one.Name)
 			continue
 		}
 		healthy = false
-		_, _ = fmt.Fprintf(&report, "[-]%s failed: reason withheld\n", one.name)
+		_, _ = fmt.Fprintf(&report, "[-]%s failed: reason withheld\n", one.Name)
 	}
 	if len(excluded) > 0 {
 		_, _ = fmt.Fprintf(&report, "warn: some health checks cannot be excluded: no matches for %q\n", excluded)
@@ -109,14 +93,14 @@ func (c *checks) serveAll(w http.ResponseWriter, r *http.Request, kind string) {
 	}
 }
 
-// passes asks the check, counts the answer and logs a change of it.
+// passes runs the check, counts the result and logs a change of the result.
 func (c *check) passes(r *http.Request, kind string) bool {
-	err := c.ask()
+	err := c.Run()
 	status := slis.Success
 	if err != nil {
 		status = slis.Error
 	}
-	slis.ObserveHealthcheck(r.Context(), c.name, kind, status)
+	slis.ObserveHealthcheck(r.Context(), c.Name, kind, status)
 	c.lock.Lock()
 	changed := c.failing != (err != nil)
 	c.failing = err != nil
@@ -124,9 +108,9 @@ func (c *check) passes(r *http.Request, kind string) bool {
 	log := klog.FromContext(r.Context())
 	switch {
 	case changed && err != nil:
-		log.Error(err, "Health check fails", "check", c.name, "path", kind)
+		log.Error(err, "Health check fails", "check", c.Name, "path", kind)
 	case changed:
-		log.Info("Health check passes again", "check", c.name, "path", kind)
+		log.Info("Health check passes again", "check", c.Name, "path", kind)
 	}
 	return err == nil
 }

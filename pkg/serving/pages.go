@@ -24,9 +24,10 @@ import (
 )
 
 // newMux routes to what is behind authorization. Everything else is 404.
-func newMux(cfg Config, deps Deps, live, ready *checks) http.Handler {
+func newMux(cfg Config, deps Deps) http.Handler {
 	m := &listingMux{ServeMux: http.NewServeMux()}
-	for path, c := range map[string]*checks{"/healthz": live, "/livez": live, "/readyz": ready} {
+	live, ready := newChecks(deps.Live), newChecks(deps.Ready)
+	for path, c := range map[string]checks{"/healthz": live, "/livez": live, "/readyz": ready} {
 		h := c.handler(path)
 		m.Handle(path, h)
 		m.ServeMux.Handle(path+"/", h) // its parts are not listed

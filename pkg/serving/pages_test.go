@@ -85,7 +85,6 @@ func TestServingNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.AddLive("x", func() error { return nil })
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()

@@ -27,7 +27,9 @@ type Deps struct {
 	Configz map[string]any
 	// Clock measures the rate of questions to the API server; nil is the real one.
 	Clock clock.PassiveClock
-	// Listener replaces one at the configuration's address and port, for a program that has one; nil: it is opened. [Server.Run] closes it.
+	// Live are the checks of /livez and /healthz, Ready those of /readyz.
+	Live, Ready []Check
+	// Listener replaces the listener at the address and port of the configuration. nil opens a listener. [Server.Run] closes Listener.
 	Listener net.Listener
 }
 
@@ -48,14 +50,12 @@ type Server struct {
 	certs    *certificates
 	lookup   *clusterAuth // nil: nothing is looked up in the cluster
 	unasked  []string     // flags without which nobody is asked about clients
-	live     *checks
-	ready    *checks
 }
 
 // New binds the port, loads certificates and kubeconfig files, and reports what is wrong with them, naming the flag. It asks nothing over
 // the network.
 func New(cfg Config, deps Deps) (*Server, error) {
-	s := &Server{live: newChecks(), ready: newChecks()}
+	s := &Server{}
 	if cfg.Port == 0 && deps.Listener == nil {
 		return s, nil
 	}
@@ -79,7 +79,7 @@ func New(cfg Config, deps Deps) (*Server, error) {
 		runtime.SetBlockProfileRate(1)
 	}
 	s.http = &http.Server{
-		Handler:           recovered(auth.protect(newMux(cfg, deps, s.live, s.ready))),
+		Handler:           recovered(auth.protect(newMux(cfg, deps))),
 		TLSConfig:         s.certs.tls,
 		IdleTimeout:       idleTimeout,
 		ReadHeaderTimeout: readHeaderTimeout,
@@ -89,13 +89,6 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	}
 	return s, nil
 }
-
-// AddLive adds a check to /livez and /healthz, at any time. It replaces one of the same name. It is called for each request, by several
-// goroutines, and must not block.
-func (s *Server) AddLive(name string, check func() error) { s.live.add(name, check) }
-
-// AddReady adds a check to /readyz, on the terms of [Server.AddLive].
-func (s *Server) AddReady(name string, check func() error) { s.ready.add(name, check) }
 
 // Address is where the server listens, host:port; empty without an endpoint.
 func (s *Server) Address() string {

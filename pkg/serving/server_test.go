@@ -272,8 +272,7 @@ func TestServingAlwaysAllowedPaths(t *testing.T) {
 // A program may have a logger of its own.
 func TestServingLogsToTheLoggerOfRun(t *testing.T) {
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(5)))
-	s := newServer(t, testServing(t, nil), Deps{})
-	s.AddReady("caches", func() error { return errors.New("not synced") })
+	s := newServer(t, testServing(t, nil), Deps{Ready: []Check{{"caches", func() error { return errors.New("not synced") }}}})
 	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
