@@ -45,7 +45,6 @@ type Controller struct {
 	types      *knownTypes
 	objectLoop *controller.Loop[id]
 	ownerLoop  *controller.Loop[id]
-	dues       *dues
 	owners     *owners
 	lists      *lists
 	writer     *writer
@@ -64,13 +63,12 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 		return nil, err
 	}
 	c := &Controller{
-		deps: deps, dues: newDues(deps.Clock),
-		memories: newMemories(), metrics: newMetrics(deps.Metrics),
+		deps: deps, memories: newMemories(), metrics: newMetrics(deps.Metrics),
 	}
 	c.graph = newGraph(deps.Clock, c.wake)
 	c.writer = newWriter(deps.Metadata, deps.Clock, cfg.ObserveOnly, c.metrics)
 	loop := controller.LoopConfig{Controller: Name, Queue: queueObjects, Workers: cfg.Workers, Drain: cfg.Drain, Clock: deps.Clock}
-	c.objectLoop = controller.NewLoopByDeadline(loop, deps.Metrics, c.dues.of, c.reconcileObject).GroupBy(c.graph.groupOf)
+	c.objectLoop = controller.NewLoop(loop, deps.Metrics, c.reconcileObject).GroupBy(c.graph.groupOf)
 	loop.Queue = queueOwners
 	c.ownerLoop = controller.NewLoop(loop, deps.Metrics, c.reconcileOwner).GroupBy(c.graph.groupOf)
 	c.types, err = newTypes(typesDeps{
@@ -90,9 +88,8 @@ func (c *Controller) wake(w wakes) {
 	if !c.inTerm.Load() {
 		return
 	}
-	c.dues.note(w.objects)
-	for _, o := range w.objects {
-		c.objectLoop.Add(o.id)
+	for _, key := range w.objects {
+		c.objectLoop.Add(key)
 	}
 	for _, key := range w.owners {
 		c.ownerLoop.AddAfter(key, ownerPause)
@@ -109,7 +106,6 @@ func (c *Controller) lookThrough() {
 // Run works for one term: it queues everything that there may be something to do about, and blocks until ctx has ended and every sync has returned.
 // It always returns nil.
 func (c *Controller) Run(ctx context.Context) error {
-	c.dues.reset()
 	c.owners.reset()
 	c.lists.reset()
 	c.memories.reset()

@@ -17,7 +17,7 @@
 //	decisions, which are pure    plan, finish, cycle, request
 //	doing                        reconcile; finish_owner, orphans, lists; apply
 //	telling                      report, explain; memory, metrics; why, dump
-//	wiring                       registration, controller, due
+//	wiring                       registration, controller
 //
 // File by file:
 //
@@ -32,7 +32,6 @@
 //   - reconcile.go carries out what was decided about an object; finish_owner.go the same about an owner that is being deleted, and orphans.go about one whose
 //     dependents are to stay. lists.go looks for dependents that the graph does not show. apply.go sends.
 //   - explain.go is what users are told when nothing is sent, memory.go what has to be remembered for that and for back-offs.
-//   - due.go is the order in which objects are looked at.
 //
 // # Nothing goes without proof
 //

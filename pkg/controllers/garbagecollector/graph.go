@@ -60,18 +60,12 @@ type node struct {
 
 // wakes are the objects that a change makes worth a look.
 type wakes struct {
-	objects []suspect // whose references may not be to living owners
-	owners  []id      // that are being deleted, and may be let go
+	objects []id // whose references may not be to living owners
+	owners  []id // that are being deleted, and may be let go
 }
 
-// suspect is an object to decide about.
-type suspect struct {
-	id  id
-	nth int // of the dependents that the same change has woken: what lets small owners pass large ones
-}
-
-func (w *wakes) object(n *node, nth int) { w.objects = append(w.objects, suspect{n.uid, nth}) }
-func (w *wakes) owner(n *node)           { w.owners = append(w.owners, n.uid) }
+func (w *wakes) object(n *node) { w.objects = append(w.objects, n.uid) }
+func (w *wakes) owner(n *node)  { w.owners = append(w.owners, n.uid) }
 
 func newGraph(c clock.PassiveClock, wake func(wakes)) *graph {
 	return &graph{
@@ -257,12 +251,10 @@ func (g *graph) rename(n *node, name string) {
 
 // meet is called when a feed shows an object for the first time. Others may refer to it already, and not all of them may mean it.
 func (g *graph) meet(n *node, w *wakes) {
-	nth := 0
 	for e := n.dependents; e != nil; e = e.after {
 		g.notePair(n, e.dependent)
 		if d := g.doubt(e); d == mismatched || d == elsewhere {
-			w.object(e.dependent, nth)
-			nth++
+			w.object(e.dependent)
 		}
 	}
 }
@@ -273,7 +265,7 @@ func (g *graph) consider(n *node, w *wakes) {
 	case n.marks.finishing():
 		w.owner(n)
 	case g.doubted(n, false):
-		w.object(n, 0)
+		w.object(n)
 	}
 }
 
@@ -287,10 +279,8 @@ func (g *graph) wakeOwners(n *node, w *wakes) {
 }
 
 func (g *graph) wakeDependents(n *node, w *wakes) {
-	nth := 0
 	for e := n.dependents; e != nil; e = e.after {
-		w.object(e.dependent, nth)
-		nth++
+		w.object(e.dependent)
 	}
 }
 

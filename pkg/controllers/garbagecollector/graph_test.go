@@ -105,7 +105,7 @@ func (w *world) do(change func() error) (objects, owners []types.UID) {
 		w.t.Fatal(err)
 	}
 	for _, s := range w.woken.objects {
-		objects = append(objects, types.UID(s.id.String()))
+		objects = append(objects, types.UID(s.String()))
 	}
 	for _, o := range w.woken.owners {
 		owners = append(owners, types.UID(o.String()))
@@ -224,7 +224,7 @@ func TestAnObjectWhoseOwnersAreToComeIsNotLookedAt(t *testing.T) {
 			if woken := slices.Contains(objects, uid(3)); woken != tt.want {
 				t.Errorf("it is looked at: %v, want %v", woken, tt.want)
 			}
-			if found := slices.ContainsFunc(w.graph.all().objects, func(s suspect) bool { return s.id == keyOf(uid(3)) }); found != tt.want {
+			if found := slices.ContainsFunc(w.graph.all().objects, func(s id) bool { return s == keyOf(uid(3)) }); found != tt.want {
 				t.Errorf("who looks through everything finds it: %v, want %v", found, tt.want)
 			}
 		})
@@ -665,7 +665,7 @@ func TestGraphDoesNotDependOnTheOrderOfEvents(t *testing.T) {
 				w.do(func() error { return w.feed(o.typ).Add(o.obj) })
 			}
 			all := w.graph.all()
-			slices.SortFunc(all.objects, func(a, b suspect) int { return cmp.Compare(a.id.String(), b.id.String()) })
+			slices.SortFunc(all.objects, func(a, b id) int { return cmp.Compare(a.String(), b.String()) })
 			slices.SortFunc(all.owners, func(a, b id) int { return strings.Compare(a.String(), b.String()) })
 			var say strings.Builder
 			fmt.Fprint(&say, all)

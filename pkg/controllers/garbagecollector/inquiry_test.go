@@ -151,10 +151,10 @@ func (s *shell) on(do func(ctx context.Context, verb, resource, namespace, name 
 		k.standing = standing{current, time.Now().Add(-time.Hour)}
 	}
 	s.discover(time.Now())
-	c.owners, c.lists, c.dues = newOwners(client, c.deps.Clock, c.graph, c.types), newLists(client, c.deps.Clock, c.graph, c.types, c.memories.finishing), newDues(c.deps.Clock)
+	c.owners, c.lists = newOwners(client, c.deps.Clock, c.graph, c.types), newLists(client, c.deps.Clock, c.graph, c.types, c.memories.finishing)
 	c.writer = newWriter(client, c.deps.Clock, false, c.metrics)
 	loop := controller.LoopConfig{Controller: Name, Queue: queueObjects, Workers: 20, Drain: time.Minute, Clock: c.deps.Clock}
-	c.objectLoop = controller.NewLoopByDeadline(loop, prometheus.NewRegistry(), c.dues.of, c.reconcileObject).GroupBy(c.graph.groupOf)
+	c.objectLoop = controller.NewLoop(loop, prometheus.NewRegistry(), c.reconcileObject).GroupBy(c.graph.groupOf)
 	loop.Queue = queueOwners
 	c.ownerLoop = controller.NewLoop(loop, prometheus.NewRegistry(), c.reconcileOwner).GroupBy(c.graph.groupOf)
 }

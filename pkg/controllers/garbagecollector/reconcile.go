@@ -16,7 +16,6 @@ import (
 // reconcileObject looks at one object whose owners may be gone: at what the graph holds against them, at what the API server says of them,
 // and does what follows.
 func (c *Controller) reconcileObject(ctx context.Context, key id) (controller.Result, error) {
-	c.dues.begin(key)
 	o, against, owns, ok := c.graph.look(key)
 	if !ok {
 		c.memories.setObject(key, objectMemory{})

@@ -102,7 +102,7 @@ func newShell(t *testing.T) *shell {
 	recorder := record.NewFakeRecorder(100)
 	s.events = recorder.Events
 	s.Controller = &Controller{
-		deps: Deps{Metadata: client, Clock: s.clock, Recorder: recorder}, graph: g, types: known, dues: newDues(s.clock),
+		deps: Deps{Metadata: client, Clock: s.clock, Recorder: recorder}, graph: g, types: known,
 		owners: newOwners(client, s.clock, g, known), lists: newLists(client, s.clock, g, known, remembered.finishing), memories: remembered,
 		writer: newWriter(client, s.clock, false, m), metrics: m,
 	}

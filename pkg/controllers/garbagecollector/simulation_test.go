@@ -163,8 +163,8 @@ func (c *collector) start() {
 }
 
 func (c *collector) queue(w wakes) {
-	for _, o := range w.objects {
-		c.objects[o.id] = true
+	for _, key := range w.objects {
+		c.objects[key] = true
 	}
 	for _, o := range w.owners {
 		c.owners[o] = true

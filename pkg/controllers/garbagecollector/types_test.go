@@ -452,7 +452,7 @@ func TestOwnersAreToComeWhileTheirTypeIsListed(t *testing.T) {
 			var got []types.UID
 			for _, s := range w.graph.all().objects {
 				for _, u := range []types.UID{ofWidget, ofHanging} {
-					if s.id == keyOf(u) {
+					if s == keyOf(u) {
 						got = append(got, u)
 					}
 				}
