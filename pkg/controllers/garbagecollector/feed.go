@@ -26,9 +26,6 @@ type feed struct {
 	epoch  marks // epoch, or 0
 	count  int   // of its objects that are seen
 	shown  int   // of these, since the epoch began
-
-	shadowedBy map[uint16]bool // feeds, by number, under which objects are in the graph that it shows, too
-	uncovered  bool            // one of those may have gone from there: it has to list anew
 }
 
 var _ cache.TransformingStore = (*feed)(nil)
@@ -40,7 +37,7 @@ func (g *graph) feed(typ objectType) (*feed, error) {
 	g.lock.Lock()
 	defer g.lock.Unlock()
 	if f := g.byType[typ.GroupResource]; f != nil {
-		f.become(typ)
+		f.typ = typ
 		return f, nil
 	}
 	f := &feed{graph: g, typ: typ}
@@ -58,13 +55,6 @@ func (g *graph) feed(typ objectType) (*feed, error) {
 	return f, nil
 }
 
-// become changes what is known of the type. Objects that are in the graph under another, because it was not known that this one is the API server's own,
-// come to it with a list.
-func (f *feed) become(typ objectType) {
-	f.uncovered = f.uncovered || typ.local && !f.typ.local && len(f.shadowedBy) > 0
-	f.typ = typ
-}
-
 // forget drops a type with its objects. That they are no longer seen says nothing about whether they exist. What the feed is still told changes
 // nothing.
 func (g *graph) forget(f *feed) {
@@ -76,11 +66,6 @@ func (g *graph) forget(f *feed) {
 		g.feeds[f.number] = nil
 		g.free = append(g.free, f.number)
 		delete(g.byType, f.typ.GroupResource)
-		for _, other := range g.feeds {
-			if other != nil {
-				delete(other.shadowedBy, f.number)
-			}
-		}
 		for p := range g.pairs {
 			if p.owner == f.number || p.dependent == f.number {
 				delete(g.pairs, p)
@@ -97,45 +82,11 @@ func (g *graph) sweep(f *feed, w *wakes, out func(*node) bool) {
 	if f.count == 0 {
 		return
 	}
-	before := f.count
 	for _, n := range g.nodes {
 		if n.feed == f.number && out(n) {
 			g.vanish(n, w)
 		}
 	}
-	if f.count < before {
-		g.uncover(f)
-	}
-}
-
-// shadow notes that an object that the feed shows is in the graph under another.
-func (f *feed) shadow(by *feed) {
-	if f.shadowedBy == nil {
-		f.shadowedBy = map[uint16]bool{}
-	}
-	f.shadowedBy[by.number] = true
-}
-
-// uncover notes that an object has gone from under a feed, although another may show it: that one has to list anew.
-func (g *graph) uncover(from *feed) {
-	for _, f := range g.feeds {
-		if f != nil && f.shadowedBy[from.number] {
-			f.uncovered = true
-		}
-	}
-}
-
-// uncovered returns the types that have to be listed anew, each once.
-func (g *graph) uncovered() []schema.GroupResource {
-	g.lock.Lock()
-	defer g.lock.Unlock()
-	var types []schema.GroupResource
-	for _, f := range g.feeds {
-		if f != nil && f.uncovered {
-			types, f.uncovered = append(types, f.typ.GroupResource), false
-		}
-	}
-	return types
 }
 
 // holdsOrphans reports whether owners that are to leave orphans must not go because of a feed: objects of it refer to them.
@@ -220,9 +171,6 @@ func (f *feed) remove(m metav1.Object, event bool, w *wakes) {
 	switch {
 	case n.feed != 0:
 		g.vanish(n, w)
-		if !event || !f.typ.local {
-			g.uncover(f)
-		}
 	case event: // it came and went between two sights; that it was deleted is known all the same
 		g.wakeDependents(n, w)
 	}
@@ -241,7 +189,7 @@ func (f *feed) Replace(list []any, _ string) error {
 	g := f.graph
 	g.change(func(*wakes) {
 		f.epoch ^= epoch
-		f.shown, f.shadowedBy = 0, nil // what is uncovered while it lists is not in every list: it stays so
+		f.shown = 0
 	})
 	for _, obj := range list { // each for itself, so that nobody waits for a long list
 		g.change(func(w *wakes) { f.put(obj.(metav1.Object), true, w) })

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -186,47 +185,6 @@ func TestWhatAForgottenFeedIsToldChangesNothing(t *testing.T) {
 	}
 	if other.Count() != 1 {
 		t.Errorf("the other type has %d objects", other.Count())
-	}
-}
-
-// An object that two types show is in the graph under one. If that no longer shows it, the other has to be asked.
-func TestATypeIsListedAnewWhenWhatItShowsMayHaveGoneUnderAnother(t *testing.T) {
-	a := objectType{schema.GroupResource{Group: "a.example.com", Resource: "things"}, "Thing", false}
-	b := objectType{schema.GroupResource{Group: "b.example.com", Resource: "things"}, "Thing", false}
-	c := objectType{schema.GroupResource{Group: "c.example.com", Resource: "things"}, "Thing", false}
-	d := newThing("a", "d", uid(2))
-	for _, tt := range []struct {
-		name string
-		gone func(*world) error
-		want bool
-	}{
-		{"it is forgotten", func(w *world) error { w.graph.forget(w.feed(a)); return nil }, true},
-		{"its list lacks the object", func(w *world) error { return w.feed(a).Replace(nil, "9") }, true},
-		{"it tells of the deletion, and is not the API server's own", func(w *world) error { return w.feed(a).Delete(d) }, true},
-		{"it changes", func(w *world) error {
-			return w.feed(a).Add(newThing("a", "d", uid(2)).owned(ref("v1", "Node", "n", uid(1))))
-		}, false},
-		{"another type, under which it never was, loses one of its own", func(w *world) error {
-			if err := w.feed(c).Add(newThing("a", "e", uid(3))); err != nil {
-				return err
-			}
-			return w.feed(c).Delete(newThing("a", "e", uid(3)))
-		}, false},
-	} {
-		w := newWorld(t)
-		w.do(func() error { return w.feed(a).Replace([]any{d}, "5") })
-		w.do(func() error { return w.feed(b).Replace([]any{d}, "5") })
-		w.do(func() error { return tt.gone(w) })
-		if got := slices.Contains(w.graph.uncovered(), b.GroupResource); got != tt.want {
-			t.Errorf("%s: the other type is listed anew: %v, want %v", tt.name, got, tt.want)
-		}
-		w.do(func() error { return w.feed(b).Replace([]any{d}, "10") })
-		if got := w.graph.uncovered(); len(got) > 0 {
-			t.Errorf("%s: after the list these are to be listed anew: %v", tt.name, got)
-		}
-		if _, _, _, ok := w.graph.look(keyOf(uid(2))); !ok {
-			t.Errorf("%s: the object is not in the graph", tt.name)
-		}
 	}
 }
 

@@ -135,7 +135,6 @@ func (t *knownTypes) heeding(ctx context.Context) {
 			return
 		case <-ticker.C():
 			t.heed(ctx, t.deps.Clock.Now())
-			t.relist(ctx, t.deps.Clock.Now())
 		}
 	}
 }
@@ -220,35 +219,6 @@ func (k *knownType) tellSilence(ctx context.Context, now time.Time) {
 	}
 	k.logged = true
 	klog.FromContext(ctx).Info("Objects of a type are not seen", "controller", Name, "resource", k.GroupResource().String(), "reason", reason)
-}
-
-// relist starts the feeds anew of types that may show objects which the graph has lost: one object can be served as two types, and was in the graph under
-// the other one, from which it has gone. Types that come from a cache cannot be listed anew, and are left out.
-func (t *knownTypes) relist(ctx context.Context, now time.Time) {
-	t.shifting.Lock()
-	defer t.shifting.Unlock()
-	uncovered := t.deps.Graph.uncovered()
-	var stop []*caches.Feed
-	var begin []schema.GroupResource
-	t.lock.Lock()
-	for _, r := range uncovered {
-		if k := t.types[r]; k != nil && !k.cached {
-			k.uncovered = true
-		}
-	}
-	for r, k := range t.types {
-		if !k.uncovered || k.phase != current && k.phase != silent || now.Sub(k.relisted) < relistEvery {
-			continue // a list under way may be from before: there is one more
-		}
-		k.uncovered, k.relisted = false, now
-		stop, begin = append(stop, k.release()), append(begin, r)
-		k.standing = k.after(lost, now)
-	}
-	t.lock.Unlock()
-	t.end(stop, nil)
-	for _, r := range begin {
-		t.start(ctx, r)
-	}
 }
 
 // listen says what has been heard of a type that was listed.

@@ -44,7 +44,7 @@ func (c *Controller) reconcileOwner(ctx context.Context, key id) (controller.Res
 	}
 	before := "" // version at which the owner was said to have changed
 	for range tries {
-		live, after, err := c.reread(ctx, at.apiType, d.owner)
+		live, err := c.reread(ctx, at.apiType, d.owner)
 		switch {
 		case err != nil:
 			return c.conclude(ctx, key, d.owner, next{}, hindrance{}, err)
@@ -53,7 +53,7 @@ func (c *Controller) reconcileOwner(ctx context.Context, key id) (controller.Res
 			return c.wait(ctx, key, *live, afterRejection(c.deps.Clock.Since(m.since)), hindrance{refused: errNoConflict.Error()}), nil
 		case live == nil || finish(ownerSight{meant: d.owner.uid, owner: *live}).do == nothing: // its event comes
 			c.memories.note(key, func(m *ownerMemory) { m.why = "" })
-			return controller.Result{RequeueAfter: after}, nil
+			return controller.Result{}, nil
 		}
 		o := ending{key: key, at: at.apiType, live: *live, memory: c.memories.owner(key, live.marks.has(orphaning), c.deps.Clock.Now())}
 		end := c.finishForeground
@@ -245,7 +245,7 @@ func (c *Controller) rewrite(ctx context.Context, o object, account types.UID, w
 	refused := "" // version that a conflict was about
 	for range tries {
 		if changed || try.patchType(o) == types.MergePatchType && o.live == nil {
-			now, _, err := c.reread(ctx, try.at, o)
+			now, err := c.reread(ctx, try.at, o)
 			if now == nil {
 				return err
 			}
@@ -288,7 +288,7 @@ func (c *Controller) finalize(ctx context.Context, o ending, finalizer string) (
 		case err != nil:
 			return false, err
 		case got == conflict:
-			now, _, err := c.reread(ctx, o.at, o.live)
+			now, err := c.reread(ctx, o.at, o.live)
 			if now == nil || now.version == o.live.version || !now.sameFor(o.live) {
 				return err == nil, err
 			}

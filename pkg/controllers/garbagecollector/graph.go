@@ -14,8 +14,8 @@ import (
 // to; an edge for every owner reference. It is what feeds write into, so there is no other copy. It sends no requests, and its lock is held
 // for microseconds, but for a walk over all nodes, over the dependents of one owner, or over the references of one object: 30 ms for 100,000.
 //
-// Objects leave it in steps. deny notes that the API server said that there is none, vanish that it is no longer seen, depart that a feed told of its deletion;
-// tidy drops the node when nothing refers to it any more.
+// deny removes an object that a live read did not find, vanish one that is no longer seen, depart records the deletion event of a feed, and tidy drops the node
+// when nothing refers to it any more.
 //
 // It tells who should be looked at. What it shows is a suspicion and never a proof: see evidence.go.
 type graph struct {
@@ -33,7 +33,7 @@ type graph struct {
 	texts  map[id]types.UID    // of UIDs that are no UUID
 	names  map[*edge]string    // names as written, where they differ from the owner's
 	gone   map[*node]departure // of objects that are still referred to
-	denied map[*node]time.Time // when the API server first said of an object that is seen that there is none
+	denied map[*node]time.Time // when a live read did not find an object that was seen until then
 	pairs  map[pair]struct{}   // of types whose objects have been owner and dependent
 
 	expected expected // owners
@@ -98,12 +98,9 @@ func (g *graph) put(f *feed, m metav1.Object, listed bool, w *wakes) bool {
 	first := !was.has(seen)
 	if !first && n.feed != f.number {
 		// One object under two types, as the projects of OpenShift are namespaces: the API server's own type counts.
-		other := g.feeds[n.feed]
-		if other.typ.local || !f.typ.local {
-			f.shadow(other)
+		if g.feeds[n.feed].typ.local || !f.typ.local {
 			return false
 		}
-		other.shadow(f)
 		g.unplace(n)
 	}
 	delete(g.denied, n)
@@ -151,33 +148,20 @@ func (g *graph) vanish(n *node, w *wakes) {
 	g.unplace(n)
 	n.feed, n.space, n.version = 0, 0, 0
 	n.marks &= odd
-	delete(g.denied, n)
 	g.tidy(n)
 }
 
-// deny notes that the API server has said, to somebody who asked for an object by its name, that there is none, or another. As a rule the event is
-// on its way. If it has not come when the same is said again, settled later, it never will, and the object vanishes as if a list had lacked
-// it. deny returns when that should be asked; 0: it need not.
-func (g *graph) deny(key id) (again time.Duration) {
+// deny removes an object that a live read did not find, as if a list had lacked the object. Its dependents need evidence from after this moment, so
+// that the same response does not count twice.
+func (g *graph) deny(key id) {
 	g.change(func(w *wakes) {
 		n := g.nodes[key]
-		if n == nil || !n.marks.has(seen) || !g.feeds[n.feed].typ.local { // another server may have answered from what it remembers
+		if n == nil || !n.marks.has(seen) || !g.feeds[n.feed].typ.local { // an aggregated API server may answer from a cache
 			return
 		}
-		now := g.clock.Now()
-		first, before := g.denied[n]
-		if !before {
-			first = now
-			g.denied[n] = now
-		}
-		if again = first.Add(settled).Sub(now); again <= 0 {
-			again = 0
-			f := g.feeds[n.feed]
-			g.vanish(n, w)
-			g.uncover(f)
-		}
+		g.denied[n] = g.clock.Now()
+		g.vanish(n, w)
 	})
-	return again
 }
 
 // depart notes that a feed told of the deletion of an object, which must not be seen. A view of another API that is withdrawn does not hide what the API
@@ -233,6 +217,7 @@ func (g *graph) tidy(n *node) {
 	delete(g.nodes, n.uid)
 	delete(g.texts, n.uid)
 	delete(g.gone, n)
+	delete(g.denied, n)
 }
 
 // rename gives a node another name. The references to it go on saying what is written in them.

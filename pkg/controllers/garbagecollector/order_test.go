@@ -94,27 +94,6 @@ func TestAListAfterARestoreCounts(t *testing.T) {
 	}
 }
 
-// What says which types are the API server's own may be heard of after objects have come from another one, which shows them, too.
-func TestAViewDoesNotKeepTheObjectsOfTheAPIServersOwnType(t *testing.T) {
-	w := newWorld(t)
-	own, view := configMaps, widgets
-	own.local = false
-	w.do(func() error { return w.feed(view).Add(newThing("a", "o", uid(1))) })
-	w.do(func() error { return w.feed(own).Add(newThing("a", "o", uid(1))) })
-	if got := w.graph.uncovered(); len(got) > 0 {
-		t.Errorf("%v are to be listed anew, and nothing has changed", got)
-	}
-	f := w.feed(configMaps)
-	if got := w.graph.uncovered(); !slices.Equal(got, []schema.GroupResource{configMaps.GroupResource}) {
-		t.Errorf("%v are to be listed anew, want %v", got, configMaps)
-	}
-	w.do(func() error { return f.Replace([]any{newThing("a", "o", uid(1))}, "2") })
-	w.do(func() error { return f.Delete(newThing("a", "o", uid(1))) })
-	if w.graph.sees(keyOf(uid(1))) {
-		t.Error("the API server's own type has told of the deletion, and the object is still seen")
-	}
-}
-
 func TestSinceWhenAReferenceIsSeen(t *testing.T) {
 	one, two := ref("v1", "ConfigMap", "o", uid(1)), ref("v1", "ConfigMap", "p", uid(2))
 	renamed, blocks := one, one
@@ -280,56 +259,53 @@ func TestAFeedOfAnotherServerIsNoWitness(t *testing.T) {
 	}
 }
 
-// An event that is missed for good must not keep an object for ever that is no more.
-func TestWhatTheAPIServerDeniesTwiceVanishes(t *testing.T) {
+func TestAReferenceWithoutUIDIsToNobodyWhoCouldBeGone(t *testing.T) {
+	live := reply{}.then(found, newThing("a", "o", uid(1)), began, began)
+	if got, want := judge(testimony{suspicion: suspicion{doubt: unseen}, live: live}, began), (ruling{held: "unparsable_version"}); got != want {
+		t.Errorf("ruling is %+v, want %+v", got, want)
+	}
+}
+
+// An object whose deletion event is lost for good does not block its owner forever.
+func TestAnObjectThatIsNotFoundVanishes(t *testing.T) {
 	for _, tt := range []struct {
-		name  string
-		typ   objectType
-		after time.Duration // between the two answers
-		comes bool          // an event, in between
-		again []time.Duration
-		seen  bool
+		name string
+		typ  objectType
+		seen bool
 	}{
-		{"twice, far enough apart", configMaps, settled, false, []time.Duration{settled, 0}, false},
-		{"twice in too short a time", configMaps, settled - 1, false, []time.Duration{settled, 1}, true},
-		{"an event shows it in between", configMaps, settled, true, []time.Duration{settled, settled}, true},
-		{"by another server, which may be behind", widgets, settled, false, []time.Duration{0, 0}, true},
+		{"type of the API server itself", configMaps, false},
+		{"aggregated type, which may be read from a cache", widgets, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t)
-			o := newThing("a", "d", uid(2)).at("5").owned(blockingRef("apps/v1", "ReplicaSet", "o", uid(1)))
 			w.do(func() error {
 				return w.feed(replicaSets).Add(newThing("a", "o", uid(1)).finalizedBy("foregroundDeletion").deleted())
 			})
-			w.do(func() error { return w.feed(tt.typ).Add(o) })
-			var again []time.Duration
-			_, owners := w.do(func() error {
-				again = append(again, w.graph.deny(keyOf(uid(2))))
-				w.clock.SetTime(w.clock.Now().Add(tt.after))
-				if tt.comes {
-					if err := w.feed(tt.typ).Add(o.at("6")); err != nil {
-						return err
-					}
-				}
-				again = append(again, w.graph.deny(keyOf(uid(2))))
-				return nil
+			w.do(func() error {
+				return w.feed(tt.typ).Add(newThing("a", "d", uid(2)).at("5").owned(blockingRef("apps/v1", "ReplicaSet", "o", uid(1))))
 			})
-			if got := w.graph.sees(keyOf(uid(2))); got != tt.seen || !slices.Equal(again, tt.again) {
-				t.Errorf("it is seen: %v, and to be asked for again after %v; want %v and %v", got, again, tt.seen, tt.again)
+			_, owners := w.do(func() error { w.graph.deny(keyOf(uid(2))); return nil })
+			if got := w.graph.sees(keyOf(uid(2))); got != tt.seen || got == slices.Contains(owners, uid(1)) {
+				t.Errorf("seen: %v, queued owners %v", got, owners)
 			}
-			if !tt.seen && !slices.Contains(owners, uid(1)) {
-				t.Errorf("woken are %v, want the owner that it held", owners)
-			}
-			if len(w.graph.denied) > 0 && !tt.seen {
-				t.Error("it is remembered for nothing")
+			if len(w.graph.denied) > 0 {
+				t.Error("an object without dependents is remembered")
 			}
 		})
 	}
 }
 
-func TestAReferenceWithoutUIDIsToNobodyWhoCouldBeGone(t *testing.T) {
-	live := reply{}.then(found, newThing("a", "o", uid(1)), began, began)
-	if got, want := judge(testimony{suspicion: suspicion{doubt: unseen}, live: live}, began), (ruling{held: "unparsable_version"}); got != want {
-		t.Errorf("ruling is %+v, want %+v", got, want)
+// One response must not count twice: once because the graph lacks the owner since then, and once as the response.
+func TestDependentsOfADeniedOwnerNeedLaterEvidence(t *testing.T) {
+	w := newWorld(t)
+	w.do(func() error { return w.feed(configMaps).Add(newThing("a", "o", uid(1))) })
+	w.do(func() error {
+		return w.feed(replicaSets).Add(newThing("a", "d", uid(2)).owned(ref("v1", "ConfigMap", "o", uid(1))))
+	})
+	w.clock.SetTime(began.Add(time.Hour))
+	w.do(func() error { w.graph.deny(keyOf(uid(1))); return nil })
+	_, against, _, _ := w.graph.look(keyOf(uid(2)))
+	if got := against[0]; got.doubt != unseen || !got.since.Equal(began.Add(time.Hour)) {
+		t.Errorf("the graph has %+v, want evidence from after the denial", got)
 	}
 }

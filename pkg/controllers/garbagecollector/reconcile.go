@@ -130,7 +130,7 @@ func (c *Controller) act(ctx context.Context, try *attempt, o object, v view, a 
 	}
 	c.recordDone(o, v, a, got)
 	if got == gone {
-		return turn{over: true, after: c.graph.deny(keyed(o))}, nil
+		c.graph.deny(keyed(o))
 	}
 	return turn{over: true}, nil
 }
@@ -163,24 +163,25 @@ func (c *Controller) outdated(try attempt, o object, v view) bool {
 	return !try.at.local && c.deps.Clock.Since(read) > liveFor
 }
 
-// reread shows an object as it is now; nil if there is none of this UID any more. The graph is told so then, and may want to know again after a while.
-func (c *Controller) reread(ctx context.Context, at apiType, was object) (now *object, after time.Duration, err error) {
+// reread returns an object as it is now. It returns nil if no object has this UID any more, and removes it from the graph then.
+func (c *Controller) reread(ctx context.Context, at apiType, was object) (*object, error) {
 	got, says, err := c.writer.read(ctx, at, was)
 	switch {
 	case err != nil:
-		return nil, 0, err
+		return nil, err
 	case says == missing || got.uid != was.uid:
-		return nil, c.graph.deny(keyed(was)), nil
+		c.graph.deny(keyed(was))
+		return nil, nil
 	}
 	got.read = c.deps.Clock.Now()
-	return &got, 0, nil
+	return &got, nil
 }
 
 // anew has an object decided about as it is now.
 func (c *Controller) anew(ctx context.Context, try attempt, was object) (turn, error) {
-	now, after, err := c.reread(ctx, try.at, was)
+	now, err := c.reread(ctx, try.at, was)
 	if now == nil {
-		return turn{over: true, after: after}, err
+		return turn{over: true}, err
 	}
 	return turn{object: *now}, nil
 }

@@ -97,7 +97,7 @@ func (c *Controller) blockers(ctx context.Context, all []object) []blocker {
 			b.own = d.blocking
 		}
 		if o.marks.has(terminating) { // the event that it is gone may have been missed, and it would hold its owner for ever
-			if now, _, err := c.reread(ctx, c.types.state(o.resource).apiType, o); err == nil && now != nil {
+			if now, err := c.reread(ctx, c.types.state(o.resource).apiType, o); err == nil && now != nil {
 				b.finalizers = foreign(now.live.Finalizers)
 			}
 		} else {

@@ -251,9 +251,9 @@ func TestWhatARereadShows(t *testing.T) {
 			key := s.dependent(t)
 			s.get = func(string, int) (*thing, error) { return tt.found, tt.err }
 			was, _, _, _ := s.graph.look(key)
-			now, after, err := s.reread(t.Context(), s.types.state(was.resource).apiType, was)
-			if (now != nil) != tt.there || (err != nil) != tt.fails || (after > 0) != (!tt.there && !tt.fails) {
-				t.Errorf("it shows %v, %v, %v", now, after, err)
+			now, err := s.reread(t.Context(), s.types.state(was.resource).apiType, was)
+			if (now != nil) != tt.there || (err != nil) != tt.fails || s.graph.sees(key) != (tt.there || tt.fails) {
+				t.Errorf("read %v, %v; in the graph %v", now, err, s.graph.sees(key))
 			}
 			if tt.there && (now.version != "9" || now.live == nil || !now.read.Equal(s.clock.Now())) {
 				t.Errorf("it shows %+v", now)

@@ -262,6 +262,7 @@ func (c *collector) doObject(key id) {
 			return
 		}
 		if now == nil {
+			c.graph.deny(key)
 			return
 		}
 		if c.meddles && c.r.IntN(3) == 0 {

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"minikcm/internal/timing"
 )
 
 // expected is which owners are still to come. Objects need not be looked at on account of those: there may be a hundred thousand when a process starts.
@@ -145,6 +147,7 @@ func (g *graph) heldAgainst(o object) []suspicion {
 		if e := known(r); e != nil && g.began.Add(e.since).Before(read) {
 			s.since = g.began.Add(e.since)
 		}
+		s.since = timing.Later(s.since, g.denied[n])
 		against = append(against, s)
 	}
 	return against

@@ -31,8 +31,6 @@ const (
 	maxTold = 2 * time.Second
 	// heedEvery is how often feeds are listened to.
 	heedEvery = time.Second
-	// relistEvery is the least time between two lists of a type that is listed anew because another shows the same objects.
-	relistEvery = 30 * time.Second
 	// firstPatience is how long the feeds of all other types wait for what says which types are local.
 	firstPatience = 2 * time.Second
 	// headStart is how long discovery, and the feeds with their hundred lists, leave the API server to the first term of other controllers.
@@ -106,9 +104,6 @@ type knownType struct {
 	source   *caches.Feed // what fills feed; nil: nothing at the moment
 	turn     int          // the number of source: what an earlier one still tells is not heard
 	cached   bool         // its objects come from a cache
-
-	uncovered bool      // the type has to be listed anew: objects that it shows have gone from under another type
-	relisted  time.Time // when that was last done
 }
 
 // typeState is what others see of a type.

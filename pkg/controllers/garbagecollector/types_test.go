@@ -678,69 +678,6 @@ func TestATypeThatGoesUnseenIsMissed(t *testing.T) {
 	}
 }
 
-// uncover has a type listed anew, as if an object had gone from under another.
-func (w *apiWorld) uncover(r schema.GroupResource) {
-	w.graph.lock.Lock()
-	defer w.graph.lock.Unlock()
-	for _, f := range w.graph.feeds {
-		if f != nil && f.typ.GroupResource == r {
-			f.uncovered = true
-		}
-	}
-}
-
-// A list that takes longer than the time between two looks is waited for, and there is not one after the other.
-func TestATypeIsListedAnewInTime(t *testing.T) {
-	w := newAPIWorld(t)
-	w.define()
-	w.start(t)
-	w.is(t, widgetType, current)
-	asked := func() int { return w.api.Asked("watch /apis/example.com/v1/widgets") }
-	before := asked()
-	heal := w.api.Hang(t, widgetsV1, "widgets")
-	w.uncover(widgetType)
-	w.is(t, widgetType, listing)
-	looked := time.Now()
-	w.uncover(widgetType) // what goes while it lists may be in the list: there is to be another
-	for n := range 5 {
-		w.relist(t.Context(), looked.Add(time.Duration(n)*time.Second))
-	}
-	fakeapi.Eventually(t, func() error {
-		if asked() == before {
-			return errors.New("it was not listed anew")
-		}
-		return nil
-	})
-	if n := asked(); n != before+1 {
-		t.Errorf("asked %d times for one list", n-before)
-	}
-	heal()
-	w.is(t, widgetType, current)
-	w.relist(t.Context(), looked.Add(5*time.Second))
-	if s := w.state(widgetType); s.phase != current || asked() != before+1 {
-		t.Errorf("listed again a moment later: %+v", s)
-	}
-	w.relist(t.Context(), time.Now().Add(relistEvery))
-	w.is(t, widgetType, current)
-	if n := asked(); n != before+2 {
-		t.Errorf("asked %d times for two lists", n-before)
-	}
-}
-
-// What a cache holds is told of it by its handlers. There is no list of ours to begin anew.
-func TestATypeWithACacheIsNotListedAnew(t *testing.T) {
-	w := newAPIWorld(t)
-	w.start(t)
-	w.is(t, nodes, current)
-	w.uncover(nodes)
-	for range 2 {
-		w.relist(t.Context(), time.Now())
-	}
-	if s := w.state(nodes); s.phase != current {
-		t.Errorf("nodes are %+v", s)
-	}
-}
-
 func TestWhichTypesShouldHaveAFeedAndHaveNone(t *testing.T) {
 	for _, tt := range []struct {
 		name string
