@@ -8,7 +8,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
@@ -16,7 +15,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"minikcm/pkg/controller"
-	"minikcm/pkg/controllers/internal/conversion"
 	"minikcm/pkg/controllers/internal/writelimit"
 )
 
@@ -65,9 +63,7 @@ func newWriter(client metadata.Interface, clk clock.WithTicker, observe bool, m 
 func (w *writer) remove(ctx context.Context, at apiType, o object, policy metav1.DeletionPropagation, byUID bool, still func() bool) (requestResult, error) {
 	options := removal(o, policy, byUID)
 	return w.send(ctx, at, o, o.uid, requestDelete, still, func(ctx context.Context) error {
-		return converted(at, func(r schema.GroupVersionResource) error {
-			return w.client.Resource(r).Namespace(o.namespace).Delete(ctx, o.name, options)
-		})
+		return w.client.Resource(at.GroupVersionResource).Namespace(o.namespace).Delete(ctx, o.name, options)
 	}, "policy", policy)
 }
 
@@ -75,20 +71,9 @@ func (w *writer) remove(ctx context.Context, at apiType, o object, policy metav1
 // what is one of the request constants, for the log and the metrics. still is asked when the request can be sent, see remove.
 func (w *writer) patch(ctx context.Context, at apiType, o object, account types.UID, p patch, what string, still func() bool) (requestResult, error) {
 	return w.send(ctx, at, o, account, what, still, func(ctx context.Context) error {
-		return converted(at, func(r schema.GroupVersionResource) error {
-			_, err := w.client.Resource(r).Namespace(o.namespace).Patch(ctx, o.name, p.as, p.body, metav1.PatchOptions{})
-			return err
-		})
+		_, err := w.client.Resource(at.GroupVersionResource).Namespace(o.namespace).Patch(ctx, o.name, p.as, p.body, metav1.PatchOptions{})
+		return err
 	})
-}
-
-// converted sends a request about an object, see conversion.Try. Of an API that is not the API server's own, versions may be different things.
-func converted(at apiType, send func(schema.GroupVersionResource) error) error {
-	var versions []string
-	if at.local {
-		versions = at.versions
-	}
-	return conversion.Try(at.GroupVersionResource, versions, send)
 }
 
 // errRejected is what a write was answered that asking again soon will not help.
@@ -163,11 +148,7 @@ func (w *writer) read(ctx context.Context, at apiType, o object) (now object, sa
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	var m *metav1.PartialObjectMetadata
-	err = converted(at, func(r schema.GroupVersionResource) (err error) {
-		m, err = w.client.Resource(r).Namespace(o.namespace).Get(ctx, o.name, metav1.GetOptions{})
-		return err
-	})
+	m, err := w.client.Resource(at.GroupVersionResource).Namespace(o.namespace).Get(ctx, o.name, metav1.GetOptions{})
 	var got metav1.Object
 	if err == nil {
 		got = m

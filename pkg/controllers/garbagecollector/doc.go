@@ -77,8 +77,7 @@
 // Orphaning is exact: discovery is asked, and every type that it shows and that may hold a dependent is listed, after the deletion was seen. The list of a small type
 // covers all namespaces and serves all owners whose deletion was seen before the list began. As long as one
 // cannot be listed, or a group cannot be discovered, the owner stays. It also stays when dependents have come meanwhile, three times at most, a second
-// each: somebody who replaces each orphan by a new dependent would hold it for ever. What comes after that goes with the owner. What cannot be read or changed in
-// the preferred version, because a conversion webhook is away, is in another. Discovery may lag: a CustomResourceDefinition or an APIService that it does not show
+// each: somebody who replaces each orphan by a new dependent would hold it for ever. What comes after that goes with the owner. Discovery may lag: a CustomResourceDefinition or an APIService that it does not show
 // holds such owners for a minute. A type that has gone before its objects were seen holds them for ten minutes, unless its definition, which goes after the last
 // of its objects, has gone, too. A foreground deletion does not wait for ever for such a type: a dependent that is missed goes later, and is not lost.
 //

@@ -392,62 +392,6 @@ func TestAnOwnerIsNotHeldByWhatASharedListShowedAndHasGoneSince(t *testing.T) {
 	}
 }
 
-// A conversion webhook may be away. What is stored in the version that is asked for needs none, and it is found, deleted and changed in that.
-func TestWhatOneVersionCannotShowAnotherDoes(t *testing.T) {
-	for _, tt := range []struct {
-		name, finalizer string
-		local           bool
-		failure         error
-		want            string
-	}{
-		{"a dependent that holds its owner", "foregroundDeletion", true, errConversion, "delete widgets d"},
-		{"an orphan", "orphan", true, errConversion, "patch widgets d"},
-		{"versions of another server may be different things", "foregroundDeletion", false, errConversion, ""},
-		{"any other failure: it may have fields that an older version lacks", "orphan", true, apierrors.NewInternalError(errors.New("etcdserver: leader changed")), ""},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			s := newShell(t)
-			s.broken, s.failure = "v2", tt.failure
-			s.serve(t, objectType{widgetsType.GroupResource, "Widget", tt.local}, s.broken)
-			k := s.types.types[widgetsType.GroupResource]
-			k.versions, k.standing = []string{s.broken, "v1"}, standing{listing, began}
-			key := s.owner(t, tt.finalizer)
-			s.ready(key)
-			s.list = func(resource string) ([]*thing, error) {
-				if resource == "widgets" {
-					return []*thing{newThing("a", "d", uid(2)).owned(blockingRef("v1", "ConfigMap", "o", uid(1)))}, nil
-				}
-				return nil, nil
-			}
-			if _, err := s.reconcileOwner(t.Context(), key); err != nil && !errors.Is(err, tt.failure) {
-				t.Error(err)
-			}
-			sent := slices.Concat(s.asked("delete"), s.asked("patch widgets"))
-			if len(sent) > 1 || !strings.HasPrefix(strings.Join(sent, ""), tt.want) || (len(sent) > 0) != (tt.want != "") {
-				t.Errorf("sent was %q, want %q", sent, tt.want)
-			}
-		})
-	}
-}
-
-// The feed of a type whose conversion webhook is away does not learn of the changes that were made in another version.
-func TestOrphansThatTheGraphStillShowsAreReadInAnotherVersion(t *testing.T) {
-	s := newShell(t)
-	s.broken, s.failure = "v2", errConversion
-	shown := s.serve(t, widgetsType, s.broken)
-	k := s.types.types[widgetsType.GroupResource]
-	k.versions, k.standing = []string{s.broken, "v1"}, standing{listing, began}
-	check(t, shown.Add(newThing("a", "d", uid(2)).owned(blockingRef("v1", "ConfigMap", "o", uid(1)))))
-	key := s.owner(t, "orphan")
-	s.ready(key)
-	s.memories.note(key, func(m *ownerMemory) { m.listed = true })
-	s.list = func(string) ([]*thing, error) { return nil, nil } // the reference has been taken away
-	s.finish(t, key)
-	if sent := s.asked("patch"); len(sent) != 1 || !strings.HasPrefix(sent[0], "patch configmaps o") {
-		t.Errorf("sent was %q, want the owner let go", sent)
-	}
-}
-
 func TestAnOwnerThatNobodyCouldLookAtHasNotMoved(t *testing.T) {
 	s := newShell(t)
 	key := s.owner(t, "foregroundDeletion")

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
@@ -215,8 +213,7 @@ func (l *lists) dependents(ctx context.Context, what search) (sweep, error) {
 	return got, nil
 }
 
-// list returns the objects of a type that refer to an owner. If what is stored cannot be read in the preferred version, as that takes a conversion whose webhook
-// is away, it may be in another.
+// list returns the objects of a type that refer to an owner.
 func (l *lists) list(ctx context.Context, t apiType, what search) ([]object, error) {
 	how := unhurried
 	if what.patience != nil {
@@ -236,23 +233,7 @@ func (l *lists) list(ctx context.Context, t apiType, what search) ([]object, err
 			return slices.DeleteFunc(slices.Clone(objects), elsewhere), err
 		}
 	}
-	objects, err := l.listIn(ctx, t, what.namespace, how, what)
-	if !unreadable(err) {
-		return objects, err
-	}
-	for _, other := range t.others() {
-		if objects, failed := l.listIn(ctx, other, what.namespace, how, what); failed == nil {
-			return objects, nil
-		}
-	}
-	return objects, err
-}
-
-// unreadable reports whether an error says that the API server has failed, which it does if it cannot convert something, or has not answered in that version.
-func unreadable(err error) bool {
-	var status apierrors.APIStatus
-	var silent *silence
-	return errors.As(err, &status) && status.Status().Code == http.StatusInternalServerError || errors.As(err, &silent)
+	return l.listIn(ctx, t, what.namespace, how, what)
 }
 
 // isSmall reports whether the graph shows no more objects of a type than fit into one page. The list of all namespaces then costs as much as the list of one.

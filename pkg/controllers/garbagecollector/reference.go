@@ -20,18 +20,6 @@ type apiType struct {
 	watched bool // it has a feed
 }
 
-// others are the type in the versions that are not preferred. Of an API that is not the API server's own, they may be different things: there are none.
-func (t apiType) others() (list []apiType) {
-	for _, version := range t.versions {
-		if t.local && version != t.Version {
-			other := t
-			other.Version = version
-			list = append(list, other)
-		}
-	}
-	return list
-}
-
 func (t apiType) objectType() objectType { return objectType{t.GroupResource(), t.kind, t.local} }
 
 // catalogue is what discovery showed.

@@ -2,7 +2,6 @@ package garbagecollector
 
 import (
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -33,8 +32,6 @@ type shell struct {
 	remove   func(nth int) error
 	patch    func(name string, nth int) error
 	list     func(resource string) ([]*thing, error)
-	broken   string // version in which nothing can be read
-	failure  error  // of reads in it
 	gets     map[string]int
 	patches  map[string]int
 	deletes  []metav1.DeleteOptions
@@ -55,9 +52,6 @@ func newShell(t *testing.T) *shell {
 		client.PrependReactor(verb, "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
 			s.lock.Lock()
 			defer s.lock.Unlock()
-			if a.GetResource().Version == s.broken {
-				return true, nil, s.failure
-			}
 			o, err := answer(a)
 			return true, o, err
 		})
@@ -150,11 +144,6 @@ func (s *shell) sent() []metav1.DeleteOptions {
 	defer s.lock.Unlock()
 	return slices.Clone(s.deletes)
 }
-
-// errConversion is what kube-apiserver v1.37 answers if something that is stored has to be converted, and cannot be.
-var errConversion = &apierrors.StatusError{ErrStatus: metav1.Status{
-	Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Reason: metav1.StatusReasonStoreReadError, Message: "conversion webhook for example.com/v1, Kind=Widget failed",
-}}
 
 func notFound(name string) error {
 	return apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, name)

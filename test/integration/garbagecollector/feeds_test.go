@@ -258,7 +258,7 @@ func TestNothingIsLeftOfTypesThatComeAndGo(t *testing.T) {
 }
 
 // The conversion webhook of a type does not respond: objects of the type cannot be listed in the preferred version. Other types do not wait
-// for these objects, and dependents of the type are found in the stored version.
+// for these objects. An owner that leaves orphans waits until the webhook is repaired.
 func TestBrokenConversionDelaysNoOtherType(t *testing.T) {
 	ns := cluster.Namespace(t)
 	typ := newType()
@@ -271,7 +271,7 @@ func TestBrokenConversionDelaysNoOtherType(t *testing.T) {
 	})
 	waiting, leaving := create(t, configMaps, ns, "waiting"), create(t, configMaps, ns, "leaving")
 	held := newWidget(t, typ, ns, "of-waiting", blockedBy(waiting))
-	newWidget(t, typ, ns, "of-leaving", ownedBy(leaving))
+	orphan := newWidget(t, typ, ns, "of-leaving", ownedBy(leaving))
 	conversion := fmt.Sprintf(`{"spec":{"conversion":{"strategy":"Webhook","webhook":{"clientConfig":{"url":"https://%s/convert"},"conversionReviewVersions":["v1"]}}}}`, closedPort(t))
 	_, err := objects(t, definitions, "").Patch(t.Context(), typ.GroupResource().String(), types.MergePatchType, []byte(conversion), metav1.PatchOptions{})
 	check(t, err)
@@ -290,6 +290,14 @@ func TestBrokenConversionDelaysNoOtherType(t *testing.T) {
 	})
 	waiting.delete(t, metav1.DeletePropagationForeground)
 	leaving.delete(t, metav1.DeletePropagationOrphan)
+	time.Sleep(2 * time.Second)
+	if now, err := leaving.now(t, t.Context()); err != nil || now == nil {
+		t.Errorf("%v left its dependents although a type could not be listed: %v", leaving, err)
+	}
+	repaired := []byte(`{"spec":{"conversion":{"strategy":"None","webhook":null}}}`)
+	_, err = objects(t, definitions, "").Patch(t.Context(), typ.GroupResource().String(), types.MergePatchType, repaired, metav1.PatchOptions{})
+	check(t, err)
 	gone(t, 2*soon, waiting, leaving, held)
+	owners(t, soon, orphan)
 	undefineType(t, typ)
 }
