@@ -42,7 +42,7 @@ func flagsPage(sections cliflag.NamedFlagSets) string {
 				return
 			}
 			value, mark := f.DefValue, map[string]string{
-				"namespace-deletion-grace-period": " *ours*", "garbage-collector-observe-only": " *ours*", "garbage-collector-ignored-resources": " *ours*",
+				"namespace-deletion-grace-period": " *ours*", "garbage-collector-dry-run": " *ours*", "garbage-collector-ignored-resources": " *ours*",
 				"kube-api-qps": " *differs: 20*", "leader-elect-resource-name": " *differs: kube-controller-manager*",
 			}[f.Name]
 			if value != "" {

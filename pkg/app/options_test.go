@@ -157,7 +157,7 @@ func TestFlagsReachConfig(t *testing.T) {
 		"--concurrent-replicaset-syncs=6", "--concurrent-deployment-syncs=9", "--concurrent-namespace-syncs=7", "--namespace-sync-period=10m", "--namespace-deletion-grace-period=0",
 		"--node-monitor-period=10s", "--node-monitor-grace-period=30s", "--node-startup-grace-period=30s", "--node-eviction-rate=0.2",
 		"--secondary-node-eviction-rate=0.05", "--large-cluster-size-threshold=100", "--unhealthy-zone-threshold=0.6", "--terminated-pod-gc-threshold=12000",
-		"--enable-garbage-collector=false", "--concurrent-gc-syncs=21", "--garbage-collector-observe-only", "--garbage-collector-ignored-resources=foos.example.com,secrets",
+		"--enable-garbage-collector=false", "--concurrent-gc-syncs=21", "--garbage-collector-dry-run", "--garbage-collector-ignored-resources=foos.example.com,secrets",
 	)
 	if errs := o.Validate(); len(errs) > 0 {
 		t.Fatal(errs)
@@ -207,7 +207,7 @@ func TestFlagsReachConfig(t *testing.T) {
 		&podgc.Config{TerminatedPodThreshold: 12000, Quarantine: 40 * time.Second, Period: 20 * time.Second, Workers: 32},
 		&namespace.Config{Workers: 7, SyncPeriod: 10 * time.Minute},
 		&deployment.Config{Workers: 9},
-		&garbagecollector.Config{Workers: 21, ObserveOnly: true, Ignored: []string{"foos.example.com", "secrets"}},
+		&garbagecollector.Config{Workers: 21, DryRun: true, Ignored: []string{"foos.example.com", "secrets"}},
 	}
 	if diff := cmp.Diff(want, got, comparable); diff != "" {
 		t.Errorf("configuration (-want +got):\n%s", diff)

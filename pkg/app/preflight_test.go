@@ -416,7 +416,7 @@ func TestRequired(t *testing.T) {
 		{"the garbage collector is asked for", []string{"--controllers=garbagecollector", "--leader-elect=false"}, map[string][][]string{
 			process: {common, garbage, watches("*.*")},
 		}},
-		{"the garbage collector only observes", []string{"--controllers=garbagecollector", "--garbage-collector-observe-only", "--leader-elect=false"}, map[string][][]string{
+		{"dry run of the garbage collector", []string{"--controllers=garbagecollector", "--garbage-collector-dry-run", "--leader-elect=false"}, map[string][][]string{
 			process: {common, {"get *.*", "list *.*"}, watches("*.*")},
 		}},
 		{"the garbage collector has an account of its own, and this process watches", []string{"--use-service-account-credentials", "--controllers=garbagecollector", "--leader-elect=false"}, map[string][][]string{

@@ -41,22 +41,19 @@ const (
 )
 
 // More outcomes, of writes that were not sent.
-const (
-	outdated requestResult = "outdated" // what it was decided on is too old by now
-	observed requestResult = "observed" // only told: see Config.ObserveOnly
-)
+const outdated requestResult = "outdated" // what it was decided on is too old by now
 
 // writer sends what was decided: one request at a time for each object, and so many for all.
 type writer struct {
 	client  metadata.Interface
 	clock   clock.WithTicker
 	slots   *writelimit.Slots
-	observe bool // nothing is sent
+	dryRun  bool
 	metrics *metrics
 }
 
-func newWriter(client metadata.Interface, clk clock.WithTicker, observe bool, m *metrics) *writer {
-	return &writer{client: client, clock: clk, slots: writelimit.New(clk, quickWrites, allWrites), observe: observe, metrics: m}
+func newWriter(client metadata.Interface, clk clock.WithTicker, dryRun bool, m *metrics) *writer {
+	return &writer{client: client, clock: clk, slots: writelimit.New(clk, quickWrites, allWrites), dryRun: dryRun, metrics: m}
 }
 
 // remove deletes an object. still is asked when the request can be sent at last: whether what was decided still holds.
@@ -76,8 +73,11 @@ func (w *writer) patch(ctx context.Context, at apiType, o object, account types.
 	})
 }
 
-// errRejected is what a write was answered that asking again soon will not help.
-var errRejected = errors.New("rejected")
+// errRejected is what a write was answered that asking again soon will not help. A write that a dry run does not send counts as rejected.
+var (
+	errRejected = errors.New("rejected")
+	errDryRun   = errors.New("dry run, not sent")
+)
 
 // send is the one place where requests that change something are sent from. The error says that ctx has ended, or why the write has failed, or was rejected.
 func (w *writer) send(ctx context.Context, at apiType, o object, account types.UID, what string, still func() bool, write func(context.Context) error, details ...any) (requestResult, error) {
@@ -93,10 +93,9 @@ func (w *writer) send(ctx context.Context, at apiType, o object, account types.U
 		return outdated, nil
 	}
 	logger := klog.FromContext(ctx).WithValues("resource", at.GroupResource(), "object", klog.KRef(o.namespace, o.name), "uid", o.uid)
-	if w.observe {
-		logger.V(2).Info("Would send a request, if this were not to observe only", append([]any{"request", what}, details...)...)
-		w.metrics.would.WithLabelValues(what).Inc()
-		return observed, nil
+	if w.dryRun {
+		w.metrics.dryRun.WithLabelValues(what).Inc()
+		return rejected, fmt.Errorf("%s %v %q: %w: %w", what, at.GroupResource(), named(o), errRejected, errDryRun)
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()

@@ -66,7 +66,10 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 		deps: deps, memories: newMemories(), metrics: newMetrics(deps.Metrics),
 	}
 	c.graph = newGraph(deps.Clock, c.wake)
-	c.writer = newWriter(deps.Metadata, deps.Clock, cfg.ObserveOnly, c.metrics)
+	c.writer = newWriter(deps.Metadata, deps.Clock, cfg.DryRun, c.metrics)
+	if cfg.DryRun {
+		c.deps.Recorder = &record.FakeRecorder{} // discards events
+	}
 	loop := controller.LoopConfig{Controller: Name, Queue: queueObjects, Workers: cfg.Workers, Drain: cfg.Drain, Clock: deps.Clock}
 	c.objectLoop = controller.NewLoop(loop, deps.Metrics, c.reconcileObject).GroupBy(c.graph.groupOf)
 	loop.Queue = queueOwners

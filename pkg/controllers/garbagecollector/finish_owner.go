@@ -35,8 +35,6 @@ func (c *Controller) reconcileOwner(ctx context.Context, key id) (controller.Res
 	case n.do == hold, n.do == collect:
 		c.collectAgain(key, n)
 		return c.wait(ctx, key, d.owner, n, hindrance{all: d.blocking, some: d.some}), nil
-	case c.writer.observe && m.counted(n.do):
-		return controller.Result{RequeueAfter: maxRecheck}, nil
 	}
 	at := c.types.state(d.owner.resource)
 	if !at.served() {
@@ -195,13 +193,6 @@ func holding(all []object, owner object) []object {
 	})
 }
 
-// noteCounted keeps, in observe-only mode, which step was counted for an owner.
-func (c *Controller) noteCounted(key id, s step) {
-	if c.writer.observe {
-		c.memories.note(key, func(m *ownerMemory) { m.would = s })
-	}
-}
-
 // unblock breaks a ring: those of its members that hold the victim no longer do.
 func (c *Controller) unblock(ctx context.Context, victim ending) error {
 	r, _ := c.graph.waitingBelow(victim.key).ringOf(victim.live.uid)
@@ -222,9 +213,6 @@ func (c *Controller) unblock(ctx context.Context, victim ending) error {
 			return p, true, err
 		})
 	})
-	if err == nil {
-		c.noteCounted(victim.key, unblock)
-	}
 	return err
 }
 
@@ -295,9 +283,6 @@ func (c *Controller) finalize(ctx context.Context, o ending, finalizer string) (
 			o.live = *now
 		case got == unfit:
 			return false, unpatchable(o.live)
-		case got == observed:
-			c.noteCounted(o.key, finalize)
-			return false, nil
 		default:
 			c.memories.forgetOwner(o.key)
 			return false, nil

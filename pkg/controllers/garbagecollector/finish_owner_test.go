@@ -13,7 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"minikcm/pkg/controller"
@@ -239,59 +238,6 @@ func TestAnOwnerIsHeldByOrphansThatCannotBePatched(t *testing.T) {
 	s.finish(t, key)
 	if got := s.asked("patch configmaps o"); len(got) != 1 {
 		t.Errorf("the finalizer was taken away %d times, want once", len(got))
-	}
-}
-
-// To observe only, an owner is counted once, whatever happens to its dependents, and nobody is told anything.
-func TestToObserveOnlyOwnersAreCountedOnceAndNobodyIsTold(t *testing.T) {
-	for _, tt := range []struct {
-		name     string
-		key      func(s *shell, t *testing.T) id
-		orphaned float64
-	}{
-		{"orphaning", func(s *shell, t *testing.T) id { return s.orphans(t) }, 2},
-		{"foreground", func(s *shell, t *testing.T) id { return s.owner(t, "foregroundDeletion") }, 0},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			s := newShell(t)
-			s.writer.observe = true
-			key := tt.key(s, t)
-			s.finish(t, key)
-			lists := len(s.asked("list"))
-			for range 5 {
-				s.clock.Step(noticeAgain)
-				s.finish(t, key)
-			}
-			if got := len(s.asked("list")); got != lists || len(s.asked("patch")) > 0 {
-				t.Errorf("%d lists at first, %d in the end; sent was %q", lists, got, s.asked("patch"))
-			}
-			if got := testutil.ToFloat64(s.metrics.would.WithLabelValues(requestOrphan)); got != tt.orphaned {
-				t.Errorf("counted are %v references, want %v", got, tt.orphaned)
-			}
-			if got := testutil.ToFloat64(s.metrics.would.WithLabelValues(requestFinalize)); got != 1 {
-				t.Errorf("counted are %v finalizers, want one", got)
-			}
-			if got := s.told(); len(got) > 0 {
-				t.Errorf("events are %q", got)
-			}
-		})
-	}
-}
-
-// Nor are users told of what holds an owner, or of references that cannot be meant, by who only observes.
-func TestToObserveOnlyNoEventsAreSent(t *testing.T) {
-	s := newShell(t)
-	s.writer.observe = true
-	check(t, s.feed.Add(newThing("b", "o", uid(1))))
-	s.look(t, s.dependent(t, ref("v1", "ConfigMap", "o", uid(1))))
-	key := s.owner(t, "foregroundDeletion")
-	check(t, s.feed.Add(newThing("a", "e", uid(3)).owned(blockingRef("v1", "ConfigMap", "o", uid(1))).finalizedBy("x/y").deleted()))
-	for range 5 {
-		s.finish(t, key)
-		s.clock.Step(noticeAgain)
-	}
-	if got := s.told(); len(got) > 0 {
-		t.Errorf("events are %q", got)
 	}
 }
 

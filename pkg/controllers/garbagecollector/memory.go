@@ -38,13 +38,6 @@ type ownerMemory struct {
 	listed   bool                          // orphaning: all types have been listed once, and something still held the owner
 	unlisted map[schema.GroupResource]bool // the types whose list failed the last time
 	late     int                           // orphaning: how often dependents came while the references of others were taken away
-	would    step                          // in observe-only mode, what was counted last
-}
-
-// counted reports whether, in observe-only mode, all that a step leads to has been counted: the owner stays as it is, and each event about a dependent
-// would count it anew.
-func (m ownerMemory) counted(s step) bool {
-	return m.would == finalize || m.would == orphan || m.would == s
 }
 
 // notice is the last event about what holds an owner.
@@ -75,11 +68,6 @@ type objectMemory struct {
 	times    int
 	again    time.Time
 	version  string // of the object that the rejected request was about
-
-	// In observe-only mode: what would have been done, since when, and whether it was told that the object still stands.
-	would      deed
-	wouldSince time.Time
-	wouldTold  bool
 }
 
 const (

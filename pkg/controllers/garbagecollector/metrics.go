@@ -11,7 +11,7 @@ type metrics struct {
 	latency    prometheus.Histogram
 	released   prometheus.Counter
 	requests   *prometheus.CounterVec
-	would      *prometheus.CounterVec
+	dryRun     *prometheus.CounterVec
 	lasting    prometheus.Counter
 }
 
@@ -35,25 +35,24 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "garbagecollector_requests_total", Help: "Writes, by what they were for and what came of them.",
 		}, []string{"request", "outcome"}),
-		would: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "garbagecollector_would_request_total", Help: "Writes that were not sent because of --garbage-collector-observe-only, by what they were for.",
+		dryRun: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "garbagecollector_dry_run_request_total", Help: "Writes that --garbage-collector-dry-run did not send, repetitions included, by purpose.",
 		}, []string{"request"}),
 		lasting: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "garbagecollector_would_remove_lasting_total",
-			Help: "Objects that would have been deleted, but for --garbage-collector-observe-only, and that still stand a minute later. " +
-				"Beside another collector that works each of them has to be explained.",
+			Name: "garbagecollector_dry_run_remove_lasting_total",
+			Help: "Objects that --garbage-collector-dry-run did not delete and that still exist a minute later. Another collector should have deleted each of these objects.",
 		}),
 	}
 	for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan} {
 		m.removed.WithLabelValues(string(policy))
 	}
 	for _, request := range []string{requestDelete, requestRelease, requestOrphan, requestUnblock, requestFinalize} {
-		m.would.WithLabelValues(request)
+		m.dryRun.WithLabelValues(request)
 		for _, o := range []requestResult{done, gone, conflict, unfit, rejected, failed} {
 			m.requests.WithLabelValues(request, string(o))
 		}
 	}
-	reg.MustRegister(m.syncErrors, m.removed, m.latency, m.released, m.requests, m.would, m.lasting)
+	reg.MustRegister(m.syncErrors, m.removed, m.latency, m.released, m.requests, m.dryRun, m.lasting)
 	return m
 }
 

@@ -34,7 +34,7 @@ func (c *Controller) finishOrphaning(ctx context.Context, o ending) (next, hindr
 		orphans = union(orphans, found)
 	}
 	late := len(union(orphans, c.graph.referring(o.key))) - len(orphans) // those would be deleted with the owner
-	if late > 0 && o.memory.late < lateRounds && !c.writer.observe {
+	if late > 0 && o.memory.late < lateRounds {
 		c.memories.note(o.key, func(m *ownerMemory) { m.late++ })
 		return next{do: hold, why: byRefs, after: ringPatience}, hindrance{all: late}, false, nil
 	}
@@ -73,7 +73,6 @@ func (c *Controller) makeOrphans(ctx context.Context, o ending, s ownerSight, p 
 		h.all = len(dependents)
 		return n, h, dependents, err
 	}
-	c.noteCounted(o.key, orphan)
 	s.refs = 0
 	return finish(s), h, dependents, nil
 }

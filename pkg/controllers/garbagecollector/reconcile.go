@@ -47,7 +47,7 @@ func (c *Controller) settle(ctx context.Context, o object, against []suspicion, 
 			}
 		}
 		a := decide(sight{object: o, owners: v.owners, owns: owns})
-		c.remember(ctx, o, a, v)
+		c.remember(o, a, v)
 		if a.do == let {
 			c.ownerLoop.Add(keyed(o))
 		}
@@ -92,8 +92,6 @@ type turn struct {
 func (c *Controller) act(ctx context.Context, try *attempt, o object, v view, a action) (turn, error) {
 	m := c.memories.object(keyed(o))
 	switch pause := m.pause(a.do, c.deps.Clock.Now()); {
-	case c.writer.observe && m.would == a.do: // counted already
-		return turn{over: true, after: c.lasting(ctx, o, a)}, nil
 	case pause > 0:
 		return turn{over: true, after: pause}, nil
 	case c.wantsLive(*try, o, v, a):
@@ -116,8 +114,6 @@ func (c *Controller) act(ctx context.Context, try *attempt, o object, v view, a 
 		return turn{over: true, after: c.refused(ctx, o, a, err)}, nil
 	case err != nil:
 		return turn{}, err
-	case got == observed:
-		return turn{over: true, after: c.lasting(ctx, o, a)}, nil
 	case got == unfit && as == types.MergePatchType:
 		return turn{}, unpatchable(o)
 	case got == unfit:

@@ -20,8 +20,7 @@ type Config struct {
 	Enabled bool `json:"EnableGarbageCollector"` // false: the controller does not run, whatever --controllers says
 	Workers int  `json:"ConcurrentGCSyncs"`      // objects worked on at once, and as many owners; at least 1
 
-	// ObserveOnly has everything decided and nothing sent.
-	ObserveOnly bool `json:"ObserveOnly"` // ours
+	DryRun bool `json:"DryRun"` // not in kube-controller-manager; sends no writes
 	// Ignored are types whose objects are neither deleted nor released, as resource.group. Events are ignored in any case.
 	Ignored []string `json:"IgnoredResources"` // ours; upstream has it without a flag
 
@@ -37,8 +36,8 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 		"Whether the garbage collector may run: false switches it off even if --controllers names it. The API server's flag of this name must be the same.")
 	fs.IntVar(&c.Workers, "concurrent-gc-syncs", c.Workers,
 		"Objects that the garbage collector works on at the same time, and as many owners that are being deleted. Those that wait for the API server for more than 1 s do not count.")
-	fs.BoolVar(&c.ObserveOnly, "garbage-collector-observe-only", c.ObserveOnly,
-		"The garbage collector decides as always, and logs and counts the requests that it would send, but sends none. For a trial beside another collector.")
+	fs.BoolVar(&c.DryRun, "garbage-collector-dry-run", c.DryRun,
+		"Log and count the writes of the garbage collector instead of sending them, for a trial beside another collector.")
 	fs.StringSliceVar(&c.Ignored, "garbage-collector-ignored-resources", c.Ignored,
 		"Types that the garbage collector leaves alone, as resource.group, besides events: their objects are neither deleted when their owners are, nor released. "+
 			"An object of such a type that is deleted in the foreground, or to orphan its dependents, stays until somebody else removes its finalizer. "+
@@ -76,7 +75,7 @@ func Registration(cfg *Config) controller.Registration {
 		DisabledByDefault: true, Disabled: func() bool { return !cfg.Enabled }, FollowsOwners: true,
 		Config: cfg, Section: "GarbageCollectorController",
 		WatchPermissions: []controller.Access{{Group: "*", Resource: "*"}},
-		ReadOnly:         func() bool { return cfg.ObserveOnly },
+		ReadOnly:         func() bool { return cfg.DryRun },
 		Permissions: []controller.Access{
 			{Group: "*", Resource: "*", Verbs: []string{"get", "list"}, Impact: "cannot tell whether owners exist"},
 			{Group: "*", Resource: "*", Verbs: []string{"patch"}, Impact: "cannot let owners go, or take references away"},

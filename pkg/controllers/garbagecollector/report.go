@@ -25,10 +25,8 @@ const (
 	eventOrphan           = "OrphanDeletionBlocked"
 )
 
-const (
-	// lastingAfter is how long an object may stand that would be deleted, in observe-only mode, before that is told: another collector needs its time.
-	lastingAfter = time.Minute
-)
+// lastingRejections is the number of rejected deletes of one object, 1 + 2 + ... + 32 s apart, after which a dry run counts the object as lasting.
+const lastingRejections = 7
 
 // hindrance is what is known of what holds an owner.
 type hindrance struct {
@@ -58,9 +56,6 @@ func (c *Controller) wait(ctx context.Context, key id, owner object, n next, h h
 		m = *known
 	})
 	waited := now.Sub(m.since)
-	if c.writer.observe { // events are writes
-		return controller.Result{RequeueAfter: n.after}
-	}
 	if waited < noticeAfter {
 		return controller.Result{RequeueAfter: min(n.after, noticeAfter-waited)}
 	}
@@ -130,7 +125,7 @@ func (c *Controller) tellBlindness(ctx context.Context, o ending, unseen []blind
 }
 
 // remember keeps why an object is not deleted although nobody knows of an owner that lives.
-func (c *Controller) remember(ctx context.Context, o object, a action, v view) {
+func (c *Controller) remember(o object, a action, v view) {
 	key := keyed(o)
 	m := c.memories.object(key)
 	switch a.do {
@@ -147,7 +142,7 @@ func (c *Controller) remember(ctx context.Context, o object, a action, v view) {
 		m.told = false
 	case !m.told:
 		m.told = true
-		c.tell(ctx, c.referenceTo(o), eventInvalidNamespace, invalidNamespace(o.refs[n], o.namespace))
+		c.deps.Recorder.Event(c.referenceTo(o), corev1.EventTypeWarning, eventInvalidNamespace, invalidNamespace(o.refs[n], o.namespace))
 	}
 	c.memories.setObject(key, m)
 }
@@ -180,6 +175,9 @@ func (c *Controller) refused(ctx context.Context, o object, a action, err error)
 	m := c.memories.object(key).reject(a.do, err.Error(), c.memories.rejections, now)
 	m.version = o.version
 	c.memories.setObject(key, m)
+	if a.do == remove && m.times == lastingRejections && errors.Is(err, errDryRun) {
+		c.metrics.lasting.Inc()
+	}
 	level := klog.Level(2)
 	if m.times == 1 {
 		level = 0
@@ -210,28 +208,6 @@ func (c *Controller) recordDone(o object, v view, a action, got requestResult) {
 	}
 }
 
-// lasting counts what would have been done, once for each object, and once more if it still stands after a while. It returns when to look again.
-func (c *Controller) lasting(ctx context.Context, o object, a action) time.Duration {
-	key := keyed(o)
-	m := c.memories.object(key)
-	now := c.deps.Clock.Now()
-	switch {
-	case m.would != a.do:
-		m.would, m.wouldSince, m.wouldTold = a.do, now, false
-	case a.do == release:
-		m.wouldTold = true
-	case !m.wouldTold && now.Sub(m.wouldSince) >= lastingAfter:
-		m.wouldTold = true
-		c.metrics.lasting.Inc()
-		klog.FromContext(ctx).Info("Would have deleted an object that still stands", "resource", o.resource, "object", klog.KRef(o.namespace, o.name), "uid", o.uid, "since", m.wouldSince)
-	}
-	c.memories.setObject(key, m)
-	if m.wouldTold {
-		return 0
-	}
-	return max(lastingAfter-now.Sub(m.wouldSince), minPause)
-}
-
 // event tells of an object. A namespace that is being deleted takes no events, so there they are told of the namespace itself.
 func (c *Controller) event(ctx context.Context, about object, reason, text string) {
 	to := c.referenceTo(about)
@@ -243,17 +219,7 @@ func (c *Controller) event(ctx context.Context, about object, reason, text strin
 			text = fmt.Sprintf("%s %q: %s", about.resource, about.name, text)
 		}
 	}
-	c.tell(ctx, to, reason, text)
-}
-
-// tell sends an event, which is a write: to observe only, it goes to the log.
-func (c *Controller) tell(ctx context.Context, about *corev1.ObjectReference, reason, text string) {
-	if c.writer.observe {
-		klog.FromContext(ctx).V(2).Info("Would tell of an object, if this were not to observe only",
-			"kind", about.Kind, "object", klog.KRef(about.Namespace, about.Name), "uid", about.UID, "event", reason, "text", text)
-		return
-	}
-	c.deps.Recorder.Event(about, corev1.EventTypeWarning, reason, text)
+	c.deps.Recorder.Event(to, corev1.EventTypeWarning, reason, text)
 }
 
 func (c *Controller) referenceTo(o object) *corev1.ObjectReference {

@@ -2,6 +2,7 @@ package garbagecollector
 
 import (
 	"errors"
+
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"minikcm/internal/fakeapi"

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -145,19 +146,6 @@ func TestObjectsOfASlowAPIAreDeleted(t *testing.T) {
 	}
 	if got := s.asked("delete"); len(got) == 0 {
 		t.Errorf("sent was %q, want a delete", s.asked(""))
-	}
-}
-
-// An object that would only be released is not looked at for ever.
-func TestToObserveOnlyAReleaseIsCountedOnce(t *testing.T) {
-	s := newShell(t)
-	s.writer.observe = true
-	check(t, s.feed.Add(newThing("a", "o", uid(1))))
-	key := s.dependent(t, ref("v1", "ConfigMap", "o", uid(1)), ref("v1", "ConfigMap", "x", uid(9)))
-	after := s.look(t, key).RequeueAfter
-	s.clock.Step(after)
-	if got := s.look(t, key); after != lastingAfter || got.RequeueAfter != 0 {
-		t.Errorf("it is looked at after %v, and then again after %v, want no third look", after, got.RequeueAfter)
 	}
 }
 
@@ -351,5 +339,30 @@ func TestAnOwnerIsAskedForWhenTheFeedOfAnotherServerTellsOfItsDeletion(t *testin
 	}
 	if took := s.clock.Since(begun); took > 2*settled {
 		t.Errorf("it was deleted after %v", took)
+	}
+}
+
+// A dry run sends no write, counts every attempt, and backs off as after a rejection.
+func TestDryRunSendsNothingAndBacksOff(t *testing.T) {
+	s := newShell(t)
+	s.writer.dryRun = true
+	key := s.dependent(t, ref("v1", "ConfigMap", "o", uid(1)))
+	for n := range lastingRejections {
+		if got := testutil.ToFloat64(s.metrics.lasting); got != 0 {
+			t.Fatalf("after %d attempts %v objects are lasting", n, got)
+		}
+		s.clock.Step(s.look(t, key).RequeueAfter)
+	}
+	if now := s.clock.Now().Sub(began); now < time.Minute || now > 4*time.Minute {
+		t.Errorf("%d attempts took %v", lastingRejections, now)
+	}
+	if got := testutil.ToFloat64(s.metrics.lasting); got != 1 {
+		t.Errorf("%v objects are lasting, want 1", got)
+	}
+	if got := testutil.ToFloat64(s.metrics.dryRun.WithLabelValues(requestDelete)); got != lastingRejections {
+		t.Errorf("%v deletes were counted, want %d", got, lastingRejections)
+	}
+	if got := append(s.asked("delete"), s.asked("patch")...); len(got) > 0 {
+		t.Errorf("sent %q", got)
 	}
 }

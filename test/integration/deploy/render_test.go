@@ -17,7 +17,7 @@ import (
 // combined are folders that use what is a component in deploy/.
 var combined = []string{
 	everythingsRights, "testdata/deployments-deployment", everythingsHalves,
-	"testdata/garbage-collector", "testdata/garbage-collector-observe-only",
+	"testdata/garbage-collector", "testdata/garbage-collector-dry-run",
 	"testdata/service-accounts", "testdata/service-accounts-deployment", "testdata/service-accounts-two-leases", "testdata/service-accounts-deployments", everythingsAccounts,
 }
 

@@ -106,7 +106,7 @@ func TestTheGarbageCollectorIsNamedOnce(t *testing.T) {
 	for dir, may := range map[string][]string{
 		"deployment": nil, "two-leases": nil,
 		"garbage-collector": {"get", "list", "watch", "patch", "delete"}, "everything-two-leases": {"get", "list", "watch", "patch", "delete"},
-		"garbage-collector-observe-only": {"get", "list", "watch"},
+		"garbage-collector-dry-run": {"get", "list", "watch"},
 	} {
 		t.Run(dir, func(t *testing.T) {
 			from := filepath.Join("testdata", dir)
@@ -131,7 +131,7 @@ func TestTheGarbageCollectorIsNamedOnce(t *testing.T) {
 				if slices.Contains(list, "garbage-collector-controller") {
 					names = append(names, name)
 				}
-				if observes := given["garbage-collector-observe-only"] == "true"; observes != (len(may) == 3) {
+				if observes := given["garbage-collector-dry-run"] == "true"; observes != (len(may) == 3) {
 					t.Errorf("%s only observes: %v", name, observes)
 				}
 			}

