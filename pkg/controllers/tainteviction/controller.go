@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -51,8 +52,8 @@ type Controller struct {
 
 // term is the knowledge that ends with a term.
 type term struct {
-	trust *trust
-	live  *live.Reads[nodeState]
+	trusted time.Time // from this time on, taints of node health evict pods
+	live    *live.Reads[nodeState]
 }
 
 // New registers the controller's handlers with the caches, which must not have been started.
@@ -134,8 +135,8 @@ func concernsUs(old, pod *caches.Pod) bool {
 // Run works for one term and returns nil when ctx has ended and everything it started has.
 func (c *Controller) Run(ctx context.Context) error {
 	c.term = &term{
-		trust: newTrust(c.clock.Now(), c.cfg.TrustWindow),
-		live:  live.NewReads(c.clock, c.readNode),
+		trusted: c.clock.Now().Add(c.cfg.TrustWindow),
+		live:    live.NewReads(c.clock, c.readNode),
 	}
 	defer c.ledger.clear()
 	var loops sync.WaitGroup

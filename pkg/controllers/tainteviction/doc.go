@@ -14,10 +14,8 @@
 // # Trust in the health taints
 //
 // The two taints that the node-lifecycle-controller derives from the Ready condition, not-ready and unreachable, may be hours old when
-// a manager comes back, and their nodes may be well. So they count only while the node is not Ready; they evict nobody
-// before a term is one Config.TrustWindow old; and a node that was unreachable before the term is watched over that window: if its
-// Lease is renewed, somebody is alive there and gets another window to say so, at most until the term is three windows old.
-// All other taints count at once.
+// a manager comes back, and their nodes may be well. So they count only while the node is not Ready; they evict
+// no pod before a term is one Config.TrustWindow old. All other taints count at once.
 //
 // # What it writes
 //
@@ -27,7 +25,7 @@
 // longer due. If an eviction is called off after the condition was set, the condition is set to False.
 // An event tells when an eviction begins, and when one that was pending is cancelled.
 //
-// Rights needed: nodes and pods get, list, watch; leases in kube-node-lease get; pods delete; pods/status patch; events create, patch.
+// Rights needed: nodes and pods get, list, watch; pods delete; pods/status patch; events create, patch.
 //
 // # Differences from upstream (kube-controller-manager v1.37)
 //

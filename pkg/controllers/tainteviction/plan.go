@@ -2,7 +2,6 @@ package tainteviction
 
 import (
 	"math"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,15 +21,15 @@ type taint struct {
 
 // nodeState is what the pods' stay on a node depends on. The zero state, of a node that does not exist, evicts nobody.
 type nodeState struct {
-	taints []taint                // NoExecute only, and only those that count
-	ready  corev1.ConditionStatus // empty: no such condition
+	taints []taint // NoExecute only, and only those that count
 }
 
 // stateOf reads a node's state. seen tells when this process first saw a taint.
 func stateOf(node *corev1.Node, seen func(corev1.Taint) time.Time) nodeState {
-	s := nodeState{ready: nodestatus.Ready(node)}
+	var s nodeState
+	isReady := nodestatus.Ready(node) == corev1.ConditionTrue
 	for _, t := range noExecute(node.Spec.Taints) {
-		if ofHealth(t) && s.ready == corev1.ConditionTrue {
+		if ofHealth(t) && isReady {
 			continue // the node has recovered and the taint is about to go
 		}
 		var added metav1.Time
@@ -55,12 +54,6 @@ func noExecute(taints []corev1.Taint) []corev1.Taint {
 // ofHealth reports whether a NoExecute taint is one that the node's health puts there and takes away.
 func ofHealth(t corev1.Taint) bool {
 	return t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable
-}
-
-// unreachableBefore reports whether the node's health is unknown and began to be so before a time.
-func (s nodeState) unreachableBefore(before time.Time) bool {
-	return s.ready != corev1.ConditionFalse &&
-		slices.ContainsFunc(s.taints, func(t taint) bool { return ofHealth(t.Taint) && t.since.Before(before) })
 }
 
 // since returns the end of the second that the API server stored, or seen if that is earlier or nothing was stored. So a taint or a

@@ -222,66 +222,6 @@ func TestBoundAt(t *testing.T) {
 	}
 }
 
-func TestTrust(t *testing.T) {
-	type look struct{ now, renewed float64 }
-	for _, tt := range []struct {
-		name  string
-		looks []look // in order
-		want  float64
-	}{
-		{"never looked at", nil, 50},
-		{"a Lease that stands still", []look{{0, -600}, {50, -600}}, 50},
-		{"a Lease that was renewed once since the term began", []look{{0, -600}, {50, 45}}, 100},
-		{"and stood still from then on", []look{{0, -600}, {50, 45}, {100, 45}}, 100},
-		{"a Lease that is being renewed, at most three windows", []look{{0, -600}, {50, 45}, {100, 95}, {149, 145}}, 150},
-		{"first looked at when the window had passed", []look{{70, -600}}, 120},
-		{"no Lease at all", []look{{0, math.Inf(-1)}, {50, math.Inf(-1)}}, 50},
-		{"no Lease at first", []look{{0, math.Inf(-1)}, {50, 45}}, 100},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			s := newTrust(at(0), 50*time.Second)
-			for _, l := range tt.looks {
-				var renewed time.Time
-				if !math.IsInf(l.renewed, -1) {
-					renewed = at(l.renewed)
-				}
-				s.note("n", renewed, at(l.now))
-			}
-			if got := s.trusted("n"); !got.Equal(at(tt.want)) {
-				t.Errorf("trusted from %v on, want %vs", got.Sub(begin), tt.want)
-			}
-		})
-	}
-}
-
-func TestTrustAsks(t *testing.T) {
-	state := func(ready corev1.ConditionStatus, key string, since float64) nodeState {
-		return nodeState{ready: ready, taints: []taint{{noExecuteTaint(key), at(since)}}}
-	}
-	unreachable := corev1.TaintNodeUnreachable
-	for _, tt := range []struct {
-		name string
-		node nodeState
-		now  float64
-		want bool
-	}{
-		{"unreachable from before the term", state(corev1.ConditionUnknown, unreachable, -1), 0, true},
-		{"until the third window ends", state(corev1.ConditionUnknown, unreachable, -1), 150, false},
-		{"unreachable since the term began", state(corev1.ConditionUnknown, unreachable, 0), 10, false},
-		{"a kubelet that says not ready is alive", state(corev1.ConditionFalse, corev1.TaintNodeNotReady, -1), 10, false},
-		{"a user's taint", state(corev1.ConditionUnknown, "user", -1), 10, false},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := newTrust(at(0), 50*time.Second).needsLease(tt.node, at(tt.now)); got != tt.want {
-				t.Errorf("asks = %v, want %v", got, tt.want)
-			}
-		})
-	}
-	if newTrust(at(0), 0).needsLease(state(corev1.ConditionUnknown, unreachable, -1), at(0)) {
-		t.Error("a window of zero asks for Leases")
-	}
-}
-
 func TestSightings(t *testing.T) {
 	s := newFirstSeen()
 	node := func(taints ...corev1.Taint) *corev1.Node {

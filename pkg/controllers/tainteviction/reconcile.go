@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
 
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
@@ -24,9 +23,8 @@ const liveRecheck = 30 * time.Second
 // goneRecheck is when to look again at a pod that went while we wrote it.
 const goneRecheck = 100 * time.Millisecond
 
-// reconcileNode has the pods of a node decided anew, and looks at the Lease of a node that was unreachable before the term, so that a
-// later look can tell whether it has been renewed.
-func (c *Controller) reconcileNode(ctx context.Context, name string) (controller.Result, error) {
+// reconcileNode queues the pods of a node.
+func (c *Controller) reconcileNode(_ context.Context, name string) (controller.Result, error) {
 	now := c.clock.Now()
 	c.term.live.Forget(name) // an answer from before this change must not be used
 	state := c.cachedNode(name, now)
@@ -35,11 +33,6 @@ func (c *Controller) reconcileNode(ctx context.Context, name string) (controller
 			c.ledger.see(pod.UID, now)
 		}
 		c.podLoop.Add(podkey.Of(pod))
-	}
-	if c.term.trust.needsLease(state, now) && !c.term.trust.known(name) {
-		if err := c.readLease(ctx, name, now); err != nil {
-			return controller.Result{}, err
-		}
 	}
 	return controller.Result{}, nil
 }
@@ -75,7 +68,7 @@ func (c *Controller) decidePod(ctx context.Context, key podkey.Key) (controller.
 // judge decides about a pod by one view of its node.
 func (c *Controller) judge(node nodeState, pod *caches.Pod, seen, now time.Time) decision {
 	l := limitsOf(node.taints, pod.Tolerations, since(boundAt(pod), seen))
-	return decide(l, c.term.trust.trusted(pod.NodeName), now)
+	return decide(l, c.term.trusted, now)
 }
 
 // keep does what is due for a pod that does not leave now.
@@ -123,7 +116,7 @@ func (c *Controller) state(node *corev1.Node, now time.Time) nodeState {
 	return stateOf(node, func(t corev1.Taint) time.Time { return c.taints.of(node.Name, t, now) })
 }
 
-// readNode reads a node's state from the API server, and the node's Lease if its taints need that to be trusted.
+// readNode reads a node's state from the API server.
 func (c *Controller) readNode(ctx context.Context, name string) (nodeState, error) {
 	node, err := c.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -132,26 +125,5 @@ func (c *Controller) readNode(ctx context.Context, name string) (nodeState, erro
 	if err != nil {
 		return nodeState{}, fmt.Errorf("get node %s: %w", name, err)
 	}
-	now := c.clock.Now()
-	state := c.state(node, now)
-	if c.term.trust.needsLease(state, now) {
-		err = c.readLease(ctx, name, now)
-	}
-	return state, err
-}
-
-// readLease notes how far the Lease of a node has been renewed.
-func (c *Controller) readLease(ctx context.Context, node string, now time.Time) error {
-	lease, err := c.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, node, metav1.GetOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("get lease of node %s: %w", node, err)
-	}
-	var renewed time.Time
-	if err == nil && lease.Spec.RenewTime != nil {
-		renewed = lease.Spec.RenewTime.Time
-	}
-	c.term.trust.note(node, renewed, now)
-	klog.FromContext(ctx).V(4).Info("Looked at the Lease of an unreachable node", "node", klog.KRef("", node),
-		"renewTime", renewed, "trustedFrom", c.term.trust.trusted(node))
-	return nil
+	return c.state(node, c.clock.Now()), nil
 }

@@ -3,8 +3,6 @@ package tainteviction
 import (
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"minikcm/pkg/controller"
 )
 
@@ -30,7 +28,6 @@ func Registration(grace *time.Duration) controller.Registration {
 			{Resource: "nodes", Verbs: []string{"get"}, Impact: "cannot evict pods"},
 			{Resource: "pods", Verbs: []string{"get", "delete"}, Impact: "cannot evict pods"},
 			{Resource: "pods/status", Verbs: []string{"patch"}, Impact: "cannot evict pods"},
-			{Group: "coordination.k8s.io", Resource: "leases", Namespace: corev1.NamespaceNodeLease, Verbs: []string{"get"}, Impact: "cannot evict pods from unreachable nodes"},
 		},
 		New: func(b controller.Base) (controller.Controller, error) {
 			deps := Deps{Client: b.Client, Recorder: b.Recorder(Name), Clock: b.Clock, Metrics: b.Metrics}

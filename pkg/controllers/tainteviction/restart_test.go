@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -100,15 +99,8 @@ func TestRestart(t *testing.T) {
 // Taints of node health are not trusted before a term has looked around.
 func TestTrustWindow(t *testing.T) {
 	const window = 50 * time.Second
-	unreachable, notReady := corev1.TaintNodeUnreachable, corev1.TaintNodeNotReady
-	lease := func(ago time.Duration) *coordinationv1.Lease {
-		renewed := metav1.NewMicroTime(time.Now().Add(-ago))
-		return &coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: "node1"}, Spec: coordinationv1.LeaseSpec{RenewTime: &renewed},
-		}
-	}
-	renew := func(w *world) { w.Put(lease(0)) }
-	pod := func() *corev1.Pod { return aPod("p", tolerates(unreachable, 300), tolerates(notReady, 300)) }
+	unreachable := corev1.TaintNodeUnreachable
+	pod := func() *corev1.Pod { return aPod("p", tolerates(unreachable, 300)) }
 	for _, tt := range []struct {
 		name    string
 		objects func() []runtime.Object
@@ -116,42 +108,30 @@ func TestTrustWindow(t *testing.T) {
 		want    time.Duration // -1: never
 	}{
 		{"a dead node's pods leave when the window is over", func() []runtime.Object {
-			return []runtime.Object{node1(corev1.ConditionUnknown, agoTaint(unreachable, time.Hour)), pod(), lease(time.Hour)}
-		}, nil, window},
-		{"also without a Lease", func() []runtime.Object {
 			return []runtime.Object{node1(corev1.ConditionUnknown, agoTaint(unreachable, time.Hour)), pod()}
 		}, nil, window},
 		{"their later deadline is not moved", func() []runtime.Object {
-			return []runtime.Object{node1(corev1.ConditionUnknown, agoTaint(unreachable, time.Second)), pod(), lease(time.Minute)}
+			return []runtime.Object{node1(corev1.ConditionUnknown, agoTaint(unreachable, time.Second)), pod()}
 		}, nil, 300 * time.Second},
 		{"nobody leaves a node that has become Ready meanwhile", func() []runtime.Object {
-			return []runtime.Object{node1(corev1.ConditionTrue, agoTaint(unreachable, time.Hour)), pod(), lease(0)}
+			return []runtime.Object{node1(corev1.ConditionTrue, agoTaint(unreachable, time.Hour)), pod()}
 		}, nil, -1},
 		{"or does so within the window", func() []runtime.Object {
-			return []runtime.Object{node1(corev1.ConditionUnknown, agoTaint(unreachable, time.Hour)), pod(), lease(time.Hour)}
+			return []runtime.Object{node1(corev1.ConditionUnknown, agoTaint(unreachable, time.Hour)), pod()}
 		}, map[time.Duration]func(*world){49 * time.Second: func(w *world) {
 			w.node(func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionTrue })
 		}}, -1},
-		{"a renewed Lease gives the node another window", func() []runtime.Object {
-			return []runtime.Object{node1(corev1.ConditionUnknown, agoTaint(unreachable, time.Hour)), pod(), lease(time.Hour)}
-		}, map[time.Duration]func(*world){20 * time.Second: renew}, 2 * window},
-		{"a node that only ever renews its Lease has three", func() []runtime.Object {
-			return []runtime.Object{node1(corev1.ConditionUnknown, agoTaint(unreachable, time.Hour)), pod(), lease(time.Hour)}
-		}, map[time.Duration]func(*world){20 * time.Second: renew, 60 * time.Second: renew, 120 * time.Second: renew}, 3 * window},
-		{"a kubelet that says not ready is alive and needs no Lease", func() []runtime.Object {
-			return []runtime.Object{node1(corev1.ConditionFalse, agoTaint(notReady, time.Hour)), pod(), lease(time.Hour)}
-		}, map[time.Duration]func(*world){20 * time.Second: renew}, window},
 		{"a taint that comes later is held no longer than the first window", func() []runtime.Object {
-			return []runtime.Object{node1(corev1.ConditionUnknown), aPod("p"), lease(time.Hour)}
+			return []runtime.Object{node1(corev1.ConditionUnknown), aPod("p")}
 		}, map[time.Duration]func(*world){20 * time.Second: func(w *world) { w.taint(nowTaint(unreachable)) }}, window},
 		{"and not at all after it", func() []runtime.Object {
-			return []runtime.Object{node1(corev1.ConditionUnknown), aPod("p"), lease(time.Hour)}
+			return []runtime.Object{node1(corev1.ConditionUnknown), aPod("p")}
 		}, map[time.Duration]func(*world){70 * time.Second: func(w *world) { w.taint(nowTaint(unreachable)) }}, 70 * time.Second},
-		{"a node that falls silent again while it still has its old taint gets one window", func() []runtime.Object {
-			return []runtime.Object{node1(corev1.ConditionTrue, agoTaint(unreachable, time.Hour)), pod(), lease(time.Hour)}
+		{"a node that falls silent again after the window, with its old taint", func() []runtime.Object {
+			return []runtime.Object{node1(corev1.ConditionTrue, agoTaint(unreachable, time.Hour)), pod()}
 		}, map[time.Duration]func(*world){60 * time.Second: func(w *world) {
 			w.node(func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown })
-		}}, 60*time.Second + window},
+		}}, 60 * time.Second},
 		{"a user's taint does not wait for those of health", func() []runtime.Object {
 			return []runtime.Object{node1(corev1.ConditionUnknown, agoTaint(unreachable, time.Hour), agoTaint("user", time.Hour)), pod()}
 		}, nil, 0},
