@@ -23,7 +23,7 @@ import (
 // Name is the controller's canonical name and the component of its events.
 const Name = "taint-eviction-controller"
 
-// Deps are what the controller works with.
+// Deps are the dependencies of the controller.
 type Deps struct {
 	Client   kubernetes.Interface // fenced
 	Pods     *caches.Pods
@@ -50,13 +50,13 @@ type Controller struct {
 	term     *term // replaced between terms, when no worker runs
 }
 
-// term is the knowledge that ends with a term.
+// term is the state of one term of leadership.
 type term struct {
 	trusted time.Time // from this time on, taints of node health evict pods
 	live    *live.Reads[nodeState]
 }
 
-// New registers the controller's handlers with the caches, which must not have been started.
+// New returns a controller and registers its handlers. The caches must not have been started.
 func New(cfg Config, deps Deps) (*Controller, error) {
 	if cfg.Workers < 1 || cfg.TrustWindow < 0 || cfg.Drain < 0 {
 		return nil, fmt.Errorf("%s: invalid configuration %+v", Name, cfg)
@@ -66,10 +66,9 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 		metrics: newMetrics(deps.Metrics), taints: newFirstSeen(),
 	}
 	c.ledger = newLedger(c.metrics.pending)
-	// The queues' names are those of upstream's queues.
 	loop := controller.LoopConfig{Controller: Name, Queue: "noexec_taint_node", Workers: cfg.Workers, Drain: cfg.Drain, Clock: deps.Clock}
 	c.nodeLoop = controller.NewLoop(loop, deps.Metrics, c.reconcileNode)
-	loop.Queue = "noexec_taint_pod"
+	loop.Queue = "noexec_taint_pod" // both as in kube-controller-manager
 	c.podLoop = controller.NewLoop(loop, deps.Metrics, c.reconcilePod).GroupBy(podkey.Key.Namespace)
 	if err := errors.Join(c.handleNodes(), c.handlePods()); err != nil {
 		return nil, fmt.Errorf("%s: %w", Name, err)
@@ -109,9 +108,9 @@ func (c *Controller) handlePods() error {
 		Add: changed,
 		Update: func(old, pod *caches.Pod) {
 			if old.UID != pod.UID {
-				changed(old) // replaced by another of its name while the watch was away
+				changed(old) // replaced by a pod of the same name while the watch was interrupted
 			}
-			if concernsUs(old, pod) {
+			if changesDeadline(old, pod) {
 				changed(pod)
 			}
 		},
@@ -119,20 +118,20 @@ func (c *Controller) handlePods() error {
 	})
 }
 
-// mayConcern reports whether an eviction of a pod may be due, pending or to be undone. A change of a node queues the node's pods.
+// mayConcern reports whether an eviction of a pod may be due or pending. A change of a node queues the pods of the node.
 func (c *Controller) mayConcern(pod *caches.Pod) bool {
 	node, ok := c.nodes.Get(cache.ObjectName{Name: pod.NodeName})
-	return ok && len(noExecute(node.Spec.Taints)) > 0 || marked(pod) || c.ledger.knows(pod.UID)
+	return ok && len(noExecuteTaints(node.Spec.Taints)) > 0 || c.ledger.contains(pod.UID)
 }
 
-// concernsUs reports whether a pod changed in a way that moves its deadline, ends it or needs to be undone.
-func concernsUs(old, pod *caches.Pod) bool {
+// changesDeadline reports whether an update moves or ends the deadline of a pod.
+func changesDeadline(old, pod *caches.Pod) bool {
 	return old.UID != pod.UID || old.NodeName != pod.NodeName ||
-		(old.DeletionTimestamp == nil) != (pod.DeletionTimestamp == nil) || marked(old) != marked(pod) ||
+		(old.DeletionTimestamp == nil) != (pod.DeletionTimestamp == nil) ||
 		!caches.SameTolerations(old.Tolerations, pod.Tolerations)
 }
 
-// Run works for one term and returns nil when ctx has ended and everything it started has.
+// Run evicts pods until ctx ends and all workers have returned. It returns nil.
 func (c *Controller) Run(ctx context.Context) error {
 	c.term = &term{
 		trusted: c.clock.Now().Add(c.cfg.TrustWindow),
@@ -140,35 +139,24 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 	defer c.ledger.clear()
 	var loops sync.WaitGroup
-	c.podLoop.Start(ctx, &loops, c.leftMarked) // first: the nodes' loop fills its queue
-	c.nodeLoop.Run(ctx, c.tainted)
+	c.podLoop.Start(ctx, &loops, nil) // first, because the loop of nodes fills its queue
+	c.nodeLoop.Run(ctx, c.taintedNodes)
 	loops.Wait()
 	return nil
 }
 
-// tainted names the nodes that may have pods to evict.
-func (c *Controller) tainted() []string {
+// taintedNodes returns the nodes that may have pods to evict.
+func (c *Controller) taintedNodes() []string {
 	var names []string
 	for _, node := range c.nodes.List() {
-		if len(noExecute(node.Spec.Taints)) > 0 {
+		if len(noExecuteTaints(node.Spec.Taints)) > 0 {
 			names = append(names, node.Name)
 		}
 	}
 	return names
 }
 
-// leftMarked are the pods for which an eviction was begun, maybe by a manager that has since died, and may have been called off.
-func (c *Controller) leftMarked() []podkey.Key {
-	var keys []podkey.Key
-	for _, pod := range c.pods.List() {
-		if marked(pod) {
-			keys = append(keys, podkey.Of(pod))
-		}
-	}
-	return keys
-}
-
-// Healthy fails when a sync has been running for too long.
+// Healthy returns an error if a sync makes no progress.
 func (c *Controller) Healthy() error {
 	return errors.Join(c.nodeLoop.Healthy(), c.podLoop.Healthy())
 }

@@ -2,7 +2,6 @@ package tainteviction
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -56,86 +55,6 @@ func TestRetry(t *testing.T) {
 			t.Errorf("events (-want +got):\n%s", diff)
 		}
 	})
-}
-
-// An eviction that is called off after the mark was set takes the mark back, whoever set it.
-func TestCalledOffAfterTheMark(t *testing.T) {
-	for _, tt := range []struct {
-		name string
-		call func(*world)
-	}{
-		{"taint removed", func(w *world) { w.taint() }},
-		{"toleration added", func(w *world) {
-			w.update("p", func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{tolerates("t1")} })
-		}},
-		{"limited toleration added", func(w *world) {
-			w.update("p", func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{tolerates("t1", 9000)} })
-		}},
-		{"node deleted", (*world).deleteNode},
-	} {
-		for _, restarted := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, restarted %v", tt.name, restarted), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					w := newWorld(t, aNode("t1")(), aPod("p"))
-					w.Break(errors.New("a webhook says no"), "delete pods")
-					stop := w.manager(0)
-					w.until(time.Second)
-					if restarted {
-						stop()
-					}
-					tt.call(w)
-					if restarted {
-						stop = w.manager(0)
-					}
-					w.until(10 * time.Minute)
-					stop()
-					conditions := w.Pod("p").Status.Conditions
-					if len(conditions) != 1 || conditions[0].Status != corev1.ConditionFalse {
-						t.Errorf("conditions %+v, want one that is False", conditions)
-					}
-				})
-			})
-		}
-	}
-}
-
-// The new leader's cache may show the old one's last mark only when the term has begun.
-func TestMarkSeenLate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, aNode()(), aPod("p"))
-		defer w.manager(0)()
-		w.update("p", func(p *corev1.Pod) {
-			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: markReason}}
-		})
-		w.until(time.Minute)
-		if c := w.Pod("p").Status.Conditions[0]; c.Status != corev1.ConditionFalse {
-			t.Errorf("condition %+v, want it False", c)
-		}
-	})
-}
-
-// A mark that is another's, or has become another's since the cache was filled, is not taken back.
-func TestMarkOfAnother(t *testing.T) {
-	pod := func(reason string) *corev1.Pod {
-		p := aPod("p")
-		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: reason}}
-		return p
-	}
-	for _, cached := range []string{"EvictionByEvictionAPI", markReason} {
-		t.Run(cached+" in the cache", func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, aNode()(), pod(cached))
-				w.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-					return true, pod("EvictionByEvictionAPI"), nil
-				})
-				defer w.manager(0)()
-				w.until(time.Minute)
-				if n := w.Count("patch pods"); n != 0 {
-					t.Errorf("%d patches, want none", n)
-				}
-			})
-		})
-	}
 }
 
 // A delete whose answer was lost is not taken for one that was called off.

@@ -56,21 +56,6 @@ func TestRefusalsOfAllKinds(t *testing.T) {
 	}
 }
 
-func TestUnmarkRefusedAsAConflict(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		pod := aPod("p")
-		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: markReason}}
-		w := newWorld(t, aNode()(), pod)
-		w.Break(apierrors.NewConflict(corev1.Resource("pods"), "p", errors.New("not now")), "patch pods/status")
-		defer w.manager(0)()
-		w.until(10 * time.Minute)
-		if n := w.Count("patch pods/status"); n < 5 || n > 40 {
-			t.Errorf("%d tries in ten minutes, want a few", n)
-		}
-		w.mustLive("p")
-	})
-}
-
 func TestOddTolerations(t *testing.T) {
 	many := func(seconds int64) []corev1.Toleration {
 		var all []corev1.Toleration
@@ -88,7 +73,7 @@ func TestOddTolerations(t *testing.T) {
 		{"negative seconds", aPod("p", tolerates("t1", -1)), 0},
 		{"the least there is", aPod("p", tolerates("t1", math.MinInt64)), 0},
 		{"more than a duration holds", aPod("p", tolerates("t1", math.MaxInt64)), -1},
-		{"almost as much as it holds", aPod("p", tolerates("t1", longestPatience)), -1},
+		{"almost as much as it holds", aPod("p", tolerates("t1", longestToleration)), -1},
 		{"the last of many", aPod("p", many(7)...), 7 * time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

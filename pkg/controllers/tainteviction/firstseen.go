@@ -7,17 +7,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// firstSeen remembers when this process first saw each NoExecute taint of each node. It outlives terms: a standby watches too, so that
-// it need not start anew with taints that carry no time.
+// firstSeen records the time at which this process first observed each NoExecute taint of each node. A standby records as well, so a
+// new leader has the times of taints without timeAdded.
 type firstSeen struct {
 	lock  sync.Mutex
 	nodes map[string]map[taintID]time.Time
 }
 
-// taintID tells a taint from others and from itself put there another time.
+// taintID identifies a taint. The same taint with another timeAdded is a different taint.
 type taintID struct {
 	key, value string
-	added      int64 // Unix time in seconds; zero if the taint carries none
+	added      int64 // Unix time in seconds; zero without timeAdded
 }
 
 func idOf(t corev1.Taint) taintID {
@@ -30,9 +30,9 @@ func idOf(t corev1.Taint) taintID {
 
 func newFirstSeen() *firstSeen { return &firstSeen{nodes: map[string]map[taintID]time.Time{}} }
 
-// observe notes the taints that a node has at now and forgets those that are gone.
+// observe records the taints that a node has at now and drops removed taints.
 func (s *firstSeen) observe(node *corev1.Node, now time.Time) {
-	taints := noExecute(node.Spec.Taints)
+	taints := noExecuteTaints(node.Spec.Taints)
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	if len(taints) == 0 {
@@ -51,15 +51,14 @@ func (s *firstSeen) observe(node *corev1.Node, now time.Time) {
 	s.nodes[node.Name] = seen
 }
 
-// forget drops a node that was deleted.
 func (s *firstSeen) forget(node string) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	delete(s.nodes, node)
 }
 
-// of returns when a taint was first seen on a node; at now if it was not.
-func (s *firstSeen) of(node string, t corev1.Taint, now time.Time) time.Time {
+// timeOf returns the time of the first observation of a taint, now if there is none.
+func (s *firstSeen) timeOf(node string, t corev1.Taint, now time.Time) time.Time {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	if first, ok := s.nodes[node][idOf(t)]; ok {

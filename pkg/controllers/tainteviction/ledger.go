@@ -19,12 +19,11 @@ type ledger struct {
 type entry struct {
 	seen    time.Time // when the pod was first seen on a tainted node
 	due     time.Time // its deadline; zero if it has none
-	started bool      // the eviction was begun, and its event sent
+	started bool      // the event was sent
 	deleted bool      // the API server accepted the delete
 }
 
-// awaited reports whether the pod's eviction is still to come.
-func (e entry) awaited() bool { return !e.due.IsZero() && !e.deleted }
+func (e entry) isPending() bool { return !e.due.IsZero() && !e.deleted }
 
 func newLedger(pending prometheus.Gauge) *ledger {
 	return &ledger{pending: pending, pods: map[types.UID]entry{}}
@@ -37,15 +36,15 @@ func (l *ledger) clear() {
 	l.pending.Set(0)
 }
 
-func (l *ledger) knows(pod types.UID) bool {
+func (l *ledger) contains(pod types.UID) bool {
 	l.lock.Lock()
 	defer l.lock.Unlock()
 	_, ok := l.pods[pod]
 	return ok
 }
 
-// see returns what is known of a pod, noting that it was seen at now if nothing is.
-func (l *ledger) see(pod types.UID, now time.Time) entry {
+// observe returns the entry of a pod, and creates the entry at first sight.
+func (l *ledger) observe(pod types.UID, now time.Time) entry {
 	return l.change(pod, func(e entry) entry {
 		if e.seen.IsZero() {
 			e.seen = now
@@ -54,29 +53,28 @@ func (l *ledger) see(pod types.UID, now time.Time) entry {
 	})
 }
 
-// expect notes the pod's deadline.
-func (l *ledger) expect(pod types.UID, due time.Time) {
+// setDue records the deadline of a pod.
+func (l *ledger) setDue(pod types.UID, due time.Time) {
 	l.change(pod, func(e entry) entry { e.due = due; return e })
 }
 
-// start notes that the eviction was begun. It reports whether that is new.
-func (l *ledger) start(pod types.UID) (first bool) {
+// setStarted records the start of an eviction. It returns false if the eviction was started before.
+func (l *ledger) setStarted(pod types.UID) (first bool) {
 	l.change(pod, func(e entry) entry { first, e.started = !e.started, true; return e })
 	return first
 }
 
-// done notes that the API server accepted the delete.
-func (l *ledger) done(pod types.UID) {
+func (l *ledger) setDeleted(pod types.UID) {
 	l.change(pod, func(e entry) entry { e.deleted = true; return e })
 }
 
-// drop forgets a pod and returns what was known of it.
+// drop removes the entry of a pod and returns it.
 func (l *ledger) drop(pod types.UID) entry {
 	l.lock.Lock()
 	defer l.lock.Unlock()
 	e := l.pods[pod]
 	delete(l.pods, pod)
-	if e.awaited() {
+	if e.isPending() {
 		l.pending.Dec()
 	}
 	return e
@@ -89,9 +87,9 @@ func (l *ledger) change(pod types.UID, edit func(entry) entry) entry {
 	e := edit(old)
 	l.pods[pod] = e
 	switch {
-	case e.awaited() && !old.awaited():
+	case e.isPending() && !old.isPending():
 		l.pending.Inc()
-	case !e.awaited() && old.awaited():
+	case !e.isPending() && old.isPending():
 		l.pending.Dec()
 	}
 	return e

@@ -13,35 +13,35 @@ import (
 	"minikcm/pkg/controllers/internal/nodestatus"
 )
 
-// taint is a NoExecute taint and when it began, by this process's clock.
+// taint is a NoExecute taint with its start by the clock of this process.
 type taint struct {
 	corev1.Taint
 	since time.Time
 }
 
-// nodeState is what the pods' stay on a node depends on. The zero state, of a node that does not exist, evicts nobody.
+// nodeState holds the taints of a node that may evict pods. The zero value, also of a node that does not exist, evicts no pod.
 type nodeState struct {
-	taints []taint // NoExecute only, and only those that count
+	taints []taint
 }
 
-// stateOf reads a node's state. seen tells when this process first saw a taint.
+// stateOf returns the state of a node. seen returns the time at which this process first observed a taint.
 func stateOf(node *corev1.Node, seen func(corev1.Taint) time.Time) nodeState {
 	var s nodeState
 	isReady := nodestatus.Ready(node) == corev1.ConditionTrue
-	for _, t := range noExecute(node.Spec.Taints) {
-		if ofHealth(t) && isReady {
-			continue // the node has recovered and the taint is about to go
+	for _, t := range noExecuteTaints(node.Spec.Taints) {
+		if isHealthTaint(t) && isReady {
+			continue // the node has recovered, and the node lifecycle controller will remove the taint
 		}
 		var added metav1.Time
 		if t.TimeAdded != nil {
 			added = *t.TimeAdded
 		}
-		s.taints = append(s.taints, taint{Taint: t, since: since(added, seen(t))})
+		s.taints = append(s.taints, taint{Taint: t, since: startTime(added, seen(t))})
 	}
 	return s
 }
 
-func noExecute(taints []corev1.Taint) []corev1.Taint {
+func noExecuteTaints(taints []corev1.Taint) []corev1.Taint {
 	var found []corev1.Taint
 	for _, t := range taints {
 		if t.Effect == corev1.TaintEffectNoExecute {
@@ -51,65 +51,65 @@ func noExecute(taints []corev1.Taint) []corev1.Taint {
 	return found
 }
 
-// ofHealth reports whether a NoExecute taint is one that the node's health puts there and takes away.
-func ofHealth(t corev1.Taint) bool {
+// isHealthTaint reports whether a NoExecute taint follows the Ready condition of the node.
+func isHealthTaint(t corev1.Taint) bool {
 	return t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable
 }
 
-// since returns the end of the second that the API server stored, or seen if that is earlier or nothing was stored. So a taint or a
-// binding never counts as older than its stamp, and a stamp in the future counts from when this process saw it. The result keeps
-// the monotonic reading of seen: a later step of the wall clock does not move deadlines.
-func since(stamp metav1.Time, seen time.Time) time.Time {
+// startTime returns the end of the second of a stored timestamp, or seen if that is earlier or the timestamp is zero. The API server
+// stores whole seconds, so no taint or binding counts as older than its timestamp. The result keeps the monotonic reading of seen:
+// a later step of the wall clock does not move deadlines.
+func startTime(stamp metav1.Time, seen time.Time) time.Time {
 	if age := seen.Sub(stamp.Add(time.Second)); !stamp.IsZero() && age > 0 {
 		return seen.Add(-age)
 	}
 	return seen
 }
 
-// boundAt is when the pod was bound to its node, as the API server knows it.
+// boundAt returns the time at which a pod was bound to its node.
 func boundAt(pod *caches.Pod) metav1.Time {
 	if pod.Scheduled.Status == corev1.ConditionTrue {
 		return pod.Scheduled.Since
 	}
-	return pod.CreationTimestamp // created on the node: nobody scheduled it
+	return pod.CreationTimestamp // created with a node name
 }
 
-// limits are the moments at which a pod must have left its node; a zero time is no limit.
+// limits are the deadlines of a pod. A zero time is no deadline.
 type limits struct {
-	health time.Time // by the taints of the node's health
+	health time.Time // by the two taints of node health
 	others time.Time // by all other taints
 }
 
-// limitsOf says how long a pod with these tolerations, on the node since bound, may stay.
+// limitsOf returns the deadlines of a pod with these tolerations that was bound to the node at bound.
 func limitsOf(taints []taint, tolerations []corev1.Toleration, bound time.Time) limits {
 	var l limits
 	for _, t := range taints {
-		patience, limited := patience(t.Taint, tolerations)
+		toleration, limited := tolerationOf(t.Taint, tolerations)
 		if !limited {
 			continue
 		}
-		at := latest(t.since, bound).Add(patience)
-		if ofHealth(t.Taint) {
-			l.health = earliest(l.health, at)
+		at := laterOf(t.since, bound).Add(toleration)
+		if isHealthTaint(t.Taint) {
+			l.health = earlierOf(l.health, at)
 		} else {
-			l.others = earliest(l.others, at)
+			l.others = earlierOf(l.others, at)
 		}
 	}
 	return l
 }
 
-// longestPatience is what time.Duration can hold; longer is for ever.
-const longestPatience = int64(math.MaxInt64 / time.Second)
+// longestToleration is the largest number of seconds that fits into time.Duration. Longer tolerations have no limit.
+const longestToleration = int64(math.MaxInt64 / time.Second)
 
-// patience is how long the first toleration that matches a taint bears it, and whether that is limited at all.
-func patience(t corev1.Taint, tolerations []corev1.Toleration) (time.Duration, bool) {
+// tolerationOf returns the duration of the first toleration that matches a taint, and whether the duration is limited.
+func tolerationOf(t corev1.Taint, tolerations []corev1.Toleration) (time.Duration, bool) {
 	for i := range tolerations {
-		// Numeric comparison operators are an alpha feature; without them the logger is not used.
+		// The logger is used only with numeric comparison operators, which are an alpha feature.
 		if !tolerations[i].ToleratesTaint(klog.Logger{}, &t, false) {
 			continue
 		}
 		seconds := tolerations[i].TolerationSeconds
-		if seconds == nil || *seconds > longestPatience {
+		if seconds == nil || *seconds > longestToleration {
 			return 0, false
 		}
 		return time.Duration(max(0, *seconds)) * time.Second, true
@@ -117,61 +117,55 @@ func patience(t corev1.Taint, tolerations []corev1.Toleration) (time.Duration, b
 	return 0, true
 }
 
-// verdict is what becomes of a pod.
-type verdict int
+type action int
 
 const (
-	stays  verdict = iota // no taint wants it to leave
-	waits                 // it must leave at a later time
-	holds                 // its time has come, but the taint is not yet trusted
-	leaves                // now
+	stay action = iota
+	wait        // until the deadline or, after the deadline, until the health taints are trusted
+	leave
 )
 
-// decision says what becomes of a pod, and when.
+// decision is the decision about a pod.
 type decision struct {
-	verdict verdict
-	due     time.Time // its deadline; zero if it stays
-	again   time.Time // when to decide anew, if it waits or holds
+	action action
+	due    time.Time // the deadline; zero if the pod stays
+	again  time.Time // next decision of a pod that waits
 }
 
-// decide judges a pod at now. The limit by the taints of health does not take effect before trusted.
+// decide decides about a pod at now. Health taints evict no pod before trusted.
 func decide(l limits, trusted, now time.Time) decision {
-	d := decision{due: earliest(l.health, l.others)}
+	d := decision{due: earlierOf(l.health, l.others)}
 	if d.due.IsZero() {
 		return d
 	}
 	d.again = l.others
 	if !l.health.IsZero() {
-		d.again = earliest(l.others, latest(l.health, trusted))
+		d.again = earlierOf(l.others, laterOf(l.health, trusted))
 	}
-	switch {
-	case d.due.After(now):
-		d.verdict = waits
-	case d.again.After(now):
-		d.verdict = holds
-	default:
-		return decision{verdict: leaves, due: d.due}
+	if d.due.After(now) || d.again.After(now) {
+		d.action = wait
+		return d
 	}
-	return d
+	return decision{action: leave, due: d.due}
 }
 
-// earliest ignores zero times.
-func earliest(a, b time.Time) time.Time {
+// earlierOf ignores zero times.
+func earlierOf(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
 	}
 	return a
 }
 
-func latest(a, b time.Time) time.Time {
+func laterOf(a, b time.Time) time.Time {
 	if a.Before(b) {
 		return b
 	}
 	return a
 }
 
-// sameForPods reports whether two versions of a node differ in nothing that moves a deadline.
+// sameForPods reports whether two versions of a node give every pod the same deadline.
 func sameForPods(a, b *corev1.Node) bool {
 	return nodestatus.Ready(a) == nodestatus.Ready(b) &&
-		equality.Semantic.DeepEqual(noExecute(a.Spec.Taints), noExecute(b.Spec.Taints))
+		equality.Semantic.DeepEqual(noExecuteTaints(a.Spec.Taints), noExecuteTaints(b.Spec.Taints))
 }

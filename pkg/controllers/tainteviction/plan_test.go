@@ -39,7 +39,7 @@ func tolerates(key string, seconds ...int64) corev1.Toleration {
 }
 
 func TestNoExecute(t *testing.T) { // upstream's TestFilterNoExecuteTaints
-	got := noExecute([]corev1.Taint{{Key: "one", Effect: corev1.TaintEffectNoExecute}, {Key: "two", Effect: corev1.TaintEffectNoSchedule}})
+	got := noExecuteTaints([]corev1.Taint{{Key: "one", Effect: corev1.TaintEffectNoExecute}, {Key: "two", Effect: corev1.TaintEffectNoSchedule}})
 	if len(got) != 1 || got[0].Key != "one" {
 		t.Errorf("noExecute = %v, want only one", got)
 	}
@@ -58,7 +58,7 @@ func TestSince(t *testing.T) {
 		{"in the future, by a clock ahead of ours: when first seen", metav1.NewTime(at(3600)), at(7), at(7)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := since(tt.stamp, tt.seen); !got.Equal(tt.want) {
+			if got := startTime(tt.stamp, tt.seen); !got.Equal(tt.want) {
 				t.Errorf("since = %v, want %v", got.Sub(begin), tt.want.Sub(begin))
 			}
 		})
@@ -69,7 +69,7 @@ func TestSince(t *testing.T) {
 func TestSinceKeepsMonotonicReading(t *testing.T) {
 	seen := time.Now()
 	stamp := metav1.NewTime(seen.Add(-time.Hour).Truncate(time.Second))
-	if got := since(stamp, seen); !strings.Contains(got.String(), " m=") {
+	if got := startTime(stamp, seen); !strings.Contains(got.String(), " m=") {
 		t.Errorf("since = %v, want a time with a monotonic reading", got)
 	}
 }
@@ -102,7 +102,7 @@ func TestPatience(t *testing.T) {
 		{"unknown operator", []corev1.Toleration{{Key: "red", Operator: "Likes"}}, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, limited := patience(red, tt.tolerations)
+			got, limited := tolerationOf(red, tt.tolerations)
 			if !limited {
 				got = forever
 			}
@@ -156,17 +156,17 @@ func TestDecide(t *testing.T) {
 		want    decision
 	}{
 		{"no limit", limits{}, 0, 0, decision{}},
-		{"an instant too early", limits{others: at(10)}, 0, 10 - 1e-6, decision{waits, at(10), at(10)}},
-		{"in time", limits{others: at(10)}, 0, 10, decision{leaves, at(10), never}},
-		{"hours late", limits{others: at(10)}, 0, 7200, decision{leaves, at(10), never}},
-		{"by health, trusted", limits{health: at(10)}, 0, 10, decision{leaves, at(10), never}},
-		{"by health, not yet trusted", limits{health: at(10)}, 50, 20, decision{holds, at(10), at(50)}},
-		{"by health, from now on trusted", limits{health: at(10)}, 50, 50, decision{leaves, at(10), never}},
-		{"by health, to be trusted only after the deadline", limits{health: at(10)}, 50, 5, decision{waits, at(10), at(50)}},
-		{"others need no trust", limits{others: at(10)}, 50, 20, decision{leaves, at(10), never}},
-		{"others come before trust", limits{health: at(10), others: at(30)}, 50, 20, decision{holds, at(10), at(30)}},
-		{"others act on a pod that health may not touch yet", limits{health: at(10), others: at(30)}, 50, 30, decision{leaves, at(10), never}},
-		{"the earlier of both", limits{health: at(40), others: at(30)}, 0, 20, decision{waits, at(30), at(30)}},
+		{"an instant too early", limits{others: at(10)}, 0, 10 - 1e-6, decision{wait, at(10), at(10)}},
+		{"in time", limits{others: at(10)}, 0, 10, decision{leave, at(10), never}},
+		{"hours late", limits{others: at(10)}, 0, 7200, decision{leave, at(10), never}},
+		{"by health, trusted", limits{health: at(10)}, 0, 10, decision{leave, at(10), never}},
+		{"by health, not yet trusted", limits{health: at(10)}, 50, 20, decision{wait, at(10), at(50)}},
+		{"by health, from now on trusted", limits{health: at(10)}, 50, 50, decision{leave, at(10), never}},
+		{"by health, to be trusted only after the deadline", limits{health: at(10)}, 50, 5, decision{wait, at(10), at(50)}},
+		{"others need no trust", limits{others: at(10)}, 50, 20, decision{leave, at(10), never}},
+		{"others come before trust", limits{health: at(10), others: at(30)}, 50, 20, decision{wait, at(10), at(30)}},
+		{"others act on a pod that health may not touch yet", limits{health: at(10), others: at(30)}, 50, 30, decision{leave, at(10), never}},
+		{"the earlier of both", limits{health: at(40), others: at(30)}, 0, 20, decision{wait, at(30), at(30)}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := decide(tt.limits, at(tt.trusted), at(tt.now)); got != tt.want {
@@ -229,7 +229,7 @@ func TestSightings(t *testing.T) {
 	}
 	check := func(what string, taint corev1.Taint, want time.Time) {
 		t.Helper()
-		if got := s.of("n", taint, at(99)); !got.Equal(want) {
+		if got := s.timeOf("n", taint, at(99)); !got.Equal(want) {
 			t.Errorf("%s: seen at %v, want %v", what, got.Sub(begin), want.Sub(begin))
 		}
 	}

@@ -2,7 +2,6 @@ package tainteviction
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -16,94 +15,67 @@ import (
 	"minikcm/pkg/controllers/internal/podkey"
 )
 
-// liveRecheck is the time until the next look at a pod that the caches evict and the API server does not. An event that
-// ends the disagreement comes first, unless a watch is frozen.
+// liveRecheck is the time until the next decision about a pod that only the cached objects evict. An event normally comes
+// first, unless a watch is frozen.
 const liveRecheck = 30 * time.Second
-
-// goneRecheck is when to look again at a pod that went while we wrote it.
-const goneRecheck = 100 * time.Millisecond
 
 // reconcileNode queues the pods of a node.
 func (c *Controller) reconcileNode(_ context.Context, name string) (controller.Result, error) {
 	now := c.clock.Now()
-	c.term.live.Forget(name) // an answer from before this change must not be used
+	c.term.live.Forget(name) // the next read must be newer than this event
 	state := c.cachedNode(name, now)
 	for _, pod := range c.pods.OnNode(name) {
 		if len(state.taints) > 0 {
-			c.ledger.see(pod.UID, now)
+			c.ledger.observe(pod.UID, now)
 		}
 		c.podLoop.Add(podkey.Of(pod))
 	}
 	return controller.Result{}, nil
 }
 
-// reconcilePod brings one pod to where its node's taints want it.
+// reconcilePod decides with the caches whether a pod may stay. Only an eviction needs live reads.
 func (c *Controller) reconcilePod(ctx context.Context, key podkey.Key) (controller.Result, error) {
-	result, err := c.decidePod(ctx, key)
-	if errors.Is(err, errGone) {
-		return controller.Result{RequeueAfter: goneRecheck}, nil
-	}
-	return result, err
-}
-
-// decidePod decides by the caches what becomes of a pod. Only an eviction needs more.
-func (c *Controller) decidePod(ctx context.Context, key podkey.Key) (controller.Result, error) {
 	pod, ok := c.pods.Get(key.Name)
 	if !ok || pod.UID != key.UID || pod.DeletionTimestamp != nil || pod.NodeName == "" {
 		c.gone(key)
 		return controller.Result{}, nil
 	}
 	now := c.clock.Now()
-	e := c.ledger.see(key.UID, now)
+	e := c.ledger.observe(key.UID, now)
 	if e.deleted {
-		return controller.Result{}, nil // the cache does not show it yet
+		return controller.Result{}, nil // the cache does not show the deletion yet
 	}
-	d := c.judge(c.cachedNode(pod.NodeName, now), pod, e.seen, now)
-	if d.verdict == leaves {
+	d := c.decide(c.cachedNode(pod.NodeName, now), pod, e.seen, now)
+	if d.action == leave {
 		return c.evict(ctx, key, pod, e.seen)
 	}
-	return c.keep(ctx, key, pod, d, now)
+	return controller.Result{RequeueAfter: c.keep(key, d, now)}, nil
 }
 
-// judge decides about a pod by one view of its node.
-func (c *Controller) judge(node nodeState, pod *caches.Pod, seen, now time.Time) decision {
-	l := limitsOf(node.taints, pod.Tolerations, since(boundAt(pod), seen))
-	return decide(l, c.term.trusted, now)
+// decide decides about a pod with one view of its node.
+func (c *Controller) decide(node nodeState, pod *caches.Pod, seen, now time.Time) decision {
+	return decide(limitsOf(node.taints, pod.Tolerations, startTime(boundAt(pod), seen)), c.term.trusted, now)
 }
 
-// keep does what is due for a pod that does not leave now.
-func (c *Controller) keep(ctx context.Context, key podkey.Key, pod *caches.Pod, d decision, now time.Time) (controller.Result, error) {
-	if d.verdict == stays {
-		c.calledOff(key)
-	} else {
-		c.ledger.expect(key.UID, d.due)
-	}
-	if d.verdict != holds && marked(pod) {
-		if err := c.unmark(ctx, key); err != nil {
-			return controller.Result{}, err
+// keep records the deadline of a pod that does not leave now. It returns the time until the next decision, 0 if the pod stays.
+func (c *Controller) keep(key podkey.Key, d decision, now time.Time) time.Duration {
+	if d.action == stay {
+		if c.ledger.drop(key.UID).isPending() {
+			c.recordCancelled(key)
 		}
+		return 0
 	}
-	if d.verdict == stays {
-		return controller.Result{}, nil
-	}
-	return controller.Result{RequeueAfter: d.again.Sub(now)}, nil
+	c.ledger.setDue(key.UID, d.due)
+	return d.again.Sub(now)
 }
 
-// gone ends the watch over a pod that was deleted, by whomever.
+// gone ends the eviction of a deleted pod.
 func (c *Controller) gone(key podkey.Key) {
-	if e := c.ledger.drop(key.UID); e.awaited() && !e.started {
+	if e := c.ledger.drop(key.UID); e.isPending() && !e.started {
 		c.recordCancelled(key)
 	}
 }
 
-// calledOff ends the watch over a pod that no taint wants to leave.
-func (c *Controller) calledOff(key podkey.Key) {
-	if c.ledger.drop(key.UID).awaited() {
-		c.recordCancelled(key)
-	}
-}
-
-// cachedNode is a node's state as the cache has it.
 func (c *Controller) cachedNode(name string, now time.Time) nodeState {
 	node, ok := c.nodes.Get(cache.ObjectName{Name: name})
 	if !ok {
@@ -113,7 +85,7 @@ func (c *Controller) cachedNode(name string, now time.Time) nodeState {
 }
 
 func (c *Controller) state(node *corev1.Node, now time.Time) nodeState {
-	return stateOf(node, func(t corev1.Taint) time.Time { return c.taints.of(node.Name, t, now) })
+	return stateOf(node, func(t corev1.Taint) time.Time { return c.taints.timeOf(node.Name, t, now) })
 }
 
 // readNode reads a node's state from the API server.
