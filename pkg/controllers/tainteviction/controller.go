@@ -118,7 +118,8 @@ func (c *Controller) handlePods() error {
 	})
 }
 
-// mayConcern reports whether an eviction of a pod may be due or pending. A change of a node queues the pods of the node.
+// mayConcern reports whether an eviction of a pod may be due or pending. A change of a node queues the pods of
+// the node.
 func (c *Controller) mayConcern(pod *caches.Pod) bool {
 	node, ok := c.nodes.Get(cache.ObjectName{Name: pod.NodeName})
 	return ok && len(noExecuteTaints(node.Spec.Taints)) > 0 || c.ledger.contains(pod.UID)

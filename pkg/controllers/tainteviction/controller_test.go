@@ -14,7 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// TestUpstreamCases replays the unit tests of upstream's taint manager (k8s.io/kubernetes v1.37.1, pkg/controller/tainteviction):
+// TestUpstreamCases replays the unit tests of upstream's taint manager (k8s.io/kubernetes v1.37.1,
+// pkg/controller/tainteviction):
 //
 //	TestFilterNoExecuteTaints        TestNoExecute
 //	TestCreatePod                    here, "create pod"

@@ -1,14 +1,18 @@
-// Package tainteviction is the taint-eviction-controller: it deletes pods that do not tolerate a NoExecute taint of their node.
+// Package tainteviction is the taint-eviction-controller: it deletes pods that do not tolerate a NoExecute
+// taint of their node.
 //
-// The first toleration that matches a taint decides. Without a toleration the pod leaves at once, with tolerationSeconds that long
-// after the later of the taint's timeAdded and the pod's binding. Deadlines follow every change and survive a restart. A taint
-// without timeAdded dates from its first observation by this process.
+// The first toleration that matches a taint decides. Without a toleration the pod leaves at once, with
+// tolerationSeconds that long after the later of the taint's timeAdded and the pod's binding. Deadlines follow
+// every change and survive a restart. A taint without timeAdded dates from its first observation by this
+// process.
 //
-// The taints not-ready and unreachable evict only from nodes that are not Ready, and only after one Config.TrustWindow of a term.
+// The taints not-ready and unreachable evict only from nodes that are not Ready, and only after one
+// Config.TrustWindow of a term.
 //
-// Node and pod are read live before an eviction. The pod gets the condition DisruptionTarget and is deleted by UID with its own
-// grace period. Failures are retried until the pod is gone or may stay.
+// Node and pod are read live before an eviction. The pod gets the condition DisruptionTarget and is deleted by
+// UID with its own grace period. Failures are retried until the pod is gone or may stay.
 //
-// Differences from kube-controller-manager v1.37: upstream counts from its own observation, keeps the first timer when taints or
-// tolerations change, gives up after five errors, trusts its cache and identifies pods by name.
+// Differences from kube-controller-manager v1.37: upstream counts from its own observation, keeps the first
+// timer when taints or tolerations change, gives up after five errors, trusts its cache and identifies pods by
+// name.
 package tainteviction

@@ -25,8 +25,8 @@ const (
 	markMessage = "Taint manager: deleting due to NoExecute taint"
 )
 
-// evict marks and deletes a pod if the live node and the live pod confirm that the pod must leave. The pod is read only if the
-// live node evicts the cached pod, so a recovered node costs no reads of pods.
+// evict marks and deletes a pod if the live node and the live pod confirm that the pod must leave. The pod is
+// read only if the live node evicts the cached pod, so a recovered node costs no reads of pods.
 func (c *Controller) evict(ctx context.Context, key podkey.Key, pod *caches.Pod, seen time.Time) (controller.Result, error) {
 	node, err := c.term.live.Get(ctx, pod.NodeName, seen)
 	if err != nil {
@@ -40,13 +40,13 @@ func (c *Controller) evict(ctx context.Context, key podkey.Key, pod *caches.Pod,
 			return controller.Result{}, err
 		}
 		if live == nil || live.DeletionTimestamp != nil {
-			c.gone(key)
+			c.endEviction(key)
 			return controller.Result{}, nil
 		}
 		pod, now = c.pods.Trim(live), c.clock.Now()
 		if d = c.decide(node, pod, seen, now); d.action == leave {
 			c.ledger.setDue(key.UID, d.due)
-			return controller.Result{}, c.remove(ctx, key, live, d.due)
+			return controller.Result{}, c.markAndDelete(ctx, key, live, d.due)
 		}
 	}
 	return controller.Result{RequeueAfter: controller.MinPositive(c.keep(key, d, now), liveRecheck)}, nil
@@ -64,24 +64,24 @@ func (c *Controller) livePod(ctx context.Context, key podkey.Key) (*corev1.Pod, 
 	return pod, nil
 }
 
-// remove marks and deletes a pod whose deadline was due.
-func (c *Controller) remove(ctx context.Context, key podkey.Key, pod *corev1.Pod, due time.Time) error {
+// markAndDelete marks and deletes a pod whose deadline was due.
+func (c *Controller) markAndDelete(ctx context.Context, key podkey.Key, pod *corev1.Pod, due time.Time) error {
 	begun := c.clock.Now()
-	if !finished(pod) {
+	if !isFinished(pod) {
 		if err := c.mark(ctx, pod); err != nil {
 			return err
 		}
 	}
 	if c.ledger.setStarted(key.UID) {
-		c.metrics.begun(due, begun)
-		c.recorder.Eventf(reference(key), corev1.EventTypeNormal, eventReason, "Marking for deletion Pod %s", key.Name)
+		c.metrics.observeStart(due, begun)
+		c.recorder.Eventf(podReference(key), corev1.EventTypeNormal, eventReason, "Marking for deletion Pod %s", key.Name)
 	}
 	ctx, cancel := context.WithTimeout(ctx, outcome.MaxCompletionDelay) // a later retry decides again
 	defer cancel()
 	err := c.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
 	switch {
 	case err == nil:
-		c.metrics.deleted(due, c.clock.Now())
+		c.metrics.observeDeletion(due, c.clock.Now())
 		klog.FromContext(ctx).V(2).Info("Evicted a pod", "pod", klog.KObj(pod), "node", klog.KRef("", pod.Spec.NodeName), "due", due)
 	case apierrors.IsNotFound(err):
 	default: // includes conflicts: the next attempt reads the pod again
@@ -91,7 +91,7 @@ func (c *Controller) remove(ctx context.Context, key podkey.Key, pod *corev1.Pod
 	return nil
 }
 
-func finished(pod *corev1.Pod) bool {
+func isFinished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
@@ -119,11 +119,11 @@ func (c *Controller) mark(ctx context.Context, pod *corev1.Pod) error {
 }
 
 func (c *Controller) recordCancelled(key podkey.Key) {
-	c.recorder.Eventf(reference(key), corev1.EventTypeNormal, eventReason, "Cancelling deletion of Pod %s", key.Name)
+	c.recorder.Eventf(podReference(key), corev1.EventTypeNormal, eventReason, "Cancelling deletion of Pod %s", key.Name)
 }
 
-// reference returns the event target, which may be a deleted pod.
-func reference(key podkey.Key) *corev1.ObjectReference {
+// podReference returns the event target, which may be a deleted pod.
+func podReference(key podkey.Key) *corev1.ObjectReference {
 	return &corev1.ObjectReference{
 		APIVersion: "v1", Kind: "Pod", Namespace: key.Name.Namespace, Name: key.Name.Name, UID: key.UID,
 	}

@@ -57,7 +57,7 @@ func TestRetry(t *testing.T) {
 	})
 }
 
-// A delete whose answer was lost is not taken for one that was called off.
+// A delete without a response is not taken for a cancelled eviction.
 func TestLostAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, aNode("t1")(), aPod("p"))
@@ -97,7 +97,7 @@ func TestTerminatingAndFinished(t *testing.T) {
 	})
 }
 
-// The taint may go while the API server puts a delete off: the next attempt decides again.
+// A delete is bounded in time, because the taint may be removed meanwhile.
 func TestDeletePutOffIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, stop := newWorld(t).standby(0)
@@ -106,7 +106,7 @@ func TestDeletePutOffIsGivenUp(t *testing.T) {
 		pod.Status.Phase = corev1.PodSucceeded // not marked
 		c.client = fakeapi.Busy(t)
 		begun := time.Now()
-		err := c.remove(fakeapi.Quiet(t.Context()), podkey.Key{UID: pod.UID}, pod, begun)
+		err := c.markAndDelete(fakeapi.Quiet(t.Context()), podkey.Key{UID: pod.UID}, pod, begun)
 		if took := time.Since(begun); err == nil || took > outcome.MaxCompletionDelay {
 			t.Errorf("delete ended after %v with %v, want an error after at most %v", took, err, outcome.MaxCompletionDelay)
 		}

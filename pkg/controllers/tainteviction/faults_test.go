@@ -13,9 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Faults that nobody has scripted upstream.
-
-// A watch that was away may show one node in the place of another of its name, with the same taints.
+// An interrupted watch may replace a node by a node of the same name and taints in one event.
 func TestNodeReplacedInOneEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, node1(corev1.ConditionTrue, noExecuteTaint("t1")), aPod("p", tolerates("t1", 100)))

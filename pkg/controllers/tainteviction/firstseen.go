@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// firstSeen records the time at which this process first observed each NoExecute taint of each node. A standby records as well, so a
-// new leader has the times of taints without timeAdded.
+// firstSeen records the time at which this process first observed each NoExecute taint of each node. A standby
+// records as well, so a new leader has the times of taints without timeAdded.
 type firstSeen struct {
 	lock  sync.Mutex
 	nodes map[string]map[taintID]time.Time

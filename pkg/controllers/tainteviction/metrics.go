@@ -43,9 +43,9 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	return m
 }
 
-func (m *metrics) begun(due, now time.Time) { m.lateness.Observe(now.Sub(due).Seconds()) }
+func (m *metrics) observeStart(due, now time.Time) { m.lateness.Observe(now.Sub(due).Seconds()) }
 
-func (m *metrics) deleted(due, now time.Time) {
+func (m *metrics) observeDeletion(due, now time.Time) {
 	m.deletions.Inc()
 	m.duration.Observe(now.Sub(due).Seconds())
 }

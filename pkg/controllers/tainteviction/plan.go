@@ -19,7 +19,8 @@ type taint struct {
 	since time.Time
 }
 
-// nodeState holds the taints of a node that may evict pods. The zero value, also of a node that does not exist, evicts no pod.
+// nodeState holds the taints of a node that may evict pods. The zero value, also of a node that does not
+// exist, evicts no pod.
 type nodeState struct {
 	taints []taint
 }
@@ -56,9 +57,9 @@ func isHealthTaint(t corev1.Taint) bool {
 	return t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable
 }
 
-// startTime returns the end of the second of a stored timestamp, or seen if that is earlier or the timestamp is zero. The API server
-// stores whole seconds, so no taint or binding counts as older than its timestamp. The result keeps the monotonic reading of seen:
-// a later step of the wall clock does not move deadlines.
+// startTime returns the end of the second of a stored timestamp, or seen if that is earlier or the timestamp
+// is zero. The API server stores whole seconds, so no taint or binding counts as older than its timestamp. The
+// result keeps the monotonic reading of seen: a later step of the wall clock does not move deadlines.
 func startTime(stamp metav1.Time, seen time.Time) time.Time {
 	if age := seen.Sub(stamp.Add(time.Second)); !stamp.IsZero() && age > 0 {
 		return seen.Add(-age)
@@ -101,7 +102,8 @@ func limitsOf(taints []taint, tolerations []corev1.Toleration, bound time.Time) 
 // longestToleration is the largest number of seconds that fits into time.Duration. Longer tolerations have no limit.
 const longestToleration = int64(math.MaxInt64 / time.Second)
 
-// tolerationOf returns the duration of the first toleration that matches a taint, and whether the duration is limited.
+// tolerationOf returns the duration of the first toleration that matches a taint, and whether the duration is
+// limited.
 func tolerationOf(t corev1.Taint, tolerations []corev1.Toleration) (time.Duration, bool) {
 	for i := range tolerations {
 		// The logger is used only with numeric comparison operators, which are an alpha feature.

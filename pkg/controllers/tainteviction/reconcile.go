@@ -15,8 +15,8 @@ import (
 	"minikcm/pkg/controllers/internal/podkey"
 )
 
-// liveRecheck is the time until the next decision about a pod that only the cached objects evict. An event normally comes
-// first, unless a watch is frozen.
+// liveRecheck is the time until the next decision about a pod that only the cached objects evict. An event
+// normally comes first, unless a watch is frozen.
 const liveRecheck = 30 * time.Second
 
 // reconcileNode queues the pods of a node.
@@ -37,7 +37,7 @@ func (c *Controller) reconcileNode(_ context.Context, name string) (controller.R
 func (c *Controller) reconcilePod(ctx context.Context, key podkey.Key) (controller.Result, error) {
 	pod, ok := c.pods.Get(key.Name)
 	if !ok || pod.UID != key.UID || pod.DeletionTimestamp != nil || pod.NodeName == "" {
-		c.gone(key)
+		c.endEviction(key)
 		return controller.Result{}, nil
 	}
 	now := c.clock.Now()
@@ -57,7 +57,8 @@ func (c *Controller) decide(node nodeState, pod *caches.Pod, seen, now time.Time
 	return decide(limitsOf(node.taints, pod.Tolerations, startTime(boundAt(pod), seen)), c.term.trusted, now)
 }
 
-// keep records the deadline of a pod that does not leave now. It returns the time until the next decision, 0 if the pod stays.
+// keep records the deadline of a pod that does not leave now. It returns the time until the next decision, 0
+// if the pod stays.
 func (c *Controller) keep(key podkey.Key, d decision, now time.Time) time.Duration {
 	if d.action == stay {
 		if c.ledger.drop(key.UID).isPending() {
@@ -69,8 +70,8 @@ func (c *Controller) keep(key podkey.Key, d decision, now time.Time) time.Durati
 	return d.again.Sub(now)
 }
 
-// gone ends the eviction of a deleted pod.
-func (c *Controller) gone(key podkey.Key) {
+// endEviction ends the eviction of a deleted pod.
+func (c *Controller) endEviction(key podkey.Key) {
 	if e := c.ledger.drop(key.UID); e.isPending() && !e.started {
 		c.recordCancelled(key)
 	}
@@ -81,10 +82,10 @@ func (c *Controller) cachedNode(name string, now time.Time) nodeState {
 	if !ok {
 		return nodeState{}
 	}
-	return c.state(node, now)
+	return c.nodeState(node, now)
 }
 
-func (c *Controller) state(node *corev1.Node, now time.Time) nodeState {
+func (c *Controller) nodeState(node *corev1.Node, now time.Time) nodeState {
 	return stateOf(node, func(t corev1.Taint) time.Time { return c.taints.timeOf(node.Name, t, now) })
 }
 
@@ -97,5 +98,5 @@ func (c *Controller) readNode(ctx context.Context, name string) (nodeState, erro
 	if err != nil {
 		return nodeState{}, fmt.Errorf("get node %s: %w", name, err)
 	}
-	return c.state(node, c.clock.Now()), nil
+	return c.nodeState(node, c.clock.Now()), nil
 }

@@ -77,14 +77,14 @@ func TestSameName(t *testing.T) {
 	})
 }
 
-// The caches may be behind; the API server is asked before a pod is evicted, and once for all pods of a node.
+// Node and pod are read live before an eviction, the node once for all of its pods.
 func TestLiveCheck(t *testing.T) {
 	t.Run("a taint that is gone evicts nobody", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w, reads := newWorld(t, aNode("t1")(), aPod("p", tolerates("t1", 10))), 0
 			w.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
 				reads++
-				return true, node1(corev1.ConditionTrue), nil // the cache has not heard
+				return true, node1(corev1.ConditionTrue), nil // the cache still shows the taint
 			})
 			defer w.manager(0)()
 			w.until(time.Minute)

@@ -8,21 +8,20 @@ import (
 
 // Config of the controller.
 type Config struct {
-	// Workers is how many pods, and how many nodes, are worked on at once. At least 1; upstream has 8 for deciding and no limit for
-	// deleting.
+	// Workers is the number of pods, and of nodes, that are processed at the same time. At least 1.
 	Workers int
-	// TrustWindow is how long a new term waits before it evicts for the taints of node health: the time a node may be silent
-	// (--node-monitor-grace-period). Zero does not wait.
+	// TrustWindow is the time from the start of a term to the first eviction for a taint of node health. Zero
+	// does not wait.
 	TrustWindow time.Duration
-	// Drain is how long evictions that are under way may go on after the end of a term; zero until they end.
+	// Drain bounds the time of running evictions after the end of a term. Zero is no bound.
 	Drain time.Duration
 }
 
-// Registration returns the controller as the manager knows it. It has no flags: grace is where the node lifecycle controller keeps how long a
-// node may be silent.
+// Registration returns the registration of the controller, which has no flags. grace points to
+// --node-monitor-grace-period.
 func Registration(grace *time.Duration) controller.Registration {
 	return controller.Registration{
-		Name: Name, Agent: "node-controller", // upstream's for all loops of nodes
+		Name: Name, Agent: "node-controller", // as in kube-controller-manager
 		WatchPermissions: []controller.Access{{Resource: "nodes"}, {Resource: "pods"}},
 		Permissions: []controller.Access{
 			{Resource: "nodes", Verbs: []string{"get"}, Impact: "cannot evict pods"},

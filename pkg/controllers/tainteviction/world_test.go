@@ -91,7 +91,7 @@ func (w *world) deletedAt(pod string) (time.Duration, bool) {
 	return d, ok
 }
 
-// update changes a pod as somebody else would.
+// update changes a pod.
 func (w *world) update(name string, edit func(*corev1.Pod)) {
 	w.t.Helper()
 	pod := w.Pod(name)
