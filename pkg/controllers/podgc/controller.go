@@ -23,7 +23,7 @@ import (
 // Name is the controller's canonical name.
 const Name = "pod-garbage-collector-controller"
 
-// Deps are what the controller works with.
+// Deps are the dependencies of the controller.
 type Deps struct {
 	Client  kubernetes.Interface // fenced
 	Pods    *caches.Pods
@@ -41,30 +41,28 @@ type Controller struct {
 	clock   clock.WithTicker
 	metrics *metrics
 
-	finished  atomic.Int64 // cached pods that count towards the threshold
 	nodeLoop  *controller.Loop[string]
 	podLoop   *controller.Loop[podkey.Key]
-	countLoop *controller.Loop[string] // its only key is countKey
+	countLoop *controller.Loop[string] // with the single key countKey
 	term      *term                    // replaced between terms, when no worker runs
 }
 
 const countKey = "finished pods"
 
-// gather collects events of pods on one node into one look at that node.
+// gather is the delay in which events of pods on one node share one sync of the node.
 const gather = 100 * time.Millisecond
 
-// removalDelay is how long the API server is given to remove an unscheduled pod without finalizers by itself: it announces the deletion a moment before
-// the pod is gone.
+// removalDelay is the time for the API server to remove an unscheduled pod without finalizers by itself.
 const removalDelay = time.Second
 
-// term is the knowledge that ends with a term.
+// term is the state of one term of leadership.
 type term struct {
-	absence *absence
+	missing sync.Map // node name → time.Time since which the cache lacks the node
 	live    *live.Reads[nodeState]
-	surplus atomic.Pointer[map[types.UID]bool] // finished pods that are to go
+	surplus atomic.Pointer[map[types.UID]bool] // finished pods to delete
 }
 
-// New registers the controller's handlers with the caches, which must not have been started.
+// New returns a controller and registers its handlers. The caches must not have been started.
 func New(cfg Config, deps Deps) (*Controller, error) {
 	if cfg.Workers < 1 || cfg.Quarantine < 0 || cfg.Period <= 0 || cfg.Drain < 0 {
 		return nil, fmt.Errorf("%s: invalid configuration %+v", Name, cfg)
@@ -73,7 +71,7 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 		cfg: cfg, client: deps.Client, pods: deps.Pods, nodes: deps.Nodes, clock: deps.Clock, metrics: newMetrics(deps.Metrics),
 	}
 	loop := controller.LoopConfig{Controller: Name, Workers: cfg.Workers, Drain: cfg.Drain, Clock: deps.Clock}
-	loop.Queue = "orphaned_pods_nodes" // upstream's name
+	loop.Queue = "orphaned_pods_nodes" // as in kube-controller-manager
 	c.nodeLoop = controller.NewLoop(loop, deps.Metrics, c.reconcileNode)
 	loop.Queue = "pod_gc_pods"
 	c.podLoop = controller.NewLoop(loop, deps.Metrics, c.reconcilePod).GroupBy(podkey.Key.Namespace)
@@ -99,12 +97,8 @@ func (c *Controller) handleNodes() error {
 
 func (c *Controller) handlePods() error {
 	return c.pods.Handle(caches.Handler[*caches.Pod]{
-		Add: func(pod *caches.Pod) {
-			c.finished.Add(one(counts(pod)))
-			c.enqueue(pod)
-		},
+		Add: c.enqueue,
 		Update: func(old, pod *caches.Pod) {
-			c.finished.Add(one(counts(pod)) - one(counts(old)))
 			if old.UID != pod.UID || old.NodeName != pod.NodeName || (old.DeletionTimestamp == nil) != (pod.DeletionTimestamp == nil) {
 				c.enqueue(pod)
 			}
@@ -114,22 +108,14 @@ func (c *Controller) handlePods() error {
 }
 
 func (c *Controller) podDeleted(pod *caches.Pod) {
-	c.finished.Add(-one(counts(pod)))
 	if pod.NodeName != "" && c.pods.CountOnNode(pod.NodeName) == 0 {
-		c.nodeLoop.Add(pod.NodeName) // nobody waits for the end of its quarantine any more
+		c.nodeLoop.Add(pod.NodeName) // ends the quarantine of a missing node
 	}
 }
 
-func one(is bool) int64 {
-	if is {
-		return 1
-	}
-	return 0
-}
-
-// enqueue has a pod looked at, by way of its node if it has one: the node's sync sees to it that no live answer is used that is older
-// than the pod. That sync goes through all pods of the node, so events that come together share one. Pods of nodes that are
-// there and in service are none of ours; if their node changes, its own event tells.
+// enqueue queues a pod without a node, and the node of any other pod. The sync of the node queues all pods of
+// the node and drops the shared live read, which may be older than the pod. Pods of existing nodes in service
+// are skipped: an event of the node queues them.
 func (c *Controller) enqueue(pod *caches.Pod) {
 	switch {
 	case pod.NodeName == "" && pod.DeletionTimestamp != nil && len(pod.Finalizers) > 0:
@@ -141,11 +127,11 @@ func (c *Controller) enqueue(pod *caches.Pod) {
 	}
 }
 
-// Run works for one term and returns nil when ctx has ended and everything it started has.
+// Run collects pods until ctx ends and all workers have returned. It returns nil.
 func (c *Controller) Run(ctx context.Context) error {
-	c.term = &term{absence: newAbsence(), live: live.NewReads(c.clock, c.look)}
+	c.term = &term{live: live.NewReads(c.clock, c.readNode)}
 	var loops sync.WaitGroup
-	c.podLoop.Start(ctx, &loops, c.unscheduledTerminating) // first: the other loops fill its queue
+	c.podLoop.Start(ctx, &loops, c.unscheduledTerminating) // first, because the other loops fill its queue
 	if c.cfg.TerminatedPodThreshold > 0 {
 		c.countLoop.Start(ctx, &loops, func() []string { return []string{countKey} })
 	}
@@ -164,7 +150,7 @@ func (c *Controller) unscheduledTerminating() []podkey.Key {
 	return keys
 }
 
-// Healthy fails when a sync has been running for too long.
+// Healthy returns an error if a sync makes no progress.
 func (c *Controller) Healthy() error {
 	return errors.Join(c.nodeLoop.Healthy(), c.podLoop.Healthy(), c.countLoop.Healthy())
 }

@@ -17,9 +17,7 @@ import (
 	"minikcm/pkg/outcome"
 )
 
-// Faults that nobody has scripted upstream.
-
-// A great many finished pods go at once, some of them only after the API server has had enough of it for a while.
+// Ten thousand finished pods are deleted while the API server rejects the first 2,000 deletes.
 func TestTenThousandFinishedPods(t *testing.T) {
 	const all, threshold = 10_000, 100
 	synctest.Test(t, func(t *testing.T) {
@@ -59,14 +57,14 @@ func TestTenThousandFinishedPods(t *testing.T) {
 	})
 }
 
-// The node may come back while the API server puts a delete off: the next attempt decides again.
+// A delete is bounded in time, because the node may return meanwhile.
 func TestDeletePutOffIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, stop := newWorld(t).manager(0)
 		defer stop()
 		c.client = fakeapi.Busy(t)
 		begun := time.Now()
-		err := c.finish(fakeapi.Quiet(t.Context()), c.pods.Trim(aPod("p", "gone", failed)), work{remove: true}, orphaned)
+		err := c.markAndDelete(fakeapi.Quiet(t.Context()), c.pods.Trim(aPod("p", "gone", failed)), work{remove: true}, orphaned)
 		if took := time.Since(begun); err == nil || took > outcome.MaxCompletionDelay {
 			t.Errorf("delete ended after %v with %v, want an error after at most %v", took, err, outcome.MaxCompletionDelay)
 		}

@@ -12,7 +12,7 @@ import (
 	"minikcm/pkg/caches"
 )
 
-// nodeSyncs is how many syncs of nodes the latest manager has run. Each of a node whose pods may be ours goes through all of them.
+// nodeSyncs returns the number of node syncs of the latest manager.
 func (w *world) nodeSyncs() (n int) {
 	w.t.Helper()
 	families, err := w.metrics.Gather()

@@ -9,8 +9,8 @@ type metrics struct {
 	errors  *prometheus.CounterVec
 }
 
-// newMetrics registers the metrics. Namespaces are not known beforehand, so no label values are initialised but those of the namespace
-// that every cluster has.
+// newMetrics registers the metrics. Namespaces are not known beforehand, so no label values are initialised
+// but those of the namespace that every cluster has.
 func newMetrics(reg prometheus.Registerer) *metrics {
 	labels := []string{"namespace", "reason"}
 	m := &metrics{

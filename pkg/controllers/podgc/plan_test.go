@@ -44,7 +44,7 @@ func TestWhy(t *testing.T) {
 			if tt.terminating {
 				pod.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 			}
-			if got := why(pod, tt.node, tt.quarantined, tt.surplus); got != tt.want {
+			if got := causeFor(pod, tt.node, tt.quarantined, tt.surplus); got != tt.want {
 				t.Errorf("why = %q, want %q", got, tt.want)
 			}
 		})
@@ -77,14 +77,15 @@ func TestWorkOn(t *testing.T) {
 			for _, edit := range tt.edits {
 				edit(pod)
 			}
-			if got := workOn(pod); got != tt.want {
+			if got := workFor(pod); got != tt.want {
 				t.Errorf("workOn = %+v, want %+v", got, tt.want)
 			}
 		})
 	}
 }
 
-// Upstream's TestGCTerminated. Pods are in the order of their creation, an hour apart; "x!" is a pod that a kubelet evicted.
+// Upstream's TestGCTerminated. Pods are in the order of their creation, an hour apart; "x!" is a pod that a
+// kubelet evicted.
 func TestSurplus(t *testing.T) {
 	const running, failed, succeeded = corev1.PodRunning, corev1.PodFailed, corev1.PodSucceeded
 	type pod struct {
@@ -120,7 +121,7 @@ func TestSurplus(t *testing.T) {
 			}
 			slices.Reverse(pods) // the cache has no order
 			var got []string
-			for _, pod := range surplus(pods, tt.threshold) {
+			for _, pod := range surplusPods(pods, tt.threshold) {
 				got = append(got, pod.Name)
 			}
 			if !slices.Equal(got, tt.want) {
@@ -137,12 +138,12 @@ func TestSurplusOrder(t *testing.T) {
 		return p
 	}
 	b, a2, a1 := pod("n1", "b"), pod("n2", "a"), pod("n1", "a")
-	if got := surplus([]*caches.Pod{b, a2, a1}, 1); len(got) != 2 || got[0] != a1 || got[1] != a2 {
+	if got := surplusPods([]*caches.Pod{b, a2, a1}, 1); len(got) != 2 || got[0] != a1 || got[1] != a2 {
 		t.Errorf("pods of one age go in the order %v, want by name, then namespace", got)
 	}
 	held := pod("n1", "0")
 	held.DeletionTimestamp, held.DeletionGracePeriodSeconds = &metav1.Time{}, new(int64)
-	if got := surplus([]*caches.Pod{held, a1}, 1); len(got) != 0 {
+	if got := surplusPods([]*caches.Pod{held, a1}, 1); len(got) != 0 {
 		t.Errorf("%v is surplus beside a pod that only its finalizers hold, want none", got)
 	}
 }

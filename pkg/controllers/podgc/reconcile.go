@@ -27,15 +27,16 @@ const (
 	markMessage = "PodGC: node no longer exists"
 )
 
-// reconcileNode waits out the quarantine of a missing node, and hands on the pods of a node that is gone or out of service.
+// reconcileNode waits for the end of the quarantine of a missing node, and queues the pods of a node that is
+// gone or out of service.
 func (c *Controller) reconcileNode(_ context.Context, name string) (controller.Result, error) {
-	c.term.live.Forget(name) // an answer from before this change must not be used
+	c.term.live.Forget(name) // the next read must be newer than this event
 	node := c.cachedNode(name)
 	if node.exists || c.pods.CountOnNode(name) == 0 {
-		c.term.absence.end(name)
+		c.term.missing.Delete(name)
 	} else {
-		now := c.clock.Now()
-		if left := remaining(c.term.absence.note(name, now), now, c.cfg.Quarantine); left > 0 {
+		c.term.missing.LoadOrStore(name, c.clock.Now())
+		if left := c.quarantineLeft(name); left > 0 {
 			return controller.Result{RequeueAfter: left}, nil
 		}
 	}
@@ -43,21 +44,16 @@ func (c *Controller) reconcileNode(_ context.Context, name string) (controller.R
 		return controller.Result{}, nil
 	}
 	for _, pod := range c.pods.OnNode(name) {
-		if why(pod, node, false, false) != none {
+		if causeFor(pod, node, false, false) != none {
 			c.podLoop.Add(podkey.Of(pod))
 		}
 	}
 	return controller.Result{}, nil
 }
 
-// reconcileCount chooses which finished pods are too many.
+// reconcileCount queues the finished pods in excess of the threshold.
 func (c *Controller) reconcileCount(context.Context, string) (controller.Result, error) {
-	again := controller.Result{RequeueAfter: c.cfg.Period}
-	if c.finished.Load() <= int64(c.cfg.TerminatedPodThreshold) {
-		c.term.surplus.Store(nil)
-		return again, nil
-	}
-	excess := surplus(c.pods.List(), c.cfg.TerminatedPodThreshold)
+	excess := surplusPods(c.pods.List(), c.cfg.TerminatedPodThreshold)
 	chosen := make(map[types.UID]bool, len(excess))
 	for _, pod := range excess {
 		chosen[pod.UID] = true
@@ -66,16 +62,16 @@ func (c *Controller) reconcileCount(context.Context, string) (controller.Result,
 	for _, pod := range excess {
 		c.podLoop.Add(podkey.Of(pod))
 	}
-	return again, nil
+	return controller.Result{RequeueAfter: c.cfg.Period}, nil
 }
 
-// reconcilePod collects one pod if there is cause to.
+// reconcilePod collects a pod if there is a cause.
 func (c *Controller) reconcilePod(ctx context.Context, key podkey.Key) (controller.Result, error) {
 	pod, ok := c.pods.Get(key.Name)
-	if !ok || pod.UID != key.UID || workOn(pod) == (work{}) {
+	if !ok || pod.UID != key.UID || workFor(pod) == (work{}) {
 		return controller.Result{}, nil
 	}
-	because := why(pod, c.cachedNode(pod.NodeName), c.quarantined(pod.NodeName), c.isSurplus(key.UID))
+	because := causeFor(pod, c.cachedNode(pod.NodeName), c.quarantineLeft(pod.NodeName) > 0, c.isSurplus(key.UID))
 	if because == none {
 		return controller.Result{}, nil
 	}
@@ -94,11 +90,11 @@ func (c *Controller) reconcilePod(ctx context.Context, key podkey.Key) (controll
 	return controller.Result{}, nil
 }
 
-// collect reads the pod and its node from the API server and does what is left to do about the pod. It reports false if there turns
-// out to be no cause. A finished pod of the surplus is not read: the pod stays finished, and the delete names its UID.
+// collect reads the pod and its node live and performs the remaining steps. It returns false if the live
+// objects give no cause. A finished pod of the surplus is not read, because finished pods stay finished.
 func (c *Controller) collect(ctx context.Context, key podkey.Key, cached *caches.Pod, because cause) (bool, error) {
 	if because == terminated && cached.IsFinished() {
-		return true, c.finish(ctx, cached, workOn(cached), because)
+		return true, c.markAndDelete(ctx, cached, workFor(cached), because)
 	}
 	pod, err := c.livePod(ctx, key)
 	if pod == nil || err != nil {
@@ -107,17 +103,17 @@ func (c *Controller) collect(ctx context.Context, key podkey.Key, cached *caches
 	if pod.NodeName != cached.NodeName {
 		return false, nil
 	}
-	because = why(pod, nodeState{exists: true}, false, c.isSurplus(key.UID))
+	because = causeFor(pod, nodeState{exists: true}, false, c.isSurplus(key.UID))
 	if because == none {
-		if because, err = c.whyByNode(ctx, pod); err != nil || because == none {
+		if because, err = c.causeByNode(ctx, pod); err != nil || because == none {
 			return false, err
 		}
 	}
-	return true, c.finish(ctx, pod, workOn(pod), because)
+	return true, c.markAndDelete(ctx, pod, workFor(pod), because)
 }
 
-// livePod reads a pod from the API server; nil if it is gone, even if another has its name. It lists, because upstream's service
-// account for this controller may not get pods; the API server looks up a list by name as it does a get.
+// livePod reads a pod from the API server. It returns nil if no pod has this name and UID. livePod sends a
+// list by name, because the service account of upstream may not get pods.
 func (c *Controller) livePod(ctx context.Context, key podkey.Key) (*caches.Pod, error) {
 	byName := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, key.Name.Name).String()}
 	found, _, err := c.pods.Read(ctx, c.client, key.Name.Namespace, byName)
@@ -132,8 +128,8 @@ func (c *Controller) livePod(ctx context.Context, key podkey.Key) (*caches.Pod, 
 	return nil, nil
 }
 
-// whyByNode looks for a cause that only the node can give, and asks the API server for that.
-func (c *Controller) whyByNode(ctx context.Context, pod *caches.Pod) (cause, error) {
+// causeByNode returns the cause that the live node gives.
+func (c *Controller) causeByNode(ctx context.Context, pod *caches.Pod) (cause, error) {
 	if pod.NodeName == "" {
 		return none, nil
 	}
@@ -141,20 +137,20 @@ func (c *Controller) whyByNode(ctx context.Context, pod *caches.Pod) (cause, err
 	if err != nil {
 		return none, err
 	}
-	return why(pod, node, c.quarantined(pod.NodeName), false), nil
+	return causeFor(pod, node, c.quarantineLeft(pod.NodeName) > 0, false), nil
 }
 
-// finish marks and deletes a pod.
-func (c *Controller) finish(ctx context.Context, pod *caches.Pod, todo work, because cause) error {
+// markAndDelete performs the remaining steps for a pod.
+func (c *Controller) markAndDelete(ctx context.Context, pod *caches.Pod, todo work, because cause) error {
 	if todo.fail {
-		if err := c.fail(ctx, pod, because); err != nil {
+		if err := c.setFailed(ctx, pod, because); err != nil {
 			return err
 		}
 	}
 	if !todo.remove {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, outcome.MaxCompletionDelay) // a delete put off for longer is decided again
+	ctx, cancel := context.WithTimeout(ctx, outcome.MaxCompletionDelay) // a later retry decides again
 	defer cancel()
 	err := c.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
 		GracePeriodSeconds: new(int64), Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
@@ -167,11 +163,11 @@ func (c *Controller) finish(ctx context.Context, pod *caches.Pod, todo work, bec
 	return nil
 }
 
-// fail says in the status of a pod that it has failed, because nobody else will.
-func (c *Controller) fail(ctx context.Context, pod *caches.Pod, because cause) error {
+// setFailed sets the phase of a pod to Failed.
+func (c *Controller) setFailed(ctx context.Context, pod *caches.Pod, because cause) error {
 	change := podstatus.Change{UID: pod.UID, Phase: corev1.PodFailed, ObservedGeneration: pod.Generation}
 	if because == orphaned {
-		change.Condition = podstatus.Transition(disruption(pod), corev1.PodCondition{
+		change.Condition = podstatus.Transition(disruptionTarget(pod), corev1.PodCondition{
 			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, ObservedGeneration: pod.Generation,
 			Reason: markReason, Message: markMessage,
 		}, metav1.NewTime(c.clock.Now()))
@@ -187,15 +183,14 @@ func (c *Controller) fail(ctx context.Context, pod *caches.Pod, because cause) e
 	return nil
 }
 
-// disruption is the pod's condition DisruptionTarget, as far as it is cached; nil if it has none.
-func disruption(pod *caches.Pod) *corev1.PodCondition {
+// disruptionTarget returns the cached part of the condition DisruptionTarget, nil without the condition.
+func disruptionTarget(pod *caches.Pod) *corev1.PodCondition {
 	if pod.Disruption.Status == "" {
 		return nil
 	}
 	return &corev1.PodCondition{Type: corev1.DisruptionTarget, Status: pod.Disruption.Status, LastTransitionTime: pod.Disruption.Since}
 }
 
-// cachedNode is a node's state as the cache has it.
 func (c *Controller) cachedNode(name string) nodeState {
 	if node, ok := c.nodes.Get(cache.ObjectName{Name: name}); ok {
 		return stateOf(node)
@@ -203,8 +198,8 @@ func (c *Controller) cachedNode(name string) nodeState {
 	return nodeState{}
 }
 
-// look reads a node's state from the API server.
-func (c *Controller) look(ctx context.Context, name string) (nodeState, error) {
+// readNode reads the state of a node from the API server.
+func (c *Controller) readNode(ctx context.Context, name string) (nodeState, error) {
 	node, err := c.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -215,10 +210,13 @@ func (c *Controller) look(ctx context.Context, name string) (nodeState, error) {
 	return stateOf(node), nil
 }
 
-// quarantined reports whether a missing node may still turn up.
-func (c *Controller) quarantined(name string) bool {
-	since, missing := c.term.absence.of(name)
-	return !missing || remaining(since, c.clock.Now(), c.cfg.Quarantine) > 0
+// quarantineLeft returns the rest of the quarantine of a missing node, the whole quarantine of any other node.
+func (c *Controller) quarantineLeft(name string) time.Duration {
+	since, ok := c.term.missing.Load(name)
+	if !ok {
+		return max(1, c.cfg.Quarantine)
+	}
+	return c.cfg.Quarantine - c.clock.Since(since.(time.Time))
 }
 
 func (c *Controller) isSurplus(pod types.UID) bool {

@@ -16,15 +16,15 @@ const (
 
 // Config of the controller.
 type Config struct {
-	// TerminatedPodThreshold is how many finished pods may exist; zero or less is any number.
+	// TerminatedPodThreshold is the number of finished pods that may exist. Zero or less sets no limit.
 	TerminatedPodThreshold int `json:"TerminatedPodGCThreshold"`
-	// Quarantine is how long a node must have been missing before its pods are orphans.
+	// Quarantine is the time that a node must be missing before its pods are orphans.
 	Quarantine time.Duration `json:"-"`
-	// Period is how often the number of finished pods is checked. Positive.
+	// Period is the interval between two counts of the finished pods. Positive.
 	Period time.Duration `json:"-"`
-	// Workers is how many pods, and how many nodes, are worked on at once. At least 1.
+	// Workers is the number of pods, and of nodes, that are processed at the same time. At least 1.
 	Workers int `json:"-"`
-	// Drain is how long work under way may go on after the end of a term; zero until it ends.
+	// Drain bounds the time of running syncs after the end of a term. Zero is no bound.
 	Drain time.Duration `json:"-"`
 }
 
@@ -42,7 +42,7 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 // Validate implements controller.Config.
 func (c *Config) Validate() []error { return nil }
 
-// Registration returns the controller as the manager knows it; flags are bound to cfg.
+// Registration returns the registration of the controller. Flags are bound to cfg.
 func Registration(cfg *Config) controller.Registration {
 	return controller.Registration{
 		Name: Name, Alias: "podgc", Agent: "pod-garbage-collector",

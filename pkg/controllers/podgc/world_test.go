@@ -78,12 +78,12 @@ func (w *world) until(d time.Duration) {
 	synctest.Wait()
 }
 
-// pretend answers live reads of a node, whatever the watch says: with a node, or with nil that there is none.
+// pretend sets the result of live reads of a node. Nil is "not found".
 func (w *world) pretend(node *corev1.Node) {
 	w.pretended.Store(&pretended{node})
 }
 
-// pretended is what a live read of a node finds; nil nothing.
+// pretended is the result of a live read of a node.
 type pretended struct{ node *corev1.Node }
 
 func (w *world) getNode(action clienttesting.Action) (bool, runtime.Object, error) {
