@@ -32,12 +32,8 @@ const (
 	podQueue  = "node_lifecycle_controller_pods"
 )
 
-const (
-	// maxBackoff of a node that failed is short against a grace period.
-	maxBackoff = 5 * time.Second
-	// verdictsYield is how much later than they are dead nodes are queued: a zone of thousands, behind a webhook, takes minutes.
-	verdictsYield = time.Minute
-)
+// maxBackoff is short compared with a grace period.
+const maxBackoff = 5 * time.Second
 
 // Deps is what the controller works with. Client must be fenced and may be rate limited. Leases must keep the times of namespace
 // kube-node-lease.
@@ -89,9 +85,9 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 	c.pods = &podMarker{
 		client: deps.Client, nodes: deps.Nodes, pods: deps.Pods, recorder: deps.Recorder, clock: deps.Clock, visibility: visibility,
 	}
-	c.nodeLoop = controller.NewLoopByDeadline(controller.LoopConfig{
+	c.nodeLoop = controller.NewLoop(controller.LoopConfig{
 		Controller: Name, Queue: nodeQueue, Workers: cfg.Workers, MaxBackoff: maxBackoff, Drain: cfg.Drain, Clock: deps.Clock,
-	}, deps.Metrics, c.turn, c.reconcile)
+	}, deps.Metrics, c.reconcile)
 	c.pods.loop = controller.NewLoop(controller.LoopConfig{
 		Controller: Name, Queue: podQueue, Workers: cfg.PodWorkers, Drain: cfg.Drain, Clock: deps.Clock,
 	}, deps.Metrics, c.pods.reconcile).GroupBy(func(key podKey) string { return key.Namespace })
@@ -197,16 +193,6 @@ func (c *Controller) allNodes() []string {
 		names = append(names, name.Name)
 	}
 	return names
-}
-
-// turn lets nodes that are dead, or about to be found so, wait for all others that are queued up to verdictsYield later: verdicts may take long, and a zone
-// may die at once. Among themselves they keep the order in which they came, so none that is tried again and again starves another.
-func (c *Controller) turn(name string) time.Time {
-	now := c.clock.Now()
-	if h, ok := c.health.of(name, ""); ok && (h.ready == corev1.ConditionUnknown || h.due(c.cfg).Before(now)) {
-		return now.Add(verdictsYield)
-	}
-	return now
 }
 
 // Healthy fails when a sync has been running for very long.
