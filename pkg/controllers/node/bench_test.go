@@ -11,14 +11,14 @@ import (
 
 // What one renewed Lease costs in a cluster of 5,000 nodes, decoding excluded.
 func BenchmarkLeaseRenewal(b *testing.B) {
-	s := &silence{clock: clock.RealClock{}, health: newHealthMap(), visibility: newVisibility(defaults(), time.Now())}
+	a := &apiHealth{cfg: defaults(), clock: clock.RealClock{}, health: newHealthMap(), event: time.Now()}
 	for i := range 5000 {
-		s.health.node(aNode(fmt.Sprint("node-", i), "zone", corev1.ConditionTrue), time.Time{}, time.Now())
+		a.health.observe(aNode(fmt.Sprint("node-", i), "zone", corev1.ConditionTrue), time.Time{}, time.Now())
 	}
 	leases := aLease("node-17", time.Now())
 	b.ReportAllocs()
 	for b.Loop() {
 		leases.Spec.RenewTime.Time = leases.Spec.RenewTime.Add(time.Second)
-		s.observeLease(leases)
+		a.observeLease(leases)
 	}
 }

@@ -15,24 +15,23 @@ import (
 	"minikcm/pkg/freshness"
 )
 
-// confirmation is whether the node cache has been found equal to what the API server has in this term. Zones are decided over all nodes, so
-// a live read of one node would not do.
+// confirmation records whether the node cache was equal to the API server at some time of this term. States of zones depend on all nodes,
+// so a live read of one node is not enough.
 type confirmation struct {
-	nodes      *caches.Nodes
-	metadata   metadata.Interface
-	clock      clock.WithTicker
-	visibility *visibility
+	nodes    *caches.Nodes
+	metadata metadata.Interface
+	clock    clock.WithTicker
+	api      *apiHealth
 
 	done atomic.Bool
 }
 
-// maxConfirmPause is the longest time from one list of all nodes to the next while the cache stays behind.
+// maxConfirmPause bounds the pause between two comparisons while the cache stays behind.
 const maxConfirmPause = 30 * time.Second
 
-// begin starts a term.
 func (c *confirmation) begin() { c.done.Store(false) }
 
-// run compares the cache with the API server until they agree, which it tells, or ctx has ended.
+// run compares the cache with the API server until both are equal, and then calls confirmed.
 func (c *confirmation) run(ctx context.Context, confirmed func()) {
 	for pause := time.Second; ; {
 		err := c.compare(ctx)
@@ -41,10 +40,10 @@ func (c *confirmation) run(ctx context.Context, confirmed func()) {
 			confirmed()
 			return
 		}
-		if errors.Is(err, freshness.ErrBehind) { // the API server has answered: kubelets get their answers as well
+		if errors.Is(err, freshness.ErrBehind) { // the API server is reachable
 			pause = min(2*pause, maxConfirmPause)
 		} else {
-			c.visibility.failed(readRequest, err, c.clock.Now())
+			c.api.observeRead(err)
 		}
 		klog.FromContext(ctx).V(2).Info("Node cache is not confirmed yet, no node is tainted NoExecute", "reason", err)
 		if !timing.Sleep(ctx, c.clock, pause) {

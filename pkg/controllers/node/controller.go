@@ -26,7 +26,7 @@ import (
 // Name is the controller's name.
 const Name = "node-lifecycle-controller"
 
-// Queue names, which are labels of metrics, are those of kube-controller-manager v1.37.
+// Queue names of kube-controller-manager v1.37.
 const (
 	nodeQueue = "node_lifecycle_controller"
 	podQueue  = "node_lifecycle_controller_pods"
@@ -35,12 +35,12 @@ const (
 // maxBackoff is short compared with a grace period.
 const maxBackoff = 5 * time.Second
 
-// Deps is what the controller works with. Client must be fenced and may be rate limited. Leases must keep the times of namespace
+// Deps are the dependencies of the controller. Client must be fenced and may be rate limited. Leases must keep the times of namespace
 // kube-node-lease.
 type Deps struct {
 	Client   kubernetes.Interface
-	Reads    kubernetes.Interface // for live reads, and the probe that has to be answered in time; must not be rate limited
-	Metadata metadata.Interface   // for lists of all nodes; the same
+	Reads    kubernetes.Interface // for live reads and probes; must not be rate limited
+	Metadata metadata.Interface   // for lists of all nodes; must not be rate limited
 	Nodes    *caches.Nodes
 	Pods     *caches.Pods
 	Leases   *caches.Leases
@@ -49,7 +49,7 @@ type Deps struct {
 	Metrics  prometheus.Registerer
 }
 
-// Controller is the node lifecycle controller: it wires its parts together, and reconcile tells how they work on one node.
+// Controller is the node lifecycle controller.
 type Controller struct {
 	cfg      Config
 	clock    clock.WithTicker
@@ -58,7 +58,8 @@ type Controller struct {
 	nodeLoop *controller.Loop[string]
 
 	health       *healthMap
-	silence      *silence
+	api          *apiHealth
+	leases       *leaseReader
 	confirmation *confirmation
 	zones        *zones // new in each term
 	writer       *nodeWriter
@@ -66,7 +67,7 @@ type Controller struct {
 	announcer    *announcer
 }
 
-// New returns a controller that is not running. It registers its handlers, so it must be called before the caches start.
+// New returns a controller and registers its handlers. The caches must not have been started.
 func New(cfg Config, deps Deps) (*Controller, error) {
 	if cfg.Workers < 1 || cfg.PodWorkers < 1 {
 		return nil, fmt.Errorf("build %s: %d workers and %d for pods, want at least one of each", Name, cfg.Workers, cfg.PodWorkers)
@@ -75,15 +76,12 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 		cfg: cfg, clock: deps.Clock, metrics: newMetrics(deps.Metrics), nodes: deps.Nodes,
 		health: newHealthMap(), announcer: newAnnouncer(deps.Recorder),
 	}
-	visibility := newVisibility(cfg, deps.Clock.Now())
-	leases := &leaseReader{cfg: cfg, client: deps.Reads, cache: deps.Leases, clock: deps.Clock, health: c.health, visibility: visibility}
-	c.silence = &silence{cfg: cfg, clock: deps.Clock, metrics: c.metrics, health: c.health, visibility: visibility, leases: leases}
-	c.confirmation = &confirmation{nodes: deps.Nodes, metadata: deps.Metadata, clock: deps.Clock, visibility: visibility}
-	c.writer = &nodeWriter{
-		client: deps.Client, reads: deps.Reads, clock: deps.Clock, visibility: visibility, ledger: map[string]ledgerEntry{},
-	}
+	c.api = &apiHealth{cfg: cfg, client: deps.Reads, clock: deps.Clock, metrics: c.metrics, health: c.health, event: deps.Clock.Now()}
+	c.leases = newLeaseReader(deps.Reads, deps.Leases, deps.Clock, c.api)
+	c.confirmation = &confirmation{nodes: deps.Nodes, metadata: deps.Metadata, clock: deps.Clock, api: c.api}
+	c.writer = &nodeWriter{client: deps.Client, reads: deps.Reads, api: c.api}
 	c.pods = &podMarker{
-		client: deps.Client, nodes: deps.Nodes, pods: deps.Pods, recorder: deps.Recorder, clock: deps.Clock, visibility: visibility,
+		client: deps.Client, nodes: deps.Nodes, pods: deps.Pods, recorder: deps.Recorder, clock: deps.Clock, api: c.api,
 	}
 	c.nodeLoop = controller.NewLoop(controller.LoopConfig{
 		Controller: Name, Queue: nodeQueue, Workers: cfg.Workers, MaxBackoff: maxBackoff, Drain: cfg.Drain, Clock: deps.Clock,
@@ -97,38 +95,37 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 	return c, nil
 }
 
-// listen registers handlers. They do a fixed amount of work and never wait: a delayed sign of life is a sign of life missed.
+// listen registers handlers, which take constant time and never wait: a late sign of life may come too late.
 func (c *Controller) listen(deps Deps) error {
 	return errors.Join(
 		deps.Nodes.Handle(caches.Handler[*corev1.Node]{
 			Add: func(node *corev1.Node) {
-				c.silence.observeNode(node)
+				c.observeNode(node)
 				c.nodeLoop.Add(node.Name)
 			},
 			Update: func(old, node *corev1.Node) {
-				c.silence.observeNode(node)
+				c.observeNode(node)
 				if matters(old, node) {
 					c.nodeLoop.Add(node.Name)
 				}
 			},
 			Delete: func(node *corev1.Node) {
 				c.health.forget(node.Name, node.UID)
-				c.writer.forget(node.Name, node.UID)
 				c.nodeLoop.Add(node.Name)
 			},
 		}),
 		deps.Leases.Handle(caches.Handler[*coordinationv1.Lease]{
-			Add:    c.silence.observeLease,
-			Update: func(_, lease *coordinationv1.Lease) { c.silence.observeLease(lease) },
+			Add:    c.api.observeLease,
+			Update: func(_, lease *coordinationv1.Lease) { c.api.observeLease(lease) },
 		}),
 		deps.Pods.Handle(caches.Handler[*caches.Pod]{
-			Add:    func(pod *caches.Pod) { c.pods.bound(nil, pod) },
-			Update: c.pods.bound,
+			Add:    func(pod *caches.Pod) { c.pods.enqueueBound(nil, pod) },
+			Update: c.pods.enqueueBound,
 		}),
 	)
 }
 
-// matters reports whether an update of a node can change what we decide. A mere heartbeat cannot.
+// matters reports whether an update of a node can change a decision. A heartbeat cannot.
 func matters(old, node *corev1.Node) bool {
 	return old.UID != node.UID ||
 		old.Spec.Unschedulable != node.Spec.Unschedulable ||
@@ -139,54 +136,50 @@ func matters(old, node *corev1.Node) bool {
 		})
 }
 
-// Run works for one term.
+// Run works until ctx ends and all workers have returned. It returns nil.
 func (c *Controller) Run(ctx context.Context) error {
 	if c.cfg.MonitorPeriod > c.cfg.MonitorGracePeriod {
-		klog.FromContext(ctx).Info("Nodes are judged less often than they may be silent",
+		klog.FromContext(ctx).Info("Node monitor period is longer than the grace period",
 			"nodeMonitorPeriod", c.cfg.MonitorPeriod, "nodeMonitorGracePeriod", c.cfg.MonitorGracePeriod)
 	}
 	now := c.clock.Now()
-	c.silence.begin(now)
+	c.api.begin(now)
 	defer c.metrics.reset()
-	defer c.silence.end()
+	defer c.api.end()
 	c.confirmation.begin()
-	c.zones = newZones(c.cfg, c.metrics)
+	c.zones = newZones(c.cfg, c.metrics, c.nodeLoop.AddAfter, c.taintingToggled)
 	c.zones.begin(c.nodes.List(), now)
 
 	var running sync.WaitGroup
-	c.pods.start(ctx, &running) // first: the nodes' loop fills its queue
-	running.Go(func() { c.silence.watch(ctx, c.freeze) })
-	running.Go(func() {
-		c.confirmation.run(ctx, func() { c.wake(effects{all: true}, c.clock.Now()) }) // what was put off until then
-	})
+	c.pods.start(ctx, &running) // first, because the loop of nodes fills its queue
+	running.Go(func() { c.api.watch(ctx, c.zones.freeze) })
+	running.Go(func() { c.confirmation.run(ctx, c.enqueueAll) })
 	c.nodeLoop.Run(ctx, c.allNodes)
 	running.Wait()
 	return nil
 }
 
-// freeze keeps the zones as they are while silence is not trusted.
-func (c *Controller) freeze(frozen bool, now time.Time) { c.wake(c.zones.freeze(frozen, now), now) }
-
-// wake queues the nodes that a change of zones concerns.
-func (c *Controller) wake(e effects, now time.Time) {
-	if e.resumed { // nodes that were alive when everything stopped are given a new start
+// taintingToggled gives Ready nodes a new start when tainting resumes in all zones, and queues all nodes.
+func (c *Controller) taintingToggled(stopped bool) {
+	if !stopped {
+		now := c.clock.Now()
 		c.health.changeAll(func(h *nodeHealth) {
 			if h.ready == corev1.ConditionTrue {
 				h.heartbeat = h.heartbeat.alive(now)
 			}
 		})
 	}
-	if e.all {
-		for _, name := range c.nodes.Names() {
-			c.nodeLoop.Add(name.Name)
-		}
-	}
-	for name, at := range e.wake {
-		c.nodeLoop.AddAfter(name, at.Sub(now))
+	c.enqueueAll()
+}
+
+func (c *Controller) enqueueAll() {
+	for _, name := range c.nodes.Names() {
+		c.nodeLoop.Add(name.Name)
 	}
 }
 
-// allNodes names the nodes there are, those that there were when we led last, and those that have gone since the zones were filled.
+// allNodes returns the cached nodes, the nodes of the last term and the nodes that were counted in a zone. Deleted nodes among them need a
+// sync as well.
 func (c *Controller) allNodes() []string {
 	names := append(c.announcer.names(), c.zones.names()...)
 	for _, name := range c.nodes.Names() {
@@ -195,7 +188,7 @@ func (c *Controller) allNodes() []string {
 	return names
 }
 
-// Healthy fails when a sync has been running for very long.
+// Healthy returns an error if a sync makes no progress.
 func (c *Controller) Healthy() error {
 	return errors.Join(c.nodeLoop.Healthy(), c.pods.loop.Healthy())
 }

@@ -132,12 +132,12 @@ func TestLeaseCases(t *testing.T) {
 			b.renew("node")
 			b.pass(41 * time.Second)
 		}, "True", "Kubelet"},
-		{"and while the cache is known to be behind, nobody is judged", aNode("node", "", "True"), true, func(b *bench) {
+		{"lease renewed once while the watch is frozen, then silent", aNode("node", "", "True"), true, func(b *bench) {
 			b.Freeze("leases", true)
 			b.pass(40 * time.Second)
 			b.renew("node")
 			b.pass(61 * time.Second)
-		}, "True", "Kubelet"},
+		}, "Unknown", "NodeStatusUnknown"},
 		{"Ready taken away by somebody: 60 s from the last sign of life", aNode("node", "", "True"), true, func(b *bench) {
 			b.edit("node", func(n *corev1.Node) { n.Status.Conditions = nil })
 			b.pass(59 * time.Second)

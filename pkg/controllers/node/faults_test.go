@@ -250,7 +250,7 @@ func TestGaugesRestWithTheTerm(t *testing.T) {
 		if got := testutil.CollectAndCount(m.zoneSize); got != 1 {
 			t.Fatalf("%d zones shown by the leader, want 1", got)
 		}
-		m.suspend(map[cause]bool{causeBlind: true})
+		m.suspended.Set(1)
 		b.endTerm()
 		for name, n := range map[string]int{
 			"health": testutil.CollectAndCount(m.zoneHealth), "size": testutil.CollectAndCount(m.zoneSize),
@@ -260,7 +260,7 @@ func TestGaugesRestWithTheTerm(t *testing.T) {
 				t.Errorf("%d zones shown by %s outside a term", n, name)
 			}
 		}
-		if got := testutil.ToFloat64(m.suspended.WithLabelValues(string(causeBlind))); got != 0 {
+		if got := testutil.ToFloat64(m.suspended); got != 0 {
 			t.Error("suspended outside a term")
 		}
 		if got := testutil.ToFloat64(m.evictions.WithLabelValues("region:\x00:zone")); got != 1 {
@@ -279,14 +279,14 @@ func TestPendingGaugeFollowsTheLine(t *testing.T) {
 			t.Errorf("%s: %v pending, want %v", when, got, want)
 		}
 	}
-	z.ask("down0", false, nobody, day)
+	z.acquire("down0", false, day)
 	pending(0, "granted")
-	z.ask("down1", false, nobody, day)
-	z.ask("down2", false, nobody, day)
+	z.acquire("down1", false, day)
+	z.acquire("down2", false, day)
 	pending(2, "two in line")
 	z.drop("down1", day)
 	pending(1, "one deleted")
-	z.withdraw("down2")
+	z.withdraw("down2", day)
 	pending(0, "one well again")
 }
 

@@ -9,7 +9,7 @@ import (
 	"minikcm/pkg/controllers/internal/nodestatus"
 )
 
-// Reasons and messages of the conditions we post, and of the events about them, as kube-controller-manager v1.37 spells them.
+// Reasons and messages of kube-controller-manager v1.37.
 const (
 	reasonUnknown       = "NodeStatusUnknown"
 	messageUnknown      = "Kubelet stopped posting node status."
@@ -17,43 +17,40 @@ const (
 	messageNeverUpdated = "Kubelet never posted node status."
 )
 
-// kubeletConditions are the conditions that turn Unknown with their kubelet, in the order in which missing ones are appended.
-// NetworkUnavailable is not among them: the control plane owns it.
+// kubeletConditions are the conditions that become Unknown, in the order in which missing conditions are appended. The control plane
+// owns NetworkUnavailable.
 var kubeletConditions = []corev1.NodeConditionType{
 	corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure,
 }
 
-// deadlineSlack is how long after a deadline the node is looked at: a node is silent strictly after its grace period.
+// deadlineSlack is the time from a deadline to the check: a node is silent strictly after its grace period.
 const deadlineSlack = time.Millisecond
 
-// Deadlines are looked at together: a process that wakes up for each of a thousand nodes does little else. deadlineStep is the most
-// that may cost a verdict, and deadlineShare the share of a grace period that it may cost.
+// Deadlines are checked in common steps, because a wakeup for each of a thousand nodes costs CPU. A step is at most deadlineStep and at
+// most the grace period divided by deadlineShare.
 const (
 	deadlineStep  = 200 * time.Millisecond
 	deadlineShare = 100
 )
 
-// heartbeat is what this process has seen of one kubelet. Only seen is on our clock; renewed and posted are the kubelet's
-// words and are compared with nothing but themselves, so a node's wrong clock does no harm.
+// heartbeat holds the signs of life of one kubelet. Only seen is a time of the local clock. The times renewed and posted come from
+// the kubelet and are compared only with later values of the same field, so a wrong clock of a node does no harm.
 type heartbeat struct {
-	seen      time.Time     // the last sign of life, when we saw it; a node that never posted starts at its creation
-	renewed   time.Time     // renewTime of the Lease, zero if none was seen
-	hasPosted bool          // a Ready condition was seen
-	posted    time.Time     // its lastHeartbeatTime, zero if it had none
-	extended  time.Duration // grace given since the last sign of life because we had been blind
-
-	intervals [2]time.Duration // between the last renewals, the latest first, by the kubelet's clock; zero if not known
+	seen      time.Time     // last sign of life; at first the creation of the node
+	renewed   time.Time     // renewTime of the Lease, zero without a Lease
+	hasPosted bool          // a Ready condition was observed
+	posted    time.Time     // lastHeartbeatTime of the Ready condition
+	extra     time.Duration // silence before outages that was forgiven since the last sign of life
 }
 
-// firstHeartbeat is the heartbeat of a node at first sight. The Lease may be that of an earlier node of the name; it counts as a
-// sign of life all the same, once.
+// firstHeartbeat returns the heartbeat of a node at first sight. The Lease counts as a sign of life, although the Lease may belong to
+// an earlier node of the same name.
 func firstHeartbeat(node *corev1.Node, renewed, now time.Time) heartbeat {
 	h := heartbeat{seen: node.CreationTimestamp.Time}
 	return h.afterStatus(node, now).afterLease(renewed, now)
 }
 
-// afterStatus takes in a node's status. A missing Ready condition is no sign of life, a new heartbeat time is, whichever way
-// it moved.
+// afterStatus returns the heartbeat after a status of the node. Any change of the heartbeat time is a sign of life.
 func (h heartbeat) afterStatus(node *corev1.Node, now time.Time) heartbeat {
 	ready := condition(node, corev1.NodeReady)
 	if ready == nil || h.hasPosted && ready.LastHeartbeatTime.Time.Equal(h.posted) {
@@ -64,75 +61,46 @@ func (h heartbeat) afterStatus(node *corev1.Node, now time.Time) heartbeat {
 	return h.alive(now)
 }
 
-// afterLease takes in the renewTime of the node's Lease; zero is no Lease, or one that was never renewed.
+// afterLease returns the heartbeat after an event of the Lease. Only a later renewTime is a sign of life, because watch events may be
+// older than an earlier live read.
 func (h heartbeat) afterLease(renewed, now time.Time) heartbeat {
 	if !renewed.After(h.renewed) {
 		return h
 	}
-	return h.renewedAt(renewed).alive(now)
+	h.renewed = renewed
+	return h.alive(now)
 }
 
-// afterLiveLease takes in the renewTime that a consistent read of the Lease showed. Such a read is as of a moment after it was asked for, so a time
-// that went back was written since: the kubelet's clock was ahead and has been set, or the watch was faster than the answer, which does no harm. By the watch, which may lag behind a read, that cannot
-// be told.
+// afterLiveLease returns the heartbeat after a live read of the Lease. An earlier renewTime is a sign of life too: the clock of the
+// kubelet was set back.
 func (h heartbeat) afterLiveLease(renewed, now time.Time) heartbeat {
 	if renewed.IsZero() || renewed.Equal(h.renewed) {
 		return h
 	}
-	return h.renewedAt(renewed).alive(now)
-}
-
-// renewedAt takes in a new renewTime. An interval is known from two of them.
-func (h heartbeat) renewedAt(t time.Time) heartbeat {
-	if between := t.Sub(h.renewed); !h.renewed.IsZero() && between > 0 {
-		h.intervals = [2]time.Duration{between, h.intervals[0]}
-	}
-	h.renewed = t
-	return h
-}
-
-// interval is how often the kubelet renews its Lease, zero if that is not known. Of the last two intervals the shorter counts: the other may
-// have had an outage in it, or the setting of a clock.
-func (h heartbeat) interval() time.Duration {
-	if h.intervals[1] == 0 {
-		return h.intervals[0]
-	}
-	return min(h.intervals[0], h.intervals[1])
-}
-
-// isLate reports whether a kubelet whose grace ends at due is later than it ever is when all is well: half its grace is over, and one and
-// a half of its own intervals.
-func (h heartbeat) isLate(due time.Time, grace time.Duration, now time.Time) bool {
-	return due.Sub(now) < grace/2 && now.Sub(h.seen) > h.interval()*3/2
-}
-
-// isExhausted reports whether the node has been given all the time that blindness may give; from then on only a live read speaks for it.
-func (h heartbeat) isExhausted(grace time.Duration) bool {
-	return h.extended > 0 && h.extended >= maxExtension*grace
+	h.renewed = renewed
+	return h.alive(now)
 }
 
 func (h heartbeat) alive(now time.Time) heartbeat {
-	h.seen, h.extended = now, 0
+	h.seen, h.extra = now, 0
 	return h
 }
 
-// judgement says whether a node has been silent for too long.
+// judgement is the result of a check of the deadline of a node.
 type judgement struct {
-	silent  bool
-	recheck time.Duration // when not silent: how long until it may be
+	silent  bool          // the deadline has passed
+	recheck time.Duration // time until the next check of a node that is not silent
 }
 
-// judge decides about a node at now. judged is when it was judged before, zero if never: two judgements of a node are at least
-// a monitor period apart, because upstream's tests, and whoever sets grace below the period, rely on it.
-func judge(h heartbeat, judged time.Time, hasReady bool, cfg Config, now time.Time) judgement {
-	due := deadline(h, judged, hasReady, cfg)
+// judge checks a deadline at now.
+func judge(due time.Time, cfg Config, now time.Time) judgement {
 	if now.After(due) {
 		return judgement{silent: true}
 	}
 	return judgement{recheck: due.Sub(now) + deadlineSlack + untilStep(due, min(deadlineStep, cfg.MonitorGracePeriod/deadlineShare))}
 }
 
-// untilStep is how long after t the next multiple of step is, by the wall clock: deadlines of all nodes meet there.
+// untilStep returns the time from t to the next multiple of step on the wall clock.
 func untilStep(t time.Time, step time.Duration) time.Duration {
 	if step <= 0 {
 		return 0
@@ -140,21 +108,7 @@ func untilStep(t time.Time, step time.Duration) time.Duration {
 	return step - 1 - time.Duration(t.UnixNano()-1)%step
 }
 
-// deadline is the last instant at which a node still counts as alive.
-func deadline(h heartbeat, judged time.Time, hasReady bool, cfg Config) time.Time {
-	grace := cfg.MonitorGracePeriod
-	if !hasReady {
-		grace = cfg.StartupGracePeriod
-	}
-	due := h.seen.Add(grace)
-	if floor := judged.Add(cfg.MonitorPeriod); !judged.IsZero() && floor.After(due) {
-		return floor
-	}
-	return due
-}
-
-// unknownConditions returns a node's conditions as they are once its kubelet has been silent for too long, and whether that
-// changes Ready. The node itself is left alone.
+// unknownConditions returns the conditions of a silent node, and whether Ready changes. The node is not modified.
 func unknownConditions(node *corev1.Node, now time.Time) (conditions []corev1.NodeCondition, changed bool) {
 	ready := condition(node, corev1.NodeReady)
 	if ready != nil && ready.Status == corev1.ConditionUnknown {
@@ -179,10 +133,9 @@ func unknownConditions(node *corev1.Node, now time.Time) (conditions []corev1.No
 	return conditions, true
 }
 
-// condition returns the condition of a type, nil if the node has none.
 func condition(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
 	return nodestatus.Find(node.Status.Conditions, kind)
 }
 
-// readiness is the status of the Ready condition, empty if there is none.
+// readiness returns the status of the Ready condition, empty without the condition.
 func readiness(node *corev1.Node) corev1.ConditionStatus { return nodestatus.Ready(node) }

@@ -14,37 +14,6 @@ var (
 	created = time.Date(2012, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
-func TestLateKubelets(t *testing.T) {
-	const grace = 50 * time.Second
-	at := func(s int) time.Time { return day.Add(time.Duration(s) * time.Second) }
-	for _, tt := range []struct {
-		name     string
-		renewals []int // by the kubelet's clock, in seconds; it was seen at the last
-		silent   int
-		want     bool
-	}{
-		{"renews every 10 s, half its grace over", []int{0, 10, 20}, 26, true},
-		{"renews every 10 s, not yet", []int{0, 10, 20}, 25, false},
-		{"renews every 30 s: late after 45 s", []int{0, 30, 60}, 45, false},
-		{"renews every 30 s: later than that", []int{0, 30, 60}, 46, true},
-		{"an outage between its last renewals is not its way", []int{0, 10, 3610}, 26, true},
-		{"nor one before", []int{0, 3600, 3610}, 26, true},
-		{"its clock was set back", []int{0, 10, 20, -3600}, 26, true},
-		{"one renewal: nothing is known", []int{0}, 26, true},
-		{"no Lease", nil, 26, true},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			h := heartbeat{seen: at(0)}
-			for _, s := range tt.renewals {
-				h = h.afterLiveLease(at(s), at(0))
-			}
-			if got := h.isLate(h.seen.Add(grace), grace, at(tt.silent)); got != tt.want {
-				t.Errorf("late %v after %d s, want %v (intervals %v)", got, tt.silent, tt.want, h.intervals)
-			}
-		})
-	}
-}
-
 func TestJudge(t *testing.T) {
 	slack := deadlineSlack
 	for _, tt := range []struct {
@@ -74,7 +43,11 @@ func TestJudge(t *testing.T) {
 			if tt.judged > 0 {
 				judged = day.Add(-tt.judged)
 			}
-			got := judge(heartbeat{seen: day.Add(-tt.silence)}, judged, tt.hasReady, cfg, day)
+			h := nodeHealth{heartbeat: heartbeat{seen: day.Add(-tt.silence)}, judged: judged}
+			if tt.hasReady {
+				h.ready = corev1.ConditionTrue
+			}
+			got := h.judge(cfg, day)
 			if got != tt.want {
 				t.Errorf("judge = %+v, want %+v", got, tt.want)
 			}
@@ -100,7 +73,7 @@ func TestDeadlinesMeet(t *testing.T) {
 			cfg := defaults()
 			cfg.MonitorPeriod, cfg.MonitorGracePeriod = 0, tt.grace
 			seen := day.Add(tt.due - tt.grace)
-			got := judge(heartbeat{seen: seen}, time.Time{}, true, cfg, seen)
+			got := nodeHealth{heartbeat: heartbeat{seen: seen}, ready: corev1.ConditionTrue}.judge(cfg, seen)
 			if want := tt.grace + deadlineSlack + tt.want; got.recheck != want {
 				t.Errorf("recheck = %v, want %v", got.recheck, want)
 			}
@@ -170,12 +143,12 @@ func TestHealthBelongsToAUID(t *testing.T) {
 	o := newHealthMap()
 	first := posted(corev1.ConditionTrue, day)
 	first.UID = "first"
-	o.node(first, day, day)
+	o.observe(first, day, day)
 	o.change("node", "first", func(r *nodeHealth) { r.judged = day })
 	second := posted("", day)
 	second.UID, second.CreationTimestamp = "second", metav1.NewTime(day.Add(time.Hour))
 	now := day.Add(time.Hour + time.Second)
-	got := o.node(second, time.Time{}, now) // no delete event came: the watch was away
+	got := o.observe(second, time.Time{}, now) // no delete event came: the watch was away
 	want := nodeHealth{uid: "second", heartbeat: heartbeat{seen: second.CreationTimestamp.Time}}
 	if got != want {
 		t.Errorf("health = %+v, want %+v", got, want)
@@ -261,32 +234,33 @@ func TestUnknownConditions(t *testing.T) {
 	}
 }
 
-func TestCredit(t *testing.T) {
-	const grace = 50 * time.Second
+func TestRestart(t *testing.T) {
 	at := func(s int) time.Time { return day.Add(time.Duration(s) * time.Second) }
+	type state struct{ seen, extra int } // in seconds
 	for _, tt := range []struct {
-		name string
-		h    heartbeat
-		b    blindness
-		want heartbeat
+		name       string
+		before     state
+		since, now int
+		want       state
 	}{
-		{"seen after the blindness: nothing to give", heartbeat{seen: at(80)}, blindness{at(10), at(80)}, heartbeat{seen: at(80)}},
-		{"seen when it began: the blind time is free", heartbeat{seen: at(10)}, blindness{at(10), at(80)}, heartbeat{seen: at(80)}},
-		{"silent before it began: a whole grace again, and it is counted", heartbeat{seen: at(0)}, blindness{at(10), at(80)}, heartbeat{seen: at(80), extended: 10 * time.Second}},
-		{"an hour of blindness costs no more than a second", heartbeat{seen: at(0)}, blindness{at(10), at(3610)}, heartbeat{seen: at(3610), extended: 10 * time.Second}},
-		{"the last of what may be given", heartbeat{seen: at(0), extended: 145 * time.Second}, blindness{at(10), at(80)}, heartbeat{seen: at(75), extended: 150 * time.Second}},
-		{"used up: the blind time is still taken out", heartbeat{seen: at(0), extended: 150 * time.Second}, blindness{at(10), at(80)}, heartbeat{seen: at(70), extended: 150 * time.Second}},
+		{"seen when the outage began", state{10, 0}, 10, 80, state{80, 0}},
+		{"seen after the outage began", state{30, 0}, 10, 80, state{80, 0}},
+		{"silent before the outage", state{0, 0}, 10, 80, state{80, 10}},
+		{"an outage of an hour costs no more extra time than one of a second", state{0, 0}, 10, 3610, state{3610, 10}},
+		{"the last extra time", state{0, 145}, 10, 80, state{80, 155}},
+		{"no extra time is left", state{0, 150}, 10, 80, state{0, 150}},
+		{"overdue before the outage", state{0, 0}, 51, 80, state{0, 150}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := credit(tt.h, tt.b, grace); got != tt.want {
-				t.Errorf("credit = %+v, want %+v", got, tt.want)
+			h := nodeHealth{ready: corev1.ConditionTrue, heartbeat: heartbeat{seen: at(tt.before.seen), extra: time.Duration(tt.before.extra) * time.Second}}
+			h.restart(at(tt.since), at(tt.now), defaults())
+			if got := (state{int(h.heartbeat.seen.Sub(day).Seconds()), int(h.heartbeat.extra.Seconds())}); got != tt.want {
+				t.Errorf("seen, extra = %v, want %v", got, tt.want)
 			}
 		})
 	}
-	t.Run("a sign of life starts a new account", func(t *testing.T) {
-		h := heartbeat{seen: at(0), extended: 150 * time.Second}.afterLease(at(5), at(5))
-		if want := (heartbeat{seen: at(5), renewed: at(5)}); h != want {
-			t.Errorf("heartbeat = %+v, want %+v", h, want)
-		}
-	})
+	h := heartbeat{seen: at(0), extra: 150 * time.Second}.afterLease(at(5), at(5))
+	if want := (heartbeat{seen: at(5), renewed: at(5)}); h != want {
+		t.Errorf("heartbeat after a sign of life = %+v, want %+v", h, want)
+	}
 }

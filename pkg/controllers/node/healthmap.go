@@ -8,47 +8,54 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// healthMap remembers each node's signs of life. The handlers feed it, on a standby too, so that a failover does not start every grace
-// period anew. An entry belongs to one UID: a node deleted and made again under its name starts afresh.
+// healthMap holds the signs of life of all nodes. A standby fills the map as well, so a failover does not restart the grace periods. An
+// entry belongs to one UID.
 type healthMap struct {
 	lock  sync.Mutex
 	nodes map[string]nodeHealth
 }
 
-// nodeHealth is what is known about one node's health besides its object.
+// nodeHealth is the health of one node.
 type nodeHealth struct {
 	uid       types.UID
 	heartbeat heartbeat
-	ready     corev1.ConditionStatus // as last seen or written by us, empty if never posted
-	version   string                 // resource version of the last state that was seen, by watch or live
-	judged    time.Time              // when the node was last judged, zero if never
+	ready     corev1.ConditionStatus // as last observed, empty if never posted
+	judged    time.Time              // last judgement
 }
 
-// due is when the node's grace ends.
+// maxExtraPeriods bounds the extra time of a node, in grace periods. Without a bound an unreliable API server would keep a dead node
+// alive.
+const maxExtraPeriods = 3
+
+// due returns the last instant at which the node counts as alive. Two judgements of a node are at least a monitor period apart.
 func (h nodeHealth) due(cfg Config) time.Time {
-	return deadline(h.heartbeat, h.judged, h.ready != "", cfg)
+	grace := cfg.MonitorGracePeriod
+	if h.ready == "" {
+		grace = cfg.StartupGracePeriod
+	}
+	due := h.heartbeat.seen.Add(grace)
+	if floor := h.judged.Add(cfg.MonitorPeriod); !h.judged.IsZero() && floor.After(due) {
+		return floor
+	}
+	return due
 }
 
-// judge says whether the node has been silent for too long at now.
-func (h nodeHealth) judge(cfg Config, now time.Time) judgement {
-	return judge(h.heartbeat, h.judged, h.ready != "", cfg, now)
-}
+func (h nodeHealth) judge(cfg Config, now time.Time) judgement { return judge(h.due(cfg), cfg, now) }
 
-// isExhausted reports whether the node has been given all the time that blindness may give; from then on only a live read speaks for it.
+// isExhausted reports whether the node has used up its extra time. From then on only a live read proves that the node is alive.
 func (h nodeHealth) isExhausted(cfg Config) bool {
-	return h.heartbeat.isExhausted(cfg.MonitorGracePeriod)
+	return h.heartbeat.extra >= maxExtraPeriods*cfg.MonitorGracePeriod
 }
 
-// isLagging reports whether a node that its zone counts as Ready may not be so: it is known not to be, or is late.
-func (h nodeHealth) isLagging(cfg Config, now time.Time) bool {
-	return h.ready != corev1.ConditionTrue || h.heartbeat.isLate(h.due(cfg), cfg.MonitorGracePeriod, now)
-}
-
-// setUnknown takes in that our write, which made a version of the node, has set it to Unknown. Its kubelet may have been faster than the answer.
-func (h *nodeHealth) setUnknown(version string, now time.Time) {
-	h.judged = now
-	if reached(version, h.version) {
-		h.ready = corev1.ConditionUnknown
+// restart gives the node a new grace period after an outage that began at since. The silence before the outage counts as extra time. A
+// node that was overdue before the outage has no claim to extra time.
+func (h *nodeHealth) restart(since, now time.Time, cfg Config) {
+	if h.due(cfg).Before(since) {
+		h.heartbeat.extra = maxExtraPeriods * cfg.MonitorGracePeriod
+	}
+	if !h.isExhausted(cfg) {
+		h.heartbeat.extra += max(0, since.Sub(h.heartbeat.seen))
+		h.heartbeat.seen = now
 	}
 }
 
@@ -56,8 +63,8 @@ func newHealthMap() *healthMap {
 	return &healthMap{nodes: map[string]nodeHealth{}}
 }
 
-// node takes in the state of a node and returns its health. renewed is what the Lease cache holds; it matters only for a node that is new.
-func (m *healthMap) node(node *corev1.Node, renewed, now time.Time) nodeHealth {
+// observe records the state of a node and returns the health. renewed is the cached renewTime of the Lease, for a new node.
+func (m *healthMap) observe(node *corev1.Node, renewed, now time.Time) nodeHealth {
 	m.lock.Lock()
 	defer m.lock.Unlock()
 	h, ok := m.nodes[node.Name]
@@ -66,27 +73,22 @@ func (m *healthMap) node(node *corev1.Node, renewed, now time.Time) nodeHealth {
 	} else {
 		h.heartbeat = h.heartbeat.afterStatus(node, now)
 	}
-	h.ready, h.version = readiness(node), node.ResourceVersion
+	h.ready = readiness(node)
 	m.nodes[node.Name] = h
 	return h
 }
 
-// lease takes in a renewTime that came by watch. A Lease without a node is not remembered.
+// lease records a renewTime of a watch event. A Lease without a node is ignored.
 func (m *healthMap) lease(name string, renewed, now time.Time) {
 	m.change(name, "", func(h *nodeHealth) { h.heartbeat = h.heartbeat.afterLease(renewed, now) })
 }
 
-// liveLease takes in a renewTime that a consistent read showed and reports whether it is a sign of life.
-func (m *healthMap) liveLease(name string, renewed, now time.Time) (news bool) {
-	m.change(name, "", func(h *nodeHealth) {
-		before := h.heartbeat
-		h.heartbeat = before.afterLiveLease(renewed, now)
-		news = h.heartbeat != before
-	})
-	return news
+// liveLease records a renewTime of a live read.
+func (m *healthMap) liveLease(name string, renewed, now time.Time) {
+	m.change(name, "", func(h *nodeHealth) { h.heartbeat = h.heartbeat.afterLiveLease(renewed, now) })
 }
 
-// of returns the health of a node, if something is known about it; an empty UID fits any.
+// of returns the health of a node. An empty UID matches any UID.
 func (m *healthMap) of(name string, uid types.UID) (nodeHealth, bool) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
@@ -94,7 +96,7 @@ func (m *healthMap) of(name string, uid types.UID) (nodeHealth, bool) {
 	return h, ok && (uid == "" || h.uid == uid)
 }
 
-// change edits the health of a node in place, if something is known about it; an empty UID fits any.
+// change edits the health of a known node. An empty UID matches any UID.
 func (m *healthMap) change(name string, uid types.UID, edit func(*nodeHealth)) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
@@ -106,7 +108,7 @@ func (m *healthMap) change(name string, uid types.UID, edit func(*nodeHealth)) {
 	m.nodes[name] = h
 }
 
-// forget drops what is known about a node; an empty UID fits any.
+// forget removes a node. An empty UID matches any UID.
 func (m *healthMap) forget(name string, uid types.UID) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
@@ -115,7 +117,6 @@ func (m *healthMap) forget(name string, uid types.UID) {
 	}
 }
 
-// changeAll edits the health of every node.
 func (m *healthMap) changeAll(edit func(*nodeHealth)) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
@@ -123,16 +124,4 @@ func (m *healthMap) changeAll(edit func(*nodeHealth)) {
 		edit(&h)
 		m.nodes[name] = h
 	}
-}
-
-// count counts all nodes and those that are not Unknown and due before a time.
-func (m *healthMap) count(cfg Config, before time.Time) (all, due int) {
-	m.lock.Lock()
-	defer m.lock.Unlock()
-	for _, h := range m.nodes {
-		if h.ready != corev1.ConditionUnknown && h.due(cfg).Before(before) {
-			due++
-		}
-	}
-	return len(m.nodes), due
 }

@@ -2,7 +2,9 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -13,41 +15,43 @@ import (
 	"k8s.io/utils/clock"
 
 	"minikcm/pkg/caches"
+	"minikcm/pkg/controllers/internal/live"
 	"minikcm/pkg/outcome"
 )
 
 const (
-	// readTimeout is of a read that is to prove something, of one object or of all. Such an answer proves what it proves, however long it took: it
-	// is as of a moment after it was asked for, and requests of kubelets have a higher priority in the API server than ours.
-	readTimeout   = 30 * time.Second
-	leasesPerPage = 1000 // a page of them is some hundred kilobytes
+	// readTimeout bounds a live read. A slow response proves as much as a fast one.
+	readTimeout = 30 * time.Second
+	// leasesPerPage gives pages of some hundred kilobytes.
+	leasesPerPage = 1000
+	// maxSingleReads is the number of Leases that are read one by one at the same time. Further reads share lists.
+	maxSingleReads = 3
+	// listPause is the pause after a failed list, in which all Leases are read one by one.
+	listPause = 10 * time.Second
 )
 
-// probeTimeout is how long the API server may take for next to nothing: a tenth of the grace period, within limits. When no Lease is renewed and
-// it takes longer, or the connection hangs, kubelets may not reach it either.
-func (c Config) probeTimeout() time.Duration {
-	return min(max(c.MonitorGracePeriod/10, time.Second), 10*time.Second)
-}
+var errListPaused = errors.New("an earlier list of leases failed")
 
-// leaseReader knows what the Leases of nodes say: as the cache has them, and by live reads that prove a node's silence. Of live reads it tells
-// health what they show and visibility how they went.
+// leaseReader reads Leases of nodes from the cache and from the API server, and records signs of life of live reads.
 type leaseReader struct {
-	cfg        Config
-	client     kubernetes.Interface
-	cache      *caches.Leases
-	clock      clock.WithTicker
-	health     *healthMap
-	visibility *visibility
+	client kubernetes.Interface // not rate limited
+	cache  *caches.Leases
+	clock  clock.PassiveClock
+	health *healthMap
+	api    *apiHealth
 
-	lists *leaseLists // of one term
+	all        *live.Reads[struct{}] // lists of all Leases
+	inFlight   atomic.Int32
+	listFailed time.Time // only for list
 }
 
-// begin starts a term.
-func (l *leaseReader) begin() {
-	l.lists = &leaseLists{list: l.list, many: l.manyDue, now: l.clock.Now}
+func newLeaseReader(client kubernetes.Interface, leases *caches.Leases, clk clock.PassiveClock, api *apiHealth) *leaseReader {
+	l := &leaseReader{client: client, cache: leases, clock: clk, health: api.health, api: api}
+	l.all = live.NewReads(clk, func(ctx context.Context, _ string) (struct{}, error) { return struct{}{}, l.list(ctx) })
+	return l
 }
 
-// cached is the renewTime of a node's Lease as far as the cache knows, zero if there is none.
+// cached returns the renewTime of the cached Lease of a node, zero without a Lease.
 func (l *leaseReader) cached(name string) time.Time {
 	lease, ok := l.cache.Get(cache.ObjectName{Namespace: corev1.NamespaceNodeLease, Name: name})
 	if !ok {
@@ -63,84 +67,54 @@ func renewal(lease *coordinationv1.Lease) time.Time {
 	return lease.Spec.RenewTime.Time
 }
 
-// readSince takes in a node's Lease as it was at some moment after due. If many nodes are due one list answers for all of them.
-func (l *leaseReader) readSince(ctx context.Context, name string, due time.Time) error {
-	covered, err := l.lists.covers(ctx, due)
-	if covered || err != nil {
-		return err
+// readAfter reads the Lease of a node with a request that is sent after due.
+func (l *leaseReader) readAfter(ctx context.Context, name string, due time.Time) error {
+	defer l.inFlight.Add(-1)
+	if l.inFlight.Add(1) > maxSingleReads {
+		if _, err := l.all.Get(ctx, "", due.Add(1)); err == nil || ctx.Err() != nil {
+			return err
+		}
 	}
 	return l.read(ctx, name)
 }
 
-// manyDue reports whether so many nodes are due that one list of all Leases is cheaper than reading theirs.
-func (l *leaseReader) manyDue(now time.Time) bool {
-	soon := min(leaseInterval, l.cfg.MonitorGracePeriod/5) // with a short grace period every node is due within an interval
-	all, due := l.health.count(l.cfg, now.Add(soon))
-	return due > max(manyNodes, all/manyShare)
-}
-
-// read takes in a node's Lease as it is now. Having none is an answer.
+// read reads the Lease of one node. A node may have no Lease.
 func (l *leaseReader) read(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	lease, err := l.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, name, metav1.GetOptions{})
-	now := l.clock.Now()
-	if err != nil && !outcome.IsNotFound(err, name) {
-		l.visibility.failed(readRequest, err, now)
-		return fmt.Errorf("read lease: %w", err)
-	}
-	l.visibility.readSucceeded(now)
-	if err == nil && l.health.liveLease(name, renewal(lease), now) {
-		l.compare(lease.ResourceVersion, now)
-	}
-	return nil
-}
-
-// list takes in the Leases of all nodes as they are now. All pages are of the moment of the first.
-func (l *leaseReader) list(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	begun := l.clock.Now()
-	news := false
-	for opts := (metav1.ListOptions{Limit: leasesPerPage}); ; {
-		page, err := l.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, opts)
-		now := l.clock.Now()
-		if err != nil {
-			l.visibility.failed(readRequest, err, now)
-			return fmt.Errorf("list leases: %w", err)
-		}
-		for i := range page.Items {
-			lease := &page.Items[i]
-			news = l.health.liveLease(lease.Name, renewal(lease), now) || news
-		}
-		if opts.Continue = page.Continue; opts.Continue != "" {
-			continue
-		}
-		l.visibility.readSucceeded(now)
-		if news {
-			l.compare(page.ResourceVersion, now)
-		}
-		l.visibility.listed(now, now.Sub(begun))
+	if outcome.IsNotFound(err, name) {
+		l.api.observeRead(nil)
 		return nil
 	}
-}
-
-// compare compares the Lease cache with the version of a live read that brought news: the watch should have brought it before.
-func (l *leaseReader) compare(version string, now time.Time) {
-	if !reached(l.cache.Version(), version) {
-		l.visibility.behind(version, now)
-	}
-}
-
-// probe asks for next to nothing, to see whether the API server answers.
-func (l *leaseReader) probe(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, l.cfg.probeTimeout())
-	defer cancel()
-	_, err := l.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, metav1.ListOptions{Limit: 1})
+	l.api.observeRead(err)
 	if err != nil {
-		l.visibility.probeFailed(err)
-		return fmt.Errorf("probe: %w", err)
+		return fmt.Errorf("read lease: %w", err)
 	}
-	l.visibility.readSucceeded(l.clock.Now())
+	l.health.liveLease(name, renewal(lease), l.clock.Now())
 	return nil
+}
+
+// list reads the Leases of all nodes. All pages show the state at the time of the first.
+func (l *leaseReader) list(ctx context.Context) error {
+	if l.clock.Since(l.listFailed) < listPause {
+		return errListPaused
+	}
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	for opts := (metav1.ListOptions{Limit: leasesPerPage}); ; {
+		page, err := l.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, opts)
+		l.api.observeRead(err)
+		if err != nil {
+			l.listFailed = l.clock.Now()
+			return fmt.Errorf("list leases: %w", err)
+		}
+		now := l.clock.Now()
+		for i := range page.Items {
+			l.health.liveLease(page.Items[i].Name, renewal(&page.Items[i]), now)
+		}
+		if opts.Continue = page.Continue; opts.Continue == "" {
+			return nil
+		}
+	}
 }

@@ -77,7 +77,6 @@ func TestLiveLease(t *testing.T) {
 		want := h
 		if tt.alive {
 			want.seen, want.renewed = at(5), tt.renewed
-			want.intervals[0] = max(0, tt.renewed.Sub(h.renewed))
 		}
 		if got := h.afterLiveLease(tt.renewed, at(5)); got != want {
 			t.Errorf("%s: %+v, want %+v", tt.name, got, want)
@@ -193,9 +192,10 @@ func TestLeaseWritesThatRenewNothingKeepNobodyAlive(t *testing.T) {
 	})
 }
 
-func TestManyDueAreAskedForInOneList(t *testing.T) {
+func TestManyLiveReadsShareLists(t *testing.T) {
 	objects, live, dying := cluster(5, 50)
 	inBubble(t, defaults(), objects, func(b *bench) {
+		b.controller.leases.inFlight.Add(maxSingleReads) // reads that take long
 		b.term()
 		lists := b.Count("list leases")
 		b.renewFor(51*time.Second, live...)
@@ -203,7 +203,7 @@ func TestManyDueAreAskedForInOneList(t *testing.T) {
 		if got := b.withStatus("Unknown", dying); got != 50 {
 			t.Errorf("%d of 50 nodes Unknown", got)
 		}
-		if got := b.Count("list leases") - lists; got > 10 || gets > manyNodes+1 {
+		if got := b.Count("list leases") - lists; got > 10 || gets > 0 {
 			t.Errorf("%d lists and %d gets of Leases for 50 verdicts", got, gets)
 		}
 	})

@@ -4,15 +4,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Why a verdict was not passed on a node whose grace had ended; values of the cause label.
+// Values of the cause label: the reason why a node did not become Unknown at the end of its grace period.
 const (
-	suppressedStale       = "stale_cache"     // the Lease cache is known to be behind
-	suppressedBlind       = "blind_credit"    // requests failed of late, so silence proves nothing
-	suppressedUnreachable = "api_unreachable" // the live read that must come before a verdict failed
+	suppressedBlind       = "blind_credit"    // the API server is unreachable
+	suppressedUnreachable = "api_unreachable" // the live read failed
 	suppressedAlive       = "recheck_ok"      // the live read showed a sign of life
 )
 
-// metrics: the node_collector_ ones up to updateSeconds are kube-controller-manager's, the others are ours.
+// metrics holds the metrics of kube-controller-manager up to updateSeconds, and further metrics.
 type metrics struct {
 	zoneHealth    *prometheus.GaugeVec
 	zoneSize      *prometheus.GaugeVec
@@ -23,7 +22,7 @@ type metrics struct {
 	zoneState  *prometheus.GaugeVec
 	pending    *prometheus.GaugeVec
 	suppressed *prometheus.CounterVec
-	suspended  *prometheus.GaugeVec
+	suspended  prometheus.Gauge
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -40,7 +39,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}, []string{"zone"}),
 		updateSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "node_collector_update_node_health_duration_seconds",
-			Help:    "How long one look at one node took.",
+			Help:    "Duration of one sync of one node.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 4, 8),
 		}),
 		zoneState: zoneGauge("node_collector_zone_state", "1 for the state the zone is in.", "state"),
@@ -49,36 +48,28 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "node_collector_skipped_health_updates_total",
 			Help: "Times a node's grace period ended without the node being set to Unknown, by cause.",
 		}, []string{"cause"}),
-		suspended: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		suspended: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "node_collector_suspended",
-			Help: "1 if silent nodes were not acted upon within the last second, by cause.",
-		}, []string{"cause"}),
+			Help: "1 if the API server was unreachable within the last second, so that silent nodes stay as they are.",
+		}),
 	}
-	for _, c := range []string{suppressedStale, suppressedBlind, suppressedUnreachable, suppressedAlive} {
+	for _, c := range []string{suppressedBlind, suppressedUnreachable, suppressedAlive} {
 		m.suppressed.WithLabelValues(c)
 	}
-	m.suspend(nil)
 	reg.MustRegister(m.zoneHealth, m.zoneSize, m.zoneUnhealthy, m.evictions, m.updateSeconds,
 		m.zoneState, m.pending, m.suppressed, m.suspended)
 	return m
 }
 
-// suspend shows the causes for which silent nodes were not acted upon of late; nil shows none.
-func (m *metrics) suspend(causes map[cause]bool) {
-	for _, c := range []cause{causeBlind, causeStale} {
-		m.suspended.WithLabelValues(string(c)).Set(boolean(causes[c]))
-	}
-}
-
-// reset puts the gauges into their state outside a term: they speak of what the leader knows, and with two managers it would count twice.
+// reset clears the gauges at the end of a term, so that only the leader shows zones.
 func (m *metrics) reset() {
 	for _, gauge := range []*prometheus.GaugeVec{m.zoneHealth, m.zoneSize, m.zoneUnhealthy, m.zoneState, m.pending} {
 		gauge.Reset()
 	}
-	m.suspend(nil)
+	m.suspended.Set(0)
 }
 
-// zone shows a zone. An empty one, which is about to be forgotten, shows as healthy.
+// zone sets the gauges of a zone. An empty zone shows as healthy.
 func (m *metrics) zone(key string, t tally, s zoneState, pending int) {
 	health := 100.0
 	if t.size() > 0 {

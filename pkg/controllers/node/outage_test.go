@@ -1,6 +1,7 @@
 package node
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"testing"
@@ -18,6 +19,57 @@ import (
 // everything is what fails when the API server is away.
 var everything = []string{
 	"get nodes", "get leases", "list leases", "list nodes", "update nodes/status", "patch nodes", "patch pods/status",
+}
+
+// An outage of any kind and length condemns no live node, and a node that dies before or during the outage is found afterwards.
+func TestOutages(t *testing.T) {
+	reads := []string{"get nodes", "get leases", "list leases", "list nodes"}
+	for _, kind := range []struct {
+		name   string
+		broken []string
+		frozen bool // the watch of Leases
+	}{
+		{"all requests fail", everything, false},
+		{"all requests fail, frozen watch", everything, true},
+		{"reads fail", reads, false},
+		{"status writes fail", []string{"update nodes/status"}, false},
+		{"only kubelets are cut off for less than a grace period", nil, false},
+	} {
+		for _, grace := range []time.Duration{20 * time.Second, 50 * time.Second} {
+			for _, outage := range []time.Duration{grace / 5, grace / 2, grace * 4 / 5, 2 * grace, 10 * grace} {
+				for _, late := range []time.Duration{time.Second, 7 * time.Second} { // from the end of the outage to the first renewal
+					if len(kind.broken) < len(reads) && outage+late+leaseInterval > grace {
+						continue // see TestReadOnlyAPIServerCondemnsOneAtMost
+					}
+					t.Run(fmt.Sprintf("%s for %v, grace %v, renewals %v late", kind.name, outage, grace, late), func(t *testing.T) {
+						objects, live, dying := cluster(6, 1)
+						cfg := defaults()
+						cfg.MonitorGracePeriod = grace
+						inBubble(t, cfg, objects, func(b *bench) {
+							b.term()
+							b.renewFor(2*grace, slices.Concat(live, dying)...)
+							b.Break(errOutage, kind.broken...)
+							b.Freeze("leases", kind.frozen)
+							b.pass(outage)
+							b.Break(nil, everything...)
+							b.pass(late)
+							if got := b.withStatus("True", live); got != len(live) {
+								t.Fatalf("%d of %d live nodes Ready before the first renewal", got, len(live))
+							}
+							b.Freeze("leases", false)
+							b.renewFor(2*grace, live...)
+							if got := b.withStatus("True", live); got != len(live) {
+								t.Errorf("%d of %d live nodes Ready", got, len(live))
+							}
+							if got := b.withStatus("Unknown", dying); got != 1 {
+								t.Error("the dead node was not found")
+							}
+						})
+					})
+				}
+			}
+		}
+	}
 }
 
 func TestOutageCondemnsNobody(t *testing.T) {
@@ -177,33 +229,26 @@ func TestFrozenLeaseWatchCondemnsNobodyAndStillFindsTheDead(t *testing.T) {
 		}
 		b.Freeze("leases", false)
 		b.renewFor(30*time.Second, live...)
-		if got := b.controller.silence.suspended(false, time.Now()); got != causeNone {
-			t.Errorf("suspended (%s) after the watch came back", got)
+		if b.controller.api.isSuspended(false, time.Now()) {
+			t.Error("suspended after the watch came back")
 		}
 	})
 }
 
-func TestListThatFailsOnceSuspendsVerdictsForAMoment(t *testing.T) {
-	objects, live, _ := cluster(10, 0)
+// The Lease watch is frozen and lists of Leases are rejected: each deadline is checked with a read of one Lease.
+func TestRejectedListsCondemnNobody(t *testing.T) {
+	objects, live, dying := cluster(10, 1)
 	inBubble(t, defaults(), objects, func(b *bench) {
 		b.term()
-		b.renewFor(10*time.Second, live...)
+		b.renewFor(10*time.Second, slices.Concat(live, dying)...)
 		b.Freeze("leases", true)
+		b.Break(apierrors.NewForbidden(coordinationv1.Resource("leases"), "", nil), "list leases")
 		b.renewFor(3*time.Minute, live...)
-		b.Break(apierrors.NewTooManyRequests("later", 1), "list leases")
-		suspended, lists := 0, b.Count("list leases")
-		for range 30 {
-			b.renew(live...)
-			b.pass(time.Second)
-			if b.Count("list leases") > lists {
-				b.Break(nil, "list leases")
-			}
-			if b.controller.silence.suspended(false, time.Now()) != causeNone {
-				suspended++
-			}
+		if got := b.withStatus("True", live); got != 10 {
+			t.Errorf("%d of 10 live nodes Ready", got)
 		}
-		if suspended > 2 {
-			t.Errorf("suspended for %d s, want no longer than until the next list", suspended)
+		if got := b.withStatus("Unknown", dying); got != 1 {
+			t.Error("the dead node was not found")
 		}
 		b.Freeze("leases", false)
 	})
@@ -217,11 +262,18 @@ func TestStallOfTheProcessIsNotSilence(t *testing.T) {
 		b.pass(40 * time.Second)
 		b.renew("live1")
 		b.pass(5 * time.Second)
-		b.controller.silence.giveBack(30*time.Second, time.Now())
-		for name, want := range map[string]time.Duration{"live0": 15 * time.Second, "live1": 0} {
+		api := b.controller.api
+		api.lock.Lock()
+		api.ticked = time.Now().Add(-30 * time.Second) // no tick for 30 s
+		api.lock.Unlock()
+		if !api.isSuspended(true, time.Now()) {
+			t.Error("silent nodes are not suspended between a stall and the next tick")
+		}
+		b.pass(time.Second)
+		for _, name := range live {
 			r, _ := b.controller.health.of(name, "")
-			if got := time.Since(r.heartbeat.seen); got != want {
-				t.Errorf("%s counts as silent for %v after a stall of 30 s, want %v: 45 s and 5 s less the stall, and no sign of life lies ahead", name, got, want)
+			if got := time.Since(r.heartbeat.seen); got > time.Second {
+				t.Errorf("%s counts as silent for %v after a stall, want a new grace period", name, got)
 			}
 		}
 	})

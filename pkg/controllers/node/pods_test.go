@@ -11,8 +11,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"minikcm/internal/fakeapi"
+	"minikcm/pkg/caches"
 )
 
 func TestPodsThatAreNotReadyAreNotSynced(t *testing.T) {
@@ -156,56 +158,61 @@ func TestKubeletIsNotContradicted(t *testing.T) {
 func TestDowntimeOf(t *testing.T) {
 	since := epoch.Add(-time.Hour)
 	for _, tt := range []struct {
-		name   string
-		ready  corev1.ConditionStatus
-		reason string
-		want   corev1.ConditionStatus
-		isDown bool
+		name    string
+		ready   corev1.ConditionStatus
+		reason  string
+		isDown  bool
+		unknown bool
 	}{
-		{"Ready", "True", "KubeletReady", "", false},
-		{"no condition: its kubelet has not come up yet", "", "", "", false},
-		{"its kubelet calls it not ready", "False", "KubeletNotReady", "False", true},
-		{"it does not answer", "Unknown", reasonUnknown, "Unknown", true},
-		{"it has never posted anything", "Unknown", reasonNeverUpdated, "", true},
+		{"Ready", "True", "KubeletReady", false, false},
+		{"no condition", "", "", false, false},
+		{"the kubelet reports not ready", "False", "KubeletNotReady", true, false},
+		{"silent", "Unknown", reasonUnknown, true, true},
+		{"never posted", "Unknown", reasonNeverUpdated, true, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			node := aNode("node", "", tt.ready)
-			want := downtime{}
 			if c := condition(node, corev1.NodeReady); c != nil {
 				c.Reason, c.LastTransitionTime = tt.reason, metav1.NewTime(since)
 			}
+			var want *downtime
 			if tt.isDown {
-				want = downtime{node: node.UID, ready: tt.want, since: since}
+				want = &downtime{node: node.UID, unknown: tt.unknown, since: since}
 			}
-			if got, isDown := downtimeOf(node); got != want || isDown != tt.isDown {
-				t.Errorf("downtimeOf = %+v, %v; want %+v, %v", got, isDown, want, tt.isDown)
+			if diff := cmp.Diff(want, downtimeOf(node), cmp.AllowUnexported(downtime{})); diff != "" {
+				t.Errorf("downtimeOf (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestMarkedOncePerDowntime(t *testing.T) {
-	m := newMarks()
-	unknown := downtime{node: "n", ready: corev1.ConditionUnknown, since: epoch}
-	again := downtime{node: "n", ready: corev1.ConditionUnknown, since: epoch.Add(time.Hour)}
+func TestMustMark(t *testing.T) {
+	unknown := func(uid types.UID, since time.Time) *corev1.Node {
+		return aNode("node", "", "Unknown", func(n *corev1.Node) {
+			n.UID = uid
+			c := condition(n, corev1.NodeReady)
+			c.Reason, c.LastTransitionTime = reasonUnknown, metav1.NewTime(since)
+		})
+	}
+	ready := func(since time.Time) *caches.Pod {
+		pod := aPod("pod", "node")
+		pod.Status.Conditions[0].LastTransitionTime = metav1.NewTime(since)
+		return caches.TrimPod(pod)
+	}
+	p := &podMarker{down: map[string]*downtime{}}
+	p.observe(unknown("n", epoch), true)
 	for _, tt := range []struct {
 		name string
-		do   func()
+		node *corev1.Node
+		pod  *caches.Pod
 		want bool
 	}{
-		{"before", func() {}, false},
-		{"the node turns Unknown", func() { m.begin("node", unknown) }, true},
-		{"marked", func() { m.done("node", "pod") }, false},
-		{"the same downtime, seen again", func() { m.begin("node", unknown) }, false},
-		{"another downtime", func() { m.begin("node", again) }, true},
-		{"the node is well", func() { m.end("node") }, false},
-		{"an earlier node of the name", func() { m.begin("node", downtime{"other", corev1.ConditionUnknown, epoch}) }, false},
-		{"and this one", func() { m.begin("node", unknown) }, true},
+		{"Ready before the node became Unknown", unknown("n", epoch), ready(epoch.Add(-time.Second)), true},
+		{"Ready since then: the kubelet is back", unknown("n", epoch), ready(epoch), false},
+		{"on another node of the same name", unknown("other", epoch), ready(epoch.Add(-time.Second)), false},
 	} {
-		tt.do()
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", UID: "n"}}
-		if got := m.due(node, "pod", false); got != tt.want {
-			t.Errorf("%s: due = %v, want %v", tt.name, got, tt.want)
+		if got := p.mustMark(tt.pod, tt.node, false); got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 		}
 	}
 }

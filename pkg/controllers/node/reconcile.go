@@ -14,20 +14,16 @@ import (
 	"minikcm/pkg/outcome"
 )
 
-// When to look again at a node for which not everything could be done.
-const (
-	staleRecheck = 500 * time.Millisecond // if the watch is stuck, all nodes are looked at so often
-	blindRecheck = 5 * time.Second        // recovery gives a whole grace period, so nothing is urgent
-)
+// suspendedRecheck is the time until the next check of a silent node while the API server is unreachable.
+const suspendedRecheck = 5 * time.Second
 
-// reconcile brings one node's conditions, taints and labels in line with what is known about it. An error means that something
-// could not be done; all that could be was done.
+// reconcile updates the conditions, taints and labels of one node. After an error in one step the other steps are done all the same.
 func (c *Controller) reconcile(ctx context.Context, name string) (controller.Result, error) {
 	begun := c.clock.Now()
 	now := begun
 	defer func() { c.metrics.updateSeconds.Observe(c.clock.Since(begun).Seconds()) }()
 
-	// 1. Observe the node: cached, or live if the cache does not show our own last write, or was refused as outdated.
+	// 1. Read the node.
 	cached, ok := c.nodes.Get(cache.ObjectName{Name: name})
 	if !ok {
 		c.forget(name, now)
@@ -39,76 +35,119 @@ func (c *Controller) reconcile(ctx context.Context, name string) (controller.Res
 	}
 	c.announcer.present(node.Name, node.UID)
 
-	// 2. Judge its health by its last sign of life.
+	// 2. Check the deadline of the last sign of life.
 	health := c.healthOf(node)
-	verdict := c.judge(node, health, now)
+	j := c.judge(node, health, now)
 
-	// 3. If it has been silent for too long: may that silence be trusted?
-	if verdict.silent {
-		verdict, err = c.silence.prove(ctx, node, health, now)
+	// 3. Confirm silence with a live read, while the API server is reachable.
+	if j.silent {
+		j, err = c.confirmSilence(ctx, node, health, now)
 	}
 
-	// 4. If so, write that it is Unknown.
-	if verdict.silent {
-		node, verdict.recheck, err = c.writeUnknown(ctx, node)
+	// 4. Set the conditions of a silent node to Unknown.
+	if j.silent {
+		node, j.recheck, err = c.writeUnknown(ctx, node)
 	}
 
-	// 5. Count it in its zone, which may concern others.
-	now = c.clock.Now() // a write may take long, and a taint tells when it was added
-	c.wake(c.zones.put(name, zoneOf(node), memberOf(node), now), now)
+	// 5. Count the node in its zone.
+	now = c.clock.Now() // a write may take long
+	c.zones.put(name, zoneOf(node), memberOf(node), now)
 
-	// 6. Queue its pods if it is Unknown.
+	// 6. Queue the pods of an Unknown node.
 	confirmed := c.confirmation.done.Load()
 	c.pods.follow(node, confirmed)
 
-	// 7. Write its taints and labels.
+	// 7. Write taints and labels.
 	taintRecheck, taintErr := c.writeTaints(ctx, node, confirmed, now)
-
-	// 8. Say when to look again.
-	return controller.Result{RequeueAfter: sooner(verdict.recheck, taintRecheck)}, errors.Join(err, taintErr)
+	return controller.Result{RequeueAfter: controller.MinPositive(j.recheck, taintRecheck)}, errors.Join(err, taintErr)
 }
 
-// forget is the end of a node. The handler has dropped what was known of it, but a sync that was under way may have begun anew.
+// forget drops the state of a deleted node. The handler has done so too, but a running sync may have added state later.
 func (c *Controller) forget(name string, now time.Time) {
-	c.silence.forget(name)
-	c.writer.forget(name, "")
-	c.wake(c.zones.drop(name, now), now)
+	c.health.forget(name, "")
+	c.writer.outdated.Delete(name)
+	c.zones.drop(name, now)
 	c.pods.gone(name)
 	c.announcer.gone(name)
 }
 
-// healthOf returns what is known about a node. Its state is taken in only if no handler has come to the node yet.
+// healthOf returns the health of a node. The state of the node is recorded only before the first event.
 func (c *Controller) healthOf(node *corev1.Node) nodeHealth {
 	if h, ok := c.health.of(node.Name, node.UID); ok {
 		return h
 	}
-	return c.silence.observeNode(node)
+	return c.observeNode(node)
 }
 
-// judge says whether a node has been silent for too long by what is known about it. What is Unknown already only its kubelet can change.
+// observeNode records the state of a node. Each state must be recorded once: an older state would look like a new heartbeat.
+func (c *Controller) observeNode(node *corev1.Node) nodeHealth {
+	return c.health.observe(node, c.leases.cached(node.Name), c.clock.Now())
+}
+
+// judge checks the deadline of a node. Only the kubelet can end the state Unknown.
 func (c *Controller) judge(node *corev1.Node, h nodeHealth, now time.Time) judgement {
 	if readiness(node) == corev1.ConditionUnknown {
 		return judgement{}
 	}
-	j := judge(h.heartbeat, h.judged, readiness(node) != "", c.cfg, now)
+	h.ready = readiness(node)
+	j := h.judge(c.cfg, now)
 	if !j.silent && h.judged.IsZero() {
 		c.health.change(node.Name, node.UID, func(h *nodeHealth) { h.judged = now })
 	}
 	return j
 }
 
-// writeUnknown sets the conditions of a silent node to Unknown. The node is read live, because a cached one is trimmed and because
-// the status it shows may be a last-moment sign of life; the resource version of that read guards the write. It returns the newest state of the
-// node that is known, ours included, and when to judge it again, zero if only an event can change the answer.
+// confirmSilence reads the Lease of a silent node live. The node stays as it is while the API server is unreachable.
+func (c *Controller) confirmSilence(ctx context.Context, node *corev1.Node, h nodeHealth, now time.Time) (judgement, error) {
+	exhausted := h.isExhausted(c.cfg)
+	if c.api.isSuspended(exhausted, now) && !c.api.mayTryWrite(false, now) {
+		return c.suspended(), nil
+	}
+	if err := c.leases.readAfter(ctx, node.Name, h.due(c.cfg)); err != nil {
+		c.metrics.suppressed.WithLabelValues(suppressedUnreachable).Inc()
+		return judgement{}, err
+	}
+	// The state of the API server comes before the health: an outage that ended during the read has restarted the node by then.
+	now = c.clock.Now()
+	suspended := c.api.isSuspended(exhausted, now)
+	h, ok := c.health.of(node.Name, node.UID)
+	switch {
+	case !ok: // events of a deletion follow
+		return judgement{}, nil
+	case !h.judge(c.cfg, now).silent:
+		return judgement{recheck: c.recordAlive(node, now)}, nil
+	case suspended && !c.api.mayTryWrite(true, now):
+		return c.suspended(), nil
+	}
+	return judgement{silent: true}, nil
+}
+
+func (c *Controller) suspended() judgement {
+	c.metrics.suppressed.WithLabelValues(suppressedBlind).Inc()
+	return judgement{recheck: suspendedRecheck}
+}
+
+// recordAlive records that a live read showed a sign of life of a silent node. It returns the time until the next check.
+func (c *Controller) recordAlive(node *corev1.Node, now time.Time) (recheck time.Duration) {
+	c.metrics.suppressed.WithLabelValues(suppressedAlive).Inc()
+	c.health.change(node.Name, node.UID, func(h *nodeHealth) {
+		h.judged = now
+		recheck = max(0, h.due(c.cfg).Sub(now)) + deadlineSlack
+	})
+	return recheck
+}
+
+// writeUnknown sets the conditions of a silent node to Unknown. The node is read live, because cached nodes are trimmed and the status
+// may show a late sign of life. writeUnknown returns the newest known state of the node and the time until the next check.
 func (c *Controller) writeUnknown(ctx context.Context, node *corev1.Node) (*corev1.Node, time.Duration, error) {
 	live, err := c.writer.read(ctx, node)
 	if err != nil || live == nil {
 		return node, 0, err
 	}
 	now := c.clock.Now()
-	h := c.health.node(live, time.Time{}, now)
+	h := c.health.observe(live, time.Time{}, now)
 	if !h.judge(c.cfg, now).silent {
-		return live, c.silence.alive(live, now), nil
+		return live, c.recordAlive(live, now), nil
 	}
 	conditions, changed := unknownConditions(live, now)
 	if !changed {
@@ -120,15 +159,15 @@ func (c *Controller) writeUnknown(ctx context.Context, node *corev1.Node) (*core
 		return node, 0, err
 	}
 	silent := now.Sub(h.heartbeat.seen)
-	klog.FromContext(ctx).V(2).Info("Node is silent, set its conditions to Unknown", "silent", silent, "was", h.ready)
-	c.health.change(node.Name, node.UID, func(h *nodeHealth) { h.setUnknown(written.ResourceVersion, now) })
+	klog.FromContext(ctx).V(2).Info("Node is silent, set its conditions to Unknown", "silent", silent, "from", h.ready)
+	c.health.change(node.Name, node.UID, func(h *nodeHealth) { h.judged = now })
 	if h.ready != "" {
 		c.announcer.notReady(node.Name, node.UID)
 	}
 	return written, 0, nil
 }
 
-// writeTaints gives a node the taints and labels it should have, in one patch. It returns when to look again, zero if not by itself.
+// writeTaints writes taints and labels in one patch. It returns the time until the next check.
 func (c *Controller) writeTaints(ctx context.Context, node *corev1.Node, confirmed bool, now time.Time) (time.Duration, error) {
 	want, granted, wait := c.noExecute(node, confirmed, now)
 	taints, changed := desiredTaints(node, want, metav1.NewTime(now))
@@ -139,7 +178,7 @@ func (c *Controller) writeTaints(ctx context.Context, node *corev1.Node, confirm
 	written, err := c.writer.patch(ctx, node, taints, labels)
 	if written == nil {
 		if granted {
-			c.wake(c.zones.refund(node.Name, outcome.FromError(err)), c.clock.Now())
+			c.zones.giveBack(node.Name, outcome.FromError(err), c.clock.Now())
 		}
 		return 0, err
 	}
@@ -150,43 +189,25 @@ func (c *Controller) writeTaints(ctx context.Context, node *corev1.Node, confirm
 	return wait, nil
 }
 
-// noExecute decides about a node's NoExecute taints. The zone is asked last, when nothing else speaks against a taint; granted
-// tells that it has spent a token.
+// noExecute decides about the NoExecute taints of a node. granted reports that the zone has spent a token.
 func (c *Controller) noExecute(node *corev1.Node, confirmed bool, now time.Time) (want noExecute, granted bool, wait time.Duration) {
 	ready := readiness(node)
 	if !confirmed && ready != corev1.ConditionTrue {
-		return noExecute{keep: true}, false, 0 // the zones may not be as the cache shows them; once it is confirmed, all nodes are looked at
+		return noExecute{keep: true}, false, 0 // all nodes are queued after the confirmation
 	}
 	want = noExecuteWanted(ready, c.zones.isStopped())
 	if !needsToken(node.Spec.Taints, want) {
-		c.wake(c.zones.withdraw(node.Name), now)
+		c.zones.withdraw(node.Name, now)
 		return want, false, 0
 	}
 	h, _ := c.health.of(node.Name, "")
 	exhausted := h.isExhausted(c.cfg)
-	if why := c.silence.suspended(exhausted, now); why != causeNone {
-		return noExecute{keep: true}, false, why.recheck()
+	if c.api.isSuspended(exhausted, now) {
+		return noExecute{keep: true}, false, suspendedRecheck
 	}
-	granted, wait, e := c.zones.ask(node.Name, exhausted, c.lagging(now), now)
-	c.wake(e, now)
+	granted, wait = c.zones.acquire(node.Name, exhausted, now)
 	if !granted {
 		return noExecute{keep: true}, false, wait
 	}
 	return want, true, 0
-}
-
-// lagging tells which nodes that count as Ready may not be so.
-func (c *Controller) lagging(now time.Time) func(string) bool {
-	return func(name string) bool {
-		h, ok := c.health.of(name, "")
-		return ok && h.isLagging(c.cfg, now)
-	}
-}
-
-// sooner is the shorter of two waits; zero is no wait at all.
-func sooner(a, b time.Duration) time.Duration {
-	if a == 0 || b != 0 && b < a {
-		return b
-	}
-	return a
 }

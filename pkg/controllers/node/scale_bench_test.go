@@ -4,9 +4,6 @@ import (
 	"fmt"
 	"testing"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-	corev1 "k8s.io/api/core/v1"
 )
 
 // manyNodesBench is the largest cluster that Kubernetes 1.37 is tested with, three times over.
@@ -18,7 +15,7 @@ func BenchmarkFillZones(b *testing.B) {
 		b.Run(fmt.Sprint("zones-", zones), func(b *testing.B) {
 			now := time.Now()
 			for b.Loop() {
-				z := newZones(defaults(), newMetrics(prometheus.NewRegistry()))
+				z := testZones(defaults()).zones
 				z.freeze(true, now)
 				for i := range manyNodesBench {
 					z.put(fmt.Sprint("node-", i), fmt.Sprint("zone-", i%zones), member{counted: true, ready: true}, now)
@@ -46,7 +43,7 @@ func BenchmarkNodeChanges(b *testing.B) {
 }
 
 func filledZones(n int, now time.Time) *zones {
-	z := newZones(defaults(), newMetrics(prometheus.NewRegistry()))
+	z := testZones(defaults()).zones
 	z.freeze(true, now)
 	for i := range manyNodesBench {
 		z.put(fmt.Sprint("node-", i), fmt.Sprint("zone-", i%n), member{counted: true, ready: true}, now)
@@ -59,31 +56,17 @@ func filledZones(n int, now time.Time) *zones {
 func BenchmarkAskInALongLine(b *testing.B) {
 	now := time.Now()
 	z := filledZones(1, now)
-	lags := func(name string) bool { return len(name)%2 == 0 }
 	for i := range manyNodesBench / 2 {
 		name := fmt.Sprint("node-", i)
 		z.put(name, "zone-0", member{counted: true}, now)
-		z.ask(name, false, lags, now)
+		z.acquire(name, false, now)
 	}
 	last := fmt.Sprint("node-", manyNodesBench/2-1)
 	for name, at := range map[string]time.Time{"before its turn": now.Add(time.Second), "at its turn": now.Add(100 * time.Hour)} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				z.ask(last, false, lags, at)
+				z.acquire(last, false, at)
 			}
 		})
-	}
-}
-
-// How many nodes are due: asked by each verdict that has no list to go by.
-func BenchmarkCountDue(b *testing.B) {
-	o := newHealthMap()
-	now := time.Now()
-	for i := range manyNodesBench {
-		o.node(aNode(fmt.Sprint("node-", i), "zone", corev1.ConditionTrue), now, now)
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		o.count(defaults(), now.Add(leaseInterval))
 	}
 }

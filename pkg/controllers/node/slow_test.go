@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -19,122 +17,6 @@ import (
 
 	"minikcm/pkg/caches"
 )
-
-// slowLists are lists of Leases that take some time and then end as told; many nodes always want one.
-type slowLists struct {
-	leaseLists
-	lock  sync.Mutex
-	takes time.Duration
-	err   error
-	made  int
-}
-
-func newSlowLists(takes time.Duration, err error) *slowLists {
-	s := &slowLists{takes: takes, err: err}
-	s.now, s.many = time.Now, func(time.Time) bool { return true }
-	s.list = func(context.Context) error {
-		s.lock.Lock()
-		s.made++
-		s.lock.Unlock()
-		time.Sleep(s.takes)
-		return s.err
-	}
-	return s
-}
-
-func (s *slowLists) count() int {
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	return s.made
-}
-
-func TestOneListServesAllWhoWaitForIt(t *testing.T) {
-	for _, takes := range []time.Duration{100 * time.Millisecond, 2500 * time.Millisecond, 20 * time.Second} {
-		t.Run(fmt.Sprint("it takes ", takes), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				lists := newSlowLists(takes, nil)
-				due := time.Now().Add(-time.Second)
-				var workers sync.WaitGroup
-				for range 8 {
-					workers.Go(func() {
-						if ok, err := lists.covers(t.Context(), due); !ok || err != nil {
-							t.Errorf("covered %v, error %v", ok, err)
-						}
-					})
-				}
-				workers.Wait()
-				time.Sleep(time.Second)
-				if ok, err := lists.covers(t.Context(), due); !ok || err != nil || lists.count() != 1 {
-					t.Errorf("covered %v, error %v a second after it was read, %d lists; want one for all", ok, err, lists.count())
-				}
-				time.Sleep(listAge)
-				if _, err := lists.covers(t.Context(), due); err != nil || lists.count() != 2 {
-					t.Errorf("%d lists, error %v; want another when the first is old", lists.count(), err)
-				}
-			})
-		})
-	}
-}
-
-func TestListFromBeforeANodeWasDueProvesNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		lists := newSlowLists(3*time.Second, nil)
-		var workers sync.WaitGroup
-		workers.Go(func() { _, _ = lists.covers(t.Context(), time.Now().Add(-time.Second)) })
-		time.Sleep(2 * time.Second)
-		if ok, err := lists.covers(t.Context(), time.Now().Add(-time.Second)); !ok || err != nil || lists.count() != 2 {
-			t.Errorf("covered %v, error %v, %d lists; want one that was asked for after the node was due", ok, err, lists.count())
-		}
-		workers.Wait()
-	})
-}
-
-func TestFailedListLeavesEachNodeToItsOwnLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		lists := newSlowLists(5*time.Second, errors.New("too slow"))
-		due := time.Now().Add(-time.Second)
-		for range 3 {
-			if ok, err := lists.covers(t.Context(), due); ok || err != nil {
-				t.Errorf("covered %v, error %v by a list that failed", ok, err)
-			}
-		}
-		if lists.count() != 1 {
-			t.Errorf("%d lists, want no second one at once", lists.count())
-		}
-		time.Sleep(minListRetry)
-		if _, _ = lists.covers(t.Context(), due); lists.count() != 2 {
-			t.Errorf("%d lists, want another after %v", lists.count(), minListRetry)
-		}
-	})
-}
-
-func TestListThatTakesTheWatchsPlaceIsNotAskedForAgainAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		lists := newSlowLists(0, errors.New("refused"))
-		for range 60 {
-			_ = lists.renew(t.Context())
-			time.Sleep(time.Second)
-		}
-		if got := lists.count(); got != 9 {
-			t.Errorf("%d lists in a minute, want them after 0, 1, 3, 7, 15, 25 s and so on", got)
-		}
-	})
-}
-
-func TestWaitForAListEndsWithTheTerm(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		lists := newSlowLists(20*time.Second, nil)
-		var workers sync.WaitGroup
-		workers.Go(func() { _, _ = lists.covers(t.Context(), time.Now().Add(-time.Second)) })
-		synctest.Wait()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if ok, err := lists.covers(ctx, time.Now().Add(-time.Second)); ok || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("covered %v, error %v; want the context's", ok, err)
-		}
-		workers.Wait()
-	})
-}
 
 // Nodes that cannot be written, because a webhook or a broken object is in the way, are found dead late or never. That is theirs alone.
 func TestNodesThatCannotBeWrittenCostOthersNoTime(t *testing.T) {
@@ -253,9 +135,9 @@ func TestGaugeShowsShortSuspensions(t *testing.T) {
 	inBubble(t, defaults(), objects, func(b *bench) {
 		b.term()
 		b.renewFor(5*time.Second, live...)
-		gauge := b.controller.metrics.suspended.WithLabelValues(string(causeBlind))
+		gauge := b.controller.metrics.suspended
 		b.pass(500 * time.Millisecond)
-		b.controller.silence.visibility.probeFailed(errOutage)
+		b.outage()
 		b.renew(live...) // ends it
 		b.pass(time.Second)
 		if got := testutil.ToFloat64(gauge); got != 1 {
@@ -276,7 +158,7 @@ func TestNodeThatHasBeenGivenAllTimeIsFoundWhileBlind(t *testing.T) {
 		b.term()
 		for found := 0; found < 300; found += 5 {
 			b.renew(live...)
-			b.controller.silence.visibility.probeFailed(errOutage) // until the next renewal: almost always
+			b.outage() // until the next renewal: almost always
 			b.pass(5 * time.Second)
 			if readiness(b.Node("dying0")) == "Unknown" {
 				if found < 190 {
@@ -307,65 +189,8 @@ func TestPodsThatHaveComeToANode(t *testing.T) {
 		{"as before", pod("a", "node"), pod("a", "node"), false},
 		{"another of its name on the same node, made while the watch was away", pod("a", "node"), pod("b", "node"), true},
 	} {
-		if got := hasCome(tt.before, tt.now); got != tt.want {
+		if got := isNewOnNode(tt.before, tt.now); got != tt.want {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 		}
 	}
-}
-
-// The kubelet posts Ready=True right after our Unknown, and both are seen before the answer to our write.
-func TestAnswerToOurWriteIsNotNewerThanTheKubelet(t *testing.T) {
-	for _, tt := range []struct {
-		name, seen string
-		want       corev1.ConditionStatus
-	}{
-		{"what was seen is older", "9", "Unknown"}, {"what was seen is our write", "10", "Unknown"}, {"what was seen is newer", "11", "True"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			o := newHealthMap()
-			o.node(aNode("n", "zone", "True", func(n *corev1.Node) { n.ResourceVersion = tt.seen }), time.Time{}, day)
-			o.change("n", types.UID("uid-n"), func(r *nodeHealth) { r.setUnknown("10", day) })
-			if r, _ := o.of("n", ""); r.ready != tt.want {
-				t.Errorf("Ready = %s, want %s", r.ready, tt.want)
-			}
-		})
-	}
-}
-
-// Verdicts on many nodes are passed at the same moment; each is known before its zone counts it.
-func TestNodeFoundDeadIsLaggingUntilItsZoneCountsIt(t *testing.T) {
-	objects, _, _ := cluster(2, 0)
-	inBubble(t, defaults(), objects, func(b *bench) {
-		b.controller.health.change("live0", "", func(r *nodeHealth) { r.setUnknown("9", time.Now()) })
-		lagging := b.controller.lagging(time.Now())
-		if !lagging("live0") || lagging("live1") {
-			t.Errorf("lagging: the one found dead %v, the other %v", lagging("live0"), lagging("live1"))
-		}
-	})
-}
-
-// A list of Leases is asked for, the network goes away for twenty seconds, and then the list arrives: as old as the outage is long.
-func TestListThatCrossesAnOutageCondemnsNobody(t *testing.T) {
-	objects, live, _ := cluster(10, 0)
-	inBubble(t, defaults(), objects, func(b *bench) {
-		b.term()
-		b.renew(live...)
-		b.pass(50 * time.Second) // in a moment all are due and wait for the list
-		lists := b.controller.silence.leases.lists
-		lists.lock.Lock()
-		lists.start(time.Now().Add(time.Second))
-		lists.lock.Unlock()
-		b.pass(time.Second)
-		b.Break(errOutage, everything...)
-		b.controller.silence.visibility.probeFailed(errOutage)
-		b.pass(20 * time.Second)
-		b.Break(nil, everything...)
-		if err := lists.finish(b.controller.silence.leases.list(b.t.Context())); err != nil {
-			t.Fatal(err)
-		}
-		b.pass(time.Second)
-		if got := b.withStatus("True", live); got != 10 {
-			t.Errorf("%d of 10 nodes Ready right after an outage, want all", got)
-		}
-	})
 }

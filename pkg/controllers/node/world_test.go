@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -37,6 +38,8 @@ type bench struct {
 	stopCaches func()
 	stopTerm   func()
 }
+
+var errOutage = apierrors.NewInternalError(errors.New("etcdserver: no leader"))
 
 // defaults are the defaults of kube-controller-manager v1.37.
 func defaults() Config {
@@ -105,6 +108,13 @@ func (b *bench) endTerm() {
 	synctest.Wait()
 }
 
+// outage makes the API server unreachable until the next event or successful request.
+func (b *bench) outage() {
+	b.controller.api.lock.Lock()
+	defer b.controller.api.lock.Unlock()
+	b.controller.api.setUnreachable()
+}
+
 // pass lets time pass.
 func (b *bench) pass(d time.Duration) {
 	time.Sleep(d)
@@ -146,6 +156,9 @@ func (b *bench) renew(names ...string) {
 	}
 	synctest.Wait()
 }
+
+// leaseInterval is the interval in which kubelets renew their Leases.
+const leaseInterval = 10 * time.Second
 
 // renewFor lets kubelets renew every 10 s for some time.
 func (b *bench) renewFor(d time.Duration, names ...string) {

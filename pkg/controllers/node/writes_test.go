@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
 )
 
 func TestTaintFollowsWithoutWaitingForTheCache(t *testing.T) {
@@ -126,44 +125,4 @@ func TestLabelsAndTaintsGoInOnePatch(t *testing.T) {
 			t.Errorf("labels %v, taints %v, %d patches", got.Labels, got.Spec.Taints, b.Count("patch nodes"))
 		}
 	})
-}
-
-func TestCachedNodesThatMissOurWrites(t *testing.T) {
-	node := func(uid types.UID, version string) *corev1.Node {
-		return aNode("node", "", "True", func(n *corev1.Node) { n.UID, n.ResourceVersion = uid, version })
-	}
-	conflict := apierrors.NewConflict(corev1.Resource("nodes"), "node", errOutage)
-	for _, tt := range []struct {
-		name   string
-		writes func(w *nodeWriter)
-		cached *corev1.Node
-		want   bool // it is outdated
-	}{
-		{"never written", func(*nodeWriter) {}, node("a", "1"), false},
-		{"written since", func(w *nodeWriter) { _, _ = w.answered("", node("a", "1"), node("a", "9"), nil) }, node("a", "8"), true},
-		{"it shows the write", func(w *nodeWriter) { _, _ = w.answered("", node("a", "1"), node("a", "9"), nil) }, node("a", "9"), false},
-		{"refused for this version", func(w *nodeWriter) { _, _ = w.answered("", node("a", "5"), nil, conflict) }, node("a", "5"), true},
-		{"newer than the one refused", func(w *nodeWriter) { _, _ = w.answered("", node("a", "5"), nil, conflict) }, node("a", "6"), false},
-		{"refused, then written", func(w *nodeWriter) {
-			_, _ = w.answered("", node("a", "5"), nil, conflict)
-			_, _ = w.answered("", node("a", "6"), node("a", "7"), nil)
-		}, node("a", "7"), false},
-		{"another node of the name was written", func(w *nodeWriter) { _, _ = w.answered("", node("a", "1"), node("a", "9"), nil) }, node("b", "8"), false},
-		{"forgotten", func(w *nodeWriter) {
-			_, _ = w.answered("", node("a", "1"), node("a", "9"), nil)
-			w.forget("node", "a")
-		}, node("a", "8"), false},
-		{"another node of the name is forgotten", func(w *nodeWriter) {
-			_, _ = w.answered("", node("a", "1"), node("a", "9"), nil)
-			w.forget("node", "b")
-		}, node("a", "8"), true},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			w := &nodeWriter{clock: clock.RealClock{}, visibility: newVisibility(defaults(), day), ledger: map[string]ledgerEntry{}}
-			tt.writes(w)
-			if got := w.known(tt.cached).isOutdated(tt.cached.ResourceVersion); got != tt.want {
-				t.Errorf("outdated = %v, want %v", got, tt.want)
-			}
-		})
-	}
 }

@@ -11,60 +11,36 @@ import (
 	"minikcm/pkg/outcome"
 )
 
-// lookAhead is how long a node waits before it asks again for a taint that it was refused because its zone may be about to change state, see zones.holds.
-// A forecast of the state of a zone is good for as long, but for no more than one part in lookAheadShare of the grace period.
-const (
-	lookAhead      = time.Second
-	lookAheadShare = 50
-)
-
-// zones keeps the nodes of each zone, the state of each zone and the line of nodes that wait for a NoExecute taint. It lives
-// for one term. Counts follow at once what is known about each node; states and rates follow the counts except while frozen.
-// There may be as many zones as nodes, so a change of one node touches its own zone only.
+// zones counts the nodes of each zone and limits the rate of their NoExecute taints. Counts follow the nodes at once, states and
+// rates follow the counts except while frozen. A zones value lives for one term.
 type zones struct {
 	cfg     Config
 	metrics *metrics
+	enqueue func(node string, after time.Duration) // queues a waiting node for its turn
+	toggled func(stopped bool)                     // is called when tainting stops or resumes in all zones
 
 	lock    sync.Mutex
-	homes   map[string]string // node → zone
+	nodes   map[string]place
 	zones   map[string]*zone
-	counted int  // zones that have nodes which count
-	full    int  // those of them that have failed
-	stopped bool // every zone that counts has failed: the trouble is likely ours, or the network's
+	stopped bool // every zone with counted nodes has failed: the cause is likely the network or the control plane
 	frozen  bool
 }
 
+// place is the zone of a node and the part of the node in the counts.
+type place struct {
+	zone string
+	member
+}
+
 type zone struct {
-	members  map[string]member
-	tally    tally
-	known    tally // as of the state, which does not follow while frozen
-	state    zoneState
-	limiter  limiter
-	waiting  waitlist
-	forecast forecast
-	shown    display
-
-	unanswered string // the last node that lost its token to a patch without an answer
+	nodes      int // excluded nodes included
+	tally      tally
+	state      zoneState
+	limiter    limiter
+	waiting    []string // nodes that wait for a taint, in order
+	unanswered string   // the node whose last patch had no response and kept its turn
 }
 
-// forecast is what a zone is about to become: the state it would have if the nodes that lag were found silent.
-type forecast struct {
-	at    time.Time // when it was looked at
-	state zoneState
-
-	held     bool      // nobody is tainted because of it
-	notReady int       // if held: the most nodes that were found not Ready since
-	nearer   time.Time // if held: when that number last grew
-}
-
-// display is what the gauges show of a zone. They are set when it changes.
-type display struct {
-	tally   tally
-	state   zoneState
-	waiting int
-}
-
-// member is what a zone needs to know of a node.
 type member struct{ counted, ready bool }
 
 func memberOf(node *corev1.Node) member {
@@ -72,25 +48,11 @@ func memberOf(node *corev1.Node) member {
 	return member{counted: !excluded, ready: readiness(node) == corev1.ConditionTrue}
 }
 
-// effects are the nodes to look at again because of a change.
-type effects struct {
-	all     bool                 // every node: tainting has been stopped or resumed
-	resumed bool                 // tainting has been resumed
-	wake    map[string]time.Time // nodes in line and when to look at them
+func newZones(cfg Config, m *metrics, enqueue func(string, time.Duration), toggled func(bool)) *zones {
+	return &zones{cfg: cfg, metrics: m, enqueue: enqueue, toggled: toggled, nodes: map[string]place{}, zones: map[string]*zone{}}
 }
 
-func (e *effects) wakeAt(name string, at time.Time) {
-	if e.wake == nil {
-		e.wake = map[string]time.Time{}
-	}
-	e.wake[name] = at
-}
-
-func newZones(cfg Config, m *metrics) *zones {
-	return &zones{cfg: cfg, metrics: m, homes: map[string]string{}, zones: map[string]*zone{}}
-}
-
-// begin takes in all nodes before the first is judged, so that no zone looks worse or better than it is.
+// begin counts all nodes before the first decision.
 func (z *zones) begin(nodes []*corev1.Node, now time.Time) {
 	z.freeze(true, now)
 	for _, node := range nodes {
@@ -99,75 +61,60 @@ func (z *zones) begin(nodes []*corev1.Node, now time.Time) {
 	z.freeze(false, now)
 }
 
-// names are the nodes that are in a zone.
+// names returns the nodes that are counted in a zone.
 func (z *zones) names() []string {
 	z.lock.Lock()
 	defer z.lock.Unlock()
-	return slices.Collect(maps.Keys(z.homes))
+	return slices.Collect(maps.Keys(z.nodes))
 }
 
-// put takes in where a node is and how it is.
-func (z *zones) put(name, key string, m member, now time.Time) (e effects) {
+// put records the zone and the state of a node.
+func (z *zones) put(name, key string, m member, now time.Time) {
 	z.lock.Lock()
 	defer z.lock.Unlock()
-	home, known := z.homes[name]
-	switch {
-	case known && home == key && z.zones[key].members[name] == m:
-		return e
-	case known && home == key:
-		z.zones[key].subtract(name)
-	case known:
-		z.remove(name, home, &e)
+	old, known := z.nodes[name]
+	if known && old == (place{key, m}) {
+		return
 	}
-	z.zone(key, now).add(name, m)
-	z.homes[name] = key
-	z.evaluate(now, &e, home, key)
-	return e
-}
-
-// zone returns the zone of a key, a new one if need be.
-func (z *zones) zone(key string, now time.Time) *zone {
-	in, ok := z.zones[key]
-	if !ok {
-		in = &zone{members: map[string]member{}, state: zoneNormal, limiter: newLimiter(z.cfg.EvictionRate, now), waiting: newWaitlist()}
+	in := z.zones[key]
+	if in == nil {
+		in = &zone{state: zoneNormal, limiter: newLimiter(z.cfg.EvictionRate, now)}
 		z.zones[key] = in
 		z.metrics.evictions.WithLabelValues(key)
 	}
-	return in
+	in.nodes++
+	in.count(m, 1)
+	z.nodes[name] = place{key, m}
+	if known {
+		z.subtract(name, old, old.zone != key, now)
+	}
+	z.update(now)
+	z.show(key)
 }
 
-// drop forgets a node.
-func (z *zones) drop(name string, now time.Time) (e effects) {
+// drop removes a node.
+func (z *zones) drop(name string, now time.Time) {
 	z.lock.Lock()
 	defer z.lock.Unlock()
-	if home, ok := z.homes[name]; ok {
-		z.remove(name, home, &e)
-		z.evaluate(now, &e, home)
-	}
-	return e
-}
-
-// remove takes a node out of its zone, which is forgotten with its last node.
-func (z *zones) remove(name, home string, e *effects) {
-	out := z.zones[home]
-	delete(z.homes, name)
-	out.subtract(name)
-	z.quit(out, name, e)
-	if len(out.members) == 0 {
-		z.note(out, tally{}, zoneNormal) // also while frozen: a zone without nodes cannot be one that has failed
-		delete(z.zones, home)
-		z.metrics.zone(home, tally{}, zoneNormal, 0)
+	if old, ok := z.nodes[name]; ok {
+		delete(z.nodes, name)
+		z.subtract(name, old, true, now)
+		z.update(now)
 	}
 }
 
-func (in *zone) add(name string, m member) {
-	in.members[name] = m
-	in.count(m, 1)
-}
-
-func (in *zone) subtract(name string) {
-	in.count(in.members[name], -1)
-	delete(in.members, name)
+// subtract removes a node from the counts of a zone, and the zone with its last node. The lock is held.
+func (z *zones) subtract(name string, from place, leaves bool, now time.Time) {
+	in := z.zones[from.zone]
+	in.nodes--
+	in.count(from.member, -1)
+	if leaves {
+		z.leave(in, name, now)
+	}
+	if in.nodes == 0 {
+		delete(z.zones, from.zone)
+	}
+	z.show(from.zone)
 }
 
 func (in *zone) count(m member, by int) {
@@ -179,226 +126,156 @@ func (in *zone) count(m member, by int) {
 	}
 }
 
-// freeze stops the states from following the counts, or lets them catch up.
-func (z *zones) freeze(frozen bool, now time.Time) (e effects) {
+// freeze stops the states from following the counts, or lets the states catch up.
+func (z *zones) freeze(frozen bool, now time.Time) {
 	z.lock.Lock()
 	defer z.lock.Unlock()
 	if z.frozen == frozen {
-		return e
+		return
 	}
 	z.frozen = frozen
-	z.evaluate(now, &e, slices.Collect(maps.Keys(z.zones))...)
-	for _, in := range z.zones {
-		in.forecast.at = time.Time{} // nodes may have seemed to lag because we were blind; for how long they have held it up is not forgotten
+	z.update(now)
+	for key, in := range z.zones {
+		z.show(key)
 		if !frozen {
-			in.wakeAll(&e) // nodes that asked while the zone was frozen wait to be woken, and only a change of the rate would wake them
-		}
-	}
-	return e
-}
-
-// evaluate lets the states and rates of the zones touched, some of which may be gone, follow their counts. The caller holds the lock.
-func (z *zones) evaluate(now time.Time, e *effects, touched ...string) {
-	if !z.frozen {
-		for _, key := range touched {
-			if in := z.zones[key]; in != nil {
-				z.note(in, in.tally, in.tally.state(z.cfg))
-			}
-		}
-		z.weigh(now, e)
-	}
-	for _, key := range touched {
-		if in := z.zones[key]; in != nil {
-			if !z.frozen {
-				z.setRate(in, now, e)
-			}
-			z.show(key, in)
+			z.enqueueWaiting(in, now) // nodes that asked while frozen have no other event
 		}
 	}
 }
 
-// note sets the state of a zone and keeps count of the zones that have failed.
-func (z *zones) note(in *zone, t tally, s zoneState) {
-	z.counted += number(t.size() > 0) - number(in.known.size() > 0)
-	z.full += number(t.size() > 0 && s == zoneFull) - number(in.known.size() > 0 && in.state == zoneFull)
-	if s != in.state {
-		in.forecast.at = time.Time{}
-	}
-	in.known, in.state = t, s
-}
-
-func number(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
-// weigh stops or resumes tainting in all zones. That every zone has failed takes at least one that counts.
-func (z *zones) weigh(now time.Time, e *effects) {
-	was := z.stopped
-	z.stopped = z.counted > 0 && z.full == z.counted
-	if z.stopped == was {
+// update sets the states and rates of all zones. The lock is held.
+func (z *zones) update(now time.Time) {
+	if z.frozen {
 		return
 	}
-	e.all, e.resumed = true, was
+	counted, failed := 0, 0
 	for _, in := range z.zones {
-		z.setRate(in, now, e)
+		in.state = in.tally.state(z.cfg)
+		if in.tally.size() > 0 {
+			counted++
+		}
+		if in.state == zoneFull {
+			failed++
+		}
+	}
+	was := z.stopped
+	z.stopped = counted > 0 && failed == counted
+	for _, in := range z.zones {
+		r := rate(in.state, in.tally, z.cfg)
+		if z.stopped {
+			r = 0
+		}
+		if in.limiter.rate != r {
+			in.limiter.set(r, now)
+			z.enqueueWaiting(in, now)
+		}
+	}
+	if z.stopped != was {
+		z.toggled(z.stopped)
 	}
 }
 
-func (z *zones) show(key string, in *zone) {
-	if now := (display{in.tally, in.state, in.waiting.len()}); in.shown != now {
-		in.shown = now
-		z.metrics.zone(key, now.tally, now.state, now.waiting)
+// show sets the gauges of a zone, which may be gone. The lock is held.
+func (z *zones) show(key string) {
+	if in := z.zones[key]; in != nil {
+		z.metrics.zone(key, in.tally, in.state, len(in.waiting))
+	} else {
+		z.metrics.zone(key, tally{}, zoneNormal, 0)
 	}
 }
 
-func (z *zones) setRate(in *zone, now time.Time, e *effects) {
-	r := rate(in.state, in.tally, z.cfg)
-	if z.stopped {
-		r = 0
-	}
-	if in.limiter.rate == r {
-		return
-	}
-	in.limiter.set(r, now)
-	in.wakeAll(e)
-}
-
-// wakeAll wakes each node in line for its turn, unless the zone is blocked.
-func (in *zone) wakeAll(e *effects) {
+// enqueueWaiting queues each waiting node for its turn, unless the zone is blocked.
+func (z *zones) enqueueWaiting(in *zone, now time.Time) {
 	if in.limiter.rate == 0 {
 		return
 	}
-	for p, name := range in.waiting.all() {
-		e.wakeAt(name, in.limiter.slot(p))
+	for i, name := range in.waiting {
+		z.enqueue(name, in.limiter.slot(i).Sub(now))
 	}
 }
 
-// isStopped reports whether no node may have a NoExecute taint of ours.
+// isStopped reports whether no node may have a NoExecute taint of this controller.
 func (z *zones) isStopped() bool {
 	z.lock.Lock()
 	defer z.lock.Unlock()
 	return z.stopped
 }
 
-// ask asks for the token that a NoExecute taint of a node takes. If it is not granted, the node stands in line and has to ask again after wait;
-// zero means that it will be woken. While the zones are frozen only an exhausted node may be granted one. lagging tells which nodes that are counted as Ready
-// may not be so: while they would change the state of the zone, nobody is tainted in it, until a grace period has brought no verdict more.
-func (z *zones) ask(name string, exhausted bool, lagging func(string) bool, now time.Time) (granted bool, wait time.Duration, e effects) {
+// acquire takes the token for a NoExecute taint of a node. Without a token the node waits in line and must call acquire again after
+// wait. If wait is 0, enqueue announces the turn. While the zones are frozen, only an exhausted node gets a token.
+func (z *zones) acquire(name string, exhausted bool, now time.Time) (granted bool, wait time.Duration) {
 	z.lock.Lock()
 	defer z.lock.Unlock()
-	key := z.homes[name]
+	key := z.nodes[name].zone
 	in := z.zones[key]
 	if in == nil {
-		return false, lookAhead, e
+		return false, time.Second
 	}
-	p := in.waiting.join(name)
-	z.show(key, in)
+	turn := slices.Index(in.waiting, name)
+	if turn < 0 {
+		turn = len(in.waiting)
+		in.waiting = append(in.waiting, name)
+	}
+	defer z.show(key)
 	if z.frozen && !exhausted || in.limiter.rate == 0 {
-		return false, 0, e
+		return false, 0
 	}
-	if slot := in.limiter.slot(p); now.Before(slot) {
-		return false, slot.Sub(now), e
-	}
-	if z.holds(in, lagging, now) {
-		return false, lookAhead, e
+	if slot := in.limiter.slot(turn); now.Before(slot) {
+		return false, slot.Sub(now)
 	}
 	in.limiter.take(now)
-	z.quit(in, name, &e)
-	z.show(key, in)
-	return true, 0, e
+	z.leave(in, name, now)
+	return true, 0
 }
 
-// holds reports whether nobody is tainted in a zone because it, or the cluster, would change state if the nodes that lag were found silent.
-// What has not come nearer for a grace period is not about to: a slow API server makes verdicts slow, not wrong.
-func (z *zones) holds(in *zone, lagging func(string) bool, now time.Time) bool {
-	changes := z.ahead(in, lagging, now) != in.state || in.state == zoneFull && !z.stopped && z.allFull(lagging, now)
-	switch {
-	case !changes:
-		in.forecast.held = false
-	case !in.forecast.held || in.tally.notReady > in.forecast.notReady:
-		in.forecast.held, in.forecast.notReady, in.forecast.nearer = true, in.tally.notReady, now
-	}
-	return changes && now.Sub(in.forecast.nearer) < z.cfg.MonitorGracePeriod
-}
-
-// allFull reports whether every zone with nodes that count is about to have failed.
-func (z *zones) allFull(lagging func(string) bool, now time.Time) bool {
-	for _, in := range z.zones {
-		if in.tally.size() > 0 && z.ahead(in, lagging, now) != zoneFull {
-			return false
-		}
-	}
-	return true
-}
-
-// ahead is the state a zone is about to have.
-func (z *zones) ahead(in *zone, lagging func(string) bool, now time.Time) zoneState {
-	if age := now.Sub(in.forecast.at); age < 0 || age >= min(lookAhead, z.cfg.MonitorGracePeriod/lookAheadShare) {
-		in.forecast.at, in.forecast.state = now, in.without(lagging).state(z.cfg)
-	}
-	return in.forecast.state
-}
-
-func (in *zone) without(lagging func(string) bool) tally {
-	t := in.tally
-	for name, m := range in.members {
-		if m.counted && m.ready && lagging(name) {
-			t.ready--
-			t.notReady++
-		}
-	}
-	return t
-}
-
-// withdraw takes a node out of the line: it needs no taint any more.
-func (z *zones) withdraw(name string) (e effects) {
+// withdraw removes a node that needs no taint from the line.
+func (z *zones) withdraw(name string, now time.Time) {
 	z.lock.Lock()
 	defer z.lock.Unlock()
-	if in := z.zones[z.homes[name]]; in != nil {
-		z.quit(in, name, &e)
-		z.show(z.homes[name], in)
+	key := z.nodes[name].zone
+	if in := z.zones[key]; in != nil && z.leave(in, name, now) {
+		z.show(key)
 	}
-	return e
 }
 
-// refund gives back the token of a taint that was not written, as if it had not been taken. After a conflict the node keeps its turn,
-// otherwise it waits behind all others. A node whose patch got no answer keeps its turn once; its token is spent.
-func (z *zones) refund(name string, result outcome.Outcome) (e effects) {
+// giveBack returns the token of a taint that was not written. After a conflict the node keeps its turn. After a patch without a
+// response the token is spent, and the node keeps its turn once.
+func (z *zones) giveBack(name string, result outcome.Outcome, now time.Time) {
 	z.lock.Lock()
 	defer z.lock.Unlock()
-	in := z.zones[z.homes[name]]
+	in := z.zones[z.nodes[name].zone]
 	if in == nil {
-		return e
+		return
 	}
 	if result != outcome.Unknown {
 		in.limiter.next = in.limiter.before
 	}
 	if result == outcome.Conflict || result == outcome.Unknown && in.unanswered != name {
-		in.waiting.rejoin(name) // the loop retries it
+		in.waiting = slices.Insert(in.waiting, 0, name) // the loop retries the node
 	} else {
-		in.wakeFirst(&e)
+		z.enqueueFirst(in, now)
 	}
 	in.unanswered = ""
 	if result == outcome.Unknown {
 		in.unanswered = name
 	}
-	return e
 }
 
-// quit takes a node out of the line. If it was the first, it wakes the one who is then.
-func (z *zones) quit(in *zone, name string, e *effects) {
-	first := in.waiting.first() == name
-	if in.waiting.leave(name) && first {
-		in.wakeFirst(e)
+// leave removes a node from the line and queues the next node if the first leaves. The lock is held.
+func (z *zones) leave(in *zone, name string, now time.Time) bool {
+	i := slices.Index(in.waiting, name)
+	if i < 0 {
+		return false
 	}
+	in.waiting = slices.Delete(in.waiting, i, i+1)
+	if i == 0 {
+		z.enqueueFirst(in, now)
+	}
+	return true
 }
 
-// wakeFirst wakes the first in line for its turn, unless the zone is blocked.
-func (in *zone) wakeFirst(e *effects) {
-	if first := in.waiting.first(); first != "" && in.limiter.rate > 0 {
-		e.wakeAt(first, in.limiter.slot(0))
+func (z *zones) enqueueFirst(in *zone, now time.Time) {
+	if len(in.waiting) > 0 && in.limiter.rate > 0 {
+		z.enqueue(in.waiting[0], in.limiter.slot(0).Sub(now))
 	}
 }

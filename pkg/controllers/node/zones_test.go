@@ -26,10 +26,24 @@ var (
 	up       = member{counted: true, ready: true}
 	down     = member{counted: true}
 	excluded = member{}
-	nobody   = func(string) bool { return false }
 )
 
-func testZones(cfg Config) *zones { return newZones(cfg, newMetrics(prometheus.NewRegistry())) }
+// zonesBench records the effects of zones.
+type zonesBench struct {
+	*zones
+	turns   map[string]time.Duration // of the nodes that were queued
+	toggles []bool
+}
+
+func testZones(cfg Config) *zonesBench {
+	b := &zonesBench{turns: map[string]time.Duration{}}
+	b.zones = newZones(cfg, newMetrics(prometheus.NewRegistry()),
+		func(name string, after time.Duration) { b.turns[name] = after }, func(stopped bool) { b.toggles = append(b.toggles, stopped) })
+	return b
+}
+
+// reset forgets the effects so far.
+func (b *zonesBench) reset() { b.turns, b.toggles = map[string]time.Duration{}, nil }
 
 func (z *zones) states() map[string]zoneState {
 	z.lock.Lock()
@@ -145,7 +159,7 @@ func TestTokensGoToThoseWhoNeedThem(t *testing.T) {
 	z.fill("down", "z", down, 4, day)
 	ask := func(name string, now time.Time, granted bool, wait time.Duration) {
 		t.Helper()
-		ok, w, _ := z.ask(name, false, nobody, now)
+		ok, w := z.acquire(name, false, now)
 		if ok != granted || (w-wait).Abs() > time.Millisecond {
 			t.Errorf("%s asks at %v: granted %v, wait %v; want %v, %v", name, now.Sub(day), ok, w, granted, wait)
 		}
@@ -154,14 +168,14 @@ func TestTokensGoToThoseWhoNeedThem(t *testing.T) {
 	ask("down1", at(0), false, 10*time.Second)
 	ask("down2", at(1), false, 19*time.Second)
 	ask("down1", at(5), false, 5*time.Second) // asking again neither helps nor hurts
-	e := z.withdraw("down1")                  // it came back
-	if want := at(10); e.wake["down2"].Sub(want).Abs() > time.Millisecond {
-		t.Errorf("next in line woken at %v, want %v", e.wake["down2"], want)
+	z.withdraw("down1", at(5))                // the node came back
+	if got, want := z.turns["down2"], 5*time.Second; (got - want).Abs() > time.Millisecond {
+		t.Errorf("next in line queued after %v, want %v", got, want)
 	}
 	ask("down2", at(10), true, 0)
 	ask("down3", at(20), true, 0)
-	ask("down0", at(31), true, 0)       // its taint was removed by hand
-	z.refund("down0", outcome.Rejected) // and writing the new one failed
+	ask("down0", at(31), true, 0)                 // its taint was removed by hand
+	z.giveBack("down0", outcome.Rejected, at(31)) // and writing the new one failed
 	ask("down0", at(31), true, 0)
 }
 
@@ -171,7 +185,7 @@ func TestZoneWithoutRateTaintsNobody(t *testing.T) {
 	z := testZones(cfg)
 	z.fill("up", "z", up, 3, day)
 	z.put("down", "z", down, day)
-	if ok, wait, _ := z.ask("down", false, nobody, day.Add(time.Hour)); ok || wait != 0 {
+	if ok, wait := z.acquire("down", false, day.Add(time.Hour)); ok || wait != 0 {
 		t.Errorf("granted %v, wait %v with rate 0", ok, wait)
 	}
 }
@@ -181,120 +195,20 @@ func TestRateOfOneResumesAfterAStop(t *testing.T) {
 	cfg.EvictionRate = 1
 	z := testZones(cfg)
 	z.fill("node", "z", down, 4, day)
-	if ok, _, _ := z.ask("node0", false, nobody, day); ok || !z.isStopped() {
+	if ok, _ := z.acquire("node0", false, day); ok || !z.isStopped() {
 		t.Fatalf("granted %v, stopped %v with every node down", ok, z.isStopped())
 	}
-	e := z.put("node3", "z", up, day)
-	e2 := z.put("node2", "z", up, day)
-	if !e.resumed || z.isStopped() {
-		t.Fatalf("resumed %v, stopped %v with a node back", e.resumed, z.isStopped())
+	z.put("node3", "z", up, day)
+	z.put("node2", "z", up, day)
+	if diff := cmp.Diff([]bool{true, false}, z.toggles); diff != "" || z.isStopped() {
+		t.Fatalf("stopped %v with a node back; toggles (-want +got):\n%s", z.isStopped(), diff)
 	}
 	want := day.Add(time.Second)
-	if at := e2.wake["node0"]; !at.Equal(want) { // three of four down: partial, no rate; two of four: normal
-		t.Errorf("woken at %v, want %v", at, want)
+	if after := z.turns["node0"]; after != time.Second { // three of four down: partial, no rate; two of four: normal
+		t.Errorf("queued after %v, want 1 s", after)
 	}
-	if ok, wait, _ := z.ask("node0", false, nobody, want); !ok {
+	if ok, wait := z.acquire("node0", false, want); !ok {
 		t.Errorf("refused a second after the stop, wait %v", wait)
-	}
-}
-
-func TestLookAhead(t *testing.T) {
-	lagging := func(names ...string) func(string) bool {
-		return func(name string) bool { return slices.Contains(names, name) }
-	}
-	for _, tt := range []struct {
-		name    string
-		up      int
-		lagging func(string) bool
-		want    bool
-	}{
-		{"nobody lags", 9, nobody, true},
-		{"two of nine lag: normal before and after", 9, lagging("up0", "up1"), true},
-		{"five of nine lag: it would be partial", 9, lagging("up0", "up1", "up2", "up3", "up4"), false},
-		{"all others lag: it would be full", 2, lagging("up0", "up1"), false},
-		{"full already, the other zone lags: all would be", 0, lagging("other0"), false},
-		{"full already, the other zone is well", 0, nobody, true},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			z := testZones(defaults())
-			z.fill("up", "z", up, tt.up, day)
-			z.fill("other", "other", up, 1, day)
-			z.put("down", "z", down, day)
-			ok, wait, _ := z.ask("down", false, tt.lagging, day)
-			if ok != tt.want || !ok && wait != time.Second {
-				t.Errorf("granted %v, wait %v; want %v", ok, wait, tt.want)
-			}
-		})
-	}
-}
-
-// Eleven kubelets of a hundred that renew seldom are late at any time, and they are others each time: the zone is always about to be
-// disrupted and never is.
-func TestLookAheadDoesNotRefuseForEver(t *testing.T) {
-	z := testZones(defaults())
-	z.fill("down", "z", down, 45, day)
-	z.fill("up", "z", up, 55, day)
-	var granted []time.Duration
-	for at := time.Duration(0); at < 10*time.Minute && len(granted) < 3; at += time.Second {
-		rotating := func(name string) bool {
-			var i int
-			_, err := fmt.Sscanf(name, "up%d", &i)
-			return err == nil && (i+int(at/time.Second))%5 == 0
-		}
-		for i := range 3 {
-			name := fmt.Sprint("down", i)
-			if len(granted) > i { // it has its taint
-				continue
-			}
-			if ok, _, _ := z.ask(name, false, rotating, day.Add(at)); ok {
-				granted = append(granted, at)
-				break
-			}
-		}
-	}
-	if want := []time.Duration{60 * time.Second, 70 * time.Second, 80 * time.Second}; !slices.Equal(granted, want) {
-		t.Errorf("granted after %v, want %v: one grace after the first had its turn, which was after 10 s, then at the zone's rate", granted, want)
-	}
-}
-
-// Suspensions come and go more often than a grace period passes.
-func TestLookAheadIsNotStartedAnewBySuspensions(t *testing.T) {
-	z := testZones(defaults())
-	z.fill("up", "z", up, 3, day)
-	z.fill("down", "z", down, 2, day)
-	lagging := func(name string) bool { return name == "up0" }
-	for s := range 120 {
-		now := day.Add(time.Duration(s) * time.Second)
-		if s%30 == 29 {
-			z.freeze(true, now)
-			z.freeze(false, now)
-		}
-		if ok, _, _ := z.ask("down0", false, lagging, now); ok {
-			if s < 50 {
-				t.Errorf("granted after %d s, want a grace period", s)
-			}
-			return
-		}
-	}
-	t.Error("refused for two minutes")
-}
-
-// The API server takes half a minute for each verdict: a zone of a hundred that is dead needs longer than a grace period to be counted so.
-func TestLookAheadLastsAsLongAsVerdictsCome(t *testing.T) {
-	z := testZones(defaults())
-	z.fill("down", "z", down, 20, day)
-	z.fill("up", "z", up, 80, day)
-	lost := func(name string) bool { return true }
-	for i := range 80 {
-		now := day.Add(time.Duration(i) * 30 * time.Second)
-		granted, _, _ := z.ask("down0", false, lost, now)
-		if state := z.zones["z"].state; granted && state == zoneNormal {
-			t.Fatalf("tainted at the rate of a normal zone when %d of 100 were known to be dead", 20+i)
-		}
-		z.put(fmt.Sprint("up", i), "z", down, now)
-	}
-	if state := z.zones["z"].state; state != zoneFull {
-		t.Errorf("state %v in the end", state)
 	}
 }
 
@@ -302,32 +216,33 @@ func TestLookAheadLastsAsLongAsVerdictsCome(t *testing.T) {
 func TestTheNextInLineIsWoken(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
-		leave func(z *zones) effects
+		leave func(z *zonesBench)
 		wakes string
 		at    time.Duration
 	}{
-		{"the head is deleted", func(z *zones) effects { return z.drop("down1", day.Add(time.Second)) }, "down2", 10 * time.Second},
-		{"the head moves to another zone", func(z *zones) effects { return z.put("down1", "other", down, day.Add(time.Second)) }, "down2", 10 * time.Second},
-		{"the head needs no taint any more", func(z *zones) effects { return z.withdraw("down1") }, "down2", 10 * time.Second},
-		{"one in the middle is deleted: nothing changes for the head", func(z *zones) effects { return z.drop("down2", day) }, "", 0},
-		{"a taint was not written: its token is back", func(z *zones) effects { return z.refund("down0", outcome.Rejected) }, "down1", 0},
+		{"the head is deleted", func(z *zonesBench) { z.drop("down1", day) }, "down2", 10 * time.Second},
+		{"the head moves to another zone", func(z *zonesBench) { z.put("down1", "other", down, day) }, "down2", 10 * time.Second},
+		{"the head needs no taint any more", func(z *zonesBench) { z.withdraw("down1", day) }, "down2", 10 * time.Second},
+		{"one in the middle is deleted: nothing changes for the head", func(z *zonesBench) { z.drop("down2", day) }, "", 0},
+		{"a taint was not written: its token is back", func(z *zonesBench) { z.giveBack("down0", outcome.Rejected, day) }, "down1", 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			z := testZones(defaults())
 			z.fill("up", "z", up, 20, day)
 			z.fill("down", "z", down, 4, day)
 			for i := range 4 { // the first is granted, the others stand in line
-				z.ask(fmt.Sprint("down", i), false, nobody, day)
+				z.acquire(fmt.Sprint("down", i), false, day)
 			}
-			e := tt.leave(z)
+			z.reset()
+			tt.leave(z)
 			if tt.wakes == "" {
-				if len(e.wake) > 0 {
-					t.Errorf("wakes %v, want nobody", e.wake)
+				if len(z.turns) > 0 {
+					t.Errorf("queues %v, want none", z.turns)
 				}
 				return
 			}
-			if at, ok := e.wake[tt.wakes]; !ok || at.Sub(day).Round(time.Millisecond) != tt.at {
-				t.Errorf("wakes %v, want %s after %v", e.wake, tt.wakes, tt.at)
+			if after, ok := z.turns[tt.wakes]; !ok || after.Round(time.Millisecond) != tt.at {
+				t.Errorf("queues %v, want %s after %v", z.turns, tt.wakes, tt.at)
 			}
 		})
 	}
@@ -337,16 +252,16 @@ func TestConflictKeepsTheTurn(t *testing.T) {
 	z := testZones(defaults())
 	z.fill("up", "z", up, 20, day)
 	z.fill("down", "z", down, 2, day)
-	z.ask("down0", false, nobody, day)
-	z.ask("down1", false, nobody, day)
+	z.acquire("down0", false, day)
+	z.acquire("down1", false, day)
 	for i := range 500 { // a conflict each 20 ms
-		z.refund("down0", outcome.Conflict)
-		if ok, wait, _ := z.ask("down0", false, nobody, day.Add(time.Duration(i)*20*time.Millisecond)); !ok {
+		z.giveBack("down0", outcome.Conflict, day.Add(time.Duration(i)*20*time.Millisecond))
+		if ok, wait := z.acquire("down0", false, day.Add(time.Duration(i)*20*time.Millisecond)); !ok {
 			t.Fatalf("conflict %d: refused for %v, want the turn kept", i, wait)
 		}
 	}
-	z.refund("down0", outcome.Conflict)
-	if ok, wait, _ := z.ask("down1", false, nobody, day.Add(10*time.Second)); !ok {
+	z.giveBack("down0", outcome.Conflict, day.Add(10*time.Second))
+	if ok, wait := z.acquire("down1", false, day.Add(10*time.Second)); !ok {
 		t.Errorf("the second in line is refused for %v after 10 s, want it tainted at the rate of the zone", wait)
 	}
 }
@@ -356,47 +271,19 @@ func TestUnansweredTaintKeepsTheTurnOnce(t *testing.T) {
 	z.fill("up", "z", up, 20, day)
 	z.fill("down", "z", down, 3, day)
 	for _, name := range []string{"down0", "down1", "down2"} {
-		z.ask(name, false, nobody, day)
+		z.acquire(name, false, day)
 	}
-	z.refund("down0", outcome.Unknown)
+	z.giveBack("down0", outcome.Unknown, day)
 	for i, want := range []string{"down0", "down1"} { // the second time, down0 waits behind the others
 		at := day.Add(time.Duration(10*(i+1)) * time.Second)
-		if got := z.zones["z"].waiting.first(); got != want {
+		if got := z.zones.zones["z"].waiting[0]; got != want {
 			t.Fatalf("%s is the first in line, want %s", got, want)
 		}
-		if ok, wait, _ := z.ask(want, false, nobody, at); !ok {
+		if ok, wait := z.acquire(want, false, at); !ok {
 			t.Fatalf("%s is refused for %v at its turn", want, wait)
 		}
-		z.refund(want, outcome.Unknown)
-		z.ask("down0", false, nobody, at)
-	}
-}
-
-func TestLine(t *testing.T) {
-	l := newWaitlist()
-	for i, name := range []string{"a", "b", "c", "d"} {
-		if got := l.join(name); got != i {
-			t.Errorf("%s: %d before it, want %d", name, got, i)
-		}
-	}
-	if l.join("c") != 2 || l.len() != 4 {
-		t.Errorf("who is in line keeps its place: %v", l.all())
-	}
-	if !l.leave("b") || l.leave("b") || l.leave("nobody") {
-		t.Error("leave tells who was in line")
-	}
-	if diff := cmp.Diff([]string{"a", "c", "d"}, l.all()); diff != "" {
-		t.Errorf("in line (-want +got):\n%s", diff)
-	}
-	l.leave("a")
-	if l.first() != "c" || l.join("d") != 1 || l.join("b") != 2 {
-		t.Errorf("first %s, line %v", l.first(), l.all())
-	}
-	for _, name := range []string{"c", "d", "b"} {
-		l.leave(name)
-	}
-	if l.first() != "" || l.len() != 0 || l.join("e") != 0 {
-		t.Errorf("first %q of a line that was empty, %d in it", l.first(), l.len())
+		z.giveBack(want, outcome.Unknown, at)
+		z.acquire("down0", false, at)
 	}
 }
 
@@ -406,13 +293,16 @@ func TestThawDoesNotStopAndResume(t *testing.T) {
 	z.put("a", "1", down, day)
 	z.put("b", "2", up, day)
 	z.freeze(true, day)
+	z.reset()
 	z.put("a", "1", up, day)
 	z.put("b", "2", down, day)
-	if e := z.freeze(false, day); e.all || e.resumed || z.isStopped() {
-		t.Errorf("one zone has recovered and the other failed: all %v, resumed %v, stopped %v", e.all, e.resumed, z.isStopped())
+	z.freeze(false, day)
+	if len(z.toggles) > 0 || z.isStopped() {
+		t.Errorf("one zone has recovered and the other failed: toggles %v, stopped %v", z.toggles, z.isStopped())
 	}
-	if e := z.put("a", "2", up, day); e.all || e.resumed {
-		t.Error("the only node that is well moves to another zone, and everything is stopped and resumed")
+	z.put("a", "2", up, day)
+	if len(z.toggles) > 0 {
+		t.Error("the only Ready node moves to another zone, and tainting stops and resumes")
 	}
 }
 
@@ -421,11 +311,11 @@ func TestFrozenZonesTaintWhoHasBeenGivenAllTime(t *testing.T) {
 	z.fill("up", "z", up, 10, day)
 	z.fill("down", "z", down, 2, day)
 	z.freeze(true, day)
-	if ok, _, _ := z.ask("down0", false, nobody, day); ok {
+	if ok, _ := z.acquire("down0", false, day); ok {
 		t.Error("frozen: granted")
 	}
-	z.withdraw("down0")
-	if ok, _, _ := z.ask("down1", true, nobody, day); !ok {
+	z.withdraw("down0", day)
+	if ok, _ := z.acquire("down1", true, day); !ok {
 		t.Error("a node that no suspension holds back is refused while zones are frozen")
 	}
 }
@@ -436,15 +326,15 @@ func TestNodeMovesToAnotherZone(t *testing.T) {
 	z.fill("b", "new", up, 3, day)
 	z.put("first", "old", down, day)
 	z.put("second", "old", down, day)
-	z.ask("first", false, nobody, day)
-	if ok, _, _ := z.ask("second", false, nobody, day); ok {
+	z.acquire("first", false, day)
+	if ok, _ := z.acquire("second", false, day); ok {
 		t.Fatal("the second got a token that was not there")
 	}
 	z.put("second", "new", down, day)
-	if ok, wait, _ := z.ask("second", false, nobody, day); !ok {
+	if ok, wait := z.acquire("second", false, day); !ok {
 		t.Errorf("refused for %v by the limiter of the zone it left", wait)
 	}
-	if got := z.zones["old"].waiting.len(); got != 0 {
+	if got := len(z.zones.zones["old"].waiting); got != 0 {
 		t.Errorf("%d nodes wait in the zone it left", got)
 	}
 }
@@ -453,10 +343,10 @@ func TestFreezeKeepsStatesAndForgetsNothing(t *testing.T) {
 	z := testZones(defaults())
 	z.fill("node", "z", up, 10, day)
 	z.put("node0", "z", down, day)
-	z.ask("node0", false, nobody, day) // the token is gone
+	z.acquire("node0", false, day) // the token is gone
 	z.freeze(true, day)
 	z.put("node1", "z", down, day)
-	if ok, _, _ := z.ask("node1", false, nobody, day.Add(time.Hour)); ok {
+	if ok, _ := z.acquire("node1", false, day.Add(time.Hour)); ok {
 		t.Error("frozen: a taint was granted")
 	}
 	z.fill("node", "z", down, 10, day)
@@ -464,11 +354,11 @@ func TestFreezeKeepsStatesAndForgetsNothing(t *testing.T) {
 		t.Errorf("frozen: stopped %v, states %v", z.isStopped(), z.states())
 	}
 	z.fill("node", "z", up, 9, day)
-	e := z.freeze(false, day)
-	if z.isStopped() || e.all {
-		t.Errorf("after the freeze: stopped %v, effects %+v", z.isStopped(), e)
+	z.freeze(false, day)
+	if z.isStopped() || len(z.toggles) > 0 {
+		t.Errorf("after the freeze: stopped %v, toggles %v", z.isStopped(), z.toggles)
 	}
-	if ok, wait, _ := z.ask("node9", false, nobody, day.Add(time.Second)); ok {
+	if ok, wait := z.acquire("node9", false, day.Add(time.Second)); ok {
 		t.Errorf("after the freeze the limiter is new: granted after 1 s (wait %v)", wait)
 	}
 }
@@ -481,13 +371,14 @@ func TestThawWakesThoseWhoAskedWhileFrozen(t *testing.T) {
 	z.put("node1", "z", down, day)
 	z.freeze(true, day)
 	for _, name := range []string{"node0", "node1"} {
-		if ok, wait, _ := z.ask(name, false, nobody, day); ok || wait != 0 {
+		if ok, wait := z.acquire(name, false, day); ok || wait != 0 {
 			t.Fatalf("frozen: %s granted %v, wait %v; want a promise to be woken", name, ok, wait)
 		}
 	}
-	e := z.freeze(false, day)
-	if first, second := e.wake["node0"], e.wake["node1"]; first != day || second.Sub(day).Round(time.Millisecond) != 10*time.Second {
-		t.Errorf("thawed, the rate as it was: wakes %v, want node0 at once and node1 10 s later", e.wake)
+	z.reset()
+	z.freeze(false, day)
+	if first, ok := z.turns["node0"]; !ok || first != 0 || z.turns["node1"].Round(time.Millisecond) != 10*time.Second {
+		t.Errorf("thawed, the rate as it was: queues %v, want node0 at once and node1 after 10 s", z.turns)
 	}
 }
 
@@ -511,7 +402,7 @@ func TestZonesAgainstCounting(t *testing.T) {
 			truth[name] = p
 			z.put(name, p.zone, p.m, day)
 			if random.IntN(2) == 0 {
-				z.ask(name, false, nobody, day)
+				z.acquire(name, false, day)
 			}
 		}
 		tallies := map[string]tally{}

@@ -103,7 +103,7 @@ func TestAPIServerAwayCondemnsNobody(t *testing.T) {
 }
 
 func TestZoneDiesAtOnce(t *testing.T) {
-	const size, partial = 40, 22 // partial: from here on the zone is in state PartialDisruption
+	const size = 40
 	w := newWorld(t)
 	dying := w.newFleet("dying", size)
 	w.newFleet("well", 3)
@@ -117,10 +117,6 @@ func TestZoneDiesAtOnce(t *testing.T) {
 			return err
 		}
 		dead, tainted := len(unknown(nodes)), len(noExecute(nodes, "dying"))
-		// A busy API server shows the statuses later than the controller counts them.
-		if known := int(running.Metric(t, "node_collector_unhealthy_nodes_in_zone")); max(dead, known) < partial && tainted > 0 {
-			t.Fatalf("%d nodes tainted NoExecute when %d of %d were not Ready: the state of the zone had not changed", tainted, known, size)
-		}
 		if dead < size || tainted == 0 {
 			return fmt.Errorf("%d of %d nodes Unknown, %d tainted", dead, size, tainted)
 		}

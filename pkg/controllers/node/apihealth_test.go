@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-func TestBlinding(t *testing.T) {
+func TestUnavailable(t *testing.T) {
 	lease := schema.GroupResource{Resource: "leases"}
 	for _, tt := range []struct {
 		name string
@@ -33,8 +33,8 @@ func TestBlinding(t *testing.T) {
 		{"the end of the term", fmt.Errorf("get: %w", context.Canceled), false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := blinding(tt.err); got != tt.want {
-				t.Errorf("blinding = %v, want %v", got, tt.want)
+			if got := isUnavailable(tt.err); got != tt.want {
+				t.Errorf("isUnavailable = %v, want %v", got, tt.want)
 			}
 		})
 	}

@@ -1,0 +1,216 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"minikcm/pkg/outcome"
+)
+
+const (
+	tickPeriod = time.Second
+	// stallAfter is the delay of a tick after which this process counts as stalled.
+	stallAfter = 5 * time.Second
+	// rateLimited begins the error of a request that the limiter of client-go v0.37 rejected. The error has no type.
+	rateLimited = "client rate limiter Wait returned an error"
+)
+
+// apiHealth decides whether the silence of nodes proves anything: only while kubelets can reach the API server.
+//
+// The API server becomes unreachable when a probe fails, or when the status write of a silent node fails and no Lease was renewed
+// within a quarter of the grace period. A Lease event, a write or, unless a write failed, a read ends this state, and every node
+// gets a new grace period. A standby sends no requests: for a standby a long time without Lease events counts as an outage.
+type apiHealth struct {
+	cfg     Config
+	client  kubernetes.Interface // not rate limited
+	clock   clock.WithTicker
+	metrics *metrics
+	health  *healthMap
+	probing atomic.Bool
+
+	lock        sync.Mutex
+	leading     bool
+	ticked      time.Time
+	event       time.Time // last event of any Lease
+	success     time.Time // last event or successful request
+	unreachable bool
+	wasLately   bool      // unreachable at some time since the last tick
+	tried       time.Time // last write attempt while a failed write keeps the state unreachable
+	doubt       bool      // a live read failed since the last probe
+}
+
+// begin starts a term.
+func (a *apiHealth) begin(now time.Time) {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	if now.Sub(a.event) > a.quietPeriod() {
+		a.setUnreachable()
+	}
+	a.recover(now)
+	a.leading, a.ticked, a.success = true, now, now
+}
+
+// end ends a term.
+func (a *apiHealth) end() {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	a.leading = false
+}
+
+// quietPeriod is the longest normal time without a Lease event.
+func (a *apiHealth) quietPeriod() time.Duration { return a.cfg.MonitorGracePeriod / 2 }
+
+func (a *apiHealth) setUnreachable() { a.unreachable, a.wasLately = true, true }
+
+// recover ends an outage. The lock is held.
+func (a *apiHealth) recover(now time.Time) {
+	if a.unreachable {
+		a.unreachable, a.tried = false, time.Time{}
+		a.restartNodes(a.event, now)
+	}
+}
+
+func (a *apiHealth) restartNodes(since, now time.Time) {
+	a.health.changeAll(func(h *nodeHealth) { h.restart(since, now, a.cfg) })
+}
+
+// observeLease handles an event of a Lease. Each shows that the watch works and that the API server accepts writes.
+func (a *apiHealth) observeLease(lease *coordinationv1.Lease) {
+	now := a.clock.Now()
+	a.lock.Lock()
+	if !a.leading && now.Sub(a.event) > a.quietPeriod() {
+		a.setUnreachable()
+	}
+	a.recover(now)
+	a.event, a.success = now, now
+	a.lock.Unlock()
+	if lease.Namespace == corev1.NamespaceNodeLease {
+		a.health.lease(lease.Name, renewal(lease), now)
+	}
+}
+
+// observeRead records the result of a live read.
+func (a *apiHealth) observeRead(err error) {
+	now := a.clock.Now()
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	switch {
+	case isUnavailable(err):
+		a.doubt = true
+	case err == nil && a.tried.IsZero(): // otherwise only writes fail
+		a.success = now
+		a.recover(now)
+	}
+}
+
+// observeWrite records the result of the status write of a silent node, or another successful write.
+func (a *apiHealth) observeWrite(err error) {
+	now := a.clock.Now()
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	switch {
+	case err == nil:
+		a.success = now
+		a.recover(now)
+	case isUnavailable(err) && now.Sub(a.event) > a.cfg.MonitorGracePeriod/4: // otherwise the cause is the node or a webhook
+		a.tried = now
+		a.setUnreachable()
+	}
+}
+
+// isSuspended reports whether silent nodes must not become Unknown and zones must not change. An exhausted node has used up its extra
+// time and is suspended only until the first tick after a stall.
+func (a *apiHealth) isSuspended(exhausted bool, now time.Time) bool {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	return a.isStalled(now) || a.unreachable && !exhausted
+}
+
+func (a *apiHealth) isStalled(now time.Time) bool {
+	return a.leading && now.Sub(a.ticked) > tickPeriod+stallAfter
+}
+
+// mayTryWrite reports whether one silent node may become Unknown to find out whether the API server accepts writes again. claim
+// reserves the attempt, which is due once per grace period.
+func (a *apiHealth) mayTryWrite(claim bool, now time.Time) bool {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	due := a.unreachable && !a.tried.IsZero() && now.Sub(a.tried) > a.cfg.MonitorGracePeriod && !a.isStalled(now)
+	if due && claim {
+		a.tried = now
+	}
+	return due
+}
+
+// watch checks the API server every second until ctx ends, and calls freeze with the result.
+func (a *apiHealth) watch(ctx context.Context, freeze func(frozen bool, now time.Time)) {
+	var probes sync.WaitGroup
+	defer probes.Wait()
+	ticker := a.clock.NewTicker(tickPeriod)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+		}
+		now := a.clock.Now()
+		wantsProbe, unreachable := a.tick(now)
+		a.metrics.suspended.Set(boolean(unreachable))
+		freeze(a.isSuspended(false, now), now)
+		if wantsProbe && a.probing.CompareAndSwap(false, true) {
+			probes.Go(func() {
+				defer a.probing.Store(false)
+				a.probe(ctx)
+			})
+		}
+	}
+}
+
+// tick restarts the nodes after a stall. It returns whether the API server must be probed, and whether the API server was unreachable
+// at some time since the last tick.
+func (a *apiHealth) tick(now time.Time) (wantsProbe, unreachable bool) {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	if a.isStalled(now) {
+		a.restartNodes(a.ticked, now)
+	}
+	a.ticked = now
+	unreachable, a.wasLately = a.wasLately || a.unreachable, false
+	return a.unreachable || a.doubt || now.Sub(a.success) > max(a.quietPeriod(), a.cfg.MonitorPeriod), unreachable
+}
+
+// probe sends a small list with a short timeout.
+func (a *apiHealth) probe(ctx context.Context) {
+	limited, cancel := context.WithTimeout(ctx, min(max(a.cfg.MonitorGracePeriod/10, time.Second), 10*time.Second))
+	defer cancel()
+	_, err := a.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(limited, metav1.ListOptions{Limit: 1})
+	if ctx.Err() != nil {
+		return
+	}
+	a.observeRead(err)
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	a.doubt = false
+	if isUnavailable(err) {
+		klog.FromContext(ctx).Info("API server is unreachable, silent nodes stay as they are", "err", err)
+		a.setUnreachable()
+	}
+}
+
+// isUnavailable reports whether an error means that kubelets may not reach the API server either. Errors about one object, the end
+// of the term and the limiter of this client do not.
+func isUnavailable(err error) bool {
+	return err != nil && !errors.Is(err, context.Canceled) && !strings.Contains(err.Error(), rateLimited) && outcome.IsUnavailable(err)
+}
