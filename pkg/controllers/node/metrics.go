@@ -2,6 +2,8 @@ package node
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+
+	"minikcm/pkg/controller"
 )
 
 // Values of the cause label: the reason why a node did not become Unknown at the end of its grace period.
@@ -26,39 +28,20 @@ type metrics struct {
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
-	zoneGauge := func(name, help string, more ...string) *prometheus.GaugeVec {
-		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, append([]string{"zone"}, more...))
+	m := controller.Metrics{Registerer: reg, Subsystem: "node_collector"}
+	zone := controller.Label{"zone"}
+	return &metrics{
+		zoneHealth:    m.GaugeVec("zone_health", "Ready nodes per 100 nodes that count in the zone.", zone),
+		zoneSize:      m.GaugeVec("zone_size", "Nodes that count in the zone.", zone),
+		zoneUnhealthy: m.GaugeVec("unhealthy_nodes_in_zone", "Nodes that count in the zone and are not Ready.", zone),
+		evictions:     m.CounterVec("evictions_total", "Nodes given a NoExecute taint because they are not Ready.", zone),
+		updateSeconds: m.Histogram("update_node_health_duration_seconds", "Duration of one sync of one node.", prometheus.ExponentialBuckets(0.001, 4, 8)),
+		zoneState:     m.GaugeVec("zone_state", "1 for the state the zone is in.", zone, controller.Label{"state"}),
+		pending:       m.GaugeVec("pending_taints", "Nodes waiting for a NoExecute taint because of their zone's rate.", zone),
+		suppressed: m.CounterVec("skipped_health_updates_total", "Times a node's grace period ended without the node being set to Unknown, by cause.",
+			controller.Label{"cause", suppressedBlind, suppressedUnreachable, suppressedAlive}),
+		suspended: m.Gauge("suspended", "1 if the API server was unreachable within the last second, so that silent nodes stay as they are."),
 	}
-	m := &metrics{
-		zoneHealth:    zoneGauge("node_collector_zone_health", "Ready nodes per 100 nodes that count in the zone."),
-		zoneSize:      zoneGauge("node_collector_zone_size", "Nodes that count in the zone."),
-		zoneUnhealthy: zoneGauge("node_collector_unhealthy_nodes_in_zone", "Nodes that count in the zone and are not Ready."),
-		evictions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "node_collector_evictions_total",
-			Help: "Nodes given a NoExecute taint because they are not Ready.",
-		}, []string{"zone"}),
-		updateSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name:    "node_collector_update_node_health_duration_seconds",
-			Help:    "Duration of one sync of one node.",
-			Buckets: prometheus.ExponentialBuckets(0.001, 4, 8),
-		}),
-		zoneState: zoneGauge("node_collector_zone_state", "1 for the state the zone is in.", "state"),
-		pending:   zoneGauge("node_collector_pending_taints", "Nodes waiting for a NoExecute taint because of their zone's rate."),
-		suppressed: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "node_collector_skipped_health_updates_total",
-			Help: "Times a node's grace period ended without the node being set to Unknown, by cause.",
-		}, []string{"cause"}),
-		suspended: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "node_collector_suspended",
-			Help: "1 if the API server was unreachable within the last second, so that silent nodes stay as they are.",
-		}),
-	}
-	for _, c := range []string{suppressedBlind, suppressedUnreachable, suppressedAlive} {
-		m.suppressed.WithLabelValues(c)
-	}
-	reg.MustRegister(m.zoneHealth, m.zoneSize, m.zoneUnhealthy, m.evictions, m.updateSeconds,
-		m.zoneState, m.pending, m.suppressed, m.suspended)
-	return m
 }
 
 // reset clears the gauges at the end of a term, so that only the leader shows zones.

@@ -1,32 +1,25 @@
 package podgc
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"minikcm/pkg/controller"
 
-const subsystem = "pod_gc_collector"
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 type metrics struct {
 	deletes *prometheus.CounterVec
 	errors  *prometheus.CounterVec
 }
 
-// newMetrics registers the metrics. Namespaces are not known beforehand, so no label values are initialised
-// but those of the namespace that every cluster has.
+// newMetrics registers the metrics. Namespaces are unknown at this time, so only the series of namespace default are initialised.
 func newMetrics(reg prometheus.Registerer) *metrics {
-	labels := []string{"namespace", "reason"}
-	m := &metrics{
-		deletes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Subsystem: subsystem, Name: "force_delete_pods_total",
-			Help: "Pods deleted without grace, by the reason for collecting them.",
-		}, labels),
-		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Subsystem: subsystem, Name: "force_delete_pod_errors_total",
-			Help: "Attempts to collect a pod that failed and are retried.",
-		}, labels),
-	}
+	m := controller.Metrics{Registerer: reg, Subsystem: "pod_gc_collector"}
+	namespace, reason := controller.Label{"namespace", "default"}, controller.Label{"reason"}
 	for _, c := range causes {
-		m.deletes.WithLabelValues("default", string(c))
-		m.errors.WithLabelValues("default", string(c))
+		reason = append(reason, string(c))
 	}
-	reg.MustRegister(m.deletes, m.errors)
-	return m
+	return &metrics{
+		deletes: m.CounterVec("force_delete_pods_total", "Pods deleted without grace, by the reason for collecting them.", namespace, reason),
+		errors:  m.CounterVec("force_delete_pod_errors_total", "Attempts to collect a pod that failed and are retried.", namespace, reason),
+	}
 }
