@@ -10,15 +10,15 @@ import (
 	"k8s.io/client-go/tools/record"
 )
 
-// Event reasons and texts, as kube-controller-manager v1.37 writes them.
+// Event reasons of kube-controller-manager v1.37.
 const (
 	eventRegistered = "RegisteredNode"
 	eventRemoving   = "RemovingNode"
 	eventNotReady   = "NodeNotReady"
 )
 
-// announcer records the events of nodes. It remembers which nodes this process has announced, so that it announces no node twice, however
-// often it leads; of a node that goes while another leads both announce it.
+// announcer sends the events of nodes. The announced nodes are kept from term to term, so a process announces
+// no node twice.
 type announcer struct {
 	recorder record.EventRecorder
 
@@ -30,8 +30,8 @@ func newAnnouncer(recorder record.EventRecorder) *announcer {
 	return &announcer{recorder: recorder, nodes: map[string]types.UID{}}
 }
 
-// present announces a node that is new, and that an earlier node of the name is gone.
-func (a *announcer) present(name string, uid types.UID) {
+// announce sends the events of a new node, and of the end of an earlier node of the same name.
+func (a *announcer) announce(name string, uid types.UID) {
 	a.lock.Lock()
 	before, known := a.nodes[name]
 	a.nodes[name] = uid
@@ -40,41 +40,41 @@ func (a *announcer) present(name string, uid types.UID) {
 		return
 	}
 	if known {
-		a.removing(name, before)
+		a.announceRemoval(name, before)
 	}
-	a.node(name, uid, eventRegistered, "Node %s event: Registered Node %s in Controller", name, name)
+	a.send(name, uid, eventRegistered, "Node %s event: Registered Node %s in Controller", name, name)
 }
 
-// gone announces that a node has gone, if it was announced.
-func (a *announcer) gone(name string) {
+// forget sends the event of the end of an announced node.
+func (a *announcer) forget(name string) {
 	a.lock.Lock()
 	uid, known := a.nodes[name]
 	delete(a.nodes, name)
 	a.lock.Unlock()
 	if known {
-		a.removing(name, uid)
+		a.announceRemoval(name, uid)
 	}
 }
 
-func (a *announcer) removing(name string, uid types.UID) {
-	a.node(name, uid, eventRemoving, "Node %s event: Removing Node %s from Controller", name, name)
+func (a *announcer) announceRemoval(name string, uid types.UID) {
+	a.send(name, uid, eventRemoving, "Node %s event: Removing Node %s from Controller", name, name)
 }
 
-// notReady announces that we have set a node to Unknown.
-func (a *announcer) notReady(name string, uid types.UID) {
-	a.node(name, uid, eventNotReady, "Node %s status is now: %s", name, eventNotReady)
+// announceNotReady sends the event of a node that became Unknown.
+func (a *announcer) announceNotReady(name string, uid types.UID) {
+	a.send(name, uid, eventNotReady, "Node %s status is now: %s", name, eventNotReady)
 }
 
-func (a *announcer) node(name string, uid types.UID, reason, format string, args ...any) {
-	a.recorder.Eventf(reference(name, uid), corev1.EventTypeNormal, reason, format, args...)
+func (a *announcer) send(name string, uid types.UID, reason, format string, args ...any) {
+	a.recorder.Eventf(nodeReference(name, uid), corev1.EventTypeNormal, reason, format, args...)
 }
 
-func reference(name string, uid types.UID) *corev1.ObjectReference {
+func nodeReference(name string, uid types.UID) *corev1.ObjectReference {
 	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: name, UID: uid}
 }
 
-// names are the nodes that were announced.
-func (a *announcer) names() []string {
+// announced returns the announced nodes.
+func (a *announcer) announced() []string {
 	a.lock.Lock()
 	defer a.lock.Unlock()
 	return slices.Collect(maps.Keys(a.nodes))

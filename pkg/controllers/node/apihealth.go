@@ -28,9 +28,10 @@ const (
 
 // apiHealth decides whether the silence of nodes proves anything: only while kubelets can reach the API server.
 //
-// The API server becomes unreachable when a probe fails, or when the status write of a silent node fails and no Lease was renewed
-// within a quarter of the grace period. A Lease event, a write or, unless a write failed, a read ends this state, and every node
-// gets a new grace period. A standby sends no requests: for a standby a long time without Lease events counts as an outage.
+// The API server becomes unreachable when a probe fails, or when the status write of a silent node fails and
+// no Lease was renewed within a quarter of the grace period. A Lease event, a write or, unless a write failed,
+// a read ends this state, and every node gets a new grace period. A standby sends no requests: for a standby a
+// long time without Lease events counts as an outage.
 type apiHealth struct {
 	cfg     Config
 	client  kubernetes.Interface // not rate limited
@@ -57,7 +58,7 @@ func (a *apiHealth) begin(now time.Time) {
 	if now.Sub(a.event) > a.quietPeriod() {
 		a.setUnreachable()
 	}
-	a.recover(now)
+	a.endOutage(now)
 	a.leading, a.ticked, a.success = true, now, now
 }
 
@@ -73,8 +74,8 @@ func (a *apiHealth) quietPeriod() time.Duration { return a.cfg.MonitorGracePerio
 
 func (a *apiHealth) setUnreachable() { a.unreachable, a.wasLately = true, true }
 
-// recover ends an outage. The lock is held.
-func (a *apiHealth) recover(now time.Time) {
+// endOutage ends an outage. The lock is held.
+func (a *apiHealth) endOutage(now time.Time) {
 	if a.unreachable {
 		a.unreachable, a.tried = false, time.Time{}
 		a.restartNodes(a.event, now)
@@ -92,11 +93,11 @@ func (a *apiHealth) observeLease(lease *coordinationv1.Lease) {
 	if !a.leading && now.Sub(a.event) > a.quietPeriod() {
 		a.setUnreachable()
 	}
-	a.recover(now)
+	a.endOutage(now)
 	a.event, a.success = now, now
 	a.lock.Unlock()
 	if lease.Namespace == corev1.NamespaceNodeLease {
-		a.health.lease(lease.Name, renewal(lease), now)
+		a.health.lease(lease.Name, renewTimeOf(lease), now)
 	}
 }
 
@@ -110,7 +111,7 @@ func (a *apiHealth) observeRead(err error) {
 		a.doubt = true
 	case err == nil && a.tried.IsZero(): // otherwise only writes fail
 		a.success = now
-		a.recover(now)
+		a.endOutage(now)
 	}
 }
 
@@ -122,15 +123,15 @@ func (a *apiHealth) observeWrite(err error) {
 	switch {
 	case err == nil:
 		a.success = now
-		a.recover(now)
+		a.endOutage(now)
 	case isUnavailable(err) && now.Sub(a.event) > a.cfg.MonitorGracePeriod/4: // otherwise the cause is the node or a webhook
 		a.tried = now
 		a.setUnreachable()
 	}
 }
 
-// isSuspended reports whether silent nodes must not become Unknown and zones must not change. An exhausted node has used up its extra
-// time and is suspended only until the first tick after a stall.
+// isSuspended reports whether silent nodes must not become Unknown and zones must not change. An exhausted
+// node has used up its extra time and is suspended only until the first tick after a stall.
 func (a *apiHealth) isSuspended(exhausted bool, now time.Time) bool {
 	a.lock.Lock()
 	defer a.lock.Unlock()
@@ -141,8 +142,8 @@ func (a *apiHealth) isStalled(now time.Time) bool {
 	return a.leading && now.Sub(a.ticked) > tickPeriod+stallAfter
 }
 
-// mayTryWrite reports whether one silent node may become Unknown to find out whether the API server accepts writes again. claim
-// reserves the attempt, which is due once per grace period.
+// mayTryWrite reports whether one silent node may become Unknown to find out whether the API server accepts
+// writes again. claim reserves the attempt, which is due once per grace period.
 func (a *apiHealth) mayTryWrite(claim bool, now time.Time) bool {
 	a.lock.Lock()
 	defer a.lock.Unlock()
@@ -167,7 +168,7 @@ func (a *apiHealth) watch(ctx context.Context, freeze func(frozen bool, now time
 		}
 		now := a.clock.Now()
 		wantsProbe, unreachable := a.tick(now)
-		a.metrics.suspended.Set(boolean(unreachable))
+		a.metrics.suspended.Set(gaugeValue(unreachable))
 		freeze(a.isSuspended(false, now), now)
 		if wantsProbe && a.probing.CompareAndSwap(false, true) {
 			probes.Go(func() {
@@ -178,8 +179,8 @@ func (a *apiHealth) watch(ctx context.Context, freeze func(frozen bool, now time
 	}
 }
 
-// tick restarts the nodes after a stall. It returns whether the API server must be probed, and whether the API server was unreachable
-// at some time since the last tick.
+// tick restarts the nodes after a stall. It returns whether the API server must be probed, and whether the API
+// server was unreachable at some time since the last tick.
 func (a *apiHealth) tick(now time.Time) (wantsProbe, unreachable bool) {
 	a.lock.Lock()
 	defer a.lock.Unlock()
@@ -209,8 +210,8 @@ func (a *apiHealth) probe(ctx context.Context) {
 	}
 }
 
-// isUnavailable reports whether an error means that kubelets may not reach the API server either. Errors about one object, the end
-// of the term and the limiter of this client do not.
+// isUnavailable reports whether an error means that kubelets may not reach the API server either. Errors about
+// one object, the end of the term and the limiter of this client do not.
 func isUnavailable(err error) bool {
 	return err != nil && !errors.Is(err, context.Canceled) && !strings.Contains(err.Error(), rateLimited) && outcome.IsUnavailable(err)
 }

@@ -15,8 +15,8 @@ import (
 	"minikcm/pkg/freshness"
 )
 
-// confirmation records whether the node cache was equal to the API server at some time of this term. States of zones depend on all nodes,
-// so a live read of one node is not enough.
+// confirmation records whether the node cache was equal to the API server at some time of this term. States of
+// zones depend on all nodes, so a live read of one node is not enough.
 type confirmation struct {
 	nodes    *caches.Nodes
 	metadata metadata.Interface

@@ -35,8 +35,8 @@ const (
 // maxBackoff is short compared with a grace period.
 const maxBackoff = 5 * time.Second
 
-// Deps are the dependencies of the controller. Client must be fenced and may be rate limited. Leases must keep the times of namespace
-// kube-node-lease.
+// Deps are the dependencies of the controller. Client must be fenced and may be rate limited. Leases must keep
+// the times of namespace kube-node-lease.
 type Deps struct {
 	Client   kubernetes.Interface
 	Reads    kubernetes.Interface // for live reads and probes; must not be rate limited
@@ -89,14 +89,14 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 	c.pods.loop = controller.NewLoop(controller.LoopConfig{
 		Controller: Name, Queue: podQueue, Workers: cfg.PodWorkers, Drain: cfg.Drain, Clock: deps.Clock,
 	}, deps.Metrics, c.pods.reconcile).GroupBy(func(key podKey) string { return key.Namespace })
-	if err := c.listen(deps); err != nil {
+	if err := c.addHandlers(deps); err != nil {
 		return nil, fmt.Errorf("build %s: %w", Name, err)
 	}
 	return c, nil
 }
 
-// listen registers handlers, which take constant time and never wait: a late sign of life may come too late.
-func (c *Controller) listen(deps Deps) error {
+// addHandlers registers handlers, which take constant time and never wait: a late sign of life may come too late.
+func (c *Controller) addHandlers(deps Deps) error {
 	return errors.Join(
 		deps.Nodes.Handle(caches.Handler[*corev1.Node]{
 			Add: func(node *corev1.Node) {
@@ -105,7 +105,7 @@ func (c *Controller) listen(deps Deps) error {
 			},
 			Update: func(old, node *corev1.Node) {
 				c.observeNode(node)
-				if matters(old, node) {
+				if changesDecision(old, node) {
 					c.nodeLoop.Add(node.Name)
 				}
 			},
@@ -125,8 +125,8 @@ func (c *Controller) listen(deps Deps) error {
 	)
 }
 
-// matters reports whether an update of a node can change a decision. A heartbeat cannot.
-func matters(old, node *corev1.Node) bool {
+// changesDecision reports whether an update of a node can change a decision. A heartbeat cannot.
+func changesDecision(old, node *corev1.Node) bool {
 	return old.UID != node.UID ||
 		old.Spec.Unschedulable != node.Spec.Unschedulable ||
 		!maps.Equal(old.Labels, node.Labels) ||
@@ -178,10 +178,10 @@ func (c *Controller) enqueueAll() {
 	}
 }
 
-// allNodes returns the cached nodes, the nodes of the last term and the nodes that were counted in a zone. Deleted nodes among them need a
-// sync as well.
+// allNodes returns the cached nodes, the nodes of the last term and the nodes that were counted in a zone.
+// Deleted nodes among them need a sync as well.
 func (c *Controller) allNodes() []string {
-	names := append(c.announcer.names(), c.zones.names()...)
+	names := append(c.announcer.announced(), c.zones.nodeNames()...)
 	for _, name := range c.nodes.Names() {
 		names = append(names, name.Name)
 	}

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// epoch is when every bubble starts.
+// epoch is the start time of every bubble.
 var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // cluster is nodes with Leases, some live and some that the test lets die, in one zone.
@@ -158,7 +158,7 @@ func TestLeaseCases(t *testing.T) {
 				b.pass(0)
 				node := b.Node("node")
 				reason := ""
-				if c := condition(node, corev1.NodeReady); c != nil {
+				if c := conditionOf(node, corev1.NodeReady); c != nil {
 					reason = c.Reason
 				}
 				if got := readiness(node); got != tt.want || reason != tt.why {
@@ -269,7 +269,7 @@ func TestNodeEvents(t *testing.T) {
 			t.Errorf("events = %q, want %q", got, want)
 		}
 	})
-	if got, want := reference("node", "u"), (&corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: "node", UID: types.UID("u")}); *got != *want {
+	if got, want := nodeReference("node", "u"), (&corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: "node", UID: types.UID("u")}); *got != *want {
 		t.Errorf("reference = %+v, want %+v", got, want)
 	}
 }

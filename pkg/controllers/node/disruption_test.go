@@ -50,7 +50,7 @@ func TestNoTaintStaysWhileEverythingIsDown(t *testing.T) {
 		if got := b.tainted(unreachableNoExecute, all); got != 0 {
 			t.Errorf("%d nodes tainted while all are down", got)
 		}
-		b.edit("dying1", func(n *corev1.Node) { // a taint that came in between, or by somebody else
+		b.edit("dying1", func(n *corev1.Node) { // a taint that another client adds
 			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: noExec})
 		})
 		b.pass(time.Second)
@@ -82,7 +82,7 @@ func TestReadyNodesStartAnewAfterAStop(t *testing.T) {
 		if !b.controller.zones.isStopped() {
 			t.Fatal("not stopped")
 		}
-		b.edit("b", func(n *corev1.Node) { condition(n, corev1.NodeReady).Status = "True" }) // without a new heartbeat: seen at 30
+		b.edit("b", func(n *corev1.Node) { conditionOf(n, corev1.NodeReady).Status = "True" }) // without a new heartbeat: seen at 30
 		r, _ := b.controller.health.of("b", "")
 		if b.controller.zones.isStopped() || !r.heartbeat.seen.Equal(time.Now()) {
 			t.Errorf("stopped %v, b seen at %v, want now (%v)", b.controller.zones.isStopped(), r.heartbeat.seen.Sub(epoch), time.Since(epoch))

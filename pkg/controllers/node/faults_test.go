@@ -34,7 +34,7 @@ func TestNewTermMarksNoPodOfANodeThatCameBack(t *testing.T) {
 	})
 }
 
-// A node cache that is behind says nothing about whether kubelets reach the API server.
+// A stale node cache is no outage of the API server.
 func TestStaleNodeCacheIsNotBlindness(t *testing.T) {
 	objects, live, dying := cluster(2, 1)
 	inBubble(t, defaults(), objects, func(b *bench) {
@@ -55,7 +55,7 @@ func TestPodsThatComeToANodeThatNeverPosted(t *testing.T) {
 	inBubble(t, defaults(), objects, func(b *bench) {
 		b.term()
 		b.renewFor(5*time.Second, "live")
-		if c := condition(b.Node("node"), corev1.NodeReady); c == nil || c.Reason != reasonNeverUpdated {
+		if c := conditionOf(b.Node("node"), corev1.NodeReady); c == nil || c.Reason != reasonNeverUpdated {
 			t.Fatalf("Ready = %+v", c)
 		}
 		b.create(aPod("late", "node"))
@@ -104,7 +104,8 @@ func TestNodeMadeAnewWithinASecond(t *testing.T) {
 	})
 }
 
-// What the API server answers to every patch of nodes: afterwards it is as if nothing had been, and meanwhile it is not asked too often.
+// What the API server answers to every patch of nodes: afterwards it is as if nothing had been, and meanwhile
+// it is not asked too often.
 func TestNodePatchesRefused(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -284,7 +285,7 @@ func TestPendingGaugeFollowsTheLine(t *testing.T) {
 	z.acquire("down1", false, day)
 	z.acquire("down2", false, day)
 	pending(2, "two in line")
-	z.drop("down1", day)
+	z.removeNode("down1", day)
 	pending(1, "one deleted")
 	z.withdraw("down2", day)
 	pending(0, "one well again")
@@ -334,7 +335,7 @@ func TestHealthMetricMeasuresWholeSyncs(t *testing.T) {
 	inBubble(t, defaults(), objects, func(b *bench) {
 		b.PrependReactor("get", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			if action.(clienttesting.GetAction).GetName() == "dying0" {
-				time.Sleep(3 * time.Second) // at a time when nobody else asks for anything: the fake API answers one request after the other
+				time.Sleep(3 * time.Second) // the fake API server handles one request at a time
 			}
 			return false, nil, nil
 		})

@@ -17,8 +17,8 @@ const (
 	messageNeverUpdated = "Kubelet never posted node status."
 )
 
-// kubeletConditions are the conditions that become Unknown, in the order in which missing conditions are appended. The control plane
-// owns NetworkUnavailable.
+// kubeletConditions are the conditions that become Unknown, in the order in which missing conditions are
+// appended. The control plane owns NetworkUnavailable.
 var kubeletConditions = []corev1.NodeConditionType{
 	corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure,
 }
@@ -26,15 +26,16 @@ var kubeletConditions = []corev1.NodeConditionType{
 // deadlineSlack is the time from a deadline to the check: a node is silent strictly after its grace period.
 const deadlineSlack = time.Millisecond
 
-// Deadlines are checked in common steps, because a wakeup for each of a thousand nodes costs CPU. A step is at most deadlineStep and at
-// most the grace period divided by deadlineShare.
+// Deadlines are checked in common steps, because a wakeup for each of a thousand nodes costs CPU. A step is at
+// most deadlineStep and at most the grace period divided by deadlineShare.
 const (
 	deadlineStep  = 200 * time.Millisecond
 	deadlineShare = 100
 )
 
-// heartbeat holds the signs of life of one kubelet. Only seen is a time of the local clock. The times renewed and posted come from
-// the kubelet and are compared only with later values of the same field, so a wrong clock of a node does no harm.
+// heartbeat holds the signs of life of one kubelet. Only seen is a time of the local clock. The times renewed
+// and posted come from the kubelet and are compared only with later values of the same field, so a wrong clock
+// of a node does no harm.
 type heartbeat struct {
 	seen      time.Time     // last sign of life; at first the creation of the node
 	renewed   time.Time     // renewTime of the Lease, zero without a Lease
@@ -43,8 +44,8 @@ type heartbeat struct {
 	extra     time.Duration // silence before outages that was forgiven since the last sign of life
 }
 
-// firstHeartbeat returns the heartbeat of a node at first sight. The Lease counts as a sign of life, although the Lease may belong to
-// an earlier node of the same name.
+// firstHeartbeat returns the heartbeat of a node at first sight. The Lease counts as a sign of life, although
+// the Lease may belong to an earlier node of the same name.
 func firstHeartbeat(node *corev1.Node, renewed, now time.Time) heartbeat {
 	h := heartbeat{seen: node.CreationTimestamp.Time}
 	return h.afterStatus(node, now).afterLease(renewed, now)
@@ -52,7 +53,7 @@ func firstHeartbeat(node *corev1.Node, renewed, now time.Time) heartbeat {
 
 // afterStatus returns the heartbeat after a status of the node. Any change of the heartbeat time is a sign of life.
 func (h heartbeat) afterStatus(node *corev1.Node, now time.Time) heartbeat {
-	ready := condition(node, corev1.NodeReady)
+	ready := conditionOf(node, corev1.NodeReady)
 	if ready == nil || h.hasPosted && ready.LastHeartbeatTime.Time.Equal(h.posted) {
 		return h
 	}
@@ -61,8 +62,8 @@ func (h heartbeat) afterStatus(node *corev1.Node, now time.Time) heartbeat {
 	return h.alive(now)
 }
 
-// afterLease returns the heartbeat after an event of the Lease. Only a later renewTime is a sign of life, because watch events may be
-// older than an earlier live read.
+// afterLease returns the heartbeat after an event of the Lease. Only a later renewTime is a sign of life,
+// because watch events may be older than an earlier live read.
 func (h heartbeat) afterLease(renewed, now time.Time) heartbeat {
 	if !renewed.After(h.renewed) {
 		return h
@@ -71,8 +72,8 @@ func (h heartbeat) afterLease(renewed, now time.Time) heartbeat {
 	return h.alive(now)
 }
 
-// afterLiveLease returns the heartbeat after a live read of the Lease. An earlier renewTime is a sign of life too: the clock of the
-// kubelet was set back.
+// afterLiveLease returns the heartbeat after a live read of the Lease. An earlier renewTime is a sign of life
+// too: the clock of the kubelet was set back.
 func (h heartbeat) afterLiveLease(renewed, now time.Time) heartbeat {
 	if renewed.IsZero() || renewed.Equal(h.renewed) {
 		return h
@@ -110,7 +111,7 @@ func untilStep(t time.Time, step time.Duration) time.Duration {
 
 // unknownConditions returns the conditions of a silent node, and whether Ready changes. The node is not modified.
 func unknownConditions(node *corev1.Node, now time.Time) (conditions []corev1.NodeCondition, changed bool) {
-	ready := condition(node, corev1.NodeReady)
+	ready := conditionOf(node, corev1.NodeReady)
 	if ready != nil && ready.Status == corev1.ConditionUnknown {
 		return node.Status.Conditions, false
 	}
@@ -133,7 +134,7 @@ func unknownConditions(node *corev1.Node, now time.Time) (conditions []corev1.No
 	return conditions, true
 }
 
-func condition(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
+func conditionOf(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
 	return nodestatus.Find(node.Status.Conditions, kind)
 }
 

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// healthMap holds the signs of life of all nodes. A standby fills the map as well, so a failover does not restart the grace periods. An
-// entry belongs to one UID.
+// healthMap holds the signs of life of all nodes. A standby fills the map as well, so a failover does not
+// restart the grace periods. An entry belongs to one UID.
 type healthMap struct {
 	lock  sync.Mutex
 	nodes map[string]nodeHealth
@@ -23,11 +23,12 @@ type nodeHealth struct {
 	judged    time.Time              // last judgement
 }
 
-// maxExtraPeriods bounds the extra time of a node, in grace periods. Without a bound an unreliable API server would keep a dead node
-// alive.
+// maxExtraPeriods bounds the extra time of a node, in grace periods. Without a bound an unreliable API server
+// would keep a dead node alive.
 const maxExtraPeriods = 3
 
-// due returns the last instant at which the node counts as alive. Two judgements of a node are at least a monitor period apart.
+// due returns the last instant at which the node counts as alive. Two judgements of a node are at least a
+// monitor period apart.
 func (h nodeHealth) due(cfg Config) time.Time {
 	grace := cfg.MonitorGracePeriod
 	if h.ready == "" {
@@ -42,13 +43,14 @@ func (h nodeHealth) due(cfg Config) time.Time {
 
 func (h nodeHealth) judge(cfg Config, now time.Time) judgement { return judge(h.due(cfg), cfg, now) }
 
-// isExhausted reports whether the node has used up its extra time. From then on only a live read proves that the node is alive.
+// isExhausted reports whether the node has used up its extra time. From then on only a live read proves that
+// the node is alive.
 func (h nodeHealth) isExhausted(cfg Config) bool {
 	return h.heartbeat.extra >= maxExtraPeriods*cfg.MonitorGracePeriod
 }
 
-// restart gives the node a new grace period after an outage that began at since. The silence before the outage counts as extra time. A
-// node that was overdue before the outage has no claim to extra time.
+// restart gives the node a new grace period after an outage that began at since. The silence before the outage
+// counts as extra time. A node that was overdue before the outage has no claim to extra time.
 func (h *nodeHealth) restart(since, now time.Time, cfg Config) {
 	if h.due(cfg).Before(since) {
 		h.heartbeat.extra = maxExtraPeriods * cfg.MonitorGracePeriod
@@ -63,7 +65,8 @@ func newHealthMap() *healthMap {
 	return &healthMap{nodes: map[string]nodeHealth{}}
 }
 
-// observe records the state of a node and returns the health. renewed is the cached renewTime of the Lease, for a new node.
+// observe records the state of a node and returns the health. renewed is the cached renewTime of the Lease,
+// for a new node.
 func (m *healthMap) observe(node *corev1.Node, renewed, now time.Time) nodeHealth {
 	m.lock.Lock()
 	defer m.lock.Unlock()

@@ -20,7 +20,7 @@ func TestNodeDeletedWhileItIsJudgedLeavesNoRecord(t *testing.T) {
 				if err := b.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("nodes"), "", name); err != nil {
 					t.Error(err)
 				}
-				time.Sleep(time.Second) // until the handler has been told
+				time.Sleep(time.Second) // until the handler has run
 			}
 			return false, nil, nil
 		})

@@ -47,20 +47,20 @@ type leaseReader struct {
 
 func newLeaseReader(client kubernetes.Interface, leases *caches.Leases, clk clock.PassiveClock, api *apiHealth) *leaseReader {
 	l := &leaseReader{client: client, cache: leases, clock: clk, health: api.health, api: api}
-	l.all = live.NewReads(clk, func(ctx context.Context, _ string) (struct{}, error) { return struct{}{}, l.list(ctx) })
+	l.all = live.NewReads(clk, func(ctx context.Context, _ string) (struct{}, error) { return struct{}{}, l.listLeases(ctx) })
 	return l
 }
 
-// cached returns the renewTime of the cached Lease of a node, zero without a Lease.
-func (l *leaseReader) cached(name string) time.Time {
+// cachedRenewTime returns the renewTime of the cached Lease of a node, zero without a Lease.
+func (l *leaseReader) cachedRenewTime(name string) time.Time {
 	lease, ok := l.cache.Get(cache.ObjectName{Namespace: corev1.NamespaceNodeLease, Name: name})
 	if !ok {
 		return time.Time{}
 	}
-	return renewal(lease)
+	return renewTimeOf(lease)
 }
 
-func renewal(lease *coordinationv1.Lease) time.Time {
+func renewTimeOf(lease *coordinationv1.Lease) time.Time {
 	if lease.Spec.RenewTime == nil {
 		return time.Time{}
 	}
@@ -75,11 +75,11 @@ func (l *leaseReader) readAfter(ctx context.Context, name string, due time.Time)
 			return err
 		}
 	}
-	return l.read(ctx, name)
+	return l.readLease(ctx, name)
 }
 
-// read reads the Lease of one node. A node may have no Lease.
-func (l *leaseReader) read(ctx context.Context, name string) error {
+// readLease reads the Lease of one node. A node may have no Lease.
+func (l *leaseReader) readLease(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	lease, err := l.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, name, metav1.GetOptions{})
@@ -91,12 +91,12 @@ func (l *leaseReader) read(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("read lease: %w", err)
 	}
-	l.health.liveLease(name, renewal(lease), l.clock.Now())
+	l.health.liveLease(name, renewTimeOf(lease), l.clock.Now())
 	return nil
 }
 
-// list reads the Leases of all nodes. All pages show the state at the time of the first.
-func (l *leaseReader) list(ctx context.Context) error {
+// listLeases reads the Leases of all nodes. All pages show the state at the time of the first.
+func (l *leaseReader) listLeases(ctx context.Context) error {
 	if l.clock.Since(l.listFailed) < listPause {
 		return errListPaused
 	}
@@ -111,7 +111,7 @@ func (l *leaseReader) list(ctx context.Context) error {
 		}
 		now := l.clock.Now()
 		for i := range page.Items {
-			l.health.liveLease(page.Items[i].Name, renewal(&page.Items[i]), now)
+			l.health.liveLease(page.Items[i].Name, renewTimeOf(&page.Items[i]), now)
 		}
 		if opts.Continue = page.Continue; opts.Continue == "" {
 			return nil

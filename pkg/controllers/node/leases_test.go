@@ -10,8 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Faults of nodes, Leases and the API server that upstream's tests do not know.
-
 // renewAs lets a kubelet write its Lease with a time of its choice.
 func (b *bench) renewAs(name string, at *metav1.MicroTime) {
 	b.t.Helper()
@@ -31,7 +29,7 @@ func TestLeasesOfOtherTimes(t *testing.T) {
 	ahead := &metav1.MicroTime{Time: epoch.Add(24 * time.Hour)}
 	for _, tt := range []struct {
 		name  string
-		first *metav1.MicroTime // what the Lease says at the beginning
+		first *metav1.MicroTime // renewTime at the beginning
 		then  func(time.Time) *metav1.MicroTime
 		want  corev1.ConditionStatus // after two minutes in which the kubelet writes its Lease every 10 s
 	}{
@@ -63,7 +61,7 @@ func TestLeasesOfOtherTimes(t *testing.T) {
 	}
 }
 
-// A consistent read may show that a time went back; that there is none, or the old one, says nothing.
+// A live read that shows an earlier renewTime is a sign of life.
 func TestLiveLease(t *testing.T) {
 	at := func(s int) time.Time { return day.Add(time.Duration(s) * time.Second) }
 	h := heartbeat{seen: at(0), renewed: at(100)}
@@ -89,7 +87,7 @@ func TestLeaseComesAndGoes(t *testing.T) {
 	inBubble(t, defaults(), objects, func(b *bench) {
 		b.term()
 		leases := b.CoordinationV1().Leases(corev1.NamespaceNodeLease)
-		for range 12 { // somebody deletes the Lease again and again, and the kubelet makes it anew each time
+		for range 12 { // another client deletes the Lease repeatedly, and the kubelet creates the Lease each time
 			if err := leases.Delete(b.t.Context(), "dying0", metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
@@ -113,8 +111,9 @@ func TestLeaseComesAndGoes(t *testing.T) {
 	})
 }
 
-// The watch of Leases ends and cannot be opened again, while everything else works: an API server that refuses watches, or a proxy that
-// cuts them. Even if the Leases cannot be listed either, each verdict is preceded by a look at the one Lease.
+// The watch of Leases ends and cannot be opened again, while everything else works: an API server that refuses
+// watches, or a proxy that cuts them. Even if the Leases cannot be listed either, each verdict is preceded by
+// a look at the one Lease.
 func TestLeaseWatchThatCannotBeOpened(t *testing.T) {
 	for _, lists := range []bool{true, false} {
 		t.Run(fmt.Sprint("lists work ", lists), func(t *testing.T) {
@@ -152,7 +151,6 @@ func TestLeaseWatchThatCannotBeOpened(t *testing.T) {
 	}
 }
 
-// Somebody takes the Ready condition away and puts it back; kubelets without a status, statuses without a Lease.
 func TestStatusWithoutLeaseKeepsANodeAlive(t *testing.T) {
 	objects, live, _ := cluster(3, 0)
 	inBubble(t, defaults(), append(objects, aNode("node", "zone", "True")), func(b *bench) {
@@ -209,7 +207,7 @@ func TestManyLiveReadsShareLists(t *testing.T) {
 	})
 }
 
-// Kubelets renew every 10 s whatever the grace period is, so with a short one each node is always due soon.
+// Kubelets renew every 10 s, so with a short grace period every node is always due soon.
 func TestHealthyNodesAreNotDue(t *testing.T) {
 	objects, live, _ := cluster(20, 1)
 	cfg := defaults()

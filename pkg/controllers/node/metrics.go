@@ -63,11 +63,11 @@ func (m *metrics) zone(key string, t tally, s zoneState, pending int) {
 	m.zoneUnhealthy.WithLabelValues(key).Set(float64(t.notReady))
 	m.pending.WithLabelValues(key).Set(float64(pending))
 	for _, state := range zoneStates {
-		m.zoneState.WithLabelValues(key, string(state)).Set(boolean(state == s))
+		m.zoneState.WithLabelValues(key, string(state)).Set(gaugeValue(state == s))
 	}
 }
 
-func boolean(b bool) float64 {
+func gaugeValue(b bool) float64 {
 	if b {
 		return 1
 	}

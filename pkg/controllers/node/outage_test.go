@@ -16,12 +16,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// everything is what fails when the API server is away.
+// everything lists the requests that fail during an outage.
 var everything = []string{
 	"get nodes", "get leases", "list leases", "list nodes", "update nodes/status", "patch nodes", "patch pods/status",
 }
 
-// An outage of any kind and length condemns no live node, and a node that dies before or during the outage is found afterwards.
+// An outage of any kind and length condemns no live node, and a node that dies before or during the outage is
+// found afterwards.
 func TestOutages(t *testing.T) {
 	reads := []string{"get nodes", "get leases", "list leases", "list nodes"}
 	for _, kind := range []struct {
@@ -117,8 +118,8 @@ func TestLongOutageCondemnsNobody(t *testing.T) {
 	})
 }
 
-// The API server can be read and not written: kubelets cannot renew, and our own first write says so. That it can be written again is found
-// out by a write, which costs one node at most: kubelets need some seconds to come back.
+// The API server accepts reads only, so kubelets cannot renew. One write finds out that the API server accepts
+// writes again, and may condemn one live node, because kubelets need some seconds to return.
 func TestReadOnlyAPIServerCondemnsOneAtMost(t *testing.T) {
 	for outage := time.Minute; outage < 4*time.Minute; outage += 3 * time.Second {
 		t.Run(outage.String(), func(t *testing.T) {
@@ -338,7 +339,7 @@ func TestListsOfNodesBackOff(t *testing.T) {
 	})
 }
 
-// syncs is how many looks at nodes there have been.
+// syncs returns the number of syncs of nodes.
 func (b *bench) syncs() uint64 {
 	var m dto.Metric
 	if err := b.controller.metrics.updateSeconds.Write(&m); err != nil {

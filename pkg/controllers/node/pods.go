@@ -26,7 +26,8 @@ type podKey struct {
 	bound bool // the pod is new on its node
 }
 
-// podMarker sets the pods of silent nodes to not Ready. Pods have a queue of their own, so nodes do not wait for pods.
+// podMarker sets the pods of silent nodes to not Ready. Pods have a queue of their own, so nodes do not wait
+// for pods.
 type podMarker struct {
 	client   kubernetes.Interface
 	nodes    *caches.Nodes
@@ -58,9 +59,9 @@ func isNewOnNode(before, pod *caches.Pod) bool {
 	return pod.NodeName != "" && (before == nil || pod.NodeName != before.NodeName || pod.UID != before.UID)
 }
 
-// follow queues the pods of a node that has become Unknown.
-func (p *podMarker) follow(node *corev1.Node, confirmed bool) {
-	if p.observe(node, confirmed) {
+// enqueuePodsOf queues the pods of a node that has become Unknown.
+func (p *podMarker) enqueuePodsOf(node *corev1.Node, confirmed bool) {
+	if p.observeNode(node, confirmed) {
 		for _, pod := range p.pods.OnNode(node.Name) {
 			p.loop.Add(podKey{ObjectName: cache.MetaObjectToName(pod)})
 		}
@@ -77,7 +78,7 @@ func (p *podMarker) reconcile(ctx context.Context, key podKey) (controller.Resul
 	if !ok || !p.mustMark(pod, node, key.bound) {
 		return controller.Result{}, nil
 	}
-	err := p.mark(ctx, pod, p.clock.Now())
+	err := p.setNotReady(ctx, pod, p.clock.Now())
 	switch {
 	case apierrors.IsNotFound(err):
 		return controller.Result{}, nil
@@ -95,7 +96,7 @@ func needsMark(pod *caches.Pod) bool {
 	return pod.NodeName != "" && pod.Ready.Status != "" && pod.Ready.Status != corev1.ConditionFalse
 }
 
-func (p *podMarker) mark(ctx context.Context, pod *caches.Pod, now time.Time) error {
+func (p *podMarker) setNotReady(ctx context.Context, pod *caches.Pod, now time.Time) error {
 	patch, err := podstatus.Change{
 		UID: pod.UID, ResourceVersion: pod.ResourceVersion,
 		Condition: &corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(now)},
@@ -117,7 +118,7 @@ type downtime struct {
 
 // downtimeOf returns the downtime of a node, nil if the node is Ready or has no Ready condition.
 func downtimeOf(node *corev1.Node) *downtime {
-	ready := condition(node, corev1.NodeReady)
+	ready := conditionOf(node, corev1.NodeReady)
 	if ready == nil || ready.Status == corev1.ConditionTrue {
 		return nil
 	}
@@ -127,9 +128,10 @@ func downtimeOf(node *corev1.Node) *downtime {
 	}
 }
 
-// observe records the state of a node. It returns whether the pods of the node must be queued, once per downtime. A node that was
-// Unknown when the term began may have recovered, so the node cache must be confirmed first.
-func (p *podMarker) observe(node *corev1.Node, confirmed bool) bool {
+// observeNode records the state of a node. It returns whether the pods of the node must be queued, once per
+// downtime. A node that was Unknown when the term began may have recovered, so the node cache must be
+// confirmed first.
+func (p *podMarker) observeNode(node *corev1.Node, confirmed bool) bool {
 	p.lock.Lock()
 	defer p.lock.Unlock()
 	d, old := downtimeOf(node), p.down[node.Name]
@@ -144,15 +146,16 @@ func (p *podMarker) observe(node *corev1.Node, confirmed bool) bool {
 	return follow
 }
 
-// gone forgets a deleted node.
-func (p *podMarker) gone(node string) {
+// forget removes a deleted node.
+func (p *podMarker) forget(node string) {
 	p.lock.Lock()
 	defer p.lock.Unlock()
 	delete(p.down, node)
 }
 
-// mustMark reports whether a pod of a node must become not Ready. If the kubelet reports not Ready or has never posted, only a new pod
-// must. A pod that became Ready after its node became Unknown shows that the kubelet is back.
+// mustMark reports whether a pod of a node must become not Ready. If the kubelet reports not Ready or has
+// never posted, only a new pod must. A pod that became Ready after its node became Unknown shows that the
+// kubelet is back.
 func (p *podMarker) mustMark(pod *caches.Pod, node *corev1.Node, bound bool) bool {
 	p.lock.Lock()
 	defer p.lock.Unlock()

@@ -172,7 +172,7 @@ func TestDowntimeOf(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			node := aNode("node", "", tt.ready)
-			if c := condition(node, corev1.NodeReady); c != nil {
+			if c := conditionOf(node, corev1.NodeReady); c != nil {
 				c.Reason, c.LastTransitionTime = tt.reason, metav1.NewTime(since)
 			}
 			var want *downtime
@@ -190,7 +190,7 @@ func TestMustMark(t *testing.T) {
 	unknown := func(uid types.UID, since time.Time) *corev1.Node {
 		return aNode("node", "", "Unknown", func(n *corev1.Node) {
 			n.UID = uid
-			c := condition(n, corev1.NodeReady)
+			c := conditionOf(n, corev1.NodeReady)
 			c.Reason, c.LastTransitionTime = reasonUnknown, metav1.NewTime(since)
 		})
 	}
@@ -200,7 +200,7 @@ func TestMustMark(t *testing.T) {
 		return caches.TrimPod(pod)
 	}
 	p := &podMarker{down: map[string]*downtime{}}
-	p.observe(unknown("n", epoch), true)
+	p.observeNode(unknown("n", epoch), true)
 	for _, tt := range []struct {
 		name string
 		node *corev1.Node
@@ -217,7 +217,7 @@ func TestMustMark(t *testing.T) {
 	}
 }
 
-// While its kubelet is alive and calls the node not ready, what it says of a pod stands.
+// A live kubelet that reports its node not ready decides about its pods.
 func TestPodStatusIsNoReasonToMark(t *testing.T) {
 	inBubble(t, defaults(), []runtime.Object{aNode("node", "", "False"), aNode("live", "", "True"), aPod("pod", "node")}, func(b *bench) {
 		b.term()

@@ -17,7 +17,8 @@ import (
 // suspendedRecheck is the time until the next check of a silent node while the API server is unreachable.
 const suspendedRecheck = 5 * time.Second
 
-// reconcile updates the conditions, taints and labels of one node. After an error in one step the other steps are done all the same.
+// reconcile updates the conditions, taints and labels of one node. After an error in one step the other steps
+// are done all the same.
 func (c *Controller) reconcile(ctx context.Context, name string) (controller.Result, error) {
 	begun := c.clock.Now()
 	now := begun
@@ -33,7 +34,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) (controller.Res
 	if err != nil || node == nil {
 		return controller.Result{}, err
 	}
-	c.announcer.present(node.Name, node.UID)
+	c.announcer.announce(node.Name, node.UID)
 
 	// 2. Check the deadline of the last sign of life.
 	health := c.healthOf(node)
@@ -51,24 +52,25 @@ func (c *Controller) reconcile(ctx context.Context, name string) (controller.Res
 
 	// 5. Count the node in its zone.
 	now = c.clock.Now() // a write may take long
-	c.zones.put(name, zoneOf(node), memberOf(node), now)
+	c.zones.setNode(name, zoneOf(node), memberOf(node), now)
 
 	// 6. Queue the pods of an Unknown node.
 	confirmed := c.confirmation.done.Load()
-	c.pods.follow(node, confirmed)
+	c.pods.enqueuePodsOf(node, confirmed)
 
 	// 7. Write taints and labels.
 	taintRecheck, taintErr := c.writeTaints(ctx, node, confirmed, now)
 	return controller.Result{RequeueAfter: controller.MinPositive(j.recheck, taintRecheck)}, errors.Join(err, taintErr)
 }
 
-// forget drops the state of a deleted node. The handler has done so too, but a running sync may have added state later.
+// forget drops the state of a deleted node. The handler has done so too, but a running sync may have added
+// state later.
 func (c *Controller) forget(name string, now time.Time) {
 	c.health.forget(name, "")
 	c.writer.outdated.Delete(name)
-	c.zones.drop(name, now)
-	c.pods.gone(name)
-	c.announcer.gone(name)
+	c.zones.removeNode(name, now)
+	c.pods.forget(name)
+	c.announcer.forget(name)
 }
 
 // healthOf returns the health of a node. The state of the node is recorded only before the first event.
@@ -79,9 +81,10 @@ func (c *Controller) healthOf(node *corev1.Node) nodeHealth {
 	return c.observeNode(node)
 }
 
-// observeNode records the state of a node. Each state must be recorded once: an older state would look like a new heartbeat.
+// observeNode records the state of a node. Each state must be recorded once: an older state would look like a
+// new heartbeat.
 func (c *Controller) observeNode(node *corev1.Node) nodeHealth {
-	return c.health.observe(node, c.leases.cached(node.Name), c.clock.Now())
+	return c.health.observe(node, c.leases.cachedRenewTime(node.Name), c.clock.Now())
 }
 
 // judge checks the deadline of a node. Only the kubelet can end the state Unknown.
@@ -101,13 +104,14 @@ func (c *Controller) judge(node *corev1.Node, h nodeHealth, now time.Time) judge
 func (c *Controller) confirmSilence(ctx context.Context, node *corev1.Node, h nodeHealth, now time.Time) (judgement, error) {
 	exhausted := h.isExhausted(c.cfg)
 	if c.api.isSuspended(exhausted, now) && !c.api.mayTryWrite(false, now) {
-		return c.suspended(), nil
+		return c.holdBack(), nil
 	}
 	if err := c.leases.readAfter(ctx, node.Name, h.due(c.cfg)); err != nil {
 		c.metrics.suppressed.WithLabelValues(suppressedUnreachable).Inc()
 		return judgement{}, err
 	}
-	// The state of the API server comes before the health: an outage that ended during the read has restarted the node by then.
+	// The state of the API server comes before the health: an outage that ended during the read has restarted
+	// the node by then.
 	now = c.clock.Now()
 	suspended := c.api.isSuspended(exhausted, now)
 	h, ok := c.health.of(node.Name, node.UID)
@@ -117,17 +121,18 @@ func (c *Controller) confirmSilence(ctx context.Context, node *corev1.Node, h no
 	case !h.judge(c.cfg, now).silent:
 		return judgement{recheck: c.recordAlive(node, now)}, nil
 	case suspended && !c.api.mayTryWrite(true, now):
-		return c.suspended(), nil
+		return c.holdBack(), nil
 	}
 	return judgement{silent: true}, nil
 }
 
-func (c *Controller) suspended() judgement {
+func (c *Controller) holdBack() judgement {
 	c.metrics.suppressed.WithLabelValues(suppressedBlind).Inc()
 	return judgement{recheck: suspendedRecheck}
 }
 
-// recordAlive records that a live read showed a sign of life of a silent node. It returns the time until the next check.
+// recordAlive records that a live read showed a sign of life of a silent node. It returns the time until the
+// next check.
 func (c *Controller) recordAlive(node *corev1.Node, now time.Time) (recheck time.Duration) {
 	c.metrics.suppressed.WithLabelValues(suppressedAlive).Inc()
 	c.health.change(node.Name, node.UID, func(h *nodeHealth) {
@@ -137,10 +142,11 @@ func (c *Controller) recordAlive(node *corev1.Node, now time.Time) (recheck time
 	return recheck
 }
 
-// writeUnknown sets the conditions of a silent node to Unknown. The node is read live, because cached nodes are trimmed and the status
-// may show a late sign of life. writeUnknown returns the newest known state of the node and the time until the next check.
+// writeUnknown sets the conditions of a silent node to Unknown. The node is read live, because cached nodes
+// are trimmed and the status may show a late sign of life. writeUnknown returns the newest known state of the
+// node and the time until the next check.
 func (c *Controller) writeUnknown(ctx context.Context, node *corev1.Node) (*corev1.Node, time.Duration, error) {
-	live, err := c.writer.read(ctx, node)
+	live, err := c.writer.readLive(ctx, node)
 	if err != nil || live == nil {
 		return node, 0, err
 	}
@@ -162,7 +168,7 @@ func (c *Controller) writeUnknown(ctx context.Context, node *corev1.Node) (*core
 	klog.FromContext(ctx).V(2).Info("Node is silent, set its conditions to Unknown", "silent", silent, "from", h.ready)
 	c.health.change(node.Name, node.UID, func(h *nodeHealth) { h.judged = now })
 	if h.ready != "" {
-		c.announcer.notReady(node.Name, node.UID)
+		c.announcer.announceNotReady(node.Name, node.UID)
 	}
 	return written, 0, nil
 }

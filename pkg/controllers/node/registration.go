@@ -15,22 +15,22 @@ import (
 	"minikcm/pkg/flagcheck"
 )
 
-// Agent is what upstream calls the loops of nodes in user agents and as the source of their events.
+// Agent is the name of upstream for the loops of nodes in user agents and in the source of events.
 const Agent = "node-controller"
 
-// Config of the controller. Durations and rates must not be negative, and there must be at least one worker of each kind.
+// Config is the configuration of the controller. Workers and PodWorkers must be at least 1.
 type Config struct {
-	MonitorPeriod      time.Duration `json:"NodeMonitorPeriod"`      // least time between two judgements of one node
-	MonitorGracePeriod time.Duration `json:"NodeMonitorGracePeriod"` // how long a node may be silent
-	StartupGracePeriod time.Duration `json:"NodeStartupGracePeriod"` // the same for a node that never posted a Ready condition
+	MonitorPeriod      time.Duration `json:"NodeMonitorPeriod"`      // minimum time between two judgements of one node
+	MonitorGracePeriod time.Duration `json:"NodeMonitorGracePeriod"` // longest silence of a live node
+	StartupGracePeriod time.Duration `json:"NodeStartupGracePeriod"` // longest silence of a node without a Ready condition
 
-	EvictionRate              float32 `json:"NodeEvictionRate"`          // NoExecute taints a second in a zone; 0 none
-	SecondaryEvictionRate     float32 `json:"SecondaryNodeEvictionRate"` // the same in a large zone that has failed in part
-	LargeClusterSizeThreshold int     `json:"LargeClusterSizeThreshold"` // a zone of more nodes than this is large
-	UnhealthyZoneThreshold    float32 `json:"UnhealthyZoneThreshold"`    // share of nodes not Ready from which on a zone has failed in part
+	EvictionRate              float32 `json:"NodeEvictionRate"`          // NoExecute taints per second and zone; 0 adds no taint
+	SecondaryEvictionRate     float32 `json:"SecondaryNodeEvictionRate"` // rate of a large zone in state PartialDisruption
+	LargeClusterSizeThreshold int     `json:"LargeClusterSizeThreshold"` // number of nodes above which a zone is large
+	UnhealthyZoneThreshold    float32 `json:"UnhealthyZoneThreshold"`    // share of not Ready nodes from which a zone is in state PartialDisruption
 
-	Workers    int           `json:"-"` // nodes looked at at once
-	PodWorkers int           `json:"-"` // pods marked at once
+	Workers    int           `json:"-"` // nodes that are processed at the same time
+	PodWorkers int           `json:"-"` // pods that are processed at the same time
 	Drain      time.Duration `json:"-"` // see controller.LoopConfig
 }
 
@@ -44,7 +44,7 @@ func DefaultConfig() *Config {
 		SecondaryEvictionRate:     0.01,
 		LargeClusterSizeThreshold: 50,
 		UnhealthyZoneThreshold:    0.55,
-		Workers:                   8, // upstream's number for marking and tainting
+		Workers:                   8, // as in kube-controller-manager
 		PodWorkers:                controller.PodWorkers,
 	}
 }
@@ -75,14 +75,14 @@ func (c *Config) Validate() []error {
 	p.Positive("node-startup-grace-period", c.StartupGracePeriod)
 	p.Rate("node-eviction-rate", c.EvictionRate)
 	p.Rate("secondary-node-eviction-rate", c.SecondaryEvictionRate)
-	// Upstream takes any number, and its users give more than 1 to say "never".
+	// Upstream accepts any number, and a value above 1 disables the state.
 	if math.IsNaN(float64(c.UnhealthyZoneThreshold)) {
 		p.Addf("unhealthy-zone-threshold", "%v is not a number", c.UnhealthyZoneThreshold)
 	}
 	return p
 }
 
-// Registration returns the controller as the manager knows it; flags are bound to cfg.
+// Registration returns the registration of the controller. Flags are bound to cfg.
 func Registration(cfg *Config) controller.Registration {
 	return controller.Registration{
 		Name: Name, Alias: "nodelifecycle", Agent: Agent,
@@ -102,7 +102,7 @@ func Registration(cfg *Config) controller.Registration {
 			c.Drain = b.Drain
 			deps := Deps{Client: b.Client, Recorder: b.Recorder(Agent), Clock: b.Clock, Metrics: b.Metrics}
 			var err error
-			if deps.Reads, deps.Metadata, err = unlimited(b.REST); err != nil {
+			if deps.Reads, deps.Metadata, err = unlimitedClients(b.REST); err != nil {
 				return nil, err
 			}
 			if deps.Nodes, err = b.Caches.Nodes(); err != nil {
@@ -119,8 +119,8 @@ func Registration(cfg *Config) controller.Registration {
 	}
 }
 
-// unlimited returns clients for reads whose duration tells whether kubelets get answers: they must not wait behind other requests of ours.
-func unlimited(cfg *rest.Config) (kubernetes.Interface, metadata.Interface, error) {
+// unlimitedClients returns clients for live reads, which must not wait for the rate limiter.
+func unlimitedClients(cfg *rest.Config) (kubernetes.Interface, metadata.Interface, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS, cfg.RateLimiter = -1, nil
 	client, err := kubernetes.NewForConfig(cfg)

@@ -74,7 +74,7 @@ func TestNodeThatGoesWhileATermStartsLeavesItsZone(t *testing.T) {
 		}
 		synctest.Wait()
 		defer fakeapi.Term(b.t, func(ctx context.Context) error { c.nodeLoop.Run(ctx, c.allNodes); return nil })()
-		if got := c.zones.names(); slices.Contains(got, "live0") || len(got) != 2 {
+		if got := c.zones.nodeNames(); slices.Contains(got, "live0") || len(got) != 2 {
 			t.Errorf("nodes in zones: %v, want those that there are", got)
 		}
 	})

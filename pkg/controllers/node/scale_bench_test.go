@@ -18,7 +18,7 @@ func BenchmarkFillZones(b *testing.B) {
 				z := testZones(defaults()).zones
 				z.freeze(true, now)
 				for i := range manyNodesBench {
-					z.put(fmt.Sprint("node-", i), fmt.Sprint("zone-", i%zones), member{counted: true, ready: true}, now)
+					z.setNode(fmt.Sprint("node-", i), fmt.Sprint("zone-", i%zones), member{counted: true, ready: true}, now)
 				}
 				z.freeze(false, now)
 			}
@@ -35,7 +35,7 @@ func BenchmarkNodeChanges(b *testing.B) {
 			ready := false
 			b.ReportAllocs()
 			for b.Loop() {
-				z.put("node-17", fmt.Sprint("zone-", 17%zones), member{counted: true, ready: ready}, now)
+				z.setNode("node-17", fmt.Sprint("zone-", 17%zones), member{counted: true, ready: ready}, now)
 				ready = !ready
 			}
 		})
@@ -46,19 +46,19 @@ func filledZones(n int, now time.Time) *zones {
 	z := testZones(defaults()).zones
 	z.freeze(true, now)
 	for i := range manyNodesBench {
-		z.put(fmt.Sprint("node-", i), fmt.Sprint("zone-", i%n), member{counted: true, ready: true}, now)
+		z.setNode(fmt.Sprint("node-", i), fmt.Sprint("zone-", i%n), member{counted: true, ready: true}, now)
 	}
 	z.freeze(false, now)
 	return z
 }
 
-// Half of a zone is dead and stands in line: what one of them costs that asks again and is told to wait.
+// Half of a zone is dead and waits: the cost of one node that must wait again.
 func BenchmarkAskInALongLine(b *testing.B) {
 	now := time.Now()
 	z := filledZones(1, now)
 	for i := range manyNodesBench / 2 {
 		name := fmt.Sprint("node-", i)
-		z.put(name, "zone-0", member{counted: true}, now)
+		z.setNode(name, "zone-0", member{counted: true}, now)
 		z.acquire(name, false, now)
 	}
 	last := fmt.Sprint("node-", manyNodesBench/2-1)

@@ -18,7 +18,8 @@ import (
 	"minikcm/pkg/caches"
 )
 
-// Nodes that cannot be written, because a webhook or a broken object is in the way, are found dead late or never. That is theirs alone.
+// Nodes that cannot be written, because a webhook or a broken object is in the way, are found dead late or
+// never. That is theirs alone.
 func TestNodesThatCannotBeWrittenCostOthersNoTime(t *testing.T) {
 	for _, bad := range []int{0, 3} {
 		t.Run(fmt.Sprint(bad, " of them"), func(t *testing.T) {
@@ -54,7 +55,7 @@ func TestNodesThatCannotBeWrittenCostOthersNoTime(t *testing.T) {
 	}
 }
 
-// slowWrites are how long writes of nodes take.
+// slowWrites holds the durations of writes of nodes.
 type slowWrites struct {
 	status  time.Duration
 	refusal time.Duration // of each patch; 0: it is accepted at once
@@ -116,7 +117,8 @@ func TestDeadNodesHoldUpNoLivingOne(t *testing.T) {
 	})
 }
 
-// A zone dies while a webhook holds up each patch and then refuses it: those that are tried again do not starve those that wait for their first try.
+// A zone dies while a webhook holds up each patch and then refuses it: those that are tried again do not
+// starve those that wait for their first try.
 func TestDeadNodesThatCannotBeTaintedStarveNoOther(t *testing.T) {
 	objects, live, dying := cluster(5, 200)
 	inBubble(t, defaults(), objects, func(b *bench) {
@@ -150,8 +152,8 @@ func TestGaugeShowsShortSuspensions(t *testing.T) {
 	})
 }
 
-// An API server that fails now and then cannot keep a dead node alive: once it has been given all the time there is to give, only a live
-// read of its Lease speaks for it.
+// An API server that fails now and then cannot keep a dead node alive: once it has been given all the time
+// there is to give, only a live read of its Lease speaks for it.
 func TestNodeThatHasBeenGivenAllTimeIsFoundWhileBlind(t *testing.T) {
 	objects, live, _ := cluster(5, 1)
 	inBubble(t, defaults(), objects, func(b *bench) {

@@ -7,14 +7,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// noScheduleKeys are the keys of the NoSchedule taints that follow conditions, in the order in which they are added. NoSchedule
-// taints with these keys are ours whoever made them; all other taints are not.
+// noScheduleKeys are the keys of the NoSchedule taints that follow conditions, in the order of addition. The
+// controller owns all NoSchedule taints with these keys.
 var noScheduleKeys = []string{
 	corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, corev1.TaintNodeMemoryPressure, corev1.TaintNodeDiskPressure,
 	corev1.TaintNodePIDPressure, corev1.TaintNodeNetworkUnavailable, corev1.TaintNodeUnschedulable,
 }
 
-// pressureKeys are the taints of conditions that are bad when True.
+// pressureKeys are the taint keys of conditions that cause a taint when True.
 var pressureKeys = map[corev1.NodeConditionType]string{
 	corev1.NodeMemoryPressure:     corev1.TaintNodeMemoryPressure,
 	corev1.NodeDiskPressure:       corev1.TaintNodeDiskPressure,
@@ -22,8 +22,8 @@ var pressureKeys = map[corev1.NodeConditionType]string{
 	corev1.NodeNetworkUnavailable: corev1.TaintNodeNetworkUnavailable,
 }
 
-// noScheduleWanted returns the keys of the NoSchedule taints that a node's conditions ask for.
-func noScheduleWanted(node *corev1.Node) map[string]bool {
+// noScheduleKeysFor returns the keys of the NoSchedule taints that follow from the conditions of a node.
+func noScheduleKeysFor(node *corev1.Node) map[string]bool {
 	wanted := map[string]bool{}
 	if key := readyKey(readiness(node)); key != "" {
 		wanted[key] = true
@@ -39,7 +39,7 @@ func noScheduleWanted(node *corev1.Node) map[string]bool {
 	return wanted
 }
 
-// readyKey is the taint key of a Ready status, empty if it asks for none.
+// readyKey returns the taint key of a Ready status, empty without a taint.
 func readyKey(ready corev1.ConditionStatus) string {
 	switch ready {
 	case corev1.ConditionFalse:
@@ -50,14 +50,14 @@ func readyKey(ready corev1.ConditionStatus) string {
 	return ""
 }
 
-// noExecute is what should become of the two NoExecute taints of a node.
+// noExecute is the decision about the two NoExecute taints of a node.
 type noExecute struct {
-	keep bool   // leave them as they are
-	key  string // the one to have; empty: none
+	keep bool   // leave both taints as they are
+	key  string // key of the wanted taint; empty for no taint
 }
 
-// noExecuteWanted decides about the NoExecute taints of a node. A node that never posted keeps what it has. While tainting is
-// stopped for all, none may stay.
+// noExecuteWanted decides about the NoExecute taints of a node. A node without a Ready condition keeps its
+// taints. While tainting is stopped in all zones, no node keeps a taint.
 func noExecuteWanted(ready corev1.ConditionStatus, stopped bool) noExecute {
 	switch {
 	case ready == "" && !stopped:
@@ -68,26 +68,26 @@ func noExecuteWanted(ready corev1.ConditionStatus, stopped bool) noExecute {
 	return noExecute{key: readyKey(ready)}
 }
 
-// isOurs reports whether a taint is one of the two NoExecute taints that follow Ready.
-func isOurs(t corev1.Taint) bool {
+// followsReady reports whether a taint is one of the two NoExecute taints that follow Ready.
+func followsReady(t corev1.Taint) bool {
 	return t.Effect == corev1.TaintEffectNoExecute && (t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable)
 }
 
-// needsToken reports whether reaching want means that a node without a NoExecute taint of ours gets one.
+// needsToken reports whether want adds a taint to a node without one of the two NoExecute taints.
 func needsToken(taints []corev1.Taint, want noExecute) bool {
-	return !want.keep && want.key != "" && !slices.ContainsFunc(taints, isOurs)
+	return !want.keep && want.key != "" && !slices.ContainsFunc(taints, followsReady)
 }
 
-// desiredTaints returns a node's taints as they should be and whether they differ from what it has. A taint that stays keeps its
-// place, value and time. When one NoExecute taint replaces the other it takes over its time: the bad period has not started anew.
+// desiredTaints returns the wanted taints of a node, and whether a taint changes. A remaining taint keeps its
+// place, value and time. A NoExecute taint that replaces the other takes over its time.
 func desiredTaints(node *corev1.Node, want noExecute, now metav1.Time) ([]corev1.Taint, bool) {
-	wanted := noScheduleWanted(node)
+	wanted := noScheduleKeysFor(node)
 	var taints []corev1.Taint
 	since := &now
 	has, changed := false, false
 	for _, t := range node.Spec.Taints {
-		if surplus(t, wanted, want) {
-			if isOurs(t) && t.TimeAdded != nil {
+		if mustRemove(t, wanted, want) {
+			if followsReady(t) && t.TimeAdded != nil {
 				since = t.TimeAdded
 			}
 			changed = true
@@ -96,7 +96,7 @@ func desiredTaints(node *corev1.Node, want noExecute, now metav1.Time) ([]corev1
 		if t.Effect == corev1.TaintEffectNoSchedule {
 			delete(wanted, t.Key)
 		}
-		has = has || isOurs(t) && t.Key == want.key
+		has = has || followsReady(t) && t.Key == want.key
 		taints = append(taints, t)
 	}
 	for _, key := range noScheduleKeys {
@@ -111,21 +111,21 @@ func desiredTaints(node *corev1.Node, want noExecute, now metav1.Time) ([]corev1
 	return append(taints, corev1.Taint{Key: want.key, Effect: corev1.TaintEffectNoExecute, TimeAdded: since}), true
 }
 
-// surplus reports whether a taint is ours to remove.
-func surplus(t corev1.Taint, wanted map[string]bool, want noExecute) bool {
-	if isOurs(t) {
+// mustRemove reports whether a taint must be removed.
+func mustRemove(t corev1.Taint, wanted map[string]bool, want noExecute) bool {
+	if followsReady(t) {
 		return !want.keep && t.Key != want.key
 	}
 	return t.Effect == corev1.TaintEffectNoSchedule && slices.Contains(noScheduleKeys, t.Key) && !wanted[t.Key]
 }
 
-// betaLabels are the labels that follow another one, for those who still select by the old name.
+// betaLabels maps old labels to the current labels with the same value.
 var betaLabels = map[string]string{
 	"beta.kubernetes.io/os":   corev1.LabelOSStable,
 	"beta.kubernetes.io/arch": corev1.LabelArchStable,
 }
 
-// missingLabels returns the labels a node should have and has not, nil if none.
+// missingLabels returns the labels that a node lacks.
 func missingLabels(labels map[string]string) map[string]string {
 	var missing map[string]string
 	for beta, stable := range betaLabels {

@@ -1,7 +1,8 @@
 package node
 
-// Where the cases of kube-controller-manager v1.37's own tests are found here. Those tests look inside; ours say the same of our
-// functions, or of what is seen on the API. "pkg" is this package's tests, "int" is test/integration/node.
+// Where the cases of kube-controller-manager v1.37's own tests are found here. Those tests look inside; ours
+// say the same of our functions, or of what is seen on the API. "pkg" is this package's tests, "int" is
+// test/integration/node.
 //
 //	upstream (pkg/controller/nodelifecycle)                cases  ours
 //	TestMonitorNodeHealth                                      9  pkg TestZoneStates, TestNoTaintStaysWhileEverythingIsDown, TestReadyNodesStartAnewAfterAStop
@@ -28,7 +29,7 @@ package node
 //	scheduler: TestSwapLimiter                                 1  pkg TestLimiter, TestRateOfOneResumesAfterAStop
 //
 //	upstream (elsewhere)
-//	pkg/controller/util/consistency: all                       8  pkg TestVisibility, TestLeaseCases, TestStaleCacheChangesNoZone
+//	pkg/controller/util/consistency: all                       8  pkg TestOutages, TestLeaseCases, TestStaleCacheChangesNoZone
 //	pkg/util/taints: TestAddOrUpdateTaint, TestRemoveTaint,    6  pkg TestDesiredTaints
 //	  TestDeleteTaint, TestDeleteTaintByKey, TestTaintExists,
 //	  TestTaintSetDiff and the filters

@@ -169,7 +169,7 @@ func (b *bench) renewFor(d time.Duration, names ...string) {
 	}
 }
 
-// edit changes a node as somebody else would.
+// edit changes a node.
 func (b *bench) edit(name string, change func(*corev1.Node)) {
 	b.t.Helper()
 	node := b.Node(name)
@@ -202,10 +202,10 @@ func (b *bench) drainEvents() []string {
 // Objects.
 
 func setReady(node *corev1.Node, status corev1.ConditionStatus, at time.Time) {
-	c := condition(node, corev1.NodeReady)
+	c := conditionOf(node, corev1.NodeReady)
 	if c == nil {
 		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeReady})
-		c = condition(node, corev1.NodeReady)
+		c = conditionOf(node, corev1.NodeReady)
 	}
 	if c.Status != status {
 		c.LastTransitionTime = metav1.NewTime(at)

@@ -22,16 +22,17 @@ type nodeWriter struct {
 	outdated sync.Map // node name → resource version that met a conflict
 }
 
-// newest returns the cached node, or a live node after a conflict with the cached version. It returns nil if the node is gone.
+// newest returns the cached node, or a live node after a conflict with the cached version. It returns nil if
+// the node is gone.
 func (w *nodeWriter) newest(ctx context.Context, cached *corev1.Node) (*corev1.Node, error) {
 	if version, ok := w.outdated.Load(cached.Name); ok && version == cached.ResourceVersion {
-		return w.read(ctx, cached)
+		return w.readLive(ctx, cached)
 	}
 	return cached, nil
 }
 
-// read reads a node live. It returns nil if no node has this name and UID.
-func (w *nodeWriter) read(ctx context.Context, node *corev1.Node) (*corev1.Node, error) {
+// readLive reads a node. It returns nil if no node has this name and UID.
+func (w *nodeWriter) readLive(ctx context.Context, node *corev1.Node) (*corev1.Node, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	live, err := w.reads.CoreV1().Nodes().Get(ctx, node.Name, metav1.GetOptions{})
@@ -50,7 +51,7 @@ func (w *nodeWriter) read(ctx context.Context, node *corev1.Node) (*corev1.Node,
 func (w *nodeWriter) updateStatus(ctx context.Context, live *corev1.Node) (*corev1.Node, error) {
 	node, err := w.client.CoreV1().Nodes().UpdateStatus(ctx, live, metav1.UpdateOptions{})
 	w.api.observeWrite(err)
-	return written("set node status", node, err)
+	return writeResult("set node status", node, err)
 }
 
 // patch writes the whole list of taints, which has no merge key, and the given labels.
@@ -70,11 +71,11 @@ func (w *nodeWriter) patch(ctx context.Context, node *corev1.Node, taints []core
 	case apierrors.IsConflict(err):
 		w.outdated.Store(node.Name, node.ResourceVersion)
 	}
-	return written("patch node", patched, err)
+	return writeResult("patch node", patched, err)
 }
 
-// written returns the result of a write: nil without an error if the node is gone.
-func written(operation string, node *corev1.Node, err error) (*corev1.Node, error) {
+// writeResult returns the result of a write: nil without an error if the node is gone.
+func writeResult(operation string, node *corev1.Node, err error) (*corev1.Node, error) {
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil

@@ -6,13 +6,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// excludeLabel takes a node out of the count of its zone, whatever the value. Nothing else about it changes.
+// excludeLabel, with any value, excludes a node from the counts of its zone.
 const excludeLabel = "node.kubernetes.io/exclude-disruption"
 
-// zoneState is how much of a zone has failed.
 type zoneState string
 
-// The states of a zone, as kube-controller-manager v1.37 names them.
+// The states of a zone in kube-controller-manager v1.37.
 const (
 	zoneNormal  zoneState = "Normal"
 	zonePartial zoneState = "PartialDisruption"
@@ -21,8 +20,8 @@ const (
 
 var zoneStates = []zoneState{zoneNormal, zonePartial, zoneFull}
 
-// zoneOf is the key of a node's zone, with the separator that upstream puts into its metrics. Nodes without zone and region
-// share the empty key.
+// zoneOf returns the zone of a node with the separator of upstream. Nodes without zone and region share the
+// empty key.
 func zoneOf(node *corev1.Node) string {
 	zone, ok := node.Labels[corev1.LabelFailureDomainBetaZone]
 	if !ok {
@@ -43,7 +42,7 @@ type tally struct{ ready, notReady int }
 
 func (t tally) size() int { return t.ready + t.notReady }
 
-// state is the state of a zone so composed. A zone of excluded nodes only is Normal.
+// state returns the state of a zone with these nodes. A zone with excluded nodes only is Normal.
 func (t tally) state(cfg Config) zoneState {
 	switch {
 	case t.size() == 0:
@@ -56,8 +55,8 @@ func (t tally) state(cfg Config) zoneState {
 	return zoneNormal
 }
 
-// rate is how many nodes a second may get a NoExecute taint in a zone. A zone that failed as a whole is treated as a healthy
-// one: as long as another zone works, its pods have somewhere to go.
+// rate returns the number of NoExecute taints per second in a zone. A zone that failed as a whole has the rate
+// of a healthy zone, because other zones can run its pods.
 func rate(s zoneState, t tally, cfg Config) float32 {
 	switch {
 	case s != zonePartial:
@@ -68,17 +67,17 @@ func rate(s zoneState, t tally, cfg Config) float32 {
 	return 0
 }
 
-// limiter is a token bucket that holds one token. The zero value blocks.
+// limiter is a token bucket with one token. The zero value blocks.
 type limiter struct {
-	rate   float32   // tokens a second; 0 blocks
-	next   time.Time // when there is a token
-	before time.Time // next before the last token was taken
+	rate   float32   // tokens per second; 0 blocks
+	next   time.Time // time of the next token
+	before time.Time // the value of next before the last token
 }
 
 func newLimiter(rate float32, now time.Time) limiter { return limiter{rate: rate, next: now} }
 
-// set changes the rate. A bucket that was empty or blocked starts empty.
-func (l *limiter) set(rate float32, now time.Time) {
+// setRate changes the rate. A bucket that was empty or blocked starts empty.
+func (l *limiter) setRate(rate float32, now time.Time) {
 	if l.rate == rate {
 		return
 	}
@@ -89,7 +88,8 @@ func (l *limiter) set(rate float32, now time.Time) {
 	}
 }
 
-// slot is when the node at position p of the line may take a token, if all before it take theirs. The limiter must not be blocked.
+// slot returns the time at which the node at position p of the line may take a token. The limiter must not be
+// blocked.
 func (l *limiter) slot(p int) time.Time {
 	each := l.interval()
 	if time.Duration(p) > longestWait/each {
@@ -100,10 +100,9 @@ func (l *limiter) slot(p int) time.Time {
 
 func (l *limiter) take(now time.Time) { l.before, l.next = l.next, now.Add(l.interval()) }
 
-// longestWait is the longest that a rate, however small, lets a node wait: what is longer does not fit into a time.Duration.
+// longestWait bounds waiting times, because the interval of a very small rate does not fit into a time.Duration.
 const longestWait = 365 * 24 * time.Hour
 
-// interval is the time from one token to the next.
 func (l *limiter) interval() time.Duration {
 	if seconds := 1 / float64(l.rate); seconds < longestWait.Seconds() {
 		return max(time.Duration(seconds*float64(time.Second)), 1)

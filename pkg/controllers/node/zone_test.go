@@ -125,7 +125,7 @@ func TestLimiter(t *testing.T) {
 			if tt.empty {
 				l.take(day)
 			}
-			l.set(tt.next, at(5))
+			l.setRate(tt.next, at(5))
 			if got := l.slot(0); got.Sub(tt.want).Abs() > time.Millisecond {
 				t.Errorf("next token at %v, want %v", got, tt.want)
 			}

@@ -11,8 +11,8 @@ import (
 	"minikcm/pkg/outcome"
 )
 
-// zones counts the nodes of each zone and limits the rate of their NoExecute taints. Counts follow the nodes at once, states and
-// rates follow the counts except while frozen. A zones value lives for one term.
+// zones counts the nodes of each zone and limits the rate of their NoExecute taints. Counts follow the nodes
+// at once, states and rates follow the counts except while frozen. A zones value lives for one term.
 type zones struct {
 	cfg     Config
 	metrics *metrics
@@ -56,20 +56,20 @@ func newZones(cfg Config, m *metrics, enqueue func(string, time.Duration), toggl
 func (z *zones) begin(nodes []*corev1.Node, now time.Time) {
 	z.freeze(true, now)
 	for _, node := range nodes {
-		z.put(node.Name, zoneOf(node), memberOf(node), now)
+		z.setNode(node.Name, zoneOf(node), memberOf(node), now)
 	}
 	z.freeze(false, now)
 }
 
-// names returns the nodes that are counted in a zone.
-func (z *zones) names() []string {
+// nodeNames returns the nodes that are counted in a zone.
+func (z *zones) nodeNames() []string {
 	z.lock.Lock()
 	defer z.lock.Unlock()
 	return slices.Collect(maps.Keys(z.nodes))
 }
 
-// put records the zone and the state of a node.
-func (z *zones) put(name, key string, m member, now time.Time) {
+// setNode records the zone and the state of a node.
+func (z *zones) setNode(name, key string, m member, now time.Time) {
 	z.lock.Lock()
 	defer z.lock.Unlock()
 	old, known := z.nodes[name]
@@ -83,41 +83,41 @@ func (z *zones) put(name, key string, m member, now time.Time) {
 		z.metrics.evictions.WithLabelValues(key)
 	}
 	in.nodes++
-	in.count(m, 1)
+	in.addToTally(m, 1)
 	z.nodes[name] = place{key, m}
 	if known {
-		z.subtract(name, old, old.zone != key, now)
+		z.uncount(name, old, old.zone != key, now)
 	}
-	z.update(now)
-	z.show(key)
+	z.updateStates(now)
+	z.setGauges(key)
 }
 
-// drop removes a node.
-func (z *zones) drop(name string, now time.Time) {
+// removeNode removes a node.
+func (z *zones) removeNode(name string, now time.Time) {
 	z.lock.Lock()
 	defer z.lock.Unlock()
 	if old, ok := z.nodes[name]; ok {
 		delete(z.nodes, name)
-		z.subtract(name, old, true, now)
-		z.update(now)
+		z.uncount(name, old, true, now)
+		z.updateStates(now)
 	}
 }
 
-// subtract removes a node from the counts of a zone, and the zone with its last node. The lock is held.
-func (z *zones) subtract(name string, from place, leaves bool, now time.Time) {
+// uncount removes a node from the counts of a zone, and the zone with its last node. The lock is held.
+func (z *zones) uncount(name string, from place, leaves bool, now time.Time) {
 	in := z.zones[from.zone]
 	in.nodes--
-	in.count(from.member, -1)
+	in.addToTally(from.member, -1)
 	if leaves {
-		z.leave(in, name, now)
+		z.leaveLine(in, name, now)
 	}
 	if in.nodes == 0 {
 		delete(z.zones, from.zone)
 	}
-	z.show(from.zone)
+	z.setGauges(from.zone)
 }
 
-func (in *zone) count(m member, by int) {
+func (in *zone) addToTally(m member, by int) {
 	switch {
 	case m.counted && m.ready:
 		in.tally.ready += by
@@ -134,17 +134,17 @@ func (z *zones) freeze(frozen bool, now time.Time) {
 		return
 	}
 	z.frozen = frozen
-	z.update(now)
+	z.updateStates(now)
 	for key, in := range z.zones {
-		z.show(key)
+		z.setGauges(key)
 		if !frozen {
-			z.enqueueWaiting(in, now) // nodes that asked while frozen have no other event
+			z.enqueueWaiting(in, now) // waiting nodes have no other event
 		}
 	}
 }
 
-// update sets the states and rates of all zones. The lock is held.
-func (z *zones) update(now time.Time) {
+// updateStates sets the states and rates of all zones. The lock is held.
+func (z *zones) updateStates(now time.Time) {
 	if z.frozen {
 		return
 	}
@@ -166,7 +166,7 @@ func (z *zones) update(now time.Time) {
 			r = 0
 		}
 		if in.limiter.rate != r {
-			in.limiter.set(r, now)
+			in.limiter.setRate(r, now)
 			z.enqueueWaiting(in, now)
 		}
 	}
@@ -175,8 +175,8 @@ func (z *zones) update(now time.Time) {
 	}
 }
 
-// show sets the gauges of a zone, which may be gone. The lock is held.
-func (z *zones) show(key string) {
+// setGauges sets the gauges of a zone, which may be gone. The lock is held.
+func (z *zones) setGauges(key string) {
 	if in := z.zones[key]; in != nil {
 		z.metrics.zone(key, in.tally, in.state, len(in.waiting))
 	} else {
@@ -201,8 +201,9 @@ func (z *zones) isStopped() bool {
 	return z.stopped
 }
 
-// acquire takes the token for a NoExecute taint of a node. Without a token the node waits in line and must call acquire again after
-// wait. If wait is 0, enqueue announces the turn. While the zones are frozen, only an exhausted node gets a token.
+// acquire takes the token for a NoExecute taint of a node. Without a token the node waits in line and must
+// call acquire again after wait. If wait is 0, enqueue announces the turn. While the zones are frozen, only an
+// exhausted node gets a token.
 func (z *zones) acquire(name string, exhausted bool, now time.Time) (granted bool, wait time.Duration) {
 	z.lock.Lock()
 	defer z.lock.Unlock()
@@ -216,7 +217,7 @@ func (z *zones) acquire(name string, exhausted bool, now time.Time) (granted boo
 		turn = len(in.waiting)
 		in.waiting = append(in.waiting, name)
 	}
-	defer z.show(key)
+	defer z.setGauges(key)
 	if z.frozen && !exhausted || in.limiter.rate == 0 {
 		return false, 0
 	}
@@ -224,7 +225,7 @@ func (z *zones) acquire(name string, exhausted bool, now time.Time) (granted boo
 		return false, slot.Sub(now)
 	}
 	in.limiter.take(now)
-	z.leave(in, name, now)
+	z.leaveLine(in, name, now)
 	return true, 0
 }
 
@@ -233,13 +234,13 @@ func (z *zones) withdraw(name string, now time.Time) {
 	z.lock.Lock()
 	defer z.lock.Unlock()
 	key := z.nodes[name].zone
-	if in := z.zones[key]; in != nil && z.leave(in, name, now) {
-		z.show(key)
+	if in := z.zones[key]; in != nil && z.leaveLine(in, name, now) {
+		z.setGauges(key)
 	}
 }
 
-// giveBack returns the token of a taint that was not written. After a conflict the node keeps its turn. After a patch without a
-// response the token is spent, and the node keeps its turn once.
+// giveBack returns the token of a taint that was not written. After a conflict the node keeps its turn. After
+// a patch without a response the token is spent, and the node keeps its turn once.
 func (z *zones) giveBack(name string, result outcome.Outcome, now time.Time) {
 	z.lock.Lock()
 	defer z.lock.Unlock()
@@ -261,8 +262,8 @@ func (z *zones) giveBack(name string, result outcome.Outcome, now time.Time) {
 	}
 }
 
-// leave removes a node from the line and queues the next node if the first leaves. The lock is held.
-func (z *zones) leave(in *zone, name string, now time.Time) bool {
+// leaveLine removes a node from the line and queues the next node if the first leaves. The lock is held.
+func (z *zones) leaveLine(in *zone, name string, now time.Time) bool {
 	i := slices.Index(in.waiting, name)
 	if i < 0 {
 		return false

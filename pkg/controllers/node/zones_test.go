@@ -18,7 +18,7 @@ import (
 // fill makes n members of a zone, named prefix0, prefix1, …
 func (z *zones) fill(prefix, zone string, m member, n int, now time.Time) {
 	for i := range n {
-		z.put(fmt.Sprintf("%s%d", prefix, i), zone, m, now)
+		z.setNode(fmt.Sprintf("%s%d", prefix, i), zone, m, now)
 	}
 }
 
@@ -122,7 +122,7 @@ func TestZoneStates(t *testing.T) {
 			}{{tt.first, tt.initial, tt.stopped}, {tt.then, tt.follow, tt.stops}} {
 				for zone, members := range s.nodes {
 					for n, m := range members {
-						z.put(fmt.Sprintf("%s/%d", zone, n), zone, m, day)
+						z.setNode(fmt.Sprintf("%s/%d", zone, n), zone, m, day)
 					}
 				}
 				if diff := cmp.Diff(s.want, z.states()); diff != "" || z.isStopped() != s.stopped {
@@ -167,7 +167,7 @@ func TestTokensGoToThoseWhoNeedThem(t *testing.T) {
 	ask("down0", at(0), true, 0)
 	ask("down1", at(0), false, 10*time.Second)
 	ask("down2", at(1), false, 19*time.Second)
-	ask("down1", at(5), false, 5*time.Second) // asking again neither helps nor hurts
+	ask("down1", at(5), false, 5*time.Second) // a repeated call changes nothing
 	z.withdraw("down1", at(5))                // the node came back
 	if got, want := z.turns["down2"], 5*time.Second; (got - want).Abs() > time.Millisecond {
 		t.Errorf("next in line queued after %v, want %v", got, want)
@@ -184,7 +184,7 @@ func TestZoneWithoutRateTaintsNobody(t *testing.T) {
 	cfg.EvictionRate = 0
 	z := testZones(cfg)
 	z.fill("up", "z", up, 3, day)
-	z.put("down", "z", down, day)
+	z.setNode("down", "z", down, day)
 	if ok, wait := z.acquire("down", false, day.Add(time.Hour)); ok || wait != 0 {
 		t.Errorf("granted %v, wait %v with rate 0", ok, wait)
 	}
@@ -198,8 +198,8 @@ func TestRateOfOneResumesAfterAStop(t *testing.T) {
 	if ok, _ := z.acquire("node0", false, day); ok || !z.isStopped() {
 		t.Fatalf("granted %v, stopped %v with every node down", ok, z.isStopped())
 	}
-	z.put("node3", "z", up, day)
-	z.put("node2", "z", up, day)
+	z.setNode("node3", "z", up, day)
+	z.setNode("node2", "z", up, day)
 	if diff := cmp.Diff([]bool{true, false}, z.toggles); diff != "" || z.isStopped() {
 		t.Fatalf("stopped %v with a node back; toggles (-want +got):\n%s", z.isStopped(), diff)
 	}
@@ -212,7 +212,7 @@ func TestRateOfOneResumesAfterAStop(t *testing.T) {
 	}
 }
 
-// A line whose head leaves it, in whatever way, has a new head, and its turn is sooner than it was told.
+// When the first node leaves the line, the next node is queued for its earlier turn.
 func TestTheNextInLineIsWoken(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -220,10 +220,10 @@ func TestTheNextInLineIsWoken(t *testing.T) {
 		wakes string
 		at    time.Duration
 	}{
-		{"the head is deleted", func(z *zonesBench) { z.drop("down1", day) }, "down2", 10 * time.Second},
-		{"the head moves to another zone", func(z *zonesBench) { z.put("down1", "other", down, day) }, "down2", 10 * time.Second},
+		{"the head is deleted", func(z *zonesBench) { z.removeNode("down1", day) }, "down2", 10 * time.Second},
+		{"the head moves to another zone", func(z *zonesBench) { z.setNode("down1", "other", down, day) }, "down2", 10 * time.Second},
 		{"the head needs no taint any more", func(z *zonesBench) { z.withdraw("down1", day) }, "down2", 10 * time.Second},
-		{"one in the middle is deleted: nothing changes for the head", func(z *zonesBench) { z.drop("down2", day) }, "", 0},
+		{"one in the middle is deleted: nothing changes for the head", func(z *zonesBench) { z.removeNode("down2", day) }, "", 0},
 		{"a taint was not written: its token is back", func(z *zonesBench) { z.giveBack("down0", outcome.Rejected, day) }, "down1", 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -290,17 +290,17 @@ func TestUnansweredTaintKeepsTheTurnOnce(t *testing.T) {
 // What changes for one zone while the others change too must not look, half-way, as if all had failed.
 func TestThawDoesNotStopAndResume(t *testing.T) {
 	z := testZones(defaults())
-	z.put("a", "1", down, day)
-	z.put("b", "2", up, day)
+	z.setNode("a", "1", down, day)
+	z.setNode("b", "2", up, day)
 	z.freeze(true, day)
 	z.reset()
-	z.put("a", "1", up, day)
-	z.put("b", "2", down, day)
+	z.setNode("a", "1", up, day)
+	z.setNode("b", "2", down, day)
 	z.freeze(false, day)
 	if len(z.toggles) > 0 || z.isStopped() {
 		t.Errorf("one zone has recovered and the other failed: toggles %v, stopped %v", z.toggles, z.isStopped())
 	}
-	z.put("a", "2", up, day)
+	z.setNode("a", "2", up, day)
 	if len(z.toggles) > 0 {
 		t.Error("the only Ready node moves to another zone, and tainting stops and resumes")
 	}
@@ -324,13 +324,13 @@ func TestNodeMovesToAnotherZone(t *testing.T) {
 	z := testZones(defaults())
 	z.fill("a", "old", up, 3, day)
 	z.fill("b", "new", up, 3, day)
-	z.put("first", "old", down, day)
-	z.put("second", "old", down, day)
+	z.setNode("first", "old", down, day)
+	z.setNode("second", "old", down, day)
 	z.acquire("first", false, day)
 	if ok, _ := z.acquire("second", false, day); ok {
 		t.Fatal("the second got a token that was not there")
 	}
-	z.put("second", "new", down, day)
+	z.setNode("second", "new", down, day)
 	if ok, wait := z.acquire("second", false, day); !ok {
 		t.Errorf("refused for %v by the limiter of the zone it left", wait)
 	}
@@ -342,10 +342,10 @@ func TestNodeMovesToAnotherZone(t *testing.T) {
 func TestFreezeKeepsStatesAndForgetsNothing(t *testing.T) {
 	z := testZones(defaults())
 	z.fill("node", "z", up, 10, day)
-	z.put("node0", "z", down, day)
+	z.setNode("node0", "z", down, day)
 	z.acquire("node0", false, day) // the token is gone
 	z.freeze(true, day)
-	z.put("node1", "z", down, day)
+	z.setNode("node1", "z", down, day)
 	if ok, _ := z.acquire("node1", false, day.Add(time.Hour)); ok {
 		t.Error("frozen: a taint was granted")
 	}
@@ -363,12 +363,12 @@ func TestFreezeKeepsStatesAndForgetsNothing(t *testing.T) {
 	}
 }
 
-// A node that asks between the end of the suspension and the tick that notices has no other event to come: nobody but the thaw wakes it.
+// Nodes that asked while the zones were frozen have no other event.
 func TestThawWakesThoseWhoAskedWhileFrozen(t *testing.T) {
 	z := testZones(defaults())
 	z.fill("node", "z", up, 10, day)
-	z.put("node0", "z", down, day)
-	z.put("node1", "z", down, day)
+	z.setNode("node0", "z", down, day)
+	z.setNode("node1", "z", down, day)
 	z.freeze(true, day)
 	for _, name := range []string{"node0", "node1"} {
 		if ok, wait := z.acquire(name, false, day); ok || wait != 0 {
@@ -396,11 +396,11 @@ func TestZonesAgainstCounting(t *testing.T) {
 		name := fmt.Sprint("n", random.IntN(30))
 		if random.IntN(8) == 0 {
 			delete(truth, name)
-			z.drop(name, day)
+			z.removeNode(name, day)
 		} else {
 			p := place{fmt.Sprint("z", random.IntN(3)), member{random.IntN(5) > 0, random.IntN(3) > 0}}
 			truth[name] = p
-			z.put(name, p.zone, p.m, day)
+			z.setNode(name, p.zone, p.m, day)
 			if random.IntN(2) == 0 {
 				z.acquire(name, false, day)
 			}
@@ -432,7 +432,7 @@ func TestZonesAgainstCounting(t *testing.T) {
 func TestZoneGauges(t *testing.T) {
 	z := testZones(defaults())
 	z.fill("up", "z", up, 3, day)
-	z.put("down", "z", down, day)
+	z.setNode("down", "z", down, day)
 	for _, tt := range []struct {
 		name  string
 		gauge *prometheus.GaugeVec
@@ -447,9 +447,9 @@ func TestZoneGauges(t *testing.T) {
 	if got := testutil.ToFloat64(z.metrics.zoneState.WithLabelValues("z", "Normal")); got != 1 {
 		t.Errorf("state gauge of Normal = %v", got)
 	}
-	z.drop("down", day)
+	z.removeNode("down", day)
 	for i := range 3 {
-		z.drop(fmt.Sprint("up", i), day)
+		z.removeNode(fmt.Sprint("up", i), day)
 	}
 	if health, size := testutil.ToFloat64(z.metrics.zoneHealth.WithLabelValues("z")), testutil.ToFloat64(z.metrics.zoneSize.WithLabelValues("z")); health != 100 || size != 0 {
 		t.Errorf("a zone that is gone shows health %v, size %v", health, size)

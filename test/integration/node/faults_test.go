@@ -109,7 +109,7 @@ func TestZoneDiesAtOnce(t *testing.T) {
 	w.newFleet("well", 3)
 	cfg := scaled()
 	cfg.MonitorGracePeriod, cfg.EvictionRate = 8*time.Second, 1 // so long a slow API server may bring no verdict
-	running := w.start(cfg, node.Name)
+	w.start(cfg, node.Name)
 	dying.fallSilent()
 	controlplane.Eventually(t, patience, func(ctx context.Context) error {
 		nodes, err := w.list(ctx)
