@@ -9,7 +9,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// What one renewed Lease costs in a cluster of 5,000 nodes, decoding excluded.
+// The cost of one renewed Lease in a cluster of 5,000 nodes, without decoding.
 func BenchmarkLeaseRenewal(b *testing.B) {
 	a := &apiHealth{cfg: defaults(), clock: clock.RealClock{}, health: newHealthMap(), event: time.Now()}
 	for i := range 5000 {

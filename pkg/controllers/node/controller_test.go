@@ -103,7 +103,7 @@ func TestHealthyClusterIsNotWritten(t *testing.T) {
 	})
 }
 
-// What upstream checks with its lease cases, seen from outside.
+// The lease cases of upstream, checked through the API.
 func TestLeaseCases(t *testing.T) {
 	young := func(n *corev1.Node) { n.CreationTimestamp = metav1.NewTime(epoch) }
 	for _, tt := range []struct {

@@ -104,8 +104,7 @@ func TestNodeMadeAnewWithinASecond(t *testing.T) {
 	})
 }
 
-// What the API server answers to every patch of nodes: afterwards it is as if nothing had been, and meanwhile
-// it is not asked too often.
+// The API server rejects every patch of nodes for a while. The controller retries at a limited rate and succeeds afterwards.
 func TestNodePatchesRefused(t *testing.T) {
 	for _, tt := range []struct {
 		name string

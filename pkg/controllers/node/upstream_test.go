@@ -1,8 +1,6 @@
 package node
 
-// Where the cases of kube-controller-manager v1.37's own tests are found here. Those tests look inside; ours
-// say the same of our functions, or of what is seen on the API. "pkg" is this package's tests, "int" is
-// test/integration/node.
+// Places of the test cases of kube-controller-manager v1.37: "pkg" is this package, "int" is test/integration/node.
 //
 //	upstream (pkg/controller/nodelifecycle)                cases  ours
 //	TestMonitorNodeHealth                                      9  pkg TestZoneStates, TestNoTaintStaysWhileEverythingIsDown, TestReadyNodesStartAnewAfterAStop
@@ -37,10 +35,10 @@ package node
 //	test/integration/node: TestTaintBasedEvictions             8  int, same name: 4, each of which upstream runs in two layouts
 //	test/integration/scheduler/taint: TestTaintNodeByCondition 13 int, same name
 
-// What upstream does wrong, and where it is shown that we do not. Rows of other packages are in brackets.
+// Defects of upstream, and the tests that show their absence. Rows of other packages are in brackets.
 //
 //	a node made again under its name inherits its predecessor's age         TestNodeMadeAnewStartsAfresh, TestNodeMadeAnewWithinASecond
-//	a restart takes all NoExecute taints away and starts them anew          TestTaintsSurviveANewTerm, TestRestartBesideDeadNodesRepeatsNothing
+//	a restart removes all NoExecute taints and adds them again               TestTaintsSurviveANewTerm, TestRestartBesideDeadNodesRepeatsNothing
 //	a write to a dead node's Lease keeps it alive for ever                  TestLeaseWritesThatRenewNothingKeepNobodyAlive
 //	nodes that could not be judged are left out of the zone's count         TestStaleCacheChangesNoZone
 //	a taint waits for the cache to show our own write                       TestTaintFollowsWithoutWaitingForTheCache
@@ -52,7 +50,7 @@ package node
 //	a crash between node and pods leaves pods Ready                         TestCrashAtAnyWriteLeavesNoPodReady; int TestKilledAtEachWrite
 //	changed tolerations do not move a deadline                              [tainteviction TestUpstreamCases, TestLimitsOf]
 //	a restart starts all deadlines again                                    [tainteviction TestRestart]
-//	an eviction is given up after 50 ms                                     [tainteviction TestRetry, TestDeletesRefusedAsConflicts]
+//	an eviction is given up after 50 ms                                     [tainteviction TestRetry, TestRefusalsOfAllKinds]
 //	a pod is taken for another of its name                                  [tainteviction TestSameName]
 //	terminating pods are evicted again                                      [tainteviction TestTerminatingAndFinished]
 //	deadlines outlive their node                                            [tainteviction TestNodeDeleted]

@@ -287,7 +287,7 @@ func TestUnansweredTaintKeepsTheTurnOnce(t *testing.T) {
 	}
 }
 
-// What changes for one zone while the others change too must not look, half-way, as if all had failed.
+// Changes of several zones at once must not look as if all zones had failed.
 func TestThawDoesNotStopAndResume(t *testing.T) {
 	z := testZones(defaults())
 	z.setNode("a", "1", down, day)

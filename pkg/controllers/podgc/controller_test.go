@@ -22,7 +22,7 @@ const (
 	quarantine                          = defaultQuarantine
 )
 
-// Where the cases of upstream's tests (k8s.io/kubernetes v1.37.1) are found here:
+// Places of the cases of upstream's tests (k8s.io/kubernetes v1.37.1):
 //
 //	pkg/controller/podgc    TestGCTerminated                          TestSurplus, TestFinishedPods
 //	                        TestGCOrphaned                            TestOrphaned
@@ -298,7 +298,7 @@ func TestMark(t *testing.T) {
 	})
 }
 
-// What finalizers hold is marked and deleted once, by this process and by the next.
+// A pod that finalizers hold is marked and deleted once, by this process and by the next.
 func TestNoDuplicateDeletes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, aPod("orphan", "gone", running, finalized), outOf("n", corev1.ConditionFalse), aPod("stuck", "n", running, terminating, finalized),
