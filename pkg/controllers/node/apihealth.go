@@ -124,7 +124,8 @@ func (a *apiHealth) observeWrite(err error) {
 	case err == nil:
 		a.success = now
 		a.endOutage(now)
-	case isUnavailable(err) && now.Sub(a.event) > a.cfg.MonitorGracePeriod/4: // otherwise the cause is the node or a webhook
+	case isUnavailable(err) && now.Sub(a.event) > a.cfg.MonitorGracePeriod/4:
+		// With a Lease event since then, kubelets can write, and the cause is the node or a webhook.
 		a.tried = now
 		a.setUnreachable()
 	}

@@ -82,7 +82,7 @@ func TestReadyNodesStartAnewAfterAStop(t *testing.T) {
 		if !b.controller.zones.isStopped() {
 			t.Fatal("not stopped")
 		}
-		b.edit("b", func(n *corev1.Node) { conditionOf(n, corev1.NodeReady).Status = "True" }) // without a new heartbeat: seen at 30
+		b.edit("b", func(n *corev1.Node) { conditionOf(n, corev1.NodeReady).Status = "True" })
 		r, _ := b.controller.health.of("b", "")
 		if b.controller.zones.isStopped() || !r.heartbeat.seen.Equal(time.Now()) {
 			t.Errorf("stopped %v, b seen at %v, want now (%v)", b.controller.zones.isStopped(), r.heartbeat.seen.Sub(epoch), time.Since(epoch))

@@ -104,7 +104,7 @@ func TestNodeMadeAnewWithinASecond(t *testing.T) {
 	})
 }
 
-// The API server rejects every patch of nodes for a while. The controller retries at a limited rate and succeeds afterwards.
+// The API server rejects every patch of nodes for a while. The controller retries at a limited rate.
 func TestNodePatchesRefused(t *testing.T) {
 	for _, tt := range []struct {
 		name string

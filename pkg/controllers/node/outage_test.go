@@ -38,7 +38,8 @@ func TestOutages(t *testing.T) {
 	} {
 		for _, grace := range []time.Duration{20 * time.Second, 50 * time.Second} {
 			for _, outage := range []time.Duration{grace / 5, grace / 2, grace * 4 / 5, 2 * grace, 10 * grace} {
-				for _, late := range []time.Duration{time.Second, 7 * time.Second} { // from the end of the outage to the first renewal
+				// late is the time from the end of the outage to the first renewal.
+				for _, late := range []time.Duration{time.Second, 7 * time.Second} {
 					if len(kind.broken) < len(reads) && outage+late+leaseInterval > grace {
 						continue // see TestReadOnlyAPIServerCondemnsOneAtMost
 					}

@@ -24,10 +24,10 @@ type Config struct {
 	MonitorGracePeriod time.Duration `json:"NodeMonitorGracePeriod"` // longest silence of a live node
 	StartupGracePeriod time.Duration `json:"NodeStartupGracePeriod"` // longest silence of a node without a Ready condition
 
-	EvictionRate              float32 `json:"NodeEvictionRate"`          // NoExecute taints per second and zone; 0 adds no taint
+	EvictionRate              float32 `json:"NodeEvictionRate"`          // NoExecute taints per second and zone
 	SecondaryEvictionRate     float32 `json:"SecondaryNodeEvictionRate"` // rate of a large zone in state PartialDisruption
 	LargeClusterSizeThreshold int     `json:"LargeClusterSizeThreshold"` // number of nodes above which a zone is large
-	UnhealthyZoneThreshold    float32 `json:"UnhealthyZoneThreshold"`    // share of not Ready nodes from which a zone is in state PartialDisruption
+	UnhealthyZoneThreshold    float32 `json:"UnhealthyZoneThreshold"`    // share of not Ready nodes from which on a zone is disrupted
 
 	Workers    int           `json:"-"` // nodes that are processed at the same time
 	PodWorkers int           `json:"-"` // pods that are processed at the same time

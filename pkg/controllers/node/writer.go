@@ -60,7 +60,7 @@ func (w *nodeWriter) patch(ctx context.Context, node *corev1.Node, taints []core
 	if labels != nil {
 		meta["labels"] = labels
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": meta, "spec": map[string]any{"taints": taints}}) // null removes the list
+	patch, err := json.Marshal(map[string]any{"metadata": meta, "spec": map[string]any{"taints": taints}})
 	if err != nil {
 		return nil, fmt.Errorf("encode patch: %w", err)
 	}

@@ -11,7 +11,7 @@ type metrics struct {
 	errors  *prometheus.CounterVec
 }
 
-// newMetrics registers the metrics. Namespaces are unknown at this time, so only the series of namespace default are initialised.
+// newMetrics registers the metrics. Only the series of namespace default exist from the start.
 func newMetrics(reg prometheus.Registerer) *metrics {
 	m := controller.Metrics{Registerer: reg, Subsystem: "pod_gc_collector"}
 	namespace, reason := controller.Label{"namespace", "default"}, controller.Label{"reason"}
