@@ -205,10 +205,13 @@ func (a *apiHealth) probe(ctx context.Context) {
 	a.lock.Lock()
 	defer a.lock.Unlock()
 	a.doubt = false
-	if isUnavailable(err) {
-		klog.FromContext(ctx).Info("API server is unreachable, silent nodes stay as they are", "err", err)
-		a.setUnreachable()
+	if !isUnavailable(err) {
+		return
 	}
+	if !a.unreachable {
+		klog.FromContext(ctx).Info("API server is unreachable, silent nodes stay as they are", "err", err)
+	}
+	a.setUnreachable()
 }
 
 // isUnavailable reports whether an error means that kubelets may not reach the API server either. Errors about

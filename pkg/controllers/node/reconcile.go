@@ -67,7 +67,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) (controller.Res
 // state later.
 func (c *Controller) forget(name string, now time.Time) {
 	c.health.forget(name, "")
-	c.writer.outdated.Delete(name)
+	c.writer.forget(name)
 	c.zones.removeNode(name, now)
 	c.pods.forget(name)
 	c.announcer.forget(name)

@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+
+	"minikcm/internal/rv"
 )
 
 // nodeWriter reads and writes nodes. Each write carries the resource version of the node.
@@ -19,16 +21,24 @@ type nodeWriter struct {
 	reads  kubernetes.Interface // not rate limited
 	api    *apiHealth
 
+	written  sync.Map // node name → resource version after the last write
 	outdated sync.Map // node name → resource version that met a conflict
 }
 
-// newest returns the cached node, or a live node after a conflict with the cached version. It returns nil if
-// the node is gone.
+// newest returns the cached node, or a live node if the cache does not show the last write or met a conflict.
+// It returns nil if the node is gone.
 func (w *nodeWriter) newest(ctx context.Context, cached *corev1.Node) (*corev1.Node, error) {
-	if version, ok := w.outdated.Load(cached.Name); ok && version == cached.ResourceVersion {
+	written, _ := w.written.Load(cached.Name)
+	conflict, _ := w.outdated.Load(cached.Name)
+	if conflict == cached.ResourceVersion || written != nil && rv.Newer(written.(string), cached.ResourceVersion) {
 		return w.readLive(ctx, cached)
 	}
 	return cached, nil
+}
+
+func (w *nodeWriter) forget(name string) {
+	w.written.Delete(name)
+	w.outdated.Delete(name)
 }
 
 // readLive reads a node. It returns nil if no node has this name and UID.
@@ -51,6 +61,9 @@ func (w *nodeWriter) readLive(ctx context.Context, node *corev1.Node) (*corev1.N
 func (w *nodeWriter) updateStatus(ctx context.Context, live *corev1.Node) (*corev1.Node, error) {
 	node, err := w.client.CoreV1().Nodes().UpdateStatus(ctx, live, metav1.UpdateOptions{})
 	w.api.observeWrite(err)
+	if err == nil {
+		w.written.Store(node.Name, node.ResourceVersion)
+	}
 	return writeResult("set node status", node, err)
 }
 
@@ -68,6 +81,7 @@ func (w *nodeWriter) patch(ctx context.Context, node *corev1.Node, taints []core
 	switch {
 	case err == nil:
 		w.api.observeWrite(nil)
+		w.written.Store(node.Name, patched.ResourceVersion)
 	case apierrors.IsConflict(err):
 		w.outdated.Store(node.Name, node.ResourceVersion)
 	}
