@@ -793,69 +793,6 @@ func TestHistoryIsPrunedWithPreconditions(t *testing.T) {
 	}
 }
 
-// TestRollingBackReadsTheTemplateLive: the cache has none of a ReplicaSet without pods.
-func TestRollingBackReadsTheTemplateLive(t *testing.T) {
-	d := newDeployment(3, annotated(appsv1.DeprecatedRollbackTo, "1"), annotated("mine", "now"), annotated(revisionAnnotation, "2"))
-	old := owned(d, "v0", newOld("old", 0, 9, revision("1")))
-	old.Annotations["mine"] = "then"
-	next := owned(d, "v1", newNext("next", 3, revision("2")))
-	b := newBench(t, d, old, next)
-	b.sets[0] = old.DeepCopy()
-	b.sets[0].Spec.Template = corev1.PodTemplateSpec{}
-	if _, err := b.run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	b.wants(t, "get replicasets", "update deployments")
-	b.wantsEvents(t, `Normal DeploymentRollback Rolled back deployment "web" to revision 1`)
-	var got *appsv1.Deployment
-	for _, a := range b.client.Actions() {
-		if u, ok := a.(clienttesting.UpdateAction); ok {
-			got = u.GetObject().(*appsv1.Deployment)
-		}
-	}
-	if diff := cmp.Diff(map[string]string{"mine": "then", revisionAnnotation: "2"}, got.Annotations); diff != "" || got.Spec.Template.Spec.Containers[0].Image != "v0" {
-		t.Errorf("image %s, annotations (-want +got):\n%s", got.Spec.Template.Spec.Containers[0].Image, diff)
-	}
-}
-
-// TestARefusedRollbackIsTold: the annotation stays, and whoever set it is to know why nothing happens.
-func TestARefusedRollbackIsTold(t *testing.T) {
-	d := newDeployment(3, annotated(appsv1.DeprecatedRollbackTo, "1"), annotated(revisionAnnotation, "2"))
-	b := newBench(t, d, owned(d, "v0", newOld("old", 0, 9, revision("1"))), owned(d, "v1", newNext("next", 3, revision("2"))))
-	b.on("update deployments", fails(apierrors.NewForbidden(setResource, "web", errors.New("by a webhook"))))
-	if _, err := b.run(t.Context()); !apierrors.IsForbidden(err) {
-		t.Errorf("error %v, want that of the API server", err)
-	}
-	b.wantsEvents(t, `Warning DeploymentRollbackFailed Failed to roll back deployment "web": `)
-
-	b.client.ClearActions()
-	if _, err := b.run(t.Context()); !apierrors.IsForbidden(err) {
-		t.Errorf("tried again: error %v, want that of the API server", err)
-	}
-	b.wants(t, "get replicasets", "update deployments")
-
-	delete(b.d.Annotations, appsv1.DeprecatedRollbackTo)
-	if result, err := b.run(t.Context()); err != nil || result.RequeueAfter != 0 {
-		t.Errorf("no longer asked for: %+v, %v; want nothing to wait for", result, err)
-	}
-}
-
-func TestRollbacksThatCannotBe(t *testing.T) {
-	for _, tt := range []struct{ to, event string }{
-		{"7", "Warning DeploymentRollbackRevisionNotFound Unable to find the revision to rollback to."},
-		{"2", `Warning DeploymentRollbackTemplateUnchanged The rollback revision contains the same template as current deployment "web"`},
-		{"0", "Warning DeploymentRollbackRevisionNotFound Unable to find last revision."},
-	} {
-		d := newDeployment(3, annotated(appsv1.DeprecatedRollbackTo, tt.to), annotated(revisionAnnotation, "2"))
-		b := newBench(t, d, owned(d, "v1", newNext("next", 3, revision("2"))))
-		if _, err := b.run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		b.wants(t, "update deployments")
-		b.wantsEvents(t, tt.event)
-	}
-}
-
 func TestADeploymentThatIsBeingDeletedWritesItsStatusAlone(t *testing.T) {
 	d := newDeployment(3, func(d *appsv1.Deployment) { d.DeletionTimestamp, d.Finalizers = new(ago(time.Second)), []string{"x"} })
 	orphan := owned(d, "v1", newNext("orphan", 3))
@@ -1013,9 +950,6 @@ func TestLiveReadsAreCounted(t *testing.T) {
 			b.on("patch replicasets", fails(apierrors.NewConflict(setResource, "old", errors.New("changed"))))
 			b.writes.send(t.Context(), change{rs: b.sets[0], from: 3, to: 2})
 			return nil
-		},
-		readRollback: func(b *bench) error {
-			return b.writes.rollBack(t.Context(), b.task, rollback{to: b.sets[0], revision: 1})
 		},
 	} {
 		b := newBench(t, d, owned(d, "v0", newOld("old", 3, 1)))

@@ -34,10 +34,9 @@ func (p pass) blocked() bool {
 	return blocked
 }
 
-// discarded are spoiled ReplicaSets without pods. While none is to be created the last one stays, for people to see what became of it, and while a
-// rollback may be about to it.
+// discarded are spoiled ReplicaSets without pods. While none is to be created the last one stays, for people to see what became of it.
 func (p pass) discarded() (sets []*appsv1.ReplicaSet) {
-	if p.d.Spec.Paused || p.rollback() != nil || p.facts.holdCreate == holdTemplateChanged {
+	if p.d.Spec.Paused || p.facts.holdCreate == holdTemplateChanged {
 		return nil
 	}
 	for _, s := range p.old {

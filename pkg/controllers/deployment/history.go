@@ -12,7 +12,7 @@ import (
 // no other goes in its place. Spoiled ones were never part of it.
 func (p pass) history() []*appsv1.ReplicaSet {
 	limit := p.d.Spec.RevisionHistoryLimit
-	if limit == nil || *limit == math.MaxInt32 || p.rollback() != nil {
+	if limit == nil || *limit == math.MaxInt32 {
 		return nil
 	}
 	kept := slices.DeleteFunc(slices.Clone(p.old), func(s set) bool { return s.rs.DeletionTimestamp != nil || s.spoiled })

@@ -72,7 +72,6 @@ func TestHistoryIsCleanedUpWhenTheRolloutIsOver(t *testing.T) {
 		{"pods are missing", newDeployment(2, limited, func(d *appsv1.Deployment) { d.Status.AvailableReplicas = 1 }), sets, 0},
 		{"something is to be done", newDeployment(2, limited), busy, 0},
 		{"paused", newDeployment(2, limited, paused, func(d *appsv1.Deployment) { d.Status.AvailableReplicas = 1 }), sets, 1},
-		{"paused, with a rollback asked for", newDeployment(2, limited, paused, annotated(appsv1.DeprecatedRollbackTo, "1")), sets, 0},
 		{"being deleted", newDeployment(2, limited, func(d *appsv1.Deployment) { d.DeletionTimestamp = new(ago(0)) }), sets, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

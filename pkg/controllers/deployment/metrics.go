@@ -15,7 +15,6 @@ const (
 	readRecreate   = "recreate"    // whether the old pods are gone
 	readRefused    = "refused"     // whether a change of a ReplicaSet was refused, or came too late
 	readAdopt      = "adopt"       // whether the Deployment is still there, before it adopts
-	readRollback   = "rollback"    // the template to go back to
 )
 
 // The fate of a write whose answer was lost.
@@ -50,7 +49,7 @@ func newMetrics(reg prometheus.Registerer, l *memories, c clock.PassiveClock) *m
 			Help: "Creates and changes of ReplicaSets whose answer was lost, by what was found out about them later.",
 		}, []string{"verb", "outcome"}),
 	}
-	for _, reason := range []string{readFirstWrite, readOverdue, readNameTaken, readRecreate, readRefused, readAdopt, readRollback} {
+	for _, reason := range []string{readFirstWrite, readOverdue, readNameTaken, readRecreate, readRefused, readAdopt} {
 		m.liveReads.WithLabelValues(reason)
 	}
 	for _, why := range []hold{holdShrinkUnseen, holdShrinking, holdPodsDiffer, holdOldPods,

@@ -10,16 +10,14 @@ import (
 
 // plan is what one pass does, in this order:
 //
-//  1. rollback: update the Deployment, and nothing else in this pass.
-//  2. create. If it fails nothing else is written but the status: no capacity is given up for a ReplicaSet that may not exist.
-//  3. changes that do not raise, all at once, then, when each was answered, those that raisesAfter gives for those of them that were carried out. One that
+//  1. create. If it fails nothing else is written but the status: no capacity is given up for a ReplicaSet that may not exist.
+//  2. changes that do not raise, all at once, then, when each was answered, those that raisesAfter gives for those of them that were carried out. One that
 //     was refused or not answered was not: its pods keep their room.
-//  4. status and revision, in one request. If a change was not carried out as planned, they are those of the outcome with what was, not observed.
-//  5. delete.
+//  3. status and revision, in one request. If a change was not carried out as planned, they are those of the outcome with what was, not observed.
+//  4. delete.
 //
 // Whatever is cut off at the end leaves a state within the bounds, from which the next pass goes on.
 type plan struct {
-	rollback *rollback
 	create   *appsv1.ReplicaSet // nil: none
 	changes  []change           // at most one for each ReplicaSet, those that raise nothing first
 	room     int                // by how many pods sizes may rise after create, before other changes make room; less than 0: those must make some first

@@ -89,12 +89,7 @@ func (c *Controller) step(ctx context.Context, t task, liveReason string) (contr
 	}
 	again = controller.MinPositive(again, judged.again)
 
-	// 7. A rollback is all that a sync does.
-	if judged.plan.rollback != nil {
-		return controller.Result{}, c.writes.rollBack(ctx, t, *judged.plan.rollback)
-	}
-
-	// 8. Create and resize.
+	// 7. Create and resize.
 	a := c.writes.apply(ctx, t, judged)
 	for _, why := range a.plan.held {
 		c.metrics.held.WithLabelValues(string(why)).Inc()
@@ -106,7 +101,7 @@ func (c *Controller) step(ctx context.Context, t task, liveReason string) (contr
 		return controller.Result{}, errMoved
 	}
 
-	// 9. Write the status.
+	// 8. Write the status.
 	status, revision := a.tell(t, judged)
 	statusAgain, statusErr := c.statuses.write(ctx, t, status, revision)
 	before := t.ledger.best
@@ -116,13 +111,13 @@ func (c *Controller) step(ctx context.Context, t task, liveReason string) (contr
 	moved := a.created || t.ledger.best != before || slices.ContainsFunc(a.done, func(c change) bool { return c.from != c.to })
 	c.memories.note(t, c.finished(t.d, status), moved)
 
-	// 10. Clean up.
+	// 9. Clean up.
 	var pruneErr error
 	if statusErr == nil && a.err == nil {
 		pruneErr = c.writes.prune(ctx, t, a.plan.delete)
 	}
 
-	// 11. When to look again, if no event comes, also after a failure.
+	// 10. When to look again, if no event comes, also after a failure.
 	again = controller.MinPositive(again, a.plan.again, a.again, statusAgain, settling.again, t.ledger.decided(t.now))
 	if t.ledger.barrier.Unseen() {
 		again = controller.MinPositive(again, controller.BarrierPatience) // it is the events of our own writes that wake us, and they may be what is missing

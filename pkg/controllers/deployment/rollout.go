@@ -65,12 +65,7 @@ func rollout(d *appsv1.Deployment, sets []set, f facts, now time.Time) plan {
 		return plan{status: p.status(o), outcome: o, held: []hold{holdResizeUnanswered}}
 	}
 
-	// 3. A rollback changes the template first.
-	if back := p.rollback(); back != nil && !d.Spec.Paused {
-		return plan{rollback: back, status: d.Status}
-	}
-
-	// 4. Sizes.
+	// 3. Sizes.
 	var s sizing
 	scales := p.d.Spec.Paused || p.scalingEvent()
 	rolls := !scales && d.Spec.Strategy.Type == appsv1.RollingUpdateDeploymentStrategyType
@@ -83,7 +78,7 @@ func rollout(d *appsv1.Deployment, sets []set, f facts, now time.Time) plan {
 		s = p.recreate()
 	}
 
-	// 5. Without the new ReplicaSet nothing is given up for it.
+	// 4. Without the new ReplicaSet nothing is given up for it.
 	o := applyResult{observed: true, judged: !d.Spec.Paused}
 	if why, blocked := p.blockedBy(); s.create != nil && blocked {
 		s.create, s.targets = nil, p.spoiled()
@@ -93,7 +88,7 @@ func rollout(d *appsv1.Deployment, sets []set, f facts, now time.Time) plan {
 		}
 	}
 
-	// 6. One write for each ReplicaSet that is to change.
+	// 5. One write for each ReplicaSet that is to change.
 	out := plan{create: s.create, confirm: s.confirm}
 	out.changes, out.held = p.changes(s)
 	out.room = p.room(out.create, out.changes)
@@ -102,7 +97,7 @@ func rollout(d *appsv1.Deployment, sets []set, f facts, now time.Time) plan {
 		o.observed = false // who sees the generation observed may read the sizes, and what became of them
 	}
 
-	// 7. The status, and when to look at it again.
+	// 6. The status, and when to look at it again.
 	o.created, o.changes = out.create, out.changes
 	out.status, out.revision, out.outcome = p.status(o), p.revision(o), o
 	out.again = p.untilTimeout(out.status, o)
@@ -111,7 +106,7 @@ func rollout(d *appsv1.Deployment, sets []set, f facts, now time.Time) plan {
 	}
 	out.again = controller.MinPositive(out.again, s.again)
 
-	// 8. History, once the rollout is over, and at any time what is of no use to anybody.
+	// 7. History, once the rollout is over, and at any time what is of no use to anybody.
 	if d.Spec.Paused || !scales && out.create == nil && len(out.changes) == 0 && complete(d, d.Status) {
 		out.delete = slices.DeleteFunc(p.history(), func(rs *appsv1.ReplicaSet) bool {
 			return slices.ContainsFunc(out.changes, func(c change) bool { return c.rs == rs })

@@ -131,7 +131,7 @@ func TestWhatAReplicaSetCannotGiveTheOthersDo(t *testing.T) {
 }
 
 func TestNothingIsDecidedWhileSizesAreNotKnown(t *testing.T) {
-	d := newDeployment(3, within(1, 0), annotated(appsv1.DeprecatedRollbackTo, "0"))
+	d := newDeployment(3, within(1, 0))
 	d.Generation = 2
 	got := rollout(d, []set{newOld("old", 3, 1)}, facts{unsettled: true}, now)
 	if got.writes() || got.status.ObservedGeneration != 0 || got.status.Replicas != 3 {
@@ -361,7 +361,7 @@ func TestRolloutProperties(t *testing.T) {
 		shuffled := slices.Clone(sets)
 		r.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
 		if other := rollout(d, shuffled, f, now); !reflect.DeepEqual(got, other) { // quicker than cmp.Diff
-			problem("another order makes another plan:\n%s", cmp.Diff(got, other, cmp.AllowUnexported(plan{}, change{}, rollback{}, applyResult{})))
+			problem("another order makes another plan:\n%s", cmp.Diff(got, other, cmp.AllowUnexported(plan{}, change{}, applyResult{})))
 		}
 		if !reflect.DeepEqual(before, d) {
 			problem("the Deployment was changed:\n%s", cmp.Diff(before, d))

@@ -32,7 +32,7 @@ type writer struct {
 
 // writes reports whether the plan writes anything besides the status.
 func (p plan) writes() bool {
-	return p.rollback != nil || p.create != nil || len(p.changes) > 0 || len(p.delete) > 0
+	return p.create != nil || len(p.changes) > 0 || len(p.delete) > 0
 }
 
 // applied is what became of a plan.

@@ -316,9 +316,8 @@ func (w *workload) deployments(t *testing.T) {
 				return err
 			}
 			mine := slices.DeleteFunc(list.Items, func(rs appsv1.ReplicaSet) bool { return !metav1.IsControlledBy(&rs, d) })
-			_, asked := d.Annotations[appsv1.DeprecatedRollbackTo]
-			if d.Status.ObservedGeneration != d.Generation || len(mine) != owned || asked {
-				return fmt.Errorf("generation %d of %d, %d ReplicaSets, rollback asked for: %t", d.Status.ObservedGeneration, d.Generation, len(mine), asked)
+			if d.Status.ObservedGeneration != d.Generation || len(mine) != owned {
+				return fmt.Errorf("generation %d of %d, %d ReplicaSets", d.Status.ObservedGeneration, d.Generation, len(mine))
 			}
 			change(d)
 			_, err = deployments.Update(ctx, d, metav1.UpdateOptions{})
@@ -326,9 +325,6 @@ func (w *workload) deployments(t *testing.T) {
 		})
 	}
 	then("the Deployment has adopted one ReplicaSet and made one", 2, func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "v2" })
-	then("it is rolled out", 3, func(d *appsv1.Deployment) {
-		metav1.SetMetaDataAnnotation(&d.ObjectMeta, appsv1.DeprecatedRollbackTo, "0")
-	})
-	then("it is rolled back", 3, func(d *appsv1.Deployment) { d.Spec.RevisionHistoryLimit = new(int32) })
+	then("it is rolled out", 3, func(d *appsv1.Deployment) { d.Spec.RevisionHistoryLimit = new(int32) })
 	then("its history is gone", 1, func(*appsv1.Deployment) {})
 }

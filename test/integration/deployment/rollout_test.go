@@ -282,50 +282,6 @@ func TestMinReadySecondsHoldsARolloutUp(t *testing.T) {
 	o.complete()
 }
 
-// TestRollbackByAnnotation: the template and the annotations of a revision come back, and events tell of it.
-func TestRollbackByAnnotation(t *testing.T) {
-	controlplane.SkipUnlessLong(t)
-	const key = "deprecated.deployment.rollback.to"
-	n, _ := side(t)
-	n.apply(1, annotate("change", "first"))
-	n.complete()
-	n.edit(image("v2"), annotate("change", "second"))
-	n.complete()
-	n.edit(annotate(key, "1"))
-	n.eventually(func(context.Context) error {
-		d := n.get()
-		if _, still := d.Annotations[key]; still || imageOf(&d.Spec.Template) != "example.com/web:v1" || d.Annotations["change"] != "first" {
-			return fmt.Errorf("image is %s, annotations are %v", imageOf(&d.Spec.Template), d.Annotations)
-		}
-		return nil
-	})
-	d, _ := n.complete()
-	if got := d.Annotations[revisionKey]; got != "3" {
-		t.Errorf("revision is %q, want 3", got)
-	}
-	if got := n.event("DeploymentRollback"); got != `Rolled back deployment "web" to revision 1` {
-		t.Errorf("event says %q", got)
-	}
-	n.edit(annotate(key, "0")) // the one before
-	n.eventually(func(context.Context) error {
-		if got := imageOf(&n.get().Spec.Template); got != "example.com/web:v2" {
-			return fmt.Errorf("image is %s", got)
-		}
-		return nil
-	})
-	n.complete()
-	n.edit(annotate(key, "77"))
-	if got := n.event("DeploymentRollbackRevisionNotFound"); got != "Unable to find the revision to rollback to." {
-		t.Errorf("event says %q", got)
-	}
-	n.eventually(func(context.Context) error {
-		if _, still := n.get().Annotations[key]; still {
-			return fmt.Errorf("the annotation is still there")
-		}
-		return nil
-	})
-}
-
 // owned are the Deployment and its ReplicaSets.
 func (n *namespace) owned() (*appsv1.Deployment, []appsv1.ReplicaSet) {
 	n.t.Helper()
