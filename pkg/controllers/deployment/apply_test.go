@@ -22,7 +22,6 @@ import (
 
 	"minikcm/internal/fakeapi"
 	"minikcm/pkg/caches"
-	"minikcm/pkg/controller"
 	"minikcm/pkg/outcome"
 )
 
@@ -262,45 +261,6 @@ func TestATakenNameCountsAsACollision(t *testing.T) {
 			}
 			b.wants(t, "create replicasets", "get replicasets")
 		})
-	}
-}
-
-// TestAChangedTemplateMakesNoStorm: one ReplicaSet is made, loses its pods, and no other is for a while.
-func TestAChangedTemplateMakesNoStorm(t *testing.T) {
-	d := newDeployment(3, deadline(600))
-	b := newBench(t, d)
-	var spoiled *appsv1.ReplicaSet
-	b.on("create replicasets", func(call int, a clienttesting.Action) (runtime.Object, error) {
-		got, err := withTemplate(func(rs *appsv1.ReplicaSet) { rs.Spec.Template.Spec.Containers[0].Image = "registry/v1" })(call, a)
-		spoiled = got.(*appsv1.ReplicaSet)
-		return got, err
-	})
-	result, err := b.run(t.Context())
-	if err != nil || result.RequeueAfter != controller.BarrierPatience && result.RequeueAfter != minChanged {
-		t.Errorf("%+v, %v", result, err)
-	}
-	b.wants(t, "create replicasets", "update deployments/status")
-	b.wantsEvents(t, "Scaled up", "Warning ReplicaSetChanged Replica set \""+spoiled.Name+"\" was changed on its way: its template differs from that of the deployment in spec.containers[0].image")
-	status := b.written().Status
-	if has := progressingOf(status); has.Reason != reasonCreateFailed || !strings.Contains(has.Message, "spec.containers[0].image") {
-		t.Errorf("Progressing %+v", has)
-	}
-
-	b.client.ClearActions()
-	b.d = d.DeepCopy()
-	b.d.Status = status
-	b.sets = []*appsv1.ReplicaSet{spoiled}
-	b.on("patch replicasets", func(int, clienttesting.Action) (runtime.Object, error) { return spoiled, nil })
-	if _, err := b.run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(b.patches()[0], `{"op":"add","path":"/spec/replicas","value":0}`) {
-		t.Errorf("patches %v, want the pods taken", b.patches())
-	}
-	for _, a := range b.client.Actions() {
-		if a.GetVerb() == "create" {
-			t.Error("one more was made")
-		}
 	}
 }
 
@@ -962,24 +922,18 @@ func TestLiveReadsAreCounted(t *testing.T) {
 	}
 }
 
-func TestFirstDifference(t *testing.T) {
-	for _, tt := range []struct {
-		edit func(*corev1.PodTemplateSpec)
-		want string
-	}{
-		{func(*corev1.PodTemplateSpec) {}, ""},
-		{func(t *corev1.PodTemplateSpec) {
-			t.Labels = map[string]string{"app": "web", appsv1.DefaultDeploymentUniqueLabelKey: "x"}
-		}, ""},
-		{func(t *corev1.PodTemplateSpec) { t.Labels = map[string]string{"app": "web", "more": ""} }, "metadata.labels[more]"},
-		{func(t *corev1.PodTemplateSpec) { t.Spec.Containers[0].Image = "x" }, "spec.containers[0].image"},
-		{func(t *corev1.PodTemplateSpec) { t.Spec.Containers = append(t.Spec.Containers, corev1.Container{}) }, "spec.containers[1]"},
-		{func(t *corev1.PodTemplateSpec) { t.Spec.SecurityContext = &corev1.PodSecurityContext{} }, "spec.securityContext"},
-	} {
-		a, b := newTemplate("v1"), newTemplate("v1")
-		tt.edit(&b)
-		if got := firstDifference(&a, &b); got != tt.want {
-			t.Errorf("first difference %q, want %q", got, tt.want)
+// TestAnAdoptionWithoutEffectIsARefusal: something takes the owner away again. It is told, and not tried again at once.
+func TestAnAdoptionWithoutEffectIsARefusal(t *testing.T) {
+	d := newDeployment(3)
+	orphan := owned(d, "v1", newNext("orphan", 3, sizedFor(3, 3), revision("1")))
+	orphan.OwnerReferences = nil
+	b := newBench(t, d, orphan)
+	b.on("patch replicasets", func(int, clienttesting.Action) (runtime.Object, error) { return orphan, nil })
+	for range 2 {
+		if _, again, err := b.owners.adoptAndRelease(t.Context(), b.task); err != nil || again != time.Minute {
+			t.Errorf("again after %v, error %v; want %v", again, err, time.Minute)
 		}
 	}
+	b.wants(t, "get deployments", "patch replicasets")
+	b.wantsEvents(t, "Warning FailedAdopt Failed to adopt replica set orphan")
 }

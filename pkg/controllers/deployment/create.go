@@ -2,7 +2,6 @@ package deployment
 
 import (
 	"maps"
-	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,42 +9,8 @@ import (
 
 const kind = "Deployment"
 
-// newSet is the ReplicaSet that the present template is to have, without the pods that it gets only when it is seen to be what it should.
-func (p pass) newSet(size int) set {
-	if p.facts.suspect {
-		size = 0
-	}
-	return set{rs: newReplicaSet(p.d, p.old, size), current: true}
-}
-
-// blockedBy says why no ReplicaSet can be created in this pass; blocked is false if one can.
-func (p pass) blockedBy() (why hold, blocked bool) {
-	switch {
-	case p.facts.nameTaken || p.facts.holdCreate != "":
-		return p.facts.holdCreate, true
-	case slices.ContainsFunc(p.old, func(s set) bool { return s.spoiled && s.rs.DeletionTimestamp == nil && s.rs.Name == nextName(p.d) }):
-		return holdTemplateChanged, true // it has the name, and is deleted first
-	}
-	return "", false
-}
-
-func (p pass) blocked() bool {
-	_, blocked := p.blockedBy()
-	return blocked
-}
-
-// discarded are spoiled ReplicaSets without pods. While none is to be created the last one stays, for people to see what became of it.
-func (p pass) discarded() (sets []*appsv1.ReplicaSet) {
-	if p.d.Spec.Paused || p.facts.holdCreate == holdTemplateChanged {
-		return nil
-	}
-	for _, s := range p.old {
-		if s.spoiled && s.empty() && s.rs.DeletionTimestamp == nil {
-			sets = append(sets, s.rs)
-		}
-	}
-	return sets
-}
+// createBlocked reports whether no ReplicaSet can be created in this pass.
+func (p pass) createBlocked() bool { return p.facts.nameTaken || p.facts.holdCreate != "" }
 
 // newReplicaSet makes a ReplicaSet for the template of a Deployment. It shares no memory with the Deployment, so marshalling it changes no
 // quantity of the cached template, of which the hash is made. Two that are made for one template and collisionCount have the same name.

@@ -27,7 +27,7 @@ const (
 	createDone                      // it was made by this request
 	createMet                       // it is there, made by another attempt or another manager: the cache will show it
 	createTaken                     // its name is another's, and collisionCount is to rise
-	createRefused                   // it was not made, or was made into something else: none is to be created for the time being
+	createRefused                   // it was not made, or was modified by admission and deleted: none is to be created for the time being
 )
 
 // creation is what became of the creation of a ReplicaSet.
@@ -64,8 +64,8 @@ func (w *writer) create(ctx context.Context, t task, want *appsv1.ReplicaSet) cr
 	return w.notMade(t, want, attempt, res, err)
 }
 
-// made takes the answer to a create. Something may have changed the template, the labels or the owner on its way: then the ReplicaSet would never be found
-// again, and one more would be made, and so on. One that is not ours would keep its pods for good, so it is deleted at once.
+// made handles a ReplicaSet that the API server has created. If admission has modified its template, labels or owner, the Deployment would not find it again and
+// create the next ReplicaSet, without end. Such a ReplicaSet is deleted at once, and creates of that name back off.
 func (w *writer) made(ctx context.Context, t task, want, got *appsv1.ReplicaSet, attempt controller.Create) creation {
 	got.ManagedFields = nil
 	t.ledger.end(want.Name)
@@ -75,38 +75,29 @@ func (w *writer) made(ctx context.Context, t task, want, got *appsv1.ReplicaSet,
 	}
 	size := orOne(got.Spec.Replicas)
 	klog.FromContext(ctx).V(2).Info("Created ReplicaSet", "replicaSet", klog.KObj(got), "replicas", size, "revision", revisionOf(got.Annotations))
+	if !sameTemplate(&want.Spec.Template, &got.Spec.Template) || !t.selects(got) || !controls(t.d, got) {
+		return w.deleteModified(ctx, t, got)
+	}
 	if size > 0 {
 		w.recorder.Eventf(t.d, corev1.EventTypeNormal, reasonScaling, "Scaled up replica set %s from 0 to %d", got.Name, size)
 	}
-	var what string
-	var err error
-	if field := firstDifference(&want.Spec.Template, &got.Spec.Template); field != "" {
-		what = "its template differs from that of the deployment in " + field
-	}
-	if !t.selects(got) || !controls(t.d, got) {
-		what = "the deployment does not select its labels, or is not its owner"
-		if err = w.delete(ctx, got); err != nil {
-			err = fmt.Errorf("delete ReplicaSet %s, which is not ours: %w", got.Name, err)
-		}
-	}
-	if what != "" {
-		t.throttle.spoiledHere(t.ledger.templates.digestOf(t.d), got.UID, w.clock.Now())
-		message := fmt.Sprintf("Replica set %q was changed on its way: %s", got.Name, what)
-		w.recorder.Event(t.d, corev1.EventTypeWarning, "ReplicaSetChanged", message)
-		return creation{fate: createRefused, hold: holdTemplateChanged, message: message, err: err, again: t.throttle.changed.wait(w.clock.Now())}
-	}
-	t.throttle.collisions, t.throttle.changed = doubling{}, doubling{}
+	t.throttle.collisions, t.throttle.modified = doubling{}, doubling{}
 	return creation{fate: createDone, set: got}
 }
 
-// delete deletes a ReplicaSet, whatever has become of it since it was made.
-func (w *writer) delete(ctx context.Context, rs *appsv1.ReplicaSet) error {
+func (w *writer) deleteModified(ctx context.Context, t task, rs *appsv1.ReplicaSet) creation {
+	now := w.clock.Now()
+	t.throttle.modifiedName, t.throttle.modified = rs.Name, t.throttle.modifiedNamed(rs.Name).next(minModified, maxModified, now)
+	message := fmt.Sprintf("Deleting new replica set %q: its template, labels or owner were modified during admission", rs.Name)
+	w.recorder.Event(t.d, corev1.EventTypeWarning, "ReplicaSetChanged", message)
 	err := w.client.AppsV1().ReplicaSets(rs.Namespace).Delete(ctx, rs.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &rs.UID}})
 	switch outcome.FromError(err) {
-	case outcome.NotFound, outcome.Conflict: // that one has gone
-		return nil
+	case outcome.Done, outcome.NotFound, outcome.Conflict:
+		err = nil
+	default:
+		err = fmt.Errorf("delete ReplicaSet %s, modified during admission: %w", rs.Name, err)
 	}
-	return err
+	return creation{fate: createRefused, hold: holdCreateBackoff, message: message, err: err, again: t.throttle.modified.wait(now)}
 }
 
 // explain looks for the ReplicaSet that has the name.

@@ -9,13 +9,13 @@ import (
 )
 
 // history returns the old ReplicaSets that are more than the Deployment keeps. Those with the lowest revisions go; one that still has pods stays, and
-// no other goes in its place. Spoiled ones were never part of it.
+// no other goes in its place.
 func (p pass) history() []*appsv1.ReplicaSet {
 	limit := p.d.Spec.RevisionHistoryLimit
 	if limit == nil || *limit == math.MaxInt32 {
 		return nil
 	}
-	kept := slices.DeleteFunc(slices.Clone(p.old), func(s set) bool { return s.rs.DeletionTimestamp != nil || s.spoiled })
+	kept := slices.DeleteFunc(slices.Clone(p.old), func(s set) bool { return s.rs.DeletionTimestamp != nil })
 	slices.SortStableFunc(kept, func(a, b set) int {
 		return cmp.Compare(revisionOf(a.rs.Annotations), revisionOf(b.rs.Annotations))
 	})

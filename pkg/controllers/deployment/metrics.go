@@ -53,7 +53,7 @@ func newMetrics(reg prometheus.Registerer, l *memories, c clock.PassiveClock) *m
 		m.liveReads.WithLabelValues(reason)
 	}
 	for _, why := range []hold{holdShrinkUnseen, holdShrinking, holdPodsDiffer, holdOldPods,
-		holdCreateBackoff, holdResizeBackoff, holdResizeUnanswered, holdTemplateChanged, holdTerminating} {
+		holdCreateBackoff, holdResizeBackoff, holdResizeUnanswered, holdTerminating} {
 		m.held.WithLabelValues(string(why))
 	}
 	for _, verb := range []string{"create", "patch"} {

@@ -24,7 +24,7 @@ type plan struct {
 	status   appsv1.DeploymentStatus
 	revision string               // annotation of the Deployment; empty: it keeps what it has
 	outcome  applyResult          // of which status and revision tell
-	delete   []*appsv1.ReplicaSet // lowest revision first, then the spoiled ones
+	delete   []*appsv1.ReplicaSet // lowest revision first
 
 	confirm bool          // list the pods that the Deployment selects from the API server; if none of an old ReplicaSet is unfinished, plan again with oldPodsGone
 	held    []hold        // why something that is wanted is not done
@@ -98,7 +98,6 @@ const (
 	whyScaled      why = "Deployment was scaled"
 	whySaturated   why = "new ReplicaSet is complete"
 	whyRecreate    why = "replaced by the new ReplicaSet"
-	whySpoiled     why = "template changed by others on its way"
 	whyOldGone     why = "pods of old ReplicaSets are gone"
 )
 
@@ -110,10 +109,9 @@ const (
 	holdShrinking        hold = "shrinking"         // an old ReplicaSet gives up no more before its controller has acted on the reduction before, or has had the time
 	holdPodsDiffer       hold = "pods_differ"       // the cache and the statuses show different numbers of available pods
 	holdOldPods          hold = "old_pods"          // Recreate: pods of old ReplicaSets are not gone
-	holdCreateBackoff    hold = "create_backoff"    // a create was refused, or its name is taken
+	holdCreateBackoff    hold = "create_backoff"    // a create was refused, or modified, or its name is taken
 	holdResizeBackoff    hold = "resize_backoff"    // a change of a ReplicaSet was
 	holdResizeUnanswered hold = "resize_unanswered" // a change of a ReplicaSet was not answered, and may still be carried out
-	holdTemplateChanged  hold = "template_changed"  // something changes the templates, labels or owners of ReplicaSets that we create
 	holdTerminating      hold = "terminating"       // the namespace is terminating
 )
 
@@ -123,7 +121,6 @@ type facts struct {
 	oldPodsGone         bool     // a live list shows that no pod of an old ReplicaSet is unfinished
 	nameTaken           bool     // the name of the new ReplicaSet belongs to one that is not it
 	holdCreate          hold     // why no ReplicaSet is to be created; empty: nothing is in the way
-	suspect             bool     // the last ReplicaSet for the present template was spoiled: the next is created without pods, and raised if it is as it was sent
 	unsettled           bool     // a write of a size was not answered, and it is not known what became of it
 	attempted           int      // pods of a ReplicaSet for the present template whose create was not answered
 	reserved            int      // pods of ReplicaSets whose create was not answered and that are not for the present template

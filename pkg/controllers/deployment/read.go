@@ -114,14 +114,10 @@ func (r *reader) observed(t task, mine []*appsv1.ReplicaSet) []set {
 	sets := make([]set, len(mine))
 	for i, rs := range mine {
 		current := t.ledger.templates.isOf(t.d, rs)
-		if current {
-			t.throttle.redeemed(rs.UID)
-		}
 		t.ledger.observe(rs)
-		_, spoiled := t.throttle.spoiled[rs.UID]
 		refused := t.throttle.refused(t.d, rs)
 		sets[i] = set{
-			rs: rs, current: current, spoiled: spoiled, resizedAt: t.ledger.resizedAt[rs.UID], refused: refused.wait(t.now), stubborn: refused.stubborn(),
+			rs: rs, current: current, resizedAt: t.ledger.resizedAt[rs.UID], refused: refused.wait(t.now), stubborn: refused.stubborn(),
 			doubtful: t.ledger.doubts(rs), pods: countPods(r.pods.ControlledBy(rs.UID), rs.Spec.MinReadySeconds, t.now),
 		}
 	}

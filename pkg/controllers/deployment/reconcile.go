@@ -182,10 +182,10 @@ func (c *Controller) facts(t task, found bool, again *time.Duration) facts {
 		f.holdCreate = holdTerminating // its successor wakes us
 		return f
 	}
-	digest := func() string { return t.ledger.templates.digestOf(t.d) }
-	f.suspect = t.throttle.suspects(digest)
-	if wait := t.throttle.changed.wait(t.now); wait > 0 && f.suspect {
-		f.holdCreate, *again = holdTemplateChanged, controller.MinPositive(*again, wait)
+	if t.throttle.modified.wait(t.now) > 0 {
+		if wait := t.throttle.modifiedNamed(nextName(t.d)).wait(t.now); wait > 0 {
+			f.holdCreate, *again = holdCreateBackoff, controller.MinPositive(*again, wait)
+		}
 	}
 	return f
 }

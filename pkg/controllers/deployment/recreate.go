@@ -29,7 +29,7 @@ func (p pass) recreate() sizing {
 		}
 	}
 	// The API server is asked once in a rollout: when the new ReplicaSet is about to get its first pods.
-	begins := !p.found && !p.blocked() || p.found && !p.next.active()
+	begins := !p.found && !p.createBlocked() || p.found && !p.next.active()
 	if begins && len(p.old) > 0 && !p.facts.oldPodsGone {
 		if s.again = p.next.refused; s.again > 0 {
 			s.held = append(s.held, holdResizeBackoff)
@@ -39,11 +39,7 @@ func (p pass) recreate() sizing {
 		return s
 	}
 	if !p.found {
-		next := p.newSet(p.bounds.replicas)
-		s.create = next.rs
-		if next.size() < p.bounds.replicas {
-			s.targets = []target{{set: next, to: p.bounds.replicas, why: whyOldGone}}
-		}
+		s.create = newReplicaSet(p.d, p.old, p.bounds.replicas)
 		return s
 	}
 	s.targets = []target{{set: p.next, to: p.bounds.replicas, why: whyOldGone}}

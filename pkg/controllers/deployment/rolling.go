@@ -13,8 +13,8 @@ func (p pass) rolling() sizing {
 	limit := p.bounds.most() - p.facts.reserved
 	next := p.next
 	if !p.found {
-		next = p.newSet(max(0, min(p.bounds.replicas, limit-sizes(p.old))))
-		s.create = next.rs
+		s.create = newReplicaSet(p.d, p.old, max(0, min(p.bounds.replicas, limit-sizes(p.old))))
+		next = set{rs: s.create, current: true}
 	}
 
 	// 1. The new ReplicaSet never keeps more than all.

@@ -80,11 +80,11 @@ func rollout(d *appsv1.Deployment, sets []set, f facts, now time.Time) plan {
 
 	// 4. Without the new ReplicaSet nothing is given up for it.
 	o := applyResult{observed: true, judged: !d.Spec.Paused}
-	if why, blocked := p.blockedBy(); s.create != nil && blocked {
-		s.create, s.targets = nil, p.spoiled()
+	if s.create != nil && p.createBlocked() {
+		s.create, s.targets = nil, nil
 		o = applyResult{collision: f.nameTaken}
-		if why != "" {
-			s.held = append(s.held, why)
+		if f.holdCreate != "" {
+			s.held = append(s.held, f.holdCreate)
 		}
 	}
 
@@ -106,16 +106,11 @@ func rollout(d *appsv1.Deployment, sets []set, f facts, now time.Time) plan {
 	}
 	out.again = controller.MinPositive(out.again, s.again)
 
-	// 7. History, once the rollout is over, and at any time what is of no use to anybody.
+	// 7. History, once the rollout is over.
 	if d.Spec.Paused || !scales && out.create == nil && len(out.changes) == 0 && complete(d, d.Status) {
 		out.delete = slices.DeleteFunc(p.history(), func(rs *appsv1.ReplicaSet) bool {
 			return slices.ContainsFunc(out.changes, func(c change) bool { return c.rs == rs })
 		})
-	}
-	for _, rs := range p.discarded() {
-		if !slices.Contains(out.delete, rs) {
-			out.delete = append(out.delete, rs)
-		}
 	}
 	return out
 }
@@ -137,16 +132,6 @@ func (p pass) sizedForThis(s set) bool {
 func (p pass) sizedForOther(s set) bool {
 	desired, ok := sizeAnnotation(s.rs, desiredReplicasAnnotation)
 	return ok && desired != p.bounds.replicas
-}
-
-// spoiled takes the pods from ReplicaSets that are not what they were created as.
-func (p pass) spoiled() (targets []target) {
-	for _, s := range p.old {
-		if s.spoiled && s.active() {
-			targets = append(targets, target{set: s, why: whySpoiled})
-		}
-	}
-	return targets
 }
 
 // changes makes writes of targets.

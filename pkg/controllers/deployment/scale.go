@@ -9,13 +9,12 @@ import (
 // scale sizes the ReplicaSets of a Deployment that was scaled, or that is paused and may have been. A rollout in the middle keeps its
 // proportions: every ReplicaSet with pods gets its share of the change, and the rollout goes on from there.
 func (p pass) scale() sizing {
-	all := slices.DeleteFunc(slices.Clone(p.all), func(s set) bool { return s.spoiled && !s.active() })
-	active := slices.DeleteFunc(slices.Clone(all), func(s set) bool { return !s.active() })
+	active := slices.DeleteFunc(slices.Clone(p.all), func(s set) bool { return !s.active() })
 	switch {
-	case len(all) == 0:
+	case len(p.all) == 0:
 		return sizing{}
 	case len(active) == 0:
-		only := all[len(all)-1] // the youngest
+		only := p.all[len(p.all)-1] // the youngest
 		if p.found {
 			only = p.next
 		}

@@ -13,7 +13,6 @@ import (
 type set struct {
 	rs        *appsv1.ReplicaSet // not to be changed
 	current   bool               // its template is that of the Deployment
-	spoiled   bool               // something changed its template, labels or owner when we created it
 	resizedAt time.Time          // when we last changed its size; zero: not lately, or not known
 	refused   time.Duration      // how long changes of it are still held back; 0: not at all
 	stubborn  bool               // changes of it were refused again and again: the others do not wait for it

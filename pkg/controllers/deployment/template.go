@@ -1,11 +1,8 @@
 package deployment
 
 import (
-	"fmt"
 	"maps"
-	"reflect"
 	"slices"
-	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -75,52 +72,4 @@ func (k *templates) forget(sets []*appsv1.ReplicaSet) {
 	maps.DeleteFunc(k.compared, func(uid types.UID, _ comparison) bool {
 		return !slices.ContainsFunc(sets, func(rs *appsv1.ReplicaSet) bool { return rs.UID == uid })
 	})
-}
-
-// firstDifference names the first field in which two templates differ, as users write it; empty if they are the same.
-func firstDifference(a, b *corev1.PodTemplateSpec) string {
-	return strings.TrimPrefix(differenceAt("", reflect.ValueOf(caches.WithoutHash(a)), reflect.ValueOf(caches.WithoutHash(b))), ".")
-}
-
-func differenceAt(path string, a, b reflect.Value) string {
-	if equality.Semantic.DeepEqual(a.Interface(), b.Interface()) {
-		return ""
-	}
-	inner := ""
-	switch {
-	case a.Kind() == reflect.Pointer && !a.IsNil() && !b.IsNil():
-		inner = differenceAt(path, a.Elem(), b.Elem())
-	case a.Kind() == reflect.Struct:
-		for i := 0; i < a.NumField() && inner == ""; i++ {
-			field := a.Type().Field(i)
-			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-			if !field.IsExported() {
-				continue
-			}
-			if name != "" {
-				name = "." + name
-			}
-			inner = differenceAt(path+name, a.Field(i), b.Field(i))
-		}
-	case a.Kind() == reflect.Slice:
-		for i := 0; i < min(a.Len(), b.Len()) && inner == ""; i++ {
-			inner = differenceAt(fmt.Sprintf("%s[%d]", path, i), a.Index(i), b.Index(i))
-		}
-		if inner == "" && a.Len() != b.Len() {
-			inner = fmt.Sprintf("%s[%d]", path, min(a.Len(), b.Len()))
-		}
-	case a.Kind() == reflect.Map:
-		keys := append(a.MapKeys(), b.MapKeys()...)
-		slices.SortFunc(keys, func(x, y reflect.Value) int { return strings.Compare(x.String(), y.String()) })
-		for _, key := range keys {
-			x, y := a.MapIndex(key), b.MapIndex(key)
-			if !x.IsValid() || !y.IsValid() || !equality.Semantic.DeepEqual(x.Interface(), y.Interface()) {
-				return fmt.Sprintf("%s[%s]", path, key)
-			}
-		}
-	}
-	if inner == "" {
-		return path
-	}
-	return inner
 }

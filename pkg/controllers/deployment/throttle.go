@@ -12,10 +12,9 @@ import (
 
 // throttle is what a Deployment does not try for the time being, or tries more slowly. Without it nothing wrong would be done, but too much.
 type throttle struct {
-	collisions doubling               // between two bumps of the collisionCount
-	changed    doubling               // between two ReplicaSets of one template that something changed on their way
-	digest     string                 // of that template
-	spoiled    map[types.UID]struct{} // those ReplicaSets, and such of other templates, until they are gone
+	collisions   doubling // between two bumps of the collisionCount
+	modified     doubling // between two creates of modifiedName, whose ReplicaSets were modified during admission
+	modifiedName string
 
 	ownership ownerpatch.Refusals         // of ReplicaSets
 	resizes   map[types.UID]refusedChange // of changes that were refused, by ReplicaSet
@@ -24,27 +23,26 @@ type throttle struct {
 }
 
 func newThrottle() *throttle {
-	return &throttle{spoiled: map[types.UID]struct{}{}, resizes: map[types.UID]refusedChange{}}
+	return &throttle{resizes: map[types.UID]refusedChange{}}
 }
 
 // forget drops what is known of ReplicaSets that are gone, and refusals of such as are to be tried again.
 func (t *throttle) forget(sets []*appsv1.ReplicaSet) {
 	ownerpatch.Forget(t.ownership, sets)
-	if len(t.spoiled)+len(t.resizes) == 0 {
+	if len(t.resizes) == 0 {
 		return
 	}
 	there := make(map[types.UID]bool, len(sets))
 	for _, rs := range sets {
 		there[rs.UID] = true
 	}
-	maps.DeleteFunc(t.spoiled, func(uid types.UID, _ struct{}) bool { return !there[uid] })
 	maps.DeleteFunc(t.resizes, func(uid types.UID, _ refusedChange) bool { return !there[uid] })
 }
 
-// Back-offs of names, of templates that are changed on their way, and of changes that were refused.
+// Back-offs of names, of ReplicaSets that admission modifies, and of changes that were refused.
 const (
 	minCollision, maxCollision = time.Second, 5 * time.Minute
-	minChanged, maxChanged     = 5 * time.Second, 5 * time.Minute
+	minModified, maxModified   = 5 * time.Second, 5 * time.Minute
 	minRefused, maxRefused     = 50 * time.Millisecond, 10 * time.Second
 )
 
@@ -84,19 +82,10 @@ func (t *throttle) refuse(d *appsv1.Deployment, rs *appsv1.ReplicaSet, now time.
 	t.resizes[rs.UID] = refusedChange{t.refused(d, rs).next(minRefused, maxRefused, now), d.Generation, rs.Generation}
 }
 
-// spoiledHere notes that something changed a ReplicaSet on its way, in its template, labels or owner. digest is that of the template it was made for.
-func (t *throttle) spoiledHere(digest string, rs types.UID, now time.Time) {
-	if t.digest != digest {
-		t.digest, t.changed = digest, doubling{}
+// modifiedNamed returns the back-off of a name, which follows from the template.
+func (t *throttle) modifiedNamed(name string) doubling {
+	if t.modifiedName != name {
+		return doubling{}
 	}
-	t.spoiled[rs] = struct{}{}
-	t.changed = t.changed.next(minChanged, maxChanged, now)
-}
-
-// redeemed notes that a ReplicaSet is not, or no longer, one to be got rid of: the Deployment has come to want what was made of it, or it cannot be deleted.
-func (t *throttle) redeemed(rs types.UID) { delete(t.spoiled, rs) }
-
-// suspects reports whether the last ReplicaSet that was made for the template with a digest was changed on its way.
-func (t *throttle) suspects(digest func() string) bool {
-	return t.changed.tries > 0 && t.digest == digest()
+	return t.modified
 }

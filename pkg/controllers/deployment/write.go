@@ -152,9 +152,6 @@ func (w *writer) prune(ctx context.Context, t task, sets []*appsv1.ReplicaSet) e
 			klog.FromContext(ctx).V(2).Info("Deleted an old ReplicaSet", "replicaSet", klog.KObj(rs), "revision", revisionOf(rs.Annotations))
 		case outcome.Conflict:
 			return errMoved
-		case outcome.Rejected:
-			t.throttle.redeemed(rs.UID) // it keeps its name, and the next one gets another
-			fallthrough
 		default:
 			return fmt.Errorf("delete old ReplicaSet %s: %w", rs.Name, err)
 		}
