@@ -854,57 +854,12 @@ func TestTheFirstWriteOfATermIsDecidedOnALiveRead(t *testing.T) {
 	}
 }
 
-// TestRecreateAsksForPodsOnce before it makes new ones.
-func TestRecreateAsksForPodsOnce(t *testing.T) {
-	d := newDeployment(3, recreating)
-	old := owned(d, "v0", newOld("old", 0, 1))
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "p", Labels: map[string]string{"app": "web"},
-		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(old, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))}}}
-	t.Run("one is left", func(t *testing.T) {
-		b := newBench(t, d, old)
-		if err := b.client.Tracker().Add(pod); err != nil {
-			t.Fatal(err)
-		}
-		result, err := b.run(t.Context())
-		if err != nil || result.RequeueAfter != time.Second {
-			t.Errorf("%+v, %v", result, err)
-		}
-		b.wants(t, "list pods", "update deployments/status")
-	})
-	t.Run("it has finished", func(t *testing.T) {
-		b := newBench(t, d, old)
-		finished := pod.DeepCopy()
-		finished.Status.Phase = corev1.PodFailed
-		if err := b.client.Tracker().Add(finished); err != nil {
-			t.Fatal(err)
-		}
-		b.on("create replicasets", answersMade)
-		if _, err := b.run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		b.wants(t, "list pods", "create replicasets", "update deployments/status")
-	})
-}
-
-// TestRecreateAsksForPodsOnceInTheFirstSyncOfATermToo: on what has been read live.
-func TestRecreateAsksForPodsOnceInTheFirstSyncOfATermToo(t *testing.T) {
-	d := newDeployment(3, recreating)
-	b := newBench(t, d, owned(d, "v0", newOld("old", 0, 1)))
-	b.baseline.Reset()
-	b.on("create replicasets", answersMade)
-	if _, err := b.run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	b.wants(t, "get deployments", "list replicasets", "list pods", "create replicasets", "update deployments/status")
-}
-
 // TestLiveReadsAreCounted: each that is not the answer to a write.
 func TestLiveReadsAreCounted(t *testing.T) {
 	d := newDeployment(3)
 	for reason, read := range map[string]func(*bench) error{
 		readFirstWrite: func(b *bench) error { _, err := b.read.live(t.Context(), b.task, readFirstWrite); return err },
 		readNameTaken:  func(b *bench) error { _, err := b.read.set(t.Context(), "default", "old", readNameTaken); return err },
-		readRecreate:   func(b *bench) error { _, err := b.read.oldPodsGone(t.Context(), b.task, nil); return err },
 		readAdopt:      func(b *bench) error { return b.owners.mayAdopt(t.Context(), b.task) },
 		readRefused: func(b *bench) error {
 			b.on("patch replicasets", fails(apierrors.NewConflict(setResource, "old", errors.New("changed"))))

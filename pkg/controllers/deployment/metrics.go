@@ -12,7 +12,6 @@ const (
 	readFirstWrite = "first_write" // before the first write for a key in a term
 	readOverdue    = "overdue"     // the caches did not come to show our own writes
 	readNameTaken  = "name_taken"  // whose the ReplicaSet is that has the name of the new one
-	readRecreate   = "recreate"    // whether the old pods are gone
 	readRefused    = "refused"     // whether a change of a ReplicaSet was refused, or came too late
 	readAdopt      = "adopt"       // whether the Deployment is still there, before it adopts
 )
@@ -49,7 +48,7 @@ func newMetrics(reg prometheus.Registerer, l *memories, c clock.PassiveClock) *m
 			Help: "Creates and changes of ReplicaSets whose answer was lost, by what was found out about them later.",
 		}, []string{"verb", "outcome"}),
 	}
-	for _, reason := range []string{readFirstWrite, readOverdue, readNameTaken, readRecreate, readRefused, readAdopt} {
+	for _, reason := range []string{readFirstWrite, readOverdue, readNameTaken, readRefused, readAdopt} {
 		m.liveReads.WithLabelValues(reason)
 	}
 	for _, why := range []hold{holdShrinkUnseen, holdShrinking, holdPodsDiffer, holdOldPods,

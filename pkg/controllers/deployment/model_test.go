@@ -165,7 +165,7 @@ func (m *model) decide(s modelState, shown view, back held) *plan {
 	}
 	d := newDeployment(int32(m.want(s)), within(m.surge, m.unavailable))
 	d.Spec.Strategy.Type = m.strategy
-	f := facts{oldPodsGone: true}
+	var f facts
 	var sets []set
 	for i, v := range seen.sets {
 		current := int8(i) == s.template
@@ -177,9 +177,6 @@ func (m *model) decide(s modelState, shown view, back held) *plan {
 		}
 		if !v.exists {
 			continue
-		}
-		if !current && v.pods() > 0 {
-			f.oldPodsGone = false
 		}
 		rs := &appsv1.ReplicaSet{
 			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(i), CreationTimestamp: ago(time.Duration(10-i) * time.Minute), Generation: 5,

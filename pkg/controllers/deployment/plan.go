@@ -26,9 +26,8 @@ type plan struct {
 	outcome  applyResult          // of which status and revision tell
 	delete   []*appsv1.ReplicaSet // lowest revision first
 
-	confirm bool          // list the pods that the Deployment selects from the API server; if none of an old ReplicaSet is unfinished, plan again with oldPodsGone
-	held    []hold        // why something that is wanted is not done
-	again   time.Duration // plan again after, if no event comes; 0: no need
+	held  []hold        // why something that is wanted is not done
+	again time.Duration // plan again after, if no event comes; 0: no need
 }
 
 // raisesAfter returns the changes that raise, in their order, given that the changes in done were carried out. Room is handed out in that order: a change for
@@ -118,7 +117,6 @@ const (
 // facts are what a pass knows besides the Deployment and its ReplicaSets.
 type facts struct {
 	terminatingReplicas bool     // the status tells how many pods are terminating
-	oldPodsGone         bool     // a live list shows that no pod of an old ReplicaSet is unfinished
 	nameTaken           bool     // the name of the new ReplicaSet belongs to one that is not it
 	holdCreate          hold     // why no ReplicaSet is to be created; empty: nothing is in the way
 	unsettled           bool     // a write of a size was not answered, and it is not known what became of it

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
@@ -92,20 +91,6 @@ func (r *reader) set(ctx context.Context, namespace, name, reason string) (*apps
 		return nil, fmt.Errorf("read ReplicaSet %s live: %w", name, err)
 	}
 	return rs, nil
-}
-
-// oldPodsGone lists the pods that the Deployment selects, and reports whether none of an old ReplicaSet is unfinished.
-func (r *reader) oldPodsGone(ctx context.Context, t task, old []set) (bool, error) {
-	r.metrics.liveReads.WithLabelValues(readRecreate).Inc()
-	pods, _, err := r.pods.Read(ctx, r.client, t.d.Namespace, metav1.ListOptions{LabelSelector: t.selector.String()})
-	if err != nil {
-		return false, fmt.Errorf("read the pods live: %w", err)
-	}
-	uids := make(map[types.UID]bool, len(old))
-	for _, s := range old {
-		uids[s.rs.UID] = true
-	}
-	return !slices.ContainsFunc(pods, func(pod *caches.Pod) bool { return !pod.IsFinished() && uids[pod.ControllerUID()] }), nil
 }
 
 // observed notes what ReplicaSets show, and returns them with what the cache shows of their pods.

@@ -72,18 +72,13 @@ func (c *Controller) step(ctx context.Context, t task, liveReason string) (contr
 		liveReason = c.doubts(t, judged)
 	}
 
-	// 6. If that will not do: once more on a live read. And a rollout that waits for old pods to be gone asks for those.
+	// 6. If that will not do: once more on a live read.
 	again := judged.again
 	if liveReason != "" {
 		if t, err = c.read.live(ctx, t, liveReason); err != nil {
 			return controller.Result{}, err
 		}
 		if judged, err = c.claimAndPlan(ctx, t); err != nil {
-			return controller.Result{}, err
-		}
-	}
-	if judged.plan.confirm {
-		if err = c.confirm(ctx, t, &judged); err != nil {
 			return controller.Result{}, err
 		}
 	}
@@ -151,21 +146,6 @@ func (c *Controller) claimAndPlan(ctx context.Context, t task) (decision, error)
 	return judged, nil
 }
 
-// confirm is for the beginning of a rollout with the strategy Recreate: the cache is not believed that the old pods are gone.
-func (c *Controller) confirm(ctx context.Context, t task, judged *decision) (err error) {
-	_, _, old := divide(judged.sets)
-	if judged.facts.oldPodsGone, err = c.read.oldPodsGone(ctx, t, old); err != nil {
-		return err
-	}
-	if judged.facts.oldPodsGone {
-		judged.replan(t)
-		return nil
-	}
-	judged.plan.held = append(judged.plan.held, holdOldPods)
-	judged.again = controller.MinPositive(judged.again, controller.BarrierRecheck) // the cache is behind and may show the end of the last pod before we know of it
-	return nil
-}
-
 func (d *decision) replan(t task) { d.plan = rollout(t.d, d.sets, d.facts, t.now) }
 
 // facts are what is known besides the Deployment and its ReplicaSets. found tells that there is one of the present template. again is brought forward to
@@ -197,7 +177,7 @@ func (c *Controller) doubts(t task, d decision) string {
 		return readNameTaken
 	}
 	first := !t.ledger.verified && !c.baseline.ReachedBy(t.at)
-	if first && (d.plan.writes() || d.plan.confirm || c.statuses.changes(t, d.plan.status, d.plan.revision)) {
+	if first && (d.plan.writes() || c.statuses.changes(t, d.plan.status, d.plan.revision)) {
 		return readFirstWrite
 	}
 	return ""

@@ -28,16 +28,6 @@ func (p pass) recreate() sizing {
 			return s
 		}
 	}
-	// The API server is asked once in a rollout: when the new ReplicaSet is about to get its first pods.
-	begins := !p.found && !p.createBlocked() || p.found && !p.next.active()
-	if begins && len(p.old) > 0 && !p.facts.oldPodsGone {
-		if s.again = p.next.refused; s.again > 0 {
-			s.held = append(s.held, holdResizeBackoff)
-			return s
-		}
-		s.confirm = true
-		return s
-	}
 	if !p.found {
 		s.create = newReplicaSet(p.d, p.old, p.bounds.replicas)
 		return s

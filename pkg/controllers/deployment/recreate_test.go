@@ -2,7 +2,6 @@ package deployment
 
 import (
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -12,38 +11,33 @@ func TestRecreate(t *testing.T) {
 	terminating := telling(func(s *appsv1.ReplicaSetStatus) { s.TerminatingReplicas = new(int32(1)) })
 	unfinished := func(s *set) { s.pods.unfinished = 1 }
 	for _, tt := range []struct {
-		name    string
-		facts   facts
-		sets    []set
-		want    []string
-		create  bool
-		confirm bool
-		held    []hold
+		name   string
+		facts  facts
+		sets   []set
+		want   []string
+		create bool
+		held   []hold
 	}{
-		{"the first ReplicaSet", facts{}, nil, nil, true, false, nil},
-		{"all old ones to nothing", facts{}, []set{newOld("old", 3, 1), newOld("older", 1, 2), newOld("oldest", 0, 3)}, []string{"older 1→0", "old 3→0"}, false, false, nil},
-		{"beside a new one that has pods", facts{}, []set{newNext("new", 1), newOld("old", 3, 1)}, []string{"old 3→0"}, false, false, nil},
-		{"the new one has too many", facts{}, []set{newNext("new", 5)}, []string{"new 5→3"}, false, false, nil},
-		{"complete", facts{}, []set{newNext("new", 3), newOld("old", 0, 1)}, nil, false, false, nil},
-		{"scaled up: pods of old ones that are still ending are not waited for", facts{}, []set{newNext("new", 2, sizedFor(2, 2)), newOld("old", 0, 1, terminating)}, []string{"new 2→3"}, false, false, nil},
-		{"scaled up: the pods of the new one are there, so those of the old one are not", facts{}, []set{newNext("new", 2), newOld("old", 0, 1)}, []string{"new 2→3"}, false, false, nil},
+		{"the first ReplicaSet", facts{}, nil, nil, true, nil},
+		{"all old ones to nothing", facts{}, []set{newOld("old", 3, 1), newOld("older", 1, 2), newOld("oldest", 0, 3)}, []string{"older 1→0", "old 3→0"}, false, nil},
+		{"beside a new one that has pods", facts{}, []set{newNext("new", 1), newOld("old", 3, 1)}, []string{"old 3→0"}, false, nil},
+		{"the new one has too many", facts{}, []set{newNext("new", 5)}, []string{"new 5→3"}, false, nil},
+		{"complete", facts{}, []set{newNext("new", 3), newOld("old", 0, 1)}, nil, false, nil},
+		{"scaled up: pods of old ones that are still ending are not waited for", facts{}, []set{newNext("new", 2, sizedFor(2, 2)), newOld("old", 0, 1, terminating)}, []string{"new 2→3"}, false, nil},
+		{"scaled up: the pods of the new one are there, so those of the old one are not", facts{}, []set{newNext("new", 2), newOld("old", 0, 1)}, []string{"new 2→3"}, false, nil},
 
-		{"its pods are in the status", facts{oldPodsGone: true}, []set{newOld("old", 0, 1, telling(func(s *appsv1.ReplicaSetStatus) { s.Replicas = 1 }))}, nil, false, false, []hold{holdOldPods}},
-		{"they are terminating", facts{oldPodsGone: true}, []set{newOld("old", 0, 1, terminating)}, nil, false, false, []hold{holdOldPods}},
-		{"they are in the cache", facts{oldPodsGone: true}, []set{newOld("old", 0, 1, unfinished)}, nil, false, false, []hold{holdOldPods}},
-		{"its controller may not know yet that it is to have none", facts{oldPodsGone: true}, []set{newOld("old", 0, 1, unseen)}, nil, false, false, []hold{holdOldPods}},
-		{"one of two is not gone", facts{oldPodsGone: true}, []set{newOld("old", 0, 1), newOld("older", 0, 2, unfinished)}, nil, false, false, []hold{holdOldPods}},
-		{"all seem gone: the API server is asked", facts{}, []set{newOld("old", 0, 1)}, nil, false, true, nil},
-		{"before the new one gets pods again, too", facts{}, []set{newNext("new", 0), newOld("old", 0, 1)}, nil, false, true, nil},
-		{"all are gone", facts{oldPodsGone: true}, []set{newOld("old", 0, 1)}, nil, true, false, nil},
-		{"all are gone and the new one is there", facts{oldPodsGone: true}, []set{newNext("new", 0), newOld("old", 0, 1)}, []string{"new 0→3"}, false, false, nil},
-		{"the shrink of the new one was not seen", facts{}, []set{newNext("new", 0, unseen), newOld("old", 0, 1)}, nil, false, true, nil},
-		{"and was taken back", facts{oldPodsGone: true}, []set{newNext("new", 0, unseen), newOld("old", 0, 1)}, []string{"new 0→3"}, false, false, nil},
-		{"its raise was refused: nobody is asked again", facts{}, []set{newNext("new", 0, func(s *set) { s.refused = time.Second }), newOld("old", 0, 1)}, nil, false, false, []hold{holdResizeBackoff}},
-		{"one of another template may still come into being", facts{oldPodsGone: true, reserved: 3}, []set{newOld("old", 0, 1)}, nil, false, false, []hold{holdOldPods}},
-		{"so nobody is asked, either", facts{reserved: 3}, nil, nil, false, false, []hold{holdOldPods}},
-		{"nor does the new one grow beside it", facts{oldPodsGone: true, reserved: 1}, []set{newNext("new", 2)}, nil, false, false, []hold{holdOldPods}},
-		{"creates were refused: nobody is asked", facts{holdCreate: holdCreateBackoff}, []set{newOld("old", 0, 1)}, nil, false, false, []hold{holdCreateBackoff}},
+		{"its pods are in the status", facts{}, []set{newOld("old", 0, 1, telling(func(s *appsv1.ReplicaSetStatus) { s.Replicas = 1 }))}, nil, false, []hold{holdOldPods}},
+		{"they are terminating", facts{}, []set{newOld("old", 0, 1, terminating)}, nil, false, []hold{holdOldPods}},
+		{"they are in the cache", facts{}, []set{newOld("old", 0, 1, unfinished)}, nil, false, []hold{holdOldPods}},
+		{"its controller may not know yet that it is to have none", facts{}, []set{newOld("old", 0, 1, unseen)}, nil, false, []hold{holdOldPods}},
+		{"one of two is not gone", facts{}, []set{newOld("old", 0, 1), newOld("older", 0, 2, unfinished)}, nil, false, []hold{holdOldPods}},
+		{"all are gone", facts{}, []set{newOld("old", 0, 1)}, nil, true, nil},
+		{"all are gone and the new one is there", facts{}, []set{newNext("new", 0), newOld("old", 0, 1)}, []string{"new 0→3"}, false, nil},
+		{"the shrink of the new one was not seen, and is taken back", facts{}, []set{newNext("new", 0, unseen), newOld("old", 0, 1)}, []string{"new 0→3"}, false, nil},
+		{"one of another template may still come into being", facts{reserved: 3}, []set{newOld("old", 0, 1)}, nil, false, []hold{holdOldPods}},
+		{"also without old ones", facts{reserved: 3}, nil, nil, false, []hold{holdOldPods}},
+		{"nor does the new one grow beside it", facts{reserved: 1}, []set{newNext("new", 2)}, nil, false, []hold{holdOldPods}},
+		{"creates were rejected", facts{holdCreate: holdCreateBackoff}, []set{newOld("old", 0, 1)}, nil, false, []hold{holdCreateBackoff}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := rollout(newDeployment(3, recreating), tt.sets, tt.facts, now)
@@ -53,8 +47,8 @@ func TestRecreate(t *testing.T) {
 			if diff := cmp.Diff(tt.want, sizesOf(got.changes)); diff != "" {
 				t.Errorf("sizes (-want +got):\n%s", diff)
 			}
-			if (got.create != nil) != tt.create || got.confirm != tt.confirm {
-				t.Errorf("create %v, confirm %t, want %t, %t", got.create, got.confirm, tt.create, tt.confirm)
+			if (got.create != nil) != tt.create {
+				t.Errorf("create %v, want %t", got.create, tt.create)
 			}
 			if got.create != nil && *got.create.Spec.Replicas != 3 {
 				t.Errorf("created with %d, want 3", *got.create.Spec.Replicas)

@@ -54,7 +54,6 @@ func Registration(cfg *Config) controller.Registration {
 			{Group: "apps", Resource: "replicasets", Verbs: []string{"create"}, Impact: "cannot begin a rollout"},
 			{Group: "apps", Resource: "replicasets", Verbs: []string{"patch"}, Impact: "cannot scale, adopt or release ReplicaSets"},
 			{Group: "apps", Resource: "replicasets", Verbs: []string{"delete"}, Impact: "cannot clean up the history"},
-			{Resource: "pods", Verbs: []string{"list"}, Impact: "cannot roll out with the strategy Recreate"},
 		},
 		New: func(b controller.Base) (controller.Controller, error) {
 			c := *cfg

@@ -29,7 +29,6 @@ type pass struct {
 type sizing struct {
 	create  *appsv1.ReplicaSet // for the present template; nil: none
 	targets []target
-	confirm bool // see plan
 	held    []hold
 	again   time.Duration // when what is held may be done though no event comes; 0: no need
 }
@@ -89,7 +88,7 @@ func rollout(d *appsv1.Deployment, sets []set, f facts, now time.Time) plan {
 	}
 
 	// 5. One write for each ReplicaSet that is to change.
-	out := plan{create: s.create, confirm: s.confirm}
+	out := plan{create: s.create}
 	out.changes, out.held = p.changes(s)
 	out.room = p.room(out.create, out.changes)
 	holds := func(why hold) bool { return slices.Contains(out.held, why) }

@@ -299,7 +299,7 @@ func TestRolloutProperties(t *testing.T) {
 	for i := range 4000 {
 		sane := i%2 == 0
 		d, sets := r.deployment(), r.sets(sane)
-		f := facts{oldPodsGone: r.IntN(2) == 0, terminatingReplicas: r.IntN(2) == 0, reserved: r.IntN(2) * r.IntN(4), attempted: r.IntN(2) * r.IntN(4)}
+		f := facts{terminatingReplicas: r.IntN(2) == 0, reserved: r.IntN(2) * r.IntN(4), attempted: r.IntN(2) * r.IntN(4)}
 		before := d.DeepCopy()
 		got := rollout(d, sets, f, now)
 		problem := func(format string, args ...any) {
