@@ -57,7 +57,7 @@ func (w *writer) create(ctx context.Context, t task, want *appsv1.ReplicaSet) cr
 	})
 	switch {
 	case res == outcome.Done:
-		return w.made(ctx, t, want, got, attempt)
+		return w.made(ctx, t, want, got)
 	case res == outcome.Exists, res == outcome.Rejected && attempt.Unknown:
 		return w.explain(ctx, t, want, attempt, res, err)
 	}
@@ -66,13 +66,10 @@ func (w *writer) create(ctx context.Context, t task, want *appsv1.ReplicaSet) cr
 
 // made handles a ReplicaSet that the API server has created. If admission has modified its template, labels or owner, the Deployment would not find it again and
 // create the next ReplicaSet, without end. Such a ReplicaSet is deleted at once, and creates of that name back off.
-func (w *writer) made(ctx context.Context, t task, want, got *appsv1.ReplicaSet, attempt controller.Create) creation {
+func (w *writer) made(ctx context.Context, t task, want, got *appsv1.ReplicaSet) creation {
 	got.ManagedFields = nil
 	t.ledger.end(want.Name)
 	t.ledger.barrier.Require(w.sets, got.ResourceVersion, t.now)
-	if attempt.Unknown {
-		w.metrics.lostAnswers.WithLabelValues("create", fateAbsent).Inc()
-	}
 	size := orOne(got.Spec.Replicas)
 	klog.FromContext(ctx).V(2).Info("Created ReplicaSet", "replicaSet", klog.KObj(got), "replicas", size, "revision", revisionOf(got.Annotations))
 	if !sameTemplate(&want.Spec.Template, &got.Spec.Template) || !t.selects(got) || !controls(t.d, got) {
@@ -116,11 +113,8 @@ func (w *writer) explain(ctx context.Context, t task, want *appsv1.ReplicaSet, a
 	case controls(t.d, found) && t.selects(found) && found.DeletionTimestamp == nil && sameTemplate(&found.Spec.Template, &t.d.Spec.Template):
 		t.ledger.end(want.Name)
 		t.ledger.barrier.Require(w.sets, found.ResourceVersion, t.now)
-		if size := orOne(found.Spec.Replicas); attempt.Unknown {
-			w.metrics.lostAnswers.WithLabelValues("create", fateConfirmed).Inc()
-			if size > 0 {
-				w.recorder.Eventf(t.d, corev1.EventTypeNormal, reasonScaling, "Scaled up replica set %s from 0 to %d", found.Name, size)
-			}
+		if size := orOne(found.Spec.Replicas); attempt.Unknown && size > 0 {
+			w.recorder.Eventf(t.d, corev1.EventTypeNormal, reasonScaling, "Scaled up replica set %s from 0 to %d", found.Name, size)
 		}
 		if t.live {
 			return creation{fate: createUnknown, err: fmt.Errorf("ReplicaSet %s has the present template and is ours, but is not among those that the Deployment has", found.Name)}

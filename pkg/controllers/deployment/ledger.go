@@ -27,7 +27,6 @@ type ledger struct {
 	resizes   map[types.UID]unansweredResize // by ReplicaSet
 	trusted   map[types.UID]struct{}         // ReplicaSets whose status has shown their last size in this term, and that were not raised too early since
 	resizedAt map[types.UID]time.Time        // when a size was last changed and that was answered, by ReplicaSet
-	best      best                           // what the status has told of the new ReplicaSet
 
 	templates templates // which ReplicaSets have the present one
 }
@@ -51,31 +50,6 @@ func (u unansweredResize) unwanted(d *appsv1.Deployment, current bool) bool {
 		return !current || to > all
 	}
 	return current && to < min(all, u.change.from)
-}
-
-// best is how far statuses have told that a rollout has come with one new ReplicaSet at one size. With another size it is not known: the first pods that come
-// back after that count once more.
-type best struct {
-	set        types.UID
-	generation int64 // of the ReplicaSet
-	reached    reached
-}
-
-// of returns nil if nothing is known of the ReplicaSet at its size.
-func (b best) of(rs *appsv1.ReplicaSet) *reached {
-	if b.set != rs.UID || b.generation != rs.Generation {
-		return nil
-	}
-	return &b.reached
-}
-
-// told notes what a status tells, which was made of the ReplicaSet as it is.
-func (b *best) told(rs *appsv1.ReplicaSet, status appsv1.DeploymentStatus) {
-	now := reachedIn(status, rs)
-	if known := b.of(rs); known != nil {
-		now = now.or(*known)
-	}
-	*b = best{set: rs.UID, generation: rs.Generation, reached: now}
 }
 
 func newLedger(uid types.UID) *ledger {
@@ -125,8 +99,8 @@ func (l *ledger) end(name string) {
 }
 
 // resolve finds out what became of creates from the ReplicaSets that are there, and forgets those that can no longer be carried out. byName finds a ReplicaSet of the namespace by its name, with any owner.
-func (l *ledger) resolve(sets []*appsv1.ReplicaSet, byName func(name string) (*appsv1.ReplicaSet, bool), now time.Time) (made int) {
-	made = l.creates.Resolve(func(name string) (found, ours bool) {
+func (l *ledger) resolve(sets []*appsv1.ReplicaSet, byName func(name string) (*appsv1.ReplicaSet, bool), now time.Time) {
+	l.creates.Resolve(func(name string) (found, ours bool) {
 		rs, found := byName(name)
 		return found, found && controllerUID(rs) == l.uid
 	})
@@ -145,7 +119,6 @@ func (l *ledger) resolve(sets []*appsv1.ReplicaSet, byName func(name string) (*a
 			delete(l.resizedAt, uid)
 		}
 	}
-	return made
 }
 
 // reserved are the pods of ReplicaSets that may come to exist: for the present template, whose name is given, and for others.

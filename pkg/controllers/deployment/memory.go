@@ -23,10 +23,10 @@ type memory struct {
 	rollout rollingOut
 }
 
-// rollingOut is since when a rollout has been under way, and when it moved last. Zero: none is under way.
+// rollingOut is the progress of a rollout. It is zero between rollouts.
 type rollingOut struct {
-	since, moved time.Time
-	patience     time.Duration // for which a rollout may stand still between two steps
+	progressedAt    time.Time
+	minReadySeconds time.Duration // a rollout may stand still for that long between two steps
 }
 
 func newMemories() *memories { return &memories{byKey: map[cache.ObjectName]*memory{}} }
@@ -67,24 +67,20 @@ func (m *memories) note(t task, finished, moved bool) {
 	case finished:
 		known.rollout = rollingOut{}
 		return
-	case known.rollout.since.IsZero():
-		known.rollout.since, moved = t.now, true
+	case moved || known.rollout.progressedAt.IsZero():
+		known.rollout.progressedAt = t.now
 	}
-	if moved {
-		known.rollout.moved = t.now
-	}
-	known.rollout.patience = time.Duration(t.d.Spec.MinReadySeconds) * time.Second
+	known.rollout.minReadySeconds = time.Duration(t.d.Spec.MinReadySeconds) * time.Second
 }
 
-// longest is for how long the rollout has gone on that takes longest, and for how long the one has stood still that has not moved for longest; 0 if
-// none is under way, or has had time for another step.
-func (m *memories) longest(now time.Time) (unfinished, stalled time.Duration) {
+// longestStalled returns the longest time without progress of any rollout beyond its minReadySeconds, or 0 between rollouts.
+func (m *memories) longestStalled(now time.Time) (stalled time.Duration) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
 	for _, known := range m.byKey {
-		if r := known.rollout; !r.since.IsZero() {
-			unfinished, stalled = max(unfinished, now.Sub(r.since)), max(stalled, now.Sub(r.moved)-r.patience)
+		if r := known.rollout; !r.progressedAt.IsZero() {
+			stalled = max(stalled, now.Sub(r.progressedAt)-r.minReadySeconds)
 		}
 	}
-	return unfinished, stalled
+	return stalled
 }

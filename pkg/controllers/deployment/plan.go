@@ -116,11 +116,10 @@ const (
 
 // facts are what a pass knows besides the Deployment and its ReplicaSets.
 type facts struct {
-	terminatingReplicas bool     // the status tells how many pods are terminating
-	nameTaken           bool     // the name of the new ReplicaSet belongs to one that is not it
-	holdCreate          hold     // why no ReplicaSet is to be created; empty: nothing is in the way
-	unsettled           bool     // a write of a size was not answered, and it is not known what became of it
-	attempted           int      // pods of a ReplicaSet for the present template whose create was not answered
-	reserved            int      // pods of ReplicaSets whose create was not answered and that are not for the present template
-	best                *reached // the best that statuses told since the new ReplicaSet got its size; nil: not known
+	terminatingReplicas bool // the status tells how many pods are terminating
+	nameTaken           bool // the name of the new ReplicaSet belongs to one that is not it
+	holdCreate          hold // why no ReplicaSet is to be created; empty: nothing is in the way
+	unsettled           bool // a write of a size was not answered, and it is not known what became of it
+	attempted           int  // pods of a ReplicaSet for the present template whose create was not answered
+	reserved            int  // pods of ReplicaSets whose create was not answered and that are not for the present template
 }

@@ -71,7 +71,7 @@ func (r *reader) live(ctx context.Context, t task, reason string) (task, error) 
 
 // resolve compares what is remembered with the ReplicaSets that are there; see [ledger.resolve].
 func (r *reader) resolve(t task, sets []*appsv1.ReplicaSet, byName func(string) (*appsv1.ReplicaSet, bool)) {
-	r.metrics.lost("create", t.ledger.resolve(sets, byName, t.now))
+	t.ledger.resolve(sets, byName, t.now)
 	t.throttle.forget(sets)
 }
 

@@ -99,11 +99,7 @@ func (c *Controller) step(ctx context.Context, t task, liveReason string) (contr
 	// 8. Write the status.
 	status, revision := a.tell(t, judged)
 	statusAgain, statusErr := c.statuses.write(ctx, t, status, revision)
-	before := t.ledger.best
-	if statusErr == nil && statusAgain == 0 && judged.next != nil {
-		t.ledger.best.told(judged.next, status)
-	}
-	moved := a.created || t.ledger.best != before || slices.ContainsFunc(a.done, func(c change) bool { return c.from != c.to })
+	moved := a.created || progressed(t.d.Status, status) || slices.ContainsFunc(a.done, func(c change) bool { return c.from != c.to })
 	c.memories.note(t, c.finished(t.d, status), moved)
 
 	// 9. Clean up.
@@ -123,7 +119,6 @@ func (c *Controller) step(ctx context.Context, t task, liveReason string) (contr
 // decision is what a sync makes of the ReplicaSets that it has read.
 type decision struct {
 	sets  []set
-	next  *appsv1.ReplicaSet // of the present template; nil: there is none
 	facts facts
 	plan  plan
 	again time.Duration // when to try what is held back; 0: nothing is
@@ -136,12 +131,8 @@ func (c *Controller) claimAndPlan(ctx context.Context, t task) (decision, error)
 		return decision{}, err
 	}
 	judged := decision{sets: c.read.observed(t, mine), again: again}
-	next, found, _ := divide(judged.sets)
+	_, found, _ := divide(judged.sets)
 	judged.facts = c.facts(t, found, &judged.again)
-	if found {
-		judged.next = next.rs
-		judged.facts.best = t.ledger.best.of(next.rs)
-	}
 	judged.replan(t)
 	return judged, nil
 }
@@ -209,19 +200,18 @@ func (c *Controller) finished(d *appsv1.Deployment, status appsv1.DeploymentStat
 	return d.DeletionTimestamp != nil || d.Spec.Paused || c.deps.Namespaces.Terminating(d.Namespace) || rolledOut(d, status)
 }
 
-// rolledOut reports whether a status tells that a rollout is over. Pods that become unavailable later do not begin another. Where no deadline, and so no
-// condition, tells that it was complete, it is over when all pods are new.
+// rolledOut reports whether the status shows the end of a rollout. Pods that become unavailable later do not begin another one. Without a deadline there is no
+// condition, and the rollout ends when all pods are updated.
 func rolledOut(d *appsv1.Deployment, status appsv1.DeploymentStatus) bool {
-	replicas := orOne(d.Spec.Replicas)
-	switch {
-	case complete(d, status):
-		return true
-	case (pass{d: d}).deadline() == 0:
-		return status.ObservedGeneration >= d.Generation && int(status.UpdatedReplicas) == replicas && int(status.Replicas) == replicas
+	if status.ObservedGeneration < d.Generation || status.Replicas != status.UpdatedReplicas {
+		return false
+	}
+	if (pass{d: d}).deadline() == 0 {
+		return int(status.UpdatedReplicas) == orOne(d.Spec.Replicas)
 	}
 	c := conditions{list: status.Conditions}
 	has, _ := c.get(appsv1.DeploymentProgressing)
-	return has.Reason == reasonComplete && status.Replicas == status.UpdatedReplicas && status.ObservedGeneration >= d.Generation
+	return has.Reason == reasonComplete || complete(d, status)
 }
 
 // nextName is the name that the ReplicaSet of the present template would get.

@@ -128,7 +128,6 @@ func (w *writer) note(ctx context.Context, t task, c change, r patched) error {
 	case outcome.Conflict:
 		delete(t.ledger.resizes, c.rs.UID)
 		t.ledger.barrier.Require(w.sets, r.set.ResourceVersion, t.now)
-		w.metrics.conflicts.Inc()
 		return errMoved
 	case outcome.NotFound:
 		delete(t.ledger.resizes, c.rs.UID)
@@ -197,11 +196,9 @@ func (w *writer) settle(ctx context.Context, t task) (settled, error) {
 		}
 		switch res {
 		case outcome.Done:
-			w.metrics.lostAnswers.WithLabelValues("patch", fateAbsent).Inc()
 			s.answered = true
 			_ = w.note(ctx, t, known.change, r)
 		case outcome.Conflict:
-			w.metrics.lostAnswers.WithLabelValues("patch", fateConfirmed).Inc()
 			delete(t.ledger.resizes, uid)
 			t.ledger.barrier.Require(w.sets, r.set.ResourceVersion, t.now)
 			if orOne(r.set.Spec.Replicas) == known.change.to {

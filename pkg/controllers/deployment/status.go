@@ -120,7 +120,7 @@ func (p pass) progressing(o applyResult, status appsv1.DeploymentStatus, c *cond
 	case !o.judged || status.Replicas == status.UpdatedReplicas && has.Reason == reasonComplete:
 	case complete(p.d, status):
 		c.set(about, corev1.ConditionTrue, reasonComplete, subject+" has successfully progressed.")
-	case p.progress(status):
+	case progressed(p.d.Status, status):
 		c.renew(about, corev1.ConditionTrue, reasonProgressing, subject+" is progressing.")
 	case p.timedOut(has):
 		c.set(about, corev1.ConditionFalse, reasonTimedOut, subject+" has timed out progressing.")
@@ -162,36 +162,8 @@ func complete(d *appsv1.Deployment, status appsv1.DeploymentStatus) bool {
 		status.ObservedGeneration >= d.Generation
 }
 
-// reached is how far a rollout has come.
-type reached struct {
-	updated, ready, available int32 // pods of the new ReplicaSet
-	old                       int32 // pods of all others
-}
-
-// reachedIn is what a status tells, and the ReplicaSet of the present template, nil if there is none, from which it was made.
-func reachedIn(status appsv1.DeploymentStatus, next *appsv1.ReplicaSet) reached {
-	r := reached{updated: status.UpdatedReplicas, old: status.Replicas - status.UpdatedReplicas}
-	if next != nil {
-		r.ready, r.available = next.Status.ReadyReplicas, next.Status.AvailableReplicas
-	}
-	return r
-}
-
-// or returns the best of each.
-func (r reached) or(other reached) reached {
-	return reached{
-		updated: max(r.updated, other.updated), ready: max(r.ready, other.ready), available: max(r.available, other.available),
-		old: min(r.old, other.old),
-	}
-}
-
-// progress reports whether the rollout has come further than ever before: more updated pods, or fewer old ones, or more of the new ones ready or
-// available. A pod that becomes ready again, or is replaced again and again, is none. If it is not known what there was before, the last status is.
-func (p pass) progress(status appsv1.DeploymentStatus) bool {
-	if best := p.facts.best; best != nil {
-		return reachedIn(status, p.next.rs).or(*best) != *best
-	}
-	was := p.d.Status
+// progressed reports whether a status shows more updated, ready or available pods than the last status, or fewer old pods.
+func progressed(was, status appsv1.DeploymentStatus) bool {
 	return status.UpdatedReplicas > was.UpdatedReplicas || status.Replicas-status.UpdatedReplicas < was.Replicas-was.UpdatedReplicas ||
 		status.ReadyReplicas > was.ReadyReplicas || status.AvailableReplicas > was.AvailableReplicas
 }

@@ -248,7 +248,7 @@ func (p prometheus) answers(t *testing.T, queries []query) {
 
 // calm are the metrics that are 0 as long as all is well, or in most moments.
 var calm = regexp.MustCompile(`leadership_(watch_stale|watch_reopenings|fence_|terms_ended)|informer_queued_items|workqueue_(depth|longest)|_panics_total|` +
-	`replicaset_controller_(live_reads|unknown_outcomes|stale_sync_skips)|deployment_controller_(deferred_syncs|live_reads|longest_stalled|unknown_outcomes|oldest_unfinished|resize_conflicts)|garbagecollector_(blocked_objects|released|controller_resources|would|longest)|node_collector_(zone_state|suspended|skipped|pending_taints)|taint_eviction_controller_evictions_pending|rest_client_certificate_expiration`)
+	`replicaset_controller_(live_reads|unknown_outcomes|stale_sync_skips)|deployment_controller_(deferred_syncs|live_reads|longest_stalled)|garbagecollector_(blocked_objects|released|controller_resources|would|longest)|node_collector_(zone_state|suspended|skipped|pending_taints)|taint_eviction_controller_evictions_pending|rest_client_certificate_expiration`)
 
 // checkDiscovery shows that Prometheus has used its rights to find the pods.
 func checkDiscovery(t *testing.T) {
