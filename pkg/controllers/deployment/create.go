@@ -9,9 +9,6 @@ import (
 
 const kind = "Deployment"
 
-// createBlocked reports whether no ReplicaSet can be created in this pass.
-func (p pass) createBlocked() bool { return p.facts.nameTaken || p.facts.holdCreate != "" }
-
 // newReplicaSet makes a ReplicaSet for the template of a Deployment. It shares no memory with the Deployment, so marshalling it changes no
 // quantity of the cached template, of which the hash is made. Two that are made for one template and collisionCount have the same name.
 func newReplicaSet(d *appsv1.Deployment, old []set, size int) *appsv1.ReplicaSet {

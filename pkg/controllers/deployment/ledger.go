@@ -39,19 +39,6 @@ type unansweredResize struct {
 	until      time.Time // by then it has been carried out or never will be
 }
 
-// unwanted reports whether the Deployment has changed since and may not want the change any more: a raise of a ReplicaSet that is not of the present
-// template, or to more pods than there are to be, or a reduction that would take pods of the present template. current: the ReplicaSet is of that template.
-func (u unansweredResize) unwanted(d *appsv1.Deployment, current bool) bool {
-	if u.generation == d.Generation {
-		return false
-	}
-	to, all := u.change.to, orOne(d.Spec.Replicas)
-	if u.change.raises() {
-		return !current || to > all
-	}
-	return current && to < min(all, u.change.from)
-}
-
 func newLedger(uid types.UID) *ledger {
 	return &ledger{uid: uid, sizes: map[string]int{}, resizes: map[types.UID]unansweredResize{}, trusted: map[types.UID]struct{}{}, resizedAt: map[types.UID]time.Time{}}
 }

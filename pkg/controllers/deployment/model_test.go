@@ -93,7 +93,6 @@ type model struct {
 	outage             bool // the cache of pods shows what there is, where it does not lag
 	dead               bool // pods of old ReplicaSets never get ready
 	refuse             held // for good
-	retries            bool // passes find them stubborn, and not held back
 	plans              map[seenState]*plan
 	steps              []step // what can happen in the present state
 }
@@ -217,15 +216,14 @@ func (m *model) decide(s modelState, shown view, back held) *plan {
 		if m.patient {
 			known.resizedAt = now
 		}
-		switch {
-		case back.has(i) && m.retries:
-			known.stubborn = true
-		case back.has(i):
+		if back.has(i) {
 			known.refused = time.Second
 		}
 		sets = append(sets, known)
 	}
-	all := rollout(d, sets, f, now)
+	pass := passOf(d, sets, now)
+	pass.facts = f
+	all := pass.plan()
 	p := &plan{create: all.create, changes: all.changes, room: all.room}
 	m.plans[seen] = p
 	return p
@@ -560,12 +558,11 @@ var modelOfRollingUpdates = walked(func() (w walks) {
 		replicas, surge, unavailable int
 		older                        int8
 		refuse                       held // the older, or the old one
-		retries                      bool
 	}{
-		{3, 1, 0, 2, 1, false}, {3, 1, 0, 1, 2, false}, {3, 0, 1, 2, 1, true}, {3, 1, 1, 1, 1, true},
+		{3, 1, 0, 2, 1}, {3, 1, 0, 1, 2}, {3, 0, 1, 2, 1}, {3, 1, 1, 1, 1},
 	} {
 		m := &model{strategy: appsv1.RollingUpdateDeploymentStrategyType, replicas: tt.replicas, surge: tt.surge, unavailable: tt.unavailable, sets: 3,
-			refuse: tt.refuse, retries: tt.retries}
+			refuse: tt.refuse}
 		w.add(tt, m, m.between(tt.older), m.withinBounds)
 	}
 	for _, tt := range []struct {

@@ -2,6 +2,7 @@ package deployment
 
 import (
 	"fmt"
+	"minikcm/pkg/controller"
 	"strconv"
 	"time"
 
@@ -119,7 +120,24 @@ func deleting(s *set) { s.rs.DeletionTimestamp = new(ago(time.Second)) }
 func unseen(s *set) { s.rs.Status.ObservedGeneration-- }
 
 func newPass(d *appsv1.Deployment, sets ...set) pass {
-	return passOf(d, sets, facts{}, now)
+	return passOf(d, sets, now)
+}
+
+// planned is a plan with the status after it.
+type planned struct {
+	plan
+	status   appsv1.DeploymentStatus
+	revision string
+}
+
+// rollout plans a pass. Its plan is carried out at once, as far as the status and the next pass are concerned.
+func rollout(d *appsv1.Deployment, sets []set, f facts, now time.Time) planned {
+	p := passOf(d, sets, now)
+	p.facts = f
+	out := planned{plan: p.plan()}
+	out.status, out.revision = p.status(out.result), p.revision(out.result)
+	out.again = controller.MinPositive(out.again, p.untilTimeout(out.status, out.result))
+	return out
 }
 
 // sizesOf tells what becomes of ReplicaSets: "name from→to" for each that changes its size, in the order in which they are written.

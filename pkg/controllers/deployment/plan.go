@@ -18,13 +18,11 @@ import (
 //
 // Whatever is cut off at the end leaves a state within the bounds, from which the next pass goes on.
 type plan struct {
-	create   *appsv1.ReplicaSet // nil: none
-	changes  []change           // at most one for each ReplicaSet, those that raise nothing first
-	room     int                // by how many pods sizes may rise after create, before other changes make room; less than 0: those must make some first
-	status   appsv1.DeploymentStatus
-	revision string               // annotation of the Deployment; empty: it keeps what it has
-	outcome  applyResult          // of which status and revision tell
-	delete   []*appsv1.ReplicaSet // lowest revision first
+	create  *appsv1.ReplicaSet   // nil: none
+	changes []change             // at most one for each ReplicaSet, those that raise nothing first
+	room    int                  // by how many pods sizes may rise after create, before other changes make room; less than 0: those must make some first
+	result  applyResult          // if all of it is carried out
+	delete  []*appsv1.ReplicaSet // lowest revision first
 
 	held  []hold        // why something that is wanted is not done
 	again time.Duration // plan again after, if no event comes; 0: no need
@@ -110,16 +108,14 @@ const (
 	holdOldPods          hold = "old_pods"          // Recreate: pods of old ReplicaSets are not gone
 	holdCreateBackoff    hold = "create_backoff"    // a create was refused, or modified, or its name is taken
 	holdResizeBackoff    hold = "resize_backoff"    // a change of a ReplicaSet was
-	holdResizeUnanswered hold = "resize_unanswered" // a change of a ReplicaSet was not answered, and may still be carried out
+	holdResizeUnanswered hold = "resize_unanswered" // a change of a ReplicaSet has an unknown outcome: nothing else is decided
 	holdTerminating      hold = "terminating"       // the namespace is terminating
 )
 
 // facts are what a pass knows besides the Deployment and its ReplicaSets.
 type facts struct {
 	terminatingReplicas bool // the status tells how many pods are terminating
-	nameTaken           bool // the name of the new ReplicaSet belongs to one that is not it
 	holdCreate          hold // why no ReplicaSet is to be created; empty: nothing is in the way
-	unsettled           bool // a write of a size was not answered, and it is not known what became of it
 	attempted           int  // pods of a ReplicaSet for the present template whose create was not answered
 	reserved            int  // pods of ReplicaSets whose create was not answered and that are not for the present template
 }

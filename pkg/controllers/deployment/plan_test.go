@@ -65,7 +65,7 @@ func TestARefusedReductionDoesNotLetSizesGrow(t *testing.T) {
 		for range 8 {
 			p := rollout(d, sets, facts{}, now)
 			p.changes = p.raisesAfter(nil)
-			sets = apply(p, sets)
+			sets = apply(p.plan, sets)
 			for i := range sets {
 				sets[i] = newOld(sets[i].rs.Name, int32(sets[i].size()), 1-i, func(s *set) { s.current = sets[i].current })
 			}

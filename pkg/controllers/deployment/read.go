@@ -100,9 +100,8 @@ func (r *reader) observed(t task, mine []*appsv1.ReplicaSet) []set {
 	for i, rs := range mine {
 		current := t.ledger.templates.isOf(t.d, rs)
 		t.ledger.observe(rs)
-		refused := t.throttle.refused(t.d, rs)
 		sets[i] = set{
-			rs: rs, current: current, resizedAt: t.ledger.resizedAt[rs.UID], refused: refused.wait(t.now), stubborn: refused.stubborn(),
+			rs: rs, current: current, resizedAt: t.ledger.resizedAt[rs.UID], refused: t.throttle.refused(t.d, rs).wait(t.now),
 			doubtful: t.ledger.doubts(rs), pods: countPods(r.pods.ControlledBy(rs.UID), rs.Spec.MinReadySeconds, t.now),
 		}
 	}

@@ -57,14 +57,14 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 // step is the rest of a sync. It decides on the ReplicaSets that the task has from the cache, unless there is a reason for a live read from the start.
 func (c *Controller) step(ctx context.Context, t task, liveReason string) (controller.Result, error) {
 	// 4. Writes of sizes that were not answered are sent again: until it is known what became of them nothing else is decided.
-	settling, err := c.writes.settle(ctx, t)
-	if err != nil || settling.answered {
-		return controller.Result{RequeueAfter: controller.BarrierRecheck}, err
+	if wait, err := c.writes.settle(ctx, t); wait > 0 || err != nil {
+		c.metrics.held.WithLabelValues(string(holdResizeUnanswered)).Inc()
+		return controller.Result{RequeueAfter: wait}, err
 	}
-	t.unsettled = settling.again > 0
 
 	// 5. Claim, adopt and release, and plan, on the cache.
 	var judged decision
+	var err error
 	if liveReason == "" {
 		if judged, err = c.claimAndPlan(ctx, t); err != nil {
 			return controller.Result{}, err
@@ -85,8 +85,8 @@ func (c *Controller) step(ctx context.Context, t task, liveReason string) (contr
 	again = controller.MinPositive(again, judged.again)
 
 	// 7. Create and resize.
-	a := c.writes.apply(ctx, t, judged)
-	for _, why := range a.plan.held {
+	a := c.writes.apply(ctx, t, judged.plan)
+	for _, why := range a.held {
 		c.metrics.held.WithLabelValues(string(why)).Inc()
 	}
 	switch {
@@ -97,19 +97,19 @@ func (c *Controller) step(ctx context.Context, t task, liveReason string) (contr
 	}
 
 	// 8. Write the status.
-	status, revision := a.tell(t, judged)
-	statusAgain, statusErr := c.statuses.write(ctx, t, status, revision)
-	moved := a.created || progressed(t.d.Status, status) || slices.ContainsFunc(a.done, func(c change) bool { return c.from != c.to })
+	status := judged.pass.status(a.result)
+	statusAgain, statusErr := c.statuses.write(ctx, t, status, judged.pass.revision(a.result))
+	moved := a.result.created != nil || progressed(t.d.Status, status) || slices.ContainsFunc(a.result.changes, func(c change) bool { return c.from != c.to })
 	c.memories.note(t, c.finished(t.d, status), moved)
 
 	// 9. Clean up.
 	var pruneErr error
 	if statusErr == nil && a.err == nil {
-		pruneErr = c.writes.prune(ctx, t, a.plan.delete)
+		pruneErr = c.writes.prune(ctx, judged.plan.delete)
 	}
 
 	// 10. When to look again, if no event comes, also after a failure.
-	again = controller.MinPositive(again, a.plan.again, a.again, statusAgain, settling.again, t.ledger.decided(t.now))
+	again = controller.MinPositive(again, judged.plan.again, a.again, judged.pass.untilTimeout(status, a.result), statusAgain, t.ledger.decided(t.now))
 	if t.ledger.barrier.Unseen() {
 		again = controller.MinPositive(again, controller.BarrierPatience) // it is the events of our own writes that wake us, and they may be what is missing
 	}
@@ -118,8 +118,7 @@ func (c *Controller) step(ctx context.Context, t task, liveReason string) (contr
 
 // decision is what a sync makes of the ReplicaSets that it has read.
 type decision struct {
-	sets  []set
-	facts facts
+	pass  pass
 	plan  plan
 	again time.Duration // when to try what is held back; 0: nothing is
 }
@@ -130,19 +129,15 @@ func (c *Controller) claimAndPlan(ctx context.Context, t task) (decision, error)
 	if err != nil {
 		return decision{}, err
 	}
-	judged := decision{sets: c.read.observed(t, mine), again: again}
-	_, found, _ := divide(judged.sets)
-	judged.facts = c.facts(t, found, &judged.again)
-	judged.replan(t)
-	return judged, nil
+	p := passOf(t.d, c.read.observed(t, mine), t.now)
+	p.facts = c.facts(t, p.found, &again)
+	return decision{pass: p, plan: p.plan(), again: again}, nil
 }
-
-func (d *decision) replan(t task) { d.plan = rollout(t.d, d.sets, d.facts, t.now) }
 
 // facts are what is known besides the Deployment and its ReplicaSets. found tells that there is one of the present template. again is brought forward to
 // when what is held back may go on.
 func (c *Controller) facts(t task, found bool, again *time.Duration) facts {
-	f := facts{terminatingReplicas: c.cfg.TerminatingReplicas, unsettled: t.unsettled}
+	f := facts{terminatingReplicas: c.cfg.TerminatingReplicas}
 	if len(t.ledger.creates) > 0 {
 		f.attempted, f.reserved = t.ledger.reserved(nextName(t.d))
 	}
@@ -168,7 +163,7 @@ func (c *Controller) doubts(t task, d decision) string {
 		return readNameTaken
 	}
 	first := !t.ledger.verified && !c.baseline.ReachedBy(t.at)
-	if first && (d.plan.writes() || c.statuses.changes(t, d.plan.status, d.plan.revision)) {
+	if first && (d.plan.writes() || c.statuses.changes(t, d.pass.status(d.plan.result), d.pass.revision(d.plan.result))) {
 		return readFirstWrite
 	}
 	return ""
@@ -221,16 +216,15 @@ func nextName(d *appsv1.Deployment) string {
 
 // task is what one sync works on. It is a value: a live read makes another of it. What lasts beyond the sync is in its ledger and its throttle.
 type task struct {
-	key       cache.ObjectName
-	now       time.Time           // when the sync began
-	at        controller.Versions // that the caches had reached before anything was read
-	d         *appsv1.Deployment  // from the cache, or from a live read; not to be changed
-	selector  labels.Selector
-	sets      []*appsv1.ReplicaSet // ours and nobody's
-	live      bool                 // d and sets come from a live read
-	unsettled bool                 // see facts
-	ledger    *ledger
-	throttle  *throttle
+	key      cache.ObjectName
+	now      time.Time           // when the sync began
+	at       controller.Versions // that the caches had reached before anything was read
+	d        *appsv1.Deployment  // from the cache, or from a live read; not to be changed
+	selector labels.Selector
+	sets     []*appsv1.ReplicaSet // ours and nobody's
+	live     bool                 // d and sets come from a live read
+	ledger   *ledger
+	throttle *throttle
 }
 
 func (t task) selects(rs *appsv1.ReplicaSet) bool { return t.selector.Matches(labels.Set(rs.Labels)) }

@@ -157,21 +157,50 @@ func (w *writer) tellScaled(ctx context.Context, t task, c change) {
 	w.recorder.Eventf(t.d, corev1.EventTypeNormal, reasonScaling, "Scaled %s replica set %s from %d to %d", direction, c.rs.Name, c.from, c.to)
 }
 
-// settled is what became of sending changes again that were not answered.
-type settled struct {
-	answered bool          // it is known of one or more, and the cache will show it
-	again    time.Duration // when it will be known of the others; 0: of all
+// settle resolves changes with an unknown outcome. It returns how long everything else has to wait for them, or 0 if nothing is pending. A change is sent again as it
+// was, so the size is changed once at most. If the Deployment has changed since, the change may be unwanted, and the ReplicaSet is only read.
+func (w *writer) settle(ctx context.Context, t task) (wait time.Duration, err error) {
+	for uid, pending := range t.ledger.resizes {
+		c := pending.change
+		if backoff := t.throttle.refused(t.d, c.rs).wait(t.now); backoff > 0 && t.now.Before(pending.until) {
+			wait = controller.MinPositive(wait, backoff, pending.until.Sub(t.now))
+			continue
+		}
+		r := w.retry(ctx, t, pending)
+		now := w.clock.Now()
+		switch {
+		case r.outcome == outcome.Done, r.outcome == outcome.NotFound, r.outcome == outcome.Conflict && c.outdatedBy(r.set):
+			if r.outcome == outcome.Conflict && orOne(r.set.Spec.Replicas) == c.to {
+				w.tellScaled(ctx, t, c)
+			}
+			_ = w.note(ctx, t, c, r)
+			wait = controller.MinPositive(wait, controller.BarrierRecheck)
+			continue
+		case r.outcome == outcome.Unknown:
+			pending.until = now.Add(outcome.MaxCompletionDelay)
+			t.ledger.resizes[uid] = pending
+		case !now.Before(pending.until): // it was not carried out
+			delete(t.ledger.resizes, uid)
+			continue
+		}
+		if r.outcome == outcome.Rejected || r.outcome == outcome.Conflict { // the first attempt may still be carried out
+			t.throttle.refuse(t.d, c.rs, now)
+			wait = controller.MinPositive(wait, t.throttle.refused(t.d, c.rs).wait(now), pending.until.Sub(now))
+			continue
+		}
+		wait = controller.MinPositive(wait, controller.BarrierRecheck)
+		if r.err != nil {
+			err = errors.Join(err, fmt.Errorf("scale ReplicaSet %s again: %w", c.rs.Name, r.err))
+		}
+	}
+	return wait, err
 }
 
-// sendAgain sends a change again that was not answered. It sends nothing during the back-off after a refusal, and if the change is not wanted any more it
-// only reads the ReplicaSet, to see whether the change was carried out.
-func (w *writer) sendAgain(ctx context.Context, t task, known unansweredResize) patched {
-	rs := known.change.rs
-	switch {
-	case t.throttle.refused(t.d, rs).wait(t.now) > 0:
-		return patched{outcome: outcome.NotSent}
-	case !known.unwanted(t.d, t.ledger.templates.isOf(t.d, rs)):
-		return w.send(ctx, known.change)
+// retry sends a pending change again, or reads its ReplicaSet.
+func (w *writer) retry(ctx context.Context, t task, pending unansweredResize) patched {
+	rs := pending.change.rs
+	if pending.generation == t.d.Generation {
+		return w.send(ctx, pending.change)
 	}
 	live, err := w.read.set(ctx, rs.Namespace, rs.Name, readRefused)
 	switch {
@@ -181,50 +210,4 @@ func (w *writer) sendAgain(ctx context.Context, t task, known unansweredResize) 
 		return patched{outcome: outcome.NotFound}
 	}
 	return patched{outcome: outcome.Conflict, set: live}
-}
-
-// settle finds out what became of changes that were not answered: it sends them again as they were, or only looks, see sendAgain.
-func (w *writer) settle(ctx context.Context, t task) (settled, error) {
-	var s settled
-	var failures []error
-	for uid, known := range t.ledger.resizes {
-		r := w.sendAgain(ctx, t, known)
-		now := w.clock.Now()
-		res := r.outcome
-		if res == outcome.Conflict && !known.change.outdatedBy(r.set) {
-			res = outcome.Rejected // which says nothing about the attempt before
-		}
-		switch res {
-		case outcome.Done:
-			s.answered = true
-			_ = w.note(ctx, t, known.change, r)
-		case outcome.Conflict:
-			delete(t.ledger.resizes, uid)
-			t.ledger.barrier.Require(w.sets, r.set.ResourceVersion, t.now)
-			if orOne(r.set.Spec.Replicas) == known.change.to {
-				w.tellScaled(ctx, t, known.change)
-			}
-			s.answered = true
-		case outcome.NotFound:
-			delete(t.ledger.resizes, uid)
-			s.answered = true
-		case outcome.Unknown:
-			known.until = now.Add(outcome.MaxCompletionDelay)
-			t.ledger.resizes[uid] = known
-			failures = append(failures, fmt.Errorf("scale ReplicaSet %s again: %w", known.change.rs.Name, r.err))
-		default: // refused, or not sent: the attempt before may still be carried out
-			if !now.Before(known.until) {
-				delete(t.ledger.resizes, uid)
-				continue
-			}
-			if r.outcome == outcome.Rejected {
-				t.throttle.refuse(t.d, known.change.rs, now)
-			}
-			s.again = controller.MinPositive(s.again, controller.MinPositive(known.until.Sub(now), t.throttle.refused(t.d, known.change.rs).wait(now)))
-			if r.outcome == outcome.NotSent && r.err != nil {
-				failures = append(failures, fmt.Errorf("scale ReplicaSet %s again: %w", known.change.rs.Name, r.err))
-			}
-		}
-	}
-	return s, errors.Join(failures...)
 }

@@ -67,12 +67,10 @@ func total(sets []set, of func(set) int) (sum int) {
 
 func sizes(sets []set) int { return total(sets, set.size) }
 
-// shrink chooses how many pods old ReplicaSets give up while least pods are to stay available: oldest first, but for those that cannot be changed now, and
-// stubborn ones last, which would take what the others could give. Of the new one nextAvailable are available, once it has the size that it is to keep. The
+// shrink chooses how many pods old ReplicaSets give up while least pods are to stay available: oldest first, but for those whose changes
+// were rejected a moment ago. Of the new one nextAvailable are available, once it has the size that it is to keep. The
 // sizes of the old ones and nextAvailable together stay at least, so pods of the new one that are not available yet are not counted upon. bold is for giveFree.
 func shrink(old []set, nextAvailable, least int, bold bool) (targets []target) {
-	old = slices.Clone(old)
-	putLast(old, func(s set) bool { return s.stubborn })
 	room := max(0, nextAvailable+sizes(old)-least)
 	available := nextAvailable + total(old, set.available)
 	free := giveFree(old, room, bold)

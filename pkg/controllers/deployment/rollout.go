@@ -41,32 +41,27 @@ type target struct {
 	mark bool // write sizeAnnotations even if the size is right
 }
 
-func passOf(d *appsv1.Deployment, sets []set, f facts, now time.Time) pass {
-	p := pass{d: d, bounds: boundsOf(d), facts: f, now: now}
+func passOf(d *appsv1.Deployment, sets []set, now time.Time) pass {
+	p := pass{d: d, bounds: boundsOf(d), now: now}
 	p.all = slices.SortedFunc(slices.Values(sets), compareAge)
-	p.next, p.found, p.old = divide(p.all)
+	p.old = p.all
+	if i := slices.IndexFunc(p.all, func(s set) bool { return s.current }); i >= 0 {
+		p.next, p.found, p.old = p.all[i], true, slices.Concat(p.all[:i], p.all[i+1:])
+	}
 	return p
 }
 
-// rollout plans one pass over a Deployment: a function of what it is given. sets are the ReplicaSets that the Deployment has, in any order.
-func rollout(d *appsv1.Deployment, sets []set, f facts, now time.Time) plan {
-	p := passOf(d, sets, f, now)
-
-	// 1. A Deployment that is being deleted only tells what is left.
+// plan decides what to write. It depends on the pass alone, and not on the order of ReplicaSets.
+func (p pass) plan() plan {
+	// 1. A Deployment that is being deleted only gets a status.
+	d := p.d
 	if d.DeletionTimestamp != nil {
-		o := applyResult{observed: true}
-		return plan{status: p.status(o), outcome: o}
+		return plan{result: applyResult{observed: true}}
 	}
 
-	// 2. As long as it is not known which sizes there are, no other ones are decided on.
-	if f.unsettled {
-		o := applyResult{judged: !d.Spec.Paused}
-		return plan{status: p.status(o), outcome: o, held: []hold{holdResizeUnanswered}}
-	}
-
-	// 3. Sizes.
+	// 2. Sizes.
 	var s sizing
-	scales := p.d.Spec.Paused || p.scalingEvent()
+	scales := d.Spec.Paused || p.scalingEvent()
 	rolls := !scales && d.Spec.Strategy.Type == appsv1.RollingUpdateDeploymentStrategyType
 	switch {
 	case scales:
@@ -77,35 +72,28 @@ func rollout(d *appsv1.Deployment, sets []set, f facts, now time.Time) plan {
 		s = p.recreate()
 	}
 
-	// 4. Without the new ReplicaSet nothing is given up for it.
-	o := applyResult{observed: true, judged: !d.Spec.Paused}
-	if s.create != nil && p.createBlocked() {
-		s.create, s.targets = nil, nil
-		o = applyResult{collision: f.nameTaken}
-		if f.holdCreate != "" {
-			s.held = append(s.held, f.holdCreate)
-		}
+	// 3. Nothing is given up for a new ReplicaSet that cannot be created.
+	out := plan{create: s.create, result: applyResult{observed: true, judged: !d.Spec.Paused}}
+	if s.create != nil && p.facts.holdCreate != "" {
+		s.targets, s.held = nil, append(s.held, p.facts.holdCreate)
+		out = plan{}
 	}
 
-	// 5. One write for each ReplicaSet that is to change.
-	out := plan{create: s.create}
+	// 4. One write for each ReplicaSet that is to change.
 	out.changes, out.held = p.changes(s)
 	out.room = p.room(out.create, out.changes)
 	holds := func(why hold) bool { return slices.Contains(out.held, why) }
 	if holds(holdShrinkUnseen) || p.unsure(out.changes) || !rolls && (holds(holdPodsDiffer) || holds(holdResizeBackoff)) {
-		o.observed = false // who sees the generation observed may read the sizes, and what became of them
+		out.result.observed = false // who sees the generation observed may read the sizes, and what became of them
 	}
 
-	// 6. The status, and when to look at it again.
-	o.created, o.changes = out.create, out.changes
-	out.status, out.revision, out.outcome = p.status(o), p.revision(o), o
-	out.again = p.untilTimeout(out.status, o)
+	out.result.created, out.result.changes = out.create, out.changes
+	out.again = s.again
 	if holds(holdPodsDiffer) {
 		out.again = controller.MinPositive(out.again, podsRecheck)
 	}
-	out.again = controller.MinPositive(out.again, s.again)
 
-	// 7. History, once the rollout is over.
+	// 5. History, once the rollout is over.
 	if d.Spec.Paused || !scales && out.create == nil && len(out.changes) == 0 && complete(d, d.Status) {
 		out.delete = slices.DeleteFunc(p.history(), func(rs *appsv1.ReplicaSet) bool {
 			return slices.ContainsFunc(out.changes, func(c change) bool { return c.rs == rs })
@@ -114,11 +102,11 @@ func rollout(d *appsv1.Deployment, sets []set, f facts, now time.Time) plan {
 	return out
 }
 
-// scalingEvent reports whether the Deployment was scaled since a ReplicaSet with pods got its size. A stubborn one does not count, or no rollout would go on
-// beside it. With the strategy Recreate a rollout gives all ReplicaSets their sizes anyway.
+// scalingEvent reports whether the Deployment was scaled since a ReplicaSet with pods got its size. A ReplicaSet whose changes back off does not count, or it
+// would block the rollout. With the strategy Recreate a rollout gives all ReplicaSets their sizes anyway.
 func (p pass) scalingEvent() bool {
 	return p.d.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType &&
-		slices.ContainsFunc(p.all, func(s set) bool { return s.active() && !s.stubborn && p.sizedForOther(s) })
+		slices.ContainsFunc(p.all, func(s set) bool { return s.active() && s.refused == 0 && p.sizedForOther(s) })
 }
 
 // sizedForThis reports whether a ReplicaSet tells that it was sized for the present number of replicas.
@@ -153,7 +141,15 @@ func (p pass) changes(s sizing) (changes []change, held []hold) {
 	if p.found {
 		changes = p.describeNext(changes)
 	}
-	putLast(changes, change.raises)
+	slices.SortStableFunc(changes, func(a, b change) int { // raises last
+		switch {
+		case a.raises() == b.raises():
+			return 0
+		case a.raises():
+			return 1
+		}
+		return -1
+	})
 	slices.Sort(held)
 	return changes, slices.Compact(held)
 }
@@ -175,17 +171,6 @@ func (p pass) tooEarly(t target, targets []target) bool {
 func (p pass) unsure(changes []change) bool {
 	return slices.ContainsFunc(p.all, func(s set) bool { return s.doubtful }) ||
 		slices.ContainsFunc(changes, func(c change) bool { return c.raises() && !(set{rs: c.rs}).caughtUp() })
-}
-
-// putLast moves some to the end of a list, which keeps its order otherwise.
-func putLast[T any](list []T, last func(T) bool) {
-	rank := func(v T) int {
-		if last(v) {
-			return 1
-		}
-		return 0
-	}
-	slices.SortStableFunc(list, func(a, b T) int { return rank(a) - rank(b) })
 }
 
 // room returns by how many pods sizes may rise after the create and before any change that shrinks; negative: something has to shrink first. It is at least

@@ -43,12 +43,11 @@ func TestRollout(t *testing.T) {
 		{"with the strategy Recreate old ones are not scaled", newDeployment(5, recreating), facts{}, []set{newOld("old", 3, 1, sizedFor(3, 3))}, false, []string{"old 3→0"}, nil},
 		{"scaled: at once, also if the last reduction was not seen", newDeployment(12), facts{},
 			[]set{newNext("new", 5, sizedFor(10, 10), unseen), newOld("old", 5, 1, sizedFor(10, 10))}, false, []string{"new 5→6", "old 5→6"}, nil},
-		{"scaled: the rollout goes on without one that refuses that again and again", newDeployment(20), facts{}, []set{newNext("new", 5, sizedFor(20, 20)),
-			newOld("old", 5, 1, sizedFor(10, 10), func(s *set) { s.refused, s.stubborn = 3*time.Second, true })}, false, []string{"new 5→15"}, []hold{holdResizeBackoff}},
+		{"scaled: the rollout goes on without one that rejects that", newDeployment(20), facts{}, []set{newNext("new", 5, sizedFor(20, 20)),
+			newOld("old", 5, 1, sizedFor(10, 10), func(s *set) { s.refused = 3 * time.Second })}, false, []string{"new 5→15"}, []hold{holdResizeBackoff}},
 
 		{"nothing is given up for one that cannot be created", newDeployment(10, within(0, 2)), facts{holdCreate: holdCreateBackoff}, []set{newOld("old", 10, 1)}, false, nil, []hold{holdCreateBackoff}},
 		{"nor in a namespace that is terminating", newDeployment(10, within(0, 2)), facts{holdCreate: holdTerminating}, []set{newOld("old", 10, 1)}, false, nil, []hold{holdTerminating}},
-		{"nor if its name is taken", newDeployment(10, within(0, 2)), facts{nameTaken: true}, []set{newOld("old", 10, 1)}, false, nil, nil},
 		{"a strategy that we do not know", newDeployment(3, func(d *appsv1.Deployment) { d.Spec.Strategy.Type = "BlueGreen" }), facts{}, []set{newOld("old", 3, 1)}, false, nil, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -101,39 +100,15 @@ func TestReductionsComeBeforeRaises(t *testing.T) {
 	}
 }
 
-// TestWhatAReplicaSetCannotGiveTheOthersDo: one that a policy keeps as it is would otherwise be asked for the same pods for ever, and the rollout stand. The
-// generation is observed all the same: who waits for the rollout is told how it goes.
-func TestWhatAReplicaSetCannotGiveTheOthersDo(t *testing.T) {
-	heldBack := func(s *set) { s.refused = 3 * time.Second }
-	stubborn := func(s *set) { s.stubborn = true }
-	for _, tt := range []struct {
-		name       string
-		older, old set
-		want       []string
-		again      time.Duration
-	}{
-		{"one is held back", newOld("older", 5, 2, heldBack), newOld("old", 5, 1), []string{"old 5→3", "new 0→4"}, 3 * time.Second},
-		{"one is stubborn, and may be tried again", newOld("older", 5, 2, stubborn), newOld("old", 5, 1), []string{"old 5→3", "new 0→4"}, 0},
-		{"the others have no more", newOld("older", 9, 2, stubborn), newOld("old", 1, 1), []string{"old 1→0", "older 9→8", "new 0→4"}, 0},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			got := rollout(newDeployment(10, within(2, 2)), []set{newNext("new", 0), tt.older, tt.old}, facts{}, now)
-			if diff := cmp.Diff(tt.want, sizesOf(got.changes)); diff != "" {
-				t.Errorf("sizes (-want +got):\n%s", diff)
-			}
-			if slices.Contains(got.held, holdResizeBackoff) != (tt.again > 0) || got.again != tt.again || got.status.ObservedGeneration != 1 {
-				t.Errorf("held are %v, looked at again after %v, generation %d observed", got.held, got.again, got.status.ObservedGeneration)
-			}
-		})
+// TestRejectedReplicaSetIsSkipped: a ReplicaSet that a policy keeps as it is must not block the rollout, nor the observed generation.
+func TestRejectedReplicaSetIsSkipped(t *testing.T) {
+	older := newOld("older", 5, 2, func(s *set) { s.refused = 3 * time.Second })
+	got := rollout(newDeployment(10, within(2, 2)), []set{newNext("new", 0), older, newOld("old", 5, 1)}, facts{}, now)
+	if diff := cmp.Diff([]string{"old 5→3", "new 0→4"}, sizesOf(got.changes)); diff != "" {
+		t.Errorf("sizes (-want +got):\n%s", diff)
 	}
-}
-
-func TestNothingIsDecidedWhileSizesAreNotKnown(t *testing.T) {
-	d := newDeployment(3, within(1, 0))
-	d.Generation = 2
-	got := rollout(d, []set{newOld("old", 3, 1)}, facts{unsettled: true}, now)
-	if got.writes() || got.status.ObservedGeneration != 0 || got.status.Replicas != 3 {
-		t.Errorf("plan %+v, want a status alone that does not tell of the generation", got)
+	if !slices.Contains(got.held, holdResizeBackoff) || got.again != 3*time.Second || got.status.ObservedGeneration != 1 {
+		t.Errorf("held are %v, again after %v, generation %d observed", got.held, got.again, got.status.ObservedGeneration)
 	}
 }
 
@@ -173,12 +148,8 @@ func TestCollisionsAreCounted(t *testing.T) {
 	}{{nil, 1}, {new(int32(0)), 1}, {new(int32(4)), 5}, {new(int32(math.MaxInt32)), math.MaxInt32}} {
 		d := newDeployment(3)
 		d.Status.CollisionCount = tt.was
-		got := rollout(d, nil, facts{nameTaken: true}, now)
-		if got.create != nil || got.status.CollisionCount == nil || *got.status.CollisionCount != tt.want {
-			t.Errorf("after %v: create %v, count %v, want none and %d", tt.was, got.create, got.status.CollisionCount, tt.want)
-		}
-		if got := rollout(d, []set{newNext("new", 3)}, facts{nameTaken: true}, now); got.status.CollisionCount != nil && tt.was == nil {
-			t.Errorf("a collision is counted though the ReplicaSet exists: %v", *got.status.CollisionCount)
+		if got := newPass(d).status(applyResult{collision: true}).CollisionCount; got == nil || *got != tt.want {
+			t.Errorf("after %v: count %v, want %d", tt.was, got, tt.want)
 		}
 	}
 }
@@ -282,7 +253,7 @@ func (r random) sets(sane bool) (sets []set) {
 			s.resizedAt = now
 		}
 		if r.IntN(5) == 0 {
-			s.refused, s.stubborn = time.Second, r.IntN(2) == 0
+			s.refused = time.Second
 		}
 		if r.IntN(10) == 0 {
 			s.rs.Spec.Replicas = nil
@@ -366,7 +337,7 @@ func TestRolloutProperties(t *testing.T) {
 		}
 
 		// Its own result, before anybody reacts.
-		after := apply(got, sets)
+		after := apply(got.plan, sets)
 		told := d.DeepCopy()
 		told.Status = got.status
 		if got.revision != "" {
@@ -445,7 +416,7 @@ func TestRolloutsEnd(t *testing.T) {
 			if p.create == nil && len(p.changes) == 0 && p.status.UpdatedReplicas == p.status.Replicas {
 				break
 			}
-			sets = carryOut(apply(p, sets), r)
+			sets = carryOut(apply(p.plan, sets), r)
 			available := 0
 			for _, s := range sets {
 				available += s.available()
@@ -454,9 +425,8 @@ func TestRolloutsEnd(t *testing.T) {
 				t.Fatalf("case %d: %d available, want %d", i, available, least)
 			}
 		}
-		next, found, old := divide(sets)
-		if !found || next.size() != replicas || sizes(old) != 0 {
-			t.Fatalf("case %d: after %d passes of %d replicas the new one has %d and old ones %d", i, passes, replicas, next.size(), sizes(old))
+		if p := newPass(d, sets...); !p.found || p.next.size() != replicas || sizes(p.old) != 0 {
+			t.Fatalf("case %d: after %d passes of %d replicas the new one has %d and old ones %d", i, passes, replicas, p.next.size(), sizes(p.old))
 		}
 	}
 }

@@ -118,12 +118,12 @@ func TestScalingEndsAtTheSameSizes(t *testing.T) {
 				first.changes = slices.DeleteFunc(first.changes, func(c change) bool {
 					return late&(1<<slices.IndexFunc(tt.sets, func(s set) bool { return s.rs == c.rs })) != 0
 				})
-				after := apply(first, tt.sets)
+				after := apply(first.plan, tt.sets)
 				for i := range after {
 					after[i].rs.Status.ObservedGeneration = after[i].rs.Generation
 				}
 				if p := newPass(d, after...); p.scalingEvent() {
-					after = apply(rollout(d, after, facts{}, now), after)
+					after = apply(rollout(d, after, facts{}, now).plan, after)
 				}
 				var got []int
 				for _, s := range after {
@@ -194,7 +194,7 @@ func TestScalingEnds(t *testing.T) {
 			if p := newPass(d, tt.sets...); !p.scalingEvent() {
 				t.Fatal("the Deployment does not count as scaled")
 			}
-			if p := newPass(d, apply(rollout(d, tt.sets, facts{}, now), tt.sets)...); p.scalingEvent() {
+			if p := newPass(d, apply(rollout(d, tt.sets, facts{}, now).plan, tt.sets)...); p.scalingEvent() {
 				t.Error("the Deployment still counts as scaled")
 			}
 		})

@@ -15,7 +15,6 @@ type set struct {
 	current   bool               // its template is that of the Deployment
 	resizedAt time.Time          // when we last changed its size; zero: not lately, or not known
 	refused   time.Duration      // how long changes of it are still held back; 0: not at all
-	stubborn  bool               // changes of it were refused again and again: the others do not wait for it
 	doubtful  bool               // its status may count pods that are about to go; see ledger.doubts
 	pods      podCounts
 }
@@ -113,16 +112,4 @@ func (s set) gone() bool {
 // compareAge orders the older ReplicaSet first. It is a total order: names in a namespace differ.
 func compareAge(a, b set) int {
 	return cmp.Or(a.rs.CreationTimestamp.Compare(b.rs.CreationTimestamp.Time), cmp.Compare(a.rs.Name, b.rs.Name))
-}
-
-// divide returns the ReplicaSets oldest first: the one of the present template, which is the oldest if there are several, and all others. found
-// is false if there is none.
-func divide(sets []set) (next set, found bool, old []set) {
-	old = slices.SortedFunc(slices.Values(sets), compareAge)
-	i := slices.IndexFunc(old, func(s set) bool { return s.current })
-	if i < 0 {
-		return set{}, false, old
-	}
-	next = old[i]
-	return next, true, slices.Delete(old, i, i+1)
 }

@@ -12,13 +12,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// outcome is what a pass did, or will have done, as far as the status tells it.
+// applyResult is what a pass did, as far as the status reports it.
 type applyResult struct {
-	created   *appsv1.ReplicaSet // for the present template; nil: none was
-	changes   []change
-	collision bool // the name of the new ReplicaSet was taken
-	observed  bool // the sizes that this generation of the Deployment asks for now were written
-	judged    bool // whether there is progress
+	created       *appsv1.ReplicaSet // for the present template; nil: none was
+	changes       []change
+	collision     bool   // the name of the new ReplicaSet was taken
+	createFailure string // message of the condition Progressing
+	observed      bool   // the sizes are those that this generation of the Deployment asks for
+	judged        bool   // progress counts
 }
 
 // status is the one that a Deployment has after a pass.
@@ -85,6 +86,10 @@ func (p pass) progressing(o applyResult, status appsv1.DeploymentStatus, c *cond
 		c.remove(about)
 		return
 	}
+	if o.createFailure != "" {
+		c.set(about, corev1.ConditionFalse, reasonCreateFailed, o.createFailure)
+		return
+	}
 	subject := fmt.Sprintf("Deployment %q", p.d.Name)
 	name := p.nextName(o)
 	if name != "" {
@@ -143,17 +148,6 @@ const (
 	reasonPaused       = "DeploymentPaused"
 	reasonCreateFailed = "ReplicaSetCreateError" // also of an event
 )
-
-// createFailed is the status of a Deployment whose new ReplicaSet could not be created, or was created otherwise than asked for. It is given the status of
-// an outcome without that ReplicaSet, not plan.status.
-func (p pass) createFailed(status appsv1.DeploymentStatus, message string) appsv1.DeploymentStatus {
-	if p.deadline() > 0 {
-		c := conditions{list: status.Conditions, now: p.now}
-		c.set(appsv1.DeploymentProgressing, corev1.ConditionFalse, reasonCreateFailed, message)
-		status.Conditions = c.list
-	}
-	return status
-}
 
 // complete reports whether the rollout of the generation that the status is about is over.
 func complete(d *appsv1.Deployment, status appsv1.DeploymentStatus) bool {

@@ -341,7 +341,7 @@ func TestCreateFailed(t *testing.T) {
 		d.Generation, d.Status.ObservedGeneration = 2, 1
 		d.Spec.ProgressDeadlineSeconds = limit
 		p := newPass(d, newOld("old", 3, 1))
-		got := p.createFailed(p.status(applyResult{}), "no")
+		got := p.status(applyResult{createFailure: "no"})
 		want := p.counts(applyResult{})
 		want.Conditions = []appsv1.DeploymentCondition{condition(appsv1.DeploymentAvailable, corev1.ConditionTrue, "MinimumReplicasAvailable", "Deployment has minimum availability.", 0, 0)}
 		if limit != nil {
@@ -375,7 +375,6 @@ func TestStatusIsObservedWhenTheSizesAreWritten(t *testing.T) {
 		{"Recreate waits for old pods", newDeployment(3, moved, recreating), facts{}, []set{newOld("old", 0, 1, having(1))}, 7},
 		{"scaled, but pods of the new one are no longer available", newDeployment(5, moved), facts{}, []set{newNext("new", 5, sizedFor(5, 5), seeing(4, 4)), newOld("old", 1, 1, sizedFor(2, 2))}, 0},
 		{"nothing can be created", newDeployment(3, moved), facts{holdCreate: holdCreateBackoff}, []set{newOld("old", 3, 1)}, 0},
-		{"the name is taken", newDeployment(3, moved), facts{nameTaken: true}, []set{newOld("old", 3, 1)}, 0},
 		{"being deleted", newDeployment(3, moved, func(d *appsv1.Deployment) { d.DeletionTimestamp = &metav1.Time{Time: now} }), facts{}, []set{newOld("old", 3, 1)}, 7},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -69,7 +69,8 @@ func TestTheOldestReplicaSetOfTheTemplateIsTheNewOne(t *testing.T) {
 	first.current = true
 	oldest := newOld("oldest", 1, 9)
 	for _, order := range [][]set{{young, twin, first, oldest}, {oldest, first, twin, young}, {twin, oldest, young, first}} {
-		next, found, old := divide(order)
+		p := newPass(newDeployment(1), order...)
+		next, found, old := p.next, p.found, p.old
 		if !found || next.rs.Name != "twin-a" {
 			t.Errorf("new is %q (%t), want twin-a", next.rs.Name, found)
 		}
@@ -77,8 +78,8 @@ func TestTheOldestReplicaSetOfTheTemplateIsTheNewOne(t *testing.T) {
 			t.Errorf("old are %v", old)
 		}
 	}
-	if _, found, old := divide([]set{oldest}); found || len(old) != 1 {
-		t.Errorf("found %t, %d old, want none and 1", found, len(old))
+	if p := newPass(newDeployment(1), oldest); p.found || len(p.old) != 1 {
+		t.Errorf("found %t, %d old, want none and 1", p.found, len(p.old))
 	}
 }
 

@@ -66,9 +66,6 @@ type refusedChange struct {
 	of, to int64 // generations of the Deployment and of the ReplicaSet
 }
 
-// stubborn reports whether changes of the ReplicaSet were refused so often that the others do not wait for it. The sixth refusal comes after a second and a half.
-func (r refusedChange) stubborn() bool { return r.tries >= 6 }
-
 // refused is what is known of changes of a ReplicaSet that were refused since it or the Deployment was another.
 func (t *throttle) refused(d *appsv1.Deployment, rs *appsv1.ReplicaSet) refusedChange {
 	r := t.resizes[rs.UID]

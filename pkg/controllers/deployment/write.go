@@ -35,47 +35,41 @@ func (p plan) writes() bool {
 	return p.create != nil || len(p.changes) > 0 || len(p.delete) > 0
 }
 
-// applied is what became of a plan.
+// applied is the outcome of a plan.
 type applied struct {
-	plan    plan // what was carried out at last
-	done    []change
-	created bool
-	moved   bool   // something has changed since it was read, and the rest waits for the cache to show it
-	failed  string // why there is no new ReplicaSet; empty: nothing is wrong
-	err     error
-	again   time.Duration
+	result applyResult
+	held   []hold
+	moved  bool // an object has changed since it was read, and the rest waits for the cache to show it
+	err    error
+	again  time.Duration
 }
 
-// apply creates, then shrinks, then raises. What cannot be created changes the plan.
-func (w *writer) apply(ctx context.Context, t task, d decision) applied {
-	a := applied{plan: d.plan}
-	if d.plan.create != nil {
-		creation := w.create(ctx, t, d.plan.create)
+// apply creates, then shrinks, then raises.
+func (w *writer) apply(ctx context.Context, t task, p plan) applied {
+	a := applied{result: p.result, held: slices.Clone(p.held)}
+	a.result.changes = nil
+	if p.create != nil {
+		creation := w.create(ctx, t, p.create)
 		a.err, a.again = creation.err, creation.again
-		switch creation.fate {
-		case createDone:
-			a.created = true
-			a.plan = a.plan.with(creation.set)
-		case createMet:
-			a.moved = true
-			return a
-		case createTaken, createRefused:
-			d.facts.nameTaken, d.facts.holdCreate = creation.fate == createTaken, creation.hold
-			d.replan(t)
-			a.plan, a.failed = d.plan, creation.message
-		case createUnknown:
-			a.failed = creation.message
+		if creation.hold != "" {
+			a.held = append(a.held, creation.hold)
+		}
+		if creation.fate != createDone {
+			a.moved = creation.fate == createMet
+			a.result = applyResult{collision: creation.fate == createTaken, createFailure: creation.message}
 			return a
 		}
+		p = p.with(creation.set)
 	}
-	raises := slices.IndexFunc(a.plan.changes, change.raises)
+	raises := slices.IndexFunc(p.changes, change.raises)
 	if raises < 0 {
-		raises = len(a.plan.changes)
+		raises = len(p.changes)
 	}
-	w.resize(ctx, t, &a, a.plan.changes[:raises])
+	w.resize(ctx, t, &a, p.changes[:raises])
 	if !stopped(a.err) && !a.moved {
-		w.resize(ctx, t, &a, a.plan.raisesAfter(a.done))
+		w.resize(ctx, t, &a, p.raisesAfter(a.result.changes))
 	}
+	a.result.observed = a.result.observed && len(a.result.changes) == len(p.changes)
 	return a
 }
 
@@ -86,8 +80,8 @@ func stopped(err error) bool { return errors.Is(err, context.Canceled) }
 func (w *writer) resize(ctx context.Context, t task, a *applied, changes []change) {
 	changes = slices.DeleteFunc(slices.Clone(changes), func(c change) bool {
 		wait := t.throttle.refused(t.d, c.rs).wait(t.now)
-		if wait > 0 && !slices.Contains(a.plan.held, holdResizeBackoff) {
-			a.plan.held = append(slices.Clip(a.plan.held), holdResizeBackoff)
+		if wait > 0 && !slices.Contains(a.held, holdResizeBackoff) {
+			a.held = append(a.held, holdResizeBackoff)
 		}
 		a.again = controller.MinPositive(a.again, wait)
 		return wait > 0
@@ -105,7 +99,7 @@ func (w *writer) resize(ctx context.Context, t task, a *applied, changes []chang
 	for i, c := range changes {
 		switch err := w.note(ctx, t, c, replies[i]); {
 		case err == nil:
-			a.done = append(a.done, c)
+			a.result.changes = append(a.result.changes, c)
 		case errors.Is(err, errMoved):
 			a.moved = true
 		default:
@@ -117,29 +111,8 @@ func (w *writer) resize(ctx context.Context, t task, a *applied, changes []chang
 // writesInFlight is how many ReplicaSets of one Deployment are resized at once.
 const writesInFlight = 10
 
-// tell returns the status and the revision after what was done.
-func (a applied) tell(t task, d decision) (appsv1.DeploymentStatus, string) {
-	status, revision := a.plan.status, a.plan.revision // as planned
-	instead := func(o applyResult) {
-		p := passOf(t.d, d.sets, d.facts, t.now)
-		status, revision = p.status(o), p.revision(o)
-	}
-	switch {
-	case a.plan.create != nil && !a.created: // nor was anything else done
-		instead(applyResult{})
-	case len(a.done) < len(a.plan.changes):
-		o := a.plan.outcome
-		o.changes, o.observed = a.done, false
-		instead(o)
-	}
-	if a.failed != "" {
-		status = pass{d: t.d, now: t.now}.createFailed(status, a.failed)
-	}
-	return status, revision
-}
-
 // prune deletes old ReplicaSets. The first failure ends it; one that has changed is judged again.
-func (w *writer) prune(ctx context.Context, t task, sets []*appsv1.ReplicaSet) error {
+func (w *writer) prune(ctx context.Context, sets []*appsv1.ReplicaSet) error {
 	for _, rs := range sets {
 		if controller.Draining(ctx) {
 			return controller.ErrDraining
