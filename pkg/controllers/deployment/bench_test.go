@@ -66,8 +66,9 @@ func newBench(t *testing.T, d *appsv1.Deployment, sets ...*appsv1.ReplicaSet) *b
 	if err != nil {
 		t.Fatal(err)
 	}
-	known := c.memories.of(cache.MetaObjectToName(d), d.UID)
-	work := task{key: cache.MetaObjectToName(d), d: d, selector: selector, now: now, sets: sets, ledger: known.ledger, throttle: known.throttle}
+	st := c.states.For(cache.MetaObjectToName(d), d.UID)
+	work := task{key: cache.MetaObjectToName(d), d: d, selector: selector, now: now, sets: sets, ledger: &st.ledger, throttle: &st.throttle}
+	c.loader.Cached = func(t task) task { return t }
 	return &bench{c, work, client, events, clk}
 }
 
@@ -78,9 +79,10 @@ func objects(sets []*appsv1.ReplicaSet) (out []runtime.Object) {
 	return out
 }
 
-// run is the sync after the barrier.
+// run runs a sync as if the caches showed all writes.
 func (b *bench) run(ctx context.Context) (controller.Result, error) {
-	return ended(b.step(ctx, b.task, ""))
+	b.ledger.barrier = controller.ConsistencyBarrier{}
+	return ended(b.step(ctx, b.task))
 }
 
 // on makes the client answer requests of a verb and resource, such as "create replicasets", with the results of answer, one per call.
@@ -158,7 +160,7 @@ func owned(d *appsv1.Deployment, image string, s set) *appsv1.ReplicaSet {
 	rs := s.rs
 	rs.UID, rs.ResourceVersion = types.UID("uid of "+rs.Name), "5"
 	rs.Labels = map[string]string{"app": "web"}
-	rs.OwnerReferences = []metav1.OwnerReference{*controllerRef(d)}
+	rs.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d, ownerKind)}
 	rs.Spec.Selector, rs.Spec.Template = d.Spec.Selector, newTemplate(image)
 	return rs
 }

@@ -1,56 +1,58 @@
 package deployment
 
 import (
+	"context"
+	"errors"
+
 	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+
+	"minikcm/pkg/controllers/internal/ownership"
 )
 
-// claims says what the ReplicaSets of a namespace are to a Deployment.
-type claims struct {
-	mine    []*appsv1.ReplicaSet // ours and selected, those being deleted too
-	adopt   []*appsv1.ReplicaSet // nobody's and selected
-	release []*appsv1.ReplicaSet // ours, no longer selected
-}
+const kind = "Deployment"
 
-// claim sorts ReplicaSets. Those of others are nothing to the Deployment. One that is being deleted neither adopts nor releases, nor is one adopted.
-func claim(d *appsv1.Deployment, selector labels.Selector, sets []*appsv1.ReplicaSet) claims {
-	var c claims
-	for _, rs := range sets {
-		orphan := metav1.GetControllerOfNoCopy(rs) == nil
-		selected := selector.Matches(labels.Set(rs.Labels))
-		switch {
-		case rs.Namespace != d.Namespace || !orphan && !controls(d, rs):
-		case orphan:
-			if selected && d.DeletionTimestamp == nil && rs.DeletionTimestamp == nil {
-				c.adopt = append(c.adopt, rs)
-			}
-		case selected:
-			c.mine = append(c.mine, rs)
-		case d.DeletionTimestamp == nil:
-			c.release = append(c.release, rs)
+var ownerKind = appsv1.SchemeGroupVersion.WithKind(kind)
+
+// errMoved ends a sync because an object has changed since it was read. The caches will show the change.
+var errMoved = errors.New("object has changed since it was read")
+
+// claim adopts and releases ReplicaSets, and returns those that the Deployment controls. An error ends the sync, because wrong sizes would follow.
+func (c *Controller) claim(ctx context.Context, t task) (mine []*appsv1.ReplicaSet, err error) {
+	var adopt, release []*appsv1.ReplicaSet
+	for _, rs := range t.sets {
+		switch relation := ownership.RelationOf(t.d, kind, t.selector, rs); {
+		case relation == ownership.Owned:
+			mine = append(mine, rs)
+		case t.d.DeletionTimestamp != nil:
+		case relation == ownership.Adoptable && rs.DeletionTimestamp == nil:
+			adopt = append(adopt, rs)
+		case relation == ownership.Releasable:
+			release = append(release, rs)
 		}
 	}
-	return c
-}
-
-// controls reports whether d is the controller of a ReplicaSet. A reference with the right UID and another name or kind is an error of somebody's:
-// the garbage collector takes its ReplicaSet for an orphan of a deleted owner.
-func controls(d *appsv1.Deployment, rs *appsv1.ReplicaSet) bool {
-	ref := metav1.GetControllerOfNoCopy(rs)
-	return ref != nil && ref.UID == d.UID && ref.Kind == kind && ref.Name == d.Name
-}
-
-// controllerUID is the UID of the owner that controls a ReplicaSet, empty if none does.
-func controllerUID(rs *appsv1.ReplicaSet) types.UID {
-	if ref := metav1.GetControllerOfNoCopy(rs); ref != nil {
-		return ref.UID
+	adopted, err := c.owners.AdoptAndRelease(ctx, t.d, adopt, release, &t.throttle.ownership, &t.ledger.barrier, func(n int, do func(int)) (int, error) {
+		for i := range n {
+			do(i)
+		}
+		return n, nil
+	})
+	if apierrors.IsConflict(err) {
+		err = errMoved
 	}
-	return ""
+	return append(mine, adopted...), err
 }
 
-// controllerRef is the owner reference of our ReplicaSets.
-func controllerRef(d *appsv1.Deployment) *metav1.OwnerReference {
-	return metav1.NewControllerRef(d, appsv1.SchemeGroupVersion.WithKind(kind))
+func (c *Controller) patchOwner(ctx context.Context, rs *appsv1.ReplicaSet, body []byte) (*appsv1.ReplicaSet, error) {
+	patched, err := c.deps.Client.AppsV1().ReplicaSets(rs.Namespace).Patch(ctx, rs.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{})
+	if err == nil {
+		patched.ManagedFields = nil
+	}
+	return patched, err
+}
+
+func controls(d *appsv1.Deployment, rs *appsv1.ReplicaSet) bool {
+	return ownership.Controls(d, kind, rs)
 }

@@ -20,6 +20,7 @@ import (
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/internal/enqueue"
+	"minikcm/pkg/controllers/internal/ownership"
 )
 
 const (
@@ -54,11 +55,12 @@ type Controller struct {
 	inTerm   atomic.Bool                 // handlers need not look anything up otherwise
 	log      atomic.Pointer[klog.Logger] // of the latest term, for handlers; nil before the first
 	baseline controller.Baseline
-	memories *memories
+	states   *states
 	metrics  *metrics
+	loader   controller.Loader[task, decision]
 
 	read     *reader
-	owners   *owners
+	owners   ownership.Changer[*appsv1.Deployment, *appsv1.ReplicaSet]
 	writes   *writer
 	statuses *statusWriter
 }
@@ -69,15 +71,20 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 		return nil, errors.New("deployment: workers must not be negative")
 	}
 	cfg.Workers = cmp.Or(cfg.Workers, DefaultConfig().Workers)
-	c := &Controller{cfg: cfg, deps: deps, memories: newMemories()}
+	c := &Controller{cfg: cfg, deps: deps, states: controller.NewKeyStates[cache.ObjectName](newState)}
 	c.wake = c.wakes()
-	c.metrics = newMetrics(deps.Metrics, c.memories, deps.Clock)
+	c.metrics = newMetrics(deps.Metrics, c.states, deps.Clock)
 	c.read = &reader{client: deps.Client, deployments: deps.Deployments, sets: deps.ReplicaSets, pods: deps.Pods, metrics: c.metrics}
-	c.owners = &owners{client: deps.Client, sets: deps.ReplicaSets, read: c.read, recorder: deps.Recorder, clock: deps.Clock}
+	c.owners = ownership.Changer[*appsv1.Deployment, *appsv1.ReplicaSet]{
+		Kind: ownerKind, Noun: "replica set", Objects: deps.ReplicaSets, Get: c.read.deploymentToAdopt, Patch: c.patchOwner, Recorder: deps.Recorder, Clock: deps.Clock,
+	}
 	c.writes = &writer{
 		client: deps.Client, deployments: deps.Deployments, sets: deps.ReplicaSets, read: c.read, recorder: deps.Recorder, clock: deps.Clock, metrics: c.metrics,
 	}
 	c.statuses = &statusWriter{client: deps.Client, deployments: deps.Deployments, clock: deps.Clock}
+	c.loader = controller.Loader[task, decision]{
+		Baseline: &c.baseline, Cached: c.read.cached, Live: c.read.live, Decide: c.claimAndPlan, Writes: c.writesAnything, Unconfirmed: unconfirmed,
+	}
 	c.loop = controller.NewLoop(controller.LoopConfig{
 		Controller: Name, Queue: queueName, Workers: cfg.Workers, Patience: patience, Drain: cfg.Drain, Clock: deps.Clock,
 	}, deps.Metrics, c.reconcile).GroupBy(func(key cache.ObjectName) string { return key.Namespace })
@@ -90,7 +97,7 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 // Run works for one term: it queues every Deployment and blocks until ctx has ended and every sync has returned. The caches must
 // have synced.
 func (c *Controller) Run(ctx context.Context) error {
-	c.memories.reset()
+	c.states.Reset()
 	c.baseline.Reset()
 	c.log.Store(new(klog.FromContext(ctx)))
 	c.inTerm.Store(true)

@@ -7,8 +7,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-const kind = "Deployment"
-
 // newReplicaSet makes a ReplicaSet for the template of a Deployment. It shares no memory with the Deployment, so marshalling it changes no
 // quantity of the cached template, of which the hash is made. Two that are made for one template and collisionCount have the same name.
 func newReplicaSet(d *appsv1.Deployment, old []set, size int) *appsv1.ReplicaSet {
@@ -29,7 +27,7 @@ func newReplicaSet(d *appsv1.Deployment, old []set, size int) *appsv1.ReplicaSet
 			Namespace:       d.Namespace,
 			Labels:          maps.Clone(template.Labels),
 			Annotations:     annotations,
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(d, appsv1.SchemeGroupVersion.WithKind(kind))},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(d, ownerKind)},
 		},
 		Spec: appsv1.ReplicaSetSpec{
 			Replicas:        new(int32(size)),

@@ -69,7 +69,7 @@ func (w *writer) create(ctx context.Context, t task, want *appsv1.ReplicaSet) cr
 func (w *writer) made(ctx context.Context, t task, want, got *appsv1.ReplicaSet) creation {
 	got.ManagedFields = nil
 	t.ledger.end(want.Name)
-	t.ledger.barrier.Require(w.sets, got.ResourceVersion, t.now)
+	t.ledger.barrier.WroteAt(w.sets, got.ResourceVersion, t.now)
 	size := orOne(got.Spec.Replicas)
 	klog.FromContext(ctx).V(2).Info("Created ReplicaSet", "replicaSet", klog.KObj(got), "replicas", size, "revision", revisionOf(got.Annotations))
 	if !sameTemplate(&want.Spec.Template, &got.Spec.Template) || !t.selects(got) || !controls(t.d, got) {
@@ -112,7 +112,7 @@ func (w *writer) explain(ctx context.Context, t task, want *appsv1.ReplicaSet, a
 		return w.notMade(t, want, attempt, res, refusal) // the earlier attempt may still be on its way
 	case controls(t.d, found) && t.selects(found) && found.DeletionTimestamp == nil && sameTemplate(&found.Spec.Template, &t.d.Spec.Template):
 		t.ledger.end(want.Name)
-		t.ledger.barrier.Require(w.sets, found.ResourceVersion, t.now)
+		t.ledger.barrier.WroteAt(w.sets, found.ResourceVersion, t.now)
 		if size := orOne(found.Spec.Replicas); attempt.Unknown && size > 0 {
 			w.recorder.Eventf(t.d, corev1.EventTypeNormal, reasonScaling, "Scaled up replica set %s from 0 to %d", found.Name, size)
 		}

@@ -33,7 +33,7 @@ func TestWakeUps(t *testing.T) {
 	web, twin, gone := named("web", "web"), named("twin", "web"), named("gone", "gone", recreating)
 	of := func(d *appsv1.Deployment, edits ...func(*appsv1.ReplicaSet)) *appsv1.ReplicaSet {
 		rs := owned(web, "v1", newOld("rs-of-"+d.Name, 1, 1))
-		rs.OwnerReferences = []metav1.OwnerReference{*controllerRef(d)}
+		rs.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d, ownerKind)}
 		for _, edit := range edits {
 			edit(rs)
 		}

@@ -15,12 +15,8 @@ import (
 // ledger is what this process wrote for one Deployment in this term, as far as the caches may not show it or the API server has not answered, and
 // what it has found out that is not to be found out again.
 type ledger struct {
-	uid types.UID
-
-	barrier  controller.Barrier  // what the caches have to show before the next decision
-	verified bool                // the first write of this term has been decided on a live read
-	doubted  bool                // the cache has not led to a ReplicaSet of ours that it shows: the next decision is made on a live read
-	list     controller.Snapshot // the last live read, until the cache has reached it
+	barrier controller.ConsistencyBarrier
+	doubted bool // the cache has not led to a ReplicaSet of ours that it shows: the next decision is made on a live read
 
 	creates   controller.Creates             // ReplicaSets that are to be created, and may have been
 	sizes     map[string]int                 // of those, by name
@@ -39,20 +35,8 @@ type unansweredResize struct {
 	until      time.Time // by then it has been carried out or never will be
 }
 
-func newLedger(uid types.UID) *ledger {
-	return &ledger{uid: uid, sizes: map[string]int{}, resizes: map[types.UID]unansweredResize{}, trusted: map[types.UID]struct{}{}, resizedAt: map[types.UID]time.Time{}}
-}
-
-// readLive notes a consistent read: the Deployment, and the ReplicaSets it selects, as of a version. The caches have to come that far.
-func (l *ledger) readLive(from *reader, d *appsv1.Deployment, sets []*appsv1.ReplicaSet, version string, now time.Time) {
-	l.verified, l.doubted = true, false
-	l.barrier.ReadLive(from.sets, version, now)
-	l.barrier.ReadLive(from.deployments, d.ResourceVersion, now)
-	l.barrier.Require(from.deployments, d.ResourceVersion, now)
-	l.list = controller.SnapshotOf(sets, version)
-	for _, rs := range sets {
-		l.barrier.Require(from.sets, rs.ResourceVersion, now)
-	}
+func newLedger() ledger {
+	return ledger{sizes: map[string]int{}, resizes: map[types.UID]unansweredResize{}, trusted: map[types.UID]struct{}{}, resizedAt: map[types.UID]time.Time{}}
 }
 
 // doubts reports whether the status of a ReplicaSet may count pods that are about to go, though its size allows for them: it was raised before the status showed
@@ -88,8 +72,8 @@ func (l *ledger) end(name string) {
 // resolve finds out what became of creates from the ReplicaSets that are there, and forgets those that can no longer be carried out. byName finds a ReplicaSet of the namespace by its name, with any owner.
 func (l *ledger) resolve(sets []*appsv1.ReplicaSet, byName func(name string) (*appsv1.ReplicaSet, bool), now time.Time) {
 	l.creates.Resolve(func(name string) (found, ours bool) {
-		rs, found := byName(name)
-		return found, found && controllerUID(rs) == l.uid
+		_, found = byName(name)
+		return found, false
 	})
 	l.creates = slices.DeleteFunc(l.creates, func(c controller.Create) bool { return !c.Unknown || !now.Before(c.Until) })
 	for name := range l.sizes {

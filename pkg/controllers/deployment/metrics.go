@@ -3,17 +3,15 @@ package deployment
 import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
+
+	"minikcm/pkg/controller"
 )
 
-const subsystem = "deployment_controller"
-
-// Reasons for a live read.
+// Reasons for a live read besides those of package controller.
 const (
-	readFirstWrite = "first_write" // before the first write for a key in a term
-	readOverdue    = "overdue"     // the caches did not come to show our own writes
-	readNameTaken  = "name_taken"  // whose the ReplicaSet is that has the name of the new one
-	readRefused    = "refused"     // whether a change of a ReplicaSet was refused, or came too late
-	readAdopt      = "adopt"       // whether the Deployment is still there, before it adopts
+	readNameTaken = "name_taken" // a ReplicaSet has the name of the new one
+	readRefused   = "refused"    // a change was rejected, or its outcome is unknown
+	readAdopt     = "adopt"      // before an adoption
 )
 
 type metrics struct {
@@ -21,28 +19,15 @@ type metrics struct {
 	held      *prometheus.CounterVec // reason
 }
 
-func newMetrics(reg prometheus.Registerer, l *memories, c clock.PassiveClock) *metrics {
-	m := &metrics{
-		liveReads: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Subsystem: subsystem, Name: "live_reads_total",
-			Help: "Reads of the API server instead of the caches, by reason.",
-		}, []string{"reason"}),
-		held: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Subsystem: subsystem, Name: "deferred_syncs_total",
-			Help: "Syncs that left part of their work for later, by reason.",
-		}, []string{"reason"}),
+func newMetrics(reg prometheus.Registerer, states *states, c clock.PassiveClock) *metrics {
+	m := controller.Metrics{Registerer: reg, Subsystem: "deployment_controller"}
+	m.GaugeFunc("longest_stalled_rollout_seconds", "Longest time that any rollout has made no progress, beyond its minReadySeconds.",
+		func() float64 { return longestStalled(states, c.Now()).Seconds() })
+	return &metrics{
+		liveReads: m.CounterVec("live_reads_total", "Reads of the API server instead of the caches, by reason.",
+			controller.Label{"reason", controller.ReadFirstWrite, controller.ReadOverdue, readNameTaken, readRefused, readAdopt}),
+		held: m.CounterVec("deferred_syncs_total", "Syncs that left part of their work for later, by reason.",
+			controller.Label{"reason", string(holdShrinkUnseen), string(holdShrinking), string(holdPodsDiffer), string(holdOldPods),
+				string(holdCreateBackoff), string(holdResizeBackoff), string(holdResizeUnanswered), string(holdTerminating)}),
 	}
-	for _, reason := range []string{readFirstWrite, readOverdue, readNameTaken, readRefused, readAdopt} {
-		m.liveReads.WithLabelValues(reason)
-	}
-	for _, why := range []hold{holdShrinkUnseen, holdShrinking, holdPodsDiffer, holdOldPods,
-		holdCreateBackoff, holdResizeBackoff, holdResizeUnanswered, holdTerminating} {
-		m.held.WithLabelValues(string(why))
-	}
-	stalled := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Subsystem: subsystem, Name: "longest_stalled_rollout_seconds",
-		Help: "Longest time that any rollout has made no progress, beyond its minReadySeconds.",
-	}, func() float64 { return l.longestStalled(c.Now()).Seconds() })
-	reg.MustRegister(m.liveReads, m.held, stalled)
-	return m
 }

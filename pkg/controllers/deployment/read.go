@@ -29,7 +29,6 @@ type reader struct {
 
 // cached returns the task with its ReplicaSets from the cache.
 func (r *reader) cached(t task) task {
-	t.ledger.list.Reached(t.at.Of(r.sets.Resource()))
 	// Names before ReplicaSets: one that arrives between the reads is counted, and its name stays taken.
 	byName := controller.LookUp(t.ledger.creates, func(name string) (*appsv1.ReplicaSet, bool) {
 		return r.sets.Get(cache.NewObjectName(t.d.Namespace, name))
@@ -37,7 +36,7 @@ func (r *reader) cached(t task) task {
 	sets := r.sets.Claimable(t.d.Namespace, t.d.UID)
 	r.resolve(t, sets, byName)
 	t.sets = slices.DeleteFunc(sets, func(rs *appsv1.ReplicaSet) bool {
-		return t.selects(rs) && t.ledger.list.Gone(rs)
+		return t.selects(rs) && t.ledger.barrier.DeletedBeforeList(rs)
 	})
 	return t
 }
@@ -58,7 +57,8 @@ func (r *reader) live(ctx context.Context, t task, reason string) (task, error) 
 		t.sets[i] = &list.Items[i]
 		t.sets[i].ManagedFields = nil
 	}
-	t.ledger.readLive(r, d, t.sets, list.ResourceVersion, t.now)
+	t.ledger.doubted = false
+	controller.RecordLiveRead(&t.ledger.barrier, r.deployments, d, r.sets, t.sets, list.ResourceVersion, t.now)
 	r.resolve(t, t.sets, func(name string) (*appsv1.ReplicaSet, bool) {
 		i := slices.IndexFunc(t.sets, func(rs *appsv1.ReplicaSet) bool { return rs.Name == name })
 		if i < 0 {
@@ -73,6 +73,11 @@ func (r *reader) live(ctx context.Context, t task, reason string) (task, error) 
 func (r *reader) resolve(t task, sets []*appsv1.ReplicaSet, byName func(string) (*appsv1.ReplicaSet, bool)) {
 	t.ledger.resolve(sets, byName, t.now)
 	t.throttle.forget(sets)
+}
+
+func (r *reader) deploymentToAdopt(ctx context.Context, known *appsv1.Deployment) (*appsv1.Deployment, error) {
+	r.metrics.liveReads.WithLabelValues(readAdopt).Inc()
+	return r.deployment(ctx, known)
 }
 
 // deployment reads a Deployment live; see [live.Same].

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
 
 	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/internal/live"
@@ -20,71 +19,40 @@ import (
 
 // reconcile brings one Deployment a step closer to its spec.
 func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (controller.Result, error) {
-	// 1. How far the caches have come. What is read after that is at least that new.
+	// 1. Read the versions of the caches before the objects: a later read could return versions newer than the objects.
 	at := controller.VersionsOf(c.deps.Deployments, c.deps.ReplicaSets)
 
-	// 2. The Deployment.
+	// 2. Read the Deployment.
 	d, ok := c.deps.Deployments.Get(key)
 	if !ok {
-		c.memories.drop(key) // its ReplicaSets are the garbage collector's
+		c.states.Delete(key) // its ReplicaSets are the garbage collector's
 		return controller.Result{}, nil
 	}
-	known := c.memories.of(key, d.UID)
-	t := task{key: key, now: c.deps.Clock.Now(), at: at, d: d, ledger: known.ledger, throttle: known.throttle}
+	st := c.states.For(key, d.UID)
+	t := task{key: key, now: c.deps.Clock.Now(), at: at, d: d, ledger: &st.ledger, throttle: &st.throttle}
 	var err error
 	if t.selector, err = selectors.Of(d.Spec.Selector); err != nil {
 		return c.unselected(ctx, t, err)
 	}
-
-	c.memories.note(t, c.finished(d, d.Status), false) // also of a sync that fails
-
-	// 3. The barrier: do the caches show what this process wrote?
-	switch barrier := &t.ledger.barrier; barrier.State(at, t.now) {
-	case controller.Behind:
-		barrier.Wait(t.now)
-		return controller.Result{RequeueAfter: controller.BarrierRecheck}, nil
-	case controller.Overdue:
-		barrier.Wait(t.now)
-		klog.FromContext(ctx).V(2).Info("Caches do not show our own writes, reading live",
-			"deployments", at.Of(c.deps.Deployments.Resource()), "replicaSets", at.Of(c.deps.ReplicaSets.Resource()))
-		return ended(c.step(ctx, t, readOverdue))
-	case controller.Open:
-		barrier.Clear(t.now)
-	}
-	return ended(c.step(ctx, c.read.cached(t), ""))
+	c.states.Update(key, func(s *state) { s.record(t, c.finished(d, d.Status), false) }) // also if the sync fails
+	return ended(c.step(ctx, t))
 }
 
-// step is the rest of a sync. It decides on the ReplicaSets that the task has from the cache, unless there is a reason for a live read from the start.
-func (c *Controller) step(ctx context.Context, t task, liveReason string) (controller.Result, error) {
-	// 4. Writes of sizes that were not answered are sent again: until it is known what became of them nothing else is decided.
+// step is the part of a sync after the read of the Deployment.
+func (c *Controller) step(ctx context.Context, t task) (controller.Result, error) {
+	// 3. Resolve resizes with an unknown outcome. Nothing else is decided before.
 	if wait, err := c.writes.settle(ctx, t); wait > 0 || err != nil {
 		c.metrics.held.WithLabelValues(string(holdResizeUnanswered)).Inc()
 		return controller.Result{RequeueAfter: wait}, err
 	}
 
-	// 5. Claim, adopt and release, and plan, on the cache.
-	var judged decision
-	var err error
-	if liveReason == "" {
-		if judged, err = c.claimAndPlan(ctx, t); err != nil {
-			return controller.Result{}, err
-		}
-		liveReason = c.doubts(t, judged)
+	// 4. Load and claim the ReplicaSets and plan, on the caches or a live read.
+	t, judged, err := c.loader.LoadConsistent(ctx, &t.ledger.barrier, t.at, t.now, t)
+	if err != nil {
+		return controller.Result{}, err
 	}
 
-	// 6. If that will not do: once more on a live read.
-	again := judged.again
-	if liveReason != "" {
-		if t, err = c.read.live(ctx, t, liveReason); err != nil {
-			return controller.Result{}, err
-		}
-		if judged, err = c.claimAndPlan(ctx, t); err != nil {
-			return controller.Result{}, err
-		}
-	}
-	again = controller.MinPositive(again, judged.again)
-
-	// 7. Create and resize.
+	// 5. Create and resize.
 	a := c.writes.apply(ctx, t, judged.plan)
 	for _, why := range a.held {
 		c.metrics.held.WithLabelValues(string(why)).Inc()
@@ -96,22 +64,22 @@ func (c *Controller) step(ctx context.Context, t task, liveReason string) (contr
 		return controller.Result{}, errMoved
 	}
 
-	// 8. Write the status.
+	// 6. Write the status.
 	status := judged.pass.status(a.result)
 	statusAgain, statusErr := c.statuses.write(ctx, t, status, judged.pass.revision(a.result))
 	moved := a.result.created != nil || progressed(t.d.Status, status) || slices.ContainsFunc(a.result.changes, func(c change) bool { return c.from != c.to })
-	c.memories.note(t, c.finished(t.d, status), moved)
+	c.states.Update(t.key, func(s *state) { s.record(t, c.finished(t.d, status), moved) })
 
-	// 9. Clean up.
+	// 7. Delete old ReplicaSets.
 	var pruneErr error
 	if statusErr == nil && a.err == nil {
 		pruneErr = c.writes.prune(ctx, judged.plan.delete)
 	}
 
-	// 10. When to look again, if no event comes, also after a failure.
-	again = controller.MinPositive(again, judged.plan.again, a.again, judged.pass.untilTimeout(status, a.result), statusAgain, t.ledger.decided(t.now))
-	if t.ledger.barrier.Unseen() {
-		again = controller.MinPositive(again, controller.BarrierPatience) // it is the events of our own writes that wake us, and they may be what is missing
+	// 8. Requeue, also after a failure.
+	again := controller.MinPositive(judged.again, t.throttle.ownership.Remaining(t.now), judged.plan.again, a.again, judged.pass.untilTimeout(status, a.result), statusAgain, t.ledger.decided(t.now))
+	if t.ledger.barrier.Pending() {
+		again = controller.MinPositive(again, controller.ConsistencyTimeout) // the events of the writes may be what is missing
 	}
 	return controller.Result{RequeueAfter: again}, errors.Join(a.err, statusErr, pruneErr)
 }
@@ -123,15 +91,16 @@ type decision struct {
 	again time.Duration // when to try what is held back; 0: nothing is
 }
 
-// claimAndPlan finds out which ReplicaSets are ours, adopts and releases what is to be, and plans.
-func (c *Controller) claimAndPlan(ctx context.Context, t task) (decision, error) {
-	mine, again, err := c.owners.adoptAndRelease(ctx, t)
+// claimAndPlan adopts and releases ReplicaSets, and plans.
+func (c *Controller) claimAndPlan(ctx context.Context, t task) (d decision, err error) {
+	mine, err := c.claim(ctx, t)
 	if err != nil {
-		return decision{}, err
+		return d, err
 	}
-	p := passOf(t.d, c.read.observed(t, mine), t.now)
-	p.facts = c.facts(t, p.found, &again)
-	return decision{pass: p, plan: p.plan(), again: again}, nil
+	d.pass = passOf(t.d, c.read.observed(t, mine), t.now)
+	d.pass.facts = c.facts(t, d.pass.found, &d.again)
+	d.plan = d.pass.plan()
+	return d, nil
 }
 
 // facts are what is known besides the Deployment and its ReplicaSets. found tells that there is one of the present template. again is brought forward to
@@ -156,15 +125,15 @@ func (c *Controller) facts(t task, found bool, again *time.Duration) facts {
 	return f
 }
 
-// doubts says why a decision on the cache must be made again on a live read; empty: it stands. It is not to be trusted if it is the first of
-// the term that writes anything, and the cache may not show yet all that an earlier manager saw and wrote.
-func (c *Controller) doubts(t task, d decision) string {
+// writesAnything reports whether a decision writes anything, the status included.
+func (c *Controller) writesAnything(t task, d decision) bool {
+	return d.plan.writes() || c.statuses.changes(t, d.pass.status(d.plan.result), d.pass.revision(d.plan.result))
+}
+
+// unconfirmed returns a reason for a live read if the caches have not shown a ReplicaSet that exists.
+func unconfirmed(t task, _ decision) string {
 	if t.ledger.doubted {
 		return readNameTaken
-	}
-	first := !t.ledger.verified && !c.baseline.ReachedBy(t.at)
-	if first && (d.plan.writes() || c.statuses.changes(t, d.pass.status(d.plan.result), d.pass.revision(d.plan.result))) {
-		return readFirstWrite
 	}
 	return ""
 }
@@ -182,10 +151,10 @@ func (c *Controller) unselected(ctx context.Context, t task, err error) (control
 	return controller.Result{}, err
 }
 
-// ended is the answer of a sync. That something has changed meanwhile is no failure.
+// ended returns the result of a sync. A sync that waits for the caches has not failed.
 func ended(result controller.Result, err error) (controller.Result, error) {
-	if errors.Is(err, live.ErrReplaced) || errors.Is(err, errMoved) {
-		return controller.Result{RequeueAfter: controller.BarrierRecheck}, nil
+	if notReady := (*controller.NotReadyError)(nil); errors.As(err, &notReady) || errors.Is(err, live.ErrReplaced) || errors.Is(err, errMoved) {
+		return controller.Result{RequeueAfter: controller.ConsistencyRecheck}, nil
 	}
 	return result, err
 }

@@ -122,12 +122,12 @@ func (w *writer) note(ctx context.Context, t task, c change, r patched) error {
 		if c.from != c.to {
 			t.ledger.resizedAt[c.rs.UID] = w.clock.Now()
 		}
-		t.ledger.barrier.Require(w.sets, r.set.ResourceVersion, t.now)
+		t.ledger.barrier.WroteAt(w.sets, r.set.ResourceVersion, t.now)
 		w.tellScaled(ctx, t, c)
 		return nil
 	case outcome.Conflict:
 		delete(t.ledger.resizes, c.rs.UID)
-		t.ledger.barrier.Require(w.sets, r.set.ResourceVersion, t.now)
+		t.ledger.barrier.WroteAt(w.sets, r.set.ResourceVersion, t.now)
 		return errMoved
 	case outcome.NotFound:
 		delete(t.ledger.resizes, c.rs.UID)
@@ -174,7 +174,7 @@ func (w *writer) settle(ctx context.Context, t task) (wait time.Duration, err er
 				w.tellScaled(ctx, t, c)
 			}
 			_ = w.note(ctx, t, c, r)
-			wait = controller.MinPositive(wait, controller.BarrierRecheck)
+			wait = controller.MinPositive(wait, controller.ConsistencyRecheck)
 			continue
 		case r.outcome == outcome.Unknown:
 			pending.until = now.Add(outcome.MaxCompletionDelay)
@@ -188,7 +188,7 @@ func (w *writer) settle(ctx context.Context, t task) (wait time.Duration, err er
 			wait = controller.MinPositive(wait, t.throttle.refused(t.d, c.rs).wait(now), pending.until.Sub(now))
 			continue
 		}
-		wait = controller.MinPositive(wait, controller.BarrierRecheck)
+		wait = controller.MinPositive(wait, controller.ConsistencyRecheck)
 		if r.err != nil {
 			err = errors.Join(err, fmt.Errorf("scale ReplicaSet %s again: %w", c.rs.Name, r.err))
 		}

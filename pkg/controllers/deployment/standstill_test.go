@@ -1,6 +1,7 @@
 package deployment
 
 import (
+	"minikcm/pkg/controller"
 	"testing"
 	"time"
 
@@ -43,26 +44,25 @@ func TestRolledOut(t *testing.T) {
 }
 
 func TestLongestStalledRollout(t *testing.T) {
-	m := newMemories()
+	all := controller.NewKeyStates[cache.ObjectName](newState)
 	slow, stuck := newDeployment(3), newDeployment(3, func(d *appsv1.Deployment) { d.Name, d.UID, d.Spec.MinReadySeconds = "stuck", "stuck", 60 })
-	at := func(d *appsv1.Deployment, after time.Duration) task {
+	record := func(d *appsv1.Deployment, after time.Duration, finished, progressed bool) {
 		key := cache.MetaObjectToName(d)
-		m.of(key, d.UID)
-		return task{key: key, d: d, now: now.Add(after)}
+		all.For(key, d.UID).record(task{d: d, now: now.Add(after)}, finished, progressed)
 	}
 	for i := range 60 {
-		m.note(at(slow, time.Duration(i)*time.Minute), false, true)
-		m.note(at(stuck, time.Duration(i)*time.Minute), false, i < 10)
+		record(slow, time.Duration(i)*time.Minute, false, true)
+		record(stuck, time.Duration(i)*time.Minute, false, i < 10)
 	}
 	check := func(want time.Duration) {
 		t.Helper()
-		if stalled := m.longestStalled(now.Add(time.Hour)); stalled != want {
+		if stalled := longestStalled(all, now.Add(time.Hour)); stalled != want {
 			t.Errorf("stalled for %v, want %v", stalled, want)
 		}
 	}
 	check(50 * time.Minute)
-	m.note(at(stuck, time.Hour), true, false)
+	record(stuck, time.Hour, true, false)
 	check(time.Minute)
-	m.note(at(slow, time.Hour), true, false)
+	record(slow, time.Hour, true, false)
 	check(0)
 }

@@ -52,7 +52,7 @@ func (w *statusWriter) write(ctx context.Context, t task, status appsv1.Deployme
 		return wait, nil
 	}
 	if newest, ok := w.deployments.Get(t.key); ok && newest.UID == t.d.UID && newest.Generation > t.d.Generation {
-		return controller.BarrierRecheck, nil // the API server would return a conflict
+		return controller.ConsistencyRecheck, nil // the API server would return a conflict
 	}
 	if controller.Draining(ctx) {
 		return 0, controller.ErrDraining
@@ -69,12 +69,12 @@ func (w *statusWriter) write(ctx context.Context, t task, status appsv1.Deployme
 	case apierrors.IsNotFound(err):
 		return 0, nil // deleted
 	case apierrors.IsConflict(err):
-		return controller.BarrierRecheck, nil
+		return controller.ConsistencyRecheck, nil
 	case err != nil:
 		return 0, fmt.Errorf("write status: %w", err)
 	}
 	t.throttle.statusAt = w.clock.Now()
-	t.ledger.barrier.Require(w.deployments, written.ResourceVersion, t.now)
+	t.ledger.barrier.WroteAt(w.deployments, written.ResourceVersion, t.now)
 	return 0, nil
 }
 

@@ -7,7 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"minikcm/pkg/controllers/internal/ownerpatch"
+	"minikcm/pkg/controllers/internal/ownership"
 )
 
 // throttle is what a Deployment does not try for the time being, or tries more slowly. Without it nothing wrong would be done, but too much.
@@ -16,19 +16,18 @@ type throttle struct {
 	modified     doubling // between two creates of modifiedName, whose ReplicaSets were modified during admission
 	modifiedName string
 
-	ownership ownerpatch.Refusals         // of ReplicaSets
+	ownership ownership.State
 	resizes   map[types.UID]refusedChange // of changes that were refused, by ReplicaSet
 
 	statusAt time.Time // when the status was last written
 }
 
-func newThrottle() *throttle {
-	return &throttle{resizes: map[types.UID]refusedChange{}}
+func newThrottle() throttle {
+	return throttle{resizes: map[types.UID]refusedChange{}}
 }
 
 // forget drops what is known of ReplicaSets that are gone, and refusals of such as are to be tried again.
 func (t *throttle) forget(sets []*appsv1.ReplicaSet) {
-	ownerpatch.Forget(t.ownership, sets)
 	if len(t.resizes) == 0 {
 		return
 	}
