@@ -22,7 +22,7 @@ const (
 const longestHistory = 2000
 
 // ours reports whether an annotation says something about one object, so that it is not copied from a Deployment to a ReplicaSet or back.
-func ours(key string) bool {
+func isReserved(key string) bool {
 	switch key {
 	case corev1.LastAppliedConfigAnnotation, appsv1.DeprecatedRollbackTo,
 		revisionAnnotation, revisionHistoryAnnotation, desiredReplicasAnnotation, maxReplicasAnnotation:
@@ -41,7 +41,7 @@ func revisionOf(annotations map[string]string) int64 {
 }
 
 // highestRevision is 0 if there are no ReplicaSets.
-func highestRevision(sets []set) (highest int64) {
+func highestRevision(sets []replicaSet) (highest int64) {
 	for _, s := range sets {
 		highest = max(highest, revisionOf(s.rs.Annotations))
 	}
@@ -58,16 +58,16 @@ func sizeAnnotation(rs *appsv1.ReplicaSet, key string) (n int, ok bool) {
 func sizeAnnotations(b bounds) map[string]string {
 	return map[string]string{
 		desiredReplicasAnnotation: strconv.Itoa(b.replicas),
-		maxReplicasAnnotation:     strconv.Itoa(min(b.most(), math.MaxInt32)),
+		maxReplicasAnnotation:     strconv.Itoa(min(b.maxTotal(), math.MaxInt32)),
 	}
 }
 
 // nextAnnotations are those that the ReplicaSet of the present template is to have besides sizeAnnotations: what users wrote on the Deployment,
 // and a revision above those of all others. has is what it has now.
-func nextAnnotations(d *appsv1.Deployment, has map[string]string, old []set) map[string]string {
+func nextAnnotations(d *appsv1.Deployment, has map[string]string, old []replicaSet) map[string]string {
 	want := map[string]string{}
 	for key, value := range d.Annotations {
-		if !ours(key) {
+		if !isReserved(key) {
 			want[key] = value
 		}
 	}

@@ -52,7 +52,7 @@ func TestSizeAnnotationsStayWithinInt32(t *testing.T) {
 }
 
 func TestAnnotationsOfTheNewReplicaSet(t *testing.T) {
-	old := func(revs ...string) (sets []set) {
+	old := func(revs ...string) (sets []replicaSet) {
 		for i, r := range revs {
 			sets = append(sets, newOld("old-"+strconv.Itoa(i), 0, i, revision(r)))
 		}
@@ -62,7 +62,7 @@ func TestAnnotationsOfTheNewReplicaSet(t *testing.T) {
 		name       string
 		deployment map[string]string
 		has        map[string]string
-		old        []set
+		old        []replicaSet
 		want       map[string]string // to write
 	}{
 		{"the first revision", nil, nil, nil, map[string]string{revisionAnnotation: "1"}},

@@ -64,7 +64,7 @@ func TestANewDeploymentTakesTwoWrites(t *testing.T) {
 	if has := progressingOf(got.Status); got.Annotations[revisionAnnotation] != "1" || got.Status.ObservedGeneration != 1 || has.Reason != "NewReplicaSetCreated" {
 		t.Errorf("status written with revision %q, generation %d, Progressing %s", got.Annotations[revisionAnnotation], got.Status.ObservedGeneration, has.Reason)
 	}
-	if state := b.ledger.barrier.Pending(); !state {
+	if state := b.expectations.barrier.Pending(); !state {
 		t.Error("the caches need not show what was written")
 	}
 }
@@ -137,8 +137,8 @@ func TestAnUnansweredCreateKeepsItsName(t *testing.T) {
 		t.Errorf("%+v, %v; want to look again", result, err)
 	}
 	b.wants(t, "create replicasets", "get replicasets")
-	if len(names) != 2 || names[0] != names[1] || len(b.ledger.creates) > 0 || !b.ledger.barrier.Pending() {
-		t.Errorf("posted %v, creates %v, unseen %t; want one name, it to be known, and to be seen", names, b.ledger.creates, b.ledger.barrier.Pending())
+	if len(names) != 2 || names[0] != names[1] || len(b.expectations.creates) > 0 || !b.expectations.barrier.Pending() {
+		t.Errorf("posted %v, creates %v, unseen %t; want one name, it to be known, and to be seen", names, b.expectations.creates, b.expectations.barrier.Pending())
 	}
 }
 
@@ -151,14 +151,14 @@ func TestAReplicaSetThatIsThereIsNotMissedForEver(t *testing.T) {
 	there := newReplicaSet(d, nil, 3)
 	there.UID, there.ResourceVersion = "there", "60"
 	b.on("get replicasets", func(int, clienttesting.Action) (runtime.Object, error) { return there, nil })
-	if reason := unconfirmed(b.task, decision{}); reason != "" {
+	if reason := unconfirmed(b.syncState, decision{}); reason != "" {
 		t.Errorf("live read because of %q", reason)
 	}
-	b.ledger.doubted = true
-	if reason := unconfirmed(b.task, decision{}); reason != readNameTaken {
+	b.expectations.cacheIncomplete = true
+	if reason := unconfirmed(b.syncState, decision{}); reason != readNameTaken {
 		t.Errorf("live read because of %q, want %q", reason, readNameTaken)
 	}
-	b.ledger.doubted = false
+	b.expectations.cacheIncomplete = false
 	b.live = true
 	if _, err := b.run(t.Context()); err == nil || !strings.Contains(err.Error(), "not among those") {
 		t.Errorf("error %v, want one that says what is wrong", err)
@@ -182,16 +182,16 @@ func TestWhatIsRaisedTooEarlyIsDoubtful(t *testing.T) {
 	shown.Status.ObservedGeneration = 3
 	for _, tt := range []struct {
 		when   string
-		ledger *ledger
+		ledger *expectations
 		rs     *appsv1.ReplicaSet
 		want   bool
 	}{
-		{"raised", b.ledger, raised, true}, {"the status shows that", b.ledger, shown, false}, {"once it did", b.ledger, raised, false},
-		{"at the beginning of a term", new(newLedger()), raised, true}, {"shown", new(newLedger()), shown, false},
-		{"never reduced", new(newLedger()), newReplicaSet(d, nil, 3), false},
+		{"raised", b.expectations, raised, true}, {"the status shows that", b.expectations, shown, false}, {"once it did", b.expectations, raised, false},
+		{"at the beginning of a term", new(newExpectations()), raised, true}, {"shown", new(newExpectations()), shown, false},
+		{"never reduced", new(newExpectations()), newReplicaSet(d, nil, 3), false},
 	} {
-		tt.ledger.observe(tt.rs)
-		if got := tt.ledger.doubts(tt.rs); got != tt.want {
+		tt.ledger.recordStatus(tt.rs)
+		if got := tt.ledger.statusUnreliable(tt.rs); got != tt.want {
 			t.Errorf("%s: doubtful %t, want %t", tt.when, got, tt.want)
 		}
 	}
@@ -199,27 +199,27 @@ func TestWhatIsRaisedTooEarlyIsDoubtful(t *testing.T) {
 
 func TestWhatAnUnansweredCreateReserves(t *testing.T) {
 	d := newDeployment(3)
-	l := newLedger()
-	l.begin("web-a", 3, now)
+	l := newExpectations()
+	l.startCreate("web-a", 3, now)
 	none := func(string) (*appsv1.ReplicaSet, bool) { return nil, false }
-	l.resolve(nil, none, now)
-	if present, others := l.reserved("web-b"); present != 0 || others != 3 {
+	l.resolveCreates(nil, none, now)
+	if present, others := l.pendingPods("web-b"); present != 0 || others != 3 {
 		t.Errorf("another template: reserved %d and %d, want 0 and 3", present, others)
 	}
-	if present, others := l.reserved("web-a"); present != 3 || others != 0 {
+	if present, others := l.pendingPods("web-a"); present != 3 || others != 0 {
 		t.Errorf("the same template: reserved %d and %d, want 3 and 0", present, others)
 	}
-	if in := l.decided(now); in != outcome.MaxCompletionDelay {
+	if in := l.nextDeadline(now); in != outcome.MaxCompletionDelay {
 		t.Errorf("decided in %v, want %v", in, outcome.MaxCompletionDelay)
 	}
 	ours := newReplicaSet(d, nil, 3)
 	ours.OwnerReferences[0].UID = "web"
-	if l.resolve(nil, func(string) (*appsv1.ReplicaSet, bool) { return ours, true }, now); len(l.creates)+len(l.sizes) > 0 {
-		t.Errorf("seen: creates %v, sizes %v", l.creates, l.sizes)
+	if l.resolveCreates(nil, func(string) (*appsv1.ReplicaSet, bool) { return ours, true }, now); len(l.creates)+len(l.createSizes) > 0 {
+		t.Errorf("seen: creates %v, sizes %v", l.creates, l.createSizes)
 	}
-	l.begin("web-a", 3, now)
-	l.resolve(nil, none, now.Add(outcome.MaxCompletionDelay))
-	if _, others := l.reserved(""); others != 0 {
+	l.startCreate("web-a", 3, now)
+	l.resolveCreates(nil, none, now.Add(outcome.MaxCompletionDelay))
+	if _, others := l.pendingPods(""); others != 0 {
 		t.Errorf("%d reserved though it can no longer come to exist", others)
 	}
 }
@@ -297,7 +297,7 @@ func TestBodyOfAChange(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			rs.Annotations = tt.has
 			tt.c.rs = rs
-			kind, body, err := tt.c.body()
+			kind, body, err := tt.c.patchBody()
 			if err != nil || kind != tt.kind {
 				t.Errorf("%s, %v", kind, err)
 			}
@@ -350,23 +350,23 @@ func TestWhatIsNotGivenUpIsNotThereForOthers(t *testing.T) {
 			b.sets[0].Status.AvailableReplicas, b.sets[0].Status.ReadyReplicas = 3, 3
 			replyTo(b, map[string]error{"old": err})
 			// No pod is in the cache, so all that can be given up is what the statuses say: plan by hand.
-			a := applied{}
-			b.writes.resize(t.Context(), b.task, &a, []change{{rs: b.sets[0], from: 3, to: 2, why: whyAvailable}})
+			a := applyOutcome{}
+			b.writes.applyChanges(t.Context(), b.syncState, &a, []change{{rs: b.sets[0], from: 3, to: 2, reason: resizeSpare}})
 			if a.err == nil || len(a.result.changes) != 0 {
 				t.Errorf("error %v, done %v; want an error and nothing", a.err, a.result.changes)
 			}
 			b.wantsEvents(t, "Warning FailedScaleReplicaSet Failed to scale replica set old from 3 to 2: ")
 			d := decision{plan: plan{changes: []change{
-				{rs: b.sets[0], from: 3, to: 2, why: whyAvailable}, {rs: b.sets[1], from: 0, to: 2, why: whySurge},
-			}, room: 1}}
+				{rs: b.sets[0], from: 3, to: 2, reason: resizeSpare}, {rs: b.sets[1], from: 0, to: 2, reason: resizeIntoCapacity},
+			}, capacity: 1}}
 			b.client.ClearActions()
-			b.task.now = now.Add(time.Second) // when what was refused is tried again
-			a = b.writes.apply(t.Context(), b.task, d.plan)
+			b.syncState.now = now.Add(time.Second) // when what was refused is tried again
+			a = b.writes.applyPlan(t.Context(), b.syncState, d.plan)
 			patches := b.patches()
 			if len(a.result.changes) != 1 || a.result.changes[0].to != 1 || len(patches) != 2 || !strings.Contains(patches[1], `"/spec/replicas","value":1`) {
 				t.Errorf("done %v, patches %v; want next raised to 1, the surge", sizesOf(a.result.changes), patches)
 			}
-			if _, unknown := b.ledger.resizes[b.sets[0].UID]; unknown != (name == "not answered") {
+			if _, unknown := b.expectations.unknownResizes[b.sets[0].UID]; unknown != (name == "not answered") {
 				t.Errorf("remembered as not answered: %t", unknown)
 			}
 		})
@@ -377,7 +377,7 @@ func TestWhatIsNotGivenUpIsNotThereForOthers(t *testing.T) {
 func TestARefusedChangeHasABackOffOfItsOwn(t *testing.T) {
 	b := rollingBench(t)
 	replyTo(b, map[string]error{"old": apierrors.NewForbidden(setResource, "old", errors.New("by a webhook"))})
-	d := decision{plan: plan{changes: []change{{rs: b.sets[0], from: 3, to: 2, why: whyAvailable}, {rs: b.sets[1], from: 0, to: 1, why: whySurge}}, room: 1}}
+	d := decision{plan: plan{changes: []change{{rs: b.sets[0], from: 3, to: 2, reason: resizeSpare}, {rs: b.sets[1], from: 0, to: 1, reason: resizeIntoCapacity}}, capacity: 1}}
 	names := func(sent []clienttesting.Action) (names []string) {
 		for _, a := range sent {
 			names = append(names, a.(clienttesting.PatchAction).GetName())
@@ -397,13 +397,13 @@ func TestARefusedChangeHasABackOffOfItsOwn(t *testing.T) {
 	} {
 		b.client.ClearActions()
 		b.clock.SetTime(now.Add(tt.after))
-		b.task.now = b.clock.Now()
-		a := b.writes.apply(t.Context(), b.task, d.plan)
-		if got := names(b.client.Actions()); !slices.Equal(got, tt.want) || a.again != tt.again || (a.err != nil) != (tt.again == 0) {
-			t.Errorf("%d: sent %v, again after %v, error %v; want %v, %v", i, got, a.again, a.err, tt.want, tt.again)
+		b.syncState.now = b.clock.Now()
+		a := b.writes.applyPlan(t.Context(), b.syncState, d.plan)
+		if got := names(b.client.Actions()); !slices.Equal(got, tt.want) || a.requeueAfter != tt.again || (a.err != nil) != (tt.again == 0) {
+			t.Errorf("%d: sent %v, again after %v, error %v; want %v, %v", i, got, a.requeueAfter, a.err, tt.want, tt.again)
 		}
-		if held := slices.Contains(a.held, holdResizeBackoff); held != (tt.again > 0) {
-			t.Errorf("%d: held %v", i, a.held)
+		if held := slices.Contains(a.deferred, deferResizeBackoff); held != (tt.again > 0) {
+			t.Errorf("%d: held %v", i, a.deferred)
 		}
 		failed := 0
 		for _, e := range b.told() {
@@ -417,19 +417,19 @@ func TestARefusedChangeHasABackOffOfItsOwn(t *testing.T) {
 	}
 	b.d = b.d.DeepCopy()
 	b.d.Generation++
-	if a := b.writes.apply(t.Context(), b.task, d.plan); a.err == nil {
+	if a := b.writes.applyPlan(t.Context(), b.syncState, d.plan); a.err == nil {
 		t.Error("another spec is not tried at once")
 	}
 	changed := b.sets[0].DeepCopy()
 	changed.Generation++
-	if wait := b.throttle.refused(b.d, changed).wait(b.task.now); wait != 0 || b.throttle.refused(b.d, b.sets[0]).wait(b.task.now) == 0 {
+	if wait := b.backoffs.rejectedResize(b.d, changed).remaining(b.syncState.now); wait != 0 || b.backoffs.rejectedResize(b.d, b.sets[0]).remaining(b.syncState.now) == 0 {
 		t.Errorf("the ReplicaSet is another, and the refusal of before holds it back for %v", wait)
 	}
 	replyTo(b, nil)
 	b.clock.SetTime(now.Add(time.Minute))
-	b.task.now = b.clock.Now()
-	if a := b.writes.apply(t.Context(), b.task, d.plan); a.err != nil || len(b.throttle.resizes) > 0 {
-		t.Errorf("accepted: %v, back-offs %v", a.err, b.throttle.resizes)
+	b.syncState.now = b.clock.Now()
+	if a := b.writes.applyPlan(t.Context(), b.syncState, d.plan); a.err != nil || len(b.backoffs.rejectedResizes) > 0 {
+		t.Errorf("accepted: %v, back-offs %v", a.err, b.backoffs.rejectedResizes)
 	}
 }
 
@@ -451,7 +451,7 @@ func TestAReplicaSetThatCannotBeScaledDoesNotHoldUpTheRollout(t *testing.T) {
 	for !created {
 		b.sets, b.now = b.stored(t), b.clock.Now()
 		if b.now.Sub(now) > 5*time.Second {
-			t.Fatalf("the new template has no ReplicaSet yet; the others have %v", b.throttle.resizes)
+			t.Fatalf("the new template has no ReplicaSet yet; the others have %v", b.backoffs.rejectedResizes)
 		}
 		switch result, err := b.run(t.Context()); {
 		case apierrors.IsForbidden(err):
@@ -484,12 +484,12 @@ func TestAFailedTestIsNoRefusal(t *testing.T) {
 				tt.live(live)
 				return live, nil
 			})
-			r := b.writes.send(t.Context(), change{rs: b.sets[0], from: 3, to: 2})
+			r := b.writes.sendChange(t.Context(), change{rs: b.sets[0], from: 3, to: 2})
 			if r.outcome != tt.want {
 				t.Errorf("outcome %s, want %s", r.outcome, tt.want)
 			}
-			err := b.writes.note(t.Context(), b.task, change{rs: b.sets[0], from: 3, to: 2}, r)
-			if moved := errors.Is(err, errMoved); moved != (tt.want != outcome.Rejected) {
+			err := b.writes.recordChange(t.Context(), b.syncState, change{rs: b.sets[0], from: 3, to: 2}, r)
+			if moved := errors.Is(err, errChanged); moved != (tt.want != outcome.Rejected) {
 				t.Errorf("error %v", err)
 			}
 		})
@@ -499,7 +499,7 @@ func TestAFailedTestIsNoRefusal(t *testing.T) {
 // TestAnUnansweredResizeIsSentAgain before anything else is decided, as it was.
 func TestAnUnansweredResizeIsSentAgain(t *testing.T) {
 	lost := func(b *bench) {
-		b.ledger.resizes[b.sets[0].UID] = unansweredResize{change: change{rs: b.sets[0], from: 3, to: 2}, generation: b.d.Generation, until: now.Add(outcome.MaxCompletionDelay)}
+		b.expectations.unknownResizes[b.sets[0].UID] = unknownResize{change: change{rs: b.sets[0], from: 3, to: 2}, generation: b.d.Generation, until: now.Add(outcome.MaxCompletionDelay)}
 	}
 	moved := apierrors.NewGenericServerResponse(422, "patch", setResource, "old", "test failed", 0, false)
 	live := func(b *bench, generation int64, size int32) {
@@ -514,8 +514,8 @@ func TestAnUnansweredResizeIsSentAgain(t *testing.T) {
 		lost(b)
 		replyTo(b, nil)
 		result, err := b.run(t.Context())
-		if err != nil || result.RequeueAfter != time.Second || len(b.ledger.resizes) > 0 || !b.ledger.barrier.Pending() {
-			t.Errorf("%+v, %v, still not answered %d", result, err, len(b.ledger.resizes))
+		if err != nil || result.RequeueAfter != time.Second || len(b.expectations.unknownResizes) > 0 || !b.expectations.barrier.Pending() {
+			t.Errorf("%+v, %v, still not answered %d", result, err, len(b.expectations.unknownResizes))
 		}
 		b.wants(t, "patch replicasets")
 		b.wantsEvents(t, "Scaled down replica set old from 3 to 2")
@@ -525,8 +525,8 @@ func TestAnUnansweredResizeIsSentAgain(t *testing.T) {
 		lost(b)
 		replyTo(b, map[string]error{"old": moved})
 		live(b, 3, 2)
-		if _, err := b.run(t.Context()); err != nil || len(b.ledger.resizes) > 0 {
-			t.Errorf("%v, still not answered %d", err, len(b.ledger.resizes))
+		if _, err := b.run(t.Context()); err != nil || len(b.expectations.unknownResizes) > 0 {
+			t.Errorf("%v, still not answered %d", err, len(b.expectations.unknownResizes))
 		}
 		b.wants(t, "patch replicasets", "get replicasets")
 		b.wantsEvents(t, "Scaled down replica set old from 3 to 2")
@@ -535,8 +535,8 @@ func TestAnUnansweredResizeIsSentAgain(t *testing.T) {
 		b := rollingBench(t)
 		lost(b)
 		replyTo(b, map[string]error{"old": errBroken})
-		if _, err := b.run(t.Context()); !errors.Is(err, errBroken) || len(b.ledger.resizes) != 1 {
-			t.Errorf("%v, not answered %d", err, len(b.ledger.resizes))
+		if _, err := b.run(t.Context()); !errors.Is(err, errBroken) || len(b.expectations.unknownResizes) != 1 {
+			t.Errorf("%v, not answered %d", err, len(b.expectations.unknownResizes))
 		}
 		b.wants(t, "patch replicasets")
 	})
@@ -545,8 +545,8 @@ func TestAnUnansweredResizeIsSentAgain(t *testing.T) {
 		lost(b)
 		refused := errors.New("connection refused")
 		replyTo(b, map[string]error{"old": refused})
-		if result, err := b.run(t.Context()); !errors.Is(err, refused) || len(b.ledger.resizes) != 1 {
-			t.Errorf("%+v, %v, not answered %d; want the error of the connection", result, err, len(b.ledger.resizes))
+		if result, err := b.run(t.Context()); !errors.Is(err, refused) || len(b.expectations.unknownResizes) != 1 {
+			t.Errorf("%+v, %v, not answered %d; want the error of the connection", result, err, len(b.expectations.unknownResizes))
 		}
 		b.wants(t, "patch replicasets")
 	})
@@ -559,13 +559,13 @@ func TestAnUnansweredResizeIsSentAgain(t *testing.T) {
 			t.Errorf("%+v, %v", result, err)
 		}
 		b.wants(t, "patch replicasets")
-		if held := testutil.ToFloat64(b.metrics.held.WithLabelValues("resize_unanswered")); held != 1 {
+		if held := testutil.ToFloat64(b.metrics.deferred.WithLabelValues("resize_unanswered")); held != 1 {
 			t.Errorf("held %v times", held)
 		}
 		b.clock.SetTime(now.Add(outcome.MaxCompletionDelay))
-		b.task.now = b.clock.Now()
-		if wait, err := b.writes.settle(t.Context(), b.task); err != nil || wait > 0 || len(b.ledger.resizes) > 0 {
-			t.Errorf("when it can no longer be carried out: %v, %v, %d", wait, err, len(b.ledger.resizes))
+		b.syncState.now = b.clock.Now()
+		if wait, err := b.writes.settleResizes(t.Context(), b.syncState); err != nil || wait > 0 || len(b.expectations.unknownResizes) > 0 {
+			t.Errorf("when it can no longer be carried out: %v, %v, %d", wait, err, len(b.expectations.unknownResizes))
 		}
 	})
 	t.Run("the Deployment wants those pods again: it is not sent, and may still be carried out", func(t *testing.T) {
@@ -583,10 +583,10 @@ func TestAnUnansweredResizeIsSentAgain(t *testing.T) {
 		b.wants(t, "get replicasets")
 		live(b, 3, 2)
 		b.clock.Step(time.Second)
-		b.task.now = b.clock.Now()
+		b.syncState.now = b.clock.Now()
 		b.client.ClearActions()
-		if _, err := b.run(t.Context()); err != nil || len(b.ledger.resizes) > 0 || !b.ledger.barrier.Pending() {
-			t.Errorf("carried out: %v, still not answered %d", err, len(b.ledger.resizes))
+		if _, err := b.run(t.Context()); err != nil || len(b.expectations.unknownResizes) > 0 || !b.expectations.barrier.Pending() {
+			t.Errorf("carried out: %v, still not answered %d", err, len(b.expectations.unknownResizes))
 		}
 		b.wants(t, "get replicasets")
 	})
@@ -595,7 +595,7 @@ func TestAnUnansweredResizeIsSentAgain(t *testing.T) {
 		lost(b)
 		replyTo(b, map[string]error{"old": apierrors.NewForbidden(setResource, "old", errors.New("no"))})
 		for range 2 {
-			if wait, err := b.writes.settle(t.Context(), b.task); err != nil || wait != minRefused {
+			if wait, err := b.writes.settleResizes(t.Context(), b.syncState); err != nil || wait != minRefused {
 				t.Errorf("%v, %v; want another try after %v", wait, err, minRefused)
 			}
 		}
@@ -607,8 +607,8 @@ func TestAnUnansweredResizeIsSentAgain(t *testing.T) {
 		lost(b)
 		replyTo(b, map[string]error{"old": conflict})
 		live(b, b.sets[0].Generation, 3)
-		if wait, err := b.writes.settle(t.Context(), b.task); err != nil || wait == 0 || len(b.ledger.resizes) != 1 {
-			t.Errorf("%+v, %v, not answered %d; want it to be waited for", wait, err, len(b.ledger.resizes))
+		if wait, err := b.writes.settleResizes(t.Context(), b.syncState); err != nil || wait == 0 || len(b.expectations.unknownResizes) != 1 {
+			t.Errorf("%+v, %v, not answered %d; want it to be waited for", wait, err, len(b.expectations.unknownResizes))
 		}
 	})
 	t.Run("it conflicts now, and nobody can say why", func(t *testing.T) {
@@ -616,8 +616,8 @@ func TestAnUnansweredResizeIsSentAgain(t *testing.T) {
 		lost(b)
 		replyTo(b, map[string]error{"old": conflict})
 		b.on("get replicasets", fails(errBroken))
-		if wait, err := b.writes.settle(t.Context(), b.task); !errors.Is(err, errBroken) || len(b.ledger.resizes) != 1 {
-			t.Errorf("%+v, %v, not answered %d; want an error, and it to be waited for", wait, err, len(b.ledger.resizes))
+		if wait, err := b.writes.settleResizes(t.Context(), b.syncState); !errors.Is(err, errBroken) || len(b.expectations.unknownResizes) != 1 {
+			t.Errorf("%+v, %v, not answered %d; want an error, and it to be waited for", wait, err, len(b.expectations.unknownResizes))
 		}
 	})
 }
@@ -636,10 +636,10 @@ func TestARejectedStatusKeepsTheTimers(t *testing.T) {
 	d := newDeployment(4, within(1, 1), deadline(600))
 	old := owned(d, "v0", newOld("old", 2, 1, unseen, sizedFor(4, 5), revision("1")))
 	b := newBench(t, d, owned(d, "v1", newNext("new", 2, sizedFor(4, 5), revision("2"))), old)
-	b.ledger.resizedAt[old.UID] = now
+	b.expectations.resizedAt[old.UID] = now
 	b.on("update deployments/status", fails(apierrors.NewForbidden(setResource, "web", errors.New("webhook"))))
-	if result, err := b.run(t.Context()); err == nil || result.RequeueAfter == 0 || result.RequeueAfter > longestPace {
-		t.Errorf("result %+v, error %v; want an error, and After at most %v", result, err, longestPace)
+	if result, err := b.run(t.Context()); err == nil || result.RequeueAfter == 0 || result.RequeueAfter > maxStatusInterval {
+		t.Errorf("result %+v, error %v; want an error, and After at most %v", result, err, maxStatusInterval)
 	}
 }
 
@@ -693,10 +693,10 @@ func TestNumbersAloneAreWrittenAtTheirPace(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, d)
-			b.throttle.statusAt = now.Add(-40 * time.Millisecond)
+			b.backoffs.statusAt = now.Add(-40 * time.Millisecond)
 			status := *d.Status.DeepCopy()
 			tt.edit(&status)
-			again, err := b.statuses.write(t.Context(), b.task, status, tt.revision)
+			again, err := b.statuses.write(t.Context(), b.syncState, status, tt.revision)
 			if err != nil || again != tt.want {
 				t.Errorf("again in %v, %v; want %v", again, err, tt.want)
 			}
@@ -715,8 +715,8 @@ func TestFewerAvailablePodsAreToldAtOnceIfNoRolloutTakesThem(t *testing.T) {
 	}{{3, 0}, {5, 1960 * time.Millisecond}} {
 		status := *d.Status.DeepCopy()
 		status.ReadyReplicas, status.AvailableReplicas = tt.available, tt.available
-		b.throttle.statusAt = now.Add(-40 * time.Millisecond)
-		if again, err := b.statuses.write(t.Context(), b.task, status, ""); err != nil || again != tt.want {
+		b.backoffs.statusAt = now.Add(-40 * time.Millisecond)
+		if again, err := b.statuses.write(t.Context(), b.syncState, status, ""); err != nil || again != tt.want {
 			t.Errorf("%d available: again in %v, %v; want %v", tt.available, again, err, tt.want)
 		}
 	}
@@ -726,11 +726,11 @@ func TestThePaceOfNumbersFollowsTheDeadline(t *testing.T) {
 	for seconds, want := range map[int32]time.Duration{
 		3: 150 * time.Millisecond, 20: time.Second, 40: 2 * time.Second, 600: 2 * time.Second, math.MaxInt32: 2 * time.Second,
 	} {
-		if got := (pass{d: newDeployment(3, deadline(seconds))}).pace(); got != want {
+		if got := (pass{d: newDeployment(3, deadline(seconds))}).statusInterval(); got != want {
 			t.Errorf("deadline of %d s: pace %v, want %v", seconds, got, want)
 		}
 	}
-	if got := (pass{d: newDeployment(3)}).pace(); got != 2*time.Second {
+	if got := (pass{d: newDeployment(3)}).statusInterval(); got != 2*time.Second {
 		t.Errorf("without a deadline: pace %v, want 2s", got)
 	}
 }
@@ -747,10 +747,10 @@ func TestHistoryIsPrunedWithPreconditions(t *testing.T) {
 		}
 		return nil, nil
 	})
-	if err := b.writes.prune(t.Context(), []*appsv1.ReplicaSet{old}); !errors.Is(err, errMoved) {
+	if err := b.writes.deleteHistory(t.Context(), []*appsv1.ReplicaSet{old}); !errors.Is(err, errChanged) {
 		t.Errorf("changed since: %v", err)
 	}
-	if err := b.writes.prune(t.Context(), []*appsv1.ReplicaSet{old}); err != nil {
+	if err := b.writes.deleteHistory(t.Context(), []*appsv1.ReplicaSet{old}); err != nil {
 		t.Error(err)
 	}
 	if got.Preconditions == nil || *got.Preconditions.UID != old.UID || *got.Preconditions.ResourceVersion != "5" {
@@ -823,14 +823,17 @@ func TestLiveReadsAreCounted(t *testing.T) {
 	d := newDeployment(3)
 	for reason, read := range map[string]func(*bench) error{
 		controller.ReadFirstWrite: func(b *bench) error {
-			_, err := b.read.live(t.Context(), b.task, controller.ReadFirstWrite)
+			_, err := b.read.live(t.Context(), b.syncState, controller.ReadFirstWrite)
 			return err
 		},
-		readNameTaken: func(b *bench) error { _, err := b.read.set(t.Context(), "default", "old", readNameTaken); return err },
-		readAdopt:     func(b *bench) error { _, err := b.read.deploymentToAdopt(t.Context(), b.d); return err },
-		readRefused: func(b *bench) error {
+		readNameTaken: func(b *bench) error {
+			_, err := b.read.replicaSet(t.Context(), "default", "old", readNameTaken)
+			return err
+		},
+		readAdopt: func(b *bench) error { _, err := b.read.deploymentToAdopt(t.Context(), b.d); return err },
+		readRejected: func(b *bench) error {
 			b.on("patch replicasets", fails(apierrors.NewConflict(setResource, "old", errors.New("changed"))))
-			b.writes.send(t.Context(), change{rs: b.sets[0], from: 3, to: 2})
+			b.writes.sendChange(t.Context(), change{rs: b.sets[0], from: 3, to: 2})
 			return nil
 		},
 	} {

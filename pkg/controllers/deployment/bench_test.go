@@ -29,7 +29,7 @@ var setResource = schema.GroupResource{Group: "apps", Resource: "replicasets"}
 // bench is one sync against a client whose answers a test chooses. Its caches are empty; the sync is given what it sees.
 type bench struct {
 	*Controller
-	task
+	syncState
 	client *fake.Clientset
 	events *record.FakeRecorder
 	clock  *testingclock.FakeClock
@@ -67,8 +67,8 @@ func newBench(t *testing.T, d *appsv1.Deployment, sets ...*appsv1.ReplicaSet) *b
 		t.Fatal(err)
 	}
 	st := c.states.For(cache.MetaObjectToName(d), d.UID)
-	work := task{key: cache.MetaObjectToName(d), d: d, selector: selector, now: now, sets: sets, ledger: &st.ledger, throttle: &st.throttle}
-	c.loader.Cached = func(t task) task { return t }
+	work := syncState{key: cache.MetaObjectToName(d), d: d, selector: selector, now: now, sets: sets, expectations: &st.expectations, backoffs: &st.backoffs}
+	c.loader.Cached = func(t syncState) syncState { return t }
 	return &bench{c, work, client, events, clk}
 }
 
@@ -81,8 +81,8 @@ func objects(sets []*appsv1.ReplicaSet) (out []runtime.Object) {
 
 // run runs a sync as if the caches showed all writes.
 func (b *bench) run(ctx context.Context) (controller.Result, error) {
-	b.ledger.barrier = controller.ConsistencyBarrier{}
-	return ended(b.step(ctx, b.task))
+	b.expectations.barrier = controller.ConsistencyBarrier{}
+	return resultOf(b.step(ctx, b.syncState))
 }
 
 // on makes the client answer requests of a verb and resource, such as "create replicasets", with the results of answer, one per call.
@@ -156,7 +156,7 @@ func (b *bench) wantsEvents(t *testing.T, parts ...string) {
 }
 
 // owned returns a ReplicaSet of newDeployment's as the cache has it, with a template.
-func owned(d *appsv1.Deployment, image string, s set) *appsv1.ReplicaSet {
+func owned(d *appsv1.Deployment, image string, s replicaSet) *appsv1.ReplicaSet {
 	rs := s.rs
 	rs.UID, rs.ResourceVersion = types.UID("uid of "+rs.Name), "5"
 	rs.Labels = map[string]string{"app": "web"}

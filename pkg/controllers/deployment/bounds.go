@@ -13,21 +13,21 @@ type bounds struct {
 }
 
 // most is the largest sum of sizes that a rolling update may lead to.
-func (b bounds) most() int { return b.replicas + b.surge }
+func (b bounds) maxTotal() int { return b.replicas + b.surge }
 
 // least is how many pods are to be available.
-func (b bounds) least() int { return b.replicas - b.unavailable }
+func (b bounds) minAvailable() int { return b.replicas - b.unavailable }
 
 // boundsOf resolves the percentages of a Deployment: surge is rounded up and unavailability down. Where both come to nothing one pod may be
 // unavailable, or no rollout would ever move. What is missing or cannot be read is nothing.
 func boundsOf(d *appsv1.Deployment) bounds {
-	b := bounds{replicas: orOne(d.Spec.Replicas)}
+	b := bounds{replicas: replicasOrOne(d.Spec.Replicas)}
 	if d.Spec.Strategy.Type != appsv1.RollingUpdateDeploymentStrategyType {
 		return b
 	}
 	if r := d.Spec.Strategy.RollingUpdate; r != nil {
-		b.surge = scaled(r.MaxSurge, b.replicas, true)
-		b.unavailable = scaled(r.MaxUnavailable, b.replicas, false)
+		b.surge = resolveBound(r.MaxSurge, b.replicas, true)
+		b.unavailable = resolveBound(r.MaxUnavailable, b.replicas, false)
 	}
 	if b.surge == 0 && b.unavailable == 0 {
 		b.unavailable = 1
@@ -37,7 +37,7 @@ func boundsOf(d *appsv1.Deployment) bounds {
 }
 
 // scaled is a number, or a percentage of replicas.
-func scaled(value *intstr.IntOrString, replicas int, roundUp bool) int {
+func resolveBound(value *intstr.IntOrString, replicas int, roundUp bool) int {
 	if value == nil {
 		return 0
 	}
@@ -49,7 +49,7 @@ func scaled(value *intstr.IntOrString, replicas int, roundUp bool) int {
 }
 
 // orOne is the size that a spec asks for; nil is the API server's default.
-func orOne(replicas *int32) int {
+func replicasOrOne(replicas *int32) int {
 	if replicas == nil {
 		return 1
 	}

@@ -17,10 +17,10 @@ const kind = "Deployment"
 var ownerKind = appsv1.SchemeGroupVersion.WithKind(kind)
 
 // errMoved ends a sync because an object has changed since it was read. The caches will show the change.
-var errMoved = errors.New("object has changed since it was read")
+var errChanged = errors.New("object has changed since it was read")
 
 // claim adopts and releases ReplicaSets, and returns those that the Deployment controls. An error ends the sync, because wrong sizes would follow.
-func (c *Controller) claim(ctx context.Context, t task) (mine []*appsv1.ReplicaSet, err error) {
+func (c *Controller) claim(ctx context.Context, t syncState) (mine []*appsv1.ReplicaSet, err error) {
 	var adopt, release []*appsv1.ReplicaSet
 	for _, rs := range t.sets {
 		switch relation := ownership.RelationOf(t.d, kind, t.selector, rs); {
@@ -33,14 +33,14 @@ func (c *Controller) claim(ctx context.Context, t task) (mine []*appsv1.ReplicaS
 			release = append(release, rs)
 		}
 	}
-	adopted, err := c.owners.AdoptAndRelease(ctx, t.d, adopt, release, &t.throttle.ownership, &t.ledger.barrier, func(n int, do func(int)) (int, error) {
+	adopted, err := c.owners.AdoptAndRelease(ctx, t.d, adopt, release, &t.backoffs.ownership, &t.expectations.barrier, func(n int, do func(int)) (int, error) {
 		for i := range n {
 			do(i)
 		}
 		return n, nil
 	})
 	if apierrors.IsConflict(err) {
-		err = errMoved
+		err = errChanged
 	}
 	return append(mine, adopted...), err
 }

@@ -57,7 +57,7 @@ type Controller struct {
 	baseline controller.Baseline
 	states   *states
 	metrics  *metrics
-	loader   controller.Loader[task, decision]
+	loader   controller.Loader[syncState, decision]
 
 	read     *reader
 	owners   ownership.Changer[*appsv1.Deployment, *appsv1.ReplicaSet]
@@ -82,7 +82,7 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 		client: deps.Client, deployments: deps.Deployments, sets: deps.ReplicaSets, read: c.read, recorder: deps.Recorder, clock: deps.Clock, metrics: c.metrics,
 	}
 	c.statuses = &statusWriter{client: deps.Client, deployments: deps.Deployments, clock: deps.Clock}
-	c.loader = controller.Loader[task, decision]{
+	c.loader = controller.Loader[syncState, decision]{
 		Baseline: &c.baseline, Cached: c.read.cached, Live: c.read.live, Decide: c.claimAndPlan, Writes: c.writesAnything, Unconfirmed: unconfirmed,
 	}
 	c.loop = controller.NewLoop(controller.LoopConfig{

@@ -9,7 +9,7 @@ import (
 
 // newReplicaSet makes a ReplicaSet for the template of a Deployment. It shares no memory with the Deployment, so marshalling it changes no
 // quantity of the cached template, of which the hash is made. Two that are made for one template and collisionCount have the same name.
-func newReplicaSet(d *appsv1.Deployment, old []set, size int) *appsv1.ReplicaSet {
+func newReplicaSet(d *appsv1.Deployment, old []replicaSet, size int) *appsv1.ReplicaSet {
 	template := *d.Spec.Template.DeepCopy()
 	hash := templateHash(template, d.Status.CollisionCount)
 

@@ -14,7 +14,7 @@ func TestNewReplicaSet(t *testing.T) {
 	d.Spec.MinReadySeconds = 7
 	d.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "app", Operator: metav1.LabelSelectorOpExists}}
 	before := d.DeepCopy()
-	got := newReplicaSet(d, []set{newOld("old", 4, 1, revision("2"))}, 1)
+	got := newReplicaSet(d, []replicaSet{newOld("old", 4, 1, revision("2"))}, 1)
 
 	hash := templateHash(d.Spec.Template, nil)
 	labels := map[string]string{"app": "web", "pod-template-hash": hash}

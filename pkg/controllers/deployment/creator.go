@@ -20,36 +20,36 @@ import (
 const terminatingRecheck = time.Minute
 
 // createFate is how the creation of a ReplicaSet stands.
-type createFate int
+type createOutcome int
 
 const (
-	createUnknown createFate = iota // nobody knows, or it was not tried: nothing else is written in this sync but the status
-	createDone                      // it was made by this request
-	createMet                       // it is there, made by another attempt or another manager: the cache will show it
-	createTaken                     // its name is another's, and collisionCount is to rise
-	createRefused                   // it was not made, or was modified by admission and deleted: none is to be created for the time being
+	createUnknown   createOutcome = iota // nobody knows, or it was not tried: nothing else is written in this sync but the status
+	createDone                           // it was made by this request
+	createExists                         // it is there, made by another attempt or another manager: the cache will show it
+	createNameTaken                      // its name is another's, and collisionCount is to rise
+	createRejected                       // it was not made, or was modified by admission and deleted: none is to be created for the time being
 )
 
 // creation is what became of the creation of a ReplicaSet.
-type creation struct {
-	fate    createFate
-	set     *appsv1.ReplicaSet // if done
-	hold    hold               // if refused, or if the name is taken and collisionCount is not to rise yet
-	message string             // for the condition Progressing; empty: it stays
-	err     error
-	again   time.Duration
+type createResult struct {
+	outcome      createOutcome
+	set          *appsv1.ReplicaSet // if done
+	deferred     deferral           // if refused, or if the name is taken and collisionCount is not to rise yet
+	message      string             // for the condition Progressing; empty: it stays
+	err          error
+	requeueAfter time.Duration
 }
 
 // create makes the ReplicaSet of the present template. A name that is taken is looked at: an attempt of ours that was not answered may have taken it,
 // or another manager who made the same.
-func (w *writer) create(ctx context.Context, t task, want *appsv1.ReplicaSet) creation {
+func (w *writer) createNew(ctx context.Context, t syncState, want *appsv1.ReplicaSet) createResult {
 	if controller.Draining(ctx) {
-		return creation{fate: createUnknown, err: controller.ErrDraining}
+		return createResult{outcome: createUnknown, err: controller.ErrDraining}
 	}
 	if _, there := w.sets.Get(cache.NewObjectName(want.Namespace, want.Name)); there {
-		return w.explain(ctx, t, want, controller.Create{Name: want.Name}, outcome.Exists, nil)
+		return w.findByName(ctx, t, want, controller.Create{Name: want.Name}, outcome.Exists, nil)
 	}
-	attempt := t.ledger.begin(want.Name, orOne(want.Spec.Replicas), w.clock.Now())
+	attempt := t.expectations.startCreate(want.Name, replicasOrOne(want.Spec.Replicas), w.clock.Now())
 	var got *appsv1.ReplicaSet
 	res, err := outcome.Do(ctx, func(ctx context.Context) (err error) {
 		got, err = w.client.AppsV1().ReplicaSets(want.Namespace).Create(ctx, want.DeepCopy(), metav1.CreateOptions{})
@@ -57,20 +57,20 @@ func (w *writer) create(ctx context.Context, t task, want *appsv1.ReplicaSet) cr
 	})
 	switch {
 	case res == outcome.Done:
-		return w.made(ctx, t, want, got)
+		return w.handleCreated(ctx, t, want, got)
 	case res == outcome.Exists, res == outcome.Rejected && attempt.Unknown:
-		return w.explain(ctx, t, want, attempt, res, err)
+		return w.findByName(ctx, t, want, attempt, res, err)
 	}
-	return w.notMade(t, want, attempt, res, err)
+	return w.handleNotCreated(t, want, attempt, res, err)
 }
 
 // made handles a ReplicaSet that the API server has created. If admission has modified its template, labels or owner, the Deployment would not find it again and
 // create the next ReplicaSet, without end. Such a ReplicaSet is deleted at once, and creates of that name back off.
-func (w *writer) made(ctx context.Context, t task, want, got *appsv1.ReplicaSet) creation {
+func (w *writer) handleCreated(ctx context.Context, t syncState, want, got *appsv1.ReplicaSet) createResult {
 	got.ManagedFields = nil
-	t.ledger.end(want.Name)
-	t.ledger.barrier.WroteAt(w.sets, got.ResourceVersion, t.now)
-	size := orOne(got.Spec.Replicas)
+	t.expectations.endCreate(want.Name)
+	t.expectations.barrier.WroteAt(w.sets, got.ResourceVersion, t.now)
+	size := replicasOrOne(got.Spec.Replicas)
 	klog.FromContext(ctx).V(2).Info("Created ReplicaSet", "replicaSet", klog.KObj(got), "replicas", size, "revision", revisionOf(got.Annotations))
 	if !sameTemplate(&want.Spec.Template, &got.Spec.Template) || !t.selects(got) || !controls(t.d, got) {
 		return w.deleteModified(ctx, t, got)
@@ -78,13 +78,13 @@ func (w *writer) made(ctx context.Context, t task, want, got *appsv1.ReplicaSet)
 	if size > 0 {
 		w.recorder.Eventf(t.d, corev1.EventTypeNormal, reasonScaling, "Scaled up replica set %s from 0 to %d", got.Name, size)
 	}
-	t.throttle.collisions, t.throttle.modified = doubling{}, doubling{}
-	return creation{fate: createDone, set: got}
+	t.backoffs.collisions, t.backoffs.modified = backoff{}, backoff{}
+	return createResult{outcome: createDone, set: got}
 }
 
-func (w *writer) deleteModified(ctx context.Context, t task, rs *appsv1.ReplicaSet) creation {
+func (w *writer) deleteModified(ctx context.Context, t syncState, rs *appsv1.ReplicaSet) createResult {
 	now := w.clock.Now()
-	t.throttle.modifiedName, t.throttle.modified = rs.Name, t.throttle.modifiedNamed(rs.Name).next(minModified, maxModified, now)
+	t.backoffs.modifiedName, t.backoffs.modified = rs.Name, t.backoffs.modifiedBackoff(rs.Name).next(minModified, maxModified, now)
 	message := fmt.Sprintf("Deleting new replica set %q: its template, labels or owner were modified during admission", rs.Name)
 	w.recorder.Event(t.d, corev1.EventTypeWarning, "ReplicaSetChanged", message)
 	err := w.client.AppsV1().ReplicaSets(rs.Namespace).Delete(ctx, rs.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &rs.UID}})
@@ -94,67 +94,67 @@ func (w *writer) deleteModified(ctx context.Context, t task, rs *appsv1.ReplicaS
 	default:
 		err = fmt.Errorf("delete ReplicaSet %s, modified during admission: %w", rs.Name, err)
 	}
-	return creation{fate: createRefused, hold: holdCreateBackoff, message: message, err: err, again: t.throttle.modified.wait(now)}
+	return createResult{outcome: createRejected, deferred: deferCreateBackoff, message: message, err: err, requeueAfter: t.backoffs.modified.remaining(now)}
 }
 
 // explain looks for the ReplicaSet that has the name.
-func (w *writer) explain(ctx context.Context, t task, want *appsv1.ReplicaSet, attempt controller.Create, res outcome.Outcome, refusal error) creation {
-	found, err := w.read.set(ctx, want.Namespace, want.Name, readNameTaken)
+func (w *writer) findByName(ctx context.Context, t syncState, want *appsv1.ReplicaSet, attempt controller.Create, res outcome.Outcome, refusal error) createResult {
+	found, err := w.read.replicaSet(ctx, want.Namespace, want.Name, readNameTaken)
 	switch {
 	case err != nil:
 		attempt.Unknown, attempt.Until = true, w.clock.Now().Add(outcome.MaxCompletionDelay)
-		t.ledger.creates.Retry(attempt)
-		return creation{fate: createUnknown, err: errors.Join(refusal, err)}
+		t.expectations.creates.Retry(attempt)
+		return createResult{outcome: createUnknown, err: errors.Join(refusal, err)}
 	case found == nil && res == outcome.Exists:
-		t.ledger.creates.Retry(attempt) // it was there a moment ago, and the name is free again
-		return creation{fate: createMet}
+		t.expectations.creates.Retry(attempt) // it was there a moment ago, and the name is free again
+		return createResult{outcome: createExists}
 	case found == nil:
-		return w.notMade(t, want, attempt, res, refusal) // the earlier attempt may still be on its way
+		return w.handleNotCreated(t, want, attempt, res, refusal) // the earlier attempt may still be on its way
 	case controls(t.d, found) && t.selects(found) && found.DeletionTimestamp == nil && sameTemplate(&found.Spec.Template, &t.d.Spec.Template):
-		t.ledger.end(want.Name)
-		t.ledger.barrier.WroteAt(w.sets, found.ResourceVersion, t.now)
-		if size := orOne(found.Spec.Replicas); attempt.Unknown && size > 0 {
+		t.expectations.endCreate(want.Name)
+		t.expectations.barrier.WroteAt(w.sets, found.ResourceVersion, t.now)
+		if size := replicasOrOne(found.Spec.Replicas); attempt.Unknown && size > 0 {
 			w.recorder.Eventf(t.d, corev1.EventTypeNormal, reasonScaling, "Scaled up replica set %s from 0 to %d", found.Name, size)
 		}
 		if t.live {
-			return creation{fate: createUnknown, err: fmt.Errorf("ReplicaSet %s has the present template and is ours, but is not among those that the Deployment has", found.Name)}
+			return createResult{outcome: createUnknown, err: fmt.Errorf("ReplicaSet %s has the present template and is ours, but is not among those that the Deployment has", found.Name)}
 		}
 		if known, there := w.sets.Get(cache.NewObjectName(found.Namespace, found.Name)); there && known.UID == found.UID {
-			t.ledger.doubted = true
+			t.expectations.cacheIncomplete = true
 		}
-		return creation{fate: createMet}
+		return createResult{outcome: createExists}
 	}
-	t.ledger.end(want.Name)
+	t.expectations.endCreate(want.Name)
 	now := w.clock.Now()
-	if wait := t.throttle.collisions.wait(now); wait > 0 {
-		return creation{fate: createRefused, hold: holdCreateBackoff, again: wait}
+	if wait := t.backoffs.collisions.remaining(now); wait > 0 {
+		return createResult{outcome: createRejected, deferred: deferCreateBackoff, requeueAfter: wait}
 	}
-	t.throttle.collisions = t.throttle.collisions.next(minCollision, maxCollision, now)
+	t.backoffs.collisions = t.backoffs.collisions.next(minCollision, maxCollision, now)
 	klog.FromContext(ctx).V(2).Info("The name of the new ReplicaSet is taken, counting a collision", "replicaSet", klog.KObj(found), "owner", metav1.GetControllerOf(found))
-	return creation{fate: createTaken}
+	return createResult{outcome: createNameTaken}
 }
 
 // notMade takes an answer that says that nothing was made, or says nothing.
-func (w *writer) notMade(t task, want *appsv1.ReplicaSet, attempt controller.Create, res outcome.Outcome, err error) creation {
+func (w *writer) handleNotCreated(t syncState, want *appsv1.ReplicaSet, attempt controller.Create, res outcome.Outcome, err error) createResult {
 	now := w.clock.Now()
 	switch {
 	case res == outcome.Unknown:
 		attempt.Unknown, attempt.Until = true, now.Add(outcome.MaxCompletionDelay)
-		t.ledger.creates.Retry(attempt)
+		t.expectations.creates.Retry(attempt)
 	case attempt.Unknown:
-		t.ledger.creates.Retry(attempt)
+		t.expectations.creates.Retry(attempt)
 	default:
-		t.ledger.end(want.Name)
+		t.expectations.endCreate(want.Name)
 	}
 	err = fmt.Errorf("create ReplicaSet %s: %w", want.Name, err)
-	c := creation{fate: createUnknown, err: err}
+	c := createResult{outcome: createUnknown, err: err}
 	switch res {
 	case outcome.Terminating:
-		return creation{fate: createRefused, hold: holdTerminating, again: terminatingRecheck}
+		return createResult{outcome: createRejected, deferred: deferTerminating, requeueAfter: terminatingRecheck}
 	case outcome.Rejected, outcome.NotFound: // a conflict, of a quota for instance, is gone at the next try
-		c.fate, c.hold = createRefused, holdCreateBackoff
+		c.outcome, c.deferred = createRejected, deferCreateBackoff
 	}
-	if !stopped(err) {
+	if !isCanceled(err) {
 		c.message = fmt.Sprintf("Failed to create new replica set %q: %v", want.Name, outcome.EventMessage(errors.Unwrap(err)))
 		w.recorder.Event(t.d, corev1.EventTypeWarning, reasonCreateFailed, c.message)
 	}

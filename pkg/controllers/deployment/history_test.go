@@ -9,40 +9,40 @@ import (
 )
 
 func TestHistory(t *testing.T) {
-	old := func(name, rev string, minutes int, edits ...func(*set)) set {
+	old := func(name, rev string, minutes int, edits ...func(*replicaSet)) replicaSet {
 		return newOld(name, 0, minutes, append(edits, revision(rev))...)
 	}
-	with := func(name, rev string, minutes int) set { return newOld(name, 1, minutes, revision(rev)) }
+	with := func(name, rev string, minutes int) replicaSet { return newOld(name, 1, minutes, revision(rev)) }
 	leaving := telling(func(s *appsv1.ReplicaSetStatus) { s.Replicas = 1 })
 	for _, tt := range []struct {
 		name  string
 		limit *int32
-		sets  []set
+		sets  []replicaSet
 		want  []string
 	}{
-		{"no more than are kept", new(int32(3)), []set{old("a", "1", 3), old("b", "2", 2), old("c", "3", 1)}, nil},
-		{"the lowest revision goes", new(int32(2)), []set{old("a", "1", 3), old("b", "2", 2), old("c", "3", 1)}, []string{"a"}},
-		{"though it is the youngest", new(int32(2)), []set{old("a", "3", 3), old("b", "2", 2), old("c", "1", 1)}, []string{"c"}},
-		{"and lower by number, not by text", new(int32(1)), []set{old("a", "10", 3), old("b", "9", 2)}, []string{"b"}},
-		{"none is the lowest of all", new(int32(1)), []set{old("a", "1", 3), newOld("b", 0, 2)}, []string{"b"}},
-		{"what cannot be read is none", new(int32(1)), []set{old("a", "1", 3), old("b", "x", 2)}, []string{"b"}},
-		{"of equals the older", new(int32(1)), []set{old("a", "1", 2), old("b", "1", 3)}, []string{"b"}},
-		{"the two lowest", new(int32(2)), []set{old("a", "4", 4), old("b", "3", 3), old("c", "2", 2), old("d", "1", 1)}, []string{"d", "c"}},
-		{"none is kept", new(int32(0)), []set{old("a", "1", 3), old("b", "2", 2)}, []string{"a", "b"}},
-		{"a negative limit keeps none", new(int32(-1)), []set{old("a", "1", 3)}, []string{"a"}},
-		{"one with pods stays, and no other goes for it", new(int32(1)), []set{with("a", "1", 3), old("b", "2", 2)}, nil},
-		{"both have pods", new(int32(0)), []set{with("a", "1", 3), with("b", "2", 2)}, nil},
-		{"one that still has pods stays", new(int32(0)), []set{old("a", "1", 3, leaving), old("b", "2", 2)}, []string{"b"}},
-		{"so does one that may still make some", new(int32(0)), []set{old("a", "1", 3, unseen)}, nil},
-		{"one that is being deleted does not count", new(int32(1)), []set{old("a", "1", 3, deleting), old("b", "2", 2)}, nil},
-		{"all are kept", nil, []set{old("a", "1", 3), old("b", "2", 2)}, nil},
-		{"all are kept, said otherwise", new(int32(math.MaxInt32)), []set{old("a", "1", 3), old("b", "2", 2)}, nil},
+		{"no more than are kept", new(int32(3)), []replicaSet{old("a", "1", 3), old("b", "2", 2), old("c", "3", 1)}, nil},
+		{"the lowest revision goes", new(int32(2)), []replicaSet{old("a", "1", 3), old("b", "2", 2), old("c", "3", 1)}, []string{"a"}},
+		{"though it is the youngest", new(int32(2)), []replicaSet{old("a", "3", 3), old("b", "2", 2), old("c", "1", 1)}, []string{"c"}},
+		{"and lower by number, not by text", new(int32(1)), []replicaSet{old("a", "10", 3), old("b", "9", 2)}, []string{"b"}},
+		{"none is the lowest of all", new(int32(1)), []replicaSet{old("a", "1", 3), newOld("b", 0, 2)}, []string{"b"}},
+		{"what cannot be read is none", new(int32(1)), []replicaSet{old("a", "1", 3), old("b", "x", 2)}, []string{"b"}},
+		{"of equals the older", new(int32(1)), []replicaSet{old("a", "1", 2), old("b", "1", 3)}, []string{"b"}},
+		{"the two lowest", new(int32(2)), []replicaSet{old("a", "4", 4), old("b", "3", 3), old("c", "2", 2), old("d", "1", 1)}, []string{"d", "c"}},
+		{"none is kept", new(int32(0)), []replicaSet{old("a", "1", 3), old("b", "2", 2)}, []string{"a", "b"}},
+		{"a negative limit keeps none", new(int32(-1)), []replicaSet{old("a", "1", 3)}, []string{"a"}},
+		{"one with pods stays, and no other goes for it", new(int32(1)), []replicaSet{with("a", "1", 3), old("b", "2", 2)}, nil},
+		{"both have pods", new(int32(0)), []replicaSet{with("a", "1", 3), with("b", "2", 2)}, nil},
+		{"one that still has pods stays", new(int32(0)), []replicaSet{old("a", "1", 3, leaving), old("b", "2", 2)}, []string{"b"}},
+		{"so does one that may still make some", new(int32(0)), []replicaSet{old("a", "1", 3, unseen)}, nil},
+		{"one that is being deleted does not count", new(int32(1)), []replicaSet{old("a", "1", 3, deleting), old("b", "2", 2)}, nil},
+		{"all are kept", nil, []replicaSet{old("a", "1", 3), old("b", "2", 2)}, nil},
+		{"all are kept, said otherwise", new(int32(math.MaxInt32)), []replicaSet{old("a", "1", 3), old("b", "2", 2)}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			d := newDeployment(2)
 			d.Spec.RevisionHistoryLimit = tt.limit
 			var got []string
-			for _, rs := range newPass(d, append(tt.sets, newNext("new", 2, revision("20")))...).history() {
+			for _, rs := range newPass(d, append(tt.sets, newNext("new", 2, revision("20")))...).beyondHistory() {
 				got = append(got, rs.Name)
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
@@ -58,12 +58,12 @@ func TestHistoryIsCleanedUpWhenTheRolloutIsOver(t *testing.T) {
 		d.Spec.RevisionHistoryLimit = new(int32(0))
 		d.Status = appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 2, AvailableReplicas: 2}
 	}
-	sets := []set{newNext("new", 2, revision("2"), sizedFor(2, 2)), newOld("old", 0, 1, revision("1"))}
-	busy := []set{newNext("new", 2, revision("2"), sizedFor(2, 2)), newOld("old", 0, 1, revision("1")), newOld("busy", 1, 1, sizedFor(2, 2))}
+	sets := []replicaSet{newNext("new", 2, revision("2"), sizedFor(2, 2)), newOld("old", 0, 1, revision("1"))}
+	busy := []replicaSet{newNext("new", 2, revision("2"), sizedFor(2, 2)), newOld("old", 0, 1, revision("1")), newOld("busy", 1, 1, sizedFor(2, 2))}
 	for _, tt := range []struct {
 		name string
 		d    *appsv1.Deployment
-		sets []set
+		sets []replicaSet
 		want int
 	}{
 		{"over", newDeployment(2, limited), sets, 1},
@@ -84,7 +84,7 @@ func TestHistoryIsCleanedUpWhenTheRolloutIsOver(t *testing.T) {
 func TestNothingIsDeletedThatIsResized(t *testing.T) {
 	d := newDeployment(3, paused)
 	d.Spec.RevisionHistoryLimit = new(int32(0))
-	got := rollout(d, []set{newOld("old", 0, 1)}, facts{}, now)
+	got := rollout(d, []replicaSet{newOld("old", 0, 1)}, facts{}, now)
 	if diff := cmp.Diff([]string{"old 0→3"}, sizesOf(got.changes)); diff != "" || len(got.delete) > 0 {
 		t.Errorf("deletes %d, sizes (-want +got):\n%s", len(got.delete), diff)
 	}

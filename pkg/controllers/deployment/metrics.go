@@ -10,13 +10,13 @@ import (
 // Reasons for a live read besides those of package controller.
 const (
 	readNameTaken = "name_taken" // a ReplicaSet has the name of the new one
-	readRefused   = "refused"    // a change was rejected, or its outcome is unknown
+	readRejected  = "refused"    // a change was rejected, or its outcome is unknown
 	readAdopt     = "adopt"      // before an adoption
 )
 
 type metrics struct {
 	liveReads *prometheus.CounterVec // reason
-	held      *prometheus.CounterVec // reason
+	deferred  *prometheus.CounterVec // reason
 }
 
 func newMetrics(reg prometheus.Registerer, states *states, c clock.PassiveClock) *metrics {
@@ -25,9 +25,9 @@ func newMetrics(reg prometheus.Registerer, states *states, c clock.PassiveClock)
 		func() float64 { return longestStalled(states, c.Now()).Seconds() })
 	return &metrics{
 		liveReads: m.CounterVec("live_reads_total", "Reads of the API server instead of the caches, by reason.",
-			controller.Label{"reason", controller.ReadFirstWrite, controller.ReadOverdue, readNameTaken, readRefused, readAdopt}),
-		held: m.CounterVec("deferred_syncs_total", "Syncs that left part of their work for later, by reason.",
-			controller.Label{"reason", string(holdShrinkUnseen), string(holdShrinking), string(holdPodsDiffer), string(holdOldPods),
-				string(holdCreateBackoff), string(holdResizeBackoff), string(holdResizeUnanswered), string(holdTerminating)}),
+			controller.Label{"reason", controller.ReadFirstWrite, controller.ReadOverdue, readNameTaken, readRejected, readAdopt}),
+		deferred: m.CounterVec("deferred_syncs_total", "Syncs that left part of their work for later, by reason.",
+			controller.Label{"reason", string(deferShrinkUnseen), string(deferShrinking), string(deferPodsDiffer), string(deferOldPods),
+				string(deferCreateBackoff), string(deferResizeBackoff), string(deferResizeUnknown), string(deferTerminating)}),
 	}
 }

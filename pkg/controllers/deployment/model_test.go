@@ -165,14 +165,14 @@ func (m *model) decide(s modelState, shown view, back held) *plan {
 	d := newDeployment(int32(m.want(s)), within(m.surge, m.unavailable))
 	d.Spec.Strategy.Type = m.strategy
 	var f facts
-	var sets []set
+	var sets []replicaSet
 	for i, v := range seen.sets {
 		current := int8(i) == s.template
 		switch {
 		case !v.exists && current:
-			f.attempted += int(v.unanswered)
+			f.pendingNew += int(v.unanswered)
 		case !v.exists:
-			f.reserved += int(v.unanswered)
+			f.pendingOld += int(v.unanswered)
 		}
 		if !v.exists {
 			continue
@@ -212,19 +212,19 @@ func (m *model) decide(s modelState, shown view, back held) *plan {
 		if v.failing {
 			rs.Status.Conditions = []appsv1.ReplicaSetCondition{{Type: appsv1.ReplicaSetReplicaFailure, Status: corev1.ConditionTrue, Reason: "FailedDelete"}}
 		}
-		known := set{rs: rs, current: current, doubtful: v.doubtful, pods: counted}
+		known := replicaSet{rs: rs, current: current, statusUnreliable: v.doubtful, pods: counted}
 		if m.patient {
 			known.resizedAt = now
 		}
 		if back.has(i) {
-			known.refused = time.Second
+			known.backoff = time.Second
 		}
 		sets = append(sets, known)
 	}
-	pass := passOf(d, sets, now)
+	pass := planningPass(d, sets, now)
 	pass.facts = f
-	all := pass.plan()
-	p := &plan{create: all.create, changes: all.changes, room: all.room}
+	all := pass.makePlan()
+	p := &plan{create: all.create, changes: all.changes, capacity: all.capacity}
 	m.plans[seen] = p
 	return p
 }
@@ -354,7 +354,7 @@ func (m *model) writes(s modelState, shown view, back held) {
 	refused := func(c change) bool { return back != 0 && c.rs != p.create && back.has(int(c.rs.Name[0]-'0')) }
 	changes := p.changes
 	if slices.ContainsFunc(changes, refused) {
-		changes = slices.DeleteFunc(slices.Clone(changes), func(c change) bool { return c.raises() || refused(c) })
+		changes = slices.DeleteFunc(slices.Clone(changes), func(c change) bool { return c.isRaise() || refused(c) })
 		changes = append(changes, slices.DeleteFunc(p.raisesAfter(changes), refused)...)
 	}
 	for _, c := range changes {
@@ -376,7 +376,7 @@ func (m *model) failures(s modelState) {
 		to.sets[s.template].unanswered = max(s.sets[s.template].unanswered, int8(*p.create.Spec.Replicas))
 		m.step("not answered: create", int(s.template), int8(*p.create.Spec.Replicas), to)
 	}
-	reductions := slices.IndexFunc(p.changes, change.raises)
+	reductions := slices.IndexFunc(p.changes, change.isRaise)
 	for refused := 1; m.fails && refused < 1<<max(0, reductions); refused++ {
 		to := s
 		if p.create != nil {
@@ -410,7 +410,7 @@ func (s *modelState) write(c change, fresh *appsv1.ReplicaSet) (i int, changed b
 		return i, false
 	}
 	if c.from != c.to {
-		v.doubtful = v.doubtful || c.raises() && !v.caughtUp()
+		v.doubtful = v.doubtful || c.isRaise() && !v.caughtUp()
 		v.first, v.fresh, v.told = false, false, false
 	}
 	v.size, v.sizedForOld = int8(c.to), v.sizedForOld && !marks

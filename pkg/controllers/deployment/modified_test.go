@@ -47,7 +47,7 @@ func (s *modifying) sync(t *testing.T) controller.Result {
 	t.Helper()
 	s.sets = s.stored(t)
 	s.now = s.clock.Now()
-	s.read.resolve(s.task, s.sets, func(name string) (*appsv1.ReplicaSet, bool) {
+	s.read.resolve(s.syncState, s.sets, func(name string) (*appsv1.ReplicaSet, bool) {
 		for _, rs := range s.sets {
 			if rs.Name == name {
 				return rs, true

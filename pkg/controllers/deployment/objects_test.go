@@ -62,8 +62,8 @@ func annotated(key, value string) func(*appsv1.Deployment) {
 }
 
 // newOld returns a ReplicaSet of an older template whose pods are all available, and whose status says so. It was made that many minutes ago.
-func newOld(name string, size int32, minutes int, edits ...func(*set)) set {
-	s := set{
+func newOld(name string, size int32, minutes int, edits ...func(*replicaSet)) replicaSet {
+	s := replicaSet{
 		rs: &appsv1.ReplicaSet{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, CreationTimestamp: ago(time.Duration(minutes) * time.Minute), Generation: 2},
 			Spec:       appsv1.ReplicaSetSpec{Replicas: &size},
@@ -78,49 +78,49 @@ func newOld(name string, size int32, minutes int, edits ...func(*set)) set {
 }
 
 // newNext is newOld for the present template.
-func newNext(name string, size int32, edits ...func(*set)) set {
+func newNext(name string, size int32, edits ...func(*replicaSet)) replicaSet {
 	s := newOld(name, size, 0, edits...)
 	s.current = true
 	return s
 }
 
 // having sets how many pods are available, in the status and in the cache.
-func having(available int) func(*set) {
-	return func(s *set) {
+func having(available int) func(*replicaSet) {
+	return func(s *replicaSet) {
 		s.rs.Status.ReadyReplicas, s.rs.Status.AvailableReplicas = int32(available), int32(available)
 		s.pods.ready, s.pods.available = available, available
 	}
 }
 
 // seeing sets how many pods are ready and available in the cache alone.
-func seeing(ready, available int) func(*set) {
-	return func(s *set) { s.pods.ready, s.pods.available = ready, available }
+func seeing(ready, available int) func(*replicaSet) {
+	return func(s *replicaSet) { s.pods.ready, s.pods.available = ready, available }
 }
 
 // telling changes the status.
-func telling(edit func(*appsv1.ReplicaSetStatus)) func(*set) {
-	return func(s *set) { edit(&s.rs.Status) }
+func telling(edit func(*appsv1.ReplicaSetStatus)) func(*replicaSet) {
+	return func(s *replicaSet) { edit(&s.rs.Status) }
 }
 
 // sizedFor sets the annotations that tell for which number of replicas the ReplicaSet was sized.
-func sizedFor(desired, most int) func(*set) {
-	return func(s *set) {
+func sizedFor(desired, most int) func(*replicaSet) {
+	return func(s *replicaSet) {
 		metav1.SetMetaDataAnnotation(&s.rs.ObjectMeta, desiredReplicasAnnotation, strconv.Itoa(desired))
 		metav1.SetMetaDataAnnotation(&s.rs.ObjectMeta, maxReplicasAnnotation, strconv.Itoa(most))
 	}
 }
 
-func revision(n string) func(*set) {
-	return func(s *set) { metav1.SetMetaDataAnnotation(&s.rs.ObjectMeta, revisionAnnotation, n) }
+func revision(n string) func(*replicaSet) {
+	return func(s *replicaSet) { metav1.SetMetaDataAnnotation(&s.rs.ObjectMeta, revisionAnnotation, n) }
 }
 
-func deleting(s *set) { s.rs.DeletionTimestamp = new(ago(time.Second)) }
+func deleting(s *replicaSet) { s.rs.DeletionTimestamp = new(ago(time.Second)) }
 
 // unseen is a status from before the last change of the size.
-func unseen(s *set) { s.rs.Status.ObservedGeneration-- }
+func unseen(s *replicaSet) { s.rs.Status.ObservedGeneration-- }
 
-func newPass(d *appsv1.Deployment, sets ...set) pass {
-	return passOf(d, sets, now)
+func newPass(d *appsv1.Deployment, sets ...replicaSet) pass {
+	return planningPass(d, sets, now)
 }
 
 // planned is a plan with the status after it.
@@ -131,12 +131,12 @@ type planned struct {
 }
 
 // rollout plans a pass. Its plan is carried out at once, as far as the status and the next pass are concerned.
-func rollout(d *appsv1.Deployment, sets []set, f facts, now time.Time) planned {
-	p := passOf(d, sets, now)
+func rollout(d *appsv1.Deployment, sets []replicaSet, f facts, now time.Time) planned {
+	p := planningPass(d, sets, now)
 	p.facts = f
-	out := planned{plan: p.plan()}
-	out.status, out.revision = p.status(out.result), p.revision(out.result)
-	out.again = controller.MinPositive(out.again, p.untilTimeout(out.status, out.result))
+	out := planned{plan: p.makePlan()}
+	out.status, out.revision = p.newStatus(out.result), p.newRevision(out.result)
+	out.requeueAfter = controller.MinPositive(out.requeueAfter, p.untilTimeout(out.status, out.result))
 	return out
 }
 

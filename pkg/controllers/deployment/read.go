@@ -28,21 +28,21 @@ type reader struct {
 }
 
 // cached returns the task with its ReplicaSets from the cache.
-func (r *reader) cached(t task) task {
+func (r *reader) cached(t syncState) syncState {
 	// Names before ReplicaSets: one that arrives between the reads is counted, and its name stays taken.
-	byName := controller.LookUp(t.ledger.creates, func(name string) (*appsv1.ReplicaSet, bool) {
+	byName := controller.LookUp(t.expectations.creates, func(name string) (*appsv1.ReplicaSet, bool) {
 		return r.sets.Get(cache.NewObjectName(t.d.Namespace, name))
 	})
 	sets := r.sets.Claimable(t.d.Namespace, t.d.UID)
 	r.resolve(t, sets, byName)
 	t.sets = slices.DeleteFunc(sets, func(rs *appsv1.ReplicaSet) bool {
-		return t.selects(rs) && t.ledger.barrier.DeletedBeforeList(rs)
+		return t.selects(rs) && t.expectations.barrier.DeletedBeforeList(rs)
 	})
 	return t
 }
 
 // live returns the task with its Deployment and its ReplicaSets as they are now. reason is for the metric.
-func (r *reader) live(ctx context.Context, t task, reason string) (task, error) {
+func (r *reader) live(ctx context.Context, t syncState, reason string) (syncState, error) {
 	r.metrics.liveReads.WithLabelValues(reason).Inc()
 	d, err := r.deployment(ctx, t.d)
 	if err != nil {
@@ -57,8 +57,8 @@ func (r *reader) live(ctx context.Context, t task, reason string) (task, error) 
 		t.sets[i] = &list.Items[i]
 		t.sets[i].ManagedFields = nil
 	}
-	t.ledger.doubted = false
-	controller.RecordLiveRead(&t.ledger.barrier, r.deployments, d, r.sets, t.sets, list.ResourceVersion, t.now)
+	t.expectations.cacheIncomplete = false
+	controller.RecordLiveRead(&t.expectations.barrier, r.deployments, d, r.sets, t.sets, list.ResourceVersion, t.now)
 	r.resolve(t, t.sets, func(name string) (*appsv1.ReplicaSet, bool) {
 		i := slices.IndexFunc(t.sets, func(rs *appsv1.ReplicaSet) bool { return rs.Name == name })
 		if i < 0 {
@@ -70,9 +70,9 @@ func (r *reader) live(ctx context.Context, t task, reason string) (task, error) 
 }
 
 // resolve compares what is remembered with the ReplicaSets that are there; see [ledger.resolve].
-func (r *reader) resolve(t task, sets []*appsv1.ReplicaSet, byName func(string) (*appsv1.ReplicaSet, bool)) {
-	t.ledger.resolve(sets, byName, t.now)
-	t.throttle.forget(sets)
+func (r *reader) resolve(t syncState, sets []*appsv1.ReplicaSet, byName func(string) (*appsv1.ReplicaSet, bool)) {
+	t.expectations.resolveCreates(sets, byName, t.now)
+	t.backoffs.keepOnly(sets)
 }
 
 func (r *reader) deploymentToAdopt(ctx context.Context, known *appsv1.Deployment) (*appsv1.Deployment, error) {
@@ -86,7 +86,7 @@ func (r *reader) deployment(ctx context.Context, known *appsv1.Deployment) (*app
 }
 
 // set reads one ReplicaSet live; nil if there is none. reason is for the metric.
-func (r *reader) set(ctx context.Context, namespace, name, reason string) (*appsv1.ReplicaSet, error) {
+func (r *reader) replicaSet(ctx context.Context, namespace, name, reason string) (*appsv1.ReplicaSet, error) {
 	r.metrics.liveReads.WithLabelValues(reason).Inc()
 	rs, err := r.client.AppsV1().ReplicaSets(namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -99,15 +99,15 @@ func (r *reader) set(ctx context.Context, namespace, name, reason string) (*apps
 }
 
 // observed notes what ReplicaSets show, and returns them with what the cache shows of their pods.
-func (r *reader) observed(t task, mine []*appsv1.ReplicaSet) []set {
-	t.ledger.templates.forget(mine)
-	sets := make([]set, len(mine))
+func (r *reader) observe(t syncState, mine []*appsv1.ReplicaSet) []replicaSet {
+	t.expectations.templates.keepOnly(mine)
+	sets := make([]replicaSet, len(mine))
 	for i, rs := range mine {
-		current := t.ledger.templates.isOf(t.d, rs)
-		t.ledger.observe(rs)
-		sets[i] = set{
-			rs: rs, current: current, resizedAt: t.ledger.resizedAt[rs.UID], refused: t.throttle.refused(t.d, rs).wait(t.now),
-			doubtful: t.ledger.doubts(rs), pods: countPods(r.pods.ControlledBy(rs.UID), rs.Spec.MinReadySeconds, t.now),
+		current := t.expectations.templates.isCurrent(t.d, rs)
+		t.expectations.recordStatus(rs)
+		sets[i] = replicaSet{
+			rs: rs, current: current, resizedAt: t.expectations.resizedAt[rs.UID], backoff: t.backoffs.rejectedResize(t.d, rs).remaining(t.now),
+			statusUnreliable: t.expectations.statusUnreliable(rs), pods: countPods(r.pods.ControlledBy(rs.UID), rs.Spec.MinReadySeconds, t.now),
 		}
 	}
 	return sets

@@ -29,56 +29,56 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 		return controller.Result{}, nil
 	}
 	st := c.states.For(key, d.UID)
-	t := task{key: key, now: c.deps.Clock.Now(), at: at, d: d, ledger: &st.ledger, throttle: &st.throttle}
+	t := syncState{key: key, now: c.deps.Clock.Now(), at: at, d: d, expectations: &st.expectations, backoffs: &st.backoffs}
 	var err error
 	if t.selector, err = selectors.Of(d.Spec.Selector); err != nil {
 		return c.unselected(ctx, t, err)
 	}
 	c.states.Update(key, func(s *state) { s.record(t, c.finished(d, d.Status), false) }) // also if the sync fails
-	return ended(c.step(ctx, t))
+	return resultOf(c.step(ctx, t))
 }
 
 // step is the part of a sync after the read of the Deployment.
-func (c *Controller) step(ctx context.Context, t task) (controller.Result, error) {
+func (c *Controller) step(ctx context.Context, t syncState) (controller.Result, error) {
 	// 3. Resolve resizes with an unknown outcome. Nothing else is decided before.
-	if wait, err := c.writes.settle(ctx, t); wait > 0 || err != nil {
-		c.metrics.held.WithLabelValues(string(holdResizeUnanswered)).Inc()
+	if wait, err := c.writes.settleResizes(ctx, t); wait > 0 || err != nil {
+		c.metrics.deferred.WithLabelValues(string(deferResizeUnknown)).Inc()
 		return controller.Result{RequeueAfter: wait}, err
 	}
 
 	// 4. Load and claim the ReplicaSets and plan, on the caches or a live read.
-	t, judged, err := c.loader.LoadConsistent(ctx, &t.ledger.barrier, t.at, t.now, t)
+	t, judged, err := c.loader.LoadConsistent(ctx, &t.expectations.barrier, t.at, t.now, t)
 	if err != nil {
 		return controller.Result{}, err
 	}
 
 	// 5. Create and resize.
-	a := c.writes.apply(ctx, t, judged.plan)
-	for _, why := range a.held {
-		c.metrics.held.WithLabelValues(string(why)).Inc()
+	a := c.writes.applyPlan(ctx, t, judged.plan)
+	for _, why := range a.deferred {
+		c.metrics.deferred.WithLabelValues(string(why)).Inc()
 	}
 	switch {
-	case stopped(a.err):
+	case isCanceled(a.err):
 		return controller.Result{}, a.err
-	case a.moved && a.err == nil:
-		return controller.Result{}, errMoved
+	case a.changed && a.err == nil:
+		return controller.Result{}, errChanged
 	}
 
 	// 6. Write the status.
-	status := judged.pass.status(a.result)
-	statusAgain, statusErr := c.statuses.write(ctx, t, status, judged.pass.revision(a.result))
+	status := judged.pass.newStatus(a.result)
+	statusAgain, statusErr := c.statuses.write(ctx, t, status, judged.pass.newRevision(a.result))
 	moved := a.result.created != nil || progressed(t.d.Status, status) || slices.ContainsFunc(a.result.changes, func(c change) bool { return c.from != c.to })
 	c.states.Update(t.key, func(s *state) { s.record(t, c.finished(t.d, status), moved) })
 
 	// 7. Delete old ReplicaSets.
 	var pruneErr error
 	if statusErr == nil && a.err == nil {
-		pruneErr = c.writes.prune(ctx, judged.plan.delete)
+		pruneErr = c.writes.deleteHistory(ctx, judged.plan.delete)
 	}
 
 	// 8. Requeue, also after a failure.
-	again := controller.MinPositive(judged.again, t.throttle.ownership.Remaining(t.now), judged.plan.again, a.again, judged.pass.untilTimeout(status, a.result), statusAgain, t.ledger.decided(t.now))
-	if t.ledger.barrier.Pending() {
+	again := controller.MinPositive(judged.requeueAfter, t.backoffs.ownership.Remaining(t.now), judged.plan.requeueAfter, a.requeueAfter, judged.pass.untilTimeout(status, a.result), statusAgain, t.expectations.nextDeadline(t.now))
+	if t.expectations.barrier.Pending() {
 		again = controller.MinPositive(again, controller.ConsistencyTimeout) // the events of the writes may be what is missing
 	}
 	return controller.Result{RequeueAfter: again}, errors.Join(a.err, statusErr, pruneErr)
@@ -86,60 +86,60 @@ func (c *Controller) step(ctx context.Context, t task) (controller.Result, error
 
 // decision is what a sync makes of the ReplicaSets that it has read.
 type decision struct {
-	pass  pass
-	plan  plan
-	again time.Duration // when to try what is held back; 0: nothing is
+	pass         pass
+	plan         plan
+	requeueAfter time.Duration // when to try what is held back; 0: nothing is
 }
 
 // claimAndPlan adopts and releases ReplicaSets, and plans.
-func (c *Controller) claimAndPlan(ctx context.Context, t task) (d decision, err error) {
+func (c *Controller) claimAndPlan(ctx context.Context, t syncState) (d decision, err error) {
 	mine, err := c.claim(ctx, t)
 	if err != nil {
 		return d, err
 	}
-	d.pass = passOf(t.d, c.read.observed(t, mine), t.now)
-	d.pass.facts = c.facts(t, d.pass.found, &d.again)
-	d.plan = d.pass.plan()
+	d.pass = planningPass(t.d, c.read.observe(t, mine), t.now)
+	d.pass.facts = c.facts(t, d.pass.found, &d.requeueAfter)
+	d.plan = d.pass.makePlan()
 	return d, nil
 }
 
 // facts are what is known besides the Deployment and its ReplicaSets. found tells that there is one of the present template. again is brought forward to
 // when what is held back may go on.
-func (c *Controller) facts(t task, found bool, again *time.Duration) facts {
+func (c *Controller) facts(t syncState, found bool, again *time.Duration) facts {
 	f := facts{terminatingReplicas: c.cfg.TerminatingReplicas}
-	if len(t.ledger.creates) > 0 {
-		f.attempted, f.reserved = t.ledger.reserved(nextName(t.d))
+	if len(t.expectations.creates) > 0 {
+		f.pendingNew, f.pendingOld = t.expectations.pendingPods(nextName(t.d))
 	}
 	if found {
 		return f
 	}
 	if c.deps.Namespaces.Terminating(t.d.Namespace) {
-		f.holdCreate = holdTerminating // its successor wakes us
+		f.createDeferred = deferTerminating // its successor wakes us
 		return f
 	}
-	if t.throttle.modified.wait(t.now) > 0 {
-		if wait := t.throttle.modifiedNamed(nextName(t.d)).wait(t.now); wait > 0 {
-			f.holdCreate, *again = holdCreateBackoff, controller.MinPositive(*again, wait)
+	if t.backoffs.modified.remaining(t.now) > 0 {
+		if wait := t.backoffs.modifiedBackoff(nextName(t.d)).remaining(t.now); wait > 0 {
+			f.createDeferred, *again = deferCreateBackoff, controller.MinPositive(*again, wait)
 		}
 	}
 	return f
 }
 
 // writesAnything reports whether a decision writes anything, the status included.
-func (c *Controller) writesAnything(t task, d decision) bool {
-	return d.plan.writes() || c.statuses.changes(t, d.pass.status(d.plan.result), d.pass.revision(d.plan.result))
+func (c *Controller) writesAnything(t syncState, d decision) bool {
+	return d.plan.writesAnything() || c.statuses.needsWrite(t, d.pass.newStatus(d.plan.result), d.pass.newRevision(d.plan.result))
 }
 
 // unconfirmed returns a reason for a live read if the caches have not shown a ReplicaSet that exists.
-func unconfirmed(t task, _ decision) string {
-	if t.ledger.doubted {
+func unconfirmed(t syncState, _ decision) string {
+	if t.expectations.cacheIncomplete {
 		return readNameTaken
 	}
 	return ""
 }
 
 // unselected ends the sync of a Deployment whose selector selects nothing, or everything. Only a change can mend it.
-func (c *Controller) unselected(ctx context.Context, t task, err error) (controller.Result, error) {
+func (c *Controller) unselected(ctx context.Context, t syncState, err error) (controller.Result, error) {
 	if !errors.Is(err, selectors.ErrAll) {
 		utilruntime.HandleErrorWithContext(ctx, err, "Deployment has an invalid selector")
 		return controller.Result{}, nil
@@ -152,8 +152,8 @@ func (c *Controller) unselected(ctx context.Context, t task, err error) (control
 }
 
 // ended returns the result of a sync. A sync that waits for the caches has not failed.
-func ended(result controller.Result, err error) (controller.Result, error) {
-	if notReady := (*controller.NotReadyError)(nil); errors.As(err, &notReady) || errors.Is(err, live.ErrReplaced) || errors.Is(err, errMoved) {
+func resultOf(result controller.Result, err error) (controller.Result, error) {
+	if notReady := (*controller.NotReadyError)(nil); errors.As(err, &notReady) || errors.Is(err, live.ErrReplaced) || errors.Is(err, errChanged) {
 		return controller.Result{RequeueAfter: controller.ConsistencyRecheck}, nil
 	}
 	return result, err
@@ -170,12 +170,12 @@ func rolledOut(d *appsv1.Deployment, status appsv1.DeploymentStatus) bool {
 	if status.ObservedGeneration < d.Generation || status.Replicas != status.UpdatedReplicas {
 		return false
 	}
-	if (pass{d: d}).deadline() == 0 {
-		return int(status.UpdatedReplicas) == orOne(d.Spec.Replicas)
+	if (pass{d: d}).progressDeadline() == 0 {
+		return int(status.UpdatedReplicas) == replicasOrOne(d.Spec.Replicas)
 	}
 	c := conditions{list: status.Conditions}
 	has, _ := c.get(appsv1.DeploymentProgressing)
-	return has.Reason == reasonComplete || complete(d, status)
+	return has.Reason == reasonComplete || isComplete(d, status)
 }
 
 // nextName is the name that the ReplicaSet of the present template would get.
@@ -184,16 +184,18 @@ func nextName(d *appsv1.Deployment) string {
 }
 
 // task is what one sync works on. It is a value: a live read makes another of it. What lasts beyond the sync is in its ledger and its throttle.
-type task struct {
-	key      cache.ObjectName
-	now      time.Time           // when the sync began
-	at       controller.Versions // that the caches had reached before anything was read
-	d        *appsv1.Deployment  // from the cache, or from a live read; not to be changed
-	selector labels.Selector
-	sets     []*appsv1.ReplicaSet // ours and nobody's
-	live     bool                 // d and sets come from a live read
-	ledger   *ledger
-	throttle *throttle
+type syncState struct {
+	key          cache.ObjectName
+	now          time.Time           // when the sync began
+	at           controller.Versions // that the caches had reached before anything was read
+	d            *appsv1.Deployment  // from the cache, or from a live read; not to be changed
+	selector     labels.Selector
+	sets         []*appsv1.ReplicaSet // ours and nobody's
+	live         bool                 // d and sets come from a live read
+	expectations *expectations
+	backoffs     *backoffs
 }
 
-func (t task) selects(rs *appsv1.ReplicaSet) bool { return t.selector.Matches(labels.Set(rs.Labels)) }
+func (t syncState) selects(rs *appsv1.ReplicaSet) bool {
+	return t.selector.Matches(labels.Set(rs.Labels))
+}

@@ -26,7 +26,7 @@ const reasonScaling = "ScalingReplicaSet" // as upstream
 // body returns the change as a patch that is carried out only on the ReplicaSet that was judged, at the generation at which it was judged. Statuses do
 // not raise the generation, so the ReplicaSet controller, which writes one at just that time, is in nobody's way. One without annotations has no
 // place for them, so its patch replaces the map and is bound to the version.
-func (c change) body() (types.PatchType, []byte, error) {
+func (c change) patchBody() (types.PatchType, []byte, error) {
 	if c.boundToVersion() {
 		body, err := c.mergePatch()
 		return types.MergePatchType, body, err
@@ -74,31 +74,31 @@ func (c change) mergePatch() ([]byte, error) {
 }
 
 // patched is the reply to one change.
-type patched struct {
+type patchResult struct {
 	outcome outcome.Outcome    // Conflict: the ReplicaSet is not what was judged
 	set     *appsv1.ReplicaSet // as it is now, if it is known
 	err     error
 }
 
 // send carries out a change. A failed test is answered like an object that cannot be, so a look tells one from the other.
-func (w *writer) send(ctx context.Context, c change) patched {
+func (w *writer) sendChange(ctx context.Context, c change) patchResult {
 	if controller.Draining(ctx) {
-		return patched{outcome: outcome.NotSent, err: controller.ErrDraining}
+		return patchResult{outcome: outcome.NotSent, err: controller.ErrDraining}
 	}
-	patchType, body, err := c.body()
+	patchType, body, err := c.patchBody()
 	if err != nil {
-		return patched{outcome: outcome.NotSent, err: err}
+		return patchResult{outcome: outcome.NotSent, err: err}
 	}
 	var got *appsv1.ReplicaSet
 	res, err := outcome.Do(ctx, func(ctx context.Context) (err error) {
 		got, err = w.client.AppsV1().ReplicaSets(c.rs.Namespace).Patch(ctx, c.rs.Name, patchType, body, metav1.PatchOptions{})
 		return err
 	})
-	r := patched{outcome: res, set: got, err: err}
+	r := patchResult{outcome: res, set: got, err: err}
 	if res != outcome.Conflict && !(res == outcome.Rejected && apierrors.IsInvalid(err)) {
 		return r
 	}
-	live, readErr := w.read.set(ctx, c.rs.Namespace, c.rs.Name, readRefused)
+	live, readErr := w.read.replicaSet(ctx, c.rs.Namespace, c.rs.Name, readRejected)
 	switch {
 	case readErr != nil: // it was not done, and why is not known
 		r.outcome, r.err = outcome.NotSent, errors.Join(err, readErr)
@@ -111,81 +111,81 @@ func (w *writer) send(ctx context.Context, c change) patched {
 }
 
 // note enters a reply into the ledger and tells users of it. It returns what the sync fails with.
-func (w *writer) note(ctx context.Context, t task, c change, r patched) error {
-	if c.raises() && !(set{rs: c.rs}).caughtUp() {
-		delete(t.ledger.trusted, c.rs.UID) // whatever the answer: it may have been carried out
+func (w *writer) recordChange(ctx context.Context, t syncState, c change, r patchResult) error {
+	if c.isRaise() && !(replicaSet{rs: c.rs}).statusCaughtUp() {
+		delete(t.expectations.reliableStatus, c.rs.UID) // whatever the answer: it may have been carried out
 	}
 	switch r.outcome {
 	case outcome.Done:
-		delete(t.ledger.resizes, c.rs.UID)
-		delete(t.throttle.resizes, c.rs.UID)
+		delete(t.expectations.unknownResizes, c.rs.UID)
+		delete(t.backoffs.rejectedResizes, c.rs.UID)
 		if c.from != c.to {
-			t.ledger.resizedAt[c.rs.UID] = w.clock.Now()
+			t.expectations.resizedAt[c.rs.UID] = w.clock.Now()
 		}
-		t.ledger.barrier.WroteAt(w.sets, r.set.ResourceVersion, t.now)
-		w.tellScaled(ctx, t, c)
+		t.expectations.barrier.WroteAt(w.sets, r.set.ResourceVersion, t.now)
+		w.reportScaled(ctx, t, c)
 		return nil
 	case outcome.Conflict:
-		delete(t.ledger.resizes, c.rs.UID)
-		t.ledger.barrier.WroteAt(w.sets, r.set.ResourceVersion, t.now)
-		return errMoved
+		delete(t.expectations.unknownResizes, c.rs.UID)
+		t.expectations.barrier.WroteAt(w.sets, r.set.ResourceVersion, t.now)
+		return errChanged
 	case outcome.NotFound:
-		delete(t.ledger.resizes, c.rs.UID)
-		return errMoved
+		delete(t.expectations.unknownResizes, c.rs.UID)
+		return errChanged
 	case outcome.Unknown:
-		t.ledger.resizes[c.rs.UID] = unansweredResize{change: c, generation: t.d.Generation, until: w.clock.Now().Add(outcome.MaxCompletionDelay)}
+		t.expectations.unknownResizes[c.rs.UID] = unknownResize{change: c, generation: t.d.Generation, until: w.clock.Now().Add(outcome.MaxCompletionDelay)}
 	case outcome.Rejected:
-		t.throttle.refuse(t.d, c.rs, w.clock.Now())
+		t.backoffs.resizeRejected(t.d, c.rs, w.clock.Now())
 	}
-	if stopped(r.err) {
+	if isCanceled(r.err) {
 		return r.err
 	}
 	w.recorder.Eventf(t.d, corev1.EventTypeWarning, "FailedScaleReplicaSet", "Failed to scale replica set %s from %d to %d: %v", c.rs.Name, c.from, c.to, outcome.EventMessage(r.err))
 	return fmt.Errorf("scale ReplicaSet %s from %d to %d: %w", c.rs.Name, c.from, c.to, r.err)
 }
 
-func (w *writer) tellScaled(ctx context.Context, t task, c change) {
+func (w *writer) reportScaled(ctx context.Context, t syncState, c change) {
 	if c.from == c.to {
 		klog.FromContext(ctx).V(4).Info("Updated ReplicaSet", "replicaSet", klog.KObj(c.rs), "annotations", len(c.annotations))
 		return
 	}
 	direction := "down"
-	if c.raises() {
+	if c.isRaise() {
 		direction = "up"
 	}
-	klog.FromContext(ctx).V(2).Info("Scaled ReplicaSet", "replicaSet", klog.KObj(c.rs), "from", c.from, "to", c.to, "why", c.why)
+	klog.FromContext(ctx).V(2).Info("Scaled ReplicaSet", "replicaSet", klog.KObj(c.rs), "from", c.from, "to", c.to, "why", c.reason)
 	w.recorder.Eventf(t.d, corev1.EventTypeNormal, reasonScaling, "Scaled %s replica set %s from %d to %d", direction, c.rs.Name, c.from, c.to)
 }
 
 // settle resolves changes with an unknown outcome. It returns how long everything else has to wait for them, or 0 if nothing is pending. A change is sent again as it
 // was, so the size is changed once at most. If the Deployment has changed since, the change may be unwanted, and the ReplicaSet is only read.
-func (w *writer) settle(ctx context.Context, t task) (wait time.Duration, err error) {
-	for uid, pending := range t.ledger.resizes {
+func (w *writer) settleResizes(ctx context.Context, t syncState) (wait time.Duration, err error) {
+	for uid, pending := range t.expectations.unknownResizes {
 		c := pending.change
-		if backoff := t.throttle.refused(t.d, c.rs).wait(t.now); backoff > 0 && t.now.Before(pending.until) {
+		if backoff := t.backoffs.rejectedResize(t.d, c.rs).remaining(t.now); backoff > 0 && t.now.Before(pending.until) {
 			wait = controller.MinPositive(wait, backoff, pending.until.Sub(t.now))
 			continue
 		}
-		r := w.retry(ctx, t, pending)
+		r := w.retryResize(ctx, t, pending)
 		now := w.clock.Now()
 		switch {
 		case r.outcome == outcome.Done, r.outcome == outcome.NotFound, r.outcome == outcome.Conflict && c.outdatedBy(r.set):
-			if r.outcome == outcome.Conflict && orOne(r.set.Spec.Replicas) == c.to {
-				w.tellScaled(ctx, t, c)
+			if r.outcome == outcome.Conflict && replicasOrOne(r.set.Spec.Replicas) == c.to {
+				w.reportScaled(ctx, t, c)
 			}
-			_ = w.note(ctx, t, c, r)
+			_ = w.recordChange(ctx, t, c, r)
 			wait = controller.MinPositive(wait, controller.ConsistencyRecheck)
 			continue
 		case r.outcome == outcome.Unknown:
 			pending.until = now.Add(outcome.MaxCompletionDelay)
-			t.ledger.resizes[uid] = pending
+			t.expectations.unknownResizes[uid] = pending
 		case !now.Before(pending.until): // it was not carried out
-			delete(t.ledger.resizes, uid)
+			delete(t.expectations.unknownResizes, uid)
 			continue
 		}
 		if r.outcome == outcome.Rejected || r.outcome == outcome.Conflict { // the first attempt may still be carried out
-			t.throttle.refuse(t.d, c.rs, now)
-			wait = controller.MinPositive(wait, t.throttle.refused(t.d, c.rs).wait(now), pending.until.Sub(now))
+			t.backoffs.resizeRejected(t.d, c.rs, now)
+			wait = controller.MinPositive(wait, t.backoffs.rejectedResize(t.d, c.rs).remaining(now), pending.until.Sub(now))
 			continue
 		}
 		wait = controller.MinPositive(wait, controller.ConsistencyRecheck)
@@ -197,17 +197,17 @@ func (w *writer) settle(ctx context.Context, t task) (wait time.Duration, err er
 }
 
 // retry sends a pending change again, or reads its ReplicaSet.
-func (w *writer) retry(ctx context.Context, t task, pending unansweredResize) patched {
+func (w *writer) retryResize(ctx context.Context, t syncState, pending unknownResize) patchResult {
 	rs := pending.change.rs
 	if pending.generation == t.d.Generation {
-		return w.send(ctx, pending.change)
+		return w.sendChange(ctx, pending.change)
 	}
-	live, err := w.read.set(ctx, rs.Namespace, rs.Name, readRefused)
+	live, err := w.read.replicaSet(ctx, rs.Namespace, rs.Name, readRejected)
 	switch {
 	case err != nil:
-		return patched{outcome: outcome.NotSent, err: err}
+		return patchResult{outcome: outcome.NotSent, err: err}
 	case live == nil || live.UID != rs.UID:
-		return patched{outcome: outcome.NotFound}
+		return patchResult{outcome: outcome.NotFound}
 	}
-	return patched{outcome: outcome.Conflict, set: live}
+	return patchResult{outcome: outcome.Conflict, set: live}
 }

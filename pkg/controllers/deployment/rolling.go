@@ -8,81 +8,81 @@ import (
 
 // rolling sizes the ReplicaSets of a rolling update: the new one is created in the room that the surge leaves, old ones shrink as far as enough
 // pods stay available, and the new one gets what became free. Statuses may be arbitrarily old; see set.available and set.caughtUp.
-func (p pass) rolling() sizing {
+func (p pass) rollingTargets() sizing {
 	var s sizing
-	limit := p.bounds.most() - p.facts.reserved
+	limit := p.bounds.maxTotal() - p.facts.pendingOld
 	next := p.next
 	if !p.found {
-		s.create = newReplicaSet(p.d, p.old, max(0, min(p.bounds.replicas, limit-sizes(p.old))))
-		next = set{rs: s.create, current: true}
+		s.create = newReplicaSet(p.d, p.old, max(0, min(p.bounds.replicas, limit-totalSize(p.old))))
+		next = replicaSet{rs: s.create, current: true}
 	}
 
 	// 1. The new ReplicaSet never keeps more than all.
-	size, available, least := next.size(), next.available(), p.bounds.least()
+	size, available, least := next.size(), next.safelyAvailable(), p.bounds.minAvailable()
 	if size > p.bounds.replicas {
 		size = p.bounds.replicas
-		available = next.availableOf(size)
-		s.targets = append(s.targets, target{set: next, to: size, why: whyTooMany})
+		available = next.safelyAvailableAt(size)
+		s.targets = append(s.targets, target{replicaSet: next, to: size, reason: resizeExcess})
 	}
 	if next.rs.Spec.MinReadySeconds < p.d.Spec.MinReadySeconds {
 		available = 0 // by what they are to be from now on, nobody knows yet
 	}
 
 	// 2. Old ones give up what can be spared, in no more steps than their controller takes.
-	bold, left := total(p.all, set.possible) < least, sizes(p.old)
-	for _, t := range shrink(p.old, available, least, bold) {
-		if wait := t.set.busy(p.pace(), p.now); wait > 0 {
-			s.held, s.again = append(s.held, holdShrinking), controller.MinPositive(s.again, wait)
+	bold, left := sumOf(p.all, replicaSet.availableInEither) < least, totalSize(p.old)
+	for _, t := range shrinkTargets(p.old, available, least, bold) {
+		if wait := t.replicaSet.shrinkWait(p.statusInterval(), p.now); wait > 0 {
+			s.deferred, s.requeueAfter = append(s.deferred, deferShrinking), controller.MinPositive(s.requeueAfter, wait)
 			continue
 		}
-		left -= t.set.size() - t.to
+		left -= t.replicaSet.size() - t.to
 		s.targets = append(s.targets, t)
 	}
 
 	for _, old := range p.old {
-		if old.refused > 0 && old.active() { // what it cannot give the others do
-			s.held, s.again = append(s.held, holdResizeBackoff), controller.MinPositive(s.again, old.refused)
+		if old.backoff > 0 && old.isActive() { // what it cannot give the others do
+			s.deferred, s.requeueAfter = append(s.deferred, deferResizeBackoff), controller.MinPositive(s.requeueAfter, old.backoff)
 		}
 	}
 
 	// 3. The new one gets the room.
 	if to := min(p.bounds.replicas, limit-left); to > size {
-		s.targets = append(s.targets, target{set: next, to: to, why: whySurge})
+		s.targets = append(s.targets, target{replicaSet: next, to: to, reason: resizeIntoCapacity})
 	}
 
 	// 4. No event of a ReplicaSet needs to follow when the cache of pods agrees with the statuses again.
-	if left > 0 && slices.ContainsFunc(p.all, set.disputed) {
-		s.held = append(s.held, holdPodsDiffer)
+	if left > 0 && slices.ContainsFunc(p.all, replicaSet.countsDiffer) {
+		s.deferred = append(s.deferred, deferPodsDiffer)
 	}
 	return s
 }
 
 // total is the sum of a number over ReplicaSets.
-func total(sets []set, of func(set) int) (sum int) {
+func sumOf(sets []replicaSet, of func(replicaSet) int) (sum int) {
 	for _, s := range sets {
 		sum += of(s)
 	}
 	return sum
 }
 
-func sizes(sets []set) int { return total(sets, set.size) }
+func totalSize(sets []replicaSet) int { return sumOf(sets, replicaSet.size) }
 
 // shrink chooses how many pods old ReplicaSets give up while least pods are to stay available: oldest first, but for those whose changes
 // were rejected a moment ago. Of the new one nextAvailable are available, once it has the size that it is to keep. The
 // sizes of the old ones and nextAvailable together stay at least, so pods of the new one that are not available yet are not counted upon. bold is for giveFree.
-func shrink(old []set, nextAvailable, least int, bold bool) (targets []target) {
-	room := max(0, nextAvailable+sizes(old)-least)
-	available := nextAvailable + total(old, set.available)
+func shrinkTargets(old []replicaSet, nextAvailable, least int, bold bool) (targets []target) {
+	room := max(0, nextAvailable+totalSize(old)-least)
+	available := nextAvailable + sumOf(old, replicaSet.safelyAvailable)
 	free := giveFree(old, room, bold)
 	for _, k := range free {
 		room -= k
 	}
 	spare := giveSpare(old, free, room, available-least)
 	for i, s := range old {
-		t := target{set: s, to: s.size() - free[i] - spare[i], why: whyUnavailable}
+		t := target{replicaSet: s, to: s.size() - free[i] - spare[i], reason: resizeUnavailable}
 		switch {
 		case spare[i] > 0:
-			t.why = whyAvailable
+			t.reason = resizeSpare
 		case free[i] == 0:
 			continue
 		}
@@ -96,15 +96,15 @@ func shrink(old []set, nextAvailable, least int, bold bool) (targets []target) {
 // Normally those are the pods that are deleted before any ready one, see set.expendable. With bold, for when too few pods are available anyway, they are all
 // pods that neither the status nor the cache of pods shows as available. An available pod may be deleted before one of those, but otherwise the rollout
 // would wait for ever for pods that never become available. Both sources have to say so because each may be stale.
-func giveFree(old []set, room int, bold bool) []int {
+func giveFree(old []replicaSet, room int, bold bool) []int {
 	given := make([]int, len(old))
 	for i, s := range old {
-		if s.refused > 0 {
+		if s.backoff > 0 {
 			continue
 		}
-		free := s.expendable()
+		free := s.unreadySurplus()
 		if bold {
-			free = s.size() - s.possible()
+			free = s.size() - s.availableInEither()
 		}
 		given[i] = min(room, free)
 		room -= given[i]
@@ -114,20 +114,20 @@ func giveFree(old []set, room int, bold bool) []int {
 
 // giveSpare takes what a ReplicaSet has beyond free, up to room in all. Any of those pods may be available, and spare is how many more of them there
 // are than there must be. One that has no more than that gives all its pods; of others, and if there are too few, each pod counts as an available one.
-func giveSpare(old []set, free []int, room, spare int) []int {
+func giveSpare(old []replicaSet, free []int, room, spare int) []int {
 	given := make([]int, len(old))
 	tooFew := spare < 0
 	spare = max(0, spare)
 	for i, s := range old {
-		if s.refused > 0 {
+		if s.backoff > 0 {
 			continue
 		}
 		k := min(room, s.size()-free[i])
-		if tooFew || s.available() > spare {
+		if tooFew || s.safelyAvailable() > spare {
 			k = min(k, spare)
 		}
 		given[i] = k
-		room, spare = room-k, spare-min(k, s.available())
+		room, spare = room-k, spare-min(k, s.safelyAvailable())
 	}
 	return given
 }

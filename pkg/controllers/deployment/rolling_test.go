@@ -12,11 +12,11 @@ import (
 
 // TestStepsWaitNoLongerThanADeadlineAllows: a wait is no progress.
 func TestStepsWaitNoLongerThanADeadlineAllows(t *testing.T) {
-	justNow := func(s *set) { s.resizedAt = now }
+	justNow := func(s *replicaSet) { s.resizedAt = now }
 	for seconds, want := range map[int32]time.Duration{1: 50 * time.Millisecond, 10: 500 * time.Millisecond, 600: 2 * time.Second} {
 		p := newPass(newDeployment(4, within(1, 1), deadline(seconds)), newNext("new", 2), newOld("old", 2, 1, unseen, justNow))
-		if s := p.rolling(); !slices.Contains(s.held, holdShrinking) || s.again != want {
-			t.Errorf("deadline of %d s: held %v, again after %v, want %v", seconds, s.held, s.again, want)
+		if s := p.rollingTargets(); !slices.Contains(s.deferred, deferShrinking) || s.requeueAfter != want {
+			t.Errorf("deadline of %d s: held %v, again after %v, want %v", seconds, s.deferred, s.requeueAfter, want)
 		}
 	}
 }
@@ -26,110 +26,110 @@ func TestReadinessThatNoStatusTellsIsLookedAtAgain(t *testing.T) {
 	old := newOld("old", 10, 1, having(5), seeing(9, 9))
 	for _, tt := range []struct {
 		name string
-		sets []set
+		sets []replicaSet
 		want bool
 	}{
-		{"ready again, and not told", []set{newNext("new", 2, having(0)), old}, true},
-		{"not ready any more, and the cache is late", []set{newNext("new", 2, having(0)), newOld("old", 10, 1, having(8), seeing(10, 10))}, true},
-		{"told", []set{newNext("new", 2, having(0)), newOld("old", 10, 1, having(9))}, false},
-		{"nothing old is left", []set{newNext("new", 10, having(5), seeing(9, 9))}, false},
+		{"ready again, and not told", []replicaSet{newNext("new", 2, having(0)), old}, true},
+		{"not ready any more, and the cache is late", []replicaSet{newNext("new", 2, having(0)), newOld("old", 10, 1, having(8), seeing(10, 10))}, true},
+		{"told", []replicaSet{newNext("new", 2, having(0)), newOld("old", 10, 1, having(9))}, false},
+		{"nothing old is left", []replicaSet{newNext("new", 10, having(5), seeing(9, 9))}, false},
 	} {
 		p := rollout(newDeployment(10, within(2, 2)), tt.sets, facts{}, now)
-		if slices.Contains(p.held, holdPodsDiffer) != tt.want || tt.want && p.again != podsRecheck {
-			t.Errorf("%s: again after %v, held %v; want %t", tt.name, p.again, p.held, tt.want)
+		if slices.Contains(p.deferred, deferPodsDiffer) != tt.want || tt.want && p.requeueAfter != podsRecheck {
+			t.Errorf("%s: again after %v, held %v; want %t", tt.name, p.requeueAfter, p.deferred, tt.want)
 		}
 	}
 }
 
 func TestRollingUpdate(t *testing.T) {
-	justNow := func(s *set) { s.resizedAt = now }
-	longAgo := func(s *set) { s.resizedAt = now.Add(-2 * time.Second) }
-	slow := func(s *set) { s.rs.Spec.MinReadySeconds = 10 }
+	justNow := func(s *replicaSet) { s.resizedAt = now }
+	longAgo := func(s *replicaSet) { s.resizedAt = now.Add(-2 * time.Second) }
+	slow := func(s *replicaSet) { s.rs.Spec.MinReadySeconds = 10 }
 	tooMany := telling(func(s *appsv1.ReplicaSetStatus) { s.Replicas = 2 })
 	undeletable := telling(func(s *appsv1.ReplicaSetStatus) {
 		s.Conditions = []appsv1.ReplicaSetCondition{{Type: appsv1.ReplicaSetReplicaFailure, Status: corev1.ConditionTrue, Reason: "FailedCreate"}}
 	})
-	doubtful := func(s *set) { s.doubtful = true }
+	doubtful := func(s *replicaSet) { s.statusUnreliable = true }
 	notAvailable := telling(func(s *appsv1.ReplicaSetStatus) { s.AvailableReplicas = 0 })
 	for _, tt := range []struct {
 		name               string
 		replicas           int32
 		surge, unavailable int
-		sets               []set
+		sets               []replicaSet
 		want               []string
-		held               []hold
+		held               []deferral
 	}{
 		// The new one grows.
-		{"complete", 10, 0, 1, []set{newNext("new", 10)}, nil, nil},
-		{"the surge is free", 10, 2, 0, []set{newNext("new", 0), newOld("old", 10, 1)}, []string{"new 0→2"}, nil},
-		{"half way", 10, 2, 0, []set{newNext("new", 2, having(0)), newOld("old", 5, 1)}, []string{"new 2→7"}, nil},
-		{"no room", 10, 2, 0, []set{newNext("new", 2, having(0)), newOld("old", 10, 1)}, nil, nil},
-		{"more than all", 10, 2, 0, []set{newNext("new", 11)}, []string{"new 11→10"}, nil},
-		{"too many, and an old one", 2, 1, 0, []set{newNext("new", 8), newOld("old", 3, 1)}, []string{"new 8→2", "old 3→0"}, nil},
+		{"complete", 10, 0, 1, []replicaSet{newNext("new", 10)}, nil, nil},
+		{"the surge is free", 10, 2, 0, []replicaSet{newNext("new", 0), newOld("old", 10, 1)}, []string{"new 0→2"}, nil},
+		{"half way", 10, 2, 0, []replicaSet{newNext("new", 2, having(0)), newOld("old", 5, 1)}, []string{"new 2→7"}, nil},
+		{"no room", 10, 2, 0, []replicaSet{newNext("new", 2, having(0)), newOld("old", 10, 1)}, nil, nil},
+		{"more than all", 10, 2, 0, []replicaSet{newNext("new", 11)}, []string{"new 11→10"}, nil},
+		{"too many, and an old one", 2, 1, 0, []replicaSet{newNext("new", 8), newOld("old", 3, 1)}, []string{"new 8→2", "old 3→0"}, nil},
 
 		// Old ones shrink, and the new one takes the room in the same pass.
-		{"one may be missing", 10, 0, 2, []set{newNext("new", 0), newOld("old", 10, 1)}, []string{"old 10→8", "new 0→2"}, nil},
-		{"surge and one missing", 10, 2, 2, []set{newNext("new", 0), newOld("old", 10, 1)}, []string{"old 10→8", "new 0→4"}, nil},
-		{"nothing may be missing", 10, 0, 0, []set{newNext("new", 0), newOld("old", 10, 1)}, []string{"old 10→9", "new 0→1"}, nil},
-		{"pods that are not available go first", 10, 2, 2, []set{newNext("new", 0), newOld("old", 12, 1, having(8))}, []string{"old 12→8", "new 0→4"}, nil},
-		{"not available in two", 10, 2, 2, []set{newNext("new", 0), newOld("older", 6, 2, having(4)), newOld("old", 6, 1, having(4))},
+		{"one may be missing", 10, 0, 2, []replicaSet{newNext("new", 0), newOld("old", 10, 1)}, []string{"old 10→8", "new 0→2"}, nil},
+		{"surge and one missing", 10, 2, 2, []replicaSet{newNext("new", 0), newOld("old", 10, 1)}, []string{"old 10→8", "new 0→4"}, nil},
+		{"nothing may be missing", 10, 0, 0, []replicaSet{newNext("new", 0), newOld("old", 10, 1)}, []string{"old 10→9", "new 0→1"}, nil},
+		{"pods that are not available go first", 10, 2, 2, []replicaSet{newNext("new", 0), newOld("old", 12, 1, having(8))}, []string{"old 12→8", "new 0→4"}, nil},
+		{"not available in two", 10, 2, 2, []replicaSet{newNext("new", 0), newOld("older", 6, 2, having(4)), newOld("old", 6, 1, having(4))},
 			[]string{"older 6→4", "old 6→4", "new 0→4"}, nil},
-		{"those of the new one are not counted upon", 10, 2, 2, []set{newNext("new", 5, having(0)), newOld("old", 8, 1)}, []string{}, nil},
-		{"nor are they if a node takes one of the old ones", 10, 3, 2, []set{newNext("new", 5, having(0)), newOld("old", 8, 1, having(7))}, nil, nil},
-		{"then it is turned round", 10, 3, 2, []set{newOld("new", 5, 1, having(0)), func() set { s := newNext("old", 8, having(7)); return s }()},
+		{"those of the new one are not counted upon", 10, 2, 2, []replicaSet{newNext("new", 5, having(0)), newOld("old", 8, 1)}, []string{}, nil},
+		{"nor are they if a node takes one of the old ones", 10, 3, 2, []replicaSet{newNext("new", 5, having(0)), newOld("old", 8, 1, having(7))}, nil, nil},
+		{"then it is turned round", 10, 3, 2, []replicaSet{newOld("new", 5, 1, having(0)), func() replicaSet { s := newNext("old", 8, having(7)); return s }()},
 			[]string{"new 5→1", "old 8→10"}, nil},
-		{"then another template comes", 10, 3, 2, []set{newNext("third", 0), newOld("second", 5, 1, having(0)), newOld("first", 8, 2)},
+		{"then another template comes", 10, 3, 2, []replicaSet{newNext("third", 0), newOld("second", 5, 1, having(0)), newOld("first", 8, 2)},
 			[]string{"second 5→0", "third 0→5"}, nil},
-		{"the oldest goes first", 4, 1, 0, []set{newNext("new", 1), newOld("older", 2, 2), newOld("old", 2, 1)}, []string{"older 2→1", "new 1→2"}, nil},
-		{"less is available than must be: nothing that is goes", 10, 2, 2, []set{newNext("new", 0), newOld("old", 10, 1, having(5))}, []string{"old 10→8", "new 0→4"}, nil},
-		{"nothing is available: a rollout is not blocked by that", 3, 0, 1, []set{newNext("new", 0), newOld("old", 3, 1, having(0))}, []string{"old 3→2", "new 0→1"}, nil},
-		{"ready is not available: an available pod might go in its place", 3, 0, 1, []set{newNext("new", 1), newOld("old", 2, 1, seeing(2, 1),
+		{"the oldest goes first", 4, 1, 0, []replicaSet{newNext("new", 1), newOld("older", 2, 2), newOld("old", 2, 1)}, []string{"older 2→1", "new 1→2"}, nil},
+		{"less is available than must be: nothing that is goes", 10, 2, 2, []replicaSet{newNext("new", 0), newOld("old", 10, 1, having(5))}, []string{"old 10→8", "new 0→4"}, nil},
+		{"nothing is available: a rollout is not blocked by that", 3, 0, 1, []replicaSet{newNext("new", 0), newOld("old", 3, 1, having(0))}, []string{"old 3→2", "new 0→1"}, nil},
+		{"ready is not available: an available pod might go in its place", 3, 0, 1, []replicaSet{newNext("new", 1), newOld("old", 2, 1, seeing(2, 1),
 			telling(func(s *appsv1.ReplicaSetStatus) { s.AvailableReplicas = 1 }))}, nil, nil},
-		{"unless too few are available", 3, 0, 1, []set{newNext("new", 1, having(0)), newOld("old", 3, 1, seeing(3, 0), notAvailable)}, []string{"old 3→2"}, nil},
+		{"unless too few are available", 3, 0, 1, []replicaSet{newNext("new", 1, having(0)), newOld("old", 3, 1, seeing(3, 0), notAvailable)}, []string{"old 3→2"}, nil},
 		{"where pods are ready before they are available, one that shrinks counts for nothing until its status shows that", 3, 0, 1,
-			[]set{newNext("new", 1, slow), newOld("old", 2, 1, slow, unseen)}, nil, nil},
-		{"so nothing is lost with it where others are enough", 3, 0, 1, []set{newNext("new", 2, slow), newOld("old", 2, 1, slow, unseen)}, []string{"old 2→0", "new 2→3"}, nil},
-		{"then it does", 3, 0, 1, []set{newNext("new", 1, slow), newOld("old", 2, 1, slow)}, []string{"old 2→1", "new 1→2"}, nil},
-		{"and a new one that is cut down does not count at all", 2, 0, 1, []set{newNext("new", 5, slow), newOld("old", 2, 1, slow)}, []string{"new 5→2", "old 2→1"}, nil},
-		{"scaled to nothing", 0, 1, 0, []set{newNext("new", 0), newOld("old", 3, 1)}, []string{"old 3→0"}, nil},
+			[]replicaSet{newNext("new", 1, slow), newOld("old", 2, 1, slow, unseen)}, nil, nil},
+		{"so nothing is lost with it where others are enough", 3, 0, 1, []replicaSet{newNext("new", 2, slow), newOld("old", 2, 1, slow, unseen)}, []string{"old 2→0", "new 2→3"}, nil},
+		{"then it does", 3, 0, 1, []replicaSet{newNext("new", 1, slow), newOld("old", 2, 1, slow)}, []string{"old 2→1", "new 1→2"}, nil},
+		{"and a new one that is cut down does not count at all", 2, 0, 1, []replicaSet{newNext("new", 5, slow), newOld("old", 2, 1, slow)}, []string{"new 5→2", "old 2→1"}, nil},
+		{"scaled to nothing", 0, 1, 0, []replicaSet{newNext("new", 0), newOld("old", 3, 1)}, []string{"old 3→0"}, nil},
 
 		// In no more steps than their controller takes.
-		{"one that has not acted on its last size gives up no more, and nobody gets its room", 4, 1, 1, []set{newNext("new", 2), newOld("old", 2, 1, unseen, justNow)},
-			[]string{"new 2→3"}, []hold{holdShrinking}},
-		{"for some time", 4, 1, 1, []set{newNext("new", 2), newOld("old", 2, 1, unseen, longAgo)}, []string{"old 2→1", "new 2→4"}, nil},
-		{"others do meanwhile", 4, 1, 1, []set{newNext("new", 2), newOld("older", 1, 2, unseen, justNow, having(0)), newOld("old", 2, 1)},
-			[]string{"old 2→1", "new 2→3"}, []hold{holdShrinking}},
-		{"and it does itself when it has acted", 4, 1, 1, []set{newNext("new", 2), newOld("old", 2, 1, justNow)}, []string{"old 2→1", "new 2→4"}, nil},
-		{"a new one that is too large is not waited for", 2, 1, 0, []set{newNext("new", 8, unseen, justNow)}, []string{"new 8→2"}, nil},
+		{"one that has not acted on its last size gives up no more, and nobody gets its room", 4, 1, 1, []replicaSet{newNext("new", 2), newOld("old", 2, 1, unseen, justNow)},
+			[]string{"new 2→3"}, []deferral{deferShrinking}},
+		{"for some time", 4, 1, 1, []replicaSet{newNext("new", 2), newOld("old", 2, 1, unseen, longAgo)}, []string{"old 2→1", "new 2→4"}, nil},
+		{"others do meanwhile", 4, 1, 1, []replicaSet{newNext("new", 2), newOld("older", 1, 2, unseen, justNow, having(0)), newOld("old", 2, 1)},
+			[]string{"old 2→1", "new 2→3"}, []deferral{deferShrinking}},
+		{"and it does itself when it has acted", 4, 1, 1, []replicaSet{newNext("new", 2), newOld("old", 2, 1, justNow)}, []string{"old 2→1", "new 2→4"}, nil},
+		{"a new one that is too large is not waited for", 2, 1, 0, []replicaSet{newNext("new", 8, unseen, justNow)}, []string{"new 8→2"}, nil},
 
 		// What cannot be relied on.
-		{"pods that a size has given up are not counted", 2, 1, 1, []set{newOld("old", 2, 1), newNext("new", 2, unseen, having(0),
-			telling(func(s *appsv1.ReplicaSetStatus) { s.AvailableReplicas = 2 }), seeing(0, 0))}, []string{"old 2→1"}, []hold{holdPodsDiffer}},
-		{"a status that is higher than the size", 2, 1, 1, []set{newOld("old", 2, 1), newNext("new", 0, unseen, having(2))},
-			[]string{"old 2→1"}, []hold{holdShrinkUnseen}},
-		{"no raise before the shrink was seen", 2, 1, 1, []set{newNext("new", 0, unseen), newOld("old", 1, 1)}, nil, []hold{holdShrinkUnseen}},
-		{"nor while there are too many pods", 2, 1, 0, []set{newNext("new", 1, tooMany), newOld("old", 1, 1, having(0))}, nil, []hold{holdShrinkUnseen}},
-		{"unless all others give up theirs", 2, 1, 1, []set{newNext("new", 1, tooMany), newOld("old", 1, 1, having(0))}, []string{"old 1→0", "new 1→2"}, nil},
-		{"or have none", 2, 1, 1, []set{newNext("new", 1, tooMany), newOld("old", 0, 1)}, []string{"new 1→2"}, nil},
-		{"or they cannot be deleted", 2, 1, 0, []set{newNext("new", 1, tooMany, undeletable), newOld("old", 1, 1, having(0))}, []string{"new 1→2"}, nil},
-		{"what was raised so counts for nothing until its status shows that", 2, 1, 0, []set{newNext("new", 1), newOld("old", 2, 1, unseen, doubtful)}, nil, nil},
-		{"one that was never reduced needs no status", 2, 1, 1, []set{newNext("new", 0, func(s *set) { s.rs.Generation, s.rs.Status.ObservedGeneration = 1, 0 })},
+		{"pods that a size has given up are not counted", 2, 1, 1, []replicaSet{newOld("old", 2, 1), newNext("new", 2, unseen, having(0),
+			telling(func(s *appsv1.ReplicaSetStatus) { s.AvailableReplicas = 2 }), seeing(0, 0))}, []string{"old 2→1"}, []deferral{deferPodsDiffer}},
+		{"a status that is higher than the size", 2, 1, 1, []replicaSet{newOld("old", 2, 1), newNext("new", 0, unseen, having(2))},
+			[]string{"old 2→1"}, []deferral{deferShrinkUnseen}},
+		{"no raise before the shrink was seen", 2, 1, 1, []replicaSet{newNext("new", 0, unseen), newOld("old", 1, 1)}, nil, []deferral{deferShrinkUnseen}},
+		{"nor while there are too many pods", 2, 1, 0, []replicaSet{newNext("new", 1, tooMany), newOld("old", 1, 1, having(0))}, nil, []deferral{deferShrinkUnseen}},
+		{"unless all others give up theirs", 2, 1, 1, []replicaSet{newNext("new", 1, tooMany), newOld("old", 1, 1, having(0))}, []string{"old 1→0", "new 1→2"}, nil},
+		{"or have none", 2, 1, 1, []replicaSet{newNext("new", 1, tooMany), newOld("old", 0, 1)}, []string{"new 1→2"}, nil},
+		{"or they cannot be deleted", 2, 1, 0, []replicaSet{newNext("new", 1, tooMany, undeletable), newOld("old", 1, 1, having(0))}, []string{"new 1→2"}, nil},
+		{"what was raised so counts for nothing until its status shows that", 2, 1, 0, []replicaSet{newNext("new", 1), newOld("old", 2, 1, unseen, doubtful)}, nil, nil},
+		{"one that was never reduced needs no status", 2, 1, 1, []replicaSet{newNext("new", 0, func(s *replicaSet) { s.rs.Generation, s.rs.Status.ObservedGeneration = 1, 0 })},
 			[]string{"new 0→2"}, nil},
-		{"the cache sees a pod become unready before the status does", 3, 1, 1, []set{newNext("new", 1), newOld("old", 3, 1, seeing(1, 1))},
-			nil, []hold{holdPodsDiffer}},
-		{"a cache of pods that is behind costs none that is available", 8, 2, 0, []set{newNext("new", 0), newOld("older", 5, 2, seeing(0, 0)), newOld("old", 5, 1, having(3))},
-			[]string{"old 5→3", "new 0→2"}, []hold{holdPodsDiffer}},
-		{"nor does a clock that is, where pods are ready before they are available", 10, 0, 2, []set{newNext("new", 0, slow), newOld("old", 10, 1, slow, seeing(10, 7),
-			telling(func(s *appsv1.ReplicaSetStatus) { s.AvailableReplicas = 8 }))}, nil, []hold{holdPodsDiffer}},
-		{"pods that are ready again are not given up because no status tells of them yet", 10, 2, 2, []set{newNext("new", 2, having(0)),
-			newOld("older", 5, 2, having(2), seeing(4, 4)), newOld("old", 5, 1, having(4))}, []string{"older 5→4", "old 5→4", "new 2→4"}, []hold{holdPodsDiffer}},
-		{"nor because another ReplicaSet has lost all", 10, 2, 2, []set{newNext("new", 2, having(0)),
-			newOld("older", 5, 2, having(2), seeing(5, 5)), newOld("old", 5, 1, having(0))}, []string{"old 5→3", "new 2→4"}, []hold{holdPodsDiffer}},
-		{"the cache never makes it more", 3, 1, 0, []set{newNext("new", 1, having(0), seeing(1, 1)), newOld("old", 3, 1)}, nil, []hold{holdPodsDiffer}},
+		{"the cache sees a pod become unready before the status does", 3, 1, 1, []replicaSet{newNext("new", 1), newOld("old", 3, 1, seeing(1, 1))},
+			nil, []deferral{deferPodsDiffer}},
+		{"a cache of pods that is behind costs none that is available", 8, 2, 0, []replicaSet{newNext("new", 0), newOld("older", 5, 2, seeing(0, 0)), newOld("old", 5, 1, having(3))},
+			[]string{"old 5→3", "new 0→2"}, []deferral{deferPodsDiffer}},
+		{"nor does a clock that is, where pods are ready before they are available", 10, 0, 2, []replicaSet{newNext("new", 0, slow), newOld("old", 10, 1, slow, seeing(10, 7),
+			telling(func(s *appsv1.ReplicaSetStatus) { s.AvailableReplicas = 8 }))}, nil, []deferral{deferPodsDiffer}},
+		{"pods that are ready again are not given up because no status tells of them yet", 10, 2, 2, []replicaSet{newNext("new", 2, having(0)),
+			newOld("older", 5, 2, having(2), seeing(4, 4)), newOld("old", 5, 1, having(4))}, []string{"older 5→4", "old 5→4", "new 2→4"}, []deferral{deferPodsDiffer}},
+		{"nor because another ReplicaSet has lost all", 10, 2, 2, []replicaSet{newNext("new", 2, having(0)),
+			newOld("older", 5, 2, having(2), seeing(5, 5)), newOld("old", 5, 1, having(0))}, []string{"old 5→3", "new 2→4"}, []deferral{deferPodsDiffer}},
+		{"the cache never makes it more", 3, 1, 0, []replicaSet{newNext("new", 1, having(0), seeing(1, 1)), newOld("old", 3, 1)}, nil, []deferral{deferPodsDiffer}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := newPass(newDeployment(tt.replicas, within(tt.surge, tt.unavailable)), tt.sets...)
-			changes, held := p.changes(p.rolling())
+			changes, held := p.changesFor(p.rollingTargets())
 			if tt.want == nil {
 				tt.want = []string{}
 			}
@@ -150,28 +150,28 @@ func TestNewReplicaSetIsCreatedInTheSurge(t *testing.T) {
 		replicas           int32
 		surge, unavailable int
 		reserved           int
-		old                []set
+		old                []replicaSet
 		create             int32
 		want               []string
 	}{
 		{"the first", 3, 1, 0, 0, nil, 3, nil},
-		{"in the surge", 10, 3, 0, 0, []set{newOld("old", 10, 1)}, 3, nil},
-		{"and what becomes free", 10, 3, 2, 0, []set{newOld("old", 10, 1)}, 3, []string{"old 10→8", "web 3→5"}},
-		{"without a surge", 10, 0, 2, 0, []set{newOld("old", 10, 1)}, 0, []string{"old 10→8", "web 0→2"}},
-		{"never more than all", 3, 9, 0, 0, []set{newOld("old", 3, 1)}, 3, nil},
-		{"never fewer than none", 3, 0, 0, 0, []set{newOld("old", 7, 1)}, 0, []string{"old 7→2", "web 0→1"}},
+		{"in the surge", 10, 3, 0, 0, []replicaSet{newOld("old", 10, 1)}, 3, nil},
+		{"and what becomes free", 10, 3, 2, 0, []replicaSet{newOld("old", 10, 1)}, 3, []string{"old 10→8", "web 3→5"}},
+		{"without a surge", 10, 0, 2, 0, []replicaSet{newOld("old", 10, 1)}, 0, []string{"old 10→8", "web 0→2"}},
+		{"never more than all", 3, 9, 0, 0, []replicaSet{newOld("old", 3, 1)}, 3, nil},
+		{"never fewer than none", 3, 0, 0, 0, []replicaSet{newOld("old", 7, 1)}, 0, []string{"old 7→2", "web 0→1"}},
 		{"no replicas", 0, 1, 0, 0, nil, 0, nil},
-		{"pods of a create that was not answered keep their room", 10, 3, 0, 2, []set{newOld("old", 10, 1)}, 1, nil},
-		{"all of it", 10, 3, 2, 5, []set{newOld("old", 10, 1)}, 0, []string{"old 10→8"}},
+		{"pods of a create that was not answered keep their room", 10, 3, 0, 2, []replicaSet{newOld("old", 10, 1)}, 1, nil},
+		{"all of it", 10, 3, 2, 5, []replicaSet{newOld("old", 10, 1)}, 0, []string{"old 10→8"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := newPass(newDeployment(tt.replicas, within(tt.surge, tt.unavailable)), tt.old...)
-			p.facts.reserved = tt.reserved
-			s := p.rolling()
+			p.facts.pendingOld = tt.reserved
+			s := p.rollingTargets()
 			if s.create == nil || *s.create.Spec.Replicas != tt.create {
 				t.Fatalf("created %v, want one with %d", s.create, tt.create)
 			}
-			changes, _ := p.changes(s)
+			changes, _ := p.changesFor(s)
 			for i := range changes {
 				if changes[i].rs == s.create {
 					changes[i].rs = newOld("web", 0, 0).rs
@@ -197,7 +197,7 @@ func TestPodsAreJudgedByTheMinReadySecondsThatAreToCome(t *testing.T) {
 		{0, 12, []string{"new 12→10", "old 5→0"}}, {3600, 12, []string{"new 12→10"}},
 	} {
 		d := newDeployment(10, within(0, 2), func(d *appsv1.Deployment) { d.Spec.MinReadySeconds = tt.seconds })
-		got := rollout(d, []set{newNext("new", tt.size), newOld("old", 5, 1)}, facts{}, now)
+		got := rollout(d, []replicaSet{newNext("new", tt.size), newOld("old", 5, 1)}, facts{}, now)
 		if diff := cmp.Diff(tt.want, sizesOf(got.changes)); diff != "" {
 			t.Errorf("minReadySeconds %d, size %d: sizes (-want +got):\n%s", tt.seconds, tt.size, diff)
 		}

@@ -17,46 +17,46 @@ const podsRecheck = time.Second
 type pass struct {
 	d      *appsv1.Deployment
 	bounds bounds
-	all    []set // the ReplicaSets that there are, oldest first
-	next   set   // the one of the present template
-	found  bool  // next exists
-	old    []set // all others, oldest first
+	all    []replicaSet // the ReplicaSets that there are, oldest first
+	next   replicaSet   // the one of the present template
+	found  bool         // next exists
+	old    []replicaSet // all others, oldest first
 	facts  facts
 	now    time.Time
 }
 
 // sizing is what a part of the rollout makes of the sizes.
 type sizing struct {
-	create  *appsv1.ReplicaSet // for the present template; nil: none
-	targets []target
-	held    []hold
-	again   time.Duration // when what is held may be done though no event comes; 0: no need
+	create       *appsv1.ReplicaSet // for the present template; nil: none
+	targets      []target
+	deferred     []deferral
+	requeueAfter time.Duration // when what is held may be done though no event comes; 0: no need
 }
 
 // target is the size of one ReplicaSet.
 type target struct {
-	set  set
-	to   int
-	why  why
-	mark bool // write sizeAnnotations even if the size is right
+	replicaSet replicaSet
+	to         int
+	reason     resizeReason
+	annotate   bool // write sizeAnnotations even if the size is right
 }
 
-func passOf(d *appsv1.Deployment, sets []set, now time.Time) pass {
+func planningPass(d *appsv1.Deployment, sets []replicaSet, now time.Time) pass {
 	p := pass{d: d, bounds: boundsOf(d), now: now}
 	p.all = slices.SortedFunc(slices.Values(sets), compareAge)
 	p.old = p.all
-	if i := slices.IndexFunc(p.all, func(s set) bool { return s.current }); i >= 0 {
+	if i := slices.IndexFunc(p.all, func(s replicaSet) bool { return s.current }); i >= 0 {
 		p.next, p.found, p.old = p.all[i], true, slices.Concat(p.all[:i], p.all[i+1:])
 	}
 	return p
 }
 
 // plan decides what to write. It depends on the pass alone, and not on the order of ReplicaSets.
-func (p pass) plan() plan {
+func (p pass) makePlan() plan {
 	// 1. A Deployment that is being deleted only gets a status.
 	d := p.d
 	if d.DeletionTimestamp != nil {
-		return plan{result: applyResult{observed: true}}
+		return plan{result: passResult{observed: true}}
 	}
 
 	// 2. Sizes.
@@ -65,37 +65,37 @@ func (p pass) plan() plan {
 	rolls := !scales && d.Spec.Strategy.Type == appsv1.RollingUpdateDeploymentStrategyType
 	switch {
 	case scales:
-		s = p.scale()
+		s = p.scaleTargets()
 	case rolls:
-		s = p.rolling()
+		s = p.rollingTargets()
 	case d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType:
-		s = p.recreate()
+		s = p.recreateTargets()
 	}
 
 	// 3. Nothing is given up for a new ReplicaSet that cannot be created.
-	out := plan{create: s.create, result: applyResult{observed: true, judged: !d.Spec.Paused}}
-	if s.create != nil && p.facts.holdCreate != "" {
-		s.targets, s.held = nil, append(s.held, p.facts.holdCreate)
+	out := plan{create: s.create, result: passResult{observed: true, progressCounts: !d.Spec.Paused}}
+	if s.create != nil && p.facts.createDeferred != "" {
+		s.targets, s.deferred = nil, append(s.deferred, p.facts.createDeferred)
 		out = plan{}
 	}
 
 	// 4. One write for each ReplicaSet that is to change.
-	out.changes, out.held = p.changes(s)
-	out.room = p.room(out.create, out.changes)
-	holds := func(why hold) bool { return slices.Contains(out.held, why) }
-	if holds(holdShrinkUnseen) || p.unsure(out.changes) || !rolls && (holds(holdPodsDiffer) || holds(holdResizeBackoff)) {
+	out.changes, out.deferred = p.changesFor(s)
+	out.capacity = p.capacity(out.create, out.changes)
+	holds := func(why deferral) bool { return slices.Contains(out.deferred, why) }
+	if holds(deferShrinkUnseen) || p.statusesUnreliable(out.changes) || !rolls && (holds(deferPodsDiffer) || holds(deferResizeBackoff)) {
 		out.result.observed = false // who sees the generation observed may read the sizes, and what became of them
 	}
 
 	out.result.created, out.result.changes = out.create, out.changes
-	out.again = s.again
-	if holds(holdPodsDiffer) {
-		out.again = controller.MinPositive(out.again, podsRecheck)
+	out.requeueAfter = s.requeueAfter
+	if holds(deferPodsDiffer) {
+		out.requeueAfter = controller.MinPositive(out.requeueAfter, podsRecheck)
 	}
 
 	// 5. History, once the rollout is over.
-	if d.Spec.Paused || !scales && out.create == nil && len(out.changes) == 0 && complete(d, d.Status) {
-		out.delete = slices.DeleteFunc(p.history(), func(rs *appsv1.ReplicaSet) bool {
+	if d.Spec.Paused || !scales && out.create == nil && len(out.changes) == 0 && isComplete(d, d.Status) {
+		out.delete = slices.DeleteFunc(p.beyondHistory(), func(rs *appsv1.ReplicaSet) bool {
 			return slices.ContainsFunc(out.changes, func(c change) bool { return c.rs == rs })
 		})
 	}
@@ -106,33 +106,33 @@ func (p pass) plan() plan {
 // would block the rollout. With the strategy Recreate a rollout gives all ReplicaSets their sizes anyway.
 func (p pass) scalingEvent() bool {
 	return p.d.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType &&
-		slices.ContainsFunc(p.all, func(s set) bool { return s.active() && s.refused == 0 && p.sizedForOther(s) })
+		slices.ContainsFunc(p.all, func(s replicaSet) bool { return s.isActive() && s.backoff == 0 && p.sizedForOther(s) })
 }
 
 // sizedForThis reports whether a ReplicaSet tells that it was sized for the present number of replicas.
-func (p pass) sizedForThis(s set) bool {
+func (p pass) sizedForThis(s replicaSet) bool {
 	desired, ok := sizeAnnotation(s.rs, desiredReplicasAnnotation)
 	return ok && desired == p.bounds.replicas
 }
 
 // sizedForOther reports whether a ReplicaSet tells that it was sized for another number of replicas.
-func (p pass) sizedForOther(s set) bool {
+func (p pass) sizedForOther(s replicaSet) bool {
 	desired, ok := sizeAnnotation(s.rs, desiredReplicasAnnotation)
 	return ok && desired != p.bounds.replicas
 }
 
 // changes makes writes of targets.
-func (p pass) changes(s sizing) (changes []change, held []hold) {
-	held = s.held
+func (p pass) changesFor(s sizing) (changes []change, held []deferral) {
+	held = s.deferred
 	sizedFor := sizeAnnotations(p.bounds)
 	for _, t := range s.targets {
-		c := change{rs: t.set.rs, from: t.set.size(), to: t.to, why: t.why}
+		c := change{rs: t.replicaSet.rs, from: t.replicaSet.size(), to: t.to, reason: t.reason}
 		switch {
-		case c.raises() && p.tooEarly(t, s.targets):
-			held = append(held, holdShrinkUnseen)
+		case c.isRaise() && p.raiseTooEarly(t, s.targets):
+			held = append(held, deferShrinkUnseen)
 			continue
-		case c.from != c.to || t.mark:
-			c.annotations = missingFrom(t.set.rs.Annotations, sizedFor)
+		case c.from != c.to || t.annotate:
+			c.annotations = missingFrom(t.replicaSet.rs.Annotations, sizedFor)
 		}
 		if c.from != c.to || c.annotations != nil {
 			changes = append(changes, c)
@@ -143,9 +143,9 @@ func (p pass) changes(s sizing) (changes []change, held []hold) {
 	}
 	slices.SortStableFunc(changes, func(a, b change) int { // raises last
 		switch {
-		case a.raises() == b.raises():
+		case a.isRaise() == b.isRaise():
 			return 0
-		case a.raises():
+		case a.isRaise():
 			return 1
 		}
 		return -1
@@ -157,30 +157,30 @@ func (p pass) changes(s sizing) (changes []change, held []hold) {
 // tooEarly reports whether a ReplicaSet is not to be raised yet, because its status does not show the last reduction: its pods may still be those it had,
 // counted as available and about to go. That matters where others keep pods that they may give up for those. If none does, or it cannot delete its pods, or
 // the Deployment was scaled, each moment may cost pods that are wanted: it is raised, and doubtful.
-func (p pass) tooEarly(t target, targets []target) bool {
-	if t.why != whySurge || t.set.caughtUp() || t.set.keepsPods() {
+func (p pass) raiseTooEarly(t target, targets []target) bool {
+	if t.reason != resizeIntoCapacity || t.replicaSet.statusCaughtUp() || t.replicaSet.failsToDelete() {
 		return false
 	}
-	return slices.ContainsFunc(p.all, func(other set) bool {
-		emptied := slices.ContainsFunc(targets, func(t target) bool { return t.set.rs == other.rs && t.to == 0 })
-		return other.rs != t.set.rs && other.active() && !emptied
+	return slices.ContainsFunc(p.all, func(other replicaSet) bool {
+		emptied := slices.ContainsFunc(targets, func(t target) bool { return t.replicaSet.rs == other.rs && t.to == 0 })
+		return other.rs != t.replicaSet.rs && other.isActive() && !emptied
 	})
 }
 
 // unsure reports whether there is a ReplicaSet whose status may count pods that are about to go, also after changes.
-func (p pass) unsure(changes []change) bool {
-	return slices.ContainsFunc(p.all, func(s set) bool { return s.doubtful }) ||
-		slices.ContainsFunc(changes, func(c change) bool { return c.raises() && !(set{rs: c.rs}).caughtUp() })
+func (p pass) statusesUnreliable(changes []change) bool {
+	return slices.ContainsFunc(p.all, func(s replicaSet) bool { return s.statusUnreliable }) ||
+		slices.ContainsFunc(changes, func(c change) bool { return c.isRaise() && !(replicaSet{rs: c.rs}).statusCaughtUp() })
 }
 
 // room returns by how many pods sizes may rise after the create and before any change that shrinks; negative: something has to shrink first. It is at least
 // what the plan needs if all its changes are carried out.
-func (p pass) room(create *appsv1.ReplicaSet, changes []change) int {
-	limit, sum := p.bounds.most()-p.facts.reserved, sizes(p.all)
+func (p pass) capacity(create *appsv1.ReplicaSet, changes []change) int {
+	limit, sum := p.bounds.maxTotal()-p.facts.pendingOld, totalSize(p.all)
 	if create != nil {
-		sum += orOne(create.Spec.Replicas)
+		sum += replicasOrOne(create.Spec.Replicas)
 	} else {
-		limit -= p.facts.attempted
+		limit -= p.facts.pendingNew
 	}
 	after := sum
 	for _, c := range changes {

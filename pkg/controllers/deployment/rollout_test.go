@@ -22,33 +22,33 @@ func TestRollout(t *testing.T) {
 		name    string
 		d       *appsv1.Deployment
 		facts   facts
-		sets    []set
+		sets    []replicaSet
 		creates bool
 		want    []string
-		held    []hold
+		held    []deferral
 	}{
 		{"a new Deployment", newDeployment(3), facts{}, nil, true, nil, nil},
-		{"being deleted", newDeployment(3, func(d *appsv1.Deployment) { d.DeletionTimestamp = new(ago(0)) }), facts{}, []set{newOld("old", 3, 1)}, false, nil, nil},
-		{"paused: no rollout", newDeployment(3, paused), facts{}, []set{newOld("old", 3, 1)}, false, nil, nil},
+		{"being deleted", newDeployment(3, func(d *appsv1.Deployment) { d.DeletionTimestamp = new(ago(0)) }), facts{}, []replicaSet{newOld("old", 3, 1)}, false, nil, nil},
+		{"paused: no rollout", newDeployment(3, paused), facts{}, []replicaSet{newOld("old", 3, 1)}, false, nil, nil},
 		{"paused: none is created", newDeployment(3, paused), facts{}, nil, false, nil, nil},
-		{"paused and scaled", newDeployment(5, paused), facts{}, []set{newNext("new", 1), newOld("old", 3, 1)}, false, []string{"old 3→4"}, nil},
-		{"paused, strategy Recreate, scaled", newDeployment(5, paused, recreating), facts{}, []set{newNext("new", 0), newOld("old", 3, 1)}, false, []string{"old 3→5"}, nil},
-		{"scaled in a rollout: the rollout waits", newDeployment(5, within(1, 0)), facts{}, []set{newNext("new", 1, notAvailable, sizedFor(3, 4)), newOld("old", 3, 1, sizedFor(3, 4))},
+		{"paused and scaled", newDeployment(5, paused), facts{}, []replicaSet{newNext("new", 1), newOld("old", 3, 1)}, false, []string{"old 3→4"}, nil},
+		{"paused, strategy Recreate, scaled", newDeployment(5, paused, recreating), facts{}, []replicaSet{newNext("new", 0), newOld("old", 3, 1)}, false, []string{"old 3→5"}, nil},
+		{"scaled in a rollout: the rollout waits", newDeployment(5, within(1, 0)), facts{}, []replicaSet{newNext("new", 1, notAvailable, sizedFor(3, 4)), newOld("old", 3, 1, sizedFor(3, 4))},
 			false, []string{"old 3→5"}, nil},
-		{"template and number together: scaled first", newDeployment(5, within(1, 0)), facts{}, []set{newOld("old", 3, 1, sizedFor(3, 4))}, false, []string{"old 3→5"}, nil},
-		{"paused in a rollout, then strategy Recreate, scaled", newDeployment(8, paused, recreating), facts{}, []set{newNext("new", 1, sizedFor(4, 5)), newOld("old", 3, 1, sizedFor(4, 5))},
+		{"template and number together: scaled first", newDeployment(5, within(1, 0)), facts{}, []replicaSet{newOld("old", 3, 1, sizedFor(3, 4))}, false, []string{"old 3→5"}, nil},
+		{"paused in a rollout, then strategy Recreate, scaled", newDeployment(8, paused, recreating), facts{}, []replicaSet{newNext("new", 1, sizedFor(4, 5)), newOld("old", 3, 1, sizedFor(4, 5))},
 			false, []string{"old 3→6", "new 1→2"}, nil},
-		{"to nothing", newDeployment(0, paused, recreating), facts{}, []set{newNext("new", 1, sizedFor(4, 5)), newOld("old", 3, 1, sizedFor(4, 5))},
+		{"to nothing", newDeployment(0, paused, recreating), facts{}, []replicaSet{newNext("new", 1, sizedFor(4, 5)), newOld("old", 3, 1, sizedFor(4, 5))},
 			false, []string{"old 3→0", "new 1→0"}, nil},
-		{"with the strategy Recreate old ones are not scaled", newDeployment(5, recreating), facts{}, []set{newOld("old", 3, 1, sizedFor(3, 3))}, false, []string{"old 3→0"}, nil},
+		{"with the strategy Recreate old ones are not scaled", newDeployment(5, recreating), facts{}, []replicaSet{newOld("old", 3, 1, sizedFor(3, 3))}, false, []string{"old 3→0"}, nil},
 		{"scaled: at once, also if the last reduction was not seen", newDeployment(12), facts{},
-			[]set{newNext("new", 5, sizedFor(10, 10), unseen), newOld("old", 5, 1, sizedFor(10, 10))}, false, []string{"new 5→6", "old 5→6"}, nil},
-		{"scaled: the rollout goes on without one that rejects that", newDeployment(20), facts{}, []set{newNext("new", 5, sizedFor(20, 20)),
-			newOld("old", 5, 1, sizedFor(10, 10), func(s *set) { s.refused = 3 * time.Second })}, false, []string{"new 5→15"}, []hold{holdResizeBackoff}},
+			[]replicaSet{newNext("new", 5, sizedFor(10, 10), unseen), newOld("old", 5, 1, sizedFor(10, 10))}, false, []string{"new 5→6", "old 5→6"}, nil},
+		{"scaled: the rollout goes on without one that rejects that", newDeployment(20), facts{}, []replicaSet{newNext("new", 5, sizedFor(20, 20)),
+			newOld("old", 5, 1, sizedFor(10, 10), func(s *replicaSet) { s.backoff = 3 * time.Second })}, false, []string{"new 5→15"}, []deferral{deferResizeBackoff}},
 
-		{"nothing is given up for one that cannot be created", newDeployment(10, within(0, 2)), facts{holdCreate: holdCreateBackoff}, []set{newOld("old", 10, 1)}, false, nil, []hold{holdCreateBackoff}},
-		{"nor in a namespace that is terminating", newDeployment(10, within(0, 2)), facts{holdCreate: holdTerminating}, []set{newOld("old", 10, 1)}, false, nil, []hold{holdTerminating}},
-		{"a strategy that we do not know", newDeployment(3, func(d *appsv1.Deployment) { d.Spec.Strategy.Type = "BlueGreen" }), facts{}, []set{newOld("old", 3, 1)}, false, nil, nil},
+		{"nothing is given up for one that cannot be created", newDeployment(10, within(0, 2)), facts{createDeferred: deferCreateBackoff}, []replicaSet{newOld("old", 10, 1)}, false, nil, []deferral{deferCreateBackoff}},
+		{"nor in a namespace that is terminating", newDeployment(10, within(0, 2)), facts{createDeferred: deferTerminating}, []replicaSet{newOld("old", 10, 1)}, false, nil, []deferral{deferTerminating}},
+		{"a strategy that we do not know", newDeployment(3, func(d *appsv1.Deployment) { d.Spec.Strategy.Type = "BlueGreen" }), facts{}, []replicaSet{newOld("old", 3, 1)}, false, nil, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := rollout(tt.d, tt.sets, tt.facts, now)
@@ -61,7 +61,7 @@ func TestRollout(t *testing.T) {
 			if diff := cmp.Diff(tt.want, sizesOf(got.changes)); diff != "" {
 				t.Errorf("sizes (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(tt.held, got.held); diff != "" && len(tt.held)+len(got.held) > 0 {
+			if diff := cmp.Diff(tt.held, got.deferred); diff != "" && len(tt.held)+len(got.deferred) > 0 {
 				t.Errorf("held (-want +got):\n%s", diff)
 			}
 		})
@@ -74,8 +74,8 @@ func TestOneWriteForEachReplicaSet(t *testing.T) {
 	d.Spec.MinReadySeconds = 5
 	next := newNext("back", 1, revision("1"), sizedFor(3, 4))
 	old := newOld("old", 2, 1, revision("2"), sizedFor(3, 4))
-	got := rollout(d, []set{next, old}, facts{}, now)
-	want := []change{{rs: next.rs, from: 1, to: 2, why: whySurge, minReadySeconds: new(int32(5)),
+	got := rollout(d, []replicaSet{next, old}, facts{}, now)
+	want := []change{{rs: next.rs, from: 1, to: 2, reason: resizeIntoCapacity, minReadySeconds: new(int32(5)),
 		annotations: map[string]string{"note": "new", revisionAnnotation: "3", revisionHistoryAnnotation: "1"}}}
 	if diff := cmp.Diff(want, got.changes, cmp.AllowUnexported(change{})); diff != "" {
 		t.Errorf("changes (-want +got):\n%s", diff)
@@ -85,7 +85,7 @@ func TestOneWriteForEachReplicaSet(t *testing.T) {
 	}
 
 	next = newNext("new", 3, revision("3"), sizedFor(3, 4))
-	got = rollout(d, []set{next, newOld("old", 0, 1, revision("2"))}, facts{}, now)
+	got = rollout(d, []replicaSet{next, newOld("old", 0, 1, revision("2"))}, facts{}, now)
 	want = []change{{rs: next.rs, from: 3, to: 3, minReadySeconds: new(int32(5)), annotations: map[string]string{"note": "new"}}}
 	if diff := cmp.Diff(want, got.changes, cmp.AllowUnexported(change{})); diff != "" {
 		t.Errorf("changes of one that has its size (-want +got):\n%s", diff)
@@ -94,7 +94,7 @@ func TestOneWriteForEachReplicaSet(t *testing.T) {
 
 // TestReductionsComeBeforeRaises, so that a pass that is cut off has not raised anything in a room that is not free.
 func TestReductionsComeBeforeRaises(t *testing.T) {
-	got := rollout(newDeployment(10, within(2, 2)), []set{newNext("new", 0), newOld("older", 5, 2), newOld("old", 5, 1)}, facts{}, now)
+	got := rollout(newDeployment(10, within(2, 2)), []replicaSet{newNext("new", 0), newOld("older", 5, 2), newOld("old", 5, 1)}, facts{}, now)
 	if diff := cmp.Diff([]string{"older 5→3", "new 0→4"}, sizesOf(got.changes)); diff != "" {
 		t.Errorf("sizes (-want +got):\n%s", diff)
 	}
@@ -102,13 +102,13 @@ func TestReductionsComeBeforeRaises(t *testing.T) {
 
 // TestRejectedReplicaSetIsSkipped: a ReplicaSet that a policy keeps as it is must not block the rollout, nor the observed generation.
 func TestRejectedReplicaSetIsSkipped(t *testing.T) {
-	older := newOld("older", 5, 2, func(s *set) { s.refused = 3 * time.Second })
-	got := rollout(newDeployment(10, within(2, 2)), []set{newNext("new", 0), older, newOld("old", 5, 1)}, facts{}, now)
+	older := newOld("older", 5, 2, func(s *replicaSet) { s.backoff = 3 * time.Second })
+	got := rollout(newDeployment(10, within(2, 2)), []replicaSet{newNext("new", 0), older, newOld("old", 5, 1)}, facts{}, now)
 	if diff := cmp.Diff([]string{"old 5→3", "new 0→4"}, sizesOf(got.changes)); diff != "" {
 		t.Errorf("sizes (-want +got):\n%s", diff)
 	}
-	if !slices.Contains(got.held, holdResizeBackoff) || got.again != 3*time.Second || got.status.ObservedGeneration != 1 {
-		t.Errorf("held are %v, again after %v, generation %d observed", got.held, got.again, got.status.ObservedGeneration)
+	if !slices.Contains(got.deferred, deferResizeBackoff) || got.requeueAfter != 3*time.Second || got.status.ObservedGeneration != 1 {
+		t.Errorf("held are %v, again after %v, generation %d observed", got.deferred, got.requeueAfter, got.status.ObservedGeneration)
 	}
 }
 
@@ -118,13 +118,13 @@ func TestWhenToLookAgain(t *testing.T) {
 		d.Status.Replicas, d.Status.UpdatedReplicas, d.Status.ReadyReplicas, d.Status.AvailableReplicas = 3, 1, 3, 3
 		metav1.SetMetaDataAnnotation(&d.ObjectMeta, revisionAnnotation, "2")
 	}
-	sets := func(edits ...func(*set)) []set {
-		return []set{newNext("new", 1, revision("2"), having(1)), newOld("old", 2, 1, append(edits, revision("1"))...)}
+	sets := func(edits ...func(*replicaSet)) []replicaSet {
+		return []replicaSet{newNext("new", 1, revision("2"), having(1)), newOld("old", 2, 1, append(edits, revision("1"))...)}
 	}
 	for _, tt := range []struct {
 		name string
 		d    *appsv1.Deployment
-		sets []set
+		sets []replicaSet
 		want time.Duration
 	}{
 		{"no deadline", newDeployment(3, running), sets(), 0},
@@ -134,7 +134,7 @@ func TestWhenToLookAgain(t *testing.T) {
 		{"paused", newDeployment(3, running, deadline(60), paused), sets(), 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := rollout(tt.d, tt.sets, facts{}, now).again; got != tt.want {
+			if got := rollout(tt.d, tt.sets, facts{}, now).requeueAfter; got != tt.want {
 				t.Errorf("again after %v, want %v", got, tt.want)
 			}
 		})
@@ -148,7 +148,7 @@ func TestCollisionsAreCounted(t *testing.T) {
 	}{{nil, 1}, {new(int32(0)), 1}, {new(int32(4)), 5}, {new(int32(math.MaxInt32)), math.MaxInt32}} {
 		d := newDeployment(3)
 		d.Status.CollisionCount = tt.was
-		if got := newPass(d).status(applyResult{collision: true}).CollisionCount; got == nil || *got != tt.want {
+		if got := newPass(d).newStatus(passResult{collision: true}).CollisionCount; got == nil || *got != tt.want {
 			t.Errorf("after %v: count %v, want %d", tt.was, got, tt.want)
 		}
 	}
@@ -159,14 +159,14 @@ func TestTheHighestRevisionGoesToTheDeployment(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		d    *appsv1.Deployment
-		sets []set
+		sets []replicaSet
 		want string
 	}{
-		{"created", newDeployment(3), []set{newOld("old", 3, 1, revision("4"))}, "5"},
-		{"found", newDeployment(3), []set{newNext("new", 3, revision("6")), newOld("old", 0, 1, revision("4"))}, "6"},
-		{"undone", newDeployment(3), []set{newNext("new", 3, revision("1")), newOld("old", 0, 1, revision("4"))}, "5"},
-		{"paused before it was created", newDeployment(3, paused), []set{newOld("old", 3, 1, revision("4"))}, ""},
-		{"being deleted", newDeployment(3, func(d *appsv1.Deployment) { d.DeletionTimestamp = new(ago(0)) }), []set{newOld("old", 3, 1, revision("4"))}, ""},
+		{"created", newDeployment(3), []replicaSet{newOld("old", 3, 1, revision("4"))}, "5"},
+		{"found", newDeployment(3), []replicaSet{newNext("new", 3, revision("6")), newOld("old", 0, 1, revision("4"))}, "6"},
+		{"undone", newDeployment(3), []replicaSet{newNext("new", 3, revision("1")), newOld("old", 0, 1, revision("4"))}, "5"},
+		{"paused before it was created", newDeployment(3, paused), []replicaSet{newOld("old", 3, 1, revision("4"))}, ""},
+		{"being deleted", newDeployment(3, func(d *appsv1.Deployment) { d.DeletionTimestamp = new(ago(0)) }), []replicaSet{newOld("old", 3, 1, revision("4"))}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := rollout(tt.d, tt.sets, facts{}, now).revision; got != tt.want {
@@ -231,7 +231,7 @@ func (r random) deployment() *appsv1.Deployment {
 }
 
 // sets have statuses and pods that need not fit their sizes. If they are sane they fit each other at least.
-func (r random) sets(sane bool) (sets []set) {
+func (r random) sets(sane bool) (sets []replicaSet) {
 	for i := range r.IntN(5) {
 		s := newOld("set-"+strconv.Itoa(i), r.size(), r.IntN(3))
 		s.rs.Generation = 1 + r.Int64N(3)
@@ -253,7 +253,7 @@ func (r random) sets(sane bool) (sets []set) {
 			s.resizedAt = now
 		}
 		if r.IntN(5) == 0 {
-			s.refused = time.Second
+			s.backoff = time.Second
 		}
 		if r.IntN(10) == 0 {
 			s.rs.Spec.Replicas = nil
@@ -270,7 +270,7 @@ func TestRolloutProperties(t *testing.T) {
 	for i := range 4000 {
 		sane := i%2 == 0
 		d, sets := r.deployment(), r.sets(sane)
-		f := facts{terminatingReplicas: r.IntN(2) == 0, reserved: r.IntN(2) * r.IntN(4), attempted: r.IntN(2) * r.IntN(4)}
+		f := facts{terminatingReplicas: r.IntN(2) == 0, pendingOld: r.IntN(2) * r.IntN(4), pendingNew: r.IntN(2) * r.IntN(4)}
 		before := d.DeepCopy()
 		got := rollout(d, sets, f, now)
 		problem := func(format string, args ...any) {
@@ -283,8 +283,8 @@ func TestRolloutProperties(t *testing.T) {
 
 		// The bounds, after each write.
 		b := boundsOf(d)
-		sum := sizes(sets)
-		most := max(sum, b.most()-f.reserved)
+		sum := totalSize(sets)
+		most := max(sum, b.maxTotal()-f.pendingOld)
 		check := func() {
 			if sum > most {
 				problem("sizes add up to %d, want at most %d", sum, most)
@@ -308,11 +308,11 @@ func TestRolloutProperties(t *testing.T) {
 		}
 		var done []change
 		for _, c := range got.changes {
-			if !c.raises() && r.IntN(2) == 0 {
+			if !c.isRaise() && r.IntN(2) == 0 {
 				done = append(done, c)
 			}
 		}
-		sum = sizes(sets)
+		sum = totalSize(sets)
 		if got.create != nil {
 			sum += int(*got.create.Spec.Replicas)
 		}
@@ -330,7 +330,7 @@ func TestRolloutProperties(t *testing.T) {
 		shuffled := slices.Clone(sets)
 		r.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
 		if other := rollout(d, shuffled, f, now); !reflect.DeepEqual(got, other) { // quicker than cmp.Diff
-			problem("another order makes another plan:\n%s", cmp.Diff(got, other, cmp.AllowUnexported(plan{}, change{}, applyResult{})))
+			problem("another order makes another plan:\n%s", cmp.Diff(got, other, cmp.AllowUnexported(plan{}, change{}, passResult{})))
 		}
 		if !reflect.DeepEqual(before, d) {
 			problem("the Deployment was changed:\n%s", cmp.Diff(before, d))
@@ -362,7 +362,7 @@ func TestTheCacheOfPodsCostsNoAvailablePods(t *testing.T) {
 	r := random{rand.New(rand.NewPCG(5, 6))}
 	for i := range 20000 {
 		d := newDeployment(int32(1+r.IntN(10)), within(r.IntN(4), r.IntN(4)), func(d *appsv1.Deployment) { d.Spec.MinReadySeconds = 10 * r.Int32N(2) })
-		var sets []set
+		var sets []replicaSet
 		available := map[string]int{}
 		least := 0
 		for j := range 2 + r.IntN(3) {
@@ -373,12 +373,12 @@ func TestTheCacheOfPodsCostsNoAvailablePods(t *testing.T) {
 			has := r.IntN(size + 1)
 			ready := has + int(d.Spec.MinReadySeconds)/10*r.IntN(size-has+1)
 			s := newOld(fmt.Sprint(j), int32(size), 5-j, telling(func(s *appsv1.ReplicaSetStatus) { s.ReadyReplicas, s.AvailableReplicas = int32(ready), int32(has) }),
-				seeing(r.IntN(10), r.IntN(10)), func(s *set) { s.rs.Spec.MinReadySeconds = d.Spec.MinReadySeconds })
+				seeing(r.IntN(10), r.IntN(10)), func(s *replicaSet) { s.rs.Spec.MinReadySeconds = d.Spec.MinReadySeconds })
 			s.current = j == 0
 			sets, available[s.rs.Name], least = append(sets, s), has, least+has
 		}
 		got := rollout(d, sets, facts{}, now)
-		least = min(least, boundsOf(d).least())
+		least = min(least, boundsOf(d).minAvailable())
 		left := 0
 		for _, s := range sets {
 			left += available[s.rs.Name]
@@ -388,7 +388,7 @@ func TestTheCacheOfPodsCostsNoAvailablePods(t *testing.T) {
 				left -= min(available[c.rs.Name], max(0, gone-(c.from-int(c.rs.Status.ReadyReplicas))))
 			}
 		}
-		if left < least && least == boundsOf(d).least() {
+		if left < least && least == boundsOf(d).minAvailable() {
 			for _, s := range sets {
 				t.Logf("%s of %d, status %+v, pods %+v", s.rs.Name, s.size(), s.rs.Status, s.pods)
 			}
@@ -403,13 +403,13 @@ func TestRolloutsEnd(t *testing.T) {
 	for i := range 300 {
 		replicas := 1 + r.IntN(200)
 		d := newDeployment(int32(replicas), within(r.IntN(replicas+2), r.IntN(replicas+2)))
-		var sets []set
+		var sets []replicaSet
 		for j, left := 0, replicas; left > 0; j++ {
 			size := 1 + r.IntN(left)
 			sets = append(sets, newOld("old-"+strconv.Itoa(j), int32(size), 5-j%5))
 			left -= size
 		}
-		least := boundsOf(d).least()
+		least := boundsOf(d).minAvailable()
 		passes := 0
 		for ; passes < 3*replicas+10; passes++ {
 			p := rollout(d, sets, facts{}, now)
@@ -419,20 +419,20 @@ func TestRolloutsEnd(t *testing.T) {
 			sets = carryOut(apply(p.plan, sets), r)
 			available := 0
 			for _, s := range sets {
-				available += s.available()
+				available += s.safelyAvailable()
 			}
 			if available < least {
 				t.Fatalf("case %d: %d available, want %d", i, available, least)
 			}
 		}
-		if p := newPass(d, sets...); !p.found || p.next.size() != replicas || sizes(p.old) != 0 {
-			t.Fatalf("case %d: after %d passes of %d replicas the new one has %d and old ones %d", i, passes, replicas, p.next.size(), sizes(p.old))
+		if p := newPass(d, sets...); !p.found || p.next.size() != replicas || totalSize(p.old) != 0 {
+			t.Fatalf("case %d: after %d passes of %d replicas the new one has %d and old ones %d", i, passes, replicas, p.next.size(), totalSize(p.old))
 		}
 	}
 }
 
 // carryOut has ReplicaSets carry out their sizes; some of the missing pods become available, at least one.
-func carryOut(sets []set, r random) []set {
+func carryOut(sets []replicaSet, r random) []replicaSet {
 	for i := range sets {
 		s := &sets[i]
 		has := min(int(s.rs.Status.AvailableReplicas), s.size())
@@ -447,7 +447,7 @@ func carryOut(sets []set, r random) []set {
 
 func BenchmarkRollout(b *testing.B) {
 	d := newDeployment(50, within(13, 12), annotated(revisionAnnotation, "11"))
-	sets := []set{newNext("new", 30, revision("11")), newOld("old-10", 30, 10, revision("10"))}
+	sets := []replicaSet{newNext("new", 30, revision("11")), newOld("old-10", 30, 10, revision("10"))}
 	for i := range 9 {
 		sets = append(sets, newOld("old-"+strconv.Itoa(i), 0, 20-i, revision(strconv.Itoa(i+1))))
 	}

@@ -8,8 +8,8 @@ import (
 
 // scale sizes the ReplicaSets of a Deployment that was scaled, or that is paused and may have been. A rollout in the middle keeps its
 // proportions: every ReplicaSet with pods gets its share of the change, and the rollout goes on from there.
-func (p pass) scale() sizing {
-	active := slices.DeleteFunc(slices.Clone(p.all), func(s set) bool { return !s.active() })
+func (p pass) scaleTargets() sizing {
+	active := slices.DeleteFunc(slices.Clone(p.all), func(s replicaSet) bool { return !s.isActive() })
 	switch {
 	case len(p.all) == 0:
 		return sizing{}
@@ -18,62 +18,62 @@ func (p pass) scale() sizing {
 		if p.found {
 			only = p.next
 		}
-		return sizing{targets: []target{p.whole(only)}}
+		return sizing{targets: []target{p.wholeSize(only)}}
 	case len(active) == 1:
-		return sizing{targets: []target{p.whole(active[0])}}
-	case p.saturated():
-		return p.dropOld()
+		return sizing{targets: []target{p.wholeSize(active[0])}}
+	case p.newIsSaturated():
+		return p.dropOldTargets()
 	}
-	return sizing{targets: p.shares(active)}
+	return sizing{targets: p.proportionalTargets(active)}
 }
 
 // whole gives one ReplicaSet all the replicas. That its annotations say so is part of it: as long as they do not the Deployment counts as scaled,
 // and the rollout does not go on.
-func (p pass) whole(s set) target {
-	limit := p.bounds.most() - p.facts.reserved - p.facts.attempted
-	return target{set: s, to: min(p.bounds.replicas, max(limit, s.size())), why: whyScaled, mark: s.active()}
+func (p pass) wholeSize(s replicaSet) target {
+	limit := p.bounds.maxTotal() - p.facts.pendingOld - p.facts.pendingNew
+	return target{replicaSet: s, to: min(p.bounds.replicas, max(limit, s.size())), reason: resizeScaled, annotate: s.isActive()}
 }
 
 // saturated reports whether the new ReplicaSet has all the replicas, knows so, and tells that all its pods are available.
-func (p pass) saturated() bool {
+func (p pass) newIsSaturated() bool {
 	if !p.found {
 		return false
 	}
 	desired, ok := sizeAnnotation(p.next.rs, desiredReplicasAnnotation)
-	return ok && desired == p.bounds.replicas && p.next.size() == desired && p.next.told() == desired
+	return ok && desired == p.bounds.replicas && p.next.size() == desired && p.next.statusAvailable() == desired
 }
 
 // dropOld takes all pods from old ReplicaSets, as soon as all that is known of those of the new one agrees.
-func (p pass) dropOld() (s sizing) {
+func (p pass) dropOldTargets() (s sizing) {
 	switch {
-	case p.next.available() == p.next.size():
+	case p.next.safelyAvailable() == p.next.size():
 		for _, old := range p.old {
-			if old.active() {
-				s.targets = append(s.targets, target{set: old, why: whySaturated})
+			if old.isActive() {
+				s.targets = append(s.targets, target{replicaSet: old, reason: resizeSaturated})
 			}
 		}
-	case !p.next.caughtUp():
-		s.held = []hold{holdShrinkUnseen}
+	case !p.next.statusCaughtUp():
+		s.deferred = []deferral{deferShrinkUnseen}
 	default:
-		s.held = []hold{holdPodsDiffer}
+		s.deferred = []deferral{deferPodsDiffer}
 	}
 	return s
 }
 
 // shares divides the change among ReplicaSets with pods, the largest first; of equal ones the newer grows first and the older shrinks first. The
 // largest gets what rounding leaves, also if it had to wait while others got their shares.
-func (p pass) shares(active []set) []target {
+func (p pass) proportionalTargets(active []replicaSet) []target {
 	change := 0
 	if p.bounds.replicas > 0 {
-		change = p.bounds.most()
+		change = p.bounds.maxTotal()
 	}
 	for _, s := range active {
 		change -= s.size()
 	}
 	if change > 0 {
-		change = max(0, change-p.facts.reserved-p.facts.attempted)
+		change = max(0, change-p.facts.pendingOld-p.facts.pendingNew)
 	}
-	slices.SortFunc(active, func(a, b set) int {
+	slices.SortFunc(active, func(a, b replicaSet) int {
 		age := compareAge(a, b)
 		if change > 0 {
 			age = -age
@@ -86,15 +86,15 @@ func (p pass) shares(active []set) []target {
 		var share int
 		switch {
 		case left > 0:
-			share = min(p.share(s), left)
+			share = min(p.proportionalChange(s), left)
 		case left < 0:
-			share = max(p.share(s), left)
+			share = max(p.proportionalChange(s), left)
 		}
 		left -= share
-		targets[i] = target{set: s, to: s.size() + share, why: whyScaled, mark: true}
+		targets[i] = target{replicaSet: s, to: s.size() + share, reason: resizeScaled, annotate: true}
 	}
-	late := slices.IndexFunc(targets, func(t target) bool { return p.sizedForOther(t.set) })
-	if late > 0 && p.sizedForThis(targets[0].set) && targets[late].to >= targets[0].to {
+	late := slices.IndexFunc(targets, func(t target) bool { return p.sizedForOther(t.replicaSet) })
+	if late > 0 && p.sizedForThis(targets[0].replicaSet) && targets[late].to >= targets[0].to {
 		targets[0], targets[late] = targets[late], targets[0]
 	}
 	// What is left to take goes to the next where one has not so much: annotations that anybody can edit may have given it to others.
@@ -108,7 +108,7 @@ func (p pass) shares(active []set) []target {
 
 // share is by how much a ReplicaSet would change if it kept its part of all pods there may be. That part is of what there could be when
 // it got its size; where that is not known, of the pods that there are.
-func (p pass) share(s set) int {
+func (p pass) proportionalChange(s replicaSet) int {
 	if p.bounds.replicas == 0 {
 		return -s.size()
 	}
@@ -119,6 +119,6 @@ func (p pass) share(s set) int {
 	if before <= 0 {
 		return 0
 	}
-	to := math.Round(float64(s.size()) * float64(p.bounds.most()) / float64(before))
+	to := math.Round(float64(s.size()) * float64(p.bounds.maxTotal()) / float64(before))
 	return int(min(to, math.MaxInt32)) - s.size()
 }

@@ -15,50 +15,50 @@ func TestScale(t *testing.T) {
 		name     string
 		replicas int32
 		surge    int
-		sets     []set
+		sets     []replicaSet
 		want     []string
 	}{
-		{"one grows", 12, 0, []set{newNext("new", 10, sizedFor(10, 10))}, []string{"new 10→12"}},
-		{"one shrinks", 5, 0, []set{newNext("new", 10, sizedFor(10, 10))}, []string{"new 10→5"}},
-		{"the only one with pods may be an old one", 5, 0, []set{newNext("new", 0), newOld("old", 4, 1, sizedFor(4, 4))}, []string{"old 4→5"}},
-		{"shares grow", 10, 0, []set{newNext("new", 2, sizedFor(5, 5)), newOld("old", 3, 1, sizedFor(5, 5))}, []string{"old 3→6", "new 2→4"}},
-		{"shares shrink", 3, 0, []set{newNext("new", 2, sizedFor(5, 5)), newOld("old", 3, 1, sizedFor(5, 5))}, []string{"old 3→2", "new 2→1"}},
-		{"a small one is left without", 4, 0, []set{newNext("new", 8, sizedFor(9, 9)), newOld("old", 1, 1, sizedFor(9, 9))}, []string{"new 8→4", "old 1→0"}},
-		{"three grow", 10, 0, []set{newNext("new", 2, sizedFor(7, 7)), newOld("old", 3, 1, sizedFor(7, 7)), newOld("older", 2, 2, sizedFor(7, 7))},
+		{"one grows", 12, 0, []replicaSet{newNext("new", 10, sizedFor(10, 10))}, []string{"new 10→12"}},
+		{"one shrinks", 5, 0, []replicaSet{newNext("new", 10, sizedFor(10, 10))}, []string{"new 10→5"}},
+		{"the only one with pods may be an old one", 5, 0, []replicaSet{newNext("new", 0), newOld("old", 4, 1, sizedFor(4, 4))}, []string{"old 4→5"}},
+		{"shares grow", 10, 0, []replicaSet{newNext("new", 2, sizedFor(5, 5)), newOld("old", 3, 1, sizedFor(5, 5))}, []string{"old 3→6", "new 2→4"}},
+		{"shares shrink", 3, 0, []replicaSet{newNext("new", 2, sizedFor(5, 5)), newOld("old", 3, 1, sizedFor(5, 5))}, []string{"old 3→2", "new 2→1"}},
+		{"a small one is left without", 4, 0, []replicaSet{newNext("new", 8, sizedFor(9, 9)), newOld("old", 1, 1, sizedFor(9, 9))}, []string{"new 8→4", "old 1→0"}},
+		{"three grow", 10, 0, []replicaSet{newNext("new", 2, sizedFor(7, 7)), newOld("old", 3, 1, sizedFor(7, 7)), newOld("older", 2, 2, sizedFor(7, 7))},
 			[]string{"old 3→4", "new 2→3", "older 2→3"}},
-		{"three shrink", 8, 0, []set{newNext("new", 2, sizedFor(13, 13)), newOld("old", 8, 1, sizedFor(13, 13)), newOld("older", 3, 2, sizedFor(13, 13))},
+		{"three shrink", 8, 0, []replicaSet{newNext("new", 2, sizedFor(13, 13)), newOld("old", 8, 1, sizedFor(13, 13)), newOld("older", 3, 2, sizedFor(13, 13))},
 			[]string{"old 8→5", "older 3→2", "new 2→1"}},
-		{"what is left goes to the newest of equals", 4, 0, []set{newNext("new", 1, sizedFor(3, 3)), newOld("old", 1, 1, sizedFor(3, 3)), newOld("older", 1, 2, sizedFor(3, 3))},
+		{"what is left goes to the newest of equals", 4, 0, []replicaSet{newNext("new", 1, sizedFor(3, 3)), newOld("old", 1, 1, sizedFor(3, 3)), newOld("older", 1, 2, sizedFor(3, 3))},
 			[]string{"new 1→2"}},
-		{"what is left is taken from the oldest of equals", 2, 0, []set{newNext("new", 1, sizedFor(3, 3)), newOld("old", 1, 1, sizedFor(3, 3)), newOld("older", 1, 2, sizedFor(3, 3))},
+		{"what is left is taken from the oldest of equals", 2, 0, []replicaSet{newNext("new", 1, sizedFor(3, 3)), newOld("old", 1, 1, sizedFor(3, 3)), newOld("older", 1, 2, sizedFor(3, 3))},
 			[]string{"older 1→0"}},
-		{"without a new one", 5, 0, []set{newOld("old", 2, 1, sizedFor(4, 4)), newOld("older", 2, 2, sizedFor(4, 4))}, []string{"old 2→3"}},
-		{"to nothing", 0, 0, []set{newNext("new", 3, sizedFor(6, 6)), newOld("old", 2, 1, sizedFor(6, 6)), newOld("older", 1, 2, sizedFor(6, 6))},
+		{"without a new one", 5, 0, []replicaSet{newOld("old", 2, 1, sizedFor(4, 4)), newOld("older", 2, 2, sizedFor(4, 4))}, []string{"old 2→3"}},
+		{"to nothing", 0, 0, []replicaSet{newNext("new", 3, sizedFor(6, 6)), newOld("old", 2, 1, sizedFor(6, 6)), newOld("older", 1, 2, sizedFor(6, 6))},
 			[]string{"new 3→0", "old 2→0", "older 1→0"}},
-		{"from nothing: only the new one", 6, 0, []set{newNext("new", 0), newOld("old", 0, 1), newOld("older", 0, 2)}, []string{"new 0→6"}},
-		{"from nothing without a new one: the youngest", 6, 0, []set{newOld("old", 0, 1), newOld("older", 0, 2)}, []string{"old 0→6"}},
-		{"one was not written last time", 5, 0, []set{newNext("new", 2, sizedFor(5, 5)), newOld("old", 1, 1, sizedFor(3, 3)), newOld("older", 1, 2, sizedFor(5, 5))},
+		{"from nothing: only the new one", 6, 0, []replicaSet{newNext("new", 0), newOld("old", 0, 1), newOld("older", 0, 2)}, []string{"new 0→6"}},
+		{"from nothing without a new one: the youngest", 6, 0, []replicaSet{newOld("old", 0, 1), newOld("older", 0, 2)}, []string{"old 0→6"}},
+		{"one was not written last time", 5, 0, []replicaSet{newNext("new", 2, sizedFor(5, 5)), newOld("old", 1, 1, sizedFor(3, 3)), newOld("older", 1, 2, sizedFor(5, 5))},
 			[]string{"old 1→2"}},
-		{"with a surge", 20, 2, []set{newNext("new", 6, sizedFor(10, 12)), newOld("old", 6, 1, sizedFor(10, 12))}, []string{"new 6→11", "old 6→11"}},
-		{"another surge, too", 50, 6, []set{newNext("new", 5, sizedFor(10, 13)), newOld("old", 8, 1, sizedFor(10, 13))}, []string{"old 8→34", "new 5→22"}},
-		{"another template, too", 14, 0, []set{newOld("old", 7, 1, sizedFor(10, 10)), newOld("older", 3, 2, sizedFor(10, 10))}, []string{"old 7→10", "older 3→4"}},
-		{"the new one is complete: the old ones go", 2, 1, []set{newNext("new", 2, sizedFor(2, 3)), newOld("old", 1, 1, sizedFor(5, 6))}, []string{"old 1→0"}},
-		{"it has all pods, but they are not available", 2, 1, []set{newNext("new", 2, having(0), sizedFor(2, 3)), newOld("old", 1, 1, sizedFor(2, 3))}, nil},
-		{"large rollouts keep their proportions", 117, 23, []set{newNext("new", 20, sizedFor(100, 120)), newOld("old", 100, 1, sizedFor(100, 120))},
+		{"with a surge", 20, 2, []replicaSet{newNext("new", 6, sizedFor(10, 12)), newOld("old", 6, 1, sizedFor(10, 12))}, []string{"new 6→11", "old 6→11"}},
+		{"another surge, too", 50, 6, []replicaSet{newNext("new", 5, sizedFor(10, 13)), newOld("old", 8, 1, sizedFor(10, 13))}, []string{"old 8→34", "new 5→22"}},
+		{"another template, too", 14, 0, []replicaSet{newOld("old", 7, 1, sizedFor(10, 10)), newOld("older", 3, 2, sizedFor(10, 10))}, []string{"old 7→10", "older 3→4"}},
+		{"the new one is complete: the old ones go", 2, 1, []replicaSet{newNext("new", 2, sizedFor(2, 3)), newOld("old", 1, 1, sizedFor(5, 6))}, []string{"old 1→0"}},
+		{"it has all pods, but they are not available", 2, 1, []replicaSet{newNext("new", 2, having(0), sizedFor(2, 3)), newOld("old", 1, 1, sizedFor(2, 3))}, nil},
+		{"large rollouts keep their proportions", 117, 23, []replicaSet{newNext("new", 20, sizedFor(100, 120)), newOld("old", 100, 1, sizedFor(100, 120))},
 			[]string{"old 100→117", "new 20→23"}},
 
-		{"the largest has no annotations: it gets what is left all the same", 17, 5, []set{newNext("new", 5, none), newOld("old", 2, 1, sizedFor(4, 9))}, []string{"new 5→17", "old 2→5"}},
+		{"the largest has no annotations: it gets what is left all the same", 17, 5, []replicaSet{newNext("new", 5, none), newOld("old", 2, 1, sizedFor(4, 9))}, []string{"new 5→17", "old 2→5"}},
 
 		// Annotations that anybody can edit.
-		{"without annotations, without pods: the largest gets it", 6, 0, []set{newNext("new", 2, none), newOld("old", 1, 1, none)}, []string{"new 2→5"}},
-		{"a tiny one makes a huge share", 8, 0, []set{newNext("new", 5, sizedFor(1, 1)), newOld("old", 5, 1, sizedFor(10, 10))}, []string{"old 5→0", "new 5→8"}},
-		{"a huge one makes a tiny share", 20, 0, []set{newNext("new", 5, sizedFor(10, math.MaxInt32)), newOld("old", 5, 1, sizedFor(10, 10))}, []string{"new 5→10", "old 5→10"}},
-		{"no overflow", math.MaxInt32, 0, []set{newNext("new", 50000, sizedFor(100000, 100000)), newOld("old", 50000, 1, sizedFor(100000, 100000))},
+		{"without annotations, without pods: the largest gets it", 6, 0, []replicaSet{newNext("new", 2, none), newOld("old", 1, 1, none)}, []string{"new 2→5"}},
+		{"a tiny one makes a huge share", 8, 0, []replicaSet{newNext("new", 5, sizedFor(1, 1)), newOld("old", 5, 1, sizedFor(10, 10))}, []string{"old 5→0", "new 5→8"}},
+		{"a huge one makes a tiny share", 20, 0, []replicaSet{newNext("new", 5, sizedFor(10, math.MaxInt32)), newOld("old", 5, 1, sizedFor(10, 10))}, []string{"new 5→10", "old 5→10"}},
+		{"no overflow", math.MaxInt32, 0, []replicaSet{newNext("new", 50000, sizedFor(100000, 100000)), newOld("old", 50000, 1, sizedFor(100000, 100000))},
 			[]string{"new 50000→1073741824", "old 50000→1073741823"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := newPass(newDeployment(tt.replicas, within(tt.surge, 1)), tt.sets...)
-			changes, held := p.changes(p.scale())
+			changes, held := p.changesFor(p.scaleTargets())
 			if tt.want == nil {
 				tt.want = []string{}
 			}
@@ -74,26 +74,26 @@ func TestScale(t *testing.T) {
 
 // TestOldPodsOfACompleteRolloutGoWhenAllAgree that the new ones are available: shares would make pods that the rollout takes back.
 func TestOldPodsOfACompleteRolloutGoWhenAllAgree(t *testing.T) {
-	slow := func(s *set) { s.rs.Spec.MinReadySeconds = 10 }
+	slow := func(s *replicaSet) { s.rs.Spec.MinReadySeconds = 10 }
 	for _, tt := range []struct {
 		name string
-		next set
+		next replicaSet
 		want []string
-		held []hold
+		held []deferral
 	}{
 		{"all agree", newNext("new", 10, sizedFor(10, 15)), []string{"old 1→0"}, nil},
-		{"the cache of pods shows fewer", newNext("new", 10, sizedFor(10, 15), seeing(9, 9)), []string{}, []hold{holdPodsDiffer}},
-		{"the last reduction was not seen", newNext("new", 10, sizedFor(10, 15), slow, unseen), []string{}, []hold{holdShrinkUnseen}},
+		{"the cache of pods shows fewer", newNext("new", 10, sizedFor(10, 15), seeing(9, 9)), []string{}, []deferral{deferPodsDiffer}},
+		{"the last reduction was not seen", newNext("new", 10, sizedFor(10, 15), slow, unseen), []string{}, []deferral{deferShrinkUnseen}},
 		{"the status tells of fewer: they get their shares", newNext("new", 10, sizedFor(10, 15), having(9)), []string{"new 10→13", "old 1→2"}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			d := newDeployment(10, within(5, 0), func(d *appsv1.Deployment) { d.Spec.MinReadySeconds = tt.next.rs.Spec.MinReadySeconds })
-			got := rollout(d, []set{tt.next, newOld("old", 1, 1, sizedFor(5, 8))}, facts{}, now)
+			got := rollout(d, []replicaSet{tt.next, newOld("old", 1, 1, sizedFor(5, 8))}, facts{}, now)
 			if diff := cmp.Diff(tt.want, sizesOf(got.changes)); diff != "" {
 				t.Errorf("sizes (-want +got):\n%s", diff)
 			}
-			if !slices.Equal(got.held, tt.held) || (got.status.ObservedGeneration == 1) != (tt.held == nil) {
-				t.Errorf("held %v, generation %d observed, want held %v", got.held, got.status.ObservedGeneration, tt.held)
+			if !slices.Equal(got.deferred, tt.held) || (got.status.ObservedGeneration == 1) != (tt.held == nil) {
+				t.Errorf("held %v, generation %d observed, want held %v", got.deferred, got.status.ObservedGeneration, tt.held)
 			}
 		})
 	}
@@ -104,19 +104,19 @@ func TestScalingEndsAtTheSameSizes(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		replicas int32
-		sets     []set
+		sets     []replicaSet
 		want     []int
 	}{
-		{"growing", 21, []set{newNext("new", 5, sizedFor(13, 13)), newOld("old", 4, 1, sizedFor(13, 13)), newOld("older", 4, 2, sizedFor(13, 13))}, []int{9, 6, 6}},
-		{"equals grow", 4, []set{newNext("new", 1, sizedFor(3, 3)), newOld("old", 1, 1, sizedFor(3, 3)), newOld("older", 1, 2, sizedFor(3, 3))}, []int{2, 1, 1}},
-		{"shrinking", 8, []set{newNext("new", 2, sizedFor(13, 13)), newOld("old", 8, 1, sizedFor(13, 13)), newOld("older", 3, 2, sizedFor(13, 13))}, []int{1, 5, 2}},
+		{"growing", 21, []replicaSet{newNext("new", 5, sizedFor(13, 13)), newOld("old", 4, 1, sizedFor(13, 13)), newOld("older", 4, 2, sizedFor(13, 13))}, []int{9, 6, 6}},
+		{"equals grow", 4, []replicaSet{newNext("new", 1, sizedFor(3, 3)), newOld("old", 1, 1, sizedFor(3, 3)), newOld("older", 1, 2, sizedFor(3, 3))}, []int{2, 1, 1}},
+		{"shrinking", 8, []replicaSet{newNext("new", 2, sizedFor(13, 13)), newOld("old", 8, 1, sizedFor(13, 13)), newOld("older", 3, 2, sizedFor(13, 13))}, []int{1, 5, 2}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			d := newDeployment(tt.replicas, within(0, 1))
 			for late := range 1 << len(tt.sets) {
 				first := rollout(d, tt.sets, facts{}, now)
 				first.changes = slices.DeleteFunc(first.changes, func(c change) bool {
-					return late&(1<<slices.IndexFunc(tt.sets, func(s set) bool { return s.rs == c.rs })) != 0
+					return late&(1<<slices.IndexFunc(tt.sets, func(s replicaSet) bool { return s.rs == c.rs })) != 0
 				})
 				after := apply(first.plan, tt.sets)
 				for i := range after {
@@ -169,7 +169,7 @@ func TestShare(t *testing.T) {
 			}
 			p := newPass(newDeployment(tt.replicas, within(tt.surge, 1)), s)
 			p.d.Status.Replicas = tt.status
-			if got := p.share(s); got != tt.want {
+			if got := p.proportionalChange(s); got != tt.want {
 				t.Errorf("share %d, want %d", got, tt.want)
 			}
 		})
@@ -182,12 +182,12 @@ func TestScalingEnds(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		replicas int32
-		sets     []set
+		sets     []replicaSet
 	}{
-		{"the size was right already", 4, []set{newNext("new", 0), newOld("old", 4, 1, sizedFor(5, 5))}},
-		{"no share changes", 5, []set{newNext("new", 2, sizedFor(4, 4)), newOld("old", 3, 1, sizedFor(4, 4))}},
-		{"to nothing", 0, []set{newNext("new", 2, sizedFor(4, 4)), newOld("old", 3, 1, sizedFor(4, 4))}},
-		{"complete", 2, []set{newNext("new", 2, sizedFor(2, 2)), newOld("old", 3, 1, sizedFor(4, 4))}},
+		{"the size was right already", 4, []replicaSet{newNext("new", 0), newOld("old", 4, 1, sizedFor(5, 5))}},
+		{"no share changes", 5, []replicaSet{newNext("new", 2, sizedFor(4, 4)), newOld("old", 3, 1, sizedFor(4, 4))}},
+		{"to nothing", 0, []replicaSet{newNext("new", 2, sizedFor(4, 4)), newOld("old", 3, 1, sizedFor(4, 4))}},
+		{"complete", 2, []replicaSet{newNext("new", 2, sizedFor(2, 2)), newOld("old", 3, 1, sizedFor(4, 4))}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			d := newDeployment(tt.replicas)
@@ -208,8 +208,8 @@ func TestScalingEnds(t *testing.T) {
 }
 
 // apply returns the ReplicaSets after the writes of a plan, before anybody reacts.
-func apply(p plan, sets []set) []set {
-	var out []set
+func apply(p plan, sets []replicaSet) []replicaSet {
+	var out []replicaSet
 	for _, s := range sets {
 		s.rs = s.rs.DeepCopy()
 		out = append(out, s)
@@ -218,7 +218,7 @@ func apply(p plan, sets []set) []set {
 		rs := p.create.DeepCopy()
 		rs.Generation = 1
 		rs.CreationTimestamp = ago(0)
-		out = append(out, set{rs: rs, current: true})
+		out = append(out, replicaSet{rs: rs, current: true})
 	}
 	for _, c := range p.changes {
 		for i, s := range out {

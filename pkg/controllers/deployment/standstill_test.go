@@ -48,7 +48,7 @@ func TestLongestStalledRollout(t *testing.T) {
 	slow, stuck := newDeployment(3), newDeployment(3, func(d *appsv1.Deployment) { d.Name, d.UID, d.Spec.MinReadySeconds = "stuck", "stuck", 60 })
 	record := func(d *appsv1.Deployment, after time.Duration, finished, progressed bool) {
 		key := cache.MetaObjectToName(d)
-		all.For(key, d.UID).record(task{d: d, now: now.Add(after)}, finished, progressed)
+		all.For(key, d.UID).record(syncState{d: d, now: now.Add(after)}, finished, progressed)
 	}
 	for i := range 60 {
 		record(slow, time.Duration(i)*time.Minute, false, true)

@@ -13,18 +13,18 @@ import (
 )
 
 // applyResult is what a pass did, as far as the status reports it.
-type applyResult struct {
-	created       *appsv1.ReplicaSet // for the present template; nil: none was
-	changes       []change
-	collision     bool   // the name of the new ReplicaSet was taken
-	createFailure string // message of the condition Progressing
-	observed      bool   // the sizes are those that this generation of the Deployment asks for
-	judged        bool   // progress counts
+type passResult struct {
+	created        *appsv1.ReplicaSet // for the present template; nil: none was
+	changes        []change
+	collision      bool   // the name of the new ReplicaSet was taken
+	createFailure  string // message of the condition Progressing
+	observed       bool   // the sizes are those that this generation of the Deployment asks for
+	progressCounts bool   // progress counts
 }
 
 // status is the one that a Deployment has after a pass.
-func (p pass) status(o applyResult) appsv1.DeploymentStatus {
-	status := p.counts(o)
+func (p pass) newStatus(o passResult) appsv1.DeploymentStatus {
+	status := p.statusCounts(o)
 	if o.observed {
 		status.ObservedGeneration = p.d.Generation
 	}
@@ -32,21 +32,21 @@ func (p pass) status(o applyResult) appsv1.DeploymentStatus {
 		status.CollisionCount = new(int32(min(int64(orZero(status.CollisionCount))+1, math.MaxInt32)))
 	}
 	c := conditions{list: status.Conditions, now: p.now}
-	if int(status.AvailableReplicas) >= p.bounds.least() {
+	if int(status.AvailableReplicas) >= p.bounds.minAvailable() {
 		c.set(appsv1.DeploymentAvailable, corev1.ConditionTrue, "MinimumReplicasAvailable", "Deployment has minimum availability.")
 	} else {
 		c.set(appsv1.DeploymentAvailable, corev1.ConditionFalse, "MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
 	}
 	if p.d.DeletionTimestamp == nil {
-		p.progressing(o, status, &c)
-		p.replicaFailure(&c)
+		p.setProgressing(o, status, &c)
+		p.setReplicaFailure(&c)
 	}
 	status.Conditions = c.list
 	return status
 }
 
 // counts is the old status with new numbers. The sizes of ReplicaSets are those after the pass.
-func (p pass) counts(o applyResult) appsv1.DeploymentStatus {
+func (p pass) statusCounts(o passResult) appsv1.DeploymentStatus {
 	var size, replicas, ready, available, terminating int64
 	known := p.facts.terminatingReplicas
 	for _, s := range p.all {
@@ -60,7 +60,7 @@ func (p pass) counts(o applyResult) appsv1.DeploymentStatus {
 		}
 	}
 	if o.created != nil {
-		size += int64(orOne(o.created.Spec.Replicas))
+		size += int64(replicasOrOne(o.created.Spec.Replicas))
 	}
 	for _, c := range o.changes {
 		size += int64(c.to - c.from)
@@ -80,9 +80,9 @@ func (p pass) counts(o applyResult) appsv1.DeploymentStatus {
 }
 
 // progressing tells how the rollout goes on, if the Deployment has a deadline for that.
-func (p pass) progressing(o applyResult, status appsv1.DeploymentStatus, c *conditions) {
+func (p pass) setProgressing(o passResult, status appsv1.DeploymentStatus, c *conditions) {
 	const about = appsv1.DeploymentProgressing
-	if p.deadline() == 0 {
+	if p.progressDeadline() == 0 {
 		c.remove(about)
 		return
 	}
@@ -101,12 +101,12 @@ func (p pass) progressing(o applyResult, status appsv1.DeploymentStatus, c *cond
 	switch {
 	case p.d.Spec.Paused && has.Reason == reasonPaused:
 	case name == "":
-		if o.judged && slices.ContainsFunc(p.old, func(s set) bool { return tellsOf(has, s.rs.Name) }) {
+		if o.progressCounts && slices.ContainsFunc(p.old, func(s replicaSet) bool { return mentions(has, s.rs.Name) }) {
 			c.renew(about, corev1.ConditionTrue, reasonProgressing, subject+" is progressing.")
 		}
 	case o.created != nil:
 		c.renew(about, corev1.ConditionTrue, reasonCreated, fmt.Sprintf("Created new replica set %q", name))
-	case !ok || has.Reason == reasonCreateFailed || p.revision(o) != p.d.Annotations[revisionAnnotation] && !tellsOf(has, name):
+	case !ok || has.Reason == reasonCreateFailed || p.newRevision(o) != p.d.Annotations[revisionAnnotation] && !mentions(has, name):
 		c.renew(about, corev1.ConditionTrue, reasonFound, fmt.Sprintf("Found new replica set %q", name))
 	}
 
@@ -122,8 +122,8 @@ func (p pass) progressing(o applyResult, status appsv1.DeploymentStatus, c *cond
 	// 3. Progress. A rollout that was complete is not judged again.
 	has, _ = c.get(about)
 	switch {
-	case !o.judged || status.Replicas == status.UpdatedReplicas && has.Reason == reasonComplete:
-	case complete(p.d, status):
+	case !o.progressCounts || status.Replicas == status.UpdatedReplicas && has.Reason == reasonComplete:
+	case isComplete(p.d, status):
 		c.set(about, corev1.ConditionTrue, reasonComplete, subject+" has successfully progressed.")
 	case progressed(p.d.Status, status):
 		c.renew(about, corev1.ConditionTrue, reasonProgressing, subject+" is progressing.")
@@ -134,7 +134,7 @@ func (p pass) progressing(o applyResult, status appsv1.DeploymentStatus, c *cond
 
 // tellsOf reports whether the message of a condition is about a ReplicaSet. A revision alone would not tell that a rollout is another one:
 // whoever applies a manifest with a revision in it changes that of the Deployment.
-func tellsOf(c appsv1.DeploymentCondition, name string) bool {
+func mentions(c appsv1.DeploymentCondition, name string) bool {
 	return strings.Contains(c.Message, strconv.Quote(name))
 }
 
@@ -150,8 +150,8 @@ const (
 )
 
 // complete reports whether the rollout of the generation that the status is about is over.
-func complete(d *appsv1.Deployment, status appsv1.DeploymentStatus) bool {
-	replicas := orOne(d.Spec.Replicas)
+func isComplete(d *appsv1.Deployment, status appsv1.DeploymentStatus) bool {
+	replicas := replicasOrOne(d.Spec.Replicas)
 	return int(status.UpdatedReplicas) == replicas && int(status.Replicas) == replicas && int(status.AvailableReplicas) == replicas &&
 		status.ObservedGeneration >= d.Generation
 }
@@ -170,21 +170,21 @@ func (p pass) timedOut(progressing appsv1.DeploymentCondition) bool {
 	case reasonTimedOut:
 		return true
 	}
-	return progressing.LastUpdateTime.Add(p.deadline()).Before(p.now)
+	return progressing.LastUpdateTime.Add(p.progressDeadline()).Before(p.now)
 }
 
 // untilTimeout is how long a rollout has until its deadline; 0: no deadline is running.
-func (p pass) untilTimeout(status appsv1.DeploymentStatus, o applyResult) time.Duration {
+func (p pass) untilTimeout(status appsv1.DeploymentStatus, o passResult) time.Duration {
 	c := conditions{list: status.Conditions}
 	has, ok := c.get(appsv1.DeploymentProgressing)
-	if !ok || !o.judged || p.deadline() == 0 || complete(p.d, status) || has.Reason == reasonComplete || has.Reason == reasonTimedOut {
+	if !ok || !o.progressCounts || p.progressDeadline() == 0 || isComplete(p.d, status) || has.Reason == reasonComplete || has.Reason == reasonTimedOut {
 		return 0
 	}
-	return max(has.LastUpdateTime.Add(p.deadline()).Sub(p.now)+1, 1)
+	return max(has.LastUpdateTime.Add(p.progressDeadline()).Sub(p.now)+1, 1)
 }
 
 // deadline is how long a rollout may take without progress; 0: for ever.
-func (p pass) deadline() time.Duration {
+func (p pass) progressDeadline() time.Duration {
 	seconds := p.d.Spec.ProgressDeadlineSeconds
 	if seconds == nil || *seconds <= 0 || *seconds == math.MaxInt32 {
 		return 0
@@ -193,10 +193,10 @@ func (p pass) deadline() time.Duration {
 }
 
 // replicaFailure repeats what the ReplicaSets say: the new one, or else the oldest that says something.
-func (p pass) replicaFailure(c *conditions) {
+func (p pass) setReplicaFailure(c *conditions) {
 	all := p.all
 	if p.found {
-		all = append([]set{p.next}, all...)
+		all = append([]replicaSet{p.next}, all...)
 	}
 	for _, s := range all {
 		for _, failure := range s.rs.Status.Conditions {
@@ -213,7 +213,7 @@ func (p pass) replicaFailure(c *conditions) {
 }
 
 // nextName is the name of the ReplicaSet of the present template; empty if there is none.
-func (p pass) nextName(o applyResult) string {
+func (p pass) nextName(o passResult) string {
 	switch {
 	case o.created != nil:
 		return o.created.Name
@@ -224,7 +224,7 @@ func (p pass) nextName(o applyResult) string {
 }
 
 // revision is that of the ReplicaSet of the present template after the pass; empty if there is none.
-func (p pass) revision(o applyResult) string {
+func (p pass) newRevision(o passResult) string {
 	switch {
 	case o.created != nil:
 		return o.created.Annotations[revisionAnnotation]

@@ -20,7 +20,7 @@ func progressing(status corev1.ConditionStatus, reason string, updated, changed 
 }
 
 func TestCounts(t *testing.T) {
-	terminating := func(n int32) func(*set) {
+	terminating := func(n int32) func(*replicaSet) {
 		return telling(func(s *appsv1.ReplicaSetStatus) { s.TerminatingReplicas = &n })
 	}
 	never := telling(func(s *appsv1.ReplicaSetStatus) { *s = appsv1.ReplicaSetStatus{} })
@@ -28,25 +28,25 @@ func TestCounts(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		facts   facts
-		sets    []set
-		outcome applyResult
+		sets    []replicaSet
+		outcome passResult
 		want    numbers
 	}{
-		{"no ReplicaSet", facts{terminatingReplicas: true}, nil, applyResult{}, numbers{}},
-		{"sums", facts{}, []set{newNext("new", 3, having(1)), newOld("old", 2, 1)}, applyResult{}, numbers{5, 3, 3, 3, 2, -1}},
-		{"terminating pods", facts{terminatingReplicas: true}, []set{newNext("new", 1, terminating(2)), newOld("old", 2, 1, terminating(5))}, applyResult{}, numbers{3, 1, 3, 3, 0, 7}},
-		{"one does not tell them", facts{terminatingReplicas: true}, []set{newNext("new", 1, terminating(2)), newOld("old", 2, 1)}, applyResult{}, numbers{3, 1, 3, 3, 0, -1}},
-		{"one has told nothing yet", facts{terminatingReplicas: true}, []set{newNext("new", 1, never), newOld("old", 2, 1, terminating(5))}, applyResult{}, numbers{2, 0, 2, 2, 1, 5}},
-		{"more available than asked for", facts{}, []set{newNext("new", 1, having(4))}, applyResult{}, numbers{1, 1, 4, 4, 0, -1}},
-		{"sizes after the pass", facts{}, []set{newNext("new", 1)}, applyResult{changes: []change{{from: 1, to: 4}}}, numbers{1, 1, 1, 1, 3, -1}},
-		{"a ReplicaSet of this pass", facts{}, []set{newOld("old", 1, 1)}, applyResult{created: newOld("new", 2, 0).rs}, numbers{1, 0, 1, 1, 2, -1}},
-		{"sums beyond int32", facts{}, []set{newNext("new", math.MaxInt32), newOld("old", math.MaxInt32, 1)}, applyResult{},
+		{"no ReplicaSet", facts{terminatingReplicas: true}, nil, passResult{}, numbers{}},
+		{"sums", facts{}, []replicaSet{newNext("new", 3, having(1)), newOld("old", 2, 1)}, passResult{}, numbers{5, 3, 3, 3, 2, -1}},
+		{"terminating pods", facts{terminatingReplicas: true}, []replicaSet{newNext("new", 1, terminating(2)), newOld("old", 2, 1, terminating(5))}, passResult{}, numbers{3, 1, 3, 3, 0, 7}},
+		{"one does not tell them", facts{terminatingReplicas: true}, []replicaSet{newNext("new", 1, terminating(2)), newOld("old", 2, 1)}, passResult{}, numbers{3, 1, 3, 3, 0, -1}},
+		{"one has told nothing yet", facts{terminatingReplicas: true}, []replicaSet{newNext("new", 1, never), newOld("old", 2, 1, terminating(5))}, passResult{}, numbers{2, 0, 2, 2, 1, 5}},
+		{"more available than asked for", facts{}, []replicaSet{newNext("new", 1, having(4))}, passResult{}, numbers{1, 1, 4, 4, 0, -1}},
+		{"sizes after the pass", facts{}, []replicaSet{newNext("new", 1)}, passResult{changes: []change{{from: 1, to: 4}}}, numbers{1, 1, 1, 1, 3, -1}},
+		{"a ReplicaSet of this pass", facts{}, []replicaSet{newOld("old", 1, 1)}, passResult{created: newOld("new", 2, 0).rs}, numbers{1, 0, 1, 1, 2, -1}},
+		{"sums beyond int32", facts{}, []replicaSet{newNext("new", math.MaxInt32), newOld("old", math.MaxInt32, 1)}, passResult{},
 			numbers{math.MaxInt32, math.MaxInt32, math.MaxInt32, math.MaxInt32, 0, -1}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := newPass(newDeployment(3), tt.sets...)
 			p.facts = tt.facts
-			s := p.counts(tt.outcome)
+			s := p.statusCounts(tt.outcome)
 			got := numbers{s.Replicas, s.UpdatedReplicas, s.ReadyReplicas, s.AvailableReplicas, s.UnavailableReplicas, -1}
 			if s.TerminatingReplicas != nil {
 				got.Terminating = *s.TerminatingReplicas
@@ -77,7 +77,7 @@ func TestComplete(t *testing.T) {
 			d := newDeployment(tt.replicas)
 			d.Generation = tt.generation
 			status := appsv1.DeploymentStatus{ObservedGeneration: tt.observed, Replicas: tt.there, UpdatedReplicas: tt.updated, AvailableReplicas: tt.available}
-			if got := complete(d, status); got != tt.want {
+			if got := isComplete(d, status); got != tt.want {
 				t.Errorf("complete %t, want %t", got, tt.want)
 			}
 		})
@@ -135,21 +135,21 @@ func TestDeadline(t *testing.T) {
 			d.Spec.ProgressDeadlineSeconds = tt.deadline
 			p := newPass(d)
 			has := progressing(corev1.ConditionTrue, tt.reason, tt.updated, tt.updated)
-			if got := tt.deadline != nil && p.deadline() > 0 && p.timedOut(has); got != tt.timedOut {
+			if got := tt.deadline != nil && p.progressDeadline() > 0 && p.timedOut(has); got != tt.timedOut {
 				t.Errorf("timed out %t, want %t", got, tt.timedOut)
 			}
 			status := appsv1.DeploymentStatus{}
 			if tt.reason != "" {
 				status.Conditions = []appsv1.DeploymentCondition{has}
 			}
-			if got := p.untilTimeout(status, applyResult{judged: true}); got != tt.until {
+			if got := p.untilTimeout(status, passResult{progressCounts: true}); got != tt.until {
 				t.Errorf("look again after %v, want %v", got, tt.until)
 			}
 		})
 	}
 	d := newDeployment(0, deadline(10))
 	d.Status.Conditions = []appsv1.DeploymentCondition{progressing(corev1.ConditionTrue, "ReplicaSetUpdated", 0, 0)}
-	if got := newPass(d).untilTimeout(appsv1.DeploymentStatus{ObservedGeneration: 1, Conditions: d.Status.Conditions}, applyResult{judged: true}); got != 0 {
+	if got := newPass(d).untilTimeout(appsv1.DeploymentStatus{ObservedGeneration: 1, Conditions: d.Status.Conditions}, passResult{progressCounts: true}); got != 0 {
 		t.Errorf("a complete rollout is looked at again after %v", got)
 	}
 }
@@ -158,9 +158,9 @@ func TestDeadline(t *testing.T) {
 // told of 3, of which 2 are updated and available.
 func TestProgressing(t *testing.T) {
 	const yes, no, unknown = corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown
-	same := []set{newNext("new", 2, revision("2")), newOld("old", 1, 1, revision("1"), having(0))}
-	more := []set{newNext("new", 3, having(2), revision("2"))}
-	done := []set{newNext("new", 3, revision("2"))}
+	same := []replicaSet{newNext("new", 2, revision("2")), newOld("old", 1, 1, revision("1"), having(0))}
+	more := []replicaSet{newNext("new", 3, having(2), revision("2"))}
+	done := []replicaSet{newNext("new", 3, revision("2"))}
 	is := func(status corev1.ConditionStatus, reason, message string, updated, changed time.Duration) []appsv1.DeploymentCondition {
 		return []appsv1.DeploymentCondition{condition(appsv1.DeploymentProgressing, status, reason, message, updated, changed)}
 	}
@@ -171,65 +171,65 @@ func TestProgressing(t *testing.T) {
 		name string
 		edit func(*appsv1.Deployment)
 		was  []appsv1.DeploymentCondition
-		sets []set
-		o    applyResult
+		sets []replicaSet
+		o    passResult
 		want []appsv1.DeploymentCondition
 	}{
-		{"no deadline: no condition", func(d *appsv1.Deployment) { d.Spec.ProgressDeadlineSeconds = nil }, was(yes, "ReplicaSetUpdated"), more, applyResult{judged: true}, nil},
-		{"nothing happens", nil, was(yes, "ReplicaSetUpdated"), same, applyResult{judged: true}, was(yes, "ReplicaSetUpdated")},
-		{"the first time", nil, nil, same, applyResult{judged: true}, is(yes, "FoundNewReplicaSet", `Found new replica set "new"`, 0, 0)},
-		{"progress", nil, was(yes, "NewReplicaSetCreated"), more, applyResult{judged: true}, is(yes, "ReplicaSetUpdated", `ReplicaSet "new" is progressing.`, 0, time.Minute)},
-		{"progress again", nil, was(yes, "ReplicaSetUpdated"), more, applyResult{judged: true}, is(yes, "ReplicaSetUpdated", `ReplicaSet "new" is progressing.`, 0, time.Minute)},
-		{"progress after the deadline", nil, was(no, reasonTimedOut), more, applyResult{judged: true}, is(yes, "ReplicaSetUpdated", `ReplicaSet "new" is progressing.`, 0, 0)},
-		{"complete", nil, was(yes, "ReplicaSetUpdated"), done, applyResult{judged: true, observed: true},
+		{"no deadline: no condition", func(d *appsv1.Deployment) { d.Spec.ProgressDeadlineSeconds = nil }, was(yes, "ReplicaSetUpdated"), more, passResult{progressCounts: true}, nil},
+		{"nothing happens", nil, was(yes, "ReplicaSetUpdated"), same, passResult{progressCounts: true}, was(yes, "ReplicaSetUpdated")},
+		{"the first time", nil, nil, same, passResult{progressCounts: true}, is(yes, "FoundNewReplicaSet", `Found new replica set "new"`, 0, 0)},
+		{"progress", nil, was(yes, "NewReplicaSetCreated"), more, passResult{progressCounts: true}, is(yes, "ReplicaSetUpdated", `ReplicaSet "new" is progressing.`, 0, time.Minute)},
+		{"progress again", nil, was(yes, "ReplicaSetUpdated"), more, passResult{progressCounts: true}, is(yes, "ReplicaSetUpdated", `ReplicaSet "new" is progressing.`, 0, time.Minute)},
+		{"progress after the deadline", nil, was(no, reasonTimedOut), more, passResult{progressCounts: true}, is(yes, "ReplicaSetUpdated", `ReplicaSet "new" is progressing.`, 0, 0)},
+		{"complete", nil, was(yes, "ReplicaSetUpdated"), done, passResult{progressCounts: true, observed: true},
 			is(yes, reasonComplete, `ReplicaSet "new" has successfully progressed.`, 0, time.Minute)},
-		{"complete after the deadline", nil, was(no, reasonTimedOut), done, applyResult{judged: true, observed: true},
+		{"complete after the deadline", nil, was(no, reasonTimedOut), done, passResult{progressCounts: true, observed: true},
 			is(yes, reasonComplete, `ReplicaSet "new" has successfully progressed.`, 0, 0)},
-		{"it was complete: pods that are lost later do not count", nil, was(yes, reasonComplete), []set{newNext("new", 2, having(0), revision("2"))}, applyResult{judged: true},
+		{"it was complete: pods that are lost later do not count", nil, was(yes, reasonComplete), []replicaSet{newNext("new", 2, having(0), revision("2"))}, passResult{progressCounts: true},
 			was(yes, reasonComplete)},
-		{"the deadline", deadline(10), was(yes, "ReplicaSetUpdated"), same, applyResult{judged: true}, is(no, reasonTimedOut, `ReplicaSet "new" has timed out progressing.`, 0, 0)},
-		{"long after", deadline(10), was(no, reasonTimedOut), same, applyResult{judged: true}, is(no, reasonTimedOut, `ReplicaSet "new" has timed out progressing.`, 30*time.Second, time.Minute)},
-		{"without a new ReplicaSet it is the Deployment that takes too long", deadline(10), was(no, reasonCreateFailed), []set{newOld("old", 2, 1), newOld("older", 1, 2, having(0))},
-			applyResult{judged: true}, is(no, reasonTimedOut, `Deployment "web" has timed out progressing.`, 0, time.Minute)},
-		{"nothing is judged while nothing can be created", deadline(10), was(no, reasonCreateFailed), []set{newOld("old", 2, 1), newOld("older", 1, 2, having(0))},
-			applyResult{}, was(no, reasonCreateFailed)},
+		{"the deadline", deadline(10), was(yes, "ReplicaSetUpdated"), same, passResult{progressCounts: true}, is(no, reasonTimedOut, `ReplicaSet "new" has timed out progressing.`, 0, 0)},
+		{"long after", deadline(10), was(no, reasonTimedOut), same, passResult{progressCounts: true}, is(no, reasonTimedOut, `ReplicaSet "new" has timed out progressing.`, 30*time.Second, time.Minute)},
+		{"without a new ReplicaSet it is the Deployment that takes too long", deadline(10), was(no, reasonCreateFailed), []replicaSet{newOld("old", 2, 1), newOld("older", 1, 2, having(0))},
+			passResult{progressCounts: true}, is(no, reasonTimedOut, `Deployment "web" has timed out progressing.`, 0, time.Minute)},
+		{"nothing is judged while nothing can be created", deadline(10), was(no, reasonCreateFailed), []replicaSet{newOld("old", 2, 1), newOld("older", 1, 2, having(0))},
+			passResult{}, was(no, reasonCreateFailed)},
 
-		{"a new ReplicaSet", nil, was(yes, reasonComplete), []set{newOld("old", 3, 1, having(2), revision("2"))},
-			applyResult{judged: true, created: newReplicaSet(newDeployment(3), []set{newOld("old", 3, 1, revision("2"))}, 0)},
+		{"a new ReplicaSet", nil, was(yes, reasonComplete), []replicaSet{newOld("old", 3, 1, having(2), revision("2"))},
+			passResult{progressCounts: true, created: newReplicaSet(newDeployment(3), []replicaSet{newOld("old", 3, 1, revision("2"))}, 0)},
 			is(yes, "NewReplicaSetCreated", `Created new replica set "`+newReplicaSet(newDeployment(3), nil, 0).Name+`"`, 0, time.Minute)},
-		{"undo after the deadline starts anew", deadline(10), was(no, reasonTimedOut), []set{newNext("back", 2, revision("3")), newOld("old", 1, 1, having(0), revision("2"))},
-			applyResult{judged: true}, is(yes, "FoundNewReplicaSet", `Found new replica set "back"`, 0, 0)},
-		{"undo of a complete rollout", nil, was(yes, reasonComplete), []set{newNext("back", 2, revision("3")), newOld("old", 1, 1, having(0), revision("2"))},
-			applyResult{judged: true}, is(yes, "FoundNewReplicaSet", `Found new replica set "back"`, 0, time.Minute)},
+		{"undo after the deadline starts anew", deadline(10), was(no, reasonTimedOut), []replicaSet{newNext("back", 2, revision("3")), newOld("old", 1, 1, having(0), revision("2"))},
+			passResult{progressCounts: true}, is(yes, "FoundNewReplicaSet", `Found new replica set "back"`, 0, 0)},
+		{"undo of a complete rollout", nil, was(yes, reasonComplete), []replicaSet{newNext("back", 2, revision("3")), newOld("old", 1, 1, having(0), revision("2"))},
+			passResult{progressCounts: true}, is(yes, "FoundNewReplicaSet", `Found new replica set "back"`, 0, time.Minute)},
 		{"a rollout that is stuck, and a revision that came with a manifest", deadline(10), is(yes, "ReplicaSetUpdated", `ReplicaSet "back" is progressing.`, 30*time.Second, time.Minute),
-			[]set{newNext("back", 2, revision("3")), newOld("old", 1, 1, having(0), revision("2"))},
-			applyResult{judged: true}, is(no, reasonTimedOut, `ReplicaSet "back" has timed out progressing.`, 0, 0)},
+			[]replicaSet{newNext("back", 2, revision("3")), newOld("old", 1, 1, having(0), revision("2"))},
+			passResult{progressCounts: true}, is(no, reasonTimedOut, `ReplicaSet "back" has timed out progressing.`, 0, 0)},
 		{"one that was complete, and such a revision", deadline(10), is(yes, reasonComplete, `ReplicaSet "back" has successfully progressed.`, 30*time.Second, time.Minute),
-			[]set{newNext("back", 2, revision("3"))}, applyResult{judged: true},
+			[]replicaSet{newNext("back", 2, revision("3"))}, passResult{progressCounts: true},
 			is(yes, reasonComplete, `ReplicaSet "back" has successfully progressed.`, 30*time.Second, time.Minute)},
 		{"one that could not be created is there after all", nil, is(no, reasonCreateFailed, `Failed to create new replica set "new": no`, 30*time.Second, time.Minute), same,
-			applyResult{judged: true}, is(yes, "FoundNewReplicaSet", `Found new replica set "new"`, 0, 0)},
+			passResult{progressCounts: true}, is(yes, "FoundNewReplicaSet", `Found new replica set "new"`, 0, 0)},
 		{"one that was deleted is created again", deadline(10), is(no, reasonTimedOut, `ReplicaSet "gone" has timed out progressing.`, 30*time.Second, time.Minute),
-			[]set{newOld("old", 3, 1, having(2), revision("1"))}, applyResult{judged: true, created: newOld("gone", 0, 0, revision("2")).rs},
+			[]replicaSet{newOld("old", 3, 1, having(2), revision("1"))}, passResult{progressCounts: true, created: newOld("gone", 0, 0, revision("2")).rs},
 			is(yes, "NewReplicaSetCreated", `Created new replica set "gone"`, 0, 0)},
 		{"old ones make way after the deadline: that starts anew, too", deadline(10), is(no, reasonTimedOut, `ReplicaSet "old" has timed out progressing.`, 30*time.Second, time.Minute),
-			[]set{newOld("old", 3, 1, having(2), revision("2"))}, applyResult{judged: true}, is(yes, "ReplicaSetUpdated", `Deployment "web" is progressing.`, 0, 0)},
+			[]replicaSet{newOld("old", 3, 1, having(2), revision("2"))}, passResult{progressCounts: true}, is(yes, "ReplicaSetUpdated", `Deployment "web" is progressing.`, 0, 0)},
 		{"once", deadline(10), is(yes, "ReplicaSetUpdated", `Deployment "web" is progressing.`, 30*time.Second, time.Minute),
-			[]set{newOld("old", 2, 1, revision("2")), newOld("older", 1, 2, having(0))}, applyResult{judged: true},
+			[]replicaSet{newOld("old", 2, 1, revision("2")), newOld("older", 1, 2, having(0))}, passResult{progressCounts: true},
 			is(no, reasonTimedOut, `Deployment "web" has timed out progressing.`, 0, 0)},
 		{"but not while it is paused", paused, is(no, reasonTimedOut, `ReplicaSet "old" has timed out progressing.`, 30*time.Second, time.Minute),
-			[]set{newOld("old", 3, 1, having(2), revision("2"))}, applyResult{}, is(no, reasonTimedOut, `ReplicaSet "old" has timed out progressing.`, 30*time.Second, time.Minute)},
-		{"found once and again", nil, was(yes, "FoundNewReplicaSet"), []set{newNext("back", 2, revision("3")), newOld("old", 1, 1, having(0), revision("2"))},
-			applyResult{judged: true}, is(yes, "FoundNewReplicaSet", `Found new replica set "back"`, 0, time.Minute)},
+			[]replicaSet{newOld("old", 3, 1, having(2), revision("2"))}, passResult{}, is(no, reasonTimedOut, `ReplicaSet "old" has timed out progressing.`, 30*time.Second, time.Minute)},
+		{"found once and again", nil, was(yes, "FoundNewReplicaSet"), []replicaSet{newNext("back", 2, revision("3")), newOld("old", 1, 1, having(0), revision("2"))},
+			passResult{progressCounts: true}, is(yes, "FoundNewReplicaSet", `Found new replica set "back"`, 0, time.Minute)},
 
-		{"paused", paused, was(yes, "ReplicaSetUpdated"), more, applyResult{}, is(unknown, reasonPaused, "Deployment is paused", 0, 0)},
-		{"still paused", paused, was(unknown, reasonPaused), more, applyResult{}, is(unknown, reasonPaused, "Deployment is paused", 30*time.Second, time.Minute)},
-		{"paused for the first time it is seen", paused, nil, nil, applyResult{}, is(unknown, reasonPaused, "Deployment is paused", 0, 0)},
-		{"paused after the deadline", paused, was(no, reasonTimedOut), more, applyResult{}, was(no, reasonTimedOut)},
-		{"paused, and its template changed to another one that exists", paused, was(unknown, reasonPaused), []set{newNext("back", 2, revision("3"))}, applyResult{},
+		{"paused", paused, was(yes, "ReplicaSetUpdated"), more, passResult{}, is(unknown, reasonPaused, "Deployment is paused", 0, 0)},
+		{"still paused", paused, was(unknown, reasonPaused), more, passResult{}, is(unknown, reasonPaused, "Deployment is paused", 30*time.Second, time.Minute)},
+		{"paused for the first time it is seen", paused, nil, nil, passResult{}, is(unknown, reasonPaused, "Deployment is paused", 0, 0)},
+		{"paused after the deadline", paused, was(no, reasonTimedOut), more, passResult{}, was(no, reasonTimedOut)},
+		{"paused, and its template changed to another one that exists", paused, was(unknown, reasonPaused), []replicaSet{newNext("back", 2, revision("3"))}, passResult{},
 			is(unknown, reasonPaused, "Deployment is paused", 30*time.Second, time.Minute)},
-		{"resumed", deadline(10), was(unknown, reasonPaused), same, applyResult{judged: true}, is(unknown, "DeploymentResumed", "Deployment is resumed", 0, time.Minute)},
-		{"resumed, and complete", nil, was(unknown, reasonPaused), done, applyResult{judged: true, observed: true},
+		{"resumed", deadline(10), was(unknown, reasonPaused), same, passResult{progressCounts: true}, is(unknown, "DeploymentResumed", "Deployment is resumed", 0, time.Minute)},
+		{"resumed, and complete", nil, was(unknown, reasonPaused), done, passResult{progressCounts: true, observed: true},
 			is(yes, reasonComplete, `ReplicaSet "new" has successfully progressed.`, 0, 0)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -240,9 +240,9 @@ func TestProgressing(t *testing.T) {
 			d.Status = appsv1.DeploymentStatus{Replicas: 3, UpdatedReplicas: 2, ReadyReplicas: 2, AvailableReplicas: 2, Conditions: tt.was}
 			p := newPass(d, tt.sets...)
 			c := conditions{list: append([]appsv1.DeploymentCondition{}, tt.was...), now: now}
-			status := p.counts(tt.o)
+			status := p.statusCounts(tt.o)
 			status.ObservedGeneration = 1
-			p.progressing(tt.o, status, &c)
+			p.setProgressing(tt.o, status, &c)
 			if diff := cmp.Diff(tt.want, c.list); diff != "" {
 				t.Errorf("conditions (-want +got):\n%s", diff)
 			}
@@ -265,7 +265,7 @@ func TestAvailable(t *testing.T) {
 		{"none are asked for", newDeployment(0), 0, corev1.ConditionTrue},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			status := rollout(tt.d, []set{newNext("new", 3, having(tt.available))}, facts{}, now).status
+			status := rollout(tt.d, []replicaSet{newNext("new", 3, having(tt.available))}, facts{}, now).status
 			c := conditions{list: status.Conditions}
 			if got, ok := c.get(appsv1.DeploymentAvailable); !ok || got.Status != tt.want {
 				t.Errorf("condition %+v, want %s", got, tt.want)
@@ -275,7 +275,7 @@ func TestAvailable(t *testing.T) {
 }
 
 func TestReplicaFailure(t *testing.T) {
-	fails := func(message string) func(*set) {
+	fails := func(message string) func(*replicaSet) {
 		return telling(func(s *appsv1.ReplicaSetStatus) {
 			s.Conditions = []appsv1.ReplicaSetCondition{{Type: "Other", Status: corev1.ConditionTrue},
 				{Type: appsv1.ReplicaSetReplicaFailure, Status: corev1.ConditionTrue, Reason: "FailedCreate", Message: message, LastTransitionTime: ago(time.Minute)}}
@@ -287,18 +287,18 @@ func TestReplicaFailure(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		was  []appsv1.DeploymentCondition
-		sets []set
+		sets []replicaSet
 		want []appsv1.DeploymentCondition
 	}{
-		{"none", nil, []set{newNext("new", 1)}, nil},
-		{"the new one", nil, []set{newNext("new", 1, fails("new")), newOld("old", 1, 1, fails("old"))}, failure("new")},
-		{"the oldest that has one", nil, []set{newNext("new", 1), newOld("old", 1, 1, fails("old")), newOld("older", 1, 2, fails("older")), newOld("oldest", 1, 3)}, failure("older")},
-		{"the message now", failure("before"), []set{newNext("new", 1, fails("now"))}, failure("now")},
-		{"it is over", failure("before"), []set{newNext("new", 1)}, nil},
+		{"none", nil, []replicaSet{newNext("new", 1)}, nil},
+		{"the new one", nil, []replicaSet{newNext("new", 1, fails("new")), newOld("old", 1, 1, fails("old"))}, failure("new")},
+		{"the oldest that has one", nil, []replicaSet{newNext("new", 1), newOld("old", 1, 1, fails("old")), newOld("older", 1, 2, fails("older")), newOld("oldest", 1, 3)}, failure("older")},
+		{"the message now", failure("before"), []replicaSet{newNext("new", 1, fails("now"))}, failure("now")},
+		{"it is over", failure("before"), []replicaSet{newNext("new", 1)}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := conditions{list: append([]appsv1.DeploymentCondition(nil), tt.was...), now: now}
-			newPass(newDeployment(3), tt.sets...).replicaFailure(&c)
+			newPass(newDeployment(3), tt.sets...).setReplicaFailure(&c)
 			if diff := cmp.Diff(tt.want, c.list); diff != "" {
 				t.Errorf("conditions (-want +got):\n%s", diff)
 			}
@@ -341,8 +341,8 @@ func TestCreateFailed(t *testing.T) {
 		d.Generation, d.Status.ObservedGeneration = 2, 1
 		d.Spec.ProgressDeadlineSeconds = limit
 		p := newPass(d, newOld("old", 3, 1))
-		got := p.status(applyResult{createFailure: "no"})
-		want := p.counts(applyResult{})
+		got := p.newStatus(passResult{createFailure: "no"})
+		want := p.statusCounts(passResult{})
 		want.Conditions = []appsv1.DeploymentCondition{condition(appsv1.DeploymentAvailable, corev1.ConditionTrue, "MinimumReplicasAvailable", "Deployment has minimum availability.", 0, 0)}
 		if limit != nil {
 			want.Conditions = append(want.Conditions, condition(appsv1.DeploymentProgressing, corev1.ConditionFalse, "ReplicaSetCreateError", "no", 0, 0))
@@ -362,20 +362,20 @@ func TestStatusIsObservedWhenTheSizesAreWritten(t *testing.T) {
 		name  string
 		d     *appsv1.Deployment
 		facts facts
-		sets  []set
+		sets  []replicaSet
 		want  int64
 	}{
-		{"a rollout begins", newDeployment(3, moved), facts{}, []set{newOld("old", 3, 1)}, 7},
-		{"nothing to do", newDeployment(3, moved), facts{}, []set{newNext("new", 3)}, 7},
-		{"scaled", newDeployment(5, moved), facts{}, []set{newNext("new", 3, sizedFor(3, 3))}, 7},
-		{"scaled, but it has to wait", newDeployment(5, moved), facts{}, []set{newNext("new", 3, sizedFor(3, 3), unseen)}, 0},
-		{"to nothing and back, before its controller has seen either", newDeployment(3, moved), facts{}, []set{newNext("new", 0, unseen, having(3))}, 0},
-		{"so with the strategy Recreate", newDeployment(3, moved, recreating), facts{}, []set{newNext("new", 0, unseen, having(3))}, 0},
-		{"undone, and the new one has to wait", newDeployment(3, moved, within(1, 0)), facts{}, []set{newNext("back", 1, unseen), newOld("old", 2, 1)}, 0},
-		{"Recreate waits for old pods", newDeployment(3, moved, recreating), facts{}, []set{newOld("old", 0, 1, having(1))}, 7},
-		{"scaled, but pods of the new one are no longer available", newDeployment(5, moved), facts{}, []set{newNext("new", 5, sizedFor(5, 5), seeing(4, 4)), newOld("old", 1, 1, sizedFor(2, 2))}, 0},
-		{"nothing can be created", newDeployment(3, moved), facts{holdCreate: holdCreateBackoff}, []set{newOld("old", 3, 1)}, 0},
-		{"being deleted", newDeployment(3, moved, func(d *appsv1.Deployment) { d.DeletionTimestamp = &metav1.Time{Time: now} }), facts{}, []set{newOld("old", 3, 1)}, 7},
+		{"a rollout begins", newDeployment(3, moved), facts{}, []replicaSet{newOld("old", 3, 1)}, 7},
+		{"nothing to do", newDeployment(3, moved), facts{}, []replicaSet{newNext("new", 3)}, 7},
+		{"scaled", newDeployment(5, moved), facts{}, []replicaSet{newNext("new", 3, sizedFor(3, 3))}, 7},
+		{"scaled, but it has to wait", newDeployment(5, moved), facts{}, []replicaSet{newNext("new", 3, sizedFor(3, 3), unseen)}, 0},
+		{"to nothing and back, before its controller has seen either", newDeployment(3, moved), facts{}, []replicaSet{newNext("new", 0, unseen, having(3))}, 0},
+		{"so with the strategy Recreate", newDeployment(3, moved, recreating), facts{}, []replicaSet{newNext("new", 0, unseen, having(3))}, 0},
+		{"undone, and the new one has to wait", newDeployment(3, moved, within(1, 0)), facts{}, []replicaSet{newNext("back", 1, unseen), newOld("old", 2, 1)}, 0},
+		{"Recreate waits for old pods", newDeployment(3, moved, recreating), facts{}, []replicaSet{newOld("old", 0, 1, having(1))}, 7},
+		{"scaled, but pods of the new one are no longer available", newDeployment(5, moved), facts{}, []replicaSet{newNext("new", 5, sizedFor(5, 5), seeing(4, 4)), newOld("old", 1, 1, sizedFor(2, 2))}, 0},
+		{"nothing can be created", newDeployment(3, moved), facts{createDeferred: deferCreateBackoff}, []replicaSet{newOld("old", 3, 1)}, 0},
+		{"being deleted", newDeployment(3, moved, func(d *appsv1.Deployment) { d.DeletionTimestamp = &metav1.Time{Time: now} }), facts{}, []replicaSet{newOld("old", 3, 1)}, 7},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := rollout(tt.d, tt.sets, tt.facts, now).status.ObservedGeneration; got != tt.want {

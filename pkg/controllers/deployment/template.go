@@ -22,7 +22,7 @@ func sameTemplate(a, b *corev1.PodTemplateSpec) bool {
 }
 
 // templates is what was found out about the template of one Deployment at one generation, so that it need not be found out in every sync.
-type templates struct {
+type templateMemo struct {
 	generation int64
 	digest     string // empty: none was made
 	compared   map[types.UID]comparison
@@ -35,15 +35,15 @@ type comparison struct {
 }
 
 // at forgets what was found out about another generation.
-func (k *templates) at(d *appsv1.Deployment) *templates {
+func (k *templateMemo) at(d *appsv1.Deployment) *templateMemo {
 	if k.compared == nil || k.generation != d.Generation {
-		*k = templates{generation: d.Generation, compared: map[types.UID]comparison{}}
+		*k = templateMemo{generation: d.Generation, compared: map[types.UID]comparison{}}
 	}
 	return k
 }
 
 // digestOf is that of the template of the Deployment.
-func (k *templates) digestOf(d *appsv1.Deployment) string {
+func (k *templateMemo) digestOf(d *appsv1.Deployment) string {
 	if k = k.at(d); k.digest == "" {
 		k.digest = caches.TemplateDigest(&d.Spec.Template)
 	}
@@ -51,7 +51,7 @@ func (k *templates) digestOf(d *appsv1.Deployment) string {
 }
 
 // isOf reports whether a ReplicaSet has the template of the Deployment. Of one that asks for no pods the cache has only a digest.
-func (k *templates) isOf(d *appsv1.Deployment, rs *appsv1.ReplicaSet) bool {
+func (k *templateMemo) isCurrent(d *appsv1.Deployment, rs *appsv1.ReplicaSet) bool {
 	if kept, ok := caches.KeptDigest(rs); ok {
 		return kept == k.digestOf(d)
 	}
@@ -65,7 +65,7 @@ func (k *templates) isOf(d *appsv1.Deployment, rs *appsv1.ReplicaSet) bool {
 }
 
 // forget drops what is known of ReplicaSets that are gone.
-func (k *templates) forget(sets []*appsv1.ReplicaSet) {
+func (k *templateMemo) keepOnly(sets []*appsv1.ReplicaSet) {
 	if len(k.compared) <= len(sets) {
 		return
 	}

@@ -68,7 +68,7 @@ func TestTheOldestReplicaSetOfTheTemplateIsTheNewOne(t *testing.T) {
 	first := newOld("twin-a", 1, 5)
 	first.current = true
 	oldest := newOld("oldest", 1, 9)
-	for _, order := range [][]set{{young, twin, first, oldest}, {oldest, first, twin, young}, {twin, oldest, young, first}} {
+	for _, order := range [][]replicaSet{{young, twin, first, oldest}, {oldest, first, twin, young}, {twin, oldest, young, first}} {
 		p := newPass(newDeployment(1), order...)
 		next, found, old := p.next, p.found, p.old
 		if !found || next.rs.Name != "twin-a" {
@@ -87,7 +87,7 @@ func TestTheOldestReplicaSetOfTheTemplateIsTheNewOne(t *testing.T) {
 func TestTemplatesAreComparedOnceForEachGeneration(t *testing.T) {
 	d := newDeployment(1)
 	rs := owned(d, "v1", newOld("web-1", 1, 1))
-	var k templates
+	var k templateMemo
 	for _, step := range []struct {
 		name string
 		do   func()
@@ -100,11 +100,11 @@ func TestTemplatesAreComparedOnceForEachGeneration(t *testing.T) {
 		{"another ReplicaSet", func() { rs = owned(d, "v1", newOld("web-2", 1, 1)) }, false},
 	} {
 		step.do()
-		if got := k.isOf(d, rs); got != step.want {
+		if got := k.isCurrent(d, rs); got != step.want {
 			t.Errorf("%s: same %t, want %t", step.name, got, step.want)
 		}
 	}
-	k.forget([]*appsv1.ReplicaSet{rs})
+	k.keepOnly([]*appsv1.ReplicaSet{rs})
 	if len(k.compared) != 1 {
 		t.Errorf("%d ReplicaSets are known, want the one that is still there", len(k.compared))
 	}

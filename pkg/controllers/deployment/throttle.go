@@ -11,31 +11,31 @@ import (
 )
 
 // throttle is what a Deployment does not try for the time being, or tries more slowly. Without it nothing wrong would be done, but too much.
-type throttle struct {
-	collisions   doubling // between two bumps of the collisionCount
-	modified     doubling // between two creates of modifiedName, whose ReplicaSets were modified during admission
+type backoffs struct {
+	collisions   backoff // between two bumps of the collisionCount
+	modified     backoff // between two creates of modifiedName, whose ReplicaSets were modified during admission
 	modifiedName string
 
-	ownership ownership.State
-	resizes   map[types.UID]refusedChange // of changes that were refused, by ReplicaSet
+	ownership       ownership.State
+	rejectedResizes map[types.UID]rejectedResize // of changes that were refused, by ReplicaSet
 
 	statusAt time.Time // when the status was last written
 }
 
-func newThrottle() throttle {
-	return throttle{resizes: map[types.UID]refusedChange{}}
+func newBackoffs() backoffs {
+	return backoffs{rejectedResizes: map[types.UID]rejectedResize{}}
 }
 
 // forget drops what is known of ReplicaSets that are gone, and refusals of such as are to be tried again.
-func (t *throttle) forget(sets []*appsv1.ReplicaSet) {
-	if len(t.resizes) == 0 {
+func (t *backoffs) keepOnly(sets []*appsv1.ReplicaSet) {
+	if len(t.rejectedResizes) == 0 {
 		return
 	}
 	there := make(map[types.UID]bool, len(sets))
 	for _, rs := range sets {
 		there[rs.UID] = true
 	}
-	maps.DeleteFunc(t.resizes, func(uid types.UID, _ refusedChange) bool { return !there[uid] })
+	maps.DeleteFunc(t.rejectedResizes, func(uid types.UID, _ rejectedResize) bool { return !there[uid] })
 }
 
 // Back-offs of names, of ReplicaSets that admission modifies, and of changes that were refused.
@@ -46,42 +46,42 @@ const (
 )
 
 // doubling is a time to wait that doubles from one try to the next. Zero lets the first one pass.
-type doubling struct {
+type backoff struct {
 	tries int
 	until time.Time
 }
 
-func (b doubling) next(least, most time.Duration, now time.Time) doubling {
-	return doubling{tries: b.tries + 1, until: now.Add(min(least<<min(b.tries, 20), most))}
+func (b backoff) next(least, most time.Duration, now time.Time) backoff {
+	return backoff{tries: b.tries + 1, until: now.Add(min(least<<min(b.tries, 20), most))}
 }
 
 // wait says how long to wait still; zero not at all.
-func (b doubling) wait(now time.Time) time.Duration { return max(b.until.Sub(now), 0) }
+func (b backoff) remaining(now time.Time) time.Duration { return max(b.until.Sub(now), 0) }
 
 // refusedChange holds back changes of one ReplicaSet after one was refused. It is apart from the queue, so events neither bypass nor lengthen it. A change of
 // either object ends it. Zero holds nothing back.
-type refusedChange struct {
-	doubling
+type rejectedResize struct {
+	backoff
 	of, to int64 // generations of the Deployment and of the ReplicaSet
 }
 
 // refused is what is known of changes of a ReplicaSet that were refused since it or the Deployment was another.
-func (t *throttle) refused(d *appsv1.Deployment, rs *appsv1.ReplicaSet) refusedChange {
-	r := t.resizes[rs.UID]
+func (t *backoffs) rejectedResize(d *appsv1.Deployment, rs *appsv1.ReplicaSet) rejectedResize {
+	r := t.rejectedResizes[rs.UID]
 	if r.of != d.Generation || r.to != rs.Generation {
-		return refusedChange{}
+		return rejectedResize{}
 	}
 	return r
 }
 
-func (t *throttle) refuse(d *appsv1.Deployment, rs *appsv1.ReplicaSet, now time.Time) {
-	t.resizes[rs.UID] = refusedChange{t.refused(d, rs).next(minRefused, maxRefused, now), d.Generation, rs.Generation}
+func (t *backoffs) resizeRejected(d *appsv1.Deployment, rs *appsv1.ReplicaSet, now time.Time) {
+	t.rejectedResizes[rs.UID] = rejectedResize{t.rejectedResize(d, rs).next(minRefused, maxRefused, now), d.Generation, rs.Generation}
 }
 
 // modifiedNamed returns the back-off of a name, which follows from the template.
-func (t *throttle) modifiedNamed(name string) doubling {
+func (t *backoffs) modifiedBackoff(name string) backoff {
 	if t.modifiedName != name {
-		return doubling{}
+		return backoff{}
 	}
 	return t.modified
 }

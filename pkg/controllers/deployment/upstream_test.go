@@ -21,11 +21,11 @@ func stepwise(b bounds, sizes, available []int) []int {
 		case sizes[last] > b.replicas:
 			sizes[last] = b.replicas
 			continue
-		case sizes[last] < b.replicas && total < b.most():
-			sizes[last] += min(b.most()-total, b.replicas-sizes[last])
+		case sizes[last] < b.replicas && total < b.maxTotal():
+			sizes[last] += min(b.maxTotal()-total, b.replicas-sizes[last])
 			continue
 		}
-		may := total - b.least() - (sizes[last] - available[last])
+		may := total - b.minAvailable() - (sizes[last] - available[last])
 		if may <= 0 {
 			return sizes
 		}
@@ -40,7 +40,7 @@ func stepwise(b bounds, sizes, available []int) []int {
 				sum += available[i]
 			}
 		}
-		spare := max(0, sum-b.least())
+		spare := max(0, sum-b.minAvailable())
 		for i := range last {
 			k := min(spare, sizes[i])
 			sizes[i], spare = sizes[i]-k, spare-k
@@ -70,7 +70,7 @@ func TestOnePassEndsWhereKubeControllerManagerEnds(t *testing.T) {
 				walk = func(sets, available []int, left int) {
 					if len(sets) == 3 {
 						states++
-						given := []set{}
+						given := []replicaSet{}
 						for i, size := range sets {
 							s := newOld(fmt.Sprint(i), int32(size), 3-i, having(available[i]))
 							s.current = i == 2
@@ -78,7 +78,7 @@ func TestOnePassEndsWhereKubeControllerManagerEnds(t *testing.T) {
 						}
 						p := newPass(d, given...)
 						got := slices.Clone(sets)
-						changes, _ := p.changes(p.rolling())
+						changes, _ := p.changesFor(p.rollingTargets())
 						for _, c := range changes {
 							got[int(c.rs.Name[0]-'0')] = c.to
 						}
@@ -93,7 +93,7 @@ func TestOnePassEndsWhereKubeControllerManagerEnds(t *testing.T) {
 						}
 					}
 				}
-				walk(nil, nil, b.most())
+				walk(nil, nil, b.maxTotal())
 				if t.Failed() {
 					return
 				}

@@ -31,77 +31,77 @@ type writer struct {
 }
 
 // writes reports whether the plan writes anything besides the status.
-func (p plan) writes() bool {
+func (p plan) writesAnything() bool {
 	return p.create != nil || len(p.changes) > 0 || len(p.delete) > 0
 }
 
 // applied is the outcome of a plan.
-type applied struct {
-	result applyResult
-	held   []hold
-	moved  bool // an object has changed since it was read, and the rest waits for the cache to show it
-	err    error
-	again  time.Duration
+type applyOutcome struct {
+	result       passResult
+	deferred     []deferral
+	changed      bool // an object has changed since it was read, and the rest waits for the cache to show it
+	err          error
+	requeueAfter time.Duration
 }
 
 // apply creates, then shrinks, then raises.
-func (w *writer) apply(ctx context.Context, t task, p plan) applied {
-	a := applied{result: p.result, held: slices.Clone(p.held)}
+func (w *writer) applyPlan(ctx context.Context, t syncState, p plan) applyOutcome {
+	a := applyOutcome{result: p.result, deferred: slices.Clone(p.deferred)}
 	a.result.changes = nil
 	if p.create != nil {
-		creation := w.create(ctx, t, p.create)
-		a.err, a.again = creation.err, creation.again
-		if creation.hold != "" {
-			a.held = append(a.held, creation.hold)
+		creation := w.createNew(ctx, t, p.create)
+		a.err, a.requeueAfter = creation.err, creation.requeueAfter
+		if creation.deferred != "" {
+			a.deferred = append(a.deferred, creation.deferred)
 		}
-		if creation.fate != createDone {
-			a.moved = creation.fate == createMet
-			a.result = applyResult{collision: creation.fate == createTaken, createFailure: creation.message}
+		if creation.outcome != createDone {
+			a.changed = creation.outcome == createExists
+			a.result = passResult{collision: creation.outcome == createNameTaken, createFailure: creation.message}
 			return a
 		}
-		p = p.with(creation.set)
+		p = p.withCreated(creation.set)
 	}
-	raises := slices.IndexFunc(p.changes, change.raises)
+	raises := slices.IndexFunc(p.changes, change.isRaise)
 	if raises < 0 {
 		raises = len(p.changes)
 	}
-	w.resize(ctx, t, &a, p.changes[:raises])
-	if !stopped(a.err) && !a.moved {
-		w.resize(ctx, t, &a, p.raisesAfter(a.result.changes))
+	w.applyChanges(ctx, t, &a, p.changes[:raises])
+	if !isCanceled(a.err) && !a.changed {
+		w.applyChanges(ctx, t, &a, p.raisesAfter(a.result.changes))
 	}
 	a.result.observed = a.result.observed && len(a.result.changes) == len(p.changes)
 	return a
 }
 
 // stopped reports whether an error says that nothing can be written any more.
-func stopped(err error) bool { return errors.Is(err, context.Canceled) }
+func isCanceled(err error) bool { return errors.Is(err, context.Canceled) }
 
 // resize changes ReplicaSets, all at once, but for those of which a change was refused not long ago.
-func (w *writer) resize(ctx context.Context, t task, a *applied, changes []change) {
+func (w *writer) applyChanges(ctx context.Context, t syncState, a *applyOutcome, changes []change) {
 	changes = slices.DeleteFunc(slices.Clone(changes), func(c change) bool {
-		wait := t.throttle.refused(t.d, c.rs).wait(t.now)
-		if wait > 0 && !slices.Contains(a.held, holdResizeBackoff) {
-			a.held = append(a.held, holdResizeBackoff)
+		wait := t.backoffs.rejectedResize(t.d, c.rs).remaining(t.now)
+		if wait > 0 && !slices.Contains(a.deferred, deferResizeBackoff) {
+			a.deferred = append(a.deferred, deferResizeBackoff)
 		}
-		a.again = controller.MinPositive(a.again, wait)
+		a.requeueAfter = controller.MinPositive(a.requeueAfter, wait)
 		return wait > 0
 	})
-	replies := make([]patched, len(changes))
+	replies := make([]patchResult, len(changes))
 	var calls controller.Group
 	calls.SetLimit(writesInFlight)
 	for i, c := range changes {
 		calls.Go(func() error {
-			replies[i] = w.send(ctx, c)
+			replies[i] = w.sendChange(ctx, c)
 			return nil
 		})
 	}
 	_ = calls.Wait() // errors are part of the replies
 	for i, c := range changes {
-		switch err := w.note(ctx, t, c, replies[i]); {
+		switch err := w.recordChange(ctx, t, c, replies[i]); {
 		case err == nil:
 			a.result.changes = append(a.result.changes, c)
-		case errors.Is(err, errMoved):
-			a.moved = true
+		case errors.Is(err, errChanged):
+			a.changed = true
 		default:
 			a.err = errors.Join(a.err, err)
 		}
@@ -112,7 +112,7 @@ func (w *writer) resize(ctx context.Context, t task, a *applied, changes []chang
 const writesInFlight = 10
 
 // prune deletes old ReplicaSets. The first failure ends it; one that has changed is judged again.
-func (w *writer) prune(ctx context.Context, sets []*appsv1.ReplicaSet) error {
+func (w *writer) deleteHistory(ctx context.Context, sets []*appsv1.ReplicaSet) error {
 	for _, rs := range sets {
 		if controller.Draining(ctx) {
 			return controller.ErrDraining
@@ -124,7 +124,7 @@ func (w *writer) prune(ctx context.Context, sets []*appsv1.ReplicaSet) error {
 		case outcome.Done, outcome.NotFound:
 			klog.FromContext(ctx).V(2).Info("Deleted an old ReplicaSet", "replicaSet", klog.KObj(rs), "revision", revisionOf(rs.Annotations))
 		case outcome.Conflict:
-			return errMoved
+			return errChanged
 		default:
 			return fmt.Errorf("delete old ReplicaSet %s: %w", rs.Name, err)
 		}

@@ -10,13 +10,13 @@ import (
 )
 
 // set is a ReplicaSet of a Deployment, with what the cache shows of its pods.
-type set struct {
-	rs        *appsv1.ReplicaSet // not to be changed
-	current   bool               // its template is that of the Deployment
-	resizedAt time.Time          // when we last changed its size; zero: not lately, or not known
-	refused   time.Duration      // how long changes of it are still held back; 0: not at all
-	doubtful  bool               // its status may count pods that are about to go; see ledger.doubts
-	pods      podCounts
+type replicaSet struct {
+	rs               *appsv1.ReplicaSet // not to be changed
+	current          bool               // its template is that of the Deployment
+	resizedAt        time.Time          // when we last changed its size; zero: not lately, or not known
+	backoff          time.Duration      // how long changes of it are still held back; 0: not at all
+	statusUnreliable bool               // its status may count pods that are about to go; see ledger.doubts
+	pods             podCounts
 }
 
 // podCounts counts the pods that a ReplicaSet controls, those that have neither failed nor succeeded.
@@ -27,13 +27,13 @@ type podCounts struct {
 }
 
 // size is how many pods the ReplicaSet is asked for.
-func (s set) size() int { return orOne(s.rs.Spec.Replicas) }
+func (s replicaSet) size() int { return replicasOrOne(s.rs.Spec.Replicas) }
 
-func (s set) active() bool { return s.size() > 0 }
+func (s replicaSet) isActive() bool { return s.size() > 0 }
 
 // empty reports whether the ReplicaSet has no pods but such as are ending, and its controller knows that it is to have none.
-func (s set) empty() bool {
-	return !s.active() && s.rs.Status.Replicas == 0 && s.rs.Status.ObservedGeneration >= s.rs.Generation
+func (s replicaSet) isEmpty() bool {
+	return !s.isActive() && s.rs.Status.Replicas == 0 && s.rs.Status.ObservedGeneration >= s.rs.Generation
 }
 
 // How many pods can be relied on, or need not be, is told by different witnesses. The size is what there will be: what it has given up is gone. The status
@@ -47,46 +47,50 @@ func (s set) empty() bool {
 //	available   yes    available   available       with minReadySeconds what can be relied on; of a doubtful one nothing
 //	expendable  yes    ready       ready           -                    what goes before any ready pod when the ReplicaSet shrinks
 
-func (s set) told() int { return max(0, min(s.size(), int(s.rs.Status.AvailableReplicas))) }
+func (s replicaSet) statusAvailable() int {
+	return max(0, min(s.size(), int(s.rs.Status.AvailableReplicas)))
+}
 
-func (s set) apparent() int { return min(s.told(), max(0, s.pods.available)) }
+func (s replicaSet) availableInBoth() int { return min(s.statusAvailable(), max(0, s.pods.available)) }
 
-func (s set) possible() int { return max(s.told(), min(s.size(), s.pods.available)) }
+func (s replicaSet) availableInEither() int {
+	return max(s.statusAvailable(), min(s.size(), s.pods.available))
+}
 
 // available is 0 of a doubtful ReplicaSet, see ledger.doubts. It is also 0 where pods are ready before they are available and the status does not show the last
 // reduction: a pod that is to go may be an available one though others are not, and nobody knows how many are left.
-func (s set) available() int {
-	if s.doubtful || s.rs.Spec.MinReadySeconds > 0 && !s.caughtUp() {
+func (s replicaSet) safelyAvailable() int {
+	if s.statusUnreliable || s.rs.Spec.MinReadySeconds > 0 && !s.statusCaughtUp() {
 		return 0
 	}
-	return s.apparent()
+	return s.availableInBoth()
 }
 
 // availableOf is what available will be when the ReplicaSet has been reduced to a size.
-func (s set) availableOf(size int) int {
+func (s replicaSet) safelyAvailableAt(size int) int {
 	if s.rs.Spec.MinReadySeconds > 0 {
 		return 0
 	}
-	return min(s.available(), size)
+	return min(s.safelyAvailable(), size)
 }
 
 // disputed reports whether the cache of pods and the status show different numbers of available pods.
-func (s set) disputed() bool { return s.apparent() < s.possible() }
+func (s replicaSet) countsDiffer() bool { return s.availableInBoth() < s.availableInEither() }
 
-func (s set) expendable() int {
+func (s replicaSet) unreadySurplus() int {
 	return max(0, s.size()-max(int(s.rs.Status.ReadyReplicas), s.pods.ready))
 }
 
 // caughtUp reports whether the status shows the last reduction. A ReplicaSet of the first generation has never been reduced.
 // Our ReplicaSet controller tells what its deletes were answered, so this may be true before the cache of pods shows them.
-func (s set) caughtUp() bool {
+func (s replicaSet) statusCaughtUp() bool {
 	seen := s.rs.Status.ObservedGeneration == s.rs.Generation || s.rs.Generation <= 1
 	return seen && int(s.rs.Status.Replicas) <= s.size()
 }
 
 // keepsPods reports whether the ReplicaSet cannot delete the pods that it was to give up. The reason of the condition does not matter: upstream's
 // ReplicaSet controller keeps the first.
-func (s set) keepsPods() bool {
+func (s replicaSet) failsToDelete() bool {
 	status := s.rs.Status
 	return status.ObservedGeneration == s.rs.Generation && int(status.Replicas) > s.size() && slices.ContainsFunc(status.Conditions, func(c appsv1.ReplicaSetCondition) bool {
 		return c.Type == appsv1.ReplicaSetReplicaFailure && c.Status == corev1.ConditionTrue
@@ -95,7 +99,7 @@ func (s set) keepsPods() bool {
 
 // busy returns how much longer a ReplicaSet that we have just resized is left alone to act on its new size, at most patience after the resize; 0: it has
 // acted, or has had the time. Its controller would not look at another size before, and what is given up meanwhile is given up in one write.
-func (s set) busy(patience time.Duration, now time.Time) time.Duration {
+func (s replicaSet) shrinkWait(patience time.Duration, now time.Time) time.Duration {
 	if s.resizedAt.IsZero() || s.rs.Status.ObservedGeneration >= s.rs.Generation {
 		return 0
 	}
@@ -103,13 +107,13 @@ func (s set) busy(patience time.Duration, now time.Time) time.Duration {
 }
 
 // gone reports whether the ReplicaSet wants no pods, has none, and its controller will make none for an earlier size.
-func (s set) gone() bool {
+func (s replicaSet) hasNoPods() bool {
 	status := s.rs.Status
 	return s.size() == 0 && status.ObservedGeneration == s.rs.Generation && status.Replicas == 0 &&
 		(status.TerminatingReplicas == nil || *status.TerminatingReplicas == 0) && s.pods.unfinished == 0
 }
 
 // compareAge orders the older ReplicaSet first. It is a total order: names in a namespace differ.
-func compareAge(a, b set) int {
+func compareAge(a, b replicaSet) int {
 	return cmp.Or(a.rs.CreationTimestamp.Compare(b.rs.CreationTimestamp.Time), cmp.Compare(a.rs.Name, b.rs.Name))
 }

@@ -12,18 +12,18 @@ type states = controller.KeyStates[cache.ObjectName, state]
 
 // state is the state of one Deployment during a term.
 type state struct {
-	ledger   ledger
-	throttle throttle
+	expectations expectations
+	backoffs     backoffs
 
 	// Updated with KeyStates.Update. progressedAt is zero between rollouts.
 	progressedAt    time.Time
 	minReadySeconds time.Duration // a rollout may stand still for that long between two steps
 }
 
-func newState() *state { return &state{ledger: newLedger(), throttle: newThrottle()} }
+func newState() *state { return &state{expectations: newExpectations(), backoffs: newBackoffs()} }
 
 // record stores the progress of a rollout.
-func (s *state) record(t task, finished, progressed bool) {
+func (s *state) record(t syncState, finished, progressed bool) {
 	switch {
 	case finished:
 		s.progressedAt = time.Time{}
