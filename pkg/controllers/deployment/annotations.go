@@ -1,8 +1,10 @@
 package deployment
 
 import (
+	"cmp"
 	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -10,18 +12,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Annotations that kubectl and other controllers know, too.
+// Annotations of upstream. kubectl reads them.
 const (
-	revisionAnnotation        = "deployment.kubernetes.io/revision"         // of a ReplicaSet, and of the Deployment: that of its present template
-	revisionHistoryAnnotation = "deployment.kubernetes.io/revision-history" // numbers that a ReplicaSet had before, separated by commas
-	desiredReplicasAnnotation = "deployment.kubernetes.io/desired-replicas" // replicas of the Deployment when the ReplicaSet was last sized
-	maxReplicasAnnotation     = "deployment.kubernetes.io/max-replicas"     // the same with the surge
+	revisionAnnotation        = "deployment.kubernetes.io/revision"
+	revisionHistoryAnnotation = "deployment.kubernetes.io/revision-history" // earlier revisions of a ReplicaSet, separated by commas
+	desiredReplicasAnnotation = "deployment.kubernetes.io/desired-replicas" // replicas of the Deployment at the last resize
+	maxReplicasAnnotation     = "deployment.kubernetes.io/max-replicas"     // replicas and surge of the Deployment at the last resize
 )
 
 // longestHistory bounds the value of revisionHistoryAnnotation, as in kube-controller-manager v1.37.
 const longestHistory = 2000
 
-// ours reports whether an annotation says something about one object, so that it is not copied from a Deployment to a ReplicaSet or back.
+// isReserved reports whether an annotation describes a single object, and is not copied from a Deployment to ReplicaSets.
 func isReserved(key string) bool {
 	switch key {
 	case corev1.LastAppliedConfigAnnotation, appsv1.DeprecatedRollbackTo,
@@ -31,7 +33,7 @@ func isReserved(key string) bool {
 	return false
 }
 
-// revisionOf is the revision that annotations tell; 0 if there is none, or one that is no positive number.
+// revisionOf returns the revision in annotations, or 0 if it is not a positive number.
 func revisionOf(annotations map[string]string) int64 {
 	n, err := strconv.ParseInt(annotations[revisionAnnotation], 10, 64)
 	if err != nil {
@@ -40,7 +42,6 @@ func revisionOf(annotations map[string]string) int64 {
 	return max(n, 0)
 }
 
-// highestRevision is 0 if there are no ReplicaSets.
 func highestRevision(sets []replicaSet) (highest int64) {
 	for _, s := range sets {
 		highest = max(highest, revisionOf(s.rs.Annotations))
@@ -48,13 +49,13 @@ func highestRevision(sets []replicaSet) (highest int64) {
 	return highest
 }
 
-// sizeAnnotation reads the number that desiredReplicasAnnotation or maxReplicasAnnotation has; ok is false unless it is an int32 that is not negative.
+// sizeAnnotation returns the value of desiredReplicasAnnotation or maxReplicasAnnotation; ok is false if the value is negative or no int32.
 func sizeAnnotation(rs *appsv1.ReplicaSet, key string) (n int, ok bool) {
 	parsed, err := strconv.ParseUint(rs.Annotations[key], 10, 31)
 	return int(parsed), err == nil
 }
 
-// sizeAnnotations are those that a ReplicaSet gets together with its size.
+// sizeAnnotations returns the annotations that belong to the size of a ReplicaSet.
 func sizeAnnotations(b bounds) map[string]string {
 	return map[string]string{
 		desiredReplicasAnnotation: strconv.Itoa(b.replicas),
@@ -62,8 +63,8 @@ func sizeAnnotations(b bounds) map[string]string {
 	}
 }
 
-// nextAnnotations are those that the ReplicaSet of the present template is to have besides sizeAnnotations: what users wrote on the Deployment,
-// and a revision above those of all others. has is what it has now.
+// nextAnnotations returns the annotations of the new ReplicaSet besides sizeAnnotations: those of the Deployment, and a revision above those of all old
+// ReplicaSets. has holds its present annotations.
 func nextAnnotations(d *appsv1.Deployment, has map[string]string, old []replicaSet) map[string]string {
 	want := map[string]string{}
 	for key, value := range d.Annotations {
@@ -85,7 +86,7 @@ func nextAnnotations(d *appsv1.Deployment, has map[string]string, old []replicaS
 	return want
 }
 
-// appendRevision adds a revision to the history of a ReplicaSet. The oldest ones go if it gets too long.
+// appendRevision adds a revision to a history. The oldest revisions are dropped if the history gets too long.
 func appendRevision(history string, revision int64) string {
 	history = strings.TrimPrefix(history+","+strconv.FormatInt(revision, 10), ",")
 	for len(history) > longestHistory {
@@ -94,7 +95,7 @@ func appendRevision(history string, revision int64) string {
 	return history
 }
 
-// missingFrom returns the entries of want that has lacks or has otherwise; nil if there are none.
+// missingFrom returns the entries of want that are absent or different in has, or nil.
 func missingFrom(has, want map[string]string) map[string]string {
 	missing := maps.Clone(want)
 	maps.DeleteFunc(missing, func(key, value string) bool {
@@ -105,4 +106,24 @@ func missingFrom(has, want map[string]string) map[string]string {
 		return nil
 	}
 	return missing
+}
+
+// beyondHistory returns the empty old ReplicaSets beyond revisionHistoryLimit, lowest revision first. A surplus ReplicaSet with pods stays, and no other
+// is deleted in its place.
+func (p pass) beyondHistory() []*appsv1.ReplicaSet {
+	limit := p.d.Spec.RevisionHistoryLimit
+	if limit == nil || *limit == math.MaxInt32 {
+		return nil
+	}
+	kept := slices.DeleteFunc(slices.Clone(p.old), func(s replicaSet) bool { return s.rs.DeletionTimestamp != nil })
+	slices.SortStableFunc(kept, func(a, b replicaSet) int {
+		return cmp.Compare(revisionOf(a.rs.Annotations), revisionOf(b.rs.Annotations))
+	})
+	var surplus []*appsv1.ReplicaSet
+	for _, s := range kept[:max(0, len(kept)-max(0, int(*limit)))] {
+		if s.isEmpty() {
+			surplus = append(surplus, s.rs)
+		}
+	}
+	return surplus
 }

@@ -9,13 +9,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// conditions are those of a Deployment at a time. Those of other types stay as they are, and all keep their places.
+// conditions edits the conditions of a Deployment. Other types stay, and the order stays.
 type conditions struct {
 	list []appsv1.DeploymentCondition // changed in place
 	now  time.Time
 }
 
-// get returns a condition without type if there is none.
 func (c *conditions) get(conditionType appsv1.DeploymentConditionType) (appsv1.DeploymentCondition, bool) {
 	if i := c.index(conditionType); i >= 0 {
 		return c.list[i], true
@@ -23,33 +22,33 @@ func (c *conditions) get(conditionType appsv1.DeploymentConditionType) (appsv1.D
 	return appsv1.DeploymentCondition{}, false
 }
 
-// set says something. What was said before with this status and reason keeps its times.
+// set sets a condition. Equal status and reason keep the times.
 func (c *conditions) set(conditionType appsv1.DeploymentConditionType, status corev1.ConditionStatus, reason, message string) {
-	c.put(c.of(conditionType, status, reason, message))
+	c.put(c.newCondition(conditionType, status, reason, message))
 }
 
-// renew says something that counts as said now, even if it was said before.
+// renew sets a condition and its update time.
 func (c *conditions) renew(conditionType appsv1.DeploymentConditionType, status corev1.ConditionStatus, reason, message string) {
-	said := c.of(conditionType, status, reason, message)
-	c.put(said)
-	c.list[c.index(conditionType)].LastUpdateTime = said.LastUpdateTime
+	condition := c.newCondition(conditionType, status, reason, message)
+	c.put(condition)
+	c.list[c.index(conditionType)].LastUpdateTime = condition.LastUpdateTime
 }
 
-// put puts a condition into its place. The time of a transition changes with the status only, that of the update with the reason too.
-func (c *conditions) put(said appsv1.DeploymentCondition) {
-	i := c.index(said.Type)
+// put keeps the transition time of an equal status, and the update time of an equal reason.
+func (c *conditions) put(condition appsv1.DeploymentCondition) {
+	i := c.index(condition.Type)
 	if i < 0 {
-		c.list = append(c.list, said)
+		c.list = append(c.list, condition)
 		return
 	}
 	was := c.list[i]
-	if was.Status == said.Status {
-		said.LastTransitionTime = was.LastTransitionTime
-		if was.Reason == said.Reason {
-			said.LastUpdateTime = was.LastUpdateTime
+	if was.Status == condition.Status {
+		condition.LastTransitionTime = was.LastTransitionTime
+		if was.Reason == condition.Reason {
+			condition.LastUpdateTime = was.LastUpdateTime
 		}
 	}
-	c.list[i] = said
+	c.list[i] = condition
 }
 
 func (c *conditions) remove(conditionType appsv1.DeploymentConditionType) {
@@ -59,8 +58,8 @@ func (c *conditions) remove(conditionType appsv1.DeploymentConditionType) {
 	}
 }
 
-// of has the times that the API server would keep: whole seconds.
-func (c *conditions) of(conditionType appsv1.DeploymentConditionType, status corev1.ConditionStatus, reason, message string) appsv1.DeploymentCondition {
+// newCondition returns a condition with whole seconds, which the API server keeps.
+func (c *conditions) newCondition(conditionType appsv1.DeploymentConditionType, status corev1.ConditionStatus, reason, message string) appsv1.DeploymentCondition {
 	at := metav1.NewTime(c.now.Truncate(time.Second))
 	return appsv1.DeploymentCondition{Type: conditionType, Status: status, Reason: reason, Message: message, LastUpdateTime: at, LastTransitionTime: at}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
@@ -24,15 +25,15 @@ import (
 )
 
 const (
-	// Name is upstream's name of this controller, also the source of its events and the suffix of its user agent.
+	// Name is upstream's name of the controller. It is also the event source and the suffix of the user agent.
 	Name      = "deployment-controller"
-	queueName = "deployment" // as upstream: the name label of the workqueue metrics
+	queueName = "deployment" // as upstream
 
-	// patience is how long a sync may hold up another Deployment: a few writes that are answered take less.
+	// patience is the time after which a blocked sync no longer occupies a worker.
 	patience = 100 * time.Millisecond
 )
 
-// Deps are what the controller works with. Only Namespaces may be nil: it saves requests in terminating namespaces.
+// Deps holds the dependencies of the controller. Namespaces may be nil; with it no ReplicaSets are created in terminating namespaces.
 type Deps struct {
 	Client      kubernetes.Interface // fenced
 	Deployments *caches.Deployments
@@ -44,16 +45,15 @@ type Deps struct {
 	Metrics     prometheus.Registerer
 }
 
-// Controller is the Deployment control loop: the wiring, the event handlers and the one reconcile. What it does to ReplicaSets and statuses is the
-// job of its parts, which keep nothing of their own from one sync to the next: that is in the memories.
+// Controller is the Deployment control loop. States between two syncs are in KeyStates; reader, writer and statusWriter have none.
 type Controller struct {
 	cfg  Config
 	deps Deps
 
 	loop     *controller.Loop[cache.ObjectName]
 	wake     *enqueue.Owners[*appsv1.Deployment, *appsv1.ReplicaSet]
-	inTerm   atomic.Bool                 // handlers need not look anything up otherwise
-	log      atomic.Pointer[klog.Logger] // of the latest term, for handlers; nil before the first
+	inTerm   atomic.Bool                 // handlers of a standby look nothing up
+	log      atomic.Pointer[klog.Logger] // of the latest term, for handlers
 	baseline controller.Baseline
 	states   *states
 	metrics  *metrics
@@ -65,7 +65,7 @@ type Controller struct {
 	statuses *statusWriter
 }
 
-// New builds the controller and registers its handlers with the caches, which must not have been started.
+// New returns a controller and registers its handlers. The caches must not have been started.
 func New(cfg Config, deps Deps) (*Controller, error) {
 	if cfg.Workers < 0 {
 		return nil, errors.New("deployment: workers must not be negative")
@@ -94,8 +94,7 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 	return c, nil
 }
 
-// Run works for one term: it queues every Deployment and blocks until ctx has ended and every sync has returned. The caches must
-// have synced.
+// Run queues every Deployment and runs until ctx is done and all syncs have returned. The caches must have synced.
 func (c *Controller) Run(ctx context.Context) error {
 	c.states.Reset()
 	c.baseline.Reset()
@@ -112,7 +111,7 @@ func (c *Controller) Run(ctx context.Context) error {
 // Healthy fails when a sync is stuck.
 func (c *Controller) Healthy() error { return c.loop.Healthy() }
 
-// latest asks the API server how far Deployments and ReplicaSets have come.
+// latest reads the present resourceVersions of Deployments and ReplicaSets.
 func (c *Controller) latest(ctx context.Context) (controller.Versions, error) {
 	deployments, deploymentsErr := c.deps.Deployments.Latest(ctx, c.deps.Client)
 	sets, setsErr := c.deps.ReplicaSets.Latest(ctx, c.deps.Client)
@@ -122,4 +121,74 @@ func (c *Controller) latest(ctx context.Context) (controller.Versions, error) {
 	return controller.Versions{
 		{Resource: c.deps.Deployments.Resource(), Version: deployments}, {Resource: c.deps.ReplicaSets.Resource(), Version: sets},
 	}, nil
+}
+
+func (c *Controller) register() error {
+	err := c.deps.Deployments.Handle(caches.Handler[*appsv1.Deployment]{
+		Add:    func(d *appsv1.Deployment) { c.enqueue(d) },
+		Update: func(_, d *appsv1.Deployment) { c.enqueue(d) },
+		Delete: func(d *appsv1.Deployment) { c.enqueue(d) },
+	})
+	if err != nil {
+		return fmt.Errorf("watch Deployments: %w", err)
+	}
+	err = c.deps.ReplicaSets.Handle(caches.Handler[*appsv1.ReplicaSet]{Add: c.wake.Added, Update: c.wake.Updated, Delete: c.wake.Deleted})
+	if err != nil {
+		return fmt.Errorf("watch ReplicaSets: %w", err)
+	}
+	err = c.deps.Pods.Handle(caches.Handler[*caches.Pod]{Update: c.podUpdated, Delete: c.podDeleted})
+	if err != nil {
+		return fmt.Errorf("watch pods: %w", err)
+	}
+	if c.deps.Namespaces == nil {
+		return nil
+	}
+	err = c.deps.Namespaces.Handle(c.wake.Namespaces())
+	if err != nil {
+		return fmt.Errorf("watch namespaces: %w", err)
+	}
+	return nil
+}
+
+func (c *Controller) enqueue(d *appsv1.Deployment) { c.loop.Add(cache.MetaObjectToName(d)) }
+
+// wakes maps events of ReplicaSets and namespaces to Deployments.
+func (c *Controller) wakes() *enqueue.Owners[*appsv1.Deployment, *appsv1.ReplicaSet] {
+	return &enqueue.Owners[*appsv1.Deployment, *appsv1.ReplicaSet]{
+		Kind: kind, InTerm: &c.inTerm, Get: c.deps.Deployments.Get, In: c.deps.Deployments.InNamespace,
+		Selector: func(d *appsv1.Deployment) *metav1.LabelSelector { return d.Spec.Selector },
+		Wake:     c.enqueue,
+		Several: func(rs *appsv1.ReplicaSet, deployments []*appsv1.Deployment) {
+			if log := c.log.Load(); log != nil {
+				log.V(4).Info("More than one Deployment selects the ReplicaSet", "controller", Name, "replicaSet", klog.KObj(rs), "deployments", klog.KObjSlice(deployments))
+			}
+		},
+	}
+}
+
+// podUpdated enqueues a Deployment that may wait for old pods to stop: no event of the ReplicaSet has to follow.
+func (c *Controller) podUpdated(old, pod *caches.Pod) {
+	if c.inTerm.Load() && (!old.IsFinished() && pod.IsFinished() || old.ControllerUID() != pod.ControllerUID()) {
+		c.enqueueRecreated(old)
+	}
+}
+
+func (c *Controller) podDeleted(pod *caches.Pod) {
+	if c.inTerm.Load() {
+		c.enqueueRecreated(pod)
+	}
+}
+
+func (c *Controller) enqueueRecreated(pod *caches.Pod) {
+	ref := metav1.GetControllerOfNoCopy(pod)
+	if ref == nil {
+		return
+	}
+	rs, ok := c.deps.ReplicaSets.Get(cache.NewObjectName(pod.Namespace, ref.Name))
+	if !ok || rs.UID != ref.UID {
+		return
+	}
+	if d, ok := c.wake.Of(rs); ok && d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
+		c.enqueue(d)
+	}
 }

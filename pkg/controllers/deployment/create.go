@@ -1,14 +1,167 @@
 package deployment
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"maps"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"minikcm/pkg/controller"
+	"minikcm/pkg/outcome"
 )
 
-// newReplicaSet makes a ReplicaSet for the template of a Deployment. It shares no memory with the Deployment, so marshalling it changes no
-// quantity of the cached template, of which the hash is made. Two that are made for one template and collisionCount have the same name.
+// terminatingRecheck is the time until a create is repeated in a terminating namespace. The response may concern an earlier namespace of this name.
+const terminatingRecheck = time.Minute
+
+type createOutcome int
+
+const (
+	createUnknown   createOutcome = iota // unknown, or not sent
+	createDone                           // created by this request
+	createExists                         // created by an earlier attempt or another manager, and not in the cache yet
+	createNameTaken                      // the name belongs to another ReplicaSet: collisionCount has to rise
+	createRejected                       // rejected, or modified during admission and deleted
+)
+
+type createResult struct {
+	outcome      createOutcome
+	set          *appsv1.ReplicaSet
+	deferred     deferral
+	message      string // for the condition Progressing
+	err          error
+	requeueAfter time.Duration
+}
+
+// createNew creates the new ReplicaSet. If the name is taken, the ReplicaSet of that name is read: an earlier attempt without a response or another
+// manager may have created it.
+func (w *writer) createNew(ctx context.Context, t syncState, want *appsv1.ReplicaSet) createResult {
+	if controller.Draining(ctx) {
+		return createResult{outcome: createUnknown, err: controller.ErrDraining}
+	}
+	if _, there := w.sets.Get(cache.NewObjectName(want.Namespace, want.Name)); there {
+		return w.findByName(ctx, t, want, controller.Create{Name: want.Name}, outcome.Exists, nil)
+	}
+	attempt := t.expectations.startCreate(want.Name, replicasOrOne(want.Spec.Replicas), w.clock.Now())
+	var got *appsv1.ReplicaSet
+	res, err := outcome.Do(ctx, func(ctx context.Context) (err error) {
+		got, err = w.client.AppsV1().ReplicaSets(want.Namespace).Create(ctx, want.DeepCopy(), metav1.CreateOptions{})
+		return err
+	})
+	switch {
+	case res == outcome.Done:
+		return w.handleCreated(ctx, t, want, got)
+	case res == outcome.Exists, res == outcome.Rejected && attempt.Unknown:
+		return w.findByName(ctx, t, want, attempt, res, err)
+	}
+	return w.handleNotCreated(t, want, attempt, res, err)
+}
+
+// handleCreated records a created ReplicaSet. A Deployment does not recognize a ReplicaSet whose template, labels or owner were modified during
+// admission, and would create further ones without end. Such a ReplicaSet is deleted at once, and creates of that name back off.
+func (w *writer) handleCreated(ctx context.Context, t syncState, want, got *appsv1.ReplicaSet) createResult {
+	got.ManagedFields = nil
+	t.expectations.endCreate(want.Name)
+	t.expectations.barrier.WroteAt(w.sets, got.ResourceVersion, t.now)
+	size := replicasOrOne(got.Spec.Replicas)
+	klog.FromContext(ctx).V(2).Info("Created ReplicaSet", "replicaSet", klog.KObj(got), "replicas", size, "revision", revisionOf(got.Annotations))
+	if !sameTemplate(&want.Spec.Template, &got.Spec.Template) || !t.selects(got) || !controls(t.d, got) {
+		return w.deleteModified(ctx, t, got)
+	}
+	if size > 0 {
+		w.recorder.Eventf(t.d, corev1.EventTypeNormal, reasonScaling, "Scaled up replica set %s from 0 to %d", got.Name, size)
+	}
+	t.backoffs.collisions, t.backoffs.modified = backoff{}, backoff{}
+	return createResult{outcome: createDone, set: got}
+}
+
+func (w *writer) deleteModified(ctx context.Context, t syncState, rs *appsv1.ReplicaSet) createResult {
+	now := w.clock.Now()
+	t.backoffs.modifiedName, t.backoffs.modified = rs.Name, t.backoffs.modifiedBackoff(rs.Name).next(minModified, maxModified, now)
+	message := fmt.Sprintf("Deleting new replica set %q: its template, labels or owner were modified during admission", rs.Name)
+	w.recorder.Event(t.d, corev1.EventTypeWarning, "ReplicaSetChanged", message)
+	err := w.client.AppsV1().ReplicaSets(rs.Namespace).Delete(ctx, rs.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &rs.UID}})
+	switch outcome.FromError(err) {
+	case outcome.Done, outcome.NotFound, outcome.Conflict:
+		err = nil
+	default:
+		err = fmt.Errorf("delete ReplicaSet %s, modified during admission: %w", rs.Name, err)
+	}
+	return createResult{outcome: createRejected, deferred: deferCreateBackoff, message: message, err: err, requeueAfter: t.backoffs.modified.remaining(now)}
+}
+
+// findByName finds out to whom a taken name belongs.
+func (w *writer) findByName(ctx context.Context, t syncState, want *appsv1.ReplicaSet, attempt controller.Create, res outcome.Outcome, rejection error) createResult {
+	found, err := w.read.replicaSet(ctx, want.Namespace, want.Name, readNameTaken)
+	switch {
+	case err != nil:
+		attempt.Unknown, attempt.Until = true, w.clock.Now().Add(outcome.MaxCompletionDelay)
+		t.expectations.creates.Retry(attempt)
+		return createResult{outcome: createUnknown, err: errors.Join(rejection, err)}
+	case found == nil && res == outcome.Exists:
+		t.expectations.creates.Retry(attempt) // deleted since
+		return createResult{outcome: createExists}
+	case found == nil:
+		return w.handleNotCreated(t, want, attempt, res, rejection) // the earlier attempt may still be carried out
+	case controls(t.d, found) && t.selects(found) && found.DeletionTimestamp == nil && sameTemplate(&found.Spec.Template, &t.d.Spec.Template):
+		t.expectations.endCreate(want.Name)
+		t.expectations.barrier.WroteAt(w.sets, found.ResourceVersion, t.now)
+		if size := replicasOrOne(found.Spec.Replicas); attempt.Unknown && size > 0 {
+			w.recorder.Eventf(t.d, corev1.EventTypeNormal, reasonScaling, "Scaled up replica set %s from 0 to %d", found.Name, size)
+		}
+		if t.live {
+			return createResult{outcome: createUnknown, err: fmt.Errorf("ReplicaSet %s is owned and has the current template, but a list by the selector did not return it", found.Name)}
+		}
+		if known, there := w.sets.Get(cache.NewObjectName(found.Namespace, found.Name)); there && known.UID == found.UID {
+			t.expectations.cacheIncomplete = true
+		}
+		return createResult{outcome: createExists}
+	}
+	t.expectations.endCreate(want.Name)
+	now := w.clock.Now()
+	if wait := t.backoffs.collisions.remaining(now); wait > 0 {
+		return createResult{outcome: createRejected, deferred: deferCreateBackoff, requeueAfter: wait}
+	}
+	t.backoffs.collisions = t.backoffs.collisions.next(minCollision, maxCollision, now)
+	klog.FromContext(ctx).V(2).Info("Name of the new ReplicaSet is taken, counting a collision", "replicaSet", klog.KObj(found), "owner", metav1.GetControllerOf(found))
+	return createResult{outcome: createNameTaken}
+}
+
+// handleNotCreated records a rejected create, or one with an unknown outcome.
+func (w *writer) handleNotCreated(t syncState, want *appsv1.ReplicaSet, attempt controller.Create, res outcome.Outcome, err error) createResult {
+	now := w.clock.Now()
+	switch {
+	case res == outcome.Unknown:
+		attempt.Unknown, attempt.Until = true, now.Add(outcome.MaxCompletionDelay)
+		t.expectations.creates.Retry(attempt)
+	case attempt.Unknown:
+		t.expectations.creates.Retry(attempt)
+	default:
+		t.expectations.endCreate(want.Name)
+	}
+	err = fmt.Errorf("create ReplicaSet %s: %w", want.Name, err)
+	c := createResult{outcome: createUnknown, err: err}
+	switch res {
+	case outcome.Terminating:
+		return createResult{outcome: createRejected, deferred: deferTerminating, requeueAfter: terminatingRecheck}
+	case outcome.Rejected, outcome.NotFound: // a conflict, for instance of a quota, is retried at once
+		c.outcome, c.deferred = createRejected, deferCreateBackoff
+	}
+	if !isCanceled(err) {
+		c.message = fmt.Sprintf("Failed to create new replica set %q: %v", want.Name, outcome.EventMessage(errors.Unwrap(err)))
+		w.recorder.Event(t.d, corev1.EventTypeWarning, reasonCreateFailed, c.message)
+	}
+	return c
+}
+
+// newReplicaSet returns the ReplicaSet for the template of a Deployment. The name depends only on the template and the collisionCount. The ReplicaSet
+// shares no memory with the Deployment: marshalling would change quantities of the cached template, and so the hash.
 func newReplicaSet(d *appsv1.Deployment, old []replicaSet, size int) *appsv1.ReplicaSet {
 	template := *d.Spec.Template.DeepCopy()
 	hash := templateHash(template, d.Status.CollisionCount)
@@ -38,7 +191,6 @@ func newReplicaSet(d *appsv1.Deployment, old []replicaSet, size int) *appsv1.Rep
 	}
 }
 
-// withLabel returns a copy with the label pod-template-hash.
 func withLabel(labels map[string]string, hash string) map[string]string {
 	out := make(map[string]string, len(labels)+1)
 	maps.Copy(out, labels)

@@ -12,50 +12,48 @@ import (
 	"minikcm/pkg/outcome"
 )
 
-// ledger is what this process wrote for one Deployment in this term, as far as the caches may not show it or the API server has not answered, and
-// what it has found out that is not to be found out again.
+// expectations records the writes for one Deployment that the caches do not show yet, or whose outcome is unknown.
 type expectations struct {
 	barrier         controller.ConsistencyBarrier
-	cacheIncomplete bool // the cache has not led to a ReplicaSet of ours that it shows: the next decision is made on a live read
+	cacheIncomplete bool // the cache lookup by owner has missed a ReplicaSet: the next sync needs a live read
 
-	creates        controller.Creates          // ReplicaSets that are to be created, and may have been
-	createSizes    map[string]int              // of those, by name
-	unknownResizes map[types.UID]unknownResize // by ReplicaSet
-	reliableStatus map[types.UID]struct{}      // ReplicaSets whose status has shown their last size in this term, and that were not raised too early since
-	resizedAt      map[types.UID]time.Time     // when a size was last changed and that was answered, by ReplicaSet
+	creates        controller.Creates // creates with an unknown outcome
+	createSizes    map[string]int     // replicas of the creates, by name
+	unknownResizes map[types.UID]unknownResize
+	reliableStatus map[types.UID]struct{}
+	resizedAt      map[types.UID]time.Time // last successful resizes
 
-	templates templateMemo // which ReplicaSets have the present one
+	templates templateMemo
 }
 
-// unansweredResize is a change of a ReplicaSet that was sent and not answered. If it is sent again, then as it was: the size is changed once at most,
-// whichever of the two arrives.
+// unknownResize is a change with an unknown outcome.
 type unknownResize struct {
 	change     change
-	generation int64     // of the Deployment that wanted it
-	until      time.Time // by then it has been carried out or never will be
+	generation int64     // of the Deployment
+	until      time.Time // time after which the API server does not carry it out
 }
 
 func newExpectations() expectations {
 	return expectations{createSizes: map[string]int{}, unknownResizes: map[types.UID]unknownResize{}, reliableStatus: map[types.UID]struct{}{}, resizedAt: map[types.UID]time.Time{}}
 }
 
-// doubts reports whether the status of a ReplicaSet may count pods that are about to go, though its size allows for them: it was raised before the status showed
-// the last reduction, or may have been before this term.
+// statusUnreliable reports whether the status of a ReplicaSet may count pods that are about to be deleted, although its size allows for them: it was
+// raised before the status showed the last reduction, or may have been raised so in an earlier term.
 func (l *expectations) statusUnreliable(rs *appsv1.ReplicaSet) bool {
 	_, trusted := l.reliableStatus[rs.UID]
 	return !trusted
 }
 
-// observe ends the doubts about a ReplicaSet whose status shows its size: our ReplicaSet controller looks at another size only when it sees what it deleted
-// for the last.
+// recordStatus records that the status of a ReplicaSet is reliable once it shows the present size: the ReplicaSet controller acts on another size only
+// after its cache shows the deletes for the last one.
 func (l *expectations) recordStatus(rs *appsv1.ReplicaSet) {
-	_, unanswered := l.unknownResizes[rs.UID]
-	if shown := rs.Status.ObservedGeneration >= rs.Generation || rs.Generation <= 1; shown && !unanswered { // the first has reduced nothing
+	_, unknown := l.unknownResizes[rs.UID]
+	if shown := rs.Status.ObservedGeneration >= rs.Generation || rs.Generation <= 1; shown && !unknown {
 		l.reliableStatus[rs.UID] = struct{}{}
 	}
 }
 
-// begin notes that a ReplicaSet is about to be created, and returns what was known of its name before.
+// startCreate records that a create is sent, and returns the record of earlier attempts.
 func (l *expectations) startCreate(name string, size int, now time.Time) controller.Create {
 	l.createSizes[name] = max(l.createSizes[name], size)
 	before := l.creates.Start(name)
@@ -63,36 +61,28 @@ func (l *expectations) startCreate(name string, size int, now time.Time) control
 	return before
 }
 
-// end forgets a create whose fate is known.
 func (l *expectations) endCreate(name string) {
 	l.creates.Done(name)
 	delete(l.createSizes, name)
 }
 
-// resolve finds out what became of creates from the ReplicaSets that are there, and forgets those that can no longer be carried out. byName finds a ReplicaSet of the namespace by its name, with any owner.
-func (l *expectations) resolveCreates(sets []*appsv1.ReplicaSet, byName func(name string) (*appsv1.ReplicaSet, bool), now time.Time) {
-	l.creates.Resolve(func(name string) (found, ours bool) {
-		_, found = byName(name)
-		return found, false
+// resolveCreates forgets creates whose name exists, with any owner, and creates that the API server does not carry out any more.
+func (l *expectations) resolveCreates(exists func(name string) bool, now time.Time) {
+	l.creates = slices.DeleteFunc(l.creates, func(c controller.Create) bool { return exists(c.Name) || !c.Unknown || !now.Before(c.Until) })
+	maps.DeleteFunc(l.createSizes, func(name string, _ int) bool {
+		return !slices.ContainsFunc(l.creates, func(c controller.Create) bool { return c.Name == name })
 	})
-	l.creates = slices.DeleteFunc(l.creates, func(c controller.Create) bool { return !c.Unknown || !now.Before(c.Until) })
-	for name := range l.createSizes {
-		if !slices.ContainsFunc(l.creates, func(c controller.Create) bool { return c.Name == name }) {
-			delete(l.createSizes, name)
-		}
-	}
-	gone := func(uid types.UID) bool {
-		return !slices.ContainsFunc(sets, func(rs *appsv1.ReplicaSet) bool { return rs.UID == uid })
-	}
-	maps.DeleteFunc(l.reliableStatus, func(uid types.UID, _ struct{}) bool { return gone(uid) })
-	for uid, at := range l.resizedAt {
-		if gone(uid) || !now.Before(at.Add(maxStatusInterval)) {
-			delete(l.resizedAt, uid)
-		}
-	}
 }
 
-// reserved are the pods of ReplicaSets that may come to exist: for the present template, whose name is given, and for others.
+func (l *expectations) dropDeleted(isDeleted func(types.UID) bool, now time.Time) {
+	maps.DeleteFunc(l.reliableStatus, func(uid types.UID, _ struct{}) bool { return isDeleted(uid) })
+	maps.DeleteFunc(l.resizedAt, func(uid types.UID, at time.Time) bool {
+		return isDeleted(uid) || !now.Before(at.Add(maxStatusInterval))
+	})
+	maps.DeleteFunc(l.templates.compared, func(uid types.UID, _ comparison) bool { return isDeleted(uid) })
+}
+
+// pendingPods returns the pods of creates with an unknown outcome: for the ReplicaSet with a name, and for others.
 func (l *expectations) pendingPods(name string) (present, others int) {
 	for _, c := range l.creates {
 		if c.Name == name {
@@ -104,7 +94,7 @@ func (l *expectations) pendingPods(name string) (present, others int) {
 	return present, others
 }
 
-// decided returns when the fate of the first unanswered create is known, if nobody sees the ReplicaSet before; 0: there is none.
+// nextDeadline returns the time until the outcome of the first unknown create is certain, or 0 if there is none.
 func (l *expectations) nextDeadline(now time.Time) (in time.Duration) {
 	for _, until := range l.creates.Unanswered() {
 		in = controller.MinPositive(in, max(until.Sub(now), controller.Immediately))

@@ -3,6 +3,7 @@ package deployment
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -47,14 +48,10 @@ func (s *modifying) sync(t *testing.T) controller.Result {
 	t.Helper()
 	s.sets = s.stored(t)
 	s.now = s.clock.Now()
-	s.read.resolve(s.syncState, s.sets, func(name string) (*appsv1.ReplicaSet, bool) {
-		for _, rs := range s.sets {
-			if rs.Name == name {
-				return rs, true
-			}
-		}
-		return nil, false
-	})
+	s.expectations.resolveCreates(func(name string) bool {
+		return slices.ContainsFunc(s.sets, func(rs *appsv1.ReplicaSet) bool { return rs.Name == name })
+	}, s.now)
+	s.dropDeleted(s.sets)
 	result, err := s.run(t.Context())
 	if err != nil {
 		if !apierrors.IsForbidden(err) {

@@ -8,39 +8,39 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 )
 
-// plan is what one pass does, in this order:
+// plan is the work of one sync, in the order of execution:
 //
-//  1. create. If it fails nothing else is written but the status: no capacity is given up for a ReplicaSet that may not exist.
-//  2. changes that do not raise, all at once, then, when each was answered, those that raisesAfter gives for those of them that were carried out. One that
-//     was refused or not answered was not: its pods keep their room.
-//  3. status and revision, in one request. If a change was not carried out as planned, they are those of the outcome with what was, not observed.
-//  4. delete.
+//  1. Create the new ReplicaSet. If the create fails, only the status is written: no capacity is given up for a ReplicaSet that may not exist.
+//  2. Apply the changes that are no raises, in parallel. Then apply the raises that raisesAfter returns for the changes that succeeded. The pods of a
+//     change that was rejected or has an unknown outcome keep their capacity.
+//  3. Write the status of the result.
+//  4. Delete ReplicaSets beyond the history limit.
 //
-// Whatever is cut off at the end leaves a state within the bounds, from which the next pass goes on.
+// Every prefix of a plan keeps the sizes within the bounds, and the next sync continues from there.
 type plan struct {
-	create   *appsv1.ReplicaSet   // nil: none
-	changes  []change             // at most one for each ReplicaSet, those that raise nothing first
-	capacity int                  // by how many pods sizes may rise after create, before other changes make room; less than 0: those must make some first
-	result   passResult           // if all of it is carried out
-	delete   []*appsv1.ReplicaSet // lowest revision first
+	create   *appsv1.ReplicaSet // nil if none is needed
+	changes  []change           // at most one per ReplicaSet, raises last
+	capacity int                // pods by which sizes may rise after create, before the other changes; negative if sizes must shrink first
+	result   passResult         // of the complete plan
+	delete   []*appsv1.ReplicaSet
 
-	deferred     []deferral    // why something that is wanted is not done
-	requeueAfter time.Duration // plan again after, if no event comes; 0: no need
+	deferred     []deferral
+	requeueAfter time.Duration // 0 if an event follows
 }
 
-// raisesAfter returns the changes that raise, in their order, given that the changes in done were carried out. Room is handed out in that order: a change for
-// which there is too little is cut to what there is, and one that gets none keeps only what does not belong to the size.
+// raisesAfter returns the raises of the plan, given the changes that succeeded. A raise beyond the capacity is reduced. A raise without any
+// capacity keeps only its annotations and minReadySeconds.
 func (p plan) raisesAfter(done []change) (raises []change) {
-	room := p.capacity
+	capacity := p.capacity
 	for _, c := range done {
-		room += c.from - c.to
+		capacity += c.from - c.to
 	}
 	for _, c := range p.changes {
 		if !c.isRaise() {
 			continue
 		}
-		c.to = min(c.to, c.from+max(0, room))
-		room -= c.to - c.from
+		c.to = min(c.to, c.from+max(0, capacity))
+		capacity -= c.to - c.from
 		if !c.isRaise() {
 			c = c.withoutSize()
 		}
@@ -51,7 +51,7 @@ func (p plan) raisesAfter(done []change) (raises []change) {
 	return raises
 }
 
-// with returns the plan after its create, with the ReplicaSet that came of it.
+// withCreated returns the plan with the created ReplicaSet in the place of the one in plan.create.
 func (p plan) withCreated(created *appsv1.ReplicaSet) plan {
 	p.changes = slices.Clone(p.changes)
 	for i := range p.changes {
@@ -62,18 +62,22 @@ func (p plan) withCreated(created *appsv1.ReplicaSet) plan {
 	return p
 }
 
-// change is one write to one ReplicaSet.
+func (p plan) writesAnything() bool {
+	return p.create != nil || len(p.changes) > 0 || len(p.delete) > 0
+}
+
+// change is one PATCH of one ReplicaSet.
 type change struct {
-	rs              *appsv1.ReplicaSet // as it was read; the one in plan.create, if it is raised in the pass that creates it
-	from, to        int                // its size; equal: only annotations or minReadySeconds change
-	reason          resizeReason       // of the size
-	annotations     map[string]string  // to set; others stay
-	minReadySeconds *int32             // nil: it stays
+	rs              *appsv1.ReplicaSet // as it was read, or plan.create
+	from, to        int                // replicas
+	reason          resizeReason
+	annotations     map[string]string // to set
+	minReadySeconds *int32            // nil if unchanged
 }
 
 func (c change) isRaise() bool { return c.to > c.from }
 
-// unsized returns the change without the size, and without the annotations that tell what it was made for.
+// withoutSize returns the change without the size and the size annotations.
 func (c change) withoutSize() change {
 	c.to, c.reason = c.from, ""
 	c.annotations = maps.Clone(c.annotations)
@@ -84,38 +88,38 @@ func (c change) withoutSize() change {
 	return c
 }
 
-// why says for what reason a ReplicaSet gets another size. The words are for logs.
+// resizeReason is the reason for another size, for logs.
 type resizeReason string
 
 const (
-	resizeIntoCapacity resizeReason = "surge is free"
-	resizeUnavailable  resizeReason = "pods not available"
-	resizeSpare        resizeReason = "available above the minimum"
-	resizeExcess       resizeReason = "more than the Deployment's replicas"
+	resizeIntoCapacity resizeReason = "capacity is free"
+	resizeUnavailable  resizeReason = "pods are not available"
+	resizeSpare        resizeReason = "more pods than necessary are available"
+	resizeExcess       resizeReason = "more pods than the Deployment has replicas"
 	resizeScaled       resizeReason = "Deployment was scaled"
 	resizeSaturated    resizeReason = "new ReplicaSet is complete"
 	resizeRecreate     resizeReason = "replaced by the new ReplicaSet"
-	resizeOldStopped   resizeReason = "pods of old ReplicaSets are gone"
+	resizeOldStopped   resizeReason = "old pods have stopped"
 )
 
-// hold says why something that is wanted is not done yet. The words are label values of a metric.
+// deferral is the reason why a sync leaves part of its work for later, and a label value of a metric.
 type deferral string
 
 const (
-	deferShrinkUnseen  deferral = "shrink_unseen"     // no raise before the ReplicaSet controller is known to have carried out the reduction before
-	deferShrinking     deferral = "shrinking"         // an old ReplicaSet gives up no more before its controller has acted on the reduction before, or has had the time
-	deferPodsDiffer    deferral = "pods_differ"       // the cache and the statuses show different numbers of available pods
-	deferOldPods       deferral = "old_pods"          // Recreate: pods of old ReplicaSets are not gone
-	deferCreateBackoff deferral = "create_backoff"    // a create was refused, or modified, or its name is taken
-	deferResizeBackoff deferral = "resize_backoff"    // a change of a ReplicaSet was
-	deferResizeUnknown deferral = "resize_unanswered" // a change of a ReplicaSet has an unknown outcome: nothing else is decided
-	deferTerminating   deferral = "terminating"       // the namespace is terminating
+	deferShrinkUnseen  deferral = "shrink_unseen"     // a raise waits until the status shows the reduction before
+	deferShrinking     deferral = "shrinking"         // an old ReplicaSet has not acted on its last size
+	deferPodsDiffer    deferral = "pods_differ"       // pod cache and statuses show different numbers of available pods
+	deferOldPods       deferral = "old_pods"          // strategy Recreate: old pods have not stopped
+	deferCreateBackoff deferral = "create_backoff"    // a create was rejected or modified, or its name is taken
+	deferResizeBackoff deferral = "resize_backoff"    // a change was rejected
+	deferResizeUnknown deferral = "resize_unanswered" // a change has an unknown outcome
+	deferTerminating   deferral = "terminating"       // the namespace is being deleted
 )
 
-// facts are what a pass knows besides the Deployment and its ReplicaSets.
+// facts holds the input of a pass besides the Deployment and its ReplicaSets.
 type facts struct {
-	terminatingReplicas bool     // the status tells how many pods are terminating
-	createDeferred      deferral // why no ReplicaSet is to be created; empty: nothing is in the way
-	pendingNew          int      // pods of a ReplicaSet for the present template whose create was not answered
-	pendingOld          int      // pods of ReplicaSets whose create was not answered and that are not for the present template
+	terminatingReplicas bool     // the feature gate
+	createDeferred      deferral // no ReplicaSet can be created
+	pendingNew          int      // pods of the new ReplicaSet, if its create has an unknown outcome
+	pendingOld          int      // pods of other ReplicaSets whose create has an unknown outcome
 }

@@ -18,7 +18,7 @@ import (
 	"minikcm/pkg/controllers/internal/live"
 )
 
-// reader reads Deployments, ReplicaSets and pods, from the caches and live: as they are in etcd now.
+// reader reads from the caches and from the API server.
 type reader struct {
 	client      kubernetes.Interface
 	deployments *caches.Deployments
@@ -27,21 +27,22 @@ type reader struct {
 	metrics     *metrics
 }
 
-// cached returns the task with its ReplicaSets from the cache.
+// cached returns the sync with the ReplicaSets of the cache.
 func (r *reader) cached(t syncState) syncState {
-	// Names before ReplicaSets: one that arrives between the reads is counted, and its name stays taken.
-	byName := controller.LookUp(t.expectations.creates, func(name string) (*appsv1.ReplicaSet, bool) {
-		return r.sets.Get(cache.NewObjectName(t.d.Namespace, name))
-	})
+	// Resolve names before the ReplicaSets are read: a ReplicaSet that arrives in between is counted twice, and not missed.
+	t.expectations.resolveCreates(func(name string) bool {
+		_, exists := r.sets.Get(cache.NewObjectName(t.d.Namespace, name))
+		return exists
+	}, t.now)
 	sets := r.sets.Claimable(t.d.Namespace, t.d.UID)
-	r.resolve(t, sets, byName)
+	t.dropDeleted(sets)
 	t.sets = slices.DeleteFunc(sets, func(rs *appsv1.ReplicaSet) bool {
 		return t.selects(rs) && t.expectations.barrier.DeletedBeforeList(rs)
 	})
 	return t
 }
 
-// live returns the task with its Deployment and its ReplicaSets as they are now. reason is for the metric.
+// live returns the sync with the Deployment and the ReplicaSets of the API server. reason is for the metric.
 func (r *reader) live(ctx context.Context, t syncState, reason string) (syncState, error) {
 	r.metrics.liveReads.WithLabelValues(reason).Inc()
 	d, err := r.deployment(ctx, t.d)
@@ -50,7 +51,7 @@ func (r *reader) live(ctx context.Context, t syncState, reason string) (syncStat
 	}
 	list, err := r.client.AppsV1().ReplicaSets(d.Namespace).List(ctx, metav1.ListOptions{LabelSelector: t.selector.String()})
 	if err != nil {
-		return t, fmt.Errorf("read the ReplicaSets live: %w", err)
+		return t, fmt.Errorf("list ReplicaSets: %w", err)
 	}
 	t.d, t.sets, t.live = d, make([]*appsv1.ReplicaSet, len(list.Items)), true
 	for i := range list.Items {
@@ -59,20 +60,11 @@ func (r *reader) live(ctx context.Context, t syncState, reason string) (syncStat
 	}
 	t.expectations.cacheIncomplete = false
 	controller.RecordLiveRead(&t.expectations.barrier, r.deployments, d, r.sets, t.sets, list.ResourceVersion, t.now)
-	r.resolve(t, t.sets, func(name string) (*appsv1.ReplicaSet, bool) {
-		i := slices.IndexFunc(t.sets, func(rs *appsv1.ReplicaSet) bool { return rs.Name == name })
-		if i < 0 {
-			return nil, false
-		}
-		return t.sets[i], true
-	})
+	t.expectations.resolveCreates(func(name string) bool {
+		return slices.ContainsFunc(t.sets, func(rs *appsv1.ReplicaSet) bool { return rs.Name == name })
+	}, t.now)
+	t.dropDeleted(t.sets)
 	return t, nil
-}
-
-// resolve compares what is remembered with the ReplicaSets that are there; see [ledger.resolve].
-func (r *reader) resolve(t syncState, sets []*appsv1.ReplicaSet, byName func(string) (*appsv1.ReplicaSet, bool)) {
-	t.expectations.resolveCreates(sets, byName, t.now)
-	t.backoffs.keepOnly(sets)
 }
 
 func (r *reader) deploymentToAdopt(ctx context.Context, known *appsv1.Deployment) (*appsv1.Deployment, error) {
@@ -80,12 +72,11 @@ func (r *reader) deploymentToAdopt(ctx context.Context, known *appsv1.Deployment
 	return r.deployment(ctx, known)
 }
 
-// deployment reads a Deployment live; see [live.Same].
 func (r *reader) deployment(ctx context.Context, known *appsv1.Deployment) (*appsv1.Deployment, error) {
 	return live.Same(ctx, known, r.client.AppsV1().Deployments(known.Namespace).Get)
 }
 
-// set reads one ReplicaSet live; nil if there is none. reason is for the metric.
+// replicaSet reads one ReplicaSet live, and returns nil if it does not exist. reason is for the metric.
 func (r *reader) replicaSet(ctx context.Context, namespace, name, reason string) (*appsv1.ReplicaSet, error) {
 	r.metrics.liveReads.WithLabelValues(reason).Inc()
 	rs, err := r.client.AppsV1().ReplicaSets(namespace).Get(ctx, name, metav1.GetOptions{})
@@ -93,16 +84,15 @@ func (r *reader) replicaSet(ctx context.Context, namespace, name, reason string)
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read ReplicaSet %s live: %w", name, err)
+		return nil, fmt.Errorf("get ReplicaSet %s: %w", name, err)
 	}
 	return rs, nil
 }
 
-// observed notes what ReplicaSets show, and returns them with what the cache shows of their pods.
-func (r *reader) observe(t syncState, mine []*appsv1.ReplicaSet) []replicaSet {
-	t.expectations.templates.keepOnly(mine)
-	sets := make([]replicaSet, len(mine))
-	for i, rs := range mine {
+// observe returns owned ReplicaSets with the state of this process and the counts of cached pods.
+func (r *reader) observe(t syncState, owned []*appsv1.ReplicaSet) []replicaSet {
+	sets := make([]replicaSet, len(owned))
+	for i, rs := range owned {
 		current := t.expectations.templates.isCurrent(t.d, rs)
 		t.expectations.recordStatus(rs)
 		sets[i] = replicaSet{

@@ -9,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/cache"
 
@@ -47,15 +48,15 @@ func (c *Controller) step(ctx context.Context, t syncState) (controller.Result, 
 	}
 
 	// 4. Load and claim the ReplicaSets and plan, on the caches or a live read.
-	t, judged, err := c.loader.LoadConsistent(ctx, &t.expectations.barrier, t.at, t.now, t)
+	t, d, err := c.loader.LoadConsistent(ctx, &t.expectations.barrier, t.at, t.now, t)
 	if err != nil {
 		return controller.Result{}, err
 	}
 
 	// 5. Create and resize.
-	a := c.writes.applyPlan(ctx, t, judged.plan)
-	for _, why := range a.deferred {
-		c.metrics.deferred.WithLabelValues(string(why)).Inc()
+	a := c.writes.applyPlan(ctx, t, d.plan)
+	for _, reason := range a.deferred {
+		c.metrics.deferred.WithLabelValues(string(reason)).Inc()
 	}
 	switch {
 	case isCanceled(a.err):
@@ -65,64 +66,61 @@ func (c *Controller) step(ctx context.Context, t syncState) (controller.Result, 
 	}
 
 	// 6. Write the status.
-	status := judged.pass.newStatus(a.result)
-	statusAgain, statusErr := c.statuses.write(ctx, t, status, judged.pass.newRevision(a.result))
-	moved := a.result.created != nil || progressed(t.d.Status, status) || slices.ContainsFunc(a.result.changes, func(c change) bool { return c.from != c.to })
-	c.states.Update(t.key, func(s *state) { s.record(t, c.finished(t.d, status), moved) })
+	status := d.pass.newStatus(a.result)
+	statusAgain, statusErr := c.statuses.write(ctx, t, status, d.pass.newRevision(a.result))
+	progress := a.result.created != nil || progressed(t.d.Status, status) || slices.ContainsFunc(a.result.changes, func(c change) bool { return c.from != c.to })
+	c.states.Update(t.key, func(s *state) { s.record(t, c.finished(t.d, status), progress) })
 
 	// 7. Delete old ReplicaSets.
-	var pruneErr error
+	var deleteErr error
 	if statusErr == nil && a.err == nil {
-		pruneErr = c.writes.deleteHistory(ctx, judged.plan.delete)
+		deleteErr = c.writes.deleteHistory(ctx, d.plan.delete)
 	}
 
 	// 8. Requeue, also after a failure.
-	again := controller.MinPositive(judged.requeueAfter, t.backoffs.ownership.Remaining(t.now), judged.plan.requeueAfter, a.requeueAfter, judged.pass.untilTimeout(status, a.result), statusAgain, t.expectations.nextDeadline(t.now))
+	requeueAfter := controller.MinPositive(d.requeueAfter, d.plan.requeueAfter, a.requeueAfter, statusAgain, d.pass.untilTimeout(status, a.result),
+		t.backoffs.ownership.Remaining(t.now), t.expectations.nextDeadline(t.now))
 	if t.expectations.barrier.Pending() {
-		again = controller.MinPositive(again, controller.ConsistencyTimeout) // the events of the writes may be what is missing
+		requeueAfter = controller.MinPositive(requeueAfter, controller.ConsistencyTimeout) // the caches may have missed events
 	}
-	return controller.Result{RequeueAfter: again}, errors.Join(a.err, statusErr, pruneErr)
+	return controller.Result{RequeueAfter: requeueAfter}, errors.Join(a.err, statusErr, deleteErr)
 }
 
-// decision is what a sync makes of the ReplicaSets that it has read.
+// decision is a plan with its input.
 type decision struct {
 	pass         pass
 	plan         plan
-	requeueAfter time.Duration // when to try what is held back; 0: nothing is
+	requeueAfter time.Duration // of a deferred create
 }
 
 // claimAndPlan adopts and releases ReplicaSets, and plans.
 func (c *Controller) claimAndPlan(ctx context.Context, t syncState) (d decision, err error) {
-	mine, err := c.claim(ctx, t)
+	owned, err := c.claim(ctx, t)
 	if err != nil {
 		return d, err
 	}
-	d.pass = planningPass(t.d, c.read.observe(t, mine), t.now)
-	d.pass.facts = c.facts(t, d.pass.found, &d.requeueAfter)
+	d.pass = planningPass(t.d, c.read.observe(t, owned), t.now)
+	d.pass.facts, d.requeueAfter = c.facts(t, d.pass.found)
 	d.plan = d.pass.makePlan()
 	return d, nil
 }
 
-// facts are what is known besides the Deployment and its ReplicaSets. found tells that there is one of the present template. again is brought forward to
-// when what is held back may go on.
-func (c *Controller) facts(t syncState, found bool, again *time.Duration) facts {
-	f := facts{terminatingReplicas: c.cfg.TerminatingReplicas}
+// facts returns the facts of a pass and the requeue delay of a deferred create. found is true if the new ReplicaSet exists.
+func (c *Controller) facts(t syncState, found bool) (f facts, requeueAfter time.Duration) {
+	f = facts{terminatingReplicas: c.cfg.TerminatingReplicas}
 	if len(t.expectations.creates) > 0 {
 		f.pendingNew, f.pendingOld = t.expectations.pendingPods(nextName(t.d))
 	}
-	if found {
-		return f
-	}
-	if c.deps.Namespaces.Terminating(t.d.Namespace) {
-		f.createDeferred = deferTerminating // its successor wakes us
-		return f
-	}
-	if t.backoffs.modified.remaining(t.now) > 0 {
-		if wait := t.backoffs.modifiedBackoff(nextName(t.d)).remaining(t.now); wait > 0 {
-			f.createDeferred, *again = deferCreateBackoff, controller.MinPositive(*again, wait)
+	switch {
+	case found:
+	case c.deps.Namespaces.Terminating(t.d.Namespace):
+		f.createDeferred = deferTerminating // a new namespace of that name is an event
+	case t.backoffs.modified.remaining(t.now) > 0:
+		if requeueAfter = t.backoffs.modifiedBackoff(nextName(t.d)).remaining(t.now); requeueAfter > 0 {
+			f.createDeferred = deferCreateBackoff
 		}
 	}
-	return f
+	return f, requeueAfter
 }
 
 // writesAnything reports whether a decision writes anything, the status included.
@@ -138,7 +136,7 @@ func unconfirmed(t syncState, _ decision) string {
 	return ""
 }
 
-// unselected ends the sync of a Deployment whose selector selects nothing, or everything. Only a change can mend it.
+// unselected ends the sync of a Deployment whose selector is invalid or selects all pods. Only a change of the spec helps.
 func (c *Controller) unselected(ctx context.Context, t syncState, err error) (controller.Result, error) {
 	if !errors.Is(err, selectors.ErrAll) {
 		utilruntime.HandleErrorWithContext(ctx, err, "Deployment has an invalid selector")
@@ -151,7 +149,7 @@ func (c *Controller) unselected(ctx context.Context, t syncState, err error) (co
 	return controller.Result{}, err
 }
 
-// ended returns the result of a sync. A sync that waits for the caches has not failed.
+// resultOf returns the result of a sync. A sync that waits for the caches has not failed.
 func resultOf(result controller.Result, err error) (controller.Result, error) {
 	if notReady := (*controller.NotReadyError)(nil); errors.As(err, &notReady) || errors.Is(err, live.ErrReplaced) || errors.Is(err, errChanged) {
 		return controller.Result{RequeueAfter: controller.ConsistencyRecheck}, nil
@@ -159,13 +157,13 @@ func resultOf(result controller.Result, err error) (controller.Result, error) {
 	return result, err
 }
 
-// finished reports whether no rollout is under way, or none that could go on.
+// finished reports whether there is no rollout that could continue.
 func (c *Controller) finished(d *appsv1.Deployment, status appsv1.DeploymentStatus) bool {
 	return d.DeletionTimestamp != nil || d.Spec.Paused || c.deps.Namespaces.Terminating(d.Namespace) || rolledOut(d, status)
 }
 
-// rolledOut reports whether the status shows the end of a rollout. Pods that become unavailable later do not begin another one. Without a deadline there is no
-// condition, and the rollout ends when all pods are updated.
+// rolledOut reports whether the status shows the end of a rollout. Pods that become unavailable later do not start another rollout. Without a deadline
+// there is no condition, and the rollout ends when all pods are updated.
 func rolledOut(d *appsv1.Deployment, status appsv1.DeploymentStatus) bool {
 	if status.ObservedGeneration < d.Generation || status.Replicas != status.UpdatedReplicas {
 		return false
@@ -178,22 +176,28 @@ func rolledOut(d *appsv1.Deployment, status appsv1.DeploymentStatus) bool {
 	return has.Reason == reasonComplete || isComplete(d, status)
 }
 
-// nextName is the name that the ReplicaSet of the present template would get.
-func nextName(d *appsv1.Deployment) string {
-	return replicaSetName(d.Name, templateHash(*d.Spec.Template.DeepCopy(), d.Status.CollisionCount))
-}
-
-// task is what one sync works on. It is a value: a live read makes another of it. What lasts beyond the sync is in its ledger and its throttle.
+// syncState is the input of one sync. It is a value; a live read returns another one.
 type syncState struct {
 	key          cache.ObjectName
-	now          time.Time           // when the sync began
-	at           controller.Versions // that the caches had reached before anything was read
-	d            *appsv1.Deployment  // from the cache, or from a live read; not to be changed
+	now          time.Time           // start of the sync
+	at           controller.Versions // of the caches, read before the objects
+	d            *appsv1.Deployment  // read only
 	selector     labels.Selector
-	sets         []*appsv1.ReplicaSet // ours and nobody's
-	live         bool                 // d and sets come from a live read
+	sets         []*appsv1.ReplicaSet // owned ReplicaSets and orphans
+	live         bool                 // d and sets are from a live read
 	expectations *expectations
 	backoffs     *backoffs
+}
+
+// dropDeleted forgets ReplicaSets that are not among sets.
+func (t syncState) dropDeleted(sets []*appsv1.ReplicaSet) {
+	uids := make(map[types.UID]bool, len(sets))
+	for _, rs := range sets {
+		uids[rs.UID] = true
+	}
+	isDeleted := func(uid types.UID) bool { return !uids[uid] }
+	t.expectations.dropDeleted(isDeleted, t.now)
+	t.backoffs.dropDeleted(isDeleted)
 }
 
 func (t syncState) selects(rs *appsv1.ReplicaSet) bool {

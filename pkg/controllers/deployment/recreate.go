@@ -1,8 +1,7 @@
 package deployment
 
-// recreate sizes the ReplicaSets of a Deployment whose old pods must be gone before there are new ones: all old ReplicaSets to nothing first, the
-// new one when they, their controller and the pods say that there is nothing left. A new one that has pods already, and is only scaled, does not wait for
-// old pods that are still ending.
+// recreateTargets sizes the ReplicaSets for the strategy Recreate. Old ReplicaSets go to 0 first. The new one gets its size when the statuses for that size
+// and the pod cache show that all old pods have stopped. An active new ReplicaSet that is only scaled does not wait for terminating old pods.
 func (p pass) recreateTargets() sizing {
 	var s sizing
 	for _, old := range p.old {
@@ -17,11 +16,11 @@ func (p pass) recreateTargets() sizing {
 	if len(s.targets) > 0 || !wanted {
 		return s
 	}
-	if p.facts.pendingOld > 0 { // there may be one that nobody has seen yet
+	if p.facts.pendingOld > 0 { // an old ReplicaSet may still be created
 		s.deferred = append(s.deferred, deferOldPods)
 		return s
 	}
-	scaled := p.found && p.next.isActive() && p.sizedForOther(p.next) // it has had pods beside those that are still ending
+	scaled := p.found && p.next.isActive() && p.sizedForOther(p.next)
 	for _, old := range p.old {
 		if !old.hasNoPods() && !(scaled && old.statusCaughtUp()) {
 			s.deferred = append(s.deferred, deferOldPods)

@@ -10,15 +10,15 @@ import (
 	"minikcm/pkg/flagcheck"
 )
 
-// Config of the controller.
+// Config holds the flags of the controller.
 type Config struct {
-	Workers int `json:"ConcurrentDeploymentSyncs"` // syncs that run at once, apart from those that wait for the API server; 0: upstream's 5
+	Workers int `json:"ConcurrentDeploymentSyncs"` // parallel syncs, apart from blocked ones; 0 means upstream's 5
 
-	TerminatingReplicas bool          `json:"-"` // the gates
-	Drain               time.Duration `json:"-"` // how long running syncs may go on when the term ends; 0: until they return
+	TerminatingReplicas bool          `json:"-"` // feature gate
+	Drain               time.Duration `json:"-"` // time for running syncs at the end of a term; 0 means no limit
 }
 
-// DefaultConfig is that of kube-controller-manager v1.37.
+// DefaultConfig returns the defaults of kube-controller-manager v1.37.
 func DefaultConfig() *Config { return &Config{Workers: 5} }
 
 // AddFlags implements controller.Config.
@@ -34,7 +34,7 @@ func (c *Config) Validate() []error {
 	return p
 }
 
-// Registration returns the controller as the manager knows it; flags are bound to cfg.
+// Registration declares the controller. Flags are bound to cfg.
 func Registration(cfg *Config) controller.Registration {
 	return controller.Registration{
 		Name: Name, Alias: "deployment", Agent: Name, DisabledByDefault: true,

@@ -7,45 +7,45 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// set is a ReplicaSet of a Deployment, with what the cache shows of its pods.
+// replicaSet is a ReplicaSet of a Deployment with the input of a pass.
 type replicaSet struct {
-	rs               *appsv1.ReplicaSet // not to be changed
-	current          bool               // its template is that of the Deployment
-	resizedAt        time.Time          // when we last changed its size; zero: not lately, or not known
-	backoff          time.Duration      // how long changes of it are still held back; 0: not at all
-	statusUnreliable bool               // its status may count pods that are about to go; see ledger.doubts
+	rs               *appsv1.ReplicaSet // read only
+	current          bool               // has the template of the Deployment
+	resizedAt        time.Time          // last resize by this process; zero if it is long ago or unknown
+	backoff          time.Duration      // until a rejected change is sent again
+	statusUnreliable bool               // see expectations.statusUnreliable
 	pods             podCounts
 }
 
-// podCounts counts the pods that a ReplicaSet controls, those that have neither failed nor succeeded.
+// podCounts counts the cached pods that have neither failed nor succeeded.
 type podCounts struct {
-	unfinished int // all of them, the terminating ones too
-	ready      int // not terminating
-	available  int // of the ready ones, those that have been so for the minReadySeconds of the ReplicaSet
+	unfinished int // terminating pods included
+	ready      int // without terminating pods
+	available  int // ready for the minReadySeconds of the ReplicaSet
 }
 
-// size is how many pods the ReplicaSet is asked for.
+// size returns spec.replicas.
 func (s replicaSet) size() int { return replicasOrOne(s.rs.Spec.Replicas) }
 
 func (s replicaSet) isActive() bool { return s.size() > 0 }
 
-// empty reports whether the ReplicaSet has no pods but such as are ending, and its controller knows that it is to have none.
+// isEmpty reports whether the status shows that the ReplicaSet has no pods, apart from terminating ones, and will create none.
 func (s replicaSet) isEmpty() bool {
 	return !s.isActive() && s.rs.Status.Replicas == 0 && s.rs.Status.ObservedGeneration >= s.rs.Generation
 }
 
-// How many pods can be relied on, or need not be, is told by different witnesses. The size is what there will be: what it has given up is gone. The status
-// is the ReplicaSet controller's, and may be old. The cache of pods learns sooner than the status that a pod became unready, but may be behind it, too. Each
-// can only lower what may be relied on.
+// Three sources limit the number of available pods. Pods beyond the size will be deleted. The status may be old. The pod cache shows unready pods
+// before the status does, but may be old, too. Each source can only lower the number of pods that a plan relies on.
 //
-//	            size   status      cache of pods   caughtUp
-//	told        yes    available   -               -                    what the status says, and no more than will be there
-//	apparent    yes    available   available       -                    what both can see
-//	possible    yes    available   available       -                    what either can see: only to doubt that pods are missing
-//	available   yes    available   available       with minReadySeconds what can be relied on; of a doubtful one nothing
-//	expendable  yes    ready       ready           -                    what goes before any ready pod when the ReplicaSet shrinks
+//	                   size  status     pod cache   further condition
+//	statusAvailable    yes   available  -
+//	availableInBoth    yes   available  available
+//	availableInEither  yes   available  available   the higher one; only to find out whether pods are missing
+//	safelyAvailable    yes   available  available   0 if the status is unreliable
+//	unreadySurplus     yes   ready      ready       pods that a smaller size deletes before any ready pod
 
 func (s replicaSet) statusAvailable() int {
 	return max(0, min(s.size(), int(s.rs.Status.AvailableReplicas)))
@@ -57,8 +57,8 @@ func (s replicaSet) availableInEither() int {
 	return max(s.statusAvailable(), min(s.size(), s.pods.available))
 }
 
-// available is 0 of a doubtful ReplicaSet, see ledger.doubts. It is also 0 where pods are ready before they are available and the status does not show the last
-// reduction: a pod that is to go may be an available one though others are not, and nobody knows how many are left.
+// safelyAvailable returns the number of pods that a plan may rely on. With minReadySeconds it is 0 until the status shows the last reduction: an
+// available pod may be deleted before one that is only ready.
 func (s replicaSet) safelyAvailable() int {
 	if s.statusUnreliable || s.rs.Spec.MinReadySeconds > 0 && !s.statusCaughtUp() {
 		return 0
@@ -66,7 +66,7 @@ func (s replicaSet) safelyAvailable() int {
 	return s.availableInBoth()
 }
 
-// availableOf is what available will be when the ReplicaSet has been reduced to a size.
+// safelyAvailableAt returns safelyAvailable after a reduction to a size.
 func (s replicaSet) safelyAvailableAt(size int) int {
 	if s.rs.Spec.MinReadySeconds > 0 {
 		return 0
@@ -74,22 +74,21 @@ func (s replicaSet) safelyAvailableAt(size int) int {
 	return min(s.safelyAvailable(), size)
 }
 
-// disputed reports whether the cache of pods and the status show different numbers of available pods.
 func (s replicaSet) countsDiffer() bool { return s.availableInBoth() < s.availableInEither() }
 
 func (s replicaSet) unreadySurplus() int {
 	return max(0, s.size()-max(int(s.rs.Status.ReadyReplicas), s.pods.ready))
 }
 
-// caughtUp reports whether the status shows the last reduction. A ReplicaSet of the first generation has never been reduced.
-// Our ReplicaSet controller tells what its deletes were answered, so this may be true before the cache of pods shows them.
+// statusCaughtUp reports whether the status shows the last reduction. At its first generation a ReplicaSet has not been reduced. The ReplicaSet
+// controller of this package's manager also counts its deletes, so the pod cache may show the reduction later.
 func (s replicaSet) statusCaughtUp() bool {
-	seen := s.rs.Status.ObservedGeneration == s.rs.Generation || s.rs.Generation <= 1
-	return seen && int(s.rs.Status.Replicas) <= s.size()
+	observed := s.rs.Status.ObservedGeneration == s.rs.Generation || s.rs.Generation <= 1
+	return observed && int(s.rs.Status.Replicas) <= s.size()
 }
 
-// keepsPods reports whether the ReplicaSet cannot delete the pods that it was to give up. The reason of the condition does not matter: upstream's
-// ReplicaSet controller keeps the first.
+// failsToDelete reports whether the ReplicaSet controller cannot delete pods. The reason of the condition is ignored: upstream's controller keeps the
+// first reason.
 func (s replicaSet) failsToDelete() bool {
 	status := s.rs.Status
 	return status.ObservedGeneration == s.rs.Generation && int(status.Replicas) > s.size() && slices.ContainsFunc(status.Conditions, func(c appsv1.ReplicaSetCondition) bool {
@@ -97,23 +96,70 @@ func (s replicaSet) failsToDelete() bool {
 	})
 }
 
-// busy returns how much longer a ReplicaSet that we have just resized is left alone to act on its new size, at most patience after the resize; 0: it has
-// acted, or has had the time. Its controller would not look at another size before, and what is given up meanwhile is given up in one write.
-func (s replicaSet) shrinkWait(patience time.Duration, now time.Time) time.Duration {
+// shrinkWait returns the time for which the ReplicaSet controller may still act on the last size, at most limit after the resize. Reductions until then
+// are combined into one write.
+func (s replicaSet) shrinkWait(limit time.Duration, now time.Time) time.Duration {
 	if s.resizedAt.IsZero() || s.rs.Status.ObservedGeneration >= s.rs.Generation {
 		return 0
 	}
-	return max(0, s.resizedAt.Add(patience).Sub(now))
+	return max(0, s.resizedAt.Add(limit).Sub(now))
 }
 
-// gone reports whether the ReplicaSet wants no pods, has none, and its controller will make none for an earlier size.
+// hasNoPods reports whether status and pod cache show no pods, and the ReplicaSet controller creates none for an earlier size.
 func (s replicaSet) hasNoPods() bool {
 	status := s.rs.Status
 	return s.size() == 0 && status.ObservedGeneration == s.rs.Generation && status.Replicas == 0 &&
 		(status.TerminatingReplicas == nil || *status.TerminatingReplicas == 0) && s.pods.unfinished == 0
 }
 
-// compareAge orders the older ReplicaSet first. It is a total order: names in a namespace differ.
+// compareAge orders older ReplicaSets first. The order is total: names in a namespace differ.
 func compareAge(a, b replicaSet) int {
 	return cmp.Or(a.rs.CreationTimestamp.Compare(b.rs.CreationTimestamp.Time), cmp.Compare(a.rs.Name, b.rs.Name))
+}
+
+// bounds holds replicas, maxSurge and maxUnavailable as numbers of pods. None is negative, and unavailable is at most replicas.
+type bounds struct {
+	replicas    int
+	surge       int
+	unavailable int
+}
+
+func (b bounds) maxTotal() int     { return b.replicas + b.surge }
+func (b bounds) minAvailable() int { return b.replicas - b.unavailable }
+
+// boundsOf resolves percentages: surge is rounded up and unavailable down. If both are 0, one pod may be unavailable, or a rollout could not start.
+// Invalid values count as 0.
+func boundsOf(d *appsv1.Deployment) bounds {
+	b := bounds{replicas: replicasOrOne(d.Spec.Replicas)}
+	if d.Spec.Strategy.Type != appsv1.RollingUpdateDeploymentStrategyType {
+		return b
+	}
+	if r := d.Spec.Strategy.RollingUpdate; r != nil {
+		b.surge = resolveBound(r.MaxSurge, b.replicas, true)
+		b.unavailable = resolveBound(r.MaxUnavailable, b.replicas, false)
+	}
+	if b.surge == 0 && b.unavailable == 0 {
+		b.unavailable = 1
+	}
+	b.unavailable = min(b.unavailable, b.replicas)
+	return b
+}
+
+func resolveBound(value *intstr.IntOrString, replicas int, roundUp bool) int {
+	if value == nil {
+		return 0
+	}
+	n, err := intstr.GetScaledValueFromIntOrPercent(value, replicas, roundUp)
+	if err != nil {
+		return 0
+	}
+	return max(n, 0)
+}
+
+// replicasOrOne returns spec.replicas, or 1 as the API server's default.
+func replicasOrOne(replicas *int32) int {
+	if replicas == nil {
+		return 1
+	}
+	return max(int(*replicas), 0)
 }

@@ -23,14 +23,10 @@ import (
 
 const reasonScaling = "ScalingReplicaSet" // as upstream
 
-// body returns the change as a patch that is carried out only on the ReplicaSet that was judged, at the generation at which it was judged. Statuses do
-// not raise the generation, so the ReplicaSet controller, which writes one at just that time, is in nobody's way. One without annotations has no
-// place for them, so its patch replaces the map and is bound to the version.
-func (c change) patchBody() (types.PatchType, []byte, error) {
-	if c.boundToVersion() {
-		body, err := c.mergePatch()
-		return types.MergePatchType, body, err
-	}
+// patchBody returns a JSON patch that the API server applies only to the same ReplicaSet at the same generation, so a size is changed once at most.
+// Status writes do not raise the generation and cause no conflict. Without annotations there is no map to add to: the patch adds a map, and tests
+// the version.
+func (c change) patchBody() ([]byte, error) {
 	type operation struct {
 		Op    string `json:"op"`
 		Path  string `json:"path"`
@@ -43,55 +39,45 @@ func (c change) patchBody() (types.PatchType, []byte, error) {
 	if c.minReadySeconds != nil {
 		operations = append(operations, operation{"add", "/spec/minReadySeconds", *c.minReadySeconds})
 	}
+	if c.addsFirstAnnotations() {
+		operations = append(operations, operation{"test", "/metadata/resourceVersion", c.rs.ResourceVersion}, operation{"add", "/metadata/annotations", c.annotations})
+		return json.Marshal(operations)
+	}
 	escape := strings.NewReplacer("~", "~0", "/", "~1")
 	for _, key := range slices.Sorted(maps.Keys(c.annotations)) {
 		operations = append(operations, operation{"add", "/metadata/annotations/" + escape.Replace(key), c.annotations[key]})
 	}
-	body, err := json.Marshal(operations)
-	return types.JSONPatchType, body, err
+	return json.Marshal(operations)
 }
 
-// boundToVersion reports whether the patch is carried out only on the very version that was judged.
-func (c change) boundToVersion() bool { return len(c.rs.Annotations) == 0 && len(c.annotations) > 0 }
-
-// outdatedBy reports whether the change can no longer be carried out, now that the ReplicaSet is as it is. Annotations and statuses do not raise its generation.
-func (c change) outdatedBy(rs *appsv1.ReplicaSet) bool {
-	return rs != nil && rs.UID == c.rs.UID && (rs.Generation != c.rs.Generation || c.boundToVersion() && rs.ResourceVersion != c.rs.ResourceVersion)
+func (c change) addsFirstAnnotations() bool {
+	return len(c.rs.Annotations) == 0 && len(c.annotations) > 0
 }
 
-func (c change) mergePatch() ([]byte, error) {
-	spec := map[string]any{}
-	if c.from != c.to {
-		spec["replicas"] = c.to
-	}
-	if c.minReadySeconds != nil {
-		spec["minReadySeconds"] = *c.minReadySeconds
-	}
-	return json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": c.rs.UID, "resourceVersion": c.rs.ResourceVersion, "annotations": c.annotations},
-		"spec":     spec,
-	})
+// isOutdatedBy reports whether the API server rejects the patch because the ReplicaSet has changed.
+func (c change) isOutdatedBy(rs *appsv1.ReplicaSet) bool {
+	return rs != nil && rs.UID == c.rs.UID && (rs.Generation != c.rs.Generation || c.addsFirstAnnotations() && rs.ResourceVersion != c.rs.ResourceVersion)
 }
 
-// patched is the reply to one change.
+// patchResult is the result of one change.
 type patchResult struct {
-	outcome outcome.Outcome    // Conflict: the ReplicaSet is not what was judged
-	set     *appsv1.ReplicaSet // as it is now, if it is known
+	outcome outcome.Outcome    // Conflict if the ReplicaSet has changed since it was read
+	set     *appsv1.ReplicaSet // nil if unknown
 	err     error
 }
 
-// send carries out a change. A failed test is answered like an object that cannot be, so a look tells one from the other.
+// sendChange sends a change. The API server returns 422 for a failed test as well as for an invalid object, and a live read shows the difference.
 func (w *writer) sendChange(ctx context.Context, c change) patchResult {
 	if controller.Draining(ctx) {
 		return patchResult{outcome: outcome.NotSent, err: controller.ErrDraining}
 	}
-	patchType, body, err := c.patchBody()
+	body, err := c.patchBody()
 	if err != nil {
 		return patchResult{outcome: outcome.NotSent, err: err}
 	}
 	var got *appsv1.ReplicaSet
 	res, err := outcome.Do(ctx, func(ctx context.Context) (err error) {
-		got, err = w.client.AppsV1().ReplicaSets(c.rs.Namespace).Patch(ctx, c.rs.Name, patchType, body, metav1.PatchOptions{})
+		got, err = w.client.AppsV1().ReplicaSets(c.rs.Namespace).Patch(ctx, c.rs.Name, types.JSONPatchType, body, metav1.PatchOptions{})
 		return err
 	})
 	r := patchResult{outcome: res, set: got, err: err}
@@ -100,20 +86,20 @@ func (w *writer) sendChange(ctx context.Context, c change) patchResult {
 	}
 	live, readErr := w.read.replicaSet(ctx, c.rs.Namespace, c.rs.Name, readRejected)
 	switch {
-	case readErr != nil: // it was not done, and why is not known
+	case readErr != nil:
 		r.outcome, r.err = outcome.NotSent, errors.Join(err, readErr)
 	case live == nil || live.UID != c.rs.UID:
 		r.outcome = outcome.NotFound
-	case live.Generation != c.rs.Generation, res == outcome.Conflict, len(live.Annotations) == 0 && len(c.rs.Annotations) > 0:
+	case c.isOutdatedBy(live), res == outcome.Conflict, len(live.Annotations) == 0 && len(c.rs.Annotations) > 0:
 		r.outcome, r.set = outcome.Conflict, live
 	}
 	return r
 }
 
-// note enters a reply into the ledger and tells users of it. It returns what the sync fails with.
+// recordChange records the result of a change and sends an event.
 func (w *writer) recordChange(ctx context.Context, t syncState, c change, r patchResult) error {
 	if c.isRaise() && !(replicaSet{rs: c.rs}).statusCaughtUp() {
-		delete(t.expectations.reliableStatus, c.rs.UID) // whatever the answer: it may have been carried out
+		delete(t.expectations.reliableStatus, c.rs.UID) // for any result: the raise may have been carried out
 	}
 	switch r.outcome {
 	case outcome.Done:
@@ -153,12 +139,12 @@ func (w *writer) reportScaled(ctx context.Context, t syncState, c change) {
 	if c.isRaise() {
 		direction = "up"
 	}
-	klog.FromContext(ctx).V(2).Info("Scaled ReplicaSet", "replicaSet", klog.KObj(c.rs), "from", c.from, "to", c.to, "why", c.reason)
+	klog.FromContext(ctx).V(2).Info("Scaled ReplicaSet", "replicaSet", klog.KObj(c.rs), "from", c.from, "to", c.to, "reason", c.reason)
 	w.recorder.Eventf(t.d, corev1.EventTypeNormal, reasonScaling, "Scaled %s replica set %s from %d to %d", direction, c.rs.Name, c.from, c.to)
 }
 
-// settle resolves changes with an unknown outcome. It returns how long everything else has to wait for them, or 0 if nothing is pending. A change is sent again as it
-// was, so the size is changed once at most. If the Deployment has changed since, the change may be unwanted, and the ReplicaSet is only read.
+// settleResizes resolves changes with an unknown outcome. It returns the time until the next try, or 0 if no change is pending. The same patch is sent
+// again, so the size is changed once at most. If the Deployment has changed since, the change may be unwanted, and the ReplicaSet is only read.
 func (w *writer) settleResizes(ctx context.Context, t syncState) (wait time.Duration, err error) {
 	for uid, pending := range t.expectations.unknownResizes {
 		c := pending.change
@@ -169,7 +155,7 @@ func (w *writer) settleResizes(ctx context.Context, t syncState) (wait time.Dura
 		r := w.retryResize(ctx, t, pending)
 		now := w.clock.Now()
 		switch {
-		case r.outcome == outcome.Done, r.outcome == outcome.NotFound, r.outcome == outcome.Conflict && c.outdatedBy(r.set):
+		case r.outcome == outcome.Done, r.outcome == outcome.NotFound, r.outcome == outcome.Conflict && c.isOutdatedBy(r.set):
 			if r.outcome == outcome.Conflict && replicasOrOne(r.set.Spec.Replicas) == c.to {
 				w.reportScaled(ctx, t, c)
 			}
@@ -179,7 +165,7 @@ func (w *writer) settleResizes(ctx context.Context, t syncState) (wait time.Dura
 		case r.outcome == outcome.Unknown:
 			pending.until = now.Add(outcome.MaxCompletionDelay)
 			t.expectations.unknownResizes[uid] = pending
-		case !now.Before(pending.until): // it was not carried out
+		case !now.Before(pending.until): // not carried out
 			delete(t.expectations.unknownResizes, uid)
 			continue
 		}
@@ -196,7 +182,6 @@ func (w *writer) settleResizes(ctx context.Context, t syncState) (wait time.Dura
 	return wait, err
 }
 
-// retry sends a pending change again, or reads its ReplicaSet.
 func (w *writer) retryResize(ctx context.Context, t syncState, pending unknownResize) patchResult {
 	rs := pending.change.rs
 	if pending.generation == t.d.Generation {

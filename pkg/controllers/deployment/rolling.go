@@ -6,8 +6,8 @@ import (
 	"minikcm/pkg/controller"
 )
 
-// rolling sizes the ReplicaSets of a rolling update: the new one is created in the room that the surge leaves, old ones shrink as far as enough
-// pods stay available, and the new one gets what became free. Statuses may be arbitrarily old; see set.available and set.caughtUp.
+// rollingTargets sizes the ReplicaSets of a rolling update. The new ReplicaSet is created in the surge, old ReplicaSets shrink while enough pods
+// stay available, and the new one gets the freed capacity. Statuses may be arbitrarily old; see replicaSet.safelyAvailable.
 func (p pass) rollingTargets() sizing {
 	var s sizing
 	limit := p.bounds.maxTotal() - p.facts.pendingOld
@@ -17,7 +17,7 @@ func (p pass) rollingTargets() sizing {
 		next = replicaSet{rs: s.create, current: true}
 	}
 
-	// 1. The new ReplicaSet never keeps more than all.
+	// 1. The new ReplicaSet has at most all replicas.
 	size, available, least := next.size(), next.safelyAvailable(), p.bounds.minAvailable()
 	if size > p.bounds.replicas {
 		size = p.bounds.replicas
@@ -25,12 +25,12 @@ func (p pass) rollingTargets() sizing {
 		s.targets = append(s.targets, target{replicaSet: next, to: size, reason: resizeExcess})
 	}
 	if next.rs.Spec.MinReadySeconds < p.d.Spec.MinReadySeconds {
-		available = 0 // by what they are to be from now on, nobody knows yet
+		available = 0 // unknown for the new minReadySeconds
 	}
 
-	// 2. Old ones give up what can be spared, in no more steps than their controller takes.
-	bold, left := sumOf(p.all, replicaSet.availableInEither) < least, totalSize(p.old)
-	for _, t := range shrinkTargets(p.old, available, least, bold) {
+	// 2. Old ReplicaSets give up the pods that can be spared, unless their controller has yet to act on the last size.
+	includeUnready, left := sumOf(p.all, replicaSet.availableInEither) < least, totalSize(p.old)
+	for _, t := range shrinkTargets(p.old, available, least, includeUnready) {
 		if wait := t.replicaSet.shrinkWait(p.statusInterval(), p.now); wait > 0 {
 			s.deferred, s.requeueAfter = append(s.deferred, deferShrinking), controller.MinPositive(s.requeueAfter, wait)
 			continue
@@ -38,26 +38,24 @@ func (p pass) rollingTargets() sizing {
 		left -= t.replicaSet.size() - t.to
 		s.targets = append(s.targets, t)
 	}
-
 	for _, old := range p.old {
-		if old.backoff > 0 && old.isActive() { // what it cannot give the others do
+		if old.backoff > 0 && old.isActive() {
 			s.deferred, s.requeueAfter = append(s.deferred, deferResizeBackoff), controller.MinPositive(s.requeueAfter, old.backoff)
 		}
 	}
 
-	// 3. The new one gets the room.
+	// 3. The new ReplicaSet gets the capacity.
 	if to := min(p.bounds.replicas, limit-left); to > size {
 		s.targets = append(s.targets, target{replicaSet: next, to: to, reason: resizeIntoCapacity})
 	}
 
-	// 4. No event of a ReplicaSet needs to follow when the cache of pods agrees with the statuses again.
+	// 4. Recheck if pod cache and statuses differ.
 	if left > 0 && slices.ContainsFunc(p.all, replicaSet.countsDiffer) {
 		s.deferred = append(s.deferred, deferPodsDiffer)
 	}
 	return s
 }
 
-// total is the sum of a number over ReplicaSets.
 func sumOf(sets []replicaSet, of func(replicaSet) int) (sum int) {
 	for _, s := range sets {
 		sum += of(s)
@@ -67,17 +65,17 @@ func sumOf(sets []replicaSet, of func(replicaSet) int) (sum int) {
 
 func totalSize(sets []replicaSet) int { return sumOf(sets, replicaSet.size) }
 
-// shrink chooses how many pods old ReplicaSets give up while least pods are to stay available: oldest first, but for those whose changes
-// were rejected a moment ago. Of the new one nextAvailable are available, once it has the size that it is to keep. The
-// sizes of the old ones and nextAvailable together stay at least, so pods of the new one that are not available yet are not counted upon. bold is for giveFree.
-func shrinkTargets(old []replicaSet, nextAvailable, least int, bold bool) (targets []target) {
-	room := max(0, nextAvailable+totalSize(old)-least)
+// shrinkTargets returns smaller sizes of old ReplicaSets, oldest first, such that least pods stay available. ReplicaSets whose changes back off are
+// skipped. nextAvailable is the number of available pods of the new ReplicaSet: the sizes of the old ReplicaSets and nextAvailable together stay at
+// least, so pods that are not available yet do not count.
+func shrinkTargets(old []replicaSet, nextAvailable, least int, includeUnready bool) (targets []target) {
+	limit := max(0, nextAvailable+totalSize(old)-least)
 	available := nextAvailable + sumOf(old, replicaSet.safelyAvailable)
-	free := giveFree(old, room, bold)
+	free := freePods(old, limit, includeUnready)
 	for _, k := range free {
-		room -= k
+		limit -= k
 	}
-	spare := giveSpare(old, free, room, available-least)
+	spare := sparePods(old, free, limit, available-least)
 	for i, s := range old {
 		t := target{replicaSet: s, to: s.size() - free[i] - spare[i], reason: resizeUnavailable}
 		switch {
@@ -91,30 +89,30 @@ func shrinkTargets(old []replicaSet, nextAvailable, least int, bold bool) (targe
 	return targets
 }
 
-// giveFree takes, of each ReplicaSet and up to room in all, the pods that cost nothing.
+// freePods returns the number of pods that each ReplicaSet can give up without an available pod, up to limit in all.
 //
-// Normally those are the pods that are deleted before any ready one, see set.expendable. With bold, for when too few pods are available anyway, they are all
-// pods that neither the status nor the cache of pods shows as available. An available pod may be deleted before one of those, but otherwise the rollout
-// would wait for ever for pods that never become available. Both sources have to say so because each may be stale.
-func giveFree(old []replicaSet, room int, bold bool) []int {
+// Normally these are the pods that are deleted before any ready pod. If too few pods are available anyway, includeUnready adds all pods that neither
+// the status nor the pod cache shows as available: pods that never become available must not block the rollout. An available pod may be deleted in
+// place of such a pod. Each source may be stale, so both have to agree.
+func freePods(old []replicaSet, limit int, includeUnready bool) []int {
 	given := make([]int, len(old))
 	for i, s := range old {
 		if s.backoff > 0 {
 			continue
 		}
 		free := s.unreadySurplus()
-		if bold {
+		if includeUnready {
 			free = s.size() - s.availableInEither()
 		}
-		given[i] = min(room, free)
-		room -= given[i]
+		given[i] = min(limit, free)
+		limit -= given[i]
 	}
 	return given
 }
 
-// giveSpare takes what a ReplicaSet has beyond free, up to room in all. Any of those pods may be available, and spare is how many more of them there
-// are than there must be. One that has no more than that gives all its pods; of others, and if there are too few, each pod counts as an available one.
-func giveSpare(old []replicaSet, free []int, room, spare int) []int {
+// sparePods returns the number of pods that each ReplicaSet can give up beyond its free pods, up to limit in all. spare is the number of available pods
+// that are not necessary. A ReplicaSet whose available pods fit into spare may give up all pods. Otherwise each pod counts against spare.
+func sparePods(old []replicaSet, free []int, limit, spare int) []int {
 	given := make([]int, len(old))
 	tooFew := spare < 0
 	spare = max(0, spare)
@@ -122,12 +120,12 @@ func giveSpare(old []replicaSet, free []int, room, spare int) []int {
 		if s.backoff > 0 {
 			continue
 		}
-		k := min(room, s.size()-free[i])
+		k := min(limit, s.size()-free[i])
 		if tooFew || s.safelyAvailable() > spare {
 			k = min(k, spare)
 		}
 		given[i] = k
-		room, spare = room-k, spare-min(k, s.safelyAvailable())
+		limit, spare = limit-k, spare-min(k, s.safelyAvailable())
 	}
 	return given
 }

@@ -10,35 +10,35 @@ import (
 	"minikcm/pkg/controller"
 )
 
-// podsRecheck is how soon to plan again if pods that are no longer available hold something back: no event of a ReplicaSet needs to follow.
+// podsRecheck is the requeue delay if pod cache and statuses differ: no event of a ReplicaSet has to follow.
 const podsRecheck = time.Second
 
-// pass is what the parts of a rollout work on.
+// pass is the input of the pure functions that plan a sync. ReplicaSets are sorted by age, oldest first.
 type pass struct {
 	d      *appsv1.Deployment
 	bounds bounds
-	all    []replicaSet // the ReplicaSets that there are, oldest first
-	next   replicaSet   // the one of the present template
-	found  bool         // next exists
-	old    []replicaSet // all others, oldest first
+	all    []replicaSet
+	next   replicaSet // the oldest with the template of the Deployment; valid if found
+	found  bool
+	old    []replicaSet // all except next
 	facts  facts
 	now    time.Time
 }
 
-// sizing is what a part of the rollout makes of the sizes.
+// sizing holds the target sizes of one strategy.
 type sizing struct {
-	create       *appsv1.ReplicaSet // for the present template; nil: none
+	create       *appsv1.ReplicaSet
 	targets      []target
 	deferred     []deferral
-	requeueAfter time.Duration // when what is held may be done though no event comes; 0: no need
+	requeueAfter time.Duration
 }
 
-// target is the size of one ReplicaSet.
+// target is the target size of one ReplicaSet.
 type target struct {
 	replicaSet replicaSet
 	to         int
 	reason     resizeReason
-	annotate   bool // write sizeAnnotations even if the size is right
+	annotate   bool // write the size annotations even if the size is right
 }
 
 func planningPass(d *appsv1.Deployment, sets []replicaSet, now time.Time) pass {
@@ -51,15 +51,15 @@ func planningPass(d *appsv1.Deployment, sets []replicaSet, now time.Time) pass {
 	return p
 }
 
-// plan decides what to write. It depends on the pass alone, and not on the order of ReplicaSets.
+// makePlan plans a sync. The plan depends only on the pass.
 func (p pass) makePlan() plan {
-	// 1. A Deployment that is being deleted only gets a status.
+	// 1. Only the status of a Deployment that is being deleted is written.
 	d := p.d
 	if d.DeletionTimestamp != nil {
 		return plan{result: passResult{observed: true}}
 	}
 
-	// 2. Sizes.
+	// 2. Find the sizes.
 	var s sizing
 	scales := d.Spec.Paused || p.scalingEvent()
 	rolls := !scales && d.Spec.Strategy.Type == appsv1.RollingUpdateDeploymentStrategyType
@@ -72,28 +72,28 @@ func (p pass) makePlan() plan {
 		s = p.recreateTargets()
 	}
 
-	// 3. Nothing is given up for a new ReplicaSet that cannot be created.
+	// 3. If the new ReplicaSet cannot be created, keep the pods of the old ones.
 	out := plan{create: s.create, result: passResult{observed: true, progressCounts: !d.Spec.Paused}}
 	if s.create != nil && p.facts.createDeferred != "" {
 		s.targets, s.deferred = nil, append(s.deferred, p.facts.createDeferred)
 		out = plan{}
 	}
 
-	// 4. One write for each ReplicaSet that is to change.
+	// 4. Make one change for each ReplicaSet. Clients that see the generation observed may read the sizes.
 	out.changes, out.deferred = p.changesFor(s)
 	out.capacity = p.capacity(out.create, out.changes)
-	holds := func(why deferral) bool { return slices.Contains(out.deferred, why) }
-	if holds(deferShrinkUnseen) || p.statusesUnreliable(out.changes) || !rolls && (holds(deferPodsDiffer) || holds(deferResizeBackoff)) {
-		out.result.observed = false // who sees the generation observed may read the sizes, and what became of them
+	defers := func(reason deferral) bool { return slices.Contains(out.deferred, reason) }
+	if defers(deferShrinkUnseen) || p.statusesUnreliable(out.changes) || !rolls && (defers(deferPodsDiffer) || defers(deferResizeBackoff)) {
+		out.result.observed = false
 	}
 
 	out.result.created, out.result.changes = out.create, out.changes
 	out.requeueAfter = s.requeueAfter
-	if holds(deferPodsDiffer) {
+	if defers(deferPodsDiffer) {
 		out.requeueAfter = controller.MinPositive(out.requeueAfter, podsRecheck)
 	}
 
-	// 5. History, once the rollout is over.
+	// 5. Delete old ReplicaSets after the rollout.
 	if d.Spec.Paused || !scales && out.create == nil && len(out.changes) == 0 && isComplete(d, d.Status) {
 		out.delete = slices.DeleteFunc(p.beyondHistory(), func(rs *appsv1.ReplicaSet) bool {
 			return slices.ContainsFunc(out.changes, func(c change) bool { return c.rs == rs })
@@ -102,34 +102,32 @@ func (p pass) makePlan() plan {
 	return out
 }
 
-// scalingEvent reports whether the Deployment was scaled since a ReplicaSet with pods got its size. A ReplicaSet whose changes back off does not count, or it
-// would block the rollout. With the strategy Recreate a rollout gives all ReplicaSets their sizes anyway.
+// scalingEvent reports whether the Deployment was scaled after an active ReplicaSet got its size. A ReplicaSet whose changes back off does not
+// count, or a policy could block the rollout. With the strategy Recreate the rollout sets all sizes anyway.
 func (p pass) scalingEvent() bool {
 	return p.d.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType &&
 		slices.ContainsFunc(p.all, func(s replicaSet) bool { return s.isActive() && s.backoff == 0 && p.sizedForOther(s) })
 }
 
-// sizedForThis reports whether a ReplicaSet tells that it was sized for the present number of replicas.
 func (p pass) sizedForThis(s replicaSet) bool {
 	desired, ok := sizeAnnotation(s.rs, desiredReplicasAnnotation)
 	return ok && desired == p.bounds.replicas
 }
 
-// sizedForOther reports whether a ReplicaSet tells that it was sized for another number of replicas.
+// sizedForOther reports whether the annotation of a ReplicaSet has another number of replicas than the Deployment.
 func (p pass) sizedForOther(s replicaSet) bool {
 	desired, ok := sizeAnnotation(s.rs, desiredReplicasAnnotation)
 	return ok && desired != p.bounds.replicas
 }
 
-// changes makes writes of targets.
-func (p pass) changesFor(s sizing) (changes []change, held []deferral) {
-	held = s.deferred
+func (p pass) changesFor(s sizing) (changes []change, deferred []deferral) {
+	deferred = s.deferred
 	sizedFor := sizeAnnotations(p.bounds)
 	for _, t := range s.targets {
 		c := change{rs: t.replicaSet.rs, from: t.replicaSet.size(), to: t.to, reason: t.reason}
 		switch {
 		case c.isRaise() && p.raiseTooEarly(t, s.targets):
-			held = append(held, deferShrinkUnseen)
+			deferred = append(deferred, deferShrinkUnseen)
 			continue
 		case c.from != c.to || t.annotate:
 			c.annotations = missingFrom(t.replicaSet.rs.Annotations, sizedFor)
@@ -150,13 +148,13 @@ func (p pass) changesFor(s sizing) (changes []change, held []deferral) {
 		}
 		return -1
 	})
-	slices.Sort(held)
-	return changes, slices.Compact(held)
+	slices.Sort(deferred)
+	return changes, slices.Compact(deferred)
 }
 
-// tooEarly reports whether a ReplicaSet is not to be raised yet, because its status does not show the last reduction: its pods may still be those it had,
-// counted as available and about to go. That matters where others keep pods that they may give up for those. If none does, or it cannot delete its pods, or
-// the Deployment was scaled, each moment may cost pods that are wanted: it is raised, and doubtful.
+// raiseTooEarly reports whether a raise has to wait until the status shows the last reduction: pods that are about to be deleted may still be counted
+// as available, and other ReplicaSets would give up pods for them. Without other pods, after a scaling, or if the pods cannot be deleted, a wait
+// would cost pods. Then the raise is made, and the status is unreliable until it shows the raise.
 func (p pass) raiseTooEarly(t target, targets []target) bool {
 	if t.reason != resizeIntoCapacity || t.replicaSet.statusCaughtUp() || t.replicaSet.failsToDelete() {
 		return false
@@ -167,14 +165,13 @@ func (p pass) raiseTooEarly(t target, targets []target) bool {
 	})
 }
 
-// unsure reports whether there is a ReplicaSet whose status may count pods that are about to go, also after changes.
+// statusesUnreliable reports whether the status of a ReplicaSet may count pods that are about to be deleted, now or after the changes.
 func (p pass) statusesUnreliable(changes []change) bool {
 	return slices.ContainsFunc(p.all, func(s replicaSet) bool { return s.statusUnreliable }) ||
 		slices.ContainsFunc(changes, func(c change) bool { return c.isRaise() && !(replicaSet{rs: c.rs}).statusCaughtUp() })
 }
 
-// room returns by how many pods sizes may rise after the create and before any change that shrinks; negative: something has to shrink first. It is at least
-// what the plan needs if all its changes are carried out.
+// capacity returns the value of plan.capacity. It is at least the capacity that the complete plan needs.
 func (p pass) capacity(create *appsv1.ReplicaSet, changes []change) int {
 	limit, sum := p.bounds.maxTotal()-p.facts.pendingOld, totalSize(p.all)
 	if create != nil {
@@ -189,7 +186,7 @@ func (p pass) capacity(create *appsv1.ReplicaSet, changes []change) int {
 	return max(limit, after) - sum
 }
 
-// describeNext has the new ReplicaSet say what the Deployment says: annotations, revision and minReadySeconds.
+// describeNext adds the annotations, revision and minReadySeconds of the Deployment to the change of the new ReplicaSet.
 func (p pass) describeNext(changes []change) []change {
 	rs := p.next.rs
 	annotations := missingFrom(rs.Annotations, nextAnnotations(p.d, rs.Annotations, p.old))

@@ -6,15 +6,15 @@ import (
 	"slices"
 )
 
-// scale sizes the ReplicaSets of a Deployment that was scaled, or that is paused and may have been. A rollout in the middle keeps its
-// proportions: every ReplicaSet with pods gets its share of the change, and the rollout goes on from there.
+// scaleTargets sizes the ReplicaSets of a Deployment that was scaled or is paused. During a rollout every active ReplicaSet gets its proportion of the
+// change, and the rollout continues from there.
 func (p pass) scaleTargets() sizing {
 	active := slices.DeleteFunc(slices.Clone(p.all), func(s replicaSet) bool { return !s.isActive() })
 	switch {
 	case len(p.all) == 0:
 		return sizing{}
 	case len(active) == 0:
-		only := p.all[len(p.all)-1] // the youngest
+		only := p.all[len(p.all)-1]
 		if p.found {
 			only = p.next
 		}
@@ -27,14 +27,14 @@ func (p pass) scaleTargets() sizing {
 	return sizing{targets: p.proportionalTargets(active)}
 }
 
-// whole gives one ReplicaSet all the replicas. That its annotations say so is part of it: as long as they do not the Deployment counts as scaled,
-// and the rollout does not go on.
+// wholeSize gives all replicas to one ReplicaSet. The annotations are part of the size: while they differ, the Deployment counts as scaled and the
+// rollout does not continue.
 func (p pass) wholeSize(s replicaSet) target {
 	limit := p.bounds.maxTotal() - p.facts.pendingOld - p.facts.pendingNew
 	return target{replicaSet: s, to: min(p.bounds.replicas, max(limit, s.size())), reason: resizeScaled, annotate: s.isActive()}
 }
 
-// saturated reports whether the new ReplicaSet has all the replicas, knows so, and tells that all its pods are available.
+// newIsSaturated reports whether size, annotation and status of the new ReplicaSet show all replicas.
 func (p pass) newIsSaturated() bool {
 	if !p.found {
 		return false
@@ -43,7 +43,7 @@ func (p pass) newIsSaturated() bool {
 	return ok && desired == p.bounds.replicas && p.next.size() == desired && p.next.statusAvailable() == desired
 }
 
-// dropOld takes all pods from old ReplicaSets, as soon as all that is known of those of the new one agrees.
+// dropOldTargets stops all old pods once the status and the pod cache agree on the new ones.
 func (p pass) dropOldTargets() (s sizing) {
 	switch {
 	case p.next.safelyAvailable() == p.next.size():
@@ -60,8 +60,8 @@ func (p pass) dropOldTargets() (s sizing) {
 	return s
 }
 
-// shares divides the change among ReplicaSets with pods, the largest first; of equal ones the newer grows first and the older shrinks first. The
-// largest gets what rounding leaves, also if it had to wait while others got their shares.
+// proportionalTargets divides the change among the active ReplicaSets, largest first. Of equal sizes, the newer grows first and the older shrinks first. The
+// largest ReplicaSet gets the rest of the rounding, also if its write was delayed.
 func (p pass) proportionalTargets(active []replicaSet) []target {
 	change := 0
 	if p.bounds.replicas > 0 {
@@ -97,7 +97,7 @@ func (p pass) proportionalTargets(active []replicaSet) []target {
 	if late > 0 && p.sizedForThis(targets[0].replicaSet) && targets[late].to >= targets[0].to {
 		targets[0], targets[late] = targets[late], targets[0]
 	}
-	// What is left to take goes to the next where one has not so much: annotations that anybody can edit may have given it to others.
+	// Annotations can be edited, so the rest may exceed a size. It continues with the next ReplicaSet.
 	for i := range targets {
 		rest := max(left, -targets[i].to)
 		targets[i].to = min(targets[i].to+rest, math.MaxInt32)
@@ -106,8 +106,8 @@ func (p pass) proportionalTargets(active []replicaSet) []target {
 	return targets
 }
 
-// share is by how much a ReplicaSet would change if it kept its part of all pods there may be. That part is of what there could be when
-// it got its size; where that is not known, of the pods that there are.
+// proportionalChange returns the change of a size that keeps its proportion of the maximum number of pods. The base is the maximum at the time of the
+// last resize, or else the number of pods in the status.
 func (p pass) proportionalChange(s replicaSet) int {
 	if p.bounds.replicas == 0 {
 		return -s.size()

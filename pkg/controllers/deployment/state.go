@@ -1,11 +1,15 @@
 package deployment
 
 import (
+	"maps"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"minikcm/pkg/controller"
+	"minikcm/pkg/controllers/internal/ownership"
 )
 
 type states = controller.KeyStates[cache.ObjectName, state]
@@ -41,4 +45,68 @@ func longestStalled(all *states, now time.Time) (stalled time.Duration) {
 		}
 	})
 	return stalled
+}
+
+// backoffs holds the retry state of one Deployment. It may be lost without wrong writes.
+type backoffs struct {
+	collisions   backoff // of the collisionCount
+	modified     backoff // of creates of modifiedName, a ReplicaSet modified during admission
+	modifiedName string
+
+	ownership       ownership.State
+	rejectedResizes map[types.UID]rejectedResize // by ReplicaSet
+
+	statusAt time.Time // of the last status write
+}
+
+func newBackoffs() backoffs {
+	return backoffs{rejectedResizes: map[types.UID]rejectedResize{}}
+}
+
+func (t *backoffs) dropDeleted(isDeleted func(types.UID) bool) {
+	maps.DeleteFunc(t.rejectedResizes, func(uid types.UID, _ rejectedResize) bool { return isDeleted(uid) })
+}
+
+const (
+	minCollision, maxCollision = time.Second, 5 * time.Minute
+	minModified, maxModified   = 5 * time.Second, 5 * time.Minute
+	minRejected, maxRejected   = 50 * time.Millisecond, 10 * time.Second
+)
+
+// backoff is a delay that doubles with each try. The zero value has no delay.
+type backoff struct {
+	tries int
+	until time.Time
+}
+
+func (b backoff) next(least, most time.Duration, now time.Time) backoff {
+	return backoff{tries: b.tries + 1, until: now.Add(min(least<<min(b.tries, 20), most))}
+}
+
+func (b backoff) remaining(now time.Time) time.Duration { return max(b.until.Sub(now), 0) }
+
+// rejectedResize is the back-off of changes of one ReplicaSet. It ends with a new generation of either object. Events do not bypass it.
+type rejectedResize struct {
+	backoff
+	deployment, replicaSet int64 // generations
+}
+
+func (t *backoffs) rejectedResize(d *appsv1.Deployment, rs *appsv1.ReplicaSet) rejectedResize {
+	r := t.rejectedResizes[rs.UID]
+	if r.deployment != d.Generation || r.replicaSet != rs.Generation {
+		return rejectedResize{}
+	}
+	return r
+}
+
+func (t *backoffs) resizeRejected(d *appsv1.Deployment, rs *appsv1.ReplicaSet, now time.Time) {
+	t.rejectedResizes[rs.UID] = rejectedResize{t.rejectedResize(d, rs).next(minRejected, maxRejected, now), d.Generation, rs.Generation}
+}
+
+// modifiedBackoff returns the back-off of creates of a name. Another template has another name.
+func (t *backoffs) modifiedBackoff(name string) backoff {
+	if t.modifiedName != name {
+		return backoff{}
+	}
+	return t.modified
 }

@@ -12,17 +12,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// applyResult is what a pass did, as far as the status reports it.
+// passResult is the part of a pass that the status reports.
 type passResult struct {
-	created        *appsv1.ReplicaSet // for the present template; nil: none was
+	created        *appsv1.ReplicaSet
 	changes        []change
 	collision      bool   // the name of the new ReplicaSet was taken
 	createFailure  string // message of the condition Progressing
-	observed       bool   // the sizes are those that this generation of the Deployment asks for
-	progressCounts bool   // progress counts
+	observed       bool   // the sizes are those of the generation
+	progressCounts bool   // false while the rollout cannot progress
 }
 
-// status is the one that a Deployment has after a pass.
 func (p pass) newStatus(o passResult) appsv1.DeploymentStatus {
 	status := p.statusCounts(o)
 	if o.observed {
@@ -45,7 +44,7 @@ func (p pass) newStatus(o passResult) appsv1.DeploymentStatus {
 	return status
 }
 
-// counts is the old status with new numbers. The sizes of ReplicaSets are those after the pass.
+// statusCounts returns the last status with new counts. Sizes are those after the pass.
 func (p pass) statusCounts(o passResult) appsv1.DeploymentStatus {
 	var size, replicas, ready, available, terminating int64
 	known := p.facts.terminatingReplicas
@@ -56,7 +55,7 @@ func (p pass) statusCounts(o passResult) appsv1.DeploymentStatus {
 		available += int64(s.rs.Status.AvailableReplicas)
 		terminating += int64(orZero(s.rs.Status.TerminatingReplicas))
 		if s.rs.Status.TerminatingReplicas == nil && s.rs.Status.ObservedGeneration != 0 {
-			known = false // the ReplicaSet controller does not tell
+			known = false
 		}
 	}
 	if o.created != nil {
@@ -79,7 +78,7 @@ func (p pass) statusCounts(o passResult) appsv1.DeploymentStatus {
 	return status
 }
 
-// progressing tells how the rollout goes on, if the Deployment has a deadline for that.
+// setProgressing updates the condition Progressing of a Deployment with a deadline.
 func (p pass) setProgressing(o passResult, status appsv1.DeploymentStatus, c *conditions) {
 	const about = appsv1.DeploymentProgressing
 	if p.progressDeadline() == 0 {
@@ -96,7 +95,7 @@ func (p pass) setProgressing(o passResult, status appsv1.DeploymentStatus, c *co
 		subject = fmt.Sprintf("ReplicaSet %q", name)
 	}
 
-	// 1. Another rollout has begun, whatever was said about the last one: another ReplicaSet has become the new one, or old ones make way for it.
+	// 1. Reset the condition if another rollout has started.
 	has, ok := c.get(about)
 	switch {
 	case p.d.Spec.Paused && has.Reason == reasonPaused:
@@ -110,7 +109,7 @@ func (p pass) setProgressing(o passResult, status appsv1.DeploymentStatus, c *co
 		c.renew(about, corev1.ConditionTrue, reasonFound, fmt.Sprintf("Found new replica set %q", name))
 	}
 
-	// 2. While a Deployment is paused no time counts.
+	// 2. Stop the clock of a paused Deployment.
 	has, _ = c.get(about)
 	switch {
 	case p.d.Spec.Paused && has.Reason != reasonTimedOut:
@@ -119,7 +118,7 @@ func (p pass) setProgressing(o passResult, status appsv1.DeploymentStatus, c *co
 		c.set(about, corev1.ConditionUnknown, "DeploymentResumed", "Deployment is resumed")
 	}
 
-	// 3. Progress. A rollout that was complete is not judged again.
+	// 3. Check the progress, unless the rollout was complete.
 	has, _ = c.get(about)
 	switch {
 	case !o.progressCounts || status.Replicas == status.UpdatedReplicas && has.Reason == reasonComplete:
@@ -132,13 +131,13 @@ func (p pass) setProgressing(o passResult, status appsv1.DeploymentStatus, c *co
 	}
 }
 
-// tellsOf reports whether the message of a condition is about a ReplicaSet. A revision alone would not tell that a rollout is another one:
-// whoever applies a manifest with a revision in it changes that of the Deployment.
+// mentions reports whether the message of a condition names a ReplicaSet. The revision does not identify a rollout: applying a manifest can change
+// the annotation.
 func mentions(c appsv1.DeploymentCondition, name string) bool {
 	return strings.Contains(c.Message, strconv.Quote(name))
 }
 
-// Reasons of the condition Progressing that decide something.
+// Reasons of the condition Progressing, as upstream.
 const (
 	reasonCreated      = "NewReplicaSetCreated"
 	reasonFound        = "FoundNewReplicaSet"
@@ -146,10 +145,9 @@ const (
 	reasonComplete     = "NewReplicaSetAvailable"
 	reasonTimedOut     = "ProgressDeadlineExceeded"
 	reasonPaused       = "DeploymentPaused"
-	reasonCreateFailed = "ReplicaSetCreateError" // also of an event
+	reasonCreateFailed = "ReplicaSetCreateError"
 )
 
-// complete reports whether the rollout of the generation that the status is about is over.
 func isComplete(d *appsv1.Deployment, status appsv1.DeploymentStatus) bool {
 	replicas := replicasOrOne(d.Spec.Replicas)
 	return int(status.UpdatedReplicas) == replicas && int(status.Replicas) == replicas && int(status.AvailableReplicas) == replicas &&
@@ -162,7 +160,6 @@ func progressed(was, status appsv1.DeploymentStatus) bool {
 		status.ReadyReplicas > was.ReadyReplicas || status.AvailableReplicas > was.AvailableReplicas
 }
 
-// timedOut reports whether the deadline has passed without progress since a condition was updated.
 func (p pass) timedOut(progressing appsv1.DeploymentCondition) bool {
 	switch progressing.Reason {
 	case "", reasonComplete:
@@ -173,7 +170,7 @@ func (p pass) timedOut(progressing appsv1.DeploymentCondition) bool {
 	return progressing.LastUpdateTime.Add(p.progressDeadline()).Before(p.now)
 }
 
-// untilTimeout is how long a rollout has until its deadline; 0: no deadline is running.
+// untilTimeout returns the time until the deadline of the rollout, or 0 if there is none.
 func (p pass) untilTimeout(status appsv1.DeploymentStatus, o passResult) time.Duration {
 	c := conditions{list: status.Conditions}
 	has, ok := c.get(appsv1.DeploymentProgressing)
@@ -183,7 +180,7 @@ func (p pass) untilTimeout(status appsv1.DeploymentStatus, o passResult) time.Du
 	return max(has.LastUpdateTime.Add(p.progressDeadline()).Sub(p.now)+1, 1)
 }
 
-// deadline is how long a rollout may take without progress; 0: for ever.
+// progressDeadline returns 0 if there is none.
 func (p pass) progressDeadline() time.Duration {
 	seconds := p.d.Spec.ProgressDeadlineSeconds
 	if seconds == nil || *seconds <= 0 || *seconds == math.MaxInt32 {
@@ -192,7 +189,7 @@ func (p pass) progressDeadline() time.Duration {
 	return time.Duration(*seconds) * time.Second
 }
 
-// replicaFailure repeats what the ReplicaSets say: the new one, or else the oldest that says something.
+// setReplicaFailure copies the condition of the new ReplicaSet, or else of the oldest with that condition.
 func (p pass) setReplicaFailure(c *conditions) {
 	all := p.all
 	if p.found {
@@ -212,7 +209,6 @@ func (p pass) setReplicaFailure(c *conditions) {
 	c.remove(appsv1.DeploymentReplicaFailure)
 }
 
-// nextName is the name of the ReplicaSet of the present template; empty if there is none.
 func (p pass) nextName(o passResult) string {
 	switch {
 	case o.created != nil:
@@ -223,7 +219,7 @@ func (p pass) nextName(o passResult) string {
 	return ""
 }
 
-// revision is that of the ReplicaSet of the present template after the pass; empty if there is none.
+// newRevision returns the revision of the new ReplicaSet after the pass, or "".
 func (p pass) newRevision(o passResult) string {
 	switch {
 	case o.created != nil:
@@ -239,7 +235,6 @@ func (p pass) newRevision(o passResult) string {
 	return p.next.rs.Annotations[revisionAnnotation]
 }
 
-// count is a number as a status has it.
 func count(n int64) int32 { return int32(min(max(n, 0), math.MaxInt32)) }
 
 func orZero(n *int32) int32 {

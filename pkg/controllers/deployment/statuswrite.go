@@ -18,9 +18,9 @@ import (
 	"minikcm/pkg/controller"
 )
 
-// pace is the least time between two statuses of which the second has only new numbers that nobody waits for (see urgent): each pod that becomes ready or
-// ends changes them. It is also the longest that an old ReplicaSet may take to act on its last size before it gives up more pods. It is 2 s, or a twentieth
-// of progressDeadlineSeconds if that is less: a step that waits is no progress, and progress that was not written is lost with this process.
+// statusInterval is the minimum time between two status writes if only counts change, and the maximum time for which an old ReplicaSet may act on its last
+// size before it shrinks again. With a short progressDeadlineSeconds it is a twentieth of that: steps that wait and counts that are not written are
+// no progress.
 func (p pass) statusInterval() time.Duration {
 	if deadline := p.progressDeadline(); deadline > 0 {
 		return min(maxStatusInterval, deadline/20)
@@ -30,20 +30,18 @@ func (p pass) statusInterval() time.Duration {
 
 const maxStatusInterval = 2 * time.Second
 
-// statusWriter writes the status of Deployments, in one request for each sync.
 type statusWriter struct {
 	client      kubernetes.Interface
 	deployments *caches.Deployments
 	clock       clock.Clock
 }
 
-// changes reports whether there is anything to write.
 func (w *statusWriter) needsWrite(t syncState, status appsv1.DeploymentStatus, revision string) bool {
 	return revision != "" && t.d.Annotations[revisionAnnotation] != revision || !equality.Semantic.DeepEqual(t.d.Status, status)
 }
 
-// write writes the status and the revision if they have changed, and returns when to look again if that can wait. The endpoint of statuses takes
-// annotations, too, and does not raise the generation. A conflict is no failure: somebody has changed the Deployment, and its event brings the next sync.
+// write writes the status and the revision if they have changed, and returns a requeue delay if the write can wait. The status endpoint accepts
+// annotations and does not raise the generation. A conflict is no failure: the event of the change starts the next sync.
 func (w *statusWriter) write(ctx context.Context, t syncState, status appsv1.DeploymentStatus, revision string) (again time.Duration, err error) {
 	if !w.needsWrite(t, status, revision) {
 		return 0, nil
@@ -57,7 +55,7 @@ func (w *statusWriter) write(ctx context.Context, t syncState, status appsv1.Dep
 	if controller.Draining(ctx) {
 		return 0, controller.ErrDraining
 	}
-	update := t.d.DeepCopy() // marshalling writes to what it is given, and the Deployment may be the cache's
+	update := t.d.DeepCopy() // marshalling changes quantities in place
 	update.Status = status
 	if revision != "" {
 		metav1.SetMetaDataAnnotation(&update.ObjectMeta, revisionAnnotation, revision)
@@ -67,7 +65,7 @@ func (w *statusWriter) write(ctx context.Context, t syncState, status appsv1.Dep
 	written, err := w.client.AppsV1().Deployments(update.Namespace).UpdateStatus(ctx, update, metav1.UpdateOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return 0, nil // deleted
+		return 0, nil
 	case apierrors.IsConflict(err):
 		return controller.ConsistencyRecheck, nil
 	case err != nil:
@@ -78,9 +76,8 @@ func (w *statusWriter) write(ctx context.Context, t syncState, status appsv1.Dep
 	return 0, nil
 }
 
-// urgent reports whether somebody may wait for what a status tells, so that it is written at once: another observed generation, revision or collisionCount,
-// completion or its end, all replicas updated or no longer, fewer pods available although no old ones are left, or another condition. That Progressing
-// goes from its first reason (created, found) to ReplicaSetUpdated is not urgent.
+// isUrgent reports whether clients may wait for a change of the status: generation, revision, collisionCount, completion, all replicas updated, fewer
+// available pods without old ones, or a condition. The first progress of a rollout is not urgent.
 func isUrgent(d *appsv1.Deployment, status appsv1.DeploymentStatus, revision string) bool {
 	was := d.Status
 	replicas := replicasOrOne(d.Spec.Replicas)
@@ -95,5 +92,4 @@ func isUrgent(d *appsv1.Deployment, status appsv1.DeploymentStatus, revision str
 		})
 }
 
-// begun reports whether a reason of Progressing says that a rollout has begun.
 func begun(reason string) bool { return reason == reasonCreated || reason == reasonFound }

@@ -19,7 +19,7 @@ import (
 	"minikcm/pkg/outcome"
 )
 
-// writer carries out plans.
+// writer executes plans.
 type writer struct {
 	client      kubernetes.Interface
 	deployments *caches.Deployments
@@ -30,21 +30,16 @@ type writer struct {
 	metrics     *metrics
 }
 
-// writes reports whether the plan writes anything besides the status.
-func (p plan) writesAnything() bool {
-	return p.create != nil || len(p.changes) > 0 || len(p.delete) > 0
-}
-
-// applied is the outcome of a plan.
+// applyOutcome is the outcome of a plan.
 type applyOutcome struct {
 	result       passResult
 	deferred     []deferral
-	changed      bool // an object has changed since it was read, and the rest waits for the cache to show it
+	changed      bool // an object has changed since it was read: the rest of the plan waits for the caches
 	err          error
 	requeueAfter time.Duration
 }
 
-// apply creates, then shrinks, then raises.
+// applyPlan creates, then shrinks, then raises.
 func (w *writer) applyPlan(ctx context.Context, t syncState, p plan) applyOutcome {
 	a := applyOutcome{result: p.result, deferred: slices.Clone(p.deferred)}
 	a.result.changes = nil
@@ -73,10 +68,9 @@ func (w *writer) applyPlan(ctx context.Context, t syncState, p plan) applyOutcom
 	return a
 }
 
-// stopped reports whether an error says that nothing can be written any more.
 func isCanceled(err error) bool { return errors.Is(err, context.Canceled) }
 
-// resize changes ReplicaSets, all at once, but for those of which a change was refused not long ago.
+// applyChanges sends changes in parallel, apart from those that back off.
 func (w *writer) applyChanges(ctx context.Context, t syncState, a *applyOutcome, changes []change) {
 	changes = slices.DeleteFunc(slices.Clone(changes), func(c change) bool {
 		wait := t.backoffs.rejectedResize(t.d, c.rs).remaining(t.now)
@@ -86,18 +80,18 @@ func (w *writer) applyChanges(ctx context.Context, t syncState, a *applyOutcome,
 		a.requeueAfter = controller.MinPositive(a.requeueAfter, wait)
 		return wait > 0
 	})
-	replies := make([]patchResult, len(changes))
+	results := make([]patchResult, len(changes))
 	var calls controller.Group
 	calls.SetLimit(writesInFlight)
 	for i, c := range changes {
 		calls.Go(func() error {
-			replies[i] = w.sendChange(ctx, c)
+			results[i] = w.sendChange(ctx, c)
 			return nil
 		})
 	}
-	_ = calls.Wait() // errors are part of the replies
+	_ = calls.Wait()
 	for i, c := range changes {
-		switch err := w.recordChange(ctx, t, c, replies[i]); {
+		switch err := w.recordChange(ctx, t, c, results[i]); {
 		case err == nil:
 			a.result.changes = append(a.result.changes, c)
 		case errors.Is(err, errChanged):
@@ -108,10 +102,10 @@ func (w *writer) applyChanges(ctx context.Context, t syncState, a *applyOutcome,
 	}
 }
 
-// writesInFlight is how many ReplicaSets of one Deployment are resized at once.
+// writesInFlight is the number of ReplicaSets of one Deployment that are patched in parallel.
 const writesInFlight = 10
 
-// prune deletes old ReplicaSets. The first failure ends it; one that has changed is judged again.
+// deleteHistory deletes old ReplicaSets until the first failure.
 func (w *writer) deleteHistory(ctx context.Context, sets []*appsv1.ReplicaSet) error {
 	for _, rs := range sets {
 		if controller.Draining(ctx) {
@@ -122,7 +116,7 @@ func (w *writer) deleteHistory(ctx context.Context, sets []*appsv1.ReplicaSet) e
 		})
 		switch outcome.FromError(err) {
 		case outcome.Done, outcome.NotFound:
-			klog.FromContext(ctx).V(2).Info("Deleted an old ReplicaSet", "replicaSet", klog.KObj(rs), "revision", revisionOf(rs.Annotations))
+			klog.FromContext(ctx).V(2).Info("Deleted old ReplicaSet", "replicaSet", klog.KObj(rs), "revision", revisionOf(rs.Annotations))
 		case outcome.Conflict:
 			return errChanged
 		default:
