@@ -15,15 +15,16 @@ import (
 // Annotations of upstream. kubectl reads them.
 const (
 	revisionAnnotation        = "deployment.kubernetes.io/revision"
-	revisionHistoryAnnotation = "deployment.kubernetes.io/revision-history" // earlier revisions of a ReplicaSet, separated by commas
-	desiredReplicasAnnotation = "deployment.kubernetes.io/desired-replicas" // replicas of the Deployment at the last resize
-	maxReplicasAnnotation     = "deployment.kubernetes.io/max-replicas"     // replicas and surge of the Deployment at the last resize
+	revisionHistoryAnnotation = "deployment.kubernetes.io/revision-history"
+	desiredReplicasAnnotation = "deployment.kubernetes.io/desired-replicas" // at the last resize
+	maxReplicasAnnotation     = "deployment.kubernetes.io/max-replicas"     // and the surge
 )
 
 // longestHistory bounds the value of revisionHistoryAnnotation, as in kube-controller-manager v1.37.
 const longestHistory = 2000
 
-// isReserved reports whether an annotation describes a single object, and is not copied from a Deployment to ReplicaSets.
+// isReserved reports whether an annotation describes a single object, and is not copied from a Deployment to
+// ReplicaSets.
 func isReserved(key string) bool {
 	switch key {
 	case corev1.LastAppliedConfigAnnotation, appsv1.DeprecatedRollbackTo,
@@ -49,7 +50,8 @@ func highestRevision(sets []replicaSet) (highest int64) {
 	return highest
 }
 
-// sizeAnnotation returns the value of desiredReplicasAnnotation or maxReplicasAnnotation; ok is false if the value is negative or no int32.
+// sizeAnnotation returns the value of desiredReplicasAnnotation or maxReplicasAnnotation; ok is false if the value
+// is negative or no int32.
 func sizeAnnotation(rs *appsv1.ReplicaSet, key string) (n int, ok bool) {
 	parsed, err := strconv.ParseUint(rs.Annotations[key], 10, 31)
 	return int(parsed), err == nil
@@ -63,8 +65,8 @@ func sizeAnnotations(b bounds) map[string]string {
 	}
 }
 
-// nextAnnotations returns the annotations of the new ReplicaSet besides sizeAnnotations: those of the Deployment, and a revision above those of all old
-// ReplicaSets. has holds its present annotations.
+// nextAnnotations returns the annotations of the new ReplicaSet besides sizeAnnotations: those of the Deployment,
+// and a revision above those of all old ReplicaSets. has holds its present annotations.
 func nextAnnotations(d *appsv1.Deployment, has map[string]string, old []replicaSet) map[string]string {
 	want := map[string]string{}
 	for key, value := range d.Annotations {
@@ -108,8 +110,8 @@ func missingFrom(has, want map[string]string) map[string]string {
 	return missing
 }
 
-// beyondHistory returns the empty old ReplicaSets beyond revisionHistoryLimit, lowest revision first. A surplus ReplicaSet with pods stays, and no other
-// is deleted in its place.
+// beyondHistory returns the empty old ReplicaSets beyond revisionHistoryLimit, lowest revision first. A surplus
+// ReplicaSet with pods stays, and no other is deleted in its place.
 func (p pass) beyondHistory() []*appsv1.ReplicaSet {
 	limit := p.d.Spec.RevisionHistoryLimit
 	if limit == nil || *limit == math.MaxInt32 {

@@ -19,7 +19,8 @@ var ownerKind = appsv1.SchemeGroupVersion.WithKind(kind)
 // errMoved ends a sync because an object has changed since it was read. The caches will show the change.
 var errChanged = errors.New("object has changed since it was read")
 
-// claim adopts and releases ReplicaSets, and returns those that the Deployment controls. An error ends the sync, because wrong sizes would follow.
+// claim adopts and releases ReplicaSets, and returns those that the Deployment controls. An error ends the sync,
+// because wrong sizes would follow.
 func (c *Controller) claim(ctx context.Context, t syncState) (mine []*appsv1.ReplicaSet, err error) {
 	var adopt, release []*appsv1.ReplicaSet
 	for _, rs := range t.sets {

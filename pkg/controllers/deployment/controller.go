@@ -33,7 +33,8 @@ const (
 	patience = 100 * time.Millisecond
 )
 
-// Deps holds the dependencies of the controller. Namespaces may be nil; with it no ReplicaSets are created in terminating namespaces.
+// Deps holds the dependencies of the controller. Namespaces may be nil; with it no ReplicaSets are created in
+// terminating namespaces.
 type Deps struct {
 	Client      kubernetes.Interface // fenced
 	Deployments *caches.Deployments
@@ -45,7 +46,8 @@ type Deps struct {
 	Metrics     prometheus.Registerer
 }
 
-// Controller is the Deployment control loop. States between two syncs are in KeyStates; reader, writer and statusWriter have none.
+// Controller is the Deployment control loop. States between two syncs are in KeyStates; reader, writer and
+// statusWriter have none.
 type Controller struct {
 	cfg  Config
 	deps Deps

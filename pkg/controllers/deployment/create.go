@@ -17,7 +17,8 @@ import (
 	"minikcm/pkg/outcome"
 )
 
-// terminatingRecheck is the time until a create is repeated in a terminating namespace. The response may concern an earlier namespace of this name.
+// terminatingRecheck is the time until a create is repeated in a terminating namespace. The response may concern an
+// earlier namespace of this name.
 const terminatingRecheck = time.Minute
 
 type createOutcome int
@@ -39,8 +40,8 @@ type createResult struct {
 	requeueAfter time.Duration
 }
 
-// createNew creates the new ReplicaSet. If the name is taken, the ReplicaSet of that name is read: an earlier attempt without a response or another
-// manager may have created it.
+// createNew creates the new ReplicaSet. If the name is taken, the ReplicaSet of that name is read: an earlier
+// attempt without a response or another manager may have created it.
 func (w *writer) createNew(ctx context.Context, t syncState, want *appsv1.ReplicaSet) createResult {
 	if controller.Draining(ctx) {
 		return createResult{outcome: createUnknown, err: controller.ErrDraining}
@@ -63,8 +64,9 @@ func (w *writer) createNew(ctx context.Context, t syncState, want *appsv1.Replic
 	return w.handleNotCreated(t, want, attempt, res, err)
 }
 
-// handleCreated records a created ReplicaSet. A Deployment does not recognize a ReplicaSet whose template, labels or owner were modified during
-// admission, and would create further ones without end. Such a ReplicaSet is deleted at once, and creates of that name back off.
+// handleCreated records a created ReplicaSet. A Deployment does not recognize a ReplicaSet whose template, labels
+// or owner were modified during admission, and would create further ones without end. Such a ReplicaSet is deleted
+// at once, and creates of that name back off.
 func (w *writer) handleCreated(ctx context.Context, t syncState, want, got *appsv1.ReplicaSet) createResult {
 	got.ManagedFields = nil
 	t.expectations.endCreate(want.Name)
@@ -160,8 +162,9 @@ func (w *writer) handleNotCreated(t syncState, want *appsv1.ReplicaSet, attempt 
 	return c
 }
 
-// newReplicaSet returns the ReplicaSet for the template of a Deployment. The name depends only on the template and the collisionCount. The ReplicaSet
-// shares no memory with the Deployment: marshalling would change quantities of the cached template, and so the hash.
+// newReplicaSet returns the ReplicaSet for the template of a Deployment. The name depends only on the template and
+// the collisionCount. The ReplicaSet shares no memory with the Deployment: marshalling would change quantities of
+// the cached template, and so the hash.
 func newReplicaSet(d *appsv1.Deployment, old []replicaSet, size int) *appsv1.ReplicaSet {
 	template := *d.Spec.Template.DeepCopy()
 	hash := templateHash(template, d.Status.CollisionCount)

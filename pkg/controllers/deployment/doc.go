@@ -1,9 +1,11 @@
 // Package deployment runs the Deployment controller of kube-controller-manager.
 //
-// The controller creates, adopts, resizes and deletes ReplicaSets, and writes the status of Deployments. It never writes the spec of a Deployment.
+// The controller creates, adopts, resizes and deletes ReplicaSets, and writes the status of Deployments. It never
+// writes the spec of a Deployment.
 //
-// Read reconcile.go first: one sync in numbered steps. rollout.go makes a plan, a pure function of the ReplicaSets; rolling.go, recreate.go and
-// scale.go find the sizes. write.go executes a plan: create.go sends the POST, resize.go the PATCH of each ReplicaSet.
+// Read reconcile.go first: one sync in numbered steps. rollout.go makes a plan, a pure function of the ReplicaSets;
+// rolling.go, recreate.go and scale.go find the sizes. write.go executes a plan: create.go sends the POST,
+// resize.go the PATCH of each ReplicaSet.
 //
 // Invariants, for a constant spec and no other writer, however old the caches are:
 //
@@ -12,6 +14,6 @@
 //   - A template and a collisionCount have at most one ReplicaSet.
 //   - A killed process can be restarted after any write.
 //
-// Unlike upstream, one sync writes all steps that keep the bounds, and rejected writes of one ReplicaSet do not block the others. docs/migration.md
-// lists the differences.
+// Unlike upstream, one sync writes all steps that keep the bounds, and rejected writes of one ReplicaSet do not
+// block the others. docs/migration.md lists the differences.
 package deployment

@@ -37,15 +37,16 @@ func newExpectations() expectations {
 	return expectations{createSizes: map[string]int{}, unknownResizes: map[types.UID]unknownResize{}, reliableStatus: map[types.UID]struct{}{}, resizedAt: map[types.UID]time.Time{}}
 }
 
-// statusUnreliable reports whether the status of a ReplicaSet may count pods that are about to be deleted, although its size allows for them: it was
-// raised before the status showed the last reduction, or may have been raised so in an earlier term.
+// statusUnreliable reports whether the status of a ReplicaSet may count pods that are about to be deleted, although
+// its size allows for them: it was raised before the status showed the last reduction, or may have been raised so
+// in an earlier term.
 func (l *expectations) statusUnreliable(rs *appsv1.ReplicaSet) bool {
 	_, trusted := l.reliableStatus[rs.UID]
 	return !trusted
 }
 
-// recordStatus records that the status of a ReplicaSet is reliable once it shows the present size: the ReplicaSet controller acts on another size only
-// after its cache shows the deletes for the last one.
+// recordStatus records that the status of a ReplicaSet is reliable once it shows the present size: the ReplicaSet
+// controller acts on another size only after its cache shows the deletes for the last one.
 func (l *expectations) recordStatus(rs *appsv1.ReplicaSet) {
 	_, unknown := l.unknownResizes[rs.UID]
 	if shown := rs.Status.ObservedGeneration >= rs.Generation || rs.Generation <= 1; shown && !unknown {
@@ -66,7 +67,8 @@ func (l *expectations) endCreate(name string) {
 	delete(l.createSizes, name)
 }
 
-// resolveCreates forgets creates whose name exists, with any owner, and creates that the API server does not carry out any more.
+// resolveCreates forgets creates whose name exists, with any owner, and creates that the API server does not carry
+// out any more.
 func (l *expectations) resolveCreates(exists func(name string) bool, now time.Time) {
 	l.creates = slices.DeleteFunc(l.creates, func(c controller.Create) bool { return exists(c.Name) || !c.Unknown || !now.Before(c.Until) })
 	maps.DeleteFunc(l.createSizes, func(name string, _ int) bool {

@@ -10,9 +10,10 @@ import (
 
 // plan is the work of one sync, in the order of execution:
 //
-//  1. Create the new ReplicaSet. If the create fails, only the status is written: no capacity is given up for a ReplicaSet that may not exist.
-//  2. Apply the changes that are no raises, in parallel. Then apply the raises that raisesAfter returns for the changes that succeeded. The pods of a
-//     change that was rejected or has an unknown outcome keep their capacity.
+//  1. Create the new ReplicaSet. If the create fails, only the status is written: no capacity is given up for a
+//     ReplicaSet that may not exist.
+//  2. Apply the changes that are no raises, in parallel. Then apply the raises that raisesAfter returns for the
+//     changes that succeeded. The pods of a change that was rejected or has an unknown outcome keep their capacity.
 //  3. Write the status of the result.
 //  4. Delete ReplicaSets beyond the history limit.
 //
@@ -20,7 +21,7 @@ import (
 type plan struct {
 	create   *appsv1.ReplicaSet // nil if none is needed
 	changes  []change           // at most one per ReplicaSet, raises last
-	capacity int                // pods by which sizes may rise after create, before the other changes; negative if sizes must shrink first
+	capacity int                // pods that raises may add before any reduction; negative if sizes must shrink first
 	result   passResult         // of the complete plan
 	delete   []*appsv1.ReplicaSet
 
@@ -28,8 +29,8 @@ type plan struct {
 	requeueAfter time.Duration // 0 if an event follows
 }
 
-// raisesAfter returns the raises of the plan, given the changes that succeeded. A raise beyond the capacity is reduced. A raise without any
-// capacity keeps only its annotations and minReadySeconds.
+// raisesAfter returns the raises of the plan, given the changes that succeeded. A raise beyond the capacity is
+// reduced. A raise without any capacity keeps only its annotations and minReadySeconds.
 func (p plan) raisesAfter(done []change) (raises []change) {
 	capacity := p.capacity
 	for _, c := range done {

@@ -29,7 +29,8 @@ type reader struct {
 
 // cached returns the sync with the ReplicaSets of the cache.
 func (r *reader) cached(t syncState) syncState {
-	// Resolve names before the ReplicaSets are read: a ReplicaSet that arrives in between is counted twice, and not missed.
+	// Resolve names before the ReplicaSets are read: a ReplicaSet that arrives in between is counted twice, and not
+	// missed.
 	t.expectations.resolveCreates(func(name string) bool {
 		_, exists := r.sets.Get(cache.NewObjectName(t.d.Namespace, name))
 		return exists

@@ -81,7 +81,8 @@ func (c *Controller) step(ctx context.Context, t syncState) (controller.Result, 
 	requeueAfter := controller.MinPositive(d.requeueAfter, d.plan.requeueAfter, a.requeueAfter, statusAgain, d.pass.untilTimeout(status, a.result),
 		t.backoffs.ownership.Remaining(t.now), t.expectations.nextDeadline(t.now))
 	if t.expectations.barrier.Pending() {
-		requeueAfter = controller.MinPositive(requeueAfter, controller.ConsistencyTimeout) // the caches may have missed events
+		// The caches may have missed events.
+		requeueAfter = controller.MinPositive(requeueAfter, controller.ConsistencyTimeout)
 	}
 	return controller.Result{RequeueAfter: requeueAfter}, errors.Join(a.err, statusErr, deleteErr)
 }
@@ -105,7 +106,8 @@ func (c *Controller) claimAndPlan(ctx context.Context, t syncState) (d decision,
 	return d, nil
 }
 
-// facts returns the facts of a pass and the requeue delay of a deferred create. found is true if the new ReplicaSet exists.
+// facts returns the facts of a pass and the requeue delay of a deferred create. found is true if the new ReplicaSet
+// exists.
 func (c *Controller) facts(t syncState, found bool) (f facts, requeueAfter time.Duration) {
 	f = facts{terminatingReplicas: c.cfg.TerminatingReplicas}
 	if len(t.expectations.creates) > 0 {
@@ -136,7 +138,8 @@ func unconfirmed(t syncState, _ decision) string {
 	return ""
 }
 
-// unselected ends the sync of a Deployment whose selector is invalid or selects all pods. Only a change of the spec helps.
+// unselected ends the sync of a Deployment whose selector is invalid or selects all pods. Only a change of the spec
+// helps.
 func (c *Controller) unselected(ctx context.Context, t syncState, err error) (controller.Result, error) {
 	if !errors.Is(err, selectors.ErrAll) {
 		utilruntime.HandleErrorWithContext(ctx, err, "Deployment has an invalid selector")
@@ -162,8 +165,8 @@ func (c *Controller) finished(d *appsv1.Deployment, status appsv1.DeploymentStat
 	return d.DeletionTimestamp != nil || d.Spec.Paused || c.deps.Namespaces.Terminating(d.Namespace) || rolledOut(d, status)
 }
 
-// rolledOut reports whether the status shows the end of a rollout. Pods that become unavailable later do not start another rollout. Without a deadline
-// there is no condition, and the rollout ends when all pods are updated.
+// rolledOut reports whether the status shows the end of a rollout. Pods that become unavailable later do not start
+// another rollout. Without a deadline there is no condition, and the rollout ends when all pods are updated.
 func rolledOut(d *appsv1.Deployment, status appsv1.DeploymentStatus) bool {
 	if status.ObservedGeneration < d.Generation || status.Replicas != status.UpdatedReplicas {
 		return false

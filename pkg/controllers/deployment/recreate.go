@@ -1,7 +1,8 @@
 package deployment
 
-// recreateTargets sizes the ReplicaSets for the strategy Recreate. Old ReplicaSets go to 0 first. The new one gets its size when the statuses for that size
-// and the pod cache show that all old pods have stopped. An active new ReplicaSet that is only scaled does not wait for terminating old pods.
+// recreateTargets sizes the ReplicaSets for the strategy Recreate. Old ReplicaSets go to 0 first. The new one gets
+// its size when the statuses for that size and the pod cache show that all old pods have stopped. An active new
+// ReplicaSet that is only scaled does not wait for terminating old pods.
 func (p pass) recreateTargets() sizing {
 	var s sizing
 	for _, old := range p.old {

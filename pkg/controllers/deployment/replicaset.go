@@ -32,13 +32,15 @@ func (s replicaSet) size() int { return replicasOrOne(s.rs.Spec.Replicas) }
 
 func (s replicaSet) isActive() bool { return s.size() > 0 }
 
-// isEmpty reports whether the status shows that the ReplicaSet has no pods, apart from terminating ones, and will create none.
+// isEmpty reports whether the status shows that the ReplicaSet has no pods, apart from terminating ones, and will
+// create none.
 func (s replicaSet) isEmpty() bool {
 	return !s.isActive() && s.rs.Status.Replicas == 0 && s.rs.Status.ObservedGeneration >= s.rs.Generation
 }
 
-// Three sources limit the number of available pods. Pods beyond the size will be deleted. The status may be old. The pod cache shows unready pods
-// before the status does, but may be old, too. Each source can only lower the number of pods that a plan relies on.
+// Three sources limit the number of available pods. Pods beyond the size will be deleted. The status may be old.
+// The pod cache shows unready pods before the status does, but may be old, too. Each source can only lower the
+// number of pods that a plan relies on.
 //
 //	                   size  status     pod cache   further condition
 //	statusAvailable    yes   available  -
@@ -57,8 +59,8 @@ func (s replicaSet) availableInEither() int {
 	return max(s.statusAvailable(), min(s.size(), s.pods.available))
 }
 
-// safelyAvailable returns the number of pods that a plan may rely on. With minReadySeconds it is 0 until the status shows the last reduction: an
-// available pod may be deleted before one that is only ready.
+// safelyAvailable returns the number of pods that a plan may rely on. With minReadySeconds it is 0 until the status
+// shows the last reduction: an available pod may be deleted before one that is only ready.
 func (s replicaSet) safelyAvailable() int {
 	if s.statusUnreliable || s.rs.Spec.MinReadySeconds > 0 && !s.statusCaughtUp() {
 		return 0
@@ -80,15 +82,16 @@ func (s replicaSet) unreadySurplus() int {
 	return max(0, s.size()-max(int(s.rs.Status.ReadyReplicas), s.pods.ready))
 }
 
-// statusCaughtUp reports whether the status shows the last reduction. At its first generation a ReplicaSet has not been reduced. The ReplicaSet
-// controller of this package's manager also counts its deletes, so the pod cache may show the reduction later.
+// statusCaughtUp reports whether the status shows the last reduction. At its first generation a ReplicaSet has not
+// been reduced. The ReplicaSet controller of this package's manager also counts its deletes, so the pod cache may
+// show the reduction later.
 func (s replicaSet) statusCaughtUp() bool {
 	observed := s.rs.Status.ObservedGeneration == s.rs.Generation || s.rs.Generation <= 1
 	return observed && int(s.rs.Status.Replicas) <= s.size()
 }
 
-// failsToDelete reports whether the ReplicaSet controller cannot delete pods. The reason of the condition is ignored: upstream's controller keeps the
-// first reason.
+// failsToDelete reports whether the ReplicaSet controller cannot delete pods. The reason of the condition is
+// ignored: upstream's controller keeps the first reason.
 func (s replicaSet) failsToDelete() bool {
 	status := s.rs.Status
 	return status.ObservedGeneration == s.rs.Generation && int(status.Replicas) > s.size() && slices.ContainsFunc(status.Conditions, func(c appsv1.ReplicaSetCondition) bool {
@@ -96,8 +99,8 @@ func (s replicaSet) failsToDelete() bool {
 	})
 }
 
-// shrinkWait returns the time for which the ReplicaSet controller may still act on the last size, at most limit after the resize. Reductions until then
-// are combined into one write.
+// shrinkWait returns the time for which the ReplicaSet controller may still act on the last size, at most limit
+// after the resize. Reductions until then are combined into one write.
 func (s replicaSet) shrinkWait(limit time.Duration, now time.Time) time.Duration {
 	if s.resizedAt.IsZero() || s.rs.Status.ObservedGeneration >= s.rs.Generation {
 		return 0
@@ -105,7 +108,8 @@ func (s replicaSet) shrinkWait(limit time.Duration, now time.Time) time.Duration
 	return max(0, s.resizedAt.Add(limit).Sub(now))
 }
 
-// hasNoPods reports whether status and pod cache show no pods, and the ReplicaSet controller creates none for an earlier size.
+// hasNoPods reports whether status and pod cache show no pods, and the ReplicaSet controller creates none for an
+// earlier size.
 func (s replicaSet) hasNoPods() bool {
 	status := s.rs.Status
 	return s.size() == 0 && status.ObservedGeneration == s.rs.Generation && status.Replicas == 0 &&
@@ -117,7 +121,8 @@ func compareAge(a, b replicaSet) int {
 	return cmp.Or(a.rs.CreationTimestamp.Compare(b.rs.CreationTimestamp.Time), cmp.Compare(a.rs.Name, b.rs.Name))
 }
 
-// bounds holds replicas, maxSurge and maxUnavailable as numbers of pods. None is negative, and unavailable is at most replicas.
+// bounds holds replicas, maxSurge and maxUnavailable as numbers of pods. None is negative, and unavailable is at
+// most replicas.
 type bounds struct {
 	replicas    int
 	surge       int
@@ -127,8 +132,8 @@ type bounds struct {
 func (b bounds) maxTotal() int     { return b.replicas + b.surge }
 func (b bounds) minAvailable() int { return b.replicas - b.unavailable }
 
-// boundsOf resolves percentages: surge is rounded up and unavailable down. If both are 0, one pod may be unavailable, or a rollout could not start.
-// Invalid values count as 0.
+// boundsOf resolves percentages: surge is rounded up and unavailable down. If both are 0, one pod may be
+// unavailable, or a rollout could not start. Invalid values count as 0.
 func boundsOf(d *appsv1.Deployment) bounds {
 	b := bounds{replicas: replicasOrOne(d.Spec.Replicas)}
 	if d.Spec.Strategy.Type != appsv1.RollingUpdateDeploymentStrategyType {

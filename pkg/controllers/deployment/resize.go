@@ -23,9 +23,9 @@ import (
 
 const reasonScaling = "ScalingReplicaSet" // as upstream
 
-// patchBody returns a JSON patch that the API server applies only to the same ReplicaSet at the same generation, so a size is changed once at most.
-// Status writes do not raise the generation and cause no conflict. Without annotations there is no map to add to: the patch adds a map, and tests
-// the version.
+// patchBody returns a JSON patch that the API server applies only to the same ReplicaSet at the same generation, so
+// a size is changed once at most. Status writes do not raise the generation and cause no conflict. Without
+// annotations there is no map to add to: the patch adds a map, and tests the version.
 func (c change) patchBody() ([]byte, error) {
 	type operation struct {
 		Op    string `json:"op"`
@@ -66,7 +66,8 @@ type patchResult struct {
 	err     error
 }
 
-// sendChange sends a change. The API server returns 422 for a failed test as well as for an invalid object, and a live read shows the difference.
+// sendChange sends a change. The API server returns 422 for a failed test as well as for an invalid object, and a
+// live read shows the difference.
 func (w *writer) sendChange(ctx context.Context, c change) patchResult {
 	if controller.Draining(ctx) {
 		return patchResult{outcome: outcome.NotSent, err: controller.ErrDraining}
@@ -143,8 +144,9 @@ func (w *writer) reportScaled(ctx context.Context, t syncState, c change) {
 	w.recorder.Eventf(t.d, corev1.EventTypeNormal, reasonScaling, "Scaled %s replica set %s from %d to %d", direction, c.rs.Name, c.from, c.to)
 }
 
-// settleResizes resolves changes with an unknown outcome. It returns the time until the next try, or 0 if no change is pending. The same patch is sent
-// again, so the size is changed once at most. If the Deployment has changed since, the change may be unwanted, and the ReplicaSet is only read.
+// settleResizes resolves changes with an unknown outcome. It returns the time until the next try, or 0 if no change
+// is pending. The same patch is sent again, so the size is changed once at most. If the Deployment has changed
+// since, the change may be unwanted, and the ReplicaSet is only read.
 func (w *writer) settleResizes(ctx context.Context, t syncState) (wait time.Duration, err error) {
 	for uid, pending := range t.expectations.unknownResizes {
 		c := pending.change
@@ -169,7 +171,8 @@ func (w *writer) settleResizes(ctx context.Context, t syncState) (wait time.Dura
 			delete(t.expectations.unknownResizes, uid)
 			continue
 		}
-		if r.outcome == outcome.Rejected || r.outcome == outcome.Conflict { // the first attempt may still be carried out
+		if r.outcome == outcome.Rejected || r.outcome == outcome.Conflict {
+			// The first attempt may still be carried out.
 			t.backoffs.resizeRejected(t.d, c.rs, now)
 			wait = controller.MinPositive(wait, t.backoffs.rejectedResize(t.d, c.rs).remaining(now), pending.until.Sub(now))
 			continue

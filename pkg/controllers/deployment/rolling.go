@@ -6,8 +6,9 @@ import (
 	"minikcm/pkg/controller"
 )
 
-// rollingTargets sizes the ReplicaSets of a rolling update. The new ReplicaSet is created in the surge, old ReplicaSets shrink while enough pods
-// stay available, and the new one gets the freed capacity. Statuses may be arbitrarily old; see replicaSet.safelyAvailable.
+// rollingTargets sizes the ReplicaSets of a rolling update. The new ReplicaSet is created in the surge, old
+// ReplicaSets shrink while enough pods stay available, and the new one gets the freed capacity. Statuses may be
+// arbitrarily old; see replicaSet.safelyAvailable.
 func (p pass) rollingTargets() sizing {
 	var s sizing
 	limit := p.bounds.maxTotal() - p.facts.pendingOld
@@ -65,9 +66,10 @@ func sumOf(sets []replicaSet, of func(replicaSet) int) (sum int) {
 
 func totalSize(sets []replicaSet) int { return sumOf(sets, replicaSet.size) }
 
-// shrinkTargets returns smaller sizes of old ReplicaSets, oldest first, such that least pods stay available. ReplicaSets whose changes back off are
-// skipped. nextAvailable is the number of available pods of the new ReplicaSet: the sizes of the old ReplicaSets and nextAvailable together stay at
-// least, so pods that are not available yet do not count.
+// shrinkTargets returns smaller sizes of old ReplicaSets, oldest first, such that least pods stay available.
+// ReplicaSets whose changes back off are skipped. nextAvailable is the number of available pods of the new
+// ReplicaSet: the sizes of the old ReplicaSets and nextAvailable together stay at least, so pods that are not
+// available yet do not count.
 func shrinkTargets(old []replicaSet, nextAvailable, least int, includeUnready bool) (targets []target) {
 	limit := max(0, nextAvailable+totalSize(old)-least)
 	available := nextAvailable + sumOf(old, replicaSet.safelyAvailable)
@@ -91,9 +93,10 @@ func shrinkTargets(old []replicaSet, nextAvailable, least int, includeUnready bo
 
 // freePods returns the number of pods that each ReplicaSet can give up without an available pod, up to limit in all.
 //
-// Normally these are the pods that are deleted before any ready pod. If too few pods are available anyway, includeUnready adds all pods that neither
-// the status nor the pod cache shows as available: pods that never become available must not block the rollout. An available pod may be deleted in
-// place of such a pod. Each source may be stale, so both have to agree.
+// Normally these are the pods that are deleted before any ready pod. If too few pods are available anyway,
+// includeUnready adds all pods that neither the status nor the pod cache shows as available: pods that never become
+// available must not block the rollout. An available pod may be deleted in place of such a pod. Each source may be
+// stale, so both have to agree.
 func freePods(old []replicaSet, limit int, includeUnready bool) []int {
 	given := make([]int, len(old))
 	for i, s := range old {
@@ -110,8 +113,9 @@ func freePods(old []replicaSet, limit int, includeUnready bool) []int {
 	return given
 }
 
-// sparePods returns the number of pods that each ReplicaSet can give up beyond its free pods, up to limit in all. spare is the number of available pods
-// that are not necessary. A ReplicaSet whose available pods fit into spare may give up all pods. Otherwise each pod counts against spare.
+// sparePods returns the number of pods that each ReplicaSet can give up beyond its free pods, up to limit in all.
+// spare is the number of available pods that are not necessary. A ReplicaSet whose available pods fit into spare
+// may give up all pods. Otherwise each pod counts against spare.
 func sparePods(old []replicaSet, free []int, limit, spare int) []int {
 	given := make([]int, len(old))
 	tooFew := spare < 0

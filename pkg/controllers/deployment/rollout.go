@@ -102,8 +102,9 @@ func (p pass) makePlan() plan {
 	return out
 }
 
-// scalingEvent reports whether the Deployment was scaled after an active ReplicaSet got its size. A ReplicaSet whose changes back off does not
-// count, or a policy could block the rollout. With the strategy Recreate the rollout sets all sizes anyway.
+// scalingEvent reports whether the Deployment was scaled after an active ReplicaSet got its size. A ReplicaSet
+// whose changes back off does not count, or a policy could block the rollout. With the strategy Recreate the
+// rollout sets all sizes anyway.
 func (p pass) scalingEvent() bool {
 	return p.d.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType &&
 		slices.ContainsFunc(p.all, func(s replicaSet) bool { return s.isActive() && s.backoff == 0 && p.sizedForOther(s) })
@@ -152,9 +153,10 @@ func (p pass) changesFor(s sizing) (changes []change, deferred []deferral) {
 	return changes, slices.Compact(deferred)
 }
 
-// raiseTooEarly reports whether a raise has to wait until the status shows the last reduction: pods that are about to be deleted may still be counted
-// as available, and other ReplicaSets would give up pods for them. Without other pods, after a scaling, or if the pods cannot be deleted, a wait
-// would cost pods. Then the raise is made, and the status is unreliable until it shows the raise.
+// raiseTooEarly reports whether a raise has to wait until the status shows the last reduction: pods that are about
+// to be deleted may still be counted as available, and other ReplicaSets would give up pods for them. Without other
+// pods, after a scaling, or if the pods cannot be deleted, a wait would cost pods. Then the raise is made, and the
+// status is unreliable until it shows the raise.
 func (p pass) raiseTooEarly(t target, targets []target) bool {
 	if t.reason != resizeIntoCapacity || t.replicaSet.statusCaughtUp() || t.replicaSet.failsToDelete() {
 		return false
@@ -165,7 +167,8 @@ func (p pass) raiseTooEarly(t target, targets []target) bool {
 	})
 }
 
-// statusesUnreliable reports whether the status of a ReplicaSet may count pods that are about to be deleted, now or after the changes.
+// statusesUnreliable reports whether the status of a ReplicaSet may count pods that are about to be deleted, now or
+// after the changes.
 func (p pass) statusesUnreliable(changes []change) bool {
 	return slices.ContainsFunc(p.all, func(s replicaSet) bool { return s.statusUnreliable }) ||
 		slices.ContainsFunc(changes, func(c change) bool { return c.isRaise() && !(replicaSet{rs: c.rs}).statusCaughtUp() })
@@ -186,7 +189,8 @@ func (p pass) capacity(create *appsv1.ReplicaSet, changes []change) int {
 	return max(limit, after) - sum
 }
 
-// describeNext adds the annotations, revision and minReadySeconds of the Deployment to the change of the new ReplicaSet.
+// describeNext adds the annotations, revision and minReadySeconds of the Deployment to the change of the new
+// ReplicaSet.
 func (p pass) describeNext(changes []change) []change {
 	rs := p.next.rs
 	annotations := missingFrom(rs.Annotations, nextAnnotations(p.d, rs.Annotations, p.old))

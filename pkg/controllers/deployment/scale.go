@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// scaleTargets sizes the ReplicaSets of a Deployment that was scaled or is paused. During a rollout every active ReplicaSet gets its proportion of the
-// change, and the rollout continues from there.
+// scaleTargets sizes the ReplicaSets of a Deployment that was scaled or is paused. During a rollout every active
+// ReplicaSet gets its proportion of the change, and the rollout continues from there.
 func (p pass) scaleTargets() sizing {
 	active := slices.DeleteFunc(slices.Clone(p.all), func(s replicaSet) bool { return !s.isActive() })
 	switch {
@@ -27,8 +27,8 @@ func (p pass) scaleTargets() sizing {
 	return sizing{targets: p.proportionalTargets(active)}
 }
 
-// wholeSize gives all replicas to one ReplicaSet. The annotations are part of the size: while they differ, the Deployment counts as scaled and the
-// rollout does not continue.
+// wholeSize gives all replicas to one ReplicaSet. The annotations are part of the size: while they differ, the
+// Deployment counts as scaled and the rollout does not continue.
 func (p pass) wholeSize(s replicaSet) target {
 	limit := p.bounds.maxTotal() - p.facts.pendingOld - p.facts.pendingNew
 	return target{replicaSet: s, to: min(p.bounds.replicas, max(limit, s.size())), reason: resizeScaled, annotate: s.isActive()}
@@ -60,8 +60,9 @@ func (p pass) dropOldTargets() (s sizing) {
 	return s
 }
 
-// proportionalTargets divides the change among the active ReplicaSets, largest first. Of equal sizes, the newer grows first and the older shrinks first. The
-// largest ReplicaSet gets the rest of the rounding, also if its write was delayed.
+// proportionalTargets divides the change among the active ReplicaSets, largest first. Of equal sizes, the newer
+// grows first and the older shrinks first. The largest ReplicaSet gets the rest of the rounding, also if its write
+// was delayed.
 func (p pass) proportionalTargets(active []replicaSet) []target {
 	change := 0
 	if p.bounds.replicas > 0 {
@@ -106,8 +107,8 @@ func (p pass) proportionalTargets(active []replicaSet) []target {
 	return targets
 }
 
-// proportionalChange returns the change of a size that keeps its proportion of the maximum number of pods. The base is the maximum at the time of the
-// last resize, or else the number of pods in the status.
+// proportionalChange returns the change of a size that keeps its proportion of the maximum number of pods. The base
+// is the maximum at the time of the last resize, or else the number of pods in the status.
 func (p pass) proportionalChange(s replicaSet) int {
 	if p.bounds.replicas == 0 {
 		return -s.size()

@@ -37,7 +37,8 @@ func (s *state) record(t syncState, finished, progressed bool) {
 	s.minReadySeconds = time.Duration(t.d.Spec.MinReadySeconds) * time.Second
 }
 
-// longestStalled returns the longest time without progress of any rollout beyond its minReadySeconds, or 0 between rollouts.
+// longestStalled returns the longest time without progress of any rollout beyond its minReadySeconds, or 0 between
+// rollouts.
 func longestStalled(all *states, now time.Time) (stalled time.Duration) {
 	all.ForEach(func(s *state) {
 		if !s.progressedAt.IsZero() {
@@ -85,7 +86,8 @@ func (b backoff) next(least, most time.Duration, now time.Time) backoff {
 
 func (b backoff) remaining(now time.Time) time.Duration { return max(b.until.Sub(now), 0) }
 
-// rejectedResize is the back-off of changes of one ReplicaSet. It ends with a new generation of either object. Events do not bypass it.
+// rejectedResize is the back-off of changes of one ReplicaSet. It ends with a new generation of either object.
+// Events do not bypass it.
 type rejectedResize struct {
 	backoff
 	deployment, replicaSet int64 // generations

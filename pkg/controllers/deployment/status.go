@@ -131,8 +131,8 @@ func (p pass) setProgressing(o passResult, status appsv1.DeploymentStatus, c *co
 	}
 }
 
-// mentions reports whether the message of a condition names a ReplicaSet. The revision does not identify a rollout: applying a manifest can change
-// the annotation.
+// mentions reports whether the message of a condition names a ReplicaSet. The revision does not identify a rollout:
+// applying a manifest can change the annotation.
 func mentions(c appsv1.DeploymentCondition, name string) bool {
 	return strings.Contains(c.Message, strconv.Quote(name))
 }
@@ -154,7 +154,8 @@ func isComplete(d *appsv1.Deployment, status appsv1.DeploymentStatus) bool {
 		status.ObservedGeneration >= d.Generation
 }
 
-// progressed reports whether a status shows more updated, ready or available pods than the last status, or fewer old pods.
+// progressed reports whether a status shows more updated, ready or available pods than the last status, or fewer
+// old pods.
 func progressed(was, status appsv1.DeploymentStatus) bool {
 	return status.UpdatedReplicas > was.UpdatedReplicas || status.Replicas-status.UpdatedReplicas < was.Replicas-was.UpdatedReplicas ||
 		status.ReadyReplicas > was.ReadyReplicas || status.AvailableReplicas > was.AvailableReplicas

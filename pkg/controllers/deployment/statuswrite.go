@@ -18,9 +18,9 @@ import (
 	"minikcm/pkg/controller"
 )
 
-// statusInterval is the minimum time between two status writes if only counts change, and the maximum time for which an old ReplicaSet may act on its last
-// size before it shrinks again. With a short progressDeadlineSeconds it is a twentieth of that: steps that wait and counts that are not written are
-// no progress.
+// statusInterval is the minimum time between two status writes if only counts change, and the maximum time for
+// which an old ReplicaSet may act on its last size before it shrinks again. With a short progressDeadlineSeconds it
+// is a twentieth of that: steps that wait and counts that are not written are no progress.
 func (p pass) statusInterval() time.Duration {
 	if deadline := p.progressDeadline(); deadline > 0 {
 		return min(maxStatusInterval, deadline/20)
@@ -40,8 +40,9 @@ func (w *statusWriter) needsWrite(t syncState, status appsv1.DeploymentStatus, r
 	return revision != "" && t.d.Annotations[revisionAnnotation] != revision || !equality.Semantic.DeepEqual(t.d.Status, status)
 }
 
-// write writes the status and the revision if they have changed, and returns a requeue delay if the write can wait. The status endpoint accepts
-// annotations and does not raise the generation. A conflict is no failure: the event of the change starts the next sync.
+// write writes the status and the revision if they have changed, and returns a requeue delay if the write can wait.
+// The status endpoint accepts annotations and does not raise the generation. A conflict is no failure: the event of
+// the change starts the next sync.
 func (w *statusWriter) write(ctx context.Context, t syncState, status appsv1.DeploymentStatus, revision string) (again time.Duration, err error) {
 	if !w.needsWrite(t, status, revision) {
 		return 0, nil
@@ -76,8 +77,9 @@ func (w *statusWriter) write(ctx context.Context, t syncState, status appsv1.Dep
 	return 0, nil
 }
 
-// isUrgent reports whether clients may wait for a change of the status: generation, revision, collisionCount, completion, all replicas updated, fewer
-// available pods without old ones, or a condition. The first progress of a rollout is not urgent.
+// isUrgent reports whether clients may wait for a change of the status: generation, revision, collisionCount,
+// completion, all replicas updated, fewer available pods without old ones, or a condition. The first progress of a
+// rollout is not urgent.
 func isUrgent(d *appsv1.Deployment, status appsv1.DeploymentStatus, revision string) bool {
 	was := d.Status
 	replicas := replicasOrOne(d.Spec.Replicas)

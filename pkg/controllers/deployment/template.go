@@ -17,13 +17,14 @@ import (
 	"minikcm/pkg/caches"
 )
 
-// sameTemplate reports whether two templates make the same pods: nil equals empty, quantities and times are compared by value, and the label
-// pod-template-hash is ignored. The result does not depend on names or hashes.
+// sameTemplate reports whether two templates make the same pods: nil equals empty, quantities and times are
+// compared by value, and the label pod-template-hash is ignored. The result does not depend on names or hashes.
 func sameTemplate(a, b *corev1.PodTemplateSpec) bool {
 	return a == b || equality.Semantic.DeepEqual(caches.WithoutHash(a), caches.WithoutHash(b))
 }
 
-// templateMemo holds comparisons with the template of a Deployment at one generation. Without it every sync would compare all templates.
+// templateMemo holds comparisons with the template of a Deployment at one generation. Without it every sync would
+// compare all templates.
 type templateMemo struct {
 	generation int64
 	digest     string // empty if not computed
@@ -36,7 +37,8 @@ type comparison struct {
 	same       bool
 }
 
-// isCurrent reports whether a ReplicaSet has the template of the Deployment. The cache keeps only a digest of templates without replicas.
+// isCurrent reports whether a ReplicaSet has the template of the Deployment. The cache keeps only a digest of
+// templates without replicas.
 func (m *templateMemo) isCurrent(d *appsv1.Deployment, rs *appsv1.ReplicaSet) bool {
 	if m.compared == nil || m.generation != d.Generation {
 		*m = templateMemo{generation: d.Generation, compared: map[types.UID]comparison{}}
@@ -55,11 +57,12 @@ func (m *templateMemo) isCurrent(d *appsv1.Deployment, rs *appsv1.ReplicaSet) bo
 	return known.same
 }
 
-// templateHash returns the label pod-template-hash, as kube-controller-manager v1.37 computes it. collisions is the collisionCount: nil and 0 give
-// different hashes.
+// templateHash returns the label pod-template-hash, as kube-controller-manager v1.37 computes it. collisions is the
+// collisionCount: nil and 0 give different hashes.
 //
-// The template must be as the API server sent it, and must not have been marshalled: marshalling a quantity stores its text, which is part of the
-// hash. The hash is valid for one version of k8s.io/api. ReplicaSets with other hashes are found by sameTemplate.
+// The template must be as the API server sent it, and must not have been marshalled: marshalling a quantity stores
+// its text, which is part of the hash. The hash is valid for one version of k8s.io/api. ReplicaSets with other
+// hashes are found by sameTemplate.
 func templateHash(template corev1.PodTemplateSpec, collisions *int32) string {
 	sum := fnv.New32a()
 	io.WriteString(sum, dump.ForHash(template))
