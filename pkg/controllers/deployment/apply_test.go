@@ -25,7 +25,7 @@ import (
 	"minikcm/pkg/outcome"
 )
 
-// withTemplate makes what it is asked for, changed on its way.
+// withTemplate creates the requested ReplicaSet after an edit.
 func withTemplate(edit func(*appsv1.ReplicaSet)) func(int, clienttesting.Action) (runtime.Object, error) {
 	return func(_ int, a clienttesting.Action) (runtime.Object, error) {
 		rs := a.(clienttesting.CreateAction).GetObject().(*appsv1.ReplicaSet).DeepCopy()
@@ -35,12 +35,11 @@ func withTemplate(edit func(*appsv1.ReplicaSet)) func(int, clienttesting.Action)
 	}
 }
 
-// answersMade makes what it is asked for.
 func answersMade(call int, a clienttesting.Action) (runtime.Object, error) {
 	return withTemplate(func(*appsv1.ReplicaSet) {})(call, a)
 }
 
-// written returns the Deployment that a status was written with last; nil if none was.
+// written returns the Deployment of the last status write, or nil.
 func (b *bench) written() (d *appsv1.Deployment) {
 	for _, a := range b.client.Actions() {
 		if u, ok := a.(clienttesting.UpdateAction); ok && a.GetSubresource() == "status" {
@@ -68,7 +67,8 @@ func TestANewDeploymentTakesTwoWrites(t *testing.T) {
 	}
 }
 
-// TestRefusedCreateFailsEachSync: the status has the reason, no pods are given up for the create, and each sync is an error, so the loop paces the next.
+// TestRefusedCreateFailsEachSync: the condition has the reason, no pods are given up, and each sync returns an
+// error.
 func TestRefusedCreateFailsEachSync(t *testing.T) {
 	d := newDeployment(3, within(1, 1), deadline(600))
 	d.Generation = 2
@@ -93,7 +93,8 @@ func TestRefusedCreateFailsEachSync(t *testing.T) {
 	b.wants(t, "create replicasets")
 }
 
-// TestAConflictOfACreateIsRetriedAtOnce: quota admission returns a conflict while other requests change the quota. The next try may succeed.
+// TestAConflictOfACreateIsRetriedAtOnce: quota admission returns conflicts while parallel requests change the
+// quota.
 func TestAConflictOfACreateIsRetriedAtOnce(t *testing.T) {
 	b := newBench(t, newDeployment(3))
 	b.on("create replicasets", fails(apierrors.NewConflict(setResource, "web", errors.New("quota"))))
@@ -105,7 +106,6 @@ func TestAConflictOfACreateIsRetriedAtOnce(t *testing.T) {
 	b.wants(t, "create replicasets", "update deployments/status", "create replicasets", "update deployments/status")
 }
 
-// TestAnUnansweredCreateKeepsItsName, and the status tells that there is no answer.
 func TestAnUnansweredCreateKeepsItsName(t *testing.T) {
 	d := newDeployment(3, within(1, 0), deadline(600))
 	b := newBench(t, d)
@@ -141,8 +141,8 @@ func TestAnUnansweredCreateKeepsItsName(t *testing.T) {
 	}
 }
 
-// TestAReplicaSetThatIsThereIsNotMissedForEver: one that is ours and has the template, but is not found as such, is looked for in a live read, and if that
-// does not find it either, the sync fails.
+// TestAReplicaSetThatIsThereIsNotMissedForEver: an owned ReplicaSet that the cache lookup misses leads to a live
+// read. If the list misses the ReplicaSet, too, the sync fails.
 func TestAReplicaSetThatIsThereIsNotMissedForEver(t *testing.T) {
 	d := newDeployment(3)
 	b := newBench(t, d)
@@ -164,7 +164,6 @@ func TestAReplicaSetThatIsThereIsNotMissedForEver(t *testing.T) {
 	}
 }
 
-// TestWhatIsRaisedTooEarlyIsDoubtful until the status shows the raise; so is what was not shown when the term began.
 func TestWhatIsRaisedTooEarlyIsDoubtful(t *testing.T) {
 	d := newDeployment(20, within(1, 0))
 	tooMany := telling(func(s *appsv1.ReplicaSetStatus) { s.Replicas, s.ReadyReplicas, s.AvailableReplicas = 20, 20, 20 })
@@ -220,7 +219,7 @@ func TestWhatAnUnansweredCreateReserves(t *testing.T) {
 	}
 }
 
-// TestATakenNameCountsAsACollision, at once the first time, and not before the back-off is over the next.
+// TestATakenNameCountsAsACollision: the first collision counts at once, the next one after the back-off.
 func TestATakenNameCountsAsACollision(t *testing.T) {
 	for name, foreign := range map[string]func(*appsv1.ReplicaSet){
 		"nobody's":         func(rs *appsv1.ReplicaSet) { rs.OwnerReferences = nil },
@@ -260,7 +259,7 @@ func TestATakenNameCountsAsACollision(t *testing.T) {
 	}
 }
 
-// patches returns the bodies of the patches so far.
+// patches returns the bodies of all patches.
 func (b *bench) patches() (out []string) {
 	for _, a := range b.client.Actions() {
 		if p, ok := a.(clienttesting.PatchAction); ok {
@@ -305,7 +304,7 @@ func TestBodyOfAChange(t *testing.T) {
 	}
 }
 
-// rolling is a bench in the middle of a rollout: old has 3 pods of 3 with 1 that may be missing and 1 more allowed.
+// rollingBench is in the middle of a rollout: the old ReplicaSet has 3 of 3 pods, surge and maxUnavailable are 1.
 func rollingBench(t *testing.T) *bench {
 	d := newDeployment(3, within(1, 1))
 	d.Generation = 2
@@ -333,7 +332,7 @@ func replyTo(b *bench, replies map[string]error) {
 	})
 }
 
-// TestWhatIsNotGivenUpIsNotThereForOthers: the reduction is refused; the raise is cut to the surge that is free, and the generation is not observed.
+// TestWhatIsNotGivenUpIsNotThereForOthers: after a rejected reduction the raise is limited to the surge.
 func TestWhatIsNotGivenUpIsNotThereForOthers(t *testing.T) {
 	for name, err := range map[string]error{
 		"refused": apierrors.NewForbidden(setResource, "old", errors.New("by a webhook")), "not answered": errBroken,
@@ -342,7 +341,7 @@ func TestWhatIsNotGivenUpIsNotThereForOthers(t *testing.T) {
 			b := rollingBench(t)
 			b.sets[0].Status.AvailableReplicas, b.sets[0].Status.ReadyReplicas = 3, 3
 			replyTo(b, map[string]error{"old": err})
-			// No pod is in the cache, so all that can be given up is what the statuses say: plan by hand.
+			// The pod cache is empty, so the plan is made by hand.
 			a := applyOutcome{}
 			b.writes.applyChanges(t.Context(), b.syncState, &a, []change{{rs: b.sets[0], from: 3, to: 2, reason: resizeSpare}})
 			if a.err == nil || len(a.result.changes) != 0 {
@@ -366,7 +365,8 @@ func TestWhatIsNotGivenUpIsNotThereForOthers(t *testing.T) {
 	}
 }
 
-// TestARefusedChangeHasABackOffOfItsOwn: it is neither sent nor told again with each event, and others are carried out meanwhile.
+// TestARefusedChangeHasABackOffOfItsOwn: events neither repeat the change nor its event, and other changes are
+// sent.
 func TestARefusedChangeHasABackOffOfItsOwn(t *testing.T) {
 	b := rollingBench(t)
 	replyTo(b, map[string]error{"old": apierrors.NewForbidden(setResource, "old", errors.New("by a webhook"))})
@@ -399,7 +399,7 @@ func TestARefusedChangeHasABackOffOfItsOwn(t *testing.T) {
 			t.Errorf("%d: held %v", i, a.deferred)
 		}
 		failed := 0
-		for _, e := range b.told() {
+		for _, e := range b.newEvents() {
 			if strings.Contains(e, "FailedScaleReplicaSet") {
 				failed++
 			}
@@ -426,7 +426,8 @@ func TestARefusedChangeHasABackOffOfItsOwn(t *testing.T) {
 	}
 }
 
-// TestAReplicaSetThatCannotBeScaledDoesNotHoldUpTheRollout: the Deployment is scaled and gets another template while a webhook keeps one ReplicaSet as it is.
+// TestAReplicaSetThatCannotBeScaledDoesNotHoldUpTheRollout: the Deployment is scaled and gets another template
+// while a webhook rejects changes of one ReplicaSet.
 func TestAReplicaSetThatCannotBeScaledDoesNotHoldUpTheRollout(t *testing.T) {
 	d := newDeployment(8, within(1, 0))
 	b := newBench(t, d, owned(d, "v-1", newOld("older", 2, 9, sizedFor(5, 6), revision("1"))), owned(d, "v0", newOld("old", 3, 5, sizedFor(5, 6), revision("2"))))
@@ -457,7 +458,7 @@ func TestAReplicaSetThatCannotBeScaledDoesNotHoldUpTheRollout(t *testing.T) {
 	}
 }
 
-// TestAFailedTestIsNoRefusal: somebody has resized the ReplicaSet meanwhile.
+// TestAFailedTestIsNoRefusal: another client has resized the ReplicaSet.
 func TestAFailedTestIsNoRefusal(t *testing.T) {
 	invalid := apierrors.NewGenericServerResponse(422, "patch", setResource, "old", "testing path /metadata/generation failed", 0, false)
 	for _, tt := range []struct {
@@ -489,7 +490,7 @@ func TestAFailedTestIsNoRefusal(t *testing.T) {
 	}
 }
 
-// TestAnUnansweredResizeIsSentAgain before anything else is decided, as it was.
+// TestAnUnansweredResizeIsSentAgain: the same patch is sent before any other decision.
 func TestAnUnansweredResizeIsSentAgain(t *testing.T) {
 	lost := func(b *bench) {
 		b.expectations.unknownResizes[b.sets[0].UID] = unknownResize{change: change{rs: b.sets[0], from: 3, to: 2}, generation: b.d.Generation, until: now.Add(outcome.MaxCompletionDelay)}
@@ -624,7 +625,7 @@ func TestAConflictOfTheStatusIsQuiet(t *testing.T) {
 	}
 }
 
-// TestARejectedStatusKeepsTheTimers: the step that waits must not wait for the back-off of the key.
+// TestARejectedStatusKeepsTheTimers: a delayed step must not wait for the back-off of the key.
 func TestARejectedStatusKeepsTheTimers(t *testing.T) {
 	d := newDeployment(4, within(1, 1), deadline(600))
 	old := owned(d, "v0", newOld("old", 2, 1, unseen, sizedFor(4, 5), revision("1")))
@@ -636,7 +637,7 @@ func TestARejectedStatusKeepsTheTimers(t *testing.T) {
 	}
 }
 
-// TestNoStatusForAnOutdatedSpec: the API server would reject a status of a Deployment that changed during the sync.
+// TestNoStatusForAnOutdatedSpec: the API server would reject the status of an older generation.
 func TestNoStatusForAnOutdatedSpec(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDeployment(3)
@@ -656,7 +657,6 @@ func TestNoStatusForAnOutdatedSpec(t *testing.T) {
 	})
 }
 
-// TestNumbersAloneAreWrittenAtTheirPace, and what somebody may wait for at once.
 func TestNumbersAloneAreWrittenAtTheirPace(t *testing.T) {
 	d := newDeployment(3)
 	d.Status = appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 3, UpdatedReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 1}
@@ -798,7 +798,7 @@ func TestAnOrphanIsAdoptedAfterALiveRead(t *testing.T) {
 	})
 }
 
-// TestTheFirstWriteOfATermIsDecidedOnALiveRead: the cache knows of no ReplicaSet, and there is one.
+// TestTheFirstWriteOfATermIsDecidedOnALiveRead: the cache lacks a ReplicaSet that exists.
 func TestTheFirstWriteOfATermIsDecidedOnALiveRead(t *testing.T) {
 	d := newDeployment(3)
 	next := owned(d, "v1", newNext("next", 3, sizedFor(3, 3), revision("1")))
@@ -811,7 +811,6 @@ func TestTheFirstWriteOfATermIsDecidedOnALiveRead(t *testing.T) {
 	b.wants(t, "get deployments", "list replicasets", "update deployments/status")
 }
 
-// TestLiveReadsAreCounted: each that is not the answer to a write.
 func TestLiveReadsAreCounted(t *testing.T) {
 	d := newDeployment(3)
 	for reason, read := range map[string]func(*bench) error{

@@ -26,7 +26,8 @@ import (
 
 var setResource = schema.GroupResource{Group: "apps", Resource: "replicasets"}
 
-// bench is one sync against a client whose answers a test chooses. Its caches are empty; the sync is given what it sees.
+// bench runs one sync against a client with prepared results. The caches are empty, and the test provides the
+// ReplicaSets.
 type bench struct {
 	*Controller
 	syncState
@@ -85,7 +86,7 @@ func (b *bench) run(ctx context.Context) (controller.Result, error) {
 	return resultOf(b.step(ctx, b.syncState))
 }
 
-// on makes the client answer requests of a verb and resource, such as "create replicasets", with the results of answer, one per call.
+// on sets the results of requests, such as "create replicasets". result is called once per request.
 func (b *bench) on(request string, answer func(call int, a clienttesting.Action) (runtime.Object, error)) {
 	verb, resource, _ := strings.Cut(request, " ")
 	calls := 0
@@ -110,7 +111,7 @@ func fails(err error) func(int, clienttesting.Action) (runtime.Object, error) {
 	return func(int, clienttesting.Action) (runtime.Object, error) { return nil, err }
 }
 
-// stored returns the ReplicaSets that the API server has.
+// stored returns the ReplicaSets of the API server.
 func (b *bench) stored(t *testing.T) (sets []*appsv1.ReplicaSet) {
 	t.Helper()
 	list, err := b.client.Tracker().List(appsv1.SchemeGroupVersion.WithResource("replicasets"), appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), "default")
@@ -123,7 +124,7 @@ func (b *bench) stored(t *testing.T) (sets []*appsv1.ReplicaSet) {
 	return sets
 }
 
-// wants compares what was asked of the API server, reads of caches excepted.
+// wants compares the requests.
 func (b *bench) wants(t *testing.T, requests ...string) {
 	t.Helper()
 	var got []string
@@ -135,8 +136,8 @@ func (b *bench) wants(t *testing.T, requests ...string) {
 	}
 }
 
-// told returns the events so far.
-func (b *bench) told() (out []string) {
+// newEvents returns the events since the last call.
+func (b *bench) newEvents() (out []string) {
 	for {
 		select {
 		case e := <-b.events.Events:
@@ -149,13 +150,13 @@ func (b *bench) told() (out []string) {
 
 func (b *bench) wantsEvents(t *testing.T, parts ...string) {
 	t.Helper()
-	told := b.told()
+	told := b.newEvents()
 	if !slices.EqualFunc(told, parts, strings.Contains) {
 		t.Errorf("events %q, want %q", told, parts)
 	}
 }
 
-// owned returns a ReplicaSet of newDeployment's as the cache has it, with a template.
+// owned returns a ReplicaSet of newDeployment as the cache holds it, with a template.
 func owned(d *appsv1.Deployment, image string, s replicaSet) *appsv1.ReplicaSet {
 	rs := s.rs
 	rs.UID, rs.ResourceVersion = types.UID("uid of "+rs.Name), "5"
@@ -165,5 +166,5 @@ func owned(d *appsv1.Deployment, image string, s replicaSet) *appsv1.ReplicaSet 
 	return rs
 }
 
-// errBroken is an answer that proves nothing.
+// errBroken has an unknown outcome.
 var errBroken = apierrors.NewTimeoutError("etcd is slow", 0)

@@ -23,7 +23,8 @@ import (
 	"minikcm/pkg/controller"
 )
 
-// TestWakeUps: who is woken by what happens to a ReplicaSet, a pod or a namespace. web and twin select app=web, gone app=gone with the strategy Recreate.
+// TestWakeUps: events of ReplicaSets, pods and namespaces enqueue Deployments. web and twin select app=web, gone
+// selects app=gone and has the strategy Recreate.
 func TestWakeUps(t *testing.T) {
 	named := func(name, app string, edits ...func(*appsv1.Deployment)) *appsv1.Deployment {
 		d := newDeployment(1, edits...)

@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// vector is a template, and its hash by collisionCount as kube-controller-manager computes it; "none" stands for none. hack/kubernetes/hashes
-// writes them.
+// vector is a template with the hashes of kube-controller-manager by collisionCount; "none" is nil.
+// hack/kubernetes/hashes writes the file.
 type vector struct {
 	Name     string
 	Template json.RawMessage
@@ -31,7 +31,7 @@ func vectors(t *testing.T) (vectors []vector) {
 	return vectors
 }
 
-// fromJSON and fromProtobuf decode a template as a client does.
+// fromJSON and fromProtobuf decode a template as clients do.
 func fromJSON(t *testing.T, data []byte) (template corev1.PodTemplateSpec) {
 	t.Helper()
 	if err := json.Unmarshal(data, &template); err != nil {
@@ -53,7 +53,6 @@ func fromProtobuf(t *testing.T, data []byte) (template corev1.PodTemplateSpec) {
 	return template
 }
 
-// TestHashIsThatOfKubeControllerManager, however the template came to us.
 func TestHashIsThatOfKubeControllerManager(t *testing.T) {
 	for _, v := range vectors(t) {
 		t.Run(v.Name, func(t *testing.T) {
@@ -76,8 +75,8 @@ func TestHashIsThatOfKubeControllerManager(t *testing.T) {
 	}
 }
 
-// TestHashIsMadeOfTheCachedTemplate: creating a ReplicaSet and marshalling it leaves the template of the Deployment as it came, so its hash stays.
-// A template that was itself marshalled has another.
+// TestHashIsMadeOfTheCachedTemplate: marshalling a new ReplicaSet leaves the cached template, and so the hash.
+// Marshalling a template changes the hash.
 func TestHashIsMadeOfTheCachedTemplate(t *testing.T) {
 	d := newDeployment(1)
 	for _, v := range vectors(t) {

@@ -52,7 +52,6 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// TestHistoryIsCleanedUpWhenTheRolloutIsOver, or while it is paused.
 func TestHistoryIsCleanedUpWhenTheRolloutIsOver(t *testing.T) {
 	limited := func(d *appsv1.Deployment) {
 		d.Spec.RevisionHistoryLimit = new(int32(0))

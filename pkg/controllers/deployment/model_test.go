@@ -13,29 +13,26 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The model walks through all states that a Deployment and up to three ReplicaSets can come to, whichever of them, their controller, the kubelets and
-// users moves next. It decides with rollout itself. ReplicaSet controllers see changes of sizes late, count deleted pods for a while, and
-// write their status late; pods become ready, then available, and never cease to be by themselves; of ready pods any may be deleted first; a
-// pass can be killed after each of its writes.
-// The cache of pods shows what there is, or helps as little as it can: it shows neither ready nor unfinished ones, and either never makes available pods less; or,
-// where it lags, it shows for any of the ReplicaSets that none is available. Where writes fail, any of the reductions of a pass may be refused, any of the
-// ReplicaSets may be held back because a change of it was refused before, and a create may not be answered: it is carried out later, or never.
+// The model visits all states of a Deployment and up to three ReplicaSets, for any order of actions of the
+// Deployment controller, the ReplicaSet controller, kubelets and users. Plans are those of the real code.
+// ReplicaSet controllers see sizes late, count deleted pods for a while, and write statuses late. Pods become
+// ready, then available. Any ready pod may be deleted first. A pass may be interrupted after any write.
 //
-// After an outage there are two old ReplicaSets whose pods are not ready. They may recover, and their statuses tell of that late; there the cache shows what there
-// is, or, where it lags, that of any of the ReplicaSets no pod is ready. Or they never do.
+// The pod cache shows the true counts, or helps as little as possible. A cache that lags shows no available pods of
+// some ReplicaSets. With failures, reductions are rejected, changes back off, and creates have an unknown outcome.
 //
-// Where one refuses everything for good, the others do what it does not.
+// After an outage no pod is ready. Old pods recover, and the statuses show that late, or never recover.
 //
-// Where pods are ready before they are available, one that becomes ready after it was given up as not ready may cost an available one: which of both is
-// deleted is up to their nodes and costs. There the cache shows ready pods, and none becomes ready while its ReplicaSet is to shrink.
+// With minReadySeconds, a pod that becomes ready after the plan may cost an available one. There the cache shows
+// ready pods, and no pod becomes ready while its ReplicaSet shrinks.
 
-// modelSet is a ReplicaSet of the model; its template is its index.
+// modelSet is a ReplicaSet of the model. The index is the template.
 type modelSet struct {
 	exists      bool
-	unanswered  int8 // size with which it was to be created; nobody knows yet what became of that
-	first       bool // it has never been resized
+	unanswered  int8 // size of a create with an unknown outcome
+	first       bool // never resized
 	size        int8
-	known       int8 // size, as its controller knows it
+	known       int8 // size that the ReplicaSet controller has seen
 	fresh       bool // known is the size
 	told        bool // the status is about the size
 	replicas    int8 // status
@@ -47,9 +44,9 @@ type modelSet struct {
 	upGone      int8 // deleted pods that its controller still counts
 	earlyGone   int8
 	downGone    int8
-	sizedForOld bool // its annotations tell another number of replicas than the Deployment's
+	sizedForOld bool // the annotations have another number of replicas
 	doubtful    bool // see set
-	failing     bool // the status tells that deletes are refused
+	failing     bool // condition ReplicaFailure
 }
 
 func (m modelSet) active() int8 { return m.up + m.early + m.down }
@@ -61,27 +58,26 @@ func (m modelSet) pods() int8 { return m.active() + m.gone() }
 type modelState struct {
 	template int8 // of the Deployment
 	changes  int8 // of the template that are still to come
-	losses   int8 // of answers to creates
+	losses   int8 // lost responses to creates
 	scaled   bool
 	back     bool // it was, and that was taken back
 	sets     [3]modelSet
 }
 
-// secured is how many available pods are left when the size that was written last has been carried out, and perhaps the one that its controller
-// knows before that, whichever of the ready pods go first.
+// secured returns the available pods that remain after the last written size, and possibly the size before, is
+// carried out, whichever ready pods are deleted first.
 func (m modelSet) secured() int {
 	return int(max(0, m.up-max(0, m.active()-min(m.size, m.known)-m.down)))
 }
 
-// caughtUp is as that of a set.
 func (m modelSet) caughtUp() bool { return m.first || m.told && m.replicas <= m.size }
 
-// model is what stays the same in a walk.
+// model holds the constants of a walk.
 type model struct {
 	strategy           appsv1.DeploymentStrategyType
 	replicas           int
 	scaleTo            int  // once; 0: never
-	takesBack          bool // the number of replicas is what it was, after that
+	takesBack          bool // the scaling is undone
 	restarts           bool // ledgers may be lost
 	undeletable        bool // deletes of pods are refused
 	surge, unavailable int
@@ -97,20 +93,20 @@ type model struct {
 	steps              []step // what can happen in the present state
 }
 
-// seenState is what a pass can see.
+// seenState is the visible part of a state.
 type seenState struct {
 	modelState
 	view view
 	held held
 }
 
-// held are ReplicaSets, a bit for each, of which no change is carried out in a pass, and the pass knows that it may be so.
+// held is a bit set of ReplicaSets whose changes back off in a pass.
 type held uint8
 
 func (h held) has(set int) bool { return h&(1<<set) != 0 }
 
-// view is what the cache of pods shows: a bit for each ReplicaSet of which it shows no available pods though it shows all that its size allows of the others; or
-// what there is.
+// view is the content of the pod cache: a bit for each ReplicaSet without available pods in the cache, while the
+// others have as many as their sizes allow; or the true counts.
 type view uint8
 
 const (
@@ -120,13 +116,12 @@ const (
 
 func (v view) behind(set int) bool { return v&(1<<set) != 0 }
 
-// step is one thing that can happen.
 type step struct {
 	act act
 	to  modelState
 }
 
-// act says what happens, to which ReplicaSet, and in which number.
+// act is an action with its ReplicaSet and a number.
 type act struct {
 	what   string
 	set, n int8
@@ -141,7 +136,7 @@ func (m *model) want(s modelState) int {
 	return m.replicas
 }
 
-// decide asks rollout, with what the cache of pods shows.
+// decide plans a pass for a state and a view of the pod cache.
 func (m *model) decide(s modelState, shown view, back held) *plan {
 	seen := seenState{s, shown, back}
 	seen.changes, seen.losses, seen.back = 0, 0, false
@@ -229,7 +224,8 @@ func (m *model) decide(s modelState, shown view, back held) *plan {
 	return p
 }
 
-// next returns what can happen in a state; it is valid until it is asked again. quiet: nothing but what users may do.
+// next returns the possible steps of a state. The result is valid until the next call. quiet is true if only users
+// can act.
 func (m *model) next(s modelState) (steps []step, quiet bool) {
 	m.steps = m.steps[:0]
 	add := func(what string, i int, v modelSet) {
@@ -248,7 +244,7 @@ func (m *model) next(s modelState) (steps []step, quiet bool) {
 		if !v.exists {
 			continue
 		}
-		if !v.fresh && !(v.doubtful && v.gone() > 0) { // our ReplicaSet controller sees its deletes before it looks at another size
+		if !v.fresh && !(v.doubtful && v.gone() > 0) {
 			w := v
 			w.known, w.fresh = v.size, true
 			add("see size", i, w)
@@ -364,7 +360,7 @@ func (m *model) writes(s modelState, shown view, back held) {
 	}
 }
 
-// failures adds the states after passes of which a create was not answered, or some of the reductions were refused.
+// failures adds the states after passes with an unknown outcome of a create, or with rejected reductions.
 func (m *model) failures(s modelState) {
 	if s.losses == 0 && !m.fails {
 		return
@@ -398,7 +394,7 @@ func (m *model) failures(s modelState) {
 
 func created(size int8) modelSet { return modelSet{exists: true, first: true, size: size} }
 
-// write carries out a change of one ReplicaSet; fresh is the one that was created in the same pass.
+// write carries out a change. fresh is the ReplicaSet created in the same pass.
 func (s *modelState) write(c change, fresh *appsv1.ReplicaSet) (i int, changed bool) {
 	i = int(s.template)
 	if c.rs != fresh {
@@ -417,7 +413,7 @@ func (s *modelState) write(c change, fresh *appsv1.ReplicaSet) (i int, changed b
 	return i, true
 }
 
-// walk visits every state and returns a path to the first that check objects to.
+// walk visits all states and returns a path to the first state that fails the check.
 func (m *model) walk(start modelState, check func(from, to modelState, quiet bool) string) (states int, bad string) {
 	m.plans = map[seenState]*plan{}
 	type origin struct {
@@ -456,14 +452,14 @@ func (m *model) walk(start modelState, check func(from, to modelState, quiet boo
 	return len(known), ""
 }
 
-// finished is the state in which a Deployment has all its pods.
+// finished returns a state in which the Deployment has all pods.
 func (m *model) finished(changes int8) modelState {
 	s := modelState{changes: changes}
 	s.sets[0] = running(int8(m.replicas))
 	return s
 }
 
-// between is the state in which two old ReplicaSets share the pods.
+// between returns a state in which two old ReplicaSets share the pods.
 func (m *model) between(older int8) modelState {
 	s := modelState{template: 2}
 	s.sets[0], s.sets[1] = running(older), running(int8(m.replicas)-older)
@@ -474,7 +470,7 @@ func running(size int8) modelSet {
 	return modelSet{exists: true, size: size, known: size, fresh: true, told: true, replicas: size, ready: size, available: size, up: size}
 }
 
-// afterOutage is the state in which two old ReplicaSets have lost their pods, and so has the new one.
+// afterOutage returns a state in which all ReplicaSets have lost their pods.
 func (m *model) afterOutage(older, old, next int8) modelState {
 	s := modelState{template: 2}
 	for i, size := range []int8{older, old, next} {
@@ -516,8 +512,8 @@ func sizesIn(s modelState) (sum int) {
 	return sum
 }
 
-// TestModelOfRollingUpdates: however late the statuses are, whenever the template changes, back too, and wherever a pass is cut off, the sizes do not add
-// up to more than replicas and surge, available pods that are as many as the Deployment asks for stay as many, and the rollout ends.
+// TestModelOfRollingUpdates: for any age of statuses, change of templates and interrupted pass, the sizes stay
+// within replicas and surge, available pods do not fall below the minimum, and the rollout ends.
 func TestModelOfRollingUpdates(t *testing.T) { modelOfRollingUpdates().tell(t) }
 
 var modelOfRollingUpdates = walked(func() (w walks) {
@@ -578,7 +574,7 @@ var modelOfRollingUpdates = walked(func() (w walks) {
 	return w
 })
 
-// walks are what came of walking through models.
+// walks holds the results of walks.
 type walks struct {
 	states   int
 	problems []string
@@ -591,7 +587,7 @@ func (w *walks) add(what any, m *model, start modelState, check func(from, to mo
 	}
 }
 
-// walked walks once: when a test is run again it finds what it found before.
+// walked runs a walk once, also if a test is repeated.
 func walked(walk func() walks) func() walks { return sync.OnceValue(walk) }
 
 func (w walks) tell(t *testing.T) {
@@ -601,13 +597,13 @@ func (w walks) tell(t *testing.T) {
 	t.Logf("%d states", w.states)
 }
 
-// withinBounds checks a rolling update at a constant number of replicas.
+// withinBounds checks a rolling update with constant replicas.
 func (m *model) withinBounds(from, to modelState, quiet bool) string {
 	had, told, left, sum := 0, 0, 0, sizesIn(to)
 	for i, v := range from.sets {
 		had, told, left = had+v.secured(), told+int(min(v.size, v.available)), left+to.sets[i].secured()
 	}
-	if m.outage && m.lags { // what neither the statuses nor the cache of pods tell of nobody can spare
+	if m.outage && m.lags { // pods that neither statuses nor the pod cache show
 		had = min(had, told)
 	}
 	switch least, most := m.replicas-m.unavailable, m.replicas+m.surge; {
@@ -621,8 +617,8 @@ func (m *model) withinBounds(from, to modelState, quiet bool) string {
 	return ""
 }
 
-// TestModelOfScaling: a Deployment that is scaled at any moment of a rollout gets the new number of pods of its template, and on the way no write makes
-// the sizes add up to more than replicas and surge, or more than they were.
+// TestModelOfScaling: a Deployment that is scaled during a rollout gets the new size, and no write raises the sum
+// of sizes above replicas and surge.
 func TestModelOfScaling(t *testing.T) { modelOfScaling().tell(t) }
 
 var modelOfScaling = walked(func() (w walks) {
@@ -646,8 +642,8 @@ var modelOfScaling = walked(func() (w walks) {
 	return w
 })
 
-// TestModelOfScalingThatIsTakenBack, also where no pod can be deleted: the Deployment has its pods again without one having to go first, and a rollout beside
-// that stays within its bounds.
+// TestModelOfScalingThatIsTakenBack: also if pods cannot be deleted, the Deployment keeps its pods, and a parallel
+// rollout stays within bounds.
 func TestModelOfScalingThatIsTakenBack(t *testing.T) { modelOfScalingThatIsTakenBack().tell(t) }
 
 var modelOfScalingThatIsTakenBack = walked(func() (w walks) {
@@ -662,7 +658,7 @@ var modelOfScalingThatIsTakenBack = walked(func() (w walks) {
 			m := &model{strategy: strategy, replicas: tt.replicas, scaleTo: tt.scaleTo, takesBack: true, surge: tt.surge, unavailable: tt.unavailable, sets: 2, undeletable: tt.undeletable}
 			w.add(fmt.Sprintf("%s %+v", strategy, tt), m, m.finished(tt.changes), func(from, to modelState, quiet bool) string {
 				switch {
-				case quiet && (!to.back || tt.undeletable && strategy == appsv1.RecreateDeploymentStrategyType && to.template == 1): // its old pods never go
+				case quiet && (!to.back || tt.undeletable && strategy == appsv1.RecreateDeploymentStrategyType && to.template == 1):
 					return ""
 				case quiet:
 					return m.unfinished(to)
@@ -676,8 +672,8 @@ var modelOfScalingThatIsTakenBack = walked(func() (w walks) {
 	return w
 })
 
-// TestModelOfRecreate: there is never a pod of the new template beside one of an old one, unless the template went back to the one whose pods are
-// there, and the rollout ends; also if the answer to a create is lost.
+// TestModelOfRecreate: new pods never run beside old ones, unless the template changes back, and the rollout ends,
+// also after lost responses.
 func TestModelOfRecreate(t *testing.T) { modelOfRecreate().tell(t) }
 
 var modelOfRecreate = walked(func() (w walks) {

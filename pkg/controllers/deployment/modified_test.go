@@ -106,8 +106,8 @@ var modifications = map[string]func(*appsv1.ReplicaSet){
 	"owner":  func(rs *appsv1.ReplicaSet) { rs.OwnerReferences = nil },
 }
 
-// TestModifiedReplicaSetsDoNotPileUp: a webhook modifies all new ReplicaSets for an hour. Each ReplicaSet is deleted at once, creates back off, no collision is
-// counted, and the rollout continues when the webhook is off.
+// TestModifiedReplicaSetsDoNotPileUp: a webhook modifies all new ReplicaSets for an hour. Each ReplicaSet is deleted
+// at once, creates back off, no collision is counted, and the rollout continues when the webhook is off.
 func TestModifiedReplicaSetsDoNotPileUp(t *testing.T) {
 	for field, modify := range modifications {
 		for strategy, edit := range map[string]func(*appsv1.Deployment){"rolling": within(1, 1), "recreate": recreating} {
@@ -150,7 +150,8 @@ func TestNewTemplateIsCreatedWithoutBackoff(t *testing.T) {
 	}
 }
 
-// TestModifiedReplicaSetThatStays: the deletion is rejected, or a finalizer delays the end. The name counts as a collision.
+// TestModifiedReplicaSetThatStays: the deletion is rejected, or a finalizer delays the end. The name counts as a
+// collision.
 func TestModifiedReplicaSetThatStays(t *testing.T) {
 	for name, reply := range map[string]func(*modifying, *appsv1.ReplicaSet) (runtime.Object, error){
 		"rejected": func(*modifying, *appsv1.ReplicaSet) (runtime.Object, error) {

@@ -12,12 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// now is when the unit tests happen.
+// now is the time of the unit tests.
 var now = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
 func ago(d time.Duration) metav1.Time { return metav1.NewTime(now.Add(-d)) }
 
-// newDeployment returns a rolling Deployment web with the template v1, without surge and with one pod that may be unavailable.
+// newDeployment returns the Deployment web with the template v1, the strategy RollingUpdate, no surge and
+// maxUnavailable 1.
 func newDeployment(replicas int32, edits ...func(*appsv1.Deployment)) *appsv1.Deployment {
 	d := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "web", Generation: 1},
@@ -61,7 +62,8 @@ func annotated(key, value string) func(*appsv1.Deployment) {
 	return func(d *appsv1.Deployment) { metav1.SetMetaDataAnnotation(&d.ObjectMeta, key, value) }
 }
 
-// newOld returns a ReplicaSet of an older template whose pods are all available, and whose status says so. It was made that many minutes ago.
+// newOld returns a ReplicaSet of an older template, created some minutes ago. All pods are available, and the
+// status shows them.
 func newOld(name string, size int32, minutes int, edits ...func(*replicaSet)) replicaSet {
 	s := replicaSet{
 		rs: &appsv1.ReplicaSet{
@@ -77,14 +79,14 @@ func newOld(name string, size int32, minutes int, edits ...func(*replicaSet)) re
 	return s
 }
 
-// newNext is newOld for the present template.
+// newNext returns the same with the template of the Deployment.
 func newNext(name string, size int32, edits ...func(*replicaSet)) replicaSet {
 	s := newOld(name, size, 0, edits...)
 	s.current = true
 	return s
 }
 
-// having sets how many pods are available, in the status and in the cache.
+// having sets the available pods in the status and the cache.
 func having(available int) func(*replicaSet) {
 	return func(s *replicaSet) {
 		s.rs.Status.ReadyReplicas, s.rs.Status.AvailableReplicas = int32(available), int32(available)
@@ -92,17 +94,16 @@ func having(available int) func(*replicaSet) {
 	}
 }
 
-// seeing sets how many pods are ready and available in the cache alone.
+// seeing sets the ready and available pods in the cache only.
 func seeing(ready, available int) func(*replicaSet) {
 	return func(s *replicaSet) { s.pods.ready, s.pods.available = ready, available }
 }
 
-// telling changes the status.
 func telling(edit func(*appsv1.ReplicaSetStatus)) func(*replicaSet) {
 	return func(s *replicaSet) { edit(&s.rs.Status) }
 }
 
-// sizedFor sets the annotations that tell for which number of replicas the ReplicaSet was sized.
+// sizedFor sets the size annotations.
 func sizedFor(desired, most int) func(*replicaSet) {
 	return func(s *replicaSet) {
 		metav1.SetMetaDataAnnotation(&s.rs.ObjectMeta, desiredReplicasAnnotation, strconv.Itoa(desired))
@@ -116,7 +117,7 @@ func revision(n string) func(*replicaSet) {
 
 func deleting(s *replicaSet) { s.rs.DeletionTimestamp = new(ago(time.Second)) }
 
-// unseen is a status from before the last change of the size.
+// unseen makes the status older than the last resize.
 func unseen(s *replicaSet) { s.rs.Status.ObservedGeneration-- }
 
 func newPass(d *appsv1.Deployment, sets ...replicaSet) pass {
@@ -130,7 +131,7 @@ type planned struct {
 	revision string
 }
 
-// rollout plans a pass. Its plan is carried out at once, as far as the status and the next pass are concerned.
+// rollout plans a pass. The status is that of the complete plan.
 func rollout(d *appsv1.Deployment, sets []replicaSet, f facts, now time.Time) planned {
 	p := planningPass(d, sets, now)
 	p.facts = f
@@ -140,7 +141,7 @@ func rollout(d *appsv1.Deployment, sets []replicaSet, f facts, now time.Time) pl
 	return out
 }
 
-// sizesOf tells what becomes of ReplicaSets: "name from→to" for each that changes its size, in the order in which they are written.
+// sizesOf returns "name from→to" for each resize, in the order of writes.
 func sizesOf(changes []change) []string {
 	out := []string{}
 	for _, c := range changes {

@@ -7,7 +7,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestRaisesGetTheRoomThatIsThere when reductions were refused or not answered: neither more, nor less.
 func TestRaisesGetTheRoomThatIsThere(t *testing.T) {
 	for _, tt := range []struct {
 		name               string
@@ -42,7 +41,8 @@ func TestRaisesGetTheRoomThatIsThere(t *testing.T) {
 	}
 }
 
-// TestWithoutRoomTheRestOfARaiseIsWritten: the new ReplicaSet says what the Deployment says, but not that it has its size.
+// TestWithoutRoomTheRestOfARaiseIsWritten: annotations and minReadySeconds are written without the size
+// annotations.
 func TestWithoutRoomTheRestOfARaiseIsWritten(t *testing.T) {
 	d := newDeployment(10, within(0, 2), annotated("note", "new"))
 	d.Spec.MinReadySeconds = 5
@@ -54,7 +54,6 @@ func TestWithoutRoomTheRestOfARaiseIsWritten(t *testing.T) {
 	}
 }
 
-// TestARefusedReductionDoesNotLetSizesGrow: something refuses each change of the old ReplicaSet, for ever.
 func TestARefusedReductionDoesNotLetSizesGrow(t *testing.T) {
 	for _, tt := range []struct {
 		surge, unavailable, old, next int

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestStepsWaitNoLongerThanADeadlineAllows: a wait is no progress.
 func TestStepsWaitNoLongerThanADeadlineAllows(t *testing.T) {
 	justNow := func(s *replicaSet) { s.resizedAt = now }
 	for seconds, want := range map[int32]time.Duration{1: 50 * time.Millisecond, 10: 500 * time.Millisecond, 600: 2 * time.Second} {
@@ -21,7 +20,6 @@ func TestStepsWaitNoLongerThanADeadlineAllows(t *testing.T) {
 	}
 }
 
-// TestReadinessThatNoStatusTellsIsLookedAtAgain: it may go as it came, without an event of a ReplicaSet.
 func TestReadinessThatNoStatusTellsIsLookedAtAgain(t *testing.T) {
 	old := newOld("old", 10, 1, having(5), seeing(9, 9))
 	for _, tt := range []struct {
@@ -59,7 +57,7 @@ func TestRollingUpdate(t *testing.T) {
 		want               []string
 		held               []deferral
 	}{
-		// The new one grows.
+		// The new ReplicaSet grows.
 		{"complete", 10, 0, 1, []replicaSet{newNext("new", 10)}, nil, nil},
 		{"the surge is free", 10, 2, 0, []replicaSet{newNext("new", 0), newOld("old", 10, 1)}, []string{"new 0→2"}, nil},
 		{"half way", 10, 2, 0, []replicaSet{newNext("new", 2, having(0)), newOld("old", 5, 1)}, []string{"new 2→7"}, nil},
@@ -67,7 +65,7 @@ func TestRollingUpdate(t *testing.T) {
 		{"more than all", 10, 2, 0, []replicaSet{newNext("new", 11)}, []string{"new 11→10"}, nil},
 		{"too many, and an old one", 2, 1, 0, []replicaSet{newNext("new", 8), newOld("old", 3, 1)}, []string{"new 8→2", "old 3→0"}, nil},
 
-		// Old ones shrink, and the new one takes the room in the same pass.
+		// Old ReplicaSets shrink, and the new one gets the capacity in the same pass.
 		{"one may be missing", 10, 0, 2, []replicaSet{newNext("new", 0), newOld("old", 10, 1)}, []string{"old 10→8", "new 0→2"}, nil},
 		{"surge and one missing", 10, 2, 2, []replicaSet{newNext("new", 0), newOld("old", 10, 1)}, []string{"old 10→8", "new 0→4"}, nil},
 		{"nothing may be missing", 10, 0, 0, []replicaSet{newNext("new", 0), newOld("old", 10, 1)}, []string{"old 10→9", "new 0→1"}, nil},
@@ -93,7 +91,7 @@ func TestRollingUpdate(t *testing.T) {
 		{"and a new one that is cut down does not count at all", 2, 0, 1, []replicaSet{newNext("new", 5, slow), newOld("old", 2, 1, slow)}, []string{"new 5→2", "old 2→1"}, nil},
 		{"scaled to nothing", 0, 1, 0, []replicaSet{newNext("new", 0), newOld("old", 3, 1)}, []string{"old 3→0"}, nil},
 
-		// In no more steps than their controller takes.
+		// Steps wait for the ReplicaSet controller.
 		{"one that has not acted on its last size gives up no more, and nobody gets its room", 4, 1, 1, []replicaSet{newNext("new", 2), newOld("old", 2, 1, unseen, justNow)},
 			[]string{"new 2→3"}, []deferral{deferShrinking}},
 		{"for some time", 4, 1, 1, []replicaSet{newNext("new", 2), newOld("old", 2, 1, unseen, longAgo)}, []string{"old 2→1", "new 2→4"}, nil},
@@ -102,7 +100,7 @@ func TestRollingUpdate(t *testing.T) {
 		{"and it does itself when it has acted", 4, 1, 1, []replicaSet{newNext("new", 2), newOld("old", 2, 1, justNow)}, []string{"old 2→1", "new 2→4"}, nil},
 		{"a new one that is too large is not waited for", 2, 1, 0, []replicaSet{newNext("new", 8, unseen, justNow)}, []string{"new 8→2"}, nil},
 
-		// What cannot be relied on.
+		// Unreliable counts.
 		{"pods that a size has given up are not counted", 2, 1, 1, []replicaSet{newOld("old", 2, 1), newNext("new", 2, unseen, having(0),
 			telling(func(s *appsv1.ReplicaSetStatus) { s.AvailableReplicas = 2 }), seeing(0, 0))}, []string{"old 2→1"}, []deferral{deferPodsDiffer}},
 		{"a status that is higher than the size", 2, 1, 1, []replicaSet{newOld("old", 2, 1), newNext("new", 0, unseen, having(2))},
@@ -143,7 +141,7 @@ func TestRollingUpdate(t *testing.T) {
 	}
 }
 
-// TestNewReplicaSetIsCreatedInTheSurge and is raised in the same pass to what old ones give up.
+// TestNewReplicaSetIsCreatedInTheSurge: the same pass raises the new ReplicaSet by the pods that old ones give up.
 func TestNewReplicaSetIsCreatedInTheSurge(t *testing.T) {
 	for _, tt := range []struct {
 		name               string
@@ -187,7 +185,7 @@ func TestNewReplicaSetIsCreatedInTheSurge(t *testing.T) {
 	}
 }
 
-// TestPodsAreJudgedByTheMinReadySecondsThatAreToCome: the new ReplicaSet is told to wait longer for its pods in the same pass.
+// TestPodsAreJudgedByTheMinReadySecondsThatAreToCome: the same pass raises minReadySeconds.
 func TestPodsAreJudgedByTheMinReadySecondsThatAreToCome(t *testing.T) {
 	for _, tt := range []struct {
 		seconds, size int32

@@ -68,7 +68,7 @@ func TestRollout(t *testing.T) {
 	}
 }
 
-// TestOneWriteForEachReplicaSet: size, annotations, revision and minReadySeconds go together.
+// TestOneWriteForEachReplicaSet: one change holds size, annotations, revision and minReadySeconds.
 func TestOneWriteForEachReplicaSet(t *testing.T) {
 	d := newDeployment(3, within(1, 0), annotated("note", "new"), annotated(revisionAnnotation, "2"))
 	d.Spec.MinReadySeconds = 5
@@ -92,7 +92,7 @@ func TestOneWriteForEachReplicaSet(t *testing.T) {
 	}
 }
 
-// TestReductionsComeBeforeRaises, so that a pass that is cut off has not raised anything in a room that is not free.
+// TestReductionsComeBeforeRaises: a pass may be interrupted after any write.
 func TestReductionsComeBeforeRaises(t *testing.T) {
 	got := rollout(newDeployment(10, within(2, 2)), []replicaSet{newNext("new", 0), newOld("older", 5, 2), newOld("old", 5, 1)}, facts{}, now)
 	if diff := cmp.Diff([]string{"older 5→3", "new 0→4"}, sizesOf(got.changes)); diff != "" {
@@ -100,7 +100,8 @@ func TestReductionsComeBeforeRaises(t *testing.T) {
 	}
 }
 
-// TestRejectedReplicaSetIsSkipped: a ReplicaSet that a policy keeps as it is must not block the rollout, nor the observed generation.
+// TestRejectedReplicaSetIsSkipped: a policy that rejects changes of one ReplicaSet must not block the rollout, nor
+// the observed generation.
 func TestRejectedReplicaSetIsSkipped(t *testing.T) {
 	older := newOld("older", 5, 2, func(s *replicaSet) { s.backoff = 3 * time.Second })
 	got := rollout(newDeployment(10, within(2, 2)), []replicaSet{newNext("new", 0), older, newOld("old", 5, 1)}, facts{}, now)
@@ -154,7 +155,6 @@ func TestCollisionsAreCounted(t *testing.T) {
 	}
 }
 
-// TestTheHighestRevisionGoesToTheDeployment once its ReplicaSet exists, and stays there until another one is new.
 func TestTheHighestRevisionGoesToTheDeployment(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -176,7 +176,7 @@ func TestTheHighestRevisionGoesToTheDeployment(t *testing.T) {
 	}
 }
 
-// random makes Deployments and ReplicaSets with any numbers and texts.
+// random returns Deployments and ReplicaSets with random numbers and texts.
 type random struct{ *rand.Rand }
 
 func (r random) size() int32 {
@@ -230,7 +230,7 @@ func (r random) deployment() *appsv1.Deployment {
 	return d
 }
 
-// sets have statuses and pods that need not fit their sizes. If they are sane they fit each other at least.
+// sets returns ReplicaSets. Their statuses and pods fit the sizes only if sane is true.
 func (r random) sets(sane bool) (sets []replicaSet) {
 	for i := range r.IntN(5) {
 		s := newOld("set-"+strconv.Itoa(i), r.size(), r.IntN(3))
@@ -263,8 +263,8 @@ func (r random) sets(sane bool) (sets []replicaSet) {
 	return sets
 }
 
-// TestRolloutProperties: whatever it is given, a rollout stays within its bounds and within int32, writes each ReplicaSet once, neither depends on
-// the order of a list nor changes what it was given, and follows its own writes with none.
+// TestRolloutProperties: for any input a plan stays within the bounds and within int32, writes each ReplicaSet
+// once, does not depend on the order of ReplicaSets, does not modify the input, and needs no second pass.
 func TestRolloutProperties(t *testing.T) {
 	r := random{rand.New(rand.NewPCG(1, 2))}
 	for i := range 4000 {
@@ -281,7 +281,7 @@ func TestRolloutProperties(t *testing.T) {
 			t.Fatalf("case %d: %s\n%s %+v, facts %+v, creates: %t, changes %v", i, fmt.Sprintf(format, args...), d.Spec.Strategy.Type, boundsOf(d), f, got.create != nil, sizesOf(got.changes))
 		}
 
-		// The bounds, after each write.
+		// The bounds after each write.
 		b := boundsOf(d)
 		sum := totalSize(sets)
 		most := max(sum, b.maxTotal()-f.pendingOld)
@@ -326,7 +326,7 @@ func TestRolloutProperties(t *testing.T) {
 			}
 		}
 
-		// The order, and what was given.
+		// Order and input.
 		shuffled := slices.Clone(sets)
 		r.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
 		if other := rollout(d, shuffled, f, now); !reflect.DeepEqual(got, other) { // quicker than cmp.Diff
@@ -336,7 +336,7 @@ func TestRolloutProperties(t *testing.T) {
 			problem("the Deployment was changed:\n%s", cmp.Diff(before, d))
 		}
 
-		// Its own result, before anybody reacts.
+		// The result without any reaction.
 		after := apply(got.plan, sets)
 		told := d.DeepCopy()
 		told.Status = got.status
@@ -344,7 +344,7 @@ func TestRolloutProperties(t *testing.T) {
 			told.Annotations[revisionAnnotation] = got.revision
 		}
 		again := rollout(told, after, f, now)
-		recounts := slices.ContainsFunc(got.changes, func(c change) bool { // until the status shows the reduction no pod counts as available
+		recounts := slices.ContainsFunc(got.changes, func(c change) bool {
 			return c.minReadySeconds != nil || c.to < c.from && c.rs.Spec.MinReadySeconds > 0
 		})
 		if !sane || recounts || told.Spec.Paused || newPass(d, sets...).scalingEvent() {
@@ -356,8 +356,8 @@ func TestRolloutProperties(t *testing.T) {
 	}
 }
 
-// TestTheCacheOfPodsCostsNoAvailablePods: where statuses show what there is, a rolling update leaves as many pods available as must be, whichever of those that
-// are ready go first, and whatever the cache of pods shows.
+// TestTheCacheOfPodsCostsNoAvailablePods: if statuses are current, enough pods stay available, for any pod cache
+// and any order of deletion.
 func TestTheCacheOfPodsCostsNoAvailablePods(t *testing.T) {
 	r := random{rand.New(rand.NewPCG(5, 6))}
 	for i := range 20000 {
@@ -368,7 +368,7 @@ func TestTheCacheOfPodsCostsNoAvailablePods(t *testing.T) {
 		for j := range 2 + r.IntN(3) {
 			size := r.IntN(8)
 			if j == 0 {
-				size = min(size, boundsOf(d).replicas) // one that has more than all is reduced whatever that costs
+				size = min(size, boundsOf(d).replicas)
 			}
 			has := r.IntN(size + 1)
 			ready := has + int(d.Spec.MinReadySeconds)/10*r.IntN(size-has+1)
@@ -397,7 +397,7 @@ func TestTheCacheOfPodsCostsNoAvailablePods(t *testing.T) {
 	}
 }
 
-// TestRolloutsEnd: however large, a rollout whose pods become available ends with all pods in the new ReplicaSet, and each wave is one pass.
+// TestRolloutsEnd: if pods become available, all pods end in the new ReplicaSet.
 func TestRolloutsEnd(t *testing.T) {
 	r := random{rand.New(rand.NewPCG(3, 4))}
 	for i := range 300 {
@@ -431,7 +431,7 @@ func TestRolloutsEnd(t *testing.T) {
 	}
 }
 
-// carryOut has ReplicaSets carry out their sizes; some of the missing pods become available, at least one.
+// carryOut carries out the sizes. At least one missing pod becomes available.
 func carryOut(sets []replicaSet, r random) []replicaSet {
 	for i := range sets {
 		s := &sets[i]

@@ -49,7 +49,7 @@ func TestScale(t *testing.T) {
 
 		{"the largest has no annotations: it gets what is left all the same", 17, 5, []replicaSet{newNext("new", 5, none), newOld("old", 2, 1, sizedFor(4, 9))}, []string{"new 5→17", "old 2→5"}},
 
-		// Annotations that anybody can edit.
+		// Annotations with edited values.
 		{"without annotations, without pods: the largest gets it", 6, 0, []replicaSet{newNext("new", 2, none), newOld("old", 1, 1, none)}, []string{"new 2→5"}},
 		{"a tiny one makes a huge share", 8, 0, []replicaSet{newNext("new", 5, sizedFor(1, 1)), newOld("old", 5, 1, sizedFor(10, 10))}, []string{"old 5→0", "new 5→8"}},
 		{"a huge one makes a tiny share", 20, 0, []replicaSet{newNext("new", 5, sizedFor(10, math.MaxInt32)), newOld("old", 5, 1, sizedFor(10, 10))}, []string{"new 5→10", "old 5→10"}},
@@ -72,7 +72,7 @@ func TestScale(t *testing.T) {
 	}
 }
 
-// TestOldPodsOfACompleteRolloutGoWhenAllAgree that the new ones are available: shares would make pods that the rollout takes back.
+// TestOldPodsOfACompleteRolloutGoWhenAllAgree: proportional sizes would add pods that the rollout removes again.
 func TestOldPodsOfACompleteRolloutGoWhenAllAgree(t *testing.T) {
 	slow := func(s *replicaSet) { s.rs.Spec.MinReadySeconds = 10 }
 	for _, tt := range []struct {
@@ -99,7 +99,7 @@ func TestOldPodsOfACompleteRolloutGoWhenAllAgree(t *testing.T) {
 	}
 }
 
-// TestScalingEndsAtTheSameSizes, whichever of the ReplicaSets has to wait, or is refused, while the others get their shares.
+// TestScalingEndsAtTheSameSizes: any of the ReplicaSets may get its size late.
 func TestScalingEndsAtTheSameSizes(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
@@ -137,7 +137,7 @@ func TestScalingEndsAtTheSameSizes(t *testing.T) {
 	}
 }
 
-// TestShare is by how much a ReplicaSet of size 10 would change.
+// TestShare checks the change of a ReplicaSet of size 10.
 func TestShare(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
@@ -176,8 +176,7 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// TestScalingEnds: what makes a Deployment count as scaled goes away with the writes of one pass, whatever the sizes are; else its rollout
-// would stand still.
+// TestScalingEnds: after the writes of one pass the Deployment no longer counts as scaled.
 func TestScalingEnds(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
@@ -207,7 +206,7 @@ func TestScalingEnds(t *testing.T) {
 	})
 }
 
-// apply returns the ReplicaSets after the writes of a plan, before anybody reacts.
+// apply returns the ReplicaSets after the writes of a plan, without any reaction.
 func apply(p plan, sets []replicaSet) []replicaSet {
 	var out []replicaSet
 	for _, s := range sets {

@@ -24,7 +24,7 @@ func TestCounts(t *testing.T) {
 		return telling(func(s *appsv1.ReplicaSetStatus) { s.TerminatingReplicas = &n })
 	}
 	never := telling(func(s *appsv1.ReplicaSetStatus) { *s = appsv1.ReplicaSetStatus{} })
-	type numbers struct{ Replicas, Updated, Ready, Available, Unavailable, Terminating int32 } // Terminating -1: not told
+	type numbers struct{ Replicas, Updated, Ready, Available, Unavailable, Terminating int32 }
 	for _, tt := range []struct {
 		name    string
 		facts   facts
@@ -154,8 +154,7 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// TestProgressing: how the condition follows from what was said before and from what there is. The Deployment asks for 3 pods and its last status
-// told of 3, of which 2 are updated and available.
+// TestProgressing: the Deployment has 3 replicas, and the last status has 3 pods, 2 of them updated and available.
 func TestProgressing(t *testing.T) {
 	const yes, no, unknown = corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown
 	same := []replicaSet{newNext("new", 2, revision("2")), newOld("old", 1, 1, revision("1"), having(0))}
@@ -334,7 +333,6 @@ func TestConditionsKeepTheirPlaces(t *testing.T) {
 	}
 }
 
-// TestCreateFailed: the status is that of an outcome without the ReplicaSet, though the plan was to have it.
 func TestCreateFailed(t *testing.T) {
 	for _, limit := range []*int32{nil, new(int32(600))} {
 		d := newDeployment(3, within(1, 0))

@@ -60,7 +60,6 @@ func TestSameTemplate(t *testing.T) {
 	}
 }
 
-// TestTheOldestReplicaSetOfTheTemplateIsTheNewOne, and all others are old, though they may have the same template.
 func TestTheOldestReplicaSetOfTheTemplateIsTheNewOne(t *testing.T) {
 	young := newNext("young", 1)
 	twin := newOld("twin-b", 1, 5)
@@ -83,7 +82,7 @@ func TestTheOldestReplicaSetOfTheTemplateIsTheNewOne(t *testing.T) {
 	}
 }
 
-// TestTemplatesAreComparedOnceForEachGeneration of the Deployment and of the ReplicaSet: the API server changes no template without a new one.
+// TestTemplatesAreComparedOnceForEachGeneration: a template changes only with the generation.
 func TestTemplatesAreComparedOnceForEachGeneration(t *testing.T) {
 	d := newDeployment(1)
 	rs := owned(d, "v1", newOld("web-1", 1, 1))

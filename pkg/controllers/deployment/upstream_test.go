@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// stepwise is the rolling update as kube-controller-manager does it, one thing at a time until nothing is left to do while no pod moves: the new
-// ReplicaSet is sized; or pods of old ones that are not available go, then others. The last size is that of the new one.
+// stepwise is the rolling update of kube-controller-manager, one step at a time, until no step is possible without
+// other pods. The last size is that of the new ReplicaSet.
 func stepwise(b bounds, sizes, available []int) []int {
 	sizes = slices.Clone(sizes)
 	last := len(sizes) - 1
@@ -48,14 +48,14 @@ func stepwise(b bounds, sizes, available []int) []int {
 		if slices.Equal(before, sizes) {
 			return sizes
 		}
-		// What was given up is gone before the next step, as far as its status is concerned.
+		// Statuses show the reductions before the next step.
 		for i := range available {
 			available[i] = min(available[i], sizes[i])
 		}
 	}
 }
 
-// TestOnePassEndsWhereKubeControllerManagerEnds, which takes up to three, from every state in which statuses show what there is.
+// TestOnePassEndsWhereKubeControllerManagerEnds: upstream needs up to three passes.
 func TestOnePassEndsWhereKubeControllerManagerEnds(t *testing.T) {
 	states := 0
 	for replicas := 1; replicas <= 5; replicas++ {
