@@ -2,6 +2,7 @@ package garbagecollector
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -56,19 +57,23 @@ func newWriter(client metadata.Interface, clk clock.WithTicker, dryRun bool, m *
 	return &writer{client: client, clock: clk, slots: writelimit.New(clk, quickWrites, allWrites), dryRun: dryRun, metrics: m}
 }
 
-// remove deletes an object. still is asked when the request can be sent at last: whether what was decided still holds.
-func (w *writer) remove(ctx context.Context, at apiType, o object, policy metav1.DeletionPropagation, byUID bool, still func() bool) (requestResult, error) {
-	options := removal(o, policy, byUID)
+// remove deletes an object. It calls still when the request can be sent, and sends nothing if the decision no longer holds.
+func (w *writer) remove(ctx context.Context, at apiType, o object, policy metav1.DeletionPropagation, still func() bool) (requestResult, error) {
+	options := removal(o, policy)
 	return w.send(ctx, at, o, o.uid, requestDelete, still, func(ctx context.Context) error {
 		return w.client.Resource(at.GroupVersionResource).Namespace(o.namespace).Delete(ctx, o.name, options)
 	}, "policy", policy)
 }
 
-// patch changes the metadata of an object. account is the UID of the object on whose account that is done, maybe itself: writes on one account share slots.
-// what is one of the request constants, for the log and the metrics. still is asked when the request can be sent, see remove.
-func (w *writer) patch(ctx context.Context, at apiType, o object, account types.UID, p patch, what string, still func() bool) (requestResult, error) {
+// patch changes the metadata of an object. Writes with the same account, the UID of an owner or of the object itself, share slots. what is one of the request
+// constants. See remove for still.
+func (w *writer) patch(ctx context.Context, at apiType, o object, account types.UID, ops []operation, what string, still func() bool) (requestResult, error) {
+	body, err := json.Marshal(ops)
+	if err != nil {
+		return failed, err
+	}
 	return w.send(ctx, at, o, account, what, still, func(ctx context.Context) error {
-		_, err := w.client.Resource(at.GroupVersionResource).Namespace(o.namespace).Patch(ctx, o.name, p.as, p.body, metav1.PatchOptions{})
+		_, err := w.client.Resource(at.GroupVersionResource).Namespace(o.namespace).Patch(ctx, o.name, types.JSONPatchType, body, metav1.PatchOptions{})
 		return err
 	})
 }
@@ -79,7 +84,8 @@ var (
 	errDryRun   = errors.New("dry run, not sent")
 )
 
-// send is the one place where requests that change something are sent from. The error says that ctx has ended, or why the write has failed, or was rejected.
+// send is the only place that sends writes. It returns an error if ctx has ended, or the write failed or was rejected. After conflict and invalid the caller
+// finds out whether the object has changed or the change was rejected.
 func (w *writer) send(ctx context.Context, at apiType, o object, account types.UID, what string, still func() bool, write func(context.Context) error, details ...any) (requestResult, error) {
 	if err := usable(o.name); err != nil {
 		return rejected, fmt.Errorf("%s %v %q: %w: %w", what, at.GroupResource(), named(o), errRejected, err)
@@ -105,8 +111,8 @@ func (w *writer) send(ctx context.Context, at apiType, o object, account types.U
 	switch got {
 	case failed:
 		return failed, fmt.Errorf("%s %v %q: %w", what, at.GroupResource(), named(o), err)
-	case rejected:
-		return rejected, fmt.Errorf("%s %v %q: %w: %w", what, at.GroupResource(), named(o), errRejected, err)
+	case rejected, conflict, invalid:
+		return got, fmt.Errorf("%s %v %q: %w: %w", what, at.GroupResource(), named(o), errRejected, err)
 	case done:
 		logger.V(2).Info("Request was done", append([]any{"request", what}, details...)...)
 	default:

@@ -62,8 +62,7 @@
 // is no worse than late. What the API server denies twice, and no event tells of, vanishes from the graph.
 //
 // Deletes carry the UID and the resource version that the decision was made on, so an object that has got another owner since is not deleted, and
-// what was done already is not done to a namesake. After three conflicts in a row about an object that somebody keeps writing to, and that has not changed in
-// what counts, they carry the UID alone.
+// what was done already is not done to a namesake.
 //
 // # One does not keep others waiting
 //

@@ -40,15 +40,11 @@ func (c *Controller) reconcileOwner(ctx context.Context, key id) (controller.Res
 	if !at.served() {
 		return controller.Result{}, nil // nobody can let it go; if its type comes back, it is looked at again
 	}
-	before := "" // version at which the owner was said to have changed
 	for range tries {
 		live, err := c.reread(ctx, at.apiType, d.owner)
 		switch {
 		case err != nil:
 			return c.conclude(ctx, key, d.owner, next{}, hindrance{}, err)
-		case live != nil && before != "" && live.version == before:
-			m := c.memories.owner(key, live.marks.has(orphaning), c.deps.Clock.Now())
-			return c.wait(ctx, key, *live, afterRejection(c.deps.Clock.Since(m.since)), hindrance{refused: errNoConflict.Error()}), nil
 		case live == nil || finish(ownerSight{meant: d.owner.uid, owner: *live}).do == nothing: // its event comes
 			c.memories.note(key, func(m *ownerMemory) { m.why = "" })
 			return controller.Result{}, nil
@@ -62,7 +58,6 @@ func (c *Controller) reconcileOwner(ctx context.Context, key id) (controller.Res
 		if !changed {
 			return c.conclude(ctx, key, o.live, n, h, err)
 		}
-		before = live.version
 	}
 	return c.wait(ctx, key, d.owner, next{do: hold, why: byFailure, after: minPause}, hindrance{refused: errKeepsChanging.Error()}), nil
 }
@@ -203,17 +198,15 @@ func (c *Controller) unblock(ctx context.Context, victim ending) error {
 			members = append(members, o)
 		}
 	}
-	err := each(ctx, members, func(ctx context.Context, member object) error {
-		return c.rewrite(ctx, member, victim.live.uid, requestUnblock, func(o object, as types.PatchType) (patch, bool, error) {
+	return each(ctx, members, func(ctx context.Context, member object) error {
+		return c.rewrite(ctx, member, victim.live.uid, requestUnblock, func(o object) []operation {
 			refs := positions(o, func(r reference) bool { return r.uid == victim.live.uid && r.blocking })
 			if len(refs) == 0 || !o.marks.waiting() {
-				return patch{}, false, nil
+				return nil
 			}
-			p, err := unblocked(o, as, refs)
-			return p, true, err
+			return refPatch(o, refs, unblocked)
 		})
 	})
-	return err
 }
 
 func positions(o object, wanted func(reference) bool) []int {
@@ -226,69 +219,44 @@ func positions(o object, wanted func(reference) bool) []int {
 	return at
 }
 
-// rewrite changes references of an object, on account of an owner, and begins anew as often as the object turns out not to be as it was seen. make says what to
-// send, and whether anything has to be.
-func (c *Controller) rewrite(ctx context.Context, o object, account types.UID, what string, make func(object, types.PatchType) (patch, bool, error)) error {
-	try, changed := attempt{at: c.types.state(o.resource).apiType}, false
-	refused := "" // version that a conflict was about
+// rewrite sends the patch that build returns, and builds the patch again from a live read if the object has changed. It does nothing if the patch is empty.
+func (c *Controller) rewrite(ctx context.Context, o object, account types.UID, what string, build func(object) []operation) error {
+	at := c.types.state(o.resource).apiType
 	for range tries {
-		if changed || try.patchType(o) == types.MergePatchType && o.live == nil {
-			now, err := c.reread(ctx, try.at, o)
-			if now == nil {
-				return err
-			}
-			o, changed = *now, false
-		}
-		as := try.patchType(o)
-		p, needed, err := make(o, as)
-		if err != nil || !needed {
-			return err
-		}
-		switch got, err := c.writer.patch(ctx, try.at, o, account, p, what, always); {
-		case err != nil:
-			return err
-		case got == conflict && o.version != "" && o.version == refused:
-			return fmt.Errorf("%s %v %q: %w: %w", what, o.resource, named(o), errRejected, errNoConflict)
-		case got == conflict:
-			changed, refused = true, o.version
-		case got == unfit && as == types.MergePatchType:
-			return unpatchable(o)
-		case got == unfit:
-			try.merging = true
-		default:
+		ops := build(o)
+		if len(ops) == 0 {
 			return nil
 		}
+		got, err := c.writer.patch(ctx, at, o, account, ops, what, always)
+		if got != conflict && got != invalid && (err != nil || len(ops) < fullPatch) {
+			return err
+		}
+		now, readErr := c.reread(ctx, at, o)
+		switch {
+		case now == nil:
+			return readErr
+		case got == conflict && now.version == o.version, got == invalid && slices.Equal(build(*now), ops):
+			return err
+		}
+		o = *now
 	}
-	return fmt.Errorf("patch %v %q: %w", o.resource, named(o), errKeepsChanging)
+	return fmt.Errorf("%s %v %q: %w", what, o.resource, named(o), errKeepsChanging)
 }
 
-var errKeepsChanging = errors.New("it keeps changing")
+var errKeepsChanging = errors.New("object was modified concurrently too often")
 
-// finalize takes our finalizer away from an owner. It reports whether the owner has changed, or gone, since it was read. A change of nothing that counts has only
-// the patch made anew: to look for dependents again may take longer than somebody takes to write the next one.
+// finalize removes the finalizer from an owner. It reports whether the decision has to be made again because the owner has changed.
 func (c *Controller) finalize(ctx context.Context, o ending, finalizer string) (changed bool, err error) {
-	for range tries {
-		p, err := finalized(o.live, finalizer)
-		if err != nil {
-			return false, err
+	err = c.rewrite(ctx, o.live, o.live.uid, requestFinalize, func(now object) []operation {
+		if changed = !now.sameFor(o.live); changed {
+			return nil
 		}
-		switch got, err := c.writer.patch(ctx, o.at, o.live, o.live.uid, p, requestFinalize, always); {
-		case err != nil:
-			return false, err
-		case got == conflict:
-			now, err := c.reread(ctx, o.at, o.live)
-			if now == nil || now.version == o.live.version || !now.sameFor(o.live) {
-				return err == nil, err
-			}
-			o.live = *now
-		case got == unfit:
-			return false, unpatchable(o.live)
-		default:
-			c.memories.forgetOwner(o.key)
-			return false, nil
-		}
+		return finalizerPatch(now, finalizer)
+	})
+	if err == nil && !changed {
+		c.memories.forgetOwner(o.key)
 	}
-	return false, fmt.Errorf("%s %v %q: %w", requestFinalize, o.live.resource, named(o.live), errKeepsChanging)
+	return changed, err
 }
 
 // each calls do for many objects, writesAtOnce at a time. Of several errors it returns the most urgent, or the first of those.

@@ -48,7 +48,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	}
 	for _, request := range []string{requestDelete, requestRelease, requestOrphan, requestUnblock, requestFinalize} {
 		m.dryRun.WithLabelValues(request)
-		for _, o := range []requestResult{done, gone, conflict, unfit, rejected, failed} {
+		for _, o := range []requestResult{done, gone, conflict, invalid, rejected, failed} {
 			m.requests.WithLabelValues(request, string(o))
 		}
 	}

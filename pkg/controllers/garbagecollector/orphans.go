@@ -92,12 +92,11 @@ func union(listed, known []object) []object {
 
 // orphan takes the references to an owner away from one dependent.
 func (c *Controller) orphan(ctx context.Context, dependent object, owner types.UID) error {
-	return c.rewrite(ctx, dependent, owner, requestOrphan, func(o object, as types.PatchType) (patch, bool, error) {
+	return c.rewrite(ctx, dependent, owner, requestOrphan, func(o object) []operation {
 		refs := positions(o, func(r reference) bool { return r.uid == owner })
 		if len(refs) == 0 {
-			return patch{}, false, nil
+			return nil
 		}
-		p, err := without(o, as, refs)
-		return p, true, err
+		return refPatch(o, refs, removed)
 	})
 }

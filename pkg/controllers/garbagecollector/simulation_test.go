@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -241,8 +242,7 @@ func (c *collector) doObject(key id) {
 	if !ok {
 		return
 	}
-	byUID := false
-	for conflicts := 1; ; {
+	for {
 		o.read = c.clock.Now()
 		v, err := c.judges.judged(c.t.Context(), o, against)
 		if err != nil {
@@ -266,41 +266,56 @@ func (c *collector) doObject(key id) {
 			return
 		}
 		if c.meddles && c.r.IntN(3) == 0 {
-			c.meddle(o.uid, byUID)
+			c.meddle(o.uid)
 		}
 		if now = c.storage.objects[o.uid]; now == nil {
 			return
 		}
-		options := removal(o, a.policy, byUID)
 		switch {
-		case a.do == release && now.obj.ResourceVersion == o.version:
+		case a.do == release && c.applies(refPatch(o, a.refs, removed), now.obj):
 			c.releaseRefs(now.obj, o, a.refs)
 			return
-		case a.do == remove && (options.Preconditions.ResourceVersion == nil || now.obj.ResourceVersion == o.version):
+		case a.do == remove && c.meets(removal(o, a.policy).Preconditions, now.obj):
 			c.checkRemoval(now.obj)
-			if options.PropagationPolicy == nil {
-				a.policy = c.byDefault(now.obj)
-			}
 			c.storage.delete(o.uid, a.policy)
 			return
 		}
-		live := objectOf(now.typ.GroupResource, now.obj)
-		switch afterConflict(o, live, conflicts) {
-		case decideAnew:
-			conflicts, byUID = 0, false
-		case repeatByUID:
-			byUID = true
-		}
-		conflicts++
-		o = live
-		against = c.graph.against(o)
+		o = objectOf(now.typ.GroupResource, now.obj)
+		against, owns = c.graph.against(o), c.graph.owns(key)
 	}
 }
 
-// meddle is what others do with an object between the decision about it and the request. Against a delete by UID alone nothing helps that
-// changes its owners.
-func (c *collector) meddle(u types.UID, byUID bool) {
-	if o := c.storage.objects[u].obj; !byUID && o.DeletionTimestamp == nil && c.r.IntN(3) == 0 {
+// applies reports whether all tests of a JSON patch of references succeed.
+func (c *collector) applies(ops []operation, now *thing) bool {
+	for _, op := range ops {
+		var n int
+		var field string
+		_, _ = fmt.Sscanf(strings.ReplaceAll(op.Path, "/", " "), " metadata ownerReferences %d %s", &n, &field)
+		switch {
+		case op.Op != "test":
+		case op.Path == "/metadata/uid":
+			if op.Value != now.UID {
+				return false
+			}
+		case n >= len(now.OwnerReferences):
+			return false
+		default:
+			r := now.OwnerReferences[n]
+			if op.Value != map[string]any{"uid": r.UID, "name": r.Name, "kind": r.Kind, "apiVersion": r.APIVersion}[field] {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (c *collector) meets(p *metav1.Preconditions, now *thing) bool {
+	return *p.UID == now.UID && p.ResourceVersion != nil && *p.ResourceVersion == now.ResourceVersion
+}
+
+// meddle is what others do with an object between the decision about it and the request.
+func (c *collector) meddle(u types.UID) {
+	if o := c.storage.objects[u].obj; o.DeletionTimestamp == nil && c.r.IntN(3) == 0 {
 		refs := c.someOwners(c.sorted(), o)
 		c.note("meanwhile, new owners of %s: %v", o.Name, refs)
 		c.update(u, func(t *thing) { t.OwnerReferences = refs })
@@ -312,17 +327,6 @@ func (c *collector) meddle(u types.UID, byUID bool) {
 	}
 	c.note("meanwhile, a status of %s", c.storage.objects[u].obj.Name)
 	c.update(u, func(*thing) {})
-}
-
-// byDefault is how an object is deleted if nothing is said of it.
-func (c *collector) byDefault(o *thing) metav1.DeletionPropagation {
-	switch m := marksOf(o); {
-	case m.has(orphaning):
-		return metav1.DeletePropagationOrphan
-	case m.has(foreground):
-		return metav1.DeletePropagationForeground
-	}
-	return metav1.DeletePropagationBackground
 }
 
 func (c *collector) releaseRefs(now *thing, o object, refs []int) {
