@@ -13,7 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -66,34 +65,6 @@ func TestAnObjectWhoseOwnersAreAnsweredForSlowlyIsDecidedAboutInOneLook(t *testi
 				t.Errorf("%d deletes were sent after %d questions, and it is looked at again in %v", len(s.sent()), len(s.asked("get")), got.RequeueAfter)
 			}
 		})
-	}
-}
-
-// How references are compared does not depend on how many there are.
-func TestReferencesAreFoundAmongFewAndMany(t *testing.T) {
-	for _, many := range []int{1, 8, 9, 100} {
-		s := newShell(t)
-		var refs []metav1.OwnerReference
-		for n := range many {
-			refs = append(refs, ref("v1", "ConfigMap", fmt.Sprint("o", n/2), uid(10+n/3)))
-		}
-		check(t, s.feed.Add(newThing("a", "d", uid(2)).owned(refs...)))
-		first := s.graph.nodes[keyOf(uid(2))].refs
-		find := s.graph.finder(first)
-		for _, r := range refs {
-			e := first
-			for !s.graph.says(e, r) {
-				e = e.next
-			}
-			if got := find(referenceOf(r)); got != e {
-				t.Errorf("of %d references %v is found at %p, want %p", many, r, got, e)
-			}
-		}
-		for _, r := range []metav1.OwnerReference{ref("v1", "Secret", "o0", uid(10)), ref("v1", "ConfigMap", "o0", uid(9)), ref("v1", "ConfigMap", "x", uid(10))} {
-			if got := find(referenceOf(r)); got != nil {
-				t.Errorf("of %d references %v is found, which is not among them", many, r)
-			}
-		}
 	}
 }
 
@@ -218,23 +189,6 @@ func TestAConflictAboutWhatHasNotChangedIsARejection(t *testing.T) {
 	s.patch = func(name string, _ int) error { return conflictOn(name) }
 	if got := s.finish(t, orphaned); got.RequeueAfter < noticeAfter/2 || len(s.asked("patch")) > 6 {
 		t.Errorf("%d patches were sent, and it is looked at again in %v", len(s.asked("patch")), got.RequeueAfter)
-	}
-}
-
-// Owners that their feed tells of take no turn among those that are polled.
-func TestOwnersThatNeedNoPollTakeNoTurn(t *testing.T) {
-	s := newShell(t)
-	s.get = func(string, int) (*thing, error) { return newThing("", "n", uid(1)), nil }
-	ask := func(name string, polled bool) {
-		check(t, s.owners.ask(t.Context(), target{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, name: name}, reply{}, polled))
-	}
-	for n := range 5000 {
-		ask(fmt.Sprint("n", n), false)
-	}
-	ask("polled", true)
-	at := s.owners.known(target{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, name: "polled"}).poll
-	if wait := at.Sub(s.clock.Now()); wait > pollEvery+time.Second {
-		t.Errorf("it is polled after %v", wait)
 	}
 }
 

@@ -45,9 +45,8 @@
 //   - Its kind is no longer served, see below.
 //
 // An answer counts if it was asked for after the reference was seen: who wrote the reference had seen the owner, and an answer from before may be about a
-// namesake. It is good for a second, counted from the end of the round in which the other owners of the same object were asked for, if the round took no
-// more than half a minute. That an owner waits for its dependents can end, so it is asked for at each look. A decision is judged again at the moment at
-// which its request can be sent.
+// namesake. It is good for ten seconds. That an owner waits for its dependents can end, so it is asked for at each look, and good for a second.
+// A decision is judged again at the moment at which its request can be sent.
 //
 // A 404 that does not name the object proves nothing: a server that does not know the type yet, or no longer, gives it for every path. Neither do a refusal
 // and silence.
@@ -59,7 +58,7 @@
 // where one storage stands behind all of them.
 //
 // An owner that its feed shows alive is not asked for, however long the feed has been silent: its dependents stay until the feed is opened again, which
-// is no worse than late. What the API server denies twice, and no event tells of, vanishes from the graph.
+// is no worse than late. An object that a live read does not find vanishes from the graph.
 //
 // Deletes carry the UID and the resource version that the decision was made on, so an object that has got another owner since is not deleted, and
 // what was done already is not done to a namesake.

@@ -12,7 +12,7 @@ type edge struct {
 	dependent, owner *node
 	next             *edge         // of the same dependent
 	after, before    *edge         // of the same owner
-	since            time.Duration // from the beginning of the graph until the dependent was seen to refer to the owner, by this name and kind
+	since            time.Duration // from the creation of the graph until the references of the dependent last changed
 	kind             uint32
 	blocking         bool
 }
@@ -51,7 +51,6 @@ func (g *graph) nameOf(e *edge) string {
 // rewire replaces the references of a node.
 func (g *graph) rewire(n *node, refs []metav1.OwnerReference) {
 	old, now := n.refs, g.clock.Since(g.began)
-	known := g.finder(old)
 	n.refs = nil
 	next := &n.refs
 	for _, ref := range refs {
@@ -59,9 +58,6 @@ func (g *graph) rewire(n *node, refs []metav1.OwnerReference) {
 		e := &edge{
 			dependent: n, owner: owner, after: owner.dependents, since: now,
 			kind: g.kinds.take(writtenKind{ref.APIVersion, ref.Kind}), blocking: blocking(ref),
-		}
-		if before := known(referenceOf(ref)); before != nil {
-			e.since = before.since
 		}
 		if owner.name != ref.Name {
 			g.names[e] = ref.Name
@@ -76,28 +72,6 @@ func (g *graph) rewire(n *node, refs []metav1.OwnerReference) {
 	}
 	for ; old != nil; old = old.next { // afterwards, so that owners in both are not forgotten in between
 		g.unlink(old)
-	}
-}
-
-// meaning is what of a reference says which owner it is to.
-type meaning struct {
-	owner id
-	name  string
-	kind  writtenKind
-}
-
-// finder returns what finds the first of some references that names the same owner as another; nil: none does.
-func (g *graph) finder(among *edge) func(reference) *edge {
-	first := map[meaning]*edge{}
-	for e := among; e != nil; e = e.next {
-		key := meaning{e.owner.uid, g.nameOf(e), g.kinds.at(e.kind)}
-		if first[key] == nil {
-			first[key] = e
-		}
-	}
-	return func(r reference) *edge {
-		key, _ := idOf(r.uid)
-		return first[meaning{key, r.name, writtenKind{r.apiVersion, r.kind}}]
 	}
 }
 

@@ -13,12 +13,10 @@ import (
 )
 
 const (
-	// liveFor is how long an answer of the API server is good for a decision.
-	liveFor = time.Second
-	// waitingFor is how long the answer is that an owner waits for its dependents: the user may still change his mind.
-	waitingFor = 200 * time.Millisecond
-	// longestRound is how long a round of questions may take that has all its answers count as new at its end.
-	longestRound = 30 * time.Second
+	// liveFor is how long a live read of an owner is valid for decisions, or of an object whose API may ignore preconditions.
+	liveFor = 10 * time.Second
+	// waitingFor is how long the response is valid that an owner waits for its dependents: the deletion may be changed to orphan them.
+	waitingFor = time.Second
 	// settled is for how long a feed must have been heard from, and a reference seen, before what the feed lacks says something, and how far apart two
 	// answers must be that confirm each other: longer than events of one object are behind those of another.
 	settled = 2 * time.Second
@@ -27,9 +25,9 @@ const (
 	// Pauses after requests that failed, doubled from the first to the last. They are per owner.
 	minPause = time.Second
 	maxPause = time.Minute
-	// pollEvery is how often owners are asked for whose deletion no feed tells, and pollApart the least time between two of them.
-	pollEvery = 5 * time.Minute
-	pollApart = 200 * time.Millisecond
+	// Owners whose deletion no feed shows are read every 5 to 6 minutes.
+	pollEvery  = 5 * time.Minute
+	pollJitter = time.Minute
 )
 
 // verdict is what is known of the owner that a reference names.
@@ -100,7 +98,7 @@ type reply struct {
 	// When two answers that said missing were asked for, at least settled apart, if the target was never found in between or since. A further one, settled
 	// after later, becomes later, and later becomes earlier. Zero: there is no such answer.
 	earlier, later time.Time
-	poll           time.Time // when to ask again if no feed tells of what was found; zero: it was not, or was found to leave
+	poll           time.Time // next read of an owner that was found and whose deletion no feed shows
 }
 
 // then is the reply that follows another. m is what was found. One that was asked for before the other tells nothing new, however late it comes.
@@ -152,24 +150,6 @@ type testimony struct {
 	heard   time.Duration // how long the feed has been up to date, without a break; 0: it is not, it cannot witness, or there is none
 	live    reply
 	look    time.Time // when this look at the object began
-	round   round     // the latest one
-}
-
-// round is one set of questions about several owners of one object. Its answers count as given at its end, unless it took longer than longestRound:
-// otherwise an object with many owners, or with one whose API is slow, could never be decided about. Owners that wait are asked for last, from late on:
-// their waiting can end, so their answers are good for a second only.
-type round struct{ began, late, ended time.Time }
-
-// age is for how long an answer has been known, if that was asked for in the round, since the end of the round.
-func (r round) age(a reply, now time.Time) time.Duration {
-	begun, most := r.began, longestRound
-	if a.leaving {
-		begun, most = r.late, liveFor
-	}
-	if r.ended.IsZero() || r.ended.Sub(begun) > most || a.asked.Before(begun) || a.answered.After(r.ended) {
-		return a.age(now)
-	}
-	return now.Sub(r.ended)
 }
 
 // ruling is what testimony amounts to.
@@ -207,12 +187,10 @@ func judge(t testimony, now time.Time) ruling {
 		return ruling{ask: true}
 	case t.polled() && now.Before(t.live.poll):
 		return ruling{verdict: present, witness: byAnswer, after: t.live.poll.Sub(now)}
-	case t.live.says == missing && t.age(now) <= liveFor:
-		return confirmed(t, now)
-	case t.live.says == missing && confirmed(t, now).after > 0: // asked for the second time then, not before
-		return confirmed(t, now)
-	case t.age(now) > liveFor:
+	case t.live.age(now) > liveFor:
 		return ruling{ask: true}
+	case t.live.says == missing:
+		return confirmed(t, now)
 	}
 	if t.live.uid != t.uid {
 		return ruling{verdict: absent, witness: otherUID}
@@ -220,7 +198,7 @@ func judge(t testimony, now time.Time) ruling {
 	if t.live.leaving || t.doubt == leaving || !t.departed.IsZero() {
 		// That an owner waits can come to an end, and an answer that it lives may be from before a feed told of its deletion. So it is asked for at
 		// each look, and those share an answer that begin while it is on its way.
-		if t.live.asked.Before(t.look) || t.live.leaving && t.age(now) > waitingFor {
+		if t.live.asked.Before(t.look) || t.live.leaving && t.live.age(now) > waitingFor {
 			return ruling{ask: true}
 		}
 	}
@@ -229,15 +207,12 @@ func judge(t testimony, now time.Time) ruling {
 		return ruling{verdict: waiting, witness: byAnswer}
 	case t.doubt == unseen && t.heard > 0 && t.gone.IsZero():
 		// Either its feed is late, or it has gone since it was found, and the list lacks it: then no event comes.
-		return ruling{verdict: present, witness: byAnswer, after: min(max(t.lacking(now), settled), pollEvery)}
+		return ruling{verdict: present, witness: byAnswer, after: min(max(t.lacking(now), liveFor), pollEvery)}
 	case t.doubt == unseen:
 		return ruling{verdict: present, witness: byAnswer, after: pollEvery}
 	}
 	return ruling{verdict: present, witness: byAnswer}
 }
-
-// age is for how long the answer has been known.
-func (t testimony) age(now time.Time) time.Duration { return t.round.age(t.live, now) }
 
 // lacking is for how long the feed would have shown the owner, if there were one.
 func (t testimony) lacking(now time.Time) time.Duration { return min(t.heard, now.Sub(t.since)) }

@@ -91,9 +91,9 @@ func TestJudge(t *testing.T) {
 		{"no longer waiting, whatever the feed shows", testimony{suspicion: suspicion{doubt: leaving}, live: foundOne(1, false)}, ruling{verdict: present, witness: byAnswer}},
 		{"found another under its name", testimony{suspicion: suspicion{doubt: unseen}, live: foundOne(2, false)}, ruling{verdict: absent, witness: otherUID}},
 		{"found another that waits", testimony{suspicion: suspicion{doubt: unseen}, live: foundOne(2, true)}, ruling{verdict: absent, witness: otherUID}},
-		{"found too long ago", testimony{suspicion: suspicion{doubt: unseen}, live: reply{says: found, uid: uid(1), asked: ago(time.Second + 1), answered: ago(time.Second + 1)}}, ruling{ask: true}},
-		{"another found too long ago", testimony{suspicion: suspicion{doubt: unseen}, live: reply{says: found, uid: uid(2), asked: ago(time.Second + 1), answered: ago(time.Second + 1)}}, ruling{ask: true}},
-		{"another found a second ago", testimony{suspicion: suspicion{doubt: unseen}, live: reply{says: found, uid: uid(2), asked: ago(time.Second), answered: ago(time.Second)}}, ruling{verdict: absent, witness: otherUID}},
+		{"found too long ago", testimony{suspicion: suspicion{doubt: unseen}, live: reply{says: found, uid: uid(1), asked: ago(liveFor + 1), answered: ago(liveFor + 1)}}, ruling{ask: true}},
+		{"another found too long ago", testimony{suspicion: suspicion{doubt: unseen}, live: reply{says: found, uid: uid(2), asked: ago(liveFor + 1), answered: ago(liveFor + 1)}}, ruling{ask: true}},
+		{"another found ten seconds ago", testimony{suspicion: suspicion{doubt: unseen}, live: reply{says: found, uid: uid(2), asked: ago(liveFor), answered: ago(liveFor)}}, ruling{verdict: absent, witness: otherUID}},
 
 		{"missing, alone", testimony{suspicion: suspicion{doubt: unseen}, live: missed(0, 0)}, ruling{after: 2 * time.Second, held: "unconfirmed"}},
 		{"missing, and its feed told of the deletion", testimony{suspicion: suspicion{doubt: unseen, gone: now}, live: missed(0, 0)}, ruling{verdict: absent, witness: deletedToo}},
@@ -104,8 +104,8 @@ func TestJudge(t *testing.T) {
 		{"missing twice in too short a time", testimony{suspicion: suspicion{doubt: unseen}, live: missed(0, 2*time.Second-1)}, ruling{after: 1, held: "unconfirmed"}},
 		{"missing a while ago, alone: not asked again too early", testimony{suspicion: suspicion{doubt: unseen}, live: missed(1500*time.Millisecond, 1500*time.Millisecond)}, ruling{after: 500 * time.Millisecond, held: "unconfirmed"}},
 		{"and asked again then", testimony{suspicion: suspicion{doubt: unseen}, live: missed(2*time.Second, 2*time.Second)}, ruling{ask: true}},
-		{"missing too long ago, and deleted, as its feed told", testimony{suspicion: suspicion{doubt: unseen, gone: ago(time.Hour)}, live: missed(time.Second+1, time.Hour)}, ruling{ask: true}},
-		{"missing too long ago, and its feed lacks it", testimony{suspicion: suspicion{doubt: unseen}, heard: time.Hour, live: missed(time.Second+1, time.Hour)}, ruling{ask: true}},
+		{"missing too long ago, and deleted, as its feed told", testimony{suspicion: suspicion{doubt: unseen, gone: ago(time.Hour)}, live: missed(liveFor+1, time.Hour)}, ruling{ask: true}},
+		{"missing too long ago, and its feed lacks it", testimony{suspicion: suspicion{doubt: unseen}, heard: time.Hour, live: missed(liveFor+1, time.Hour)}, ruling{ask: true}},
 
 		{"404 of a server that does not know the type", testimony{suspicion: suspicion{doubt: unseen, gone: ago(time.Hour)}, heard: time.Hour, live: failed(unnamed, 1, 0)}, ruling{after: time.Second, held: "unnamed_404"}},
 		{"for hours", testimony{suspicion: suspicion{doubt: unseen, gone: ago(time.Hour)}, heard: time.Hour, live: failed(unnamed, 100, 0)}, ruling{after: time.Minute, held: "unnamed_404"}},
@@ -138,11 +138,11 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Nothing counts as absent without an answer that is at most a second old and names the object, except what was seen to go before its kind did.
+// Nothing counts as absent without an answer that is at most ten seconds old and names the object, except what was seen to go before its kind did.
 func TestNothingIsAbsentWithoutProof(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 13))
 	now := began.Add(time.Hour)
-	span := func() time.Duration { return time.Duration(r.IntN(4000)) * time.Millisecond }
+	span := func() time.Duration { return time.Duration(r.IntN(14000)) * time.Millisecond }
 	absences := 0
 	for range 50_000 {
 		says := []saying{unasked, found, missing, unnamed, refused, unable}[r.IntN(6)]
@@ -175,7 +175,7 @@ func TestNothingIsAbsentWithoutProof(t *testing.T) {
 			tm.syncing = span()
 		}
 		got := judge(tm, now)
-		recent := now.Sub(live.answered) <= time.Second && !live.asked.Before(tm.since)
+		recent := now.Sub(live.answered) <= liveFor && !live.asked.Before(tm.since)
 		lacking := tm.doubt != leaving && tm.heard >= 2*time.Second && now.Sub(tm.since) >= 2*time.Second
 		twice := !live.earlier.Before(tm.since) && live.asked.Sub(live.earlier) >= 2*time.Second && !live.earlier.IsZero()
 		proof := says == found && recent && live.uid != uid(1) || says == missing && recent && (!tm.gone.IsZero() || lacking || twice)
@@ -282,8 +282,8 @@ func TestWhetherAnOwnerWaitsIsAskedAtEachLook(t *testing.T) {
 		{"the look that asked", 0, 3 * time.Second, ruling{verdict: waiting, witness: byAnswer}},
 		{"one that began before", -time.Second, 3 * time.Second, ruling{verdict: waiting, witness: byAnswer}},
 		{"one that began while the answer was on its way", 1, 3 * time.Second, ruling{ask: true}},
-		{"its request had to wait a little", 0, 3200 * time.Millisecond, ruling{verdict: waiting, witness: byAnswer}},
-		{"and longer", 0, 3200*time.Millisecond + 1, ruling{ask: true}},
+		{"its request had to wait a little", 0, 4 * time.Second, ruling{verdict: waiting, witness: byAnswer}},
+		{"and longer", 0, 4*time.Second + 1, ruling{ask: true}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := judge(testimony{suspicion: suspicion{doubt: leaving}, uid: uid(1), live: live, look: began.Add(tt.look)}, began.Add(tt.now))
@@ -370,52 +370,24 @@ func TestPollsAreSpread(t *testing.T) {
 	const many = 1000
 	for n := range many {
 		at := target{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, name: fmt.Sprint("n", n)}
-		if err := s.owners.ask(t.Context(), at, reply{}, true); err != nil {
+		if err := s.owners.ask(t.Context(), at, reply{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	slots := map[time.Time]bool{}
 	for _, q := range s.owners.replies.known {
 		slots[q.answer.poll] = true
-		if wait := q.answer.poll.Sub(s.clock.Now()); wait < pollEvery || wait > pollEvery+many*pollApart {
+		if wait := q.answer.poll.Sub(s.clock.Now()); wait < pollEvery || wait > pollEvery+pollJitter {
 			t.Errorf("asked again after %v", wait)
 		}
 	}
-	if len(slots) != many {
+	if len(slots) < many/2 {
 		t.Errorf("%d moments for %d owners", len(slots), many)
 	}
 	s.clock.Step(pollEvery - time.Second)
 	s.owners.prune()
 	if left := len(s.owners.replies.known); left != many {
 		t.Errorf("%d replies are left, and those who refer to the other owners would all ask", left)
-	}
-}
-
-// How old an answer is among others that were asked for together.
-func TestHowOldTheAnswersOfARoundAre(t *testing.T) {
-	s := time.Second
-	at := func(d time.Duration) time.Time { return began.Add(d) }
-	of := func(began, late, ended time.Duration) round { return round{at(began), at(late), at(ended)} }
-	for _, tt := range []struct {
-		name            string
-		leaving         bool
-		asked, answered time.Duration
-		round           round
-		want            time.Duration // at 100 s
-	}{
-		{"no round", false, 90 * s, 91 * s, round{}, 9 * s},
-		{"from before the round", false, 90 * s, 91 * s, of(92*s, 99*s, 99*s), 9 * s},
-		{"the first of the round", false, 80 * s, 81 * s, of(80*s, 99*s, 99*s), s},
-		{"from after the round", false, 99 * s, 99*s + 1, of(80*s, 98*s, 98*s), s - 1},
-		{"of a round that took long", false, 69 * s, 70 * s, of(69*s-1, 99*s, 99*s), 30 * s},
-		{"of one that took as long as it may", false, 69 * s, 70 * s, of(69*s, 99*s, 99*s), s},
-		{"an owner that waits, asked for with the first", true, 80 * s, 81 * s, of(80*s, 99*s, 99*s), 19 * s},
-		{"asked for with the last", true, 99 * s, 99*s + 1, of(80*s, 99*s, 100*s), 0},
-		{"with the last, which took long", true, 90 * s, 91 * s, of(80*s, 90*s, 100*s), 9 * s},
-	} {
-		if got := tt.round.age(reply{says: found, leaving: tt.leaving, asked: at(tt.asked), answered: at(tt.answered)}, at(100*s)); got != tt.want {
-			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
-		}
 	}
 }
 

@@ -106,8 +106,8 @@ func TestSinceWhenAReferenceIsSeen(t *testing.T) {
 	}{
 		{"a new object", [][]metav1.OwnerReference{{one}}, []time.Duration{0}},
 		{"its status is written", [][]metav1.OwnerReference{{one}, {one}}, []time.Duration{0}},
-		{"another owner adopts it", [][]metav1.OwnerReference{{one}, {two, one}}, []time.Duration{time.Second, 0}},
-		{"the reference blocks now", [][]metav1.OwnerReference{{one}, {blocks}}, []time.Duration{0}},
+		{"another owner adopts it", [][]metav1.OwnerReference{{one}, {two, one}}, []time.Duration{time.Second, time.Second}},
+		{"the reference blocks now", [][]metav1.OwnerReference{{one}, {blocks}}, []time.Duration{time.Second}},
 		{"it is put right", [][]metav1.OwnerReference{{renamed}, {one}}, []time.Duration{time.Second}},
 		{"it was away", [][]metav1.OwnerReference{{one}, nil, {one}}, []time.Duration{2 * time.Second}},
 	} {
@@ -138,8 +138,12 @@ func TestSinceWhenAReferenceIsSeen(t *testing.T) {
 		live := objectOf(configMaps.GroupResource, newThing("a", "d", uid(9)).owned(one, two))
 		live.read = began.Add(time.Second)
 		w.clock.SetTime(began.Add(time.Minute))
-		if got := w.graph.against(live); got[0].since != began || got[1].since != live.read {
-			t.Errorf("references are seen since %v and %v, want the one that the graph has since %v, the other since it was read at %v", got[0].since, got[1].since, began, live.read)
+		if got := w.graph.against(live); got[0].since != live.read || got[1].since != live.read {
+			t.Errorf("references are seen since %v and %v, want %v, when they were read", got[0].since, got[1].since, live.read)
+		}
+		live.refs = live.refs[:1]
+		if got := w.graph.against(live); got[0].since != began {
+			t.Errorf("the reference is seen since %v, want %v, as in the graph", got[0].since, began)
 		}
 	})
 }

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
-	"golang.org/x/time/rate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
@@ -34,19 +34,17 @@ type owners struct {
 	graph   *graph
 	types   *knownTypes
 	replies *inquiries[target, reply]
-	polls   *rate.Limiter // of owners of whose deletion no feed tells
 }
 
 func newOwners(client metadata.Interface, clk clock.PassiveClock, g *graph, known *knownTypes) *owners {
-	return &owners{client: client, clock: clk, graph: g, types: known, replies: newInquiries[target, reply](clk, 2*questionsAtOnce), polls: newPolls()}
+	return &owners{client: client, clock: clk, graph: g, types: known, replies: newInquiries[target, reply](clk, 2*questionsAtOnce)}
 }
 
 // view is what is known, at one moment, of all owners of an object.
 type view struct {
 	weighed
-	look  time.Time  // began
-	round round      // the latest
-	of    []judgment // by reference
+	look time.Time  // began
+	of   []judgment // by reference
 }
 
 // judgment is what is known of the owner that one reference names, and what follows.
@@ -58,66 +56,45 @@ type judgment struct {
 
 // judged asks for owners until nothing is left that an answer of the API server could tell. The error is that the term has ended, or errBusy.
 func (o *owners) judged(ctx context.Context, dependent object, against []suspicion) (view, error) {
-	look, last := o.clock.Now(), round{}
+	look := o.clock.Now()
 	for range tries {
-		v := o.view(dependent, against, look, last)
+		v := o.view(dependent, against, look)
 		if len(v.ask) == 0 {
 			return v, nil
 		}
-		first, late := v.together()
-		last = round{began: o.clock.Now()}
-		if err := o.askFor(ctx, v, first); err != nil {
+		if err := o.askFor(ctx, v); err != nil {
 			return view{}, err
 		}
-		last.late = o.clock.Now()
-		if err := o.askFor(ctx, v, late); err != nil {
-			return view{}, err
-		}
-		last.ended = o.clock.Now()
 	}
-	v := o.view(dependent, against, look, last)
+	v := o.view(dependent, against, look)
 	if len(v.ask) > 0 { // answers are too old as soon as they come; those that are still to be asked for count as unknown
 		v.after, v.held = minPause, "slow"
 	}
 	return v, nil
 }
 
-// askFor asks for some owners, a few at once.
-func (o *owners) askFor(ctx context.Context, v view, some []int) error {
+// askFor reads the owners that a view needs, a few at once.
+func (o *owners) askFor(ctx context.Context, v view) error {
 	var all controller.Group
 	all.SetLimit(questionsAtOnce)
-	for _, n := range some {
+	for _, n := range v.ask {
 		if controller.Draining(ctx) {
 			all.Go(func() error { return controller.ErrDraining })
 			break
 		}
-		all.Go(func() error { return o.ask(ctx, v.of[n].at, v.of[n].live, v.of[n].untold()) })
+		all.Go(func() error { return o.ask(ctx, v.of[n].at, v.of[n].live) })
 	}
 	return all.Wait()
 }
 
-// together are the owners to ask for in one round: those that have to be asked for, and, after them, those that wait as far as is known, whether they have to
-// be or not: that can come to an end while the others are asked for.
-func (v view) together() (first, late []int) {
-	for n, j := range v.of {
-		switch {
-		case j.verdict == waiting, j.ask && j.live.leaving:
-			late = append(late, n)
-		case j.ask:
-			first = append(first, n)
-		}
-	}
-	return first, late
-}
-
-// view judges every owner of an object by what is known now, in a look that began at a moment, after a round of questions.
-func (o *owners) view(dependent object, against []suspicion, look time.Time, last round) view {
-	v := view{look: look, round: last, of: make([]judgment, len(dependent.refs))}
+// view judges every owner of an object by what is known now, in a look that began at a moment.
+func (o *owners) view(dependent object, against []suspicion, look time.Time) view {
+	v := view{look: look, of: make([]judgment, len(dependent.refs))}
 	now, known := o.clock.Now(), o.types.catalogue()
 	rulings := make([]ruling, len(dependent.refs))
 	for n, r := range dependent.refs {
 		j := &v.of[n]
-		j.testimony = testimony{suspicion: against[n], uid: r.uid, look: look, round: last}
+		j.testimony = testimony{suspicion: against[n], uid: r.uid, look: look}
 		if j.doubt != none {
 			if j.at, j.problem = known.resolve(r, dependent.namespace); j.problem == fine {
 				s := o.types.state(j.at.GroupResource())
@@ -139,7 +116,7 @@ func (o *owners) view(dependent object, against []suspicion, look time.Time, las
 
 // holds reports whether what was decided would be decided now: while a request waits to be sent answers grow old, and events come.
 func (o *owners) holds(dependent object, was view) bool {
-	now := o.view(dependent, o.graph.against(dependent), was.look, was.round)
+	now := o.view(dependent, o.graph.against(dependent), was.look)
 	return len(now.ask) == 0 && slices.Equal(now.owners, was.owners)
 }
 
@@ -171,13 +148,12 @@ func (o *owners) pause(at target) time.Duration {
 	return o.replies.pause(api{GroupVersionResource: at.GroupVersionResource})
 }
 
-// ask asks for an owner, unless somebody else has since the reply before, with which the caller could not decide, or its API does not answer. If it is found
-// it is polled from then on if the caller says that no feed tells of it. It reports only that ctx, or the term,
+// ask asks for an owner, unless somebody else has since the reply before, with which the caller could not decide, or its API does not answer. It reports only that ctx, or the term,
 // has ended, or that too many others are in line: whatever else there is to an answer is in the reply.
-func (o *owners) ask(ctx context.Context, at target, before reply, polled bool) error {
+func (o *owners) ask(ctx context.Context, at target, before reply) error {
 	_, err := o.replies.ask(ctx, at, api{GroupVersionResource: at.GroupVersionResource},
 		func(known reply) bool { return known.asked.After(before.asked) },
-		func(ctx context.Context) (reply, error) { return o.put(ctx, at, polled) })
+		func(ctx context.Context) (reply, error) { return o.put(ctx, at) })
 	var silent *silence
 	if err == nil || errors.As(err, &silent) {
 		return nil
@@ -186,26 +162,23 @@ func (o *owners) ask(ctx context.Context, at target, before reply, polled bool) 
 }
 
 // put asks for an owner, and reports apart from the reply if there was no answer.
-func (o *owners) put(ctx context.Context, at target, polled bool) (reply, error) {
+func (o *owners) put(ctx context.Context, at target) (reply, error) {
 	asked := o.clock.Now()
-	found, err := o.get(ctx, at)
+	owner, err := o.get(ctx, at)
 	var m metav1.Object
 	if err == nil {
-		m = found
+		m = owner
 	}
 	says, now := sayingOf(m, err, at.name), o.clock.Now()
 	next := o.known(at).then(says, m, asked, now)
-	if err == nil && polled && next.asked.Equal(asked) && !next.leaving {
-		next.poll = now.Add(pollEvery + o.polls.ReserveN(now, 1).DelayFrom(now))
+	if says == found {
+		next.poll = now.Add(pollEvery + rand.N(pollJitter))
 	}
 	if says != unable {
 		err = nil
 	}
 	return next, err
 }
-
-// newPolls spreads polls: each is at another moment.
-func newPolls() *rate.Limiter { return rate.NewLimiter(rate.Every(pollApart), 1) }
 
 func (o *owners) get(ctx context.Context, at target) (*metav1.PartialObjectMetadata, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
@@ -214,10 +187,7 @@ func (o *owners) get(ctx context.Context, at target) (*metav1.PartialObjectMetad
 }
 
 // reset forgets everything, at the beginning of a term. Nobody may be asking.
-func (o *owners) reset() {
-	o.replies.reset()
-	o.polls = newPolls()
-}
+func (o *owners) reset() { o.replies.reset() }
 
 // prune forgets what is too old to matter.
 func (o *owners) prune() {

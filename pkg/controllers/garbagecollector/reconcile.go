@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"minikcm/internal/timing"
 	"minikcm/pkg/controller"
 )
 
@@ -74,14 +73,17 @@ func (c *Controller) act(ctx context.Context, at apiType, o object, v view, a ac
 	if pause := c.memories.object(keyed(o)).pause(a.do, c.deps.Clock.Now()); pause > 0 {
 		return turn{over: true, after: pause}, nil
 	}
-	if c.wantsLive(at, o, v, a) {
+	if c.wantsLive(at, o, a) {
 		now, err := c.reread(ctx, at, o)
 		if now == nil {
 			return turn{over: true}, err
 		}
-		return turn{object: *now}, nil
+		if !now.sameFor(o) {
+			return turn{object: *now}, nil
+		}
+		o = *now
 	}
-	still := func() bool { return !c.outdated(at, o, v) && c.owners.holds(o, v) }
+	still := func() bool { return !c.outdated(at, o) && c.owners.holds(o, v) }
 	var got requestResult
 	var err error
 	if a.do == remove {
@@ -114,21 +116,16 @@ func (c *Controller) act(ctx context.Context, at apiType, o object, v view, a ac
 }
 
 // wantsLive reports whether the object has to be read before a request can be sent.
-func (c *Controller) wantsLive(at apiType, o object, v view, a action) bool {
+func (c *Controller) wantsLive(at apiType, o object, a action) bool {
 	if o.live != nil {
-		return c.outdated(at, o, v)
+		return c.outdated(at, o)
 	}
 	return a.do == remove && needsLive(o, at.local)
 }
 
-// outdated reports whether an object was read so long ago that it may be another by now, and its API may not keep to preconditions. The age of an object that was
-// fresh when the round of its owners began counts from the end of the round: a slow API is not a broken one.
-func (c *Controller) outdated(at apiType, o object, v view) bool {
-	read, r := o.read, v.round
-	if r.began.Sub(read) <= liveFor && r.ended.Sub(r.began) <= longestRound {
-		read = timing.Later(read, r.ended)
-	}
-	return !at.local && c.deps.Clock.Since(read) > liveFor
+// outdated reports whether the live read of an object is too old, if the API of the object may ignore preconditions.
+func (c *Controller) outdated(at apiType, o object) bool {
+	return !at.local && c.deps.Clock.Since(o.read) > liveFor
 }
 
 // reread returns an object as it is now. It returns nil if no object has this UID any more, and removes it from the graph then.

@@ -96,7 +96,7 @@ func (c *Controller) blockers(ctx context.Context, all []object) []blocker {
 				b.finalizers = foreign(now.live.Finalizers)
 			}
 		} else {
-			v := c.owners.view(o, c.graph.against(o), c.deps.Clock.Now(), round{})
+			v := c.owners.view(o, c.graph.against(o), c.deps.Clock.Now())
 			if n, why := v.obscure(); n >= 0 {
 				b.unknown, b.why = o.refs[n], why
 			}

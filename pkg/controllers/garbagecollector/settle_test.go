@@ -111,9 +111,11 @@ func TestARejectionDoesNotDelayAnObjectThatHasChanged(t *testing.T) {
 	s.look(t, key)
 	check(t, s.feed.Add(newThing("a", "p", uid(3))))
 	check(t, s.feed.Add(newThing("a", "d", uid(2)).at("6").owned(ref("v1", "ConfigMap", "o", uid(1)), ref("v1", "ConfigMap", "p", uid(3)))))
+	again := s.look(t, key).RequeueAfter // new references need evidence from after the change
+	s.clock.Step(again)
 	s.look(t, key)
-	if got := s.asked("patch"); len(got) != 1 {
-		t.Errorf("sent was %q, want the reference to o taken away", got)
+	if got := s.asked("patch"); len(got) != 1 || again > settled {
+		t.Errorf("after %v sent was %q, want the reference to o taken away", again, got)
 	}
 }
 
@@ -126,7 +128,7 @@ func TestOwnersOfTerminatingObjectsAreNotRead(t *testing.T) {
 	}
 }
 
-// An aggregated API may need more than liveFor for each read.
+// An aggregated API may need almost as long as the timeout for each read.
 func TestObjectsOfASlowAPIAreDeleted(t *testing.T) {
 	s := newShell(t)
 	f := s.serve(t, objectType{widgetsType.GroupResource, "Widget", false}, "v1")
@@ -134,7 +136,7 @@ func TestObjectsOfASlowAPIAreDeleted(t *testing.T) {
 	check(t, f.Add(dependent))
 	s.clock.Step(time.Minute)
 	s.get = func(name string, _ int) (*thing, error) {
-		s.clock.Step(liveFor + 100*time.Millisecond)
+		s.clock.Step(askTimeout - 100*time.Millisecond)
 		if name == "d" {
 			return dependent, nil
 		}

@@ -21,10 +21,15 @@ func (g *graph) snapshot(n *node) object {
 		resource: g.feeds[n.feed].typ.GroupResource, namespace: g.spaces.at(n.space), name: n.name,
 		uid: g.uidOf(n), version: versionOf(n.version), marks: n.marks & (seen | facts),
 	}
-	for e := n.refs; e != nil; e = e.next {
-		o.refs = append(o.refs, g.reference(e))
-	}
+	o.refs = g.references(n)
 	return o
+}
+
+func (g *graph) references(n *node) (all []reference) {
+	for e := n.refs; e != nil; e = e.next {
+		all = append(all, g.reference(e))
+	}
+	return all
 }
 
 // dependents is what an owner waits for, as the graph shows it.

@@ -1,6 +1,7 @@
 package garbagecollector
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -130,25 +131,20 @@ func (g *graph) against(o object) []suspicion {
 
 // heldAgainst is against with the lock held.
 func (g *graph) heldAgainst(o object) []suspicion {
-	var before *edge
-	if n := g.nodes[keyed(o)]; n != nil {
-		before = n.refs
+	since := o.read
+	if since.IsZero() {
+		since = g.clock.Now()
 	}
-	read := o.read
-	if read.IsZero() {
-		read = g.clock.Now()
+	if n := g.nodes[keyed(o)]; n != nil && n.refs != nil && slices.Equal(g.references(n), o.refs) {
+		since = timing.Earlier(since, g.began.Add(n.refs.since))
 	}
 	against := make([]suspicion, 0, len(o.refs))
-	known := g.finder(before)
 	for _, r := range o.refs {
 		key, _ := idOf(r.uid)
 		n, kind := g.nodes[key], writtenKind{r.apiVersion, r.kind}
-		s := suspicion{doubt: g.doubtOf(n, o.namespace, kind, r.name), gone: g.goneAs(n, kind), departed: g.gone[n].at, since: read}
-		if e := known(r); e != nil && g.began.Add(e.since).Before(read) {
-			s.since = g.began.Add(e.since)
-		}
-		s.since = timing.Later(s.since, g.denied[n])
-		against = append(against, s)
+		against = append(against, suspicion{
+			doubt: g.doubtOf(n, o.namespace, kind, r.name), gone: g.goneAs(n, kind), departed: g.gone[n].at, since: timing.Later(since, g.denied[n]),
+		})
 	}
 	return against
 }
