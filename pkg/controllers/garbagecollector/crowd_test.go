@@ -11,7 +11,6 @@ import (
 
 	"github.com/go-logr/logr/funcr"
 	"github.com/prometheus/client_golang/prometheus"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
@@ -117,38 +116,6 @@ func TestWhoWaitsForASlotForTooLongComesAgain(t *testing.T) {
 		cancel()
 		synctest.Wait()
 	})
-}
-
-// A type that has not been seen for long is listed all the same, if it can be: only one that cannot be does not hold everybody.
-func TestAnOwnerWaitsForADependentOfATypeThatIsNotSeen(t *testing.T) {
-	s := newShell(t)
-	f := s.serve(t, replicaSets, "v1")
-	s.clock.Step(time.Hour)
-	s.types.types[f.typ.GroupResource].standing = standing{silent, began}
-	s.discover(s.clock.Now())
-	key := s.owner(t, "foregroundDeletion")
-	stray := newThing("a", "d", uid(2)).owned(blockingRef("v1", "ConfigMap", "o", uid(1))).finalizedBy("x/y").deleted()
-	s.list = func(resource string) ([]*thing, error) {
-		if resource == "replicasets" {
-			return []*thing{stray}, nil
-		}
-		return nil, nil
-	}
-	for _, waits := range []time.Duration{0, 10 * time.Second, 40 * time.Second} {
-		s.clock.Step(waits)
-		got := s.finish(t, key)
-		if patches := s.asked("patch configmaps o"); len(patches) > 0 || got.RequeueAfter < min(waits, noticeAfter) {
-			t.Fatalf("%q was sent, and it is looked at again after %v, want it to wait, longer and longer", patches, got.RequeueAfter)
-		}
-	}
-	s.list = func(string) ([]*thing, error) {
-		return nil, apierrors.NewInternalError(errors.New("conversion webhook"))
-	}
-	s.clock.Step(time.Minute)
-	s.finish(t, key)
-	if got := s.asked("patch configmaps o"); len(got) != 1 {
-		t.Errorf("%q was sent, want it to go: that type was never seen to depend on its own", got)
-	}
 }
 
 // Some policies say that there is a conflict where there is none.

@@ -77,7 +77,7 @@
 // cannot be listed, or a group cannot be discovered, the owner stays. It also stays when dependents have come meanwhile, three times at most, a second
 // each: somebody who replaces each orphan by a new dependent would hold it for ever. What comes after that goes with the owner. Discovery may lag: a CustomResourceDefinition or an APIService that it does not show
 // holds such owners for a minute. A type that has gone before its objects were seen holds them for ten minutes, unless its definition, which goes after the last
-// of its objects, has gone, too. A foreground deletion does not wait for ever for such a type: a dependent that is missed goes later, and is not lost.
+// of its objects, has gone, too. The graph alone decides about a foreground deletion, which waits half a minute for the first list of a type.
 //
 // Owners that wait for each other, which is looked for when nothing has moved for a second, are let go by the one with the lowest UID, whose blockers no longer
 // hold it. A reference to oneself holds

@@ -20,9 +20,6 @@ type edge struct {
 // writtenKind is what a reference says of the type of its owner.
 type writtenKind struct{ apiVersion, kind string }
 
-// pair is a type of owners and one of dependents, by their feeds.
-type pair struct{ owner, dependent uint16 }
-
 // sameRefs reports whether the references of a node are those that are written, in the same order.
 func (g *graph) sameRefs(n *node, refs []metav1.OwnerReference) bool {
 	e := n.refs
@@ -66,7 +63,6 @@ func (g *graph) rewire(n *node, refs []metav1.OwnerReference) {
 			owner.dependents.before = e
 		}
 		owner.dependents = e
-		g.notePair(owner, n)
 		*next = e
 		next = &e.next
 	}
@@ -88,13 +84,6 @@ func (g *graph) unlink(e *edge) {
 	g.kinds.drop(e.kind)
 	delete(g.names, e)
 	g.tidy(e.owner)
-}
-
-// notePair remembers that objects of one type own objects of another.
-func (g *graph) notePair(owner, dependent *node) {
-	if owner.feed != 0 && dependent.feed != 0 {
-		g.pairs[pair{owner.feed, dependent.feed}] = struct{}{}
-	}
 }
 
 // isCalled reports whether a reference names what an object, which must be seen, is. The version of the API does not matter: one object is served in

@@ -66,11 +66,6 @@ func (g *graph) forget(f *feed) {
 		g.feeds[f.number] = nil
 		g.free = append(g.free, f.number)
 		delete(g.byType, f.typ.GroupResource)
-		for p := range g.pairs {
-			if p.owner == f.number || p.dependent == f.number {
-				delete(g.pairs, p)
-			}
-		}
 	})
 }
 

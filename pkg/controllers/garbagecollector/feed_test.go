@@ -95,27 +95,8 @@ func TestTypesAreNumberedAgain(t *testing.T) {
 		w.do(func() error { return f.Add(newThing("a", "o", uid(1)).owned(ref("v1", "Node", "n", uid(2)))) })
 		w.graph.forget(f)
 	}
-	if objects, absent, _ := w.graph.size(); objects+absent+len(w.graph.pairs)+len(w.graph.spaces.numbers) > 0 || len(w.graph.feeds) > 2 {
-		t.Errorf("%d objects, %d absent, %d pairs, %d feeds are left", objects, absent, len(w.graph.pairs), len(w.graph.feeds))
-	}
-}
-
-func TestPairsOfTypesAreRemembered(t *testing.T) {
-	w := newWorld(t)
-	w.do(func() error {
-		return w.feed(configMaps).Add(newThing("a", "c", uid(2)).owned(ref("apps/v1", "ReplicaSet", "o", uid(1))))
-	})
-	if got := w.graph.typesOfDependents(replicaSets.GroupResource); len(got) != 0 {
-		t.Errorf("of an owner that was not seen there is %v", got)
-	}
-	w.do(func() error { return w.feed(replicaSets).Add(newThing("a", "o", uid(1))) })
-	w.do(func() error { return w.feed(configMaps).Delete(newThing("a", "c", uid(2))) })
-	if got := w.graph.typesOfDependents(replicaSets.GroupResource); len(got) != 1 || got[0] != configMaps.GroupResource {
-		t.Errorf("ReplicaSets have owned %v, want ConfigMaps", got)
-	}
-	w.graph.forget(w.feed(configMaps))
-	if got := w.graph.typesOfDependents(replicaSets.GroupResource); len(got) != 0 {
-		t.Errorf("of types that are no longer watched there is %v", got)
+	if objects, absent, _ := w.graph.size(); objects+absent+len(w.graph.spaces.numbers) > 0 || len(w.graph.feeds) > 2 {
+		t.Errorf("%d objects, %d absent, %d feeds are left", objects, absent, len(w.graph.feeds))
 	}
 }
 

@@ -9,8 +9,7 @@ import (
 const (
 	// ringPatience is how long an owner is held by as many dependents, which wait themselves, before a ring is looked for: blockers need a moment to go.
 	ringPatience = time.Second
-	// blindPatience is how long a foreground deletion waits for a type that cannot be looked at, once nothing else is seen to hold it. A dependent that is
-	// missed goes later, and is not lost.
+	// blindPatience is how long a foreground deletion waits for the first list of a type. A dependent that is missed is deleted later.
 	blindPatience = 30 * time.Second
 	// A waiting owner is looked at again after as long as it has waited, within these bounds, in case an event was missed.
 	minRecheck = 30 * time.Second
@@ -34,7 +33,6 @@ type ownerSight struct {
 	again    time.Duration // when the first of those can be tried again that do not answer; 0: nobody knows
 	waited   time.Duration // since it was seen to be deleted
 	still    time.Duration // for which it has been held by as many
-	free     time.Duration // for which no dependent has been seen to hold it
 	// undiscovered: which types there are has not been told; when orphaning, not since the deletion was seen to be so.
 	undiscovered bool
 }
@@ -113,12 +111,8 @@ func finishForeground(o ownerSight) next {
 		return next{do: hold, why: byDependents, after: recheck(o.waited)}
 	case o.undiscovered: // not even where to look is known, so there is no end to its patience
 		return undiscoveredFor(o.waited)
-	case !o.looked:
-		return next{do: list}
-	case o.blind > 0 && o.free < blindPatience:
-		return next{do: hold, why: byBlindness, after: min(blindPatience-o.free, ringPatience)}
 	case o.blind > 0:
-		return next{do: finalize, why: byBlindness}
+		return next{do: hold, why: byBlindness, after: ringPatience}
 	}
 	return next{do: finalize}
 }

@@ -17,9 +17,6 @@ import (
 	"minikcm/pkg/outcome"
 )
 
-// strayRecheck is when to look again, at first, at an owner whose dependents only a list has shown: their events are on their way.
-const strayRecheck = time.Second
-
 // reconcileOwner brings an owner that is being deleted a step closer to its end. As long as the graph shows dependents that hold it, it is not read live
 // here: the syncs that delete those dependents ask for it themselves.
 func (c *Controller) reconcileOwner(ctx context.Context, key id) (controller.Result, error) {
@@ -31,7 +28,11 @@ func (c *Controller) reconcileOwner(ctx context.Context, key id) (controller.Res
 	m := c.memories.owner(key, d.owner.marks.has(orphaning), c.deps.Clock.Now())
 	switch n := finish(c.inGraph(key, d, m)); {
 	case n.do == hold && n.why == byBlindness:
-		return c.wait(ctx, key, d.owner, n, noTypes()), nil
+		h := noTypes()
+		if !c.undiscovered(m) {
+			h.blind = c.listingTypes(c.types.state(d.owner.resource).apiType)
+		}
+		return c.wait(ctx, key, d.owner, n, h), nil
 	case n.do == hold, n.do == collect:
 		c.collectAgain(key, n)
 		return c.wait(ctx, key, d.owner, n, hindrance{all: d.blocking, some: d.some}), nil
@@ -112,6 +113,9 @@ func (c *Controller) inGraph(key id, d dependents, m ownerMemory) ownerSight {
 		meant: d.owner.uid, owner: d.owner, blocking: d.blocking, idle: d.idle, waiting: d.waiting, refs: d.all,
 		waited: c.deps.Clock.Since(m.since), still: c.deps.Clock.Since(timing.Later(m.since, m.moved)), undiscovered: c.undiscovered(m),
 	}
+	if s.blocking == 0 && !m.orphaning {
+		s.blind = len(c.listingTypes(c.types.state(d.owner.resource).apiType))
+	}
 	if s.blocking > 0 && s.blocking == s.waiting && s.still >= ringPatience { // or it is not asked for
 		r, ok := c.graph.waitingBelow(key).ringOf(d.owner.uid)
 		s.ring = ok && r.victim == d.owner.uid
@@ -119,7 +123,7 @@ func (c *Controller) inGraph(key id, d dependents, m ownerMemory) ownerSight {
 	return s
 }
 
-// finishForeground lets an owner go that has waited for its dependents. It returns what still holds it, and whether it has changed meanwhile.
+// finishForeground removes the finalizer foregroundDeletion once the graph shows no dependent that blocks the owner.
 func (c *Controller) finishForeground(ctx context.Context, o ending) (next, hindrance, bool, error) {
 	d, ok := c.graph.dependentsOf(o.key, most)
 	if !ok {
@@ -127,65 +131,25 @@ func (c *Controller) finishForeground(ctx context.Context, o ending) (next, hind
 	}
 	s := c.inGraph(o.key, d, o.memory)
 	s.owner = o.live
-	n := finish(s)
-	all := hindrance{all: d.blocking, some: d.some}
-	var strays []object
-	if n.do == list {
-		free := c.memories.free(o.key, c.deps.Clock.Now())
-		s.free = c.deps.Clock.Since(free)
-		swept, unlisted, err := c.lists.strays(ctx, o, s.free)
-		if err != nil {
-			return n, all, false, err
-		}
-		s.looked, s.blind, s.waited, s.free = true, unlisted, o.waited(c.deps.Clock.Now()), c.deps.Clock.Since(free)
-		strays = holding(swept.found, o.live)
-		s = s.with(strays)
-		all = hindrance{all: len(strays), some: strays[:min(len(strays), most)], blind: swept.blind}
-		n = finish(s)
-	}
+	n, all := finish(s), hindrance{all: d.blocking, some: d.some, blind: c.listingTypes(o.at)}
 	switch n.do {
 	case unblock:
 		return n, all, false, c.unblock(ctx, o)
 	case finalize:
 		changed, err := c.finalize(ctx, o, metav1.FinalizerDeleteDependents)
-		if len(all.blind) > 0 && err == nil && !changed {
-			c.tellBlindness(ctx, o, all.blind, s.blind > 0)
-		}
 		return next{}, hindrance{}, changed, err
-	}
-	if len(strays) > 0 {
-		n.after = min(max(o.waited(c.deps.Clock.Now()), strayRecheck), minRecheck)
-		err := each(ctx, strays, func(ctx context.Context, stray object) error {
-			if !c.types.state(stray.resource).local {
-				stray.live = nil // its API may not keep to preconditions, and the list may be old
-			}
-			_, err := c.settle(ctx, stray, c.graph.against(stray), c.graph.owns(keyed(stray)))
-			return err
-		})
-		return n, all, false, err
 	}
 	return n, all, false, nil
 }
 
-// with adds dependents that only lists have shown.
-func (o ownerSight) with(strays []object) ownerSight {
-	for _, s := range strays {
-		o.blocking++
-		switch {
-		case s.marks.waiting():
-			o.waiting++
-		case !s.marks.has(terminating):
-			o.idle++
+// listingTypes returns the types that may depend on an owner and whose first list has not come yet. A type that cannot be listed counts for blindPatience.
+func (c *Controller) listingTypes(owner apiType) (all []blind) {
+	for _, t := range c.types.states() {
+		if t.watched && t.mayDependOn(owner) && t.listingFor(c.deps.Clock.Now()) > 0 && t.listingFor(c.deps.Clock.Now()) < blindPatience {
+			all = append(all, blind{t.GroupResource().String(), "the objects are being listed"})
 		}
 	}
-	return o
-}
-
-// holding are those of an owner's dependents that hold it. What refers to itself does not.
-func holding(all []object, owner object) []object {
-	return slices.DeleteFunc(all, func(o object) bool {
-		return o.uid == owner.uid || !slices.ContainsFunc(o.refs, func(r reference) bool { return r.uid == owner.uid && r.blocking })
-	})
+	return all
 }
 
 // unblock breaks a ring: those of its members that hold the victim no longer do.

@@ -318,26 +318,6 @@ func TestASharedListShowsOrphansOfTheOwnersNamespace(t *testing.T) {
 	}
 }
 
-// A list serves all owners in whose turn it is asked for. One whose last dependent has gone since is not to wait for the next look on its account.
-func TestAnOwnerIsNotHeldByWhatASharedListShowedAndHasGoneSince(t *testing.T) {
-	s := newShell(t)
-	key := s.owner(t, "foregroundDeletion")
-	dependent := newThing("a", "d", uid(2)).owned(blockingRef("v1", "ConfigMap", "o", uid(1))).at("2")
-	s.list = func(string) ([]*thing, error) { return []*thing{dependent}, nil }
-	check(t, s.feed.Add(dependent))
-	s.finish(t, key) // its deletion is seen
-	other := keyOf(uid(9))
-	_, err := s.lists.dependents(t.Context(), search{types: typeCalled("configmaps"), namespace: "a", owner: other, since: s.clock.Now()})
-	check(t, err)
-	s.clock.Step(10 * time.Millisecond)
-	check(t, s.feed.Delete(dependent))
-	s.list = func(string) ([]*thing, error) { return nil, nil }
-	s.finish(t, key)
-	if got := s.asked("patch"); len(got) != 1 || len(s.asked("list")) != 2 {
-		t.Errorf("sent was %q after %q, want the finalizer taken away after another list", got, s.asked("list"))
-	}
-}
-
 func TestAnOwnerThatNobodyCouldLookAtHasNotMoved(t *testing.T) {
 	s := newShell(t)
 	key := s.owner(t, "foregroundDeletion")
@@ -359,56 +339,6 @@ func TestAnOwnerThatNobodyCouldLookAtHasNotMoved(t *testing.T) {
 		if moved := m.moved.Equal(s.clock.Now()); moved != step.moved {
 			t.Errorf("%s: moved %t, want %t", step.name, moved, step.moved)
 		}
-	}
-}
-
-// What a list has shown is there until another says that it is not. One that fails does not say so.
-func TestAnOwnerIsHeldByWhatASharedListShowedIfTheNextOneFails(t *testing.T) {
-	s := newShell(t)
-	key := s.owner(t, "foregroundDeletion")
-	stray := newThing("a", "d", uid(2)).owned(blockingRef("v1", "ConfigMap", "o", uid(1))).finalizedBy("x/y").deleted()
-	check(t, s.feed.Add(stray))
-	s.finish(t, key)
-	check(t, s.feed.Delete(stray))
-	s.clock.Step(blindPatience)
-	s.list = func(string) ([]*thing, error) { return []*thing{stray}, nil }
-	_, err := s.lists.dependents(t.Context(), search{types: typeCalled("configmaps"), namespace: "a", owner: keyOf(uid(9)), since: s.clock.Now()})
-	check(t, err)
-	s.clock.Step(10 * time.Millisecond)
-	s.list = func(string) ([]*thing, error) { return nil, errors.New("away") }
-	s.finish(t, key)
-	if got := s.asked("patch"); len(got) != 0 || len(s.asked("list")) != 2 {
-		t.Errorf("sent was %q after %q, want nothing", got, s.asked("list"))
-	}
-}
-
-// A type that its owners are known to depend on, and that cannot be listed, holds them for half a minute, counted from when nothing else does.
-func TestATypeHasItsTimeHoweverLongOthersHaveHeldItsOwner(t *testing.T) {
-	s := newShell(t)
-	f := s.serve(t, replicaSets, "v1")
-	check(t, s.feed.Add(newThing("a", "other", uid(7))))
-	check(t, f.Add(newThing("a", "of-other", uid(8)).owned(ref("v1", "ConfigMap", "other", uid(7)))))
-	s.types.types[replicaSets.GroupResource].standing = standing{silent, began}
-	s.list = func(resource string) ([]*thing, error) {
-		if resource == "replicasets" {
-			return nil, errors.New("away")
-		}
-		return nil, nil
-	}
-	key := s.owner(t, "foregroundDeletion")
-	slow := newThing("a", "d", uid(2)).owned(blockingRef("v1", "ConfigMap", "o", uid(1))).finalizedBy("x/y").deleted()
-	check(t, s.feed.Add(slow))
-	s.finish(t, key)
-	s.clock.Step(time.Hour)
-	check(t, s.feed.Delete(slow))
-	for range int(blindPatience / time.Second) {
-		if s.finish(t, key); len(s.asked("patch")) > 0 {
-			t.Fatalf("sent was %q after %v", s.asked("patch"), s.clock.Since(began)-time.Hour)
-		}
-		s.clock.Step(time.Second)
-	}
-	if s.finish(t, key); len(s.asked("patch")) != 1 {
-		t.Errorf("sent was %q, want the finalizer taken away", s.asked("patch"))
 	}
 }
 
@@ -460,15 +390,6 @@ func TestAnOwnerThatIsHeldByFailuresIsCountedAndTold(t *testing.T) {
 			check(t, s.feed.Add(newThing("a", "p", uid(2)).finalizedBy("foregroundDeletion").deleted().owned(blockingRef("v1", "ConfigMap", "o", uid(1)))))
 			return key
 		}, byDependents},
-		{"a dependent that only a list shows cannot be deleted", func(s *shell, t *testing.T) id {
-			key := s.owner(t, "foregroundDeletion")
-			earlier := newThing("a", "c", uid(2)).owned(blockingRef("v1", "ConfigMap", "o", uid(1)))
-			check(t, errors.Join(s.feed.Add(earlier), s.feed.Delete(earlier)))
-			s.list = func(string) ([]*thing, error) {
-				return []*thing{newThing("a", "d", uid(3)).owned(blockingRef("v1", "ConfigMap", "o", uid(1)))}, nil
-			}
-			return key
-		}, byIdle},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newShell(t)

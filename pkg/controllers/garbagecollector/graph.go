@@ -34,7 +34,6 @@ type graph struct {
 	names  map[*edge]string    // names as written, where they differ from the owner's
 	gone   map[*node]departure // of objects that are still referred to
 	denied map[*node]time.Time // when a live read did not find an object that was seen until then
-	pairs  map[pair]struct{}   // of types whose objects have been owner and dependent
 
 	expected expected // owners
 }
@@ -70,7 +69,7 @@ func (w *wakes) owner(n *node)  { w.owners = append(w.owners, n.uid) }
 func newGraph(c clock.PassiveClock, wake func(wakes)) *graph {
 	return &graph{
 		clock: c, began: c.Now(), wake: wake, nodes: map[id]*node{}, feeds: []*feed{nil}, byType: map[schema.GroupResource]*feed{},
-		texts: map[id]types.UID{}, names: map[*edge]string{}, gone: map[*node]departure{}, denied: map[*node]time.Time{}, pairs: map[pair]struct{}{},
+		texts: map[id]types.UID{}, names: map[*edge]string{}, gone: map[*node]departure{}, denied: map[*node]time.Time{},
 	}
 }
 
@@ -237,7 +236,6 @@ func (g *graph) rename(n *node, name string) {
 // meet is called when a feed shows an object for the first time. Others may refer to it already, and not all of them may mean it.
 func (g *graph) meet(n *node, w *wakes) {
 	for e := n.dependents; e != nil; e = e.after {
-		g.notePair(n, e.dependent)
 		if d := g.doubt(e); d == mismatched || d == elsewhere {
 			w.object(e.dependent)
 		}

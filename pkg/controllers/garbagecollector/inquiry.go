@@ -31,19 +31,9 @@ const (
 // api is what answers, or does not, as a whole: the questions of one kind about one type.
 type api struct {
 	schema.GroupVersionResource
-	wide  bool  // lists of all namespaces, which may take long although others do not
-	haste haste // of lists: that one does not come in time says nothing to those who have more time, and theirs are in nobody's way
+	wide   bool // lists of all namespaces, which may take long although others do not
+	shared bool // lists of all namespaces for the owners of all: the list of one namespace may work if one of these fails
 }
-
-// haste is how long somebody waits for a list at most.
-type haste uint8
-
-const (
-	unhurried haste = iota // for as long as it takes, as owners do that leave orphans
-	limited                // for as long as an owner may be held that is deleted in the foreground
-	brief                  // for a moment, as for types that are looked at for good measure
-	shared                 // as long as a page may take: if the list of all namespaces fails, that of one may work
-)
 
 // inquiries share questions to the API server between all who have the same one. About one key only one goroutine asks at a time, and those who wait share
 // the answer. Of one API few questions are in flight at once. If the API hangs, all others get a *silence error without asking, and now and then

@@ -351,42 +351,6 @@ func TestListsThatHangAreInNobodysWay(t *testing.T) {
 	})
 }
 
-// Large lists have been under way for long, or have been cut short. Who waits for the same type longer, or less, is not told that it does not answer: it does.
-func TestListsOfATypeAreInNobodysWayWhoWaitsForThemDifferently(t *testing.T) {
-	waits := []time.Duration{0, askTimeout, hangs}
-	for _, theirs := range waits {
-		t.Run(theirs.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newLists(apiCalls{do: func(ctx context.Context, _, _, namespace, _ string) (*thing, error) {
-					if strings.HasPrefix(namespace, "large") {
-						return nil, silentFor(ctx, time.Minute)
-					}
-					return nil, nil
-				}}, clock.RealClock{}, nil, nil, nobodyElse)
-				list := func(namespace string, patience time.Duration) (sweep, error) {
-					what := search{types: typeCalled("pods"), namespace: namespace, owner: keyOf(uid(1)), since: time.Now()}
-					if patience > 0 {
-						what.patience = func(apiType) time.Duration { return patience }
-					}
-					return s.dependents(t.Context(), what)
-				}
-				for n := range listsOfType {
-					go func() { _, _ = list(fmt.Sprint("large", n), theirs) }()
-				}
-				time.Sleep(hangs + minPause/2)
-				for _, mine := range waits {
-					begun := time.Now()
-					got, err := list(fmt.Sprint("small", mine), mine)
-					if err != nil || (len(got.failed) > 0) != (mine == theirs) || time.Since(begun) > 0 {
-						t.Errorf("who waits for %v: failed %v, %v, after %v", mine, got.failed, err, time.Since(begun))
-					}
-				}
-				time.Sleep(time.Minute)
-			})
-		})
-	}
-}
-
 // A server may be slow in everything. Then there are only so many lists at once, however many owners want to know.
 func TestSoManyListsAreUnderWayAtMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -502,33 +466,6 @@ func TestATypeThatHangsHoldsNoOwnerThatHasNothingToDoWithIt(t *testing.T) {
 	})
 }
 
-// Lists of all namespaces are asked for one after the other. Owners that are deleted in the foreground do not wait for those that take as long as they take,
-// and who has nothing to list waits for nobody.
-func TestALongListOfAllNamespacesIsInNobodysWay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newLists(apiCalls{do: func(ctx context.Context, _, resource, _, _ string) (*thing, error) {
-			if resource == "hanging" {
-				return nil, silentFor(ctx, time.Minute)
-			}
-			return nil, nil
-		}}, clock.RealClock{}, nil, nil, nobodyElse)
-		ended := make(chan struct{})
-		go func() {
-			_, _ = s.dependents(t.Context(), search{types: typeCalled("hanging"), owner: keyOf(uid(1)), since: time.Now()})
-			close(ended)
-		}()
-		synctest.Wait()
-		patience := func(apiType) time.Duration { return hangs }
-		for _, what := range []search{{owner: keyOf(uid(2))}, {owner: keyOf(uid(3)), patience: patience}, {types: typeCalled("quick"), owner: keyOf(uid(4)), patience: patience}} {
-			begun := time.Now()
-			if _, err := s.dependents(t.Context(), what); err != nil || time.Since(begun) > 0 {
-				t.Errorf("lists of %d types take %v, %v", len(what.types), time.Since(begun), err)
-			}
-		}
-		<-ended
-	})
-}
-
 // Who is told first that a type cannot be listed, and by which connection, is chance. The text is that of an event.
 func TestThatATypeCannotBeListedIsSaidInTheSameWordsToAll(t *testing.T) {
 	port := 40000
@@ -550,11 +487,11 @@ func TestThatATypeCannotBeListedIsSaidInTheSameWordsToAll(t *testing.T) {
 	}
 }
 
-// One that is likely to hold dependents holds them for as long as it may, and no longer.
-func TestATypeThatHangsHoldsItsOwnersForHalfAMinute(t *testing.T) {
+// An owner that is deleted in the foreground waits half a minute for the first list of a type.
+func TestForegroundWaitsForFirstLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShell(t)
-		f := s.serve(t, widgetsType, "v1")
+		s.serve(t, widgetsType, "v1")
 		finalized := make(chan struct{}, 100)
 		s.on(func(ctx context.Context, verb, resource, _, name string) (*thing, error) {
 			switch {
@@ -567,9 +504,7 @@ func TestATypeThatHangsHoldsItsOwnersForHalfAMinute(t *testing.T) {
 			}
 			return nil, nil
 		})
-		check(t, s.feed.Add(newThing("a", "other", uid(7))))
-		check(t, f.Add(newThing("a", "of-other", uid(8)).owned(ref("v1", "ConfigMap", "other", uid(7)))))
-		s.types.types[widgetsType.GroupResource].standing = standing{listing, time.Now().Add(-time.Hour)}
+		s.types.types[widgetsType.GroupResource].standing = standing{listing, time.Now()}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- s.Run(ctx) }()

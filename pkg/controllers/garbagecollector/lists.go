@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// listsOfType bounds the lists of one type that are in flight at once with the same haste, and listsInAll those of all types: a type whose lists hang leaves
+	// listsOfType bounds the lists of one type that are in flight at once, and listsInAll those of all types: a type whose lists hang leaves
 	// most of listsInAll to the other types.
 	listsOfType = 2
 	listsInAll  = 32
@@ -63,9 +63,8 @@ func newLists(client metadata.Interface, clk clock.PassiveClock, g *graph, known
 // search is for whoever refers to an owner.
 type search struct {
 	types     []apiType
-	patience  func(apiType) time.Duration // how long each may take; nil: as long as it takes
-	shared    func(apiType) bool          // lists all namespaces first, for the owners of all namespaces; nil: none
-	namespace string                      // empty: all
+	shared    func(apiType) bool // lists all namespaces first, for the owners of all namespaces; may be nil
+	namespace string             // empty: all
 	owner     id
 	since     time.Time // no list counts that was asked for before
 }
@@ -76,75 +75,6 @@ type sweep struct {
 	blind  []blind                // types that could not be listed, and why
 	failed []schema.GroupResource // the same
 	again  time.Duration          // when the first of those may be tried again that are not listed now because they do not answer; 0: there is none
-}
-
-// strays lists the types that may hold dependents of an owner that the graph does not show, and that nothing has been seen to hold for so long. It says how many of
-// the likely ones could not be listed, too. A list that others share may be from before some dependents were gone, which the graph knows: the types of those that it
-// shows are listed once more.
-func (l *lists) strays(ctx context.Context, o ending, free time.Duration) (got sweep, unlisted int, err error) {
-	types, likely := l.candidates(o)
-	what := search{types: types, namespace: o.live.namespace, owner: o.key, since: o.memory.since}
-	what.patience = func(t apiType) time.Duration {
-		return listPatience(likely[t.GroupResource()], l.types.state(t.GroupResource()).blind(), free)
-	}
-	look := l.clock.Now()
-	got, err = l.dependents(ctx, what)
-	if err == nil && len(got.found) > 0 {
-		what.since = look
-		what.types = slices.DeleteFunc(types, func(t apiType) bool {
-			return !slices.ContainsFunc(got.found, func(o object) bool { return o.resource == t.GroupResource() })
-		})
-		var again sweep
-		again, err = l.dependents(ctx, what)
-		for _, o := range got.found {
-			if slices.Contains(again.failed, o.resource) { // nobody says that it has gone
-				again.found = append(again.found, o)
-			}
-		}
-		got = sweep{found: again.found, blind: slices.Concat(got.blind, again.blind), failed: slices.Concat(got.failed, again.failed)}
-	}
-	for _, r := range got.failed {
-		if likely[r] {
-			unlisted++
-		}
-	}
-	return got, unlisted, err
-}
-
-// listPatience is how long a list may take for an owner that is deleted in the foreground and that nothing has been seen to hold for so long. A type that is
-// likely to hold dependents may use up the time that the owner waits for it, and has some more if its feed works, as it may only have many objects; one that is
-// looked at for good measure may not keep the owner.
-func listPatience(likely, blind bool, free time.Duration) time.Duration {
-	switch {
-	case likely && blind:
-		return max(blindPatience-free, hangs)
-	case likely:
-		return max(blindPatience-free, askTimeout)
-	}
-	return hangs
-}
-
-// candidates are the types that may hold dependents of an owner that the graph does not show: those whose objects its type has been seen to own, and those whose
-// feeds have only just begun, or do not work. Those that are likely to it marks: one that has been failing for long, and that its type was never seen
-// to own, does not hold up everybody.
-func (l *lists) candidates(o ending) (types []apiType, likely map[schema.GroupResource]bool) {
-	now := l.clock.Now()
-	likely = map[schema.GroupResource]bool{}
-	for _, t := range l.graph.typesOfDependents(o.live.resource) {
-		likely[t] = true
-	}
-	for _, s := range l.types.states() {
-		if !s.watched || s.phase == away || !s.mayDependOn(o.at) {
-			continue
-		}
-		if s.blind() && now.Sub(s.since) < blindPatience || now.Sub(s.shown) < blindPatience {
-			likely[s.GroupResource()] = true
-		}
-		if likely[s.GroupResource()] || s.blind() {
-			types = append(types, s.apiType)
-		}
-	}
-	return types, likely
 }
 
 // everywhere returns the types to list for dependents of an owner, those that the graph shows, and the types that nothing can be known of.
@@ -215,25 +145,14 @@ func (l *lists) dependents(ctx context.Context, what search) (sweep, error) {
 
 // list returns the objects of a type that refer to an owner.
 func (l *lists) list(ctx context.Context, t apiType, what search) ([]object, error) {
-	how := unhurried
-	if what.patience != nil {
-		patience := what.patience(t)
-		how = limited
-		if patience <= hangs {
-			how = brief
-		}
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, patience)
-		defer cancel()
-	}
 	if what.namespace != "" && what.shared != nil && what.shared(t) {
-		objects, err := l.listIn(ctx, t, "", shared, what)
+		objects, err := l.listIn(ctx, t, "", true, what)
 		if err == nil || errors.Is(err, context.Canceled) {
 			elsewhere := func(o object) bool { return o.namespace != what.namespace }
 			return slices.DeleteFunc(slices.Clone(objects), elsewhere), err
 		}
 	}
-	return l.listIn(ctx, t, what.namespace, how, what)
+	return l.listIn(ctx, t, what.namespace, false, what)
 }
 
 // isSmall reports whether the graph shows no more objects of a type than fit into one page. The list of all namespaces then costs as much as the list of one.
@@ -243,18 +162,18 @@ func (l *lists) isSmall(t apiType) bool {
 }
 
 // listIn lists one version of a type in a namespace, or in all if that is empty.
-func (l *lists) listIn(ctx context.Context, t apiType, namespace string, how haste, what search) ([]object, error) {
+func (l *lists) listIn(ctx context.Context, t apiType, namespace string, shared bool, what search) ([]object, error) {
 	at := place{t.GroupVersionResource, namespace}
 	if !t.namespaced {
 		at.namespace = ""
 	}
-	of := api{GroupVersionResource: t.GroupVersionResource, wide: at.namespace == "", haste: how}
+	of := api{GroupVersionResource: t.GroupVersionResource, wide: at.namespace == "", shared: shared}
 	got, err := l.shelves.ask(ctx, at, of, func(known shelf) bool {
 		return !known.asked.IsZero() && !known.asked.Before(what.since) && known.of[what.owner] && l.clock.Since(known.came) < listFresh
 	}, func(ctx context.Context) (shelf, error) {
 		wanted := l.others()
 		wanted[what.owner] = true
-		if how == shared {
+		if shared {
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeout(ctx, askTimeout)
 			defer cancel()

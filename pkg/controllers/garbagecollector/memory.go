@@ -28,7 +28,6 @@ type ownerMemory struct {
 	orphaning bool
 	since     time.Time // when it was first seen to be deleted in this way
 	collected time.Time // when its dependents were last woken on its account
-	free      time.Time // since when no dependent has been seen to hold it; zero: one has
 	why       reason    // what holds it; empty: nothing
 	holders   int       // how many dependents and types held it at the last look
 	moved     time.Time // when holders last changed; zero: it has not been looked at yet
@@ -143,18 +142,6 @@ func (m *memories) note(key id, change func(*ownerMemory)) {
 		change(&memory)
 		m.owners[key] = memory
 	}
-}
-
-// free is since when no dependent has been seen to hold an owner: now, if one had.
-func (m *memories) free(key id, now time.Time) (since time.Time) {
-	since = now
-	m.note(key, func(known *ownerMemory) {
-		if known.free.IsZero() {
-			known.free = now
-		}
-		since = known.free
-	})
-	return since
 }
 
 // finishing returns every owner that is remembered: lists look for those that refer to one of them.

@@ -46,9 +46,6 @@ func (c *Controller) wait(ctx context.Context, key id, owner object, n next, h h
 			klog.FromContext(ctx).Info("Request was rejected", "resource", owner.resource, "object", klog.KRef(owner.namespace, owner.name), "uid", owner.uid, "reason", h.refused)
 		}
 		known.why = n.why
-		if h.all > 0 {
-			known.free = time.Time{}
-		}
 		looked := h.refused == "" || h.all+len(h.blind) > 0
 		if holders := h.all + len(h.blind); known.moved.IsZero() || looked && known.holders != holders {
 			known.holders, known.moved = holders, now
@@ -111,17 +108,6 @@ func foreign(finalizers []string) []string {
 	return slices.DeleteFunc(slices.Clone(finalizers), func(f string) bool {
 		return f == metav1.FinalizerOrphanDependents || f == metav1.FinalizerDeleteDependents
 	})
-}
-
-// tellBlindness says that an owner was let go although not all of its dependents may have been seen. While any type is broken that is so of every owner, and
-// worth the log of operators only if it is likely to have some of that type.
-func (c *Controller) tellBlindness(ctx context.Context, o ending, unseen []blind, likely bool) {
-	level := klog.Level(2)
-	if likely {
-		level = 0
-	}
-	klog.FromContext(ctx).V(int(level)).Info("Owner was let go although some types cannot be listed: dependents of these types, if there are any, go after it",
-		"resource", o.live.resource, "object", klog.KRef(o.live.namespace, o.live.name), "reason", explainBlindness(unseen))
 }
 
 // remember keeps why an object is not deleted although nobody knows of an owner that lives.

@@ -3,9 +3,7 @@ package garbagecollector
 import (
 	"bytes"
 	"slices"
-	"strings"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -106,20 +104,6 @@ func (g *graph) referring(key id) []object {
 		}
 	}
 	return all
-}
-
-// typesOfDependents names the types that objects of a type have been seen to own, sorted.
-func (g *graph) typesOfDependents(owner schema.GroupResource) []schema.GroupResource {
-	g.lock.Lock()
-	defer g.lock.Unlock()
-	var found []schema.GroupResource
-	for p := range g.pairs {
-		if g.feeds[p.owner].typ.GroupResource == owner {
-			found = append(found, g.feeds[p.dependent].typ.GroupResource)
-		}
-	}
-	slices.SortFunc(found, func(a, b schema.GroupResource) int { return strings.Compare(a.String(), b.String()) })
-	return found
 }
 
 // all returns everything that there may be something to do about: what a term begins with.

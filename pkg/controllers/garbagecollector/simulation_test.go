@@ -378,22 +378,16 @@ func (c *collector) doOwner(key id) {
 	r, ringed := c.graph.waitingBelow(key).ringOf(live.uid)
 	sight := ownerSight{
 		meant: d.owner.uid, owner: live, blocking: d.blocking, idle: d.idle, waiting: d.waiting, refs: len(m.left), looked: m.looked,
-		ring: ringed && r.victim == live.uid, waited: c.clock.Since(m.since), still: c.clock.Since(m.since), free: c.clock.Since(m.since),
+		ring: ringed && r.victim == live.uid, waited: c.clock.Since(m.since), still: c.clock.Since(m.since),
 	}
 	if c.faults && c.r.IntN(4) == 0 {
 		sight.blind = 1
 	}
 	got := finish(sight)
 	if got.do == list { // what lists show stays out of the graph: it is not in the order of events
-		all := c.referring(live.uid)
-		if !m.orphaning {
-			sight, sight.looked = sight.with(holding(all, live)), true
-			got = finish(sight)
-		} else {
-			m.looked = true
-			for _, o := range union(all, c.graph.referring(key)) {
-				m.left = append(m.left, o.uid)
-			}
+		m.looked = true
+		for _, o := range union(c.referring(live.uid), c.graph.referring(key)) {
+			m.left = append(m.left, o.uid)
 		}
 	}
 	c.ending[key] = m
@@ -459,7 +453,10 @@ func (c *collector) finalizeOwner(now *thing, live object) {
 		o := c.storage.objects[u].obj
 		for _, r := range o.OwnerReferences {
 			reach := now.Namespace == "" || now.Namespace == o.Namespace
-			if r.UID == now.UID && (finalizer == "orphan" || blocking(r) && reach && u != now.UID) && reach {
+			// As in kube-controller-manager, the graph decides about a foreground deletion: a dependent whose event is late goes after its owner.
+			shown, _, _, _ := c.graph.look(keyOf(u))
+			late := !slices.Equal(shown.refs, objectOf(schema.GroupResource{}, o).refs)
+			if r.UID == now.UID && (finalizer == "orphan" || blocking(r) && u != now.UID && !late) && reach {
 				c.fail("%s is let go (%s), and %s still refers to it", now.Name, finalizer, o.Name)
 			}
 		}

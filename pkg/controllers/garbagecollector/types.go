@@ -92,7 +92,6 @@ type knownTypes struct {
 type knownType struct {
 	apiType
 	standing              // zero if it is not watched
-	shown    time.Time    // when discovery first showed it; zero: from the beginning, or not yet
 	served   bool         // discovery shows the type
 	err      error        // why its feed does not work; nil: it does, or there is none
 	logged   bool         // err, or that nothing is heard, has been logged since the feed last worked
@@ -110,7 +109,6 @@ type knownType struct {
 type typeState struct {
 	apiType
 	standing
-	shown   time.Time // when discovery first showed it; zero: from the beginning
 	err     error     // why its feed does not work; nil: it does, or there is none
 	lacking bool      // it is away, was not current when it went, and may have left objects behind
 	feed    *feed     // nil: it is not watched
@@ -215,7 +213,7 @@ func (t *knownTypes) states() []typeState {
 }
 
 func (k *knownType) state() typeState {
-	return typeState{apiType: k.apiType, standing: k.standing, shown: k.shown, err: k.err, lacking: k.lacking && !k.emptied, feed: k.feed}
+	return typeState{apiType: k.apiType, standing: k.standing, err: k.err, lacking: k.lacking && !k.emptied, feed: k.feed}
 }
 
 // run asks for types and has their feeds run until ctx ends.
@@ -310,9 +308,6 @@ func (t *knownTypes) take(ctx context.Context, answer discovery.Answer) {
 		if k == nil {
 			k = &knownType{}
 			t.types[a.GroupResource()] = k
-			if !t.latest.sent.IsZero() {
-				k.shown = now
-			}
 		}
 		moved := k.feed != nil && !k.cached && k.Version != a.Version
 		if moved && failing[a.Group] && k.phase != away {

@@ -166,34 +166,6 @@ func TestAnOrphaningOwnerWaitsForTypesThatCannotBeListed(t *testing.T) {
 	owners(t, soon, dependent)
 }
 
-// The dependents' watch stands still while an owner is deleted in the foreground: they go first all the same, because their type is listed.
-func TestForegroundAsksForTypesThatOwnersHadDependentsOf(t *testing.T) {
-	ns := cluster.Namespace(t)
-	proxy, through := proxied(t)
-	start(t, through)
-	example := create(t, rcs, ns, "example")
-	known := create(t, configMaps, ns, "known", blockedBy(example)) // so ReplicationControllers own ConfigMaps
-	settled(t, ns)
-	frozen := proxy.FreezeWatches(faults.Watches(configMaps.Resource))
-	owner := create(t, rcs, ns, "owner")
-	hidden := create(t, configMaps, ns, "hidden", blockedBy(owner), finalizedBy("x/y"))
-	owner.delete(t, metav1.DeletePropagationForeground)
-	controlplane.Eventually(t, soon, func(ctx context.Context) error {
-		now, err := hidden.now(t, ctx)
-		if err != nil || now.GetDeletionTimestamp() == nil {
-			return fmt.Errorf("%v is not being deleted: %w", hidden, err)
-		}
-		return nil
-	})
-	if now, err := owner.now(t, t.Context()); err != nil || now == nil {
-		t.Errorf("the owner went before its dependent: %v", err)
-	}
-	frozen.Thaw()
-	hidden.letGo(t)
-	gone(t, soon, owner, hidden)
-	alive(t, example, known)
-}
-
 // Answers to deletes and patches are lost, every second one: the next look finds it done or not done.
 func testLostAnswers(t *testing.T, ns string, proxy *faults.Proxy) {
 	settled(t, ns)
