@@ -114,13 +114,12 @@ func (t *knownTypes) happened(ctx context.Context, r schema.GroupResource, turn 
 		k.err = err
 	}
 	is := k.phase
-	less := t.expect(t.deps.Clock.Now())
 	t.lock.Unlock()
 	if err != nil {
 		t.deps.SyncError()
 	}
 	klog.FromContext(ctx).V(4).Info("Feed", "controller", Name, "resource", r.String(), "was", was, "is", is, "reason", err)
-	if was != current && is == current || less {
+	if was != current && is == current {
 		t.changed()
 	}
 }
@@ -184,7 +183,6 @@ func (t *knownTypes) heed(ctx context.Context, now time.Time) {
 			regained = regained || was == silent && k.phase == current
 		}
 	}
-	less := t.expect(now)
 	t.lock.Unlock()
 	for _, s := range open {
 		if s != nil { // those who watch over caches reopen the watches of theirs
@@ -198,7 +196,7 @@ func (t *knownTypes) heed(ctx context.Context, now time.Time) {
 	for _, r := range begin {
 		t.start(ctx, r)
 	}
-	if regained || less {
+	if regained {
 		t.changed()
 	}
 }

@@ -34,8 +34,6 @@ type graph struct {
 	names  map[*edge]string    // names as written, where they differ from the owner's
 	gone   map[*node]departure // of objects that are still referred to
 	denied map[*node]time.Time // when a live read did not find an object that was seen until then
-
-	expected expected // owners
 }
 
 // departure is what a feed told of the deletion of an object.
@@ -247,7 +245,7 @@ func (g *graph) consider(n *node, w *wakes) {
 	switch {
 	case n.marks.finishing():
 		w.owner(n)
-	case g.doubted(n, false):
+	case g.doubted(n):
 		w.object(n)
 	}
 }

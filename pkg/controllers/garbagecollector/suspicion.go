@@ -4,66 +4,24 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"minikcm/internal/timing"
 )
 
-// expected is which owners are still to come. Objects need not be looked at on account of those: there may be a hundred thousand when a process starts.
-type expected struct {
-	all   bool // which types there are is not known yet
-	kinds map[schema.GroupKind]bool
-}
-
-// of reports whether an owner may be to come.
-func (e expected) of(kind writtenKind) bool {
-	group, ok := groupOf(kind.apiVersion)
-	return e.all || ok && e.kinds[schema.GroupKind{Group: group, Kind: kind.kind}]
-}
-
-// beyond reports whether something is expected that is not among others.
-func (e expected) beyond(others expected) bool {
-	if e.all || others.all {
-		return e.all && !others.all
-	}
-	for kind := range e.kinds {
-		if !others.kinds[kind] {
-			return true
-		}
-	}
-	return false
-}
-
-// expect replaces what is expected. It reports whether something is not any more: then everything is worth a look.
-func (g *graph) expect(now expected) (less bool) {
-	g.lock.Lock()
-	defer g.lock.Unlock()
-	less = g.expected.beyond(now)
-	g.expected = now
-	return less
-}
-
-// doubts reports whether an object has a reference that may not be to a living owner. One that is still to come counts, too.
+// doubts reports whether an object has a reference that may not be to a living owner.
 func (g *graph) doubts(key id) bool {
 	g.lock.Lock()
 	defer g.lock.Unlock()
 	n := g.nodes[key]
-	return n != nil && g.doubted(n, true)
+	return n != nil && g.doubted(n)
 }
 
-// doubted reports whether an object has a reference that may not be to a living owner; to one that is still to come only if those count.
-func (g *graph) doubted(n *node, toCome bool) bool {
+// doubted is doubts with the lock held.
+func (g *graph) doubted(n *node) bool {
 	if !n.marks.has(seen) || n.marks.has(terminating) {
 		return false
 	}
 	for e := n.refs; e != nil; e = e.next {
-		switch g.doubt(e) {
-		case none:
-		case unseen:
-			if _, departed := g.gone[e.owner]; toCome || departed || !g.expected.of(g.kinds.at(e.kind)) {
-				return true
-			}
-		default:
+		if g.doubt(e) != none {
 			return true
 		}
 	}

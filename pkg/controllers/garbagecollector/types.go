@@ -109,9 +109,9 @@ type knownType struct {
 type typeState struct {
 	apiType
 	standing
-	err     error     // why its feed does not work; nil: it does, or there is none
-	lacking bool      // it is away, was not current when it went, and may have left objects behind
-	feed    *feed     // nil: it is not watched
+	err     error // why its feed does not work; nil: it does, or there is none
+	lacking bool  // it is away, was not current when it went, and may have left objects behind
+	feed    *feed // nil: it is not watched
 }
 
 // objects is how many of the type are in the graph.
@@ -149,7 +149,6 @@ func newTypes(d typesDeps) (*knownTypes, error) {
 	if t.discovery, err = t.feeds.Discovery(); err != nil {
 		return nil, err
 	}
-	d.Graph.expect(expected{all: true})
 	d.Caches.Observe(t.observe)
 	d.Caches.Alongside(t.run)
 	return t, nil
@@ -347,11 +346,10 @@ func (t *knownTypes) take(ctx context.Context, answer discovery.Answer) {
 		fresh = fresh || k.phase == away && now.Sub(k.since) < time.Minute
 	}
 	changed := t.compile(answer.Sent, failing)
-	less := t.expect(now)
 	t.lock.Unlock()
 	t.end(stop, old)
 	t.begin(ctx, begin)
-	if changed || fresh || less {
+	if changed || fresh {
 		t.changed()
 	}
 }
@@ -377,21 +375,6 @@ func (t *knownTypes) compile(sent time.Time, failing map[string]bool) bool {
 	same := reflect.DeepEqual(next.kinds, t.latest.kinds) && maps.Equal(next.failing, t.latest.failing) && !t.latest.sent.IsZero()
 	t.latest = next
 	return !same
-}
-
-// expect tells the graph which owners are still to come: those of types that are being listed, unless that takes too long. It reports whether some are not
-// expected any more. The lock is held.
-func (t *knownTypes) expect(now time.Time) (less bool) {
-	if t.latest.sent.IsZero() {
-		return false
-	}
-	kinds := map[schema.GroupKind]bool{}
-	for _, k := range t.types {
-		if waited := k.listingFor(now); waited > 0 && waited < syncPatience {
-			kinds[schema.GroupKind{Group: k.Group, Kind: k.kind}] = true
-		}
-	}
-	return t.deps.Graph.expect(expected{kinds: kinds})
 }
 
 func closed(c <-chan struct{}) bool {

@@ -23,7 +23,6 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
-	clocktesting "k8s.io/utils/clock/testing"
 
 	"minikcm/internal/fakeapi"
 	"minikcm/pkg/caches"
@@ -499,37 +498,6 @@ func TestTypesThatWaitForAPlaceAreNotSlow(t *testing.T) {
 		}
 		return nil
 	})
-}
-
-func TestThatATypeTakesTooLongToListIsTold(t *testing.T) {
-	now := began.Add(time.Hour)
-	slow, other := widgetType, secretsType
-	for _, tt := range []struct {
-		name    string
-		happens func(*knownTypes)
-	}{
-		{"by who listens to feeds", func(k *knownTypes) { k.heed(t.Context(), now) }},
-		{"or when something happens to the feed of another type", func(k *knownTypes) { k.happened(t.Context(), other, 0, lost, nil) }},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			g := newGraph(clocktesting.NewFakePassiveClock(now), func(wakes) {})
-			k := &knownTypes{
-				deps: typesDeps{Graph: g, Clock: clocktesting.NewFakeClock(now), SyncError: func() {}}, tell: make(chan struct{}, 1), latest: newCatalogue(began, nil),
-				types: map[schema.GroupResource]*knownType{
-					slow:  {apiType: apiType{kind: "Widget"}, standing: standing{listing, now.Add(-syncPatience)}},
-					other: {apiType: apiType{kind: "Secret"}, standing: standing{listing, now}},
-				},
-			}
-			k.expect(now.Add(-1))
-			if tt.happens(k); len(k.tell) != 1 {
-				t.Fatal("that it takes too long is not told")
-			}
-			<-k.tell
-			if tt.happens(k); len(k.tell) != 0 {
-				t.Error("it is told twice")
-			}
-		})
-	}
 }
 
 func TestAnotherVersionKeepsTheObjects(t *testing.T) {
