@@ -66,8 +66,8 @@
 // # One does not keep others waiting
 //
 // An object may have thousands of owners, an API may not answer, and admission may take long in a namespace. So questions about one object are few at once, as
-// are those about one type. If two of these have hung for two seconds, or one to its end, the others are told so without being asked, and one tries again now
-// and then; what fails at once is held against nobody. Writes share slots by
+// are those about one type. An API whose reads time out backs off, from a
+// second to a minute, and one read then tries it. Writes share slots by
 // namespace, and by the owner on whose account they are. Who waits for a slot in vain comes again.
 //
 // # Owners that are being deleted

@@ -3,7 +3,6 @@ package garbagecollector
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -15,14 +14,8 @@ import (
 )
 
 const (
-	// hangs is how long a question takes at least that counts as one that is not answered. The API server answers within milliseconds.
+	// hangs is the duration from which a failed read counts against its API. The API server responds within milliseconds.
 	hangs = 2 * time.Second
-	// nearlyHangs is as long as hangs for somebody whose own time is that, and was spent in part before the question was sent.
-	nearlyHangs = hangs * 9 / 10
-	// hangingMost is how many questions to one API may hang before nobody asks another: one may be about something large.
-	hangingMost = 2
-	// probeFor is for how long others leave an API that did not answer to the one who tries it again: no question but that for a long list takes longer.
-	probeFor = time.Minute
 	// turnPatience is how long anybody waits for a turn, a place or a slot. After that the key waits for its turn again: a sync that does nothing for long counts as
 	// stuck.
 	turnPatience = 30 * time.Second
@@ -35,13 +28,12 @@ type api struct {
 	shared bool // lists of all namespaces for the owners of all: the list of one namespace may work if one of these fails
 }
 
-// inquiries share questions to the API server between all who have the same one. About one key only one goroutine asks at a time, and those who wait share
-// the answer. Of one API few questions are in flight at once. If the API hangs, all others get a *silence error without asking, and now and then
-// one is let through to try it: nobody is held up by an API that hangs.
+// inquiries share reads among all callers that need the same response: per key one read is in flight at a time, and per API only a few. An API whose reads time
+// out backs off: until then, and while a single read tries the API again, callers get a *silence error at once.
 type inquiries[K comparable, A any] struct {
 	clock clock.PassiveClock
-	most  int           // questions to one API at once
-	all   chan struct{} // holds one for each question that is on its way; nil: only those to one API are counted
+	most  int           // reads of one API at once
+	all   chan struct{} // holds one for each read in flight; nil: reads of all APIs are not bounded
 
 	lock     sync.Mutex
 	known    map[K]*inquiry[A]
@@ -73,9 +65,7 @@ func (q *inquiries[K, A]) pause(of api) time.Duration {
 	q.lock.Lock()
 	defer q.lock.Unlock()
 	if b := q.breakers[of]; b != nil {
-		if s := b.refusal(q.clock.Now()); s != nil {
-			return s.again
-		}
+		return max(b.until.Sub(q.clock.Now()), 0)
 	}
 	return 0
 }
@@ -87,20 +77,19 @@ func (q *inquiries[K, A]) ask(ctx context.Context, key K, of api, good func(A) b
 		return a, nil
 	}
 	i, b := q.inquiry(key), q.breaker(of)
-	refused := func() error { return q.refused(b) }
-	if err := enter(ctx, i.turn, refused); err != nil {
+	if err := enter(ctx, i.turn); err != nil {
 		return none, err
 	}
 	defer func() { <-i.turn }()
 	if a := q.latest(key); good(a) {
 		return a, nil
 	}
-	if err := enter(ctx, b.places, refused); err != nil {
+	if err := enter(ctx, b.places); err != nil {
 		return none, err
 	}
 	defer func() { <-b.places }()
 	if q.all != nil { // to wait for others is not held against the API
-		if err := enter(ctx, q.all, refused); err != nil {
+		if err := enter(ctx, q.all); err != nil {
 			return none, err
 		}
 		defer func() { <-q.all }()
@@ -141,39 +130,17 @@ func withinTerm(ctx context.Context) (context.Context, context.CancelFunc) {
 	return within, func() { cancel(context.Canceled) }
 }
 
-// enter takes one of the places of a channel. It waits for turnPatience at most, until the term ends, and as long as it is not refused; nil: it never is.
-func enter(ctx context.Context, places chan struct{}, refused func() error) error {
-	if refused != nil {
-		if err := refused(); err != nil {
-			return err
-		}
-	}
+// enter takes a place in a channel. It waits until the term ends, and for turnPatience at most.
+func enter(ctx context.Context, places chan struct{}) error {
+	patience, cancel := context.WithTimeout(ctx, turnPatience)
+	defer cancel()
 	select {
 	case places <- struct{}{}:
 		return nil
-	default:
+	case <-controller.TermDone(ctx):
+	case <-patience.Done():
 	}
-	patience, cancel := context.WithTimeout(ctx, turnPatience)
-	defer cancel()
-	again := time.NewTicker(hangs / 2)
-	defer again.Stop()
-	for {
-		select {
-		case places <- struct{}{}:
-			return nil
-		case <-again.C:
-			if refused == nil {
-				continue
-			}
-			if err := refused(); err != nil {
-				return err
-			}
-		case <-controller.TermDone(ctx):
-			return noSlot(ctx)
-		case <-patience.Done():
-			return noSlot(ctx)
-		}
-	}
+	return noSlot(ctx)
 }
 
 func (q *inquiries[K, A]) inquiry(key K) *inquiry[A] {
@@ -198,15 +165,6 @@ func (q *inquiries[K, A]) breaker(of api) *breaker {
 	return b
 }
 
-func (q *inquiries[K, A]) refused(b *breaker) error {
-	q.lock.Lock()
-	defer q.lock.Unlock()
-	if s := b.refusal(q.clock.Now()); s != nil {
-		return s
-	}
-	return nil
-}
-
 func (q *inquiries[K, A]) begin(b *breaker) (time.Time, error) {
 	q.lock.Lock()
 	defer q.lock.Unlock()
@@ -220,8 +178,7 @@ func (q *inquiries[K, A]) begin(b *breaker) (time.Time, error) {
 func (q *inquiries[K, A]) end(b *breaker, begun time.Time, failed error) {
 	q.lock.Lock()
 	defer q.lock.Unlock()
-	b.end(begun)
-	b.judge(begun, failed, q.clock.Now())
+	b.end(begun, failed, q.clock.Now())
 }
 
 func (q *inquiries[K, A]) keep(i *inquiry[A], answer A) {
@@ -263,64 +220,35 @@ type silence struct {
 // answer.ForUsers says to whoever did ask.
 func (s *silence) Error() string { return "no answer from the API server" }
 
-// breaker is how an API has answered of late.
+// breaker is the back-off of one API.
 type breaker struct {
-	places   chan struct{} // holds one for each question that is on its way
-	asking   []time.Time   // when those were begun, in this order
-	failures int           // in a row, of questions that hung; those that were asked together count as one
-	failed   time.Time     // the latest of them
-	until    time.Time     // nobody asks before
-	probe    time.Time     // when the question was begun with which somebody tries it again; zero: nobody does
+	places   chan struct{} // holds one for each caller that may read
+	inFlight int
+	failures int       // in a row; reads that were in flight together count once
+	failed   time.Time // the latest failure
+	until    time.Time // no read begins before
 }
 
-// refusal is why a question is not to be asked now; nil: it may be.
-func (b *breaker) refusal(now time.Time) *silence {
+// begin records the beginning of a read. It returns a *silence if the read must not be sent.
+func (b *breaker) begin(now time.Time) *silence {
 	switch {
-	case now.Before(b.until) && !b.probe.IsZero():
-		return &silence{min(b.until.Sub(now), hangs)} // it may answer at any moment
 	case now.Before(b.until):
 		return &silence{b.until.Sub(now)}
-	case b.failures == 0 && len(b.asking) >= hangingMost && now.Sub(b.asking[hangingMost-1]) >= hangs:
+	case b.failures > 0 && b.inFlight > 0: // one read at a time tries the API
 		return &silence{hangs}
 	}
+	b.inFlight++
 	return nil
 }
 
-// begin notes that a question is being asked, unless it must not be. After a failure it is the only one.
-func (b *breaker) begin(now time.Time) *silence {
-	if s := b.refusal(now); s != nil {
-		return s
-	}
-	if b.failures > 0 {
-		b.until, b.probe = now.Add(probeFor), now
-	}
-	b.asking = append(b.asking, now)
-	return nil
-}
-
-// end notes that a question is over.
-func (b *breaker) end(begun time.Time) {
-	n := slices.IndexFunc(b.asking, begun.Equal)
-	b.asking = slices.Delete(b.asking, n, n+1)
-	if begun.Equal(b.probe) {
-		b.probe = time.Time{}
-	}
-}
-
-// judge notes the result of a question. Only one that hung, or whose conversion webhook failed, counts against the API: another error that comes at once
-// costs nothing, and is shared like any answer.
-// A question that its asker cut short, before it could be said to hang, proves nothing, and the next one may try.
-func (b *breaker) judge(begun time.Time, failed error, now time.Time) {
-	newer, took := b.failures == 0 || begun.After(b.failed), now.Sub(begun)
-	late := errors.Is(failed, context.DeadlineExceeded)
+// end records the result of a read. Only a read that hung, or whose conversion webhook failed, counts against the API. A cancelled read proves nothing.
+func (b *breaker) end(begun time.Time, failed error, now time.Time) {
+	b.inFlight--
 	switch {
-	case errors.Is(failed, context.Canceled), late && took < nearlyHangs:
-		if newer {
-			b.until = time.Time{} // the next one tries
-		}
-	case failed == nil, !late && took < hangs && !conversion.Failed(failed):
+	case errors.Is(failed, context.Canceled):
+	case failed == nil, !errors.Is(failed, context.DeadlineExceeded) && now.Sub(begun) < hangs && !conversion.Failed(failed):
 		b.failures, b.until = 0, time.Time{}
-	case newer:
+	case b.failures == 0 || begun.After(b.failed):
 		b.failures++
 		b.failed, b.until = now, now.Add(pauseAfter(b.failures))
 	}

@@ -25,66 +25,63 @@ import (
 	"minikcm/pkg/controller"
 )
 
-func TestWhenAnAPIThatDoesNotAnswerIsAskedAgain(t *testing.T) {
+func TestBackOffOfAnAPI(t *testing.T) {
 	s := time.Second
 	broken, converts := errors.New("broken"), errors.New("conversion webhook for example.com/v1, Kind=Widget failed: EOF")
-	type step struct {
-		at     time.Duration
-		begin  bool
-		over   int // of the questions so far, the one that is over; -1: none
-		failed error
-		again  time.Duration // for how long a question is refused then
-	}
-	begins := func(at time.Duration) step { return step{at: at, begin: true, over: -1} }
-	ends := func(at time.Duration, nth int, failed error, again time.Duration) step {
-		return step{at: at, over: nth, failed: failed, again: again}
+	type read struct {
+		begun, ended time.Duration
+		failed       error
+		again        time.Duration // back-off at the end
 	}
 	for _, tt := range []struct {
 		name  string
-		steps []step
+		reads []read
 	}{
-		{"it answers", []step{begins(0), ends(s, 0, nil, 0)}},
-		{"it says at once that it has failed", []step{begins(0), ends(s, 0, broken, 0), begins(s), ends(2*s, 1, broken, 0)}},
-		{"its conversion webhook fails at once", []step{begins(0), ends(s, 0, converts, s), begins(2 * s), ends(2*s, 1, converts, 2*s)}},
-		{"one question hangs, which may be about something large", []step{begins(0), {at: 10 * s, over: -1}}},
-		{"two do", []step{begins(0), begins(s), {at: 2 * s, over: -1}, {at: 3 * s, over: -1, again: hangs}, ends(4*s, 0, nil, 0)}},
-		{"it takes long, and answers", []step{begins(0), ends(10*s, 0, nil, 0)}},
-		{"it does not answer", []step{begins(0), ends(10*s, 0, broken, s), {at: 11*s - 1, over: -1, again: 1}, begins(11 * s),
-			{at: 12 * s, over: -1, again: hangs}, ends(21*s, 1, broken, 2*s), begins(23 * s), ends(33*s, 2, broken, 4*s)}},
-		{"those that were asked together fail together", []step{begins(0), begins(0), begins(s), ends(10*s, 0, broken, s), ends(10*s, 1, broken, s), ends(11*s-1, 2, broken, 1)}},
-		{"it answers again", []step{begins(0), ends(10*s, 0, broken, s), begins(11 * s), ends(12*s, 1, nil, 0), begins(12 * s), ends(22*s, 2, broken, s)}},
-		{"it fails at once again, which costs nothing", []step{begins(0), ends(10*s, 0, broken, s), begins(11 * s), ends(12*s, 1, broken, 0)}},
-		{"who tries it again is cut short", []step{begins(0), ends(10*s, 0, broken, s), begins(11 * s), ends(20*s, 1, context.Canceled, 0), begins(20 * s), {at: 21 * s, over: -1, again: hangs}}},
-		{"one that was asked before comes late", []step{begins(0), begins(0), ends(10*s, 0, broken, s), begins(11 * s), ends(15*s, 1, context.Canceled, hangs)}},
-		{"who asks runs out of time", []step{begins(0), ends(2*s, 0, context.DeadlineExceeded, s), begins(3 * s), ends(13*s, 1, context.DeadlineExceeded, 2*s)}},
-		{"who asks has hardly any", []step{begins(0), ends(s, 0, context.DeadlineExceeded, 0), begins(s), ends(11*s, 1, broken, s), begins(12 * s), ends(13*s, 2, context.DeadlineExceeded, 0),
-			begins(13 * s), ends(23*s, 3, broken, 2*s)}},
+		{"response", []read{{0, s, nil, 0}}},
+		{"slow response", []read{{0, 10 * s, nil, 0}}},
+		{"errors at once", []read{{0, s, broken, 0}, {s, 2 * s, broken, 0}}},
+		{"failing conversion webhook", []read{{0, 0, converts, s}, {s, s, converts, 2 * s}, {3 * s, 3 * s, converts, 4 * s}}},
+		{"timeouts", []read{{0, 10 * s, context.DeadlineExceeded, s}, {11 * s, 21 * s, context.DeadlineExceeded, 2 * s}, {23 * s, 33 * s, context.DeadlineExceeded, 4 * s}}},
+		{"errors after long", []read{{0, 10 * s, broken, s}, {11 * s, 21 * s, broken, 2 * s}}},
+		{"response after timeouts", []read{{0, 10 * s, context.DeadlineExceeded, s}, {11 * s, 12 * s, nil, 0}, {12 * s, 22 * s, context.DeadlineExceeded, s}}},
+		{"error at once after timeouts", []read{{0, 10 * s, context.DeadlineExceeded, s}, {11 * s, 12 * s, broken, 0}}},
+		{"cancelled", []read{{0, 10 * s, context.DeadlineExceeded, s}, {11 * s, 20 * s, context.Canceled, 0}, {20 * s, 30 * s, context.DeadlineExceeded, 2 * s}}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			var b breaker
-			var begun []time.Time
-			for n, s := range tt.steps {
-				now := began.Add(s.at)
-				if s.begin {
-					if refused := b.begin(now); refused != nil {
-						t.Fatalf("step %d: refused for %v", n, refused.again)
-					}
-					begun = append(begun, now)
-					continue
-				}
-				if s.over >= 0 {
-					b.end(begun[s.over])
-					b.judge(begun[s.over], s.failed, now)
-				}
-				var again time.Duration
-				if refused := b.refusal(now); refused != nil {
-					again = refused.again
-				}
-				if again != s.again {
-					t.Errorf("step %d, at %v: refused for %v, want %v", n, s.at, again, s.again)
-				}
+		var b breaker
+		for n, r := range tt.reads {
+			if silent := b.begin(began.Add(r.begun)); silent != nil {
+				t.Fatalf("%s: read %d must wait for %v", tt.name, n, silent.again)
 			}
-		})
+			now := began.Add(r.ended)
+			b.end(began.Add(r.begun), r.failed, now)
+			if got := max(b.until.Sub(now), 0); got != r.again {
+				t.Errorf("%s: back-off after read %d is %v, want %v", tt.name, n, got, r.again)
+			}
+		}
+	}
+}
+
+func TestOneReadTriesAnAPIAfterABackOff(t *testing.T) {
+	var b breaker
+	for range 3 {
+		if b.begin(began) != nil {
+			t.Fatal("reads of an API that responds must wait")
+		}
+	}
+	now := began.Add(10 * time.Second)
+	for range 3 { // in flight together: one failure
+		b.end(began, context.DeadlineExceeded, now)
+	}
+	if silent := b.begin(now); silent == nil || silent.again != time.Second {
+		t.Errorf("after the failure: %v, want a back-off of 1 s", silent)
+	}
+	now = now.Add(time.Second)
+	if b.begin(now) != nil || b.begin(now) == nil {
+		t.Error("want one read")
+	}
+	b.end(now, nil, now)
+	if b.begin(now) != nil || b.begin(now) != nil {
+		t.Error("reads must wait although the API has responded")
 	}
 }
 
@@ -318,19 +315,20 @@ func TestListsThatHangAreInNobodysWay(t *testing.T) {
 		var told atomic.Int32
 		for n := range 24 {
 			go func() {
-				if got, err := list("hanging", fmt.Sprint("n", n)); err == nil && len(got.failed) == 1 && got.again > 0 {
+				if _, err := list("hanging", fmt.Sprint("n", n)); errors.Is(err, errBusy) {
 					told.Add(1)
 				}
 			}()
 		}
 		synctest.Wait()
 		quick("at once")
-		time.Sleep(2 * hangs)
+		time.Sleep(turnPatience)
+		synctest.Wait()
 		quick("while it hangs")
 		if asked.Load() != listsOfType || told.Load() != 24-listsOfType {
 			t.Errorf("%d lists are on their way, and %d owners have been told", asked.Load(), told.Load())
 		}
-		time.Sleep(time.Minute - 2*hangs)
+		time.Sleep(time.Minute - turnPatience)
 		synctest.Wait()
 		before := asked.Load()
 		for n := range 24 {
@@ -480,7 +478,9 @@ func TestThatATypeCannotBeListedIsSaidInTheSameWordsToAll(t *testing.T) {
 		check(t, err)
 		return got.blind[0].why
 	}
-	got := []string{why(), why()}
+	got := []string{why()}
+	s.shelves.reset()
+	got = append(got, why())
 	s.shelves.breaker(api{GroupVersionResource: typeCalled("broken")[0].GroupVersionResource}).until = time.Now().Add(time.Hour)
 	if got = append(got, why()); got[0] != got[1] || got[1] != got[2] || port != 40002 {
 		t.Errorf("users are told %q", got)
@@ -553,7 +553,7 @@ func TestAnAPIThatHangsIsAskedByOneNowAndThen(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if n := asked.Load(); n < 8 || n > 32 { // 16 before it is known, and then one after 1, 2, 4 … 60 s, which takes 10 s
+		if n := asked.Load(); n < 8 || n > 32 { // 16 at first, and then one after 1, 2, 4 … 60 s, which takes 10 s
 			t.Errorf("asked %d times in ten minutes", n)
 		}
 	})
