@@ -14,9 +14,9 @@ import (
 )
 
 // rolesOf returns what the roles in files of deploy/ grant, one verb on one resource each. Elements of the paths may be patterns.
-func rolesOf(t *testing.T, files ...string) []right {
+func rolesOf(t *testing.T, files ...string) []permission {
 	t.Helper()
-	var granted []right
+	var granted []permission
 	for _, pattern := range files {
 		paths, err := filepath.Glob(filepath.Join("../../deploy", pattern))
 		if err != nil || len(paths) != 1 {
@@ -42,7 +42,7 @@ func rolesOf(t *testing.T, files ...string) []right {
 	return granted
 }
 
-func rightsOf(role rbacv1.ClusterRole) (all []right) {
+func rightsOf(role rbacv1.ClusterRole) (all []permission) {
 	for _, rule := range role.Rules {
 		names := rule.ResourceNames
 		if len(names) == 0 {
@@ -52,7 +52,7 @@ func rightsOf(role rbacv1.ClusterRole) (all []right) {
 			for _, resource := range rule.Resources {
 				for _, verb := range rule.Verbs {
 					for _, name := range names {
-						all = append(all, right{verb: verb, group: group, resource: resource, namespace: role.Namespace, name: name})
+						all = append(all, permission{verb: verb, group: group, resource: resource, namespace: role.Namespace, name: name})
 					}
 				}
 			}
@@ -61,8 +61,8 @@ func rightsOf(role rbacv1.ClusterRole) (all []right) {
 	return all
 }
 
-// covers reports whether a granted right is enough for a required one.
-func (r right) covers(required right) bool {
+// covers reports whether a granted permission is enough for the required permission.
+func (r permission) covers(required permission) bool {
 	fits := func(granted, required, all string) bool { return granted == required || granted == all }
 	return r.verb == required.verb && fits(r.group, required.group, "*") && fits(r.resource, required.resource, "*") &&
 		fits(r.namespace, required.namespace, "") && fits(r.name, required.name, "")
@@ -70,17 +70,17 @@ func (r right) covers(required right) bool {
 
 // compareRights fails the test unless the granted rights cover the required ones, and each of own, which are granted besides, is the only one
 // that covers some required right.
-func compareRights(t *testing.T, required []need, granted, own []right) {
+func compareRights(t *testing.T, required []need, granted, own []permission) {
 	t.Helper()
 	granted = slices.Concat(granted, own)
-	needed := map[right]bool{}
+	needed := map[permission]bool{}
 	for _, n := range required {
 		if n.nonResource != "" { // granted to every client by the API server's own roles
 			continue
 		}
-		var by []right
+		var by []permission
 		for _, g := range granted {
-			if g.covers(n.right) && !slices.Contains(by, g) {
+			if g.covers(n.permission) && !slices.Contains(by, g) {
 				by = append(by, g)
 			}
 		}
@@ -106,8 +106,8 @@ func requiredBy(t *testing.T, args ...string) map[string][]need {
 		t.Fatal(err)
 	}
 	by := map[string][]need{}
-	for _, id := range required(cfg) {
-		by[id.account] = append(by[id.account], id.needs...)
+	for _, n := range required(cfg) {
+		by[n.account] = append(by[n.account], n)
 	}
 	return by
 }
@@ -130,7 +130,7 @@ func TestDeployGrantsExactlyWhatIsRequired(t *testing.T) {
 				compareRights(t, required, role, common)
 			}
 			for _, n := range requiredBy(t, "--controllers="+c.Name, accounts)[c.Agent] {
-				if n.nonResource == "" && !slices.ContainsFunc(role, func(g right) bool { return g.covers(n.right) }) {
+				if n.nonResource == "" && !slices.ContainsFunc(role, func(g permission) bool { return g.covers(n.permission) }) {
 					t.Errorf("%s is required by the account %s and not granted", n, c.Agent)
 				}
 			}

@@ -2,7 +2,12 @@ package app
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -22,23 +27,21 @@ import (
 )
 
 const (
-	// preflightTimeout bounds one request, so that an address that drops packets is reported as soon as one that refuses connections. preflightPatience
-	// takes its place if Config.StartTimeout is set: with few attempts, a busy API server needs the time for a slow answer.
+	// preflightTimeout bounds one request, so that an address that drops packets is reported as soon as an address that rejects connections. preflightPatience
+	// replaces preflightTimeout if Config.StartTimeout is set: with few attempts, a busy API server needs the time for a slow response.
 	preflightTimeout, preflightPatience = 5 * time.Second, 20 * time.Second
-	// preflightPause is the pause between two attempts, preflightSay between two log lines about them.
-	preflightPause = 500 * time.Millisecond
-	preflightSay   = 5 * time.Second
-	// preflightGrace is how long an API server that is starting may reject requests. An API server accepts
-	// requests before its default roles exist.
+	// preflightPause separates two attempts, preflightLogInterval two log lines about attempts.
+	preflightPause       = 500 * time.Millisecond
+	preflightLogInterval = 5 * time.Second
+	// preflightGrace is the time that a starting API server may reject requests: it accepts requests before its default roles exist.
 	preflightGrace = 30 * time.Second
-	// preflightParallel bounds the questions asked at once.
+	// preflightParallel bounds concurrent access reviews.
 	preflightParallel = 8
 )
 
-// preflight asks the API server, before caches, election and controllers start, whether it can be reached and whether all that the enabled
-// controllers will do is allowed: to this process, and to the service accounts that they use instead of its identity. An API server that is
-// not there yet is waited for, at most for Config.StartTimeout. What will not get better by waiting is an error of one line that says what to do about it. It returns ctx's
-// error if ctx ends first.
+// preflight checks, before caches, election and controllers start, that the API server can be reached and that it allows every request of the enabled
+// controllers, to this process and to the service accounts that controllers use. It waits for an API server that is missing or not ready, at most for
+// Config.StartTimeout. A lasting problem is an error of one line with advice. It returns the error of ctx if ctx ends first.
 func preflight(ctx context.Context, cfg Config) error {
 	rc := kubeclient.WithAgent(cfg.REST, "preflight")
 	rc.Timeout, rc.QPS = preflightTimeout, -1
@@ -47,33 +50,31 @@ func preflight(ctx context.Context, cfg Config) error {
 	}
 	client, err := kubernetes.NewForConfig(rc)
 	if err != nil {
-		return fmt.Errorf("build the first client: %w", err)
+		return fmt.Errorf("build the client of the preflight: %w", err)
 	}
-	p := &preflighter{client: client, server: rc.Host, from: fromProgram, clock: clock.RealClock{}, patience: cfg.StartTimeout}
+	p := &preflighter{client: client, server: rc.Host, advice: programAdvice, clock: clock.RealClock{}, timeout: cfg.StartTimeout}
 	if cfg.OwnProcess {
-		p.from = fromFlags
+		p.advice = commandAdvice
 	}
 	return p.run(ctx, required(cfg))
 }
 
-// preflighter is one preflight.
 type preflighter struct {
-	client kubernetes.Interface
-	server string
-	from   origin
-	clock  clock.WithTicker
-	// patience is how long a check that fails is repeated. Without a limit it is zero.
-	patience time.Duration
+	client  kubernetes.Interface
+	server  string
+	advice  *strings.Replacer
+	clock   clock.WithTicker
+	timeout time.Duration // 0 means no limit
 }
 
-// run repeats check until it passes, ctx ends, or the reason it fails for will last.
-func (p *preflighter) run(ctx context.Context, all []asker) error {
+// run repeats check until check passes, ctx ends, or the error is lasting. An API server that was not ready before may reject requests for preflightGrace.
+func (p *preflighter) run(ctx context.Context, needs []need) error {
 	log := klog.FromContext(ctx).WithValues("server", p.server)
 	begun := p.clock.Now()
-	var said, up time.Time // when we last told that we wait; when the API server first answered after we had waited
+	var logged, responded time.Time // the last log line; the first response of an API server that was not ready before
 	waited := false
 	for {
-		err := p.check(ctx, all)
+		err := p.check(ctx, needs)
 		if err == nil {
 			return nil
 		}
@@ -81,21 +82,21 @@ func (p *preflighter) run(ctx context.Context, all []asker) error {
 			return context.Cause(ctx)
 		}
 		now := p.clock.Now()
-		reason, lasting := classify(err, p.server, p.from)
+		reason, lasting := classify(err, p.server, p.advice)
 		switch {
-		case p.patience > 0 && now.Sub(begun) >= p.patience:
+		case p.timeout > 0 && now.Sub(begun) >= p.timeout:
 			return reason
 		case !lasting:
-			waited, up = true, time.Time{}
+			waited, responded = true, time.Time{}
 		case !waited && !p.isStarting(ctx):
 			return reason
-		case up.IsZero():
-			waited, up = true, now
-		case now.Sub(up) > preflightGrace:
+		case responded.IsZero():
+			waited, responded = true, now
+		case now.Sub(responded) > preflightGrace:
 			return reason
 		}
-		if now.Sub(said) >= preflightSay {
-			said = now
+		if now.Sub(logged) >= preflightLogInterval {
+			logged = now
 			log.Info("Waiting for the API server", "reason", reason.Error())
 		}
 		if !timing.Sleep(ctx, p.clock, preflightPause) {
@@ -104,146 +105,193 @@ func (p *preflighter) run(ctx context.Context, all []asker) error {
 	}
 }
 
-// isStarting reports whether the API server is not ready, or does not know the role yet that lets every client read that.
+// isStarting reports whether the API server is not ready, or does not have the role yet that lets every client read its readiness.
 func (p *preflighter) isStarting(ctx context.Context) bool {
 	err := kubeclient.CheckReady(ctx, p.client.Discovery().RESTClient())
 	return apierrors.IsInternalError(err) || apierrors.IsForbidden(err)
 }
 
-// check asks once about all.
-func (p *preflighter) check(ctx context.Context, all []asker) error {
-	var missing []refusal
-	for _, id := range all {
-		lacks, err := p.lacks(ctx, id)
-		switch {
-		case id.account != "" && apierrors.IsForbidden(err):
-			// Nothing the controllers do needs the right to ask about others. The role system:auth-delegator, which clients of the serving
-			// port need us to have, has it.
-			klog.FromContext(ctx).Info("Rights of the controllers' accounts are not checked", "reason", flagcheck.OneLine(err).Error())
-			return missingRights(ctx, missing)
-		case err != nil:
+// check reviews all needs once. If every missing permission is optional, check logs the permissions and returns nil.
+func (p *preflighter) check(ctx context.Context, needs []need) error {
+	log := klog.FromContext(ctx)
+	m := &missing{}
+	for len(needs) > 0 {
+		account := needs[0].account
+		n := slices.IndexFunc(needs, func(n need) bool { return n.account != account })
+		if n < 0 {
+			n = len(needs)
+		}
+		denied, err := p.denied(ctx, needs[:n])
+		if account != "" && apierrors.IsForbidden(err) {
+			// No controller needs the permission to review the access of accounts. The role system:auth-delegator, which serving needs, includes it.
+			log.Info("Permissions of the controllers' accounts are not checked", "reason", flagcheck.OneLine(err).Error())
+			break
+		}
+		if err != nil {
 			return err
-		case len(lacks) == 0:
-		case id.account == "":
-			missing = append(missing, refusal{p.whoami(ctx), lacks})
-		default:
-			missing = append(missing, refusal{"user " + username(id.account), lacks})
 		}
+		m.needs = append(m.needs, denied...)
+		needs = needs[n:]
 	}
-	return missingRights(ctx, missing)
-}
-
-// missingRights returns an error that names all that is missing if some of it is required. If all of it is optional it is logged, and there is no error.
-func missingRights(ctx context.Context, missing []refusal) error {
-	for _, r := range missing {
-		if slices.ContainsFunc(r.lacks, func(n need) bool { return !n.optional }) {
-			return &missingError{refusals: missing}
-		}
+	if len(m.needs) == 0 {
+		return nil
 	}
-	for _, r := range missing {
-		klog.FromContext(ctx).Info("Working without some rights", "reason", r.String())
+	m.process = p.username(ctx)
+	if slices.ContainsFunc(m.needs, func(n need) bool { return !n.optional }) {
+		return m
 	}
+	log.Info("Working without optional permissions", "reason", m.Error())
 	return nil
 }
 
-// lacks returns what somebody needs and is not allowed. About one who may do everything it asks one question only.
-func (p *preflighter) lacks(ctx context.Context, id asker) ([]need, error) {
-	everything := right{verb: "*", group: "*", resource: "*"}
-	if all, err := p.allowed(ctx, id.account, everything); err != nil || all {
+// denied returns those needs of one account that the API server denies. An account that may do everything takes one review.
+func (p *preflighter) denied(ctx context.Context, needs []need) ([]need, error) {
+	everything := permission{verb: "*", group: "*", resource: "*"}
+	if all, err := p.allowed(ctx, needs[0].account, everything); err != nil || all {
 		return nil, err
 	}
-	granted := make([]bool, len(id.needs))
-	var asked errgroup.Group
-	asked.SetLimit(preflightParallel)
-	for i, n := range id.needs {
-		asked.Go(func() (err error) {
-			granted[i], err = p.allowed(ctx, id.account, n.right)
+	granted := make([]bool, len(needs))
+	var reviews errgroup.Group
+	reviews.SetLimit(preflightParallel)
+	for i, n := range needs {
+		reviews.Go(func() (err error) {
+			granted[i], err = p.allowed(ctx, n.account, n.permission)
 			return err
 		})
 	}
-	if err := asked.Wait(); err != nil {
+	if err := reviews.Wait(); err != nil {
 		return nil, err
 	}
-	var missing []need
-	for i, n := range id.needs {
+	var denied []need
+	for i, n := range needs {
 		if !granted[i] {
-			missing = append(missing, n)
+			denied = append(denied, n)
 		}
 	}
-	return missing, nil
+	return denied, nil
 }
 
-// allowed asks about this process or, without its token, about an account: it need not exist yet, and a standby makes nothing.
-func (p *preflighter) allowed(ctx context.Context, account string, r right) (bool, error) {
+// allowed reviews a permission of this process or of an account. The account need not exist, and its token is not needed.
+func (p *preflighter) allowed(ctx context.Context, account string, r permission) (bool, error) {
 	api := p.client.AuthorizationV1()
 	resource, path := r.attributes()
 	if account == "" {
-		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-			ResourceAttributes: resource, NonResourceAttributes: path,
-		}}
-		answer, err := api.SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
-		if err != nil {
-			return false, err
-		}
-		return answer.Status.Allowed, nil
+		review, err := api.SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: resource, NonResourceAttributes: path},
+		}, metav1.CreateOptions{})
+		return err == nil && review.Status.Allowed, err
 	}
-	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User:               username(account),
+	review, err := api.SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User:               accountPrefix + account,
 		Groups:             []string{"system:serviceaccounts", "system:serviceaccounts:" + metav1.NamespaceSystem, "system:authenticated"},
 		ResourceAttributes: resource, NonResourceAttributes: path,
-	}}
-	answer, err := api.SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
-	if err != nil {
-		return false, err
-	}
-	return answer.Status.Allowed, nil
+	}}, metav1.CreateOptions{})
+	return err == nil && review.Status.Allowed, err
 }
 
-// username is what the API server calls a service account of kube-system.
-func username(account string) string {
-	return "system:serviceaccount:" + metav1.NamespaceSystem + ":" + account
-}
+const accountPrefix = "system:serviceaccount:" + metav1.NamespaceSystem + ":"
 
-// whoami is for a message, so it makes do without an answer.
-func (p *preflighter) whoami(ctx context.Context) string {
-	answer, err := p.client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+// username returns the name of this process for a message.
+func (p *preflighter) username(ctx context.Context) string {
+	review, err := p.client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil {
 		return "this user"
 	}
-	return "user " + answer.Status.UserInfo.Username
+	return "user " + review.Status.UserInfo.Username
 }
 
-// missingError says what the API server does not allow, and what does not work for that.
-type missingError struct {
-	refusals []refusal
+// missing is the error of permissions that the API server denies.
+type missing struct {
+	process string // name of this process
+	needs   []need // ordered by account
 }
 
-// refusal is what one user is not allowed.
-type refusal struct {
-	user  string
-	lacks []need
-}
-
-func (e *missingError) Error() string {
-	users := make([]string, len(e.refusals))
-	for i, r := range e.refusals {
-		users[i] = r.String()
+// Error names each impact once, after all permissions with this impact.
+func (m *missing) Error() string {
+	var users []string
+	for needs := m.needs; len(needs) > 0; {
+		account, byImpact := needs[0].account, map[string][]string{}
+		for len(needs) > 0 && needs[0].account == account {
+			impact := strings.Join(needs[0].impacts, ", ")
+			byImpact[impact] = append(byImpact[impact], needs[0].String())
+			needs = needs[1:]
+		}
+		var parts []string
+		for impact, permissions := range byImpact {
+			slices.Sort(permissions)
+			parts = append(parts, strings.Join(permissions, ", ")+" ("+impact+")")
+		}
+		slices.Sort(parts)
+		user := m.process
+		if account != "" {
+			user = "user " + accountPrefix + account
+		}
+		users = append(users, user+" is not allowed to: "+strings.Join(parts, ", "))
 	}
 	return strings.Join(users, "; ")
 }
 
-// String names what works no more once, behind all the rights that are missing for it.
-func (r refusal) String() string {
-	byReason := map[string][]string{}
-	for _, n := range r.lacks {
-		reason := strings.Join(n.without, ", ")
-		byReason[reason] = append(byReason[reason], n.String())
+// commandAdvice and programAdvice fill the placeholders of problems with flags, or with fields of Config.
+var (
+	commandAdvice = strings.NewReplacer("CREDENTIALS", "--kubeconfig", "ADDRESS", "the address in --kubeconfig and --master",
+		"WITHOUT", "switch off the controllers that need it with --controllers")
+	programAdvice = strings.NewReplacer("CREDENTIALS", "the rest.Config", "ADDRESS", "Host of the rest.Config",
+		"WITHOUT", "leave out the controllers that need it")
+)
+
+// problems are the errors of a first request with their text before and after the error. The first match decides. A lasting problem does not end by itself. A missing, overloaded
+// or starting server is not lasting, nor is a load balancer without API servers, which may return any page.
+var problems = []struct {
+	matches       func(error) bool
+	text, advice  string
+	lasting       bool
+	withoutServer bool
+}{
+	{matches: isType[*missing], advice: "grant it with a ClusterRole and its binding (deploy/ has them), or WITHOUT", lasting: true, withoutServer: true},
+	{matches: isType[x509.UnknownAuthorityError], advice: "check the certificate authority in CREDENTIALS, the server's certificate is signed by another", lasting: true},
+	{matches: isType[x509.HostnameError], advice: "check ADDRESS, the server's certificate is for other names", lasting: true},
+	{matches: isType[x509.CertificateInvalidError], advice: "the server's certificate is not valid now, check it and the clock of this machine", lasting: true},
+	{matches: isPlainHTTP, advice: "the address speaks no TLS, check ADDRESS", lasting: true},
+	{matches: isRejectedHandshake, advice: "the server rejected the TLS handshake, check the client certificate in CREDENTIALS", lasting: true},
+	{matches: apierrors.IsUnauthorized, text: " does not accept our credentials", advice: "check the user in CREDENTIALS, or the token of the service account", lasting: true},
+	{matches: apierrors.IsForbidden, text: " forbids access reviews", advice: "bind our user to a role, see deploy/", lasting: true},
+	{matches: isUnexpectedStatus, text: " does not respond like a Kubernetes API server", advice: "if this lasts, check ADDRESS"},
+}
+
+// classify returns an error of one line with advice about the error of a first request, and whether the problem is lasting.
+func classify(err error, server string, advice *strings.Replacer) (reason error, lasting bool) {
+	for _, p := range problems {
+		switch {
+		case !p.matches(err):
+		case p.withoutServer:
+			return fmt.Errorf("%w; %s", err, advice.Replace(p.advice)), p.lasting
+		default:
+			return fmt.Errorf("API server %s%s: %w; %s", server, p.text, flagcheck.OneLine(err), advice.Replace(p.advice)), p.lasting
+		}
 	}
-	var parts []string
-	for reason, lacks := range byReason {
-		slices.Sort(lacks)
-		parts = append(parts, strings.Join(lacks, ", ")+" ("+reason+")")
+	return fmt.Errorf("API server %s: %w", server, flagcheck.OneLine(err)), false
+}
+
+func isType[E error](err error) bool {
+	var target E
+	return errors.As(err, &target)
+}
+
+func isPlainHTTP(err error) bool {
+	return isType[tls.RecordHeaderError](err) || errors.Is(err, http.ErrSchemeMismatch)
+}
+
+func isRejectedHandshake(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "remote error"
+}
+
+// isUnexpectedStatus reports whether no API server of a supported version returns the status of err for an access review.
+func isUnexpectedStatus(err error) bool {
+	status := apierrors.APIStatus(nil)
+	if !errors.As(err, &status) {
+		return false
 	}
-	slices.Sort(parts)
-	return r.user + " is not allowed to: " + strings.Join(parts, ", ")
+	code := status.Status().Code
+	return code >= 400 && code < 500 && code != http.StatusRequestTimeout && code != http.StatusTooManyRequests
 }

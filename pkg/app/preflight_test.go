@@ -25,7 +25,6 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"minikcm/internal/fakeapi"
-	"minikcm/pkg/controller"
 	"minikcm/pkg/kubeclient"
 )
 
@@ -56,14 +55,14 @@ func TestClassify(t *testing.T) {
 		{"no TLS there", through(http.ErrSchemeMismatch), true, "speaks no TLS"},
 		{"handshake refused", through(&net.OpError{Op: "remote error", Err: errors.New("tls: bad certificate")}), true, "check the client certificate"},
 		{"who are you", apierrors.NewUnauthorized("Unauthorized"), true, "does not accept our credentials"},
-		{"forbidden", apierrors.NewForbidden(gr, "", errors.New("no")), true, "forbids even to ask"},
-		{"load balancer without backends", status(404), false, "does not answer like a Kubernetes API server"},
-		{"another one, or plain HTTP sent to TLS", status(400), false, "does not answer like a Kubernetes API server"},
-		{"rights missing", &missingError{[]refusal{{"user u", []need{{right: right{verb: "create", resource: "pods"}, without: []string{"no pods"}}}}}}, true, "user u is not allowed to: create pods (no pods); grant"},
+		{"forbidden", apierrors.NewForbidden(gr, "", errors.New("no")), true, "forbids access reviews"},
+		{"load balancer without backends", status(404), false, "does not respond like a Kubernetes API server"},
+		{"another one, or plain HTTP sent to TLS", status(400), false, "does not respond like a Kubernetes API server"},
+		{"rights missing", &missing{"user u", []need{{permission: permission{verb: "create", resource: "pods"}, impacts: []string{"no pods"}}}}, true, "user u is not allowed to: create pods (no pods); grant"},
 		{"several lines become one", errors.New("a\n\tb"), false, "a b"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			reason, lasting := classify(tt.err, "https://h", fromFlags)
+			reason, lasting := classify(tt.err, "https://h", commandAdvice)
 			if lasting != tt.lasting || !strings.Contains(reason.Error(), tt.want) || strings.Contains(reason.Error(), "\n") {
 				t.Errorf("classify(%v) = %q, lasting %v; want one line with %q, lasting %v", tt.err, reason, lasting, tt.want, tt.lasting)
 			}
@@ -93,24 +92,18 @@ func newPreflighter(t *testing.T, cfg *rest.Config) (*preflighter, *clocktesting
 		t.Fatal(err)
 	}
 	clk := clocktesting.NewFakeClock(time.Now())
-	return &preflighter{client: client, server: cfg.Host, from: fromFlags, clock: clk}, clk
+	return &preflighter{client: client, server: cfg.Host, advice: commandAdvice, clock: clk}, clk
 }
 
 // testNeeds are those of this process and of a service account.
-var testNeeds = []asker{
-	asking("", controller.Access{Resource: "pods", Verbs: []string{"list"}, Impact: "no controller starts"},
-		controller.Access{Group: "coordination.k8s.io", Resource: "leases", Namespace: "kube-system", Name: "controller-manager", Verbs: []string{"get"}, Impact: "nobody leads"}),
-	asking("a-controller", controller.Access{Group: "apps", Resource: "replicasets/status", Verbs: []string{"update"}, Impact: "a cannot tell"},
-		controller.Access{Resource: "pods", Verbs: []string{"create", "delete"}, Impact: "a cannot write"}, controller.Access{NonResource: "/api", Verbs: []string{"get"}, Impact: "a cannot see"},
-		controller.Access{Resource: "nodes", Verbs: []string{"watch"}, Impact: "a is slower", Optional: true}),
-}
-
-func asking(account string, all ...controller.Access) asker {
-	id := asker{account: account}
-	for _, a := range all {
-		id.add(a)
-	}
-	return id
+var testNeeds = []need{
+	{permission: permission{verb: "list", resource: "pods"}, impacts: []string{"no controller starts"}},
+	{permission: permission{verb: "get", group: "coordination.k8s.io", resource: "leases", namespace: "kube-system", name: "controller-manager"}, impacts: []string{"no replica leads"}},
+	{account: "a-controller", permission: permission{verb: "update", group: "apps", resource: "replicasets/status"}, impacts: []string{"a cannot tell"}},
+	{account: "a-controller", permission: permission{verb: "create", resource: "pods"}, impacts: []string{"a cannot write"}},
+	{account: "a-controller", permission: permission{verb: "delete", resource: "pods"}, impacts: []string{"a cannot write"}},
+	{account: "a-controller", permission: permission{verb: "get", nonResource: "/api"}, impacts: []string{"a cannot see"}},
+	{account: "a-controller", permission: permission{verb: "watch", resource: "nodes"}, impacts: []string{"a is slower"}, optional: true},
 }
 
 // runInTime has a preflight that does not wait for its clock say what it waits for if it does.
@@ -147,7 +140,7 @@ func TestPreflightRights(t *testing.T) {
 		{"what is ours is none of the account's", slices.Concat(ours, accounts[1:], []string{"update replicasets.apps/status"}), "",
 			"user system:serviceaccount:kube-system:a-controller is not allowed to: update replicasets.apps/status (a cannot tell)" + grant, [2]int{3, 6}},
 		{"all that is missing, at once and sorted", nil, "",
-			"user manager is not allowed to: get leases.coordination.k8s.io controller-manager in kube-system (nobody leads), list pods (no controller starts); " +
+			"user manager is not allowed to: get leases.coordination.k8s.io controller-manager in kube-system (no replica leads), list pods (no controller starts); " +
 				"user system:serviceaccount:kube-system:a-controller is not allowed to: create pods, delete pods (a cannot write), get /api (a cannot see), " +
 				"update replicasets.apps/status (a cannot tell), watch nodes (a is slower)" + grant, [2]int{3, 6}},
 		{"we may not ask about accounts", ours, "subjectaccessreviews", "", [2]int{3, 0}},
@@ -179,7 +172,7 @@ func TestPreflightFailsAtOnce(t *testing.T) {
 		want   string
 	}{
 		{"unauthorized", 401, nil, "does not accept our credentials"},
-		{"forbidden", 403, nil, "forbids even to ask"},
+		{"forbidden", 403, nil, "forbids access reviews"},
 		{"another CA", 0, func(c *clientcmdapi.Config) {
 			c.Clusters["c"].CertificateAuthorityData = fakeapi.NewCA(t, "other").PEM
 		}, "certificate signed by unknown authority; check the certificate authority"},
@@ -243,7 +236,7 @@ func TestPreflightWaits(t *testing.T) {
 			stepping(t, clk)
 			start := clk.Now()
 			done := make(chan error, 1)
-			go func() { done <- p.run(t.Context(), testNeeds[:1]) }()
+			go func() { done <- p.run(t.Context(), testNeeds[:2]) }()
 			fakeapi.Eventually(t, func() error {
 				if clk.Since(start) < 2*preflightGrace && len(done) == 0 {
 					return errors.New("neither a minute has passed nor an end been made")
@@ -261,7 +254,7 @@ func TestPreflightWaits(t *testing.T) {
 		api.Set(func(f *fakeapi.Server) { f.Status = 503 })
 		p, clk := newPreflighter(t, restConfig(t, api, nil))
 		done := make(chan error, 1)
-		go func() { done <- p.run(t.Context(), testNeeds[:1]) }()
+		go func() { done <- p.run(t.Context(), testNeeds[:2]) }()
 		pass(t, clk, time.Minute)
 		// It answers, but has not made its roles yet; that is no reason to give up for a while.
 		api.Set(func(f *fakeapi.Server) { f.Status = 403 })
@@ -283,7 +276,7 @@ func TestPreflightWaits(t *testing.T) {
 			api.Set(func(f *fakeapi.Server) { f.Readyz.Status, f.Status = code, http.StatusForbidden })
 			p, clk := newPreflighter(t, restConfig(t, api, nil))
 			done := make(chan error, 1)
-			go func() { done <- p.run(t.Context(), testNeeds[:1]) }()
+			go func() { done <- p.run(t.Context(), testNeeds[:2]) }()
 			fakeapi.Eventually(t, func() error {
 				if !clk.HasWaiters() && len(done) == 0 {
 					return errors.New("neither waiting nor over")
@@ -302,7 +295,7 @@ func TestPreflightWaits(t *testing.T) {
 		api.Set(func(f *fakeapi.Server) { f.Status = 503 })
 		p, clk := newPreflighter(t, restConfig(t, api, nil))
 		done := make(chan error, 1)
-		go func() { done <- p.run(t.Context(), testNeeds[:1]) }()
+		go func() { done <- p.run(t.Context(), testNeeds[:2]) }()
 		fakeapi.Eventually(t, func() error {
 			if !clk.HasWaiters() {
 				return errors.New("not waiting yet")
@@ -311,7 +304,7 @@ func TestPreflightWaits(t *testing.T) {
 		})
 		api.Set(func(f *fakeapi.Server) { f.Status = 403 })
 		stepping(t, clk)
-		if err := <-done; err == nil || !strings.Contains(err.Error(), "forbids even to ask") {
+		if err := <-done; err == nil || !strings.Contains(err.Error(), "forbids access reviews") {
 			t.Errorf("preflight = %v, want it to give up", err)
 		}
 	})
@@ -325,7 +318,7 @@ func TestPreflightWaits(t *testing.T) {
 		p, clk := newPreflighter(t, &rest.Config{Host: "https://" + address})
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 1)
-		go func() { done <- p.run(ctx, testNeeds[:1]) }()
+		go func() { done <- p.run(ctx, testNeeds[:2]) }()
 		fakeapi.Eventually(t, func() error {
 			if !clk.HasWaiters() {
 				return errors.New("not waiting yet")
@@ -352,17 +345,17 @@ func TestRequired(t *testing.T) {
 			t.Fatal(err)
 		}
 		all := map[string][]string{}
-		for _, id := range required(cfg) {
-			for _, n := range id.needs {
-				if slices.Contains(all[id.account], n.String()) {
-					t.Errorf("%q asks twice to %s", id.account, n)
-				}
-				all[id.account] = append(all[id.account], n.String())
-				if len(n.without) == 0 || slices.Contains(n.without, "") {
-					t.Errorf("nothing is told of what does not work without the right to %s", n)
-				}
+		for _, n := range required(cfg) {
+			if slices.Contains(all[n.account], n.String()) {
+				t.Errorf("%q needs %s twice", n.account, n)
 			}
-			slices.Sort(all[id.account])
+			all[n.account] = append(all[n.account], n.String())
+			if len(n.impacts) == 0 || slices.Contains(n.impacts, "") {
+				t.Errorf("%s has no impact", n)
+			}
+		}
+		for _, permissions := range all {
+			slices.Sort(permissions)
 		}
 		return all
 	}
@@ -444,8 +437,8 @@ func TestRequired(t *testing.T) {
 	}
 }
 
-func TestRightString(t *testing.T) {
-	for want, r := range map[string]right{
+func TestPermissionString(t *testing.T) {
+	for want, r := range map[string]permission{
 		"get pods":              {verb: "get", resource: "pods"},
 		"patch pods/status":     {verb: "patch", resource: "pods/status"},
 		"list replicasets.apps": {verb: "list", group: "apps", resource: "replicasets"},

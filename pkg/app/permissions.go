@@ -1,0 +1,125 @@
+package app
+
+import (
+	"slices"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"minikcm/pkg/controller"
+)
+
+// permission is one verb on one resource or path.
+type permission struct {
+	verb        string
+	group       string
+	resource    string // with a slash before a subresource
+	namespace   string // empty means all
+	name        string // empty means any
+	nonResource string // a path instead of the four fields above
+}
+
+// need is a permission that this process or a service account needs.
+type need struct {
+	account string // of kube-system; empty means this process
+	permission
+	impacts  []string // what does not work without the permission
+	optional bool
+}
+
+// required returns the permissions that a configuration needs, each once per account and ordered by account. Those of this process come first.
+func required(cfg Config) []need {
+	var needs []need
+	add := func(account string, a controller.Access) {
+		for _, verb := range a.Verbs {
+			p := permission{verb: verb, group: a.Group, resource: a.Resource, namespace: a.Namespace, name: a.Name, nonResource: a.NonResource}
+			i := slices.IndexFunc(needs, func(n need) bool { return n.account == account && n.permission == p })
+			if i < 0 {
+				i, needs = len(needs), append(needs, need{account: account, permission: p, optional: true})
+			}
+			needs[i].optional = needs[i].optional && a.Optional
+			if !slices.Contains(needs[i].impacts, a.Impact) {
+				needs[i].impacts = append(needs[i].impacts, a.Impact)
+			}
+		}
+	}
+	watch := func(a controller.Access) {
+		a.Verbs, a.Impact = []string{"list", "watch"}, "no controller starts"
+		add("", a)
+	}
+	add("", controller.Access{Resource: "events", Verbs: []string{"create"}, Impact: "no events are sent"})
+	add("", controller.Access{Resource: "events", Verbs: []string{"patch"}, Impact: "repeated events are not counted"})
+	leases := controller.Access{Group: "coordination.k8s.io", Resource: "leases", Impact: "no replica leads"}
+	if e := cfg.Election; e.Enabled {
+		lease := leases
+		lease.Namespace, lease.Verbs = e.Namespace, []string{"create"}
+		add("", lease)
+		lease.Name, lease.Verbs = e.Name, []string{"get", "update"}
+		add("", lease)
+	}
+	for _, a := range cfg.Needs {
+		add("", a)
+	}
+	if namespaces := leaseNamespaces(cfg); len(namespaces) > 0 {
+		if len(namespaces) == 1 { // the cache covers all namespaces otherwise
+			leases.Namespace = namespaces[0]
+		}
+		watch(leases)
+	}
+	for _, c := range cfg.Controllers {
+		for _, a := range c.WatchPermissions {
+			watch(a)
+		}
+		account := ""
+		if cfg.ServiceAccounts { // the permission to create a missing account is not checked
+			account = c.Agent
+			add("", controller.Access{
+				Resource: "serviceaccounts/token", Namespace: metav1.NamespaceSystem, Name: account, Verbs: []string{"create"},
+				Impact: c.Name + " can do nothing",
+			})
+		}
+		for _, a := range c.Permissions {
+			a.Impact = c.Name + " " + a.Impact
+			if c.ReadOnly != nil && c.ReadOnly() {
+				a.Verbs = slices.DeleteFunc(slices.Clone(a.Verbs), func(verb string) bool { return !slices.Contains([]string{"get", "list", "watch"}, verb) })
+			}
+			add(account, a)
+		}
+	}
+	slices.SortStableFunc(needs, func(a, b need) int { return strings.Compare(a.account, b.account) })
+	return needs
+}
+
+// String returns the permission in the terms of kubectl: verb resource.group/subresource.
+func (p permission) String() string {
+	if p.nonResource != "" {
+		return p.verb + " " + p.nonResource
+	}
+	resource, sub, isSub := strings.Cut(p.resource, "/")
+	s := p.verb + " " + resource
+	if p.group != "" {
+		s += "." + p.group
+	}
+	if isSub {
+		s += "/" + sub
+	}
+	if p.name != "" {
+		s += " " + p.name
+	}
+	if p.namespace != "" {
+		s += " in " + p.namespace
+	}
+	return s
+}
+
+// attributes returns the attributes of an access review. One of them is nil.
+func (p permission) attributes() (*authorizationv1.ResourceAttributes, *authorizationv1.NonResourceAttributes) {
+	if p.nonResource != "" {
+		return nil, &authorizationv1.NonResourceAttributes{Path: p.nonResource, Verb: p.verb}
+	}
+	resource, sub, _ := strings.Cut(p.resource, "/")
+	return &authorizationv1.ResourceAttributes{
+		Group: p.group, Resource: resource, Subresource: sub, Verb: p.verb, Namespace: p.namespace, Name: p.name,
+	}, nil
+}
