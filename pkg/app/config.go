@@ -19,9 +19,11 @@ import (
 // Name is the name of the program on the command line and in user agents, and the default name of the Lease.
 const Name = "controller-manager"
 
-// Config is the configuration of a manager. [Options.Complete] and [DefaultConfig] return one. A manager does not change its Config.
+// Config is the configuration of a manager. [Options.Complete] and [DefaultConfig] return one. A manager does
+// not change its Config.
 type Config struct {
-	// Controllers are the enabled controllers, in start order. Without controllers the process only serves and takes the Lease.
+	// Controllers are the enabled controllers, in start order. Without controllers the process only serves and
+	// takes the Lease.
 	Controllers []controller.Registration
 	// Known are all controllers, with those that are not enabled. /configz shows their configurations.
 	Known []controller.Registration
@@ -30,25 +32,29 @@ type Config struct {
 	// Enabled reports whether a feature gate of a controller is on.
 	Enabled func(featuregate.Feature) bool
 
-	// REST reaches the API server with the identity of this process. Clients append their purpose to its user agent. REST has no Dial, and no Transport
-	// with Election or WatchLiveness: the manager closes connections itself then.
+	// REST reaches the API server with the identity of this process. Clients append their purpose to its user
+	// agent. REST has no Dial, and no Transport with Election or WatchLiveness: the manager closes connections
+	// itself then.
 	REST *rest.Config
 
-	// StartTimeout is the time that the manager waits at its start for an API server that is missing or not ready. 0 waits forever. A TLS
-	// handshake may take 10 s and a request 20 s even if StartTimeout is shorter.
+	// StartTimeout is the time that the manager waits at its start for an API server that is missing or not
+	// ready. 0 waits forever. A TLS handshake may take 10 s and a request 20 s even if StartTimeout is
+	// shorter.
 	StartTimeout time.Duration
 
-	// OwnProcess states that the process has no other purpose than this manager. The manager then uses the library metrics that exist once per process, and
-	// returns memory to the operating system after the caches are filled. Errors advise about flags of the command. Only package command sets OwnProcess.
+	// OwnProcess states that the process has no other purpose than this manager. The manager then uses the
+	// library metrics that exist once per process, and returns memory to the operating system after the caches
+	// are filled. Errors advise about flags of the command. Only package command sets OwnProcess.
 	OwnProcess bool
 
 	// ServiceAccounts lets each controller work as the service account of its name in kube-system.
 	ServiceAccounts bool
 
-	// MinResync is the lower bound of the informers' resync period, which is a random time in [MinResync, 2 MinResync). 0 disables resyncs.
+	// MinResync is the lower bound of the informers' resync period, which is a random time in [MinResync, 2
+	// MinResync). 0 disables resyncs.
 	MinResync time.Duration
-	// StartInterval spreads the start of the controllers at the beginning of a term. Each controller waits a random time in
-	// [StartInterval, 2 StartInterval).
+	// StartInterval spreads the start of the controllers at the beginning of a term. Each controller waits a
+	// random time in [StartInterval, 2 StartInterval).
 	StartInterval time.Duration
 
 	// Election configures the Lease.
@@ -60,10 +66,12 @@ type Config struct {
 	Serving serving.Config
 }
 
-// DefaultConfig returns the configuration of a manager inside another program: the defaults of the command for these controllers, with the API
-// server and the credentials of cfg. cfg is copied. The rate limits, timeout, content type, compression, user agent and warning handler of the copy are replaced.
-// Most programs change Election and Serving of the result. Controllers that are disabled by default run, controllers that their own Config disables do not.
-// It returns an error if cfg is nil, or if the host name, part of the identity, cannot be read. [New] rejects a cfg with a Dial, and a Transport with Election or WatchLiveness.
+// DefaultConfig returns the configuration of a manager inside another program: the defaults of the command for
+// these controllers, with the API server and the credentials of cfg. cfg is copied. The rate limits, timeout,
+// content type, compression, user agent and warning handler of the copy are replaced. Most programs change
+// Election and Serving of the result. Controllers that are disabled by default run, controllers that their own
+// Config disables do not. It returns an error if cfg is nil, or if the host name, part of the identity, cannot
+// be read. [New] rejects a cfg with a Dial, and a Transport with Election or WatchLiveness.
 func DefaultConfig(cfg *rest.Config, controllers []controller.Registration) (Config, error) {
 	if cfg == nil {
 		return Config{}, errors.New("no rest.Config")
@@ -89,7 +97,7 @@ func (c *Config) validate() error {
 	if c.REST.Transport != nil && (c.Election.Enabled || c.WatchLiveness) {
 		errs = append(errs, errors.New("rest.Config.Transport has connections that the manager cannot close: Election and WatchLiveness need them closed"))
 	}
-	if !clientfeatures.FeatureGates().Enabled(clientfeatures.AtomicFIFO) { // another program may have replaced the gates
+	if !clientfeatures.FeatureGates().Enabled(clientfeatures.AtomicFIFO) {
 		errs = append(errs, errors.New("client-go's feature gate AtomicFIFO is off: without the gate a cache cannot return the version that it has reached"))
 	}
 	for _, r := range c.Controllers {
@@ -103,7 +111,8 @@ func (c *Config) validate() error {
 // configzName is upstream's API group of the /configz document.
 const configzName = "kubecontrollermanager.config.k8s.io"
 
-// configzDocument returns the /configz page: the sections of kube-controller-manager's KubeControllerManagerConfiguration (k8s.io/kube-controller-manager/config/v1alpha1) that exist here.
+// configzDocument returns the /configz page: the sections of kube-controller-manager's
+// KubeControllerManagerConfiguration (k8s.io/kube-controller-manager/config/v1alpha1) that exist here.
 func configzDocument(cfg Config) any {
 	e := cfg.Election
 	generic := map[string]any{
@@ -134,7 +143,8 @@ func configzDocument(cfg Config) any {
 	return page
 }
 
-// configzSection returns the fields of a controller's configuration that have a json tag. Durations have the format of Go.
+// configzSection returns the fields of a controller's configuration that have a json tag. Durations have the
+// format of Go.
 func configzSection(cfg controller.Config) map[string]any {
 	out := map[string]any{}
 	fields := reflect.Indirect(reflect.ValueOf(cfg))

@@ -74,8 +74,8 @@ func exceptDisabled(controllers []controller.Registration) string {
 	return ", " + strings.Join(disabled, " and ") + " excepted"
 }
 
-// enabled reports whether the items of --controllers enable a controller. The first item that names the controller decides. If no item
-// names the controller, * enables it unless it is disabled by default.
+// enabled reports whether the items of --controllers enable a controller. The first item that names the
+// controller decides. If no item names the controller, * enables it unless it is disabled by default.
 func enabled(c controller.Registration, items []string) bool {
 	for _, item := range items {
 		if name, off := strings.CutPrefix(item, "-"); hasName(c, name) {

@@ -86,7 +86,7 @@ func TestUnknownItems(t *testing.T) {
 	}
 }
 
-// Names are what users write into manifests: none may change, clash or vanish.
+// Manifests contain the names, so no name may change or disappear.
 func TestControllerNames(t *testing.T) {
 	want := map[string]string{
 		"replicaset-controller": "replicaset", "node-lifecycle-controller": "nodelifecycle", "taint-eviction-controller": "",
@@ -122,11 +122,11 @@ func TestControllerNames(t *testing.T) {
 	}
 }
 
-// TestWhatTheStarLeavesOutIsTold at the start, with the flags that change nothing.
-func TestWhatTheStarLeavesOutIsTold(t *testing.T) {
+// The warning names the flags without effect.
+func TestWarningAboutControllersDisabledByDefault(t *testing.T) {
 	for _, tt := range []struct {
 		controllers string
-		told        bool
+		warned      bool
 	}{
 		{"*", true}, {"*,-namespace", true}, {"*,deployment", false}, {"*,-deployment", false}, {"replicaset", false},
 	} {
@@ -139,13 +139,13 @@ func TestWhatTheStarLeavesOutIsTold(t *testing.T) {
 			if err := all.Parse([]string{"--controllers=" + tt.controllers}); err != nil {
 				t.Fatal(err)
 			}
-			var told []string
-			o.Warn(funcr.New(func(_, args string) { told = append(told, args) }, funcr.Options{}))
-			found := slices.ContainsFunc(told, func(s string) bool {
+			var logged []string
+			o.Warn(funcr.New(func(_, args string) { logged = append(logged, args) }, funcr.Options{}))
+			found := slices.ContainsFunc(logged, func(s string) bool {
 				return strings.Contains(s, `"controller"="deployment-controller"`) && strings.Contains(s, "concurrent-deployment-syncs")
 			})
-			if found != tt.told {
-				t.Errorf("told %q; want it to be about the Deployment controller: %t", told, tt.told)
+			if found != tt.warned {
+				t.Errorf("logged %q, want a line about the Deployment controller: %t", logged, tt.warned)
 			}
 		})
 	}

@@ -13,7 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// rolesOf returns what the roles in files of deploy/ grant, one verb on one resource each. Elements of the paths may be patterns.
+// rolesOf returns what the roles in files of deploy/ grant, one verb on one resource each. Elements of the
+// paths may be patterns.
 func rolesOf(t *testing.T, files ...string) []permission {
 	t.Helper()
 	var granted []permission
@@ -68,8 +69,8 @@ func (r permission) covers(required permission) bool {
 		fits(r.namespace, required.namespace, "") && fits(r.name, required.name, "")
 }
 
-// compareRights fails the test unless the granted rights cover the required ones, and each of own, which are granted besides, is the only one
-// that covers some required right.
+// compareRights fails the test unless the granted rights cover the required ones, and each of own, which are
+// granted besides, is the only one that covers some required right.
 func compareRights(t *testing.T, required []need, granted, own []permission) {
 	t.Helper()
 	granted = slices.Concat(granted, own)
@@ -112,8 +113,9 @@ func requiredBy(t *testing.T, args ...string) map[string][]need {
 	return by
 }
 
-// TestDeployGrantsExactlyWhatIsRequired compares the roles of deploy/ with the rights that controllers request: for each controller the role in its
-// own file, beside what every manager has; and with service accounts what is left to the manager, and that an account has what it needs.
+// TestDeployGrantsExactlyWhatIsRequired compares the roles of deploy/ with the rights that controllers
+// request: for each controller the role in its own file, beside what every manager has; and with service
+// accounts what is left to the manager, and that an account has what it needs.
 func TestDeployGrantsExactlyWhatIsRequired(t *testing.T) {
 	const identity, accounts, collector = "rbac/identity.yaml", "--use-service-account-credentials", "garbage-collector-controller"
 	var byDefault []string

@@ -1,15 +1,14 @@
-// Package app turns options into a running controller manager. The command line itself is in package command. Nothing here touches what a process has
-// only once, unless it is asked to: by [Options.UseGatesForLibraries], and by [Config.OwnProcess], which are for package command.
-//
-// The way through the package:
+// Package app turns options into a running controller manager. The command line is in package command. Only
+// [Options.UseGatesForLibraries] and [Config.OwnProcess], which are for package command, change global state
+// of a process.
 //
 //	flags ─▶ Options ─Validate─▶ Config ─▶ Run (stages) ─▶ server, caches, election, controllers
 //
-// Flags fill [Options]. [Options.Validate] reports every problem at once, each naming its flag. [Options.Config] turns valid options
-// into a [Config] that nobody changes afterwards. Each controller binds its own flags to its own Config, and so does package serving; what
-// works with a Config does not know that flags exist. Flag names, section names and defaults are kube-controller-manager's, so that its static pod manifest can be taken over; docs/flags.md lists
-// them and says where a default differs on purpose.
+// Flags are bound to the configuration of their part: to a field of [Options], or to the Config of a controller, of leader
+// election or of serving. [Options.Validate] returns every problem at once, each with the name of its flag. [Options.Complete]
+// returns the [Config] of a manager. Names, sections and defaults of flags are kube-controller-manager's, so that its static
+// pod manifest works; docs/flags.md lists them and marks other defaults.
 //
-// controllers.go holds the one visible list of controllers. preflight.go asks the API server, before caches are filled,
-// whether it can be reached and whether it lets us do what the controllers will do. A program of one's own begins with [DefaultConfig].
+// controllers.go holds the list of controllers. preflight.go checks, before caches are filled, that the API server can be
+// reached and allows the requests of the controllers. Another program begins with [DefaultConfig].
 package app

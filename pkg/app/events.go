@@ -28,15 +28,18 @@ const (
 	// Warnings of one controller. Failures of many objects must not fill the API server with events.
 	warningsPerSecond, warningsBurst = 10, 100
 
-	// maxQueued is less than the 1,000 events that client-go queues. client-go drops further events without a trace, flush markers included.
+	// maxQueued is less than the 1,000 events that client-go queues. client-go drops further events without a
+	// trace, flush markers included.
 	maxQueued = 900
 
-	// markerKind is the kind of the object of a flush marker. The resource version of the object is the number of the marker: client-go keeps no record per version.
+	// markerKind is the kind of the object of a flush marker. The resource version of the object is the number
+	// of the marker: client-go keeps no record per version.
 	markerKind = "minikcm.marker"
 )
 
-// events sends the events of the controllers. Events pass no fence, because an event changes no other object. Each controller has a queue and a
-// sender, so that an event storm of one controller drops or delays no event of another.
+// events sends the events of the controllers. Events pass no fence, because an event changes no other object.
+// Each controller has a queue and a sender, so that an event storm of one controller drops or delays no event
+// of another.
 type events struct {
 	client   corev1client.EventInterface
 	dropped  *prometheus.CounterVec
@@ -80,7 +83,8 @@ func (e *events) recorder(component string) record.EventRecorder {
 		component: component, passed: make(chan struct{}, 1),
 		warnings: rate.NewLimiter(warningsPerSecond, warningsBurst), dropped: e.dropped.MustCurryWith(prometheus.Labels{"controller": component}),
 	}
-	// These are the limits of client-go's correlator, which drops an event only after it was correlated and its patch was made.
+	// These are the limits of client-go's correlator, which drops an event only after it was correlated and
+	// its patch was made.
 	c.limit = record.NewEventSourceObjectSpamFilter(4096, 25, 1./300, clock.RealClock{}, func(e *corev1.Event) string {
 		return e.Type + e.InvolvedObject.Kind + "/" + e.InvolvedObject.Namespace + "/" + e.InvolvedObject.Name + "/" + string(e.InvolvedObject.UID)
 	})
@@ -91,12 +95,14 @@ func (e *events) recorder(component string) record.EventRecorder {
 	return c
 }
 
-// start begins to send. Failures are logged to the logger of ctx; without a context, client-go would use the logger of the process.
+// start begins to send. Failures are logged to the logger of ctx; without a context, client-go would use the
+// logger of the process.
 func (e *events) start(ctx context.Context) {
 	ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	for _, c := range e.channels {
+		// c.limit replaces the filter of the correlator.
 		c.broadcaster = record.NewBroadcaster(record.WithContext(context.WithoutCancel(ctx)),
-			record.WithCorrelatorOptions(record.CorrelatorOptions{BurstSize: math.MaxInt32})) // c.limit replaces the filter
+			record.WithCorrelatorOptions(record.CorrelatorOptions{BurstSize: math.MaxInt32}))
 		c.recorder = c.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: c.component}).WithLogger(klog.FromContext(ctx))
 		c.broadcaster.StartStructuredLogging(4)
 		c.broadcaster.StartRecordingToSink(sink{e.client, e.sender(ctx, c)})
@@ -163,7 +169,8 @@ func (c *channel) AnnotatedEventf(object runtime.Object, annotations map[string]
 // request sends an event and returns the event of the response.
 type request func(context.Context) (*corev1.Event, error)
 
-// sender returns a function that sends the events of c, in order, until ctx ends. Later events count as sent, or client-go would send them again.
+// sender returns a function that sends the events of c, in order, until ctx ends. Later events count as sent,
+// or client-go would send them again.
 func (e *events) sender(ctx context.Context, c *channel) func(*corev1.Event, request) (*corev1.Event, error) {
 	var last *corev1.Event
 	return func(event *corev1.Event, send request) (*corev1.Event, error) {

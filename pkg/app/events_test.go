@@ -23,8 +23,9 @@ import (
 	"minikcm/internal/fakeapi"
 )
 
-// An API server that takes long for each event, or a controller that has very many, leaves the events of others alone.
-func TestEventsOfOneControllerHoldUpNoneOfAnother(t *testing.T) {
+// An API server that takes long for each event, or a controller that has very many, leaves the events of
+// others alone.
+func TestEventStormDelaysNoOtherController(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sent := make(chan struct{}, 10)
 		e, err := newEvents(&rest.Config{Host: "https://server", QPS: -1, Transport: answering(func(req *http.Request) (*http.Response, error) {
@@ -58,7 +59,8 @@ func TestEventsOfOneControllerHoldUpNoneOfAnother(t *testing.T) {
 	})
 }
 
-// Events above the limit of client-go are dropped before client-go prepares a patch for each. Every dropped event is counted.
+// Events above the limit of client-go are dropped before client-go prepares a patch for each. Every dropped
+// event is counted.
 func TestDroppedEventsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sent atomic.Int64
@@ -109,7 +111,7 @@ func TestDroppedEventsAreCounted(t *testing.T) {
 	})
 }
 
-// slowly waits before a request is answered, or until nobody waits for its answer.
+// slowly waits before the response to a request, or until the request is cancelled.
 func slowly(req *http.Request, d time.Duration) {
 	select {
 	case <-time.After(d):
@@ -117,7 +119,7 @@ func slowly(req *http.Request, d time.Duration) {
 	}
 }
 
-func TestFlushWaitsForTheEventsOfAll(t *testing.T) {
+func TestFlushWaitsForAllControllers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, err := newEvents(&rest.Config{Host: "https://server", QPS: -1, Transport: answering(func(req *http.Request) (*http.Response, error) {
 			slowly(req, time.Second)
@@ -150,7 +152,7 @@ func TestFlushWaitsForTheEventsOfAll(t *testing.T) {
 	})
 }
 
-// A process may lose a thousand leases in its life, and what the end of a term leaves behind would be there for ever.
+// A process may lose a thousand leases, and each end of a term flushes.
 func TestFlushesLeaveNothingBehind(t *testing.T) {
 	e, err := newEvents(&rest.Config{Host: "https://server", Transport: answering(func(req *http.Request) (*http.Response, error) {
 		t.Errorf("%s %s, want no request without an event", req.Method, req.URL)
@@ -185,12 +187,12 @@ func TestFlushesLeaveNothingBehind(t *testing.T) {
 	}
 }
 
-// What cannot be sent, or recorded, is told to the logger of the manager. That of klog belongs to the process, which may have other work to do.
+// Failures are logged to the logger of the manager. The logger of klog belongs to the process.
 func TestEventsAreLoggedByTheirManager(t *testing.T) {
 	var lines atomic.Int32
 	log := funcr.New(func(string, string) { lines.Add(1) }, funcr.Options{})
 	e, err := newEvents(&rest.Config{Host: "https://server", QPS: -1, Transport: answering(func(req *http.Request) (*http.Response, error) {
-		return &http.Response{StatusCode: http.StatusNotFound, Body: http.NoBody, Request: req}, nil // its namespace is gone
+		return &http.Response{StatusCode: http.StatusNotFound, Body: http.NoBody, Request: req}, nil // the namespace is deleted
 	})}, prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
@@ -207,8 +209,7 @@ func TestEventsAreLoggedByTheirManager(t *testing.T) {
 	}
 }
 
-// When stop has returned no event is under way, and none is sent any more, however many there were.
-func TestNoEventIsSentAfterTheStop(t *testing.T) {
+func TestNoEventIsSentAfterStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var under, sent atomic.Int32
 		e, err := newEvents(&rest.Config{Host: "https://server", QPS: -1, Transport: answering(func(req *http.Request) (*http.Response, error) {

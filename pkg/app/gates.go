@@ -22,7 +22,8 @@ import (
 	"minikcm/pkg/controller"
 )
 
-// AtomicFIFO is a gate of client-go. Caches need the gate: without it a store cannot return the version that it has reached.
+// AtomicFIFO is a gate of client-go. Caches need the gate: without it a store cannot return the version that
+// it has reached.
 const AtomicFIFO featuregate.Feature = "AtomicFIFO"
 
 // gates holds the feature gates of a command, and the versions that the gates depend on.
@@ -33,12 +34,13 @@ type gates struct {
 	err      error // of the registration of all gates
 
 	given     *cliflag.ColonSeparatedMultimapStringString // value of --feature-gates, by component
-	ignored   []string                                    // names of given gates that this program does not have, sorted
-	malformed []error                                     // given gates that this program does not have and whose value is not a boolean
-	rejected  error                                       // given gates of this program that cannot be set
+	ignored   []string                                    // unknown gates, sorted
+	malformed []error                                     // unknown gates whose value is not a boolean
+	rejected  error                                       // of known gates
 }
 
-// newGates returns all gates at their defaults: those of the manager, of its controllers, and of client-go, logging, metrics and z-pages.
+// newGates returns all gates at their defaults: those of the manager, of its controllers, and of client-go,
+// logging, metrics and z-pages.
 func newGates(controllers []controller.Registration) *gates {
 	specs := map[featuregate.Feature]featuregate.VersionedSpecs{
 		"SeparateTaintEvictionController":                  lockedTo(true),
@@ -65,7 +67,8 @@ func newGates(controllers []controller.Registration) *gates {
 	return &gates{gate: gate, version: effective, registry: registry, err: err}
 }
 
-// lockedTo returns the stages of a gate for a behaviour that this program always or never has. A manifest that sets the gate to the opposite is rejected.
+// lockedTo returns the stages of a gate for a behaviour that this program always or never has. A manifest that
+// sets the gate to the opposite is rejected.
 func lockedTo(on bool) featuregate.VersionedSpecs {
 	return featuregate.VersionedSpecs{{
 		Version: controller.OldestEmulation(), Default: on, LockToDefault: true, PreRelease: featuregate.GA,
@@ -80,7 +83,8 @@ func (g *gates) addFlags(fs *pflag.FlagSet) {
 // Gate returns the set of all feature gates.
 func (g *gates) Gate() featuregate.FeatureGate { return g.gate }
 
-// SetGates makes the given feature gates effective. No gate may be read before. [Options.Validate] returns the invalid settings.
+// SetGates makes the given feature gates effective. No gate may be read before. [Options.Validate] returns the
+// invalid settings.
 func (g *gates) SetGates() error {
 	if g.err != nil {
 		return fmt.Errorf("register feature gates: %w", g.err)
@@ -101,8 +105,8 @@ func (g *gates) SetGates() error {
 	return nil
 }
 
-// ignore reports whether a setting, name=value, names a gate that this program does not have, and records the name. Clusters
-// pass the same list of gates to every component.
+// ignore reports whether a setting, name=value, names a gate that this program does not have, and records the
+// name. Clusters pass the same list of gates to every component.
 func (g *gates) ignore(setting string) bool {
 	name, value, _ := strings.Cut(setting, "=")
 	name, value = strings.TrimSpace(name), strings.TrimSpace(value)
@@ -129,8 +133,9 @@ func (g *gates) validate() []error {
 	return slices.Concat(g.malformed, errs)
 }
 
-// UseGatesForLibraries sets the gates of client-go and of the metrics package, which are global variables. Only a process that is a controller manager calls it,
-// once, after [Options.SetGates] and before the first client is built.
+// UseGatesForLibraries sets the gates of client-go and of the metrics package, which are global variables.
+// Only a process that is a controller manager calls it, once, after [Options.SetGates] and before the first
+// client is built.
 func (g *gates) UseGatesForLibraries() {
 	clientfeatures.ReplaceFeatureGates(clientGates{g.gate})
 	metricsfeatures.ApplyFeatureGates(g.gate)

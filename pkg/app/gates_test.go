@@ -125,7 +125,6 @@ func TestEmulatedVersionRange(t *testing.T) {
 	}
 }
 
-// client-go asks our gates once they are handed to it.
 func TestClientGoUsesOurGates(t *testing.T) {
 	before := clientfeatures.FeatureGates()
 	t.Cleanup(func() { clientfeatures.ReplaceFeatureGates(before) })
@@ -141,7 +140,7 @@ func TestClientGoUsesOurGates(t *testing.T) {
 	}
 }
 
-// As a library a manager goes by whatever gates the program has.
+// A manager inside another program uses the gates of this program.
 func TestAManagerNeedsAtomicFIFO(t *testing.T) {
 	before := clientfeatures.FeatureGates()
 	t.Cleanup(func() { clientfeatures.ReplaceFeatureGates(before) })

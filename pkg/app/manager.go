@@ -31,8 +31,9 @@ import (
 	"minikcm/pkg/serving"
 )
 
-// shutdownTimeoutOfCaches is the time that informers have to end. client-go v0.37 does not wake an informer that sleeps, for up to a minute, after an overloaded
-// API server rejected its streaming list. Such an informer sends no further request and no reader is left.
+// shutdownTimeoutOfCaches is the time that informers have to end. client-go v0.37 does not wake an informer
+// that sleeps, for up to a minute, after an overloaded API server rejected its streaming list. Such an
+// informer sends no further request and no reader is left.
 const shutdownTimeoutOfCaches = time.Second
 
 // Manager is one run of the program.
@@ -65,9 +66,10 @@ func Run(ctx context.Context, cfg Config) error {
 	return m.Run(ctx)
 }
 
-// New builds every part and starts none. It binds the serving port and sends no request. The error names the problems of cfg. Several managers may run in one
-// process. Every client has its own connections to the API server: those of informers are checked for silence, those of controllers pass the fence,
-// and the elector's are delayed by no other request.
+// New builds every part and starts none. It binds the serving port and sends no request. The error names the
+// problems of cfg. Several managers may run in one process. Every client has its own connections to the API
+// server: those of informers are checked for silence, those of controllers pass the fence, and the elector's
+// are delayed by no other request.
 func New(cfg Config) (*Manager, error) {
 	// 1. Check the configuration.
 	err := cfg.validate()
@@ -153,8 +155,9 @@ func New(cfg Config) (*Manager, error) {
 	return m, err
 }
 
-// newCaches builds the caches and their two clients. Leases have a client that coalesces reads: with many nodes hundreds of renewals arrive at once, and
-// no controller waits for a single renewal. Events of the Lease of this process use the same stream and are seen up to 75 ms later.
+// newCaches builds the caches and their two clients. Leases have a client that coalesces reads: with many
+// nodes hundreds of renewals arrive at once, and no controller waits for a single renewal. Events of the Lease
+// of this process use the same stream and are seen up to 75 ms later.
 func newCaches(cfg Config, transport *freshness.Transport, clk clock.WithTicker) (*caches.Caches, error) {
 	informers := kubeclient.WithAgent(cfg.REST, "shared-informers")
 	informers.QPS = -1
@@ -239,9 +242,10 @@ func fencedClient(cfg Config, fence *leadership.Fence, agent string) (kubernetes
 	return client, rc, nil
 }
 
-// drain returns the time that the syncs of a loop have after the end of a term: a second more than the elector waits for the controllers. So the elector
-// cancels a write without a response, and knows that the API server may still complete the write. If the loop cancelled the write first, the
-// controllers would seem to have drained in time, and the lease would be released too early. 0 means no limit.
+// drain returns the time that the syncs of a loop have after the end of a term: a second more than the elector
+// waits for the controllers. So the elector cancels a write without a response, and knows that the API server
+// may still complete the write. If the loop cancelled the write first, the controllers would seem to have
+// drained in time, and the lease would be released too early. 0 means no limit.
 func drain(shutdownTimeout time.Duration) time.Duration {
 	if shutdownTimeout == 0 {
 		return 0
@@ -253,8 +257,8 @@ func drain(shutdownTimeout time.Duration) time.Duration {
 // apiserver.kubernetes.io/identity is not in the cache.
 const apiServerLease = "apiserver-" // k8s.io/apiserver v0.37, server.NewConfig
 
-// apiServers returns a function that counts the API servers by their identity Leases. The count is a hint: a stopped server is
-// counted for up to an hour, and servers on one host name share a Lease.
+// apiServers returns a function that counts the API servers by their identity Leases. The count is a hint: a
+// stopped server is counted for up to an hour, and servers on one host name share a Lease.
 func apiServers(leases *caches.Leases) func() int {
 	return func() int {
 		n := 0
@@ -297,7 +301,8 @@ func (m *Manager) liveChecks() []serving.Check {
 	return checks
 }
 
-// readyChecks returns the checks of /readyz. A stopping process is not ready: its Service sends no further clients while running syncs end.
+// readyChecks returns the checks of /readyz. A stopping process is not ready: its Service sends no further
+// clients while running syncs end.
 func (m *Manager) readyChecks() []serving.Check {
 	checks := []serving.Check{{Name: "caches", Run: func() error {
 		if missing := m.caches.Unsynced(); len(missing) > 0 {
@@ -322,10 +327,11 @@ func (m *Manager) Unsynced() []string { return m.caches.Unsynced() }
 // Started returns a channel that is closed when the caches are filled and the controllers run for the first time.
 func (m *Manager) Started() <-chan struct{} { return m.started }
 
-// Run serves, fills caches, competes for the lease and runs the controllers while holding the lease. It blocks until ctx ends, and
-// returns nil if every part was stopped in order. It is called once. Every goroutine has ended when Run returns, with two exceptions: informers that
-// client-go lets sleep after the API server rejected their lists end within a minute and send no request, and with Config.ServiceAccounts the request for a token may
-// take half a minute.
+// Run serves, fills caches, competes for the lease and runs the controllers while holding the lease. It blocks
+// until ctx ends, and returns nil if every part was stopped in order. It is called once. Every goroutine has
+// ended when Run returns, with two exceptions: informers that client-go lets sleep after the API server
+// rejected their lists end within a minute and send no request, and with Config.ServiceAccounts the request
+// for a token may take half a minute.
 func (m *Manager) Run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { m.stopping.Store(true) })()
 	err := runStages(ctx, m.serve, m.sendEvents, m.preflight, m.keepCaches, m.watchOver, m.compete)

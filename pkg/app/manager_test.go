@@ -24,7 +24,8 @@ import (
 	"minikcm/pkg/leadership"
 )
 
-// client-go's informers sleep without looking at their context when a streaming list is refused with 429, mostly for many seconds.
+// client-go's informers sleep without looking at their context when a streaming list is refused with 429,
+// mostly for many seconds.
 func TestStoppingWaitsASecondForInformersThatSleep(t *testing.T) {
 	overloaded := answering(func(req *http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusTooManyRequests, Body: http.NoBody, Request: req}, nil
@@ -56,12 +57,12 @@ func TestStoppingWaitsASecondForInformersThatSleep(t *testing.T) {
 	}
 }
 
-// answering is a transport.
+// answering implements http.RoundTripper.
 type answering func(*http.Request) (*http.Response, error)
 
 func (f answering) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-// brief is a controller that ends its term.
+// brief is a controller that ends the term.
 type brief struct{ end func() }
 
 func (b brief) Run(context.Context) error { b.end(); return nil }
@@ -118,7 +119,7 @@ func TestStandbyWithEmptyCachesDoesNotCompete(t *testing.T) {
 	})
 }
 
-func TestLeasesAreWatchedWhereSomebodyReadsThem(t *testing.T) {
+func TestLeaseNamespaces(t *testing.T) {
 	for _, tt := range []struct {
 		args []string
 		want []string
@@ -139,8 +140,8 @@ func TestLeasesAreWatchedWhereSomebodyReadsThem(t *testing.T) {
 	}
 }
 
-// Whoever cuts a write that is not answered decides whether the lease may be released.
-func TestLoopsOutlastTheElectorsPatience(t *testing.T) {
+// The elector, not the loop, must cancel a write without a response.
+func TestLoopsDrainLongerThanTheElector(t *testing.T) {
 	for shutdown, want := range map[time.Duration]time.Duration{0: 0, time.Nanosecond: time.Second + 1, 10 * time.Second: 11 * time.Second} {
 		if got := drain(shutdown); got != want {
 			t.Errorf("drain(%v) = %v, want %v", shutdown, got, want)

@@ -30,7 +30,8 @@ import (
 	"minikcm/pkg/serving"
 )
 
-// Options holds the values of all flags. Flags are bound to the fields of Config, and [Options.Complete] fills the rest of Config from the other fields.
+// Options holds the values of all flags. Flags are bound to the fields of Config, and [Options.Complete] fills
+// the rest of Config from the other fields.
 type Options struct {
 	Config
 	Kubeconfig  string
@@ -49,9 +50,9 @@ type Options struct {
 	unused  []string              // flags of kube-controller-manager that were given and have no effect here
 }
 
-// NewOptions returns the defaults for a manager of these controllers, as a rule [Controllers] and some of your own. Defaults are
-// kube-controller-manager v1.37's unless a comment says otherwise. Flags are bound to the configurations of the controllers, so the
-// controllers belong to one Options only.
+// NewOptions returns the defaults for a manager of these controllers, as a rule [Controllers] and some of your
+// own. Defaults are kube-controller-manager v1.37's unless a comment says otherwise. Flags are bound to the
+// configurations of the controllers, so the controllers belong to one Options only.
 func NewOptions(controllers []controller.Registration) *Options {
 	gates := newGates(controllers)
 	return &Options{
@@ -66,7 +67,8 @@ func NewOptions(controllers []controller.Registration) *Options {
 				RenewDeadline: 10 * time.Second,
 				RetryPeriod:   2 * time.Second,
 				Namespace:     "kube-system",
-				// Ours: a separate name, so that a kube-controller-manager with the other loops can lead at the same time.
+				// Ours: a separate name, so that a kube-controller-manager with the other loops can lead at
+				// the same time.
 				Name:            Name,
 				ResourceLock:    leadership.ResourceLock,
 				ShutdownTimeout: 10 * time.Second,
@@ -75,8 +77,8 @@ func NewOptions(controllers []controller.Registration) *Options {
 			Serving:       serving.DefaultConfig(),
 		},
 		ContentType: runtime.ContentTypeProtobuf,
-		// Ours: no rate limit. The number of workers, the writes in flight and the API server's priority and fairness bound the load.
-		// With upstream's 20/s the creation of 1,000 pods takes 49 s.
+		// Ours: no rate limit. The number of workers, the writes in flight and the API server's priority and
+		// fairness bound the load. With upstream's 20/s the creation of 1,000 pods takes 49 s.
 		QPS:     -1,
 		Burst:   30,
 		Items:   []string{"*"},
@@ -136,7 +138,8 @@ func (o *Options) addGenericFlags(fs *pflag.FlagSet) {
 			"roles for controllers apply. Watches, events and the Lease use the identity of this process.")
 }
 
-// Validate returns every problem, each with the name of a flag or of a group of flags. It sends no request and reads no file but --allow-metric-labels-manifest.
+// Validate returns every problem, each with the name of a flag or of a group of flags. It sends no request and
+// reads no file but --allow-metric-labels-manifest.
 func (o *Options) Validate() []error {
 	var p flagcheck.Problems
 	for _, name := range o.unused {
@@ -171,8 +174,8 @@ func (o *Options) Validate() []error {
 	return p
 }
 
-// validateMetrics checks --show-hidden-metrics-for-version itself: the library compares the value with the version of this program, but the version of the library
-// decides which metrics are hidden.
+// validateMetrics checks --show-hidden-metrics-for-version itself: the library compares the value with the
+// version of this program, but the version of the library decides which metrics are hidden.
 func validateMetrics(o *metrics.Options) []error {
 	var p flagcheck.Problems
 	others := *o
@@ -187,7 +190,8 @@ func validateMetrics(o *metrics.Options) []error {
 	return p
 }
 
-// mediaType returns a content type without its parameters. An empty content type means JSON, as in client-go. It returns an error if no client can encode the type.
+// mediaType returns a content type without its parameters. An empty content type means JSON, as in client-go.
+// It returns an error if no client can encode the type.
 func mediaType(contentType string) (string, error) {
 	if contentType == "" {
 		return runtime.ContentTypeJSON, nil
@@ -206,7 +210,8 @@ func mediaType(contentType string) (string, error) {
 	return kind, nil
 }
 
-// Complete returns the configuration of the manager. It reads the kubeconfig file unless REST is set, and sends no request. It may fail for valid options.
+// Complete returns the configuration of the manager. It reads the kubeconfig file unless REST is set, and
+// sends no request. It may fail for valid options.
 func (o *Options) Complete() (Config, error) {
 	cfg := o.Config
 	var err error

@@ -50,7 +50,8 @@ func minimalKubeconfig(t *testing.T) string {
 		"clusters":[{"name":"c","cluster":{"server":"https://127.0.0.1:1"}}],"contexts":[{"name":"x","context":{"cluster":"c"}}]}`))
 }
 
-// What can be compared of a Config: what is new in each process is left out, flags are functions, and so are most parts of a controller.
+// What can be compared of a Config: what is new in each process is left out, flags are functions, and so are
+// most parts of a controller.
 var comparable = cmp.Options{
 	cmpopts.IgnoreFields(Config{}, "Controllers", "Known", "Enabled"),
 	cmpopts.IgnoreFields(leadership.Config{}, "Identity"),
@@ -59,7 +60,7 @@ var comparable = cmp.Options{
 	cmpopts.IgnoreUnexported(rest.Config{}),
 }
 
-// wantControllers compares what is enabled, its gates and its configurations, one per controller known.
+// wantControllers compares the enabled controllers, their gates, and the configurations of all controllers.
 func wantControllers(t *testing.T, o *Options, cfg Config, enabled []string, gates bool, configs ...controller.Config) {
 	t.Helper()
 	if diff := cmp.Diff(enabled, names(cfg.Controllers)); diff != "" {

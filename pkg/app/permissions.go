@@ -28,7 +28,8 @@ type need struct {
 	optional bool
 }
 
-// required returns the permissions that a configuration needs, each once per account and ordered by account. Those of this process come first.
+// required returns the permissions that a configuration needs, each once per account and ordered by account.
+// Those of this process come first.
 func required(cfg Config) []need {
 	var needs []need
 	add := func(account string, a controller.Access) {

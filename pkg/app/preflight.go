@@ -27,21 +27,24 @@ import (
 )
 
 const (
-	// preflightTimeout bounds one request, so that an address that drops packets is reported as soon as an address that rejects connections. preflightPatience
-	// replaces preflightTimeout if Config.StartTimeout is set: with few attempts, a busy API server needs the time for a slow response.
+	// preflightTimeout bounds one request, so that an address that drops packets is reported as soon as an
+	// address that rejects connections. preflightPatience replaces preflightTimeout if Config.StartTimeout is
+	// set: with few attempts, a busy API server needs the time for a slow response.
 	preflightTimeout, preflightPatience = 5 * time.Second, 20 * time.Second
 	// preflightPause separates two attempts, preflightLogInterval two log lines about attempts.
 	preflightPause       = 500 * time.Millisecond
 	preflightLogInterval = 5 * time.Second
-	// preflightGrace is the time that a starting API server may reject requests: it accepts requests before its default roles exist.
+	// preflightGrace is the time that a starting API server may reject requests: it accepts requests before
+	// its default roles exist.
 	preflightGrace = 30 * time.Second
 	// preflightParallel bounds concurrent access reviews.
 	preflightParallel = 8
 )
 
-// preflight checks, before caches, election and controllers start, that the API server can be reached and that it allows every request of the enabled
-// controllers, to this process and to the service accounts that controllers use. It waits for an API server that is missing or not ready, at most for
-// Config.StartTimeout. A lasting problem is an error of one line with advice. It returns the error of ctx if ctx ends first.
+// preflight checks, before caches, election and controllers start, that the API server can be reached and that
+// it allows every request of the enabled controllers, to this process and to the service accounts that
+// controllers use. It waits for an API server that is missing or not ready, at most for Config.StartTimeout. A
+// lasting problem is an error of one line with advice. It returns the error of ctx if ctx ends first.
 func preflight(ctx context.Context, cfg Config) error {
 	rc := kubeclient.WithAgent(cfg.REST, "preflight")
 	rc.Timeout, rc.QPS = preflightTimeout, -1
@@ -67,7 +70,8 @@ type preflighter struct {
 	timeout time.Duration // 0 means no limit
 }
 
-// run repeats check until check passes, ctx ends, or the error is lasting. An API server that was not ready before may reject requests for preflightGrace.
+// run repeats check until check passes, ctx ends, or the error is lasting. An API server that was not ready
+// before may reject requests for preflightGrace.
 func (p *preflighter) run(ctx context.Context, needs []need) error {
 	log := klog.FromContext(ctx).WithValues("server", p.server)
 	begun := p.clock.Now()
@@ -105,7 +109,8 @@ func (p *preflighter) run(ctx context.Context, needs []need) error {
 	}
 }
 
-// isStarting reports whether the API server is not ready, or does not have the role yet that lets every client read its readiness.
+// isStarting reports whether the API server is not ready, or does not have the role yet that lets every client
+// read its readiness.
 func (p *preflighter) isStarting(ctx context.Context) bool {
 	err := kubeclient.CheckReady(ctx, p.client.Discovery().RESTClient())
 	return apierrors.IsInternalError(err) || apierrors.IsForbidden(err)
@@ -123,7 +128,8 @@ func (p *preflighter) check(ctx context.Context, needs []need) error {
 		}
 		denied, err := p.denied(ctx, needs[:n])
 		if account != "" && apierrors.IsForbidden(err) {
-			// No controller needs the permission to review the access of accounts. The role system:auth-delegator, which serving needs, includes it.
+			// No controller needs the permission to review the access of accounts. The role
+			// system:auth-delegator, which serving needs, includes it.
 			log.Info("Permissions of the controllers' accounts are not checked", "reason", flagcheck.OneLine(err).Error())
 			break
 		}
@@ -144,7 +150,8 @@ func (p *preflighter) check(ctx context.Context, needs []need) error {
 	return nil
 }
 
-// denied returns those needs of one account that the API server denies. An account that may do everything takes one review.
+// denied returns those needs of one account that the API server denies. An account that may do everything
+// takes one review.
 func (p *preflighter) denied(ctx context.Context, needs []need) ([]need, error) {
 	everything := permission{verb: "*", group: "*", resource: "*"}
 	if all, err := p.allowed(ctx, needs[0].account, everything); err != nil || all {
@@ -171,7 +178,8 @@ func (p *preflighter) denied(ctx context.Context, needs []need) ([]need, error) 
 	return denied, nil
 }
 
-// allowed reviews a permission of this process or of an account. The account need not exist, and its token is not needed.
+// allowed reviews a permission of this process or of an account. The account need not exist, and its token is
+// not needed.
 func (p *preflighter) allowed(ctx context.Context, account string, r permission) (bool, error) {
 	api := p.client.AuthorizationV1()
 	resource, path := r.attributes()
@@ -239,8 +247,9 @@ var (
 		"WITHOUT", "leave out the controllers that need it")
 )
 
-// problems are the errors of a first request with their text before and after the error. The first match decides. A lasting problem does not end by itself. A missing, overloaded
-// or starting server is not lasting, nor is a load balancer without API servers, which may return any page.
+// problems are the errors of a first request with their text before and after the error. The first match
+// decides. A lasting problem does not end by itself. A missing, overloaded or starting server is not lasting,
+// nor is a load balancer without API servers, which may return any page.
 var problems = []struct {
 	matches       func(error) bool
 	text, advice  string
@@ -258,7 +267,8 @@ var problems = []struct {
 	{matches: isUnexpectedStatus, text: " does not respond like a Kubernetes API server", advice: "if this lasts, check ADDRESS"},
 }
 
-// classify returns an error of one line with advice about the error of a first request, and whether the problem is lasting.
+// classify returns an error of one line with advice about the error of a first request, and whether the
+// problem is lasting.
 func classify(err error, server string, advice *strings.Replacer) (reason error, lasting bool) {
 	for _, p := range problems {
 		switch {
@@ -286,7 +296,8 @@ func isRejectedHandshake(err error) bool {
 	return errors.As(err, &op) && op.Op == "remote error"
 }
 
-// isUnexpectedStatus reports whether no API server of a supported version returns the status of err for an access review.
+// isUnexpectedStatus reports whether no API server of a supported version returns the status of err for an
+// access review.
 func isUnexpectedStatus(err error) bool {
 	status := apierrors.APIStatus(nil)
 	if !errors.As(err, &status) {

@@ -3,15 +3,17 @@ package app
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 )
 
-// stage is one part of a process. It calls up when the next stage may start, and blocks until ctx ends, its work is done or it has failed.
+// stage is one part of a process. A stage calls up when the next stage may start, and returns when ctx has
+// ended or the work of the stage is done.
 type stage func(ctx context.Context, up func()) error
 
-// runStages starts each stage when the one before it is up, or has returned. When ctx ends, when a stage fails or when the last one returns, it
-// stops them from the last to the first: the context of a stage ends when the stages after it have returned. It returns the error of the stage that
-// failed first. To end because ctx has ended is no failure, whatever ended it.
+// runStages starts each stage when the previous stage is up or has returned. When ctx ends, a stage fails or the
+// last stage returns, runStages stops the stages in reverse order: the context of a stage ends when all later
+// stages have returned. It returns the error of the stage that failed first. The end of ctx is not a failure.
 func runStages(ctx context.Context, stages ...stage) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
@@ -19,7 +21,7 @@ func runStages(ctx context.Context, stages ...stage) error {
 	var first error
 	failed := func(err error) { once.Do(func() { first = err }); end() }
 
-	var running []func() // how to stop each
+	var stops []func()
 	for i, run := range stages {
 		own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 		up, down := make(chan struct{}), make(chan struct{})
@@ -29,10 +31,10 @@ func runStages(ctx context.Context, stages ...stage) error {
 				failed(err)
 			}
 		}()
-		running = append(running, func() { cancel(); <-down })
+		stops = append(stops, func() { cancel(); <-down })
 		next := up
 		if i == len(stages)-1 {
-			next = nil // there is none
+			next = nil
 		}
 		select {
 		case <-next:
@@ -43,8 +45,8 @@ func runStages(ctx context.Context, stages ...stage) error {
 			break
 		}
 	}
-	for i := range running {
-		running[len(running)-1-i]()
+	for _, stop := range slices.Backward(stops) {
+		stop()
 	}
 	return first
 }

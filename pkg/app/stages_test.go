@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// diary collects what stages do, in order.
+// diary records the actions of stages, in order.
 type diary struct {
 	lock  sync.Mutex
 	lines []string
@@ -25,7 +25,8 @@ func (d *diary) note(format string, args ...any) {
 	d.lines = append(d.lines, fmt.Sprintf(format, args...))
 }
 
-// takes is a stage that is up, and that ends, a second after it was told to, with err; early: half a second after it is up.
+// takes returns a stage that needs a second to start and to stop, and returns err. With early the stage returns
+// half a second after it is up.
 func (d *diary) takes(name string, err error, early bool) stage {
 	return func(ctx context.Context, up func()) error {
 		d.note("%s starts", name)
@@ -60,7 +61,7 @@ func TestStages(t *testing.T) {
 		told     time.Duration // to stop, after the start
 		want     error
 		lines    []string
-		withTold error // the cause with which it is told
+		withTold error // cause of the end
 	}{
 		{name: "told to stop", told: time.Minute, lines: slices.Concat(started, stopped)},
 		{name: "told to stop with a cause", told: time.Minute, withTold: broken, lines: slices.Concat(started, stopped)},
@@ -83,10 +84,10 @@ func TestStages(t *testing.T) {
 					t.Errorf("error %v, want %v", err, tt.want)
 				}
 				if diff := cmp.Diff(tt.lines, d.lines); diff != "" {
-					t.Errorf("what happened (-want +got):\n%s", diff)
+					t.Errorf("actions (-want +got):\n%s", diff)
 				}
 				if tt.told == time.Hour && time.Since(begun) > time.Minute {
-					t.Errorf("it took %v", time.Since(begun))
+					t.Errorf("stopped after %v", time.Since(begun))
 				}
 			})
 		})

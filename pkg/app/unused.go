@@ -6,8 +6,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// unusedFlags are kube-controller-manager v1.37's flags for things this manager does not do. They are recognised so that
-// a taken-over manifest gets one message that lists all of them, instead of one "unknown flag" per attempt.
+// unusedFlags are kube-controller-manager v1.37's flags for things this manager does not do. They are
+// recognised so that a taken-over manifest gets one message that lists all of them, instead of one "unknown
+// flag" per attempt.
 const unusedFlags = `
 attach-detach-reconcile-sync-period cidr-allocator-type cloud-config cloud-provider cluster-cidr cluster-name
 cluster-signing-cert-file cluster-signing-duration cluster-signing-key-file

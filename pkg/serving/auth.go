@@ -26,121 +26,134 @@ import (
 	"minikcm/pkg/kubeclient"
 )
 
-// auth decides who a client is and what it may do. Both questions are passed on to the API server, except where a certificate,
-// an always-allowed path or system:masters answers them.
+// The API server publishes the certificate authorities that it trusts in this ConfigMap.
+const (
+	authConfigMapNamespace = metav1.NamespaceSystem
+	authConfigMapName      = "extension-apiserver-authentication"
+)
+
+// auth authenticates and authorizes clients. The API server reviews tokens and access, except for
+// certificates, always allowed paths and members of system:masters.
 type auth struct {
-	who       authenticator.Request
-	may       *authorizer
-	clientCAs []dynamiccertificates.CAContentProvider // whose certificates clients may present
-	lookup    *clusterAuth                            // nil: nothing is read from the cluster
-	unasked   []string                                // flags without which nobody is asked about tokens, or rights
+	authenticator authenticator.Request
+	authorizer    *authorizer
+	clientCAs     []dynamiccertificates.CAContentProvider // of the certificates that clients may present
+	// headers follows the ConfigMap. It is nil if the headers of front proxies are flags. Package
+	// dynamiccertificates runs the CAs.
+	headers *headerrequest.RequestHeaderAuthRequestController
+	missing []string // kubeconfig flags of reviews that have no API server
 }
 
-// frontProxy says how a trusted proxy tells us who its client is.
-type frontProxy struct {
-	ca                                                       dynamiccertificates.CAContentProvider
-	allowedNames, usernames, uids, groups, extraHeaderPrefix headerrequest.StringSliceProvider
-}
-
-// newAuth builds both halves. Without a kubeconfig and outside a pod there is no API server to ask: tokens are not
-// understood then, and only what needs no question is allowed.
+// newAuth returns an auth. Without a kubeconfig and outside a pod no API server reviews clients: tokens are
+// ignored, and access that needs a review is denied.
 func newAuth(cfg Config, deps Deps) (*auth, error) {
-	authn, authz := cfg.Authentication, cfg.Authorization
-	authnClient, err := reviewClient(deps.Name, "authentication-kubeconfig", authn.Kubeconfig)
-	if err != nil {
-		return nil, err
-	}
-	authzClient, err := reviewClient(deps.Name, "authorization-kubeconfig", authz.Kubeconfig)
-	if err != nil {
-		return nil, err
-	}
-	a := &auth{may: newAuthorizer(authz, authzClient, newReviewer(deps.Clock))}
-	if authnClient == nil {
-		a.unasked = append(a.unasked, "authentication-kubeconfig")
-	}
-	if authzClient == nil {
-		a.unasked = append(a.unasked, "authorization-kubeconfig")
-	}
-	if authnClient != nil && !authn.SkipLookup && (authn.ClientCAFile == "" || authn.RequestHeader.ClientCAFile == "") {
-		if a.lookup, err = newClusterAuth(authnClient); err != nil {
+	a := &auth{}
+	client := func(flag, file string) (kubernetes.Interface, error) {
+		rc, err := kubeclient.Load(flag, file, "")
+		if errors.Is(err, rest.ErrNotInCluster) {
+			a.missing = append(a.missing, flag)
+			return nil, nil
+		}
+		if err != nil {
 			return nil, err
 		}
+		// A Timeout would cut watches, so reviews have a deadline. A rate would delay reviews instead of
+		// rejecting them.
+		rc.UserAgent, rc.Timeout, rc.QPS = kubeclient.UserAgent(deps.Name), 0, -1
+		c, err := kubernetes.NewForConfig(rc)
+		if err != nil {
+			return nil, fmt.Errorf("--%s=%s: %w", flag, file, flagcheck.OneLine(err))
+		}
+		return c, nil
 	}
-	clientCA, proxy, err := a.trusted(authn)
+	authn, err := client("authentication-kubeconfig", cfg.Authentication.Kubeconfig)
 	if err != nil {
 		return nil, err
 	}
-	var tokens authenticator.Token
-	if authnClient != nil {
-		tokens = newTokenReviewer(authnClient, authn.TokenCacheTTL, newReviewer(deps.Clock))
+	authz, err := client("authorization-kubeconfig", cfg.Authorization.Kubeconfig)
+	if err != nil {
+		return nil, err
 	}
-	a.who = newAuthenticator(clientCA, proxy, tokens)
+	a.authorizer = newAuthorizer(cfg.Authorization, authz, deps.Clock)
+
+	// The order is upstream's: front proxy, client certificate, token.
+	lookup := authn
+	if cfg.Authentication.SkipLookup {
+		lookup = nil
+	}
+	var chain []authenticator.Request
+	proxyCA, headers, err := a.frontProxy(cfg.Authentication.RequestHeader, lookup)
+	if err != nil {
+		return nil, err
+	}
+	if proxyCA != nil {
+		chain = append(chain, headerrequest.NewDynamicVerifyOptionsSecure(proxyCA.VerifyOptions,
+			headerrequest.StringSliceProviderFunc(headers.AllowedClientNames), headerrequest.StringSliceProviderFunc(headers.UsernameHeaders),
+			headerrequest.StringSliceProviderFunc(headers.UIDHeaders), headerrequest.StringSliceProviderFunc(headers.GroupHeaders),
+			headerrequest.StringSliceProviderFunc(headers.ExtraHeaderPrefixes)))
+	}
+	clientCA, err := a.authority("client-ca-file", cfg.Authentication.ClientCAFile, lookup)
+	if err != nil {
+		return nil, err
+	}
+	if clientCA != nil {
+		chain = append(chain, x509.NewDynamic(clientCA.VerifyOptions, x509.CommonNameUserConversion))
+	}
+	if authn != nil {
+		chain = append(chain, bearertoken.New(newTokenReviewer(authn, cfg.Authentication.TokenCacheTTL, deps.Clock)))
+	}
+	a.authenticator = anonymous
+	if len(chain) > 0 { // an invalid credential is an error, never anonymous
+		a.authenticator = union.NewFailOnError(group.NewAuthenticatedGroupAdder(union.New(chain...)), anonymous)
+	}
 	return a, nil
 }
 
-// reviewClient builds a client for reviews, or none if there is nobody to ask.
-func reviewClient(program, flag, file string) (kubernetes.Interface, error) {
-	cfg, err := kubeclient.Load(flag, file, "")
-	if errors.Is(err, rest.ErrNotInCluster) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	client, err := kubernetes.NewForConfig(reviewConfig(cfg, program))
-	if err != nil {
-		return nil, fmt.Errorf("--%s=%s: %w", flag, file, flagcheck.OneLine(err))
-	}
-	return client, nil
-}
-
-// reviewConfig makes cfg fit for reviews and for watching. It has no Timeout, which would cut a watch as well: reviews bring a deadline of
-// their own. It has no rate, which would make requests wait instead of refusing them.
-func reviewConfig(cfg *rest.Config, program string) *rest.Config {
-	cfg.UserAgent = kubeclient.UserAgent(program)
-	cfg.Timeout, cfg.QPS = 0, -1
-	return cfg
-}
-
-// trusted collects the CAs of clients and front proxies: files first, else what the cluster publishes.
-func (a *auth) trusted(authn AuthenticationConfig) (dynamiccertificates.CAContentProvider, *frontProxy, error) {
-	var clientCA dynamiccertificates.CAContentProvider
-	var proxy *frontProxy
-	if file := authn.ClientCAFile; file != "" {
-		ca, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca-bundle", file)
+// authority returns a certificate authority from the file of a flag, or from the key of the ConfigMap with the
+// same name. It returns nil without file and client. Before the first read of the ConfigMap no certificate is
+// trusted. The last values stay in force while the ConfigMap is missing or invalid.
+func (a *auth) authority(flag, file string, client kubernetes.Interface) (dynamiccertificates.CAContentProvider, error) {
+	switch {
+	case file != "":
+		ca, err := dynamiccertificates.NewDynamicCAContentFromFile(flag, file)
 		if err != nil {
-			return nil, nil, fmt.Errorf("--client-ca-file: %w", flagcheck.OneLine(err))
+			return nil, fmt.Errorf("--%s: %w", flag, flagcheck.OneLine(err))
 		}
-		clientCA = ca
-	} else if a.lookup != nil {
-		clientCA = a.lookup.clientCA
-	}
-	if h := authn.RequestHeader; h.ClientCAFile != "" {
-		ca, err := dynamiccertificates.NewDynamicCAContentFromFile("request-header", h.ClientCAFile)
+		a.clientCAs = append(a.clientCAs, ca)
+		return ca, nil
+	case client != nil:
+		ca, err := dynamiccertificates.NewDynamicCAFromConfigMapController(flag, authConfigMapNamespace, authConfigMapName, flag, client)
 		if err != nil {
-			return nil, nil, fmt.Errorf("--requestheader-client-ca-file: %w", flagcheck.OneLine(err))
+			return nil, err
 		}
-		proxy = &frontProxy{
-			ca:                ca,
-			allowedNames:      trimmed(h.AllowedNames),
-			usernames:         trimmed(h.UsernameHeaders),
-			uids:              trimmed(h.UIDHeaders),
-			groups:            trimmed(h.GroupHeaders),
-			extraHeaderPrefix: trimmed(h.ExtraHeaderPrefixes),
-		}
-	} else if a.lookup != nil {
-		proxy = a.lookup.frontProxy()
+		a.clientCAs = append(a.clientCAs, ca)
+		return ca, nil
 	}
-	if clientCA != nil {
-		a.clientCAs = append(a.clientCAs, clientCA)
-	}
-	if proxy != nil {
-		a.clientCAs = append(a.clientCAs, proxy.ca)
-	}
-	return clientCA, proxy, nil
+	return nil, nil
 }
 
-func trimmed(values []string) headerrequest.StaticStringSlice {
+// frontProxy returns the certificate authority of a front proxy and the headers that name the user. The
+// headers come from flags if the file is set, else from the ConfigMap.
+func (a *auth) frontProxy(h RequestHeaderConfig, client kubernetes.Interface) (dynamiccertificates.CAContentProvider, headerrequest.RequestHeaderAuthRequestProvider, error) {
+	ca, err := a.authority("requestheader-client-ca-file", h.ClientCAFile, client)
+	if err != nil || ca == nil || h.ClientCAFile != "" {
+		return ca, staticHeaders{h}, err
+	}
+	a.headers = headerrequest.NewRequestHeaderAuthRequestController(authConfigMapName, authConfigMapNamespace, client, "requestheader-username-headers",
+		"requestheader-uid-headers", "requestheader-group-headers", "requestheader-extra-headers-prefix", "requestheader-allowed-names")
+	return ca, a.headers, nil
+}
+
+// staticHeaders implements headerrequest.RequestHeaderAuthRequestProvider with the values of flags.
+type staticHeaders struct{ cfg RequestHeaderConfig }
+
+func (h staticHeaders) UsernameHeaders() []string     { return trimmed(h.cfg.UsernameHeaders) }
+func (h staticHeaders) UIDHeaders() []string          { return trimmed(h.cfg.UIDHeaders) }
+func (h staticHeaders) GroupHeaders() []string        { return trimmed(h.cfg.GroupHeaders) }
+func (h staticHeaders) ExtraHeaderPrefixes() []string { return trimmed(h.cfg.ExtraHeaderPrefixes) }
+func (h staticHeaders) AllowedClientNames() []string  { return trimmed(h.cfg.AllowedNames) }
+
+func trimmed(values []string) []string {
 	out := make([]string, 0, len(values))
 	for _, v := range values {
 		out = append(out, strings.TrimSpace(v))
@@ -148,39 +161,19 @@ func trimmed(values []string) headerrequest.StaticStringSlice {
 	return out
 }
 
-// anonymous is who a client is that presents nothing.
+// anonymous authenticates clients without credentials.
 var anonymous = authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {
 	return &authenticator.Response{User: &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}}, true, nil
 })
 
-// newAuthenticator asks in upstream's order: front proxy, client certificate, token, and then takes the client for
-// anonymous. A credential that is wrong is an error, never anonymous. Any argument may be nil.
-func newAuthenticator(clientCA dynamiccertificates.CAContentProvider, proxy *frontProxy, tokens authenticator.Token) authenticator.Request {
-	var chain []authenticator.Request
-	if proxy != nil {
-		chain = append(chain, headerrequest.NewDynamicVerifyOptionsSecure(proxy.ca.VerifyOptions,
-			proxy.allowedNames, proxy.usernames, proxy.uids, proxy.groups, proxy.extraHeaderPrefix))
-	}
-	if clientCA != nil {
-		chain = append(chain, x509.NewDynamic(clientCA.VerifyOptions, x509.CommonNameUserConversion))
-	}
-	if tokens != nil {
-		chain = append(chain, bearertoken.New(tokens))
-	}
-	if len(chain) == 0 {
-		return anonymous
-	}
-	return union.NewFailOnError(group.NewAuthenticatedGroupAdder(union.New(chain...)), anonymous)
-}
-
-// protect lets only those requests through to next whose sender is known, or anonymous, and allowed to send it.
+// protect passes a request to next if the client is authenticated, or anonymous, and allowed to send the request.
 func (a *auth) protect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Cache-Control", "no-cache, private") // answers depend on who asks
+		w.Header().Set("Cache-Control", "no-cache, private") // responses depend on the client
 		log := klog.FromContext(r.Context())
-		who, ok, err := a.who.AuthenticateRequest(r)
+		client, ok, err := a.authenticator.AuthenticateRequest(r)
 		if errors.Is(err, errTooManyReviews) {
-			tellToWait(w)
+			writeTooManyRequests(w)
 			return
 		}
 		if err != nil || !ok {
@@ -190,24 +183,23 @@ func (a *auth) protect(next http.Handler) http.Handler {
 		}
 		r.Header.Del("Authorization")
 		verb := strings.ToLower(r.Method)
-		allowed, reason, err := a.may.allowed(r.Context(), who.User, verb, r.URL.Path)
+		allowed, reason, err := a.authorizer.allowed(r.Context(), client.User, verb, r.URL.Path)
 		switch {
 		case errors.Is(err, errTooManyReviews):
-			tellToWait(w)
+			writeTooManyRequests(w)
 		case err != nil:
-			log.Error(err, "Ask the API server whether a client is allowed", "user", who.User.GetName(), "path", r.URL.Path)
-			writeStatus(w, apierrors.NewInternalError(errors.New("cannot find out whether this is allowed")).Status())
+			log.Error(err, "Review access of a client", "user", client.User.GetName(), "path", r.URL.Path)
+			writeStatus(w, apierrors.NewInternalError(errors.New("access cannot be reviewed")).Status())
 		case !allowed:
-			log.V(4).Info("Client not allowed", "user", who.User.GetName(), "verb", verb, "path", r.URL.Path, "reason", reason)
-			writeStatus(w, forbidden(who.User.GetName(), verb, r.URL.Path, reason))
+			log.V(4).Info("Client not allowed", "user", client.User.GetName(), "verb", verb, "path", r.URL.Path, "reason", reason)
+			writeStatus(w, forbidden(client.User.GetName(), verb, r.URL.Path, reason))
 		default:
 			next.ServeHTTP(w, r)
 		}
 	})
 }
 
-// tellToWait answers a request that would need one question to the API server too many.
-func tellToWait(w http.ResponseWriter) {
+func writeTooManyRequests(w http.ResponseWriter) {
 	w.Header().Set("Retry-After", "1")
 	writeStatus(w, apierrors.NewTooManyRequests(errTooManyReviews.Error(), 1).Status())
 }
@@ -223,17 +215,17 @@ func forbidden(name, verb, path, reason string) metav1.Status {
 	}
 }
 
-// writeStatus answers the way an API server does, which its clients know how to show.
+// writeStatus writes the response of an API server, which clients can show.
 func writeStatus(w http.ResponseWriter, status metav1.Status) {
 	status.Kind, status.APIVersion = "Status", "v1"
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(int(status.Code))
-	_ = json.NewEncoder(w).Encode(status) // the client went away
+	_ = json.NewEncoder(w).Encode(status) // fails if the client has closed the connection
 }
 
-// recovered turns a panic of one request into an answer and a log entry. http.ErrAbortHandler is passed on: it is no failure but how a
-// handler asks net/http to drop the connection, and net/http takes it without a word.
+// recovered turns a panic of one request into a response and a log entry. http.ErrAbortHandler is passed on, because
+// net/http drops the connection then and logs nothing.
 func recovered(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {

@@ -12,10 +12,10 @@ import (
 	"minikcm/pkg/flagcheck"
 )
 
-// Config says what the HTTPS endpoint offers, and to whom. It is not changed after it was given to [New].
+// Config configures the HTTPS endpoint.
 type Config struct {
 	BindAddress net.IP
-	Port        int // 0: there is no endpoint at all
+	Port        int // 0 means no endpoint
 	// SharePort and ShareAddresses are SO_REUSEPORT and SO_REUSEADDR.
 	SharePort      bool
 	ShareAddresses bool
@@ -27,7 +27,7 @@ type Config struct {
 	Profiling           bool // serve /debug/pprof and /debug/flags/v
 	ContentionProfiling bool // needs Profiling
 
-	// The two pages have no flag here: the program decides.
+	// Feature gates of the program decide about these two pages.
 	Flagz   bool // serve /flagz
 	Statusz bool // serve /statusz
 	// Flags are shown by /flagz, except hidden ones and the values of those that are annotated "classified".
@@ -36,33 +36,34 @@ type Config struct {
 	EmulationVersion string
 }
 
-// TLSConfig says which certificates are served, and how. Without files and directory a certificate is made in memory.
+// TLSConfig configures the serving certificates. Without files and directory the certificate is self-signed
+// and in memory.
 type TLSConfig struct {
 	CertDir           string
 	CertFile, KeyFile string // take precedence over CertDir
 	SNI               []cliflag.NamedCertKey
 
-	MinVersion   string   // as crypto/tls calls them, VersionTLS13; empty: VersionTLS12
-	CipherSuites []string // as crypto/tls calls them; empty: Go's choice
-	Curves       []int32  // numbers of crypto/tls.CurveID; empty: Go's choice
+	MinVersion   string   // names of crypto/tls such as VersionTLS13; empty means VersionTLS12
+	CipherSuites []string // names of crypto/tls; empty means Go's choice
+	Curves       []int32  // numbers of crypto/tls.CurveID; empty means Go's choice
 
-	HTTP2Streams int // that one connection may have open; 0: 100
+	HTTP2Streams int // open requests of one connection; 0 means 100
 	DisableHTTP2 bool
 }
 
-// AuthenticationConfig says how it is found out who a client is.
+// AuthenticationConfig configures the authentication of clients.
 type AuthenticationConfig struct {
-	Kubeconfig            string // empty: the pod's service account, or nobody is asked
+	Kubeconfig            string // empty means the pod's service account, or no API server
 	SkipLookup            bool
 	TolerateLookupFailure bool // without effect
 	TokenCacheTTL         time.Duration
-	ClientCAFile          string // empty: what the cluster publishes
+	ClientCAFile          string // empty means the CA that the cluster publishes
 	RequestHeader         RequestHeaderConfig
 }
 
-// RequestHeaderConfig describes a front proxy that authenticates clients for us.
+// RequestHeaderConfig describes a front proxy that authenticates clients.
 type RequestHeaderConfig struct {
-	ClientCAFile        string // empty: all that the cluster publishes is taken, instead of the fields below
+	ClientCAFile        string // empty means that the cluster publishes the CA and the other fields
 	AllowedNames        []string
 	UsernameHeaders     []string
 	UIDHeaders          []string
@@ -70,15 +71,15 @@ type RequestHeaderConfig struct {
 	ExtraHeaderPrefixes []string
 }
 
-// AuthorizationConfig says how it is found out what a client may do.
+// AuthorizationConfig configures the authorization of clients.
 type AuthorizationConfig struct {
-	Kubeconfig       string   // empty: the pod's service account, or nobody is asked
+	Kubeconfig       string   // empty means the pod's service account, or no API server
 	AlwaysAllowPaths []string // exact, or ending in *
 	AllowedTTL       time.Duration
 	DeniedTTL        time.Duration
 }
 
-// DefaultConfig returns the defaults of the flags, which are kube-controller-manager v1.37's.
+// DefaultConfig returns kube-controller-manager v1.37's defaults.
 func DefaultConfig() Config {
 	return Config{
 		BindAddress: net.IPv4zero,
@@ -100,8 +101,8 @@ func DefaultConfig() Config {
 	}
 }
 
-// AddFlags binds the flags to c, in kube-controller-manager's sections: debugging, secure serving, authentication and authorization. The
-// values of c are their defaults.
+// AddFlags binds the flags to c, in kube-controller-manager's sections: debugging, secure serving,
+// authentication and authorization. The values of c are the defaults.
 func (c *Config) AddFlags(sections *cliflag.NamedFlagSets) {
 	debugging := sections.FlagSet("debugging")
 	debugging.BoolVar(&c.Profiling, "profiling", c.Profiling,
@@ -114,24 +115,24 @@ func (c *Config) AddFlags(sections *cliflag.NamedFlagSets) {
 }
 
 func (c *Config) addServingFlags(fs *pflag.FlagSet) {
-	fs.IPVar(&c.BindAddress, "bind-address", c.BindAddress, "Address to listen on; 0.0.0.0 or :: for all interfaces.")
-	fs.IntVar(&c.Port, "secure-port", c.Port, "Port to serve HTTPS on. 0 serves nothing at all.")
+	fs.IPVar(&c.BindAddress, "bind-address", c.BindAddress, "Address to listen on. 0.0.0.0 and :: mean all interfaces.")
+	fs.IntVar(&c.Port, "secure-port", c.Port, "Port of the HTTPS endpoint. 0 disables the endpoint.")
 	fs.BoolVar(&c.SharePort, "permit-port-sharing", c.SharePort,
 		"Let other processes listen on the same address and port (SO_REUSEPORT).")
 	fs.BoolVar(&c.ShareAddresses, "permit-address-sharing", c.ShareAddresses,
-		"Let other processes listen on the same port of another address, and do not wait for closed connections (SO_REUSEADDR).")
+		"Let other processes listen on the same port of another address, and reuse the port of closed connections (SO_REUSEADDR).")
 	c.TLS.addFlags(fs)
 }
 
 func (c *TLSConfig) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.CertDir, "cert-dir", c.CertDir,
-		"Directory of the serving certificate, "+certName+".crt and .key, which are created if missing. "+
-			"Empty: a certificate is created in memory. Not used with --tls-cert-file.")
+		"Directory of the serving certificate, "+certName+".crt and .key. Missing files are created. "+
+			"Empty: the certificate is created in memory. Not used with --tls-cert-file.")
 	fs.StringVar(&c.CertFile, "tls-cert-file", c.CertFile,
 		"Serving certificate and its chain, PEM. Reloaded when the file changes.")
 	fs.StringVar(&c.KeyFile, "tls-private-key-file", c.KeyFile, "Private key of --tls-cert-file, PEM.")
 	fs.Var(cliflag.NewNamedCertKeyArray(&c.SNI), "tls-sni-cert-key",
-		"certificate,key[:names] to serve to clients that ask for one of these names; without names those in the certificate. May be repeated.")
+		"certificate,key[:names] for clients that request one of these server names. Without names the names of the certificate apply. May be repeated.")
 	fs.StringSliceVar(&c.CipherSuites, "tls-cipher-suites", c.CipherSuites,
 		"TLS 1.2 cipher suites to offer; empty: Go's choice.\nGood: "+strings.Join(cliflag.PreferredTLSCipherNames(), ", ")+
 			".\nInsecure: "+strings.Join(cliflag.InsecureTLSCipherNames(), ", ")+".")
@@ -140,20 +141,20 @@ func (c *TLSConfig) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.MinVersion, "tls-min-version", c.MinVersion,
 		"Minimum TLS version to accept: "+strings.Join(cliflag.TLSPossibleVersions(), ", ")+". Empty: VersionTLS12.")
 	fs.IntVar(&c.HTTP2Streams, "http2-max-streams-per-connection", c.HTTP2Streams,
-		"Requests that one HTTP/2 connection may have open. 0: 100.")
+		"Maximum of open requests of one HTTP/2 connection. 0: 100.")
 	fs.BoolVar(&c.DisableHTTP2, "disable-http2-serving", c.DisableHTTP2, "Serve HTTP/1.1 only.")
 }
 
 func (c *AuthenticationConfig) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.Kubeconfig, "authentication-kubeconfig", c.Kubeconfig,
 		"Kubeconfig of the API server that validates tokens (TokenReview) and publishes the client CA. Empty: the pod's "+
-			"service account; without one every token is refused.")
+			"service account; without a service account every token is rejected.")
 	fs.BoolVar(&c.SkipLookup, "authentication-skip-lookup", c.SkipLookup,
 		"Do not read client CAs from ConfigMap kube-system/extension-apiserver-authentication.")
 	fs.BoolVar(&c.TolerateLookupFailure, "authentication-tolerate-lookup-failure", c.TolerateLookupFailure,
-		"Accepted for compatibility with existing manifests, without effect: an unreadable ConfigMap never stops this manager.")
+		"Accepted for compatibility with existing manifests, without effect: this manager always tolerates an unreadable ConfigMap.")
 	fs.DurationVar(&c.TokenCacheTTL, "authentication-token-webhook-cache-ttl", c.TokenCacheTTL,
-		"How long the API server's answer about a token is cached. 0 asks every time.")
+		"Time that the result of a TokenReview is cached. 0 disables the cache.")
 	fs.StringVar(&c.ClientCAFile, "client-ca-file", c.ClientCAFile,
 		"Certificates signed by these CAs identify clients: common name is the user, organizations are the groups. Reloaded when the file changes.")
 	c.RequestHeader.addFlags(fs)
@@ -161,9 +162,9 @@ func (c *AuthenticationConfig) addFlags(fs *pflag.FlagSet) {
 
 func (c *RequestHeaderConfig) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.ClientCAFile, "requestheader-client-ca-file", c.ClientCAFile,
-		"A client with a certificate signed by these CAs is a front proxy whose headers name the user. Reloaded when the file changes.")
+		"Certificates signed by these CAs identify front proxies, whose headers name the user. Reloaded when the file changes.")
 	fs.StringSliceVar(&c.AllowedNames, "requestheader-allowed-names", c.AllowedNames,
-		"Common names that a front proxy may have. Empty: any that --requestheader-client-ca-file signed.")
+		"Allowed common names of front proxies. Empty: all certificates signed by --requestheader-client-ca-file.")
 	fs.StringSliceVar(&c.UsernameHeaders, "requestheader-username-headers", c.UsernameHeaders,
 		"Headers with the user's name; the first with a value counts.")
 	fs.StringSliceVar(&c.UIDHeaders, "requestheader-uid-headers", c.UIDHeaders, "Headers with the user's UID.")
@@ -174,17 +175,17 @@ func (c *RequestHeaderConfig) addFlags(fs *pflag.FlagSet) {
 
 func (c *AuthorizationConfig) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.Kubeconfig, "authorization-kubeconfig", c.Kubeconfig,
-		"Kubeconfig of the API server that decides what a client may do (SubjectAccessReview). Empty: the pod's service "+
-			"account; without one only --authorization-always-allow-paths and system:masters are served.")
+		"Kubeconfig of the API server that authorizes clients (SubjectAccessReview). Empty: the pod's service "+
+			"account; without a service account only --authorization-always-allow-paths and system:masters are served.")
 	fs.StringSliceVar(&c.AlwaysAllowPaths, "authorization-always-allow-paths", c.AlwaysAllowPaths,
-		"Paths that anybody can get; exact, or ending in *.")
+		"Paths that every client may read. Exact, or with * at the end.")
 	fs.DurationVar(&c.AllowedTTL, "authorization-webhook-cache-authorized-ttl", c.AllowedTTL,
-		"How long the API server's answer 'allowed' is cached. 0 asks every time.")
+		"Time that an allowed SubjectAccessReview is cached. 0 disables the cache.")
 	fs.DurationVar(&c.DeniedTTL, "authorization-webhook-cache-unauthorized-ttl", c.DeniedTTL,
-		"How long the API server's answer 'not allowed' is cached. 0 asks every time.")
+		"Time that a denied SubjectAccessReview is cached. 0 disables the cache.")
 }
 
-// Validate returns every problem, each naming its flag. It asks nobody and reads no file.
+// Validate returns every problem, each with the name of the flag. It sends no request and reads no file.
 func (c *Config) Validate() []error {
 	var p flagcheck.Problems
 	if c.Port < 0 || c.Port > math.MaxUint16 {

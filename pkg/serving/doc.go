@@ -1,12 +1,12 @@
-// Package serving is the HTTPS endpoint of a control plane component: health, metrics, configuration, flags, status and profiles, for whom
-// the API server allows it.
+// Package serving is the HTTPS endpoint of a control plane component: health, metrics, configuration, flags,
+// status and profiles.
 //
-//	Config (flags) ─▶ New (files are read, the port is bound) ─▶ Run (until its context ends)
+//	Config (flags) ─▶ New (reads files, binds the port) ─▶ Run (until its context ends)
 //
-// Clients are asked who they are as by any component of Kubernetes: by certificate, front proxy or token. The API server is asked about
-// tokens (TokenReview) and rights (SubjectAccessReview), no more than its share, and publishes which certificates count. None of that ever
-// stops the process, and health is answered without it.
+// Clients are authenticated as in every component of Kubernetes: by certificate, front proxy or token. The API server
+// reviews tokens (TokenReview) and access (SubjectAccessReview), at a limited rate, and publishes the trusted certificate
+// authorities. An unavailable API server never stops the process, and health paths need no API server.
 //
-// server.go is the life of the endpoint; tls.go has its certificates; auth.go decides about a request with reviews.go, which asks the API
-// server, and clusterauth.go, which follows what it publishes; health.go and pages.go are what is served.
+// server.go holds the endpoint, tls.go the certificates, auth.go and reviews.go the authentication and authorization of
+// requests, health.go and pages.go the pages.
 package serving

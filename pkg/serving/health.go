@@ -11,7 +11,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Check is a named condition of /livez, /healthz or /readyz. Several goroutines call the function, once per request, so the function must not block.
+// Check is a named condition of /livez, /healthz or /readyz. Several goroutines call the function, once per
+// request, so the function must not block.
 type Check struct {
 	Name string
 	Run  func() error
@@ -60,8 +61,8 @@ func (c checks) handler(path string) http.Handler {
 	})
 }
 
-// serveAll has the output of the health endpoints of Kubernetes components. Reasons are in the log and on the path of the check,
-// because every client may read the result.
+// serveAll has the output of the health endpoints of Kubernetes components. Reasons are in the log and on the
+// path of the check, because every client may read the result.
 func (c checks) serveAll(w http.ResponseWriter, r *http.Request, kind string) {
 	query := r.URL.Query()
 	excluded := query["exclude"]

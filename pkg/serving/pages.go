@@ -23,14 +23,14 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// newMux routes to what is behind authorization. Everything else is 404.
+// newMux returns the handler of authorized requests.
 func newMux(cfg Config, deps Deps) http.Handler {
 	m := &listingMux{ServeMux: http.NewServeMux()}
 	live, ready := newChecks(deps.Live), newChecks(deps.Ready)
 	for path, c := range map[string]checks{"/healthz": live, "/livez": live, "/readyz": ready} {
 		h := c.handler(path)
 		m.Handle(path, h)
-		m.ServeMux.Handle(path+"/", h) // its parts are not listed
+		m.ServeMux.Handle(path+"/", h) // not listed by /statusz
 	}
 	m.Handle("/metrics", metricsHandler(deps.Metrics))
 	slis.SLIMetricsWithReset{}.Install(m)
@@ -47,7 +47,7 @@ func newMux(cfg Config, deps Deps) http.Handler {
 	return m
 }
 
-// listingMux remembers the paths that /statusz lists.
+// listingMux records the paths that /statusz lists.
 type listingMux struct {
 	*http.ServeMux
 	paths []string
@@ -58,8 +58,8 @@ func (m *listingMux) Handle(path string, h http.Handler) {
 	m.ServeMux.Handle(path, h)
 }
 
-// metricsHandler serves what the libraries keep in their global registry together with ours, which may be nil. A metric that
-// cannot be collected costs the others nothing.
+// metricsHandler serves the global registry of the libraries together with the metrics of the program, which
+// may be nil. A metric that cannot be collected does not affect other metrics.
 func metricsHandler(ours prometheus.Gatherer) http.Handler {
 	all := prometheus.Gatherers{legacyregistry.DefaultGatherer}
 	if ours != nil {
@@ -87,11 +87,11 @@ func configzHandler(configs map[string]any) http.Handler {
 	})
 }
 
-// notForMachines heads the two pages below, as it does in other components.
+// notForMachines is the head of /flagz and /statusz, as in other components.
 const notForMachines = "\n%s %s\nWarning: This endpoint is not meant to be machine parseable, has no formatting compatibility " +
 	"guarantees and is for debugging purposes only.\n\n"
 
-// flagzHandler shows the values of all flags but those marked as secrets.
+// flagzHandler serves the values of all flags but hidden flags and secrets.
 func flagzHandler(program string, sections cliflag.NamedFlagSets) http.Handler {
 	return textPage(func(w io.Writer) {
 		_, _ = fmt.Fprintf(w, notForMachines, program, "flagz")
@@ -130,7 +130,7 @@ func statuszHandler(program, emulation string, paths []string) http.Handler {
 	})
 }
 
-// textPage serves text/plain to whoever takes it. The structured forms of upstream's pages do not exist here.
+// textPage serves text/plain. The structured forms of upstream's pages do not exist here.
 func textPage(write func(io.Writer)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !acceptsText(r.Header.Get("Accept")) {
@@ -143,7 +143,7 @@ func textPage(write func(io.Writer)) http.Handler {
 	})
 }
 
-// acceptsText says whether a client with this Accept header takes plain text.
+// acceptsText reports whether an Accept header includes plain text.
 func acceptsText(accept string) bool {
 	if strings.TrimSpace(accept) == "" {
 		return true
@@ -158,7 +158,7 @@ func acceptsText(accept string) bool {
 	return false
 }
 
-// addDebugging serves profiles, and lets the log verbosity be changed.
+// addDebugging adds the profiles and the log verbosity.
 func addDebugging(m *http.ServeMux) {
 	m.HandleFunc("/debug/pprof/", pprof.Index)
 	m.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)

@@ -60,13 +60,9 @@ func TestServingBadInput(t *testing.T) {
 
 func TestServingSharedPort(t *testing.T) {
 	cfg := testServing(t, nil)
-	cfg.SharePort, cfg.Port = true, 0
-	free, err := listen(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	first := serve(t, cfg, Deps{Listener: free})
-	cfg.Port = free.Addr().(*net.TCPAddr).Port
+	cfg.SharePort = true
+	first := serve(t, cfg, Deps{})
+	cfg.Port = first.listener.Addr().(*net.TCPAddr).Port
 	second, err := New(cfg, Deps{})
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +76,7 @@ func TestServingSharedPort(t *testing.T) {
 func TestServingNothing(t *testing.T) {
 	cfg := testServing(t, nil)
 	cfg.Port = 0
-	cfg.TLS.CertFile = "/missing.crt" // not even looked at
+	cfg.TLS.CertFile = "/missing.crt" // not read
 	s, err := New(cfg, Deps{})
 	if err != nil {
 		t.Fatal(err)

@@ -25,87 +25,81 @@ import (
 )
 
 const (
-	// reviewTimeout bounds one review with the retries of client-go.
-	reviewTimeout = 10 * time.Second // k8s.io/apiserver v0.37: one try of one
-	// reviewRate and reviewBurst bound how many questions of each kind are asked, per second and at once: anybody who can reach the port
-	// can make us ask, with a token or a path that was not seen before. As k8s.io/apiserver v0.37.
+	// reviewTimeout bounds one review with the retries of client-go. k8s.io/apiserver v0.37 bounds one try.
+	reviewTimeout = 10 * time.Second
+	// reviewRate and reviewBurst bound the reviews of each kind, per second and at once, as in
+	// k8s.io/apiserver v0.37: every client of the port can cause a review with a new token or path.
 	reviewRate  = 200
 	reviewBurst = 400
-	// tokenCacheSize bounds the remembered answers about tokens.
+	// tokenCacheSize bounds the cached results of token reviews.
 	tokenCacheSize = 1024
-	// decisionCacheSize bounds the remembered answers about access, as upstream.
+	// decisionCacheSize bounds the cached results of access reviews, as upstream.
 	decisionCacheSize = 8192
+	// maxSpecSize is the size of the largest access review that is cached, as upstream, so that clients cannot
+	// fill the memory.
+	maxSpecSize = 10_000
 )
 
-// errTooManyReviews means that the API server was not asked, because it was asked too often in the last moments.
-var errTooManyReviews = errors.New("too many questions about clients, the API server is spared")
+var errTooManyReviews = errors.New("too many reviews of clients")
 
-// reviewer asks the API server questions of one kind.
-type reviewer struct {
-	limit flowcontrol.PassiveRateLimiter
+func newReviewLimit(clk clock.PassiveClock) flowcontrol.PassiveRateLimiter {
+	return flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(reviewRate, reviewBurst, clk)
 }
 
-func newReviewer(clk clock.PassiveClock) reviewer {
-	return reviewer{flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(reviewRate, reviewBurst, clk)}
-}
-
-// ask calls f with a timeout. It returns errTooManyReviews, without calling f, if the limit is reached.
-func (r reviewer) ask(ctx context.Context, f func(context.Context) error) error {
-	if !r.limit.TryAccept() {
-		return errTooManyReviews
+// sendReview calls send with a timeout. It returns errTooManyReviews, without calling send, if the limit is reached.
+func sendReview[T any](ctx context.Context, limit flowcontrol.PassiveRateLimiter, send func(context.Context) (T, error)) (T, error) {
+	if !limit.TryAccept() {
+		var none T
+		return none, errTooManyReviews
 	}
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
-	return f(ctx)
+	return send(ctx)
 }
 
-// tokenReviewer asks the API server whose token it is, and remembers its answers for a while. Upstream's cache would do, but
-// brings the audit metrics of an API server with it.
+// tokenReviewer authenticates tokens with TokenReviews and caches the results. Upstream's cache imports
+// the audit metrics of an API server.
 type tokenReviewer struct {
-	reviewer
+	limit   flowcontrol.PassiveRateLimiter
 	reviews authenticationclient.TokenReviewInterface
 	ttl     time.Duration
 	cache   *utilcache.LRUExpireCache // hash of the token → TokenReviewStatus
-	flights singleflight.Group        // one question at a time about one token
+	flights singleflight.Group        // shares concurrent reviews of a token
 }
 
-func newTokenReviewer(client kubernetes.Interface, ttl time.Duration, r reviewer) *tokenReviewer {
+func newTokenReviewer(client kubernetes.Interface, ttl time.Duration, clk clock.PassiveClock) *tokenReviewer {
 	return &tokenReviewer{
-		reviewer: r, reviews: client.AuthenticationV1().TokenReviews(), ttl: ttl,
+		limit: newReviewLimit(clk), reviews: client.AuthenticationV1().TokenReviews(), ttl: ttl,
 		cache: utilcache.NewLRUExpireCache(tokenCacheSize),
 	}
 }
 
 // AuthenticateToken implements authenticator.Token.
 func (t *tokenReviewer) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
-	key := sha256.Sum256([]byte(token)) // tokens themselves do not stay in memory
+	key := sha256.Sum256([]byte(token)) // keeps tokens out of memory
 	status, ok := t.cache.Get(key)
 	if !ok {
-		// The answer is for all who wait, so it does not end with the request that asked first.
 		var err error
-		status, err, _ = t.flights.Do(string(key[:]), func() (any, error) { return t.review(context.WithoutCancel(ctx), token) })
+		status, err, _ = t.flights.Do(string(key[:]), func() (any, error) {
+			// All requests with this token use the result, so the end of the first request must not cancel the
+			// review.
+			review, err := sendReview(context.WithoutCancel(ctx), t.limit, func(ctx context.Context) (*authenticationv1.TokenReview, error) {
+				return t.reviews.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+			})
+			if err != nil {
+				return nil, err
+			}
+			return review.Status, nil
+		})
 		if err != nil {
-			return nil, false, fmt.Errorf("ask the API server about a token: %w", err)
+			return nil, false, fmt.Errorf("review token: %w", err)
 		}
 		t.cache.Add(key, status, t.ttl)
 	}
 	return identity(status.(authenticationv1.TokenReviewStatus))
 }
 
-func (t *tokenReviewer) review(ctx context.Context, token string) (authenticationv1.TokenReviewStatus, error) {
-	var answer *authenticationv1.TokenReview
-	err := t.ask(ctx, func(ctx context.Context) (err error) {
-		review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
-		answer, err = t.reviews.Create(ctx, review, metav1.CreateOptions{})
-		return err
-	})
-	if err != nil {
-		return authenticationv1.TokenReviewStatus{}, err
-	}
-	return answer.Status, nil
-}
-
-// identity is whom a review found; a token that the API server does not know belongs to nobody.
+// identity returns the user of a review. It returns false for an unknown token.
 func identity(status authenticationv1.TokenReviewStatus) (*authenticator.Response, bool, error) {
 	if !status.Authenticated {
 		if status.Error != "" {
@@ -121,35 +115,27 @@ func identity(status authenticationv1.TokenReviewStatus) (*authenticator.Respons
 	return &authenticator.Response{User: &user.DefaultInfo{Name: u.Username, UID: u.UID, Groups: u.Groups, Extra: extra}}, true, nil
 }
 
-// authorizer decides about requests: members of system:masters and always-allowed paths pass, all else the API server is asked
-// about, and its answers are remembered for a while.
+// authorizer allows members of system:masters and always allowed paths. SubjectAccessReviews, whose results
+// are cached, decide about all other requests.
 type authorizer struct {
-	reviewer
-	always    []string
-	reviews   authorizationclient.SubjectAccessReviewInterface // nil: nobody to ask
-	cache     *utilcache.LRUExpireCache                        // spec as JSON → SubjectAccessReviewStatus
-	allowTTL  time.Duration
-	refuseTTL time.Duration
+	cfg     AuthorizationConfig
+	limit   flowcontrol.PassiveRateLimiter
+	reviews authorizationclient.SubjectAccessReviewInterface // nil denies
+	cache   *utilcache.LRUExpireCache                        // spec as JSON → SubjectAccessReviewStatus
 }
 
-// newAuthorizer returns an authorizer that asks through client, or nobody if it is nil.
-func newAuthorizer(cfg AuthorizationConfig, client kubernetes.Interface, r reviewer) *authorizer {
-	a := &authorizer{
-		reviewer:  r,
-		always:    cfg.AlwaysAllowPaths,
-		cache:     utilcache.NewLRUExpireCache(decisionCacheSize),
-		allowTTL:  cfg.AllowedTTL,
-		refuseTTL: cfg.DeniedTTL,
-	}
+// newAuthorizer returns an authorizer. client may be nil.
+func newAuthorizer(cfg AuthorizationConfig, client kubernetes.Interface, clk clock.PassiveClock) *authorizer {
+	a := &authorizer{cfg: cfg, limit: newReviewLimit(clk), cache: utilcache.NewLRUExpireCache(decisionCacheSize)}
 	if client != nil {
 		a.reviews = client.AuthorizationV1().SubjectAccessReviews()
 	}
 	return a
 }
 
-// allowed says whether u may do verb, a lower-case HTTP method, on path. An error means that nobody could say.
+// allowed reports whether u may do verb, a lower-case HTTP method, on path. It returns an error if the review failed.
 func (a *authorizer) allowed(ctx context.Context, u user.Info, verb, path string) (ok bool, reason string, err error) {
-	if slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup) || alwaysAllowed(path, a.always) {
+	if slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup) || alwaysAllowed(path, a.cfg.AlwaysAllowPaths) {
 		return true, "", nil
 	}
 	if a.reviews == nil {
@@ -160,26 +146,25 @@ func (a *authorizer) allowed(ctx context.Context, u user.Info, verb, path string
 	if err != nil {
 		return false, "", fmt.Errorf("encode access review: %w", err)
 	}
-	if known, found := a.cache.Get(string(key)); found {
-		status := known.(authorizationv1.SubjectAccessReviewStatus)
-		return status.Allowed && !status.Denied, status.Reason, nil
+	cached, found := a.cache.Get(string(key))
+	status, _ := cached.(authorizationv1.SubjectAccessReviewStatus)
+	if !found {
+		review, err := sendReview(ctx, a.limit, func(ctx context.Context) (*authorizationv1.SubjectAccessReview, error) {
+			return a.reviews.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+		})
+		if err != nil {
+			return false, "", fmt.Errorf("review access: %w", err)
+		}
+		status = review.Status
+		ttl := a.cfg.DeniedTTL
+		if status.Allowed {
+			ttl = a.cfg.AllowedTTL
+		}
+		if len(key) < maxSpecSize {
+			a.cache.Add(string(key), status, ttl)
+		}
 	}
-	var answer *authorizationv1.SubjectAccessReview
-	err = a.ask(ctx, func(ctx context.Context) (err error) {
-		answer, err = a.reviews.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
-		return err
-	})
-	if err != nil {
-		return false, "", fmt.Errorf("review access: %w", err)
-	}
-	ttl := a.refuseTTL
-	if answer.Status.Allowed {
-		ttl = a.allowTTL
-	}
-	if len(key) < 10_000 { // as upstream: a client must not fill our memory with what it asks
-		a.cache.Add(string(key), answer.Status, ttl)
-	}
-	return answer.Status.Allowed && !answer.Status.Denied, answer.Status.Reason, nil
+	return status.Allowed && !status.Denied, status.Reason, nil
 }
 
 func accessSpec(u user.Info, verb, path string) authorizationv1.SubjectAccessReviewSpec {
@@ -196,7 +181,7 @@ func accessSpec(u user.Info, verb, path string) authorizationv1.SubjectAccessRev
 	return spec
 }
 
-// alwaysAllowed says whether path is in the list, whose items are exact or end in *. A leading slash makes no difference.
+// alwaysAllowed reports whether path is in the list. Items are exact or end in *. Leading slashes are ignored.
 func alwaysAllowed(path string, list []string) bool {
 	path = strings.TrimPrefix(path, "/")
 	for _, item := range list {

@@ -17,69 +17,62 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Deps are what the endpoint shows, and works with.
+// Deps are the contents and dependencies of the endpoint.
 type Deps struct {
-	// Name is the program's: on pages, in a certificate that is made, and in requests to the API server.
+	// Name is the name of the program on pages, in a self-signed certificate and in requests to the API server.
 	Name string
-	// Metrics are served together with those of the libraries; nil: only those are.
+	// Metrics are served together with those of the libraries. May be nil.
 	Metrics prometheus.Gatherer
 	// Configz is served as JSON by /configz: configurations by API group.
 	Configz map[string]any
-	// Clock measures the rate of questions to the API server; nil is the real one.
+	// Clock measures the rate of reviews. nil means the real clock.
 	Clock clock.PassiveClock
 	// Live are the checks of /livez and /healthz, Ready those of /readyz.
 	Live, Ready []Check
-	// Listener replaces the listener at the address and port of the configuration. nil opens a listener. [Server.Run] closes Listener.
-	Listener net.Listener
 }
 
 const (
-	// As k8s.io/apiserver v0.37: idle connections go, and slow senders of headers are cut off.
+	// As k8s.io/apiserver v0.37: idle connections are closed, and so are connections that send headers slowly.
 	idleTimeout       = 90 * time.Second
 	readHeaderTimeout = 32 * time.Second
 	maxHeaderBytes    = 1 << 20
-	// serverDrain is how long requests may finish when the process stops. Serving stops last, so this is the tail of every
-	// shutdown.
+	// serverDrain is the time that requests have to finish when the process stops. Serving stops last, so
+	// every shutdown may take this time.
 	serverDrain = 500 * time.Millisecond
 )
 
-// Server is the HTTPS endpoint. Its port is bound when [New] returns, and it answers once Run is called.
+// Server is the HTTPS endpoint. Its port is bound when [New] returns, and [Server.Run] serves requests.
 type Server struct {
-	listener net.Listener // nil: there is no endpoint
+	listener net.Listener // nil means no endpoint
 	http     *http.Server
 	certs    *certificates
-	lookup   *clusterAuth // nil: nothing is looked up in the cluster
-	unasked  []string     // flags without which nobody is asked about clients
+	auth     *auth
 }
 
-// New binds the port, loads certificates and kubeconfig files, and reports what is wrong with them, naming the flag. It asks nothing over
-// the network.
+// New binds the port and loads certificates and kubeconfig files. Errors name the flag. It sends no request.
 func New(cfg Config, deps Deps) (*Server, error) {
 	s := &Server{}
-	if cfg.Port == 0 && deps.Listener == nil {
+	if cfg.Port == 0 {
 		return s, nil
 	}
 	if deps.Clock == nil {
 		deps.Clock = clock.RealClock{}
 	}
-	auth, err := newAuth(cfg, deps)
-	if err != nil {
+	var err error
+	if s.auth, err = newAuth(cfg, deps); err != nil {
 		return nil, err
 	}
-	s.lookup, s.unasked = auth.lookup, auth.unasked
-	if s.certs, err = newCertificates(cfg.TLS, owner{deps.Name, cfg.BindAddress}, auth.clientCAs); err != nil {
+	if s.certs, err = newCertificates(cfg.TLS, owner{deps.Name, cfg.BindAddress}, s.auth.clientCAs); err != nil {
 		return nil, err
 	}
-	if s.listener = deps.Listener; s.listener == nil {
-		if s.listener, err = listen(cfg); err != nil {
-			return nil, err
-		}
+	if s.listener, err = listen(cfg); err != nil {
+		return nil, err
 	}
 	if cfg.Profiling && cfg.ContentionProfiling {
 		runtime.SetBlockProfileRate(1)
 	}
 	s.http = &http.Server{
-		Handler:           recovered(auth.protect(newMux(cfg, deps))),
+		Handler:           recovered(s.auth.protect(newMux(cfg, deps))),
 		TLSConfig:         s.certs.tls,
 		IdleTimeout:       idleTimeout,
 		ReadHeaderTimeout: readHeaderTimeout,
@@ -90,7 +83,7 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	return s, nil
 }
 
-// Address is where the server listens, host:port; empty without an endpoint.
+// Address returns host:port, or an empty string without an endpoint.
 func (s *Server) Address() string {
 	if s.listener == nil {
 		return ""
@@ -98,8 +91,9 @@ func (s *Server) Address() string {
 	return s.listener.Addr().String()
 }
 
-// Run serves until ctx ends and lets requests in flight finish for a moment. Informers of the cluster's authorities that sleep
-// end up to a minute after it has returned. An error means that serving broke down, not that it was stopped.
+// Run serves until ctx ends, and gives requests in flight serverDrain to finish. Sleeping informers of the
+// cluster's authorities end up to a minute after Run has returned. Run returns an error only if serving failed
+// before ctx ended.
 func (s *Server) Run(ctx context.Context) error {
 	if s.listener == nil {
 		<-ctx.Done()
@@ -111,16 +105,16 @@ func (s *Server) Run(ctx context.Context) error {
 	defer helpers.Wait()
 	defer cancel()
 	s.certs.start(ctx, &helpers)
-	if s.lookup != nil {
-		helpers.Go(func() { s.lookup.run(ctx) })
+	if s.auth.headers != nil {
+		helpers.Go(func() { s.auth.headers.Run(ctx, 1) })
 	}
 	s.http.ErrorLog = quietLog(log)
 	s.http.BaseContext = func(net.Listener) context.Context { return klog.NewContext(context.Background(), log) }
 	served := make(chan error, 1)
 	go func() { served <- s.http.ServeTLS(s.listener, "", "") }()
 	log.Info("Serving", "address", s.Address())
-	if len(s.unasked) > 0 {
-		log.Info("No API server is asked about clients: tokens are refused, or only --authorization-always-allow-paths are served", "missing", s.unasked)
+	if len(s.auth.missing) > 0 {
+		log.Info("No API server reviews clients: tokens are rejected, or only --authorization-always-allow-paths are served", "missing", s.auth.missing)
 	}
 	select {
 	case err := <-served:
@@ -130,7 +124,7 @@ func (s *Server) Run(ctx context.Context) error {
 	drain, stop := context.WithTimeout(context.WithoutCancel(ctx), serverDrain)
 	defer stop()
 	if s.http.Shutdown(drain) != nil {
-		_ = s.http.Close() // what is still open has had its time
+		_ = s.http.Close()
 	}
 	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve on %s: %w", s.Address(), err)

@@ -22,7 +22,7 @@ import (
 	"minikcm/internal/fakeapi"
 )
 
-// testServing is the default endpoint with all its pages, asking api who and whether; nil api is nobody.
+// testServing returns the default endpoint with all pages. api reviews clients and may be nil.
 func testServing(t *testing.T, api *fakeapi.Server) Config {
 	t.Helper()
 	cfg := DefaultConfig()
@@ -36,24 +36,30 @@ func testServing(t *testing.T, api *fakeapi.Server) Config {
 	return cfg
 }
 
-// newServer makes a server on a free port, unless deps bring a listener.
+// newServer builds a server on a free port.
 func newServer(t *testing.T, cfg Config, deps Deps) *Server {
 	t.Helper()
-	if deps.Listener == nil {
-		var err error
-		if deps.Listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+	for range 10 {
+		free, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.Port = free.Addr().(*net.TCPAddr).Port
+		_ = free.Close()
+		s, err := New(cfg, deps)
+		if err == nil {
+			t.Cleanup(func() { _ = s.listener.Close() })
+			return s
+		}
+		if !strings.Contains(err.Error(), "in use") { // by another test
 			t.Fatal(err)
 		}
 	}
-	t.Cleanup(func() { _ = deps.Listener.Close() })
-	s, err := New(cfg, deps)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	t.Fatal("no free port")
+	return nil
 }
 
-// run runs a server until the test ends and fails the test if it breaks down.
+// run runs a server until the test ends, and fails the test if the server fails.
 func run(t *testing.T, s *Server) *Server {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -74,12 +80,12 @@ func serve(t *testing.T, cfg Config, deps Deps) *Server {
 	return run(t, newServer(t, cfg, deps))
 }
 
-// request sends one request and returns its status and body. token and cert may be empty.
+// request returns the status and the body of a response. token and cert may be empty.
 func request(t *testing.T, s *Server, method, path, token string, cert *tls.Certificate, headers ...string) (int, string) {
 	t.Helper()
 	tlsConfig := &tls.Config{InsecureSkipVerify: true}
 	if cert != nil {
-		// Certificates would hold back one that the server did not ask for.
+		// With tls.Config.Certificates the client would not send a certificate that the server did not request.
 		tlsConfig.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return cert, nil }
 	}
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: tlsConfig, ForceAttemptHTTP2: true, DisableKeepAlives: true}}
@@ -105,7 +111,7 @@ func request(t *testing.T, s *Server, method, path, token string, cert *tls.Cert
 	return answer.StatusCode, string(body)
 }
 
-// The table of who gets what, as far as it is not about a real API server.
+// The status of each path by client, with an API server that reviews clients.
 func TestServingPaths(t *testing.T) {
 	api := fakeapi.New(t)
 	api.Set(func(f *fakeapi.Server) {
@@ -152,7 +158,7 @@ func TestServingPaths(t *testing.T) {
 	}
 }
 
-func TestServingRemembersAnswers(t *testing.T) {
+func TestServingCachesReviews(t *testing.T) {
 	api := fakeapi.New(t)
 	api.Set(func(f *fakeapi.Server) { f.Tokens["none"] = authenticationv1.UserInfo{Username: "poor"} })
 	s := serve(t, testServing(t, api), Deps{})
@@ -162,12 +168,12 @@ func TestServingRemembersAnswers(t *testing.T) {
 		}
 	}
 	if tokens, accesses := api.Count("token"), api.Count("access"); tokens != 1 || accesses != 1 {
-		t.Errorf("5 equal requests asked about the token %d times and about access %d times, want once each", tokens, accesses)
+		t.Errorf("5 equal requests caused %d token reviews and %d access reviews, want one each", tokens, accesses)
 	}
 }
 
-// Whoever reaches the port can present tokens and ask for paths that nobody has seen before.
-func TestServingAsksTheAPIServerNoMoreThanItsShare(t *testing.T) {
+// Every client of the port can send new tokens and paths.
+func TestServingLimitsReviews(t *testing.T) {
 	const requests, strangers = 2000, 8
 	for _, tt := range []struct {
 		kind    string
@@ -208,7 +214,7 @@ func TestServingAsksTheAPIServerNoMoreThanItsShare(t *testing.T) {
 			judge := func(sent, share int) {
 				t.Helper()
 				if got := api.Count(tt.kind); got != share {
-					t.Errorf("%d requests made %d questions, want %d", sent, got, share)
+					t.Errorf("%d requests caused %d reviews, want %d", sent, got, share)
 				}
 				if codes[tt.refused] == 0 || codes[http.StatusTooManyRequests] != sent-share {
 					t.Errorf("answers by code: %v, want %d of 429 and the rest %d", codes, sent-share, tt.refused)
@@ -236,12 +242,12 @@ func TestServingWhenTheAPIServerFails(t *testing.T) {
 		name, path, token string
 		want              int
 	}{
-		{"health needs nobody", "/healthz", "", 200},
-		{"a token that cannot be checked is not accepted", "/healthz", "ok", 401},
-		{"access that cannot be checked is not granted", "/metrics", "", 500},
+		{"health needs no review", "/healthz", "", 200},
+		{"token without review", "/healthz", "ok", 401},
+		{"access without review", "/metrics", "", 500},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel() // questions are repeated for some seconds
+			t.Parallel() // reviews are repeated for some seconds
 			if got, body := request(t, s, "GET", tt.path, tt.token, nil); got != tt.want {
 				t.Errorf("GET %s with token %q = %d, want %d: %s", tt.path, tt.token, got, tt.want, body)
 			}
@@ -253,7 +259,7 @@ func TestServingWithoutAPIServer(t *testing.T) {
 	s := serve(t, testServing(t, nil), Deps{})
 	for path, want := range map[string]int{"/healthz": 200, "/livez": 200, "/readyz": 200, "/metrics": 403, "/livez/ping": 403} {
 		if got, _ := request(t, s, "GET", path, "any", nil); got != want {
-			t.Errorf("GET %s = %d, want %d: nobody can be asked about tokens, so they are not looked at", path, got, want)
+			t.Errorf("GET %s = %d, want %d: tokens are ignored without an API server", path, got, want)
 		}
 	}
 }
@@ -269,7 +275,6 @@ func TestServingAlwaysAllowedPaths(t *testing.T) {
 	}
 }
 
-// A program may have a logger of its own.
 func TestServingLogsToTheLoggerOfRun(t *testing.T) {
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(5)))
 	s := newServer(t, testServing(t, nil), Deps{Ready: []Check{{"caches", func() error { return errors.New("not synced") }}}})

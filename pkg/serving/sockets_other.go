@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// socketOptions refuses what other systems have no equivalent of; nil if nothing is wanted.
+// socketOptions returns a function that fails, or nil without options: only Unix systems have these options.
 func socketOptions(sharePort, shareAddresses bool) func(network, address string, c syscall.RawConn) error {
 	if !sharePort && !shareAddresses {
 		return nil

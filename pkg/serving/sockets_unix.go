@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// socketOptions sets SO_REUSEPORT and SO_REUSEADDR before a socket is bound; nil if neither is wanted.
+// socketOptions returns a function that sets SO_REUSEPORT and SO_REUSEADDR before a socket is bound, or nil
+// without options.
 func socketOptions(sharePort, shareAddresses bool) func(network, address string, c syscall.RawConn) error {
 	if !sharePort && !shareAddresses {
 		return nil

@@ -33,18 +33,19 @@ import (
 )
 
 const (
-	// certName is the base of the file names in --cert-dir, upstream's.
+	// certName is upstream's base of the file names in --cert-dir.
 	certName = "kube-controller-manager"
-	// lookAgain is how often certificate files are read although nothing was heard of them: no notification comes when a link on the
-	// way to a file is changed and the old file stays, which is how certbot renews.
-	lookAgain = 10 * time.Second
-	// As k8s.io/apiserver v0.37: per HTTP/2 stream, bytes that may wait to be read, and the largest frame.
+	// rereadInterval is the interval at which certificate files are read without a notification. A changed
+	// link on the path of a file, as certbot renews, causes no notification while the old file exists.
+	rereadInterval = 10 * time.Second
+	// uploadPerStream is the size of the receive buffer of an HTTP/2 stream and of the largest frame, as
+	// k8s.io/apiserver v0.37.
 	uploadPerStream = 256 << 10
-	// defaultStreams is how many requests one HTTP/2 connection may have open, as k8s.io/apiserver v0.37.
+	// defaultStreams is the maximum of open requests of one HTTP/2 connection, as k8s.io/apiserver v0.37.
 	defaultStreams = 100
 )
 
-// parse returns the settings without certificates, or every problem with c, each naming its flag.
+// parse returns the settings without certificates, or every problem of c, each with the name of the flag.
 func (c *TLSConfig) parse() (*tls.Config, []error) {
 	var p flagcheck.Problems
 	switch {
@@ -75,15 +76,15 @@ func (c *TLSConfig) parse() (*tls.Config, []error) {
 	return &tls.Config{MinVersion: version, CipherSuites: ciphers, CurvePreferences: curves, NextProtos: protocols}, p
 }
 
-// certificates keep what is served and what is asked of clients in step with the files they come from.
+// certificates reloads serving certificates and client CAs when their files change.
 type certificates struct {
 	tls     *tls.Config
 	dynamic *dynamiccertificates.DynamicServingCertificateController
 	sources []dynamiccertificates.ControllerRunner
 }
 
-// newCertificates loads the serving certificate, or makes one of owner, and the certificates for names. Without clientCAs clients are not
-// asked for certificates.
+// newCertificates loads the certificates of the server. Without files the serving certificate is self-signed.
+// Without clientCAs the server requests no certificates of clients.
 func newCertificates(cfg TLSConfig, by owner, clientCAs []dynamiccertificates.CAContentProvider) (*certificates, error) {
 	base, errs := cfg.parse()
 	if len(errs) > 0 {
@@ -103,7 +104,7 @@ func newCertificates(cfg TLSConfig, by owner, clientCAs []dynamiccertificates.CA
 	}
 	var hint dynamiccertificates.CAContentProvider
 	if len(clientCAs) > 0 {
-		base.ClientAuth = tls.RequestClientCert // checked by the authenticators, so that others may come without
+		base.ClientAuth = tls.RequestClientCert // optional: authenticators verify the certificates
 		hint = dynamiccertificates.NewUnionCAContentProvider(clientCAs...)
 	}
 	dynamic := dynamiccertificates.NewDynamicServingCertificateController(base, hint, cert, named, nil)
@@ -123,7 +124,7 @@ func newCertificates(cfg TLSConfig, by owner, clientCAs []dynamiccertificates.CA
 	return c, nil
 }
 
-// follow makes changes of source visible, and notes it for start if it has files to watch.
+// follow passes changes of a source on. start runs the source if the source watches files or ConfigMaps.
 func (c *certificates) follow(source dynamiccertificates.Notifier) {
 	source.AddListener(c.dynamic)
 	if runner, ok := source.(dynamiccertificates.ControllerRunner); ok {
@@ -131,13 +132,13 @@ func (c *certificates) follow(source dynamiccertificates.Notifier) {
 	}
 }
 
-// start watches the files until ctx ends.
+// start runs the sources until ctx ends.
 func (c *certificates) start(ctx context.Context, wg *sync.WaitGroup) {
 	for _, source := range c.sources {
 		wg.Go(func() { source.Run(ctx, 1) })
 		if fromFiles(source) {
 			wg.Go(func() {
-				wait.JitterUntilWithContext(ctx, func(ctx context.Context) { reread(ctx, source) }, lookAgain, 0, true)
+				wait.JitterUntilWithContext(ctx, func(ctx context.Context) { reread(ctx, source) }, rereadInterval, 0, true)
 			})
 		}
 	}
@@ -152,14 +153,14 @@ func fromFiles(source dynamiccertificates.ControllerRunner) bool {
 	return false
 }
 
-// reread takes over what the files hold by now. What was read before stays in use if that is broken.
+// reread loads the files again. Invalid files are ignored.
 func reread(ctx context.Context, source dynamiccertificates.ControllerRunner) {
 	if err := source.RunOnce(ctx); err != nil {
-		klog.FromContext(ctx).Error(err, "Read certificate files; the certificates that were read before stay in use")
+		klog.FromContext(ctx).Error(err, "Read certificate files, the previous certificates stay in use")
 	}
 }
 
-// servingCertificate finds the certificate: given files, files in the directory, or one made now.
+// servingCertificate returns the certificate of the given files, of the directory, or a self-signed certificate.
 func servingCertificate(cfg TLSConfig, by owner) (dynamiccertificates.CertKeyContentProvider, error) {
 	certFile, keyFile, flags := cfg.CertFile, cfg.KeyFile, "--tls-cert-file, --tls-private-key-file"
 	if certFile == "" && cfg.CertDir == "" {
@@ -183,7 +184,7 @@ func servingCertificate(cfg TLSConfig, by owner) (dynamiccertificates.CertKeyCon
 	return cert, nil
 }
 
-// writeMissing makes a certificate and writes both files unless both exist. One without the other is an error.
+// writeMissing writes a self-signed certificate and its key unless both files exist. A single file is an error.
 func writeMissing(certFile, keyFile string, by owner) error {
 	if ok, err := certutil.CanReadCertAndKey(certFile, keyFile); err != nil || ok {
 		return err
@@ -218,7 +219,8 @@ func http2Config(cfg TLSConfig) *http.HTTP2Config {
 	}
 }
 
-// quietLog is for what net/http has to say: failed handshakes are the noise of port scans and probes.
+// quietLog returns a log for net/http. Failed handshakes are logged at level 5, because port scans and probes
+// cause them.
 func quietLog(to klog.Logger) *log.Logger { return log.New(httpErrors{to}, "", 0) }
 
 type httpErrors struct{ log klog.Logger }
@@ -234,36 +236,36 @@ func (e httpErrors) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// selfSignedValidity is how long a certificate made here is good for, as k8s.io/client-go/util/cert has it.
+// selfSignedValidity is the validity of a self-signed certificate, as in k8s.io/client-go/util/cert.
 const selfSignedValidity = 365 * 24 * time.Hour
 
-// owner is whose certificate is made here.
+// owner is the subject of a self-signed certificate.
 type owner struct {
 	name    string
-	address net.IP // it is for this address, unless that is unspecified, besides localhost
+	address net.IP // added to localhost unless unspecified
 }
 
-// selfSigned makes a certificate and its key, both PEM. An elliptic curve key takes a millisecond where the RSA keys of client-go take most
-// of a second of start-up.
+// selfSigned returns a new certificate and its key, both PEM. Generating an elliptic curve key takes a
+// millisecond. The RSA keys of client-go take most of a second.
 func (o owner) selfSigned() (certPEM, keyPEM []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, nil, fmt.Errorf("make serving key: %w", err)
+		return nil, nil, fmt.Errorf("generate serving key: %w", err)
 	}
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
-		return nil, nil, fmt.Errorf("make serving certificate: %w", err)
+		return nil, nil, fmt.Errorf("sign serving certificate: %w", err)
 	}
 	now := time.Now()
 	template := &x509.Certificate{
 		SerialNumber:          serial,
 		Subject:               pkix.Name{CommonName: fmt.Sprintf("%s@%d", o.name, now.Unix())},
-		NotBefore:             now.Add(-time.Hour), // clients' clocks may be behind
+		NotBefore:             now.Add(-time.Hour), // for clocks of clients that are behind
 		NotAfter:              now.Add(selfSignedValidity),
 		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		BasicConstraintsValid: true,
-		IsCA:                  true, // so that the certificate itself can be given to clients as their CA
+		IsCA:                  true, // clients can use the certificate as their CA
 		DNSNames:              []string{"localhost"},
 		IPAddresses:           []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
 	}
@@ -272,7 +274,7 @@ func (o owner) selfSigned() (certPEM, keyPEM []byte, err error) {
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
-		return nil, nil, fmt.Errorf("make serving certificate: %w", err)
+		return nil, nil, fmt.Errorf("sign serving certificate: %w", err)
 	}
 	keyDER, err := x509.MarshalECPrivateKey(key)
 	if err != nil {

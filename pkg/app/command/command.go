@@ -1,15 +1,26 @@
-// Package command is the command line of a controller manager, with all that concerns its whole process: flags, logging, the gates that libraries
-// ask, and the metrics that libraries keep. A program that has other work to do uses package app alone, which touches none of that.
+// Package command is the command line of a controller manager with the global state of its process: logging, feature
+// gates of libraries and metrics of libraries. A program with other work uses package app, which changes no global state.
 package command
 
 import (
 	"fmt"
 	"os"
+	"sync"
 
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/client-go/rest"
 	cliflag "k8s.io/component-base/cli/flag"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+	_ "k8s.io/component-base/metrics/prometheus/clientgo/fifo" // metrics of informers
+	_ "k8s.io/component-base/metrics/prometheus/restclient"
+	_ "k8s.io/component-base/metrics/prometheus/version" // kubernetes_build_info
+	_ "k8s.io/component-base/metrics/prometheus/workqueue"
 	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 
@@ -26,11 +37,11 @@ gone: --controllers=*,deployment,garbagecollector.
 Several replicas may run; one of them works, the others stand by with filled caches.
 Flags are those of kube-controller-manager as far as they apply.`
 
-// New returns the controller-manager command for these controllers, as a rule [app.Controllers] and some of your own. It runs until its
-// context ends, then stops in order and returns nil.
+// New returns the controller-manager command for these controllers, as a rule [app.Controllers] and some of your own. The
+// command runs until its context ends, stops in order and returns nil.
 //
-// Several commands may run in one process. What a process has only once (logging, the gates of client-go and of metrics) is
-// set by the first.
+// Several commands may run in one process. The first command sets the global state: logging, and the gates of client-go and
+// of metrics.
 func New(controllers []controller.Registration) *cobra.Command {
 	o := app.NewOptions(controllers)
 	cmd := &cobra.Command{
@@ -38,7 +49,7 @@ func New(controllers []controller.Registration) *cobra.Command {
 		Long: description,
 		Args: noArguments,
 		PersistentPreRunE: func(*cobra.Command, []string) error {
-			return o.SetGates() // before anything asks a gate
+			return o.SetGates() // before gates are read
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if done, err := o.PrintVersion(cmd.OutOrStdout()); done || err != nil {
@@ -52,7 +63,7 @@ func New(controllers []controller.Registration) *cobra.Command {
 	for _, name := range fss.Order {
 		cmd.Flags().AddFlagSet(fss.FlagSets[name])
 	}
-	width, _, _ := term.GetSize(int(os.Stdout.Fd())) // 0 if it is no terminal: lines are not wrapped
+	width, _, _ := term.GetSize(int(os.Stdout.Fd())) // 0 without a terminal, so lines are not wrapped
 	cliflag.SetUsageAndHelpFunc(cmd, fss, width)
 	return cmd
 }
@@ -66,7 +77,7 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// run is what the command does once flags are parsed and gates are set.
+// run runs the command with parsed flags and gates.
 func run(cmd *cobra.Command, o *app.Options) error {
 	if err := utilerrors.NewAggregate(o.Validate()); err != nil {
 		return err
@@ -91,4 +102,48 @@ func run(cmd *cobra.Command, o *app.Options) error {
 		"GOMAXPROCS", os.Getenv("GOMAXPROCS"), "GOTRACEBACK", os.Getenv("GOTRACEBACK"))
 	o.Warn(log)
 	return app.Run(ctx, cfg)
+}
+
+// process records whether a command has set the global state of the process.
+var process struct {
+	lock sync.Mutex
+	set  bool
+}
+
+// setUpProcess sets the global state: logging, feature gates of libraries and metrics of libraries.
+func setUpProcess(o *app.Options) error {
+	process.lock.Lock()
+	defer process.lock.Unlock()
+	if process.set {
+		return nil
+	}
+	if err := logsapi.ValidateAndApply(o.Logs, o.Gate()); err != nil {
+		return fmt.Errorf("logging flags: %w", err)
+	}
+	// Users of this program cannot act on warnings about deprecated APIs. The loops use the current version of each API.
+	rest.SetDefaultWarningHandler(rest.NoWarnings{})
+	o.UseGatesForLibraries()
+	applyMetrics(o.Metrics)
+	process.set = true
+	return nil
+}
+
+// applyMetrics applies the given metrics flags. The library's own function logs an error at every start, because the
+// function reads an empty file name as an invalid file.
+func applyMetrics(o *metrics.Options) {
+	if o.ShowHiddenMetricsForVersion != "" {
+		metrics.SetShowHidden()
+	}
+	metrics.SetDisabledMetrics(o.DisabledMetrics)
+	switch {
+	case len(o.AllowListMapping) > 0:
+		metrics.SetLabelAllowList(o.AllowListMapping)
+	case o.AllowListMappingManifest != "":
+		metrics.SetLabelAllowListFromManifest(o.AllowListMappingManifest)
+	}
+	// The default Go collector replaces that of the library, which has all 225 lines of runtime metrics.
+	registry := legacyregistry.Registerer()
+	if registry.Unregister(collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collectors.MetricsAll))) {
+		registry.MustRegister(collectors.NewGoCollector())
+	}
 }
