@@ -100,6 +100,11 @@ func New(cfg Config) (*Manager, error) {
 			return nil, err
 		}
 		electorDeps.Events = m.events.recorder(Name)
+		leases, err := m.caches.Leases()
+		if err != nil {
+			return nil, err
+		}
+		electorDeps.Seen = leases.Expect
 	}
 	if m.elector, err = leadership.New(cfg.Election, electorDeps); err != nil {
 		return nil, err
@@ -140,11 +145,14 @@ func New(cfg Config) (*Manager, error) {
 		if err != nil {
 			return nil, fmt.Errorf("build the client of the watch monitor: %w", err)
 		}
-		deps := freshness.Deps{Metadata: client, Transport: transport, Election: m.elector, Metrics: watchMetrics, Clock: m.clock}
-		if e := cfg.Election; e.Enabled {
-			deps.LeaseNamespace, deps.RetryPeriod = e.Namespace, e.RetryPeriod
+		types := m.caches.Types()
+		for i := range types {
+			if cfg.Election.Enabled && types[i].Resource.Resource == "leases" { // The own Lease is written every RetryPeriod.
+				types[i].Impatience = 3 * cfg.Election.RetryPeriod
+			}
 		}
-		m.freshness = freshness.New(freshness.Config{}, deps, m.caches.Types())
+		deps := freshness.Deps{Metadata: client, Transport: transport, StepDown: m.elector.StepDown, Metrics: watchMetrics, Clock: m.clock}
+		m.freshness = freshness.New(deps, types)
 	}
 
 	// 6. Bind the serving port.
@@ -311,7 +319,7 @@ func (m *Manager) readyChecks() []serving.Check {
 		return nil
 	}}}
 	if m.freshness != nil {
-		checks = append(checks, serving.Check{Name: m.freshness.Name(), Run: func() error { return m.freshness.Check(nil) }})
+		checks = append(checks, serving.Check{Name: "watches", Run: m.freshness.Check})
 	}
 	return append(checks, serving.Check{Name: "shutdown", Run: func() error {
 		if m.stopping.Load() {

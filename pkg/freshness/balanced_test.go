@@ -15,13 +15,12 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 )
 
 // balanced are two API servers behind a load balancer that keeps the first connection with the sick one and gives all later ones to the other. A Lease
@@ -46,6 +45,17 @@ func (b *balanced) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	bookmark := `{"type":"BOOKMARK","object":` + leaseJSON("", 5, `"k8s.io/initial-events-end":"true"`) + `}`
 	if pods {
 		bookmark = strings.NewReplacer("Lease", "Pod", "coordination.k8s.io/v1", "v1").Replace(bookmark)
+	}
+	if r.URL.Query().Get("watch") == "" { // The clock of the transport is fast, so a reflector may find that a watch ended early.
+		switch {
+		case pods:
+			fmt.Fprint(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"5"}}`)
+		case sick:
+			fmt.Fprint(w, `{"kind":"LeaseList","apiVersion":"coordination.k8s.io/v1","metadata":{"resourceVersion":"5"}}`)
+		default:
+			fmt.Fprint(w, `{"kind":"LeaseList","apiVersion":"coordination.k8s.io/v1","metadata":{"resourceVersion":"6"},"items":[`+leaseJSON("x", 6, "")+`]}`)
+		}
+		return
 	}
 	switch {
 	case r.URL.Query().Get("sendInitialEvents") == "true":
@@ -76,17 +86,6 @@ func (newest) List(context.Context, metav1.ListOptions) (*metav1.PartialObjectMe
 	return &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: "6"}, Items: []metav1.PartialObjectMetadata{lease}}, nil
 }
 
-func (newest) Watch(context.Context, metav1.ListOptions) (watch.Interface, error) {
-	return watch.NewEmptyWatch(), nil
-}
-
-// bystander is an election that is not ours.
-type bystander struct{}
-
-func (bystander) StepDown(string, func() bool)       {}
-func (bystander) LeaseLag() (int, string, time.Time) { return 0, "", time.Time{} }
-func (bystander) LeaseReopened()                     {}
-
 // A type that one API server does not show is watched on another connection, whether its watches are refused there or say nothing, and whatever else
 // goes on on the connection it has.
 func TestMonitorLeavesAServerThatShowsNothing(t *testing.T) {
@@ -103,7 +102,8 @@ func TestMonitorLeavesAServerThatShowsNothing(t *testing.T) {
 			t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
 
 			metrics := NewMetrics(prometheus.NewRegistry())
-			transport := NewTransport(clock.RealClock{}, metrics)
+			clk := clocktesting.NewFakeClock(time.Now())
+			transport := NewTransport(clk, metrics)
 			cfg, client, err := transport.Client(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true},
 				ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, false)
 			if err != nil {
@@ -115,6 +115,11 @@ func TestMonitorLeavesAServerThatShowsNothing(t *testing.T) {
 			}
 			factory := informers.NewSharedInformerFactory(set, 0)
 			ctx, cancel := context.WithCancel(context.Background())
+			go func() { // A hundred times as fast as the real clock.
+				for ; ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
+					clk.Step(500 * time.Millisecond)
+				}
+			}()
 			defer factory.Shutdown()
 			defer cancel()
 			pods := factory.Core().V1().Pods().Informer()
@@ -132,8 +137,8 @@ func TestMonitorLeavesAServerThatShowsNothing(t *testing.T) {
 				}
 				return all
 			}}
-			short := Config{Interval: 50 * time.Millisecond, Silence: 500 * time.Millisecond, Lag: time.Second, Settle: 100 * time.Millisecond}
-			monitor := New(short, Deps{Metadata: newest{}, Transport: transport, Election: bystander{}, Metrics: metrics}, []Watched{watched})
+			stepDown := func(string, func() bool) {}
+			monitor := New(Deps{Metadata: newest{}, Transport: transport, StepDown: stepDown, Metrics: metrics, Clock: clk}, []Watched{watched})
 			done := make(chan error)
 			go func() { done <- monitor.Run(ctx) }()
 			eventually(t, "what the healthy server shows", func() bool { return len(leases.GetStore().List()) == 1 })

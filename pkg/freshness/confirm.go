@@ -43,7 +43,7 @@ func (w Watched) Confirm(ctx context.Context, client metadata.Interface, clk clo
 	if err != nil {
 		return err
 	}
-	diff := compareSets(listed, version, w.Objects())
+	diff := differenceTo(listed, version, w.Objects())
 	for key := range diff {
 		return fmt.Errorf("%w: it differs from a list in %d objects, one is %s", ErrBehind, len(diff), key)
 	}

@@ -29,13 +29,14 @@ var endOfList = []byte(metav1.InitialEventsAnnotationKey)
 type activity struct {
 	open     bool      // A watch is open, or requested.
 	lastByte time.Time // Of any watch or list. Zero before the first byte.
-	// listing is the time of the last request that read the whole collection, or a page. Zero once a watch has been resumed from a version.
-	listing time.Time
+	// listingSince is the start of the list under way, over all attempts. Zero once the list is complete.
+	listingSince time.Time
 	// lastProgress is the time of the last connection, response or byte of a request. A request that waits for a connection has no progress.
 	lastProgress time.Time
 	pool         *connectionPool // Of the last request.
 	// incompleteStreams counts the streaming lists since the last complete list. A stalled stream counts as maxIncompleteStreams.
 	incompleteStreams int
+	shortWatches      int // To come.
 }
 
 // activityOf returns the activity of one target, including watches of all namespaces.
@@ -45,7 +46,7 @@ func (t *Transport) activityOf(target watchTarget) activity {
 	var sum activity
 	for other, a := range t.types {
 		if other.includes(target) {
-			sum.lastByte, sum.listing = timing.Later(sum.lastByte, a.lastByte), timing.Later(sum.listing, a.listing)
+			sum.lastByte, sum.listingSince = timing.Later(sum.lastByte, a.lastByte), timing.Later(sum.listingSince, a.listingSince)
 			sum.lastProgress = timing.Later(sum.lastProgress, a.lastProgress)
 			sum.incompleteStreams = max(sum.incompleteStreams, a.incompleteStreams)
 		}
@@ -81,7 +82,7 @@ func (t *Transport) Reopen(resource schema.GroupVersionResource, since time.Time
 	return t.reopen(watchTarget{GroupVersionResource: resource}, since)
 }
 
-// reopen ends the watches of one target, which their reflectors resume. If the client of the last request has received nothing after since,
+// reopen ends the watches of one target, which their reflectors resume. The next watches are short. If the client of the last request has received nothing after since,
 // its connections are closed too, so that the next watch takes another connection. The connections are closed even if no watch is open, as
 // between two attempts of a watch that is rejected.
 func (t *Transport) reopen(target watchTarget, since time.Time) (ended bool) {
@@ -95,8 +96,12 @@ func (t *Transport) reopen(target watchTarget, since time.Time) (ended bool) {
 	}
 	silent := map[*connectionPool]bool{}
 	for other, a := range t.types {
-		if other.includes(target) && a.pool != nil && !a.pool.lastByte.After(since) {
-			silent[a.pool] = true
+		if other.includes(target) && a.pool != nil {
+			a.shortWatches = 2 // A proxy may end the first watch.
+			t.types[other] = a
+			if !a.pool.lastByte.After(since) {
+				silent[a.pool] = true
+			}
 		}
 	}
 	t.lock.Unlock()
@@ -149,9 +154,12 @@ func (p *connectionPool) newStream(ctx context.Context, r informerRequest) (*str
 		s.stall.Stop()
 	}
 	p.update(r.watchTarget, func(a *activity, now time.Time) {
-		a.pool, a.listing = p, now
-		if r.resumes { // From the version of a complete list.
-			a.listing, a.incompleteStreams = time.Time{}, 0
+		a.pool = p
+		switch {
+		case r.resumes: // From the version of a complete list.
+			a.listingSince, a.incompleteStreams = time.Time{}, 0
+		case a.listingSince.IsZero():
+			a.listingSince = now
 		}
 		if r.watch {
 			p.open[s] = struct{}{}
@@ -201,6 +209,7 @@ func (s *stream) readList(p []byte) {
 	seam := append(s.tail, p[:min(len(p), len(endOfList))]...)
 	if s.complete = bytes.Contains(seam, endOfList) || bytes.Contains(p, endOfList); s.complete {
 		s.stall.Stop()
+		s.pool.update(s.watchTarget, func(a *activity, _ time.Time) { a.listingSince = time.Time{} })
 		return
 	}
 	if len(p) > len(endOfList) {

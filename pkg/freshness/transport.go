@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"net/url"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -46,6 +48,9 @@ const (
 	// maxIncompleteStreams is how many streaming lists of a type in a row may end before the list is complete, as behind a proxy that ends
 	// long responses.
 	maxIncompleteStreams = 2
+	// shortWatch is the duration of a watch that was reopened. The API server sends a bookmark 2 s before the end of a watch, which shows that
+	// no event is missing, even behind a proxy that ends idle streams before the bookmark of each minute.
+	shortWatch = 6 * time.Second
 )
 
 // errExpired replaces the 410 Gone of a page that is not the first. After a 410 a reflector requests everything in one response. After any
@@ -125,8 +130,11 @@ func (p *connectionPool) RoundTrip(req *http.Request) (*http.Response, error) {
 		logger.V(2).Info("Streaming lists stall or are cut, using a plain list", "watch", r.watchTarget.String())
 		return rejectStream(req), nil
 	}
-	if r.Resource != "" && !r.watch {
-		req = inPages(req)
+	switch {
+	case r.resumes && p.takeShortWatch(r.watchTarget):
+		req = withQuery(req, url.Values{"timeoutSeconds": {strconv.Itoa(int(shortWatch.Seconds()))}})
+	case r.Resource != "" && !r.watch: // All objects in etcd when the list begins, because no other list has pages.
+		req = withQuery(req, url.Values{"limit": {strconv.Itoa(pageSize)}, "resourceVersion": nil, "resourceVersionMatch": nil})
 	}
 	var err error
 	failingSince := p.clock.Now()
@@ -196,13 +204,16 @@ func (p *connectionPool) send(req *http.Request, r informerRequest, connected fu
 	return resp, nil
 }
 
-// inPages returns the request of a plain list as one of pages, which reflectors follow. The list is of the objects in etcd when the list
-// begins, because no other list has pages.
-func inPages(req *http.Request) *http.Request {
+// takeShortWatch reports whether the next watch is short.
+func (p *connectionPool) takeShortWatch(target watchTarget) (short bool) {
+	p.update(target, func(a *activity, _ time.Time) { short, a.shortWatches = a.shortWatches > 0, max(0, a.shortWatches-1) })
+	return short
+}
+
+// withQuery returns a copy of a request with other values of some parameters.
+func withQuery(req *http.Request, values url.Values) *http.Request {
 	query := req.URL.Query()
-	query.Set("limit", strconv.Itoa(pageSize))
-	query.Del("resourceVersion")
-	query.Del("resourceVersionMatch")
+	maps.Copy(query, values)
 	out := req.Clone(req.Context())
 	out.URL.RawQuery = query.Encode()
 	return out

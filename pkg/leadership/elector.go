@@ -50,6 +50,10 @@ type Deps struct {
 	Metrics *Metrics
 	Clock   clock.WithTicker // nil means the real clock
 
+	// Seen records a resourceVersion of the Lease that a request has shown. A working watch delivers
+	// that version at once. May be nil.
+	Seen func(resourceVersion string)
+
 	// Flush is called after the release of the lease and sends pending events of controllers. Its ctx
 	// ends after a second. May be nil.
 	Flush func(ctx context.Context)
@@ -84,6 +88,9 @@ func New(cfg Config, deps Deps) (*Elector, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("leader election: %w", err)
 	}
+	if deps.Seen == nil {
+		deps.Seen = func(string) {}
+	}
 	e := &Elector{cfg: cfg.rounded(), deps: deps, clock: deps.Clock, fence: deps.Fence, wake: make(chan struct{}, 1)}
 	if e.clock == nil {
 		e.clock = clock.RealClock{}
@@ -92,7 +99,7 @@ func New(cfg Config, deps Deps) (*Elector, error) {
 		e.lease = &leaseClient{
 			client:    deps.Leases.Leases(cfg.Namespace),
 			namespace: cfg.Namespace, name: cfg.Name, identity: cfg.Identity,
-			minDuration: cfg.LeaseDuration.Truncate(time.Second), clock: e.clock,
+			minDuration: cfg.LeaseDuration.Truncate(time.Second), clock: e.clock, seenVersion: deps.Seen,
 		}
 	}
 	deps.Metrics.registerElector(e)
@@ -362,22 +369,5 @@ func isClosed(c <-chan struct{}) bool {
 		return true
 	default:
 		return false
-	}
-}
-
-// LeaseLag is how many versions of the Lease were seen by requests since its watch last delivered one,
-// which version that was, and when it was first missed. Without election it is zero.
-func (e *Elector) LeaseLag() (ahead int, delivered string, since time.Time) {
-	if e.lease == nil {
-		return 0, "", time.Time{}
-	}
-	lag := e.lease.lag()
-	return lag.ahead, lag.version, lag.since
-}
-
-// LeaseReopened starts that count anew, because the watch was reopened.
-func (e *Elector) LeaseReopened() {
-	if e.lease != nil {
-		e.lease.reopened()
 	}
 }

@@ -16,11 +16,11 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
@@ -36,6 +36,7 @@ type world struct {
 
 	lock    sync.Mutex
 	version int                       // of the server
+	newest  func() string             // instead of version
 	objects []freshness.ObjectVersion // of the server
 	err     error                     // of every list
 	store   int                       // version of the cache
@@ -46,7 +47,6 @@ type world struct {
 	heads   int    // lists of one object, answered
 	lists   int    // of all
 	asked   int    // watches
-	looks   int    // short watches of Monitor itself
 	pipe    *io.PipeWriter
 	ended   error // of Run, once it has
 	failing bool  // whole lists do
@@ -71,34 +71,13 @@ func (w *world) List(_ context.Context, o metav1.ListOptions) (*metav1.PartialOb
 		}
 	}
 	list := &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(w.version)}}
+	if w.newest != nil {
+		list.ResourceVersion = w.newest()
+	}
 	for _, v := range w.objects {
 		list.Items = append(list.Items, *partial(v))
 	}
 	return list, nil
-}
-
-// Watch is the short one of Monitor. It shows objects that are newer, and what was deleted since only by its bookmark.
-func (w *world) Watch(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	w.lock.Lock()
-	defer w.lock.Unlock()
-	w.looks++
-	since, _ := strconv.Atoi(o.ResourceVersion)
-	var events []watch.Event
-	for _, v := range w.objects {
-		if n, _ := strconv.Atoi(v.ResourceVersion); n > since {
-			events = append(events, watch.Event{Type: watch.Added, Object: partial(v)})
-		}
-	}
-	events = append(events, watch.Event{Type: watch.Bookmark, Object: partial(freshness.ObjectVersion{ResourceVersion: strconv.Itoa(w.version)})})
-	if w.stuck || w.version <= since {
-		events = nil
-	}
-	shown := watch.NewFakeWithChanSize(len(events), false)
-	for _, e := range events {
-		shown.Action(e.Type, e.Object)
-	}
-	time.AfterFunc(4*time.Second, shown.Stop)
-	return shown, nil
 }
 
 func partial(v freshness.ObjectVersion) *metav1.PartialObjectMetadata {
@@ -123,6 +102,9 @@ func (w *world) RoundTrip(req *http.Request) (*http.Response, error) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	w.asked, w.pipe = w.asked+1, pipe
+	if seconds, _ := strconv.Atoi(req.URL.Query().Get("timeoutSeconds")); seconds > 0 {
+		w.endSoon(pipe, time.Duration(seconds)*time.Second)
+	}
 	if req.URL.Query().Get("sendInitialEvents") == "true" {
 		return &http.Response{StatusCode: 200, Body: struct {
 			io.Reader
@@ -130,6 +112,25 @@ func (w *world) RoundTrip(req *http.Request) (*http.Response, error) {
 		}{io.MultiReader(strings.NewReader(metav1.InitialEventsAnnotationKey), r), r}}, nil
 	}
 	return &http.Response{StatusCode: 200, Body: r}, nil
+}
+
+// endSoon ends a watch after a bookmark 2 s before, as an API server does.
+func (w *world) endSoon(pipe *io.PipeWriter, timeout time.Duration) {
+	time.AfterFunc(timeout-2*time.Second, func() {
+		w.lock.Lock()
+		delivers := !w.frozen && !w.stuck
+		w.lock.Unlock()
+		if delivers {
+			_, _ = pipe.Write([]byte("x"))
+		}
+	})
+	time.AfterFunc(timeout, func() {
+		w.lock.Lock()
+		defer w.lock.Unlock()
+		if !w.frozen {
+			_ = pipe.Close()
+		}
+	})
 }
 
 // follow is the reflector.
@@ -205,13 +206,11 @@ func observeWorld(t *testing.T, e *Elector, w *world, resources ...freshness.Wat
 	metrics := freshness.NewMetrics(w.registry)
 	w.transport = freshness.NewTransport(realClock, metrics)
 	w.client = w.newClient(t, w)
-	l := freshness.New(freshness.Config{}, freshness.Deps{
-		Metadata: w, Transport: w.transport, Election: e, Metrics: metrics, LeaseNamespace: e.cfg.Namespace, RetryPeriod: e.cfg.RetryPeriod,
-	}, resources)
+	l := freshness.New(freshness.Deps{Metadata: w, Transport: w.transport, StepDown: e.StepDown, Metrics: metrics, Clock: realClock}, resources)
 	ctx, cancel := context.WithCancel(t.Context())
 	var done sync.WaitGroup
 	path := "/api/v1/pods"
-	if len(resources) == 0 {
+	if resources[0].Resource != podResource {
 		path = "/apis/coordination.k8s.io/v1/leases"
 	}
 	done.Go(func() { w.follow(ctx, path) })
@@ -235,6 +234,17 @@ func (w *world) pods() freshness.Watched {
 		Expected: func() string { w.lock.Lock(); defer w.lock.Unlock(); return w.wrote },
 		Version:  func() string { w.lock.Lock(); defer w.lock.Unlock(); return strconv.Itoa(w.store) },
 		Objects:  func() []freshness.ObjectVersion { w.lock.Lock(); defer w.lock.Unlock(); return w.cached },
+	}
+}
+
+// leases is the type of the Lease, as one process sees it.
+func (w *world) leases(p *process) freshness.Watched {
+	w.newest = func() string { p.lock.Lock(); defer p.lock.Unlock(); return p.seen }
+	return freshness.Watched{
+		Resource: coordinationv1.SchemeGroupVersion.WithResource("leases"), Namespace: p.cfg.Namespace, Impatience: 3 * p.cfg.RetryPeriod,
+		Expected: func() string { p.lock.Lock(); defer p.lock.Unlock(); return p.seen },
+		Version:  func() string { p.lock.Lock(); defer p.lock.Unlock(); return p.delivered },
+		Objects:  func() []freshness.ObjectVersion { return nil },
 	}
 }
 
@@ -262,7 +272,7 @@ func TestFrozenPodWatchIsNoticed(t *testing.T) {
 		l := observeWorld(t, a.Elector, w, w.pods())
 		w.run(10*time.Minute, time.Minute)
 		watches, lists := w.requests()
-		if err := l.Check(nil); err != nil || watches != 1 || lists != 0 {
+		if err := l.Check(); err != nil || watches != 1 || lists != 0 {
 			t.Fatalf("a healthy watch: %v, %d watches, %d whole lists; want nil, 1, 0", err, watches, lists)
 		}
 		w.set(func(w *world) {
@@ -277,7 +287,7 @@ func TestFrozenPodWatchIsNoticed(t *testing.T) {
 		if took := time.Since(frozen); took > 150*time.Second || took < 90*time.Second {
 			t.Errorf("noticed after %v, want within 150s", took)
 		}
-		if err := l.Check(nil); err == nil || !strings.Contains(err.Error(), "pods") {
+		if err := l.Check(); err == nil || !strings.Contains(err.Error(), "pods") {
 			t.Errorf("readiness = %v, want it to name pods", err)
 		}
 		if watches < 2 {
@@ -288,7 +298,7 @@ func TestFrozenPodWatchIsNoticed(t *testing.T) {
 		w.set(func(w *world) { w.frozen = false })
 		w.tick()
 		w.run(15*time.Second, 0)
-		if err := l.Check(nil); err != nil {
+		if err := l.Check(); err != nil {
 			t.Errorf("readiness after the watch came back: %v", err)
 		}
 		w.run(5*time.Second, 0)
@@ -339,8 +349,8 @@ func TestBlindnessIsNoticedWhateverGoesOn(t *testing.T) {
 	}
 }
 
-// A proxy that ends idle streams before a bookmark comes leaves a cache of a quiet type behind for ever. A short watch of Monitor's own
-// shows that nothing is missed.
+// A proxy that ends idle streams before a bookmark comes leaves a cache of a quiet type behind for ever. A reopened watch is short, and
+// its bookmark shows that no event is missing.
 func TestQuietTypeWithoutBookmarksIsNotListed(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -354,7 +364,7 @@ func TestQuietTypeWithoutBookmarksIsNotListed(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a := start(t, &leaseServer{}, "a")
 				w := newWorld()
-				w.frozen, w.stuck = true, tt.stuck // there is nothing to deliver
+				w.stuck = tt.stuck
 				l := observeWorld(t, a.Elector, w, w.pods())
 				for range 120 {
 					w.run(30*time.Second, 0)
@@ -379,7 +389,7 @@ func TestFailedWholeListsBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := start(t, &leaseServer{}, "a")
 		w := newWorld()
-		w.frozen, w.stuck, w.failing = true, true, true
+		w.stuck, w.failing = true, true
 		l := observeWorld(t, a.Elector, w, w.pods())
 		w.run(time.Hour, 0)
 		if _, lists := w.requests(); lists < 3 || lists > 12 {
@@ -472,8 +482,8 @@ func TestFrozenPodWatchIsNoticedThoughNothingIsMissedAtFirst(t *testing.T) {
 		w.run(10*time.Minute, time.Minute)
 		w.set(func(w *world) { w.frozen = true })
 		w.run(115*time.Second, 0)
-		if watches, _ := w.requests(); watches != 1 || w.looks == 0 {
-			t.Fatalf("%d watches and %d looks by now, want 1 and some", watches, w.looks)
+		if watches, lists := w.requests(); watches == 1 || lists == 0 {
+			t.Fatalf("%d watches and %d whole lists by now, want a reopened watch and a list that shows no difference", watches, lists)
 		}
 		missing := time.Now()
 		w.set(func(w *world) { w.objects = append(w.objects, object("b", "2", strconv.Itoa(w.version+1))) })
@@ -659,7 +669,7 @@ func TestCanary(t *testing.T) {
 		s := &leaseServer{}
 		a, b := start(t, s, "a"), start(t, s, "b")
 		w := newWorld()
-		l := observeWorld(t, a.Elector, w)
+		l := observeWorld(t, a.Elector, w, w.leases(a))
 		for range 60 {
 			sleep(time.Second)
 			w.tick()
@@ -677,7 +687,7 @@ func TestCanary(t *testing.T) {
 			t.Errorf("another leads %v after the freeze, want within 30s", took)
 		}
 		watches, _ := w.requests()
-		if err := l.Check(nil); err == nil || watches < 2 {
+		if err := l.Check(); err == nil || watches < 2 {
 			t.Errorf("readiness = %v after %d watches, want it to fail after a reopening", err, watches)
 		}
 		sleep(5 * time.Minute)
@@ -687,7 +697,7 @@ func TestCanary(t *testing.T) {
 		}
 		a.conn.set(func(c *conn) { c.frozen = false })
 		sleep(5 * time.Second)
-		if err := l.Check(nil); err != nil {
+		if err := l.Check(); err != nil {
 			t.Errorf("readiness after the watch came back: %v", err)
 		}
 	})
@@ -697,7 +707,7 @@ func TestCanaryKeepsStillWhenTheServerIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := start(t, &leaseServer{}, "a")
 		w := newWorld()
-		l := observeWorld(t, a.Elector, w)
+		l := observeWorld(t, a.Elector, w, w.leases(a))
 		sleep(time.Minute)
 		a.conn.set(func(c *conn) { c.frozen, c.err = true, errors.New("connection refused") })
 		w.set(func(w *world) { w.frozen = true })

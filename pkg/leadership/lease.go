@@ -27,12 +27,12 @@ type leaseClient struct {
 	namespace, name, identity string
 	minDuration               time.Duration // see observation.freeAt
 	clock                     clock.Clock
+	seenVersion               func(string)
 
 	lock    sync.Mutex
 	stored  *coordinationv1.Lease // by the last own request; the next write carries its resourceVersion
 	seen    observation
 	holding bool // since the last own write, no observation names another holder
-	watch   watchLag
 }
 
 // attemptResult is the result of one attempt to acquire or renew the Lease.
@@ -111,7 +111,7 @@ func (l *leaseClient) evaluateRead(lease *coordinationv1.Lease, renewing bool) (
 	} else {
 		l.stored = lease
 		l.seen = l.seen.withResponse(lease, now)
-		l.watch = l.watch.sawDirect(lease.ResourceVersion, now)
+		l.seenVersion(lease.ResourceVersion)
 	}
 	o = attemptResult{version: l.seen.version, read: true, lostReason: l.checkHolder()}
 	if renewing {
@@ -146,7 +146,7 @@ func (l *leaseClient) writeHolder(ctx context.Context, read *coordinationv1.Leas
 	} else {
 		l.seen = l.seen.withResponse(stored, now)
 	}
-	l.watch = l.watch.sawDirect(stored.ResourceVersion, now)
+	l.seenVersion(stored.ResourceVersion)
 	l.holding = true
 	o.lostReason = l.checkHolder()
 	o.held = l.holding
@@ -179,7 +179,6 @@ func (l *leaseClient) observeEvent(lease *coordinationv1.Lease) (lostReason stri
 		l.seen = l.seen.withoutLease(now)
 		return ""
 	}
-	l.watch = l.watch.sawWatched(lease.ResourceVersion)
 	l.seen = l.seen.withEvent(lease, now)
 	return l.checkHolder()
 }
@@ -212,20 +211,6 @@ func (l *leaseClient) latestObservation() observation {
 	l.lock.Lock()
 	defer l.lock.Unlock()
 	return l.seen
-}
-
-// lag says how far the watch is behind our own requests.
-func (l *leaseClient) lag() watchLag {
-	l.lock.Lock()
-	defer l.lock.Unlock()
-	return l.watch
-}
-
-// reopened starts the count anew: what counts is what a new watch delivers.
-func (l *leaseClient) reopened() {
-	l.lock.Lock()
-	defer l.lock.Unlock()
-	l.watch.ahead = 0
 }
 
 // errNotOurs is the error of a release after the Lease was deleted or acquired by another process.

@@ -141,31 +141,3 @@ func sameRecord(a, b resourcelock.LeaderElectionRecord) bool {
 }
 
 func sameTime(a, b metav1.Time) bool { return a.UnixMicro() == b.UnixMicro() }
-
-// watchLag compares what the watch delivers with what our own requests show.
-type watchLag struct {
-	version string    // newest the watch delivered, "" if it never did
-	direct  string    // newest a request of ours showed
-	ahead   int       // versions seen directly since the watch last brought something new
-	since   time.Time // when the first of them was seen; meaningful if ahead > 0
-}
-
-// sawDirect adds a version one of our requests showed.
-func (w watchLag) sawDirect(version string, now time.Time) watchLag {
-	if version == w.direct || w.version == "" || rv.AtLeast(w.version, version) {
-		return w
-	}
-	if w.ahead == 0 {
-		w.since = now
-	}
-	w.direct, w.ahead = version, w.ahead+1
-	return w
-}
-
-// sawWatched adds a version the watch delivered. Anything new is progress, even if it is late.
-func (w watchLag) sawWatched(version string) watchLag {
-	if w.version == "" || rv.MayBeNewer(version, w.version) {
-		w.version, w.ahead = version, 0
-	}
-	return w
-}

@@ -145,26 +145,6 @@ func TestNextTry(t *testing.T) {
 	}
 }
 
-func TestWatchLag(t *testing.T) {
-	w := watchLag{}.sawDirect("5", epoch)
-	if w.ahead != 0 {
-		t.Error("a watch that never delivered anything is not behind: there may be none")
-	}
-	w = w.sawWatched("5").sawDirect("6", epoch).sawDirect("6", epoch.Add(1)).sawDirect("7", epoch.Add(2))
-	if w.ahead != 2 || !w.since.Equal(epoch) {
-		t.Errorf("ahead = %d since %v, want 2 versions since the first", w.ahead, w.since)
-	}
-	if got := w.sawWatched("5").ahead; got != 2 {
-		t.Errorf("ahead after an old event = %d, want 2", got)
-	}
-	if got := w.sawWatched("6").ahead; got != 0 {
-		t.Errorf("ahead after a late but new event = %d, want 0: it moves", got)
-	}
-	if got := w.sawWatched("9").sawDirect("8", epoch).ahead; got != 0 {
-		t.Errorf("ahead of a watch that was faster = %d, want 0", got)
-	}
-}
-
 func TestStandDown(t *testing.T) {
 	const coolDown = 30 * time.Second
 	at := func(s int) time.Time { return epoch.Add(time.Duration(s) * time.Second) }

@@ -24,10 +24,11 @@ type process struct {
 	done   chan struct{}
 	err    error // of Run, once done is closed
 
-	lock  sync.Mutex
-	terms []span
-	work  func(ctx context.Context) error // run by Lead after the end of ctx; may be nil
-	flush func(ctx context.Context)       // may be nil
+	seen, delivered string // versions of the Lease that requests and the watch have shown
+	lock            sync.Mutex
+	terms           []span
+	work            func(ctx context.Context) error // run by Lead after the end of ctx; may be nil
+	flush           func(ctx context.Context)       // may be nil
 }
 
 // span is one call of Lead.
@@ -49,7 +50,7 @@ func start(t *testing.T, s *leaseServer, identity string, change ...func(*proces
 	}
 	metrics := NewMetrics(prometheus.NewRegistry())
 	p.fence = NewFence(realClock, metrics)
-	elector, err := New(cfg, Deps{Leases: p.conn, Events: p.events, Fence: p.fence, Metrics: metrics, Flush: p.flush})
+	elector, err := New(cfg, Deps{Leases: p.conn, Events: p.events, Fence: p.fence, Metrics: metrics, Flush: p.flush, Seen: p.see})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +64,7 @@ func start(t *testing.T, s *leaseServer, identity string, change ...func(*proces
 			return
 		}
 		if !frozen {
-			p.Observe(lease)
+			p.deliver(lease)
 		}
 	}
 	s.lock.Lock()
@@ -84,6 +85,23 @@ func start(t *testing.T, s *leaseServer, identity string, change ...func(*proces
 	})
 	synctest.Wait()
 	return p
+}
+
+// see records the version of a Lease that a request has shown.
+func (p *process) see(version string) {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	p.seen = version
+}
+
+// deliver is the watch.
+func (p *process) deliver(lease *coordinationv1.Lease) {
+	if lease != nil {
+		p.lock.Lock()
+		p.delivered = lease.ResourceVersion
+		p.lock.Unlock()
+	}
+	p.Observe(lease)
 }
 
 func (p *process) lead(ctx context.Context, term Term) error {

@@ -1,0 +1,119 @@
+package freshness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+)
+
+// Watched is one informer.
+type Watched struct {
+	Resource  schema.GroupVersionResource
+	Namespace string // Empty for all namespaces.
+	// Version returns the resourceVersion that the store has reached. It is empty before the first list.
+	Version func() string
+	// Expected returns the highest version that some object of the type is known to have had. A working watch delivers that version at once,
+	// while the version of a list may never come. It is empty if no version is known. May be nil.
+	Expected func() string
+	// Objects returns the contents of the store. It is called seldom, and its result may be large.
+	Objects func() []ObjectVersion
+	// Impatience is the longest time for which a silent watch may miss an expected version. It is for a type that is written every few
+	// seconds, such as the Lease of a leader. Zero for other types.
+	Impatience time.Duration
+}
+
+// Deps holds the dependencies of Monitor.
+type Deps struct {
+	Metadata  metadata.Interface // Not on the connections of Transport: its lists must succeed when watches do not.
+	Transport *Transport
+	Metrics   *Metrics
+	Clock     clock.WithTicker
+	// StepDown ends the term of a leader and keeps the process out of the election until caughtUp, or until no other process has taken the lease.
+	StepDown func(reason string, caughtUp func() bool)
+}
+
+// ErrSetBack is in the error of Run when a consistent list was older than a version that was known before, as after a restore of etcd from
+// a backup. Watches then wait for versions that may be days away, caches hold objects that no longer exist, and controllers remember writes
+// that never happened.
+var ErrSetBack = errors.New("resourceVersion went backwards (etcd restored?), caches have to be filled again")
+
+// Monitor finds caches that do not follow the API server, whatever the reason: connections without data, connections that cannot be made,
+// streams that end before any data, an API server whose watches have stopped. In all cases lists have versions that the cache does not
+// reach. The watch of such a type is reopened. A cache that still differs from a list is stale, and the elector steps down until the
+// cache is current.
+//
+// Lag alone is never staleness, nor is a cache that is being filled. Without a list that has just succeeded no type becomes stale. The
+// list shows that another process, or this process after a restart, could do better.
+type Monitor struct {
+	deps    Deps
+	watched []Watched
+
+	lock  sync.Mutex
+	stale map[watchTarget]string // Reasons.
+}
+
+// New returns a monitor of the given informers. It does nothing before Run.
+func New(deps Deps, watched []Watched) *Monitor {
+	for _, w := range watched {
+		deps.Metrics.initialize(watchTarget{w.Resource, w.Namespace})
+	}
+	return &Monitor{deps: deps, watched: watched, stale: map[watchTarget]string{}}
+}
+
+// Run checks all types until ctx ends, and then returns nil. Call it when the caches have synced. After an error with ErrSetBack only a new
+// process helps.
+func (m *Monitor) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, w := range m.watched {
+		group.Go(func() error { return newTypeMonitor(m, w).run(ctx) })
+	}
+	return group.Wait()
+}
+
+// Stale returns a sentence per stale type, sorted. It is empty if all types are current.
+func (m *Monitor) Stale() []string {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	return slices.Sorted(maps.Values(m.stale))
+}
+
+// Check returns an error while a type is stale. It belongs to readiness, not to liveness.
+func (m *Monitor) Check() error {
+	if stale := m.Stale(); len(stale) > 0 {
+		return fmt.Errorf("stale caches: %s", strings.Join(stale, "; "))
+	}
+	return nil
+}
+
+// setStale records a stale type and steps down. A repeated call steps down again, unless no other process took the lease the last time.
+func (m *Monitor) setStale(ctx context.Context, target watchTarget, reason string) {
+	reason = target.String() + ": " + reason
+	m.lock.Lock()
+	_, known := m.stale[target]
+	m.stale[target] = reason
+	m.lock.Unlock()
+	m.deps.Metrics.stale.WithLabelValues(target.labels()...).Set(1)
+	if !known {
+		klog.FromContext(ctx).Info("Cache is stale", "reason", reason)
+	}
+	m.deps.StepDown(reason, func() bool { return len(m.Stale()) == 0 })
+}
+
+func (m *Monitor) setCurrent(ctx context.Context, target watchTarget) {
+	m.lock.Lock()
+	delete(m.stale, target)
+	m.lock.Unlock()
+	m.deps.Metrics.stale.WithLabelValues(target.labels()...).Set(0)
+	klog.FromContext(ctx).Info("Cache is current again", "watch", target.String())
+}

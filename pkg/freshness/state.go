@@ -1,0 +1,147 @@
+package freshness
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"minikcm/internal/rv"
+)
+
+const (
+	listInterval  = 30 * time.Second // Between two consistent lists of a type.
+	silenceLimit  = 90 * time.Second // Bookmarks come every 60 s.
+	lagLimit      = 3 * time.Minute  // A cache that changes may be behind the same version for so long.
+	settleTime    = 10 * time.Second // For a reopened watch to deliver, or a difference to heal.
+	equalInterval = 10 * time.Minute // Between two whole lists of a type that was found equal.
+	relistLimit   = 10 * time.Minute // For a new list of a reflector, and between two changes of the connection of a stale type.
+)
+
+// cacheState is the state of the cache of one type.
+type cacheState int
+
+const (
+	current  cacheState = iota // The cache has reached all known versions, or is equal to a list.
+	behind                     // The cache has not reached a known version.
+	reopened                   // The cache was behind for too long, and its watch was reopened.
+	stale                      // The reopened watch did not help.
+)
+
+func (s cacheState) String() string {
+	return [...]string{"current", "behind", "reopened", "stale"}[s]
+}
+
+// action is the next step for one type.
+type action string
+
+const (
+	noAction action = "none"
+	reopen   action = "reopen"  // End the watch, which the reflector resumes.
+	compare  action = "compare" // Compare the cache with a list.
+	declare  action = "declare" // Step down.
+)
+
+// observation is the input of a decision. Durations end now.
+type observation struct {
+	behind     bool
+	missing    time.Duration // Since an expected version was first missed. Zero if no version is missed.
+	impatience time.Duration // See Watched.
+	open       bool          // A watch is open, or requested.
+	silent     time.Duration // Since the last byte.
+	listing    bool          // The reflector lists, with progress.
+	inState    time.Duration
+	unchanged  time.Duration // Since the cache last changed.
+	compared   time.Duration // Since the last comparison.
+	differs    bool          // A difference that the last comparison has shown still exists.
+	mayCompare bool
+}
+
+// next returns the next state of a type and the action. Being behind is normal until the next bookmark. A reopened watch resumes where the
+// cache is and needs no proof. Stepping down needs a proof: a difference that does not heal, or own renewals that no watch delivers.
+func (s cacheState) next(o observation) (cacheState, action) {
+	impatient := o.impatience > 0 && o.open && min(o.missing, o.silent) >= o.impatience
+	heals := settleTime
+	if o.unchanged < o.compared { // The cache changes, and may get there.
+		heals = silenceLimit
+	}
+	switch {
+	case !o.behind:
+		return current, noAction
+	case s == current:
+		return behind, noAction
+	case o.listing:
+		return s, noAction
+	case s == behind && (impatient || o.unchanged >= silenceLimit || o.inState >= lagLimit):
+		return reopened, reopen
+	case s == reopened && (impatient && o.inState >= o.impatience || o.differs && o.compared >= heals):
+		return stale, declare
+	case s == reopened && !o.differs && o.mayCompare && (o.inState >= silenceLimit || o.inState >= settleTime && o.unchanged >= o.inState):
+		return s, compare
+	case s == stale && o.compared >= listInterval:
+		return s, compare
+	}
+	return s, noAction
+}
+
+// ObjectVersion identifies one state of one object.
+type ObjectVersion struct {
+	Namespace, Name string
+	UID             types.UID
+	ResourceVersion string
+}
+
+func (v ObjectVersion) key() types.NamespacedName {
+	return types.NamespacedName{Namespace: v.Namespace, Name: v.Name}
+}
+
+// difference maps each differing key to its listed version. An empty UID means that the object was deleted by that version.
+type difference map[types.NamespacedName]ObjectVersion
+
+// differenceTo returns the objects of a consistent list that the cache lacks, and the objects of the cache that the list lacks. An object of the
+// cache that is newer than the list is no difference.
+func differenceTo(listed []ObjectVersion, version string, cached []ObjectVersion) difference {
+	have := make(map[types.NamespacedName]ObjectVersion, len(cached))
+	for _, c := range cached {
+		have[c.key()] = c
+	}
+	diff := difference{}
+	for _, want := range listed {
+		if got, ok := have[want.key()]; !ok || !hasReached(got, want) {
+			diff[want.key()] = want
+		}
+		delete(have, want.key())
+	}
+	for key, extra := range have {
+		if rv.AtLeast(version, extra.ResourceVersion) {
+			diff[key] = ObjectVersion{Namespace: key.Namespace, Name: key.Name, ResourceVersion: version}
+		}
+	}
+	return diff
+}
+
+// hasReached reports whether got is want or a newer state.
+func hasReached(got, want ObjectVersion) bool {
+	return got.ResourceVersion == want.ResourceVersion || rv.MayBeNewer(got.ResourceVersion, want.ResourceVersion)
+}
+
+// unhealed returns the part of d that the cache still lacks.
+func (d difference) unhealed(cached []ObjectVersion) difference {
+	have := make(map[types.NamespacedName]ObjectVersion, len(d))
+	for _, c := range cached {
+		if _, ok := d[c.key()]; ok {
+			have[c.key()] = c
+		}
+	}
+	left := difference{}
+	for key, want := range d {
+		got, ok := have[key]
+		lacks := !ok || !hasReached(got, want)
+		if want.UID == "" { // Another object may have the name by now.
+			lacks = ok && rv.AtLeast(want.ResourceVersion, got.ResourceVersion)
+		}
+		if lacks {
+			left[key] = want
+		}
+	}
+	return left
+}

@@ -1,0 +1,111 @@
+package freshness
+
+import (
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Every state against everything that may be observed.
+func TestNextCacheState(t *testing.T) {
+	const long, short = time.Hour, 9 * time.Second
+	quiet := observation{behind: true, inState: 10 * time.Second, unchanged: 90 * time.Second, compared: long, mayCompare: true, open: true, silent: short}
+	with := func(change func(*observation)) observation { o := quiet; change(&o); return o }
+	lease := func(change func(*observation)) observation {
+		o := observation{behind: true, open: true, impatience: 6 * time.Second, missing: 6 * time.Second, silent: 6 * time.Second, inState: 6 * time.Second}
+		change(&o)
+		return o
+	}
+	all := []cacheState{current, behind, reopened, stale}
+	same := []cacheState{behind, reopened, stale}
+	for _, tt := range []struct {
+		name string
+		in   []cacheState
+		o    observation
+		want []cacheState // Empty if the state stays.
+		act  action
+	}{
+		{"all versions reached", all, observation{unchanged: long, compared: long, inState: long}, []cacheState{current, current, current, current}, noAction},
+		{"first behind", all[:1], quiet, []cacheState{behind}, noAction},
+		{"unchanged for too long", []cacheState{behind}, quiet, []cacheState{reopened}, reopen},
+		{"the next bookmark may come", []cacheState{behind}, with(func(o *observation) { o.inState, o.unchanged = 80*time.Second, 89*time.Second }), nil, noAction},
+		{"late and changing", []cacheState{behind}, with(func(o *observation) { o.inState, o.unchanged = 179*time.Second, time.Second }), nil, noAction},
+		{"minutes late and changing", []cacheState{behind}, with(func(o *observation) { o.inState, o.unchanged = 180*time.Second, time.Second }), []cacheState{reopened}, reopen},
+		{"just reopened", []cacheState{reopened}, with(func(o *observation) { o.inState = short }), nil, noAction},
+		{"the reopened watch delivers nothing", []cacheState{reopened}, quiet, nil, compare},
+		{"compared a short time ago", []cacheState{reopened}, with(func(o *observation) { o.mayCompare = false }), nil, noAction},
+		{"changing after the reopening", []cacheState{reopened}, with(func(o *observation) { o.inState, o.unchanged = 89*time.Second, time.Second }), nil, noAction},
+		{"changing for long after the reopening", []cacheState{reopened}, with(func(o *observation) { o.inState, o.unchanged = 90*time.Second, time.Second }), nil, compare},
+		{"the difference may heal", []cacheState{reopened}, with(func(o *observation) { o.differs, o.compared = true, short }), nil, noAction},
+		{"the difference does not heal", []cacheState{reopened}, with(func(o *observation) { o.differs, o.compared = true, 10*time.Second }), []cacheState{stale}, declare},
+		{"the difference does not heal in a cache that changes", []cacheState{reopened},
+			with(func(o *observation) { o.differs, o.compared, o.unchanged = true, 89*time.Second, time.Second }), nil, noAction},
+		{"the difference does not heal for long", []cacheState{reopened},
+			with(func(o *observation) { o.differs, o.compared, o.unchanged = true, 90*time.Second, time.Second }), []cacheState{stale}, declare},
+		{"stale as before", []cacheState{stale}, with(func(o *observation) { o.differs, o.compared = true, 30*time.Second }), nil, compare},
+		{"stale and compared a short time ago", []cacheState{stale}, with(func(o *observation) { o.compared = 29 * time.Second }), nil, noAction},
+		{"the reflector lists", same, with(func(o *observation) {
+			o.differs, o.listing, o.inState, o.unchanged, o.missing, o.impatience, o.silent = true, true, long, long, long, time.Second, long
+		}), nil, noAction},
+		{"renewals are not delivered", []cacheState{behind}, lease(func(*observation) {}), []cacheState{reopened}, reopen},
+		{"renewals are not delivered after the reopening", []cacheState{reopened}, lease(func(*observation) {}), []cacheState{stale}, declare},
+		{"a late renewal", []cacheState{behind, reopened}, lease(func(o *observation) { o.missing = 5 * time.Second }), nil, noAction},
+		{"late renewals on a stream with data", []cacheState{behind, reopened}, lease(func(o *observation) { o.silent = 5 * time.Second }), nil, noAction},
+		{"the reflector is between two attempts", []cacheState{behind, reopened}, lease(func(o *observation) { o.open = false }), nil, noAction},
+		{"just reopened for renewals", []cacheState{reopened}, lease(func(o *observation) { o.inState = 5 * time.Second }), nil, noAction},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for i, s := range tt.in {
+				want := s
+				if tt.want != nil {
+					want = tt.want[i]
+				}
+				if got, act := s.next(tt.o); got != want || act != tt.act {
+					t.Errorf("%s: next(%+v) = %s, %s; want %s, %s", s, tt.o, got, act, want, tt.act)
+				}
+			}
+		})
+	}
+}
+
+func object(name, uid, version string) ObjectVersion {
+	return ObjectVersion{"ns", name, types.UID(uid), version}
+}
+
+func TestDifferenceTo(t *testing.T) {
+	listed := []ObjectVersion{object("a", "1", "10"), object("b", "2", "20")}
+	for _, tt := range []struct {
+		name   string
+		cached []ObjectVersion
+		want   []ObjectVersion
+	}{
+		{"equal", []ObjectVersion{object("b", "2", "20"), object("a", "1", "10")}, nil},
+		{"newer than the list", []ObjectVersion{object("a", "1", "31"), object("b", "3", "40")}, nil},
+		{"created after the list", []ObjectVersion{object("a", "1", "10"), object("b", "2", "20"), object("c", "3", "31")}, nil},
+		{"missing", []ObjectVersion{object("a", "1", "10")}, []ObjectVersion{object("b", "2", "20")}},
+		{"older", []ObjectVersion{object("a", "1", "9"), object("b", "2", "20")}, []ObjectVersion{object("a", "1", "10")}},
+		{"an older one of that name", []ObjectVersion{object("a", "0", "9"), object("b", "2", "20")}, []ObjectVersion{object("a", "1", "10")}},
+		{"deleted", []ObjectVersion{object("a", "1", "10"), object("b", "2", "20"), object("c", "3", "30")}, []ObjectVersion{object("c", "", "30")}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := differenceTo(listed, "30", tt.cached)
+			if diff := cmp.Diff(tt.want, slices.Collect(maps.Values(got))); diff != "" {
+				t.Errorf("differenceTo: -want +got\n%s", diff)
+			}
+			if left := got.unhealed(tt.cached); len(left) != len(tt.want) {
+				t.Errorf("unhealed by the same cache: %v, want all of %v", left, tt.want)
+			}
+			again := append(slices.Clone(listed), object("c", "4", "50"))
+			if left := got.unhealed(again); len(left) != 0 {
+				t.Errorf("unhealed by what was listed and another of the name of what was deleted: %v", left)
+			}
+			if left := got.unhealed(listed); len(left) != 0 {
+				t.Errorf("unhealed by what was listed: %v", left)
+			}
+		})
+	}
+}
