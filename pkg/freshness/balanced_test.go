@@ -24,10 +24,10 @@ import (
 )
 
 // balanced are two API servers behind a load balancer that keeps the first connection with the sick one and gives all later ones to the other. A Lease
-// is written once the caches are filled; the healthy server shows it to whoever watches.
+// is written once the caches are filled; the healthy server delivers the Lease to each watch.
 type balanced struct {
 	filled  atomic.Bool
-	refuses bool // the sick server answers 503 and ends its streams, else it shows nothing of Leases and goes on with pods
+	refuses bool // The sick server returns 503 and ends its streams. Otherwise its streams deliver pods, and no Leases.
 }
 
 func (b *balanced) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -75,7 +75,7 @@ func (b *balanced) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 type connKey struct{}
 
-// newest is what a list shows: the Lease.
+// newest lists the Lease.
 type newest struct{ metadata.ResourceInterface }
 
 func (n newest) Resource(schema.GroupVersionResource) metadata.Getter { return n }
@@ -86,8 +86,7 @@ func (newest) List(context.Context, metav1.ListOptions) (*metav1.PartialObjectMe
 	return &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: "6"}, Items: []metav1.PartialObjectMetadata{lease}}, nil
 }
 
-// A type that one API server does not show is watched on another connection, whether its watches are refused there or say nothing, and whatever else
-// goes on on the connection it has.
+// A type that one API server does not deliver is watched on another connection, whether the server rejects the watches or delivers other types.
 func TestMonitorLeavesAServerThatShowsNothing(t *testing.T) {
 	for name, refuses := range map[string]bool{"it refuses watches": true, "one type is stuck, and others go on": false} {
 		t.Run(name, func(t *testing.T) {

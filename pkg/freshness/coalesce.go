@@ -10,20 +10,19 @@ import (
 )
 
 const (
-	// coalescePause is the least time between two looks at a busy connection, and so the most that coalescing delays an event.
+	// coalescePause is the shortest time between two reads of a busy connection, and the longest delay of an event.
 	coalescePause = 75 * time.Millisecond
-	// coalesceBurst looks are free after a rest: a connection that is not busy is not slowed down at all.
+	// coalesceBurst is the number of reads without a pause after a rest. A connection that is not busy is not slowed down.
 	coalesceBurst = 20
-	// coalesceBuffer is how much one look takes. Who finds it full has more to read, and does not wait.
+	// coalesceBuffer is the size of one read. A full buffer is followed by the next read without a pause.
 	coalesceBuffer = 64 << 10
 )
 
 // dialer opens connections, as net.Dialer.DialContext does.
 type dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
-// coalesced returns a dialer for a stream of many small events that nobody waits for, such as the renewals of the Leases of a thousand
-// nodes: at more than 13 reads a second what has arrived in the meantime is read together, up to 75 ms late. Waking up for each event
-// costs more than decoding it.
+// coalesced returns a dialer for a stream of many small events that are not urgent, such as the renewals of the Leases of a thousand nodes.
+// At more than 13 reads a second the events of a pause are read together, up to 75 ms late. A wake-up costs more than decoding an event.
 func coalesced(dial dialer) dialer {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)
@@ -34,7 +33,7 @@ func coalesced(dial dialer) dialer {
 	}
 }
 
-// coalescedConn waits before it reads, if it has read often of late.
+// coalescedConn waits before a read after many reads.
 type coalescedConn struct {
 	net.Conn
 	buffer *bufio.Reader
@@ -57,18 +56,18 @@ func (c *coalescedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// pacedReader is what fills the buffer.
+// pacedReader fills the buffer.
 type pacedReader struct {
 	conn   net.Conn
 	closed context.Context
 	pace   *rate.Limiter
-	more   bool // the last look did not take all there was
+	more   bool // The last read filled the buffer.
 }
 
 // Read implements io.Reader.
 func (r *pacedReader) Read(p []byte) (int, error) {
 	if !r.more {
-		_ = r.pace.Wait(r.closed) // fails only if the connection is closed, which the next line finds out
+		_ = r.pace.Wait(r.closed) // Fails only if the connection is closed, as the next line does.
 	}
 	n, err := r.conn.Read(p)
 	r.more = n == len(p)

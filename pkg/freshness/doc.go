@@ -1,16 +1,12 @@
-// Package freshness knows whether what the informers hold is what the API server has.
+// Package freshness connects informers with the API server and finds caches that do not follow the API server.
 //
-// Three parts, and nothing here knows caches or controllers, nor of leases more than that one of them is written often:
+//   - [Transport] is the HTTP transport of informers. Watches survive an API server that is away, streaming lists that stall are replaced by
+//     plain lists, and plain lists come in pages. Transport records the last activity of each type and reopens watches.
+//   - [Monitor] compares the version of each cache with consistent lists and with own writes. The watch of a cache that is behind for too
+//     long is reopened. If the cache still differs from a list, the leader steps down until its caches are current, or until no other
+//     process has taken the lease. After a restore of etcd the process ends.
 //
-//   - [Line] is how informers reach the API server. It keeps reflectors from listing everything when they need not, and from doing so in one
-//     piece: a watch is held while the API server is away or being replaced, a first streaming list that says nothing is ended, plain
-//     lists come in pages.
-//   - [Streams] notes when the last byte of each type came, over all streams and attempts, and reopens a watch that is asked for.
-//   - [Monitor] finds out when a cache does not have what lists show, whatever its streams seem to do, has its watch reopened and, if that
-//     does not help, says so: the leader then steps down and stays out of the election until its caches are current, or nobody else has taken the
-//     lease. Data that were set back, as by a restore of etcd, end the process.
+// Each type has one state: current, behind, reopened or stale. The table is in state.go. Lag alone is never staleness.
 //
-// [Watched.Confirm] answers the question once, for whoever is about to act on a whole cache.
-//
-// Each type has one state: current, behind, different, reopened or stale; staleness.go says what leads from one to the next. Lag alone is never staleness.
+// [Watched.Confirm] checks one cache once, before a decision that depends on the whole cache.
 package freshness

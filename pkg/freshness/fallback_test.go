@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// stalling answers with a stream that never says anything and ends with the request.
+// stalling returns a stream without data that ends with the request.
 func stalling(req *http.Request) (*http.Response, error) {
 	r, w := io.Pipe()
 	context.AfterFunc(req.Context(), func() { w.CloseWithError(req.Context().Err()) })

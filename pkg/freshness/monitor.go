@@ -48,7 +48,7 @@ type Deps struct {
 // that never happened.
 var ErrSetBack = errors.New("resourceVersion went backwards (etcd restored?), caches have to be filled again")
 
-// Monitor finds caches that do not follow the API server, whatever the reason: connections without data, connections that cannot be made,
+// Monitor finds caches that do not follow the API server, for any reason: connections without data, connections that cannot be made,
 // streams that end before any data, an API server whose watches have stopped. In all cases lists have versions that the cache does not
 // reach. The watch of such a type is reopened. A cache that still differs from a list is stale, and the elector steps down until the
 // cache is current.

@@ -68,7 +68,7 @@ func (p *pager) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = runtime.Encoder(scheme.Codecs.LegacyCodec(corev1.SchemeGroupVersion)).Encode(&list, w) // the test sees what is missing
 }
 
-// A reflector that cannot stream asks for everything in one answer, in more than one case.
+// A reflector that cannot stream requests everything in one response, in more than one case.
 func TestPlainListsComeInPages(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

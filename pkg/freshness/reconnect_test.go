@@ -84,12 +84,12 @@ func TestReconnectingHoldsARequestUntilTheServerIsThere(t *testing.T) {
 	}
 }
 
-// answer is a response with a body.
+// answer returns a response with a body.
 func answer(code int, body string) *http.Response {
 	return &http.Response{StatusCode: code, Status: http.StatusText(code), Body: io.NopCloser(strings.NewReader(body))}
 }
 
-// A reflector lists everything anew after most errors. A server that is about to be replaced is asked again instead.
+// A reflector lists again after most errors. A request to a server that is about to be replaced is repeated instead.
 func TestReconnectingAsksAServerThatFailsAgain(t *testing.T) {
 	const goesOn = "?watch=true&resourceVersion=7"
 	for _, tt := range []struct {
@@ -273,7 +273,7 @@ func TestWatchesReconnectTogether(t *testing.T) {
 	}
 }
 
-// An aggregated API that does not answer its watch must not hold up the watches of other types on the same connection.
+// An aggregated API without a response must not delay the watches of other types on the same connection.
 func TestUnansweredWatchDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := newPool(t, newTransport(), roundTripper(func(req *http.Request) (*http.Response, error) {
@@ -334,7 +334,7 @@ func (b *brokenBody) Read(p []byte) (int, error) {
 
 func (b *brokenBody) Close() error { return nil }
 
-// A reflector lists everything anew after an error, and after a stream that was over within a second.
+// A reflector lists again after an error, and after a stream that ended within a second.
 func TestWatchesNeitherFailNorEndEarly(t *testing.T) {
 	reset := &net.OpError{Op: "read", Err: syscall.ECONNRESET}
 	for _, tt := range []struct {

@@ -54,7 +54,7 @@ func TestParseRequest(t *testing.T) {
 }
 
 // watchServer serves Leases to a reflector: the initial stream, then what is sent to it. Frozen, it takes
-// requests and says nothing.
+// requests and delivers nothing.
 type watchServer struct {
 	*httptest.Server
 	lock    sync.Mutex
@@ -132,8 +132,8 @@ func eventually(t *testing.T, what string, ok func() bool) {
 func TestReopenedWatchGoesOnWhereItWas(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
-		since time.Duration // how long ago counts as heard
-		other bool          // something is heard on another link
+		since time.Duration // Bytes after now - since count as activity.
+		other bool          // another client receives data
 		conns int
 	}{
 		{"others are heard on the connection", time.Hour, false, 1},
@@ -231,8 +231,7 @@ func TestStreamsForgetClosedWatches(t *testing.T) {
 	}
 }
 
-// A watch that is refused is open no more, and between two tries there is none. The next one takes another connection all the same, if nothing is heard on
-// this one, or whatever is.
+// A rejected watch is not open. The next watch takes another connection if the client receives nothing, or in any case if that is wanted.
 func TestReopenedWatchThatIsRefusedTakesAnotherConnection(t *testing.T) {
 	target := watchTarget{podResource, ""}
 	for _, tt := range []struct {

@@ -45,8 +45,8 @@ const (
 	pauseJitter = 0.25
 	// pageSize is the number of objects in a page of a plain list. A list in one response would be held twice, encoded and decoded.
 	pageSize = 2000
-	// maxIncompleteStreams is how many streaming lists of a type in a row may end before the list is complete, as behind a proxy that ends
-	// long responses.
+	// maxIncompleteStreams is the number of streaming lists of a type in a row that may end before the list is complete, as behind a proxy that
+	// ends long responses.
 	maxIncompleteStreams = 2
 	// shortWatch is the duration of a watch that was reopened. The API server sends a bookmark 2 s before the end of a watch, which shows that
 	// no event is missing, even behind a proxy that ends idle streams before the bookmark of each minute.
