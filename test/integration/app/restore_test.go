@@ -67,7 +67,7 @@ func TestEtcdIsRestoredFromABackup(t *testing.T) {
 	if code, err := p.Wait(5 * time.Minute); err != nil || code != 1 {
 		t.Fatalf("the manager ended with %d, %v; want 1", code, err)
 	}
-	p.WaitForLog(t, "the API server's data were set back")
+	p.WaitForLog(t, "resourceVersion went backwards")
 	controlplane.StartProcess(t, args...)
 	has("kept", 3)
 	has("new", 2)
