@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
@@ -120,13 +118,6 @@ func New(cfg Config) (*Manager, error) {
 	}
 	if cfg.OwnProcess {
 		base.Metrics = controller.QueueMetrics{Registerer: registry}
-	}
-	if cfg.Election.Enabled {
-		leases, err := m.caches.Leases()
-		if err != nil {
-			return nil, err
-		}
-		base.APIServers = apiServers(leases)
 	}
 	for _, r := range cfg.Controllers {
 		if base.Client, base.REST, err = fencedClient(cfg, fence, r.Agent); err != nil {
@@ -259,24 +250,6 @@ func drain(shutdownTimeout time.Duration) time.Duration {
 		return 0
 	}
 	return shutdownTimeout + time.Second
-}
-
-// apiServerLease is the prefix of the Leases that identify API servers. Their label
-// apiserver.kubernetes.io/identity is not in the cache.
-const apiServerLease = "apiserver-" // k8s.io/apiserver v0.37, server.NewConfig
-
-// apiServers returns a function that counts the API servers by their identity Leases. The count is a hint: a
-// stopped server is counted for up to an hour, and servers on one host name share a Lease.
-func apiServers(leases *caches.Leases) func() int {
-	return func() int {
-		n := 0
-		for _, name := range leases.Names() {
-			if name.Namespace == metav1.NamespaceSystem && strings.HasPrefix(name.Name, apiServerLease) {
-				n++
-			}
-		}
-		return n
-	}
 }
 
 // observeLease passes the events of the Lease to the elector.

@@ -88,9 +88,6 @@ type Base struct {
 	Drain time.Duration
 	// Enabled reports whether a feature gate is enabled.
 	Enabled func(featuregate.Feature) bool
-	// APIServers returns the number of API servers that hold a Lease. It is nil if the Leases are not
-	// watched.
-	APIServers func() int
 }
 
 // PodWorkers is the number of workers of loops that delete many pods at a time, as when a zone fails. More

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 	"unique"
 
@@ -18,21 +17,19 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/internal/discovery"
-	"minikcm/pkg/controllers/internal/live"
 )
 
 const (
 	// Name is the controller's name in --controllers, and in logs.
 	Name = "namespace-controller"
 
-	// safeGrace is the least grace that covers the lag between API servers: upstream's fixed one.
-	safeGrace = 5 * time.Second
+	// defaultGrace is the fixed grace period of kube-controller-manager. It covers the lag between API servers.
+	defaultGrace = 5 * time.Second
 	// minBackoff spares the API server the ten passes in two seconds that client-go's 5 ms lead to.
 	minBackoff = 100 * time.Millisecond
 	// patience is for passes over every type: long enough for all that are answered, so that more namespaces are worked on at once than
@@ -47,8 +44,6 @@ type Deps struct {
 	Discovery  discovery.Client     // uncached, of the fenced config
 	Namespaces *caches.Namespaces
 	Pods       *caches.Pods // only tells when to sync: nothing is decided from it
-	// APIServers returns how many API servers there seem to be, zero if unknown. It may be nil.
-	APIServers func() int
 	Recorder   record.EventRecorder
 	Clock      clock.WithTicker
 	Metrics    prometheus.Registerer
@@ -63,13 +58,11 @@ type Controller struct {
 	slots     *semaphore.Weighted
 	patient   *semaphore.Weighted // syncs that may wait for slow types; the other workers are for the other namespaces
 	deletions deletions
-	late      atomic.Bool // an object was seen that was created after the deletion of its namespace
 
 	// Of the current term; set by beginTerm before any sync.
 	catalogue *discovery.Catalogue
 	triggers  *triggers
 	silence   *silence
-	admission *live.Reads[[]admissionHook]
 	lock      sync.Mutex
 	memories  map[string]*memory
 }
@@ -77,8 +70,6 @@ type Controller struct {
 // memory is what is remembered of a namespace during a term. Losing it costs requests, nothing else.
 type memory struct {
 	uid        types.UID
-	grace      time.Duration                              // zero: not decided yet
-	gate       time.Time                                  // when types other than pods may be deleted; zero: not known yet
 	settled    time.Time                                  // when no create is under way any more that was admitted before the deletion
 	emptyTypes map[discovery.Type]listing                 // the types that were seen empty after the grace; they are not listed again before everything else is
 	stale      map[unique.Handle[discovery.Type]]struct{} // seen empty too long ago for a proof: listed again at the end
@@ -118,10 +109,9 @@ func patientSyncs(workers int) *semaphore.Weighted {
 	return semaphore.NewWeighted(int64(max(workers/2, 1)))
 }
 
-// onAdd is told of namespaces in a list. How long ago they were deleted, only clocks can tell.
 func (c *Controller) onAdd(ns *corev1.Namespace) {
 	if ns.DeletionTimestamp != nil {
-		c.deletions.note(ns.UID, firstSeen{at: c.deps.Clock.Now()})
+		c.deletions.note(ns.UID, c.deps.Clock.Now())
 		c.loop.Add(ns.Name)
 	}
 }
@@ -134,7 +124,7 @@ func (c *Controller) onUpdate(before, ns *corev1.Namespace) {
 	if ns.DeletionTimestamp == nil {
 		return
 	}
-	c.deletions.note(ns.UID, firstSeen{at: c.deps.Clock.Now(), watched: before.UID == ns.UID && before.DeletionTimestamp == nil})
+	c.deletions.note(ns.UID, c.deps.Clock.Now())
 	if before.UID != ns.UID || before.DeletionTimestamp == nil || before.Status.Phase != ns.Status.Phase ||
 		!slices.Equal(before.Spec.Finalizers, ns.Spec.Finalizers) {
 		c.loop.Add(ns.Name)
@@ -189,15 +179,11 @@ func (c *Controller) beginTerm() {
 	c.catalogue = discovery.NewCatalogue(c.deps.Discovery, c.deps.Clock, deletable)
 	c.triggers = newTriggers(c.deps.Metadata, c.deps.Clock, c.onTrigger)
 	c.silence = newSilence(c.deps.Clock)
-	c.admission = live.NewReads(c.deps.Clock, func(ctx context.Context, _ string) ([]admissionHook, error) {
-		return readAdmission(ctx, c.deps.Client)
-	})
 	c.memories = map[string]*memory{}
 }
 
 // resync queues every Terminating namespace now and then until ctx ends.
 func (c *Controller) resync(ctx context.Context) {
-	c.warnAboutGrace(ctx)
 	if c.cfg.SyncPeriod == 0 {
 		return
 	}
@@ -208,21 +194,10 @@ func (c *Controller) resync(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C():
-			c.warnAboutGrace(ctx)
 			for _, name := range c.terminating() {
 				c.loop.Add(name)
 			}
 		}
-	}
-}
-
-func (c *Controller) warnAboutGrace(ctx context.Context) {
-	if c.deps.APIServers == nil || c.cfg.Grace >= safeGrace {
-		return
-	}
-	if n := c.deps.APIServers(); n > 1 {
-		klog.FromContext(ctx).Info("Namespace deletion grace period is too short for more than one API server: objects created at the last moment may outlive their namespace",
-			"controller", Name, "grace", c.cfg.Grace, "needed", safeGrace, "apiServers", n)
 	}
 }
 

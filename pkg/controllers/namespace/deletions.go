@@ -11,28 +11,21 @@ import (
 // handlers feed them on a standby too, which then need not wait for the grace again when it becomes leader.
 type deletions struct {
 	lock  sync.Mutex
-	first map[types.UID]firstSeen
+	first map[types.UID]time.Time
 }
 
-// firstSeen is when a deletion was seen first, and how.
-type firstSeen struct {
-	at time.Time
-	// watched: the namespace was seen before without a deletionTimestamp, so the deletion is not older than the watch is late.
-	watched bool
-}
-
-// note returns when the deletion of uid was seen first: now, if it was not seen before.
-func (d *deletions) note(uid types.UID, s firstSeen) firstSeen {
+// note returns the time at which the deletion of uid was first seen. The default is now.
+func (d *deletions) note(uid types.UID, now time.Time) time.Time {
 	d.lock.Lock()
 	defer d.lock.Unlock()
 	if seen, ok := d.first[uid]; ok {
 		return seen
 	}
 	if d.first == nil {
-		d.first = map[types.UID]firstSeen{}
+		d.first = map[types.UID]time.Time{}
 	}
-	d.first[uid] = s
-	return s
+	d.first[uid] = now
+	return now
 }
 
 func (d *deletions) forget(uid types.UID) {

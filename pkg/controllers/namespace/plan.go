@@ -13,22 +13,7 @@ const (
 	// minGrace is the least grace. Creates that passed admission before the deletion need it to reach etcd, even if there is only one
 	// API server.
 	minGrace = 100 * time.Millisecond
-	// heldUp is the least grace where creates may be held up after the API server has checked that their namespace is there.
-	heldUp = 1500 * time.Millisecond
-	// clockSkew is how far the API server's clock, which made the deletionTimestamp, may be ahead of ours.
-	clockSkew = 30 * time.Second
 )
-
-// gateAt is when types other than pods may be deleted: grace after the deletion was first seen. A deletion that was not watched may have had its
-// grace before a restart: it has, if its deletionTimestamp, deleted, is past by more than clocks differ.
-func gateAt(seen firstSeen, deleted time.Time, grace time.Duration) time.Time {
-	grace = max(grace, minGrace)
-	gate := seen.at.Add(grace)
-	if past := deleted.Add(grace + clockSkew); !seen.watched && past.Before(gate) {
-		return past
-	}
-	return gate
-}
 
 // podGate says what the outcome of the pods means for the other types.
 type podGate string

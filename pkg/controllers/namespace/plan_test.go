@@ -18,31 +18,6 @@ var epoch = time.Unix(1e9, 0)
 
 func at(d time.Duration) time.Time { return epoch.Add(d) }
 
-func TestGateAt(t *testing.T) {
-	for _, tt := range []struct {
-		name          string
-		seen, deleted time.Duration
-		watched       bool
-		grace         time.Duration
-		want          time.Duration
-	}{
-		{"a deletion seen at once waits for the grace", 0, 0, true, 5 * time.Second, 5 * time.Second},
-		{"the grace begins when it was seen, not when it happened", 4 * time.Second, 0, true, 5 * time.Second, 9 * time.Second},
-		{"zero is 100 ms", 0, 0, true, 0, 100 * time.Millisecond},
-		{"and so is less", 0, 0, true, 50 * time.Millisecond, 100 * time.Millisecond},
-		{"seen again after a restart, within the skew of clocks", 30 * time.Second, 0, false, 5 * time.Second, 35 * time.Second},
-		{"seen again long after: open already", time.Minute, 0, false, 5 * time.Second, 35 * time.Second},
-		{"watched: our clock is far ahead of the API server's", 40 * time.Second, 0, true, 5 * time.Second, 45 * time.Second},
-		{"the API server's clock is ahead", 0, 20 * time.Second, true, 5 * time.Second, 5 * time.Second},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := gateAt(firstSeen{at(tt.seen), tt.watched}, at(tt.deleted), tt.grace); !got.Equal(at(tt.want)) {
-				t.Errorf("gate at %v, want %v", got.Sub(epoch), tt.want)
-			}
-		})
-	}
-}
-
 func TestJudgePods(t *testing.T) {
 	known := func(err error, types ...discovery.Type) discovery.Answer {
 		return discovery.Answer{Sent: epoch, Err: err, Types: types}
@@ -245,13 +220,13 @@ func TestNotice(t *testing.T) {
 }
 
 func TestObservationsOutliveTerms(t *testing.T) {
-	var o deletions
-	o.note("uid", firstSeen{epoch, true})
-	if seen := o.note("uid", firstSeen{at: at(time.Minute)}); seen != (firstSeen{epoch, true}) {
+	var d deletions
+	d.note("uid", epoch)
+	if seen := d.note("uid", at(time.Minute)); !seen.Equal(epoch) {
 		t.Errorf("first seen at %v, want %v", seen, epoch)
 	}
-	o.forget("uid")
-	if seen := o.note("uid", firstSeen{at: at(time.Hour)}); seen != (firstSeen{at: at(time.Hour)}) {
+	d.forget("uid")
+	if seen := d.note("uid", at(time.Hour)); !seen.Equal(at(time.Hour)) {
 		t.Errorf("seen at %v after it was forgotten, want %v", seen, at(time.Hour))
 	}
 }

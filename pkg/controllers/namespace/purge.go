@@ -45,7 +45,6 @@ type typeResult struct {
 	unlisted   bool                // because it has no list, as discovery or the answer says
 	pending    bool                // the pass had no time for the type
 	deleted    bool                // whether there were objects that nobody had deleted before
-	late       bool                // whether an object was created after the deletion of the namespace
 	listing    listing             // of the last walk
 	err        error
 }
@@ -171,7 +170,7 @@ func (p *purger) purgeIn(ctx context.Context, r discovery.Type) typeResult {
 	}
 	if walked := out; removed && out.err == nil {
 		out = p.lookAgain(ctx, r, walked)
-		out.late, out.deleted = out.late || walked.late, walked.deleted
+		out.deleted = walked.deleted
 	}
 	return out
 }
@@ -190,7 +189,7 @@ func (p *purger) lookAgain(ctx context.Context, r discovery.Type, walked typeRes
 		switch {
 		case err == nil && page.Continue == "" && !slices.ContainsFunc(page.Items, undone):
 			out.version = page.ResourceVersion
-			out.add(page.Items, p.deleted)
+			out.add(page.Items)
 			return out
 		case err != nil && !refused(err):
 			out.notListed(err, "")
@@ -237,7 +236,7 @@ func (p *purger) walk(ctx context.Context, r discovery.Type, remove bool) (out t
 			out.unlisted = remove && token == "" && (apierrors.IsMethodNotSupported(err) || p.lacksStorage(r, err))
 			return out, removed
 		}
-		out.add(page.Items, p.deleted)
+		out.add(page.Items)
 		out.version = page.ResourceVersion
 		if remove && slices.ContainsFunc(page.Items, removable) {
 			removed, out.deleted = true, out.deleted || slices.ContainsFunc(page.Items, notDeleted)
@@ -295,14 +294,13 @@ func following(page *metav1.PartialObjectMetadataList) int64 {
 // examplesShown is how many objects are named for each finalizer.
 const examplesShown = 3
 
-// add counts the objects of a page. deleted is when the namespace was.
-func (o *typeResult) add(items []metav1.PartialObjectMetadata, deleted time.Time) {
+// add counts the objects of a page.
+func (o *typeResult) add(items []metav1.PartialObjectMetadata) {
 	if len(items) > 0 && o.examples == nil {
 		o.finalizers, o.examples = map[string]int{}, map[string][]string{}
 	}
 	for _, item := range items {
 		o.remaining++
-		o.late = o.late || !deleted.IsZero() && item.CreationTimestamp.After(deleted)
 		holders := item.Finalizers
 		if len(holders) == 0 {
 			holders = []string{""}

@@ -18,37 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
-	"k8s.io/klog/v2"
-	"k8s.io/klog/v2/ktesting"
 
 	"minikcm/pkg/controllers/internal/discovery"
 )
-
-func TestShortGraceIsWarnedAbout(t *testing.T) {
-	for _, tt := range []struct {
-		name    string
-		grace   time.Duration
-		servers func() int
-		warns   bool
-	}{
-		{"one API server", 0, func() int { return 1 }, false},
-		{"unknown", 0, nil, false},
-		{"two", 0, func() int { return 2 }, true},
-		{"two and almost enough", 5*time.Second - 1, func() int { return 2 }, true},
-		{"two and upstream's grace", 5 * time.Second, func() int { return 2 }, false},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			b := newBench(t)
-			b.cfg.Grace, b.deps.APIServers = tt.grace, tt.servers
-			logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
-			b.warnAboutGrace(klog.NewContext(t.Context(), logger))
-			text := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
-			if strings.Contains(text, "too short") != tt.warns {
-				t.Errorf("log %q, want a warning: %v", text, tt.warns)
-			}
-		})
-	}
-}
 
 func TestPagesOfALargeTypeFollowTheToken(t *testing.T) {
 	b := newBench(t, terminating())

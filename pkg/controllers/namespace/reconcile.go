@@ -54,19 +54,11 @@ func (c *Controller) reconcile(ctx context.Context, name string) (controller.Res
 	return controller.Result{RequeueAfter: next.after}, err
 }
 
-// sync reads the namespace and, if it is being deleted and somebody has to finish it, takes it further. If the gate is open, discovery is asked meanwhile.
+// sync reads the namespace and, if it is being deleted and somebody has to finish it, takes it further.
 func (c *Controller) sync(ctx context.Context, name string) (followUp, error) {
-	if gate := c.gateOf(name); !gate.IsZero() && !c.deps.Clock.Now().Before(gate) {
-		defer c.discoverAhead(ctx, gate)()
-	}
 	ns, err := c.read(ctx, name)
 	if err != nil {
 		return followUp{}, err
-	}
-	if ns != nil && ns.DeletionTimestamp != nil && ns.Status.Phase != corev1.NamespaceTerminating {
-		if ns, err = c.markTerminating(ctx, ns); err != nil {
-			return followUp{}, err
-		}
 	}
 	if ns == nil || ns.DeletionTimestamp == nil || len(ns.Spec.Finalizers) == 0 {
 		c.forget(ctx, name)
@@ -82,16 +74,14 @@ func (c *Controller) advance(ctx context.Context, ns *corev1.Namespace) (followU
 	// 1. The pods, which wait for nothing.
 	m := c.memory(ns)
 	now := c.deps.Clock.Now() // before the first request for content: what is sent from here on is later than this
-	seen := c.deletions.note(ns.UID, firstSeen{at: now, watched: true})
-	m.settled = seen.at.Add(longestCreate)
+	seen := c.deletions.note(ns.UID, now)
+	m.settled = seen.Add(longestCreate)
 	p := c.newPurger(ns, m, now)
 	defer c.end(p)
 	pods := p.purge(ctx, discovery.Pods)
-	c.noteLate(ctx, ns, pods)
 
 	// 2. The gate: when types other than pods may be deleted.
-	gate := c.gate(ctx, ns, m, seen)
-	m.gate = gate
+	gate := seen.Add(max(c.cfg.Grace, minGrace))
 	if judgePods(pods, now, gate, discovery.Answer{}) == podsEarly {
 		c.metrics.show(ns.Name, report{}, []string{causeGrace})
 		return followUp{after: max(gate.Sub(c.deps.Clock.Now()), time.Millisecond)}, nil
@@ -138,53 +128,12 @@ func (c *Controller) advance(ctx context.Context, ns *corev1.Namespace) (followU
 	}
 }
 
-// discoverAhead begins the discovery that step 3 of advance needs, of notBefore or later, so that it is there or on its way by then. It returns a function that
-// cancels it and waits for its end.
-func (c *Controller) discoverAhead(ctx context.Context, notBefore time.Time) (end func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	var asking controller.Group
-	asking.Go(func() error {
-		_, _, _ = c.catalogue.Read(ctx, notBefore) // step 3 reads the same from the catalogue, errors included
-		return nil
-	})
-	return func() {
-		cancel()
-		_ = asking.Wait()
-	}
-}
-
 // discoverySince is from when on a discovery will do in a sync that began at now: since the deletion before the gate, since the gate after it.
-func discoverySince(seen firstSeen, gate, now time.Time) time.Time {
-	if gate.After(seen.at) && !now.Before(gate) {
+func discoverySince(seen, gate, now time.Time) time.Time {
+	if !now.Before(gate) {
 		return gate
 	}
-	return seen.at
-}
-
-// gate is when types other than pods may be deleted. Where the grace is so short that a webhook could outlast it, it is decided by whether there
-// are any.
-func (c *Controller) gate(ctx context.Context, ns *corev1.Namespace, m *memory, seen firstSeen) time.Time {
-	deleted := ns.DeletionTimestamp.Time
-	latest := gateAt(seen, deleted, max(c.cfg.Grace, heldUp))
-	if c.cfg.Grace >= heldUp || c.late.Load() || !c.deps.Clock.Now().Before(latest) {
-		return latest
-	}
-	if m.grace == 0 {
-		m.grace = max(c.cfg.Grace, minGrace)
-		if hooks, err := c.admission.Get(ctx, "", seen.at); err != nil || mayHoldUp(hooks, ns.Labels) {
-			m.grace = heldUp
-		}
-	}
-	return gateAt(seen, deleted, m.grace)
-}
-
-// noteLate remembers whether objects are created in namespaces that were deleted before. That the API servers' clocks differ can make it seem
-// so.
-func (c *Controller) noteLate(ctx context.Context, ns *corev1.Namespace, outcomes ...typeResult) {
-	if (report{outcomes: outcomes}).late() && !c.late.Swap(true) {
-		klog.FromContext(ctx).Info("An object was created in a namespace after its deletion, namespaces are given more time from now on",
-			"namespace", ns.Name, "time", max(c.cfg.Grace, heldUp))
-	}
+	return seen
 }
 
 // errReplaced: the namespace is not the one any more whose content was to be deleted.
@@ -225,7 +174,6 @@ func (c *Controller) purgeOthers(
 		if refusal != nil {
 			return "", r, 0, refusal
 		}
-		c.noteLate(ctx, ns, r.outcomes...)
 		if r.hidden() {
 			var err error
 			if pause, err = c.rediscover(ctx, &r); err != nil {
@@ -328,7 +276,7 @@ func (c *Controller) finish(ctx context.Context, ns *corev1.Namespace, r report)
 		ns = c.writeConditions(ctx, ns, r)
 	}
 	if ourFinalizer(ns) {
-		seen := c.deletions.note(ns.UID, firstSeen{at: c.deps.Clock.Now()}).at // not later: when the namespace goes, so does the note
+		seen := c.deletions.note(ns.UID, c.deps.Clock.Now()) // not later: when the namespace goes, so does the note
 		done, err := c.finalize(ctx, ns)
 		if err != nil {
 			return followUp{}, err
@@ -400,16 +348,6 @@ func (c *Controller) memory(ns *corev1.Namespace) *memory {
 	m := &memory{uid: ns.UID, emptyTypes: map[discovery.Type]listing{}, stale: map[unique.Handle[discovery.Type]]struct{}{}, failures: map[discovery.Type]int{}, strides: newStrides()}
 	c.memories[ns.Name] = m
 	return m
-}
-
-// gateOf is when the gate of the namespace opens, or has opened, as the last sync found; zero: not known. It may be that of another one of the name.
-func (c *Controller) gateOf(name string) time.Time {
-	c.lock.Lock()
-	defer c.lock.Unlock()
-	if m, ok := c.memories[name]; ok {
-		return m.gate
-	}
-	return time.Time{}
 }
 
 // forget ends all that is remembered and shown of a namespace.

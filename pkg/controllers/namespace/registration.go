@@ -17,9 +17,8 @@ type Config struct {
 	// SyncPeriod is how often every Terminating namespace is synced even if nothing happened. Validate requires it to be positive; New also takes 0, which
 	// switches these syncs off.
 	SyncPeriod time.Duration `json:"NamespaceSyncPeriod"`
-	// Grace is how long types other than pods are left alone after a deletion was seen. Less than 5 s is for exactly one
-	// API server; zero means 100 ms, or 1.5 s where creates may be held up in admission. A create that takes longer than that
-	// outlives its namespace.
+	// Grace is the time from the first sight of a deletion to the deletion of types other than pods. Less than 5 s is for
+	// exactly one API server, and zero means 100 ms. A create that takes longer outlives its namespace.
 	Grace time.Duration `json:"NamespaceDeletionGracePeriod"` // ours
 	// Drain is how long running syncs may go on after Run's context has ended; zero until they return.
 	Drain time.Duration `json:"-"`
@@ -27,7 +26,7 @@ type Config struct {
 
 // DefaultConfig is that of kube-controller-manager v1.37, where the grace is a constant.
 func DefaultConfig() *Config {
-	return &Config{Workers: 10, SyncPeriod: 5 * time.Minute, Grace: safeGrace}
+	return &Config{Workers: 10, SyncPeriod: 5 * time.Minute, Grace: defaultGrace}
 }
 
 // AddFlags implements controller.Config.
@@ -38,8 +37,8 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 		"How often a terminating namespace is checked again even if nothing happened.")
 	fs.DurationVar(&c.Grace, "namespace-deletion-grace-period", c.Grace,
 		"Content other than pods is deleted, and the namespace finalized, no earlier than this after its deletion, so that "+
-			"every API server has learnt to admit nothing more. 0 is for exactly one API server and means 100 ms, or 1.5 s where "+
-			"admission webhooks may hold up creates: a create held up for longer outlives its namespace.")
+			"every API server has learnt to admit nothing more. 0 is for exactly one API server and means 100 ms: a create that "+
+			"admission webhooks hold up for longer outlives its namespace.")
 }
 
 // Validate implements controller.Config.
@@ -70,7 +69,7 @@ func Registration(cfg *Config) controller.Registration {
 		New: func(b controller.Base) (controller.Controller, error) {
 			c := *cfg
 			c.Drain = b.Drain
-			deps := Deps{Client: b.Client, APIServers: b.APIServers, Recorder: b.Recorder(Name), Clock: b.Clock, Metrics: b.Metrics}
+			deps := Deps{Client: b.Client, Recorder: b.Recorder(Name), Clock: b.Clock, Metrics: b.Metrics}
 			var err error
 			if deps.Metadata, err = NewMetadataClient(b.REST); err != nil {
 				return nil, err

@@ -70,11 +70,6 @@ func (r report) hidden() bool {
 	return slices.ContainsFunc(r.outcomes[1:], typeResult.hidden)
 }
 
-// late reports whether an object was seen that was created after the deletion of the namespace.
-func (r report) late() bool {
-	return slices.ContainsFunc(r.outcomes, func(o typeResult) bool { return o.late })
-}
-
 // held are the outcomes of types that have objects left.
 func (r report) held() []typeResult {
 	return slices.DeleteFunc(slices.Clone(r.outcomes), func(o typeResult) bool { return o.remaining == 0 })

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -134,9 +133,6 @@ func TestANamespaceIsReadAgainBeforeOthersThanPodsAreDeleted(t *testing.T) {
 			}
 			expect(t, requests(b.client.Actions()), "get namespaces", "get namespaces")
 			expect(t, requests(b.metadata.Actions()), slices.DeleteFunc([]string{"list pods", tt.want}, func(r string) bool { return r == "" })...)
-			if b.late.Load() {
-				t.Error("what is in another namespace was taken for created too late in this one")
-			}
 			if len(b.silence.of) > 0 {
 				t.Error("a type was taken for one that does not answer")
 			}
@@ -158,40 +154,6 @@ func TestOneDiscoveryServesTheSyncsAfterTheGate(t *testing.T) {
 	}
 	if b.discovery.asked != 1 {
 		t.Errorf("discovery was asked %d times, want once", b.discovery.asked)
-	}
-}
-
-// Discovery takes two requests, one after the other. With whatever grace, nobody waits for it once the gate is open.
-func TestDiscoveryIsAskedBeforeItIsNeeded(t *testing.T) {
-	for _, grace := range []time.Duration{0, 5 * time.Second} {
-		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t, terminating(func(ns *corev1.Namespace) { ns.DeletionTimestamp = &metav1.Time{Time: epoch.Add(time.Hour)} }))
-			b.cfg.Grace = grace
-			b.mustSync(t) // before the gate
-			b.clock.Step(5 * time.Second)
-			b.client.ClearActions()
-			asked := make(chan struct{})
-			b.discovery.ask = func() { close(asked) }
-			b.client.PrependReactor("get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
-				<-asked
-				return false, nil, nil
-			})
-			b.mustSync(t)
-			expect(t, requests(b.client.Actions()), "get namespaces", "create namespaces/finalize")
-			if b.discovery.asked != 1 {
-				t.Errorf("discovery was asked %d times, want once", b.discovery.asked)
-			}
-		})
-	}
-}
-
-func TestOldServersLeaveThePhaseToUs(t *testing.T) {
-	b := newBench(t, terminating(func(ns *corev1.Namespace) { ns.Status.Phase = corev1.NamespaceActive }))
-	b.mustSync(t)
-	expect(t, requests(b.client.Actions()), "get namespaces", "update namespaces/status", "create namespaces/finalize")
-	sent := b.client.Actions()[1].(clienttesting.UpdateAction).GetObject().(*corev1.Namespace)
-	if sent.Status.Phase != corev1.NamespaceTerminating {
-		t.Errorf("phase %v", sent.Status.Phase)
 	}
 }
 
@@ -281,7 +243,8 @@ func TestASlowPassProvesWhatItHasSeen(t *testing.T) {
 }
 
 func TestNothingButPodsBeforeTheGraceIsOver(t *testing.T) {
-	b := newBench(t, terminating(func(ns *corev1.Namespace) { ns.DeletionTimestamp = &metav1.Time{Time: epoch.Add(time.Hour)} }))
+	b := newBench(t, terminating())
+	b.deletions = deletions{}
 	b.cfg.Grace = 5 * time.Second
 	if next := b.mustSync(t); next.after != 5*time.Second {
 		t.Errorf("next look in %v, want 5s", next.after)
@@ -295,15 +258,3 @@ func TestNothingButPodsBeforeTheGraceIsOver(t *testing.T) {
 	expect(t, requests(b.metadata.Actions())[2:], "list pods", "list configmaps")
 }
 
-// Whether there are webhooks decides how long everything else waits. Their lists may take as long as their server likes.
-func TestPodsWaitForNothing(t *testing.T) {
-	b := newBench(t, terminating(func(ns *corev1.Namespace) { ns.DeletionTimestamp = &metav1.Time{Time: epoch.Add(time.Hour)} }))
-	var before []string
-	b.metadata.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-		before = requests(b.client.Actions())
-		return false, nil, nil
-	})
-	b.mustSync(t)
-	expect(t, before, "get namespaces")
-	expect(t, requests(b.client.Actions()), "get namespaces", "list mutatingwebhookconfigurations", "list validatingwebhookconfigurations")
-}

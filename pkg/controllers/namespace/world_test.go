@@ -99,7 +99,7 @@ func newBench(t *testing.T, namespaces ...runtime.Object) *bench {
 	c.beginTerm()
 	for _, o := range namespaces {
 		if ns := o.(*corev1.Namespace); ns.DeletionTimestamp != nil {
-			c.deletions.note(ns.UID, firstSeen{at: b.clock.Now()})
+			c.deletions.note(ns.UID, b.clock.Now().Add(-minGrace))
 		}
 	}
 	b.Controller = c
@@ -122,7 +122,6 @@ func requests(actions ...[]clienttesting.Action) []string {
 	return texts
 }
 
-// terminating is a namespace whose deletion is so long past that no grace is left.
 func terminating(edits ...func(*corev1.Namespace)) *corev1.Namespace {
 	deleted := metav1.NewTime(epoch)
 	ns := &corev1.Namespace{

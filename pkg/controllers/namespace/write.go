@@ -66,22 +66,6 @@ func (c *Controller) update(
 	return ns, errRetry
 }
 
-// markTerminating sets the phase, which API servers since 1.0 do themselves together with the deletionTimestamp.
-func (c *Controller) markTerminating(ctx context.Context, ns *corev1.Namespace) (*corev1.Namespace, error) {
-	ns, err := c.update(ctx, ns, writeTries, func(ctx context.Context, ns *corev1.Namespace) (*corev1.Namespace, error) {
-		if ns.Status.Phase == corev1.NamespaceTerminating {
-			return ns, nil
-		}
-		next := ns.DeepCopy()
-		next.Status.Phase = corev1.NamespaceTerminating
-		return c.deps.Client.CoreV1().Namespaces().UpdateStatus(ctx, next, metav1.UpdateOptions{})
-	})
-	if err != nil {
-		return nil, fmt.Errorf("set phase: %w", err)
-	}
-	return ns, nil
-}
-
 // finalize removes our token from spec.finalizers. The resource version of ns is a precondition, so a namespace that was
 // replaced by another of the same name is safe. The content is not looked at again after a conflict: nothing can have come.
 func (c *Controller) finalize(ctx context.Context, ns *corev1.Namespace) (done bool, err error) {

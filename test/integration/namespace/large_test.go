@@ -108,39 +108,3 @@ func TestASlowWebhookOnDeletesIsNoError(t *testing.T) {
 		t.Errorf("%d deletecollections: the webhook was not slow enough to be noticed", len(cut))
 	}
 }
-
-// A create has passed the check that its namespace is there and waits in a webhook while the namespace is deleted.
-func TestZeroGraceWaitsForWebhooks(t *testing.T) {
-	t.Parallel()
-	client := cluster.Client(t)
-	for _, mutating := range []bool{true, false} {
-		t.Run(fmt.Sprint("mutating ", mutating), func(t *testing.T) {
-			t.Parallel()
-			start(t)
-			ns := create(t)
-			hook := cluster.Webhook(t, controlplane.Webhook{Operations: []string{"CREATE"}, Resource: "configmaps", Namespace: ns, Mutating: mutating})
-			before := hook.Requests()
-			hook.Delay(600 * time.Millisecond)
-			created := make(chan error, 1)
-			go func() {
-				_, err := client.CoreV1().ConfigMaps(ns).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "held-up"}}, metav1.CreateOptions{})
-				created <- err
-			}()
-			controlplane.Eventually(t, 10*time.Second, func(context.Context) error {
-				if hook.Requests() == before {
-					return fmt.Errorf("the webhook was not asked")
-				}
-				return nil
-			})
-			removed := time.Now()
-			remove(t, ns)
-			if err := <-created; err != nil || time.Since(removed) > 1400*time.Millisecond {
-				t.Skipf("admitted %v after the deletion, %v", time.Since(removed), err) // the machine was too slow for it
-			}
-			gone(t, ns, 20*time.Second)
-			if left := leftovers(t, ns); len(left) > 0 {
-				t.Errorf("orphans %v", left)
-			}
-		})
-	}
-}

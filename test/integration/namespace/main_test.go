@@ -46,13 +46,12 @@ type manager struct {
 }
 
 type setup struct {
-	cfg        namespace.Config
-	rest       *rest.Config // of the controller
-	watch      *rest.Config // of the caches and events; nil: the same
-	transport  func(http.RoundTripper) http.RoundTripper
-	clock      clock.WithTicker
-	standby    bool // sees, and does not work before BeginTerm
-	apiServers func() int
+	cfg       namespace.Config
+	rest      *rest.Config // of the controller
+	watch     *rest.Config // of the caches and events; nil: the same
+	transport func(http.RoundTripper) http.RoundTripper
+	clock     clock.WithTicker
+	standby   bool // sees, and does not work before BeginTerm
 }
 
 // start runs a controller until the test ends. Grace is zero unless an edit changes it.
@@ -87,7 +86,7 @@ func start(t testing.TB, edits ...func(*setup)) *manager {
 		pods, err2 := b.Caches.Pods()
 		c, err3 := namespace.New(s.cfg, namespace.Deps{
 			Client: b.Client, Metadata: metadata, Discovery: disco, Namespaces: namespaces, Pods: pods,
-			APIServers: s.apiServers, Recorder: b.Recorder(namespace.Name), Clock: s.clock, Metrics: b.Metrics,
+			Recorder: b.Recorder(namespace.Name), Clock: s.clock, Metrics: b.Metrics,
 		})
 		return []controlplane.RunFunc{c.Run}, errors.Join(err1, err2, err3)
 	})}

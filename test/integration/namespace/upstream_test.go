@@ -10,7 +10,7 @@ package namespace_test
 //	TestFinalizeNamespaceFunc                                        1  pkg TestEmptyNamespaceIsListedOnceAndFinalized
 //	TestRetryOnConflictError                                         1  pkg TestConflictsAreRetriedAndBounded, TestConflictWithANamesakeEndsTheSync
 //	TestSyncNamespaceThatIsActive                                    1  pkg TestActiveNamespaceCostsOneRead
-//	TestSyncNamespaceThatIsTerminating… pending-finalize             2  pkg TestEmptyNamespaceIsListedOnceAndFinalized, TestOldServersLeaveThePhaseToUs
+//	TestSyncNamespaceThatIsTerminating… pending-finalize             2  pkg TestEmptyNamespaceIsListedOnceAndFinalized
 //	  complete-finalize                                              2  pkg TestFinalizedNamespaceCostsOneRead
 //	  groupVersionResourceErr, groupVersionResourceErr-finalize      4  pkg TestPartialDiscoveryPurgesOnceAndWaits, TestBadGroupVersionPurgesTheRest
 //	TestDeleteEncounters404                                          2  pkg TestNotFoundIsNotRemembered
@@ -69,4 +69,3 @@ package namespace_test
 //	a full pass every 8 s for ever                            int TestBrokenAPIService, TestConditionsHaveTheKnownTexts
 //	zero workers are accepted                                 pkg TestNewRejectsBadConfig
 //	no message names what blocks                              pkg TestBlockedConditionNamesObjectsAndRemedy
-//	a short grace beside several API servers goes unnoticed   pkg TestShortGraceIsWarnedAbout
